@@ -1,0 +1,148 @@
+// Package contract declares every activity: its name, what goes in, what comes
+// out and the preset it runs under. It executes nothing. Ids and small facts
+// only: content stays in the records.
+package contract
+
+import (
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Names of the workflow types, as operators see them.
+const (
+	WorkflowChat = "Chat"
+	WorkflowTask = "Task"
+)
+
+// Signals of the Chat workflow. Wake says "look again": it carries nothing,
+// because the decision is in the records. Stop ends the chat that it names.
+var (
+	Wake = durable.Signal[struct{}]{Name: "wake"}
+	Stop = durable.Signal[StopChat]{Name: "stop"}
+)
+
+// StopChat names the chat to stop, so that a late signal cannot hit the next.
+type StopChat struct {
+	ChatID string `json:"chat_id"`
+}
+
+// ChatInput starts a run for a session. A run takes the session's next chat;
+// ChatID is set only when a long chat goes on in a new run.
+type ChatInput struct {
+	SessionID string `json:"session_id"`
+	ChatID    string `json:"chat_id,omitempty"`
+	Step      int    `json:"step,omitempty"` // model calls made so far
+}
+
+// Chat steps: each is one transaction and the events that tell of it, written
+// as "from the expected state to the new one; already there gives the same
+// answer", because a step may run again.
+var (
+	BeginChat  = durable.Activity[BeginChatIn, BeginChatOut]{Name: "chat.begin", Preset: durable.Store}
+	ParkChat   = durable.Activity[ParkChatIn, ParkChatOut]{Name: "chat.park", Preset: durable.Store}
+	CheckChat  = durable.Activity[CheckChatIn, ParkChatOut]{Name: "chat.check", Preset: durable.Store}
+	FinishChat = durable.Activity[FinishChatIn, FinishChatOut]{Name: "chat.finish", Preset: durable.Store}
+)
+
+// The loop's two kinds of work.
+var (
+	CallModel = durable.Activity[CallModelIn, CallModelOut]{Name: "model.call", Preset: durable.Model}
+	RunTool   = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.run", Preset: durable.Tool}
+)
+
+// BeginChatIn claims the session's next chat for a run, or goes on with ChatID.
+type BeginChatIn struct {
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	ChatID    string `json:"chat_id,omitempty"`
+}
+
+// BeginChatOut is the chat that the run now carries; an empty ChatID says that
+// nothing waits.
+type BeginChatOut struct {
+	ChatID   string      `json:"chat_id"`
+	Step     int         `json:"step"` // model calls made so far: above 0 when an earlier run was lost
+	MaxSteps int         `json:"max_steps"`
+	Parked   bool        `json:"parked,omitempty"`
+	Mode     domain.Mode `json:"mode"`
+	Title    string      `json:"title"` // for operators: the start of the message
+}
+
+// ParkChatIn names a chat whose calls have all finished but for its questions.
+type ParkChatIn struct {
+	ChatID string `json:"chat_id"`
+}
+
+// ParkState says how a chat with questions stands.
+type ParkState string
+
+// A parked chat waits; an answered one goes on; a closed one has ended by a
+// message instead of the answer, a stop or a rewind.
+const (
+	Parked   ParkState = "parked"
+	Answered ParkState = "answered"
+	Closed   ParkState = "closed"
+)
+
+// ParkChatOut tells the run whether to wait, go on or close.
+type ParkChatOut struct {
+	State ParkState `json:"state"`
+}
+
+// CheckChatIn asks, after a wake, how a parked chat stands now.
+type CheckChatIn struct {
+	ChatID string `json:"chat_id"`
+}
+
+// FinishChatIn ends a chat with its cause.
+type FinishChatIn struct {
+	ChatID  string              `json:"chat_id"`
+	Reason  domain.FinishReason `json:"reason"`
+	Code    string              `json:"code,omitempty"`
+	Message string              `json:"message,omitempty"`
+}
+
+// FinishChatOut says what the run does next. More: a message was steered into
+// the chat before it could complete, so the loop goes on. Next: another chat is
+// queued.
+type FinishChatOut struct {
+	More bool `json:"more,omitempty"`
+	Next bool `json:"next,omitempty"`
+}
+
+// CallModelIn asks for one model call of a loop, as one assistant turn.
+type CallModelIn struct {
+	SessionID string `json:"session_id"`
+	ChatID    string `json:"chat_id"`
+	LoopID    string `json:"loop_id"`
+	Step      int    `json:"step"` // from 1
+}
+
+// CallModelOut is what the turn came to.
+type CallModelOut struct {
+	EntryID  string     `json:"entry_id"`
+	Stopped  bool       `json:"stopped,omitempty"`
+	Calls    []ToolCall `json:"calls,omitempty"`
+	Asked    int        `json:"asked,omitempty"`    // questions put to the user
+	Again    bool       `json:"again,omitempty"`    // the loop goes on: calls were asked for, or the answer did not fit yet
+	Mismatch bool       `json:"mismatch,omitempty"` // the last answer did not fit output_schema after all tries
+}
+
+// ToolCall is a call that the run has to schedule; Summary is for operators.
+type ToolCall struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+}
+
+// RunToolIn asks for one tool call of the ledger to be carried out.
+type RunToolIn struct {
+	ChatID     string `json:"chat_id"`
+	ToolCallID string `json:"tool_call_id"`
+}
+
+// RunToolOut says how the call ended; its result is in the ledger.
+type RunToolOut struct {
+	Status  domain.ToolCallStatus `json:"status"`
+	Stopped bool                  `json:"stopped,omitempty"`
+}

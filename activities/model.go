@@ -1,0 +1,333 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"everloop/activities/contract"
+	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Codes of model calls that fail a chat.
+const (
+	CodeModelUnavailable = "model_unavailable"
+	CodeModelRefused     = "model_refused"
+	CodeModelRetry       = "model_retry"
+	CodeContextOverflow  = "context_overflow"
+	CodeWorkerDraining   = "worker_draining"
+)
+
+// maxRetryAfter bounds the wait that a model server may ask for.
+const maxRetryAfter = 5 * time.Minute
+
+var errStopped = errors.New("the chat was stopped")
+
+// CallModel makes one model call as one assistant turn. A call that fails before
+// clients saw anything leaves its turn to the next try; one that had begun to
+// stream ends its turn as failed, and the next try opens a new one, so that no
+// text is ever mixed (decisions.md section 3).
+func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (contract.CallModelOut, error) {
+	defer durable.Heartbeat(ctx)()
+
+	// Watch before the flag is looked at, so that no stop falls in between.
+	stopped, unwatch := a.Stops.WatchStop(in.ChatID)
+	defer unwatch()
+
+	key := domain.TurnKey{SessionID: in.SessionID, ChatID: in.ChatID, LoopID: in.LoopID, Step: in.Step}
+	turn, err := a.openTurn(ctx, key)
+	switch {
+	case err != nil:
+		return contract.CallModelOut{}, err
+	case turn.state == domain.TurnStopped:
+		return contract.CallModelOut{Stopped: true}, nil
+	case turn.state == domain.TurnFinished:
+		return a.reported(ctx, turn.OpenedTurn)
+	}
+	call := &modelCall{Activities: a, key: key, turn: turn.OpenedTurn}
+	return call.run(ctx, stopped)
+}
+
+type foundTurn struct {
+	domain.OpenedTurn
+	state domain.TurnState
+}
+
+// openTurn gives the turn to stream into. One that a dead worker left is failed
+// first, with the text that clients have of it.
+func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey) (foundTurn, error) {
+	turn, state, err := a.Turns.OpenTurn(ctx, key)
+	if err != nil || state != domain.TurnOrphaned {
+		return foundTurn{turn, state}, err
+	}
+	open, err := a.Chats.OpenTurnsOfChat(ctx, key.ChatID)
+	if err != nil {
+		return foundTurn{}, err
+	}
+	lost := domain.ClosingTurn{
+		TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnFailed,
+		Duration: time.Since(turn.StartedAt), FailureReason: "the worker was lost while the model answered",
+	}
+	for _, o := range open {
+		if o.ID == turn.EntryID {
+			lost.Blocks = a.restore(ctx, o)
+		}
+	}
+	if err := a.Turns.CloseTurn(ctx, lost); err != nil && !errors.Is(err, domain.ErrFenced) {
+		return foundTurn{}, err
+	}
+	turn, state, err = a.Turns.OpenTurn(ctx, key)
+	return foundTurn{turn, state}, err
+}
+
+// reported answers for a turn that an earlier attempt closed.
+func (a *Activities) reported(ctx context.Context, turn domain.OpenedTurn) (contract.CallModelOut, error) {
+	calls, asked, err := a.Turns.FinishedCalls(ctx, turn.EntryID)
+	if err != nil {
+		return contract.CallModelOut{}, err
+	}
+	out := contract.CallModelOut{EntryID: turn.EntryID, Calls: a.summaries(calls), Asked: asked, Again: turn.CallCount > 0}
+	if turn.CallCount == 0 && answerProblem(turn.Chat, textOf(turn.Blocks)) != "" {
+		out.Again = turn.Chat.SchemaTries < maxSchemaTries // this answer is counted already
+		out.Mismatch = !out.Again
+	}
+	return out, nil
+}
+
+func (a *Activities) summaries(calls []domain.PlannedCall) []contract.ToolCall {
+	var out []contract.ToolCall
+	for _, call := range calls {
+		if call.Questions == nil && call.Settled == nil {
+			out = append(out, contract.ToolCall{ID: call.ID, Name: call.ToolName, Summary: a.Tools.Summary(call.ToolName, call.Arguments)})
+		}
+	}
+	return out
+}
+
+// modelCall is one try of one model call.
+type modelCall struct {
+	*Activities
+	key    domain.TurnKey
+	turn   domain.OpenedTurn
+	model  domain.Model
+	stream *turnStream
+}
+
+func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
+	// What is written at the end must be written also when the call was
+	// cancelled.
+	keep := context.WithoutCancel(ctx)
+	calling, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	draining := activity.GetWorkerStopChannel(ctx)
+	go func() {
+		select {
+		case <-stopped:
+			abort(errStopped)
+		case <-draining:
+			abort(errDraining)
+		case <-calling.Done():
+		}
+	}()
+	m.stream = newTurnStream(keep, m.turn, m.Log, m.Turns, abort)
+
+	reply, err := m.ask(calling)
+	blocks, publishErr := m.stream.Finish()
+	if err == nil {
+		err = publishErr
+	}
+	if cause := context.Cause(calling); err != nil && cause != nil {
+		err = cause
+	}
+	switch {
+	case err == nil:
+		return m.complete(keep, reply, blocks)
+	case errors.Is(err, errStopped):
+		return m.interrupted(keep, blocks)
+	case errors.Is(err, domain.ErrFenced):
+		return contract.CallModelOut{Stopped: true}, nil
+	default:
+		return contract.CallModelOut{}, m.failed(keep, err, blocks)
+	}
+}
+
+var errDraining = errors.New("the worker is shutting down")
+
+func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
+	requested := ""
+	if m.turn.Chat.Model != nil {
+		requested = *m.turn.Chat.Model
+	}
+	var err error
+	if m.model, err = m.Models.Resolve(ctx, requested); err != nil {
+		return domain.Reply{}, err
+	}
+	prompt, err := m.prompt(ctx, m.turn, m.model, m.key.LoopID)
+	if err != nil {
+		return domain.Reply{}, err
+	}
+	return m.Models.Stream(ctx, prompt, m.stream.Add)
+}
+
+// complete closes the turn with everything it asks for.
+func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []domain.Block) (contract.CallModelOut, error) {
+	closing := m.closing(domain.TurnCompleted, blocks)
+	closing.Usage, closing.Model, closing.ContextWindow = reply.Usage, m.model.ID, m.model.ContextWindow
+	out := contract.CallModelOut{EntryID: m.turn.EntryID}
+	for _, requested := range reply.Calls {
+		call, plan := m.plan(requested)
+		if plan != nil {
+			closing.Blocks = append(closing.Blocks, *plan)
+		}
+		if call.Questions != nil {
+			closing.Status = domain.TurnPaused
+			out.Asked++
+		}
+		closing.Calls = append(closing.Calls, call)
+	}
+	out.Calls = m.summaries(closing.Calls)
+	out.Again = len(closing.Calls) > 0
+	if len(closing.Calls) == 0 {
+		if problem := answerProblem(m.turn.Chat, textOf(blocks)); problem != "" {
+			out.Again = m.turn.Chat.SchemaTries+1 < maxSchemaTries
+			out.Mismatch = !out.Again
+			closing.Misfit = true
+		}
+	}
+	err := m.Turns.CloseTurn(ctx, closing)
+	if errors.Is(err, domain.ErrFenced) {
+		return contract.CallModelOut{Stopped: true}, nil
+	}
+	return out, err
+}
+
+func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) domain.ClosingTurn {
+	return domain.ClosingTurn{
+		TurnKey: m.key, EntryID: m.turn.EntryID, Attempt: m.turn.Attempt,
+		Status: status, Blocks: blocks, Model: m.model.ID, Duration: time.Since(m.turn.StartedAt),
+	}
+}
+
+// plan decides what becomes of a call that the model asks for: a question is put
+// to the user, a plan is kept with the turn, a call that cannot be carried out
+// is refused at once, and the others are left to the tools' workers.
+func (m *modelCall) plan(requested domain.RequestedCall) (domain.PlannedCall, *domain.Block) {
+	call := domain.PlannedCall{
+		ID: domain.NewToolCallID(), ToolName: domain.CleanText(requested.Name),
+		Arguments: domain.CleanText(requested.Arguments),
+	}
+	call.DisplayName = m.Tools.DisplayName(call.ToolName)
+	tool, arguments, refused := m.Tools.Admit(m.turn.Chat.Mode, m.turn.Chat.Headless, m.turn.Session.DisableTools, call.ToolName, call.Arguments)
+	if refused != nil {
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refused.Output}
+		return call, nil
+	}
+	switch {
+	case tool.Asks:
+		questions, err := tools.ParseQuestions(arguments)
+		if err != nil {
+			call.Settled = &domain.Settlement{Status: domain.CallError, Result: err.Error()}
+			return call, nil
+		}
+		if call.Questions, err = json.Marshal(questions); err != nil {
+			call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
+		}
+	case tool.Name == tools.SubmitPlan:
+		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: "The plan is shown to the user."}
+		return call, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
+	}
+	return call, nil
+}
+
+// interrupted closes the turn of a stopped chat with the text so far.
+func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (contract.CallModelOut, error) {
+	err := m.Turns.CloseTurn(ctx, m.closing(domain.TurnInterrupted, blocks))
+	if errors.Is(err, domain.ErrFenced) {
+		err = nil // the end of the chat was quicker
+	}
+	return contract.CallModelOut{EntryID: m.turn.EntryID, Stopped: true}, err
+}
+
+// failed decides whether the call is tried again, and leaves the turn to the
+// next try or closes it.
+func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Block) error {
+	again, retry := m.sort(ctx, cause)
+	if again && !m.stream.Shown() {
+		if err := m.Turns.ReleaseTurn(ctx, m.key, m.turn.EntryID, m.turn.Attempt, retry); err != nil && !errors.Is(err, domain.ErrFenced) {
+			return err
+		}
+		return durable.Retry(CodeModelRetry, retry.Reason, time.Until(retry.At))
+	}
+	closing := m.closing(domain.TurnFailed, blocks)
+	closing.FailureReason = retry.Reason
+	if err := m.Turns.CloseTurn(ctx, closing); err != nil && !errors.Is(err, domain.ErrFenced) {
+		return err
+	}
+	if again {
+		return durable.Retry(CodeModelRetry, retry.Reason, time.Until(retry.At))
+	}
+	return durable.Final(finalCode(cause), retry.Reason)
+}
+
+// sort tells whether a failure may pass, why it happened in words for clients,
+// and when the next try comes.
+func (m *modelCall) sort(ctx context.Context, cause error) (again bool, retry domain.Retry) {
+	attempt := int(activity.GetInfo(ctx).Attempt)
+	retry = domain.Retry{Attempt: attempt, Reason: reasonOf(cause), Waiting: domain.WaitingModel, At: time.Now().Add(durable.ModelBackoff(attempt))}
+	if errors.Is(cause, errDraining) {
+		retry.At = time.Now().Add(100 * time.Millisecond)
+		return true, retry
+	}
+	fault, known := errors.AsType[*domain.ModelError](cause)
+	switch {
+	case known && !fault.Retryable():
+		return false, retry
+	case known && fault.Fault == domain.FaultRateLimited:
+		retry.Waiting = domain.WaitingRateLimit
+	case !known:
+		if e := domain.AsError(cause); e.Kind != domain.Internal && !e.Retryable() {
+			return false, retry
+		}
+	}
+	if known && fault.RetryAfter > 0 {
+		retry.At = time.Now().Add(min(fault.RetryAfter, maxRetryAfter))
+	}
+	return attempt < durable.ModelAttempts, retry
+}
+
+func reasonOf(cause error) string {
+	if fault, ok := errors.AsType[*domain.ModelError](cause); ok {
+		return fault.Error()
+	}
+	if e, ok := errors.AsType[*domain.Error](cause); ok {
+		return e.Message
+	}
+	if errors.Is(cause, errDraining) {
+		return cause.Error()
+	}
+	return fmt.Sprintf("the model call could not be made: %v", cause)
+}
+
+func finalCode(cause error) string {
+	if fault, ok := errors.AsType[*domain.ModelError](cause); ok {
+		switch fault.Fault {
+		case domain.FaultContextOverflow:
+			return CodeContextOverflow
+		case domain.FaultUnknownModel:
+			return domain.CodeUnknownModel
+		case domain.FaultRefused:
+			return CodeModelRefused
+		}
+		return CodeModelUnavailable
+	}
+	if e, ok := errors.AsType[*domain.Error](cause); ok {
+		return e.Code
+	}
+	return domain.CodeInternal
+}

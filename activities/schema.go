@@ -1,0 +1,69 @@
+package activities
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"everloop/domain"
+)
+
+// maxSchemaTries is how many answers a headless chat with an output_schema gets
+// (decisions.md 8.13).
+const maxSchemaTries = 3
+
+// answerProblem says why a chat's last answer does not follow its schema; empty
+// when it does, or when there is none.
+func answerProblem(chat domain.ChatSettings, answer string) string {
+	if len(chat.OutputSchema) == 0 {
+		return ""
+	}
+	schema, err := domain.CompileSchema(chat.OutputSchema)
+	if err != nil {
+		return "the schema cannot be used: " + err.Error()
+	}
+	value, err := domain.ParseJSON(strings.TrimSpace(answer))
+	if err != nil {
+		return "the answer is not one JSON value: " + err.Error()
+	}
+	if err := schema.Validate(value); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// misfit is the note that follows an answer of this chat which did not fit. It
+// is worked out anew from the answer, so it is the same in every later prompt.
+func misfit(chat domain.ChatSettings, t domain.TranscriptTurn) string {
+	if t.ChatID != chat.ID || t.Role != domain.RoleAssistant || len(t.Calls) > 0 || t.Status != domain.TurnCompleted {
+		return ""
+	}
+	problem := answerProblem(chat, textOf(t.Blocks))
+	if problem == "" {
+		return ""
+	}
+	return fmt.Sprintf("<system-reminder>Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.</system-reminder>", problem)
+}
+
+func textOf(blocks []domain.Block) string {
+	var all strings.Builder
+	for _, b := range blocks {
+		if b.Type == domain.BlockText {
+			all.WriteString(b.Content)
+		}
+	}
+	return all.String()
+}
+
+// validJSON gives arguments as the model server may be shown them again: some
+// servers refuse a call whose arguments do not parse.
+func validJSON(arguments string) string {
+	if json.Valid([]byte(arguments)) {
+		return arguments
+	}
+	quoted, err := json.Marshal(map[string]string{"malformed_arguments": arguments})
+	if err != nil {
+		return "{}"
+	}
+	return string(quoted)
+}

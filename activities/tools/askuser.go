@@ -1,0 +1,203 @@
+package tools
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"everloop/domain"
+)
+
+//go:embed askuser.md
+var askDescription string
+
+// AskUserQuestion names the tool whose calls are put to the user.
+const AskUserQuestion = "AskUserQuestion"
+
+const askParameters = `{
+  "type": "object",
+  "properties": {
+    "questions": {
+      "type": "array", "minItems": 1, "maxItems": 20,
+      "items": {
+        "type": "object",
+        "properties": {
+          "question": {"type": "string", "minLength": 1, "maxLength": 4000, "description": "The question, ending with a question mark"},
+          "header": {"type": "string", "maxLength": 100, "description": "One or two words shown above it"},
+          "options": {
+            "type": "array", "maxItems": 20,
+            "items": {
+              "type": "object",
+              "properties": {
+                "label": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What the user chooses, in a few words"},
+                "description": {"type": "string", "maxLength": 4000, "description": "What follows from choosing it"}
+              },
+              "required": ["label"]
+            }
+          },
+          "multiSelect": {"type": "boolean", "description": "Several options may be chosen; one when left out"}
+        },
+        "required": ["question"]
+      }
+    },
+    "source_loop": {"type": "object", "description": "Set by the service for sub-agents"}
+  },
+  "required": ["questions"]
+}`
+
+// Question is one question of an AskUserQuestion call (agent-service.md).
+type Question struct {
+	Question    string   `json:"question"`
+	Header      string   `json:"header,omitempty"`
+	Options     []Option `json:"options"`
+	MultiSelect bool     `json:"multiSelect,omitempty"`
+}
+
+// Option is one preset answer.
+type Option struct {
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+}
+
+func newAskUserQuestion() Tool {
+	return Tool{
+		Name: AskUserQuestion, DisplayName: "Question",
+		Spec:     domain.ToolSpec{Name: AskUserQuestion, Description: askDescription, Parameters: json.RawMessage(askParameters)},
+		Planning: true, Executing: true, Asks: true,
+		Summary: func(arguments json.RawMessage) string {
+			questions, err := ParseQuestions(arguments)
+			if err != nil || len(questions) == 0 {
+				return ""
+			}
+			return questions[0].Question
+		},
+	}
+}
+
+// ParseQuestions reads the questions of an AskUserQuestion call whose arguments
+// the registry has admitted, or of a stored question (the bare list).
+func ParseQuestions(arguments json.RawMessage) ([]Question, error) {
+	var questions []Question
+	var err error
+	if trimmed := bytes.TrimSpace(arguments); bytes.HasPrefix(trimmed, []byte("[")) {
+		err = json.Unmarshal(trimmed, &questions)
+	} else {
+		in := struct{ Questions *[]Question }{&questions}
+		err = json.Unmarshal(arguments, &in)
+	}
+	if err != nil {
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "the arguments of %s are not valid", AskUserQuestion)
+	}
+	if len(questions) == 0 {
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "%s needs at least one question", AskUserQuestion)
+	}
+	for i := range questions {
+		if questions[i].Options == nil {
+			questions[i].Options = []Option{}
+		}
+	}
+	return questions, nil
+}
+
+// ParseAnswer reads a client's answer as it was sent. Whatever has the wrong
+// type, as an option given by its label, is an invalid answer.
+func ParseAnswer(sent json.RawMessage) (domain.Answer, error) {
+	var answer domain.Answer
+	err := json.Unmarshal(sent, &answer)
+	if err == nil {
+		return answer, nil
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return domain.Answer{}, invalidAnswer("%s has the wrong type; selections are lists of option indexes, custom is text", wrong.Field)
+	}
+	return domain.Answer{}, invalidAnswer("the answer is not an object with selections and custom")
+}
+
+// CheckAnswer holds an answer to its questions and gives what the model reads of
+// it (decisions.md section 4). Every question needs one option (or several,
+// where it allows them) or custom text.
+func CheckAnswer(questions []Question, answer domain.Answer) (json.RawMessage, error) {
+	for _, key := range slices.Sorted(keys(answer.Selections, answer.Custom)) {
+		if i, err := strconv.Atoi(key); err != nil || i < 0 || i >= len(questions) || strconv.Itoa(i) != key {
+			return nil, invalidAnswer("there is no question %s", quote(key))
+		}
+	}
+	type answered struct {
+		Question string   `json:"question"`
+		Selected []string `json:"selected"`
+		Custom   string   `json:"custom"`
+	}
+	result := struct {
+		Answers []answered `json:"answers"`
+	}{make([]answered, len(questions))}
+	for i, question := range questions {
+		key := strconv.Itoa(i)
+		custom := clean(answer.Custom[key])
+		if strings.TrimSpace(custom) == "" {
+			custom = ""
+		}
+		selected, err := labels(question, key, answer.Selections[key])
+		if err != nil {
+			return nil, err
+		}
+		if len(selected) == 0 && custom == "" {
+			return nil, invalidAnswer("question %s is not answered", key)
+		}
+		result.Answers[i] = answered{clean(question.Question), selected, custom}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(result); err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	text := bytes.TrimSpace(out.Bytes())
+	if length(string(text)) > MaxResult {
+		return nil, invalidAnswer("the answer is longer than %d characters", MaxResult)
+	}
+	return text, nil
+}
+
+// labels gives the labels of the options that were chosen.
+func labels(question Question, key string, chosen []int) ([]string, error) {
+	selected := make([]string, 0, len(chosen))
+	if len(chosen) > 1 && !question.MultiSelect {
+		return nil, invalidAnswer("question %s takes one option", key)
+	}
+	seen := map[int]bool{}
+	for _, index := range chosen {
+		if index < 0 || index >= len(question.Options) {
+			return nil, invalidAnswer("question %s has no option %d", key, index)
+		}
+		if seen[index] {
+			return nil, invalidAnswer("question %s has option %d chosen twice", key, index)
+		}
+		seen[index] = true
+		selected = append(selected, clean(question.Options[index].Label))
+	}
+	return selected, nil
+}
+
+func keys(selections map[string][]int, custom map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range selections {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range custom {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+func invalidAnswer(format string, args ...any) error {
+	return domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, format, args...)
+}

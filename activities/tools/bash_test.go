@@ -1,0 +1,186 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBash(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	b.session.Env = map[string]string{"GREETING": "good day", "BAD=NAME": "x", "": "y"}
+	b.file("notes.txt", "from the workspace\n")
+
+	for name, tc := range map[string]struct {
+		arguments args
+		want      string
+		isError   bool
+	}{
+		"output":                    {args{"command": "echo hello"}, "hello\n", false},
+		"nothing written":           {args{"command": "true"}, "(The command ended with exit code 0 and wrote nothing.)", false},
+		"both streams in order":     {args{"command": "echo a; echo b >&2; echo c; echo d >&2"}, "a\nb\nc\nd\n", false},
+		"workspace is the start":    {args{"command": "cat notes.txt"}, "from the workspace\n", false},
+		"environment of session":    {args{"command": `echo "$GREETING"`}, "good day\n", false},
+		"other exit code":           {args{"command": "echo partly; exit 3"}, "partly\n\n[exit code 3]", true},
+		"other exit code, silent":   {args{"command": "exit 3"}, "[exit code 3]", true},
+		"not UTF-8":                 {args{"command": `printf 'a\xffb\0c\n'`}, "a\uFFFDb\uFFFDc\n", false},
+		"no input to wait for":      {args{"command": "cat; echo done"}, "done\n", false},
+		"time-out as a float":       {args{"command": "echo hi", "timeout": 5000.0}, "hi\n", false},
+		"killed by itself":          {args{"command": "kill -9 $$"}, "[exit code 137]", true},
+		"state is not kept":         {args{"command": `echo "[$LEFT]"; LEFT=1`}, "[]\n", false},
+		"standard input is no tty":  {args{"command": "test -t 0 || echo none"}, "none\n", false},
+		"half a character at end":   {args{"command": `printf 'x\xe2\x82'`}, "x\uFFFD", false},
+		"line without its end, bad": {args{"command": "printf x; exit 1"}, "x\n\n[exit code 1]", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := b.do("Bash", tc.arguments)
+			require.Equal(t, tc.want, result.Output)
+			require.Equal(t, tc.isError, result.IsError)
+		})
+	}
+}
+
+func TestBashStopsAtItsTimeLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	began := time.Now()
+	result := b.do("Bash", args{"command": "echo begun; (sleep 60; echo never > late.txt) & sleep 60", "timeout": 700})
+	require.Less(t, time.Since(began), 20*time.Second)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Output, "begun\n")
+	require.Contains(t, result.Output, "timed out after 700ms")
+}
+
+func TestBashKeepsWhatWasWrittenWhenStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.progress = func(_, text string) {
+		if strings.Contains(text, "begun") {
+			cancel()
+		}
+	}
+	result, err := b.call(ctx, "Bash", args{"command": "echo begun; sleep 60"})
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Output, "begun\n")
+}
+
+func TestBashLimitOfCharacters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+
+	exact := b.do("Bash", args{"command": "head -c 100000 /dev/zero | tr '\\0' x"})
+	require.Equal(t, strings.Repeat("x", MaxResult), exact.Output, "exactly the limit is not shortened")
+
+	// Characters count, not bytes: 100,000 of three bytes each.
+	wide := b.do("Bash", args{"command": `printf '€%.0s' $(seq 100000)`})
+	require.Equal(t, MaxResult, length(wide.Output))
+	require.NotContains(t, wide.Output, "left out")
+
+	over := b.do("Bash", args{"command": "head -c 100001 /dev/zero | tr '\\0' x"})
+	require.LessOrEqual(t, length(over.Output), MaxResult)
+	require.Contains(t, over.Output, "100001 characters")
+	require.False(t, over.IsError)
+
+	failing := b.do("Bash", args{"command": "head -c 99995 /dev/zero | tr '\\0' x; exit 9"})
+	require.LessOrEqual(t, length(failing.Output), MaxResult, "the remark on the exit code counts too")
+	require.True(t, strings.HasSuffix(failing.Output, "[exit code 9]"))
+	require.True(t, failing.IsError)
+}
+
+func TestBashKeepsLongOutputInAFile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	result := b.do("Bash", args{"command": "seq 1 200000"})
+	require.LessOrEqual(t, length(result.Output), MaxResult)
+	require.True(t, strings.HasPrefix(result.Output, "1\n2\n3\n"))
+	require.True(t, strings.HasSuffix(result.Output, "199999\n200000\n"))
+	path := outputPath("call_1")
+	require.Contains(t, result.Output, path)
+
+	var want strings.Builder
+	for i := 1; i <= 200000; i++ {
+		fmt.Fprintln(&want, i)
+	}
+	require.True(t, want.String() == b.content(path), "the file holds all of it")
+
+	page := b.do("Read", args{"file_path": path, "offset": 123456, "limit": 2})
+	require.Contains(t, page.Output, "123456\t123456\n123457\t123457\n")
+}
+
+func TestLongLineOfAnOutputCanBeReadInPieces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	result := b.do("Bash", args{"command": "head -c 150000 /dev/zero | tr '\\0' x; echo END"})
+	require.Contains(t, result.Output, outputPath("call_1"))
+	page := b.do("Read", args{"file_path": outputPath("call_1"), "offset": 75})
+	require.Contains(t, page.Output, "    75\t"+strings.Repeat("x", 2000)+"\n    76\tEND\n")
+}
+
+func TestBashShowsLiveOutput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	var mu sync.Mutex
+	var pieces []string
+	first := make(chan struct{})
+	b.progress = func(stream, text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, "stdout", stream)
+		if pieces = append(pieces, text); len(pieces) == 1 {
+			close(first)
+		}
+	}
+	done := make(chan Result, 1)
+	go func() {
+		done <- b.do("Bash", args{"command": "echo early; until test -e go; do sleep 0.05; done; seq 1 15000"})
+	}()
+	select {
+	case <-first:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no live output")
+	}
+	require.Empty(t, done, "the first piece comes while the command runs")
+	b.file("go", "")
+	result := <-done
+	mu.Lock()
+	defer mu.Unlock()
+	require.True(t, result.Output == strings.Join(pieces, ""), "the pieces make up the whole")
+	for _, piece := range pieces {
+		require.Less(t, len(piece), progressSize+64<<10)
+	}
+}
+
+func TestBashInBackground(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	result := b.do("Bash", args{"command": "npm run dev", "description": "Start the server", "run_in_background": true})
+	require.False(t, result.IsError)
+	require.Contains(t, result.Output, "task-1")
+	require.Contains(t, result.Output, ".everloop/tasks/task-1.log")
+	require.Equal(t, []NewShell{{
+		SessionID: "session-1", ChatID: "chat-1", ToolCallID: "call_1", Title: "Start the server", Command: "npm run dev",
+	}}, b.shells.tasks)
+}
+
+// A failing sandbox is told apart from a failing command.
+type broken struct{ Sandbox }
+
+func (broken) Run(context.Context, Command) (Exit, error) { return Exit{}, fmt.Errorf("no more pids") }
+
+func TestBashWithoutASandbox(t *testing.T) {
+	t.Parallel()
+	result, err := newBench(t, broken{}).call(t.Context(), "Bash", args{"command": "true"})
+	require.ErrorContains(t, err, "no more pids")
+	require.True(t, result.IsError)
+	require.NotContains(t, result.Output, "pids")
+}

@@ -1,0 +1,104 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// length counts characters.
+func length(s string) int { return utf8.RuneCountInString(s) }
+
+// clean makes text fit for the records, events and models: valid UTF-8 without
+// NUL, which PostgreSQL cannot store.
+func clean(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// cut shortens text to n characters, the last of them an ellipsis.
+func cut(s string, n int) string {
+	if length(s) <= n {
+		return s
+	}
+	return first(s, n-1) + "…"
+}
+
+// first gives the first n characters.
+func first(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// last gives the last n characters.
+func last(s string, n int) string {
+	i := len(s)
+	for ; n > 0 && i > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:i])
+		i -= size
+	}
+	return s[i:]
+}
+
+// headAndTail keeps the beginning and the end of a text that is too long, with
+// the note between them, in at most limit characters.
+func headAndTail(head, tail, note string, limit int) string {
+	room := max(limit-length(note), 0)
+	return first(head, room/2) + note + last(tail, room-room/2)
+}
+
+// outputPath is where the whole of a shortened result is kept (decisions.md 8.9).
+func outputPath(callID string) string { return OutputDir + "/" + fileName(callID) + ".txt" }
+
+// TaskLogPath is where the output of a background task grows.
+func TaskLogPath(taskID string) string { return TaskLogDir + "/" + fileName(taskID) + ".log" }
+
+// fileName makes an id fit for a file name, whoever made it.
+func fileName(id string) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		default:
+			return '_'
+		}
+	}, id)
+	if safe == "" {
+		safe = "_"
+	}
+	return safe[:min(len(safe), 120)]
+}
+
+// shortenedNote stands where characters were left out of a result.
+func shortenedNote(total int, path string) string {
+	return fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here. All of it: %s, which Read can page with offset and limit …]\n\n", total, path)
+}
+
+// shorten keeps the whole of an output in a file and gives its head and tail.
+func (r *Registry) shorten(ctx context.Context, c *Call, output string) string {
+	path := outputPath(c.ID)
+	note := shortenedNote(length(output), path)
+	if err := r.save(ctx, c.Session, path, output); err != nil {
+		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", length(output))
+	}
+	return headAndTail(output, output, note, MaxResult)
+}
+
+func (r *Registry) save(ctx context.Context, s SessionView, path, output string) error {
+	files, err := r.workspaces.Open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	_, err = files.Write(ctx, path, strings.NewReader(output), "")
+	return err
+}

@@ -1,0 +1,288 @@
+package tools
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	var picture bytes.Buffer
+	require.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 7, 5))))
+	b.file("a.txt", "one\r\ntwo\nthree")
+	b.file("empty.txt", "")
+	b.file("long.txt", strings.Repeat("é", 2001)+"\nnext\n")
+	b.file("full.txt", strings.Repeat("é", 2000)+"\nnext\n")
+	b.file("many.txt", strings.Repeat("line\n", 2500))
+	b.file("wide.txt", strings.Repeat(strings.Repeat("w", 1990)+"\n", 100))
+	b.file("shot.png", picture.String())
+	b.file("data.bin", "MZ\x00\x01\x02")
+	b.file("latin.txt", "caf\xe9\n")
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(b.session.Root, "link")))
+
+	for name, tc := range map[string]struct {
+		arguments any
+		want      string
+		isError   bool
+	}{
+		"numbers lines":           {args{"file_path": "a.txt"}, "     1\tone\n     2\ttwo\n     3\tthree\n", false},
+		"path below the root":     {args{"file_path": "./x/../a.txt", "limit": 1}, "     1\tone\n\n[Lines 1 to 1 are shown. There is more: go on with offset 2.]\n", false},
+		"part":                    {args{"file_path": "a.txt", "offset": 2, "limit": 1}, "     2\ttwo\n\n[Lines 2 to 2 are shown. There is more: go on with offset 3.]\n", false},
+		"offset 0 is the start":   {args{"file_path": "a.txt", "offset": 0, "limit": 9}, "     1\tone\n     2\ttwo\n     3\tthree\n", false},
+		"offset behind the end":   {args{"file_path": "a.txt", "offset": 9}, "a.txt has 3 lines, so there is nothing at offset 9.", true},
+		"empty":                   {args{"file_path": "empty.txt"}, "(empty.txt is empty.)", false},
+		"full line":               {args{"file_path": "full.txt"}, "     1\t" + strings.Repeat("é", 2000) + "\n     2\tnext\n", false},
+		"cut line":                {args{"file_path": "long.txt"}, "     1\t" + strings.Repeat("é", 2000) + " [… cut: the line has 4003 bytes]\n     2\tnext\n", false},
+		"picture":                 {args{"file_path": "shot.png"}, fmt.Sprintf("shot.png is an image (image/png, 7 × 5 pixels, %d bytes). Its picture cannot be shown as text.", picture.Len()), false},
+		"binary":                  {args{"file_path": "data.bin"}, "data.bin is a binary file (application/octet-stream, 5 bytes); Read shows text only. Use Bash with a program that understands it.", true},
+		"not UTF-8":               {args{"file_path": "latin.txt"}, "     1\tcaf\uFFFD\n", false},
+		"missing":                 {args{"file_path": "none.txt"}, "the file does not exist.", true},
+		"outside":                 {args{"file_path": "../x"}, "../x leaves the workspace.", true},
+		"absolute outside":        {args{"file_path": "/etc/passwd"}, "/etc/passwd leaves the workspace.", true},
+		"link that leads outside": {args{"file_path": "link"}, "the path leaves the workspace.", true},
+		"NUL in the path":         {args{"file_path": "a\x00b"}, "the path holds a zero byte.", true},
+		"directory":               {args{"file_path": "."}, ". is not a regular file.", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := b.do("Read", tc.arguments)
+			require.Equal(t, tc.want, result.Output)
+			require.Equal(t, tc.isError, result.IsError)
+		})
+	}
+
+	t.Run("default number of lines", func(t *testing.T) {
+		t.Parallel()
+		result := b.do("Read", args{"file_path": "many.txt"})
+		require.Contains(t, result.Output, "  2000\tline\n")
+		require.NotContains(t, result.Output, "  2001\tline\n")
+		require.Contains(t, result.Output, "go on with offset 2001")
+	})
+	t.Run("limit of characters", func(t *testing.T) {
+		t.Parallel()
+		result := b.do("Read", args{"file_path": "wide.txt"})
+		require.LessOrEqual(t, length(result.Output), MaxResult)
+		require.Contains(t, result.Output, "Lines 1 to 49 are shown")
+		require.Empty(t, filesBelow(t, b, OutputDir), "Read pages by itself and keeps no copy")
+	})
+}
+
+func TestReadTakesThePathThatCommandsSee(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, realSandbox(t))
+	b.file("dir/a.txt", "x\n")
+	where := strings.TrimSpace(b.do("Bash", args{"command": "pwd"}).Output)
+	require.Equal(t, "     1\tx\n", b.do("Read", args{"file_path": where + "/dir/a.txt"}).Output)
+	require.True(t, b.do("Read", args{"file_path": where + "-other/a.txt"}).IsError)
+}
+
+func filesBelow(t *testing.T, b *bench, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(b.session.Root, dir, "*"))
+	require.NoError(t, err)
+	return found
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+
+	made := b.do("Write", args{"file_path": "dir/new.txt", "content": "a\nb"})
+	require.Equal(t, "Made dir/new.txt (2 lines, 3 bytes).", made.Output)
+	require.Equal(t, []domain.FileChange{{Path: "dir/new.txt", Change: FileCreated}}, made.Changed)
+	require.Equal(t, "a\nb", b.content("dir/new.txt"))
+
+	again := b.do("Write", args{"file_path": "dir/new.txt", "content": "c\n"})
+	require.False(t, again.IsError, "what this session wrote counts as read")
+	require.Equal(t, []domain.FileChange{{Path: "dir/new.txt", Change: FileModified}}, again.Changed)
+
+	b.file("old.txt", "precious\n")
+	refused := b.do("Write", args{"file_path": "old.txt", "content": ""})
+	require.True(t, refused.IsError)
+	require.Contains(t, refused.Output, "was not read")
+	require.Empty(t, refused.Changed)
+	require.Equal(t, "precious\n", b.content("old.txt"))
+
+	b.do("Read", args{"file_path": "old.txt"})
+	b.touch("old.txt", "changed by somebody\n")
+	refused = b.do("Write", args{"file_path": "old.txt", "content": ""})
+	require.Contains(t, refused.Output, "has changed since it was read")
+	b.do("Read", args{"file_path": "old.txt"})
+	require.False(t, b.do("Write", args{"file_path": "./old.txt", "content": ""}).IsError)
+	require.Empty(t, b.content("old.txt"))
+
+	require.True(t, b.do("Write", args{"file_path": "dir", "content": ""}).IsError)
+	require.True(t, b.do("Write", args{"file_path": "../x", "content": ""}).IsError)
+	require.True(t, b.do("Write", args{"file_path": "big", "content": strings.Repeat("x", maxWritten+1)}).IsError)
+}
+
+// touch changes a file so that its version differs whatever the clock's grain.
+func (b *bench) touch(name, content string) {
+	b.t.Helper()
+	b.file(name, content)
+	later := time.Now().Add(time.Duration(len(content)+1) * time.Second)
+	require.NoError(b.t, os.Chtimes(filepath.Join(b.session.Root, name), later, later))
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before    string
+		arguments args
+		after     string // empty: refused
+		says      string
+	}{
+		"one": {
+			"a\nb\nc\n", args{"old_string": "b", "new_string": "B"}, "a\nB\nc\n",
+			"Changed f.txt (1 replacement):\n--- f.txt\n+++ f.txt\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n",
+		},
+		"deletes":                {"a\nb\nc\n", args{"old_string": "b\n", "new_string": ""}, "a\nc\n", "-b\n"},
+		"all":                    {"x x\nx\n", args{"old_string": "x", "new_string": "yy", "replace_all": true}, "yy yy\nyy\n", "3 replacements"},
+		"replacement holds old":  {"x x\n", args{"old_string": "x", "new_string": "xx", "replace_all": true}, "xx xx\n", "2 replacements"},
+		"windows lines":          {"a\r\nb\r\nc\r\n", args{"old_string": "a\nb", "new_string": "1\n2\n3"}, "1\r\n2\r\n3\r\nc\r\n", "1 replacement"},
+		"no end of line":         {"a", args{"old_string": "a", "new_string": "b"}, "b", "No newline"},
+		"bytes that are no text": {"caf\xe9 one", args{"old_string": "one", "new_string": "two"}, "caf\xe9 two", "\uFFFD two"},
+		"no match":               {"a\n", args{"old_string": "z", "new_string": "b"}, "", "does not occur"},
+		"several":                {"a a a\n", args{"old_string": "a", "new_string": "b"}, "", "occurs 3 times"},
+		"identical":              {"a\n", args{"old_string": "a", "new_string": "a"}, "", "identical"},
+		"nothing to look for":    {"a\n", args{"old_string": "", "new_string": "a"}, "", "at least 1 characters"},
+		"binary":                 {"a\x00b", args{"old_string": "a", "new_string": "b"}, "", "binary"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			b.file("f.txt", tc.before)
+			b.do("Read", args{"file_path": "f.txt"})
+			result := b.do("Edit", with(args{"file_path": "f.txt"}, tc.arguments))
+			require.Contains(t, result.Output, tc.says)
+			require.Equal(t, tc.after == "", result.IsError)
+			if tc.after == "" {
+				require.Equal(t, tc.before, b.content("f.txt"))
+				require.Empty(t, result.Changed)
+				return
+			}
+			require.Equal(t, tc.after, b.content("f.txt"))
+			require.Equal(t, []domain.FileChange{{Path: "f.txt", Change: FileModified}}, result.Changed)
+		})
+	}
+}
+
+func TestEditHoldsToTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	change := args{"file_path": "f.txt", "old_string": "a", "new_string": "b"}
+	require.Contains(t, b.do("Edit", change).Output, "does not exist")
+	b.file("f.txt", "a\n")
+	require.Contains(t, b.do("Edit", change).Output, "was not read")
+	b.do("Read", args{"file_path": "f.txt"})
+	b.touch("f.txt", "a but more\n")
+	require.Contains(t, b.do("Edit", change).Output, "has changed since")
+	require.Equal(t, "a but more\n", b.content("f.txt"))
+	b.do("Read", args{"file_path": "f.txt"})
+	require.False(t, b.do("Edit", change).IsError)
+	// Edits that follow one another need no Read between them.
+	require.False(t, b.do("Edit", args{"file_path": "f.txt", "old_string": "more", "new_string": "less"}).IsError)
+	require.Equal(t, "b but less\n", b.content("f.txt"))
+}
+
+func TestEditsAtOnceLoseNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	const n = 24
+	var before strings.Builder
+	for i := range n {
+		fmt.Fprintf(&before, "line-%03d old\n", i)
+	}
+	b.file("f.txt", before.String())
+	b.do("Read", args{"file_path": "f.txt"})
+	var group sync.WaitGroup
+	failures := make(chan string, n)
+	for i := range n {
+		group.Go(func() {
+			result := b.do("Edit", args{
+				"file_path": "f.txt", "old_string": fmt.Sprintf("line-%03d old", i), "new_string": fmt.Sprintf("line-%03d new", i),
+			})
+			if result.IsError {
+				failures <- result.Output
+			}
+		})
+	}
+	group.Wait()
+	require.Empty(t, failures)
+	require.Equal(t, strings.ReplaceAll(before.String(), "old", "new"), b.content("f.txt"))
+}
+
+func TestWritesAtOnceLeaveOneWhole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			b.do("Write", args{"file_path": "f.txt", "content": strings.Repeat(fmt.Sprint(i), 1<<16)})
+		})
+	}
+	group.Wait()
+	content := b.content("f.txt")
+	require.Equal(t, strings.Repeat(content[:1], 1<<16), content)
+}
+
+func TestGlob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	for i, name := range []string{"a.go", "cmd/b.go", "cmd/deep/c_test.go", "web/d.ts", "web/e.tsx", ".github/f.yml", ".git/g.go", ".everloop/output/h.txt", "sub/.git/i.go"} {
+		b.file(name, "x")
+		at := time.Unix(1_700_000_000+int64(i), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(b.session.Root, name), at, at))
+	}
+	require.NoError(t, os.Symlink("/etc", filepath.Join(b.session.Root, "etc")))
+	for name, tc := range map[string]struct {
+		arguments args
+		want      string
+		isError   bool
+	}{
+		"newest first":       {args{"pattern": "**/*.go"}, "cmd/deep/c_test.go\ncmd/b.go\na.go\n", false},
+		"one directory":      {args{"pattern": "*.go"}, "a.go\n", false},
+		"alternatives":       {args{"pattern": "web/*.{ts,tsx}"}, "web/e.tsx\nweb/d.ts\n", false},
+		"below a path":       {args{"pattern": "**/*.go", "path": "cmd"}, "cmd/deep/c_test.go\ncmd/b.go\n", false},
+		"hidden directories": {args{"pattern": "**/*.yml"}, ".github/f.yml\n", false},
+		"named outright":     {args{"pattern": ".everloop/output/*"}, ".everloop/output/h.txt\n", false},
+		"a file by its name": {args{"pattern": "cmd/b.go"}, "cmd/b.go\n", false},
+		"nothing":            {args{"pattern": "*.rs"}, "No file matches \"*.rs\".", false},
+		"missing directory":  {args{"pattern": "*", "path": "none"}, "No file matches \"*\".", false},
+		"bad pattern":        {args{"pattern": "a[b"}, "\"a[b\" is not a valid pattern.", true},
+		"outside":            {args{"pattern": "../*"}, ".. leaves the workspace.", true},
+		"outside, hidden":    {args{"pattern": "*/../../*"}, "\"*/../../*\" leaves the workspace.", true},
+		"a file as the path": {args{"pattern": "*", "path": "a.go"}, "a.go is a file, not a directory.", true},
+		"links not followed": {args{"pattern": "etc/*"}, "the path leaves the workspace.", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := b.do("Glob", tc.arguments)
+			require.Equal(t, tc.want, result.Output)
+			require.Equal(t, tc.isError, result.IsError)
+		})
+	}
+	t.Run("bounded", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, nil)
+		for i := range 1100 {
+			b.file(fmt.Sprintf("many/%04d.txt", i), "")
+		}
+		result := b.do("Glob", args{"pattern": "many/*.txt"})
+		require.Equal(t, maxGlobPaths, strings.Count(result.Output, ".txt\n"))
+		require.Contains(t, result.Output, "The newest 1000 of 1100 files")
+	})
+}

@@ -1,0 +1,157 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"everloop/domain"
+)
+
+//go:embed grep.md
+var grepDescription string
+
+const grepParameters = `{
+  "type": "object",
+  "properties": {
+    "pattern": {"type": "string", "minLength": 1, "maxLength": 10000, "description": "The regular expression (RE2 syntax)"},
+    "path": {"type": "string", "maxLength": 4096, "description": "The file or directory to search; the whole workspace when left out"},
+    "glob": {"type": "string", "maxLength": 1000, "description": "Names of the files to search, as *.go or !*_test.go"},
+    "output_mode": {"type": "string", "enum": ["content", "files_with_matches", "count"], "description": "content when left out"},
+    "-i": {"type": "boolean", "description": "Ignore case"},
+    "-n": {"type": "boolean", "description": "Show line numbers; true when left out"},
+    "-A": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show after each match"},
+    "-B": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show before each match"},
+    "-C": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show before and after each match"},
+    "head_limit": {"type": "integer", "minimum": 0, "description": "Return so many lines or files at most; 0 or nothing is no limit"},
+    "multiline": {"type": "boolean", "description": "Let the pattern go over lines"}
+  },
+  "required": ["pattern"],
+  "additionalProperties": false
+}`
+
+// maxGrepFile is the size of the largest file that is searched, in bytes.
+const maxGrepFile = 32 << 20
+
+// Output modes of Grep.
+const (
+	grepContent = "content"
+	grepFiles   = "files_with_matches"
+	grepCount   = "count"
+)
+
+type grepArguments struct {
+	Pattern   string `json:"pattern"`
+	Path      string `json:"path"`
+	Glob      string `json:"glob"`
+	Mode      string `json:"output_mode"`
+	Fold      bool   `json:"-i"`
+	Numbers   *bool  `json:"-n"`
+	After     whole  `json:"-A"`
+	Before    whole  `json:"-B"`
+	Around    whole  `json:"-C"`
+	HeadLimit whole  `json:"head_limit"`
+	Multiline bool   `json:"multiline"`
+}
+
+// search is what to look for, ready for either implementation.
+type search struct {
+	pattern       string // as ripgrep takes it
+	form          *regexp.Regexp
+	fold          bool
+	multiline     bool
+	path          string // clean, relative to the root
+	names         nameFilter
+	before, after int
+}
+
+// A searcher looks through files and hands what it finds to the report, until
+// that is full.
+type searcher interface {
+	search(ctx context.Context, s search, r *report) error
+}
+
+// errNoRipgrep says that the sandbox has no ripgrep, or one that does not take
+// the pattern.
+var errNoRipgrep = errors.New("ripgrep cannot do this search")
+
+type grep struct {
+	workspaces Workspaces
+	sandbox    Sandbox
+	missing    *atomic.Bool // the sandbox has no ripgrep: known after the first try
+}
+
+func newGrep(d Deps) Tool {
+	g := grep{d.Workspaces, d.Sandbox, new(atomic.Bool)}
+	return Tool{
+		Name: "Grep", DisplayName: "Grep",
+		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: json.RawMessage(grepParameters)},
+		Planning: true, Executing: true,
+		Run:     g.run,
+		Summary: member("pattern", "path"),
+	}
+}
+
+func (g grep) run(ctx context.Context, c *Call) (Result, error) {
+	in, err := decode[grepArguments](c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	files, err := g.workspaces.Open(ctx, c.Session)
+	if err != nil {
+		return toModel(err)
+	}
+	defer files.Close()
+	s, err := newSearch(files, in)
+	if err != nil {
+		return toModel(err)
+	}
+	if _, err := files.Stat(s.path); err != nil {
+		return toModel(err)
+	}
+	out, err := g.find(ctx, c, files, s, in)
+	if err != nil {
+		return toModel(err)
+	}
+	return Result{Output: out.text()}, nil
+}
+
+// find asks ripgrep in the sandbox, which is several times faster, and looks
+// itself where there is none.
+func (g grep) find(ctx context.Context, c *Call, files Files, s search, in grepArguments) (*report, error) {
+	if g.sandbox != nil && !g.missing.Load() {
+		out := newReport(s, in)
+		err := ripgrep{g.sandbox, c.Session, g.missing}.search(ctx, s, out)
+		if !errors.Is(err, errNoRipgrep) {
+			return out, err
+		}
+	}
+	out := newReport(s, in)
+	return out, scan{files}.search(ctx, s, out)
+}
+
+func newSearch(files Files, in grepArguments) (search, error) {
+	path, err := files.Clean(in.Path)
+	if err != nil {
+		return search{}, err
+	}
+	if !in.Multiline && strings.Contains(in.Pattern, `\n`) {
+		return search{}, refuse(`the pattern holds \n but lines are matched one by one; set multiline`)
+	}
+	form, err := compilePattern(in.Pattern, in.Fold, in.Multiline)
+	if err != nil {
+		return search{}, err
+	}
+	names, err := newNameFilter(in.Glob)
+	if err != nil {
+		return search{}, err
+	}
+	return search{
+		pattern: in.Pattern, form: form, fold: in.Fold, multiline: in.Multiline, path: path, names: names,
+		before: int(max(in.Before, in.Around)), after: int(max(in.After, in.Around)),
+	}, nil
+}

@@ -1,0 +1,362 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/sandbox"
+)
+
+var shared struct {
+	once sync.Once
+	box  *sandbox.Sandbox
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.box != nil {
+		shared.box.Close()
+	}
+	os.Exit(code)
+}
+
+// confined is the real sandbox behind the tools' port.
+type confined struct{ *sandbox.Sandbox }
+
+func (c confined) Run(ctx context.Context, command Command) (Exit, error) {
+	process, err := c.Start(ctx, sandbox.Spec{
+		Argv: command.Argv, Workspace: command.Session.Root, UID: command.Session.SandboxUID,
+		Env: command.Env, Stdout: command.Stdout, Stderr: command.Stderr,
+	})
+	if err != nil {
+		return Exit{}, err
+	}
+	if command.Started != nil {
+		command.Started(process.PID())
+	}
+	result, err := process.Wait()
+	if err != nil {
+		return Exit{}, err
+	}
+	switch result.Cause {
+	case sandbox.Cancelled, sandbox.Timeout:
+		return Exit{}, context.Cause(ctx)
+	case sandbox.Exited:
+		return Exit{Code: result.ExitCode}, nil
+	case sandbox.NotStarted:
+		return Exit{Code: notFound}, nil
+	default:
+		return Exit{Code: result.ExitCode, Killed: strings.ReplaceAll(string(result.Cause), "_", " ")}, nil
+	}
+}
+
+func realSandbox(t testing.TB) Sandbox {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.box, shared.err = sandbox.New(context.Background(), sandbox.Config{MinLevel: sandbox.Landlocked})
+	})
+	if shared.err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(shared.err)
+		}
+		t.Skipf("no sandbox on this machine: %v", shared.err)
+	}
+	return confined{shared.box}
+}
+
+// memory remembers reads as the records do: one change of a path at a time.
+type memory struct {
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+	seen  map[string]string
+}
+
+func newMemory() *memory { return &memory{locks: map[string]*sync.Mutex{}, seen: map[string]string{}} }
+
+func (m *memory) Record(_ context.Context, session, path, etag string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[session+"\x00"+path] = etag
+	return nil
+}
+
+func (m *memory) Change(_ context.Context, session, path string, change func(string) (string, error)) error {
+	key := session + "\x00" + path
+	m.mu.Lock()
+	lock := m.locks[key]
+	if lock == nil {
+		lock = &sync.Mutex{}
+		m.locks[key] = lock
+	}
+	m.mu.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
+	m.mu.Lock()
+	seen := m.seen[key]
+	m.mu.Unlock()
+	wrote, err := change(seen)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[key] = wrote
+	return nil
+}
+
+// directory reaches a workspace with the standard library.
+type directory struct{}
+
+func (directory) Open(_ context.Context, s SessionView) (Files, error) {
+	root, err := os.OpenRoot(s.Root)
+	if err != nil {
+		return nil, err
+	}
+	return rooted{root}, nil
+}
+
+type rooted struct{ root *os.Root }
+
+func (r rooted) Close() error { return r.root.Close() }
+
+func described(path string, info fs.FileInfo) FileInfo {
+	return FileInfo{
+		Path: path, ETag: fmt.Sprintf("%d-%d", info.ModTime().UnixNano(), info.Size()), Size: info.Size(),
+		ModTime: info.ModTime(), IsDir: info.IsDir(), Regular: info.Mode().IsRegular(),
+	}
+}
+
+func told(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the file does not exist")
+	case err != nil && strings.Contains(err.Error(), "escapes"):
+		return domain.Newf(domain.Malformed, domain.CodePathOutside, "the path leaves the workspace")
+	}
+	return err
+}
+
+func (r rooted) Clean(name string) (string, error) {
+	clean := path.Clean(strings.TrimPrefix(strings.TrimPrefix(name+"/", "/workspace/"), r.root.Name()+"/"))
+	switch {
+	case strings.ContainsRune(name, 0):
+		return "", domain.Newf(domain.Malformed, domain.CodeInvalidRequest, "the path holds a zero byte")
+	case path.IsAbs(clean), clean == "..", strings.HasPrefix(clean, "../"):
+		return "", domain.Newf(domain.Malformed, domain.CodePathOutside, "%s leaves the workspace", name)
+	}
+	return clean, nil
+}
+
+func (r rooted) Read(path string) (io.ReadSeekCloser, FileInfo, error) {
+	file, err := r.root.Open(path)
+	if err != nil {
+		return nil, FileInfo{}, told(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, FileInfo{}, err
+	}
+	if !info.Mode().IsRegular() {
+		_ = file.Close()
+		return nil, FileInfo{}, domain.Newf(domain.Conflict, "not_a_file", "%s is not a regular file", path)
+	}
+	return file, described(path, info), nil
+}
+
+func (r rooted) Stat(path string) (FileInfo, error) {
+	info, err := r.root.Stat(path)
+	if err != nil {
+		return FileInfo{}, told(err)
+	}
+	return described(path, info), nil
+}
+
+func (r rooted) Write(_ context.Context, path string, content io.Reader, ifMatch string) (FileInfo, error) {
+	if now, err := r.Stat(path); ifMatch != "" && (err != nil || now.ETag != ifMatch) {
+		return FileInfo{}, domain.Newf(domain.Conflict, "stale_file", "%s was changed since it was read", path)
+	}
+	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return FileInfo{}, told(err)
+	}
+	draft := path + ".draft"
+	file, err := r.root.Create(draft)
+	if err != nil {
+		return FileInfo{}, told(err)
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		return FileInfo{}, err
+	}
+	if err := file.Close(); err != nil {
+		return FileInfo{}, err
+	}
+	if err := r.root.Rename(draft, path); err != nil {
+		return FileInfo{}, told(err)
+	}
+	return r.Stat(path)
+}
+
+func (r rooted) Append(_ context.Context, path string) (io.WriteCloser, error) {
+	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, told(err)
+	}
+	file, err := r.root.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	return file, told(err)
+}
+
+func (r rooted) Walk(_ context.Context, dir string, visit func(FileInfo) error) error {
+	return fs.WalkDir(r.root.FS(), dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return told(err)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return visit(described(path, info))
+	})
+}
+
+// tasks keeps the agent's task list.
+type tasks struct {
+	mu   sync.Mutex
+	list map[string]domain.SessionTask
+}
+
+func (s *tasks) AddSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if task, ok := s.list[id]; ok {
+		return task, nil
+	}
+	task := domain.SessionTask{ID: id, Subject: *in.Subject, Status: domain.SessionTaskPending}
+	if in.Status != nil {
+		task.Status = *in.Status
+	}
+	s.list[id] = task
+	return task, nil
+}
+
+func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	task, ok := s.list[id]
+	if !ok {
+		return task, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
+	}
+	if in.Status != nil {
+		task.Status = *in.Status
+	}
+	s.list[id] = task
+	return task, nil
+}
+
+// started remembers what was started in the background.
+type started struct{ tasks []NewShell }
+
+func (s *started) StartShell(_ context.Context, task NewShell) (domain.BackgroundTask, error) {
+	s.tasks = append(s.tasks, task)
+	return domain.BackgroundTask{TaskID: "task-1"}, nil
+}
+
+// bench is a session with all tools.
+type bench struct {
+	t        testing.TB
+	registry *Registry
+	session  SessionView
+	reads    *memory
+	shells   *started
+	mode     domain.Mode
+	disabled []string
+	headless bool
+	progress func(stream, text string)
+	calls    int
+	mu       sync.Mutex
+}
+
+func newBench(t testing.TB, box Sandbox) *bench {
+	t.Helper()
+	dir := t.TempDir()
+	// The session's own user works here, and has to get here.
+	require.NoError(t, os.Chmod(dir, 0o777))
+	for up := filepath.Dir(dir); up != os.TempDir() && len(up) > 1; up = filepath.Dir(up) {
+		require.NoError(t, os.Chmod(up, 0o755))
+	}
+	b := &bench{
+		t: t, reads: newMemory(), shells: &started{}, mode: domain.ModeExecuting,
+		session: SessionView{ID: "session-1", SandboxUID: 100_321, Root: dir, Env: map[string]string{}},
+	}
+	var err error
+	b.registry, err = New(Deps{
+		Workspaces: directory{}, Sandbox: box, Reads: b.reads,
+		Tasks: &tasks{list: map[string]domain.SessionTask{}}, Background: b.shells,
+	})
+	require.NoError(t, err)
+	return b
+}
+
+// call does what a worker does with a call of the model's.
+func (b *bench) call(ctx context.Context, name string, arguments any) (Result, error) {
+	b.t.Helper()
+	text, ok := arguments.(string)
+	if !ok {
+		data, err := json.Marshal(arguments)
+		require.NoError(b.t, err)
+		text = string(data)
+	}
+	tool, checked, refused := b.registry.Admit(b.mode, b.headless, b.disabled, name, text)
+	if refused != nil {
+		return *refused, nil
+	}
+	b.mu.Lock()
+	b.calls++
+	id := fmt.Sprintf("call_%d", b.calls)
+	b.mu.Unlock()
+	return b.registry.Run(ctx, tool, &Call{
+		ID: id, Session: b.session, ChatID: "chat-1", EntryID: "turn-1", Arguments: checked, Progress: b.progress,
+	})
+}
+
+// do is call where only the result matters.
+func (b *bench) do(name string, arguments any) Result {
+	b.t.Helper()
+	result, err := b.call(b.t.Context(), name, arguments)
+	require.NoError(b.t, err)
+	return result
+}
+
+func (b *bench) file(name, content string) {
+	b.t.Helper()
+	path := filepath.Join(b.session.Root, name)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(b.t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+func (b *bench) content(name string) string {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.session.Root, name))
+	require.NoError(b.t, err)
+	return string(data)
+}
+
+type args map[string]any
+
+func with(base args, more args) args {
+	merged := maps.Clone(base)
+	maps.Copy(merged, more)
+	return merged
+}

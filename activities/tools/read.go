@@ -1,0 +1,177 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"image"
+	_ "image/gif" // sizes of pictures
+	_ "image/jpeg"
+	_ "image/png"
+	"io"
+	"net/http"
+	"strings"
+
+	"everloop/domain"
+)
+
+//go:embed read.md
+var readDescription string
+
+const readParameters = `{
+  "type": "object",
+  "properties": {
+    "file_path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file, relative to the root of the workspace"},
+    "offset": {"type": "integer", "minimum": 0, "description": "Number of the first line to read, from 1"},
+    "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read; 2000 when left out"}
+  },
+  "required": ["file_path"],
+  "additionalProperties": false
+}`
+
+const (
+	defaultReadLines = 2000
+	maxLineShown     = 2000 // characters
+	sniffed          = 8 << 10
+)
+
+type readArguments struct {
+	Path   string `json:"file_path"`
+	Offset whole  `json:"offset"`
+	Limit  whole  `json:"limit"`
+}
+
+type read struct {
+	workspaces Workspaces
+	reads      FileReads
+}
+
+func newRead(d Deps) Tool {
+	r := read{d.Workspaces, d.Reads}
+	return Tool{
+		Name: "Read", DisplayName: "Read",
+		Spec:     domain.ToolSpec{Name: "Read", Description: readDescription, Parameters: json.RawMessage(readParameters)},
+		Planning: true, Executing: true,
+		Run:     r.run,
+		Summary: member("file_path"),
+	}
+}
+
+func (r read) run(ctx context.Context, c *Call) (Result, error) {
+	in, err := decode[readArguments](c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	files, err := r.workspaces.Open(ctx, c.Session)
+	if err != nil {
+		return toModel(err)
+	}
+	defer files.Close()
+	path, err := files.Clean(in.Path)
+	if err != nil {
+		return toModel(err)
+	}
+	file, info, err := files.Read(path)
+	if err != nil {
+		return toModel(err)
+	}
+	defer file.Close()
+
+	result, err := show(ctx, file, info, path, in)
+	if err != nil {
+		return Result{}, fmt.Errorf("read file of workspace: %w", err)
+	}
+	if err := r.reads.Record(ctx, c.Session.ID, path, info.ETag); err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}
+
+// show gives the part of a file that was asked for, or says what the file is
+// when it is not text.
+func show(ctx context.Context, file io.ReadSeeker, info FileInfo, path string, in readArguments) (Result, error) {
+	start := make([]byte, sniffed)
+	n, err := io.ReadFull(file, start)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return Result{}, err
+	}
+	if n == 0 {
+		return Result{Output: fmt.Sprintf("(%s is empty.)", path)}, nil
+	}
+	if kind := binary(start[:n]); kind != "" {
+		return describeBinary(file, info, path, kind)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return Result{}, err
+	}
+	return page(ctx, file, path, in)
+}
+
+// binary gives the media type of content that is not text; empty for text.
+func binary(start []byte) string {
+	kind, _, _ := strings.Cut(http.DetectContentType(start), ";")
+	switch {
+	case strings.HasPrefix(kind, "image/"), kind == "application/pdf":
+		return kind
+	case strings.IndexByte(string(start), 0) >= 0:
+		return kind
+	default:
+		return "" // text in whatever encoding: bytes that are not UTF-8 are replaced
+	}
+}
+
+func describeBinary(file io.ReadSeeker, info FileInfo, path, kind string) (Result, error) {
+	if !strings.HasPrefix(kind, "image/") {
+		return *failed("%s is a binary file (%s, %d bytes); Read shows text only. Use Bash with a program that understands it.",
+			path, kind, info.Size), nil
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return Result{}, err
+	}
+	size := ""
+	if config, _, err := image.DecodeConfig(file); err == nil {
+		size = fmt.Sprintf(", %d × %d pixels", config.Width, config.Height)
+	}
+	return Result{Output: fmt.Sprintf("%s is an image (%s%s, %d bytes). Its picture cannot be shown as text.", path, kind, size, info.Size)}, nil
+}
+
+// page gives numbered lines until the limit of lines or of characters.
+func page(ctx context.Context, file io.Reader, path string, in readArguments) (Result, error) {
+	offset, limit := max(int(in.Offset), 1), defaultReadLines
+	if in.Limit > 0 {
+		limit = int(in.Limit)
+	}
+	lines := newLineReader(file, maxLineShown, ofService(path))
+	var out strings.Builder
+	const tail = 200 // room for the remark at the end
+	chars, shown := 0, 0
+	for {
+		if lines.number%4096 == 0 && ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
+		line, err := lines.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		if lines.number < offset {
+			continue
+		}
+		row := fmt.Sprintf("%6d\t%s\n", lines.number, line)
+		n := length(row)
+		if shown == limit || chars+n > MaxResult-tail {
+			fmt.Fprintf(&out, "\n[Lines %d to %d are shown. There is more: go on with offset %d.]\n", offset, lines.number-1, lines.number)
+			return Result{Output: out.String()}, nil
+		}
+		out.WriteString(row)
+		chars += n
+		shown++
+	}
+	if shown == 0 {
+		return *failed("%s has %d lines, so there is nothing at offset %d.", path, lines.number, offset), nil
+	}
+	return Result{Output: out.String()}, nil
+}

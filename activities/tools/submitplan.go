@@ -1,0 +1,114 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"slices"
+
+	"everloop/domain"
+)
+
+//go:embed submitplan.md
+var planDescription string
+
+// SubmitPlan names the tool whose call becomes a block of type plan.
+const SubmitPlan = "SubmitPlan"
+
+const planParameters = `{
+  "type": "object",
+  "properties": {
+    "title": {"type": "string", "minLength": 1, "maxLength": 500, "description": "The goal"},
+    "steps": {
+      "type": "array", "minItems": 1, "maxItems": 200,
+      "items": {
+        "type": "object",
+        "properties": {
+          "id": {"type": "string", "minLength": 1, "maxLength": 100},
+          "title": {"type": "string", "minLength": 1, "maxLength": 500},
+          "detail": {"type": "string", "maxLength": 20000},
+          "depends_on": {"type": "array", "maxItems": 200, "items": {"type": "string", "minLength": 1, "maxLength": 100}}
+        },
+        "required": ["id", "title", "detail"],
+        "additionalProperties": false
+      }
+    }
+  },
+  "required": ["title", "steps"],
+  "additionalProperties": false
+}`
+
+// Plan is the content of a block of type plan.
+type Plan struct {
+	Title string     `json:"title"`
+	Steps []PlanStep `json:"steps"`
+}
+
+// PlanStep is one step of a plan.
+type PlanStep struct {
+	ID        string   `json:"id"`
+	Title     string   `json:"title"`
+	Detail    string   `json:"detail"`
+	DependsOn []string `json:"depends_on,omitempty"`
+}
+
+func newSubmitPlan() Tool {
+	return Tool{
+		Name: SubmitPlan, DisplayName: "Plan",
+		Spec:     domain.ToolSpec{Name: SubmitPlan, Description: planDescription, Parameters: json.RawMessage(planParameters)},
+		Planning: true,
+		Check: func(arguments json.RawMessage) string {
+			if _, err := ParsePlan(arguments); err != nil {
+				return domain.AsError(err).Message
+			}
+			return ""
+		},
+		Run: func(context.Context, *Call) (Result, error) {
+			return Result{Output: "The plan is shown to the user."}, nil
+		},
+		Summary: member("title"),
+	}
+}
+
+// ParsePlan reads a plan whose arguments the registry has admitted, and checks
+// that its steps can be done in some order.
+func ParsePlan(arguments json.RawMessage) (Plan, error) {
+	var plan Plan
+	if err := json.Unmarshal(arguments, &plan); err != nil {
+		return Plan{}, invalidPlan("the plan is not valid JSON")
+	}
+	steps := map[string]PlanStep{}
+	for _, step := range plan.Steps {
+		if _, taken := steps[step.ID]; taken {
+			return Plan{}, invalidPlan("two steps have the id %s", quote(step.ID))
+		}
+		steps[step.ID] = step
+	}
+	for _, step := range plan.Steps {
+		for _, id := range step.DependsOn {
+			if _, known := steps[id]; !known {
+				return Plan{}, invalidPlan("step %s depends on %s, which is no step of the plan", quote(step.ID), quote(id))
+			}
+		}
+	}
+	// Take away steps that depend on nothing left; what stays is a circle.
+	left := slices.Clone(plan.Steps)
+	for len(left) > 0 {
+		n := len(left)
+		left = slices.DeleteFunc(left, func(step PlanStep) bool {
+			blocked := slices.ContainsFunc(step.DependsOn, func(id string) bool { _, open := steps[id]; return open })
+			if !blocked {
+				delete(steps, step.ID)
+			}
+			return !blocked
+		})
+		if len(left) == n {
+			return Plan{}, invalidPlan("the steps from %s on depend on each other in a circle", quote(left[0].ID))
+		}
+	}
+	return plan, nil
+}
+
+func invalidPlan(format string, args ...any) error {
+	return domain.Newf(domain.Invalid, domain.CodeInvalidRequest, format, args...)
+}

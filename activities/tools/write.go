@@ -1,0 +1,137 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"everloop/domain"
+)
+
+//go:embed write.md
+var writeDescription string
+
+const writeParameters = `{
+  "type": "object",
+  "properties": {
+    "file_path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file, relative to the root of the workspace"},
+    "content": {"type": "string", "description": "The whole content of the file"}
+  },
+  "required": ["file_path", "content"],
+  "additionalProperties": false
+}`
+
+// maxWritten bounds a file that Write makes or Edit changes, in bytes.
+const maxWritten = 10 << 20
+
+type write struct {
+	workspaces Workspaces
+	reads      FileReads
+}
+
+func newWrite(d Deps) Tool {
+	w := write{d.Workspaces, d.Reads}
+	return Tool{
+		Name: "Write", DisplayName: "Write",
+		Spec:      domain.ToolSpec{Name: "Write", Description: writeDescription, Parameters: json.RawMessage(writeParameters)},
+		Acts:      true,
+		Executing: true,
+		Run:       w.run,
+		Summary:   member("file_path"),
+	}
+}
+
+func (w write) run(ctx context.Context, c *Call) (Result, error) {
+	in, err := decode[struct {
+		Path    string `json:"file_path"`
+		Content string `json:"content"`
+	}](c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(in.Content) > maxWritten {
+		return *failed("The content has %d bytes; Write takes at most %d. Make large files with Bash.", len(in.Content), maxWritten), nil
+	}
+	files, err := w.workspaces.Open(ctx, c.Session)
+	if err != nil {
+		return toModel(err)
+	}
+	defer files.Close()
+	path, err := files.Clean(in.Path)
+	if err != nil {
+		return toModel(err)
+	}
+
+	change := FileCreated
+	return changeFile(ctx, w.reads, c, path, func(seen string) (FileInfo, error) {
+		match := ""
+		info, err := files.Stat(path)
+		switch {
+		case domain.HasCode(err, domain.CodeFileNotFound):
+		case err != nil:
+			return FileInfo{}, err
+		case info.IsDir:
+			return FileInfo{}, refuse("%s is a directory", path)
+		default:
+			change, match = FileModified, info.ETag
+			if err := unchanged(path, info.ETag, seen); err != nil {
+				return FileInfo{}, err
+			}
+		}
+		return files.Write(ctx, path, strings.NewReader(in.Content), match)
+	}, func() (string, string) {
+		verb := "Made"
+		if change == FileModified {
+			verb = "Replaced"
+		}
+		return change, fmt.Sprintf("%s %s (%d lines, %d bytes).", verb, path, countLines(in.Content), len(in.Content))
+	})
+}
+
+// changeFile makes one change of a file while it is held, and tells of it. told
+// gives the kind of the change and the words for the model.
+func changeFile(ctx context.Context, reads FileReads, c *Call, path string,
+	change func(seen string) (FileInfo, error), told func() (kind, words string),
+) (Result, error) {
+	written := false
+	err := reads.Change(ctx, c.Session.ID, path, func(seen string) (string, error) {
+		info, err := change(seen)
+		written = err == nil
+		return info.ETag, err
+	})
+	if err != nil && !written {
+		return toModel(err)
+	}
+	kind, words := told()
+	if err != nil { // the file is as the model wants it, only the note of it is missing
+		words += " Read it again before the next change of it."
+	}
+	return Result{Output: words, Changed: []domain.FileChange{{Path: path, Change: kind}}}, nil
+}
+
+// unchanged holds a change to the version that was read (decisions.md section 4).
+func unchanged(path, now, seen string) error {
+	switch seen {
+	case "":
+		return refuse("%s was not read in this session. Read it first, so that nothing in it is lost", path)
+	case now:
+		return nil
+	default:
+		return refuse("%s has changed since it was read. Read it again and then change it", path)
+	}
+}
+
+// refuse makes an error whose words are for the model.
+func refuse(format string, args ...any) error {
+	return domain.Newf(domain.Conflict, "refused", format, args...)
+}
+
+func countLines(s string) int {
+	n := strings.Count(s, "\n")
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/auth"
+	"everloop/domain"
+	"everloop/realtime"
+)
+
+// chatAccepted is the answer to a message or an answer once it is durable.
+type chatAccepted struct {
+	ChatID          string          `json:"chat_id"`
+	TurnID          string          `json:"turn_id,omitempty"`
+	DeliveryApplied domain.Delivery `json:"delivery_applied,omitempty" enum:"run,enqueue,steer,interrupt"`
+	Position        *int            `json:"position,omitempty" doc:"Place in the queue; 0: not queued."`
+	Duplicate       *bool           `json:"duplicate,omitempty" doc:"The message had been sent before; nothing runs twice."`
+	Resolved        *bool           `json:"resolved,omitempty" doc:"Whether this answer is the one that counts."`
+	QuestionID      string          `json:"question_id,omitempty"`
+}
+
+type stopBody struct {
+	Stopped bool `json:"stopped"`
+}
+
+type chatInput struct {
+	sessionInput
+	Accept string          `header:"Accept" doc:"text/event-stream answers with the chat's events."`
+	Body   json.RawMessage `required:"true" doc:"As chat:send takes it; session_id is the path's."`
+}
+
+func (s *server) chatRoutes() {
+	const path, tag = "/api/sessions/{session_id}", "Chat"
+	add(s, operation{
+		id: "send-chat", method: fiber.MethodPost, path: path + "/chat", tag: tag,
+		summary: "Send a message, or answer a question", scope: auth.Chat, status: http.StatusAccepted, stream: true, repeats: true,
+		changes: func(op *huma.Operation) {
+			describeJSON[chatAccepted](s)(op)
+			op.Responses["202"], op.Responses["200"] = op.Responses["200"], nil
+			describeAs(http.StatusOK, "text/event-stream")(op)
+		},
+	}, s.chat)
+	add(s, operation{
+		id: "stop-chat", method: fiber.MethodPost, path: path + "/stop", tag: tag, summary: "Stop the running chat", scope: auth.Chat,
+	}, s.stopChat)
+}
+
+// chat makes a message durable and answers 202, or follows the chat to its end
+// when the client takes events.
+func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
+	caller := callerOf(ctx)
+	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+		return nil, err
+	}
+	if !strings.Contains(in.Accept, "text/event-stream") {
+		accepted, err := s.accept(ctx, in)
+		return &streamed{acceptedAnswer(accepted)}, err
+	}
+	subscription, err := s.Streams(ctx, in.SessionID, nil) // before the message, so that nothing is missed
+	if err != nil {
+		return nil, err
+	}
+	accepted, err := s.accept(ctx, in)
+	if err != nil || accepted.Resolved != nil && !*accepted.Resolved { // an answer that came too late starts nothing
+		subscription.Close()
+		return &streamed{acceptedAnswer(accepted)}, err
+	}
+	if value(accepted.Duplicate) || repeated(ctx) {
+		subscription.Close()
+		var all uint64
+		if subscription, err = s.Streams(ctx, in.SessionID, &all); err != nil {
+			return nil, err
+		}
+	}
+	return &streamed{func(ctx huma.Context) {
+		stay := s.mayStay(caller, in.SessionID, domain.ViewerOwner)
+		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
+			defer subscription.Close()
+			return s.follow(ctx, out, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
+				send = e.ChatID == accepted.ChatID
+				return send, send && e.Name == domain.EventChatEnd
+			})
+		})
+	}}, nil
+}
+
+// accept parses the body and hands it to the desk, once for an Idempotency-Key.
+func (s *server) accept(ctx context.Context, in *chatInput) (chatAccepted, error) {
+	once := requestOf(ctx).once
+	var accepted chatAccepted
+	if repeated(ctx) {
+		return accepted, json.Unmarshal(once.first.Body, &accepted)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	accepted, err := s.deliver(ctx, in)
+	if err != nil {
+		return accepted, err
+	}
+	kept, err := json.Marshal(accepted)
+	if err != nil {
+		return accepted, err
+	}
+	once.keep(s, &domain.StoredAnswer{Status: http.StatusAccepted, ContentType: fiber.MIMEApplicationJSON, Body: kept})
+	return accepted, nil
+}
+
+func repeated(ctx context.Context) bool {
+	once := requestOf(ctx).once
+	return once != nil && once.first != nil
+}
+
+func acceptedAnswer(accepted chatAccepted) func(huma.Context) {
+	return func(ctx huma.Context) {
+		_ = fiberOf(ctx).Status(http.StatusAccepted).JSON(accepted)
+	}
+}
+
+func (s *server) stopChat(ctx context.Context, in *struct {
+	sessionInput
+	Body *struct {
+		Scope *string `json:"scope,omitempty" nullable:"true" enum:"chat,chat_and_queue" doc:"chat (default), or chat_and_queue: queued messages are dropped too."`
+	}
+},
+) (*body[stopBody], error) {
+	andQueue := in.Body != nil && value(in.Body.Scope) == "chat_and_queue"
+	caller := callerOf(ctx)
+	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+		return nil, err
+	}
+	stopped, err := s.Desk.Stop(ctx, caller, in.SessionID, andQueue)
+	return answer(stopBody{stopped}, err)
+}
+
+// deliver parses the body as the socket does and hands it to the desk.
+func (s *server) deliver(ctx context.Context, in *chatInput) (chatAccepted, error) {
+	said, err := realtime.ParseSend(in.Body)
+	if err != nil {
+		return chatAccepted{}, err
+	}
+	if said.SessionID != "" && said.SessionID != in.SessionID {
+		return chatAccepted{}, domain.Invalidf("body.session_id", "is not the session of the path")
+	}
+	caller := callerOf(ctx)
+	if said.Answer != nil {
+		ack, err := s.Desk.Answer(ctx, caller, in.SessionID, *said.Answer)
+		return chatAccepted{ChatID: ack.ChatID, Resolved: &ack.Resolved, QuestionID: ack.QuestionID}, err
+	}
+	send := said.Send
+	send.SessionID = in.SessionID
+	if send.Trigger == domain.TriggerUser {
+		send.Trigger = domain.TriggerAPI
+	}
+	if once := requestOf(ctx).once; once != nil && send.ClientMessageID == "" {
+		send.ClientMessageID = once.messageID()
+	}
+	ack, err := s.Desk.Send(ctx, caller, send)
+	return chatAccepted{
+		ChatID: ack.ChatID, TurnID: ack.TurnID, DeliveryApplied: ack.DeliveryApplied, Position: &ack.Position, Duplicate: &ack.Duplicate,
+	}, err
+}

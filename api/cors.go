@@ -1,0 +1,30 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// crossOrigin lets the configured origins call from browsers. Others get no
+// header, which makes browsers refuse.
+func (s *server) crossOrigin(c *fiber.Ctx) error {
+	if len(s.Origins) == 0 {
+		return c.Next()
+	}
+	c.Vary(fiber.HeaderOrigin)
+	origin := c.Get(fiber.HeaderOrigin)
+	if !slices.Contains(s.Origins, origin) {
+		return c.Next()
+	}
+	c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
+	c.Set(fiber.HeaderAccessControlAllowCredentials, "true")
+	c.Set(fiber.HeaderAccessControlExposeHeaders, "ETag, X-Request-Id, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Content-Disposition")
+	if c.Method() != fiber.MethodOptions || c.Get(fiber.HeaderAccessControlRequestMethod) == "" {
+		return c.Next()
+	}
+	c.Set(fiber.HeaderAccessControlAllowMethods, "GET, HEAD, POST, PUT, PATCH, DELETE")
+	c.Set(fiber.HeaderAccessControlAllowHeaders, "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Range, X-Request-Id")
+	c.Set(fiber.HeaderAccessControlMaxAge, "600")
+	return c.SendStatus(fiber.StatusNoContent)
+}

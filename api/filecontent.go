@@ -1,0 +1,190 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/domain"
+)
+
+// activeContent is what goes with a file that a browser would run: it may run,
+// but as a page from nowhere, without this service's cookies and storage.
+const activeContent = "sandbox allow-scripts allow-forms allow-modals allow-popups"
+
+// readFile serves a file of the workspace, or a range of it.
+func (s *server) readFile(ctx context.Context, in *struct {
+	fileInput
+	Download bool `query:"download" doc:"Ask browsers to save the file rather than show it."`
+},
+) (*streamed, error) {
+	session, _, err := s.readable(ctx, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	file, err := s.Workspaces.Open(ctx, session, in.FilePath)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := contentType(in.FilePath, file)
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return &streamed{func(ctx huma.Context) {
+		c := fiberOf(ctx)
+		c.Set(fiber.HeaderETag, file.ETag())
+		c.Set(fiber.HeaderLastModified, file.ModTime().UTC().Format(http.TimeFormat))
+		c.Set(fiber.HeaderCacheControl, "private, no-cache") // asked again each time, answered 304
+		c.Set(fiber.HeaderAcceptRanges, "bytes")
+		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, file.ETag(), true) {
+			_ = file.Close()
+			c.Status(http.StatusNotModified)
+			return
+		}
+		c.Set(fiber.HeaderContentType, kind)
+		c.Set(fiber.HeaderContentDisposition, disposition(in.Download, path.Base(in.FilePath)))
+		if active(kind) {
+			c.Set(fiber.HeaderContentSecurityPolicy, activeContent)
+		}
+		if err := sendRange(c, file); err != nil {
+			_ = file.Close()
+			c.Response().Header.Del(fiber.HeaderContentDisposition)
+			s.refuse(ctx, err)
+		}
+	}}, nil
+}
+
+// sendRange answers with the file, or with the one range that was asked for. More
+// than one range at once is answered with the whole, as RFC 9110 allows.
+func sendRange(c *fiber.Ctx, file File) error {
+	size := file.Size()
+	from, length := int64(0), size
+	asked := c.Get(fiber.HeaderRange)
+	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != file.ETag() {
+		asked = ""
+	}
+	if first, last, ok, fits := parseRange(asked, size); ok {
+		if !fits {
+			c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes */%d", size))
+			return domain.Newf(domain.Invalid, codeRange, "the file has no such range")
+		}
+		from, length = first, last-first+1
+		c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", first, last, size))
+		c.Status(http.StatusPartialContent)
+	}
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return fmt.Errorf("seek in workspace file: %w", err)
+	}
+	c.Context().SetBodyStream(struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(file, length), file}, int(length))
+	return nil
+}
+
+// parseRange reads a Range header of one range. ok says that it is one at all,
+// fits that the file has it.
+func parseRange(header string, size int64) (first, last int64, ok, fits bool) {
+	spec, found := strings.CutPrefix(header, "bytes=")
+	begin, end, dash := strings.Cut(strings.TrimSpace(spec), "-")
+	if !found || !dash || strings.Contains(spec, ",") {
+		return 0, 0, false, false
+	}
+	number := func(s string) (int64, bool) {
+		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 62)
+		return int64(n), err == nil
+	}
+	if begin == "" { // the last n bytes
+		n, valid := number(end)
+		if !valid {
+			return 0, 0, false, false
+		}
+		return max(0, size-n), size - 1, true, n > 0 && size > 0
+	}
+	first, valid := number(begin)
+	if !valid {
+		return 0, 0, false, false
+	}
+	last = size - 1
+	if end != "" {
+		asked, valid := number(end)
+		if !valid || asked < first {
+			return 0, 0, false, false
+		}
+		last = min(last, asked)
+	}
+	return first, last, true, first < size
+}
+
+// matches compares an If-Match or If-None-Match header with an ETag; a weak
+// comparison takes W/ for nothing.
+func matches(header, etag string, weak bool) bool {
+	for tag := range strings.SplitSeq(header, ",") {
+		tag = strings.TrimSpace(tag)
+		if weak {
+			tag = strings.TrimPrefix(tag, "W/")
+		}
+		if tag == "*" || tag == etag {
+			return true
+		}
+	}
+	return false
+}
+
+// kinds are the content types of what agents write most, so that they do not
+// depend on the machine.
+var kinds = map[string]string{
+	".md": "text/markdown", ".txt": "text/plain", ".log": "text/plain", ".csv": "text/csv", ".json": "application/json",
+	".jsonl": "application/x-ndjson", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
+	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
+	".ts": "text/plain", ".tsx": "text/plain", ".py": "text/plain", ".go": "text/plain", ".sh": "text/plain",
+	".xml": "application/xml", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf", ".zip": "application/zip",
+	".mp3": "audio/mpeg", ".mp4": "video/mp4", ".wasm": "application/wasm",
+}
+
+// contentType tells from a file's name, else from its first bytes, what it is.
+func contentType(name string, file File) (string, error) {
+	kind := kinds[strings.ToLower(path.Ext(name))]
+	if kind == "" {
+		var head [512]byte
+		n, err := io.ReadFull(file, head[:])
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return "", fmt.Errorf("read workspace file: %w", err)
+		}
+		if n == 0 {
+			return "text/plain; charset=utf-8", nil
+		}
+		return http.DetectContentType(head[:n]), nil
+	}
+	if strings.HasPrefix(kind, "text/") {
+		kind += "; charset=utf-8"
+	}
+	return kind, nil
+}
+
+// active says whether a browser might run what it gets.
+func active(kind string) bool {
+	return strings.HasPrefix(kind, "text/html") || strings.Contains(kind, "xml")
+}
+
+// disposition names the file for browsers, whatever characters its name has.
+func disposition(download bool, name string) string {
+	how := "inline"
+	if download {
+		how = "attachment"
+	}
+	if full := mime.FormatMediaType(how, map[string]string{"filename": name}); full != "" {
+		return full
+	}
+	return how
+}

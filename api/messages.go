@@ -1,0 +1,136 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// messagesInline is how much of a list is collected before it is answered as a
+// stream: shorter ones get a length, and an error can still be told.
+const messagesInline = 64 << 10
+
+type messagesInput struct {
+	sessionInput
+	// -1 stands for "from the beginning"; sequences begin at 0.
+	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence."`
+	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all."`
+}
+
+type streamed struct {
+	Body func(huma.Context)
+}
+
+func (s *server) messageRoutes() {
+	add(s, operation{
+		id: "list-messages", method: fiber.MethodGet, path: "/api/sessions/{session_id}/messages", tag: "Sessions",
+		summary: "The turns of the active branch, in order", scope: auth.SessionsRead,
+		changes: describeJSON[[]domain.Turn](s),
+	}, s.messages)
+}
+
+// messages writes the list row by row: a history of any length is never held
+// whole.
+func (s *server) messages(ctx context.Context, in *messagesInput) (*streamed, error) {
+	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	var after *int64
+	if in.AfterSequence >= 0 {
+		after = &in.AfterSequence
+	}
+	// The rows may be read after this handler has returned, so they are read in
+	// a context of their own.
+	reading, stopReading := context.WithCancel(withRequest(requestOf(ctx).base, requestOf(ctx)))
+	next, stop := iter.Pull2(s.turns(reading, in.SessionID, after, in.Limit))
+	end := func() { stop(); stopReading() }
+
+	var head bytes.Buffer
+	head.WriteByte('[')
+	done := false
+	for first := true; !done && head.Len() < messagesInline; first = false {
+		row, err, more := next()
+		if err != nil {
+			end()
+			return nil, err
+		}
+		if done = !more; more {
+			writeElement(&head, row, first)
+		}
+	}
+	return &streamed{func(ctx huma.Context) {
+		c := fiberOf(ctx)
+		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+		if done || c.Method() == fiber.MethodHead {
+			end()
+			head.WriteByte(']')
+			c.Response().SetBody(head.Bytes())
+			return
+		}
+		conn := c.Context().Conn()
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			defer end()
+			_, _ = w.Write(head.Bytes())
+			for {
+				row, err, more := next()
+				if err != nil { // too late for a status: the client must not take this for the whole
+					s.Logger.Error("list of messages broken off", "request_id", requestOf(reading).id, "error", err)
+					_ = conn.Close()
+					return
+				}
+				if !more {
+					_ = w.WriteByte(']')
+					return
+				}
+				writeElement(w, row, false)
+				if w.Buffered() == 0 { // it has just been written out
+					if err := w.Flush(); err != nil {
+						return // the client left
+					}
+				}
+			}
+		})
+	}}, nil
+}
+
+// turns gives the turns of a session as JSON, one by one.
+func (s *server) turns(ctx context.Context, sessionID string, after *int64, limit int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		left := errors.New("reader left")
+		err := s.Messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
+			t.Blocks, t.ToolCalls = orEmpty(t.Blocks), orEmpty(t.ToolCalls)
+			row, err := json.Marshal(t)
+			if err != nil {
+				return err
+			}
+			if !yield(row, nil) {
+				return left
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, left) {
+			yield(nil, err)
+		}
+	}
+}
+
+// writeElement writes one element of a JSON array.
+func writeElement(w interface {
+	Write([]byte) (int, error)
+	WriteByte(byte) error
+}, row []byte, first bool,
+) {
+	if !first {
+		_ = w.WriteByte(',')
+	}
+	_, _ = w.Write(row)
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"everloop/domain"
+)
+
+// Store is the records that the areas of this interface read and write.
+// infra/postgres implements it.
+type Store interface {
+	sessionStore
+	keyStore
+	userStore
+	idempotencyStore
+
+	// SessionTasks lists the agent's own task list; the caller was let in.
+	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+	// Audit records the use of a privilege.
+	Audit(ctx context.Context, actorID, action, target string, details map[string]string) error
+}
+
+type sessionStore interface {
+	CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error)
+	Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error)
+	// ReadSession reads a session that the user may see.
+	ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error)
+	// OwnSession reads a session that the user may change.
+	OwnSession(ctx context.Context, caller domain.User, id string) (domain.Session, error)
+	RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error)
+	SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error)
+	SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error)
+	SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error)
+	SetSessionMemory(ctx context.Context, caller domain.User, id string, enabled bool) (domain.Session, error)
+}
+
+type keyStore interface {
+	CreateKey(ctx context.Context, key domain.APIKey, hash []byte) (domain.APIKey, error)
+	Keys(ctx context.Context, userID string) ([]domain.APIKey, error)
+	Key(ctx context.Context, userID, id string) (domain.APIKey, error)
+	RenameKey(ctx context.Context, userID, id, name string) (domain.APIKey, error)
+	RevokeKey(ctx context.Context, userID, id string) error
+}
+
+type userStore interface {
+	CreateUser(ctx context.Context, user domain.User, key domain.APIKey, hash []byte) (domain.User, domain.APIKey, error)
+	Users(ctx context.Context) ([]domain.User, error)
+	DeleteUser(ctx context.Context, id string) error
+}
+
+type idempotencyStore interface {
+	// BeginIdempotent claims the key: nil says that the request shall run.
+	BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error)
+	FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error
+	ReleaseIdempotent(ctx context.Context, userID, key string) error
+}
+
+// Messages reads the turns of a session's active branch in their order, one by
+// one. After is a sequence, nil for the beginning; a limit of 0 is none. An error
+// of yield ends the reading and is returned.
+type Messages interface {
+	Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error
+}
+
+// Tasks are the background tasks of a session; the caller was let in. An unknown
+// task is task_not_found.
+type Tasks interface {
+	List(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
+	// Output reads the last lines, at most tail.
+	Output(ctx context.Context, sessionID, taskID string, tail int) (domain.TaskOutput, error)
+	// Stop asks the task to end; stopping one that has ended changes nothing.
+	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+}
+
+// Models lists what the model gateway can serve.
+type Models interface {
+	Models(ctx context.Context) ([]domain.Model, error)
+}
+
+// Deleter ends whatever runs in a session and removes it.
+type Deleter interface {
+	DeleteSession(ctx context.Context, sessionID string) error
+}
+
+// Readiness checks the dependencies: by name, nil or what is wrong.
+type Readiness func(ctx context.Context) map[string]error
+
+// Streams opens a subscription to a session's events: after says from where,
+// nil only what happens from now on. The caller was let in. It is a function,
+// so that the wiring can give the realtime hub's own type for a Subscription.
+type Streams func(ctx context.Context, sessionID string, after *uint64) (Subscription, error)
+
+// Subscription is one client's place in a session's events. Next blocks until
+// there is one. Its error ends the subscription: the context's, or one that says
+// to subscribe again after Position.
+type Subscription interface {
+	Next(ctx context.Context) (domain.LoggedEvent, error)
+	Position() uint64
+	Close()
+}
+
+// Desk takes what clients say to the agent. The caller owns the session.
+type Desk interface {
+	// Send returns once the message is durable.
+	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
+	// Answer resolves an open question, or says that another call did.
+	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
+	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
+	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+}
+
+// Workspaces reaches the files of a session's workspace. Paths are relative to
+// it; one that leaves it, also through a link, is path_outside_workspace.
+type Workspaces interface {
+	// List gives a directory's entries, directories first.
+	List(ctx context.Context, session domain.Session, dir string) ([]FileInfo, error)
+	// Open opens a regular file for reading.
+	Open(ctx context.Context, session domain.Session, path string) (File, error)
+	// Write replaces a file or makes it, with its directories, and gives its new
+	// ETag. check, when it is not nil, is asked with the ETag of the file to be
+	// replaced, empty when there is none, and its error ends the matter.
+	Write(ctx context.Context, session domain.Session, path string, content []byte, check func(etag string) error) (etag string, err error)
+	// Delete removes a file, a directory with what is in it, or a link itself.
+	Delete(ctx context.Context, session domain.Session, path string) error
+}
+
+// FileInfo is one entry of a directory.
+type FileInfo struct {
+	Name string
+	Dir  bool
+	Size int64
+}
+
+// File is an open file of a workspace.
+type File interface {
+	io.ReadSeekCloser
+	Size() int64
+	ModTime() time.Time
+	ETag() string // strong, with its quotes
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"everloop/domain"
+)
+
+// RateLimit bounds the requests of one key in one api process. The zero value
+// bounds nothing.
+type RateLimit struct {
+	PerMinute int // requests a key may make in a minute in the long run
+	Burst     int // requests at once; 0: PerMinute
+}
+
+// limiter keeps one token bucket a key.
+type limiter struct {
+	perSecond float64
+	burst     float64
+
+	mu      sync.Mutex
+	buckets map[string]*bucket
+}
+
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+func newLimiter(r RateLimit) *limiter {
+	if r.PerMinute <= 0 {
+		return nil
+	}
+	if r.Burst <= 0 {
+		r.Burst = r.PerMinute
+	}
+	return &limiter{perSecond: float64(r.PerMinute) / 60, burst: float64(r.Burst), buckets: map[string]*bucket{}}
+}
+
+// take spends one token of the key. It says whether there was one, how many are
+// left, and after how many seconds there will be one, or all, again.
+func (l *limiter) take(key string, now time.Time) (ok bool, left, retry, full int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.buckets[key]
+	if b == nil {
+		if len(l.buckets) >= 10_000 {
+			l.dropFull(now)
+		}
+		b = &bucket{tokens: l.burst, at: now}
+		l.buckets[key] = b
+	}
+	b.tokens = min(l.burst, b.tokens+now.Sub(b.at).Seconds()*l.perSecond)
+	b.at = now
+	if ok = b.tokens >= 1; ok {
+		b.tokens--
+	} else {
+		retry = max(1, int(math.Ceil((1-b.tokens)/l.perSecond)))
+	}
+	return ok, int(b.tokens), retry, int(math.Ceil((l.burst - b.tokens) / l.perSecond))
+}
+
+// dropFull forgets the keys that have been quiet long enough to be full again.
+func (l *limiter) dropFull(now time.Time) {
+	for key, b := range l.buckets {
+		if b.tokens+now.Sub(b.at).Seconds()*l.perSecond >= l.burst {
+			delete(l.buckets, key)
+		}
+	}
+}
+
+// limit refuses requests beyond the caller's rate.
+func (s *server) limit(ctx huma.Context, next func(huma.Context)) {
+	if s.limiter == nil {
+		next(ctx)
+		return
+	}
+	caller := requestOf(ctx.Context()).caller
+	key := caller.KeyID
+	if key == "" {
+		key = caller.User.ID
+	}
+	ok, left, retry, full := s.limiter.take(key, time.Now())
+	ctx.SetHeader("RateLimit-Limit", strconv.Itoa(int(s.limiter.burst)))
+	ctx.SetHeader("RateLimit-Remaining", strconv.Itoa(left))
+	ctx.SetHeader("RateLimit-Reset", strconv.Itoa(full))
+	if !ok {
+		e := domain.Newf(domain.RateLimited, "rate_limited", "too many requests with this key")
+		e.RetryAfter = retry
+		s.refuse(ctx, e)
+		return
+	}
+	next(ctx)
+}

@@ -1,0 +1,179 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"everloop/domain"
+)
+
+// SessionSetup is what every session of this installation is set up with; the
+// detail of a session shows it together with the session's own settings.
+type SessionSetup struct {
+	DefaultModel       string
+	SystemPromptDigest string
+	Tools              []string // names of all tools
+	MaxSteps           int
+	CompactAtPct       int // percent of the context window at which history is compacted
+	CompactKeepLast    int // turns that a compaction keeps
+	SandboxImage       string
+}
+
+// sessionSummary is one session in the list (agent-service.md).
+type sessionSummary struct {
+	ID            string               `json:"id"`
+	Intent        string               `json:"intent"`
+	Status        domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input"`
+	WaitingReason domain.WaitingReason `json:"waiting_reason" enum:"none,model,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"Why the session is not moving."`
+	QueueLength   int                  `json:"queue_length" doc:"Messages that wait for their chat."`
+	CreatedAt     time.Time            `json:"created_at"`
+	UpdatedAt     time.Time            `json:"updated_at"`
+	UserID        string               `json:"user_id"`
+	SolutionID    *string              `json:"solution_id"`
+	BizRoleID     *string              `json:"biz_role_id"`
+	Model         *string              `json:"model"`
+	Shared        bool                 `json:"shared"`
+	Pinned        bool                 `json:"is_pinned"`
+	MemoryEnabled bool                 `json:"memory_enabled"`
+	Persistent    bool                 `json:"is_persistent"`
+	ReplayState   *replayState         `json:"replay_state"`
+}
+
+// replayState tells of a replay session (shapes.md section 2); other sessions
+// have none.
+type replayState struct {
+	SourceSessionID string     `json:"source_session_id"`
+	Speed           int        `json:"speed"`
+	Status          *string    `json:"status"`
+	Position        int64      `json:"position"`
+	Total           int64      `json:"total"`
+	StartedAt       time.Time  `json:"started_at"`
+	HandedOverAt    *time.Time `json:"handed_over_at"`
+}
+
+// sessionDetail is one session with its settings. Its model is a string always.
+type sessionDetail struct {
+	ID              string               `json:"id"`
+	Intent          string               `json:"intent"`
+	Status          domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input"`
+	WaitingReason   domain.WaitingReason `json:"waiting_reason" enum:"none,model,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget"`
+	QueueLength     int                  `json:"queue_length"`
+	CreatedAt       time.Time            `json:"created_at"`
+	UpdatedAt       time.Time            `json:"updated_at"`
+	UserID          string               `json:"user_id"`
+	SolutionID      *string              `json:"solution_id"`
+	BizRoleID       *string              `json:"biz_role_id"`
+	TemplateID      *string              `json:"template_id"`
+	PrimarySkillID  *string              `json:"primary_skill_id"`
+	SoftwareFactory *int64               `json:"software_factory_id"`
+	WorkspaceID     *string              `json:"workspace_id"`
+	Model           string               `json:"model"`
+	Shared          bool                 `json:"shared"`
+	Pinned          bool                 `json:"is_pinned"`
+	MemoryEnabled   bool                 `json:"memory_enabled"`
+	Persistent      bool                 `json:"is_persistent"`
+	ReplayState     *replayState         `json:"replay_state"`
+	Solution        map[string]any       `json:"solution" doc:"The solution of the session; {} for one without."`
+	SkillSnapshot   map[string]any       `json:"primary_skill_snapshot" nullable:"true"`
+	Setup           setupBody            `json:"session_setup"`
+	ViewerRole      domain.ViewerRole    `json:"viewer_role" enum:"owner,admin,viewer"`
+}
+
+// sessionWithEnv is the answer to a change of the environment, the only one
+// that tells it.
+type sessionWithEnv struct {
+	sessionDetail
+	Env map[string]string `json:"env"`
+}
+
+type setupBody struct {
+	Mode               domain.Mode      `json:"mode" enum:"planning,executing"`
+	Model              string           `json:"model" doc:"The model that the next chat uses."`
+	SystemPromptDigest string           `json:"system_prompt_digest"`
+	ToolsEnabled       []string         `json:"tools_enabled"`
+	DisableTools       []string         `json:"disable_tools"`
+	Skills             []map[string]any `json:"skills"`
+	MCPServers         []map[string]any `json:"mcp_servers"`
+	MaxSteps           int              `json:"max_steps" doc:"Model calls of one chat at most."`
+	Compaction         compactionBody   `json:"compaction"`
+	Sandbox            sandboxBody      `json:"sandbox"`
+	DeliveryDefault    domain.Delivery  `json:"delivery_default" enum:"enqueue,steer,interrupt,reject"`
+}
+
+type compactionBody struct {
+	Auto         bool `json:"auto"`
+	ThresholdPct int  `json:"threshold_pct"`
+	KeepLast     int  `json:"keep_last"`
+}
+
+type sandboxBody struct {
+	Image string    `json:"image"`
+	State string    `json:"state" enum:"idle,running"`
+	Since time.Time `json:"since"`
+}
+
+func summaryOf(s domain.Session) sessionSummary {
+	return sessionSummary{
+		ID: s.ID, Intent: s.Intent, Status: s.Status, WaitingReason: s.WaitingReason, QueueLength: s.QueueLength,
+		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, UserID: s.OwnerID, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID,
+		Model: s.Model, Shared: s.Shared, Pinned: s.Pinned, MemoryEnabled: s.MemoryEnabled, Persistent: s.Persistent,
+	}
+}
+
+func (s *server) detailOf(session domain.Session, role domain.ViewerRole) sessionDetail {
+	return sessionDetail{
+		ID: session.ID, Intent: session.Intent, Status: session.Status, WaitingReason: session.WaitingReason,
+		QueueLength: session.QueueLength, CreatedAt: session.CreatedAt, UpdatedAt: session.UpdatedAt, UserID: session.OwnerID,
+		SolutionID: session.SolutionID, BizRoleID: session.BizRoleID, TemplateID: session.TemplateID,
+		PrimarySkillID: session.PrimarySkillID, SoftwareFactory: session.SoftwareFactory, WorkspaceID: session.WorkspaceID,
+		Model: value(session.Model), Shared: session.Shared, Pinned: session.Pinned, MemoryEnabled: session.MemoryEnabled,
+		Persistent: session.Persistent, Solution: map[string]any{}, Setup: s.setupOf(session), ViewerRole: role,
+	}
+}
+
+func (s *server) setupOf(session domain.Session) setupBody {
+	enabled := slices.DeleteFunc(slices.Clone(orEmpty(s.Setup.Tools)), func(tool string) bool {
+		return slices.Contains(session.DisableTools, tool)
+	})
+	out := setupBody{
+		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.SystemPromptDigest,
+		ToolsEnabled: enabled, DisableTools: orEmpty(session.DisableTools), Skills: []map[string]any{}, MCPServers: []map[string]any{},
+		MaxSteps: s.Setup.MaxSteps, DeliveryDefault: domain.DeliverEnqueue,
+		Compaction: compactionBody{Auto: true, ThresholdPct: s.Setup.CompactAtPct, KeepLast: s.Setup.CompactKeepLast},
+		Sandbox:    sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
+	}
+	if out.Model == "" {
+		out.Model = s.Setup.DefaultModel
+	}
+	if session.Status == domain.SessionRunning {
+		out.Sandbox.State = "running"
+	}
+	return out
+}
+
+// Bounds of a session's environment.
+const (
+	maxEnvVars  = 500
+	maxEnvBytes = 100_000 // all names and values: what a process can be given
+)
+
+// cleanEnv checks an environment. Its errors name a variable and never a value.
+func cleanEnv(given map[string]string) (map[string]string, error) {
+	if len(given) > maxEnvVars {
+		return nil, domain.Invalidf("body.env", "has more than %d variables", maxEnvVars)
+	}
+	env := make(map[string]string, len(given))
+	size := 0
+	for name, v := range given {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(v, "\x00") {
+			return nil, domain.Invalidf("body.env", "has a name that is empty or holds =, or a NUL character")
+		}
+		size += len(name) + len(v) + 2
+		env[name] = v
+	}
+	if size > maxEnvBytes {
+		return nil, domain.Invalidf("body.env", "is larger than %d bytes", maxEnvBytes)
+	}
+	return env, nil
+}

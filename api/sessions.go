@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/auth"
+	"everloop/domain"
+)
+
+type sessionInput struct {
+	SessionID string `path:"session_id"`
+}
+
+type sessionCreated struct {
+	SessionID string `json:"session_id"`
+}
+
+type sessionPage struct {
+	Items                 []sessionSummary `json:"items"`
+	Total                 int              `json:"total"`
+	Limit                 int              `json:"limit"`
+	Offset                int              `json:"offset"`
+	ContentMatchTruncated bool             `json:"content_match_truncated" doc:"The search looked at the newest messages only."`
+}
+
+type deletedBody struct {
+	Deleted bool `json:"deleted"`
+}
+
+func (s *server) sessionRoutes() {
+	const path, one, tag = "/api/sessions", "/api/sessions/{session_id}", "Sessions"
+	op := func(id, method, path, summary string, scope auth.Scope) operation {
+		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: scope}
+	}
+	add(s, op("create-session", fiber.MethodPost, path, "Make a session", auth.SessionsWrite), s.createSession)
+	add(s, op("list-sessions", fiber.MethodGet, path, "The caller's sessions, pinned and newest first", auth.SessionsRead), s.listSessions)
+	add(s, op("get-session", fiber.MethodGet, one, "One session", auth.SessionsRead), s.getSession)
+	add(s, op("update-session", fiber.MethodPatch, one, "Rename a session", auth.SessionsWrite), s.updateSession)
+	add(s, op("delete-session", fiber.MethodDelete, one, "Delete a session and end its work", auth.SessionsWrite), s.deleteSession)
+	add(s, op("set-session-env", fiber.MethodPut, one+"/env", "Replace the environment of a session's tools", auth.SessionsWrite), s.setEnv)
+	add(s, op("pin-session", fiber.MethodPatch, one+"/pin", "Pin a session, or let it go", auth.SessionsWrite), s.pin)
+	add(s, op("share-session", fiber.MethodPatch, one+"/sharing", "Let every signed-in user read a session, or not", auth.SessionsWrite), s.share)
+	add(s, op("set-session-memory", fiber.MethodPatch, one+"/memory", "Let a session use memories, or not", auth.SessionsWrite), s.setMemory)
+}
+
+// newSessionBody is the body of POST /api/sessions; all of it is optional.
+type newSessionBody struct {
+	Intent          *string           `json:"intent,omitempty" nullable:"true" maxLength:"100000" doc:"What the session is for. Empty: the first message says it."`
+	SolutionID      *string           `json:"solution_id,omitempty" nullable:"true" maxLength:"256"`
+	BizRoleID       *string           `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256"`
+	TemplateID      *string           `json:"template_id,omitempty" nullable:"true" maxLength:"256"`
+	PrimarySkillID  *string           `json:"primary_skill_id,omitempty" nullable:"true" maxLength:"256"`
+	Model           *string           `json:"model,omitempty" nullable:"true" maxLength:"256"`
+	SoftwareFactory *int64            `json:"software_factory_id,omitempty" nullable:"true" minimum:"-9007199254740991" maximum:"9007199254740991"`
+	MemoryEnabled   *bool             `json:"memory_enabled,omitempty" nullable:"true"`
+	Persistent      *bool             `json:"is_persistent,omitempty" nullable:"true"`
+	Env             map[string]string `json:"env,omitempty" nullable:"true" doc:"Environment of the session's tools."`
+	WorkspaceID     *string           `json:"workspace_id,omitempty" nullable:"true" maxLength:"256"`
+	DisableTools    []string          `json:"disable_tools,omitempty" nullable:"true" maxItems:"1000"`
+}
+
+func (s *server) createSession(ctx context.Context, in *struct{ Body *newSessionBody }) (*body[sessionCreated], error) {
+	if in.Body == nil {
+		in.Body = &newSessionBody{}
+	}
+	b := in.Body
+	env, err := cleanEnv(b.Env)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkModel(ctx, b.Model); err != nil {
+		return nil, err
+	}
+	made, err := s.Store.CreateSession(ctx, callerOf(ctx).User.ID, domain.NewSession{
+		Intent: value(b.Intent), SolutionID: b.SolutionID, BizRoleID: b.BizRoleID, TemplateID: b.TemplateID,
+		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), SoftwareFactory: b.SoftwareFactory, WorkspaceID: b.WorkspaceID,
+		MemoryEnabled: value(b.MemoryEnabled), Persistent: value(b.Persistent), Env: env, DisableTools: b.DisableTools,
+	})
+	return answer(sessionCreated{made.ID}, err)
+}
+
+func (s *server) listSessions(ctx context.Context, in *struct {
+	TemplateIDPrefix string `query:"template_id_prefix" maxLength:"256" doc:"Only sessions whose template id begins so."`
+	Q                string `query:"q" maxLength:"1000" doc:"Text to find in intents and messages, literally, in any case."`
+	Limit            int    `query:"limit" default:"20" minimum:"1" maximum:"1000"`
+	Offset           int    `query:"offset" default:"0" minimum:"0"`
+},
+) (*body[sessionPage], error) {
+	page, err := s.Store.Sessions(ctx, domain.SessionQuery{
+		OwnerID: callerOf(ctx).User.ID, TemplateIDPrefix: in.TemplateIDPrefix, Search: in.Q, Limit: in.Limit, Offset: in.Offset,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := sessionPage{
+		Items: make([]sessionSummary, len(page.Items)), Total: page.Total, Limit: in.Limit, Offset: in.Offset,
+		ContentMatchTruncated: page.Truncated,
+	}
+	for i, session := range page.Items {
+		out.Items[i] = summaryOf(session)
+	}
+	return answer(out, nil)
+}
+
+// readable reads a session that the caller may see. A look by an administrator's
+// privilege is audited before anything is told.
+func (s *server) readable(ctx context.Context, id string) (domain.Session, domain.ViewerRole, error) {
+	user := callerOf(ctx).User
+	session, role, err := s.Store.ReadSession(ctx, user, id)
+	if err == nil && role == domain.ViewerAdmin {
+		details := map[string]string{"route": requestOf(ctx).route, "request_id": requestOf(ctx).id}
+		err = s.Store.Audit(ctx, user.ID, "session.read", id, details)
+	}
+	return session, role, err
+}
+
+func (s *server) getSession(ctx context.Context, in *sessionInput) (*body[sessionDetail], error) {
+	session, role, err := s.readable(ctx, in.SessionID)
+	return answer(s.detailOf(session, role), err)
+}
+
+func (s *server) updateSession(ctx context.Context, in *struct {
+	sessionInput
+	Body *struct {
+		Intent *string `json:"intent,omitempty" nullable:"true" maxLength:"100000"`
+	}
+},
+) (*body[sessionDetail], error) {
+	user := callerOf(ctx).User
+	if in.Body == nil || in.Body.Intent == nil {
+		return s.ownDetail(s.Store.OwnSession(ctx, user, in.SessionID))
+	}
+	return s.ownDetail(s.Store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent))
+}
+
+func (s *server) deleteSession(ctx context.Context, in *sessionInput) (*body[deletedBody], error) {
+	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
+		return nil, err
+	}
+	return answer(deletedBody{true}, s.Deleter.DeleteSession(ctx, in.SessionID))
+}
+
+func (s *server) setEnv(ctx context.Context, in *struct {
+	sessionInput
+	Body struct {
+		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone."`
+	}
+},
+) (*body[sessionWithEnv], error) {
+	env, err := cleanEnv(in.Body.Env)
+	if err != nil {
+		return nil, err
+	}
+	session, err := s.Store.SetSessionEnv(ctx, callerOf(ctx).User, in.SessionID, env)
+	return answer(sessionWithEnv{s.detailOf(session, domain.ViewerOwner), session.Env}, err)
+}
+
+func (s *server) pin(ctx context.Context, in *struct {
+	sessionInput
+	Body struct {
+		Pinned bool `json:"pinned"`
+	}
+},
+) (*body[sessionDetail], error) {
+	return s.ownDetail(s.Store.SetSessionPinned(ctx, callerOf(ctx).User, in.SessionID, in.Body.Pinned))
+}
+
+type sharedBody struct {
+	Shared bool `json:"shared"`
+}
+
+func (s *server) share(ctx context.Context, in *struct {
+	sessionInput
+	Body sharedBody
+},
+) (*body[sharedBody], error) {
+	session, err := s.Store.SetSessionShared(ctx, callerOf(ctx).User, in.SessionID, in.Body.Shared)
+	return answer(sharedBody{session.Shared}, err)
+}
+
+type memoryBody struct {
+	MemoryEnabled bool `json:"memory_enabled"`
+}
+
+func (s *server) setMemory(ctx context.Context, in *struct {
+	sessionInput
+	Body memoryBody
+},
+) (*body[memoryBody], error) {
+	session, err := s.Store.SetSessionMemory(ctx, callerOf(ctx).User, in.SessionID, in.Body.MemoryEnabled)
+	return answer(memoryBody{session.MemoryEnabled}, err)
+}
+
+func (s *server) ownDetail(session domain.Session, err error) (*body[sessionDetail], error) {
+	return answer(s.detailOf(session, domain.ViewerOwner), err)
+}
+
+// orNil takes an empty name as none.
+func orNil(p *string) *string {
+	if p == nil || *p == "" {
+		return nil
+	}
+	return p
+}

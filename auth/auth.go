@@ -1,0 +1,154 @@
+// Package auth says who makes a request. Both doors, REST and Socket.IO, use it
+// in the same way. It knows API keys itself; other credentials (tokens and
+// session cookies of an identity service) are verified by Verifiers that the
+// wiring adds. It must not know a transport or an engine.
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/domain"
+)
+
+// Credentials are what a request carries: the token of its Authorization header
+// (or of a socket's handshake), and the value of its session cookie. Where both
+// are given the token alone counts.
+type Credentials struct {
+	Bearer string
+	Cookie string
+}
+
+// Keys is the records' side of API keys.
+type Keys interface {
+	// KeyByHash finds the live key with this SHA-256 and its user; found is
+	// false for keys that are unknown, revoked, expired or of a deleted user.
+	KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error)
+	// CredentialAlive says whether the user, and the key where one is named,
+	// may still come in.
+	CredentialAlive(ctx context.Context, userID, keyID string) (bool, error)
+	// TouchKeys records when keys were last used.
+	TouchKeys(ctx context.Context, used map[string]time.Time) error
+	// EnsureBootstrap sets up the first administrator; see Authenticator.
+	EnsureBootstrap(ctx context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (wrote bool, err error)
+}
+
+// ErrNotMine is what a Verifier returns for credentials of another kind.
+var ErrNotMine = errors.New("credentials of another kind")
+
+// Verifier knows one further kind of credentials. It returns the caller,
+// ErrNotMine to leave the credentials to the next one, or Unauthorized.
+type Verifier interface {
+	Verify(ctx context.Context, c Credentials) (domain.Caller, error)
+}
+
+// Options tune an Authenticator; the zero value is ready for use.
+type Options struct {
+	CacheFor  time.Duration // how long a key is believed without asking the records; 0: 5 s
+	Verifiers []Verifier    // asked in this order for what is not an API key
+	Logger    *slog.Logger  // nil: the default one
+	Now       func() time.Time
+}
+
+// Authenticator answers who a caller is. It is safe for concurrent use.
+type Authenticator struct {
+	keys      Keys
+	verifiers []Verifier
+	cache     *cache
+	uses      *uses
+	now       func() time.Time
+}
+
+// New makes an Authenticator. Close it so that the last uses are recorded.
+func New(keys Keys, opts Options) *Authenticator {
+	if opts.CacheFor == 0 {
+		opts.CacheFor = 5 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Authenticator{
+		keys: keys, verifiers: opts.Verifiers, now: opts.Now,
+		cache: newCache(opts.CacheFor), uses: newUses(keys, opts.Logger),
+	}
+}
+
+// Close waits until the recorded uses of keys are written.
+func (a *Authenticator) Close() { a.uses.wait() }
+
+// Unauthorized is the one answer to missing and to wrong credentials, whatever
+// is wrong with them.
+func Unauthorized() *domain.Error {
+	return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "valid credentials are required")
+}
+
+// Authenticate finds who the credentials belong to. The error is Unauthorized,
+// or says that the records cannot be reached.
+func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain.Caller, error) {
+	if c.Bearer != "" {
+		c.Cookie = "" // an explicit token is never backed by an ambient cookie
+	}
+	if c == (Credentials{}) {
+		return domain.Caller{}, Unauthorized()
+	}
+	if !hasKeyPrefix(c.Bearer) {
+		for _, v := range a.verifiers {
+			caller, err := v.Verify(ctx, c)
+			if !errors.Is(err, ErrNotMine) {
+				return caller, err
+			}
+		}
+	}
+	if c.Bearer == "" || len(c.Bearer) > maxKeyLength {
+		return domain.Caller{}, Unauthorized()
+	}
+	return a.byKey(ctx, c.Bearer) // an operator's own bootstrap key needs no prefix
+}
+
+func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Caller, error) {
+	hash := Hash(plaintext)
+	now := a.now()
+	if caller, ok := a.cache.get(hash, now); ok {
+		a.uses.note(caller.KeyID, now)
+		return caller, nil
+	}
+	epoch := a.cache.currentEpoch()
+	user, key, found, err := a.keys.KeyByHash(ctx, hash[:])
+	if err != nil {
+		return domain.Caller{}, err
+	}
+	if !found {
+		return domain.Caller{}, Unauthorized()
+	}
+	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes}
+	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
+	a.uses.note(key.ID, now)
+	return caller, nil
+}
+
+// Alive says whether a caller who came in earlier may stay: long-lived
+// connections ask it from time to time. While the records cannot be reached the
+// caller stays.
+func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
+	if caller.KeyID != "" && a.cache.hasKey(caller.KeyID, a.now()) {
+		return true
+	}
+	alive, err := a.keys.CredentialAlive(ctx, caller.User.ID, caller.KeyID)
+	return alive || err != nil
+}
+
+// ForgetKey makes the revocation of a key take effect at once in this process;
+// other processes notice within the seconds of their cache.
+func (a *Authenticator) ForgetKey(keyID string) {
+	a.cache.forget(func(c domain.Caller) bool { return c.KeyID == keyID })
+}
+
+// ForgetUser does the same for all keys of a user who was deleted or changed.
+func (a *Authenticator) ForgetUser(userID string) {
+	a.cache.forget(func(c domain.Caller) bool { return c.User.ID == userID })
+}

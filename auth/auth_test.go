@@ -1,0 +1,324 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// records are keys in memory, which count how often they are asked.
+type records struct {
+	mu      sync.Mutex
+	byHash  map[[32]byte]domain.APIKey
+	asked   int
+	touched chan map[string]time.Time
+	broken  error
+	during  func() // runs while a look-up is on its way
+}
+
+func newRecords() *records {
+	return &records{byHash: map[[32]byte]domain.APIKey{}, touched: make(chan map[string]time.Time, 100)}
+}
+
+func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain.APIKey, bool, error) {
+	r.mu.Lock()
+	r.asked++
+	key, ok := r.byHash[[32]byte(hash)]
+	broken, during := r.broken, r.during
+	r.mu.Unlock()
+	if during != nil {
+		during()
+	}
+	return domain.User{ID: key.UserID}, key, ok, broken
+}
+
+func (r *records) CredentialAlive(_ context.Context, _, keyID string) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range r.byHash {
+		if key.ID == keyID {
+			return true, r.broken
+		}
+	}
+	return keyID == "", r.broken
+}
+
+func (r *records) TouchKeys(_ context.Context, used map[string]time.Time) error {
+	r.touched <- used
+	return nil
+}
+
+func (r *records) EnsureBootstrap(_ context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.byHash) > 0 && !force {
+		return false, nil
+	}
+	r.byHash[[32]byte(hash)] = key
+	return true, nil
+}
+
+// issue makes a key that the records know.
+func (r *records) issue(user string) (plaintext string, key domain.APIKey) {
+	key, plaintext, hash := auth.NewKey(user, "k")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byHash[hash] = key
+	return plaintext, key
+}
+
+func (r *records) revoke(plaintext string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byHash, auth.Hash(plaintext))
+}
+
+// clock is a time that the test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func set(t *testing.T, verifiers ...auth.Verifier) (*auth.Authenticator, *records, *clock) {
+	t.Helper()
+	r, c := newRecords(), &clock{at: time.Now()}
+	a := auth.New(r, auth.Options{Verifiers: verifiers, Now: c.now})
+	t.Cleanup(a.Close)
+	return a, r, c
+}
+
+func bearer(token string) auth.Credentials { return auth.Credentials{Bearer: token} }
+
+func TestNewKey(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 1000 {
+		key, plaintext, hash := auth.NewKey("u", "n")
+		require.Regexp(t, regexp.MustCompile(`^el_[0-9A-Za-z]{32}$`), plaintext)
+		require.False(t, seen[plaintext])
+		seen[plaintext] = true
+		require.Equal(t, auth.Hash(plaintext), hash)
+		require.Equal(t, plaintext[:6]+"..."+plaintext[len(plaintext)-4:], key.Masked)
+	}
+}
+
+func TestWrongCredentialsAllLookTheSame(t *testing.T) {
+	t.Parallel()
+	a, r, _ := set(t)
+	revoked, _ := r.issue("u")
+	r.revoke(revoked)
+	for name, c := range map[string]auth.Credentials{
+		"none": {}, "empty cookie": {Cookie: ""}, "no prefix": bearer("abc"), "unknown": bearer("el_unknown"),
+		"revoked": bearer(revoked), "too long": bearer("el_" + strings.Repeat("x", 10_000)), "a cookie that nobody knows": {Cookie: "c"},
+	} {
+		_, err := a.Authenticate(t.Context(), c)
+		require.Equal(t, auth.Unauthorized().Error(), err.Error(), name)
+		require.Equal(t, domain.Unauthenticated, domain.AsError(err).Kind, name)
+	}
+}
+
+func TestKeysAreCachedForSeconds(t *testing.T) {
+	t.Parallel()
+	a, r, c := set(t)
+	plaintext, key := r.issue("u")
+	for range 5 {
+		caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+		require.NoError(t, err)
+		require.Equal(t, "u", caller.User.ID)
+		require.Equal(t, key.ID, caller.KeyID)
+	}
+	require.Equal(t, 1, r.asked)
+	c.pass(6 * time.Second)
+	_, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	require.Equal(t, 2, r.asked)
+
+	t.Run("a revocation elsewhere is noticed within the cache's time", func(t *testing.T) {
+		r.revoke(plaintext)
+		_, err := a.Authenticate(t.Context(), bearer(plaintext))
+		require.NoError(t, err)
+		c.pass(6 * time.Second)
+		_, err = a.Authenticate(t.Context(), bearer(plaintext))
+		require.Error(t, err)
+	})
+}
+
+func TestARevocationHereCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]func(*auth.Authenticator, domain.APIKey){
+		"of the key":  func(a *auth.Authenticator, k domain.APIKey) { a.ForgetKey(k.ID) },
+		"of the user": func(a *auth.Authenticator, k domain.APIKey) { a.ForgetUser(k.UserID) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, r, _ := set(t)
+			plaintext, key := r.issue("u")
+			other, _ := r.issue("v")
+			caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+			require.NoError(t, err)
+			require.True(t, a.Alive(t.Context(), caller))
+			r.revoke(plaintext)
+			forget(a, key)
+			_, err = a.Authenticate(t.Context(), bearer(plaintext))
+			require.Error(t, err)
+			require.False(t, a.Alive(t.Context(), caller))
+			_, err = a.Authenticate(t.Context(), bearer(other))
+			require.NoError(t, err)
+		})
+	}
+	t.Run("also for a look-up that was on its way", func(t *testing.T) {
+		t.Parallel()
+		a, r, _ := set(t)
+		plaintext, key := r.issue("u")
+		r.during = func() { r.revoke(plaintext); a.ForgetKey(key.ID) }
+		_, err := a.Authenticate(t.Context(), bearer(plaintext))
+		require.NoError(t, err, "it was valid when it was looked up")
+		_, err = a.Authenticate(t.Context(), bearer(plaintext))
+		require.Error(t, err, "but it is not remembered")
+	})
+}
+
+func TestAnExpiryEndsTheCache(t *testing.T) {
+	t.Parallel()
+	a, r, c := set(t)
+	plaintext, key := r.issue("u")
+	soon := c.now().Add(time.Second)
+	key.ExpiresAt = &soon
+	r.byHash[auth.Hash(plaintext)] = key
+	_, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	c.pass(2 * time.Second)
+	_, _ = a.Authenticate(t.Context(), bearer(plaintext))
+	require.Equal(t, 2, r.asked, "the records decide about an expired key")
+}
+
+func TestUseIsRecordedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	a, r, c := set(t)
+	plaintext, key := r.issue("u")
+	for range 3 {
+		_, err := a.Authenticate(t.Context(), bearer(plaintext))
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[string]time.Time{key.ID: c.now()}, <-r.touched)
+	c.pass(59 * time.Second)
+	_, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	a.Close()
+	require.Empty(t, r.touched)
+	c.pass(time.Second)
+	_, err = a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	require.Contains(t, <-r.touched, key.ID)
+}
+
+func TestAnOutageIsNotARefusal(t *testing.T) {
+	t.Parallel()
+	a, r, c := set(t)
+	plaintext, _ := r.issue("u")
+	caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	r.broken = domain.Unavailablef("the database", errors.New("away"))
+	c.pass(6 * time.Second)
+	_, err = a.Authenticate(t.Context(), bearer(plaintext))
+	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+	require.True(t, a.Alive(t.Context(), caller), "who is in may stay")
+}
+
+// cookies knows one session cookie and one kind of token.
+type cookies struct{}
+
+func (cookies) Verify(_ context.Context, c auth.Credentials) (domain.Caller, error) {
+	switch {
+	case c.Cookie == "good":
+		return domain.Caller{User: domain.User{ID: "by cookie"}}, nil
+	case strings.Count(c.Bearer, ".") == 2:
+		return domain.Caller{}, auth.Unauthorized()
+	}
+	return domain.Caller{}, auth.ErrNotMine
+}
+
+func TestOtherCredentials(t *testing.T) {
+	t.Parallel()
+	a, r, _ := set(t, cookies{})
+	plaintext, _ := r.issue("u")
+	caller, err := a.Authenticate(t.Context(), auth.Credentials{Cookie: "good"})
+	require.NoError(t, err)
+	require.Equal(t, "by cookie", caller.User.ID)
+	require.True(t, a.Alive(t.Context(), caller))
+	_, err = a.Authenticate(t.Context(), auth.Credentials{Bearer: "el_wrong", Cookie: "good"})
+	require.Error(t, err, "an explicit token is not backed by a cookie")
+	_, err = a.Authenticate(t.Context(), bearer("a.b.c"))
+	require.Error(t, err)
+	_, err = a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+}
+
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		has  []string
+		asks auth.Scope
+		want bool
+	}{
+		"no scopes, no restriction":        {nil, auth.Admin, true},
+		"no scopes may manage keys":        {nil, auth.Unrestricted, true},
+		"its own":                          {[]string{"chat"}, auth.Chat, true},
+		"another":                          {[]string{"chat"}, auth.Files, false},
+		"nothing asked":                    {[]string{"chat"}, auth.AnyScope, true},
+		"writing includes reading":         {[]string{"sessions:write"}, auth.SessionsRead, true},
+		"reading does not include writing": {[]string{"sessions:read"}, auth.SessionsWrite, false},
+		"a restricted key makes no keys":   {[]string{"admin", "chat"}, auth.Unrestricted, false},
+	} {
+		require.Equal(t, tc.want, auth.Allows(domain.Caller{Scopes: tc.has}, tc.asks), name)
+	}
+}
+
+func TestEnsureBootstrap(t *testing.T) {
+	t.Parallel()
+	a, _, _ := set(t)
+	made, plaintext, err := a.EnsureBootstrap(t.Context(), "")
+	require.NoError(t, err)
+	require.True(t, made)
+	_, err = a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+
+	made, again, err := a.EnsureBootstrap(t.Context(), "")
+	require.NoError(t, err)
+	require.False(t, made)
+	require.Empty(t, again)
+
+	made, told, err := a.EnsureBootstrap(t.Context(), "operators-own-key")
+	require.NoError(t, err)
+	require.True(t, made)
+	require.Empty(t, told, "a given key is never told")
+	_, err = a.Authenticate(t.Context(), bearer("operators-own-key"))
+	require.NoError(t, err, "it needs no prefix")
+
+	for _, bad := range []string{"short", "with a space in it", "line\nbreak-in-it", "ümläute-überall", strings.Repeat("x", 600)} {
+		_, _, err := a.EnsureBootstrap(t.Context(), bad)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), bad)
+	}
+}

@@ -1,0 +1,47 @@
+package auth
+
+import (
+	"context"
+	"strings"
+	"unicode"
+
+	"everloop/domain"
+)
+
+// EnsureBootstrap gives the service its first administrator, the user `admin`.
+//
+// With a key (BOOTSTRAP_API_KEY) that key is his: it is set at every start, a
+// changed one replaces the one before. Without a key, one is made at the very
+// first start, when there is no user yet; only then plaintext is not empty.
+// made says that the key was entered now. Several processes may start at once.
+func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made bool, plaintext string, err error) {
+	given := key != ""
+	if !given {
+		key = newPlaintext()
+	} else if err := checkGivenKey(key); err != nil {
+		return false, "", err
+	}
+	admin := domain.User{ID: domain.NewID(), Username: "admin", Name: "Administrator", Administrator: true}
+	hash := Hash(key)
+	made, err = a.keys.EnsureBootstrap(ctx, admin, keep(key, admin.ID, "bootstrap"), hash[:], given)
+	if err != nil || !made {
+		return false, "", err
+	}
+	a.cache.forget(func(domain.Caller) bool { return true })
+	if given {
+		return true, "", nil
+	}
+	return true, key, nil
+}
+
+// checkGivenKey refuses an operator's key that could not be sent in a header or
+// be guessed at once. Its message never holds the key.
+func checkGivenKey(key string) error {
+	if len(key) < 8 || len(key) > maxKeyLength {
+		return domain.Invalidf("BOOTSTRAP_API_KEY", "must have 8 to %d characters", maxKeyLength)
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
+		return domain.Invalidf("BOOTSTRAP_API_KEY", "must be printable ASCII without spaces")
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package auth
+
+import (
+	"sync"
+	"time"
+
+	"everloop/domain"
+)
+
+// cacheLimit bounds the cache; a process that meets more keys than this within
+// seconds starts anew.
+const cacheLimit = 10_000
+
+// cache remembers for seconds whom a key belongs to. Wrong keys are never
+// remembered: they all cost the same.
+type cache struct {
+	keep time.Duration
+
+	mu      sync.RWMutex
+	entries map[[32]byte]cached
+	epoch   uint64 // counts revocations: a lookup that began before one is not kept
+}
+
+type cached struct {
+	caller domain.Caller
+	until  time.Time
+}
+
+func newCache(keep time.Duration) *cache {
+	return &cache{keep: keep, entries: map[[32]byte]cached{}}
+}
+
+func (c *cache) get(hash [32]byte, now time.Time) (domain.Caller, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, ok := c.entries[hash]
+	return e.caller, ok && now.Before(e.until)
+}
+
+func (c *cache) currentEpoch() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.epoch
+}
+
+func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now time.Time, epoch uint64) {
+	until := now.Add(c.keep)
+	if expires != nil && expires.Before(until) {
+		until = *expires
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch != epoch {
+		return
+	}
+	if len(c.entries) >= cacheLimit {
+		clear(c.entries)
+	}
+	c.entries[hash] = cached{caller, until}
+}
+
+func (c *cache) hasKey(keyID string, now time.Time) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, e := range c.entries {
+		if e.caller.KeyID == keyID {
+			return now.Before(e.until)
+		}
+	}
+	return false
+}
+
+func (c *cache) forget(which func(domain.Caller) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	for hash, e := range c.entries {
+		if which(e.caller) {
+			delete(c.entries, hash)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package auth
+
+import (
+	"slices"
+
+	"everloop/domain"
+)
+
+// Scope names a part of what a user may do (shapes.md section 8). A key without
+// scopes may do all that its user may; scopes only restrict.
+type Scope string
+
+// The scopes that a key can be restricted to.
+const (
+	SessionsRead  Scope = "sessions:read"
+	SessionsWrite Scope = "sessions:write"
+	Chat          Scope = "chat"
+	Files         Scope = "files"
+	Schedules     Scope = "schedules"
+	Solutions     Scope = "solutions"
+	Workspaces    Scope = "workspaces"
+	Skills        Scope = "skills"
+	SkillsWrite   Scope = "skills:write"
+	Admin         Scope = "admin"
+)
+
+// What an operation can ask for besides a scope of the list.
+const (
+	AnyScope     Scope = ""             // every signed-in caller
+	Unrestricted Scope = "unrestricted" // no key with scopes: one could lend itself more
+)
+
+// Allows says whether the caller's key may be used for an operation of this
+// scope. Writing sessions includes reading them, writing skills reading those.
+func Allows(caller domain.Caller, scope Scope) bool {
+	if len(caller.Scopes) == 0 || scope == AnyScope {
+		return true
+	}
+	has := func(s Scope) bool { return slices.Contains(caller.Scopes, string(s)) }
+	return has(scope) ||
+		scope == SessionsRead && has(SessionsWrite) ||
+		scope == Skills && has(SkillsWrite)
+}

@@ -1,0 +1,67 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// useEvery is how fine last_used_at is: a key in steady use is written once in
+// this time.
+const useEvery = time.Minute
+
+// uses records when keys were last used, in the background.
+type uses struct {
+	keys   Keys
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	written map[string]time.Time // per key, the use that was last handed over
+	pending map[string]time.Time
+	writing bool
+	done    sync.WaitGroup
+}
+
+func newUses(keys Keys, logger *slog.Logger) *uses {
+	return &uses{keys: keys, logger: logger, written: map[string]time.Time{}, pending: map[string]time.Time{}}
+}
+
+func (u *uses) note(keyID string, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if last, ok := u.written[keyID]; ok && at.Sub(last) < useEvery {
+		return
+	}
+	if len(u.written) >= cacheLimit {
+		clear(u.written)
+	}
+	u.written[keyID], u.pending[keyID] = at, at
+	if !u.writing {
+		u.writing = true
+		u.done.Add(1)
+		go u.write()
+	}
+}
+
+// write hands over what is pending, in as few statements as come together.
+func (u *uses) write() {
+	defer u.done.Done()
+	for {
+		u.mu.Lock()
+		batch := u.pending
+		u.pending = map[string]time.Time{}
+		u.writing = len(batch) > 0
+		u.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		if err := u.keys.TouchKeys(ctx, batch); err != nil {
+			u.logger.Warn("use of API keys not recorded", "keys", len(batch), "error", err)
+		}
+		cancel()
+	}
+}
+
+func (u *uses) wait() { u.done.Wait() }

@@ -1,0 +1,71 @@
+// Command everloop is the one binary of Everloop: each role is a command of it.
+// This package parses flags, reads the environment and wires parts together; it
+// decides nothing else.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is the release, by calendar: year and month, then a counter. The build
+// overwrites it with -ldflags "-X main.version=…".
+var version = "2611.0.0"
+
+// commands is the command line. A new command is a struct of its own, in a file of
+// its own, with a Run method that ends when its context does.
+type commands struct {
+	Log logFlags `embed:"" prefix:"log-"`
+
+	Engines enginesCmd `cmd:"" help:"Start the embedded engines alone, for tests and development."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	// The first signal asks every command to end in order; the second one, no longer
+	// caught, ends the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	var cli commands
+	parsed := kong.Parse(&cli,
+		kong.Name("everloop"),
+		kong.Description("Everloop, a durable agent service."),
+		kong.UsageOnError(),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	slog.SetDefault(cli.Log.logger())
+	parsed.FatalIfErrorf(parsed.Run())
+}
+
+// logFlags choose how this process logs. Logs go to standard error.
+type logFlags struct {
+	Level  string `enum:"debug,info,warn,error" default:"info" env:"LOG_LEVEL" help:"Least level to log: ${enum}."`
+	Format string `enum:"text,json" default:"text" env:"LOG_FORMAT" help:"Form of log lines: ${enum}."`
+}
+
+func (f logFlags) logger() *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(f.Level)) // the flag's enum holds only valid names
+	options := &slog.HandlerOptions{Level: level}
+	if f.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// Run implements the command.
+func (versionCmd) Run() error {
+	_, err := fmt.Println(version)
+	return err
+}

@@ -1,0 +1,55 @@
+package mock
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+)
+
+// apiError is an error as chat-completion servers give it:
+// {"error": {message, type, code}}.
+type apiError struct {
+	Status     int     `json:"-"`
+	RetryAfter float64 `json:"-"` // seconds
+	Message    string  `json:"message"`
+	Type       string  `json:"type"`
+	Code       string  `json:"code"`
+}
+
+func (e *apiError) Error() string { return e.Message }
+
+func badRequest(format string, args ...any) *apiError {
+	return &apiError{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Type: "invalid_request_error", Code: "invalid_request"}
+}
+
+func notFound(code, message string) *apiError {
+	return &apiError{Status: http.StatusNotFound, Message: message, Type: "invalid_request_error", Code: code}
+}
+
+func unreadable(err error) *apiError {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &apiError{
+			Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Code: "request_too_large",
+			Message: fmt.Sprintf("the request exceeds %d bytes", maxBody),
+		}
+	}
+	return badRequest("the request's body could not be read")
+}
+
+func (e *apiError) object() map[string]any { return map[string]any{"error": e} }
+
+func writeError(w http.ResponseWriter, e *apiError) {
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter))))
+	}
+	writeJSON(w, e.Status, e.object())
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+}

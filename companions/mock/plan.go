@@ -1,0 +1,69 @@
+package mock
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// plan is a decided answer: a step, and whether it comes at reading speed.
+type plan struct {
+	Step
+	paced bool
+}
+
+// decide gives the answer to a request. It depends on the request only.
+func decide(req *chatRequest) (plan, *apiError) {
+	model, _ := findModel(req.Model) // parseRequest knows it
+	talk := newConversation(req)
+	var script *Script
+	var at int
+	if talk.task == taskNone { // a title or summary may quote a script
+		var fault *apiError
+		if script, at, fault = findScript(req.Messages); fault != nil {
+			return plan{}, fault
+		}
+	}
+	if tokens := req.promptTokens(); tokens > model.ContextWindow {
+		return plan{}, &apiError{
+			Status: http.StatusBadRequest, Type: "invalid_request_error", Code: "context_length_exceeded",
+			Message: fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens.", model.ContextWindow, tokens),
+		}
+	}
+	p := plan{paced: true}
+	switch {
+	case script != nil:
+		p = plan{Step: script.step(answersAfter(req.Messages, at))}
+	case req.Model == EchoModel:
+		p = plan{Step: Step{Echo: true}}
+	default:
+		p.Step = demo(talk)
+	}
+	if p.Echo {
+		p.Text = echo(req)
+	}
+	if !req.thinks() {
+		p.Thinking = ""
+	}
+	return p, nil
+}
+
+// answersAfter counts the assistant messages after a message.
+func answersAfter(messages []chatMessage, at int) int {
+	n := 0
+	for _, m := range messages[at+1:] {
+		if m.Role == "assistant" {
+			n++
+		}
+	}
+	return n
+}
+
+// echo shows what of a request reached the model.
+func echo(req *chatRequest) string {
+	text, _ := json.MarshalIndent(map[string]any{ // strings and names always encode
+		"model": req.Model, "stream": req.Stream, "messages": req.Messages,
+		"tools": req.toolNames(), "response_schema": req.schema(),
+	}, "", "  ")
+	return string(text)
+}

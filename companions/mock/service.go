@@ -1,0 +1,173 @@
+// Package mock is the mock service: a scripted model behind the
+// chat-completions interface. With no model configured it lets a first user see
+// what an agent does, and says in every conversation that it is a script; for
+// tests and benchmarks it does exactly what a message orders, faults included.
+//
+// It is a service of its own, reached over HTTP only. It knows nothing of
+// sessions or of the agent's code: what it answers follows from the messages of
+// the request, so that a restart changes nothing. Kept in memory are only the
+// log of requests, the counters of fail_times and the streams held open.
+//
+// # Orders
+//
+// The last user message may hold a script:
+//
+//	[[script]]{"steps": [{"text": "hello", "calls": [{"name": "Bash", "arguments": {"command": "true"}}]}]}[[/script]]
+//
+// Step k answers the k-th model call after that message; after the last step
+// comes a closing text. Script and Step document the fields; GET / serves the
+// same as a page. A script that cannot be read is refused with status 400.
+//
+// # Models
+//
+// everloop-demo is the demonstration. everloop-demo-echo always answers with
+// the request it received. everloop-demo-small is the demonstration with a
+// context window of 8,000 tokens, beyond which it refuses as real servers do.
+// All of them follow scripts.
+package mock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Ids of the models.
+const (
+	DemoModel  = "everloop-demo"
+	EchoModel  = "everloop-demo-echo"
+	SmallModel = "everloop-demo-small"
+)
+
+// DefaultPace is the pause between two words that reads like a real model.
+const DefaultPace = 18 * time.Millisecond
+
+const (
+	maxBody      = 32 << 20 // bytes of one request
+	drainTimeout = 5 * time.Second
+)
+
+// Config of the service. The zero value is for tests: no pauses.
+type Config struct {
+	// Pace is the pause between two words of the demonstration; 0: none.
+	// Scripts set their own pauses and ignore it.
+	Pace time.Duration
+	// OpenControl lets other machines use /control/. Its log holds what users
+	// wrote, so by default only this machine may.
+	OpenControl bool
+	Log         *slog.Logger // nil: nothing is logged
+}
+
+// Service is the mock service.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	requests *requestLog
+	failures *counters
+	held     *gate
+	mux      *http.ServeMux
+}
+
+// New makes the service; it does not listen.
+func New(cfg Config) *Service {
+	s := &Service{
+		cfg: cfg, log: cfg.Log,
+		requests: newRequestLog(), failures: newCounters(), held: newGate(),
+		mux: http.NewServeMux(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.routes()
+	return s
+}
+
+// Handler serves the whole service.
+func (s *Service) Handler() http.Handler { return s.mux }
+
+// Run listens on addr (host:port) until the context ends, then lets open
+// answers finish for a few seconds. It returns nil after an orderly end.
+func (s *Service) Run(ctx context.Context, addr string) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("mock service: cannot listen on %s: %w", addr, err)
+	}
+	return s.Serve(ctx, listener)
+}
+
+// Serve is Run on a listener of the caller's, which it closes.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.mux, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	s.log.Info("mock service listens", "addr", listener.Addr().String(), "model", DemoModel)
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("mock service: %w", err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	s.held.close()
+	if err := server.Shutdown(drain); err != nil {
+		_ = server.Close() // the answers that did not end in time are cut
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("mock service: %w", err)
+	}
+	return nil
+}
+
+func (s *Service) routes() {
+	s.mux.HandleFunc("GET /{$}", servePage)
+	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	s.mux.HandleFunc("GET /v1/models", serveModels)
+	s.mux.HandleFunc("GET /v1/models/{id}", serveModel)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	s.mux.HandleFunc("GET /control/requests", s.local(s.listRequests))
+	s.mux.HandleFunc("DELETE /control/requests", s.local(s.clearRequests))
+	s.mux.HandleFunc("POST /control/release", s.local(s.release))
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, notFound("route_not_found", "there is no "+r.Method+" "+r.URL.Path+" here"))
+	})
+}
+
+// complete answers one chat-completion request.
+func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		writeError(w, unreadable(err))
+		return
+	}
+	entry := s.requests.begin(body)
+	outcome := s.answer(w, r, body, entry)
+	s.requests.end(entry, outcome)
+	if outcome == outcomeCut {
+		panic(http.ErrAbortHandler) // net/http's way to break the connection
+	}
+}
+
+// answer decides and sends, and gives the outcome for the log.
+func (s *Service) answer(w http.ResponseWriter, r *http.Request, body []byte, entry *Request) string {
+	req, fault := parseRequest(body)
+	if fault == nil {
+		s.requests.describe(entry, req)
+		var plan plan
+		if plan, fault = decide(req); fault == nil {
+			return s.perform(w, r, req, plan)
+		}
+	}
+	writeError(w, fault)
+	return fmt.Sprintf("status %d", fault.Status)
+}

@@ -1,0 +1,9 @@
+package domain
+
+// StoredAnswer is the first answer to a request that carried an
+// Idempotency-Key, as its repeats get it.
+type StoredAnswer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+}

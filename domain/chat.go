@@ -1,0 +1,150 @@
+package domain
+
+import "encoding/json"
+
+// Delivery says what a chat:send does while a chat is running (decisions.md
+// section 3).
+type Delivery string
+
+// The delivery modes a client may ask for; DeliverRun is only ever applied, on
+// an idle session.
+const (
+	DeliverEnqueue   Delivery = "enqueue"
+	DeliverSteer     Delivery = "steer"
+	DeliverInterrupt Delivery = "interrupt"
+	DeliverReject    Delivery = "reject"
+	DeliverRun       Delivery = "run"
+)
+
+// Trigger says what started a chat.
+type Trigger string
+
+// The closed list of triggers of `chat:start`.
+const (
+	TriggerUser     Trigger = "user"
+	TriggerAnswer   Trigger = "answer"
+	TriggerSchedule Trigger = "schedule"
+	TriggerDAG      Trigger = "dag"
+	TriggerIssue    Trigger = "issue"
+	TriggerWhatif   Trigger = "whatif"
+	TriggerReplay   Trigger = "replay"
+	TriggerAPI      Trigger = "api"
+)
+
+// FinishReason says why a chat ended.
+type FinishReason string
+
+// The closed list of finish reasons of `chat:end`.
+const (
+	FinishCompleted       FinishReason = "completed"
+	FinishAwaitingAnswer  FinishReason = "awaiting_answer"
+	FinishInterrupted     FinishReason = "interrupted"
+	FinishFailed          FinishReason = "failed"
+	FinishMaxSteps        FinishReason = "max_steps"
+	FinishSchemaMismatch  FinishReason = "schema_mismatch"
+	FinishBudgetExhausted FinishReason = "budget_exhausted"
+	FinishStuckDetected   FinishReason = "stuck_detected"
+	FinishContextOverflow FinishReason = "context_overflow"
+)
+
+// Status is the chat status that goes with the reason: completed and
+// awaiting_answer with completed, interrupted with interrupted, all others with
+// failed.
+func (r FinishReason) Status() string {
+	switch r {
+	case FinishCompleted, FinishAwaitingAnswer:
+		return "completed"
+	case FinishInterrupted:
+		return "interrupted"
+	default:
+		return "failed"
+	}
+}
+
+// SessionStatus is where the session stands after a chat that ended so.
+func (r FinishReason) SessionStatus() SessionStatus {
+	switch r {
+	case FinishCompleted:
+		return SessionCompleted
+	case FinishAwaitingAnswer:
+		return SessionWaitingForInput
+	case FinishInterrupted:
+		return SessionInterrupted
+	default:
+		return SessionFailed
+	}
+}
+
+// Answer is a client's answer to one AskUserQuestion call: for every question
+// either indexes of options or free text.
+type Answer struct {
+	ToolCallID string            `json:"tool_call_id"`
+	Selections map[string][]int  `json:"selections"`
+	Custom     map[string]string `json:"custom"`
+}
+
+// Whatif asks for a re-run from a step of the active branch.
+type Whatif struct {
+	FromStep          int      `json:"from_step"`
+	Quotes            []Quote  `json:"quotes"`
+	DeprecateEntryIDs []string `json:"deprecate_entry_ids"`
+}
+
+// Quote is an excerpt of an earlier entry that goes before the message.
+type Quote struct {
+	EntryID string `json:"entry_id"`
+	Text    string `json:"text"`
+}
+
+// Send is one chat:send, from whichever door it came, after it was parsed.
+type Send struct {
+	SessionID       string
+	Message         []ContentPart
+	Mode            Mode // empty: the session's
+	Headless        bool
+	OutputSchema    json.RawMessage
+	Whatif          *Whatif
+	ClientMessageID string
+	Delivery        Delivery
+	Trigger         Trigger
+}
+
+// SendAck is what a durable chat:send is answered with.
+type SendAck struct {
+	ChatID          string   `json:"chat_id"`
+	TurnID          string   `json:"turn_id"`
+	DeliveryApplied Delivery `json:"delivery_applied"`
+	Position        int      `json:"position"`
+	Duplicate       bool     `json:"duplicate"`
+}
+
+// AnswerAck is what an askuser_answer is answered with; Resolved is true only
+// for the call that won.
+type AnswerAck struct {
+	Resolved   bool   `json:"resolved"`
+	QuestionID string `json:"question_id"`
+	ChatID     string `json:"chat_id,omitempty"`
+}
+
+// QueuedMessage is a message that waits for its chat, as the subscribe ack
+// lists it.
+type QueuedMessage struct {
+	ChatID   string `json:"chat_id"`
+	TurnID   string `json:"turn_id"`
+	Position int    `json:"position"`
+	Preview  string `json:"preview"`
+}
+
+// Enqueued is what became of a chat:send: the promise that the ack tells, and
+// what has to be stopped now that it is made.
+type Enqueued struct {
+	Ack      SendAck
+	StopChat string // the running chat that an interrupting message stops
+}
+
+// Stopped is what a stop came to.
+type Stopped struct {
+	Stopped bool
+	ChatID  string // the running chat whose work has to be told; empty when none runs
+	Wake    bool   // a parked run has to look again
+}

@@ -1,0 +1,126 @@
+// Package domain holds Everloop's words and rules: sessions, chats, turns, tool
+// calls, events and the errors that every door speaks. It knows no engine, no
+// transport and no other package of this module.
+package domain
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind sorts errors by what a caller can do about them. Each door maps kinds
+// with one table: HTTP statuses in api, acknowledgements in realtime, retry
+// policies in activities.
+type Kind string
+
+// The kinds, with the HTTP status that decisions.md section 2 gives them.
+const (
+	Malformed       Kind = "malformed"         // 400: could not be parsed, or a path that leaves the workspace
+	Unauthenticated Kind = "unauthenticated"   // 401
+	Forbidden       Kind = "forbidden"         // 403
+	NotFound        Kind = "not_found"         // 404
+	Conflict        Kind = "conflict"          // 409
+	Gone            Kind = "gone"              // 410
+	TooLarge        Kind = "too_large"         // 413
+	Unsupported     Kind = "unsupported_media" // 415
+	Invalid         Kind = "invalid"           // 422: parsed, but outside its bounds
+	RateLimited     Kind = "rate_limited"      // 429
+	Internal        Kind = "internal"          // 500
+	Unavailable     Kind = "unavailable"       // 503: a dependency is down
+)
+
+// Field names one invalid part of a request, as `body.title`. It never carries
+// the value, which may be a secret.
+type Field struct {
+	Location string `json:"location"`
+	Message  string `json:"message"`
+}
+
+// Error is what every layer returns when it refuses something for a reason that
+// a client can understand. Code is stable, snake_case and documented in
+// docs/errors.md.
+type Error struct {
+	Kind       Kind
+	Code       string
+	Message    string
+	Fields     []Field
+	RetryAfter int // seconds; 0 when nothing is known
+	Err        error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Retryable tells a client whether the same request may succeed later.
+func (e *Error) Retryable() bool {
+	return e.Kind == RateLimited || e.Kind == Unavailable || e.Kind == Internal || e.Code == CodeSessionBusy
+}
+
+// Codes that more than one package needs to name.
+const (
+	CodeInvalidRequest  = "invalid_request"
+	CodeUnauthorized    = "unauthorized"
+	CodeSessionNotFound = "session_not_found"
+	CodeSessionBusy     = "session_busy"
+	CodeNotSubscribed   = "not_subscribed"
+	CodeUnknownEvent    = "unknown_event"
+	CodeUnknownModel    = "unknown_model"
+	CodeInvalidAnswer   = "invalid_answer"
+	CodeInvalidSchema   = "invalid_schema"
+	CodeMessageTooLarge = "message_too_large"
+	CodePathOutside     = "path_outside_workspace"
+	CodeFileNotFound    = "file_not_found"
+	CodeInternal        = "internal_error"
+	CodeServiceDown     = "dependency_unavailable"
+	CodeNotAvailable    = "not_available"
+)
+
+// ErrFenced says that another worker has taken the work over, or that its chat
+// has ended: whoever gets it stops and publishes nothing more.
+var ErrFenced = &Error{Kind: Conflict, Code: "fenced", Message: "this work was taken over"}
+
+// Newf makes an error of a kind with a code of its own.
+func Newf(kind Kind, code, format string, args ...any) *Error {
+	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalidf is a refusal of one field that was parsed but is out of its bounds.
+func Invalidf(location, format string, args ...any) *Error {
+	message := fmt.Sprintf(format, args...)
+	return &Error{
+		Kind: Invalid, Code: CodeInvalidRequest, Message: location + ": " + message,
+		Fields: []Field{{Location: location, Message: message}},
+	}
+}
+
+// SessionNotFound is the answer for a session that is missing or somebody
+// else's; the two are not told apart (decisions.md section 2).
+func SessionNotFound(id string) *Error {
+	return Newf(NotFound, CodeSessionNotFound, "session %s does not exist", id)
+}
+
+// Unavailablef says that a dependency is down, and which.
+func Unavailablef(dependency string, err error) *Error {
+	return &Error{Kind: Unavailable, Code: CodeServiceDown, Message: dependency + " is not available", Err: err}
+}
+
+// AsError gives the domain error inside err, or an internal one that tells a
+// client nothing of the cause.
+func AsError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Kind: Internal, Code: CodeInternal, Message: "something went wrong on our side", Err: err}
+}
+
+// HasCode reports whether err carries the code.
+func HasCode(err error, code string) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
+}

@@ -1,0 +1,21 @@
+package domain
+
+// OpenTurn is a turn that still streams, or is paused on a question, as the
+// records hold it: Blocks contain the stream up to the log position FlushedSeq;
+// what came later is in the event log.
+type OpenTurn struct {
+	Turn
+	SessionID  string
+	FlushedSeq uint64
+}
+
+// LiveState is what the records say of a session at one moment: the part of a
+// subscription's answer that does not come from the event log.
+type LiveState struct {
+	Status        SessionStatus
+	WaitingReason WaitingReason
+	ChatID        string // the chat that runs or waits for an answer; empty when none
+	OpenTurns     []OpenTurn
+	Questions     []Question
+	Queue         []QueuedMessage
+}

@@ -1,0 +1,153 @@
+package domain
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// TurnKey names one model call of a loop: its turn is found again by it, on
+// whatever attempt and by whatever worker.
+type TurnKey struct {
+	SessionID string
+	ChatID    string
+	LoopID    string
+	Step      int // from 1
+}
+
+// OpenedTurn is the turn that a model call streams into. Attempt fences it:
+// every later write names it and changes nothing once another worker has taken
+// the turn over.
+type OpenedTurn struct {
+	EntryID   string
+	BranchID  string
+	Sequence  int64
+	Attempt   int
+	StartedAt time.Time
+	Chat      ChatSettings
+	Session   Session
+
+	// Of a turn that was found finished:
+	Blocks    []Block
+	CallCount int
+}
+
+// TurnState says what opening a turn found.
+type TurnState int
+
+// A turn to stream into, one that an earlier attempt has finished (the report
+// was lost), one whose chat was stopped, and one whose worker died with it: its
+// text has to be restored from the event log before it is failed.
+const (
+	TurnOpened TurnState = iota
+	TurnFinished
+	TurnStopped
+	TurnOrphaned
+)
+
+// ChatSettings are what a chat was sent with.
+type ChatSettings struct {
+	ID           string
+	Mode         Mode
+	Headless     bool
+	OutputSchema json.RawMessage
+	Model        *string
+	SchemaTries  int
+}
+
+// ClosingTurn is what a finished, stopped or failed model call leaves.
+type ClosingTurn struct {
+	TurnKey
+	EntryID       string
+	Attempt       int
+	Status        TurnStatus
+	Blocks        []Block
+	Usage         Usage
+	Model         string
+	ContextWindow int64
+	Duration      time.Duration
+	FailureReason string
+	Calls         []PlannedCall
+	Misfit        bool // the answer does not follow the chat's output_schema
+}
+
+// PlannedCall is a tool call to enter in the ledger. A call that asks the user
+// carries its questions; one that needs no worker, as a refused one, carries its
+// result.
+type PlannedCall struct {
+	ID          string
+	ToolName    string
+	DisplayName string
+	Arguments   string
+	Questions   json.RawMessage
+	Settled     *Settlement
+}
+
+// Settlement is the result of a call that was settled where it was read.
+type Settlement struct {
+	Status ToolCallStatus
+	Result string
+}
+
+// LedgerCall is a tool call as the ledger gave it out to run.
+type LedgerCall struct {
+	ID        string
+	SessionID string
+	ChatID    string
+	EntryID   string
+	LoopID    string
+	ToolName  string
+	Arguments string
+	Attempt   int
+	Mode      Mode
+	Headless  bool
+	StartedAt time.Time
+	Session   Session
+}
+
+// LedgerState says what the ledger found when a worker asked for a call.
+type LedgerState int
+
+// A call to run now, one that is already recorded, one whose chat was stopped,
+// and one that another worker began and did not finish.
+const (
+	CallClaimed LedgerState = iota
+	CallRecorded
+	CallStopped
+	CallAbandoned
+)
+
+// FinishedCall is the outcome of a tool call.
+type FinishedCall struct {
+	ID       string
+	Attempt  int
+	Status   ToolCallStatus
+	Phase    string
+	Result   string
+	Duration time.Duration
+	Changes  []FileChange
+}
+
+// FileChange tells that a tool or a user changed a file of the workspace.
+type FileChange struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // created, modified or deleted
+}
+
+// TranscriptTurn is one turn as the model is told of it.
+type TranscriptTurn struct {
+	ID     string
+	Role   Role
+	Status TurnStatus
+	ChatID string
+	Parts  []ContentPart // user turns
+	Blocks []Block       // assistant turns
+	Calls  []ToolCall
+}
+
+// Retry says why a model call is tried again, and when.
+type Retry struct {
+	Attempt int // of the call that failed, from 1
+	Reason  string
+	At      time.Time
+	Waiting WaitingReason
+}

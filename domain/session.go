@@ -1,0 +1,112 @@
+package domain
+
+import "time"
+
+// SessionStatus is where a session stands (agent-service.md, "Status values").
+type SessionStatus string
+
+// created → running → completed, failed, interrupted or waiting_for_input; each
+// of these goes back to running with the next chat (shapes.md section 1).
+const (
+	SessionCreated         SessionStatus = "created"
+	SessionRunning         SessionStatus = "running"
+	SessionCompleted       SessionStatus = "completed"
+	SessionFailed          SessionStatus = "failed"
+	SessionInterrupted     SessionStatus = "interrupted"
+	SessionWaitingForInput SessionStatus = "waiting_for_input"
+)
+
+// WaitingReason answers "why is it not moving?" in one word (decisions.md
+// section 3).
+type WaitingReason string
+
+// The closed list of waiting reasons.
+const (
+	WaitingNone          WaitingReason = "none"
+	WaitingModel         WaitingReason = "model"
+	WaitingTool          WaitingReason = "tool"
+	WaitingQuestion      WaitingReason = "question"
+	WaitingPermission    WaitingReason = "permission"
+	WaitingRateLimit     WaitingReason = "rate_limit"
+	WaitingChild         WaitingReason = "child"
+	WaitingSlot          WaitingReason = "slot"
+	WaitingQueued        WaitingReason = "queued"
+	WaitingWorkerMissing WaitingReason = "worker_missing"
+	WaitingBudget        WaitingReason = "budget"
+)
+
+// Mode is how the agent works: planning makes a plan and acts on nothing;
+// executing runs tools.
+type Mode string
+
+// The two modes of agent-service.md.
+const (
+	ModePlanning  Mode = "planning"
+	ModeExecuting Mode = "executing"
+)
+
+// Session is one agent session as its owner sees it: the summary of
+// agent-service.md plus the settings behind the detail.
+type Session struct {
+	ID              string            `db:"id"`
+	OwnerID         string            `db:"owner_id"`
+	Intent          string            `db:"intent"`
+	Status          SessionStatus     `db:"status"`
+	WaitingReason   WaitingReason     `db:"waiting_reason"`
+	SolutionID      *string           `db:"solution_id"`
+	BizRoleID       *string           `db:"biz_role_id"`
+	TemplateID      *string           `db:"template_id"`
+	PrimarySkillID  *string           `db:"primary_skill_id"`
+	Model           *string           `db:"model"`
+	SoftwareFactory *int64            `db:"software_factory_id"`
+	WorkspaceID     *string           `db:"workspace_id"`
+	Mode            Mode              `db:"mode"`
+	Shared          bool              `db:"shared"`
+	Pinned          bool              `db:"is_pinned"`
+	MemoryEnabled   bool              `db:"memory_enabled"`
+	Persistent      bool              `db:"is_persistent"`
+	Env             map[string]string `db:"env"`
+	DisableTools    []string          `db:"disable_tools"`
+	SandboxUID      int               `db:"sandbox_uid"`
+	ActiveBranchID  string            `db:"active_branch_id"`
+	ActiveChatID    *string           `db:"active_chat_id"`
+	QueueLength     int               `db:"queue_length"`
+	CreatedAt       time.Time         `db:"created_at"`
+	UpdatedAt       time.Time         `db:"updated_at"`
+}
+
+// ViewerRole is what a caller is to a session (decisions.md section 2).
+type ViewerRole string
+
+// The three roles that can read a session; only the owner changes it.
+const (
+	ViewerOwner  ViewerRole = "owner"
+	ViewerAdmin  ViewerRole = "admin"
+	ViewerViewer ViewerRole = "viewer"
+)
+
+// NewSession is what a client may say when it makes a session.
+type NewSession struct {
+	Intent          string
+	SolutionID      *string
+	BizRoleID       *string
+	TemplateID      *string
+	PrimarySkillID  *string
+	Model           *string
+	SoftwareFactory *int64
+	WorkspaceID     *string
+	MemoryEnabled   bool
+	Persistent      bool
+	Env             map[string]string
+	DisableTools    []string
+}
+
+// SessionQuery selects a page of a user's sessions, newest first and pinned
+// ones before; Search is literal and case-insensitive (decisions.md 8.21).
+type SessionQuery struct {
+	OwnerID          string
+	TemplateIDPrefix string
+	Search           string
+	Limit            int
+	Offset           int
+}

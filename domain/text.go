@@ -1,0 +1,13 @@
+package domain
+
+import "strings"
+
+// CleanText makes text fit for the records: valid UTF-8 without U+0000, which
+// PostgreSQL cannot keep. Both are replaced by U+FFFD.
+func CleanText(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
+	return s
+}

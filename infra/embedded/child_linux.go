@@ -1,0 +1,26 @@
+package embedded
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// endWithParent makes the kernel interrupt the child when this process dies, be it
+// by kill -9. PostgreSQL answers an interrupt with a fast, clean shutdown.
+func endWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGINT }
+
+// openPathHandle opens a directory for passing on: whoever inherits the descriptor
+// reaches the directory through /proc/self/fd, whatever guards the path to it.
+func openPathHandle(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), dir), nil
+}

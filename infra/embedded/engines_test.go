@@ -1,0 +1,296 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+const taskQueue = "embedded-test"
+
+// parked waits for a signal, as a chat waits for an answer.
+func parked(ctx workflow.Context) (string, error) {
+	var said string
+	workflow.GetSignalChannel(ctx, "go").Receive(ctx, &said)
+	return said, nil
+}
+
+func TestEnginesKeepEverythingOverStopAndKill(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+
+	first := startProcess(t, dir)
+	writeEverywhere(ctx, t, first.addresses)
+	page := get(ctx, t, first.UI)
+	require.Contains(t, page, "<html")
+	first.stop(t)
+
+	second := startProcess(t, dir)
+	requireEverywhere(ctx, t, second.addresses)
+	acked := writeObjectsUntil(ctx, t, second, func() { second.kill(t) })
+	require.NotEmpty(t, acked)
+
+	// At once: PostgreSQL may still be on its way down.
+	third := startProcess(t, dir)
+	requireEverywhere(ctx, t, third.addresses)
+	store := s3Client(t, third.addresses)
+	for key, content := range acked {
+		object, err := store.GetObject(ctx, Bucket, key, minio.GetObjectOptions{})
+		require.NoError(t, err)
+		got, err := io.ReadAll(object)
+		require.NoError(t, err, "acknowledged object %s", key)
+		require.Equal(t, content, string(got))
+	}
+	finishParked(ctx, t, third.addresses)
+	third.stop(t)
+	_, err := net.Dial("tcp", third.Temporal)
+	require.Error(t, err)
+}
+
+func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
+	for _, url := range []string{at.Postgres, at.PostgresTCP} {
+		conn, err := pgx.Connect(ctx, url)
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS kept (n int PRIMARY KEY); INSERT INTO kept SELECT coalesce(max(n), 0) + 1 FROM kept")
+		require.NoError(t, err)
+		require.NoError(t, conn.Close(ctx))
+	}
+
+	nc, err := nats.Connect(at.Events)
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Storage: jetstream.FileStorage})
+	require.NoError(t, err)
+	_, err = js.Publish(ctx, "kept", bytes.Repeat([]byte("x"), 2<<20)) // above NATS's default limit
+	require.NoError(t, err)
+
+	store := s3Client(t, at)
+	_, err = store.PutObject(ctx, Bucket, "kept/one", strings.NewReader("one"), 3, minio.PutObjectOptions{UserMetadata: map[string]string{"colour": "blue"}})
+	require.NoError(t, err)
+	_, err = store.CopyObject(ctx, minio.CopyDestOptions{Bucket: Bucket, Object: "kept/deep/copy"}, minio.CopySrcOptions{Bucket: Bucket, Object: "kept/one"})
+	require.NoError(t, err)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB in parts of 5
+	_, err = store.PutObject(ctx, Bucket, "kept/large", bytes.NewReader(large), -1, minio.PutObjectOptions{PartSize: 5 << 20})
+	require.NoError(t, err)
+
+	c := temporalClient(t, at)
+	_, err = c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: "session/kept", TaskQueue: taskQueue,
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			sdktemporal.NewSearchAttributeKeyKeyword("SessionId").ValueSet("kept"),
+			sdktemporal.NewSearchAttributeKeyKeyword("ChatStatus").ValueSet("running")),
+	}, "parked")
+	require.NoError(t, err)
+}
+
+func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
+	conn, err := pgx.Connect(ctx, at.Postgres)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	var rows int
+	require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&rows))
+	require.Equal(t, 2, rows)
+
+	nc, err := nats.Connect(at.Events)
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stream, err := js.Stream(ctx, "KEPT")
+	require.NoError(t, err)
+	message, err := stream.GetMsg(ctx, 1)
+	require.NoError(t, err)
+	require.Len(t, message.Data, 2<<20)
+
+	store := s3Client(t, at)
+	info, err := store.StatObject(ctx, Bucket, "kept/one", minio.StatObjectOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "blue", info.UserMetadata["Colour"])
+	for key, size := range map[string]int64{"kept/deep/copy": 3, "kept/large": 16 << 20} {
+		info, err := store.StatObject(ctx, Bucket, key, minio.StatObjectOptions{})
+		require.NoError(t, err)
+		require.Equal(t, size, info.Size)
+	}
+
+	c := temporalClient(t, at)
+	require.Eventually(t, func() bool {
+		count, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+			Query: `SessionId = "kept" AND ChatStatus = "running" AND ExecutionStatus = "Running"`,
+		})
+		return err == nil && count.Count == 1
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// finishParked shows that a workflow of before the kill goes on.
+func finishParked(ctx context.Context, t *testing.T, at addresses) {
+	c := temporalClient(t, at)
+	w := worker.New(c, taskQueue, worker.Options{})
+	w.RegisterWorkflowWithOptions(parked, workflow.RegisterOptions{Name: "parked"})
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	require.NoError(t, c.SignalWorkflow(ctx, "session/kept", "", "go", "done"))
+	var said string
+	require.NoError(t, c.GetWorkflow(ctx, "session/kept", "").Get(ctx, &said))
+	require.Equal(t, "done", said)
+}
+
+// writeObjectsUntil writes from several sides, calls end in the midst of it, and
+// returns what was acknowledged.
+func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end func()) map[string]string {
+	store := s3Client(t, p.addresses)
+	acked := map[string]string{}
+	var mu sync.Mutex
+	var writers sync.WaitGroup
+	enough := make(chan struct{})
+	for side := range 4 {
+		writers.Go(func() {
+			for n := 0; ; n++ {
+				key := fmt.Sprintf("killed/%d/%d/object", side, n)
+				content := strings.Repeat(key, 200)
+				put, cancel := context.WithTimeout(ctx, 2*time.Second)
+				_, err := store.PutObject(put, Bucket, key, strings.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
+				cancel()
+				if err != nil {
+					return // killed
+				}
+				mu.Lock()
+				acked[key] = content
+				if len(acked) == 100 {
+					close(enough)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	select {
+	case <-enough:
+	case <-ctx.Done():
+		t.Fatal("too few objects were written")
+	}
+	end()
+	writers.Wait()
+	return acked
+}
+
+func TestStartRefusesDirectoryInUse(t *testing.T) {
+	dir := t.TempDir()
+	held, err := lockDir(dir)
+	require.NoError(t, err)
+	_, err = Start(t.Context(), allEngines(dir))
+	require.ErrorContains(t, err, "in use by process "+strconv.Itoa(os.Getpid()))
+	require.ErrorContains(t, err, "DATA_DIR")
+
+	require.NoError(t, held.release())
+	again, err := lockDir(dir)
+	require.NoError(t, err)
+	require.NoError(t, again.release())
+}
+
+func TestStartNamesEveryTakenAddress(t *testing.T) {
+	one, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer one.Close()
+	dir := t.TempDir() + "/data"
+	cfg := allEngines(dir)
+	cfg.Temporal.Frontend.Addr = one.Addr().String()
+	cfg.UI.Listen.Addr = "nonsense"
+	_, err = Start(t.Context(), cfg)
+	require.ErrorContains(t, err, one.Addr().String()+" is already in use")
+	require.ErrorContains(t, err, "TEMPORAL_ADDR")
+	require.ErrorContains(t, err, `TEMPORAL_UI_ADDR: "nonsense" is not a listen address`)
+	require.NoDirExists(t, dir)
+}
+
+func TestStartReportsDeathOfPostgres(t *testing.T) {
+	var states []string
+	e, err := Start(t.Context(), Config{
+		Dir: t.TempDir(), Postgres: &PostgresConfig{},
+		Progress: func(part, state string) { states = append(states, part+" "+state) },
+	})
+	require.NoError(t, err)
+	server, err := os.FindProcess(e.Postgres.Pid())
+	require.NoError(t, err)
+	require.NoError(t, server.Kill())
+	select {
+	case err := <-e.Dead():
+		require.ErrorContains(t, err, "PostgreSQL ended by itself")
+	case <-time.After(20 * time.Second):
+		t.Fatal("the death was not reported")
+	}
+	require.NoError(t, e.Stop(context.Background()))
+	require.NoDirExists(t, e.Postgres.socketDir)
+	require.Equal(t, []string{"postgres starting", "postgres ready", "postgres stopped"}, states)
+}
+
+func TestListenAddress(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:7233":  "127.0.0.1 7233",
+		"localhost:0":     "127.0.0.1 0",
+		":80":             "0.0.0.0 80",
+		"[::1]:8233":      "::1 8233",
+		"7233":            "a host and a port are needed",
+		"127.0.0.1:http":  "the port is not a number",
+		"127.0.0.1:70000": "the port is not a number",
+		"no such host:1":  "the host is neither",
+	} {
+		ip, port, err := Listen{Addr: addr, Variable: "X_ADDR"}.split()
+		if err != nil {
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "X_ADDR")
+			continue
+		}
+		require.Equal(t, want, fmt.Sprintf("%s %d", ip, port), addr)
+	}
+}
+
+func s3Client(t *testing.T, at addresses) *minio.Client {
+	t.Helper()
+	c, err := minio.New(at.S3Endpoint, &minio.Options{Creds: credentials.NewStaticV4(at.S3AccessKey, at.S3SecretKey, ""), MaxRetries: 1})
+	require.NoError(t, err)
+	return c
+}
+
+func temporalClient(t *testing.T, at addresses) client.Client {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: at.Temporal, Namespace: Namespace, Logger: sdkLogger{}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func get(ctx context.Context, t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	return string(body)
+}

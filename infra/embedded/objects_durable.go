@@ -1,0 +1,98 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/versity/versitygw/backend/posix"
+	"github.com/versity/versitygw/s3response"
+)
+
+// durableFiles makes an acknowledged object survive a power cut. The gateway links
+// complete files into place, so a crash never shows half an object, but it flushes
+// nothing: here every operation that creates an object flushes the file and all
+// directories up to the bucket before the client is answered.
+type durableFiles struct {
+	*posix.Posix
+	root    string
+	sidecar string // empty: metadata is in extended attributes, flushed with the file
+}
+
+// PutObject stores an object durably.
+func (d *durableFiles) PutObject(ctx context.Context, in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
+	out, err := d.Posix.PutObject(ctx, in)
+	if err == nil {
+		err = d.flush(in.Bucket, in.Key)
+	}
+	return out, err
+}
+
+// CopyObject copies an object durably.
+func (d *durableFiles) CopyObject(ctx context.Context, in s3response.CopyObjectInput) (s3response.CopyObjectOutput, error) {
+	out, err := d.Posix.CopyObject(ctx, in)
+	if err == nil {
+		err = d.flush(in.Bucket, in.Key)
+	}
+	return out, err
+}
+
+// CompleteMultipartUpload joins the parts of an object durably. Parts themselves are
+// not flushed: the client uploads them again when the upload is lost.
+func (d *durableFiles) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
+	out, version, err := d.Posix.CompleteMultipartUpload(ctx, in)
+	if err == nil {
+		err = d.flush(in.Bucket, in.Key)
+	}
+	return out, version, err
+}
+
+// CreateBucket makes a bucket durably.
+func (d *durableFiles) CreateBucket(ctx context.Context, in *s3.CreateBucketInput, acl []byte) error {
+	if err := d.Posix.CreateBucket(ctx, in, acl); err != nil {
+		return err
+	}
+	return errors.Join(syncPath(filepath.Join(d.root, *in.Bucket)), syncPath(d.root))
+}
+
+// flush writes an object and its way from the bucket to the disk. An object that is
+// gone again was deleted after it was stored, which is no fault of the store.
+func (d *durableFiles) flush(bucket, key *string) error {
+	err := syncUpwards(filepath.Join(d.root, *bucket), filepath.FromSlash(*key))
+	if err == nil && d.sidecar != "" {
+		err = d.flushSidecar(*bucket, *key)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// flushSidecar writes the files of an object's metadata to the disk.
+func (d *durableFiles) flushSidecar(bucket, key string) error {
+	const metadataDir = "meta" // the gateway's name for it
+	names, err := os.ReadDir(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := syncPath(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir, name.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // replaced by another writer
+			return err
+		}
+	}
+	return syncUpwards(d.sidecar, filepath.Join(bucket, filepath.FromSlash(key), metadataDir))
+}
+
+// syncUpwards flushes top/path and every directory from there up to top.
+func syncUpwards(top, path string) error {
+	for path = filepath.Clean(path); path != "." && path != "/"; path = filepath.Dir(path) {
+		if err := syncPath(filepath.Join(top, path)); err != nil {
+			return err
+		}
+	}
+	return syncPath(top)
+}

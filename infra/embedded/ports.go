@@ -1,0 +1,103 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+)
+
+// Random ports are taken below the range from which the kernel serves outgoing
+// connections (32768 upwards by default): a port from that range can be stolen by
+// any connection between probing it and listening on it.
+const (
+	firstRandomPort = 20000
+	lastRandomPort  = 32767
+)
+
+// probe reports a malformed address, or one that cannot be bound, in terms of the
+// setting to change. Port 0 is always free.
+func (l Listen) probe() error {
+	if _, _, err := l.split(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", l.Addr)
+	switch {
+	case err == nil:
+		return listener.Close()
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("address %s is already in use: stop the program that listens there, or set %s to another address", l.Addr, l.Variable)
+	default:
+		return fmt.Errorf("cannot listen on %s (%s): %w", l.Addr, l.Variable, err)
+	}
+}
+
+// split parses the address into an IP and a port.
+func (l Listen) split() (netip.Addr, int, error) {
+	fault := func(why string) error {
+		return fmt.Errorf("%s: %q is not a listen address of the form host:port: %s", l.Variable, l.Addr, why)
+	}
+	host, portText, err := net.SplitHostPort(l.Addr)
+	if err != nil {
+		return netip.Addr{}, 0, fault("a host and a port are needed")
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return netip.Addr{}, 0, fault("the port is not a number from 0 to 65535")
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		found, lookupErr := net.DefaultResolver.LookupNetIP(context.Background(), "ip4", host)
+		if lookupErr != nil || len(found) == 0 {
+			return netip.Addr{}, 0, fault("the host is neither an IP address nor a known name")
+		}
+		ip = found[0].Unmap()
+	}
+	return ip, int(port), nil
+}
+
+// dialHost is the address under which a listener on ip is reached from this machine.
+func dialHost(ip netip.Addr) string {
+	if !ip.IsUnspecified() {
+		return ip.String()
+	}
+	if ip.Is6() {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
+// freePorts returns n different free loopback ports. They are held open together
+// while they are chosen, so no two are equal.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := firstRandomPort + rand.IntN(lastRandomPort-firstRandomPort+1)
+		listener, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			continue
+		}
+		defer listener.Close()
+		ports = append(ports, port)
+	}
+	return nil, fmt.Errorf("no %d free loopback ports between %d and %d", n, firstRandomPort, lastRandomPort)
+}
+
+// freePort returns one free loopback port.
+func freePort() (int, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}

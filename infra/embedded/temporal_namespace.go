@@ -1,0 +1,116 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// namespaceRetention is how long closed workflows stay visible to operators.
+// Nothing that users see depends on them.
+const namespaceRetention = 72 * time.Hour
+
+// searchAttributes are what operators may filter workflows by; all are keywords.
+var searchAttributes = []string{"SessionId", "OwnerId", "SolutionId", "Kind", "ChatStatus"}
+
+// namespaceWait bounds the time until the server's caches know a new namespace.
+const namespaceWait = 30 * time.Second
+
+// ensureNamespace registers the namespace and its search attributes when absent,
+// and returns once the server answers for them.
+func ensureNamespace(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
+	defer cancel()
+
+	_, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
+	if absent := (*serviceerror.NamespaceNotFound)(nil); errors.As(err, &absent) {
+		_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
+			Namespace:                        Namespace,
+			Description:                      "Everloop's chats, forks, tasks and schedules",
+			WorkflowExecutionRetentionPeriod: durationpb.New(namespaceRetention),
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("register namespace %s: %w", Namespace, err)
+	}
+
+	missing, err := missingAttributes(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: Namespace, SearchAttributes: missing,
+	})
+	if err != nil {
+		return fmt.Errorf("add search attributes: %w", err)
+	}
+	return awaitAttributes(ctx, c)
+}
+
+// missingAttributes lists the search attributes still to add. The namespace may be
+// so new that the server's cache does not know it yet.
+func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb.IndexedValueType, error) {
+	var known *operatorservice.ListSearchAttributesResponse
+	err := poll(ctx, func() (err error) {
+		known, err = c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: Namespace})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list search attributes: %w", err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	for _, name := range searchAttributes {
+		switch kind, exists := known.GetCustomAttributes()[name]; {
+		case !exists:
+			missing[name] = enumspb.INDEXED_VALUE_TYPE_KEYWORD
+		case kind != enumspb.INDEXED_VALUE_TYPE_KEYWORD:
+			return nil, fmt.Errorf("search attribute %s has type %v, Keyword is needed", name, kind)
+		}
+	}
+	return missing, nil
+}
+
+// awaitAttributes returns when a query may use every attribute: the server's caches
+// follow a change within seconds.
+func awaitAttributes(ctx context.Context, c client.Client) error {
+	for _, name := range searchAttributes {
+		err := poll(ctx, func() error {
+			_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+				Namespace: Namespace, Query: name + ` = "none"`,
+			})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("wait for search attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// poll repeats f until it succeeds or ctx ends; it returns f's last fault.
+func poll(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package embedded
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+)
+
+func TestTemporalOnServerOfItsOwn(t *testing.T) {
+	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
+	defer stopPostgres(t, server)
+	// As on a server that knows nothing of Temporal yet.
+	execSQL(t, server.URL("postgres"), "DROP DATABASE "+temporalDatabase)
+
+	cfg := Config{Dir: t.TempDir(), Temporal: &TemporalConfig{
+		Frontend:    Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"},
+		DatabaseURL: server.TCPURL("postgres"),
+	}}
+	cfg.Progress = func(part, state string) { t.Log(time.Now(), part, state) }
+	first, err := Start(t.Context(), cfg)
+	require.NoError(t, err)
+	c := temporalClient(t, addresses{Temporal: first.Temporal.Address()})
+	_, err = c.CheckHealth(t.Context(), &client.CheckHealthRequest{})
+	require.NoError(t, err)
+	c.Close()
+
+	cfg.Dir = t.TempDir()
+	_, err = Start(t.Context(), cfg)
+	require.ErrorContains(t, err, "another process runs the embedded Temporal")
+
+	require.NoError(t, first.Stop(context.Background()))
+	var registered bool
+	querySQL(t, server.TCPURL(temporalDatabase), "SELECT EXISTS (SELECT FROM namespaces WHERE name = 'everloop')", &registered)
+	require.True(t, registered)
+	var commit string
+	querySQL(t, server.TCPURL(everloopDatabase), "SHOW synchronous_commit", &commit)
+	require.Equal(t, "on", commit, "only Temporal's own connections may commit asynchronously")
+}
+
+func TestTemporalConnectionsCommitAsynchronously(t *testing.T) {
+	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
+	defer stopPostgres(t, server)
+	store := temporalSQL(server.URL("postgres"), temporalDatabase)
+	db, err := store.Connect(store)
+	require.NoError(t, err)
+	defer db.Close()
+	var commit, database string
+	require.NoError(t, db.QueryRow("SELECT current_setting('synchronous_commit'), current_database()").Scan(&commit, &database))
+	require.Equal(t, []string{"off", temporalDatabase}, []string{commit, database})
+	require.Equal(t, temporalPoolSize, db.Stats().MaxOpenConnections)
+}
+
+func TestTemporalAddressFaultsKeepTheSecret(t *testing.T) {
+	for _, url := range []string{
+		"host=127.0.0.1 port=1 password=hunter2",
+		"postgres://u:hunter2@127.0.0.1:1/x",
+		"postgres://u:hunter2@[broken/x",
+		"mysql://u:hunter2@127.0.0.1/x",
+	} {
+		_, err := Start(t.Context(), Config{Dir: t.TempDir(), Temporal: &TemporalConfig{
+			Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, DatabaseURL: url,
+		}})
+		require.Error(t, err, url)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}

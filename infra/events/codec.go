@@ -1,0 +1,103 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"everloop/domain"
+)
+
+// maxInline is the size of an encoded event, in bytes, above which its body
+// becomes an object and the log holds a reference.
+const maxInline = 256 << 10
+
+// Blobs keeps the bodies of large events. Keys are
+// `events/<session_id>/<unique>`; whoever deletes a session deletes them.
+type Blobs interface {
+	Put(ctx context.Context, key string, data []byte) error
+	Get(ctx context.Context, key string) ([]byte, error)
+}
+
+// record is an event as the stream holds it. Session and seq are in the
+// message's subject and sequence.
+type record struct {
+	ID     string          `json:"id,omitempty"`
+	Name   string          `json:"name"`
+	ChatID string          `json:"chat_id,omitempty"`
+	At     int64           `json:"at"` // nanoseconds since 1970
+	Data   json.RawMessage `json:"data,omitempty"`
+	Ref    string          `json:"ref,omitempty"` // key of the object that is Data
+}
+
+// missingData stands for a body whose object is gone: the order of events
+// stays whole, and a client can tell that there was more.
+var missingData = json.RawMessage(`{"payload_missing":true}`)
+
+// encode makes the stream's message, storing a large body first.
+func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
+	data := bytes.TrimSpace(e.Data)
+	if len(data) > 0 && data[0] != '{' {
+		return nil, domain.Newf(domain.Internal, domain.CodeInternal, "data of event %s is not an object", e.Name)
+	}
+	r := record{ID: e.ID, Name: e.Name, ChatID: e.ChatID, At: e.At.UnixNano(), Data: data}
+	body, err := marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.Name, err)
+	}
+	if len(body) <= maxInline {
+		return body, nil
+	}
+	if l.cfg.Blobs == nil {
+		return nil, domain.Newf(domain.TooLarge, domain.CodeMessageTooLarge,
+			"event %s has %d bytes and there is no object store for it", e.Name, len(body))
+	}
+	r.Ref, r.Data = "events/"+e.SessionID+"/"+domain.NewID(), nil
+	if err := l.cfg.Blobs.Put(ctx, r.Ref, data); err != nil {
+		return nil, fmt.Errorf("store the body of event %s: %w", e.Name, err)
+	}
+	return marshal(r)
+}
+
+// marshal is json.Marshal without the escaping of HTML, which would grow text.
+func marshal(r record) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// decode turns a stream's message into the event, fetching a body that is kept
+// as an object.
+func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain.Event, error) {
+	var r record
+	if err := json.Unmarshal(body, &r); err != nil {
+		return domain.Event{}, fmt.Errorf("event log holds what is not an event: %w", err)
+	}
+	e := domain.Event{
+		ID: r.ID, SessionID: sessionID, Name: r.Name, ChatID: r.ChatID,
+		At: time.Unix(0, r.At).UTC(), Data: r.Data,
+	}
+	if r.Ref == "" {
+		return e, nil
+	}
+	if l.cfg.Blobs == nil {
+		return e, domain.Unavailablef("object store", errors.New("not configured"))
+	}
+	data, err := l.cfg.Blobs.Get(ctx, r.Ref)
+	switch {
+	case err == nil:
+		e.Data = data
+	case domain.AsError(err).Kind == domain.NotFound:
+		e.Data = missingData
+	default:
+		return e, fmt.Errorf("fetch the body of event %s: %w", e.Name, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,123 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"everloop/domain"
+)
+
+const (
+	batchMessages = 256
+	batchBytes    = 1 << 20
+	// directTimeout is how long one direct get may take.
+	directTimeout = 5 * time.Second
+)
+
+// directRequest is the body of `$JS.API.DIRECT.GET.<stream>`. A batch of 1
+// loses its end marker in some cases, so batches have at least 2.
+type directRequest struct {
+	Seq       uint64   `json:"seq,omitempty"`
+	NextFor   string   `json:"next_by_subj,omitempty"`
+	Batch     int      `json:"batch,omitempty"`
+	MaxBytes  int      `json:"max_bytes,omitempty"`
+	MultiLast []string `json:"multi_last,omitempty"`
+	UpToSeq   uint64   `json:"up_to_seq,omitempty"`
+}
+
+// message is one entry of the stream.
+type message struct {
+	seq  uint64
+	body []byte
+}
+
+// directAnswer is what a direct get gave. pending counts the matching entries
+// behind the last one given.
+type directAnswer struct {
+	messages []message
+	pending  uint64
+}
+
+// errBroken says that an answer came with a message missing.
+var errBroken = errors.New("answer of the event log is incomplete")
+
+// direct asks the stream's storage itself, without a consumer.
+func (l *Log) direct(ctx context.Context, request directRequest) (directAnswer, error) {
+	for try := 0; ; try++ {
+		answer, err := l.directOnce(ctx, request)
+		if err == nil {
+			return answer, nil
+		}
+		if try >= 2 || ctx.Err() != nil || !(errors.Is(err, errBroken) || errors.Is(err, context.DeadlineExceeded)) {
+			return directAnswer{}, domain.Unavailablef("event log", err)
+		}
+	}
+}
+
+func (l *Log) directOnce(ctx context.Context, request directRequest) (answer directAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return answer, err
+	}
+	inbox := l.nc.NewInbox()
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+l.cfg.Stream, inbox, body); err != nil {
+		return answer, err
+	}
+	many := request.Batch > 0 || len(request.MultiLast) > 0
+	var last uint64
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return answer, err
+		}
+		switch status := msg.Header.Get("Status"); status {
+		case "":
+			seq, err := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
+			if err != nil {
+				return answer, fmt.Errorf("direct get: %w", err)
+			}
+			answer.messages = append(answer.messages, message{seq: seq, body: msg.Data})
+			if !many {
+				return answer, nil
+			}
+			if !follows(msg, last) {
+				return answer, errBroken
+			}
+			answer.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
+			last = seq
+		case "204": // end of batch
+			if !follows(msg, last) {
+				return answer, errBroken
+			}
+			answer.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
+			return answer, nil
+		case "404":
+			return answer, nil
+		default:
+			if status == "503" {
+				return answer, nats.ErrNoResponders
+			}
+			return answer, fmt.Errorf("direct get: status %s %s", status, msg.Header.Get("Description"))
+		}
+	}
+}
+
+// follows reports whether a message names the one that came before it as its
+// predecessor: answers are not acknowledged and could miss one.
+func follows(msg *nats.Msg, last uint64) bool {
+	before, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Sequence"), 10, 64)
+	return err == nil && before == last
+}

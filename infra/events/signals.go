@@ -1,0 +1,131 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"everloop/domain"
+)
+
+const (
+	chatStop = "chat.stop."
+	taskStop = "task.stop."
+)
+
+// Signals carries "stop" between processes (architecture section 3.9). It may
+// lose a signal, as when a connection breaks: the flag in the records is the
+// truth, and a signal says only that it is worth a look now. Whoever watches
+// first and checks the flag then misses nothing: watching takes effect at once.
+type Signals struct {
+	nc   *nats.Conn
+	subs []*nats.Subscription
+
+	mu       sync.Mutex
+	watchers map[string]map[*watcher]struct{} // by subject
+}
+
+type watcher struct{ ch chan struct{} }
+
+// OpenSignals subscribes the process once for all that it will watch, and
+// returns when the server knows of it.
+func OpenSignals(ctx context.Context, nc *nats.Conn) (*Signals, error) {
+	s := &Signals{nc: nc, watchers: map[string]map[*watcher]struct{}{}}
+	for _, subject := range []string{chatStop + "*", taskStop + "*"} {
+		sub, err := nc.Subscribe(subject, s.receive)
+		if err != nil {
+			s.Close()
+			return nil, domain.Unavailablef("signals", err)
+		}
+		s.subs = append(s.subs, sub)
+	}
+	if err := s.flush(ctx); err != nil {
+		s.Close()
+		return nil, domain.Unavailablef("signals", err)
+	}
+	return s, nil
+}
+
+// Close ends the subscription; watchers hear nothing any more.
+func (s *Signals) Close() {
+	for _, sub := range s.subs {
+		_ = sub.Unsubscribe()
+	}
+}
+
+// AnnounceStop tells every process that a chat is to stop. attempt goes along
+// for those who read the bus; watchers go by the flag. It returns when the
+// server has the message.
+func (s *Signals) AnnounceStop(ctx context.Context, chatID string, attempt int) error {
+	return s.announce(ctx, chatStop, "chat_id", chatID, strconv.Itoa(attempt))
+}
+
+// WatchStop watches for stops of one chat. The channel gets a value for a stop
+// that is announced from now on; several may become one. cancel ends it and is
+// safe to call again.
+func (s *Signals) WatchStop(chatID string) (ch <-chan struct{}, cancel func()) {
+	return s.watch(chatStop + chatID)
+}
+
+// AnnounceTaskStop tells every process that a background task is to stop.
+func (s *Signals) AnnounceTaskStop(ctx context.Context, taskID string) error {
+	return s.announce(ctx, taskStop, "task_id", taskID, "")
+}
+
+// WatchTaskStop is WatchStop for a background task.
+func (s *Signals) WatchTaskStop(taskID string) (ch <-chan struct{}, cancel func()) {
+	return s.watch(taskStop + taskID)
+}
+
+func (s *Signals) announce(ctx context.Context, kind, field, id, body string) error {
+	if err := token(field, id); err != nil {
+		return err
+	}
+	if err := s.nc.Publish(kind+id, []byte(body)); err != nil {
+		return domain.Unavailablef("signals", err)
+	}
+	if err := s.flush(ctx); err != nil {
+		return domain.Unavailablef("signals", fmt.Errorf("%s%s: %w", kind, id, err))
+	}
+	return nil
+}
+
+// flush returns when the server has handled what was sent before.
+func (s *Signals) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+	return s.nc.FlushWithContext(ctx)
+}
+
+func (s *Signals) watch(subject string) (<-chan struct{}, func()) {
+	w := &watcher{ch: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchers[subject] == nil {
+		s.watchers[subject] = map[*watcher]struct{}{}
+	}
+	s.watchers[subject][w] = struct{}{}
+	return w.ch, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers[subject], w)
+		if len(s.watchers[subject]) == 0 {
+			delete(s.watchers, subject)
+		}
+	}
+}
+
+// receive runs on the subscription's goroutine.
+func (s *Signals) receive(msg *nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watchers[msg.Subject] {
+		select {
+		case w.ch <- struct{}{}:
+		default: // one is waiting already
+		}
+	}
+}

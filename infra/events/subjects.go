@@ -1,0 +1,44 @@
+package events
+
+import (
+	"strings"
+
+	"everloop/domain"
+)
+
+// edgeToken ends the subject that holds a session's turn:start and turn:end.
+const edgeToken = ".edge"
+
+// flow is the subject of a session's events but its turn edges.
+func (l *Log) flow(sessionID string) string { return l.cfg.SubjectPrefix + "." + sessionID }
+
+// edge is the subject of a session's turn edges.
+func (l *Log) edge(sessionID string) string { return l.flow(sessionID) + edgeToken }
+
+// subjectOf is where an event of that name goes.
+func (l *Log) subjectOf(e domain.Event) string {
+	if e.Name == domain.EventTurnStart || e.Name == domain.EventTurnEnd {
+		return l.edge(e.SessionID)
+	}
+	return l.flow(e.SessionID)
+}
+
+// sessionOf takes the session's id out of a subject; it does not allocate.
+func (l *Log) sessionOf(subject string) string {
+	id := subject[min(len(subject), len(l.cfg.SubjectPrefix)+1):]
+	return strings.TrimSuffix(id, edgeToken)
+}
+
+// token refuses what cannot be one token of a NATS subject: such an id would
+// read or write other sessions' events.
+func token(kind, id string) error {
+	if id == "" || len(id) > 128 {
+		return domain.Invalidf(kind, "must have 1 to 128 characters")
+	}
+	for i := range len(id) {
+		if c := id[i]; c <= ' ' || c == '.' || c == '*' || c == '>' || c >= 0x7f {
+			return domain.Invalidf(kind, "is not an id")
+		}
+	}
+	return nil
+}

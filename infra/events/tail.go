@@ -1,0 +1,211 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"everloop/domain"
+)
+
+const (
+	// tailHeartbeat is how often an idle tail hears from the server; three
+	// missed ones make a new consumer.
+	tailHeartbeat = 2 * time.Second
+	tailBuffer    = 8192
+)
+
+// Load reads an event that the tail came past. It may fetch a large body, so
+// it is not called on the tail's own goroutine.
+type Load = func(ctx context.Context) (domain.Event, error)
+
+// Tail follows all sessions from now on, until ctx ends. started is called once
+// with the position from which it follows; each for every later event, in
+// order, each once, whatever happens to the connection or the consumer. Nothing
+// of an event is parsed before load is called; size is in bytes. Neither function
+// may block.
+//
+// The consumer is a plain ephemeral one, made again behind the last event seen
+// when its numbering skips, its heartbeat stops or the connection was lost.
+func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sessionID string, seq uint64, size int, load Load)) error {
+	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	if err != nil {
+		return domain.Unavailablef("event log", err)
+	}
+	t := &tail{log: l, each: each, position: stream.CachedInfo().State.LastSeq}
+	l.raise(t.position)
+	started(t.position)
+	changes := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer l.nc.RemoveStatusListener(changes)
+	for try := 0; ; try++ {
+		before := t.position
+		err := t.follow(ctx, changes)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if l.nc.IsClosed() {
+			return domain.Unavailablef("event log", nats.ErrConnectionClosed)
+		}
+		if t.position != before {
+			try = 0
+		}
+		l.cfg.Logger.Warn("following the event log again", "position", t.position, "error", err.Error())
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err := l.ensure(ctx); err != nil {
+				l.cfg.Logger.Warn("the event log is missing and cannot be made", "error", err.Error())
+			}
+		}
+		if errors.Is(err, errReconnected) {
+			continue
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// tail is the state of one Tail call.
+type tail struct {
+	log      *Log
+	each     func(sessionID string, seq uint64, size int, load Load)
+	position uint64 // of the stream: the last event given to each
+}
+
+var (
+	errReconnected = errors.New("the connection was lost and is back")
+	errSilent      = errors.New("the consumer sends no heartbeat")
+	errSkipped     = errors.New("the consumer skipped a message")
+)
+
+// follow runs one consumer until it fails.
+func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
+	l := t.log
+	inbox := l.nc.NewInbox()
+	messages := make(chan *nats.Msg, tailBuffer)
+	sub, err := l.nc.ChanSubscribe(inbox, messages)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	name := "tail_" + domain.NewID()
+	makeCtx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+	_, err = l.js.CreatePushConsumer(makeCtx, l.cfg.Stream, jetstream.ConsumerConfig{
+		Name:              name,
+		Description:       "a process that follows all sessions",
+		DeliverSubject:    inbox,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       t.position + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MaxDeliver:        1,
+		MemoryStorage:     true,
+		Replicas:          1,
+		FlowControl:       true,
+		IdleHeartbeat:     tailHeartbeat,
+		InactiveThreshold: 10 * tailHeartbeat,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = l.js.DeleteConsumer(drop, l.cfg.Stream, name) // it would end by itself
+	}()
+	return t.receive(ctx, messages, changes)
+}
+
+// receive takes messages until the consumer cannot be trusted any more.
+func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <-chan nats.Status) error {
+	silence := time.NewTicker(3 * tailHeartbeat)
+	defer silence.Stop()
+	heard := true
+	var delivered uint64 // by this consumer
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case status, ok := <-changes:
+			if !ok || status == nats.CLOSED {
+				return nats.ErrConnectionClosed
+			}
+			return errReconnected
+		case <-silence.C:
+			if !heard {
+				return errSilent
+			}
+			heard = false
+		case msg := <-messages:
+			heard = true
+			if len(msg.Header) > 0 && len(msg.Data) == 0 && msg.Header.Get("Status") == "100" {
+				if err := t.control(msg, delivered); err != nil {
+					return err
+				}
+				continue
+			}
+			streamSeq, consumerSeq, err := sequences(msg.Reply)
+			if err != nil {
+				return err
+			}
+			if consumerSeq != delivered+1 {
+				return errSkipped
+			}
+			delivered = consumerSeq
+			if streamSeq > t.position {
+				t.deliver(msg, streamSeq)
+			}
+		}
+	}
+}
+
+func (t *tail) deliver(msg *nats.Msg, seq uint64) {
+	session := t.log.sessionOf(msg.Subject)
+	t.position = seq
+	t.log.raise(seq)
+	t.each(session, seq, len(msg.Data), func(ctx context.Context) (domain.Event, error) {
+		return t.log.decode(ctx, session, msg.Data)
+	})
+}
+
+// control answers flow control and checks heartbeats, which name the last
+// message that was sent.
+func (t *tail) control(msg *nats.Msg, delivered uint64) error {
+	if msg.Reply != "" {
+		return msg.Respond(nil)
+	}
+	if stalled := msg.Header.Get("Nats-Consumer-Stalled"); stalled != "" {
+		return t.log.nc.Publish(stalled, nil)
+	}
+	if last := msg.Header.Get("Nats-Last-Consumer"); last != "" {
+		if n, err := strconv.ParseUint(last, 10, 64); err == nil && n != delivered {
+			return errSkipped
+		}
+	}
+	return nil
+}
+
+// sequences reads a delivery's numbers from its reply subject:
+// $JS.ACK.<stream>.<consumer>.<tries>.<stream seq>.<consumer seq>.<time>.<pending>,
+// with a domain and an account behind ACK and a random token at the end where
+// servers are new or linked.
+func sequences(reply string) (stream, consumer uint64, err error) {
+	parts := strings.Split(reply, ".")
+	if len(parts) < 9 || parts[0] != "$JS" || parts[1] != "ACK" {
+		return 0, 0, fmt.Errorf("a message of the event log came with the reply subject %q", reply)
+	}
+	at := 5
+	if len(parts) > 9 {
+		at = 7
+	}
+	if stream, err = strconv.ParseUint(parts[at], 10, 64); err != nil {
+		return 0, 0, err
+	}
+	consumer, err = strconv.ParseUint(parts[at+1], 10, 64)
+	return stream, consumer, err
+}

@@ -1,0 +1,130 @@
+// Package model speaks to a model server over the chat-completions interface:
+// it sends a prompt, reads the streamed answer and sorts what can go wrong into
+// the faults of the domain. It knows nothing of sessions, tools or retries; who
+// calls it decides what to do about a fault.
+//
+// Requests are built from the types of sashabaranov/go-openai. The stream is
+// read here: that library's reader gives a cut stream as a plain end, loses
+// error objects that follow a keep-alive comment or carry another shape than
+// OpenAI's, drops the Retry-After header and has no bound on a line.
+package model
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"everloop/domain"
+)
+
+// Defaults of a Config.
+const (
+	DefaultContextWindow = 128_000
+	DefaultIdleTimeout   = 2 * time.Minute
+	DefaultFirstTimeout  = 10 * time.Minute
+	DefaultListTTL       = 5 * time.Second
+)
+
+// Bounds of one answer. Beyond them the call fails for good: a model that runs
+// away once is likely to do it again.
+const (
+	maxTextBytes = 8 << 20 // text, thinking and tool arguments, each
+	maxToolCalls = 256
+	maxLineBytes = 16 << 20 // a whole tool call may come in one line, escaped
+)
+
+// Config says where the model server is and how patient to be with it.
+type Config struct {
+	BaseURL       string // address of the server, with or without the trailing /v1 (LLM_GATEWAY_URL)
+	Key           string // sent as a bearer token; empty: none is sent
+	DefaultModel  string // used when nobody asks for one; empty: the first of the server's list
+	ContextWindow int64  // tokens, for models whose entry does not tell; 0: DefaultContextWindow
+
+	// IdleTimeout bounds the silence between two lines of a stream that has
+	// begun. Keep-alive comments count as signs of life. 0: DefaultIdleTimeout.
+	IdleTimeout time.Duration
+	// FirstTimeout bounds the wait for the response's header, and again for the
+	// first line of the stream: a cold model or a long prompt takes minutes.
+	// 0: DefaultFirstTimeout.
+	FirstTimeout time.Duration
+	// ListTTL is how long a model list, or the failure to get one, is
+	// remembered. 0: DefaultListTTL.
+	ListTTL time.Duration
+
+	Transport http.RoundTripper // nil: a transport made for long streams
+}
+
+// Client calls one model server. It is safe for concurrent use and never
+// retries by itself.
+type Client struct {
+	cfg  Config
+	base string
+	http *http.Client
+
+	flight singleflight.Group
+	mu     sync.Mutex
+	list   listing
+}
+
+// New makes a client; it does not connect.
+func New(cfg Config) *Client {
+	if cfg.ContextWindow <= 0 {
+		cfg.ContextWindow = DefaultContextWindow
+	}
+	if cfg.IdleTimeout <= 0 {
+		cfg.IdleTimeout = DefaultIdleTimeout
+	}
+	if cfg.FirstTimeout <= 0 {
+		cfg.FirstTimeout = DefaultFirstTimeout
+	}
+	if cfg.ListTTL <= 0 {
+		cfg.ListTTL = DefaultListTTL
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = newTransport(cfg.FirstTimeout)
+	}
+	base := strings.TrimRight(cfg.BaseURL, "/")
+	return &Client{
+		cfg:  cfg,
+		base: strings.TrimSuffix(base, "/v1") + "/v1",
+		http: &http.Client{Transport: cfg.Transport}, // no total timeout: a stream may last as long as it moves
+	}
+}
+
+// newTransport keeps enough idle connections for many sessions at once, and
+// asks for no compression: a compressed event stream arrives in lumps.
+func newTransport(header time.Duration) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: header,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConns:          512,
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ReadBufferSize:        16 << 10,
+	}
+}
+
+// authorize puts the key on a request.
+func (c *Client) authorize(r *http.Request) {
+	if c.cfg.Key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.cfg.Key)
+	}
+}
+
+func transient(message string) *domain.ModelError {
+	return &domain.ModelError{Fault: domain.FaultTransient, Message: message}
+}
+
+func refused(message string) *domain.ModelError {
+	return &domain.ModelError{Fault: domain.FaultRefused, Message: message}
+}

@@ -1,0 +1,180 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"everloop/domain"
+)
+
+const (
+	listTimeout  = 10 * time.Second
+	maxListBytes = 8 << 20
+)
+
+// listing is the model list as last seen. After a failure the entries of the
+// last success stay, as the best knowledge of context windows.
+type listing struct {
+	at      time.Time
+	entries []entry
+	err     error
+}
+
+// entry is one element of GET /v1/models. The window's name differs from server
+// to server.
+type entry struct {
+	ID            string   `json:"id"`
+	Name          string   `json:"name"`
+	ContextWindow int64    `json:"context_window"`
+	MaxModelLen   int64    `json:"max_model_len"`
+	ContextLength int64    `json:"context_length"`
+	Modalities    []string `json:"modalities"`
+	Aliases       []string `json:"aliases"`
+}
+
+// Models gives the server's models in its order. The list is cached for the
+// configured time, and so is a failure.
+func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
+	seen, err := c.entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if seen.err != nil {
+		return nil, seen.err
+	}
+	models := make([]domain.Model, 0, len(seen.entries))
+	for _, e := range seen.entries {
+		models = append(models, c.model(e, e.ID))
+	}
+	return models, nil
+}
+
+// Resolve gives the model to use when somebody asks for one by name, by alias,
+// or (with the empty string) for the default. An unknown name is a
+// *domain.Error with code unknown_model. While the list cannot be had the name
+// is believed: the call itself will tell.
+func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, error) {
+	seen, err := c.entries(ctx)
+	if err != nil {
+		return domain.Model{}, err
+	}
+	name := requested
+	if name == "" {
+		name = c.cfg.DefaultModel
+	}
+	if name == "" {
+		return c.first(seen)
+	}
+	for _, e := range seen.entries {
+		if e.answersTo(name) {
+			return c.model(e, name), nil
+		}
+	}
+	if seen.err != nil {
+		return c.model(entry{}, name), nil
+	}
+	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
+}
+
+// first is the first model that writes text: a list may begin with a model for
+// speech recognition.
+func (c *Client) first(seen listing) (domain.Model, error) {
+	for _, e := range seen.entries {
+		if len(e.Modalities) == 0 || slices.Contains(e.Modalities, "text") {
+			return c.model(e, e.ID), nil
+		}
+	}
+	if seen.err != nil {
+		return domain.Model{}, seen.err
+	}
+	return domain.Model{}, domain.Newf(domain.Unavailable, domain.CodeServiceDown, "the model server has no model")
+}
+
+// answersTo reports whether a request for the name reaches the model. Ollama
+// lists name:latest and takes the bare name.
+func (e entry) answersTo(name string) bool {
+	return e.ID == name || e.ID == name+":latest" || slices.Contains(e.Aliases, name)
+}
+
+func (c *Client) model(e entry, id string) domain.Model {
+	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, Modalities: e.Modalities}
+	if m.Name == "" {
+		m.Name = id
+	}
+	for _, window := range []int64{e.ContextWindow, e.MaxModelLen, e.ContextLength} {
+		if window > 0 {
+			m.ContextWindow = window
+			break
+		}
+	}
+	if len(m.Modalities) == 0 {
+		m.Modalities = []string{"text"}
+	}
+	return m
+}
+
+// entries gives the cached list, fetched anew when it is old. Callers at the
+// same time share one request, which none of them can cancel for the others.
+func (c *Client) entries(ctx context.Context) (listing, error) {
+	c.mu.Lock()
+	seen := c.list
+	c.mu.Unlock()
+	if !seen.at.IsZero() && time.Since(seen.at) < c.cfg.ListTTL {
+		return seen, nil
+	}
+	done := c.flight.DoChan("models", func() (any, error) {
+		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		defer cancel()
+		fresh, err := c.fetch(fetch)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.list.at, c.list.err = time.Now(), err
+		if err == nil {
+			c.list.entries = fresh
+		}
+		return c.list, nil
+	})
+	select {
+	case <-ctx.Done():
+		return listing{}, context.Cause(ctx)
+	case r := <-done:
+		return r.Val.(listing), nil
+	}
+}
+
+func (c *Client) fetch(ctx context.Context) ([]entry, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/models", nil)
+	if err != nil {
+		return nil, unavailable("its address is not valid")
+	}
+	c.authorize(req)
+	req.Header.Set("Accept", "application/json")
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, unavailable(c.clean(networkText(err)))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, domain.Unavailablef("the model server", c.httpFault(res))
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxListBytes))
+	if err != nil {
+		return nil, unavailable(c.clean(networkText(err)))
+	}
+	var list struct {
+		Data []entry `json:"data"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, unavailable("its model list cannot be read")
+	}
+	return slices.DeleteFunc(list.Data, func(e entry) bool { return e.ID == "" }), nil
+}
+
+func unavailable(why string) *domain.Error {
+	return domain.Unavailablef("the model server", fmt.Errorf("%s", why))
+}

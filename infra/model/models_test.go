@@ -1,0 +1,147 @@
+package model_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/model"
+)
+
+const modelList = `{"object":"list","data":[
+	{"id":"asr","modalities":["audio"],"context_window":4096},
+	{"id":"main","name":"Main model","context_window":131072,"modalities":["text","image"],"aliases":["gpt-x"]},
+	{"id":"vllm","max_model_len":32768,"created":1.5e9},
+	{"id":"bare:latest"},
+	{"id":""}]}`
+
+func TestModels(t *testing.T) {
+	var calls atomic.Int32
+	c := serverWith(t, model.Config{ContextWindow: 64_000, ListTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		require.Equal(t, "/v1/models", r.URL.Path)
+		fmt.Fprint(w, modelList)
+	})
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			list, err := c.Models(t.Context())
+			if err != nil || len(list) != 4 {
+				t.Errorf("got %v, %v", list, err)
+			}
+		})
+	}
+	wg.Wait()
+	list, err := c.Models(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []domain.Model{
+		{ID: "asr", Name: "asr", ContextWindow: 4096, Modalities: []string{"audio"}},
+		{ID: "main", Name: "Main model", ContextWindow: 131072, Modalities: []string{"text", "image"}},
+		{ID: "vllm", Name: "vllm", ContextWindow: 32768, Modalities: []string{"text"}},
+		{ID: "bare:latest", Name: "bare:latest", ContextWindow: 64_000, Modalities: []string{"text"}},
+	}, list)
+	require.EqualValues(t, 1, calls.Load(), "the list is cached and shared")
+}
+
+func TestResolve(t *testing.T) {
+	list := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, modelList) }
+	tests := []struct {
+		name, configured, requested, want string
+		window                            int64
+	}{
+		{"by name", "", "vllm", "vllm", 32768},
+		{"by alias", "", "gpt-x", "gpt-x", 131072},
+		{"without the tag", "", "bare", "bare", model.DefaultContextWindow},
+		{"configured default", "vllm", "", "vllm", 32768},
+		{"first that writes text", "", "", "main", 131072},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := serverWith(t, model.Config{DefaultModel: tt.configured}, list).Resolve(t.Context(), tt.requested)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got.ID)
+			require.Equal(t, tt.window, got.ContextWindow)
+		})
+	}
+	t.Run("unknown", func(t *testing.T) {
+		_, err := server(t, list).Resolve(t.Context(), "nope")
+		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
+		require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
+	})
+	t.Run("empty list", func(t *testing.T) {
+		_, err := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":[]}`) }).Resolve(t.Context(), "")
+		require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+	})
+}
+
+func TestResolveWithoutAList(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"server fault": status(500, testKey),
+		"not a list":   status(200, `<html>`),
+		"no such page": status(404, ``),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := server(t, handler)
+			got, err := c.Resolve(t.Context(), "anything")
+			require.NoError(t, err)
+			require.Equal(t, "anything", got.ID)
+			require.EqualValues(t, model.DefaultContextWindow, got.ContextWindow)
+
+			_, err = c.Resolve(t.Context(), "")
+			require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+			require.NotContains(t, err.Error(), testKey)
+			_, err = c.Models(t.Context())
+			require.Error(t, err)
+		})
+	}
+}
+
+func TestLastListServesWhileTheServerIsAway(t *testing.T) {
+	var down atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, modelList)
+	}))
+	t.Cleanup(s.Close)
+	c := model.New(model.Config{BaseURL: s.URL + "/v1/", ListTTL: time.Nanosecond})
+	_, err := c.Models(t.Context())
+	require.NoError(t, err)
+	down.Store(true)
+	_, err = c.Models(t.Context())
+	require.Error(t, err)
+	got, err := c.Resolve(t.Context(), "main")
+	require.NoError(t, err)
+	require.EqualValues(t, 131072, got.ContextWindow)
+}
+
+func TestOneCallerLeavingDoesNotFailTheOthers(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	c := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-release
+		fmt.Fprint(w, modelList)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Models(ctx)
+		first <- err
+	}()
+	<-entered
+	cancel()
+	require.ErrorIs(t, <-first, context.Canceled)
+	close(release)
+	_, err := c.Models(t.Context())
+	require.NoError(t, err)
+}

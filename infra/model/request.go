@@ -1,0 +1,120 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"everloop/domain"
+)
+
+// request is go-openai's request with messages of our own in place of its
+// Messages: that type leaves out empty content, and servers refuse a tool
+// message without content, which is what a silent command gives.
+type request struct {
+	openai.ChatCompletionRequest
+	Messages []message `json:"messages"`
+}
+
+// message is one message on the wire. Content is a string or a list of parts,
+// and is always there.
+type message struct {
+	Role       string            `json:"role"`
+	Content    any               `json:"content"`
+	ToolCalls  []openai.ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID string            `json:"tool_call_id,omitempty"`
+}
+
+// encode writes a prompt as the body of a streamed request that asks for usage
+// (decisions.md section 8, item 11).
+func encode(p domain.Prompt) ([]byte, error) {
+	req := request{Messages: make([]message, 0, len(p.Messages))}
+	req.Model = p.Model
+	req.Stream = true
+	req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	for _, m := range p.Messages {
+		req.Messages = append(req.Messages, message{
+			Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls), ToolCallID: m.ToolCallID,
+		})
+	}
+	for _, t := range p.Tools {
+		parameters := t.Parameters
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		req.Tools = append(req.Tools, openai.Tool{
+			Type:     openai.ToolTypeFunction,
+			Function: &openai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: parameters},
+		})
+	}
+	if len(p.Schema) > 0 {
+		// Not strict: strict servers take only a subset of JSON Schema, and the
+		// answer is validated by the loop in any case.
+		req.ResponseFormat = &openai.ChatCompletionResponseFormat{
+			Type:       openai.ChatCompletionResponseFormatTypeJSONSchema,
+			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{Name: "answer", Schema: p.Schema},
+		}
+	}
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(req); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(body.Bytes(), "\n"), nil
+}
+
+// content is a plain string where every part is text, which each server and
+// each role accepts, and a list of parts otherwise.
+func content(parts []domain.ContentPart) any {
+	texts := make([]string, 0, len(parts))
+	list := make([]openai.ChatMessagePart, 0, len(parts))
+	plain := true
+	for _, p := range parts {
+		if p.ImageURL != nil {
+			plain = false
+			list = append(list, openai.ChatMessagePart{
+				Type:     openai.ChatMessagePartTypeImageURL,
+				ImageURL: &openai.ChatMessageImageURL{URL: p.ImageURL.URL},
+			})
+			continue
+		}
+		if p.Text == "" {
+			continue
+		}
+		texts = append(texts, p.Text)
+		list = append(list, openai.ChatMessagePart{Type: openai.ChatMessagePartTypeText, Text: p.Text})
+	}
+	if plain {
+		return strings.Join(texts, "\n")
+	}
+	return list
+}
+
+func toolCalls(calls []domain.RequestedCall) []openai.ToolCall {
+	out := make([]openai.ToolCall, 0, len(calls))
+	for _, call := range calls {
+		out = append(out, openai.ToolCall{
+			ID: call.ID, Type: openai.ToolTypeFunction,
+			Function: openai.FunctionCall{Name: call.Name, Arguments: sendable(call.Arguments)},
+		})
+	}
+	return out
+}
+
+// sendable is the text of earlier arguments as a JSON object. Servers parse the
+// arguments of the history to fill their template: text that the model once
+// wrote wrongly would make them refuse every later call of the session.
+func sendable(arguments string) string {
+	trimmed := strings.TrimSpace(arguments)
+	if trimmed == "" {
+		return "{}"
+	}
+	if trimmed[0] == '{' && json.Valid([]byte(trimmed)) {
+		return arguments
+	}
+	wrapped, _ := json.Marshal(map[string]string{"malformed_arguments": arguments}) // a map of strings always encodes
+	return string(wrapped)
+}

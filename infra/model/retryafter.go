@@ -1,0 +1,37 @@
+package model
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRetryAfter bounds what is believed of a server's Retry-After.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads how long a server asks to wait: retry-after-ms, which OpenAI
+// sends, or Retry-After in seconds or as a date. 0: it said nothing useful.
+func retryAfter(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
+		return bounded(ms / 1000)
+	}
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		return bounded(seconds)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return bounded(time.Until(at).Seconds())
+	}
+	return 0
+}
+
+func bounded(seconds float64) time.Duration {
+	if !(seconds > 0) { // also refuses NaN
+		return 0
+	}
+	if seconds > maxRetryAfter.Seconds() {
+		return maxRetryAfter
+	}
+	return time.Duration(seconds * float64(time.Second))
+}

@@ -1,0 +1,176 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	"everloop/domain"
+)
+
+// Waits at the end of a stream, when the answer is complete but the server has
+// not closed it.
+const (
+	waitAfterFinish = 10 * time.Second      // for the usage chunk
+	waitAfterDone   = 25 * time.Millisecond // for the end of the body, so that the connection can be used again
+)
+
+var errSilent = errors.New("the model server went silent")
+
+// Stream sends a prompt and gives each piece of text to onDelta as it arrives,
+// in order and on the caller's goroutine; onDelta may be nil. It returns when
+// the answer is complete. An error is a *domain.ModelError, the error of
+// onDelta, or the context's own error; what had arrived by then comes with it.
+//
+// An answer is complete when the server gave a finish reason: a stream that
+// merely ends is a transient fault.
+func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
+	body, err := encode(p)
+	if err != nil {
+		return domain.Reply{}, refused("the prompt cannot be encoded: " + err.Error())
+	}
+	callCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, c.base+"/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return domain.Reply{}, refused("the address of the model server is not valid")
+	}
+	c.authorize(req)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+
+	res, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return domain.Reply{}, context.Cause(ctx)
+		}
+		return domain.Reply{}, transient(c.clean(networkText(err)))
+	}
+	defer res.Body.Close()
+
+	if res.StatusCode != http.StatusOK {
+		return domain.Reply{}, c.httpFault(res)
+	}
+	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: p.Model}}
+	silence := time.AfterFunc(c.cfg.FirstTimeout, func() { cancel(errSilent) })
+	defer silence.Stop()
+	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind {
+	case "application/json":
+		err = c.readWhole(res.Body, a)
+	case "text/html":
+		err = refused("the model server answered with a web page; is its address right?")
+	default:
+		err = c.readStream(res.Body, a, silence)
+	}
+	// The end of the context explains every read error, but a complete answer
+	// and the refusal of a piece stand on their own.
+	if err != nil && a.stopped == nil {
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case errors.Is(context.Cause(callCtx), errSilent):
+			err = transient(fmt.Sprintf("the model server sent nothing for %s", c.patience(a)))
+		}
+	}
+	return a.result(), err
+}
+
+// patience is the limit that a silent stream ran into.
+func (c *Client) patience(a *answer) time.Duration {
+	if a.begun {
+		return c.cfg.IdleTimeout
+	}
+	return c.cfg.FirstTimeout
+}
+
+// readStream reads server-sent events until the answer is complete.
+func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) error {
+	in := newLines(body)
+	event := ""
+	for {
+		line, err := in.next()
+		if err != nil {
+			return a.end(c, err)
+		}
+		a.begun = true
+		if a.finish == "" {
+			silence.Reset(c.cfg.IdleTimeout)
+		} else {
+			silence.Reset(min(waitAfterFinish, c.cfg.IdleTimeout))
+		}
+		name, value := field(line)
+		switch name {
+		case "event":
+			event = string(value)
+			continue
+		case "data":
+		case "":
+			event = ""
+			continue
+		default:
+			// Not an event stream's line. A server that breaks may write its
+			// error object bare into the stream.
+			if line[0] != '{' {
+				continue
+			}
+			value = line
+		}
+		if string(value) == "[DONE]" {
+			if a.finish != "" {
+				silence.Reset(waitAfterDone)
+				_, _ = io.CopyN(io.Discard, in.r, 1<<10) // its error changes nothing: the answer is complete
+			}
+			return a.end(c, io.EOF)
+		}
+		if len(value) == 0 {
+			continue
+		}
+		if err := c.take(a, value, event == "error"); err != nil {
+			return err
+		}
+	}
+}
+
+// take adds one chunk to the answer.
+func (c *Client) take(a *answer, data []byte, isError bool) error {
+	var piece chunk
+	if err := json.Unmarshal(data, &piece); err != nil {
+		return transient(c.clean("the model server sent a malformed chunk: " + err.Error()))
+	}
+	if isError || piece.isError() {
+		return c.bodyFault(data)
+	}
+	return a.add(&piece)
+}
+
+// readWhole reads a completion from a server that does not stream.
+func (c *Client) readWhole(body io.Reader, a *answer) error {
+	data, err := io.ReadAll(io.LimitReader(body, maxLineBytes+1))
+	if err != nil {
+		return transient(c.clean("the answer was cut: " + networkText(err)))
+	}
+	if len(data) > maxLineBytes {
+		return refused(fmt.Sprintf("the answer exceeds %d bytes", maxLineBytes))
+	}
+	if err := c.take(a, data, false); err != nil {
+		return err
+	}
+	return a.end(c, io.EOF)
+}
+
+// networkText is the cause of a failed request without its address, which may
+// hold credentials.
+func networkText(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return err.Error()
+}

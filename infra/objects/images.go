@@ -1,0 +1,69 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+// imageTypes are the pictures that chat-completions servers take.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// Keep stores the picture of a data URL and gives the reference by which
+// messages name it; an http(s) address is given back unchanged, for the model
+// server to fetch. Whatever else it is, is refused.
+func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, error) {
+	if !strings.HasPrefix(address, "data:") {
+		if u, err := url.Parse(address); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return "", badImage("neither a data URL nor an http address")
+		}
+		return address, nil
+	}
+	head, encoded, found := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
+	mime, isBase64 := strings.CutSuffix(head, ";base64")
+	if !found || !isBase64 {
+		return "", badImage("a data URL must hold base64")
+	}
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", badImage("its base64 cannot be decoded")
+	}
+	if !slices.Contains(imageTypes, mime) || http.DetectContentType(data) != mime {
+		return "", badImage("it is not a PNG, JPEG, GIF or WebP picture of the type that it names")
+	}
+	sum := sha256.Sum256(data)
+	key := imagePrefix(sessionID) + hex.EncodeToString(sum[:])
+	if err := s.put(ctx, key, mime, data); err != nil {
+		return "", err
+	}
+	return domain.ObjectScheme + key, nil
+}
+
+func badImage(why string) error {
+	return domain.Invalidf("body.message.image_url", "the picture cannot be used: %s", why)
+}
+
+func imagePrefix(sessionID string) string { return "images/" + sessionID + "/" }
+
+// DataURL gives a kept picture as a data URL.
+func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
+	data, mime, err := s.get(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data), nil
+}
+
+// Image gives a picture of a session's messages by the last part of its
+// reference.
+func (s *Store) Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error) {
+	return s.get(ctx, imagePrefix(sessionID)+path.Base(name))
+}

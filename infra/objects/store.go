@@ -1,0 +1,113 @@
+// Package objects keeps large things in S3: pictures of messages and events too
+// large for the log. It knows buckets and keys, not what is in them.
+package objects
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"everloop/domain"
+)
+
+// Config says where the objects are (decisions.md section 1: S3_ENDPOINT and
+// its companions).
+type Config struct {
+	Endpoint  string // host:port
+	Bucket    string
+	AccessKey string
+	SecretKey string
+	UseTLS    bool
+}
+
+// Store is one bucket. A key is never the "directory" of another one, and no
+// part of it is longer than 255 bytes.
+type Store struct {
+	client *minio.Client
+	bucket string
+}
+
+// Open connects to the bucket and makes it when it is missing.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	client, err := minio.New(cfg.Endpoint, &minio.Options{
+		Creds: credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""), Secure: cfg.UseTLS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("object store at %s: %w", cfg.Endpoint, err)
+	}
+	s := &Store{client: client, bucket: cfg.Bucket}
+	found, err := client.BucketExists(ctx, cfg.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("reach object store at %s: %w", cfg.Endpoint, err)
+	}
+	if !found {
+		if err := client.MakeBucket(ctx, cfg.Bucket, minio.MakeBucketOptions{}); err != nil {
+			return nil, fmt.Errorf("make bucket %s: %w", cfg.Bucket, err)
+		}
+	}
+	return s, nil
+}
+
+// Ping checks that the bucket can be reached.
+func (s *Store) Ping(ctx context.Context) error {
+	found, err := s.client.BucketExists(ctx, s.bucket)
+	if err == nil && !found {
+		err = fmt.Errorf("bucket %s does not exist", s.bucket)
+	}
+	return err
+}
+
+// Put keeps data under a key, over whatever was there.
+func (s *Store) Put(ctx context.Context, key string, data []byte) error {
+	return s.put(ctx, key, "application/octet-stream", data)
+}
+
+func (s *Store) put(ctx context.Context, key, contentType string, data []byte) error {
+	_, err := s.client.PutObject(ctx, s.bucket, key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: contentType})
+	if err != nil {
+		return domain.Unavailablef("the object store", err)
+	}
+	return nil
+}
+
+// Get gives what is kept under a key.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	data, _, err := s.get(ctx, key)
+	return data, err
+}
+
+func (s *Store) get(ctx context.Context, key string) (data []byte, contentType string, err error) {
+	object, err := s.client.GetObject(ctx, s.bucket, key, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, "", domain.Unavailablef("the object store", err)
+	}
+	defer object.Close()
+	data, err = io.ReadAll(object)
+	if err != nil {
+		if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusNotFound {
+			return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
+		}
+		return nil, "", domain.Unavailablef("the object store", err)
+	}
+	info, err := object.Stat()
+	return data, info.ContentType, err
+}
+
+// DeletePrefix removes everything below a prefix.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
+	for object := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if object.Err != nil {
+			return domain.Unavailablef("the object store", object.Err)
+		}
+		if err := s.client.RemoveObject(ctx, s.bucket, object.Key, minio.RemoveObjectOptions{}); err != nil {
+			return domain.Unavailablef("the object store", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// Idempotency keys are kept for a day. A first request that has not finished
+// within the lease died with its process, and the next one takes its place.
+const (
+	idempotencyKept  = 24 * time.Hour
+	idempotencyLease = 2 * time.Minute
+)
+
+// BeginIdempotent claims the key for a request, named by the hash of its method,
+// path and body. It returns nil when the caller shall run the request, and the
+// stored answer when it ran before. A key that belongs to another request, to one
+// that still runs, or to one whose answer held a secret is a conflict.
+func (db *DB) BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error) {
+	args := pgx.NamedArgs{
+		"user": userID, "key": key, "request": request, "kept": idempotencyKept, "lease": idempotencyLease,
+	}
+	tag, err := db.Pool.Exec(ctx, `
+		INSERT INTO idempotency_keys AS i (user_id, key, request) VALUES (@user, @key, @request)
+		ON CONFLICT (user_id, key) DO UPDATE
+		SET    request = excluded.request, status = NULL, content_type = NULL, response = NULL, finished_at = NULL,
+		       created_at = now()
+		WHERE  i.created_at < now() - @kept::interval
+		OR    (i.finished_at IS NULL AND i.request = excluded.request AND i.created_at < now() - @lease::interval)`, args)
+	if err != nil {
+		return nil, fault("claim idempotency key", err)
+	}
+	if tag.RowsAffected() == 1 {
+		return nil, nil
+	}
+	var same, finished bool
+	var status *int
+	var contentType *string
+	var body []byte
+	err = db.Pool.QueryRow(ctx, `
+		SELECT request = @request, finished_at IS NOT NULL, status, content_type, response
+		FROM   idempotency_keys WHERE user_id = @user AND key = @key`, args).
+		Scan(&same, &finished, &status, &contentType, &body)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && same && !finished: // released just now, or running
+		return nil, domain.Newf(domain.Conflict, "idempotency_key_in_use", "a request with this Idempotency-Key is still running")
+	case err != nil:
+		return nil, fault("read idempotency key", err)
+	case !same:
+		return nil, domain.Newf(domain.Conflict, "idempotency_key_reused", "this Idempotency-Key was used for another request")
+	case status == nil:
+		return nil, domain.Newf(domain.Conflict, "idempotency_secret_not_kept",
+			"the request was answered with a secret, which is not kept and cannot be given again")
+	}
+	return &domain.StoredAnswer{Status: *status, ContentType: *contentType, Body: body}, nil
+}
+
+// FinishIdempotent keeps the answer for the key's repeats; nil says that it held
+// a secret.
+func (db *DB) FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error {
+	args := pgx.NamedArgs{"user": userID, "key": key, "status": nil, "type": nil, "body": nil}
+	if answer != nil {
+		args["status"], args["type"], args["body"] = answer.Status, answer.ContentType, answer.Body
+	}
+	_, err := db.Pool.Exec(ctx, `
+		UPDATE idempotency_keys
+		SET    status = @status, content_type = @type, response = @body, finished_at = now()
+		WHERE  user_id = @user AND key = @key AND finished_at IS NULL`, args)
+	return fault("keep idempotent answer", err)
+}
+
+// ReleaseIdempotent frees the key of a request that came to nothing, so that it
+// can be tried again.
+func (db *DB) ReleaseIdempotent(ctx context.Context, userID, key string) error {
+	_, err := db.Pool.Exec(ctx, `
+		DELETE FROM idempotency_keys WHERE user_id = @user AND key = @key AND finished_at IS NULL`,
+		pgx.NamedArgs{"user": userID, "key": key})
+	return fault("release idempotency key", err)
+}
+
+// PruneIdempotency forgets keys older than a day and says how many.
+func (db *DB) PruneIdempotency(ctx context.Context) (int64, error) {
+	tag, err := db.Pool.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < now() - $1::interval`, idempotencyKept)
+	return tag.RowsAffected(), fault("forget old idempotency keys", err)
+}

@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// EventLog is where events go after the state that they tell of is committed.
+type EventLog interface {
+	// Publish appends the event, once for each event id, and gives its place.
+	Publish(ctx context.Context, e domain.Event) (seq uint64, err error)
+	// Find looks for an event id in the session's log after a position.
+	Find(ctx context.Context, sessionID string, after uint64, eventID string) (seq uint64, found bool, err error)
+}
+
+// Journal changes state and tells of it. The events of a change are written in
+// its transaction and published after the commit; what a crash leaves behind is
+// published by the next Sweep, so that no event is lost and none comes twice.
+type Journal struct {
+	*DB
+	log       EventLog
+	logger    *slog.Logger
+	published chan publishedEvent
+}
+
+type publishedEvent struct {
+	row int64
+	seq uint64
+}
+
+// NewJournal makes a journal over the records and the event log. Run must be
+// running for published events to be forgotten.
+func NewJournal(db *DB, log EventLog, logger *slog.Logger) *Journal {
+	return &Journal{DB: db, log: log, logger: logger, published: make(chan publishedEvent, 4096)}
+}
+
+// Change is one transaction and the events that it will have caused.
+type Change struct {
+	pgx.Tx
+	events []domain.Event
+}
+
+// Emit adds an event to the change. Data is marshalled at once and must be an
+// object.
+func (c *Change) Emit(sessionID, chatID, name string, data any) error {
+	payload, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", name, err)
+	}
+	c.events = append(c.events, domain.Event{
+		ID: domain.NewID(), SessionID: sessionID, ChatID: chatID, Name: name, At: time.Now().UTC(), Data: payload,
+	})
+	return nil
+}
+
+// Commit runs fn in a transaction and publishes its events in their order. Once
+// the state is committed Commit succeeds, whether or not the log can be reached:
+// Sweep publishes the rest.
+func (j *Journal) Commit(ctx context.Context, fn func(*Change) error) error {
+	var change Change
+	var rows []int64
+	err := j.InTx(ctx, func(tx pgx.Tx) error {
+		change, rows = Change{Tx: tx}, nil // a retried transaction starts anew
+		if err := fn(&change); err != nil || len(change.events) == 0 {
+			return err
+		}
+		var err error
+		rows, err = writeOutbox(ctx, tx, change.events)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, event := range change.events {
+		if !j.publish(ctx, rows[i], event) {
+			break // the events behind it must not overtake it
+		}
+	}
+	return nil
+}
+
+func writeOutbox(ctx context.Context, tx pgx.Tx, events []domain.Event) ([]int64, error) {
+	n := len(events)
+	ids, sessions, chats := make([]string, n), make([]string, n), make([]string, n)
+	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)
+	for i, e := range events {
+		ids[i], sessions[i], chats[i], names[i], data[i], times[i] = e.ID, e.SessionID, e.ChatID, e.Name, string(e.Data), e.At
+	}
+	found, err := tx.Query(ctx, `
+		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
+		RETURNING id`, ids, sessions, chats, names, data, times)
+	if err != nil {
+		return nil, fmt.Errorf("write outbox: %w", err)
+	}
+	return pgx.CollectRows(found, pgx.RowTo[int64])
+}
+
+func (j *Journal) publish(ctx context.Context, row int64, event domain.Event) bool {
+	// The change is committed: a caller that has gone away must not keep its
+	// events from the others.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	seq, err := j.log.Publish(ctx, event)
+	if err != nil {
+		j.logger.Warn("event not published yet; the sweep will", "event", event.Name, "session_id", event.SessionID, "error", err)
+		return false
+	}
+	select {
+	case j.published <- publishedEvent{row, seq}:
+	default: // Run is behind; Sweep finds the event in the log and forgets the row
+	}
+	return true
+}
+
+// Run forgets published events in batches and keeps the log's high-water mark,
+// until ctx ends.
+func (j *Journal) Run(ctx context.Context) {
+	for {
+		var batch []publishedEvent
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-j.published:
+			batch = append(batch, first)
+		}
+		pause := time.NewTimer(50 * time.Millisecond)
+		for open := true; open && len(batch) < 2000; {
+			select {
+			case next := <-j.published:
+				batch = append(batch, next)
+			case <-pause.C:
+				open = false
+			}
+		}
+		pause.Stop()
+		if err := j.forget(context.WithoutCancel(ctx), batch); err != nil {
+			j.logger.Warn("published events not forgotten yet", "error", err)
+		}
+	}
+}
+
+func (j *Journal) forget(ctx context.Context, batch []publishedEvent) error {
+	rows, highest := make([]int64, len(batch)), uint64(0)
+	for i, p := range batch {
+		rows[i], highest = p.row, max(highest, p.seq)
+	}
+	return j.InTx(ctx, func(tx pgx.Tx) error {
+		// Losing this to a power cut only means that Sweep looks again.
+		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE id = ANY($1)`, rows); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO event_log (high_water) VALUES ($1)
+			ON CONFLICT (id) DO UPDATE SET high_water = greatest(event_log.high_water, excluded.high_water)`, int64(highest))
+		return err
+	})
+}
+
+// HighWater gives how far the event log is known to have come; 0 before the
+// first event.
+func (db *DB) HighWater(ctx context.Context) (uint64, error) {
+	var mark int64
+	err := db.Pool.QueryRow(ctx, `SELECT coalesce(max(high_water), 0) FROM event_log`).Scan(&mark)
+	return uint64(mark), err
+}
+
+// Sweep publishes what a crash left in the outbox for longer than age. An event
+// that the log already holds is not published again.
+func (j *Journal) Sweep(ctx context.Context, age time.Duration) (published int, err error) {
+	found, err := j.Pool.Query(ctx, `
+		SELECT id, event_id, session_id, chat_id, name, data, created_at
+		FROM   outbox WHERE created_at < now() - $1::interval ORDER BY id LIMIT 500`, age)
+	if err != nil {
+		return 0, err
+	}
+	type left struct {
+		row   int64
+		event domain.Event
+	}
+	rows, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (left, error) {
+		var l left
+		e := &l.event
+		return l, row.Scan(&l.row, &e.ID, &e.SessionID, &e.ChatID, &e.Name, &e.Data, &e.At)
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range rows {
+		seq, known, err := j.log.Find(ctx, l.event.SessionID, 0, l.event.ID)
+		if err != nil {
+			return published, err
+		}
+		if !known {
+			if seq, err = j.log.Publish(ctx, l.event); err != nil {
+				return published, err
+			}
+			published++
+		}
+		if err := j.forget(ctx, []publishedEvent{{l.row, seq}}); err != nil {
+			return published, err
+		}
+	}
+	return published, nil
+}

@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// turnColumns gives the projection of the entry e with its tool calls as one
+// JSON array.
+const turnColumns = `
+	e.id, e.session_id, e.sequence, e.chat_id, e.loop_id, e.kind, e.role, e.status, e.blocks, e.model, e.input_tokens, e.output_tokens,
+	e.duration_ms, e.started_at, e.context_window, e.memory_refs, e.parent_fork_tool_call_id, e.deprecated, e.failure_reason,
+	e.compaction, e.flushed_seq,
+	(SELECT coalesce(json_agg(json_build_object(
+			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments,
+			'status', t.status, 'result', t.result, 'duration_ms', t.duration_ms, 'phase', t.phase,
+			'pending_question_ref', (SELECT json_build_object('question_id', q.id, 'asked_at', q.asked_at)
+			                         FROM questions q WHERE q.tool_call_id = t.id AND q.state = 'open'))
+		ORDER BY t.position), '[]'::json)
+	 FROM tool_calls t WHERE t.entry_id = e.id)`
+
+func scanTurn(row pgx.CollectableRow) (domain.OpenTurn, error) {
+	var t domain.OpenTurn
+	var calls, refs, compaction json.RawMessage
+	var flushed int64
+	err := row.Scan(&t.ID, &t.SessionID, &t.Sequence, &t.ChatID, &t.LoopID, &t.Kind, &t.Role, &t.Status, &t.Blocks, &t.Model,
+		&t.Usage.InputTokens, &t.Usage.OutputTokens, &t.DurationMS, &t.StartedAt, &t.ContextWindow, &refs,
+		&t.ParentForkToolCallID, &t.Deprecated, &t.FailureReason, &compaction, &flushed, &calls)
+	if err != nil {
+		return t, err
+	}
+	t.TurnID, t.FlushedSeq = t.ID, uint64(flushed)
+	if len(refs) > 0 {
+		t.MemoryRefs = refs
+	}
+	if len(compaction) > 0 {
+		if err := json.Unmarshal(compaction, &t.Turn); err != nil {
+			return t, fmt.Errorf("read compaction of %s: %w", t.ID, err)
+		}
+	}
+	if err := json.Unmarshal(calls, &t.ToolCalls); err != nil {
+		return t, fmt.Errorf("read tool calls of %s: %w", t.ID, err)
+	}
+	t.Blocks = withToolBlocks(t.Blocks, t.ToolCalls)
+	return t, nil
+}
+
+// withToolBlocks shows each call, and its result once there is one, as blocks
+// after the turn's text. They are derived, so that a call is stored once.
+func withToolBlocks(blocks []domain.Block, calls []domain.ToolCall) []domain.Block {
+	for _, call := range calls {
+		id, name, display := call.ID, call.ToolName, call.DisplayName
+		blocks = append(blocks, domain.Block{
+			Type: domain.BlockToolUse, Content: call.Arguments, ToolCallID: &id, ToolName: &name, DisplayName: &display,
+		})
+		if call.Status == domain.CallDone || call.Status == domain.CallError || call.Status == domain.CallCancelled {
+			blocks = append(blocks, domain.Block{
+				Type: domain.BlockToolResult, Content: call.Result, ToolCallID: &id, ToolName: &name, DisplayName: &display,
+			})
+		}
+	}
+	return blocks
+}
+
+// Messages yields the turns of the session's active branch in the order of their
+// sequence, those after `after` when it is set and at most limit when that is
+// above zero. Turns are yielded as they come from the database. The caller has
+// authorised the reader.
+func (db *DB) Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error {
+	var branch string
+	err := db.Pool.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&branch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return domain.SessionNotFound(sessionID)
+	}
+	if err != nil {
+		return fault("read messages", err)
+	}
+	from := int64(-1)
+	if after != nil {
+		from = *after
+	}
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	rows, err := db.Pool.Query(ctx, `
+		SELECT `+turnColumns+` FROM `+onBranch+`
+		WHERE  e.sequence > $2 ORDER BY e.sequence LIMIT $3`, branch, from, limit)
+	if err != nil {
+		return fault("read messages", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		turn, err := scanTurn(rows)
+		if err != nil {
+			return fault("read a message", err)
+		}
+		if err := yield(turn.Turn); err != nil {
+			return err
+		}
+	}
+	return fault("read messages", rows.Err())
+}
+
+// Live gives the records' side of a subscription: open turns with the text
+// flushed so far, open questions and the queue, all at one moment.
+func (db *DB) Live(ctx context.Context, sessionID string) (domain.LiveState, error) {
+	var live domain.LiveState
+	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			SELECT s.status, `+computedWaiting+`,
+			       coalesce(s.active_chat_id, (SELECT c.id FROM chats c WHERE c.session_id = s.id AND c.state = 'parked' LIMIT 1), '')
+			FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).
+			Scan(&live.Status, &live.WaitingReason, &live.ChatID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return domain.SessionNotFound(sessionID)
+		}
+		if err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			SELECT `+turnColumns+` FROM entries e
+			WHERE  e.session_id = $1 AND e.status IN ('streaming', 'paused') ORDER BY e.sequence`, sessionID)
+		if live.OpenTurns, err = pgx.CollectRows(rows, scanTurn); err != nil {
+			return err
+		}
+		if live.Questions, err = openQuestions(ctx, tx, sessionID); err != nil {
+			return err
+		}
+		live.Queue, err = queue(ctx, tx, sessionID)
+		return err
+	})
+	return live, fault("read session state", err)
+}
+
+func queue(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.QueuedMessage, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT chat_id, turn_id, parts FROM inbox
+		WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' ORDER BY front DESC, id`, sessionID)
+	position := 0
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.QueuedMessage, error) {
+		position++
+		m := domain.QueuedMessage{Position: position}
+		var parts []domain.ContentPart
+		err := row.Scan(&m.ChatID, &m.TurnID, &parts)
+		m.Preview = title(parts)
+		return m, err
+	})
+}
+
+// OpenTurnsOfChat gives the chat's turns that still stream, to restore their
+// text before they are closed for a worker that died.
+func (db *DB) OpenTurnsOfChat(ctx context.Context, chatID string) ([]domain.OpenTurn, error) {
+	rows, _ := db.Pool.Query(ctx, `
+		SELECT `+turnColumns+` FROM entries e WHERE e.chat_id = $1 AND e.status = 'streaming' ORDER BY e.sequence`, chatID)
+	turns, err := pgx.CollectRows(rows, scanTurn)
+	return turns, fault("read open turns", err)
+}

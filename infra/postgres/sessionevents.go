@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+
+	"everloop/domain"
+)
+
+// computedWaiting answers "why is it not moving?" for the session row s: from
+// its chat while one runs, from its question or its queue otherwise. A queue that
+// nobody takes within five seconds has no worker.
+const computedWaiting = `
+	CASE
+		WHEN s.active_chat_id IS NOT NULL THEN coalesce((SELECT c.waiting_reason FROM chats c WHERE c.id = s.active_chat_id), 'none')
+		WHEN s.status = 'waiting_for_input' THEN 'question'
+		ELSE coalesce((
+			SELECT CASE WHEN min(i.created_at) < now() - interval '5 seconds' THEN 'worker_missing' ELSE 'queued' END
+			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0), 'none')
+	END`
+
+// computedQueue counts the messages that wait for their chat.
+const computedQueue = `
+	(SELECT count(*) FROM inbox i WHERE i.session_id = s.id AND i.state = 'queued' AND i.kind = 'message')`
+
+// sessionUpdated is the payload of session:updated.
+type sessionUpdated struct {
+	Status        string  `json:"status"`
+	WaitingReason string  `json:"waiting_reason"`
+	Intent        string  `json:"intent"`
+	Model         *string `json:"model"`
+	QueueLength   int     `json:"queue_length"`
+}
+
+// emitSession tells subscribers the session's summary as it is in this change.
+func emitSession(ctx context.Context, c *Change, sessionID string) error {
+	var u sessionUpdated
+	err := c.QueryRow(ctx, `
+		SELECT s.status, `+computedWaiting+`, s.intent, s.model, `+computedQueue+`
+		FROM   sessions s WHERE s.id = $1`, sessionID).
+		Scan(&u.Status, &u.WaitingReason, &u.Intent, &u.Model, &u.QueueLength)
+	if err != nil {
+		return err
+	}
+	return c.Emit(sessionID, "", domain.EventSessionUpdated, u)
+}
+
+// setSessionStatus moves the session and tells of it.
+func setSessionStatus(ctx context.Context, c *Change, sessionID string, status domain.SessionStatus) error {
+	if _, err := c.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = now() WHERE id = $1`, sessionID, status); err != nil {
+		return err
+	}
+	return emitSession(ctx, c, sessionID)
+}

@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// sessionByID reads a session for work that was authorised when it was sent.
+func (db *DB) sessionByID(ctx context.Context, id string) (domain.Session, error) {
+	rows, _ := db.Pool.Query(ctx, `SELECT `+sessionColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, id)
+	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return session, domain.SessionNotFound(id)
+	}
+	return session, fault("read session", err)
+}
+
+// onBranch joins the entries e that a branch shows: its own, and those of its
+// ancestors up to where it forked. The branch id is parameter $1.
+const onBranch = `
+	(SELECT $1::text AS branch_id, NULL::bigint AS upto
+	 UNION ALL
+	 SELECT l.branch_id, l.upto FROM branches b, jsonb_to_recordset(b.lineage) AS l (branch_id text, upto bigint) WHERE b.id = $1) seen
+	JOIN entries e ON e.branch_id = seen.branch_id AND (seen.upto IS NULL OR e.sequence < seen.upto)`
+
+// Transcript gives what a loop's model call is told: the turns of its branch
+// before the given sequence, without failed and deprecated ones, each with its
+// tool calls and their results.
+func (db *DB) Transcript(ctx context.Context, branchID, loopID string, before int64) ([]domain.TranscriptTurn, error) {
+	rows, _ := db.Pool.Query(ctx, `
+		SELECT e.id, e.chat_id, e.role, e.status, e.parts, e.blocks
+		FROM   `+onBranch+`
+		WHERE  e.loop_id = $2 AND e.sequence < $3 AND e.kind = 'message' AND e.status <> 'failed' AND NOT e.deprecated
+		ORDER  BY e.sequence`, branchID, loopID, before)
+	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TranscriptTurn, error) {
+		var t domain.TranscriptTurn
+		return t, row.Scan(&t.ID, &t.ChatID, &t.Role, &t.Status, &t.Parts, &t.Blocks)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read transcript: %w", err)
+	}
+	ids := make([]string, 0, len(turns))
+	at := make(map[string]int, len(turns))
+	for i, t := range turns {
+		if t.Role == domain.RoleAssistant {
+			ids = append(ids, t.ID)
+			at[t.ID] = i
+		}
+	}
+	rows, _ = db.Pool.Query(ctx, `
+		SELECT entry_id, id, tool_name, arguments, status, result FROM tool_calls
+		WHERE  entry_id = ANY($1) ORDER BY entry_id, position`, ids)
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		var entry string
+		var call domain.ToolCall
+		if err := row.Scan(&entry, &call.ID, &call.ToolName, &call.Arguments, &call.Status, &call.Result); err != nil {
+			return struct{}{}, err
+		}
+		turn := &turns[at[entry]]
+		turn.Calls = append(turn.Calls, call)
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the transcript's tool calls: %w", err)
+	}
+	return turns, nil
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// The steps that every level's program shares.
+
+// raiseOOMScore makes the command a likelier victim than the service when the
+// host itself runs out of memory. It comes first: later the process's own
+// entries in /proc belong to nobody.
+func (p *program) raiseOOMScore() {
+	fd := p.tryOpen(unix.SYS_OPENAT, atCWD, p.str("/proc/self/oom_score_adj"), num(unix.O_WRONLY|unix.O_CLOEXEC), none)
+	p.try(unix.SYS_WRITE, fd, p.str("500"), num(3))
+	p.try(unix.SYS_CLOSE, fd)
+}
+
+// limits sets the resource limits. There is no limit on processor time: a
+// build may take long, and the wall clock bounds it. ownUser says that the
+// count of processes is of this sandbox alone; memoryHeld, that a cgroup
+// bounds the memory, so that the coarse limit a process is not needed.
+func (p *program) limits(sh shape, ownUser, memoryHeld bool) {
+	set := func(label string, resource int, value uint64) {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(resource, &now); err == nil && value > now.Max {
+			value = now.Max
+		}
+		p.call(label, unix.SYS_PRLIMIT64, none, num(resource), object(p, unix.Rlimit{Cur: value, Max: value}), none)
+	}
+	set("limit core files", unix.RLIMIT_CORE, 0)
+	set("limit file sizes", unix.RLIMIT_FSIZE, uint64(sh.fileSize))
+	set("limit open files", unix.RLIMIT_NOFILE, uint64(sh.openFiles))
+	set("limit locked memory", unix.RLIMIT_MEMLOCK, 8<<20)
+	set("limit message queues", unix.RLIMIT_MSGQUEUE, 1<<20)
+	if ownUser {
+		set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
+	}
+	if !memoryHeld {
+		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
+	}
+}
+
+// lastCapability is past the last one that the kernel knows; dropping an
+// unknown one fails harmlessly.
+const lastCapability = 63
+
+// dropCapabilities gives up all capabilities for good, also those that a
+// program with a set-user-id bit or file capabilities would give.
+func (p *program) dropCapabilities() {
+	p.dropBounding()
+	p.dropAll()
+}
+
+func (p *program) dropAll() {
+	p.call("drop capabilities", unix.SYS_CAPSET, object(p, unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), object(p, [2]unix.CapUserData{}))
+}
+
+// dropBounding keeps capabilities from ever coming back.
+func (p *program) dropBounding() {
+	const secureBits = 0x23 // no capabilities for user 0 (locked), none kept (locked)
+	p.try(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secureBits), none, none, none)
+	for c := range lastCapability {
+		p.try(unix.SYS_PRCTL, num(unix.PR_CAPBSET_DROP), num(c), none, none, none)
+	}
+	p.try(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), none, none, none)
+}
+
+// finish ends every program: no new privileges, death with the fork server, no
+// looking into this process, and the system call filter as the very last.
+func (p *program) finish(sockets socketRule) {
+	p.call("set the file mask", unix.SYS_UMASK, num(0o022))
+	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
+	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
+	p.call("hide from tracing", unix.SYS_PRCTL, num(unix.PR_SET_DUMPABLE), none, none, none, none)
+	p.seccomp(sockets)
+}

@@ -1,0 +1,337 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox/forkserver"
+)
+
+// Config says what a Sandbox must and may do.
+type Config struct {
+	// MinLevel is the weakest level that the service may run with. Zero means
+	// Namespaced, unless Unsafe is set.
+	MinLevel Level
+	// MaxLevel, when above zero, keeps stronger levels from being tried.
+	MaxLevel Level
+	// Unsafe permits level 0. Commands can then do whatever the service can.
+	Unsafe bool
+	// SharedUser runs all commands as the service's own user even when it is
+	// root and could give each session its own: for workspaces on file systems
+	// where root may not change owners.
+	SharedUser bool
+	// ReadOnly are further host paths to show read-only at the same place, such
+	// as /opt or /nix.
+	ReadOnly []string
+	// WarmMax bounds the sandboxes kept ready; 0 means 32, negative none.
+	WarmMax int
+	// WarmIdle is how long a ready sandbox waits for a command; 0 means 30 s.
+	WarmIdle time.Duration
+	// MinFree is the free space of the workspace's file system below which
+	// running commands are stopped; 0 means 64 MiB.
+	MinFree int64
+}
+
+// ProbeUID is the host user of the command that New tries; sessions' users
+// start above it.
+const ProbeUID = 100000
+
+// Sandbox runs commands at one level. It is safe for concurrent use.
+type Sandbox struct {
+	config    Config
+	level     Level
+	dedicated bool // each session has its own user
+	view      hostView
+	cgroups   *cgroups
+	helper    *helper
+	pool      *pool
+	usage     usageBook
+	devNull   int
+	scratch   string // level 1: parent of the private temporary directories
+
+	mu     sync.Mutex
+	closed bool
+	live   sync.WaitGroup // clean-up that runs behind a result
+}
+
+// New finds the strongest level that works on this host by really running a
+// command, and fails when that is below the configured minimum.
+func New(ctx context.Context, config Config) (*Sandbox, error) {
+	if config.MinLevel == 0 && !config.Unsafe {
+		config.MinLevel = Namespaced
+	}
+	if config.MaxLevel == 0 && !(config.Unsafe && config.MinLevel == 0) {
+		config.MaxLevel = Namespaced
+	}
+	if config.WarmMax == 0 {
+		config.WarmMax = 32
+	}
+	if config.WarmIdle == 0 {
+		config.WarmIdle = 30 * time.Second
+	}
+	if config.MinFree == 0 {
+		config.MinFree = 64 << 20
+	}
+	view, err := scanHost(config.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	scratch, err := os.MkdirTemp("", "everloop-sandbox-")
+	if err == nil {
+		err = os.Chmod(scratch, 0o711)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	s := &Sandbox{config: config, view: view, cgroups: findCgroups(), helper: newHelper(), devNull: null, scratch: scratch}
+	s.pool = newPool(s.prepare, config.WarmMax, config.WarmIdle)
+	if err := s.choose(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// choose tries the levels, strongest first.
+func (s *Sandbox) choose(ctx context.Context) error {
+	users := []bool{false}
+	if os.Geteuid() == 0 && !s.config.SharedUser {
+		users = []bool{true, false}
+	}
+	var refused []error
+	for level := s.config.MaxLevel; level >= s.config.MinLevel; level-- {
+		for _, dedicated := range users {
+			s.level, s.dedicated = level, dedicated
+			err := s.probe(ctx)
+			if err == nil {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			refused = append(refused, fmt.Errorf("level %s: %w", level, err))
+		}
+	}
+	return fmt.Errorf("sandbox: commands of agents cannot be confined on this host as required (level %s or stronger).\n"+
+		"Level 2 needs user namespaces: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 and "+
+		"kernel.apparmor_restrict_unprivileged_userns=0 where these exist; in a container, security_opt seccomp=unconfined "+
+		"and systempaths=unconfined. Level 1 needs Landlock (Linux 6.12) and must be permitted explicitly.\n%w",
+		s.config.MinLevel, errors.Join(refused...))
+}
+
+// probe runs a command that looks around.
+func (s *Sandbox) probe(ctx context.Context) error {
+	dir, err := os.MkdirTemp(s.scratch, "probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if s.dedicated {
+		if err := os.Chown(dir, ProbeUID, ProbeUID); err != nil {
+			return err
+		}
+	}
+	var out limitedBuffer
+	spec := Spec{
+		Argv: []string{"/bin/sh", "-c", "echo works >probe && cat probe"}, Workspace: dir, UID: ProbeUID,
+		Limits: Limits{Wall: 10 * time.Second}, Stdout: &out, Stderr: &out,
+	}
+	process, err := s.start(ctx, spec, false)
+	if err != nil {
+		return err
+	}
+	result, err := process.Wait()
+	if err != nil {
+		return err
+	}
+	if !result.Success() || out.String() != "works\n" {
+		return fmt.Errorf("the trial command ended with %s, code %d: %q %s", result.Cause, result.ExitCode, out.String(), result.Detail)
+	}
+	return nil
+}
+
+// Level is how commands are confined.
+func (s *Sandbox) Level() Level { return s.level }
+
+// DedicatedUsers says whether Spec.UID is used, so that workspaces must belong
+// to it.
+func (s *Sandbox) DedicatedUsers() bool { return s.dedicated }
+
+// Describe says in one line what holds, for the log and doctor.
+func (s *Sandbox) Describe() string {
+	user := "one user for all sessions"
+	if s.dedicated {
+		user = "a user for each session"
+	}
+	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.describe())
+}
+
+// WorkspacePath is the path under which a command sees its workspace.
+func (s *Sandbox) WorkspacePath(workspace string) string {
+	if s.level == Namespaced {
+		return guestRoot
+	}
+	return workspace
+}
+
+// Forget lets go of what is kept ready for a workspace, which is about to be
+// removed or replaced.
+func (s *Sandbox) Forget(workspace string) {
+	workspace = filepath.Clean(workspace)
+	s.pool.dropIf(func(sh shape) bool { return sh.workspace == workspace })
+	s.usage.forget(workspace)
+}
+
+// Close ends every command that still runs.
+func (s *Sandbox) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.pool.close()
+	s.helper.close()
+	s.live.Wait()
+	s.cgroups.close()
+	_ = unix.Close(s.devNull)
+	_ = os.RemoveAll(s.scratch)
+}
+
+// enter counts a command, unless the sandbox is closed.
+func (s *Sandbox) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.live.Add(1)
+	}
+	return !s.closed
+}
+
+// instance is a prepared sandbox: its process 1 waits for a command.
+type instance struct {
+	*child
+	shape   shape
+	cgroup  *cgroup
+	scratch string // level 1: its temporary directory
+	dir     dirID  // the workspace that it was made with
+}
+
+// dirID tells whether a path still names the directory that it did.
+type dirID struct{ dev, ino uint64 }
+
+func identify(dir string) (dirID, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return dirID{}, &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return dirID{}, &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
+	}
+	return dirID{uint64(st.Dev), st.Ino}, nil
+}
+
+// prepare makes a sandbox up to the point where the command is missing.
+func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
+	in := &instance{shape: sh}
+	defer func() {
+		if err != nil {
+			in.discard()
+		}
+	}()
+	if in.dir, err = identify(sh.workspace); err != nil {
+		return nil, fmt.Errorf("sandbox: workspace: %w", err)
+	}
+	if in.cgroup, err = s.cgroups.new(sh); err != nil {
+		return nil, err
+	}
+	p, fds, err := s.program(in)
+	for _, fd := range fds {
+		defer func() { _ = unix.Close(fd) }()
+	}
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := p.encode()
+	if err != nil {
+		return nil, err
+	}
+	if in.child, err = s.helper.fork(encoded); err != nil {
+		return nil, err
+	}
+	if err = in.cgroup.attach(in.pid); err != nil {
+		return nil, err
+	}
+	if s.level == Namespaced {
+		if err = in.mapUser(sh.uid, s.dedicated); err != nil {
+			return nil, err
+		}
+	}
+	if err = in.send(make([]byte, forkserver.ReleaseSize), fds...); err != nil {
+		return nil, fmt.Errorf("sandbox: release: %w", err)
+	}
+	report, err := in.receive()
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: set-up was killed: %w", err)
+	}
+	if report.Kind != forkserver.Ready {
+		return nil, p.fault(report)
+	}
+	return in, nil
+}
+
+// program gives the set-up for the sandbox's level and the descriptors it needs.
+func (s *Sandbox) program(in *instance) (*program, []int, error) {
+	memoryHeld := s.cgroups.memory != ""
+	if s.level == Namespaced {
+		return namespaceProgram(s.view, in.shape, s.dedicated, memoryHeld), nil, nil
+	}
+	scratch, err := os.MkdirTemp(s.scratch, "tmp-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("sandbox: %w", err)
+	}
+	in.scratch = scratch
+	if s.dedicated {
+		if err := os.Chown(scratch, in.shape.uid, in.shape.uid); err != nil {
+			return nil, nil, fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	var fds []int
+	if s.level == Landlocked {
+		ruleset, err := landlockRuleset(s.view, in.shape.workspace, scratch)
+		if err != nil {
+			return nil, nil, err
+		}
+		fds = []int{ruleset}
+	}
+	return landlockProgram(in.shape, s.dedicated, s.level == Landlocked, memoryHeld), fds, nil
+}
+
+// discard ends a sandbox and takes away what was made for it.
+func (in *instance) discard() {
+	if in.child != nil {
+		in.kill()
+		in.wait(killTime)
+		in.close()
+	}
+	if in.cgroup != nil {
+		in.cgroup.remove()
+	}
+	if in.scratch != "" {
+		_ = os.RemoveAll(in.scratch)
+	}
+}

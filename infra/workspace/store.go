@@ -1,0 +1,202 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+// GuestRoot is where a command in the sandbox sees its workspace; paths that
+// start with it are accepted everywhere.
+const GuestRoot = "/workspace"
+
+// tempPrefix marks files that are being written; listings leave them out.
+const tempPrefix = ".everloop-tmp-"
+
+// Store holds the workspaces of all sessions below one directory.
+type Store struct {
+	root  string
+	locks [64]sync.Mutex // of writes with a condition, by path
+}
+
+// New gives the store in a directory (DATA_DIR/workspace), which is made when
+// the first workspace is.
+func New(root string) *Store { return &Store{root: root} }
+
+var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+// Workspace is the directory of one session. Its methods are safe for
+// concurrent use, also beside running commands.
+type Workspace struct {
+	store *Store
+	host  string
+	uid   int // owner of what is made here; -1 is the service itself
+	root  *os.File
+}
+
+// Open gives a session's workspace, and makes it on first use with mode 0700.
+// uid is the session's host user, which owns everything in it; 0, or a service
+// that is not root, leaves all to the service's own user. Close may be called
+// to free its descriptor before the garbage collector does.
+func (s *Store) Open(ctx context.Context, sessionID string, uid int) (*Workspace, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	host, err := s.path(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{store: s, host: host, uid: -1}
+	if uid > 0 && os.Geteuid() == 0 {
+		w.uid = uid
+	}
+	fd, err := openRoot(host)
+	if errors.Is(err, unix.ENOENT) {
+		// Others may pass, not look: at level 1 commands walk in from outside.
+		if err := os.MkdirAll(s.root, 0o711); err != nil {
+			return nil, fmt.Errorf("workspace: %w", err)
+		}
+		if err := w.create(sessionID); err != nil {
+			return nil, err
+		}
+		fd, err = openRoot(host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("workspace: open %s: %w", sessionID, err)
+	}
+	w.root = os.NewFile(uintptr(fd), "workspace")
+	return w, nil
+}
+
+func openRoot(host string) (int, error) {
+	return unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// create makes the directory under another name first, so that no other process
+// ever finds it with the wrong owner.
+func (w *Workspace) create(sessionID string) error {
+	temp, err := os.MkdirTemp(w.store.root, tempPrefix)
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	if w.uid >= 0 {
+		if err := os.Chown(temp, w.uid, w.uid); err != nil {
+			_ = os.Remove(temp)
+			return fmt.Errorf("workspace: give %s to user %d: %w", sessionID, w.uid, err)
+		}
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, w.host, unix.RENAME_NOREPLACE)
+	if err != nil {
+		_ = os.Remove(temp)
+		if !errors.Is(err, unix.EEXIST) { // else somebody else was first
+			return fmt.Errorf("workspace: make %s: %w", sessionID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) path(sessionID string) (string, error) {
+	if !sessionName.MatchString(sessionID) {
+		return "", domain.Newf(domain.Malformed, CodeBadPath, "this is no session id")
+	}
+	return filepath.Join(s.root, sessionID), nil
+}
+
+// Remove deletes a session's workspace with all that is in it. No command of
+// the session may run any more.
+func (s *Store) Remove(ctx context.Context, sessionID string) error {
+	if _, err := s.path(sessionID); err != nil {
+		return err
+	}
+	fd, err := unix.Open(s.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := removeAll(ctx, fd, sessionID); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("workspace: remove %s: %w", sessionID, err)
+	}
+	return nil
+}
+
+// HostPath is the directory on the host, for the sandbox.
+func (w *Workspace) HostPath() string { return w.host }
+
+// Close frees the descriptor.
+func (w *Workspace) Close() error { return w.root.Close() }
+
+// Clean turns a path as clients and models give it ("a/b", "./a", "/workspace/a",
+// at level 1 also the host's path) into one relative to the root; the root is
+// ".". It refuses what leaves the workspace by its words; links are the
+// kernel's business, later.
+func (w *Workspace) Clean(p string) (string, error) {
+	if strings.IndexByte(p, 0) >= 0 {
+		return "", domain.Newf(domain.Malformed, CodeBadPath, "the path holds a zero byte")
+	}
+	shown := p
+	if path.IsAbs(p) {
+		p = path.Clean(p)
+		rel, ok := within(GuestRoot, p)
+		if !ok {
+			rel, ok = within(w.host, p)
+		}
+		if !ok {
+			return "", outside(shorten(shown))
+		}
+		p = rel
+	}
+	p = path.Clean(p)
+	if p == ".." || strings.HasPrefix(p, "../") {
+		return "", outside(shorten(shown))
+	}
+	if len(p) >= unix.PathMax {
+		return "", explain(shorten(shown), unix.ENAMETOOLONG)
+	}
+	for name := range strings.SplitSeq(p, "/") {
+		if len(name) > 255 {
+			return "", explain(shorten(shown), unix.ENAMETOOLONG)
+		}
+	}
+	return p, nil
+}
+
+func within(root, p string) (string, bool) {
+	rel, ok := strings.CutPrefix(p, root)
+	if !ok || rel != "" && rel[0] != '/' {
+		return "", false
+	}
+	return "." + rel, true
+}
+
+// shorten keeps error messages readable.
+func shorten(p string) string {
+	if len(p) > 200 {
+		return strings.ToValidUTF8(p[:200], "") + "…"
+	}
+	return p
+}
+
+func (s *Store) lock(host, rel string) *sync.Mutex {
+	h := uint32(2166136261)
+	for _, part := range [...]string{host, "/", rel} {
+		for i := range len(part) {
+			h = (h ^ uint32(part[i])) * 16777619
+		}
+	}
+	return &s.locks[h%uint32(len(s.locks))]
+}

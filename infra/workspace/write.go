@@ -1,0 +1,275 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+// WriteOptions are conditions and details of WriteFile.
+type WriteOptions struct {
+	IfMatch    string      // ETag that the file must still have; "" is any
+	CreateOnly bool        // the file must not exist
+	Parents    bool        // make missing directories
+	MaxSize    int64       // bytes; 0 is no limit
+	Mode       fs.FileMode // of a new file; 0 is 0644. An existing file keeps its own
+	Sync       bool        // the content is on disk before the name is
+}
+
+// WriteFile makes or replaces a regular file in one step: others see the old
+// content or the new, never a part. A link, or anything else that is not a
+// regular file, is refused, not followed. It returns the new file's Info.
+func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, o WriteOptions) (Info, error) {
+	rel, err := w.Clean(p)
+	if err != nil {
+		return Info{}, err
+	}
+	if o.Parents && rel != "." {
+		if err := w.mkdirAll(path.Dir(rel)); err != nil {
+			return Info{}, explain(p, err)
+		}
+	}
+	dir, name, err := w.parent(rel)
+	if err != nil {
+		return Info{}, explain(p, err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if _, err := w.target(dir, name, rel, o); err != nil { // before the content is read
+		return Info{}, explain(p, err)
+	}
+
+	temp := tempPrefix + rand.Text()
+	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return Info{}, explain(p, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer func() { _ = f.Close() }()
+	info, err := w.fill(ctx, f, dir, name, rel, temp, content, o)
+	if err != nil {
+		_ = unix.Unlinkat(dir, temp, 0)
+		return Info{}, explain(p, err)
+	}
+	return info, nil
+}
+
+// fill writes the temporary file and gives it its name.
+func (w *Workspace) fill(ctx context.Context, f *os.File, dir int, name, rel, temp string, content io.Reader, o WriteOptions) (Info, error) {
+	in := io.Reader(contextReader{ctx, content})
+	if o.MaxSize > 0 {
+		in = io.LimitReader(in, o.MaxSize+1)
+	}
+	n, err := io.Copy(f, in)
+	if err != nil {
+		return Info{}, err
+	}
+	if o.MaxSize > 0 && n > o.MaxSize {
+		return Info{}, domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", rel, o.MaxSize)
+	}
+	fd := int(f.Fd())
+	if err := w.own(fd, ""); err != nil {
+		return Info{}, err
+	}
+	if o.Sync {
+		if err := f.Sync(); err != nil {
+			return Info{}, err
+		}
+	}
+
+	// Between the look and the rename no other writer of this process comes in.
+	lock := w.store.lock(w.host, rel)
+	lock.Lock()
+	defer lock.Unlock()
+	old, err := w.target(dir, name, rel, o)
+	if err != nil {
+		return Info{}, err
+	}
+	mode := o.Mode.Perm()
+	if mode == 0 {
+		mode = 0o644
+	}
+	flags := uint(unix.RENAME_NOREPLACE)
+	if old != nil {
+		mode, flags = old.Mode, 0
+	}
+	if err := unix.Fchmod(fd, uint32(mode)); err != nil {
+		return Info{}, err
+	}
+	if err := unix.Renameat2(dir, temp, dir, name, flags); err != nil {
+		if errors.Is(err, unix.EEXIST) && !o.CreateOnly && o.IfMatch == "" {
+			err = unix.Renameat(dir, temp, dir, name) // a command made it in this moment
+		}
+		if err != nil {
+			return Info{}, err
+		}
+	}
+	if o.Sync {
+		syncDirectory(dir)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Info{}, err
+	}
+	return infoOf(rel, &st), nil
+}
+
+// target looks at what is to be replaced, nil when nothing is, and holds the
+// conditions.
+func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	stale := domain.Newf(domain.Conflict, CodeStale, "%s was changed since it was read", rel)
+	if errors.Is(err, unix.ENOENT) {
+		if o.IfMatch != "" {
+			return nil, stale
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.CreateOnly {
+		return nil, unix.EEXIST
+	}
+	if err := regular(rel, &st); err != nil {
+		return nil, err
+	}
+	info := infoOf(rel, &st)
+	if o.IfMatch != "" && o.IfMatch != info.ETag() {
+		return nil, stale
+	}
+	return &info, nil
+}
+
+// syncDirectory makes a new name durable; dir is an O_PATH descriptor.
+func syncDirectory(dir int) {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Fsync(fd)
+		_ = unix.Close(fd)
+	}
+}
+
+// MkdirAll makes a directory with those above it. One that exists is fine.
+func (w *Workspace) MkdirAll(p string) error {
+	rel, err := w.Clean(p)
+	if err != nil {
+		return err
+	}
+	return explain(p, w.mkdirAll(rel))
+}
+
+func (w *Workspace) mkdirAll(rel string) error {
+	fd, err := w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	for i := range len(rel) + 1 {
+		if i < len(rel) && rel[i] != '/' {
+			continue
+		}
+		if err := w.mkdir(rel[:i]); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	// The last may exist as something else, or as a link to nothing.
+	if fd, err = w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside); err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func (w *Workspace) mkdir(rel string) error {
+	dir, name, err := w.parent(rel)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
+		return err
+	}
+	return w.own(dir, name)
+}
+
+// Symlink makes a link. The target may be anything; whether it leads outside
+// shows when it is followed.
+func (w *Workspace) Symlink(target, p string) error {
+	rel, err := w.Clean(p)
+	if err != nil {
+		return err
+	}
+	if target == "" || strings.IndexByte(target, 0) >= 0 {
+		return domain.Newf(domain.Malformed, CodeBadPath, "this is no target of a link")
+	}
+	dir, name, err := w.parent(rel)
+	if err != nil {
+		return explain(p, err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	if err := unix.Symlinkat(target, dir, name); err != nil {
+		return explain(p, err)
+	}
+	return explain(p, w.own(dir, name))
+}
+
+// Rename moves an entry, a link as itself. Something in the place of the new
+// name is replaced only when replace is set, and a directory only if empty.
+func (w *Workspace) Rename(from, to string, replace bool) error {
+	relFrom, err := w.Clean(from)
+	if err != nil {
+		return err
+	}
+	relTo, err := w.Clean(to)
+	if err != nil {
+		return err
+	}
+	dirFrom, nameFrom, err := w.parent(relFrom)
+	if err != nil {
+		return explain(from, err)
+	}
+	defer func() { _ = unix.Close(dirFrom) }()
+	dirTo, nameTo, err := w.parent(relTo)
+	if err != nil {
+		return explain(to, err)
+	}
+	defer func() { _ = unix.Close(dirTo) }()
+	flags := uint(unix.RENAME_NOREPLACE)
+	if replace {
+		flags = 0
+	}
+	err = unix.Renameat2(dirFrom, nameFrom, dirTo, nameTo, flags)
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return domain.Newf(domain.Invalid, CodeBadPath, "%s cannot be moved into itself", from)
+	case errors.Is(err, unix.ENOENT):
+		return explain(from, err)
+	}
+	return explain(to, err)
+}
+
+// contextReader ends a long copy with its context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

@@ -1,0 +1,52 @@
+package durable
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+// Final makes an error that is not tried again; Code finds its code.
+func Final(code, message string) error {
+	return temporal.NewNonRetryableApplicationError(cut(message, maxMessage), code, nil)
+}
+
+// Retry makes an error that is tried again, after the given time when it is
+// above zero and after the preset's backoff otherwise.
+func Retry(code, message string, after time.Duration) error {
+	return temporal.NewApplicationErrorWithOptions(cut(message, maxMessage), code,
+		temporal.ApplicationErrorOptions{NextRetryDelay: after})
+}
+
+// Fault makes any error fit for a history: its text is cut, and its wrapped
+// causes, which may hold user content, are left out.
+func Fault(err error) error {
+	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*temporal.CanceledError](err); ok {
+		return err
+	}
+	return temporal.NewApplicationError(cut(err.Error(), maxMessage), "internal_error")
+}
+
+// Code gives the code of an activity's error: "" for none, "timeout" when its
+// worker was lost.
+func Code(err error) string {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return app.Type()
+	}
+	if _, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		return "timeout"
+	}
+	return ""
+}
+
+// Message gives the text of an activity's error without Temporal's wrapping.
+func Message(err error) string {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return app.Message()
+	}
+	return err.Error()
+}

@@ -1,0 +1,168 @@
+package testkit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startTime bounds the start of the engines, which takes some four seconds on an
+// idle machine, the most of it making a new database cluster.
+const startTime = 2 * time.Minute
+
+// Addresses says how to reach the engines. It is the content of engines.json, as
+// "everloop engines" writes it.
+type Addresses struct {
+	PostgresURL       string `json:"postgres_url"`
+	TemporalAddress   string `json:"temporal_address"`
+	TemporalNamespace string `json:"temporal_namespace"`
+	NATSURL           string `json:"nats_url"`
+	S3Endpoint        string `json:"s3_endpoint"`
+	S3Bucket          string `json:"s3_bucket"`
+	S3AccessKey       string `json:"s3_access_key"`
+	S3SecretKey       string `json:"s3_secret_key"`
+}
+
+// engines are started once a test binary.
+var engines = sync.OnceValues(startEngines)
+
+// Engines returns running engines. They are those of the file that
+// EVERLOOP_TEST_ENGINES names; without it, the first call starts some, which end
+// with this process, however it ends. A fault fails the test.
+func Engines(t testing.TB) Addresses {
+	t.Helper()
+	found, err := engines()
+	if err != nil {
+		t.Fatalf("the engines that this test needs: %v", err)
+	}
+	return found
+}
+
+func startEngines() (Addresses, error) {
+	if path := os.Getenv("EVERLOOP_TEST_ENGINES"); path != "" {
+		found, err := readAddresses(path)
+		if err != nil {
+			return found, fmt.Errorf("file named by EVERLOOP_TEST_ENGINES: %w", err)
+		}
+		return found, nil
+	}
+	program := os.Getenv("EVERLOOP_BIN")
+	if program == "" {
+		built, err := buildProgram()
+		if err != nil {
+			return Addresses{}, err
+		}
+		program = built
+	}
+	return runEngines(program, startTime)
+}
+
+// lifeline is the engines' standard input. The kernel closes it when this process
+// ends, even by kill -9, and the engines end then. It is kept here for ever, so that
+// it is not closed before.
+var lifeline *os.File
+
+// runEngines starts program and waits until its engines are ready.
+func runEngines(program string, within time.Duration) (Addresses, error) {
+	stdin, write, err := os.Pipe()
+	if err != nil {
+		return Addresses{}, err
+	}
+	defer stdin.Close()
+
+	var said lockedBuffer
+	cmd := exec.Command(program, "engines", "--temporary", "--watch-stdin")
+	cmd.Stdin, cmd.Stderr = stdin, &said
+	// The settings of a server that the developer runs must not reach this one.
+	cmd.Env = append(os.Environ(), "TEMPORAL_ADDR=127.0.0.1:0", "LOG_FORMAT=text", "LOG_LEVEL=warn")
+	// A Ctrl-C is for the tests; the engines follow when these are done.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		write.Close()
+		return Addresses{}, fmt.Errorf("start %s: %w", program, err)
+	}
+
+	ready := make(chan string, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			if path, found := strings.CutPrefix(lines.Text(), "ready "); found {
+				ready <- path
+			}
+		}
+		close(ready)
+		_ = cmd.Wait()
+	}()
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	select {
+	case path, ok := <-ready:
+		if !ok {
+			write.Close()
+			return Addresses{}, fmt.Errorf("%s engines ended before it was ready:\n%s", program, said.String())
+		}
+		found, err := readAddresses(path)
+		if err != nil {
+			write.Close()
+			return found, err
+		}
+		lifeline = write
+		return found, nil
+	case <-timeout.C:
+		write.Close()
+		return Addresses{}, fmt.Errorf("%s engines was not ready after %v:\n%s", program, within, said.String())
+	}
+}
+
+func readAddresses(path string) (Addresses, error) {
+	var found Addresses
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return found, err
+	}
+	if err := json.Unmarshal(content, &found); err != nil {
+		return found, fmt.Errorf("%s: %w", path, err)
+	}
+	if found.PostgresURL == "" || found.TemporalAddress == "" || found.NATSURL == "" || found.S3Endpoint == "" {
+		return found, fmt.Errorf("%s does not name all four engines", path)
+	}
+	return found, nil
+}
+
+// lockedBuffer keeps what the program says, for the message of a failed start.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// maxSaid bounds the buffer; a test run may last long.
+const maxSaid = 64 << 10
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if room := maxSaid - b.text.Len(); room > 0 {
+		b.text.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}
+
+// String returns what was said, the first 64 KiB.
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

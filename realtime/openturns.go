@@ -1,0 +1,158 @@
+package realtime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"everloop/domain"
+)
+
+// openTurn is a turn that is open at a position, while it is put together.
+type openTurn struct {
+	start  domain.LoggedEvent // its turn:start; Seq 0 when it is no longer kept
+	status domain.TurnStatus  // at the position
+	fold   *domain.TurnFold
+	from   uint64 // fold has what the log says up to here
+}
+
+// openTurns are the turns that are open at position b, with what was streamed of
+// them up to b. Which they are is read from the log's turn edges: those with a
+// start and no end at or before b; a turn that was paused is open until its second end.
+// What the records hold saves reading a turn's text from its beginning, and gives turns
+// whose start is no longer kept.
+func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []domain.OpenTurn) ([]domain.Turn, error) {
+	turns := []domain.Turn{}
+	if b == 0 {
+		return turns, nil
+	}
+	open, order, err := h.turnsAt(ctx, sessionID, b, live)
+	if err != nil {
+		return nil, err
+	}
+	records := map[string]domain.OpenTurn{}
+	for _, turn := range live {
+		records[turn.TurnID] = turn
+	}
+	for id, t := range open {
+		t.begin(id, records[id], b)
+	}
+	if err := h.foldUpTo(ctx, sessionID, b, open); err != nil {
+		return nil, err
+	}
+	for _, id := range order {
+		if t := open[id]; t != nil {
+			turn := t.fold.Turn()
+			turn.Status = t.status // the records may be ahead
+			turns = append(turns, turn)
+		}
+	}
+	return turns, nil
+}
+
+// edge is what turnsAt needs of turn:start and turn:end.
+type edge struct {
+	TurnID string            `json:"turn_id"`
+	Status domain.TurnStatus `json:"status"`
+}
+
+// turnsAt finds which turns are open at b, and their order.
+func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []domain.OpenTurn) (map[string]*openTurn, []string, error) {
+	open := map[string]*openTurn{}
+	var order []string
+	// A turn whose start has gone from the log is known from the records alone.
+	for _, turn := range live {
+		if turn.FlushedSeq > 0 && turn.FlushedSeq <= b {
+			open[turn.TurnID] = &openTurn{status: turn.Status}
+			order = append(order, turn.TurnID)
+		}
+	}
+	err := h.cfg.Log.ReadEdges(ctx, sessionID, 0, b, func(e domain.LoggedEvent) error {
+		var p edge
+		if err := json.Unmarshal(e.Data, &p); err != nil {
+			return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
+		}
+		t := open[p.TurnID]
+		switch {
+		case e.Name == domain.EventTurnStart && t == nil:
+			open[p.TurnID] = &openTurn{start: e, status: p.Status}
+			order = append(order, p.TurnID)
+		case e.Name == domain.EventTurnStart && t.start.Seq == 0:
+			t.start, t.status = e, p.Status
+		case e.Name == domain.EventTurnEnd && p.Status == domain.TurnPaused:
+			if t != nil {
+				t.status = domain.TurnPaused
+			}
+		case e.Name == domain.EventTurnEnd:
+			delete(open, p.TurnID)
+		}
+		return nil
+	})
+	return open, order, err
+}
+
+// begin sets what the turn is put together from: the text that the records
+// hold when they are not ahead of b, else its turn:start. The records of tool
+// calls may be ahead of the log, so a turn that has any is read from the log.
+func (t *openTurn) begin(id string, record domain.OpenTurn, b uint64) {
+	kept := t.start.Seq > 0
+	flushed := record.FlushedSeq > 0 && record.FlushedSeq >= t.start.Seq && record.FlushedSeq <= b
+	if flushed && (!kept || len(record.ToolCalls) == 0) {
+		t.fold, t.from = domain.NewTurnFold(record.Turn), record.FlushedSeq
+		return
+	}
+	t.restart(id, record)
+}
+
+// restart puts the turn together from the log alone.
+func (t *openTurn) restart(id string, record domain.OpenTurn) {
+	turn := record.Turn
+	turn.TurnID, turn.Status = id, ""
+	turn.Blocks, turn.ToolCalls = nil, nil
+	turn.Usage, turn.DurationMS, turn.FailureReason = domain.Usage{}, 0, nil
+	t.fold, t.from = domain.NewTurnFold(turn), t.start.Seq
+	_ = t.fold.Apply(t.start) // its data was parsed before
+}
+
+// foldUpTo applies the log's events up to b to the open turns. A turn whose
+// records do not join on to the log is put together again from its start.
+func (h *Hub) foldUpTo(ctx context.Context, sessionID string, b uint64, open map[string]*openTurn) error {
+	from := b
+	for _, t := range open {
+		from = min(from, t.from)
+	}
+	again := map[string]*openTurn{}
+	if from < b {
+		err := h.cfg.Log.Read(ctx, sessionID, from, b, func(e domain.LoggedEvent) error {
+			if e.Name != domain.EventTurnPatch && e.Name != domain.EventTurnEnd {
+				return nil
+			}
+			var p edge
+			if err := json.Unmarshal(e.Data, &p); err != nil {
+				return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
+			}
+			t := open[p.TurnID]
+			if t == nil || e.Seq <= t.from {
+				return nil
+			}
+			if err := t.fold.Apply(e); err != nil {
+				if t.start.Seq > 0 && t.from > t.start.Seq {
+					again[p.TurnID] = t
+				} else {
+					h.cfg.Logger.Warn("an open turn has a hole", "session_id", sessionID, "error", err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	for id, t := range again {
+		t.restart(id, domain.OpenTurn{Turn: t.fold.Turn()})
+	}
+	return h.foldUpTo(ctx, sessionID, b, again)
+}

@@ -1,0 +1,163 @@
+package sio
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zishang520/engine.io-go-parser/packet"
+	"github.com/zishang520/engine.io/v2/engine"
+)
+
+const (
+	// sendWindow is how many bytes the library may hold for a connection; the
+	// rest waits here, where it is bounded.
+	sendWindow = 256 << 10
+	// frameOverhead is counted for each frame besides its bytes.
+	frameOverhead = 64
+	// ackReserve is how far acknowledgements may go over the limit, in bytes:
+	// a client that is behind with events still gets answers.
+	ackReserve = 1 << 20
+)
+
+// frame is one outgoing Socket.IO packet. Its parts are written one after the
+// other; body is shared between all connections that an event goes to.
+type frame struct {
+	head, body, tail []byte
+	out              *outbox
+}
+
+func (f *frame) size() int { return len(f.head) + len(f.body) + len(f.tail) }
+
+// appendTo adds the packet to buffer.
+func (f *frame) appendTo(buffer []byte) []byte {
+	buffer = append(buffer, f.head...)
+	buffer = append(buffer, f.body...)
+	return append(buffer, f.tail...)
+}
+
+// Read makes a frame acceptable to the library, which passes packets on as
+// readers. Both transports take the parts instead.
+func (*frame) Read([]byte) (int, error) { return 0, io.EOF }
+
+// plain are the library's options of a packet: nothing is compressed.
+var plain = &packet.Options{}
+
+// outbox is the bounded queue in front of the library's unbounded one. It hands
+// frames over as the transport gets rid of earlier ones.
+type outbox struct {
+	engine engine.Socket
+	limit  int
+	// closed is no part of what mu guards: the library may tell of the end
+	// from within a call that pump makes.
+	closed atomic.Bool
+
+	mu       sync.Mutex
+	queue    []*frame
+	queued   int // bytes, with those in flight
+	inFlight int // bytes that the library has and did not write yet
+	paused   bool
+	full     bool   // overflowed, and not below half since
+	onDrain  func() // after an overflow
+	onEmpty  func() // once
+}
+
+// push adds a frame. It returns false when it would go over limit+reserve.
+// A single frame always fits, however large.
+func (o *outbox) push(f *frame, reserve int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed.Load() {
+		return false
+	}
+	n := f.size() + frameOverhead
+	if o.queued > 0 && o.queued+n > o.limit+reserve {
+		o.full = true
+		return false
+	}
+	f.out = o
+	o.queued += n
+	o.queue = append(o.queue, f)
+	o.pump()
+	return true
+}
+
+// pump hands frames to the library; o.mu is held, which keeps their order. The
+// library only queues them for the transport's own goroutine, so that it never blocks.
+func (o *outbox) pump() {
+	for !o.paused && !o.closed.Load() && o.inFlight < sendWindow && len(o.queue) > 0 {
+		f := o.queue[0]
+		o.queue[0] = nil
+		o.queue = o.queue[1:]
+		if len(o.queue) == 0 {
+			o.queue = nil
+		}
+		o.inFlight += f.size() + frameOverhead
+		o.engine.Write(f, plain, nil)
+	}
+}
+
+// written is called by the transport once frames of this many bytes are out.
+func (o *outbox) written(n int) {
+	o.mu.Lock()
+	o.inFlight -= n
+	o.queued -= n
+	o.pump()
+	var drained, empty func()
+	if o.full && !o.closed.Load() && o.queued <= o.limit/2 {
+		o.full = false
+		drained = o.onDrain
+	}
+	if o.queued == 0 {
+		empty, o.onEmpty = o.onEmpty, nil
+	}
+	o.mu.Unlock()
+	if drained != nil {
+		drained()
+	}
+	if empty != nil {
+		empty()
+	}
+}
+
+// whenEmpty calls fn once everything is written, or at once.
+func (o *outbox) whenEmpty(fn func()) {
+	o.mu.Lock()
+	wait := o.queued > 0 && !o.closed.Load()
+	if wait {
+		o.onEmpty = fn
+	}
+	o.mu.Unlock()
+	if !wait {
+		fn()
+	}
+}
+
+// pause holds frames back while the session changes its transport.
+func (o *outbox) pause(on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.paused = on
+	o.pump()
+}
+
+func (o *outbox) bytes() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queued
+}
+
+// release tells the outboxes of a batch that it was written.
+func release(batch []*packet.Packet) {
+	var out *outbox
+	n := 0
+	for _, p := range batch {
+		if f, ok := p.Data.(*frame); ok && f.out != nil {
+			out = f.out
+			n += f.size() + frameOverhead
+		}
+	}
+	if out != nil {
+		out.written(n)
+	}
+}

@@ -1,0 +1,238 @@
+package realtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/events"
+	"everloop/realtime"
+)
+
+// stand is a hub over the real event log on a NATS server in this process.
+type stand struct {
+	t     testing.TB
+	dir   string
+	nc    *nats.Conn
+	log   *events.Log
+	hub   *realtime.Hub
+	state *records
+
+	mu  sync.Mutex
+	srv *server.Server
+}
+
+func newStand(t testing.TB, cfg realtime.HubConfig) *stand {
+	s := &stand{t: t, dir: t.TempDir(), state: &records{sessions: map[string]domain.LiveState{}}}
+	s.start()
+	t.Cleanup(s.stop)
+	s.connect()
+	var err error
+	s.log, err = events.Open(t.Context(), s.nc, events.Config{})
+	require.NoError(t, err)
+	cfg.Log, cfg.State = s.log, s.state
+	s.hub = realtime.NewHub(cfg)
+	s.run(s.hub)
+	return s
+}
+
+// run lets a hub run until the test ends.
+func (s *stand) run(hub *realtime.Hub) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = hub.Run(ctx) }()
+	s.t.Cleanup(func() { cancel(); <-ended })
+}
+
+func (s *stand) start() {
+	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: s.dir, DontListen: true, NoSigs: true, NoLog: true})
+	require.NoError(s.t, err)
+	srv.Start()
+	require.True(s.t, srv.ReadyForConnections(10*time.Second))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.srv = srv
+}
+
+func (s *stand) stop() {
+	s.mu.Lock()
+	srv := s.srv
+	s.srv = nil
+	s.mu.Unlock()
+	if srv != nil {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	}
+}
+
+func (s *stand) connect() {
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+		nats.ReconnectJitter(0, 0))
+	require.NoError(s.t, err)
+	s.t.Cleanup(nc.Close)
+	s.nc = nc
+}
+
+// InProcessConn connects to whichever server runs now.
+func (s *stand) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.srv == nil {
+		return nil, errors.New("the server is down")
+	}
+	return s.srv.InProcessConn()
+}
+
+func (s *stand) publish(e domain.Event) uint64 {
+	seq, err := s.log.Publish(context.Background(), e)
+	require.NoError(s.t, err)
+	return seq
+}
+
+func (s *stand) subscribe(session string, after *uint64) *realtime.Subscription {
+	s.t.Helper()
+	sub, err := s.hub.Subscribe(context.Background(), session, after)
+	require.NoError(s.t, err)
+	s.t.Cleanup(sub.Close)
+	return sub
+}
+
+// next takes n events.
+func next(t testing.TB, sub *realtime.Subscription, n int) []domain.LoggedEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var out []domain.LoggedEvent
+	for len(out) < n {
+		e, err := sub.Next(ctx)
+		require.NoError(t, err, "after %d of %d events", len(out), n)
+		out = append(out, e)
+	}
+	return out
+}
+
+// nothing checks that no event waits, by one of its own that comes next.
+func (s *stand) nothing(sub *realtime.Subscription) {
+	s.t.Helper()
+	seq := s.publish(domain.Event{SessionID: sub.Snapshot().SessionID, Name: "mark", At: time.Now()})
+	require.Equal(s.t, seq, next(s.t, sub, 1)[0].Seq)
+}
+
+// records is the state that a database would hold.
+type records struct {
+	mu       sync.Mutex
+	sessions map[string]domain.LiveState
+	err      error
+}
+
+func (r *records) Live(_ context.Context, sessionID string) (domain.LiveState, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions[sessionID], r.err
+}
+
+func (r *records) set(sessionID string, live domain.LiveState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions[sessionID] = live
+}
+
+func event(session, name string, data map[string]any) domain.Event {
+	body, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	e := domain.Event{SessionID: session, Name: name, ChatID: "c1", At: time.Now(), Data: body}
+	if name != domain.EventTurnPatch {
+		e.ID = domain.NewID()
+	}
+	return e
+}
+
+func units(text string) int { return len(utf16.Encode([]rune(text))) }
+
+// viewer is what a client makes of a snapshot and the events behind it. It
+// appends text without a look at what it has, so that any delta that
+// comes twice or not at all shows.
+type viewer struct {
+	turns map[string][]domain.Block
+	ended map[string]string // turn id → text of its blocks when it ended
+	prev  uint64
+}
+
+func newViewer(snapshot realtime.Snapshot) *viewer {
+	v := &viewer{turns: map[string][]domain.Block{}, ended: map[string]string{}, prev: snapshot.Seq}
+	for _, turn := range snapshot.OpenTurns {
+		v.turns[turn.TurnID] = turn.Blocks
+	}
+	return v
+}
+
+func (v *viewer) take(e domain.LoggedEvent) error {
+	if e.PrevSeq != v.prev {
+		return fmt.Errorf("event %d names %d as the one before it, not %d", e.Seq, e.PrevSeq, v.prev)
+	}
+	v.prev = e.Seq
+	var p struct {
+		TurnID    string           `json:"turn_id"`
+		Status    string           `json:"status"`
+		PatchType string           `json:"patch_type"`
+		BlockType domain.BlockType `json:"block_type"`
+		TextDelta string           `json:"text_delta"`
+		Offset    int              `json:"offset"`
+	}
+	if len(e.Data) > 0 {
+		if err := json.Unmarshal(e.Data, &p); err != nil {
+			return err
+		}
+	}
+	blocks, open := v.turns[p.TurnID]
+	switch {
+	case e.Name == domain.EventTurnStart:
+		if open {
+			return fmt.Errorf("turn %s starts twice", p.TurnID)
+		}
+		v.turns[p.TurnID] = nil
+	case e.Name == domain.EventTurnEnd && p.Status != "paused":
+		if !open {
+			return fmt.Errorf("turn %s ends and was not open", p.TurnID)
+		}
+		v.ended[p.TurnID] = text(blocks)
+		delete(v.turns, p.TurnID)
+	case p.PatchType == domain.PatchAddContent:
+		if !open {
+			return fmt.Errorf("text for turn %s, which is not open", p.TurnID)
+		}
+		if p.Offset == 0 {
+			blocks = append(blocks, domain.Block{Type: p.BlockType})
+		}
+		at := len(blocks) - 1
+		if at < 0 || blocks[at].Type != p.BlockType || units(blocks[at].Content) != p.Offset {
+			return fmt.Errorf("event %d: text at %s offset %d does not follow %v", e.Seq, p.BlockType, p.Offset, blocks)
+		}
+		blocks[at].Content += p.TextDelta
+		v.turns[p.TurnID] = blocks
+	}
+	return nil
+}
+
+func text(blocks []domain.Block) string {
+	out := ""
+	for _, b := range blocks {
+		if b.Type == domain.BlockThinking || b.Type == domain.BlockText {
+			out += fmt.Sprintf("[%s %s]", b.Type, b.Content)
+		}
+	}
+	return out
+}

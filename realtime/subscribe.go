@@ -1,0 +1,149 @@
+package realtime
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"everloop/domain"
+)
+
+// Snapshot is the answer to session:subscribe (decisions.md section 3): the
+// session at the position from which its events continue.
+type Snapshot struct {
+	SessionID        string                 `json:"session_id"`
+	Status           domain.SessionStatus   `json:"status"`
+	WaitingReason    domain.WaitingReason   `json:"waiting_reason"`
+	Seq              uint64                 `json:"seq"` // the session's last event before those that follow, 0 for none
+	ChatID           string                 `json:"chat_id,omitempty"`
+	Replayed         int                    `json:"replayed"` // so many of the events that follow were kept ones
+	Truncated        bool                   `json:"truncated"`
+	OpenTurns        []domain.Turn          `json:"open_turns"`
+	PendingQuestions []domain.Question      `json:"pending_questions"`
+	Queue            []domain.QueuedMessage `json:"queue"`
+}
+
+// Subscribe follows a session: from now on when after is nil, else from the
+// events behind that sequence on. The caller has checked that it may.
+//
+// It first joins the room, which buffers, then reads what the records and the
+// log say up to a position B, and continues behind B; the open turns are those at B,
+// whatever happened since (research: the state and the stream must meet at one
+// point, or text is lost or doubled).
+func (h *Hub) Subscribe(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
+	s, err := h.join(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.prepare(ctx, s, after); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare makes the snapshot and sets where the subscription begins.
+func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64) error {
+	log := h.cfg.Log
+	if err := s.room.settle(ctx, log, s.sessionID); err != nil {
+		return err
+	}
+	live, err := h.cfg.State.Live(ctx, s.sessionID)
+	if err != nil {
+		return err
+	}
+	var from place
+	if after == nil {
+		from, err = h.atEnd(ctx, s.sessionID, live)
+	} else {
+		from, err = h.atSeq(ctx, s.sessionID, *after)
+	}
+	if err != nil {
+		return err
+	}
+	turns, err := h.openTurns(ctx, s.sessionID, from.seq, live.OpenTurns)
+	if err != nil {
+		return err
+	}
+	s.snapshot = Snapshot{
+		SessionID: s.sessionID, Status: live.Status, WaitingReason: live.WaitingReason, ChatID: live.ChatID,
+		Seq: from.last, Replayed: from.behind, Truncated: from.truncated,
+		OpenTurns: turns, PendingQuestions: nonNil(live.Questions), Queue: nonNil(live.Queue),
+	}
+	s.cursor = from.seq
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.position = from.seq
+	if s.upTo == s.joined {
+		s.upTo = min(s.upTo, from.end) // behind the session's end there is nothing to read
+	}
+	return nil
+}
+
+// place is a position in a session's events.
+type place struct {
+	seq       uint64 // events above it follow
+	last      uint64 // the session's last kept event at or before it
+	end       uint64 // no event that the log had when the subscription joined is above it
+	behind    int    // kept events above it
+	truncated bool   // some above it may be kept no more
+}
+
+// atEnd is where the hub stands once it has seen what the records contain.
+func (h *Hub) atEnd(ctx context.Context, sessionID string, live domain.LiveState) (p place, err error) {
+	var flushed uint64
+	for _, turn := range live.OpenTurns {
+		flushed = max(flushed, turn.FlushedSeq)
+	}
+	if p.seq, err = h.await(ctx, flushed); err != nil {
+		return p, err
+	}
+	p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq)
+	p.end = p.seq
+	return p, err
+}
+
+// atSeq is behind the event that a client has seen. Beyond the session's end is
+// at its end.
+func (h *Hub) atSeq(ctx context.Context, sessionID string, after uint64) (p place, err error) {
+	end, err := h.cfg.Log.LastUpTo(ctx, sessionID, ^uint64(0))
+	if err != nil {
+		return p, err
+	}
+	p.end, p.seq = end, min(after, end)
+	first, since, err := h.cfg.Log.Kept(ctx)
+	if err != nil {
+		return p, err
+	}
+	if p.seq+1 < first && !madeAfter(sessionID, since) {
+		p.truncated = true
+		p.seq = first - 1
+	}
+	if p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq); err != nil {
+		return p, err
+	}
+	if end > p.seq {
+		p.behind, err = h.cfg.Log.Count(ctx, sessionID, p.seq)
+	}
+	return p, err
+}
+
+// madeAfter reports whether the session is younger than a time, so that none of
+// its events can be missing from a log that goes back to it. The time is in the
+// id (UUIDv7); of another id nothing is known.
+func madeAfter(sessionID string, t time.Time) bool {
+	id, err := uuid.Parse(sessionID)
+	if err != nil || id.Version() != 7 {
+		return false
+	}
+	seconds, nanos := id.Time().UnixTime()
+	return !time.Unix(seconds, nanos).Before(t.Truncate(time.Millisecond))
+}
+
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

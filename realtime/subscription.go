@@ -1,0 +1,248 @@
+package realtime
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"everloop/domain"
+)
+
+// ErrResync says that a subscription fell behind further than its buffer holds,
+// or that its log could not be read: nothing more comes, and the client
+// subscribes again with after_seq, for which [Subscription.Position] is the value.
+var ErrResync = errors.New("the subscription fell behind: subscribe again with after_seq")
+
+// ErrClosed says that the subscription was closed.
+var ErrClosed = errors.New("the subscription is closed")
+
+const (
+	batchEvents = 256
+	batchBytes  = 1 << 20
+	// loadTries is how often an event or a piece of the log is asked for, with
+	// growing pauses of 8 s in all, before a subscription gives up.
+	loadTries = 6
+)
+
+// Subscription is one follower of one session. [Subscription.Next] gives the
+// events behind Snapshot().Seq in order, without a gap or a repeat. It has no
+// goroutine of its own, and a hub never waits for it.
+type Subscription struct {
+	hub       *Hub
+	room      *room
+	sessionID string
+	joined    uint64 // the hub's position when it joined
+	snapshot  Snapshot
+
+	// Of the one goroutine that calls Next.
+	cursor uint64 // nothing at or before it is given any more
+	batch  []*item
+
+	mu       sync.Mutex
+	catching bool   // events up to upTo come from the log
+	upTo     uint64 // what lies behind it is in the queue
+	queue    []*item
+	bytes    int
+	failed   bool
+	closed   bool
+	position uint64
+	wake     chan struct{}
+}
+
+// Snapshot is the session at the position from which the subscription continues.
+func (s *Subscription) Snapshot() Snapshot { return s.snapshot }
+
+// Position is the sequence after which a client that subscribes again continues.
+func (s *Subscription) Position() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.position
+}
+
+// Close ends the subscription; a waiting Next returns ErrClosed. It may be
+// called again.
+func (s *Subscription) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.queue, s.bytes = nil, 0
+	s.mu.Unlock()
+	s.signal()
+	s.hub.leave(s)
+}
+
+// Next waits for the next event. Its error is ErrResync, ErrClosed or ctx's.
+// Only one goroutine may call it.
+func (s *Subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
+	it, err := s.next(ctx)
+	if err != nil {
+		return domain.LoggedEvent{}, err
+	}
+	return it.event, nil
+}
+
+// next is Next with what subscriptions share of an event.
+func (s *Subscription) next(ctx context.Context) (*item, error) {
+	for {
+		it, wait, err := s.pick(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case it != nil && it.seq <= s.cursor:
+			continue // it was in the snapshot, or read from the log
+		case it != nil:
+			if err := s.fetch(ctx, it); err != nil {
+				return nil, err
+			}
+			s.cursor = it.seq
+			s.mu.Lock()
+			s.position = it.seq
+			s.mu.Unlock()
+			return it, nil
+		case wait:
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-s.wake:
+			}
+		}
+	}
+}
+
+// pick takes the next item from the log or the queue. wait says that there is
+// nothing to take now.
+func (s *Subscription) pick(ctx context.Context) (it *item, wait bool, err error) {
+	s.mu.Lock()
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return nil, false, ErrClosed
+	case s.failed:
+		s.mu.Unlock()
+		return nil, false, ErrResync
+	}
+	catching, upTo := s.catching, s.upTo
+	if !catching {
+		defer s.mu.Unlock()
+		if len(s.queue) == 0 {
+			s.queue = nil
+			return nil, true, nil
+		}
+		it = s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		s.bytes -= it.size
+		return it, false, nil
+	}
+	s.mu.Unlock()
+	if len(s.batch) == 0 {
+		if err := s.read(ctx, upTo); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(s.batch) > 0 {
+		it, s.batch = s.batch[0], s.batch[1:]
+		return it, false, nil
+	}
+	s.cursor = max(s.cursor, upTo)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.catching = s.upTo > upTo
+	return nil, false, nil
+}
+
+// errEnough ends a read of the log at the end of a batch.
+var errEnough = errors.New("enough")
+
+// read fills the batch from the log.
+func (s *Subscription) read(ctx context.Context, upTo uint64) error {
+	if s.cursor >= upTo {
+		return nil
+	}
+	return s.patiently(ctx, func() error {
+		s.batch = nil
+		size := 0
+		err := s.hub.cfg.Log.Read(ctx, s.sessionID, s.cursor, upTo, func(e domain.LoggedEvent) error {
+			s.batch = append(s.batch, ready(e))
+			if size += len(e.Data); size >= batchBytes || len(s.batch) >= batchEvents {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+}
+
+// fetch loads an item's event.
+func (s *Subscription) fetch(ctx context.Context, it *item) error {
+	return s.patiently(ctx, func() error {
+		_, err := it.get(ctx)
+		return err
+	})
+}
+
+// patiently tries again what a dependency refuses for a while.
+func (s *Subscription) patiently(ctx context.Context, try func() error) error {
+	for n := 0; ; n++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return ErrClosed
+		}
+		if n+1 == loadTries {
+			s.hub.cfg.Logger.Error("a subscription cannot read its events", "session_id", s.sessionID, "error", err)
+			s.fail()
+			return ErrResync
+		}
+		if err := sleep(ctx, 250*time.Millisecond<<n); err != nil {
+			return err
+		}
+	}
+}
+
+// enqueue adds a live event; it never blocks. While the subscription still
+// reads the log, what the queue cannot hold is left to the log.
+func (s *Subscription) enqueue(it *item) {
+	s.mu.Lock()
+	switch {
+	case s.closed || s.failed:
+	case len(s.queue) < s.hub.cfg.QueueEvents && (s.bytes+it.size <= s.hub.cfg.QueueBytes || len(s.queue) == 0):
+		s.queue = append(s.queue, it)
+		s.bytes += it.size
+	case s.catching:
+		s.queue, s.bytes = nil, 0
+		s.upTo = it.seq
+	default:
+		s.failed = true
+		s.queue, s.bytes = nil, 0
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// fail makes the subscription end with ErrResync.
+func (s *Subscription) fail() {
+	s.mu.Lock()
+	s.failed = true
+	s.queue, s.bytes = nil, 0
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

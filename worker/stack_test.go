@@ -1,0 +1,217 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/auth"
+	"everloop/companions/mock"
+	"everloop/domain"
+	"everloop/inbox"
+	"everloop/infra/events"
+	"everloop/infra/model"
+	"everloop/infra/objects"
+	"everloop/infra/postgres"
+	"everloop/infra/temporal"
+	"everloop/internal/testkit"
+	"everloop/worker"
+)
+
+// stack is the service without its doors: records, event log, runs, a worker and
+// a scripted model, on real engines.
+type stack struct {
+	t       *testing.T
+	journal *postgres.Journal
+	log     *events.Log
+	desk    *inbox.Desk
+	janitor *inbox.Janitor
+	model   *mock.Service
+	caller  domain.Caller
+	client  client.Client
+	queue   string
+	acts    *activities.Activities
+	worker  sdkworker.Worker
+
+	mu    sync.Mutex
+	found []string
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	ctx := t.Context()
+	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := &stack{t: t, queue: testkit.Prefix(t)}
+
+	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	nc, err := nats.Connect(testkit.Events(t))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	prefix := testkit.Prefix(t)
+	s.log, err = events.Open(ctx, nc, events.Config{Stream: prefix, SubjectPrefix: prefix})
+	require.NoError(t, err)
+	signals, err := events.OpenSignals(ctx, nc)
+	require.NoError(t, err)
+	t.Cleanup(signals.Close)
+	s.journal = postgres.NewJournal(db, s.log, logger)
+	go s.journal.Run(ctx)
+
+	bucket := testkit.Objects(t)
+	store, err := objects.Open(ctx, objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	require.NoError(t, err)
+
+	s.model = mock.New(mock.Config{})
+	server := httptest.NewServer(s.model.Handler())
+	t.Cleanup(server.Close)
+	models := model.New(model.Config{BaseURL: server.URL})
+
+	address, namespace := testkit.Temporal(t)
+	s.client, err = temporal.Dial(ctx, address, namespace, logger)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	runs := temporal.Runs{Client: s.client, Queue: s.queue}
+
+	workspaces := plainWorkspaces{t.TempDir()}
+	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}})
+	require.NoError(t, err)
+	s.acts = &activities.Activities{
+		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
+		Tools: registry, Workspaces: workspaces, Logger: logger,
+	}
+	s.startWorker()
+	t.Cleanup(func() { s.worker.Stop() })
+
+	s.desk = &inbox.Desk{Records: s.journal, Runs: runs, Bus: signals, Models: models, Images: store, Logger: logger}
+	s.janitor = &inbox.Janitor{
+		Records: s.journal, Journal: s.journal, Runs: runs, Finisher: s.acts, Logger: logger,
+		Found: func(kind string) { s.mu.Lock(); defer s.mu.Unlock(); s.found = append(s.found, kind) },
+	}
+	user := domain.User{ID: domain.NewID(), Username: "tester"}
+	key, _, hash := auth.NewKey(user.ID, "test")
+	s.caller.User, _, err = db.CreateUser(ctx, user, key, hash[:])
+	require.NoError(t, err)
+	return s
+}
+
+func (s *stack) startWorker() {
+	s.worker = worker.New(s.client, s.acts, worker.Options{Queue: s.queue, StopTimeout: time.Second})
+	require.NoError(s.t, s.worker.Start())
+}
+
+func (s *stack) session() string {
+	s.t.Helper()
+	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{})
+	require.NoError(s.t, err)
+	return made.ID
+}
+
+func (s *stack) send(sessionID, message string) domain.SendAck {
+	s.t.Helper()
+	ack, err := s.desk.Send(s.t.Context(), s.caller, domain.Send{
+		SessionID: sessionID, Message: []domain.ContentPart{{Type: "text", Text: message}},
+		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
+	})
+	require.NoError(s.t, err)
+	return ack
+}
+
+// events gives all events of the session so far.
+func (s *stack) events(sessionID string) []domain.LoggedEvent {
+	s.t.Helper()
+	var all []domain.LoggedEvent
+	last, err := s.log.Last(context.Background(), sessionID)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.log.Read(context.Background(), sessionID, 0, last, func(e domain.LoggedEvent) error {
+		all = append(all, e)
+		return nil
+	}))
+	return all
+}
+
+// await waits for an event of the session that fits and gives all until then.
+func (s *stack) await(sessionID, name string, fits func(data map[string]any) bool) []domain.LoggedEvent {
+	s.t.Helper()
+	var seen []domain.LoggedEvent
+	require.Eventually(s.t, func() bool {
+		seen = s.events(sessionID)
+		return slices.ContainsFunc(seen, func(e domain.LoggedEvent) bool {
+			return e.Name == name && (fits == nil || fits(fields(e)))
+		})
+	}, 30*time.Second, 10*time.Millisecond, "no %s came", name)
+	return seen
+}
+
+func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
+	s.t.Helper()
+	var end map[string]any
+	s.await(sessionID, domain.EventChatEnd, func(data map[string]any) bool {
+		end = data
+		return data["chat_id"] == chatID
+	})
+	return end
+}
+
+func (s *stack) messages(sessionID string) []domain.Turn {
+	s.t.Helper()
+	var turns []domain.Turn
+	require.NoError(s.t, s.journal.Messages(s.t.Context(), sessionID, nil, 0, func(turn domain.Turn) error {
+		turns = append(turns, turn)
+		return nil
+	}))
+	return turns
+}
+
+func fields(e domain.LoggedEvent) map[string]any {
+	var data map[string]any
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func script(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return "[[script]]" + string(raw) + "[[/script]]"
+}
+
+type obj = map[string]any
+
+type plainWorkspaces struct{ dir string }
+
+func (w plainWorkspaces) Root(context.Context, string, int) (string, error) { return w.dir, nil }
+
+// plainShell runs commands without a sandbox: what is tested here is the loop.
+type plainShell struct{}
+
+func (plainShell) WorkspacePath(root string) string { return root }
+
+func (plainShell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Session.Root, c.Stdout, c.Stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return tools.Exit{}, ctx.Err()
+	}
+	if exit, ok := err.(*exec.ExitError); ok {
+		return tools.Exit{Code: exit.ExitCode()}, nil
+	}
+	return tools.Exit{}, err
+}
