@@ -45,19 +45,15 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) []domain.Block {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
-	turn := open.Turn
+	fold := domain.NewTurnFold(open.Turn)
 	last, err := a.Log.Last(ctx, open.SessionID)
 	if err == nil {
-		err = a.Log.Read(ctx, open.SessionID, open.FlushedSeq, last, func(e domain.LoggedEvent) error {
-			domain.FoldTurn(&turn, e)
-			return nil
-		})
+		err = a.Log.Read(ctx, open.SessionID, open.FlushedSeq, last, fold.Apply)
 	}
 	if err != nil {
 		a.Logger.Warn("the last second of a lost turn could not be restored", "session_id", open.SessionID, "turn_id", open.ID, "error", err)
-		turn = open.Turn
 	}
-	return said(turn.Blocks)
+	return said(fold.Turn().Blocks)
 }
 
 // said leaves out the blocks that are derived from tool calls.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
@@ -30,9 +30,20 @@ type stopBody struct {
 }
 
 type chatInput struct {
-	sessionInput
-	Accept string          `header:"Accept" doc:"text/event-stream answers with the chat's events."`
-	Body   json.RawMessage `required:"true" doc:"As chat:send takes it; session_id is the path's."`
+	SessionRef
+	Body json.RawMessage `required:"true"`
+}
+
+// chatBody documents the body, which realtime.ParseSend checks for both doors.
+type chatBody struct {
+	Message         any `json:"message,omitempty" doc:"Text, or an array of parts: {type: text, text} and {type: image_url, image_url: {url}}. May be empty only with askuser_answer or whatif."`
+	Mode            any `json:"mode,omitempty" doc:"planning or executing, for this message."`
+	Headless        any `json:"headless,omitempty" doc:"true: one result in chat:end, and no questions."`
+	OutputSchema    any `json:"output_schema,omitempty" doc:"JSON Schema of the result; implies headless."`
+	AskUserAnswer   any `json:"askuser_answer,omitempty" doc:"{tool_call_id, selections, custom}: the answer to an open question."`
+	Whatif          any `json:"whatif,omitempty" doc:"{from_step, quotes, deprecate_entry_ids}: run on from a step."`
+	ClientMessageID any `json:"client_message_id,omitempty" doc:"The same id again is the same message."`
+	Delivery        any `json:"delivery,omitempty" doc:"While a chat runs: enqueue (default), steer, interrupt or reject."`
 }
 
 func (s *server) chatRoutes() {
@@ -41,9 +52,15 @@ func (s *server) chatRoutes() {
 		id: "send-chat", method: fiber.MethodPost, path: path + "/chat", tag: tag,
 		summary: "Send a message, or answer a question", scope: auth.Chat, status: http.StatusAccepted, stream: true, repeats: true,
 		changes: func(op *huma.Operation) {
-			describeJSON[chatAccepted](s)(op)
-			op.Responses["202"], op.Responses["200"] = op.Responses["200"], nil
+			schemas := s.huma.OpenAPI().Components.Schemas
+			putResponse(op, http.StatusAccepted, map[string]*huma.MediaType{
+				fiber.MIMEApplicationJSON: {Schema: schemas.Schema(reflect.TypeFor[chatAccepted](), true, "")},
+			})
 			describeAs(http.StatusOK, "text/event-stream")(op)
+			op.Description = "With Accept: text/event-stream the answer is the chat's events, to its chat:end."
+			op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+				fiber.MIMEApplicationJSON: {Schema: schemas.Schema(reflect.TypeFor[chatBody](), true, "")},
+			}}
 		},
 	}, s.chat)
 	add(s, operation{
@@ -58,7 +75,7 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
 		return nil, err
 	}
-	if !strings.Contains(in.Accept, "text/event-stream") {
+	if !requestOf(ctx).events {
 		accepted, err := s.accept(ctx, in)
 		return &streamed{acceptedAnswer(accepted)}, err
 	}
@@ -83,8 +100,8 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
 			defer subscription.Close()
 			return s.follow(ctx, out, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
-				send = e.ChatID == accepted.ChatID
-				return send, send && e.Name == domain.EventChatEnd
+				// All events of the session, so that the chain of prev_seq is whole.
+				return true, e.ChatID == accepted.ChatID && e.Name == domain.EventChatEnd
 			})
 		})
 	}}, nil
@@ -123,7 +140,7 @@ func acceptedAnswer(accepted chatAccepted) func(huma.Context) {
 }
 
 func (s *server) stopChat(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body *struct {
 		Scope *string `json:"scope,omitempty" nullable:"true" enum:"chat,chat_and_queue" doc:"chat (default), or chat_and_queue: queued messages are dropped too."`
 	}

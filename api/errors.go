@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"everloop/domain"
 )
@@ -51,17 +54,11 @@ var statuses = map[domain.Kind]int{
 	domain.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// Codes whose status HTTP itself prescribes.
-const (
-	codePrecondition = "precondition_failed"
-	codeRange        = "range_not_satisfiable"
-)
+// codeRange has the status that HTTP itself prescribes.
+const codeRange = "range_not_satisfiable"
 
 func statusOf(e *domain.Error) int {
-	switch {
-	case e.Code == codePrecondition:
-		return http.StatusPreconditionFailed
-	case e.Code == codeRange:
+	if e.Code == codeRange {
 		return http.StatusRequestedRangeNotSatisfiable
 	}
 	if status, ok := statuses[e.Kind]; ok {
@@ -183,6 +180,7 @@ func (s *server) fail(c *fiber.Ctx, err error) error {
 	if id == "" { // refused before any handler
 		id = domain.NewID()
 		c.Set(fiber.HeaderXRequestID, id)
+		drain(c)
 	}
 	e := routingError(err)
 	errorHeaders(e, c.Set)
@@ -193,6 +191,49 @@ func (s *server) fail(c *fiber.Ctx, err error) error {
 	}
 	c.Response().ResetBody()
 	return c.Status(p.Status).JSON(p, p.ContentType(""))
+}
+
+// refuseUnknownMethods answers methods that Fiber does not know, which it would
+// otherwise do by itself, in plain text.
+func (s *server) refuseUnknownMethods() {
+	server := s.app.Server()
+	inner := server.Handler
+	server.Handler = func(ctx *fasthttp.RequestCtx) {
+		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			inner(ctx)
+			return
+		}
+		c := s.app.AcquireCtx(ctx)
+		defer s.app.ReleaseCtx(c)
+		c.Set(fiber.HeaderAllow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		_ = s.fail(c, fiber.ErrMethodNotAllowed)
+	}
+}
+
+// drain takes what the client still sends of a body that is refused unread: a
+// client whose connection is closed while it writes never sees the answer.
+func drain(c *fiber.Ctx) {
+	const most, patience = 64 << 20, 10 * time.Second
+	length := c.Request().Header.ContentLength()
+	if length <= 0 || length > most || c.Get(fiber.HeaderExpect) != "" {
+		return
+	}
+	conn := c.Context().Conn()
+	if conn.SetReadDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	// The server has read a part of the body itself, so that the end is not
+	// known exactly: a short silence is taken for it.
+	buffer := make([]byte, 64<<10)
+	for read := 0; read < length; {
+		n, err := conn.Read(buffer)
+		if read += n; err != nil {
+			return
+		}
+		if length-read < 64<<10 {
+			_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		}
+	}
 }
 
 func routingError(err error) *domain.Error {

@@ -15,7 +15,7 @@ import (
 )
 
 type eventsInput struct {
-	sessionInput
+	SessionRef
 	// -1 stands for "only what happens from now on".
 	AfterSeq    int64  `query:"after_seq" default:"-1" minimum:"-1" doc:"First the kept events after this one; 0: all that is kept."`
 	LastEventID string `header:"Last-Event-ID" doc:"What a reconnecting EventSource sends; it counts before after_seq."`

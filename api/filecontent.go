@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
@@ -22,7 +24,7 @@ const activeContent = "sandbox allow-scripts allow-forms allow-modals allow-popu
 
 // readFile serves a file of the workspace, or a range of it.
 func (s *server) readFile(ctx context.Context, in *struct {
-	fileInput
+	FileRef
 	Download bool `query:"download" doc:"Ask browsers to save the file rather than show it."`
 },
 ) (*streamed, error) {
@@ -30,7 +32,7 @@ func (s *server) readFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.Workspaces.Open(ctx, session, in.FilePath)
+	file, info, err := s.Workspaces.Open(ctx, session, in.FilePath)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +43,11 @@ func (s *server) readFile(ctx context.Context, in *struct {
 	}
 	return &streamed{func(ctx huma.Context) {
 		c := fiberOf(ctx)
-		c.Set(fiber.HeaderETag, file.ETag())
-		c.Set(fiber.HeaderLastModified, file.ModTime().UTC().Format(http.TimeFormat))
+		c.Set(fiber.HeaderETag, info.ETag)
+		c.Set(fiber.HeaderLastModified, info.ModTime.UTC().Format(http.TimeFormat))
 		c.Set(fiber.HeaderCacheControl, "private, no-cache") // asked again each time, answered 304
 		c.Set(fiber.HeaderAcceptRanges, "bytes")
-		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, file.ETag(), true) {
+		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, info.ETag) {
 			_ = file.Close()
 			c.Status(http.StatusNotModified)
 			return
@@ -55,7 +57,7 @@ func (s *server) readFile(ctx context.Context, in *struct {
 		if active(kind) {
 			c.Set(fiber.HeaderContentSecurityPolicy, activeContent)
 		}
-		if err := sendRange(c, file); err != nil {
+		if err := sendRange(c, file, info); err != nil {
 			_ = file.Close()
 			c.Response().Header.Del(fiber.HeaderContentDisposition)
 			s.refuse(ctx, err)
@@ -65,11 +67,11 @@ func (s *server) readFile(ctx context.Context, in *struct {
 
 // sendRange answers with the file, or with the one range that was asked for. More
 // than one range at once is answered with the whole, as RFC 9110 allows.
-func sendRange(c *fiber.Ctx, file File) error {
-	size := file.Size()
+func sendRange(c *fiber.Ctx, file io.ReadSeekCloser, info domain.FileInfo) error {
+	size := info.Size
 	from, length := int64(0), size
 	asked := c.Get(fiber.HeaderRange)
-	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != file.ETag() {
+	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != info.ETag {
 		asked = ""
 	}
 	if first, last, ok, fits := parseRange(asked, size); ok {
@@ -84,11 +86,21 @@ func sendRange(c *fiber.Ctx, file File) error {
 	if _, err := file.Seek(from, io.SeekStart); err != nil {
 		return fmt.Errorf("seek in workspace file: %w", err)
 	}
-	c.Context().SetBodyStream(struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(file, length), file}, int(length))
+	c.Context().SetBodyStream(&fileBody{io.LimitReader(file, length), file, c.Context().Conn()}, int(length))
 	return nil
+}
+
+// fileBody is a file on its way to a client, who has time for it as long as
+// something moves.
+type fileBody struct {
+	io.Reader
+	io.Closer
+	conn net.Conn
+}
+
+func (f *fileBody) Read(p []byte) (int, error) {
+	_ = f.conn.SetWriteDeadline(time.Now().Add(streamPatience))
+	return f.Reader.Read(p)
 }
 
 // parseRange reads a Range header of one range. ok says that it is one at all,
@@ -125,14 +137,10 @@ func parseRange(header string, size int64) (first, last int64, ok, fits bool) {
 	return first, last, true, first < size
 }
 
-// matches compares an If-Match or If-None-Match header with an ETag; a weak
-// comparison takes W/ for nothing.
-func matches(header, etag string, weak bool) bool {
+// matches compares an If-None-Match header with an ETag, weakly as it is meant.
+func matches(header, etag string) bool {
 	for tag := range strings.SplitSeq(header, ",") {
-		tag = strings.TrimSpace(tag)
-		if weak {
-			tag = strings.TrimPrefix(tag, "W/")
-		}
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
 		if tag == "*" || tag == etag {
 			return true
 		}
@@ -153,7 +161,7 @@ var kinds = map[string]string{
 }
 
 // contentType tells from a file's name, else from its first bytes, what it is.
-func contentType(name string, file File) (string, error) {
+func contentType(name string, file io.Reader) (string, error) {
 	kind := kinds[strings.ToLower(path.Ext(name))]
 	if kind == "" {
 		var head [512]byte

@@ -19,12 +19,13 @@ type fileEntry struct {
 }
 
 type dirInput struct {
-	sessionInput
+	SessionRef
 	DirPath string `path:"dir_path" doc:"Relative to the workspace; slashes are part of it. Without it, the root."`
 }
 
-type fileInput struct {
-	sessionInput
+// FileRef is the path of an operation on one file.
+type FileRef struct {
+	SessionRef
 	FilePath string `path:"file_path" doc:"Relative to the workspace; slashes are part of it."`
 }
 
@@ -71,7 +72,7 @@ type writtenFile struct {
 }
 
 func (s *server) writeFile(ctx context.Context, in *struct {
-	fileInput
+	FileRef
 	IfMatch string `header:"If-Match" doc:"Write only over the version with this ETag; * over any version."`
 	Body    struct {
 		Content string `json:"content"`
@@ -82,31 +83,31 @@ func (s *server) writeFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	tag, err := s.Workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), matcher(in.IfMatch))
+	info, change, err := s.Workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
-	return &writtenFile{ETag: tag, Body: successBody{true}}, nil
+	s.tellFileChange(ctx, session.ID, change)
+	return &writtenFile{ETag: info.ETag, Body: successBody{true}}, nil
 }
 
-// matcher is the condition that an If-Match header sets, nil for none. A file
-// that does not exist has the empty tag and never matches.
-func matcher(header string) func(etag string) error {
-	if header == "" {
-		return nil
-	}
-	return func(etag string) error {
-		if etag == "" || !matches(header, etag, false) {
-			return domain.Newf(domain.Conflict, codePrecondition, "the file is not the version that If-Match names")
-		}
-		return nil
+// tellFileChange tells subscribers. The file is changed already, so that a
+// fault here is none of the caller's.
+func (s *server) tellFileChange(ctx context.Context, sessionID string, change domain.FileChange) {
+	if err := s.Store.FileChanged(ctx, sessionID, change); err != nil {
+		s.Logger.Warn("change of a file not told", "session_id", sessionID, "error", err)
 	}
 }
 
-func (s *server) deleteFile(ctx context.Context, in *fileInput) (*body[deletedBody], error) {
+func (s *server) deleteFile(ctx context.Context, in *FileRef) (*body[deletedBody], error) {
 	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	return answer(deletedBody{true}, s.Workspaces.Delete(ctx, session, in.FilePath))
+	change, err := s.Workspaces.Delete(ctx, session, in.FilePath)
+	if err != nil {
+		return nil, err
+	}
+	s.tellFileChange(ctx, session.ID, change)
+	return answer(deletedBody{true}, nil)
 }

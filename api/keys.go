@@ -41,7 +41,8 @@ func newKeyBody(k domain.APIKey, plaintext string) newKey {
 	return out
 }
 
-type keyInput struct {
+// KeyRef is the path of an operation on one API key.
+type KeyRef struct {
 	ID string `path:"id"`
 }
 
@@ -60,14 +61,14 @@ func (s *server) keyRoutes() {
 	}, s.listKeys)
 	add(s, operation{
 		id: "get-api-key", method: fiber.MethodGet, path: path + "{id}", tag: tag, summary: "One API key", scope: auth.Unrestricted,
-	}, func(ctx context.Context, in *keyInput) (*body[apiKey], error) {
+	}, func(ctx context.Context, in *KeyRef) (*body[apiKey], error) {
 		key, err := s.Store.Key(ctx, callerOf(ctx).User.ID, in.ID)
 		return answer(keyBody(key), err)
 	})
 	add(s, operation{
 		id: "rename-api-key", method: fiber.MethodPatch, path: path + "{id}", tag: tag, summary: "Rename an API key", scope: auth.Unrestricted,
 	}, func(ctx context.Context, in *struct {
-		keyInput
+		KeyRef
 		Body keyName
 	},
 	) (*body[apiKey], error) {
@@ -105,7 +106,7 @@ func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[[]apiKey], er
 	return answer(out, err)
 }
 
-func (s *server) deleteKey(ctx context.Context, in *keyInput) (*struct{}, error) {
+func (s *server) deleteKey(ctx context.Context, in *KeyRef) (*struct{}, error) {
 	if err := s.Store.RevokeKey(ctx, callerOf(ctx).User.ID, in.ID); err != nil {
 		return nil, err
 	}

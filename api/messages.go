@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
@@ -20,7 +21,7 @@ import (
 const messagesInline = 64 << 10
 
 type messagesInput struct {
-	sessionInput
+	SessionRef
 	// -1 stands for "from the beginning"; sequences begin at 0.
 	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence."`
 	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all."`
@@ -81,6 +82,7 @@ func (s *server) messages(ctx context.Context, in *messagesInput) (*streamed, er
 			defer end()
 			_, _ = w.Write(head.Bytes())
 			for {
+				_ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) // a client that stands still holds a connection to the records
 				row, err, more := next()
 				if err != nil { // too late for a status: the client must not take this for the whole
 					s.Logger.Error("list of messages broken off", "request_id", requestOf(reading).id, "error", err)

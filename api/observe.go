@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -24,7 +25,10 @@ var givenRequestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 // writes query strings, headers or bodies.
 func (s *server) observe(c *fiber.Ctx) error {
 	began := time.Now()
-	r := &request{id: c.Get(fiber.HeaderXRequestID), base: s.Context}
+	r := &request{
+		id: c.Get(fiber.HeaderXRequestID), base: s.Context,
+		events: strings.Contains(c.Get(fiber.HeaderAccept), "text/event-stream"),
+	}
 	if !givenRequestID.MatchString(r.id) {
 		r.id = domain.NewID()
 	}
@@ -60,6 +64,10 @@ func (s *server) record(c *fiber.Ctx, r *request, took time.Duration) {
 	}
 	s.metrics.seconds.WithLabelValues(c.Method(), route, strconv.Itoa(status)).Observe(took.Seconds())
 	level := slog.LevelInfo
+	switch route {
+	case "/healthz", "/api/health", "/readyz", "/metrics": // asked every few seconds by machines
+		level = slog.LevelDebug
+	}
 	attrs := []slog.Attr{
 		slog.String("method", c.Method()), slog.String("route", route), slog.Int("status", status),
 		slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("request_id", r.id),

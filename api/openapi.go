@@ -51,6 +51,18 @@ func describeJSON[T any](s *server) func(*huma.Operation) {
 	}
 }
 
+// describeErrors documents the one shape of everything that is refused.
+func (s *server) describeErrors(op *huma.Operation) {
+	schema := s.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	op.Responses["default"] = &huma.Response{
+		Description: "Refused or failed; the code says why.",
+		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
+	}
+}
+
 func putResponse(op *huma.Operation, status int, content map[string]*huma.MediaType) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}

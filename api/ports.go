@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"io"
-	"time"
 
 	"everloop/domain"
 )
@@ -18,6 +17,8 @@ type Store interface {
 
 	// SessionTasks lists the agent's own task list; the caller was let in.
 	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+	// FileChanged tells a session's subscribers that a user changed a file.
+	FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error
 	// Audit records the use of a privilege.
 	Audit(ctx context.Context, actorID, action, target string, details map[string]string) error
 }
@@ -115,28 +116,12 @@ type Desk interface {
 // it; one that leaves it, also through a link, is path_outside_workspace.
 type Workspaces interface {
 	// List gives a directory's entries, directories first.
-	List(ctx context.Context, session domain.Session, dir string) ([]FileInfo, error)
+	List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error)
 	// Open opens a regular file for reading.
-	Open(ctx context.Context, session domain.Session, path string) (File, error)
-	// Write replaces a file or makes it, with its directories, and gives its new
-	// ETag. check, when it is not nil, is asked with the ETag of the file to be
-	// replaced, empty when there is none, and its error ends the matter.
-	Write(ctx context.Context, session domain.Session, path string, content []byte, check func(etag string) error) (etag string, err error)
+	Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error)
+	// Write replaces a file or makes it, with its directories. With an ETag the
+	// file must still be that version, else stale_file.
+	Write(ctx context.Context, session domain.Session, path string, content []byte, ifMatch string) (domain.FileInfo, domain.FileChange, error)
 	// Delete removes a file, a directory with what is in it, or a link itself.
-	Delete(ctx context.Context, session domain.Session, path string) error
-}
-
-// FileInfo is one entry of a directory.
-type FileInfo struct {
-	Name string
-	Dir  bool
-	Size int64
-}
-
-// File is an open file of a workspace.
-type File interface {
-	io.ReadSeekCloser
-	Size() int64
-	ModTime() time.Time
-	ETag() string // strong, with its quotes
+	Delete(ctx context.Context, session domain.Session, path string) (domain.FileChange, error)
 }

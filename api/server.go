@@ -86,9 +86,11 @@ func New(cfg Config) *fiber.App {
 	s.app = fiber.New(fiber.Config{
 		AppName:               "everloop",
 		DisableStartupMessage: true,
+		CaseSensitive:         true,
 		Immutable:             true, // parameters outlive the request's buffer
 		BodyLimit:             cfg.MaxBody,
 		ReadTimeout:           time.Minute,
+		WriteTimeout:          streamPatience, // streams extend it as long as their client reads
 		IdleTimeout:           2 * time.Minute,
 		ErrorHandler:          s.fail,
 	})
@@ -105,6 +107,7 @@ func New(cfg Config) *fiber.App {
 	s.keyRoutes()
 	s.userRoutes()
 	s.documentRoutes()
+	s.refuseUnknownMethods()
 	return s.app
 }
 
@@ -145,6 +148,7 @@ func add[I, O any](s *server, op operation, handler func(context.Context, *I) (*
 	if op.changes != nil {
 		op.changes(&described)
 	}
+	s.describeErrors(&described)
 	huma.Register(s.huma, described, func(ctx context.Context, in *I) (*O, error) {
 		if !op.stream {
 			var cancel context.CancelFunc
@@ -167,6 +171,7 @@ type request struct {
 	caller domain.Caller
 	base   context.Context // ends with the process
 	once   *once           // nil without an Idempotency-Key
+	events bool            // the client takes server-sent events
 }
 
 type requestKey struct{}

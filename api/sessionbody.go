@@ -52,8 +52,8 @@ type replayState struct {
 	HandedOverAt    *time.Time `json:"handed_over_at"`
 }
 
-// sessionDetail is one session with its settings. Its model is a string always.
-type sessionDetail struct {
+// SessionDetail is one session with its settings. Its model is a string always.
+type SessionDetail struct {
 	ID              string               `json:"id"`
 	Intent          string               `json:"intent"`
 	Status          domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input"`
@@ -83,7 +83,7 @@ type sessionDetail struct {
 // sessionWithEnv is the answer to a change of the environment, the only one
 // that tells it.
 type sessionWithEnv struct {
-	sessionDetail
+	SessionDetail
 	Env map[string]string `json:"env"`
 }
 
@@ -121,8 +121,8 @@ func summaryOf(s domain.Session) sessionSummary {
 	}
 }
 
-func (s *server) detailOf(session domain.Session, role domain.ViewerRole) sessionDetail {
-	return sessionDetail{
+func (s *server) detailOf(session domain.Session, role domain.ViewerRole) SessionDetail {
+	return SessionDetail{
 		ID: session.ID, Intent: session.Intent, Status: session.Status, WaitingReason: session.WaitingReason,
 		QueueLength: session.QueueLength, CreatedAt: session.CreatedAt, UpdatedAt: session.UpdatedAt, UserID: session.OwnerID,
 		SolutionID: session.SolutionID, BizRoleID: session.BizRoleID, TemplateID: session.TemplateID,

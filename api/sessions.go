@@ -9,7 +9,8 @@ import (
 	"everloop/domain"
 )
 
-type sessionInput struct {
+// SessionRef is the path of an operation on one session.
+type SessionRef struct {
 	SessionID string `path:"session_id"`
 }
 
@@ -84,10 +85,11 @@ func (s *server) createSession(ctx context.Context, in *struct{ Body *newSession
 func (s *server) listSessions(ctx context.Context, in *struct {
 	TemplateIDPrefix string `query:"template_id_prefix" maxLength:"256" doc:"Only sessions whose template id begins so."`
 	Q                string `query:"q" maxLength:"1000" doc:"Text to find in intents and messages, literally, in any case."`
-	Limit            int    `query:"limit" default:"20" minimum:"1" maximum:"1000"`
+	Limit            int    `query:"limit" default:"20" minimum:"1" doc:"At most 10000 are given."`
 	Offset           int    `query:"offset" default:"0" minimum:"0"`
 },
 ) (*body[sessionPage], error) {
+	in.Limit = min(in.Limit, 10_000)
 	page, err := s.Store.Sessions(ctx, domain.SessionQuery{
 		OwnerID: callerOf(ctx).User.ID, TemplateIDPrefix: in.TemplateIDPrefix, Search: in.Q, Limit: in.Limit, Offset: in.Offset,
 	})
@@ -116,18 +118,18 @@ func (s *server) readable(ctx context.Context, id string) (domain.Session, domai
 	return session, role, err
 }
 
-func (s *server) getSession(ctx context.Context, in *sessionInput) (*body[sessionDetail], error) {
+func (s *server) getSession(ctx context.Context, in *SessionRef) (*body[SessionDetail], error) {
 	session, role, err := s.readable(ctx, in.SessionID)
 	return answer(s.detailOf(session, role), err)
 }
 
 func (s *server) updateSession(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body *struct {
 		Intent *string `json:"intent,omitempty" nullable:"true" maxLength:"100000"`
 	}
 },
-) (*body[sessionDetail], error) {
+) (*body[SessionDetail], error) {
 	user := callerOf(ctx).User
 	if in.Body == nil || in.Body.Intent == nil {
 		return s.ownDetail(s.Store.OwnSession(ctx, user, in.SessionID))
@@ -135,7 +137,7 @@ func (s *server) updateSession(ctx context.Context, in *struct {
 	return s.ownDetail(s.Store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent))
 }
 
-func (s *server) deleteSession(ctx context.Context, in *sessionInput) (*body[deletedBody], error) {
+func (s *server) deleteSession(ctx context.Context, in *SessionRef) (*body[deletedBody], error) {
 	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (s *server) deleteSession(ctx context.Context, in *sessionInput) (*body[del
 }
 
 func (s *server) setEnv(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body struct {
 		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone."`
 	}
@@ -158,12 +160,12 @@ func (s *server) setEnv(ctx context.Context, in *struct {
 }
 
 func (s *server) pin(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body struct {
 		Pinned bool `json:"pinned"`
 	}
 },
-) (*body[sessionDetail], error) {
+) (*body[SessionDetail], error) {
 	return s.ownDetail(s.Store.SetSessionPinned(ctx, callerOf(ctx).User, in.SessionID, in.Body.Pinned))
 }
 
@@ -172,7 +174,7 @@ type sharedBody struct {
 }
 
 func (s *server) share(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body sharedBody
 },
 ) (*body[sharedBody], error) {
@@ -185,7 +187,7 @@ type memoryBody struct {
 }
 
 func (s *server) setMemory(ctx context.Context, in *struct {
-	sessionInput
+	SessionRef
 	Body memoryBody
 },
 ) (*body[memoryBody], error) {
@@ -193,7 +195,7 @@ func (s *server) setMemory(ctx context.Context, in *struct {
 	return answer(memoryBody{session.MemoryEnabled}, err)
 }
 
-func (s *server) ownDetail(session domain.Session, err error) (*body[sessionDetail], error) {
+func (s *server) ownDetail(session domain.Session, err error) (*body[SessionDetail], error) {
 	return answer(s.detailOf(session, domain.ViewerOwner), err)
 }
 

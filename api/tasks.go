@@ -24,7 +24,8 @@ type sessionTask struct {
 	BlockedBy []string `json:"blocked_by"`
 }
 
-type taskInput struct {
+// TaskRef is the path of an operation on one background task.
+type TaskRef struct {
 	SessionID string `path:"session_id"`
 	TaskID    string `path:"task_id"`
 }
@@ -34,7 +35,7 @@ func (s *server) taskRoutes() {
 	add(s, operation{
 		id: "list-background-tasks", method: fiber.MethodGet, path: path, tag: tag, summary: "Background tasks of a session",
 		scope: auth.SessionsRead,
-	}, func(ctx context.Context, in *sessionInput) (*body[list[domain.BackgroundTask]], error) {
+	}, func(ctx context.Context, in *SessionRef) (*body[list[domain.BackgroundTask]], error) {
 		if _, _, err := s.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
@@ -56,26 +57,26 @@ func (s *server) taskRoutes() {
 }
 
 func (s *server) taskOutput(ctx context.Context, in *struct {
-	taskInput
-	Tail int `query:"tail" default:"100" minimum:"1" maximum:"10000" doc:"How many lines, counted from the last."`
+	TaskRef
+	Tail int `query:"tail" default:"100" minimum:"1" doc:"How many lines, counted from the last; at most 10000 are given."`
 },
 ) (*body[domain.TaskOutput], error) {
 	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	out, err := s.Tasks.Output(ctx, in.SessionID, in.TaskID, in.Tail)
+	out, err := s.Tasks.Output(ctx, in.SessionID, in.TaskID, min(in.Tail, 10_000))
 	out.Lines, out.Markers = orEmpty(out.Lines), orEmpty(out.Markers)
 	return answer(out, err)
 }
 
-func (s *server) stopTask(ctx context.Context, in *taskInput) (*body[domain.BackgroundTask], error) {
+func (s *server) stopTask(ctx context.Context, in *TaskRef) (*body[domain.BackgroundTask], error) {
 	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
 		return nil, err
 	}
 	return answer(s.Tasks.Stop(ctx, in.SessionID, in.TaskID))
 }
 
-func (s *server) sessionTasks(ctx context.Context, in *sessionInput) (*body[list[sessionTask]], error) {
+func (s *server) sessionTasks(ctx context.Context, in *SessionRef) (*body[list[sessionTask]], error) {
 	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ type Janitor struct {
 	Journal  Journal
 	Runs     JanitorRuns
 	Finisher Finisher
+	Purger   *Purger
 	Found    func(kind string) // counts a finding, by kind
 	Logger   *slog.Logger
 }
@@ -66,6 +67,7 @@ func (j *Janitor) Run(ctx context.Context) {
 			j.report(ctx, "sweep", j.Sweep(ctx))
 		case <-reconcile.C:
 			j.report(ctx, "reconcile", j.Reconcile(ctx))
+			j.report(ctx, "purge", j.Purger.Sweep(ctx))
 		}
 	}
 }

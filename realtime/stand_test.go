@@ -108,6 +108,12 @@ func (s *stand) subscribe(session string, after *uint64) *realtime.Subscription 
 	return sub
 }
 
+// reached waits until the hub has seen an event.
+func (s *stand) reached(seq uint64) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.hub.Stats().Position >= seq }, 10*time.Second, time.Millisecond)
+}
+
 // next takes n events.
 func next(t testing.TB, sub *realtime.Subscription, n int) []domain.LoggedEvent {
 	t.Helper()
@@ -149,6 +155,9 @@ func (r *records) set(sessionID string, live domain.LiveState) {
 }
 
 func event(session, name string, data map[string]any) domain.Event {
+	if data == nil {
+		data = map[string]any{}
+	}
 	body, err := json.Marshal(data)
 	if err != nil {
 		panic(err)

@@ -178,7 +178,7 @@ func (s *stack) messages(sessionID string) []domain.Turn {
 
 func fields(e domain.LoggedEvent) map[string]any {
 	var data map[string]any
-	if err := json.Unmarshal(e.Data, &data); err != nil {
+	if err := json.Unmarshal(e.Wire(), &data); err != nil {
 		panic(err)
 	}
 	return data

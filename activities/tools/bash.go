@@ -92,7 +92,7 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 		runaway: func() { cancel(errRunaway) },
 	}
 	exit, err := b.sandbox.Run(run, Command{
-		Session: c.Session, Argv: []string{"bash", "-c", in.Command}, Env: possible(c.Session.Env), Stdout: out, Stderr: out,
+		Session: c.Session, Argv: []string{"bash", "-c", in.Command}, Env: Environment(c.Session.Env), Stdout: out, Stderr: out,
 	})
 	if err == nil {
 		return commandResult(out, path, exit), nil
@@ -126,9 +126,9 @@ func (b bash) openOutput(ctx context.Context, s SessionView, path string) (io.Wr
 	return closeBoth{file, files}, nil
 }
 
-// possible leaves out what no environment can hold, so that one bad variable of
+// Environment leaves out what no environment can hold, so that one bad variable of
 // a session does not keep all its commands from running.
-func possible(env map[string]string) map[string]string {
+func Environment(env map[string]string) map[string]string {
 	kept := maps.Clone(env)
 	maps.DeleteFunc(kept, func(name, value string) bool {
 		return name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0)
@@ -164,7 +164,7 @@ func (b bash) start(ctx context.Context, c *Call, in bashArguments) (Result, err
 	}
 	title := in.Description
 	if title == "" {
-		title = oneLine(in.Command)
+		title = redact(oneLine(in.Command))
 	}
 	task, err := b.background.StartShell(ctx, NewShell{
 		SessionID: c.Session.ID, ChatID: c.ChatID, ToolCallID: c.ID,

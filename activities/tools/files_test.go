@@ -265,7 +265,7 @@ func TestGlob(t *testing.T) {
 		"bad pattern":        {args{"pattern": "a[b"}, "\"a[b\" is not a valid pattern.", true},
 		"outside":            {args{"pattern": "../*"}, ".. leaves the workspace.", true},
 		"outside, hidden":    {args{"pattern": "*/../../*"}, "\"*/../../*\" leaves the workspace.", true},
-		"a file as the path": {args{"pattern": "*", "path": "a.go"}, "a.go is a file, not a directory.", true},
+		"a file as the path": {args{"pattern": "*", "path": "a.go"}, "a.go is not a directory.", true},
 		"links not followed": {args{"pattern": "etc/*"}, "the path leaves the workspace.", true},
 	} {
 		t.Run(name, func(t *testing.T) {

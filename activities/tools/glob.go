@@ -102,7 +102,7 @@ func matching(ctx context.Context, files Files, base, pattern string) (found []F
 		return nil, false, err
 	}
 	if !info.IsDir {
-		return nil, false, refuse("%s is a file, not a directory", base)
+		return nil, false, refuse("%s is not a directory", base)
 	}
 	err = files.Walk(ctx, base, func(f FileInfo) error {
 		if f.IsDir {

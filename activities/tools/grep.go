@@ -110,8 +110,12 @@ func (g grep) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return toModel(err)
 	}
-	if _, err := files.Stat(s.path); err != nil {
+	info, err := files.Stat(s.path)
+	if err != nil {
 		return toModel(err)
+	}
+	if !info.IsDir && !info.Regular {
+		return *failed("%s is neither a file nor a directory; links are not followed.", s.path), nil
 	}
 	out, err := g.find(ctx, c, files, s, in)
 	if err != nil {

@@ -152,7 +152,12 @@ func told(err error) error {
 }
 
 func (r rooted) Clean(name string) (string, error) {
-	clean := path.Clean(strings.TrimPrefix(strings.TrimPrefix(name+"/", "/workspace/"), r.root.Name()+"/"))
+	clean := path.Clean(name)
+	for _, root := range []string{"/workspace", r.root.Name()} {
+		if clean == root || strings.HasPrefix(clean, root+"/") {
+			clean = path.Clean("." + clean[len(root):])
+		}
+	}
 	switch {
 	case strings.ContainsRune(name, 0):
 		return "", domain.Newf(domain.Malformed, domain.CodeInvalidRequest, "the path holds a zero byte")

@@ -23,6 +23,11 @@ var version = "2611.0.0"
 type commands struct {
 	Log logFlags `embed:"" prefix:"log-"`
 
+	Up      upCmd      `cmd:"" help:"Start everything on this machine: engines, API, worker and mock service."`
+	Api     apiCmd     `cmd:"" help:"Serve the agent's API alone."`
+	Worker  workerCmd  `cmd:"" help:"Carry out chats alone."`
+	Mock    mockCmd    `cmd:"" help:"Serve the mock service alone."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database up to date."`
 	Engines enginesCmd `cmd:"" help:"Start the embedded engines alone, for tests and development."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }

@@ -61,9 +61,14 @@ func findPostgres(ctx context.Context, configured string, wantMajor int) (postgr
 	}
 
 	var seen []int
+	var faults []error
 	for _, dir := range postgresCandidates() {
 		found, err := inspectPostgres(ctx, dir)
+		if errors.Is(err, errNoProgram) {
+			continue
+		}
 		if err != nil {
+			faults = append(faults, fmt.Errorf("PostgreSQL in %s cannot be used: %w", dir, err))
 			continue
 		}
 		if fits(found) {
@@ -73,6 +78,9 @@ func findPostgres(ctx context.Context, configured string, wantMajor int) (postgr
 	}
 	if len(seen) > 0 {
 		return postgresInstallation{}, wrongMajor(wantMajor, seen)
+	}
+	if len(faults) > 0 {
+		return postgresInstallation{}, errors.Join(faults...)
 	}
 	return postgresInstallation{}, fmt.Errorf("PostgreSQL %d or newer is not installed: %s", minPostgresMajor, postgresInstall)
 }
@@ -110,15 +118,18 @@ func versionIn(path string) int {
 	return n
 }
 
+// errNoProgram says that a directory is no installation at all.
+var errNoProgram = errors.New("it has no program named")
+
 // inspectPostgres checks that dir holds the programs and asks for their version.
 func inspectPostgres(ctx context.Context, dir string) (postgresInstallation, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
-		return postgresInstallation{}, errors.New("it has no program named postgres")
+		return postgresInstallation{}, fmt.Errorf("%w postgres", errNoProgram)
 	}
 	dir = filepath.Dir(real)
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
-		return postgresInstallation{}, errors.New("it has no program named initdb")
+		return postgresInstallation{}, fmt.Errorf("%w initdb", errNoProgram)
 	}
 	out, err := exec.CommandContext(ctx, real, "--version").Output()
 	if err != nil {

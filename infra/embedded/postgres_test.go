@@ -120,6 +120,20 @@ func TestPostgresOutsidePath(t *testing.T) {
 	require.GreaterOrEqual(t, found.major, minPostgresMajor)
 }
 
+func TestPostgresThatCannotRunIsNotCalledMissing(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"postgres", "initdb"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 3\n"), 0o755))
+	}
+	t.Setenv("PATH", dir)
+	places := postgresPlaces
+	postgresPlaces = nil
+	defer func() { postgresPlaces = places }()
+	_, err := findPostgres(t.Context(), "", 0)
+	require.ErrorContains(t, err, "PostgreSQL in "+dir+" cannot be used")
+	require.ErrorContains(t, err, "exit status 3")
+}
+
 func TestPostgresTooOld(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho 'postgres (PostgreSQL) 13.4'\n"

@@ -66,6 +66,7 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger)
 		defer cancel()
 		return nil, errors.Join(err, t.Stop(stop))
 	}
+	t.logger.ready.Store(true)
 	return t, nil
 }
 

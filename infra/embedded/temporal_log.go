@@ -17,6 +17,7 @@ import (
 // it: nothing is passed on once it has been silenced.
 type temporalLogger struct {
 	to     *slog.Logger
+	ready  atomic.Bool // the server is up: its complaints count
 	silent atomic.Bool
 	quiet  chan struct{} // closed when silenced
 
@@ -37,6 +38,11 @@ func (l *temporalLogger) silence() {
 }
 
 func (l *temporalLogger) log(level slog.Level, msg string, tags []tag.Tag) {
+	// While its services find each other the server reports errors that mend
+	// themselves. One that does not makes the start fail with its own text.
+	if !l.ready.Load() {
+		level = slog.LevelDebug
+	}
 	if l.silent.Load() || !l.to.Enabled(context.Background(), level) {
 		return
 	}
@@ -75,6 +81,7 @@ func (l *temporalLogger) Panic(msg string, tags ...tag.Tag) {
 // Fatal logs the message and reports the server as dead. It does not end the
 // process: other engines have to be stopped in order.
 func (l *temporalLogger) Fatal(msg string, tags ...tag.Tag) {
+	l.ready.Store(true)
 	l.log(slog.LevelError, msg, tags)
 	l.once.Do(func() {
 		l.err = errors.New(msg)

@@ -17,7 +17,7 @@ import (
 const (
 	// tailHeartbeat is how often an idle tail hears from the server; three
 	// missed ones make a new consumer.
-	tailHeartbeat = 2 * time.Second
+	tailHeartbeat = time.Second
 	tailBuffer    = 8192
 )
 

@@ -110,6 +110,7 @@ func TestTailGoesOnInAStreamThatWasMadeAgain(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	s := follow(t, l)
 	first := publish(t, l, patch("s1", 0))
+	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
 	second := publish(t, l, patch("s1", 1))
 	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, 30*time.Second, 10*time.Millisecond)

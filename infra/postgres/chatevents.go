@@ -11,7 +11,6 @@ import (
 // fields are added where the event leaves the service.
 
 type chatStart struct {
-	ChatID   string         `json:"chat_id"`
 	Mode     domain.Mode    `json:"mode"`
 	Headless bool           `json:"headless"`
 	Trigger  domain.Trigger `json:"trigger"`
@@ -19,7 +18,6 @@ type chatStart struct {
 }
 
 type chatEnd struct {
-	ChatID       string              `json:"chat_id"`
 	Status       string              `json:"status"`
 	FinishReason domain.FinishReason `json:"finish_reason"`
 	Usage        domain.Usage        `json:"usage"`

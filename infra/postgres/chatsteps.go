@@ -75,7 +75,7 @@ func takeNext(ctx context.Context, c *Change, session lockedSession, runID strin
 	if err != nil {
 		return out, err
 	}
-	start := chatStart{ChatID: out.ChatID}
+	var start chatStart
 	err = c.QueryRow(ctx, `
 		UPDATE chats SET state = 'running', workflow_id = $2, run_id = $3, branch_id = $4, round = 1,
 		       waiting_reason = 'model', started_at = now()
@@ -252,7 +252,7 @@ type ending struct {
 // endRound tells clients chat:end and leaves the session to the next chat.
 func endRound(ctx context.Context, c *Change, session lockedSession, chat lockedChat, end ending) error {
 	event := chatEnd{
-		ChatID: chat.ID, Status: end.reason.Status(), FinishReason: end.reason, Steps: chat.Steps, DurationMS: chat.DurationMS,
+		Status: end.reason.Status(), FinishReason: end.reason, Steps: chat.Steps, DurationMS: chat.DurationMS,
 		Usage: domain.Usage{InputTokens: chat.InputTokens, OutputTokens: chat.OutputTokens},
 	}
 	if end.code != "" {

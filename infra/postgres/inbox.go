@@ -260,7 +260,7 @@ func dropQueue(ctx context.Context, c *Change, sessionID string) (int, error) {
 	}
 	for _, chat := range chats {
 		if err := c.Emit(sessionID, chat, domain.EventChatEnd, chatEnd{
-			ChatID: chat, Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
+			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
 		}); err != nil {
 			return 0, err
 		}

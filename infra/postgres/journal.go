@@ -167,11 +167,13 @@ func (j *Journal) forget(ctx context.Context, batch []publishedEvent) error {
 	})
 }
 
-// HighWater gives how far the event log is known to have come; 0 before the
-// first event.
+// HighWater gives how far the event log is known to have come, by published
+// events and by the flushed text of open turns; 0 before the first event.
 func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 	var mark int64
-	err := db.Pool.QueryRow(ctx, `SELECT coalesce(max(high_water), 0) FROM event_log`).Scan(&mark)
+	err := db.Pool.QueryRow(ctx, `
+		SELECT greatest((SELECT coalesce(max(high_water), 0) FROM event_log),
+		                (SELECT coalesce(max(flushed_seq), 0) FROM entries WHERE status IN ('streaming', 'paused')))`).Scan(&mark)
 	return uint64(mark), err
 }
 

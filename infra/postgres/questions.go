@@ -161,7 +161,7 @@ func resumeParkedChat(ctx context.Context, c *Change, sessionID, chatID string) 
 		return err
 	}
 	if err := c.Emit(sessionID, chatID, domain.EventChatStart, chatStart{
-		ChatID: chatID, Mode: mode, Headless: headless, Trigger: domain.TriggerAnswer,
+		Mode: mode, Headless: headless, Trigger: domain.TriggerAnswer,
 	}); err != nil {
 		return err
 	}

@@ -19,23 +19,35 @@ const fold = `COLLATE "und-x-icu"`
 
 // Sessions lists a page of a user's sessions, pinned ones first, newest first.
 func (db *DB) Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error) {
+	if q.Search != "" {
+		return db.searchSessions(ctx, q)
+	}
+	const mine = `
+		FROM   sessions s
+		WHERE  s.owner_id = @owner AND s.deleted_at IS NULL AND (@prefix = '' OR starts_with(s.template_id, @prefix))`
+	args := pgx.NamedArgs{"owner": q.OwnerID, "prefix": q.TemplateIDPrefix, "limit": q.Limit, "offset": q.Offset}
+	var page domain.SessionPage
+	var both pgx.Batch // one round trip
+	both.Queue(`SELECT count(*)`+mine, args).QueryRow(func(row pgx.Row) error { return row.Scan(&page.Total) })
+	both.Queue(`SELECT `+sessionColumns+mine+` ORDER BY s.is_pinned DESC, s.id DESC LIMIT @limit OFFSET @offset`, args).
+		Query(func(rows pgx.Rows) (err error) {
+			page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Session])
+			return err
+		})
+	return page, fault("list sessions", db.Pool.SendBatch(ctx, &both).Close())
+}
+
+// searchSessions finds the page's ids first, so that each turn's text is looked
+// at once.
+func (db *DB) searchSessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error) {
 	var page domain.SessionPage
 	var ids []string
-	args := pgx.NamedArgs{
+	err := db.Pool.QueryRow(ctx, searchList, pgx.NamedArgs{
 		"owner": q.OwnerID, "prefix": q.TemplateIDPrefix, "limit": q.Limit, "offset": q.Offset,
 		"pattern": literalPattern(q.Search), "cap": searchedEntries,
-	}
-	sql := plainList
-	if q.Search != "" {
-		sql = searchList
-	}
-	err := db.Pool.QueryRow(ctx, sql, args).Scan(&page.Total, &page.Truncated, &ids)
-	if err != nil {
-		return page, fault("list sessions", err)
-	}
-	page.Items = []domain.Session{}
-	if len(ids) == 0 {
-		return page, nil
+	}).Scan(&page.Total, &page.Truncated, &ids)
+	if err != nil || len(ids) == 0 {
+		return page, fault("search sessions", err)
 	}
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+sessionColumns+`
@@ -44,17 +56,8 @@ func (db *DB) Sessions(ctx context.Context, q domain.SessionQuery) (domain.Sessi
 		ORDER  BY array_position(@ids::text[], s.id)`,
 		pgx.NamedArgs{"ids": ids, "owner": q.OwnerID})
 	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Session])
-	return page, fault("read listed sessions", err)
+	return page, fault("read found sessions", err)
 }
-
-const plainList = `
-	SELECT (SELECT count(*) FROM sessions
-	        WHERE owner_id = @owner AND deleted_at IS NULL AND (@prefix = '' OR starts_with(template_id, @prefix))),
-	       false,
-	       coalesce((SELECT array_agg(page.id ORDER BY page.is_pinned DESC, page.id DESC) FROM (
-	           SELECT id, is_pinned FROM sessions
-	           WHERE  owner_id = @owner AND deleted_at IS NULL AND (@prefix = '' OR starts_with(template_id, @prefix))
-	           ORDER  BY is_pinned DESC, id DESC LIMIT @limit OFFSET @offset) page), '{}')`
 
 const searchList = `
 	WITH mine AS (

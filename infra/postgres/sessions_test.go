@@ -105,9 +105,15 @@ func TestOnlyTheOwnerChanges(t *testing.T) {
 		"env": func(u domain.User, id string) (domain.Session, error) {
 			return db.SetSessionEnv(t.Context(), u, id, map[string]string{"K": "v"})
 		},
-		"pin":    func(u domain.User, id string) (domain.Session, error) { return db.SetSessionPinned(t.Context(), u, id, true) },
-		"share":  func(u domain.User, id string) (domain.Session, error) { return db.SetSessionShared(t.Context(), u, id, true) },
-		"memory": func(u domain.User, id string) (domain.Session, error) { return db.SetSessionMemory(t.Context(), u, id, true) },
+		"pin": func(u domain.User, id string) (domain.Session, error) {
+			return db.SetSessionPinned(t.Context(), u, id, true)
+		},
+		"share": func(u domain.User, id string) (domain.Session, error) {
+			return db.SetSessionShared(t.Context(), u, id, true)
+		},
+		"memory": func(u domain.User, id string) (domain.Session, error) {
+			return db.SetSessionMemory(t.Context(), u, id, true)
+		},
 		"rename": func(u domain.User, id string) (domain.Session, error) {
 			return journal.RenameSession(t.Context(), u, id, "new name")
 		},

@@ -18,10 +18,9 @@ func (p *program) raiseOOMScore() {
 }
 
 // limits sets the resource limits. There is no limit on processor time: a
-// build may take long, and the wall clock bounds it. ownUser says that the
-// count of processes is of this sandbox alone; memoryHeld, that a cgroup
-// bounds the memory, so that the coarse limit a process is not needed.
-func (p *program) limits(sh shape, ownUser, memoryHeld bool) {
+// build may take long, and the wall clock bounds it. memoryHeld says that a
+// cgroup bounds the memory, so that the coarse limit a process is not needed.
+func (p *program) limits(sh shape, memoryHeld bool) {
 	set := func(label string, resource int, value uint64) {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(resource, &now); err == nil && value > now.Max {
@@ -34,9 +33,7 @@ func (p *program) limits(sh shape, ownUser, memoryHeld bool) {
 	set("limit open files", unix.RLIMIT_NOFILE, uint64(sh.openFiles))
 	set("limit locked memory", unix.RLIMIT_MEMLOCK, 8<<20)
 	set("limit message queues", unix.RLIMIT_MSGQUEUE, 1<<20)
-	if ownUser {
-		set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
-	}
+	set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
 	if !memoryHeld {
 		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
 	}

@@ -87,7 +87,12 @@ func landlockProgram(sh shape, dedicated, confined, memoryHeld bool) *program {
 	}
 	p.raiseOOMScore()
 	p.call("collect orphans", unix.SYS_PRCTL, num(unix.PR_SET_CHILD_SUBREAPER), num(1), none, none, none)
-	p.limits(sh, dedicated, memoryHeld)
+	if !dedicated {
+		// The kernel counts all that the service's user runs. This bound is
+		// loose, but it is one.
+		sh.processes += userTasks(sh.uid)
+	}
+	p.limits(sh, memoryHeld)
 	if confined {
 		p.dropBounding()
 	}

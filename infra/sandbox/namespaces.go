@@ -166,7 +166,7 @@ func namespaceProgram(view hostView, sh shape, dedicated, memoryHeld bool) *prog
 	p.call("set the host name", unix.SYS_SETHOSTNAME, p.str("sandbox"), num(len("sandbox")))
 	p.loopback()
 
-	p.limits(sh, true, memoryHeld)
+	p.limits(sh, memoryHeld)
 	p.dropCapabilities()
 	p.finish(ownNetwork)
 	return p

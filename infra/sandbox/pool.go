@@ -25,9 +25,13 @@ type pool struct {
 	busy   sync.WaitGroup
 }
 
+// minAge is how long a ready sandbox is safe from another session's need.
+const minAge = 2 * time.Second
+
 // slot is a sandbox that is, or will be, ready.
 type slot struct {
 	shape    shape
+	made     time.Time
 	building bool
 	done     chan struct{}
 	timer    *time.Timer
@@ -78,9 +82,13 @@ func (p *pool) ensure(sh shape) {
 		return
 	}
 	for p.order.Len() >= p.max {
-		p.letGo(p.remove(p.order.Front()))
+		oldest := p.order.Front()
+		if time.Since(oldest.Value.(*slot).made) < minAge {
+			return // more sessions are active than fit: replacing would only burn time
+		}
+		p.letGo(p.remove(oldest))
 	}
-	sl := &slot{shape: sh, done: make(chan struct{})}
+	sl := &slot{shape: sh, made: time.Now(), done: make(chan struct{})}
 	p.warm[sh] = p.order.PushBack(sl)
 	p.busy.Go(func() { p.build(sl) })
 }

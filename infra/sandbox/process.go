@@ -60,6 +60,9 @@ func (s *Sandbox) start(ctx context.Context, spec Spec, warm bool) (*Process, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if s.isClosed() {
+		return nil, errClosed
+	}
 	if err := s.check(&spec); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,9 +23,11 @@ type Config struct {
 	// MinLevel is the weakest level that the service may run with. Zero means
 	// Namespaced, unless Unsafe is set.
 	MinLevel Level
-	// MaxLevel, when above zero, keeps stronger levels from being tried.
+	// MaxLevel, when above zero, keeps stronger levels from being tried; below
+	// zero, with Unsafe, commands are not confined even where they could be.
 	MaxLevel Level
-	// Unsafe permits level 0. Commands can then do whatever the service can.
+	// Unsafe permits level 0 where nothing stronger works. Commands can then do
+	// whatever the service can.
 	Unsafe bool
 	// SharedUser runs all commands as the service's own user even when it is
 	// root and could give each session its own: for workspaces on file systems
@@ -32,7 +36,7 @@ type Config struct {
 	// ReadOnly are further host paths to show read-only at the same place, such
 	// as /opt or /nix.
 	ReadOnly []string
-	// WarmMax bounds the sandboxes kept ready; 0 means 32, negative none.
+	// WarmMax bounds the sandboxes kept ready; 0 means 128, negative none.
 	WarmMax int
 	// WarmIdle is how long a ready sandbox waits for a command; 0 means 30 s.
 	WarmIdle time.Duration
@@ -69,11 +73,17 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if config.MinLevel == 0 && !config.Unsafe {
 		config.MinLevel = Namespaced
 	}
-	if config.MaxLevel == 0 && !(config.Unsafe && config.MinLevel == 0) {
+	if config.MinLevel < 0 || config.MinLevel > Namespaced {
+		return nil, fmt.Errorf("sandbox: there is no level %d to require; 1 and 2 exist", int(config.MinLevel))
+	}
+	switch {
+	case config.MaxLevel == 0 || config.MaxLevel > Namespaced:
 		config.MaxLevel = Namespaced
+	case config.MaxLevel < 0:
+		config.MaxLevel = Unconfined
 	}
 	if config.WarmMax == 0 {
-		config.WarmMax = 32
+		config.WarmMax = 128
 	}
 	if config.WarmIdle == 0 {
 		config.WarmIdle = 30 * time.Second
@@ -89,10 +99,7 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	scratch, err := os.MkdirTemp("", "everloop-sandbox-")
-	if err == nil {
-		err = os.Chmod(scratch, 0o711)
-	}
+	scratch, err := scratchDir()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -103,6 +110,25 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+const scratchPrefix = "everloop-sandbox-"
+
+// scratchDir makes the parent of private temporary directories and removes
+// those that services which were killed left behind.
+func scratchDir() (string, error) {
+	stale, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
+	for _, dir := range stale {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchPrefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	dir, err := os.MkdirTemp("", scratchPrefix+strconv.Itoa(os.Getpid())+"-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // choose tries the levels, strongest first.
@@ -222,6 +248,12 @@ func (s *Sandbox) enter() bool {
 	return !s.closed
 }
 
+func (s *Sandbox) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // instance is a prepared sandbox: its process 1 waits for a command.
 type instance struct {
 	*child
@@ -300,6 +332,8 @@ func (s *Sandbox) program(in *instance) (*program, []int, error) {
 	if s.level == Namespaced {
 		return namespaceProgram(s.view, in.shape, s.dedicated, memoryHeld), nil, nil
 	}
+	// A cleaner of /tmp may have been here.
+	_ = os.Mkdir(s.scratch, 0o711)
 	scratch, err := os.MkdirTemp(s.scratch, "tmp-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: %w", err)

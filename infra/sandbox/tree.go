@@ -20,16 +20,48 @@ func (s *Sandbox) killTree(in *instance) {
 		return
 	}
 	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); {
-		below := descendants(in.pid)
-		if len(below) == 0 {
+		// Stopping comes first: what is stopped does not fork, and still counts
+		// against the limit of processes, so that a fork bomb cannot outrun this.
+		stopped := map[int]bool{}
+		for {
+			before := len(stopped)
+			for _, pid := range descendants(in.pid) {
+				if !stopped[pid] {
+					stopped[pid] = true
+					_ = unix.Kill(pid, unix.SIGSTOP)
+				}
+			}
+			if len(stopped) == before || time.Now().After(deadline) {
+				break
+			}
+		}
+		if len(stopped) == 0 {
 			break
 		}
-		for _, pid := range below {
+		for pid := range stopped {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		time.Sleep(time.Millisecond) // let process 1 reap
 	}
 	in.kill()
+}
+
+// userTasks counts the processes and threads of a user, as the kernel does for
+// its limit of them.
+func userTasks(uid int) int {
+	proc, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, entry := range proc {
+		var st unix.Stat_t
+		if entry.Name()[0] >= '0' && entry.Name()[0] <= '9' &&
+			unix.Stat("/proc/"+entry.Name()+"/task", &st) == nil && int(st.Uid) == uid {
+			n += int(st.Nlink) - 2
+		}
+	}
+	return n
 }
 
 // descendants lists the living processes below pid, from /proc.

@@ -77,7 +77,6 @@ func (r Runs) Stop(ctx context.Context, sessionID, chatID string) error {
 	return err
 }
 
-
 // A run whose workflow task has failed this often does not mend itself.
 const stuckAttempts = 10
 
@@ -113,4 +112,9 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 		return nil
 	}
 	return err
+}
+
+// TerminateSession closes whatever run a session has.
+func (r Runs) TerminateSession(ctx context.Context, sessionID, reason string) error {
+	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), "", reason)
 }

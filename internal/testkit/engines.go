@@ -102,8 +102,8 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 				ready <- path
 			}
 		}
+		_ = cmd.Wait() // until all that it said has been read
 		close(ready)
-		_ = cmd.Wait()
 	}()
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()

@@ -190,7 +190,7 @@ func (c *Conn) handle(ev event) {
 
 // internalError answers an event whose handler panicked or whose answer is no JSON.
 var internalError = json.RawMessage(
-	`{"ok":false,"error":{"code":"internal","message":"internal error","retryable":true}}`)
+	`{"ok":false,"error":{"code":"internal_error","message":"internal error","retryable":true}}`)
 
 func (c *Conn) acknowledger(id uint64) func(any) {
 	var once sync.Once

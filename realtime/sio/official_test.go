@@ -174,7 +174,7 @@ func TestOfficialClientFaults(t *testing.T) {
 		got := client(t, "faults", addr, setting)
 		require.Equal(t, []any{
 			sio.FaultNotObject, sio.FaultNotObject, sio.FaultNotObject, sio.FaultArguments,
-			sio.FaultBinary, "unknown_event", "internal", "internal",
+			sio.FaultBinary, "unknown_event", "internal_error", "internal_error",
 		}, got["codes"])
 		require.Equal(t, sio.FaultNotObject, got["reported"])
 	})

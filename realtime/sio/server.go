@@ -141,7 +141,7 @@ func (s *Server) authenticate(sess *session, token string) (identity any, err er
 	defer func() {
 		if v := recover(); v != nil {
 			s.panicked("authenticate", v)
-			err = &Refusal{Code: "internal", Retryable: true}
+			err = &Refusal{Code: "internal_error", Retryable: true}
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.ConnectTimeout)

@@ -134,33 +134,3 @@ func relocate(size uintptr) bool {
 	}
 	return true
 }
-
-// killChildren ends everything below the server: it is the reaper of all
-// orphans there, so whatever a killed child leaves behind becomes its own.
-func killChildren() {
-	var buf [4096]byte
-	for range 1000 {
-		fd, err := syscall.Open("/proc/thread-self/children", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-		if err != nil {
-			return
-		}
-		n, _ := syscall.Read(fd, buf[:])
-		_ = syscall.Close(fd)
-		if n <= 0 {
-			return
-		}
-		pid := 0
-		for _, c := range buf[:n] {
-			if c >= '0' && c <= '9' {
-				pid = pid*10 + int(c-'0')
-				continue
-			}
-			if pid > 1 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			pid = 0
-		}
-		pause := syscall.Timespec{Nsec: 2e6}
-		_ = syscall.Nanosleep(&pause, nil)
-	}
-}

@@ -1,0 +1,279 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"everloop/activities/contract"
+	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Tasks carries out background tasks: commands that outlive the chat that
+// started them. A task runs in one long activity and is never run again: when
+// its worker dies it is lost, with a reason (decisions.md section 4).
+type Tasks struct {
+	Records    TaskRecords
+	Stops      TaskStops
+	Sandbox    tools.Sandbox
+	Workspaces tools.Workspaces
+	Roots      Workspaces
+	Limits     TaskLimits
+	Logger     *slog.Logger
+}
+
+// TaskLimits bound one background task; zero fields take the defaults.
+type TaskLimits struct {
+	Time   time.Duration // 24 h
+	Output int64         // bytes of the log; 256 MiB
+	Drain  time.Duration // what a task is given to end by itself when its worker shuts down; 5 s
+}
+
+// TaskRecords keep background tasks. Writes are fenced by the attempt.
+type TaskRecords interface {
+	ClaimTask(ctx context.Context, taskID, runID string, attempt int) (contract.ClaimedTask, error)
+	TaskStarted(ctx context.Context, taskID string, attempt, pid int) error
+	TaskAlive(ctx context.Context, taskID string, attempt int, bytes int64, lastOutput time.Time) (stop bool, err error)
+	EndTask(ctx context.Context, taskID string, attempt int, end contract.TaskEnd) error
+	LoseTask(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
+}
+
+// TaskStops tells at once that a task is to stop. The flag in the records is the
+// truth: watch first, then look at it.
+type TaskStops interface {
+	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
+}
+
+// Reasons for which a task is ended from outside.
+var (
+	errTaskStopped = errors.New("stopped on request")
+	errTaskTime    = errors.New("its time limit was over")
+	errTaskOutput  = errors.New("it wrote more than its log may hold")
+	errTaskFenced  = errors.New("another worker has ended it")
+	errTaskAlone   = errors.New("the records could not be reached for too long")
+	errTaskDrained = errors.New("the service was restarted")
+)
+
+// A task says that it is alive this often, and kills itself when it could not
+// for so long: two thirds of its lease.
+const (
+	taskBeat  = time.Second
+	taskAlone = 20 * time.Second
+)
+
+func (t *Tasks) limits() TaskLimits {
+	l := t.Limits
+	if l.Time == 0 {
+		l.Time = 24 * time.Hour
+	}
+	if l.Output == 0 {
+		l.Output = 256 << 20
+	}
+	if l.Drain == 0 {
+		l.Drain = 5 * time.Second
+	}
+	return l
+}
+
+// RunTask carries out one background task to its end.
+func (t *Tasks) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
+	defer durable.Heartbeat(ctx)()
+	stop, unwatch := t.Stops.WatchTaskStop(in.TaskID)
+	defer unwatch()
+
+	attempt := int(activity.GetInfo(ctx).Attempt)
+	task, err := t.claim(ctx, in, attempt)
+	if err != nil || task.Status != domain.TaskRunning {
+		return contract.RunTaskOut{Status: task.Status}, err
+	}
+	end := t.execute(ctx, task, stop)
+	return t.record(context.WithoutCancel(ctx), task, end)
+}
+
+// claim takes the task for this attempt. The same attempt may ask again: its
+// answer may have been lost, and an answer lost is not a worker lost.
+func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (task contract.ClaimedTask, err error) {
+	err = insist(ctx, taskAlone, func() error {
+		task, err = t.Records.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
+		return err
+	})
+	if domain.AsError(err).Kind == domain.NotFound && err != nil {
+		return task, durable.Final("task_not_found", "the task or its session is gone")
+	}
+	return task, err
+}
+
+// execute runs the command and gives how it ended.
+func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-chan struct{}) contract.TaskEnd {
+	limits := t.limits()
+	run, kill := context.WithCancelCause(ctx)
+	defer kill(nil)
+	clock := time.AfterFunc(limits.Time, func() { kill(errTaskTime) })
+	defer clock.Stop()
+
+	session := task.Session
+	view := tools.SessionView{ID: session.ID, SandboxUID: session.SandboxUID, Env: session.Env}
+	var err error
+	if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
+		return t.notStarted(task, err)
+	}
+	log, err := t.openLog(ctx, view, task, limits.Output, func() { kill(errTaskOutput) })
+	if err != nil {
+		return t.notStarted(task, err)
+	}
+	started := make(chan int, 1)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		t.watch(run, kill, task, log, stop, started, limits.Drain)
+	}()
+	exit, err := t.Sandbox.Run(run, tools.Command{
+		Session: view, Argv: []string{"bash", "-c", task.Command}, Env: tools.Environment(view.Env),
+		Stdout: log.Stdout(), Stderr: log.Stderr(), Started: func(pid int) { started <- pid },
+	})
+	cause := context.Cause(run)
+	kill(nil)
+	<-watched
+	if closing := log.Close(); closing != nil {
+		t.Logger.Warn("part of a background task's log was not written", "task_id", task.ID, "error", closing)
+	}
+	end := ended(exit, err, cause, limits)
+	if err != nil && cause == nil {
+		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", session.ID, "error", err)
+	}
+	end.OutputBytes, end.LastOutputAt = log.Written()
+	return end
+}
+
+func (t *Tasks) openLog(ctx context.Context, view tools.SessionView, task contract.ClaimedTask, limit int64, full func()) (*tools.TaskLog, error) {
+	files, err := t.Workspaces.Open(ctx, view)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	file, err := files.Append(ctx, task.OutputPath)
+	if err != nil {
+		return nil, err
+	}
+	return tools.NewTaskLog(file, limit, full), nil
+}
+
+// watch keeps the records up to date while the command runs and kills it when
+// it must end: on request, with its worker, or when another has taken it over.
+func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *tools.TaskLog,
+	stop <-chan struct{}, started <-chan int, drain time.Duration,
+) {
+	beat := time.NewTicker(taskBeat)
+	defer beat.Stop()
+	draining := activity.GetWorkerStopChannel(run)
+	told := time.Now()
+	for {
+		select {
+		case <-run.Done():
+			return
+		case pid := <-started:
+			t.heard(kill, &told, false, t.Records.TaskStarted(run, task.ID, task.Attempt, pid))
+		case <-draining:
+			draining = nil
+			timer := time.AfterFunc(drain, func() { kill(errTaskDrained) })
+			defer timer.Stop()
+		case <-stop: // the flag is the truth
+			t.alive(run, kill, &told, task, log)
+		case <-beat.C:
+			t.alive(run, kill, &told, task, log)
+		}
+	}
+}
+
+func (t *Tasks) alive(run context.Context, kill context.CancelCauseFunc, told *time.Time, task contract.ClaimedTask, log *tools.TaskLog) {
+	bytes, last := log.Written()
+	ctx, cancel := context.WithTimeout(run, taskAlone/2)
+	defer cancel()
+	stop, err := t.Records.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
+	t.heard(kill, told, stop, err)
+}
+
+// heard acts on what the records answered.
+func (t *Tasks) heard(kill context.CancelCauseFunc, told *time.Time, stop bool, err error) {
+	switch {
+	case err == nil && stop:
+		kill(errTaskStopped)
+	case err == nil:
+		*told = time.Now()
+	case errors.Is(err, domain.ErrFenced):
+		kill(errTaskFenced)
+	case time.Since(*told) > taskAlone:
+		kill(errTaskAlone)
+	}
+}
+
+func (t *Tasks) notStarted(task contract.ClaimedTask, err error) contract.TaskEnd {
+	t.Logger.Error("a background task could not be started", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
+	return contract.TaskEnd{Status: domain.TaskFailed, Reason: "it could not be started"}
+}
+
+// ended tells from the exit, or from why it was killed, how a task ended.
+func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEnd {
+	switch {
+	case err == nil && exit.Killed != "":
+		return contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit.Code, Reason: exit.Killed}
+	case err == nil && exit.Code == 0:
+		return contract.TaskEnd{Status: domain.TaskCompleted, ExitCode: &exit.Code}
+	case err == nil:
+		return contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit.Code}
+	case errors.Is(cause, errTaskStopped):
+		return contract.TaskEnd{Status: domain.TaskStopped}
+	case errors.Is(cause, errTaskTime):
+		return contract.TaskEnd{Status: domain.TaskFailed, Reason: fmt.Sprintf("its time limit of %s was over", limits.Time)}
+	case errors.Is(cause, errTaskOutput):
+		return contract.TaskEnd{Status: domain.TaskFailed, Reason: fmt.Sprintf("it wrote more than %d bytes", limits.Output)}
+	case cause == nil:
+		return contract.TaskEnd{Status: domain.TaskFailed, Reason: "the sandbox failed"}
+	case errors.Is(cause, errTaskAlone), errors.Is(cause, errTaskDrained):
+		return contract.TaskEnd{Status: domain.TaskLost, Reason: cause.Error()}
+	default: // the run was cancelled, or the server gave the activity up
+		return contract.TaskEnd{Status: domain.TaskLost, Reason: "its run was ended"}
+	}
+}
+
+// record writes the end of a task, for as long as it takes within a minute: a
+// task whose end was not recorded would look lost.
+func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contract.TaskEnd) (contract.RunTaskOut, error) {
+	err := insist(ctx, time.Minute, func() error { return t.Records.EndTask(ctx, task.ID, task.Attempt, end) })
+	if errors.Is(err, domain.ErrFenced) { // another has ended it already
+		return contract.RunTaskOut{Status: domain.TaskLost}, nil
+	}
+	return contract.RunTaskOut{Status: end.Status}, err
+}
+
+// LoseTask ends a task whose work cannot report any more.
+func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
+	status, err := t.Records.LoseTask(ctx, in.TaskID, in.Reason)
+	if err != nil && domain.AsError(err).Kind == domain.NotFound {
+		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task is gone")
+	}
+	return contract.RunTaskOut{Status: status}, err
+}
+
+// insist tries a write of the records again until it works, is refused, or the
+// time is over.
+func insist(ctx context.Context, limit time.Duration, write func() error) error {
+	deadline := time.Now().Add(limit)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := write()
+		if kind := domain.AsError(err).Kind; err == nil || kind != domain.Internal && kind != domain.Unavailable || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

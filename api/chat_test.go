@@ -1,0 +1,272 @@
+package api_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/api"
+	"everloop/domain"
+)
+
+// sse reads server-sent events.
+type sse struct {
+	t        *testing.T
+	response *http.Response
+	lines    *bufio.Scanner
+}
+
+type sent struct{ id, name, data, comment string }
+
+func (w *world) stream(method, path, key, body string, changes ...with) *sse {
+	w.t.Helper()
+	changes = append(changes, header("Accept", "text/event-stream"))
+	response, err := http.DefaultTransport.RoundTrip(w.request(method, path, key, body, changes...))
+	require.NoError(w.t, err)
+	require.Equal(w.t, 200, response.StatusCode)
+	require.Equal(w.t, "text/event-stream", response.Header.Get("Content-Type"))
+	w.t.Cleanup(func() { _ = response.Body.Close() })
+	s := &sse{w.t, response, bufio.NewScanner(response.Body)}
+	s.lines.Buffer(nil, 1<<20)
+	return s
+}
+
+// next reads one event or comment; ok is false at the end.
+func (s *sse) next() (e sent, ok bool) {
+	s.t.Helper()
+	for s.lines.Scan() {
+		line := s.lines.Text()
+		if line == "" {
+			return e, true
+		}
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			e.id = value
+		case "event":
+			e.name = value
+		case "data":
+			e.data += value
+		case "":
+			e.comment = value
+		}
+	}
+	return e, false
+}
+
+// event is next without comments.
+func (s *sse) event() sent {
+	s.t.Helper()
+	for {
+		e, ok := s.next()
+		require.True(s.t, ok, "the stream ended")
+		if e.comment == "" {
+			return e
+		}
+	}
+}
+
+func TestEventsStreamAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	w.streams.publish("old", "", `{}`)
+	s := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, "")
+	require.NotEmpty(t, s.response.Header.Get("X-Request-Id"))
+	require.Equal(t, "no-store", s.response.Header.Get("Cache-Control"))
+	first, ok := s.next()
+	require.True(t, ok)
+	require.NotEmpty(t, first.comment, "the first byte comes before anything happens")
+	w.streams.publish("turn:patch", "c1", "{\"text_delta\":\"a\\nb\"}")
+	e := s.event()
+	require.Equal(t, "2", e.id)
+	require.Equal(t, "turn:patch", e.name)
+	var data map[string]any
+	require.NoError(t, json.Unmarshal([]byte(e.data), &data))
+	require.Equal(t, "a\nb", data["text_delta"])
+	require.EqualValues(t, 2, data["seq"])
+	require.EqualValues(t, 1, data["prev_seq"])
+	require.Equal(t, "c1", data["chat_id"])
+	w.streams.publish("chat:end", "c1", `{}`)
+	require.Equal(t, "chat:end", s.event().name, "the stream goes on over the ends of chats")
+}
+
+func TestEventsResume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	for i := range 5 {
+		w.streams.publish("e"+strconv.Itoa(i+1), "", `{}`)
+	}
+	path := "/api/sessions/" + id + "/events"
+	require.Equal(t, "1", w.stream("GET", path+"?after_seq=0", w.ann, "").event().id)
+	require.Equal(t, "4", w.stream("GET", path+"?after_seq=3", w.ann, "").event().id)
+	require.Equal(t, "5", w.stream("GET", path+"?after_seq=1", w.ann, "", header("Last-Event-ID", "4")).event().id)
+	require.Equal(t, []string{"header.Last-Event-ID"}, w.do("GET", path, w.ann, "", header("Last-Event-ID", "x")).fields())
+}
+
+func TestAStreamEnds(t *testing.T) {
+	t.Parallel()
+	fast := func(c *api.Config) { c.StreamPulse = 20 * time.Millisecond }
+	drained := func(t *testing.T, w *world) {
+		require.Eventually(t, func() bool { return w.streams.subscribers() == 0 }, 10*time.Second, 5*time.Millisecond)
+	}
+	t.Run("when its client leaves", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, fast)
+		s := w.stream("GET", "/api/sessions/"+w.session(`{}`)+"/events", w.ann, "")
+		_, _ = s.next()
+		pulse, _ := s.next()
+		require.Equal(t, "pulse", pulse.comment)
+		require.Equal(t, 1, w.streams.subscribers())
+		require.NoError(t, s.response.Body.Close())
+		drained(t, w)
+	})
+	t.Run("when its key is revoked", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, fast)
+		id := w.session(`{}`)
+		made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()
+		s := w.stream("GET", "/api/sessions/"+id+"/events", made["plaintext"].(string), "")
+		_, _ = s.next()
+		require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "").status)
+		e := s.event()
+		require.Equal(t, "session:error", e.name)
+		require.Contains(t, e.data, "access_lost")
+		_, more := s.next()
+		require.False(t, more)
+		drained(t, w)
+	})
+	t.Run("when the session is no longer shared", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, fast)
+		id := w.session(`{}`)
+		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`)
+		s := w.stream("GET", "/api/sessions/"+id+"/events", w.bob, "")
+		_, _ = s.next()
+		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":false}`)
+		require.Equal(t, "session:error", s.event().name)
+		drained(t, w)
+	})
+	t.Run("with a place to go on when it was too slow", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.streams.publish("e1", "", `{}`)
+		s := w.stream("GET", "/api/sessions/"+w.session(`{}`)+"/events?after_seq=0", w.ann, "")
+		require.Equal(t, "e1", s.event().name)
+		w.streams.mu.Lock()
+		w.streams.broken = true
+		w.streams.mu.Unlock()
+		w.streams.publish("e2", "", `{}`)
+		e := s.event()
+		require.Equal(t, "session:resync", e.name)
+		require.JSONEq(t, `{"seq":1}`, e.data)
+	})
+	t.Run("when the service shuts down", func(t *testing.T) {
+		t.Parallel()
+		var s *sse
+		t.Run("serving", func(t *testing.T) {
+			w := newWorld(t) // its end waits for all connections
+			s = w.stream("GET", "/api/sessions/"+w.session(`{}`)+"/events", w.ann, "")
+			_, _ = s.next()
+		})
+		_, more := s.next()
+		require.False(t, more)
+	})
+}
+
+func TestChat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	path := "/api/sessions/" + id + "/chat"
+	r := w.do("POST", path, w.ann, `{"message":"hello","mode":"planning","delivery":"steer","client_message_id":"m1"}`)
+	require.Equal(t, 202, r.status)
+	accepted := r.json()
+	require.NotEmpty(t, accepted["chat_id"])
+	require.NotEmpty(t, accepted["turn_id"])
+	require.Equal(t, "run", accepted["delivery_applied"])
+	require.EqualValues(t, 0, accepted["position"])
+	require.Equal(t, false, accepted["duplicate"])
+	sent := w.desk.messages()[0]
+	require.Equal(t, id, sent.SessionID)
+	require.Equal(t, domain.TriggerAPI, sent.Trigger)
+	require.Equal(t, domain.ModePlanning, sent.Mode)
+	require.Equal(t, domain.DeliverSteer, sent.Delivery)
+	again := w.do("POST", path, w.ann, `{"message":"hello","client_message_id":"m1"}`).json()
+	require.Equal(t, true, again["duplicate"])
+	require.Equal(t, accepted["chat_id"], again["chat_id"])
+
+	answered := w.do("POST", path, w.ann, `{"message":"","askuser_answer":{"tool_call_id":"open","selections":{"0":[1]},"custom":{}}}`).json()
+	require.Equal(t, map[string]any{"chat_id": "c", "question_id": "q", "resolved": true}, answered)
+
+	w.desk.err = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
+	p := w.do("POST", path, w.ann, `{"message":"x","delivery":"reject"}`).problem(409)
+	require.Equal(t, "session_busy", p["code"])
+	require.Equal(t, true, p["retryable"])
+
+	require.Equal(t, map[string]any{"stopped": true}, w.do("POST", "/api/sessions/"+id+"/stop", w.ann, "").json())
+	w.do("POST", "/api/sessions/"+id+"/stop", w.ann, `{"scope":"chat_and_queue"}`)
+	require.Equal(t, []bool{false, true}, w.desk.stop)
+}
+
+func TestChatAsAStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	w.desk.then = func(ack domain.SendAck) {
+		go func() {
+			w.streams.publish("chat:end", "another chat", `{}`)
+			w.streams.publish("chat:start", ack.ChatID, `{}`)
+			w.streams.publish("turn:patch", ack.ChatID, `{"text_delta":"x"}`)
+			w.streams.publish("session:updated", "", `{}`)
+			w.streams.publish("chat:end", ack.ChatID, `{"status":"completed"}`)
+		}()
+	}
+	names := func(s *sse) (all []string) {
+		for {
+			e, ok := s.next()
+			if !ok {
+				return all
+			}
+			if e.comment == "" {
+				all = append(all, e.name)
+			}
+		}
+	}
+	// All events of the session, to the end of this chat and of no other.
+	want := []string{"chat:end", "chat:start", "turn:patch", "session:updated", "chat:end"}
+	path := "/api/sessions/" + id + "/chat"
+	require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"hello"}`)))
+	require.Zero(t, w.streams.subscribers())
+
+	t.Run("a repeat tells the same chat and sends nothing", func(t *testing.T) {
+		key := header("Idempotency-Key", "k1")
+		require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"again"}`, key)))
+		before := len(w.desk.messages())
+		again := names(w.stream("POST", path, w.ann, `{"message":"again"}`, key))
+		require.Equal(t, append(append([]string{}, want...), want...), again, "from the first kept event on")
+		r := w.do("POST", path, w.ann, `{"message":"again"}`, key)
+		require.Equal(t, 202, r.status, "also to a client that takes no events")
+		require.Equal(t, "true", r.header.Get("Idempotency-Replayed"))
+		require.Len(t, w.desk.messages(), before)
+		w.do("POST", path, w.ann, `{"message":"other"}`, key).code(409, "idempotency_key_reused")
+	})
+	t.Run("a refused message is a plain error", func(t *testing.T) {
+		w.do("POST", path, w.ann, `{"message":""}`, header("Accept", "text/event-stream")).code(422, "invalid_request")
+		require.Zero(t, w.streams.subscribers())
+	})
+	t.Run("an answer that came too late starts no stream", func(t *testing.T) {
+		r := w.do("POST", path, w.ann, `{"askuser_answer":{"tool_call_id":"late","selections":{"0":[0]}}}`, header("Accept", "text/event-stream"))
+		require.Equal(t, 202, r.status)
+		require.Equal(t, false, r.json()["resolved"])
+		require.Zero(t, w.streams.subscribers())
+	})
+}

@@ -1,0 +1,248 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bad is a request that an operation refuses as invalid, and the field it names.
+type bad struct {
+	path string // empty: the operation's own
+	body string
+	at   string
+}
+
+// call is one operation as the walk makes it. In paths {s} is a session of
+// ann's, {k} a key of hers, {u} a user.
+type call struct {
+	method, path string // as in the document
+	url          string
+	body         string
+	status       int
+	public       bool
+	admin        bool   // made by an administrator
+	missing      string // the URL of something that does not exist
+	bad          []bad
+	hasBody      bool // takes a JSON object
+	stream       bool // walked in a test of its own
+}
+
+const none = "00000000-0000-7000-8000-000000000000"
+
+// Waiting for what happens in the background.
+const (
+	timeout = 10 * time.Second
+	tick    = 5 * time.Millisecond
+)
+
+var walk = []call{
+	{method: "GET", path: "/api/version", url: "/api/version", status: 200, public: true},
+	{method: "GET", path: "/api/health", url: "/api/health", status: 200, public: true},
+	{method: "GET", path: "/healthz", url: "/healthz", status: 200, public: true},
+	{method: "GET", path: "/readyz", url: "/readyz", status: 200, public: true},
+	{method: "GET", path: "/metrics", url: "/metrics", status: 200, public: true},
+	{method: "GET", path: "/api/openapi.json", url: "/api/openapi.json", status: 200, public: true},
+	{method: "GET", path: "/api/docs", url: "/api/docs", status: 200, public: true},
+	{method: "GET", path: "/api/config", url: "/api/config", status: 200},
+	{method: "GET", path: "/api/config/models", url: "/api/config/models", status: 200},
+	{method: "GET", path: "/api/auth/me", url: "/api/auth/me", status: 200},
+
+	{method: "POST", path: "/api/sessions", url: "/api/sessions", hasBody: true, status: 200, body: `{"intent":"x","unknown":1}`, bad: []bad{
+		{body: `{"intent":5}`, at: "body.intent"}, {body: `{"memory_enabled":"yes"}`, at: "body.memory_enabled"},
+		{body: `{"software_factory_id":1.5}`, at: "body.software_factory_id"}, {body: `{"software_factory_id":1e300}`, at: "body.software_factory_id"},
+		{body: `{"env":{"A":1}}`, at: "body.env.A"}, {body: `{"env":{"A=B":"x"}}`, at: "body.env"}, {body: `{"env":{"":"x"}}`, at: "body.env"},
+		{body: `{"disable_tools":"Bash"}`, at: "body.disable_tools"}, {body: `{"model":"nope"}`, at: "body.model"},
+		{body: `{"intent":"` + strings.Repeat("x", 100_001) + `"}`, at: "body.intent"},
+	}},
+	{method: "GET", path: "/api/sessions", url: "/api/sessions?unknown=1", status: 200, bad: []bad{
+		{path: "/api/sessions?limit=0", at: "query.limit"}, {path: "/api/sessions?limit=-1", at: "query.limit"},
+		{path: "/api/sessions?limit=x", at: "query.limit"}, {path: "/api/sessions?offset=-1", at: "query.offset"},
+		{path: "/api/sessions?offset=99999999999999999999", at: "query.offset"},
+	}},
+	{method: "GET", path: "/api/sessions/{session_id}", url: "/api/sessions/{s}", status: 200, missing: "/api/sessions/" + none},
+	{method: "PATCH", path: "/api/sessions/{session_id}", url: "/api/sessions/{s}", hasBody: true, status: 200, body: `{"intent":"y"}`,
+		missing: "/api/sessions/" + none, bad: []bad{{body: `{"intent":[]}`, at: "body.intent"}}},
+	{method: "PUT", path: "/api/sessions/{session_id}/env", url: "/api/sessions/{s}/env", hasBody: true, status: 200, body: `{"env":{"A":"1"}}`,
+		missing: "/api/sessions/" + none + "/env", bad: []bad{{body: `{}`, at: "body.env"}, {body: `{"env":null}`, at: "body.env"}, {body: `{"env":{"A":null}}`, at: "body.env.A"}}},
+	{method: "PATCH", path: "/api/sessions/{session_id}/pin", url: "/api/sessions/{s}/pin", hasBody: true, status: 200, body: `{"pinned":true}`,
+		missing: "/api/sessions/" + none + "/pin", bad: []bad{{body: `{}`, at: "body.pinned"}, {body: `{"pinned":1}`, at: "body.pinned"}}},
+	{method: "PATCH", path: "/api/sessions/{session_id}/sharing", url: "/api/sessions/{s}/sharing", hasBody: true, status: 200, body: `{"shared":false}`,
+		missing: "/api/sessions/" + none + "/sharing", bad: []bad{{body: `{}`, at: "body.shared"}, {body: `{"shared":"no"}`, at: "body.shared"}}},
+	{method: "PATCH", path: "/api/sessions/{session_id}/memory", url: "/api/sessions/{s}/memory", hasBody: true, status: 200, body: `{"memory_enabled":true}`,
+		missing: "/api/sessions/" + none + "/memory", bad: []bad{{body: `{}`, at: "body.memory_enabled"}, {body: `{"memory_enabled":null}`, at: "body.memory_enabled"}}},
+	{method: "DELETE", path: "/api/sessions/{session_id}", url: "/api/sessions/{s}", status: 200, missing: "/api/sessions/" + none},
+
+	{method: "GET", path: "/api/sessions/{session_id}/messages", url: "/api/sessions/{s}/messages", status: 200,
+		missing: "/api/sessions/" + none + "/messages", bad: []bad{
+			{path: "/api/sessions/{s}/messages?limit=0", at: "query.limit"}, {path: "/api/sessions/{s}/messages?after_sequence=-2", at: "query.after_sequence"},
+			{path: "/api/sessions/{s}/messages?after_sequence=a", at: "query.after_sequence"},
+		}},
+	{method: "POST", path: "/api/sessions/{session_id}/chat", url: "/api/sessions/{s}/chat", hasBody: true, status: 202, body: `{"message":"hello"}`,
+		missing: "/api/sessions/" + none + "/chat", bad: []bad{
+			{body: `{}`, at: "body.message"}, {body: `{"message":5}`, at: "body.message"}, {body: `{"message":"x","mode":"odd"}`, at: "body.mode"},
+			{body: `{"message":"x","session_id":"another"}`, at: "body.session_id"},
+		}},
+	{method: "POST", path: "/api/sessions/{session_id}/stop", url: "/api/sessions/{s}/stop", hasBody: true, status: 200,
+		missing: "/api/sessions/" + none + "/stop", bad: []bad{{body: `{"scope":"everything"}`, at: "body.scope"}}},
+	{method: "GET", path: "/api/sessions/{session_id}/events", url: "/api/sessions/{s}/events", stream: true, status: 200,
+		missing: "/api/sessions/" + none + "/events", bad: []bad{{path: "/api/sessions/{s}/events?after_seq=x", at: "query.after_seq"}}},
+
+	{method: "GET", path: "/api/sessions/{session_id}/ls/{dir_path}", url: "/api/sessions/{s}/ls/", status: 200, missing: "/api/sessions/" + none + "/ls/a"},
+	{method: "PUT", path: "/api/sessions/{session_id}/files/{file_path}", url: "/api/sessions/{s}/files/a/b.txt", hasBody: true, status: 200,
+		body: `{"content":"c"}`, missing: "/api/sessions/" + none + "/files/a", bad: []bad{{body: `{}`, at: "body.content"}, {body: `{"content":1}`, at: "body.content"}}},
+	{method: "GET", path: "/api/sessions/{session_id}/files/{file_path}", url: "/api/sessions/{s}/files/a/b.txt", status: 200, missing: "/api/sessions/{s}/files/none"},
+	{method: "DELETE", path: "/api/sessions/{session_id}/files/{file_path}", url: "/api/sessions/{s}/files/a", status: 200, missing: "/api/sessions/{s}/files/none"},
+
+	{method: "GET", path: "/api/sessions/{session_id}/background-tasks", url: "/api/sessions/{s}/background-tasks", status: 200,
+		missing: "/api/sessions/" + none + "/background-tasks"},
+	{method: "GET", path: "/api/sessions/{session_id}/background-tasks/{task_id}", url: "/api/sessions/{s}/background-tasks/task-1?tail=7", status: 200,
+		missing: "/api/sessions/{s}/background-tasks/none", bad: []bad{
+			{path: "/api/sessions/{s}/background-tasks/task-1?tail=0", at: "query.tail"}, {path: "/api/sessions/{s}/background-tasks/task-1?tail=x", at: "query.tail"},
+		}},
+	{method: "POST", path: "/api/sessions/{session_id}/background-tasks/{task_id}/stop", url: "/api/sessions/{s}/background-tasks/task-1/stop", status: 200,
+		missing: "/api/sessions/{s}/background-tasks/none/stop"},
+	{method: "GET", path: "/api/sessions/{session_id}/tasks", url: "/api/sessions/{s}/tasks", status: 200, missing: "/api/sessions/" + none + "/tasks"},
+
+	{method: "POST", path: "/api/user/api-keys/", url: "/api/user/api-keys/", hasBody: true, status: 201, body: `{"name":"ci"}`, bad: []bad{
+		{body: `{}`, at: "body.name"}, {body: `{"name":""}`, at: "body.name"}, {body: `{"name":"` + strings.Repeat("ä", 51) + `"}`, at: "body.name"},
+		{body: `{"name":"x","scopes":["everything"]}`, at: "body.scopes[0]"}, {body: `{"name":"x","expires_at":"tomorrow"}`, at: "body.expires_at"},
+		{body: `{"name":"x","expires_at":"2020-01-01T00:00:00Z"}`, at: "body.expires_at"},
+	}},
+	{method: "GET", path: "/api/user/api-keys/", url: "/api/user/api-keys", status: 200},
+	{method: "GET", path: "/api/user/api-keys/{id}", url: "/api/user/api-keys/{k}", status: 200, missing: "/api/user/api-keys/" + none},
+	{method: "PATCH", path: "/api/user/api-keys/{id}", url: "/api/user/api-keys/{k}", hasBody: true, status: 200, body: `{"name":"` + strings.Repeat("ä", 50) + `"}`,
+		missing: "/api/user/api-keys/" + none, bad: []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"name":"` + strings.Repeat("x", 51) + `"}`, at: "body.name"}}},
+	{method: "DELETE", path: "/api/user/api-keys/{id}", url: "/api/user/api-keys/{k}", status: 204, missing: "/api/user/api-keys/" + none},
+
+	{method: "GET", path: "/api/admin/users", url: "/api/admin/users", status: 200, admin: true},
+	{method: "POST", path: "/api/admin/users", url: "/api/admin/users", hasBody: true, status: 201, admin: true, body: `{"username":"eve"}`, bad: []bad{
+		{body: `{}`, at: "body.username"}, {body: `{"username":""}`, at: "body.username"}, {body: `{"username":"a b"}`, at: "body.username"},
+		{body: `{"username":"` + strings.Repeat("x", 129) + `"}`, at: "body.username"}, {body: `{"username":"x","administrator":"yes"}`, at: "body.administrator"},
+	}},
+	{method: "DELETE", path: "/api/admin/users/{user_id}", url: "/api/admin/users/{u}", status: 200, admin: true, missing: "/api/admin/users/" + none},
+}
+
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range walk {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			at := *w
+			at.t = t
+			at.step(c)
+		})
+	}
+}
+
+// step makes one operation in every way that the walk knows.
+func (w *world) step(c call) {
+	t := w.t
+	session := w.session(`{}`)
+	require.Equal(t, 200, w.do("PUT", "/api/sessions/"+session+"/files/a/b.txt", w.ann, `{"content":"0123456789"}`).status)
+	key := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()["key"].(map[string]any)["id"].(string)
+	user, _ := w.person("u"+key, false)
+	names := strings.NewReplacer("{s}", session, "{k}", key, "{u}", user)
+	url, who := names.Replace(c.url), w.ann
+	if c.admin {
+		who = w.root
+	}
+
+	if !c.public {
+		w.do(c.method, url, "", c.body).code(401, "unauthorized")
+		w.do(c.method, url, "el_wrong", c.body).code(401, "unauthorized")
+		w.do(c.method, url, "", c.body, header("Authorization", "Basic eDp5")).code(401, "unauthorized")
+	}
+	if c.admin {
+		w.do(c.method, url, w.ann, c.body).code(403, "administrator_required")
+	}
+	if strings.Contains(c.url, "{s}") || strings.Contains(c.url, "{k}") {
+		w.do(c.method, url, w.bob, c.body).problem(404)
+	}
+	if c.missing != "" {
+		w.do(c.method, names.Replace(c.missing), who, c.body).problem(404)
+	}
+	if c.hasBody {
+		w.do(c.method, url, who, `{"broken`).code(400, "malformed_request")
+		w.do(c.method, url, who, `{} trailing`).code(400, "malformed_request")
+		require.Equal(t, []string{"body"}, w.do(c.method, url, who, `[1]`).fields())
+		w.do(c.method, url, who, `{}`, header("Content-Type", "text/plain")).code(415, "unsupported_media_type")
+		w.do(c.method, url, who, `{}`, header("Content-Encoding", "gzip")).code(415, "unsupported_media_type")
+	}
+	for _, b := range c.bad {
+		path := b.path
+		if path == "" {
+			path = c.url
+		}
+		r := w.do(c.method, names.Replace(path), who, b.body)
+		require.Contains(t, r.fields(), b.at, r.text)
+	}
+	w.do("OPTIONS", url, who, "").code(405, "method_not_allowed")
+	if c.stream {
+		return
+	}
+	r := w.do(c.method, url, who, c.body)
+	require.Equal(t, c.status, r.status, r.text)
+	if c.status == 204 {
+		require.Empty(t, r.text)
+	}
+	require.NotContains(t, r.text, "$schema")
+}
+
+// TestDocumentListsEveryRoute holds the document and the walk to each other.
+func TestDocumentListsEveryRoute(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var doc struct {
+		OpenAPI string                                `json:"openapi"`
+		Paths   map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	r := w.do("GET", "/api/openapi.json", "", "")
+	require.NoError(t, json.Unmarshal([]byte(r.text), &doc))
+	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.1"), doc.OpenAPI)
+	require.NotContains(t, r.text, "$schema")
+	var documented, walked []string
+	for path, item := range doc.Paths {
+		for method := range item {
+			documented = append(documented, strings.ToUpper(method)+" "+path)
+		}
+	}
+	for _, c := range walk {
+		walked = append(walked, c.method+" "+c.path)
+	}
+	require.ElementsMatch(t, walked, documented)
+
+	page := w.do("GET", "/api/docs", "", "")
+	require.Contains(t, page.header.Get("Content-Type"), "text/html")
+	require.NotContains(t, page.text, "http://")
+	require.NotContains(t, page.text, "https://")
+	for path := range doc.Paths {
+		require.Contains(t, page.text, path)
+	}
+}
+
+func TestRouting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.do("GET", "/nothing", w.ann, "").code(404, "route_not_found")
+	w.do("GET", "/api/sessions/x/skills:upload", w.ann, "").code(404, "route_not_found")
+	w.do("GET", "/api/sessions/x", w.ann, "", func(r *http.Request) { r.URL.Opaque = "/api/sessions/%zz" }).code(400, "malformed_request")
+	w.do("GET", "/api/sessions/a%2Fb", w.ann, "").code(404, "session_not_found")
+	w.do("GET", "/api/sessions/%00", w.ann, "").problem(422)
+	w.do("GET", "/api/sessions?q=%00", w.ann, "").problem(422)
+	w.do("GET", "/api/sessions?q=%ff", w.ann, "").problem(422)
+	r := w.do("PUT", "/api/sessions", w.ann, "{}")
+	r.code(405, "method_not_allowed")
+	require.Contains(t, r.header.Get("Allow"), "GET")
+	require.Contains(t, r.header.Get("Allow"), "POST")
+	require.Equal(t, 200, w.do("HEAD", "/api/sessions", w.ann, "").status)
+	w.do("BREW", "/api/sessions", w.ann, "").code(405, "method_not_allowed")
+	for _, path := range []string{"/api/user/api-keys", "/api/user/api-keys/"} {
+		require.Equal(t, 201, w.do(http.MethodPost, path, w.ann, `{"name":"n"}`).status)
+		require.Equal(t, 200, w.do(http.MethodGet, path, w.ann, "").status)
+	}
+}

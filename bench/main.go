@@ -1,0 +1,182 @@
+// Command bench measures Everloop as a client meets it. It starts its own
+// `everloop up` beside a scripted model that answers at once, and drives it over
+// HTTP; each measurement has a bare baseline in the same run, so that numbers of
+// a busy machine can still be compared. What the numbers mean and what they were
+// is told in docs/performance.md.
+//
+// It knows the public interface only, nothing of how the service is built, except
+// that it reads the CPU and memory of its processes from /proc (Linux).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// options are the command line.
+type options struct {
+	binary   string
+	parts    []string
+	json     string
+	sessions int
+	waiting  int
+}
+
+// part is one measurement with a service of its own.
+type part struct {
+	name  string
+	about string
+	run   func(ctx context.Context, b *bench) error
+}
+
+var parts = []part{
+	{"idle", "start, memory and CPU of a service without work", measureIdle},
+	{"first-token", "a message until its first text at the client", measureFirstToken},
+	{"step", "one step of a loop of 50 commands", measureStep},
+	{"relay", "2,000 tokens at full speed", measureRelay},
+	{"stop", "a stop in a stream and in a command", measureStop},
+	{"many", "100 sessions of 10 steps at once", measureMany},
+	{"waiting", "1,000 sessions that wait for an answer", measureWaiting},
+	{"growth", "a long loop and a long conversation", measureGrowth},
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	opts, err := parseOptions()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	report := newReport()
+	fmt.Println(report.Machine)
+	var failed error
+	for _, p := range parts {
+		if !slices.Contains(opts.parts, p.name) {
+			continue
+		}
+		fmt.Printf("\n%s: %s\n", p.name, p.about)
+		if err := runPart(ctx, opts, p, report); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", p.name, err))
+			fmt.Println("  FAILED:", err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	report.summary()
+	if opts.json != "" {
+		failed = errors.Join(failed, report.save(opts.json))
+	}
+	return failed
+}
+
+func parseOptions() (options, error) {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	var o options
+	chosen := flag.String("run", strings.Join(names, ","), "parts to run, separated by commas")
+	flag.StringVar(&o.binary, "bin", "bin/everloop", "the program to measure")
+	flag.StringVar(&o.json, "json", "", "file for all numbers as JSON")
+	flag.IntVar(&o.sessions, "sessions", 100, "sessions at once in part many")
+	flag.IntVar(&o.waiting, "waiting", 1000, "sessions in part waiting")
+	flag.Parse()
+	for name := range strings.SplitSeq(*chosen, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(names, name) {
+			return o, fmt.Errorf("there is no part %q; parts are %s", name, strings.Join(names, ", "))
+		}
+		o.parts = append(o.parts, name)
+	}
+	if o.sessions < 1 || o.waiting < 1 {
+		return o, errors.New("-sessions and -waiting must be at least 1")
+	}
+	if _, err := os.Stat(o.binary); err != nil {
+		return o, fmt.Errorf("%w (make build builds it; -bin names another)", err)
+	}
+	return o, nil
+}
+
+// bench is what a part measures with.
+type bench struct {
+	options
+	report *report
+	part   string
+	model  *model
+	bare   *bare
+	// server is the service under test. Part idle starts and stops it itself.
+	server *server
+	client *client
+}
+
+func runPart(ctx context.Context, opts options, p part, report *report) (err error) {
+	dir, err := os.MkdirTemp("", "everloop-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	model, err := startModel()
+	if err != nil {
+		return err
+	}
+	defer model.close()
+	b := &bench{options: opts, report: report, part: p.name, model: model, bare: newBare(model.url, dir)}
+	if b.server, err = newServer(opts.binary, dir, model.url); err != nil {
+		return err
+	}
+	b.client = newClient(b.server.url(), b.server.key)
+	defer func() { err = errors.Join(err, b.server.stop()) }()
+	if p.name != "idle" {
+		if err := b.server.start(ctx); err != nil {
+			return err
+		}
+		if err := b.warm(ctx); err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+	}
+	return p.run(ctx, b)
+}
+
+// warm makes first-time costs happen before anything is measured.
+func (b *bench) warm(ctx context.Context) error {
+	for range 5 {
+		if _, err := b.chatInNew(ctx, loopScript(3)); err != nil {
+			return err
+		}
+		if _, err := b.bare.conversation().chat(ctx, loopScript(3), nil); err != nil {
+			return err
+		}
+	}
+	b.model.take()
+	return nil
+}
+
+// chatInNew runs one chat in a new session.
+func (b *bench) chatInNew(ctx context.Context, message string) (*chat, error) {
+	session, err := b.client.createSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.client.completed(ctx, session, message)
+}
+
+func loopScript(n int) string {
+	return fmt.Sprintf(`[[script]]{"loop":{"n":%d,"call":{"name":"Bash","arguments":{"command":"true"}}},"closing":"Done."}[[/script]]`, n)
+}
+
+const helloScript = `[[script]]{"steps":[{"text":"Hello."}]}[[/script]]`

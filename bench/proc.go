@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clockTick is the unit of CPU times in /proc: USER_HZ, which is 100 on every
+// Linux that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// stat is what is used of /proc/PID/stat.
+type stat struct {
+	pid, parent int
+	state       byte
+	cpu         time.Duration // of the process and of its ended children
+}
+
+func readStat(pid int) (stat, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, false
+	}
+	_, rest, found := bytes.Cut(text, []byte(") ")) // the name before it may hold anything but this
+	fields := strings.Fields(string(rest))
+	if !found || len(fields) < 15 {
+		return stat{}, false
+	}
+	s := stat{pid: pid, state: fields[0][0]}
+	s.parent, _ = strconv.Atoi(fields[1])
+	for _, field := range fields[11:15] {
+		ticks, _ := strconv.ParseInt(field, 10, 64)
+		s.cpu += time.Duration(ticks) * clockTick
+	}
+	return s, true
+}
+
+// alive reports whether a process still runs.
+func alive(pid int) bool {
+	s, found := readStat(pid)
+	return found && s.state != 'Z' && s.state != 'X'
+}
+
+func processes() []stat {
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	all := make([]stat, 0, len(entries))
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(filepath.Base(entry))
+		if err != nil {
+			continue
+		}
+		if s, found := readStat(pid); found {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// tree gives a process and all below it.
+func tree(root int) []stat {
+	children := map[int][]stat{}
+	var found []stat
+	for _, s := range processes() {
+		children[s.parent] = append(children[s.parent], s)
+		if s.pid == root {
+			found = append(found, s)
+		}
+	}
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i].pid]...)
+	}
+	return found
+}
+
+// findCommand gives the process whose command line is exactly this one.
+func findCommand(args ...string) (pid int, found bool) {
+	want := strings.Join(args, "\x00") + "\x00"
+	for _, s := range processes() {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.pid)); err == nil && string(line) == want {
+			return s.pid, true
+		}
+	}
+	return 0, false
+}
+
+// memory is what a process tree holds, in bytes. PSS shares pages fairly among
+// the processes that map them; the sum of RSS counts them once a process.
+type memory struct {
+	rss, pss         int64
+	service, records int64 // PSS of everloop's own processes, and of PostgreSQL
+	processes        int
+}
+
+func treeMemory(root int) memory {
+	var m memory
+	for _, s := range tree(root) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", s.pid))
+		if err != nil {
+			continue
+		}
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.pid))
+		rss, pss := field(text, "Rss:"), field(text, "Pss:")
+		m.processes++
+		m.rss += rss
+		m.pss += pss
+		if strings.HasPrefix(string(name), "postgres") {
+			m.records += pss
+		} else {
+			m.service += pss
+		}
+	}
+	return m
+}
+
+// field reads a line of smaps_rollup, which is in kB.
+func field(text []byte, name string) int64 {
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if rest, found := strings.CutPrefix(line, name); found {
+			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// meter measures CPU from its start.
+type meter struct {
+	root      int
+	began     time.Time
+	tree, own time.Duration
+	busy      time.Duration
+}
+
+func startMeter(root int) *meter {
+	m := &meter{root: root, began: time.Now()}
+	m.tree, m.own, m.busy = treeCPU(root), ownCPU(), machineBusy()
+	return m
+}
+
+// usage is the CPU time since a meter's start.
+type usage struct {
+	wall, tree, own time.Duration
+	foreign         float64 // share of all cores that other programs used
+}
+
+func (m *meter) read() usage {
+	u := usage{wall: time.Since(m.began), tree: treeCPU(m.root) - m.tree, own: ownCPU() - m.own}
+	foreign := machineBusy() - m.busy - u.tree - u.own
+	u.foreign = max(0, float64(foreign)/float64(u.wall)/float64(runtime.NumCPU()))
+	return u
+}
+
+func treeCPU(root int) (sum time.Duration) {
+	for _, s := range tree(root) {
+		sum += s.cpu
+	}
+	return sum
+}
+
+// ownCPU is that of this program: the model, the client and the baseline with
+// its commands.
+func ownCPU() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var r syscall.Rusage
+		if syscall.Getrusage(who, &r) == nil {
+			sum += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		}
+	}
+	return sum
+}
+
+// machineBusy is the time that all cores together were not idle.
+func machineBusy() time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	var busy int64
+	for i, f := range strings.Fields(line) {
+		// user nice system (idle iowait) irq softirq; steal is nobody's here
+		if i >= 1 && i <= 7 && i != 4 && i != 5 {
+			ticks, _ := strconv.ParseInt(f, 10, 64)
+			busy += ticks
+		}
+	}
+	return time.Duration(busy) * clockTick
+}
+
+func loadAverage() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs every test with the race detector against one set of real engines:
+# PostgreSQL, Temporal, NATS and an S3 server, started by the built binary.
+# Usage: build/test.sh [go test arguments]; default: ./...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export EVERLOOP_BIN="$PWD/bin/everloop"
+
+dir=$(mktemp -d)
+chmod 755 "$dir"
+mkfifo "$dir/stdin"
+"$EVERLOOP_BIN" engines --dir "$dir/engines" --watch-stdin <"$dir/stdin" >"$dir/out" 2>"$dir/log" &
+engines=$!
+exec 3>"$dir/stdin" # open for as long as this script lives: the engines end with it
+trap 'exec 3>&-; wait "$engines" || true; rm -rf "$dir"' EXIT
+
+for _ in $(seq 600); do
+	[ -s "$dir/engines/engines.json" ] && break
+	kill -0 "$engines" 2>/dev/null || { cat "$dir/log" >&2; echo "the engines did not start" >&2; exit 1; }
+	sleep 0.1
+done
+export EVERLOOP_TEST_ENGINES="$dir/engines/engines.json"
+
+go test -race -timeout 20m "${@:-./...}"

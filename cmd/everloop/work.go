@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/inbox"
+	"everloop/infra/sandbox"
+	"everloop/infra/toolbox"
+	"everloop/worker"
+)
+
+// work is the worker: it carries out chats, and mends what crashes left behind.
+type work struct {
+	worker  sdkworker.Worker
+	sandbox *sandbox.Sandbox
+	janitor *inbox.Janitor
+	backend *backend
+}
+
+// newWork starts the sandbox and puts the worker together.
+func newWork(ctx context.Context, b *backend) (*work, error) {
+	s := b.settings
+	box, err := sandbox.New(ctx, sandbox.Config{
+		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.SandboxReadOnly,
+	})
+	if err != nil {
+		return nil, err
+	}
+	shell := toolbox.Shell{Sandbox: box, Limits: sandbox.Limits{
+		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes,
+	}}
+	files := toolbox.Files{Store: b.workspace}
+	registry, err := tools.New(tools.Deps{
+		Workspaces: files, Sandbox: shell, Reads: b.db.FileReads(), Tasks: b.db, Background: b.background(),
+	})
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	acts := &activities.Activities{
+		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,
+		Images: b.objects, Tools: registry, Workspaces: files, Logger: b.logger,
+	}
+	findings := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "everloop_janitor_findings_total",
+		Help: "What a crash left undone and the janitor mended, by kind. Zero in a healthy service.",
+	}, []string{"kind"})
+	b.metrics.MustRegister(findings)
+	desk := newDesk(b)
+	return &work{
+		backend: b, sandbox: box,
+		worker: worker.New(b.temporal, acts, worker.Options{StopTimeout: s.StopTimeout}),
+		janitor: &inbox.Janitor{
+			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk), Logger: b.logger,
+			Found: func(kind string) { findings.WithLabelValues(kind).Inc() },
+		},
+	}, nil
+}
+
+// serve works until ctx ends, then drains: running tools are given StopTimeout.
+func (w *work) serve(ctx context.Context) error {
+	if err := w.worker.Start(); err != nil {
+		return err
+	}
+	w.janitor.Run(ctx)
+	w.worker.Stop()
+	w.sandbox.Close()
+	return nil
+}

@@ -1,0 +1,139 @@
+// A running Everloop: the real binary with all its engines, on a data directory
+// of its own. kill() is SIGKILL of the process itself; start() on the same
+// directory is what an operator does after a crash.
+import { spawn } from 'node:child_process';
+import { randomBytes, randomInt } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
+const readyWithin = 90_000;
+
+// Processes that must not outlive this one, whatever ends it.
+const alive = new Set();
+process.on('exit', () => {
+  for (const child of alive) child.kill('SIGKILL');
+});
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.once(signal, () => process.exit(1));
+}
+
+// freePorts gives ports below the range of outgoing connections, so that none
+// is taken between its choice and its use.
+async function freePorts(n) {
+  const ports = new Set();
+  while (ports.size < n) {
+    const port = randomInt(10_000, 32_000);
+    const free = await new Promise((resolve) => {
+      const probe = createServer();
+      probe.once('error', () => resolve(false));
+      probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));
+    });
+    if (free) ports.add(port);
+  }
+  return [...ports];
+}
+
+export class Server {
+  #child;
+  #said = '';
+
+  constructor() {
+    this.dir = mkdtempSync(join(tmpdir(), 'everloop-e2e-'));
+    this.key = `el_test${randomBytes(24).toString('hex')}`;
+  }
+
+  static async start(env = {}) {
+    const server = new Server();
+    server.env = env;
+    const [agent, mock, temporal, ui] = await freePorts(4);
+    server.ports = { agent, mock, temporal, ui };
+    server.url = `http://127.0.0.1:${agent}`;
+    server.mockURL = `http://127.0.0.1:${mock}`;
+    await server.start();
+    return server;
+  }
+
+  get pid() {
+    return this.#child?.pid;
+  }
+
+  // start runs the binary and waits until it says that it is ready.
+  async start() {
+    const { agent, mock, temporal, ui } = this.ports;
+    const at = (port) => `127.0.0.1:${port}`;
+    const child = spawn(binary, ['up'], {
+      env: {
+        PATH: process.env.PATH, HOME: process.env.HOME, LANG: 'C.UTF-8', LOG_LEVEL: 'info',
+        DATA_DIR: join(this.dir, 'data'), BOOTSTRAP_API_KEY: this.key,
+        AGENT_ADDR: at(agent), MOCK_ADDR: at(mock), TEMPORAL_ADDR: at(temporal), TEMPORAL_UI_ADDR: at(ui),
+        ...this.env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child = child;
+    alive.add(child);
+    this.exited = new Promise((resolve) => child.once('exit', (code, signal) => {
+      alive.delete(child);
+      resolve({ code, signal });
+    }));
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8');
+      stream.on('data', (text) => {
+        this.#said = (this.#said + text).slice(-200_000);
+        if (process.env.EVERLOOP_E2E_LOG) process.stderr.write(text);
+      });
+    }
+    const deadline = Date.now() + readyWithin;
+    for (;;) {
+      if (child.exitCode !== null || child.signalCode !== null) {
+        throw new Error(`everloop ended while it started:\n${this.log(4000)}`);
+      }
+      const ready = await fetch(`${this.url}/readyz`).then((r) => r.status === 200, () => false);
+      if (ready) return;
+      if (Date.now() > deadline) throw new Error(`everloop is not ready after ${readyWithin} ms:\n${this.log(4000)}`);
+      await pause(100);
+    }
+  }
+
+  // log is the end of what the process wrote.
+  log(length = 20_000) {
+    return this.#said.slice(-length);
+  }
+
+  // kill is the power cut: nothing of the process can react.
+  async kill() {
+    this.#child.kill('SIGKILL');
+    return this.exited;
+  }
+
+  // stop is the orderly end.
+  async stop() {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return this.exited;
+    this.#child.kill('SIGTERM');
+    const late = setTimeout(() => this.#child.kill('SIGKILL'), 20_000);
+    const ended = await this.exited;
+    clearTimeout(late);
+    return ended;
+  }
+
+  // close ends the process and removes its data.
+  async close() {
+    await this.kill();
+    if (process.env.EVERLOOP_E2E_KEEP) return;
+    // The children of a killed process take a moment to end.
+    for (let tries = 0; ; tries++) {
+      try {
+        rmSync(this.dir, { recursive: true, force: true });
+        return;
+      } catch (err) {
+        if (tries === 20) throw err;
+        await pause(100);
+      }
+    }
+  }
+}

@@ -1,0 +1,114 @@
+// What most suites need: a running Everloop, its first administrator, and the
+// mock model's control interface.
+import assert from 'node:assert/strict';
+import { Client } from './client.mjs';
+import { Rest } from './rest.mjs';
+import { compare } from './rules.mjs';
+import { Server } from './server.mjs';
+
+export class World {
+  #clients = new Set();
+  #sessions = new Map(); // id -> rest of the owner
+
+  static async start(env) {
+    const world = new World();
+    world.server = await Server.start(env);
+    world.rest = new Rest(world.server.url, world.server.key);
+    world.mock = new Rest(world.server.mockURL);
+    return world;
+  }
+
+  async client(options = {}) {
+    const client = await Client.connect(this.server.url, options.token ?? this.server.key, options);
+    this.#clients.add(client);
+    return client;
+  }
+
+  // session makes a session and follows it from its beginning.
+  async session(settings = {}, options = {}) {
+    const rest = options.token ? new Rest(this.server.url, options.token) : this.rest;
+    const { session_id: id } = await rest.post('/api/sessions', settings);
+    this.#sessions.set(id, rest);
+    const client = options.client ?? await this.client(options);
+    return client.subscribe(id);
+  }
+
+  // follow is another client's view of a session.
+  async follow(id, after, options) {
+    return (await this.client(options)).subscribe(id, after);
+  }
+
+  // requests gives the bodies of the model calls that hold a text, oldest first.
+  async requests(text) {
+    const { items } = await this.mock.get('/control/requests');
+    return items.filter((r) => JSON.stringify(r.body).includes(text));
+  }
+
+  // settle ends a test: every session that it made is read again from its first
+  // event, must follow the rules, and must be stored as it was streamed.
+  async settle({ forget = true } = {}) {
+    for (const client of this.#clients) {
+      for (const view of client.views.values()) assert.deepEqual(view.rules.problems, [], `session ${view.session}`);
+      assert.equal(client.stray, undefined, 'events of sessions that were not subscribed');
+    }
+    for (const [id, rest] of this.#sessions) {
+      const seen = await this.follow(id, 0, { token: rest.key });
+      const ended = (chat) => !chat.open;
+      await seen.wait('the last kept event', () => seen.events.length >= seen.ack.replayed && [...seen.rules.chats.values()].every(ended),
+        { timeout: 15_000 }).catch((err) => { if (seen.ack.replayed > 0) throw err; });
+      assert.deepEqual(seen.rules.problems, [], `session ${id} read from its beginning`);
+      assert.deepEqual(compare(await rest.messages(id), seen.rules), [], `session ${id}`);
+      this.sameAs(id, seen);
+    }
+    if (forget) this.forget();
+  }
+
+  // sameAs holds what clients saw live against the kept events.
+  sameAs(id, kept) {
+    const bySeq = new Map(kept.events.map((e) => [e.data.seq, e]));
+    for (const client of this.#clients) {
+      const view = client.views.get(id);
+      if (!view || view === kept) continue;
+      for (const event of view.events) {
+        if (!event.data.seq || event.data.seq > kept.rules.last) continue;
+        assert.deepEqual(event, bySeq.get(event.data.seq), `event ${event.data.seq} was another when it was live`);
+      }
+    }
+  }
+
+  forget() {
+    for (const client of this.#clients) client.close();
+    this.#clients.clear();
+    this.#sessions.clear();
+  }
+
+  close() {
+    this.forget();
+    return this.server.close();
+  }
+}
+
+// order writes a script of the mock model as a message.
+export function order(script) {
+  return `${script.said ?? ''}[[script]]${JSON.stringify({ ...script, said: undefined })}[[/script]]`;
+}
+
+// steps is an order of these answers.
+export const steps = (...list) => order({ steps: list });
+
+// call is a tool call of a step.
+export const call = (name, args, id) => ({ name, arguments: args, ...(id ? { id } : {}) });
+
+// bash is a step that runs one command.
+export const bash = (command, more = {}) => ({ calls: [call('Bash', { command, ...more })] });
+
+// eventually polls until probe gives something true.
+export async function eventually(what, probe, timeout = 15_000) {
+  const deadline = Date.now() + timeout;
+  for (;;) {
+    const found = await probe();
+    if (found) return found;
+    if (Date.now() > deadline) throw new Error(`not within ${timeout} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

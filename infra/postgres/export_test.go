@@ -1,0 +1,4 @@
+package postgres
+
+// JoinTaskNotes is joinTaskNotes for the tests outside.
+var JoinTaskNotes = joinTaskNotes

@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// joinTaskNotes tells the model of the session's background tasks that have
+// ended since it was last told: each becomes a system turn of the chat, before
+// the next model call of its main loop. The turn's id comes from the task, so
+// that nothing is told twice. The caller holds the session's lock.
+func joinTaskNotes(ctx context.Context, c *Change, sessionID, branchID, chatID string) error {
+	rows, _ := c.Query(ctx, `
+		SELECT 'note_' || b.id, b.id, b.title, b.status, b.exit_code, coalesce(b.reason, ''), b.output_path
+		FROM   background_tasks b
+		WHERE  b.session_id = $1 AND b.status <> 'running'
+		AND    NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = 'note_' || b.id)
+		ORDER  BY b.finished_at, b.id`, sessionID)
+	type note struct{ turnID, text string }
+	notes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (note, error) {
+		var turnID, id, title, reason, path string
+		var status domain.TaskStatus
+		var exit *int
+		err := row.Scan(&turnID, &id, &title, &status, &exit, &reason, &path)
+		return note{turnID, taskNote(id, title, status, exit, reason, path)}, err
+	})
+	if err != nil {
+		return fmt.Errorf("read ended background tasks: %w", err)
+	}
+	for _, n := range notes {
+		if err := addSystemTurn(ctx, c, sessionID, branchID, chatID, n.turnID, n.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// taskNote says in words how a background task ended.
+func taskNote(id, title string, status domain.TaskStatus, exit *int, reason, path string) string {
+	text := fmt.Sprintf("Background task %s (%s) has ended: %s", id, title, status)
+	if exit != nil {
+		text += fmt.Sprintf(", exit code %d", *exit)
+	}
+	if reason != "" {
+		text += ", " + reason
+	}
+	if text += "."; path != "" {
+		text += " Its output is in " + path + "."
+	}
+	return text
+}
+
+// addSystemTurn writes what the service has to say to the model as a finished
+// turn and tells of it.
+func addSystemTurn(ctx context.Context, c *Change, sessionID, branchID, chatID, turnID, text string) error {
+	sequence, err := nextSequence(ctx, c, branchID)
+	if err != nil {
+		return err
+	}
+	start := turnStart{
+		TurnID: turnID, Sequence: sequence, Role: domain.RoleSystem, Status: domain.TurnCompleted,
+		LoopID: domain.RootLoop, Kind: domain.KindMessage, Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: text}},
+	}
+	err = c.QueryRow(ctx, `
+		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, role, status, blocks, parts, ended_at)
+		VALUES ($2, $3, $1, $4, `+previousEntry+`, $5, 'system', 'completed', $6, $7, now())
+		RETURNING started_at`, branchID, turnID, sessionID, sequence, chatID, start.Blocks,
+		[]domain.ContentPart{{Type: "text", Text: text}}).Scan(&start.StartedAt)
+	if err != nil {
+		return fmt.Errorf("write system turn: %w", err)
+	}
+	if err := c.Emit(sessionID, chatID, domain.EventTurnStart, start); err != nil {
+		return err
+	}
+	return c.Emit(sessionID, chatID, domain.EventTurnEnd, turnEnd{TurnID: turnID, Status: domain.TurnCompleted})
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+// Package toolbox gives the agent's tools and the REST interface what they ask
+// for on this machine: a session's files and the sandbox for its commands. It
+// translates between ports and engines and decides nothing.
+package toolbox
+
+import (
+	"context"
+	"io"
+
+	"everloop/activities/tools"
+	"everloop/infra/workspace"
+)
+
+// Files opens sessions' workspaces for the tools.
+type Files struct{ Store *workspace.Store }
+
+// Root gives the directory of a session's files, made on first use.
+func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, error) {
+	w, err := f.Store.Open(ctx, sessionID, uid)
+	if err != nil {
+		return "", err
+	}
+	defer w.Close()
+	return w.HostPath(), nil
+}
+
+// Open implements tools.Workspaces.
+func (f Files) Open(ctx context.Context, s tools.SessionView) (tools.Files, error) {
+	w, err := f.Store.Open(ctx, s.ID, s.SandboxUID)
+	if err != nil {
+		return nil, err
+	}
+	return toolFiles{w}, nil
+}
+
+type toolFiles struct{ *workspace.Workspace }
+
+func (f toolFiles) Read(path string) (io.ReadSeekCloser, tools.FileInfo, error) {
+	file, info, err := f.Workspace.Open(path)
+	if err != nil {
+		return nil, tools.FileInfo{}, err
+	}
+	return file, toolInfo(info), nil
+}
+
+func (f toolFiles) Stat(path string) (tools.FileInfo, error) {
+	info, err := f.Workspace.Stat(path)
+	return toolInfo(info), err
+}
+
+func (f toolFiles) Write(ctx context.Context, path string, content io.Reader, ifMatch string) (tools.FileInfo, error) {
+	info, err := f.WriteFile(ctx, path, content, workspace.WriteOptions{IfMatch: ifMatch, Parents: true})
+	return toolInfo(info), err
+}
+
+func (f toolFiles) Append(ctx context.Context, path string) (io.WriteCloser, error) {
+	return f.Workspace.Append(ctx, path)
+}
+
+func (f toolFiles) Walk(ctx context.Context, dir string, visit func(tools.FileInfo) error) error {
+	return f.Workspace.Walk(ctx, dir, func(info workspace.Info) error { return visit(toolInfo(info)) })
+}
+
+func toolInfo(i workspace.Info) tools.FileInfo {
+	return tools.FileInfo{
+		Path: i.Path, ETag: i.ETag(), Size: i.Size, ModTime: i.ModTime,
+		IsDir: i.Type == workspace.Directory, Regular: i.Type == workspace.File,
+	}
+}

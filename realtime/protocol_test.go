@@ -1,0 +1,480 @@
+package realtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/realtime"
+)
+
+// wire is the transport of one client, in memory.
+type wire struct {
+	id       string
+	identity any
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	mu      sync.Mutex
+	room    int // events that may still be queued; negative: as many as come
+	drained func()
+	got     []emitted
+	closed  bool
+}
+
+type emitted struct {
+	Name string
+	Data map[string]any
+	raw  json.RawMessage
+}
+
+func (w *wire) ID() string               { return w.id }
+func (w *wire) Identity() any            { return w.identity }
+func (w *wire) Context() context.Context { return w.ctx }
+
+func (w *wire) OnDrained(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drained = fn
+}
+
+func (w *wire) Emit(name string, data json.RawMessage) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.room == 0 || w.ctx.Err() != nil {
+		return false
+	}
+	w.room--
+	e := emitted{Name: name, raw: data}
+	if err := json.Unmarshal(data, &e.Data); err != nil {
+		panic(err)
+	}
+	w.got = append(w.got, e)
+	return true
+}
+
+func (w *wire) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.cancel()
+}
+
+func (w *wire) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+func (w *wire) events() []emitted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]emitted(nil), w.got...)
+}
+
+// give makes room for n more events.
+func (w *wire) give(n int) {
+	w.mu.Lock()
+	w.room = n
+	drained := w.drained
+	w.mu.Unlock()
+	drained()
+}
+
+// office stands for the packages behind the ports.
+type office struct {
+	mu    sync.Mutex
+	roles map[string]domain.ViewerRole // by session
+	dead  map[string]bool              // users whose credential was revoked
+	fault error
+	calls []string
+}
+
+func (o *office) Role(_ context.Context, _ domain.Caller, sessionID string) (domain.ViewerRole, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if role, ok := o.roles[sessionID]; ok {
+		return role, nil
+	}
+	return "", domain.SessionNotFound(sessionID)
+}
+
+func (o *office) Alive(_ context.Context, caller domain.Caller) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if caller.User.ID == "unknown" {
+		return false, errors.New("nobody knows")
+	}
+	return !o.dead[caller.User.ID], nil
+}
+
+func (o *office) call(format string, args ...any) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls = append(o.calls, fmt.Sprintf(format, args...))
+	return o.fault
+}
+
+func (o *office) Send(_ context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+	return domain.SendAck{ChatID: "c", TurnID: "t", DeliveryApplied: domain.DeliverRun},
+		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, s.Message[0].Text)
+}
+
+func (o *office) Answer(_ context.Context, c domain.Caller, id string, a domain.Answer) (domain.AnswerAck, error) {
+	return domain.AnswerAck{Resolved: true, QuestionID: "q"}, o.call("answer %s %s %s", c.User.ID, id, a.ToolCallID)
+}
+
+func (o *office) Stop(_ context.Context, c domain.Caller, id string, andQueue bool) (bool, error) {
+	return !andQueue, o.call("stop %s %s %v", c.User.ID, id, andQueue)
+}
+
+func (o *office) Compact(_ context.Context, c domain.Caller, id string) (string, error) {
+	return "compaction-1", o.call("compact %s %s", c.User.ID, id)
+}
+
+func (o *office) change(fn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fn()
+}
+
+// scene is a protocol with its office and clients.
+type scene struct {
+	*stand
+	office   *office
+	protocol *realtime.Protocol
+	mine     string // a session that callers own
+}
+
+func newScene(t *testing.T, hub realtime.HubConfig, recheck time.Duration) *scene {
+	s := &scene{stand: newStand(t, hub), mine: domain.NewID()}
+	s.office = &office{roles: map[string]domain.ViewerRole{s.mine: domain.ViewerOwner}, dead: map[string]bool{}}
+	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{
+		Hub: s.hub, Sessions: s.office, Desk: s.office, Recheck: recheck,
+	})
+	return s
+}
+
+func (s *scene) client(user string) *wire {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &wire{id: domain.NewID(), identity: domain.Caller{User: domain.User{ID: user}}, ctx: ctx, cancel: cancel, room: -1}
+	s.protocol.Connected(w)
+	s.t.Cleanup(func() { cancel(); s.protocol.Disconnected(w) })
+	return w
+}
+
+// ask sends an event and gives the acknowledgement.
+func (s *scene) ask(w *wire, name, payload string) map[string]any {
+	s.t.Helper()
+	var answer map[string]any
+	s.protocol.Event(w, name, json.RawMessage(payload), func(v any) {
+		data, err := json.Marshal(v)
+		require.NoError(s.t, err)
+		require.NoError(s.t, json.Unmarshal(data, &answer))
+	})
+	require.NotNil(s.t, answer, "no acknowledgement of %s %s", name, payload)
+	return answer
+}
+
+func code(answer map[string]any) any {
+	if fault, ok := answer["error"].(map[string]any); ok && answer["ok"] == false {
+		return fault["code"]
+	}
+	return nil
+}
+
+func (s *scene) about(extra string) string { return fmt.Sprintf(`{"session_id":%q%s}`, s.mine, extra) }
+
+func TestSubscribeAckAndEvents(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 0)
+	w := s.client("u")
+	a := s.author(s.mine, 1)
+	a.publish(domain.EventChatStart, map[string]any{"trigger": "user"})
+	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
+	s.reached(a.events[1].Seq)
+	s.state.set(s.mine, domain.LiveState{Status: domain.SessionRunning, WaitingReason: domain.WaitingModel, ChatID: "c1"})
+	ack := s.ask(w, "session:subscribe", s.about(""))
+	require.Equal(t, true, ack["ok"])
+	require.Equal(t, s.mine, ack["session_id"])
+	require.Equal(t, "running", ack["status"])
+	require.Equal(t, "model", ack["waiting_reason"])
+	require.Equal(t, "c1", ack["chat_id"])
+	require.Equal(t, float64(a.events[1].Seq), ack["seq"])
+	require.Equal(t, float64(0), ack["replayed"])
+	require.Equal(t, false, ack["truncated"])
+	require.Len(t, ack["open_turns"], 1)
+	require.Equal(t, []any{}, ack["pending_questions"])
+	require.Equal(t, []any{}, ack["queue"])
+
+	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
+	require.Eventually(t, func() bool { return len(w.events()) == 1 }, 5*time.Second, time.Millisecond)
+	got := w.events()[0]
+	require.Equal(t, "turn:end", got.Name)
+	require.Equal(t, s.mine, got.Data["session_id"])
+	require.Equal(t, float64(a.events[2].Seq), got.Data["seq"])
+	require.Equal(t, float64(a.events[1].Seq), got.Data["prev_seq"])
+	require.Equal(t, "c1", got.Data["chat_id"])
+	require.NotEmpty(t, got.Data["ts"])
+
+	// A new subscription takes the place of the old one.
+	ack = s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
+	require.Equal(t, float64(3), ack["replayed"])
+	require.Equal(t, float64(0), ack["seq"])
+	require.Eventually(t, func() bool { return len(w.events()) == 4 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, 1, s.hub.Stats().Subscriptions)
+
+	require.Equal(t, map[string]any{"ok": true, "session_id": s.mine}, s.ask(w, "session:unsubscribe", s.about("")))
+	require.Zero(t, s.hub.Stats().Subscriptions)
+	require.Equal(t, map[string]any{"ok": true, "session_id": s.mine}, s.ask(w, "session:unsubscribe", s.about("")))
+	a.publish("mark", nil)
+	s.reached(a.events[3].Seq)
+	require.Len(t, w.events(), 4)
+}
+
+func TestRequestsReachTheDesk(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 0)
+	w := s.client("u")
+	require.Equal(t, map[string]any{
+		"ok": true, "chat_id": "c", "turn_id": "t", "delivery_applied": "run", "position": float64(0), "duplicate": false,
+	}, s.ask(w, "chat:send", s.about(`,"message":"hi","delivery":"steer"`)))
+	require.Equal(t, map[string]any{"ok": true, "resolved": true, "question_id": "q"},
+		s.ask(w, "chat:send", s.about(`,"message":"","askuser_answer":{"tool_call_id":"call","selections":{"0":[0]}}`)))
+	require.Equal(t, map[string]any{"ok": true, "stopped": true}, s.ask(w, "chat:stop", s.about("")))
+	require.Equal(t, map[string]any{"ok": true, "stopped": false}, s.ask(w, "chat:stop", s.about(`,"scope":"chat_and_queue"`)))
+	require.Equal(t, map[string]any{"ok": true, "compaction_id": "compaction-1"}, s.ask(w, "chat:compact", s.about("")))
+	require.Equal(t, []string{
+		"send u " + s.mine + " steer hi", "answer u " + s.mine + " call", "stop u " + s.mine + " false",
+		"stop u " + s.mine + " true", "compact u " + s.mine,
+	}, s.office.calls)
+
+	s.office.fault = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "busy")
+	require.Equal(t, map[string]any{"ok": false, "error": map[string]any{"code": "session_busy", "message": "busy", "retryable": true}},
+		s.ask(w, "chat:send", s.about(`,"message":"hi","delivery":"reject"`)))
+	s.office.fault = errors.New("password=secret")
+	ack := s.ask(w, "chat:compact", s.about(""))
+	require.Equal(t, "internal_error", code(ack))
+	require.NotContains(t, fmt.Sprint(ack), "secret")
+}
+
+func TestRefusals(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 0)
+	w := s.client("u")
+	shared := domain.NewID()
+	s.office.roles[shared] = domain.ViewerViewer
+	theirs := domain.NewID()
+	about := func(id, extra string) string { return fmt.Sprintf(`{"session_id":%q%s}`, id, extra) }
+	for _, c := range []struct{ event, payload, code string }{
+		{"session:subscribe", ``, "invalid_request"},
+		{"session:subscribe", `[]`, "invalid_request"},
+		{"session:subscribe", `"x"`, "invalid_request"},
+		{"session:subscribe", `{}`, "invalid_request"},
+		{"session:subscribe", `{"session_id":""}`, "invalid_request"},
+		{"session:subscribe", `{"session_id":7}`, "invalid_request"},
+		{"session:subscribe", s.about(`,"after_seq":-1`), "invalid_request"},
+		{"session:subscribe", s.about(`,"after_seq":1.5`), "invalid_request"},
+		{"session:subscribe", s.about(`,"after_seq":"1"`), "invalid_request"},
+		{"session:subscribe", s.about(`,"after_seq":99999999999999999999999`), "invalid_request"},
+		{"session:subscribe", about(theirs, ""), "session_not_found"},
+		{"session:subscribe", about("no id at all", ""), "session_not_found"},
+		{"session:subscribe", about("events.*", ""), "session_not_found"},
+		{"session:unsubscribe", `{}`, "invalid_request"},
+		{"session:unsubscribe", `{"session_id":{}}`, "invalid_request"},
+		{"session:unsubscribe", `{"session_id":"no id"}`, "invalid_request"},
+		{"chat:send", `{"message":"hi"}`, "invalid_request"},
+		{"chat:send", s.about(`,"message":""`), "invalid_request"},
+		{"chat:send", s.about(`,"message":"x","mode":"x"`), "invalid_request"},
+		{"chat:send", s.about(`,"message":"","askuser_answer":{"tool_call_id":"c","selections":{"0":["Red"]}}`), "invalid_answer"},
+		{"chat:send", s.about(`,"message":"x","output_schema":{"type":"x"}`), "invalid_schema"},
+		{"chat:send", about(theirs, `,"message":"hi"`), "session_not_found"},
+		{"chat:send", about(shared, `,"message":"hi"`), "forbidden"},
+		{"chat:stop", `{}`, "invalid_request"},
+		{"chat:stop", s.about(`,"scope":"world"`), "invalid_request"},
+		{"chat:stop", s.about(`,"scope":1`), "invalid_request"},
+		{"chat:stop", about(shared, ""), "forbidden"},
+		{"chat:stop", about(theirs, ""), "session_not_found"},
+		{"chat:compact", `{"session_id":null}`, "invalid_request"},
+		{"chat:compact", about(shared, ""), "forbidden"},
+		{"chat:compact", about(theirs, ""), "session_not_found"},
+		{"chat:sing", s.about(""), "unknown_event"},
+		{"connect", ``, "unknown_event"},
+	} {
+		ack := s.ask(w, c.event, c.payload)
+		require.Equal(t, c.code, code(ack), "%s %s: %v", c.event, c.payload, ack)
+	}
+	require.Empty(t, s.office.calls)
+	require.Empty(t, w.events())
+	require.Equal(t, true, s.ask(w, "session:subscribe", about(shared, ""))["ok"]) // viewers may look
+
+	// Without a callback a failure is an event, and a success is nothing.
+	s.protocol.Event(w, "chat:sing", json.RawMessage(s.about("")), nil)
+	s.protocol.Event(w, "chat:stop", nil, nil)
+	s.protocol.Event(w, "chat:stop", json.RawMessage(s.about("")), nil)
+	s.protocol.Malformed(w, "chat:send", domain.CodeMessageTooLarge, "too large", nil)
+	got := w.events()
+	require.Len(t, got, 3)
+	require.Equal(t, map[string]any{
+		"session_id": s.mine, "event": "chat:sing",
+		"error": map[string]any{"code": "unknown_event", "message": "there is no event of that name", "retryable": false},
+	}, got[0].Data)
+	require.NotContains(t, got[1].Data, "session_id")
+	require.Equal(t, "message_too_large", got[2].Data["error"].(map[string]any)["code"])
+	for _, e := range got {
+		require.Equal(t, "session:error", e.Name)
+	}
+	var answer any
+	s.protocol.Malformed(w, "chat:send", domain.CodeInvalidRequest, "broken", func(v any) { answer = v })
+	require.NotNil(t, answer)
+}
+
+func TestSlowConnectionResyncs(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{QueueEvents: 5}, 0)
+	slow, quick := s.client("u"), s.client("u")
+	s.ask(slow, "session:subscribe", s.about(""))
+	s.ask(quick, "session:subscribe", s.about(""))
+	a := s.author(s.mine, 1)
+	slow.mu.Lock()
+	slow.room = 3
+	slow.mu.Unlock()
+	for n := range 30 {
+		a.publish("mark", nil)
+		require.Eventually(t, func() bool { return len(quick.events()) == n+1 }, 5*time.Second, time.Millisecond)
+	}
+	require.Len(t, slow.events(), 3)
+	slow.give(-1)
+	require.Eventually(t, func() bool {
+		got := slow.events()
+		return got[len(got)-1].Name == "session:resync"
+	}, 5*time.Second, time.Millisecond)
+	got := slow.events()
+	last := got[len(got)-2]
+	resync := got[len(got)-1]
+	require.Equal(t, last.Data["seq"], resync.Data["seq"])
+	require.Equal(t, s.mine, resync.Data["session_id"])
+	require.Less(t, len(got), 30)
+	require.Eventually(t, func() bool { return s.hub.Stats().Subscriptions == 1 }, 5*time.Second, time.Millisecond)
+
+	ack := s.ask(slow, "session:subscribe", s.about(fmt.Sprintf(`,"after_seq":%d`, uint64(resync.Data["seq"].(float64)))))
+	require.Equal(t, float64(30-(len(got)-1)), ack["replayed"])
+	require.Eventually(t, func() bool { return len(slow.events()) == 31 }, 5*time.Second, time.Millisecond)
+	n := 0
+	for _, e := range slow.events() {
+		if e.Name == "mark" {
+			require.Equal(t, float64(a.events[n].Seq), e.Data["seq"])
+			n++
+		}
+	}
+	require.Equal(t, 30, n)
+}
+
+// TestReplayWaitsForASlowConnection: a long replay goes at the client's pace and
+// needs no resync.
+func TestReplayWaitsForASlowConnection(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{QueueEvents: 5}, 0)
+	a := s.author(s.mine, 1)
+	for range 700 {
+		a.publish("mark", nil)
+	}
+	s.reached(a.events[699].Seq)
+	w := s.client("u")
+	w.room = 10
+	s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
+	for len(w.events()) < 700 {
+		had := len(w.events())
+		require.Eventually(t, func() bool { w.give(50); return len(w.events()) > had }, 5*time.Second, time.Millisecond)
+	}
+	for i, e := range w.events() {
+		require.Equal(t, "mark", e.Name)
+		require.Equal(t, float64(a.events[i].Seq), e.Data["seq"])
+	}
+}
+
+func TestSubscribersShareOneEncoding(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 0)
+	var all []*wire
+	for range 200 {
+		w := s.client("u")
+		s.ask(w, "session:subscribe", s.about(""))
+		all = append(all, w)
+	}
+	a := s.author(s.mine, 1)
+	for range 20 {
+		a.publish("mark", nil)
+	}
+	for _, w := range all {
+		require.Eventually(t, func() bool { return len(w.events()) == 20 }, 10*time.Second, time.Millisecond)
+		for i, e := range w.events() {
+			require.Same(t, &all[0].events()[i].raw[0], &e.raw[0])
+		}
+	}
+}
+
+func TestRevokedCredentialsAndLostSessions(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 5*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.protocol.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
+	w, stays, unsure := s.client("u"), s.client("v"), s.client("unknown")
+	s.ask(w, "session:subscribe", s.about(""))
+	s.ask(stays, "session:subscribe", s.about(""))
+	s.office.change(func() { s.office.dead["u"] = true })
+	require.Eventually(t, w.isClosed, 5*time.Second, time.Millisecond)
+	s.protocol.Disconnected(w)
+	require.Equal(t, 1, s.hub.Stats().Subscriptions)
+	require.False(t, unsure.isClosed()) // no answer changes nothing
+
+	s.office.change(func() { delete(s.office.roles, s.mine) })
+	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, 5*time.Second, time.Millisecond)
+	got := stays.events()[0]
+	require.Equal(t, "session:error", got.Name)
+	require.Equal(t, "session_not_found", got.Data["error"].(map[string]any)["code"])
+	require.Equal(t, s.mine, got.Data["session_id"])
+	require.Zero(t, s.hub.Stats().Subscriptions)
+	require.False(t, stays.isClosed())
+}
+
+func TestRevokedCredentialIsRefusedAtOnce(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+	w := s.client("u")
+	s.office.dead["u"] = true
+	require.Equal(t, "unauthorized", code(s.ask(w, "chat:stop", s.about(""))))
+	require.True(t, w.isClosed())
+	require.Empty(t, s.office.calls)
+}
+
+func TestSessionChangedEndsSubscriptionsAtOnce(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+	w := s.client("u")
+	s.ask(w, "session:subscribe", s.about(""))
+	s.protocol.SessionChanged(t.Context(), s.mine)
+	require.Equal(t, 1, s.hub.Stats().Subscriptions)
+	delete(s.office.roles, s.mine)
+	s.protocol.SessionChanged(t.Context(), "another")
+	require.Equal(t, 1, s.hub.Stats().Subscriptions)
+	s.protocol.SessionChanged(t.Context(), s.mine)
+	require.Zero(t, s.hub.Stats().Subscriptions)
+}
+
+func TestDisconnectEndsSubscriptions(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, 0)
+	w := s.client("u")
+	w.room = 0 // its pump waits for room
+	s.ask(w, "session:subscribe", s.about(""))
+	s.author(s.mine, 1).publish("mark", nil)
+	s.protocol.Disconnected(w)
+	require.Zero(t, s.hub.Stats().Subscriptions)
+	s.protocol.Disconnected(w)
+
+	stranger := &wire{id: "x", identity: "not a caller", ctx: w.ctx, cancel: w.cancel}
+	s.protocol.Connected(stranger)
+	require.True(t, stranger.isClosed())
+	s.protocol.Event(stranger, "chat:stop", nil, func(any) { t.Error("a stranger was answered") })
+}

@@ -1,0 +1,60 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/internal/durable"
+	"everloop/workflows"
+)
+
+func TestTask(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		work   error
+		status domain.TaskStatus
+		reason string // with which the task is lost; empty: it is not
+	}{
+		"ends by itself":       {nil, domain.TaskCompleted, ""},
+		"worker says nothing":  {temporal.NewTimeoutError(1, nil), domain.TaskLost, "its worker did not report its end in time"},
+		"run is cancelled":     {temporal.NewCanceledError(), domain.TaskLost, "its run was ended"},
+		"work cannot be taken": {durable.Final("task_not_found", "the task or its session is gone"), domain.TaskLost, "the task or its session is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var suite testsuite.WorkflowTestSuite
+			env := suite.NewTestWorkflowEnvironment()
+			env.RegisterWorkflow(workflows.Task)
+			runs, reason := 0, ""
+			contract.RunTask.Handle(env, func(_ context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
+				runs++
+				require.Equal(t, "t1", in.TaskID)
+				require.NotEmpty(t, in.RunID)
+				return contract.RunTaskOut{Status: domain.TaskCompleted}, nil
+			})
+			contract.LoseTask.Handle(env, func(_ context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
+				reason = in.Reason
+				return contract.RunTaskOut{Status: domain.TaskLost}, nil
+			})
+			if tc.work != nil {
+				env.OnActivity(contract.RunTask.Name, mock.Anything, mock.Anything).Return(contract.RunTaskOut{}, tc.work)
+			}
+			env.ExecuteWorkflow(workflows.Task, contract.TaskInput{TaskID: "t1", SessionID: "s1", Title: "a task"})
+			require.NoError(t, env.GetWorkflowError())
+			var status domain.TaskStatus
+			require.NoError(t, env.GetWorkflowResult(&status))
+			require.Equal(t, tc.status, status)
+			require.Equal(t, tc.reason, reason)
+			if tc.work == nil {
+				require.Equal(t, 1, runs)
+			}
+		})
+	}
+}
