@@ -55,9 +55,12 @@ func system(turn domain.OpenedTurn) string {
 // tell gives one turn as messages of a prompt. Every tool call is followed by
 // its result, whatever became of it: model servers refuse a call without one.
 func (a *Activities) tell(ctx context.Context, t domain.TranscriptTurn) ([]domain.PromptMessage, error) {
-	if t.Role != domain.RoleAssistant {
+	switch t.Role {
+	case domain.RoleUser:
 		parts, err := a.withImages(ctx, t.Parts)
-		return []domain.PromptMessage{{Role: string(t.Role), Parts: parts}}, err
+		return []domain.PromptMessage{{Role: "user", Parts: parts}}, err
+	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
+		return []domain.PromptMessage{text("user", reminder(textOf(t.Blocks)))}, nil
 	}
 	said := ""
 	for _, b := range t.Blocks {
@@ -115,6 +118,9 @@ func (a *Activities) withImages(ctx context.Context, parts []domain.ContentPart)
 	}
 	return out, nil
 }
+
+// reminder marks what the service, not the user, tells the model.
+func reminder(content string) string { return "<system-reminder>" + content + "</system-reminder>" }
 
 func text(role, content string) domain.PromptMessage {
 	return domain.PromptMessage{Role: role, Parts: []domain.ContentPart{{Type: "text", Text: content}}}

@@ -42,7 +42,7 @@ func misfit(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("<system-reminder>Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.</system-reminder>", problem)
+	return reminder(fmt.Sprintf("Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.", problem))
 }
 
 func textOf(blocks []domain.Block) string {

@@ -355,24 +355,26 @@ func TestTaskOfTheSameCallIsStartedOnce(t *testing.T) {
 func TestSweepMakesGoodWhatCrashesLeft(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{})
+	prefix := testkit.Prefix(t) // tasks are runs, whose ids all tests share
+	unstarted, forsaken, fresh := prefix+"-unstarted", prefix+"-forsaken", prefix+"-fresh"
 	add := func(id string) {
 		_, err := p.journal.AddTask(t.Context(), contract.NewTask{
 			ID: id, SessionID: p.session.ID, Kind: domain.TaskShell, Title: id, Command: "touch " + id, OutputPath: tools.TaskLogPath(id),
 		})
 		require.NoError(t, err)
 	}
-	add("unstarted") // the process died between the commit and the start
-	add("forsaken")  // its worker died and Temporal has forgotten it
-	_, err := p.journal.ClaimTask(t.Context(), "forsaken", "run", 1)
+	add(unstarted) // the process died between the commit and the start
+	add(forsaken)  // its worker died and Temporal has forgotten it
+	_, err := p.journal.ClaimTask(t.Context(), forsaken, "run", 1)
 	require.NoError(t, err)
 	_, err = p.journal.Pool.Exec(t.Context(), `
 		UPDATE background_tasks SET started_at = now() - interval '1 hour', lease_expires_at = lease_expires_at - interval '1 hour'`)
 	require.NoError(t, err)
-	add("fresh")
+	add(fresh)
 	p.work()
 	require.NoError(t, p.Sweep(t.Context()))
 	require.NoError(t, p.Sweep(t.Context()))
-	require.Equal(t, domain.TaskCompleted, p.untilEnded("unstarted").Status)
-	require.Equal(t, domain.TaskLost, p.look("forsaken").Status)
-	require.Equal(t, domain.TaskRunning, p.look("fresh").Status, "a start under way is not started again")
+	require.Equal(t, domain.TaskCompleted, p.untilEnded(unstarted).Status)
+	require.Equal(t, domain.TaskLost, p.look(forsaken).Status)
+	require.Equal(t, domain.TaskRunning, p.look(fresh).Status, "a start under way is not started again")
 }

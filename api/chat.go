@@ -88,7 +88,8 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 		subscription.Close()
 		return &streamed{acceptedAnswer(accepted)}, err
 	}
-	if value(accepted.Duplicate) || repeated(ctx) {
+	again := value(accepted.Duplicate) || repeated(ctx)
+	if again { // what was told before is told again, from the chat's start
 		subscription.Close()
 		var all uint64
 		if subscription, err = s.Streams(ctx, in.SessionID, &all); err != nil {
@@ -100,8 +101,10 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
 			defer subscription.Close()
 			return s.follow(ctx, out, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
+				ours := e.ChatID == accepted.ChatID
+				again = again && !(ours && e.Name == domain.EventChatStart)
 				// All events of the session, so that the chain of prev_seq is whole.
-				return true, e.ChatID == accepted.ChatID && e.Name == domain.EventChatEnd
+				return !again, ours && e.Name == domain.EventChatEnd
 			})
 		})
 	}}, nil

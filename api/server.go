@@ -40,6 +40,7 @@ type Config struct {
 	Streams    Streams
 	Tasks      Tasks
 	Workspaces Workspaces
+	Images     Images
 	Models     Models
 	Deleter    Deleter
 	Readiness  Readiness // nil: always ready
@@ -101,6 +102,7 @@ func New(cfg Config) *fiber.App {
 	s.sessionRoutes()
 	s.messageRoutes()
 	s.fileRoutes()
+	s.attachmentRoutes()
 	s.chatRoutes()
 	s.eventRoutes()
 	s.taskRoutes()

@@ -34,9 +34,11 @@ type event struct {
 		Role         string `json:"role"`
 		PatchType    string `json:"patch_type"`
 		TextDelta    string `json:"text_delta"`
-		ToolStatus   string `json:"status"`
 		DurationMS   int64  `json:"duration_ms"`
 		FinishReason string `json:"finish_reason"`
+		ToolCall     struct {
+			ID string `json:"id"`
+		} `json:"tool_call"`
 	}
 }
 

@@ -90,12 +90,25 @@ func findCommand(args ...string) (pid int, found bool) {
 	return 0, false
 }
 
+// kind is what a process of the service is: the service itself (empty), the
+// sandbox with the commands in it, or PostgreSQL.
+func kind(s stat, root int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.pid))
+	switch {
+	case s.pid == root:
+		return ""
+	case strings.HasPrefix(string(name), "postgres"):
+		return "postgres"
+	}
+	return "sandbox"
+}
+
 // memory is what a process tree holds, in bytes. PSS shares pages fairly among
 // the processes that map them; the sum of RSS counts them once a process.
 type memory struct {
-	rss, pss         int64
-	service, records int64 // PSS of everloop's own processes, and of PostgreSQL
-	processes        int
+	rss, pss                  int64
+	service, sandbox, records int64 // PSS of the kinds of processes
+	processes                 int
 }
 
 func treeMemory(root int) memory {
@@ -105,14 +118,16 @@ func treeMemory(root int) memory {
 		if err != nil {
 			continue
 		}
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.pid))
 		rss, pss := field(text, "Rss:"), field(text, "Pss:")
 		m.processes++
 		m.rss += rss
 		m.pss += pss
-		if strings.HasPrefix(string(name), "postgres") {
+		switch kind(s, root) {
+		case "postgres":
 			m.records += pss
-		} else {
+		case "sandbox":
+			m.sandbox += pss
+		default:
 			m.service += pss
 		}
 	}
@@ -130,12 +145,39 @@ func field(text []byte, name string) int64 {
 	return 0
 }
 
+// cpuTime is the CPU time of a process tree by the kinds of its processes.
+type cpuTime struct{ service, sandbox, records time.Duration }
+
+func (c cpuTime) sum() time.Duration { return c.service + c.sandbox + c.records }
+
+func (c cpuTime) minus(o cpuTime) cpuTime {
+	return cpuTime{c.service - o.service, c.sandbox - o.sandbox, c.records - o.records}
+}
+
+func (c cpuTime) plus(o cpuTime) cpuTime {
+	return cpuTime{c.service + o.service, c.sandbox + o.sandbox, c.records + o.records}
+}
+
+func treeCPU(root int) (c cpuTime) {
+	for _, s := range tree(root) {
+		switch kind(s, root) {
+		case "postgres":
+			c.records += s.cpu
+		case "sandbox":
+			c.sandbox += s.cpu
+		default:
+			c.service += s.cpu
+		}
+	}
+	return c
+}
+
 // meter measures CPU from its start.
 type meter struct {
 	root      int
 	began     time.Time
-	tree, own time.Duration
-	busy      time.Duration
+	tree      cpuTime
+	own, busy time.Duration
 }
 
 func startMeter(root int) *meter {
@@ -146,22 +188,17 @@ func startMeter(root int) *meter {
 
 // usage is the CPU time since a meter's start.
 type usage struct {
-	wall, tree, own time.Duration
-	foreign         float64 // share of all cores that other programs used
+	wall    time.Duration
+	tree    cpuTime
+	own     time.Duration
+	foreign float64 // share of all cores that other programs used
 }
 
 func (m *meter) read() usage {
-	u := usage{wall: time.Since(m.began), tree: treeCPU(m.root) - m.tree, own: ownCPU() - m.own}
-	foreign := machineBusy() - m.busy - u.tree - u.own
+	u := usage{wall: time.Since(m.began), tree: treeCPU(m.root).minus(m.tree), own: ownCPU() - m.own}
+	foreign := machineBusy() - m.busy - u.tree.sum() - u.own
 	u.foreign = max(0, float64(foreign)/float64(u.wall)/float64(runtime.NumCPU()))
 	return u
-}
-
-func treeCPU(root int) (sum time.Duration) {
-	for _, s := range tree(root) {
-		sum += s.cpu
-	}
-	return sum
 }
 
 // ownCPU is that of this program: the model, the client and the baseline with

@@ -103,7 +103,11 @@ func (b *bench) samples(measure, unit string, values, bare sample, goal *goal) {
 // cost adds the CPU time of the service for one of n things, and how much of the
 // machine others used meanwhile.
 func (b *bench) cost(what string, u usage, n int) {
-	b.value("CPU per "+what, "ms", ms(u.tree)/float64(n), nil)
+	per := func(d time.Duration) float64 { return ms(d) / float64(n) }
+	b.value("CPU per "+what, "ms", per(u.tree.sum()), nil)
+	b.value("  of which the service", "ms", per(u.tree.service), nil)
+	b.value("  of which sandbox and commands", "ms", per(u.tree.sandbox), nil)
+	b.value("  of which PostgreSQL", "ms", per(u.tree.records), nil)
 	b.value("other programs' share of the machine", "", u.foreign, nil)
 }
 

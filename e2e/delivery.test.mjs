@@ -44,7 +44,8 @@ describe('enqueue', () => {
     const acks = await Promise.all([...Array(8).keys()].map((i) => view.say(steps({ text: `answer ${i}` }))));
     for (const { chat_id: chat } of acks) assert.equal((await view.ended(chat)).status, 'completed');
     assert.deepEqual(view.events.filter((e) => e.name === 'chat:start').map((e) => e.data.chat_id), acks.map((a) => a.chat_id));
-    assert.deepEqual(acks.map((a) => a.position), [0, 1, 2, 3, 4, 5, 6, 7]);
+    const positions = acks.map((a) => a.position); // the queue may move on meanwhile
+    assert.ok(positions[0] === 0 && positions.slice(1).every((p, i) => p >= 1 && p <= i + 1), String(positions));
   });
 });
 
@@ -261,7 +262,7 @@ describe('stop', () => {
     const view = await world.session();
     const first = await view.say(steps(held('first words here')));
     await view.said('first');
-    const queued = [await view.say('second'), await view.say('third')];
+    const queued = [await view.say('dropped-0815'), await view.say('dropped-0816')];
     assert.deepEqual(await view.stop('chat_and_queue'), { ok: true, stopped: true });
     for (const { chat_id: chat } of [first, ...queued]) {
       const end = await view.ended(chat);
@@ -270,7 +271,7 @@ describe('stop', () => {
     assert.equal((await world.rest.detail(view.session)).queue_length, 0);
     await eventually('the session is interrupted', async () => (await world.rest.detail(view.session)).status === 'interrupted');
     assert.equal((await view.run(steps({ text: 'fresh' }))).end.status, 'completed');
-    assert.equal((await world.requests('third')).length, 0);
+    assert.equal((await world.requests('dropped-08')).length, 0);
   });
 
   test('while the model is waited for', async () => {

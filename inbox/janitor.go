@@ -17,6 +17,8 @@ type Janitor struct {
 	Runs     JanitorRuns
 	Finisher Finisher
 	Purger   *Purger
+	Tasks    TaskSweeper
+	Keys     KeyPruner
 	Found    func(kind string) // counts a finding, by kind
 	Logger   *slog.Logger
 }
@@ -39,6 +41,16 @@ type JanitorRuns interface {
 	Runs
 	Describe(ctx context.Context, workflowID, runID string) (domain.RunState, string, error)
 	Terminate(ctx context.Context, workflowID, runID, reason string) error
+}
+
+// TaskSweeper starts and ends background tasks that a crash left behind.
+type TaskSweeper interface {
+	Sweep(ctx context.Context) error
+}
+
+// KeyPruner forgets answers to idempotent requests after a day.
+type KeyPruner interface {
+	PruneIdempotency(ctx context.Context) (int64, error)
 }
 
 // Finisher ends a chat as its run would have.
@@ -68,6 +80,9 @@ func (j *Janitor) Run(ctx context.Context) {
 		case <-reconcile.C:
 			j.report(ctx, "reconcile", j.Reconcile(ctx))
 			j.report(ctx, "purge", j.Purger.Sweep(ctx))
+			j.report(ctx, "tasks", j.Tasks.Sweep(ctx))
+			_, err := j.Keys.PruneIdempotency(ctx)
+			j.report(ctx, "idempotency keys", err)
 		}
 	}
 }

@@ -23,6 +23,9 @@ type Purger struct {
 	Objects interface {
 		DeletePrefix(ctx context.Context, prefix string) error
 	}
+	Tasks interface {
+		StopAll(ctx context.Context, sessionID string) error
+	}
 	Desk   *Desk
 	Logger *slog.Logger
 }
@@ -39,6 +42,9 @@ type PurgeRecords interface {
 func (p *Purger) DeleteSession(ctx context.Context, sessionID string) error {
 	stopped, err := p.Desk.Records.RequestStop(ctx, "", sessionID, true)
 	if err != nil {
+		return err
+	}
+	if err := p.Tasks.StopAll(ctx, sessionID); err != nil {
 		return err
 	}
 	if err := p.Records.DeleteSession(ctx, sessionID); err != nil {

@@ -24,11 +24,11 @@ type cleaner struct {
 type cleanState int
 
 const (
-	plain     cleanState = iota
-	escape               // after ESC
-	control              // within CSI: ends with a letter
-	command              // within OSC, DCS and the like: ends with BEL or ESC \
-	commandEsc           // there, after ESC
+	plain      cleanState = iota
+	escape                // after ESC
+	control               // within CSI: ends with a letter
+	command               // within OSC, DCS and the like: ends with BEL or ESC \
+	commandEsc            // there, after ESC
 )
 
 func (c *cleaner) clean(text string) string {

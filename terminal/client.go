@@ -29,10 +29,10 @@ type Client struct {
 func NewClient(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, &Fault{Code: ExitUsage, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)"}
+		return nil, &Fault{Code: ExitTrouble, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)"}
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &Fault{Code: ExitUsage, Message: "the API key holds characters that no key has (--key or EVERLOOP_API_KEY)"}
+		return nil, &Fault{Code: ExitTrouble, Message: "the API key holds characters that no key has (--key or EVERLOOP_API_KEY)"}
 	}
 	u.User = nil
 	return &Client{base: strings.TrimRight(u.String(), "/"), key: key, http: &http.Client{}}, nil
@@ -204,7 +204,7 @@ func (c *Client) LastSession(ctx context.Context) (Session, error) {
 		}
 	}
 	if last.ID == "" {
-		return last, &Fault{Code: ExitUsage, Message: "there is no session to go on with: start one without --continue"}
+		return last, &Fault{Code: ExitTrouble, Message: "there is no session to go on with: start one without --continue"}
 	}
 	return last, nil
 }
@@ -259,4 +259,16 @@ func (c *Client) Pending(ctx context.Context, session string) ([]Asked, error) {
 		}
 	}
 	return open, nil
+}
+
+// lastChat is the chat of the session's newest turn; empty without any.
+func (c *Client) lastChat(ctx context.Context, session string) (string, error) {
+	var turns []struct {
+		ChatID string `json:"chat_id"`
+	}
+	err := c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns)
+	if err != nil || len(turns) == 0 {
+		return "", err
+	}
+	return turns[len(turns)-1].ChatID, nil
 }

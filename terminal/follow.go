@@ -20,7 +20,7 @@ type follower struct {
 	session  string
 	patience time.Duration
 	lost     func(error) // told once a loss, when it is noticed
-	found    func()      // told when the stream goes on
+	found    func()      // told when the stream goes on again
 	gap      func()      // told when events are no longer kept
 
 	stream *stream
@@ -28,15 +28,24 @@ type follower struct {
 	asked  uint64 // the position that a gap was last asked about
 	// anchor tells the first event that counts, for a connection that was lost
 	// before any event came: everything that is kept is then read again.
-	anchor  func(*Event) bool
+	anchor   func(*Event) bool
 	skipping bool
 }
 
-// start opens the first connection. Its failure is the caller's to tell.
-func (f *follower) start(ctx context.Context) (err error) {
-	f.stream, err = f.client.open(ctx, f.session, nil)
+// start opens the first connection, for what happens from now on; with all, for
+// everything that is kept. Its failure is the caller's to tell.
+func (f *follower) start(ctx context.Context, all bool) (err error) {
+	var after *uint64
+	if all {
+		after = new(uint64)
+	}
+	f.stream, err = f.client.open(ctx, f.session, after)
 	return err
 }
+
+// begun reports whether the follower knows where it stands, so that nothing is
+// missed even while no connection is open.
+func (f *follower) begun() bool { return f.stream != nil || f.last > 0 }
 
 func (f *follower) close() {
 	if f.stream != nil {

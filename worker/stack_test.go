@@ -109,7 +109,7 @@ func newStack(t *testing.T) *stack {
 }
 
 func (s *stack) startWorker() {
-	s.worker = worker.New(s.client, s.acts, worker.Options{Queue: s.queue, StopTimeout: time.Second})
+	s.worker = worker.New(s.client, s.acts, &activities.Tasks{}, worker.Options{Queue: s.queue, StopTimeout: time.Second})
 	require.NoError(s.t, s.worker.Start())
 }
 
@@ -200,8 +200,6 @@ func (w plainWorkspaces) Root(context.Context, string, int) (string, error) { re
 
 // plainShell runs commands without a sandbox: what is tested here is the loop.
 type plainShell struct{}
-
-func (plainShell) WorkspacePath(root string) string { return root }
 
 func (plainShell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)

@@ -29,7 +29,7 @@ const maxActivities = 1000
 
 // New makes a worker over the client that also starts runs: only on the same
 // client is a run begun where it was asked for. The caller starts and stops it.
-func New(c client.Client, a *activities.Activities, opts Options) worker.Worker {
+func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opts Options) worker.Worker {
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
@@ -44,13 +44,15 @@ func New(c client.Client, a *activities.Activities, opts Options) worker.Worker 
 		WorkflowTaskPollerBehavior:       worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 4, MaximumNumberOfPollers: 32}),
 		ActivityTaskPollerBehavior:       worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 4, MaximumNumberOfPollers: 32}),
 	})
-	Register(w, a)
+	Register(w, a, tasks)
 	return w
 }
 
 // Register binds every workflow and activity to its name.
-func Register(w worker.Registry, a *activities.Activities) {
+func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tasks) {
 	w.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
+
+	w.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.WorkflowTask})
 
 	contract.BeginChat.Handle(w, a.BeginChat)
 	contract.ParkChat.Handle(w, a.ParkChat)
@@ -58,4 +60,6 @@ func Register(w worker.Registry, a *activities.Activities) {
 	contract.FinishChat.Handle(w, a.FinishChat)
 	contract.CallModel.Handle(w, a.CallModel)
 	contract.RunTool.Handle(w, a.RunTool)
+	contract.RunTask.Handle(w, tasks.RunTask)
+	contract.LoseTask.Handle(w, tasks.LoseTask)
 }

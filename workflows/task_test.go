@@ -24,7 +24,6 @@ func TestTask(t *testing.T) {
 	}{
 		"ends by itself":       {nil, domain.TaskCompleted, ""},
 		"worker says nothing":  {temporal.NewTimeoutError(1, nil), domain.TaskLost, "its worker did not report its end in time"},
-		"run is cancelled":     {temporal.NewCanceledError(), domain.TaskLost, "its run was ended"},
 		"work cannot be taken": {durable.Final("task_not_found", "the task or its session is gone"), domain.TaskLost, "the task or its session is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
 			return a.hub.Subscribe(ctx, sessionID, after)
 		},
-		Tasks: b.tasks(), Workspaces: sessionfiles.Files{Store: b.workspace}, Models: b.models,
+		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
 		Deleter: newPurger(b, desk), Readiness: b.ready,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup:   api.SessionSetup{Tools: registry.Names(), MaxSteps: postgres.MaxSteps, SandboxImage: "host"},
@@ -73,7 +73,7 @@ func newDesk(b *backend) *inbox.Desk {
 
 func newPurger(b *backend, desk *inbox.Desk) *inbox.Purger {
 	return &inbox.Purger{
-		Records: b.db, Runs: b.runs, Log: b.log, Files: b.workspace, Objects: b.objects, Desk: desk, Logger: b.logger,
+		Records: b.db, Runs: b.runs, Log: b.log, Files: b.workspace, Objects: b.objects, Tasks: b.taskDesk(), Desk: desk, Logger: b.logger,
 	}
 }
 

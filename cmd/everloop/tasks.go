@@ -1,10 +1,13 @@
 package main
 
 import (
-	"everloop/activities/tools"
-	"everloop/api"
+	"everloop/activities"
+	"everloop/infra/toolbox"
 )
 
-func (b *backend) tasks() api.Tasks { return nil }
-
-func (b *backend) background() tools.Background { return nil }
+// taskDesk starts, shows and stops background tasks, for the API and for tools.
+func (b *backend) taskDesk() *activities.TaskDesk {
+	return &activities.TaskDesk{
+		Records: b.journal, Runs: b.runs, Bus: b.signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
+	}
+}

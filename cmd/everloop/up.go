@@ -20,7 +20,8 @@ import (
 // upCmd starts everything on one machine: the engines that no setting points
 // elsewhere, the agent's API, a worker and the mock service.
 type upCmd struct {
-	settings `embed:""`
+	settings   `embed:""`
+	debugFlags `embed:""`
 
 	MockAddr       string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
 	TemporalAddr   string `default:"127.0.0.1:7233" env:"TEMPORAL_ADDR" help:"Where the embedded Temporal listens."`
@@ -31,6 +32,9 @@ type upCmd struct {
 // Run implements the command.
 func (c *upCmd) Run(ctx context.Context) error {
 	if err := errors.Join(c.check(), address("MOCK_ADDR", c.MockAddr)); err != nil {
+		return err
+	}
+	if err := c.debugFlags.serve(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -52,7 +56,7 @@ func (c *upCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	served := c.serve(ctx, engines, front, mockFront, screen, began)
+	served := c.serveAll(ctx, engines, front, mockFront, screen, began)
 	return errors.Join(served, stopEngines(engines))
 }
 
@@ -100,7 +104,7 @@ func (s *settings) connectNATS() (*nats.Conn, error) {
 	return nats.Connect(s.NATSURL, nats.Name("everloop"), nats.MaxReconnects(-1))
 }
 
-func (c *upCmd) serve(ctx context.Context, engines *embedded.Engines, front, mockFront net.Listener, screen *screen, began time.Time) error {
+func (c *upCmd) serveAll(ctx context.Context, engines *embedded.Engines, front, mockFront net.Listener, screen *screen, began time.Time) error {
 	connect := c.adopt(engines)
 	demo := c.GatewayURL == ""
 	if demo {

@@ -31,12 +31,12 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := toolbox.Files{Store: b.workspace, OneUser: !box.DedicatedUsers()}
 	shell := toolbox.Shell{Sandbox: box, Limits: sandbox.Limits{
 		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes,
 	}}
-	files := toolbox.Files{Store: b.workspace}
 	registry, err := tools.New(tools.Deps{
-		Workspaces: files, Sandbox: shell, Reads: b.db.FileReads(), Tasks: b.db, Background: b.background(),
+		Workspaces: files, Sandbox: shell, Reads: b.db.FileReads(), Tasks: b.db, Background: b.taskDesk(),
 	})
 	if err != nil {
 		box.Close()
@@ -46,6 +46,9 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,
 		Images: b.objects, Tools: registry, Workspaces: files, Logger: b.logger,
 	}
+	tasks := &activities.Tasks{
+		Records: b.journal, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Logger: b.logger,
+	}
 	findings := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "everloop_janitor_findings_total",
 		Help: "What a crash left undone and the janitor mended, by kind. Zero in a healthy service.",
@@ -54,9 +57,10 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 	desk := newDesk(b)
 	return &work{
 		backend: b, sandbox: box,
-		worker: worker.New(b.temporal, acts, worker.Options{StopTimeout: s.StopTimeout}),
+		worker: worker.New(b.temporal, acts, tasks, worker.Options{StopTimeout: s.StopTimeout}),
 		janitor: &inbox.Janitor{
-			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk), Logger: b.logger,
+			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk),
+			Tasks: b.taskDesk(), Keys: b.db, Logger: b.logger,
 			Found: func(kind string) { findings.WithLabelValues(kind).Inc() },
 		},
 	}, nil

@@ -109,7 +109,7 @@ export class View {
       };
       this.#waiting.add(look);
       late = setTimeout(() => {
-        const tail = this.events.slice(-15).map((e) => `  ${e.name} ${JSON.stringify(e.data).slice(0, 300)}`).join('\n');
+        const tail = this.events.slice(-8).map((e) => `  ${e.name} ${JSON.stringify({ ...e.data, session_id: undefined, ts: undefined }).slice(0, 240)}`).join('\n');
         end(reject, new Error(`no ${what} within ${timeout} ms; the last events:\n${tail}`));
       }, timeout);
       for (const event of this.events.slice(from)) {

@@ -46,7 +46,15 @@ export class World {
 
   // settle ends a test: every session that it made is read again from its first
   // event, must follow the rules, and must be stored as it was streamed.
-  async settle({ forget = true } = {}) {
+  async settle() {
+    try {
+      await this.#check();
+    } finally {
+      this.forget();
+    }
+  }
+
+  async #check() {
     for (const client of this.#clients) {
       for (const view of client.views.values()) assert.deepEqual(view.rules.problems, [], `session ${view.session}`);
       assert.equal(client.stray, undefined, 'events of sessions that were not subscribed');
@@ -55,12 +63,11 @@ export class World {
       const seen = await this.follow(id, 0, { token: rest.key });
       const ended = (chat) => !chat.open;
       await seen.wait('the last kept event', () => seen.events.length >= seen.ack.replayed && [...seen.rules.chats.values()].every(ended),
-        { timeout: 15_000 }).catch((err) => { if (seen.ack.replayed > 0) throw err; });
+        { timeout: 5000 }).catch((err) => { if (seen.ack.replayed > 0) throw err; });
       assert.deepEqual(seen.rules.problems, [], `session ${id} read from its beginning`);
       assert.deepEqual(compare(await rest.messages(id), seen.rules), [], `session ${id}`);
       this.sameAs(id, seen);
     }
-    if (forget) this.forget();
   }
 
   // sameAs holds what clients saw live against the kept events.

@@ -122,6 +122,9 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		// One machine gains nothing from partitioned task queues.
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+		// A run that continues as new waits until its predecessor is this old
+		// (default 1 s): the pause before the next queued message of a session.
+		dynamicconfig.WorkflowIdReuseMinimalInterval.Key(): 10 * time.Millisecond,
 		// The default of 10 list calls a second is one dashboard.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
 		// Caps the cache of histories, counted in entries (default 128000).

@@ -76,19 +76,21 @@ func taskRow(ctx context.Context, tx pgx.Tx, sql string, args ...any) (domain.Ba
 
 // ClaimTask gives a task's work to an attempt of its run, committed before
 // anything is executed. The work of an earlier attempt is never done again: it
-// may have had effects, so the task is lost with its worker.
+// may have had effects, so the task is lost with its worker. Only the attempt
+// that has it and has not started its process yet may ask again.
 func (j *Journal) ClaimTask(ctx context.Context, taskID, runID string, attempt int) (claim contract.ClaimedTask, err error) {
 	var session string
 	err = j.Commit(ctx, func(c *Change) error {
 		var before int
-		var stop, deleted bool
+		var owner string
+		var begun, stop, deleted bool
 		claim = contract.ClaimedTask{ID: taskID, Attempt: attempt}
 		err := c.QueryRow(ctx, `
-			SELECT b.session_id, b.status, b.attempt, b.stop_requested, coalesce(b.command, ''), b.output_path,
+			SELECT b.session_id, b.status, b.attempt, b.owner_run_id, b.pid IS NOT NULL, b.stop_requested, coalesce(b.command, ''), b.output_path,
 			       s.deleted_at IS NOT NULL
 			FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1 FOR UPDATE OF b`, taskID).
-			Scan(&session, &claim.Status, &before, &stop, &claim.Command, &claim.OutputPath, &deleted)
+			Scan(&session, &claim.Status, &before, &owner, &begun, &stop, &claim.Command, &claim.OutputPath, &deleted)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return taskNotFound(taskID)
@@ -96,7 +98,7 @@ func (j *Journal) ClaimTask(ctx context.Context, taskID, runID string, attempt i
 			return err
 		case claim.Status != domain.TaskRunning:
 			return nil
-		case before != 0 && before != attempt:
+		case before != 0 && (before != attempt || owner != runID || begun):
 			claim.Status = domain.TaskLost
 			return endTask(ctx, c, taskID, contract.TaskEnd{
 				Status: domain.TaskLost, Reason: "its worker was lost; it was not run again because it may have had effects",

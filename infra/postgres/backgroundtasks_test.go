@@ -145,6 +145,35 @@ func TestBackgroundTasksAreBounded(t *testing.T) {
 	require.True(t, domain.HasCode(err, "task_not_found"))
 }
 
+// A run that was begun anew, and an attempt that was reset, look like the first.
+func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]struct {
+		run     string
+		attempt int
+		begun   bool
+	}{
+		"another attempt":           {"run-1", 2, false},
+		"another run":               {"run-2", 1, false},
+		"the same, process started": {"run-1", 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, _, session := taskBench(t)
+			_, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+			require.NoError(t, err)
+			_, err = j.ClaimTask(t.Context(), "t1", "run-1", 1)
+			require.NoError(t, err)
+			if again.begun {
+				require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+			}
+			claim, err := j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
+			require.NoError(t, err)
+			require.Equal(t, domain.TaskLost, claim.Status)
+		})
+	}
+}
+
 // Whatever comes at once, a task ends once.
 func TestBackgroundTaskEndsOnce(t *testing.T) {
 	t.Parallel()

@@ -89,29 +89,41 @@ func deliver(ctx context.Context, c *Change, session lockedSession, send domain.
 	if err != nil {
 		return domain.Enqueued{}, err
 	}
-	busy := session.ActiveChatID != nil
+	// A chat that was promised and not yet taken by a run counts as running, so
+	// that what follows at once upon its acknowledgement means this chat.
+	current, waiting := "", queued
+	switch {
+	case session.ActiveChatID != nil:
+		current = *session.ActiveChatID
+	case queued > 0 && len(asked) == 0:
+		if current, err = nextChat(ctx, c, session.ID); err != nil {
+			return domain.Enqueued{}, err
+		}
+		waiting--
+	}
+	busy := current != ""
 
 	switch {
 	case busy && send.Delivery == domain.DeliverReject:
 		return domain.Enqueued{}, domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
 
 	case busy && send.Delivery == domain.DeliverInterrupt:
-		if _, err := c.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, *session.ActiveChatID); err != nil {
+		if err := requestStop(ctx, c, current); err != nil {
 			return domain.Enqueued{}, err
 		}
 		ack, err := queueMessage(ctx, c, session, send, domain.DeliverInterrupt, 0, true)
-		return domain.Enqueued{Ack: ack, StopChat: *session.ActiveChatID}, err
+		return domain.Enqueued{Ack: ack, StopChat: current}, err
 
 	case busy && (send.Delivery == domain.DeliverSteer || len(asked) > 0):
 		// A message instead of an answer continues the loop that asked.
 		if err := cancelQuestions(ctx, c, session.ID, asked, "message"); err != nil {
 			return domain.Enqueued{}, err
 		}
-		ack, err := steerMessage(ctx, c, session, send)
+		ack, err := steerMessage(ctx, c, current, send)
 		return domain.Enqueued{Ack: ack}, err
 
 	case busy:
-		ack, err := queueMessage(ctx, c, session, send, domain.DeliverEnqueue, queued+1, false)
+		ack, err := queueMessage(ctx, c, session, send, domain.DeliverEnqueue, waiting+1, false)
 		return domain.Enqueued{Ack: ack}, err
 
 	case len(asked) > 0:
@@ -126,14 +138,31 @@ func deliver(ctx context.Context, c *Change, session lockedSession, send domain.
 		ack, err := queueMessage(ctx, c, session, send, domain.DeliverRun, 0, true)
 		return domain.Enqueued{Ack: ack}, err
 
-	case queued > 0: // the next chat is about to be taken
-		ack, err := queueMessage(ctx, c, session, send, domain.DeliverEnqueue, queued+1, false)
-		return domain.Enqueued{Ack: ack}, err
-
 	default:
 		ack, err := queueMessage(ctx, c, session, send, domain.DeliverRun, 0, false)
 		return domain.Enqueued{Ack: ack}, err
 	}
+}
+
+// nextChat is the chat that a run is about to take; "" when nothing is queued.
+func nextChat(ctx context.Context, tx pgx.Tx, sessionID string) (chatID string, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT chat_id FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'
+		ORDER BY front DESC, id LIMIT 1`, sessionID).Scan(&chatID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return chatID, err
+}
+
+// requestStop flags a chat. One that no run has taken yet keeps its place before
+// the message that interrupts it.
+func requestStop(ctx context.Context, tx pgx.Tx, chatID string) error {
+	if _, err := tx.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, chatID); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `UPDATE inbox SET front = true WHERE chat_id = $1 AND kind = 'message' AND state = 'queued'`, chatID)
+	return err
 }
 
 func queueLength(ctx context.Context, tx pgx.Tx, sessionID string) (n int, err error) {
@@ -176,8 +205,8 @@ func queueMessage(ctx context.Context, c *Change, session lockedSession, send do
 }
 
 // steerMessage lets the message join the running chat before its next model call.
-func steerMessage(ctx context.Context, c *Change, session lockedSession, send domain.Send) (domain.SendAck, error) {
-	ack := domain.SendAck{ChatID: *session.ActiveChatID, TurnID: domain.NewID(), DeliveryApplied: domain.DeliverSteer}
+func steerMessage(ctx context.Context, c *Change, chatID string, send domain.Send) (domain.SendAck, error) {
+	ack := domain.SendAck{ChatID: chatID, TurnID: domain.NewID(), DeliveryApplied: domain.DeliverSteer}
 	return ack, insertInbox(ctx, c, send, "steer", ack, false)
 }
 
@@ -227,12 +256,18 @@ func (j *Journal) RequestStop(ctx context.Context, ownerID, sessionID string, an
 		}
 		if session.ActiveChatID != nil {
 			out.Stopped, out.ChatID = true, *session.ActiveChatID
-			_, err := c.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, out.ChatID)
-			return err
+			return requestStop(ctx, c, out.ChatID)
 		}
 		asked, err := openQuestions(ctx, c, sessionID)
-		if err != nil || len(asked) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(asked) == 0 { // at most a chat that a run is about to take
+			if out.ChatID, err = nextChat(ctx, c, sessionID); err != nil || out.ChatID == "" {
+				return err
+			}
+			out.Stopped = true
+			return requestStop(ctx, c, out.ChatID)
 		}
 		out.Stopped, out.Wake = true, true
 		if err := cancelQuestions(ctx, c, sessionID, asked, "stop"); err != nil {
@@ -246,8 +281,13 @@ func (j *Journal) RequestStop(ctx context.Context, ownerID, sessionID string, an
 	return out, err
 }
 
-// dropQueue ends every queued chat of the session with one chat:end.
+// dropQueue ends every queued chat of the session with one chat:end. Messages
+// that wait to join a chat go with it.
 func dropQueue(ctx context.Context, c *Change, sessionID string) (int, error) {
+	if _, err := c.Exec(ctx, `
+		UPDATE inbox SET state = 'cancelled' WHERE session_id = $1 AND state = 'queued' AND kind = 'steer'`, sessionID); err != nil {
+		return 0, err
+	}
 	rows, _ := c.Query(ctx, `
 		WITH dropped AS (
 			UPDATE inbox SET state = 'cancelled'

@@ -125,6 +125,9 @@ func openTurn(ctx context.Context, c *Change, key domain.TurnKey, session locked
 		if err := joinSteered(ctx, c, session.ID, turn.BranchID, key.ChatID); err != nil {
 			return err
 		}
+		if err := joinTaskNotes(ctx, c, session.ID, turn.BranchID, key.ChatID); err != nil {
+			return err
+		}
 	}
 	var err error
 	if turn.Sequence, err = nextSequence(ctx, c, turn.BranchID); err != nil {

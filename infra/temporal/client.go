@@ -28,6 +28,9 @@ func Dial(ctx context.Context, address, namespace string, logger *slog.Logger) (
 	c, err := client.DialContext(ctx, client.Options{
 		HostPort: address, Namespace: namespace,
 		Logger: log.NewStructuredLogger(slog.New(quiet{logger.Handler()})),
+		// Payloads are small and the server is near: packing them costs more
+		// than it saves.
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal at %s: %w", address, err)

@@ -14,13 +14,14 @@ import (
 	"everloop/internal/durable"
 )
 
-// StartTask starts the run of a background task; one that runs or has run stays
-// as it is.
+// StartTask starts the run of a background task unless one is open. A run of a
+// task that has ended, or that another run has begun, finds that in the records
+// and does nothing.
 func (r Runs) StartTask(ctx context.Context, in contract.TaskInput) error {
 	_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: durable.TaskWorkflowID(in.TaskID), TaskQueue: cmp.Or(r.Queue, durable.Queue), EnableEagerStart: true,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            in.Title,
 		TypedSearchAttributes: temporal.NewSearchAttributes(

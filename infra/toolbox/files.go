@@ -14,11 +14,23 @@ import (
 )
 
 // Files opens sessions' workspaces for the tools.
-type Files struct{ Store *workspace.Store }
+type Files struct {
+	Store *workspace.Store
+	// OneUser says that sessions have no users of their own on this machine:
+	// everything belongs to the service's.
+	OneUser bool
+}
+
+func (f Files) owner(uid int) int {
+	if f.OneUser {
+		return 0
+	}
+	return uid
+}
 
 // Root gives the directory of a session's files, made on first use.
 func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, error) {
-	w, err := f.Store.Open(ctx, sessionID, uid)
+	w, err := f.Store.Open(ctx, sessionID, f.owner(uid))
 	if err != nil {
 		return "", err
 	}
@@ -28,7 +40,7 @@ func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, err
 
 // Open implements tools.Workspaces.
 func (f Files) Open(ctx context.Context, s tools.SessionView) (tools.Files, error) {
-	w, err := f.Store.Open(ctx, s.ID, s.SandboxUID)
+	w, err := f.Store.Open(ctx, s.ID, f.owner(s.SandboxUID))
 	if err != nil {
 		return nil, err
 	}

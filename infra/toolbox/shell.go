@@ -4,12 +4,14 @@ package toolbox
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"everloop/activities/tools"
 	"everloop/infra/sandbox"
 )
+
+// notFound is what a shell answers for a program that is not there.
+const notFound = 127
 
 // Shell runs the tools' commands in the sandbox.
 type Shell struct {
@@ -17,20 +19,10 @@ type Shell struct {
 	Limits  sandbox.Limits
 }
 
-// WorkspacePath is where a command sees the workspace that is kept at root.
-func (s Shell) WorkspacePath(root string) string { return s.Sandbox.WorkspacePath(root) }
-
 // Run implements tools.Sandbox. The time limit is the context's.
 func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
-	env := make(map[string]string, len(c.Session.Env)+len(c.Env))
-	for name, value := range c.Session.Env {
-		env[name] = value
-	}
-	for name, value := range c.Env {
-		env[name] = value
-	}
 	process, err := s.Sandbox.Start(ctx, sandbox.Spec{
-		Argv: c.Argv, Workspace: c.Session.Root, UID: c.Session.SandboxUID, Env: env, Limits: s.Limits,
+		Argv: c.Argv, Workspace: c.Session.Root, UID: c.Session.SandboxUID, Env: c.Env, Limits: s.Limits,
 		Stdout: c.Stdout, Stderr: c.Stderr,
 	})
 	if err != nil {
@@ -49,7 +41,7 @@ func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	case sandbox.Cancelled:
 		return exit, context.Cause(ctx)
 	case sandbox.NotStarted:
-		exit.Killed = fmt.Sprintf("not started: %s", result.Detail)
+		exit.Code = notFound
 	default:
 		exit.Killed = strings.ReplaceAll(string(result.Cause), "_", " ")
 	}

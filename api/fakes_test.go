@@ -1,0 +1,247 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"everloop/api"
+	"everloop/domain"
+)
+
+// nowhere is an event log that forgets.
+type nowhere struct{}
+
+func (nowhere) Publish(context.Context, domain.Event) (uint64, error) { return 1, nil }
+func (nowhere) Find(context.Context, string, uint64, string) (uint64, bool, error) {
+	return 0, false, nil
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// desk remembers what it was sent; the same client_message_id is the same chat.
+type desk struct {
+	mu    sync.Mutex
+	sent  []domain.Send
+	known map[string]domain.SendAck
+	stop  []bool
+	err   error
+	then  func(domain.SendAck) // after a message was taken
+}
+
+func (d *desk) Send(_ context.Context, _ domain.Caller, send domain.Send) (domain.SendAck, error) {
+	d.mu.Lock()
+	if d.err != nil {
+		defer d.mu.Unlock()
+		return domain.SendAck{}, d.err
+	}
+	if ack, ok := d.known[send.ClientMessageID]; ok {
+		defer d.mu.Unlock()
+		ack.Duplicate = true
+		return ack, nil
+	}
+	d.sent = append(d.sent, send)
+	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: domain.DeliverRun}
+	if send.ClientMessageID != "" {
+		if d.known == nil {
+			d.known = map[string]domain.SendAck{}
+		}
+		d.known[send.ClientMessageID] = ack
+	}
+	then := d.then
+	d.mu.Unlock()
+	if then != nil {
+		then(ack)
+	}
+	return ack, nil
+}
+
+func (d *desk) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
+	return domain.AnswerAck{Resolved: answer.ToolCallID == "open", QuestionID: "q", ChatID: "c"}, nil
+}
+
+func (d *desk) Stop(_ context.Context, _ domain.Caller, _ string, andQueue bool) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop = append(d.stop, andQueue)
+	return true, nil
+}
+
+func (d *desk) messages() []domain.Send {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]domain.Send(nil), d.sent...)
+}
+
+// streams is one log of events for all sessions.
+type streams struct {
+	mu      sync.Mutex
+	events  []domain.LoggedEvent
+	changed chan struct{} // closed and replaced at every event
+	open    int
+	broken  bool
+}
+
+func newStreams() *streams { return &streams{changed: make(chan struct{})} }
+
+func (s *streams) publish(name, chatID, data string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seq := uint64(len(s.events) + 1)
+	s.events = append(s.events, domain.LoggedEvent{
+		Event: domain.Event{SessionID: "s", Name: name, ChatID: chatID, At: time.Now(), Data: json.RawMessage(data)}, Seq: seq, PrevSeq: seq - 1,
+	})
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *streams) subscribe(_ context.Context, _ string, after *uint64) (api.Subscription, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	sub := &subscription{log: s, at: uint64(len(s.events))}
+	if after != nil {
+		sub.at = min(*after, sub.at)
+	}
+	return sub, nil
+}
+
+func (s *streams) subscribers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+type subscription struct {
+	log  *streams
+	at   uint64
+	once sync.Once
+}
+
+func (s *subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
+	for {
+		s.log.mu.Lock()
+		if s.log.broken {
+			s.log.mu.Unlock()
+			return domain.LoggedEvent{}, errors.New("fell behind")
+		}
+		if s.at < uint64(len(s.log.events)) {
+			e := s.log.events[s.at]
+			s.at++
+			s.log.mu.Unlock()
+			return e, nil
+		}
+		changed := s.log.changed
+		s.log.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return domain.LoggedEvent{}, ctx.Err()
+		}
+	}
+}
+
+func (s *subscription) Position() uint64 { return s.at }
+
+func (s *subscription) Close() {
+	s.once.Do(func() {
+		s.log.mu.Lock()
+		defer s.log.mu.Unlock()
+		s.log.open--
+	})
+}
+
+// turns makes up a history of any length. It stops at a gate, when it has one,
+// before the turn of that number.
+type turns struct {
+	count  int
+	failAt int // 0: never
+	gateAt int
+	gate   chan struct{}
+	asked  struct {
+		after *int64
+		limit int
+	}
+}
+
+func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int, yield func(domain.Turn) error) error {
+	m.asked.after, m.asked.limit = after, limit
+	for i := range m.count {
+		if m.failAt > 0 && i+1 == m.failAt {
+			return errors.New("the records broke")
+		}
+		if m.gate != nil && i == m.gateAt {
+			select {
+			case <-m.gate:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		turn := domain.Turn{ID: domain.NewID(), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
+			Blocks: []domain.Block{{Type: domain.BlockText, Content: "text of a turn that is about as long as turns are at the least"}}}
+		if err := yield(turn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type tasks struct{ tail int }
+
+func (k *tasks) one(id string) (domain.BackgroundTask, error) {
+	if id != "task-1" {
+		return domain.BackgroundTask{}, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
+	}
+	return domain.BackgroundTask{TaskID: id, Kind: domain.TaskShell, Status: domain.TaskRunning}, nil
+}
+
+func (k *tasks) List(context.Context, string) ([]domain.BackgroundTask, error) {
+	t, err := k.one("task-1")
+	return []domain.BackgroundTask{t}, err
+}
+
+func (k *tasks) Output(_ context.Context, _, id string, tail int) (domain.TaskOutput, error) {
+	k.tail = tail
+	_, err := k.one(id)
+	return domain.TaskOutput{TaskID: id, Status: domain.TaskRunning, Tail: tail}, err
+}
+
+func (k *tasks) Stop(_ context.Context, _, id string) (domain.BackgroundTask, error) {
+	return k.one(id)
+}
+
+type models struct{ err error }
+
+func (m *models) Models(context.Context) ([]domain.Model, error) {
+	return []domain.Model{{ID: "m-1", ContextWindow: 128000, Modalities: []string{"text"}}}, m.err
+}
+
+type deleter struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (d *deleter) DeleteSession(_ context.Context, id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ids = append(d.ids, id)
+	return nil
+}

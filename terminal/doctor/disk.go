@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	leastSpace  = 512 << 20 // bytes without which a start is of no use
+	enoughSpace = 5 << 30   // bytes below which it is soon full
+)
+
+// existing is the directory itself, or the nearest one above it that exists.
+func existing(dir string) (string, bool) {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); err == nil || at == filepath.Dir(at) {
+			return at, at == dir
+		}
+	}
+}
+
+func dataDir(_ context.Context, s Settings) []Check {
+	const name = "data directory"
+	dir, exists := existing(s.DataDir)
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return one(name, Fail, err.Error(), "set DATA_DIR to another directory")
+	case !info.IsDir():
+		return one(name, Fail, dir+" is no directory", "set DATA_DIR to another one")
+	case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
+		return one(name, Fail, fmt.Sprintf("%s cannot be written by user id %d", dir, os.Geteuid()), "give it to that user, or set DATA_DIR")
+	}
+	detail := s.DataDir
+	if !exists {
+		detail += " (will be made)"
+	} else if pid := holder(s.DataDir); pid != "" {
+		detail += " (in use by process " + pid + ")"
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return one(name, Warn, detail+": its free space is unknown", err.Error())
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	detail += fmt.Sprintf(", %.1f GiB free", float64(free)/(1<<30))
+	switch {
+	case fs.Flags&unix.ST_RDONLY != 0:
+		return one(name, Fail, detail, "the file system is mounted read-only: set DATA_DIR to another place")
+	case free < leastSpace:
+		return one(name, Fail, detail, "make room, or set DATA_DIR to another disk")
+	case free < enoughSpace:
+		return one(name, Warn, detail, "workspaces and events will soon fill it: make room, or set DATA_DIR to another disk")
+	}
+	return one(name, OK, detail, "")
+}
+
+// holder is the process that has the data directory in use; empty for none.
+func holder(dir string) string {
+	file, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return "" // closing the file gives the lock back
+	}
+	pid, _ := io.ReadAll(io.LimitReader(file, 32))
+	if text := strings.TrimSpace(string(pid)); text != "" {
+		return text
+	}
+	return "unknown"
+}
+
+// extendedAttributes matter to the embedded object store only: without them it
+// keeps its metadata in files.
+func extendedAttributes(_ context.Context, s Settings) []Check {
+	const name = "file system"
+	if s.S3.Endpoint != "" {
+		return nil
+	}
+	dir, _ := existing(s.DataDir)
+	probe, err := os.CreateTemp(dir, ".everloop-doctor-*")
+	if err != nil {
+		return nil // the data directory's own check tells
+	}
+	defer os.Remove(probe.Name())
+	defer probe.Close()
+	err = unix.Fsetxattr(int(probe.Fd()), "user.everloop.doctor", []byte("1"), 0)
+	if err != nil {
+		return one(name, Warn, "no extended attributes ("+err.Error()+")",
+			"object metadata goes to files, which halves the rate of small writes: put DATA_DIR on ext4, xfs or btrfs, or set S3_ENDPOINT")
+	}
+	return one(name, OK, "extended attributes work", "")
+}

@@ -1,0 +1,157 @@
+// Package doctor looks at a machine and says whether Everloop can start on it:
+// one check a line, with a hint where something is to be mended. It changes
+// nothing that lasts. It must not know sessions, chats or how the roles are wired;
+// it is told the settings and tries what they name.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// State is the outcome of a check.
+type State string
+
+// The outcomes of a check: only Fail keeps Everloop from starting.
+const (
+	OK   State = "ok"
+	Info State = "info"
+	Warn State = "warn"
+	Fail State = "fail"
+)
+
+// Check is one line of the report.
+type Check struct {
+	Name   string `json:"name"`
+	State  State  `json:"state"`
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"` // what to mend, and how
+}
+
+// Settings are what a start would use (decisions.md section 1). An empty address
+// of an engine means the embedded one.
+type Settings struct {
+	Faults    []string // of the settings themselves, found by whoever read them
+	DataDir   string   // absolute
+	Addresses []Address
+
+	DatabaseURL       string
+	PostgresBinDir    string
+	TemporalAddress   string
+	TemporalNamespace string
+	NATSURL           string
+	S3                S3
+
+	ModelURL     string // empty: the demo model
+	ModelKey     string
+	Model        string
+	SandboxLevel int // weakest level to start with
+	Unsafe       bool
+}
+
+// S3 says where the objects are.
+type S3 struct {
+	Endpoint, Bucket, AccessKey, SecretKey string
+	TLS                                    bool
+}
+
+// Address is a listen address and the variable that changes it.
+type Address struct {
+	Variable string
+	Addr     string
+}
+
+// checkTime bounds one check.
+const checkTime = 20 * time.Second
+
+// Run makes all checks at the same time and returns them in their order.
+func Run(ctx context.Context, s Settings) []Check {
+	probes := []func(context.Context, Settings) []Check{
+		settings, dataDir, extendedAttributes, postgres, ports, temporalServer, natsServer, objectStore, model, tools, git, clock,
+	}
+	results := make([][]Check, len(probes))
+	var all sync.WaitGroup
+	for i, probe := range probes {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, checkTime)
+			defer cancel()
+			results[i] = probe(ctx, s)
+		})
+	}
+	all.Wait()
+	var checks []Check
+	for _, result := range results {
+		checks = append(checks, result...)
+	}
+	return checks
+}
+
+// Failed reports whether something has to be mended before a start.
+func Failed(checks []Check) bool {
+	for _, c := range checks {
+		if c.State == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+// WriteText writes the report for people; with color, outcomes are coloured.
+func WriteText(w io.Writer, checks []Check, color bool) error {
+	colors := map[State]string{OK: "32", Info: "2", Warn: "33", Fail: "31"}
+	var out strings.Builder
+	counts := map[State]int{}
+	for _, c := range checks {
+		counts[c.State]++
+		state := fmt.Sprintf("%-4s", c.State)
+		if color {
+			state = "\x1b[" + colors[c.State] + "m" + state + "\x1b[0m"
+		}
+		fmt.Fprintf(&out, "%s  %-16s %s", state, c.Name, flat(c.Detail))
+		if c.Hint != "" {
+			out.WriteString(": " + flat(c.Hint))
+		}
+		out.WriteByte('\n')
+	}
+	switch {
+	case counts[Fail] > 0:
+		fmt.Fprintf(&out, "\n%d to mend before a start, %d to know.\n", counts[Fail], counts[Warn])
+	case counts[Warn] > 0:
+		fmt.Fprintf(&out, "\nReady to start; %d to know.\n", counts[Warn])
+	default:
+		out.WriteString("\nReady to start.\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// flat keeps a check on its line.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// WriteJSON writes the report for programs.
+func WriteJSON(w io.Writer, checks []Check) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(map[string]any{"ok": !Failed(checks), "checks": checks})
+}
+
+func one(name string, state State, detail, hint string) []Check {
+	return []Check{{Name: name, State: state, Detail: detail, Hint: hint}}
+}
+
+func settings(_ context.Context, s Settings) []Check {
+	var checks []Check
+	for _, fault := range s.Faults {
+		checks = append(checks, Check{Name: "settings", State: Fail, Detail: fault})
+	}
+	if checks == nil {
+		return one("settings", OK, "no faults", "")
+	}
+	return checks
+}

@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox"
+)
+
+// tools tries the sandbox as a worker would, and looks for what agents use in it.
+func tools(ctx context.Context, s Settings) []Check {
+	const name = "sandbox"
+	box, err := sandbox.New(ctx, sandbox.Config{MinLevel: sandbox.Level(s.SandboxLevel), Unsafe: s.Unsafe, WarmMax: -1})
+	if err != nil {
+		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
+		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "+
+			"kernel.apparmor_restrict_unprivileged_userns=0; in a container, security_opt seccomp=unconfined and systempaths=unconfined); "+
+			"SANDBOX_MIN_LEVEL=1 permits Landlock")
+	}
+	defer box.Close()
+	checks := []Check{level(box), users(box)}
+	return append(checks, ripgrep(ctx, box))
+}
+
+func level(box *sandbox.Sandbox) Check {
+	check := Check{Name: "sandbox", State: OK, Detail: box.Describe()}
+	switch box.Level() {
+	case sandbox.Unconfined:
+		check.State, check.Hint = Warn, "tools can do whatever the service can: unset SANDBOX_UNSAFE"
+	case sandbox.Landlocked:
+		check.State, check.Hint = Warn, "tools see the processes of the host: permit user namespaces for level 2"
+	}
+	return check
+}
+
+func users(box *sandbox.Sandbox) Check {
+	check := Check{Name: "user separation", State: OK, Detail: "each session has its own user"}
+	if !box.DedicatedUsers() {
+		check.State, check.Detail = Info, "all sessions share the service's user"
+		if os.Geteuid() != 0 {
+			check.Hint = "start as root for a user each"
+		}
+	}
+	return check
+}
+
+// ripgrep makes searches fast; the agent's own search needs it in the sandbox.
+func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
+	missing := Check{Name: "ripgrep", State: Warn, Detail: "not found in the sandbox", Hint: "install it (ripgrep) for fast searches"}
+	dir, err := os.MkdirTemp("", "everloop-doctor-")
+	if err != nil {
+		missing.Detail = "could not be looked for: " + err.Error()
+		return missing
+	}
+	defer os.RemoveAll(dir)
+	if box.DedicatedUsers() {
+		if err := os.Chown(dir, sandbox.ProbeUID, sandbox.ProbeUID); err != nil {
+			missing.Detail = "could not be looked for: " + err.Error()
+			return missing
+		}
+	}
+	var out strings.Builder
+	result, err := box.Run(ctx, sandbox.Spec{
+		Argv: []string{"rg", "--version"}, Workspace: dir, UID: sandbox.ProbeUID, Stdout: &out,
+		Limits: sandbox.Limits{Wall: 10 * time.Second},
+	})
+	if err != nil || !result.Success() {
+		return missing
+	}
+	first, _, _ := strings.Cut(out.String(), "\n")
+	return Check{Name: "ripgrep", State: OK, Detail: first}
+}
+
+// git serves the hosting of skills; everything else works without.
+func git(ctx context.Context, _ Settings) []Check {
+	out, err := exec.CommandContext(ctx, "git", "--version").Output()
+	if err != nil {
+		return one("git", Info, "not found", "install it to host skills as git repositories")
+	}
+	return one("git", Info, strings.TrimSpace(string(out)), "")
+}
+
+// earliest is a time that has passed: a clock before it was never set.
+var earliest = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// clock asks the kernel whether the time is right: tokens, schedules and the order
+// of events depend on it.
+func clock(_ context.Context, _ Settings) []Check {
+	now := time.Now().UTC()
+	detail := now.Format("2006-01-02 15:04:05 UTC")
+	if now.Before(earliest) {
+		return one("clock", Fail, detail, "set it: the order of events and the validity of tokens depend on it")
+	}
+	var timex unix.Timex
+	state, err := unix.Adjtimex(&timex)
+	if err != nil {
+		return one("clock", OK, detail, "")
+	}
+	const unsynchronised = 5 // TIME_ERROR
+	if state == unsynchronised {
+		return one("clock", Info, detail+", not synchronised as far as the kernel knows", "run an NTP client on the host")
+	}
+	return one("clock", OK, detail+", synchronised", "")
+}

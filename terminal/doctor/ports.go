@@ -1,0 +1,185 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Addresses finds the listen addresses in a command's settings: its string fields
+// whose variable ends in _ADDR, those of embedded structs included.
+func Addresses(settings any) []Address {
+	var found []Address
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			switch variable := field.Tag.Get("env"); {
+			case field.Type.Kind() == reflect.Struct:
+				walk(v.Field(i))
+			case field.Type.Kind() == reflect.String && strings.HasSuffix(variable, "_ADDR"):
+				found = append(found, Address{Variable: variable, Addr: v.Field(i).String()})
+			}
+		}
+	}
+	walk(reflect.Indirect(reflect.ValueOf(settings)))
+	return found
+}
+
+// ports tries each address. One that a running Everloop has is fine; whether that
+// one is well is then asked.
+func ports(ctx context.Context, s Settings) []Check {
+	pid := holder(s.DataDir)
+	var checks []Check
+	for _, a := range s.Addresses {
+		if s.TemporalAddress != "" && strings.HasPrefix(a.Variable, "TEMPORAL_") {
+			continue // the embedded Temporal is not started
+		}
+		checks = append(checks, port(ctx, a, pid))
+	}
+	return checks
+}
+
+func port(ctx context.Context, a Address, pid string) Check {
+	check := Check{Name: a.Variable, State: Fail, Detail: a.Addr, Hint: "set " + a.Variable + " to host:port, as 127.0.0.1:8020"}
+	if _, _, err := net.SplitHostPort(a.Addr); err != nil {
+		return check
+	}
+	listener, err := net.Listen("tcp", a.Addr)
+	switch {
+	case err == nil:
+		_ = listener.Close()
+		return Check{Name: a.Variable, State: OK, Detail: a.Addr + " is free"}
+	case errors.Is(err, syscall.EACCES):
+		check.Detail += " may not be bound by this user"
+		check.Hint = "set " + a.Variable + " to a port above 1023"
+		return check
+	case !errors.Is(err, syscall.EADDRINUSE):
+		check.Detail += ": " + cause(err)
+		return check
+	}
+	if state, detail := askReady(ctx, a.Addr); state != Info {
+		return Check{Name: a.Variable, State: state, Detail: a.Addr + " " + detail}
+	}
+	owner := ownerOf(a.Addr)
+	if pid != "" && owner.pid == pid {
+		return Check{Name: a.Variable, State: OK, Detail: a.Addr + " is the running Everloop's (process " + pid + ")"}
+	}
+	check.Detail += " is taken by " + owner.String()
+	check.Hint = "stop it, or set " + a.Variable + " to another address"
+	return check
+}
+
+// askReady asks whoever listens whether it is an Everloop, and whether all is
+// well with it; Info means that it is none.
+func askReady(ctx context.Context, addr string) (State, string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	version, status, err := get(ctx, "http://"+reachable(addr)+"/api/version")
+	if err != nil || status != http.StatusOK || version.MinSDK == "" {
+		return Info, ""
+	}
+	ready, status, err := get(ctx, "http://"+reachable(addr)+"/readyz")
+	name := "is a running Everloop " + version.Version
+	switch {
+	case err != nil:
+		return Warn, name + ", which does not say whether it is ready (" + cause(err) + ")"
+	case status != http.StatusOK:
+		return Fail, name + ", which is not ready: " + ready.Detail
+	}
+	return OK, name + ", ready (" + strings.Join(ready.Checks, ", ") + ")"
+}
+
+type told struct {
+	Version string   `json:"version"`
+	MinSDK  string   `json:"min_sdk"`
+	Checks  []string `json:"checks"`
+	Detail  string   `json:"detail"`
+}
+
+func get(ctx context.Context, url string) (out told, status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return out, 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return out, 0, err
+	}
+	defer res.Body.Close()
+	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&out) // what is no JSON is no Everloop
+	return out, res.StatusCode, nil
+}
+
+// reachable is the address under which this machine reaches a listener.
+func reachable(addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// process is who listens on a port, as far as this user may see it.
+type process struct{ pid, name string }
+
+func (p process) String() string {
+	if p.pid == "" {
+		return "another program"
+	}
+	return fmt.Sprintf("%s (process %s)", p.name, p.pid)
+}
+
+// ownerOf looks in the kernel's tables for the process that listens on a port.
+func ownerOf(addr string) process {
+	_, port, _ := net.SplitHostPort(addr)
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return process{}
+	}
+	sockets := map[string]bool{}
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		content, _ := os.ReadFile(table)
+		for line := range strings.Lines(string(content)) {
+			const listening = "0A"
+			f := strings.Fields(line)
+			if len(f) > 9 && f[3] == listening && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) {
+				sockets["socket:["+f[9]+"]"] = true
+			}
+		}
+	}
+	open, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil && sockets[target] {
+			pid := strings.Split(fd, "/")[2]
+			name, _ := os.ReadFile("/proc/" + pid + "/comm")
+			return process{pid: pid, name: strings.TrimSpace(string(name))}
+		}
+	}
+	return process{}
+}
+
+// cause is the innermost error: the outer ones repeat addresses.
+func cause(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return "no answer in time"
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,50 @@
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+)
+
+// maxLine bounds one line of input; the service takes 10 MB a request.
+const maxLine = 8 << 20
+
+// input reads lines from a person, one when it is asked for.
+type input struct {
+	lines      chan string
+	interrupts <-chan struct{}
+}
+
+// newInput begins to read; the reader ends with its source.
+func newInput(from io.Reader, interrupts <-chan struct{}) *input {
+	in := &input{lines: make(chan string), interrupts: interrupts}
+	go func() {
+		defer close(in.lines)
+		scanner := bufio.NewScanner(from)
+		scanner.Buffer(make([]byte, 64<<10), maxLine)
+		for scanner.Scan() {
+			in.lines <- strings.TrimSpace(strings.ToValidUTF8(scanner.Text(), ""))
+		}
+	}()
+	return in
+}
+
+var errEnd = errors.New("end of input")
+
+// line waits for a line; errEnd says that no more will come, errLeft that the
+// user wants to go.
+func (in *input) line(ctx context.Context) (string, error) {
+	select {
+	case text, more := <-in.lines:
+		if !more {
+			return "", errEnd
+		}
+		return text, nil
+	case <-in.interrupts:
+		return "", errLeft
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
