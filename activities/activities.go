@@ -26,6 +26,8 @@ type Activities struct {
 	Tools      *tools.Registry
 	Workspaces Workspaces
 	Logger     *slog.Logger
+
+	host toolHost
 }
 
 // Chats keeps the chats of sessions: one transaction a step.
@@ -51,6 +53,7 @@ type Turns interface {
 // Ledger keeps the tool calls, so that no effect happens twice.
 type Ledger interface {
 	ClaimCall(ctx context.Context, toolCallID string) (domain.LedgerCall, domain.LedgerState, error)
+	RenewCall(ctx context.Context, toolCallID string, attempt int) error
 	RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
@@ -17,86 +15,161 @@ import (
 // unknownOutcome is what the model reads of a call whose worker died with it.
 const unknownOutcome = "The outcome of this call is unknown: the worker was lost while it ran, and it may have taken effect in part or in full. It was not run again. Look at the state of things before you go on."
 
-// RunTool carries out one call of the ledger. The ledger goes from reserved to
-// running before anything is executed, so that a call that another worker began
-// and did not finish is recognised: one that acts is never run again, the others
-// simply are (decisions.md section 4).
+// tryFor is how long a call may take to be over within its run's own step. What
+// takes longer is shown to operators as an activity of its own.
+const tryFor = 400 * time.Millisecond
+
+// heldPoll is how often a call that another worker runs is looked at.
+const heldPoll = 200 * time.Millisecond
+
+// TryTool begins one call of the ledger and waits a moment for its end. A call
+// that still runs then is Pending, and goes on: RunTool waits for it.
+func (a *Activities) TryTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
+	running, out, err := a.begin(ctx, in)
+	if err != nil || running == nil {
+		return out, err
+	}
+	moment := time.NewTimer(tryFor)
+	defer moment.Stop()
+	select {
+	case <-running.over:
+		return running.out, running.err
+	case <-moment.C:
+		return contract.RunToolOut{Pending: true}, nil
+	case <-ctx.Done():
+		return contract.RunToolOut{}, ctx.Err()
+	}
+}
+
+// RunTool carries out one call of the ledger, or waits for the worker that does.
+// When the activity is cancelled, so is the call.
 func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
 	defer durable.Heartbeat(ctx)()
+	for {
+		running, out, err := a.begin(ctx, in)
+		switch {
+		case err != nil:
+			return out, err
+		case running != nil:
+			select {
+			case <-running.over:
+			case <-ctx.Done():
+				running.abort(context.Cause(ctx))
+				<-running.over
+			}
+			return running.out, running.err
+		case !out.Pending:
+			return out, nil
+		}
+		select {
+		case <-time.After(heldPoll):
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+	}
+}
 
+// begin claims the call and starts it on this worker, or joins it here. Without
+// a running call the answer is there already, or Pending with another worker.
+//
+// The ledger goes from reserved to running before anything is executed, so that
+// a call which another worker began and did not finish is recognised: one that
+// acts is never run again, the others simply are (decisions.md section 4).
+func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
+	if running := a.host.find(in.ToolCallID); running != nil {
+		return running, contract.RunToolOut{}, nil
+	}
+	// Watch before the flag is looked at, so that no stop falls in between.
 	stopped, unwatch := a.Stops.WatchStop(in.ChatID)
-	defer unwatch()
-
 	call, state, err := a.Ledger.ClaimCall(ctx, in.ToolCallID)
-	if err != nil {
-		return contract.RunToolOut{}, err
+	if err == nil && (state == domain.CallClaimed || state == domain.CallAbandoned) {
+		return a.start(call, state, stopped, unwatch), contract.RunToolOut{}, nil
 	}
-	switch state {
-	case domain.CallStopped:
-		return contract.RunToolOut{Status: domain.CallCancelled, Stopped: true}, nil
-	case domain.CallRecorded:
+	unwatch()
+	switch {
+	case err != nil:
+		return nil, contract.RunToolOut{}, err
+	case state == domain.CallHeld:
+		return nil, contract.RunToolOut{Pending: true}, nil
+	case state == domain.CallStopped:
+		return nil, contract.RunToolOut{Status: domain.CallCancelled, Stopped: true}, nil
+	default:
 		status, err := a.Ledger.CallStatus(ctx, in.ToolCallID)
-		return contract.RunToolOut{Status: status}, err
+		return nil, contract.RunToolOut{Status: status}, err
 	}
+}
+
+// start runs a claimed call to its recorded end, whoever waits for it.
+func (a *Activities) start(call domain.LedgerCall, state domain.LedgerState, stopped <-chan struct{}, unwatch func()) *hostedCall {
+	ctx, abort := context.WithCancelCause(context.Background())
+	running := a.host.add(call.ID, abort)
+	go func() {
+		defer unwatch()
+		go a.watchCall(ctx, call, stopped, abort)
+		out, err := a.carryOut(ctx, call, state)
+		abort(nil)
+		a.host.remove(call.ID, running, out, err)
+	}()
+	return running
+}
+
+const renewEvery = 3 * time.Second
+
+// watchCall ends a call that was stopped or taken over, and keeps its lease.
+func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stopped <-chan struct{}, abort context.CancelCauseFunc) {
+	renew := time.NewTicker(renewEvery)
+	defer renew.Stop()
+	kept := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stopped:
+			abort(errStopped)
+			return
+		case <-renew.C:
+			err := a.Ledger.RenewCall(ctx, call.ID, call.Attempt)
+			switch {
+			case err == nil:
+				kept = time.Now()
+			case errors.Is(err, domain.ErrFenced), time.Since(kept) > 2*renewEvery:
+				// Another worker may believe this one dead: better it is.
+				abort(domain.ErrFenced)
+				return
+			}
+		}
+	}
+}
+
+// carryOut runs the call and records its outcome.
+func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state domain.LedgerState) (contract.RunToolOut, error) {
+	keep := context.WithoutCancel(ctx)
 	tool, arguments, refused := a.Tools.Admit(call.Mode, call.Headless, call.Session.DisableTools, call.ToolName, call.Arguments)
 	switch {
 	case refused != nil:
-		return a.record(ctx, call, finished(call, *refused))
+		return a.record(keep, call, finished(call, *refused))
 	case state == domain.CallAbandoned && tool.Acts:
 		done := finished(call, tools.Result{Output: unknownOutcome, IsError: true})
 		done.Phase = domain.PhaseUnknownOutcome
-		return a.record(ctx, call, done)
-	}
-	return a.execute(ctx, call, tool, arguments, stopped)
-}
-
-func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage, stopped <-chan struct{}) (contract.RunToolOut, error) {
-	root, err := a.Workspaces.Root(ctx, call.SessionID, call.Session.SandboxUID)
-	if err != nil {
-		return contract.RunToolOut{}, err
-	}
-	running, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-	go func() {
-		select {
-		case <-stopped:
-			abort(errStopped)
-		case <-running.Done():
-		}
-	}()
-	keep := context.WithoutCancel(ctx)
-	result, err := a.Tools.Run(running, tool, &tools.Call{
-		ID: call.ID, ChatID: call.ChatID, EntryID: call.EntryID, Arguments: arguments,
-		Session:  tools.SessionView{ID: call.SessionID, SandboxUID: call.Session.SandboxUID, Root: root, Env: call.Session.Env},
-		Progress: func(stream, text string) { a.progress(keep, call, stream, text) },
-	})
-	cause := context.Cause(running)
-	done := finished(call, result)
-	switch {
-	case errors.Is(cause, errStopped):
-		done.Status = domain.CallCancelled
-		done.Result = orElse(result.Output, "Cancelled: the user stopped the chat.")
-		out, err := a.record(keep, call, done)
-		out.Stopped = true
-		return out, err
-	case cause != nil && tool.Acts:
-		// The worker shuts down, or lost touch with the server: what was begun
-		// is dead by now, which is a known outcome.
-		done.Status = domain.CallError
-		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 		return a.record(keep, call, done)
-	case cause != nil:
-		return contract.RunToolOut{}, cause
-	case err != nil && !tool.Acts:
-		a.Logger.Warn("tool could not be carried out; it is tried again", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
-		if activity.GetInfo(ctx).Attempt < toolAttempts {
-			return contract.RunToolOut{}, durable.Retry("tool_retry", tool.Name+" could not be carried out", 0)
-		}
-		fallthrough
-	case err != nil:
+	}
+	result, err := a.execute(ctx, call, tool, arguments)
+	done := finished(call, result)
+	switch cause := context.Cause(ctx); {
+	case cause == nil && err == nil:
+	case cause == nil:
 		a.Logger.Error("tool could not be carried out", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, tool.Name+" could not be carried out because of a fault of the service.")
+	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced):
+		done.Status = domain.CallCancelled
+		done.Result = orElse(result.Output, "Cancelled: the chat was stopped.")
+		out, err := a.record(keep, call, done)
+		out.Stopped = true
+		return out, err
+	default: // the worker shuts down: what was begun is dead by now, which is a known outcome
+		done.Status = domain.CallError
+		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 	}
 	return a.record(keep, call, done)
 }
@@ -105,8 +178,32 @@ func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool t
 // not the call, is at fault.
 const toolAttempts = 3
 
-// record writes the outcome, for as long as the activity lives: an effect whose
-// record failed would look like an unknown one.
+func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage) (result tools.Result, err error) {
+	root, err := a.Workspaces.Root(ctx, call.SessionID, call.Session.SandboxUID)
+	if err != nil {
+		return result, err
+	}
+	request := &tools.Call{
+		ID: call.ID, ChatID: call.ChatID, EntryID: call.EntryID, Arguments: arguments,
+		Session:  tools.SessionView{ID: call.SessionID, SandboxUID: call.Session.SandboxUID, Root: root, Env: call.Session.Env},
+		Progress: func(stream, text string) { a.progress(context.WithoutCancel(ctx), call, stream, text) },
+	}
+	for attempt := 1; ; attempt++ {
+		result, err = a.Tools.Run(ctx, tool, request)
+		if err == nil || tool.Acts || attempt == toolAttempts || ctx.Err() != nil {
+			return result, err
+		}
+		a.Logger.Warn("tool is tried again", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+		select {
+		case <-time.After(time.Duration(attempt) * 200 * time.Millisecond):
+		case <-ctx.Done():
+			return result, err
+		}
+	}
+}
+
+// record writes the outcome, for as long as it takes within a minute: an effect
+// whose record failed would look like an unknown one.
 func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) (contract.RunToolOut, error) {
 	deadline := time.Now().Add(time.Minute)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -121,11 +218,7 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 			return contract.RunToolOut{}, err
 		}
 		a.Logger.Warn("the result of a tool is not recorded yet", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return contract.RunToolOut{}, err
-		}
+		time.Sleep(pause)
 	}
 }
 

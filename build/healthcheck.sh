@@ -6,10 +6,9 @@
 url=${1:-${HEALTHCHECK_URL:?}}
 rest=${url#http://}
 authority=${rest%%/*}
-path=/${rest#"$authority"}
-path=/${path##/}
+path=${rest#"$authority"}
 exec 3<>"/dev/tcp/${authority%:*}/${authority##*:}" || exit 1
-printf 'GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$path" "$authority" >&3
+printf 'GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "${path:-/}" "$authority" >&3
 read -r -t 8 status <&3
 case $status in
   "HTTP/1."[01]" 200"*) exit 0 ;;

@@ -41,7 +41,7 @@ finish() {
     if [ ${#compose[@]} -gt 0 ] && docker version >/dev/null 2>&1; then
       if [ $code = 1 ]; then
         docker_compose ps -a
-        docker_compose logs --no-color --tail 40
+        docker_compose logs --tail 40
       fi
       docker_compose down --volumes --timeout 5 >"$work/down.log" 2>&1 || cat "$work/down.log"
     fi
@@ -89,10 +89,10 @@ S3_SECRET_KEY=$(secret)
 LOG_LEVEL=info
 END
 
-docker_compose up -d --no-build >"$work/up.log" 2>&1 || { cat "$work/up.log"; fail "the stack does not start"; }
+docker_compose up -d --no-build >"$work/up.log" 2>&1 || { tail -3 "$work/up.log"; fail "the stack does not start"; }
 await_healthy 180
 api=http://$(docker_compose port api 8020)
-level=$(docker_compose logs --no-color worker | grep -o 'level [0-9] ([a-z]*)[^"]*' | head -1)
+level=$(docker_compose logs worker | grep -o 'level [0-9] ([a-z]*)[^"]*' | head -1)
 say "all containers are healthy; the API is at $api; sandbox: $level"
 case $level in "level 2 "*) ;; *) fail "the worker's sandbox is not at level 2" ;; esac
 
@@ -144,7 +144,7 @@ say "the same session goes on"
 
 # ---- three workers -------------------------------------------------------------
 
-docker_compose up -d --no-build --no-recreate --scale worker=3 >"$work/scale.log" 2>&1 || { cat "$work/scale.log"; fail "scaling"; }
+docker_compose up -d --no-build --no-recreate --scale worker=3 >"$work/scale.log" 2>&1 || { tail -3 "$work/scale.log"; fail "scaling"; }
 await_healthy 90
 pids=()
 for n in 1 2 3 4 5 6; do

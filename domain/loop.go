@@ -108,11 +108,12 @@ type LedgerCall struct {
 type LedgerState int
 
 // A call to run now, one that is already recorded, one whose chat was stopped,
-// and one that another worker began and did not finish.
+// one that a worker is running, and one whose worker died with it.
 const (
 	CallClaimed LedgerState = iota
 	CallRecorded
 	CallStopped
+	CallHeld
 	CallAbandoned
 )
 

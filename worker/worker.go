@@ -59,6 +59,7 @@ func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tas
 	contract.CheckChat.Handle(w, a.CheckChat)
 	contract.FinishChat.Handle(w, a.FinishChat)
 	contract.CallModel.Handle(w, a.CallModel)
+	contract.TryTool.Handle(w, a.TryTool)
 	contract.RunTool.Handle(w, a.RunTool)
 	contract.RunTask.Handle(w, tasks.RunTask)
 	contract.LoseTask.Handle(w, tasks.LoseTask)

@@ -130,25 +130,36 @@ const maxParallelTools = 32
 // runTools runs a turn's calls in parallel and waits for all of them.
 func (r *chatRun) runTools(ctx workflow.Context, calls []contract.ToolCall) error {
 	var failed error
-	for len(calls) > 0 {
-		batch := calls[:min(len(calls), maxParallelTools)]
-		calls = calls[len(batch):]
-		running := make([]durable.Future[contract.RunToolOut], len(batch))
-		for i, call := range batch {
-			running[i] = contract.RunTool.Start(ctx, contract.RunToolIn{ChatID: r.chatID, ToolCallID: call.ID}, call.Summary)
-		}
-		for _, tool := range running {
-			out, err := tool.Get(ctx)
+	slots := workflow.NewSemaphore(ctx, maxParallelTools)
+	all := workflow.NewWaitGroup(ctx)
+	for _, call := range calls {
+		all.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer all.Done()
+			if err := slots.Acquire(ctx, 1); err != nil || r.stopped {
+				return
+			}
+			defer slots.Release(1)
+			out, err := r.runTool(ctx, call)
 			if err != nil && failed == nil {
 				failed = err
 			}
 			r.stopped = r.stopped || out.Stopped
-		}
-		if failed != nil || r.stopped {
-			return failed
-		}
+		})
 	}
-	return nil
+	all.Wait(ctx)
+	return failed
+}
+
+// runTool runs one call: within the run's own worker when it is a matter of a
+// moment, as an activity when it takes longer.
+func (r *chatRun) runTool(ctx workflow.Context, call contract.ToolCall) (contract.RunToolOut, error) {
+	in := contract.RunToolIn{ChatID: r.chatID, ToolCallID: call.ID}
+	out, err := contract.TryTool.LocalNamed(ctx, in, call.Summary)
+	if err != nil || !out.Pending {
+		return out, err
+	}
+	return contract.RunTool.Run(ctx, in, call.Summary)
 }
 
 // park ends the chat for clients until its questions are resolved.

@@ -48,6 +48,9 @@ var (
 var (
 	CallModel = durable.Activity[CallModelIn, CallModelOut]{Name: "model.call", Preset: durable.Model}
 	RunTool   = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.run", Preset: durable.Tool}
+	// TryTool begins a call and waits a moment for it: most calls end within it,
+	// and cost no round through the server.
+	TryTool = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.try", Preset: durable.Store}
 )
 
 // BeginChatIn claims the session's next chat for a run, or goes on with ChatID.
@@ -145,4 +148,5 @@ type RunToolIn struct {
 type RunToolOut struct {
 	Status  domain.ToolCallStatus `json:"status"`
 	Stopped bool                  `json:"stopped,omitempty"`
+	Pending bool                  `json:"pending,omitempty"` // of TryTool: it still runs
 }

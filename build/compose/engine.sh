@@ -119,7 +119,7 @@ fetch_compose() {
 }
 
 docker_compose() {
-  "${compose[@]}" --project-name "$project" --project-directory "$root" --env-file "$work/env" -f "$root/docker-compose.yml" "$@"
+  "${compose[@]}" --ansi never --project-name "$project" --project-directory "$root" --env-file "$work/env" -f "$root/docker-compose.yml" "$@"
 }
 
 # await_healthy SECONDS returns when every container is healthy and migrate ended.

@@ -39,7 +39,7 @@ func (c *doctorCmd) settings() doctor.Settings {
 		DatabaseURL: s.DatabaseURL, PostgresBinDir: c.Start.PostgresBinDir,
 		TemporalAddress: s.TemporalAddress, TemporalNamespace: s.TemporalNamespace, NATSURL: s.NATSURL,
 		S3:       doctor.S3{Endpoint: s.S3Endpoint, Bucket: s.S3Bucket, AccessKey: s.S3AccessKey, SecretKey: s.S3SecretKey, TLS: s.S3UseTLS},
-		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, SandboxLevel: s.SandboxMinLevel, Unsafe: s.SandboxUnsafe,
+		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, SandboxLevel: s.SandboxMinLevel, Unsafe: s.SandboxUnsafe, ReadOnly: s.SandboxReadOnly,
 	}
 	if err := s.check(); err != nil {
 		out.Faults = strings.Split(err.Error(), "\n")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdkworker "go.temporal.io/sdk/worker"
@@ -19,8 +20,13 @@ type work struct {
 	worker  sdkworker.Worker
 	sandbox *sandbox.Sandbox
 	janitor *inbox.Janitor
-	backend *backend
+
+	activities *activities.Activities
 }
+
+// drainTimeout bounds how long the outcomes of tools that a shutdown killed are
+// waited for.
+const drainTimeout = 5 * time.Second
 
 // newWork starts the sandbox and puts the worker together.
 func newWork(ctx context.Context, b *backend) (*work, error) {
@@ -56,7 +62,7 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 	b.metrics.MustRegister(findings)
 	desk := newDesk(b)
 	return &work{
-		backend: b, sandbox: box,
+		sandbox: box, activities: acts,
 		worker: worker.New(b.temporal, acts, tasks, worker.Options{StopTimeout: s.StopTimeout}),
 		janitor: &inbox.Janitor{
 			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk),
@@ -73,6 +79,9 @@ func (w *work) serve(ctx context.Context) error {
 	}
 	w.janitor.Run(ctx)
 	w.worker.Stop()
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	w.activities.Drain(leave)
 	w.sandbox.Close()
 	return nil
 }

@@ -62,6 +62,12 @@ func (a Activity[In, Out]) Start(ctx workflow.Context, in In, summary string) Fu
 	return Future[Out]{workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), a.Name, in)}
 }
 
+// LocalNamed is Local with a summary for operators.
+func (a Activity[In, Out]) LocalNamed(ctx workflow.Context, in In, summary string) (Out, error) {
+	a.Preset.local.Summary = cut(summary, maxSummary)
+	return a.Local(ctx, in)
+}
+
 // Local runs a small database step in the workflow's own worker and waits for
 // it. When the preset's short limit is not enough, because the database is slow
 // or away, the same step goes on as an ordinary activity, which Temporal tries

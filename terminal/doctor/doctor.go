@@ -52,6 +52,7 @@ type Settings struct {
 	Model        string
 	SandboxLevel int // weakest level to start with
 	Unsafe       bool
+	ReadOnly     []string // further directories that tools may read
 }
 
 // S3 says where the objects are.

@@ -15,7 +15,7 @@ import (
 // tools tries the sandbox as a worker would, and looks for what agents use in it.
 func tools(ctx context.Context, s Settings) []Check {
 	const name = "sandbox"
-	box, err := sandbox.New(ctx, sandbox.Config{MinLevel: sandbox.Level(s.SandboxLevel), Unsafe: s.Unsafe, WarmMax: -1})
+	box, err := sandbox.New(ctx, sandbox.Config{MinLevel: sandbox.Level(s.SandboxLevel), Unsafe: s.Unsafe, ReadOnly: s.ReadOnly, WarmMax: -1})
 	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
 		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "+

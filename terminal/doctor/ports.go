@@ -40,18 +40,24 @@ func Addresses(settings any) []Address {
 // ports tries each address. One that a running Everloop has is fine; whether that
 // one is well is then asked.
 func ports(ctx context.Context, s Settings) []Check {
-	pid := holder(s.DataDir)
+	ours := map[string]bool{}
+	if pid := holder(s.DataDir); pid != "" {
+		ours[pid] = true
+	}
 	var checks []Check
 	for _, a := range s.Addresses {
-		if s.TemporalAddress != "" && strings.HasPrefix(a.Variable, "TEMPORAL_") {
-			continue // the embedded Temporal is not started
+		switch {
+		case a.Addr == "": // not served
+		case s.TemporalAddress != "" && strings.HasPrefix(a.Variable, "TEMPORAL_"): // the embedded one is not started
+		default:
+			checks = append(checks, port(ctx, a, ours))
 		}
-		checks = append(checks, port(ctx, a, pid))
 	}
 	return checks
 }
 
-func port(ctx context.Context, a Address, pid string) Check {
+// port tries one address. ours are the processes known to be Everloop.
+func port(ctx context.Context, a Address, ours map[string]bool) Check {
 	check := Check{Name: a.Variable, State: Fail, Detail: a.Addr, Hint: "set " + a.Variable + " to host:port, as 127.0.0.1:8020"}
 	if _, _, err := net.SplitHostPort(a.Addr); err != nil {
 		return check
@@ -69,12 +75,13 @@ func port(ctx context.Context, a Address, pid string) Check {
 		check.Detail += ": " + cause(err)
 		return check
 	}
+	owner := ownerOf(a.Addr)
 	if state, detail := askReady(ctx, a.Addr); state != Info {
+		ours[owner.pid] = owner.pid != ""
 		return Check{Name: a.Variable, State: state, Detail: a.Addr + " " + detail}
 	}
-	owner := ownerOf(a.Addr)
-	if pid != "" && owner.pid == pid {
-		return Check{Name: a.Variable, State: OK, Detail: a.Addr + " is the running Everloop's (process " + pid + ")"}
+	if ours[owner.pid] {
+		return Check{Name: a.Variable, State: OK, Detail: a.Addr + " is the running Everloop's (process " + owner.pid + ")"}
 	}
 	check.Detail += " is taken by " + owner.String()
 	check.Hint = "stop it, or set " + a.Variable + " to another address"
@@ -177,6 +184,9 @@ func cause(err error) string {
 	}
 	for {
 		inner := errors.Unwrap(err)
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
+			inner = joined.Unwrap()[0]
+		}
 		if inner == nil {
 			return err.Error()
 		}

@@ -184,6 +184,7 @@ CREATE TABLE tool_calls (
     status       text NOT NULL CHECK (status IN ('pending', 'done', 'error', 'cancelled', 'awaiting_answer')),
     phase        text NOT NULL CHECK (phase IN ('queued', 'running', 'finished', 'unknown_outcome')),
     attempt      int NOT NULL DEFAULT 0,
+    lease_until  timestamptz,               -- the worker that runs it is alive until then, at least
     result       text NOT NULL DEFAULT '',
     started_at   timestamptz,
     duration_ms  bigint NOT NULL DEFAULT 0,

@@ -1,0 +1,69 @@
+package activities
+
+import (
+	"context"
+	"sync"
+
+	"everloop/activities/contract"
+)
+
+// toolHost holds the tool calls that run in this process. A call outlives the
+// step that began it, so that a later step can wait for it.
+type toolHost struct {
+	mu    sync.Mutex
+	calls map[string]*hostedCall
+}
+
+// hostedCall is one running call. Out and err may be read once over is closed.
+type hostedCall struct {
+	abort context.CancelCauseFunc
+	over  chan struct{}
+	out   contract.RunToolOut
+	err   error
+}
+
+func (h *toolHost) find(id string) *hostedCall {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls[id]
+}
+
+func (h *toolHost) add(id string, abort context.CancelCauseFunc) *hostedCall {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = map[string]*hostedCall{}
+	}
+	call := &hostedCall{abort: abort, over: make(chan struct{})}
+	h.calls[id] = call
+	return call
+}
+
+func (h *toolHost) remove(id string, call *hostedCall, out contract.RunToolOut, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	call.out, call.err = out, err
+	delete(h.calls, id)
+	close(call.over)
+}
+
+// Drain ends the calls that still run when the worker has stopped, and waits
+// until their outcomes are recorded.
+func (a *Activities) Drain(ctx context.Context) {
+	a.host.mu.Lock()
+	left := make([]*hostedCall, 0, len(a.host.calls))
+	for _, call := range a.host.calls {
+		left = append(left, call)
+	}
+	a.host.mu.Unlock()
+	for _, call := range left {
+		call.abort(errDraining)
+	}
+	for _, call := range left {
+		select {
+		case <-call.over:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
