@@ -60,7 +60,7 @@ func (a *Activities) tell(ctx context.Context, t domain.TranscriptTurn) ([]domai
 		parts, err := a.withImages(ctx, t.Parts)
 		return []domain.PromptMessage{{Role: "user", Parts: parts}}, err
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
-		return []domain.PromptMessage{text("user", reminder(textOf(t.Blocks)))}, nil
+		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}, nil
 	}
 	said := ""
 	for _, b := range t.Blocks {
@@ -117,6 +117,14 @@ func (a *Activities) withImages(ctx context.Context, parts []domain.ContentPart)
 		out[i].ImageURL = &domain.ImageURL{URL: url}
 	}
 	return out, nil
+}
+
+func noteOf(blocks []domain.Block) string {
+	var note strings.Builder
+	for _, b := range blocks {
+		note.WriteString(b.Content)
+	}
+	return note.String()
 }
 
 // reminder marks what the service, not the user, tells the model.

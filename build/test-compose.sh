@@ -45,6 +45,7 @@ finish() {
       fi
       docker_compose down --volumes --timeout 5 >"$work/down.log" 2>&1 || cat "$work/down.log"
     fi
+    docker rmi "everloop:$project" >/dev/null 2>&1
     stop_engine
     rm -rf --one-file-system "$work"
   fi
@@ -148,15 +149,28 @@ docker_compose up -d --no-build --no-recreate --scale worker=3 >"$work/scale.log
 await_healthy 90
 pids=()
 for n in 1 2 3 4 5 6; do
-  (chat "$(new_session)" "sleep 0.5; echo $n" "Chat $n is done." | grep -q "Chat $n is done") &
+  (chat "$(new_session)" "sleep 0.5; echo $n" "Chat $n is done." >"$work/chat$n" && grep -q "Chat $n is done" "$work/chat$n") &
   pids+=($!)
 done
 for pid in "${pids[@]}"; do wait "$pid" || fail "a chat on three workers did not end well"; done
 say "three workers carried out six chats at once"
 
+
+# ---- everything goes, but for the volumes, and comes back ----------------------
+
+api GET "/api/sessions/$session/messages" >"$work/before"
 docker_compose stop --timeout 30 worker api >"$work/stop.log" 2>&1
 for id in $(docker_compose ps -a -q worker api); do
   code=$(docker inspect -f '{{.State.ExitCode}}' "$id")
   [ "$code" = 0 ] || fail "a role ended with code $code when it was stopped in order"
 done
+docker_compose down --timeout 30 >"$work/down.log" 2>&1 || { tail -3 "$work/down.log"; fail "docker compose down"; }
+docker_compose up -d --no-build >"$work/up.log" 2>&1 || { tail -3 "$work/up.log"; fail "the stack does not start again"; }
+await_healthy 120
+api=http://$(docker_compose port api 8020)
+api GET "/api/sessions/$session/messages" >"$work/after"
+cmp -s "$work/before" "$work/after" || fail "the messages of a session changed when the stack was taken down and started again"
+chat "$session" 'echo more >>effects' "The last chat is done." >"$work/last"
+[ "$(file_of "$session" effects | tr '\n' ' ')" = "begin again more " ] || fail "the session does not go on after the stack came back"
+say "the stack was taken down and started again; the session goes on"
 say "PASSED"

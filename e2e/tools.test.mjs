@@ -155,16 +155,16 @@ describe('Bash', () => {
 describe('the sandbox', () => {
   test('hides the service, its files, its processes and the other sessions', async () => {
     const other = await world.session();
-    await run(other, 'echo neighbour-7033 > private');
+    await run(other, 'echo neighbour-7033 > private-7033');
     const view = await world.session();
     const data = world.server.dir;
     const made = await tools(view,
       call('Bash', { command: `ls -la ${data} ${data}/data 2>&1; cat ${data}/data/config/* 2>&1` }),
-      call('Bash', { command: 'find / -name private -not -path "/proc/*" 2>/dev/null; grep -rs neighbour-7033 / --include=private 2>/dev/null; true' }),
+      call('Bash', { command: 'find / -name private-7033 -not -path "/proc/*" 2>/dev/null; grep -rs neighbour-7033 / --include=private-7033 2>/dev/null; true' }),
       call('Bash', { command: 'ps ax 2>/dev/null || ls /proc | grep -E "^[0-9]+$"' }),
       call('Bash', { command: 'ls /tmp | head -50' }));
     assert.match(made[0].result, /No such file|cannot access|denied/i);
-    assert.doesNotMatch(made[1].result, /private|neighbour/);
+    assert.doesNotMatch(made[1].result, /7033/);
     assert.doesNotMatch(made[2].result, /everloop up|postgres/);
     assert.doesNotMatch(made[3].result, /everloop-e2e/);
   });

@@ -17,7 +17,8 @@ func (f *fake) run(o Options) (code int, out, notes string) {
 	f.t.Helper()
 	client, err := NewClient(f.server.URL, "el_right")
 	require.NoError(f.t, err)
-	var shown, said screen
+	var said screen
+	shown := screen{shown: f.onShown}
 	o.Out, o.Notes = &shown, &said
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
 	defer cancel()
@@ -158,12 +159,10 @@ func TestTheFirstInterruptStopsAndTheSecondLeaves(t *testing.T) {
 			interrupts := make(chan struct{}, 2)
 			f.onPost = func(body map[string]any) (int, any) {
 				f.emit("chat:start", `"chat_id":"c1"`)
-				go func() { // once the chat is followed
-					f.waitStreams(1)
-					interrupts <- struct{}{}
-				}()
+				f.text("I begin")
 				return accept(body)
 			}
+			f.onShown = func() { interrupts <- struct{}{} }
 			f.onStop = func() {
 				if c.ends {
 					f.end("interrupted")
@@ -171,30 +170,12 @@ func TestTheFirstInterruptStopsAndTheSecondLeaves(t *testing.T) {
 					interrupts <- struct{}{}
 				}
 			}
-			// While the message is handed over an interrupt means to leave, so that
-			// it is sent only when the service has it.
-			code, _, notes := f.run(Options{Message: "hi", Interrupts: lateInterrupts(f, interrupts)})
+			code, _, notes := f.run(Options{Message: "hi", Interrupts: interrupts})
 			require.Equal(t, c.code, code, notes)
 			require.Equal(t, 1, f.stops)
 			require.Contains(t, notes, "stopping the chat")
 		})
 	}
-}
-
-// lateInterrupts passes interrupts on when the chat's first event was shown.
-func lateInterrupts(f *fake, from <-chan struct{}) <-chan struct{} {
-	to := make(chan struct{})
-	go func() {
-		for range from {
-			f.mu.Lock()
-			for len(f.posts) == 0 {
-				f.grown.Wait()
-			}
-			f.mu.Unlock()
-			to <- struct{}{}
-		}
-	}()
-	return to
 }
 
 func TestHeadlessPrintsTheResultAndNothingElse(t *testing.T) {

@@ -28,8 +28,9 @@ type fake struct {
 	// cut ends the n-th stream, from 0, after that many events.
 	cut map[int]int
 	// onPost is called with the body of each message and answer; it gives the answer.
-	onPost func(body map[string]any) (int, any)
-	onStop func()
+	onPost  func(body map[string]any) (int, any)
+	onStop  func()
+	onShown func() // called when the command has shown something
 }
 
 func newFake(t *testing.T) *fake {
@@ -38,8 +39,11 @@ func newFake(t *testing.T) *fake {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/sessions", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"session_id": "s1"}) })
 	mux.HandleFunc("GET /api/sessions", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(jsonHead(w), `{"items":[{"id":"old","updated_at":"2026-01-01T00:00:00Z","replay_state":null},
-			{"id":"s1","updated_at":"2026-02-01T00:00:00Z","replay_state":null},{"id":"played","updated_at":"2026-03-01T00:00:00Z","replay_state":{}}]}`)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_, _ = fmt.Fprintf(jsonHead(w), `{"items":[{"id":"old","updated_at":"2026-01-01T00:00:00Z","replay_state":null},
+			{"id":"s1","status":%q,"updated_at":"2026-02-01T00:00:00Z","replay_state":null},
+			{"id":"played","updated_at":"2026-03-01T00:00:00Z","replay_state":{}}]}`, f.status)
 	})
 	mux.HandleFunc("GET /api/sessions/s1", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
@@ -188,11 +192,16 @@ const askedOnce = `[{"chat_id":"c1","tool_calls":[{"id":"old","status":"done","a
 
 // screen collects what the command shows.
 type screen struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu    sync.Mutex
+	text  strings.Builder
+	once  sync.Once
+	shown func() // called when the first thing is shown
 }
 
 func (s *screen) Write(b []byte) (int, error) {
+	if s.shown != nil {
+		s.once.Do(func() { go s.shown() })
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)

@@ -200,9 +200,12 @@ func (p *printer) breakLine() {
 	}
 }
 
-// note writes a line of this program's own.
+// note writes a line of this program's own. On a terminal it needs a line of the
+// screen; in a file or a pipe, what the agent says stays as it was said.
 func (p *printer) note(color, text string) {
-	p.breakLine()
+	if p.style.Live {
+		p.breakLine()
+	}
 	_ = p.out.Flush()
 	fmt.Fprintln(p.notes, p.paint(color, text))
 }
@@ -240,6 +243,7 @@ func (p *printer) endTurn(e *Event) {
 		if reason == "" {
 			reason = "no reason was given"
 		}
+		p.breakLine()
 		p.note(yellow, "the model's answer broke off: "+reason)
 		p.kind = nothing
 	case "interrupted":

@@ -67,7 +67,7 @@ func TestNothingHostileReachesTheScreen(t *testing.T) {
 
 func TestCleanTakesSequencesOutAcrossPieces(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\tü€😀\n":             "plain\tü€😀\n",
+		"plain\tü€😀\n":              "plain\tü€😀\n",
 		"a\x1b[31mred\x1b[0m":       "ared",
 		"a\x1b]0;title\x07b":        "ab",
 		"a\x1b]8;;http://x\x1b\\b":  "ab",

@@ -33,7 +33,7 @@ chat() { api POST "/api/sessions/$1/chat" "$(order "$2" "$3")" -N -H 'Accept: te
 # watch_events SESSION SECONDS prints the events of the session from its beginning,
 # and those of the time given.
 watch_events() {
-  curl -sSN --max-time "$2" -H "Authorization: Bearer $key" "$api/api/sessions/$1/events?after_seq=0" || [ $? = 28 ]
+  curl -sN --max-time "$2" -H "Authorization: Bearer $key" "$api/api/sessions/$1/events?after_seq=0" || [ $? = 28 ]
 }
 
 # until_true SECONDS WHAT COMMAND

@@ -34,7 +34,7 @@ base_image() {
     mv "$file.part" "$file"
     rm -rf --one-file-system "$work/rootfs"
   fi
-  docker import "$file" "$base" >/dev/null
+  docker image inspect "$base" >/dev/null 2>&1 || docker import "$file" "$base" >/dev/null
 }
 
 # program_file NAME MODULE is where the program is kept, for the version in go.mod.

@@ -33,6 +33,11 @@ export class World {
     return client.subscribe(id);
   }
 
+  // adopt says by whose key a session can be read from now on.
+  adopt(id, rest) {
+    this.#sessions.set(id, rest);
+  }
+
   // follow is another client's view of a session.
   async follow(id, after, options) {
     return (await this.client(options)).subscribe(id, after);

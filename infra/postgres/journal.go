@@ -78,29 +78,64 @@ func (j *Journal) Commit(ctx context.Context, fn func(*Change) error) error {
 	if err != nil {
 		return err
 	}
-	for i, event := range change.events {
-		if !j.publish(ctx, rows[i], event) {
-			break // the events behind it must not overtake it
-		}
+	j.publishAll(ctx, rows, change.events)
+	return nil
+}
+
+// commitOne is Commit for a change that is one statement: both go in one round.
+// Parameters of the statement start at $7. When it changes nothing, the change
+// is fenced and nothing is told.
+func (j *Journal) commitOne(ctx context.Context, events []domain.Event, statement string, args ...any) error {
+	found, err := j.Pool.Query(ctx, `
+		WITH changed AS (`+statement+`)
+		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
+		WHERE  EXISTS (SELECT 1 FROM changed)
+		RETURNING id`, append(outboxRows(events), args...)...)
+	if err != nil {
+		return err
 	}
+	rows, err := pgx.CollectRows(found, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return domain.ErrFenced
+	}
+	j.publishAll(ctx, rows, events)
 	return nil
 }
 
 func writeOutbox(ctx context.Context, tx pgx.Tx, events []domain.Event) ([]int64, error) {
+	found, err := tx.Query(ctx, `
+		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
+		RETURNING id`, outboxRows(events)...)
+	if err != nil {
+		return nil, fmt.Errorf("write outbox: %w", err)
+	}
+	return pgx.CollectRows(found, pgx.RowTo[int64])
+}
+
+// outboxRows gives events as the six columns of the outbox.
+func outboxRows(events []domain.Event) []any {
 	n := len(events)
 	ids, sessions, chats := make([]string, n), make([]string, n), make([]string, n)
 	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	for i, e := range events {
 		ids[i], sessions[i], chats[i], names[i], data[i], times[i] = e.ID, e.SessionID, e.ChatID, e.Name, string(e.Data), e.At
 	}
-	found, err := tx.Query(ctx, `
-		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
-		RETURNING id`, ids, sessions, chats, names, data, times)
-	if err != nil {
-		return nil, fmt.Errorf("write outbox: %w", err)
+	return []any{ids, sessions, chats, names, data, times}
+}
+
+// publishAll publishes a change's events in their order, until one fails: those
+// behind it must not overtake it.
+func (j *Journal) publishAll(ctx context.Context, rows []int64, events []domain.Event) {
+	for i, event := range events {
+		if !j.publish(ctx, rows[i], event) {
+			return
+		}
 	}
-	return pgx.CollectRows(found, pgx.RowTo[int64])
 }
 
 func (j *Journal) publish(ctx context.Context, row int64, event domain.Event) bool {

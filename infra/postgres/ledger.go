@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +18,38 @@ const CallLease = 10 * time.Second
 // anything is executed. One that a living worker runs is left to it. One whose
 // worker has died is taken over as abandoned: the caller decides by the tool
 // whether it may run again.
-func (j *Journal) ClaimCall(ctx context.Context, toolCallID string) (call domain.LedgerCall, state domain.LedgerState, err error) {
+func (j *Journal) ClaimCall(ctx context.Context, toolCallID string) (domain.LedgerCall, domain.LedgerState, error) {
+	call, claimed, err := j.claimReserved(ctx, toolCallID)
+	if err != nil || claimed {
+		return call, domain.CallClaimed, err
+	}
+	return j.claimBegun(ctx, toolCallID)
+}
+
+// claimReserved takes a call that nobody has begun, which is the ordinary case,
+// in one statement.
+func (db *DB) claimReserved(ctx context.Context, toolCallID string) (call domain.LedgerCall, claimed bool, err error) {
+	call.ID = toolCallID
+	s := &call.Session
+	err = db.Pool.QueryRow(ctx, `
+		UPDATE tool_calls t
+		SET    phase = 'running', attempt = t.attempt + 1, started_at = now(), lease_until = now() + $2::interval
+		FROM   chats c, entries e, sessions s
+		WHERE  t.id = $1 AND t.phase = 'queued' AND t.status = 'pending'
+		AND    c.id = t.chat_id AND c.state = 'running' AND NOT c.stop_requested
+		AND    e.id = t.entry_id AND s.id = t.session_id AND s.deleted_at IS NULL
+		RETURNING t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.started_at, c.mode, c.headless,
+		          s.id, s.owner_id, s.env, s.disable_tools, s.sandbox_uid`, toolCallID, CallLease).
+		Scan(&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt, &call.StartedAt,
+			&call.Mode, &call.Headless, &s.ID, &s.OwnerID, &s.Env, &s.DisableTools, &s.SandboxUID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return call, false, nil
+	}
+	return call, err == nil, fault("claim tool call", err)
+}
+
+// claimBegun decides about a call that is not simply waiting to be run.
+func (j *Journal) claimBegun(ctx context.Context, toolCallID string) (call domain.LedgerCall, state domain.LedgerState, err error) {
 	err = j.InTx(ctx, func(tx pgx.Tx) error {
 		var phase string
 		var running, stop, held bool
@@ -79,30 +109,22 @@ func (db *DB) RenewCall(ctx context.Context, toolCallID string, attempt int) err
 // RecordCall writes the outcome of a call that this attempt still holds, and
 // tells of it.
 func (j *Journal) RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error {
-	return j.Commit(ctx, func(c *Change) error {
-		tag, err := c.Exec(ctx, `
-			UPDATE tool_calls SET status = $3, phase = $4, result = $5, duration_ms = $6
-			WHERE  id = $1 AND attempt = $2 AND phase = 'running'`,
-			call.ID, call.Attempt, done.Status, done.Phase, done.Result, done.Duration.Milliseconds())
-		if err != nil {
-			return fmt.Errorf("record tool call: %w", err)
-		}
-		if tag.RowsAffected() == 0 {
-			return domain.ErrFenced
-		}
-		if err := c.Emit(call.SessionID, call.ChatID, domain.EventTurnPatch, toolResultPatch{
-			TurnID: call.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
-			Result: done.Result, Status: done.Status, DurationMS: done.Duration.Milliseconds(),
-		}); err != nil {
+	var told Change
+	if err := told.Emit(call.SessionID, call.ChatID, domain.EventTurnPatch, toolResultPatch{
+		TurnID: call.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
+		Result: done.Result, Status: done.Status, DurationMS: done.Duration.Milliseconds(),
+	}); err != nil {
+		return err
+	}
+	for _, change := range done.Changes {
+		if err := told.Emit(call.SessionID, call.ChatID, domain.EventFileChanged, change); err != nil {
 			return err
 		}
-		for _, change := range done.Changes {
-			if err := c.Emit(call.SessionID, call.ChatID, domain.EventFileChanged, change); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return j.commitOne(ctx, told.events, `
+		UPDATE tool_calls SET status = $7, phase = $8, result = $9, duration_ms = $10
+		WHERE  id = $11 AND attempt = $12 AND phase = 'running' RETURNING 1`,
+		done.Status, done.Phase, done.Result, done.Duration.Milliseconds(), call.ID, call.Attempt)
 }
 
 // CallStatus gives the recorded status of a call.

@@ -32,41 +32,39 @@ const onBranch = `
 // before the given sequence, without failed and deprecated ones, each with its
 // tool calls and their results.
 func (db *DB) Transcript(ctx context.Context, branchID, loopID string, before int64) ([]domain.TranscriptTurn, error) {
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT e.id, e.chat_id, e.role, e.status, e.parts, e.blocks
-		FROM   `+onBranch+`
-		WHERE  e.loop_id = $2 AND e.sequence < $3 AND e.kind = 'message' AND e.status <> 'failed' AND NOT e.deprecated
-		ORDER  BY e.sequence`, branchID, loopID, before)
-	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TranscriptTurn, error) {
-		var t domain.TranscriptTurn
-		return t, row.Scan(&t.ID, &t.ChatID, &t.Role, &t.Status, &t.Parts, &t.Blocks)
-	})
-	if err != nil {
+	const told = onBranch + `
+		WHERE  e.loop_id = $2 AND e.sequence < $3 AND e.kind = 'message' AND e.status <> 'failed' AND NOT e.deprecated`
+	var turns []domain.TranscriptTurn
+	at := map[string]int{}
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT e.id, e.chat_id, e.role, e.status, e.parts, e.blocks FROM `+told+` ORDER BY e.sequence`, branchID, loopID, before).
+		Query(func(rows pgx.Rows) (err error) {
+			turns, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TranscriptTurn, error) {
+				var t domain.TranscriptTurn
+				err := row.Scan(&t.ID, &t.ChatID, &t.Role, &t.Status, &t.Parts, &t.Blocks)
+				at[t.ID] = len(at)
+				return t, err
+			})
+			return err
+		})
+	batch.Queue(`
+		SELECT t.entry_id, t.id, t.tool_name, t.arguments, t.status, t.result FROM tool_calls t
+		WHERE  t.entry_id IN (SELECT e.id FROM `+told+` AND e.role = 'assistant')
+		ORDER  BY t.entry_id, t.position`, branchID, loopID, before).
+		Query(func(rows pgx.Rows) error {
+			var entry string
+			var call domain.ToolCall
+			_, err := pgx.ForEachRow(rows, []any{&entry, &call.ID, &call.ToolName, &call.Arguments, &call.Status, &call.Result}, func() error {
+				if i, known := at[entry]; known { // else the turn ended between the two reads
+					turns[i].Calls = append(turns[i].Calls, call)
+				}
+				return nil
+			})
+			return err
+		})
+	if err := db.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, fmt.Errorf("read transcript: %w", err)
-	}
-	ids := make([]string, 0, len(turns))
-	at := make(map[string]int, len(turns))
-	for i, t := range turns {
-		if t.Role == domain.RoleAssistant {
-			ids = append(ids, t.ID)
-			at[t.ID] = i
-		}
-	}
-	rows, _ = db.Pool.Query(ctx, `
-		SELECT entry_id, id, tool_name, arguments, status, result FROM tool_calls
-		WHERE  entry_id = ANY($1) ORDER BY entry_id, position`, ids)
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		var entry string
-		var call domain.ToolCall
-		if err := row.Scan(&entry, &call.ID, &call.ToolName, &call.Arguments, &call.Status, &call.Result); err != nil {
-			return struct{}{}, err
-		}
-		turn := &turns[at[entry]]
-		turn.Calls = append(turn.Calls, call)
-		return struct{}{}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the transcript's tool calls: %w", err)
 	}
 	return turns, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/domain"
 )
@@ -67,38 +68,18 @@ func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
 // worker that died. The attempt in the result fences every later write.
 func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = j.Commit(ctx, func(c *Change) error {
-		session, err := lockSession(ctx, c, key.SessionID, "")
-		if err != nil {
-			return err
-		}
-		var running, stop bool
-		err = c.QueryRow(ctx, `
-			SELECT state = 'running', stop_requested, branch_id, id, mode, headless, output_schema, model, schema_tries
-			FROM   chats WHERE id = $1`, key.ChatID).
-			Scan(&running, &stop, &turn.BranchID, &turn.Chat.ID, &turn.Chat.Mode, &turn.Chat.Headless,
-				&turn.Chat.OutputSchema, &turn.Chat.Model, &turn.Chat.SchemaTries)
-		if err != nil {
-			return err
-		}
-		if !running || stop {
-			state = domain.TurnStopped
-			return nil
-		}
-		var status domain.TurnStatus
-		err = c.QueryRow(ctx, `
-			SELECT e.id, e.sequence, e.status, e.attempt, e.started_at, e.blocks,
-			       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id)
-			FROM   entries e
-			WHERE  e.chat_id = $1 AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'`,
-			key.ChatID, key.LoopID, key.Step).
-			Scan(&turn.EntryID, &turn.Sequence, &status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &turn.CallCount)
+		turn = domain.OpenedTurn{}
+		found, err := findTurn(ctx, c, key, &turn)
 		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			state = domain.TurnOpened
-			return openTurn(ctx, c, key, session, &turn)
 		case err != nil:
 			return err
-		case status != domain.TurnStreaming:
+		case !found.running || found.stop:
+			state = domain.TurnStopped
+			return nil
+		case turn.EntryID == "":
+			state = domain.TurnOpened
+			return openTurn(ctx, c, key, found, &turn)
+		case found.status != domain.TurnStreaming:
 			state = domain.TurnFinished
 			return nil
 		case turn.Attempt == released:
@@ -109,47 +90,82 @@ func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey) (turn domain
 			return takeTurn(ctx, c, &turn)
 		}
 	})
-	if err != nil || state != domain.TurnOpened {
-		return turn, state, err
-	}
-	turn.Session, err = j.sessionByID(ctx, key.SessionID)
 	return turn, state, err
+}
+
+// foundTurn is what a model call finds before it opens its turn.
+type foundTurn struct {
+	running, stop bool // of the chat
+	status        domain.TurnStatus
+	steered       bool // messages wait to join
+	tasksEnded    bool // background tasks have ended that the model was not told of
+}
+
+// findTurn takes the session's lock and reads, under it and in the same round,
+// the session, the chat and the turn that an earlier attempt may have opened.
+func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.OpenedTurn) (found foundTurn, err error) {
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT s.id, s.owner_id, s.env, s.disable_tools, s.sandbox_uid
+		FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE`, key.SessionID).
+		QueryRow(func(row pgx.Row) error {
+			s := &turn.Session
+			err := row.Scan(&s.ID, &s.OwnerID, &s.Env, &s.DisableTools, &s.SandboxUID)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return domain.SessionNotFound(key.SessionID)
+			}
+			return err
+		})
+	batch.Queue(`
+		SELECT c.state = 'running', c.stop_requested, c.branch_id, c.id, c.mode, c.headless, c.output_schema, c.model, c.schema_tries,
+		       EXISTS (SELECT 1 FROM inbox i WHERE i.chat_id = c.id AND i.kind = 'steer' AND i.state = 'queued'),
+		       EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = c.session_id AND b.status <> 'running'
+		               AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id)),
+		       coalesce(e.id, ''), coalesce(e.sequence, 0), coalesce(e.status, ''), coalesce(e.attempt, 0),
+		       coalesce(e.started_at, now()), coalesce(e.blocks, '[]'),
+		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id)
+		FROM   chats c LEFT JOIN entries e
+		       ON e.chat_id = c.id AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'
+		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).
+		QueryRow(func(row pgx.Row) error {
+			return row.Scan(&found.running, &found.stop, &turn.BranchID, &turn.Chat.ID, &turn.Chat.Mode, &turn.Chat.Headless,
+				&turn.Chat.OutputSchema, &turn.Chat.Model, &turn.Chat.SchemaTries, &found.steered, &found.tasksEnded,
+				&turn.EntryID, &turn.Sequence, &found.status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &turn.CallCount)
+		})
+	return found, tx.SendBatch(ctx, &batch).Close()
 }
 
 // released marks a turn whose model call failed before it showed any text: the
 // next try streams into the same turn.
 const released = 0
 
-func openTurn(ctx context.Context, c *Change, key domain.TurnKey, session lockedSession, turn *domain.OpenedTurn) error {
-	if key.LoopID == domain.RootLoop {
-		if err := joinSteered(ctx, c, session.ID, turn.BranchID, key.ChatID); err != nil {
-			return err
-		}
-		if err := joinTaskNotes(ctx, c, session.ID, turn.BranchID, key.ChatID); err != nil {
+func openTurn(ctx context.Context, c *Change, key domain.TurnKey, found foundTurn, turn *domain.OpenedTurn) error {
+	if key.LoopID == domain.RootLoop && found.steered {
+		if err := joinSteered(ctx, c, key.SessionID, turn.BranchID, key.ChatID); err != nil {
 			return err
 		}
 	}
-	var err error
-	if turn.Sequence, err = nextSequence(ctx, c, turn.BranchID); err != nil {
-		return err
+	if key.LoopID == domain.RootLoop && found.tasksEnded {
+		if err := joinTaskNotes(ctx, c, key.SessionID, turn.BranchID, key.ChatID); err != nil {
+			return err
+		}
 	}
 	turn.EntryID, turn.Attempt = domain.NewID(), 1
 	model := ""
 	if turn.Chat.Model != nil {
 		model = *turn.Chat.Model
 	}
-	err = c.QueryRow(ctx, `
+	err := c.QueryRow(ctx, `
+		WITH numbered AS (UPDATE branches SET next_sequence = next_sequence + 1 WHERE id = $1 RETURNING next_sequence - 1 AS sequence),
+		     waiting AS (UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = $4)
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, role, status, step, attempt, model)
-		VALUES ($2, $3, $1, $4, `+previousEntry+`, $5, $6, 'assistant', 'streaming', $7, 1, $8)
-		RETURNING started_at`,
-		turn.BranchID, turn.EntryID, session.ID, turn.Sequence, key.ChatID, key.LoopID, key.Step, model).Scan(&turn.StartedAt)
+		SELECT $2, $3, $1, sequence, `+previousEntry+`, $4, $5, 'assistant', 'streaming', $6, 1, $7 FROM numbered
+		RETURNING sequence, started_at`,
+		turn.BranchID, turn.EntryID, key.SessionID, key.ChatID, key.LoopID, key.Step, model).Scan(&turn.Sequence, &turn.StartedAt)
 	if err != nil {
 		return fmt.Errorf("open turn: %w", err)
 	}
-	if _, err := c.Exec(ctx, `UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = $1`, key.ChatID); err != nil {
-		return err
-	}
-	return c.Emit(session.ID, key.ChatID, domain.EventTurnStart, turnStart{
+	return c.Emit(key.SessionID, key.ChatID, domain.EventTurnStart, turnStart{
 		TurnID: turn.EntryID, Sequence: turn.Sequence, Role: domain.RoleAssistant, Status: domain.TurnStreaming,
 		LoopID: key.LoopID, Kind: domain.KindMessage, Model: model, StartedAt: turn.StartedAt, Blocks: []domain.Block{},
 	})
@@ -253,39 +269,15 @@ func tellRetry(ctx context.Context, c *Change, key domain.TurnKey, entryID strin
 // their questions, and the turn is paused.
 func (j *Journal) CloseTurn(ctx context.Context, turn domain.ClosingTurn) error {
 	return j.Commit(ctx, func(c *Change) error {
-		if _, err := lockSession(ctx, c, turn.SessionID, ""); err != nil {
-			return err
-		}
-		tag, err := c.Exec(ctx, `
-			UPDATE entries SET status = @status, blocks = @blocks, input_tokens = @input, output_tokens = @output,
-			       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
-			       duration_ms = @duration, failure_reason = nullif(@failure, ''), ended_at = now()
-			WHERE  id = @id AND attempt = @attempt AND status = 'streaming'`,
-			pgx.NamedArgs{
-				"id": turn.EntryID, "attempt": turn.Attempt, "status": turn.Status, "blocks": turn.Blocks,
-				"input": turn.Usage.InputTokens, "output": turn.Usage.OutputTokens, "model": turn.Model,
-				"window": turn.ContextWindow, "duration": turn.Duration.Milliseconds(), "failure": turn.FailureReason,
-			})
+		closed, err := closeEntry(ctx, c, turn)
 		if err != nil {
 			return fmt.Errorf("close turn: %w", err)
 		}
-		if tag.RowsAffected() == 0 {
+		if !closed {
 			return domain.ErrFenced
 		}
-		waiting := domain.WaitingModel
-		if len(turn.Calls) > 0 {
-			waiting = domain.WaitingTool
-		}
-		if _, err := c.Exec(ctx, `
-			UPDATE chats SET steps = CASE WHEN $5 = 'root' THEN greatest(steps, $2) ELSE steps END,
-			       input_tokens = input_tokens + $3, output_tokens = output_tokens + $4, waiting_reason = $6,
-			       schema_tries = schema_tries + $7::int
-			WHERE  id = $1`,
-			turn.ChatID, turn.Step, turn.Usage.InputTokens, turn.Usage.OutputTokens, turn.LoopID, waiting, btoi(turn.Misfit)); err != nil {
-			return err
-		}
 		if err := reserveCalls(ctx, c, turn); err != nil {
-			return err
+			return fmt.Errorf("reserve tool calls: %w", err)
 		}
 		return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnEnd, turnEnd{
 			TurnID: turn.EntryID, Status: turn.Status, Usage: turn.Usage,
@@ -294,47 +286,96 @@ func (j *Journal) CloseTurn(ctx context.Context, turn domain.ClosingTurn) error 
 	})
 }
 
-// reserveCalls enters a turn's tool calls in the ledger and tells of them.
+// closeEntry takes the session's lock and closes the turn's entry, if this
+// attempt still holds it.
+func closeEntry(ctx context.Context, tx pgx.Tx, turn domain.ClosingTurn) (closed bool, err error) {
+	var batch pgx.Batch
+	batch.Queue(`SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, turn.SessionID)
+	batch.Queue(`
+		UPDATE entries SET status = @status, blocks = @blocks, input_tokens = @input, output_tokens = @output,
+		       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
+		       duration_ms = @duration, failure_reason = nullif(@failure, ''), ended_at = now()
+		WHERE  id = @id AND attempt = @attempt AND status = 'streaming'`,
+		pgx.NamedArgs{
+			"id": turn.EntryID, "attempt": turn.Attempt, "status": turn.Status, "blocks": turn.Blocks,
+			"input": turn.Usage.InputTokens, "output": turn.Usage.OutputTokens, "model": turn.Model,
+			"window": turn.ContextWindow, "duration": turn.Duration.Milliseconds(), "failure": turn.FailureReason,
+		}).
+		Exec(func(tag pgconn.CommandTag) error {
+			closed = tag.RowsAffected() > 0
+			return nil
+		})
+	return closed, tx.SendBatch(ctx, &batch).Close()
+}
+
+// reserveCalls counts the turn's usage and enters its tool calls in the ledger,
+// and tells of them.
 func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error {
+	waiting := domain.WaitingModel
+	if len(turn.Calls) > 0 {
+		waiting = domain.WaitingTool
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		UPDATE chats SET steps = CASE WHEN $5 = 'root' THEN greatest(steps, $2) ELSE steps END,
+		       input_tokens = input_tokens + $3, output_tokens = output_tokens + $4, waiting_reason = $6,
+		       schema_tries = schema_tries + CASE WHEN $7 THEN 1 ELSE 0 END
+		WHERE  id = $1`,
+		turn.ChatID, turn.Step, turn.Usage.InputTokens, turn.Usage.OutputTokens, turn.LoopID, waiting, turn.Misfit)
 	for i, call := range turn.Calls {
-		status, phase, result, shown := domain.CallPending, domain.PhaseQueued, "", domain.CallPending
-		switch {
-		case call.Questions != nil:
-			status, shown = domain.CallAwaitingAnswer, domain.CallAwaitingAnswer
-		case call.Settled != nil: // clients see it asked for, then settled
-			status, phase, result = call.Settled.Status, domain.PhaseFinished, call.Settled.Result
-		}
-		if _, err := c.Exec(ctx, `
+		status, phase, result := ledgerEntry(call)
+		batch.Queue(`
 			INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, result)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			call.ID, turn.SessionID, turn.ChatID, turn.EntryID, i, call.ToolName, call.DisplayName, call.Arguments,
-			status, phase, result); err != nil {
-			return fmt.Errorf("reserve tool call: %w", err)
-		}
+			call.ID, turn.SessionID, turn.ChatID, turn.EntryID, i, call.ToolName, call.DisplayName, call.Arguments, status, phase, result)
 		if call.Questions != nil {
-			if _, err := c.Exec(ctx, `
+			batch.Queue(`
 				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions)
 				VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-				domain.NewID(), turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions); err != nil {
-				return fmt.Errorf("ask question: %w", err)
-			}
+				domain.NewID(), turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions)
 		}
-		if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, addToolCallPatch{
-			TurnID: turn.EntryID, PatchType: domain.PatchAddToolCall,
-			ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, shown},
-		}); err != nil {
+	}
+	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
+		return err
+	}
+	for _, call := range turn.Calls {
+		if err := tellCall(c, turn, call); err != nil {
 			return err
-		}
-		if call.Settled != nil {
-			if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, toolResultPatch{
-				TurnID: turn.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
-				Result: result, Status: status,
-			}); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// ledgerEntry is how a call enters the ledger: to be run, put to the user, or
+// settled already.
+func ledgerEntry(call domain.PlannedCall) (status domain.ToolCallStatus, phase, result string) {
+	switch {
+	case call.Questions != nil:
+		return domain.CallAwaitingAnswer, domain.PhaseQueued, ""
+	case call.Settled != nil:
+		return call.Settled.Status, domain.PhaseFinished, call.Settled.Result
+	default:
+		return domain.CallPending, domain.PhaseQueued, ""
+	}
+}
+
+// tellCall tells clients of a call that was asked for, and of its result when it
+// is settled already.
+func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall) error {
+	shown := domain.CallPending
+	if call.Questions != nil {
+		shown = domain.CallAwaitingAnswer
+	}
+	if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, addToolCallPatch{
+		TurnID: turn.EntryID, PatchType: domain.PatchAddToolCall,
+		ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, shown},
+	}); err != nil || call.Settled == nil {
+		return err
+	}
+	return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, toolResultPatch{
+		TurnID: turn.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
+		Result: call.Settled.Result, Status: call.Settled.Status,
+	})
 }
 
 // FinishedCalls gives the calls of a turn that was closed already, for a worker
@@ -358,11 +399,4 @@ func (db *DB) FinishedCalls(ctx context.Context, entryID string) (open []domain.
 		return struct{}{}, nil
 	})
 	return open, asked, err
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -168,7 +168,7 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_session ON entries (session_id, id DESC);
 CREATE INDEX entries_session_open ON entries (session_id) WHERE status IN ('streaming', 'paused');
-CREATE INDEX entries_chat ON entries (chat_id, sequence);
+CREATE INDEX entries_step ON entries (chat_id, loop_id, step);
 
 -- The ledger of tool calls: reserved (queued) → running → finished by
 -- compare-and-set, so that no effect happens twice.
