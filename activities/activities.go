@@ -25,6 +25,7 @@ type Activities struct {
 	Images     Images
 	Tools      *tools.Registry
 	Workspaces Workspaces
+	Metrics    Metrics
 	Logger     *slog.Logger
 
 	host toolHost
@@ -86,6 +87,13 @@ type Images interface {
 // Workspaces says where a session's files are on this machine.
 type Workspaces interface {
 	Root(ctx context.Context, sessionID string, uid int) (string, error)
+}
+
+// Metrics counts what was done.
+type Metrics interface {
+	ChatEnded(finishReason string)
+	ModelCalled(outcome string, took time.Duration)
+	ToolCalled(tool, status string, took time.Duration)
 }
 
 const restoreTimeout = 10 * time.Second

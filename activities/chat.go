@@ -36,7 +36,11 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 			restored[turn.ID] = a.restore(ctx, turn)
 		}
 	}
-	return a.Chats.FinishChat(ctx, in, restored)
+	out, err := a.Chats.FinishChat(ctx, in, restored)
+	if err == nil && !out.More {
+		a.Metrics.ChatEnded(string(in.Reason))
+	}
+	return out, err
 }
 
 // restore gives the text of an open turn as clients have it: what was flushed

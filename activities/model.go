@@ -120,6 +120,7 @@ type modelCall struct {
 }
 
 func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
+	began := time.Now()
 	// What is written at the end must be written also when the call was
 	// cancelled.
 	keep := context.WithoutCancel(ctx)
@@ -145,14 +146,18 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	if cause := context.Cause(calling); err != nil && cause != nil {
 		err = cause
 	}
+	took := time.Since(began)
 	switch {
 	case err == nil:
+		m.Metrics.ModelCalled("completed", took)
 		return m.complete(keep, reply, blocks)
 	case errors.Is(err, errStopped):
+		m.Metrics.ModelCalled("interrupted", took)
 		return m.interrupted(keep, blocks)
 	case errors.Is(err, domain.ErrFenced):
 		return contract.CallModelOut{Stopped: true}, nil
 	default:
+		m.Metrics.ModelCalled("failed", took)
 		return contract.CallModelOut{}, m.failed(keep, err, blocks)
 	}
 }

@@ -210,6 +210,7 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 		err := a.Ledger.RecordCall(ctx, call, done)
 		switch {
 		case err == nil:
+			a.Metrics.ToolCalled(a.metricName(call.ToolName), string(done.Status), done.Duration)
 			return contract.RunToolOut{Status: done.Status}, nil
 		case errors.Is(err, domain.ErrFenced): // the chat has ended or another worker has the call
 			status, err := a.Ledger.CallStatus(ctx, call.ID)
@@ -220,6 +221,14 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 		a.Logger.Warn("the result of a tool is not recorded yet", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 		time.Sleep(pause)
 	}
+}
+
+// metricName keeps what a model makes up out of the labels.
+func (a *Activities) metricName(tool string) string {
+	if _, known := a.Tools.Lookup(tool); known {
+		return tool
+	}
+	return "unknown"
 }
 
 // finished makes the record of a call that came to a result.

@@ -44,6 +44,9 @@ type Config struct {
 	Models     Models
 	Deleter    Deleter
 	Readiness  Readiness // nil: always ready
+	// RightsChanged is called when a session was deleted or is no longer shared,
+	// so that who follows it elsewhere is looked at again; nil: nobody is told.
+	RightsChanged func(ctx context.Context, sessionID string)
 
 	Version     Version
 	Client      ClientConfig

@@ -141,7 +141,11 @@ func (s *server) deleteSession(ctx context.Context, in *SessionRef) (*body[delet
 	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
 		return nil, err
 	}
-	return answer(deletedBody{true}, s.Deleter.DeleteSession(ctx, in.SessionID))
+	if err := s.Deleter.DeleteSession(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+	s.rightsChanged(ctx, in.SessionID)
+	return answer(deletedBody{true}, nil)
 }
 
 func (s *server) setEnv(ctx context.Context, in *struct {
@@ -179,7 +183,16 @@ func (s *server) share(ctx context.Context, in *struct {
 },
 ) (*body[sharedBody], error) {
 	session, err := s.Store.SetSessionShared(ctx, callerOf(ctx).User, in.SessionID, in.Body.Shared)
+	if err == nil && !session.Shared {
+		s.rightsChanged(ctx, in.SessionID)
+	}
 	return answer(sharedBody{session.Shared}, err)
+}
+
+func (s *server) rightsChanged(ctx context.Context, sessionID string) {
+	if s.RightsChanged != nil {
+		s.RightsChanged(ctx, sessionID)
+	}
 }
 
 type memoryBody struct {

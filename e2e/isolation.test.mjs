@@ -29,7 +29,7 @@ test('another user’s session does not exist', async () => {
     ['GET', ''], ['PATCH', '', { intent: 'mine' }], ['DELETE', ''], ['PUT', '/env', { env: {} }], ['PATCH', '/pin', { pinned: true }],
     ['PATCH', '/sharing', { shared: true }], ['PATCH', '/memory', { memory_enabled: true }], ['GET', '/messages'], ['GET', '/ls/'],
     ['GET', '/files/secret.txt'], ['PUT', '/files/secret.txt', { content: 'x' }], ['DELETE', '/files/secret.txt'],
-    ['POST', '/files/secret.txt/rename', { new_name: 'x' }], ['POST', '/chat', { message: 'hello' }], ['POST', '/stop', {}],
+    ['POST', '/chat', { message: 'hello' }], ['POST', '/stop', {}],
     ['GET', '/events'], ['GET', '/tasks'],
     ['POST', '/chat', { message: '', askuser_answer: { tool_call_id: calls[0].id, selections: { 0: [0] } } }],
   ];

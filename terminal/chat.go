@@ -235,8 +235,7 @@ func (c *conversation) listen(ctx context.Context, all bool) error {
 		},
 		gap: func() { c.printer.tell(yellow, "some of what happened meanwhile is no longer kept") },
 	}
-	// The stream outlives the attempt, so that its context is the caller's.
-	err := c.attempt(ctx, func(context.Context) error { return c.follow.start(ctx, all) })
+	err := c.attempt(ctx, func(ctx context.Context) error { return c.follow.start(ctx, all) })
 	c.spoken = c.spoken || err == nil
 	return err
 }

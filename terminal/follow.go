@@ -63,7 +63,7 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 				return Event{}, err
 			}
 		}
-		event, err := f.stream.next()
+		event, err := f.stream.next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return Event{}, context.Cause(ctx)

@@ -30,13 +30,15 @@ type stream struct {
 
 // open starts to follow a session; when it returns, nothing that happens from now
 // on is missed. after gives first the kept events after that one; nil gives only
-// what is new.
+// what is new. ctx is for the opening only; the stream lives until it is closed.
 func (c *Client) open(ctx context.Context, session string, after *uint64) (*stream, error) {
 	path := sessionPath(session, "/events")
 	if after != nil {
 		path += fmt.Sprintf("?after_seq=%d", *after)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	opening := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(opening, func() { cancel(context.Canceled) })()
 	alive := time.AfterFunc(silence, func() { cancel(errSilent) })
 	end := func() { alive.Stop(); cancel(context.Canceled) }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
@@ -66,8 +68,10 @@ func (s *stream) close() {
 	s.body.Close()
 }
 
-// next reads one event. Any error means that the connection is of no more use.
-func (s *stream) next() (Event, error) {
+// next reads one event. Any error, the end of ctx too, means that the connection
+// is of no more use.
+func (s *stream) next(ctx context.Context) (Event, error) {
+	defer context.AfterFunc(ctx, s.cancel)()
 	var name string
 	var data []byte
 	for {

@@ -23,6 +23,7 @@ import (
 	"everloop/domain"
 	"everloop/inbox"
 	"everloop/infra/events"
+	"everloop/infra/metrics"
 	"everloop/infra/model"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
@@ -91,7 +92,7 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, err)
 	s.acts = &activities.Activities{
 		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
-		Tools: registry, Workspaces: workspaces, Logger: logger,
+		Tools: registry, Workspaces: workspaces, Metrics: metrics.NewWork(metrics.New()), Logger: logger,
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })

@@ -49,7 +49,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 			return a.hub.Subscribe(ctx, sessionID, after)
 		},
 		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
-		Deleter: newPurger(b, desk), Readiness: b.ready,
+		Deleter: newPurger(b, desk), Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup:   api.SessionSetup{Tools: registry.Names(), MaxSteps: postgres.MaxSteps, SandboxImage: "host"},
 		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"everloop/infra/events"
+	"everloop/infra/metrics"
 	"everloop/infra/model"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
@@ -50,7 +51,7 @@ const (
 // dial connects to the engines that the settings name. connect gives the NATS
 // connection, which stays in the process where the engine does.
 func dial(ctx context.Context, s settings, connect func() (*nats.Conn, error)) (_ *backend, err error) {
-	b := &backend{settings: s, logger: slog.Default(), metrics: prometheus.NewRegistry()}
+	b := &backend{settings: s, logger: slog.Default(), metrics: metrics.New()}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -66,6 +67,7 @@ func dial(ctx context.Context, s settings, connect func() (*nats.Conn, error)) (
 		return nil, err
 	}
 	b.closers = append(b.closers, b.db.Close)
+	metrics.RegisterLoad(b.metrics, b.db)
 	if b.objects, err = objects.Open(ctx, objects.Config{
 		Endpoint: s.S3Endpoint, Bucket: s.S3Bucket, AccessKey: s.S3AccessKey, SecretKey: s.S3SecretKey, UseTLS: s.S3UseTLS,
 	}); err != nil {

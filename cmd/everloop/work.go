@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"everloop/activities"
 	"everloop/activities/tools"
 	"everloop/inbox"
+	"everloop/infra/metrics"
 	"everloop/infra/sandbox"
 	"everloop/infra/toolbox"
 	"everloop/worker"
@@ -48,18 +48,14 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 		box.Close()
 		return nil, err
 	}
+	counts := metrics.NewWork(b.metrics)
 	acts := &activities.Activities{
 		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,
-		Images: b.objects, Tools: registry, Workspaces: files, Logger: b.logger,
+		Images: b.objects, Tools: registry, Workspaces: files, Metrics: counts, Logger: b.logger,
 	}
 	tasks := &activities.Tasks{
 		Records: b.journal, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Logger: b.logger,
 	}
-	findings := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "everloop_janitor_findings_total",
-		Help: "What a crash left undone and the janitor mended, by kind. Zero in a healthy service.",
-	}, []string{"kind"})
-	b.metrics.MustRegister(findings)
 	desk := newDesk(b)
 	return &work{
 		sandbox: box, activities: acts,
@@ -67,7 +63,7 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 		janitor: &inbox.Janitor{
 			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk),
 			Tasks: b.taskDesk(), Keys: b.db, Logger: b.logger,
-			Found: func(kind string) { findings.WithLabelValues(kind).Inc() },
+			Found: counts.Found,
 		},
 	}, nil
 }

@@ -58,3 +58,24 @@ func (db *DB) openChats(ctx context.Context, where string, args ...any) ([]domai
 		FROM   chats WHERE `+where+` ORDER BY id`, args...)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.OpenChat])
 }
+
+// Load counts what is under way: chats by state, queued messages and events
+// that are not published yet.
+func (db *DB) Load(ctx context.Context) (chats map[string]int, queued, unpublished int, err error) {
+	chats = map[string]int{"running": 0, "parked": 0}
+	var batch pgx.Batch
+	batch.Queue(`SELECT state, count(*) FROM chats WHERE state IN ('running', 'parked') GROUP BY state`).
+		Query(func(rows pgx.Rows) error {
+			var state string
+			var n int
+			_, err := pgx.ForEachRow(rows, []any{&state, &n}, func() error {
+				chats[state] = n
+				return nil
+			})
+			return err
+		})
+	batch.Queue(`SELECT (SELECT count(*) FROM inbox WHERE state = 'queued'), (SELECT count(*) FROM outbox)`).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&queued, &unpublished) })
+	err = db.Pool.SendBatch(ctx, &batch).Close()
+	return chats, queued, unpublished, fault("count what is under way", err)
+}

@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"api":                          {"domain", "auth", "realtime"},
 	"infra/embedded":               {},
 	"infra/events":                 {"domain"},
+	"infra/metrics":                {},
 	"infra/model":                  {"domain"},
 	"infra/objects":                {"domain"},
 	"infra/postgres":               {"domain", "activities/contract", "internal/durable"},

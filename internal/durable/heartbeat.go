@@ -10,7 +10,7 @@ import (
 // Heartbeat tells the server every second that this activity is alive, until
 // the returned function is called.
 func Heartbeat(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	until, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -18,7 +18,7 @@ func Heartbeat(ctx context.Context) (stop func()) {
 		defer beat.Stop()
 		for {
 			select {
-			case <-ctx.Done():
+			case <-until.Done():
 				return
 			case <-beat.C:
 				activity.RecordHeartbeat(ctx)

@@ -1,0 +1,229 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func only(t *testing.T, checks []Check) Check {
+	t.Helper()
+	require.Len(t, checks, 1)
+	return checks[0]
+}
+
+func TestReports(t *testing.T) {
+	checks := []Check{
+		{Name: "settings", State: OK, Detail: "no faults"},
+		{Name: "model", State: Warn, Detail: "demo\nmodel", Hint: "set LLM_GATEWAY_URL"},
+		{Name: "MOCK_ADDR", State: Fail, Detail: "taken", Hint: "stop it"},
+	}
+	var out bytes.Buffer
+	require.NoError(t, WriteText(&out, checks, false))
+	require.Equal(t, "ok    settings         no faults\nwarn  model            demo model: set LLM_GATEWAY_URL\n"+
+		"fail  MOCK_ADDR        taken: stop it\n\n1 to mend before a start, 1 to know.\n", out.String())
+	require.True(t, Failed(checks))
+	require.False(t, Failed(checks[:2]))
+
+	out.Reset()
+	require.NoError(t, WriteText(&out, checks[:1], true))
+	require.Equal(t, "\x1b[32mok  \x1b[0m  settings         no faults\n\nReady to start.\n", out.String())
+
+	out.Reset()
+	require.NoError(t, WriteJSON(&out, checks))
+	var report struct {
+		OK     bool
+		Checks []Check
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
+	require.False(t, report.OK)
+	require.Equal(t, checks, report.Checks)
+}
+
+func TestAddressesAreFoundInSettings(t *testing.T) {
+	type inner struct {
+		A string `env:"AGENT_ADDR"`
+		X string `env:"S3_ENDPOINT"`
+		N int    `env:"NUMBER_ADDR"`
+	}
+	found := Addresses(struct {
+		inner
+		M string `env:"MOCK_ADDR"`
+	}{inner{A: "a:1", X: "x:2"}, "m:3"})
+	require.Equal(t, []Address{{"AGENT_ADDR", "a:1"}, {"MOCK_ADDR", "m:3"}}, found)
+}
+
+func TestPorts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	go func() { // a program that speaks no HTTP
+		for {
+			c, err := taken.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	free.Close()
+	ready := http.StatusOK
+	everloop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/version" {
+			_, _ = w.Write([]byte(`{"version":"2611.0.0","min_sdk":"2611.0.0"}`))
+			return
+		}
+		w.WriteHeader(ready)
+		_, _ = w.Write([]byte(`{"checks":["nats","postgres"],"detail":"temporal is down"}`))
+	}))
+	defer everloop.Close()
+	at := func(addr string) Check {
+		return only(t, ports(t.Context(), Settings{DataDir: t.TempDir(), Addresses: []Address{{"MOCK_ADDR", addr}}}))
+	}
+	require.Equal(t, OK, at(free.Addr().String()).State)
+
+	check := at(taken.Addr().String())
+	require.Equal(t, Fail, check.State)
+	require.Contains(t, check.Detail, "(process "+strconv.Itoa(os.Getpid())+")")
+	require.Contains(t, check.Hint, "MOCK_ADDR")
+
+	check = at(everloop.Listener.Addr().String())
+	require.Equal(t, OK, check.State)
+	require.Contains(t, check.Detail, "Everloop 2611.0.0, ready (nats, postgres)")
+	ready = http.StatusServiceUnavailable
+	check = at(everloop.Listener.Addr().String())
+	require.Equal(t, Fail, check.State)
+	require.Contains(t, check.Detail, "temporal is down")
+
+	require.Equal(t, Fail, at("nonsense").State)
+	require.Empty(t, ports(t.Context(), Settings{DataDir: t.TempDir(), Addresses: []Address{{"DEBUG_ADDR", ""}}}), "what is not served")
+	require.Empty(t, ports(t.Context(), Settings{
+		DataDir: t.TempDir(), TemporalAddress: "x:1", Addresses: []Address{{"TEMPORAL_ADDR", "nonsense"}},
+	}), "the embedded Temporal is not started")
+}
+
+func TestDataDirectory(t *testing.T) {
+	dir := t.TempDir()
+	check := only(t, dataDir(t.Context(), Settings{DataDir: filepath.Join(dir, "a", "b")}))
+	require.NotEqual(t, Fail, check.State)
+	require.Contains(t, check.Detail, "will be made")
+	require.NoDirExists(t, filepath.Join(dir, "a"), "nothing is made")
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Equal(t, Fail, only(t, dataDir(t.Context(), Settings{DataDir: file})).State)
+	require.Equal(t, Fail, only(t, dataDir(t.Context(), Settings{DataDir: filepath.Join(file, "below")})).State)
+
+	lock, err := os.Create(filepath.Join(dir, "lock"))
+	require.NoError(t, err)
+	defer lock.Close()
+	_, err = lock.WriteString("4711\n")
+	require.NoError(t, err)
+	require.NotContains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use", "a lock that nobody holds")
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	require.Contains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use by process 4711")
+
+	extendedAttributes(t.Context(), Settings{DataDir: dir})
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 2, "the probe is gone")
+}
+
+func TestPostgresPrograms(t *testing.T) {
+	bin := t.TempDir()
+	install := func(version string) {
+		for name, script := range map[string]string{"postgres": "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n", "initdb": "#!/bin/sh\n"} {
+			require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755)) //nolint:gosec // programs
+		}
+	}
+	s := Settings{DataDir: t.TempDir(), PostgresBinDir: bin}
+	find := func() Check { return only(t, postgresPrograms(t.Context(), s)) }
+
+	require.Contains(t, find().Detail, "holds no PostgreSQL")
+	install("14.9")
+	require.Equal(t, Fail, find().State)
+	require.Contains(t, find().Detail, "15 or newer is needed")
+	install("17.2")
+	require.Equal(t, OK, find().State)
+	require.NoError(t, os.MkdirAll(filepath.Join(s.DataDir, "postgres", "data"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir, "postgres", "data", "PG_VERSION"), []byte("16\n"), 0o600))
+	require.Contains(t, find().Detail, "written by version 16, found: [17]")
+}
+
+// A server that is not there fails its own check, and no secret is told.
+func TestServersThatAreNotThere(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := gone.Addr().String()
+	gone.Close()
+	s := Settings{
+		DatabaseURL: "postgres://user:hunter2@" + addr + "/db", NATSURL: "nats://user:hunter2@" + addr,
+		TemporalAddress: addr, TemporalNamespace: "n", S3: S3{Endpoint: addr, Bucket: "b", AccessKey: "a", SecretKey: "hunter2"},
+		ModelURL: "http://user:hunter2@" + addr, ModelKey: "hunter2",
+	}
+	for name, probe := range map[string]func(context.Context, Settings) []Check{
+		"PostgreSQL": postgres, "NATS": natsServer, "Temporal": temporalServer, "object store": objectStore, "model": model,
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := only(t, probe(t.Context(), s))
+			require.Equal(t, name, check.Name)
+			require.Equal(t, Fail, check.State, check.Detail)
+			require.NotEmpty(t, check.Hint)
+			require.NotContains(t, check.Detail+check.Hint, "hunter2")
+		})
+	}
+	s.DatabaseURL = "postgres://hunter2:::"
+	check := only(t, postgres(t.Context(), s))
+	require.Equal(t, Fail, check.State)
+	require.NotContains(t, check.Detail, "hunter2")
+}
+
+func TestModels(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer right" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(`{"data":[{"id":"one"},{"id":"two"}]}`))
+	}))
+	defer server.Close()
+	check := only(t, model(t.Context(), Settings{ModelURL: server.URL, ModelKey: "right"}))
+	require.Equal(t, OK, check.State, check.Detail)
+	require.True(t, strings.HasSuffix(check.Detail, "one, two"), check.Detail)
+	require.Equal(t, Fail, only(t, model(t.Context(), Settings{ModelURL: server.URL, ModelKey: "wrong"})).State)
+	check = only(t, model(t.Context(), Settings{ModelURL: server.URL, ModelKey: "right", Model: "three"}))
+	require.Equal(t, Fail, check.State)
+	require.Contains(t, check.Hint, "one, two")
+	require.Equal(t, Warn, only(t, model(t.Context(), Settings{})).State, "the demo model")
+}
+
+// The whole report on this machine: every part reports, and the sandbox was tried.
+func TestAWholeReport(t *testing.T) {
+	checks := Run(t.Context(), Settings{DataDir: t.TempDir(), SandboxLevel: 1, Faults: []string{"AGENT_ADDR must be host:port"}})
+	seen := map[string]State{}
+	for _, c := range checks {
+		seen[c.Name] = c.State
+		require.NotEmpty(t, c.Detail, c.Name)
+	}
+	for _, name := range []string{"settings", "data directory", "PostgreSQL", "Temporal", "NATS", "object store", "model", "sandbox", "git", "clock"} {
+		require.Contains(t, seen, name)
+	}
+	require.Equal(t, Fail, seen["settings"])
+	if seen["sandbox"] != Fail {
+		require.Contains(t, seen, "ripgrep")
+		require.Contains(t, seen, "user separation")
+	}
+}
