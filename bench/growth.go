@@ -14,6 +14,7 @@ const (
 	// growthWindow is how many neighbours stand for a place, as single steps vary.
 	growthWindow = 10
 	growthGoal   = 1.5
+	growthSpan   = 50 // chats over which CPU is averaged, as the kernel counts it in 10 ms
 )
 
 // measureGrowth takes whether a step gets slower with the length of its loop,
@@ -59,14 +60,14 @@ func (b *bench) longConversation(ctx context.Context) error {
 	}
 	pid := b.server.cmd.Process.Pid
 	bare := b.bare.conversation()
-	var took, first, bareTook, cpu sample
+	var took, first, bareTook sample
+	var cpu []cpuTime // at the start of each chat, and at the end
 	for range growthChats {
-		before := treeCPU(pid)
+		cpu = append(cpu, treeCPU(pid))
 		seen, err := b.client.completed(ctx, session, helloScript)
 		if err != nil {
 			return err
 		}
-		cpu.add(treeCPU(pid).minus(before).sum())
 		took.add(seen.took())
 		if err := b.firstToken(&first, seen, nil); err != nil {
 			return err
@@ -77,14 +78,18 @@ func (b *bench) longConversation(ctx context.Context) error {
 		bareTook.add(seen.took())
 		b.model.take()
 	}
+	cpu = append(cpu, treeCPU(pid))
 	const last = growthChats - growthWindow/2
 	b.compare("chat 10 of a session", "ms", took.around(10), bareTook.around(10), nil)
 	b.compare(fmt.Sprintf("chat %d", last), "ms", took.around(last), bareTook.around(last), nil)
 	b.compare("  ratio", "", took.around(last)/took.around(10), bareTook.around(last)/bareTook.around(10), atMost(growthGoal))
 	b.value("first text at chat 10", "ms", first.around(10), nil)
 	b.value(fmt.Sprintf("first text at chat %d", last), "ms", first.around(last), nil)
-	b.value("CPU per chat, first 50", "ms", cpu[:50].mean(), nil)
-	b.value("CPU per chat, last 50", "ms", cpu[growthChats-50:].mean(), nil)
+	early, late := cpu[growthSpan].minus(cpu[0]), cpu[growthChats].minus(cpu[growthChats-growthSpan])
+	b.value(fmt.Sprintf("CPU per chat, first %d", growthSpan), "ms", ms(early.sum())/growthSpan, nil)
+	b.value("  of which PostgreSQL", "ms", ms(early.records)/growthSpan, nil)
+	b.value(fmt.Sprintf("CPU per chat, last %d", growthSpan), "ms", ms(late.sum())/growthSpan, nil)
+	b.value("  of which PostgreSQL", "ms", ms(late.records)/growthSpan, nil)
 	began := time.Now()
 	if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session+"/messages", nil, nil); err != nil {
 		return err
@@ -97,12 +102,4 @@ func (b *bench) longConversation(ctx context.Context) error {
 func (s sample) around(n int) float64 {
 	from := min(max(0, n-growthWindow/2), len(s)-growthWindow)
 	return s[from : from+growthWindow].median()
-}
-
-func (s sample) mean() float64 {
-	sum := 0.0
-	for _, v := range s {
-		sum += v
-	}
-	return sum / float64(len(s))
 }

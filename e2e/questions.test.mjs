@@ -257,3 +257,40 @@ test('a queued message waits no longer than the stop of a question', async () =>
   await view.stop();
   assert.equal((await view.ended(queued.chat_id)).status, 'completed');
 });
+
+// A message steered into a model call that turns out to ask.
+async function steeredIntoQuestion() {
+  const view = await world.session();
+  const { chat_id: chat } = await view.say(steps({ text: 'let me ask soon', calls: [ask(colours)], hold: true, hold_after: 2 }, { text: 'thank you' }));
+  await view.said('let me');
+  const steered = await view.say(steps({ text: 'I heard the other thing' }), { delivery: 'steer' });
+  assert.equal(steered.chat_id, chat);
+  await world.mock.post('/control/release');
+  assert.equal((await view.ended(chat)).finish_reason, 'awaiting_answer');
+  const joined = () => view.wait('the steered turn', (e) => e.name === 'turn:start' && e.data.turn_id === steered.turn_id).then((e) => e.data);
+  return { view, chat, joined };
+}
+
+describe('a message that was steered into the call that asks', () => {
+  test('joins after the answer', async () => {
+    const { view, chat, joined } = await steeredIntoQuestion();
+    assert.equal((await view.answer(view.callsOf(chat)[0].id, { selections: { 0: [0] } })).resolved, true);
+    assert.equal((await joined()).chat_id, chat);
+    assert.equal((await resumedEnd(view, chat)).status, 'completed');
+  });
+
+  test('is not lost with a message instead of the answer', async () => {
+    const { view, chat, joined } = await steeredIntoQuestion();
+    const next = await view.run(steps({ text: 'something else' }));
+    assert.equal(next.end.status, 'completed');
+    const turn = await joined();
+    assert.notEqual(turn.chat_id, chat);
+    assert.equal((await view.ended(turn.chat_id)).status, 'completed');
+  });
+
+  test('is not lost with a stop', async () => {
+    const { view, joined } = await steeredIntoQuestion();
+    await view.stop();
+    assert.equal((await view.ended((await joined()).chat_id)).status, 'completed');
+  });
+});

@@ -185,3 +185,22 @@ test('a very long answer at full speed arrives whole', async () => {
   assert.equal(end.status, 'completed');
   assert.equal(view.rules.text(view.rules.assistants(chat)[0].id), `begin ${'word '.repeat(30_000)}`);
 });
+
+test('a client that does not read slows nobody, is told to come again, and misses nothing', async () => {
+  const view = await world.session();
+  const slow = await world.follow(view.session);
+  const { ws } = slow.client.socket.io.engine.transport;
+  ws.pause();
+  const chats = [];
+  for (let i = 0; i < 4; i++) chats.push(await view.run(steps({ text: `part ${i} `, tokens: 600_000 })));
+  for (const { end } of chats) assert.equal(end.status, 'completed');
+  ws.resume();
+  const resync = await slow.wait('session:resync', (e) => e.name === 'session:resync');
+  assert.ok(resync.data.seq <= slow.rules.last || slow.rules.last === undefined, 'it promises more than it gave');
+  const upTo = slow.rules.last;
+  const again = await world.follow(view.session, upTo);
+  await again.ended(chats.at(-1).chat_id);
+  const got = [...slow.events.filter((e) => e.data.prev_seq !== undefined), ...again.events].map((e) => e.data.seq);
+  const all = view.events.map((e) => e.data.seq).filter((seq) => seq > slow.ack.seq);
+  assert.deepEqual(got.slice(0, all.length), all);
+});

@@ -163,12 +163,10 @@ func TestTheProgramTalksToTheProgram(t *testing.T) {
 	t.Run("a headless chat", func(t *testing.T) {
 		schema := filepath.Join(dir, "schema.json")
 		require.NoError(t, os.WriteFile(schema, []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`), 0o600))
-		code, out, notes := p.chat("--output-schema", schema, "a number")
+		code, out, notes := p.chat("--output-schema", schema, `[[script]]{"steps":[{"text":"{\"n\": 7}"}]}`)
 		require.Equal(t, 0, code, notes)
 		require.Empty(t, notes)
-		var result struct{ N *int }
-		require.NoError(t, json.Unmarshal([]byte(out), &result), out)
-		require.NotNil(t, result.N)
+		require.Equal(t, "{\n  \"n\": 7\n}\n", out)
 		code, _, notes = p.chat("--headless", `[[script]]{"steps":[{"status":400,"error_message":"no"}]}`)
 		require.Equal(t, 1, code, notes)
 	})

@@ -23,12 +23,25 @@ install_missing() {
 # client is the one that came with the engine: another one in the PATH may be too
 # new for it.
 client() {
-  local engine beside
-  if engine=$(command -v dockerd); then beside=$(dirname "$engine")/docker; fi
-  if [ -x "${beside:-}" ]; then echo "$beside"; else type -P docker; fi
+  local engine place
+  if engine=$(command -v dockerd); then
+    for place in "$(dirname "$engine")" /usr/bin; do
+      if [ -x "$place/docker" ]; then echo "$place/docker"; return; fi
+    done
+  fi
+  type -P docker
 }
 
 docker() { "$(client)" "$@"; }
+
+# use_running_engine takes the engine of this machine when one answers.
+use_running_engine() {
+  local socket=/var/run/docker.sock
+  if [ -z "${DOCKER_HOST:-}" ] && [ -S $socket ] && type -P docker >/dev/null && docker --host "unix://$socket" version >/dev/null 2>&1; then
+    say "an engine runs already: using it"
+    export DOCKER_HOST=unix://$socket
+  fi
+}
 
 firewall() { iptables -t "$1" -S; }
 
@@ -38,7 +51,7 @@ start_engine() {
     return
   fi
   # Two engines share one set of network rules, and the second flushes the first's.
-  if [ -e /sys/class/net/docker0 ] || firewall filter 2>/dev/null | grep -q DOCKER; then
+  if [ -e /sys/class/net/docker0 ] || firewall filter 2>/dev/null | grep DOCKER >/dev/null; then
     cannot "another Docker engine runs, or ran, here: set DOCKER_HOST to use it, as unix:///var/run/docker.sock"
   fi
   if ! firewall filter >"$work/firewall.filter" 2>"$work/iptables.log" || ! firewall nat >"$work/firewall.nat" 2>>"$work/iptables.log"; then
@@ -92,9 +105,9 @@ stop_engine() {
 # find_compose finds Docker Compose 2. The 1.29 of Debian 12 cannot give the worker
 # its security options; the package of Debian 13 runs there too.
 find_compose() {
-  if docker compose version --short 2>/dev/null | grep -q '^v\?[2-9]'; then
+  if docker compose version --short 2>/dev/null | grep '^v\?[2-9]' >/dev/null; then
     compose=(docker compose)
-  elif docker-compose version --short 2>/dev/null | grep -q '^v\?[2-9]'; then
+  elif docker-compose version --short 2>/dev/null | grep '^v\?[2-9]' >/dev/null; then
     compose=(docker-compose)
   else
     [ -x "$cache/docker-compose" ] || fetch_compose

@@ -231,7 +231,7 @@ func endChat(ctx context.Context, c *Change, session lockedSession, chat lockedC
 	if err := closeOpenWork(ctx, c, chat, in.Reason, restored); err != nil {
 		return err
 	}
-	if err := requeueSteered(ctx, c, session, chat); err != nil {
+	if err := requeueSteered(ctx, c, chat.ID); err != nil {
 		return err
 	}
 	if _, err := c.Exec(ctx, `
@@ -375,21 +375,21 @@ func cancelOpenCalls(ctx context.Context, c *Change, chat lockedChat) error {
 
 // requeueSteered gives messages that could not join the chat any more a chat of
 // their own, so that no acknowledged message is lost.
-func requeueSteered(ctx context.Context, c *Change, session lockedSession, chat lockedChat) error {
-	rows, _ := c.Query(ctx, `
-		SELECT id FROM inbox WHERE chat_id = $1 AND kind = 'steer' AND state = 'queued' ORDER BY id`, chat.ID)
+func requeueSteered(ctx context.Context, tx pgx.Tx, chatID string) error {
+	rows, _ := tx.Query(ctx, `
+		SELECT id FROM inbox WHERE chat_id = $1 AND kind = 'steer' AND state = 'queued' ORDER BY id`, chatID)
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return err
 	}
 	for _, row := range left {
 		next := domain.NewID()
-		if _, err := c.Exec(ctx, `
+		if _, err := tx.Exec(ctx, `
 			INSERT INTO chats (id, session_id, branch_id, trigger, mode, model, state)
-			SELECT $2, session_id, branch_id, trigger, mode, model, 'queued' FROM chats WHERE id = $1`, chat.ID, next); err != nil {
+			SELECT $2, session_id, branch_id, trigger, mode, model, 'queued' FROM chats WHERE id = $1`, chatID, next); err != nil {
 			return err
 		}
-		if _, err := c.Exec(ctx, `UPDATE inbox SET kind = 'message', chat_id = $2 WHERE id = $1`, row, next); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE inbox SET kind = 'message', chat_id = $2 WHERE id = $1`, row, next); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,13 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	params := cfg.ConnConfig.RuntimeParams
 	params["timezone"] = "UTC"
+	// Every query of a running service is a walk along an index. Plans are kept
+	// with their connections and are made while tables are still empty, when
+	// reading a table whole looks cheap: it would stay so as the table grows.
+	params["enable_seqscan"] = "off"
+	params["enable_hashjoin"] = "off"
+	params["enable_mergejoin"] = "off"
+	params["random_page_cost"] = "1.1"
 	if opts.ApplicationName != "" {
 		params["application_name"] = opts.ApplicationName
 	} else if params["application_name"] == "" {

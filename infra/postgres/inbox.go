@@ -229,12 +229,22 @@ func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, 
 }
 
 // closeParkedChats ends the chats of a session that wait for an answer. They
-// have had their chat:end, so none is told again.
+// have had their chat:end, so none is told again. Messages that were to join
+// them after the answer get chats of their own.
 func closeParkedChats(ctx context.Context, tx pgx.Tx, sessionID string) error {
-	_, err := tx.Exec(ctx, `
+	rows, _ := tx.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
-		WHERE  session_id = $1 AND state = 'parked'`, sessionID)
-	return err
+		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
+	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, chat := range closed {
+		if err := requeueSteered(ctx, tx, chat); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RequestStop flags the running chat, or closes the one that waits for an

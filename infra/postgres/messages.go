@@ -90,8 +90,8 @@ func (db *DB) Messages(ctx context.Context, sessionID string, after *int64, limi
 		limit = math.MaxInt32
 	}
 	rows, err := db.Pool.Query(ctx, `
-		SELECT `+turnColumns+` FROM `+onBranch+`
-		WHERE  e.sequence > $2 ORDER BY e.sequence LIMIT $3`, branch, from, limit)
+		SELECT `+turnColumns+` FROM `+onBranch("sequence > $2")+`
+		ORDER  BY e.sequence LIMIT $3`, branch, from, limit)
 	if err != nil {
 		return fault("read messages", err)
 	}

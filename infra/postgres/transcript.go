@@ -20,20 +20,25 @@ func (db *DB) sessionByID(ctx context.Context, id string) (domain.Session, error
 	return session, fault("read session", err)
 }
 
-// onBranch joins the entries e that a branch shows: its own, and those of its
-// ancestors up to where it forked. The branch id is parameter $1.
-const onBranch = `
-	(SELECT $1::text AS branch_id, NULL::bigint AS upto
+// onBranch gives, as e, the entries that branch $1 shows and that fit the range
+// (a condition on sequence): its own, and those of its ancestors up to where it
+// forked. OFFSET 0 keeps the planner from turning the walk along the branch's
+// index into one over all entries.
+func onBranch(within string) string {
+	return `
+	(SELECT $1::text AS branch_id, 9223372036854775807::bigint AS upto
 	 UNION ALL
 	 SELECT l.branch_id, l.upto FROM branches b, jsonb_to_recordset(b.lineage) AS l (branch_id text, upto bigint) WHERE b.id = $1) seen
-	JOIN entries e ON e.branch_id = seen.branch_id AND (seen.upto IS NULL OR e.sequence < seen.upto)`
+	CROSS JOIN LATERAL (
+		SELECT * FROM entries WHERE branch_id = seen.branch_id AND sequence < seen.upto AND ` + within + ` OFFSET 0) e`
+}
 
 // Transcript gives what a loop's model call is told: the turns of its branch
 // before the given sequence, without failed and deprecated ones, each with its
 // tool calls and their results.
 func (db *DB) Transcript(ctx context.Context, branchID, loopID string, before int64) ([]domain.TranscriptTurn, error) {
-	const told = onBranch + `
-		WHERE  e.loop_id = $2 AND e.sequence < $3 AND e.kind = 'message' AND e.status <> 'failed' AND NOT e.deprecated`
+	told := onBranch("sequence < $3") + `
+		WHERE  e.loop_id = $2 AND e.kind = 'message' AND e.status <> 'failed' AND NOT e.deprecated`
 	var turns []domain.TranscriptTurn
 	at := map[string]int{}
 	var batch pgx.Batch
