@@ -24,6 +24,11 @@ func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model d
 		Model: model.ID,
 		Tools: a.Tools.Offered(turn.Chat.Mode, turn.Chat.Headless, turn.Session.DisableTools),
 	}
+	if turn.Chat.SchemaTries > 0 {
+		// Some servers call no tools while an answer is constrained, so the first
+		// answer is left free.
+		p.Schema = turn.Chat.OutputSchema
+	}
 	p.Messages = append(p.Messages, text("system", system(turn)))
 	for _, t := range turns {
 		messages, err := a.tell(ctx, t)
