@@ -43,7 +43,7 @@ type Chats interface {
 // Turns keeps the turns of a conversation. Writes are fenced by the attempt that
 // opening gave.
 type Turns interface {
-	OpenTurn(ctx context.Context, key domain.TurnKey) (domain.OpenedTurn, domain.TurnState, error)
+	OpenTurn(ctx context.Context, key domain.TurnKey, model string) (domain.OpenedTurn, domain.TurnState, error)
 	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
 	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
 	CloseTurn(ctx context.Context, turn domain.ClosingTurn) error

@@ -21,7 +21,6 @@ const (
 	CodeModelRefused     = "model_refused"
 	CodeModelRetry       = "model_retry"
 	CodeContextOverflow  = "context_overflow"
-	CodeWorkerDraining   = "worker_draining"
 )
 
 // maxRetryAfter bounds the wait that a model server may ask for.
@@ -41,7 +40,10 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 	defer unwatch()
 
 	key := domain.TurnKey{SessionID: in.SessionID, ChatID: in.ChatID, LoopID: in.LoopID, Step: in.Step}
-	turn, err := a.openTurn(ctx, key)
+	// The model of sessions that name none, so that the turn can tell it from the
+	// start; a server that cannot be asked now is found out by the call itself.
+	standard, _ := a.Models.Resolve(ctx, "")
+	turn, err := a.openTurn(ctx, key, standard.ID)
 	switch {
 	case err != nil:
 		return contract.CallModelOut{}, err
@@ -61,8 +63,8 @@ type foundTurn struct {
 
 // openTurn gives the turn to stream into. One that a dead worker left is failed
 // first, with the text that clients have of it.
-func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey) (foundTurn, error) {
-	turn, state, err := a.Turns.OpenTurn(ctx, key)
+func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model string) (foundTurn, error) {
+	turn, state, err := a.Turns.OpenTurn(ctx, key, model)
 	if err != nil || state != domain.TurnOrphaned {
 		return foundTurn{turn, state}, err
 	}
@@ -82,7 +84,7 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey) (foundTur
 	if err := a.Turns.CloseTurn(ctx, lost); err != nil && !errors.Is(err, domain.ErrFenced) {
 		return foundTurn{}, err
 	}
-	turn, state, err = a.Turns.OpenTurn(ctx, key)
+	turn, state, err = a.Turns.OpenTurn(ctx, key, model)
 	return foundTurn{turn, state}, err
 }
 
@@ -209,7 +211,26 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	if errors.Is(err, domain.ErrFenced) {
 		return contract.CallModelOut{Stopped: true}, nil
 	}
-	return out, err
+	if err != nil || out.Again || out.Mismatch {
+		return out, err
+	}
+	return m.end(ctx, out, domain.FinishCompleted), nil
+}
+
+// end ends the chat with its last turn, without the round through the server
+// that its run would need. When that fails, the run does it: ending is done once,
+// whoever asks for it.
+func (m *modelCall) end(ctx context.Context, out contract.CallModelOut, reason domain.FinishReason) contract.CallModelOut {
+	if m.key.LoopID != domain.RootLoop {
+		return out
+	}
+	finished, err := m.FinishChat(ctx, contract.FinishChatIn{ChatID: m.key.ChatID, Reason: reason})
+	if err != nil {
+		m.Logger.Warn("chat not ended with its last turn; its run will", "chat_id", m.key.ChatID, "error", err)
+		return out
+	}
+	out.Again, out.Ended, out.Next = finished.More, !finished.More, finished.Next
+	return out
 }
 
 func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) domain.ClosingTurn {
@@ -252,11 +273,16 @@ func (m *modelCall) plan(requested domain.RequestedCall) (domain.PlannedCall, *d
 
 // interrupted closes the turn of a stopped chat with the text so far.
 func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (contract.CallModelOut, error) {
+	out := contract.CallModelOut{EntryID: m.turn.EntryID, Stopped: true}
 	err := m.Turns.CloseTurn(ctx, m.closing(domain.TurnInterrupted, blocks))
-	if errors.Is(err, domain.ErrFenced) {
-		err = nil // the end of the chat was quicker
+	switch {
+	case errors.Is(err, domain.ErrFenced):
+		return out, nil // the end of the chat was quicker
+	case err != nil:
+		return out, err
+	default:
+		return m.end(ctx, out, domain.FinishInterrupted), nil
 	}
-	return contract.CallModelOut{EntryID: m.turn.EntryID, Stopped: true}, err
 }
 
 // failed decides whether the call is tried again, and leaves the turn to the

@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -11,6 +13,12 @@ import (
 
 //go:embed prompt.md
 var systemPrompt string
+
+// PromptDigest names the version of the system prompt.
+func PromptDigest() string {
+	sum := sha256.Sum256([]byte(systemPrompt))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
 
 // prompt builds what a model call is told: who it is, the turns of its loop up
 // to the one that it fills, and the tools it may call. The order and wording

@@ -109,6 +109,9 @@ func (s *server) models(ctx context.Context, _ *struct{}) (*body[modelList], err
 		return nil, err
 	}
 	out := modelList{Default: s.Setup.DefaultModel, Models: []modelItem{}}
+	if out.Default == "" && len(found) > 0 {
+		out.Default = found[0].ID
+	}
 	for _, m := range found {
 		item := modelItem{m.ID, m.Name, m.ContextWindow, orEmpty(m.Modalities)}
 		if item.Name == "" {

@@ -140,7 +140,7 @@ func (s *server) setupOf(session domain.Session) setupBody {
 		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.SystemPromptDigest,
 		ToolsEnabled: enabled, DisableTools: orEmpty(session.DisableTools), Skills: []map[string]any{}, MCPServers: []map[string]any{},
 		MaxSteps: s.Setup.MaxSteps, DeliveryDefault: domain.DeliverEnqueue,
-		Compaction: compactionBody{Auto: true, ThresholdPct: s.Setup.CompactAtPct, KeepLast: s.Setup.CompactKeepLast},
+		Compaction: compactionBody{Auto: s.Setup.CompactAtPct > 0, ThresholdPct: s.Setup.CompactAtPct, KeepLast: s.Setup.CompactKeepLast},
 		Sandbox:    sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
 	}
 	if out.Model == "" {

@@ -68,7 +68,6 @@ const (
 	CodeUnauthorized    = "unauthorized"
 	CodeSessionNotFound = "session_not_found"
 	CodeSessionBusy     = "session_busy"
-	CodeNotSubscribed   = "not_subscribed"
 	CodeUnknownEvent    = "unknown_event"
 	CodeUnknownModel    = "unknown_model"
 	CodeInvalidAnswer   = "invalid_answer"

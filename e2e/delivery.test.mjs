@@ -292,6 +292,37 @@ describe('stop', () => {
   });
 });
 
+describe('a session that is deleted', () => {
+  test('while its chat runs: tools end, its followers are told, nothing is left', async () => {
+    const { session_id: id } = await world.rest.post('/api/sessions', {});
+    const client = await world.client();
+    const view = await client.subscribe(id);
+    await view.say(steps(bash('echo begun; sleep 60'), { text: 'never' }));
+    await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
+    await view.say('queued, and never run');
+    assert.deepEqual(await world.rest.delete(`/api/sessions/${id}`), { deleted: true });
+    await eventually('the follower is told', () => client.errors.some((e) => e.session_id === id && e.error.code === 'session_not_found')
+      || view.events.some((e) => e.name === 'chat:end'));
+    for (const path of ['', '/messages', '/ls/', '/events']) assert.equal((await world.rest.call('GET', `/api/sessions/${id}${path}`)).status, 404, path);
+    assert.equal((await view.send('hello?')).error.code, 'session_not_found');
+    const list = await world.rest.get('/api/sessions?limit=100');
+    assert.ok(!list.items.some((s) => s.id === id));
+    assert.equal((await world.requests('queued, and never run')).length, 0);
+  });
+});
+
+test('the messages of a running chat show what was said so far', async () => {
+  const view = await world.session();
+  const { chat_id: chat } = await view.say(steps(held('so far and no further', { hold_after: 2 })));
+  await view.said('so far');
+  const [user, assistant] = await world.rest.messages(view.session);
+  assert.deepEqual([user.status, assistant.status], ['completed', 'streaming']);
+  assert.deepEqual(await world.rest.get(`/api/sessions/${view.session}/messages?after_sequence=0&limit=1`), [await world.rest.messages(view.session)][0].slice(1));
+  await release();
+  await view.ended(chat);
+  assert.equal((await world.rest.messages(view.session))[1].blocks[0].content, 'so far and no further');
+});
+
 test('a chat ends with max_steps after 200 model calls', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(order({ loop: { n: 250, call: { name: 'Glob', arguments: { pattern: 'none{{i}}' } } } }));

@@ -201,6 +201,25 @@ test('twice during one chat', async () => {
   assert.equal(endings(third, chat).length, 1);
 });
 
+test('while it starts again, three times', async () => {
+  const view = await world.session();
+  const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 30'), { text: 'patience' }));
+  await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
+  await world.server.kill();
+  for (const soon of [/PostgreSQL|postgres/i, /Temporal/i, /ready/i]) {
+    const starting = world.server.start().catch((err) => err);
+    await eventually(`it says ${soon}`, () => soon.test(world.server.said()));
+    await world.server.kill();
+    await starting;
+  }
+  await world.server.start();
+  const again = await world.follow(view.session, 0);
+  assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
+  assert.equal(await world.rest.file(view.session, 'log'), 'line\n');
+  assert.equal(endings(again, chat).length, 1);
+  await usable(again);
+});
+
 test('with 20 sessions running', async () => {
   const client = await world.client();
   const views = [];

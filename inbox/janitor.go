@@ -60,7 +60,7 @@ type Finisher interface {
 
 const (
 	sweepEvery     = time.Second
-	sweepAge       = 2 * time.Second
+	sweepAge       = 5 * time.Second
 	outboxAge      = 5 * time.Second
 	reconcileEvery = 10 * time.Second
 	reconcileAge   = 10 * time.Second

@@ -32,11 +32,21 @@ type Snapshot struct {
 // whatever happened since (research: the state and the stream must meet at one
 // point, or text is lost or doubled).
 func (h *Hub) Subscribe(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
+	return h.subscribe(ctx, sessionID, after, true)
+}
+
+// Follow is Subscribe for a client that wants the events alone: the snapshot
+// tells nothing of open turns, which costs a look through the log.
+func (h *Hub) Follow(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
+	return h.subscribe(ctx, sessionID, after, false)
+}
+
+func (h *Hub) subscribe(ctx context.Context, sessionID string, after *uint64, openTurns bool) (*Subscription, error) {
 	s, err := h.join(ctx, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.prepare(ctx, s, after); err != nil {
+	if err := h.prepare(ctx, s, after, openTurns); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -44,7 +54,7 @@ func (h *Hub) Subscribe(ctx context.Context, sessionID string, after *uint64) (*
 }
 
 // prepare makes the snapshot and sets where the subscription begins.
-func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64) error {
+func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openTurns bool) error {
 	log := h.cfg.Log
 	if err := s.room.settle(ctx, log, s.sessionID); err != nil {
 		return err
@@ -62,9 +72,11 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64) error
 	if err != nil {
 		return err
 	}
-	turns, err := h.openTurns(ctx, s.sessionID, from.seq, live.OpenTurns)
-	if err != nil {
-		return err
+	turns := []domain.Turn{}
+	if openTurns {
+		if turns, err = h.openTurns(ctx, s.sessionID, from.seq, live.OpenTurns); err != nil {
+			return err
+		}
 	}
 	s.snapshot = Snapshot{
 		SessionID: s.sessionID, Status: live.Status, WaitingReason: live.WaitingReason, ChatID: live.ChatID,

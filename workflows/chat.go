@@ -51,6 +51,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 // again takes the next chat in a new run, or closes this one. A wake that came
 // meanwhile may stand for a message that this run has not seen.
 func again(ctx workflow.Context, sessionID string, next bool) error {
+	contract.Stop.Drain(ctx) // a stop may be told twice; the records know it anyway
 	if woken := contract.Wake.Drain(ctx); next || woken {
 		return workflow.NewContinueAsNewError(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: sessionID})
 	}
@@ -106,6 +107,8 @@ func (r *chatRun) loop(ctx workflow.Context, parked bool) outcome {
 		switch {
 		case err != nil:
 			return r.failure(err)
+		case turn.Ended:
+			return r.ended(ctx, turn)
 		case turn.Stopped:
 			return outcome{reason: domain.FinishInterrupted}
 		case turn.Mismatch:
@@ -122,6 +125,16 @@ func (r *chatRun) loop(ctx workflow.Context, parked bool) outcome {
 			}
 		}
 	}
+}
+
+// ended closes a run whose chat has ended with its last turn.
+func (r *chatRun) ended(ctx workflow.Context, turn contract.CallModelOut) outcome {
+	status := domain.FinishCompleted
+	if turn.Stopped {
+		status = domain.FinishInterrupted
+	}
+	setStatus(ctx, string(status), string(status))
+	return outcome{closed: true, next: turn.Next}
 }
 
 // maxParallelTools is how many tool calls of one turn run at once.

@@ -125,6 +125,8 @@ type CallModelIn struct {
 type CallModelOut struct {
 	EntryID  string     `json:"entry_id"`
 	Stopped  bool       `json:"stopped,omitempty"`
+	Ended    bool       `json:"ended,omitempty"` // the chat has ended with this turn
+	Next     bool       `json:"next,omitempty"`  // of an ended chat: another one is queued
 	Calls    []ToolCall `json:"calls,omitempty"`
 	Asked    int        `json:"asked,omitempty"`    // questions put to the user
 	Again    bool       `json:"again,omitempty"`    // the loop goes on: calls were asked for, or the answer did not fit yet

@@ -159,12 +159,3 @@ func failed(format string, args ...any) *Result {
 
 // quote shows a word of the model's in a message, shortened.
 func quote(word string) string { return fmt.Sprintf("%q", cut(clean(word), 100)) }
-
-// Names lists all tools, in the order they are offered.
-func (r *Registry) Names() []string {
-	names := make([]string, len(r.tools))
-	for i, tool := range r.tools {
-		names[i] = tool.Name
-	}
-	return names
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/activities"
 	"everloop/activities/tools"
 	"everloop/api"
 	"everloop/auth"
@@ -46,12 +47,15 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 	a.app = api.New(api.Config{
 		Context: ctx, Auth: a.auth, Store: b.journal, Messages: b.db, Desk: desk,
 		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
-			return a.hub.Subscribe(ctx, sessionID, after)
+			return a.hub.Follow(ctx, sessionID, after)
 		},
 		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
 		Deleter: newPurger(b, desk), Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
-		Setup:   api.SessionSetup{Tools: registry.Names(), MaxSteps: postgres.MaxSteps, SandboxImage: "host"},
+		Setup: api.SessionSetup{
+			DefaultModel: s.Model, Tools: names(registry.Offered(domain.ModeExecuting, false, nil)),
+			MaxSteps: postgres.MaxSteps, SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
+		},
 		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},
 		Logger: b.logger, Metrics: b.metrics,
 	})
@@ -62,6 +66,14 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 	go func() { a.done <- a.hub.Run(ctx) }()
 	go func() { _ = protocol.Run(ctx) }()
 	return a, nil
+}
+
+func names(specs []domain.ToolSpec) []string {
+	out := make([]string, len(specs))
+	for i, spec := range specs {
+		out[i] = spec.Name
+	}
+	return out
 }
 
 // minSDK is the lowest protocol level that a client must speak.

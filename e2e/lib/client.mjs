@@ -21,6 +21,8 @@ export class Client {
     await new Promise((resolve, reject) => {
       client.socket.once('connect', resolve);
       client.socket.once('connect_error', reject);
+      // A server that dies in the middle of the handshake.
+      client.socket.io.once('close', (why) => reject(new Error(`closed: ${why}`)));
     });
     return client;
   }

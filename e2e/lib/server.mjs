@@ -41,6 +41,7 @@ async function freePorts(n) {
 export class Server {
   #child;
   #said = '';
+  #mark = 0; // where the running process began to write
 
   constructor() {
     this.dir = mkdtempSync(join(tmpdir(), 'everloop-e2e-'));
@@ -76,6 +77,7 @@ export class Server {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;
+    this.#mark = this.#said.length;
     alive.add(child);
     this.exited = new Promise((resolve) => child.once('exit', (code, signal) => {
       alive.delete(child);
@@ -84,7 +86,9 @@ export class Server {
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8');
       stream.on('data', (text) => {
-        this.#said = (this.#said + text).slice(-200_000);
+        const all = this.#said + text;
+        this.#said = all.slice(-200_000);
+        this.#mark = Math.max(0, this.#mark - (all.length - this.#said.length));
         if (process.env.EVERLOOP_E2E_LOG) process.stderr.write(text);
       });
     }
@@ -98,6 +102,11 @@ export class Server {
       if (Date.now() > deadline) throw new Error(`everloop is not ready after ${readyWithin} ms:\n${this.log(4000)}`);
       await pause(100);
     }
+  }
+
+  // said is what the running process wrote since its start.
+  said() {
+    return this.#said.slice(this.#mark);
   }
 
   // log is the end of what the process wrote.

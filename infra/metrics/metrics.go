@@ -49,7 +49,7 @@ func NewWork(registry *prometheus.Registry) *Work {
 // ChatEnded counts an end of a chat.
 func (w *Work) ChatEnded(finishReason string) { w.chats.WithLabelValues(finishReason).Inc() }
 
-// ModelCalled counts one try of a model call: completed, interrupted, retried or
+// ModelCalled counts one try of a model call: completed, interrupted or
 // failed.
 func (w *Work) ModelCalled(outcome string, took time.Duration) {
 	w.models.WithLabelValues(outcome).Observe(took.Seconds())

@@ -75,4 +75,6 @@ type patchedCall struct {
 	DisplayName string                `json:"display_name"`
 	Arguments   string                `json:"arguments"`
 	Status      domain.ToolCallStatus `json:"status"`
+
+	PendingQuestionRef *domain.PendingQuestionRef `json:"pending_question_ref,omitempty"` // of a question
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -243,6 +244,10 @@ func endChat(ctx context.Context, c *Change, session lockedSession, chat lockedC
 	return endRound(ctx, c, session, chat, ending{reason: in.Reason, code: in.Code, message: in.Message})
 }
 
+// passing are the codes of chats that failed for reasons which may pass: the
+// same message may succeed later.
+var passing = []string{"model_unavailable", "model_retry", "timeout", "run_lost", domain.CodeServiceDown, domain.CodeInternal}
+
 type ending struct {
 	reason  domain.FinishReason
 	code    string
@@ -256,7 +261,7 @@ func endRound(ctx context.Context, c *Change, session lockedSession, chat locked
 		Usage: domain.Usage{InputTokens: chat.InputTokens, OutputTokens: chat.OutputTokens},
 	}
 	if end.code != "" {
-		event.Error = &chatError{Code: end.code, Message: end.message, Retryable: end.reason == domain.FinishFailed}
+		event.Error = &chatError{Code: end.code, Message: end.message, Retryable: slices.Contains(passing, end.code)}
 	}
 	if chat.Headless && end.reason == domain.FinishCompleted {
 		result, err := headlessResult(ctx, c, chat)

@@ -53,6 +53,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	params["enable_hashjoin"] = "off"
 	params["enable_mergejoin"] = "off"
 	params["random_page_cost"] = "1.1"
+	params["plan_cache_mode"] = "force_generic_plan" // one plan is the right one, so none is made twice
 	if opts.ApplicationName != "" {
 		params["application_name"] = opts.ApplicationName
 	} else if params["application_name"] == "" {

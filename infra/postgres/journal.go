@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,7 @@ type Journal struct {
 	log       EventLog
 	logger    *slog.Logger
 	published chan publishedEvent
+	behind    sync.Map // sessions with events that could not be published in their turn
 }
 
 type publishedEvent struct {
@@ -128,14 +130,35 @@ func outboxRows(events []domain.Event) []any {
 	return []any{ids, sessions, chats, names, data, times}
 }
 
-// publishAll publishes a change's events in their order, until one fails: those
-// behind it must not overtake it.
+// publishAll publishes a change's events in their order. When one fails, those
+// behind it must not overtake it, nor those of later changes: the session is
+// marked, and its next change publishes what was left first.
 func (j *Journal) publishAll(ctx context.Context, rows []int64, events []domain.Event) {
+	if len(events) == 0 {
+		return
+	}
+	session := events[0].SessionID
+	if _, late := j.behind.Load(session); late {
+		if err := j.catchUp(context.WithoutCancel(ctx), session); err != nil {
+			j.logger.Warn("events not published yet; the sweep will", "session_id", session, "error", err)
+		}
+		return
+	}
 	for i, event := range events {
 		if !j.publish(ctx, rows[i], event) {
+			j.behind.Store(session, true)
 			return
 		}
 	}
+}
+
+// catchUp publishes all that is left of one session, in order.
+func (j *Journal) catchUp(ctx context.Context, session string) error {
+	if _, err := j.publishLeft(ctx, `session_id = $1`, session); err != nil {
+		return err
+	}
+	j.behind.Delete(session)
+	return nil
 }
 
 func (j *Journal) publish(ctx context.Context, row int64, event domain.Event) bool {
@@ -215,9 +238,13 @@ func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 // Sweep publishes what a crash left in the outbox for longer than age. An event
 // that the log already holds is not published again.
 func (j *Journal) Sweep(ctx context.Context, age time.Duration) (published int, err error) {
+	return j.publishLeft(ctx, `created_at < now() - $1::interval`, age)
+}
+
+func (j *Journal) publishLeft(ctx context.Context, which string, arg any) (published int, err error) {
 	found, err := j.Pool.Query(ctx, `
 		SELECT id, event_id, session_id, chat_id, name, data, created_at
-		FROM   outbox WHERE created_at < now() - $1::interval ORDER BY id LIMIT 500`, age)
+		FROM   outbox WHERE `+which+` ORDER BY id LIMIT 500`, arg)
 	if err != nil {
 		return 0, err
 	}

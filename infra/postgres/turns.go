@@ -65,8 +65,9 @@ func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
 
 // OpenTurn prepares one model call of a loop: messages steered into the chat
 // join first, then the turn is opened, or found again, or taken over from a
-// worker that died. The attempt in the result fences every later write.
-func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey) (turn domain.OpenedTurn, state domain.TurnState, err error) {
+// worker that died. The attempt in the result fences every later write. The
+// turn tells the chat's model, or the given one when the chat names none.
+func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = j.Commit(ctx, func(c *Change) error {
 		turn = domain.OpenedTurn{}
 		found, err := findTurn(ctx, c, key, &turn)
@@ -78,7 +79,7 @@ func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey) (turn domain
 			return nil
 		case turn.EntryID == "":
 			state = domain.TurnOpened
-			return openTurn(ctx, c, key, found, &turn)
+			return openTurn(ctx, c, key, model, found, &turn)
 		case found.status != domain.TurnStreaming:
 			state = domain.TurnFinished
 			return nil
@@ -139,7 +140,7 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 // next try streams into the same turn.
 const released = 0
 
-func openTurn(ctx context.Context, c *Change, key domain.TurnKey, found foundTurn, turn *domain.OpenedTurn) error {
+func openTurn(ctx context.Context, c *Change, key domain.TurnKey, model string, found foundTurn, turn *domain.OpenedTurn) error {
 	if key.LoopID == domain.RootLoop && found.steered {
 		if err := joinSteered(ctx, c, key.SessionID, turn.BranchID, key.ChatID); err != nil {
 			return err
@@ -151,7 +152,6 @@ func openTurn(ctx context.Context, c *Change, key domain.TurnKey, found foundTur
 		}
 	}
 	turn.EntryID, turn.Attempt = domain.NewID(), 1
-	model := ""
 	if turn.Chat.Model != nil {
 		model = *turn.Chat.Model
 	}
@@ -322,6 +322,7 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 		       schema_tries = schema_tries + CASE WHEN $7 THEN 1 ELSE 0 END
 		WHERE  id = $1`,
 		turn.ChatID, turn.Step, turn.Usage.InputTokens, turn.Usage.OutputTokens, turn.LoopID, waiting, turn.Misfit)
+	asked := make([]*domain.PendingQuestionRef, len(turn.Calls))
 	for i, call := range turn.Calls {
 		status, phase, result := ledgerEntry(call)
 		batch.Queue(`
@@ -329,17 +330,18 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			call.ID, turn.SessionID, turn.ChatID, turn.EntryID, i, call.ToolName, call.DisplayName, call.Arguments, status, phase, result)
 		if call.Questions != nil {
+			asked[i] = &domain.PendingQuestionRef{QuestionID: domain.NewID(), AskedAt: time.Now().UTC()}
 			batch.Queue(`
-				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions)
-				VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-				domain.NewID(), turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions)
+				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+				asked[i].QuestionID, turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions, asked[i].AskedAt)
 		}
 	}
 	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
 	}
-	for _, call := range turn.Calls {
-		if err := tellCall(c, turn, call); err != nil {
+	for i, call := range turn.Calls {
+		if err := tellCall(c, turn, call, asked[i]); err != nil {
 			return err
 		}
 	}
@@ -361,14 +363,14 @@ func ledgerEntry(call domain.PlannedCall) (status domain.ToolCallStatus, phase, 
 
 // tellCall tells clients of a call that was asked for, and of its result when it
 // is settled already.
-func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall) error {
+func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall, asked *domain.PendingQuestionRef) error {
 	shown := domain.CallPending
 	if call.Questions != nil {
 		shown = domain.CallAwaitingAnswer
 	}
 	if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, addToolCallPatch{
 		TurnID: turn.EntryID, PatchType: domain.PatchAddToolCall,
-		ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, shown},
+		ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, shown, asked},
 	}); err != nil || call.Settled == nil {
 		return err
 	}
