@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"infra/toolbox":                {"domain", "activities/tools", "infra/sandbox", "infra/workspace"},
 	"companions/mock":              {},
 	"terminal":                     {},
+	"terminal/doctor":              {"domain", "infra/model", "infra/sandbox"},
 }
 
 func TestPackagesImportOnlyDownwards(t *testing.T) {
