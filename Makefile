@@ -4,7 +4,6 @@ GO       ?= go
 BIN      := bin/everloop
 VERSION  ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//')
 LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
-PACKAGES := $(shell $(GO) list ./... 2>/dev/null | grep -v /node_modules/)
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test test-compose bench lint generate clean FORCE
@@ -18,7 +17,7 @@ run: build ## Build and start everything on this machine (Ctrl-C ends it)
 build: $(BIN) ## Build bin/everloop
 
 $(BIN): FORCE
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/everloop
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/everloop
 
 test: build ## Run every test with the race detector
 	build/test.sh

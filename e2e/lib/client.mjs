@@ -21,8 +21,9 @@ export class Client {
     await new Promise((resolve, reject) => {
       client.socket.once('connect', resolve);
       client.socket.once('connect_error', reject);
-      // A server that dies in the middle of the handshake.
-      client.socket.io.once('close', (why) => reject(new Error(`closed: ${why}`)));
+      // A server that dies in the middle of the handshake. One that refuses
+      // closes too, and its reason is decoded a moment later.
+      client.socket.io.once('close', (why) => setTimeout(() => reject(new Error(`closed: ${why}`)), 500));
     });
     return client;
   }
