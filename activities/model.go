@@ -211,8 +211,12 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	if errors.Is(err, domain.ErrFenced) {
 		return contract.CallModelOut{Stopped: true}, nil
 	}
-	if err != nil || out.Again || out.Mismatch {
+	if err != nil {
 		return out, err
+	}
+	m.beginEarly(ctx, m.key.ChatID, out.Calls)
+	if out.Again || out.Mismatch {
+		return out, nil
 	}
 	return m.end(ctx, out, domain.FinishCompleted), nil
 }

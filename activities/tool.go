@@ -41,6 +41,23 @@ func (a *Activities) TryTool(ctx context.Context, in contract.RunToolIn) (contra
 	}
 }
 
+// maxEarly is how many calls of a turn are begun before their run asks for them;
+// the run itself keeps to the same bound.
+const maxEarly = 32
+
+// beginEarly starts a turn's calls while the report of the turn is still on its
+// way to the run, which then finds them begun or done. Nothing rests on it: a
+// call that is not begun here is begun when the run asks.
+func (a *Activities) beginEarly(ctx context.Context, chatID string, calls []contract.ToolCall) {
+	for _, call := range calls[:min(len(calls), maxEarly)] {
+		go func() {
+			if _, _, err := a.begin(ctx, contract.RunToolIn{ChatID: chatID, ToolCallID: call.ID}); err != nil {
+				a.Logger.Debug("tool call not begun early", "tool", call.Name, "chat_id", chatID, "error", err)
+			}
+		}()
+	}
+}
+
 // RunTool carries out one call of the ledger, or waits for the worker that does.
 // When the activity is cancelled, so is the call.
 func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
@@ -90,7 +107,7 @@ func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedC
 	case err != nil:
 		return nil, contract.RunToolOut{}, err
 	case state == domain.CallHeld:
-		return nil, contract.RunToolOut{Pending: true}, nil
+		return a.host.find(in.ToolCallID), contract.RunToolOut{Pending: true}, nil // begun here meanwhile, or elsewhere
 	case state == domain.CallStopped:
 		return nil, contract.RunToolOut{Status: domain.CallCancelled, Stopped: true}, nil
 	default:
@@ -108,7 +125,7 @@ func (a *Activities) start(call domain.LedgerCall, state domain.LedgerState, sto
 		go a.watchCall(ctx, call, stopped, abort)
 		out, err := a.carryOut(ctx, call, state)
 		abort(nil)
-		a.host.remove(call.ID, running, out, err)
+		a.host.ended(call.ID, running, out, err)
 	}()
 	return running
 }

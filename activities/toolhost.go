@@ -3,12 +3,14 @@ package activities
 import (
 	"context"
 	"sync"
+	"time"
 
 	"everloop/activities/contract"
 )
 
-// toolHost holds the tool calls that run in this process. A call outlives the
-// step that began it, so that a later step can wait for it.
+// toolHost holds the tool calls that run in this process, and for a moment those
+// that have ended. A call outlives the step that began it, so that a later step
+// can wait for it.
 type toolHost struct {
 	mu    sync.Mutex
 	calls map[string]*hostedCall
@@ -39,12 +41,20 @@ func (h *toolHost) add(id string, abort context.CancelCauseFunc) *hostedCall {
 	return call
 }
 
-func (h *toolHost) remove(id string, call *hostedCall, out contract.RunToolOut, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// keepEnded is how long the answer of an ended call is kept for its run, which
+// otherwise asks the ledger.
+const keepEnded = 10 * time.Second
+
+func (h *toolHost) ended(id string, call *hostedCall, out contract.RunToolOut, err error) {
 	call.out, call.err = out, err
-	delete(h.calls, id)
 	close(call.over)
+	time.AfterFunc(keepEnded, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.calls[id] == call {
+			delete(h.calls, id)
+		}
+	})
 }
 
 // Drain ends the calls that still run when the worker has stopped, and waits

@@ -252,7 +252,7 @@ func TestChatAsAStream(t *testing.T) {
 		require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"again"}`, key)))
 		before := len(w.desk.messages())
 		again := names(w.stream("POST", path, w.ann, `{"message":"again"}`, key))
-		require.Equal(t, append(append([]string{}, want...), want...), again, "from the first kept event on")
+		require.Equal(t, want[1:], again, "from the chat's start on")
 		r := w.do("POST", path, w.ann, `{"message":"again"}`, key)
 		require.Equal(t, 202, r.status, "also to a client that takes no events")
 		require.Equal(t, "true", r.header.Get("Idempotency-Replayed"))

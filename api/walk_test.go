@@ -106,6 +106,8 @@ var walk = []call{
 		}},
 	{method: "POST", path: "/api/sessions/{session_id}/background-tasks/{task_id}/stop", url: "/api/sessions/{s}/background-tasks/task-1/stop", status: 200,
 		missing: "/api/sessions/{s}/background-tasks/none/stop"},
+	{method: "GET", path: "/api/sessions/{session_id}/attachments/{attachment}", url: "/api/sessions/{s}/attachments/" + picture, status: 200,
+		missing: "/api/sessions/{s}/attachments/" + strings.Repeat("0", 64), bad: []bad{{path: "/api/sessions/{s}/attachments/x", at: "path.attachment"}}},
 	{method: "GET", path: "/api/sessions/{session_id}/tasks", url: "/api/sessions/{s}/tasks", status: 200, missing: "/api/sessions/" + none + "/tasks"},
 
 	{method: "POST", path: "/api/user/api-keys/", url: "/api/user/api-keys/", hasBody: true, status: 201, body: `{"name":"ci"}`, bad: []bad{

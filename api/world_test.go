@@ -57,7 +57,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	ctx, shutDown := context.WithCancel(context.Background())
 	cfg := api.Config{
 		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), Messages: w.turns, Desk: w.desk,
-		Streams: w.streams.subscribe, Tasks: w.tasks, Workspaces: sessionfiles.Files{Store: workspace.New(t.TempDir())},
+		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Workspaces: sessionfiles.Files{Store: workspace.New(t.TempDir())},
 		Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
@@ -191,4 +191,16 @@ func (r reply) fields() []string {
 		out = append(out, f.(map[string]any)["location"].(string))
 	}
 	return out
+}
+
+// picture names the one picture that every session's messages hold here.
+const picture = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+type oneImage struct{}
+
+func (oneImage) Image(_ context.Context, _, name string) ([]byte, string, error) {
+	if name != picture {
+		return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
+	}
+	return []byte("\x89PNG\r\n"), "image/png", nil
 }

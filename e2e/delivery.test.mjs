@@ -35,8 +35,8 @@ describe('enqueue', () => {
     for (const { chat_id: chat } of [first, ...queued]) assert.equal((await view.ended(chat)).status, 'completed');
     const order = view.events.filter((e) => e.name === 'chat:start').map((e) => e.data.chat_id);
     assert.deepEqual(order, [first, ...queued].map((q) => q.chat_id));
-    const updated = view.events.filter((e) => e.name === 'session:updated').at(-1).data;
-    assert.deepEqual([updated.status, updated.queue_length, updated.waiting_reason], ['completed', 0, 'none']);
+    await view.wait('the last update', (e) => e.name === 'session:updated'
+      && e.data.status === 'completed' && e.data.queue_length === 0 && e.data.waiting_reason === 'none');
   });
 
   test('messages sent at once keep their order', async () => {

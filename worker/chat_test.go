@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"everloop/domain"
 )
@@ -40,4 +41,31 @@ func TestToolsRunInALoop(t *testing.T) {
 	require.Len(t, turns, 3)
 	require.Equal(t, domain.CallDone, turns[1].ToolCalls[0].Status)
 	require.Equal(t, domain.CallError, turns[1].ToolCalls[1].Status)
+}
+
+// A thousand model calls must stay below 5 MB of history: the share of one is
+// measured on a chat that is long enough for the rest not to count.
+func TestLongChatsLeaveSmallHistories(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.session()
+	const steps = 60
+	ack := s.send(session, script(obj{"loop": obj{"n": steps, "call": bash("true")}}))
+	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+	size := 0
+	for _, history := range s.histories(session) {
+		size += proto.Size(history)
+	}
+	require.Less(t, size/steps*1000, 5<<20, "bytes of a chat of 1,000 model calls")
+}
+
+func TestAStopReachesAModelCallThatWaitsForItsNextTry(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.session()
+	ack := s.send(session, script(obj{"steps": []obj{{"status": 429, "retry_after": 60}}}))
+	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "retry" })
+	s.stop(session)
+	require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+	s.checkEvents(session)
 }

@@ -241,8 +241,9 @@ func (r *chatRun) failure(err error) outcome {
 }
 
 // stopGrace is how long running work is given to end by the word that it was
-// stopped, which the bus brings within milliseconds, before it is cancelled.
-const stopGrace = 3 * time.Second
+// stopped, which the bus brings within milliseconds, before it is cancelled. A
+// model call that waits for its next try hears no bus and ends then.
+const stopGrace = 500 * time.Millisecond
 
 // watchStop hears the stop of this chat. Work that runs is told by the bus, and
 // keeps what it has done; work that does not listen, because its worker is gone,
