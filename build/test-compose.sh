@@ -10,7 +10,7 @@
 #   EVERLOOP_BINARY       program to test; default: bin/everloop, built anew
 #   EVERLOOP_TEST_CACHE   where the base image and the engines' programs are kept
 #                         from run to run; default ~/.cache/everloop/compose
-#   EVERLOOP_TEST_MIRROR  Debian mirror; default http://deb.debian.org/debian
+#   EVERLOOP_TEST_MIRROR  Debian mirror; default: the one this machine uses
 #   DOCKER_HOST           the engine to use; default: the one at /var/run/docker.sock
 #   GO                    default go
 #
@@ -19,7 +19,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop/compose}
-mirror=${EVERLOOP_TEST_MIRROR:-http://deb.debian.org/debian}
+mirror=${EVERLOOP_TEST_MIRROR:-$(apt-cache policy | sed -n 's/.* \(https\{0,1\}:[^ ]*debian\)[ /].*main.*/\1/p' | head -n 1)}
 go=${GO:-go}
 project=everloop-test-$$
 work='' engine='' base='' compose=()

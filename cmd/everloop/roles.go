@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,6 +15,24 @@ import (
 	"everloop/infra/postgres"
 )
 
+// open takes the port of a role whose engines are elsewhere, and connects to
+// them. The caller closes both.
+func (s *settings) open(ctx context.Context, variable, addr string) (net.Listener, *backend, error) {
+	if err := errors.Join(s.check(), s.external(), address(variable, addr)); err != nil {
+		return nil, nil, err
+	}
+	front, err := listen(variable, addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := dial(ctx, *s, s.connectNATS)
+	if err != nil {
+		_ = front.Close()
+		return nil, nil, err
+	}
+	return front, b, nil
+}
+
 // apiCmd serves the agent's API alone; workers run elsewhere.
 type apiCmd struct {
 	settings `embed:""`
@@ -21,18 +40,11 @@ type apiCmd struct {
 
 // Run implements the command.
 func (c *apiCmd) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), c.external()); err != nil {
-		return err
-	}
-	front, err := listen("AGENT_ADDR", c.AgentAddr)
+	front, b, err := c.open(ctx, "AGENT_ADDR", c.AgentAddr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
-	b, err := dial(ctx, c.settings, c.connectNATS)
-	if err != nil {
-		return err
-	}
 	defer b.close()
 	doors, err := newAgent(ctx, b)
 	if err != nil {
@@ -61,18 +73,11 @@ type workerCmd struct {
 
 // Run implements the command.
 func (c *workerCmd) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), c.external(), address("WORKER_ADDR", c.MetricsAddr)); err != nil {
-		return err
-	}
-	front, err := listen("WORKER_ADDR", c.MetricsAddr)
+	front, b, err := c.open(ctx, "WORKER_ADDR", c.MetricsAddr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
-	b, err := dial(ctx, c.settings, c.connectNATS)
-	if err != nil {
-		return err
-	}
 	defer b.close()
 	hands, err := newWork(ctx, b)
 	if err != nil {
