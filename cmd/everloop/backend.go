@@ -82,6 +82,9 @@ func dial(ctx context.Context, s settings, connect func() (*nats.Conn, error)) (
 	b.closers = append(b.closers, b.temporal.Close)
 	b.runs = temporal.Runs{Client: b.temporal}
 	b.journal = postgres.NewJournal(b.db, b.log, b.logger)
+	if err := b.journal.Recover(ctx); err != nil {
+		return nil, fmt.Errorf("publish what an earlier process left: %w", err)
+	}
 	b.models = model.New(model.Config{BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow})
 	b.workspace = workspace.New(filepath.Join(s.DataDir, "workspace"))
 	return b, nil

@@ -235,18 +235,36 @@ func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 	return uint64(mark), err
 }
 
+// Recover publishes all that a process which died has left in the outbox. It is
+// called before anything new is told, so that nothing overtakes it.
+func (j *Journal) Recover(ctx context.Context) error {
+	for {
+		left, err := j.publishLeft(ctx, `created_at < $1`, time.Now().Add(time.Hour))
+		if err != nil || left.seen < sweepBatch {
+			return err
+		}
+	}
+}
+
+// sweepBatch is how many events one sweep looks at.
+const sweepBatch = 500
+
+// swept says what a sweep saw and what of it the log did not hold.
+type swept struct{ seen, published int }
+
 // Sweep publishes what a crash left in the outbox for longer than age. An event
 // that the log already holds is not published again.
 func (j *Journal) Sweep(ctx context.Context, age time.Duration) (published int, err error) {
-	return j.publishLeft(ctx, `created_at < now() - $1::interval`, age)
+	done, err := j.publishLeft(ctx, `created_at < now() - $1::interval`, age)
+	return done.published, err
 }
 
-func (j *Journal) publishLeft(ctx context.Context, which string, arg any) (published int, err error) {
+func (j *Journal) publishLeft(ctx context.Context, which string, arg any) (done swept, err error) {
 	found, err := j.Pool.Query(ctx, `
 		SELECT id, event_id, session_id, chat_id, name, data, created_at
-		FROM   outbox WHERE `+which+` ORDER BY id LIMIT 500`, arg)
+		FROM   outbox WHERE `+which+` ORDER BY id LIMIT $2`, arg, sweepBatch)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	type left struct {
 		row   int64
@@ -258,22 +276,23 @@ func (j *Journal) publishLeft(ctx context.Context, which string, arg any) (publi
 		return l, row.Scan(&l.row, &e.ID, &e.SessionID, &e.ChatID, &e.Name, &e.Data, &e.At)
 	})
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	for _, l := range rows {
 		seq, known, err := j.log.Find(ctx, l.event.SessionID, 0, l.event.ID)
 		if err != nil {
-			return published, err
+			return done, err
 		}
 		if !known {
 			if seq, err = j.log.Publish(ctx, l.event); err != nil {
-				return published, err
+				return done, err
 			}
-			published++
+			done.published++
 		}
 		if err := j.forget(ctx, []publishedEvent{{l.row, seq}}); err != nil {
-			return published, err
+			return done, err
 		}
+		done.seen++
 	}
-	return published, nil
+	return done, nil
 }
