@@ -21,7 +21,7 @@ import (
 // the run only sees to it that things go on.
 func Chat(ctx workflow.Context, in contract.ChatInput) error {
 	begun, err := contract.BeginChat.Local(ctx, contract.BeginChatIn{
-		SessionID: in.SessionID, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID, ChatID: in.ChatID,
+		SessionID: in.SessionID, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID,
 	})
 	if err != nil {
 		return err
@@ -42,8 +42,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 		return outcome.err
 	}
 	if outcome.longer {
-		return workflow.NewContinueAsNewError(ctx, contract.WorkflowChat,
-			contract.ChatInput{SessionID: in.SessionID, ChatID: run.chatID})
+		return workflow.NewContinueAsNewError(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: in.SessionID})
 	}
 	return again(ctx, in.SessionID, outcome.next)
 }

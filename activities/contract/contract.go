@@ -26,12 +26,10 @@ type StopChat struct {
 	ChatID string `json:"chat_id"`
 }
 
-// ChatInput starts a run for a session. A run takes the session's next chat;
-// ChatID is set only when a long chat goes on in a new run.
+// ChatInput starts a run for a session. Which chat it takes, or goes on with, is
+// in the records.
 type ChatInput struct {
 	SessionID string `json:"session_id"`
-	ChatID    string `json:"chat_id,omitempty"`
-	Step      int    `json:"step,omitempty"` // model calls made so far
 }
 
 // Chat steps: each is one transaction and the events that tell of it, written
@@ -53,11 +51,10 @@ var (
 	TryTool = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.try", Preset: durable.Store}
 )
 
-// BeginChatIn claims the session's next chat for a run, or goes on with ChatID.
+// BeginChatIn claims the session's open chat, or its next one, for a run.
 type BeginChatIn struct {
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id"`
-	ChatID    string `json:"chat_id,omitempty"`
 }
 
 // BeginChatOut is the chat that the run now carries; an empty ChatID says that
