@@ -308,8 +308,8 @@ func TestLostLogGoesOnHigher(t *testing.T) {
 	s := newStand(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
 	a.turn()
-	sub := s.subscribe(a.session, nil)
 	last := a.events[len(a.events)-1].Seq
+	sub := s.subscribe(a.session, &last) // not "from here": the hub may still be on its way through the turn
 	_, err := events.Open(t.Context(), s.nc, events.Config{HighWater: last + 5})
 	require.NoError(t, err)
 	seq := s.publish(event(a.session, domain.EventChatEnd, nil))
