@@ -25,6 +25,7 @@ type Activities struct {
 	Images     Images
 	Tools      *tools.Registry
 	Workspaces Workspaces
+	Profiles   Profiles
 	Metrics    Metrics
 	Logger     *slog.Logger
 
@@ -87,6 +88,11 @@ type Images interface {
 // Workspaces says where a session's files are on this machine.
 type Workspaces interface {
 	Root(ctx context.Context, sessionID string, uid int) (string, error)
+}
+
+// Profiles says how the agent of a session is set up. It answers from memory.
+type Profiles interface {
+	Profile(session domain.Session) domain.Profile
 }
 
 // Metrics counts what was done.

@@ -50,9 +50,9 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 	case turn.state == domain.TurnStopped:
 		return contract.CallModelOut{Stopped: true}, nil
 	case turn.state == domain.TurnFinished:
-		return a.reported(ctx, turn.OpenedTurn)
+		return a.reported(ctx, key, turn.OpenedTurn)
 	}
-	call := &modelCall{Activities: a, key: key, turn: turn.OpenedTurn}
+	call := &modelCall{Activities: a, key: key, turn: turn.OpenedTurn, tools: a.Tools.For(ctx, a.scopeOfTurn(key, turn.OpenedTurn))}
 	return call.run(ctx, stopped)
 }
 
@@ -89,12 +89,12 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model str
 }
 
 // reported answers for a turn that an earlier attempt closed.
-func (a *Activities) reported(ctx context.Context, turn domain.OpenedTurn) (contract.CallModelOut, error) {
+func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn) (contract.CallModelOut, error) {
 	calls, asked, err := a.Turns.FinishedCalls(ctx, turn.EntryID)
 	if err != nil {
 		return contract.CallModelOut{}, err
 	}
-	out := contract.CallModelOut{EntryID: turn.EntryID, Calls: a.summaries(calls), Asked: asked, Again: turn.CallCount > 0}
+	out := contract.CallModelOut{EntryID: turn.EntryID, Calls: summaries(a.Tools.For(ctx, a.scopeOfTurn(key, turn)), calls), Asked: asked, Again: turn.CallCount > 0}
 	if turn.CallCount == 0 && answerProblem(turn.Chat, textOf(turn.Blocks)) != "" {
 		out.Again = turn.Chat.SchemaTries < maxSchemaTries // this answer is counted already
 		out.Mismatch = !out.Again
@@ -102,11 +102,11 @@ func (a *Activities) reported(ctx context.Context, turn domain.OpenedTurn) (cont
 	return out, nil
 }
 
-func (a *Activities) summaries(calls []domain.PlannedCall) []contract.ToolCall {
+func summaries(set *tools.Toolset, calls []domain.PlannedCall) []contract.ToolCall {
 	var out []contract.ToolCall
 	for _, call := range calls {
 		if call.Questions == nil && call.Settled == nil {
-			out = append(out, contract.ToolCall{ID: call.ID, Name: call.ToolName, Summary: a.Tools.Summary(call.ToolName, call.Arguments)})
+			out = append(out, contract.ToolCall{ID: call.ID, Name: call.ToolName, Summary: set.Summary(call.ToolName, call.Arguments)})
 		}
 	}
 	return out
@@ -117,6 +117,7 @@ type modelCall struct {
 	*Activities
 	key    domain.TurnKey
 	turn   domain.OpenedTurn
+	tools  *tools.Toolset
 	model  domain.Model
 	stream *turnStream
 }
@@ -175,7 +176,7 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	if m.model, err = m.Models.Resolve(ctx, requested); err != nil {
 		return domain.Reply{}, err
 	}
-	prompt, err := m.prompt(ctx, m.turn, m.model, m.key.LoopID)
+	prompt, err := m.prompt(ctx, m.turn, m.model, m.key.LoopID, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
@@ -198,7 +199,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 		}
 		closing.Calls = append(closing.Calls, call)
 	}
-	out.Calls = m.summaries(closing.Calls)
+	out.Calls = summaries(m.tools, closing.Calls)
 	out.Again = len(closing.Calls) > 0
 	if len(closing.Calls) == 0 {
 		if problem := answerProblem(m.turn.Chat, textOf(blocks)); problem != "" {
@@ -252,8 +253,8 @@ func (m *modelCall) plan(requested domain.RequestedCall) (domain.PlannedCall, *d
 		ID: domain.NewToolCallID(), ToolName: domain.CleanText(requested.Name),
 		Arguments: domain.CleanText(requested.Arguments),
 	}
-	call.DisplayName = m.Tools.DisplayName(call.ToolName)
-	tool, arguments, refused := m.Tools.Admit(m.turn.Chat.Mode, m.turn.Chat.Headless, m.turn.Session.DisableTools, call.ToolName, call.Arguments)
+	call.DisplayName = m.tools.DisplayName(call.ToolName)
+	tool, arguments, refused := m.tools.Admit(call.ToolName, call.Arguments)
 	if refused != nil {
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refused.Output}
 		return call, nil

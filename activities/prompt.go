@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"everloop/activities/tools"
 	"everloop/domain"
 )
 
@@ -23,14 +24,14 @@ func PromptDigest() string {
 // prompt builds what a model call is told: who it is, the turns of its loop up
 // to the one that it fills, and the tools it may call. The order and wording
 // are stable, so that model servers can reuse the prefix.
-func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model domain.Model, loopID string) (domain.Prompt, error) {
+func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model domain.Model, loopID string, set *tools.Toolset) (domain.Prompt, error) {
 	turns, err := a.Turns.Transcript(ctx, turn.BranchID, loopID, turn.Sequence)
 	if err != nil {
 		return domain.Prompt{}, err
 	}
 	p := domain.Prompt{
 		Model: model.ID,
-		Tools: a.Tools.Offered(turn.Chat.Mode, turn.Chat.Headless, turn.Session.DisableTools),
+		Tools: set.Offered(),
 	}
 	if turn.Chat.SchemaTries > 0 {
 		// Some servers call no tools while an answer is constrained, so the first

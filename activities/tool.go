@@ -161,7 +161,7 @@ func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stop
 // carryOut runs the call and records its outcome.
 func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state domain.LedgerState) (contract.RunToolOut, error) {
 	keep := context.WithoutCancel(ctx)
-	tool, arguments, refused := a.Tools.Admit(call.Mode, call.Headless, call.Session.DisableTools, call.ToolName, call.Arguments)
+	tool, arguments, refused := a.Tools.For(ctx, a.scopeOfCall(call)).Admit(call.ToolName, call.Arguments)
 	switch {
 	case refused != nil:
 		return a.record(keep, call, finished(call, *refused))
@@ -227,7 +227,7 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 		err := a.Ledger.RecordCall(ctx, call, done)
 		switch {
 		case err == nil:
-			a.Metrics.ToolCalled(a.metricName(call.ToolName), string(done.Status), done.Duration)
+			a.Metrics.ToolCalled(a.metricName(call), string(done.Status), done.Duration)
 			return contract.RunToolOut{Status: done.Status}, nil
 		case errors.Is(err, domain.ErrFenced): // the chat has ended or another worker has the call
 			status, err := a.Ledger.CallStatus(ctx, call.ID)
@@ -241,9 +241,9 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 }
 
 // metricName keeps what a model makes up out of the labels.
-func (a *Activities) metricName(tool string) string {
-	if _, known := a.Tools.Lookup(tool); known {
-		return tool
+func (a *Activities) metricName(call domain.LedgerCall) string {
+	if _, known := a.Tools.For(context.Background(), a.scopeOfCall(call)).Lookup(call.ToolName); known {
+		return call.ToolName
 	}
 	return "unknown"
 }

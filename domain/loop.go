@@ -24,6 +24,7 @@ type OpenedTurn struct {
 	Attempt   int
 	StartedAt time.Time
 	Chat      ChatSettings
+	Loop      LoopSettings
 	Session   Session
 
 	// Of a turn that was found finished:
@@ -52,6 +53,16 @@ type ChatSettings struct {
 	OutputSchema json.RawMessage
 	Model        *string
 	SchemaTries  int
+}
+
+// LoopSettings are what a sub-agent's loop runs with; zero for the main loop.
+type LoopSettings struct {
+	Depth            int
+	ParentToolCallID string // the Agent call that owns the loop
+	AgentType        string
+	Prompt           string   // added to the system prompt
+	Only             []string // names of its only tools; nil: all
+	Model            *string
 }
 
 // ClosingTurn is what a finished, stopped or failed model call leaves.
@@ -101,6 +112,7 @@ type LedgerCall struct {
 	Mode      Mode
 	Headless  bool
 	StartedAt time.Time
+	Loop      LoopSettings
 	Session   Session
 }
 

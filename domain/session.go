@@ -67,6 +67,7 @@ type Session struct {
 	Persistent      bool              `db:"is_persistent"`
 	Env             map[string]string `db:"env"`
 	DisableTools    []string          `db:"disable_tools"`
+	Setup           SessionSetup      `db:"setup"`
 	SandboxUID      int               `db:"sandbox_uid"`
 	ActiveBranchID  string            `db:"active_branch_id"`
 	ActiveChatID    *string           `db:"active_chat_id"`
@@ -99,6 +100,7 @@ type NewSession struct {
 	Persistent      bool
 	Env             map[string]string
 	DisableTools    []string
+	Setup           SessionSetup
 }
 
 // SessionQuery selects a page of a user's sessions, newest first and pinned

@@ -92,7 +92,7 @@ func newStack(t *testing.T) *stack {
 	require.NoError(t, err)
 	s.acts = &activities.Activities{
 		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
-		Tools: registry, Workspaces: workspaces, Metrics: metrics.NewWork(metrics.New()), Logger: logger,
+		Tools: registry, Workspaces: workspaces, Profiles: s, Metrics: metrics.NewWork(metrics.New()), Logger: logger,
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
@@ -107,6 +107,11 @@ func newStack(t *testing.T) *stack {
 	s.caller.User, _, err = db.CreateUser(ctx, user, key, hash[:])
 	require.NoError(t, err)
 	return s
+}
+
+// Profile implements activities.Profiles: sessions are set up as they say.
+func (s *stack) Profile(session domain.Session) domain.Profile {
+	return domain.Profile{MaxSteps: postgres.MaxSteps, Compaction: domain.DefaultCompaction}.With(session.Setup)
 }
 
 func (s *stack) startWorker() {

@@ -314,6 +314,11 @@ func newBench(t testing.TB, box Sandbox) *bench {
 	return b
 }
 
+// set gives the tools of the main loop of a chat.
+func (b *bench) set(mode domain.Mode, headless bool, disabled ...string) *Toolset {
+	return b.registry.For(context.Background(), Scope{Session: domain.Session{DisableTools: disabled}, Mode: mode, Headless: headless})
+}
+
 // call does what a worker does with a call of the model's.
 func (b *bench) call(ctx context.Context, name string, arguments any) (Result, error) {
 	b.t.Helper()
@@ -323,7 +328,7 @@ func (b *bench) call(ctx context.Context, name string, arguments any) (Result, e
 		require.NoError(b.t, err)
 		text = string(data)
 	}
-	tool, checked, refused := b.registry.Admit(b.mode, b.headless, b.disabled, name, text)
+	tool, checked, refused := b.set(b.mode, b.headless, b.disabled...).Admit(name, text)
 	if refused != nil {
 		return *refused, nil
 	}

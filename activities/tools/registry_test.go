@@ -14,7 +14,7 @@ import (
 
 func offered(b *bench, mode domain.Mode, headless bool, disabled ...string) []string {
 	var names []string
-	for _, spec := range b.registry.Offered(mode, headless, disabled) {
+	for _, spec := range b.set(mode, headless, disabled...).Offered() {
 		names = append(names, spec.Name)
 	}
 	return names
@@ -28,7 +28,7 @@ func TestOffered(t *testing.T) {
 	require.Equal(t, []string{"Read", "Glob", "Grep", "AskUserQuestion", "SubmitPlan"}, offered(b, domain.ModePlanning, false))
 	require.Equal(t, []string{"Read", "Glob", "Grep", "SubmitPlan"}, offered(b, domain.ModePlanning, true))
 	require.Equal(t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate"}, offered(b, domain.ModeExecuting, true, "Bash"))
-	for _, spec := range b.registry.Offered(domain.ModeExecuting, false, nil) {
+	for _, spec := range b.set(domain.ModeExecuting, false).Offered() {
 		require.NotEmpty(t, spec.Description)
 		require.True(t, json.Valid(spec.Parameters), spec.Name)
 	}
@@ -81,7 +81,7 @@ func TestAdmit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
-			_, checked, refused := b.registry.Admit(tc.mode, tc.headless, []string{"Glob"}, tc.tool, tc.arguments)
+			_, checked, refused := b.set(tc.mode, tc.headless, "Glob").Admit(tc.tool, tc.arguments)
 			if tc.says == "" {
 				require.Nil(t, refused)
 				require.JSONEq(t, tc.arguments, string(checked))
@@ -100,7 +100,7 @@ func TestRefusalsDoNotRepeatValues(t *testing.T) {
 	for _, arguments := range []string{
 		`{"command":{"TOKEN":"hunter2"}}`, `{"command":"x","timeout":"hunter2"}`, `{"command":"x","description":["hunter2"]}`, `{"command":hunter2}`,
 	} {
-		_, _, refused := b.registry.Admit(domain.ModeExecuting, false, nil, "Bash", arguments)
+		_, _, refused := b.set(domain.ModeExecuting, false).Admit("Bash", arguments)
 		require.NotNil(t, refused)
 		require.NotContains(t, refused.Output, "hunter2")
 	}
@@ -122,11 +122,11 @@ func FuzzArguments(f *testing.F) {
 			if !tool.Executing {
 				mode = domain.ModePlanning
 			}
-			summary := b.registry.Summary(tool.Name, arguments)
+			summary := b.set(mode, false).Summary(tool.Name, arguments)
 			if !utf8.ValidString(summary) || length(summary) > maxSummary || strings.ContainsAny(summary, "\n\x00") {
 				t.Errorf("summary %q", summary)
 			}
-			admitted, checked, refused := b.registry.Admit(mode, false, nil, tool.Name, arguments)
+			admitted, checked, refused := b.set(mode, false).Admit(tool.Name, arguments)
 			if refused != nil {
 				if !utf8.ValidString(refused.Output) || length(refused.Output) > 5000 {
 					t.Errorf("refusal of %s: %q", tool.Name, refused.Output)
@@ -202,12 +202,12 @@ func TestSummary(t *testing.T) {
 		{"Bash", `{"command":`, "Bash"},
 		{"Nope\nX", `{}`, "Nope X"},
 	} {
-		require.Equal(t, tc.want, b.registry.Summary(tc.tool, tc.arguments))
+		require.Equal(t, tc.want, b.set(domain.ModeExecuting, false).Summary(tc.tool, tc.arguments))
 	}
-	long := b.registry.Summary("Bash", `{"command":"`+strings.Repeat("word ", 100)+`"}`)
+	long := b.set(domain.ModeExecuting, false).Summary("Bash", `{"command":"`+strings.Repeat("word ", 100)+`"}`)
 	require.Equal(t, maxSummary, length(long))
-	require.Equal(t, "Nope", b.registry.DisplayName("Nope"))
-	_, ok := b.registry.Lookup("Nope")
+	require.Equal(t, "Nope", b.set(domain.ModeExecuting, false).DisplayName("Nope"))
+	_, ok := b.set(domain.ModeExecuting, false).Lookup("Nope")
 	require.False(t, ok)
 }
 

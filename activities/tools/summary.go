@@ -9,20 +9,6 @@ import (
 
 const maxSummary = 120
 
-// Summary says in one line what a call is about, for operators: "Bash: go test
-// ./…". What looks like a secret in it is hidden.
-func (r *Registry) Summary(name, arguments string) string {
-	head := oneLine(clean(name))
-	tool, ok := r.byName[name]
-	if !ok || tool.Summary == nil {
-		return cut(head, maxSummary)
-	}
-	if about := redact(oneLine(clean(tool.Summary(json.RawMessage(arguments))))); about != "" {
-		head += ": " + about
-	}
-	return cut(head, maxSummary)
-}
-
 // member gives the summary of a tool by one argument of it.
 func member(names ...string) func(json.RawMessage) string {
 	return func(arguments json.RawMessage) string {

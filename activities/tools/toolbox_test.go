@@ -71,7 +71,7 @@ func TestToolsOnTheRealWorkspace(t *testing.T) {
 		t.Helper()
 		text, err := json.Marshal(arguments)
 		require.NoError(t, err)
-		tool, checked, refused := registry.Admit(domain.ModeExecuting, false, nil, name, string(text))
+		tool, checked, refused := registry.For(t.Context(), tools.Scope{Mode: domain.ModeExecuting}).Admit(name, string(text))
 		if refused != nil {
 			return *refused
 		}

@@ -53,7 +53,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		Deleter: newPurger(b, desk), Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup: api.SessionSetup{
-			DefaultModel: s.Model, Tools: names(registry.Offered(domain.ModeExecuting, false, nil)),
+			DefaultModel: s.Model, Tools: names(registry.For(ctx, tools.Scope{Mode: domain.ModeExecuting}).Offered()),
 			MaxSteps: postgres.MaxSteps, SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
 		},
 		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},

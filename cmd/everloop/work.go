@@ -51,7 +51,7 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 	counts := metrics.NewWork(b.metrics)
 	acts := &activities.Activities{
 		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,
-		Images: b.objects, Tools: registry, Workspaces: files, Metrics: counts, Logger: b.logger,
+		Images: b.objects, Tools: registry, Workspaces: files, Profiles: profiles{}, Metrics: counts, Logger: b.logger,
 	}
 	tasks := &activities.Tasks{
 		Records: b.journal, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Logger: b.logger,

@@ -30,7 +30,6 @@ func (j *Journal) ClaimCall(ctx context.Context, toolCallID string) (domain.Ledg
 // in one statement.
 func (db *DB) claimReserved(ctx context.Context, toolCallID string) (call domain.LedgerCall, claimed bool, err error) {
 	call.ID = toolCallID
-	s := &call.Session
 	err = db.Pool.QueryRow(ctx, `
 		UPDATE tool_calls t
 		SET    phase = 'running', attempt = t.attempt + 1, started_at = now(), lease_until = now() + $2::interval
@@ -39,9 +38,11 @@ func (db *DB) claimReserved(ctx context.Context, toolCallID string) (call domain
 		AND    c.id = t.chat_id AND c.state = 'running' AND NOT c.stop_requested
 		AND    e.id = t.entry_id AND s.id = t.session_id AND s.deleted_at IS NULL
 		RETURNING t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.started_at, c.mode, c.headless,
-		          s.id, s.owner_id, s.env, s.disable_tools, s.sandbox_uid`, toolCallID, CallLease).
-		Scan(&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt, &call.StartedAt,
-			&call.Mode, &call.Headless, &s.ID, &s.OwnerID, &s.Env, &s.DisableTools, &s.SandboxUID)
+		          `+workColumns, toolCallID, CallLease).
+		Scan(append([]any{
+			&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt, &call.StartedAt,
+			&call.Mode, &call.Headless,
+		}, workFields(&call.Session)...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return call, false, nil
 	}

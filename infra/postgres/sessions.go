@@ -13,8 +13,19 @@ import (
 const sessionColumns = `
 	s.id, s.owner_id, s.intent, s.status, ` + computedWaiting + ` AS waiting_reason,
 	s.solution_id, s.biz_role_id, s.template_id, s.primary_skill_id, s.model, s.software_factory_id, s.workspace_id,
-	s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env, s.disable_tools, s.sandbox_uid,
+	s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env, s.disable_tools, s.setup, s.sandbox_uid,
 	s.active_branch_id, s.active_chat_id, ` + computedQueue + ` AS queue_length, s.created_at, s.updated_at`
+
+// workColumns give, of the row s, what a worker may know of a session that it
+// works for; workFields are where they go.
+const workColumns = `
+	s.id, s.owner_id, s.solution_id, s.biz_role_id, s.primary_skill_id, s.memory_enabled, s.env, s.disable_tools, s.setup, s.sandbox_uid`
+
+func workFields(s *domain.Session) []any {
+	return []any{
+		&s.ID, &s.OwnerID, &s.SolutionID, &s.BizRoleID, &s.PrimarySkillID, &s.MemoryEnabled, &s.Env, &s.DisableTools, &s.Setup, &s.SandboxUID,
+	}
+}
 
 // CreateSession makes a session with its root branch.
 func (db *DB) CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error) {
@@ -28,15 +39,15 @@ func (db *DB) CreateSession(ctx context.Context, ownerID string, in domain.NewSe
 		"id": domain.NewID(), "owner": ownerID, "branch": domain.NewID(), "intent": in.Intent,
 		"solution": in.SolutionID, "role": in.BizRoleID, "template": in.TemplateID, "skill": in.PrimarySkillID,
 		"model": in.Model, "factory": in.SoftwareFactory, "workspace": in.WorkspaceID, "memory": in.MemoryEnabled,
-		"persistent": in.Persistent, "env": in.Env, "disabled": in.DisableTools,
+		"persistent": in.Persistent, "env": in.Env, "disabled": in.DisableTools, "setup": in.Setup,
 	}
 	rows, _ := db.Pool.Query(ctx, `
 		WITH s AS (
 			INSERT INTO sessions (id, owner_id, intent, solution_id, biz_role_id, template_id, primary_skill_id, model,
-			                      software_factory_id, workspace_id, memory_enabled, is_persistent, env, disable_tools,
+			                      software_factory_id, workspace_id, memory_enabled, is_persistent, env, disable_tools, setup,
 			                      active_branch_id, intent_from_message)
 			VALUES (@id, @owner, @intent, @solution, @role, @template, @skill, @model, @factory, @workspace, @memory,
-			        @persistent, @env, @disabled, @branch, @intent = '')
+			        @persistent, @env, @disabled, @setup, @branch, @intent = '')
 			RETURNING *),
 		root AS (INSERT INTO branches (id, session_id) SELECT active_branch_id, id FROM s)
 		SELECT `+sessionColumns+` FROM s`, args)

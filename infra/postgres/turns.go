@@ -107,11 +107,10 @@ type foundTurn struct {
 func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.OpenedTurn) (found foundTurn, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
-		SELECT s.id, s.owner_id, s.env, s.disable_tools, s.sandbox_uid
+		SELECT `+workColumns+`
 		FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE`, key.SessionID).
 		QueryRow(func(row pgx.Row) error {
-			s := &turn.Session
-			err := row.Scan(&s.ID, &s.OwnerID, &s.Env, &s.DisableTools, &s.SandboxUID)
+			err := row.Scan(workFields(&turn.Session)...)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return domain.SessionNotFound(key.SessionID)
 			}

@@ -1,0 +1,169 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+// Scope says for whom tools are offered: a loop of a chat in a session.
+type Scope struct {
+	Session  domain.Session
+	Mode     domain.Mode
+	Headless bool
+	LoopID   string
+	Depth    int      // of the loop's sub-agent; 0: the main loop
+	Only     []string // names of the only tools that a sub-agent gets; nil: all
+	Profile  domain.Profile
+}
+
+// Provider adds tools that depend on the session: those of its tool servers, the
+// Skill tool with its skills. A tool with the name of an earlier one replaces
+// it. A provider logs its own trouble, gives what it can, and is quick about it.
+type Provider interface {
+	Tools(ctx context.Context, s Scope) []Tool
+}
+
+// Provide adds a provider. It is called before chats run.
+func (r *Registry) Provide(p Provider) { r.providers = append(r.providers, p) }
+
+// Prepare makes a provided tool ready to check arguments, once for all sessions
+// that get it.
+func Prepare(tool Tool) (Tool, error) {
+	schema, err := compileSchema(tool.Spec.Parameters)
+	tool.schema = schema
+	return tool, err
+}
+
+// Toolset is what one loop can call, in the order it is offered.
+type Toolset struct {
+	registry *Registry
+	scope    Scope
+	tools    []*Tool
+	byName   map[string]*Tool
+}
+
+// For gives the tools of a loop. One that is withheld from it is known and not
+// offered, so that a refusal can say why.
+func (r *Registry) For(ctx context.Context, s Scope) *Toolset {
+	set := &Toolset{registry: r, scope: s, tools: slices.Clone(r.tools), byName: make(map[string]*Tool, len(r.byName))}
+	for _, tool := range set.tools {
+		set.byName[tool.Name] = tool
+	}
+	for _, provider := range r.providers {
+		for _, tool := range provider.Tools(ctx, s) {
+			set.put(tool)
+		}
+	}
+	return set
+}
+
+func (t *Toolset) put(tool Tool) {
+	if tool.schema == nil {
+		prepared, err := Prepare(tool)
+		if err != nil {
+			return // a provider that gives a tool without a schema gives none
+		}
+		tool = prepared
+	}
+	if known, replaced := t.byName[tool.Name]; replaced {
+		t.tools[slices.Index(t.tools, known)] = &tool
+	} else {
+		t.tools = append(t.tools, &tool)
+	}
+	t.byName[tool.Name] = &tool
+}
+
+// Offered lists what the model may call; planning offers nothing that acts,
+// headless chats cannot ask (decisions.md section 4).
+func (t *Toolset) Offered() []domain.ToolSpec {
+	var specs []domain.ToolSpec
+	for _, tool := range t.tools {
+		if tool.withheld(t.scope) == "" {
+			specs = append(specs, tool.Spec)
+		}
+	}
+	return specs
+}
+
+// Lookup finds a tool by its name, offered or not.
+func (t *Toolset) Lookup(name string) (Tool, bool) {
+	tool, ok := t.byName[name]
+	if !ok {
+		return Tool{}, false
+	}
+	return *tool, true
+}
+
+// DisplayName is how clients show a tool; an unknown one is shown by its name.
+func (t *Toolset) DisplayName(name string) string {
+	if tool, ok := t.byName[name]; ok {
+		return tool.DisplayName
+	}
+	return name
+}
+
+// Admit checks a call before anything is done for it: the tool exists and is
+// offered, and its arguments fit. A refusal is the result that the model gets.
+func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result) {
+	tool, ok := t.byName[name]
+	if !ok {
+		return Tool{}, nil, failed("There is no tool named %s. The tools are: %s.", quote(name), strings.Join(t.names(), ", "))
+	}
+	if reason := tool.withheld(t.scope); reason != "" {
+		return Tool{}, nil, failed("%s cannot be used here: %s.", tool.Name, reason)
+	}
+	checked, problem := tool.schema.check(arguments)
+	if problem != "" {
+		return Tool{}, nil, failed("The arguments of %s are not valid, so nothing was done: %s", tool.Name, problem)
+	}
+	if tool.Check != nil {
+		if problem := tool.Check(checked); problem != "" {
+			return Tool{}, nil, failed("%s was not carried out: %s", tool.Name, sentence(problem))
+		}
+	}
+	return *tool, checked, nil
+}
+
+// Summary says in one line what a call is about, for operators: "Bash: go test
+// ./…". What looks like a secret in it is hidden.
+func (t *Toolset) Summary(name, arguments string) string {
+	head := oneLine(clean(name))
+	tool, ok := t.byName[name]
+	if !ok || tool.Summary == nil {
+		return cut(head, maxSummary)
+	}
+	if about := redact(oneLine(clean(tool.Summary(json.RawMessage(arguments))))); about != "" {
+		head += ": " + about
+	}
+	return cut(head, maxSummary)
+}
+
+func (t *Toolset) names() []string {
+	var names []string
+	for _, spec := range t.Offered() {
+		names = append(names, spec.Name)
+	}
+	return names
+}
+
+// withheld says why the tool is not offered; empty when it is.
+func (t *Tool) withheld(s Scope) string {
+	switch {
+	case slices.Contains(s.Session.DisableTools, t.Name), slices.Contains(s.Profile.DisableTools, t.Name):
+		return "it is disabled for this session"
+	case s.Only != nil && !slices.Contains(s.Only, t.Name):
+		return "this sub-agent does not have it"
+	case t.Asks && s.Headless:
+		return "nobody is there to answer, the chat is headless"
+	case s.Mode == domain.ModePlanning && !t.Planning:
+		return "only looking at files, asking and planning are allowed while a plan is made"
+	case s.Mode != domain.ModePlanning && !t.Executing:
+		return "it belongs to planning mode"
+	default:
+		return ""
+	}
+}

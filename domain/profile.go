@@ -1,0 +1,98 @@
+package domain
+
+// Profile is how the agent of a session is set up: what the service, the
+// session's solution and the session itself say, the later over the earlier.
+type Profile struct {
+	Instructions string           // added to the system prompt
+	Agents       []AgentType      // sub-agent types besides the built-in ones
+	Permissions  []PermissionRule // the first rule that matches a call decides
+	Budget       Budget
+	Compaction   CompactionPolicy
+	MaxSteps     int
+	MCPServers   []MCPServer
+	DisableTools []string
+}
+
+// SessionSetup is what a session says for itself, kept with it; fields left out
+// fall back to the solution's, then the service's.
+type SessionSetup struct {
+	Agents      []AgentType       `json:"agents,omitempty"`
+	Permissions []PermissionRule  `json:"permissions,omitempty"`
+	Budget      *Budget           `json:"budget,omitempty"`
+	Compaction  *CompactionPolicy `json:"compaction,omitempty"`
+	MaxSteps    int               `json:"max_steps,omitempty"`
+}
+
+// AgentType is a kind of sub-agent: who it is and which tools it gets.
+type AgentType struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"` // for the model that chooses
+	Prompt      string   `json:"prompt"`      // added to its system prompt
+	Tools       []string `json:"tools,omitempty"`
+	Model       string   `json:"model,omitempty"`
+}
+
+// PermissionDecision is what becomes of a tool call that a rule matches.
+type PermissionDecision string
+
+// Ask puts the call to the user as a question.
+const (
+	PermissionAllow PermissionDecision = "allow"
+	PermissionAsk   PermissionDecision = "ask"
+	PermissionDeny  PermissionDecision = "deny"
+)
+
+// PermissionRule decides about the calls of tools whose name matches Tool and
+// whose main argument (a command, a path, a URL) matches Pattern; both are globs
+// in which * matches anything. An empty Pattern matches every call.
+type PermissionRule struct {
+	Tool     string             `json:"tool"`
+	Pattern  string             `json:"pattern,omitempty"`
+	Decision PermissionDecision `json:"decision"`
+}
+
+// Budget bounds what the chats of a session may use; nil fields are unbounded.
+type Budget struct {
+	MaxTokens *int64   `json:"max_tokens,omitempty"` // input and output, sub-agents included
+	MaxCost   *float64 `json:"max_cost,omitempty"`   // in the currency of the models' prices
+}
+
+// CompactionPolicy says when the history is summarised.
+type CompactionPolicy struct {
+	Auto         bool `json:"auto"`
+	ThresholdPct int  `json:"threshold_pct"` // of the context window
+	KeepLast     int  `json:"keep_last"`     // turns that stay as they are
+}
+
+// DefaultCompaction is the policy of decisions.md section 5.
+var DefaultCompaction = CompactionPolicy{Auto: true, ThresholdPct: 80, KeepLast: 6}
+
+// MCPServer is a tool server that a session may use.
+type MCPServer struct {
+	Name      string            `json:"name"`
+	Transport string            `json:"transport"` // stdio or http
+	Command   string            `json:"command,omitempty"`
+	Args      []string          `json:"args,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	URL       string            `json:"url,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	Tools     []string          `json:"tools,omitempty"` // empty: all of them
+	TimeoutS  int               `json:"timeout_s,omitempty"`
+	Enabled   bool              `json:"enabled"`
+}
+
+// With gives the profile as the session's own setup changes it.
+func (p Profile) With(setup SessionSetup) Profile {
+	p.Agents = append(p.Agents[:len(p.Agents):len(p.Agents)], setup.Agents...)
+	p.Permissions = append(setup.Permissions[:len(setup.Permissions):len(setup.Permissions)], p.Permissions...)
+	if setup.Budget != nil {
+		p.Budget = *setup.Budget
+	}
+	if setup.Compaction != nil {
+		p.Compaction = *setup.Compaction
+	}
+	if setup.MaxSteps > 0 {
+		p.MaxSteps = setup.MaxSteps
+	}
+	return p
+}
