@@ -43,6 +43,7 @@ type Config struct {
 	Images     Images
 	Models     Models
 	Deleter    Deleter
+	Memories   Memories
 	Readiness  Readiness // nil: always ready
 	// RightsChanged is called when a session was deleted or is no longer shared,
 	// so that who follows it elsewhere is looked at again; nil: nobody is told.
@@ -110,6 +111,7 @@ func New(cfg Config) *fiber.App {
 	s.eventRoutes()
 	s.taskRoutes()
 	s.keyRoutes()
+	s.memoryRoutes()
 	s.userRoutes()
 	s.documentRoutes()
 	s.refuseUnknownMethods()

@@ -61,7 +61,7 @@ type newSessionBody struct {
 	WorkspaceID     *string           `json:"workspace_id,omitempty" nullable:"true" maxLength:"256"`
 	DisableTools    []string          `json:"disable_tools,omitempty" nullable:"true" maxItems:"1000"`
 
-	Setup *domain.SessionSetup `json:"session_setup,omitempty" nullable:"true" doc:"How the agent is set up here: sub-agents, permissions, budget, compaction."`
+	Setup *sessionSetupBody `json:"session_setup,omitempty" doc:"How the agent is set up here: sub-agents, permissions, budget, compaction."`
 }
 
 func (s *server) createSession(ctx context.Context, in *struct{ Body *newSessionBody }) (*body[sessionCreated], error) {
@@ -80,7 +80,7 @@ func (s *server) createSession(ctx context.Context, in *struct{ Body *newSession
 		Intent: value(b.Intent), SolutionID: b.SolutionID, BizRoleID: b.BizRoleID, TemplateID: b.TemplateID,
 		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), SoftwareFactory: b.SoftwareFactory, WorkspaceID: b.WorkspaceID,
 		MemoryEnabled: value(b.MemoryEnabled), Persistent: value(b.Persistent), Env: env, DisableTools: b.DisableTools,
-		Setup: value(b.Setup),
+		Setup: b.Setup.domain(),
 	})
 	return answer(sessionCreated{made.ID}, err)
 }

@@ -57,7 +57,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	ctx, shutDown := context.WithCancel(context.Background())
 	cfg := api.Config{
 		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), Messages: w.turns, Desk: w.desk,
-		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Workspaces: sessionfiles.Files{Store: workspace.New(t.TempDir())},
+		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Workspaces: sessionfiles.Files{Store: workspace.New(t.TempDir())},
 		Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},

@@ -50,7 +50,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 			return a.hub.Follow(ctx, sessionID, after)
 		},
 		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
-		Deleter: newPurger(b, desk), Readiness: b.ready, RightsChanged: protocol.SessionChanged,
+		Deleter: newPurger(b, desk), Memories: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: names(registry.For(ctx, tools.Scope{Mode: domain.ModeExecuting}).Offered()),

@@ -48,6 +48,7 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 		box.Close()
 		return nil, err
 	}
+	registry.Provide(tools.NewMemoryTool(b.db))
 	counts := metrics.NewWork(b.metrics)
 	acts := &activities.Activities{
 		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"everloop/domain"
+)
+
+// sessionSetupBody is how a client sets up the agent of one session; what is
+// left out falls back to the solution's and the service's setup.
+type sessionSetupBody struct {
+	Agents      []agentTypeBody      `json:"agents,omitempty" nullable:"true" maxItems:"50" doc:"Further kinds of sub-agents."`
+	Permissions []permissionRuleBody `json:"permissions,omitempty" nullable:"true" maxItems:"200" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
+	Budget      *budgetBody          `json:"budget,omitempty"`
+	Compaction  *compactionChange    `json:"compaction,omitempty"`
+	MaxSteps    *int                 `json:"max_steps,omitempty" nullable:"true" minimum:"1" maximum:"10000" doc:"Model calls of one chat at most."`
+}
+
+type agentTypeBody struct {
+	Name        string   `json:"name" minLength:"1" maxLength:"64" pattern:"^[a-zA-Z0-9][a-zA-Z0-9_-]*$"`
+	Description string   `json:"description" minLength:"1" maxLength:"1024" doc:"When to use it, for the model that chooses."`
+	Prompt      string   `json:"prompt,omitempty" maxLength:"50000" doc:"Added to its system prompt."`
+	Tools       []string `json:"tools,omitempty" nullable:"true" maxItems:"200" doc:"Its only tools; left out: all."`
+	Model       string   `json:"model,omitempty" maxLength:"256"`
+}
+
+type permissionRuleBody struct {
+	Tool     string                    `json:"tool" minLength:"1" maxLength:"256" doc:"A tool's name, * for any text, as mcp__files__*."`
+	Pattern  string                    `json:"pattern,omitempty" maxLength:"2000" doc:"What the main argument (command, path, URL) must look like, * for any text; empty: every call."`
+	Decision domain.PermissionDecision `json:"decision" enum:"allow,ask,deny"`
+}
+
+type budgetBody struct {
+	MaxTokens *int64   `json:"max_tokens,omitempty" nullable:"true" minimum:"1" maximum:"1000000000000" doc:"Input and output of the session's chats together; null: unbounded."`
+	MaxCost   *float64 `json:"max_cost,omitempty" nullable:"true" minimum:"0" maximum:"1000000000" doc:"By the prices of the models; null: unbounded."`
+}
+
+type compactionChange struct {
+	Auto         *bool `json:"auto,omitempty" nullable:"true"`
+	ThresholdPct *int  `json:"threshold_pct,omitempty" nullable:"true" minimum:"10" maximum:"95" doc:"Percent of the context window at which the history is summarised."`
+	KeepLast     *int  `json:"keep_last,omitempty" nullable:"true" minimum:"0" maximum:"200" doc:"Turns that stay as they are."`
+}
+
+// domain gives the setup as the records keep it.
+func (b *sessionSetupBody) domain() domain.SessionSetup {
+	var setup domain.SessionSetup
+	if b == nil {
+		return setup
+	}
+	for _, a := range b.Agents {
+		setup.Agents = append(setup.Agents, domain.AgentType(a))
+	}
+	for _, p := range b.Permissions {
+		setup.Permissions = append(setup.Permissions, domain.PermissionRule(p))
+	}
+	if b.Budget != nil {
+		budget := domain.Budget(*b.Budget)
+		setup.Budget = &budget
+	}
+	if c := b.Compaction; c != nil {
+		policy := domain.DefaultCompaction
+		if c.Auto != nil {
+			policy.Auto = *c.Auto
+		}
+		if c.ThresholdPct != nil {
+			policy.ThresholdPct = *c.ThresholdPct
+		}
+		if c.KeepLast != nil {
+			policy.KeepLast = *c.KeepLast
+		}
+		setup.Compaction = &policy
+	}
+	setup.MaxSteps = value(b.MaxSteps)
+	return setup
+}

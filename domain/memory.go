@@ -1,0 +1,90 @@
+package domain
+
+import "time"
+
+// MemoryType says what a memory is: what a user wants, or what was found out.
+type MemoryType string
+
+// The two types of agent-service.md, "Memory".
+const (
+	MemoryFeedback   MemoryType = "feedback"
+	MemoryExperience MemoryType = "experience"
+)
+
+// Memory is one thing worth knowing in later sessions (agent-service.md,
+// "Memory"). It belongs to a user; Owner is a free word of the client's.
+type Memory struct {
+	ID            int64      `json:"id" db:"id"`
+	Type          MemoryType `json:"type" db:"type" enum:"feedback,experience"`
+	Content       string     `json:"content" db:"content"`
+	SkillName     *string    `json:"skill_name" db:"skill_name"`
+	RecordType    *string    `json:"record_type" db:"record_type"`
+	Scope         *string    `json:"scope" db:"scope"`
+	Owner         *string    `json:"owner" db:"owner"`
+	Topic         *string    `json:"topic" db:"topic"`
+	ExternalID    *string    `json:"external_id" db:"external_id"`
+	SupersededBy  *int64     `json:"superseded_by" db:"superseded_by"`
+	WriteReason   *string    `json:"write_reason" db:"write_reason"`
+	CreatedAt     time.Time  `json:"created_at" db:"created_at"`
+	UpdatedAt     *time.Time `json:"updated_at" db:"updated_at"`
+	HitCount      int64      `json:"hit_count" db:"hit_count"`
+	LastHitAt     *time.Time `json:"last_hit_at" db:"last_hit_at"`
+	Disabled      bool       `json:"disabled" db:"disabled"`
+	SourceSession string     `json:"source_session" db:"source_session" doc:"The session in which the agent wrote it; empty for a client's own."`
+}
+
+// NewMemory is a memory before it is kept. Supersedes names an older one that it
+// replaces.
+type NewMemory struct {
+	Type          MemoryType
+	Content       string
+	SkillName     *string
+	RecordType    *string
+	Scope         *string
+	Owner         *string
+	Topic         *string
+	ExternalID    *string
+	WriteReason   *string
+	SourceSession string
+	Supersedes    int64
+	// CallID is the tool call that writes it, so that a call which is tried again
+	// writes nothing twice; empty for a client's own.
+	CallID string
+}
+
+// RecalledMemory is a memory that the agent is reminded of. Score says how well
+// it fits the question; 0: it holds whatever is asked.
+type RecalledMemory struct {
+	ID      int64
+	Type    MemoryType
+	Topic   *string
+	Content string
+	Score   float64
+}
+
+// MemoryField is one field of a memory that a change names: a nil value empties it.
+type MemoryField struct {
+	Column string
+	Value  *string
+}
+
+// MemoryQuery selects a page of a user's memories, newest first. Empty filters
+// select nothing away; Keyword is a literal, case-insensitive part of the content.
+type MemoryQuery struct {
+	UserID     string
+	Keyword    string
+	SkillName  string
+	Type       string
+	RecordType string
+	Scope      string
+	Owner      string
+	Topic      string
+	Status     string // active, disabled or superseded
+	Limit      int
+	Offset     int
+}
+
+// MemoryNotFound is the answer for a memory that is missing or somebody else's.
+func MemoryNotFound(id int64) *Error {
+	return Newf(NotFound, "memory_not_found", "memory %d does not exist", id)
+}
