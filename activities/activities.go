@@ -16,18 +16,27 @@ import (
 
 // Activities carries what the activities work with.
 type Activities struct {
-	Chats      Chats
-	Turns      Turns
-	Ledger     Ledger
-	Log        EventLog
-	Stops      Stops
-	Models     Models
-	Images     Images
-	Tools      *tools.Registry
-	Workspaces Workspaces
-	Profiles   Profiles
-	Metrics    Metrics
-	Logger     *slog.Logger
+	Chats       Chats
+	Turns       Turns
+	Ledger      Ledger
+	Log         EventLog
+	Stops       Stops
+	Models      Models
+	Images      Images
+	Tools       *tools.Registry
+	Agents      *tools.Agents
+	Forks       Forks
+	ForkLimits  domain.ForkLimits
+	Workspaces  Workspaces
+	Profiles    Profiles
+	Environment Environment
+	Captures    Captures // nil: files are not captured
+	Metrics     Metrics
+	Logger      *slog.Logger
+
+	Compactions Compactions
+	Tokens      Tokens
+	Memories    Memories // nil: none are recalled
 
 	host toolHost
 }
@@ -44,12 +53,14 @@ type Chats interface {
 // Turns keeps the turns of a conversation. Writes are fenced by the attempt that
 // opening gave.
 type Turns interface {
-	OpenTurn(ctx context.Context, key domain.TurnKey, model string) (domain.OpenedTurn, domain.TurnState, error)
+	OpenTurn(ctx context.Context, key domain.TurnKey, model string, atOnce int) (domain.OpenedTurn, domain.TurnState, error)
 	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
 	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
 	CloseTurn(ctx context.Context, turn domain.ClosingTurn) error
 	FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error)
-	Transcript(ctx context.Context, branchID, loopID string, before int64) ([]domain.TranscriptTurn, error)
+	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
+	// RememberRecall keeps which memories a chat was given.
+	RememberRecall(ctx context.Context, chatID string, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }
 
 // Ledger keeps the tool calls, so that no effect happens twice.
@@ -58,6 +69,13 @@ type Ledger interface {
 	RenewCall(ctx context.Context, toolCallID string, attempt int) error
 	RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
+}
+
+// Forks keeps the sub-agents of chats; atOnce of one chat work at once.
+type Forks interface {
+	PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (contract.PauseForkOut, error)
+	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
+	EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[string][]domain.Block) (contract.EndForkOut, error)
 }
 
 // EventLog takes the pieces of a stream, which are not state, and gives them
@@ -72,12 +90,15 @@ type EventLog interface {
 // truth: watch first, then look at it.
 type Stops interface {
 	WatchStop(chatID string) (stopped <-chan struct{}, cancel func())
+	// WatchTaskStop is WatchStop for a background task.
+	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
 }
 
 // Models is the model server.
 type Models interface {
 	Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error)
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
+	Models(ctx context.Context) ([]domain.Model, error)
 }
 
 // Images gives the pictures of messages as data URLs.
@@ -93,6 +114,12 @@ type Workspaces interface {
 // Profiles says how the agent of a session is set up. It answers from memory.
 type Profiles interface {
 	Profile(session domain.Session) domain.Profile
+}
+
+// Environment gives the variables of a session's tools: its own, over those of its
+// owner's buckets.
+type Environment interface {
+	ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 }
 
 // Metrics counts what was done.

@@ -36,10 +36,19 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 	defer durable.Heartbeat(ctx)()
 
 	// Watch before the flag is looked at, so that no stop falls in between.
-	stopped, unwatch := a.Stops.WatchStop(in.ChatID)
+	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 	defer unwatch()
 
 	key := domain.TurnKey{SessionID: in.SessionID, ChatID: in.ChatID, LoopID: in.LoopID, Step: in.Step}
+	if !in.Compacted {
+		over, err := a.overThreshold(ctx, key)
+		if err != nil {
+			return contract.CallModelOut{}, err
+		}
+		if over {
+			return contract.CallModelOut{Compact: domain.CompactAuto}, nil
+		}
+	}
 	// The model of sessions that name none, so that the turn can tell it from the
 	// start; a server that cannot be asked now is found out by the call itself.
 	standard, _ := a.Models.Resolve(ctx, "")
@@ -49,10 +58,13 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 		return contract.CallModelOut{}, err
 	case turn.state == domain.TurnStopped:
 		return contract.CallModelOut{Stopped: true}, nil
+	case turn.state == domain.TurnQueued:
+		return contract.CallModelOut{Queued: true}, nil
 	case turn.state == domain.TurnFinished:
 		return a.reported(ctx, key, turn.OpenedTurn)
 	}
-	call := &modelCall{Activities: a, key: key, turn: turn.OpenedTurn, tools: a.Tools.For(ctx, a.scopeOfTurn(key, turn.OpenedTurn))}
+	scope := a.scopeOfTurn(key, turn.OpenedTurn)
+	call := &modelCall{Activities: a, key: key, taskID: in.TaskID, turn: turn.OpenedTurn, scope: scope, tools: a.Tools.For(ctx, scope)}
 	return call.run(ctx, stopped)
 }
 
@@ -64,7 +76,8 @@ type foundTurn struct {
 // openTurn gives the turn to stream into. One that a dead worker left is failed
 // first, with the text that clients have of it.
 func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model string) (foundTurn, error) {
-	turn, state, err := a.Turns.OpenTurn(ctx, key, model)
+	turn, state, err := a.Turns.OpenTurn(ctx, key, model, a.ForkLimits.AtOnce)
+	a.filesDue(key.SessionID, err == nil && turn.CaptureDue)
 	if err != nil || state != domain.TurnOrphaned {
 		return foundTurn{turn, state}, err
 	}
@@ -84,7 +97,7 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model str
 	if err := a.Turns.CloseTurn(ctx, lost); err != nil && !errors.Is(err, domain.ErrFenced) {
 		return foundTurn{}, err
 	}
-	turn, state, err = a.Turns.OpenTurn(ctx, key, model)
+	turn, state, err = a.Turns.OpenTurn(ctx, key, model, a.ForkLimits.AtOnce)
 	return foundTurn{turn, state}, err
 }
 
@@ -106,7 +119,9 @@ func summaries(set *tools.Toolset, calls []domain.PlannedCall) []contract.ToolCa
 	var out []contract.ToolCall
 	for _, call := range calls {
 		if call.Questions == nil && call.Settled == nil {
-			out = append(out, contract.ToolCall{ID: call.ID, Name: call.ToolName, Summary: set.Summary(call.ToolName, call.Arguments)})
+			out = append(out, contract.ToolCall{
+				ID: call.ID, Name: call.ToolName, Summary: set.Summary(call.ToolName, call.Arguments), Fork: forkOf(call),
+			})
 		}
 	}
 	return out
@@ -116,10 +131,14 @@ func summaries(set *tools.Toolset, calls []domain.PlannedCall) []contract.ToolCa
 type modelCall struct {
 	*Activities
 	key    domain.TurnKey
+	taskID string // of a background sub-agent
 	turn   domain.OpenedTurn
+	scope  tools.Scope
 	tools  *tools.Toolset
 	model  domain.Model
 	stream *turnStream
+
+	overflowed bool // its history was compacted after a refusal already
 }
 
 func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
@@ -154,11 +173,14 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	case err == nil:
 		m.Metrics.ModelCalled("completed", took)
 		return m.complete(keep, reply, blocks)
-	case errors.Is(err, errStopped):
+	case errors.Is(err, errStopped), durable.Cancelled(err):
 		m.Metrics.ModelCalled("interrupted", took)
 		return m.interrupted(keep, blocks)
 	case errors.Is(err, domain.ErrFenced):
 		return contract.CallModelOut{Stopped: true}, nil
+	case !m.overflowed && finalCode(err) == CodeContextOverflow:
+		m.Metrics.ModelCalled("failed", took)
+		return m.tooLong(keep, err, blocks)
 	default:
 		m.Metrics.ModelCalled("failed", took)
 		return contract.CallModelOut{}, m.failed(keep, err, blocks)
@@ -168,19 +190,19 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 var errDraining = errors.New("the worker is shutting down")
 
 func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
-	requested := ""
-	if m.turn.Chat.Model != nil {
-		requested = *m.turn.Chat.Model
-	}
 	var err error
-	if m.model, err = m.Models.Resolve(ctx, requested); err != nil {
+	if m.model, err = m.Models.Resolve(ctx, requested(m.turn.Chat)); err != nil {
 		return domain.Reply{}, err
 	}
-	prompt, err := m.prompt(ctx, m.turn, m.model, m.key.LoopID, m.tools)
+	prompt, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
-	return m.Models.Stream(ctx, prompt, m.stream.Add)
+	reply, err := m.Models.Stream(ctx, prompt, m.stream.Add)
+	if err == nil {
+		m.learn(prompt, reply.Usage.InputTokens)
+	}
+	return reply, err
 }
 
 // complete closes the turn with everything it asks for.
@@ -189,7 +211,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	closing.Usage, closing.Model, closing.ContextWindow = reply.Usage, m.model.ID, m.model.ContextWindow
 	out := contract.CallModelOut{EntryID: m.turn.EntryID}
 	for _, requested := range reply.Calls {
-		call, plan := m.plan(requested)
+		call, plan := m.plan(ctx, requested)
 		if plan != nil {
 			closing.Blocks = append(closing.Blocks, *plan)
 		}
@@ -215,7 +237,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	if err != nil {
 		return out, err
 	}
-	m.beginEarly(ctx, m.key.ChatID, out.Calls)
+	m.beginEarly(ctx, m.key.ChatID, m.taskID, out.Calls)
 	if out.Again || out.Mismatch {
 		return out, nil
 	}
@@ -248,13 +270,14 @@ func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) dom
 // plan decides what becomes of a call that the model asks for: a question is put
 // to the user, a plan is kept with the turn, a call that cannot be carried out
 // is refused at once, and the others are left to the tools' workers.
-func (m *modelCall) plan(requested domain.RequestedCall) (domain.PlannedCall, *domain.Block) {
+func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall) (domain.PlannedCall, *domain.Block) {
 	call := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: domain.CleanText(requested.Name),
 		Arguments: domain.CleanText(requested.Arguments),
 	}
 	call.DisplayName = m.tools.DisplayName(call.ToolName)
 	tool, arguments, refused := m.tools.Admit(call.ToolName, call.Arguments)
+	call.Acts = tool.Acts
 	if refused != nil {
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refused.Output}
 		return call, nil
@@ -269,6 +292,9 @@ func (m *modelCall) plan(requested domain.RequestedCall) (domain.PlannedCall, *d
 		if call.Questions, err = json.Marshal(questions); err != nil {
 			call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
 		}
+		m.askFrom(&call, arguments)
+	case tool.Name == tools.Agent:
+		m.planFork(ctx, &call, arguments)
 	case tool.Name == tools.SubmitPlan:
 		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: "The plan is shown to the user."}
 		return call, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
@@ -290,10 +316,22 @@ func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (con
 	}
 }
 
+// tooLong closes the turn of a prompt that the server refused for its length: the
+// history is compacted and the call made once more, as a new turn.
+func (m *modelCall) tooLong(ctx context.Context, cause error, blocks []domain.Block) (contract.CallModelOut, error) {
+	closing := m.closing(domain.TurnFailed, blocks)
+	closing.FailureReason = reasonOf(cause)
+	err := m.Turns.CloseTurn(ctx, closing)
+	if errors.Is(err, domain.ErrFenced) {
+		return contract.CallModelOut{Stopped: true}, nil
+	}
+	return contract.CallModelOut{EntryID: m.turn.EntryID, Compact: domain.CompactOverflow}, err
+}
+
 // failed decides whether the call is tried again, and leaves the turn to the
 // next try or closes it.
 func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Block) error {
-	again, retry := m.sort(ctx, cause)
+	again, retry := sortFault(ctx, cause)
 	if again && !m.stream.Shown() {
 		if err := m.Turns.ReleaseTurn(ctx, m.key, m.turn.EntryID, m.turn.Attempt, retry); err != nil && !errors.Is(err, domain.ErrFenced) {
 			return err
@@ -311,9 +349,9 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 	return durable.Final(finalCode(cause), retry.Reason)
 }
 
-// sort tells whether a failure may pass, why it happened in words for clients,
-// and when the next try comes.
-func (m *modelCall) sort(ctx context.Context, cause error) (again bool, retry domain.Retry) {
+// sortFault tells whether a failure may pass, why it happened in words for
+// clients, and when the next try comes.
+func sortFault(ctx context.Context, cause error) (again bool, retry domain.Retry) {
 	attempt := int(activity.GetInfo(ctx).Attempt)
 	retry = domain.Retry{Attempt: attempt, Reason: reasonOf(cause), Waiting: domain.WaitingModel, At: time.Now().Add(durable.ModelBackoff(attempt))}
 	if errors.Is(cause, errDraining) {

@@ -21,12 +21,18 @@ func PromptDigest() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// prompt builds what a model call is told: who it is, the turns of its loop up
-// to the one that it fills, and the tools it may call. The order and wording
-// are stable, so that model servers can reuse the prefix.
-func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model domain.Model, loopID string, set *tools.Toolset) (domain.Prompt, error) {
-	turns, err := a.Turns.Transcript(ctx, turn.BranchID, loopID, turn.Sequence)
+// prompt builds what a model call is told: who it is, what the conversation came
+// to before it was last summarised, the turns of its loop since, up to the one
+// that it fills, and the tools that it may call. The order and wording are
+// stable, so that model servers can reuse the prefix.
+func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset) (domain.Prompt, error) {
+	told, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
+		ChatID: key.ChatID, BranchID: turn.BranchID, LoopID: key.LoopID, Before: turn.Sequence,
+	})
 	if err != nil {
+		return domain.Prompt{}, err
+	}
+	if told.Recalled, err = a.recall(ctx, key, turn, told); err != nil {
 		return domain.Prompt{}, err
 	}
 	p := domain.Prompt{
@@ -38,8 +44,17 @@ func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model d
 		// answer is left free.
 		p.Schema = turn.Chat.OutputSchema
 	}
-	p.Messages = append(p.Messages, text("system", system(turn)))
-	for _, t := range turns {
+	p.Messages = append(p.Messages, text("system", system(turn.Chat, turn.Loop, a.Profiles.Profile(turn.Session))))
+	if told.Summary != "" {
+		p.Messages = append(p.Messages, text("user", summarised(told.Summary)))
+	}
+	remembered := len(told.Recalled) == 0
+	for _, t := range told.Turns {
+		if !remembered && t.ChatID == key.ChatID {
+			// Directly before what the user asked: what comes earlier in the prompt
+			// is the same as in the chats before.
+			p.Messages, remembered = append(p.Messages, text("user", reminded(told.Recalled))), true
+		}
 		messages, err := a.tell(ctx, t)
 		if err != nil {
 			return domain.Prompt{}, err
@@ -49,21 +64,34 @@ func (a *Activities) prompt(ctx context.Context, turn domain.OpenedTurn, model d
 			p.Messages = append(p.Messages, text("user", problem))
 		}
 	}
+	if !remembered {
+		p.Messages = append(p.Messages, text("user", reminded(told.Recalled)))
+	}
 	return p, nil
 }
 
-func system(turn domain.OpenedTurn) string {
+func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile) string {
 	parts := []string{systemPrompt}
-	if turn.Chat.Mode == domain.ModePlanning {
+	for _, more := range []string{profile.Instructions, loop.Prompt} {
+		if more != "" {
+			parts = append(parts, more)
+		}
+	}
+	if chat.Mode == domain.ModePlanning {
 		parts = append(parts, "You are in planning mode: look at what you need, ask what you must know, then hand in a structured plan with SubmitPlan. Nothing that acts is available.")
 	}
-	if turn.Chat.Headless {
+	if chat.Headless {
 		parts = append(parts, "This is a headless run: nobody answers questions. Decide yourself, and make your last message the complete result.")
 	}
-	if len(turn.Chat.OutputSchema) > 0 {
-		parts = append(parts, "Your last message must be one JSON value, without any other text or code fences, that follows this JSON Schema:\n"+string(turn.Chat.OutputSchema))
+	if len(chat.OutputSchema) > 0 {
+		parts = append(parts, "Your last message must be one JSON value, without any other text or code fences, that follows this JSON Schema:\n"+string(chat.OutputSchema))
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// summarised tells what stands for the archived part of a conversation.
+func summarised(summary string) string {
+	return reminder("The conversation before this point was summarised to make room. The summary is all that is left of it here; files and background tasks are as they were.\n\n" + summary)
 }
 
 // tell gives one turn as messages of a prompt. Every tool call is followed by
@@ -76,15 +104,7 @@ func (a *Activities) tell(ctx context.Context, t domain.TranscriptTurn) ([]domai
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
 		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}, nil
 	}
-	said := ""
-	for _, b := range t.Blocks {
-		switch b.Type {
-		case domain.BlockText:
-			said += b.Content
-		case domain.BlockPlan:
-			said += "\n\nThe plan:\n" + b.Content
-		}
-	}
+	said := spoken(t)
 	if said == "" && len(t.Calls) == 0 {
 		return nil, nil
 	}

@@ -19,13 +19,14 @@ import (
 // started them. A task runs in one long activity and is never run again: when
 // its worker dies it is lost, with a reason (decisions.md section 4).
 type Tasks struct {
-	Records    TaskRecords
-	Stops      TaskStops
-	Sandbox    tools.Sandbox
-	Workspaces tools.Workspaces
-	Roots      Workspaces
-	Limits     TaskLimits
-	Logger     *slog.Logger
+	Records     TaskRecords
+	Stops       TaskStops
+	Sandbox     tools.Sandbox
+	Workspaces  tools.Workspaces
+	Roots       Workspaces
+	Environment Environment
+	Limits      TaskLimits
+	Logger      *slog.Logger
 }
 
 // TaskLimits bound one background task; zero fields take the defaults.
@@ -118,8 +119,11 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	defer clock.Stop()
 
 	session := task.Session
-	view := tools.SessionView{ID: session.ID, SandboxUID: session.SandboxUID, Env: session.Env}
+	view := tools.SessionView{ID: session.ID, SandboxUID: session.SandboxUID}
 	var err error
+	if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
+		return t.notStarted(task, err)
+	}
 	if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
 		return t.notStarted(task, err)
 	}

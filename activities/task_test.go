@@ -23,6 +23,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/postgres"
 	"everloop/infra/sandbox"
+	"everloop/infra/secrets"
 	"everloop/infra/temporal"
 	"everloop/infra/toolbox"
 	"everloop/infra/workspace"
@@ -130,7 +131,7 @@ func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 		Records: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
 	}
 	p.tasks = &activities.Tasks{
-		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
+		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files, Environment: secrets.Buckets{Records: p.journal},
 		Limits: limits, Logger: logger,
 	}
 	return p

@@ -2,8 +2,8 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"everloop/activities/contract"
@@ -27,16 +27,26 @@ type TaskList interface {
 	BackgroundTasks(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
 	BackgroundTask(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error)
 	RequestTaskStop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
-	RequestTaskStops(ctx context.Context, sessionID string) ([]string, error)
+	RequestTaskStops(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
 	UnclaimedTasks(ctx context.Context, age time.Duration) ([]contract.TaskInput, error)
 	ForsakenTasks(ctx context.Context, age time.Duration) ([]string, error)
 	LoseTask(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+
+	AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error)
+	RunningAgents(ctx context.Context, age time.Duration) (reserved, stopping, open []contract.AgentRun, err error)
+	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
+	LoseAgent(ctx context.Context, loopID, reason string) error
 }
 
 // TaskRuns starts the runs of tasks; starting one that runs changes nothing.
 type TaskRuns interface {
 	StartTask(ctx context.Context, in contract.TaskInput) error
+	// StartAgent is StartTask for a sub-agent, CancelTask ends its run in good
+	// order, DescribeTask tells how it stands, and why.
+	StartAgent(ctx context.Context, run contract.AgentRun) error
+	CancelTask(ctx context.Context, taskID string) error
+	DescribeTask(ctx context.Context, taskID string) (domain.RunState, string, error)
 }
 
 // TaskBus tells running work at once that its task is to stop.
@@ -48,7 +58,7 @@ type TaskBus interface {
 // id comes from the tool call, so that the same call again gives the same task;
 // a start that fails after the commit is made good by Sweep.
 func (d *TaskDesk) StartShell(ctx context.Context, in tools.NewShell) (domain.BackgroundTask, error) {
-	id := "bg_" + strings.TrimPrefix(in.ToolCallID, "call_")
+	id := tools.BackgroundTaskID(in.ToolCallID)
 	run, err := d.Records.SessionRun(ctx, "", in.SessionID)
 	if err != nil {
 		return domain.BackgroundTask{}, err
@@ -79,7 +89,12 @@ func (d *TaskDesk) Output(ctx context.Context, sessionID, taskID string, tail in
 	if err != nil {
 		return domain.TaskOutput{}, err
 	}
-	out, err := d.log(ctx, tools.SessionView{ID: sessionID, SandboxUID: uid}, path, tail)
+	var out domain.TaskOutput
+	if task.Kind == domain.TaskAgent {
+		out, err = d.said(ctx, task, tail)
+	} else {
+		out, err = d.log(ctx, tools.SessionView{ID: sessionID, SandboxUID: uid}, path, tail)
+	}
 	out.TaskID, out.Status = task.TaskID, task.Status
 	return out, err
 }
@@ -110,24 +125,29 @@ func (d *TaskDesk) log(ctx context.Context, view tools.SessionView, path string,
 func (d *TaskDesk) Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error) {
 	task, err := d.Records.RequestTaskStop(ctx, sessionID, taskID)
 	if err == nil && task.Status == domain.TaskRunning {
-		d.announce(ctx, taskID)
+		d.announce(ctx, task)
 	}
 	return task, err
 }
 
 // StopAll asks every running task of a session to end, before it is deleted.
 func (d *TaskDesk) StopAll(ctx context.Context, sessionID string) error {
-	ids, err := d.Records.RequestTaskStops(ctx, sessionID)
-	for _, id := range ids {
-		d.announce(ctx, id)
+	tasks, err := d.Records.RequestTaskStops(ctx, sessionID)
+	for _, task := range tasks {
+		d.announce(ctx, task)
 	}
 	return err
 }
 
-// announce may fail: the task looks at its flag every second.
-func (d *TaskDesk) announce(ctx context.Context, taskID string) {
-	if err := d.Bus.AnnounceTaskStop(context.WithoutCancel(ctx), taskID); err != nil {
-		d.Logger.Warn("the stop of a background task was not announced", "task_id", taskID, "error", err)
+// announce may fail: a command looks at its flag every second, and the sweep
+// tells a sub-agent again.
+func (d *TaskDesk) announce(ctx context.Context, task domain.BackgroundTask) {
+	err := d.Bus.AnnounceTaskStop(context.WithoutCancel(ctx), task.TaskID)
+	if task.Kind == domain.TaskAgent {
+		err = errors.Join(err, d.Runs.CancelTask(context.WithoutCancel(ctx), task.TaskID))
+	}
+	if err != nil {
+		d.Logger.Warn("the stop of a background task was not announced", "task_id", task.TaskID, "error", err)
 	}
 }
 
@@ -150,6 +170,9 @@ func (d *TaskDesk) Sweep(ctx context.Context) error {
 		if err := d.Runs.StartTask(ctx, task); err != nil {
 			return err
 		}
+	}
+	if err := d.sweepAgents(ctx); err != nil {
+		return err
 	}
 	forsaken, err := d.Records.ForsakenTasks(ctx, forsakenAfter)
 	if err != nil {

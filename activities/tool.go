@@ -48,10 +48,13 @@ const maxEarly = 32
 // beginEarly starts a turn's calls while the report of the turn is still on its
 // way to the run, which then finds them begun or done. Nothing rests on it: a
 // call that is not begun here is begun when the run asks.
-func (a *Activities) beginEarly(ctx context.Context, chatID string, calls []contract.ToolCall) {
+func (a *Activities) beginEarly(ctx context.Context, chatID, taskID string, calls []contract.ToolCall) {
 	for _, call := range calls[:min(len(calls), maxEarly)] {
+		if call.Fork != nil {
+			continue // it has a run of its own
+		}
 		go func() {
-			if _, _, err := a.begin(ctx, contract.RunToolIn{ChatID: chatID, ToolCallID: call.ID}); err != nil {
+			if _, _, err := a.begin(ctx, contract.RunToolIn{ChatID: chatID, ToolCallID: call.ID, TaskID: taskID}); err != nil {
 				a.Logger.Debug("tool call not begun early", "tool", call.Name, "chat_id", chatID, "error", err)
 			}
 		}()
@@ -97,7 +100,7 @@ func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedC
 		return running, contract.RunToolOut{}, nil
 	}
 	// Watch before the flag is looked at, so that no stop falls in between.
-	stopped, unwatch := a.Stops.WatchStop(in.ChatID)
+	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 	call, state, err := a.Ledger.ClaimCall(ctx, in.ToolCallID)
 	if err == nil && (state == domain.CallClaimed || state == domain.CallAbandoned) {
 		return a.start(call, state, stopped, unwatch), contract.RunToolOut{}, nil
@@ -170,6 +173,8 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 		done.Phase = domain.PhaseUnknownOutcome
 		return a.record(keep, call, done)
 	}
+	// What sub-agents write belongs to the turn that called them.
+	acted := tool.Acts && call.LoopID == domain.RootLoop
 	result, err := a.execute(ctx, call, tool, arguments)
 	done := finished(call, result)
 	switch cause := context.Cause(ctx); {
@@ -178,17 +183,20 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 		a.Logger.Error("tool could not be carried out", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, tool.Name+" could not be carried out because of a fault of the service.")
-	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced):
+	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
 		done.Status = domain.CallCancelled
-		done.Result = orElse(result.Output, "Cancelled: the chat was stopped.")
+		done.Result = orElse(result.Output, "Cancelled before it finished.")
 		out, err := a.record(keep, call, done)
+		a.filesDue(call.SessionID, acted)
 		out.Stopped = true
 		return out, err
 	default: // the worker shuts down: what was begun is dead by now, which is a known outcome
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 	}
-	return a.record(keep, call, done)
+	out, err := a.record(keep, call, done)
+	a.filesDue(call.SessionID, acted)
+	return out, err
 }
 
 // toolAttempts is how often a tool that only looks is tried when the service,
@@ -196,13 +204,20 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 const toolAttempts = 3
 
 func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage) (result tools.Result, err error) {
+	if err := a.beforeWriting(ctx, call, tool); err != nil {
+		return result, err
+	}
 	root, err := a.Workspaces.Root(ctx, call.SessionID, call.Session.SandboxUID)
+	if err != nil {
+		return result, err
+	}
+	env, err := a.Environment.ToolEnv(ctx, call.Session)
 	if err != nil {
 		return result, err
 	}
 	request := &tools.Call{
 		ID: call.ID, ChatID: call.ChatID, EntryID: call.EntryID, Arguments: arguments,
-		Session:  tools.SessionView{ID: call.SessionID, SandboxUID: call.Session.SandboxUID, Root: root, Env: call.Session.Env},
+		Session:  tools.SessionView{ID: call.SessionID, SandboxUID: call.Session.SandboxUID, Root: root, Env: env},
 		Progress: func(stream, text string) { a.progress(context.WithoutCancel(ctx), call, stream, text) },
 	}
 	for attempt := 1; ; attempt++ {

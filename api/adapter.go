@@ -117,9 +117,17 @@ func (x *exchange) EachHeader(cb func(name, value string)) {
 	x.c.Request().Header.VisitAll(func(k, v []byte) { cb(string(k), string(v)) })
 }
 
-func (x *exchange) BodyReader() io.Reader { return bytes.NewReader(x.c.Request().Body()) }
+func (x *exchange) BodyReader() io.Reader {
+	if in := requestOf(x.c.UserContext()).body; in != nil {
+		return in
+	}
+	return bytes.NewReader(x.c.Request().Body())
+}
 
-func (x *exchange) GetMultipartForm() (*multipart.Form, error) { return x.c.MultipartForm() }
+// GetMultipartForm is not used: forms are read as they come (see openForm).
+func (x *exchange) GetMultipartForm() (*multipart.Form, error) {
+	return nil, http.ErrNotMultipart
+}
 
 // SetReadDeadline does nothing: the body was read before the handler began, and
 // a deadline would stay behind on the connection.

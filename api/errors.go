@@ -205,6 +205,7 @@ func (s *server) refuseUnknownMethods() {
 		}
 		c := s.app.AcquireCtx(ctx)
 		defer s.app.ReleaseCtx(c)
+		ctx.SetConnectionClose() // with whatever of a body is still on its way
 		c.Set(fiber.HeaderAllow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		_ = s.fail(c, fiber.ErrMethodNotAllowed)
 	}

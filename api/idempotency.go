@@ -105,10 +105,13 @@ func (o *once) messageID() string {
 	return "idempotency:" + hex.EncodeToString(sum[:16])
 }
 
-// fingerprint names a request: same method, path, query and body, same name.
+// fingerprint names a request: same method, path, query and body, same name. A
+// form is only being read by then, and is named by the rest alone.
 func fingerprint(c *fiber.Ctx) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", c.Method(), c.OriginalURL())
-	h.Write(c.Request().Body())
+	if requestOf(c.UserContext()).body == nil {
+		h.Write(c.Request().Body())
+	}
 	return h.Sum(nil)
 }

@@ -2,9 +2,7 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
 	"everloop/auth"
@@ -43,49 +41,34 @@ type newMemoryBody struct {
 
 // memoryChange is the body of PUT: what is left out stays, null empties a field.
 type memoryChange struct {
-	Content     given `json:"content,omitempty" minLength:"1" maxLength:"500"`
-	Type        given `json:"type,omitempty" enum:"feedback,experience"`
-	SkillName   given `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
-	RecordType  given `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
-	Scope       given `json:"scope,omitempty" nullable:"true" maxLength:"255"`
-	Owner       given `json:"owner,omitempty" nullable:"true" maxLength:"255"`
-	Topic       given `json:"topic,omitempty" nullable:"true" maxLength:"255"`
-	ExternalID  given `json:"external_id,omitempty" nullable:"true" maxLength:"255"`
-	WriteReason given `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500"`
+	Content     nullable[string] `json:"content,omitempty" minLength:"1" maxLength:"500"`
+	Type        nullable[string] `json:"type,omitempty" enum:"feedback,experience"`
+	SkillName   nullable[string] `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
+	RecordType  nullable[string] `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
+	Scope       nullable[string] `json:"scope,omitempty" nullable:"true" maxLength:"255"`
+	Owner       nullable[string] `json:"owner,omitempty" nullable:"true" maxLength:"255"`
+	Topic       nullable[string] `json:"topic,omitempty" nullable:"true" maxLength:"255"`
+	ExternalID  nullable[string] `json:"external_id,omitempty" nullable:"true" maxLength:"255"`
+	WriteReason nullable[string] `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500"`
 }
 
 func (m memoryChange) fields() ([]domain.MemoryField, error) {
-	for name, f := range map[string]given{"content": m.Content, "type": m.Type} {
-		if f.present && f.text == nil {
+	for name, f := range map[string]nullable[string]{"content": m.Content, "type": m.Type} {
+		if f.present && f.value == nil {
 			return nil, domain.Invalidf("body."+name, "cannot be null")
 		}
 	}
 	var fields []domain.MemoryField
-	for column, f := range map[string]given{
+	for column, f := range map[string]nullable[string]{
 		"content": m.Content, "type": m.Type, "skill_name": m.SkillName, "record_type": m.RecordType, "scope": m.Scope,
 		"owner": m.Owner, "topic": m.Topic, "external_id": m.ExternalID, "write_reason": m.WriteReason,
 	} {
 		if f.present {
-			fields = append(fields, domain.MemoryField{Column: column, Value: f.text})
+			fields = append(fields, domain.MemoryField{Column: column, Value: f.value})
 		}
 	}
 	return fields, nil
 }
-
-// given is a text of a change that tells null from left out.
-type given struct {
-	present bool
-	text    *string
-}
-
-// UnmarshalJSON is called only when the field is there.
-func (g *given) UnmarshalJSON(data []byte) error {
-	g.present = true
-	return json.Unmarshal(data, &g.text)
-}
-
-// Schema implements huma.SchemaProvider; bounds come from the field's tags.
-func (given) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (s *server) memoryRoutes() {
 	const path, one, tag = "/api/memories", "/api/memories/{id}", "Memories"

@@ -49,10 +49,16 @@ func (s *server) messages(ctx context.Context, in *messagesInput) (*streamed, er
 	if in.AfterSequence >= 0 {
 		after = &in.AfterSequence
 	}
-	// The rows may be read after this handler has returned, so they are read in
-	// a context of their own.
+	return s.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return s.turns(ctx, in.SessionID, after, in.Limit, nil)
+	})
+}
+
+// streamRows answers with a JSON array of rows. The rows are read in the context
+// that they are given: they may be read after the handler has returned.
+func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter.Seq2[[]byte, error]) (*streamed, error) {
 	reading, stopReading := context.WithCancel(withRequest(requestOf(ctx).base, requestOf(ctx)))
-	next, stop := iter.Pull2(s.turns(reading, in.SessionID, after, in.Limit))
+	next, stop := iter.Pull2(rows(reading))
 	end := func() { stop(); stopReading() }
 
 	var head bytes.Buffer
@@ -104,12 +110,16 @@ func (s *server) messages(ctx context.Context, in *messagesInput) (*streamed, er
 	}}, nil
 }
 
-// turns gives the turns of a session as JSON, one by one.
-func (s *server) turns(ctx context.Context, sessionID string, after *int64, limit int) iter.Seq2[[]byte, error] {
+// turns gives the turns of a session as JSON, one by one, each as change left it;
+// change may be nil.
+func (s *server) turns(ctx context.Context, sessionID string, after *int64, limit int, change func(*domain.Turn)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		left := errors.New("reader left")
 		err := s.Messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
 			t.Blocks, t.ToolCalls = orEmpty(t.Blocks), orEmpty(t.ToolCalls)
+			if change != nil {
+				change(&t)
+			}
 			row, err := json.Marshal(t)
 			if err != nil {
 				return err

@@ -31,6 +31,8 @@ type sessionStore interface {
 	// OwnSession reads a session that the user may change.
 	OwnSession(ctx context.Context, caller domain.User, id string) (domain.Session, error)
 	RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error)
+	// SetSessionSetup changes what the setup names and leaves the rest.
+	SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error)
 	SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error)
 	SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error)
 	SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error)

@@ -33,17 +33,38 @@ type Config struct {
 	// Context ends the streams when it ends: give it the one that a shutdown cancels.
 	Context context.Context
 
-	Auth       *auth.Authenticator
-	Store      Store
-	Messages   Messages
-	Desk       Desk
-	Streams    Streams
-	Tasks      Tasks
-	Workspaces Workspaces
-	Images     Images
-	Models     Models
-	Deleter    Deleter
-	Memories   Memories
+	Auth           *auth.Authenticator
+	Store          Store
+	Messages       Messages
+	Desk           Desk
+	Streams        Streams
+	Tasks          Tasks
+	Workspaces     Workspaces
+	Images         Images
+	Models         Models
+	Deleter        Deleter
+	Compactor      Compactor
+	Contexts       Contexts
+	Tokens         Tokens
+	ModelFinder    ModelFinder
+	Memories       Memories
+	History        History
+	Solutions      Solutions
+	Skills         Skills
+	Budgets        Budgets
+	EnvBuckets     EnvBuckets
+	Administration Administration
+	Diagnostics    Diagnostics
+	UserSettings   UserSettings
+	Replays        Replays
+	Shares         Shares
+	ExtraInfos     ExtraInfos
+	Transfers      Transfers
+	// Profile says how the agent of a session is set up.
+	Profile    func(domain.Session) domain.Profile
+	RoleRights RoleRights
+	MCP        MCPServers
+	MCPWorkers MCPWorkers
 	Readiness  Readiness // nil: always ready
 	// RightsChanged is called when a session was deleted or is no longer shared,
 	// so that who follows it elsewhere is looked at again; nil: nobody is told.
@@ -98,8 +119,12 @@ func New(cfg Config) *fiber.App {
 		WriteTimeout:          streamPatience, // streams extend it as long as their client reads
 		IdleTimeout:           2 * time.Minute,
 		ErrorHandler:          s.fail,
+
+		// Bodies are read by takeBody, those of uploads by their handlers.
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
 	})
-	s.app.Use(s.observe, s.crossOrigin, refuseBadPath)
+	s.app.Use(s.observe, s.takeBody, s.crossOrigin, refuseBadPath)
 	s.huma = huma.NewAPI(s.document(), &adapter{app: s.app})
 	s.metaRoutes()
 	s.meRoutes()
@@ -110,9 +135,23 @@ func New(cfg Config) *fiber.App {
 	s.chatRoutes()
 	s.eventRoutes()
 	s.taskRoutes()
+	s.contextRoutes()
 	s.keyRoutes()
 	s.memoryRoutes()
+	s.mcpRoutes()
+	s.historyRoutes()
+	s.solutionRoutes()
+	s.skillRoutes()
+	s.budgetRoutes()
+	s.envBucketRoutes()
+	s.diagnosticRoutes()
+	s.administrationRoutes()
+	s.preferenceRoutes()
 	s.userRoutes()
+	s.replayRoutes()
+	s.shareRoutes()
+	s.extraInfoRoutes()
+	s.transferRoutes()
 	s.documentRoutes()
 	s.refuseUnknownMethods()
 	return s.app
@@ -179,6 +218,7 @@ type request struct {
 	base   context.Context // ends with the process
 	once   *once           // nil without an Idempotency-Key
 	events bool            // the client takes server-sent events
+	body   *incoming       // a form that is read as it comes; nil when the body was read already
 }
 
 type requestKey struct{}

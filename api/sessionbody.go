@@ -14,9 +14,6 @@ type SessionSetup struct {
 	DefaultModel       string
 	SystemPromptDigest string
 	Tools              []string // names of all tools
-	MaxSteps           int
-	CompactAtPct       int // percent of the context window at which history is compacted
-	CompactKeepLast    int // turns that a compaction keeps
 	SandboxImage       string
 }
 
@@ -37,19 +34,7 @@ type sessionSummary struct {
 	Pinned        bool                 `json:"is_pinned"`
 	MemoryEnabled bool                 `json:"memory_enabled"`
 	Persistent    bool                 `json:"is_persistent"`
-	ReplayState   *replayState         `json:"replay_state"`
-}
-
-// replayState tells of a replay session (shapes.md section 2); other sessions
-// have none.
-type replayState struct {
-	SourceSessionID string     `json:"source_session_id"`
-	Speed           int        `json:"speed"`
-	Status          *string    `json:"status"`
-	Position        int64      `json:"position"`
-	Total           int64      `json:"total"`
-	StartedAt       time.Time  `json:"started_at"`
-	HandedOverAt    *time.Time `json:"handed_over_at"`
+	ReplayState   *domain.ReplayState  `json:"replay_state"`
 }
 
 // SessionDetail is one session with its settings. Its model is a string always.
@@ -73,9 +58,9 @@ type SessionDetail struct {
 	Pinned          bool                 `json:"is_pinned"`
 	MemoryEnabled   bool                 `json:"memory_enabled"`
 	Persistent      bool                 `json:"is_persistent"`
-	ReplayState     *replayState         `json:"replay_state"`
-	Solution        map[string]any       `json:"solution" doc:"The solution of the session; {} for one without."`
-	SkillSnapshot   map[string]any       `json:"primary_skill_snapshot" nullable:"true"`
+	ReplayState     *domain.ReplayState  `json:"replay_state"`
+	Solution        any                  `json:"solution" doc:"The solution of the session; {} for one without."`
+	SkillSnapshot   *skillSnapshot       `json:"primary_skill_snapshot" doc:"null for a session without a primary skill."`
 	Setup           setupBody            `json:"session_setup"`
 	ViewerRole      domain.ViewerRole    `json:"viewer_role" enum:"owner,admin,viewer"`
 }
@@ -88,17 +73,26 @@ type sessionWithEnv struct {
 }
 
 type setupBody struct {
-	Mode               domain.Mode      `json:"mode" enum:"planning,executing"`
-	Model              string           `json:"model" doc:"The model that the next chat uses."`
-	SystemPromptDigest string           `json:"system_prompt_digest"`
-	ToolsEnabled       []string         `json:"tools_enabled"`
-	DisableTools       []string         `json:"disable_tools"`
-	Skills             []map[string]any `json:"skills"`
-	MCPServers         []map[string]any `json:"mcp_servers"`
-	MaxSteps           int              `json:"max_steps" doc:"Model calls of one chat at most."`
-	Compaction         compactionBody   `json:"compaction"`
-	Sandbox            sandboxBody      `json:"sandbox"`
-	DeliveryDefault    domain.Delivery  `json:"delivery_default" enum:"enqueue,steer,interrupt,reject"`
+	Mode               domain.Mode          `json:"mode" enum:"planning,executing"`
+	Model              string               `json:"model" doc:"The model that the next chat uses."`
+	SystemPromptDigest string               `json:"system_prompt_digest"`
+	ToolsEnabled       []string             `json:"tools_enabled"`
+	DisableTools       []string             `json:"disable_tools"`
+	Skills             []sessionSkill       `json:"skills"`
+	MCPServers         []map[string]any     `json:"mcp_servers"`
+	MaxSteps           int                  `json:"max_steps" doc:"Model calls of one chat at most."`
+	StuckAfter         int                  `json:"stuck_after" doc:"The same tool call with the same result so often in a row ends the chat."`
+	Budget             *shownBudget         `json:"budget,omitempty" doc:"Left out: unbounded."`
+	Agents             []string             `json:"agents" nullable:"false" doc:"Names of the sub-agents besides the built-in ones."`
+	Permissions        []permissionRuleBody `json:"permissions" nullable:"false"`
+	Compaction         compactionBody       `json:"compaction"`
+	Sandbox            sandboxBody          `json:"sandbox"`
+	DeliveryDefault    domain.Delivery      `json:"delivery_default" enum:"enqueue,steer,interrupt,reject"`
+}
+
+type shownBudget struct {
+	MaxTokens *int64   `json:"max_tokens"`
+	MaxCost   *float64 `json:"max_cost"`
 }
 
 type compactionBody struct {
@@ -118,6 +112,7 @@ func summaryOf(s domain.Session) sessionSummary {
 		ID: s.ID, Intent: s.Intent, Status: s.Status, WaitingReason: s.WaitingReason, QueueLength: s.QueueLength,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, UserID: s.OwnerID, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID,
 		Model: s.Model, Shared: s.Shared, Pinned: s.Pinned, MemoryEnabled: s.MemoryEnabled, Persistent: s.Persistent,
+		ReplayState: s.Replay,
 	}
 }
 
@@ -128,20 +123,43 @@ func (s *server) detailOf(session domain.Session, role domain.ViewerRole) Sessio
 		SolutionID: session.SolutionID, BizRoleID: session.BizRoleID, TemplateID: session.TemplateID,
 		PrimarySkillID: session.PrimarySkillID, SoftwareFactory: session.SoftwareFactory, WorkspaceID: session.WorkspaceID,
 		Model: value(session.Model), Shared: session.Shared, Pinned: session.Pinned, MemoryEnabled: session.MemoryEnabled,
-		Persistent: session.Persistent, Solution: map[string]any{}, Setup: s.setupOf(session), ViewerRole: role,
+		ReplayState: session.Replay, Persistent: session.Persistent, Solution: s.solutionOfSession(session), Setup: s.setupOf(session), SkillSnapshot: s.snapshotOf(session), ViewerRole: role,
 	}
 }
 
+// solutionOfSession is {} without a solution, and its bare id when the solution
+// is no longer there.
+func (s *server) solutionOfSession(session domain.Session) any {
+	if session.SolutionID == nil {
+		return struct{}{}
+	}
+	solution, err := s.Solutions.Get(*session.SolutionID)
+	if err != nil {
+		return map[string]any{"id": *session.SolutionID}
+	}
+	return solutionOf(solution)
+}
+
 func (s *server) setupOf(session domain.Session) setupBody {
-	enabled := slices.DeleteFunc(slices.Clone(orEmpty(s.Setup.Tools)), func(tool string) bool {
-		return slices.Contains(session.DisableTools, tool)
-	})
+	profile := s.Profile(session)
+	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
+	enabled := slices.DeleteFunc(slices.Clone(orEmpty(s.Setup.Tools)), func(tool string) bool { return slices.Contains(disabled, tool) })
 	out := setupBody{
 		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.SystemPromptDigest,
-		ToolsEnabled: enabled, DisableTools: orEmpty(session.DisableTools), Skills: []map[string]any{}, MCPServers: []map[string]any{},
-		MaxSteps: s.Setup.MaxSteps, DeliveryDefault: domain.DeliverEnqueue,
-		Compaction: compactionBody{Auto: s.Setup.CompactAtPct > 0, ThresholdPct: s.Setup.CompactAtPct, KeepLast: s.Setup.CompactKeepLast},
-		Sandbox:    sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
+		ToolsEnabled: enabled, DisableTools: orEmpty(disabled), Skills: s.skillsOf(session), MCPServers: []map[string]any{},
+		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
+		Agents: []string{}, Permissions: []permissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
+		Sandbox: sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
+	}
+	for _, a := range profile.Agents {
+		out.Agents = append(out.Agents, a.Name)
+	}
+	for _, p := range profile.Permissions {
+		out.Permissions = append(out.Permissions, permissionRuleBody(p))
+	}
+	if profile.Budget != (domain.Budget{}) {
+		budget := shownBudget(profile.Budget)
+		out.Budget = &budget
 	}
 	if out.Model == "" {
 		out.Model = s.Setup.DefaultModel

@@ -38,7 +38,7 @@ func (s *server) sessionRoutes() {
 	add(s, op("create-session", fiber.MethodPost, path, "Make a session", auth.SessionsWrite), s.createSession)
 	add(s, op("list-sessions", fiber.MethodGet, path, "The caller's sessions, pinned and newest first", auth.SessionsRead), s.listSessions)
 	add(s, op("get-session", fiber.MethodGet, one, "One session", auth.SessionsRead), s.getSession)
-	add(s, op("update-session", fiber.MethodPatch, one, "Rename a session", auth.SessionsWrite), s.updateSession)
+	add(s, op("update-session", fiber.MethodPatch, one, "Rename a session, or set its agent up anew", auth.SessionsWrite), s.updateSession)
 	add(s, op("delete-session", fiber.MethodDelete, one, "Delete a session and end its work", auth.SessionsWrite), s.deleteSession)
 	add(s, op("set-session-env", fiber.MethodPut, one+"/env", "Replace the environment of a session's tools", auth.SessionsWrite), s.setEnv)
 	add(s, op("pin-session", fiber.MethodPatch, one+"/pin", "Pin a session, or let it go", auth.SessionsWrite), s.pin)
@@ -76,12 +76,19 @@ func (s *server) createSession(ctx context.Context, in *struct{ Body *newSession
 	if err := s.checkModel(ctx, b.Model); err != nil {
 		return nil, err
 	}
+	b.SolutionID, b.BizRoleID = orNil(b.SolutionID), orNil(b.BizRoleID)
+	if err := s.checkSolution(ctx, b.SolutionID, b.BizRoleID); err != nil {
+		return nil, err
+	}
 	made, err := s.Store.CreateSession(ctx, callerOf(ctx).User.ID, domain.NewSession{
 		Intent: value(b.Intent), SolutionID: b.SolutionID, BizRoleID: b.BizRoleID, TemplateID: b.TemplateID,
 		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), SoftwareFactory: b.SoftwareFactory, WorkspaceID: b.WorkspaceID,
 		MemoryEnabled: value(b.MemoryEnabled), Persistent: value(b.Persistent), Env: env, DisableTools: b.DisableTools,
 		Setup: b.Setup.domain(),
 	})
+	if err == nil {
+		s.snapshotOf(made) // the session keeps to its primary skill as it is now
+	}
 	return answer(sessionCreated{made.ID}, err)
 }
 
@@ -129,15 +136,20 @@ func (s *server) getSession(ctx context.Context, in *SessionRef) (*body[SessionD
 func (s *server) updateSession(ctx context.Context, in *struct {
 	SessionRef
 	Body *struct {
-		Intent *string `json:"intent,omitempty" nullable:"true" maxLength:"100000"`
+		Intent *string           `json:"intent,omitempty" nullable:"true" maxLength:"100000"`
+		Setup  *sessionSetupBody `json:"session_setup,omitempty" doc:"What is named replaces what the session said before; the rest stays."`
 	}
 },
 ) (*body[SessionDetail], error) {
 	user := callerOf(ctx).User
-	if in.Body == nil || in.Body.Intent == nil {
-		return s.ownDetail(s.Store.OwnSession(ctx, user, in.SessionID))
+	session, err := s.Store.OwnSession(ctx, user, in.SessionID)
+	if err == nil && in.Body != nil && in.Body.Setup != nil {
+		session, err = s.Store.SetSessionSetup(ctx, user, in.SessionID, in.Body.Setup.domain())
 	}
-	return s.ownDetail(s.Store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent))
+	if err == nil && in.Body != nil && in.Body.Intent != nil {
+		session, err = s.Store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent)
+	}
+	return s.ownDetail(session, err)
 }
 
 func (s *server) deleteSession(ctx context.Context, in *SessionRef) (*body[deletedBody], error) {

@@ -11,6 +11,8 @@ type sessionSetupBody struct {
 	Permissions []permissionRuleBody `json:"permissions,omitempty" nullable:"true" maxItems:"200" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
 	Budget      *budgetBody          `json:"budget,omitempty"`
 	Compaction  *compactionChange    `json:"compaction,omitempty"`
+	EnvBuckets  []string             `json:"env_buckets,omitempty" nullable:"true" maxItems:"20" doc:"Environment buckets that reach its tools besides default and that of its solution."`
+	StuckAfter  *int                 `json:"stuck_after,omitempty" nullable:"true" minimum:"3" maximum:"1000" doc:"The same tool call with the same result so often in a row ends the chat (stuck_detected); default 60."`
 	MaxSteps    *int                 `json:"max_steps,omitempty" nullable:"true" minimum:"1" maximum:"10000" doc:"Model calls of one chat at most."`
 }
 
@@ -68,6 +70,7 @@ func (b *sessionSetupBody) domain() domain.SessionSetup {
 		}
 		setup.Compaction = &policy
 	}
-	setup.MaxSteps = value(b.MaxSteps)
+	setup.EnvBuckets = b.EnvBuckets
+	setup.MaxSteps, setup.StuckAfter = value(b.MaxSteps), value(b.StuckAfter)
 	return setup
 }

@@ -58,9 +58,7 @@ func (s *server) createUser(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Audit(ctx, callerOf(ctx).User.ID, "user.create", user.ID, nil); err != nil {
-		s.Logger.Warn("audit record not written", "action", "user.create", "error", err)
-	}
+	s.audit(ctx, "user.create", user.ID, nil)
 	return answer(newUser{user, newKeyBody(key, plaintext)}, nil)
 }
 
@@ -72,9 +70,10 @@ func (s *server) deleteUser(ctx context.Context, in *struct {
 		return nil, err
 	}
 	s.Auth.ForgetUser(in.UserID)
-	if err := s.Store.Audit(ctx, callerOf(ctx).User.ID, "user.delete", in.UserID, nil); err != nil {
-		s.Logger.Warn("audit record not written", "action", "user.delete", "error", err)
+	if err := s.MCPWorkers.UserDeleted(ctx, in.UserID); err != nil {
+		s.Logger.Warn("workers not told of a deleted user; unused tool servers end by themselves", "error", err)
 	}
+	s.audit(ctx, "user.delete", in.UserID, nil)
 	return answer(okBody{true}, nil)
 }
 

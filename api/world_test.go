@@ -16,7 +16,11 @@ import (
 	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/mcp"
 	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+	"everloop/infra/skills"
+	"everloop/infra/solutions"
 	"everloop/infra/workspace"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/testkit"
@@ -35,6 +39,7 @@ type world struct {
 	tasks   *tasks
 	models  *models
 	deleted *deleter
+	lookers *lookers
 	down    map[string]error
 
 	ann, bob, root string // their keys
@@ -48,20 +53,29 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	w := &world{
-		t: t, db: db, log: &syncBuffer{}, desk: &desk{}, turns: &turns{}, tasks: &tasks{}, models: &models{}, deleted: &deleter{},
+		t: t, db: db, log: &syncBuffer{}, desk: &desk{}, turns: &turns{}, tasks: &tasks{}, models: &models{}, deleted: &deleter{}, lookers: &lookers{},
 		streams: newStreams(), down: map[string]error{},
 	}
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	authenticator := auth.New(db, auth.Options{Logger: logger})
 	t.Cleanup(authenticator.Close)
 	ctx, shutDown := context.WithCancel(context.Background())
+	box, err := secrets.NewBox(boxKey)
+	require.NoError(t, err)
+	catalog, err := solutions.Load("")
+	require.NoError(t, err)
+	workspaces := workspace.New(t.TempDir())
+	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
+	require.NoError(t, err)
 	cfg := api.Config{
 		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), Messages: w.turns, Desk: w.desk,
-		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Workspaces: sessionfiles.Files{Store: workspace.New(t.TempDir())},
-		Models: w.models, Deleter: w.deleted, Logger: logger,
+		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Budgets: db, Profile: func(s domain.Session) domain.Profile {
+			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
+		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db, Workspaces: sessionfiles.Files{Store: workspaces}, Skills: skilled,
+		MCP: mcp.Vault{SealedRecords: db, Box: box}, MCPWorkers: w.lookers, Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup:     api.SessionSetup{DefaultModel: "m-1", Tools: []string{"Bash", "Read"}, MaxSteps: 200, CompactAtPct: 80, CompactKeepLast: 4},
+		Setup:     api.SessionSetup{DefaultModel: "m-1", Tools: []string{"Bash", "Read"}},
 	}
 	for _, c := range change {
 		c(&cfg)

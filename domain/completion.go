@@ -70,6 +70,21 @@ type Model struct {
 	Name          string
 	ContextWindow int64
 	Modalities    []string
+	Price         *Price // nil: not known, and counted as nothing
+}
+
+// Price is what a model costs for a million tokens.
+type Price struct {
+	Input  float64 `json:"input"`
+	Output float64 `json:"output"`
+}
+
+// Of gives the cost of a usage; a nil price costs nothing.
+func (p *Price) Of(u Usage) float64 {
+	if p == nil {
+		return 0
+	}
+	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
 }
 
 // ModelFault sorts what can go wrong with a model call.

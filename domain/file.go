@@ -10,3 +10,16 @@ type FileInfo struct {
 	ModTime time.Time
 	ETag    string // strong validator, quotes included
 }
+
+// FileOutcome is what became of one file of an upload.
+type FileOutcome struct {
+	Path   string     // relative to the workspace; of a failure, as the client named it
+	Change FileChange // of a success
+	Err    error      // why it was not taken; nil for a success
+}
+
+// FileLink is a link in a workspace; both paths are relative to it.
+type FileLink struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+}

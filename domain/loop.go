@@ -27,6 +27,10 @@ type OpenedTurn struct {
 	Loop      LoopSettings
 	Session   Session
 
+	// CaptureDue says that files of the session are to be captured before a tool
+	// changes more of them.
+	CaptureDue bool
+
 	// Of a turn that was found finished:
 	Blocks    []Block
 	CallCount int
@@ -36,13 +40,15 @@ type OpenedTurn struct {
 type TurnState int
 
 // A turn to stream into, one that an earlier attempt has finished (the report
-// was lost), one whose chat was stopped, and one whose worker died with it: its
-// text has to be restored from the event log before it is failed.
+// was lost), one whose chat was stopped, one whose worker died with it: its
+// text has to be restored from the event log before it is failed; and one of a
+// sub-agent that has to wait until others have ended.
 const (
 	TurnOpened TurnState = iota
 	TurnFinished
 	TurnStopped
 	TurnOrphaned
+	TurnQueued
 )
 
 // ChatSettings are what a chat was sent with.
@@ -60,9 +66,11 @@ type LoopSettings struct {
 	Depth            int
 	ParentToolCallID string // the Agent call that owns the loop
 	AgentType        string
+	Description      string
 	Prompt           string   // added to the system prompt
 	Only             []string // names of its only tools; nil: all
 	Model            *string
+	TaskID           string // the background task that it belongs to; empty: it ends with its chat
 }
 
 // ClosingTurn is what a finished, stopped or failed model call leaves.
@@ -90,7 +98,10 @@ type PlannedCall struct {
 	DisplayName string
 	Arguments   string
 	Questions   json.RawMessage
+	Source      *SourceLoop // of questions: the sub-agent that asks
+	Fork        *NewFork    // of a call that is a sub-agent
 	Settled     *Settlement
+	Acts        bool // it may write files
 }
 
 // Settlement is the result of a call that was settled where it was read.
@@ -114,6 +125,9 @@ type LedgerCall struct {
 	StartedAt time.Time
 	Loop      LoopSettings
 	Session   Session
+	// CaptureDue says that files of the session are to be captured before this
+	// call may change any.
+	CaptureDue bool
 }
 
 // LedgerState says what the ledger found when a worker asked for a call.
@@ -148,13 +162,16 @@ type FileChange struct {
 
 // TranscriptTurn is one turn as the model is told of it.
 type TranscriptTurn struct {
-	ID     string
-	Role   Role
-	Status TurnStatus
-	ChatID string
-	Parts  []ContentPart // user turns
-	Blocks []Block       // assistant turns
-	Calls  []ToolCall
+	ID          string
+	Sequence    int64
+	Role        Role
+	Status      TurnStatus
+	ChatID      string
+	Parts       []ContentPart // user turns
+	Blocks      []Block       // assistant turns
+	Calls       []ToolCall
+	Model       string
+	InputTokens int64 // of the prompt of this turn, as the model server reported it
 }
 
 // Retry says why a model call is tried again, and when.

@@ -1,5 +1,7 @@
 package domain
 
+import "fmt"
+
 // Profile is how the agent of a session is set up: what the service, the
 // session's solution and the session itself say, the later over the earlier.
 type Profile struct {
@@ -9,6 +11,7 @@ type Profile struct {
 	Budget       Budget
 	Compaction   CompactionPolicy
 	MaxSteps     int
+	StuckAfter   int // the same call with the same result so often in a row ends a chat
 	MCPServers   []MCPServer
 	DisableTools []string
 }
@@ -21,6 +24,8 @@ type SessionSetup struct {
 	Budget      *Budget           `json:"budget,omitempty"`
 	Compaction  *CompactionPolicy `json:"compaction,omitempty"`
 	MaxSteps    int               `json:"max_steps,omitempty"`
+	StuckAfter  int               `json:"stuck_after,omitempty"`
+	EnvBuckets  []string          `json:"env_buckets,omitempty"` // further buckets whose environment its tools get
 }
 
 // AgentType is a kind of sub-agent: who it is and which tools it gets.
@@ -94,5 +99,27 @@ func (p Profile) With(setup SessionSetup) Profile {
 	if setup.MaxSteps > 0 {
 		p.MaxSteps = setup.MaxSteps
 	}
+	if setup.StuckAfter > 0 {
+		p.StuckAfter = setup.StuckAfter
+	}
 	return p
+}
+
+// SpentBudget is a session's own budget and what its chats have used so far.
+type SpentBudget struct {
+	Budget
+	UsedTokens int64
+	UsedCost   float64
+}
+
+// Exhausted says in words which bound of the budget is reached; empty: none.
+func (b Budget) Exhausted(usedTokens int64, usedCost float64) string {
+	switch {
+	case b.MaxTokens != nil && usedTokens >= *b.MaxTokens:
+		return fmt.Sprintf("the session has used %d tokens of the %d that its budget allows", usedTokens, *b.MaxTokens)
+	case b.MaxCost != nil && usedCost >= *b.MaxCost:
+		return fmt.Sprintf("the session has cost %.4g of the %.4g that its budget allows", usedCost, *b.MaxCost)
+	default:
+		return ""
+	}
 }

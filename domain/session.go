@@ -74,6 +74,7 @@ type Session struct {
 	QueueLength     int               `db:"queue_length"`
 	CreatedAt       time.Time         `db:"created_at"`
 	UpdatedAt       time.Time         `db:"updated_at"`
+	Replay          *ReplayState      `db:"replay_state"` // nil: no replay session
 }
 
 // ViewerRole is what a caller is to a session (decisions.md section 2).

@@ -46,6 +46,7 @@ type BackgroundTask struct {
 	OwnerRunID     string     `json:"owner_run_id" db:"owner_run_id"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at" db:"lease_expires_at"`
 	StopRequested  bool       `json:"stop_requested" db:"stop_requested"`
+	Detached       bool       `json:"detached" db:"detached"` // the turn that started it is not on the active branch
 }
 
 // TaskOutput is the end of what a background task has written. Markers name the

@@ -102,9 +102,10 @@ type ToolCall struct {
 
 // PendingQuestionRef points from a tool call to its open question.
 type PendingQuestionRef struct {
-	QuestionID string     `json:"question_id"`
-	AskedAt    time.Time  `json:"asked_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	QuestionID string      `json:"question_id"`
+	AskedAt    time.Time   `json:"asked_at"`
+	ExpiresAt  *time.Time  `json:"expires_at,omitempty"`
+	SourceLoop *SourceLoop `json:"source_loop,omitempty"`
 }
 
 // Usage counts the tokens of a turn, or of a whole chat.
@@ -173,6 +174,7 @@ type Question struct {
 	LoopID     string          `json:"loop_id" db:"loop_id"`
 	Questions  json.RawMessage `json:"questions" db:"questions"`
 	AskedAt    time.Time       `json:"asked_at" db:"asked_at"`
+	SourceLoop *SourceLoop     `json:"source_loop,omitempty" db:"source_loop"` // nil: the main loop asks
 }
 
 // ObjectScheme marks an image of a message that is kept as an object: the rest

@@ -51,14 +51,14 @@ type Desk struct {
 	Bus     Bus
 	Models  Models
 	Images  Images
+	History History
 	Logger  *slog.Logger
+
+	Compactions *Compactions
 }
 
 // Send makes a message durable and has its chat run (decisions.md section 3).
 func (d *Desk) Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error) {
-	if send.Whatif != nil {
-		return domain.SendAck{}, domain.Newf(domain.Invalid, domain.CodeNotAvailable, "whatif is not available in this version")
-	}
 	if len(send.OutputSchema) > 0 {
 		if _, err := domain.CompileSchema(send.OutputSchema); err != nil {
 			return domain.SendAck{}, err
@@ -76,6 +76,9 @@ func (d *Desk) Send(ctx context.Context, caller domain.Caller, send domain.Send)
 	}
 	if send.Message, err = d.keep(ctx, send.SessionID, send.Message); err != nil {
 		return domain.SendAck{}, err
+	}
+	if send.Whatif != nil {
+		return d.whatif(ctx, caller, send)
 	}
 	taken, err := d.Records.Enqueue(ctx, caller.User.ID, send)
 	if err != nil {
@@ -162,9 +165,9 @@ func (d *Desk) Stop(ctx context.Context, caller domain.Caller, sessionID string,
 	return stopped.Stopped, nil
 }
 
-// Compact asks for a compaction of the session's history.
-func (d *Desk) Compact(context.Context, domain.Caller, string) (string, error) {
-	return "", domain.Newf(domain.Invalid, domain.CodeNotAvailable, "compaction is not available in this version")
+// Compact asks for a compaction of the session's history (decisions.md section 5).
+func (d *Desk) Compact(ctx context.Context, caller domain.Caller, sessionID string) (string, error) {
+	return d.Compactions.Request(ctx, caller, sessionID)
 }
 
 func (d *Desk) tellStop(ctx context.Context, sessionID, chatID string) {

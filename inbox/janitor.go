@@ -18,6 +18,7 @@ type Janitor struct {
 	Finisher Finisher
 	Purger   *Purger
 	Tasks    TaskSweeper
+	Compact  *Compactions
 	Keys     KeyPruner
 	Found    func(kind string) // counts a finding, by kind
 	Logger   *slog.Logger
@@ -81,6 +82,7 @@ func (j *Janitor) Run(ctx context.Context) {
 			j.report(ctx, "reconcile", j.Reconcile(ctx))
 			j.report(ctx, "purge", j.Purger.Sweep(ctx))
 			j.report(ctx, "tasks", j.Tasks.Sweep(ctx))
+			j.report(ctx, "compactions", j.Compact.Sweep(ctx))
 			_, err := j.Keys.PruneIdempotency(ctx)
 			j.report(ctx, "idempotency keys", err)
 		}

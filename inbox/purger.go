@@ -26,6 +26,9 @@ type Purger struct {
 	Tasks interface {
 		StopAll(ctx context.Context, sessionID string) error
 	}
+	ToolServers interface {
+		SessionDeleted(ctx context.Context, sessionID string) error
+	}
 	Desk   *Desk
 	Logger *slog.Logger
 }
@@ -79,9 +82,13 @@ func (p *Purger) Sweep(ctx context.Context) error {
 func (p *Purger) purge(ctx context.Context, sessionID string) error {
 	for _, step := range []func() error{
 		func() error { return p.Runs.TerminateSession(ctx, sessionID, "the session was deleted") },
+		func() error { return p.ToolServers.SessionDeleted(ctx, sessionID) },
 		func() error { return p.Files.Remove(ctx, sessionID) },
 		func() error { return p.Objects.DeletePrefix(ctx, "images/"+sessionID+"/") },
 		func() error { return p.Objects.DeletePrefix(ctx, "events/"+sessionID+"/") },
+		func() error { return p.Objects.DeletePrefix(ctx, "snapshots/"+sessionID+"/") },
+		func() error { return p.Objects.DeletePrefix(ctx, "archives/"+sessionID+"/") },
+		func() error { return p.Objects.DeletePrefix(ctx, "replays/"+sessionID+"/") },
 		func() error { return p.Log.Forget(ctx, sessionID) },
 	} {
 		if err := step(); err != nil {

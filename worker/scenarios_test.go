@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
@@ -56,6 +58,50 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "tool_progress" })
 		s.stop(session)
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+	},
+	"sub_agents": func(t *testing.T, s *stack, session string) {
+		inner := agent("inner", obj{"text": "deep down"})
+		ack := s.send(session, script(obj{"steps": []obj{
+			{"calls": []obj{agent("one", obj{"calls": []obj{bash("echo a"), inner}}, obj{"text": "first"}), agent("two", obj{"text": "second"}), bash("echo b")}},
+			{"text": "done"},
+		}}))
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+	},
+	"sub_agent_question": func(t *testing.T, s *stack, session string) {
+		inner := agent("inner", obj{"calls": []obj{ask()}}, obj{"text": "deep down"})
+		ack := s.send(session, script(obj{"steps": []obj{
+			{"calls": []obj{agent("one", obj{"calls": []obj{inner, ask()}}, obj{"text": "first"}), agent("two", obj{"first_delay_ms": 300, "text": "second"})}},
+			{"text": "done"},
+		}}))
+		require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+		for _, q := range s.asked(session, 2) {
+			s.answerTo(session, q)
+		}
+		s.awaitEnds(session, ack.ChatID, 2)
+	},
+	"sub_agent_message": func(t *testing.T, s *stack, session string) {
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{agent("asks", obj{"calls": []obj{ask()}})}}}}))
+		s.awaitEnd(session, ack.ChatID)
+		next := s.send(session, script(obj{"steps": []obj{{"text": "instead"}}}))
+		require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
+	},
+	"sub_agent_stop": func(t *testing.T, s *stack, session string) {
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{
+			agent("holds", obj{"text": "a long story about everything", "hold": true, "hold_after": 2}), agent("asks", obj{"calls": []obj{ask()}}),
+		}}}}))
+		s.awaitText(session)
+		s.asked(session, 1)
+		s.stop(session)
+		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+	},
+	"sub_agent_queue": func(t *testing.T, s *stack, session string) {
+		s.acts.ForkLimits.AtOnce, s.acts.ForkLimits.Time = 1, 5*time.Second
+		ack := s.send(session, script(obj{"steps": []obj{
+			{"calls": []obj{agent("one", obj{"first_delay_ms": 300, "text": "first"}), agent("two", obj{"first_delay_ms": 300, "text": "second"})}},
+			{"calls": []obj{agent("slow", obj{"text": "too long for its time", "hold": true, "hold_after": 2})}},
+			{"text": "done"},
+		}}))
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
 	"queue": func(t *testing.T, s *stack, session string) {
 		first := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("sleep 0.3")}}, {"text": "one"}}}))
@@ -108,6 +154,31 @@ func (s *stack) record(session, name string) {
 		}
 		require.NoError(s.t, os.WriteFile(filepath.Join(dir, name+suffix+".json"), raw, 0o644))
 	}
+	for _, turn := range s.messages(session) {
+		for _, call := range turn.ToolCalls {
+			if call.ToolName != tools.Agent {
+				continue
+			}
+			raw, err := protojson.MarshalOptions{Multiline: true}.Marshal(s.history(durable.ForkWorkflowID(turn.ChatID, call.ID), ""))
+			require.NoError(s.t, err)
+			var about tools.AgentArguments
+			require.NoError(s.t, json.Unmarshal([]byte(call.Arguments), &about))
+			require.NoError(s.t, os.WriteFile(filepath.Join(dir, name+"_fork_"+about.Description+".json"), raw, 0o644))
+		}
+	}
+}
+
+// history gives the history of one run.
+func (s *stack) history(id, run string) *historypb.History {
+	s.t.Helper()
+	history := &historypb.History{}
+	events := s.client.GetWorkflowHistory(s.t.Context(), id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		event, err := events.Next()
+		require.NoError(s.t, err)
+		history.Events = append(history.Events, event)
+	}
+	return history
 }
 
 // histories gives the histories of a session's runs once the last has closed, in

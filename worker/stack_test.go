@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"os/exec"
@@ -27,7 +28,9 @@ import (
 	"everloop/infra/model"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
+	"everloop/infra/secrets"
 	"everloop/infra/temporal"
+	"everloop/infra/tokens"
 	"everloop/internal/testkit"
 	"everloop/worker"
 )
@@ -45,6 +48,7 @@ type stack struct {
 	client  client.Client
 	queue   string
 	acts    *activities.Activities
+	tasks   *activities.TaskDesk
 	worker  sdkworker.Worker
 
 	mu    sync.Mutex
@@ -90,14 +94,21 @@ func newStack(t *testing.T) *stack {
 	workspaces := plainWorkspaces{t.TempDir()}
 	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}})
 	require.NoError(t, err)
+	s.tasks = &activities.TaskDesk{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger}
+	agents, err := tools.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
+	require.NoError(t, err)
+	registry.Provide(agents)
 	s.acts = &activities.Activities{
+		Agents: agents, Forks: s.journal, ForkLimits: domain.DefaultForkLimits,
+		Compactions: s.journal, Tokens: tokens.New(db, logger), Memories: remembered{},
 		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
-		Tools: registry, Workspaces: workspaces, Profiles: s, Metrics: metrics.NewWork(metrics.New()), Logger: logger,
+		Tools: registry, Workspaces: workspaces, Profiles: s, Environment: secrets.Buckets{Records: s.journal}, Metrics: metrics.NewWork(metrics.New()), Logger: logger,
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
 
 	s.desk = &inbox.Desk{Records: s.journal, Runs: runs, Bus: signals, Models: models, Images: store, Logger: logger}
+	s.desk.Compactions = &inbox.Compactions{Records: db, Runs: runs, Logger: logger}
 	s.janitor = &inbox.Janitor{
 		Records: s.journal, Journal: s.journal, Runs: runs, Finisher: s.acts, Logger: logger,
 		Found: func(kind string) { s.mu.Lock(); defer s.mu.Unlock(); s.found = append(s.found, kind) },
@@ -111,7 +122,7 @@ func newStack(t *testing.T) *stack {
 
 // Profile implements activities.Profiles: sessions are set up as they say.
 func (s *stack) Profile(session domain.Session) domain.Profile {
-	return domain.Profile{MaxSteps: postgres.MaxSteps, Compaction: domain.DefaultCompaction}.With(session.Setup)
+	return domain.Profile{MaxSteps: postgres.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}.With(session.Setup)
 }
 
 func (s *stack) startWorker() {
@@ -199,6 +210,13 @@ func script(v any) string {
 }
 
 type obj = map[string]any
+
+// noFiles is a session's workspace that cannot be reached.
+type noFiles struct{}
+
+func (noFiles) Open(context.Context, tools.SessionView) (tools.Files, error) {
+	return nil, errors.New("there are no files here")
+}
 
 type plainWorkspaces struct{ dir string }
 

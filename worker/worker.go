@@ -53,12 +53,19 @@ func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tas
 	w.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
 
 	w.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.WorkflowTask})
+	w.RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: contract.WorkflowCompact})
+
+	w.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
 
 	contract.BeginChat.Handle(w, a.BeginChat)
 	contract.ParkChat.Handle(w, a.ParkChat)
 	contract.CheckChat.Handle(w, a.CheckChat)
 	contract.FinishChat.Handle(w, a.FinishChat)
 	contract.CallModel.Handle(w, a.CallModel)
+	contract.CompactContext.Handle(w, a.CompactContext)
+	contract.FailCompaction.Handle(w, a.FailCompaction)
+	contract.PauseFork.Handle(w, a.PauseFork)
+	contract.EndFork.Handle(w, a.EndFork)
 	contract.TryTool.Handle(w, a.TryTool)
 	contract.RunTool.Handle(w, a.RunTool)
 	contract.RunTask.Handle(w, tasks.RunTask)

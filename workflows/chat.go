@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"everloop/activities/contract"
@@ -29,12 +28,15 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 	if begun.ChatID == "" {
 		return again(ctx, in.SessionID, false)
 	}
-	run := &chatRun{sessionID: in.SessionID, chatID: begun.ChatID, step: begun.Step, maxSteps: begun.MaxSteps}
+	run := &chatRun{loop{
+		who: "chat", sessionID: in.SessionID, chatID: begun.ChatID, id: domain.RootLoop, step: begun.Step, maxSteps: begun.MaxSteps,
+	}}
+	run.await, run.told, run.hear = run.park, contract.Wake.Waiting, run.heed
 	describe(ctx, begun)
 	working, cancel := workflow.WithCancel(ctx)
 	run.watchStop(ctx, cancel)
 
-	outcome := run.loop(working, begun.Parked)
+	outcome := run.resume(working, begun.Parked)
 	for outcome.unfinished() {
 		outcome = run.finish(ctx, working, outcome)
 	}
@@ -57,77 +59,22 @@ func again(ctx workflow.Context, sessionID string, next bool) error {
 	return nil
 }
 
-// chatRun is what a run remembers between two steps.
-type chatRun struct {
-	sessionID string
-	chatID    string
-	step      int // model calls made
-	maxSteps  int
-	stopped   bool
-}
+// chatRun carries the main loop of a chat.
+type chatRun struct{ loop }
 
-// outcome says how a loop came to its end, or what the run does next.
-type outcome struct {
-	reason  domain.FinishReason
-	code    string
-	message string
-
-	closed bool // the chat has ended already: by a message, a stop or a rewind
-	longer bool // the same chat goes on in a new run, this history is long enough
-	next   bool // another chat is queued
-	err    error
-}
-
-// unfinished reports whether the chat has yet to be ended in the records.
-func (o outcome) unfinished() bool { return o.err == nil && !o.closed && !o.longer }
-
-// loop is the agent loop: call the model, run its tools, and again.
-func (r *chatRun) loop(ctx workflow.Context, parked bool) outcome {
+// resume goes on where the records say that the chat is: at its next model call,
+// or waiting for an answer.
+func (r *chatRun) resume(ctx workflow.Context, parked bool) outcome {
 	if parked {
 		if out, over := r.waitForAnswer(ctx); over {
 			return out
 		}
 	}
-	for {
-		if r.stopped {
-			return outcome{reason: domain.FinishInterrupted}
-		}
-		if r.step >= r.maxSteps {
-			return outcome{reason: domain.FinishMaxSteps, code: "max_steps",
-				message: fmt.Sprintf("the chat made %d model calls, which is the limit", r.maxSteps)}
-		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return outcome{longer: true}
-		}
-		r.step++
-		turn, err := contract.CallModel.Run(ctx, contract.CallModelIn{
-			SessionID: r.sessionID, ChatID: r.chatID, LoopID: domain.RootLoop, Step: r.step,
-		}, fmt.Sprintf("Model call %d", r.step))
-		switch {
-		case err != nil:
-			return r.failure(err)
-		case turn.Ended:
-			return r.ended(ctx, turn)
-		case turn.Stopped:
-			return outcome{reason: domain.FinishInterrupted}
-		case turn.Mismatch:
-			return outcome{reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "no answer followed the output_schema"}
-		case !turn.Again:
-			return outcome{reason: domain.FinishCompleted}
-		}
-		if err := r.runTools(ctx, turn.Calls); err != nil {
-			return r.failure(err)
-		}
-		if turn.Asked > 0 {
-			if out, over := r.park(ctx); over {
-				return out
-			}
-		}
-	}
+	return r.run(ctx)
 }
 
 // ended closes a run whose chat has ended with its last turn.
-func (r *chatRun) ended(ctx workflow.Context, turn contract.CallModelOut) outcome {
+func ended(ctx workflow.Context, turn contract.CallModelOut) outcome {
 	status := domain.FinishCompleted
 	if turn.Stopped {
 		status = domain.FinishInterrupted
@@ -136,54 +83,20 @@ func (r *chatRun) ended(ctx workflow.Context, turn contract.CallModelOut) outcom
 	return outcome{closed: true, next: turn.Next}
 }
 
-// maxParallelTools is how many tool calls of one turn run at once.
-const maxParallelTools = 32
+// heed takes the wakes that have come.
+func (r *chatRun) heed(ctx workflow.Context) { contract.Wake.Drain(ctx) }
 
-// runTools runs a turn's calls in parallel and waits for all of them.
-func (r *chatRun) runTools(ctx workflow.Context, calls []contract.ToolCall) error {
-	var failed error
-	slots := workflow.NewSemaphore(ctx, maxParallelTools)
-	all := workflow.NewWaitGroup(ctx)
-	for _, call := range calls {
-		all.Add(1)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer all.Done()
-			if err := slots.Acquire(ctx, 1); err != nil || r.stopped {
-				return
-			}
-			defer slots.Release(1)
-			out, err := r.runTool(ctx, call)
-			if err != nil && failed == nil {
-				failed = err
-			}
-			r.stopped = r.stopped || out.Stopped
-		})
-	}
-	all.Wait(ctx)
-	return failed
-}
-
-// runTool runs one call: within the run's own worker when it is a matter of a
-// moment, as an activity when it takes longer.
-func (r *chatRun) runTool(ctx workflow.Context, call contract.ToolCall) (contract.RunToolOut, error) {
-	in := contract.RunToolIn{ChatID: r.chatID, ToolCallID: call.ID}
-	out, err := contract.TryTool.LocalNamed(ctx, in, call.Summary)
-	if err != nil || !out.Pending {
-		return out, err
-	}
-	return contract.RunTool.Run(ctx, in, call.Summary)
-}
-
-// park ends the chat for clients until its questions are resolved.
-func (r *chatRun) park(ctx workflow.Context) (outcome, bool) {
-	out, err := contract.ParkChat.Local(ctx, contract.ParkChatIn{ChatID: r.chatID})
+// park ends the chat for clients until all of its questions are resolved.
+func (r *chatRun) park(ctx workflow.Context, _ bool) (out outcome, answered, over bool) {
+	parked, err := contract.ParkChat.Local(ctx, contract.ParkChatIn{ChatID: r.chatID})
 	if err != nil {
-		return outcome{err: err}, true
+		return outcome{err: err}, false, true
 	}
-	if out.State != contract.Parked {
-		return outcome{closed: true}, out.State == contract.Closed
+	if parked.State != contract.Parked {
+		return outcome{closed: true}, true, parked.State == contract.Closed
 	}
-	return r.waitForAnswer(ctx)
+	out, over = r.waitForAnswer(ctx)
+	return out, true, over
 }
 
 // waitForAnswer costs nothing for as long as it takes: the run is idle until a
@@ -218,25 +131,10 @@ func (r *chatRun) finish(ctx, working workflow.Context, end outcome) outcome {
 		return outcome{err: err}
 	}
 	if out.More {
-		return r.loop(working, false)
+		return r.run(working)
 	}
 	setStatus(ctx, string(end.reason), string(end.reason))
 	return outcome{closed: true, next: out.Next}
-}
-
-// failure turns an activity's error into the end of the chat.
-func (r *chatRun) failure(err error) outcome {
-	if r.stopped || temporal.IsCanceledError(err) {
-		return outcome{reason: domain.FinishInterrupted}
-	}
-	code := durable.Code(err)
-	if code == "context_overflow" {
-		return outcome{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
-	}
-	if code == "" {
-		code = "internal_error"
-	}
-	return outcome{reason: domain.FinishFailed, code: code, message: durable.Message(err)}
 }
 
 // stopGrace is how long running work is given to end by the word that it was

@@ -31,6 +31,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			history := load(t, file)
 			replayer := worker.NewWorkflowReplayer()
 			replayer.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
+			replayer.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, history))
 		})
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	WorkflowChat = "Chat"
 	WorkflowTask = "Task"
+	WorkflowFork = "Fork"
 )
 
 // Signals of the Chat workflow. Wake says "look again": it carries nothing,
@@ -115,19 +116,28 @@ type CallModelIn struct {
 	SessionID string `json:"session_id"`
 	ChatID    string `json:"chat_id"`
 	LoopID    string `json:"loop_id"`
-	Step      int    `json:"step"` // from 1
+	Step      int    `json:"step"`              // from 1
+	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
+
+	Compacted  bool `json:"compacted,omitempty"`  // the history was compacted for this call, or could not be
+	Overflowed bool `json:"overflowed,omitempty"` // after a refusal of its prompt
 }
 
 // CallModelOut is what the turn came to.
 type CallModelOut struct {
 	EntryID  string     `json:"entry_id"`
 	Stopped  bool       `json:"stopped,omitempty"`
-	Ended    bool       `json:"ended,omitempty"` // the chat has ended with this turn
-	Next     bool       `json:"next,omitempty"`  // of an ended chat: another one is queued
+	Queued   bool       `json:"queued,omitempty"` // the sub-agent has to wait for a slot; nothing was done
+	Ended    bool       `json:"ended,omitempty"`  // the chat has ended with this turn
+	Next     bool       `json:"next,omitempty"`   // of an ended chat: another one is queued
 	Calls    []ToolCall `json:"calls,omitempty"`
 	Asked    int        `json:"asked,omitempty"`    // questions put to the user
 	Again    bool       `json:"again,omitempty"`    // the loop goes on: calls were asked for, or the answer did not fit yet
 	Mismatch bool       `json:"mismatch,omitempty"` // the last answer did not fit output_schema after all tries
+
+	// Compact says that the history has to be compacted before this call is made,
+	// or made again.
+	Compact domain.CompactionTrigger `json:"compact,omitempty"`
 }
 
 // ToolCall is a call that the run has to schedule; Summary is for operators.
@@ -135,12 +145,14 @@ type ToolCall struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Summary string `json:"summary"`
+	Fork    *Fork  `json:"fork,omitempty"` // set when the call is a sub-agent, not a tool to run
 }
 
 // RunToolIn asks for one tool call of the ledger to be carried out.
 type RunToolIn struct {
 	ChatID     string `json:"chat_id"`
 	ToolCallID string `json:"tool_call_id"`
+	TaskID     string `json:"task_id,omitempty"` // of a background sub-agent's call
 }
 
 // RunToolOut says how the call ended; its result is in the ledger.

@@ -271,11 +271,19 @@ func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.Ses
 }
 
 // started remembers what was started in the background.
-type started struct{ tasks []NewShell }
+type started struct {
+	tasks  []NewShell
+	agents []NewAgentTask
+}
 
 func (s *started) StartShell(_ context.Context, task NewShell) (domain.BackgroundTask, error) {
 	s.tasks = append(s.tasks, task)
 	return domain.BackgroundTask{TaskID: "task-1"}, nil
+}
+
+func (s *started) StartAgent(_ context.Context, task NewAgentTask) (domain.BackgroundTask, error) {
+	s.agents = append(s.agents, task)
+	return domain.BackgroundTask{TaskID: "task-2"}, nil
 }
 
 // bench is a session with all tools.

@@ -96,11 +96,19 @@ type TaskList interface {
 	ChangeSessionTask(ctx context.Context, sessionID, id string, task domain.SessionTaskChange) (domain.SessionTask, error)
 }
 
-// Background starts commands that outlive the chat.
+// Background starts commands and sub-agents that outlive the chat.
 type Background interface {
 	// StartShell makes the task durable and has it carried out. The same tool
 	// call again gives the same task.
 	StartShell(ctx context.Context, task NewShell) (domain.BackgroundTask, error)
+	// StartAgent is StartShell for a sub-agent, which was reserved with its call.
+	StartAgent(ctx context.Context, task NewAgentTask) (domain.BackgroundTask, error)
+}
+
+// NewAgentTask is a background sub-agent to start.
+type NewAgentTask struct {
+	SessionID, ChatID, ToolCallID string
+	Title                         string
 }
 
 // NewShell is a background command to start.

@@ -12,6 +12,9 @@ type Deps struct {
 	Reads      FileReads
 	Tasks      TaskList
 	Background Background // nil: run_in_background is refused
+	Web        Web        // nil: WebFetch is not offered
+	Asker      Asker      // nil: the prompt of WebFetch is not applied
+	Search     Searcher   // nil: WebSearch is not offered
 }
 
 // Registry holds the tools of the service, in the order they are offered, and
@@ -26,10 +29,17 @@ type Registry struct {
 // New makes a registry of the built-in tools.
 func New(d Deps) (*Registry, error) {
 	r := &Registry{workspaces: d.Workspaces, byName: map[string]*Tool{}}
-	for _, tool := range []Tool{
+	builtIn := []Tool{
 		newBash(d), newRead(d), newWrite(d), newEdit(d), newGlob(d), newGrep(d),
-		newAskUserQuestion(), newTaskCreate(d), newSubmitPlan(),
-	} {
+		newAskUserQuestion(), newTaskCreate(d), newAgent(d), newSubmitPlan(),
+	}
+	if d.Web != nil {
+		builtIn = append(builtIn, newWebFetch(d))
+	}
+	if d.Search != nil {
+		builtIn = append(builtIn, newWebSearch(d))
+	}
+	for _, tool := range builtIn {
 		if err := r.Add(tool); err != nil {
 			return nil, err
 		}

@@ -23,11 +23,11 @@ func offered(b *bench, mode domain.Mode, headless bool, disabled ...string) []st
 func TestOffered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	require.Equal(t, []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "AskUserQuestion", "TaskCreate"},
+	require.Equal(t, []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "AskUserQuestion", "TaskCreate", "Agent"},
 		offered(b, domain.ModeExecuting, false))
 	require.Equal(t, []string{"Read", "Glob", "Grep", "AskUserQuestion", "SubmitPlan"}, offered(b, domain.ModePlanning, false))
 	require.Equal(t, []string{"Read", "Glob", "Grep", "SubmitPlan"}, offered(b, domain.ModePlanning, true))
-	require.Equal(t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate"}, offered(b, domain.ModeExecuting, true, "Bash"))
+	require.Equal(t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate", "Agent"}, offered(b, domain.ModeExecuting, true, "Bash"))
 	for _, spec := range b.set(domain.ModeExecuting, false).Offered() {
 		require.NotEmpty(t, spec.Description)
 		require.True(t, json.Valid(spec.Parameters), spec.Name)
@@ -43,7 +43,7 @@ func TestOnlyWhatChangesNothingIsTriedAgain(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{
 		"Bash": true, "Write": true, "Edit": true, "Read": false, "Glob": false, "Grep": false,
-		"AskUserQuestion": false, "TaskCreate": false, "SubmitPlan": false,
+		"AskUserQuestion": false, "TaskCreate": false, "SubmitPlan": false, "Agent": true,
 	}, acts)
 }
 

@@ -15,6 +15,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/inbox"
+	"everloop/infra/mcp"
 	"everloop/infra/postgres"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/realtime"
@@ -40,22 +41,30 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 	desk := newDesk(b)
 	access := access{db: b.db, auth: a.auth}
 	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: a.hub, Sessions: access, Desk: desk, Logger: b.logger})
-	registry, err := tools.New(tools.Deps{})
+	registry, err := b.newTools(tools.Deps{})
 	if err != nil {
 		return nil, err
 	}
+	skills, err := b.newSkills(registry, false)
+	if err != nil {
+		return nil, err
+	}
+	b.history.Tokens = standing{b.contexts(registry)}
 	a.app = api.New(api.Config{
 		Context: ctx, Auth: a.auth, Store: b.journal, Messages: b.db, Desk: desk,
 		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
 			return a.hub.Follow(ctx, sessionID, after)
 		},
 		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
-		Deleter: newPurger(b, desk), Memories: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
+		Compactor: b.compactions(), Contexts: b.contexts(registry), Tokens: b.tokens, ModelFinder: b.models,
+		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: names(registry.For(ctx, tools.Scope{Mode: domain.ModeExecuting}).Offered()),
-			MaxSteps: postgres.MaxSteps, SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
+			SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
 		},
+		Replays: b.replayDesk(), Shares: b.db, ExtraInfos: b.db, Transfers: transfers{b.transferDesk()},
+		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing},
 		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},
 		Logger: b.logger, Metrics: b.metrics,
 	})
@@ -80,12 +89,13 @@ func names(specs []domain.ToolSpec) []string {
 const minSDK = "2611.0.0"
 
 func newDesk(b *backend) *inbox.Desk {
-	return &inbox.Desk{Records: b.journal, Runs: b.runs, Bus: b.signals, Models: b.models, Images: b.objects, Logger: b.logger}
+	return &inbox.Desk{Records: b.journal, Runs: b.runs, Bus: b.signals, Models: b.models, Images: b.objects, History: b.history, Compactions: b.compactions(), Logger: b.logger}
 }
 
 func newPurger(b *backend, desk *inbox.Desk) *inbox.Purger {
 	return &inbox.Purger{
 		Records: b.db, Runs: b.runs, Log: b.log, Files: b.workspace, Objects: b.objects, Tasks: b.taskDesk(), Desk: desk, Logger: b.logger,
+		ToolServers: mcp.Remote{Conn: b.nats},
 	}
 }
 

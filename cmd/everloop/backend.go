@@ -12,12 +12,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 
+	"everloop/history"
 	"everloop/infra/events"
 	"everloop/infra/metrics"
 	"everloop/infra/model"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+	"everloop/infra/solutions"
 	"everloop/infra/temporal"
+	"everloop/infra/tokens"
 	"everloop/infra/workspace"
 )
 
@@ -35,8 +39,13 @@ type backend struct {
 	temporal  client.Client
 	runs      temporal.Runs
 	models    *model.Client
+	tokens    *tokens.Counter
 	workspace *workspace.Store
+	solutions *solutions.Catalog
+	buckets   secrets.Buckets
 	nats      *nats.Conn
+	captures  *history.Capturer
+	history   *history.Desk
 
 	closers []func()
 }
@@ -86,7 +95,20 @@ func dial(ctx context.Context, s settings, connect func() (*nats.Conn, error)) (
 		return nil, fmt.Errorf("publish what an earlier process left: %w", err)
 	}
 	b.models = model.New(model.Config{BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow})
+	box, err := s.secretBox()
+	if err != nil {
+		return nil, err
+	}
+	b.buckets = secrets.Buckets{Records: b.db, Box: box}
+	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
+		return nil, err
+	}
+	b.tokens = tokens.New(b.db, b.logger)
+	b.tokens.Load()
 	b.workspace = workspace.New(filepath.Join(s.DataDir, "workspace"))
+	if err := b.newHistory(); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 

@@ -5,10 +5,8 @@ import (
 	"everloop/infra/postgres"
 )
 
-// profiles gives each session the service's profile as its own setup changes it.
-type profiles struct{}
-
-// Profile implements activities.Profiles.
-func (profiles) Profile(session domain.Session) domain.Profile {
-	return domain.Profile{MaxSteps: postgres.MaxSteps, Compaction: domain.DefaultCompaction}.With(session.Setup)
+// Profile implements activities.Profiles: the service's profile as the session's
+// solution and the session itself change it.
+func (b *backend) Profile(session domain.Session) domain.Profile {
+	return b.solutions.Profile(domain.Profile{MaxSteps: postgres.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}, session)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"everloop/infra/secrets"
 )
 
 // settings are the flags and variables that the serving roles share
@@ -36,6 +38,17 @@ type settings struct {
 	Model         string `name:"llm-model" env:"LLM_MODEL" help:"The model for sessions that name none; the server's first when unset."`
 	ContextWindow int64  `default:"128000" env:"LLM_CONTEXT_WINDOW" help:"Tokens of context of a model whose server does not say."`
 
+	EncryptionKey string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; kept in DATA_DIR/encryption-key when unset."`
+	SolutionsDir  string `env:"SOLUTIONS_DIR" help:"Directory of further solutions, one subdirectory each; default: solutions below DATA_DIR."`
+
+	mcpSettings   `embed:""`
+	webSettings   `embed:""`
+	skillSettings `embed:""`
+
+	sharingSettings `embed:""`
+
+	forkSettings `embed:""`
+
 	SandboxMinLevel int           `default:"2" env:"SANDBOX_MIN_LEVEL" help:"Weakest confinement of tools to start with: 2 namespaces, 1 Landlock."`
 	SandboxUnsafe   bool          `env:"SANDBOX_UNSAFE" help:"Run tools without any confinement where none is possible. Tools can then do what the service can."`
 	SandboxMemory   int64         `name:"sandbox-memory-bytes" default:"2147483648" env:"SANDBOX_MEMORY_BYTES" help:"Memory of one command with all its children."`
@@ -52,7 +65,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("DATA_DIR: %w", err)
 	}
 	s.DataDir = dir
-	faults := []error{address("AGENT_ADDR", s.AgentAddr)}
+	faults := []error{address("AGENT_ADDR", s.AgentAddr), s.webSettings.check(), s.forkSettings.check(), s.skillSettings.check()}
 	if s.S3Endpoint != "" && (s.S3AccessKey == "" || s.S3SecretKey == "") {
 		faults = append(faults, errors.New("S3_ENDPOINT needs S3_ACCESS_KEY and S3_SECRET_KEY"))
 	}
@@ -63,6 +76,32 @@ func (s *settings) check() error {
 		faults = append(faults, errors.New("LLM_GATEWAY_URL must start with http:// or https://"))
 	}
 	return errors.Join(faults...)
+}
+
+// secretBox seals values with the configured key, or with the one kept below
+// DATA_DIR.
+func (s *settings) secretBox() (*secrets.Box, error) {
+	key := s.EncryptionKey
+	if key == "" {
+		kept, err := secrets.KeyFile(filepath.Join(s.DataDir, "encryption-key"))
+		if err != nil {
+			return nil, fmt.Errorf("encryption key: %w", err)
+		}
+		key = kept
+	}
+	box, err := secrets.NewBox(key)
+	if err != nil {
+		return nil, fmt.Errorf("ENCRYPTION_KEY: %w", err)
+	}
+	return box, nil
+}
+
+// solutionsDir is where an operator's own solutions are.
+func (s *settings) solutionsDir() string {
+	if s.SolutionsDir != "" {
+		return s.SolutionsDir
+	}
+	return filepath.Join(s.DataDir, "solutions")
 }
 
 // external reports the settings that a role without embedded engines misses.

@@ -110,6 +110,10 @@ func (c *upCmd) serveAll(ctx context.Context, engines *embedded.Engines, front, 
 	if demo {
 		c.GatewayURL = "http://" + mockFront.Addr().String()
 	}
+	c.listening = []string{mockFront.Addr().String(), c.TemporalAddr, c.TemporalUIAddr}
+	if c.SearchURL == "" {
+		c.useDemoWeb(mockFront.Addr().String())
+	}
 	b, err := dial(ctx, c.settings, connect)
 	if err != nil {
 		return err
@@ -198,6 +202,9 @@ func (s summary) lines() []string {
 		lines = append(lines, line("Model", "DEMO: scripted by the mock service; set LLM_GATEWAY_URL for a real one"))
 	} else {
 		lines = append(lines, line("Model", s.settings.GatewayURL))
+	}
+	if s.settings.demoSearch {
+		lines = append(lines, line("Web search", "DEMO: made up by the mock service; set SEARCH_URL for a real one"))
 	}
 	lines = append(lines, line("Data", s.settings.DataDir))
 	if s.key != "" {

@@ -8,7 +8,9 @@ import (
 
 	"everloop/activities"
 	"everloop/activities/tools"
+	"everloop/history"
 	"everloop/inbox"
+	"everloop/infra/mcp"
 	"everloop/infra/metrics"
 	"everloop/infra/sandbox"
 	"everloop/infra/toolbox"
@@ -19,7 +21,10 @@ import (
 type work struct {
 	worker  sdkworker.Worker
 	sandbox *sandbox.Sandbox
+	servers *mcp.Manager
 	janitor *inbox.Janitor
+	history *history.Desk
+	sweeps  *inbox.Sweeps
 
 	activities *activities.Activities
 }
@@ -41,29 +46,49 @@ func newWork(ctx context.Context, b *backend) (*work, error) {
 	shell := toolbox.Shell{Sandbox: box, Limits: sandbox.Limits{
 		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes,
 	}}
-	registry, err := tools.New(tools.Deps{
+	deps := tools.Deps{
 		Workspaces: files, Sandbox: shell, Reads: b.db.FileReads(), Tasks: b.db, Background: b.taskDesk(),
-	})
+	}
+	registry, err := b.newTools(deps)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+	agents, err := tools.NewAgents(deps)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	registry.Provide(agents)
 	registry.Provide(tools.NewMemoryTool(b.db))
+	if _, err := b.newSkills(registry, files.OneUser); err != nil {
+		box.Close()
+		return nil, err
+	}
+	servers, err := b.newToolServers(ctx, registry, files, shell)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
 	counts := metrics.NewWork(b.metrics)
 	acts := &activities.Activities{
 		Chats: b.journal, Turns: b.journal, Ledger: b.journal, Log: b.log, Stops: b.signals, Models: b.models,
-		Images: b.objects, Tools: registry, Workspaces: files, Profiles: profiles{}, Metrics: counts, Logger: b.logger,
+		Agents: agents, Forks: b.journal, ForkLimits: s.forkLimits(),
+		Images: b.objects, Tools: registry, Workspaces: files, Profiles: b, Captures: b.captures, Environment: b.buckets, Metrics: counts, Logger: b.logger,
+		Compactions: b.journal, Tokens: b.tokens, Memories: recalled{b.db},
 	}
 	tasks := &activities.Tasks{
-		Records: b.journal, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Logger: b.logger,
+		Records: b.journal, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
 	desk := newDesk(b)
+	serves := worker.New(b.temporal, acts, tasks, worker.Options{StopTimeout: s.StopTimeout})
+	worker.RegisterReplays(serves, b.replays())
 	return &work{
-		sandbox: box, activities: acts,
-		worker: worker.New(b.temporal, acts, tasks, worker.Options{StopTimeout: s.StopTimeout}),
+		sandbox: box, servers: servers, activities: acts, history: b.history, sweeps: b.sweeps(),
+		worker: serves,
 		janitor: &inbox.Janitor{
 			Records: b.db, Journal: b.journal, Runs: b.runs, Finisher: acts, Purger: newPurger(b, desk),
-			Tasks: b.taskDesk(), Keys: b.db, Logger: b.logger,
+			Tasks: b.taskDesk(), Compact: b.compactions(), Keys: b.db, Logger: b.logger,
 			Found: counts.Found,
 		},
 	}, nil
@@ -74,11 +99,20 @@ func (w *work) serve(ctx context.Context) error {
 	if err := w.worker.Start(); err != nil {
 		return err
 	}
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		w.sweeps.Run(ctx)
+	}()
+	go w.history.Run(ctx)
 	w.janitor.Run(ctx)
+	<-swept
 	w.worker.Stop()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	w.activities.Drain(leave)
+	w.history.Captures.Drain(leave)
+	w.servers.Close()
 	w.sandbox.Close()
 	return nil
 }

@@ -47,7 +47,9 @@ func summary(c *conversation) string {
 	for _, m := range c.req.Messages {
 		switch m.Role {
 		case "user":
-			if text := withoutScript(string(m.Content)); text != "" && !isReminder(text) {
+			if lines := quotedUser(string(m.Content)); len(lines) > 0 {
+				asked = append(asked, lines...)
+			} else if text := withoutScript(string(m.Content)); text != "" && !isReminder(text) {
 				asked = append(asked, "- "+strings.ReplaceAll(excerpt(text, 2, 160), "\n", " "))
 			}
 		case "assistant":
@@ -69,5 +71,13 @@ func summary(c *conversation) string {
 	if last != "" {
 		fmt.Fprintf(&text, "\nThe last answer was: %s\n", excerpt(last, 4, 300))
 	}
-	return text.String()
+	return text.String() + progress(c.quoted())
+}
+
+// pageAnswer stands for what a model would find in a page.
+func pageAnswer(c *conversation) string {
+	_, page, _ := strings.Cut(c.user, "<page url=")
+	_, page, _ = strings.Cut(page, "\n")
+	page = strings.TrimSuffix(strings.TrimSpace(page), "</page>")
+	return "(The scripted demo cannot read. The page begins like this.)\n\n" + excerpt(page, 8, 500)
 }

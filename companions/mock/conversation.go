@@ -14,6 +14,7 @@ const (
 	taskNone task = iota
 	taskTitle
 	taskSummary
+	taskPage // read a page and answer a question about it
 )
 
 // conversation is a request seen as a talk: what the user said last and what
@@ -46,7 +47,12 @@ func newConversation(req *chatRequest) *conversation {
 		}
 	}
 	if len(req.Tools) == 0 {
-		c.task = findTask(c.system() + "\n" + c.user)
+		// A conversation that is to be summarised may hold any words.
+		if system := c.system(); summaryWord.MatchString(system) && !titleWord.MatchString(system) {
+			c.task = taskSummary
+		} else {
+			c.task = findTask(system + "\n" + c.user)
+		}
 	}
 	return c
 }
@@ -69,6 +75,8 @@ var (
 
 func findTask(order string) task {
 	switch {
+	case strings.Contains(order, "<page url="):
+		return taskPage
 	case titleWord.MatchString(order):
 		return taskTitle
 	case summaryWord.MatchString(order):

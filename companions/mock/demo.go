@@ -12,6 +12,8 @@ type move struct {
 	thinking string
 	say      func(*conversation) string
 	calls    []Call
+	// act makes the calls from what was said and done so far, in place of calls.
+	act func(*conversation) []Call
 	// next continues after a question, by what the user chose.
 	next func(chosen string) []move
 }
@@ -28,6 +30,8 @@ func demo(c *conversation) Step {
 		return Step{Text: title(c)}
 	case c.task == taskSummary:
 		return Step{Text: summary(c)}
+	case c.task == taskPage:
+		return Step{Text: pageAnswer(c)}
 	case c.req.schema() != nil:
 		return Step{Thinking: "The answer must follow a schema, so I make one that fits.", Text: sample(c.req.schema())}
 	case len(c.req.Tools) == 0:
@@ -38,6 +42,9 @@ func demo(c *conversation) Step {
 	}
 	m := c.walk(c.choose())
 	step := Step{Thinking: m.thinking, Calls: m.calls}
+	if m.act != nil {
+		step.Calls = m.act(c)
+	}
 	if m.say != nil {
 		step.Text = m.say(c)
 	}

@@ -18,7 +18,7 @@ func decide(req *chatRequest) (plan, *apiError) {
 	talk := newConversation(req)
 	var script *Script
 	var at int
-	if talk.task == taskNone { // a title or summary may quote a script
+	if talk.task == taskNone || talk.task == taskPage { // a title or summary may quote a script
 		var fault *apiError
 		if script, at, fault = findScript(req.Messages); fault != nil {
 			return plan{}, fault
@@ -31,7 +31,10 @@ func decide(req *chatRequest) (plan, *apiError) {
 		}
 	}
 	p := plan{paced: true}
+	ordered := orderedSummary(talk)
 	switch {
+	case ordered != nil:
+		p = plan{Step: *ordered}
 	case script != nil:
 		p = plan{Step: script.step(answersAfter(req.Messages, at))}
 	case req.Model == EchoModel:
@@ -48,9 +51,10 @@ func decide(req *chatRequest) (plan, *apiError) {
 	return p, nil
 }
 
-// answersAfter counts the assistant messages after a message.
+// answersAfter counts the assistant messages after a message that holds a script,
+// those that a summary stands for included.
 func answersAfter(messages []chatMessage, at int) int {
-	n := 0
+	n := answersSummarised(messages, scriptName(string(messages[at].Content)))
 	for _, m := range messages[at+1:] {
 		if m.Role == "assistant" {
 			n++

@@ -28,6 +28,9 @@ type Script struct {
 	// Sticky keeps the script in charge when later user messages without a
 	// script join the conversation, as a steering message does.
 	Sticky bool `json:"sticky,omitempty"`
+	// Summary is how a request to summarise a conversation is answered that quotes
+	// the script; the last one counts. Default: a plain summary.
+	Summary *Step `json:"summary,omitempty"`
 	// Note is ignored. It makes two scripts differ for fail_times, which counts
 	// equal requests.
 	Note string `json:"note,omitempty"`
@@ -147,7 +150,12 @@ func (s *Script) check() error {
 	if total > maxSteps {
 		return fmt.Errorf("it has more than %d steps", maxSteps)
 	}
-	if total == 0 && !s.Echo && s.Closing == nil {
+	if s.Summary != nil {
+		if err := s.Summary.check(); err != nil {
+			return fmt.Errorf("summary: %w", err)
+		}
+	}
+	if total == 0 && !s.Echo && s.Closing == nil && s.Summary == nil {
 		return errors.New("it orders nothing: give steps, loop, echo or closing")
 	}
 	for i := range s.Steps {

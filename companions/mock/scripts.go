@@ -8,7 +8,7 @@ import (
 )
 
 // menu names what the demonstration can show.
-const menu = "“build a program”, “list the files”, “count to 5”, “run things in parallel”, “ask me a question”, “make a plan”, “delegate to a sub-agent” or “a long text”."
+const menu = "“build a program”, “list the files”, “search the web”, “count to 5”, “run things in parallel”, “ask me a question”, “make a plan”, “delegate to a sub-agent” or “a long text”."
 
 var countTo = regexp.MustCompile(`\bcount(?: up)?(?: to)? (\d{1,3})\b`)
 
@@ -17,6 +17,7 @@ var scripts = []struct {
 	words *regexp.Regexp
 	moves func(said string) []move
 }{
+	{regexp.MustCompile(`\b(web|internet|online|search for|look up)\b`), webMoves},
 	{regexp.MustCompile(`\b(count|loop|several steps)\b`), countMoves},
 	{regexp.MustCompile(`\b(parallel|at once|several tools)\b`), parallelMoves},
 	{regexp.MustCompile(`\b(sub-?agents?|delegate)\b`), agentMoves},

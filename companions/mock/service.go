@@ -18,6 +18,11 @@
 // comes a closing text. Script and Step document the fields; GET / serves the
 // same as a page. A script that cannot be read is refused with status 400.
 //
+// # A small web
+//
+// GET /search?q=…&format=json answers as SearXNG does, with made-up pages that
+// GET /pages/{page} serves; GET /w/api.php finds them as MediaWiki does.
+//
 // # Models
 //
 // everloop-demo is the demonstration. everloop-demo-echo always answers with
@@ -135,6 +140,9 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("GET /v1/models", serveModels)
 	s.mux.HandleFunc("GET /v1/models/{id}", serveModel)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	s.mux.HandleFunc("GET /search", serveSearch)
+	s.mux.HandleFunc("GET /pages/{page}", serveWebPage)
+	s.mux.HandleFunc("GET /w/api.php", serveWiki)
 	s.mux.HandleFunc("GET /control/requests", s.local(s.listRequests))
 	s.mux.HandleFunc("DELETE /control/requests", s.local(s.clearRequests))
 	s.mux.HandleFunc("POST /control/release", s.local(s.release))

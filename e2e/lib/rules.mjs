@@ -38,6 +38,7 @@ export class Rules {
     this.#order(event);
     if (data.session_id !== this.session) this.#bad(event, `session_id is ${data.session_id}`);
     if (Number.isNaN(Date.parse(data.ts))) this.#bad(event, `ts is ${data.ts}`);
+    if (name === 'session:compacted') return this.#compacted(event, data.turn);
     const handle = {
       'chat:start': this.#chatStart, 'chat:end': this.#chatEnd,
       'turn:start': this.#turnStart, 'turn:patch': this.#patch, 'turn:end': this.#turnEnd,
@@ -78,11 +79,12 @@ export class Rules {
     }[data.finish_reason] ?? 'failed';
     if (data.status !== fits) this.#bad(event, `status ${data.status} with ${data.finish_reason}`);
     for (const [id, turn] of this.turns) {
-      if (turn.chat !== data.chat_id) continue;
+      if (turn.chat !== data.chat_id || this.#outlives(turn)) continue;
       if (turn.status === 'streaming') this.#bad(event, `turn ${id} still streams`);
       for (const [call, { status }] of turn.calls) {
         const waits = status === 'awaiting_answer' && data.finish_reason === 'awaiting_answer';
-        if (status === 'pending' || (status === 'awaiting_answer' && !waits)) this.#bad(event, `call ${call} is ${status}`);
+        const held = status === 'pending' && data.finish_reason === 'awaiting_answer' && this.#asks(call);
+        if ((status === 'pending' && !held) || (status === 'awaiting_answer' && !waits)) this.#bad(event, `call ${call} is ${status}`);
       }
     }
     chat.ends++;
@@ -91,15 +93,42 @@ export class Rules {
     this.chats.set(data.chat_id, chat);
   }
 
+  // asks: the call is a sub-agent that waits for an answer, or one of its own does.
+  #asks(fork) {
+    return [...this.turns.values()].some((t) => t.fork === fork
+      && [...t.calls.values()].some((c) => c.status === 'awaiting_answer' || (c.status === 'pending' && this.#asks(c.id))));
+  }
+
+  // outlives: the turn belongs to a sub-agent in the background, which does not
+  // end with its chat.
+  #outlives({ fork }) {
+    if (!fork) return false;
+    const owner = this.turns.get(this.calls.get(fork));
+    if (!owner) return false;
+    const { arguments: args } = owner.calls.get(fork);
+    return /"run_in_background":\s*true/.test(args) || this.#outlives(owner);
+  }
+
   #turnStart(event, data) {
     if (this.turns.has(data.turn_id)) return this.#bad(event, `turn ${data.turn_id} started before`);
-    if (this.whole && !this.chats.get(data.chat_id)?.open) this.#bad(event, 'its chat does not run');
+    const beyond = this.#outlives({ fork: data.parent_fork_tool_call_id });
+    if (this.whole && !this.chats.get(data.chat_id)?.open && !beyond) this.#bad(event, 'its chat does not run');
     const blocks = data.role === 'user' ? data.blocks.map((b) => ({ type: b.type, text: b.content })) : [];
     this.turns.set(data.turn_id, {
       role: data.role, status: data.role === 'assistant' ? 'streaming' : data.status, blocks, calls: new Map(), ends: [],
       chat: data.chat_id, sequence: data.sequence, fork: data.parent_fork_tool_call_id,
     });
     if (data.role === 'assistant' && data.status !== 'streaming') this.#bad(event, `status is ${data.status}`);
+  }
+
+  // A summary comes whole, as one turn.
+  #compacted(event, turn) {
+    if (this.turns.has(turn.turn_id)) return this.#bad(event, `compaction ${turn.turn_id} was told before`);
+    if (turn.kind !== 'compaction' || turn.role !== 'system') this.#bad(event, `is a ${turn.kind} of ${turn.role}`);
+    this.turns.set(turn.turn_id, {
+      role: turn.role, status: turn.status, blocks: [], calls: new Map(), ends: [turn.status], chat: turn.chat_id, sequence: turn.sequence,
+      fork: turn.parent_fork_tool_call_id,
+    });
   }
 
   #patch(event, data) {

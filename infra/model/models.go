@@ -35,6 +35,8 @@ type entry struct {
 	ContextLength int64    `json:"context_length"`
 	Modalities    []string `json:"modalities"`
 	Aliases       []string `json:"aliases"`
+
+	Price *domain.Price `json:"price"`
 }
 
 // Models gives the server's models in its order. The list is cached for the
@@ -102,7 +104,7 @@ func (e entry) answersTo(name string) bool {
 }
 
 func (c *Client) model(e entry, id string) domain.Model {
-	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, Modalities: e.Modalities}
+	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, Modalities: e.Modalities, Price: e.Price}
 	if m.Name == "" {
 		m.Name = id
 	}

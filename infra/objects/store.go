@@ -90,13 +90,18 @@ func (s *Store) get(ctx context.Context, key string) (data []byte, contentType s
 	defer object.Close()
 	data, err = io.ReadAll(object)
 	if err != nil {
-		if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusNotFound {
-			return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
-		}
-		return nil, "", domain.Unavailablef("the object store", err)
+		return nil, "", readFault(err)
 	}
 	info, err := object.Stat()
 	return data, info.ContentType, err
+}
+
+// readFault explains why something could not be read.
+func readFault(err error) error {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusNotFound {
+		return domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
+	}
+	return domain.Unavailablef("the object store", err)
 }
 
 // DeletePrefix removes everything below a prefix.
@@ -110,4 +115,24 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 		}
 	}
 	return nil
+}
+
+// GetRange gives length bytes of what is kept under a key, from offset on; fewer
+// where it ends before.
+func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	options := minio.GetObjectOptions{}
+	if err := options.SetRange(offset, offset+length-1); err != nil {
+		return nil, err
+	}
+	// Not GetObject, which asks a second time for the size.
+	body, _, _, err := (&minio.Core{Client: s.client}).GetObject(ctx, s.bucket, key, options)
+	if err != nil {
+		return nil, readFault(err)
+	}
+	defer body.Close()
+	data := bytes.NewBuffer(make([]byte, 0, length+bytes.MinRead))
+	if _, err := data.ReadFrom(body); err != nil {
+		return nil, readFault(err)
+	}
+	return data.Bytes(), nil
 }

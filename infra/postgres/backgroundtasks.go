@@ -13,7 +13,7 @@ import (
 
 const taskColumns = `
 	b.id, b.session_id, b.kind, b.title, b.command, b.status, b.pid, b.exit_code, b.reason, b.started_at, b.finished_at,
-	b.last_output_at, b.output_bytes, b.tool_call_id, b.owner_run_id, b.lease_expires_at, b.stop_requested`
+	b.last_output_at, b.output_bytes, b.tool_call_id, b.owner_run_id, b.lease_expires_at, b.stop_requested, b.detached`
 
 // taskLease is how long a task counts as alive after its worker's last word.
 const taskLease = 30 * time.Second

@@ -219,8 +219,9 @@ func TestEndedTasksAreToldToTheModelOnce(t *testing.T) {
 	}
 	join()
 	join()
-	turns, err := j.Transcript(t.Context(), session.ActiveBranchID, domain.RootLoop, 100)
+	told, err := j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100})
 	require.NoError(t, err)
+	turns := told.Turns
 	require.Len(t, turns, 1)
 	require.Equal(t, domain.RoleSystem, turns[0].Role)
 	require.Equal(t, "Background task t1 (Start the server) has ended: lost, the service was restarted. Its output is in .everloop/tasks/t1.log.", turns[0].Parts[0].Text)
@@ -230,8 +231,9 @@ func TestEndedTasksAreToldToTheModelOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, j.EndTask(t.Context(), "t2", 1, contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit}))
 	join()
-	turns, err = j.Transcript(t.Context(), session.ActiveBranchID, domain.RootLoop, 100)
+	told, err = j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100})
 	require.NoError(t, err)
+	turns = told.Turns
 	require.Len(t, turns, 2)
 	require.Contains(t, turns[1].Parts[0].Text, "failed, exit code 3.")
 	names := log.names()

@@ -31,10 +31,16 @@ func (j *Journal) BeginChat(ctx context.Context, in contract.BeginChatIn) (contr
 		if err != nil {
 			return err
 		}
+		if session.Replaying {
+			return nil // its chats are carried by its replay
+		}
 		open, err := openChat(ctx, c, session, in.RunID)
 		if err != nil || open.ChatID != "" {
 			out = open
 			return err
+		}
+		if session.OperationID != nil {
+			return nil // whoever ends the operation wakes the session
 		}
 		out, err = takeNext(ctx, c, session, in.RunID)
 		return err
@@ -45,9 +51,9 @@ func (j *Journal) BeginChat(ctx context.Context, in contract.BeginChatIn) (contr
 // openChat gives the session's running or parked chat to the run that asks.
 // Only one run of a session is open at a time, so whoever had the chat before
 // is gone.
-func openChat(ctx context.Context, tx pgx.Tx, session lockedSession, runID string) (contract.BeginChatOut, error) {
+func openChat(ctx context.Context, c *Change, session lockedSession, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: MaxSteps}
-	err := tx.QueryRow(ctx, `
+	err := c.QueryRow(ctx, `
 		UPDATE chats SET workflow_id = $2, run_id = $3, wake_pending = false
 		WHERE  id = (SELECT id FROM chats WHERE session_id = $1 AND state IN ('running', 'parked') ORDER BY id LIMIT 1)
 		RETURNING id, state = 'parked', mode, steps`,
@@ -56,8 +62,11 @@ func openChat(ctx context.Context, tx pgx.Tx, session lockedSession, runID strin
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, nil
 	}
+	if err != nil {
+		return out, err
+	}
 	out.Title = session.Intent
-	return out, err
+	return out, loseForks(ctx, c, out.ChatID)
 }
 
 // takeNext claims the first message of the queue.
@@ -95,8 +104,10 @@ func takeNext(ctx context.Context, c *Change, session lockedSession, runID strin
 	if err := c.Emit(session.ID, out.ChatID, domain.EventChatStart, start); err != nil {
 		return out, err
 	}
-	if err := addUserTurn(ctx, c, session.ID, session.BranchID, out.ChatID, turnID, parts); err != nil {
-		return out, err
+	if len(parts) > 0 { // a what-if without a message simply runs on
+		if err := addUserTurn(ctx, c, session.ID, session.BranchID, out.ChatID, turnID, parts); err != nil {
+			return out, err
+		}
 	}
 	return out, emitSession(ctx, c, session.ID)
 }
@@ -174,7 +185,8 @@ type lockedChat struct {
 func lockChat(ctx context.Context, tx pgx.Tx, chatID string) (lockedSession, lockedChat, error) {
 	var session lockedSession
 	rows, _ := tx.Query(ctx, `
-		SELECT id, owner_id, intent, status, model, mode, active_branch_id, active_chat_id, intent_from_message
+		SELECT id, owner_id, intent, status, model, mode, active_branch_id, active_chat_id, intent_from_message, operation_id,
+		       `+isReplaying+` AS replaying
 		FROM   sessions WHERE id = (SELECT session_id FROM chats WHERE id = $1) FOR UPDATE`, chatID)
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[lockedSession])
 	if err != nil {
@@ -313,7 +325,8 @@ func closeOpenWork(ctx context.Context, c *Change, chat lockedChat, reason domai
 		turnStatus = domain.TurnFailed
 	}
 	for entry, blocks := range restored {
-		if _, err := c.Exec(ctx, `UPDATE entries SET blocks = $2 WHERE id = $1 AND chat_id = $3 AND status = 'streaming'`,
+		if _, err := c.Exec(ctx, `
+			UPDATE entries SET blocks = $2 WHERE id = $1 AND chat_id = $3 AND status = 'streaming' AND `+ofChat("loop_id"),
 			entry, blocks, chat.ID); err != nil {
 			return err
 		}
@@ -325,28 +338,17 @@ func closeOpenWork(ctx context.Context, c *Change, chat lockedChat, reason domai
 	if err := cancelQuestions(ctx, c, chat.SessionID, asked, string(reason)); err != nil {
 		return err
 	}
-	if err := cancelOpenCalls(ctx, c, chat); err != nil {
+	if err := cancelOpenCalls(ctx, c, chat.SessionID, chat.ID, cancelledResult); err != nil {
 		return err
 	}
-	rows, _ := c.Query(ctx, `
-		UPDATE entries SET status = $2, ended_at = now(), attempt = attempt + 1,
-		       duration_ms = (extract(epoch FROM now() - started_at) * 1000)::bigint,
-		       failure_reason = CASE WHEN $2 = 'failed' THEN 'the chat ended: ' || $3 END
-		WHERE  chat_id = $1 AND status = 'streaming'
-		RETURNING id, duration_ms, coalesce(failure_reason, '')`, chat.ID, turnStatus, reason)
-	open, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (turnEnd, error) {
-		end := turnEnd{Status: turnStatus}
-		return end, row.Scan(&end.TurnID, &end.DurationMS, &end.FailureReason)
-	})
-	if err != nil {
+	if err := endLoopsOfChat(ctx, c, chat.ID); err != nil {
 		return err
 	}
-	for _, end := range open {
-		if err := c.Emit(chat.SessionID, chat.ID, domain.EventTurnEnd, end); err != nil {
-			return err
-		}
+	why := ""
+	if turnStatus == domain.TurnFailed {
+		why = "the chat ended: " + string(reason)
 	}
-	return nil
+	return closeTurns(ctx, c, chat.SessionID, chat.ID, turnStatus, why, `chat_id = $1 AND `+ofChat("loop_id"), chat.ID)
 }
 
 func openQuestionsOfChat(ctx context.Context, tx pgx.Tx, chatID string) ([]domain.Question, error) {
@@ -354,28 +356,10 @@ func openQuestionsOfChat(ctx context.Context, tx pgx.Tx, chatID string) ([]domai
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 }
 
-// cancelOpenCalls cancels the chat's calls that have no result. The attempt is
-// raised, so that a worker that still runs one records nothing any more.
-func cancelOpenCalls(ctx context.Context, c *Change, chat lockedChat) error {
-	const result = "Cancelled before it finished."
-	rows, _ := c.Query(ctx, `
-		UPDATE tool_calls SET status = 'cancelled', phase = 'finished', result = $2, attempt = attempt + 1,
-		       duration_ms = coalesce((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)
-		WHERE  chat_id = $1 AND status = 'pending'
-		RETURNING entry_id, id, duration_ms`, chat.ID, result)
-	patches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (toolResultPatch, error) {
-		p := toolResultPatch{PatchType: domain.PatchToolResult, Result: result, Status: domain.CallCancelled}
-		return p, row.Scan(&p.TurnID, &p.ToolCallID, &p.DurationMS)
-	})
-	if err != nil {
-		return err
-	}
-	for _, p := range patches {
-		if err := c.Emit(chat.SessionID, chat.ID, domain.EventTurnPatch, p); err != nil {
-			return err
-		}
-	}
-	return nil
+// cancelOpenCalls cancels the chat's calls that have no result.
+func cancelOpenCalls(ctx context.Context, c *Change, sessionID, chatID, result string) error {
+	return cancelCalls(ctx, c, sessionID, chatID, result, `NOT EXISTS (
+		SELECT 1 FROM entries e WHERE e.id = tool_calls.entry_id AND NOT (`+ofChat("e.loop_id")+`))`)
 }
 
 // requeueSteered gives messages that could not join the chat any more a chat of

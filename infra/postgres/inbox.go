@@ -25,13 +25,16 @@ type lockedSession struct {
 	BranchID     string  `db:"active_branch_id"`
 	ActiveChatID *string `db:"active_chat_id"`
 	FromMessage  bool    `db:"intent_from_message"`
+	OperationID  *string `db:"operation_id"` // what changes its history now: no chat begins meanwhile
+	Replaying    bool    `db:"replaying"`    // it takes no messages, and no run but its replay's
 }
 
 // lockSession takes the session's row. An empty owner means that the caller was
 // authorised otherwise.
 func lockSession(ctx context.Context, tx pgx.Tx, sessionID, ownerID string) (lockedSession, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT id, owner_id, intent, status, model, mode, active_branch_id, active_chat_id, intent_from_message
+		SELECT id, owner_id, intent, status, model, mode, active_branch_id, active_chat_id, intent_from_message, operation_id,
+		       `+isReplaying+` AS replaying
 		FROM   sessions
 		WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL
 		FOR UPDATE`, sessionID, ownerID)
@@ -81,6 +84,9 @@ func sentBefore(ctx context.Context, tx pgx.Tx, send domain.Send) (domain.SendAc
 }
 
 func deliver(ctx context.Context, c *Change, session lockedSession, send domain.Send) (domain.Enqueued, error) {
+	if session.Replaying {
+		return domain.Enqueued{}, errReplaying()
+	}
 	queued, err := queueLength(ctx, c, session.ID)
 	if err != nil {
 		return domain.Enqueued{}, err
@@ -102,6 +108,9 @@ func deliver(ctx context.Context, c *Change, session lockedSession, send domain.
 		waiting--
 	}
 	busy := current != ""
+	if session.OperationID != nil && send.Delivery == domain.DeliverReject {
+		return domain.Enqueued{}, historyBusy()
+	}
 
 	switch {
 	case busy && send.Delivery == domain.DeliverReject:
@@ -132,7 +141,7 @@ func deliver(ctx context.Context, c *Change, session lockedSession, send domain.
 		if err := cancelQuestions(ctx, c, session.ID, asked, "message"); err != nil {
 			return domain.Enqueued{}, err
 		}
-		if err := closeParkedChats(ctx, c, session.ID); err != nil {
+		if err := closeParkedWith(ctx, c, session.ID, "Cancelled: the user sent a message instead of answering its question."); err != nil {
 			return domain.Enqueued{}, err
 		}
 		ack, err := queueMessage(ctx, c, session, send, domain.DeliverRun, 0, true)
@@ -228,11 +237,17 @@ func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, 
 	return nil
 }
 
-// closeParkedChats ends the chats of a session that wait for an answer. They
-// have had their chat:end, so none is told again. Messages that were to join
-// them after the answer get chats of their own.
-func closeParkedChats(ctx context.Context, tx pgx.Tx, sessionID string) error {
-	rows, _ := tx.Query(ctx, `
+// closeParkedChats ends the chats of a session that wait for an answer, with the
+// sub-agents that do. They have had their chat:end, so none is told again.
+// Messages that were to join them after the answer get chats of their own.
+func closeParkedChats(ctx context.Context, c *Change, sessionID string) error {
+	return closeParkedWith(ctx, c, sessionID, cancelledResult)
+}
+
+// closeParkedWith is closeParkedChats with what the model will read of calls
+// that end so.
+func closeParkedWith(ctx context.Context, c *Change, sessionID, result string) error {
+	rows, _ := c.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
 		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
 	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -240,7 +255,13 @@ func closeParkedChats(ctx context.Context, tx pgx.Tx, sessionID string) error {
 		return err
 	}
 	for _, chat := range closed {
-		if err := requeueSteered(ctx, tx, chat); err != nil {
+		if err := cancelOpenCalls(ctx, c, sessionID, chat, result); err != nil {
+			return err
+		}
+		if err := endLoopsOfChat(ctx, c, chat); err != nil {
+			return err
+		}
+		if err := requeueSteered(ctx, c, chat); err != nil {
 			return err
 		}
 	}
@@ -255,6 +276,10 @@ func (j *Journal) RequestStop(ctx context.Context, ownerID, sessionID string, an
 		out = domain.Stopped{}
 		session, err := lockSession(ctx, c, sessionID, ownerID)
 		if err != nil {
+			return err
+		}
+		if session.Replaying {
+			out.Stopped, err = pauseReplay(ctx, c, session)
 			return err
 		}
 		if andQueue {

@@ -32,7 +32,7 @@ func (db *DB) Asleep(ctx context.Context, age time.Duration) ([]string, error) {
 		SELECT DISTINCT i.session_id
 		FROM   inbox i JOIN sessions s ON s.id = i.session_id
 		WHERE  i.state = 'queued' AND i.kind = 'message' AND i.created_at < now() - $1::interval
-		AND    s.active_chat_id IS NULL AND s.deleted_at IS NULL
+		AND    s.active_chat_id IS NULL AND s.operation_id IS NULL AND s.deleted_at IS NULL
 		AND    NOT EXISTS (SELECT 1 FROM chats c WHERE c.session_id = s.id AND c.state = 'parked')
 		UNION
 		SELECT c.session_id FROM chats c JOIN sessions s ON s.id = c.session_id
@@ -42,13 +42,14 @@ func (db *DB) Asleep(ctx context.Context, age time.Duration) ([]string, error) {
 
 // UnheardStops gives the running chats whose stop was requested.
 func (db *DB) UnheardStops(ctx context.Context) ([]domain.OpenChat, error) {
-	return db.openChats(ctx, `state = 'running' AND stop_requested`)
+	return db.openChats(ctx, `state = 'running' AND stop_requested AND trigger <> 'replay'`)
 }
 
 // RunningChats gives the chats that should have an open run, but for those of
-// the last moments. Parked ones need none: their answer starts one.
+// the last moments. Parked ones need none: their answer starts one. Replays see to
+// theirs themselves.
 func (db *DB) RunningChats(ctx context.Context, age time.Duration) ([]domain.OpenChat, error) {
-	return db.openChats(ctx, `state = 'running' AND started_at < now() - $1::interval`, age)
+	return db.openChats(ctx, `state = 'running' AND started_at < now() - $1::interval AND trigger <> 'replay'`, age)
 }
 
 func (db *DB) openChats(ctx context.Context, where string, args ...any) ([]domain.OpenChat, error) {

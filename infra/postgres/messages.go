@@ -21,7 +21,7 @@ const turnColumns = `
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments,
 			'status', t.status, 'result', t.result, 'duration_ms', t.duration_ms, 'phase', t.phase,
-			'pending_question_ref', (SELECT json_build_object('question_id', q.id, 'asked_at', q.asked_at)
+			'pending_question_ref', (SELECT json_strip_nulls(json_build_object('question_id', q.id, 'asked_at', q.asked_at, 'source_loop', q.source_loop))
 			                         FROM questions q WHERE q.tool_call_id = t.id AND q.state = 'open'))
 		ORDER BY t.position), '[]'::json)
 	 FROM tool_calls t WHERE t.entry_id = e.id)`

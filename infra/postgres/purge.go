@@ -30,7 +30,7 @@ func (db *DB) DeletedSessions(ctx context.Context) ([]string, error) {
 func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		for _, table := range []string{
-			"outbox", "questions", "tool_calls", "inbox", "background_tasks", "session_tasks", "file_reads", "entries", "chats", "branches", "sessions",
+			"history_operations", "checkpoints", "session_skills", "skill_loads", "skill_snapshots", "mcp_connections", "mcp_servers", "compactions", "session_extras", "share_links", "event_archives", "replays", "outbox", "questions", "loops", "tool_calls", "inbox", "background_tasks", "session_tasks", "file_reads", "entries", "chats", "branches", "sessions",
 		} {
 			where := "session_id"
 			if table == "sessions" {

@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at`
+const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, asked_at`
 
 func openQuestions(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Question, error) {
 	rows, _ := tx.Query(ctx, `
@@ -40,8 +40,15 @@ func (db *DB) Question(ctx context.Context, ownerID, sessionID, toolCallID strin
 func (j *Journal) ResolveQuestion(ctx context.Context, ownerID string, q domain.Question, by, result string) (resolved bool, err error) {
 	err = j.Commit(ctx, func(c *Change) error {
 		resolved = false
-		if _, err := lockSession(ctx, c, q.SessionID, ownerID); err != nil {
+		session, err := lockSession(ctx, c, q.SessionID, ownerID)
+		if err != nil {
 			return err
+		}
+		if session.Replaying {
+			return errReplaying()
+		}
+		if session.OperationID != nil {
+			return historyBusy() // it may be about to take the question away
 		}
 		tag, err := c.Exec(ctx, `
 			UPDATE questions SET state = 'answered', answer = $2, resolved_by = $3, resolved_at = now()

@@ -7,15 +7,29 @@ import (
 )
 
 // computedWaiting answers "why is it not moving?" for the session row s: from
-// its chat while one runs, from its question or its queue otherwise. A queue that
+// its chat while one runs (child when only sub-agents work, slot when one of them
+// has to wait for others), from its question or its queue otherwise. A queue that
 // nobody takes within five seconds has no worker.
 const computedWaiting = `
 	CASE
-		WHEN s.active_chat_id IS NOT NULL THEN coalesce((SELECT c.waiting_reason FROM chats c WHERE c.id = s.active_chat_id), 'none')
+		WHEN s.active_chat_id IS NOT NULL THEN coalesce((SELECT ` + chatWaiting + ` FROM chats c WHERE c.id = s.active_chat_id), 'none')
 		WHEN s.status = 'waiting_for_input' THEN 'question'
 		ELSE coalesce((
 			SELECT CASE WHEN min(i.created_at) < now() - interval '5 seconds' THEN 'worker_missing' ELSE 'queued' END
 			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0), 'none')
+	END`
+
+// chatWaiting is what the chat c waits for.
+const chatWaiting = `
+	CASE
+		WHEN c.waiting_reason <> 'tool' THEN c.waiting_reason
+		WHEN EXISTS (SELECT 1 FROM loops l WHERE l.chat_id = c.id AND l.state = 'queued' AND l.task_id IS NULL) THEN 'slot'
+		WHEN EXISTS (SELECT 1 FROM loops l WHERE l.chat_id = c.id AND l.state <> 'ended' AND l.task_id IS NULL)
+		     AND NOT EXISTS (
+			SELECT 1 FROM tool_calls t JOIN entries e ON e.id = t.entry_id
+			WHERE  t.chat_id = c.id AND t.status = 'pending' AND e.loop_id = 'root'
+			AND    NOT EXISTS (SELECT 1 FROM loops l WHERE l.id = t.id AND NOT l.background)) THEN 'child'
+		ELSE 'tool'
 	END`
 
 // computedQueue counts the messages that wait for their chat.

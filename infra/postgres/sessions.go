@@ -14,7 +14,8 @@ const sessionColumns = `
 	s.id, s.owner_id, s.intent, s.status, ` + computedWaiting + ` AS waiting_reason,
 	s.solution_id, s.biz_role_id, s.template_id, s.primary_skill_id, s.model, s.software_factory_id, s.workspace_id,
 	s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env, s.disable_tools, s.setup, s.sandbox_uid,
-	s.active_branch_id, s.active_chat_id, ` + computedQueue + ` AS queue_length, s.created_at, s.updated_at`
+	s.active_branch_id, s.active_chat_id, ` + computedQueue + ` AS queue_length, s.created_at, s.updated_at,
+	` + replayState + ` AS replay_state`
 
 // workColumns give, of the row s, what a worker may know of a session that it
 // works for; workFields are where they go.
@@ -132,6 +133,21 @@ func (j *Journal) RenameSession(ctx context.Context, caller domain.User, id, int
 		return emitSession(ctx, c, id)
 	})
 	return session, fault("rename session", err)
+}
+
+// SetSessionSetup changes what the setup names and leaves the rest as it is. The
+// next model call goes by it.
+func (db *DB) SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error) {
+	rows, _ := db.Pool.Query(ctx, `
+		UPDATE sessions s SET setup = s.setup || @setup::jsonb, updated_at = now()
+		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
+		RETURNING `+sessionColumns,
+		pgx.NamedArgs{"id": id, "owner": caller.ID, "setup": setup})
+	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return session, domain.SessionNotFound(id)
+	}
+	return session, fault("change session's setup", err)
 }
 
 // setSession changes one column, named by this package and never by a client,

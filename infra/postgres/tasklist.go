@@ -63,13 +63,13 @@ func (j *Journal) RequestTaskStop(ctx context.Context, sessionID, taskID string)
 }
 
 // RequestTaskStops flags every running task of a session, which is about to be
-// deleted, and gives their ids.
-func (db *DB) RequestTaskStops(ctx context.Context, sessionID string) ([]string, error) {
+// deleted, and gives them.
+func (db *DB) RequestTaskStops(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error) {
 	rows, _ := db.Pool.Query(ctx, `
-		UPDATE background_tasks SET stop_requested = true
-		WHERE  session_id = $1 AND status = 'running' RETURNING id`, sessionID)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return ids, fault("stop background tasks", err)
+		UPDATE background_tasks b SET stop_requested = true
+		WHERE  b.session_id = $1 AND b.status = 'running' RETURNING `+taskColumns, sessionID)
+	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
+	return tasks, fault("stop background tasks", err)
 }
 
 // UnclaimedTasks gives what is needed to start the runs of tasks that none has

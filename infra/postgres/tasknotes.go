@@ -15,18 +15,23 @@ import (
 // that nothing is told twice. The caller holds the session's lock.
 func joinTaskNotes(ctx context.Context, c *Change, sessionID, branchID, chatID string) error {
 	rows, _ := c.Query(ctx, `
-		SELECT 'note_' || b.id, b.id, b.title, b.status, b.exit_code, coalesce(b.reason, ''), b.output_path
+		SELECT 'note_' || b.id, b.id, b.title, b.status, b.exit_code, coalesce(b.reason, ''), b.output_path,
+		       coalesce((SELECT l.result FROM loops l WHERE l.task_id = b.id AND l.background), '')
 		FROM   background_tasks b
-		WHERE  b.session_id = $1 AND b.status <> 'running'
+		WHERE  b.session_id = $1 AND b.status <> 'running' AND NOT b.detached
 		AND    NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = 'note_' || b.id)
 		ORDER  BY b.finished_at, b.id`, sessionID)
 	type note struct{ turnID, text string }
 	notes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (note, error) {
-		var turnID, id, title, reason, path string
+		var turnID, id, title, reason, path, result string
 		var status domain.TaskStatus
 		var exit *int
-		err := row.Scan(&turnID, &id, &title, &status, &exit, &reason, &path)
-		return note{turnID, taskNote(id, title, status, exit, reason, path)}, err
+		err := row.Scan(&turnID, &id, &title, &status, &exit, &reason, &path, &result)
+		text := taskNote(id, title, status, exit, reason, path)
+		if result != "" {
+			text += " Its result:\n\n" + result
+		}
+		return note{turnID, text}, err
 	})
 	if err != nil {
 		return fmt.Errorf("read ended background tasks: %w", err)

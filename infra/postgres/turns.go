@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,32 +23,81 @@ func nextSequence(ctx context.Context, tx pgx.Tx, branchID string) (n int64, err
 	return n, err
 }
 
-// previousEntry is a scalar query for the last main-loop entry of branch $1:
-// the parent of the next one.
-const previousEntry = `(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loop_id = 'root' ORDER BY p.sequence DESC LIMIT 1)`
+// previousEntry is a scalar query for the last main-loop entry of branch $1, or
+// the one that it was forked from: the parent of the next one.
+const previousEntry = `coalesce(
+	(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loop_id = 'root' ORDER BY p.sequence DESC LIMIT 1),
+	(SELECT b.forked_from_id FROM branches b WHERE b.id = $1))`
 
-// addUserTurn writes what a client said as a finished turn and tells of it.
+// previousOfLoop is a scalar query for the parent of the next entry of a loop on
+// a branch: for a sub-agent its own last entry, else the turn that asked for it.
+// Both are names of parameters.
+func previousOfLoop(loopID, loop, branch string) string {
+	if loopID == domain.RootLoop {
+		return strings.ReplaceAll(previousEntry, "$1", branch)
+	}
+	return `coalesce(
+		(SELECT p.id FROM entries p WHERE p.chat_id = (SELECT chat_id FROM loops WHERE id = ` + loop + `) AND p.loop_id = ` + loop + `
+		 ORDER BY p.sequence DESC LIMIT 1),
+		(SELECT t.entry_id FROM tool_calls t WHERE t.id = ` + loop + `))`
+}
+
+// newTurn is a user turn to be written.
+type newTurn struct {
+	sessionID, branchID, chatID string
+	loopID                      string
+	turnID                      string
+	parts                       []domain.ContentPart
+}
+
+// addUserTurn writes what a client said as a finished turn, with the checkpoint
+// before it, and tells of both.
 func addUserTurn(ctx context.Context, c *Change, sessionID, branchID, chatID, turnID string, parts []domain.ContentPart) error {
-	sequence, err := nextSequence(ctx, c, branchID)
+	return addTurn(ctx, c, newTurn{
+		sessionID: sessionID, branchID: branchID, chatID: chatID, loopID: domain.RootLoop, turnID: turnID, parts: parts,
+	})
+}
+
+// addTurn writes what was said to a loop as a finished turn and tells of it. In
+// the main loop a checkpoint goes before it.
+func addTurn(ctx context.Context, c *Change, t newTurn) error {
+	sequence, err := nextSequence(ctx, c, t.branchID)
 	if err != nil {
 		return err
 	}
-	blocks := userBlocks(sessionID, parts)
-	var startedAt time.Time
-	err = c.QueryRow(ctx, `
-		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, role, status, blocks, parts, ended_at)
-		VALUES ($2, $3, $1, $4, `+previousEntry+`, $5, 'user', 'completed', $6, $7, now())
-		RETURNING started_at`, branchID, turnID, sessionID, sequence, chatID, blocks, parts).Scan(&startedAt)
+	start := turnStart{
+		TurnID: t.turnID, Sequence: sequence, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: t.loopID,
+		Kind: domain.KindMessage, ParentForkToolCallID: forkOf(t.loopID), Blocks: userBlocks(t.sessionID, t.parts),
+	}
+	before := checkpointCreated{
+		ID: domain.NewID(), TurnID: t.turnID, BranchID: t.branchID, Sequence: sequence, Kind: domain.CheckpointUserTurn, Label: title(t.parts),
+	}
+	with := ""
+	if t.loopID == domain.RootLoop {
+		with = `WITH before AS (` + insertCheckpoint + `)`
+	}
+	err = c.QueryRow(ctx, with+`
+		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, role, status, blocks, parts, loop_id,
+		                     parent_fork_tool_call_id, ended_at)
+		VALUES (@turn, @session, @branch, @sequence, `+previousOfLoop(t.loopID, "@loop", "@branch")+`, @chat, 'user', 'completed',
+		        @blocks, @parts, @loop, @fork, now())
+		RETURNING started_at`,
+		pgx.NamedArgs{
+			"turn": t.turnID, "session": t.sessionID, "branch": t.branchID, "sequence": sequence, "chat": t.chatID,
+			"blocks": start.Blocks, "parts": t.parts, "loop": t.loopID, "fork": forkOf(t.loopID),
+			"checkpoint": before.ID, "kind": before.Kind, "label": before.Label,
+		}).Scan(&start.StartedAt)
 	if err != nil {
 		return fmt.Errorf("write user turn: %w", err)
 	}
-	if err := c.Emit(sessionID, chatID, domain.EventTurnStart, turnStart{
-		TurnID: turnID, Sequence: sequence, Role: domain.RoleUser, Status: domain.TurnCompleted,
-		LoopID: domain.RootLoop, Kind: domain.KindMessage, StartedAt: startedAt, Blocks: blocks,
-	}); err != nil {
+	if err := c.Emit(t.sessionID, t.chatID, domain.EventTurnStart, start); err != nil {
 		return err
 	}
-	return c.Emit(sessionID, chatID, domain.EventTurnEnd, turnEnd{TurnID: turnID, Status: domain.TurnCompleted})
+	err = c.Emit(t.sessionID, t.chatID, domain.EventTurnEnd, turnEnd{TurnID: t.turnID, Status: domain.TurnCompleted})
+	if err != nil || with == "" {
+		return err
+	}
+	return c.Emit(t.sessionID, t.chatID, domain.EventCheckpoint, before)
 }
 
 // userBlocks shows a message's parts: an image by the path that serves it.
@@ -67,16 +117,27 @@ func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
 // join first, then the turn is opened, or found again, or taken over from a
 // worker that died. The attempt in the result fences every later write. The
 // turn tells the chat's model, or the given one when the chat names none.
-func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string) (turn domain.OpenedTurn, state domain.TurnState, err error) {
+//
+// A sub-agent begins with its first turn, unless atOnce of its chat work already:
+// then it is queued.
+func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string, atOnce int) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = j.Commit(ctx, func(c *Change) error {
 		turn = domain.OpenedTurn{}
 		found, err := findTurn(ctx, c, key, &turn)
 		switch {
 		case err != nil:
 			return err
-		case !found.running || found.stop:
+		case !found.alive:
 			state = domain.TurnStopped
 			return nil
+		case turn.EntryID == "" && key.LoopID != domain.RootLoop:
+			admitted, err := admitLoop(ctx, c, key, atOnce, &turn)
+			if err != nil || !admitted {
+				state = domain.TurnQueued
+				return err
+			}
+			state = domain.TurnOpened
+			return openTurn(ctx, c, key, model, found, &turn)
 		case turn.EntryID == "":
 			state = domain.TurnOpened
 			return openTurn(ctx, c, key, model, found, &turn)
@@ -96,10 +157,10 @@ func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string
 
 // foundTurn is what a model call finds before it opens its turn.
 type foundTurn struct {
-	running, stop bool // of the chat
-	status        domain.TurnStatus
-	steered       bool // messages wait to join
-	tasksEnded    bool // background tasks have ended that the model was not told of
+	alive      bool // its chat runs and was not stopped; in the background, its task
+	status     domain.TurnStatus
+	steered    bool // messages wait to join
+	tasksEnded bool // background tasks have ended that the model was not told of
 }
 
 // findTurn takes the session's lock and reads, under it and in the same round,
@@ -117,20 +178,25 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 			return err
 		})
 	batch.Queue(`
-		SELECT c.state = 'running', c.stop_requested, c.branch_id, c.id, c.mode, c.headless, c.output_schema, c.model, c.schema_tries,
+		SELECT `+alive+`, coalesce(l.branch_id, c.branch_id), c.id, c.mode, c.headless OR l.task_id IS NOT NULL,
+		       CASE WHEN l.id IS NULL THEN c.output_schema END, coalesce(l.model, c.model),
+		       CASE WHEN l.id IS NULL THEN c.schema_tries ELSE 0 END,
 		       EXISTS (SELECT 1 FROM inbox i WHERE i.chat_id = c.id AND i.kind = 'steer' AND i.state = 'queued'),
-		       EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = c.session_id AND b.status <> 'running'
+		       EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = c.session_id AND b.status <> 'running' AND NOT b.detached
 		               AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id)),
 		       coalesce(e.id, ''), coalesce(e.sequence, 0), coalesce(e.status, ''), coalesce(e.attempt, 0),
 		       coalesce(e.started_at, now()), coalesce(e.blocks, '[]'),
-		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id)
-		FROM   chats c LEFT JOIN entries e
+		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureDueIn("c.session_id")+`, `+loopColumns+`
+		FROM   chats c LEFT JOIN loops l ON l.id = $2 LEFT JOIN entries e
 		       ON e.chat_id = c.id AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'
 		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).
 		QueryRow(func(row pgx.Row) error {
-			return row.Scan(&found.running, &found.stop, &turn.BranchID, &turn.Chat.ID, &turn.Chat.Mode, &turn.Chat.Headless,
+			return row.Scan(append([]any{
+				&found.alive, &turn.BranchID, &turn.Chat.ID, &turn.Chat.Mode, &turn.Chat.Headless,
 				&turn.Chat.OutputSchema, &turn.Chat.Model, &turn.Chat.SchemaTries, &found.steered, &found.tasksEnded,
-				&turn.EntryID, &turn.Sequence, &found.status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &turn.CallCount)
+				&turn.EntryID, &turn.Sequence, &found.status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &turn.CallCount,
+				&turn.CaptureDue,
+			}, loopFields(&turn.Loop)...)...)
 		})
 	return found, tx.SendBatch(ctx, &batch).Close()
 }
@@ -144,6 +210,7 @@ func openTurn(ctx context.Context, c *Change, key domain.TurnKey, model string, 
 		if err := joinSteered(ctx, c, key.SessionID, turn.BranchID, key.ChatID); err != nil {
 			return err
 		}
+		turn.CaptureDue = true // each has a checkpoint
 	}
 	if key.LoopID == domain.RootLoop && found.tasksEnded {
 		if err := joinTaskNotes(ctx, c, key.SessionID, turn.BranchID, key.ChatID); err != nil {
@@ -156,17 +223,19 @@ func openTurn(ctx context.Context, c *Change, key domain.TurnKey, model string, 
 	}
 	err := c.QueryRow(ctx, `
 		WITH numbered AS (UPDATE branches SET next_sequence = next_sequence + 1 WHERE id = $1 RETURNING next_sequence - 1 AS sequence),
-		     waiting AS (UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = $4)
-		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, role, status, step, attempt, model)
-		SELECT $2, $3, $1, sequence, `+previousEntry+`, $4, $5, 'assistant', 'streaming', $6, 1, $7 FROM numbered
+		     waiting AS (UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = $4 AND $5 = 'root')
+		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, role, status, step, attempt, model,
+		                     parent_fork_tool_call_id)
+		SELECT $2, $3, $1, sequence, `+previousOfLoop(key.LoopID, "$5", "$1")+`, $4, $5, 'assistant', 'streaming', $6, 1, $7, $8 FROM numbered
 		RETURNING sequence, started_at`,
-		turn.BranchID, turn.EntryID, key.SessionID, key.ChatID, key.LoopID, key.Step, model).Scan(&turn.Sequence, &turn.StartedAt)
+		turn.BranchID, turn.EntryID, key.SessionID, key.ChatID, key.LoopID, key.Step, model, forkOf(key.LoopID)).Scan(&turn.Sequence, &turn.StartedAt)
 	if err != nil {
 		return fmt.Errorf("open turn: %w", err)
 	}
 	return c.Emit(key.SessionID, key.ChatID, domain.EventTurnStart, turnStart{
 		TurnID: turn.EntryID, Sequence: turn.Sequence, Role: domain.RoleAssistant, Status: domain.TurnStreaming,
-		LoopID: key.LoopID, Kind: domain.KindMessage, Model: model, StartedAt: turn.StartedAt, Blocks: []domain.Block{},
+		LoopID: key.LoopID, Kind: domain.KindMessage, Model: model, StartedAt: turn.StartedAt,
+		ParentForkToolCallID: forkOf(key.LoopID), Blocks: []domain.Block{},
 	})
 }
 
@@ -248,16 +317,18 @@ type retryPatch struct {
 }
 
 func tellRetry(ctx context.Context, c *Change, key domain.TurnKey, entryID string, retry domain.Retry) error {
-	if _, err := c.Exec(ctx, `UPDATE chats SET waiting_reason = $2, waiting_until = $3 WHERE id = $1`,
-		key.ChatID, retry.Waiting, retry.At); err != nil {
-		return err
+	if key.LoopID == domain.RootLoop {
+		if _, err := c.Exec(ctx, `UPDATE chats SET waiting_reason = $2, waiting_until = $3 WHERE id = $1`,
+			key.ChatID, retry.Waiting, retry.At); err != nil {
+			return err
+		}
 	}
 	if err := c.Emit(key.SessionID, key.ChatID, domain.EventTurnPatch, retryPatch{
 		TurnID: entryID, PatchType: domain.PatchRetry, Attempt: retry.Attempt, Reason: retry.Reason, NextAttemptAt: retry.At,
 	}); err != nil {
 		return err
 	}
-	if retry.Waiting == domain.WaitingRateLimit {
+	if retry.Waiting == domain.WaitingRateLimit && key.LoopID == domain.RootLoop {
 		return emitSession(ctx, c, key.SessionID)
 	}
 	return nil
@@ -317,10 +388,12 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 	var batch pgx.Batch
 	batch.Queue(`
 		UPDATE chats SET steps = CASE WHEN $5 = 'root' THEN greatest(steps, $2) ELSE steps END,
-		       input_tokens = input_tokens + $3, output_tokens = output_tokens + $4, waiting_reason = $6,
+		       input_tokens = input_tokens + $3, output_tokens = output_tokens + $4,
+		       waiting_reason = CASE WHEN $5 = 'root' THEN $6 ELSE waiting_reason END,
 		       schema_tries = schema_tries + CASE WHEN $7 THEN 1 ELSE 0 END
 		WHERE  id = $1`,
 		turn.ChatID, turn.Step, turn.Usage.InputTokens, turn.Usage.OutputTokens, turn.LoopID, waiting, turn.Misfit)
+	reserveCapture(&batch, turn)
 	asked := make([]*domain.PendingQuestionRef, len(turn.Calls))
 	for i, call := range turn.Calls {
 		status, phase, result := ledgerEntry(call)
@@ -329,11 +402,14 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			call.ID, turn.SessionID, turn.ChatID, turn.EntryID, i, call.ToolName, call.DisplayName, call.Arguments, status, phase, result)
 		if call.Questions != nil {
-			asked[i] = &domain.PendingQuestionRef{QuestionID: domain.NewID(), AskedAt: time.Now().UTC()}
+			asked[i] = &domain.PendingQuestionRef{QuestionID: domain.NewID(), AskedAt: time.Now().UTC(), SourceLoop: call.Source}
 			batch.Queue(`
-				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-				asked[i].QuestionID, turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions, asked[i].AskedAt)
+				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+				asked[i].QuestionID, turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions, asked[i].AskedAt, call.Source)
+		}
+		if call.Fork != nil {
+			reserveLoop(&batch, turn, call.ID, call.Fork)
 		}
 	}
 	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
@@ -384,13 +460,18 @@ func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall, asked
 // the turn asked.
 func (db *DB) FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error) {
 	rows, _ := db.Pool.Query(ctx, `
-		SELECT id, tool_name, display_name, arguments, status FROM tool_calls
-		WHERE  entry_id = $1 AND NOT (phase = 'finished' AND attempt = 0) ORDER BY position`, entryID)
+		SELECT t.id, t.tool_name, t.display_name, t.arguments, t.status, l.max_steps, l.time_limit_s
+		FROM   tool_calls t LEFT JOIN loops l ON l.id = t.id AND NOT l.background
+		WHERE  t.entry_id = $1 AND NOT (t.phase = 'finished' AND t.attempt = 0) ORDER BY t.position`, entryID)
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var call domain.PlannedCall
 		var status domain.ToolCallStatus
-		if err := row.Scan(&call.ID, &call.ToolName, &call.DisplayName, &call.Arguments, &status); err != nil {
+		var steps, seconds *int
+		if err := row.Scan(&call.ID, &call.ToolName, &call.DisplayName, &call.Arguments, &status, &steps, &seconds); err != nil {
 			return struct{}{}, err
+		}
+		if steps != nil {
+			call.Fork = &domain.NewFork{MaxSteps: *steps, Time: time.Duration(*seconds) * time.Second}
 		}
 		if status == domain.CallAwaitingAnswer {
 			asked++

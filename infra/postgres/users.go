@@ -67,16 +67,12 @@ func (db *DB) User(ctx context.Context, id string) (domain.User, error) {
 // The last administrator cannot be deleted.
 func (db *DB) DeleteUser(ctx context.Context, id string) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
-		// Every administrator's row is locked first, in one order, so that two
-		// deletions at once cannot each think that the other one stays.
-		rows, _ := tx.Query(ctx, `
-			SELECT id FROM users WHERE administrator AND deleted_at IS NULL ORDER BY id FOR UPDATE`)
-		administrators, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		administrators, err := lockAdministrators(ctx, tx)
 		if err != nil {
 			return err
 		}
 		if len(administrators) == 1 && administrators[0] == id {
-			return domain.Newf(domain.Conflict, "last_administrator", "the last administrator cannot be removed")
+			return lastAdministrator()
 		}
 		tag, err := tx.Exec(ctx, `UPDATE users SET deleted_at = now() WHERE id = $1 AND deleted_at IS NULL`, id)
 		if err != nil {
@@ -84,6 +80,10 @@ func (db *DB) DeleteUser(ctx context.Context, id string) error {
 		}
 		if tag.RowsAffected() == 0 {
 			return userNotFound(id)
+		}
+		// Secrets of tool servers go with their user; those of the service stay.
+		if _, err := tx.Exec(ctx, `DELETE FROM mcp_servers WHERE owner_id = $1 AND scope <> 'service'`, id); err != nil {
+			return err
 		}
 		_, err = tx.Exec(ctx, `UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL`, id)
 		return err

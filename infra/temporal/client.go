@@ -119,5 +119,8 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 
 // TerminateSession closes whatever run a session has.
 func (r Runs) TerminateSession(ctx context.Context, sessionID, reason string) error {
+	if err := r.Terminate(ctx, durable.ReplayWorkflowID(sessionID), "", reason); err != nil {
+		return err
+	}
 	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), "", reason)
 }

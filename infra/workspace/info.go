@@ -37,6 +37,8 @@ type Info struct {
 	// was not changed, except within the clock's grain.
 	Device, Inode uint64
 	Changed       time.Time // inode change time, which a command cannot set
+	Replaced      bool      // of what was just written: there was a file before
+	blocks        int64     // of 512 bytes, that it takes on the disk
 }
 
 // ETag is a strong validator in the form that HTTP wants, quotes included.
@@ -47,7 +49,7 @@ func (i Info) ETag() string {
 func infoOf(rel string, st *unix.Stat_t) Info {
 	i := Info{
 		Name: path.Base(rel), Path: rel, Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777), Type: Other,
-		ModTime: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()), Device: uint64(st.Dev), Inode: st.Ino,
+		ModTime: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()), Device: uint64(st.Dev), Inode: st.Ino, blocks: st.Blocks,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:

@@ -174,3 +174,17 @@ func gone(err error) bool {
 	}
 	return false
 }
+
+// CheckDir says whether a path leads to a directory, also through links that
+// stay inside.
+func (w *Workspace) CheckDir(p string) error {
+	rel, err := w.Clean(p)
+	if err != nil {
+		return err
+	}
+	fd, err := w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside)
+	if err != nil {
+		return explain(p, err)
+	}
+	return unix.Close(fd)
+}

@@ -28,6 +28,7 @@ func (w *Workspace) Remove(ctx context.Context, p string, recursive bool) error 
 		return explain(p, err)
 	}
 	defer func() { _ = unix.Close(dir) }()
+	defer w.forget()
 	if recursive {
 		return explain(p, removeAll(ctx, dir, name))
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -28,12 +27,13 @@ const tempPrefix = ".everloop-tmp-"
 // Store holds the workspaces of all sessions below one directory.
 type Store struct {
 	root  string
-	locks [64]sync.Mutex // of writes with a condition, by path
+	locks *locks // of writes with a condition
+	usage usage
 }
 
 // New gives the store in a directory (DATA_DIR/workspace), which is made when
 // the first workspace is.
-func New(root string) *Store { return &Store{root: root} }
+func New(root string) *Store { return &Store{root: root, locks: newLocks(root)} }
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -189,14 +189,4 @@ func shorten(p string) string {
 		return strings.ToValidUTF8(p[:200], "") + "…"
 	}
 	return p
-}
-
-func (s *Store) lock(host, rel string) *sync.Mutex {
-	h := uint32(2166136261)
-	for _, part := range [...]string{host, "/", rel} {
-		for i := range len(part) {
-			h = (h ^ uint32(part[i])) * 16777619
-		}
-	}
-	return &s.locks[h%uint32(len(s.locks))]
 }

@@ -87,10 +87,17 @@ func (w *Workspace) fill(ctx context.Context, f *os.File, dir int, name, rel, te
 		}
 	}
 
-	// Between the look and the rename no other writer of this process comes in.
-	lock := w.store.lock(w.host, rel)
-	lock.Lock()
-	defer lock.Unlock()
+	return w.place(fd, dir, temp, dir, name, rel, o)
+}
+
+// place gives a temporary file, which fd is, its name.
+func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, o WriteOptions) (Info, error) {
+	// Between the look and the rename no other writer of the service comes in.
+	release, err := w.store.locks.hold(dir, name)
+	if err != nil {
+		return Info{}, err
+	}
+	defer release()
 	old, err := w.target(dir, name, rel, o)
 	if err != nil {
 		return Info{}, err
@@ -106,9 +113,9 @@ func (w *Workspace) fill(ctx context.Context, f *os.File, dir int, name, rel, te
 	if err := unix.Fchmod(fd, uint32(mode)); err != nil {
 		return Info{}, err
 	}
-	if err := unix.Renameat2(dir, temp, dir, name, flags); err != nil {
+	if err := unix.Renameat2(from, temp, dir, name, flags); err != nil {
 		if errors.Is(err, unix.EEXIST) && !o.CreateOnly && o.IfMatch == "" {
-			err = unix.Renameat(dir, temp, dir, name) // a command made it in this moment
+			err = unix.Renameat(from, temp, dir, name) // a command made it in this moment
 		}
 		if err != nil {
 			return Info{}, err
@@ -121,7 +128,13 @@ func (w *Workspace) fill(ctx context.Context, f *os.File, dir int, name, rel, te
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Info{}, err
 	}
-	return infoOf(rel, &st), nil
+	info := infoOf(rel, &st)
+	info.Replaced = old != nil
+	w.spent(st.Blocks * 512)
+	if old != nil {
+		w.spent(-old.blocks * 512)
+	}
+	return info, nil
 }
 
 // target looks at what is to be replaced, nil when nothing is, and holds the

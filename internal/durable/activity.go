@@ -116,6 +116,11 @@ func (s Signal[T]) Receive(ctx workflow.Context) T {
 	return value
 }
 
+// Waiting reports whether the signal has come and was not received yet.
+func (s Signal[T]) Waiting(ctx workflow.Context) bool {
+	return workflow.GetSignalChannel(ctx, s.Name).Len() > 0
+}
+
 // Drain takes all waiting signals and reports whether there were any.
 func (s Signal[T]) Drain(ctx workflow.Context) bool {
 	var value T

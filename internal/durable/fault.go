@@ -31,6 +31,10 @@ func Fault(err error) error {
 	return temporal.NewApplicationError(cut(err.Error(), maxMessage), "internal_error")
 }
 
+// Cancelled reports whether work ended because its run cancelled it, as opposed
+// to its worker or its time being lost.
+func Cancelled(err error) bool { return temporal.IsCanceledError(err) }
+
 // Code gives the code of an activity's error: "" for none, "timeout" when its
 // worker was lost.
 func Code(err error) string {

@@ -12,6 +12,15 @@ func SessionWorkflowID(sessionID string) string { return "session/" + sessionID 
 // TaskWorkflowID is the run of one background task.
 func TaskWorkflowID(taskID string) string { return "task/" + taskID }
 
+// ForkWorkflowID is the run of one sub-agent of a chat, by the call that owns it.
+func ForkWorkflowID(chatID, toolCallID string) string { return "fork/" + chatID + "/" + toolCallID }
+
+// ReplayWorkflowID is the run that plays the recorded events of a replay session.
+func ReplayWorkflowID(sessionID string) string { return "replay/" + sessionID }
+
+// CompactionWorkflowID is the run of one compaction that a client has asked for.
+func CompactionWorkflowID(compactionID string) string { return "compact/" + compactionID }
+
 // Search attributes by which operators find runs. They are registered with the
 // namespace by infra/temporal.
 var (

@@ -9,13 +9,17 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strings"
 
 	"everloop/domain"
 	"everloop/infra/workspace"
 )
 
 // Files are the files of all sessions.
-type Files struct{ Store *workspace.Store }
+type Files struct {
+	Store *workspace.Store
+	Limit int64 // bytes that a workspace may hold; 0 is no limit
+}
 
 func (f Files) in(ctx context.Context, session domain.Session, do func(*workspace.Workspace) error) error {
 	w, err := f.Store.Open(ctx, session.ID, session.SandboxUID)
@@ -55,8 +59,9 @@ func (f Files) Open(ctx context.Context, session domain.Session, path string) (i
 	return file, info, err
 }
 
-// Write replaces a file or makes it, with its directories. With an ETag the
-// file must still be that version; "*" asks only that there is one.
+// Write replaces a file or makes it, with its directories. With ETags, as an
+// If-Match header lists them, the file must still be one of these versions; "*"
+// asks only that there is one.
 func (f Files) Write(ctx context.Context, session domain.Session, path string, content []byte, ifMatch string) (
 	info domain.FileInfo, change domain.FileChange, err error,
 ) {
@@ -65,21 +70,53 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 		if err != nil {
 			return err
 		}
-		change = domain.FileChange{Path: rel, Change: "modified"}
-		if _, err := w.Stat(path); domain.HasCode(err, domain.CodeFileNotFound) {
-			change.Change = "created"
-			if ifMatch == "*" {
-				return domain.Newf(domain.Conflict, workspace.CodeStale, "%s does not exist", rel)
-			}
+		old, err := w.Stat(path)
+		missing := domain.HasCode(err, domain.CodeFileNotFound)
+		if missing && ifMatch != "" {
+			return domain.Newf(domain.Conflict, workspace.CodeStale, "%s does not exist", rel)
 		}
-		if ifMatch == "*" {
-			ifMatch = ""
+		room, err := w.Room(ctx, f.Limit)
+		if err != nil {
+			return err
 		}
-		written, err := w.WriteFile(ctx, path, bytes.NewReader(content), workspace.WriteOptions{IfMatch: ifMatch, Parents: true})
-		info = told(written)
+		if size := int64(len(content)); room >= 0 && size > room && (missing || size > old.Size) {
+			return noRoom(rel)
+		}
+		options := workspace.WriteOptions{IfMatch: version(ifMatch, old), Parents: true}
+		written, err := w.WriteFile(ctx, path, bytes.NewReader(content), options)
+		info, change = told(written), changed(written)
 		return err
 	})
 	return info, change, err
+}
+
+// version gives the one ETag of an If-Match header that matters: the file's own
+// when it is listed, else any of them, which it then does not have.
+func version(ifMatch string, now workspace.Info) string {
+	first := ""
+	for tag := range strings.SplitSeq(ifMatch, ",") {
+		switch tag = strings.TrimSpace(tag); tag {
+		case "*":
+			return ""
+		case now.ETag():
+			return tag
+		}
+		if first == "" {
+			first = tag
+		}
+	}
+	return first
+}
+
+func noRoom(rel string) error {
+	return domain.Newf(domain.TooLarge, workspace.CodeNoSpace, "%s could not be written: the workspace is full", rel)
+}
+
+func changed(i workspace.Info) domain.FileChange {
+	if i.Replaced {
+		return domain.FileChange{Path: i.Path, Change: "modified"}
+	}
+	return domain.FileChange{Path: i.Path, Change: "created"}
 }
 
 // Delete removes a file, a link itself, or a directory with all that is in it.

@@ -1,0 +1,144 @@
+package activities
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"everloop/domain"
+)
+
+//go:embed summary.md
+var summaryPrompt string
+
+// Sizes of what is summarised, in characters: results and arguments are
+// shortened, as their essence is in what was said about them.
+const (
+	shownResult    = 2000
+	shownArguments = 800
+)
+
+// Sizes of a summary and of a piece of history.
+const (
+	maxSummary = 4000 // tokens
+	minPiece   = 500  // tokens; a server that refuses less cannot be helped
+)
+
+// summaryTokens is how long a summary may be.
+func (c *compaction) summaryTokens() int { return int(min(maxSummary, c.model.ContextWindow/8)) }
+
+// summarise has the model add the next piece of the history to the summary: as
+// many turns as fit into one request. It is an auxiliary call without tools
+// (decisions.md 8.12). Its cost counts also when its result does not.
+func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTurn) error {
+	if len(turns) == 0 {
+		return nil
+	}
+	summary := c.Work.Summary
+	if c.Work.Upto < 0 {
+		summary = c.earlier
+	}
+	if c.Work.Piece == 0 {
+		c.Work.Piece = int(c.model.ContextWindow / 2)
+	}
+	for {
+		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
+		reply, err := c.Models.Stream(ctx, c.summaryRequest(summary, piece), nil)
+		c.Work.Usage = c.Work.Usage.Add(reply.Usage)
+		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow && c.Work.Piece/2 >= minPiece {
+			c.Work.Piece /= 2 // the server counts otherwise than we do
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		text := domain.CleanText(strings.TrimSpace(reply.Text))
+		if text == "" {
+			return &domain.ModelError{Fault: domain.FaultTransient, Message: "the model gave an empty summary"}
+		}
+		c.Work.Summary, c.Work.Upto = c.cut(text), upto
+		return nil
+	}
+}
+
+func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
+	var order strings.Builder
+	if summary != "" {
+		fmt.Fprintf(&order, "The summary so far:\n\n<summary>\n%s\n</summary>\n\nThe conversation goes on:\n\n", summary)
+	} else {
+		order.WriteString("The conversation:\n\n")
+	}
+	fmt.Fprintf(&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece, c.summaryTokens()*6/10)
+	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{text("system", summaryPrompt), text("user", order.String())}}
+}
+
+// piece renders turns until the budget is used up: at least one, cut if need be.
+func (c *compaction) piece(turns []domain.TranscriptTurn, budget int) (piece string, upto int64) {
+	budget = max(budget, minPiece/2)
+	var b strings.Builder
+	for i, t := range turns {
+		told := rendered(t)
+		size := c.Tokens.Count(c.model.ID, told)
+		if size > budget {
+			if i > 0 {
+				break
+			}
+			told = shorten(told, max(utf8.RuneCountInString(told)*budget/size, 200)) + "\n"
+			size = budget
+		}
+		b.WriteString(told)
+		budget -= size
+		upto = t.Sequence
+	}
+	return b.String(), upto
+}
+
+// cut bounds a summary: a model that runs away must not fill the context that
+// was to be emptied.
+func (c *compaction) cut(summary string) string {
+	most, size := c.summaryTokens()*2, c.Tokens.Count(c.model.ID, summary)
+	if size <= most {
+		return summary
+	}
+	return shorten(summary, utf8.RuneCountInString(summary)*most/size)
+}
+
+// rendered is a turn as the summarising model reads it.
+func rendered(t domain.TranscriptTurn) string {
+	var b strings.Builder
+	switch t.Role {
+	case domain.RoleUser:
+		b.WriteString("User: ")
+		for _, p := range t.Parts {
+			if p.ImageURL != nil {
+				b.WriteString("[a picture] ")
+				continue
+			}
+			b.WriteString(p.Text + " ")
+		}
+	case domain.RoleSystem:
+		b.WriteString("Note: " + noteOf(t.Blocks))
+	default:
+		b.WriteString("Assistant: " + spoken(t))
+	}
+	b.WriteByte('\n')
+	for _, call := range t.Calls {
+		fmt.Fprintf(&b, "Tool call: %s %s\n", call.ToolName, shorten(call.Arguments, shownArguments))
+		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(told(call), shownResult))
+	}
+	return b.String()
+}
+
+// shorten keeps the beginning and the end of a text.
+func shorten(text string, most int) string {
+	n := utf8.RuneCountInString(text)
+	if n <= most {
+		return text
+	}
+	runes := []rune(text)
+	head := most * 3 / 4
+	return string(runes[:head]) + fmt.Sprintf(" [… %d characters left out …] ", n-most) + string(runes[n-(most-head):])
+}

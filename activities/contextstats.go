@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+// largestShown is how many entries context statistics name.
+const largestShown = 10
+
+// skillTool is the tool whose description lists the session's skills.
+const skillTool = "Skill"
+
+// ContextStats tells what the next model call of a session's main loop would be
+// told. It reads what a model call reads, so its cost does not grow with the age
+// of the session.
+func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error) {
+	c := &compaction{Activities: a}
+	c.Session, c.BranchID, c.LoopID = session, session.ActiveBranchID, domain.RootLoop
+	c.Chat = domain.ChatSettings{Mode: session.Mode, Model: session.Model}
+	if session.ActiveChatID != nil {
+		c.Chat.ID = *session.ActiveChatID
+	}
+	var err error
+	if c.model, err = a.Models.Resolve(ctx, requested(c.Chat)); err != nil {
+		return domain.ContextStats{}, err
+	}
+	told, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch})
+	if err != nil {
+		return domain.ContextStats{}, err
+	}
+	c.turns = told.Turns
+	c.weigh(ctx, told)
+	name, exact := a.Tokens.Tokenizer(c.model.ID)
+	profile := a.Profiles.Profile(session)
+	stats := domain.ContextStats{
+		Model: c.model.ID, ContextWindow: c.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
+		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
+	}
+	stats.Categories = c.categories(told, a.frame(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)))
+	for i := range stats.Categories {
+		category := &stats.Categories[i]
+		category.Pct = percent(category.Tokens, stats.ContextWindow)
+		stats.UsedTokens += category.Tokens
+	}
+	stats.UsedPct = percent(stats.UsedTokens, stats.ContextWindow)
+	return stats, nil
+}
+
+func (c *compaction) categories(told domain.Transcript, f frame) []domain.ContextCategory {
+	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: c.own(f.system), Count: 1}
+	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
+	for _, t := range f.tools {
+		of := &tools
+		if t.name == skillTool {
+			of = &skills
+		}
+		of.Tokens += c.own(t.tokens)
+		of.Count++
+	}
+	memories := domain.ContextCategory{Name: "memories", Count: len(told.Recalled)}
+	if len(told.Recalled) > 0 {
+		memories.Tokens = c.own(c.count(c.model.ID, reminded(told.Recalled)))
+	}
+	messages, results, files := domain.ContextCategory{Name: "messages"}, domain.ContextCategory{Name: "tool_results"}, domain.ContextCategory{Name: "files"}
+	for _, t := range told.Turns {
+		w := c.weights[t.ID]
+		messages.Tokens, messages.Count = messages.Tokens+c.own(w.said), messages.Count+1
+		results.Tokens, results.Count = results.Tokens+c.own(w.results), results.Count+w.calls
+		files.Tokens, files.Count = files.Tokens+c.own(w.files), files.Count+w.images
+	}
+	summary := domain.ContextCategory{Name: "summary", Tokens: c.own(c.summarySize(told.Summary))}
+	if told.Summary != "" {
+		summary.Count = 1
+	}
+	return []domain.ContextCategory{prompt, tools, skills, memories, messages, results, files, summary}
+}
+
+// largest names the entries that take most.
+func (c *compaction) largest() []domain.ContextEntry {
+	entries := make([]domain.ContextEntry, 0, len(c.turns))
+	for _, t := range c.turns {
+		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.own(c.weights[t.ID].total()), Label: label(t)})
+	}
+	slices.SortStableFunc(entries, func(a, b domain.ContextEntry) int { return cmp.Compare(b.Tokens, a.Tokens) })
+	return entries[:min(len(entries), largestShown)]
+}
+
+// label says in one line what a turn is.
+func label(t domain.TranscriptTurn) string {
+	said := spoken(t)
+	if t.Role == domain.RoleUser {
+		for _, p := range t.Parts {
+			said += p.Text + " "
+		}
+	}
+	var names []string
+	for _, call := range t.Calls {
+		if !slices.Contains(names, call.ToolName) {
+			names = append(names, call.ToolName)
+		}
+	}
+	parts := []string{string(t.Role)}
+	if len(names) > 0 {
+		parts = append(parts, strings.Join(names, ", "))
+	}
+	if line := strings.Join(strings.Fields(head(said, 400)), " "); line != "" {
+		parts = append(parts, head(line, 80))
+	}
+	return strings.Join(parts, ": ")
+}
+
+// head is the beginning of a text, in characters.
+func head(text string, most int) string {
+	for i := range text {
+		if most == 0 {
+			return text[:i] + "…"
+		}
+		most--
+	}
+	return text
+}
+
+func percent(part, whole int64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return math.Round(float64(part)/float64(whole)*10_000) / 100
+}

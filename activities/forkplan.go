@@ -1,0 +1,123 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"everloop/activities/contract"
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// forkPrompt is what every sub-agent is told of its part.
+const forkPrompt = "You are a sub-agent: another agent has handed you one task, which is the first message. Nobody reads what you write on the way. Your last message is the result that the other agent gets, so make it complete by itself: what you found or did, where, and what is left open."
+
+// planFork reserves a sub-agent for an Agent call, or refuses the call with the
+// reason.
+func (m *modelCall) planFork(ctx context.Context, call *domain.PlannedCall, arguments json.RawMessage) {
+	fork, refusal := m.newFork(ctx, call.ID, arguments)
+	if refusal != "" {
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refusal}
+		return
+	}
+	call.Fork = fork
+}
+
+func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.RawMessage) (fork *domain.NewFork, refusal string) {
+	in, err := tools.ParseAgent(arguments)
+	if err != nil {
+		return nil, "The arguments of Agent could not be read."
+	}
+	limits := m.ForkLimits
+	if m.turn.Loop.Depth >= limits.Depth {
+		return nil, fmt.Sprintf("No sub-agent was started: they can be nested %d deep, and this is that deep already. Do the task yourself.", limits.Depth)
+	}
+	agent, refused := m.Agents.Type(ctx, m.scope, in.Type)
+	if refused != nil {
+		return nil, refused.Output
+	}
+	fork = &domain.NewFork{
+		AgentType: agent.Name, Description: in.Description, Prompt: in.Prompt,
+		Instructions: strings.TrimSpace(forkPrompt + "\n\n" + agent.Prompt), Tools: m.withinOwn(agent.Tools),
+		Depth: m.turn.Loop.Depth + 1, MaxSteps: limits.Steps, Time: limits.Time,
+		Background: in.Background, TaskID: m.turn.Loop.TaskID, Model: m.turn.Loop.Model,
+	}
+	if in.Background {
+		fork.TaskID = tools.BackgroundTaskID(callID)
+	}
+	if model := orElse(in.Model, agent.Model); model != "" {
+		if refusal := m.unknownModel(ctx, model); refusal != "" {
+			return nil, refusal
+		}
+		fork.Model = &model
+	}
+	return fork, ""
+}
+
+// withinOwn gives a sub-agent no tool that the one who calls it does not have.
+func (m *modelCall) withinOwn(names []string) []string {
+	if m.turn.Loop.Only == nil {
+		return names
+	}
+	if names == nil {
+		return m.turn.Loop.Only
+	}
+	within := []string{}
+	for _, name := range names {
+		for _, own := range m.turn.Loop.Only {
+			if name == own {
+				within = append(within, name)
+			}
+		}
+	}
+	return within
+}
+
+// unknownModel says what models there are when there is none of that name.
+func (m *modelCall) unknownModel(ctx context.Context, name string) string {
+	_, err := m.Models.Resolve(ctx, name)
+	if !domain.HasCode(err, domain.CodeUnknownModel) {
+		return "" // the model call itself will tell what else is wrong
+	}
+	words := fmt.Sprintf("There is no model named %q.", name)
+	if known, err := m.Models.Models(ctx); err == nil && len(known) > 0 {
+		ids := make([]string, 0, len(known))
+		for _, model := range known[:min(len(known), 50)] {
+			ids = append(ids, model.ID)
+		}
+		words += " The models are: " + strings.Join(ids, ", ") + "."
+	}
+	return words
+}
+
+// source says to clients which sub-agent asks a question; nil for the main loop.
+func (m *modelCall) source() *domain.SourceLoop {
+	loop := m.turn.Loop
+	if loop.Depth == 0 {
+		return nil
+	}
+	return &domain.SourceLoop{
+		LoopID: m.key.LoopID, ParentToolCallID: loop.ParentToolCallID, AgentType: loop.AgentType, Description: loop.Description,
+	}
+}
+
+// askFrom puts the source of a question into the call, where clients find it.
+func (m *modelCall) askFrom(call *domain.PlannedCall, arguments json.RawMessage) {
+	if call.Source = m.source(); call.Source == nil {
+		return
+	}
+	if told, err := tools.WithSource(arguments, *call.Source); err == nil {
+		call.Arguments = told
+	}
+}
+
+// forkOf tells a run of a call that is a sub-agent; nil for one that a worker
+// carries out, as that which starts a sub-agent in the background.
+func forkOf(call domain.PlannedCall) *contract.Fork {
+	if call.Fork == nil || call.Fork.Background {
+		return nil
+	}
+	return &contract.Fork{MaxSteps: call.Fork.MaxSteps, Seconds: int(call.Fork.Time.Seconds())}
+}

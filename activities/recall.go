@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"everloop/domain"
+)
+
+// recall gives the memories of a chat: looked for once, before its first model
+// call, by what the user said, and kept with the chat for all later ones.
+// Sub-agents are told what they need by whoever starts them. Memories that
+// cannot be had now must not keep a chat from running.
+func (a *Activities) recall(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, told domain.Transcript) ([]domain.RecalledMemory, error) {
+	switch {
+	case key.LoopID != domain.RootLoop:
+		return nil, nil
+	case told.Recalled != nil || a.Memories == nil || !turn.Session.MemoryEnabled || key.Step != 1:
+		return told.Recalled, nil
+	}
+	recalled, err := a.Memories.Recall(ctx, turn.Session, asked(key.ChatID, told.Turns))
+	if err != nil {
+		a.Logger.Warn("memories not recalled", "session_id", key.SessionID, "chat_id", key.ChatID, "error", err)
+		return nil, nil
+	}
+	if recalled == nil {
+		recalled = []domain.RecalledMemory{}
+	}
+	if err := a.Turns.RememberRecall(ctx, key.ChatID, turn, recalled); err != nil && !errors.Is(err, domain.ErrFenced) {
+		return nil, err
+	}
+	return recalled, nil
+}
+
+// asked is what the user said in a chat.
+func asked(chatID string, turns []domain.TranscriptTurn) string {
+	var said []string
+	for _, t := range turns {
+		if t.ChatID != chatID || t.Role != domain.RoleUser {
+			continue
+		}
+		for _, p := range t.Parts {
+			if p.Text != "" {
+				said = append(said, p.Text)
+			}
+		}
+	}
+	return strings.Join(said, "\n")
+}
+
+// reminded tells the model what is remembered.
+func reminded(recalled []domain.RecalledMemory) string {
+	var list strings.Builder
+	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")
+	for _, m := range recalled {
+		fmt.Fprintf(&list, "\n- (%s %d) %s", m.Type, m.ID, m.Content)
+	}
+	return reminder(list.String())
+}

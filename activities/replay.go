@@ -1,0 +1,243 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Replays play recorded events as the events of replay sessions. How far each has
+// come is committed with what was played, so that whoever goes on repeats
+// nothing.
+type Replays struct {
+	Records ReplayRecords
+	Scripts ReplayScripts
+	Logger  *slog.Logger
+}
+
+// ReplayRecords keep replays. Writes are fenced by the attempt and the position.
+type ReplayRecords interface {
+	ClaimReplay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
+	Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
+	PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.ReplayClaim, error)
+	FinishReplay(ctx context.Context, sessionID string, attempt int) error
+}
+
+// ReplayScripts give what is played, and bring the files when it is over.
+type ReplayScripts interface {
+	Script(ctx context.Context, key string) ([]domain.ReplayStep, error)
+	Settle(ctx context.Context, sessionID string) error
+}
+
+const (
+	// replayPause is the longest pause between two events, in recorded time.
+	replayPause = 3 * time.Second
+	// replayLook is how often a player that waits looks whether it was told
+	// something else meanwhile.
+	replayLook = 250 * time.Millisecond
+	// Steps that are due within replayJoin of each other are played in one
+	// transaction, at most replayBatch of them. Long texts, which are written anew
+	// each time, are joined for longer.
+	replayJoin     = 20 * time.Millisecond
+	replayJoinLong = 150 * time.Millisecond
+	replayLong     = 32 << 10 // bytes
+	replayBatch    = 200
+)
+
+// PlayReplay plays a replay to its end, or to where it is told to stop.
+func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (contract.PlayReplayOut, error) {
+	defer durable.Heartbeat(ctx)()
+	claim, err := r.Records.ClaimReplay(ctx, in.SessionID)
+	if err != nil {
+		return contract.PlayReplayOut{}, replayFault(err)
+	}
+	if claim.Status == domain.ReplayPlaying {
+		if err := r.play(ctx, claim); err != nil && !errors.Is(err, domain.ErrFenced) {
+			return contract.PlayReplayOut{}, replayFault(err)
+		}
+	}
+	if err := r.Scripts.Settle(ctx, in.SessionID); err != nil {
+		return contract.PlayReplayOut{}, replayFault(err)
+	}
+	now, err := r.Records.Replay(ctx, in.SessionID)
+	out := contract.PlayReplayOut{Position: now.Position, Total: now.Total, Status: string(now.Status)}
+	out.Again = now.Status == domain.ReplayPlaying // paused and resumed at once
+	return out, replayFault(err)
+}
+
+// replayFault ends a run for good when its session is gone.
+func replayFault(err error) error {
+	if err != nil && domain.AsError(err).Kind == domain.NotFound {
+		return durable.Final("replay_gone", "the replay or its script is gone")
+	}
+	return err
+}
+
+func (r *Replays) play(ctx context.Context, claim domain.ReplayClaim) error {
+	steps, err := r.Scripts.Script(ctx, claim.Script)
+	if err != nil {
+		return err
+	}
+	player := &replayPlayer{records: r.Records, claim: claim, steps: steps, text: map[string]*replayText{}}
+	if err := player.catchUp(); err != nil {
+		return err
+	}
+	for player.claim.Position < len(steps) {
+		if err := player.wait(ctx); err != nil {
+			return err
+		}
+		if err := player.next(ctx); err != nil {
+			return err
+		}
+	}
+	return r.Records.FinishReplay(ctx, claim.SessionID, claim.Attempt)
+}
+
+// replayPlayer plays one script from one position on.
+type replayPlayer struct {
+	records ReplayRecords
+	claim   domain.ReplayClaim
+	steps   []domain.ReplayStep
+	text    map[string]*replayText // of the open turns
+	last    time.Time              // when the step before was due
+}
+
+// catchUp puts together the text of turns that were begun before.
+func (p *replayPlayer) catchUp() error {
+	for _, step := range p.steps[:min(p.claim.Position, len(p.steps))] {
+		if _, err := p.fold(step); err != nil {
+			return err
+		}
+	}
+	p.last = time.Now()
+	return nil
+}
+
+// fold adds a step to the text of its turn, and says which turn's text it is.
+func (p *replayPlayer) fold(step domain.ReplayStep) (turnID string, err error) {
+	switch step.Name {
+	case domain.ReplayCut:
+		p.text = map[string]*replayText{}
+		return "", nil
+	case domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd:
+	default:
+		return "", nil
+	}
+	var e addContent
+	if err := json.Unmarshal(step.Data, &e); err != nil {
+		return "", err
+	}
+	if step.Name == domain.EventTurnStart {
+		p.text[e.TurnID] = &replayText{}
+	}
+	text := p.text[e.TurnID]
+	if text == nil || e.PatchType != domain.PatchAddContent {
+		return "", nil
+	}
+	text.add(e)
+	return e.TurnID, nil
+}
+
+// replayText is the text of a turn that grows.
+type replayText struct {
+	blocks []*openBlock
+	length int // bytes
+}
+
+func (t *replayText) add(e addContent) {
+	if n := len(t.blocks); n == 0 || t.blocks[n-1].kind != e.BlockType {
+		t.blocks = append(t.blocks, &openBlock{kind: e.BlockType})
+	}
+	t.blocks[len(t.blocks)-1].text.WriteString(e.TextDelta)
+	t.length += len(e.TextDelta)
+}
+
+func (t *replayText) snapshot() []domain.Block {
+	blocks := make([]domain.Block, len(t.blocks))
+	for i, b := range t.blocks {
+		blocks[i] = domain.Block{Type: b.kind, Content: b.text.String()}
+	}
+	return blocks
+}
+
+// wait lets the pause before the next step pass. A change of the speed counts at
+// once, and who was told to stop plays nothing more.
+func (p *replayPlayer) wait(ctx context.Context) error {
+	left := p.gap(p.claim.Position)
+	behind := time.Since(p.last) // the step before took its own time
+	left -= behind * time.Duration(p.claim.Speed)
+	for left > 0 {
+		sleep := min(left/time.Duration(p.claim.Speed), replayLook)
+		began := time.Now()
+		timer := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		left -= time.Since(began) * time.Duration(p.claim.Speed)
+		if left <= 0 {
+			break
+		}
+		now, err := p.records.Replay(ctx, p.claim.SessionID)
+		if err != nil {
+			return err
+		}
+		if now.Status != domain.ReplayPlaying || now.Attempt != p.claim.Attempt {
+			return domain.ErrFenced
+		}
+		p.claim.Speed = now.Speed
+	}
+	p.last = time.Now()
+	return nil
+}
+
+// gap is the recorded pause before a step.
+func (p *replayPlayer) gap(position int) time.Duration {
+	return min(time.Duration(p.steps[position].Gap)*time.Millisecond, replayPause)
+}
+
+// next plays the step that is due, and with it those that are as good as due.
+func (p *replayPlayer) next(ctx context.Context) error {
+	in := domain.PlayedSteps{
+		SessionID: p.claim.SessionID, Attempt: p.claim.Attempt, From: p.claim.Position, Text: map[string][]domain.Block{},
+	}
+	touched := map[string]bool{}
+	long, ahead := 0, time.Duration(0)
+	for at := in.From; at < len(p.steps) && len(in.Steps) < replayBatch; at++ {
+		if len(in.Steps) > 0 {
+			join := replayJoin
+			if long > replayLong {
+				join = replayJoinLong
+			}
+			if ahead += p.gap(at) / time.Duration(p.claim.Speed); ahead > join {
+				break
+			}
+		}
+		turn, err := p.fold(p.steps[at])
+		if err != nil {
+			return err
+		}
+		if turn != "" {
+			touched[turn] = true
+			long = max(long, p.text[turn].length)
+		}
+		in.Steps = append(in.Steps, p.steps[at])
+	}
+	for turn := range touched {
+		in.Text[turn] = p.text[turn].snapshot()
+	}
+	now, err := p.records.PlaySteps(ctx, in)
+	if err != nil {
+		return err
+	}
+	p.claim.Position, p.claim.Speed = now.Position, now.Speed
+	return nil
+}

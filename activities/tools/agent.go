@@ -1,0 +1,106 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"everloop/domain"
+)
+
+//go:embed agent.md
+var agentDescription string
+
+// Agent names the tool whose calls are sub-agents.
+const Agent = "Agent"
+
+// maxAgentPrompt bounds what a sub-agent is told at first, in characters.
+const maxAgentPrompt = 200_000
+
+const agentParameters = `{
+  "type": "object",
+  "properties": {
+    "description": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What it does, in three to five words, for the user"},
+    "prompt": {"type": "string", "minLength": 1, "maxLength": 200000, "description": "The whole task: the sub-agent sees nothing else"},
+    "subagent_type": {"type": "string", "maxLength": 200, "description": "One of the types of this session; general-purpose when left out"},
+    "model": {"type": "string", "maxLength": 200, "description": "Another model for it"},
+    "run_in_background": {"type": "boolean", "description": "Start it and return at once"}
+  },
+  "required": ["description", "prompt"],
+  "additionalProperties": false
+}`
+
+// AgentArguments are the arguments of an Agent call.
+type AgentArguments struct {
+	Description string `json:"description"`
+	Prompt      string `json:"prompt"`
+	Type        string `json:"subagent_type"`
+	Model       string `json:"model"`
+	Background  bool   `json:"run_in_background"`
+}
+
+// ParseAgent reads the arguments of an Agent call that the registry has
+// admitted.
+func ParseAgent(arguments json.RawMessage) (AgentArguments, error) {
+	in, err := decode[AgentArguments](arguments)
+	in.Description, in.Prompt = oneLine(clean(in.Description)), clean(in.Prompt)
+	if in.Type == "" {
+		in.Type = GeneralPurpose
+	}
+	return in, err
+}
+
+// BackgroundTaskID is the background task that a call starts: the same call again
+// starts no second one.
+func BackgroundTaskID(callID string) string { return "bg_" + strings.TrimPrefix(callID, "call_") }
+
+type agent struct{ background Background }
+
+// newAgent makes the tool. A sub-agent is no work for a tools' worker: the run of
+// the chat carries it out. Only one in the background is started by Run.
+func newAgent(d Deps) Tool {
+	a := agent{d.Background}
+	return Tool{
+		Name: Agent, DisplayName: "Agent",
+		Spec:      domain.ToolSpec{Name: Agent, Description: agentDescription + listed(builtInAgents, nil), Parameters: json.RawMessage(agentParameters)},
+		Acts:      true,
+		Executing: true,
+		Run:       a.start,
+		Check: func(arguments json.RawMessage) string {
+			in, err := ParseAgent(arguments)
+			switch {
+			case err != nil:
+				return ""
+			case in.Description == "":
+				return "description is empty"
+			case oneLine(in.Prompt) == "":
+				return "prompt is empty"
+			}
+			return ""
+		},
+		Summary: member("description"),
+	}
+}
+
+// start begins a sub-agent in the background.
+func (a agent) start(ctx context.Context, c *Call) (Result, error) {
+	in, err := ParseAgent(c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	if a.background == nil || !in.Background {
+		return *failed("A sub-agent in the background cannot be started here."), nil
+	}
+	task, err := a.background.StartAgent(ctx, NewAgentTask{
+		SessionID: c.Session.ID, ChatID: c.ChatID, ToolCallID: c.ID, Title: cut(in.Description, 200),
+	})
+	if words, ok := refusal(err); err != nil && ok {
+		return *failed("The sub-agent was not started: %s", sentence(words)), nil
+	}
+	if err != nil {
+		return *failed("The sub-agent could not be started."), err
+	}
+	return Result{Output: fmt.Sprintf("The sub-agent works in the background as task %s. You are told its result once it is there.", task.TaskID)}, nil
+}

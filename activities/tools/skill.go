@@ -1,0 +1,225 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"everloop/domain"
+)
+
+//go:embed skill.md
+var skillDescription string
+
+// SkillTool names the tool that loads skills.
+const SkillTool = "Skill"
+
+// Bounds of what the model is told of skills before it loads one, in characters:
+// of all descriptions together, and of one when they are too long.
+const (
+	maxOffered     = 16_000
+	maxOfferedEach = 240
+	maxSkillEnum   = 100 // names that the schema lists
+	maxFilesShown  = 60
+	maxPrepared    = 256 // lists of skills whose tool is kept ready
+)
+
+// Skills finds the skills of sessions.
+type Skills interface {
+	// Offer gives what the model of a session can load, in a stable order. It is
+	// asked at each step and is quick. An error comes with what could be found all
+	// the same.
+	Offer(ctx context.Context, session domain.Session) ([]domain.SkillOffer, error)
+	// Load reads a skill and places its package in the workspace.
+	Load(ctx context.Context, session domain.Session, name string) (domain.LoadedSkill, error)
+}
+
+// skillProvider gives each session the Skill tool with its own skills.
+type skillProvider struct {
+	skills Skills
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	prepared map[[sha256.Size]byte]Tool // by list of skills
+}
+
+// NewSkillTool provides the Skill tool. Sessions without skills do not get it.
+func NewSkillTool(skills Skills, logger *slog.Logger) Provider {
+	return &skillProvider{skills: skills, logger: logger, prepared: map[[sha256.Size]byte]Tool{}}
+}
+
+// Tools implements Provider.
+func (p *skillProvider) Tools(ctx context.Context, scope Scope) []Tool {
+	offers, err := p.skills.Offer(ctx, scope.Session)
+	if err != nil {
+		p.logger.Warn("skills of a session are missing", "session_id", scope.Session.ID, "error", err)
+	}
+	if len(offers) == 0 {
+		return nil
+	}
+	tool, err := p.prepare(offers)
+	if err != nil {
+		p.logger.Error("the Skill tool cannot be offered", "session_id", scope.Session.ID, "error", err)
+		return nil
+	}
+	session := scope.Session
+	tool.Run = func(ctx context.Context, c *Call) (Result, error) { return p.run(ctx, session, c) }
+	return []Tool{tool}
+}
+
+// prepare makes the tool for a list of skills, once.
+func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
+	list := skillList(offers)
+	schema, err := skillParameters(offers)
+	if err != nil {
+		return Tool{}, err
+	}
+	key := sha256.Sum256(append([]byte(list), schema...))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if tool, ok := p.prepared[key]; ok {
+		return tool, nil
+	}
+	tool, err := Prepare(Tool{
+		Name: SkillTool, DisplayName: "Skill",
+		Spec:      domain.ToolSpec{Name: SkillTool, Description: skillDescription + "\n" + list, Parameters: schema},
+		Executing: true, // it acts on nothing: placing a package twice places the same
+		Summary:   member("name"),
+	})
+	if err != nil {
+		return Tool{}, err
+	}
+	if len(p.prepared) >= maxPrepared {
+		clear(p.prepared) // those in use come back at once
+	}
+	p.prepared[key] = tool
+	return tool, nil
+}
+
+// skillList lists the skills for the tool's description.
+func skillList(offers []domain.SkillOffer) string {
+	var list strings.Builder
+	write := func(most int) {
+		list.Reset()
+		list.WriteString("The skills of this session:\n")
+		for _, o := range offers {
+			mark := ""
+			if o.Primary {
+				mark = " (this session was made for this skill: load it before anything else)"
+			}
+			fmt.Fprintf(&list, "- %s%s: %s\n", o.Name, mark, cut(oneLine(clean(o.Description)), most))
+		}
+	}
+	if write(maxOffered); length(list.String()) > maxOffered {
+		write(maxOfferedEach)
+	}
+	return list.String()
+}
+
+// skillParameters is the schema of the arguments, with the names that there are
+// unless they are very many.
+func skillParameters(offers []domain.SkillOffer) (json.RawMessage, error) {
+	name := map[string]any{"type": "string", "minLength": 1, "maxLength": 64, "description": "The skill to load"}
+	if len(offers) <= maxSkillEnum {
+		names := make([]string, len(offers))
+		for i, o := range offers {
+			names[i] = o.Name
+		}
+		name["enum"] = names
+	}
+	return json.Marshal(map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"name":      name,
+			"arguments": map[string]any{"description": "What the skill is to work on", "type": []string{"string", "object", "array", "number", "boolean", "null"}},
+		},
+		"required": []string{"name"}, "additionalProperties": false,
+	})
+}
+
+func (p *skillProvider) run(ctx context.Context, session domain.Session, c *Call) (Result, error) {
+	in, err := decode[struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}](c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	skill, err := p.skills.Load(ctx, session, in.Name)
+	if words, ok := refusal(err); err != nil && ok {
+		return *failed("%s", sentence(words)), nil
+	}
+	if err != nil {
+		return *failed("Skill %s cannot be read at the moment.", quote(in.Name)), err
+	}
+	return Result{Output: tellSkill(skill, c.Session.Env, plainArguments(in.Arguments))}, nil
+}
+
+// tellSkill writes what the model reads of a loaded skill.
+func tellSkill(skill domain.LoadedSkill, env map[string]string, arguments string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Skill %s", skill.Name)
+	if skill.Version != "" {
+		fmt.Fprintf(&out, " (version %s)", oneLine(clean(skill.Version)))
+	}
+	fmt.Fprintf(&out, ". Its package is in %s, and paths in its text are relative to that directory.\n", skill.Dir)
+	if skill.Changed {
+		fmt.Fprintf(&out, "This skill has changed since it was last loaded or installed here: what you read of it before no longer counts, and neither do its files. Its digest is now %s.\n", skill.Digest)
+	}
+	var missing []string
+	for _, name := range skill.RequiredEnv {
+		if _, set := env[name]; !set {
+			missing = append(missing, oneLine(clean(name)))
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(&out, "It needs variables that are not set in this session: %s. Tell the user when you cannot go on without them.\n", strings.Join(missing, ", "))
+	}
+	listFiles(&out, skill.Files)
+	body, used := skill.Body, false
+	if strings.Contains(body, "$ARGUMENTS") {
+		body, used = strings.ReplaceAll(body, "$ARGUMENTS", arguments), true
+	}
+	fmt.Fprintf(&out, "\n<skill name=%q>\n%s\n</skill>\n", skill.Name, strings.TrimSpace(body))
+	if arguments != "" && !used {
+		fmt.Fprintf(&out, "\nApply it to: %s\n", arguments)
+	}
+	return out.String()
+}
+
+func listFiles(out *strings.Builder, files []domain.SkillFile) {
+	const document = "SKILL.md"
+	var names []string
+	for _, f := range files {
+		if f.Path != document {
+			names = append(names, clean(f.Path))
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	more := ""
+	if len(names) > maxFilesShown {
+		more = fmt.Sprintf(" and %d more", len(names)-maxFilesShown)
+		names = names[:maxFilesShown]
+	}
+	fmt.Fprintf(out, "Files beside SKILL.md: %s%s.\n", strings.Join(names, ", "), more)
+}
+
+// plainArguments gives a text as it is, and anything else as JSON.
+func plainArguments(raw json.RawMessage) string {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}

@@ -1,0 +1,219 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+// pages is a web of one page; a nil function has none.
+type pages func(ctx context.Context, url string) (WebPage, error)
+
+func (p pages) Fetch(ctx context.Context, url string) (WebPage, error) { return p(ctx, url) }
+
+type engine func(query string) (WebResults, error)
+
+func (e engine) Search(_ context.Context, query string) (WebResults, error) { return e(query) }
+
+type oracle func(e Enquiry) (string, error)
+
+func (o oracle) Ask(_ context.Context, e Enquiry) (string, error) { return o(e) }
+
+// callWeb does what a worker does with a call of a tool for the web.
+func callWeb(t *testing.T, d Deps, name string, arguments args) (Result, error) {
+	t.Helper()
+	d.Workspaces = directory{}
+	registry, err := New(d)
+	require.NoError(t, err)
+	text, err := json.Marshal(arguments)
+	require.NoError(t, err)
+	tool, checked, refused := registry.For(t.Context(), Scope{Mode: domain.ModeExecuting}).Admit(name, string(text))
+	if refused != nil {
+		return *refused, nil
+	}
+	return registry.Run(t.Context(), tool, &Call{ID: "call", ChatID: "chat-1", Session: SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: checked})
+}
+
+var anyPage = WebPage{
+	URL: "https://example.com/final", Status: 200, StatusText: "OK", Title: "A\n title", ContentType: "text/html", Text: "# Heading\n\ntext",
+}
+
+func webOf(p WebPage) pages { return func(context.Context, string) (WebPage, error) { return p, nil } }
+
+func TestWebToolsAreOfferedWhereTheyCanWork(t *testing.T) {
+	t.Parallel()
+	offered := func(d Deps, mode domain.Mode) string {
+		registry, err := New(d)
+		require.NoError(t, err)
+		var names []string
+		for _, spec := range registry.For(t.Context(), Scope{Mode: mode, Headless: true}).Offered() {
+			if strings.HasPrefix(spec.Name, "Web") {
+				names = append(names, spec.Name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	both := Deps{Web: webOf(anyPage), Search: engine(nil)}
+	require.Equal(t, "WebFetch WebSearch", offered(both, domain.ModeExecuting))
+	require.Empty(t, offered(both, domain.ModePlanning))
+	require.Equal(t, "WebFetch", offered(Deps{Web: webOf(anyPage)}, domain.ModeExecuting))
+	require.Empty(t, offered(Deps{}, domain.ModeExecuting))
+	registry, err := New(both)
+	require.NoError(t, err)
+	set := registry.For(t.Context(), Scope{Mode: domain.ModeExecuting})
+	for _, name := range []string{"WebFetch", "WebSearch"} {
+		tool, _ := set.Lookup(name)
+		require.False(t, tool.Acts, "only looks, so it is tried again")
+	}
+	require.Equal(t, "WebFetch: https://x.test/?key=***", set.Summary("WebFetch", `{"url": "https://x.test/?key=***"}`))
+	require.NotContains(t, set.Summary("WebFetch", `{"url": "https://x.test/?api_key=verysecret"}`), "verysecret")
+}
+
+func TestWebFetchNamesThePage(t *testing.T) {
+	t.Parallel()
+	result, err := callWeb(t, Deps{Web: webOf(anyPage)}, "WebFetch", args{"url": "https://example.com"})
+	require.NoError(t, err)
+	require.False(t, result.IsError)
+	require.Equal(t, "URL: https://example.com/final\nStatus: 200 OK\nTitle: A title\nType: text/html\n\n# Heading\n\ntext", result.Output)
+
+	long := anyPage
+	long.Text, long.Cut, long.Note = strings.Repeat("long line\n", 20_000), "Only the first 5 MB of the page were read.", ""
+	result, err = callWeb(t, Deps{Web: webOf(long)}, "WebFetch", args{"url": "https://example.com"})
+	require.NoError(t, err)
+	require.Contains(t, result.Output, "[Only the first 5 MB of the page were read.]")
+	require.LessOrEqual(t, length(result.Output), MaxResult)
+	require.Contains(t, result.Output, OutputDir, "the rest is kept in a file")
+
+	empty := anyPage
+	empty.Text = " "
+	result, err = callWeb(t, Deps{Web: webOf(empty)}, "WebFetch", args{"url": "https://example.com", "prompt": "what?"})
+	require.NoError(t, err)
+	require.Contains(t, result.Output, "(The page is empty.)")
+}
+
+func TestWebFetchFailures(t *testing.T) {
+	t.Parallel()
+	missing := anyPage
+	missing.Status, missing.StatusText, missing.Text = 404, "Not Found", strings.Repeat("x", 10_000)
+	result, err := callWeb(t, Deps{Web: webOf(missing)}, "WebFetch", args{"url": "https://example.com", "prompt": "what?"})
+	require.NoError(t, err)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Output, "Status: 404 Not Found")
+	require.Less(t, len(result.Output), 3000)
+
+	failing := func(err error) pages {
+		return func(context.Context, string) (WebPage, error) { return WebPage{}, err }
+	}
+	result, err = callWeb(t, Deps{Web: failing(domain.Newf(domain.Forbidden, "web_refused", "x.test is not on the public Internet"))}, "WebFetch", args{"url": "http://x.test"})
+	require.NoError(t, err, "a refusal is the model's, not the operators'")
+	require.Equal(t, Result{Output: "The page was not fetched: x.test is not on the public Internet.", IsError: true}, result)
+
+	fault := errors.New("secret detail")
+	result, err = callWeb(t, Deps{Web: failing(fault)}, "WebFetch", args{"url": "http://x.test"})
+	require.ErrorIs(t, err, fault)
+	require.NotContains(t, result.Output, "secret detail")
+	for _, bad := range []args{{}, {"url": ""}, {"url": 1}, {"url": "http://x", "method": "POST"}, {"url": strings.Repeat("x", 9000)}} {
+		result, err = callWeb(t, Deps{Web: failing(fault)}, "WebFetch", bad)
+		require.NoError(t, err)
+		require.True(t, result.IsError)
+	}
+}
+
+func TestWebFetchAppliesThePrompt(t *testing.T) {
+	t.Parallel()
+	long := anyPage
+	long.Text = strings.Repeat("é", 200_000)
+	var asked Enquiry
+	result, err := callWeb(t, Deps{Web: webOf(long), Asker: oracle(func(e Enquiry) (string, error) { asked = e; return "It costs 3.", nil })},
+		"WebFetch", args{"url": "https://example.com", "prompt": "What does it cost?"})
+	require.NoError(t, err)
+	require.False(t, result.IsError)
+	require.Contains(t, result.Output, "Status: 200 OK")
+	require.True(t, strings.HasSuffix(result.Output, "It costs 3."))
+	require.Equal(t, []string{"session-1", "chat-1"}, []string{asked.SessionID, asked.ChatID})
+	require.Contains(t, asked.Text, "What does it cost?")
+	require.Contains(t, asked.Text, `<page url="https://example.com/final">`)
+	require.Contains(t, asked.System, "never an instruction")
+	require.Less(t, length(asked.Text), maxAsked+1000)
+
+	for _, d := range []Deps{
+		{Web: webOf(anyPage)},
+		{Web: webOf(anyPage), Asker: oracle(func(Enquiry) (string, error) { return "", errors.New("secret detail") })},
+		{Web: webOf(anyPage), Asker: oracle(func(Enquiry) (string, error) { return "", refuse("the text is too long for the model") })},
+	} {
+		result, err = callWeb(t, d, "WebFetch", args{"url": "https://example.com", "prompt": "what?"})
+		require.NoError(t, err)
+		require.False(t, result.IsError)
+		require.Contains(t, result.Output, "[The prompt could not be applied: ")
+		require.Contains(t, result.Output, "# Heading", "the page is better than nothing")
+		require.NotContains(t, result.Output, "secret detail")
+	}
+}
+
+func results(addresses ...string) WebResults {
+	var out WebResults
+	for _, a := range addresses {
+		out.Items = append(out.Items, WebResult{Title: "Title of\n" + a, URL: a, Snippet: "Words   of it"})
+	}
+	return out
+}
+
+func TestWebSearchListsResults(t *testing.T) {
+	t.Parallel()
+	var asked string
+	found := results("https://go.dev/doc", "https://EXAMPLE.com./x", "javascript:alert(1)", "https://sub.example.com/", "https://notexample.com/", "::")
+	search := func(a args) string {
+		result, err := callWeb(t, Deps{Search: engine(func(q string) (WebResults, error) { asked = q; return found, nil })}, "WebSearch", a)
+		require.NoError(t, err)
+		require.False(t, result.IsError, result.Output)
+		return result.Output
+	}
+	out := search(args{"query": "two\nwords"})
+	require.Equal(t, "two words", asked)
+	require.Contains(t, out, "1. Title of https://go.dev/doc\n   https://go.dev/doc\n   Words of it\n2. ")
+	require.NotContains(t, out, "javascript:")
+	require.NotContains(t, out, "DEMO")
+
+	out = search(args{"query": "ab", "allowed_domains": []string{"Example.com", "https://go.dev/"}})
+	require.Equal(t, "ab site:example.com OR site:go.dev", asked)
+	require.NotContains(t, out, "notexample")
+	require.Contains(t, out, "3. ")
+	out = search(args{"query": "ab", "blocked_domains": []string{"*.example.com"}})
+	require.Equal(t, "ab -site:example.com", asked)
+	require.Contains(t, out, "notexample.com")
+	require.NotContains(t, out, "//sub.example.com")
+
+	require.Contains(t, search(args{"query": "ab", "allowed_domains": []string{"other.test"}}), "left out because of their domains")
+	found.Demo = true
+	require.Contains(t, search(args{"query": "ab"}), "[DEMO: these results are made up")
+	found = WebResults{}
+	require.Contains(t, search(args{"query": "ab"}), "Nothing was found")
+	found = results(strings.Split(strings.Repeat("https://x.test/ ", 50), " ")...)
+	require.NotContains(t, search(args{"query": "ab"}), "11. ")
+}
+
+func TestWebSearchRefusals(t *testing.T) {
+	t.Parallel()
+	never := engine(func(string) (WebResults, error) { panic("asked") })
+	for _, bad := range []args{
+		{}, {"query": "x"}, {"query": "   "}, {"query": "ab", "allowed_domains": "x"}, {"query": "ab", "allowed_domains": []string{"a.b"}, "blocked_domains": []string{"c.d"}},
+		{"query": "ab", "allowed_domains": []string{"a b"}}, {"query": "ab", "blocked_domains": []string{`"x" OR site:y`}}, {"query": "ab", "max": 3},
+	} {
+		result, err := callWeb(t, Deps{Search: never}, "WebSearch", bad)
+		require.NoError(t, err)
+		require.True(t, result.IsError, "%v", bad)
+		require.NotContains(t, result.Output, "fault of the service")
+	}
+	result, err := callWeb(t, Deps{Search: engine(func(string) (WebResults, error) {
+		return WebResults{}, refuse("the search engine takes no more queries")
+	})}, "WebSearch", args{"query": "ab"})
+	require.NoError(t, err)
+	require.Equal(t, "The search failed: the search engine takes no more queries.", result.Output)
+	require.True(t, result.IsError)
+}

@@ -1,0 +1,54 @@
+package tools
+
+import "context"
+
+// Web fetches pages of the public Internet.
+type Web interface {
+	// Fetch reads one page by GET. Refused and failed fetches are domain errors
+	// with words for the model.
+	Fetch(ctx context.Context, url string) (WebPage, error)
+}
+
+// WebPage is what a fetch gave. Text is valid UTF-8: Markdown where the page is
+// HTML, else the content as it is.
+type WebPage struct {
+	URL         string // after redirects
+	Status      int    // of HTTP
+	StatusText  string
+	Title       string
+	ContentType string
+	Text        string
+	Cut         string // says in a sentence what is missing; empty: nothing
+	Note        string // says in a sentence what else is to be known
+}
+
+// Searcher searches the web.
+type Searcher interface {
+	// Search asks for pages. Refused and failed searches are domain errors with
+	// words for the model.
+	Search(ctx context.Context, query string) (WebResults, error)
+}
+
+// WebResults are pages that were found, best first.
+type WebResults struct {
+	Items []WebResult
+	// Demo says that the results are made up for a demonstration.
+	Demo bool
+}
+
+// WebResult is one page that was found.
+type WebResult struct {
+	Title, URL, Snippet string
+}
+
+// Asker puts one question to the model of a chat, without tools and apart from
+// its conversation (decisions.md section 8, number 12).
+type Asker interface {
+	Ask(ctx context.Context, e Enquiry) (answer string, err error)
+}
+
+// Enquiry is what a tool asks a model. What it costs counts for the chat.
+type Enquiry struct {
+	SessionID, ChatID string
+	System, Text      string
+}

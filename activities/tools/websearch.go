@@ -1,0 +1,171 @@
+package tools
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+//go:embed websearch.md
+var webSearchDescription string
+
+const webSearchParameters = `{
+  "type": "object",
+  "properties": {
+    "query": {"type": "string", "minLength": 2, "maxLength": 1000, "description": "What to look for"},
+    "allowed_domains": {"type": "array", "maxItems": 20, "items": {"type": "string", "minLength": 1, "maxLength": 253}, "description": "Return only pages of these domains and those below them"},
+    "blocked_domains": {"type": "array", "maxItems": 20, "items": {"type": "string", "minLength": 1, "maxLength": 253}, "description": "Leave out pages of these domains and those below them"}
+  },
+  "required": ["query"],
+  "additionalProperties": false
+}`
+
+// Bounds of what is shown of a search.
+const (
+	maxWebResults = 10
+	maxSnippet    = 600 // characters
+)
+
+type webSearchArguments struct {
+	Query   string   `json:"query"`
+	Allowed []string `json:"allowed_domains"`
+	Blocked []string `json:"blocked_domains"`
+}
+
+type webSearch struct{ search Searcher }
+
+func newWebSearch(d Deps) Tool {
+	w := webSearch{d.Search}
+	return Tool{
+		Name: "WebSearch", DisplayName: "Web search",
+		Spec:      domain.ToolSpec{Name: "WebSearch", Description: webSearchDescription, Parameters: json.RawMessage(webSearchParameters)},
+		Executing: true,
+		Run:       w.run,
+		Check:     checkWebSearch,
+		Summary:   member("query"),
+	}
+}
+
+func checkWebSearch(arguments json.RawMessage) string {
+	in, err := decode[webSearchArguments](arguments)
+	switch {
+	case err != nil:
+		return "the arguments cannot be read"
+	case strings.TrimSpace(in.Query) == "":
+		return "query is empty"
+	case len(in.Allowed) > 0 && len(in.Blocked) > 0:
+		return "give allowed_domains or blocked_domains, not both"
+	}
+	for _, name := range slices.Concat(in.Allowed, in.Blocked) {
+		if bareDomain(name) == "" {
+			return quote(name) + " is not a domain; write example.com"
+		}
+	}
+	return ""
+}
+
+func (w webSearch) run(ctx context.Context, c *Call) (Result, error) {
+	in, err := decode[webSearchArguments](c.Arguments)
+	if err != nil {
+		return Result{}, err
+	}
+	// Most engines understand site:, and need it to find what is rare; the results
+	// are held to the lists all the same.
+	found, err := w.search.Search(ctx, narrowed(in))
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return webTrouble("The search failed", err)
+	}
+	return Result{Output: list(in, found)}, nil
+}
+
+func narrowed(in webSearchArguments) string {
+	query := oneLine(in.Query)
+	var sites []string
+	for _, name := range in.Allowed {
+		sites = append(sites, "site:"+bareDomain(name))
+	}
+	query = strings.TrimSpace(query + " " + strings.Join(sites, " OR "))
+	for _, name := range in.Blocked {
+		query += " -site:" + bareDomain(name)
+	}
+	return query
+}
+
+// list shows the results that the lists let through.
+func list(in webSearchArguments, found WebResults) string {
+	var out strings.Builder
+	if found.Demo {
+		out.WriteString("[DEMO: these results are made up by the mock service, not found on the web. Set SEARCH_URL for a real search.]\n\n")
+	}
+	shown := 0
+	for _, item := range found.Items {
+		if shown == maxWebResults {
+			break
+		}
+		if !wanted(item.URL, in) {
+			continue
+		}
+		shown++
+		fmt.Fprintf(&out, "%d. %s\n   %s\n", shown, orUntitled(cut(oneLine(item.Title), 300)), oneLine(item.URL))
+		if snippet := cut(oneLine(item.Snippet), maxSnippet); snippet != "" {
+			fmt.Fprintf(&out, "   %s\n", snippet)
+		}
+	}
+	if shown == 0 {
+		fmt.Fprintf(&out, "Nothing was found for %s.", quote(in.Query))
+		if dropped := len(found.Items); dropped > 0 {
+			fmt.Fprintf(&out, " %d results were left out because of their domains.", dropped)
+		}
+		return out.String()
+	}
+	out.WriteString("\nRead a page with WebFetch before you rely on it.")
+	return out.String()
+}
+
+func orUntitled(title string) string {
+	if title == "" {
+		return "(no title)"
+	}
+	return title
+}
+
+// wanted says whether a result is a web page that the lists let through.
+func wanted(address string, in webSearchArguments) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	within := func(name string) bool {
+		name = bareDomain(name)
+		return host == name || strings.HasSuffix(host, "."+name)
+	}
+	if len(in.Allowed) > 0 {
+		return slices.ContainsFunc(in.Allowed, within)
+	}
+	return !slices.ContainsFunc(in.Blocked, within)
+}
+
+// bareDomain takes the domain out of what a model writes: example.com,
+// *.example.com, or https://example.com/. It is empty when there is none.
+func bareDomain(name string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	if _, rest, found := strings.Cut(name, "://"); found {
+		name = rest
+	}
+	name, _, _ = strings.Cut(name, "/")
+	name = strings.Trim(strings.TrimPrefix(name, "*."), ".")
+	if strings.ContainsAny(name, " \t\"'()|:@?#*\\") {
+		return ""
+	}
+	return name
+}

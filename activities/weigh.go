@@ -1,0 +1,183 @@
+package activities
+
+import (
+	"context"
+	"strings"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// imageTokens stands for a picture, whose tokens only its server knows: about
+// what the common vision models take for one of a screen's size.
+const imageTokens = 1000
+
+// perMessage is what a chat template adds to a message.
+const perMessage = 4
+
+// overThreshold reports whether the model call would pass the threshold at which
+// the history is summarised (decisions.md section 5). It is asked before the
+// call's turn is opened, so that the summary comes before that turn. What the
+// server has reported of the loop's last prompt counts; only what was said since
+// is estimated.
+func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey) (bool, error) {
+	w, err := a.Compactions.Weigh(ctx, key)
+	if err != nil || !w.Running || w.Opened {
+		return false, err
+	}
+	profile := a.Profiles.Profile(w.Session)
+	if !profile.Compaction.Auto {
+		return false, nil
+	}
+	model, err := a.Models.Resolve(ctx, requested(w.Chat))
+	if err != nil {
+		return false, nil // the call itself will find that out
+	}
+	limit := threshold(model, profile.Compaction)
+	scale := a.scale(model.ID)
+	size := w.Reported + int64(float64(w.Bytes)/bytesPerToken*scale) + w.Images*imageTokens
+	if w.Reported == 0 {
+		if size > limit {
+			return true, nil
+		}
+		set := a.Tools.For(ctx, tools.Scope{
+			Session: w.Session, Mode: w.Chat.Mode, Headless: w.Chat.Headless, LoopID: key.LoopID,
+			Depth: w.Loop.Depth, Only: w.Loop.Only, Profile: profile,
+		})
+		frame := a.frame(model.ID, system(w.Chat, w.Loop, profile), set.Offered())
+		size += frame.total()
+	}
+	return size > limit, nil
+}
+
+// bytesPerToken is a fair average over prose, code and tool results in all
+// languages, for sizes that are taken without reading the texts.
+const bytesPerToken = 3.7
+
+// scaleSample is a text whose count tells how a model's tokens compare to
+// estimated ones.
+var scaleSample = strings.Repeat("a few words ", 250)
+
+// scale is how a model's tokens compare to the average of all.
+func (a *Activities) scale(model string) float64 {
+	if _, exact := a.Tokens.Tokenizer(model); exact {
+		return 1
+	}
+	return float64(a.Tokens.Count(model, scaleSample)) / 750
+}
+
+func requested(chat domain.ChatSettings) string {
+	if chat.Model == nil {
+		return ""
+	}
+	return *chat.Model
+}
+
+// threshold is the size in tokens at which a history is summarised.
+func threshold(model domain.Model, policy domain.CompactionPolicy) int64 {
+	return model.ContextWindow * int64(policy.ThresholdPct) / 100
+}
+
+// frame is what a prompt holds before anything is said.
+type frame struct {
+	system int64
+	tools  []toolWeight
+}
+
+type toolWeight struct {
+	name   string
+	tokens int64
+}
+
+func (f frame) total() int64 {
+	sum := f.system
+	for _, t := range f.tools {
+		sum += t.tokens
+	}
+	return sum
+}
+
+func (a *Activities) frame(model, system string, offered []domain.ToolSpec) frame {
+	f := frame{system: a.count(model, system) + perMessage}
+	for _, spec := range offered {
+		f.tools = append(f.tools, toolWeight{spec.Name, a.count(model, spec.Name) + a.count(model, spec.Description) + a.count(model, string(spec.Parameters)) + perMessage})
+	}
+	return f
+}
+
+func (a *Activities) count(model, text string) int64 { return int64(a.Tokens.Count(model, text)) }
+
+// turnWeight is what one turn takes of a prompt.
+type turnWeight struct {
+	said    int64 // text and tool calls
+	results int64
+	files   int64 // pictures
+	calls   int
+	images  int
+}
+
+func (w turnWeight) total() int64 { return w.said + w.results + w.files }
+
+// turnWeight weighs a turn as the prompt tells it.
+func (a *Activities) turnWeight(model string, t domain.TranscriptTurn) turnWeight {
+	var w turnWeight
+	for _, p := range t.Parts {
+		if p.ImageURL != nil {
+			w.files += imageTokens
+			w.images++
+			continue
+		}
+		w.said += a.count(model, p.Text)
+	}
+	if t.Role == domain.RoleAssistant {
+		w.said += a.count(model, spoken(t))
+	} else if len(t.Parts) == 0 {
+		w.said += a.count(model, noteOf(t.Blocks))
+	}
+	w.said += perMessage
+	for _, call := range t.Calls {
+		w.said += a.count(model, call.ToolName) + a.count(model, call.Arguments) + 2*perMessage
+		w.results += a.count(model, told(call)) + perMessage
+		w.calls++
+	}
+	return w
+}
+
+// spoken is what an assistant said in a turn: its text and its plan.
+func spoken(t domain.TranscriptTurn) string {
+	said := ""
+	for _, b := range t.Blocks {
+		switch b.Type {
+		case domain.BlockText:
+			said += b.Content
+		case domain.BlockPlan:
+			said += "\n\nThe plan:\n" + b.Content
+		}
+	}
+	return said
+}
+
+// learn lets the counter learn from a finished model call. A prompt is looked at
+// only when it teaches something.
+func (a *Activities) learn(p domain.Prompt, reported int64) {
+	if a.Tokens == nil || reported == 0 || !a.Tokens.Due(p.Model) {
+		return
+	}
+	estimated := 0
+	for _, spec := range p.Tools {
+		estimated += a.Tokens.Count("", spec.Name) + a.Tokens.Count("", spec.Description) + a.Tokens.Count("", string(spec.Parameters)) + perMessage
+	}
+	for _, m := range p.Messages {
+		estimated += perMessage
+		for _, part := range m.Parts {
+			if part.ImageURL != nil {
+				return // what a picture takes is not known
+			}
+			estimated += a.Tokens.Count("", part.Text)
+		}
+		for _, call := range m.Calls {
+			estimated += a.Tokens.Count("", call.Name) + a.Tokens.Count("", call.Arguments)
+		}
+	}
+	a.Tokens.Observe(p.Model, estimated, reported)
+}

@@ -1,0 +1,305 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// Compactor summarises histories. The caller owns the session.
+type Compactor interface {
+	// Request makes the wish durable and starts the work.
+	Request(ctx context.Context, caller domain.Caller, sessionID string) (compactionID string, err error)
+	// Await waits for the result; when ctx ends before, it is that it still runs.
+	Await(ctx context.Context, caller domain.Caller, compactionID string) (domain.CompactionResult, error)
+}
+
+// Contexts tell what a session's next model call is told; the caller was let in.
+type Contexts interface {
+	ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error)
+	// CountCompactions counts the summaries that a branch shows.
+	CountCompactions(ctx context.Context, branchID string) (int, error)
+}
+
+// Tokens counts the tokens of texts for models.
+type Tokens interface {
+	Tokenizer(model string) (name string, exact bool)
+	Count(model, text string) int
+	// Encode gives the count, whether it is exact, and the first most token ids.
+	Encode(model, text string, most int) (count int, exact bool, ids []uint)
+	// Approximate estimates whatever the model: quick for texts of any size.
+	Approximate(model, text string) int
+	// Exact reports whether texts of so many bytes are counted exactly for the model.
+	Exact(model string, bytes int) bool
+}
+
+// ModelFinder knows which models there are.
+type ModelFinder interface {
+	Resolve(ctx context.Context, requested string) (domain.Model, error)
+}
+
+// Bounds of what is tokenized.
+const (
+	maxTokenIDs    = 10_000
+	maxTokenized   = 10_000 // messages, or tools
+	compactionTime = 10 * time.Minute
+	imageTokens    = 1000 // a picture's, which only its model server knows
+	perMessage     = 4    // what a chat template adds to a message
+	perPrompt      = 3    // what it adds before the answer
+)
+
+func (s *server) contextRoutes() {
+	const path = "/api/sessions/{session_id}"
+	add(s, operation{
+		id: "compact-session", method: fiber.MethodPost, path: path + "/compact", tag: "History",
+		summary: "Summarise the older part of the history", scope: auth.Chat, stream: true,
+	}, s.compact)
+	add(s, operation{
+		id: "get-context-stats", method: fiber.MethodGet, path: path + "/context-stats", tag: "History",
+		summary: "What the next model call is told, in tokens", scope: auth.SessionsRead,
+	}, s.contextStats)
+	add(s, operation{
+		id: "tokenize-prompt", method: fiber.MethodPost, path: "/api/sessions/tokenize/prompt", tag: "Tokenization",
+		summary: "Count the tokens of a text", scope: auth.SessionsRead, repeats: true,
+	}, s.tokenizePrompt)
+	add(s, operation{
+		id: "tokenize-messages", method: fiber.MethodPost, path: "/api/sessions/tokenize/messages", tag: "Tokenization",
+		summary: "Count the tokens of a conversation", scope: auth.SessionsRead, repeats: true,
+	}, s.tokenizeMessages)
+}
+
+// compact waits for the result; a client that cannot wait so long finds it in
+// the messages.
+func (s *server) compact(ctx context.Context, in *SessionRef) (*body[domain.CompactionResult], error) {
+	caller := callerOf(ctx)
+	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, compactionTime)
+	defer cancel()
+	id, err := s.Compactor.Request(ctx, caller, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return answer(s.Compactor.Await(ctx, caller, id))
+}
+
+func (s *server) contextStats(ctx context.Context, in *SessionRef) (*body[domain.ContextStats], error) {
+	session, _, err := s.readable(ctx, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := s.Contexts.ContextStats(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	stats.Compactions, err = s.Contexts.CountCompactions(ctx, session.ActiveBranchID)
+	return answer(stats, err)
+}
+
+type tokenizedPrompt struct {
+	Model     string `json:"model"`
+	Tokenizer string `json:"tokenizer" doc:"The vocabulary, or estimate."`
+	Count     int    `json:"count"`
+	Exact     bool   `json:"exact" doc:"false: the count is an estimate."`
+	TokenIDs  []uint `json:"token_ids,omitempty" doc:"Of an exact count, the first 10000."`
+	Truncated bool   `json:"truncated" doc:"There are more tokens than token_ids lists."`
+}
+
+func (s *server) tokenizePrompt(ctx context.Context, in *struct {
+	Body struct {
+		Prompt string  `json:"prompt"`
+		Model  *string `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"Without it the default model."`
+	}
+},
+) (*body[tokenizedPrompt], error) {
+	model, err := s.tokenizedModel(ctx, in.Body.Model)
+	if err != nil {
+		return nil, err
+	}
+	out := tokenizedPrompt{Model: model.ID, Tokenizer: estimate}
+	out.Count, out.Exact, out.TokenIDs = s.Tokens.Encode(model.ID, in.Body.Prompt, maxTokenIDs)
+	if out.Exact {
+		out.Tokenizer, _ = s.Tokens.Tokenizer(model.ID)
+		out.Truncated = len(out.TokenIDs) < out.Count
+	}
+	return answer(out, nil)
+}
+
+// estimate names what counts where no tokenizer does.
+const estimate = "estimate"
+
+// tokenizedModel finds a model that the server has, or whose tokenizer is known.
+func (s *server) tokenizedModel(ctx context.Context, requested *string) (domain.Model, error) {
+	name := value(requested)
+	model, err := s.ModelFinder.Resolve(ctx, name)
+	if err == nil {
+		return model, nil
+	}
+	if _, exact := s.Tokens.Tokenizer(name); exact {
+		return domain.Model{ID: name}, nil
+	}
+	return model, err
+}
+
+type tokenizedMessages struct {
+	Model            string          `json:"model"`
+	Tokenizer        string          `json:"tokenizer"`
+	Count            int             `json:"count"`
+	Exact            bool            `json:"exact" doc:"Whether the texts were counted exactly; what the chat template adds is the common case."`
+	TokenIDs         []uint          `json:"token_ids,omitempty"`
+	Truncated        bool            `json:"truncated"`
+	RenderedChars    int             `json:"rendered_chars" doc:"Characters of all texts, with their roles."`
+	PerMessage       []messageTokens `json:"per_message"`
+	ToolsTokens      int             `json:"tools_tokens"`
+	TemplateOverhead int             `json:"template_overhead" doc:"Tokens that the chat template adds."`
+	Fits             bool            `json:"fits" doc:"Whether it fits into the context window."`
+	ContextWindow    int64           `json:"context_window" doc:"0: not known."`
+}
+
+type messageTokens struct {
+	Index  int    `json:"index"`
+	Role   string `json:"role"`
+	Tokens int    `json:"tokens"`
+}
+
+type tokenizedMessage struct {
+	Role       string `json:"role" minLength:"1" maxLength:"64"`
+	Content    any    `json:"content,omitempty" doc:"Text, an array of parts {type: text, text} and {type: image_url, image_url}, or null."`
+	Name       string `json:"name,omitempty" maxLength:"1000"`
+	ToolCalls  []any  `json:"tool_calls,omitempty" nullable:"true" maxItems:"1000"`
+	ToolCallID string `json:"tool_call_id,omitempty" maxLength:"1000"`
+}
+
+type tokenizeMessagesBody struct {
+	Messages            []tokenizedMessage `json:"messages" maxItems:"10000"`
+	Model               *string            `json:"model,omitempty" nullable:"true" maxLength:"256"`
+	AddGenerationPrompt *bool              `json:"add_generation_prompt,omitempty" nullable:"true" doc:"Count the beginning of the answer too; true when left out."`
+	EnableThinking      *bool              `json:"enable_thinking,omitempty" nullable:"true" doc:"false: count the empty thinking block that templates put before the answer."`
+	Tools               []any              `json:"tools,omitempty" nullable:"true" maxItems:"10000"`
+}
+
+// noThinking is what the common templates write to turn thinking off.
+const noThinking = "<think>\n\n</think>\n\n"
+
+func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenizeMessagesBody }) (*body[tokenizedMessages], error) {
+	model, err := s.tokenizedModel(ctx, in.Body.Model)
+	if err != nil {
+		return nil, err
+	}
+	out := tokenizedMessages{Model: model.ID, Tokenizer: estimate, ContextWindow: model.ContextWindow, PerMessage: make([]messageTokens, len(in.Body.Messages))}
+	rendered, bytes := make([]renderedMessage, len(in.Body.Messages)), 0
+	for i, m := range in.Body.Messages {
+		if rendered[i], err = renderMessage(i, m); err != nil {
+			return nil, err
+		}
+		bytes += len(rendered[i].text)
+	}
+	tools, err := renderTools(in.Body.Tools)
+	if err != nil {
+		return nil, err
+	}
+	count := s.Tokens.Approximate
+	if out.Exact = s.Tokens.Exact(model.ID, bytes+len(tools)); out.Exact {
+		count = s.Tokens.Count
+		out.Tokenizer, _ = s.Tokens.Tokenizer(model.ID)
+	}
+	for i, r := range rendered {
+		out.PerMessage[i] = messageTokens{i, in.Body.Messages[i].Role, count(model.ID, r.text) + r.images*imageTokens}
+		out.Count += out.PerMessage[i].Tokens
+		out.RenderedChars += utf8.RuneCountInString(r.text) + len(in.Body.Messages[i].Role)
+		out.Exact = out.Exact && r.images == 0
+	}
+	out.ToolsTokens = count(model.ID, tools)
+	out.RenderedChars += utf8.RuneCountInString(tools)
+	out.TemplateOverhead = perMessage * len(rendered)
+	if in.Body.AddGenerationPrompt == nil || *in.Body.AddGenerationPrompt {
+		out.TemplateOverhead += perPrompt
+	}
+	if in.Body.EnableThinking != nil && !*in.Body.EnableThinking {
+		out.TemplateOverhead += count(model.ID, noThinking)
+	}
+	out.Count += out.ToolsTokens + out.TemplateOverhead
+	out.Fits = model.ContextWindow == 0 || int64(out.Count) <= model.ContextWindow
+	return answer(out, nil)
+}
+
+// renderedMessage is a message as a chat template would write it.
+type renderedMessage struct {
+	text   string
+	images int
+}
+
+func renderMessage(index int, m tokenizedMessage) (renderedMessage, error) {
+	at := func(field string) string { return fmt.Sprintf("body.messages[%d].%s", index, field) }
+	var out renderedMessage
+	var text strings.Builder
+	switch content := m.Content.(type) {
+	case nil:
+	case string:
+		text.WriteString(content)
+	case []any:
+		for i, part := range content {
+			piece, image, ok := renderPart(part)
+			if !ok {
+				return out, domain.Invalidf(fmt.Sprintf("%s[%d]", at("content"), i), "must be a part with a text or an image_url")
+			}
+			text.WriteString(piece)
+			if image {
+				out.images++
+			}
+		}
+	default:
+		return out, domain.Invalidf(at("content"), "must be a text, an array of parts or null")
+	}
+	for i, call := range m.ToolCalls {
+		if _, object := call.(map[string]any); !object {
+			return out, domain.Invalidf(fmt.Sprintf("%s[%d]", at("tool_calls"), i), "must be an object")
+		}
+		raw, err := json.Marshal(call)
+		if err != nil {
+			return out, domain.Invalidf(at("tool_calls"), "cannot be read")
+		}
+		text.Write(raw)
+	}
+	text.WriteString(m.Name + m.ToolCallID)
+	out.text = text.String()
+	return out, nil
+}
+
+func renderPart(part any) (text string, image, ok bool) {
+	object, is := part.(map[string]any)
+	if !is {
+		text, is = part.(string) // some templates take bare texts
+		return text, false, is
+	}
+	if text, is = object["text"].(string); is {
+		return text, false, true
+	}
+	_, image = object["image_url"]
+	return "", image, image
+}
+
+func renderTools(tools []any) (string, error) {
+	if len(tools) == 0 {
+		return "", nil
+	}
+	for i, tool := range tools {
+		if _, object := tool.(map[string]any); !object {
+			return "", domain.Invalidf(fmt.Sprintf("body.tools[%d]", i), "must be an object")
+		}
+	}
+	raw, err := json.Marshal(tools)
+	if err != nil {
+		return "", domain.Invalidf("body.tools", "cannot be read")
+	}
+	return string(raw), nil
+}

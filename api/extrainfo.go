@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// ExtraInfos keep what clients attach to sessions. The caller was let in.
+type ExtraInfos interface {
+	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
+	// MergeExtraInfo sets top-level keys; null removes one.
+	MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error)
+	// ExtraInfoByTask looks among the owner's sessions; nothing found is no error.
+	ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (domain.ExtraInfo, error)
+}
+
+// maxExtra bounds one change of the extra info, in bytes of JSON.
+const maxExtra = 1 << 20
+
+// extraInfoBody is domain.ExtraInfo as the contract describes it.
+type extraInfoBody struct {
+	SessionID *string        `json:"session_id"`
+	Extra     map[string]any `json:"extra"`
+	CreatedAt any            `json:"created_at" doc:"Timestamp; null where nothing was kept."`
+	UpdatedAt any            `json:"updated_at" doc:"Timestamp; null where nothing was kept."`
+}
+
+func (s *server) extraInfoRoutes() {
+	const tag = "Extra info"
+	add(s, operation{
+		id: "get-extra-info", method: fiber.MethodGet, path: "/api/sessions/{session_id}/extra_info", tag: tag,
+		summary: "What clients keep with a session", scope: auth.SessionsRead, changes: describeJSON[extraInfoBody](s),
+	}, func(ctx context.Context, in *SessionRef) (*body[domain.ExtraInfo], error) {
+		if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+			return nil, err
+		}
+		return answer(s.ExtraInfos.ExtraInfo(ctx, in.SessionID))
+	})
+	add(s, operation{
+		id: "upset-extra-info", method: fiber.MethodPost, path: "/api/sessions/{session_id}/upset_extra_info", tag: tag,
+		summary: "Set top-level keys of a session's extra info; null removes one", scope: auth.SessionsWrite,
+		changes: describeJSON[extraInfoBody](s),
+	}, s.upsetExtraInfo)
+	add(s, operation{
+		id: "get-extra-info-by-task", method: fiber.MethodGet, path: "/api/sessions/extra_info/by_task/{task_id}", tag: tag,
+		summary: "The caller's session whose extra.task_id is the given one", scope: auth.SessionsRead,
+		changes: describeJSON[extraInfoBody](s),
+	}, func(ctx context.Context, in *struct {
+		TaskID string `path:"task_id" maxLength:"10000"`
+	},
+	) (*body[domain.ExtraInfo], error) {
+		return answer(s.ExtraInfos.ExtraInfoByTask(ctx, callerOf(ctx).User.ID, in.TaskID))
+	})
+}
+
+func (s *server) upsetExtraInfo(ctx context.Context, in *struct {
+	SessionRef
+	Body struct {
+		Extra map[string]any `json:"extra" doc:"Keys to set; null removes one. Other keys stay."`
+	}
+	RawBody []byte
+},
+) (*body[domain.ExtraInfo], error) {
+	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
+		return nil, err
+	}
+	// Taken from the body as it came: numbers stay what they were.
+	var sent struct {
+		Extra map[string]json.RawMessage `json:"extra"`
+	}
+	if err := json.Unmarshal(in.RawBody, &sent); err != nil {
+		return nil, malformed("the body is not valid JSON")
+	}
+	if len(in.RawBody) > maxExtra {
+		return nil, domain.Newf(domain.TooLarge, "body_too_large", "extra info may hold %d bytes", maxExtra)
+	}
+	return answer(s.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, sent.Extra))
+}

@@ -1,0 +1,246 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/mcp"
+	"everloop/infra/secrets"
+)
+
+// boxKey is the key of every world.
+const boxKey = "a key of the tests, long enough to be one"
+
+// lookers stand for the workers.
+type lookers struct {
+	mu      sync.Mutex
+	looked  []string
+	changed []string
+	users   []string
+	onLook  func(sessionID string)
+}
+
+func (l *lookers) Look(_ context.Context, sessionID string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looked = append(l.looked, sessionID)
+	if l.onLook != nil {
+		l.onLook(sessionID)
+	}
+	return nil
+}
+
+func (l *lookers) ServerChanged(_ context.Context, serverID string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = append(l.changed, serverID)
+	return nil
+}
+
+func (l *lookers) UserDeleted(_ context.Context, userID string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users = append(l.users, userID)
+	return nil
+}
+
+// mcpBad are settings of tool servers that are refused.
+var mcpBad = []bad{
+	{body: `{"solution_id":"s","transport":"stdio","command":"x"}`, at: "body.name"},
+	{body: `{"solution_id":"s","name":"a","command":"x"}`, at: "body.transport"},
+	{body: `{"solution_id":"s","name":"A","transport":"stdio","command":"x"}`, at: "body.name"},
+	{body: `{"solution_id":"s","name":"","transport":"stdio","command":"x"}`, at: "body.name"},
+	{body: `{"solution_id":"s","name":"` + strings.Repeat("a", 65) + `","transport":"stdio","command":"x"}`, at: "body.name"},
+	{body: `{"solution_id":"s","name":"a","transport":"carrier pigeon"}`, at: "body.transport"},
+	{body: `{"solution_id":"s","name":"a","transport":"stdio"}`, at: "body.command"},
+	{body: `{"solution_id":"s","name":"a","transport":"stdio","command":"x","url":"http://x"}`, at: "body.url"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"ftp://x"}`, at: "body.url"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"http://user:s3cret@x/"}`, at: "body.url"},
+	{body: `{"solution_id":"s","name":"a","transport":"http"}`, at: "body.url"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"http://x","command":"y"}`, at: "body.command"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"http://x","headers":{"Host":"y"}}`, at: "body.headers"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"http://x","headers":{"X":"a\r\nY: b"}}`, at: "body.headers"},
+	{body: `{"solution_id":"s","name":"a","transport":"http","url":"http://x","headers":{"a b":"c"}}`, at: "body.headers"},
+	{body: `{"solution_id":"s","name":"a","transport":"stdio","command":"x","env":{"A=B":"c"}}`, at: "body.env"},
+	{body: `{"solution_id":"s","name":"a","transport":"stdio","command":"x","args":["a\u0000b"]}`, at: "body.args"},
+	{body: `{"solution_id":"s","name":"a","transport":"stdio","command":"x","timeout_s":3601}`, at: "body.timeout_s"},
+	{body: `{"solution_id":"s","scope":"session","name":"a","transport":"stdio","command":"x"}`, at: "body.session_id"},
+	{body: `{"scope":"solution","name":"a","transport":"stdio","command":"x"}`, at: "body.solution_id"},
+}
+
+// vault opens the secrets of the world's tool servers.
+func (w *world) vault() mcp.Vault {
+	w.t.Helper()
+	box, err := secrets.NewBox(boxKey)
+	require.NoError(w.t, err)
+	return mcp.Vault{SealedRecords: w.db, Box: box}
+}
+
+// toolServer configures a server, a stdio one unless more says otherwise.
+func (w *world) toolServer(who, more string) string {
+	w.t.Helper()
+	in := map[string]any{"name": "tools-1", "transport": "stdio", "command": "node"}
+	given := map[string]any{}
+	require.NoError(w.t, json.Unmarshal([]byte(more), &given))
+	maps.Copy(in, given)
+	text, err := json.Marshal(in)
+	require.NoError(w.t, err)
+	r := w.do("POST", "/api/mcp-servers", who, string(text))
+	require.Equal(w.t, 201, r.status, r.text)
+	return r.json()["id"].(string)
+}
+
+func TestToolServersKeepSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	id := w.toolServer(w.ann, `{"session_id":"`+session+`","args":["-x"],"env":{"TOKEN":"s3cret-token","MODE":"s3cret-mode"}}`)
+	path := "/api/mcp-servers/" + id
+	made := w.do("GET", path, w.ann, "")
+	require.Equal(t, map[string]any{"TOKEN": "********", "MODE": "********"}, made.json()["env"])
+	require.Equal(t, "session", made.json()["scope"])
+	require.Equal(t, 60.0, made.json()["timeout_s"])
+	require.Equal(t, true, made.json()["enabled"])
+
+	// A masked value that comes back is left as it is; what is not named is gone.
+	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********","NEW":"s3cret-new"},"timeout_s":5}`)
+	require.Equal(t, 200, changed.status, changed.text)
+	require.Equal(t, map[string]any{"TOKEN": "********", "NEW": "********"}, changed.json()["env"])
+	kept, err := w.vault().SessionMCPServers(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"TOKEN": "s3cret-token", "NEW": "s3cret-new"}, kept[0].Env)
+	require.Equal(t, 5, kept[0].TimeoutS)
+	require.False(t, kept[0].Trusted)
+
+	var row string
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT to_jsonb(m)::text || encode(sealed, 'escape') FROM mcp_servers m WHERE id = $1`, id).Scan(&row))
+	list := w.do("GET", "/api/mcp-servers", w.ann, "").text + w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "").text
+	require.NotContains(t, made.text+changed.text+list+row+w.log.String(), "s3cret")
+
+	require.Equal(t, 200, w.do("DELETE", path, w.ann, "").status)
+	w.do("GET", path, w.ann, "").code(404, "mcp_server_not_found")
+	require.Equal(t, []string{id, id, id}, w.lookers.changed)
+}
+
+func TestWhoseToolServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{"solution_id":"general"}`)
+	own := w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
+	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"tools-1","transport":"stdio","command":"x"}`).code(409, "mcp_server_name_taken")
+	w.do("POST", "/api/mcp-servers", w.bob, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).code(404, "session_not_found")
+	w.do("POST", "/api/mcp-servers", w.root, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).code(403, "forbidden")
+	w.do("POST", "/api/mcp-servers", w.ann, `{"name":"b","transport":"stdio","command":"x"}`).code(403, "administrator_required")
+	shared := w.toolServer(w.root, `{"args":["--inside"]}`)
+	w.toolServer(w.root, `{"name":"other"}`)
+	bobs := w.toolServer(w.bob, `{"solution_id":"general","name":"bobs"}`)
+	anns := w.toolServer(w.ann, `{"solution_id":"general","name":"other"}`)
+
+	// How a server of the service is reached is for administrators; that it is
+	// there, for everybody.
+	require.Equal(t, "", w.do("GET", "/api/mcp-servers/"+shared, w.ann, "").json()["command"])
+	require.Equal(t, "node", w.do("GET", "/api/mcp-servers/"+shared, w.root, "").json()["command"])
+	w.do("PATCH", "/api/mcp-servers/"+shared, w.ann, `{"enabled":false}`).code(403, "administrator_required")
+	w.do("DELETE", "/api/mcp-servers/"+shared, w.ann, "").code(403, "administrator_required")
+	w.do("GET", "/api/mcp-servers/"+own, w.bob, "").code(404, "mcp_server_not_found")
+	w.do("DELETE", "/api/mcp-servers/"+own, w.bob, "").code(404, "mcp_server_not_found")
+	w.do("DELETE", "/api/mcp-servers/"+own, w.root, "").code(403, "forbidden")
+	names := func(r reply) (out []string) {
+		for _, item := range r.json()["items"].([]any) {
+			out = append(out, item.(map[string]any)["id"].(string))
+		}
+		return out
+	}
+	require.ElementsMatch(t, []string{bobs}, names(w.do("GET", "/api/mcp-servers?scope=solution", w.bob, "")))
+	require.ElementsMatch(t, []string{own}, names(w.do("GET", "/api/mcp-servers?session_id="+session, w.ann, "")))
+
+	// A session's own goes before its solution's, and that before the service's;
+	// another user's servers for the same solution are nobody else's.
+	require.ElementsMatch(t, []string{own, anns}, names(w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "")))
+	w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.bob, "").code(404, "session_not_found")
+
+	// A restricted key of an administrator cannot configure for everybody.
+	key := w.do("POST", "/api/user/api-keys", w.root, `{"name":"k","scopes":["sessions:write"]}`).json()["plaintext"].(string)
+	w.do("POST", "/api/mcp-servers", key, `{"name":"c","transport":"stdio","command":"x"}`).code(403, "scope_missing")
+
+	var audited int
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'mcp_server.create'`).Scan(&audited))
+	require.Equal(t, 2, audited)
+}
+
+func TestToolServersOfASession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	path := "/api/sessions/" + session + "/mcp-servers"
+	require.Empty(t, w.do("GET", path, w.ann, "").json()["items"])
+	require.Empty(t, w.lookers.looked, "nothing to look at")
+	id := w.toolServer(w.ann, `{"session_id":"`+session+`","tools":["look","act"]}`)
+	server := func(who string) map[string]any {
+		return w.do("GET", path, who, "").json()["items"].([]any)[0].(map[string]any)
+	}
+	require.Equal(t, "connecting", server(w.ann)["status"])
+	require.Equal(t, []string{session}, w.lookers.looked)
+
+	state := domain.MCPConnection{
+		SessionID: session, Name: "tools-1", Fingerprint: "f", Status: domain.MCPConnected, Error: "1 tools are not offered",
+		Tools: []domain.MCPTool{
+			{Name: "look", Description: "Looks", Schema: json.RawMessage(`{"type":"object"}`), ReadOnly: true},
+			{Name: "act", Schema: json.RawMessage(`{"type":"object"}`)}, {Name: "hidden", Schema: json.RawMessage(`{}`)},
+		},
+	}
+	w.lookers.onLook = func(string) { require.NoError(t, w.db.SaveMCPConnection(context.Background(), state)) }
+	got := server(w.ann)
+	require.Equal(t, "connected", got["status"])
+	require.Equal(t, "1 tools are not offered", got["error"])
+	require.Equal(t, []any{
+		map[string]any{"name": "look", "description": "Looks", "read_only": true},
+		map[string]any{"name": "act", "description": "", "read_only": false},
+	}, got["tools"])
+	w.lookers.onLook = nil
+
+	// Others who may read the session start nothing and are told no errors.
+	w.do("PATCH", "/api/sessions/"+session+"/sharing", w.ann, `{"shared":true}`)
+	before := len(w.lookers.looked)
+	require.Nil(t, server(w.bob)["error"])
+	require.Len(t, w.lookers.looked, before)
+
+	require.Equal(t, 200, w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{"enabled":false}`).status)
+	require.Equal(t, "disabled", server(w.ann)["status"])
+
+	// What belongs to a deleted session goes with it.
+	require.NoError(t, w.db.DeleteSession(t.Context(), session))
+	require.NoError(t, w.db.PurgeSession(t.Context(), session))
+	var left int
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM mcp_servers) + (SELECT count(*) FROM mcp_connections)`).Scan(&left))
+	require.Zero(t, left)
+}
+
+func TestToolServersOfADeletedUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user, key := w.person("leaver", false)
+	w.toolServer(key, `{"solution_id":"general"}`)
+	require.Equal(t, 200, w.do("DELETE", "/api/admin/users/"+user, w.root, "").status)
+	require.Equal(t, []string{user}, w.lookers.users)
+	var left int
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM mcp_servers`).Scan(&left))
+	require.Zero(t, left)
+}
+
+func TestTooManyToolServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	for i := range 32 {
+		w.toolServer(w.ann, `{"session_id":"`+session+`","name":"n`+string(rune('a'+i/26))+string(rune('a'+i%26))+`"}`)
+	}
+	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"more","transport":"stdio","command":"x"}`).code(409, "too_many_mcp_servers")
+}

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"everloop/domain"
+)
+
+// sessionMCPServer is a tool server as a session sees it.
+type sessionMCPServer struct {
+	ID        string           `json:"id" doc:"Empty for a server that the solution's files configure."`
+	Name      string           `json:"name"`
+	Scope     domain.MCPScope  `json:"scope" enum:"service,solution,session"`
+	Transport string           `json:"transport" enum:"stdio,http"`
+	Enabled   bool             `json:"enabled"`
+	Status    domain.MCPStatus `json:"status" enum:"connecting,connected,failed,disabled"`
+	Error     *string          `json:"error" doc:"Why it is not connected, or what of its tools is not offered."`
+	Tools     []mcpTool        `json:"tools"`
+}
+
+type mcpTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	ReadOnly    bool   `json:"read_only"`
+}
+
+// mcpDisabled is the status of a server that is not used; one with its name in a
+// wider scope is then not used either.
+const mcpDisabled domain.MCPStatus = "disabled"
+
+func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[list[sessionMCPServer]], error) {
+	session, role, err := s.readable(ctx, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := s.MCP.SessionMCPServers(ctx, session.ID)
+	if err != nil {
+		return nil, err
+	}
+	if s.Profile != nil {
+		servers = domain.ConfiguredMCPServers(servers, s.Profile(session).MCPServers)
+	}
+	inUse := slices.ContainsFunc(servers, func(r domain.MCPServerRecord) bool { return r.Enabled })
+	if inUse && role != domain.ViewerViewer { // who only looks on starts nothing
+		if err := s.MCPWorkers.Look(ctx, session.ID); err != nil {
+			s.Logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
+		}
+	}
+	states, err := s.MCP.MCPConnections(ctx, session.ID)
+	if err != nil {
+		return nil, err
+	}
+	items := []sessionMCPServer{}
+	for _, r := range servers {
+		items = append(items, sessionMCPServerBody(r, states, role))
+	}
+	return answer(listOf(items), nil)
+}
+
+func sessionMCPServerBody(r domain.MCPServerRecord, states []domain.MCPConnection, role domain.ViewerRole) sessionMCPServer {
+	out := sessionMCPServer{
+		ID: r.ID, Name: r.Name, Scope: r.Scope, Transport: r.Transport, Enabled: r.Enabled, Status: domain.MCPConnecting, Tools: []mcpTool{},
+	}
+	if !r.Enabled {
+		out.Status = mcpDisabled
+		return out
+	}
+	for _, state := range states {
+		if state.Name != r.Name {
+			continue
+		}
+		out.Status = state.Status
+		if state.Error != "" && role != domain.ViewerViewer { // it may quote the server
+			out.Error = &state.Error
+		}
+		for _, t := range state.Tools {
+			if len(r.Tools) == 0 || slices.Contains(r.Tools, t.Name) {
+				out.Tools = append(out.Tools, mcpTool{t.Name, t.Description, r.TrustHints && t.ReadOnly})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+// hidden stands for what a shared view leaves out.
+const hidden = "[hidden]"
+
+// secretShapes are credentials that are known by their looks, wherever they
+// come from.
+var secretShapes = regexp.MustCompile(`\b(?:el_[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|` +
+	`xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})` +
+	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`)
+
+// minSecret is the shortest environment value that is looked for in texts:
+// shorter ones, as "1" or "yes", are in every text.
+const minSecret = 4
+
+// redactor takes out of turns what a shared view must not show.
+type redactor struct {
+	shared domain.SharedSession
+	path   string // of pictures, with the token
+	values *strings.Replacer
+}
+
+func newRedactor(shared domain.SharedSession, token string) redactor {
+	r := redactor{shared: shared, path: "/api/share/" + token + "/attachments/"}
+	var secrets []string
+	for _, value := range shared.Env {
+		if value = strings.TrimSpace(value); len(value) >= minSecret {
+			secrets = append(secrets, value)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a value may be part of another
+	var pairs []string
+	for _, secret := range secrets {
+		pairs = append(pairs, secret, hidden)
+	}
+	r.values = strings.NewReplacer(pairs...)
+	return r
+}
+
+// text takes secrets out of a text.
+func (r redactor) text(s string) string {
+	return secretShapes.ReplaceAllString(r.values.Replace(s), hidden)
+}
+
+func (r redactor) optional(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	clean := r.text(*s)
+	return &clean
+}
+
+// turn changes a turn to what may be shown.
+func (r redactor) turn(t *domain.Turn) {
+	t.MemoryRefs = nil
+	t.FailureReason, t.SummaryFull, t.SummaryPreview = r.optional(t.FailureReason), r.optional(t.SummaryFull), r.optional(t.SummaryPreview)
+	blocks := make([]domain.Block, 0, len(t.Blocks))
+	for _, b := range t.Blocks {
+		switch {
+		case b.Type == domain.BlockThinking && r.shared.Redact.Thinking:
+			continue
+		case b.Type == domain.BlockToolResult && r.shared.Redact.ToolResults:
+			b.Content = hidden
+		case b.Type == domain.BlockImage:
+			if name, ours := strings.CutPrefix(b.Content, "/api/sessions/"+r.shared.SessionID+"/attachments/"); ours {
+				b.Content = r.path + name
+			}
+		default:
+			b.Content = r.text(b.Content)
+		}
+		blocks = append(blocks, b)
+	}
+	t.Blocks = blocks
+	calls := make([]domain.ToolCall, len(t.ToolCalls))
+	for i, call := range t.ToolCalls {
+		call.Arguments, call.Result = r.text(call.Arguments), r.text(call.Result)
+		if r.shared.Redact.ToolResults && call.Result != "" {
+			call.Result = hidden
+		}
+		calls[i] = call
+	}
+	t.ToolCalls = calls
+}

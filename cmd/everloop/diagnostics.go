@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Checks implements api.Diagnostics: one for each dependency of the running
+// service.
+func (b *backend) Checks() []domain.Check {
+	check := func(id, title, hint string, run func(context.Context) (string, error)) domain.Check {
+		return domain.Check{ID: id, Title: title, Run: func(ctx context.Context) domain.CheckResult {
+			message, err := run(ctx)
+			if err != nil {
+				return domain.CheckResult{Status: domain.CheckFail, Message: domain.CleanText(err.Error()), Hint: hint}
+			}
+			return domain.CheckResult{Status: domain.CheckOK, Message: message}
+		}}
+	}
+	return []domain.Check{
+		check("postgres", "Records (PostgreSQL)", "See that PostgreSQL runs and that DATABASE_URL is right.", func(ctx context.Context) (string, error) {
+			began := time.Now()
+			err := b.db.Ping(ctx)
+			return fmt.Sprintf("answers in %d ms", time.Since(began).Milliseconds()), err
+		}),
+		check("nats", "Event log (NATS JetStream)", "See that NATS runs with JetStream and that NATS_URL is right.", func(ctx context.Context) (string, error) {
+			return "connected to " + b.nats.ConnectedServerName(), b.nats.FlushWithContext(ctx)
+		}),
+		check("objects", "Objects (S3)", "See that the S3 server runs and that S3_ENDPOINT, S3_BUCKET and the keys are right.", func(ctx context.Context) (string, error) {
+			return "the bucket can be reached", b.objects.Ping(ctx)
+		}),
+		check("temporal", "Durable execution (Temporal)", "See that Temporal runs and that TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are right.", func(ctx context.Context) (string, error) {
+			_, err := b.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+			return "serves namespace " + b.settings.TemporalNamespace, err
+		}),
+		check("worker", "Workers", "Start a worker with `everloop worker`: nothing runs without one.", b.workers),
+		{ID: "model", Title: "Models", Run: b.checkModel},
+		{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
+		b.checkAddress("search", "Web search", "SEARCH_URL", os.Getenv("SEARCH_URL")),
+		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", os.Getenv("REGISTRY_URL")),
+		b.checkAddress("identity", "Identity service", "IDENTITY_URL", os.Getenv("IDENTITY_URL")),
+		b.checkAddress("git", "Git hosting", "GIT_URL", os.Getenv("GIT_URL")),
+	}
+}
+
+// workers asks Temporal who takes work.
+func (b *backend) workers(ctx context.Context) (string, error) {
+	queue, err := b.temporal.DescribeTaskQueue(ctx, durable.Queue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return "", err
+	}
+	pollers := 0
+	for _, p := range queue.GetPollers() {
+		if time.Since(p.GetLastAccessTime().AsTime()) < 2*time.Minute {
+			pollers++
+		}
+	}
+	if pollers == 0 {
+		return "", errors.New("no worker has asked for work in the last two minutes")
+	}
+	return fmt.Sprintf("%d at work", pollers), nil
+}
+
+func (b *backend) checkModel(ctx context.Context) domain.CheckResult {
+	models, err := b.models.Models(ctx)
+	switch {
+	case err != nil:
+		return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that the model server runs and that LLM_GATEWAY_URL and LLM_GATEWAY_KEY are right."}
+	case len(models) == 0:
+		return domain.CheckResult{Status: domain.CheckFail, Message: "the server lists no model", Hint: "Load a model, or point LLM_GATEWAY_URL elsewhere."}
+	case strings.HasPrefix(models[0].ID, "everloop-"):
+		return domain.CheckResult{Status: domain.CheckWarn, Message: "only the scripted demo model answers", Hint: "Set LLM_GATEWAY_URL to a chat-completions server."}
+	default:
+		return domain.CheckResult{Status: domain.CheckOK, Message: fmt.Sprintf("%d models, first %s", len(models), models[0].ID)}
+	}
+}
+
+// scarce is the share of a disk below which a warning is due.
+const scarce = 0.1
+
+func (b *backend) checkDisk(context.Context) domain.CheckResult {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(b.settings.DataDir, &fs); err != nil {
+		return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that DATA_DIR exists and can be read."}
+	}
+	free, all := float64(fs.Bavail)*float64(fs.Bsize), float64(fs.Blocks)*float64(fs.Bsize)
+	result := domain.CheckResult{Status: domain.CheckOK, Message: fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, all/1e9)}
+	if free < scarce*all {
+		result.Status, result.Hint = domain.CheckWarn, "Make room: without it nothing can be kept."
+	}
+	return result
+}
+
+// checkAddress looks whether something answers at a configured address.
+func (b *backend) checkAddress(id, title, variable, address string) domain.Check {
+	return domain.Check{ID: id, Title: title, Run: func(ctx context.Context) domain.CheckResult {
+		if address == "" {
+			return domain.CheckResult{Status: domain.CheckSkipped, Message: variable + " is not set"}
+		}
+		if err := answers(ctx, address); err != nil {
+			return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that it runs and that " + variable + " is right."}
+		}
+		return domain.CheckResult{Status: domain.CheckOK, Message: "answers"}
+	}}
+}
+
+// Configuration implements api.Diagnostics.
+func (b *backend) Configuration() []domain.ConfigGroup { return configuration(b.settings) }
+
+var secretVariable = regexp.MustCompile(`KEY|SECRET|PASSWORD|TOKEN`)
+
+// configuration lists the variables that a role reads, with what they are set to.
+func configuration(s settings) []domain.ConfigGroup {
+	var groups []domain.ConfigGroup
+	at := map[string]int{}
+	fields := reflect.TypeOf(s)
+	values := reflect.ValueOf(s)
+	for i := range fields.NumField() {
+		field := fields.Field(i)
+		variable, group := field.Tag.Get("env"), field.Tag.Get("group")
+		if variable == "" {
+			continue
+		}
+		if group == "" {
+			group = "Service"
+		}
+		if _, known := at[group]; !known {
+			at[group] = len(groups)
+			groups = append(groups, domain.ConfigGroup{Group: group})
+		}
+		value := ""
+		if v := values.Field(i); !v.IsZero() {
+			value = strings.Trim(fmt.Sprint(v.Interface()), "[]")
+		}
+		g := &groups[at[group]]
+		g.Items = append(g.Items, domain.ConfigItem{EnvVar: variable, Value: masked(variable, value), Default: field.Tag.Get("default"), Remark: field.Tag.Get("help")})
+	}
+	return groups
+}
+
+// masked hides what must not be told: secrets whole, passwords in addresses.
+func masked(variable, value string) string {
+	if value == "" {
+		return ""
+	}
+	if secretVariable.MatchString(variable) {
+		return "***"
+	}
+	if u, err := url.Parse(value); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	if strings.Contains(value, "password=") {
+		return "***"
+	}
+	return value
+}
+
+// answers asks an address for anything; any answer at all will do.
+func answers(ctx context.Context, address string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return errors.New("the address is not valid")
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}

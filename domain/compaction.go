@@ -1,0 +1,178 @@
+package domain
+
+import "time"
+
+// CompactionTrigger says why a history was summarised.
+type CompactionTrigger string
+
+// Auto comes before a model call that would pass the threshold, overflow after a
+// model server's refusal of a prompt that is too long, manual when a client asks.
+const (
+	CompactAuto     CompactionTrigger = "auto"
+	CompactManual   CompactionTrigger = "manual"
+	CompactOverflow CompactionTrigger = "overflow"
+)
+
+// CompactionStatus is how a compaction ended (shapes.md section 3).
+type CompactionStatus string
+
+// A skipped compaction found nothing to do, or came too late; running is no
+// result yet.
+const (
+	CompactionRunning   CompactionStatus = "running"
+	CompactionCompleted CompactionStatus = "completed"
+	CompactionSkipped   CompactionStatus = "skipped"
+	CompactionFailed    CompactionStatus = "failed"
+)
+
+// CompactionRequest asks for the compaction of one loop of a session: of a
+// chat's loop, before or instead of its model call Step, or, with the id alone,
+// for one that a client has asked for.
+type CompactionRequest struct {
+	ID        string
+	SessionID string
+	ChatID    string
+	LoopID    string
+	Step      int
+	Trigger   CompactionTrigger
+}
+
+// OpenedCompaction is a compaction as the records have it. Unless Result.Status
+// is running there is nothing left to do.
+type OpenedCompaction struct {
+	ID        string
+	BranchID  string
+	LoopID    string
+	Trigger   CompactionTrigger
+	StartedAt time.Time
+	Session   Session
+	Chat      ChatSettings // of the chat that needs it; with the session's model for one that was asked for
+	Loop      LoopSettings
+	InChat    bool // a chat of the loop runs or waits for an answer
+	Stopped   bool // that chat was stopped, or has ended
+	Work      CompactionWork
+	Result    CompactionResult
+	Exhausted bool // of a finished one: see ClosingCompaction.Threshold
+}
+
+// CompactionWork is how far a compaction has come. What it archives is decided
+// once, whatever is said while it works.
+type CompactionWork struct {
+	Planned  bool   `json:"planned"`
+	BaseID   string `json:"base_id,omitempty"` // the compaction that the history begins with
+	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
+	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
+	Count    int    `json:"count"`             // turns that leave the context
+	ChatID   string `json:"chat_id,omitempty"` // the chat of the last of them
+	Before   int64  `json:"before"`            // tokens
+	Upto     int64  `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
+	Summary  string `json:"summary,omitempty"`
+	Usage    Usage  `json:"usage"`
+	Piece    int    `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
+}
+
+// ClosingCompaction is what a compaction came to.
+type ClosingCompaction struct {
+	ID            string
+	SessionID     string
+	Status        CompactionStatus
+	Reason        string // of one that was skipped or failed
+	Work          CompactionWork
+	After         int64 // tokens
+	Below         *bool // whether the context is below its threshold now; nil: it does not count
+	Model         string
+	ContextWindow int64
+	Duration      time.Duration
+}
+
+// CompactionResult answers a request to compact (shapes.md section 3). Tokens
+// are estimates where the model server does not report them.
+type CompactionResult struct {
+	CompactionID   string           `json:"compaction_id"`
+	Status         CompactionStatus `json:"status" enum:"running,completed,skipped,failed"`
+	Reason         string           `json:"reason,omitempty" doc:"Why it was skipped or failed."`
+	ArchivedCount  int              `json:"archived_count" doc:"Turns that left the model's context; they stay in the messages."`
+	TokensBefore   int64            `json:"tokens_before"`
+	TokensAfter    int64            `json:"tokens_after"`
+	SavedRatio     float64          `json:"saved_ratio" doc:"Share of the tokens that was saved, 0 to 1."`
+	SummaryPreview string           `json:"summary_preview"`
+	DurationMS     int64            `json:"duration_ms"`
+}
+
+// CompactionRun names a compaction that should be running.
+type CompactionRun struct {
+	ID        string `db:"id"`
+	SessionID string `db:"session_id"`
+	OwnerID   string `db:"owner_id"`
+}
+
+// Transcript is what a loop's next model call is told of the conversation: its
+// turns since they were last summarised, and that summary.
+type Transcript struct {
+	CompactionID string // "" before the first compaction
+	CompactedAt  int64  // its sequence
+	Summary      string
+	Turns        []TranscriptTurn
+	Recalled     []RecalledMemory // of the chat; nil: it was not asked yet
+}
+
+// TranscriptQuery selects the turns of a loop on a branch before a sequence.
+// ChatID is the chat that asks.
+type TranscriptQuery struct {
+	ChatID   string
+	BranchID string
+	LoopID   string
+	Before   int64
+}
+
+// ContextWeight is what can be told of a prompt's size without building it:
+// the tokens that the model server reported for the loop's last prompt, and what
+// was said since.
+type ContextWeight struct {
+	Running  bool // the loop's chat runs and was not stopped
+	Opened   bool // the turn of this model call is open already
+	Session  Session
+	Chat     ChatSettings
+	Loop     LoopSettings
+	Reported int64 // tokens of the last prompt since the last compaction; 0: none was reported
+	Bytes    int64 // of everything that was said since then
+	Images   int64 // among it
+}
+
+// MemoryRef records in a turn that the model was given a memory.
+type MemoryRef struct {
+	MemoryID int64   `json:"memory_id"`
+	Score    float64 `json:"score,omitempty"`
+	Used     bool    `json:"used"`
+}
+
+// ContextStats tells what the next model call of a session's main loop is told,
+// by what it is, in tokens (shapes.md section 3).
+type ContextStats struct {
+	Model          string            `json:"model"`
+	ContextWindow  int64             `json:"context_window"`
+	UsedTokens     int64             `json:"used_tokens"`
+	UsedPct        float64           `json:"used_pct" doc:"Percent of the context window."`
+	ReservedOutput int64             `json:"reserved_output" doc:"Tokens above the threshold, which are left to the answer."`
+	Categories     []ContextCategory `json:"categories"`
+	Largest        []ContextEntry    `json:"largest" doc:"The entries that take most, at most ten."`
+	ThresholdPct   int               `json:"threshold_pct"`
+	Compactions    int               `json:"compactions" doc:"Summaries on the active branch."`
+	Estimated      bool              `json:"estimated" doc:"false: the model's own tokenizer counted."`
+	Tokenizer      string            `json:"tokenizer"`
+}
+
+// ContextCategory is one kind of content.
+type ContextCategory struct {
+	Name   string  `json:"name" enum:"system_prompt,tools,skills,memories,messages,tool_results,files,summary"`
+	Tokens int64   `json:"tokens"`
+	Pct    float64 `json:"pct" doc:"Percent of the context window."`
+	Count  int     `json:"count"`
+}
+
+// ContextEntry is one entry of the conversation and what it takes.
+type ContextEntry struct {
+	EntryID string `json:"entry_id"`
+	Tokens  int64  `json:"tokens"`
+	Label   string `json:"label"`
+}

@@ -1,0 +1,59 @@
+package domain
+
+import "time"
+
+// ForkLimits bound the sub-agents of a chat (decisions.md section 4).
+type ForkLimits struct {
+	Depth  int           // how deep they may be nested; the main loop's own are at 1
+	AtOnce int           // how many of a chat work at once; those that wait for their own sub-agents or an answer do not count
+	Steps  int           // model calls of one
+	Time   time.Duration // of one, not counting what it waits for a slot or an answer
+}
+
+// DefaultForkLimits are those of decisions.md section 4.
+var DefaultForkLimits = ForkLimits{Depth: 3, AtOnce: 10, Steps: 200, Time: time.Hour}
+
+// NewFork is a sub-agent that a turn asks for. Its loop has the id of the call.
+type NewFork struct {
+	AgentType    string
+	Description  string
+	Prompt       string   // its first user turn
+	Instructions string   // of its type, for its system prompt
+	Tools        []string // names of its only tools; nil: all
+	Model        *string  // nil: the chat's
+	Depth        int
+	MaxSteps     int
+	Time         time.Duration
+	Background   bool   // it outlives the chat
+	TaskID       string // the background task that it belongs to, if any
+}
+
+// SourceLoop says which sub-agent asks a question (agent-service.md, arguments
+// of AskUserQuestion).
+type SourceLoop struct {
+	LoopID           string `json:"loop_id"`
+	ParentToolCallID string `json:"parent_tool_call_id"`
+	AgentType        string `json:"agent_type"`
+	Description      string `json:"description"`
+}
+
+// ForkEnd is how a sub-agent ended.
+type ForkEnd struct {
+	LoopID string
+	Status ToolCallStatus // of the call that owns it
+	Result string         // what the model reads
+	Reason string         // of a background task: why it failed; empty when there is nothing to say
+	Lost   bool           // of a background task: its run is gone
+}
+
+// ForkText is what a sub-agent has said so far.
+type ForkText struct {
+	Last        string // its last answer, when its last turn is one
+	All         string // everything, in order
+	Session     Session
+	ChatID      string
+	EntryID     string // the turn that asked for it
+	StartedAt   time.Time
+	Ended       bool
+	Description string
+}

@@ -1,0 +1,134 @@
+package domain
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MCPScope says for which sessions a tool server is configured.
+type MCPScope string
+
+// A server of a session goes before one of the session's solution with the same
+// name, and that before one of the service.
+const (
+	MCPOfService  MCPScope = "service"
+	MCPOfSolution MCPScope = "solution"
+	MCPOfSession  MCPScope = "session"
+)
+
+// How a tool server is reached: as a process in the session's sandbox, or by
+// streamable HTTP.
+const (
+	MCPStdio = "stdio"
+	MCPHTTP  = "http"
+)
+
+// DefaultMCPTimeout is the time limit of one call, in seconds, of a server that
+// names none.
+const DefaultMCPTimeout = 60
+
+// CodeMCPServerNotFound is the code of a tool server that is not there.
+const CodeMCPServerNotFound = "mcp_server_not_found"
+
+// MCPServerRecord is a tool server as it is kept. The values of Env and Headers
+// are secrets: they go to the server and into no answer.
+type MCPServerRecord struct {
+	MCPServer
+	ID         string
+	Scope      MCPScope
+	SolutionID *string // of the scope solution: for its owner's sessions, or everybody's when an administrator made it
+	SessionID  *string
+	OwnerID    string // who made it
+	// Trusted says that an administrator made it, so that it may be on the
+	// service's own network.
+	Trusted bool
+	// TrustHints says that the server is believed which of its tools only read,
+	// or can be called again.
+	TrustHints bool
+	Sealed     []byte // Env and Headers as they are kept
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+// MCPStatus is how far the connection of a session with a tool server is.
+type MCPStatus string
+
+// The states of a connection.
+const (
+	MCPConnecting MCPStatus = "connecting"
+	MCPConnected  MCPStatus = "connected"
+	MCPFailed     MCPStatus = "failed"
+)
+
+// MCPConnection is the last known state of a session's connection with a tool
+// server. It outlives the process that had the connection, so that the tools
+// are known before the server answers again.
+type MCPConnection struct {
+	SessionID   string
+	Name        string // of the server
+	Fingerprint string // of the configuration that it was made with
+	Status      MCPStatus
+	Error       string
+	Tools       []MCPTool
+	UpdatedAt   time.Time
+}
+
+// MCPTool is one tool of a server, its texts cleaned and cut.
+type MCPTool struct {
+	Name        string          `json:"name"` // as the server calls it
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
+	ReadOnly    bool            `json:"read_only,omitempty"`
+	Idempotent  bool            `json:"idempotent,omitempty"`
+}
+
+// ConfiguredMCPServers adds the servers of a session's profile, which an operator
+// wrote: they go before the service's records of the same name, and after those
+// that were made for the solution or the session.
+func ConfiguredMCPServers(servers []MCPServerRecord, profile []MCPServer) []MCPServerRecord {
+	servers = slices.Clone(servers)
+	for _, configured := range profile {
+		if !mcpServerName.MatchString(configured.Name) {
+			continue
+		}
+		record := MCPServerRecord{MCPServer: configured, Scope: MCPOfSolution, Trusted: true, TrustHints: true}
+		i := slices.IndexFunc(servers, func(s MCPServerRecord) bool { return s.Name == configured.Name })
+		switch {
+		case i < 0:
+			servers = append(servers, record)
+		case servers[i].Scope == MCPOfService:
+			servers[i] = record
+		}
+	}
+	return servers
+}
+
+var mcpServerName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// EffectiveMCPServers gives the servers that count for a session, by name: of
+// several with one name the one of the closest scope, its owner's own before an
+// administrator's.
+func EffectiveMCPServers(servers []MCPServerRecord, sessionOwner string) []MCPServerRecord {
+	rank := func(s MCPServerRecord) int {
+		switch {
+		case s.Scope == MCPOfSession:
+			return 3
+		case s.Scope == MCPOfSolution && s.OwnerID == sessionOwner:
+			return 2
+		case s.Scope == MCPOfSolution:
+			return 1
+		default:
+			return 0
+		}
+	}
+	sorted := slices.Clone(servers)
+	slices.SortFunc(sorted, func(a, b MCPServerRecord) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(rank(b), rank(a)), strings.Compare(a.ID, b.ID))
+	})
+	return slices.CompactFunc(sorted, func(a, b MCPServerRecord) bool { return a.Name == b.Name })
+}

@@ -1,0 +1,128 @@
+package domain
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ReplayStatus says how the playback of a replay session stands.
+type ReplayStatus string
+
+// playing ⇄ paused; playing → finished; playing and paused → autonomous, and
+// back to playing as long as nothing was said since.
+const (
+	ReplayPlaying    ReplayStatus = "playing"
+	ReplayPaused     ReplayStatus = "paused"
+	ReplayFinished   ReplayStatus = "finished"
+	ReplayAutonomous ReplayStatus = "autonomous"
+)
+
+// ReplaySpeeds are the speeds that a replay may have.
+var ReplaySpeeds = []int{1, 2, 5}
+
+// ReplayState tells of a replay session (shapes.md section 2); other sessions
+// have none. Position and Total count played events.
+type ReplayState struct {
+	SourceSessionID string        `json:"source_session_id"`
+	Speed           int           `json:"speed" enum:"1,2,5"`
+	Status          *ReplayStatus `json:"status" enum:"playing,paused,finished,autonomous"`
+	Position        int64         `json:"position"`
+	Total           int64         `json:"total"`
+	StartedAt       time.Time     `json:"started_at"`
+	HandedOverAt    *time.Time    `json:"handed_over_at"`
+}
+
+// ReplayPreview says whether a session can be replayed, and why not
+// (shapes.md section 4).
+type ReplayPreview struct {
+	SessionID string  `json:"session_id"`
+	Intent    string  `json:"intent"`
+	Supported bool    `json:"supported"`
+	Reason    *string `json:"reason" enum:"no_turns,still_running,unsupported_entries"`
+}
+
+// Reasons for which a session cannot be replayed.
+const (
+	ReplayNoTurns     = "no_turns"
+	ReplayRunning     = "still_running"
+	ReplayUnsupported = "unsupported_entries"
+)
+
+// ReplayChange is a change of a replay: nil fields stay. Resume goes on playing,
+// HandOver ends the playback where it is.
+type ReplayChange struct {
+	Speed    *int
+	Resume   bool
+	HandOver bool
+}
+
+// ReplayStep is one recorded event, ready to be played as the replay session's
+// own: every id in it is the replay's. Sequences and times are given when it is
+// played.
+type ReplayStep struct {
+	Gap    int64           `json:"gap,omitempty"` // milliseconds since the step before, as recorded
+	Name   string          `json:"name"`
+	ChatID string          `json:"chat_id"`
+	Data   json.RawMessage `json:"data"`
+	Entry  *ReplayEntry    `json:"entry,omitempty"` // with the event that begins a turn
+	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
+
+	Checkpoint *CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
+}
+
+// ReplayEntry is what the records hold of a turn and its events do not tell.
+type ReplayEntry struct {
+	Step          int             `json:"step,omitempty"`
+	Parts         []ContentPart   `json:"parts,omitempty"`
+	ContextWindow int64           `json:"context_window,omitempty"`
+	Deprecated    bool            `json:"deprecated,omitempty"`
+	Compaction    json.RawMessage `json:"compaction,omitempty"`
+}
+
+// Names of steps that are no events. At a cut the playback was interrupted, and
+// what was open then was closed; at a batch the tools of a turn had run, and their
+// files were captured.
+const (
+	ReplayCut   = "cut"
+	ReplayBatch = "batch"
+)
+
+// NewReplay is a replay session to make.
+type NewReplay struct {
+	SessionID string // made before, as the ids in the script
+	BranchID  string
+	Source    Session
+	OwnerID   string
+	Speed     int
+	Script    string // object key
+	Total     int
+}
+
+// ReplayClaim is a replay as its records stand, for whoever plays it. Attempt
+// fences every later write.
+type ReplayClaim struct {
+	SessionID  string
+	SourceID   string
+	Attempt    int
+	Status     ReplayStatus
+	Speed      int
+	Position   int
+	Total      int
+	Script     string
+	SnapshotID string
+	FilesOwed  bool
+}
+
+// PlayedSteps are steps that are due, in order, and the text of the turns that
+// they touch as it is behind them, by turn id.
+type PlayedSteps struct {
+	SessionID string
+	Attempt   int
+	From      int // position of the first step
+	Steps     []ReplayStep
+	Text      map[string][]Block
+}
+
+// CodeReplayOver refuses to go on playing into a session that has gone its own
+// way: something was said in it since the hand-over.
+const CodeReplayOver = "replay_over"

@@ -1,0 +1,40 @@
+package domain
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ShareLink is a public, read-only link to a session. The token is told once,
+// when the link is made.
+type ShareLink struct {
+	ID        string
+	SessionID string
+	Redact    ShareRedaction
+	Views     int64
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// ShareRedaction says what a shared view leaves out. Environment values are
+// always left out.
+type ShareRedaction struct {
+	ToolResults bool `json:"tool_results"`
+	Thinking    bool `json:"thinking"`
+	Env         bool `json:"env"`
+}
+
+// SharedSession is what a share link opens.
+type SharedSession struct {
+	ShareLink
+	Env map[string]string // values that must not be shown
+}
+
+// ExtraInfo is what clients keep with a session; nil fields say that there is
+// nothing.
+type ExtraInfo struct {
+	SessionID *string         `json:"session_id"`
+	Extra     json.RawMessage `json:"extra"`
+	CreatedAt *time.Time      `json:"created_at"`
+	UpdatedAt *time.Time      `json:"updated_at"`
+}

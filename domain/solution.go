@@ -1,0 +1,82 @@
+package domain
+
+// Solution is a way of working that sessions are made with: who the agent is,
+// what it may do, and how a front end lays it out (agent-service.md, "Solutions";
+// shapes.md section 2).
+type Solution struct {
+	ID             string
+	Name           string
+	Version        string
+	Description    string
+	LayoutType     string
+	InitialMessage string
+	Data           map[string]any
+	Roles          []BizRole
+	Prompt         string
+	DisableTools   []string
+	Agents         []AgentType
+	Permissions    []PermissionRule
+	Budget         *Budget
+	Compaction     *CompactionPolicy
+	MaxSteps       int
+	StuckAfter     int
+	Skills         []string // names of skills that its sessions are pointed to
+	MCPServers     []MCPServer
+}
+
+// BizRole is a part that a user plays in a solution, and what the agent is told
+// of it.
+type BizRole struct {
+	ID           string
+	Name         string
+	Description  string
+	Prompt       string
+	DisableTools []string
+}
+
+// Role finds one of the solution's roles.
+func (s Solution) Role(id string) (BizRole, bool) {
+	for _, role := range s.Roles {
+		if role.ID == id {
+			return role, true
+		}
+	}
+	return BizRole{}, false
+}
+
+// Over gives the profile as the solution, in one of its roles, changes it. An
+// empty role is none.
+func (s Solution) Over(p Profile, roleID string) Profile {
+	p = p.With(SessionSetup{
+		Agents: s.Agents, Permissions: s.Permissions, Budget: s.Budget, Compaction: s.Compaction, MaxSteps: s.MaxSteps, StuckAfter: s.StuckAfter,
+	})
+	p.Instructions = join(p.Instructions, s.Prompt)
+	p.DisableTools = append(p.DisableTools[:len(p.DisableTools):len(p.DisableTools)], s.DisableTools...)
+	p.MCPServers = append(p.MCPServers[:len(p.MCPServers):len(p.MCPServers)], s.MCPServers...)
+	if role, ok := s.Role(roleID); ok {
+		p.Instructions = join(p.Instructions, role.Prompt)
+		p.DisableTools = append(p.DisableTools, role.DisableTools...)
+	}
+	return p
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
+
+// UnknownSolution is the answer for a solution that there is not.
+func UnknownSolution(id string) *Error {
+	return Newf(NotFound, "solution_not_found", "solution %s does not exist", id)
+}
+
+// AllowedRoles says which roles of a solution a user may take. With DefaultAll
+// nobody has said anything, and all of them may be taken.
+type AllowedRoles struct {
+	UserID     string   `json:"user_id"`
+	SolutionID string   `json:"solution_id"`
+	BizRoleIDs []string `json:"biz_role_ids" nullable:"false"`
+	DefaultAll bool     `json:"default_all"`
+}

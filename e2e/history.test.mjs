@@ -1,0 +1,358 @@
+// Checkpoints, rewind, checkout, branches, what-if and their comparison, over the
+// public interface.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
+
+let world;
+before(async () => { world = await World.start(); });
+after(() => world?.close());
+// The messages of these sessions are those of one branch, so what was streamed
+// is not compared with them as a whole.
+afterEach(() => world.forget());
+
+const checkpoints = (id) => world.rest.get(`/api/sessions/${id}/checkpoints`);
+const history = (id) => world.rest.get(`/api/sessions/${id}/history`);
+const rewind = (id, checkpoint) => world.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: checkpoint });
+const switchBranch = (id, checkpoint) => world.rest.post(`/api/sessions/${id}/switch-branch`, { checkpoint_id: checkpoint });
+const checkout = (id, body) => world.rest.post(`/api/sessions/${id}/checkout`, body);
+const before_ = async (id, turn) => (await checkpoints(id)).find((c) => c.turn_id === turn && c.kind === 'user_turn');
+
+// listing gives every path of the workspace with what it is, as the agent sees it.
+async function tree(view) {
+  const { calls } = await view.run(steps(bash(
+    `find . -path ./.everloop -prune -o -mindepth 1 -printf '%P %y %m %l ' -a \\( -type f -exec sha256sum {} \\; -o -printf '\\n' \\) | sort`), { text: 'seen' }));
+  return calls[0].result;
+}
+
+const roles = (messages) => messages.map((m) => m.role);
+const texts = (messages) => messages.map((m) => m.blocks.filter((b) => b.type === 'text').map((b) => b.content).join(''));
+
+function dense(messages) {
+  messages.forEach((m, i) => assert.equal(m.sequence, i, `message ${m.id}`));
+}
+
+describe('rewind', () => {
+  test('takes conversation and files back, and a switch brings them forth', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const one = await view.run(steps(bash('echo 1 > a.txt; mkdir -p d; echo deep > d/x'), { text: 'first done' }));
+    await world.rest.put(`/api/sessions/${id}/files/mine.txt`, { content: 'by the user' }).catch(() => undefined);
+    const two = await view.run(order({ said: 'second message', steps: [bash('echo 2 > a.txt; rm -r d; echo b > b.txt'), { text: 'second done' }] }));
+    const list = await checkpoints(id);
+    assert.deepEqual(list.map((c) => c.kind), ['user_turn', 'user_turn']);
+    assert.deepEqual(list.map((c) => c.turn_id), [one.turn_id, two.turn_id]);
+    assert.ok(list[1].label.startsWith('second message'));
+    for (const c of list) {
+      assert.deepEqual(Object.keys(c.files).sort(), ['added', 'bytes', 'changed', 'complete', 'deleted', 'snapshot_id']);
+      assert.ok(c.files.snapshot_id);
+      assert.equal(c.files.complete, true);
+    }
+    assert.equal(list[0].files.added, 0);
+    assert.ok(list[1].files.added >= 2, JSON.stringify(list[1].files));
+    assert.equal(list[1].parent_checkpoint_id, list[0].checkpoint_id);
+    assert.equal(list[1].message_count, 3);
+    assert.equal(list[1].step, 2);
+    assert.deepEqual(list.map((c) => c.current), [false, true]);
+    const told = view.events.filter((e) => e.name === 'checkpoint:created').map((e) => e.data);
+    assert.deepEqual(told.map((e) => e.checkpoint_id), list.map((c) => c.checkpoint_id));
+    assert.deepEqual(told.map((e) => e.turn_id), [one.turn_id, two.turn_id]);
+
+    const all = await world.rest.messages(id);
+    const moved = await rewind(id, list[1].checkpoint_id);
+    assert.equal(moved.session_id, id);
+    assert.equal(moved.checkpoint_id, list[1].checkpoint_id);
+    assert.ok(moved.message.startsWith('second message'));
+    assert.deepEqual(moved.removed_turn_ids, all.slice(3).map((m) => m.turn_id));
+    assert.equal(moved.head_turn_id, all[2].turn_id);
+    assert.deepEqual(moved.files.skipped, []);
+    assert.equal(moved.cancelled.questions, 0);
+    assert.equal(await world.rest.file(id, 'a.txt'), '1\n');
+    assert.equal(await world.rest.file(id, 'd/x'), 'deep\n');
+    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/files/b.txt`)).status, 404);
+    assert.deepEqual((await world.rest.messages(id)).map((m) => m.turn_id), all.slice(0, 3).map((m) => m.turn_id));
+    await view.wait('session:history', (e) => e.name === 'session:history' && e.data.reason === 'rewind' && e.data.branch_id === moved.branch_id);
+
+    const instead = await view.run(steps({ text: 'roundabout-path' }));
+    const now = await world.rest.messages(id);
+    dense(now);
+    assert.equal(now.length, 5);
+    assert.equal(view.rules.turns.get(instead.turn_id).sequence, 3);
+    assert.equal(JSON.stringify(await world.requests('roundabout-path')).includes('second message'), false, 'the model was told of the abandoned branch');
+
+    const back = await switchBranch(id, list[1].checkpoint_id);
+    assert.equal(back.branch_id, moved.previous_branch_id);
+    assert.equal(await world.rest.file(id, 'a.txt'), '2\n');
+    assert.equal(await world.rest.file(id, 'b.txt'), 'b\n');
+    assert.deepEqual(await world.rest.messages(id), all);
+    const again = await view.run(steps(bash('cat a.txt'), { text: 'still usable' }));
+    assert.equal(again.calls[0].result.trim(), '2');
+  });
+
+  test('keeps repositories, empty directories, links and modes', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps(bash([
+      'git init -q outer && cd outer && git config user.email a@b && git config user.name n && echo 1 > f && git add f && git commit -qm one',
+      'git init -q inner && cd inner && git config user.email a@b && git config user.name n && echo 2 > g && git add g && git commit -qm two && cd ..',
+      'cd .. && mkdir -p empty/deeper && ln -s outer/f link && ln -s /nowhere dangling && echo x > run.sh && chmod 741 run.sh',
+      'printf "%s" "name with spaces" > "a file" && printf x > .hidden && chmod 700 empty',
+    ].join('\n')), { text: 'built' }));
+    const was = await tree(view);
+    assert.match(was, /inner\/\.git\/HEAD/);
+    const two = await view.run(steps(bash('chmod -R u+w . ; rm -rf outer empty link dangling run.sh "a file" .hidden; mkdir link; echo y > link/y; echo z > empty'), { text: 'destroyed' }));
+    const moved = await rewind(id, (await before_(id, two.turn_id)).checkpoint_id);
+    assert.deepEqual(moved.files.skipped, []);
+    assert.equal(await tree(view), was);
+    const { calls } = await view.run(steps(bash('cd outer/inner && git log --oneline | wc -l && git status --porcelain | wc -l && cd .. && git log --oneline | wc -l'), { text: 'ok' }));
+    assert.deepEqual(calls[0].result.trim().split(/\s+/), ['1', '0', '1']);
+  });
+
+  test('brings a file of 100 MB back', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const made = await view.run(steps(bash('head -c 104857600 /dev/urandom > big; sha256sum big'), { text: 'made' }));
+    const two = await view.run(steps(bash('printf changed | dd of=big bs=1 seek=50000000 conv=notrunc 2>/dev/null; sha256sum big'), { text: 'changed' }));
+    assert.notEqual(two.calls[0].result, made.calls[0].result);
+    await rewind(id, (await before_(id, two.turn_id)).checkpoint_id);
+    const again = await view.run(steps(bash('sha256sum big'), { text: 'seen' }));
+    assert.equal(again.calls[0].result, made.calls[0].result);
+  });
+
+  test('needs an idle session and a checkpoint of it', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const one = await view.run(steps(bash('echo 1 > a.txt'), { text: 'first' }));
+    const point = (await before_(id, one.turn_id)).checkpoint_id;
+    const { chat_id: chat } = await view.say(steps({ text: 'one two three', hold: true, hold_after: 1 }));
+    await view.said('one');
+    for (const [path, body] of [['rewind', { checkpoint_id: point }], ['switch-branch', { checkpoint_id: point }]]) {
+      const answer = await world.rest.call('POST', `/api/sessions/${id}/${path}`, body);
+      assert.equal(answer.status, 409);
+      assert.equal(answer.body.code, 'session_busy');
+      assert.equal(answer.body.retryable, true);
+    }
+    assert.equal((await view.send('x', { whatif: { from_step: 1 } })).error.code, 'session_busy');
+    const looked = await checkout(id, { checkpoint_id: point });
+    assert.equal(looked.turns.length, 0, 'looking is allowed');
+    await view.stop();
+    await view.ended(chat);
+    for (const path of ['rewind', 'switch-branch', 'checkout']) {
+      const unknown = await world.rest.call('POST', `/api/sessions/${id}/${path}`, { checkpoint_id: 'none' });
+      assert.equal(unknown.status, 404);
+      assert.equal(unknown.body.code, 'checkpoint_not_found');
+      assert.equal((await world.rest.call('POST', `/api/sessions/${id}/${path}`, {})).status, 422);
+    }
+    assert.equal((await world.rest.call('POST', `/api/sessions/${id}/checkout`, { checkpoint_id: point, position: 'after' })).status, 422);
+    const other = await world.session();
+    assert.equal((await world.rest.call('POST', `/api/sessions/${other.session}/rewind`, { checkpoint_id: point })).status, 404);
+  });
+
+  test('two at once: one wins, twice to the same place is fine', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const one = await view.run(steps(bash('echo 1 > a.txt'), { text: 'first' }));
+    await view.run(steps(bash('echo 2 > a.txt'), { text: 'second' }));
+    const point = (await before_(id, one.turn_id)).checkpoint_id;
+    const answers = await Promise.all([1, 2, 3].map(() => world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: point })));
+    assert.ok(answers.some((a) => a.status === 200));
+    for (const a of answers) assert.ok(a.status === 200 || a.body.code === 'session_busy', JSON.stringify(a.body));
+    const again = await rewind(id, point);
+    assert.deepEqual(again.removed_turn_ids, []);
+    assert.deepEqual(await world.rest.messages(id), []);
+    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/files/a.txt`)).status, 404);
+    assert.equal((await view.run(steps(bash('echo 3 > a.txt'), { text: 'anew' }))).end.status, 'completed');
+    dense(await world.rest.messages(id));
+  });
+
+  test('cancels an open question in the same step', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps({ text: 'first' }));
+    const asked = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
+    assert.equal(asked.end.finish_reason, 'awaiting_answer');
+    const moved = await rewind(id, (await before_(id, asked.turn_id)).checkpoint_id);
+    assert.equal(moved.cancelled.questions, 1);
+    assert.ok(moved.cancelled.run_id);
+    await view.wait('question:resolved', (e) => e.name === 'question:resolved' && e.data.resolution === 'cancelled');
+    assert.equal((await world.rest.detail(id)).status, 'interrupted');
+    const late = await view.answer(asked.calls[0].id, { selections: { 0: [0] } });
+    assert.equal(late.resolved, false);
+    assert.equal((await view.run(steps({ text: 'on we go' }))).end.status, 'completed');
+    assert.deepEqual(roles(await world.rest.messages(id)), ['user', 'assistant', 'user', 'assistant']);
+    assert.deepEqual(view.rules.problems, []);
+  });
+
+  test('leaves background tasks running, detached', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const one = await view.run(steps(bash('for i in $(seq 600); do echo tick $i; sleep 0.1; done', { run_in_background: true }), { text: 'started' }));
+    const running = (await world.rest.get(`/api/sessions/${id}/background-tasks`)).items[0];
+    assert.equal(running.status, 'running');
+    const moved = await rewind(id, (await before_(id, one.turn_id)).checkpoint_id);
+    assert.equal(moved.cancelled.background_tasks, 0);
+    const now = (await world.rest.get(`/api/sessions/${id}/background-tasks`)).items[0];
+    assert.equal(now.status, 'running');
+    assert.equal(now.detached, true);
+    await world.rest.post(`/api/sessions/${id}/background-tasks/${running.task_id}/stop`);
+  });
+});
+
+describe('looking back', () => {
+  test('checkout before and at the end of a turn', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps(bash('echo 1 > a.txt'), { text: 'first' }));
+    const two = await view.run(steps(bash('echo 22 > b.txt'), bash('rm a.txt'), { text: 'second' }));
+    await view.run(steps(bash('echo 3 > c.txt'), { text: 'third' }));
+    const messages = await world.rest.messages(id);
+    const point = (await before_(id, two.turn_id)).checkpoint_id;
+    const was = await checkout(id, { checkpoint_id: point });
+    assert.equal(was.position, 'before');
+    assert.deepEqual(was.turns, messages.slice(0, 3));
+    assert.deepEqual(was.files.map((f) => [f.path, f.size]), [['a.txt', 2]]);
+    const end = await checkout(id, { checkpoint_id: point, position: 'turn_end' });
+    assert.deepEqual(end.turns, messages.slice(0, 7));
+    assert.deepEqual(end.files.filter((f) => f.change !== 'unchanged'), [
+      { path: 'b.txt', change: 'created', size: 3 }, { path: 'a.txt', change: 'deleted', size: 0 }]);
+    assert.deepEqual(await world.rest.messages(id), messages);
+    assert.equal(await world.rest.file(id, 'c.txt'), '3\n');
+  });
+
+  test('viewers may look, only the owner moves', async () => {
+    const view = await world.session();
+    const id = view.session;
+    const one = await view.run(steps({ text: 'first' }));
+    const point = (await before_(id, one.turn_id)).checkpoint_id;
+    const { api_key: key } = await world.rest.post('/api/admin/users', { username: `viewer-${Date.now()}` });
+    const viewer = new world.rest.constructor(world.server.url, key.plaintext);
+    const status = async (method, path, body) => (await viewer.call(method, `/api/sessions/${id}/${path}`, body)).status;
+    assert.equal(await status('GET', 'checkpoints'), 404);
+    assert.equal(await status('POST', 'rewind', { checkpoint_id: point }), 404);
+    await world.rest.patch(`/api/sessions/${id}/sharing`, { shared: true });
+    assert.equal(await status('GET', 'checkpoints'), 200);
+    assert.equal(await status('GET', 'history'), 200);
+    assert.equal(await status('POST', 'checkout', { checkpoint_id: point }), 200);
+    assert.equal(await status('POST', 'rewind', { checkpoint_id: point }), 403);
+    assert.equal(await status('POST', 'switch-branch', { checkpoint_id: point }), 403);
+  });
+});
+
+describe('what-if', () => {
+  test('runs on from a step with the files of then', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps(bash('echo 1 > a.txt'), bash('echo 2 > a.txt'), { text: 'base done' }));
+    const base = await world.rest.messages(id);
+    const tried = await view.run(steps(bash('cat a.txt; echo other > o.txt'), { text: 'other done' }), { whatif: { from_step: 1 } });
+    assert.equal(tried.calls[0].result.trim(), '1');
+    const start = view.events.find((e) => e.name === 'chat:start' && e.data.chat_id === tried.chat_id).data;
+    assert.equal(start.trigger, 'whatif');
+    const now = await world.rest.messages(id);
+    dense(now);
+    assert.deepEqual(now.slice(0, 2), base.slice(0, 2));
+    assert.deepEqual(roles(now), ['user', 'assistant', 'user', 'assistant', 'assistant']);
+    const { branches, nodes } = await history(id);
+    assert.deepEqual(branches.map((b) => b.reason), ['root', 'whatif']);
+    assert.equal(branches[1].forked_from_id, base[1].turn_id);
+    assert.deepEqual(nodes.filter((n) => n.on_active_branch).map((n) => n.turn_id), now.map((m) => m.turn_id));
+    assert.equal(nodes.filter((n) => n.is_head).length, 1);
+
+    const diff = await world.rest.get(`/api/sessions/${id}/compare?base=${branches[0].branch_id}&other=${branches[1].branch_id}`);
+    assert.deepEqual(diff.files, [{ path: 'a.txt', change: 'modified', size: 2 }, { path: 'o.txt', change: 'created', size: 6 }]);
+    assert.deepEqual([diff.base.turns, diff.other.turns], [2, 3]);
+    assert.ok(diff.other.usage.input_tokens > 0);
+    assert.equal(diff.turns.length, 5);
+    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/compare?base=none&other=${branches[1].branch_id}`)).status, 404);
+    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/compare?base=${branches[0].branch_id}`)).status, 422);
+  });
+
+  test('without a message the loop simply runs on', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps(bash('echo 1 > a.txt'), { text: 'base done' }));
+    const tried = await view.run('', { whatif: { from_step: 0 } });
+    assert.equal(tried.turn_id, '');
+    assert.equal(tried.end.status, 'completed');
+    const now = await world.rest.messages(id);
+    assert.deepEqual(roles(now), ['user', 'assistant', 'assistant']);
+    assert.notEqual(now[1].chat_id, now[0].chat_id);
+  });
+
+  test('quotes go before the message, deprecated entries leave the context', async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps({ text: 'an-answer-to-forget' }));
+    const base = await world.rest.messages(id);
+    const tried = await view.run(order({ said: 'think again', steps: [{ echo: true }] }), {
+      whatif: { from_step: 1, quotes: [{ entry_id: base[1].id, text: 'a quoted line\nand another' }], deprecate_entry_ids: [base[1].id] },
+    });
+    assert.equal(tried.end.status, 'completed');
+    const now = await world.rest.messages(id);
+    assert.deepEqual(now.map((m) => m.deprecated), [false, true, false, false]);
+    const said = texts(now)[2];
+    assert.ok(said.indexOf('> a quoted line\n> and another') < said.indexOf('think again') && said.includes('> a quoted line'), said);
+    const asked = (await world.requests('think again')).at(-1);
+    assert.ok(!asked.body.messages.some((m) => m.role === 'assistant'), 'the deprecated answer was told');
+  });
+
+  test('refuses what is out of range', async () => {
+    const view = await world.session();
+    const code = async (whatif) => (await view.send('x', { whatif })).error?.code;
+    assert.equal(await code({ from_step: 0 }), 'invalid_request', 'there is nothing to run again');
+    await view.run(steps({ text: 'one step' }));
+    assert.equal(await code({ from_step: 2 }), 'invalid_request');
+    assert.equal(await code({ from_step: -1 }), 'invalid_request');
+    assert.equal(await code({}), 'invalid_request');
+    assert.equal(await code({ from_step: 1, deprecate_entry_ids: ['none'] }), 'invalid_request');
+    assert.equal((await view.run(steps({ text: 'fine' }), { whatif: { from_step: 1 } })).end.status, 'completed');
+  });
+
+  test('from a step of a sub-agent\'s turn keeps the sub-agent\'s turns', async (t) => {
+    const view = await world.session();
+    const id = view.session;
+    const first = await view.run(steps(
+      { calls: [call('Agent', { description: 'look', prompt: steps(bash('echo by-agent > agent.txt'), { text: 'agent done' }) })] }, { text: 'main done' }));
+    if (first.calls[0]?.status !== 'done') return t.skip('sub-agents are not built in');
+    const base = await world.rest.messages(id);
+    const inner = base.filter((m) => m.parent_fork_tool_call_id);
+    assert.ok(inner.length > 0);
+    const tried = await view.run(steps(bash('cat agent.txt'), { text: 'other' }), { whatif: { from_step: 1 } });
+    assert.equal(tried.calls[0].result.trim(), 'by-agent');
+    const now = await world.rest.messages(id);
+    dense(now);
+    assert.equal(now.filter((m) => m.parent_fork_tool_call_id).length, inner.length);
+    await rewind(id, (await before_(id, first.turn_id)).checkpoint_id);
+    assert.deepEqual(await world.rest.messages(id), []);
+  });
+});
+
+test('steered messages have checkpoints of their own', async () => {
+  const view = await world.session();
+  const id = view.session;
+  const { chat_id: chat, turn_id: one } = await view.say(order({ sticky: true, steps: [bash('echo 1 > a.txt; sleep 1'), { text: 'done' }] }));
+  await view.patch('add_tool_call');
+  const steered = await view.say('and this', { delivery: 'steer' });
+  await view.ended(chat);
+  const list = await eventually('both are captured', async () => {
+    const all = await checkpoints(id);
+    return all.every((c) => c.files.snapshot_id) && all;
+  });
+  assert.deepEqual(list.map((c) => c.turn_id), [one, steered.turn_id]);
+  await rewind(id, list[1].checkpoint_id);
+  assert.equal(await world.rest.file(id, 'a.txt'), '1\n');
+  assert.deepEqual(roles(await world.rest.messages(id)), ['user', 'assistant']);
+});
+
+test('the history tells what the standing instructions cost', async () => {
+  const view = await world.session();
+  await view.run(steps({ text: 'x' }));
+  const tree = await history(view.session);
+  assert.ok(tree.system_prompt_tokens > 0);
+  assert.ok(tree.tools_tokens > 0);
+  assert.ok(tree.tokenizer_model);
+  for (const n of tree.nodes) {
+    for (const field of ['id', 'parent_id', 'children', 'branch_id', 'kind', 'role', 'turn_id', 'sequence', 'step', 'label', 'status', 'tokens',
+      'tool_names', 'checkpoint_id', 'is_head', 'on_active_branch', 'deprecated', 'created_at']) assert.ok(field in n, field);
+  }
+});

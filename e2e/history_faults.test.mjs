@@ -1,0 +1,98 @@
+// kill -9 while files are captured and while a session is moved. Started again on
+// the same data, the session is whole, before or after the move, and goes on.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { World, bash, eventually, order, steps } from './lib/world.mjs';
+
+const recovery = 60_000;
+
+let world;
+before(async () => { world = await World.start(); });
+after(() => world?.close());
+afterEach(() => world.forget());
+
+const checkpoints = (id) => world.rest.get(`/api/sessions/${id}/checkpoints`);
+const point = async (id, turn) => (await checkpoints(id)).find((c) => c.turn_id === turn && c.kind === 'user_turn').checkpoint_id;
+
+async function crash(view) {
+  const { signal } = await world.server.kill();
+  assert.equal(signal, 'SIGKILL');
+  await world.server.start();
+  return world.follow(view.session, 0);
+}
+
+const many = (n, word) => `for i in $(seq ${n}); do mkdir -p d$((i % 50)); echo ${word} $i > d$((i % 50))/f$i; done`;
+const sum = (view) => view.run(steps(bash('find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l'), { text: 'seen' }))
+  .then(({ calls }) => calls[0].result);
+
+test('during a snapshot: it is made by whoever needs it next', async () => {
+  const view = await world.session();
+  const id = view.session;
+  const one = await view.run(steps(bash(many(3000, 'one')), { text: 'first' }));
+  const was = await sum(view);
+  const { chat_id: chat, turn_id: two } = await view.say(order({ said: 'two', steps: [
+    bash('head -c 60000000 /dev/urandom > big; rm -r d1'), { text: 'wait here', first_delay_ms: 4000 }, bash('rm big; rm -r d2'), { text: 'second' }] }));
+  await view.patch('tool_result', (p) => view.rules.turns.get(p.turn_id)?.chat === chat);
+  const again = await crash(view); // the 60 MB are being stored
+  assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
+  const list = await eventually('everything is captured', async () => {
+    const all = await checkpoints(id);
+    return all.every((c) => c.files.snapshot_id) && all;
+  }, recovery);
+  assert.deepEqual(list.filter((c) => c.turn_id === two).map((c) => c.files.complete), [true]);
+
+  // After the step that was killed, the files are those of the step.
+  const tried = await again.run(steps(bash('ls -d d1 d2 big; stat -c %s big'), { text: 'tried' }), { whatif: { from_step: 5 } });
+  assert.match(tried.calls[0].result, /d2/);
+  assert.match(tried.calls[0].result, /60000000/);
+  await world.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: await point(id, two) });
+  assert.equal(await sum(again), was);
+  assert.ok(one.turn_id);
+});
+
+for (const wait of [0, 15, 40, 80, 150, 300]) {
+  test(`during a rewind, ${wait} ms after it was asked for`, async () => {
+    const view = await world.session();
+    const id = view.session;
+    await view.run(steps(bash(many(4000, 'one')), { text: 'first' }));
+    const was = await sum(view);
+    const two = await view.run(steps(bash(`rm -r d1? ; ${many(3000, 'two')}; head -c 20000000 /dev/urandom > big`), { text: 'second' }));
+    const then = await sum(view);
+    const target = await point(id, two.turn_id);
+    const all = await world.rest.messages(id);
+    const asked = world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target }).catch(() => undefined);
+    await pause(wait);
+    const again = await crash(view);
+    const answer = await asked;
+
+    // What is sent meanwhile waits until the session is whole.
+    const next = await again.say(steps(bash('echo next > next.txt'), { text: 'next done' }));
+    assert.equal((await again.ended(next.chat_id, { timeout: recovery })).status, 'completed');
+    const messages = await world.rest.messages(id);
+    messages.forEach((m, i) => assert.equal(m.sequence, i));
+    const back = messages.length < all.length;
+    if (answer?.status === 200) assert.ok(back, 'it was said to be done');
+    const kept = back ? all.findIndex((m) => m.turn_id === two.turn_id) : all.length;
+    assert.deepEqual(messages.slice(0, kept).map((m) => m.turn_id), all.slice(0, kept).map((m) => m.turn_id));
+    const { calls } = await again.run(steps(bash('rm next.txt'), { text: 'ok' }));
+    assert.equal(calls[0].status, 'done');
+    assert.equal(await sum(again), back ? was : then, back ? 'the rewind was finished' : 'the rewind was never begun');
+    const { body } = await world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target });
+    assert.equal(body.checkpoint_id, target, JSON.stringify(body));
+    assert.equal(await sum(again), was);
+  });
+}
+
+test('during a what-if: the message survives, and its chat runs once', async () => {
+  const view = await world.session();
+  const id = view.session;
+  await view.run(steps(bash(many(3000, 'one')), bash(many(3000, 'two')), { text: 'first' }));
+  const { chat_id: chat } = await view.say(steps(bash('cat d1/f1; echo ran >> ran.txt; wc -l < ran.txt'), { text: 'tried' }), { whatif: { from_step: 1 } });
+  const again = await crash(view);
+  assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
+  const results = again.callsOf(chat).map((c) => c.result);
+  assert.match(results.at(-1), /one 1/);
+  assert.equal(again.events.filter((e) => e.name === 'chat:end' && e.data.chat_id === chat).length, 1);
+  assert.deepEqual(again.rules.problems, []);
+});

@@ -1,0 +1,255 @@
+// Replay sessions (agent-service.md Replay, decisions.md section 5): recorded
+// events are played again, with their spacing, without tools and models.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { Rest } from './lib/rest.mjs';
+import { World, bash, call, eventually, steps } from './lib/world.mjs';
+
+let world;
+before(async () => { world = await World.start(); });
+after(() => world?.close());
+afterEach(() => world.settle());
+
+// text of the turns that a session says it has, by role.
+const told = async (rest, session) => (await rest.messages(session))
+  .map((t) => [t.role, t.status, t.blocks.filter((b) => b.type === 'text').map((b) => b.content).join(''), t.tool_calls.map((c) => [c.tool_name, c.status, c.result])]);
+
+// source makes a session with some chats.
+async function source(...messages) {
+  const view = await world.session();
+  for (const message of messages) {
+    const { end } = await view.run(message);
+    assert.equal(end.status, 'completed');
+  }
+  return view;
+}
+
+// replay starts a replay and follows it.
+async function replay(view, speed = 5, options) {
+  const { session_id: id } = await world.rest.post(`/api/sessions/${view.session}/replay`, { speed });
+  assert.notEqual(id, view.session);
+  world.adopt(id, world.rest);
+  return world.follow(id, 0, options);
+}
+
+const state = async (id) => (await world.rest.detail(id)).replay_state;
+const status = (id, want) => eventually(`replay is ${want}`, async () => (await state(id)).status === want && state(id), 60_000);
+const finished = (id) => status(id, 'finished');
+const patch = (id, body) => world.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
+
+// slow is a script step that says a text for a while.
+const slow = (text, ms) => ({ text, delay_ms: ms });
+
+describe('a replay', () => {
+  test('plays the same turns, calls and files as its own, without tools and models', async () => {
+    const view = await source(
+      steps({ thinking: 'let me see', calls: [call('Write', { file_path: 'notes/a.txt', content: 'alpha 😀\n' })] },
+        bash('echo ran >> count; cat notes/a.txt'), { text: 'The file is there: **alpha** 😀.' }),
+      steps({ text: 'second answer' }));
+    const calls = (await world.requests('second answer')).length;
+    const played = await replay(view, 5);
+    const early = await state(played.session);
+    assert.equal(early.source_session_id, view.session);
+    assert.equal(early.speed, 5);
+    assert.ok(['playing', 'finished'].includes(early.status), early.status);
+    const end = await finished(played.session);
+    assert.equal(end.position, end.total);
+    assert.ok(end.total > 10);
+    await eventually('all events', () => [...played.rules.chats.values()].filter((c) => !c.open).length === 2);
+    assert.deepEqual(await told(world.rest, played.session), await told(world.rest, view.session));
+    const [was, is] = [await world.rest.messages(view.session), await world.rest.messages(played.session)];
+    for (const [i, turn] of is.entries()) {
+      assert.notEqual(turn.turn_id, was[i].turn_id);
+      assert.notEqual(turn.chat_id, was[i].chat_id);
+      assert.equal(turn.sequence, was[i].sequence);
+      assert.deepEqual(turn.usage, was[i].usage);
+      assert.equal(turn.duration_ms, was[i].duration_ms);
+      assert.deepEqual(turn.blocks.map((b) => [b.type, b.content]), was[i].blocks.map((b) => [b.type, b.content]));
+      for (const c of turn.tool_calls) assert.ok(!was[i].tool_calls.some((o) => o.id === c.id));
+    }
+    const starts = played.events.filter((e) => e.name === 'chat:start');
+    assert.deepEqual(starts.map((e) => e.data.trigger), ['replay', 'replay']);
+    assert.equal((await world.requests('second answer')).length, calls, 'a model was called');
+    // The files are those of the end.
+    await eventually('the files', async () => (await world.rest.call('GET', `/api/sessions/${played.session}/files/notes/a.txt`)).status === 200);
+    assert.equal(await world.rest.file(played.session, 'notes/a.txt'), 'alpha 😀\n');
+    assert.equal(await world.rest.file(played.session, 'count'), 'ran\n', 'a tool was run again');
+    // A finished replay is an ordinary session, which knows what was said.
+    const { end: next } = await played.run(steps({ calls: [call('Read', { file_path: 'notes/a.txt' })] }, { text: 'third' }));
+    assert.equal(next.status, 'completed');
+    assert.equal((await world.rest.messages(view.session)).length, was.length, 'the source was changed');
+  });
+
+  test('keeps the spacing, divided by the speed', async () => {
+    const view = await source(steps(bash('sleep 2'), { text: 'done' }));
+    for (const speed of [1, 5]) {
+      const played = await replay(view, speed);
+      await eventually('the end', () => [...played.rules.chats.values()].some((c) => c.ends === 1), 30_000);
+      const at = (e) => Date.parse(e.data.ts);
+      const added = played.events.find((e) => e.data.patch_type === 'add_tool_call');
+      const result = played.events.find((e) => e.data.patch_type === 'tool_result');
+      const gap = at(result) - at(added);
+      assert.ok(Math.abs(gap - 2000 / speed) < 600, `${gap} ms at speed ${speed}`);
+    }
+  });
+
+  test('of a chat with a question goes on by itself', async () => {
+    const view = await world.session();
+    const ack = await view.say(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
+    await view.ended(ack.chat_id);
+    assert.deepEqual((await world.rest.call('GET', `/api/sessions/${view.session}/replay/preview`)).body.reason, 'still_running');
+    assert.equal((await view.answer(view.callsOf(ack.chat_id)[0].id, { selections: { 0: [1] }, custom: {} })).resolved, true);
+    await view.wait('the second end', () => view.events.filter((e) => e.name === 'chat:end').length === 2);
+    const played = await replay(view, 5);
+    await finished(played.session);
+    assert.deepEqual(await told(world.rest, played.session), await told(world.rest, view.session));
+    assert.deepEqual(played.events.filter((e) => e.name === 'chat:start').map((e) => e.data.trigger), ['replay', 'answer']);
+    assert.equal((await world.rest.detail(played.session)).status, 'completed');
+  });
+});
+
+describe('while it plays', () => {
+  const long = () => steps(bash('sleep 2.5; echo one'), bash('sleep 2.5; echo two'), { text: 'the end of it' });
+
+  test('messages are refused, and its speed can be changed', async () => {
+    const view = await source(long());
+    const played = await replay(view, 1);
+    const refused = await played.send('hello');
+    assert.equal(refused.ok, false);
+    assert.equal(refused.error.code, 'session_busy');
+    assert.equal((await world.rest.call('POST', `/api/sessions/${played.session}/chat`, { message: 'x' })).status, 409);
+    for (const body of [{ speed: 3 }, { speed: 0 }, { status: 'playing' }, { status: 'finished' }]) {
+      assert.equal((await patch(played.session, body)).status, 422, JSON.stringify(body));
+    }
+    assert.equal((await patch(view.session, { speed: 5 })).status, 404);
+    const { status: ok, body } = await patch(played.session, { speed: 5 });
+    assert.equal(ok, 200);
+    assert.equal(body.replay_state.speed, 5);
+    await finished(played.session);
+  });
+
+  test('autonomous ends it where it is, files included', async () => {
+    const view = await source(
+      steps(bash('echo one > state.txt'), { text: 'first' }),
+      steps(bash('sleep 2.5; echo two > state.txt; echo new > later.txt'), { text: 'second' }));
+    const played = await replay(view, 1);
+    await played.said('first');
+    const second = await played.wait('the second chat', (e) => e.name === 'chat:start' && e.data.chat_id !== played.events.find((x) => x.name === 'chat:start').data.chat_id);
+    await played.wait('its tool call', (e) => e.data.patch_type === 'add_tool_call' && e.data.chat_id === second.data.chat_id);
+    const { status: code, body } = await patch(played.session, { status: 'autonomous' });
+    assert.equal(code, 200);
+    assert.equal(body.replay_state.status, 'autonomous');
+    assert.ok(body.replay_state.handed_over_at);
+    assert.ok(body.replay_state.position < body.replay_state.total);
+    const end = await played.ended(second.data.chat_id);
+    assert.deepEqual([end.status, end.finish_reason], ['interrupted', 'interrupted']);
+    assert.equal((await world.rest.detail(played.session)).status, 'interrupted');
+    assert.equal(await world.rest.file(played.session, 'state.txt'), 'one\n', 'the files are not those of this point');
+    assert.equal((await world.rest.call('GET', `/api/sessions/${played.session}/files/later.txt`)).status, 404);
+    assert.equal((await patch(played.session, { status: 'autonomous' })).status, 200, 'twice is once');
+    const before = played.events.length;
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    assert.equal(played.events.slice(before).filter((e) => /^(chat|turn)/.test(e.name)).length, 0, 'it plays on, or a model was called');
+    const { end: next } = await played.run(steps(bash('cat state.txt'), { text: 'mine' }));
+    assert.equal(next.status, 'completed');
+    const again = await patch(played.session, { status: null });
+    assert.equal(again.status, 409);
+    assert.equal(again.body.code, 'replay_over');
+  });
+
+  test('a stop pauses it, and null plays on', async () => {
+    const view = await source(long());
+    const played = await replay(view, 5);
+    await played.wait('a tool call', (e) => e.data.patch_type === 'add_tool_call');
+    assert.equal((await played.stop()).stopped, true);
+    const paused = await state(played.session);
+    assert.equal(paused.status, 'paused');
+    assert.equal((await world.rest.detail(played.session)).status, 'interrupted');
+    assert.equal((await played.send('hello')).error.code, 'session_busy');
+    const { status: code, body } = await patch(played.session, { status: null });
+    assert.equal(code, 200);
+    assert.equal(body.replay_state.status, 'playing');
+    await played.said('the end of it');
+    const end = await finished(played.session);
+    assert.equal(end.position, end.total);
+    assert.equal((await world.rest.detail(played.session)).status, 'completed');
+  });
+
+  test('it can be deleted, and its source too', async () => {
+    const view = await source(long());
+    const played = await replay(view, 1);
+    const other = await replay(view, 5);
+    await world.rest.delete(`/api/sessions/${view.session}`);
+    await finished(other.session);
+    assert.equal((await told(world.rest, other.session)).at(-1)[2], 'the end of it');
+    await world.rest.delete(`/api/sessions/${played.session}`);
+    assert.equal((await world.rest.call('GET', `/api/sessions/${played.session}`)).status, 404);
+    world.forget();
+  });
+});
+
+test('preview tells whether it can be done', async () => {
+  const empty = await world.session({ intent: 'nothing yet' });
+  const at = (id) => world.rest.get(`/api/sessions/${id}/replay/preview`);
+  assert.deepEqual(await at(empty.session), { session_id: empty.session, intent: 'nothing yet', supported: false, reason: 'no_turns' });
+  assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
+  const { chat_id: chat } = await empty.say(steps(bash('until [ -e go ]; do sleep 0.05; done'), { text: 'done' }));
+  await empty.patch('add_tool_call');
+  assert.equal((await at(empty.session)).reason, 'still_running');
+  assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
+  await world.rest.put(`/api/sessions/${empty.session}/files/go`, { content: '' });
+  await empty.ended(chat);
+  const good = await at(empty.session);
+  assert.deepEqual([good.supported, good.reason], [true, null]);
+  for (const body of [{ speed: 3 }, { speed: 'x' }, {}]) {
+    assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, body)).status, 422, JSON.stringify(body));
+  }
+});
+
+test('belongs to whoever asked for it', async () => {
+  const view = await source(steps({ text: 'shared words' }));
+  const { api_key: key } = await world.rest.post('/api/admin/users', { username: `viewer-${Date.now()}` });
+  const viewer = new Rest(world.server.url, key.plaintext);
+  const path = `/api/sessions/${view.session}/replay`;
+  assert.equal((await viewer.call('POST', path, { speed: 5 })).status, 404);
+  assert.equal((await viewer.call('GET', `${path}/preview`)).status, 404);
+  await world.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
+  const { session_id: id } = await viewer.post(path, { speed: 5 });
+  assert.equal((await viewer.detail(id)).viewer_role, 'owner');
+  assert.equal((await viewer.call('PATCH', path, { speed: 1 })).status, 403, 'the source is not his');
+  await eventually('the end', async () => (await viewer.detail(id)).replay_state.status === 'finished');
+  assert.equal((await told(viewer, id)).at(-1)[2], 'shared words');
+});
+
+test('kill -9 in the middle repeats nothing and loses nothing', async () => {
+  const own = await World.start();
+  try {
+    const view = await own.session();
+    const words = Array.from({ length: 120 }, (_, i) => `word${i}`).join(' ');
+    await view.run(steps(bash('sleep 1; echo one'), slow(words, 30), bash('sleep 1; echo two'), { text: 'the very end' }));
+    const source = await told(own.rest, view.session);
+    const { session_id: id } = await own.rest.post(`/api/sessions/${view.session}/replay`, { speed: 1 });
+    let played = await own.follow(id, 0);
+    for (const moment of [
+      (v) => v.wait('a call', (e) => e.data.patch_type === 'add_tool_call'),
+      (v) => v.wait('words', (e) => e.data.patch_type === 'add_content' && v.rules.text(e.data.turn_id).includes('word30')),
+      (v) => v.wait('another call', (e) => e.data.patch_type === 'tool_result' && e.data.result.includes('two')),
+    ]) {
+      await moment(played);
+      await own.server.kill();
+      own.forget();
+      await own.server.start();
+      played = await own.follow(id, 0);
+    }
+    await eventually('the end', async () => (await own.rest.detail(id)).replay_state.status === 'finished', 60_000);
+    own.adopt(id, own.rest);
+    await own.settle(); // reads all events from the first on and holds them to the rules and the records
+    assert.deepEqual(await told(own.rest, id), source);
+    const all = await own.follow(id, 0);
+    await all.wait('the end', (e) => e.name === 'chat:end');
+    assert.equal(all.events.filter((e) => e.name === 'chat:start').length, 1);
+    assert.equal(all.events.filter((e) => e.name === 'chat:end').length, 1);
+  } finally {
+    await own.close();
+  }
+});

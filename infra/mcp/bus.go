@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"everloop/domain"
+)
+
+// The subjects by which other processes ask the workers about tool servers.
+const (
+	lookSubject   = "mcp.look"   // one worker connects a session and answers
+	forgetSubject = "mcp.forget" // every worker lets go of something
+	lookers       = "mcp"        // queue group
+	lookTime      = patience + time.Second
+	flushTime     = 2 * time.Second
+)
+
+// notice is the body of a message.
+type notice struct {
+	SessionID string `json:"session_id,omitempty"`
+	ServerID  string `json:"server_id,omitempty"`
+	UserID    string `json:"user_id,omitempty"`
+}
+
+// Remote reaches the managers of all workers. It may lose a notice, as when a
+// connection breaks: a manager reads a session's servers again after seconds
+// anyway.
+type Remote struct{ Conn *nats.Conn }
+
+// Look has a worker connect the session with its servers, and returns when their
+// states are in the records or a moment has passed.
+func (r Remote) Look(ctx context.Context, sessionID string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	body, err := json.Marshal(notice{SessionID: sessionID})
+	if err != nil {
+		return err
+	}
+	_, err = r.Conn.RequestWithContext(ctx, lookSubject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return domain.Unavailablef("a worker", err)
+	}
+	return err
+}
+
+// ServerChanged tells that a server was made, changed or removed.
+func (r Remote) ServerChanged(ctx context.Context, serverID string) error {
+	return r.tell(ctx, notice{ServerID: serverID})
+}
+
+// SessionDeleted ends what runs for a session.
+func (r Remote) SessionDeleted(ctx context.Context, sessionID string) error {
+	return r.tell(ctx, notice{SessionID: sessionID})
+}
+
+// UserDeleted ends what runs for a user.
+func (r Remote) UserDeleted(ctx context.Context, userID string) error {
+	return r.tell(ctx, notice{UserID: userID})
+}
+
+func (r Remote) tell(ctx context.Context, n notice) error {
+	body, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	if err := r.Conn.Publish(forgetSubject, body); err != nil {
+		return domain.Unavailablef("signals", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	if err := r.Conn.FlushWithContext(ctx); err != nil {
+		return domain.Unavailablef("signals", err)
+	}
+	return nil
+}
+
+// Listen has the manager answer what Remote asks, until it is closed.
+func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
+	look, err := conn.QueueSubscribe(lookSubject, lookers, func(msg *nats.Msg) {
+		var n notice
+		if json.Unmarshal(msg.Data, &n) != nil {
+			return
+		}
+		m.spawn(func() {
+			ctx, cancel := context.WithTimeout(m.life, lookTime)
+			defer cancel()
+			if err := m.Look(ctx, n.SessionID); err != nil {
+				m.Logger.Info("tool servers of a session not looked at", "session_id", n.SessionID, "error", err)
+			}
+			_ = msg.Respond(nil)
+		})
+	})
+	if err != nil {
+		return domain.Unavailablef("signals", err)
+	}
+	forget, err := conn.Subscribe(forgetSubject, func(msg *nats.Msg) {
+		var n notice
+		if json.Unmarshal(msg.Data, &n) == nil {
+			m.forget(n)
+		}
+	})
+	if err != nil {
+		_ = look.Unsubscribe()
+		return domain.Unavailablef("signals", err)
+	}
+	context.AfterFunc(m.life, func() {
+		_ = look.Unsubscribe()
+		_ = forget.Unsubscribe()
+	})
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	return conn.FlushWithContext(ctx)
+}
+
+// forget acts on a notice at once, and waits for the ends of connections beside
+// the subscription.
+func (m *Manager) forget(n notice) {
+	switch {
+	case n.SessionID != "":
+		m.spawn(func() { m.ForgetSession(n.SessionID) })
+	case n.ServerID != "":
+		m.mu.Lock()
+		clear(m.known)
+		m.mu.Unlock()
+		m.spawn(func() { m.ForgetServer(n.ServerID) })
+	case n.UserID != "":
+		m.spawn(func() { m.ForgetUser(n.UserID) })
+	}
+}

@@ -1,0 +1,196 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+const (
+	// pingTime is how long a server that let a call's time pass may take to show
+	// that it is alive.
+	pingTime = 5 * time.Second
+	maxTime  = time.Hour // of one call
+)
+
+var errCallTime = errors.New("the call's time is over")
+
+// timeLimit is the time that one call of the server may take.
+func timeLimit(server domain.MCPServer) time.Duration {
+	if server.TimeoutS <= 0 {
+		return domain.DefaultMCPTimeout * time.Second
+	}
+	return min(time.Duration(server.TimeoutS)*time.Second, maxTime)
+}
+
+// call carries one call out. Whatever the server does or fails to do becomes a
+// result. An error, which has a call that only looks tried again, comes with a
+// connection that was lost.
+func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) (tools.Result, error) {
+	l.mu.Lock()
+	l.calls++
+	l.used = time.Now()
+	server := l.target.server
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.calls--
+		l.used = time.Now()
+		l.mu.Unlock()
+	}()
+	limit := timeLimit(server.MCPServer)
+	timed, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
+	defer cancel()
+
+	for fresh := false; ; fresh = true {
+		conn, err := l.reach(timed)
+		if err == nil {
+			var answer *sdk.CallToolResult
+			if answer, err = conn.ask(timed, c, tool); err == nil {
+				l.fine()
+				return resultOf(answer), nil
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return tools.Result{}, ctx.Err()
+		case timed.Err() != nil && conn == nil:
+			return failure("The tool server %s was not connected within %s, so nothing was done.", server.Name, limit), nil
+		case timed.Err() != nil:
+			l.manager.spawn(func() { l.probe(conn) })
+			return failure("The call of %s took longer than %s and was cancelled. It may have taken effect in part.", tool, limit), nil
+		case conn == nil:
+			result := failure("The tool server %s is not available, so nothing was done: %s.", server.Name, sentence(err, server.MCPServer))
+			return result, again(acts, err)
+		}
+		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
+			return failure("The tool server %s refused the call: %s", server.Name, cleanText(oneLine(refused.Message), maxDescription)), nil
+		}
+		why := conn.explain(err)
+		if neverSent(err) {
+			l.lost(conn, why)
+			if !fresh {
+				continue // nothing has happened yet: once more on a new connection
+			}
+			result := failure("The tool server %s could not be reached, so nothing was done: %s.", server.Name, sentence(why, server.MCPServer))
+			return result, again(acts, err)
+		}
+		// A connection that is still there may be a server's way to say no.
+		gone := conn.why() != nil || errors.Is(err, sdk.ErrConnectionClosed)
+		result := failure("The call of %s failed and may have taken effect in part: %s.", tool, sentence(why, server.MCPServer))
+		if gone {
+			l.lost(conn, why)
+			result = failure("The tool server %s was lost while the call ran, which may have taken effect in part: %s.",
+				server.Name, sentence(why, server.MCPServer))
+		}
+		return result, again(acts, err)
+	}
+}
+
+// codeRejected is how the SDK marks what its transport could not send.
+const codeRejected = -32005
+
+// fine notes that the server does what it is for.
+func (l *link) fine() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = 0
+}
+
+// again has a call that only looks tried once more.
+func again(acts bool, err error) error {
+	if acts {
+		return nil
+	}
+	return err
+}
+
+// neverSent says whether the server cannot have seen the call.
+func neverSent(err error) bool {
+	if errors.Is(err, sdk.ErrSessionMissing) {
+		return true
+	}
+	dialing, ok := errors.AsType[*net.OpError](err)
+	return ok && dialing.Op == "dial"
+}
+
+func failure(format string, args ...any) tools.Result {
+	return tools.Result{Output: fmt.Sprintf(format, args...), IsError: true}
+}
+
+// reach gives the live connection, and makes it when there is none.
+func (l *link) reach(ctx context.Context) (*connection, error) {
+	for tries := 0; ; tries++ {
+		l.mu.Lock()
+		l.start()
+		state, conn, settled, why := l.state, l.conn, l.settled, l.err
+		wait := time.Until(l.retryAt)
+		l.mu.Unlock()
+		switch {
+		case state == linkUp:
+			return conn, nil
+		case state == linkClosed:
+			return nil, errors.New("its configuration was changed or removed")
+		case state == linkDown && wait > 0:
+			return nil, fmt.Errorf("%s (it is tried again in %s)", why, wait.Round(time.Second)+time.Second)
+		case state == linkDown && tries > 1:
+			return nil, errors.New(why)
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// ask sends the call and waits for its answer, and not for a server that leaves
+// it unread.
+func (c *connection) ask(ctx context.Context, call *tools.Call, tool string) (*sdk.CallToolResult, error) {
+	params := &sdk.CallToolParams{Name: tool, Arguments: call.Arguments}
+	if call.Progress != nil {
+		params.SetProgressToken(call.ID)
+	}
+	defer c.listen(call.ID, call.Progress)()
+	type answered struct {
+		answer *sdk.CallToolResult
+		err    error
+	}
+	result := make(chan answered, 1)
+	go func() {
+		answer, err := c.session.CallTool(ctx, params)
+		result <- answered{answer, err}
+	}()
+	select {
+	case r := <-result:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// probe gives a connection up whose server does not even answer a ping.
+func (l *link) probe(conn *connection) {
+	ctx, cancel := context.WithTimeout(l.manager.life, pingTime)
+	defer cancel()
+	alive := make(chan error, 1)
+	go func() { alive <- conn.session.Ping(ctx, nil) }()
+	select {
+	case err := <-alive:
+		if _, answered := errors.AsType[*jsonrpc.Error](err); err == nil || answered {
+			return
+		}
+	case <-ctx.Done():
+	}
+	if l.manager.life.Err() == nil {
+		l.lost(conn, errors.New("it does not answer any more"))
+	}
+}

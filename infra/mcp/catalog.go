@@ -1,0 +1,174 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// What of a server's list of tools is used. Every tool is part of every prompt.
+const (
+	maxTools       = 128
+	maxPages       = 64
+	maxRawToolName = 256
+	maxSchema      = 32 << 10  // bytes of one tool's schema
+	maxSchemas     = 192 << 10 // bytes of all of a server's schemas and descriptions
+)
+
+// listTools reads a server's list of tools, page by page. The note says what of
+// it was left out, and why; it is empty when all was taken.
+func listTools(ctx context.Context, session *sdk.ClientSession) (list []domain.MCPTool, note string, err error) {
+	var c collector
+	params := &sdk.ListToolsParams{}
+	for page := 1; ; page++ {
+		result, err := session.ListTools(ctx, params)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, tool := range result.Tools {
+			c.add(tool)
+		}
+		switch {
+		case result.NextCursor == "" || len(c.list) >= maxTools:
+			return c.list, c.note(), nil
+		case page == maxPages || result.NextCursor == params.Cursor:
+			c.problem("the list has no end")
+			return c.list, c.note(), nil
+		}
+		params.Cursor = result.NextCursor
+	}
+}
+
+// collector takes tools as long as they fit.
+type collector struct {
+	list     []domain.MCPTool
+	size     int
+	left     int // tools that were left out
+	problems []string
+}
+
+func (c *collector) problem(format string, args ...any) {
+	if len(c.problems) < 5 {
+		c.problems = append(c.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *collector) note() string {
+	if c.left > 0 {
+		c.problem("%d tools are not offered", c.left)
+	}
+	return strings.Join(c.problems, "; ")
+}
+
+func (c *collector) add(tool *sdk.Tool) {
+	if tool == nil {
+		return
+	}
+	if len(c.list) >= maxTools {
+		if c.left == 0 {
+			c.problem("it has more than %d tools", maxTools)
+		}
+		c.left++
+		return
+	}
+	made, err := describe(tool)
+	if err == nil && slices.ContainsFunc(c.list, func(t domain.MCPTool) bool { return t.Name == made.Name }) {
+		err = fmt.Errorf("it is there twice")
+	}
+	size := len(made.Schema) + len(made.Description)
+	if err == nil && c.size+size > maxSchemas {
+		err = fmt.Errorf("all descriptions together are larger than %d KiB", maxSchemas>>10)
+	}
+	if err != nil {
+		c.problem("tool %q: %s", cleanText(oneLine(tool.Name), 80), cleanText(oneLine(err.Error()), 200))
+		c.left++
+		return
+	}
+	c.size += size
+	c.list = append(c.list, made)
+}
+
+// describe makes a tool of what the server says of it.
+func describe(tool *sdk.Tool) (domain.MCPTool, error) {
+	if tool.Name == "" || len(tool.Name) > maxRawToolName || strings.ContainsRune(tool.Name, 0) || tool.Name != strings.ToValidUTF8(tool.Name, "") {
+		return domain.MCPTool{}, fmt.Errorf("its name cannot be used")
+	}
+	schema, err := schemaOf(tool.InputSchema)
+	if err != nil {
+		return domain.MCPTool{}, err
+	}
+	made := domain.MCPTool{Name: tool.Name, Title: tool.Title, Description: cleanText(tool.Description, maxDescription), Schema: schema}
+	if a := tool.Annotations; a != nil {
+		made.ReadOnly, made.Idempotent = a.ReadOnlyHint, a.IdempotentHint
+		if made.Title == "" {
+			made.Title = a.Title
+		}
+	}
+	made.Title = cleanText(oneLine(made.Title), maxTitle)
+	if _, err := checker(made.Schema); err != nil {
+		return domain.MCPTool{}, err
+	}
+	return made, nil
+}
+
+// schemaOf gives the schema of a tool's arguments as model servers take it: an
+// object, without the address of its dialect.
+func schemaOf(given any) (json.RawMessage, error) {
+	schema, ok := given.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("its schema is not an object")
+	}
+	switch kind := schema["type"]; kind {
+	case "object":
+	case nil:
+		schema["type"] = "object"
+	default:
+		return nil, fmt.Errorf("its arguments are not an object")
+	}
+	if dialect, _ := schema["$schema"].(string); !strings.Contains(dialect, "json-schema.org/") {
+		delete(schema, "$schema")
+	}
+	encoded, err := json.Marshal(schema)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(encoded) > maxSchema:
+		return nil, fmt.Errorf("its schema is larger than %d KiB", maxSchema>>10)
+	case bytes.Contains(encoded, []byte(`\u0000`)):
+		return nil, fmt.Errorf("its schema holds a NUL character")
+	}
+	return encoded, nil
+}
+
+// anyObject lets every object through, for schemas that are left to their server
+// to check.
+const anyObject = `{"type": "object"}`
+
+// checker prepares a tool that checks its arguments by the schema. One with
+// references is left to the server: references can be built so that checking
+// takes for ever.
+func checker(schema json.RawMessage) (prepared tools.Tool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its schema cannot be read: %v", p)
+		}
+	}()
+	local := schema
+	if bytes.Contains(schema, []byte(`Ref"`)) || bytes.Contains(schema, []byte(`$ref"`)) {
+		local = json.RawMessage(anyObject)
+	}
+	prepared, err = tools.Prepare(tools.Tool{Spec: domain.ToolSpec{Parameters: local}})
+	if err != nil {
+		return prepared, fmt.Errorf("its schema is not valid: %w", err)
+	}
+	prepared.Spec.Parameters = schema
+	return prepared, nil
+}

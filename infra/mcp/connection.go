@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+const (
+	// connectTime bounds connecting, the list of tools included.
+	connectTime = 30 * time.Second
+	// protocolVersion is the one that is asked for first. Servers that know only
+	// older ones answer with theirs.
+	protocolVersion = "2025-11-25"
+)
+
+// connection is one live connection with a server.
+type connection struct {
+	session *sdk.ClientSession
+	cut     io.Closer    // ends it at once
+	why     func() error // why it ended by itself
+	process Process      // nil: reached by HTTP
+	since   time.Time
+
+	mu    sync.Mutex
+	sinks map[string]*sink // of calls that want to hear of progress
+}
+
+// dial connects to a server. changed is called when its list of tools is no
+// longer what it was.
+func (m *Manager) dial(ctx context.Context, t target, changed func()) (*connection, error) {
+	c := &connection{since: time.Now(), sinks: map[string]*sink{}}
+	transport, err := m.transport(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "everloop", Version: m.Version}, &sdk.ClientOptions{
+		Logger:                      slog.New(slog.DiscardHandler), // it would write what servers say
+		Capabilities:                &sdk.ClientCapabilities{},
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed() },
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress(r.Params) },
+	})
+	type opened struct {
+		session *sdk.ClientSession
+		err     error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		session, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
+		result <- opened{session, err}
+	}()
+	select {
+	case o := <-result:
+		if o.err != nil {
+			err := c.explain(o.err)
+			c.drop()
+			return nil, err
+		}
+		c.session = o.session
+		return c, nil
+	case <-ctx.Done(): // the SDK may hang where its context does not reach
+		c.drop()
+		return nil, ctx.Err()
+	}
+}
+
+// transport opens the way to a server. A process lives until the connection is
+// cut, whatever becomes of ctx.
+func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.Transport, error) {
+	if t.server.Transport == domain.MCPHTTP {
+		transport, channel, err := openHTTP(m.HTTP.Transport(t.server.Trusted), t.server.MCPServer)
+		if err != nil {
+			return nil, err
+		}
+		c.cut, c.why = channel, channel.why
+		return transport, nil
+	}
+	root, err := m.Roots.Root(ctx, t.session.ID, t.session.SandboxUID)
+	if err != nil {
+		return nil, fmt.Errorf("the session's workspace cannot be opened: %w", err)
+	}
+	env, err := m.environment(ctx, t)
+	if err != nil {
+		return nil, fmt.Errorf("the environment of its session cannot be read: %w", err)
+	}
+	process, err := startStdio(m.life, m.Launcher, Program{
+		Session: tools.SessionView{ID: t.session.ID, SandboxUID: t.session.SandboxUID, Root: root},
+		Argv:    append([]string{t.server.Command}, t.server.Args...), Env: env,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the sandbox could not start it: %w", err)
+	}
+	c.cut, c.why, c.process = process, process.why, process.process
+	return process, nil
+}
+
+// environment gives the variables of a server's process: its own over those of
+// the session's tools.
+func (m *Manager) environment(ctx context.Context, t target) (env map[string]string, err error) {
+	given := t.session.Env
+	if m.Environment != nil {
+		if given, err = m.Environment.ToolEnv(ctx, t.session); err != nil {
+			return nil, err
+		}
+	}
+	env = map[string]string{}
+	maps.Copy(env, given)
+	maps.Copy(env, t.server.Env)
+	return tools.Environment(env), nil
+}
+
+// explain gives the reason behind an error of the SDK, without the server's
+// address, which may hold a secret.
+func (c *connection) explain(err error) error {
+	if why := c.why(); why != nil {
+		return why
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// list reads the server's tools.
+func (c *connection) list(ctx context.Context) (list []domain.MCPTool, note string, err error) {
+	type listed struct {
+		list []domain.MCPTool
+		note string
+		err  error
+	}
+	result := make(chan listed, 1)
+	go func() {
+		list, note, err := listTools(ctx, c.session)
+		result <- listed{list, note, err}
+	}()
+	select {
+	case l := <-result:
+		if l.err != nil {
+			return nil, "", c.explain(l.err)
+		}
+		return l.list, l.note, nil
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+}
+
+// close ends the connection: politely where that is quick.
+func (c *connection) close() {
+	if c.process == nil && c.why() == nil {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = c.session.Close() // tells the server that its session is over
+		}()
+		select {
+		case <-over:
+		case <-time.After(time.Second):
+		}
+	}
+	c.drop()
+}
+
+// drop ends the connection at once and waits for its process.
+func (c *connection) drop() {
+	_ = c.cut.Close()
+	if c.process != nil {
+		<-c.process.Done()
+	}
+}
+
+// sentence puts an error in words for a model or a user.
+func sentence(err error, server domain.MCPServer) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer"
+	case errors.Is(err, io.EOF):
+		return "the connection ended"
+	}
+	text := err.Error()
+	if server.URL != "" {
+		text = strings.ReplaceAll(text, server.URL, "its address")
+	}
+	for _, secrets := range []map[string]string{server.Env, server.Headers} {
+		for _, value := range secrets {
+			if len(value) >= 6 {
+				text = strings.ReplaceAll(text, value, "***")
+			}
+		}
+	}
+	return cleanText(oneLine(text), maxWords)
+}

@@ -1,0 +1,108 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"everloop/domain"
+)
+
+// channel is everything that goes to and from one server by HTTP.
+type channel struct {
+	way     http.RoundTripper
+	host    string // of the server's URL: its secrets go nowhere else
+	headers map[string]string
+	budget  budget
+	ctx     context.Context // ends all requests
+	end     context.CancelCauseFunc
+}
+
+// openHTTP prepares the transport to a server. The channel must be closed.
+func openHTTP(way http.RoundTripper, server domain.MCPServer) (*sdk.StreamableClientTransport, *channel, error) {
+	request, err := http.NewRequest(http.MethodPost, server.URL, nil)
+	if err != nil {
+		return nil, nil, errors.New("its URL cannot be used")
+	}
+	c := &channel{way: way, host: request.URL.Scheme + "://" + request.URL.Host, headers: server.Headers}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	client := &http.Client{Transport: c, CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if len(via) > 3 || to.URL.Scheme+"://"+to.URL.Host != c.host {
+			return errors.New("it redirects to another host")
+		}
+		return nil
+	}}
+	return &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: maxMessage}, c, nil
+}
+
+// why gives the reason for which the channel was ended by itself.
+func (c *channel) why() error {
+	if cause := context.Cause(c.ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// Close ends every request.
+func (c *channel) Close() error {
+	c.end(nil)
+	return nil
+}
+
+// RoundTrip implements http.RoundTripper: with the server's headers, and with
+// an eye on how much comes back.
+func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	r = r.Clone(ctx)
+	if r.URL.Scheme+"://"+r.URL.Host == c.host {
+		for name, value := range c.headers {
+			r.Header.Set(name, value)
+		}
+	}
+	answer, err := c.way.RoundTrip(r)
+	if err != nil {
+		stop()
+		cancel(nil)
+		return nil, err
+	}
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	answer.Body = &measured{
+		ReadCloser: answer.Body, channel: c, stream: strings.EqualFold(kind, "text/event-stream"),
+		release: func() { stop(); cancel(nil) },
+	}
+	return answer, nil
+}
+
+// measured is the body of an answer.
+type measured struct {
+	io.ReadCloser
+	channel *channel
+	stream  bool
+	read    int
+	release func()
+}
+
+func (m *measured) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	m.read += n
+	trouble := m.channel.budget.spend(n, 0)
+	if trouble == nil && !m.stream && m.read > maxMessage {
+		trouble = errTooLarge
+	}
+	if trouble != nil {
+		m.channel.end(trouble)
+		return 0, trouble
+	}
+	return n, err
+}
+
+func (m *measured) Close() error {
+	defer m.release()
+	return m.ReadCloser.Close()
+}

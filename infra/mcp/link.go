@@ -1,0 +1,293 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+const (
+	// patience is how long a chat waits for a server that it has not seen yet;
+	// after that its tools come with a later model call.
+	patience = 2 * time.Second
+	// steady is how long a connection must have held for its end not to count
+	// as another failure in a row.
+	steady = 30 * time.Second
+	// backoffMost is the longest pause before a server is tried again.
+	backoffMost = time.Minute
+	// hopeless is how many failures in a row take a server's tools off the offer.
+	hopeless = 3
+	// relistPause gathers notices of a changed list, which come in bursts.
+	relistPause = 300 * time.Millisecond
+)
+
+// target is a server as one session uses it.
+type target struct {
+	session     domain.Session
+	server      domain.MCPServerRecord
+	fingerprint string
+}
+
+type linkState int
+
+const (
+	linkIdle       linkState = iota // nothing runs; it is connected on use
+	linkConnecting                  //
+	linkUp                          //
+	linkDown                        // failed; tried again after retryAt
+	linkClosed                      // not used any more
+)
+
+// link keeps one session connected with one server, as long as it is used.
+type link struct {
+	manager *Manager
+
+	mu       sync.Mutex
+	target   target
+	state    linkState
+	conn     *connection   // of linkUp
+	settled  chan struct{} // of linkConnecting: closed at its end
+	abort    func()        // of linkConnecting: ends it
+	began    time.Time     // of the first attempt
+	err      string        // of linkDown, or what is wrong with the list of tools
+	failures int           // in a row
+	retryAt  time.Time
+	catalog  []domain.MCPTool
+	listed   bool         // catalog is what a server said, now or earlier
+	offer    []tools.Tool // made of catalog; nil: not yet
+	used     time.Time
+	calls    int
+	relist   *time.Timer
+
+	saving sync.Mutex
+}
+
+// start begins to connect unless that is done, under way or not due; l.mu is held.
+func (l *link) start() {
+	if l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
+		return
+	}
+	l.state = linkConnecting
+	l.settled = make(chan struct{})
+	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
+	l.abort = cancel
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
+	t, settled := l.target, l.settled
+	connect := func() {
+		defer close(settled)
+		defer cancel()
+		l.connect(ctx, t)
+	}
+	if !l.manager.spawn(connect) {
+		cancel()
+		l.state = linkClosed
+	}
+}
+
+// connect makes one attempt.
+func (l *link) connect(ctx context.Context, t target) {
+	l.save(ctx)
+
+	conn, list, note, err := l.open(ctx, t)
+	l.mu.Lock()
+	switch {
+	case l.state != linkConnecting: // closed meanwhile
+		l.mu.Unlock()
+		if conn != nil {
+			conn.close()
+		}
+		return
+	case err != nil:
+		l.failed(sentence(err, t.server.MCPServer))
+	default:
+		l.state, l.conn, l.err = linkUp, conn, note
+		l.catalog, l.listed, l.offer = list, true, nil
+	}
+	l.mu.Unlock()
+	if conn != nil && !l.manager.spawn(func() { l.watch(conn) }) {
+		conn.close()
+	}
+	l.save(l.manager.life)
+	if err != nil {
+		l.manager.Logger.Info("tool server not connected", "session_id", t.session.ID, "server", t.server.Name, "error", sentence(err, t.server.MCPServer))
+	}
+}
+
+func (l *link) open(ctx context.Context, t target) (*connection, []domain.MCPTool, string, error) {
+	if t.server.Transport == domain.MCPStdio {
+		if err := l.manager.makeRoom(l); err != nil {
+			return nil, nil, "", err
+		}
+	}
+	var conn *connection
+	conn, err := l.manager.dial(ctx, t, func() { l.changed() })
+	if err != nil {
+		return nil, nil, "", err
+	}
+	list, note, err := conn.list(ctx)
+	if err != nil {
+		conn.close()
+		return nil, nil, "", fmt.Errorf("its tools cannot be listed: %w", err)
+	}
+	return conn, list, note, nil
+}
+
+// failed notes that an attempt or a connection failed; l.mu is held.
+func (l *link) failed(why string) {
+	l.state, l.conn, l.err = linkDown, nil, why
+	l.failures++
+	l.retryAt = time.Now()
+	if l.failures > 1 { // the first time, at once
+		l.retryAt = l.retryAt.Add(min(time.Second<<min(l.failures-2, 10), backoffMost))
+	}
+}
+
+// watch waits for the end of a connection.
+func (l *link) watch(conn *connection) {
+	err := conn.session.Wait()
+	why := conn.why()
+	if why == nil {
+		why = err
+	}
+	if why == nil {
+		why = errors.New("it closed the connection")
+	}
+	l.lost(conn, why)
+}
+
+// lost takes a connection that ended, or that is given up, out of use.
+func (l *link) lost(conn *connection, why error) {
+	l.mu.Lock()
+	if l.conn != conn {
+		l.mu.Unlock()
+		return
+	}
+	if time.Since(conn.since) > steady {
+		l.failures = 0
+	}
+	l.failed(sentence(why, l.target.server.MCPServer))
+	name, session, text := l.target.server.Name, l.target.session.ID, l.err
+	l.mu.Unlock()
+	conn.close()
+	l.manager.Logger.Info("tool server lost", "session_id", session, "server", name, "error", text)
+	l.save(l.manager.life)
+}
+
+// rest ends the connection of a link that is not used, or of one that is done
+// with for good.
+func (l *link) rest(state linkState) {
+	l.mu.Lock()
+	if state == linkIdle && (l.state != linkUp || l.calls > 0) {
+		l.mu.Unlock()
+		return // in use again
+	}
+	conn := l.conn
+	if l.state == linkConnecting {
+		l.abort()
+	}
+	l.state, l.conn = state, nil
+	if l.relist != nil {
+		l.relist.Stop()
+	}
+	l.mu.Unlock()
+	if conn != nil {
+		conn.close()
+	}
+}
+
+// changed is called when the server says that its list of tools is another.
+func (l *link) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == linkUp && l.relist == nil {
+		conn := l.conn
+		l.relist = time.AfterFunc(relistPause, func() { l.manager.spawn(func() { l.refresh(conn) }) })
+	}
+}
+
+func (l *link) refresh(conn *connection) {
+	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
+	defer cancel()
+	l.mu.Lock()
+	l.relist = nil // a notice from now on means another list again
+	l.mu.Unlock()
+	list, note, err := conn.list(ctx)
+	l.mu.Lock()
+	if l.conn != conn {
+		l.mu.Unlock()
+		return
+	}
+	if err != nil {
+		l.err = "its changed tools cannot be listed: " + sentence(err, l.target.server.MCPServer)
+	} else {
+		l.catalog, l.offer, l.err = list, nil, note
+	}
+	l.mu.Unlock()
+	l.save(ctx)
+}
+
+// save keeps the state in the records. Of two at once the later one sees the
+// newer state.
+func (l *link) save(ctx context.Context) {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	state := domain.MCPConnection{
+		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: l.target.fingerprint, Error: l.err, Tools: l.catalog,
+	}
+	switch l.state {
+	case linkConnecting:
+		state.Status, state.Error = domain.MCPConnecting, ""
+	case linkUp:
+		state.Status = domain.MCPConnected
+	case linkDown:
+		state.Status = domain.MCPFailed
+	default:
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := l.manager.Records.SaveMCPConnection(ctx, state); err != nil {
+		l.manager.Logger.Warn("state of a tool server not kept", "session_id", state.SessionID, "server", state.Name, "error", err)
+	}
+}
+
+// wait gives a connecting link until the deadline to settle.
+func (l *link) wait(ctx context.Context, deadline time.Time) {
+	l.mu.Lock()
+	settled, connecting := l.settled, l.state == linkConnecting
+	l.mu.Unlock()
+	left := time.Until(deadline)
+	if !connecting || left <= 0 {
+		return
+	}
+	late := time.NewTimer(left)
+	defer late.Stop()
+	select {
+	case <-settled:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+}
+
+// tools gives what the link offers now.
+func (l *link) tools() []tools.Tool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.listed || l.state == linkClosed || l.state == linkDown && l.failures >= hopeless {
+		return nil
+	}
+	if l.offer == nil {
+		l.offer = l.makeOffer()
+	}
+	return l.offer
+}

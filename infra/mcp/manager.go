@@ -1,0 +1,317 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"everloop/domain"
+)
+
+// Records keep the configured servers and the last states of connections.
+type Records interface {
+	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
+	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
+	MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error)
+	SaveMCPConnection(ctx context.Context, c domain.MCPConnection) error
+}
+
+// Roots says where a session's files are on this machine.
+type Roots interface {
+	Root(ctx context.Context, sessionID string, uid int) (string, error)
+}
+
+// Config is what a Manager works with.
+type Config struct {
+	Records  Records
+	Launcher Launcher
+	Roots    Roots
+	HTTP     HTTP
+	// Environment gives what the processes of a session's servers get besides
+	// their own; nil: the session's variables.
+	Environment interface {
+		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
+	}
+	// Profile says how a session is set up; nil: in no special way.
+	Profile func(domain.Session) domain.Profile
+	Version string // of this service, for servers
+	Logger  *slog.Logger
+
+	Idle         time.Duration // after which an unused connection ends; 0: 5 minutes
+	MaxProcesses int           // server processes on this machine; 0: 64
+	ConnectTime  time.Duration // 0: 30 s
+}
+
+// Manager holds the connections of this process with tool servers, and offers
+// their tools. It is safe for concurrent use.
+type Manager struct {
+	Config
+	life context.Context // ends everything
+	end  context.CancelFunc
+
+	spawning sync.Mutex // guards running against its end
+	ending   bool
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	links  map[linkKey]*link
+	known  map[string]*known // by session
+	closed bool
+}
+
+type linkKey struct{ session, server string }
+
+// known is what was read of a session's servers lately.
+type known struct {
+	servers []domain.MCPServerRecord
+	until   time.Time
+}
+
+const (
+	// knownFor is how long a session's servers are believed without asking the
+	// records; a change is told by Forget sooner.
+	knownFor = 5 * time.Second
+	// maxServers bounds the servers that one session uses, in the order of names.
+	maxServers = 32
+	sweepEvery = 15 * time.Second
+	// forgetAfter is how long a link without a connection keeps what it knows.
+	forgetAfter = 30 * time.Minute
+)
+
+// NewManager makes a Manager; Close ends it.
+func NewManager(c Config) *Manager {
+	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
+	c.MaxProcesses = cmp.Or(c.MaxProcesses, 64)
+	if c.Profile == nil {
+		c.Profile = func(domain.Session) domain.Profile { return domain.Profile{} }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[string]*known{}}
+	m.life, m.end = context.WithCancel(context.Background())
+	m.spawn(m.sweep)
+	return m
+}
+
+func (m *Manager) connectTime() time.Duration { return cmp.Or(m.ConnectTime, connectTime) }
+
+// Close ends every connection and every process, and waits for that.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.drop(func(linkKey, *link) bool { return true })
+	m.end()
+	m.spawning.Lock()
+	m.ending = true
+	m.spawning.Unlock()
+	m.running.Wait()
+}
+
+// spawn runs something that Close waits for; after Close it does not.
+func (m *Manager) spawn(run func()) bool {
+	m.spawning.Lock()
+	defer m.spawning.Unlock()
+	if !m.ending {
+		m.running.Go(run)
+	}
+	return !m.ending
+}
+
+// drop ends the links that match, all at once, and waits for their ends.
+func (m *Manager) drop(match func(linkKey, *link) bool) {
+	var dropped []*link
+	m.mu.Lock()
+	for key, l := range m.links {
+		if match(key, l) {
+			dropped = append(dropped, l)
+			delete(m.links, key)
+		}
+	}
+	m.mu.Unlock()
+	var all sync.WaitGroup
+	for _, l := range dropped {
+		all.Go(func() { l.rest(linkClosed) })
+	}
+	all.Wait()
+}
+
+// ForgetSession ends everything of a session.
+func (m *Manager) ForgetSession(sessionID string) {
+	m.mu.Lock()
+	delete(m.known, sessionID)
+	m.mu.Unlock()
+	m.drop(func(key linkKey, _ *link) bool { return key.session == sessionID })
+}
+
+// ForgetServer ends every connection with a server that was changed or removed,
+// and has every session's servers read again.
+func (m *Manager) ForgetServer(serverID string) {
+	m.mu.Lock()
+	clear(m.known)
+	m.mu.Unlock()
+	m.drop(func(_ linkKey, l *link) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.target.server.ID == serverID
+	})
+}
+
+// ForgetUser ends everything of a user's sessions.
+func (m *Manager) ForgetUser(userID string) {
+	m.mu.Lock()
+	clear(m.known)
+	m.mu.Unlock()
+	m.drop(func(_ linkKey, l *link) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.target.session.OwnerID == userID || l.target.server.OwnerID == userID
+	})
+}
+
+// servers gives the servers that count for a session.
+func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error) {
+	m.mu.Lock()
+	k := m.known[sessionID]
+	m.mu.Unlock()
+	if k != nil && time.Now().Before(k.until) {
+		return k.servers, nil
+	}
+	k = &known{until: time.Now().Add(knownFor)}
+	var err error
+	if k.servers, err = m.Records.SessionMCPServers(ctx, sessionID); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[sessionID] = k
+	return k.servers, nil
+}
+
+// fingerprint tells two configurations apart that need different connections.
+func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
+	env := session.Env
+	if s.Transport == domain.MCPHTTP {
+		env = nil
+	}
+	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.Env, s.URL, s.Headers, s.Trusted, env})
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:12])
+}
+
+// link gives the link of a session with a server, marked as used. One that was
+// made for another configuration is ended.
+func (m *Manager) link(session domain.Session, server domain.MCPServerRecord) (l *link, fresh bool) {
+	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
+	key := linkKey{session.ID, server.Name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, false
+	}
+	if l = m.links[key]; l != nil {
+		l.mu.Lock()
+		same := l.target.fingerprint == t.fingerprint
+		if same {
+			if !l.target.server.UpdatedAt.Equal(server.UpdatedAt) {
+				l.offer = nil
+			}
+			l.target, l.used = t, time.Now()
+		}
+		l.mu.Unlock()
+		if same {
+			return l, false
+		}
+		old := l
+		m.spawn(func() { old.rest(linkClosed) })
+	}
+	l = &link{manager: m, target: t, used: time.Now()}
+	m.links[key] = l
+	return l, true
+}
+
+// sweep lets go of what is not used.
+func (m *Manager) sweep() {
+	tick := time.NewTicker(min(sweepEvery, m.Idle))
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.life.Done():
+			return
+		case now := <-tick.C:
+			m.tidy(now)
+		}
+	}
+}
+
+func (m *Manager) tidy(now time.Time) {
+	m.mu.Lock()
+	for id, k := range m.known {
+		if now.After(k.until) {
+			delete(m.known, id)
+		}
+	}
+	var idle []*link
+	for key, l := range m.links {
+		l.mu.Lock()
+		unused := now.Sub(l.used)
+		switch {
+		case l.calls > 0:
+		case l.state == linkUp && unused > m.Idle:
+			idle = append(idle, l)
+		case (l.state == linkIdle || l.state == linkDown) && unused > forgetAfter:
+			delete(m.links, key)
+		}
+		l.mu.Unlock()
+	}
+	m.mu.Unlock()
+	for _, l := range idle {
+		l.rest(linkIdle)
+	}
+}
+
+var errCrowded = errors.New("too many tool servers run on this machine just now")
+
+// makeRoom lets the longest unused process go when there are too many.
+func (m *Manager) makeRoom(for_ *link) error {
+	m.mu.Lock()
+	var idle []*link
+	count := 0
+	for _, l := range m.links {
+		if l == for_ {
+			continue
+		}
+		l.mu.Lock()
+		if l.target.server.Transport == domain.MCPStdio && (l.state == linkUp || l.state == linkConnecting) {
+			count++
+			if l.state == linkUp && l.calls == 0 {
+				idle = append(idle, l)
+			}
+		}
+		l.mu.Unlock()
+	}
+	m.mu.Unlock()
+	if count < m.MaxProcesses {
+		return nil
+	}
+	if len(idle) == 0 {
+		return errCrowded
+	}
+	slices.SortFunc(idle, func(a, b *link) int { return a.lastUse().Compare(b.lastUse()) })
+	idle[0].rest(linkIdle)
+	return nil
+}
+
+func (l *link) lastUse() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used
+}

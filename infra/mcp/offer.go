@@ -1,0 +1,39 @@
+package mcp
+
+import (
+	"context"
+	"slices"
+
+	"everloop/activities/tools"
+)
+
+// makeOffer turns the server's tools into the agent's; l.mu is held.
+func (l *link) makeOffer() []tools.Tool {
+	server := l.target.server
+	offer := []tools.Tool{}
+	for _, t := range l.catalog {
+		if len(server.Tools) > 0 && !slices.Contains(server.Tools, t.Name) {
+			continue
+		}
+		tool, err := checker(t.Schema)
+		if err != nil {
+			continue // was checked when it was listed; the rules may have changed since
+		}
+		name, title := toolName(server.Name, t.Name), t.Title
+		if title == "" {
+			title = cleanText(oneLine(t.Name), maxTitle)
+		}
+		tool.Name, tool.DisplayName = name, server.Name+": "+title
+		tool.Spec.Name, tool.Spec.Description = name, t.Description
+		if t.Description == "" {
+			tool.Spec.Description = "Tool " + cleanText(oneLine(t.Name), maxTitle) + " of the tool server " + server.Name + "."
+		}
+		tool.Acts = !server.TrustHints || !t.ReadOnly && !t.Idempotent
+		tool.Planning = server.TrustHints && t.ReadOnly
+		tool.Executing = true
+		acts := tool.Acts
+		tool.Run = func(ctx context.Context, c *tools.Call) (tools.Result, error) { return l.call(ctx, c, t.Name, acts) }
+		offer = append(offer, tool)
+	}
+	return offer
+}

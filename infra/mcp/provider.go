@@ -1,0 +1,97 @@
+package mcp
+
+import (
+	"context"
+	"time"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// Tools implements tools.Provider: the tools of all servers that count for the
+// session. A server that is still connecting is waited for once, for a moment.
+func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
+	links := m.connect(ctx, s.Session, s.Profile.MCPServers, func(l *link) time.Time {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.listed {
+			return time.Time{} // its tools are known from earlier
+		}
+		return l.began.Add(patience)
+	})
+	var all []tools.Tool
+	for _, l := range links {
+		all = append(all, l.tools()...)
+	}
+	return all
+}
+
+// Look connects a session with its servers and waits a moment, so that the
+// records tell how they are.
+func (m *Manager) Look(ctx context.Context, sessionID string) error {
+	session, err := m.Records.MCPSession(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(patience)
+	m.connect(ctx, session, m.Profile(session).MCPServers, func(*link) time.Time { return deadline })
+	return nil
+}
+
+// connect starts what is not connected and waits for each link until its
+// deadline.
+func (m *Manager) connect(ctx context.Context, session domain.Session, configured []domain.MCPServer, until func(*link) time.Time) []*link {
+	servers, err := m.servers(ctx, session.ID)
+	if err != nil {
+		m.Logger.Warn("tool servers of a session cannot be read", "session_id", session.ID, "error", err)
+		return nil
+	}
+	if len(configured) > 0 {
+		servers = domain.ConfiguredMCPServers(servers, configured)
+	}
+	var links, fresh []*link
+	for _, server := range servers[:min(len(servers), maxServers)] {
+		if !server.Enabled {
+			continue
+		}
+		l, isNew := m.link(session, server)
+		if l == nil {
+			return nil // closing
+		}
+		links = append(links, l)
+		if isNew {
+			fresh = append(fresh, l)
+		}
+	}
+	if len(fresh) > 0 {
+		m.remember(ctx, session.ID, fresh)
+	}
+	for _, l := range links {
+		l.mu.Lock()
+		l.start()
+		l.mu.Unlock()
+	}
+	for _, l := range links {
+		l.wait(ctx, until(l))
+	}
+	return links
+}
+
+// remember gives new links the tools that were known of their servers earlier,
+// in another process perhaps.
+func (m *Manager) remember(ctx context.Context, sessionID string, fresh []*link) {
+	states, err := m.Records.MCPConnections(ctx, sessionID)
+	if err != nil {
+		m.Logger.Warn("states of tool servers cannot be read", "session_id", sessionID, "error", err)
+		return
+	}
+	for _, l := range fresh {
+		l.mu.Lock()
+		for _, s := range states {
+			if s.Name == l.target.server.Name && s.Fingerprint == l.target.fingerprint && len(s.Tools) > 0 && !l.listed {
+				l.catalog, l.listed = s.Tools, true
+			}
+		}
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,86 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"everloop/activities/tools"
+)
+
+// maxResultText bounds the text of one result, in bytes. What a model gets of it
+// is less; the rest goes to a file.
+const maxResultText = 8 << 20
+
+// resultOf puts a server's answer in words. What is not text is named: the model
+// cannot look at it.
+func resultOf(answer *sdk.CallToolResult) tools.Result {
+	var b strings.Builder
+	text := false
+	for _, content := range answer.Content {
+		part, isText := words(content)
+		text = text || isText
+		if part == "" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		if room := maxResultText - b.Len(); len(part) > room {
+			b.WriteString(part[:max(room, 0)])
+			b.WriteString("\n[… the result is longer than 8 MiB; the rest is left out …]")
+			break
+		}
+		b.WriteString(part)
+	}
+	if answer.StructuredContent != nil && !text {
+		if data, err := json.Marshal(answer.StructuredContent); err == nil {
+			if b.Len() > 0 {
+				b.WriteByte('\n')
+			}
+			b.Write(data[:min(len(data), maxResultText)])
+		}
+	}
+	if b.Len() == 0 {
+		b.WriteString("(The tool gave no content.)")
+	}
+	return tools.Result{Output: b.String(), IsError: answer.IsError}
+}
+
+// words gives one piece of content as text, and whether it was text.
+func words(content sdk.Content) (text string, isText bool) {
+	switch c := content.(type) {
+	case *sdk.TextContent:
+		return c.Text, true
+	case *sdk.ImageContent:
+		return unseen("image", c.MIMEType, len(c.Data)), false
+	case *sdk.AudioContent:
+		return unseen("audio", c.MIMEType, len(c.Data)), false
+	case *sdk.ResourceLink:
+		about := "[resource " + cleanText(oneLine(c.URI), 1000)
+		for _, more := range []string{c.Name, c.MIMEType, c.Description} {
+			if more = cleanText(oneLine(more), maxWords); more != "" {
+				about += ", " + more
+			}
+		}
+		return about + "]", false
+	case *sdk.EmbeddedResource:
+		r := c.Resource
+		switch {
+		case r == nil:
+			return "", false
+		case len(r.Blob) > 0:
+			return "[resource " + cleanText(oneLine(r.URI), 1000) + "] " + unseen("file", r.MIMEType, len(r.Blob)), false
+		default:
+			return "[resource " + cleanText(oneLine(r.URI), 1000) + "]\n" + r.Text, true
+		}
+	default:
+		return "[content of a kind that is not shown]", false
+	}
+}
+
+func unseen(what, mediaType string, size int) string {
+	return fmt.Sprintf("[%s, %s, %d bytes, not shown]", what, cleanText(oneLine(mediaType), 100), size)
+}

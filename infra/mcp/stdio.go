@@ -1,0 +1,195 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// maxNoise is how much a server may write to its standard output that is no
+	// message: many print a greeting.
+	maxNoise = 256 << 10
+	// writeTime is how long a server may leave a message to it unread.
+	writeTime = 10 * time.Second
+)
+
+// stdio is the transport to a process: one message a line. It differs from the
+// SDK's in what it bears: lines that are no message are skipped, within bounds,
+// and a process that does not read is given up.
+type stdio struct {
+	process Process
+	out     *io.PipeReader
+	said    *said
+	budget  budget
+
+	incoming chan jsonrpc.Message
+	closed   chan struct{}
+	writing  sync.Mutex
+
+	mu    sync.Mutex
+	cause error // why it ended; the first counts
+	once  sync.Once
+}
+
+// startStdio starts the program and speaks with it. ctx bounds its life.
+func startStdio(ctx context.Context, launcher Launcher, program Program) (*stdio, error) {
+	reader, writer := io.Pipe()
+	t := &stdio{out: reader, said: &said{}, incoming: make(chan jsonrpc.Message), closed: make(chan struct{})}
+	program.Stdout, program.Stderr = writer, t.said
+	process, err := launcher.Launch(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	t.process = process
+	go t.read()
+	go func() {
+		<-process.Done()
+		_ = writer.Close() // what it wrote last was taken by then
+	}()
+	return t, nil
+}
+
+// Connect implements sdk.Transport.
+func (t *stdio) Connect(context.Context) (sdk.Connection, error) { return t, nil }
+
+// SessionID implements sdk.Connection: there is one session a process.
+func (t *stdio) SessionID() string { return "" }
+
+func (t *stdio) read() {
+	in := bufio.NewReaderSize(t.out, 64<<10)
+	noise := 0
+	for {
+		line, err := readLine(in, maxMessage)
+		if err == nil {
+			err = t.budget.spend(len(line), 0)
+		}
+		if err != nil {
+			t.fail(t.explain(err))
+			return
+		}
+		message, err := decode(line)
+		if err != nil {
+			if noise += len(line) + 1; noise > maxNoise {
+				t.fail(errors.New("it writes to its standard output what is no protocol message"))
+				return
+			}
+			_, _ = t.said.Write(append(line[:min(len(line), 400)], '\n'))
+			continue
+		}
+		if err := t.budget.spend(0, 1); err != nil {
+			t.fail(err)
+			return
+		}
+		select {
+		case t.incoming <- message:
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+var errTooLarge = fmt.Errorf("it sent a message of more than %d MiB", maxMessage>>20)
+
+// readLine reads up to the next line break.
+func readLine(in *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return nil, errTooLarge
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+func decode(line []byte) (jsonrpc.Message, error) {
+	if len(line) == 0 || line[0] != '{' {
+		return nil, errors.New("no JSON object")
+	}
+	return jsonrpc.DecodeMessage(line)
+}
+
+// explain says why nothing more can be read: most often the process has ended.
+func (t *stdio) explain(err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+		return err
+	}
+	ending := "its output was closed"
+	select {
+	case <-t.process.Done():
+		ending = t.process.Ending()
+	default:
+	}
+	if last := t.said.last(); last != "" {
+		return fmt.Errorf("%s; it wrote: %s", ending, last)
+	}
+	return errors.New(ending)
+}
+
+// fail ends the transport for a cause.
+func (t *stdio) fail(cause error) {
+	t.mu.Lock()
+	if t.cause == nil {
+		t.cause = cause
+	}
+	t.mu.Unlock()
+	_ = t.Close()
+}
+
+// why gives the cause of the end, nil when we ended it ourselves.
+func (t *stdio) why() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cause
+}
+
+// Read implements sdk.Connection.
+func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case message := <-t.incoming:
+		return message, nil
+	case <-t.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write implements sdk.Connection.
+func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(message)
+	if err != nil {
+		return err
+	}
+	late := time.AfterFunc(writeTime, func() { t.fail(errors.New("it does not read what is sent to it")) })
+	defer late.Stop()
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	_, err = t.process.Stdin().Write(append(data, '\n'))
+	return err
+}
+
+// Close implements sdk.Connection: it ends the process.
+func (t *stdio) Close() error {
+	t.once.Do(func() {
+		close(t.closed)
+		t.process.Kill()
+		_ = t.process.Stdin().Close()
+		_ = t.out.Close()
+	})
+	return nil
+}

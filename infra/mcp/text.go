@@ -1,0 +1,56 @@
+package mcp
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// How much of a server's texts is used, in characters.
+const (
+	maxDescription = 2000
+	maxTitle       = 60
+	maxWords       = 500 // of an error or of progress
+)
+
+// cleanText makes a stranger's text fit for a prompt, a terminal and the records:
+// valid UTF-8 without control characters other than line breaks and tabs, and
+// without characters that hide or turn around what is written.
+func cleanText(s string, limit int) string {
+	if len(s) > limit*utf8.UTFMax {
+		s = s[:limit*utf8.UTFMax] // cheap first: it may be megabytes
+	}
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return r
+		case r == '\r':
+			return -1
+		case unicode.IsControl(r), hidden(r):
+			return -1
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.TrimSpace(s)
+	if utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	for i := range s {
+		if limit == 1 {
+			return s[:i] + "…"
+		}
+		limit--
+	}
+	return s
+}
+
+// hidden says whether a character shows nothing or changes the direction of what
+// follows.
+func hidden(r rune) bool {
+	return r >= 0x200B && r <= 0x200F || r >= 0x202A && r <= 0x202E || r >= 0x2060 && r <= 0x2069 ||
+		r == 0xFEFF || r >= 0xE0000 && r <= 0xE007F
+}
+
+// oneLine puts a text on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

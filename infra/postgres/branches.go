@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// branchRow is a branch as its row has it. Lineage names the branches that it
+// comes from, the oldest first: of each it shows the entries below upto. Its own
+// entries begin at ForkSequence.
+type branchRow struct {
+	ID           string    `db:"id"`
+	ForkSequence int64     `db:"fork_sequence"`
+	NextSequence int64     `db:"next_sequence"`
+	Lineage      []stretch `db:"lineage"`
+	ForkedFromID *string   `db:"forked_from_id"`
+	Reason       string    `db:"reason"`
+	Name         *string   `db:"name"`
+	CreatedAt    time.Time `db:"created_at"`
+}
+
+// stretch is the part of a branch, up to a sequence, that another one shows.
+type stretch struct {
+	BranchID string `json:"branch_id"`
+	UpTo     int64  `json:"upto"`
+}
+
+const branchColumns = `id, fork_sequence, next_sequence, lineage, forked_from_id, reason, name, created_at`
+
+// path gives all that a branch shows, its own entries last.
+func (b branchRow) path() []stretch {
+	path := append(make([]stretch, 0, len(b.Lineage)+1), b.Lineage...)
+	return append(path, stretch{b.ID, b.NextSequence})
+}
+
+// until gives the part of a path below a sequence.
+func until(path []stretch, sequence int64) []stretch {
+	var cut []stretch
+	from := int64(0)
+	for _, s := range path {
+		if from >= sequence {
+			break
+		}
+		if upto := min(s.UpTo, sequence); upto > from {
+			cut = append(cut, stretch{s.BranchID, upto})
+		}
+		from = s.UpTo
+	}
+	return cut
+}
+
+// common gives the sequence below which two paths show the same entries.
+func common(a, b []stretch) int64 {
+	same := int64(0)
+	for i := 0; i < len(a) && i < len(b) && a[i].BranchID == b[i].BranchID; i++ {
+		same = min(a[i].UpTo, b[i].UpTo)
+		if a[i].UpTo != b[i].UpTo {
+			break
+		}
+	}
+	return same
+}
+
+// shows reports whether a path shows the entry at a sequence of a branch.
+func shows(path []stretch, branchID string, sequence int64) bool {
+	from := int64(0)
+	for _, s := range path {
+		if s.BranchID == branchID {
+			return sequence >= from && sequence < s.UpTo
+		}
+		from = s.UpTo
+	}
+	return false
+}
+
+func readBranch(ctx context.Context, q queryer, sessionID, branchID string) (branchRow, error) {
+	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE id = $1 AND session_id = $2`, branchID, sessionID)
+	branch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[branchRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return branch, domain.Newf(domain.NotFound, "branch_not_found", "branch %s does not exist in this session", branchID)
+	}
+	return branch, err
+}
+
+// sessionBranches gives all branches of a session, the oldest first.
+func sessionBranches(ctx context.Context, q queryer, sessionID string) ([]branchRow, error) {
+	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE session_id = $1 ORDER BY created_at, id`, sessionID)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[branchRow])
+}
+
+// forkBranch makes a branch that shows what `from` shows below a sequence, and
+// goes on by itself. Nothing of the old one is changed.
+func forkBranch(ctx context.Context, tx pgx.Tx, sessionID string, from branchRow, sequence int64, reason string) (branchRow, error) {
+	made := branchRow{
+		ID: domain.NewID(), ForkSequence: sequence, NextSequence: sequence, Reason: reason, Lineage: until(from.path(), sequence),
+	}
+	if made.Lineage == nil {
+		made.Lineage = []stretch{}
+	}
+	err := tx.QueryRow(ctx, `
+		INSERT INTO branches (id, session_id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, forked_from_id)
+		VALUES (@id, @session, @parent, @sequence, @sequence, @lineage, @reason, `+lastOnBranch("@parent", "@sequence")+`)
+		RETURNING forked_from_id, created_at`,
+		pgx.NamedArgs{
+			"id": made.ID, "session": sessionID, "parent": from.ID, "sequence": sequence, "lineage": made.Lineage, "reason": reason,
+		}).Scan(&made.ForkedFromID, &made.CreatedAt)
+	if err != nil {
+		return made, fmt.Errorf("fork branch: %w", err)
+	}
+	return made, nil
+}
+
+// seenFrom gives, as `seen`, what a branch shows: the branches that it comes
+// from, each up to where it was left, and itself without an end.
+func seenFrom(branch string) string {
+	return `
+	(SELECT ` + branch + `::text AS branch_id, 9223372036854775807::bigint AS upto
+	 UNION ALL
+	 SELECT l.branch_id, l.upto FROM branches seer, jsonb_to_recordset(seer.lineage) AS l (branch_id text, upto bigint) WHERE seer.id = ` + branch + `) seen`
+}
+
+// lastOnBranch is a scalar query for the last main-loop entry that a branch shows
+// below a sequence.
+func lastOnBranch(branch, before string) string {
+	return `
+	(SELECT e.id FROM ` + seenFrom(branch) + `
+	 CROSS JOIN LATERAL (
+		SELECT p.id, p.sequence FROM entries p
+		WHERE  p.branch_id = seen.branch_id AND p.sequence < least(seen.upto, ` + before + `) AND p.loop_id = 'root'
+		ORDER  BY p.sequence DESC LIMIT 1) e
+	 ORDER BY e.sequence DESC LIMIT 1)`
+}
+
+// activeBranch gives the branch that a session stands on.
+func activeBranch(ctx context.Context, q queryer, sessionID string) (branchRow, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT `+branchColumns+` FROM branches
+		WHERE  id = (SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL)`, sessionID)
+	branch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[branchRow])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return branch, domain.SessionNotFound(sessionID)
+	}
+	return branch, err
+}

@@ -1,0 +1,12 @@
+-- +goose Up
+
+-- What the chats of a session have used, sub-agents included, for its budget.
+ALTER TABLE sessions
+    ADD COLUMN used_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN used_cost   double precision NOT NULL DEFAULT 0;
+
+-- A question that asks for permission holds back the tool call that it guards.
+ALTER TABLE questions ADD COLUMN guards text REFERENCES tool_calls (id);
+
+-- +goose Down
+SELECT 1;

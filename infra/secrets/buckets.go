@@ -1,0 +1,91 @@
+package secrets
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"everloop/domain"
+)
+
+// Records keep sealed buckets.
+type Records interface {
+	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
+	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error
+	DeleteBucket(ctx context.Context, userID, bucket string) (bool, error)
+}
+
+// Buckets keeps users' environment buckets encrypted at rest.
+type Buckets struct {
+	Records Records
+	Box     *Box
+}
+
+// List gives the user's buckets, all of them when none is named.
+func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error) {
+	sealed, err := b.Records.SealedBuckets(ctx, userID, names...)
+	if err != nil {
+		return nil, err
+	}
+	buckets := make([]domain.EnvBucket, len(sealed))
+	for i, s := range sealed {
+		buckets[i].Bucket = s.Bucket
+		text, err := b.Box.Open(purpose(userID, s.Bucket), s.Sealed)
+		if err == nil {
+			err = json.Unmarshal(text, &buckets[i].Env)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open environment bucket %s: %w", s.Bucket, err)
+		}
+	}
+	return buckets, nil
+}
+
+// Get gives one bucket; env_bucket_not_found.
+func (b Buckets) Get(ctx context.Context, userID, bucket string) (domain.EnvBucket, error) {
+	found, err := b.List(ctx, userID, bucket)
+	if err != nil {
+		return domain.EnvBucket{}, err
+	}
+	if len(found) == 0 {
+		return domain.EnvBucket{}, notFound(bucket)
+	}
+	return found[0], nil
+}
+
+// Set keeps a bucket's environment in place of the one before.
+func (b Buckets) Set(ctx context.Context, userID string, bucket domain.EnvBucket) error {
+	text, err := json.Marshal(bucket.Env)
+	if err != nil {
+		return err
+	}
+	sealed, err := b.Box.Seal(purpose(userID, bucket.Bucket), text)
+	if err != nil {
+		return err
+	}
+	return b.Records.SetSealedBucket(ctx, userID, domain.SealedBucket{Bucket: bucket.Bucket, Sealed: sealed})
+}
+
+// Delete removes a bucket; env_bucket_not_found.
+func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
+	found, err := b.Records.DeleteBucket(ctx, userID, bucket)
+	if err == nil && !found {
+		return notFound(bucket)
+	}
+	return err
+}
+
+// ToolEnv gives the environment of a session's tools.
+func (b Buckets) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
+	buckets, err := b.List(ctx, session.OwnerID, session.BucketNames()...)
+	if err != nil {
+		return nil, err
+	}
+	return session.ToolEnv(buckets), nil
+}
+
+func purpose(userID, bucket string) string { return "env/" + userID + "/" + bucket }
+
+func notFound(bucket string) *domain.Error {
+	return domain.Newf(domain.NotFound, "env_bucket_not_found", "environment bucket %s does not exist", bucket)
+}

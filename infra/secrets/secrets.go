@@ -1,0 +1,96 @@
+// Package secrets seals what is kept but must not be read where it is kept: the
+// values of environment buckets and the like. It knows keys and bytes only.
+package secrets
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// minKey is the least that a configured key may hold, in bytes.
+const minKey = 32
+
+// ErrUnreadable says that a sealed value was sealed with another key or for
+// another purpose, or was changed.
+var ErrUnreadable = errors.New("the value was sealed with another key")
+
+// Box seals and opens values with AES-256-GCM.
+type Box struct{ aead cipher.AEAD }
+
+// NewBox makes a box of a key of at least 32 bytes, as text of any form.
+func NewBox(key string) (*Box, error) {
+	if key = strings.TrimSpace(key); len(key) < minKey {
+		return nil, fmt.Errorf("the encryption key holds %d characters, at least %d are needed", len(key), minKey)
+	}
+	derived, err := hkdf.Key(sha256.New, []byte(key), nil, "everloop secrets v1", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return &Box{aead}, err
+}
+
+// KeyFile gives the key kept in a file, made with mode 0600 at the first call.
+func KeyFile(path string) (string, error) {
+	kept, err := os.ReadFile(path)
+	if err == nil {
+		return string(kept), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
+		return "", err
+	}
+	key := base64.RawURLEncoding.EncodeToString(random)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return KeyFile(path) // another process of this service was quicker
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(key)
+	return key, errors.Join(err, f.Sync(), f.Close())
+}
+
+// Seal encrypts a value for one purpose: what was sealed for another does not
+// open.
+func (b *Box) Seal(purpose string, value []byte) ([]byte, error) {
+	nonce := make([]byte, b.aead.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	return b.aead.Seal(nonce, nonce, value, []byte(purpose)), nil
+}
+
+// Open decrypts what Seal made; ErrUnreadable when it cannot.
+func (b *Box) Open(purpose string, sealed []byte) ([]byte, error) {
+	size := b.aead.NonceSize()
+	if len(sealed) < size {
+		return nil, ErrUnreadable
+	}
+	value, err := b.aead.Open(nil, sealed[:size], sealed[size:], []byte(purpose))
+	if err != nil {
+		return nil, ErrUnreadable
+	}
+	return value, nil
+}

@@ -1,0 +1,358 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// restoringPrefix marks files that a restore is writing. What one that was broken
+// off left behind, the next removes.
+const restoringPrefix = writingPrefix + "restore-"
+
+// restorer carries a restore out.
+type restorer struct {
+	ctx      context.Context
+	root     int
+	uid, gid int // -1: the service's own
+	workers  int
+	target   *tree
+	contents *fetched
+	local    local
+
+	leftovers []string // of a restore that was broken off
+	remove    []removal
+	makeDirs  []*entry
+	fixDirs   []*entry // that are there, with a mode or owner to be set at the end
+	write     []*entry
+	fixModes  []modeFix
+
+	mu   sync.Mutex
+	done Restored
+}
+
+type removal struct {
+	path string
+	// replaced says that a file or link takes the place of this one, which then
+	// does not count as deleted.
+	replaced bool
+}
+
+type modeFix struct {
+	entry *entry
+	inode uint64
+}
+
+// apply makes the changes: first what makes room, last the modes of directories,
+// which may forbid to write in them.
+func (r *restorer) apply() error {
+	steps := []func() error{r.openDirs, r.sweep, r.deletions, r.directories, r.files, r.modes, r.dirModes}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(r.done.Skipped, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
+	return nil
+}
+
+func (r *restorer) skip(p, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done.Skipped = append(r.done.Skipped, Skipped{Path: p, Reason: why})
+}
+
+func (r *restorer) restored() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done.Restored++
+}
+
+// tolerate notes a path that cannot be restored; other errors end the restore.
+func (r *restorer) tolerate(p string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if why := reason(err); why != "" && r.ctx.Err() == nil {
+		r.skip(p, why)
+		return nil
+	}
+	return fault(p, err)
+}
+
+// parent opens the directory that holds a path.
+func (r *restorer) parent(p string) (dir int, name string, err error) {
+	dir, err = openBelow(r.root, parentOf(p), unix.O_PATH|unix.O_DIRECTORY)
+	return dir, p[strings.LastIndexByte(p, '/')+1:], err
+}
+
+// within calls do with the directory that holds a path.
+func (r *restorer) within(p string, do func(dir int, name string) error) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	dir, name, err := r.parent(p)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	return do(dir, name)
+}
+
+// openDirs lets the service write in directories that are there. For root they
+// are never closed.
+func (r *restorer) openDirs() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	for _, e := range r.fixDirs {
+		if err := r.tolerate(e.path, r.setDir(e.path, 0o700|uint32(e.mode))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setDir sets a directory's mode and owner.
+func (r *restorer) setDir(p string, mode uint32) error {
+	fd, err := openBelow(r.root, p, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if r.uid >= 0 {
+		if err := unix.Fchownat(fd, "", r.uid, r.gid, unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+	}
+	return unix.Chmod(viaProc(fd), mode)
+}
+
+func (r *restorer) deletions() error {
+	for _, d := range r.remove {
+		files := 0
+		err := r.within(d.path, func(dir int, name string) (err error) {
+			files, err = removeAll(r.ctx, dir, name)
+			return err
+		})
+		if d.replaced && files > 0 {
+			files--
+		}
+		r.done.Deleted += files
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err := r.tolerate(d.path, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *restorer) directories() error {
+	for _, e := range r.makeDirs {
+		err := r.within(e.path, func(dir int, name string) error {
+			if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+				return err
+			}
+			if r.uid < 0 {
+				return nil
+			}
+			return unix.Fchownat(dir, name, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
+		})
+		if err := r.tolerate(e.path, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files writes files and links, each directory by one worker.
+func (r *restorer) files() error {
+	group, ctx := errgroup.WithContext(r.ctx)
+	group.SetLimit(r.workers)
+	for start := 0; start < len(r.write) && ctx.Err() == nil; {
+		in, end := parentOf(r.write[start].path), start
+		for end < len(r.write) && end-start < 500 && parentOf(r.write[end].path) == in {
+			end++
+		}
+		list := r.write[start:end]
+		start = end
+		group.Go(func() error { return r.fill(ctx, in, list) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return r.ctx.Err()
+}
+
+// fill writes what one directory lacks.
+func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
+	dir, err := openBelow(r.root, in, unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		defer func() { _ = unix.Close(dir) }()
+	}
+	for _, e := range list {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		failed := err
+		if failed == nil {
+			failed = r.put(dir, e)
+		}
+		if failed == nil {
+			r.restored()
+		} else if err := r.tolerate(e.path, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put makes a file or link under another name and gives it its own then, so that
+// nobody ever sees a part of it.
+func (r *restorer) put(dir int, e *entry) error {
+	temp := restoringPrefix + rand.Text()
+	make := r.makeFile
+	if e.kind == kindLink {
+		make = r.makeLink
+	}
+	err := make(dir, temp, e)
+	if err == nil {
+		err = unix.Renameat(dir, temp, dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, temp, 0)
+	}
+	return err
+}
+
+func (r *restorer) makeLink(dir int, temp string, e *entry) error {
+	if err := unix.Symlinkat(e.target, dir, temp); err != nil {
+		return err
+	}
+	if r.uid < 0 {
+		return nil
+	}
+	return unix.Fchownat(dir, temp, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func (r *restorer) makeFile(dir int, temp string, e *entry) error {
+	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), "file of a workspace")
+	defer func() { _ = f.Close() }()
+	if err := r.content(dir, f, e); err != nil {
+		return err
+	}
+	if r.uid >= 0 {
+		if err := unix.Fchown(fd, r.uid, r.gid); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchmod(fd, uint32(e.mode)); err != nil {
+		return err
+	}
+	mtime := unix.NsecToTimespec(e.id.mtime)
+	return unix.UtimesNanoAt(fd, "", []unix.Timespec{mtime, mtime}, unix.AT_EMPTY_PATH)
+}
+
+// content copies a file's content from the spool, or from the file that is in its
+// place. Chunks of zeros, and blocks of zeros in others, become holes.
+func (r *restorer) content(dir int, f *os.File, e *entry) error {
+	if e.id.size == 0 {
+		return nil
+	}
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	if e.chunks == nil {
+		data, err := r.contents.spool.read(r.contents.blobs[e.sum], *pooled)
+		if err == nil {
+			_, err = f.Write(data)
+		}
+		return err
+	}
+	if err := f.Truncate(e.id.size); err != nil {
+		return err
+	}
+	old, err := r.openLocal(dir, e)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		defer func() { _ = old.Close() }()
+	}
+	for index, sum := range dataOf(e.chunks) {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		data, err := r.data(old, e, index, sum, *pooled)
+		if err != nil {
+			return err
+		}
+		at := index * chunkSize
+		for block := range slices.Chunk(data, len(zeroBlock)) {
+			if !isZero(block) {
+				if _, err := f.WriteAt(block, at); err != nil {
+					return err
+				}
+			}
+			at += int64(len(block))
+		}
+	}
+	return nil
+}
+
+// modes gives files their modes back whose content is right.
+func (r *restorer) modes() error {
+	for _, fix := range r.fixModes {
+		err := r.within(fix.entry.path, func(dir int, name string) error {
+			fd, err := openBelow(dir, name, unix.O_PATH)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = unix.Close(fd) }()
+			var st unix.Stat_t
+			if err := unix.Fstat(fd, &st); err != nil {
+				return err
+			}
+			if st.Ino != fix.inode || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
+				return errNotRegular
+			}
+			return unix.Chmod(viaProc(fd), uint32(fix.entry.mode))
+		})
+		if err == nil {
+			r.done.Restored++
+		} else if err := r.tolerate(fix.entry.path, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dirModes ends with the directories, the deepest first: one that may not be
+// passed hides those in it.
+func (r *restorer) dirModes() error {
+	list := slices.Concat(r.makeDirs, r.fixDirs)
+	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(b.path, a.path) })
+	for _, e := range list {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.tolerate(e.path, r.setDir(e.path, uint32(e.mode))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+const (
+	// clockGrain is how long a file must have been left alone before the walk for
+	// its identity to be trusted in the next one: clocks of file systems tick
+	// slowly, and those of other machines differ.
+	clockGrain = 2 * time.Second
+	// busyGrain is the same while commands run: what one writes through a memory
+	// mapping shows in the times of the file only when the kernel writes it out,
+	// every 30 s or so.
+	busyGrain = time.Minute
+	// walkRounds is how often the tree is walked when it changes meanwhile.
+	walkRounds = 3
+)
+
+// CaptureIn says what is captured.
+type CaptureIn struct {
+	SessionID string
+	Root      string // of the workspace, a path of the host
+	// UID is the session's host user. Files of others that have more than one
+	// name are left out: they could be somebody else's. 0: files may be anybody's.
+	UID int
+	// Previous is the snapshot that this one is compared with; "" is the empty one.
+	// It may be of another session, which this one began as a copy of.
+	Previous string
+	// Busy says that commands of the session may be writing.
+	Busy bool
+}
+
+// Snapshot describes a snapshot. Files, Bytes, Added, Deleted and Changed count
+// files and links, not directories.
+type Snapshot struct {
+	ID    string
+	Files int
+	Bytes int64 // of all files together
+	// Added, Deleted and Changed compare with the previous one.
+	Added, Deleted, Changed int
+	// Skipped counts what was there and is not kept: sockets, pipes, devices, and
+	// what could not be read. A restore leaves them alone.
+	Skipped int
+	// Complete says that the workspace was quiet and could be read as a whole.
+	Complete bool
+}
+
+// Pending is a snapshot whose contents were read and are still to be stored.
+type Pending struct {
+	store    *Store
+	ses      *session
+	snapshot Snapshot
+	tree     *tree // nil: nothing is to be stored
+
+	spool  spool
+	mu     sync.Mutex
+	blobs  map[hash]extent
+	chunks map[hash]extent
+}
+
+// Capture takes a snapshot: Begin and Finish in one.
+func (s *Store) Capture(ctx context.Context, in CaptureIn) (Snapshot, error) {
+	p, err := s.Begin(ctx, in)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer p.Discard()
+	return p.Finish(ctx)
+}
+
+// Begin reads the workspace. When it returns, commands may write again: what is
+// to be stored lies in the spool. Finish stores it. Discard frees the spool of a
+// snapshot that is given up; after a Finish without error it does nothing.
+func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
+	if err := checkSession(in.SessionID); err != nil {
+		return nil, err
+	}
+	ses := s.session(in.SessionID)
+	previous, err := s.previous(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	root, err := openRoot(in.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(root) }()
+
+	p := &Pending{store: s, ses: ses, spool: spool{dir: s.spool}, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
+	if err := p.read(ctx, root, in, previous); err != nil {
+		p.Discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// previous loads the snapshot to compare with. One that cannot be had any more
+// is told of, and everything counts as new.
+func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
+	if in.Previous == "" {
+		return nil, nil
+	}
+	t, err := s.load(ctx, in.Previous)
+	if domain.HasCode(err, CodeDamaged) || domain.HasCode(err, CodeNotFound) {
+		s.log.WarnContext(ctx, "the previous snapshot cannot be read: everything is captured anew", "session_id", in.SessionID, "error", err)
+		return nil, nil
+	}
+	return t, err
+}
+
+// read walks until the tree held still, or often enough.
+func (p *Pending) read(ctx context.Context, root int, in CaptureIn, previous *tree) error {
+	known := p.ses.last()
+	if known == nil && previous != nil && previous.home.id == in.SessionID {
+		known = previous
+	}
+	p.snapshot.Complete = !in.Busy
+	for round := 1; ; round++ {
+		w, quiet, err := p.walk(ctx, root, in, known)
+		if err != nil {
+			return err
+		}
+		moved := !quiet
+		if quiet && !in.Busy {
+			if moved, err = w.moved(p.store.workers); err != nil {
+				return err
+			}
+		}
+		if again := moved && !in.Busy && round < walkRounds; !again {
+			p.snapshot.Complete = p.snapshot.Complete && !moved
+			p.settle(w, in, known, previous)
+			return nil
+		}
+		known = arrange(p.ses, w.all())
+	}
+}
+
+// walk looks at everything once. quiet says that no file changed while it was read.
+func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree) (w *walker, quiet bool, err error) {
+	grain := p.store.grain
+	if in.Busy {
+		grain = busyGrain
+	}
+	r := &reader{ctx: ctx, sink: p, quiet: time.Now().Add(-grain).UnixNano()}
+	usable := p.has
+	if known != nil && known.home == p.ses && known.stored.Load() {
+		usable = func(*entry) bool { return true }
+	}
+	w = &walker{ctx: ctx, root: root, known: known, usable: usable, most: p.store.most, content: func(dir int, name string, f *found) error {
+		if foreign(f, in.UID) {
+			f.kind = kindUnread
+			return nil
+		}
+		return r.read(dir, name, f)
+	}}
+	err = w.run(p.store.workers)
+	return w, !r.unstable, err
+}
+
+// foreign says that a file is somebody else's who may have it elsewhere too.
+func foreign(f *found, uid int) bool {
+	return uid > 0 && os.Geteuid() == 0 && int(f.uid) != uid && f.links > 1
+}
+
+// arrange makes a tree of what a walk found.
+func arrange(home *session, list []found) *tree {
+	entries := make([]entry, len(list))
+	for i := range list {
+		entries[i] = list[i].entry
+		if e := &entries[i]; e.kind.opaque() {
+			*e = entry{path: e.path, kind: e.kind}
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	return newTree(home, entries)
+}
+
+// settle compares with the previous snapshot and keeps what is to be stored.
+func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
+	list := w.all()
+	equal, read := 0, false
+	for i := range list {
+		f := &list[i]
+		read = read || f.read
+		if f.kind.opaque() {
+			p.snapshot.Skipped++
+			p.snapshot.Complete = p.snapshot.Complete && f.kind != kindUnread
+			f.entry = entry{path: f.path, kind: f.kind}
+		}
+		if f.kind.counts() {
+			p.snapshot.Files++
+			p.snapshot.Bytes += f.size()
+		}
+		old := previous.at(f.path)
+		switch {
+		case old != nil && old.same(&f.entry):
+			equal++
+		case !f.kind.counts():
+		case old != nil && old.kind.counts():
+			p.snapshot.Changed++
+		default:
+			p.snapshot.Added++
+		}
+	}
+	if previous != nil {
+		for i := range previous.entries {
+			e := &previous.entries[i]
+			if !e.kind.counts() {
+				continue
+			}
+			p.snapshot.Deleted++
+		}
+	}
+	p.snapshot.Deleted -= p.snapshot.Files - p.snapshot.Added
+	unchanged := previous != nil && previous.home.id == in.SessionID && equal == len(list) && equal == len(previous.entries)
+	if unchanged {
+		p.snapshot.ID = in.Previous
+		if !read && known != nil && len(known.entries) == len(list) {
+			return // nothing was learned either
+		}
+	}
+	t := arrange(p.ses, list)
+	if unchanged {
+		t.sum = previous.sum
+		t.stored.Store(true)
+		p.ses.walked(t)
+		return
+	}
+	t.sum = t.identify()
+	p.snapshot.ID, p.tree = makeID(in.SessionID, t.sum), t
+	p.ses.walked(t)
+}
+
+// has says whether a file's content is in the store or on its way there.
+func (p *Pending) has(e *entry) bool {
+	if p.ses.holds(e) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.chunks == nil {
+		_, here := p.blobs[e.sum]
+		return here
+	}
+	for _, c := range e.chunks {
+		if _, here := p.chunks[c.sum]; c.zeros == 0 && !here && !p.ses.chunkKnown(c.sum) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Pending) small(sum hash, data []byte) error {
+	if p.ses.blobKnown(sum) {
+		return nil
+	}
+	return p.keep(p.blobs, sum, data)
+}
+
+func (p *Pending) chunk(sum hash, data []byte) error {
+	if p.ses.chunkKnown(sum) {
+		return nil
+	}
+	return p.keep(p.chunks, sum, data)
+}
+
+// keep puts a content into the spool, once. Whoever fails ends the whole capture.
+func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
+	p.mu.Lock()
+	_, here := in[sum]
+	if !here {
+		in[sum] = extent{}
+	}
+	p.mu.Unlock()
+	if here {
+		return nil
+	}
+	at, err := p.spool.add(data)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	in[sum] = at
+	p.mu.Unlock()
+	return nil
+}
+
+// Snapshot tells what Finish will, but for what can still go wrong.
+func (p *Pending) Snapshot() Snapshot { return p.snapshot }
+
+// Discard frees what the snapshot holds of the disk.
+func (p *Pending) Discard() { p.spool.close() }

@@ -1,0 +1,100 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// beneath is the rule for every path: it stays below the root, and no link on
+// the way is followed.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+// maxPath is the longest path, in bytes, that the kernel takes at once.
+const maxPath = unix.PathMax - 1
+
+// openRoot opens the root of a workspace for looking things up.
+func openRoot(host string) (int, error) {
+	fd, err := unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("snapshots: open the workspace: %w", err)
+	}
+	return fd, nil
+}
+
+// openBelow opens a path below a directory with the kernel holding the rule.
+func openBelow(dir int, rel string, flags int) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Resolve: beneath}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dir, rel, &how)
+		// EAGAIN: something was renamed while the kernel looked, so that it could
+		// not be sure. It cannot be made to happen for ever.
+		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// errNotRegular says that a name that was a file is something else by now.
+var errNotRegular = errors.New("is no regular file any more")
+
+// errAltered says that something is not what it was a moment ago.
+var errAltered = errors.New("was changed at the same time")
+
+// openFile opens a name in a directory for reading, if it is a regular file. It
+// is looked at before it is opened: opening a pipe or device can already do
+// something.
+func openFile(dir int, name string) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	found, err := openBelow(dir, name, unix.O_PATH)
+	if err != nil {
+		return nil, st, err
+	}
+	defer func() { _ = unix.Close(found) }()
+	if err := unix.Fstat(found, &st); err != nil {
+		return nil, st, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, st, errNotRegular
+	}
+	fd, err := unix.Open(viaProc(found), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, st, err
+	}
+	return os.NewFile(uintptr(fd), "file of a workspace"), st, nil
+}
+
+// viaProc names what a descriptor stands for, whatever its name is by now.
+func viaProc(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// readLink reads a link's target.
+func readLink(dir int, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, name, buf)
+	if errors.Is(err, unix.EINVAL) { // no link any more
+		return "", errAltered
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// vanished says that a name is gone or leads elsewhere by now: somebody changed
+// the tree while it was looked at.
+func vanished(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ESTALE) ||
+		errors.Is(err, errNotRegular) || errors.Is(err, errAltered)
+}
+
+// denied says that the service's user may not.
+func denied(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+}

@@ -1,0 +1,219 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// smallLimit is the largest file that goes into packs, in bytes.
+	smallLimit = 4 << 20
+	// chunkSize is what larger files are cut into.
+	chunkSize = 8 << 20
+	// readTries is how often a file is read that changes under the reader.
+	readTries = 3
+)
+
+// sink takes contents: into a spool when they are to be stored, or nowhere when
+// only their hashes are wanted.
+type sink interface {
+	small(sum hash, data []byte) error
+	chunk(sum hash, data []byte) error
+}
+
+// nowhere is the sink for hashes alone.
+type nowhere struct{}
+
+func (nowhere) small(hash, []byte) error { return nil }
+func (nowhere) chunk(hash, []byte) error { return nil }
+
+// reader reads files of a workspace as a whole.
+type reader struct {
+	ctx  context.Context
+	sink sink
+	// quiet is the time, in nanoseconds since 1970, since which nothing may have
+	// been written to a file, for its identity to be trusted.
+	quiet int64
+
+	mu       sync.Mutex
+	unstable bool // a file changed each time it was read
+}
+
+// buffers take a chunk, as it is or compressed.
+var buffers = sync.Pool{New: func() any { b := make([]byte, chunkSize+chunkSize/64); return &b }}
+
+// read sets a file's hash, chunks and identity. A file that is written to while
+// it is read is read again, and at last taken as it was found.
+func (r *reader) read(dir int, name string, f *found) error {
+	for try := 1; ; try++ {
+		file, before, err := openFile(dir, name)
+		if err != nil {
+			return err
+		}
+		after, err := r.once(file, &before, f)
+		_ = file.Close()
+		if err != nil {
+			return err
+		}
+		f.mode = uint16(after.Mode & 0o777)
+		if identityOf(&before) == identityOf(&after) && f.id.size == after.Size {
+			f.id = identityOf(&after)
+			f.trusted = f.id.ctime < r.quiet
+			return nil
+		}
+		if try == readTries {
+			f.id.mtime, f.trusted = after.Mtim.Nano(), false
+			r.mu.Lock()
+			r.unstable = true
+			r.mu.Unlock()
+			return nil
+		}
+	}
+}
+
+// once reads the file as it is now. What was read decides on the size: a file
+// may grow and shrink under the reader.
+func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat_t, err error) {
+	f.sum, f.chunks, f.id = hash{}, nil, identityOf(st)
+	if st.Size <= smallLimit {
+		err = r.small(file, f)
+	} else {
+		err = r.large(file, st.Size, f)
+	}
+	if err == nil {
+		err = unix.Fstat(int(file.Fd()), &after)
+	}
+	return after, err
+}
+
+func (r *reader) small(file *os.File, f *found) error {
+	if f.id.size == 0 {
+		return nil
+	}
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	n, err := io.ReadFull(file, (*pooled)[:f.id.size])
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	f.id.size = int64(n)
+	if n == 0 {
+		return nil
+	}
+	f.sum = sha256.Sum256((*pooled)[:n])
+	return r.sink.small(f.sum, (*pooled)[:n])
+}
+
+// large reads a file in chunks, some at a time, and jumps over its holes.
+func (r *reader) large(file *os.File, size int64, f *found) error {
+	plan, err := dataChunks(int(file.Fd()), size)
+	if err != nil {
+		return err
+	}
+	sums := make([]hash, len(plan)) // zero: nothing but zeros
+	group, ctx := errgroup.WithContext(r.ctx)
+	group.SetLimit(2)
+	for i, index := range plan {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			sum, err := r.chunk(file, index, size)
+			sums[i] = sum
+			return err
+		})
+	}
+	if err := errors.Join(group.Wait(), r.ctx.Err()); err != nil {
+		return err
+	}
+	var runs []run
+	zeros := func(n int64) {
+		if n <= 0 {
+			return
+		}
+		if last := len(runs) - 1; last >= 0 && runs[last].zeros > 0 {
+			runs[last].zeros += n
+			return
+		}
+		runs = append(runs, run{zeros: n})
+	}
+	next := int64(0)
+	for i, index := range plan {
+		zeros(index - next)
+		if next = index + 1; sums[i] == (hash{}) {
+			zeros(1)
+		} else {
+			runs = append(runs, run{sum: sums[i]})
+		}
+	}
+	zeros(chunksOf(size) - next)
+	f.id.size, f.chunks, f.sum = size, runs, sumOfChunks(size, runs)
+	return nil
+}
+
+func chunksOf(size int64) int64 { return (size-1)/chunkSize + 1 }
+
+// chunkLength is the length of a chunk of a file, in bytes.
+func chunkLength(index, size int64) int { return int(min(chunkSize, size-index*chunkSize)) }
+
+// dataChunks lists the chunks that are not wholly in holes.
+func dataChunks(fd int, size int64) ([]int64, error) {
+	var list []int64
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing but a hole, up to the end
+			break
+		}
+		if err != nil {
+			data = at // the file system knows no holes
+		}
+		index := data / chunkSize
+		if index >= chunksOf(size) { // it grew
+			break
+		}
+		list = append(list, index)
+		at = (index + 1) * chunkSize
+	}
+	return list, nil
+}
+
+// chunk reads one chunk. What is missing at the end, because the file was cut
+// meanwhile, counts as zeros; the second look tells.
+func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	data := (*pooled)[:chunkLength(index, size)]
+	n, err := file.ReadAt(data, index*chunkSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return hash{}, err
+	}
+	clear(data[n:])
+	if isZero(data) {
+		return hash{}, nil
+	}
+	sum := hash(sha256.Sum256(data))
+	return sum, r.sink.chunk(sum, data)
+}
+
+var zeroBlock [64 << 10]byte
+
+func isZero(data []byte) bool {
+	for len(data) > 0 {
+		n := min(len(data), len(zeroBlock))
+		if !bytes.Equal(data[:n], zeroBlock[:n]) {
+			return false
+		}
+		data = data[n:]
+	}
+	return true
+}

@@ -1,0 +1,82 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+// Codes of the errors that this package returns besides domain's own.
+const (
+	CodeNotFound   = "snapshot_not_found" // 404
+	CodeBadID      = "invalid_snapshot"   // 422
+	CodeDamaged    = "snapshot_damaged"   // 500: an object is missing or its content is not what it was
+	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where content was asked for
+	CodeTooMany    = "too_many_files"     // 413: more entries than a snapshot may have
+	CodeNoSpace    = "no_space"           // 413: the disk of the workspace, or of the spool, is full
+)
+
+// damaged says which path of a snapshot cannot be had any more, and why.
+func damaged(id, path, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if path == "" {
+		return domain.Newf(domain.Internal, CodeDamaged, "snapshot %s is damaged: %s", id, what)
+	}
+	return domain.Newf(domain.Internal, CodeDamaged, "snapshot %s is damaged: the content of %s %s", id, shown(path), what)
+}
+
+// missing says whether an object does not exist.
+func missing(err error) bool {
+	e, ok := errors.AsType[*domain.Error](err)
+	return ok && e.Kind == domain.NotFound
+}
+
+// shown makes a path fit for a message: readable and not endless.
+func shown(p string) string {
+	if len(p) > 200 {
+		p = p[:200] + "…"
+	}
+	return strings.ToValidUTF8(p, "\uFFFD")
+}
+
+// fault explains an error of the kernel about a path of the workspace. It never
+// shows a host path.
+func fault(p string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case full(err):
+		return domain.Newf(domain.TooLarge, CodeNoSpace, "%s could not be written: no space is left in the workspace", shown(p))
+	}
+	if _, ok := errors.AsType[*domain.Error](err); ok {
+		return err
+	}
+	return fmt.Errorf("snapshots: %s: %w", shown(p), err)
+}
+
+func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// reason says for people why one path was left out.
+func reason(err error) string {
+	switch {
+	case denied(err):
+		return "the service may not change it"
+	case vanished(err):
+		return "something else changed it at the same time"
+	case errors.Is(err, unix.EBUSY):
+		return "it is in use"
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return "its path is too long"
+	case errors.Is(err, unix.EFBIG):
+		return "it is larger than the file system takes"
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY):
+		return "something else was put in its place at the same time"
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// fetchSize is about how much of a pack is asked for at once, in bytes.
+const fetchSize = 8 << 20
+
+// source reads the contents of one snapshot and checks each by its hash.
+type source struct {
+	store *Store
+	id    string
+	tree  *tree
+}
+
+// frame gives a frame of a pack. path is for the message when it cannot be had.
+func (s *source) frame(ctx context.Context, at location, path string) ([]byte, error) {
+	data, err := s.packed(ctx, at.pack, int64(at.frame), int64(at.frameLength), path)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := decompress(data)
+	if err != nil {
+		return nil, damaged(s.id, path, "was changed in the store")
+	}
+	return raw, nil
+}
+
+func (s *source) packed(ctx context.Context, pack hash, offset, length int64, path string) ([]byte, error) {
+	data, err := s.store.objects.GetRange(ctx, packKey(s.tree.home.id, pack), offset, length)
+	if missing(err) {
+		return nil, damaged(s.id, path, "is missing: pack %s does not exist", pack)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != length {
+		return nil, damaged(s.id, path, "is cut off in the store")
+	}
+	return data, nil
+}
+
+// cutOut takes a small file's content out of its frame.
+func (s *source) cutOut(frame []byte, at location, e *entry) ([]byte, error) {
+	end := int64(at.offset) + int64(at.length)
+	if end > int64(len(frame)) || sha256.Sum256(frame[at.offset:end]) != e.sum {
+		return nil, damaged(s.id, e.path, "was changed in the store")
+	}
+	return frame[at.offset:end], nil
+}
+
+// chunk gives a chunk of a large file, which is length bytes long.
+func (s *source) chunk(ctx context.Context, sum hash, length int, path string) ([]byte, error) {
+	data, err := s.store.objects.Get(ctx, chunkKey(s.tree.home.id, sum))
+	if missing(err) {
+		return nil, damaged(s.id, path, "is missing: chunk %s does not exist", sum)
+	}
+	if err != nil {
+		return nil, err
+	}
+	raw, err := decompress(data)
+	if err != nil || len(raw) != length || sha256.Sum256(raw) != sum {
+		return nil, damaged(s.id, path, "was changed in the store")
+	}
+	return raw, nil
+}
+
+// wanted is a small file whose content is to be fetched.
+type wanted struct {
+	entry *entry
+	at    location
+}
+
+// fetched holds contents that were fetched and checked, in a spool.
+type fetched struct {
+	spool  *spool
+	mu     sync.Mutex
+	blobs  map[hash]extent
+	chunks map[hash]extent
+}
+
+func (f *fetched) keep(in map[hash]extent, sum hash, data []byte) error {
+	at, err := f.spool.add(data)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	in[sum] = at
+	return nil
+}
+
+// fetch brings the contents of files into a spool, but for the chunks that the
+// workspace still has.
+func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spool) (*fetched, error) {
+	f := &fetched{spool: into, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
+	group, getting := errgroup.WithContext(ctx)
+	group.SetLimit(uploads)
+	asked := map[hash]bool{}
+	var small []wanted
+	for _, e := range files {
+		if e.chunks == nil {
+			if e.id.size > 0 && !asked[e.sum] {
+				asked[e.sum] = true
+				small = append(small, wanted{e, s.tree.home.location(e.sum)})
+			}
+			continue
+		}
+		for index, sum := range dataOf(e.chunks) {
+			if has.holds(e, index) || asked[sum] || getting.Err() != nil {
+				continue
+			}
+			asked[sum] = true
+			group.Go(func() error {
+				data, err := s.chunk(getting, sum, chunkLength(index, e.id.size), e.path)
+				if err != nil {
+					return err
+				}
+				return f.keep(f.chunks, sum, data)
+			})
+		}
+	}
+	for _, list := range stretches(small) {
+		if getting.Err() != nil {
+			break
+		}
+		group.Go(func() error { return s.fetchStretch(getting, list, f) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return f, ctx.Err()
+}
+
+// stretches sorts small files by where they lie, and divides them into those that
+// one request can bring without bringing much else.
+func stretches(list []wanted) (out [][]wanted) {
+	slices.SortFunc(list, func(a, b wanted) int {
+		return cmp.Or(slices.Compare(a.at.pack[:], b.at.pack[:]), cmp.Compare(a.at.frame, b.at.frame), cmp.Compare(a.at.offset, b.at.offset))
+	})
+	start := 0
+	for i := 1; i <= len(list); i++ {
+		if i < len(list) {
+			first, last, next := list[start].at, list[i-1].at, list[i].at
+			gap := int64(next.frame) - int64(last.frame) - int64(last.frameLength)
+			if next.pack == last.pack && gap < frameSize/4 && next.frame-first.frame < fetchSize {
+				continue
+			}
+		}
+		out = append(out, list[start:i])
+		start = i
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched) error {
+	first, last := list[0].at, list[len(list)-1].at
+	length := int64(last.frame) - int64(first.frame) + int64(last.frameLength)
+	data, err := s.packed(ctx, first.pack, int64(first.frame), length, list[0].entry.path)
+	if err != nil {
+		return err
+	}
+	var frame []byte
+	for i, w := range list {
+		if i == 0 || w.at.frame != list[i-1].at.frame {
+			at := int64(w.at.frame) - int64(first.frame)
+			if frame, err = decompress(data[at : at+int64(w.at.frameLength)]); err != nil {
+				return damaged(s.id, w.entry.path, "was changed in the store")
+			}
+		}
+		content, err := s.cutOut(frame, w.at, w.entry)
+		if err != nil {
+			return err
+		}
+		if err := into.keep(into.blobs, w.entry.sum, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}

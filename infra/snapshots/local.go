@@ -1,0 +1,78 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"strings"
+)
+
+// local tells which chunks of large files the workspace still has, so that only
+// the others are fetched: by path, the chunks that stand at their index in both.
+type local map[string]map[int64]hash
+
+// find compares a large file of the snapshot with what is in its place.
+func (l local) find(f *found, e *entry) {
+	if f.kind != kindFile || f.chunks == nil || e.chunks == nil {
+		return
+	}
+	has := map[int64]hash{}
+	for index, sum := range dataOf(f.chunks) {
+		has[index] = sum
+	}
+	shared := map[int64]hash{}
+	for index, sum := range dataOf(e.chunks) {
+		if has[index] == sum {
+			shared[index] = sum
+		}
+	}
+	if len(shared) > 0 {
+		l[e.path] = shared
+	}
+}
+
+func (l local) holds(e *entry, index int64) bool {
+	_, holds := l[e.path][index]
+	return holds
+}
+
+// dataOf gives the chunks that hold data, with their index in the file.
+func dataOf(chunks []run) func(yield func(int64, hash) bool) {
+	return func(yield func(int64, hash) bool) {
+		index := int64(0)
+		for _, c := range chunks {
+			if c.zeros == 0 && !yield(index, c.sum) {
+				return
+			}
+			index += max(c.zeros, 1)
+		}
+	}
+}
+
+// openLocal opens the file that a large file takes chunks from, nil when none.
+func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
+	if len(r.local[e.path]) == 0 {
+		return nil, nil
+	}
+	f, _, err := openFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
+	return f, err
+}
+
+// data gives one chunk of a large file, in buf.
+func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byte) ([]byte, error) {
+	if !r.local.holds(e, index) {
+		return r.contents.spool.read(r.contents.chunks[sum], buf)
+	}
+	buf = buf[:chunkLength(index, e.id.size)]
+	n, err := old.ReadAt(buf, index*chunkSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if n < len(buf) || sha256.Sum256(buf) != sum {
+		return nil, errAltered
+	}
+	return buf, nil
+}

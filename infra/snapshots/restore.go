@@ -1,0 +1,133 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RestoreIn says what is restored, and where.
+type RestoreIn struct {
+	SnapshotID string
+	// SessionID is the session whose workspace Root is; "" is the snapshot's own.
+	// They differ when a session begins as a copy of another.
+	SessionID string
+	Root      string // of the workspace, a path of the host
+	// UID and GID own what is restored when the service is root; 0 leaves it to the
+	// service's own user.
+	UID, GID int
+	// Current is the newest snapshot of this workspace, if there is one: files that
+	// were not touched since are not read.
+	Current string
+}
+
+// Restored tells what a restore did. The numbers count files and links.
+type Restored struct {
+	Restored int // written anew, or given their mode back
+	Deleted  int
+	Skipped  []Skipped // paths that could not be brought back, in order
+}
+
+// Skipped is a path that a restore left as it was.
+type Skipped struct {
+	Path, Reason string
+}
+
+// Restore makes a workspace what it was. Only what differs is touched; what the
+// snapshot lacks is deleted; the service's own directory stays. Nothing is
+// touched before all contents that are needed have been fetched and checked.
+//
+// It may be broken off at any point and run again, which finishes it. No command
+// of the session should run meanwhile: what one changes at the same time is
+// Skipped, or stays as that left it.
+func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
+	target, err := s.load(ctx, in.SnapshotID)
+	if err != nil {
+		return Restored{}, err
+	}
+	home := target.home
+	if in.SessionID != "" && in.SessionID != home.id {
+		if err := checkSession(in.SessionID); err != nil {
+			return Restored{}, err
+		}
+		home = s.session(in.SessionID)
+	}
+	root, err := openRoot(in.Root)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer func() { _ = unix.Close(root) }()
+
+	w, err := s.survey(ctx, root, s.current(ctx, in, home), target)
+	if err != nil {
+		return Restored{}, err
+	}
+	r := &restorer{ctx: ctx, root: root, uid: -1, gid: -1, workers: s.workers, target: target, local: local{}}
+	if in.UID > 0 && os.Geteuid() == 0 {
+		r.uid, r.gid = in.UID, in.GID
+		if r.gid <= 0 {
+			r.gid = in.UID
+		}
+	}
+	r.compare(w)
+
+	waiting := spool{dir: s.spool}
+	defer waiting.close()
+	var need []*entry
+	for _, e := range r.write {
+		if e.kind == kindFile {
+			need = append(need, e)
+		}
+	}
+	from := source{store: s, id: in.SnapshotID, tree: target}
+	if r.contents, err = from.fetch(ctx, need, r.local, &waiting); err != nil {
+		return Restored{}, err
+	}
+	err = r.apply()
+	return r.done, err
+}
+
+// current gives what is known of the workspace's files. It only saves time, so
+// that whatever cannot be had is done without.
+func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree {
+	if t := home.last(); t != nil {
+		return t
+	}
+	if in.Current == "" {
+		return nil
+	}
+	t, err := s.load(ctx, in.Current)
+	if err != nil {
+		s.log.WarnContext(ctx, "the current snapshot cannot be read: all files are compared by their content", "session_id", home.id, "error", err)
+		return nil
+	}
+	return t
+}
+
+// survey walks the workspace, and reads the files whose content may be that of
+// the snapshot.
+func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*walker, error) {
+	r := &reader{ctx: ctx, sink: nowhere{}, quiet: time.Now().Add(-s.grain).UnixNano()}
+	w := &walker{
+		ctx: ctx, root: root, known: known, force: true,
+		usable: func(*entry) bool { return true },
+		// What the snapshot lacks is deleted as a whole.
+		enter: func(p string) bool { e := target.at(p); return e != nil && e.kind == kindDir },
+		content: func(dir int, name string, f *found) error {
+			e := target.at(f.path)
+			if e == nil || e.kind != kindFile {
+				return nil
+			}
+			// Of two large files some chunks may be the same.
+			if e.id.size == f.id.size || e.chunks != nil && f.id.size > smallLimit {
+				return r.read(dir, name, f)
+			}
+			return nil
+		},
+	}
+	return w, w.run(s.workers)
+}

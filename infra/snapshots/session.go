@@ -1,0 +1,186 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// location is where a small content lies: at offset in a frame, which is a part
+// of a pack.
+type location struct {
+	pack        hash
+	frame       uint32 // offset in the pack
+	frameLength uint32 // as stored
+	offset      uint32 // in the frame as it was before compression
+	length      uint32
+}
+
+// session is what the store remembers of one session.
+type session struct {
+	id   string
+	turn chan struct{} // holds one token: who stores something has it
+
+	used uint64 // guarded by Store.mu
+
+	mu     sync.Mutex
+	latest *tree   // of the last walk
+	loaded []*tree // manifests that were read or written, the last used at the end
+	// What is known to be in the store.
+	blobs  map[hash]location
+	chunks map[hash]struct{}
+	parts  map[hash]struct{}
+}
+
+// keptManifests is how many manifests of one session are remembered: to compare
+// with the last one, and two to compare with each other.
+const keptManifests = 3
+
+// session gives what is remembered of a session, and forgets others when that
+// becomes too much. To forget costs time later, and nothing else.
+func (s *Store) session(id string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock++
+	ses := s.sessions[id]
+	if ses == nil {
+		s.shrink()
+		ses = &session{
+			id: id, turn: make(chan struct{}, 1),
+			blobs: map[hash]location{}, chunks: map[hash]struct{}{}, parts: map[hash]struct{}{},
+		}
+		s.sessions[id] = ses
+	}
+	ses.used = s.clock
+	return ses
+}
+
+// shrink forgets sessions that were not used for the longest time.
+func (s *Store) shrink() {
+	type weighed struct {
+		ses    *session
+		weight int
+	}
+	var list []weighed
+	total := 0
+	for _, ses := range s.sessions {
+		w := ses.weight()
+		total += w
+		list = append(list, weighed{ses, w})
+	}
+	if total <= s.budget {
+		return
+	}
+	slices.SortFunc(list, func(a, b weighed) int { return int(int64(a.ses.used) - int64(b.ses.used)) })
+	for _, w := range list {
+		if total <= s.budget {
+			return
+		}
+		delete(s.sessions, w.ses.id)
+		total -= w.weight
+	}
+}
+
+func (s *session) weight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 64 + len(s.blobs)/2
+	if s.latest != nil {
+		n += len(s.latest.entries)
+	}
+	for _, t := range s.loaded {
+		if t != s.latest {
+			n += len(t.entries)
+		}
+	}
+	return n
+}
+
+// lock waits for the turn to store something. With it, two snapshots that are
+// stored one after the other share what both need.
+func (s *session) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// remembered gives a manifest that was read or written before, or nil.
+func (s *session) remembered(sum hash) *tree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range s.loaded {
+		if t.sum == sum {
+			s.loaded = append(slices.Delete(s.loaded, i, i+1), t)
+			return t
+		}
+	}
+	return nil
+}
+
+// remember keeps a manifest that is in the store.
+func (s *session) remember(t *tree) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded = slices.DeleteFunc(s.loaded, func(o *tree) bool { return o.sum == t.sum })
+	if len(s.loaded) == keptManifests {
+		s.loaded = slices.Delete(s.loaded, 0, 1)
+	}
+	s.loaded = append(s.loaded, t)
+}
+
+// last gives the tree of the last walk, or nil.
+func (s *session) last() *tree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
+func (s *session) walked(t *tree) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = t
+}
+
+// holds says whether the content of a file is in the store.
+func (s *session) holds(e *entry) bool {
+	if e.id.size == 0 {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.chunks == nil {
+		_, known := s.blobs[e.sum]
+		return known
+	}
+	for _, c := range e.chunks {
+		if _, known := s.chunks[c.sum]; !known && c.zeros == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *session) blobKnown(sum hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.blobs[sum]
+	return known
+}
+
+func (s *session) chunkKnown(sum hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.chunks[sum]
+	return known
+}
+
+func (s *session) location(sum hash) location {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blobs[sum]
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"everloop/domain"
+)
+
+// Objects is where snapshots are kept. A missing object is a domain error of
+// kind NotFound.
+type Objects interface {
+	// Put keeps data under a key, over whatever was there.
+	Put(ctx context.Context, key string, data []byte) error
+	// Get gives what is kept under a key.
+	Get(ctx context.Context, key string) ([]byte, error)
+	// GetRange gives length bytes from offset on.
+	GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
+	// DeletePrefix removes everything below a prefix.
+	DeletePrefix(ctx context.Context, prefix string) error
+}
+
+// Config says what a Store works with.
+type Config struct {
+	Objects Objects
+	// SpoolDir is a directory of the service alone, on a disk: contents wait there
+	// between reading and storing. It is made when it is missing. Empty: the system's directory for temporary files.
+	SpoolDir string
+	// Logger tells of snapshots that had to be made anew; nil is slog's default.
+	Logger *slog.Logger
+	// CachedEntries bounds what is remembered of the trees of sessions, in
+	// entries of some 300 bytes; 0 is 500,000.
+	CachedEntries int
+	// MaxEntries bounds the files and directories of one snapshot, which are all in
+	// memory while it is made; 0 is 1,000,000.
+	MaxEntries int
+}
+
+// Store makes, restores and shows snapshots. It is safe for concurrent use. It
+// remembers what it saw of each session last, which makes it quick, but needs
+// nothing of that to be right.
+type Store struct {
+	objects Objects
+	spool   string
+	log     *slog.Logger
+	budget  int
+	most    int
+	workers int
+	grain   time.Duration // see clockGrain
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	clock    uint64 // counts uses of sessions
+}
+
+// New gives a store.
+func New(cfg Config) *Store {
+	s := &Store{
+		objects: cfg.Objects, spool: cfg.SpoolDir, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
+		workers: min(max(runtime.GOMAXPROCS(0), 2), 8), sessions: map[string]*session{}, grain: clockGrain,
+	}
+	if s.spool == "" {
+		s.spool = os.TempDir()
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if s.budget <= 0 {
+		s.budget = 500_000
+	}
+	if s.most <= 0 {
+		s.most = 1_000_000
+	}
+	return s
+}
+
+var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+func checkSession(id string) error {
+	if !sessionName.MatchString(id) {
+		return domain.Newf(domain.Malformed, CodeBadID, "this is no session id")
+	}
+	return nil
+}
+
+// makeID gives a snapshot's id: the session whose objects hold it, and the hash
+// of what it holds.
+func makeID(session string, sum hash) string { return session + "." + sum.String() }
+
+func parseID(id string) (session string, sum hash, err error) {
+	session, digits, _ := strings.Cut(id, ".")
+	raw, bad := hex.DecodeString(digits)
+	if bad != nil || len(raw) != len(sum) || digits != hex.EncodeToString(raw) || checkSession(session) != nil {
+		return "", sum, domain.Newf(domain.Invalid, CodeBadID, "this is no id of a snapshot")
+	}
+	return session, hash(raw), nil
+}
+
+func prefixOf(session string) string            { return "snapshots/" + session + "/" }
+func manifestKey(session string, h hash) string { return prefixOf(session) + "manifests/" + h.String() }
+func partKey(session string, h hash) string     { return prefixOf(session) + "parts/" + h.String() }
+func packKey(session string, h hash) string     { return prefixOf(session) + "packs/" + h.String() }
+func chunkKey(session string, h hash) string    { return prefixOf(session) + "chunks/" + h.String() }
+
+// DeleteSession removes all snapshots of a session. Nothing of the session may
+// be captured at the same time.
+func (s *Store) DeleteSession(ctx context.Context, sessionID string) error {
+	if err := checkSession(sessionID); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.sessions, sessionID)
+	s.mu.Unlock()
+	return s.objects.DeletePrefix(ctx, prefixOf(sessionID))
+}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// uploads is how many objects are on their way at once. Each takes up to 16 MiB
+// of memory.
+const uploads = 4
+
+// Finish stores what Begin read, the manifest last. After an error it may be
+// tried again: what was acknowledged is not sent again. When nothing was changed
+// it writes nothing, and the id is that of the previous snapshot.
+func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
+	if p.tree == nil || p.tree.stored.Load() {
+		p.Discard()
+		return p.snapshot, nil
+	}
+	unlock, err := p.ses.lock(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
+	if err := p.store.putContents(ctx, p); err != nil {
+		return Snapshot{}, fmt.Errorf("store the files of a snapshot: %w", err)
+	}
+	if err := p.store.putManifest(ctx, p.ses, p.tree); err != nil {
+		return Snapshot{}, fmt.Errorf("store the manifest of a snapshot: %w", err)
+	}
+	p.tree.stored.Store(true)
+	p.ses.remember(p.tree)
+	p.Discard()
+	return p.snapshot, nil
+}
+
+// putContents stores the contents that the store does not have yet.
+func (s *Store) putContents(ctx context.Context, p *Pending) error {
+	group, sending := errgroup.WithContext(ctx)
+	group.SetLimit(uploads)
+	var full packer
+	sent := map[hash]bool{}
+	for i := range p.tree.entries {
+		e := &p.tree.entries[i]
+		if e.kind != kindFile || sending.Err() != nil {
+			continue
+		}
+		for _, c := range e.chunks {
+			at, here := p.chunks[c.sum]
+			if c.zeros > 0 || !here || sent[c.sum] || p.ses.chunkKnown(c.sum) {
+				continue
+			}
+			sent[c.sum] = true
+			group.Go(func() error { return s.putChunk(sending, p, c.sum, at) })
+		}
+		at, here := p.blobs[e.sum]
+		if e.chunks != nil || !here || sent[e.sum] || p.ses.blobKnown(e.sum) {
+			continue
+		}
+		sent[e.sum] = true
+		content, err := p.spool.read(at, nil)
+		if err != nil {
+			return abandon(group, err)
+		}
+		if ready := full.add(e.sum, content); ready != nil {
+			group.Go(func() error { return s.putPack(sending, p.ses, ready) })
+		}
+	}
+	if ready := full.finish(); ready != nil {
+		group.Go(func() error { return s.putPack(sending, p.ses, ready) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// abandon waits for what was begun and gives the error that ended it.
+func abandon(group *errgroup.Group, err error) error {
+	group.Go(func() error { return err })
+	return group.Wait()
+}
+
+func (s *Store) putChunk(ctx context.Context, p *Pending, sum hash, at extent) error {
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	data, err := p.spool.read(at, *pooled)
+	if err != nil {
+		return err
+	}
+	out := buffers.Get().(*[]byte)
+	defer buffers.Put(out)
+	if err := s.objects.Put(ctx, chunkKey(p.ses.id, sum), encoder().EncodeAll(data, (*out)[:0])); err != nil {
+		return err
+	}
+	p.ses.mu.Lock()
+	defer p.ses.mu.Unlock()
+	p.ses.chunks[sum] = struct{}{}
+	return nil
+}
+
+func (s *Store) putPack(ctx context.Context, ses *session, ready *pack) error {
+	if err := s.objects.Put(ctx, packKey(ses.id, ready.name), ready.data); err != nil {
+		return err
+	}
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	for sum, at := range ready.holds {
+		ses.blobs[sum] = at
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"sync"
+
+	"everloop/domain"
+)
+
+// View reads one snapshot. It is safe for concurrent use. Files that are opened
+// in the order of Walk are read from the store together.
+type View struct {
+	source source
+
+	mu     sync.Mutex
+	frames []keptFrame // the last used at the end
+}
+
+type keptFrame struct {
+	pack  hash
+	frame uint32
+	raw   []byte
+}
+
+// keptFrames is how many frames a View remembers, each of up to 4 MiB.
+const keptFrames = 4
+
+// View opens a snapshot for reading.
+func (s *Store) View(ctx context.Context, snapshotID string) (*View, error) {
+	t, err := s.load(ctx, snapshotID)
+	if err != nil {
+		return nil, err
+	}
+	return &View{source: source{store: s, id: snapshotID, tree: t}}, nil
+}
+
+// Walk visits all entries of a snapshot by path, a directory before what is in
+// it, until visit returns an error.
+func (s *Store) Walk(ctx context.Context, snapshotID string, visit func(Info) error) error {
+	v, err := s.View(ctx, snapshotID)
+	if err != nil {
+		return err
+	}
+	return v.Walk(visit)
+}
+
+// Open opens a file of a snapshot. See View.Open.
+func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadCloser, Info, error) {
+	v, err := s.View(ctx, snapshotID)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return v.Open(ctx, path)
+}
+
+// Walk visits all entries by path, a directory before what is in it, until visit
+// returns an error.
+func (v *View) Walk(visit func(Info) error) error {
+	entries := v.source.tree.entries
+	for i := range entries {
+		if entries[i].kind.opaque() {
+			continue
+		}
+		if err := visit(entries[i].info()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stat describes the entry of a path, as Walk gives it.
+func (v *View) Stat(path string) (Info, error) {
+	e := v.source.tree.at(path)
+	if e == nil || e.kind.opaque() {
+		return Info{}, domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(path))
+	}
+	return e.info(), nil
+}
+
+// Open opens a file by its path, as Walk gives it. What is read was checked: a
+// content that is not what it was ends the reading with an error. ctx holds for
+// the reading too.
+func (v *View) Open(ctx context.Context, path string) (io.ReadCloser, Info, error) {
+	info, err := v.Stat(path)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	e := v.source.tree.at(path)
+	switch {
+	case e.kind != kindFile:
+		return nil, info, domain.Newf(domain.Invalid, CodeNotRegular, "%s is not a regular file", shown(path))
+	case e.chunks != nil:
+		return &chunkReader{ctx: ctx, source: &v.source, entry: e}, info, nil
+	case e.id.size == 0:
+		return io.NopCloser(bytes.NewReader(nil)), info, nil
+	}
+	at := v.source.tree.home.location(e.sum)
+	frame, err := v.frame(ctx, at, path)
+	if err != nil {
+		return nil, info, err
+	}
+	content, err := v.source.cutOut(frame, at, e)
+	if err != nil {
+		return nil, info, err
+	}
+	return io.NopCloser(bytes.NewReader(content)), info, nil
+}
+
+func (v *View) frame(ctx context.Context, at location, path string) ([]byte, error) {
+	v.mu.Lock()
+	for i, f := range v.frames {
+		if f.pack == at.pack && f.frame == at.frame {
+			v.frames = append(slices.Delete(v.frames, i, i+1), f)
+			v.mu.Unlock()
+			return f.raw, nil
+		}
+	}
+	v.mu.Unlock()
+	raw, err := v.source.frame(ctx, at, path)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.frames) == keptFrames {
+		v.frames = slices.Delete(v.frames, 0, 1)
+	}
+	v.frames = append(v.frames, keptFrame{at.pack, at.frame, raw})
+	return raw, nil
+}
+
+// chunkReader reads a large file, one chunk after the other.
+type chunkReader struct {
+	ctx    context.Context
+	source *source
+	entry  *entry
+
+	at    int64  // bytes that were read
+	next  int    // run
+	zeros int64  // bytes of zeros that come now
+	data  []byte // of a chunk, that come now
+}
+
+// Read implements io.Reader.
+func (r *chunkReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if len(r.data) == 0 && r.zeros == 0 {
+		if r.next == len(r.entry.chunks) {
+			return 0, io.EOF
+		}
+		c := r.entry.chunks[r.next]
+		if c.zeros > 0 {
+			r.zeros = r.entry.id.size - r.at
+			if c.zeros <= r.zeros/chunkSize {
+				r.zeros = c.zeros * chunkSize
+			}
+		} else {
+			data, err := r.source.chunk(r.ctx, c.sum, chunkLength(r.at/chunkSize, r.entry.id.size), r.entry.path)
+			if err != nil {
+				return 0, err
+			}
+			r.data = data
+		}
+		r.next++
+	}
+	var n int
+	if r.zeros > 0 {
+		n = int(min(int64(len(p)), r.zeros))
+		clear(p[:n])
+		r.zeros -= int64(n)
+	} else {
+		n = copy(p, r.data)
+		r.data = r.data[n:]
+	}
+	r.at += int64(n)
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (r *chunkReader) Close() error {
+	r.next, r.data, r.zeros = len(r.entry.chunks), nil, 0
+	return nil
+}

@@ -1,0 +1,319 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+const (
+	// serviceDir belongs to the service: saved outputs and logs of background
+	// tasks. It is neither kept nor restored nor deleted.
+	serviceDir = ".everloop"
+	// writingPrefix marks files that the service is writing at the moment.
+	writingPrefix = ".everloop-tmp-"
+)
+
+// found is an entry as the walk met it.
+type found struct {
+	entry
+	uid   uint32
+	links uint64 // names that the file has
+	read  bool   // its content was read in this walk
+}
+
+// scanned is one directory with what was in it.
+type scanned struct {
+	path  string // the root is "."
+	id    identity
+	items []found
+	// leftovers are what a restore that was broken off was writing.
+	leftovers []string
+	forced    bool // its mode was changed, so that it could be read
+}
+
+// walker looks at a whole tree with several workers, each at one directory at a
+// time.
+type walker struct {
+	ctx  context.Context
+	root int
+	// known gives what an earlier walk knew of a path.
+	known *tree
+	// usable says that an entry of known may stand for a file that was not touched.
+	usable func(*entry) bool
+	// content reads a regular file that known cannot answer for, and sets what it
+	// learns; nil leaves contents alone.
+	content func(dir int, name string, f *found) error
+	// enter says whether a directory is looked into; nil: all are.
+	enter func(path string) bool
+	// most is how many entries there may be; 0 is any number.
+	most int
+	// force makes directories readable that the service may not read but owns.
+	force bool
+
+	mu     sync.Mutex
+	more   *sync.Cond
+	queue  []string
+	active int
+	err    error
+	scans  []*scanned
+	total  int             // entries
+	lost   map[string]kind // directories that could not be looked into; 0: gone
+}
+
+// run walks the tree.
+func (w *walker) run(workers int) error {
+	w.more = sync.NewCond(&w.mu)
+	w.queue, w.lost = []string{"."}, map[string]kind{}
+	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
+	defer stop()
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(w.work)
+	}
+	all.Wait()
+	return w.err
+}
+
+func (w *walker) fail(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.mu.Unlock()
+	w.more.Broadcast()
+}
+
+func (w *walker) work() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for len(w.queue) == 0 && w.active > 0 && w.err == nil {
+			w.more.Wait()
+		}
+		if len(w.queue) == 0 || w.err != nil {
+			return
+		}
+		dir := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		w.active++
+		w.mu.Unlock()
+
+		scan, err := w.scan(dir)
+
+		w.mu.Lock()
+		w.active--
+		switch {
+		case err == nil:
+			w.scans = append(w.scans, scan)
+			if w.total += len(scan.items); w.most > 0 && w.total > w.most && w.err == nil {
+				w.err = domain.Newf(domain.TooLarge, CodeTooMany, "the workspace has more than %d files and directories", w.most)
+			}
+			for i := range scan.items {
+				if item := &scan.items[i]; item.kind == kindDir && (w.enter == nil || w.enter(item.path)) {
+					w.queue = append(w.queue, item.path)
+				}
+			}
+		case dir != "." && vanished(err):
+			w.lost[dir] = 0
+		case dir != "." && denied(err):
+			w.lost[dir] = kindUnread
+		case w.err == nil:
+			w.err = fault(dir, err)
+		}
+		w.more.Broadcast()
+	}
+}
+
+// scan looks at one directory.
+func (w *walker) scan(dir string) (*scanned, error) {
+	fd, forced, err := w.openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "directory of a workspace")
+	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	s := &scanned{path: dir, id: identityOf(&st), forced: forced, items: make([]found, 0, len(names))}
+	for i, name := range names {
+		if i%256 == 0 && w.ctx.Err() != nil {
+			return nil, w.ctx.Err()
+		}
+		p := name
+		if dir != "." {
+			p = dir + "/" + name
+		} else if name == serviceDir {
+			continue
+		}
+		if strings.HasPrefix(name, writingPrefix) {
+			if leftover(name) {
+				s.leftovers = append(s.leftovers, p)
+			}
+			continue
+		}
+		item, err := w.look(fd, name, p)
+		if err != nil {
+			if vanished(err) {
+				continue // the second look at the directory tells
+			}
+			return nil, err
+		}
+		s.items = append(s.items, item)
+	}
+	return s, nil
+}
+
+func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
+	fd, err = openBelow(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if !w.force || !errors.Is(err, unix.EACCES) {
+		return fd, false, err
+	}
+	found, err := openBelow(w.root, dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, false, err
+	}
+	defer func() { _ = unix.Close(found) }()
+	if err := unix.Chmod(viaProc(found), 0o700); err != nil {
+		return -1, false, err
+	}
+	fd, err = openBelow(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	return fd, true, err
+}
+
+// look finds what a name is.
+func (w *walker) look(dir int, name, p string) (found, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return found{}, err
+	}
+	item := found{uid: st.Uid, links: uint64(st.Nlink)}
+	item.path, item.id = p, identityOf(&st)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		item.kind, item.mode = kindDir, uint16(st.Mode&0o777)
+		if len(p) > maxPath {
+			item.kind = kindUnread
+		}
+	case unix.S_IFLNK:
+		target, err := readLink(dir, name)
+		if err != nil {
+			return found{}, err
+		}
+		item.kind, item.target = kindLink, target
+	case unix.S_IFREG:
+		item.kind, item.mode = kindFile, uint16(st.Mode&0o777)
+		if old := w.known.at(p); old != nil && old.trusted && old.kind == kindFile && old.id == item.id && old.mode == item.mode && w.usable(old) {
+			item.entry = *old
+			return item, nil
+		}
+		if w.content == nil {
+			return item, nil
+		}
+		item.read = true
+		err := w.content(dir, name, &item)
+		if denied(err) {
+			item.kind, err = kindUnread, nil
+		}
+		return item, err
+	default:
+		item.kind = kindSpecial
+	}
+	return item, nil
+}
+
+// moved looks a second time at all directories, and at the files that were read
+// in this walk, and says whether something was changed since the first look.
+func (w *walker) moved(workers int) (bool, error) {
+	if len(w.lost) > 0 {
+		for _, k := range w.lost {
+			if k == 0 {
+				return true, nil
+			}
+		}
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	changed, next := false, 0
+	for range workers {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				stop := changed || i >= len(w.scans) || w.ctx.Err() != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+				if w.stirred(w.scans[i]) {
+					mu.Lock()
+					changed = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return changed, w.ctx.Err()
+}
+
+func (w *walker) stirred(s *scanned) bool {
+	fd, err := openBelow(w.root, s.path, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || identityOf(&st) != s.id {
+		return true
+	}
+	for i := range s.items {
+		item := &s.items[i]
+		if !item.read || item.kind != kindFile {
+			continue
+		}
+		err := unix.Fstatat(fd, item.path[strings.LastIndexByte(item.path, '/')+1:], &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil || identityOf(&st) != item.id {
+			return true
+		}
+	}
+	return false
+}
+
+// all gives everything that the walk found, by path.
+func (w *walker) all() []found {
+	n := 0
+	for _, s := range w.scans {
+		n += len(s.items)
+	}
+	out := make([]found, 0, n)
+	for _, s := range w.scans {
+		for _, item := range s.items {
+			if item.kind == kindDir {
+				if k, lost := w.lost[item.path]; lost {
+					if k == 0 {
+						continue
+					}
+					item.kind, item.mode = k, 0
+				}
+			}
+			out = append(out, item)
+		}
+	}
+	return out
+}

@@ -1,0 +1,127 @@
+package web
+
+import (
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// forbidden networks with the words for them. What is not listed and is no
+// public unicast address of version 6 is forbidden too. IANA's registries of
+// special-purpose addresses are the source.
+var forbidden = []struct {
+	network netip.Prefix
+	what    string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
+	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
+	{netip.MustParsePrefix("100.64.0.0/10"), "a carrier's private address"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
+	{netip.MustParsePrefix("168.63.129.16/32"), "a metadata service of a cloud"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"}, // metadata services too
+	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
+	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("192.0.2.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("192.88.99.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
+	{netip.MustParsePrefix("198.18.0.0/15"), "a reserved address"},
+	{netip.MustParsePrefix("198.51.100.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("203.0.113.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"},
+	{netip.MustParsePrefix("::/128"), "an unspecified address"},
+	{netip.MustParsePrefix("::1/128"), "a loopback address"},
+	{netip.MustParsePrefix("64:ff9b::/96"), "a translated address"},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), "a translated address"},
+	{netip.MustParsePrefix("2001::/23"), "a reserved address"}, // Teredo and others
+	{netip.MustParsePrefix("2001:db8::/32"), "a reserved address"},
+	{netip.MustParsePrefix("2002::/16"), "a translated address"}, // 6to4
+	{netip.MustParsePrefix("3fff::/20"), "a reserved address"},
+	{netip.MustParsePrefix("fc00::/7"), "a private address"},
+	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
+	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
+}
+
+// publicUnicast is all of version 6 that is given out to the public so far.
+var publicUnicast = netip.MustParsePrefix("2000::/3")
+
+// notPublic says in words why an address is none of the public Internet; empty
+// when it is one.
+func notPublic(addr netip.Addr) string {
+	if addr.Zone() != "" {
+		return "a link-local address"
+	}
+	addr = addr.Unmap() // ::ffff:127.0.0.1 is 127.0.0.1
+	for _, f := range forbidden {
+		if f.network.Contains(addr) {
+			return f.what
+		}
+	}
+	if addr.Is6() && !publicUnicast.Contains(addr) {
+		return "a reserved address"
+	}
+	return ""
+}
+
+// guard looks at an address between its resolution and the connection, so that
+// a name which changes its mind gains nothing. It runs for every address that
+// is tried.
+func (c *Client) guard(host, path string) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return refusef("%s cannot be reached: it has no ordinary address", host)
+		}
+		return c.checkAddress(host, to, path)
+	}
+}
+
+func (c *Client) checkAddress(host string, to netip.AddrPort, path string) error {
+	addr, port := to.Addr().Unmap(), to.Port()
+	if c.exceptions.exactly(host, addr, port, path) {
+		return nil
+	}
+	here := ofThisMachine(addr)
+	if here && c.own[port] {
+		return refusef("%s is this service itself, which is not fetched from", hostPort(host, port))
+	}
+	if c.exceptions.admit(host, addr) {
+		return nil
+	}
+	if what := notPublic(to.Addr()); what != "" {
+		return refusef("%s is not on the public Internet: it has %s", host, what)
+	}
+	if here {
+		return refusef("%s is the machine that this service runs on", host)
+	}
+	return c.checkPort(host, port)
+}
+
+// checkPort keeps to ports where web servers are: what other services take for
+// their own protocol is not sent to them.
+func (c *Client) checkPort(host string, port uint16) error {
+	if port == 80 || port == 443 || port >= 1024 {
+		return nil
+	}
+	return refusef("port %d of %s is not one for web pages", port, host)
+}
+
+// ofThisMachine says whether the address is one of this machine's own, public
+// ones included.
+func ofThisMachine(addr netip.Addr) bool {
+	if addr.IsLoopback() || addr.IsUnspecified() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false // private addresses are refused by themselves
+	}
+	for _, a := range own {
+		if network, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(network.IP); ok && ip.Unmap() == addr {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package web
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+
+	"everloop/domain"
+)
+
+const maxURL = 8 << 10 // bytes
+
+// target reads the URL of a fetch.
+func (c *Client) target(raw string) (*url.URL, error) {
+	raw = strings.TrimSpace(raw)
+	if len(raw) > maxURL {
+		return nil, malformedf("the URL is longer than %d bytes", maxURL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, malformedf("this is not a URL that can be read; give one such as https://example.com/page")
+	}
+	if err := c.checkURL(u); err != nil {
+		return nil, err
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// checkURL refuses what can be refused by its words. It stands before the check
+// of the address and does not replace it.
+func (c *Client) checkURL(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return refusef("only http:// and https:// URLs are fetched")
+	case u.User != nil:
+		return refusef("URLs with a user name or password in them are not fetched")
+	case u.Opaque != "" || u.Hostname() == "":
+		return malformedf("the URL names no host")
+	}
+	if port := u.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return malformedf("the URL's port is not a port")
+		}
+	}
+	return checkHost(u.Hostname())
+}
+
+// checkHost refuses host names that are addresses in disguise, as 0x7f.1,
+// 2130706433 or 127.1: some resolvers understand them.
+func checkHost(host string) error {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil // the guard looks at it
+	}
+	name := strings.ToLower(host)
+	if !isName(name) {
+		var err error
+		if name, err = idna.Lookup.ToASCII(host); err != nil {
+			return malformedf("the URL's host is not a valid name")
+		}
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return nil // written in other digits; the guard looks at it
+	}
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	last := labels[len(labels)-1]
+	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
+		return refusef("the URL's host is an address in an odd form; write it as four decimal numbers")
+	}
+	return nil
+}
+
+func malformedf(format string, args ...any) error {
+	return domain.Newf(domain.Malformed, "invalid_url", format, args...)
+}

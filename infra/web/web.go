@@ -1,0 +1,125 @@
+// Package web fetches pages of the Internet for the agent, and nothing else: a
+// model, or a page that it read, may name any address, so every connection is
+// checked at the moment it is made, against the address that the name turned
+// out to have. It must not know what a page is fetched for.
+package web
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"everloop/domain"
+)
+
+// Defaults of a Config.
+const (
+	DefaultTimeout       = 30 * time.Second
+	DefaultHeaderTimeout = 15 * time.Second
+	DefaultMaxBody       = 5 << 20
+)
+
+const (
+	connectTimeout  = 10 * time.Second
+	maxRedirects    = 5
+	maxHeader       = 256 << 10 // bytes of one answer's header
+	maxConversions  = 4         // pages that are turned into Markdown at once
+	defaultIdentity = "Everloop/1.0 (WebFetch)"
+)
+
+// Config of a Client. The zero value reaches the public Internet only.
+type Config struct {
+	// Allow lists what may be reached although it is not public: "host",
+	// "host:port", "host:port/path/", "*.domain", a network as 10.1.0.0/16; an
+	// address may stand for a host. A name admits whatever address it has, a path
+	// what lies below it.
+	Allow []string
+	// Own lists where this service itself listens, as host:port. These are never
+	// reached because a network was allowed, only when Allow names the port too.
+	Own []string
+
+	Timeout       time.Duration // of a whole fetch, redirects included; 0: DefaultTimeout
+	HeaderTimeout time.Duration // until an answer begins; 0: DefaultHeaderTimeout
+	MaxBody       int64         // bytes that are read of an answer, unpacked; 0: DefaultMaxBody
+	Identity      string        // the User-Agent header
+	Resolver      *net.Resolver // nil: the system's
+}
+
+// Client fetches pages. It keeps no connections, no cookies and no cache, uses
+// no proxy, and is safe for concurrent use.
+type Client struct {
+	cfg        Config
+	exceptions exceptions
+	own        map[uint16]bool
+	http       *http.Client
+	converting chan struct{}
+}
+
+// New makes a client; it refuses an Allow or Own that it does not understand.
+func New(cfg Config) (*Client, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, DefaultHeaderTimeout)
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
+	cfg.Identity = cmp.Or(cfg.Identity, defaultIdentity)
+	c := &Client{cfg: cfg, converting: make(chan struct{}, maxConversions)}
+	var err error
+	if c.exceptions, err = parseExceptions(cfg.Allow); err != nil {
+		return nil, err
+	}
+	if c.own, err = parsePorts(cfg.Own); err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy:                  nil, // a proxy would connect where the guard does not look
+		DialContext:            c.dial,
+		DisableKeepAlives:      true,
+		TLSHandshakeTimeout:    connectTimeout,
+		ResponseHeaderTimeout:  cfg.HeaderTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	c.http = &http.Client{Transport: bounded{c, transport}, CheckRedirect: c.redirect}
+	return c, nil
+}
+
+// HTTP is the guarded client for other code that reads from the web: its
+// requests are GET or HEAD, go where Fetch would go, take as long, and end with
+// an error when an answer is longer than MaxBody.
+func (c *Client) HTTP() *http.Client {
+	return &http.Client{
+		Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect, Timeout: c.cfg.Timeout,
+	}
+}
+
+// redirect bounds the hops. Where one leads is checked when it is sent and
+// dialled, as for any request.
+func (c *Client) redirect(next *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return refusef("the page redirects more than %d times", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https" {
+		return refusef("the page redirects from https to %s, which is not followed", next.URL.Scheme)
+	}
+	next.Header.Del("Referer") // where it came from is nobody's business
+	return nil
+}
+
+// pathKey finds in a context the path that a connection is made for: connections
+// are not shared, so it has one.
+type pathKey struct{}
+
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	path, _ := ctx.Value(pathKey{}).(string)
+	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.cfg.Resolver, Control: c.guard(host, path)}
+	return dialer.DialContext(ctx, network, addr)
+}
+
+// refusef is a refusal that the model is told.
+func refusef(format string, args ...any) error {
+	return domain.Newf(domain.Forbidden, "web_refused", format, args...)
+}

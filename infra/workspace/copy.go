@@ -1,0 +1,225 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+// CopyOptions are conditions and bounds of Copy.
+type CopyOptions struct {
+	Overwrite bool  // replace what has the name: a file by a file, a directory by a directory
+	Room      int64 // bytes that may be written; below 0 is without end
+}
+
+// maxCopies bounds the search for a free name.
+const maxCopies = 10_000
+
+// Copy copies a regular file, or a directory with all that is in it; a link is
+// followed, as reading follows it. Missing directories above the copy are made.
+// Without a name, the copy is "name copy.ext" beside the original, or the next
+// free "name copy 2.ext". The copy is there whole or not at all. Links in a
+// directory are copied as they stand; pipes, sockets and devices are left out.
+func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (Info, error) {
+	given, err := w.Clean(from)
+	if err != nil {
+		return Info{}, err
+	}
+	if given == "." {
+		return Info{}, domain.Newf(domain.Invalid, CodeIsDirectory, "the root of a workspace cannot be copied into itself")
+	}
+	source, st, err := w.look(given)
+	if err != nil {
+		return Info{}, explain(from, err)
+	}
+	defer func() { _ = unix.Close(source) }()
+	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !directory {
+		if err := regular(given, &st); err != nil {
+			return Info{}, err
+		}
+	}
+	names := copyNames(given, directory)
+	if to != "" {
+		rel, err := w.copyTarget(given, to, directory)
+		if err != nil {
+			return Info{}, err
+		}
+		if err := w.mkdirAll(path.Dir(rel)); err != nil {
+			return Info{}, explain(to, err)
+		}
+		names = func(yield func(string) bool) { yield(rel) }
+	} else {
+		o.Overwrite = false
+	}
+	c := &copier{w: w, ctx: ctx, budget: newBudget(o.Room), from: shorten(given)}
+	if directory {
+		return c.directory(source, names, o)
+	}
+	return c.file(source, &st, names, o)
+}
+
+// look gives what a path leads to, unopened.
+func (w *Workspace) look(rel string) (int, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := w.openAt(rel, unix.O_PATH, inside)
+	if err != nil {
+		return -1, st, err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// copyTarget checks the name that a copy is to have.
+func (w *Workspace) copyTarget(given, to string, directory bool) (string, error) {
+	rel, err := w.Clean(to)
+	switch {
+	case err != nil:
+		return "", err
+	case rel == ".":
+		return "", domain.Newf(domain.Conflict, CodeExists, "the root of the workspace exists already")
+	case rel == given:
+		return "", domain.Newf(domain.Conflict, CodeExists, "%s is what is copied", shorten(rel))
+	case strings.HasPrefix(given, rel+"/"):
+		return "", domain.Newf(domain.Invalid, CodeBadPath, "%s holds what is copied", shorten(rel))
+	case directory && strings.HasPrefix(rel, given+"/"):
+		return "", domain.Newf(domain.Invalid, CodeBadPath, "%s cannot be copied into itself", shorten(given))
+	case !directory && strings.HasSuffix(to, "/"):
+		return "", explain(to, unix.EISDIR)
+	}
+	return rel, nil
+}
+
+// copyNames are the names that a copy may have beside its original.
+func copyNames(rel string, directory bool) iter.Seq[string] {
+	dir, name := path.Split(rel)
+	ext := path.Ext(name)
+	if directory || ext == name { // .profile has no extension
+		ext = ""
+	}
+	stem := dir + strings.TrimSuffix(name, ext) + " copy"
+	return func(yield func(string) bool) {
+		if !yield(stem + ext) {
+			return
+		}
+		for n := 2; n <= maxCopies; n++ {
+			if !yield(fmt.Sprintf("%s %d%s", stem, n, ext)) {
+				return
+			}
+		}
+	}
+}
+
+// copier is one copy on its way.
+type copier struct {
+	w      *Workspace
+	ctx    context.Context
+	budget *budget
+	from   string
+}
+
+// place tries names until one is free.
+func (c *copier) place(names iter.Seq[string], try func(dir int, name, rel string) (Info, error)) (Info, error) {
+	for rel := range names {
+		dir, name, err := c.w.parent(rel)
+		if err != nil {
+			return Info{}, explain(rel, err)
+		}
+		info, err := try(dir, name, rel)
+		_ = unix.Close(dir)
+		if err == nil || !errors.Is(err, unix.EEXIST) {
+			return info, explain(rel, err)
+		}
+	}
+	return Info{}, domain.Newf(domain.Conflict, CodeExists, "the name of the copy of %s is taken", c.from)
+}
+
+// holder is the directory that the copy will be in, and is made in.
+func (c *copier) holder(names iter.Seq[string]) (int, error) {
+	for rel := range names {
+		dir, _, err := c.w.parent(rel)
+		return dir, explain(rel, err)
+	}
+	return -1, unix.ENOENT
+}
+
+func (c *copier) file(source int, st *unix.Stat_t, names iter.Seq[string], o CopyOptions) (Info, error) {
+	dir, err := c.holder(names)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	temp := tempPrefix + rand.Text()
+	out, err := c.content(source, dir, temp)
+	if err != nil {
+		return Info{}, explain(c.from, err)
+	}
+	defer func() { _ = out.Close() }()
+	options := WriteOptions{CreateOnly: !o.Overwrite, Mode: modeOf(st)}
+	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
+		return c.w.place(int(out.Fd()), dir, temp, to, name, rel, options)
+	})
+	if err != nil {
+		_ = unix.Unlinkat(dir, temp, 0)
+	}
+	return info, err
+}
+
+func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (Info, error) {
+	dir, err := c.holder(names)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	temp := tempPrefix + rand.Text()
+	if err := c.tree(source, ".", dir, temp, 0); err != nil {
+		_ = removeAll(context.WithoutCancel(c.ctx), dir, temp)
+		return Info{}, explain(c.from, err)
+	}
+	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
+		return c.name(dir, temp, to, name, rel, o.Overwrite)
+	})
+	if err != nil {
+		_ = removeAll(context.WithoutCancel(c.ctx), dir, temp)
+	}
+	return info, err
+}
+
+// name gives a copied directory its name. One that it replaces is exchanged for
+// it in one step, and only then deleted.
+func (c *copier) name(from int, temp string, dir int, name, rel string, overwrite bool) (Info, error) {
+	err := unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
+	replaced := errors.Is(err, unix.EEXIST) && overwrite
+	if replaced {
+		old, lookErr := infoAt(dir, name, rel)
+		if lookErr != nil {
+			return Info{}, lookErr
+		}
+		if old.Type != Directory {
+			return Info{}, unix.ENOTDIR
+		}
+		if err = unix.Renameat2(from, temp, dir, name, unix.RENAME_EXCHANGE); err == nil {
+			defer c.w.forget()
+			err = removeAll(context.WithoutCancel(c.ctx), from, temp)
+		}
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := infoAt(dir, name, rel)
+	info.Replaced = replaced
+	return info, err
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package workspace
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+const (
+	maxCopyDepth = 256      // directories, of which each level holds two descriptors
+	copyChunk    = 64 << 20 // bytes between two looks at the context
+)
+
+func modeOf(st *unix.Stat_t) fs.FileMode { return fs.FileMode(st.Mode & 0o777) }
+
+// content copies what an O_PATH descriptor of a regular file leads to. When
+// the file system can, the kernel copies it, or shares it.
+func (c *copier) content(source, dir int, name string) (*os.File, error) {
+	in, err := os.Open("/proc/self/fd/" + strconv.Itoa(source))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	out := os.NewFile(uintptr(fd), name)
+	err = c.pour(out, in)
+	if err == nil {
+		err = c.w.own(fd, "")
+	}
+	if err != nil {
+		_ = out.Close()
+		_ = unix.Unlinkat(dir, name, 0)
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *copier) pour(out, in *os.File) error {
+	for {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		part := int64(copyChunk)
+		if c.budget.bounded {
+			part = min(part, c.budget.left+1)
+		}
+		n, err := io.CopyN(out, in, part)
+		if !c.budget.take(n) {
+			return full(c.from)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tree copies a directory below a new name. Every step is from a descriptor to a
+// name that is not followed, so that nothing leads out of either tree.
+func (c *copier) tree(source int, name string, dir int, as string, depth int) error {
+	if depth > maxCopyDepth {
+		return domain.Newf(domain.Invalid, CodeBadPath, "%s has directories deeper than %d", c.from, maxCopyDepth)
+	}
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(source, name, flags, 0)
+	if err != nil {
+		return err
+	}
+	in := os.NewFile(uintptr(fd), name)
+	defer func() { _ = in.Close() }()
+	if err := unix.Mkdirat(dir, as, 0o700); err != nil {
+		return err
+	}
+	out, err := unix.Openat(dir, as, flags, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(out) }()
+	if err := c.w.own(out, ""); err != nil {
+		return err
+	}
+	names, err := in.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, entry := range names {
+		if strings.HasPrefix(entry, tempPrefix) {
+			continue
+		}
+		if err := c.entry(fd, out, entry, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone meanwhile
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return unix.Fchmod(out, uint32(modeOf(&st)))
+}
+
+func (c *copier) entry(in, out int, name string, depth int) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(in, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if !c.budget.take(256) {
+		return full(c.from)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return c.tree(in, name, out, name, depth+1)
+	case unix.S_IFLNK:
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, "", buf)
+		if err != nil {
+			return err
+		}
+		if err := unix.Symlinkat(string(buf[:n]), out, name); err != nil {
+			return err
+		}
+		return c.w.own(out, name)
+	case unix.S_IFREG:
+		f, err := c.content(fd, out, name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		c.w.spent(st.Blocks * 512)
+		return unix.Fchmod(int(f.Fd()), uint32(modeOf(&st)))
+	}
+	return nil // a pipe, socket or device
+}

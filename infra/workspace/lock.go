@@ -1,0 +1,82 @@
+//go:build linux
+
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile lies beside the workspaces. No session has its name, and it is never
+// written: only its bytes are locked.
+const lockFile = ".everloop-locks"
+
+// locks order writes with a condition: what was found at a name when the
+// condition was held is still there when the name is given away, whichever
+// process of the service writes. Commands in the sandbox take no part.
+type locks struct {
+	path   string
+	mu     sync.Mutex // of file
+	file   *os.File
+	inside [64]sync.Mutex
+}
+
+func newLocks(root string) *locks { return &locks{path: filepath.Join(root, lockFile)} }
+
+// hold waits for a name in an open directory, and gives what lets it go again.
+// The directory is told by what it is, not by its path: a link to it does not
+// lead around the lock.
+func (l *locks) hold(dir int, name string) (release func(), err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return nil, err
+	}
+	file, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%d:%d/%s", st.Dev, st.Ino, name)
+	n := int64(h.Sum32()) % int64(len(l.inside))
+	// The kernel's lock belongs to the open file, which all of this process
+	// share: among themselves they take the mutex.
+	l.inside[n].Lock()
+	if err := l.byte(file, n, unix.F_WRLCK); err != nil {
+		l.inside[n].Unlock()
+		return nil, err
+	}
+	return func() {
+		_ = l.byte(file, n, unix.F_UNLCK)
+		l.inside[n].Unlock()
+	}, nil
+}
+
+func (l *locks) byte(file *os.File, n int64, kind int16) error {
+	how := unix.Flock_t{Type: kind, Start: n, Len: 1}
+	for {
+		err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &how)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func (l *locks) open() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		return l.file, nil
+	}
+	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: locks: %w", err)
+	}
+	l.file = os.NewFile(uintptr(fd), lockFile)
+	return l.file, nil
+}

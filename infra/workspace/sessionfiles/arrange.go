@@ -1,0 +1,73 @@
+//go:build linux
+
+package sessionfiles
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+
+	"everloop/domain"
+	"everloop/infra/workspace"
+)
+
+// Rename gives a file, a directory or a link itself another name in its
+// directory. name is a bare one; a taken one is file_exists.
+func (f Files) Rename(ctx context.Context, session domain.Session, from, name string) (to string, changes []domain.FileChange, err error) {
+	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+		rel, err := w.Clean(from)
+		if err != nil {
+			return err
+		}
+		to = path.Join(path.Dir(rel), name)
+		if err := w.Rename(rel, to, false); err != nil {
+			return err
+		}
+		changes = []domain.FileChange{{Path: rel, Change: "deleted"}, {Path: to, Change: "created"}}
+		return nil
+	})
+	return to, changes, err
+}
+
+// Copy copies a file or a directory. Without a target it is "name copy.ext"
+// beside it; a taken target is file_exists unless overwrite is set.
+func (f Files) Copy(ctx context.Context, session domain.Session, from, to string, overwrite bool) (change domain.FileChange, err error) {
+	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+		room, err := w.Room(ctx, f.Limit)
+		if err != nil {
+			return err
+		}
+		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite, Room: room})
+		change = changed(copied)
+		return err
+	})
+	return change, err
+}
+
+// shareDir holds the links that a session's files are shared by.
+const shareDir = ".share"
+
+// Share links to a file or directory from a folder below .share. Without a name
+// the link has the source's.
+func (f Files) Share(ctx context.Context, session domain.Session, source, name, folder string) (link domain.FileLink, change domain.FileChange, err error) {
+	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+		if folder != "" && !filepath.IsLocal(folder) {
+			return domain.Newf(domain.Malformed, domain.CodePathOutside, "the share folder leaves %s", shareDir)
+		}
+		target, err := w.Clean(source)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			name = path.Base(target)
+		}
+		if name == "." {
+			return domain.Invalidf("body.link_name", "is required for the workspace itself")
+		}
+		at, err := w.LinkTo(target, path.Join(shareDir, folder), name)
+		link = domain.FileLink{Path: at, Target: target}
+		change = domain.FileChange{Path: at, Change: "created"}
+		return err
+	})
+	return link, change, err
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package sessionfiles
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"everloop/domain"
+	"everloop/infra/workspace"
+)
+
+// Upload takes files into a directory, which is made when it is missing. receive
+// hands each file's content, of at most limit bytes, to add, and at the end gives
+// their names, which are relative to the directory, in the same order. An error
+// of receive leaves nothing behind; a file that cannot be taken is told in its
+// outcome and is no trouble for the others. A file that exists is replaced.
+func (f Files) Upload(ctx context.Context, session domain.Session, dir string, limit int64,
+	receive func(add func(content io.Reader) error) (names []string, err error),
+) (outcomes []domain.FileOutcome, err error) {
+	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+		base, err := directory(w, dir)
+		if err != nil {
+			return err
+		}
+		room, err := w.Room(ctx, f.Limit)
+		if err != nil {
+			return err
+		}
+		stage, err := w.Stage(ctx, room)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = stage.Close() }() // what a fault leaves, a later upload takes away
+		u := upload{stage: stage, base: base, taken: map[string]bool{}}
+		names, err := receive(func(content io.Reader) error { return u.add(ctx, content, limit) })
+		if err != nil {
+			return err
+		}
+		for i, name := range names {
+			outcomes = append(outcomes, u.place(ctx, i, name))
+		}
+		return nil
+	})
+	return outcomes, err
+}
+
+// directory checks the place of an upload, which may be missing.
+func directory(w *workspace.Workspace, dir string) (string, error) {
+	base, err := w.Clean(dir)
+	if err != nil {
+		return "", err
+	}
+	// A missing directory is made with the first file. What is there must be
+	// one, of which the kernel knows best.
+	if err := w.CheckDir(base); err != nil && !domain.HasCode(err, domain.CodeFileNotFound) {
+		return "", err
+	}
+	return base, nil
+}
+
+type upload struct {
+	stage  *workspace.Staging
+	base   string
+	staged []stagedFile
+	taken  map[string]bool
+}
+
+type stagedFile struct {
+	number int
+	err    error
+}
+
+// add stages a file. Its error is the client's end of the line; a file that was
+// not kept is remembered, and what is left of it passed over.
+func (u *upload) add(ctx context.Context, content io.Reader, limit int64) error {
+	number, err := u.stage.Add(ctx, content, limit)
+	if source, ok := errors.AsType[*workspace.SourceError](err); ok {
+		return source.Err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	u.staged = append(u.staged, stagedFile{number, err})
+	if err != nil {
+		_, err = io.Copy(io.Discard, content)
+	}
+	return err
+}
+
+// place gives a staged file its name.
+func (u *upload) place(ctx context.Context, i int, name string) domain.FileOutcome {
+	failed := func(err error) domain.FileOutcome { return domain.FileOutcome{Path: name, Err: err} }
+	if err := checkName(name); err != nil {
+		return failed(err)
+	}
+	if u.staged[i].err != nil {
+		return failed(u.staged[i].err)
+	}
+	rel := path.Join(u.base, name)
+	if u.taken[rel] {
+		return failed(domain.Newf(domain.Conflict, workspace.CodeExists, "another file of this upload has the same path"))
+	}
+	info, err := u.stage.Place(ctx, u.staged[i].number, rel, workspace.WriteOptions{Parents: true})
+	if err != nil {
+		return failed(err)
+	}
+	u.taken[rel] = true
+	return domain.FileOutcome{Path: info.Path, Change: changed(info)}
+}
+
+// checkName refuses names that are none, or that leave the upload's directory.
+func checkName(name string) error {
+	switch {
+	case name == "" || strings.HasSuffix(name, "/") || path.Clean(name) == ".":
+		return domain.Newf(domain.Malformed, workspace.CodeBadPath, "the file has no name")
+	case !utf8.ValidString(name):
+		return domain.Newf(domain.Malformed, workspace.CodeBadPath, "the name is not UTF-8")
+	case !filepath.IsLocal(name):
+		return domain.Newf(domain.Malformed, domain.CodePathOutside, "the path leaves the upload's directory")
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+//go:build linux
+
+package sessionfiles
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/klauspost/compress/flate"
+
+	"everloop/domain"
+	"everloop/infra/workspace"
+)
+
+// Zip gives a function that writes a directory as a ZIP archive while it reads
+// it, so that any size needs little memory. Names are relative to the directory.
+// Links are not followed: those that lead to something in the directory are
+// stored as links, all others are left out, as are pipes, sockets and devices.
+func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (write func(context.Context, io.Writer) error, err error) {
+	var base string
+	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+		if err := w.CheckDir(dir); err != nil {
+			return err
+		}
+		base, err = w.Resolve(dir)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, out io.Writer) error {
+		return f.in(ctx, session, func(w *workspace.Workspace) error {
+			z := zip.NewWriter(out)
+			z.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
+				return flate.NewWriter(out, flate.BestSpeed)
+			})
+			pack := &packer{ctx: ctx, w: w, z: z, base: base}
+			if err := w.Walk(ctx, base, pack.visit); err != nil {
+				return err
+			}
+			return z.Close()
+		})
+	}, nil
+}
+
+// packer writes the entries of one directory.
+type packer struct {
+	ctx  context.Context
+	w    *workspace.Workspace
+	z    *zip.Writer
+	base string
+}
+
+func (p *packer) visit(i workspace.Info) error {
+	name := i.Path
+	if p.base != "." {
+		name = strings.TrimPrefix(strings.TrimPrefix(name, p.base), "/")
+	}
+	if name == "" || name == "." {
+		return nil
+	}
+	header := &zip.FileHeader{Name: name, Modified: i.ModTime, Method: zip.Deflate}
+	header.SetMode(i.Mode)
+	switch i.Type {
+	case workspace.Directory:
+		header.Name += "/"
+		header.Method = zip.Store
+		header.SetMode(i.Mode | fs.ModeDir)
+		_, err := p.z.CreateHeader(header)
+		return err
+	case workspace.Link:
+		if !workspace.StaysBelow(name, i.Target) {
+			return nil
+		}
+		header.Method = zip.Store
+		header.SetMode(0o777 | fs.ModeSymlink)
+		out, err := p.z.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(out, i.Target)
+		return err
+	case workspace.File:
+		return p.file(i, header)
+	}
+	return nil
+}
+
+func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
+	file, _, err := p.w.Open(i.Path)
+	if err != nil {
+		if _, ordinary := errors.AsType[*domain.Error](err); ordinary {
+			return nil // it is gone, or something else, since the look
+		}
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	out, err := p.z.CreateHeader(header)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, file); err != nil {
+		return fmt.Errorf("pack a file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+)
+
+// leftFor is the age from which something temporary belongs to nobody any more:
+// its process ended before it could take it away.
+const leftFor = 24 * time.Hour
+
+// Staging takes files whose names are given later, all at once: until then they
+// are in nobody's way, and Close leaves nothing of them behind.
+type Staging struct {
+	w      *Workspace
+	name   string // in the root
+	dir    *os.File
+	budget *budget
+	count  int
+}
+
+// Stage opens a staging place that may take room bytes; below 0 is without end.
+func (w *Workspace) Stage(ctx context.Context, room int64) (*Staging, error) {
+	w.sweep(ctx)
+	root := int(w.root.Fd())
+	name := tempPrefix + rand.Text()
+	if err := unix.Mkdirat(root, name, 0o700); err != nil {
+		return nil, explain("", err)
+	}
+	fd, err := unix.Openat(root, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Unlinkat(root, name, unix.AT_REMOVEDIR)
+		return nil, explain("", err)
+	}
+	return &Staging{w: w, name: name, dir: os.NewFile(uintptr(fd), "staging"), budget: newBudget(room)}, nil
+}
+
+// Close takes the place away with all that was not placed.
+func (s *Staging) Close() error {
+	defer func() { _ = s.dir.Close() }()
+	err := removeAll(context.Background(), int(s.w.root.Fd()), s.name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return explain("", err)
+}
+
+// SourceError is a fault of what a file was read from, rather than of the file.
+type SourceError struct{ Err error }
+
+func (e *SourceError) Error() string { return "source: " + e.Err.Error() }
+
+// Unwrap gives the reader's own error.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// Add takes a file of at most limit bytes, and gives the number that Place knows
+// it by. A file that cannot be kept is taken back at once; what is left of its
+// content is the caller's to read. A *SourceError is the reader's.
+func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int, error) {
+	name := strconv.Itoa(s.count)
+	dir := int(s.dir.Fd())
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return 0, explain("the file", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer func() { _ = f.Close() }()
+	err = s.fill(ctx, f, content, limit)
+	if err == nil {
+		err = s.w.own(fd, "")
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, name, 0)
+		if _, theirs := errors.AsType[*SourceError](err); theirs {
+			return 0, err
+		}
+		return 0, explain("the file", err)
+	}
+	s.count++
+	return s.count - 1, nil
+}
+
+func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit int64) error {
+	source := &blamed{r: contextReader{ctx, content}}
+	n, err := io.Copy(f, io.LimitReader(&budgeted{source, s.budget}, limit+1))
+	if source.err != nil {
+		return &SourceError{source.err}
+	}
+	if err == nil && n > limit {
+		err = domain.Newf(domain.TooLarge, CodeTooLarge, "the file is larger than %d bytes", limit)
+	}
+	if err != nil {
+		s.budget.left += n // its space is free again
+	}
+	return err
+}
+
+// blamed remembers whose error a failed copy is.
+type blamed struct {
+	r   io.Reader
+	err error
+}
+
+func (b *blamed) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// budgeted ends a copy when there is no room for more.
+type budgeted struct {
+	r      io.Reader
+	budget *budget
+}
+
+func (b *budgeted) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if !b.budget.take(int64(n)) {
+		b.budget.left += int64(n)
+		return 0, full("the file")
+	}
+	return n, err
+}
+
+// Place gives a staged file its name, as WriteFile does.
+func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOptions) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	w := s.w
+	rel, err := w.Clean(p)
+	if err != nil {
+		return Info{}, err
+	}
+	if strings.HasSuffix(p, "/") {
+		return Info{}, explain(p, unix.EISDIR)
+	}
+	if o.Parents && rel != "." {
+		if err := w.mkdirAll(path.Dir(rel)); err != nil {
+			return Info{}, explain(p, err)
+		}
+	}
+	dir, name, err := w.parent(rel)
+	if err != nil {
+		return Info{}, explain(p, err)
+	}
+	defer func() { _ = unix.Close(dir) }()
+	from, temp := int(s.dir.Fd()), strconv.Itoa(number)
+	fd, err := unix.Openat(from, temp, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Info{}, fmt.Errorf("workspace: staged file %d: %w", number, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	info, err := w.place(fd, from, temp, dir, name, rel, o)
+	return info, explain(p, err)
+}
+
+// sweep takes away what dead processes left in the root.
+func (w *Workspace) sweep(ctx context.Context) {
+	fd, err := w.openAt(".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
+	if err != nil {
+		return
+	}
+	dir := os.NewFile(uintptr(fd), "root")
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if !strings.HasPrefix(name, tempPrefix) {
+			continue
+		}
+		if info, err := infoAt(fd, name, name); err == nil && time.Since(info.Changed) > leftFor {
+			_ = removeAll(ctx, fd, name)
+		}
+	}
+}

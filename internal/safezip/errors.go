@@ -1,0 +1,48 @@
+package safezip
+
+import "fmt"
+
+// Reason sorts refusals.
+type Reason string
+
+// The closed list of reasons.
+const (
+	NotAnArchive   Reason = "not_a_zip"          // or one that is damaged
+	TooLarge       Reason = "zip_too_large"      // the archive itself
+	TooManyFiles   Reason = "zip_too_many_files" //
+	Expands        Reason = "zip_expands"        // too large when unpacked, or compressed beyond reason
+	UnsafeName     Reason = "zip_unsafe_name"    // leaves its place, or is not a plain name
+	NotRegular     Reason = "zip_not_regular"    // a link, a device and the like
+	NameTwice      Reason = "zip_name_twice"     // two members for one name
+	CannotUnpack   Reason = "zip_cannot_unpack"  // encrypted, or an unknown method
+	ContentDamaged Reason = "zip_damaged"        // found while a file was read
+)
+
+// Error is a refusal. Its text is fit for whoever sent the archive.
+type Error struct {
+	Reason Reason
+	Name   string // of the member, shortened; empty when it is the whole archive
+	Text   string
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Text }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+func refuse(reason Reason, name, format string, args ...any) *Error {
+	e := &Error{Reason: reason, Name: shown(name), Text: fmt.Sprintf(format, args...)}
+	if name != "" {
+		e.Text = fmt.Sprintf("%q %s", e.Name, e.Text)
+	}
+	return e
+}
+
+// shown keeps messages readable.
+func shown(name string) string {
+	const most = 120
+	if len(name) > most {
+		return name[:most] + "…"
+	}
+	return name
+}

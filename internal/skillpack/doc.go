@@ -1,0 +1,23 @@
+// Package skillpack reads skill packages after the open agent-skills
+// specification: a directory with a file SKILL.md, whose front matter names and
+// describes the skill, and further files that its text refers to. It checks them
+// and gives them a digest. It knows neither where packages are kept nor what is
+// done with them, so that the service and the registry judge them alike.
+package skillpack
+
+// Bounds of packages (shapes.md section 9) and of the front matter (the open
+// specification).
+const (
+	MaxFiles         = 500
+	MaxBytes         = 200 << 20 // of all files together
+	MaxDocument      = 1 << 20   // bytes of SKILL.md
+	MaxName          = 64        // characters, as below
+	MaxDescription   = 1024
+	MaxCompatibility = 500
+
+	maxFrontMatter = 64 << 10 // bytes
+	maxBodyLines   = 500      // beyond, the specification advises to split the text
+)
+
+// DocumentName is the file that makes a directory a skill package.
+const DocumentName = "SKILL.md"

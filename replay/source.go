@@ -1,0 +1,100 @@
+// Package replay plays recorded sessions again: it makes, of what is left of a
+// session's events and records, the script of a new session, and changes how
+// that one is played. Nothing is run and no model is called. It knows records and
+// events; playing itself is an activity, and time is its business.
+package replay
+
+import (
+	"slices"
+
+	"everloop/domain"
+)
+
+// source is a session's active branch as its records hold it.
+type source struct {
+	sessionID string
+	tree      domain.SessionTree
+	entries   []domain.EntryRecord // in order
+	chats     map[string]domain.ChatRecord
+	byChat    map[string][]domain.EntryRecord
+	order     []string // chats with turns on the branch, in order
+	on        map[string]*domain.EntryRecord
+	events    map[string][]domain.LoggedEvent // that can be played, by chat
+}
+
+// playable are the events that a replay plays; the summaries of the session come
+// of themselves.
+var playable = []string{
+	domain.EventChatStart, domain.EventChatEnd, domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd,
+	domain.EventQuestionResolved, domain.EventSessionCompacted, domain.EventFileChanged,
+}
+
+func newSource(sessionID string) *source {
+	return &source{
+		sessionID: sessionID, chats: map[string]domain.ChatRecord{}, byChat: map[string][]domain.EntryRecord{},
+		on: map[string]*domain.EntryRecord{}, events: map[string][]domain.LoggedEvent{},
+	}
+}
+
+func (s *source) frame(tree domain.SessionTree) error {
+	s.tree = tree
+	for _, chat := range tree.Chats {
+		s.chats[chat.ID] = chat
+	}
+	return nil
+}
+
+func (s *source) entry(e domain.EntryRecord) error {
+	if _, known := s.byChat[e.ChatID]; !known {
+		s.order = append(s.order, e.ChatID)
+	}
+	s.entries = append(s.entries, e)
+	s.byChat[e.ChatID] = append(s.byChat[e.ChatID], e)
+	s.on[e.ID] = &e
+	return nil
+}
+
+// event keeps an event of a chat of the branch. What belongs to no turn of the
+// branch, because it was left, is passed over.
+func (s *source) event(e domain.LoggedEvent) error {
+	if !slices.Contains(playable, e.Name) {
+		return nil
+	}
+	p, err := parse(e.Data)
+	if err != nil {
+		return nil //nolint:nilerr // a body that is gone: its chat is put together from the records
+	}
+	chat := e.ChatID
+	if e.Name == domain.EventSessionCompacted && p.Turn != nil {
+		if on := s.on[p.Turn.TurnID]; on != nil {
+			chat = on.ChatID
+		}
+	}
+	if _, known := s.byChat[chat]; !known {
+		return nil
+	}
+	if turn := p.turn(); turn != "" && s.on[turn] == nil {
+		return nil
+	}
+	s.events[chat] = append(s.events[chat], e)
+	return nil
+}
+
+// reason says why the branch cannot be replayed; "" when it can.
+func (s *source) reason(session domain.Session) string {
+	switch {
+	case session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput, session.ActiveChatID != nil, session.QueueLength > 0:
+		return domain.ReplayRunning
+	case len(s.entries) == 0:
+		return domain.ReplayNoTurns
+	}
+	for _, e := range s.entries {
+		if e.Kind != domain.KindMessage && e.Kind != domain.KindCompaction {
+			return domain.ReplayUnsupported
+		}
+		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused {
+			return domain.ReplayRunning
+		}
+	}
+	return ""
+}

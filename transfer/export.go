@@ -1,0 +1,257 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"everloop/archive"
+	"everloop/domain"
+)
+
+// Records keep sessions.
+type Records interface {
+	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
+		frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error
+	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
+	SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error)
+
+	BeginImport(ctx context.Context, sessionID, ownerID string) (sandboxUID int, err error)
+	KeepImport(ctx context.Context, sessionID string) error
+	FinishImport(ctx context.Context, in domain.ImportedSession) error
+	DropImport(ctx context.Context, sessionID string) error
+	StaleImports(ctx context.Context, age time.Duration) ([]string, error)
+}
+
+// Events are what is left of the events of sessions.
+type Events interface {
+	Events(ctx context.Context, sessionID string, yield func(domain.LoggedEvent) error) error
+}
+
+// Objects keep pictures, and events that are archived.
+type Objects interface {
+	Keys(ctx context.Context, prefix string) ([]string, error)
+	Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error)
+	PutImage(ctx context.Context, sessionID, name, mime string, data []byte) error
+	Put(ctx context.Context, key string, data []byte) error
+	DeletePrefix(ctx context.Context, prefix string) error
+}
+
+// Files are the files of sessions, now and at checkpoints.
+type Files interface {
+	Walk(ctx context.Context, session domain.Session, visit func(domain.CarriedFile) error) error
+	WalkSnapshot(ctx context.Context, snapshotID string, visit func(domain.CarriedFile) error) (found bool, err error)
+	Put(ctx context.Context, session domain.Session, file domain.CarriedFile, content io.Reader) error
+	Capture(ctx context.Context, sessionID, dir string) (snapshotID string, err error)
+	Remove(ctx context.Context, sessionID string) error
+}
+
+// Known says whether this installation has what a session names: a model, a
+// skill or a solution.
+type Known func(ctx context.Context, kind, name string) bool
+
+// Desk exports and imports sessions.
+type Desk struct {
+	Records Records
+	Events  Events
+	Objects Objects
+	Files   Files
+	Known   Known
+	Version string // of the service
+	Spool   string // a directory of the service alone, for what waits on its way
+}
+
+// spool makes a directory for one export or import.
+func (d *Desk) spool() (string, error) {
+	if err := os.MkdirAll(d.Spool, 0o700); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(d.Spool, "transfer-")
+}
+
+// Export is an archive that is ready to be written.
+type Export struct {
+	desk    *Desk
+	session domain.Session
+	dir     string // with the members that are not files of the workspace
+	tree    domain.SessionTree
+	m       manifest
+	owner   bool
+	blobs   map[string]string // identity of a content: its hash
+	kept    map[string]bool   // hashes of contents that are in the archive
+}
+
+// Export reads the records of a session, so that what cannot be read is told
+// before anything is written. Memories are the owner's alone. Close frees it.
+func (d *Desk) Export(ctx context.Context, session domain.Session, owner bool) (*Export, error) {
+	dir, err := d.spool()
+	if err != nil {
+		return nil, err
+	}
+	x := &Export{desk: d, session: session, dir: dir, owner: owner, blobs: map[string]string{}, kept: map[string]bool{}}
+	x.m = manifest{
+		FormatVersion: FormatVersion, ServiceVersion: d.Version, ExportedAt: time.Now().UTC(),
+		Session: summary{session.ID, session.Intent, session.Model, session.CreatedAt},
+		Members: []member{}, Links: []link{}, Skipped: []skipped{}, Redactions: redactions,
+	}
+	if err := errors.Join(x.conversation(ctx), x.events(ctx), x.about(ctx)); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// Close removes what was kept for the export.
+func (x *Export) Close() error { return os.RemoveAll(x.dir) }
+
+func (x *Export) file(name string) string { return filepath.Join(x.dir, name) }
+
+// lines writes a member line by line.
+func (x *Export) lines(name string, fill func(io.Writer) error) error {
+	f, err := os.Create(x.file(name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	return errors.Join(fill(w), w.Flush())
+}
+
+func (x *Export) json(name string, value any) error {
+	return x.lines(name, func(w io.Writer) error { return encode(w, value) })
+}
+
+func encode(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(value)
+}
+
+func (x *Export) conversation(ctx context.Context) error {
+	return x.lines(turnsFile, func(w io.Writer) error {
+		frame := func(tree domain.SessionTree) error {
+			x.tree = tree
+			x.m.Counts.Branches = len(tree.Branches)
+			x.m.Counts.Checkpoints = len(tree.Checkpoints)
+			return x.json(historyFile, tree)
+		}
+		return x.desk.Records.SessionRecords(ctx, x.session.ID, false, frame, func(e domain.EntryRecord) error {
+			x.m.Counts.Turns++
+			return encode(w, e)
+		})
+	})
+}
+
+func (x *Export) events(ctx context.Context) error {
+	return x.lines(eventsFile, func(w io.Writer) error {
+		return x.desk.Events.Events(ctx, x.session.ID, func(e domain.LoggedEvent) error {
+			x.m.Counts.Events++
+			return archive.AppendLine(w, e)
+		})
+	})
+}
+
+// about writes what is known of the session itself.
+func (x *Export) about(ctx context.Context) error {
+	s := x.session
+	body := sessionBody{
+		ID: s.ID, Intent: s.Intent, Status: s.Status, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID, TemplateID: s.TemplateID,
+		PrimarySkillID: s.PrimarySkillID, Model: s.Model, SoftwareFactory: s.SoftwareFactory, Mode: s.Mode, MemoryEnabled: s.MemoryEnabled,
+		Persistent: s.Persistent, EnvNames: []string{}, DisableTools: s.DisableTools, Setup: s.Setup, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if x.owner {
+		for name := range s.Env {
+			body.EnvNames = append(body.EnvNames, name)
+		}
+		slices.Sort(body.EnvNames)
+	}
+	var err error
+	if body.Tasks, err = x.desk.Records.SessionTasks(ctx, s.ID); err != nil {
+		return err
+	}
+	extra, err := x.desk.Records.ExtraInfo(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	body.Extra = extra.Extra
+	memories := []domain.Memory{}
+	if x.owner {
+		found, err := x.desk.Records.SessionMemories(ctx, s.OwnerID, s.ID)
+		if err != nil {
+			return err
+		}
+		memories = append(memories, found...)
+	}
+	return errors.Join(x.json(sessionFile, body), x.json(memoriesFile, memories))
+}
+
+// Write writes the archive. An error leaves it without an end, so that nobody
+// takes it for a whole one.
+func (x *Export) Write(ctx context.Context, w io.Writer) error {
+	z := newZipper(w)
+	defer z.close()
+	for _, name := range []string{sessionFile, historyFile, turnsFile, eventsFile, memoriesFile} {
+		info, err := os.Stat(x.file(name))
+		if err != nil {
+			return err
+		}
+		open := func() (io.ReadCloser, error) { return os.Open(x.file(name)) }
+		if err := x.add(ctx, z, member{Name: name, Size: info.Size()}, open); err != nil {
+			return err
+		}
+	}
+	for _, part := range []func(context.Context, *zipper) error{x.pictures, x.workspace, x.snapshots} {
+		if err := part(ctx, z); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(x.m, "", " ")
+	if err != nil {
+		return err
+	}
+	if _, err := z.add(ctx, manifestFile, 0o644, int64(len(data)), inMemory(data)); err != nil {
+		return err
+	}
+	return z.finish()
+}
+
+func inMemory(data []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+}
+
+// add writes a member and lists it with its hash.
+func (x *Export) add(ctx context.Context, z *zipper, m member, open func() (io.ReadCloser, error)) error {
+	done, err := z.add(ctx, m.Name, m.Mode, m.Size, open)
+	if err != nil {
+		return err
+	}
+	m.Size, m.SHA256 = done.size, done.sum
+	x.m.Members = append(x.m.Members, m)
+	return nil
+}
+
+func (x *Export) pictures(ctx context.Context, z *zipper) error {
+	keys, err := x.desk.Objects.Keys(ctx, "images/"+x.session.ID+"/")
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		name := path.Base(key)
+		data, _, err := x.desk.Objects.Image(ctx, x.session.ID, name)
+		if err != nil {
+			return err
+		}
+		if err := x.add(ctx, z, member{Name: attachmentsDir + name, Size: int64(len(data))}, inMemory(data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

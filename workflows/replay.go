@@ -1,0 +1,25 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"everloop/activities/contract"
+)
+
+// Replay plays the recorded events of another session as this one's own. How far
+// it has come is in the records; the run only sees to it that it goes on.
+func Replay(ctx workflow.Context, in contract.ReplayInput) error {
+	workflow.SetCurrentDetails(ctx, "replay session "+in.SessionID)
+	for {
+		out, err := contract.PlayReplay.Run(ctx, contract.PlayReplayIn{SessionID: in.SessionID}, "Play")
+		if err != nil {
+			return err
+		}
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("replay session %s: %s at %d of %d", in.SessionID, out.Status, out.Position, out.Total))
+		if !out.Again {
+			return nil
+		}
+	}
+}
