@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"io"
 	"net"
 	"time"
@@ -15,15 +14,16 @@ import (
 type incoming struct {
 	r     io.Reader
 	conn  net.Conn
-	err   error // io.EOF once it was read whole, or what broke it
-	quiet time.Duration
+	left  int           // bytes that are still to come; below 0: it comes in chunks
+	err   error         // io.EOF once it was read whole, or what broke it
+	quiet time.Duration // how long the client may send nothing; 0: as the connection says
 }
 
 // slowest is how long the client of a form may send nothing.
 const slowest = time.Minute
 
 func incomingOf(c *fiber.Ctx) *incoming {
-	return &incoming{r: c.Request().BodyStream(), conn: c.Context().Conn()}
+	return &incoming{r: c.Request().BodyStream(), conn: c.Context().Conn(), left: c.Request().Header.ContentLength()}
 }
 
 // Read never goes on after the end: the reader below would read the next request.
@@ -35,6 +35,11 @@ func (in *incoming) Read(p []byte) (int, error) {
 		_ = in.conn.SetReadDeadline(time.Now().Add(in.quiet))
 	}
 	n, err := in.r.Read(p)
+	if in.left >= 0 {
+		if in.left -= n; err == io.EOF && in.left > 0 {
+			err = io.ErrUnexpectedEOF // the client hung up
+		}
+	}
 	in.err = err
 	return n, err
 }
@@ -48,7 +53,7 @@ func (in *incoming) settle(c *fiber.Ctx) {
 		_ = in.conn.SetReadDeadline(time.Now().Add(patience))
 		_, _ = io.CopyN(io.Discard, in, most)
 	}
-	if !errors.Is(in.err, io.EOF) {
+	if in.err != io.EOF {
 		c.Context().SetConnectionClose()
 	}
 }
