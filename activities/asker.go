@@ -22,8 +22,9 @@ type Asker struct {
 type Accounts interface {
 	// ChatModel gives the model that a chat names; empty when it names none.
 	ChatModel(ctx context.Context, sessionID, chatID string) (string, error)
-	// CountUsage adds the tokens of a model call that is no turn to its chat.
-	CountUsage(ctx context.Context, sessionID, chatID string, usage domain.Usage) error
+	// CountUsage adds what a model call that is no turn has used to its chat and to
+	// its session's budget.
+	CountUsage(ctx context.Context, sessionID, chatID string, usage domain.Usage, cost float64) error
 }
 
 // Ask implements tools.Asker.
@@ -44,7 +45,7 @@ func (a *Asker) Ask(ctx context.Context, e tools.Enquiry) (string, error) {
 	}
 	// The answer is there, so what it cost is counted even if nobody waits for it
 	// any more; a count that is lost is no reason to lose the answer.
-	if err := a.Accounts.CountUsage(context.WithoutCancel(ctx), e.SessionID, e.ChatID, reply.Usage); err != nil {
+	if err := a.Accounts.CountUsage(context.WithoutCancel(ctx), e.SessionID, e.ChatID, reply.Usage, model.Price.Of(reply.Usage)); err != nil {
 		a.Logger.Warn("tokens of an auxiliary model call were not counted", "session_id", e.SessionID, "chat_id", e.ChatID, "error", err)
 	}
 	if strings.TrimSpace(reply.Text) == "" {

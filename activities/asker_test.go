@@ -43,7 +43,7 @@ func (a *account) ChatModel(_ context.Context, sessionID, chatID string) (string
 	return "model-of-" + sessionID + "-" + chatID, nil
 }
 
-func (a *account) CountUsage(_ context.Context, _, _ string, usage domain.Usage) error {
+func (a *account) CountUsage(_ context.Context, _, _ string, usage domain.Usage, _ float64) error {
 	a.used = a.used.Add(usage)
 	return a.err
 }

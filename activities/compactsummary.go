@@ -47,7 +47,7 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
 		reply, err := c.Models.Stream(ctx, c.summaryRequest(summary, piece), nil)
-		c.Work.Usage = c.Work.Usage.Add(reply.Usage)
+		c.Work.Usage, c.Work.Cost = c.Work.Usage.Add(reply.Usage), c.Work.Cost+c.model.Price.Of(reply.Usage)
 		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow && c.Work.Piece/2 >= minPiece {
 			c.Work.Piece /= 2 // the server counts otherwise than we do
 			continue

@@ -41,12 +41,8 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 
 	key := domain.TurnKey{SessionID: in.SessionID, ChatID: in.ChatID, LoopID: in.LoopID, Step: in.Step}
 	if !in.Compacted {
-		over, err := a.overThreshold(ctx, key)
-		if err != nil {
-			return contract.CallModelOut{}, err
-		}
-		if over {
-			return contract.CallModelOut{Compact: domain.CompactAuto}, nil
+		if out, settled, err := a.beforeCall(ctx, key); settled || err != nil {
+			return out, err
 		}
 	}
 	// The model of sessions that name none, so that the turn can tell it from the
@@ -60,6 +56,8 @@ func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (co
 		return contract.CallModelOut{Stopped: true}, nil
 	case turn.state == domain.TurnQueued:
 		return contract.CallModelOut{Queued: true}, nil
+	case turn.state == domain.TurnBehind:
+		return a.callsLeft(ctx, key, turn.OpenedTurn)
 	case turn.state == domain.TurnFinished:
 		return a.reported(ctx, key, turn.OpenedTurn)
 	}
@@ -118,7 +116,7 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 func summaries(set *tools.Toolset, calls []domain.PlannedCall) []contract.ToolCall {
 	var out []contract.ToolCall
 	for _, call := range calls {
-		if call.Questions == nil && call.Settled == nil {
+		if call.Questions == nil && call.Settled == nil && !call.Guarded {
 			out = append(out, contract.ToolCall{
 				ID: call.ID, Name: call.ToolName, Summary: set.Summary(call.ToolName, call.Arguments), Fork: forkOf(call),
 			})
@@ -137,6 +135,7 @@ type modelCall struct {
 	tools  *tools.Toolset
 	model  domain.Model
 	stream *turnStream
+	told   []domain.TranscriptTurn
 
 	overflowed bool // its history was compacted after a refusal already
 }
@@ -194,10 +193,11 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	if m.model, err = m.Models.Resolve(ctx, requested(m.turn.Chat)); err != nil {
 		return domain.Reply{}, err
 	}
-	prompt, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
+	prompt, told, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
+	m.told = told
 	reply, err := m.Models.Stream(ctx, prompt, m.stream.Add)
 	if err == nil {
 		m.learn(prompt, reply.Usage.InputTokens)
@@ -209,17 +209,24 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []domain.Block) (contract.CallModelOut, error) {
 	closing := m.closing(domain.TurnCompleted, blocks)
 	closing.Usage, closing.Model, closing.ContextWindow = reply.Usage, m.model.ID, m.model.ContextWindow
+	closing.Cost = m.model.Price.Of(reply.Usage)
 	out := contract.CallModelOut{EntryID: m.turn.EntryID}
+	stuck := m.stuck(reply.Calls)
 	for _, requested := range reply.Calls {
-		call, plan := m.plan(ctx, requested)
+		calls, plan := m.plan(ctx, requested, stuck)
 		if plan != nil {
 			closing.Blocks = append(closing.Blocks, *plan)
 		}
-		if call.Questions != nil {
-			closing.Status = domain.TurnPaused
-			out.Asked++
+		for _, call := range calls {
+			if call.Questions != nil {
+				closing.Status = domain.TurnPaused
+				out.Asked++
+			}
 		}
-		closing.Calls = append(closing.Calls, call)
+		closing.Calls = append(closing.Calls, calls...)
+	}
+	if stuck != "" {
+		out.Finish, out.Message = domain.FinishStuckDetected, stuck
 	}
 	out.Calls = summaries(m.tools, closing.Calls)
 	out.Again = len(closing.Calls) > 0
@@ -270,7 +277,8 @@ func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) dom
 // plan decides what becomes of a call that the model asks for: a question is put
 // to the user, a plan is kept with the turn, a call that cannot be carried out
 // is refused at once, and the others are left to the tools' workers.
-func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall) (domain.PlannedCall, *domain.Block) {
+// Stuck says why none of the turn's calls is carried out; empty: they are.
+func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, stuck string) ([]domain.PlannedCall, *domain.Block) {
 	call := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: domain.CleanText(requested.Name),
 		Arguments: domain.CleanText(requested.Arguments),
@@ -278,28 +286,38 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall) (d
 	call.DisplayName = m.tools.DisplayName(call.ToolName)
 	tool, arguments, refused := m.tools.Admit(call.ToolName, call.Arguments)
 	call.Acts = tool.Acts
-	if refused != nil {
-		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refused.Output}
-		return call, nil
-	}
 	switch {
+	case refused != nil:
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refused.Output}
+	case stuck != "":
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: "Not carried out: " + stuck + "."}
 	case tool.Asks:
-		questions, err := tools.ParseQuestions(arguments)
-		if err != nil {
-			call.Settled = &domain.Settlement{Status: domain.CallError, Result: err.Error()}
-			return call, nil
-		}
-		if call.Questions, err = json.Marshal(questions); err != nil {
-			call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
-		}
-		m.askFrom(&call, arguments)
-	case tool.Name == tools.Agent:
-		m.planFork(ctx, &call, arguments)
+		m.planQuestion(&call, arguments)
 	case tool.Name == tools.SubmitPlan:
 		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: "The plan is shown to the user."}
-		return call, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
+		return []domain.PlannedCall{call}, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
+	case tool.Name == tools.Agent:
+		if m.planFork(ctx, &call, arguments); call.Settled == nil {
+			return m.permit(call, arguments), nil
+		}
+	default:
+		return m.permit(call, arguments), nil
 	}
-	return call, nil
+	return []domain.PlannedCall{call}, nil
+}
+
+// planQuestion puts a call's questions to the user.
+func (m *modelCall) planQuestion(call *domain.PlannedCall, arguments json.RawMessage) {
+	questions, err := tools.ParseQuestions(arguments)
+	if err != nil {
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: err.Error()}
+		return
+	}
+	if call.Questions, err = json.Marshal(questions); err != nil {
+		call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
+		return
+	}
+	m.askFrom(call, arguments)
 }
 
 // interrupted closes the turn of a stopped chat with the text so far.

@@ -24,16 +24,17 @@ func PromptDigest() string {
 // prompt builds what a model call is told: who it is, what the conversation came
 // to before it was last summarised, the turns of its loop since, up to the one
 // that it fills, and the tools that it may call. The order and wording are
-// stable, so that model servers can reuse the prefix.
-func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset) (domain.Prompt, error) {
+// stable, so that model servers can reuse the prefix. The turns that are told are
+// given too.
+func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset) (domain.Prompt, []domain.TranscriptTurn, error) {
 	told, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
 		ChatID: key.ChatID, BranchID: turn.BranchID, LoopID: key.LoopID, Before: turn.Sequence,
 	})
 	if err != nil {
-		return domain.Prompt{}, err
+		return domain.Prompt{}, nil, err
 	}
 	if told.Recalled, err = a.recall(ctx, key, turn, told); err != nil {
-		return domain.Prompt{}, err
+		return domain.Prompt{}, nil, err
 	}
 	p := domain.Prompt{
 		Model: model.ID,
@@ -57,7 +58,7 @@ func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain
 		}
 		messages, err := a.tell(ctx, t)
 		if err != nil {
-			return domain.Prompt{}, err
+			return domain.Prompt{}, nil, err
 		}
 		p.Messages = append(p.Messages, messages...)
 		if problem := misfit(turn.Chat, t); problem != "" {
@@ -67,7 +68,7 @@ func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain
 	if !remembered {
 		p.Messages = append(p.Messages, text("user", reminded(told.Recalled)))
 	}
-	return p, nil
+	return p, told.Turns, nil
 }
 
 func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile) string {
@@ -111,6 +112,9 @@ func (a *Activities) tell(ctx context.Context, t domain.TranscriptTurn) ([]domai
 	message := text("assistant", said)
 	results := make([]domain.PromptMessage, 0, len(t.Calls))
 	for _, call := range t.Calls {
+		if call.AsksPermission() {
+			continue // the service asked, the model did not
+		}
 		message.Calls = append(message.Calls, domain.RequestedCall{ID: call.ID, Name: call.ToolName, Arguments: validJSON(call.Arguments)})
 		result := text("tool", told(call))
 		result.ToolCallID = call.ID

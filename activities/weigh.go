@@ -20,12 +20,7 @@ const perMessage = 4
 // call's turn is opened, so that the summary comes before that turn. What the
 // server has reported of the loop's last prompt counts; only what was said since
 // is estimated.
-func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey) (bool, error) {
-	w, err := a.Compactions.Weigh(ctx, key)
-	if err != nil || !w.Running || w.Opened {
-		return false, err
-	}
-	profile := a.Profiles.Profile(w.Session)
+func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w domain.ContextWeight, profile domain.Profile) (bool, error) {
 	if !profile.Compaction.Auto {
 		return false, nil
 	}

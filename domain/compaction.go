@@ -58,17 +58,18 @@ type OpenedCompaction struct {
 // CompactionWork is how far a compaction has come. What it archives is decided
 // once, whatever is said while it works.
 type CompactionWork struct {
-	Planned  bool   `json:"planned"`
-	BaseID   string `json:"base_id,omitempty"` // the compaction that the history begins with
-	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
-	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
-	Count    int    `json:"count"`             // turns that leave the context
-	ChatID   string `json:"chat_id,omitempty"` // the chat of the last of them
-	Before   int64  `json:"before"`            // tokens
-	Upto     int64  `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
-	Summary  string `json:"summary,omitempty"`
-	Usage    Usage  `json:"usage"`
-	Piece    int    `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
+	Planned  bool    `json:"planned"`
+	BaseID   string  `json:"base_id,omitempty"` // the compaction that the history begins with
+	KeptFrom int64   `json:"kept_from"`         // turns from this sequence on stay as they are
+	Pinned   *int64  `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
+	Count    int     `json:"count"`             // turns that leave the context
+	ChatID   string  `json:"chat_id,omitempty"` // the chat of the last of them
+	Before   int64   `json:"before"`            // tokens
+	Upto     int64   `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
+	Summary  string  `json:"summary,omitempty"`
+	Usage    Usage   `json:"usage"`
+	Cost     float64 `json:"cost,omitempty"`  // of the usage, by the model's prices
+	Piece    int     `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
 }
 
 // ClosingCompaction is what a compaction came to.
@@ -137,6 +138,9 @@ type ContextWeight struct {
 	Reported int64 // tokens of the last prompt since the last compaction; 0: none was reported
 	Bytes    int64 // of everything that was said since then
 	Images   int64 // among it
+
+	UsedTokens int64 // what the session's chats have used of its budget
+	UsedCost   float64
 }
 
 // MemoryRef records in a turn that the model was given a memory.

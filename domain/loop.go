@@ -41,14 +41,16 @@ type TurnState int
 
 // A turn to stream into, one that an earlier attempt has finished (the report
 // was lost), one whose chat was stopped, one whose worker died with it: its
-// text has to be restored from the event log before it is failed; and one of a
-// sub-agent that has to wait until others have ended.
+// text has to be restored from the event log before it is failed; one of a
+// sub-agent that has to wait until others have ended; and one whose turn before
+// it, which the result names, has calls that are to be run first.
 const (
 	TurnOpened TurnState = iota
 	TurnFinished
 	TurnStopped
 	TurnOrphaned
 	TurnQueued
+	TurnBehind
 )
 
 // ChatSettings are what a chat was sent with.
@@ -81,6 +83,7 @@ type ClosingTurn struct {
 	Status        TurnStatus
 	Blocks        []Block
 	Usage         Usage
+	Cost          float64 // of the usage, by the model's prices; 0: not known
 	Model         string
 	ContextWindow int64
 	Duration      time.Duration
@@ -102,6 +105,13 @@ type PlannedCall struct {
 	Fork        *NewFork    // of a call that is a sub-agent
 	Settled     *Settlement
 	Acts        bool // it may write files
+
+	// Of a question for permission: the call of the same turn that it holds back,
+	// and the rules that an answer for the whole session adds to its setup.
+	Guards string
+	Allows []PermissionRule
+
+	Guarded bool // a question of its turn holds it back
 }
 
 // Settlement is the result of a call that was settled where it was read.

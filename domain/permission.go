@@ -17,12 +17,8 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 	if len(rules) == 0 {
 		return PermissionAllow
 	}
-	subject := permissionSubject(arguments)
-	if tool != "Bash" {
-		return decide(rules, tool, subject)
-	}
 	decision := PermissionAllow
-	for _, part := range append(commandParts(subject), subject) {
+	for _, part := range permissionParts(tool, arguments) {
 		switch decide(rules, tool, part) {
 		case PermissionDeny:
 			return PermissionDeny
@@ -32,6 +28,42 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 		}
 	}
 	return decision
+}
+
+// AllowingRules gives the rules which, put before the others, allow this call the
+// next time it is made. None: the call cannot be told from others by a rule.
+func AllowingRules(rules []PermissionRule, tool string, arguments json.RawMessage) []PermissionRule {
+	var allowing []PermissionRule
+	for _, part := range permissionParts(tool, arguments) {
+		if decide(rules, tool, part) != PermissionAsk {
+			continue
+		}
+		if part == "" || len(part) > MaxPermissionPattern || strings.ContainsRune(part, '*') {
+			return nil
+		}
+		allowing = append(allowing, PermissionRule{Tool: tool, Pattern: part, Decision: PermissionAllow})
+	}
+	return allowing
+}
+
+// MaxPermissionPattern bounds the pattern of a rule, in bytes; MaxPermissionRules
+// is how many rules a session may have of its own.
+const (
+	MaxPermissionPattern = 2000
+	MaxPermissionRules   = 200
+)
+
+// permissionParts gives what the rules are asked about, the whole call last.
+func permissionParts(tool string, arguments json.RawMessage) []string {
+	subject := PermissionSubject(arguments)
+	if tool != "Bash" {
+		return []string{subject}
+	}
+	parts := commandParts(subject)
+	if len(parts) == 1 && parts[0] == subject {
+		return parts
+	}
+	return append(parts, subject)
 }
 
 func decide(rules []PermissionRule, tool, subject string) PermissionDecision {
@@ -47,7 +79,9 @@ func decide(rules []PermissionRule, tool, subject string) PermissionDecision {
 // there; a call without any is judged by all of its arguments.
 var subjects = []string{"command", "file_path", "url", "path", "query", "name", "subagent_type", "pattern"}
 
-func permissionSubject(arguments json.RawMessage) string {
+// PermissionSubject is the argument of a call that its pattern is held against:
+// what the call is about.
+func PermissionSubject(arguments json.RawMessage) string {
 	var in map[string]any
 	if json.Unmarshal(arguments, &in) == nil {
 		for _, name := range subjects {

@@ -2,6 +2,13 @@ package domain
 
 import "fmt"
 
+// MaxSteps is how many model calls the main loop of a chat may make unless its
+// session or solution says otherwise; MostSteps bounds what they may say.
+const (
+	MaxSteps  = 200
+	MostSteps = 10_000
+)
+
 // Profile is how the agent of a session is set up: what the service, the
 // session's solution and the session itself say, the later over the earlier.
 type Profile struct {

@@ -175,6 +175,11 @@ type Question struct {
 	Questions  json.RawMessage `json:"questions" db:"questions"`
 	AskedAt    time.Time       `json:"asked_at" db:"asked_at"`
 	SourceLoop *SourceLoop     `json:"source_loop,omitempty" db:"source_loop"` // nil: the main loop asks
+
+	// Of a question for permission: the call that it holds back, and the rules that
+	// an answer for the whole session adds to its setup.
+	Guards *string          `json:"permission_for,omitempty" db:"guards"`
+	Allows []PermissionRule `json:"-" db:"allows"`
 }
 
 // ObjectScheme marks an image of a message that is kept as an object: the rest

@@ -31,6 +31,8 @@ import (
 	"everloop/infra/secrets"
 	"everloop/infra/temporal"
 	"everloop/infra/tokens"
+	"everloop/infra/toolbox"
+	"everloop/infra/workspace"
 	"everloop/internal/testkit"
 	"everloop/worker"
 )
@@ -49,6 +51,7 @@ type stack struct {
 	queue   string
 	acts    *activities.Activities
 	tasks   *activities.TaskDesk
+	shells  *activities.Tasks
 	worker  sdkworker.Worker
 
 	mu    sync.Mutex
@@ -92,9 +95,13 @@ func newStack(t *testing.T) *stack {
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
 
 	workspaces := plainWorkspaces{t.TempDir()}
-	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}})
-	require.NoError(t, err)
 	s.tasks = &activities.TaskDesk{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger}
+	s.shells = &activities.Tasks{
+		Records: s.journal, Stops: signals, Sandbox: plainShell{}, Workspaces: toolbox.Files{Store: workspace.New(t.TempDir())}, Roots: workspaces,
+		Environment: secrets.Buckets{Records: s.journal}, Logger: logger,
+	}
+	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
+	require.NoError(t, err)
 	agents, err := tools.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
 	require.NoError(t, err)
 	registry.Provide(agents)
@@ -122,11 +129,11 @@ func newStack(t *testing.T) *stack {
 
 // Profile implements activities.Profiles: sessions are set up as they say.
 func (s *stack) Profile(session domain.Session) domain.Profile {
-	return domain.Profile{MaxSteps: postgres.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}.With(session.Setup)
+	return domain.Profile{MaxSteps: domain.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}.With(session.Setup)
 }
 
 func (s *stack) startWorker() {
-	s.worker = worker.New(s.client, s.acts, &activities.Tasks{}, worker.Options{Queue: s.queue, StopTimeout: time.Second})
+	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: time.Second})
 	require.NoError(s.t, s.worker.Start())
 }
 
@@ -228,7 +235,13 @@ type plainShell struct{}
 func (plainShell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Session.Root, c.Stdout, c.Stderr
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if c.Started != nil {
+			c.Started(cmd.Process.Pid)
+		}
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil {
 		return tools.Exit{}, ctx.Err()
 	}

@@ -12,14 +12,16 @@ import (
 
 // openFork is a sub-agent of a loop whose run is open.
 type openFork struct {
-	asking bool // nothing but an answer can move it
-	told   int  // the last Resume it was sent
+	started bool // it can be told something
+	asking  bool // nothing but an answer can move it
+	told    int  // the last Resume it was sent
 }
 
 // runFork has a sub-agent's own run carry out a call, and waits for its end.
 func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 	l.listen(ctx)
-	l.forks[call.ID] = &openFork{}
+	fork := &openFork{}
+	l.forks[call.ID] = fork
 	defer delete(l.forks, call.ID)
 	options := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: durable.ForkWorkflowID(l.chatID, call.ID), StaticSummary: call.Summary,
@@ -28,9 +30,11 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 		TypedSearchAttributes: temporal.NewSearchAttributes(durable.SessionID.ValueSet(l.sessionID), durable.Kind.ValueSet("fork")),
 	})
 	var out contract.ForkOut
-	err := workflow.ExecuteChildWorkflow(options, contract.WorkflowFork, contract.ForkInput{
+	child := workflow.ExecuteChildWorkflow(options, contract.WorkflowFork, contract.ForkInput{
 		SessionID: l.sessionID, ChatID: l.chatID, LoopID: call.ID, Title: call.Summary, Fork: *call.Fork, TaskID: l.taskID,
-	}).Get(ctx, &out)
+	})
+	fork.started = child.GetChildWorkflowExecution().Get(ctx, nil) == nil
+	err := child.Get(ctx, &out)
 	l.stopped = l.stopped || out.Stopped
 	if err == nil {
 		return nil
@@ -100,10 +104,13 @@ func (l *loop) asking() (n int) {
 }
 
 // resumeForks has every open sub-agent look again: those that still wait say so
-// once more.
+// once more. One that is not there yet would miss the word, and needs none.
 func (l *loop) resumeForks(ctx workflow.Context) {
 	for _, id := range workflow.DeterministicKeys(l.forks) {
 		fork := l.forks[id]
+		if !fork.started {
+			continue
+		}
 		fork.asking = false
 		fork.told++
 		workflow.SignalExternalWorkflow(ctx, durable.ForkWorkflowID(l.chatID, id), "", contract.Resume.Name,

@@ -65,8 +65,12 @@ func (l *loop) run(ctx workflow.Context) outcome {
 			return ended(ctx, turn)
 		case turn.Stopped:
 			return outcome{reason: domain.FinishInterrupted}
+		case turn.Finish != "":
+			return outcome{reason: turn.Finish, code: string(turn.Finish), message: turn.Message}
 		case turn.Mismatch:
 			return outcome{reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "no answer followed the output_schema"}
+		case turn.Behind:
+			l.step-- // the model call itself is still to be made
 		case !turn.Again:
 			return outcome{reason: domain.FinishCompleted}
 		}

@@ -135,6 +135,15 @@ type CallModelOut struct {
 	Again    bool       `json:"again,omitempty"`    // the loop goes on: calls were asked for, or the answer did not fit yet
 	Mismatch bool       `json:"mismatch,omitempty"` // the last answer did not fit output_schema after all tries
 
+	// Behind says that calls of the turn before are to be run first, which Calls
+	// are: they were held back and then allowed.
+	Behind bool `json:"behind,omitempty"`
+
+	// Finish ends the loop without another model call, for the reason that Message
+	// gives.
+	Finish  domain.FinishReason `json:"finish,omitempty"`
+	Message string              `json:"message,omitempty"`
+
 	// Compact says that the history has to be compacted before this call is made,
 	// or made again.
 	Compact domain.CompactionTrigger `json:"compact,omitempty"`

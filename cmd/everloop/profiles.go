@@ -2,11 +2,10 @@ package main
 
 import (
 	"everloop/domain"
-	"everloop/infra/postgres"
 )
 
 // Profile implements activities.Profiles: the service's profile as the session's
 // solution and the session itself change it.
 func (b *backend) Profile(session domain.Session) domain.Profile {
-	return b.solutions.Profile(domain.Profile{MaxSteps: postgres.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}, session)
+	return b.solutions.Profile(domain.Profile{MaxSteps: domain.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}, session)
 }

@@ -14,9 +14,6 @@ import (
 	"everloop/internal/durable"
 )
 
-// MaxSteps is how many model calls the main loop of a chat may make.
-const MaxSteps = 200
-
 // BeginChat lets a run take the session's next chat: its message becomes a user
 // turn and the chat starts for clients. A run that asks again, or that replaces
 // a lost one, is given the chat that is already running.
@@ -52,7 +49,7 @@ func (j *Journal) BeginChat(ctx context.Context, in contract.BeginChatIn) (contr
 // Only one run of a session is open at a time, so whoever had the chat before
 // is gone.
 func openChat(ctx context.Context, c *Change, session lockedSession, runID string) (contract.BeginChatOut, error) {
-	out := contract.BeginChatOut{MaxSteps: MaxSteps}
+	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
 	err := c.QueryRow(ctx, `
 		UPDATE chats SET workflow_id = $2, run_id = $3, wake_pending = false
 		WHERE  id = (SELECT id FROM chats WHERE session_id = $1 AND state IN ('running', 'parked') ORDER BY id LIMIT 1)
@@ -71,7 +68,7 @@ func openChat(ctx context.Context, c *Change, session lockedSession, runID strin
 
 // takeNext claims the first message of the queue.
 func takeNext(ctx context.Context, c *Change, session lockedSession, runID string) (contract.BeginChatOut, error) {
-	out := contract.BeginChatOut{MaxSteps: MaxSteps}
+	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
 	var turnID string
 	var parts []domain.ContentPart
 	err := c.QueryRow(ctx, `

@@ -247,12 +247,17 @@ func endCompaction(ctx context.Context, c *Change, row compacting, done domain.C
 				ORDER  BY p.id DESC LIMIT 1), false)
 		WHERE  id = @id RETURNING exhausted`,
 		pgx.NamedArgs{"id": done.ID, "state": done.Status, "result": result, "below": done.Below, "work": done.Work}).Scan(&exhausted)
-	if err != nil || row.ChatID == nil {
+	if err != nil {
+		return exhausted, err
+	}
+	used := done.Work.Usage
+	if _, err := c.Exec(ctx, `UPDATE sessions SET used_tokens = used_tokens + $2, used_cost = used_cost + $3 WHERE id = $1`,
+		done.SessionID, used.InputTokens+used.OutputTokens, done.Work.Cost); err != nil || row.ChatID == nil {
 		return exhausted, err
 	}
 	_, err = c.Exec(ctx, `
 		UPDATE chats SET input_tokens = input_tokens + $2, output_tokens = output_tokens + $3 WHERE id = $1`,
-		*row.ChatID, done.Work.Usage.InputTokens, done.Work.Usage.OutputTokens)
+		*row.ChatID, used.InputTokens, used.OutputTokens)
 	return exhausted, err
 }
 

@@ -16,7 +16,7 @@ import (
 func (db *DB) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWeight, error) {
 	var w domain.ContextWeight
 	fields := append(workFields(&w.Session), loopFields(&w.Loop)...)
-	fields = append(fields, &w.Chat.ID, &w.Chat.Mode, &w.Chat.Headless, &w.Chat.Model, &w.Running, &w.Opened, &w.Reported, &w.Bytes, &w.Images)
+	fields = append(fields, &w.Chat.ID, &w.Chat.Mode, &w.Chat.Headless, &w.Chat.Model, &w.Running, &w.Opened, &w.UsedTokens, &w.UsedCost, &w.Reported, &w.Bytes, &w.Images)
 	err := db.Pool.QueryRow(ctx, `
 		WITH `+lastCompaction(branchOfLoop)+`,
 		said AS MATERIALIZED (
@@ -31,6 +31,7 @@ func (db *DB) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWeig
 		SELECT `+workColumns+`, `+loopColumns+`,
 		       c.id, c.mode, c.headless OR l.task_id IS NOT NULL, coalesce(l.model, c.model), `+alive+`,
 		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed' AND o.role = 'assistant'),
+		       s.used_tokens, s.used_cost,
 		       coalesce((SELECT input_tokens FROM counted), 0),
 		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text) ELSE octet_length(blocks::text) END) FROM since), 0)
 		     + coalesce((SELECT sum(octet_length(t.result) + octet_length(t.arguments) + 60) FROM tool_calls t

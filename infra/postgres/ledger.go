@@ -36,7 +36,7 @@ func (db *DB) claimReserved(ctx context.Context, toolCallID string) (call domain
 		SET    phase = 'running', attempt = t.attempt + 1, started_at = now(), lease_until = now() + $2::interval
 		FROM   chats c, entries e LEFT JOIN loops l ON l.id = e.loop_id, sessions s
 		WHERE  t.id = $1 AND t.phase = 'queued' AND t.status = 'pending'
-		AND    c.id = t.chat_id AND `+alive+`
+		AND    c.id = t.chat_id AND `+alive+` AND `+permitted+`
 		AND    e.id = t.entry_id AND s.id = t.session_id AND s.deleted_at IS NULL
 		RETURNING t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.started_at, c.mode,
 		          c.headless OR l.task_id IS NOT NULL, `+captureDueIn("t.session_id")+`, `+loopColumns+`, `+workColumns, toolCallID, CallLease).
@@ -54,16 +54,16 @@ func (db *DB) claimReserved(ctx context.Context, toolCallID string) (call domain
 func (j *Journal) claimBegun(ctx context.Context, toolCallID string) (call domain.LedgerCall, state domain.LedgerState, err error) {
 	err = j.InTx(ctx, func(tx pgx.Tx) error {
 		var phase string
-		var goesOn, held bool
+		var goesOn, allowed, held bool
 		call = domain.LedgerCall{ID: toolCallID, CaptureDue: true} // at most for nothing
 		err := tx.QueryRow(ctx, `
 			SELECT t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.phase,
-			       coalesce(t.lease_until > now(), false), `+alive+`, c.mode, c.headless OR l.task_id IS NOT NULL, `+loopColumns+`
+			       coalesce(t.lease_until > now(), false), `+alive+`, `+permitted+`, c.mode, c.headless OR l.task_id IS NOT NULL, `+loopColumns+`
 			FROM   tool_calls t JOIN chats c ON c.id = t.chat_id JOIN entries e ON e.id = t.entry_id LEFT JOIN loops l ON l.id = e.loop_id
 			WHERE  t.id = $1 FOR UPDATE OF t`, toolCallID).
 			Scan(append([]any{
 				&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt,
-				&phase, &held, &goesOn, &call.Mode, &call.Headless,
+				&phase, &held, &goesOn, &allowed, &call.Mode, &call.Headless,
 			}, loopFields(&call.Loop)...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.NotFound, "tool_call_not_found", "tool call %s does not exist", toolCallID)
@@ -78,7 +78,7 @@ func (j *Journal) claimBegun(ctx context.Context, toolCallID string) (call domai
 		case phase == domain.PhaseRunning && held:
 			state = domain.CallHeld
 			return nil
-		case !goesOn:
+		case !goesOn || !allowed:
 			state = domain.CallStopped
 			return nil
 		case phase == domain.PhaseRunning:

@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, asked_at`
+const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, asked_at, guards, allows`
 
 func openQuestions(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Question, error) {
 	rows, _ := tx.Query(ctx, `
@@ -23,11 +23,11 @@ func openQuestions(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Q
 // that the owner has.
 func (db *DB) Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error) {
 	err = db.Pool.QueryRow(ctx, `
-		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.asked_at, q.state = 'open'
+		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.asked_at, q.guards, q.allows, q.state = 'open'
 		FROM   questions q JOIN sessions s ON s.id = q.session_id
 		WHERE  q.session_id = $1 AND q.tool_call_id = $2 AND s.owner_id = $3 AND s.deleted_at IS NULL`,
 		sessionID, toolCallID, ownerID).
-		Scan(&q.ID, &q.SessionID, &q.ChatID, &q.TurnID, &q.ToolCallID, &q.LoopID, &q.Questions, &q.AskedAt, &open)
+		Scan(&q.ID, &q.SessionID, &q.ChatID, &q.TurnID, &q.ToolCallID, &q.LoopID, &q.Questions, &q.AskedAt, &q.Guards, &q.Allows, &open)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return q, false, domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, "no question was asked by this tool call")
 	}
@@ -60,6 +60,9 @@ func (j *Journal) ResolveQuestion(ctx context.Context, ownerID string, q domain.
 		if err := settleQuestion(ctx, c, q, domain.CallDone, result, "answered", by); err != nil {
 			return err
 		}
+		if err := decideGuarded(ctx, c, q, result); err != nil {
+			return err
+		}
 		if err := completePausedTurns(ctx, c, q.ChatID, domain.TurnCompleted); err != nil {
 			return err
 		}
@@ -87,6 +90,9 @@ func cancelQuestions(ctx context.Context, c *Change, sessionID string, asked []d
 			continue
 		}
 		if err := settleQuestion(ctx, c, q, domain.CallCancelled, result, "cancelled", by); err != nil {
+			return err
+		}
+		if err := settleGuarded(ctx, c, q, domain.CallCancelled, "Not carried out: the user did not say whether it is allowed."); err != nil {
 			return err
 		}
 		chats[q.ChatID] = true

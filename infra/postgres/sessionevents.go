@@ -8,15 +8,20 @@ import (
 
 // computedWaiting answers "why is it not moving?" for the session row s: from
 // its chat while one runs (child when only sub-agents work, slot when one of them
-// has to wait for others), from its question or its queue otherwise. A queue that
-// nobody takes within five seconds has no worker.
+// has to wait for others), from its question, its queue or its budget otherwise. A
+// queue that nobody takes within five seconds has no worker.
 const computedWaiting = `
 	CASE
 		WHEN s.active_chat_id IS NOT NULL THEN coalesce((SELECT ` + chatWaiting + ` FROM chats c WHERE c.id = s.active_chat_id), 'none')
-		WHEN s.status = 'waiting_for_input' THEN 'question'
+		WHEN s.status = 'waiting_for_input' THEN (
+			SELECT CASE WHEN bool_and(q.guards IS NOT NULL) THEN 'permission' ELSE 'question' END
+			FROM   questions q WHERE q.session_id = s.id AND q.state = 'open')
 		ELSE coalesce((
 			SELECT CASE WHEN min(i.created_at) < now() - interval '5 seconds' THEN 'worker_missing' ELSE 'queued' END
-			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0), 'none')
+			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0),
+			CASE WHEN s.status = 'failed' AND (
+				SELECT c.finish_reason FROM chats c WHERE c.session_id = s.id ORDER BY c.id DESC LIMIT 1) = 'budget_exhausted' THEN 'budget' END,
+			'none')
 	END`
 
 // chatWaiting is what the chat c waits for.

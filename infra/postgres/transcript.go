@@ -74,7 +74,7 @@ var (
 		ORDER  BY e.sequence`
 	toldCalls = `
 		WITH ` + lastCompaction(thisBranch) + `
-		SELECT t.entry_id, t.id, t.tool_name, t.arguments, t.status, t.result FROM tool_calls t
+		SELECT t.entry_id, t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result FROM tool_calls t
 		WHERE  t.entry_id IN (SELECT e.id FROM ` + told(thisBranch) + ` WHERE e.role = 'assistant')
 		ORDER  BY t.entry_id, t.position`
 )
@@ -110,7 +110,7 @@ func (db *DB) Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.
 		Query(func(rows pgx.Rows) error {
 			var entry string
 			var call domain.ToolCall
-			_, err := pgx.ForEachRow(rows, []any{&entry, &call.ID, &call.ToolName, &call.Arguments, &call.Status, &call.Result}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&entry, &call.ID, &call.ToolName, &call.DisplayName, &call.Arguments, &call.Status, &call.Result}, func() error {
 				if i, known := at[entry]; known {
 					out.Turns[i].Calls = append(out.Turns[i].Calls, call)
 				}

@@ -130,6 +130,9 @@ func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string
 		case !found.alive:
 			state = domain.TurnStopped
 			return nil
+		case turn.EntryID == "" && found.left != "":
+			turn.EntryID, state = found.left, domain.TurnBehind
+			return nil
 		case turn.EntryID == "" && key.LoopID != domain.RootLoop:
 			admitted, err := admitLoop(ctx, c, key, atOnce, &turn)
 			if err != nil || !admitted {
@@ -159,8 +162,9 @@ func (j *Journal) OpenTurn(ctx context.Context, key domain.TurnKey, model string
 type foundTurn struct {
 	alive      bool // its chat runs and was not stopped; in the background, its task
 	status     domain.TurnStatus
-	steered    bool // messages wait to join
-	tasksEnded bool // background tasks have ended that the model was not told of
+	steered    bool   // messages wait to join
+	tasksEnded bool   // background tasks have ended that the model was not told of
+	left       string // the turn before it, while calls of that are still to be run
 }
 
 // findTurn takes the session's lock and reads, under it and in the same round,
@@ -186,7 +190,7 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 		               AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id)),
 		       coalesce(e.id, ''), coalesce(e.sequence, 0), coalesce(e.status, ''), coalesce(e.attempt, 0),
 		       coalesce(e.started_at, now()), coalesce(e.blocks, '[]'),
-		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureDueIn("c.session_id")+`, `+loopColumns+`
+		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureDueIn("c.session_id")+`, `+callsLeft+`, `+loopColumns+`
 		FROM   chats c LEFT JOIN loops l ON l.id = $2 LEFT JOIN entries e
 		       ON e.chat_id = c.id AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'
 		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).
@@ -195,11 +199,20 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 				&found.alive, &turn.BranchID, &turn.Chat.ID, &turn.Chat.Mode, &turn.Chat.Headless,
 				&turn.Chat.OutputSchema, &turn.Chat.Model, &turn.Chat.SchemaTries, &found.steered, &found.tasksEnded,
 				&turn.EntryID, &turn.Sequence, &found.status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &turn.CallCount,
-				&turn.CaptureDue,
+				&turn.CaptureDue, &found.left,
 			}, loopFields(&turn.Loop)...)...)
 		})
 	return found, tx.SendBatch(ctx, &batch).Close()
 }
+
+// callsLeft is a scalar query for the turn before step $3 of loop $2 in chat $1
+// when calls of it have not been begun: those that were held back and then
+// allowed. Empty: there is none.
+const callsLeft = `coalesce((
+	SELECT b.id FROM entries b
+	WHERE  b.chat_id = $1 AND b.loop_id = $2 AND b.step = $3 - 1 AND b.role = 'assistant' AND b.status = 'completed'
+	AND    EXISTS (SELECT 1 FROM tool_calls t WHERE t.entry_id = b.id AND t.status = 'pending' AND t.phase = 'queued' AND ` + permitted + `)
+	LIMIT 1), '')`
 
 // released marks a turn whose model call failed before it showed any text: the
 // next try streams into the same turn.
@@ -393,6 +406,8 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 		       schema_tries = schema_tries + CASE WHEN $7 THEN 1 ELSE 0 END
 		WHERE  id = $1`,
 		turn.ChatID, turn.Step, turn.Usage.InputTokens, turn.Usage.OutputTokens, turn.LoopID, waiting, turn.Misfit)
+	batch.Queue(`UPDATE sessions SET used_tokens = used_tokens + $2, used_cost = used_cost + $3 WHERE id = $1`,
+		turn.SessionID, turn.Usage.InputTokens+turn.Usage.OutputTokens, turn.Cost)
 	reserveCapture(&batch, turn)
 	asked := make([]*domain.PendingQuestionRef, len(turn.Calls))
 	for i, call := range turn.Calls {
@@ -404,9 +419,10 @@ func reserveCalls(ctx context.Context, c *Change, turn domain.ClosingTurn) error
 		if call.Questions != nil {
 			asked[i] = &domain.PendingQuestionRef{QuestionID: domain.NewID(), AskedAt: time.Now().UTC(), SourceLoop: call.Source}
 			batch.Queue(`
-				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-				asked[i].QuestionID, turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions, asked[i].AskedAt, call.Source)
+				INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop, guards, allows)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, ''), $11)`,
+				asked[i].QuestionID, turn.SessionID, turn.ChatID, turn.EntryID, call.ID, turn.LoopID, call.Questions, asked[i].AskedAt, call.Source,
+				call.Guards, call.Allows)
 		}
 		if call.Fork != nil {
 			reserveLoop(&batch, turn, call.ID, call.Fork)
@@ -457,12 +473,12 @@ func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall, asked
 
 // FinishedCalls gives the calls of a turn that was closed already, for a worker
 // whose report was lost: those that still have to run, and how many questions
-// the turn asked.
+// the turn asked. Calls that wait for permission are not to run yet.
 func (db *DB) FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT t.id, t.tool_name, t.display_name, t.arguments, t.status, l.max_steps, l.time_limit_s
 		FROM   tool_calls t LEFT JOIN loops l ON l.id = t.id AND NOT l.background
-		WHERE  t.entry_id = $1 AND NOT (t.phase = 'finished' AND t.attempt = 0) ORDER BY t.position`, entryID)
+		WHERE  t.entry_id = $1 AND NOT (t.phase = 'finished' AND t.attempt = 0) AND `+permitted+` ORDER BY t.position`, entryID)
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var call domain.PlannedCall
 		var status domain.ToolCallStatus

@@ -1,0 +1,35 @@
+package tools
+
+import (
+	"encoding/json"
+
+	"everloop/domain"
+)
+
+// shownSubject is how much of a call's argument a question for permission shows,
+// in characters; clients have all of it in the call beside it.
+const shownSubject = 3500
+
+// About says what a call would do, for a user who decides about it.
+func (t *Toolset) About(name string, arguments json.RawMessage) string {
+	if subject := domain.PermissionSubject(arguments); subject != string(arguments) {
+		return clean(t.DisplayName(name)) + ": " + cut(clean(subject), shownSubject)
+	}
+	return t.Summary(name, string(arguments))
+}
+
+// PermissionQuestion gives the arguments of the AskUserQuestion call that asks
+// whether the call with the given id may be carried out. Session: the answer may
+// be for all calls like it.
+func PermissionQuestion(callID, about string, session bool) json.RawMessage {
+	options := []Option{{Label: domain.PermissionAllowOnce, Description: "Carry it out this time."}}
+	if session {
+		options = append(options, Option{Label: domain.PermissionAllowSession, Description: "Carry it out, and do not ask about the same call in this session again."})
+	}
+	options = append(options, Option{Label: domain.PermissionRefuse, Description: "Do not carry it out; the agent is told so. Text instead of an option denies it with that reason."})
+	asked, _ := json.Marshal(struct {
+		Questions     []Question `json:"questions"`
+		PermissionFor string     `json:"permission_for"`
+	}{[]Question{{Question: "May the agent do this?\n\n" + about, Header: domain.PermissionDisplayName, Options: options}}, callID})
+	return asked
+}
