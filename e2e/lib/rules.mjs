@@ -93,8 +93,11 @@ export class Rules {
     this.chats.set(data.chat_id, chat);
   }
 
-  // asks: the call is a sub-agent that waits for an answer, or one of its own does.
+  // asks: the call waits for permission, or it is a sub-agent that waits for an
+  // answer, or one of its own does.
   #asks(fork) {
+    if ([...this.turns.values()].some((t) => [...t.calls.values()].some((c) =>
+      c.status === 'awaiting_answer' && c.arguments.includes(`"permission_for":"${fork}"`)))) return true;
     return [...this.turns.values()].some((t) => t.fork === fork
       && [...t.calls.values()].some((c) => c.status === 'awaiting_answer' || (c.status === 'pending' && this.#asks(c.id))));
   }
