@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"everloop/activities/contract"
@@ -255,8 +256,12 @@ func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done do
 	}
 }
 
-// metricName keeps what a model makes up out of the labels.
+// metricName keeps what a model or a tool server makes up out of the labels: all
+// tools of servers count as one.
 func (a *Activities) metricName(call domain.LedgerCall) string {
+	if strings.HasPrefix(call.ToolName, "mcp__") {
+		return "mcp"
+	}
 	if _, known := a.Tools.For(context.Background(), a.scopeOfCall(call)).Lookup(call.ToolName); known {
 		return call.ToolName
 	}

@@ -243,4 +243,30 @@ func TestTooManyToolServers(t *testing.T) {
 		w.toolServer(w.ann, `{"session_id":"`+session+`","name":"n`+string(rune('a'+i/26))+string(rune('a'+i%26))+`"}`)
 	}
 	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"more","transport":"stdio","command":"x"}`).code(409, "too_many_mcp_servers")
+
+	// Scopes together can be more than a session uses: the closest go first, and
+	// the others say so.
+	w.toolServer(w.root, `{"name":"aa"}`)
+	items := w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "").json()["items"].([]any)
+	require.Len(t, items, 33)
+	first := items[0].(map[string]any)
+	require.Equal(t, []any{"aa", "failed", "a session uses at most 32 tool servers"}, []any{first["name"], first["status"], first["error"]})
+	setup := w.do("GET", "/api/sessions/"+session, w.ann, "").json()["session_setup"].(map[string]any)
+	require.Len(t, setup["mcp_servers"], 32)
+}
+
+func TestToolServersInTheSetupOfASession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	servers := func() any {
+		return w.do("GET", "/api/sessions/"+session, w.ann, "").json()["session_setup"].(map[string]any)["mcp_servers"]
+	}
+	require.Equal(t, []any{}, servers())
+	id := w.toolServer(w.ann, `{"session_id":"`+session+`","env":{"TOKEN":"s3cret-of-ann"}}`)
+	want := map[string]any{"id": id, "name": "tools-1", "scope": "session", "transport": "stdio"}
+	require.Equal(t, []any{want}, servers())
+	require.Empty(t, w.lookers.looked, "the detail of a session connects to nothing")
+	require.Equal(t, 200, w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{"enabled":false}`).status)
+	require.Equal(t, []any{}, servers())
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"everloop/domain"
@@ -34,15 +35,12 @@ func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[l
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.MCP.SessionMCPServers(ctx, session.ID)
+	servers, err := s.serversOf(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	if s.Profile != nil {
-		servers = domain.ConfiguredMCPServers(servers, s.Profile(session).MCPServers)
-	}
-	inUse := slices.ContainsFunc(servers, func(r domain.MCPServerRecord) bool { return r.Enabled })
-	if inUse && role != domain.ViewerViewer { // who only looks on starts nothing
+	used, left := domain.UsedMCPServers(servers)
+	if len(used) > 0 && role != domain.ViewerViewer { // who only looks on starts nothing
 		if err := s.MCPWorkers.Look(ctx, session.ID); err != nil {
 			s.Logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
 		}
@@ -53,9 +51,24 @@ func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[l
 	}
 	items := []sessionMCPServer{}
 	for _, r := range servers {
-		items = append(items, sessionMCPServerBody(r, states, role))
+		item := sessionMCPServerBody(r, states, role)
+		if slices.ContainsFunc(left, func(l domain.MCPServerRecord) bool { return l.Name == r.Name }) {
+			why := fmt.Sprintf("a session uses at most %d tool servers", domain.MaxSessionMCPServers)
+			item.Status, item.Error, item.Tools = domain.MCPFailed, &why, []mcpTool{}
+		}
+		items = append(items, item)
 	}
 	return answer(listOf(items), nil)
+}
+
+// serversOf gives the tool servers that count for a session, by name, disabled
+// ones included.
+func (s *server) serversOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
+	servers, err := s.MCP.SessionMCPServers(ctx, session.ID)
+	if err != nil {
+		return nil, err
+	}
+	return domain.ConfiguredMCPServers(servers, s.Profile(session).MCPServers), nil
 }
 
 func sessionMCPServerBody(r domain.MCPServerRecord, states []domain.MCPConnection, role domain.ViewerRole) sessionMCPServer {

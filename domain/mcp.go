@@ -70,7 +70,7 @@ const (
 type MCPConnection struct {
 	SessionID   string
 	Name        string // of the server
-	Fingerprint string // of the configuration that it was made with
+	Fingerprint string // of the configuration that it was made with, its secrets left out
 	Status      MCPStatus
 	Error       string
 	Tools       []MCPTool
@@ -105,7 +105,31 @@ func ConfiguredMCPServers(servers []MCPServerRecord, profile []MCPServer) []MCPS
 			servers[i] = record
 		}
 	}
+	slices.SortStableFunc(servers, func(a, b MCPServerRecord) int { return strings.Compare(a.Name, b.Name) })
 	return servers
+}
+
+// MaxSessionMCPServers bounds the tool servers that one session uses.
+const MaxSessionMCPServers = 32
+
+// UsedMCPServers gives those of a session's tool servers that it uses, and those
+// that are one too many: the widest scopes are left out first, and of one scope
+// the last by name. Disabled ones are in neither list.
+func UsedMCPServers(servers []MCPServerRecord) (used, left []MCPServerRecord) {
+	scopes := []MCPScope{MCPOfSession, MCPOfSolution, MCPOfService}
+	for _, s := range servers {
+		if s.Enabled {
+			used = append(used, s)
+		}
+	}
+	slices.SortStableFunc(used, func(a, b MCPServerRecord) int {
+		return cmp.Or(cmp.Compare(slices.Index(scopes, a.Scope), slices.Index(scopes, b.Scope)), strings.Compare(a.Name, b.Name))
+	})
+	if len(used) > MaxSessionMCPServers {
+		used, left = used[:MaxSessionMCPServers], used[MaxSessionMCPServers:]
+	}
+	slices.SortFunc(used, func(a, b MCPServerRecord) int { return strings.Compare(a.Name, b.Name) })
+	return used, left
 }
 
 var mcpServerName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)

@@ -1,9 +1,11 @@
 // Tool servers (Model Context Protocol): the official server-everything in the
 // session's sandbox and by HTTP (decisions.md sections 4 and 7).
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { readFileSync, readdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { World, call, eventually, steps } from './lib/world.mjs';
@@ -11,9 +13,26 @@ import { World, call, eventually, steps } from './lib/world.mjs';
 const modules = fileURLToPath(new URL('./node_modules', import.meta.url));
 const program = `${modules}/@modelcontextprotocol/server-everything/dist/index.js`;
 
+// A solution of the operator that brings a tool server along.
+const solutions = mkdtempSync(join(tmpdir(), 'everloop-solutions-'));
+mkdirSync(join(solutions, 'equipped'));
+writeFileSync(join(solutions, 'equipped', 'solution.yaml'), `
+name: Equipped
+mcp_servers:
+  - name: kit
+    transport: stdio
+    command: node
+    args: [${program}, stdio]
+    env: {KIT_TOKEN: s3cret-of-the-solution}
+    tools: [echo, get-env]
+`);
+
 let world;
-before(async () => { world = await World.start({ SANDBOX_READ_ONLY: modules }); });
-after(() => world?.close());
+before(async () => { world = await World.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutions }); });
+after(async () => {
+  await world?.close();
+  rmSync(solutions, { recursive: true });
+});
 afterEach(() => world.settle());
 
 // processes gives the ids of the host's processes whose command line holds a word.
@@ -33,10 +52,32 @@ async function stdio(view, more = {}) {
   const mark = `mark-${randomBytes(8).toString('hex')}`;
   const made = await world.rest.post('/api/mcp-servers', {
     session_id: view.session, name: 'every', transport: 'stdio', command: 'node', args: [program, 'stdio', mark],
-    env: { MCP_SECRET: 's3cret-of-the-server' }, ...more,
+    env: { MCP_SECRET: 's3cret-of-the-server', MCP_PLACE: 'place-of-the-server' }, ...more,
   });
   return { ...made, mark };
 }
+
+// liar is a tool server that does what its argument says.
+const liar = `
+import { createInterface } from 'node:readline';
+const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+const ways = {
+  nobody: () => say({ id: 'somebody else', result: { content: [] } }),
+  shape: (id) => say({ id, result: { content: 'no list' } }),
+  nonsense: () => process.stdout.write('{"jsonrpc": \\n[]\\nhello\\n'),
+  flood: (id) => process.stdout.write('{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[{"type":"text","text":"' + 'x'.repeat(40 << 20) + '"}]}}\\n'),
+  exit: () => { process.stderr.write('no luck\\n'); process.exit(7); },
+  refuse: (id) => say({ id, error: { code: -32000, message: 'not today' } }),
+  fine: (id) => say({ id, result: { content: [{ type: 'text', text: 'it is fine' }] } }),
+};
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (method === 'initialize') say({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'liar', version: '1' } } });
+  if (method === 'tools/list') say({ id, result: { tools: [{ name: 'do', inputSchema: { type: 'object', properties: { way: { type: 'string' } } } }] } });
+  if (method === 'ping') say({ id, result: {} });
+  if (method === 'tools/call') ways[params.arguments.way](id);
+});
+`;
 
 // listen starts the official server on a port of this machine; nothing when the
 // port is taken.
@@ -79,10 +120,12 @@ describe('in the sandbox', () => {
     assert.match(image.result, /\[image, image\/png, \d+ bytes, not shown\]/);
     assert.equal(wrong.status, 'error');
     assert.match(wrong.result, /arguments/);
-    // It sees its own environment and the session's, and nothing of the service's.
-    assert.match(env.result, /s3cret-of-the-server/);
+    // It sees its own environment and the session's, and nothing of the service's;
+    // what is secret of its own it cannot tell.
+    assert.match(env.result, /place-of-the-server/);
+    assert.match(env.result, /"MCP_SECRET": "\*\*\*"/);
     assert.match(env.result, /hello-of-the-session/);
-    assert.doesNotMatch(env.result, /DATA_DIR|BOOTSTRAP/);
+    assert.doesNotMatch(env.result, /DATA_DIR|BOOTSTRAP|s3cret/);
     const [request] = await world.requests('mcp__every__echo');
     const offered = request.body.tools.map((t) => t.function.name);
     assert.ok(offered.includes('mcp__every__get-structured-content') && offered.includes('Bash'));
@@ -94,6 +137,69 @@ describe('in the sandbox', () => {
     assert.equal(byName.echo.read_only, true);
     assert.equal(byName['toggle-simulated-logging'].read_only, false);
     assert.ok(!JSON.stringify(found).includes('s3cret'));
+
+    // Commands of the session do not see into its servers.
+    const [peek] = await tools(view, call('Bash', { command: 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; echo; echo looked' }));
+    assert.match(peek.result, /looked/);
+    assert.doesNotMatch(peek.result, /s3cret|server-everything/);
+
+    // The session tells what it has, without asking the server.
+    const { session_setup: setup } = await world.rest.detail(view.session);
+    assert.deepEqual(setup.mcp_servers.map((m) => [m.name, m.scope, m.transport]), [['every', 'session', 'stdio']]);
+    assert.deepEqual(new Set(setup.tools_enabled), new Set(offered));
+    // All tools of servers are one label of the metrics.
+    const metrics = await (await fetch(`${world.server.url}/metrics`)).text();
+    assert.match(metrics, /tool="mcp"/);
+    assert.doesNotMatch(metrics, /mcp__/);
+  });
+
+  test('the detail of a session tells all its tools, and what is disabled is not among them', async () => {
+    const { session_id: id } = await world.rest.post('/api/sessions', { disable_tools: ['Bash', 'mcp__every__echo'], memory_enabled: true });
+    const view = await world.follow(id);
+    await stdio(view);
+    const before = (await world.rest.detail(id)).session_setup.tools_enabled;
+    assert.ok(['Agent', 'Skill', 'Memory', 'WebFetch', 'Calculator', 'Read'].every((name) => before.includes(name)), `${before}`);
+    assert.ok(!before.includes('Bash') && !before.some((name) => name.startsWith('mcp__')), 'nobody has asked the server yet');
+    await connected(view);
+    const after = (await world.rest.detail(id)).session_setup.tools_enabled;
+    assert.ok(after.includes('mcp__every__get-sum') && !after.includes('mcp__every__echo'));
+    await world.rest.delete(`/api/sessions/${id}`);
+  });
+
+  test('a solution brings its server along, and a session can put its own in its place', async () => {
+    const view = await world.session({ solution_id: 'equipped' });
+    const [echo, env] = await tools(view, call('mcp__kit__echo', { message: 'hi' }), call('mcp__kit__get-env', {}));
+    assert.equal(echo.result, 'Echo: hi');
+    assert.match(env.result, /"KIT_TOKEN": "\*\*\*"/);
+    const found = await server(view, 'kit');
+    assert.deepEqual([found.id, found.scope, found.tools.map((t) => t.name).sort()], ['', 'solution', ['echo', 'get-env']]);
+    const { session_setup: setup, solution } = await world.rest.detail(view.session);
+    assert.deepEqual(setup.tools_enabled.filter((name) => name.startsWith('mcp__')).sort(), ['mcp__kit__echo', 'mcp__kit__get-env']);
+    assert.ok(!JSON.stringify(solution).includes('s3cret'));
+    await stdio(view, { name: 'kit', enabled: false });
+    const [gone] = await tools(view, call('mcp__kit__echo', { message: 'hi' }));
+    assert.match(gone.result, /There is no tool named/);
+  });
+
+  test('a server that lies, floods or breaks off gets a clear error each time', async () => {
+    const view = await world.session();
+    await world.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
+    await world.rest.post('/api/mcp-servers', {
+      session_id: view.session, name: 'liar', transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: 2, trust_hints: false,
+    });
+    await connected(view, 'liar');
+    for (const [way, words] of Object.entries({
+      nobody: /took longer than 2s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 2s/,
+      refuse: /refused the call: not today/, flood: /more than 16 MiB/,
+      exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
+    })) {
+      const [made] = await tools(view, call('mcp__liar__do', { way }));
+      assert.match(made.result, words, way);
+      assert.equal(made.status, 'error', way);
+    }
+    await connected(view, 'liar');
+    const [made] = await tools(view, call('mcp__liar__do', { way: 'fine' }));
+    assert.deepEqual([made.status, made.result], ['done', 'it is fine']);
   });
 
   test('progress is shown while a call runs, and a stop ends it at once', async () => {
@@ -185,11 +291,15 @@ describe('in the sandbox', () => {
     const began = Date.now();
     await view.run(steps({ text: 'hello' }));
     assert.ok(Date.now() - began < 8000, `${Date.now() - began} ms`);
-    const gone = await server(view, 'gone');
+    // Each look waits a moment for the one that hangs.
+    const { gone, hang } = await eventually('the others have failed', async () => {
+      const { items } = await world.rest.get(`/api/sessions/${view.session}/mcp-servers`);
+      const found = Object.fromEntries(items.map((s) => [s.name, s]));
+      return /no protocol message/.test(found.noisy.error ?? '') && found;
+    });
     assert.equal(gone.status, 'failed');
     assert.match(gone.error, /no-such-program/);
-    await eventually('the noisy one has failed', async () => /no protocol message/.test((await server(view, 'noisy')).error ?? ''));
-    assert.equal((await server(view, 'hang')).status, 'connecting');
+    assert.equal(hang.status, 'connecting');
   });
 
   test('processes end with their settings, and with their session', async () => {
@@ -215,14 +325,28 @@ describe('in the sandbox', () => {
     await eventually('its settings are gone', async () => (await world.rest.call('GET', `/api/mcp-servers/${id}`)).status === 404);
   });
 
-  test('a restart of the service finds its tools again', async () => {
+  test('a killed service runs again only what reads, and finds its tools again', async () => {
     const view = await world.session();
     const { mark } = await stdio(view);
+    const { mark: blind } = await stdio(view, { name: 'blind', trust_hints: false });
     await connected(view);
+    await connected(view, 'blind');
+    const long = (server) => call(`mcp__${server}__trigger-long-running-operation`, { duration: 6, steps: 60 });
+    const { chat_id: chat } = await view.say(steps({ calls: [long('every'), long('blind')] }, { text: 'done' }));
+    const [reads, acts] = await eventually('both calls run', () => {
+      const ids = new Set(view.events.filter((e) => e.name === 'turn:patch' && e.data.patch_type === 'tool_progress').map((e) => e.data.tool_call_id));
+      return ids.size === 2 && view.callsOf(chat);
+    });
     await world.server.kill();
-    await eventually('nothing of it is left', () => processes(mark).length === 0);
+    await eventually('nothing of them is left', () => processes(mark).length + processes(blind).length === 0);
     await world.server.start();
-    const again = await world.follow(view.session);
+    const again = await world.follow(view.session, 0);
+    const end = await again.ended(chat, { timeout: 60_000 });
+    assert.equal(end.finish_reason, 'completed');
+    const results = Object.fromEntries(again.callsOf(chat).map((c) => [c.id, c]));
+    assert.equal(results[reads.id].status, 'done', results[reads.id].result);
+    assert.equal(results[acts.id].status, 'error');
+    assert.match(results[acts.id].result, /outcome of this call is unknown[\s\S]*It was not run again/);
     const [echo] = await tools(again, call('mcp__every__echo', { message: 'after' }));
     assert.equal(echo.result, 'Echo: after');
   });
@@ -265,8 +389,8 @@ describe('by HTTP', () => {
 
   test('users\' servers may not be on this machine', async () => {
     const { api_key: { plaintext: token } } = await world.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
-    const view = await world.session({}, { token });
     const rest = new world.rest.constructor(world.server.url, token);
+    const view = { session: (await rest.post('/api/sessions')).session_id };
     await rest.post('/api/mcp-servers', { session_id: view.session, name: 'inside', transport: 'http', url: `${world.server.url}/mcp` });
     const found = await eventually('it has failed', async () => {
       const [one] = (await rest.get(`/api/sessions/${view.session}/mcp-servers`)).items;
@@ -274,4 +398,40 @@ describe('by HTTP', () => {
     });
     assert.match(found.error, /may not be on this network/);
   });
+
+  test('nobody uses, sees or changes the servers of others', async () => {
+    const { api_key: { plaintext: token } } = await world.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
+    const other = new world.rest.constructor(world.server.url, token);
+    const solution = 'skill_editor';
+    const view = { session: (await world.rest.post('/api/sessions', { solution_id: solution })).session_id };
+    const mine = await stdio(view, { env: { API_TOKEN: 's3cret-of-mine' } });
+    const theirs = await world.session({ solution_id: solution }, { token });
+    await other.post('/api/mcp-servers', { solution_id: solution, name: 'own', transport: 'stdio', command: 'node', args: [program, 'stdio'] });
+    const ids = async (rest, session) => (await rest.get(`/api/sessions/${session}/mcp-servers`)).items.map((s) => s.name);
+    assert.deepEqual(await ids(other, theirs.session), ['own']);
+    assert.deepEqual(await ids(world.rest, view.session), ['every'], 'a user\'s server of a solution is for his own sessions');
+    const body = { session_id: view.session, name: 'intruder', transport: 'stdio', command: 'true' };
+    for (const [method, path, more] of [
+      ['GET', `/api/mcp-servers/${mine.id}`], ['PATCH', `/api/mcp-servers/${mine.id}`, { enabled: false }], ['DELETE', `/api/mcp-servers/${mine.id}`],
+      ['GET', `/api/sessions/${view.session}/mcp-servers`], ['POST', '/api/mcp-servers', body],
+    ]) assert.equal((await other.call(method, path, more)).status, 404, `${method} ${path}`);
+    assert.equal((await other.call('POST', '/api/mcp-servers', { name: 'all', transport: 'stdio', command: 'true' })).status, 403);
+    assert.ok(!(await other.get('/api/mcp-servers')).items.some((s) => s.id === mine.id));
+    const { calls: [refused] } = await theirs.run(steps({ calls: [call('mcp__every__echo', { message: 'x' })] }, { text: 'done' }));
+    assert.match(refused.result, /There is no tool named/);
+    await theirs.run(steps({ calls: [call('mcp__own__echo', { message: 'x' })] }, { text: 'done' }));
+  });
+});
+
+test('secrets are not in the clear anywhere on disk, and no process outlives the service', async () => {
+  const view = { session: (await world.rest.post('/api/sessions')).session_id };
+  const { mark } = await stdio(view);
+  await connected(view);
+  assert.equal(processes(mark).length, 1);
+  await world.server.stop();
+  assert.equal(processes(mark).length, 0);
+  assert.equal(processes(modules).length, 0);
+  const found = spawnSync('grep', ['-rlaF', '-e', 's3cret-of', join(world.server.dir, 'data')], { encoding: 'utf8' });
+  assert.deepEqual([found.status, found.stdout, found.stderr], [1, '', ''], 'grep finds nothing');
+  assert.ok(!world.server.log().includes('s3cret-of'));
 });

@@ -56,7 +56,9 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			var answer *sdk.CallToolResult
 			if answer, err = conn.ask(timed, c, tool); err == nil {
 				l.fine()
-				return resultOf(answer), nil
+				result := resultOf(answer)
+				result.Output = hide(result.Output, server.MCPServer, false)
+				return result, nil
 			}
 		}
 		switch {
@@ -72,7 +74,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			return result, again(acts, err)
 		}
 		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
-			return failure("The tool server %s refused the call: %s", server.Name, cleanText(oneLine(refused.Message), maxDescription)), nil
+			return failure("The tool server %s refused the call: %s", server.Name, cleanText(oneLine(hide(refused.Message, server.MCPServer, true)), maxDescription)), nil
 		}
 		why := conn.explain(err)
 		if neverSent(err) {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -178,26 +177,4 @@ func (c *connection) drop() {
 	if c.process != nil {
 		<-c.process.Done()
 	}
-}
-
-// sentence puts an error in words for a model or a user.
-func sentence(err error, server domain.MCPServer) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "it does not answer"
-	case errors.Is(err, io.EOF):
-		return "the connection ended"
-	}
-	text := err.Error()
-	if server.URL != "" {
-		text = strings.ReplaceAll(text, server.URL, "its address")
-	}
-	for _, secrets := range []map[string]string{server.Env, server.Headers} {
-		for _, value := range secrets {
-			if len(value) >= 6 {
-				text = strings.ReplaceAll(text, value, "***")
-			}
-		}
-	}
-	return cleanText(oneLine(text), maxWords)
 }

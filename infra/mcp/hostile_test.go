@@ -298,3 +298,21 @@ func TestAHugeList(t *testing.T) {
 	require.Empty(t, names("endless"))
 	require.Contains(t, w.records.state("endless").Error, "no end")
 }
+
+// A process may be gone before the first message to it is written, and known to
+// be only later: its end is told all the same, not the broken pipe.
+func TestAServerThatEndsBeforeItReads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stdio("short", func(ctx context.Context, in io.Reader, _, errs io.Writer) error {
+		_, _ = errs.Write([]byte("no licence"))
+		_ = in.(io.Closer).Close()
+		select { // its end is noticed late
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	require.Empty(t, w.offered())
+	require.Equal(t, "its process ended with exit code 0; it wrote: no licence", w.records.state("short").Error)
+}

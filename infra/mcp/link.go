@@ -240,7 +240,7 @@ func (l *link) save(ctx context.Context) {
 	defer l.saving.Unlock()
 	l.mu.Lock()
 	state := domain.MCPConnection{
-		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: l.target.fingerprint, Error: l.err, Tools: l.catalog,
+		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: mark(l.target.server), Error: l.err, Tools: l.catalog,
 	}
 	switch l.state {
 	case linkConnecting:

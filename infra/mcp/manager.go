@@ -77,9 +77,7 @@ type known struct {
 const (
 	// knownFor is how long a session's servers are believed without asking the
 	// records; a change is told by Forget sooner.
-	knownFor = 5 * time.Second
-	// maxServers bounds the servers that one session uses, in the order of names.
-	maxServers = 32
+	knownFor   = 5 * time.Second
 	sweepEvery = 15 * time.Second
 	// forgetAfter is how long a link without a connection keeps what it knows.
 	forgetAfter = 30 * time.Minute
@@ -196,7 +194,17 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPSe
 	return k.servers, nil
 }
 
-// fingerprint tells two configurations apart that need different connections.
+// mark tells configurations of a server apart in the records. Its secrets are
+// told apart by when they were set: nothing that is made of them is kept in the
+// clear.
+func mark(s domain.MCPServerRecord) string {
+	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:12])
+}
+
+// fingerprint tells two configurations apart that need different connections. It
+// holds secrets and never leaves this process.
 func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
 	env := session.Env
 	if s.Transport == domain.MCPHTTP {

@@ -5,13 +5,24 @@ import (
 	"slices"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 )
+
+// runner carries out calls of one tool of a server.
+type runner func(ctx context.Context, c *tools.Call) (tools.Result, error)
 
 // makeOffer turns the server's tools into the agent's; l.mu is held.
 func (l *link) makeOffer() []tools.Tool {
-	server := l.target.server
+	return offerOf(l.target.server, l.catalog, func(tool string, acts bool) runner {
+		return func(ctx context.Context, c *tools.Call) (tools.Result, error) { return l.call(ctx, c, tool, acts) }
+	})
+}
+
+// offerOf gives what of a server's list of tools the agent is offered. run makes
+// what carries a tool's calls out.
+func offerOf(server domain.MCPServerRecord, catalog []domain.MCPTool, run func(tool string, acts bool) runner) []tools.Tool {
 	offer := []tools.Tool{}
-	for _, t := range l.catalog {
+	for _, t := range catalog {
 		if len(server.Tools) > 0 && !slices.Contains(server.Tools, t.Name) {
 			continue
 		}
@@ -31,8 +42,7 @@ func (l *link) makeOffer() []tools.Tool {
 		tool.Acts = !server.TrustHints || !t.ReadOnly && !t.Idempotent
 		tool.Planning = server.TrustHints && t.ReadOnly
 		tool.Executing = true
-		acts := tool.Acts
-		tool.Run = func(ctx context.Context, c *tools.Call) (tools.Result, error) { return l.call(ctx, c, t.Name, acts) }
+		tool.Run = run(t.Name, tool.Acts)
 		offer = append(offer, tool)
 	}
 	return offer

@@ -46,14 +46,9 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 		m.Logger.Warn("tool servers of a session cannot be read", "session_id", session.ID, "error", err)
 		return nil
 	}
-	if len(configured) > 0 {
-		servers = domain.ConfiguredMCPServers(servers, configured)
-	}
+	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, configured))
 	var links, fresh []*link
-	for _, server := range servers[:min(len(servers), maxServers)] {
-		if !server.Enabled {
-			continue
-		}
+	for _, server := range used {
 		l, isNew := m.link(session, server)
 		if l == nil {
 			return nil // closing
@@ -88,7 +83,7 @@ func (m *Manager) remember(ctx context.Context, sessionID string, fresh []*link)
 	for _, l := range fresh {
 		l.mu.Lock()
 		for _, s := range states {
-			if s.Name == l.target.server.Name && s.Fingerprint == l.target.fingerprint && len(s.Tools) > 0 && !l.listed {
+			if s.Name == l.target.server.Name && s.Fingerprint == mark(l.target.server) && len(s.Tools) > 0 && !l.listed {
 				l.catalog, l.listed = s.Tools, true
 			}
 		}

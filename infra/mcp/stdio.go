@@ -19,6 +19,9 @@ const (
 	maxNoise = 256 << 10
 	// writeTime is how long a server may leave a message to it unread.
 	writeTime = 10 * time.Second
+	// endingTime is how long the end of a process that no longer reads is waited
+	// for.
+	endingTime = 2 * time.Second
 )
 
 // stdio is the transport to a process: one message a line. It differs from the
@@ -179,7 +182,20 @@ func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
 	defer late.Stop()
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	_, err = t.process.Stdin().Write(append(data, '\n'))
+	if _, err = t.process.Stdin().Write(append(data, '\n')); err == nil {
+		return nil
+	}
+	// Most often the process has just ended: how is about to be known, and says
+	// more than that nobody reads.
+	moment := time.NewTimer(endingTime)
+	defer moment.Stop()
+	select {
+	case <-t.closed:
+	case <-moment.C:
+	}
+	if why := t.why(); why != nil {
+		return why
+	}
 	return err
 }
 

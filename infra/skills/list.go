@@ -164,7 +164,7 @@ func (s *Skills) detailOfUploaded(ctx context.Context, user domain.User, rest st
 		return domain.SkillDetail{}, err
 	}
 	defer w.Close()
-	list, err := s.scan(session.ID, w)
+	list, err := s.scan(ctx, session.ID, w)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}

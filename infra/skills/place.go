@@ -14,13 +14,14 @@ import (
 
 // place writes a package to a directory of a workspace in place of what is
 // there: the new one is written beside it, and takes its name when it is whole.
+// What a crash leaves of that is mended at the next look (mend).
 func (s *Skills) place(ctx context.Context, w *workspace.Workspace, dir string, p skillpack.Pack) (replaced bool, err error) {
 	lock := s.placing.of(w.HostPath() + "/" + dir)
 	lock.Lock()
 	defer lock.Unlock()
 
 	above := path.Dir(dir)
-	fresh := path.Join(above, ".new-"+rand.Text())
+	fresh := path.Join(above, freshPrefix+rand.Text())
 	defer func() { _ = w.Remove(context.WithoutCancel(ctx), fresh, true) }() // gone when all went well
 	for _, f := range p.Files {
 		if err := writeTo(ctx, w, path.Join(fresh, f.Path), f); err != nil {
@@ -29,7 +30,7 @@ func (s *Skills) place(ctx context.Context, w *workspace.Workspace, dir string, 
 	}
 	// Another process may place the same package at this moment.
 	for attempt := 1; ; attempt++ {
-		old := path.Join(above, ".old-"+rand.Text())
+		old := path.Join(above, asideName(path.Base(dir)))
 		err := w.Rename(dir, old, false)
 		switch {
 		case err == nil:

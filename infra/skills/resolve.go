@@ -60,7 +60,7 @@ func (s *Skills) kept(ctx context.Context, id string, source domain.SkillSource,
 func (s *Skills) ofSession(ctx context.Context, session domain.Session, w *workspace.Workspace) (list []*entry, snapshot *domain.SkillSnapshot, err error) {
 	var faults [3]error
 	if w != nil {
-		list, faults[0] = s.scan(session.ID, w)
+		list, faults[0] = s.scan(ctx, session.ID, w)
 	}
 	if wantsPrimary(session) {
 		if snapshot, faults[1] = s.Snapshot(ctx, session); snapshot != nil {

@@ -20,7 +20,10 @@ func (s *Skills) Resync(ctx context.Context, session domain.Session) (domain.Ski
 		return domain.SkillResync{}, err
 	}
 	defer w.Close()
-	found, err := s.scan(session.ID, w)
+	if copies, err := w.List(copiesDir); err == nil {
+		s.mend(ctx, w, copiesDir, copies)
+	}
+	found, err := s.scan(ctx, session.ID, w)
 	if err != nil {
 		return domain.SkillResync{}, err
 	}

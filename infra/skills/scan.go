@@ -29,8 +29,11 @@ type parsed struct {
 // scan looks at the packages in a session's workspace, by name. It reads each
 // SKILL.md when it is new or changed, and nothing else: it is asked for at each
 // step of a chat.
-func (s *Skills) scan(sessionID string, w *workspace.Workspace) ([]*entry, error) {
+func (s *Skills) scan(ctx context.Context, sessionID string, w *workspace.Workspace) ([]*entry, error) {
 	dirs, err := w.List(SessionDir)
+	if err == nil && s.mend(ctx, w, SessionDir, dirs) {
+		dirs, err = w.List(SessionDir)
+	}
 	if domain.HasCode(err, domain.CodeFileNotFound) || domain.HasCode(err, workspace.CodeNotDirectory) {
 		return nil, nil
 	}

@@ -63,7 +63,11 @@ func (f toolFiles) Stat(path string) (tools.FileInfo, error) {
 }
 
 func (f toolFiles) Write(ctx context.Context, path string, content io.Reader, ifMatch string) (tools.FileInfo, error) {
-	info, err := f.WriteFile(ctx, path, content, workspace.WriteOptions{IfMatch: ifMatch, Parents: true})
+	options := workspace.WriteOptions{IfMatch: ifMatch, Parents: true}
+	if ifMatch == tools.Absent {
+		options.IfMatch, options.CreateOnly = "", true
+	}
+	info, err := f.WriteFile(ctx, path, content, options)
 	return toolInfo(info), err
 }
 

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"context"
+
+	"everloop/domain"
+)
+
+// SessionTools gives the names of the tools that the main loop of a session is
+// offered in executing mode, those of its own (its skills, its tool servers as
+// they were last known) included. It asks nobody outside and is quick.
+type SessionTools func(ctx context.Context, session domain.Session) []string
+
+// toolsOf gives the part of a session's setup that is about tools.
+func (s *server) toolsOf(session domain.Session) []string {
+	if session.ID == "" {
+		return []string{} // the answer is an error
+	}
+	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
+	defer cancel()
+	return orEmpty(s.Setup.Tools(ctx, session))
+}
+
+// setupMCPServer is a tool server in a session's setup; how its connection is,
+// and what it offers, its own operation tells.
+type setupMCPServer struct {
+	ID        string          `json:"id" doc:"Empty for a server that the solution's files configure."`
+	Name      string          `json:"name"`
+	Scope     domain.MCPScope `json:"scope" enum:"service,solution,session"`
+	Transport string          `json:"transport" enum:"stdio,http"`
+}
+
+// mcpServersOf gives the tool servers that a session uses.
+func (s *server) mcpServersOf(session domain.Session) []setupMCPServer {
+	out := []setupMCPServer{}
+	if session.ID == "" {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
+	defer cancel()
+	servers, err := s.serversOf(ctx, session)
+	if err != nil {
+		s.Logger.Warn("tool servers of a session not shown", "session_id", session.ID, "error", err)
+		return out
+	}
+	used, _ := domain.UsedMCPServers(servers)
+	for _, r := range used {
+		out = append(out, setupMCPServer{r.ID, r.Name, r.Scope, r.Transport})
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+// hiddenValue stands for a secret or an address that is not told.
+const hiddenValue = "***"
+
+// minSecret is the least length of what is taken for a secret in a text: shorter
+// values are found everywhere.
+const minSecret = 6
+
+// secretName is a variable whose value is nobody's business but the server's.
+var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|private`)
+
+// sentence puts an error in words for a model or a user, without the server's
+// secrets and without its address, which not everybody who uses it may know.
+func sentence(err error, server domain.MCPServer) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer"
+	case errors.Is(err, io.EOF):
+		return "the connection ended"
+	}
+	text := err.Error()
+	if trouble, ok := errors.AsType[*net.OpError](err); ok && trouble.Err != nil {
+		text = "the connection failed: " + trouble.Err.Error()
+		if trouble.Op == "dial" {
+			text = "it cannot be reached: " + trouble.Err.Error()
+		}
+	}
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+		text = "its host cannot be found: " + unknown.Err
+	}
+	if server.URL != "" {
+		text = strings.ReplaceAll(text, server.URL, "its address")
+		if at, err := url.Parse(server.URL); err == nil && len(at.Hostname()) > 2 {
+			text = strings.NewReplacer(at.Host, "its host", at.Hostname(), "its host").Replace(text)
+		}
+	}
+	return cleanText(oneLine(hide(text, server, true)), maxWords)
+}
+
+// hide takes the values of the server's headers out of a text, and those of its
+// variables: of all of them where the text is only ours, else of those whose
+// names say that they are secret; a directory is no secret, and a result is
+// worth nothing without it.
+func hide(text string, server domain.MCPServer, all bool) string {
+	var secrets []string
+	take := func(value string) {
+		if len(value) >= minSecret {
+			secrets = append(secrets, value)
+		}
+	}
+	for name, value := range server.Env {
+		if all || secretName.MatchString(name) {
+			take(value)
+		}
+	}
+	for _, value := range server.Headers {
+		take(value)
+		if _, credential, found := strings.Cut(value, " "); found { // Bearer …
+			take(strings.TrimSpace(credential))
+		}
+	}
+	// The longest first: one may be the beginning of another.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, hiddenValue)
+	}
+	return text
+}

@@ -1,0 +1,77 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// Known offers the tools of a session's servers as the records know them from
+// the last connections, for showing and weighing them: it connects to nothing
+// and starts nothing, and its tools cannot be run. It is safe for concurrent use.
+type Known struct {
+	Records Records
+	Logger  *slog.Logger
+
+	mu       sync.Mutex
+	prepared map[knownKey][]tools.Tool
+}
+
+// knownKey is one state of one session's connection with a server.
+type knownKey struct {
+	session, server, mark string
+	at                    time.Time
+}
+
+// maxKnown bounds the lists of tools that are kept ready.
+const maxKnown = 256
+
+// Tools implements tools.Provider.
+func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
+	servers, err := k.Records.SessionMCPServers(ctx, s.Session.ID)
+	if err != nil {
+		k.Logger.Warn("tool servers of a session cannot be read", "session_id", s.Session.ID, "error", err)
+		return nil
+	}
+	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, s.Profile.MCPServers))
+	if len(used) == 0 {
+		return nil
+	}
+	states, err := k.Records.MCPConnections(ctx, s.Session.ID)
+	if err != nil {
+		k.Logger.Warn("states of tool servers cannot be read", "session_id", s.Session.ID, "error", err)
+		return nil
+	}
+	var all []tools.Tool
+	for _, server := range used {
+		for _, state := range states {
+			if state.Name == server.Name && state.Fingerprint == mark(server) && state.Status != domain.MCPFailed {
+				all = append(all, k.offer(server, state)...)
+			}
+		}
+	}
+	return all
+}
+
+// offer makes the tools of one server, once for each state.
+func (k *Known) offer(server domain.MCPServerRecord, state domain.MCPConnection) []tools.Tool {
+	key := knownKey{state.SessionID, server.Name, state.Fingerprint, state.UpdatedAt}
+	k.mu.Lock()
+	made, ok := k.prepared[key]
+	k.mu.Unlock()
+	if ok {
+		return made
+	}
+	made = offerOf(server, state.Tools, func(string, bool) runner { return nil })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.prepared == nil || len(k.prepared) >= maxKnown {
+		k.prepared = map[knownKey][]tools.Tool{} // those in use come back at once
+	}
+	k.prepared[key] = made
+	return made
+}

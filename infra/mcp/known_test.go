@@ -1,0 +1,71 @@
+package mcp
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// names gives the names of tools.
+func names(list []tools.Tool) []string {
+	var out []string
+	for _, tool := range list {
+		out = append(out, tool.Name)
+	}
+	return out
+}
+
+func TestWhatIsKnownOfServersWithoutConnecting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stdio("every", serving(everything()))
+	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
+	scope := tools.Scope{Session: session, Mode: domain.ModeExecuting}
+	require.Empty(t, known.Tools(t.Context(), scope), "nobody has asked the server yet")
+	started, _ := w.launcher.running()
+	require.Zero(t, started)
+
+	w.tool("mcp__every__echo")
+	require.Eventually(t, func() bool { return len(known.Tools(t.Context(), scope)) == 6 }, soon, tick)
+	offered := w.offered()
+	for _, tool := range known.Tools(t.Context(), scope) {
+		require.Equal(t, offered[tool.Name].Spec, tool.Spec)
+		require.Equal(t, offered[tool.Name].Planning, tool.Planning)
+		require.Nil(t, tool.Run)
+	}
+	w.manager.ForgetSession(session.ID) // at rest it is known all the same
+	require.Len(t, known.Tools(t.Context(), scope), 6)
+
+	change := func(f func(*domain.MCPServerRecord)) {
+		w.records.mu.Lock()
+		defer w.records.mu.Unlock()
+		f(&w.records.servers[0])
+	}
+	change(func(s *domain.MCPServerRecord) { s.Enabled = false })
+	require.Empty(t, known.Tools(t.Context(), scope))
+	change(func(s *domain.MCPServerRecord) { s.Enabled, s.Command = true, "another" })
+	require.Empty(t, known.Tools(t.Context(), scope), "of another program nothing is known")
+	change(func(s *domain.MCPServerRecord) { s.Command = "every" })
+	require.Len(t, known.Tools(t.Context(), scope), 6)
+	state := w.records.state("every")
+	state.Status = domain.MCPFailed
+	require.NoError(t, w.records.SaveMCPConnection(t.Context(), state))
+	require.Empty(t, known.Tools(t.Context(), scope))
+}
+
+// A server of the profile that says which tools are offered.
+func TestWhatIsKnownOfConfiguredServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.launcher.programs["other"] = serving(everything())
+	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
+		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
+	}}}
+	require.Equal(t, []string{"mcp__every__echo"}, names(w.manager.Tools(t.Context(), scope)))
+	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
+	require.Equal(t, []string{"mcp__every__echo"}, names(known.Tools(t.Context(), scope)))
+}

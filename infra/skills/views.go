@@ -1,0 +1,110 @@
+//go:build linux
+
+package skills
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"everloop/domain"
+)
+
+// Views of the registry, below /registry of its address: what it holds besides
+// the packages themselves.
+
+// Resources lists what the registry keeps, and how many there are in all.
+func (r *Registry) Resources(ctx context.Context, q domain.RegistryQuery) ([]domain.RegistryResource, int, error) {
+	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "offset": {strconv.Itoa(q.Offset)}}
+	for name, value := range map[string]string{"type": q.Type, "subtype": q.Subtype} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	var page struct {
+		Items []domain.RegistryResource `json:"items"`
+		Total int                       `json:"total"`
+	}
+	err := r.view(ctx, "/resources?"+query.Encode(), &page)
+	for i := range page.Items {
+		page.Items[i].Tags = orEmpty(page.Items[i].Tags)
+	}
+	return page.Items, max(page.Total, len(page.Items)), err
+}
+
+// Resource gives one resource.
+func (r *Registry) Resource(ctx context.Context, id string) (resource domain.RegistryResource, err error) {
+	err = r.view(ctx, "/resources/"+url.PathEscape(id), &resource)
+	resource.Tags = orEmpty(resource.Tags)
+	return resource, noSuch(err, "resource", id)
+}
+
+// Organizations lists who publishes skills.
+func (r *Registry) Organizations(ctx context.Context) ([]domain.RegistryOrganization, error) {
+	return items[domain.RegistryOrganization](ctx, r, "/organizations")
+}
+
+// Templates lists the forms of the registry.
+func (r *Registry) Templates(ctx context.Context) ([]domain.RegistryTemplate, error) {
+	return items[domain.RegistryTemplate](ctx, r, "/templates")
+}
+
+// Template gives one form; driver picks one of several variants.
+func (r *Registry) Template(ctx context.Context, typeKey, subtype, driver string) (template domain.RegistryTemplate, err error) {
+	path := "/templates/" + url.PathEscape(typeKey) + "/" + url.PathEscape(subtype)
+	if driver != "" {
+		path += "?" + url.Values{"driver": {driver}}.Encode()
+	}
+	err = r.view(ctx, path, &template)
+	return template, noSuch(err, "template", typeKey+"/"+subtype)
+}
+
+// Scenarios lists bundles of resources.
+func (r *Registry) Scenarios(ctx context.Context, limit int) ([]domain.RegistryScenario, error) {
+	found, err := items[domain.RegistryScenario](ctx, r, "/scenarios?limit="+strconv.Itoa(limit))
+	for i := range found {
+		found[i].Tags, found[i].ResourceIDs = orEmpty(found[i].Tags), orEmpty(found[i].ResourceIDs)
+	}
+	return found, err
+}
+
+// StoreStats counts what the registry holds.
+func (r *Registry) StoreStats(ctx context.Context) (stats domain.RegistryStats, err error) {
+	err = r.view(ctx, "/skill-store/stats", &stats)
+	return stats, err
+}
+
+func items[T any](ctx context.Context, r *Registry, path string) ([]T, error) {
+	var list struct {
+		Items []T `json:"items"`
+	}
+	err := r.view(ctx, path, &list)
+	return list.Items, err
+}
+
+func (r *Registry) view(ctx context.Context, path string, into any) error {
+	data, _, err := r.get(ctx, "/registry"+path, maxRegistryJSON)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return misunderstood(err)
+	}
+	return nil
+}
+
+// noSuch names what the registry does not have.
+func noSuch(err error, kind, id string) error {
+	if domain.HasCode(err, domain.CodeSkillNotFound) {
+		return domain.Newf(domain.NotFound, kind+"_not_found", "the skill registry has no %s %s", kind, id)
+	}
+	return err
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
