@@ -47,8 +47,12 @@ type ready struct {
 type modelItem struct {
 	ID            string   `json:"id"`
 	Name          string   `json:"name"`
-	ContextWindow int64    `json:"context_window"`
+	ContextWindow int64    `json:"context_window" doc:"Tokens."`
+	MaxOutput     int64    `json:"max_output" doc:"Tokens of one answer; 0: the server does not say."`
 	Modalities    []string `json:"modalities"`
+
+	Supports domain.ModelSupport `json:"supports"`
+	Price    *domain.Price       `json:"price,omitempty" doc:"For a million tokens; absent: not known."`
 }
 
 type modelList struct {
@@ -113,7 +117,7 @@ func (s *server) models(ctx context.Context, _ *struct{}) (*body[modelList], err
 		out.Default = found[0].ID
 	}
 	for _, m := range found {
-		item := modelItem{m.ID, m.Name, m.ContextWindow, orEmpty(m.Modalities)}
+		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, orEmpty(m.Modalities), m.Supports, m.Price}
 		if item.Name == "" {
 			item.Name = m.ID
 		}

@@ -69,8 +69,19 @@ type Model struct {
 	ID            string
 	Name          string
 	ContextWindow int64
+	MaxOutput     int64 // tokens of one answer; 0: not known
 	Modalities    []string
+	Supports      ModelSupport
 	Price         *Price // nil: not known, and counted as nothing
+}
+
+// ModelSupport is what a model can do besides text. A server that does not say
+// is taken to serve a current model: the agent needs tools, and a call that asks
+// for too much says so itself.
+type ModelSupport struct {
+	Tools      bool `json:"tools"`
+	Thinking   bool `json:"thinking"`
+	JSONSchema bool `json:"json_schema"`
 }
 
 // Price is what a model costs for a million tokens.

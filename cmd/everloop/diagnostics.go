@@ -51,8 +51,8 @@ func (b *backend) Checks() []domain.Check {
 		check("worker", "Workers", "Start a worker with `everloop worker`: nothing runs without one.", b.workers),
 		{ID: "model", Title: "Models", Run: b.checkModel},
 		{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
-		b.checkAddress("search", "Web search", "SEARCH_URL", os.Getenv("SEARCH_URL")),
-		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", os.Getenv("REGISTRY_URL")),
+		b.checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL),
+		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL),
 		b.checkAddress("identity", "Identity service", "IDENTITY_URL", os.Getenv("IDENTITY_URL")),
 		b.checkAddress("git", "Git hosting", "GIT_URL", os.Getenv("GIT_URL")),
 	}

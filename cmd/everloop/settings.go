@@ -38,6 +38,8 @@ type settings struct {
 	Model         string `name:"llm-model" env:"LLM_MODEL" help:"The model for sessions that name none; the server's first when unset."`
 	ContextWindow int64  `default:"128000" env:"LLM_CONTEXT_WINDOW" help:"Tokens of context of a model whose server does not say."`
 
+	GISMapURL string `name:"gis-map-url" env:"GIS_MAP_URL" help:"Address of a map service for front ends; none when unset."`
+
 	EncryptionKey string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; kept in DATA_DIR/encryption-key when unset."`
 	SolutionsDir  string `env:"SOLUTIONS_DIR" help:"Directory of further solutions, one subdirectory each; default: solutions below DATA_DIR."`
 

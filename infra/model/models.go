@@ -33,10 +33,13 @@ type entry struct {
 	ContextWindow int64    `json:"context_window"`
 	MaxModelLen   int64    `json:"max_model_len"`
 	ContextLength int64    `json:"context_length"`
+	MaxOutput     int64    `json:"max_output"`
+	MaxTokens     int64    `json:"max_output_tokens"`
 	Modalities    []string `json:"modalities"`
 	Aliases       []string `json:"aliases"`
 
-	Price *domain.Price `json:"price"`
+	Supports *domain.ModelSupport `json:"supports"`
+	Price    *domain.Price        `json:"price"`
 }
 
 // Models gives the server's models in its order. The list is cached for the
@@ -104,7 +107,11 @@ func (e entry) answersTo(name string) bool {
 }
 
 func (c *Client) model(e entry, id string) domain.Model {
-	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, Modalities: e.Modalities, Price: e.Price}
+	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: max(e.MaxOutput, e.MaxTokens, 0), Modalities: e.Modalities, Price: e.Price}
+	m.Supports = domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
+	if e.Supports != nil {
+		m.Supports = *e.Supports
+	}
 	if m.Name == "" {
 		m.Name = id
 	}

@@ -18,7 +18,8 @@ import (
 
 const modelList = `{"object":"list","data":[
 	{"id":"asr","modalities":["audio"],"context_window":4096},
-	{"id":"main","name":"Main model","context_window":131072,"modalities":["text","image"],"aliases":["gpt-x"]},
+	{"id":"main","name":"Main model","context_window":131072,"modalities":["text","image"],"aliases":["gpt-x"],
+	 "max_output":8192,"supports":{"tools":true,"thinking":true,"json_schema":false},"price":{"input":2,"output":6}},
 	{"id":"vllm","max_model_len":32768,"created":1.5e9},
 	{"id":"bare:latest"},
 	{"id":""}]}`
@@ -42,11 +43,15 @@ func TestModels(t *testing.T) {
 	wg.Wait()
 	list, err := c.Models(t.Context())
 	require.NoError(t, err)
+	unsaid := domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
 	require.Equal(t, []domain.Model{
-		{ID: "asr", Name: "asr", ContextWindow: 4096, Modalities: []string{"audio"}},
-		{ID: "main", Name: "Main model", ContextWindow: 131072, Modalities: []string{"text", "image"}},
-		{ID: "vllm", Name: "vllm", ContextWindow: 32768, Modalities: []string{"text"}},
-		{ID: "bare:latest", Name: "bare:latest", ContextWindow: 64_000, Modalities: []string{"text"}},
+		{ID: "asr", Name: "asr", ContextWindow: 4096, Modalities: []string{"audio"}, Supports: unsaid},
+		{
+			ID: "main", Name: "Main model", ContextWindow: 131072, MaxOutput: 8192, Modalities: []string{"text", "image"},
+			Supports: domain.ModelSupport{Tools: true, Thinking: true}, Price: &domain.Price{Input: 2, Output: 6},
+		},
+		{ID: "vllm", Name: "vllm", ContextWindow: 32768, Modalities: []string{"text"}, Supports: unsaid},
+		{ID: "bare:latest", Name: "bare:latest", ContextWindow: 64_000, Modalities: []string{"text"}, Supports: unsaid},
 	}, list)
 	require.EqualValues(t, 1, calls.Load(), "the list is cached and shared")
 }

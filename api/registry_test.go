@@ -1,0 +1,88 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/api"
+	"everloop/domain"
+	"everloop/infra/skills"
+)
+
+// registryOf answers as the skill registry does.
+func registryOf(t *testing.T) string {
+	t.Helper()
+	const day = "2026-11-20T08:00:00Z"
+	resource := map[string]any{"id": "r-1", "type": "skill", "subtype": "tables", "name": "tables", "version": "1.2.0", "size": 4096, "created_at": day, "updated_at": day}
+	template := map[string]any{"type_key": "report", "subtype": "weekly", "title": "Weekly report", "version": "1.0.0", "schema": map[string]any{"type": "object"}}
+	mux := http.NewServeMux()
+	give := func(path string, v any) {
+		mux.HandleFunc("GET /registry"+path, func(w http.ResponseWriter, r *http.Request) {
+			if r.PathValue("id") == "none" || r.PathValue("subtype") == "none" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			if r.URL.Query().Get("type") == "broken" {
+				_, _ = w.Write([]byte(`{"items":5`))
+				return
+			}
+			_ = json.NewEncoder(w).Encode(v)
+		})
+	}
+	list := func(items ...any) any { return map[string]any{"items": items, "total": 7} }
+	give("/resources", list(resource))
+	give("/resources/{id}", resource)
+	give("/organizations", list(map[string]any{"name": "acme", "display_name": "Acme", "skill_count": 3}))
+	give("/templates", list(template))
+	give("/templates/{type}/{subtype}", template)
+	give("/scenarios", list(map[string]any{"id": "s-1", "title": "Start", "type": "demo"}))
+	give("/skill-store/stats", map[string]any{"skills": 3, "versions": 9, "organizations": 1, "downloads": 40, "updated_at": day})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+var registryWalk = []call{
+	{method: "GET", path: "/api/registry/resources", url: "/api/registry/resources?type=skill", status: 200, bad: []bad{
+		{path: "/api/registry/resources?limit=0", at: "query.limit"}, {path: "/api/registry/resources?limit=1001", at: "query.limit"},
+		{path: "/api/registry/resources?offset=-1", at: "query.offset"}, {path: "/api/registry/resources?limit=x", at: "query.limit"},
+	}},
+	{method: "GET", path: "/api/registry/resources/{id}", url: "/api/registry/resources/r-1", status: 200, missing: "/api/registry/resources/none"},
+	{method: "GET", path: "/api/registry/organizations", url: "/api/registry/organizations", status: 200},
+	{method: "GET", path: "/api/registry/templates", url: "/api/registry/templates", status: 200},
+	{method: "GET", path: "/api/registry/templates/{type_key}/{subtype}", url: "/api/registry/templates/report/weekly?driver=pdf", status: 200,
+		missing: "/api/registry/templates/report/none"},
+	{method: "GET", path: "/api/registry/scenarios", url: "/api/registry/scenarios", status: 200, bad: []bad{
+		{path: "/api/registry/scenarios?limit=0", at: "query.limit"}, {path: "/api/registry/scenarios?limit=2001", at: "query.limit"},
+	}},
+	{method: "GET", path: "/api/registry/skill-store/stats", url: "/api/registry/skill-store/stats", status: 200},
+	{method: "GET", path: "/api/gis/status", url: "/api/gis/status", status: 200},
+}
+
+func TestRegistryViews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	page := w.do("GET", "/api/registry/resources?limit=1", w.ann, "").json()
+	require.EqualValues(t, 7, page["total"])
+	first := page["items"].([]any)[0].(map[string]any)
+	require.Equal(t, []any{}, first["tags"])
+	require.Equal(t, "1.2.0", first["version"])
+	template := w.do("GET", "/api/registry/templates/report/weekly", w.ann, "").json()
+	require.Equal(t, map[string]any{}, template["defaults"], "what is left out is empty, not null")
+	scenario := w.do("GET", "/api/registry/scenarios", w.ann, "").json()["items"].([]any)[0].(map[string]any)
+	require.Equal(t, []any{}, scenario["resource_ids"])
+	w.do("GET", "/api/registry/templates/report/none", w.ann, "").code(404, "template_not_found")
+	w.do("GET", "/api/registry/resources?type=broken", w.ann, "").code(503, domain.CodeServiceDown)
+}
+
+func TestWithoutARegistryItsViewsSaySo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Registry = skills.NewRegistry("", nil) })
+	for _, path := range []string{"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats"} {
+		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeNoRegistry)
+	}
+}
