@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"io"
 
 	"everloop/domain"
 )
@@ -112,18 +111,4 @@ type Desk interface {
 	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
 	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
 	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
-}
-
-// Workspaces reaches the files of a session's workspace. Paths are relative to
-// it; one that leaves it, also through a link, is path_outside_workspace.
-type Workspaces interface {
-	// List gives a directory's entries, directories first.
-	List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error)
-	// Open opens a regular file for reading.
-	Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error)
-	// Write replaces a file or makes it, with its directories. With an ETag the
-	// file must still be that version, else stale_file.
-	Write(ctx context.Context, session domain.Session, path string, content []byte, ifMatch string) (domain.FileInfo, domain.FileChange, error)
-	// Delete removes a file, a directory with what is in it, or a link itself.
-	Delete(ctx context.Context, session domain.Session, path string) (domain.FileChange, error)
 }

@@ -11,6 +11,13 @@ type FileInfo struct {
 	ETag    string // strong validator, quotes included
 }
 
+// FileCondition says for which state of a file a change is meant; the zero value
+// is for any.
+type FileCondition struct {
+	IfMatch string // ETags as an If-Match header lists them; * is any version
+	Absent  bool   // there must be no file
+}
+
 // FileOutcome is what became of one file of an upload.
 type FileOutcome struct {
 	Path   string     // relative to the workspace; of a failure, as the client named it

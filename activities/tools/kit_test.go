@@ -192,7 +192,11 @@ func (r rooted) Stat(path string) (FileInfo, error) {
 }
 
 func (r rooted) Write(_ context.Context, path string, content io.Reader, ifMatch string) (FileInfo, error) {
-	if now, err := r.Stat(path); ifMatch != "" && (err != nil || now.ETag != ifMatch) {
+	now, err := r.Stat(path)
+	if ifMatch == Absent && err == nil {
+		return FileInfo{}, domain.Newf(domain.Conflict, "file_exists", "%s exists already", path)
+	}
+	if ifMatch != "" && ifMatch != Absent && (err != nil || now.ETag != ifMatch) {
 		return FileInfo{}, domain.Newf(domain.Conflict, "stale_file", "%s was changed since it was read", path)
 	}
 	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {

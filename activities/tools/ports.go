@@ -26,7 +26,8 @@ type Files interface {
 	// Stat describes a file or directory.
 	Stat(path string) (FileInfo, error)
 	// Write replaces or makes a file as a whole, with the directories it needs.
-	// When ifMatch is not empty the file must still be that version.
+	// When ifMatch is not empty the file must still be that version, or, with
+	// Absent, there must be none.
 	Write(ctx context.Context, path string, content io.Reader, ifMatch string) (FileInfo, error)
 	// Append opens a file for adding to its end, making it when it is missing.
 	Append(ctx context.Context, path string) (io.WriteCloser, error)
@@ -35,6 +36,9 @@ type Files interface {
 	// the walk.
 	Walk(ctx context.Context, dir string, visit func(FileInfo) error) error
 }
+
+// Absent is the version of a file that does not exist.
+const Absent = "absent"
 
 // FileInfo describes a file of a workspace. The ETag changes whenever the
 // content does.

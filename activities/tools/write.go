@@ -70,6 +70,7 @@ func (w write) run(ctx context.Context, c *Call) (Result, error) {
 		info, err := files.Stat(path)
 		switch {
 		case domain.HasCode(err, domain.CodeFileNotFound):
+			match = Absent // somebody else may be making it at this moment
 		case err != nil:
 			return FileInfo{}, err
 		case info.IsDir:

@@ -58,11 +58,19 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 		if err := w.mkdirAll(path.Dir(rel)); err != nil {
 			return Info{}, explain(to, err)
 		}
+		if _, err := w.Stat(rel); err == nil && !o.Overwrite { // before anything is copied
+			return Info{}, explain(to, unix.EEXIST)
+		}
 		names = func(yield func(string) bool) { yield(rel) }
 	} else {
 		o.Overwrite = false
 	}
-	c := &copier{w: w, ctx: ctx, budget: newBudget(o.Room), from: shorten(given)}
+	staging, err := w.store.staging()
+	if err != nil {
+		return Info{}, explain(from, err)
+	}
+	defer func() { _ = unix.Close(staging) }()
+	c := &copier{w: w, staging: staging, ctx: ctx, budget: newBudget(o.Room), from: shorten(given)}
 	if directory {
 		return c.directory(source, names, o)
 	}
@@ -94,7 +102,7 @@ func (w *Workspace) copyTarget(given, to string, directory bool) (string, error)
 	case rel == given:
 		return "", domain.Newf(domain.Conflict, CodeExists, "%s is what is copied", shorten(rel))
 	case strings.HasPrefix(given, rel+"/"):
-		return "", domain.Newf(domain.Invalid, CodeBadPath, "%s holds what is copied", shorten(rel))
+		return "", domain.Newf(domain.Conflict, CodeExists, "%s holds what is copied", shorten(rel))
 	case directory && strings.HasPrefix(rel, given+"/"):
 		return "", domain.Newf(domain.Invalid, CodeBadPath, "%s cannot be copied into itself", shorten(given))
 	case !directory && strings.HasSuffix(to, "/"):
@@ -125,10 +133,12 @@ func copyNames(rel string, directory bool) iter.Seq[string] {
 
 // copier is one copy on its way.
 type copier struct {
-	w      *Workspace
-	ctx    context.Context
-	budget *budget
-	from   string
+	w       *Workspace
+	staging int // directory in which it is made
+	ctx     context.Context
+	budget  *budget
+	from    string
+	mode    uint32 // that a directory gets when it has its place
 }
 
 // place tries names until one is free.
@@ -147,61 +157,48 @@ func (c *copier) place(names iter.Seq[string], try func(dir int, name, rel strin
 	return Info{}, domain.Newf(domain.Conflict, CodeExists, "the name of the copy of %s is taken", c.from)
 }
 
-// holder is the directory that the copy will be in, and is made in.
-func (c *copier) holder(names iter.Seq[string]) (int, error) {
-	for rel := range names {
-		dir, _, err := c.w.parent(rel)
-		return dir, explain(rel, err)
-	}
-	return -1, unix.ENOENT
-}
-
 func (c *copier) file(source int, st *unix.Stat_t, names iter.Seq[string], o CopyOptions) (Info, error) {
-	dir, err := c.holder(names)
-	if err != nil {
-		return Info{}, err
-	}
-	defer func() { _ = unix.Close(dir) }()
 	temp := tempPrefix + rand.Text()
-	out, err := c.content(source, dir, temp)
+	out, err := c.content(source, c.staging, temp)
 	if err != nil {
 		return Info{}, explain(c.from, err)
 	}
 	defer func() { _ = out.Close() }()
 	options := WriteOptions{CreateOnly: !o.Overwrite, Mode: modeOf(st)}
 	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
-		return c.w.place(int(out.Fd()), dir, temp, to, name, rel, options)
+		return c.w.place(int(out.Fd()), c.staging, temp, to, name, rel, options)
 	})
 	if err != nil {
-		_ = unix.Unlinkat(dir, temp, 0)
+		_ = unix.Unlinkat(c.staging, temp, 0)
 	}
 	return info, err
 }
 
 func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (Info, error) {
-	dir, err := c.holder(names)
-	if err != nil {
-		return Info{}, err
-	}
-	defer func() { _ = unix.Close(dir) }()
 	temp := tempPrefix + rand.Text()
-	if err := c.tree(source, ".", dir, temp, 0); err != nil {
-		_ = removeAll(context.WithoutCancel(c.ctx), dir, temp)
+	if err := c.tree(source, ".", c.staging, temp, 0); err != nil {
+		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, temp)
 		return Info{}, explain(c.from, err)
 	}
 	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
-		return c.name(dir, temp, to, name, rel, o.Overwrite)
+		return c.name(temp, to, name, rel, o.Overwrite)
 	})
 	if err != nil {
-		_ = removeAll(context.WithoutCancel(c.ctx), dir, temp)
+		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, temp)
 	}
 	return info, err
 }
 
 // name gives a copied directory its name. One that it replaces is exchanged for
 // it in one step, and only then deleted.
-func (c *copier) name(from int, temp string, dir int, name, rel string, overwrite bool) (Info, error) {
-	err := unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
+func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (Info, error) {
+	from := c.staging
+	copied, err := unix.Openat(from, temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { _ = unix.Close(copied) }()
+	err = unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
 	replaced := errors.Is(err, unix.EEXIST) && overwrite
 	if replaced {
 		old, lookErr := infoAt(dir, name, rel)
@@ -215,6 +212,9 @@ func (c *copier) name(from int, temp string, dir int, name, rel string, overwrit
 			defer c.w.forget()
 			err = removeAll(context.WithoutCancel(c.ctx), from, temp)
 		}
+	}
+	if err == nil {
+		err = unix.Fchmod(copied, c.mode)
 	}
 	if err != nil {
 		return Info{}, err

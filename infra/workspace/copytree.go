@@ -109,6 +109,10 @@ func (c *copier) tree(source int, name string, dir int, as string, depth int) er
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
+	if depth == 0 { // it moves yet, for which its owner must be able to write to it
+		c.mode = uint32(modeOf(&st))
+		return nil
+	}
 	return unix.Fchmod(out, uint32(modeOf(&st)))
 }
 

@@ -42,6 +42,8 @@ func explain(path string, err error) error {
 		return domain.Newf(kind, code, "%s %s", path, what)
 	}
 	switch {
+	case errors.Is(err, errStale):
+		return fault(domain.Conflict, CodeStale, "was changed since it was read")
 	case errors.Is(err, unix.EXDEV):
 		return outside(path)
 	case errors.Is(err, unix.ELOOP):

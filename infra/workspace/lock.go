@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,8 @@ const lockFile = ".everloop-locks"
 
 // locks order writes with a condition: what was found at a name when the
 // condition was held is still there when the name is given away, whichever
-// process of the service writes. Commands in the sandbox take no part.
+// process of the service writes. Commands in the sandbox take no part: what they
+// do in between is noticed afterwards (see swap).
 type locks struct {
 	path   string
 	mu     sync.Mutex // of file
@@ -29,32 +31,59 @@ type locks struct {
 
 func newLocks(root string) *locks { return &locks{path: filepath.Join(root, lockFile)} }
 
-// hold waits for a name in an open directory, and gives what lets it go again.
-// The directory is told by what it is, not by its path: a link to it does not
-// lead around the lock.
-func (l *locks) hold(dir int, name string) (release func(), err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil {
-		return nil, err
-	}
+// place is a name in an open directory. The directory is told by what it is, not
+// by its path: a link to it does not lead around a lock.
+type place struct {
+	dir  int
+	name string
+}
+
+// hold waits for names in open directories, and gives what lets them go again.
+func (l *locks) hold(places ...place) (release func(), err error) {
 	file, err := l.open()
 	if err != nil {
 		return nil, err
 	}
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%d:%d/%s", st.Dev, st.Ino, name)
-	n := int64(h.Sum32()) % int64(len(l.inside))
-	// The kernel's lock belongs to the open file, which all of this process
-	// share: among themselves they take the mutex.
-	l.inside[n].Lock()
-	if err := l.byte(file, n, unix.F_WRLCK); err != nil {
-		l.inside[n].Unlock()
-		return nil, err
+	var slots []int64
+	for _, p := range places {
+		slot, err := l.slot(p)
+		if err != nil {
+			return nil, err
+		}
+		slots = append(slots, slot)
 	}
-	return func() {
-		_ = l.byte(file, n, unix.F_UNLCK)
-		l.inside[n].Unlock()
-	}, nil
+	// In one order, and each once: who waits never holds what another waits for.
+	slices.Sort(slots)
+	slots = slices.Compact(slots)
+	var held []int64
+	release = func() {
+		for _, n := range held {
+			_ = l.byte(file, n, unix.F_UNLCK)
+			l.inside[n].Unlock()
+		}
+	}
+	for _, n := range slots {
+		// The kernel's lock belongs to the open file, which all of this process
+		// share: among themselves they take the mutex.
+		l.inside[n].Lock()
+		if err := l.byte(file, n, unix.F_WRLCK); err != nil {
+			l.inside[n].Unlock()
+			release()
+			return nil, err
+		}
+		held = append(held, n)
+	}
+	return release, nil
+}
+
+func (l *locks) slot(p place) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(p.dir, &st); err != nil {
+		return 0, err
+	}
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%d:%d/%s", st.Dev, st.Ino, p.name)
+	return int64(h.Sum32()) % int64(len(l.inside)), nil
 }
 
 func (l *locks) byte(file *os.File, n int64, kind int16) error {

@@ -29,14 +29,24 @@ func (w *Workspace) Remove(ctx context.Context, p string, recursive bool) error 
 	}
 	defer func() { _ = unix.Close(dir) }()
 	defer w.forget()
-	if recursive {
-		return explain(p, removeAll(ctx, dir, name))
-	}
-	err = unix.Unlinkat(dir, name, 0)
-	if errors.Is(err, unix.EISDIR) {
+	err = w.unlink(dir, name)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+		if recursive {
+			return explain(p, removeAll(ctx, dir, name))
+		}
 		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 	}
 	return explain(p, err)
+}
+
+// unlink deletes what is no directory, between other writers' looks and writes.
+func (w *Workspace) unlink(dir int, name string) error {
+	release, err := w.store.locks.hold(place{dir, name})
+	if err != nil {
+		return err
+	}
+	defer release()
+	return unix.Unlinkat(dir, name, 0)
 }
 
 // maxDepth bounds the descriptors that deleting a deep tree holds.

@@ -27,7 +27,8 @@ const leftFor = 24 * time.Hour
 // are in nobody's way, and Close leaves nothing of them behind.
 type Staging struct {
 	w      *Workspace
-	name   string // in the root
+	holder int    // descriptor of the directory that it is in
+	name   string // in the holder
 	dir    *os.File
 	budget *budget
 	count  int
@@ -35,24 +36,31 @@ type Staging struct {
 
 // Stage opens a staging place that may take room bytes; below 0 is without end.
 func (w *Workspace) Stage(ctx context.Context, room int64) (*Staging, error) {
-	w.sweep(ctx)
-	root := int(w.root.Fd())
-	name := tempPrefix + rand.Text()
-	if err := unix.Mkdirat(root, name, 0o700); err != nil {
-		return nil, explain("", err)
-	}
-	fd, err := unix.Openat(root, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	holder, err := w.store.staging()
 	if err != nil {
-		_ = unix.Unlinkat(root, name, unix.AT_REMOVEDIR)
 		return nil, explain("", err)
 	}
-	return &Staging{w: w, name: name, dir: os.NewFile(uintptr(fd), "staging"), budget: newBudget(room)}, nil
+	sweep(ctx, holder, time.Now().Add(-leftFor))
+	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), budget: newBudget(room)}
+	fd := -1
+	if err = unix.Mkdirat(holder, s.name, 0o700); err == nil {
+		fd, err = unix.Openat(holder, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		_ = unix.Close(holder)
+		return nil, explain("", err)
+	}
+	s.dir = os.NewFile(uintptr(fd), "staging")
+	return s, nil
 }
 
-// Close takes the place away with all that was not placed.
+// Close takes the place away with all that was not placed. It is called once.
 func (s *Staging) Close() error {
-	defer func() { _ = s.dir.Close() }()
-	err := removeAll(context.Background(), int(s.w.root.Fd()), s.name)
+	defer func() {
+		_ = s.dir.Close()
+		_ = unix.Close(s.holder)
+	}()
+	err := removeAll(context.Background(), s.holder, s.name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -171,20 +179,17 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	return info, explain(p, err)
 }
 
-// sweep takes away what dead processes left in the root.
-func (w *Workspace) sweep(ctx context.Context) {
-	fd, err := w.openAt(".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
+// sweep takes away what dead processes left of their writing.
+func sweep(ctx context.Context, staging int, older time.Time) {
+	fd, err := unix.Openat(staging, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	dir := os.NewFile(uintptr(fd), "root")
+	dir := os.NewFile(uintptr(fd), stagingDir)
 	defer func() { _ = dir.Close() }()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		if !strings.HasPrefix(name, tempPrefix) {
-			continue
-		}
-		if info, err := infoAt(fd, name, name); err == nil && time.Since(info.Changed) > leftFor {
+		if info, err := infoAt(fd, name, name); err == nil && info.Changed.Before(older) {
 			_ = removeAll(ctx, fd, name)
 		}
 	}

@@ -21,8 +21,13 @@ import (
 // start with it are accepted everywhere.
 const GuestRoot = "/workspace"
 
-// tempPrefix marks files that are being written; listings leave them out.
+// tempPrefix marks what is being made or taken away; listings leave it out.
 const tempPrefix = ".everloop-tmp-"
+
+// stagingDir lies beside the workspaces: what is being written is made there, so
+// that no command meets it, and is moved to its place when it is whole. No session
+// has its name.
+const stagingDir = ".everloop-staging"
 
 // Store holds the workspaces of all sessions below one directory.
 type Store struct {
@@ -34,6 +39,24 @@ type Store struct {
 // New gives the store in a directory (DATA_DIR/workspace), which is made when
 // the first workspace is.
 func New(root string) *Store { return &Store{root: root, locks: newLocks(root)} }
+
+// staging opens the directory for what is being written.
+func (s *Store) staging() (fd int, err error) {
+	dir := filepath.Join(s.root, stagingDir)
+	for range 2 {
+		fd, err = openRoot(dir)
+		if !errors.Is(err, unix.ENOENT) {
+			break
+		}
+		if err := unix.Mkdir(dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, fmt.Errorf("workspace: staging: %w", err)
+		}
+	}
+	if err != nil {
+		return -1, fmt.Errorf("workspace: staging: %w", err)
+	}
+	return fd, nil
+}
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
@@ -170,6 +193,10 @@ func (w *Workspace) Clean(p string) (string, error) {
 	for name := range strings.SplitSeq(p, "/") {
 		if len(name) > 255 {
 			return "", explain(shorten(shown), unix.ENAMETOOLONG)
+		}
+		// Such a file would be seen by nobody, and one day taken away.
+		if strings.HasPrefix(name, tempPrefix) {
+			return "", domain.Newf(domain.Malformed, CodeBadPath, "names that begin with %s are the service's own", tempPrefix)
 		}
 	}
 	return p, nil

@@ -49,51 +49,56 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 		return Info{}, explain(p, err)
 	}
 
+	staging, err := w.store.staging()
+	if err != nil {
+		return Info{}, explain(p, err)
+	}
+	defer func() { _ = unix.Close(staging) }()
 	temp := tempPrefix + rand.Text()
-	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(staging, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
-	info, err := w.fill(ctx, f, dir, name, rel, temp, content, o)
+	err = w.fill(ctx, f, rel, content, o)
+	var info Info
+	if err == nil {
+		info, err = w.place(fd, staging, temp, dir, name, rel, o)
+	}
 	if err != nil {
-		_ = unix.Unlinkat(dir, temp, 0)
+		_ = unix.Unlinkat(staging, temp, 0)
 		return Info{}, explain(p, err)
 	}
 	return info, nil
 }
 
-// fill writes the temporary file and gives it its name.
-func (w *Workspace) fill(ctx context.Context, f *os.File, dir int, name, rel, temp string, content io.Reader, o WriteOptions) (Info, error) {
+// fill writes the temporary file.
+func (w *Workspace) fill(ctx context.Context, f *os.File, rel string, content io.Reader, o WriteOptions) error {
 	in := io.Reader(contextReader{ctx, content})
 	if o.MaxSize > 0 {
 		in = io.LimitReader(in, o.MaxSize+1)
 	}
 	n, err := io.Copy(f, in)
 	if err != nil {
-		return Info{}, err
+		return err
 	}
 	if o.MaxSize > 0 && n > o.MaxSize {
-		return Info{}, domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", rel, o.MaxSize)
+		return domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", rel, o.MaxSize)
 	}
-	fd := int(f.Fd())
-	if err := w.own(fd, ""); err != nil {
-		return Info{}, err
+	if err := w.own(int(f.Fd()), ""); err != nil {
+		return err
 	}
 	if o.Sync {
-		if err := f.Sync(); err != nil {
-			return Info{}, err
-		}
+		return f.Sync()
 	}
-
-	return w.place(fd, dir, temp, dir, name, rel, o)
+	return nil
 }
 
 // place gives a temporary file, which fd is, its name.
 func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, o WriteOptions) (Info, error) {
 	// Between the look and the rename no other writer of the service comes in.
-	release, err := w.store.locks.hold(dir, name)
+	release, err := w.store.locks.hold(place{dir, name})
 	if err != nil {
 		return Info{}, err
 	}
@@ -106,20 +111,25 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	if mode == 0 {
 		mode = 0o644
 	}
-	flags := uint(unix.RENAME_NOREPLACE)
 	if old != nil {
-		mode, flags = old.Mode, 0
+		mode = old.Mode
 	}
 	if err := unix.Fchmod(fd, uint32(mode)); err != nil {
 		return Info{}, err
 	}
-	if err := unix.Renameat2(from, temp, dir, name, flags); err != nil {
-		if errors.Is(err, unix.EEXIST) && !o.CreateOnly && o.IfMatch == "" {
+	switch {
+	case old == nil:
+		err = unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
+		if errors.Is(err, unix.EEXIST) && !o.CreateOnly {
 			err = unix.Renameat(from, temp, dir, name) // a command made it in this moment
 		}
-		if err != nil {
-			return Info{}, err
-		}
+	case o.IfMatch != "":
+		err = swap(from, temp, dir, name, *old)
+	default:
+		err = unix.Renameat(from, temp, dir, name)
+	}
+	if err != nil {
+		return Info{}, err
 	}
 	if o.Sync {
 		syncDirectory(dir)
@@ -142,10 +152,9 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	stale := domain.Newf(domain.Conflict, CodeStale, "%s was changed since it was read", rel)
 	if errors.Is(err, unix.ENOENT) {
 		if o.IfMatch != "" {
-			return nil, stale
+			return nil, errStale
 		}
 		return nil, nil
 	}
@@ -160,7 +169,7 @@ func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, er
 	}
 	info := infoOf(rel, &st)
 	if o.IfMatch != "" && o.IfMatch != info.ETag() {
-		return nil, stale
+		return nil, errStale
 	}
 	return &info, nil
 }
@@ -260,6 +269,12 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 		return explain(to, err)
 	}
 	defer func() { _ = unix.Close(dirTo) }()
+	// Nobody puts a new file in the place of either while it moves.
+	release, err := w.store.locks.hold(place{dirFrom, nameFrom}, place{dirTo, nameTo})
+	if err != nil {
+		return explain(from, err)
+	}
+	defer release()
 	flags := uint(unix.RENAME_NOREPLACE)
 	if replace {
 		flags = 0

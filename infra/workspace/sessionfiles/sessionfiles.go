@@ -59,35 +59,43 @@ func (f Files) Open(ctx context.Context, session domain.Session, path string) (i
 	return file, info, err
 }
 
-// Write replaces a file or makes it, with its directories. With ETags, as an
-// If-Match header lists them, the file must still be one of these versions; "*"
-// asks only that there is one.
-func (f Files) Write(ctx context.Context, session domain.Session, path string, content []byte, ifMatch string) (
+// Write replaces a file or makes it, with its directories. With ETags in the
+// condition the file must still be one of these versions.
+func (f Files) Write(ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition) (
 	info domain.FileInfo, change domain.FileChange, err error,
 ) {
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
-		rel, err := w.Clean(path)
+		old, tag, err := current(w, path, only.IfMatch)
 		if err != nil {
 			return err
-		}
-		old, err := w.Stat(path)
-		missing := domain.HasCode(err, domain.CodeFileNotFound)
-		if missing && ifMatch != "" {
-			return domain.Newf(domain.Conflict, workspace.CodeStale, "%s does not exist", rel)
 		}
 		room, err := w.Room(ctx, f.Limit)
 		if err != nil {
 			return err
 		}
-		if size := int64(len(content)); room >= 0 && size > room && (missing || size > old.Size) {
-			return noRoom(rel)
+		if size := int64(len(content)); room >= 0 && size > room && size > old.Size {
+			return noRoom()
 		}
-		options := workspace.WriteOptions{IfMatch: version(ifMatch, old), Parents: true}
+		options := workspace.WriteOptions{IfMatch: tag, CreateOnly: only.Absent, Parents: true}
 		written, err := w.WriteFile(ctx, path, bytes.NewReader(content), options)
 		info, change = told(written), changed(written)
 		return err
 	})
 	return info, change, err
+}
+
+// current looks at the file that a change is meant for. tag is the one ETag that
+// it must have, "" when any will do; a missing file matches none.
+func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, tag string, err error) {
+	old, err = w.Stat(path)
+	if domain.HasCode(err, domain.CodeFileNotFound) {
+		if ifMatch != "" {
+			err = domain.Newf(domain.Conflict, workspace.CodeStale, "the file does not exist any more")
+		} else {
+			err = nil
+		}
+	}
+	return old, version(ifMatch, old), err
 }
 
 // version gives the one ETag of an If-Match header that matters: the file's own
@@ -108,8 +116,8 @@ func version(ifMatch string, now workspace.Info) string {
 	return first
 }
 
-func noRoom(rel string) error {
-	return domain.Newf(domain.TooLarge, workspace.CodeNoSpace, "%s could not be written: the workspace is full", rel)
+func noRoom() error {
+	return domain.Newf(domain.TooLarge, workspace.CodeNoSpace, "the file could not be written: the workspace is full")
 }
 
 func changed(i workspace.Info) domain.FileChange {
@@ -120,13 +128,21 @@ func changed(i workspace.Info) domain.FileChange {
 }
 
 // Delete removes a file, a link itself, or a directory with all that is in it.
-func (f Files) Delete(ctx context.Context, session domain.Session, path string) (change domain.FileChange, err error) {
+// With ETags it must be a file that is still one of these versions.
+func (f Files) Delete(ctx context.Context, session domain.Session, path, ifMatch string) (change domain.FileChange, err error) {
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		rel, err := w.Clean(path)
 		if err != nil {
 			return err
 		}
 		change = domain.FileChange{Path: rel, Change: "deleted"}
+		_, tag, err := current(w, path, ifMatch)
+		if err != nil {
+			return err
+		}
+		if tag != "" {
+			return w.RemoveIf(ctx, path, tag)
+		}
 		return w.Remove(ctx, path, true)
 	})
 	return change, err

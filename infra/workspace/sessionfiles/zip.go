@@ -48,6 +48,10 @@ func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (wri
 	}, nil
 }
 
+// plain takes what some unpackers would read as a separator out of a name. What
+// stands for it looks the same.
+var plain = strings.NewReplacer(`\`, "\uff3c")
+
 // packer writes the entries of one directory.
 type packer struct {
 	ctx  context.Context
@@ -64,7 +68,7 @@ func (p *packer) visit(i workspace.Info) error {
 	if name == "" || name == "." {
 		return nil
 	}
-	header := &zip.FileHeader{Name: name, Modified: i.ModTime, Method: zip.Deflate}
+	header := &zip.FileHeader{Name: plain.Replace(name), Modified: i.ModTime, Method: zip.Deflate}
 	header.SetMode(i.Mode)
 	switch i.Type {
 	case workspace.Directory:
@@ -92,7 +96,7 @@ func (p *packer) visit(i workspace.Info) error {
 }
 
 func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
-	file, _, err := p.w.Open(i.Path)
+	file, opened, err := p.w.Open(i.Path)
 	if err != nil {
 		if _, ordinary := errors.AsType[*domain.Error](err); ordinary {
 			return nil // it is gone, or something else, since the look
@@ -104,8 +108,22 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, file); err != nil {
+	// A command may be writing to it, and never end.
+	if _, err := io.Copy(out, io.LimitReader(inTime{p.ctx, file}, opened.Size)); err != nil {
 		return fmt.Errorf("pack a file: %w", err)
 	}
 	return nil
+}
+
+// inTime ends a long read with its context.
+type inTime struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (t inTime) Read(b []byte) (int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return t.r.Read(b)
 }

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+)
+
+type pathBody struct {
+	Path string `json:"path" doc:"Relative to the workspace."`
+}
+
+func (s *server) renameFile(ctx context.Context, in *struct {
+	FileRef
+	Body struct {
+		NewName string `json:"new_name" minLength:"1" maxLength:"255" doc:"A bare name, without slashes."`
+	}
+},
+) (*body[pathBody], error) {
+	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	if err == nil {
+		err = bareName("body.new_name", in.Body.NewName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	to, changes, err := s.Workspaces.Rename(ctx, session, in.FilePath, in.Body.NewName)
+	if err == nil {
+		s.tellFileChange(ctx, session.ID, changes...)
+	}
+	return answer(pathBody{to}, err)
+}
+
+func (s *server) copyFile(ctx context.Context, in *struct {
+	FileRef
+	Body *struct {
+		TargetPath *string `json:"target_path,omitempty" nullable:"true" maxLength:"4096" doc:"Where the copy goes; its directories are made. Left out: \"name copy.ext\" beside the original."`
+		Overwrite  *bool   `json:"overwrite,omitempty" nullable:"true" doc:"Replace what has the name: a file by a file, a directory by a directory."`
+	}
+},
+) (*body[pathBody], error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTime)
+	defer cancel()
+	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	target, overwrite := "", false
+	if in.Body != nil {
+		target, overwrite = value(in.Body.TargetPath), value(in.Body.Overwrite)
+	}
+	change, err := s.Workspaces.Copy(ctx, session, in.FilePath, target, overwrite)
+	if err == nil {
+		s.tellFileChange(ctx, session.ID, change)
+	}
+	return answer(pathBody{change.Path}, err)
+}
+
+func (s *server) shareFile(ctx context.Context, in *struct {
+	SessionRef
+	Body struct {
+		SourcePath  string  `json:"source_path" minLength:"1" maxLength:"4096" doc:"What the link leads to."`
+		LinkName    *string `json:"link_name,omitempty" nullable:"true" maxLength:"255" doc:"A bare name; empty: the name of the source."`
+		ShareFolder *string `json:"share_folder,omitempty" nullable:"true" maxLength:"4096" doc:"Directory below .share; empty: .share itself."`
+	}
+},
+) (*body[domain.FileLink], error) {
+	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	name := value(in.Body.LinkName)
+	if err == nil && name != "" {
+		err = bareName("body.link_name", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	link, change, err := s.Workspaces.Share(ctx, session, in.Body.SourcePath, name, value(in.Body.ShareFolder))
+	if err == nil {
+		s.tellFileChange(ctx, session.ID, change)
+	}
+	return answer(link, err)
+}
+
+// bareName refuses a name that is a path.
+func bareName(field, name string) error {
+	switch {
+	case strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), ".."):
+		return domain.Newf(domain.Malformed, domain.CodePathOutside, "%s: must be a bare name, not a path", field)
+	case name == "." || strings.Contains(name, "/"):
+		return domain.Invalidf(field, "must be a bare name, not a path")
+	}
+	return nil
+}

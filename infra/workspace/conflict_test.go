@@ -1,0 +1,206 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+// hidden lists what the service itself has left, in the workspace or beside it.
+func hidden(t testing.TB, w *Workspace) (out []string) {
+	t.Helper()
+	for _, dir := range []string{w.HostPath(), filepath.Join(w.store.root, stagingDir)} {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for _, e := range entries {
+			if dir != w.HostPath() || strings.HasPrefix(e.Name(), tempPrefix) {
+				out = append(out, e.Name())
+			}
+		}
+	}
+	return out
+}
+
+// Users and tools count one file up, each only over the version that it read: as
+// many as were let through are in the number at the end.
+func TestUsersAndToolsLoseNoWrite(t *testing.T) {
+	w := open(t)
+	// A second store is a second process: it shares no mutex with the first.
+	other, err := New(w.store.root).Open(t.Context(), "0190-session", testUID)
+	require.NoError(t, err)
+	w.put(t, "count", "0")
+	var done, refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 8 {
+		at := w
+		if i%2 == 1 {
+			at = other
+		}
+		wg.Go(func() {
+			for range 50 {
+				data, info, err := at.ReadFile("count", 100)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var n int
+				_, _ = fmt.Sscan(string(data), &n)
+				_, err = at.WriteFile(context.Background(), "count", strings.NewReader(fmt.Sprint(n+1)), WriteOptions{IfMatch: info.ETag()})
+				switch {
+				case err == nil:
+					done.Add(1)
+				case domain.HasCode(err, CodeStale):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, fmt.Sprint(done.Load()), w.get(t, "count"))
+	require.Positive(t, refused.Load(), "they never met")
+	require.Empty(t, hidden(t, w))
+}
+
+// A command replaces the file by one of its own, as editors do, at any moment of
+// a conditional write: what it wrote is never lost to one that was let through.
+func TestConditionalWriteNoticesACommandInBetween(t *testing.T) {
+	w := open(t)
+	file := filepath.Join(w.HostPath(), "f")
+	for round := range 400 {
+		base := w.put(t, "f", "base")
+		begun := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { // the command
+			<-begun
+			if err := os.WriteFile(file+".new", []byte("command"), 0o644); err != nil {
+				t.Error(err)
+			}
+			if err := os.Rename(file+".new", file); err != nil {
+				t.Error(err)
+			}
+		})
+		close(begun)
+		_, err := w.WriteFile(t.Context(), "f", strings.NewReader("user"), WriteOptions{IfMatch: base.ETag()})
+		wg.Wait()
+		// Let through: the command came after it and replaced it knowingly, for it
+		// asks for no version. Refused: the command's is there.
+		if err != nil {
+			code(t, CodeStale, err)
+		}
+		require.Equal(t, "command", w.get(t, "f"), "round %d", round)
+	}
+	require.Empty(t, hidden(t, w))
+}
+
+// swap alone, with what a command can do between the look and the exchange.
+func TestSwapPutsBackWhatIsNotExpected(t *testing.T) {
+	w := open(t)
+	root := int(w.root.Fd())
+	prepare := func() Info {
+		old := w.put(t, "f", "old")
+		require.NoError(t, os.WriteFile(filepath.Join(w.HostPath(), "temp"), []byte("ours"), 0o644))
+		return old
+	}
+	old := prepare()
+	require.NoError(t, swap(root, "temp", root, "f", old))
+	require.Equal(t, "ours", w.get(t, "f"))
+	require.NoFileExists(t, filepath.Join(w.HostPath(), "temp"))
+
+	old = prepare()
+	require.NoError(t, os.WriteFile(filepath.Join(w.HostPath(), "f"), []byte("changed in place"), 0o644))
+	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.Equal(t, "changed in place", w.get(t, "f"))
+	require.Equal(t, "ours", w.get(t, "temp"))
+
+	old = prepare()
+	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
+	require.NoError(t, os.MkdirAll(filepath.Join(w.HostPath(), "f/dir"), 0o755))
+	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.DirExists(t, filepath.Join(w.HostPath(), "f/dir"))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.HostPath(), "f")))
+
+	old = prepare()
+	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
+	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.NoFileExists(t, filepath.Join(w.HostPath(), "f"))
+}
+
+func TestRemoveIf(t *testing.T) {
+	w := open(t)
+	first := w.put(t, "f", "1")
+	second := w.put(t, "f", "2")
+	code(t, CodeStale, w.RemoveIf(t.Context(), "f", first.ETag()))
+	require.Equal(t, "2", w.get(t, "f"))
+	require.NoError(t, w.RemoveIf(t.Context(), "f", second.ETag()))
+	code(t, CodeStale, w.RemoveIf(t.Context(), "f", second.ETag()))
+	require.NoError(t, w.MkdirAll("d"))
+	code(t, CodeIsDirectory, w.RemoveIf(t.Context(), "d", second.ETag()))
+	require.NoError(t, w.Symlink("/etc/passwd", "out"))
+	code(t, CodeNotRegular, w.RemoveIf(t.Context(), "out", second.ETag()))
+
+	// Of a write and a delete of the same version one wins.
+	for range 100 {
+		tag := w.put(t, "f", "base").ETag()
+		var won atomic.Int32
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := w.WriteFile(context.Background(), "f", strings.NewReader("x"), WriteOptions{IfMatch: tag}); err == nil {
+				won.Add(1)
+			}
+		})
+		wg.Go(func() {
+			if w.RemoveIf(context.Background(), "f", tag) == nil {
+				won.Add(1)
+			}
+		})
+		wg.Wait()
+		require.EqualValues(t, 1, won.Load())
+	}
+}
+
+// Names that change places both ways must not make their locks wait for each
+// other.
+func TestRenamesBothWaysDoNotBlock(t *testing.T) {
+	w := open(t)
+	w.put(t, "a", "x")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				_ = w.Rename("a", "b", true)
+				_ = w.Rename("b", "a", true)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-t.Context().Done():
+		t.Fatal("they wait for each other")
+	}
+	list, err := w.List("")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+}
+
+func TestNamesOfTheServiceAreRefused(t *testing.T) {
+	w := open(t)
+	for _, p := range []string{tempPrefix + "x", "a/" + tempPrefix + "x", "/workspace/" + tempPrefix + "x/y"} {
+		_, err := w.WriteFile(t.Context(), p, strings.NewReader("x"), WriteOptions{Parents: true})
+		code(t, CodeBadPath, err)
+	}
+}
