@@ -34,7 +34,7 @@ lint: ## Check style and the arrows between packages
 	$(GO) test -count=1 ./internal/arrows
 
 replay: build ## Record the workflow histories that the replay tests run
-	EVERLOOP_RECORD=1 $(GO) test -count=1 -run TestScenarios ./worker
+	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay' ./worker
 
 clean: ## Remove what was built (data stays)
 	rm -rf bin

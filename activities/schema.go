@@ -27,7 +27,7 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 		return "the answer is not one JSON value: " + err.Error()
 	}
 	if err := schema.Validate(value); err != nil {
-		return err.Error()
+		return fmt.Sprintf("%.2000s", err) // of an answer that is wrong everywhere, the beginning
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ type turnStream struct {
 	timer     *time.Timer
 	published time.Time
 	flushed   time.Time
-	seq       uint64
+	seq, kept uint64 // of what is published, and of what is in the records
 	err       error
 	broke     func(error) // tells the model call that publishing failed
 }
@@ -82,6 +82,7 @@ func (s *turnStream) due() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.publishLocked()
+	s.keepLocked()
 }
 
 func (s *turnStream) publishLocked() {
@@ -107,11 +108,24 @@ func (s *turnStream) publishLocked() {
 	}
 	block.sent += utf16Len(text)
 	s.seq, s.published = seq, time.Now()
-	if time.Since(s.flushed) >= flushEvery {
-		s.flushed = time.Now()
-		if err := s.turns.FlushTurn(s.ctx, s.turn.EntryID, s.turn.Attempt, s.snapshot(), seq); err != nil {
-			s.fail(err)
+	s.keepLocked()
+}
+
+// keepLocked puts what is published into the records when it is time, and else
+// sees to it that this happens also if nothing more is said for a while.
+func (s *turnStream) keepLocked() {
+	if s.err != nil || s.kept == s.seq {
+		return
+	}
+	if wait := flushEvery - time.Since(s.flushed); wait > 0 {
+		if s.pending.Len() == 0 { // else the timer is set for what waits
+			s.timer.Reset(wait)
 		}
+		return
+	}
+	s.flushed, s.kept = time.Now(), s.seq
+	if err := s.turns.FlushTurn(s.ctx, s.turn.EntryID, s.turn.Attempt, s.snapshot(), s.seq); err != nil {
+		s.fail(err)
 	}
 }
 

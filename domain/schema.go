@@ -14,9 +14,16 @@ import (
 // maxSchemaBytes bounds a client's output_schema.
 const maxSchemaBytes = 256 << 10
 
+// Schema is a client's JSON Schema, ready to validate answers.
+type Schema struct {
+	compiled *jsonschema.Schema
+	cost     *schemaCost
+}
+
 // CompileSchema checks a client's JSON Schema (2020-12 unless it says draft-07)
-// and makes it ready to validate answers. Nothing is ever loaded from outside.
-func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+// and makes it ready to validate answers. Nothing is ever loaded from outside,
+// and a schema that would cost too much is refused.
+func CompileSchema(raw json.RawMessage) (schema *Schema, err error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is larger than %d bytes", maxSchemaBytes)
 	}
@@ -24,22 +31,64 @@ func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Code: CodeInvalidSchema, Message: "output_schema is not JSON"}
 	}
+	switch _, depth, number := measure(doc); {
+	case depth > maxSchemaDepth:
+		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is nested more than %d deep", maxSchemaDepth)
+	case number != "":
+		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema holds a number that is too long: %.40s", number)
+	}
+	defer func() { // the library is given what clients have written
+		if p := recover(); p != nil {
+			schema, err = nil, Newf(Invalid, CodeInvalidSchema, "output_schema cannot be used")
+		}
+	}()
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
 	const name = "urn:everloop:output_schema"
 	if err := compiler.AddResource(name, doc); err != nil {
 		return nil, invalidSchema(err)
 	}
-	schema, err := compiler.Compile(name)
+	compiled, err := compiler.Compile(name)
 	if err != nil {
 		return nil, invalidSchema(err)
+	}
+	schema = &Schema{compiled, newSchemaCost(compiled)}
+	if schema.cost.of(compiled, 0) > maxSchemaPlace {
+		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema applies too many schemas to one value")
 	}
 	return schema, nil
 }
 
+// Validate says what is wrong with a value that ParseJSON has read.
+func (s *Schema) Validate(value any) (err error) {
+	count, depth, number := measure(value)
+	if number != "" {
+		return fmt.Errorf("the number %.40s is too long to be checked", number)
+	}
+	if count > maxSchemaWork || s.cost.of(s.compiled, depth)*count > maxSchemaWork {
+		return errors.New("the answer is too large to be checked against this schema")
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("the answer could not be checked")
+		}
+	}()
+	return s.compiled.Validate(value)
+}
+
+// invalidSchema names the places that are wrong, innermost last.
 func invalidSchema(err error) *Error {
-	reason, _, _ := strings.Cut(err.Error(), "\n")
-	return Newf(Invalid, CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.300s", reason)
+	head, rest, _ := strings.Cut(err.Error(), "\n")
+	var places []string
+	for line := range strings.Lines(rest) {
+		if place, found := strings.CutPrefix(strings.TrimSpace(line), "- at "); found {
+			places = append(places, place)
+		}
+	}
+	if len(places) > 0 {
+		head = strings.Join(places, "; ")
+	}
+	return Newf(Invalid, CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", head)
 }
 
 type noLoader struct{}

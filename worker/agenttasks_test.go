@@ -28,6 +28,15 @@ func (s *stack) tasksEnded(session string) []domain.BackgroundTask {
 	return tasks
 }
 
+// awaitProcess waits until a background command of the session has begun.
+func (s *stack) awaitProcess(session string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		tasks, err := s.tasks.List(s.t.Context(), session)
+		return err == nil && slices.ContainsFunc(tasks, func(b domain.BackgroundTask) bool { return b.PID != nil })
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
 func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 func TestAChatStreamsItsAnswer(t *testing.T) {
@@ -53,7 +54,7 @@ func TestLongChatsLeaveSmallHistories(t *testing.T) {
 	ack := s.send(session, script(obj{"loop": obj{"n": steps, "call": bash("true")}}))
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	size := 0
-	for _, history := range s.histories(session) {
+	for _, history := range s.histories(durable.SessionWorkflowID(session)) {
 		size += proto.Size(history)
 	}
 	require.Less(t, size/steps*1000, 5<<20, "bytes of a chat of 1,000 model calls")

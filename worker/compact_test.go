@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +46,15 @@ func (s *stack) compactions(session string) (found []domain.Turn) {
 	return found
 }
 
+// beside gives the turns before and behind a compaction.
+func (s *stack) beside(session string, c domain.Turn) (before, behind domain.Turn) {
+	s.t.Helper()
+	all := s.messages(session)
+	require.Greater(s.t, c.Sequence, int64(0))
+	require.Greater(s.t, len(all), int(c.Sequence)+1)
+	return all[c.Sequence-1], all[c.Sequence+1]
+}
+
 func (s *stack) talk(session string, messages ...string) (end map[string]any) {
 	s.t.Helper()
 	for _, m := range messages {
@@ -78,9 +86,9 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Contains(t, *c.SummaryFull, "message 0")
 		require.Positive(t, c.Usage.InputTokens)
 		// It stands between the message that made it necessary and its answer.
-		all := s.messages(session)
-		require.Equal(t, domain.RoleUser, all[c.Sequence-1].Role)
-		require.Equal(t, domain.RoleAssistant, all[c.Sequence+1].Role)
+		before, behind := s.beside(session, c)
+		require.Equal(t, domain.RoleUser, before.Role)
+		require.Equal(t, domain.RoleAssistant, behind.Role)
 		event := s.await(session, domain.EventSessionCompacted, nil)
 		require.NotEmpty(t, event)
 	},
@@ -107,10 +115,11 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		found := s.compactions(session)
 		require.NotEmpty(t, found)
 		require.Equal(t, "overflow", *found[0].Trigger)
-		all := s.messages(session)
-		require.Equal(t, domain.TurnFailed, all[found[0].Sequence-1].Status)
-		require.Contains(t, *all[found[0].Sequence-1].FailureReason, "maximum context length")
-		require.Contains(t, all[found[0].Sequence+1].Blocks[0].Content, "answer")
+		before, behind := s.beside(session, found[0])
+		require.Equal(t, domain.TurnFailed, before.Status)
+		require.Contains(t, *before.FailureReason, "maximum context length")
+		require.NotEmpty(t, behind.Blocks, "%+v", behind)
+		require.Contains(t, behind.Blocks[0].Content, "answer")
 	},
 	"compact_breaker": func(t *testing.T, s *stack, session string) {
 		end := s.talk(session, filler(4800)+script(obj{"loop": obj{"n": 5, "call": bash("true")}}))
@@ -178,7 +187,7 @@ func TestCompactions(t *testing.T) {
 			session := s.small(policies[name])
 			scenario(t, s, session)
 			s.checkEvents(session)
-			s.recordIfAsked(session, name)
+			s.replay(session, name)
 		})
 	}
 }
@@ -215,6 +224,7 @@ func TestManualCompaction(t *testing.T) {
 	require.Equal(t, domain.CompactionSkipped, again.Status, "nothing was said since")
 	require.Equal(t, "completed", s.talk(session, plain(4, 10))["finish_reason"])
 	s.checkEvents(session)
+	s.replay(session, "compact_manual")
 }
 
 func TestMemoriesAreRecalledOnceAChat(t *testing.T) {
@@ -235,12 +245,6 @@ func toJSON(v any) string {
 		panic(err)
 	}
 	return string(raw)
-}
-
-func (s *stack) recordIfAsked(session, name string) {
-	if os.Getenv("EVERLOOP_RECORD") != "" {
-		s.record(session, name)
-	}
 }
 
 // control asks the mock model's control interface.

@@ -141,16 +141,29 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
-	began := time.Now()
 	var calls []obj
 	for i := range 12 {
-		calls = append(calls, agent(fmt.Sprintf("worker %d", i), obj{"first_delay_ms": 300, "text": fmt.Sprintf("part %d", i)}))
+		calls = append(calls, agent(fmt.Sprintf("worker %d", i), obj{"text": fmt.Sprintf("part %d", i), "hold": true}))
 	}
 	ack := s.send(session, script(obj{"steps": []obj{{"calls": calls}, {"text": "done"}}}))
+	working := func() (n int) {
+		for _, e := range s.events(session) {
+			if fields(e)["text_delta"] == "part " {
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return working() == 10 }, 30*time.Second, 10*time.Millisecond, "ten do not work at once")
 	require.Eventually(t, func() bool {
 		live, err := s.journal.Live(t.Context(), session)
 		return err == nil && live.WaitingReason == "slot"
 	}, 20*time.Second, 5*time.Millisecond, "nobody saw that some had to wait")
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		s.control("POST", "/control/release")
+		return slices.ContainsFunc(s.events(session), func(e domain.LoggedEvent) bool { return e.Name == domain.EventChatEnd })
+	}, 30*time.Second, 20*time.Millisecond)
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	require.Less(t, time.Since(began), 12*time.Second, "a free slot was found by looking again, not by word")
 	turns := s.messages(session)

@@ -1,21 +1,12 @@
 package worker_test
 
 import (
-	"context"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"google.golang.org/protobuf/encoding/protojson"
 
-	"everloop/activities/tools"
 	"everloop/domain"
-	"everloop/internal/durable"
 )
 
 // scenarios are the main ways a run goes. Each leaves closed runs, whose
@@ -103,6 +94,48 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
+	"background": func(t *testing.T, s *stack, session string) {
+		ack := s.send(session, script(obj{"steps": []obj{
+			{"calls": []obj{
+				background("agent", obj{"calls": []obj{bash("echo a"), agent("inner", obj{"text": "deep down"})}}, obj{"text": "found"}),
+				bashInBackground("echo out; exit 3"),
+			}},
+			{"text": "they work"},
+		}}))
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+		s.tasksEnded(session)
+	},
+	"background_stop": func(t *testing.T, s *stack, session string) {
+		ack := s.send(session, script(obj{"steps": []obj{
+			{"calls": []obj{
+				background("agent", obj{"text": "on and on", "hold": true, "hold_after": 2}),
+				bashInBackground("echo out; sleep 60"),
+			}},
+			{"text": "they work"},
+		}}))
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["text_delta"] == "on " })
+		s.awaitProcess(session)
+		tasks, err := s.tasks.List(t.Context(), session)
+		require.NoError(t, err)
+		for _, task := range tasks {
+			_, err := s.tasks.Stop(t.Context(), session, task.TaskID)
+			require.NoError(t, err)
+		}
+		for _, task := range s.tasksEnded(session) {
+			require.Equal(t, domain.TaskStopped, task.Status)
+		}
+	},
+	"background_lost": func(t *testing.T, s *stack, session string) {
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bashInBackground("echo out; sleep 60")}}, {"text": "it works"}}}))
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+		s.awaitProcess(session)
+		s.worker.Stop()
+		s.startWorker()
+		task := s.tasksEnded(session)[0]
+		require.Equal(t, domain.TaskLost, task.Status)
+		require.NotEmpty(t, task.Reason)
+	},
 	"queue": func(t *testing.T, s *stack, session string) {
 		first := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("sleep 0.3")}}, {"text": "one"}}}))
 		second := s.send(session, script(obj{"steps": []obj{{"text": "two"}}}))
@@ -125,7 +158,6 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	record := os.Getenv("EVERLOOP_RECORD") != ""
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,79 +165,16 @@ func TestScenarios(t *testing.T) {
 			session := s.session()
 			scenario(t, s, session)
 			s.checkEvents(session)
-			if record {
-				s.record(session, name)
-			}
+			s.replay(session, name)
 		})
 	}
 }
 
-// record keeps the histories of a session's closed runs as replay test data.
-func (s *stack) record(session, name string) {
-	s.t.Helper()
-	dir := filepath.Join("..", "workflows", "testdata", "replay")
-	require.NoError(s.t, os.MkdirAll(dir, 0o755))
-	for i, history := range s.histories(session) {
-		raw, err := protojson.MarshalOptions{Multiline: true}.Marshal(history)
-		require.NoError(s.t, err)
-		suffix := ""
-		if i > 0 {
-			suffix = "_next"
-		}
-		require.NoError(s.t, os.WriteFile(filepath.Join(dir, name+suffix+".json"), raw, 0o644))
-	}
-	for _, turn := range s.messages(session) {
-		for _, call := range turn.ToolCalls {
-			if call.ToolName != tools.Agent {
-				continue
-			}
-			raw, err := protojson.MarshalOptions{Multiline: true}.Marshal(s.history(durable.ForkWorkflowID(turn.ChatID, call.ID), ""))
-			require.NoError(s.t, err)
-			var about tools.AgentArguments
-			require.NoError(s.t, json.Unmarshal([]byte(call.Arguments), &about))
-			require.NoError(s.t, os.WriteFile(filepath.Join(dir, name+"_fork_"+about.Description+".json"), raw, 0o644))
-		}
-	}
-}
-
-// history gives the history of one run.
-func (s *stack) history(id, run string) *historypb.History {
-	s.t.Helper()
-	history := &historypb.History{}
-	events := s.client.GetWorkflowHistory(s.t.Context(), id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		event, err := events.Next()
-		require.NoError(s.t, err)
-		history.Events = append(history.Events, event)
-	}
-	return history
-}
-
-// histories gives the histories of a session's runs once the last has closed, in
-// the order of their starts.
-func (s *stack) histories(session string) []*historypb.History {
-	s.t.Helper()
-	id := durable.SessionWorkflowID(session)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var all []*historypb.History
-	run := s.client.GetWorkflow(ctx, id, "").GetRunID()
-	require.NoError(s.t, s.client.GetWorkflow(ctx, id, "").Get(ctx, nil))
-	for run != "" {
-		history := &historypb.History{}
-		events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-		for events.HasNext() {
-			event, err := events.Next()
-			require.NoError(s.t, err)
-			history.Events = append(history.Events, event)
-		}
-		all = append([]*historypb.History{history}, all...)
-		run = history.Events[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
-	}
-	return all
-}
-
 func bash(command string) obj { return obj{"name": "Bash", "arguments": obj{"command": command}} }
+
+func bashInBackground(command string) obj {
+	return obj{"name": "Bash", "arguments": obj{"command": command, "run_in_background": true}}
+}
 
 func ask() obj {
 	return obj{"name": "AskUserQuestion", "arguments": obj{"questions": []obj{{

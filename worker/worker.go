@@ -8,7 +8,6 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
 	"everloop/activities"
 	"everloop/activities/contract"
@@ -48,14 +47,10 @@ func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opt
 	return w
 }
 
-// Register binds every workflow and activity to its name.
+// Register binds every workflow to its name, and the activities that every worker
+// has.
 func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tasks) {
-	w.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
-
-	w.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.WorkflowTask})
-	w.RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: contract.WorkflowCompact})
-
-	w.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
+	workflows.Register(w)
 
 	contract.BeginChat.Handle(w, a.BeginChat)
 	contract.ParkChat.Handle(w, a.ParkChat)

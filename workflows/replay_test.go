@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"everloop/activities/contract"
 	"everloop/internal/durable"
 	"everloop/workflows"
 )
@@ -30,10 +29,32 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			t.Parallel()
 			history := load(t, file)
 			replayer := worker.NewWorkflowReplayer()
-			replayer.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
-			replayer.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
+			workflows.Register(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, history))
 		})
+	}
+}
+
+// names takes what is registered.
+type names []string
+
+func (n *names) RegisterWorkflowWithOptions(_ any, options workflow.RegisterOptions) {
+	*n = append(*n, options.Name)
+}
+
+// TestEveryWorkflowHasARecordedHistory holds that no workflow goes without one.
+func TestEveryWorkflowHasARecordedHistory(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/replay/*.json")
+	require.NoError(t, err)
+	recorded := map[string]bool{}
+	for _, file := range files {
+		recorded[load(t, file).Events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()] = true
+	}
+	var registered names
+	workflows.Register(&registered)
+	for _, name := range registered {
+		require.True(t, recorded[name], "no recorded history of %s", name)
 	}
 }
 

@@ -1,0 +1,86 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities"
+	"everloop/archive"
+	"everloop/domain"
+	"everloop/infra/objects"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+	"everloop/internal/testkit"
+	"everloop/replay"
+	"everloop/worker"
+)
+
+// noSnapshots are files that there is nothing of.
+type noSnapshots struct{}
+
+func (noSnapshots) CopyFiles(context.Context, domain.Session, domain.Session, string) error {
+	return nil
+}
+
+// TestAReplayIsPlayed plays a session on real engines, stops it, resumes it and
+// hands it over.
+func TestAReplayIsPlayed(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	bucket := testkit.Objects(t)
+	store, err := objects.Open(t.Context(), objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	require.NoError(t, err)
+	desk := &replay.Desk{
+		Records: s.journal, Events: &archive.Archive{Records: s.journal, Log: s.log, Objects: store, Logger: s.desk.Logger}, Objects: store,
+		Files: noSnapshots{}, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Logger: s.desk.Logger,
+	}
+	worker.RegisterReplays(s.worker, &activities.Replays{Records: s.journal, Scripts: desk, Logger: s.desk.Logger})
+	source := s.session()
+	ack := s.send(source, script(obj{"steps": []obj{{"text": "I look", "calls": []obj{bash("echo a; sleep 2; echo b")}}, {"text": "done"}}}))
+	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
+	session := func(id string) domain.Session {
+		found, err := s.journal.OwnSession(t.Context(), s.caller.User, id)
+		require.NoError(t, err)
+		return found
+	}
+	status := func(id string, want domain.ReplayStatus) {
+		require.Eventually(t, func() bool { return *session(id).Replay.Status == want }, 30*time.Second, 10*time.Millisecond)
+	}
+
+	id, err := desk.Start(t.Context(), s.caller.User, session(source), 5)
+	require.NoError(t, err)
+	s.await(id, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
+	s.stop(id)
+	status(id, domain.ReplayPaused)
+	require.NoError(t, desk.Change(t.Context(), s.caller.User, session(id), domain.ReplayChange{Resume: true}))
+	status(id, domain.ReplayFinished)
+	s.checkEvents(id)
+	was, is := s.messages(source), s.messages(id)
+	require.Equal(t, was[len(was)-1].Blocks, is[len(is)-1].Blocks)
+	require.Contains(t, is[len(is)-2].ToolCalls[0].Result, "b")
+	s.replayRun("replay_played", durable.ReplayWorkflowID(id))
+
+	other, err := desk.Start(t.Context(), s.caller.User, session(source), 1)
+	require.NoError(t, err)
+	s.await(other, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
+	require.NoError(t, desk.Change(t.Context(), s.caller.User, session(other), domain.ReplayChange{HandOver: true}))
+	require.Equal(t, domain.ReplayAutonomous, *session(other).Replay.Status)
+	s.replayRun("replay_handed_over", durable.ReplayWorkflowID(other))
+	s.checkEvents(other)
+	require.Equal(t, "completed", s.talk(other, "mine"+script(obj{"steps": []obj{{"text": "mine"}}}))["status"])
+
+	// A script that is gone pauses its replay; its owner can take it from there.
+	lost, err := desk.Start(t.Context(), s.caller.User, session(source), 1)
+	require.NoError(t, err)
+	s.await(lost, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
+	s.worker.Stop() // as if its process had died
+	require.NoError(t, store.DeletePrefix(t.Context(), replay.Prefix(lost)))
+	s.startWorker()
+	worker.RegisterReplays(s.worker, &activities.Replays{Records: s.journal, Scripts: desk, Logger: s.desk.Logger})
+	status(lost, domain.ReplayPaused)
+	require.NoError(t, desk.Change(t.Context(), s.caller.User, session(lost), domain.ReplayChange{HandOver: true}))
+	s.checkEvents(lost)
+}
