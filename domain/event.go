@@ -19,7 +19,6 @@ const (
 	EventTaskUpdated      = "background_task:updated"
 	EventFileChanged      = "file:changed"
 	EventCheckpoint       = "checkpoint:created"
-	EventHistory          = "session:history"
 )
 
 // Patch types of turn:patch.

@@ -71,6 +71,7 @@ type DueCaptures struct {
 type Branch struct {
 	ID           string    `json:"branch_id"`
 	Name         *string   `json:"name"`
+	BaseID       *string   `json:"base_branch_id"` // the branch that it left; null for the first
 	HeadID       *string   `json:"head_id"`
 	ForkedFromID *string   `json:"forked_from_id"`
 	Created      time.Time `json:"created_at"`

@@ -71,7 +71,7 @@ describe('rewind', () => {
     assert.equal(await world.rest.file(id, 'd/x'), 'deep\n');
     assert.equal((await world.rest.call('GET', `/api/sessions/${id}/files/b.txt`)).status, 404);
     assert.deepEqual((await world.rest.messages(id)).map((m) => m.turn_id), all.slice(0, 3).map((m) => m.turn_id));
-    await view.wait('session:history', (e) => e.name === 'session:history' && e.data.reason === 'rewind' && e.data.branch_id === moved.branch_id);
+    await view.wait('the move', (e) => e.name === 'session:updated' && e.data.history?.reason === 'rewind' && e.data.history.branch_id === moved.branch_id);
 
     const instead = await view.run(steps({ text: 'roundabout-path' }));
     const now = await world.rest.messages(id);
@@ -183,6 +183,45 @@ describe('rewind', () => {
     assert.deepEqual(view.rules.problems, []);
   });
 
+  test('goes back over a compaction, and over it again', async () => {
+    const view = await world.session({ session_setup: { compaction: { keep_last: 2 } } });
+    const id = view.session;
+    const chat = (word, ...more) => view.run(order({ said: `${word}-was-said ${'abc def '.repeat(100)}`, steps: [...more, { text: `${word} answered` }] }));
+    await chat('alpha', bash('echo alpha > a.txt'));
+    const beta = await chat('beta', bash('echo beta > a.txt'));
+    await chat('gamma');
+    assert.equal((await world.rest.post(`/api/sessions/${id}/compact`)).status, 'completed');
+    const delta = await chat('delta', bash('echo delta > a.txt'));
+    const all = await world.rest.messages(id);
+    const kinds = (messages) => messages.filter((m) => m.kind === 'compaction').length;
+    assert.equal(kinds(all), 1);
+    // What the model was told by the last call that holds a text.
+    const told = async (word) => JSON.stringify((await world.requests(word)).at(-1).body.messages);
+
+    // To before it: it is gone, and what it archived is told in full again.
+    await rewind(id, (await before_(id, beta.turn_id)).checkpoint_id);
+    assert.equal(await world.rest.file(id, 'a.txt'), 'alpha\n');
+    assert.equal(kinds(await world.rest.messages(id)), 0);
+    await chat('epsilon');
+    assert.match(await told('epsilon-was-said'), /alpha-was-said/);
+    assert.doesNotMatch(await told('epsilon-was-said'), /summarised|beta-was-said/);
+    dense(await world.rest.messages(id));
+
+    // To after it, on the branch that has it: the summary stands for the rest.
+    await switchBranch(id, (await before_(id, delta.turn_id)).checkpoint_id);
+    assert.deepEqual(await world.rest.messages(id), all);
+    assert.equal(await world.rest.file(id, 'a.txt'), 'delta\n');
+    await rewind(id, (await before_(id, delta.turn_id)).checkpoint_id);
+    assert.equal(await world.rest.file(id, 'a.txt'), 'beta\n');
+    assert.equal(kinds(await world.rest.messages(id)), 1);
+    await chat('zeta');
+    assert.match(await told('zeta-was-said'), /summarised/);
+    assert.doesNotMatch(await told('zeta-was-said'), /delta-was-said|epsilon-was-said/);
+    dense(await world.rest.messages(id));
+    const { nodes } = await history(id);
+    assert.equal(nodes.filter((n) => n.kind === 'compaction' && n.on_active_branch).length, 1);
+  });
+
   test('leaves background tasks running, detached', async () => {
     const view = await world.session();
     const id = view.session;
@@ -255,6 +294,7 @@ describe('what-if', () => {
     const { branches, nodes } = await history(id);
     assert.deepEqual(branches.map((b) => b.reason), ['root', 'whatif']);
     assert.equal(branches[1].forked_from_id, base[1].turn_id);
+    assert.deepEqual(branches.map((b) => b.base_branch_id), [null, branches[0].branch_id]);
     assert.deepEqual(nodes.filter((n) => n.on_active_branch).map((n) => n.turn_id), now.map((m) => m.turn_id));
     assert.equal(nodes.filter((n) => n.is_head).length, 1);
 

@@ -1,6 +1,8 @@
 // kill -9 while files are captured and while a session is moved. Started again on
 // the same data, the session is whole, before or after the move, and goes on.
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { World, bash, eventually, order, steps } from './lib/world.mjs';
@@ -22,7 +24,8 @@ async function crash(view) {
   return world.follow(view.session, 0);
 }
 
-const many = (n, word) => `for i in $(seq ${n}); do mkdir -p d$((i % 50)); echo ${word} $i > d$((i % 50))/f$i; done`;
+// many writes n files below 50 directories, by the shell alone.
+const many = (n, word) => `mkdir -p d{0..49}; for i in {1..${n}}; do echo ${word} $i > d$((i % 50))/f$i; done`;
 const sum = (view) => view.run(steps(bash('find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l'), { text: 'seen' }))
   .then(({ calls }) => calls[0].result);
 
@@ -51,18 +54,40 @@ test('during a snapshot: it is made by whoever needs it next', async () => {
   assert.ok(one.turn_id);
 });
 
-for (const wait of [0, 15, 40, 80, 150, 300]) {
-  test(`during a rewind, ${wait} ms after it was asked for`, async () => {
+const root = (id) => join(world.server.dir, 'data', 'workspace', id);
+
+// until polls the workspace closely, so that the kill falls where it should.
+async function until(what, probe) {
+  const deadline = Date.now() + 30_000;
+  while (!probe()) {
+    assert.ok(Date.now() < deadline, what);
+    await pause(2);
+  }
+}
+
+const backIn = (path) => existsSync(path) && readFileSync(path, 'utf8').startsWith('one');
+
+// Where a rewind is killed: what is waited for after it was asked for. It writes
+// some 2,500 files, those of d10 as the third directory of fifty.
+const points = {
+  'at once': async () => {},
+  'when it is claimed': (view) => view.wait('the checkpoint of what is left', (e) => e.name === 'checkpoint:created' && e.data.kind === 'pre_rewind'),
+  'in the middle of the files': (view) => until('the first files of d10 are back', () => backIn(join(root(view.session), 'd10', 'f10'))),
+  'when it was answered': (view, asked) => asked,
+};
+
+for (const [name, reached] of Object.entries(points)) {
+  test(`during a rewind, ${name}`, async () => {
     const view = await world.session();
     const id = view.session;
-    await view.run(steps(bash(many(4000, 'one')), { text: 'first' }));
+    await view.run(steps(bash(many(2500, 'one')), { text: 'first' }));
     const was = await sum(view);
-    const two = await view.run(steps(bash(`rm -r d1? ; ${many(3000, 'two')}; head -c 20000000 /dev/urandom > big`), { text: 'second' }));
+    const two = await view.run(steps(bash(`rm -r d1? ; ${many(1500, 'two')}; head -c 20000000 /dev/urandom > big`), { text: 'second' }));
     const then = await sum(view);
     const target = await point(id, two.turn_id);
     const all = await world.rest.messages(id);
     const asked = world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target }).catch(() => undefined);
-    await pause(wait);
+    await reached(view, asked);
     const again = await crash(view);
     const answer = await asked;
 
@@ -72,12 +97,20 @@ for (const wait of [0, 15, 40, 80, 150, 300]) {
     const messages = await world.rest.messages(id);
     messages.forEach((m, i) => assert.equal(m.sequence, i));
     const back = messages.length < all.length;
+    if (name !== 'at once') assert.ok(back, 'what was claimed is finished');
     if (answer?.status === 200) assert.ok(back, 'it was said to be done');
+    if (name === 'when it was answered') assert.equal(answer?.status, 200);
     const kept = back ? all.findIndex((m) => m.turn_id === two.turn_id) : all.length;
     assert.deepEqual(messages.slice(0, kept).map((m) => m.turn_id), all.slice(0, kept).map((m) => m.turn_id));
     const { calls } = await again.run(steps(bash('rm next.txt'), { text: 'ok' }));
     assert.equal(calls[0].status, 'done');
     assert.equal(await sum(again), back ? was : then, back ? 'the rewind was finished' : 'the rewind was never begun');
+
+    // Both ends of the move can still be gone to.
+    if (back) {
+      await world.rest.post(`/api/sessions/${id}/switch-branch`, { checkpoint_id: target });
+      assert.equal(await sum(again), then);
+    }
     const { body } = await world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target });
     assert.equal(body.checkpoint_id, target, JSON.stringify(body));
     assert.equal(await sum(again), was);

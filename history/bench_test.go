@@ -3,6 +3,7 @@
 package history_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
@@ -51,6 +52,18 @@ func (h *heard) count(name string) (n int) {
 	return n
 }
 
+// moves counts how often clients were told of another active branch.
+func (h *heard) moves() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.Name == domain.EventSessionUpdated && bytes.Contains(e.Data, []byte(`"history":{`)) {
+			n++
+		}
+	}
+	return n
+}
+
 // woken counts the wakes of sessions.
 type woken struct {
 	mu sync.Mutex
@@ -64,6 +77,12 @@ func (w *woken) Wake(context.Context, domain.SessionRun) error {
 	return nil
 }
 
+func (w *woken) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.n
+}
+
 // world is one session on real records and a real object store. Its chats are
 // carried out by the test, step by step, as a worker would.
 type world struct {
@@ -71,6 +90,7 @@ type world struct {
 	j       *postgres.Journal
 	log     *heard
 	runs    *woken
+	store   snapshots.Objects
 	desk    *history.Desk
 	owner   domain.User
 	session domain.Session
@@ -101,6 +121,7 @@ func newWorld(t *testing.T) *world {
 		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
 	})
 	require.NoError(t, err)
+	w.store = store
 	w.desk = w.process(store)
 	w.session, err = db.CreateSession(t.Context(), w.owner.ID, domain.NewSession{})
 	require.NoError(t, err)

@@ -21,7 +21,23 @@ type Capturer struct {
 
 	mu       sync.Mutex
 	sessions map[string]*capturing
-	storing  sync.WaitGroup
+	active   int           // looks and uploads under way or waiting for their turn
+	idle     chan struct{} // for who waits until none is; closed then
+}
+
+// work counts one more look or upload, until done is called.
+func (c *Capturer) work() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.active--; c.active == 0 && c.idle != nil {
+			close(c.idle)
+			c.idle = nil
+		}
+	}
 }
 
 // capturing is what is under way for one session.
@@ -72,7 +88,9 @@ func (c *Capturer) Changed(sessionID string) {
 		c.leave(sessionID, s)
 		return
 	}
+	done := c.work()
 	go func() {
+		defer done()
 		defer c.leave(sessionID, s)
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
@@ -177,9 +195,9 @@ func (c *Capturer) capture(ctx context.Context, sessionID string, s *capturing, 
 	}
 	over := s.begin(due.IDs)
 	c.enter(sessionID)
-	c.storing.Add(1)
+	done := c.work()
 	go func() {
-		defer c.storing.Done()
+		defer done()
 		defer c.leave(sessionID, s)
 		defer stop()
 		defer over()
@@ -314,15 +332,20 @@ func (c *Capturer) Sweep(ctx context.Context) error {
 	return err
 }
 
-// Drain waits until everything that was seen is stored.
+// Drain waits until nothing is looked at or stored any more, or ctx ends.
 func (c *Capturer) Drain(ctx context.Context) {
-	over := make(chan struct{})
-	go func() {
-		c.storing.Wait()
-		close(over)
-	}()
+	c.mu.Lock()
+	if c.active == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
 	select {
-	case <-over:
+	case <-idle:
 	case <-ctx.Done():
 	}
 }

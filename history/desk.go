@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"everloop/domain"
@@ -23,6 +24,8 @@ type Desk struct {
 	Runs     Runs
 	Tokens   Tokens // nil: nothing is counted
 	Logger   *slog.Logger
+
+	inHand sync.Map // ids of operations that this process carries out
 }
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new
@@ -80,11 +83,13 @@ func (d *Desk) Whatif(ctx context.Context, owner domain.User, send domain.Send) 
 }
 
 // keepEvery is how often a process says that it still carries a move out.
-const keepEvery = 3 * time.Second
+const keepEvery = 1500 * time.Millisecond
 
 // carryOut does what was claimed, from wherever an earlier try has come: what was
 // is captured, the files are restored, the conversation moves.
 func (d *Desk) carryOut(ctx context.Context, op domain.HistoryOperation) (domain.MovedHistory, error) {
+	d.inHand.Store(op.ID, true)
+	defer d.inHand.Delete(op.ID)
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	go func() {
@@ -121,6 +126,10 @@ func (d *Desk) wake(ctx context.Context, sessionID string) {
 // is not left.
 var errNotLeft = domain.Newf(domain.Unavailable, "snapshot_failed", "the files as they are now could not be captured; nothing was changed")
 
+// errNotKept says that the files of a place cannot be had. A what-if promises
+// them, and has no answer that could tell of it.
+var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of this step were not captured or cannot be had any more; nothing was changed")
+
 // restore captures the files as they are and makes them what they were.
 func (d *Desk) restore(ctx context.Context, op domain.HistoryOperation) (domain.RestoredFiles, error) {
 	if err := d.Captures.Flush(ctx, op.SessionID); err != nil {
@@ -133,7 +142,7 @@ func (d *Desk) restore(ctx context.Context, op domain.HistoryOperation) (domain.
 	case left == "":
 		return domain.RestoredFiles{}, errNotLeft
 	case snapshot == "":
-		return filesLost("the files of this checkpoint were not captured"), nil
+		return filesLost(op, "the files of this checkpoint were not captured")
 	}
 	in := RestoreIn{SessionID: op.SessionID, SandboxUID: op.SandboxUID, SnapshotID: snapshot, Current: left}
 	files, err := d.Files.Restore(ctx, in)
@@ -143,14 +152,17 @@ func (d *Desk) restore(ctx context.Context, op domain.HistoryOperation) (domain.
 	switch domain.AsError(err).Code {
 	case "snapshot_damaged", "snapshot_not_found":
 		d.Logger.Error("the files of a checkpoint cannot be had any more", "session_id", op.SessionID, "error", err)
-		return filesLost("the files of this checkpoint cannot be had any more"), nil
+		return filesLost(op, "the files of this checkpoint cannot be had any more")
 	}
 	return files, err
 }
 
 // filesLost says that the conversation goes back without its files.
-func filesLost(why string) domain.RestoredFiles {
-	return domain.RestoredFiles{Skipped: []domain.SkippedFile{{Path: ".", Reason: why}}}
+func filesLost(op domain.HistoryOperation, why string) (domain.RestoredFiles, error) {
+	if op.Kind == domain.OperationWhatif {
+		return domain.RestoredFiles{}, errNotKept
+	}
+	return domain.RestoredFiles{Skipped: []domain.SkippedFile{{Path: ".", Reason: why}}}, nil
 }
 
 // giveUp leaves the session as it was, files included. What cannot even be put
@@ -193,6 +205,9 @@ func (d *Desk) Run(ctx context.Context) {
 func (d *Desk) Sweep(ctx context.Context) error {
 	ops, err := d.Records.TakeHistory(ctx, d.Captures.Process)
 	for _, op := range ops {
+		if _, here := d.inHand.Load(op.ID); here {
+			continue // it was only slow to say so
+		}
 		d.Logger.Warn("a move of a session is taken up again", "session_id", op.SessionID, "kind", op.Kind)
 		go func() {
 			if _, err := d.carryOut(context.WithoutCancel(ctx), op); err != nil {

@@ -43,7 +43,7 @@ func TestRewindTakesConversationAndFilesBack(t *testing.T) {
 	require.NotEqual(t, moved.PreviousBranchID, moved.BranchID)
 	require.Empty(t, moved.Files.Skipped)
 	require.GreaterOrEqual(t, moved.Files.Restored, 2)
-	require.Equal(t, 1, w.log.count(domain.EventHistory))
+	require.Equal(t, 1, w.log.moves())
 
 	// A new branch goes on from there; its numbers are dense.
 	three := w.chat("instead", w.writes("c.txt", "3"))
@@ -156,6 +156,12 @@ func TestMovesNeedAnIdleSession(t *testing.T) {
 		_, err = w.desk.Whatif(t.Context(), w.owner, domain.Send{SessionID: w.session.ID, Message: words("x"), Whatif: &domain.Whatif{}})
 		require.True(t, domain.HasCode(err, domain.CodeSessionBusy), "%v", err)
 	}
+	_, err := w.j.Pool.Exec(t.Context(), `
+		INSERT INTO replays (session_id, source_session_id, speed, status, script, total) VALUES ($1, 'source', 1, 'paused', 'script', 1)`, w.session.ID)
+	require.NoError(t, err)
+	busy() // replayed
+	_, err = w.j.Pool.Exec(t.Context(), `UPDATE replays SET status = 'autonomous' WHERE session_id = $1`, w.session.ID)
+	require.NoError(t, err)
 	two := w.send("second")
 	busy() // queued
 	require.Equal(t, two.ChatID, w.begin())
@@ -163,7 +169,7 @@ func TestMovesNeedAnIdleSession(t *testing.T) {
 	w.step(two.ChatID, 1, "done", nil)
 	w.finish(two.ChatID)
 
-	_, err := w.desk.Rewind(t.Context(), w.owner, w.session.ID, "none")
+	_, err = w.desk.Rewind(t.Context(), w.owner, w.session.ID, "none")
 	require.True(t, domain.HasCode(err, "checkpoint_not_found"), "%v", err)
 	_, err = w.desk.Rewind(t.Context(), domain.User{ID: "somebody"}, w.session.ID, point)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)
@@ -224,11 +230,11 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 	_, err = w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET lease_until = now() - interval '1 second' WHERE id = $1`, claimed.Operation.ID)
 	require.NoError(t, err)
 	require.NoError(t, w.desk.Sweep(t.Context()))
-	require.Eventually(t, func() bool { return w.log.count(domain.EventHistory) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return w.log.moves() == 1 }, waitFor, tick)
 	require.Equal(t, ack.ChatID, w.begin())
 	w.step(ack.ChatID, 1, "done", nil)
 	w.finish(ack.ChatID)
 	require.Equal(t, []string{"meanwhile", "done"}, w.messages())
 	require.Empty(t, w.files())
-	require.Equal(t, 1, w.runs.n)
+	require.Eventually(t, func() bool { return w.runs.count() == 1 }, waitFor, tick)
 }

@@ -71,6 +71,8 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	require.NotNil(t, byID[three.TurnID].CheckpointID)
 	require.Equal(t, []int{0, 1, 2, 2, 3, 2, 3, 4}, steps(tree.Nodes))
 	require.Equal(t, "rewind", tree.Branches[1].Reason)
+	require.Nil(t, tree.Branches[0].BaseID)
+	require.Equal(t, tree.Branches[0].ID, *tree.Branches[1].BaseID)
 	require.Equal(t, fork.ID, *tree.Branches[1].ForkedFromID)
 	require.Equal(t, tree.Nodes[7].ID, *tree.Branches[1].HeadID)
 	require.True(t, tree.Branches[1].Active)

@@ -23,11 +23,11 @@ func (w *world) whatif(text string, ask domain.Whatif) domain.SendAck {
 	if text != "" {
 		send.Message = words(text)
 	}
-	moves := w.log.count(domain.EventHistory)
+	moves := w.log.moves()
 	ack, err := w.desk.Whatif(w.t.Context(), w.owner, send)
 	require.NoError(w.t, err)
 	require.Equal(w.t, domain.DeliverRun, ack.DeliveryApplied)
-	require.Eventually(w.t, func() bool { return w.log.count(domain.EventHistory) > moves }, waitFor, tick)
+	require.Eventually(w.t, func() bool { return w.log.moves() > moves }, waitFor, tick)
 	return ack
 }
 
@@ -128,5 +128,5 @@ func TestWhatifIsOneMessageHoweverOftenItIsSent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again.Duplicate)
 	require.Equal(t, ack.ChatID, again.ChatID)
-	require.Eventually(t, func() bool { return w.log.count(domain.EventHistory) == 1 }, waitFor, tick)
+	require.Eventually(t, func() bool { return w.log.moves() == 1 }, waitFor, tick)
 }

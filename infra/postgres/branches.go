@@ -19,6 +19,7 @@ type branchRow struct {
 	ForkSequence int64     `db:"fork_sequence"`
 	NextSequence int64     `db:"next_sequence"`
 	Lineage      []stretch `db:"lineage"`
+	BaseID       *string   `db:"parent_branch_id"`
 	ForkedFromID *string   `db:"forked_from_id"`
 	Reason       string    `db:"reason"`
 	Name         *string   `db:"name"`
@@ -31,7 +32,7 @@ type stretch struct {
 	UpTo     int64  `json:"upto"`
 }
 
-const branchColumns = `id, fork_sequence, next_sequence, lineage, forked_from_id, reason, name, created_at`
+const branchColumns = `id, fork_sequence, next_sequence, lineage, parent_branch_id, forked_from_id, reason, name, created_at`
 
 // path gives all that a branch shows, its own entries last.
 func (b branchRow) path() []stretch {
@@ -98,7 +99,8 @@ func sessionBranches(ctx context.Context, q queryer, sessionID string) ([]branch
 // goes on by itself. Nothing of the old one is changed.
 func forkBranch(ctx context.Context, tx pgx.Tx, sessionID string, from branchRow, sequence int64, reason string) (branchRow, error) {
 	made := branchRow{
-		ID: domain.NewID(), ForkSequence: sequence, NextSequence: sequence, Reason: reason, Lineage: until(from.path(), sequence),
+		ID: domain.NewID(), ForkSequence: sequence, NextSequence: sequence, Reason: reason, BaseID: &from.ID,
+		Lineage: until(from.path(), sequence),
 	}
 	if made.Lineage == nil {
 		made.Lineage = []stretch{}

@@ -12,7 +12,7 @@ import (
 )
 
 // operationLease is how long a process holds an operation without renewing it.
-const operationLease = 10 * time.Second
+const operationLease = 6 * time.Second
 
 func historyBusy() error {
 	return domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the history of this session is being changed")
@@ -24,8 +24,8 @@ func checkpointNotFound(id string) error {
 
 // ClaimHistory takes a session for a rewind, a change of branch or a what-if:
 // from its commit on no chat begins before FinishHistory or AbortHistory. The
-// session must be idle: no chat runs, waits in the queue or is being moved. The
-// message of a what-if is durable with it.
+// session must be idle: no chat runs or waits in the queue, nothing else moves
+// it, and no replay is played in it. The message of a what-if is durable with it.
 func (j *Journal) ClaimHistory(ctx context.Context, ownerID, process string, want domain.HistoryRequest) (domain.ClaimedHistory, error) {
 	var out domain.ClaimedHistory
 	err := j.Commit(ctx, func(c *Change) error {
@@ -68,8 +68,14 @@ func (j *Journal) ClaimHistory(ctx context.Context, ownerID, process string, wan
 }
 
 func mustBeIdle(ctx context.Context, tx pgx.Tx, session lockedSession) error {
+	if session.Replaying {
+		return errReplaying()
+	}
 	if session.OperationID != nil {
 		return historyBusy()
+	}
+	if session.Replaying {
+		return errReplaying()
 	}
 	queued, err := queueLength(ctx, tx, session.ID)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"everloop/domain"
 )
 
-// historyMoved is the payload of session:history: the active branch is another
-// one, and what clients hold of messages, history, checkpoints and files is old.
+// historyMoved tells, with session:updated, that the active branch is another one:
+// what clients hold of messages, history, checkpoints and files is old.
 type historyMoved struct {
 	Reason           domain.HistoryOperationKind `json:"reason"`
 	BranchID         string                      `json:"branch_id"`
@@ -114,12 +114,9 @@ func moveHistory(ctx context.Context, c *Change, session lockedSession, op runni
 	if err := describeMove(ctx, c, session.ID, op, old, now, &out); err != nil {
 		return out, err
 	}
-	if err := c.Emit(session.ID, "", domain.EventHistory, historyMoved{
+	return out, emitMovedSession(ctx, c, session.ID, &historyMoved{
 		Reason: op.Kind, BranchID: out.BranchID, PreviousBranchID: out.PreviousBranchID, HeadTurnID: out.HeadTurnID, CheckpointID: op.CheckpointID,
-	}); err != nil {
-		return out, err
-	}
-	return out, emitSession(ctx, c, session.ID)
+	})
 }
 
 // cancelWaiting takes open questions away and closes the chats that wait for

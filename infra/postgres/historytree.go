@@ -44,7 +44,8 @@ func (db *DB) History(ctx context.Context, sessionID string) (domain.History, er
 	}
 	for _, b := range x.branches {
 		shown := domain.Branch{
-			ID: b.ID, Name: b.Name, HeadID: b.ForkedFromID, ForkedFromID: b.ForkedFromID, Created: b.CreatedAt, Reason: b.Reason, Active: b.ID == x.active.ID,
+			ID: b.ID, Name: b.Name, BaseID: b.BaseID, HeadID: b.ForkedFromID, ForkedFromID: b.ForkedFromID, Created: b.CreatedAt,
+			Reason: b.Reason, Active: b.ID == x.active.ID,
 		}
 		if head := heads[b.ID]; head != nil {
 			shown.HeadID = &head.ID

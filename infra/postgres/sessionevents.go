@@ -48,11 +48,18 @@ type sessionUpdated struct {
 	Intent        string  `json:"intent"`
 	Model         *string `json:"model"`
 	QueueLength   int     `json:"queue_length"`
+
+	History *historyMoved `json:"history,omitempty"`
 }
 
 // emitSession tells subscribers the session's summary as it is in this change.
 func emitSession(ctx context.Context, c *Change, sessionID string) error {
-	var u sessionUpdated
+	return emitMovedSession(ctx, c, sessionID, nil)
+}
+
+// emitMovedSession is emitSession for a change of the active branch.
+func emitMovedSession(ctx context.Context, c *Change, sessionID string, moved *historyMoved) error {
+	u := sessionUpdated{History: moved}
 	err := c.QueryRow(ctx, `
 		SELECT s.status, `+computedWaiting+`, s.intent, s.model, `+computedQueue+`
 		FROM   sessions s WHERE s.id = $1`, sessionID).

@@ -274,15 +274,18 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 	if e.id.size == 0 {
 		return nil
 	}
-	pooled := buffers.Get().(*[]byte)
-	defer buffers.Put(pooled)
 	if e.chunks == nil {
+		pool := buffersFor(e.id.size)
+		pooled := pool.Get().(*[]byte)
+		defer pool.Put(pooled)
 		data, err := r.contents.spool.read(r.contents.blobs[e.sum], *pooled)
 		if err == nil {
 			_, err = f.Write(data)
 		}
 		return err
 	}
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
 	if err := f.Truncate(e.id.size); err != nil {
 		return err
 	}

@@ -49,8 +49,22 @@ type reader struct {
 	unstable bool // a file changed each time it was read
 }
 
-// buffers take a chunk, as it is or compressed.
-var buffers = sync.Pool{New: func() any { b := make([]byte, chunkSize+chunkSize/64); return &b }}
+// pageSize is what most files fit in.
+const pageSize = 64 << 10
+
+// buffers take a chunk, as it is or compressed; pages take most files.
+var (
+	buffers = sync.Pool{New: func() any { b := make([]byte, chunkSize+chunkSize/64); return &b }}
+	pages   = sync.Pool{New: func() any { b := make([]byte, pageSize); return &b }}
+)
+
+// buffersFor gives the pool whose buffers hold a small file of that size.
+func buffersFor(size int64) *sync.Pool {
+	if size <= pageSize {
+		return &pages
+	}
+	return &buffers
+}
 
 // read sets a file's hash, chunks and identity. A file that is written to while
 // it is read is read again, and at last taken as it was found.
@@ -100,8 +114,9 @@ func (r *reader) small(file *os.File, f *found) error {
 	if f.id.size == 0 {
 		return nil
 	}
-	pooled := buffers.Get().(*[]byte)
-	defer buffers.Put(pooled)
+	pool := buffersFor(f.id.size)
+	pooled := pool.Get().(*[]byte)
+	defer pool.Put(pooled)
 	n, err := io.ReadFull(file, (*pooled)[:f.id.size])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
