@@ -97,11 +97,11 @@ type compaction struct {
 	began     time.Time
 	model     domain.Model
 	turns     []domain.TranscriptTurn // what was told when the compaction was planned, and since
-	weights   map[string]turnWeight
-	ratio     float64 // of the model's tokens to those that are counted here
-	frame     int64   // tokens of the system prompt and the tools
-	earlier   string  // the summary that the history begins with
-	limit     int64   // the threshold
+	weights   map[string]turnWeight   // in the model's own tokens
+	framed    float64                 // of the model's tokens to those counted here, for what a prompt begins with
+	frame     int64                   // counted tokens of the system prompt, the tools and the memories
+	earlier   string                  // the summary that the history begins with
+	limit     int64                   // the threshold
 }
 
 // advance plans the compaction, or goes on with its plan, and makes one piece of
@@ -151,26 +151,64 @@ func (c *compaction) read(ctx context.Context) (err error) {
 // endOfBranch is behind every sequence.
 const endOfBranch = int64(1) << 62
 
-// weigh sizes up the history in the model's own tokens: the newest prompt whose
-// size the server has reported tells how these compare to what is counted here.
+// weigh sizes up the history in the model's own tokens. What a server has
+// reported of two prompts tells how large the turns between them are; only how
+// that is divided among them, and what was said since, is counted here.
 func (c *compaction) weigh(ctx context.Context, told domain.Transcript) {
 	profile := c.Profiles.Profile(c.Session)
 	c.limit = threshold(c.model, profile.Compaction)
-	c.weights = make(map[string]turnWeight, len(told.Turns))
 	c.frame = c.Activities.frame(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)).total()
 	if len(told.Recalled) > 0 {
 		c.frame += c.count(c.model.ID, reminded(told.Recalled))
 	}
-	c.ratio = 1
-	sum := c.frame + c.summarySize(told.Summary)
-	for _, t := range told.Turns {
+	c.weights = make(map[string]turnWeight, len(told.Turns))
+	c.framed = 1
+	summary := c.summarySize(told.Summary)
+	span, since := c.frame+summary, 0 // what was said since the last report, and its first turn
+	var first, all measured           // up to the first report, and up to the last
+	for i, t := range told.Turns {
 		// Prompts from before the last compaction were of another make.
 		if t.InputTokens > 0 && t.Model == c.model.ID && t.Sequence > told.CompactedAt {
-			c.ratio = min(max(float64(t.InputTokens)/float64(sum), 0.25), 4)
+			factor := factorOf(t.InputTokens-all.reported, span)
+			c.rescale(told.Turns[since:i], factor)
+			all = measured{all.counted + span, t.InputTokens}
+			if first.reported == 0 {
+				first, c.framed = all, factor
+			}
+			span, since = 0, i
 		}
 		c.weights[t.ID] = c.turnWeight(c.model.ID, t)
-		sum += c.weights[t.ID].total()
+		span += c.weights[t.ID].total()
 	}
+	c.rescale(told.Turns[since:], ratioOf(first, all))
+}
+
+// measured is a size as it is counted here, and as a server has reported it.
+type measured struct{ counted, reported int64 }
+
+// ratioOf tells how what comes next will compare: as what was said before did,
+// or, before enough was said, as a whole prompt does.
+func ratioOf(first, all measured) float64 {
+	const enough = 200 // tokens
+	switch {
+	case all.counted-first.counted >= enough:
+		return factorOf(all.reported-first.reported, all.counted-first.counted)
+	case all.reported > 0:
+		return factorOf(all.reported, all.counted)
+	default:
+		return 1
+	}
+}
+
+func (c *compaction) rescale(turns []domain.TranscriptTurn, factor float64) {
+	for _, t := range turns {
+		c.weights[t.ID] = c.weights[t.ID].times(factor)
+	}
+}
+
+// factorOf bounds what a report can say of what was counted.
+func factorOf(reported, counted int64) float64 {
+	return min(max(float64(reported)/float64(max(counted, 1)), 0.25), 4)
 }
 
 func (c *compaction) summarySize(summary string) int64 {
@@ -180,16 +218,13 @@ func (c *compaction) summarySize(summary string) int64 {
 	return c.count(c.model.ID, summarised(summary)) + perMessage
 }
 
-// own gives counted tokens as the model's server would report them.
-func (c *compaction) own(counted int64) int64 { return int64(float64(counted) * c.ratio) }
-
 // total is the size of the context with these turns and this summary.
 func (c *compaction) total(summary string, turns []domain.TranscriptTurn) int64 {
-	sum := c.frame + c.summarySize(summary)
+	sum := scaled(c.frame+c.summarySize(summary), c.framed)
 	for _, t := range turns {
 		sum += c.weights[t.ID].total()
 	}
-	return c.own(sum)
+	return sum
 }
 
 // close puts the compaction into the records.

@@ -53,28 +53,28 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 }
 
 func (c *compaction) categories(told domain.Transcript, f frame) []domain.ContextCategory {
-	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: c.own(f.system), Count: 1}
+	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: scaled(f.system, c.framed), Count: 1}
 	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
 	for _, t := range f.tools {
 		of := &tools
 		if t.name == skillTool {
 			of = &skills
 		}
-		of.Tokens += c.own(t.tokens)
+		of.Tokens += scaled(t.tokens, c.framed)
 		of.Count++
 	}
 	memories := domain.ContextCategory{Name: "memories", Count: len(told.Recalled)}
 	if len(told.Recalled) > 0 {
-		memories.Tokens = c.own(c.count(c.model.ID, reminded(told.Recalled)))
+		memories.Tokens = scaled(c.count(c.model.ID, reminded(told.Recalled)), c.framed)
 	}
 	messages, results, files := domain.ContextCategory{Name: "messages"}, domain.ContextCategory{Name: "tool_results"}, domain.ContextCategory{Name: "files"}
 	for _, t := range told.Turns {
 		w := c.weights[t.ID]
-		messages.Tokens, messages.Count = messages.Tokens+c.own(w.said), messages.Count+1
-		results.Tokens, results.Count = results.Tokens+c.own(w.results), results.Count+w.calls
-		files.Tokens, files.Count = files.Tokens+c.own(w.files), files.Count+w.images
+		messages.Tokens, messages.Count = messages.Tokens+w.said, messages.Count+1
+		results.Tokens, results.Count = results.Tokens+w.results, results.Count+w.calls
+		files.Tokens, files.Count = files.Tokens+w.files, files.Count+w.images
 	}
-	summary := domain.ContextCategory{Name: "summary", Tokens: c.own(c.summarySize(told.Summary))}
+	summary := domain.ContextCategory{Name: "summary", Tokens: scaled(c.summarySize(told.Summary), c.framed)}
 	if told.Summary != "" {
 		summary.Count = 1
 	}
@@ -85,7 +85,7 @@ func (c *compaction) categories(told domain.Transcript, f frame) []domain.Contex
 func (c *compaction) largest() []domain.ContextEntry {
 	entries := make([]domain.ContextEntry, 0, len(c.turns))
 	for _, t := range c.turns {
-		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.own(c.weights[t.ID].total()), Label: label(t)})
+		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.weights[t.ID].total(), Label: label(t)})
 	}
 	slices.SortStableFunc(entries, func(a, b domain.ContextEntry) int { return cmp.Compare(b.Tokens, a.Tokens) })
 	return entries[:min(len(entries), largestShown)]

@@ -27,6 +27,7 @@ type ReplayRecords interface {
 	Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
 	PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.ReplayClaim, error)
 	FinishReplay(ctx context.Context, sessionID string, attempt int) error
+	PauseReplay(ctx context.Context, sessionID string, attempt int) error
 }
 
 // ReplayScripts give what is played, and bring the files when it is over.
@@ -59,7 +60,7 @@ func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (con
 	}
 	if claim.Status == domain.ReplayPlaying {
 		if err := r.play(ctx, claim); err != nil && !errors.Is(err, domain.ErrFenced) {
-			return contract.PlayReplayOut{}, replayFault(err)
+			return contract.PlayReplayOut{}, r.stuck(ctx, claim, err)
 		}
 	}
 	if err := r.Scripts.Settle(ctx, in.SessionID); err != nil {
@@ -69,6 +70,20 @@ func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (con
 	out := contract.PlayReplayOut{Position: now.Position, Total: now.Total, Status: string(now.Status)}
 	out.Again = now.Status == domain.ReplayPlaying // paused and resumed at once
 	return out, replayFault(err)
+}
+
+// stuck pauses a replay whose script is gone or cannot be played: its owner can
+// hand it over where it is. Any other trouble passes with the next attempt.
+func (r *Replays) stuck(ctx context.Context, claim domain.ReplayClaim, err error) error {
+	kind := domain.AsError(err).Kind
+	if kind != domain.NotFound && kind != domain.Invalid {
+		return err
+	}
+	r.Logger.Error("a replay cannot go on, and is paused", "session_id", claim.SessionID, "position", claim.Position, "error", err)
+	if err := r.Records.PauseReplay(ctx, claim.SessionID, claim.Attempt); err != nil {
+		return replayFault(err)
+	}
+	return durable.Final("replay_stuck", "the replay cannot go on and was paused")
 }
 
 // replayFault ends a run for good when its session is gone.

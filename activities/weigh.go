@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	"everloop/activities/tools"
@@ -53,12 +54,15 @@ const bytesPerToken = 3.7
 // estimated ones.
 var scaleSample = strings.Repeat("a few words ", 250)
 
-// scale is how a model's tokens compare to the average of all.
+// scale is how a model's tokens compare to the average of all. It is never below
+// it: what was learnt comes from whole prompts, with their tools, and what is
+// said next can be denser. A summary that comes a little early costs less than
+// a call that is refused.
 func (a *Activities) scale(model string) float64 {
 	if _, exact := a.Tokens.Tokenizer(model); exact {
 		return 1
 	}
-	return float64(a.Tokens.Count(model, scaleSample)) / 750
+	return max(float64(a.Tokens.Count(model, scaleSample))/750, 1)
 }
 
 func requested(chat domain.ChatSettings) string {
@@ -112,6 +116,15 @@ type turnWeight struct {
 }
 
 func (w turnWeight) total() int64 { return w.said + w.results + w.files }
+
+// times gives the weight in tokens that count otherwise. What a picture takes is
+// a guess, whoever counts.
+func (w turnWeight) times(factor float64) turnWeight {
+	w.said, w.results = scaled(w.said, factor), scaled(w.results, factor)
+	return w
+}
+
+func scaled(tokens int64, factor float64) int64 { return int64(math.Round(float64(tokens) * factor)) }
 
 // turnWeight weighs a turn as the prompt tells it.
 func (a *Activities) turnWeight(model string, t domain.TranscriptTurn) turnWeight {

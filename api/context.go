@@ -37,6 +37,8 @@ type Tokens interface {
 	Encode(model, text string, most int) (count int, exact bool, ids []uint)
 	// Approximate estimates whatever the model: quick for texts of any size.
 	Approximate(model, text string) int
+	// Template is what the model's chat template adds to the texts.
+	Template(model string) domain.ChatTemplate
 	// Exact reports whether texts of so many bytes are counted exactly for the model.
 	Exact(model string, bytes int) bool
 }
@@ -52,8 +54,6 @@ const (
 	maxTokenized   = 10_000 // messages, or tools
 	compactionTime = 10 * time.Minute
 	imageTokens    = 1000 // a picture's, which only its model server knows
-	perMessage     = 4    // what a chat template adds to a message
-	perPrompt      = 3    // what it adds before the answer
 )
 
 func (s *server) contextRoutes() {
@@ -154,7 +154,8 @@ type tokenizedMessages struct {
 	Model            string          `json:"model"`
 	Tokenizer        string          `json:"tokenizer"`
 	Count            int             `json:"count"`
-	Exact            bool            `json:"exact" doc:"Whether the texts were counted exactly; what the chat template adds is the common case."`
+	Exact            bool            `json:"exact" doc:"The model's own tokenizer and chat template counted; false with tools, tool calls or pictures, whose form only the model's server knows."`
+	ChatTemplate     string          `json:"chat_template" doc:"The family of the model's chat template; generic where it is not known."`
 	TokenIDs         []uint          `json:"token_ids,omitempty"`
 	Truncated        bool            `json:"truncated"`
 	RenderedChars    int             `json:"rendered_chars" doc:"Characters of all texts, with their roles."`
@@ -183,12 +184,9 @@ type tokenizeMessagesBody struct {
 	Messages            []tokenizedMessage `json:"messages" maxItems:"10000"`
 	Model               *string            `json:"model,omitempty" nullable:"true" maxLength:"256"`
 	AddGenerationPrompt *bool              `json:"add_generation_prompt,omitempty" nullable:"true" doc:"Count the beginning of the answer too; true when left out."`
-	EnableThinking      *bool              `json:"enable_thinking,omitempty" nullable:"true" doc:"false: count the empty thinking block that templates put before the answer."`
+	EnableThinking      *bool              `json:"enable_thinking,omitempty" nullable:"true" doc:"false: count the empty thinking block that templates of thinking models put before the answer."`
 	Tools               []any              `json:"tools,omitempty" nullable:"true" maxItems:"10000"`
 }
-
-// noThinking is what the common templates write to turn thinking off.
-const noThinking = "<think>\n\n</think>\n\n"
 
 func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenizeMessagesBody }) (*body[tokenizedMessages], error) {
 	model, err := s.tokenizedModel(ctx, in.Body.Model)
@@ -207,25 +205,32 @@ func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenize
 	if err != nil {
 		return nil, err
 	}
-	count := s.Tokens.Approximate
-	if out.Exact = s.Tokens.Exact(model.ID, bytes+len(tools)); out.Exact {
+	count, template := s.Tokens.Approximate, s.Tokens.Template(model.ID)
+	out.ChatTemplate, out.TemplateOverhead = template.Name, template.PerPrompt
+	exact := s.Tokens.Exact(model.ID, bytes+len(tools))
+	if exact {
 		count = s.Tokens.Count
 		out.Tokenizer, _ = s.Tokens.Tokenizer(model.ID)
 	}
+	out.Exact = exact && template.Known && tools == ""
 	for i, r := range rendered {
-		out.PerMessage[i] = messageTokens{i, in.Body.Messages[i].Role, count(model.ID, r.text) + r.images*imageTokens}
+		m := in.Body.Messages[i]
+		out.PerMessage[i] = messageTokens{i, m.Role, count(model.ID, r.text) + r.images*imageTokens}
 		out.Count += out.PerMessage[i].Tokens
-		out.RenderedChars += utf8.RuneCountInString(r.text) + len(in.Body.Messages[i].Role)
-		out.Exact = out.Exact && r.images == 0
+		out.RenderedChars += utf8.RuneCountInString(r.text) + len(m.Role)
+		out.Exact = out.Exact && r.images == 0 && len(m.ToolCalls) == 0 && m.ToolCallID == ""
+		out.TemplateOverhead += template.PerMessage
+		if m.Name != "" {
+			out.TemplateOverhead += template.PerName
+		}
 	}
 	out.ToolsTokens = count(model.ID, tools)
 	out.RenderedChars += utf8.RuneCountInString(tools)
-	out.TemplateOverhead = perMessage * len(rendered)
 	if in.Body.AddGenerationPrompt == nil || *in.Body.AddGenerationPrompt {
-		out.TemplateOverhead += perPrompt
+		out.TemplateOverhead += template.Answer
 	}
-	if in.Body.EnableThinking != nil && !*in.Body.EnableThinking {
-		out.TemplateOverhead += count(model.ID, noThinking)
+	if in.Body.EnableThinking != nil && !*in.Body.EnableThinking && template.NoThinking != "" {
+		out.TemplateOverhead += count(model.ID, template.NoThinking)
 	}
 	out.Count += out.ToolsTokens + out.TemplateOverhead
 	out.Fits = model.ContextWindow == 0 || int64(out.Count) <= model.ContextWindow

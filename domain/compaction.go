@@ -118,7 +118,7 @@ type Transcript struct {
 }
 
 // TranscriptQuery selects the turns of a loop on a branch before a sequence.
-// ChatID is the chat that asks.
+// ChatID is the chat that asks; without one it is the last of them.
 type TranscriptQuery struct {
 	ChatID   string
 	BranchID string

@@ -25,6 +25,18 @@ async function grow(view, n, tokens, from = 0) {
   }
 }
 
+// fill has chats until the model server reports a prompt of about so many tokens,
+// whatever the service itself says in it. The first says how its summary is made.
+async function fill(view, target, summary, said = 'message 0') {
+  let reported = 0;
+  for (let i = 0; reported < target - 60; i++) {
+    const { end } = await view.run(i === 0 ? order({ said, steps: [{ text: 'answer 0' }], summary }) : plain(i, 2 * Math.floor(Math.min(700, target - reported) / 2)));
+    assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
+    reported = (await world.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
+  }
+  assert.deepEqual(await entries(view), [], 'nothing is summarised below the threshold');
+}
+
 // summaryAsked waits until the model is asked to summarise a text.
 const summaryAsked = (text) => eventually('a request for a summary', async () =>
   (await world.requests('Write the summary now')).some((r) => JSON.stringify(r.body).includes(text)));
@@ -115,8 +127,8 @@ describe('automatic compaction', () => {
 
   test('a summary that cannot be made does not lose the chat', async () => {
     const view = await small();
-    await grow(view, 5, 700);
-    const { end } = await view.run(order({ said: `x ${filler(1400)}`, steps: [{ text: 'went on' }], summary: { status: 400, error_message: 'no summaries today' } }));
+    await fill(view, 5600, { status: 400, error_message: 'no summaries today' });
+    const { end } = await view.run(order({ said: `x ${filler(1400)}`, steps: [{ text: 'went on' }] }));
     assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
     const [c] = await entries(view);
     assert.equal(c.status, 'failed');
@@ -208,19 +220,23 @@ describe('compaction by hand', () => {
 describe('while a summary is made', () => {
   test('a stop ends the chat and leaves the history as it was', async () => {
     const view = await small();
-    await grow(view, 5, 700);
-    const ack = await view.say(order({ said: `held-stop ${filler(1400)}`, steps: [{ text: 'no' }], summary: { text: 'never', hold: true } }));
+    await fill(view, 5600, { text: 'the summary', hold: true }, 'held-stop');
+    const ack = await view.say(order({ said: filler(1400), steps: [{ text: 'no' }] }));
     await summaryAsked('held-stop');
     assert.equal((await view.stop()).stopped, true);
     assert.equal((await view.ended(ack.chat_id)).finish_reason, 'interrupted');
     assert.deepEqual(await entries(view), []);
-    assert.equal((await view.run(plain(9, 10))).end.finish_reason, 'completed');
+    // The next call has no more room than that one.
+    const next = await view.say(plain(9, 10));
+    await eventually('the held summary', async () => (await world.mock.post('/control/release')).released > 0);
+    assert.equal((await view.ended(next.chat_id)).finish_reason, 'completed');
+    assert.equal((await entries(view)).length, 1);
   });
 
   test('a steered message joins behind it', async () => {
     const view = await small();
-    await grow(view, 5, 700);
-    const ack = await view.say(order({ said: `held-steer ${filler(1400)}`, steps: [{ text: 'first' }], summary: { text: 'the summary', hold: true } }));
+    await fill(view, 5600, { text: 'the summary', hold: true }, 'held-steer');
+    const ack = await view.say(order({ said: filler(1400), steps: [{ text: 'first' }] }));
     await summaryAsked('held-steer');
     const steered = await view.say(steps({ text: 'steered answer' }), { delivery: 'steer' });
     assert.equal(steered.chat_id, ack.chat_id);
@@ -229,36 +245,6 @@ describe('while a summary is made', () => {
     assert.equal((await entries(view)).length, 1);
     assert.equal(view.rules.text(view.rules.assistants(ack.chat_id).at(-1).id), 'steered answer');
   });
-
-  for (const how of ['automatic', 'by hand']) {
-    test(`the loss of the process leaves the session compacted once (${how})`, async () => {
-      const view = await small();
-      const held = { said: `held-kill-${how} ${filler(how === 'automatic' ? 1400 : 200)}`, steps: [{ text: 'got through' }], summary: { text: 'the summary', hold: true } };
-      await grow(view, 5, 700);
-      let chat;
-      let ack;
-      if (how === 'automatic') {
-        ({ chat_id: chat } = await view.say(order(held)));
-      } else {
-        await view.run(order(held));
-        await grow(view, 4, 10, 10);
-        ack = await view.client.emit('chat:compact', { session_id: view.session });
-        assert.equal(ack.ok, true);
-      }
-      await summaryAsked(`held-kill-${how}`);
-      await world.server.kill();
-      await world.server.start();
-      const seen = await world.follow(view.session, 0);
-      await eventually('the held summary', async () => (await world.mock.post('/control/release')).released > 0, 60_000);
-      if (chat) assert.equal((await seen.ended(chat, { timeout: 60_000 })).finish_reason, 'completed');
-      const { data } = await seen.wait('session:compacted', (e) => e.name === 'session:compacted', { timeout: 60_000 });
-      const found = await entries(view);
-      assert.equal(found.length, 1, 'one entry for each compaction');
-      assert.equal(found[0].id, data.turn.compaction_id);
-      if (ack) assert.equal(found[0].id, ack.compaction_id);
-      assert.equal(found[0].status, 'completed');
-    });
-  }
 });
 
 describe('context statistics', () => {
@@ -285,10 +271,14 @@ describe('context statistics', () => {
     assert.equal(used.threshold_pct, 80);
     assert.equal(used.reserved_output, 1600);
     assert.match(used.largest[0].label, /^user: abc def/);
-    // The server's own count is what they come to.
+    // The server's own count is what they come to, and what the prompt begins with
+    // takes the same whatever is said.
     const reported = (await world.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage;
     assert.ok(Math.abs(used.used_tokens - reported.input_tokens) < 0.1 * reported.input_tokens, `${used.used_tokens} ${reported.input_tokens}`);
-    await grow(view, 2, 10);
+    for (const name of ['system_prompt', 'tools']) assert.ok(Math.abs(of(used, name).tokens - of(empty, name).tokens) <= 0.5 * of(empty, name).tokens);
+    await grow(view, 2, 1000);
+    const longer = await stats(view);
+    for (const name of ['system_prompt', 'tools', 'skills']) assert.equal(of(longer, name).tokens, of(used, name).tokens, name);
     await world.rest.post(`/api/sessions/${view.session}/compact`);
     const after = await stats(view);
     assert.equal(after.compactions, 1);
@@ -316,16 +306,34 @@ describe('tokenization', () => {
     assert.equal((await tokenize('prompt', {})).status, 422);
   });
 
-  test('counts messages one by one', async () => {
-    const { body } = await tokenize('messages', {
-      model: 'gpt-4o', add_generation_prompt: true, enable_thinking: false, tools: [{ type: 'function', function: { name: 'f', parameters: {} } }],
-      messages: [{ role: 'system', content: 'be brief' }, { role: 'user', content: [{ type: 'text', text: 'hello world' }] }, { role: 'assistant', content: null }],
-    });
+  test('counts messages one by one, with the chat template', async () => {
+    const messages = [{ role: 'system', content: 'be brief' }, { role: 'user', content: [{ type: 'text', text: 'hello world' }] }, { role: 'assistant', content: null }];
+    const { body } = await tokenize('messages', { model: 'gpt-4o', add_generation_prompt: true, enable_thinking: false, messages });
     assert.equal(body.exact, true);
+    assert.equal(body.tokenizer, 'o200k_base');
+    assert.equal(body.chat_template, 'openai');
     assert.deepEqual(body.per_message.map((m) => [m.index, m.role]), [[0, 'system'], [1, 'user'], [2, 'assistant']]);
     assert.equal(body.per_message[1].tokens, 2);
-    assert.ok(body.tools_tokens > 5 && body.template_overhead > 0 && body.rendered_chars > 19 && body.fits);
-    assert.equal(body.count, body.per_message.reduce((n, m) => n + m.tokens, 0) + body.tools_tokens + body.template_overhead);
+    assert.equal(body.template_overhead, 3 * 4 + 3);
+    assert.equal(body.tools_tokens, 0);
+    assert.ok(body.rendered_chars > 19 && body.fits);
+    const sum = (b) => b.per_message.reduce((n, m) => n + m.tokens, 0) + b.tools_tokens + b.template_overhead;
+    assert.equal(body.count, sum(body));
+    const open = (await tokenize('messages', { model: 'gpt-4o', add_generation_prompt: false, messages })).body;
+    assert.equal(body.count - open.count, 3);
+    const tools = (await tokenize('messages', { model: 'gpt-4o', messages, tools: [{ type: 'function', function: { name: 'f', parameters: {} } }] })).body;
+    assert.ok(tools.tools_tokens > 5);
+    assert.equal(tools.count, sum(tools));
+    assert.equal(tools.exact, false, 'only its server knows how it writes tools');
+    const named = (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: 'hello world', name: 'ann' }] })).body;
+    assert.ok(named.count > (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: 'hello world' }] })).body.count + 1);
+    const picture = (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] })).body;
+    assert.equal(picture.exact, false);
+    const unknown = (await tokenize('messages', { messages })).body;
+    assert.equal(unknown.exact, false);
+    assert.equal(unknown.chat_template, 'generic');
+    const quiet = (await tokenize('messages', { messages, enable_thinking: false })).body;
+    assert.ok(quiet.count > unknown.count, 'an empty thinking block');
     const large = (await tokenize('messages', { model: 'everloop-demo-small', messages: [{ role: 'user', content: filler(20_000) }] })).body;
     assert.equal(large.context_window, window);
     assert.equal(large.fits, false);
@@ -341,29 +349,32 @@ describe('tokenization', () => {
     await within(5000, 'prompt', { prompt: 'a'.repeat(11_000_000) }, 413);
     await within(5000, 'messages', { messages: Array.from({ length: 10_000 }, () => ({ role: 'user', content: 'word '.repeat(150) })), model: 'gpt-4o' }, 200);
     await within(5000, 'messages', { messages: Array.from({ length: 10_001 }, () => ({ role: 'user', content: '' })) }, 422);
-    let deep = [];
-    for (let i = 0; i < 5000; i++) deep = [deep];
-    await within(5000, 'messages', { messages: [{ role: 'user', content: deep }] }, 422);
+    await within(5000, 'messages', { messages: [{ role: 'user', content: [[]] }] }, 422);
     await within(5000, 'messages', { messages: [{ role: 'user', content: 5 }] }, 422);
     await within(5000, 'messages', { messages: 'x' }, 422);
+    const deep = await fetch(`${world.server.url}/api/sessions/tokenize/messages`, {
+      method: 'POST', headers: { authorization: `Bearer ${world.server.key}`, 'content-type': 'application/json' },
+      body: `{"messages": [{"role": "user", "content": ${'['.repeat(2_000_000)}${']'.repeat(2_000_000)}}]}`,
+    });
+    assert.ok([400, 422].includes(deep.status), `${deep.status}`);
   });
 });
 
-test('a session of 300 turns stays cheap', { timeout: 180_000 }, async () => {
+test('a session of 60 turns stays as quick as it was', { timeout: 120_000 }, async () => {
   const view = await small();
   const took = [];
-  for (let i = 0; i < 150; i++) {
+  for (let i = 0; i < 30; i++) {
     const began = Date.now();
-    const { end } = await view.run(plain(i, 150));
+    const { end } = await view.run(plain(i, 500));
     assert.equal(end.finish_reason, 'completed');
     took.push(Date.now() - began);
   }
-  const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
-  const [early, late] = [median(took.slice(0, 20)), median(took.slice(-20))];
+  // The quickest of each: what others do on the machine does not count.
+  const [early, late] = [Math.min(...took.slice(0, 10)), Math.min(...took.slice(-10))];
   assert.ok(late < 2 * early + 20, `chats took ${early} ms at first and ${late} ms in the end`);
   const used = await stats(view);
   assert.ok(used.used_tokens < window);
   assert.ok(used.compactions >= 1);
-  const { body } = (await world.requests('message 149')).at(-1);
+  const { body } = (await world.requests('message 29')).at(-1);
   assert.ok(JSON.stringify(body).length < 60_000);
 });

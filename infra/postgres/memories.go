@@ -145,13 +145,15 @@ const (
 )
 
 // RecallMemories gives what the user's agent should know for a question: the
-// memories that share most words with it, and the newest feedback. What is given
-// counts as a hit.
+// memories that share most words with it, and the newest feedback. Words that are
+// in every text ("the", "is") find nothing. What is given counts as a hit.
 func (db *DB) RecallMemories(ctx context.Context, userID, question string) ([]domain.RecalledMemory, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		WITH asked AS (
 			SELECT nullif(array_to_string(array(
-				SELECT '''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''' FROM unnest(to_tsvector('simple', @question) || to_tsvector('english', @question)) LIMIT 100), ' | '), '')::tsquery AS q),
+				SELECT '''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || ''''
+				FROM   unnest(to_tsvector('simple', @question) || to_tsvector('english', @question))
+				WHERE  to_tsvector('english', lexeme) <> '' LIMIT 100), ' | '), '')::tsquery AS q),
 		usable AS (SELECT m.id, m.type, m.words FROM memories m WHERE m.user_id = @user AND NOT m.disabled AND m.superseded_by IS NULL),
 		matching AS (
 			SELECT u.id, ts_rank(u.words, asked.q) AS score FROM usable u, asked WHERE u.words @@ asked.q

@@ -79,6 +79,10 @@ var (
 		ORDER  BY t.entry_id, t.position`
 )
 
+// lastChat is a scalar query for the chat of the newest turn that branch $1 itself
+// has of loop $2.
+const lastChat = `(SELECT c.chat_id FROM entries c WHERE c.branch_id = $1 AND c.loop_id = $2 ORDER BY c.sequence DESC LIMIT 1)`
+
 // Transcript gives what a loop's model call is told: the summary of what it was
 // told earlier, and its turns since, each with its tool calls and their results.
 // Its cost grows with what is told and not with the age of the session.
@@ -92,7 +96,7 @@ func (db *DB) Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.
 	batch.Queue(`
 		WITH `+lastCompaction(thisBranch)+`
 		SELECT coalesce((SELECT id FROM last), ''), coalesce((SELECT sequence FROM last), -1), coalesce((SELECT compaction->>'summary_full' FROM last), ''),
-		       (SELECT recalled FROM chats WHERE id = $4)`, q.BranchID, q.LoopID, q.Before, q.ChatID).
+		       (SELECT recalled FROM chats WHERE id = coalesce(nullif($4, ''), `+lastChat+`))`, q.BranchID, q.LoopID, q.Before, q.ChatID).
 		QueryRow(func(row pgx.Row) error {
 			return row.Scan(&out.CompactionID, &out.CompactedAt, &out.Summary, &out.Recalled)
 		})
