@@ -77,7 +77,6 @@ const (
 	CodeFileNotFound    = "file_not_found"
 	CodeInternal        = "internal_error"
 	CodeServiceDown     = "dependency_unavailable"
-	CodeNotAvailable    = "not_available"
 )
 
 // ErrFenced says that another worker has taken the work over, or that its chat

@@ -136,6 +136,23 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, domain.TaskLost, task.Status)
 		require.NotEmpty(t, task.Reason)
 	},
+	"permission": func(t *testing.T, s *stack, session string) {
+		_, err := s.journal.SetSessionSetup(t.Context(), s.caller.User, session, askAboutTouch)
+		require.NoError(t, err)
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo held"), bash("true"), agent("too", obj{"calls": []obj{bash("echo inside")}}, obj{"text": "done"})}}, {"text": "thanks"}}}))
+		s.awaitEnd(session, ack.ChatID)
+		for _, q := range s.asked(session, 2) {
+			s.permit(session, q, 0, "")
+		}
+		s.awaitEnds(session, ack.ChatID, 2)
+	},
+	"budget": func(t *testing.T, s *stack, session string) {
+		most := int64(1)
+		_, err := s.journal.SetSessionBudget(t.Context(), s.caller.User, session, domain.Budget{MaxTokens: &most})
+		require.NoError(t, err)
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("true")}}, {"text": "never"}}}))
+		require.Equal(t, "budget_exhausted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+	},
 	"queue": func(t *testing.T, s *stack, session string) {
 		first := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("sleep 0.3")}}, {"text": "one"}}}))
 		second := s.send(session, script(obj{"steps": []obj{{"text": "two"}}}))

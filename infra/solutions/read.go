@@ -78,7 +78,10 @@ type server struct {
 	TimeoutS  int               `yaml:"timeout_s"`
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+var (
+	identifier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+	serverName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`) // it is part of its tools' names
+)
 
 // read reads one solution, whose id is the name of its directory.
 func read(files fs.FS, id string) (domain.Solution, error) {
@@ -139,8 +142,8 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		s.Permissions = append(s.Permissions, domain.PermissionRule(p))
 	}
 	for _, m := range f.Servers {
-		if !identifier.MatchString(m.Name) || m.Transport != "stdio" && m.Transport != "http" {
-			return none, fmt.Errorf("solution.yaml: MCP server %q needs an identifier as its name and transport stdio or http", m.Name)
+		if !serverName.MatchString(m.Name) || m.Transport != "stdio" && m.Transport != "http" {
+			return none, fmt.Errorf("solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name)
 		}
 		s.MCPServers = append(s.MCPServers, domain.MCPServer{
 			Name: m.Name, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
