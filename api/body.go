@@ -70,18 +70,18 @@ func openForm(c *fiber.Ctx) (*multipart.Reader, error) {
 	return multipart.NewReader(bufio.NewReaderSize(in, 64<<10), params["boundary"]), nil
 }
 
-// upload is a form with one file, which lies in a temporary file of the service.
+// upload is a form with one file, which lies in a temporary file of the service. It
+// has no name any more, so that it ends with the process whatever ends that.
 type upload struct {
 	file   *os.File
 	size   int64
 	fields map[string]string
 }
 
-// close removes the file.
+// close frees the file.
 func (u *upload) close() {
 	if u.file != nil {
 		_ = u.file.Close()
-		_ = os.Remove(u.file.Name())
 	}
 }
 
@@ -129,6 +129,9 @@ func (u *upload) read(form *multipart.Reader, field string) error {
 			return domain.Invalidf("body."+field, "is given twice")
 		}
 		if u.file, err = os.CreateTemp("", "everloop-upload-"); err != nil {
+			return err
+		}
+		if err := os.Remove(u.file.Name()); err != nil {
 			return err
 		}
 		if u.size, err = io.Copy(u.file, io.LimitReader(part, maxUpload+1)); err != nil {

@@ -13,14 +13,12 @@ import (
 // ExtraInfos keep what clients attach to sessions. The caller was let in.
 type ExtraInfos interface {
 	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
-	// MergeExtraInfo sets top-level keys; null removes one.
+	// MergeExtraInfo sets top-level keys; null removes one. Extra info larger than
+	// domain.MaxExtraInfo is extra_info_too_large.
 	MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error)
 	// ExtraInfoByTask looks among the owner's sessions; nothing found is no error.
 	ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (domain.ExtraInfo, error)
 }
-
-// maxExtra bounds one change of the extra info, in bytes of JSON.
-const maxExtra = 1 << 20
 
 // extraInfoBody is domain.ExtraInfo as the contract describes it.
 type extraInfoBody struct {
@@ -75,9 +73,6 @@ func (s *server) upsetExtraInfo(ctx context.Context, in *struct {
 	}
 	if err := json.Unmarshal(in.RawBody, &sent); err != nil {
 		return nil, malformed("the body is not valid JSON")
-	}
-	if len(in.RawBody) > maxExtra {
-		return nil, domain.Newf(domain.TooLarge, "body_too_large", "extra info may hold %d bytes", maxExtra)
 	}
 	return answer(s.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, sent.Extra))
 }

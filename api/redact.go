@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ var secretShapes = regexp.MustCompile(`\b(?:el_[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_
 // shorter ones, as "1" or "yes", are in every text.
 const minSecret = 4
 
+// minSecretLine is the shortest line of a value that is looked for by itself.
+const minSecretLine = 16
+
 // redactor takes out of turns what a shared view must not show.
 type redactor struct {
 	shared domain.SharedSession
@@ -28,12 +32,12 @@ type redactor struct {
 	values *strings.Replacer
 }
 
-func newRedactor(shared domain.SharedSession, token string) redactor {
+func newRedactor(shared domain.SharedSession, token string, environments ...map[string]string) redactor {
 	r := redactor{shared: shared, path: "/api/share/" + token + "/attachments/"}
 	var secrets []string
-	for _, value := range shared.Env {
-		if value = strings.TrimSpace(value); len(value) >= minSecret {
-			secrets = append(secrets, value)
+	for _, env := range environments {
+		for _, value := range env {
+			secrets = append(secrets, looks(value)...)
 		}
 	}
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a value may be part of another
@@ -43,6 +47,26 @@ func newRedactor(shared domain.SharedSession, token string) redactor {
 	}
 	r.values = strings.NewReplacer(pairs...)
 	return r
+}
+
+// looks gives how a value may look in a text: as it is, as the arguments of a
+// call hold it, which are JSON, and, when it has several lines, each long one.
+func looks(value string) []string {
+	if value = strings.TrimSpace(value); len(value) < minSecret {
+		return nil
+	}
+	all := []string{value}
+	if quoted, err := json.Marshal(value); err == nil {
+		all = append(all, string(quoted[1:len(quoted)-1]))
+	}
+	if strings.Contains(value, "\n") {
+		for line := range strings.Lines(value) {
+			if line = strings.TrimSpace(line); len(line) >= minSecretLine {
+				all = append(all, line)
+			}
+		}
+	}
+	return all
 }
 
 // text takes secrets out of a text.
@@ -76,12 +100,13 @@ func (r redactor) turn(t *domain.Turn) {
 		default:
 			b.Content = r.text(b.Content)
 		}
+		b.DisplayName = r.optional(b.DisplayName)
 		blocks = append(blocks, b)
 	}
 	t.Blocks = blocks
 	calls := make([]domain.ToolCall, len(t.ToolCalls))
 	for i, call := range t.ToolCalls {
-		call.Arguments, call.Result = r.text(call.Arguments), r.text(call.Result)
+		call.DisplayName, call.Arguments, call.Result = r.text(call.DisplayName), r.text(call.Arguments), r.text(call.Result)
 		if r.shared.Redact.ToolResults && call.Result != "" {
 			call.Result = hidden
 		}

@@ -55,6 +55,11 @@ type Config struct {
 	EnvBuckets     EnvBuckets
 	Administration Administration
 	Diagnostics    Diagnostics
+	Registry       Registry
+	Compute        ComputeEnvironment
+	Runs           OperatorRuns
+	Inbox          Inbox
+	GIS            func(ctx context.Context) domain.GISStatus
 	UserSettings   UserSettings
 	Replays        Replays
 	Shares         Shares
@@ -145,6 +150,9 @@ func New(cfg Config) *fiber.App {
 	s.budgetRoutes()
 	s.envBucketRoutes()
 	s.diagnosticRoutes()
+	s.registryRoutes()
+	s.computeRoutes()
+	s.runRoutes()
 	s.administrationRoutes()
 	s.preferenceRoutes()
 	s.userRoutes()

@@ -13,7 +13,7 @@ import (
 type SessionSetup struct {
 	DefaultModel       string
 	SystemPromptDigest string
-	Tools              []string // names of all tools
+	Tools              SessionTools
 	SandboxImage       string
 }
 
@@ -76,10 +76,10 @@ type setupBody struct {
 	Mode               domain.Mode          `json:"mode" enum:"planning,executing"`
 	Model              string               `json:"model" doc:"The model that the next chat uses."`
 	SystemPromptDigest string               `json:"system_prompt_digest"`
-	ToolsEnabled       []string             `json:"tools_enabled"`
+	ToolsEnabled       []string             `json:"tools_enabled" doc:"What a chat in executing mode is offered; of tool servers what was last known."`
 	DisableTools       []string             `json:"disable_tools"`
 	Skills             []sessionSkill       `json:"skills"`
-	MCPServers         []map[string]any     `json:"mcp_servers"`
+	MCPServers         []setupMCPServer     `json:"mcp_servers" nullable:"false"`
 	MaxSteps           int                  `json:"max_steps" doc:"Model calls of one chat at most."`
 	StuckAfter         int                  `json:"stuck_after" doc:"The same tool call with the same result so often in a row ends the chat."`
 	Budget             *shownBudget         `json:"budget,omitempty" doc:"Left out: unbounded."`
@@ -143,10 +143,9 @@ func (s *server) solutionOfSession(session domain.Session) any {
 func (s *server) setupOf(session domain.Session) setupBody {
 	profile := s.Profile(session)
 	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
-	enabled := slices.DeleteFunc(slices.Clone(orEmpty(s.Setup.Tools)), func(tool string) bool { return slices.Contains(disabled, tool) })
 	out := setupBody{
 		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.SystemPromptDigest,
-		ToolsEnabled: enabled, DisableTools: orEmpty(disabled), Skills: s.skillsOf(session), MCPServers: []map[string]any{},
+		ToolsEnabled: s.toolsOf(session), DisableTools: orEmpty(disabled), Skills: s.skillsOf(session), MCPServers: s.mcpServersOf(session),
 		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
 		Agents: []string{}, Permissions: []permissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
 		Sandbox: sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},

@@ -123,7 +123,8 @@ func TestUnknownModel(t *testing.T) {
 	require.NotContains(t, r.text, "10.0.0.1")
 	require.Contains(t, r.text, "model gateway")
 	w.models.err = nil
-	require.JSONEq(t, `{"default":"m-1","models":[{"id":"m-1","name":"m-1","context_window":128000,"modalities":["text"]}]}`,
+	require.JSONEq(t, `{"default":"m-1","models":[{"id":"m-1","name":"m-1","context_window":128000,"max_output":0,"modalities":["text"],
+		"supports":{"tools":false,"thinking":false,"json_schema":false}}]}`,
 		w.do("GET", "/api/config/models", w.ann, "").text)
 }
 

@@ -162,7 +162,10 @@ func (s *server) readShared(ctx context.Context, in *ShareRef) (*streamed, error
 	if err != nil {
 		return nil, err
 	}
-	hide := newRedactor(shared, in.Token)
+	hide, err := s.redactor(ctx, shared, in.Token)
+	if err != nil {
+		return nil, err
+	}
 	out, err := s.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return s.turns(ctx, shared.SessionID, nil, 0, hide.turn)
 	})
@@ -170,6 +173,20 @@ func (s *server) readShared(ctx context.Context, in *ShareRef) (*streamed, error
 		return nil, err
 	}
 	return private(out), nil
+}
+
+// redactor hides the environment of the session, and that of all of its owner's
+// buckets: any of them may have reached a tool once.
+func (s *server) redactor(ctx context.Context, shared domain.SharedSession, token string) (redactor, error) {
+	buckets, err := s.EnvBuckets.List(ctx, shared.OwnerID)
+	if err != nil {
+		return redactor{}, err
+	}
+	environments := []map[string]string{shared.Env}
+	for _, b := range buckets {
+		environments = append(environments, b.Env)
+	}
+	return newRedactor(shared, token, environments...), nil
 }
 
 func (s *server) readSharedAttachment(ctx context.Context, in *struct {

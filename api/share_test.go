@@ -125,10 +125,12 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 				{Type: domain.BlockToolUse, Content: `{"command":"echo hunter2-long"}`, ToolCallID: &call, ToolName: &name},
 				{Type: domain.BlockToolResult, Content: "hunter2-long", ToolCallID: &call, ToolName: &name},
 			},
-			ToolCalls: []domain.ToolCall{{ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long"}`, Result: "it is hunter2-long"}},
+			ToolCalls: []domain.ToolCall{{ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`, DisplayName: "Bash hunter2-long",
+				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy"}},
 		}}
 	})
-	id := w.session(`{"env":{"PASSWORD":"hunter2-long","ONE":"1"}}`)
+	id := w.session(`{"env":{"PASSWORD":"hunter2-long","QUOTED":"quoted \"hunter2\"","PEM":"begin\nbGluZSBvZiBodW50ZXIy\nend","ONE":"1"}}`)
+	require.Equal(t, 200, w.do(http.MethodPut, "/api/env/buckets/any", w.ann, `{"env":{"B":"hunter2-bucket"}}`).status)
 	open := func(body string) reply {
 		token := w.do(http.MethodPost, "/api/sessions/"+id+"/share", w.ann, body).json()["token"].(string)
 		return w.do(http.MethodGet, "/api/share/"+token, "", "")
@@ -136,6 +138,7 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 	plain := open("")
 	require.Equal(t, 200, plain.status)
 	require.NotContains(t, plain.text, "hunter2")
+	require.NotContains(t, plain.text, "bGluZSBvZiBodW50ZXIy", "a line of a value with several")
 	require.NotContains(t, plain.text, apiKey)
 	require.Contains(t, plain.text, "and 1", "short values are words of every text")
 	require.Nil(t, plain.list()[0]["memory_refs"])
@@ -221,5 +224,10 @@ func TestExtraInfo(t *testing.T) {
 	for _, body := range []string{`{}`, `{"extra":[]}`, `{"extra":"x"}`, `{"extra":null}`, `{"extra":{"a":"\u0000"}}`} {
 		w.do(http.MethodPost, upset, w.ann, body).problem(422)
 	}
+	w.do(http.MethodGet, "/api/sessions/extra_info/by_task/a%00b", w.ann, "").problem(422)
+	half := strings.Repeat("x", 600<<10)
+	require.Equal(t, 200, w.do(http.MethodPost, upset, w.ann, `{"extra":{"one":"`+half+`"}}`).status)
+	w.do(http.MethodPost, upset, w.ann, `{"extra":{"two":"`+half+`"}}`).code(413, "extra_info_too_large")
+	require.NotContains(t, w.do(http.MethodGet, path, w.ann, "").json()["extra"], "two")
 	w.do(http.MethodPost, upset, w.ann, `{"extra":{"a":"`+strings.Repeat("x", 1<<20)+`"}}`).problem(413)
 }

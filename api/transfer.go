@@ -51,13 +51,16 @@ func (s *server) transferRoutes() {
 	add(s, operation{
 		id: "preview-import", method: fiber.MethodPost, path: "/api/sessions/preview-import", tag: tag, stream: true,
 		summary: "What an archive holds, and whether it can be imported; nothing is made", scope: auth.SessionsWrite,
-		changes: describeForm("file", nil),
 	}, s.previewImport)
 	add(s, operation{
 		id: "import-session", method: fiber.MethodPost, path: "/api/sessions/import", tag: tag, stream: true,
 		summary: "Make a session from an archive", scope: auth.SessionsWrite,
-		changes: describeForm("file", map[string]string{"name": "The intent of the session; empty: as it was.", "solution_id": "Its solution."}),
 	}, s.importSession)
+	// Told afterwards: an operation with a body that it does not decode would be
+	// taken for one of JSON.
+	paths := s.huma.OpenAPI().Paths
+	describeForm("file", nil)(paths["/api/sessions/preview-import"].Post)
+	describeForm("file", map[string]string{"name": "The intent of the session; empty: as it was.", "solution_id": "Its solution."})(paths["/api/sessions/import"].Post)
 }
 
 func (s *server) export(ctx context.Context, in *SessionRef) (*streamed, error) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,11 +17,13 @@ import (
 	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/inbox"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
 	"everloop/infra/skills"
 	"everloop/infra/solutions"
+	"everloop/infra/tokens"
 	"everloop/infra/workspace"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/testkit"
@@ -68,14 +71,17 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
 	require.NoError(t, err)
 	cfg := api.Config{
-		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), Messages: w.turns, Desk: w.desk,
+		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: contexts{}, Messages: w.turns, Desk: w.desk,
 		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Budgets: db, Profile: func(s domain.Session) domain.Profile {
 			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
-		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db, Workspaces: sessionfiles.Files{Store: workspaces}, Skills: skilled,
+		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Compute: &inbox.Compute{Records: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"}, Runs: &engine{ended: map[string]string{}}, Inbox: db, Registry: skills.NewRegistry(registryOf(t), logger), GIS: func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} }, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db,
+		Replays: played{}, Shares: shown{}, ExtraInfos: db, Transfers: carried{}, Client: api.ClientConfig{PublicSharingEnabled: true}, Workspaces: sessionfiles.Files{Store: workspaces}, Skills: skilled,
 		MCP: mcp.Vault{SealedRecords: db, Box: box}, MCPWorkers: w.lookers, Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup:     api.SessionSetup{DefaultModel: "m-1", Tools: []string{"Bash", "Read"}},
+		Setup: api.SessionSetup{DefaultModel: "m-1", Tools: func(_ context.Context, session domain.Session) []string {
+			return slices.DeleteFunc([]string{"Bash", "Read"}, func(tool string) bool { return slices.Contains(session.DisableTools, tool) })
+		}},
 	}
 	for _, c := range change {
 		c(&cfg)

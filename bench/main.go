@@ -40,11 +40,14 @@ var parts = []part{
 	{"idle", "start, memory and CPU of a service without work", measureIdle},
 	{"first-token", "a message until its first text at the client", measureFirstToken},
 	{"step", "one step of a loop of 50 commands", measureStep},
+	{"fork", "a sub-agent until its first model call, and ten at once", measureFork},
 	{"relay", "2,000 tokens at full speed", measureRelay},
 	{"stop", "a stop in a stream and in a command", measureStop},
 	{"many", "100 sessions of 10 steps at once", measureMany},
 	{"waiting", "1,000 sessions that wait for an answer", measureWaiting},
 	{"growth", "a long loop and a long conversation", measureGrowth},
+	{"context", "a chat in a session of 10,000 turns", measureContext},
+	{"checkpoint", "checkpoints and rewinds of 50,000 files", measureCheckpoint},
 }
 
 func main() {

@@ -32,6 +32,12 @@ type ReplayState struct {
 	HandedOverAt    *time.Time    `json:"handed_over_at"`
 }
 
+// Plays says that the playback is not over; a session that is no replay plays
+// nothing.
+func (r *ReplayState) Plays() bool {
+	return r != nil && r.Status != nil && (*r.Status == ReplayPlaying || *r.Status == ReplayPaused)
+}
+
 // ReplayPreview says whether a session can be replayed, and why not
 // (shapes.md section 4).
 type ReplayPreview struct {
@@ -96,6 +102,7 @@ type NewReplay struct {
 	Speed     int
 	Script    string // object key
 	Total     int
+	Snapshot  string // of the source's files before its first turn; "" when there is none
 }
 
 // ReplayClaim is a replay as its records stand, for whoever plays it. Attempt

@@ -27,8 +27,12 @@ type ShareRedaction struct {
 // SharedSession is what a share link opens.
 type SharedSession struct {
 	ShareLink
-	Env map[string]string // values that must not be shown
+	OwnerID string
+	Env     map[string]string // of the session: values that must not be shown
 }
+
+// MaxExtraInfo bounds the extra info of one session, in bytes of JSON.
+const MaxExtraInfo = 1 << 20
 
 // ExtraInfo is what clients keep with a session; nil fields say that there is
 // nothing.

@@ -37,9 +37,6 @@ const status = (id, want) => eventually(`replay is ${want}`, async () => (await 
 const finished = (id) => status(id, 'finished');
 const patch = (id, body) => world.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
 
-// slow is a script step that says a text for a while.
-const slow = (text, ms) => ({ text, delay_ms: ms });
-
 describe('a replay', () => {
   test('plays the same turns, calls and files as its own, without tools and models', async () => {
     const view = await source(
@@ -118,6 +115,13 @@ describe('while it plays', () => {
     assert.equal(refused.ok, false);
     assert.equal(refused.error.code, 'session_busy');
     assert.equal((await world.rest.call('POST', `/api/sessions/${played.session}/chat`, { message: 'x' })).status, 409);
+    assert.equal((await world.rest.get(`/api/sessions/${played.session}/replay/preview`)).reason, 'still_running');
+    await played.wait('a checkpoint', (e) => e.name === 'checkpoint:created');
+    const [{ checkpoint_id: point }] = await world.rest.get(`/api/sessions/${played.session}/checkpoints`);
+    for (const move of ['rewind', 'switch-branch']) {
+      const busy = await world.rest.call('POST', `/api/sessions/${played.session}/${move}`, { checkpoint_id: point });
+      assert.deepEqual([busy.status, busy.body.code], [409, 'session_busy'], move);
+    }
     for (const body of [{ speed: 3 }, { speed: 0 }, { status: 'playing' }, { status: 'finished' }]) {
       assert.equal((await patch(played.session, body)).status, 422, JSON.stringify(body));
     }
@@ -155,6 +159,18 @@ describe('while it plays', () => {
     const again = await patch(played.session, { status: null });
     assert.equal(again.status, 409);
     assert.equal(again.body.code, 'replay_over');
+  });
+
+  test('handed over before anything was said, it has the files from before', async () => {
+    const view = await world.session();
+    await world.rest.put(`/api/sessions/${view.session}/files/given.txt`, { content: 'given' });
+    await view.run(steps(bash('echo made > made.txt; echo changed > given.txt'), { text: 'x' }));
+    const { session_id: id } = await world.rest.post(`/api/sessions/${view.session}/replay`, { speed: 1 });
+    world.adopt(id, world.rest);
+    const { body } = await patch(id, { status: 'autonomous' });
+    if (body.replay_state.position > 5) return; // it was quicker
+    assert.equal(await world.rest.file(id, 'given.txt'), 'given');
+    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/files/made.txt`)).status, 404);
   });
 
   test('a stop pauses it, and null plays on', async () => {
@@ -219,37 +235,4 @@ test('belongs to whoever asked for it', async () => {
   assert.equal((await viewer.call('PATCH', path, { speed: 1 })).status, 403, 'the source is not his');
   await eventually('the end', async () => (await viewer.detail(id)).replay_state.status === 'finished');
   assert.equal((await told(viewer, id)).at(-1)[2], 'shared words');
-});
-
-test('kill -9 in the middle repeats nothing and loses nothing', async () => {
-  const own = await World.start();
-  try {
-    const view = await own.session();
-    const words = Array.from({ length: 120 }, (_, i) => `word${i}`).join(' ');
-    await view.run(steps(bash('sleep 1; echo one'), slow(words, 30), bash('sleep 1; echo two'), { text: 'the very end' }));
-    const source = await told(own.rest, view.session);
-    const { session_id: id } = await own.rest.post(`/api/sessions/${view.session}/replay`, { speed: 1 });
-    let played = await own.follow(id, 0);
-    for (const moment of [
-      (v) => v.wait('a call', (e) => e.data.patch_type === 'add_tool_call'),
-      (v) => v.wait('words', (e) => e.data.patch_type === 'add_content' && v.rules.text(e.data.turn_id).includes('word30')),
-      (v) => v.wait('another call', (e) => e.data.patch_type === 'tool_result' && e.data.result.includes('two')),
-    ]) {
-      await moment(played);
-      await own.server.kill();
-      own.forget();
-      await own.server.start();
-      played = await own.follow(id, 0);
-    }
-    await eventually('the end', async () => (await own.rest.detail(id)).replay_state.status === 'finished', 60_000);
-    own.adopt(id, own.rest);
-    await own.settle(); // reads all events from the first on and holds them to the rules and the records
-    assert.deepEqual(await told(own.rest, id), source);
-    const all = await own.follow(id, 0);
-    await all.wait('the end', (e) => e.name === 'chat:end');
-    assert.equal(all.events.filter((e) => e.name === 'chat:start').length, 1);
-    assert.equal(all.events.filter((e) => e.name === 'chat:end').length, 1);
-  } finally {
-    await own.close();
-  }
 });

@@ -34,6 +34,7 @@ type Objects interface {
 	Put(ctx context.Context, key string, data []byte) error
 	Get(ctx context.Context, key string) ([]byte, error)
 	CopyPrefix(ctx context.Context, from, to string) error
+	DeletePrefix(ctx context.Context, prefix string) error
 }
 
 // Files bring the files of one session to another: those of a snapshot, or, when
@@ -97,20 +98,49 @@ func (d *Desk) Start(ctx context.Context, caller domain.User, session domain.Ses
 	if err != nil {
 		return "", err
 	}
-	made.Total = len(steps)
-	if made.Script, err = d.keep(ctx, made.SessionID, steps); err != nil {
-		return "", err
-	}
-	if src.pictures() {
-		if err := d.Objects.CopyPrefix(ctx, "images/"+session.ID+"/", "images/"+made.SessionID+"/"); err != nil {
-			return "", err
-		}
-	}
-	if err := d.Records.CreateReplay(ctx, made); err != nil {
-		return "", err
+	made.Total, made.Snapshot = len(steps), src.before()
+	if err := d.make(ctx, made, steps, src.pictures()); err != nil {
+		return "", errors.Join(err, d.discard(ctx, made.SessionID))
 	}
 	d.start(ctx, made.SessionID, caller.ID, session.Intent)
 	return made.SessionID, nil
+}
+
+// make keeps what the replay needs before its row says that it is there.
+func (d *Desk) make(ctx context.Context, in domain.NewReplay, steps []domain.ReplayStep, pictures bool) (err error) {
+	if in.Script, err = d.keep(ctx, in.SessionID, steps); err != nil {
+		return err
+	}
+	if pictures {
+		if err := d.Objects.CopyPrefix(ctx, images(in.Source.ID), images(in.SessionID)); err != nil {
+			return err
+		}
+	}
+	return d.Records.CreateReplay(ctx, in)
+}
+
+func images(sessionID string) string { return "images/" + sessionID + "/" }
+
+// discard takes away what was kept for a replay that was not made. When nobody can
+// say whether it was, all stays.
+func (d *Desk) discard(ctx context.Context, sessionID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if _, err := d.Records.Replay(ctx, sessionID); domain.AsError(err).Kind != domain.NotFound {
+		return err
+	}
+	return errors.Join(d.Objects.DeletePrefix(ctx, Prefix(sessionID)), d.Objects.DeletePrefix(ctx, images(sessionID)))
+}
+
+// before is the snapshot of the files as they were before the first turn; "" when
+// there is none.
+func (s *source) before() string {
+	for _, k := range s.tree.Checkpoints {
+		if k.TurnID == s.entries[0].ID && k.Kind == domain.CheckpointUserTurn && k.SnapshotID != nil {
+			return *k.SnapshotID
+		}
+	}
+	return ""
 }
 
 // pictures says whether any message of the branch has some.
@@ -147,7 +177,11 @@ func (d *Desk) Script(ctx context.Context, key string) ([]domain.ReplayStep, err
 	if err != nil {
 		return nil, err
 	}
-	return Decode(data)
+	steps, err := Decode(data)
+	if err != nil {
+		return nil, &domain.Error{Kind: domain.Invalid, Code: "replay_damaged", Message: "the script of this replay is damaged", Err: err}
+	}
+	return steps, nil
 }
 
 // Change changes a replay of the owner's (decisions.md section 5).

@@ -20,6 +20,12 @@ type event struct {
 	Resumed    bool                `json:"resumed"`
 	Finish     domain.FinishReason `json:"finish_reason"`
 	Turn       *domain.Turn        `json:"turn"`
+
+	Mode                 domain.Mode `json:"mode"`
+	Kind                 string      `json:"kind"`
+	LoopID               string      `json:"loop_id"`
+	ParentForkToolCallID *string     `json:"parent_fork_tool_call_id"`
+	Resolution           string      `json:"resolution"`
 }
 
 func parse(data json.RawMessage) (event, error) {

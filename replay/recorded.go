@@ -14,7 +14,7 @@ func (s *source) recorded(chatID string) (moments []moment, whole bool) {
 	started, open := false, false
 	for _, e := range s.events[chatID] {
 		p, err := parse(e.Data)
-		if err != nil {
+		if err != nil || !s.sound(e, p) {
 			return nil, false
 		}
 		m := moment{at: e.At, name: e.Name, chatID: chatID, data: e.Data}

@@ -83,7 +83,8 @@ func (s *source) event(e domain.LoggedEvent) error {
 // reason says why the branch cannot be replayed; "" when it can.
 func (s *source) reason(session domain.Session) string {
 	switch {
-	case session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput, session.ActiveChatID != nil, session.QueueLength > 0:
+	case session.Replay.Plays(),
+		session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput, session.ActiveChatID != nil, session.QueueLength > 0:
 		return domain.ReplayRunning
 	case len(s.entries) == 0:
 		return domain.ReplayNoTurns

@@ -21,7 +21,19 @@ const (
 	maxEvents      = 5_000_000
 	maxTasks       = 10_000
 	maxID          = 128
+	maxFiles       = 1 << 30
+	maxCount       = 1 << 50 // of tokens, bytes and milliseconds: sums of them stay numbers
 )
+
+// countable says that numbers count something, and no more than there can be.
+func countable[N int | int64](most int64, numbers ...N) bool {
+	for _, n := range numbers {
+		if n < 0 || int64(n) > most {
+			return false
+		}
+	}
+	return true
+}
 
 // ids notes the ids of one kind of thing: each once, none empty.
 type ids map[string]bool
@@ -57,7 +69,7 @@ func (p *pack) checkSession() error {
 	if s.ID == "" || len(s.ID) > maxID || s.ID != p.m.Session.ID {
 		return badf("%s and the manifest do not name one session", sessionFile)
 	}
-	if len(s.Intent) > 400_000 || len(s.Tasks) > maxTasks || len(s.DisableTools) > 1000 {
+	if len(s.Intent) > 400_000 || len(s.Tasks) > maxTasks || len(s.DisableTools) > 1000 || len(s.Extra) > domain.MaxExtraInfo {
 		return badf("%s holds more than a session can have", sessionFile)
 	}
 	if len(s.Extra) > 0 {
@@ -124,11 +136,19 @@ func (p *pack) checkTree() error {
 		if err := oneOf("the mode of a chat", c.Mode, domain.ModeExecuting, domain.ModePlanning); err != nil {
 			return err
 		}
-		if len(c.Trigger) > 32 || c.Steps < 0 || c.Round < 0 {
+		if c.FinishReason != nil && !slices.Contains(finishes, *c.FinishReason) {
+			return badf("the finish reason of a chat is %q", shorten(string(*c.FinishReason)))
+		}
+		if len(c.Trigger) > 32 || !countable(maxTurns, c.Steps, c.Round) || !countable(maxCount, c.InputTokens, c.OutputTokens) {
 			return badf("chat %q has impossible values", shorten(c.ID))
 		}
 	}
 	return nil
+}
+
+var finishes = []domain.FinishReason{
+	domain.FinishCompleted, domain.FinishAwaitingAnswer, domain.FinishInterrupted, domain.FinishFailed, domain.FinishMaxSteps,
+	domain.FinishSchemaMismatch, domain.FinishBudgetExhausted, domain.FinishStuckDetected, domain.FinishContextOverflow,
 }
 
 // turnCheck is what the turns are checked with, one after the other.
@@ -175,14 +195,15 @@ func (p *pack) checkTurns() error {
 }
 
 // wait notes whether the chat of a turn waits for an answer. One that waits for a
-// permission does not go on waiting: what it would permit is not carried.
+// permission, or for the answer to a sub-agent, does not go on waiting: what would
+// go on is not carried.
 func (p *pack) wait(e domain.EntryRecord) {
 	for _, call := range e.Calls {
 		if call.Question == nil || call.Question.State != "open" {
 			continue
 		}
 		before, known := p.waiting[e.ChatID]
-		p.waiting[e.ChatID] = (before || !known) && call.ToolName == "AskUserQuestion" && call.Status == domain.CallAwaitingAnswer
+		p.waiting[e.ChatID] = (before || !known) && e.LoopID == domain.RootLoop && call.ToolName == "AskUserQuestion" && call.Status == domain.CallAwaitingAnswer
 	}
 }
 
@@ -230,12 +251,15 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 			return err
 		}
 	}
+	if !countable(maxTurns, e.Step) || !countable(maxCount, e.InputTokens, e.OutputTokens, e.DurationMS, e.ContextWindow) {
+		return badf("turn %q has impossible numbers", shorten(e.ID))
+	}
 	if len(e.Calls) > maxCalls {
 		return badf("turn %q has more than %d tool calls", shorten(e.ID), maxCalls)
 	}
 	if e.Kind == domain.KindCompaction {
-		var turn domain.Turn
-		if json.Unmarshal(e.Compaction, &turn) != nil {
+		var turn *domain.Turn
+		if json.Unmarshal(e.Compaction, &turn) != nil || turn == nil {
 			return badf("compaction %q cannot be read", shorten(e.ID))
 		}
 	} else if len(e.Compaction) > 0 && string(e.Compaction) != "null" {
@@ -259,6 +283,9 @@ func (c *turnCheck) call(call domain.CallRecord) error {
 	}
 	if err := oneOf("the phase of a tool call", call.Phase, domain.PhaseQueued, domain.PhaseRunning, domain.PhaseFinished, domain.PhaseUnknownOutcome); err != nil {
 		return err
+	}
+	if !countable(maxCount, call.DurationMS) {
+		return badf("tool call %q has impossible numbers", shorten(call.ID))
 	}
 	if q := call.Question; q != nil {
 		if err := c.questions.add("the questions", q.ID); err != nil {
@@ -304,7 +331,7 @@ func (p *pack) checkPoints() error {
 			domain.CheckpointManual, domain.CheckpointPreRewind); err != nil {
 			return err
 		}
-		if k.Sequence < 0 || len(k.Label) > 10_000 {
+		if !countable(maxTurns+1, k.Sequence) || !countable(maxFiles, k.Changed, k.Added, k.Deleted) || !countable(maxCount, k.Bytes) || len(k.Label) > 10_000 {
 			return badf("checkpoint %q has impossible values", shorten(k.ID))
 		}
 	}

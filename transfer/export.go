@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -70,19 +69,11 @@ type Desk struct {
 	Spool   string // a directory of the service alone, for what waits on its way
 }
 
-// spool makes a directory for one export or import.
-func (d *Desk) spool() (string, error) {
-	if err := os.MkdirAll(d.Spool, 0o700); err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(d.Spool, "transfer-")
-}
-
 // Export is an archive that is ready to be written.
 type Export struct {
 	desk    *Desk
 	session domain.Session
-	dir     string // with the members that are not files of the workspace
+	spool   *spool // with the members that are not files of the workspace
 	tree    domain.SessionTree
 	m       manifest
 	owner   bool
@@ -93,11 +84,11 @@ type Export struct {
 // Export reads the records of a session, so that what cannot be read is told
 // before anything is written. Memories are the owner's alone. Close frees it.
 func (d *Desk) Export(ctx context.Context, session domain.Session, owner bool) (*Export, error) {
-	dir, err := d.spool()
+	spool, err := d.spool()
 	if err != nil {
 		return nil, err
 	}
-	x := &Export{desk: d, session: session, dir: dir, owner: owner, blobs: map[string]string{}, kept: map[string]bool{}}
+	x := &Export{desk: d, session: session, spool: spool, owner: owner, blobs: map[string]string{}, kept: map[string]bool{}}
 	x.m = manifest{
 		FormatVersion: FormatVersion, ServiceVersion: d.Version, ExportedAt: time.Now().UTC(),
 		Session: summary{session.ID, session.Intent, session.Model, session.CreatedAt},
@@ -110,9 +101,9 @@ func (d *Desk) Export(ctx context.Context, session domain.Session, owner bool) (
 }
 
 // Close removes what was kept for the export.
-func (x *Export) Close() error { return os.RemoveAll(x.dir) }
+func (x *Export) Close() error { return x.spool.close() }
 
-func (x *Export) file(name string) string { return filepath.Join(x.dir, name) }
+func (x *Export) file(name string) string { return x.spool.file(name) }
 
 // lines writes a member line by line.
 func (x *Export) lines(name string, fill func(io.Writer) error) error {

@@ -34,23 +34,24 @@ func (x *Export) workspace(ctx context.Context, z *zipper) error {
 			x.skip(f.Path, "is too large")
 			return nil
 		}
-		content, err := f.Open() // a look before the member is begun
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || domain.AsError(err).Kind != domain.Internal {
+		m := member{Name: workspaceDir + f.Path, Size: f.Size, Mode: uint32(f.Mode.Perm())}
+		if err := x.add(ctx, z, m, f.Open); err != nil {
+			if gone, ok := errors.AsType[notOpened](err); ok && unreadable(gone) {
 				x.skip(f.Path, "could not be read")
 				return nil
 			}
-			return err
-		}
-		_ = content.Close()
-		m := member{Name: workspaceDir + f.Path, Size: f.Size, Mode: uint32(f.Mode.Perm())}
-		if err := x.add(ctx, z, m, f.Open); err != nil {
 			return err
 		}
 		x.m.Counts.Files++
 		x.m.Counts.Bytes += x.m.Members[len(x.m.Members)-1].Size
 		return nil
 	})
+}
+
+// unreadable says that the trouble is the file's own: it is gone meanwhile, or is
+// no regular file any more.
+func unreadable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || domain.AsError(err).Kind != domain.Internal
 }
 
 // maxSkipped bounds the list of what is not carried.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,6 +37,7 @@ func (d *Desk) Preview(ctx context.Context, r io.ReaderAt, size int64) (domain.I
 	if len(p.session.EnvNames) > 0 {
 		out.Warnings = append(out.Warnings, "the environment has to be set again: "+strings.Join(p.session.EnvNames[:min(len(p.session.EnvNames), 50)], ", "))
 	}
+	out.Warnings = append(out.Warnings, leftBehind(p.session.Setup)...)
 	if p.unfinished() {
 		out.Warnings = append(out.Warnings, "the session was running when it was exported; its open chat is imported as interrupted")
 	}
@@ -168,9 +168,11 @@ func (d *Desk) clear(ctx context.Context, id string) error {
 // staleAge is after how long without a sign of life an import is taken for dead.
 const staleAge = 2 * time.Minute
 
-// Sweep clears away imports whose process has died.
+// Sweep clears away imports whose process has died, and what exports and imports
+// that were killed on this machine left on its disk.
 func (d *Desk) Sweep(ctx context.Context) error {
 	stale, err := d.Records.StaleImports(ctx, staleAge)
+	err = errors.Join(err, d.sweepSpool())
 	for _, id := range stale {
 		err = errors.Join(err, d.clear(ctx, id))
 	}
@@ -306,12 +308,12 @@ func (im *importing) snapshots(ctx context.Context) (map[string]string, error) {
 	if len(im.pack.points.Snapshots) == 0 {
 		return made, nil
 	}
-	dir, err := im.desk.spool()
+	spool, err := im.desk.spool()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	root, err := os.OpenRoot(dir)
+	defer spool.close()
+	root, err := os.OpenRoot(spool.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +323,7 @@ func (im *importing) snapshots(ctx context.Context) (map[string]string, error) {
 		if err := stage.show(s, im.blob); err != nil {
 			return nil, refusal(err)
 		}
-		if made[s.ID], err = im.desk.Files.Capture(ctx, im.session.ID, filepath.Clean(dir)); err != nil {
+		if made[s.ID], err = im.desk.Files.Capture(ctx, im.session.ID, spool.dir); err != nil {
 			return nil, err
 		}
 	}

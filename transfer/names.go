@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"encoding/json"
+	"time"
 
 	"everloop/archive"
 	"everloop/domain"
@@ -39,7 +40,7 @@ func (p *pack) newSession(id, ownerID string, uid int, o domain.ImportOptions) d
 	out := domain.Session{
 		ID: id, OwnerID: ownerID, Intent: s.Intent, Status: s.Status, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID, TemplateID: s.TemplateID,
 		PrimarySkillID: s.PrimarySkillID, Model: s.Model, SoftwareFactory: s.SoftwareFactory, Mode: s.Mode, MemoryEnabled: s.MemoryEnabled,
-		Persistent: s.Persistent, DisableTools: s.DisableTools, Setup: s.Setup, SandboxUID: uid,
+		Persistent: s.Persistent, DisableTools: s.DisableTools, Setup: carried(s.Setup), SandboxUID: uid,
 	}
 	if o.Name != "" {
 		out.Intent = o.Name
@@ -74,8 +75,13 @@ func (im *importing) ref(old *string) *string {
 func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 	p := im.pack
 	out := domain.SessionTree{ActiveBranchID: im.id(p.tree.ActiveBranchID)}
-	for _, b := range p.tree.Branches {
-		b.ID, b.ParentBranchID, b.ForkedFromID, b.CreatedAt = im.id(b.ID), im.ref(b.ParentBranchID), im.ref(b.ForkedFromID), later(b.CreatedAt)
+	var last time.Time
+	for _, b := range p.tree.Branches { // each comes after its parent, also by its time
+		if b.CreatedAt = later(b.CreatedAt); b.CreatedAt.Before(last) {
+			b.CreatedAt = last
+		}
+		last = b.CreatedAt
+		b.ID, b.ParentBranchID, b.ForkedFromID = im.id(b.ID), im.ref(b.ParentBranchID), im.ref(b.ForkedFromID)
 		lineage := make([]domain.BranchAncestor, len(b.Lineage))
 		for i, a := range b.Lineage {
 			lineage[i] = domain.BranchAncestor{BranchID: im.id(a.BranchID), UpTo: a.UpTo}
@@ -84,9 +90,10 @@ func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 		out.Branches = append(out.Branches, b)
 	}
 	for _, c := range p.tree.Chats {
+		waits := p.parked(c)
 		c.ID, c.BranchID, c.CreatedAt = im.id(c.ID), im.id(c.BranchID), later(c.CreatedAt)
 		c.OutputSchema = rawOrNil(c.OutputSchema)
-		if c.State != "ended" && !p.parked(c) {
+		if c.State != "ended" && !waits {
 			interrupted := domain.FinishInterrupted
 			c.State, c.FinishReason = "ended", &interrupted
 		}

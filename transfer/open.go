@@ -61,7 +61,8 @@ func open(ctx context.Context, r io.ReaderAt, size int64) (*pack, error) {
 		func() error { return p.decode(sessionFile, maxBody, &p.session) },
 		func() error { return p.decode(historyFile, maxBody, &p.tree) },
 		func() error { return p.decode(checkpointsFile, maxBody, &p.points) },
-		p.links, p.checkSession, p.checkTree, p.checkTurns, p.checkPoints, p.checkEvents,
+		func() error { return p.decode(memoriesFile, maxBody, &[]domain.Memory{}) },
+		p.links, p.checkSession, p.checkSetup, p.checkTree, p.checkTurns, p.checkPoints, p.checkEvents,
 	} {
 		if err := check(); err != nil {
 			return nil, err

@@ -36,6 +36,12 @@ const (
 	maxRatio = 100
 )
 
+// notOpened is the error of a content that could not be opened: nothing was
+// written yet.
+type notOpened struct{ error }
+
+func (e notOpened) Unwrap() error { return e.error }
+
 // add writes a member whose content open gives; it may be opened twice.
 func (z *zipper) add(ctx context.Context, name string, mode uint32, size int64, open func() (io.ReadCloser, error)) (written, error) {
 	header := &zip.FileHeader{Name: name, Method: zip.Deflate}
@@ -54,7 +60,7 @@ func (z *zipper) add(ctx context.Context, name string, mode uint32, size int64, 
 	}
 	content, err := open()
 	if err != nil {
-		return written{}, err
+		return written{}, notOpened{err}
 	}
 	defer content.Close()
 	out, err := z.out.CreateHeader(header)
@@ -76,7 +82,7 @@ func (z *zipper) directory(name string) error {
 func shrinksTooFar(ctx context.Context, open func() (io.ReadCloser, error)) (bool, error) {
 	content, err := open()
 	if err != nil {
-		return false, err
+		return false, notOpened{err}
 	}
 	defer content.Close()
 	var packed counter

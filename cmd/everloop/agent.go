@@ -10,13 +10,13 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"everloop/activities"
-	"everloop/activities/tools"
 	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/inbox"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
+	"everloop/infra/temporal"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/realtime"
 	"everloop/realtime/sio"
@@ -41,11 +41,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 	desk := newDesk(b)
 	access := access{db: b.db, auth: a.auth}
 	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: a.hub, Sessions: access, Desk: desk, Logger: b.logger})
-	registry, err := b.newTools(tools.Deps{})
-	if err != nil {
-		return nil, err
-	}
-	skills, err := b.newSkills(registry, false)
+	registry, skills, err := b.shownTools()
 	if err != nil {
 		return nil, err
 	}
@@ -55,16 +51,16 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
 			return a.hub.Follow(ctx, sessionID, after)
 		},
-		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects, Models: b.models,
+		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace, Limit: s.WorkspaceBytes}, Images: b.objects, Models: b.models,
 		Compactor: b.compactions(), Contexts: b.contexts(registry), Tokens: b.tokens, ModelFinder: b.models,
-		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
+		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, Registry: registryViews(s.RegistryURL, b.logger), GIS: b.gis, Compute: &inbox.Compute{Records: b.db, Tasks: b.taskDesk(), ToolServers: mcp.Remote{Conn: b.nats}, Version: version}, Runs: temporal.Operator{Client: b.temporal}, Inbox: b.db, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup: api.SessionSetup{
-			DefaultModel: s.Model, Tools: names(registry.For(ctx, tools.Scope{Mode: domain.ModeExecuting}).Offered()),
+			DefaultModel: s.Model, Tools: b.toolNames(registry),
 			SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
 		},
 		Replays: b.replayDesk(), Shares: b.db, ExtraInfos: b.db, Transfers: transfers{b.transferDesk()},
-		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing},
+		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing, MemoryEnabled: true, GISMapURL: s.GISMapURL},
 		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},
 		Logger: b.logger, Metrics: b.metrics,
 	})
@@ -75,14 +71,6 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 	go func() { a.done <- a.hub.Run(ctx) }()
 	go func() { _ = protocol.Run(ctx) }()
 	return a, nil
-}
-
-func names(specs []domain.ToolSpec) []string {
-	out := make([]string, len(specs))
-	for i, spec := range specs {
-		out[i] = spec.Name
-	}
-	return out
 }
 
 // minSDK is the lowest protocol level that a client must speak.

@@ -33,10 +33,16 @@ func (db *DB) MergeExtraInfo(ctx context.Context, sessionID string, change map[s
 		}
 	}
 	info := domain.ExtraInfo{SessionID: &sessionID}
-	err := db.Pool.QueryRow(ctx, `
-		INSERT INTO session_extras AS x (session_id, extra) VALUES ($1, $2::jsonb)
-		ON CONFLICT (session_id) DO UPDATE SET extra = (x.extra || $2::jsonb) - $3::text[], updated_at = now()
-		RETURNING extra, created_at, updated_at`, sessionID, set, removed).Scan(&info.Extra, &info.CreatedAt, &info.UpdatedAt)
+	err := db.InTx(ctx, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			INSERT INTO session_extras AS x (session_id, extra) VALUES ($1, $2::jsonb)
+			ON CONFLICT (session_id) DO UPDATE SET extra = (x.extra || $2::jsonb) - $3::text[], updated_at = now()
+			RETURNING extra, created_at, updated_at`, sessionID, set, removed).Scan(&info.Extra, &info.CreatedAt, &info.UpdatedAt)
+		if err == nil && len(info.Extra) > domain.MaxExtraInfo {
+			return domain.Newf(domain.TooLarge, "extra_info_too_large", "the extra info of a session may hold %d bytes of JSON", domain.MaxExtraInfo)
+		}
+		return err
+	})
 	return info, fault("keep extra info", err)
 }
 

@@ -50,8 +50,9 @@ func (db *DB) CreateReplay(ctx context.Context, in domain.NewReplay) error {
 			return err
 		}
 		_, err = tx.Exec(ctx, `
-			INSERT INTO replays (session_id, source_session_id, speed, status, script, total) VALUES ($1, $2, $3, 'playing', $4, $5)`,
-			in.SessionID, in.Source.ID, in.Speed, in.Script, in.Total)
+			INSERT INTO replays (session_id, source_session_id, speed, status, script, total, snapshot_id)
+			VALUES ($1, $2, $3, 'playing', $4, $5, nullif($6, ''))`,
+			in.SessionID, in.Source.ID, in.Speed, in.Script, in.Total, in.Snapshot)
 		return err
 	})
 	return fault("make replay", err)
@@ -136,7 +137,21 @@ func (j *Journal) PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.
 			in.SessionID, claim.Position, claim.SnapshotID)
 		return err
 	})
-	return claim, err
+	return claim, fault("play replay", err)
+}
+
+// PauseReplay pauses a playback that cannot go on, as a stop would. Doing it
+// again, or for a player that was replaced, changes nothing.
+func (j *Journal) PauseReplay(ctx context.Context, sessionID string, attempt int) error {
+	err := j.Commit(ctx, func(c *Change) error {
+		session, claim, err := lockReplay(ctx, c, sessionID, "")
+		if err != nil || claim.Status != domain.ReplayPlaying || claim.Attempt != attempt {
+			return err
+		}
+		_, err = pauseReplay(ctx, c, session)
+		return err
+	})
+	return fault("pause replay", err)
 }
 
 // FinishReplay ends a playback that has come to its end. The files are owed.

@@ -43,9 +43,9 @@ func (db *DB) OpenShare(ctx context.Context, hash []byte, view bool) (domain.Sha
 		FROM   sessions s
 		WHERE  l.hash = $1 AND s.id = l.session_id AND s.deleted_at IS NULL
 		RETURNING l.id, l.session_id, l.redact_tool_results, l.redact_thinking, l.views, l.created_at, l.expires_at,
-		          l.revoked_at IS NOT NULL OR l.expires_at <= now(), s.env`, hash, view).
+		          l.revoked_at IS NOT NULL OR l.expires_at <= now(), s.owner_id, s.env`, hash, view).
 		Scan(&shared.ID, &shared.SessionID, &shared.Redact.ToolResults, &shared.Redact.Thinking, &shared.Views,
-			&shared.CreatedAt, &shared.ExpiresAt, &over, &shared.Env)
+			&shared.CreatedAt, &shared.ExpiresAt, &over, &shared.OwnerID, &shared.Env)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return shared, shareNotFound()

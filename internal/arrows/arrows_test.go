@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"infra/secrets":                {"domain"},
 	"infra/solutions":              {"domain"},
 	"infra/temporal":               {"domain", "activities/contract", "internal/durable"},
-	"infra/tokens":                 {},
+	"infra/tokens":                 {"domain"},
 	"infra/sandbox":                {"infra/sandbox/forkserver"},
 	"infra/web":                    {"domain", "activities/tools"},
 	"infra/search":                 {"domain", "activities/tools"},

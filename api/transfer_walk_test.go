@@ -1,0 +1,114 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"strings"
+	"time"
+
+	"everloop/api"
+	"everloop/domain"
+)
+
+// transferWalk is replays, public links, what is carried out of a session and
+// into one, and extra info.
+var transferWalk = []call{
+	{method: "POST", path: "/api/sessions/{session_id}/replay", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":5,"unknown":1}`,
+		missing: "/api/sessions/" + none + "/replay", bad: []bad{
+			{body: `{}`, at: "body.speed"}, {body: `{"speed":3}`, at: "body.speed"}, {body: `{"speed":"1"}`, at: "body.speed"}, {body: `{"speed":1.5}`, at: "body.speed"},
+			{body: `{"speed":null}`, at: "body.speed"},
+		}},
+	{method: "GET", path: "/api/sessions/{session_id}/replay/preview", url: "/api/sessions/{s}/replay/preview", status: 200,
+		missing: "/api/sessions/" + none + "/replay/preview"},
+	{method: "PATCH", path: "/api/sessions/{session_id}/replay", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":null,"status":null}`,
+		missing: "/api/sessions/" + none + "/replay", bad: []bad{
+			{body: `{"speed":0}`, at: "body.speed"}, {body: `{"speed":[]}`, at: "body.speed"}, {body: `{"status":"playing"}`, at: "body.status"}, {body: `{"status":5}`, at: "body.status"},
+		}},
+
+	{method: "POST", path: "/api/sessions/{session_id}/share", url: "/api/sessions/{s}/share", hasBody: true, status: 200,
+		missing: "/api/sessions/" + none + "/share", bad: []bad{
+			{body: `{"ttl_seconds":0}`, at: "body.ttl_seconds"}, {body: `{"ttl_seconds":7776001}`, at: "body.ttl_seconds"}, {body: `{"ttl_seconds":"1"}`, at: "body.ttl_seconds"},
+			{body: `{"redact":[]}`, at: "body.redact"}, {body: `{"redact":{"thinking":"no"}}`, at: "body.redact.thinking"},
+		}},
+	{method: "DELETE", path: "/api/sessions/{session_id}/share/{token}", url: "/api/sessions/{s}/share/" + shownToken, status: 200,
+		missing: "/api/sessions/{s}/share/none"},
+	{method: "GET", path: "/api/share/{token}", url: "/api/share/" + shownToken, status: 200, public: true, missing: "/api/share/none", bad: []bad{
+		{path: "/api/share/" + strings.Repeat("0", 201), at: "path.token"},
+	}},
+	{method: "GET", path: "/api/share/{token}/attachments/{attachment}", url: "/api/share/" + shownToken + "/attachments/" + picture, status: 200, public: true,
+		missing: "/api/share/none/attachments/" + picture, bad: []bad{{path: "/api/share/" + shownToken + "/attachments/x", at: "path.attachment"}}},
+
+	{method: "GET", path: "/api/sessions/{session_id}/export", url: "/api/sessions/{s}/export", status: 200, missing: "/api/sessions/" + none + "/export"},
+	// Their forms are no JSON objects: see TestForms.
+	{method: "POST", path: "/api/sessions/preview-import", url: "/api/sessions/preview-import", stream: true, status: 200},
+	{method: "POST", path: "/api/sessions/import", url: "/api/sessions/import", stream: true, status: 200},
+
+	{method: "GET", path: "/api/sessions/{session_id}/extra_info", url: "/api/sessions/{s}/extra_info", status: 200, missing: "/api/sessions/" + none + "/extra_info"},
+	{method: "POST", path: "/api/sessions/{session_id}/upset_extra_info", url: "/api/sessions/{s}/upset_extra_info", hasBody: true, status: 200,
+		body: `{"extra":{"task_id":"t"}}`, missing: "/api/sessions/" + none + "/upset_extra_info", bad: []bad{
+			{body: `{}`, at: "body.extra"}, {body: `{"extra":null}`, at: "body.extra"}, {body: `{"extra":[]}`, at: "body.extra"}, {body: `{"extra":"x"}`, at: "body.extra"},
+		}},
+	{method: "GET", path: "/api/sessions/extra_info/by_task/{task_id}", url: "/api/sessions/extra_info/by_task/unknown", status: 200},
+}
+
+// shownToken is the token of the one link that shown knows.
+const shownToken = "0123456789abcdef0123456789abcdef"
+
+// shown is public links, of which one always leads to a session.
+type shown struct{}
+
+func (shown) CreateShare(_ context.Context, link domain.ShareLink, _ []byte, life time.Duration) (domain.ShareLink, error) {
+	link.CreatedAt = time.Now()
+	link.ExpiresAt = link.CreatedAt.Add(life)
+	return link, nil
+}
+
+func (shown) RevokeShare(_ context.Context, _ string, hash []byte) error {
+	if sum := sha256.Sum256([]byte(shownToken)); !bytes.Equal(hash, sum[:]) {
+		return domain.Newf(domain.NotFound, "share_not_found", "this link does not exist")
+	}
+	return nil
+}
+
+func (s shown) OpenShare(ctx context.Context, hash []byte, _ bool) (domain.SharedSession, error) {
+	return domain.SharedSession{ShareLink: domain.ShareLink{SessionID: none}, OwnerID: none}, s.RevokeShare(ctx, none, hash)
+}
+
+// played is replays that do as they are told.
+type played struct{}
+
+func (played) Preview(_ context.Context, session domain.Session) (domain.ReplayPreview, error) {
+	return domain.ReplayPreview{SessionID: session.ID, Supported: true}, nil
+}
+
+func (played) Start(context.Context, domain.User, domain.Session, int) (string, error) {
+	return none, nil
+}
+
+func (played) Change(context.Context, domain.User, domain.Session, domain.ReplayChange) error {
+	return nil
+}
+
+// carried is archives of which it is only told how large they were.
+type carried struct{}
+
+func (carried) Export(context.Context, domain.Session, bool) (api.SessionExport, error) {
+	return carried{}, nil
+}
+
+func (carried) Write(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, "an archive")
+	return err
+}
+
+func (carried) Close() error { return nil }
+
+func (carried) Preview(_ context.Context, _ io.ReaderAt, size int64) (domain.ImportPreview, error) {
+	return domain.ImportPreview{Compatible: true, Counts: domain.ImportCounts{Bytes: size}}, nil
+}
+
+func (carried) Import(_ context.Context, _ string, _ io.ReaderAt, size int64, in domain.ImportOptions) (string, domain.ImportedFrom, error) {
+	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "seen", "%d bytes for %q, solution %v", size, in.Name, in.SolutionID != nil)
+}
