@@ -1,0 +1,25 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/api/serviceerror"
+
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// CancelTask asks the run of a background task to end in good order.
+func (r Runs) CancelTask(ctx context.Context, taskID string) error {
+	err := r.Client.CancelWorkflow(ctx, durable.TaskWorkflowID(taskID), "")
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
+		return nil
+	}
+	return err
+}
+
+// DescribeTask looks at the run of a background task.
+func (r Runs) DescribeTask(ctx context.Context, taskID string) (domain.RunState, string, error) {
+	return r.Describe(ctx, durable.TaskWorkflowID(taskID), "")
+}
