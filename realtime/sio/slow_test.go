@@ -125,13 +125,13 @@ func (h *blocker) handled() []string {
 func TestFloodIsHeldBackAndHandledInOrder(t *testing.T) {
 	handler := &blocker{recorder: *newRecorder(), step: make(chan struct{})}
 	addr, server := start(t, sio.Options{
-		Handler: handler, EventRate: 1_000_000, PingInterval: 2 * time.Second, PingTimeout: time.Second,
+		Handler: handler, EventRate: 1_000_000, PingInterval: 5 * time.Second, PingTimeout: time.Second,
 	})
 	c := mustJoin(t, addr, "websocket").(*wsClient)
 	filler := `"` + strings.Repeat("x", 20_000) + `"`
 	sent := 0
 	for ; ; sent++ {
-		_ = c.conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		_ = c.conn.SetWriteDeadline(time.Now().Add(4 * time.Second))
 		if c.send(fmt.Sprintf(`42["e%d",{"a":%s}]`, sent, filler)) != nil {
 			break // the server reads no more
 		}
