@@ -12,7 +12,12 @@ mkfifo "$dir/stdin"
 "$EVERLOOP_BIN" engines --dir "$dir/engines" --watch-stdin <"$dir/stdin" >"$dir/out" 2>"$dir/log" &
 engines=$!
 exec 3>"$dir/stdin" # open for as long as this script lives: the engines end with it
-trap 'exec 3>&-; wait "$engines" || true; rm -rf "$dir"' EXIT
+stop() {
+	exec 3>&-
+	wait "$engines" || true
+	rm -rf "$dir"
+}
+trap stop EXIT
 
 for _ in $(seq 600); do
 	[ -s "$dir/engines/engines.json" ] && break
@@ -29,4 +34,6 @@ fi
 # machine for themselves. They are never taken from the cache, because go test
 # does not know what the service is built from.
 go list ./... | grep -v '^everloop/e2e$' | xargs go test -race -timeout 30m
+stop
+trap - EXIT
 go test -count=1 -timeout 40m ./e2e

@@ -25,10 +25,6 @@ import (
 // times.
 const suiteTime = 10 * time.Minute
 
-// suitesAtOnce run beside each other, each with a service of its own: they wait
-// more than they work.
-const suitesAtOnce = 2
-
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole service; left out with -short")
@@ -52,14 +48,8 @@ func TestEndToEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	slots := make(chan struct{}, suitesAtOnce)
 	for _, suite := range suites {
-		t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) {
-			t.Parallel()
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			runSuite(t, suite, binary)
-		})
+		t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) { runSuite(t, suite, binary) })
 	}
 }
 

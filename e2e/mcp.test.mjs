@@ -112,6 +112,7 @@ describe('in the sandbox', () => {
   test('the tools of the official server are offered and work', async () => {
     const view = await world.session({ env: { GREETING: 'hello-of-the-session' } });
     await stdio(view);
+    await connected(view);
     const [echo, sum, image, env, wrong] = await tools(view, call('mcp__every__echo', { message: 'hi there' }), call('mcp__every__get-sum', { a: 2, b: 40 }),
       call('mcp__every__get-tiny-image', {}), call('mcp__every__get-env', {}), call('mcp__every__get-sum', { a: 'two' }));
     assert.deepEqual([echo.status, echo.result], ['done', 'Echo: hi there']);
@@ -168,6 +169,7 @@ describe('in the sandbox', () => {
 
   test('a solution brings its server along, and a session can put its own in its place', async () => {
     const view = await world.session({ solution_id: 'equipped' });
+    await connected(view, 'kit');
     const [echo, env] = await tools(view, call('mcp__kit__echo', { message: 'hi' }), call('mcp__kit__get-env', {}));
     assert.equal(echo.result, 'Echo: hi');
     assert.match(env.result, /"KIT_TOKEN": "\*\*\*"/);

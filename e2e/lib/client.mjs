@@ -8,7 +8,8 @@ export const serverEvents = [
   'background_task:updated', 'file:changed', 'checkpoint:created', 'session:resync', 'session:error',
 ];
 
-const patience = 30_000;
+// patience bounds only what would never come: a slow machine may take its time.
+const patience = 90_000;
 
 export class Client {
   views = new Map(); // by session id

@@ -115,7 +115,7 @@ export const call = (name, args, id) => ({ name, arguments: args, ...(id ? { id 
 export const bash = (command, more = {}) => ({ calls: [call('Bash', { command, ...more })] });
 
 // eventually polls until probe gives something true.
-export async function eventually(what, probe, timeout = 15_000) {
+export async function eventually(what, probe, timeout = 60_000) {
   const deadline = Date.now() + timeout;
   for (;;) {
     const found = await probe();
