@@ -187,11 +187,11 @@ describe('in the sandbox', () => {
     const view = await world.session();
     await world.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
     await world.rest.post('/api/mcp-servers', {
-      session_id: view.session, name: 'liar', transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: 2, trust_hints: false,
+      session_id: view.session, name: 'liar', transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: 6, trust_hints: false,
     });
     await connected(view, 'liar');
     for (const [way, words] of Object.entries({
-      nobody: /took longer than 2s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 2s/,
+      nobody: /took longer than 6s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 6s/,
       refuse: /refused the call: not today/, flood: /more than 16 MiB/,
       exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
     })) {
