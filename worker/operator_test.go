@@ -37,6 +37,12 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 		return err == nil && s.janitor.Reconcile(t.Context()) == nil && s.status(failed) == domain.SessionFailed
 	}, 20*time.Second, 100*time.Millisecond)
 	require.Equal(t, "failed", s.awaitEnd(failed, second.ChatID)["finish_reason"])
+	parked := s.session()
+	s.awaitEnd(parked, s.send(parked, script(obj{"steps": []obj{{"calls": []obj{ask()}}}})).ChatID)
+	require.Eventually(t, func() bool {
+		return domain.HasCode(operator.Cancel(t.Context(), durable.SessionWorkflowID(parked)), "run_waiting")
+	}, 20*time.Second, 50*time.Millisecond, "a cancellation that does nothing was taken")
+	s.stop(parked)
 	require.Equal(t, domain.NotFound, domain.AsError(operator.Cancel(t.Context(), "session/none")).Kind)
 	s.checkEvents(failed)
 }

@@ -59,10 +59,7 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 }
 
 func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
-	attribute := func(name string) (value string) {
-		_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
-		return value
-	}
+	attribute := func(name string) string { return attributeOf(info, name) }
 	run := domain.OperatorRun{
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
 		Kind: attribute(durable.Kind.GetName()), ChatStatus: attribute(durable.ChatStatus.GetName()),
@@ -81,8 +78,22 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 	return run
 }
 
-// Cancel asks a run to end in good order; run_not_found when none is open.
+func attributeOf(info *workflowpb.WorkflowExecutionInfo, name string) (value string) {
+	_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
+	return value
+}
+
+// Cancel asks a run to end in good order; run_not_found when none is open. A run
+// that waits for an answer hears nothing else and is refused as run_waiting: its
+// owner stops the chat.
 func (o Operator) Cancel(ctx context.Context, workflowID string) error {
+	seen, err := o.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return closing(workflowID, err)
+	}
+	if attributeOf(seen.GetWorkflowExecutionInfo(), durable.ChatStatus.GetName()) == "awaiting_answer" {
+		return domain.Newf(domain.Conflict, "run_waiting", "the run waits for an answer, which a cancellation does not end; its chat can be stopped")
+	}
 	return closing(workflowID, o.Client.CancelWorkflow(ctx, workflowID, ""))
 }
 
