@@ -37,7 +37,7 @@ const none = "00000000-0000-7000-8000-000000000000"
 
 // Waiting for what happens in the background.
 const (
-	timeout = 10 * time.Second
+	timeout = time.Minute
 	tick    = 5 * time.Millisecond
 )
 

@@ -58,7 +58,7 @@ const root = (id) => join(world.server.dir, 'data', 'workspace', id);
 
 // until polls the workspace closely, so that the kill falls where it should.
 async function until(what, probe) {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 90_000;
   while (!probe()) {
     assert.ok(Date.now() < deadline, what);
     await pause(2);

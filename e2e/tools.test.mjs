@@ -88,7 +88,7 @@ describe('Bash', () => {
   test('calls of one turn run at the same time', async () => {
     const view = await world.session();
     const made = await tools(view, ...['a', 'b', 'c', 'd'].map((n) =>
-      call('Bash', { command: `touch here-${n}; until [ $(ls here-* | wc -l) = 4 ]; do sleep 0.02; done; echo met`, timeout: 15000 })));
+      call('Bash', { command: `touch here-${n}; until [ $(ls here-* | wc -l) = 4 ]; do sleep 0.02; done; echo met`, timeout: 60000 })));
     assert.deepEqual(made.map((c) => [c.status, c.result.trim()]), Array(4).fill(['done', 'met']));
   });
 

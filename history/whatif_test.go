@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	waitFor = 20 * time.Second
+	waitFor = time.Minute
 	tick    = 10 * time.Millisecond
 )
 

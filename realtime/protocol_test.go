@@ -214,7 +214,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	require.Equal(t, []any{}, ack["queue"])
 
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
-	require.Eventually(t, func() bool { return len(w.events()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.events()) == 1 }, time.Minute, time.Millisecond)
 	got := w.events()[0]
 	require.Equal(t, "turn:end", got.Name)
 	require.Equal(t, s.mine, got.Data["session_id"])
@@ -227,7 +227,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	ack = s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
 	require.Equal(t, float64(3), ack["replayed"])
 	require.Equal(t, float64(0), ack["seq"])
-	require.Eventually(t, func() bool { return len(w.events()) == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.events()) == 4 }, time.Minute, time.Millisecond)
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
 
 	require.Equal(t, map[string]any{"ok": true, "session_id": s.mine}, s.ask(w, "session:unsubscribe", s.about("")))
@@ -344,25 +344,25 @@ func TestSlowConnectionResyncs(t *testing.T) {
 	slow.mu.Unlock()
 	for n := range 30 {
 		a.publish("mark", nil)
-		require.Eventually(t, func() bool { return len(quick.events()) == n+1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(quick.events()) == n+1 }, time.Minute, time.Millisecond)
 	}
 	require.Len(t, slow.events(), 3)
 	slow.give(-1)
 	require.Eventually(t, func() bool {
 		got := slow.events()
 		return got[len(got)-1].Name == "session:resync"
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	got := slow.events()
 	last := got[len(got)-2]
 	resync := got[len(got)-1]
 	require.Equal(t, last.Data["seq"], resync.Data["seq"])
 	require.Equal(t, s.mine, resync.Data["session_id"])
 	require.Less(t, len(got), 30)
-	require.Eventually(t, func() bool { return s.hub.Stats().Subscriptions == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.hub.Stats().Subscriptions == 1 }, time.Minute, time.Millisecond)
 
 	ack := s.ask(slow, "session:subscribe", s.about(fmt.Sprintf(`,"after_seq":%d`, uint64(resync.Data["seq"].(float64)))))
 	require.Equal(t, float64(30-(len(got)-1)), ack["replayed"])
-	require.Eventually(t, func() bool { return len(slow.events()) == 31 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(slow.events()) == 31 }, time.Minute, time.Millisecond)
 	n := 0
 	for _, e := range slow.events() {
 		if e.Name == "mark" {
@@ -387,7 +387,7 @@ func TestReplayWaitsForASlowConnection(t *testing.T) {
 	s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
 	for len(w.events()) < 700 {
 		had := len(w.events())
-		require.Eventually(t, func() bool { w.give(50); return len(w.events()) > had }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { w.give(50); return len(w.events()) > had }, time.Minute, time.Millisecond)
 	}
 	for i, e := range w.events() {
 		require.Equal(t, "mark", e.Name)
@@ -408,7 +408,7 @@ func TestSubscribersShareOneEncoding(t *testing.T) {
 		a.publish("mark", nil)
 	}
 	for _, w := range all {
-		require.Eventually(t, func() bool { return len(w.events()) == 20 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(w.events()) == 20 }, time.Minute, time.Millisecond)
 		for i, e := range w.events() {
 			require.Same(t, &all[0].events()[i].raw[0], &e.raw[0])
 		}
@@ -426,13 +426,13 @@ func TestRevokedCredentialsAndLostSessions(t *testing.T) {
 	s.ask(w, "session:subscribe", s.about(""))
 	s.ask(stays, "session:subscribe", s.about(""))
 	s.office.change(func() { s.office.dead["u"] = true })
-	require.Eventually(t, w.isClosed, 5*time.Second, time.Millisecond)
+	require.Eventually(t, w.isClosed, time.Minute, time.Millisecond)
 	s.protocol.Disconnected(w)
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
 	require.False(t, unsure.isClosed()) // no answer changes nothing
 
 	s.office.change(func() { delete(s.office.roles, s.mine) })
-	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, time.Minute, time.Millisecond)
 	got := stays.events()[0]
 	require.Equal(t, "session:error", got.Name)
 	require.Equal(t, "session_not_found", got.Data["error"].(map[string]any)["code"])

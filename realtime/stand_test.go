@@ -111,13 +111,13 @@ func (s *stand) subscribe(session string, after *uint64) *realtime.Subscription 
 // reached waits until the hub has seen an event.
 func (s *stand) reached(seq uint64) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.hub.Stats().Position >= seq }, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.hub.Stats().Position >= seq }, time.Minute, time.Millisecond)
 }
 
 // next takes n events.
 func next(t testing.TB, sub *realtime.Subscription, n int) []domain.LoggedEvent {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var out []domain.LoggedEvent
 	for len(out) < n {

@@ -20,7 +20,7 @@ func (f *fake) run(o Options) (code int, out, notes string) {
 	var said screen
 	shown := screen{shown: f.onShown}
 	o.Out, o.Notes = &shown, &said
-	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	code = Run(ctx, client, o)
 	require.NoError(f.t, ctx.Err(), "it did not end by itself")

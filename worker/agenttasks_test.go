@@ -24,7 +24,7 @@ func (s *stack) tasksEnded(session string) []domain.BackgroundTask {
 		var err error
 		tasks, err = s.tasks.List(s.t.Context(), session)
 		return err == nil && len(tasks) > 0 && !slices.ContainsFunc(tasks, func(b domain.BackgroundTask) bool { return b.Status == domain.TaskRunning })
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return tasks
 }
 
@@ -34,7 +34,7 @@ func (s *stack) awaitProcess(session string) {
 	require.Eventually(s.t, func() bool {
 		tasks, err := s.tasks.List(s.t.Context(), session)
 		return err == nil && slices.ContainsFunc(tasks, func(b domain.BackgroundTask) bool { return b.PID != nil })
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
@@ -113,7 +113,7 @@ func TestABackgroundSubAgentIsStoppedByItsTask(t *testing.T) {
 	for _, task := range s.tasksEnded(session) {
 		require.Equal(t, domain.TaskStopped, task.Status)
 	}
-	require.Less(t, time.Since(began), 8*time.Second)
+	require.Less(t, time.Since(began), 45*time.Second, "the sleep was waited for")
 	for _, turn := range s.messages(session) {
 		require.NotEqual(t, domain.TurnStreaming, turn.Status)
 		for _, call := range turn.ToolCalls {
@@ -139,7 +139,7 @@ func TestABackgroundSubAgentWhoseRunIsGoneIsLost(t *testing.T) {
 		require.NoError(t, s.tasks.Sweep(t.Context()))
 		now, err := s.tasks.List(t.Context(), session)
 		return err == nil && now[0].Status == domain.TaskLost
-	}, 20*time.Second, 200*time.Millisecond)
+	}, time.Minute, 200*time.Millisecond)
 }
 
 // What a worker was doing for sub-agents when it was lost goes on in the next:

@@ -199,7 +199,7 @@ func TestManualCompaction(t *testing.T) {
 	ask := func() domain.CompactionResult {
 		id, err := s.desk.Compact(t.Context(), s.caller, session)
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		result, err := s.desk.Compactions.Await(ctx, s.caller, id)
 		require.NoError(t, err)
@@ -263,7 +263,7 @@ func (s *stack) awaitSummary(session string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		return strings.Contains(s.control("GET", "/control/requests"), "Write the summary now")
-	}, 30*time.Second, 10*time.Millisecond, session)
+	}, time.Minute, 10*time.Millisecond, session)
 }
 
 // release lets held answers go on, once they are held.
@@ -271,5 +271,5 @@ func (s *stack) release() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		return !strings.Contains(s.control("POST", "/control/release"), `"released":0`)
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }

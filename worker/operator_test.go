@@ -25,7 +25,7 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 		runs, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
 		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
 			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	_, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{SessionID: "it's", Limit: 10})
 	require.NoError(t, err, "a quote in a filter is text")
 
@@ -35,13 +35,13 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := s.journal.Pool.Exec(t.Context(), `UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = $1`, second.ChatID)
 		return err == nil && s.janitor.Reconcile(t.Context()) == nil && s.status(failed) == domain.SessionFailed
-	}, 20*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	require.Equal(t, "failed", s.awaitEnd(failed, second.ChatID)["finish_reason"])
 	parked := s.session()
 	s.awaitEnd(parked, s.send(parked, script(obj{"steps": []obj{{"calls": []obj{ask()}}}})).ChatID)
 	require.Eventually(t, func() bool {
 		return domain.HasCode(operator.Cancel(t.Context(), durable.SessionWorkflowID(parked)), "run_waiting")
-	}, 20*time.Second, 50*time.Millisecond, "a cancellation that does nothing was taken")
+	}, time.Minute, 50*time.Millisecond, "a cancellation that does nothing was taken")
 	s.stop(parked)
 	require.Equal(t, domain.NotFound, domain.AsError(operator.Cancel(t.Context(), "session/none")).Kind)
 	s.checkEvents(failed)

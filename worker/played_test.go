@@ -47,7 +47,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 		return found
 	}
 	status := func(id string, want domain.ReplayStatus) {
-		require.Eventually(t, func() bool { return *session(id).Replay.Status == want }, 30*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return *session(id).Replay.Status == want }, time.Minute, 10*time.Millisecond)
 	}
 
 	id, err := desk.Start(t.Context(), s.caller.User, session(source), 5)

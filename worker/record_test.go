@@ -100,7 +100,7 @@ func replayable(t *testing.T, name string, history *historypb.History) {
 // the order of their starts.
 func (s *stack) histories(id string) []*historypb.History {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	// How it ended is told by the records; here it only must have.
 	_ = s.client.GetWorkflow(ctx, id, "").Get(ctx, nil)

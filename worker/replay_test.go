@@ -43,7 +43,7 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	s := newStack(t)
 	played := &record{}
 	worker.RegisterReplays(s.worker, &activities.Replays{Records: played, Scripts: played, Logger: s.desk.Logger})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	id := durable.ReplayWorkflowID(domain.NewID())
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: s.queue}, contract.WorkflowReplay, contract.ReplayInput{SessionID: "s"})

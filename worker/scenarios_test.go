@@ -233,7 +233,7 @@ func (s *stack) awaitEnds(session, chatID string, n int) {
 			}
 		}
 		return ends == n
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // checkEvents holds what is true of the events of every session: one chat:end a

@@ -176,7 +176,7 @@ func (s *stack) await(sessionID, name string, fits func(data map[string]any) boo
 		return slices.ContainsFunc(seen, func(e domain.LoggedEvent) bool {
 			return e.Name == name && (fits == nil || fits(fields(e)))
 		})
-	}, 30*time.Second, 10*time.Millisecond, "no %s came", name)
+	}, time.Minute, 10*time.Millisecond, "no %s came", name)
 	return seen
 }
 

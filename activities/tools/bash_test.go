@@ -52,7 +52,7 @@ func TestBashStopsAtItsTimeLimit(t *testing.T) {
 	b := newBench(t, realSandbox(t))
 	began := time.Now()
 	result := b.do("Bash", args{"command": "echo begun; (sleep 60; echo never > late.txt) & sleep 60", "timeout": 700})
-	require.Less(t, time.Since(began), 20*time.Second)
+	require.Less(t, time.Since(began), 45*time.Second)
 	require.True(t, result.IsError)
 	require.Contains(t, result.Output, "begun\n")
 	require.Contains(t, result.Output, "timed out after 700ms")
@@ -146,7 +146,7 @@ func TestBashShowsLiveOutput(t *testing.T) {
 	}()
 	select {
 	case <-first:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no live output")
 	}
 	require.Empty(t, done, "the first piece comes while the command runs")

@@ -75,7 +75,7 @@ func TestTaskLogShowsALineThatDoesNotEnd(t *testing.T) {
 	file := &buffer{}
 	log := NewTaskLog(file, 1<<20, func() {})
 	fmt.Fprint(log.Stdout(), "Continue? ")
-	require.Eventually(t, func() bool { return file.text() == "out| Continue? \n" }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return file.text() == "out| Continue? \n" }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, log.Close())
 }
 

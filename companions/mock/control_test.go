@@ -112,7 +112,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
-	case <-time.After(8 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it did not end")
 	}
 }

@@ -204,7 +204,7 @@ func TestHoldUntilReleased(t *testing.T) {
 		var out map[string]int
 		require.Equal(t, 200, b.do("POST", "/control/release", &out))
 		return out["released"] == 1
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	got := <-done
 	require.NoError(t, got.err)
 	require.Equal(t, "one two three", got.reply.Text)
@@ -225,7 +225,7 @@ func TestHoldUntilTheClientLeaves(t *testing.T) {
 			}
 		}
 		return true
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 func TestDelays(t *testing.T) {

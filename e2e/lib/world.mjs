@@ -68,7 +68,7 @@ export class World {
       const seen = await this.follow(id, 0, { token: rest.key });
       const ended = (chat) => !chat.open;
       const whole = () => seen.events.length >= seen.ack.replayed && [...seen.rules.chats.values()].every(ended);
-      if (!whole()) await seen.wait('the last kept event', whole, { timeout: 5000 });
+      if (!whole()) await seen.wait('the last kept event', whole, { timeout: 60_000 });
       assert.deepEqual(seen.rules.problems, [], `session ${id} read from its beginning`);
       assert.deepEqual(compare(await rest.messages(id), seen.rules), [], `session ${id}`);
       this.sameAs(id, seen);

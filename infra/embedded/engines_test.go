@@ -142,7 +142,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 			Query: `SessionId = "kept" AND ChatStatus = "running" AND ExecutionStatus = "Running"`,
 		})
 		return err == nil && count.Count == 1
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 }
 
 // finishParked shows that a workflow of before the kill goes on.
@@ -171,7 +171,7 @@ func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end
 			for n := 0; ; n++ {
 				key := fmt.Sprintf("killed/%d/%d/object", side, n)
 				content := strings.Repeat(key, 200)
-				put, cancel := context.WithTimeout(ctx, 2*time.Second)
+				put, cancel := context.WithTimeout(ctx, 10*time.Second)
 				_, err := store.PutObject(put, Bucket, key, strings.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
 				cancel()
 				if err != nil {
@@ -238,7 +238,7 @@ func TestStartReportsDeathOfPostgres(t *testing.T) {
 	select {
 	case err := <-e.Dead():
 		require.ErrorContains(t, err, "PostgreSQL ended by itself")
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the death was not reported")
 	}
 	require.NoError(t, e.Stop(context.Background()))

@@ -42,10 +42,10 @@ func TestStopReachesItsWatchersInEveryProcess(t *testing.T) {
 	cancelTwo()
 	require.NoError(t, here.AnnounceStop(t.Context(), "c1", 1))
 	for _, ch := range []<-chan struct{}{one, far} {
-		require.Eventually(t, arrived(ch), 5*time.Second, time.Millisecond)
+		require.Eventually(t, arrived(ch), time.Minute, time.Millisecond)
 	}
 	require.NoError(t, here.AnnounceTaskStop(t.Context(), "c1"))
-	require.Eventually(t, arrived(task), 5*time.Second, time.Millisecond)
+	require.Eventually(t, arrived(task), time.Minute, time.Millisecond)
 	// The task's signal came behind the chat's on the same connection.
 	for _, ch := range []<-chan struct{}{two, other, one} {
 		require.False(t, arrived(ch)())
@@ -67,7 +67,7 @@ func TestWatchThenCheckMissesNothing(t *testing.T) {
 		default:
 			select {
 			case <-ch:
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("neither the flag nor the signal was seen")
 			}
 		}
@@ -91,5 +91,5 @@ func TestSignalsComeBackAfterARestart(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_ = s.AnnounceStop(context.Background(), "c1", 1)
 		return arrived(ch)()
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }

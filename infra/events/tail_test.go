@@ -67,7 +67,7 @@ func TestTailFollowsAllSessionsInOrder(t *testing.T) {
 		}
 		want = append(want, publish(t, l, event))
 	}
-	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, time.Minute, time.Millisecond)
 	require.Equal(t, want, s.seqs())
 	for n, e := range s.events {
 		require.Equal(t, fmt.Sprintf("s%d", n%7), e.SessionID)
@@ -87,7 +87,7 @@ func TestTailSurvivesRestartsWithoutGapOrRepeat(t *testing.T) {
 		e.start()
 		want = append(want, publish(t, l, patch("s1", round)))
 	}
-	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, want, s.seqs())
 }
 
@@ -95,14 +95,14 @@ func TestTailMakesALostConsumerAgain(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	s := follow(t, l)
 	want := []uint64{publish(t, l, patch("s1", 0))}
-	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, time.Minute, time.Millisecond)
 	stream, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		require.NoError(t, stream.DeleteConsumer(t.Context(), name))
 	}
 	want = append(want, publish(t, l, patch("s1", 1)))
-	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, want, s.seqs())
 }
 
@@ -110,10 +110,10 @@ func TestTailGoesOnInAStreamThatWasMadeAgain(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	s := follow(t, l)
 	first := publish(t, l, patch("s1", 0))
-	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
 	second := publish(t, l, patch("s1", 1))
-	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, []uint64{first, second}, s.seqs())
 	require.Greater(t, second, first)
 }

@@ -21,7 +21,7 @@ import (
 
 // Waiting for what happens in the background.
 const (
-	soon = 10 * time.Second
+	soon = time.Minute
 	tick = 5 * time.Millisecond
 )
 

@@ -166,8 +166,8 @@ func TestAStopReachesTheServer(t *testing.T) {
 		select {
 		case err := <-over:
 			require.ErrorIs(t, err, context.Canceled)
-		case <-time.After(time.Second):
-			t.Fatal("the stop is not at once")
+		case <-time.After(soon):
+			t.Fatal("the stop is not heard")
 		}
 		select {
 		case <-left:
@@ -275,10 +275,8 @@ func TestToolsAreKnownBeforeTheServerAnswers(t *testing.T) {
 		<-release
 		return serve(ctx, in, out, errs)
 	})
-	began := time.Now()
 	tool, there := w2.offered()["mcp__every__echo"]
 	require.True(t, there)
-	require.Less(t, time.Since(began), patience/2)
 	time.AfterFunc(50*time.Millisecond, func() { close(release) })
 	result, err := tool.Run(t.Context(), newCall(`{"text":"late"}`))
 	require.NoError(t, err)

@@ -245,24 +245,25 @@ func TestSilentStreamIsAFault(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}
-	cfg := model.Config{IdleTimeout: 50 * time.Millisecond, FirstTimeout: 300 * time.Millisecond}
+	idle := model.Config{IdleTimeout: 50 * time.Millisecond, FirstTimeout: time.Minute}
+	late := model.Config{IdleTimeout: time.Minute, FirstTimeout: 300 * time.Millisecond}
 	t.Run("after the first piece", func(t *testing.T) {
-		_, err := call(t, serverWith(t, cfg, hold(delta(`{"content":"a"}`))))
+		_, err := call(t, serverWith(t, idle, hold(delta(`{"content":"a"}`))))
 		require.Contains(t, requireFault(t, err, domain.FaultTransient).Message, "nothing for 50ms")
 	})
 	t.Run("before the first piece", func(t *testing.T) {
-		_, err := call(t, serverWith(t, cfg, hold()))
+		_, err := call(t, serverWith(t, late, hold()))
 		require.Contains(t, requireFault(t, err, domain.FaultTransient).Message, "nothing for 300ms")
 	})
 	t.Run("before the header", func(t *testing.T) {
-		_, err := call(t, serverWith(t, cfg, func(_ http.ResponseWriter, r *http.Request) {
+		_, err := call(t, serverWith(t, late, func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 		}))
 		requireFault(t, err, domain.FaultTransient)
 	})
 	t.Run("after the finish reason it is an answer", func(t *testing.T) {
-		reply, err := call(t, serverWith(t, cfg, hold(delta(`{"content":"a"}`), finish("stop"))))
+		reply, err := call(t, serverWith(t, idle, hold(delta(`{"content":"a"}`), finish("stop"))))
 		require.NoError(t, err)
 		require.Equal(t, "a", reply.Text)
 	})
@@ -270,14 +271,14 @@ func TestSilentStreamIsAFault(t *testing.T) {
 		started := time.Now()
 		_, err := call(t, serverWith(t, model.Config{}, hold(delta(`{"content":"a"}`), finish("stop"), done)))
 		require.NoError(t, err)
-		require.Less(t, time.Since(started), 5*time.Second)
+		require.Less(t, time.Since(started), 30*time.Second)
 	})
 }
 
 func TestKeepAlivesAreSignsOfLife(t *testing.T) {
-	c := serverWith(t, model.Config{IdleTimeout: 400 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+	c := serverWith(t, model.Config{IdleTimeout: 2 * time.Second}, func(w http.ResponseWriter, r *http.Request) {
 		events(delta(`{"content":"a"}`))(w, r)
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(300 * time.Millisecond)
 		defer tick.Stop()
 		for range 8 {
 			<-tick.C
@@ -306,7 +307,7 @@ func TestCancelClosesTheConnection(t *testing.T) {
 	require.Equal(t, "a", reply.Text)
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server was not told")
 	}
 }
@@ -323,7 +324,7 @@ func TestRefusedPieceStopsTheStream(t *testing.T) {
 	require.ErrorIs(t, err, stop)
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server was not told")
 	}
 }

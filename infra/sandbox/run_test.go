@@ -165,7 +165,7 @@ func TestServerOnStandardInput(t *testing.T) {
 func TestDeadlineOfTheContextIsATimeout(t *testing.T) {
 	s := open(t, Config{})
 	x := newSession(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	r, err := s.Run(ctx, x.spec("sleep 60"))
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 				}
 			}
 			return in != nil
-		}, 5*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		return in
 	}
 	first := warm().pid
@@ -248,7 +248,7 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", gone.pid))
 		return err != nil
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func TestReadySandboxesAreBoundedAndExpire(t *testing.T) {
@@ -265,7 +265,7 @@ func TestReadySandboxesAreBoundedAndExpire(t *testing.T) {
 		s.pool.mu.Lock()
 		defer s.pool.mu.Unlock()
 		return s.pool.order.Len() == 0
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 func TestCloseEndsCommands(t *testing.T) {

@@ -242,7 +242,7 @@ func TestOperatorsSkills(t *testing.T) {
 	require.Equal(t, "another text", loaded.Body)
 	require.Contains(t, w.read(session, loaded.Dir+"/SKILL.md"), "another text")
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "house-style")))
-	require.Eventually(t, func() bool { return !strings.Contains(strings.Join(w.offered(session), " "), "house-style") }, 10*time.Second, 50*time.Millisecond,
+	require.Eventually(t, func() bool { return !strings.Contains(strings.Join(w.offered(session), " "), "house-style") }, time.Minute, 50*time.Millisecond,
 		"it is noticed without being told")
 }
 

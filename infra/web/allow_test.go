@@ -45,7 +45,7 @@ func TestWhatAnOperatorAllows(t *testing.T) {
 		{[]string{"wiki.corp.test"}, []string{"0.0.0.0:" + s.port}, "wiki.corp.test", false},
 		{[]string{"127.0.0.1:" + s.port}, []string{"127.0.0.1:" + s.port}, "127.0.0.1", true},
 	} {
-		c := newClient(t, Config{Allow: test.allow, Own: test.own, Resolver: resolver, Timeout: 5 * time.Second})
+		c := newClient(t, Config{Allow: test.allow, Own: test.own, Resolver: resolver, Timeout: time.Minute})
 		page, err := c.Fetch(t.Context(), "http://"+test.host+":"+s.port+"/")
 		if test.want {
 			require.NoError(t, err, "%v", test)

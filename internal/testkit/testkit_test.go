@@ -161,7 +161,7 @@ func TestEnginesEndWithTheTestProcess(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(data)
 		return conn.Ping(t.Context()) != nil && os.IsNotExist(err)
-	}, 30*time.Second, 50*time.Millisecond, "the engines outlived the test process")
+	}, time.Minute, 50*time.Millisecond, "the engines outlived the test process")
 }
 
 func TestFaultsOfStartAreNamed(t *testing.T) {

@@ -106,7 +106,7 @@ func (c *child) finish(t *testing.T) string {
 	require.NoError(t, c.stdin.Close())
 	select {
 	case <-c.dead:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server did not stop")
 	}
 	require.NotContains(t, c.log(), "DATA RACE")

@@ -148,7 +148,7 @@ func (h *recorder) conn(t *testing.T) *sio.Conn {
 			found = c
 		}
 		return found != nil
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return found
 }
 
@@ -183,7 +183,7 @@ func serve(opts sio.Options, config fiber.Config) (addr string, server *sio.Serv
 	}
 	go func() { _ = app.Listener(ln) }()
 	stop = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = server.Close(ctx)
 		_ = app.ShutdownWithContext(ctx)

@@ -261,7 +261,7 @@ func pollGivenUp(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
 	_, err := poll.receive(50 * time.Millisecond)
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return poll.send("3") != nil }, 5*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return poll.send("3") != nil }, time.Minute, 10*time.Millisecond,
 		"the session outlived its client")
 }
 

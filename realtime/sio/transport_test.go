@@ -13,7 +13,7 @@ import (
 
 var bothTransports = []string{"websocket", "polling"}
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func TestEchoOverBothTransports(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
