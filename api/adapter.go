@@ -107,8 +107,15 @@ func (x *exchange) Param(name string) string {
 	if err != nil {
 		return x.c.Params(key)
 	}
-	if value == "" && name == "dir_path" {
+	if name != "dir_path" {
+		return value
+	}
+	if value == "" {
 		return "."
+	}
+	// Fiber takes the closing slash away, by which a browser knows a directory.
+	if bytes.HasSuffix(x.c.Request().URI().PathOriginal(), []byte("/")) && !strings.HasSuffix(value, "/") {
+		value += "/"
 	}
 	return value
 }

@@ -56,6 +56,8 @@ type Config struct {
 	Administration Administration
 	Diagnostics    Diagnostics
 	Registry       Registry
+	Apps           Apps
+	AppRecords     AppRecords
 	Compute        ComputeEnvironment
 	Runs           OperatorRuns
 	Inbox          Inbox
@@ -151,6 +153,7 @@ func New(cfg Config) *fiber.App {
 	s.envBucketRoutes()
 	s.diagnosticRoutes()
 	s.registryRoutes()
+	s.appRoutes()
 	s.computeRoutes()
 	s.runRoutes()
 	s.administrationRoutes()

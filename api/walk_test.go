@@ -42,7 +42,7 @@ const (
 )
 
 // walk is every operation; areas with many add theirs in files of their own.
-var walk = slices.Concat(basicWalk, memoryWalk, solutionWalk, userSettingsWalk, diagnosticsWalk, administrationWalk, skillWalk, filesWalk, registryWalk, runsWalk, computeWalk, historyWalk, contextWalk, transferWalk)
+var walk = slices.Concat(basicWalk, memoryWalk, solutionWalk, userSettingsWalk, diagnosticsWalk, administrationWalk, skillWalk, filesWalk, registryWalk, runsWalk, computeWalk, appsWalk, historyWalk, contextWalk, transferWalk)
 
 var basicWalk = []call{
 	{method: "GET", path: "/api/version", url: "/api/version", status: 200, public: true},

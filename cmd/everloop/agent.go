@@ -53,7 +53,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		},
 		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace, Limit: s.WorkspaceBytes}, Images: b.objects, Models: b.models,
 		Compactor: b.compactions(), Contexts: b.contexts(registry), Tokens: b.tokens, ModelFinder: b.models,
-		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, Registry: registryViews(s.RegistryURL, b.logger), GIS: b.gis, Compute: &inbox.Compute{Records: b.db, Tasks: b.taskDesk(), ToolServers: mcp.Remote{Conn: b.nats}, Version: version}, Runs: temporal.Operator{Client: b.temporal}, Inbox: b.db, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
+		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, Registry: registryViews(s.RegistryURL, b.logger), GIS: b.gis, Apps: b.apps, AppRecords: b.db, Compute: &inbox.Compute{Records: b.db, Tasks: b.taskDesk(), ToolServers: mcp.Remote{Conn: b.nats}, Version: version}, Runs: temporal.Operator{Client: b.temporal}, Inbox: b.db, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
 		Version: api.Version{Version: version, MinSDK: minSDK},
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(registry),

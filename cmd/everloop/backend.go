@@ -23,6 +23,7 @@ import (
 	"everloop/infra/temporal"
 	"everloop/infra/tokens"
 	"everloop/infra/workspace"
+	"everloop/publish"
 )
 
 // backend is everything that the API and the worker stand on, embedded or not.
@@ -46,6 +47,7 @@ type backend struct {
 	nats      *nats.Conn
 	captures  *history.Capturer
 	history   *history.Desk
+	apps      *publish.Desk
 
 	closers []func()
 }

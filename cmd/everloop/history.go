@@ -7,9 +7,11 @@ import (
 
 	"everloop/domain"
 	"everloop/history"
+	"everloop/infra/appcopies"
 	"everloop/infra/snapshots"
 	"everloop/infra/snapshots/workspaces"
 	"everloop/infra/toolbox"
+	"everloop/publish"
 )
 
 // newHistory puts together what captures and restores the files of sessions. One
@@ -20,10 +22,9 @@ func (b *backend) newHistory() error {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return err
 	}
-	files := workspaces.Files{
-		Store: snapshots.New(snapshots.Config{Objects: b.objects, SpoolDir: spool, Logger: b.logger}),
-		Roots: toolbox.Files{Store: b.workspace},
-	}
+	store := snapshots.New(snapshots.Config{Objects: b.objects, SpoolDir: spool, Logger: b.logger})
+	files := workspaces.Files{Store: store, Roots: toolbox.Files{Store: b.workspace}}
+	b.apps = &publish.Desk{Records: b.db, Copies: appcopies.Copies{Store: store, Workspaces: b.workspace}, Logger: b.logger}
 	b.captures = &history.Capturer{Records: b.db, Files: files, Process: domain.NewID(), Logger: b.logger}
 	b.history = &history.Desk{Records: b.journal, Captures: b.captures, Files: files, Runs: b.runs, Logger: b.logger}
 	return nil

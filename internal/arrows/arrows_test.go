@@ -31,6 +31,8 @@ var allowed = map[string][]string{
 	"auth":                         {"domain"},
 	"inbox":                        {"domain", "activities/contract", "activities/tools"},
 	"history":                      {"domain"},
+	"publish":                      {"domain"},
+	"infra/appcopies":              {"domain", "infra/snapshots", "infra/workspace"},
 	"infra/snapshots/workspaces":   {"domain", "history", "infra/snapshots"},
 	"realtime/sio":                 {},
 	"realtime":                     {"domain", "realtime/sio"},
