@@ -33,7 +33,7 @@ fi
 # The end-to-end suites start, kill and restart whole services: they get the
 # machine for themselves. They are never taken from the cache, because go test
 # does not know what the service is built from.
-go list ./... | grep -v '^everloop/e2e$' | xargs go test -race -timeout 30m
+go list ./... | grep -v '^everloop/e2e$' | xargs go test -race -p 3 -timeout 30m
 stop
 trap - EXIT
-go test -count=1 -timeout 40m ./e2e
+go test -count=1 -timeout 40m -parallel 3 ./e2e
