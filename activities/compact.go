@@ -124,6 +124,7 @@ func (c *compaction) advance(ctx context.Context) (contract.CompactOut, error) {
 	if len(c.left()) > 0 {
 		return contract.CompactOut{Status: domain.CompactionRunning}, c.Compactions.AdvanceCompaction(ctx, c.ID, c.Work)
 	}
+	c.keepPlan()
 	return c.close(ctx, domain.CompactionCompleted, "")
 }
 

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"everloop/activities/tools"
 	"everloop/domain"
@@ -110,6 +111,37 @@ func (c *compaction) left() []domain.TranscriptTurn {
 		}
 	}
 	return left
+}
+
+// planHeading comes before the plan behind a summary.
+const planHeading = "\n\nThe newest plan, word for word:\n"
+
+// keepPlan puts the newest plan behind the summary when it is not among the turns
+// that stay: who carries it out must not work from a summary of it. The summary
+// that this history begins with may have brought it along.
+func (c *compaction) keepPlan() {
+	_, plan, _ := strings.Cut(c.earlier, planHeading)
+	for _, t := range c.turns {
+		if handed := planOf(t); handed != "" {
+			plan = handed
+			if t.Sequence >= c.Work.KeptFrom {
+				plan = ""
+			}
+		}
+	}
+	if plan != "" && c.Tokens.Count(c.model.ID, plan) <= c.summaryTokens() {
+		c.Work.Summary += planHeading + plan
+	}
+}
+
+// planOf gives the last plan that a turn hands in.
+func planOf(t domain.TranscriptTurn) (plan string) {
+	for _, b := range t.Blocks {
+		if b.Type == domain.BlockPlan {
+			plan = b.Content
+		}
+	}
+	return plan
 }
 
 // offered are the tools that the loop's model calls offer.

@@ -3,7 +3,7 @@
 // section 5, shapes.md sections 3 and 4).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, bash, eventually, order, steps } from './lib/world.mjs';
+import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
 
 let world;
 before(async () => { world = await World.start(); });
@@ -165,6 +165,22 @@ describe('compaction by hand', () => {
     assert.equal((await world.rest.post(`/api/sessions/${view.session}/compact`)).status, 'skipped');
     await grow(view, 1, 10, 9);
     assert.equal((await world.rest.call('POST', '/api/sessions/01900000-0000-7000-8000-000000000000/compact')).status, 404);
+  });
+
+  test('keeps the newest plan word for word, also the second time', async () => {
+    const view = await small({ keep_last: 2 });
+    const plan = { title: 'Rename the module', steps: [{ id: 'a', title: 'Find the uses', detail: 'grep -rn for each of the 17 old names' }] };
+    await view.run(order({ steps: [{ calls: [call('SubmitPlan', plan)] }, { text: 'is it right?' }], summary: { text: 'There was talk of a module.' } }), { mode: 'planning' });
+    for (const round of [0, 4]) {
+      await grow(view, 4, 300, round);
+      assert.equal((await world.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
+    }
+    const { end } = await view.run('carry it out [[now]]');
+    assert.equal(end.finish_reason, 'completed');
+    const { body } = (await world.requests('carry it out [[now]]')).at(-1);
+    const summary = body.messages.map((m) => JSON.stringify(m.content)).find((text) => text.includes('summarised'));
+    assert.ok(summary.includes('each of the 17 old names'), summary);
+    assert.equal(summary.split('17 old names').length, 2, 'it is there twice');
   });
 
   test('over the socket is acknowledged and told', async () => {
