@@ -10,7 +10,7 @@ let slow; // a session whose sub-agent takes longer than it may, while the other
 before(async () => {
   world = await World.start({ SUBAGENT_TIME: '20s', SUBAGENT_STEPS: '4' });
   slow = (await world.rest.post('/api/sessions', {})).session_id;
-  const message = steps({ calls: [agent('slow', [{ text: 'half of it and more', hold: true, hold_after: 3 }])] }, { text: 'done' });
+  const message = steps({ calls: [agent('slow', [{ text: 'half of it', ...bash('sleep 600') }])] }, { text: 'done' });
   await world.rest.post(`/api/sessions/${slow}/chat`, { message });
 });
 after(() => world?.close());

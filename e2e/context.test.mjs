@@ -350,7 +350,7 @@ describe('tokenization', () => {
     assert.equal(unknown.chat_template, 'generic');
     const quiet = (await tokenize('messages', { messages, enable_thinking: false })).body;
     assert.ok(quiet.count > unknown.count, 'an empty thinking block');
-    const large = (await tokenize('messages', { model: 'everloop-demo-small', messages: [{ role: 'user', content: filler(20_000) }] })).body;
+    const large = (await tokenize('messages', { model: 'everloop-demo-small', messages: [{ role: 'user', content: filler(100_000) }] })).body;
     assert.equal(large.context_window, window);
     assert.equal(large.fits, false);
   });

@@ -69,7 +69,7 @@ test('killed twice on its way, a replay repeats nothing and loses nothing', asyn
   const all = await world.follow(id, 0);
   await all.wait('the end', (e) => e.name === 'chat:end');
   for (const name of ['chat:start', 'chat:end']) assert.equal(all.events.filter((e) => e.name === name).length, 1, name);
-  assert.equal(await world.rest.file(id, 'state.txt'), 'two\n');
+  await eventually('its files are there', async () => (await world.rest.call('GET', `/api/sessions/${id}/files/state.txt`)).body === 'two\n');
   await whole(id);
 });
 

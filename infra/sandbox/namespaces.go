@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -116,6 +117,11 @@ func scanHost(extra []string) (hostView, error) {
 	for _, path := range extra {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
 			return v, fmt.Errorf("sandbox: extra read-only path %q is not an absolute path below /", path)
+		}
+		for _, own := range []string{"/tmp", "/proc", "/dev", guestRoot} {
+			if strings.HasPrefix(filepath.Clean(path)+"/", own+"/") {
+				return v, fmt.Errorf("sandbox: extra read-only path %q is in %s, of which each sandbox has its own", path, own)
+			}
 		}
 		if err := add(filepath.Clean(path)); err != nil {
 			return v, fmt.Errorf("sandbox: extra read-only path: %w", err)

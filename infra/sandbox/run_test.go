@@ -304,6 +304,8 @@ func TestUnconfinedNeedsAnExplicitChoice(t *testing.T) {
 func TestRefusesToStartBelowTheMinimum(t *testing.T) {
 	_, err := New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{"relative"}})
 	require.ErrorContains(t, err, "not an absolute path")
+	_, err = New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{t.TempDir()}})
+	require.ErrorContains(t, err, "in /tmp, of which each sandbox has its own")
 	if os.Getuid() != 0 {
 		t.Skip("needs root to take the namespaces away")
 	}
