@@ -144,7 +144,7 @@ func (p *replayPlayer) fold(step domain.ReplayStep) (turnID string, err error) {
 	default:
 		return "", nil
 	}
-	var e addContent
+	var e domain.AddContentPatch
 	if err := json.Unmarshal(step.Data, &e); err != nil {
 		return "", err
 	}
@@ -165,7 +165,7 @@ type replayText struct {
 	length int // bytes
 }
 
-func (t *replayText) add(e addContent) {
+func (t *replayText) add(e domain.AddContentPatch) {
 	if n := len(t.blocks); n == 0 || t.blocks[n-1].kind != e.BlockType {
 		t.blocks = append(t.blocks, &openBlock{kind: e.BlockType})
 	}

@@ -92,7 +92,7 @@ func (s *turnStream) publishLocked() {
 	block := s.blocks[len(s.blocks)-1]
 	text := s.pending.String()
 	s.pending.Reset()
-	data, err := json.Marshal(addContent{
+	data, err := json.Marshal(domain.AddContentPatch{
 		TurnID: s.turn.EntryID, PatchType: domain.PatchAddContent, TextDelta: text, BlockType: block.kind, Offset: block.sent,
 	})
 	if err != nil {
@@ -161,16 +161,6 @@ func (s *turnStream) snapshot() []domain.Block {
 		blocks[i] = domain.Block{Type: b.kind, Content: b.text.String()}
 	}
 	return blocks
-}
-
-// addContent is the payload of a turn:patch of type add_content; Offset counts
-// the UTF-16 units of the block sent before (decisions.md 8.7).
-type addContent struct {
-	TurnID    string           `json:"turn_id"`
-	PatchType string           `json:"patch_type"`
-	TextDelta string           `json:"text_delta"`
-	BlockType domain.BlockType `json:"block_type"`
-	Offset    int              `json:"offset"`
 }
 
 func utf16Len(s string) int {

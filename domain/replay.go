@@ -17,9 +17,6 @@ const (
 	ReplayAutonomous ReplayStatus = "autonomous"
 )
 
-// ReplaySpeeds are the speeds that a replay may have.
-var ReplaySpeeds = []int{1, 2, 5}
-
 // ReplayState tells of a replay session (shapes.md section 2); other sessions
 // have none. Position and Total count played events.
 type ReplayState struct {

@@ -75,6 +75,9 @@ type Session struct {
 	CreatedAt       time.Time         `db:"created_at"`
 	UpdatedAt       time.Time         `db:"updated_at"`
 	Replay          *ReplayState      `db:"replay_state"` // nil: no replay session
+	// NoToolServers says that the records have no tool server for the session, so
+	// that nobody need look; false: look.
+	NoToolServers bool `db:"no_tool_servers"`
 }
 
 // ViewerRole is what a caller is to a session (decisions.md section 2).

@@ -168,7 +168,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 }
 
 func (s *source) checkpointMoment(after moment, k *domain.CheckpointRecord) moment {
-	data, _ := json.Marshal(checkpointCreated{ // strings and numbers always marshal
+	data, _ := json.Marshal(domain.CheckpointCreated{ // strings and numbers always marshal
 		ID: k.ID, TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
 	})
 	return moment{at: after.at, name: domain.EventCheckpoint, chatID: after.chatID, data: data, checkpoint: k, files: *k.SnapshotID}

@@ -14,7 +14,7 @@ func (s *source) rebuilt(chatID string) ([]moment, error) {
 	b := &rebuilder{chatID: chatID}
 	chat, entries := s.chats[chatID], s.byChat[chatID]
 	first, last := entries[0], entries[len(entries)-1]
-	b.say(first.StartedAt, domain.EventChatStart, chatStart{Mode: chat.Mode, Headless: chat.Headless, Trigger: domain.TriggerReplay})
+	b.say(first.StartedAt, domain.EventChatStart, domain.ChatStarted{Mode: chat.Mode, Headless: chat.Headless, Trigger: domain.TriggerReplay})
 	for i := range entries {
 		b.turn(&entries[i])
 	}
@@ -27,7 +27,7 @@ func (s *source) rebuilt(chatID string) ([]moment, error) {
 	return b.moments, b.err
 }
 
-func endOf(chat domain.ChatRecord, took time.Duration) chatEnd {
+func endOf(chat domain.ChatRecord, took time.Duration) domain.ChatEnded {
 	reason := domain.FinishCompleted
 	if chat.FinishReason != nil {
 		reason = *chat.FinishReason
@@ -35,12 +35,12 @@ func endOf(chat domain.ChatRecord, took time.Duration) chatEnd {
 	if reason == domain.FinishAwaitingAnswer { // its question was cancelled afterwards
 		reason = domain.FinishInterrupted
 	}
-	end := chatEnd{
+	end := domain.ChatEnded{
 		Status: reason.Status(), FinishReason: reason, Steps: chat.Steps, DurationMS: took.Milliseconds(),
 		Usage: domain.Usage{InputTokens: chat.InputTokens, OutputTokens: chat.OutputTokens},
 	}
 	if chat.ErrorCode != nil {
-		end.Error = &chatError{Code: *chat.ErrorCode}
+		end.Error = &domain.ChatError{Code: *chat.ErrorCode}
 		if chat.ErrorMessage != nil {
 			end.Error.Message = *chat.ErrorMessage
 		}
@@ -69,7 +69,7 @@ func (b *rebuilder) turn(e *domain.EntryRecord) {
 		b.compaction(e)
 		return
 	}
-	start := turnStart{
+	start := domain.TurnStarted{
 		TurnID: e.ID, Sequence: e.Sequence, Role: e.Role, Status: domain.TurnStreaming, LoopID: e.LoopID, Kind: e.Kind, Model: e.Model,
 		ParentForkToolCallID: e.ParentForkToolCallID, Blocks: []domain.Block{},
 	}
@@ -89,19 +89,19 @@ func (b *rebuilder) turn(e *domain.EntryRecord) {
 			if block.Type != kind {
 				kind, offset = block.Type, 0
 			}
-			b.say(e.StartedAt.Add(took*time.Duration(i+1)/time.Duration(len(e.Blocks)+1)), domain.EventTurnPatch, addContent{
+			b.say(e.StartedAt.Add(took*time.Duration(i+1)/time.Duration(len(e.Blocks)+1)), domain.EventTurnPatch, domain.AddContentPatch{
 				TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: block.Content, BlockType: block.Type, Offset: offset,
 			})
 			offset += domain.UTF16Len(block.Content)
 		}
 		for _, call := range e.Calls {
-			b.say(ended, domain.EventTurnPatch, addToolCall{
+			b.say(ended, domain.EventTurnPatch, domain.AddToolCallPatch{
 				TurnID: e.ID, PatchType: domain.PatchAddToolCall,
-				ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, domain.CallPending},
+				ToolCall: domain.PatchedToolCall{ID: call.ID, ToolName: call.ToolName, DisplayName: call.DisplayName, Arguments: call.Arguments, Status: domain.CallPending},
 			})
 		}
 	}
-	end := turnEnd{TurnID: e.ID, Status: e.Status, Usage: domain.Usage{InputTokens: e.InputTokens, OutputTokens: e.OutputTokens}, DurationMS: e.DurationMS}
+	end := domain.TurnEnded{TurnID: e.ID, Status: e.Status, Usage: domain.Usage{InputTokens: e.InputTokens, OutputTokens: e.OutputTokens}, DurationMS: e.DurationMS}
 	if e.FailureReason != nil {
 		end.FailureReason = *e.FailureReason
 	}
@@ -122,7 +122,7 @@ func (b *rebuilder) result(e *domain.EntryRecord, call domain.CallRecord, after 
 	if status == domain.CallPending || status == domain.CallAwaitingAnswer {
 		status = domain.CallCancelled
 	}
-	b.say(at, domain.EventTurnPatch, toolResult{
+	b.say(at, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: e.ID, PatchType: domain.PatchToolResult, ToolCallID: call.ID, Result: call.Result, Status: status, DurationMS: call.DurationMS,
 	})
 }

@@ -72,7 +72,7 @@ func (s *source) recorded(chatID string) (moments []moment, whole bool) {
 // asReplay gives a chat:start its trigger: a chat that goes on after an answer
 // does so in a replay too.
 func asReplay(data json.RawMessage, trigger domain.Trigger) (json.RawMessage, error) {
-	var start chatStart
+	var start domain.ChatStarted
 	if err := json.Unmarshal(data, &start); err != nil {
 		return nil, err
 	}

@@ -54,11 +54,11 @@ func (r *recording) chat(message string, ask bool) string {
 	chat := domain.NewID()
 	reason := domain.FinishCompleted
 	r.tree.Chats = append(r.tree.Chats, domain.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2})
-	r.emit(domain.EventChatStart, chat, chatStart{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
+	r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
 	user := r.entry(domain.EntryRecord{ChatID: chat, Role: domain.RoleUser, Status: domain.TurnCompleted,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: message}}, Parts: []domain.ContentPart{{Type: "text", Text: message}}})
-	r.emit(domain.EventTurnStart, chat, turnStart{TurnID: user.ID, Role: user.Role, Status: user.Status, LoopID: user.LoopID, Kind: user.Kind, Blocks: user.Blocks})
-	r.emit(domain.EventTurnEnd, chat, turnEnd{TurnID: user.ID, Status: user.Status})
+	r.emit(domain.EventTurnStart, chat, domain.TurnStarted{TurnID: user.ID, Role: user.Role, Status: user.Status, LoopID: user.LoopID, Kind: user.Kind, Blocks: user.Blocks})
+	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: user.ID, Status: user.Status})
 
 	call := domain.CallRecord{ID: domain.NewToolCallID(), ToolName: "Bash", DisplayName: "Bash", Arguments: `{"command":"ls"}`,
 		Status: domain.CallDone, Phase: domain.PhaseFinished, Result: "a\nb", DurationMS: 20}
@@ -77,34 +77,34 @@ func (r *recording) chat(message string, ask bool) string {
 		added["pending_question_ref"] = domain.PendingQuestionRef{QuestionID: call.Question.ID, AskedAt: r.at}
 	}
 	r.emit(domain.EventTurnPatch, chat, map[string]any{"turn_id": first.ID, "patch_type": domain.PatchAddToolCall, "tool_call": added})
-	r.emit(domain.EventTurnEnd, chat, turnEnd{TurnID: first.ID, Status: status, DurationMS: 300})
+	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: status, DurationMS: 300})
 	if ask {
-		r.emit(domain.EventChatEnd, chat, chatEnd{Status: "completed", FinishReason: domain.FinishAwaitingAnswer})
+		r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishAwaitingAnswer})
 		r.at = r.at.Add(time.Hour)
 		r.emit(domain.EventQuestionResolved, chat, map[string]any{"question_id": call.Question.ID, "tool_call_id": call.ID, "resolution": "answered", "by": "x"})
 	}
-	r.emit(domain.EventTurnPatch, chat, toolResult{TurnID: first.ID, PatchType: domain.PatchToolResult, ToolCallID: call.ID, Result: call.Result, Status: call.Status, DurationMS: 20})
+	r.emit(domain.EventTurnPatch, chat, domain.ToolResultPatch{TurnID: first.ID, PatchType: domain.PatchToolResult, ToolCallID: call.ID, Result: call.Result, Status: call.Status, DurationMS: 20})
 	if ask {
-		r.emit(domain.EventTurnEnd, chat, turnEnd{TurnID: first.ID, Status: domain.TurnCompleted})
-		r.emit(domain.EventChatStart, chat, chatStart{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
+		r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: domain.TurnCompleted})
+		r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
 	}
 	last := r.entry(domain.EntryRecord{ChatID: chat, Role: domain.RoleAssistant, Status: domain.TurnCompleted, Step: 2,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: "that was " + message}}})
 	r.stream(last)
-	r.emit(domain.EventTurnEnd, chat, turnEnd{TurnID: last.ID, Status: last.Status})
-	r.emit(domain.EventChatEnd, chat, chatEnd{Status: "completed", FinishReason: domain.FinishCompleted, Steps: 2})
+	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: last.ID, Status: last.Status})
+	r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishCompleted, Steps: 2})
 	return chat
 }
 
 // stream tells of an assistant turn's text, a few characters at a time.
 func (r *recording) stream(e *domain.EntryRecord) {
-	r.emit(domain.EventTurnStart, e.ChatID, turnStart{TurnID: e.ID, Role: e.Role, Status: domain.TurnStreaming, LoopID: e.LoopID, Kind: e.Kind, Blocks: []domain.Block{}})
+	r.emit(domain.EventTurnStart, e.ChatID, domain.TurnStarted{TurnID: e.ID, Role: e.Role, Status: domain.TurnStreaming, LoopID: e.LoopID, Kind: e.Kind, Blocks: []domain.Block{}})
 	for _, b := range e.Blocks {
 		sent := 0
 		for runes := []rune(b.Content); len(runes) > 0; {
 			n := min(3, len(runes))
 			piece := string(runes[:n])
-			r.emit(domain.EventTurnPatch, e.ChatID, addContent{TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: piece, BlockType: b.Type, Offset: sent})
+			r.emit(domain.EventTurnPatch, e.ChatID, domain.AddContentPatch{TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: piece, BlockType: b.Type, Offset: sent})
 			sent, runes = sent+domain.UTF16Len(piece), runes[n:]
 		}
 	}

@@ -82,7 +82,7 @@ func takeNext(ctx context.Context, c *Change, session lockedSession, runID strin
 	if err != nil {
 		return out, err
 	}
-	var start chatStart
+	var start domain.ChatStarted
 	err = c.QueryRow(ctx, `
 		UPDATE chats SET state = 'running', workflow_id = $2, run_id = $3, branch_id = $4, round = 1,
 		       waiting_reason = 'model', started_at = now()
@@ -265,12 +265,12 @@ type ending struct {
 
 // endRound tells clients chat:end and leaves the session to the next chat.
 func endRound(ctx context.Context, c *Change, session lockedSession, chat lockedChat, end ending) error {
-	event := chatEnd{
+	event := domain.ChatEnded{
 		Status: end.reason.Status(), FinishReason: end.reason, Steps: chat.Steps, DurationMS: chat.DurationMS,
 		Usage: domain.Usage{InputTokens: chat.InputTokens, OutputTokens: chat.OutputTokens},
 	}
 	if end.code != "" {
-		event.Error = &chatError{Code: end.code, Message: end.message, Retryable: slices.Contains(passing, end.code)}
+		event.Error = &domain.ChatError{Code: end.code, Message: end.message, Retryable: slices.Contains(passing, end.code)}
 	}
 	if chat.Headless && end.reason == domain.FinishCompleted {
 		result, err := headlessResult(ctx, c, chat)

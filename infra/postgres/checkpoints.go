@@ -14,16 +14,6 @@ import (
 // last sign of life on.
 const captureLease = 5 * time.Second
 
-// checkpointCreated is the payload of checkpoint:created.
-type checkpointCreated struct {
-	ID       string                `json:"checkpoint_id"`
-	TurnID   string                `json:"turn_id"`
-	BranchID string                `json:"branch_id"`
-	Sequence int64                 `json:"sequence"`
-	Kind     domain.CheckpointKind `json:"kind"`
-	Label    string                `json:"label"`
-}
-
 // insertCheckpoint writes a checkpoint whose files are still to be captured. The
 // parameters are named @checkpoint, @session, @branch, @turn, @chat, @kind,
 // @sequence and @label.

@@ -218,7 +218,7 @@ func claimOperation(ctx context.Context, c *Change, session lockedSession, activ
 	want domain.HistoryRequest, goal goal,
 ) (*domain.HistoryOperation, error) {
 	op := domain.HistoryOperation{ID: domain.NewID(), SessionID: session.ID, Kind: want.Kind, LeftID: domain.NewID(), ChatID: goal.chatID}
-	left := checkpointCreated{
+	left := domain.CheckpointCreated{
 		ID: op.LeftID, BranchID: active.ID, Sequence: active.NextSequence, Kind: domain.CheckpointPreRewind, Label: leftLabels[want.Kind],
 	}
 	err := c.QueryRow(ctx, `SELECT coalesce(`+lastOnBranch("$1", "9223372036854775807")+`, ''), sandbox_uid FROM sessions WHERE id = $2`,

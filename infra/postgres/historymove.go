@@ -264,8 +264,8 @@ func failPromised(ctx context.Context, c *Change, sessionID, chatID, code, messa
 	if _, err := c.Exec(ctx, `UPDATE sessions SET status = 'failed' WHERE id = $1`, sessionID); err != nil {
 		return err
 	}
-	return c.Emit(sessionID, chatID, domain.EventChatEnd, chatEnd{
+	return c.Emit(sessionID, chatID, domain.EventChatEnd, domain.ChatEnded{
 		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,
-		Error: &chatError{Code: code, Message: message, Retryable: true},
+		Error: &domain.ChatError{Code: code, Message: message, Retryable: true},
 	})
 }

@@ -334,7 +334,7 @@ func dropQueue(ctx context.Context, c *Change, sessionID string) (int, error) {
 		return 0, err
 	}
 	for _, chat := range chats {
-		if err := c.Emit(sessionID, chat, domain.EventChatEnd, chatEnd{
+		if err := c.Emit(sessionID, chat, domain.EventChatEnd, domain.ChatEnded{
 			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
 		}); err != nil {
 			return 0, err

@@ -113,7 +113,7 @@ func (db *DB) RenewCall(ctx context.Context, toolCallID string, attempt int) err
 // tells of it.
 func (j *Journal) RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error {
 	var told Change
-	if err := told.Emit(call.SessionID, call.ChatID, domain.EventTurnPatch, toolResultPatch{
+	if err := told.Emit(call.SessionID, call.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: call.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
 		Result: done.Result, Status: done.Status, DurationMS: done.Duration.Milliseconds(),
 	}); err != nil {

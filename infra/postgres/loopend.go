@@ -109,7 +109,7 @@ func settleFork(ctx context.Context, c *Change, sessionID, chatID, entryID strin
 	if err != nil {
 		return err
 	}
-	return c.Emit(sessionID, chatID, domain.EventTurnPatch, toolResultPatch{
+	return c.Emit(sessionID, chatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: entryID, PatchType: domain.PatchToolResult, ToolCallID: end.LoopID,
 		Result: end.Result, Status: end.Status, DurationMS: duration,
 	})
@@ -157,8 +157,8 @@ func cancelCalls(ctx context.Context, c *Change, sessionID, chatID, result, whic
 		       duration_ms = coalesce((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)
 		WHERE  chat_id = $%d AND status = 'pending' AND %s
 		RETURNING entry_id, id, duration_ms`, n+1, n+2, which), append(args, result, chatID)...)
-	patches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (toolResultPatch, error) {
-		p := toolResultPatch{PatchType: domain.PatchToolResult, Result: result, Status: domain.CallCancelled}
+	patches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.ToolResultPatch, error) {
+		p := domain.ToolResultPatch{PatchType: domain.PatchToolResult, Result: result, Status: domain.CallCancelled}
 		return p, row.Scan(&p.TurnID, &p.ToolCallID, &p.DurationMS)
 	})
 	if err != nil {
@@ -181,8 +181,8 @@ func closeTurns(ctx context.Context, c *Change, sessionID, chatID string, status
 		       duration_ms = (extract(epoch FROM now() - started_at) * 1000)::bigint, failure_reason = nullif($%d, '')
 		WHERE  status = 'streaming' AND %s
 		RETURNING id, duration_ms, coalesce(failure_reason, '')`, n+1, n+2, which), append(args, status, why)...)
-	open, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (turnEnd, error) {
-		end := turnEnd{Status: status}
+	open, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TurnEnded, error) {
+		end := domain.TurnEnded{Status: status}
 		return end, row.Scan(&end.TurnID, &end.DurationMS, &end.FailureReason)
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func settleGuarded(ctx context.Context, c *Change, q domain.Question, status dom
 	if err != nil {
 		return err
 	}
-	return c.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, toolResultPatch{
+	return c.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: entry, PatchType: domain.PatchToolResult, ToolCallID: *q.Guards, Result: result, Status: status,
 	})
 }

@@ -121,7 +121,7 @@ func settleQuestion(ctx context.Context, c *Change, q domain.Question, status do
 	}); err != nil {
 		return err
 	}
-	return c.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, toolResultPatch{
+	return c.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: q.TurnID, PatchType: domain.PatchToolResult, ToolCallID: q.ToolCallID,
 		Result: result, Status: status, DurationMS: duration,
 	})
@@ -148,7 +148,7 @@ func completePausedTurns(ctx context.Context, c *Change, chatID string, status d
 		return err
 	}
 	for _, t := range turns {
-		if err := c.Emit(t.session, chatID, domain.EventTurnEnd, turnEnd{
+		if err := c.Emit(t.session, chatID, domain.EventTurnEnd, domain.TurnEnded{
 			TurnID: t.id, Status: status, Usage: t.usage, DurationMS: t.duration,
 		}); err != nil {
 			return err
@@ -173,7 +173,7 @@ func resumeParkedChat(ctx context.Context, c *Change, sessionID, chatID string) 
 	if err != nil {
 		return err
 	}
-	if err := c.Emit(sessionID, chatID, domain.EventChatStart, chatStart{
+	if err := c.Emit(sessionID, chatID, domain.EventChatStart, domain.ChatStarted{
 		Mode: mode, Headless: headless, Trigger: domain.TriggerAnswer,
 	}); err != nil {
 		return err

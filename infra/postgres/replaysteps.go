@@ -35,7 +35,7 @@ type playedEvent struct {
 	Trigger      domain.Trigger      `json:"trigger"`
 	FinishReason domain.FinishReason `json:"finish_reason"`
 	Steps        int                 `json:"steps"`
-	Error        *chatError          `json:"error"`
+	Error        *domain.ChatError   `json:"error"`
 
 	// turn:start, turn:end
 	TurnID               string       `json:"turn_id"`
@@ -155,7 +155,7 @@ func (p stepPlayer) chatStart(ctx context.Context, chatID string, e playedEvent)
 }
 
 func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) error {
-	var failed chatError
+	var failed domain.ChatError
 	if e.Error != nil {
 		failed = *e.Error
 	}
@@ -178,7 +178,7 @@ func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) e
 }
 
 func (p stepPlayer) turnStart(ctx context.Context, step domain.ReplayStep, e playedEvent) (json.RawMessage, error) {
-	var own turnStart
+	var own domain.TurnStarted
 	if err := json.Unmarshal(step.Data, &own); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func addSystemTurn(ctx context.Context, c *Change, sessionID, branchID, chatID, 
 	if err != nil {
 		return err
 	}
-	start := turnStart{
+	start := domain.TurnStarted{
 		TurnID: turnID, Sequence: sequence, Role: domain.RoleSystem, Status: domain.TurnCompleted,
 		LoopID: domain.RootLoop, Kind: domain.KindMessage, Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: text}},
 	}
@@ -81,5 +81,5 @@ func addSystemTurn(ctx context.Context, c *Change, sessionID, branchID, chatID, 
 	if err := c.Emit(sessionID, chatID, domain.EventTurnStart, start); err != nil {
 		return err
 	}
-	return c.Emit(sessionID, chatID, domain.EventTurnEnd, turnEnd{TurnID: turnID, Status: domain.TurnCompleted})
+	return c.Emit(sessionID, chatID, domain.EventTurnEnd, domain.TurnEnded{TurnID: turnID, Status: domain.TurnCompleted})
 }

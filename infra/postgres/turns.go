@@ -65,11 +65,11 @@ func addTurn(ctx context.Context, c *Change, t newTurn) error {
 	if err != nil {
 		return err
 	}
-	start := turnStart{
+	start := domain.TurnStarted{
 		TurnID: t.turnID, Sequence: sequence, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: t.loopID,
 		Kind: domain.KindMessage, ParentForkToolCallID: forkOf(t.loopID), Blocks: userBlocks(t.sessionID, t.parts),
 	}
-	before := checkpointCreated{
+	before := domain.CheckpointCreated{
 		ID: domain.NewID(), TurnID: t.turnID, BranchID: t.branchID, Sequence: sequence, Kind: domain.CheckpointUserTurn, Label: title(t.parts),
 	}
 	with := ""
@@ -93,7 +93,7 @@ func addTurn(ctx context.Context, c *Change, t newTurn) error {
 	if err := c.Emit(t.sessionID, t.chatID, domain.EventTurnStart, start); err != nil {
 		return err
 	}
-	err = c.Emit(t.sessionID, t.chatID, domain.EventTurnEnd, turnEnd{TurnID: t.turnID, Status: domain.TurnCompleted})
+	err = c.Emit(t.sessionID, t.chatID, domain.EventTurnEnd, domain.TurnEnded{TurnID: t.turnID, Status: domain.TurnCompleted})
 	if err != nil || with == "" {
 		return err
 	}
@@ -245,7 +245,7 @@ func openTurn(ctx context.Context, c *Change, key domain.TurnKey, model string, 
 	if err != nil {
 		return fmt.Errorf("open turn: %w", err)
 	}
-	return c.Emit(key.SessionID, key.ChatID, domain.EventTurnStart, turnStart{
+	return c.Emit(key.SessionID, key.ChatID, domain.EventTurnStart, domain.TurnStarted{
 		TurnID: turn.EntryID, Sequence: turn.Sequence, Role: domain.RoleAssistant, Status: domain.TurnStreaming,
 		LoopID: key.LoopID, Kind: domain.KindMessage, Model: model, StartedAt: turn.StartedAt,
 		ParentForkToolCallID: forkOf(key.LoopID), Blocks: []domain.Block{},
@@ -362,7 +362,7 @@ func (j *Journal) CloseTurn(ctx context.Context, turn domain.ClosingTurn) error 
 		if err := reserveCalls(ctx, c, turn); err != nil {
 			return fmt.Errorf("reserve tool calls: %w", err)
 		}
-		return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnEnd, turnEnd{
+		return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnEnd, domain.TurnEnded{
 			TurnID: turn.EntryID, Status: turn.Status, Usage: turn.Usage,
 			DurationMS: turn.Duration.Milliseconds(), FailureReason: turn.FailureReason,
 		})
@@ -459,13 +459,16 @@ func tellCall(c *Change, turn domain.ClosingTurn, call domain.PlannedCall, asked
 	if call.Questions != nil {
 		shown = domain.CallAwaitingAnswer
 	}
-	if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, addToolCallPatch{
+	if err := c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, domain.AddToolCallPatch{
 		TurnID: turn.EntryID, PatchType: domain.PatchAddToolCall,
-		ToolCall: patchedCall{call.ID, call.ToolName, call.DisplayName, call.Arguments, shown, asked},
+		ToolCall: domain.PatchedToolCall{
+			ID: call.ID, ToolName: call.ToolName, DisplayName: call.DisplayName, Arguments: call.Arguments, Status: shown,
+			PendingQuestionRef: asked,
+		},
 	}); err != nil || call.Settled == nil {
 		return err
 	}
-	return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, toolResultPatch{
+	return c.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: turn.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
 		Result: call.Settled.Result, Status: call.Settled.Status,
 	})

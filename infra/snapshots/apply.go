@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/rmtree"
 )
 
 // restoringPrefix marks files that a restore is writing. What one that was broken
@@ -141,7 +143,7 @@ func (r *restorer) deletions() error {
 	for _, d := range r.remove {
 		files := 0
 		err := r.within(d.path, func(dir int, name string) (err error) {
-			files, err = removeAll(r.ctx, dir, name)
+			files, err = rmtree.Remove(r.ctx, dir, name, restoringPrefix)
 			return err
 		})
 		if d.replaced && files > 0 {

@@ -19,7 +19,7 @@ import (
 
 func (w *Workspace) duplicate(t testing.TB, from, to string, overwrite bool) (Info, error) {
 	t.Helper()
-	return w.Copy(t.Context(), from, to, CopyOptions{Overwrite: overwrite, Room: -1})
+	return w.Copy(t.Context(), from, to, CopyOptions{Overwrite: overwrite})
 }
 
 func TestCopyFile(t *testing.T) {
@@ -128,11 +128,11 @@ func TestCopyThatIsTooLargeOrCutOffLeavesNothing(t *testing.T) {
 	w.put(t, "src/a", strings.Repeat("a", 1000))
 	w.put(t, "src/b", strings.Repeat("b", 100_000))
 	for _, from := range []string{"src", "src/b"} {
-		_, err := w.Copy(t.Context(), from, "dst", CopyOptions{Room: 50_000})
+		_, err := w.Copy(t.Context(), from, "dst", CopyOptions{Room: w.room(t, 50_000)})
 		code(t, CodeNoSpace, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = w.Copy(ctx, from, "dst", CopyOptions{Room: -1})
+		_, err = w.Copy(ctx, from, "dst", CopyOptions{})
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = w.Stat("dst")
 		code(t, domain.CodeFileNotFound, err)

@@ -19,7 +19,7 @@ import (
 // CopyOptions are conditions and bounds of Copy.
 type CopyOptions struct {
 	Overwrite bool  // replace what has the name: a file by a file, a directory by a directory
-	Room      int64 // bytes that may be written; below 0 is without end
+	Room      *Room // that the copy takes its space from
 }
 
 // maxCopies bounds the search for a free name.
@@ -70,7 +70,7 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 		return Info{}, explain(from, err)
 	}
 	defer func() { _ = unix.Close(staging) }()
-	c := &copier{w: w, staging: staging, ctx: ctx, budget: newBudget(o.Room), from: shorten(given)}
+	c := &copier{w: w, staging: staging, ctx: ctx, room: o.Room, from: shorten(given)}
 	if directory {
 		return c.directory(source, names, o)
 	}
@@ -136,7 +136,7 @@ type copier struct {
 	w       *Workspace
 	staging int // directory in which it is made
 	ctx     context.Context
-	budget  *budget
+	room    *Room
 	from    string
 	mode    uint32 // that a directory gets when it has its place
 }
@@ -185,6 +185,8 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 	})
 	if err != nil {
 		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, temp)
+	} else {
+		c.w.spent(c.room.taken())
 	}
 	return info, err
 }

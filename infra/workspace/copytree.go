@@ -52,12 +52,8 @@ func (c *copier) pour(out, in *os.File) error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		part := int64(copyChunk)
-		if c.budget.bounded {
-			part = min(part, c.budget.left+1)
-		}
-		n, err := io.CopyN(out, in, part)
-		if !c.budget.take(n) {
+		n, err := io.CopyN(out, in, min(copyChunk, c.room.left()+1))
+		if !c.room.Take(n) {
 			return full(c.from)
 		}
 		if errors.Is(err, io.EOF) {
@@ -129,7 +125,7 @@ func (c *copier) entry(in, out int, name string, depth int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if !c.budget.take(256) {
+	if !c.room.Take(256) {
 		return full(c.from)
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -151,7 +147,6 @@ func (c *copier) entry(in, out int, name string, depth int) error {
 			return err
 		}
 		defer func() { _ = f.Close() }()
-		c.w.spent(st.Blocks * 512)
 		return unix.Fchmod(int(f.Fd()), uint32(modeOf(&st)))
 	}
 	return nil // a pipe, socket or device

@@ -4,13 +4,12 @@ package workspace
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"os"
 
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/rmtree"
 )
 
 // Remove deletes an entry; a link itself, wherever it points. A directory with
@@ -49,84 +48,8 @@ func (w *Workspace) unlink(dir int, name string) error {
 	return unix.Unlinkat(dir, name, 0)
 }
 
-// maxDepth bounds the descriptors that deleting a deep tree holds.
-const maxDepth = 64
-
-// removeAll deletes a name with all below it. What lies deeper than maxDepth is
-// first moved up beside the name: a command can nest directories far deeper
-// than a path can say or a process has descriptors.
+// removeAll deletes a name with all below it.
 func removeAll(ctx context.Context, dir int, name string) error {
-	r := remover{ctx: ctx, top: dir, queue: []string{name}}
-	for first := true; len(r.queue) > 0; first = false {
-		next := r.queue[len(r.queue)-1]
-		r.queue = r.queue[:len(r.queue)-1]
-		if err := r.remove(dir, next, 0); err != nil && (first || !errors.Is(err, unix.ENOENT)) {
-			return err
-		}
-	}
-	return nil
-}
-
-type remover struct {
-	ctx   context.Context
-	top   int
-	queue []string // names in top that are still to be deleted
-}
-
-func (r *remover) remove(dir int, name string, depth int) error {
-	if err := r.ctx.Err(); err != nil {
-		return err
-	}
-	err := unix.Unlinkat(dir, name, 0)
-	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
-		return err
-	}
-	if depth >= maxDepth {
-		moved := tempPrefix + rand.Text()
-		if err := unix.Renameat(dir, name, r.top, moved); err != nil {
-			return err
-		}
-		r.queue = append(r.queue, moved)
-		return nil
-	}
-	// While commands run, new files may come as fast as they go.
-	for range 10 {
-		if err = r.empty(dir, name, depth); err != nil {
-			return err
-		}
-		if err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
-			return err
-		}
-	}
+	_, err := rmtree.Remove(ctx, dir, name, tempPrefix)
 	return err
-}
-
-// empty deletes what a directory holds.
-func (r *remover) empty(dir int, name string, depth int) error {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(dir, name, flags, 0)
-	if errors.Is(err, unix.EACCES) {
-		// Not root, and a command took the rights away.
-		_ = unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW)
-		fd, err = unix.Openat(dir, name, flags, 0)
-	}
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer func() { _ = f.Close() }()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o300 != 0o300 {
-		_ = unix.Fchmod(fd, st.Mode&0o7777|0o700)
-	}
-	for _, n := range names {
-		if err := r.remove(fd, n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
-		}
-	}
-	return nil
 }

@@ -30,18 +30,18 @@ type Staging struct {
 	holder int    // descriptor of the directory that it is in
 	name   string // in the holder
 	dir    *os.File
-	budget *budget
-	count  int
+	room   *Room
+	sizes  []int64 // of the files, in bytes
 }
 
-// Stage opens a staging place that may take room bytes; below 0 is without end.
-func (w *Workspace) Stage(ctx context.Context, room int64) (*Staging, error) {
+// Stage opens a staging place, whose files take their space from room.
+func (w *Workspace) Stage(ctx context.Context, room *Room) (*Staging, error) {
 	holder, err := w.store.staging()
 	if err != nil {
 		return nil, explain("", err)
 	}
 	sweep(ctx, holder, time.Now().Add(-leftFor))
-	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), budget: newBudget(room)}
+	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), room: room}
 	fd := -1
 	if err = unix.Mkdirat(holder, s.name, 0o700); err == nil {
 		fd, err = unix.Openat(holder, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -79,7 +79,7 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // it by. A file that cannot be kept is taken back at once; what is left of its
 // content is the caller's to read. A *SourceError is the reader's.
 func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int, error) {
-	name := strconv.Itoa(s.count)
+	name := strconv.Itoa(len(s.sizes))
 	dir := int(s.dir.Fd())
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -87,34 +87,34 @@ func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int,
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
-	err = s.fill(ctx, f, content, limit)
+	size, err := s.fill(ctx, f, content, limit)
 	if err == nil {
 		err = s.w.own(fd, "")
 	}
 	if err != nil {
+		s.room.give(size) // its space is free again
 		_ = unix.Unlinkat(dir, name, 0)
 		if _, theirs := errors.AsType[*SourceError](err); theirs {
 			return 0, err
 		}
 		return 0, explain("the file", err)
 	}
-	s.count++
-	return s.count - 1, nil
+	s.sizes = append(s.sizes, size)
+	return len(s.sizes) - 1, nil
 }
 
-func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit int64) error {
+// fill says how many bytes of the room the file has taken, also when it failed.
+func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit int64) (taken int64, err error) {
 	source := &blamed{r: contextReader{ctx, content}}
-	n, err := io.Copy(f, io.LimitReader(&budgeted{source, s.budget}, limit+1))
-	if source.err != nil {
-		return &SourceError{source.err}
-	}
-	if err == nil && n > limit {
+	from := &roomed{r: source, room: s.room}
+	n, err := io.Copy(f, io.LimitReader(from, limit+1))
+	switch {
+	case source.err != nil:
+		err = &SourceError{source.err}
+	case err == nil && n > limit:
 		err = domain.Newf(domain.TooLarge, CodeTooLarge, "the file is larger than %d bytes", limit)
 	}
-	if err != nil {
-		s.budget.left += n // its space is free again
-	}
-	return err
+	return from.taken, err
 }
 
 // blamed remembers whose error a failed copy is.
@@ -131,18 +131,19 @@ func (b *blamed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// budgeted ends a copy when there is no room for more.
-type budgeted struct {
-	r      io.Reader
-	budget *budget
+// roomed ends a copy when there is no room for more.
+type roomed struct {
+	r     io.Reader
+	room  *Room
+	taken int64
 }
 
-func (b *budgeted) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if !b.budget.take(int64(n)) {
-		b.budget.left += int64(n)
+func (r *roomed) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if !r.room.Take(int64(n)) {
 		return 0, full("the file")
 	}
+	r.taken += int64(n)
 	return n, err
 }
 
@@ -176,6 +177,10 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	}
 	defer func() { _ = unix.Close(fd) }()
 	info, err := w.place(fd, from, temp, dir, name, rel, o)
+	if err == nil { // it counts as written now
+		s.room.give(s.sizes[number])
+		s.sizes[number] = 0
+	}
 	return info, explain(p, err)
 }
 

@@ -18,7 +18,7 @@ import (
 
 func TestStagedFilesAreInNobodysWay(t *testing.T) {
 	w := open(t)
-	s, err := w.Stage(t.Context(), -1)
+	s, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
 	n, err := s.Add(t.Context(), strings.NewReader("content"), 100)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestStagedFilesAreInNobodysWay(t *testing.T) {
 
 func TestStagingKeepsToItsBounds(t *testing.T) {
 	w := open(t)
-	s, err := w.Stage(t.Context(), 1000)
+	s, err := w.Stage(t.Context(), w.room(t, 1000))
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 101)), 100)
@@ -74,11 +74,11 @@ func TestStagingKeepsToItsBounds(t *testing.T) {
 // after; what is younger may still be somebody's.
 func TestLeftoversOfTheDeadAreSwept(t *testing.T) {
 	w := open(t)
-	dead, err := w.Stage(t.Context(), -1)
+	dead, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = dead.Add(t.Context(), strings.NewReader("x"), 100)
 	require.NoError(t, err)
-	alive, err := w.Stage(t.Context(), -1)
+	alive, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
 	defer alive.Close()
 	require.Len(t, hidden(t, w), 2)
@@ -113,13 +113,13 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, "before", w.get(t, "kept"))
 	_, err = w.WriteFile(t.Context(), "half", strings.NewReader(large), WriteOptions{IfMatch: before.ETag()})
 	code(t, CodeNoSpace, err)
-	_, err = w.Copy(t.Context(), "half", "", CopyOptions{Room: -1})
+	_, err = w.Copy(t.Context(), "half", "", CopyOptions{})
 	code(t, CodeNoSpace, err)
 	require.NoError(t, w.MkdirAll("dir"))
 	require.NoError(t, w.Rename("half", "dir/half", false))
-	_, err = w.Copy(t.Context(), "dir", "", CopyOptions{Room: -1})
+	_, err = w.Copy(t.Context(), "dir", "", CopyOptions{})
 	code(t, CodeNoSpace, err)
-	s, err := w.Stage(t.Context(), -1)
+	s, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = s.Add(t.Context(), strings.NewReader(large), 1<<30)
 	code(t, CodeNoSpace, err)

@@ -4,10 +4,9 @@ package workspace
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
-
-	"everloop/domain"
 )
 
 // usage remembers the measured size of workspaces for a time that grows with
@@ -15,12 +14,15 @@ import (
 // each walk it.
 type usage struct {
 	mu    sync.Mutex
-	known map[string]measured
+	known map[string]*measured
 }
 
 type measured struct {
 	bytes int64
-	until time.Time
+	until time.Time // measured anew from then on
+	grown int64     // bytes that were written since this is known, whatever was taken away
+	held  int64     // bytes that writers have taken and not written yet
+	rooms int       // writers that look at it
 }
 
 const (
@@ -28,31 +30,42 @@ const (
 	maxMeasured  = 4096 // workspaces that are remembered; it is only a cache
 )
 
-// Room says how many bytes may still be written to a workspace that may hold
-// limit; never less than 0. A limit of 0 is none, which gives -1.
-func (w *Workspace) Room(ctx context.Context, limit int64) (int64, error) {
-	if limit <= 0 {
-		return -1, nil
+// of gives what is known of a workspace; u is locked.
+func (u *usage) of(host string) *measured {
+	if m := u.known[host]; m != nil {
+		return m
 	}
+	if len(u.known) >= maxMeasured {
+		maps.DeleteFunc(u.known, func(_ string, m *measured) bool { return m.rooms == 0 })
+	}
+	if u.known == nil {
+		u.known = map[string]*measured{}
+	}
+	m := &measured{}
+	u.known[host] = m
+	return m
+}
+
+// remeasure brings what is known up to date when it is too old. What others write
+// meanwhile is added, seen or not: rather too much than too little.
+func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 	u := &w.store.usage
 	u.mu.Lock()
-	known, ok := u.known[w.host]
+	fresh, grown := time.Now().Before(m.until), m.grown
 	u.mu.Unlock()
-	if !ok || time.Now().After(known.until) {
-		began := time.Now()
-		bytes, err := w.measure(ctx)
-		if err != nil {
-			return 0, err
-		}
-		known = measured{bytes, time.Now().Add(measureShare * time.Since(began))}
-		u.mu.Lock()
-		if u.known == nil || len(u.known) >= maxMeasured {
-			u.known = map[string]measured{}
-		}
-		u.known[w.host] = known
-		u.mu.Unlock()
+	if fresh {
+		return nil
 	}
-	return max(0, limit-known.bytes), nil
+	began := time.Now()
+	bytes, err := w.measure(ctx)
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m.bytes = bytes + m.grown - grown
+	m.until = time.Now().Add(measureShare * time.Since(began))
+	return nil
 }
 
 // spent adds what was written since to a remembered measure.
@@ -60,19 +73,21 @@ func (w *Workspace) spent(bytes int64) {
 	u := &w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if known, ok := u.known[w.host]; ok {
-		known.bytes += bytes
-		u.known[w.host] = known
+	if m := u.known[w.host]; m != nil {
+		m.bytes += bytes
+		m.grown += max(0, bytes)
 	}
 }
 
-// forget drops a measure after something was deleted, of which nobody knows how
-// large it was.
+// forget has a workspace measured anew after something was deleted, of which
+// nobody knows how large it was.
 func (w *Workspace) forget() {
 	u := &w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.known, w.host)
+	if m := u.known[w.host]; m != nil {
+		m.until = time.Time{}
+	}
 }
 
 // measure adds up the space of all entries, as the sandbox does: what they take
@@ -84,26 +99,4 @@ func (w *Workspace) measure(ctx context.Context) (int64, error) {
 		return nil
 	})
 	return total, err
-}
-
-// full is the answer to a write that a workspace has no room for.
-func full(rel string) error {
-	return domain.Newf(domain.TooLarge, CodeNoSpace, "%s could not be written: the workspace is full", shorten(rel))
-}
-
-// budget counts what may still be written; below 0 is without end.
-type budget struct {
-	bounded bool
-	left    int64
-}
-
-func newBudget(room int64) *budget { return &budget{room >= 0, room} }
-
-// take says whether there is room for n bytes more.
-func (b *budget) take(n int64) bool {
-	if !b.bounded {
-		return true
-	}
-	b.left -= n
-	return b.left >= 0
 }

@@ -37,6 +37,7 @@ func (f Files) Copy(ctx context.Context, session domain.Session, from, to string
 		if err != nil {
 			return err
 		}
+		defer room.Close()
 		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite, Room: room})
 		change = changed(copied)
 		return err

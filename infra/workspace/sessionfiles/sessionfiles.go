@@ -73,7 +73,8 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 		if err != nil {
 			return err
 		}
-		if size := int64(len(content)); room >= 0 && size > room && size > old.Size {
+		defer room.Close()
+		if size := int64(len(content)); !room.Take(size) && size > old.Size {
 			return noRoom()
 		}
 		options := workspace.WriteOptions{IfMatch: tag, CreateOnly: only.Absent, Parents: true}

@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -117,6 +120,94 @@ func TestAWorkspaceHoldsNoMoreThanItsLimit(t *testing.T) {
 	_, err = b.Delete(t.Context(), b.session, "first", "")
 	require.NoError(t, err)
 	b.put(t, "second", large)
+}
+
+// held adds up the content of all files.
+func (b bench) held(t *testing.T) (total int64) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(b.host, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		total += info.Size()
+		return err
+	}))
+	return total
+}
+
+// Everything that writes at the same time stays within the limit together.
+func TestManyAtOnceHoldNoMoreThanTheLimit(t *testing.T) {
+	const limit, each = 4 << 20, 256 << 10
+	b := newBench(t, limit)
+	b.put(t, "original", strings.Repeat("o", each))
+	content := strings.Repeat("x", each)
+	var all sync.WaitGroup
+	var kept atomic.Int64
+	begin := make(chan struct{})
+	count := func(err error) {
+		switch {
+		case err == nil:
+			kept.Add(1)
+		case !domain.HasCode(err, workspace.CodeNoSpace):
+			t.Error(err)
+		}
+	}
+	for i := range 10 {
+		all.Go(func() {
+			<-begin
+			outcomes, err := b.Upload(t.Context(), b.session, fmt.Sprintf("up%d", i), limit, func(add func(io.Reader) error) ([]string, error) {
+				return []string{"a", "b"}, errors.Join(add(strings.NewReader(content)), add(strings.NewReader(content)))
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, o := range outcomes {
+				count(o.Err)
+			}
+		})
+		all.Go(func() {
+			<-begin
+			_, _, err := b.Write(t.Context(), b.session, fmt.Sprintf("put%d", i), []byte(content), domain.FileCondition{})
+			count(err)
+		})
+		all.Go(func() {
+			<-begin
+			_, err := b.Copy(t.Context(), b.session, "original", fmt.Sprintf("copy%d", i), false)
+			count(err)
+		})
+	}
+	close(begin)
+	all.Wait()
+	require.LessOrEqual(t, b.held(t), int64(limit))
+	require.EqualValues(t, b.held(t), (kept.Load()+1)*each)
+
+	// What was refused has left its space to others.
+	require.NoError(t, os.RemoveAll(b.host+"/original"))
+	for i := range 10 {
+		require.NoError(t, os.RemoveAll(fmt.Sprintf("%s/up%d", b.host, i)))
+		_, _ = b.Delete(t.Context(), b.session, fmt.Sprintf("put%d", i), "")
+		_, _ = b.Delete(t.Context(), b.session, fmt.Sprintf("copy%d", i), "")
+	}
+	require.Zero(t, b.held(t))
+	b.put(t, "whole", strings.Repeat("x", limit-(64<<10)))
+}
+
+// Two uploads that are on their way at the same time: the one that began first
+// has no more right to the space than the one that filled it.
+func TestASlowUploadFindsTheWorkspaceFull(t *testing.T) {
+	b := newBench(t, 1<<20)
+	half := strings.Repeat("x", 600<<10)
+	outcomes, err := b.Upload(t.Context(), b.session, "", 1<<20, func(add func(io.Reader) error) ([]string, error) {
+		second, err := b.upload(t, 1<<20, []io.Reader{strings.NewReader(half)}, "fast")
+		require.NoError(t, err)
+		require.NoError(t, second[0].Err)
+		return []string{"slow"}, add(strings.NewReader(half))
+	})
+	require.NoError(t, err)
+	refused(t, workspace.CodeNoSpace, outcomes[0].Err)
+	require.EqualValues(t, len(half), b.held(t))
 }
 
 func TestZipKeepsModesAndOnlyLinksThatStay(t *testing.T) {

@@ -32,6 +32,7 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 		if err != nil {
 			return err
 		}
+		defer room.Close()
 		stage, err := w.Stage(ctx, room)
 		if err != nil {
 			return err

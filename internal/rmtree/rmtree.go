@@ -1,0 +1,121 @@
+//go:build linux
+
+// Package rmtree deletes directories that commands have made and may still be
+// changing: of any depth, without rights, never through a link. It must not know
+// what they are for.
+package rmtree
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth bounds the descriptors that deleting a deep tree holds.
+const maxDepth = 64
+
+// Remove deletes a name in the directory dir, a descriptor, with all below it, and
+// tells how many files it deleted, directories not counted. A link is deleted
+// itself, whatever it leads to. What lies deeper than 64 directories is first moved
+// up beside the name, as prefix and something random: a command can nest
+// directories far deeper than a path can say or a process has descriptors. A name
+// that is not there is ENOENT.
+func Remove(ctx context.Context, dir int, name, prefix string) (files int, err error) {
+	r := remover{ctx: ctx, top: dir, prefix: prefix, queue: []string{name}}
+	for first := true; len(r.queue) > 0; first = false {
+		next := r.queue[len(r.queue)-1]
+		r.queue = r.queue[:len(r.queue)-1]
+		if err := r.remove(dir, next, 0); err != nil && (first || !errors.Is(err, unix.ENOENT)) {
+			return r.files, err
+		}
+	}
+	return r.files, nil
+}
+
+type remover struct {
+	ctx    context.Context
+	top    int
+	prefix string
+	files  int
+	queue  []string // names in top that are still to be deleted
+}
+
+func (r *remover) remove(dir int, name string, depth int) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	err := unix.Unlinkat(dir, name, 0)
+	if err == nil {
+		r.files++
+	}
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	if depth >= maxDepth {
+		moved := r.prefix + rand.Text()
+		if err := unix.Renameat(dir, name, r.top, moved); err != nil {
+			return err
+		}
+		r.queue = append(r.queue, moved)
+		return nil
+	}
+	// While commands run, new files may come as fast as they go.
+	for range 10 {
+		if err = r.empty(dir, name, depth); err != nil {
+			return err
+		}
+		if err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
+}
+
+// empty deletes what a directory holds.
+func (r *remover) empty(dir int, name string, depth int) error {
+	fd, err := open(dir, name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
+		// Not root, and a command took the rights away.
+		_ = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
+	}
+	names, err := list(fd)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := r.remove(fd, n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads a directory that was opened for looking things up.
+func list(dir int) ([]string, error) {
+	fd, err := open(dir, ".", unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "directory")
+	defer func() { _ = f.Close() }()
+	return f.Readdirnames(-1)
+}
+
+// open opens a directory, and nothing that only leads to one.
+func open(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
