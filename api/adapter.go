@@ -111,7 +111,7 @@ func (x *exchange) Param(name string) string {
 		return value
 	}
 	if value == "" {
-		return "."
+		value = "."
 	}
 	// Fiber takes the closing slash away, by which a browser knows a directory.
 	if bytes.HasSuffix(x.c.Request().URI().PathOriginal(), []byte("/")) && !strings.HasSuffix(value, "/") {

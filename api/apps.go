@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"path"
 	"strings"
@@ -111,7 +110,13 @@ func (s *server) appRoutes() {
 		})
 	add(s, operation{
 		id: "read-app", method: fiber.MethodGet, path: "/apps/{app_id}/{dir_path}", tag: tag, public: true,
-		summary: "A file of a published app, for browsers", changes: describeAs(http.StatusOK, "*/*"),
+		summary: "A file of a published app, for browsers",
+		changes: func(op *huma.Operation) {
+			describeAs(http.StatusOK, "*/*")(op)
+			describeAs(http.StatusPartialContent, "*/*")(op)
+			putResponse(op, http.StatusNotModified, nil)
+			putResponse(op, http.StatusPermanentRedirect, nil)
+		},
 	}, s.readApp)
 }
 
@@ -149,7 +154,11 @@ func (s *server) readApp(ctx context.Context, in *struct {
 	return &streamed{func(hctx huma.Context) {
 		c := fiberOf(hctx)
 		if served.Directory {
-			c.Set(fiber.HeaderLocation, path.Base(served.Path)+"/")
+			here := served.Path
+			if here == "" {
+				here = in.AppID
+			}
+			c.Set(fiber.HeaderLocation, path.Base(here)+"/")
 			c.Status(http.StatusPermanentRedirect)
 			return
 		}
@@ -161,17 +170,19 @@ func (s *server) readApp(ctx context.Context, in *struct {
 		c.Set(fiber.HeaderAccessControlAllowOrigin, "*") // a page from nowhere is a stranger to its own files
 		c.Set(fiber.HeaderCacheControl, "public, no-cache")
 		c.Set(fiber.HeaderETag, served.File.ETag)
+		c.Set(fiber.HeaderAcceptRanges, "bytes")
 		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, served.File.ETag) {
 			_ = served.File.Content.Close()
 			c.Status(http.StatusNotModified)
 			return
 		}
 		c.Set(fiber.HeaderContentType, siteType(served.Path))
-		c.Context().SetBodyStream(&fileBody{served.File.Content, served.File.Content, connOf(c)}, int(served.File.Size))
+		if err := sendRange(c, served.File.Content, served.File.Size, served.File.ETag); err != nil {
+			_ = served.File.Content.Close()
+			s.refuse(hctx, err)
+		}
 	}}, nil
 }
-
-func connOf(c *fiber.Ctx) net.Conn { return c.Context().Conn() }
 
 // siteType tells what a file of a site is by its name alone: its bytes are not
 // looked at, so that none passes for something else.

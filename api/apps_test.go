@@ -37,10 +37,12 @@ func (site) Serve(_ context.Context, id, name string) (domain.ServedApp, error) 
 	if err := known(id); err != nil {
 		return domain.ServedApp{}, err
 	}
-	if name == "docs" {
+	switch name {
+	case ".":
+		return domain.ServedApp{Directory: true}, nil
+	case "docs":
 		return domain.ServedApp{Path: "docs", Directory: true}, nil
-	}
-	if name == "." || name == "docs/" {
+	case "./", "docs/":
 		name = "index.html"
 	}
 	const page = "<script>alert(1)</script>"
@@ -82,6 +84,14 @@ func TestAPublishedPageIsOfNoOrigin(t *testing.T) {
 	moved := w.do("GET", "/apps/app-1/docs", "", "")
 	require.Equal(t, 308, moved.status)
 	require.Equal(t, "docs/", moved.header.Get("Location"))
+	moved = w.do("GET", "/apps/app-1", "", "")
+	require.Equal(t, 308, moved.status)
+	require.Equal(t, "app-1/", moved.header.Get("Location"))
+	part := w.do("GET", "/apps/app-1/film.mp4", "", "", header("Range", "bytes=8-12"))
+	require.Equal(t, 206, part.status)
+	require.Equal(t, "alert", part.text)
+	require.Equal(t, "bytes 8-12/25", part.header.Get("Content-Range"))
+	require.Equal(t, 416, w.do("GET", "/apps/app-1/film.mp4", "", "", header("Range", "bytes=99-")).status)
 	require.Equal(t, 200, w.do("GET", "/apps/app-1/docs/", "", "").status, "a browser that was led there is led on for ever")
 	require.Equal(t, "application/octet-stream", w.do("GET", "/apps/app-1/page.unknown", "", "").header.Get("Content-Type"))
 

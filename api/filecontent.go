@@ -57,7 +57,7 @@ func (s *server) readFile(ctx context.Context, in *struct {
 		if active(kind) {
 			c.Set(fiber.HeaderContentSecurityPolicy, activeContent)
 		}
-		if err := sendRange(c, file, info); err != nil {
+		if err := sendRange(c, file, info.Size, info.ETag); err != nil {
 			_ = file.Close()
 			c.Response().Header.Del(fiber.HeaderContentDisposition)
 			s.refuse(ctx, err)
@@ -67,11 +67,10 @@ func (s *server) readFile(ctx context.Context, in *struct {
 
 // sendRange answers with the file, or with the one range that was asked for. More
 // than one range at once is answered with the whole, as RFC 9110 allows.
-func sendRange(c *fiber.Ctx, file io.ReadSeekCloser, info domain.FileInfo) error {
-	size := info.Size
+func sendRange(c *fiber.Ctx, file io.ReadCloser, size int64, etag string) error {
 	from, length := int64(0), size
 	asked := c.Get(fiber.HeaderRange)
-	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != info.ETag {
+	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != etag {
 		asked = ""
 	}
 	if first, last, ok, fits := parseRange(asked, size); ok {
@@ -83,11 +82,21 @@ func sendRange(c *fiber.Ctx, file io.ReadSeekCloser, info domain.FileInfo) error
 		c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", first, last, size))
 		c.Status(http.StatusPartialContent)
 	}
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return fmt.Errorf("seek in workspace file: %w", err)
+	if err := skip(file, from); err != nil {
+		return fmt.Errorf("read up to the range: %w", err)
 	}
 	c.Context().SetBodyStream(&fileBody{io.LimitReader(file, length), file, c.Context().Conn()}, int(length))
 	return nil
+}
+
+// skip passes over the first n bytes.
+func skip(file io.Reader, n int64) error {
+	if seeker, can := file.(io.Seeker); can {
+		_, err := seeker.Seek(n, io.SeekStart)
+		return err
+	}
+	_, err := io.CopyN(io.Discard, file, n)
+	return err
 }
 
 // fileBody is a file on its way to a client, who has time for it as long as

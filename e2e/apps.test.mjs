@@ -83,6 +83,10 @@ test('directories, hidden files and links', async () => {
   assert.equal(new URL(redirect.headers.get('location'), redirect.url).pathname, `/apps/${app.app_id}/sub/`);
   assert.equal(await page(app, 'sub/'), 'sub\n');
   assert.equal(await page(app, '.well-known/x'), 'known\n');
+  const root = await visit(`/apps/${app.app_id}`);
+  assert.deepEqual([root.status, new URL(root.headers.get('location'), root.url).pathname], [308, `/apps/${app.app_id}/`]);
+  const part = await visit(`/apps/${app.app_id}/app.js`, { range: 'bytes=0-7' });
+  assert.deepEqual([part.status, await part.text()], [206, 'document']);
   for (const path of ['.env', '.git/config', 'passwd', 'up/outside.txt', 'missing', 'sub/missing']) {
     assert.equal((await visit(`/apps/${app.app_id}/${path}`)).status, 404, path);
   }
@@ -99,12 +103,14 @@ test('what cannot be published is told, and a site that is served stays', async 
   fails(await publish(view, { working_dir: 'empty' }), 422, 'no_index_page');
   fails(await publish(view, { working_dir: 'missing' }), 404, 'file_not_found');
   assert.ok((await publish(view, { working_dir: 'root/etc' })).status >= 400);
-  assert.ok((await publish(view, { working_dir: '../../etc' })).status >= 400);
+  fails(await publish(view, { working_dir: '../../etc' }), 400, 'path_outside_workspace');
   fails(await publish(view, { session_id: 'missing' }), 404, 'session_not_found');
   await view.run(steps(bash('mkdir many && cd many && echo x > index.html && seq 5001 | xargs touch'), { text: 'done' }));
   fails(await publish(view, { working_dir: 'many' }), 413, 'app_too_large');
   await view.run(steps(bash('mkdir big && cd big && echo x > index.html && head -c 210000000 /dev/zero > zeros'), { text: 'done' }));
   fails(await publish(view, { working_dir: 'big' }), 413, 'app_too_large');
+  const mine = (await world.rest.get('/api/apps')).items.filter((a) => a.session_id === view.session);
+  assert.deepEqual(mine.map((a) => a.app_id), [app.app_id], 'what was refused left something behind');
 });
 
 test('an app is its owner\'s alone', async () => {

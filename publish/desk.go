@@ -18,8 +18,8 @@ type Records interface {
 	// FinishApp makes a copy the one that is served; app_not_found when the app was
 	// stopped meanwhile.
 	FinishApp(ctx context.Context, appID, copyID string) (domain.App, error)
-	// FailApp ends an app that was never live.
-	FailApp(ctx context.Context, appID string) error
+	// ForgetApp takes away an app that was never live.
+	ForgetApp(ctx context.Context, appID string) error
 	StopApp(ctx context.Context, ownerID, appID string) (domain.App, error)
 	App(ctx context.Context, ownerID, appID string) (domain.App, error)
 	Apps(ctx context.Context, ownerID string) ([]domain.App, error)
@@ -52,12 +52,12 @@ const index = "index.html"
 
 // Publish makes the directory's app, or brings a new copy to the one it has: the
 // old one is served until the new one is whole. Without an index page it is
-// refused as no_index_page.
+// refused as no_index_page. What is refused leaves nothing behind.
 func (d *Desk) Publish(ctx context.Context, session domain.Session, dir string) (domain.App, error) {
-	dir = path.Clean("/" + dir)[1:]
+	dir = path.Clean(dir)
 	name := path.Base(dir)
-	if dir == "" {
-		dir, name = ".", session.Intent
+	if dir == "." {
+		name = session.Intent
 	}
 	if name == "" {
 		name = "App"
@@ -73,9 +73,9 @@ func (d *Desk) Publish(ctx context.Context, session domain.Session, dir string) 
 		return d.Records.FinishApp(ctx, app.ID, copyID)
 	}
 	if app.Status == domain.AppBuilding {
-		// What failed is told to the caller; that it is not noted must not hide it.
-		if failed := d.Records.FailApp(context.WithoutCancel(ctx), app.ID); failed != nil {
-			d.Logger.Warn("a failed app is not noted", "app_id", app.ID, "error", failed)
+		// Why it failed is told to the caller; that its record stays must not hide it.
+		if kept := d.Records.ForgetApp(context.WithoutCancel(ctx), app.ID); kept != nil {
+			d.Logger.Warn("a failed app is not removed", "app_id", app.ID, "error", kept)
 		}
 	}
 	return app, err
@@ -109,7 +109,7 @@ func (d *Desk) Unpublish(ctx context.Context, ownerID, appID string) (domain.App
 }
 
 // Serve finds what a path of an app leads to. A directory leads to its index
-// page. Hidden files were copied with the directory and are not served: they hold
+// page, when the path has its closing slash. Hidden files were copied with the directory and are not served: they hold
 // what was not meant for others, as keys and the history of a repository.
 func (d *Desk) Serve(ctx context.Context, appID, name string) (domain.ServedApp, error) {
 	copyID, err := d.Records.LiveApp(ctx, appID)
@@ -120,8 +120,11 @@ func (d *Desk) Serve(ctx context.Context, appID, name string) (domain.ServedApp,
 	if hidden(clean) || strings.ContainsRune(name, 0) {
 		return domain.ServedApp{}, missing(name)
 	}
+	if clean == "" && !strings.HasSuffix(name, "/") {
+		return domain.ServedApp{Directory: true}, nil // a browser needs the slash to find the other files
+	}
 	at := clean
-	if at == "" || strings.HasSuffix(name, "/") {
+	if strings.HasSuffix(name, "/") {
 		at = path.Join(clean, index)
 	}
 	file, err := d.Copies.Open(ctx, copyID, at)

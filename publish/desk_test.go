@@ -96,7 +96,7 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	require.Equal(t, "site", app.WorkingDir)
 	w.write("site/index.html", "<h1>two</h1>")
 	for path, want := range map[string]string{
-		".": "<h1>one</h1>", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
+		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
 		"./docs/../docs/a.txt": "a",
 	} {
 		got, err := w.read(app.ID, path)
@@ -107,14 +107,14 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 		_, err := w.read(app.ID, path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), "%q: %v", path, err)
 	}
-	_, err = w.read("none", ".")
+	_, err = w.read("none", "./")
 	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
 
 	again, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
 	require.Equal(t, app.ID, again.ID, "the place keeps its address")
 	require.NotEqual(t, app.CopyID, again.CopyID)
-	got, err := w.read(app.ID, ".")
+	got, err := w.read(app.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "<h1>two</h1>", got)
 
@@ -123,7 +123,7 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, app.ID)
 	require.NoError(t, err)
 	require.Equal(t, domain.AppStopped, stopped.Status)
-	_, err = w.read(app.ID, ".")
+	_, err = w.read(app.ID, "./")
 	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
@@ -139,6 +139,8 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	w.write("bare/readme.md", "no page here")
 	_, err := w.Publish(t.Context(), w.session, "bare")
 	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "%v", err)
+	_, err = w.Publish(t.Context(), w.session, "../site")
+	require.True(t, domain.HasCode(err, domain.CodePathOutside), "%v", err)
 	for _, dir := range []string{"none", "bare/readme.md", "a\x00b", strings.Repeat("x", 300)} {
 		_, err := w.Publish(t.Context(), w.session, dir)
 		require.Error(t, err)
@@ -157,14 +159,10 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	require.NoError(t, big.Close())
 	_, err = w.Publish(t.Context(), w.session, "site")
 	require.True(t, domain.HasCode(err, domain.CodeAppTooLarge), "%v", err)
-	got, err := w.read(app.ID, ".")
+	got, err := w.read(app.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "fine", got, "what was published stays")
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
-	for _, a := range list {
-		if a.ID != app.ID {
-			require.Equal(t, domain.AppFailed, a.Status)
-		}
-	}
+	require.Equal(t, []domain.App{app}, list, "what was refused left something behind")
 }

@@ -8,14 +8,16 @@ import (
 	"encoding/hex"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // zipper writes members and tells what was in them.
 type zipper struct {
-	out *zip.Writer
+	out  *zip.Writer
+	made time.Time // what each member is dated
 }
 
-func newZipper(w io.Writer) *zipper { return &zipper{zip.NewWriter(w)} }
+func newZipper(w io.Writer) *zipper { return &zipper{zip.NewWriter(w), time.Now()} }
 
 // close frees a zipper that was not finished; the archive has no end then.
 func (z *zipper) close() { z.out = nil }
@@ -44,7 +46,7 @@ func (e notOpened) Unwrap() error { return e.error }
 
 // add writes a member whose content open gives; it may be opened twice.
 func (z *zipper) add(ctx context.Context, name string, mode uint32, size int64, open func() (io.ReadCloser, error)) (written, error) {
-	header := &zip.FileHeader{Name: name, Method: zip.Deflate}
+	header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: z.made}
 	if mode == 0 {
 		mode = 0o644
 	}
@@ -74,7 +76,7 @@ func (z *zipper) add(ctx context.Context, name string, mode uint32, size int64, 
 
 // directory writes an empty directory.
 func (z *zipper) directory(name string) error {
-	_, err := z.out.Create(name + "/")
+	_, err := z.out.CreateHeader(&zip.FileHeader{Name: name + "/", Modified: z.made})
 	return err
 }
 

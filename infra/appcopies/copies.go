@@ -62,7 +62,7 @@ func bounded(files int, bytes int64) error {
 // Open implements publish.Copies.
 func (c Copies) Open(ctx context.Context, copyID, path string) (domain.AppFile, error) {
 	content, info, err := c.Store.Open(ctx, copyID, path)
-	if domain.HasCode(err, snapshots.CodeNotRegular) {
+	if domain.HasCode(err, snapshots.CodeNotRegular) || domain.HasCode(err, domain.CodeFileNotFound) {
 		err = domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the app has no such file")
 	}
 	if err != nil {

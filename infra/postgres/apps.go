@@ -46,10 +46,10 @@ func (db *DB) FinishApp(ctx context.Context, appID, copyID string) (domain.App, 
 		WHERE  id = @id AND status <> 'stopped' RETURNING `+appColumns, pgx.NamedArgs{"id": appID, "copy": copyID})
 }
 
-// FailApp implements publish.Records.
-func (db *DB) FailApp(ctx context.Context, appID string) error {
-	_, err := db.Pool.Exec(ctx, `UPDATE apps SET status = 'failed', updated_at = now() WHERE id = $1 AND status = 'building'`, appID)
-	return fault("note a failed app", err)
+// ForgetApp implements publish.Records.
+func (db *DB) ForgetApp(ctx context.Context, appID string) error {
+	_, err := db.Pool.Exec(ctx, `DELETE FROM apps WHERE id = $1 AND status = 'building'`, appID)
+	return fault("remove a failed app", err)
 }
 
 // StopApp implements publish.Records. Stopping again changes nothing.
