@@ -59,8 +59,8 @@ func (s *server) listInbox(ctx context.Context, in *struct {
 func (s *server) listRuns(ctx context.Context, in *struct {
 	Status    string `query:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out"`
 	Kind      string `query:"kind" enum:"chat,fork,task,compaction,replay"`
-	SessionID string `query:"session_id" maxLength:"128"`
-	OwnerID   string `query:"owner_id" maxLength:"128"`
+	SessionID string `query:"session_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$"`
+	OwnerID   string `query:"owner_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$"`
 	Page      string `query:"page" maxLength:"4096" doc:"next_page of the answer before."`
 	Limit     int    `query:"limit" default:"50" minimum:"1" maximum:"200"`
 },
@@ -77,7 +77,7 @@ func (s *server) listRuns(ctx context.Context, in *struct {
 
 // RunRef names a run by its workflow's id.
 type RunRef struct {
-	WorkflowID string `path:"workflow_id" maxLength:"300" doc:"Percent-encoded, as session%2F…"`
+	WorkflowID string `path:"workflow_id" maxLength:"300" pattern:"^[!-~]+$" doc:"Percent-encoded, as session%2F…"`
 }
 
 func (s *server) cancelRun(ctx context.Context, in *RunRef) (*body[okBody], error) {

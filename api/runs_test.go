@@ -92,4 +92,6 @@ func TestAdministratorsEndRuns(t *testing.T) {
 	require.Empty(t, page["items"])
 	require.Empty(t, page["next_page"])
 	w.do("GET", "/api/admin/runs?page=%25%25", w.root, "").problem(422)
+	w.do("GET", "/api/admin/runs?session_id=a%5C%27%20OR%201%3D1", w.root, "").problem(422)
+	w.do("POST", "/api/admin/runs/a%00b/cancel", w.root, "").problem(422)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -29,8 +30,8 @@ type file struct {
 	Permissions    []permission   `yaml:"permissions"`
 	Budget         *budget        `yaml:"budget"`
 	Compaction     *compaction    `yaml:"compaction"`
-	MaxSteps       int            `yaml:"max_steps"`
-	StuckAfter     int            `yaml:"stuck_after"`
+	MaxSteps       *int           `yaml:"max_steps"`
+	StuckAfter     *int           `yaml:"stuck_after"`
 	Skills         []string       `yaml:"skills"`
 	Servers        []server       `yaml:"mcp_servers"`
 }
@@ -61,9 +62,9 @@ type budget struct {
 }
 
 type compaction struct {
-	Auto         bool `yaml:"auto"`
-	ThresholdPct int  `yaml:"threshold_pct"`
-	KeepLast     int  `yaml:"keep_last"`
+	Auto         *bool `yaml:"auto"`
+	ThresholdPct *int  `yaml:"threshold_pct"`
+	KeepLast     *int  `yaml:"keep_last"`
 }
 
 type server struct {
@@ -75,7 +76,7 @@ type server struct {
 	URL       string            `yaml:"url"`
 	Headers   map[string]string `yaml:"headers"`
 	Tools     []string          `yaml:"tools"`
-	TimeoutS  int               `yaml:"timeout_s"`
+	TimeoutS  *int              `yaml:"timeout_s"`
 }
 
 var (
@@ -97,6 +98,9 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return none, fmt.Errorf("solution.yaml: %s", strings.Join(strings.Fields(err.Error()), " ")) // several lines
+	}
+	if err := f.withinLimits(); err != nil {
 		return none, fmt.Errorf("solution.yaml: %w", err)
 	}
 	if f.Name == "" {
@@ -104,8 +108,8 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 	s := domain.Solution{
 		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),
-		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: f.MaxSteps, StuckAfter: f.StuckAfter, Skills: f.Skills,
-		Budget: (*domain.Budget)(f.Budget), Compaction: (*domain.CompactionPolicy)(f.Compaction),
+		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0), StuckAfter: value(f.StuckAfter, 0), Skills: f.Skills,
+		Budget: (*domain.Budget)(f.Budget), Compaction: f.Compaction.policy(),
 	}
 	if s.Data == nil {
 		s.Data = map[string]any{}
@@ -133,7 +137,10 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		}
 		s.Agents = append(s.Agents, domain.AgentType{Name: a.Name, Description: a.Description, Prompt: text, Tools: a.Tools, Model: a.Model})
 	}
-	for _, p := range f.Permissions {
+	for i, p := range f.Permissions {
+		if p.Tool == "" {
+			return none, fmt.Errorf("solution.yaml: permissions[%d].tool is missing", i)
+		}
 		switch p.Decision {
 		case domain.PermissionAllow, domain.PermissionAsk, domain.PermissionDeny:
 		default:
@@ -142,12 +149,15 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		s.Permissions = append(s.Permissions, domain.PermissionRule(p))
 	}
 	for _, m := range f.Servers {
-		if !serverName.MatchString(m.Name) || m.Transport != "stdio" && m.Transport != "http" {
+		if !serverName.MatchString(m.Name) || m.Transport != domain.MCPStdio && m.Transport != domain.MCPHTTP {
 			return none, fmt.Errorf("solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name)
+		}
+		if m.Transport == domain.MCPStdio && m.Command == "" || m.Transport == domain.MCPHTTP && m.URL == "" {
+			return none, fmt.Errorf("solution.yaml: MCP server %q needs a command for stdio, or a url for http", m.Name)
 		}
 		s.MCPServers = append(s.MCPServers, domain.MCPServer{
 			Name: m.Name, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
-			Tools: m.Tools, TimeoutS: m.TimeoutS, Enabled: true,
+			Tools: m.Tools, TimeoutS: value(m.TimeoutS, 0), Enabled: true,
 		})
 	}
 	return s, nil
@@ -160,6 +170,25 @@ func prompt(files fs.FS, name string) (string, error) {
 		return "", nil
 	}
 	return string(bytes.TrimSpace(text)), err
+}
+
+// policy gives the solution's compaction; what it leaves out is as everywhere.
+func (c *compaction) policy() *domain.CompactionPolicy {
+	if c == nil {
+		return nil
+	}
+	everywhere := domain.DefaultCompaction
+	return &domain.CompactionPolicy{
+		Auto: value(c.Auto, everywhere.Auto), ThresholdPct: value(c.ThresholdPct, everywhere.ThresholdPct), KeepLast: value(c.KeepLast, everywhere.KeepLast),
+	}
+}
+
+// value is what a field says, otherwise what it means when it is left out.
+func value[T any](given *T, otherwise T) T {
+	if given == nil {
+		return otherwise
+	}
+	return *given
 }
 
 func orElse(text, otherwise string) string {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ var builtin embed.FS
 type Catalog struct {
 	solutions map[string]entry
 	order     []string
+	faults    map[string]error // by the id of the solution that cannot be used
 }
 
 type entry struct {
@@ -31,15 +33,19 @@ type entry struct {
 
 // Load reads the built-in solutions and those of dir, a directory with one
 // subdirectory for each; the same id in dir replaces a built-in one. A missing
-// dir adds none. A faulty solution is an error that names its file.
+// dir adds none. A solution of dir that cannot be used is left out, and with it
+// nothing else: Faults tells of it.
 func Load(dir string) (*Catalog, error) {
-	c := &Catalog{solutions: map[string]entry{}}
+	c := &Catalog{solutions: map[string]entry{}, faults: map[string]error{}}
 	own, err := fs.Sub(builtin, "builtin")
 	if err != nil {
 		return nil, err
 	}
-	if err := c.add(own, "built-in solution"); err != nil {
+	if err := c.add(own, "built-in solutions"); err != nil {
 		return nil, err
+	}
+	if faults := c.Faults(); len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 	if dir == "" {
 		return c, nil
@@ -51,13 +57,13 @@ func Load(dir string) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the solutions: %w", err)
 	}
-	return c, c.add(root.FS(), "solution in "+dir)
+	return c, c.add(root.FS(), dir)
 }
 
 func (c *Catalog) add(root fs.FS, what string) error {
 	dirs, err := fs.ReadDir(root, ".")
 	if err != nil {
-		return fmt.Errorf("read %ss: %w", what, err)
+		return fmt.Errorf("read %s: %w", what, err)
 	}
 	for _, dir := range dirs {
 		if !dir.IsDir() || strings.HasPrefix(dir.Name(), ".") {
@@ -69,7 +75,8 @@ func (c *Catalog) add(root fs.FS, what string) error {
 		}
 		solution, err := read(files, dir.Name())
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", what, dir.Name(), err)
+			c.faults[dir.Name()] = fmt.Errorf("%s/%s: %w", what, dir.Name(), err)
+			continue
 		}
 		if _, replaced := c.solutions[solution.ID]; !replaced {
 			c.order = append(c.order, solution.ID)
@@ -77,6 +84,16 @@ func (c *Catalog) add(root fs.FS, what string) error {
 		c.solutions[solution.ID] = entry{solution, files}
 	}
 	return nil
+}
+
+// Faults says of each solution that cannot be used where it is, which file and
+// what in it is wrong; by the solutions' ids.
+func (c *Catalog) Faults() []error {
+	var faults []error
+	for _, id := range slices.Sorted(maps.Keys(c.faults)) {
+		faults = append(faults, c.faults[id])
+	}
+	return faults
 }
 
 // All lists the solutions, the built-in ones first.
@@ -123,14 +140,19 @@ func (c *Catalog) File(id, path string) ([]byte, error) {
 }
 
 // Profile gives the base profile as the session's solution, its role and the
-// session itself change it. A solution that is gone changes nothing.
+// session itself change it. A solution that is gone changes nothing. What one
+// forbids that cannot be used is not known: its sessions ask before each call.
 func (c *Catalog) Profile(base domain.Profile, s domain.Session) domain.Profile {
 	if s.SolutionID != nil {
 		role := ""
 		if s.BizRoleID != nil {
 			role = *s.BizRoleID
 		}
-		base = c.solutions[*s.SolutionID].solution.Over(base, role)
+		e, found := c.solutions[*s.SolutionID]
+		if !found && c.faults[*s.SolutionID] != nil {
+			e.solution.Permissions = []domain.PermissionRule{{Tool: "*", Decision: domain.PermissionAsk}}
+		}
+		base = e.solution.Over(base, role)
 	}
 	return base.With(s.Setup)
 }

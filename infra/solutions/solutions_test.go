@@ -3,6 +3,7 @@ package solutions_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,17 +70,93 @@ func TestFaultySolutionsAreNamed(t *testing.T) {
 		"":                              "name is missing",
 		"nme: x":                        "field nme not found",
 		"name: [x]":                     "solution.yaml",
+		"\x00":                          "solution.yaml",
 		"name: x\nroles: [{id: 'a b'}]": "role id",
 		"name: x\nagents: [{name: a}]":  "needs an identifier",
-		"name: x\npermissions: [{tool: a, decision: maybe}]":   "allow, ask or deny",
-		"name: x\nmcp_servers: [{name: a, transport: pigeon}]": "transport",
+		"name: x\npermissions: [{tool: a, decision: maybe}]":                               "allow, ask or deny",
+		"name: x\npermissions: [{decision: deny}]":                                         "permissions[0].tool is missing",
+		"name: x\nmcp_servers: [{name: a, transport: pigeon}]":                             "transport",
+		"name: x\nmcp_servers: [{name: a, transport: stdio}]":                              "needs a command",
+		"name: x\nmcp_servers: [{name: a, transport: http, command: c}]":                   "needs a command for stdio, or a url",
+		"name: x\nmax_steps: 0":                                                            "max_steps must be from 1 to 10000, not 0",
+		"name: x\nmax_steps: 10001":                                                        "max_steps must be",
+		"name: x\nmax_steps: many":                                                         "line 2",
+		"name: x\nmax_steps: 99999999999999999999":                                         "line 2",
+		"name: x\nstuck_after: 2":                                                          "stuck_after must be from 3 to 1000",
+		"name: x\nstuck_after: -1":                                                         "stuck_after must be",
+		"name: x\nbudget: {max_tokens: 0}":                                                 "budget.max_tokens must be",
+		"name: x\nbudget: {max_cost: -0.5}":                                                "budget.max_cost must be",
+		"name: x\nbudget: {max_cost: .nan}":                                                "budget.max_cost must be",
+		"name: x\nbudget: {max_cost: .inf}":                                                "budget.max_cost must be",
+		"name: x\ncompaction: {threshold_pct: 96}":                                         "compaction.threshold_pct must be from 10 to 95",
+		"name: x\ncompaction: {keep_last: -1}":                                             "compaction.keep_last must be",
+		"name: x\nmcp_servers: [{name: a, transport: http, timeout_s: 3601}]":              "mcp_servers[0].timeout_s must be from 1 to 3600",
+		"name: x\npermissions: [" + strings.Repeat("{tool: a, decision: ask},", 201) + "]": "permissions has 201 entries",
 	} {
 		dir := t.TempDir()
 		write(t, dir, "mine/solution.yaml", text)
-		_, err := solutions.Load(dir)
-		require.ErrorContains(t, err, "mine")
-		require.ErrorContains(t, err, says)
+		write(t, dir, "fine/solution.yaml", "name: Fine")
+		c, err := solutions.Load(dir)
+		require.NoError(t, err)
+		require.Len(t, c.Faults(), 1, text)
+		require.ErrorContains(t, c.Faults()[0], filepath.Join(dir, "mine")+": solution.yaml: ")
+		require.ErrorContains(t, c.Faults()[0], says)
+		require.NotContains(t, c.Faults()[0].Error(), "\n")
+		_, err = c.Get("mine")
+		require.True(t, domain.HasCode(err, "solution_not_found"), text)
+		require.Len(t, c.All(), 4, "the others are there")
 	}
-	_, err := solutions.Load(filepath.Join(t.TempDir(), "missing"))
+	c, err := solutions.Load(filepath.Join(t.TempDir(), "missing"))
 	require.NoError(t, err)
+	require.Empty(t, c.Faults())
+}
+
+func TestAFaultySolutionLeavesTheBuiltInOne(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "general/solution.yaml", "name: Ours\nmax_steps: -1")
+	write(t, dir, "not an id/solution.yaml", "name: x")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "unread", "solution.yaml"), 0o755))
+	write(t, dir, "README.md", "not a solution")
+	c, err := solutions.Load(dir)
+	require.NoError(t, err)
+	general, err := c.Get("general")
+	require.NoError(t, err)
+	require.Equal(t, "General agent", general.Name)
+	require.Len(t, c.Faults(), 4)
+	for i, says := range []string{"empty", "general", "not an id", "unread"} {
+		require.ErrorContains(t, c.Faults()[i], says)
+	}
+}
+
+func TestSessionsOfAFaultySolutionAsk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "strict/solution.yaml", "name: Strict\npermissions: [{tool: Bash, decision: refuse}]")
+	write(t, dir, "general/solution.yaml", "nonsense")
+	c, err := solutions.Load(dir)
+	require.NoError(t, err)
+	decide := func(solution string) domain.PermissionDecision {
+		profile := c.Profile(domain.Profile{}, domain.Session{SolutionID: &solution})
+		return domain.Decide(profile.Permissions, "Bash", []byte(`{"command":"ls"}`))
+	}
+	require.Equal(t, domain.PermissionAsk, decide("strict"), "what it denies is not known")
+	require.Equal(t, domain.PermissionAllow, decide("general"), "the built-in one is there")
+	require.Equal(t, domain.PermissionAllow, decide("gone"))
+}
+
+func TestCompactionThatIsLeftOutIsAsEverywhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "mine/solution.yaml", "name: x\ncompaction: {threshold_pct: 60}")
+	write(t, dir, "off/solution.yaml", "name: x\ncompaction: {auto: false, keep_last: 0}")
+	c, err := solutions.Load(dir)
+	require.NoError(t, err)
+	mine, err := c.Get("mine")
+	require.NoError(t, err)
+	require.Equal(t, domain.CompactionPolicy{Auto: true, ThresholdPct: 60, KeepLast: 6}, *mine.Compaction)
+	off, err := c.Get("off")
+	require.NoError(t, err)
+	require.Equal(t, domain.CompactionPolicy{Auto: false, ThresholdPct: 80, KeepLast: 0}, *off.Compaction)
 }

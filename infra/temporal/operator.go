@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,12 +14,22 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
 
+// ChatStopper stops the chat of a session as its owner does (decisions.md
+// section 4), and says whether there was one.
+type ChatStopper interface {
+	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+}
+
 // Operator lets administrators look at runs and end them.
-type Operator struct{ Client client.Client }
+type Operator struct {
+	Client client.Client
+	Chats  ChatStopper
+}
 
 // statuses are the engine's, by the names that clients use.
 var statuses = map[string]enumspb.WorkflowExecutionStatus{
@@ -42,11 +53,14 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 	if q.Status != "" {
 		terms = append(terms, fmt.Sprintf("ExecutionStatus = '%s'", statuses[q.Status]))
 	}
+	if len(q.Page) > 0 && !json.Valid(q.Page) { // the engine would try for ten seconds to read it
+		return nil, nil, wrongPage()
+	}
 	list, err := o.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: int32(q.Limit), NextPageToken: q.Page, Query: strings.Join(terms, " AND "),
 	})
 	if _, invalid := errors.AsType[*serviceerror.InvalidArgument](err); invalid && len(q.Page) > 0 {
-		return nil, nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "page is not one that this list gave")
+		return nil, nil, wrongPage()
 	}
 	if err != nil {
 		return nil, nil, domain.Unavailablef("Temporal", err)
@@ -58,8 +72,15 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 	return runs, list.GetNextPageToken(), nil
 }
 
+func wrongPage() error {
+	return domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "page is not one that this list gave")
+}
+
 func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
-	attribute := func(name string) string { return attributeOf(info, name) }
+	attribute := func(name string) (value string) {
+		_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
+		return value
+	}
 	run := domain.OperatorRun{
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
 		Kind: attribute(durable.Kind.GetName()), ChatStatus: attribute(durable.ChatStatus.GetName()),
@@ -78,34 +99,77 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 	return run
 }
 
-func attributeOf(info *workflowpb.WorkflowExecutionInfo, name string) (value string) {
-	_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
-	return value
-}
-
-// Cancel asks a run to end in good order; run_not_found when none is open. A run
-// that waits for an answer hears nothing else and is refused as run_waiting: its
-// owner stops the chat.
+// Cancel asks a run to end in good order; run_not_found when none is open. A chat
+// is stopped: its run hears nothing else while it waits for an answer.
 func (o Operator) Cancel(ctx context.Context, workflowID string) error {
-	seen, err := o.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	run, err := o.open(ctx, workflowID)
 	if err != nil {
-		return closing(workflowID, err)
+		return err
 	}
-	if attributeOf(seen.GetWorkflowExecutionInfo(), durable.ChatStatus.GetName()) == "awaiting_answer" {
-		return domain.Newf(domain.Conflict, "run_waiting", "the run waits for an answer, which a cancellation does not end; its chat can be stopped")
+	if run.Type == contract.WorkflowChat {
+		if stopped, err := o.stopChat(ctx, run); stopped || err != nil {
+			return err
+		}
 	}
 	return closing(workflowID, o.Client.CancelWorkflow(ctx, workflowID, ""))
 }
 
 // ForceFail ends a run that cannot end by itself. What it carried is ended in the
-// records by the worker's janitor, as lost with the reason.
+// records by the worker's janitor, as lost with the reason. A chat that waits for
+// an answer needs no run, and is stopped instead.
 func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) error {
+	run, err := o.open(ctx, workflowID)
+	if err != nil {
+		return err
+	}
+	if run.Type == contract.WorkflowChat && run.ChatStatus == "awaiting_answer" {
+		stopped, err := o.stopChat(ctx, run)
+		if err != nil {
+			return err
+		}
+		if stopped { // the run that waited, not one that a message starts now
+			err = closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, run.RunID, reason))
+			if domain.HasCode(err, codeRunNotFound) {
+				return nil // it heard of the stop
+			}
+			return err
+		}
+	}
 	return closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, "", reason))
+}
+
+// open looks at a run that has not closed.
+func (o Operator) open(ctx context.Context, workflowID string) (domain.OperatorRun, error) {
+	seen, err := o.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return domain.OperatorRun{}, closing(workflowID, err)
+	}
+	run := operatorRun(seen.GetWorkflowExecutionInfo())
+	if run.ClosedAt != nil {
+		return run, noRun(workflowID)
+	}
+	return run, nil
+}
+
+// stopChat stops the chat of a run, in its owner's name. A session that is gone
+// has none.
+func (o Operator) stopChat(ctx context.Context, run domain.OperatorRun) (bool, error) {
+	stopped, err := o.Chats.Stop(ctx, domain.Caller{User: domain.User{ID: run.OwnerID}}, run.SessionID, false)
+	if domain.HasCode(err, domain.CodeSessionNotFound) {
+		return false, nil
+	}
+	return stopped, err
+}
+
+const codeRunNotFound = "run_not_found"
+
+func noRun(workflowID string) error {
+	return domain.Newf(domain.NotFound, codeRunNotFound, "no run with the id %s is open", workflowID)
 }
 
 func closing(workflowID string, err error) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
-		return domain.Newf(domain.NotFound, "run_not_found", "no run with the id %s is open", workflowID)
+		return noRun(workflowID)
 	}
 	if err != nil {
 		return domain.Unavailablef("Temporal", err)
