@@ -64,9 +64,12 @@ func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[l
 // serversOf gives the tool servers that count for a session, by name, disabled
 // ones included.
 func (s *server) serversOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
-	servers, err := s.MCP.SessionMCPServers(ctx, session.ID)
-	if err != nil {
-		return nil, err
+	var servers []domain.MCPServerRecord
+	if !session.NoToolServers {
+		var err error
+		if servers, err = s.MCP.SessionMCPServers(ctx, session.ID); err != nil {
+			return nil, err
+		}
 	}
 	return domain.ConfiguredMCPServers(servers, s.Profile(session).MCPServers), nil
 }

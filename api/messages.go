@@ -88,7 +88,7 @@ func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter
 			defer end()
 			_, _ = w.Write(head.Bytes())
 			for {
-				_ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) // a client that stands still holds a connection to the records
+				_ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) // a client that stands still is let go
 				row, err, more := next()
 				if err != nil { // too late for a status: the client must not take this for the whole
 					s.Logger.Error("list of messages broken off", "request_id", requestOf(reading).id, "error", err)

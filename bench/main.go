@@ -5,7 +5,8 @@
 // is told in docs/performance.md.
 //
 // It knows the public interface only, nothing of how the service is built, except
-// that it reads the CPU and memory of its processes from /proc (Linux).
+// that it reads the CPU and memory of its processes from /proc (Linux), and that it
+// fills the records of the service by COPY where an account has to be large.
 package main
 
 import (
@@ -48,9 +49,16 @@ var parts = []part{
 	{"growth", "a long loop and a long conversation", measureGrowth},
 	{"context", "a chat in a session of 10,000 turns", measureContext},
 	{"checkpoint", "checkpoints and rewinds of 50,000 files", measureCheckpoint},
+	{"lists", "lists and searches of 20,000 sessions", measureLists},
+	{"messages", "reading 10,000 turns", measureMessages},
+	{"session", "reading one session, over and over", measureSession},
 }
 
 func main() {
+	if url := os.Getenv(plainEnv); url != "" {
+		fmt.Fprintln(os.Stderr, "bench: the baseline:", servePlain(url))
+		os.Exit(1)
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

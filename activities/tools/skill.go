@@ -75,16 +75,20 @@ func (p *skillProvider) Tools(ctx context.Context, scope Scope) []Tool {
 
 // prepare makes the tool for a list of skills, once.
 func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
-	list := skillList(offers)
-	schema, err := skillParameters(offers)
-	if err != nil {
-		return Tool{}, err
+	var offered []byte
+	for _, o := range offers {
+		offered = fmt.Appendf(offered, "%q %q %t\n", o.Name, o.Description, o.Primary)
 	}
-	key := sha256.Sum256(append([]byte(list), schema...))
+	key := sha256.Sum256(offered)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if tool, ok := p.prepared[key]; ok {
 		return tool, nil
+	}
+	list := skillList(offers)
+	schema, err := skillParameters(offers)
+	if err != nil {
+		return Tool{}, err
 	}
 	tool, err := Prepare(Tool{
 		Name: SkillTool, DisplayName: "Skill",

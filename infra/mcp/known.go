@@ -32,10 +32,13 @@ const maxKnown = 256
 
 // Tools implements tools.Provider.
 func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
-	servers, err := k.Records.SessionMCPServers(ctx, s.Session.ID)
-	if err != nil {
-		k.Logger.Warn("tool servers of a session cannot be read", "session_id", s.Session.ID, "error", err)
-		return nil
+	var servers []domain.MCPServerRecord
+	if !s.Session.NoToolServers {
+		var err error
+		if servers, err = k.Records.SessionMCPServers(ctx, s.Session.ID); err != nil {
+			k.Logger.Warn("tool servers of a session cannot be read", "session_id", s.Session.ID, "error", err)
+			return nil
+		}
 	}
 	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, s.Profile.MCPServers))
 	if len(used) == 0 {

@@ -17,8 +17,9 @@ const (
 	idempotencyLease = 2 * time.Minute
 )
 
-// BeginIdempotent claims the key for a request, named by the hash of its method,
-// path and body. It returns nil when the caller shall run the request, and the
+// BeginIdempotent claims the key for a request, named by the SHA-256 of its method,
+// path and body; that of a form is known only once it was read, and is told with
+// its answer. It returns nil when the caller shall run the request, and the
 // stored answer when it ran before. A key that belongs to another request, to one
 // that still runs, or to one whose answer held a secret is a conflict.
 func (db *DB) BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error) {
@@ -41,11 +42,11 @@ func (db *DB) BeginIdempotent(ctx context.Context, userID, key string, request [
 	var same, finished bool
 	var status *int
 	var contentType *string
-	var body []byte
+	var body, form []byte
 	err = db.Pool.QueryRow(ctx, `
-		SELECT request = @request, finished_at IS NOT NULL, status, content_type, response
+		SELECT substr(request, 1, 32) = @request, finished_at IS NOT NULL, status, content_type, response, substr(request, 33)
 		FROM   idempotency_keys WHERE user_id = @user AND key = @key`, args).
-		Scan(&same, &finished, &status, &contentType, &body)
+		Scan(&same, &finished, &status, &contentType, &body, &form)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), err == nil && same && !finished: // released just now, or running
 		return nil, domain.Newf(domain.Conflict, "idempotency_key_in_use", "a request with this Idempotency-Key is still running")
@@ -57,19 +58,29 @@ func (db *DB) BeginIdempotent(ctx context.Context, userID, key string, request [
 		return nil, domain.Newf(domain.Conflict, "idempotency_secret_not_kept",
 			"the request was answered with a secret, which is not kept and cannot be given again")
 	}
-	return &domain.StoredAnswer{Status: *status, ContentType: *contentType, Body: body}, nil
+	return &domain.StoredAnswer{Status: *status, ContentType: *contentType, Body: body, Form: form}, nil
+}
+
+// RenewIdempotent begins the lease of a claim again, for a request that takes
+// longer than one.
+func (db *DB) RenewIdempotent(ctx context.Context, userID, key string) error {
+	_, err := db.Pool.Exec(ctx, `
+		UPDATE idempotency_keys SET created_at = now() WHERE user_id = @user AND key = @key AND finished_at IS NULL`,
+		pgx.NamedArgs{"user": userID, "key": key})
+	return fault("renew idempotency key", err)
 }
 
 // FinishIdempotent keeps the answer for the key's repeats; nil says that it held
 // a secret.
 func (db *DB) FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error {
-	args := pgx.NamedArgs{"user": userID, "key": key, "status": nil, "type": nil, "body": nil}
+	args := pgx.NamedArgs{"user": userID, "key": key, "status": nil, "type": nil, "body": nil, "form": []byte{}}
 	if answer != nil {
 		args["status"], args["type"], args["body"] = answer.Status, answer.ContentType, answer.Body
+		args["form"] = append([]byte{}, answer.Form...)
 	}
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE idempotency_keys
-		SET    status = @status, content_type = @type, response = @body, finished_at = now()
+		SET    status = @status, content_type = @type, response = @body, finished_at = now(), request = request || @form::bytea
 		WHERE  user_id = @user AND key = @key AND finished_at IS NULL`, args)
 	return fault("keep idempotent answer", err)
 }

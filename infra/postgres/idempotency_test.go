@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestIdempotency(t *testing.T) {
 		_, err := db.Pool.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now() - $2::interval WHERE key = $1`, key, by)
 		require.NoError(t, err)
 	}
-	kept := &domain.StoredAnswer{Status: 201, ContentType: "application/json", Body: []byte(`{}`)}
+	kept := &domain.StoredAnswer{Status: 201, ContentType: "application/json", Body: []byte(`{}`), Form: []byte{}}
 
 	t.Run("one of many at once runs", func(t *testing.T) {
 		var ran, refused atomic.Int32
@@ -84,6 +85,33 @@ func TestIdempotency(t *testing.T) {
 		first, err := begin(t, "d", "r")
 		require.NoError(t, err)
 		require.Nil(t, first)
+	})
+	t.Run("a request that takes long keeps its claim", func(t *testing.T) {
+		_, err := begin(t, "long", "r")
+		require.NoError(t, err)
+		age(t, "long", "3 minutes")
+		require.NoError(t, db.RenewIdempotent(t.Context(), "u", "long"))
+		_, err = begin(t, "long", "r")
+		require.True(t, domain.HasCode(err, "idempotency_key_in_use"))
+		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "long", kept))
+		age(t, "long", "25 hours")
+		require.NoError(t, db.RenewIdempotent(t.Context(), "u", "long"))
+		first, err := begin(t, "long", "r")
+		require.NoError(t, err)
+		require.Nil(t, first, "an answer is not renewed")
+	})
+	t.Run("what a form held comes back with its answer", func(t *testing.T) {
+		form := *kept
+		form.Form = []byte("what it held")
+		request := strings.Repeat("r", 32)
+		_, err := begin(t, "form", request)
+		require.NoError(t, err)
+		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "form", &form))
+		first, err := begin(t, "form", request)
+		require.NoError(t, err)
+		require.Equal(t, &form, first)
+		_, err = begin(t, "form", strings.Repeat("s", 32))
+		require.True(t, domain.HasCode(err, "idempotency_key_reused"))
 	})
 	t.Run("after a day a key is new", func(t *testing.T) {
 		age(t, "a", "25 hours")

@@ -60,8 +60,8 @@ func (db *DB) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Memo
 	}
 	slices.Sort(where) // one text for one set of filters
 	if q.Keyword != "" {
-		where = append(where, `content `+fold+` ILIKE @keyword`)
-		args["keyword"] = literalPattern(q.Keyword)
+		where = append(where, "strpos(fold_case(content), fold_case(@keyword)) > 0")
+		args["keyword"] = q.Keyword
 	}
 	switch q.Status {
 	case "active":

@@ -69,43 +69,55 @@ func withToolBlocks(blocks []domain.Block, calls []domain.ToolCall) []domain.Blo
 	return blocks
 }
 
+// messagesAtOnce is how many turns a reading of messages holds.
+const messagesAtOnce = 50
+
 // Messages yields the turns of the session's active branch in the order of their
 // sequence, those after `after` when it is set and at most limit when that is
-// above zero. Turns are yielded as they come from the database. The caller has
-// authorised the reader.
+// above zero. Few of them are read at once, and no connection is held while they
+// are yielded: a reader may take its time. The caller has authorised the reader.
 func (db *DB) Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error {
-	var branch string
-	err := db.Pool.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&branch)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return domain.SessionNotFound(sessionID)
-	}
+	branch, err := db.activeBranch(ctx, sessionID)
 	if err != nil {
-		return fault("read messages", err)
+		return err
 	}
 	from := int64(-1)
 	if after != nil {
 		from = *after
 	}
 	if limit <= 0 {
-		limit = math.MaxInt32
+		limit = math.MaxInt
 	}
-	rows, err := db.Pool.Query(ctx, `
-		SELECT `+turnColumns+` FROM `+onBranch("sequence > $2")+`
-		ORDER  BY e.sequence LIMIT $3`, branch, from, limit)
-	if err != nil {
-		return fault("read messages", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		turn, err := scanTurn(rows)
+	for limit > 0 {
+		want := min(limit, messagesAtOnce)
+		rows, _ := db.Pool.Query(ctx, `
+			SELECT `+turnColumns+` FROM `+onBranch("sequence > $2 ORDER BY sequence LIMIT $3")+`
+			ORDER  BY e.sequence LIMIT $3`, branch, from, want)
+		turns, err := pgx.CollectRows(rows, scanTurn)
 		if err != nil {
-			return fault("read a message", err)
+			return fault("read messages", err)
 		}
-		if err := yield(turn.Turn); err != nil {
+		for _, turn := range turns {
+			if err := yield(turn.Turn); err != nil {
+				return err
+			}
+			from = turn.Sequence
+		}
+		if limit -= want; len(turns) < want {
+			_, err := db.activeBranch(ctx, sessionID) // deleted meanwhile, it may have lost its last turns
 			return err
 		}
 	}
-	return fault("read messages", rows.Err())
+	return nil
+}
+
+// activeBranch gives the branch of a session that is there.
+func (db *DB) activeBranch(ctx context.Context, sessionID string) (branch string, err error) {
+	err = db.Pool.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&branch)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", domain.SessionNotFound(sessionID)
+	}
+	return branch, fault("read messages", err)
 }
 
 // Live gives the records' side of a subscription: open turns with the text

@@ -189,7 +189,7 @@ func closePlayback(ctx context.Context, c *Change, session lockedSession) error 
 		if err := endPlayedChat(ctx, c, chat.ID, domain.FinishInterrupted); err != nil {
 			return err
 		}
-		if err := c.Emit(session.ID, chat.ID, domain.EventChatEnd, chatEnd{
+		if err := c.Emit(session.ID, chat.ID, domain.EventChatEnd, domain.ChatEnded{
 			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted, Steps: chat.Steps, DurationMS: chat.DurationMS,
 			Usage: domain.Usage{InputTokens: chat.InputTokens, OutputTokens: chat.OutputTokens},
 		}); err != nil {

@@ -9,7 +9,8 @@ import (
 // computedWaiting answers "why is it not moving?" for the session row s: from
 // its chat while one runs (child when only sub-agents work, slot when one of them
 // has to wait for others), from its question, its queue or its budget otherwise. A
-// queue that nobody takes within five seconds has no worker.
+// queue that nobody takes within five seconds has no worker; a message that waited
+// for the chat before it only began to wait for a worker when the session changed last.
 const computedWaiting = `
 	CASE
 		WHEN s.active_chat_id IS NOT NULL THEN coalesce((SELECT ` + chatWaiting + ` FROM chats c WHERE c.id = s.active_chat_id), 'none')
@@ -17,7 +18,7 @@ const computedWaiting = `
 			SELECT CASE WHEN bool_and(q.guards IS NOT NULL) THEN 'permission' ELSE 'question' END
 			FROM   questions q WHERE q.session_id = s.id AND q.state = 'open')
 		ELSE coalesce((
-			SELECT CASE WHEN min(i.created_at) < now() - interval '5 seconds' THEN 'worker_missing' ELSE 'queued' END
+			SELECT CASE WHEN greatest(min(i.created_at), s.updated_at) < now() - interval '5 seconds' THEN 'worker_missing' ELSE 'queued' END
 			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0),
 			CASE WHEN s.status = 'failed' AND (
 				SELECT c.finish_reason FROM chats c WHERE c.session_id = s.id ORDER BY c.id DESC LIMIT 1) = 'budget_exhausted' THEN 'budget' END,

@@ -15,7 +15,14 @@ const sessionColumns = `
 	s.solution_id, s.biz_role_id, s.template_id, s.primary_skill_id, s.model, s.software_factory_id, s.workspace_id,
 	s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env, s.disable_tools, s.setup, s.sandbox_uid,
 	s.active_branch_id, s.active_chat_id, ` + computedQueue + ` AS queue_length, s.created_at, s.updated_at,
-	` + replayState + ` AS replay_state`
+	` + replayState + ` AS replay_state, ` + noToolServers + ` AS no_tool_servers`
+
+// noToolServers says of the row s that no tool server can be meant for it. Whose
+// those of its solution are is not asked: it errs to the side of a look.
+const noToolServers = `
+	NOT (EXISTS (SELECT 1 FROM mcp_servers WHERE scope = 'service')
+	     OR EXISTS (SELECT 1 FROM mcp_servers WHERE scope = 'solution' AND solution_id = s.solution_id)
+	     OR EXISTS (SELECT 1 FROM mcp_servers WHERE session_id = s.id))`
 
 // workColumns give, of the row s, what a worker may know of a session that it
 // works for; workFields are where they go.
@@ -62,8 +69,8 @@ func (db *DB) ReadSession(ctx context.Context, caller domain.User, id string) (d
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+sessionColumns+`
 		FROM   sessions s
-		WHERE  s.id = @id AND s.deleted_at IS NULL AND (s.owner_id = @user OR s.shared OR @administrator)`,
-		pgx.NamedArgs{"id": id, "user": caller.ID, "administrator": caller.Administrator})
+		WHERE  s.id = $1 AND s.deleted_at IS NULL AND (s.owner_id = $2 OR s.shared OR $3)`,
+		id, caller.ID, caller.Administrator)
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.Session{}, "", domain.SessionNotFound(id)

@@ -207,27 +207,6 @@ func TestListSessions(t *testing.T) {
 	}
 }
 
-func TestSearchSaysWhenItStopped(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	ann := person(t, db, "ann", false)
-	s, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{})
-	require.NoError(t, err)
-	say(t, db, s, 0, `[{"type":"text","content":"the oldest word"}]`)
-	_, err = db.Pool.Exec(t.Context(), `
-		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks)
-		SELECT 'zzz' || n, session_id, branch_id, n, chat_id, 'user', 'completed', '[{"type":"text","content":"chatter"}]'
-		FROM   entries, generate_series(1, 20001) n`)
-	require.NoError(t, err)
-	page, err := db.Sessions(t.Context(), domain.SessionQuery{OwnerID: ann.ID, Search: "oldest", Limit: 5})
-	require.NoError(t, err)
-	require.True(t, page.Truncated)
-	require.Zero(t, page.Total)
-	page, err = db.Sessions(t.Context(), domain.SessionQuery{OwnerID: ann.ID, Search: "chatter", Limit: 5})
-	require.NoError(t, err)
-	require.Equal(t, 1, page.Total)
-}
-
 func TestSessionTasks(t *testing.T) {
 	t.Parallel()
 	db := open(t)

@@ -74,13 +74,16 @@ func (s *Skills) listSession(ctx context.Context, session domain.Session) ([]dom
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.known(ctx, session.ID)
-	if err != nil {
-		return nil, err
+	uploaded := func(e *entry) bool { return e.pack == nil && e.Problem == "" }
+	var known map[string]domain.SessionSkill
+	if slices.ContainsFunc(list, uploaded) {
+		if known, err = s.known(ctx, session.ID); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]domain.Skill, len(list))
 	for i, e := range list {
-		if e.pack == nil && e.Problem == "" {
+		if uploaded(e) {
 			s.lookInto(ctx, w, e, known)
 		}
 		out[i] = e.Skill
