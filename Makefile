@@ -33,6 +33,10 @@ lint: ## Check style and the arrows between packages
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
 	$(GO) test -count=1 ./internal/arrows
 
+generate: ## Write docs/api.md anew from the handlers
+	$(GO) run ./build/apidoc > docs/api.md.new
+	mv docs/api.md.new docs/api.md
+
 replay: build ## Record the workflow histories that the replay tests run
 	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay' ./worker
 

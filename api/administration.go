@@ -96,21 +96,20 @@ type person struct {
 	Sub   string `json:"sub" minLength:"1" maxLength:"256"`
 }
 
+type tokenStateList struct {
+	Items []domain.TokenState `json:"items" nullable:"false"`
+}
+
 func (s *server) tokenStates(ctx context.Context, in *struct {
 	Body struct {
 		Users []person `json:"users" nullable:"false" maxItems:"1000"`
 	}
 },
-) (*body[struct {
-	Items []domain.TokenState `json:"items" nullable:"false"`
-}], error,
-) {
+) (*body[tokenStateList], error) {
 	people := make([]domain.Person, len(in.Body.Users))
 	for i, u := range in.Body.Users {
 		people[i] = domain.Person{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
 	}
 	states, err := s.Administration.TokenStates(ctx, people)
-	return answer(struct {
-		Items []domain.TokenState `json:"items" nullable:"false"`
-	}{orEmpty(states)}, err)
+	return answer(tokenStateList{orEmpty(states)}, err)
 }

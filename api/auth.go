@@ -15,31 +15,35 @@ import (
 // sessionCookie is the identity service's session cookie (decisions.md 8.29).
 const sessionCookie = "everloop_session"
 
-// admit lets a request in to the operation, or refuses it: without credentials,
-// from a foreign page by cookie, beyond the key's scopes, or with a body that was
-// compressed.
+// authenticate finds out who is calling, or refuses the request: without
+// credentials, or from a foreign page by cookie.
+func (s *server) authenticate(ctx huma.Context, next func(huma.Context)) {
+	caller, err := s.identify(fiberOf(ctx))
+	if err != nil {
+		s.refuse(ctx, err)
+		return
+	}
+	requestOf(ctx.Context()).caller = caller
+	next(ctx)
+}
+
+// admit lets a request in to the operation, or refuses it: beyond the caller's
+// scopes, or with a body that was compressed.
 func (s *server) admit(op operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c := fiberOf(ctx)
-		if encoding := c.Get(fiber.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		encoding, caller := fiberOf(ctx).Get(fiber.HeaderContentEncoding), callerOf(ctx.Context())
+		switch {
+		case encoding != "" && !strings.EqualFold(encoding, "identity"):
 			s.refuse(ctx, domain.Newf(domain.Unsupported, "unsupported_media_type", "a compressed body is not accepted"))
-			return
+		case op.public:
+			next(ctx)
+		case !auth.Allows(caller, op.scope):
+			s.refuse(ctx, missingScope(op.scope))
+		case op.scope == auth.Admin && !caller.User.Administrator:
+			s.refuse(ctx, domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this"))
+		default:
+			next(ctx)
 		}
-		if !op.public {
-			caller, err := s.identify(c)
-			if err == nil && !auth.Allows(caller, op.scope) {
-				err = missingScope(op.scope)
-			}
-			if err == nil && op.scope == auth.Admin && !caller.User.Administrator {
-				err = domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this")
-			}
-			requestOf(ctx.Context()).caller = caller
-			if err != nil {
-				s.refuse(ctx, err)
-				return
-			}
-		}
-		next(ctx)
 	}
 }
 

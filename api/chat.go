@@ -36,14 +36,26 @@ type chatInput struct {
 
 // chatBody documents the body, which realtime.ParseSend checks for both doors.
 type chatBody struct {
-	Message         any `json:"message,omitempty" doc:"Text, or an array of parts: {type: text, text} and {type: image_url, image_url: {url}}. May be empty only with askuser_answer or whatif."`
-	Mode            any `json:"mode,omitempty" doc:"planning or executing, for this message."`
-	Headless        any `json:"headless,omitempty" doc:"true: one result in chat:end, and no questions."`
-	OutputSchema    any `json:"output_schema,omitempty" doc:"JSON Schema of the result; implies headless."`
-	AskUserAnswer   any `json:"askuser_answer,omitempty" doc:"{tool_call_id, selections, custom}: the answer to an open question."`
-	Whatif          any `json:"whatif,omitempty" doc:"{from_step, quotes, deprecate_entry_ids}: run on from a step."`
-	ClientMessageID any `json:"client_message_id,omitempty" doc:"The same id again is the same message."`
-	Delivery        any `json:"delivery,omitempty" doc:"While a chat runs: enqueue (default), steer, interrupt or reject."`
+	Message         any            `json:"message,omitempty" doc:"Text, or an array of parts: {type: text, text} and {type: image_url, image_url: {url}}. May be empty only with askuser_answer or whatif."`
+	Mode            domain.Mode    `json:"mode,omitempty" enum:"planning,executing" doc:"For this message."`
+	Headless        bool           `json:"headless,omitempty" doc:"true: one result in chat:end, and no questions."`
+	OutputSchema    map[string]any `json:"output_schema,omitempty" doc:"JSON Schema of the result; implies headless."`
+	AskUserAnswer   *chatAnswer    `json:"askuser_answer,omitempty" doc:"The answer to an open question."`
+	Whatif          *chatWhatif    `json:"whatif,omitempty" doc:"Run on from a step."`
+	ClientMessageID string         `json:"client_message_id,omitempty" maxLength:"200" doc:"The same id again is the same message. At most 200 bytes."`
+	Delivery        string         `json:"delivery,omitempty" enum:"enqueue,steer,interrupt,reject" default:"enqueue" doc:"While a chat runs."`
+}
+
+type chatAnswer struct {
+	ToolCallID string         `json:"tool_call_id"`
+	Selections map[string]any `json:"selections,omitempty" doc:"Arrays of the indexes of chosen options, by the number of the question from 0."`
+	Custom     map[string]any `json:"custom,omitempty" doc:"Texts instead of options, by the number of the question from 0."`
+}
+
+type chatWhatif struct {
+	FromStep          int   `json:"from_step" minimum:"0" maximum:"2147483647" doc:"Keep the first so many steps and run from the next."`
+	Quotes            []any `json:"quotes,omitempty" doc:"Quotations before the message: {entry_id, text}."`
+	DeprecateEntryIDs []any `json:"deprecate_entry_ids,omitempty" doc:"Ids of entries that leave the model's context."`
 }
 
 func (s *server) chatRoutes() {

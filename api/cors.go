@@ -6,6 +6,11 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
+// exposed are the headers of answers that pages may read, besides the few that
+// every page may.
+const exposed = "Accept-Ranges, Allow, Content-Disposition, Content-Range, ETag, Idempotency-Replayed, " +
+	"RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, WWW-Authenticate, X-Request-Id"
+
 // crossOrigin lets the configured origins call from browsers. Others get no
 // header, which makes browsers refuse.
 func (s *server) crossOrigin(c *fiber.Ctx) error {
@@ -19,7 +24,7 @@ func (s *server) crossOrigin(c *fiber.Ctx) error {
 	}
 	c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
 	c.Set(fiber.HeaderAccessControlAllowCredentials, "true")
-	c.Set(fiber.HeaderAccessControlExposeHeaders, "ETag, X-Request-Id, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Content-Disposition")
+	c.Set(fiber.HeaderAccessControlExposeHeaders, exposed)
 	if c.Method() != fiber.MethodOptions || c.Get(fiber.HeaderAccessControlRequestMethod) == "" {
 		return c.Next()
 	}

@@ -37,7 +37,10 @@ func (s *server) diagnosticRoutes() {
 	add(s, operation{
 		id: "run-diagnostic", method: fiber.MethodGet, path: "/api/env/diagnostics/{check}", tag: tag,
 		summary: "Check one dependency", scope: auth.Admin, stream: true,
-		changes: describeAs(http.StatusOK, "application/json", "text/event-stream"),
+		changes: func(op *huma.Operation) {
+			describeJSON[domain.CheckResult](s)(op)
+			op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		},
 	}, s.diagnoseOne)
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -24,8 +25,8 @@ type ExtraInfos interface {
 type extraInfoBody struct {
 	SessionID *string        `json:"session_id"`
 	Extra     map[string]any `json:"extra"`
-	CreatedAt any            `json:"created_at" doc:"Timestamp; null where nothing was kept."`
-	UpdatedAt any            `json:"updated_at" doc:"Timestamp; null where nothing was kept."`
+	CreatedAt *time.Time     `json:"created_at" doc:"null where nothing was kept."`
+	UpdatedAt *time.Time     `json:"updated_at" doc:"null where nothing was kept."`
 }
 
 func (s *server) extraInfoRoutes() {
@@ -49,7 +50,7 @@ func (s *server) extraInfoRoutes() {
 		summary: "The caller's session whose extra.task_id is the given one", scope: auth.SessionsRead,
 		changes: describeJSON[extraInfoBody](s),
 	}, func(ctx context.Context, in *struct {
-		TaskID string `path:"task_id" maxLength:"10000"`
+		TaskID string `path:"task_id" maxLength:"4096"`
 	},
 	) (*body[domain.ExtraInfo], error) {
 		return answer(s.ExtraInfos.ExtraInfoByTask(ctx, callerOf(ctx).User.ID, in.TaskID))
@@ -59,20 +60,13 @@ func (s *server) extraInfoRoutes() {
 func (s *server) upsetExtraInfo(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Extra map[string]any `json:"extra" doc:"Keys to set; null removes one. Other keys stay."`
+		// Kept as they came: numbers stay what they were.
+		Extra map[string]json.RawMessage `json:"extra" doc:"Keys to set; null removes one. Other keys stay."`
 	}
-	RawBody []byte
 },
 ) (*body[domain.ExtraInfo], error) {
 	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
 		return nil, err
 	}
-	// Taken from the body as it came: numbers stay what they were.
-	var sent struct {
-		Extra map[string]json.RawMessage `json:"extra"`
-	}
-	if err := json.Unmarshal(in.RawBody, &sent); err != nil {
-		return nil, malformed("the body is not valid JSON")
-	}
-	return answer(s.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, sent.Extra))
+	return answer(s.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
 }

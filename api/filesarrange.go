@@ -87,6 +87,8 @@ func bareName(field, name string) error {
 	switch {
 	case strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), ".."):
 		return domain.Newf(domain.Malformed, domain.CodePathOutside, "%s: must be a bare name, not a path", field)
+	case strings.ContainsRune(name, 0):
+		return domain.Newf(domain.Malformed, "invalid_path", "%s: holds a zero byte", field)
 	case name == "." || strings.Contains(name, "/"):
 		return domain.Invalidf(field, "must be a bare name, not a path")
 	}

@@ -17,6 +17,7 @@ type incoming struct {
 	left  int           // bytes that are still to come; below 0: it comes in chunks
 	err   error         // io.EOF once it was read whole, or what broke it
 	quiet time.Duration // how long the client may send nothing; 0: as the connection says
+	also  io.Writer     // gets what is read too; nil: nobody does
 }
 
 // slowest is how long the client of a form may send nothing.
@@ -41,6 +42,9 @@ func (in *incoming) Read(p []byte) (int, error) {
 		}
 	}
 	in.err = err
+	if in.also != nil && n > 0 {
+		_, _ = in.also.Write(p[:n]) // it looks on, and can refuse nothing
+	}
 	return n, err
 }
 

@@ -102,7 +102,7 @@ func (s *server) mcpRoutes() {
 	const path, one, tag = "/api/mcp-servers", "/api/mcp-servers/{id}", "Tool servers"
 	add(s, operation{
 		id: "create-mcp-server", method: fiber.MethodPost, path: path, tag: tag, summary: "Configure a tool server",
-		scope: auth.SessionsWrite, status: fiber.StatusCreated,
+		scope: auth.SessionsWrite,
 	}, s.createMCPServer)
 	add(s, operation{
 		id: "list-mcp-servers", method: fiber.MethodGet, path: path, tag: tag, summary: "The service's tool servers and the caller's own",

@@ -93,7 +93,7 @@ func (w *world) toolServer(who, more string) string {
 	text, err := json.Marshal(in)
 	require.NoError(w.t, err)
 	r := w.do("POST", "/api/mcp-servers", who, string(text))
-	require.Equal(w.t, 201, r.status, r.text)
+	require.Equal(w.t, 200, r.status, r.text)
 	return r.json()["id"].(string)
 }
 

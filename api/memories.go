@@ -29,7 +29,7 @@ type MemoryRef struct {
 
 type newMemoryBody struct {
 	Content     string             `json:"content" minLength:"1" maxLength:"500"`
-	Type        *domain.MemoryType `json:"type,omitempty" nullable:"true" enum:"feedback,experience" doc:"Default: feedback."`
+	Type        *domain.MemoryType `json:"type,omitempty" nullable:"true" enum:"feedback,experience" default:"feedback"`
 	SkillName   *string            `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
 	RecordType  *string            `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
 	Scope       *string            `json:"scope,omitempty" nullable:"true" maxLength:"255"`
@@ -41,8 +41,8 @@ type newMemoryBody struct {
 
 // memoryChange is the body of PUT: what is left out stays, null empties a field.
 type memoryChange struct {
-	Content     nullable[string] `json:"content,omitempty" minLength:"1" maxLength:"500"`
-	Type        nullable[string] `json:"type,omitempty" enum:"feedback,experience"`
+	Content     nullable[string] `json:"content,omitempty" nullable:"false" minLength:"1" maxLength:"500"`
+	Type        nullable[string] `json:"type,omitempty" nullable:"false" enum:"feedback,experience"`
 	SkillName   nullable[string] `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
 	RecordType  nullable[string] `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
 	Scope       nullable[string] `json:"scope,omitempty" nullable:"true" maxLength:"255"`
@@ -159,20 +159,18 @@ func (s *server) updateMemory(ctx context.Context, in *struct {
 	return answer(s.Memories.ChangeMemory(ctx, callerOf(ctx).User.ID, in.ID, fields))
 }
 
+type memoriesChanged struct {
+	OK    bool `json:"ok"`
+	Count int  `json:"count" doc:"How many of the memories are the caller's."`
+}
+
 func (s *server) changeMemories(ctx context.Context, in *struct {
 	Body struct {
 		Action string  `json:"action" enum:"delete,disable,enable"`
 		IDs    []int64 `json:"ids" minItems:"1" maxItems:"100" nullable:"false"`
 	}
 },
-) (*body[struct {
-	OK    bool `json:"ok"`
-	Count int  `json:"count"`
-}], error,
-) {
+) (*body[memoriesChanged], error) {
 	n, err := s.Memories.ChangeMemories(ctx, callerOf(ctx).User.ID, in.Body.Action, in.Body.IDs)
-	return answer(struct {
-		OK    bool `json:"ok"`
-		Count int  `json:"count"`
-	}{true, n}, err)
+	return answer(memoriesChanged{true, n}, err)
 }

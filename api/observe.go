@@ -59,7 +59,11 @@ func (s *server) guarded(c *fiber.Ctx, r *request) (err error) {
 func (s *server) record(c *fiber.Ctx, r *request, took time.Duration) {
 	status := c.Response().StatusCode()
 	route := r.route
-	if route == "" {
+	switch {
+	case route != "":
+	case strings.HasPrefix(c.Path(), "/socket.io/"): // the other door, mounted on the same app
+		route = "/socket.io/"
+	default:
 		route = "unmatched"
 	}
 	s.metrics.seconds.WithLabelValues(c.Method(), route, strconv.Itoa(status)).Observe(took.Seconds())

@@ -1,14 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
 	"encoding/json"
-	"html/template"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,18 +14,37 @@ import (
 )
 
 // document is the frame of the OpenAPI document; the operations enter it as they
-// are registered.
+// are registered, and complete says what their types do not.
 func (s *server) document() huma.Config {
 	cfg := huma.DefaultConfig("Everloop", s.Version.Version)
-	cfg.Info.Description = "Durable agent sessions: the REST interface. Errors are application/problem+json."
+	if cfg.Info.Version == "" {
+		cfg.Info.Version = "0.0.0"
+	}
+	cfg.Info.Description = introduction
+	cfg.Info.License = &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}
+	cfg.Servers = []*huma.Server{{URL: "/", Description: "The service that gave this document."}}
+	cfg.Tags = tags
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", "" // served below, with everything that surrounds a route
 	cfg.CreateHooks = nil                                       // they add $schema to every body
 	cfg.AllowAdditionalPropertiesByDefault = true
+	cfg.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"bearer": {Type: "http", Scheme: "bearer", Description: "An API key, or a token of the identity service."},
-		"cookie": {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: "The session of the identity service."},
+		"bearer": {Type: "http", Scheme: "bearer", Description: "An API key, or a token of the identity service. Names beside it are the scopes of which a restricted key needs one."},
+		"cookie": {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: "The session of the identity service. A change by cookie needs the Origin of this service."},
 	}
 	return cfg
+}
+
+const schemaPrefix = "#/components/schemas/"
+
+// schemaName names a schema as its type, and a body without one as its operation:
+// create-user has CreateUserRequest.
+func schemaName(t reflect.Type, hint string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(huma.DefaultSchemaNamer(t, hint), "-") {
+		b.WriteString(strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):])
+	}
+	return b.String()
 }
 
 // describeAs documents an answer that a handler writes by itself.
@@ -37,7 +52,14 @@ func describeAs(status int, contentTypes ...string) func(*huma.Operation) {
 	return func(op *huma.Operation) {
 		content := map[string]*huma.MediaType{}
 		for _, ct := range contentTypes {
-			content[ct] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+			schema := &huma.Schema{Type: huma.TypeString}
+			switch {
+			case ct == fiber.MIMEApplicationJSON:
+				schema.Type = huma.TypeObject
+			case !strings.HasPrefix(ct, "text/"):
+				schema.Format = "binary"
+			}
+			content[ct] = &huma.MediaType{Schema: schema}
 		}
 		putResponse(op, status, content)
 	}
@@ -48,18 +70,6 @@ func describeJSON[T any](s *server) func(*huma.Operation) {
 	return func(op *huma.Operation) {
 		schema := s.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, op.OperationID)
 		putResponse(op, http.StatusOK, map[string]*huma.MediaType{fiber.MIMEApplicationJSON: {Schema: schema}})
-	}
-}
-
-// describeErrors documents the one shape of everything that is refused.
-func (s *server) describeErrors(op *huma.Operation) {
-	schema := s.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
-	if op.Responses == nil {
-		op.Responses = map[string]*huma.Response{}
-	}
-	op.Responses["default"] = &huma.Response{
-		Description: "Refused or failed; the code says why.",
-		Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
 	}
 }
 
@@ -97,89 +107,4 @@ func respondWith(contentType string, content []byte) func(huma.Context) {
 		ctx.SetHeader(fiber.HeaderContentType, contentType)
 		_, _ = ctx.BodyWriter().Write(content)
 	}
-}
-
-//go:embed docs.html
-var docsPage string
-
-var docsTemplate = template.Must(template.New("docs").Parse(docsPage))
-
-// docsOperation is an operation as the page shows it.
-type docsOperation struct {
-	ID, Method, Path, Summary string
-	Public                    bool
-	Params                    []docsParam
-	Request                   string // JSON of the body's schema
-	Responses                 []docsResponse
-}
-
-type docsParam struct{ Name, In, Type, Doc string }
-
-type docsResponse struct{ Status, Type, Schema string }
-
-// renderDocument makes the page from the document, so that the two agree.
-func renderDocument(doc *huma.OpenAPI) ([]byte, error) {
-	byTag := map[string][]docsOperation{}
-	for path, item := range doc.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
-			if op != nil {
-				byTag[op.Tags[0]] = append(byTag[op.Tags[0]], docsOf(path, op))
-			}
-		}
-	}
-	type group struct {
-		Tag        string
-		Operations []docsOperation
-	}
-	groups := []group{}
-	for tag, operations := range byTag {
-		slices.SortFunc(operations, func(a, b docsOperation) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
-		groups = append(groups, group{tag, operations})
-	}
-	slices.SortFunc(groups, func(a, b group) int { return strings.Compare(a.Tag, b.Tag) })
-	type schema struct{ Name, JSON string }
-	schemas := []schema{}
-	for name, s := range doc.Components.Schemas.Map() {
-		schemas = append(schemas, schema{name, indented(s)})
-	}
-	slices.SortFunc(schemas, func(a, b schema) int { return strings.Compare(a.Name, b.Name) })
-	var page bytes.Buffer
-	err := docsTemplate.Execute(&page, map[string]any{"Info": doc.Info, "Groups": groups, "Schemas": schemas})
-	return page.Bytes(), err
-}
-
-func docsOf(path string, op *huma.Operation) docsOperation {
-	out := docsOperation{ID: op.OperationID, Method: op.Method, Path: path, Summary: op.Summary, Public: len(op.Security) == 0}
-	for _, p := range op.Parameters {
-		kind := ""
-		if p.Schema != nil {
-			kind = p.Schema.Type
-		}
-		out.Params = append(out.Params, docsParam{p.Name, p.In, kind, p.Description})
-	}
-	if op.RequestBody != nil {
-		for _, media := range op.RequestBody.Content {
-			out.Request = indented(media.Schema)
-		}
-	}
-	for status, response := range op.Responses {
-		if len(response.Content) == 0 {
-			out.Responses = append(out.Responses, docsResponse{Status: status})
-		}
-		for kind, media := range response.Content {
-			out.Responses = append(out.Responses, docsResponse{status, kind, indented(media.Schema)})
-		}
-	}
-	slices.SortFunc(out.Responses, func(a, b docsResponse) int { return strings.Compare(a.Status+a.Type, b.Status+b.Type) })
-	return out
-}
-
-func indented(schema *huma.Schema) string {
-	raw, err := json.Marshal(schema)
-	if err != nil {
-		return ""
-	}
-	var out bytes.Buffer
-	_ = json.Indent(&out, raw, "", "  ")
-	return out.String()
 }

@@ -53,8 +53,10 @@ type userStore interface {
 }
 
 type idempotencyStore interface {
-	// BeginIdempotent claims the key: nil says that the request shall run.
+	// BeginIdempotent claims the key: nil says that the request shall run, within
+	// two minutes from now or from the last RenewIdempotent.
 	BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error)
+	RenewIdempotent(ctx context.Context, userID, key string) error
 	FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error
 	ReleaseIdempotent(ctx context.Context, userID, key string) error
 }

@@ -43,8 +43,9 @@ func newLimiter(r RateLimit) *limiter {
 }
 
 // take spends one token of the key. It says whether there was one, how many are
-// left, and after how many seconds there will be one, or all, again.
-func (l *limiter) take(key string, now time.Time) (ok bool, left, retry, full int) {
+// left, and after how many seconds there will be all again, or, when there was
+// none, one.
+func (l *limiter) take(key string, now time.Time) (ok bool, left, reset int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[key]
@@ -57,12 +58,11 @@ func (l *limiter) take(key string, now time.Time) (ok bool, left, retry, full in
 	}
 	b.tokens = min(l.burst, b.tokens+now.Sub(b.at).Seconds()*l.perSecond)
 	b.at = now
-	if ok = b.tokens >= 1; ok {
-		b.tokens--
-	} else {
-		retry = max(1, int(math.Ceil((1-b.tokens)/l.perSecond)))
+	if b.tokens < 1 {
+		return false, 0, max(1, int(math.Ceil((1-b.tokens)/l.perSecond)))
 	}
-	return ok, int(b.tokens), retry, int(math.Ceil((l.burst - b.tokens) / l.perSecond))
+	b.tokens--
+	return true, int(b.tokens), int(math.Ceil((l.burst - b.tokens) / l.perSecond))
 }
 
 // dropFull forgets the keys that have been quiet long enough to be full again.
@@ -74,7 +74,9 @@ func (l *limiter) dropFull(now time.Time) {
 	}
 }
 
-// limit refuses requests beyond the caller's rate.
+// limit refuses requests beyond the caller's rate. Every answer says what is
+// left, in the fields of draft-ietf-httpapi-ratelimit-headers-06. That of a
+// refusal has one moment in both RateLimit-Reset and Retry-After, as it asks.
 func (s *server) limit(ctx huma.Context, next func(huma.Context)) {
 	if s.limiter == nil {
 		next(ctx)
@@ -85,13 +87,13 @@ func (s *server) limit(ctx huma.Context, next func(huma.Context)) {
 	if key == "" {
 		key = caller.User.ID
 	}
-	ok, left, retry, full := s.limiter.take(key, time.Now())
+	ok, left, reset := s.limiter.take(key, time.Now())
 	ctx.SetHeader("RateLimit-Limit", strconv.Itoa(int(s.limiter.burst)))
 	ctx.SetHeader("RateLimit-Remaining", strconv.Itoa(left))
-	ctx.SetHeader("RateLimit-Reset", strconv.Itoa(full))
+	ctx.SetHeader("RateLimit-Reset", strconv.Itoa(reset))
 	if !ok {
 		e := domain.Newf(domain.RateLimited, "rate_limited", "too many requests with this key")
-		e.RetryAfter = retry
+		e.RetryAfter = reset
 		s.refuse(ctx, e)
 		return
 	}

@@ -26,14 +26,6 @@ type resourcePage struct {
 	Total int                       `json:"total"`
 }
 
-type organizationList struct {
-	Items []domain.RegistryOrganization `json:"items" nullable:"false"`
-}
-
-type templateList struct {
-	Items []domain.RegistryTemplate `json:"items" nullable:"false"`
-}
-
 type scenarioList struct {
 	Items []domain.RegistryScenario `json:"items" nullable:"false"`
 }
@@ -51,17 +43,17 @@ func (s *server) registryRoutes() {
 			return answer(s.Registry.Resource(ctx, in.ID))
 		})
 	add(s, op("list-registry-organizations", "/organizations", "Who publishes skills"),
-		func(ctx context.Context, _ *struct{}) (*body[organizationList], error) {
+		func(ctx context.Context, _ *struct{}) (*body[list[domain.RegistryOrganization]], error) {
 			found, err := s.Registry.Organizations(ctx)
-			return answer(organizationList{orEmpty(found)}, err)
+			return answer(listOf(found), err)
 		})
 	add(s, op("list-registry-templates", "/templates", "Forms that things are made from"),
-		func(ctx context.Context, _ *struct{}) (*body[templateList], error) {
+		func(ctx context.Context, _ *struct{}) (*body[list[domain.RegistryTemplate]], error) {
 			found, err := s.Registry.Templates(ctx)
 			for i := range found {
 				found[i] = whole(found[i])
 			}
-			return answer(templateList{orEmpty(found)}, err)
+			return answer(listOf(found), err)
 		})
 	add(s, op("get-registry-template", "/templates/{type_key}/{subtype}", "One form"), s.template)
 	add(s, op("list-registry-scenarios", "/scenarios", "Bundles of resources for one purpose"),
@@ -88,9 +80,10 @@ func (s *server) listResources(ctx context.Context, in *struct {
 	Type    string `query:"type" maxLength:"255"`
 	Subtype string `query:"subtype" maxLength:"255"`
 	Offset  int    `query:"offset" default:"0" minimum:"0"`
-	Limit   int    `query:"limit" default:"200" minimum:"1" maximum:"1000"`
+	Limit   int    `query:"limit" default:"200" minimum:"1" doc:"At most 1000 are given."`
 },
 ) (*body[resourcePage], error) {
+	in.Limit = min(in.Limit, 1000)
 	page, total, err := s.Registry.Resources(ctx, domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit})
 	return answer(resourcePage{orEmpty(page), total}, err)
 }

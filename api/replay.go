@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -51,7 +50,7 @@ func (s *server) replayRoutes() {
 func (s *server) startReplay(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Speed int `json:"speed" doc:"1, 2 or 5 times as fast as it was."`
+		Speed int `json:"speed" enum:"1,2,5" doc:"How many times as fast as it was."`
 	}
 },
 ) (*body[sessionCreated], error) {
@@ -61,25 +60,15 @@ func (s *server) startReplay(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSpeed(in.Body.Speed); err != nil {
-		return nil, err
-	}
 	made, err := s.Replays.Start(ctx, callerOf(ctx).User, session, in.Body.Speed)
 	return answer(sessionCreated{made}, err)
-}
-
-func checkSpeed(speed int) error {
-	if !slices.Contains(domain.ReplaySpeeds, speed) {
-		return domain.Invalidf("body.speed", "must be 1, 2 or 5")
-	}
-	return nil
 }
 
 func (s *server) changeReplay(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Speed  *int             `json:"speed,omitempty" nullable:"true" doc:"1, 2 or 5."`
-		Status nullable[string] `json:"status,omitempty" doc:"autonomous hands the session over where it is; null plays on."`
+		Speed  *int             `json:"speed,omitempty" nullable:"true" enum:"1,2,5"`
+		Status nullable[string] `json:"status,omitempty" enum:"autonomous" nullable:"true" doc:"autonomous hands the session over where it is; null plays on."`
 	}
 },
 ) (*body[replayStateBody], error) {
@@ -90,18 +79,8 @@ func (s *server) changeReplay(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	change := domain.ReplayChange{Speed: in.Body.Speed, Resume: in.Body.Status.present && in.Body.Status.value == nil}
-	if change.Speed != nil {
-		if err := checkSpeed(*change.Speed); err != nil {
-			return nil, err
-		}
-	}
-	if status := in.Body.Status.value; status != nil {
-		if *status != string(domain.ReplayAutonomous) {
-			return nil, domain.Invalidf("body.status", "must be autonomous or null")
-		}
-		change.HandOver = true
-	}
+	status := in.Body.Status
+	change := domain.ReplayChange{Speed: in.Body.Speed, HandOver: status.value != nil, Resume: status.present && status.value == nil}
 	if err := s.Replays.Change(ctx, user, session, change); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 const (
 	maxJSON       = 10 << 20 // decisions.md section 2
 	defaultMaxAny = 17 << 20 // what the server reads at all: the Socket.IO transport takes 16 MB
+	maxHead       = 32 << 10 // of the first line with the headers: the longest parameters, percent-encoded, and long tokens
 )
 
 // requestTimeout bounds a request that is not a stream: a client that has left
@@ -122,6 +123,7 @@ func New(cfg Config) *fiber.App {
 		CaseSensitive:         true,
 		Immutable:             true, // parameters outlive the request's buffer
 		BodyLimit:             cfg.MaxBody,
+		ReadBufferSize:        maxHead,
 		ReadTimeout:           time.Minute,
 		WriteTimeout:          streamPatience, // streams extend it as long as their client reads
 		IdleTimeout:           2 * time.Minute,
@@ -164,6 +166,7 @@ func New(cfg Config) *fiber.App {
 	s.extraInfoRoutes()
 	s.transferRoutes()
 	s.documentRoutes()
+	s.complete()
 	s.refuseUnknownMethods()
 	return s.app
 }
@@ -190,14 +193,14 @@ func add[I, O any](s *server, op operation, handler func(context.Context, *I) (*
 	described := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary,
 		DefaultStatus: op.status, Hidden: op.hidden, MaxBodyBytes: maxJSON + 1,
-		Middlewares: huma.Middlewares{s.admit(op)}, Metadata: map[string]any{},
+		Middlewares: huma.Middlewares{s.admit(op)}, Metadata: map[string]any{registration: op},
 	}
 	if op.stream {
 		described.Metadata[streams] = true
 	}
 	if !op.public {
-		described.Security = []map[string][]string{{"bearer": {}}, {"cookie": {}}}
-		described.Middlewares = append(described.Middlewares, s.limit)
+		// What is refused further on counts too, and says what is left.
+		described.Middlewares = huma.Middlewares{s.authenticate, s.limit, s.admit(op)}
 		if op.method == fiber.MethodPost {
 			described.Middlewares = append(described.Middlewares, s.idempotent(op))
 		}
@@ -205,7 +208,6 @@ func add[I, O any](s *server, op operation, handler func(context.Context, *I) (*
 	if op.changes != nil {
 		op.changes(&described)
 	}
-	s.describeErrors(&described)
 	huma.Register(s.huma, described, func(ctx context.Context, in *I) (*O, error) {
 		if !op.stream {
 			var cancel context.CancelFunc

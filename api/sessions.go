@@ -56,7 +56,7 @@ type newSessionBody struct {
 	Model           *string           `json:"model,omitempty" nullable:"true" maxLength:"256"`
 	SoftwareFactory *int64            `json:"software_factory_id,omitempty" nullable:"true" minimum:"-9007199254740991" maximum:"9007199254740991"`
 	MemoryEnabled   *bool             `json:"memory_enabled,omitempty" nullable:"true"`
-	Persistent      *bool             `json:"is_persistent,omitempty" nullable:"true"`
+	Persistent      *bool             `json:"is_persistent,omitempty" nullable:"true" default:"false"`
 	Env             map[string]string `json:"env,omitempty" nullable:"true" doc:"Environment of the session's tools."`
 	WorkspaceID     *string           `json:"workspace_id,omitempty" nullable:"true" maxLength:"256"`
 	DisableTools    []string          `json:"disable_tools,omitempty" nullable:"true" maxItems:"1000"`

@@ -33,8 +33,9 @@ type Skills interface {
 	Resync(ctx context.Context, session domain.Session) (domain.SkillResync, error)
 }
 
-// skillItem is one skill of a list (shapes.md section 5).
-type skillItem struct {
+// SkillItem is one skill of a list (shapes.md section 5). It is exported so that
+// the document shows its fields where it is embedded.
+type SkillItem struct {
 	ID              string             `json:"id"`
 	Name            string             `json:"name"`
 	Org             string             `json:"org,omitempty" doc:"Its organization in the registry."`
@@ -51,16 +52,16 @@ type skillItem struct {
 	SkillDir        string             `json:"skill_dir,omitempty" doc:"Where it lies in the session's workspace."`
 }
 
-func skillItemOf(s domain.Skill) skillItem {
-	return skillItem{
+func skillItemOf(s domain.Skill) SkillItem {
+	return SkillItem{
 		ID: s.ID, Name: s.Name, Org: s.Org, Description: s.Description, Version: s.Version, Digest: s.Digest, Source: s.Source,
 		Enabled: s.Problem == "", InstalledAt: s.InstalledAt, ReleaseVersion: s.ReleaseVersion, UpdateAvailable: s.UpdateAvailable,
 		Changed: s.Changed, Problem: s.Problem, SkillDir: s.Dir,
 	}
 }
 
-func skillItems(skills []domain.Skill, err error) (*body[list[skillItem]], error) {
-	items := make([]skillItem, len(skills))
+func skillItems(skills []domain.Skill, err error) (*body[list[SkillItem]], error) {
+	items := make([]SkillItem, len(skills))
 	for i, s := range skills {
 		items[i] = skillItemOf(s)
 	}
@@ -73,7 +74,7 @@ type skillFile struct {
 }
 
 type skillDetail struct {
-	skillItem
+	SkillItem
 	Files       []skillFile    `json:"files"`
 	FrontMatter map[string]any `json:"frontmatter"`
 	RequiredEnv []string       `json:"required_env" doc:"Variables that it needs: metadata.required_env."`
@@ -106,19 +107,19 @@ func (s *server) skillRoutes() {
 		return operation{id: id, method: method, path: path, tag: "Skills", summary: summary, scope: scope}
 	}
 	add(s, op("list-skills", fiber.MethodGet, catalog, "The skills that the caller's sessions have", auth.Skills),
-		func(ctx context.Context, _ *struct{}) (*body[list[skillItem]], error) {
+		func(ctx context.Context, _ *struct{}) (*body[list[SkillItem]], error) {
 			return skillItems(s.Skills.Catalog(ctx, callerOf(ctx).User))
 		})
 	// Before the skill itself: the first route that matches is taken.
 	add(s, op("search-skills", fiber.MethodGet, catalog+"/search", "Find skills, in the catalog and in the registry", auth.Skills), s.searchSkills)
 	add(s, op("list-installed-skills", fiber.MethodGet, catalog+"/installed", "The skills that were added to those of the service", auth.Skills),
-		func(ctx context.Context, _ *struct{}) (*body[list[skillItem]], error) {
+		func(ctx context.Context, _ *struct{}) (*body[list[SkillItem]], error) {
 			return skillItems(s.Skills.Installed(ctx, callerOf(ctx).User))
 		})
 	add(s, op("get-skill", fiber.MethodGet, catalog+"/{skill_id}", "One skill", auth.Skills), s.getSkill)
 
 	add(s, op("list-session-skills", fiber.MethodGet, session+"/skills", "The skills of a session", auth.SessionsRead),
-		func(ctx context.Context, in *SessionRef) (*body[list[skillItem]], error) {
+		func(ctx context.Context, in *SessionRef) (*body[list[SkillItem]], error) {
 			session, _, err := s.readable(ctx, in.SessionID)
 			if err != nil {
 				return nil, err
@@ -157,7 +158,7 @@ func (s *server) getSkill(ctx context.Context, in *struct {
 		return nil, err
 	}
 	out := skillDetail{
-		skillItem: skillItemOf(d.Skill), Files: make([]skillFile, len(d.Files)), FrontMatter: d.FrontMatter,
+		SkillItem: skillItemOf(d.Skill), Files: make([]skillFile, len(d.Files)), FrontMatter: d.FrontMatter,
 		RequiredEnv: orEmpty(d.RequiredEnv), Permissions: orEmpty(d.Permissions), Readme: d.Readme,
 	}
 	for i, f := range d.Files {

@@ -85,7 +85,7 @@ func (s *server) solutionRoutes() {
 	}, s.listRoles)
 	add(s, operation{
 		id: "get-solution-file", method: fiber.MethodGet, path: path + "/{solution_id}/files/{file_path}", tag: tag,
-		summary: "A file that comes with a solution", scope: auth.Solutions,
+		summary: "A file that comes with a solution", scope: auth.Solutions, changes: describeAs(http.StatusOK, "*/*"),
 	}, s.solutionFile)
 	const roles = "/api/admin/users/{user_id}/biz-roles"
 	add(s, operation{
@@ -103,17 +103,16 @@ func (s *server) solutionRoutes() {
 	}, s.setAllowedRoles)
 }
 
-func (s *server) listSolutions(_ context.Context, _ *struct{}) (*body[struct {
+type solutionList struct {
 	Items []solutionBody `json:"items" nullable:"false"`
-}], error,
-) {
-	out := &body[struct {
-		Items []solutionBody `json:"items" nullable:"false"`
-	}]{}
+}
+
+func (s *server) listSolutions(_ context.Context, _ *struct{}) (*body[solutionList], error) {
+	var out solutionList
 	for _, solution := range s.Solutions.All() {
-		out.Body.Items = append(out.Body.Items, solutionOf(solution))
+		out.Items = append(out.Items, solutionOf(solution))
 	}
-	return out, nil
+	return answer(out, nil)
 }
 
 type roleList struct {

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -152,24 +151,6 @@ func TestBodySizes(t *testing.T) {
 	w.do("PUT", path, w.ann, body(10<<20+1)).code(413, "body_too_large")
 	w.do("PUT", path, w.ann, body(20<<20)).code(413, "body_too_large")
 	w.do("PUT", path, w.ann, body(20<<20), header("Expect", "100-continue")).code(413, "body_too_large")
-}
-
-func TestRateLimit(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 3} })
-	for left := 2; left >= 0; left-- {
-		r := w.do("GET", "/api/auth/me", w.ann, "")
-		require.Equal(t, 200, r.status)
-		require.Equal(t, "3", r.header.Get("RateLimit-Limit"))
-		require.Equal(t, fmt.Sprint(left), r.header.Get("RateLimit-Remaining"))
-		require.NotEmpty(t, r.header.Get("RateLimit-Reset"))
-	}
-	r := w.do("GET", "/api/auth/me", w.ann, "")
-	require.Equal(t, true, r.problem(429)["retryable"])
-	require.Equal(t, "60", r.header.Get("Retry-After"))
-	require.Equal(t, 200, w.do("GET", "/api/auth/me", w.bob, "").status, "each key has its own")
-	require.Equal(t, 200, w.do("GET", "/healthz", "", "").status)
-	require.Empty(t, newWorld(t).do("GET", "/api/auth/me", "", "").header.Get("RateLimit-Limit"), "off unless configured")
 }
 
 func TestOrigins(t *testing.T) {

@@ -106,9 +106,9 @@ func (carried) Write(_ context.Context, w io.Writer) error {
 func (carried) Close() error { return nil }
 
 func (carried) Preview(_ context.Context, _ io.ReaderAt, size int64) (domain.ImportPreview, error) {
-	return domain.ImportPreview{Compatible: true, Counts: domain.ImportCounts{Bytes: size}}, nil
+	return domain.ImportPreview{Missing: []domain.MissingThing{}, Warnings: []string{}, Errors: []string{}, Compatible: true, Counts: domain.ImportCounts{Bytes: size}}, nil
 }
 
 func (carried) Import(_ context.Context, _ string, _ io.ReaderAt, size int64, in domain.ImportOptions) (string, domain.ImportedFrom, error) {
-	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "seen", "%d bytes for %q, solution %v", size, in.Name, in.SolutionID != nil)
+	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v", size, in.Name, in.SolutionID != nil)
 }

@@ -176,7 +176,9 @@ func (w *world) do(method, path, key, body string, changes ...with) reply {
 	text, err := io.ReadAll(response.Body)
 	require.NoError(w.t, err)
 	require.NotEmpty(w.t, response.Header.Get("X-Request-Id"), "every answer names its request")
-	return reply{w.t, response.StatusCode, response.Header, string(text)}
+	got := reply{w.t, response.StatusCode, response.Header, string(text)}
+	got.hold(method, path)
+	return got
 }
 
 // problem checks the shape that every error has, and gives its code.

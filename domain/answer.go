@@ -6,4 +6,5 @@ type StoredAnswer struct {
 	Status      int
 	ContentType string
 	Body        []byte
+	Form        []byte // names the content of a request that was a form; empty: it was none
 }

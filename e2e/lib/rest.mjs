@@ -1,5 +1,8 @@
-// The REST interface with one API key.
+// The REST interface with one API key. Each answer of a service that World has
+// started is held to the service's own OpenAPI document.
 export class Rest {
+  static contracts = new Map(); // by address of the service
+
   constructor(url, key) {
     this.url = url;
     this.key = key;
@@ -18,7 +21,10 @@ export class Rest {
     });
     const text = await answer.text();
     const json = /json/.test(answer.headers.get('content-type') ?? '');
-    return { status: answer.status, headers: answer.headers, body: json && text ? JSON.parse(text) : text };
+    const got = { status: answer.status, headers: answer.headers, body: json && text ? JSON.parse(text) : text };
+    const problem = Rest.contracts.get(this.url)?.problem(method, path, got);
+    if (problem) throw new Error(problem);
+    return got;
   }
 
   // want is call for a request that must succeed.

@@ -2,6 +2,7 @@
 // mock model's control interface.
 import assert from 'node:assert/strict';
 import { Client } from './client.mjs';
+import { Contract } from './contract.mjs';
 import { Rest } from './rest.mjs';
 import { compare } from './rules.mjs';
 import { Server } from './server.mjs';
@@ -13,6 +14,7 @@ export class World {
   static async start(env) {
     const world = new World();
     world.server = await Server.start(env);
+    Rest.contracts.set(world.server.url, await Contract.of(world.server.url));
     world.rest = new Rest(world.server.url, world.server.key);
     world.mock = new Rest(world.server.mockURL);
     return world;

@@ -1,0 +1,111 @@
+package api_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/api"
+)
+
+// limits are the three headers of a limited key, as numbers.
+func (r reply) limits() (limit, left, reset int) {
+	r.t.Helper()
+	number := func(name string) int {
+		n, err := strconv.Atoi(r.header.Get(name))
+		require.NoError(r.t, err, name)
+		return n
+	}
+	return number("RateLimit-Limit"), number("RateLimit-Remaining"), number("RateLimit-Reset")
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 6} })
+	// What is refused after the caller is known counts, and says what is left.
+	for i, r := range []reply{
+		w.do("GET", "/api/auth/me", w.ann, ""),
+		w.do("GET", "/api/sessions/none", w.ann, ""),
+		w.do("POST", "/api/sessions", w.ann, `{"intent":5}`),
+		w.do("GET", "/api/admin/users", w.ann, ""),
+		w.do("POST", "/api/sessions", w.ann, `{}`, header("Content-Encoding", "gzip")),
+		w.do("HEAD", "/api/auth/me", w.ann, ""),
+	} {
+		require.Equal(t, []int{200, 404, 422, 403, 415, 200}[i], r.status, r.text)
+		limit, left, reset := r.limits()
+		require.Equal(t, 6, limit)
+		require.Equal(t, 5-i, left)
+		require.Greater(t, reset, 60*i, "a request a minute comes back")
+		require.LessOrEqual(t, reset, 60*(i+1))
+	}
+	r := w.do("GET", "/api/auth/me", w.ann, "")
+	r.code(429, "rate_limited")
+	require.Equal(t, true, r.problem(429)["retryable"])
+	limit, left, reset := r.limits()
+	require.Equal(t, []int{6, 0}, []int{limit, left})
+	require.Positive(t, reset)
+	require.LessOrEqual(t, reset, 60)
+	require.Equal(t, strconv.Itoa(reset), r.header.Get("Retry-After"))
+}
+
+func TestRateLimitIsAKeysOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 2} })
+	left := func(key string) int {
+		r := w.do("GET", "/api/auth/me", key, "")
+		require.Equal(t, 200, r.status, r.text)
+		_, left, _ := r.limits()
+		return left
+	}
+	require.Equal(t, 1, left(w.ann))
+	for _, stranger := range []string{"", "el_wrong", w.ann + "x", "not a key"} {
+		for range 4 {
+			r := w.do("GET", "/api/auth/me", stranger, "")
+			r.code(401, "unauthorized")
+			require.Empty(t, r.header.Get("RateLimit-Limit"))
+		}
+	}
+	for range 4 {
+		r := w.do("GET", "/healthz", w.ann, "")
+		require.Equal(t, 200, r.status)
+		require.Empty(t, r.header.Get("RateLimit-Limit"), "what is open to all costs nothing")
+	}
+	require.Equal(t, 0, left(w.ann))
+	require.Equal(t, 1, left(w.bob))
+	require.Equal(t, 1, left(w.restricted("chat")), "another key of the same user")
+	w.do("GET", "/api/auth/me", w.ann, "").code(429, "rate_limited")
+}
+
+func TestNoRateLimitUnlessConfigured(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 100 {
+		r := w.do("GET", "/api/auth/me", w.ann, "")
+		require.Equal(t, 200, r.status)
+		for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+			require.Empty(t, r.header.Values(name))
+		}
+	}
+}
+
+// A page of another origin sees only the headers that are named to its browser.
+func TestPagesReadWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) {
+		c.Origins, c.RateLimit = []string{"https://desktop.example"}, api.RateLimit{PerMinute: 1}
+	})
+	ours := header("Origin", "https://desktop.example")
+	require.Equal(t, 200, w.do("GET", "/api/auth/me", w.ann, "", ours).status)
+	r := w.do("GET", "/api/auth/me", w.ann, "", ours)
+	r.code(429, "rate_limited")
+	exposed := strings.Split(r.header.Get("Access-Control-Expose-Headers"), ", ")
+	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Request-Id"} {
+		require.NotEmpty(t, r.header.Get(name))
+		require.Contains(t, exposed, name)
+	}
+	require.Subset(t, exposed, []string{"ETag", "Content-Disposition", "Content-Range", "Idempotency-Replayed"})
+	require.True(t, slices.IsSorted(exposed))
+}

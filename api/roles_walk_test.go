@@ -1,0 +1,174 @@
+package api_test
+
+import (
+	_ "embed"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/auth"
+)
+
+// scopes.txt is the scope that each operation asks of a restricted key, one
+// operation a line: a scope of the list, any (every signed-in caller),
+// unrestricted (no key with scopes) or public (no credentials).
+//
+//go:embed testdata/scopes.txt
+var scopesByOperation string
+
+// allScopes are the scopes of shapes.md section 8, each with those that include it.
+var allScopes = map[string][]string{
+	"sessions:read": {"sessions:write"}, "sessions:write": nil, "chat": nil, "files": nil, "schedules": nil, "solutions": nil,
+	"workspaces": nil, "skills": {"skills:write"}, "skills:write": nil, "admin": nil,
+}
+
+// allBut are the scopes that do not give the one.
+func allBut(scope string) (others []string) {
+	for s := range allScopes {
+		gives := s == scope
+		for _, wider := range allScopes[scope] {
+			gives = gives || s == wider
+		}
+		if !gives {
+			others = append(others, s)
+		}
+	}
+	return others
+}
+
+// keyOf gives a user another key, restricted to scopes.
+func (w *world) keyOf(userID string, scopes ...string) string {
+	w.t.Helper()
+	key, plaintext, hash := auth.NewKey(userID, "restricted")
+	key.Scopes = scopes
+	_, err := w.db.CreateKey(w.t.Context(), key, hash[:])
+	require.NoError(w.t, err)
+	return plaintext
+}
+
+// TestEveryOperationAsksForItsScope holds each operation to its line, in both
+// directions: a key that lacks only this scope is refused, one that has only it
+// is not.
+func TestEveryOperationAsksForItsScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	scopes := map[string]string{}
+	for line := range strings.Lines(scopesByOperation) {
+		words := strings.Fields(line)
+		require.Len(t, words, 3, line)
+		scopes[words[0]+" "+words[1]] = words[2]
+	}
+	require.Len(t, scopes, len(walk))
+	rootID := w.do("GET", "/api/auth/me", w.root, "").json()["id"].(string)
+	keys := map[string]string{}
+	key := func(userID, name string, scopes ...string) string {
+		if keys[userID+name] == "" {
+			keys[userID+name] = w.keyOf(userID, scopes...)
+		}
+		return keys[userID+name]
+	}
+	for _, c := range walk {
+		scope, known := scopes[c.method+" "+c.path]
+		require.True(t, known, "%s %s has no line in scopes.txt", c.method, c.path)
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			w := *w
+			w.t = t
+			c, _ := w.ready(c)
+			require.Equal(t, c.public, scope == "public")
+			require.Equal(t, c.admin, scope == "admin")
+			url := c.url
+			if c.stream && c.missing != "" {
+				url = c.missing // which has an end
+			}
+			passes := func(who string) {
+				r := w.do(c.method, url, who, c.body)
+				require.NotContains(t, []int{401, 403}, r.status, r.text)
+			}
+			refused := func(who, code string) { w.do(c.method, c.url, who, c.body).code(403, code) }
+			who := w.annID
+			if scope == "admin" {
+				who = rootID
+				refused(key(w.annID, "only admin", "admin"), "administrator_required")
+			}
+			switch scope {
+			case "public":
+				passes("")
+			case "any":
+				passes(key(who, "only workspaces", "workspaces"))
+			case "unrestricted":
+				refused(key(who, "all", allBut("none")...), "scope_missing")
+			default:
+				require.Contains(t, allScopes, scope)
+				refused(key(who, "all but "+scope, allBut(scope)...), "scope_missing")
+				for _, enough := range append(allScopes[scope], scope) {
+					passes(key(who, "only "+enough, enough))
+				}
+			}
+		})
+	}
+}
+
+// looking are the operations on a session that only look at it, though their
+// method is not GET.
+var looking = []string{
+	"POST /api/sessions/{session_id}/checkout",
+	"POST /api/sessions/{session_id}/replay", // makes a session of the caller's own
+}
+
+// TestWhoMayDoWhatWithASession tries each operation on a session as its owner's
+// colleague, before and after it is shared, and as an administrator: those who
+// may look may not change (decisions.md section 2).
+func TestWhoMayDoWhatWithASession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range walk {
+		if !strings.Contains(c.url+c.body, "{s}") || c.admin {
+			continue
+		}
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			w := *w
+			w.t = t
+			name := c.method + " " + c.path
+			looks := c.method == "GET"
+			for _, l := range looking {
+				looks = looks || l == name
+			}
+			c, _ := w.ready(c)
+			session := w.sessionOf(c)
+			mayLook := func(who string) {
+				if c.stream && c.method == "GET" {
+					return // has no end: see the tests of streams
+				}
+				r := w.do(c.method, c.url, who, c.body)
+				require.NotContains(t, []int{401, 403, 404}, r.status, r.text)
+			}
+			mayNot := func(who string) { w.do(c.method, c.url, who, c.body).code(403, "forbidden") }
+
+			w.do(c.method, c.url, w.bob, c.body).code(404, "session_not_found")
+			if looks {
+				mayLook(w.root)
+			} else {
+				mayNot(w.root)
+			}
+			require.Equal(t, 200, w.do("PATCH", "/api/sessions/"+session+"/sharing", w.ann, `{"shared":true}`).status)
+			if looks {
+				mayLook(w.bob)
+			} else {
+				mayNot(w.bob)
+			}
+		})
+	}
+}
+
+// sessionOf is the session that a call is about.
+func (w *world) sessionOf(c call) string {
+	w.t.Helper()
+	if id := c.values()["session_id"]; id != "" {
+		return id
+	}
+	_, rest, found := strings.Cut(c.body, `"session_id":"`)
+	require.True(w.t, found)
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}
