@@ -46,23 +46,35 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		return nil, err
 	}
 	b.history.Tokens = standing{b.contexts(registry)}
+	toolServers := mcp.Remote{Conn: b.nats}
 	a.app = api.New(api.Config{
-		Context: ctx, Auth: a.auth, Store: b.journal, Messages: b.db, Desk: desk,
-		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
-			return a.hub.Follow(ctx, sessionID, after)
-		},
-		Tasks: b.taskDesk(), Workspaces: sessionfiles.Files{Store: b.workspace, Limit: s.WorkspaceBytes}, Images: b.objects, Models: b.models,
-		Compactor: b.compactions(), Contexts: b.contexts(registry), Tokens: b.tokens, ModelFinder: b.models,
-		Deleter: newPurger(b, desk), MCP: b.toolServers(), MCPWorkers: mcp.Remote{Conn: b.nats}, Memories: b.db, History: b.history, Budgets: b.db, Administration: b.db, Diagnostics: b, Registry: registryViews(s.RegistryURL, b.logger), GIS: b.gis, Apps: b.apps, AppRecords: b.db, Compute: &inbox.Compute{Records: b.db, Tasks: b.taskDesk(), ToolServers: mcp.Remote{Conn: b.nats}, Version: version}, Runs: temporal.Operator{Client: b.temporal}, Inbox: b.db, EnvBuckets: b.buckets, UserSettings: b.db, Profile: b.Profile, Solutions: b.solutions, Skills: skills, RoleRights: b.db, Readiness: b.ready, RightsChanged: protocol.SessionChanged,
+		Context: ctx, Logger: b.logger, Metrics: b.metrics, Readiness: b.ready,
+		Auth: a.auth, Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},
 		Version: api.Version{Version: version, MinSDK: minSDK},
+		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing, MemoryEnabled: true, GISMapURL: s.GISMapURL},
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(registry),
 			SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
 		},
-		Replays: b.replayDesk(), Shares: b.db, ExtraInfos: b.db, Transfers: transfers{b.transferDesk()},
-		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing, MemoryEnabled: true, GISMapURL: s.GISMapURL},
-		Origins: s.AllowedOrigins, RateLimit: api.RateLimit{PerMinute: s.RateLimit},
-		Logger: b.logger, Metrics: b.metrics,
+
+		Store: b.journal, Messages: b.db, Desk: desk, Inbox: b.db, Budgets: b.db, Deleter: newPurger(b, desk),
+		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
+			return a.hub.Follow(ctx, sessionID, after)
+		},
+		RightsChanged: protocol.SessionChanged,
+		Profile:       b.Profile, Solutions: b.solutions, RoleRights: b.db,
+		Models: b.models, ModelFinder: b.models, Tokens: b.tokens, Contexts: b.contexts(registry), Compactor: b.compactions(),
+
+		Workspaces: sessionfiles.Files{Store: b.workspace, Limit: s.WorkspaceBytes}, Images: b.objects,
+		Tasks:   b.taskDesk(),
+		History: b.history, Replays: b.replayDesk(), Transfers: transfers{b.transferDesk()}, Shares: b.db, ExtraInfos: b.db,
+		Apps: b.apps, AppRecords: b.db,
+		Skills: skills, Memories: b.db, MCP: b.toolServers(), MCPWorkers: toolServers,
+
+		UserSettings: b.db, EnvBuckets: b.buckets,
+		Compute:        &inbox.Compute{Records: b.db, Tasks: b.taskDesk(), ToolServers: toolServers, Version: version},
+		Administration: b.db, Diagnostics: b, Runs: temporal.Operator{Client: b.temporal, Chats: desk},
+		Registry: registryViews(s.RegistryURL, b.logger), GIS: b.gis,
 	})
 	a.sockets = sio.New(sio.Options{
 		Authenticate: access.handshake, Handler: protocol.SocketHandler(), AllowedOrigins: s.AllowedOrigins, Log: b.logger,

@@ -105,6 +105,9 @@ func dial(ctx context.Context, s settings, connect func() (*nats.Conn, error)) (
 	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
 		return nil, err
 	}
+	for _, fault := range b.solutions.Faults() {
+		b.logger.Error("solution left out", "error", fault)
+	}
 	b.tokens = tokens.New(b.db, b.logger)
 	b.tokens.Load()
 	b.workspace = workspace.New(filepath.Join(s.DataDir, "workspace"))

@@ -50,6 +50,9 @@ func (b *backend) Checks() []domain.Check {
 		}),
 		check("worker", "Workers", "Start a worker with `everloop worker`: nothing runs without one.", b.workers),
 		{ID: "model", Title: "Models", Run: b.checkModel},
+		check("solutions", "Solutions", "Mend the file and start again: until then the solution is left out.", func(context.Context) (string, error) {
+			return fmt.Sprintf("%d can be taken", len(b.solutions.All())), errors.Join(b.solutions.Faults()...)
+		}),
 		{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
 		b.checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL),
 		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL),

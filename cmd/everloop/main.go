@@ -55,7 +55,7 @@ func main() {
 	parsed := kong.Parse(&cli,
 		kong.Name("everloop"),
 		kong.Description("Everloop, a durable agent service."),
-		kong.UsageOnError(),
+		kong.ShortUsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	slog.SetDefault(cli.Log.logger())

@@ -67,7 +67,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("DATA_DIR: %w", err)
 	}
 	s.DataDir = dir
-	faults := []error{address("AGENT_ADDR", s.AgentAddr), s.webSettings.check(), s.forkSettings.check(), s.skillSettings.check()}
+	faults := []error{address("AGENT_ADDR", s.AgentAddr), s.bounds(), s.webSettings.check(), s.forkSettings.check(), s.skillSettings.check()}
 	if s.S3Endpoint != "" && (s.S3AccessKey == "" || s.S3SecretKey == "") {
 		faults = append(faults, errors.New("S3_ENDPOINT needs S3_ACCESS_KEY and S3_SECRET_KEY"))
 	}
