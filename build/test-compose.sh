@@ -89,6 +89,7 @@ POSTGRES_PASSWORD=$(secret)
 NATS_PASSWORD=$(secret)
 S3_ACCESS_KEY=$(secret)
 S3_SECRET_KEY=$(secret)
+ENCRYPTION_KEY=$(secret)$(secret)
 LOG_LEVEL=info
 END
 
@@ -104,16 +105,29 @@ case $level in "level 2 "*) ;; *) fail "the worker's sandbox is not at level 2" 
 # The sandbox has no resolver: it is told the address of PostgreSQL.
 postgres=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(docker_compose ps -q postgres)")
 look='id -u; ls -A /data /root 2>&1; tr "\0" "\n" </proc/1/environ; env; for p in '$postgres'/5432 127.0.0.1/8021; do (exec 3<>/dev/tcp/$p) 2>/dev/null && echo "reached $p"; done; git --version; rg --version | head -1; echo looked >look; true'
+api PUT /api/env/buckets/default '{"env":{"FROM_BUCKET":"sealed by the API"}}' >/dev/null
 session=$(new_session)
 chat "$session" "$look" "The first chat is done." >"$work/first"
 grep -q 'The first chat is done' "$work/first" || fail "the first chat did not say its end: $(tail -5 "$work/first")"
 [ "$(file_of "$session" look)" = looked ] || fail "the command of the first chat wrote no file"
 seen=$(api GET "/api/sessions/$session/messages" | jq -r '.. | .result? // empty')
-for word in $(sed -n 's/^\(POSTGRES_PASSWORD\|NATS_PASSWORD\|S3_SECRET_KEY\|BOOTSTRAP_API_KEY\)=//p' "$work/env") reached bootstrap-key; do
+for word in $(sed -n 's/^\(POSTGRES_PASSWORD\|NATS_PASSWORD\|S3_SECRET_KEY\|ENCRYPTION_KEY\|BOOTSTRAP_API_KEY\)=//p' "$work/env") reached bootstrap-key; do
   if grep -qF "$word" <<<"$seen"; then fail "a command in the sandbox sees what it must not: $word"; fi
 done
 grep -q 'git version' <<<"$seen" || fail "the sandbox has no git: $seen"
+grep -q 'FROM_BUCKET=sealed by the API' <<<"$seen" || fail "the worker cannot read what the API encrypted"
 say "the first chat is done; its command saw nothing of the service"
+
+# ---- files go to the object store and come back ---------------------------------
+
+chat "$session" 'rm look' "The file is gone." >"$work/gone"
+captured() { api GET "/api/sessions/$session/checkpoints" | jq -re 'last | select(.files.complete) | .checkpoint_id'; }
+until_true 60 'the files are captured' 'checkpoint=$(captured)'
+api POST "/api/sessions/$session/rewind" "{\"checkpoint_id\":\"$checkpoint\"}" >"$work/rewind" || fail "rewind: $(cat "$work/rewind")"
+[ "$(file_of "$session" look)" = looked ] || fail "the rewind brought no file back"
+api GET "/api/sessions/$session/export" "" -o "$work/export.zip" || fail "the session cannot be exported"
+[ "$(head -c 2 "$work/export.zip")" = PK ] || fail "the export is no ZIP file"
+say "a deleted file came back by a rewind; the session was exported"
 
 # ---- the worker dies in the middle of a command --------------------------------
 
