@@ -29,6 +29,7 @@ type Journal struct {
 	log       EventLog
 	logger    *slog.Logger
 	published chan publishedEvent
+	order     turnstile
 	behind    sync.Map // sessions with events that could not be published in their turn
 }
 
@@ -62,23 +63,35 @@ func (c *Change) Emit(sessionID, chatID, name string, data any) error {
 	return nil
 }
 
-// Commit runs fn in a transaction and publishes its events in their order. Once
-// the state is committed Commit succeeds, whether or not the log can be reached:
-// Sweep publishes the rest.
+// Commit runs fn in a transaction and publishes its events in their order, behind
+// those of the session's changes before. Once the state is committed Commit
+// succeeds, whether or not the log can be reached: Sweep publishes the rest.
 func (j *Journal) Commit(ctx context.Context, fn func(*Change) error) error {
 	var change Change
 	var rows []int64
+	var place *place
 	err := j.InTx(ctx, func(tx pgx.Tx) error {
-		change, rows = Change{Tx: tx}, nil // a retried transaction starts anew
+		place.giveUp()
+		change, rows, place = Change{Tx: tx}, nil, nil // a retried transaction starts anew
 		if err := fn(&change); err != nil || len(change.events) == 0 {
 			return err
 		}
 		var err error
-		rows, err = writeOutbox(ctx, tx, change.events)
-		return err
+		if rows, err = writeOutbox(ctx, tx, change.events); err != nil {
+			return err
+		}
+		// Before the commit: whoever sees the change and makes the next one, as an
+		// answer to its question, is behind it.
+		place = j.order.enter(change.events[0].SessionID)
+		return nil
 	})
 	if err != nil {
+		place.giveUp()
 		return err
+	}
+	if place != nil {
+		place.await()
+		defer place.leave()
 	}
 	j.publishAll(ctx, rows, change.events)
 	return nil
@@ -104,6 +117,9 @@ func (j *Journal) commitOne(ctx context.Context, events []domain.Event, statemen
 	if len(rows) == 0 {
 		return domain.ErrFenced
 	}
+	place := j.order.enter(events[0].SessionID)
+	place.await()
+	defer place.leave()
 	j.publishAll(ctx, rows, events)
 	return nil
 }
