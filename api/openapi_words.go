@@ -39,7 +39,7 @@ var tags = []*huma.Tag{
 // descriptions say of operations what their summary does not.
 var descriptions = map[string]string{
 	"create-session":     "Everything in the body is optional, and so is the body. Without an intent the first message says what the session is for.",
-	"list-sessions":      "The search is literal and in any case, in intents and in the newest 20,000 entries of messages; content_match_truncated says that there were more.",
+	"list-sessions":      "The search is literal and in any case, in intents and in the text of all messages; that of a turn counts when it has ended.",
 	"get-session":        "The owner, administrators (which is audited) and, of a shared session, every user may read it. The environment is not told.",
 	"update-session":     "Of session_setup, what is named replaces what was said before.",
 	"delete-session":     "Its chat and its background tasks are stopped, its files, links and published apps are removed.",

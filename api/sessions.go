@@ -23,7 +23,7 @@ type sessionPage struct {
 	Total                 int              `json:"total"`
 	Limit                 int              `json:"limit"`
 	Offset                int              `json:"offset"`
-	ContentMatchTruncated bool             `json:"content_match_truncated" doc:"The search looked at the newest messages only."`
+	ContentMatchTruncated bool             `json:"content_match_truncated" doc:"Always false: the search looks at all messages."`
 }
 
 type deletedBody struct {
@@ -108,7 +108,6 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 	}
 	out := sessionPage{
 		Items: make([]sessionSummary, len(page.Items)), Total: page.Total, Limit: in.Limit, Offset: in.Offset,
-		ContentMatchTruncated: page.Truncated,
 	}
 	for i, session := range page.Items {
 		out.Items[i] = summaryOf(session)

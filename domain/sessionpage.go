@@ -2,7 +2,6 @@ package domain
 
 // SessionPage is one page of a user's sessions.
 type SessionPage struct {
-	Items     []Session
-	Total     int
-	Truncated bool // the search in message text looked at the newest messages only
+	Items []Session
+	Total int
 }
