@@ -149,7 +149,7 @@ test('killed while it is read, an import makes a whole session or none', async (
     return fetch(`${world.server.url}/api/sessions/import`, { method: 'POST', headers: headers(), body: form }).then((r) => r.json());
   };
   const imported = async () => (await world.rest.get('/api/sessions?limit=100')).items.filter((s) => s.intent === 'to be imported' && s.id !== view.session);
-  const workspaces = () => readdirSync(join(world.server.dir, 'data', 'workspace')).length;
+  const workspaces = () => readdirSync(join(world.server.dir, 'data', 'workspace')).filter((name) => !name.startsWith('.')).length;
   const known = (await imported()).length;
   const dirs = workspaces();
   let made = 0;
