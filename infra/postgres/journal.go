@@ -29,6 +29,7 @@ type Journal struct {
 	log       EventLog
 	logger    *slog.Logger
 	published chan publishedEvent
+	writer    string // of this journal's rows in the outbox
 	order     turnstile
 	behind    sync.Map // sessions with events that could not be published in their turn
 }
@@ -41,7 +42,7 @@ type publishedEvent struct {
 // NewJournal makes a journal over the records and the event log. Run must be
 // running for published events to be forgotten.
 func NewJournal(db *DB, log EventLog, logger *slog.Logger) *Journal {
-	return &Journal{DB: db, log: log, logger: logger, published: make(chan publishedEvent, 4096)}
+	return &Journal{DB: db, log: log, logger: logger, published: make(chan publishedEvent, 4096), writer: domain.NewID()}
 }
 
 // Change is one transaction and the events that it will have caused.
@@ -68,16 +69,16 @@ func (c *Change) Emit(sessionID, chatID, name string, data any) error {
 // succeeds, whether or not the log can be reached: Sweep publishes the rest.
 func (j *Journal) Commit(ctx context.Context, fn func(*Change) error) error {
 	var change Change
-	var rows []int64
+	var told outboxed
 	var place *place
 	err := j.InTx(ctx, func(tx pgx.Tx) error {
 		place.giveUp()
-		change, rows, place = Change{Tx: tx}, nil, nil // a retried transaction starts anew
+		change, place = Change{Tx: tx}, nil // a retried transaction starts anew
 		if err := fn(&change); err != nil || len(change.events) == 0 {
 			return err
 		}
 		var err error
-		if rows, err = writeOutbox(ctx, tx, change.events); err != nil {
+		if told, err = j.writeOutbox(ctx, tx, change.events); err != nil {
 			return err
 		}
 		// Before the commit: whoever sees the change and makes the next one, as an
@@ -93,75 +94,99 @@ func (j *Journal) Commit(ctx context.Context, fn func(*Change) error) error {
 		place.await()
 		defer place.leave()
 	}
-	j.publishAll(ctx, rows, change.events)
+	j.publishAll(ctx, told, change.events)
 	return nil
 }
 
 // commitOne is Commit for a change that is one statement: both go in one round.
-// Parameters of the statement start at $7. When it changes nothing, the change
+// Parameters of the statement start at $8. When it changes nothing, the change
 // is fenced and nothing is told.
 func (j *Journal) commitOne(ctx context.Context, events []domain.Event, statement string, args ...any) error {
 	found, err := j.Pool.Query(ctx, `
 		WITH changed AS (`+statement+`)
-		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
+		`+insertOutbox+`
 		WHERE  EXISTS (SELECT 1 FROM changed)
-		RETURNING id`, append(outboxRows(events), args...)...)
+		`+returningOutbox, append(j.outboxRows(events), args...)...)
 	if err != nil {
 		return err
 	}
-	rows, err := pgx.CollectRows(found, pgx.RowTo[int64])
+	told, err := collectTold(found)
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(told.rows) == 0 {
 		return domain.ErrFenced
 	}
 	place := j.order.enter(events[0].SessionID)
 	place.await()
 	defer place.leave()
-	j.publishAll(ctx, rows, events)
+	j.publishAll(ctx, told, events)
 	return nil
 }
 
-func writeOutbox(ctx context.Context, tx pgx.Tx, events []domain.Event) ([]int64, error) {
-	found, err := tx.Query(ctx, `
-		INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])
-		RETURNING id`, outboxRows(events)...)
-	if err != nil {
-		return nil, fmt.Errorf("write outbox: %w", err)
-	}
-	return pgx.CollectRows(found, pgx.RowTo[int64])
+// outboxed are the rows of a change's events in the outbox.
+type outboxed struct {
+	rows []int64
+	// behind says that rows of another process were there before, which may not
+	// be published yet.
+	behind bool
 }
 
-// outboxRows gives events as the six columns of the outbox.
-func outboxRows(events []domain.Event) []any {
+const insertOutbox = `
+	INSERT INTO outbox (event_id, session_id, chat_id, name, data, created_at, writer)
+	SELECT *, $7 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::json[], $6::timestamptz[])`
+
+// returningOutbox looks at what was there before the statement.
+const returningOutbox = `
+	RETURNING id, EXISTS (SELECT 1 FROM outbox before WHERE before.session_id = ($2::text[])[1] AND before.writer <> $7)`
+
+func (j *Journal) writeOutbox(ctx context.Context, tx pgx.Tx, events []domain.Event) (outboxed, error) {
+	found, err := tx.Query(ctx, insertOutbox+returningOutbox, j.outboxRows(events)...)
+	if err != nil {
+		return outboxed{}, fmt.Errorf("write outbox: %w", err)
+	}
+	return collectTold(found)
+}
+
+func collectTold(found pgx.Rows) (t outboxed, err error) {
+	var row int64
+	_, err = pgx.ForEachRow(found, []any{&row, &t.behind}, func() error {
+		t.rows = append(t.rows, row)
+		return nil
+	})
+	return t, err
+}
+
+// outboxRows gives events as the seven columns of the outbox.
+func (j *Journal) outboxRows(events []domain.Event) []any {
 	n := len(events)
 	ids, sessions, chats := make([]string, n), make([]string, n), make([]string, n)
 	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	for i, e := range events {
 		ids[i], sessions[i], chats[i], names[i], data[i], times[i] = e.ID, e.SessionID, e.ChatID, e.Name, string(e.Data), e.At
 	}
-	return []any{ids, sessions, chats, names, data, times}
+	return []any{ids, sessions, chats, names, data, times, j.writer}
 }
 
 // publishAll publishes a change's events in their order. When one fails, those
 // behind it must not overtake it, nor those of later changes: the session is
-// marked, and its next change publishes what was left first.
-func (j *Journal) publishAll(ctx context.Context, rows []int64, events []domain.Event) {
+// marked, and its next change publishes what was left first. So does a change
+// behind one of another process, which may be slow: what both publish is one event
+// in the log.
+func (j *Journal) publishAll(ctx context.Context, told outboxed, events []domain.Event) {
 	if len(events) == 0 {
 		return
 	}
 	session := events[0].SessionID
-	if _, late := j.behind.Load(session); late {
+	if _, late := j.behind.Load(session); late || told.behind {
 		if err := j.catchUp(context.WithoutCancel(ctx), session); err != nil {
+			j.behind.Store(session, true)
 			j.logger.Warn("events not published yet; the sweep will", "session_id", session, "error", err)
 		}
 		return
 	}
 	for i, event := range events {
-		if !j.publish(ctx, rows[i], event) {
+		if !j.publish(ctx, told.rows[i], event) {
 			j.behind.Store(session, true)
 			return
 		}

@@ -125,8 +125,8 @@ func (j *Journal) RecordCall(ctx context.Context, call domain.LedgerCall, done d
 		}
 	}
 	return j.commitOne(ctx, told.events, `
-		UPDATE tool_calls SET status = $7, phase = $8, result = $9, duration_ms = $10
-		WHERE  id = $11 AND attempt = $12 AND phase = 'running' RETURNING 1`,
+		UPDATE tool_calls SET status = $8, phase = $9, result = $10, duration_ms = $11
+		WHERE  id = $12 AND attempt = $13 AND phase = 'running' RETURNING 1`,
 		done.Status, done.Phase, done.Result, done.Duration.Milliseconds(), call.ID, call.Attempt)
 }
 

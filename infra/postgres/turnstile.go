@@ -3,8 +3,8 @@ package postgres
 import "sync"
 
 // turnstile lets the changes of a session publish their events one after the
-// other, in the order in which they entered it. It holds within one process: that
-// changes of two come in order is left to the time that lies between them.
+// other, in the order in which they entered it. It holds within one process;
+// between two, the rows of the outbox tell what is before (publishAll).
 type turnstile struct {
 	mu   sync.Mutex
 	last map[string]chan struct{} // by session: closed when its newest change has left
