@@ -91,12 +91,27 @@ func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contra
 }
 
 // begin claims the call and starts it on this worker, or joins it here. Without
-// a running call the answer is there already, or Pending with another worker.
+// a running call the answer is there already, or Pending with another worker. The
+// turn that asks for a call and its run may begin it at the same moment: the ledger
+// is asked once.
+func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
+	type begun struct {
+		running *hostedCall
+		out     contract.RunToolOut
+	}
+	got, err, _ := a.host.beginning.Do(in.ToolCallID, func() (any, error) {
+		running, out, err := a.claim(ctx, in)
+		return begun{running, out}, err
+	})
+	return got.(begun).running, got.(begun).out, err
+}
+
+// claim is begin for one caller at a time.
 //
 // The ledger goes from reserved to running before anything is executed, so that
 // a call which another worker began and did not finish is recognised: one that
 // acts is never run again, the others simply are (decisions.md section 4).
-func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
+func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
 	if running := a.host.find(in.ToolCallID); running != nil {
 		return running, contract.RunToolOut{}, nil
 	}

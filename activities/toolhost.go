@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"everloop/activities/contract"
 )
 
@@ -14,6 +16,8 @@ import (
 type toolHost struct {
 	mu    sync.Mutex
 	calls map[string]*hostedCall
+
+	beginning singleflight.Group // of calls that the ledger is being asked for
 }
 
 // hostedCall is one running call. Out and err may be read once over is closed.

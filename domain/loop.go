@@ -28,7 +28,7 @@ type OpenedTurn struct {
 	Session   Session
 
 	// CaptureDue says that files of the session are to be captured before a tool
-	// changes more of them.
+	// changes more of them, and that nobody has begun to.
 	CaptureDue bool
 
 	// Of a turn that was found finished:

@@ -51,6 +51,12 @@ func captureDueIn(session string) string {
 	return `EXISTS (SELECT 1 FROM checkpoints k WHERE k.session_id = ` + session + ` AND ` + captureDue + `)`
 }
 
+// captureUntakenIn is captureDueIn for what no process has in hand.
+func captureUntakenIn(session string) string {
+	return `EXISTS (SELECT 1 FROM checkpoints k WHERE k.session_id = ` + session + ` AND ` + captureDue + `
+		AND (k.lease_until IS NULL OR k.lease_until < now()))`
+}
+
 // TakeCaptures gives a process the checkpoints of a session that are due, but
 // for those that it has in hand already. With all, those are due too whose turns
 // have tools left that never ran; the caller knows that nothing runs. The lease
@@ -61,27 +67,26 @@ func (db *DB) TakeCaptures(ctx context.Context, sessionID, owner string, inHand 
 		inHand = []string{}
 	}
 	args := pgx.NamedArgs{"session": sessionID, "owner": owner, "hand": inHand, "all": all, "lease": captureLease}
-	err := db.InTx(ctx, func(tx pgx.Tx) error {
-		due = domain.DueCaptures{SessionID: sessionID}
-		if err := quietly(ctx, tx); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, `
+	err := db.Quietly(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`
 			UPDATE checkpoints k SET lease_owner = @owner, lease_until = now() + @lease::interval
 			WHERE  k.session_id = @session AND k.state = 'pending' AND (@all OR (`+captureDue+`))
 			AND    (k.lease_until IS NULL OR k.lease_until < now() OR k.lease_owner = @owner) AND k.id <> ALL(@hand)
-			RETURNING k.id`, args)
-		var err error
-		if due.IDs, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-			return err
-		}
-		if len(due.IDs) == 0 {
-			return tx.QueryRow(ctx, `
-				SELECT count(*) FROM checkpoints k
-				WHERE  k.session_id = @session AND k.state = 'pending' AND (@all OR (`+captureDue+`)) AND k.id <> ALL(@hand)`, args).Scan(&due.Held)
-		}
+			RETURNING k.id`, args).
+			Query(func(rows pgx.Rows) (err error) {
+				due.IDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				return err
+			})
+	})
+	switch {
+	case err != nil:
+	case len(due.IDs) == 0:
+		err = db.Pool.QueryRow(ctx, `
+			SELECT count(*) FROM checkpoints k
+			WHERE  k.session_id = @session AND k.state = 'pending' AND (@all OR (`+captureDue+`)) AND k.id <> ALL(@hand)`, args).Scan(&due.Held)
+	default:
 		args["ids"] = due.IDs
-		return tx.QueryRow(ctx, `
+		err = db.Pool.QueryRow(ctx, `
 			SELECT s.sandbox_uid,
 			       EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = s.id AND b.status = 'running'),
 			       EXISTS (SELECT 1 FROM checkpoints k JOIN checkpoints n ON n.branch_id = k.branch_id AND n.sequence > k.sequence AND n.kind = 'tool_batch'
@@ -92,7 +97,7 @@ func (db *DB) TakeCaptures(ctx context.Context, sessionID, owner string, inHand 
 			       coalesce((`+beforeCheckpoint+`), '')
 			FROM   sessions s WHERE s.id = @session AND s.deleted_at IS NULL`, args).
 			Scan(&due.SandboxUID, &due.Busy, &due.Late, &due.Held, &due.Previous)
-	})
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.DueCaptures{SessionID: sessionID}, nil // deleted meanwhile
 	}
@@ -119,13 +124,6 @@ const beforeCheckpoint = `
 		(SELECT k.snapshot_id FROM checkpoints k
 		 WHERE  k.session_id = @session AND k.state = 'captured' ORDER BY k.id DESC LIMIT 1))`
 
-// quietly lets a transaction's commit not wait for the disk: a power cut loses
-// what can be done again.
-func quietly(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`)
-	return err
-}
-
 // KeepCaptures says that the process which took the checkpoints up is alive.
 func (db *DB) KeepCaptures(ctx context.Context, owner string, ids []string) error {
 	_, err := db.Pool.Exec(ctx, `
@@ -137,18 +135,14 @@ func (db *DB) KeepCaptures(ctx context.Context, owner string, ids []string) erro
 // RecordCaptures writes what the checkpoints hold. Those that somebody else has
 // captured meanwhile stay as they are.
 func (db *DB) RecordCaptures(ctx context.Context, ids []string, s domain.Snapshot) error {
-	err := db.InTx(ctx, func(tx pgx.Tx) error {
-		if err := quietly(ctx, tx); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `
+	err := db.Quietly(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`
 			UPDATE checkpoints SET state = 'captured', snapshot_id = @snapshot, changed = @changed, added = @added, deleted = @deleted,
 			       bytes = @bytes, complete = @complete, failure = NULL, lease_owner = NULL, lease_until = NULL, captured_at = now()
 			WHERE  id = ANY(@ids) AND state <> 'captured'`,
 			pgx.NamedArgs{
 				"ids": ids, "snapshot": s.ID, "changed": s.Changed, "added": s.Added, "deleted": s.Deleted, "bytes": s.Bytes, "complete": s.Complete,
 			})
-		return err
 	})
 	return fault("record checkpoints", err)
 }

@@ -11,11 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"everloop/domain"
 )
 
 // DB is the records' store: every area of it is a file of methods on DB.
 type DB struct {
 	Pool *pgxpool.Pool
+
+	pages  shared[domain.SessionQuery, domain.SessionPage]
+	totals shared[listed, int]
 }
 
 // Options tune Open; the zero value suits one process on one machine.
@@ -90,8 +95,27 @@ const txAttempts = 5
 // rolled back otherwise. A deadlock or a serialization failure runs fn again, so
 // fn must have no effect but through tx.
 func (db *DB) InTx(ctx context.Context, fn func(pgx.Tx) error) error {
+	return again(ctx, func() error { return pgx.BeginFunc(ctx, db.Pool, fn) })
+}
+
+// Quietly runs statements, which queue adds, in one transaction and one round. Its
+// commit does not wait for the disk: it is for what can be done again after a power
+// cut.
+func (db *DB) Quietly(ctx context.Context, queue func(*pgx.Batch)) error {
+	return again(ctx, func() error {
+		var batch pgx.Batch
+		batch.Queue(`BEGIN`)
+		batch.Queue(`SET LOCAL synchronous_commit = off`)
+		queue(&batch)
+		batch.Queue(`COMMIT`)
+		return db.Pool.SendBatch(ctx, &batch).Close()
+	})
+}
+
+// again runs a transaction anew after a deadlock or a serialization failure.
+func again(ctx context.Context, run func() error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, db.Pool, fn)
+		err := run()
 		if err == nil || attempt == txAttempts || !worthAnotherTry(err) {
 			return err
 		}

@@ -251,18 +251,12 @@ func (j *Journal) forget(ctx context.Context, batch []publishedEvent) error {
 	for i, p := range batch {
 		rows[i], highest = p.row, max(highest, p.seq)
 	}
-	return j.InTx(ctx, func(tx pgx.Tx) error {
-		// Losing this to a power cut only means that Sweep looks again.
-		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE id = ANY($1)`, rows); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `
+	// Losing this to a power cut only means that Sweep looks again.
+	return j.Quietly(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`DELETE FROM outbox WHERE id = ANY($1)`, rows)
+		batch.Queue(`
 			INSERT INTO event_log (high_water) VALUES ($1)
 			ON CONFLICT (id) DO UPDATE SET high_water = greatest(event_log.high_water, excluded.high_water)`, int64(highest))
-		return err
 	})
 }
 

@@ -190,7 +190,7 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 		               AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id)),
 		       coalesce(e.id, ''), coalesce(e.sequence, 0), coalesce(e.status, ''), coalesce(e.attempt, 0),
 		       coalesce(e.started_at, now()), coalesce(e.blocks, '[]'),
-		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureDueIn("c.session_id")+`, `+callsLeft+`, `+loopColumns+`
+		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureUntakenIn("c.session_id")+`, `+callsLeft+`, `+loopColumns+`
 		FROM   chats c LEFT JOIN loops l ON l.id = $2 LEFT JOIN entries e
 		       ON e.chat_id = c.id AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'
 		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).
@@ -289,19 +289,21 @@ func takeTurn(ctx context.Context, tx pgx.Tx, turn *domain.OpenedTurn) error {
 
 // FlushTurn keeps what a turn has streamed up to a position of the event log.
 func (j *Journal) FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error {
-	return j.InTx(ctx, func(tx pgx.Tx) error {
-		// The log holds the same text: a power cut loses nothing with this.
-		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, `
+	// The log holds the same text: a power cut loses nothing with this.
+	var fenced bool
+	err := j.Quietly(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`
 			UPDATE entries SET blocks = $3, flushed_seq = $4
-			WHERE  id = $1 AND attempt = $2 AND status = 'streaming'`, entryID, attempt, blocks, int64(seq))
-		if err == nil && tag.RowsAffected() == 0 {
-			return domain.ErrFenced
-		}
-		return err
+			WHERE  id = $1 AND attempt = $2 AND status = 'streaming'`, entryID, attempt, blocks, int64(seq)).
+			Exec(func(tag pgconn.CommandTag) error {
+				fenced = tag.RowsAffected() == 0
+				return nil
+			})
 	})
+	if err == nil && fenced {
+		return domain.ErrFenced
+	}
+	return err
 }
 
 // ReleaseTurn leaves a turn that has shown nothing to the next try, and says why

@@ -73,7 +73,7 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 }
 
 func wrongPage() error {
-	return domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "page is not one that this list gave")
+	return domain.Invalidf("query.page", "is not one that this list gave")
 }
 
 func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
