@@ -37,7 +37,7 @@ func parked(ctx workflow.Context) (string, error) {
 }
 
 func TestEnginesKeepEverythingOverStopAndKill(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 
@@ -78,7 +78,7 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 		require.NoError(t, conn.Close(ctx))
 	}
 
-	nc, err := nats.Connect(at.Events)
+	nc, err := nats.Connect(at.Events, nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
@@ -115,7 +115,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&rows))
 	require.Equal(t, 2, rows)
 
-	nc, err := nats.Connect(at.Events)
+	nc, err := nats.Connect(at.Events, nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
@@ -171,7 +171,7 @@ func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end
 			for n := 0; ; n++ {
 				key := fmt.Sprintf("killed/%d/%d/object", side, n)
 				content := strings.Repeat(key, 200)
-				put, cancel := context.WithTimeout(ctx, 10*time.Second)
+				put, cancel := context.WithTimeout(ctx, time.Minute)
 				_, err := store.PutObject(put, Bucket, key, strings.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
 				cancel()
 				if err != nil {
@@ -276,7 +276,7 @@ func s3Client(t *testing.T, at addresses) *minio.Client {
 
 func temporalClient(t *testing.T, at addresses) client.Client {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: at.Temporal, Namespace: Namespace, Logger: sdkLogger{}})
+	c, err := client.Dial(client.Options{HostPort: at.Temporal, Namespace: Namespace, Logger: sdkLogger{}, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -49,7 +49,7 @@ func allEngines(dir string) Config {
 }
 
 func runEnginesProcess(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	began := time.Now()
 	e, err := Start(ctx, allEngines(dir))
@@ -74,7 +74,7 @@ func runEnginesProcess(dir string) error {
 	case <-closed:
 	case err = <-e.Dead():
 	}
-	stopCtx, cancelStop := context.WithTimeout(context.Background(), 30*time.Second)
+	stopCtx, cancelStop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancelStop()
 	if stopErr := e.Stop(stopCtx); stopErr != nil {
 		return stopErr

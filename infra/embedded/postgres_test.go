@@ -178,7 +178,7 @@ func TestPostgresSaysThatPasswordChanged(t *testing.T) {
 
 func startPostgres(t *testing.T, dir string) *Postgres {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	p, err := StartPostgres(ctx, dir, PostgresConfig{}, slog.Default())
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func startPostgres(t *testing.T, dir string) *Postgres {
 
 func stopPostgres(t *testing.T, p *Postgres) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(t, p.Stop(ctx))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/nats-io/nats.go"
@@ -20,9 +21,9 @@ func TestEventsNeedToken(t *testing.T) {
 	require.NoError(t, err)
 	defer e.Stop()
 	address := e.URL()[strings.Index(e.URL(), "@")+1:]
-	_, err = nats.Connect("nats://" + address)
+	_, err = nats.Connect("nats://"+address, nats.Timeout(time.Minute))
 	require.ErrorIs(t, err, nats.ErrAuthorization)
-	other, err := nats.Connect(e.URL())
+	other, err := nats.Connect(e.URL(), nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	defer other.Close()
 	inside, err := e.Connect()

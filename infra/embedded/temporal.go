@@ -118,7 +118,11 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 }
 
 func (t *Temporal) prepareNamespace(ctx context.Context) error {
-	c, err := client.DialContext(ctx, client.Options{HostPort: t.address, Namespace: Namespace, Logger: sdkLogger{}})
+	c, err := client.DialContext(ctx, client.Options{
+		HostPort: t.address, Namespace: Namespace, Logger: sdkLogger{},
+		// The library's five seconds are too few for the first answer on a busy machine.
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: namespaceWait},
+	})
 	if err != nil {
 		return fmt.Errorf("connect to the server: %w", err)
 	}

@@ -2,6 +2,8 @@ package embedded
 
 import (
 	"context"
+	"io"
+	"net"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	_, err = c.CheckHealth(t.Context(), &client.CheckHealthRequest{})
 	require.NoError(t, err)
 	c.Close()
+	busy := &Temporal{address: delayed(t, first.Temporal.Address(), 6*time.Second)}
+	require.NoError(t, busy.prepareNamespace(t.Context()), "a busy machine takes its time for the first answer")
 
 	cfg.Dir = t.TempDir()
 	_, err = Start(t.Context(), cfg)
@@ -39,6 +43,34 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	var commit string
 	querySQL(t, server.TCPURL(everloopDatabase), "SHOW synchronous_commit", &commit)
 	require.Equal(t, "on", commit, "only Temporal's own connections may commit asynchronously")
+}
+
+// delayed gives an address that leads to another one, after a while.
+func delayed(t *testing.T, address string, by time.Duration) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				<-time.After(by)
+				server, err := net.Dial("tcp", address)
+				if err != nil {
+					return
+				}
+				defer server.Close()
+				go func() { _, _ = io.Copy(server, conn) }()
+				_, _ = io.Copy(conn, server)
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }
 
 func TestTemporalConnectionsCommitAsynchronously(t *testing.T) {

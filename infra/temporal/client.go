@@ -22,6 +22,10 @@ import (
 	"everloop/internal/durable"
 )
 
+// firstAnswer bounds the server's first answer, unless the caller's context does: a
+// busy machine may need more than the five seconds that the library gives it.
+const firstAnswer = time.Minute
+
 // Dial connects to the server. Workers and starts must share the client: only
 // then is a run begun in the process that asked for it, without a detour.
 func Dial(ctx context.Context, address, namespace string, logger *slog.Logger) (client.Client, error) {
@@ -30,7 +34,7 @@ func Dial(ctx context.Context, address, namespace string, logger *slog.Logger) (
 		Logger: log.NewStructuredLogger(slog.New(quiet{logger.Handler()})),
 		// Payloads are small and the server is near: packing them costs more
 		// than it saves.
-		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}},
+		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}, GetSystemInfoTimeout: firstAnswer},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal at %s: %w", address, err)

@@ -16,7 +16,7 @@ import (
 
 // startTime bounds the start of the engines, which takes some four seconds on an
 // idle machine, the most of it making a new database cluster.
-const startTime = 2 * time.Minute
+const startTime = 10 * time.Minute
 
 // Addresses says how to reach the engines. It is the content of engines.json, as
 // "everloop engines" writes it.

@@ -18,7 +18,7 @@ type Bucket struct {
 }
 
 // bucketTime bounds making and removing a bucket.
-const bucketTime = time.Minute
+const bucketTime = 5 * time.Minute
 
 // Objects returns an empty bucket of this test alone, removed with its objects when
 // the test ends.

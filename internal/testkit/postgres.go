@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"sync"
@@ -9,12 +10,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/infra/postgres"
 )
 
-// databaseTime bounds the making of one database.
-const databaseTime = time.Minute
+// databaseTime bounds the making of one database, the waiting for another process
+// that makes the template included.
+const databaseTime = 10 * time.Minute
+
+// objectInUse is PostgreSQL's code for a database that cannot be copied or renamed
+// because somebody is connected to it: it waits five seconds for them to go.
+const objectInUse = "55006"
 
 // templateLock is the advisory lock under which the template is made: several test
 // binaries may share one server.
@@ -33,8 +40,7 @@ func Postgres(t testing.TB) string {
 	}
 	name := "test_" + randomHex(8)
 	err := onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, templateName()))
-		return err
+		return execAlone(ctx, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, templateName()))
 	})
 	if err != nil {
 		t.Fatalf("make a database for the test: %v", err)
@@ -91,11 +97,22 @@ func ensureTemplate(server string) error {
 		if err := postgres.Migrate(ctx, databaseURL(server, draft)); err != nil {
 			return err
 		}
-		_, err = conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s RENAME TO %s", draft, name))
-		return err
+		return execAlone(ctx, conn, fmt.Sprintf("ALTER DATABASE %s RENAME TO %s", draft, name))
 	})
 	templateMade[name] = err == nil
 	return err
+}
+
+// execAlone carries out a statement that needs a database to itself. On a slow
+// machine the connections of its last user, and PostgreSQL's own, may still be on
+// their way out.
+func execAlone(ctx context.Context, conn *pgx.Conn, statement string) error {
+	for {
+		_, err := conn.Exec(ctx, statement)
+		if fault, ok := errors.AsType[*pgconn.PgError](err); !ok || fault.Code != objectInUse {
+			return err
+		}
+	}
 }
 
 // onServer runs f on a connection to the server's maintenance database.

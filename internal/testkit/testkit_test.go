@@ -85,7 +85,7 @@ func TestTemplateIsMadeOnce(t *testing.T) {
 func TestTemporalRunsWorkflows(t *testing.T) {
 	address, namespace := Temporal(t)
 	prefix := Prefix(t)
-	c, err := client.Dial(client.Options{HostPort: address, Namespace: namespace})
+	c, err := client.Dial(client.Options{HostPort: address, Namespace: namespace, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
 	require.NoError(t, err)
 	defer c.Close()
 	w := worker.New(c, prefix, worker.Options{})
@@ -100,7 +100,7 @@ func TestTemporalRunsWorkflows(t *testing.T) {
 }
 
 func TestEventsKeepStreams(t *testing.T) {
-	nc, err := nats.Connect(Events(t))
+	nc, err := nats.Connect(Events(t), nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)
