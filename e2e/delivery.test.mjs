@@ -12,7 +12,6 @@ afterEach(() => world.settle());
 // held is a chat whose model call stands still after its first words, until
 // released.
 const held = (text = 'I think about it', more = {}) => ({ text, hold: true, hold_after: 2, ...more });
-const release = () => world.mock.post('/control/release');
 
 describe('enqueue', () => {
   test('queued messages run in their order, each as a chat of its own', async () => {
@@ -31,7 +30,7 @@ describe('enqueue', () => {
     assert.equal(late.ack.status, 'running');
     assert.equal(late.ack.chat_id, first.chat_id);
     assert.equal((await world.rest.detail(view.session)).queue_length, 3);
-    await release();
+    await world.letGo(view.ended(first.chat_id));
     for (const { chat_id: chat } of [first, ...queued]) assert.equal((await view.ended(chat)).status, 'completed');
     const order = view.events.filter((e) => e.name === 'chat:start').map((e) => e.data.chat_id);
     assert.deepEqual(order, [first, ...queued].map((q) => q.chat_id));
@@ -56,8 +55,7 @@ describe('steer', () => {
     await view.said('I run');
     const ack = await view.say('and mind the gap-4711', { delivery: 'steer' });
     assert.deepEqual([ack.delivery_applied, ack.chat_id, ack.position], ['steer', first.chat_id, 0]);
-    await release();
-    assert.equal((await view.ended(first.chat_id)).status, 'completed');
+    assert.equal((await world.letGo(view.ended(first.chat_id))).status, 'completed');
     assert.equal(view.rules.turns.get(ack.turn_id).chat, first.chat_id);
     const roles = (await world.rest.messages(view.session)).map((m) => m.role);
     assert.deepEqual(roles, ['user', 'assistant', 'user', 'assistant']);
@@ -73,8 +71,7 @@ describe('steer', () => {
     await view.said('my last');
     const ack = await view.say(steps({ text: 'one thing more' }), { delivery: 'steer' });
     assert.equal(ack.chat_id, first.chat_id);
-    await release();
-    const end = await view.ended(first.chat_id);
+    const end = await world.letGo(view.ended(first.chat_id));
     assert.deepEqual([end.status, end.steps], ['completed', 2]);
     assert.equal(view.rules.text(view.rules.assistants(first.chat_id)[1].id), 'one thing more');
   });
@@ -120,8 +117,7 @@ describe('reject', () => {
     assert.equal(refused.ok, false);
     assert.equal(refused.error.code, 'session_busy');
     assert.equal(typeof refused.error.retryable, 'boolean');
-    await release();
-    await view.ended(first.chat_id);
+    await world.letGo(view.ended(first.chat_id));
     assert.equal((await view.run(steps({ text: 'my turn' }), { delivery: 'reject' })).end.status, 'completed');
   });
 
@@ -211,7 +207,7 @@ describe('stop', () => {
     const view = await world.session();
     const { chat_id: chat } = await view.say(steps({
       calls: [
-        { name: 'Bash', arguments: { command: '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; done" & echo begun; sleep 60' } },
+        { name: 'Bash', arguments: { command: '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; done" & echo begun; sleep 600', timeout: 600_000 } },
         { name: 'Bash', arguments: { command: 'echo quick' } },
       ],
     }));
@@ -275,7 +271,7 @@ describe('stop', () => {
 
   test('while the model is waited for', async () => {
     const view = await world.session();
-    const { chat_id: chat } = await view.say(steps({ text: 'late', first_delay_ms: 20000 }));
+    const { chat_id: chat } = await view.say(steps({ text: 'late', first_delay_ms: 60000 }));
     await view.wait('the assistant turn', (e) => e.name === 'turn:start' && e.data.role === 'assistant');
     await view.stop();
     assert.equal((await view.ended(chat)).status, 'interrupted');
@@ -296,7 +292,7 @@ describe('a session that is deleted', () => {
     const { session_id: id } = await world.rest.post('/api/sessions', {});
     const client = await world.client();
     const view = await client.subscribe(id);
-    await view.say(steps(bash('echo begun; sleep 60'), { text: 'never' }));
+    await view.say(steps(bash('echo begun; sleep 600'), { text: 'never' }));
     await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
     await view.say('queued, and never run');
     assert.deepEqual(await world.rest.delete(`/api/sessions/${id}`), { deleted: true });
@@ -314,18 +310,21 @@ test('the messages of a running chat show what was said so far', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(steps(held('so far and no further', { hold_after: 2 })));
   await view.said('so far');
-  const [user, assistant] = await world.rest.messages(view.session);
+  // What was said is stored once a second.
+  const [user, assistant] = await eventually('it is stored', async () => {
+    const messages = await world.rest.messages(view.session);
+    return messages[1]?.blocks[0]?.content.trim() === 'so far' && messages;
+  });
   assert.deepEqual([user.status, assistant.status], ['completed', 'streaming']);
   assert.deepEqual(await world.rest.get(`/api/sessions/${view.session}/messages?after_sequence=0&limit=1`), [await world.rest.messages(view.session)][0].slice(1));
-  await release();
-  await view.ended(chat);
+  await world.letGo(view.ended(chat));
   assert.equal((await world.rest.messages(view.session))[1].blocks[0].content, 'so far and no further');
 });
 
 test('a chat ends with max_steps after 200 model calls', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(order({ loop: { n: 250, call: { name: 'Glob', arguments: { pattern: 'none{{i}}' } } } }));
-  const end = await view.ended(chat, { timeout: 120_000 });
+  const end = await view.ended(chat, { timeout: 600_000 });
   assert.deepEqual([end.status, end.finish_reason, end.steps], ['failed', 'max_steps', 200]);
   assert.equal(end.error.code, 'max_steps');
 });

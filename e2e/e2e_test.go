@@ -23,7 +23,7 @@ import (
 
 // suiteTime bounds one suite; the longest kills and restarts the service a dozen
 // times.
-const suiteTime = 15 * time.Minute
+const suiteTime = 25 * time.Minute
 
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {

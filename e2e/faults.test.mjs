@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
 
-const recovery = 60_000;
+const recovery = 180_000;
 
 let world;
 before(async () => { world = await World.start(); });
@@ -63,11 +63,11 @@ test('before the first token', async () => {
 test('in the middle of a stream', async () => {
   const view = await world.session();
   const text = [...Array(60).keys()].map((i) => `word${i}`).join(' ');
-  const { chat_id: chat } = await view.say(steps({ text, delay_ms: 50 }));
+  const { chat_id: chat } = await view.say(steps({ text, delay_ms: 50, hold: true, hold_after: 55 }));
   await view.said('word20');
   const seen = view.rules.text(view.rules.assistants(chat)[0].id);
   const again = await crash(view);
-  assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
+  assert.equal((await world.letGo(again.ended(chat, { timeout: recovery }))).status, 'completed');
   const turns = again.rules.assistants(chat);
   assert.deepEqual(turns.map((t) => t.status), ['failed', 'completed']);
   assert.equal(again.rules.text(turns[1].id), text);
@@ -81,7 +81,7 @@ test('in the middle of a stream', async () => {
 test('in a Bash that has taken effect', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(steps(
-    bash('echo line >> effects; echo begun; sleep 30; echo line >> effects'), { text: 'I see that it is unknown' }));
+    bash('echo line >> effects; echo begun; sleep 100; echo line >> effects'), { text: 'I see that it is unknown' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
@@ -100,7 +100,7 @@ test('in a Bash that has taken effect', async () => {
 test('with several tools, some done, some running', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(steps({
-    calls: [call('Bash', { command: 'echo a >> done; echo finished' }), call('Bash', { command: 'echo b >> cut; echo begun; sleep 30' }),
+    calls: [call('Bash', { command: 'echo a >> done; echo finished' }), call('Bash', { command: 'echo b >> cut; echo begun; sleep 100' }),
       call('Write', { file_path: 'written.txt', content: 'written' })],
   }, { text: 'all told' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
@@ -191,7 +191,7 @@ test('right after a stop was acknowledged', async () => {
 test('twice during one chat', async () => {
   const view = await world.session();
   const { chat_id: chat } = await view.say(steps(
-    bash('echo one >> log; echo begun; sleep 30'), bash('echo two >> log; echo again; sleep 30'), { text: 'at last' }));
+    bash('echo one >> log; echo begun; sleep 100'), bash('echo two >> log; echo again; sleep 100'), { text: 'at last' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const second = await crash(view);
   await second.patch('tool_progress', (p) => p.text_delta.includes('again'), { timeout: recovery });
@@ -203,7 +203,7 @@ test('twice during one chat', async () => {
 
 test('while it starts again, three times', async () => {
   const view = await world.session();
-  const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 30'), { text: 'patience' }));
+  const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 100'), { text: 'patience' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   await world.server.kill();
   for (const soon of [/PostgreSQL|postgres/i, /Temporal/i, /ready/i]) {
@@ -226,7 +226,7 @@ test('with 20 sessions running', async () => {
   for (let i = 0; i < 20; i++) views.push(await world.session({}, { client }));
   const text = [...Array(40).keys()].map((i) => `w${i}`).join(' ');
   const acks = await Promise.all(views.map((view, i) => view.say(i % 2
-    ? steps({ text, delay_ms: 60 }) : steps(bash(`echo line >> log; echo begun; sleep ${i % 4 ? 30 : 1}`), { text, delay_ms: 60 }))));
+    ? steps({ text, delay_ms: 60 }) : steps(bash(`echo line >> log; echo begun; sleep ${i % 4 ? 100 : 1}`), { text, delay_ms: 60 }))));
   await Promise.all(views.map((view, i) => (i % 2 ? view.said('w10')
     : view.patch('tool_progress', (p) => p.text_delta.includes('begun')))));
   const again = await crash(...views);
@@ -241,7 +241,7 @@ test('with 20 sessions running', async () => {
 
 test('an orderly stop loses nothing either', async () => {
   const view = await world.session();
-  const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 30'), { text: 'going on' }));
+  const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 100'), { text: 'going on' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const streaming = await world.session();
   const text = [...Array(80).keys()].map((i) => `s${i}`).join(' ');

@@ -227,7 +227,7 @@ describe('rewind', () => {
   test('leaves background tasks running, detached', async () => {
     const view = await world.session();
     const id = view.session;
-    const one = await view.run(steps(bash('for i in $(seq 600); do echo tick $i; sleep 0.1; done', { run_in_background: true }), { text: 'started' }));
+    const one = await view.run(steps(bash('for i in $(seq 6000); do echo tick $i; sleep 0.1; done', { run_in_background: true }), { text: 'started' }));
     const running = (await world.rest.get(`/api/sessions/${id}/background-tasks`)).items[0];
     assert.equal(running.status, 'running');
     const moved = await rewind(id, (await before_(id, one.turn_id)).checkpoint_id);
@@ -371,9 +371,11 @@ describe('what-if', () => {
 test('steered messages have checkpoints of their own', async () => {
   const view = await world.session();
   const id = view.session;
-  const { chat_id: chat, turn_id: one } = await view.say(order({ sticky: true, steps: [bash('echo 1 > a.txt; sleep 1'), { text: 'done' }] }));
+  const { chat_id: chat, turn_id: one } = await view.say(order({ sticky: true, steps: [bash('echo 1 > a.txt; until [ -e go ]; do sleep 0.05; done'), { text: 'done' }] }));
   await view.patch('add_tool_call');
   const steered = await view.say('and this', { delivery: 'steer' });
+  assert.equal(steered.chat_id, chat);
+  await world.rest.put(`/api/sessions/${id}/files/go`, { content: '' });
   await view.ended(chat);
   const list = await eventually('both are captured', async () => {
     const all = await checkpoints(id);

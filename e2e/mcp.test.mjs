@@ -13,6 +13,10 @@ import { World, call, eventually, steps } from './lib/world.mjs';
 const modules = fileURLToPath(new URL('./node_modules', import.meta.url));
 const program = `${modules}/@modelcontextprotocol/server-everything/dist/index.js`;
 
+// What every tool server of this suite carries in its command line: others run
+// the same program at the same time.
+const suite = `suite-${randomBytes(8).toString('hex')}`;
+
 // A solution of the operator that brings a tool server along.
 const solutions = mkdtempSync(join(tmpdir(), 'everloop-solutions-'));
 mkdirSync(join(solutions, 'equipped'));
@@ -22,7 +26,7 @@ mcp_servers:
   - name: kit
     transport: stdio
     command: node
-    args: [${program}, stdio]
+    args: [${program}, stdio, ${suite}]
     env: {KIT_TOKEN: s3cret-of-the-solution}
     tools: [echo, get-env]
 `);
@@ -49,7 +53,7 @@ function processes(word) {
 // stdio configures the official server for a session; its processes carry the
 // mark that it gives.
 async function stdio(view, more = {}) {
-  const mark = `mark-${randomBytes(8).toString('hex')}`;
+  const mark = `${suite}-${randomBytes(8).toString('hex')}`;
   const made = await world.rest.post('/api/mcp-servers', {
     session_id: view.session, name: 'every', transport: 'stdio', command: 'node', args: [program, 'stdio', mark],
     env: { MCP_SECRET: 's3cret-of-the-server', MCP_PLACE: 'place-of-the-server' }, ...more,
@@ -186,16 +190,21 @@ describe('in the sandbox', () => {
   test('a server that lies, floods or breaks off gets a clear error each time', async () => {
     const view = await world.session();
     await world.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
-    await world.rest.post('/api/mcp-servers', {
-      session_id: view.session, name: 'liar', transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: 6, trust_hints: false,
-    });
-    await connected(view, 'liar');
+    // What never answers is waited for as long as may be, so those calls go to one
+    // that is not given much time; the others have all that a slow machine needs.
+    for (const [name, timeout] of [['hasty', 6], ['liar', 120]]) {
+      await world.rest.post('/api/mcp-servers', {
+        session_id: view.session, name, transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: timeout, trust_hints: false,
+      });
+      await connected(view, name);
+    }
     for (const [way, words] of Object.entries({
       nobody: /took longer than 6s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 6s/,
       refuse: /refused the call: not today/, flood: /more than 16 MiB/,
       exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
     })) {
-      const [made] = await tools(view, call('mcp__liar__do', { way }));
+      const name = ['nobody', 'nonsense'].includes(way) ? 'hasty' : 'liar';
+      const [made] = await tools(view, call(`mcp__${name}__do`, { way }));
       assert.match(made.result, words, way);
       assert.equal(made.status, 'error', way);
     }
@@ -228,11 +237,11 @@ describe('in the sandbox', () => {
 
   test('a call that takes too long is given up, and the chat goes on', async () => {
     const view = await world.session();
-    await stdio(view, { timeout_s: 1 });
+    await stdio(view, { timeout_s: 10 });
     await connected(view);
     const [slow] = await tools(view, call('mcp__every__trigger-long-running-operation', { duration: 120, steps: 2 }));
     assert.equal(slow.status, 'error');
-    assert.match(slow.result, /longer than 1s/);
+    assert.match(slow.result, /longer than 10s/);
     const [echo] = await tools(view, call('mcp__every__echo', { message: 'next' }));
     assert.equal(echo.result, 'Echo: next');
   });
@@ -288,18 +297,15 @@ describe('in the sandbox', () => {
     await world.rest.post('/api/mcp-servers', {
       session_id: view.session, name: 'noisy', transport: 'stdio', command: 'sh', args: ['-c', 'yes this is no message'],
     });
-    const began = Date.now();
     await view.run(steps({ text: 'hello' }));
-    assert.ok(Date.now() - began < 30_000, `${Date.now() - began} ms`);
     // Each look waits a moment for the one that hangs.
     const { gone, hang } = await eventually('the others have failed', async () => {
       const { items } = await world.rest.get(`/api/sessions/${view.session}/mcp-servers`);
       const found = Object.fromEntries(items.map((s) => [s.name, s]));
-      return /no protocol message/.test(found.noisy.error ?? '') && found;
+      return /no protocol message/.test(found.noisy.error ?? '') && found.gone.status === 'failed' && found;
     });
-    assert.equal(gone.status, 'failed');
     assert.match(gone.error, /no-such-program/);
-    assert.equal(hang.status, 'connecting');
+    assert.ok(['connecting', 'failed'].includes(hang.status), hang.status); // it is given up after half a minute
   });
 
   test('processes end with their settings, and with their session', async () => {
@@ -331,7 +337,7 @@ describe('in the sandbox', () => {
     const { mark: blind } = await stdio(view, { name: 'blind', trust_hints: false });
     await connected(view);
     await connected(view, 'blind');
-    const long = (server) => call(`mcp__${server}__trigger-long-running-operation`, { duration: 6, steps: 60 });
+    const long = (server) => call(`mcp__${server}__trigger-long-running-operation`, { duration: 20, steps: 200 });
     const { chat_id: chat } = await view.say(steps({ calls: [long('every'), long('blind')] }, { text: 'done' }));
     const [reads, acts] = await eventually('both calls run', () => {
       const ids = new Set(view.events.filter((e) => e.name === 'turn:patch' && e.data.patch_type === 'tool_progress').map((e) => e.data.tool_call_id));
@@ -341,7 +347,7 @@ describe('in the sandbox', () => {
     await eventually('nothing of them is left', () => processes(mark).length + processes(blind).length === 0);
     await world.server.start();
     const again = await world.follow(view.session, 0);
-    const end = await again.ended(chat, { timeout: 60_000 });
+    const end = await again.ended(chat);
     assert.equal(end.finish_reason, 'completed');
     const results = Object.fromEntries(again.callsOf(chat).map((c) => [c.id, c]));
     assert.equal(results[reads.id].status, 'done', results[reads.id].result);
@@ -406,7 +412,7 @@ describe('by HTTP', () => {
     const view = { session: (await world.rest.post('/api/sessions', { solution_id: solution })).session_id };
     const mine = await stdio(view, { env: { API_TOKEN: 's3cret-of-mine' } });
     const theirs = await world.session({ solution_id: solution }, { token });
-    await other.post('/api/mcp-servers', { solution_id: solution, name: 'own', transport: 'stdio', command: 'node', args: [program, 'stdio'] });
+    await other.post('/api/mcp-servers', { solution_id: solution, name: 'own', transport: 'stdio', command: 'node', args: [program, 'stdio', suite] });
     const ids = async (rest, session) => (await rest.get(`/api/sessions/${session}/mcp-servers`)).items.map((s) => s.name);
     assert.deepEqual(await ids(other, theirs.session), ['own']);
     assert.deepEqual(await ids(world.rest, view.session), ['every'], 'a user\'s server of a solution is for his own sessions');
@@ -429,8 +435,7 @@ test('secrets are not in the clear anywhere on disk, and no process outlives the
   await connected(view);
   assert.equal(processes(mark).length, 1);
   await world.server.stop();
-  assert.equal(processes(mark).length, 0);
-  assert.equal(processes(modules).length, 0);
+  await eventually('none of them is left', () => processes(suite).length === 0);
   const found = spawnSync('grep', ['-rlaF', '-e', 's3cret-of', join(world.server.dir, 'data')], { encoding: 'utf8' });
   assert.deepEqual([found.status, found.stdout, found.stderr], [1, '', ''], 'grep finds nothing');
   assert.ok(!world.server.log().includes('s3cret-of'));

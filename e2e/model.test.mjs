@@ -17,15 +17,16 @@ describe('faults that pass', () => {
   test('429 with Retry-After is waited for, and says so', async () => {
     const view = await world.session();
     const began = Date.now();
-    const { chat_id: chat } = await view.say(once({ text: 'after the wait', status: 429, retry_after: 2, fail_times: 1 }));
+    const { chat_id: chat } = await view.say(once({ text: 'after the wait', status: 429, retry_after: 4, fail_times: 1 }));
     const retry = await view.patch('retry');
     assert.equal(retry.attempt, 1);
-    assert.ok(Date.parse(retry.next_attempt_at) - began > 1500, retry.next_attempt_at);
+    assert.ok(Date.parse(retry.next_attempt_at) - began > 3500, retry.next_attempt_at);
     const updated = await view.wait('waiting_reason', (e) => e.name === 'session:updated' && e.data.waiting_reason === 'rate_limit');
     assert.equal(updated.data.status, 'running');
-    assert.equal((await world.rest.detail(view.session)).waiting_reason, 'rate_limit');
+    const { waiting_reason: reason } = await world.rest.detail(view.session);
+    if (Date.now() < Date.parse(retry.next_attempt_at)) assert.equal(reason, 'rate_limit');
     assert.equal((await view.ended(chat)).status, 'completed');
-    assert.ok(Date.now() - began >= 1900, 'it did not wait');
+    assert.ok(Date.now() - began >= 3900, 'it did not wait');
     const turns = view.rules.assistants(chat);
     assert.deepEqual(turns.map((t) => t.status), ['completed']); // nothing was shown: the same turn
   });

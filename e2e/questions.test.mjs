@@ -206,7 +206,7 @@ test('a message while a tool beside the question still runs joins the chat', asy
 
 test('a stop while a tool beside the question still runs', async () => {
   const view = await world.session();
-  const { chat_id: chat } = await view.say(steps({ calls: [ask(colours), call('Bash', { command: 'echo begun; sleep 60' })] }));
+  const { chat_id: chat } = await view.say(steps({ calls: [ask(colours), call('Bash', { command: 'echo begun; sleep 600' })] }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   assert.deepEqual(await view.stop(), { ok: true, stopped: true });
   assert.equal((await view.ended(chat)).finish_reason, 'interrupted');
@@ -252,8 +252,7 @@ test('a queued message waits no longer than the stop of a question', async () =>
   const { chat_id: chat } = await view.say(steps({ text: 'let me ask soon', ...{ calls: [ask(colours)] }, hold: true, hold_after: 2 }));
   await view.said('let me');
   const queued = await view.say(steps({ text: 'from the queue' }));
-  await world.mock.post('/control/release');
-  assert.equal((await view.ended(chat)).finish_reason, 'awaiting_answer');
+  assert.equal((await world.letGo(view.ended(chat))).finish_reason, 'awaiting_answer');
   await view.stop();
   assert.equal((await view.ended(queued.chat_id)).status, 'completed');
 });
@@ -265,8 +264,7 @@ async function steeredIntoQuestion() {
   await view.said('let me');
   const steered = await view.say(steps({ text: 'I heard the other thing' }), { delivery: 'steer' });
   assert.equal(steered.chat_id, chat);
-  await world.mock.post('/control/release');
-  assert.equal((await view.ended(chat)).finish_reason, 'awaiting_answer');
+  assert.equal((await world.letGo(view.ended(chat))).finish_reason, 'awaiting_answer');
   const joined = () => view.wait('the steered turn', (e) => e.name === 'turn:start' && e.data.turn_id === steered.turn_id).then((e) => e.data);
   return { view, chat, joined };
 }

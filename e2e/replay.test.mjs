@@ -6,7 +6,25 @@ import { Rest } from './lib/rest.mjs';
 import { World, bash, call, eventually, steps } from './lib/world.mjs';
 
 let world;
-before(async () => { world = await World.start(); });
+let long; // a session that is played for half a minute; it is made beside the first tests
+before(async () => {
+  world = await World.start();
+  long = record();
+  long.catch(() => {}); // those that wait for it are told
+});
+
+// record makes a session whose second chat has output for half a minute: a replay
+// makes no pause that is longer than three seconds.
+async function record() {
+  const { session_id: session } = await world.rest.post('/api/sessions', {});
+  for (const message of [
+    steps(bash('echo one > state.txt'), { text: 'first' }),
+    steps(bash('for i in {1..30}; do echo $i; sleep 1; done; echo two > state.txt; echo new > later.txt'), { text: 'the end of it' }),
+  ]) await world.rest.post(`/api/sessions/${session}/chat`, { message });
+  await eventually('it is recorded', async () => (await told(world.rest, session)).at(-1)?.[2] === 'the end of it'
+    && (await world.rest.detail(session)).status === 'completed');
+  return { session };
+}
 after(() => world?.close());
 afterEach(() => world.settle());
 
@@ -33,7 +51,7 @@ async function replay(view, speed = 5, options) {
 }
 
 const state = async (id) => (await world.rest.detail(id)).replay_state;
-const status = (id, want) => eventually(`replay is ${want}`, async () => (await state(id)).status === want && state(id), 60_000);
+const status = (id, want) => eventually(`replay is ${want}`, async () => (await state(id)).status === want && state(id));
 const finished = (id) => status(id, 'finished');
 const patch = (id, body) => world.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
 
@@ -79,17 +97,19 @@ describe('a replay', () => {
 
   test('keeps the spacing, divided by the speed', async () => {
     const view = await source(steps(bash('sleep 2'), { text: 'done' }));
-    const gaps = [];
-    for (const speed of [1, 5]) {
+    const gap = async (speed) => {
       const played = await replay(view, speed);
       await eventually('the end', () => [...played.rules.chats.values()].some((c) => c.ends === 1));
       const at = (e) => Date.parse(e.data.ts);
       const added = played.events.find((e) => e.data.patch_type === 'add_tool_call');
       const result = played.events.find((e) => e.data.patch_type === 'tool_result');
-      gaps.push(at(result) - at(added));
-    }
-    const [real, quick] = gaps;
-    assert.ok(real > 1900 && quick > 350 && quick < real, `${gaps} ms`);
+      return at(result) - at(added);
+    };
+    const real = await gap(1);
+    let quick = await gap(5);
+    // A machine that is busy makes a pause longer, and never shorter.
+    for (let tries = 0; tries < 4 && quick >= real; tries++) quick = await gap(5);
+    assert.ok(real > 1900 && quick > 350 && quick < real, `${[real, quick]} ms`);
   });
 
   test('of a chat with a question goes on by itself', async () => {
@@ -108,10 +128,8 @@ describe('a replay', () => {
 });
 
 describe('while it plays', () => {
-  const long = () => steps(bash('sleep 2.5; echo one'), bash('sleep 2.5; echo two'), { text: 'the end of it' });
-
   test('messages are refused, and its speed can be changed', async () => {
-    const view = await source(long());
+    const view = await long;
     const played = await replay(view, 1);
     const refused = await played.send('hello');
     assert.equal(refused.ok, false);
@@ -135,10 +153,7 @@ describe('while it plays', () => {
   });
 
   test('autonomous ends it where it is, files included', async () => {
-    const view = await source(
-      steps(bash('echo one > state.txt'), { text: 'first' }),
-      steps(bash('sleep 2.5; echo two > state.txt; echo new > later.txt'), { text: 'second' }));
-    const played = await replay(view, 1);
+    const played = await replay(await long, 1);
     await played.said('first');
     const second = await played.wait('the second chat', (e) => e.name === 'chat:start' && e.data.chat_id !== played.events.find((x) => x.name === 'chat:start').data.chat_id);
     await played.wait('its tool call', (e) => e.data.patch_type === 'add_tool_call' && e.data.chat_id === second.data.chat_id);
@@ -176,8 +191,7 @@ describe('while it plays', () => {
   });
 
   test('a stop pauses it, and null plays on', async () => {
-    const view = await source(long());
-    const played = await replay(view, 5);
+    const played = await replay(await long, 1);
     await played.wait('a tool call', (e) => e.data.patch_type === 'add_tool_call');
     assert.equal((await played.stop()).stopped, true);
     const paused = await state(played.session);
@@ -187,6 +201,7 @@ describe('while it plays', () => {
     const { status: code, body } = await patch(played.session, { status: null });
     assert.equal(code, 200);
     assert.equal(body.replay_state.status, 'playing');
+    assert.equal((await patch(played.session, { speed: 5 })).status, 200);
     await played.said('the end of it');
     const end = await finished(played.session);
     assert.equal(end.position, end.total);
@@ -194,7 +209,7 @@ describe('while it plays', () => {
   });
 
   test('it can be deleted, and its source too', async () => {
-    const view = await source(long());
+    const view = await source(steps(bash('sleep 2.5; echo one'), bash('sleep 2.5; echo two'), { text: 'the end of it' }));
     const played = await replay(view, 1);
     const other = await replay(view, 5);
     await world.rest.delete(`/api/sessions/${view.session}`);

@@ -7,10 +7,21 @@ import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { World, bash, eventually, steps } from './lib/world.mjs';
 
-const recovery = 60_000;
+const recovery = 180_000;
 
 let world;
-before(async () => { world = await World.start(); });
+let slow; // a session whose second chat has output for 40 seconds: a replay makes no pause longer than three
+before(async () => {
+  world = await World.start();
+  const view = await world.session();
+  slow = view.session;
+  await view.run(steps(bash('mkdir d; for i in {1..300}; do echo $i > d/$i; done; echo zero > state.txt'), { text: 'first' }));
+  await view.run(steps(
+    bash('echo one > state.txt; echo one'),
+    { text: words, delay_ms: 20, ...bash('for i in {1..80}; do echo $i; sleep 0.5; done; echo two > state.txt; echo two') },
+    { text: 'the very end' }));
+  world.forget();
+});
 after(() => world?.close());
 afterEach(() => world.forget());
 
@@ -74,14 +85,11 @@ test('killed twice on its way, a replay repeats nothing and loses nothing', asyn
 });
 
 test('killed at a speed of 5, it is handed over where it is', async () => {
-  const view = await world.session();
-  await view.run(steps(bash('echo zero > state.txt'), { text: 'first' }));
-  await view.run(long());
-  const played = await replay(view.session, 5);
+  const played = await replay(slow, 5);
   await moments['in the middle of a text'](played);
   await restart();
-  const again = await world.follow(played.session, 0);
   const { status: code, body } = await patch(played.session, { status: 'autonomous' });
+  const again = await world.follow(played.session, 0);
   assert.equal(code, 200, JSON.stringify(body));
   assert.equal(body.replay_state.status, 'autonomous');
   assert.ok(body.replay_state.position < body.replay_state.total, 'it was over before');
@@ -96,9 +104,7 @@ test('killed at a speed of 5, it is handed over where it is', async () => {
 
 for (const [what, wait] of [['at once', 0], ['a moment', 15], ['a while', 60]]) {
   test(`killed ${what} after the hand-over was asked for, it is one or the other`, async () => {
-    const view = await world.session();
-    await view.run(steps(bash('mkdir d; for i in $(seq 300); do echo $i > d/$i; done; echo one > state.txt'), bash('sleep 2; echo two > state.txt'), { text: 'end' }));
-    const played = await replay(view.session, 1);
+    const played = await replay(slow, 1);
     await played.wait('the second call', (e) => e.data.patch_type === 'add_tool_call' && e.data.tool_call.arguments.includes('two'));
     const asked = patch(played.session, { status: 'autonomous' }).catch(() => undefined);
     await pause(wait);
@@ -121,10 +127,8 @@ for (const [what, wait] of [['at once', 0], ['a moment', 15], ['a while', 60]]) 
 }
 
 test('killed while it is paused, it stays paused and can be resumed', async () => {
-  const view = await world.session();
-  await view.run(long());
-  const source = await told(view.session);
-  const played = await replay(view.session, 5);
+  const source = await told(slow);
+  const played = await replay(slow, 5);
   await moments['in the middle of a text'](played);
   await played.stop();
   await restart();

@@ -195,7 +195,7 @@ describe('export and import', () => {
 
     const busy = await world.session();
     const running = await busy.say(steps(bash('echo begun; until [ -e go ]; do sleep 0.05; done'), { text: 'done' }));
-    await busy.patch('add_tool_call');
+    await busy.patch('tool_progress', (p) => p.text_delta.includes('begun'));
     const archive = await exported(busy.session);
     assert.match((await preview(archive)).warnings.join(), /running/);
     const { body: cut } = await load(archive);
@@ -362,10 +362,15 @@ describe('archives that are refused', () => {
   });
 });
 
+// uploads are the uploads that wait in the directory for temporary files, which
+// services of other suites share.
+const uploads = () => readdirSync(tmpdir()).filter((f) => f.startsWith('everloop-upload-'));
+const foreign = new Set(uploads());
+
 // nothingLeft holds that no file waits for anything.
 function nothingLeft() {
   return eventually('no file is left', () => readdirSync(join(world.server.dir, 'data', 'spool')).filter((f) => f.startsWith('transfer-')).length === 0
-    && readdirSync(tmpdir()).filter((f) => f.startsWith('everloop-upload-')).length === 0);
+    && uploads().every((f) => foreign.has(f)));
 }
 
 describe('a public link', () => {

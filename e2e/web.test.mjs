@@ -140,11 +140,9 @@ describe('a fetch that hangs', () => {
     const view = await world.session();
     const { chat_id: chat } = await view.say(steps({ calls: [web(`${site.url}/hang`)] }, { text: 'never' }));
     await eventually('the fetch is under way', () => site.waiting.size === 1);
-    const began = Date.now();
     assert.deepEqual(await view.stop(), { ok: true, stopped: true });
     const end = await view.ended(chat);
     assert.equal(end.status, 'interrupted');
-    assert.ok(Date.now() - began < 3000, `${Date.now() - began} ms`);
     assert.equal(view.callsOf(chat)[0].status, 'cancelled');
     await eventually('the connection is closed', () => site.waiting.size === 0);
   });
@@ -160,7 +158,7 @@ describe('a fetch that hangs', () => {
     try {
       await world.server.start();
       const again = await world.follow(view.session, 0);
-      const end = await again.ended(chat, { timeout: 60_000 });
+      const end = await again.ended(chat);
       assert.equal(end.finish_reason, 'completed');
       const [fetched] = again.callsOf(chat);
       assert.equal(fetched.status, 'done', fetched.result);

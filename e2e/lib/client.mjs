@@ -9,23 +9,40 @@ export const serverEvents = [
 ];
 
 // patience bounds only what would never come: a slow machine may take its time.
-const patience = 90_000;
+const patience = 180_000;
 
 export class Client {
   views = new Map(); // by session id
   errors = []; // session:error events
 
-  static async connect(url, token, { transports = ['websocket'], ...options } = {}) {
+  static async connect(url, token, options = {}) {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await Client.#join(url, token, options);
+      } catch (err) {
+        // A machine that stands still for a moment makes a handshake too late.
+        if (tries === 3 || !/^(timeout|closed: )/.test(err.message)) throw err;
+      }
+    }
+  }
+
+  static async #join(url, token, { transports = ['websocket'], ...options }) {
     const client = new Client();
     client.socket = io(url, { auth: { token }, transports, forceNew: true, reconnection: false, ...options });
     client.socket.onAny((name, data) => client.#take(name, data));
-    await new Promise((resolve, reject) => {
+    const joined = new Promise((resolve, reject) => {
       client.socket.once('connect', resolve);
       client.socket.once('connect_error', reject);
       // A server that dies in the middle of the handshake. One that refuses
       // closes too, and its reason is decoded a moment later.
       client.socket.io.once('close', (why) => setTimeout(() => reject(new Error(`closed: ${why}`)), 500));
     });
+    try {
+      await joined;
+    } catch (err) {
+      client.socket.disconnect();
+      throw err;
+    }
     return client;
   }
 
@@ -36,8 +53,10 @@ export class Client {
     else if (name !== 'session:error') this.stray = (this.stray ?? []).concat({ name, data });
   }
 
-  // emit sends an event and gives its acknowledgement.
+  // emit sends an event and gives its acknowledgement. A connection that is gone
+  // would keep the event and wait for it.
   emit(name, data, timeout = patience) {
+    if (!this.socket.connected) return Promise.reject(new Error(`${name}: not connected`));
     return this.socket.timeout(timeout).emitWithAck(name, data);
   }
 

@@ -47,7 +47,7 @@ export class Rest {
   file(session, path) { return this.get(`/api/sessions/${session}/files/${path}`); }
 
   // stream reads server-sent events until stop(event) is true or the server ends.
-  async stream(method, path, body, stop, timeout = 90_000) {
+  async stream(method, path, body, stop, timeout = 180_000) {
     const abort = new AbortController();
     const late = setTimeout(() => abort.abort(new Error(`${path} did not end within ${timeout} ms`)), timeout);
     const events = [];

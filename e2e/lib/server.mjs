@@ -11,7 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
-const readyWithin = 90_000;
+const readyWithin = 180_000;
 
 // Processes that must not outlive this one, whatever ends it.
 const alive = new Set();
@@ -49,14 +49,22 @@ export class Server {
   }
 
   static async start(env = {}) {
-    const server = new Server();
-    server.env = env;
-    const [agent, mock, temporal, ui] = await freePorts(4);
-    server.ports = { agent, mock, temporal, ui };
-    server.url = `http://127.0.0.1:${agent}`;
-    server.mockURL = `http://127.0.0.1:${mock}`;
-    await server.start();
-    return server;
+    for (let tries = 1; ; tries++) {
+      const server = new Server();
+      server.env = env;
+      const [agent, mock, temporal, ui] = await freePorts(4);
+      server.ports = { agent, mock, temporal, ui };
+      server.url = `http://127.0.0.1:${agent}`;
+      server.mockURL = `http://127.0.0.1:${mock}`;
+      try {
+        await server.start();
+        return server;
+      } catch (err) {
+        await server.close();
+        // Somebody else has taken a port since it was found free.
+        if (tries === 3 || !/address already in use/.test(err.message)) throw err;
+      }
+    }
   }
 
   get pid() {
@@ -124,7 +132,7 @@ export class Server {
   async stop() {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return this.exited;
     this.#child.kill('SIGTERM');
-    const late = setTimeout(() => this.#child.kill('SIGKILL'), 20_000);
+    const late = setTimeout(() => this.#child.kill('SIGKILL'), 120_000);
     const ended = await this.exited;
     clearTimeout(late);
     return ended;
@@ -140,7 +148,7 @@ export class Server {
         rmSync(this.dir, { recursive: true, force: true });
         return;
       } catch (err) {
-        if (tries === 20) throw err;
+        if (tries === 300) throw err;
         await pause(100);
       }
     }
