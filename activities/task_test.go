@@ -31,6 +31,9 @@ import (
 	"everloop/workflows"
 )
 
+// patience is how long a test waits for what is to come on a slow machine.
+const patience = 3 * time.Minute
+
 // eventLog keeps events in memory: what is told is looked at, not how.
 type eventLog struct {
 	mu     sync.Mutex
@@ -150,7 +153,7 @@ func workspaceDir(t *testing.T) string {
 // work starts a worker.
 func (p *place) work() *place {
 	p.t.Helper()
-	p.worker = worker.New(p.client, p.queue, worker.Options{WorkerStopTimeout: 5 * time.Second})
+	p.worker = worker.New(p.client, p.queue, worker.Options{WorkerStopTimeout: patience})
 	p.worker.RegisterWorkflowWithOptions(workflows.Task, workflow.RegisterOptions{Name: contract.WorkflowTask})
 	contract.RunTask.Handle(p.worker, p.tasks.RunTask)
 	contract.LoseTask.Handle(p.worker, p.tasks.LoseTask)
@@ -183,7 +186,7 @@ func (p *place) look(id string) domain.BackgroundTask {
 // until waits for a state of the task.
 func (p *place) until(id string, what string, holds func(domain.BackgroundTask) bool) domain.BackgroundTask {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return holds(p.look(id)) }, time.Minute, 20*time.Millisecond, what)
+	require.Eventually(p.t, func() bool { return holds(p.look(id)) }, patience, 20*time.Millisecond, what)
 	return p.look(id)
 }
 
@@ -192,18 +195,28 @@ func (p *place) untilEnded(id string) domain.BackgroundTask {
 	return p.until(id, "the task ends", func(b domain.BackgroundTask) bool { return b.Status != domain.TaskRunning })
 }
 
+// untilTold waits until clients heard of the end, which they do a moment after the
+// records know of it, and once.
+func (p *place) untilTold(id, status string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.log.told(id, status) > 0 }, patience, 20*time.Millisecond)
+	require.Equal(p.t, 1, p.log.told(id, status))
+}
+
 func (p *place) untilSays(id, line string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
 		out, err := p.Output(p.t.Context(), p.session.ID, id, 100)
 		return err == nil && strings.Contains(strings.Join(out.Lines, "\n"), line)
-	}, time.Minute, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }
 
 func TestTaskRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{}).work()
-	task := p.start(`echo "$GREETING"; sleep 0.4; echo trouble >&2; sleep 0.4; pwd; exit 4`)
+	// The two streams are read side by side: each line waits until the one before is in the log.
+	task := p.start(`logged() { until grep -qs "$1" .everloop/tasks/*; do sleep 0.05; done; }
+		echo "$GREETING"; logged day; echo trouble >&2; logged trouble; pwd; exit 4`)
 	ended := p.untilEnded(task.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
 	require.Equal(t, 4, *ended.ExitCode)
@@ -218,7 +231,7 @@ func TestTaskRunsToItsEnd(t *testing.T) {
 		TaskID: task.TaskID, Status: domain.TaskFailed, Lines: []string{"trouble", "/workspace"}, Markers: []string{"stderr", "stdout"},
 		Tail: 2, Truncated: true, TotalLines: 3, NextOffset: ended.OutputBytes,
 	}, out)
-	require.Equal(t, 1, p.log.told(task.TaskID, "failed"))
+	p.untilTold(task.TaskID, "failed")
 	require.NotZero(t, p.log.told(task.TaskID, "running"))
 
 	fine := p.start("true")
@@ -245,7 +258,7 @@ func TestTaskStops(t *testing.T) {
 			again, err := p.Stop(t.Context(), p.session.ID, task.TaskID)
 			require.NoError(t, err)
 			require.Equal(t, domain.TaskStopped, again.Status)
-			require.Equal(t, 1, p.log.told(task.TaskID, "stopped"))
+			p.untilTold(task.TaskID, "stopped")
 		})
 	}
 }
@@ -272,11 +285,12 @@ func (p *place) root() string {
 
 func TestTaskLimits(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{Time: 1500 * time.Millisecond, Output: 4096}).work()
-	slow := p.start("echo up; sleep 600")
-	ended := p.untilEnded(slow.TaskID)
+	slowly := newPlace(t, activities.TaskLimits{Time: 1500 * time.Millisecond}).work()
+	slow := slowly.start("echo up; sleep 600")
+	ended := slowly.untilEnded(slow.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
 	require.Contains(t, *ended.Reason, "time limit")
+	p := newPlace(t, activities.TaskLimits{Output: 4096}).work()
 	loud := p.start("yes")
 	ended = p.untilEnded(loud.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
@@ -309,6 +323,7 @@ func TestTaskTakenAwayKillsItsProcess(t *testing.T) {
 	p := newPlace(t, activities.TaskLimits{}).work()
 	task := p.start("echo up; while sleep 0.1; do echo alive >> alive.txt; done")
 	p.untilSays(task.TaskID, "up")
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(p.root(), "alive.txt")); return err == nil }, patience, 20*time.Millisecond)
 	status, err := p.journal.LoseTask(t.Context(), task.TaskID, "given up")
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskLost, status)
@@ -372,6 +387,8 @@ func TestSweepMakesGoodWhatCrashesLeft(t *testing.T) {
 		UPDATE background_tasks SET started_at = now() - interval '1 hour', lease_expires_at = lease_expires_at - interval '1 hour'`)
 	require.NoError(t, err)
 	add(fresh)
+	_, err = p.journal.Pool.Exec(t.Context(), `UPDATE background_tasks SET started_at = now() + interval '1 hour' WHERE id = $1`, fresh)
+	require.NoError(t, err, "it stays fresh however slow this machine is")
 	p.work()
 	require.NoError(t, p.Sweep(t.Context()))
 	require.NoError(t, p.Sweep(t.Context()))

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	waitFor = time.Minute
+	waitFor = 3 * time.Minute
 	tick    = 10 * time.Millisecond
 )
 

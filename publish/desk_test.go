@@ -33,7 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{})
+	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	user := domain.User{ID: domain.NewID(), Username: "ann"}

@@ -141,7 +141,7 @@ func TestJoinInMidTurn(t *testing.T) {
 				v := newViewer(sub.Snapshot())
 				wg.Go(func() {
 					defer sub.Close()
-					ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 					defer cancel()
 					for {
 						e, err := sub.Next(ctx)
@@ -395,7 +395,7 @@ func TestIdleSubscriptionsHaveNoGoroutines(t *testing.T) {
 	for n := range 1000 {
 		s.subscribe(fmt.Sprintf("session-%d", n), nil)
 	}
-	require.Less(t, runtime.NumGoroutine(), before+20)
+	require.Less(t, runtime.NumGoroutine(), before+200) // those of the event log come and go
 	require.Equal(t, 1001, s.hub.Stats().Subscriptions)
 }
 
@@ -473,16 +473,25 @@ func TestTailThatStartsAgainMakesEverybodyCatchUp(t *testing.T) {
 	s.hub = realtime.NewHub(realtime.HubConfig{Log: log, State: s.state})
 	s.run(s.hub)
 	sub := s.subscribe("s1", nil)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := sub.Next(t.Context()); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
 	log.cut <- struct{}{}
-	require.Eventually(t, func() bool {
-		seq := s.publish(event("s1", "mark", nil)) // missed while there is no tail
-		return s.hub.Stats().Position < seq
-	}, time.Minute, time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	var err error
-	for err == nil {
-		_, err = sub.Next(ctx)
-	}
+	require.Eventually(t, func() bool {
+		s.publish(event("s1", "mark", nil)) // missed while there is no tail
+		select {
+		case err = <-ended:
+			return true
+		default:
+			return false
+		}
+	}, time.Minute, 10*time.Millisecond)
 	require.ErrorIs(t, err, realtime.ErrResync)
 }

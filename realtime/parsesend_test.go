@@ -94,6 +94,7 @@ func TestParseSendRefuses(t *testing.T) {
 		answer(`{"tool_call_id":"c","selections":{"0":["Red"]}}`):  "invalid_answer",
 		answer(`{"tool_call_id":"c","selections":{"0":0}}`):        "invalid_answer",
 		answer(`{"tool_call_id":"c","selections":{"0":[-1]}}`):     "invalid_answer",
+		answer(`{"tool_call_id":"c","selections":{"0":[null]}}`):   "invalid_answer",
 		answer(`{"tool_call_id":"c","selections":{"Which?":[0]}}`): "invalid_answer",
 		answer(`{"tool_call_id":"c","selections":{"00":[0]}}`):     "invalid_answer",
 		answer(`{"tool_call_id":"c","custom":{"0":5}}`):            "invalid_answer",
@@ -104,6 +105,23 @@ func TestParseSendRefuses(t *testing.T) {
 		require.Error(t, err, body)
 		require.Equal(t, code, domain.AsError(err).Code, "%s: %v", body, err)
 		require.Equal(t, domain.Invalid, domain.AsError(err).Kind, body)
+	}
+}
+
+func TestParseSendNamesThePlace(t *testing.T) {
+	for body, location := range map[string]string{
+		`{}`: "body.message",
+		`{"message":[{"type":"text","text":"x"},5]}`:                                  "body.message[1]",
+		`{"message":[{"type":"text","text":"x"},{"type":"text"}]}`:                    "body.message[1].text",
+		`{"message":[{"type":"image_url","image_url":{}}]}`:                           "body.message[0].image_url.url",
+		`{"message":"x","whatif":{"from_step":1,"quotes":[{"text":"q"},{}]}}`:         "body.whatif.quotes[1].text",
+		`{"message":"x","output_schema":{"type":"nonsense"}}`:                         "body.output_schema",
+		`{"message":"","askuser_answer":{"tool_call_id":"c","selections":{"0":[9,]}}`: "body",
+		`{"message":"","askuser_answer":{"tool_call_id":"c","selections":{"0":"x"}}}`: "body.askuser_answer.selections",
+	} {
+		_, err := realtime.ParseSend(json.RawMessage(body))
+		require.Len(t, domain.AsError(err).Fields, 1, body)
+		require.Equal(t, location, domain.AsError(err).Fields[0].Location, body)
 	}
 }
 

@@ -344,7 +344,9 @@ func TestSlowConnectionResyncs(t *testing.T) {
 	slow.mu.Unlock()
 	for n := range 30 {
 		a.publish("mark", nil)
-		require.Eventually(t, func() bool { return len(quick.events()) == n+1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool {
+			return len(quick.events()) == n+1 && len(slow.events()) == min(n+1, 3)
+		}, time.Minute, time.Millisecond)
 	}
 	require.Len(t, slow.events(), 3)
 	slow.give(-1)

@@ -59,7 +59,7 @@ func (s *stand) start() {
 	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: s.dir, DontListen: true, NoSigs: true, NoLog: true})
 	require.NoError(s.t, err)
 	srv.Start()
-	require.True(s.t, srv.ReadyForConnections(10*time.Second))
+	require.True(s.t, srv.ReadyForConnections(time.Minute))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.srv = srv

@@ -20,7 +20,7 @@ func (f *fake) run(o Options) (code int, out, notes string) {
 	var said screen
 	shown := screen{shown: f.onShown}
 	o.Out, o.Notes = &shown, &said
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
 	code = Run(ctx, client, o)
 	require.NoError(f.t, ctx.Err(), "it did not end by itself")
@@ -83,6 +83,23 @@ func TestARepeatedMessageKeepsItsId(t *testing.T) {
 	require.Equal(t, ExitFailed, code, notes)
 	require.Len(t, f.posts, 3)
 	require.Equal(t, f.posts[0]["client_message_id"], f.posts[2]["client_message_id"])
+}
+
+func TestAStreamThatTheServiceEndsSaysWhy(t *testing.T) {
+	f := newFake(t)
+	f.onPost = func(body map[string]any) (int, any) {
+		f.emit("chat:start", `"chat_id":"c1"`)
+		f.mu.Lock()
+		f.events = append(f.events, "event: session:error\ndata: {\"session_id\":\"s1\",\"event\":\"session:subscribe\",\"error\":"+
+			`{"code":"session_not_found","message":"session s1 does not exist","retryable":false}}`+"\n\n")
+		f.grown.Broadcast()
+		f.mu.Unlock()
+		return accept(body)
+	}
+	code, _, notes := f.run(Options{Message: "hi"})
+	require.Equal(t, ExitTrouble, code)
+	require.Contains(t, notes, "session s1 does not exist")
+	require.Equal(t, []string{"live"}, f.seen()[:1])
 }
 
 func TestQuestionsAreAskedAndAnswered(t *testing.T) {

@@ -62,17 +62,22 @@ func buildBinary(t *testing.T) string {
 	return binary
 }
 
-// freeAddr is a loopback address below the ports that outgoing connections take.
-func freeAddr(t *testing.T) string {
+// freeAddrs are so many loopback addresses below the ports that outgoing connections
+// take.
+func freeAddrs(t *testing.T, n int) []string {
+	var found []string
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(8000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
+		if err != nil {
+			continue
+		}
+		defer l.Close() // until all are found, which differ then
+		if found = append(found, l.Addr().String()); len(found) == n {
+			return found
 		}
 	}
-	t.Fatal("no free port")
-	return ""
+	t.Fatal("no free ports")
+	return nil
 }
 
 func (p *program) start() {
@@ -96,7 +101,7 @@ func (p *program) start() {
 		}
 		res.Body.Close()
 		return res.StatusCode == http.StatusOK
-	}, 2*time.Minute, 100*time.Millisecond, "%s", p.log)
+	}, 5*time.Minute, 100*time.Millisecond, "%s", p.log)
 	select {
 	case <-done:
 		p.t.Fatalf("everloop up ended:\n%s", p.log)
@@ -123,11 +128,12 @@ func TestTheProgramTalksToTheProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a whole service")
 	}
-	agent := freeAddr(t)
+	addrs := freeAddrs(t, 4)
+	agent := addrs[0]
 	dir := t.TempDir()
 	p := &program{t: t, binary: buildBinary(t), url: "http://" + agent}
 	p.environ = append(os.Environ(),
-		"DATA_DIR="+dir, "AGENT_ADDR="+agent, "MOCK_ADDR="+freeAddr(t), "TEMPORAL_ADDR="+freeAddr(t), "TEMPORAL_UI_ADDR="+freeAddr(t),
+		"DATA_DIR="+dir, "AGENT_ADDR="+agent, "MOCK_ADDR="+addrs[1], "TEMPORAL_ADDR="+addrs[2], "TEMPORAL_UI_ADDR="+addrs[3],
 		"EVERLOOP_URL="+p.url, "EVERLOOP_API_KEY=", "BOOTSTRAP_API_KEY="+testKey, "LOG_LEVEL=warn",
 		"DATABASE_URL=", "TEMPORAL_ADDRESS=", "NATS_URL=", "S3_ENDPOINT=", "LLM_GATEWAY_URL=")
 
@@ -185,19 +191,19 @@ func TestTheProgramTalksToTheProgram(t *testing.T) {
 	})
 	t.Run("a service that is killed in the middle", func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), p.binary, "chat",
-			`[[script]]{"loop":{"n":6,"text":"Step {{i}}.","call":{"name":"Bash","arguments":{"command":"sleep 0.3; echo {{i}}"}}},"closing":"All is done."}`)
+			`[[script]]{"loop":{"n":6,"text":"Step {{i}}.","call":{"name":"Bash","arguments":{"command":"sleep 1.5; echo {{i}}"}}},"closing":"All is done."}`)
 		out, notes := &output{}, &output{}
 		cmd.Env, cmd.Stdout, cmd.Stderr = p.environ, out, notes
 		require.NoError(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), "Step 2.") }, time.Minute, 10*time.Millisecond, "%s%s", out, notes)
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), "Step 2.") }, 5*time.Minute, 10*time.Millisecond, "%s%s", out, notes)
 		p.kill()
 		p.start()
 		select {
 		case err := <-ended:
 			require.NoError(t, err, "%s%s", out, notes)
-		case <-time.After(3 * time.Minute):
+		case <-time.After(10 * time.Minute):
 			_ = cmd.Process.Kill()
 			t.Fatalf("the chat did not end: %s%s", out, notes)
 		}

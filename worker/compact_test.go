@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +200,7 @@ func TestManualCompaction(t *testing.T) {
 	ask := func() domain.CompactionResult {
 		id, err := s.desk.Compact(t.Context(), s.caller, session)
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		result, err := s.desk.Compactions.Await(ctx, s.caller, id)
 		require.NoError(t, err)
@@ -263,7 +264,22 @@ func (s *stack) awaitSummary(session string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		return strings.Contains(s.control("GET", "/control/requests"), "Write the summary now")
-	}, time.Minute, 10*time.Millisecond, session)
+	}, patience, 10*time.Millisecond, session)
+}
+
+// releaseUntil lets held answers go on, those that are held later too, until what
+// they are needed for has happened.
+func (s *stack) releaseUntil(happened func() bool) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		s.control("POST", "/control/release")
+		return happened()
+	}, patience, 20*time.Millisecond)
+}
+
+// anyChatEnded reports whether a chat of the session has ended, or waits for an answer.
+func (s *stack) anyChatEnded(session string) bool {
+	return slices.ContainsFunc(s.events(session), func(e domain.LoggedEvent) bool { return e.Name == domain.EventChatEnd })
 }
 
 // release lets held answers go on, once they are held.
@@ -271,5 +287,5 @@ func (s *stack) release() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		return !strings.Contains(s.control("POST", "/control/release"), `"released":0`)
-	}, time.Minute, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }

@@ -22,10 +22,14 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	s.awaitText(failed)
 
 	require.Eventually(t, func() bool { // the list comes a little later than the run
+		others, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10})
+		if err != nil || len(others) != 1 {
+			return false
+		}
 		runs, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
 		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
 			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
-	}, time.Minute, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	_, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{SessionID: "it's", Limit: 10})
 	require.NoError(t, err, "a quote in a filter is text")
 	page, next, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1})
@@ -43,7 +47,7 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := s.journal.Pool.Exec(t.Context(), `UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = $1`, second.ChatID)
 		return err == nil && s.janitor.Reconcile(t.Context()) == nil && s.status(failed) == domain.SessionFailed
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	require.Equal(t, "failed", s.awaitEnd(failed, second.ChatID)["finish_reason"])
 	require.Equal(t, domain.NotFound, domain.AsError(operator.Cancel(t.Context(), "session/none")).Kind)
 	s.checkEvents(cancelled)
@@ -74,7 +78,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 				require.NoError(t, err)
 				status, _ := run.TypedSearchAttributes.GetKeyword(durable.ChatStatus)
 				return status == "awaiting_answer"
-			}, time.Minute, 20*time.Millisecond)
+			}, patience, 20*time.Millisecond)
 			waited, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
 			require.NoError(t, err)
 
@@ -86,10 +90,10 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 			require.Eventually(t, func() bool {
 				run, err := s.client.DescribeWorkflow(t.Context(), workflow, waited.WorkflowExecution.RunID)
 				return err == nil && run.WorkflowCloseTime != nil
-			}, time.Minute, 20*time.Millisecond, "the run goes on")
+			}, patience, 20*time.Millisecond, "the run goes on")
 			require.Eventually(t, func() bool { // once the stop's own wake has found nothing
 				return domain.HasCode(c.end(workflow), "run_not_found")
-			}, time.Minute, 50*time.Millisecond)
+			}, patience, 50*time.Millisecond)
 
 			require.NoError(t, s.janitor.Sweep(t.Context()))
 			require.NoError(t, s.janitor.Reconcile(t.Context()))

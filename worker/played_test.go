@@ -39,7 +39,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	}
 	worker.RegisterReplays(s.worker, &activities.Replays{Records: s.journal, Scripts: desk, Logger: s.desk.Logger})
 	source := s.session()
-	ack := s.send(source, script(obj{"steps": []obj{{"text": "I look", "calls": []obj{bash("echo a; sleep 2; echo b")}}, {"text": "done"}}}))
+	ack := s.send(source, script(obj{"loop": obj{"n": 5, "call": bash("echo a; sleep 2; echo b{{i}}")}, "closing": "done"}))
 	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
 	session := func(id string) domain.Session {
 		found, err := s.journal.OwnSession(t.Context(), s.caller.User, id)
@@ -47,15 +47,16 @@ func TestAReplayIsPlayed(t *testing.T) {
 		return found
 	}
 	status := func(id string, want domain.ReplayStatus) {
-		require.Eventually(t, func() bool { return *session(id).Replay.Status == want }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return *session(id).Replay.Status == want }, patience, 10*time.Millisecond)
 	}
 
-	id, err := desk.Start(t.Context(), s.caller.User, session(source), 5)
+	id, err := desk.Start(t.Context(), s.caller.User, session(source), 1)
 	require.NoError(t, err)
 	s.await(id, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
 	s.stop(id)
 	status(id, domain.ReplayPaused)
-	require.NoError(t, desk.Change(t.Context(), s.caller.User, session(id), domain.ReplayChange{Resume: true}))
+	fast := 5
+	require.NoError(t, desk.Change(t.Context(), s.caller.User, session(id), domain.ReplayChange{Resume: true, Speed: &fast}))
 	status(id, domain.ReplayFinished)
 	s.checkEvents(id)
 	was, is := s.messages(source), s.messages(id)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -100,7 +99,7 @@ func replayable(t *testing.T, name string, history *historypb.History) {
 // the order of their starts.
 func (s *stack) histories(id string) []*historypb.History {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	// How it ended is told by the records; here it only must have.
 	_ = s.client.GetWorkflow(ctx, id, "").Get(ctx, nil)

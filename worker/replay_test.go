@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -43,7 +42,7 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	s := newStack(t)
 	played := &record{}
 	worker.RegisterReplays(s.worker, &activities.Replays{Records: played, Scripts: played, Logger: s.desk.Logger})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	id := durable.ReplayWorkflowID(domain.NewID())
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: s.queue}, contract.WorkflowReplay, contract.ReplayInput{SessionID: "s"})

@@ -45,7 +45,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, "interrupted", end["finish_reason"])
 	},
 	"stop_in_tool": func(t *testing.T, s *stack, session string) {
-		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo begun; sleep 60")}}}}))
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo begun; sleep 600")}}}}))
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "tool_progress" })
 		s.stop(session)
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
@@ -109,7 +109,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
 				background("agent", obj{"text": "on and on", "hold": true, "hold_after": 2}),
-				bashInBackground("echo out; sleep 60"),
+				bashInBackground("echo out; sleep 600"),
 			}},
 			{"text": "they work"},
 		}}))
@@ -127,7 +127,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		}
 	},
 	"background_lost": func(t *testing.T, s *stack, session string) {
-		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bashInBackground("echo out; sleep 60")}}, {"text": "it works"}}}))
+		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bashInBackground("echo out; sleep 600")}}, {"text": "it works"}}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		s.awaitProcess(session)
 		s.worker.Stop()
@@ -233,7 +233,7 @@ func (s *stack) awaitEnds(session, chatID string, n int) {
 			}
 		}
 		return ends == n
-	}, time.Minute, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }
 
 // checkEvents holds what is true of the events of every session: one chat:end a

@@ -37,6 +37,10 @@ import (
 	"everloop/worker"
 )
 
+// patience is how long a test waits for what is to come: as long as a slow
+// machine may need for a chat of many steps.
+const patience = 5 * time.Minute
+
 // stack is the service without its doors: records, event log, runs, a worker and
 // a scripted model, on real engines.
 type stack struct {
@@ -64,10 +68,10 @@ func newStack(t *testing.T) *stack {
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s := &stack{t: t, queue: testkit.Prefix(t)}
 
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{})
+	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 8}) // all tests share one server
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	nc, err := nats.Connect(testkit.Events(t))
+	nc, err := nats.Connect(testkit.Events(t), nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	prefix := testkit.Prefix(t)
@@ -154,16 +158,26 @@ func (s *stack) send(sessionID, message string) domain.SendAck {
 	return ack
 }
 
-// events gives all events of the session so far.
-func (s *stack) events(sessionID string) []domain.LoggedEvent {
+// events gives all events of the session so far. A log that does not answer in its
+// time is asked again: this machine may be slow.
+func (s *stack) events(sessionID string) (all []domain.LoggedEvent) {
 	s.t.Helper()
-	var all []domain.LoggedEvent
-	last, err := s.log.Last(context.Background(), sessionID)
+	read := func() error {
+		all = nil
+		last, err := s.log.Last(context.Background(), sessionID)
+		if err != nil {
+			return err
+		}
+		return s.log.Read(context.Background(), sessionID, 0, last, func(e domain.LoggedEvent) error {
+			all = append(all, e)
+			return nil
+		})
+	}
+	err := read()
+	for tries := 0; err != nil && domain.AsError(err).Kind == domain.Unavailable && tries < 10; tries++ {
+		err = read()
+	}
 	require.NoError(s.t, err)
-	require.NoError(s.t, s.log.Read(context.Background(), sessionID, 0, last, func(e domain.LoggedEvent) error {
-		all = append(all, e)
-		return nil
-	}))
 	return all
 }
 
@@ -176,7 +190,7 @@ func (s *stack) await(sessionID, name string, fits func(data map[string]any) boo
 		return slices.ContainsFunc(seen, func(e domain.LoggedEvent) bool {
 			return e.Name == name && (fits == nil || fits(fields(e)))
 		})
-	}, time.Minute, 10*time.Millisecond, "no %s came", name)
+	}, patience, 10*time.Millisecond, "no %s came", name)
 	return seen
 }
 

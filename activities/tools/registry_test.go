@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -265,3 +266,43 @@ func TestSubmitPlan(t *testing.T) {
 		})
 	}
 }
+
+// TestNamesAreThoseThatAreOffered holds that what is shown of a session's tools is
+// what its model gets, whatever provides them.
+func TestNamesAreThoseThatAreOffered(t *testing.T) {
+	t.Parallel()
+	agents, err := NewAgents(Deps{})
+	require.NoError(t, err)
+	registry, err := New(Deps{})
+	require.NoError(t, err)
+	skills := &shelf{offers: []domain.SkillOffer{{Name: "main", Description: "First of all"}}}
+	registry.Provide(agents)
+	registry.Provide(NewMemoryTool(nil))
+	registry.Provide(NewSkillTool(skills, slog.New(slog.DiscardHandler)))
+	registry.Provide(given{
+		{Name: "Read", Spec: domain.ToolSpec{Name: "Read", Parameters: json.RawMessage(`{}`)}, Planning: true},
+		{Name: "mcp__a__b", Spec: domain.ToolSpec{Name: "mcp__a__b", Parameters: json.RawMessage(`{}`)}, Executing: true},
+		{Name: "broken", Spec: domain.ToolSpec{Name: "broken", Parameters: json.RawMessage(`{"type": 5}`)}, Executing: true},
+	})
+	for _, scope := range []Scope{
+		{Mode: domain.ModeExecuting},
+		{Mode: domain.ModePlanning},
+		{Mode: domain.ModeExecuting, Headless: true, Session: domain.Session{MemoryEnabled: true}},
+		{Mode: domain.ModeExecuting, Session: domain.Session{DisableTools: []string{"Bash", SkillTool}}},
+		{Mode: domain.ModeExecuting, Profile: domain.Profile{DisableTools: []string{"mcp__a__b"}}},
+		{Mode: domain.ModeExecuting, Only: []string{"Read", "Grep"}},
+	} {
+		for _, offers := range [][]domain.SkillOffer{nil, {{Name: "main"}}} {
+			skills.offers = offers
+			names := registry.Names(t.Context(), scope)
+			require.Equal(t, registry.For(t.Context(), scope).names(), names, "%+v", scope)
+			require.NotContains(t, names, "broken")
+		}
+	}
+	require.Contains(t, registry.Names(t.Context(), Scope{Mode: domain.ModeExecuting}), SkillTool)
+}
+
+// given provides tools as they are.
+type given []Tool
+
+func (g given) Tools(context.Context, Scope) []Tool { return g }

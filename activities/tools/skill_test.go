@@ -25,6 +25,10 @@ func (s *shelf) Offer(context.Context, domain.Session) ([]domain.SkillOffer, err
 	return s.offers, s.err
 }
 
+func (s *shelf) Offers(context.Context, domain.Session) (bool, error) {
+	return len(s.offers) > 0, s.err
+}
+
 func (s *shelf) Load(_ context.Context, session domain.Session, name string) (domain.LoadedSkill, error) {
 	s.asked = append(s.asked, session.OwnerID+" "+name)
 	return s.loaded, s.err

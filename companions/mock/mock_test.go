@@ -59,7 +59,7 @@ func prompt(tools []domain.ToolSpec, messages ...domain.PromptMessage) domain.Pr
 
 func (b *bed) stream(p domain.Prompt) (domain.Reply, error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
 	defer cancel()
 	return b.client.Stream(ctx, p, nil)
 }

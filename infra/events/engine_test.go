@@ -38,7 +38,7 @@ func (e *engine) start() {
 	})
 	require.NoError(e.t, err)
 	srv.Start()
-	require.True(e.t, srv.ReadyForConnections(10*time.Second))
+	require.True(e.t, srv.ReadyForConnections(time.Minute))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.srv = srv

@@ -16,13 +16,14 @@ import (
 
 func TestHostileServersByHTTP(t *testing.T) {
 	t.Parallel()
-	trusted := func(s *domain.MCPServerRecord) { s.Trusted = true; s.TimeoutS = 2 }
-	front := func(t *testing.T, w *world, name string, handle http.HandlerFunc) {
+	trusted := func(s *domain.MCPServerRecord) { s.Trusted = true }
+	short := func(s *domain.MCPServerRecord) { s.TimeoutS = 2 }
+	front := func(t *testing.T, w *world, name string, handle http.HandlerFunc, change ...func(*domain.MCPServerRecord)) {
 		server := httptest.NewServer(handle)
 		t.Cleanup(server.Close)
 		t.Cleanup(server.CloseClientConnections)
 		t.Cleanup(w.manager.Close)
-		w.add(domain.MCPServer{Name: name, Transport: domain.MCPHTTP, URL: server.URL + "/mcp?key=s3cret-in-url"}, trusted)
+		w.add(domain.MCPServer{Name: name, Transport: domain.MCPHTTP, URL: server.URL + "/mcp?key=s3cret-in-url"}, append(change, trusted)...)
 	}
 	failing := func(t *testing.T, w *world, name string) string {
 		w.offered()
@@ -149,7 +150,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 				return true
 			}
 			return false
-		}))
+		}), short)
 		result, err := w.call(t.Context(), "mcp__slow__act", `{}`)
 		require.NoError(t, err)
 		require.Contains(t, result.Output, "longer than 2s")

@@ -21,7 +21,7 @@ import (
 
 // Waiting for what happens in the background.
 const (
-	soon = time.Minute
+	soon = 3 * time.Minute
 	tick = 5 * time.Millisecond
 )
 
@@ -217,7 +217,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	}
 	c := Config{
 		Records: w.records, Launcher: w.launcher, Roots: w.records, HTTP: NewGuard(nil), Version: "test",
-		Logger: slog.New(slog.NewTextHandler(w.log, nil)),
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)), ConnectTime: soon,
 	}
 	for _, f := range change {
 		f(&c)
@@ -260,6 +260,19 @@ func (w *world) offered() map[string]tools.Tool {
 		out[tool.Name] = tool
 	}
 	return out
+}
+
+// atFirst gives the tools of the first use, which waits for servers with the
+// manager's patience. It may end before a slow machine has connected.
+func (w *world) atFirst(n int) map[string]tools.Tool {
+	w.t.Helper()
+	began := time.Now()
+	offered := w.offered()
+	if len(offered) != n && time.Since(began) >= patience {
+		require.Eventually(w.t, func() bool { offered = w.offered(); return len(offered) == n }, soon, tick)
+	}
+	require.Len(w.t, offered, n)
+	return offered
 }
 
 // tool waits for a tool.

@@ -65,6 +65,7 @@ func TestWhatIsKnownOfConfiguredServers(t *testing.T) {
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
 		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
 	}}}
+	require.Eventually(t, func() bool { return len(w.manager.Tools(t.Context(), scope)) > 0 }, soon, tick)
 	require.Equal(t, []string{"mcp__every__echo"}, names(w.manager.Tools(t.Context(), scope)))
 	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
 	require.Equal(t, []string{"mcp__every__echo"}, names(known.Tools(t.Context(), scope)))

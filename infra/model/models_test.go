@@ -81,16 +81,40 @@ func TestResolve(t *testing.T) {
 		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
 		require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 	})
-	t.Run("empty list", func(t *testing.T) {
-		_, err := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":[]}`) }).Resolve(t.Context(), "")
-		require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+	t.Run("newer than the cached list", func(t *testing.T) {
+		var grown atomic.Bool
+		c := serverWith(t, model.Config{ListTTL: time.Hour}, func(w http.ResponseWriter, _ *http.Request) {
+			if grown.Load() {
+				fmt.Fprint(w, `{"data":[{"id":"old"},{"id":"new"}]}`)
+				return
+			}
+			fmt.Fprint(w, `{"data":[{"id":"old"}]}`)
+		})
+		_, err := c.Resolve(t.Context(), "new")
+		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
+		grown.Store(true)
+		got, err := c.Resolve(t.Context(), "new")
+		require.NoError(t, err)
+		require.Equal(t, "new", got.ID)
 	})
+	for _, empty := range []string{`{"data":[]}`, `{"data":null}`} {
+		t.Run("empty list "+empty, func(t *testing.T) {
+			c := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, empty) })
+			_, err := c.Resolve(t.Context(), "")
+			require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+			list, err := c.Models(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, list)
+		})
+	}
 }
 
 func TestResolveWithoutAList(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"server fault": status(500, testKey),
 		"not a list":   status(200, `<html>`),
+		"null":         status(200, `null`),
+		"no data":      status(200, `{"status":"ok"}`),
 		"no such page": status(404, ``),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestSlowReadersHoldNoConnection(t *testing.T) {
 	const turns, readers = 120, 20
 	session := longSession(t, db, ann, turns)
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	standing, goOn := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup

@@ -242,4 +242,7 @@ func TestSessionTasks(t *testing.T) {
 	tasks, err := db.SessionTasks(t.Context(), s.ID)
 	require.NoError(t, err)
 	require.Len(t, tasks, 8)
+	for i, task := range tasks {
+		require.Equal(t, fmt.Sprintf("task-%d", i), task.ID, "in the order of the calls, whichever was written first")
+	}
 }

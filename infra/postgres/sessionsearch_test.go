@@ -115,7 +115,7 @@ func TestSearchReachesEverything(t *testing.T) {
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM search_texts WHERE NOT indexed`).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return waiting() == 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return waiting() == 0 }, 3*time.Minute, 20*time.Millisecond)
 	for _, text := range []string{"oldest", "chatter", "word 2000", "word 2"} {
 		total, _ := hits(t, db, ann, text)
 		require.Equal(t, 1, total, text)

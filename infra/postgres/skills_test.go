@@ -109,7 +109,9 @@ func TestSkills(t *testing.T) {
 		require.Equal(t, 1, stats[0].Errors)
 		require.Equal(t, 2+2, stats[0].Tokens)
 		require.Equal(t, 200*time.Millisecond, stats[0].AvgDuration)
-		require.WithinDuration(t, time.Now().Add(-58*time.Minute), stats[0].LastUsedAt, 30*time.Second)
+		var last time.Time
+		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT started_at FROM tool_calls WHERE id = 'call2'`).Scan(&last))
+		require.True(t, last.Equal(stats[0].LastUsedAt), "%v, not %v", stats[0].LastUsedAt, last)
 		require.Equal(t, 1, stats[1].Invocations)
 	})
 

@@ -49,7 +49,7 @@ func newSession(t testing.TB, s *Sandbox) session {
 }
 
 func (x session) spec(script string) Spec {
-	return Spec{Argv: []string{"bash", "-c", script}, Workspace: x.dir, UID: x.uid, Limits: Limits{Wall: 20 * time.Second}}
+	return Spec{Argv: []string{"bash", "-c", script}, Workspace: x.dir, UID: x.uid, Limits: Limits{Wall: 5 * time.Minute}}
 }
 
 // sh runs a script and gives its output, both streams.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -30,19 +31,17 @@ type site struct {
 	port string
 }
 
-// newSite serves on an address of loopback: "127.0.0.1:0" unless one is given.
-func newSite(t testing.TB, handler http.HandlerFunc, at ...string) *site {
+// newSite serves on a listener, or on a port of loopback of its own.
+func newSite(t testing.TB, handler http.HandlerFunc, on ...net.Listener) *site {
 	t.Helper()
 	s := &site{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hits.Add(1)
 		handler(w, r)
 	}))
-	if len(at) > 0 {
+	if len(on) > 0 {
 		_ = s.Listener.Close()
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at[0])
-		require.NoError(t, err)
-		s.Listener = listener
+		s.Listener = on[0]
 	}
 	s.Start()
 	_, s.port, _ = net.SplitHostPort(s.Listener.Addr().String())
@@ -55,6 +54,8 @@ func newSite(t testing.TB, handler http.HandlerFunc, at ...string) *site {
 
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute) // for a slow machine
+	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 5*time.Minute)
 	c, err := New(cfg)
 	require.NoError(t, err)
 	return c
@@ -190,16 +191,37 @@ func (n *names) reply(query []byte) ([]byte, error) {
 	return message.Pack()
 }
 
+// samePort listens on one port of two addresses. Others may hold a port on one of
+// them: another is tried then.
+func samePort(t *testing.T, one, other string) (net.Listener, net.Listener) {
+	t.Helper()
+	var config net.ListenConfig
+	for range 100 {
+		first, err := config.Listen(t.Context(), "tcp", one+":0")
+		require.NoError(t, err)
+		_, port, err := net.SplitHostPort(first.Addr().String())
+		require.NoError(t, err)
+		second, err := config.Listen(t.Context(), "tcp", other+":"+port)
+		if err == nil {
+			return first, second
+		}
+		require.NoError(t, first.Close())
+	}
+	t.Fatal("no port is free on both addresses")
+	return nil, nil
+}
+
 func TestANameThatChangesItsAddressGainsNothing(t *testing.T) {
 	t.Parallel()
+	outside, inside := samePort(t, "127.0.0.2", "127.0.0.1")
 	good := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/again" {
 			http.Redirect(w, r, "http://flip.test:"+r.URL.Query().Get("port")+"/secret", http.StatusFound)
 			return
 		}
 		fmt.Fprint(w, "good")
-	}, "127.0.0.2:0")
-	victim := newSite(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") }, "127.0.0.1:"+good.port)
+	}, outside)
+	victim := newSite(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") }, inside)
 	public, private := [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 1}
 	dns := &names{answers: map[string][][4]byte{
 		"flip.test": {public, private}, "first.test": {public}, "inside.test": {private},
@@ -297,12 +319,10 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 			}
 		}
 	})
-	began := time.Now()
-	_, err := fetch(t, s, "/drip", Config{Timeout: 400 * time.Millisecond})
-	require.Contains(t, refusal(t, err), "took longer than 400ms")
-	_, err = fetch(t, s, "/silent", Config{Timeout: time.Minute, HeaderTimeout: 200 * time.Millisecond})
+	_, err := fetch(t, s, "/drip", Config{Timeout: 2 * time.Second})
+	require.Contains(t, refusal(t, err), "took longer than 2s")
+	_, err = fetch(t, s, "/silent", Config{Timeout: time.Hour, HeaderTimeout: 200 * time.Millisecond})
 	require.Contains(t, refusal(t, err), "did not answer in time")
-	require.Less(t, time.Since(began), 45*time.Second)
 
 	// A connection that never says a word of HTTP, or drips its header.
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -326,7 +346,7 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 			}()
 		}
 	}()
-	c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: 400 * time.Millisecond})
+	c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: 2 * time.Second})
 	_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String())
 	require.Contains(t, refusal(t, err), "took longer than")
 }
@@ -344,10 +364,8 @@ func TestACallThatIsStoppedEndsAtOnceWithItsCause(t *testing.T) {
 		<-reached
 		cancel(stopped)
 	}()
-	began := time.Now()
-	_, err := newClient(t, Config{Allow: []string{"127.0.0.1"}}).Fetch(ctx, s.URL)
+	_, err := newClient(t, Config{Allow: []string{"127.0.0.1"}, Timeout: time.Hour, HeaderTimeout: time.Hour}).Fetch(ctx, s.URL)
 	require.ErrorIs(t, err, stopped)
-	require.Less(t, time.Since(began), 30*time.Second)
 }
 
 // allocated runs fn and gives the bytes that were allocated meanwhile.

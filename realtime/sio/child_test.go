@@ -106,7 +106,7 @@ func (c *child) finish(t *testing.T) string {
 	require.NoError(t, c.stdin.Close())
 	select {
 	case <-c.dead:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * patience):
 		t.Fatal("the server did not stop")
 	}
 	require.NotContains(t, c.log(), "DATA RACE")
@@ -138,7 +138,7 @@ func startWitness(t *testing.T, addr string) *witness {
 
 func (w *witness) watch() {
 	for {
-		packet, err := w.conn.receive(30 * time.Second)
+		packet, err := w.conn.receive(3 * patience)
 		if err == nil {
 			err = w.take(packet)
 		}
@@ -184,7 +184,7 @@ func (w *witness) state() (ticks, acks int, err error) {
 func (w *witness) goesOn(t *testing.T) {
 	t.Helper()
 	ticks, acks, _ := w.state()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * patience)
 	for {
 		nowTicks, nowAcks, err := w.state()
 		require.NoError(t, err, "the well-behaved client was disturbed")

@@ -33,7 +33,7 @@ func dialWS(addr, sid string) (*wsClient, error) {
 	if sid != "" {
 		query += "&sid=" + url.QueryEscape(sid)
 	}
-	dialer := websocket.Dialer{HandshakeTimeout: 10 * time.Second}
+	dialer := websocket.Dialer{HandshakeTimeout: patience}
 	conn, response, err := dialer.Dial(socketURL("ws", addr, query), nil)
 	if response != nil {
 		_ = response.Body.Close()
@@ -65,7 +65,7 @@ type pollClient struct {
 
 func dialPoll(addr string) (*pollClient, error) {
 	c := &pollClient{addr: addr, http: &http.Client{Transport: &http.Transport{}}}
-	first, err := c.receive(10 * time.Second)
+	first, err := c.receive(patience)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func dial(addr, transport string) (rawClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	if open, err := c.receive(10 * time.Second); err != nil || !strings.HasPrefix(open, "0{") {
+	if open, err := c.receive(patience); err != nil || !strings.HasPrefix(open, "0{") {
 		return nil, fmt.Errorf("no handshake: %q %v", open, err)
 	}
 	return c, nil
@@ -172,6 +172,6 @@ func join(addr, transport string) (rawClient, error) {
 	if err := c.send(`40{"token":"` + goodToken + `"}`); err != nil {
 		return nil, err
 	}
-	_, err = await(c, `40{"sid":`, 10*time.Second)
+	_, err = await(c, `40{"sid":`, patience)
 	return c, err
 }

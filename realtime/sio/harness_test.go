@@ -1,6 +1,7 @@
 package sio_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,6 +169,7 @@ func authenticate(_ context.Context, token string, _ *http.Request) (any, error)
 func serve(opts sio.Options, config fiber.Config) (addr string, server *sio.Server, stop func(), err error) {
 	opts.Authenticate = authenticate
 	opts.AllowedOrigins = []string{deskOrigin}
+	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, patience) // a slow machine takes its time to join
 	if opts.Handler == nil {
 		opts.Handler = newRecorder()
 	}

@@ -116,7 +116,7 @@ func framesBehindRequest(t *testing.T, addr string) {
 	_, err = conn.Write(append([]byte("GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\n"+wsHeaders+"\r\n"),
 		clientFrame(`40{"token":"good"}`)...))
 	require.NoError(t, err)
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	var got strings.Builder
 	buffer := make([]byte, 4096)
 	for !strings.Contains(got.String(), `40{"sid":`) {
@@ -180,12 +180,12 @@ func upgradeTwice(t *testing.T, addr string) {
 	}
 	require.Error(t, err, "a second upgrade at the same time")
 	require.NoError(t, first.send("2probe"))
-	got, err := first.receive(5 * time.Second)
+	got, err := first.receive(patience)
 	require.NoError(t, err)
 	require.Equal(t, "3probe", got)
 	require.NoError(t, first.send("5"))
 	require.NoError(t, first.send(`421["echo",{}]`))
-	_, err = await(first, "431[", 5*time.Second)
+	_, err = await(first, "431[", patience)
 	require.NoError(t, err)
 	require.Error(t, poll.send("3"), "polling after the upgrade")
 }
@@ -194,7 +194,7 @@ func upgradeOfWebSocket(t *testing.T, addr string) {
 	c, err := dialWS(addr, "")
 	require.NoError(t, err)
 	defer c.close()
-	open, err := c.receive(5 * time.Second)
+	open, err := c.receive(patience)
 	require.NoError(t, err)
 	sid := strings.Split(strings.SplitN(open, `"sid":"`, 2)[1], `"`)[0]
 	_, err = dialWS(addr, sid)
@@ -206,10 +206,10 @@ func twoPolls(t *testing.T, addr string) {
 	first := make(chan error, 1)
 	other := *poll
 	go func() {
-		_, err := other.receive(10 * time.Second)
+		_, err := other.receive(patience)
 		first <- err
 	}()
-	_, err := poll.receive(10 * time.Second)
+	_, err := poll.receive(patience)
 	require.True(t, err != nil || <-first != nil, "two polls at once were both served")
 }
 
@@ -224,7 +224,7 @@ func twoPosts(t *testing.T, addr string) {
 
 func postOctets(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
-	poll.http.Timeout = 5 * time.Second
+	poll.http.Timeout = patience
 	status, _, err := poll.post("application/octet-stream", strings.NewReader("\x00\x01\xff"))
 	require.NoError(t, err, "not answered")
 	require.Equal(t, http.StatusBadRequest, status)
@@ -253,7 +253,7 @@ func postTooLarge(t *testing.T, addr string) {
 
 func postSeparators(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
-	poll.http.Timeout = 5 * time.Second
+	poll.http.Timeout = patience
 	_ = poll.send(strings.Repeat("6\x1e", 1_000_000) + "6")
 }
 
@@ -279,11 +279,11 @@ func messageOver10MB(t *testing.T, addr string) {
 	for _, transport := range bothTransports {
 		c := mustJoin(t, addr, transport)
 		require.NoError(t, c.send(`429["echo",{"a":"`+strings.Repeat("x", 11<<20)+`"}]`))
-		got, err := await(c, "439[", 20*time.Second)
+		got, err := await(c, "439[", patience)
 		require.NoError(t, err)
 		require.Contains(t, got, "payload_too_large")
 		require.NoError(t, c.send(`4210["echo",{}]`))
-		_, err = await(c, "4310[", 5*time.Second)
+		_, err = await(c, "4310[", patience)
 		require.NoError(t, err, "the connection did not survive")
 	}
 }
@@ -291,7 +291,7 @@ func messageOver10MB(t *testing.T, addr string) {
 func messageOver16MB(t *testing.T, addr string) {
 	c := mustJoin(t, addr, "websocket")
 	_ = c.send(`429["echo",{"a":"` + strings.Repeat("x", 17<<20) + `"}]`)
-	_, err := await(c, "439[", 10*time.Second)
+	_, err := await(c, "439[", patience)
 	require.Error(t, err, "more than the transport accepts")
 }
 
@@ -300,7 +300,7 @@ func messageBeforeJoining(t *testing.T, addr string) {
 	require.NoError(t, err)
 	defer c.close()
 	_ = c.send(`40{"token":"` + strings.Repeat("x", 1<<20) + `"}`)
-	_, err = await(c, "4", 10*time.Second)
+	_, err = await(c, "4", patience)
 	require.Error(t, err)
 }
 
@@ -324,7 +324,7 @@ func rawFrames(masked bool, bytes ...byte) func(t *testing.T, addr string) {
 func pingFlood(t *testing.T, addr string) {
 	c := mustJoin(t, addr, "websocket").(*wsClient)
 	for range 5000 {
-		if c.conn.WriteControl(websocket.PingMessage, []byte("x"), time.Now().Add(time.Second)) != nil {
+		if c.conn.WriteControl(websocket.PingMessage, []byte("x"), time.Now().Add(patience)) != nil {
 			return
 		}
 	}
@@ -346,7 +346,7 @@ func eventFlood(t *testing.T, addr string) {
 func answersNotRead(t *testing.T, addr string) {
 	c := mustJoin(t, addr, "websocket").(*wsClient)
 	question := `421["echo",{"a":"` + strings.Repeat("x", 1<<20) + `"}]`
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(3 * patience); time.Now().Before(deadline); {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 		if c.send(question) != nil {
 			return // cut off, as it should be

@@ -168,7 +168,7 @@ func TestMalformedFrames(t *testing.T) {
 }
 
 // attack sends packets, whatever the server thinks of them, and reads what
-// comes back for a moment.
+// comes back for a moment. A panic is waited for: it is counted in the end.
 func attack(t *testing.T, addr, transport string, joined bool, packets []string) {
 	t.Helper()
 	open := dial
@@ -188,6 +188,10 @@ func attack(t *testing.T, addr, transport string, joined bool, packets []string)
 				break // closed, which is an answer too
 			}
 		}
+	}
+	if strings.Contains(packets[0], `"panic"`) {
+		_, _ = await(c, "4", patience)
+		return
 	}
 	_, _ = c.receive(30 * time.Millisecond)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -142,22 +143,24 @@ func FuzzPacket(f *testing.F) {
 }
 
 func TestPace(t *testing.T) {
-	var p pace
-	p.init(10)
-	for range 10 * burstSeconds {
-		require.Zero(t, p.take())
-	}
-	require.Positive(t, p.take())
-	p.last = p.last.Add(-time.Hour)
-	for range 10 * burstSeconds {
-		require.Zero(t, p.take(), "a quiet hour fills the bucket, and no more than that")
-	}
-	require.Positive(t, p.take())
+	synctest.Test(t, func(t *testing.T) { // whose clock stands still meanwhile
+		var p pace
+		p.init(10)
+		for range 10 * burstSeconds {
+			require.Zero(t, p.take())
+		}
+		require.Positive(t, p.take())
+		p.last = p.last.Add(-time.Hour)
+		for range 10 * burstSeconds {
+			require.Zero(t, p.take(), "a quiet hour fills the bucket, and no more than that")
+		}
+		require.Positive(t, p.take())
 
-	done := make(chan struct{})
-	close(done)
-	p.tokens = -1e9
-	require.False(t, p.wait(done), "a closed connection waits for nothing")
+		done := make(chan struct{})
+		close(done)
+		p.tokens = -1e9
+		require.False(t, p.wait(done), "a closed connection waits for nothing")
+	})
 }
 
 func TestInboxIsBounded(t *testing.T) {
