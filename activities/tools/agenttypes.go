@@ -63,13 +63,26 @@ func NewAgents(d Deps) (*Agents, error) {
 
 // Tools implements Provider.
 func (a *Agents) Tools(ctx context.Context, s Scope) []Tool {
-	if s.Mode == domain.ModePlanning || s.Only != nil && !slices.Contains(s.Only, Agent) {
+	if a.withholds(s) {
 		return nil
 	}
 	types, problems := a.Types(ctx, s)
 	tool := a.tool
 	tool.Spec.Description = agentDescription + listed(types, problems)
 	return []Tool{tool}
+}
+
+// Outline implements Outliner.
+func (a *Agents) Outline(_ context.Context, s Scope) []Tool {
+	if a.withholds(s) {
+		return nil
+	}
+	return []Tool{a.tool}
+}
+
+// withholds says that a loop gets no Agent tool of this provider.
+func (a *Agents) withholds(s Scope) bool {
+	return s.Mode == domain.ModePlanning || s.Only != nil && !slices.Contains(s.Only, Agent)
 }
 
 // Type finds a type by its name; the refusal says which ones there are.

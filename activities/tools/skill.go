@@ -36,6 +36,8 @@ type Skills interface {
 	// asked at each step and is quick. An error comes with what could be found all
 	// the same.
 	Offer(ctx context.Context, session domain.Session) ([]domain.SkillOffer, error)
+	// Offers says whether Offer gives anything.
+	Offers(ctx context.Context, session domain.Session) (bool, error)
 	// Load reads a skill and places its package in the workspace.
 	Load(ctx context.Context, session domain.Session, name string) (domain.LoadedSkill, error)
 }
@@ -73,6 +75,30 @@ func (p *skillProvider) Tools(ctx context.Context, scope Scope) []Tool {
 	return []Tool{tool}
 }
 
+// Outline implements Outliner.
+func (p *skillProvider) Outline(ctx context.Context, scope Scope) []Tool {
+	some, err := p.skills.Offers(ctx, scope.Session)
+	if err != nil {
+		p.logger.Warn("skills of a session are missing", "session_id", scope.Session.ID, "error", err)
+	}
+	if !some {
+		return nil
+	}
+	return []Tool{skillOutline}
+}
+
+// skillOutline is the tool without a list of skills.
+var skillOutline = must(Prepare(newSkill("", json.RawMessage(`{"type": "object"}`))))
+
+func newSkill(list string, parameters json.RawMessage) Tool {
+	return Tool{
+		Name: SkillTool, DisplayName: "Skill",
+		Spec:      domain.ToolSpec{Name: SkillTool, Description: skillDescription + "\n" + list, Parameters: parameters},
+		Executing: true, // it acts on nothing: placing a package twice places the same
+		Summary:   member("name"),
+	}
+}
+
 // prepare makes the tool for a list of skills, once.
 func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
 	var offered []byte
@@ -90,12 +116,7 @@ func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
 	if err != nil {
 		return Tool{}, err
 	}
-	tool, err := Prepare(Tool{
-		Name: SkillTool, DisplayName: "Skill",
-		Spec:      domain.ToolSpec{Name: SkillTool, Description: skillDescription + "\n" + list, Parameters: schema},
-		Executing: true, // it acts on nothing: placing a package twice places the same
-		Summary:   member("name"),
-	})
+	tool, err := Prepare(newSkill(list, schema))
 	if err != nil {
 		return Tool{}, err
 	}

@@ -27,6 +27,12 @@ type Provider interface {
 	Tools(ctx context.Context, s Scope) []Tool
 }
 
+// Outliner is a Provider that can tell of its tools for less: without what is
+// written for the model, which may depend on the files of the session.
+type Outliner interface {
+	Outline(ctx context.Context, s Scope) []Tool
+}
+
 // Provide adds a provider. It is called before chats run.
 func (r *Registry) Provide(p Provider) { r.providers = append(r.providers, p) }
 
@@ -61,13 +67,49 @@ func (r *Registry) For(ctx context.Context, s Scope) *Toolset {
 	return set
 }
 
-func (t *Toolset) put(tool Tool) {
-	if tool.schema == nil {
-		prepared, err := Prepare(tool)
-		if err != nil {
-			return // a provider that gives a tool without a schema gives none
+// Names lists the tools that For would offer, for showing them.
+func (r *Registry) Names(ctx context.Context, s Scope) []string {
+	all := slices.Clone(r.tools)
+	for _, provider := range r.providers {
+		give := provider.Tools
+		if outliner, ok := provider.(Outliner); ok {
+			give = outliner.Outline
 		}
-		tool = prepared
+		for _, tool := range give(ctx, s) {
+			tool, usable := checkable(tool)
+			if !usable {
+				continue
+			}
+			if i := slices.IndexFunc(all, func(known *Tool) bool { return known.Name == tool.Name }); i >= 0 {
+				all[i] = &tool
+			} else {
+				all = append(all, &tool)
+			}
+		}
+	}
+	names := make([]string, 0, len(all))
+	for _, tool := range all {
+		if tool.withheld(s) == "" {
+			names = append(names, tool.Name)
+		}
+	}
+	return names
+}
+
+// checkable gives a provided tool with its schema. One whose schema is wrong
+// counts as not given.
+func checkable(tool Tool) (Tool, bool) {
+	if tool.schema != nil {
+		return tool, true
+	}
+	prepared, err := Prepare(tool)
+	return prepared, err == nil
+}
+
+func (t *Toolset) put(tool Tool) {
+	tool, usable := checkable(tool)
+	if !usable {
+		return
 	}
 	if known, replaced := t.byName[tool.Name]; replaced {
 		t.tools[slices.Index(t.tools, known)] = &tool

@@ -35,13 +35,8 @@ func (b *backend) shownTools() (*tools.Registry, *skills.Skills, error) {
 // toolNames tells what a session's next chat is offered.
 func (b *backend) toolNames(registry *tools.Registry) api.SessionTools {
 	return func(ctx context.Context, session domain.Session) []string {
-		offered := registry.For(ctx, tools.Scope{
+		return registry.Names(ctx, tools.Scope{
 			Session: session, Mode: domain.ModeExecuting, LoopID: domain.RootLoop, Profile: b.Profile(session),
-		}).Offered()
-		names := make([]string, len(offered))
-		for i, spec := range offered {
-			names[i] = spec.Name
-		}
-		return names
+		})
 	}
 }

@@ -10,12 +10,8 @@ import (
 )
 
 // sessionColumns gives a domain.Session of the row s.
-const sessionColumns = `
-	s.id, s.owner_id, s.intent, s.status, ` + computedWaiting + ` AS waiting_reason,
-	s.solution_id, s.biz_role_id, s.template_id, s.primary_skill_id, s.model, s.software_factory_id, s.workspace_id,
-	s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env, s.disable_tools, s.setup, s.sandbox_uid,
-	s.active_branch_id, s.active_chat_id, ` + computedQueue + ` AS queue_length, s.created_at, s.updated_at,
-	` + replayState + ` AS replay_state, ` + noToolServers + ` AS no_tool_servers`
+const sessionColumns = keptColumns + `, ` + noToolServers + ` AS no_tool_servers,
+	` + computedWaiting + ` AS waiting_reason, ` + computedQueue + ` AS queue_length, ` + replayState + ` AS replay_state`
 
 // noToolServers says of the row s that no tool server can be meant for it. Whose
 // those of its solution are is not asked: it errs to the side of a look.
@@ -61,31 +57,6 @@ func (db *DB) CreateSession(ctx context.Context, ownerID string, in domain.NewSe
 		SELECT `+sessionColumns+` FROM s`, args)
 	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	return made, fault("create session", err)
-}
-
-// ReadSession reads a session that the caller may see: his own, a shared one,
-// and any one for an administrator. All others do not exist for him.
-func (db *DB) ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error) {
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT `+sessionColumns+`
-		FROM   sessions s
-		WHERE  s.id = $1 AND s.deleted_at IS NULL AND (s.owner_id = $2 OR s.shared OR $3)`,
-		id, caller.ID, caller.Administrator)
-	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return domain.Session{}, "", domain.SessionNotFound(id)
-	}
-	if err != nil {
-		return domain.Session{}, "", fault("read session", err)
-	}
-	switch {
-	case session.OwnerID == caller.ID:
-		return session, domain.ViewerOwner, nil
-	case caller.Administrator:
-		return session, domain.ViewerAdmin, nil
-	default:
-		return session, domain.ViewerViewer, nil
-	}
 }
 
 // OwnSession reads a session that the caller may change: his own. One that he

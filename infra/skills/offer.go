@@ -31,6 +31,16 @@ func (s *Skills) Offer(ctx context.Context, session domain.Session) ([]domain.Sk
 	return offers, errors.Join(opening, err)
 }
 
+// Offers says whether Offer gives anything: it does when something comes with the
+// service, which nothing that cannot be used hides.
+func (s *Skills) Offers(ctx context.Context, session domain.Session) (bool, error) {
+	if len(s.builtin) > 0 {
+		return true, nil
+	}
+	offers, err := s.Offer(ctx, session)
+	return len(offers) > 0, err
+}
+
 // Load gives a skill's text, and places its package in the workspace. It notes
 // which version the session has read.
 func (s *Skills) Load(ctx context.Context, session domain.Session, name string) (domain.LoadedSkill, error) {

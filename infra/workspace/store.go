@@ -157,6 +157,19 @@ func (s *Store) Remove(ctx context.Context, sessionID string) error {
 	return nil
 }
 
+// Lacks says that a session's workspace has nothing at a clean path below its root,
+// or that there is no workspace yet, by a single look. It may be wrong in one way
+// only: false for what Open would refuse to reach.
+func (s *Store) Lacks(sessionID, rel string) bool {
+	host, err := s.path(sessionID)
+	if err != nil {
+		return false
+	}
+	var st unix.Stat_t
+	err = unix.Lstat(host+"/"+rel, &st)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+}
+
 // HostPath is the directory on the host, for the sandbox.
 func (w *Workspace) HostPath() string { return w.host }
 
