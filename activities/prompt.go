@@ -15,9 +15,10 @@ import (
 //go:embed prompt.md
 var systemPrompt string
 
-// PromptDigest names the version of the system prompt.
-func PromptDigest() string {
-	sum := sha256.Sum256([]byte(systemPrompt))
+// PromptDigest names the version of the system prompt that an ordinary chat of a
+// session in this mode has: with the instructions of its solution and its role.
+func PromptDigest(mode domain.Mode, profile domain.Profile) string {
+	sum := sha256.Sum256([]byte(system(domain.ChatSettings{Mode: mode}, domain.LoopSettings{}, profile)))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 

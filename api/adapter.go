@@ -87,10 +87,19 @@ func (x *exchange) Context() context.Context   { return x.c.UserContext() }
 func (x *exchange) Method() string             { return x.c.Method() }
 func (x *exchange) Host() string               { return x.c.Hostname() }
 func (x *exchange) RemoteAddr() string         { return x.c.Context().RemoteAddr().String() }
-func (x *exchange) Header(name string) string  { return x.c.Get(name) }
 func (x *exchange) Query(name string) string   { return x.c.Query(name) }
 func (x *exchange) TLS() *tls.ConnectionState  { return x.c.Context().TLSConnectionState() }
 func (x *exchange) Version() huma.ProtoVersion { return huma.ProtoVersion{Proto: x.c.Protocol()} }
+
+// Header gives a media type in small letters: it is one in any case.
+func (x *exchange) Header(name string) string {
+	value := x.c.Get(name)
+	if name == fiber.HeaderContentType {
+		kind, _, _ := strings.Cut(value, ";")
+		value = strings.ToLower(kind) + value[len(kind):]
+	}
+	return value
+}
 
 func (x *exchange) URL() url.URL {
 	return url.URL{Path: x.c.Path(), RawQuery: string(x.c.Request().URI().QueryString())}

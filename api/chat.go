@@ -112,7 +112,7 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 		stay := s.mayStay(caller, in.SessionID, domain.ViewerOwner)
 		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
 			defer subscription.Close()
-			return s.follow(ctx, out, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
+			return s.follow(ctx, out, in.SessionID, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
 				ours := e.ChatID == accepted.ChatID
 				again = again && !(ours && e.Name == domain.EventChatStart)
 				// All events of the session, so that the chain of prev_seq is whole.

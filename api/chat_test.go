@@ -13,6 +13,7 @@ import (
 
 	"everloop/api"
 	"everloop/domain"
+	"everloop/infra/postgres"
 )
 
 // sse reads server-sent events.
@@ -139,7 +140,8 @@ func TestAStreamEnds(t *testing.T) {
 		require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "").status)
 		e := s.event()
 		require.Equal(t, "session:error", e.name)
-		require.Contains(t, e.data, "access_lost")
+		require.JSONEq(t, `{"session_id":"`+id+`","event":"session:subscribe","error":
+			{"code":"unauthorized","message":"the credential is not valid any more","retryable":false}}`, e.data)
 		_, more := s.next()
 		require.False(t, more)
 		drained(t, w)
@@ -155,6 +157,40 @@ func TestAStreamEnds(t *testing.T) {
 		require.Equal(t, "session:error", s.event().name)
 		drained(t, w)
 	})
+	never := func(c *api.Config) { c.StreamPulse = time.Hour }
+	t.Run("at once when the session is no longer shared, for those who lose it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, never)
+		id := w.session(`{}`)
+		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`)
+		own := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, "")
+		s := w.stream("GET", "/api/sessions/"+id+"/events", w.bob, "")
+		_, _ = s.next()
+		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":false}`)
+		require.Equal(t, "session:error", s.event().name)
+		w.streams.publish("e1", "", `{}`)
+		require.Equal(t, "e1", own.event().name)
+	})
+	t.Run("at once when the session is deleted", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, never, func(c *api.Config) { c.Deleter = c.Store.(*postgres.Journal) })
+		id, other := w.session(`{}`), w.session(`{}`)
+		s, stays := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, ""), w.stream("GET", "/api/sessions/"+other+"/events", w.ann, "")
+		_, _ = s.next()
+		require.Equal(t, 200, w.do("DELETE", "/api/sessions/"+id, w.ann, "").status)
+		e := s.event()
+		require.Equal(t, "session:error", e.name)
+		var told struct {
+			SessionID string `json:"session_id"`
+			Error     struct{ Code string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(e.data), &told))
+		require.Equal(t, []string{id, "session_not_found"}, []string{told.SessionID, told.Error.Code})
+		_, more := s.next()
+		require.False(t, more)
+		w.streams.publish("e1", "", `{}`)
+		require.Equal(t, "e1", stays.event().name)
+	})
 	t.Run("with a place to go on when it was too slow", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
@@ -167,7 +203,8 @@ func TestAStreamEnds(t *testing.T) {
 		w.streams.publish("e2", "", `{}`)
 		e := s.event()
 		require.Equal(t, "session:resync", e.name)
-		require.JSONEq(t, `{"seq":1}`, e.data)
+		require.Contains(t, e.data, `"seq":1,`)
+		require.Contains(t, e.data, `"session_id":`)
 	})
 	t.Run("when the service shuts down", func(t *testing.T) {
 		t.Parallel()
@@ -245,7 +282,7 @@ func TestChatAsAStream(t *testing.T) {
 	want := []string{"chat:end", "chat:start", "turn:patch", "session:updated", "chat:end"}
 	path := "/api/sessions/" + id + "/chat"
 	require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"hello"}`)))
-	require.Zero(t, w.streams.subscribers())
+	require.Eventually(t, func() bool { return w.streams.subscribers() == 0 }, time.Minute, 5*time.Millisecond)
 
 	t.Run("a repeat tells the same chat and sends nothing", func(t *testing.T) {
 		key := header("Idempotency-Key", "k1")

@@ -147,7 +147,7 @@ func (s *server) tokenizedModel(ctx context.Context, requested *string) (domain.
 	if _, exact := s.Tokens.Tokenizer(name); exact {
 		return domain.Model{ID: name}, nil
 	}
-	return model, err
+	return model, at("body.model", err)
 }
 
 type tokenizedMessages struct {

@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// contexts is a session's context that has nothing in it, and the model m-1.
+// contexts is a session's context that has nothing in it.
 type contexts struct{}
 
 func (contexts) Request(context.Context, domain.Caller, string) (string, error) { return "c", nil }
@@ -20,13 +20,6 @@ func (contexts) ContextStats(context.Context, domain.Session) (domain.ContextSta
 }
 
 func (contexts) CountCompactions(context.Context, string) (int, error) { return 0, nil }
-
-func (contexts) Resolve(_ context.Context, requested string) (domain.Model, error) {
-	if requested != "" && requested != "m-1" {
-		return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "there is no such model")
-	}
-	return domain.Model{ID: "m-1", ContextWindow: 1000}, nil
-}
 
 var contextWalk = []call{
 	{method: "POST", path: "/api/sessions/{session_id}/compact", url: "/api/sessions/{s}/compact", status: 200, missing: "/api/sessions/" + none + "/compact"},

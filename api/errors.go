@@ -97,6 +97,11 @@ func init() {
 	}
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		e := refusal(status, message, errs)
+		if e.Kind == domain.Invalid && len(e.Fields) == 0 {
+			named := *e
+			named.Fields = unkeepable(fiberOf(ctx))
+			e = &named
+		}
 		errorHeaders(e, ctx.SetHeader)
 		problem := problemOf(e, requestOf(ctx.Context()).id)
 		fiberOf(ctx).Locals(causeKey, e)

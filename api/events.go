@@ -6,12 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/realtime"
 )
 
 type eventsInput struct {
@@ -46,7 +48,7 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*streamed, error)
 		stay := s.mayStay(callerOf(ctx.Context()), in.SessionID, role)
 		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
 			defer subscription.Close()
-			return s.follow(ctx, out, subscription, stay, func(domain.LoggedEvent) (send, last bool) { return true, false })
+			return s.follow(ctx, out, in.SessionID, subscription, stay, func(domain.LoggedEvent) (send, last bool) { return true, false })
 		})
 	}}, nil
 }
@@ -69,28 +71,36 @@ func (in *eventsInput) after() (*uint64, error) {
 // mayStay gives the question that a stream asks at every pulse: whether the
 // credentials still hold, and the session may still be seen. What the records
 // cannot answer now does not end a stream.
-func (s *server) mayStay(caller domain.Caller, sessionID string, role domain.ViewerRole) func(context.Context) bool {
-	return func(ctx context.Context) bool {
+func (s *server) mayStay(caller domain.Caller, sessionID string, role domain.ViewerRole) func(context.Context) error {
+	return func(ctx context.Context) error {
 		if !s.Auth.Alive(ctx, caller) {
-			return false
+			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
 		}
 		_, now, err := s.Store.ReadSession(ctx, caller.User, sessionID)
-		if err != nil {
-			return !domain.HasCode(err, domain.CodeSessionNotFound)
+		switch {
+		case domain.HasCode(err, domain.CodeSessionNotFound):
+			return err
+		case err == nil && now != role:
+			return domain.Newf(domain.Forbidden, "access_lost", "the right to follow this session has ended")
 		}
-		return now == role
+		return nil
 	}
 }
 
-// endStream tells the client why the stream ends: it has lost the right to it,
-// or was too slow and goes on by coming again with the position named.
-func endStream(out *eventStream, position uint64, err error) error {
+// endStream tells the client why the stream ends, in the form of decisions.md
+// section 3: it has lost the right to it, or was too slow and goes on by coming
+// again with the position named.
+func endStream(out *eventStream, sessionID string, position uint64, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	name, data := "session:resync", map[string]any{"seq": position}
-	if e, ok := errors.AsType[*domain.Error](err); ok {
-		name, data = "session:error", map[string]any{"code": e.Code, "message": e.Message, "retryable": e.Retryable()}
+	name, data := realtime.SessionResync, map[string]any{
+		"session_id": sessionID, "seq": position, "ts": time.Now().UTC().Format(time.RFC3339Nano),
+	}
+	if _, ok := errors.AsType[*domain.Error](err); ok {
+		name, data = realtime.SessionError, map[string]any{
+			"session_id": sessionID, "event": realtime.SessionSubscribe, "error": realtime.NewFailure(err),
+		}
 	}
 	payload, _ := json.Marshal(data)
 	out.named(name, payload)

@@ -228,10 +228,26 @@ func (k *tasks) Stop(_ context.Context, _, id string) (domain.BackgroundTask, er
 	return k.one(id)
 }
 
-type models struct{ err error }
+// models is a gateway with one model that writes text, behind others.
+type models struct {
+	others []domain.Model
+	err    error
+}
 
 func (m *models) Models(context.Context) ([]domain.Model, error) {
-	return []domain.Model{{ID: "m-1", ContextWindow: 128000, Modalities: []string{"text"}}}, m.err
+	return append(m.others, domain.Model{ID: "m-1", ContextWindow: 128000, Modalities: []string{"text"}}), m.err
+}
+
+func (m *models) Resolve(_ context.Context, requested string) (domain.Model, error) {
+	switch {
+	case m.err != nil && requested == "":
+		return domain.Model{}, m.err
+	case m.err != nil, requested == "m-alias":
+		return domain.Model{ID: requested, ContextWindow: 1000}, nil
+	case requested == "", requested == "m-1":
+		return domain.Model{ID: "m-1", ContextWindow: 1000}, nil
+	}
+	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "there is no such model")
 }
 
 type deleter struct {

@@ -34,7 +34,7 @@ func (s *server) readFile(ctx context.Context, in *struct {
 	}
 	file, info, err := s.Workspaces.Open(ctx, session, in.FilePath)
 	if err != nil {
-		return nil, err
+		return nil, at("path.file_path", err)
 	}
 	kind, err := contentType(in.FilePath, file)
 	if err != nil {

@@ -104,7 +104,7 @@ func (s *server) listFiles(ctx context.Context, in *DirRef) (*body[[]fileEntry],
 			out[i].Type, out[i].Size = "file", &e.Size
 		}
 	}
-	return answer(out, err)
+	return answer(out, at("path.dir_path", err))
 }
 
 type writtenFile struct {
@@ -128,7 +128,7 @@ func (s *server) writeFile(ctx context.Context, in *struct {
 	only := domain.FileCondition{IfMatch: in.IfMatch, Absent: in.IfNoneMatch != ""}
 	info, change, err := s.Workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), only)
 	if err != nil {
-		return nil, err
+		return nil, at("path.file_path", err)
 	}
 	s.tellFileChange(ctx, session.ID, change)
 	return &writtenFile{ETag: info.ETag, Body: successBody{true}}, nil
@@ -156,7 +156,7 @@ func (s *server) deleteFile(ctx context.Context, in *struct {
 	}
 	change, err := s.Workspaces.Delete(ctx, session, in.FilePath, in.IfMatch)
 	if err != nil {
-		return nil, err
+		return nil, at("path.file_path", err)
 	}
 	s.tellFileChange(ctx, session.ID, change)
 	return answer(deletedBody{true}, nil)

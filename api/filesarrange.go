@@ -30,7 +30,7 @@ func (s *server) renameFile(ctx context.Context, in *struct {
 	if err == nil {
 		s.tellFileChange(ctx, session.ID, changes...)
 	}
-	return answer(pathBody{to}, err)
+	return answer(pathBody{to}, at("path.file_path", err))
 }
 
 func (s *server) copyFile(ctx context.Context, in *struct {
@@ -55,7 +55,7 @@ func (s *server) copyFile(ctx context.Context, in *struct {
 	if err == nil {
 		s.tellFileChange(ctx, session.ID, change)
 	}
-	return answer(pathBody{change.Path}, err)
+	return answer(pathBody{change.Path}, at("path.file_path", err))
 }
 
 func (s *server) shareFile(ctx context.Context, in *struct {
@@ -79,7 +79,7 @@ func (s *server) shareFile(ctx context.Context, in *struct {
 	if err == nil {
 		s.tellFileChange(ctx, session.ID, change)
 	}
-	return answer(link, err)
+	return answer(link, at("body.source_path", err))
 }
 
 // bareName refuses a name that is a path.

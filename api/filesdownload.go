@@ -19,7 +19,7 @@ func (s *server) downloadDirectory(ctx context.Context, in *DirRef) (*streamed, 
 	}
 	write, err := s.Workspaces.Zip(ctx, session, in.DirPath)
 	if err != nil {
-		return nil, err
+		return nil, at("path.dir_path", err)
 	}
 	name := path.Base(path.Clean("/" + in.DirPath))
 	if name == "/" {

@@ -72,7 +72,7 @@ func (s *server) uploadFiles(ctx context.Context, in *uploadInput) (*body[upload
 		return receiveFiles(form, add)
 	})
 	if err != nil {
-		return nil, err
+		return nil, at("path.dir_path", err)
 	}
 	out := uploadBody{Uploaded: []string{}, Failed: []failedUpload{}}
 	var changes []domain.FileChange

@@ -113,8 +113,10 @@ func (s *server) models(ctx context.Context, _ *struct{}) (*body[modelList], err
 		return nil, err
 	}
 	out := modelList{Default: s.Setup.DefaultModel, Models: []modelItem{}}
-	if out.Default == "" && len(found) > 0 {
-		out.Default = found[0].ID
+	if out.Default == "" && len(found) > 0 { // as chats find theirs: not each model writes text
+		if chosen, err := s.ModelFinder.Resolve(ctx, ""); err == nil {
+			out.Default = chosen.ID
+		}
 	}
 	for _, m := range found {
 		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, orEmpty(m.Modalities), m.Supports, m.Price}
@@ -126,16 +128,15 @@ func (s *server) models(ctx context.Context, _ *struct{}) (*body[modelList], err
 	return answer(out, nil)
 }
 
-// checkModel refuses a model that the gateway does not know. When the list
-// cannot be had the model is believed: the chat will tell.
+// checkModel refuses a model that the gateway knows neither by its id nor by an
+// alias. When the list cannot be had the model is believed: the chat will tell.
 func (s *server) checkModel(ctx context.Context, model *string) error {
-	if model == nil || *model == "" || s.Models == nil {
+	if model == nil || *model == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	known, err := s.Models.Models(ctx)
-	if err != nil || slices.ContainsFunc(known, func(m domain.Model) bool { return m.ID == *model }) {
+	if _, err := s.ModelFinder.Resolve(ctx, *model); !domain.HasCode(err, domain.CodeUnknownModel) {
 		return nil
 	}
 	e := domain.Invalidf("body.model", "is not a model of the gateway")

@@ -76,7 +76,7 @@ const (
 // refusals are the codes of an operation besides those that follow from how it is
 // called (see refusalsOf); docs/errors.md says what they mean.
 var refusals = map[string]map[int]string{
-	"create-session": {403: "biz_role_not_allowed", 422: "unknown_model"},
+	"create-session": {403: "biz_role_not_allowed", 422: "unknown_model solution_not_found"},
 
 	"send-chat": {
 		409: "session_busy", 422: "unknown_model invalid_answer invalid_schema",
@@ -133,7 +133,7 @@ var refusals = map[string]map[int]string{
 	"change-replay": {404: "replay_not_found", 409: "replay_over session_busy", 422: "replay_damaged"},
 
 	"preview-import": {413: "zip_too_large no_space", 422: onArchive},
-	"import-session": {409: "import_lost", 413: "zip_too_large no_space too_many_files", 422: onArchive},
+	"import-session": {409: "import_lost", 413: "zip_too_large no_space too_many_files", 422: onArchive + " solution_not_found"},
 	"export-session": {413: "no_space"},
 
 	"upset-extra-info":       {413: "extra_info_too_large"},

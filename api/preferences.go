@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -110,8 +111,10 @@ func cleanProfile(profile map[string]json.RawMessage) (map[string]json.RawMessag
 	if err != nil {
 		return nil, err
 	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a number stays as it was written
 	var free any
-	if err := json.Unmarshal(text, &free); err != nil {
+	if err := decoder.Decode(&free); err != nil {
 		return nil, err
 	}
 	if text, err = json.Marshal(cleanValue(free)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,9 +23,19 @@ func (r reply) limits() (limit, left, reset int) {
 	return number("RateLimit-Limit"), number("RateLimit-Remaining"), number("RateLimit-Reset")
 }
 
+// withinAMinute ends a test on a machine that is so slow that a request has come back
+// meanwhile.
+func withinAMinute(t *testing.T, began time.Time) {
+	t.Helper()
+	if time.Since(began) > 55*time.Second {
+		t.Skip("this machine is too slow to ask all of it within a minute")
+	}
+}
+
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 6} })
+	began := time.Now()
 	// What is refused after the caller is known counts, and says what is left.
 	for i, r := range []reply{
 		w.do("GET", "/api/auth/me", w.ann, ""),
@@ -35,6 +46,7 @@ func TestRateLimit(t *testing.T) {
 		w.do("HEAD", "/api/auth/me", w.ann, ""),
 	} {
 		require.Equal(t, []int{200, 404, 422, 403, 415, 200}[i], r.status, r.text)
+		withinAMinute(t, began)
 		limit, left, reset := r.limits()
 		require.Equal(t, 6, limit)
 		require.Equal(t, 5-i, left)
@@ -42,6 +54,7 @@ func TestRateLimit(t *testing.T) {
 		require.LessOrEqual(t, reset, 60*(i+1))
 	}
 	r := w.do("GET", "/api/auth/me", w.ann, "")
+	withinAMinute(t, began)
 	r.code(429, "rate_limited")
 	require.Equal(t, true, r.problem(429)["retryable"])
 	limit, left, reset := r.limits()
@@ -60,6 +73,7 @@ func TestRateLimitIsAKeysOwn(t *testing.T) {
 		_, left, _ := r.limits()
 		return left
 	}
+	began := time.Now()
 	require.Equal(t, 1, left(w.ann))
 	for _, stranger := range []string{"", "el_wrong", w.ann + "x", "not a key"} {
 		for range 4 {
@@ -73,10 +87,13 @@ func TestRateLimitIsAKeysOwn(t *testing.T) {
 		require.Equal(t, 200, r.status)
 		require.Empty(t, r.header.Get("RateLimit-Limit"), "what is open to all costs nothing")
 	}
+	withinAMinute(t, began)
 	require.Equal(t, 0, left(w.ann))
 	require.Equal(t, 1, left(w.bob))
 	require.Equal(t, 1, left(w.restricted("chat")), "another key of the same user")
-	w.do("GET", "/api/auth/me", w.ann, "").code(429, "rate_limited")
+	r := w.do("GET", "/api/auth/me", w.ann, "")
+	withinAMinute(t, began)
+	r.code(429, "rate_limited")
 }
 
 func TestNoRateLimitUnlessConfigured(t *testing.T) {

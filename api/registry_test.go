@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,8 +28,15 @@ func registryOf(t *testing.T) string {
 				w.WriteHeader(http.StatusNotFound)
 				return
 			}
-			if r.URL.Query().Get("type") == "broken" {
+			switch r.URL.Query().Get("type") {
+			case "broken":
 				_, _ = w.Write([]byte(`{"items":5`))
+				return
+			case "gives-null":
+				_, _ = w.Write([]byte("null\n"))
+				return
+			case "large":
+				_, _ = fmt.Fprintf(w, `{"items":[{"id":%q}]}`, strings.Repeat("x", 9<<20))
 				return
 			}
 			_ = json.NewEncoder(w).Encode(v)
@@ -39,7 +48,7 @@ func registryOf(t *testing.T) string {
 	give("/organizations", list(map[string]any{"name": "acme", "display_name": "Acme", "skill_count": 3}))
 	give("/templates", list(template))
 	give("/templates/{type}/{subtype}", template)
-	give("/scenarios", list(map[string]any{"id": "s-1", "title": "Start", "type": "demo"}))
+	give("/scenarios", list(map[string]any{"id": "s-1", "title": "Start", "type": "demo"}, map[string]any{"id": "s-2", "title": "Go on", "type": "demo"}))
 	give("/skill-store/stats", map[string]any{"skills": 3, "versions": 9, "organizations": 1, "downloads": 40, "updated_at": day})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -76,7 +85,24 @@ func TestRegistryViews(t *testing.T) {
 	scenario := w.do("GET", "/api/registry/scenarios", w.ann, "").json()["items"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{}, scenario["resource_ids"])
 	w.do("GET", "/api/registry/templates/report/none", w.ann, "").code(404, "template_not_found")
-	w.do("GET", "/api/registry/resources?type=broken", w.ann, "").code(503, domain.CodeServiceDown)
+	for _, lie := range []string{"broken", "gives-null", "large"} {
+		w.do("GET", "/api/registry/resources?type="+lie, w.ann, "").code(503, domain.CodeServiceDown)
+	}
+	require.Len(t, w.do("GET", "/api/registry/scenarios?limit=1", w.ann, "").json()["items"], 1, "also when the registry gives more than it was asked for")
+}
+
+// The registry of the specification keeps packages; that it does not offer a view
+// does not mean that a skill is missing.
+func TestViewsThatTheRegistryDoesNotOffer(t *testing.T) {
+	t.Parallel()
+	bare := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(bare.Close)
+	w := newWorld(t, func(c *api.Config) { c.Registry = skills.NewRegistry(bare.URL, nil) })
+	for _, path := range []string{"/resources", "/organizations", "/templates", "/scenarios", "/skill-store/stats"} {
+		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeServiceDown)
+	}
+	w.do("GET", "/api/registry/resources/x", w.ann, "").code(404, "resource_not_found")
+	w.do("GET", "/api/registry/templates/a/b", w.ann, "").code(404, "template_not_found")
 }
 
 func TestWithoutARegistryItsViewsSaySo(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *server) listRuns(ctx context.Context, in *struct {
 ) (*body[runPage], error) {
 	page, err := base64.RawURLEncoding.DecodeString(in.Page)
 	if err != nil {
-		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "page is not one that this list gave")
+		return nil, domain.Invalidf("query.page", "is not one that this list gave")
 	}
 	runs, next, err := s.Runs.Runs(ctx, domain.OperatorRunQuery{
 		Status: in.Status, Kind: in.Kind, SessionID: in.SessionID, OwnerID: in.OwnerID, Page: page, Limit: in.Limit,

@@ -91,7 +91,7 @@ func TestAdministratorsEndRuns(t *testing.T) {
 	page = w.do("GET", "/api/admin/runs?page="+page["next_page"].(string), w.root, "").json()
 	require.Empty(t, page["items"])
 	require.Empty(t, page["next_page"])
-	w.do("GET", "/api/admin/runs?page=%25%25", w.root, "").problem(422)
+	require.Equal(t, []string{"query.page"}, w.do("GET", "/api/admin/runs?page=%25%25", w.root, "").fields())
 	w.do("GET", "/api/admin/runs?session_id=a%5C%27%20OR%201%3D1", w.root, "").problem(422)
 	w.do("POST", "/api/admin/runs/a%00b/cancel", w.root, "").problem(422)
 }

@@ -96,6 +96,7 @@ type server struct {
 	huma    huma.API
 	limiter *limiter
 	metrics *metrics
+	open    openStreams
 }
 
 // New makes the REST interface as a Fiber application, on which the wiring may

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -11,10 +12,10 @@ import (
 // SessionSetup is what every session of this installation is set up with; the
 // detail of a session shows it together with the session's own settings.
 type SessionSetup struct {
-	DefaultModel       string
-	SystemPromptDigest string
-	Tools              SessionTools
-	SandboxImage       string
+	DefaultModel string
+	PromptDigest func(domain.Mode, domain.Profile) string // names the version of a system prompt
+	Tools        SessionTools
+	SandboxImage string
 }
 
 // sessionSummary is one session in the list (agent-service.md).
@@ -141,11 +142,13 @@ func (s *server) solutionOfSession(session domain.Session) any {
 }
 
 func (s *server) setupOf(session domain.Session) setupBody {
+	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
+	defer cancel()
 	profile := s.Profile(session)
 	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
 	out := setupBody{
-		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.SystemPromptDigest,
-		ToolsEnabled: s.toolsOf(session), DisableTools: orEmpty(disabled), Skills: s.skillsOf(session), MCPServers: s.mcpServersOf(session),
+		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.PromptDigest(session.Mode, profile),
+		ToolsEnabled: s.toolsOf(ctx, session), DisableTools: orEmpty(disabled), Skills: s.skillsOf(ctx, session), MCPServers: s.mcpServersOf(ctx, session),
 		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
 		Agents: []string{}, Permissions: []permissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
 		Sandbox: sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
@@ -161,12 +164,27 @@ func (s *server) setupOf(session domain.Session) setupBody {
 		out.Budget = &budget
 	}
 	if out.Model == "" {
-		out.Model = s.Setup.DefaultModel
+		out.Model = s.defaultModel()
 	}
 	if session.Status == domain.SessionRunning {
 		out.Sandbox.State = "running"
 	}
 	return out
+}
+
+// defaultModel is what the next chat of a session without a model uses; "" while
+// the model server does not answer.
+func (s *server) defaultModel() string {
+	if s.Setup.DefaultModel != "" {
+		return s.Setup.DefaultModel
+	}
+	ctx, cancel := context.WithTimeout(s.Context, 2*time.Second)
+	defer cancel()
+	model, err := s.ModelFinder.Resolve(ctx, "") // it remembers, also that it has no answer
+	if err != nil {
+		return ""
+	}
+	return model.ID
 }
 
 // Bounds of a session's environment.

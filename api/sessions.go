@@ -204,6 +204,7 @@ func (s *server) share(ctx context.Context, in *struct {
 }
 
 func (s *server) rightsChanged(ctx context.Context, sessionID string) {
+	s.open.poke(sessionID)
 	if s.RightsChanged != nil {
 		s.RightsChanged(ctx, sessionID)
 	}

@@ -126,6 +126,17 @@ func TestUnknownModel(t *testing.T) {
 	require.JSONEq(t, `{"default":"m-1","models":[{"id":"m-1","name":"m-1","context_window":128000,"max_output":0,"modalities":["text"],
 		"supports":{"tools":false,"thinking":false,"json_schema":false}}]}`,
 		w.do("GET", "/api/config/models", w.ann, "").text)
+	require.Equal(t, 200, w.do("POST", "/api/sessions", w.ann, `{"model":"m-alias"}`).status, "an alias of the gateway names its model")
+}
+
+// The default is the model that chats find, which is not always the first.
+func TestDefaultModel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Setup.DefaultModel = "" })
+	w.models.others = []domain.Model{{ID: "ears", Modalities: []string{"audio"}}}
+	list := w.do("GET", "/api/config/models", w.ann, "").json()
+	require.Equal(t, "m-1", list["default"])
+	require.Len(t, list["models"], 2)
 }
 
 func TestTasks(t *testing.T) {

@@ -12,12 +12,10 @@ import (
 type SessionTools func(ctx context.Context, session domain.Session) []string
 
 // toolsOf gives the part of a session's setup that is about tools.
-func (s *server) toolsOf(session domain.Session) []string {
+func (s *server) toolsOf(ctx context.Context, session domain.Session) []string {
 	if session.ID == "" {
 		return []string{} // the answer is an error
 	}
-	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
-	defer cancel()
 	return orEmpty(s.Setup.Tools(ctx, session))
 }
 
@@ -31,13 +29,11 @@ type setupMCPServer struct {
 }
 
 // mcpServersOf gives the tool servers that a session uses.
-func (s *server) mcpServersOf(session domain.Session) []setupMCPServer {
+func (s *server) mcpServersOf(ctx context.Context, session domain.Session) []setupMCPServer {
 	out := []setupMCPServer{}
 	if session.ID == "" {
 		return out
 	}
-	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
-	defer cancel()
 	servers, err := s.serversOf(ctx, session)
 	if err != nil {
 		s.Logger.Warn("tool servers of a session not shown", "session_id", session.ID, "error", err)

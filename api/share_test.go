@@ -126,7 +126,7 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 				{Type: domain.BlockToolResult, Content: "hunter2-long", ToolCallID: &call, ToolName: &name},
 			},
 			ToolCalls: []domain.ToolCall{{ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`, DisplayName: "Bash hunter2-long",
-				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy"}},
+				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy", Phase: domain.PhaseFinished}},
 		}}
 	})
 	id := w.session(`{"env":{"PASSWORD":"hunter2-long","QUOTED":"quoted \"hunter2\"","PEM":"begin\nbGluZSBvZiBodW50ZXIy\nend","ONE":"1"}}`)

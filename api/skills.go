@@ -320,14 +320,13 @@ type skillSnapshot struct {
 	TakenAt    time.Time `json:"taken_at"`
 }
 
-// detailPatience bounds how long the skills may hold up the detail of a session.
+// detailPatience bounds how long what is beside its row may hold up the detail of a
+// session.
 const detailPatience = 5 * time.Second
 
 // skillsOf gives the part of a session's setup that is about skills. The detail
 // is given without it when it cannot be had.
-func (s *server) skillsOf(session domain.Session) []sessionSkill {
-	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
-	defer cancel()
+func (s *server) skillsOf(ctx context.Context, session domain.Session) []sessionSkill {
 	out := []sessionSkill{}
 	if session.ID == "" {
 		return out // the answer is an error

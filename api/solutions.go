@@ -207,7 +207,9 @@ func (s *server) checkSolution(ctx context.Context, solutionID, roleID *string) 
 		return nil
 	}
 	if _, err := s.Solutions.Get(*solutionID); err != nil {
-		return domain.Invalidf("body.solution_id", "names no solution")
+		e := domain.Invalidf("body.solution_id", "names no solution")
+		e.Code = "solution_not_found"
+		return e
 	}
 	if roleID == nil {
 		return nil

@@ -44,7 +44,9 @@ func TestSolutions(t *testing.T) {
 	detail := w.do("GET", "/api/sessions/"+session, w.ann, "").json()
 	require.Equal(t, "software_factory", detail["solution"].(map[string]any)["id"])
 	require.Empty(t, w.do("GET", "/api/sessions/"+w.session(`{}`), w.ann, "").json()["solution"])
-	require.Equal(t, []string{"body.solution_id"}, w.do("POST", "/api/sessions", w.ann, `{"solution_id":"none"}`).fields())
+	unknown := w.do("POST", "/api/sessions", w.ann, `{"solution_id":"none"}`)
+	unknown.code(422, "solution_not_found")
+	require.Equal(t, []string{"body.solution_id"}, unknown.fields())
 
 	path := "/api/admin/users/" + w.annID + "/biz-roles?solution_id=general"
 	require.JSONEq(t, `{"user_id":"`+w.annID+`","solution_id":"general","biz_role_ids":[],"default_all":true}`, w.do("GET", path, w.root, "").text)

@@ -78,13 +78,16 @@ func (e *eventStream) flush() error {
 	return e.w.Flush()
 }
 
-// follow copies events to the client until pass says that one was the last.
-// Between events it sends a pulse, and asks stay whether the client may go on.
-func (s *server) follow(ctx context.Context, out *eventStream, from Subscription,
-	stay func(context.Context) bool, pass func(domain.LoggedEvent) (send, last bool),
+// follow copies events of a session to the client until pass says that one was
+// the last. Between events it sends a pulse; at each, and when the rights to the
+// session change, it asks stay whether the client may go on.
+func (s *server) follow(ctx context.Context, out *eventStream, sessionID string, from Subscription,
+	stay func(context.Context) error, pass func(domain.LoggedEvent) (send, last bool),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	changed, leave := s.open.join(sessionID)
+	defer leave()
 	events, failed := make(chan domain.LoggedEvent, 64), make(chan error, 1)
 	go func() {
 		defer close(events)
@@ -108,7 +111,7 @@ func (s *server) follow(ctx context.Context, out *eventStream, from Subscription
 		select {
 		case event, more := <-events:
 			if !more {
-				return endStream(out, from.Position(), <-failed)
+				return endStream(out, sessionID, from.Position(), <-failed)
 			}
 			send, last := pass(event)
 			if send {
@@ -126,8 +129,12 @@ func (s *server) follow(ctx context.Context, out *eventStream, from Subscription
 			if err := out.comment("pulse"); err != nil {
 				return err
 			}
-			if !stay(ctx) {
-				return endStream(out, 0, domain.Newf(domain.Forbidden, "access_lost", "the right to follow this session has ended"))
+			if err := stay(ctx); err != nil {
+				return endStream(out, sessionID, 0, err)
+			}
+		case <-changed:
+			if err := stay(ctx); err != nil {
+				return endStream(out, sessionID, 0, err)
 			}
 		}
 	}

@@ -204,9 +204,11 @@ type panicking struct{}
 
 func (panicking) Models(context.Context) ([]domain.Model, error) { panic("a bug with a secret") }
 
+func (panicking) Resolve(context.Context, string) (domain.Model, error) { panic("another bug") }
+
 func TestAPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Models = panicking{} })
+	w := newWorld(t, func(c *api.Config) { c.Models, c.ModelFinder = panicking{}, panicking{} })
 	r := w.do("GET", "/api/config/models", w.ann, "")
 	r.code(500, "internal_error")
 	require.NotContains(t, r.text, "bug")

@@ -18,9 +18,9 @@ import (
 // Transfers carry sessions out of this installation and into it (decisions.md
 // section 6).
 type Transfers interface {
-	// Export reads what is to be written; the caller was let in. Memories are
-	// the owner's alone.
-	Export(ctx context.Context, session domain.Session, owner bool) (SessionExport, error)
+	// Export reads what is to be written; the caller was let in, and may have the
+	// parts.
+	Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (SessionExport, error)
 	Preview(ctx context.Context, archive io.ReaderAt, size int64) (domain.ImportPreview, error)
 	// Import makes a session of the owner's, or leaves nothing behind.
 	Import(ctx context.Context, ownerID string, archive io.ReaderAt, size int64, in domain.ImportOptions) (string, domain.ImportedFrom, error)
@@ -45,7 +45,7 @@ func (s *server) transferRoutes() {
 	const tag = "Import and export"
 	add(s, operation{
 		id: "export-session", method: fiber.MethodGet, path: "/api/sessions/{session_id}/export", tag: tag, stream: true,
-		summary: "The session as a ZIP archive, without environment values and keys", scope: auth.SessionsRead,
+		summary: "The session as a ZIP archive, without environment values and keys; with its files for keys that may read them", scope: auth.SessionsRead,
 		changes: describeAs(http.StatusOK, "application/zip"),
 	}, s.export)
 	add(s, operation{
@@ -70,7 +70,8 @@ func (s *server) export(ctx context.Context, in *SessionRef) (*streamed, error) 
 	}
 	// The archive is written after this handler has returned.
 	writing, stop := context.WithTimeout(withRequest(requestOf(ctx).base, requestOf(ctx)), transferTime)
-	export, err := s.Transfers.Export(writing, session, role == domain.ViewerOwner)
+	parts := domain.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(callerOf(ctx), auth.Files)}
+	export, err := s.Transfers.Export(writing, session, parts)
 	if err != nil {
 		stop()
 		return nil, err
@@ -140,10 +141,13 @@ func (s *server) importSession(ctx context.Context, in *formInput) (*body[import
 		}
 		options.SolutionID = &solution
 	}
+	if err := s.checkSolution(ctx, options.SolutionID, nil); err != nil {
+		return nil, err
+	}
 	user := callerOf(ctx).User
 	id, from, err := s.Transfers.Import(ctx, user.ID, form.file, form.size, options)
 	if err != nil {
-		return nil, err
+		return nil, at("body.file", err)
 	}
 	session, err := s.Store.OwnSession(ctx, user, id)
 	return answer(importedSession{s.detailOf(session, domain.ViewerOwner), from}, err)

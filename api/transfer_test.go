@@ -35,7 +35,7 @@ func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory o
 		return w.do(http.MethodPost, path, w.ann, body, header("Content-Type", kind))
 	}
 	const load, look = "/api/sessions/import", "/api/sessions/preview-import"
-	body, kind := form(t, "0123456789", "name", "a name", "solution_id", "general")
+	body, kind := form(t, "0123456789", "name", "a name", "solution_id", "skill_editor")
 	require.EqualValues(t, 10, send(look, body, kind).json()["counts"].(map[string]any)["bytes"])
 	require.Contains(t, send(load, body, kind).text, `10 bytes for \"a name\", solution true`)
 	big, bigKind := form(t, strings.Repeat("x", 12<<20)) // beyond what a JSON body may have
@@ -66,4 +66,31 @@ func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory o
 	for _, f := range left {
 		require.NotContains(t, f.Name(), "everloop-upload-", "a file is left")
 	}
+}
+
+// The scope of files holds for exports too: whoever may not read them one by one
+// does not get them all at once.
+func TestExportHoldsWhatTheCallerMayRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	w.do(http.MethodPatch, "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`).json()
+	for _, tc := range []struct{ key, want string }{
+		{w.ann, "Private:true Files:true"},
+		{w.restricted("sessions:read"), "Private:true Files:false"},
+		{w.restricted("sessions:write"), "Private:true Files:false"},
+		{w.restricted("sessions:read", "files"), "Private:true Files:true"},
+		{w.bob, "Private:false Files:true"},
+	} {
+		require.Contains(t, w.do(http.MethodGet, "/api/sessions/"+id+"/export", tc.key, "").text, tc.want)
+	}
+	w.do(http.MethodGet, "/api/sessions/"+id+"/export", w.restricted("files"), "").code(403, "scope_missing")
+}
+
+func TestImportIntoASolutionThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	body, kind := form(t, "0123456789", "solution_id", "nope")
+	refused := w.do(http.MethodPost, "/api/sessions/import", w.ann, body, header("Content-Type", kind))
+	require.Equal(t, []string{"body.solution_id"}, refused.fields())
 }

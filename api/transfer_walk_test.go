@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -91,15 +92,16 @@ func (played) Change(context.Context, domain.User, domain.Session, domain.Replay
 	return nil
 }
 
-// carried is archives of which it is only told how large they were.
-type carried struct{}
+// carried is archives of which it is only told how large they were, and what they
+// may hold.
+type carried struct{ parts domain.ExportParts }
 
-func (carried) Export(context.Context, domain.Session, bool) (api.SessionExport, error) {
-	return carried{}, nil
+func (carried) Export(_ context.Context, _ domain.Session, parts domain.ExportParts) (api.SessionExport, error) {
+	return carried{parts}, nil
 }
 
-func (carried) Write(_ context.Context, w io.Writer) error {
-	_, err := io.WriteString(w, "an archive")
+func (c carried) Write(_ context.Context, w io.Writer) error {
+	_, err := fmt.Fprintf(w, "an archive: %+v", c.parts)
 	return err
 }
 

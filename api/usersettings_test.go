@@ -57,4 +57,9 @@ func TestUserSettings(t *testing.T) {
 	require.NotEqual(t, "never", kept["updated_at"])
 	require.Equal(t, kept, w.do("GET", "/api/profile", w.ann, "").json())
 	w.do("PUT", "/api/profile", w.ann, `{"x":"`+strings.Repeat("x", 300_000)+`"}`).code(413, "profile_too_large")
+
+	w.do("PUT", "/api/profile", w.ann, `{"wide":12345678901234567890,"fine":0.12345678901234567890}`)
+	numbers := w.do("GET", "/api/profile", w.ann, "").text
+	require.Contains(t, numbers, `"wide":12345678901234567890`, "a number is kept as it was written")
+	require.Contains(t, numbers, `"fine":0.12345678901234567890`)
 }

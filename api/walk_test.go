@@ -199,6 +199,7 @@ func (w *world) step(c call) {
 		w.do(c.method, url, who, `{} trailing`).code(400, "malformed_request")
 		require.Equal(t, []string{"body"}, w.do(c.method, url, who, `[1]`).fields())
 		w.do(c.method, url, who, `{}`, header("Content-Type", "text/plain")).code(415, "unsupported_media_type")
+		require.NotEqual(t, 415, w.do(c.method, url, who, `[`, header("Content-Type", "Application/JSON; Charset=utf-8")).status, "media types are the same in any case")
 		w.do(c.method, url, who, `{}`, header("Content-Encoding", "gzip")).code(415, "unsupported_media_type")
 	}
 	for _, b := range c.bad {

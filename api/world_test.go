@@ -71,7 +71,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
 	require.NoError(t, err)
 	cfg := api.Config{
-		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: contexts{}, Messages: w.turns, Desk: w.desk,
+		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: w.models, Messages: w.turns, Desk: w.desk,
 		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Budgets: db, Profile: func(s domain.Session) domain.Profile {
 			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
 		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Apps: site{}, AppRecords: site{}, Compute: &inbox.Compute{Records: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"}, Runs: &engine{ended: map[string]string{}}, Inbox: db, Registry: skills.NewRegistry(registryOf(t), logger), GIS: func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} }, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db,
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 		MCP: mcp.Vault{SealedRecords: db, Box: box}, MCPWorkers: w.lookers, Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup: api.SessionSetup{DefaultModel: "m-1", Tools: func(_ context.Context, session domain.Session) []string {
+		Setup: api.SessionSetup{DefaultModel: "m-1", PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions }, Tools: func(_ context.Context, session domain.Session) []string {
 			return slices.DeleteFunc([]string{"Bash", "Read"}, func(tool string) bool { return slices.Contains(session.DisableTools, tool) })
 		}},
 	}
@@ -93,7 +93,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	go func() { served <- app.Listener(listener) }()
 	t.Cleanup(func() {
 		shutDown()
-		require.NoError(t, app.ShutdownWithTimeout(10*time.Second))
+		require.NoError(t, app.ShutdownWithTimeout(5*time.Minute))
 		require.NoError(t, <-served)
 	})
 	w.url = "http://" + listener.Addr().String()

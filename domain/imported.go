@@ -60,6 +60,13 @@ type ImportedFrom struct {
 	FormatVersion  int       `json:"format_version"`
 }
 
+// ExportParts say what of a session its reader may carry away besides the
+// conversation.
+type ExportParts struct {
+	Private bool // what is the owner's alone: memories, names of the environment's variables
+	Files   bool // the workspace, now and at checkpoints
+}
+
 // ImportOptions change what is imported.
 type ImportOptions struct {
 	Name       string  // the session's intent; empty: as it was

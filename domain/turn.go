@@ -83,9 +83,30 @@ const (
 const (
 	PhaseQueued         = "queued"          // reserved: nothing was executed yet
 	PhaseRunning        = "running"         // committed before anything is executed
-	PhaseFinished       = "finished"        // its result is recorded
+	PhaseFinished       = "finished"        // its result is recorded; clients read null
 	PhaseUnknownOutcome = "unknown_outcome" // its worker died while it ran
 )
+
+// CallPhase is a phase as clients see it. A finished call has none: its status
+// says how it ended (shapes.md section 1).
+type CallPhase string
+
+// MarshalJSON implements json.Marshaler.
+func (p CallPhase) MarshalJSON() ([]byte, error) {
+	if p == PhaseFinished {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(p))
+}
+
+// UnmarshalJSON implements json.Unmarshaler: null is a finished call's.
+func (p *CallPhase) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		*p = PhaseFinished
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(p))
+}
 
 // ToolCall is one tool call as clients see it, in events and in messages.
 type ToolCall struct {
@@ -97,7 +118,7 @@ type ToolCall struct {
 	Result             string              `json:"result"`
 	DurationMS         int64               `json:"duration_ms"`
 	PendingQuestionRef *PendingQuestionRef `json:"pending_question_ref"`
-	Phase              string              `json:"phase"`
+	Phase              CallPhase           `json:"phase" nullable:"true" enum:"queued,running,unknown_outcome"`
 }
 
 // PendingQuestionRef points from a tool call to its open question.

@@ -2,6 +2,8 @@ package realtime
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 
 	"everloop/domain"
@@ -55,7 +57,9 @@ func ParseSend(raw json.RawMessage) (SendRequest, error) {
 		if schema[0] != '{' {
 			f.fail("output_schema", "must be an object")
 		} else if _, err := domain.CompileSchema(schema); err != nil {
-			schemaFault = err
+			fault := *domain.AsError(err)
+			fault.Fields = []domain.Field{{Location: "body.output_schema", Message: fault.Message}}
+			schemaFault = &fault
 		}
 		send.OutputSchema, send.Headless = schema, true
 	}
@@ -96,8 +100,8 @@ func (f *fields) message(name string) []domain.ContentPart {
 			return nil
 		}
 		var out []domain.ContentPart
-		for _, raw := range parts {
-			part, err := parsePart(f.at+"."+name, raw)
+		for i, raw := range parts {
+			part, err := parsePart(fmt.Sprintf("%s.%s[%d]", f.at, name, i), raw)
 			if err != nil {
 				if f.err == nil {
 					f.err = err
@@ -178,8 +182,8 @@ func (f *fields) whatif(name string) *domain.Whatif {
 	w.into("deprecate_entry_ids", "an array of strings", &out.DeprecateEntryIDs)
 	var quotes []json.RawMessage
 	w.into("quotes", "an array of objects", &quotes)
-	for _, raw := range quotes {
-		q := object(w.at+".quotes", raw)
+	for i, raw := range quotes {
+		q := object(fmt.Sprintf("%s.quotes[%d]", w.at, i), raw)
 		quote := domain.Quote{EntryID: q.text("entry_id"), Text: domain.CleanText(q.id("text"))}
 		if w.err == nil {
 			w.err = q.err
@@ -216,9 +220,13 @@ func parseAnswer(raw json.RawMessage) (*domain.Answer, error) {
 		}
 	}
 	for question, raw := range selections {
-		var options []int
-		if json.Unmarshal(raw, &options) != nil {
+		var given []*int // an index that is null is none, and not 0
+		if json.Unmarshal(raw, &given) != nil || slices.Contains(given, nil) {
 			return nil, invalidAnswer("selections", "a question's options must be an array of indexes")
+		}
+		options := make([]int, len(given))
+		for i, option := range given {
+			options[i] = *option
 		}
 		if len(options) > 0 {
 			answer.Selections[question] = options

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -74,10 +75,12 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 			f.close()
 		case event.Name == eventError && event.Seq == 0:
 			f.close()
-			if !event.Retryable {
-				return Event{}, &Problem{Code: event.Code, Detail: event.Message}
+			var told failure
+			_ = json.Unmarshal(event.Error, &told) // another form is no reason to come again
+			if !told.Retryable {
+				return Event{}, &Problem{Code: told.Code, Detail: told.Message}
 			}
-			f.lost(errors.New(event.Message))
+			f.lost(errors.New(told.Message))
 		case event.Seq <= f.last:
 			// seen before
 		case f.missing(&event):

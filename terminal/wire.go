@@ -105,8 +105,10 @@ type Event struct {
 	Reason        string `json:"reason"`
 	Attempt       int    `json:"attempt"`
 	QuestionID    string `json:"question_id"`
+}
 
-	// Of session:error, which ends a stream.
+// failure is the error of chat:end, and of session:error, which ends a stream.
+type failure struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"`
@@ -142,10 +144,7 @@ func (e *Event) text() string {
 
 // failure is why a chat failed, in words; empty when the event does not say.
 func (e *Event) failure() string {
-	var told struct {
-		Message string `json:"message"`
-		Code    string `json:"code"`
-	}
+	var told failure
 	if json.Unmarshal(e.Error, &told) == nil {
 		if told.Message != "" {
 			return told.Message

@@ -76,23 +76,26 @@ type Export struct {
 	spool   *spool // with the members that are not files of the workspace
 	tree    domain.SessionTree
 	m       manifest
-	owner   bool
+	parts   domain.ExportParts
 	blobs   map[string]string // identity of a content: its hash
 	kept    map[string]bool   // hashes of contents that are in the archive
 }
 
 // Export reads the records of a session, so that what cannot be read is told
-// before anything is written. Memories are the owner's alone. Close frees it.
-func (d *Desk) Export(ctx context.Context, session domain.Session, owner bool) (*Export, error) {
+// before anything is written. Close frees it.
+func (d *Desk) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (*Export, error) {
 	spool, err := d.spool()
 	if err != nil {
 		return nil, err
 	}
-	x := &Export{desk: d, session: session, spool: spool, owner: owner, blobs: map[string]string{}, kept: map[string]bool{}}
+	x := &Export{desk: d, session: session, spool: spool, parts: parts, blobs: map[string]string{}, kept: map[string]bool{}}
 	x.m = manifest{
 		FormatVersion: FormatVersion, ServiceVersion: d.Version, ExportedAt: time.Now().UTC(),
 		Session: summary{session.ID, session.Intent, session.Model, session.CreatedAt},
 		Members: []member{}, Links: []link{}, Skipped: []skipped{}, Redactions: redactions,
+	}
+	if !parts.Files {
+		x.m.Redactions = append(slices.Clone(redactions), "files")
 	}
 	if err := errors.Join(x.conversation(ctx), x.events(ctx), x.about(ctx)); err != nil {
 		return nil, errors.Join(err, x.Close())
@@ -158,7 +161,7 @@ func (x *Export) about(ctx context.Context) error {
 		PrimarySkillID: s.PrimarySkillID, Model: s.Model, SoftwareFactory: s.SoftwareFactory, Mode: s.Mode, MemoryEnabled: s.MemoryEnabled,
 		Persistent: s.Persistent, EnvNames: []string{}, DisableTools: s.DisableTools, Setup: s.Setup, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
-	if x.owner {
+	if x.parts.Private {
 		for name := range s.Env {
 			body.EnvNames = append(body.EnvNames, name)
 		}
@@ -174,7 +177,7 @@ func (x *Export) about(ctx context.Context) error {
 	}
 	body.Extra = extra.Extra
 	memories := []domain.Memory{}
-	if x.owner {
+	if x.parts.Private {
 		found, err := x.desk.Records.SessionMemories(ctx, s.OwnerID, s.ID)
 		if err != nil {
 			return err

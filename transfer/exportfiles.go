@@ -14,6 +14,9 @@ import (
 // workspace writes the files of the session as they are now. Links are listed in
 // the manifest; what cannot be carried is listed with the reason.
 func (x *Export) workspace(ctx context.Context, z *zipper) error {
+	if !x.parts.Files {
+		return nil
+	}
 	return x.desk.Files.Walk(ctx, x.session, func(f domain.CarriedFile) error {
 		if problem := safezip.CheckName(f.Path); problem != "" {
 			x.skip(f.Path, problem)
@@ -76,6 +79,10 @@ func (x *Export) snapshots(ctx context.Context, z *zipper) error {
 	known := map[string]bool{}
 	for i, k := range body.Checkpoints {
 		if k.SnapshotID == nil {
+			continue
+		}
+		if !x.parts.Files {
+			body.Checkpoints[i].SnapshotID = nil
 			continue
 		}
 		if found, seen := known[*k.SnapshotID]; seen {

@@ -46,6 +46,9 @@ func (p *pack) newSession(id, ownerID string, uid int, o domain.ImportOptions) d
 		out.Intent = o.Name
 	}
 	if o.SolutionID != nil && *o.SolutionID != "" {
+		if s.SolutionID == nil || *s.SolutionID != *o.SolutionID {
+			out.BizRoleID = nil // it is a role of the other solution
+		}
 		out.SolutionID = o.SolutionID
 	}
 	parked := false

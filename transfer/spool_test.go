@@ -26,7 +26,7 @@ func TestWhatKilledProcessesLeftOnTheDiskIsClearedAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
 	require.NoError(t, os.Chtimes(dead, old, old))
 
-	x, err := h.desk.Export(t.Context(), source, true) // it clears up before
+	x, err := h.desk.Export(t.Context(), source, domain.ExportParts{Private: true, Files: true}) // it clears up before
 	require.NoError(t, err)
 	require.NoDirExists(t, dead)
 	require.DirExists(t, fresh, "its process may be about to lock it")

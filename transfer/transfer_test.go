@@ -85,8 +85,8 @@ func (h *house) furnish() domain.Session {
 	id := domain.NewID()
 	uid, err := h.db.BeginImport(ctx, id, h.owner)
 	require.NoError(t, err)
-	model, at := "known", time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-	session := domain.Session{ID: id, OwnerID: h.owner, Intent: "the whole thing", Status: domain.SessionCompleted, Model: &model,
+	model, role, at := "known", "clerk", time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	session := domain.Session{ID: id, OwnerID: h.owner, Intent: "the whole thing", Status: domain.SessionCompleted, Model: &model, BizRoleID: &role,
 		Mode: domain.ModeExecuting, DisableTools: []string{"WebSearch"}, SandboxUID: uid}
 
 	write := func(path, content string, mode fs.FileMode) {
@@ -200,7 +200,12 @@ func (h *house) session(id string) domain.Session {
 
 func (h *house) export(s domain.Session) []byte {
 	h.t.Helper()
-	x, err := h.desk.Export(h.t.Context(), s, true)
+	return h.exportParts(s, domain.ExportParts{Private: true, Files: true})
+}
+
+func (h *house) exportParts(s domain.Session, parts domain.ExportParts) []byte {
+	h.t.Helper()
+	x, err := h.desk.Export(h.t.Context(), s, parts)
 	require.NoError(h.t, err)
 	var out bytes.Buffer
 	require.NoError(h.t, x.Write(h.t.Context(), &out))
@@ -445,4 +450,5 @@ func TestANameAndWhatIsMissing(t *testing.T) {
 	require.Equal(t, "another", got.Intent)
 	require.Nil(t, got.Model, "a model that is not there would refuse every message")
 	require.Equal(t, &solution, got.SolutionID)
+	require.Nil(t, got.BizRoleID, "a role belongs to its solution")
 }

@@ -199,5 +199,7 @@ func keys(selections map[string][]int, custom map[string]string) func(func(strin
 }
 
 func invalidAnswer(format string, args ...any) error {
-	return domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, format, args...)
+	err := domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, format, args...)
+	err.Fields = []domain.Field{{Location: "body.askuser_answer", Message: err.Message}}
+	return err
 }

@@ -54,7 +54,7 @@ func newAgent(ctx context.Context, b *backend) (*agent, error) {
 		Client:  api.ClientConfig{PublicSharingEnabled: s.PublicSharing, MemoryEnabled: true, GISMapURL: s.GISMapURL},
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(registry),
-			SystemPromptDigest: activities.PromptDigest(), SandboxImage: "host",
+			PromptDigest: activities.PromptDigest, SandboxImage: "host",
 		},
 
 		Store: b.journal, Messages: b.db, Desk: desk, Inbox: b.db, Budgets: b.db, Deleter: newPurger(b, desk),

@@ -29,6 +29,7 @@ import (
 // backend is everything that the API and the worker stand on, embedded or not.
 type backend struct {
 	settings settings
+	flags    any // all that the role reads, for showing; nil: the settings alone
 	logger   *slog.Logger
 	metrics  *prometheus.Registry
 

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
-	"reflect"
-	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 
 	"everloop/domain"
 	"everloop/internal/durable"
+	"everloop/internal/envtable"
 )
 
 // Checks implements api.Diagnostics: one for each dependency of the running
@@ -122,55 +120,22 @@ func (b *backend) checkAddress(id, title, variable, address string) domain.Check
 	}}
 }
 
-// Configuration implements api.Diagnostics.
-func (b *backend) Configuration() []domain.ConfigGroup { return configuration(b.settings) }
-
-var secretVariable = regexp.MustCompile(`KEY|SECRET|PASSWORD|TOKEN`)
-
-// configuration lists the variables that a role reads, with what they are set to.
-func configuration(s settings) []domain.ConfigGroup {
-	var groups []domain.ConfigGroup
-	at := map[string]int{}
-	fields := reflect.TypeOf(s)
-	values := reflect.ValueOf(s)
-	for i := range fields.NumField() {
-		field := fields.Field(i)
-		variable, group := field.Tag.Get("env"), field.Tag.Get("group")
-		if variable == "" {
-			continue
-		}
-		if group == "" {
-			group = "Service"
-		}
-		if _, known := at[group]; !known {
-			at[group] = len(groups)
-			groups = append(groups, domain.ConfigGroup{Group: group})
-		}
-		value := ""
-		if v := values.Field(i); !v.IsZero() {
-			value = strings.Trim(fmt.Sprint(v.Interface()), "[]")
-		}
-		g := &groups[at[group]]
-		g.Items = append(g.Items, domain.ConfigItem{EnvVar: variable, Value: masked(variable, value), Default: field.Tag.Get("default"), Remark: field.Tag.Get("help")})
+// Configuration implements api.Diagnostics: the variables of the role that runs.
+func (b *backend) Configuration() []domain.ConfigGroup {
+	flags := b.flags
+	if flags == nil {
+		flags = b.settings
 	}
-	return groups
-}
-
-// masked hides what must not be told: secrets whole, passwords in addresses.
-func masked(variable, value string) string {
-	if value == "" {
-		return ""
+	service := domain.ConfigGroup{Group: "Service"}
+	for _, row := range envtable.Of(flags) {
+		service.Items = append(service.Items, domain.ConfigItem{EnvVar: row.Variable, Value: row.Value, Default: row.Default, Remark: row.Help})
 	}
-	if secretVariable.MatchString(variable) {
-		return "***"
+	for _, variable := range []string{"IDENTITY_URL", "GIT_URL"} {
+		service.Items = append(service.Items, domain.ConfigItem{
+			EnvVar: variable, Value: envtable.Masked(variable, os.Getenv(variable)), Remark: "Looked at by the diagnostics alone.",
+		})
 	}
-	if u, err := url.Parse(value); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	if strings.Contains(value, "password=") {
-		return "***"
-	}
-	return value
+	return []domain.ConfigGroup{service}
 }
 
 // answers asks an address for anything; any answer at all will do.

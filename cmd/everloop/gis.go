@@ -8,6 +8,7 @@ import (
 	"everloop/api"
 	"everloop/domain"
 	"everloop/infra/skills"
+	"everloop/internal/envtable"
 )
 
 // registryViews is the registry as clients look at it, also where none is
@@ -21,11 +22,11 @@ const gisTimeout = 3 * time.Second
 
 // gis looks whether the configured map service answers.
 func (b *backend) gis(ctx context.Context) domain.GISStatus {
-	status := domain.GISStatus{Enabled: b.settings.GISMapURL != "", Source: b.settings.GISMapURL, UpdatedAt: time.Now().UTC()}
+	status := domain.GISStatus{Enabled: b.settings.GISMapURL != "", Source: envtable.Masked("GIS_MAP_URL", b.settings.GISMapURL), UpdatedAt: time.Now().UTC()}
 	if status.Enabled {
 		ctx, cancel := context.WithTimeout(ctx, gisTimeout)
 		defer cancel()
-		status.Healthy = answers(ctx, status.Source) == nil
+		status.Healthy = answers(ctx, b.settings.GISMapURL) == nil
 	}
 	return status
 }

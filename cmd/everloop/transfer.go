@@ -81,8 +81,8 @@ func (b *backend) known(ctx context.Context, kind, name string) bool {
 type transfers struct{ *transfer.Desk }
 
 // Export implements api.Transfers.
-func (t transfers) Export(ctx context.Context, session domain.Session, owner bool) (api.SessionExport, error) {
-	return t.Desk.Export(ctx, session, owner)
+func (t transfers) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (api.SessionExport, error) {
+	return t.Desk.Export(ctx, session, parts)
 }
 
 // replays play recorded sessions.

@@ -119,6 +119,7 @@ func (c *upCmd) serveAll(ctx context.Context, engines *embedded.Engines, front, 
 		return err
 	}
 	defer b.close()
+	b.flags = *c
 	doors, err := newAgent(ctx, b)
 	if err != nil {
 		return err

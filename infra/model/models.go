@@ -45,7 +45,7 @@ type entry struct {
 // Models gives the server's models in its order. The list is cached for the
 // configured time, and so is a failure.
 func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
-	seen, err := c.entries(ctx)
+	seen, err := c.entries(ctx, c.cfg.ListTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +61,11 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 
 // Resolve gives the model to use when somebody asks for one by name, by alias,
 // or (with the empty string) for the default. An unknown name is a
-// *domain.Error with code unknown_model. While the list cannot be had the name
-// is believed: the call itself will tell.
+// *domain.Error with code unknown_model; the server may have got the model since
+// the list was cached, so it is asked again before. While the list cannot be had
+// the name is believed: the call itself will tell.
 func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, error) {
-	seen, err := c.entries(ctx)
+	seen, err := c.entries(ctx, c.cfg.ListTTL)
 	if err != nil {
 		return domain.Model{}, err
 	}
@@ -75,13 +76,15 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	if name == "" {
 		return c.first(seen)
 	}
-	for _, e := range seen.entries {
-		if e.answersTo(name) {
-			return c.model(e, name), nil
+	e, known := seen.named(name)
+	if !known && seen.err == nil {
+		if seen, err = c.entries(ctx, 0); err != nil {
+			return domain.Model{}, err
 		}
+		e, known = seen.named(name)
 	}
-	if seen.err != nil {
-		return c.model(entry{}, name), nil
+	if known || seen.err != nil {
+		return c.model(e, name), nil
 	}
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
 }
@@ -98,6 +101,16 @@ func (c *Client) first(seen listing) (domain.Model, error) {
 		return domain.Model{}, seen.err
 	}
 	return domain.Model{}, domain.Newf(domain.Unavailable, domain.CodeServiceDown, "the model server has no model")
+}
+
+// named is the entry that a request for the name reaches.
+func (l listing) named(name string) (entry, bool) {
+	for _, e := range l.entries {
+		if e.answersTo(name) {
+			return e, true
+		}
+	}
+	return entry{}, false
 }
 
 // answersTo reports whether a request for the name reaches the model. Ollama
@@ -127,13 +140,14 @@ func (c *Client) model(e entry, id string) domain.Model {
 	return m
 }
 
-// entries gives the cached list, fetched anew when it is old. Callers at the
-// same time share one request, which none of them can cancel for the others.
-func (c *Client) entries(ctx context.Context) (listing, error) {
+// entries gives the cached list, fetched anew when it is older than maxAge.
+// Callers at the same time share one request, which none of them can cancel for
+// the others.
+func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
 	c.mu.Unlock()
-	if !seen.at.IsZero() && time.Since(seen.at) < c.cfg.ListTTL {
+	if !seen.at.IsZero() && time.Since(seen.at) < maxAge {
 		return seen, nil
 	}
 	done := c.flight.DoChan("models", func() (any, error) {
@@ -176,12 +190,13 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 		return nil, unavailable(c.clean(networkText(err)))
 	}
 	var list struct {
-		Data []entry `json:"data"`
+		Data json.RawMessage `json:"data"` // null where there is no model; without it the answer is something else
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
+	var entries []entry
+	if json.Unmarshal(body, &list) != nil || json.Unmarshal(list.Data, &entries) != nil {
 		return nil, unavailable("its model list cannot be read")
 	}
-	return slices.DeleteFunc(list.Data, func(e entry) bool { return e.ID == "" }), nil
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.ID == "" }), nil
 }
 
 func unavailable(why string) *domain.Error {

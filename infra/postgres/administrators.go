@@ -28,7 +28,7 @@ func (db *DB) SetAdministrator(ctx context.Context, userID string, administrator
 			return lastAdministrator()
 		}
 		if !administrator && !slices.Contains(administrators, userID) {
-			return userNotFound(userID)
+			return domain.Newf(domain.NotFound, "user_not_found", "user %s is no administrator", userID)
 		}
 		tag, err := tx.Exec(ctx, `UPDATE users SET administrator = $2 WHERE id = $1 AND deleted_at IS NULL`, userID, administrator)
 		if err == nil && tag.RowsAffected() == 0 {

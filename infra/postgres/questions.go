@@ -29,7 +29,9 @@ func (db *DB) Question(ctx context.Context, ownerID, sessionID, toolCallID strin
 		sessionID, toolCallID, ownerID).
 		Scan(&q.ID, &q.SessionID, &q.ChatID, &q.TurnID, &q.ToolCallID, &q.LoopID, &q.Questions, &q.AskedAt, &q.Guards, &q.Allows, &open)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return q, false, domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, "no question was asked by this tool call")
+		none := domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, "no question was asked by this tool call")
+		none.Fields = []domain.Field{{Location: "body.askuser_answer.tool_call_id", Message: none.Message}}
+		return q, false, none
 	}
 	return q, open, err
 }

@@ -11,11 +11,12 @@ import (
 
 const sessionTaskColumns = `id, subject, description, status, created_at, updated_at`
 
-// SessionTasks lists the agent's task list of a session in the order it was
-// written. The caller has been let in to the session.
+// SessionTasks lists the agent's task list of a session in the order in which it
+// was asked for, which the ids have: calls of one turn run side by side, and any
+// of them may be written first. The caller has been let in to the session.
 func (db *DB) SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error) {
 	rows, _ := db.Pool.Query(ctx, `
-		SELECT `+sessionTaskColumns+` FROM session_tasks WHERE session_id = $1 ORDER BY position`, sessionID)
+		SELECT `+sessionTaskColumns+` FROM session_tasks WHERE session_id = $1 ORDER BY id`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.SessionTask])
 	return tasks, fault("list session tasks", err)
 }

@@ -65,11 +65,14 @@ func (s *Skills) SetUp(ctx context.Context, session domain.Session) ([]domain.Sk
 }
 
 func (s *Skills) listSession(ctx context.Context, session domain.Session) ([]domain.Skill, error) {
-	w, err := s.open(ctx, session)
-	if err != nil {
-		return nil, err
+	var w *workspace.Workspace
+	if !s.Workspaces.Lacks(session.ID, SessionDir) {
+		var err error
+		if w, err = s.open(ctx, session); err != nil {
+			return nil, err
+		}
+		defer w.Close()
 	}
-	defer w.Close()
 	list, _, err := s.ofSession(ctx, session, w)
 	if err != nil {
 		return nil, err

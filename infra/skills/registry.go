@@ -5,6 +5,7 @@ package skills
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,12 +104,17 @@ func (r *Registry) version(ctx context.Context, org, name, version string) (v re
 func (r *Registry) download(ctx context.Context, org, name, version string) (archive []byte, digest string, err error) {
 	query := "?" + url.Values{"version": {version}}.Encode()
 	archive, header, err := r.get(ctx, skillPath(org, name)+"/download"+query, safezip.SkillPackage.Archive)
+	if errors.Is(err, errLargeAnswer) {
+		err = domain.Newf(domain.TooLarge, "invalid_skill_archive", "the package is larger than %d bytes", safezip.SkillPackage.Archive)
+	}
 	return archive, strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`), err
 }
 
 func skillPath(org, name string) string {
 	return "/skills/" + url.PathEscape(org) + "/" + url.PathEscape(name)
 }
+
+var errLargeAnswer = errors.New("it is too large")
 
 // get makes one request; the answer has at most limit bytes.
 func (r *Registry) get(ctx context.Context, path string, limit int64) ([]byte, http.Header, error) {
@@ -132,7 +138,7 @@ func (r *Registry) get(ctx context.Context, path string, limit int64) ([]byte, h
 	case err != nil:
 		return nil, http.Header{}, domain.Unavailablef("the skill registry", err)
 	case int64(len(data)) > limit:
-		return nil, http.Header{}, domain.Newf(domain.TooLarge, "invalid_skill_archive", "the answer of the skill registry is larger than %d bytes", limit)
+		return nil, http.Header{}, misunderstood(errLargeAnswer)
 	}
 	return data, answer.Header, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,11 +31,19 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, "r", w.read(session, ".skills/tables/ref.md"))
 	require.Equal(t, done.Digest, w.load(session, "tables").Digest)
 
-	skill := w.listed(session, "tables")
+	// released waits for a release: a list does not wait for a registry that is slow to answer.
+	released := func(version string) domain.Skill {
+		var skill *domain.Skill
+		require.Eventually(t, func() bool {
+			skill = w.listed(session, "tables")
+			return skill != nil && skill.ReleaseVersion == version
+		}, 3*time.Minute, 10*time.Millisecond)
+		return *skill
+	}
+	skill := released("1.0.0")
 	require.Equal(t, domain.SkillRegistry, skill.Source)
 	require.Equal(t, "acme", skill.Org)
 	require.Equal(t, "registry:acme:tables", skill.ID)
-	require.Equal(t, "1.0.0", skill.ReleaseVersion)
 	require.False(t, skill.UpdateAvailable)
 
 	// The owner's other sessions have it too; other people's do not.
@@ -49,8 +58,7 @@ func TestInstall(t *testing.T) {
 	// A new release is seen, and does not change what is installed.
 	w.registry.publish("acme/tables", "1.1.0", true, archive(t, "SKILL.md", document("tables", "1.1.0", "two")), "")
 	w.skills = w.start(w.registry.server.URL)
-	skill = w.listed(session, "tables")
-	require.Equal(t, "1.1.0", skill.ReleaseVersion)
+	skill = released("1.1.0")
 	require.True(t, skill.UpdateAvailable)
 	require.Equal(t, "1.0.0", skill.Version)
 	detail, err := w.skills.Detail(t.Context(), w.ann, "acme/tables")

@@ -69,7 +69,20 @@ func (s *Skills) ofSession(ctx context.Context, session domain.Session, w *works
 	}
 	others, err := s.catalog(ctx, session.OwnerID)
 	faults[2] = err
-	list = firstOfName(append(list, others...))
+	alone := len(list) == 0 && len(others) == len(s.builtin) // then they are of one name each, in order
+	if list = append(list, others...); !alone {
+		list = inOrder(firstOfName(list), snapshot)
+	}
+	for _, fault := range faults {
+		if fault != nil {
+			return list, snapshot, fault
+		}
+	}
+	return list, snapshot, nil
+}
+
+// inOrder sorts the primary skill first, and the others by name.
+func inOrder(list []*entry, snapshot *domain.SkillSnapshot) []*entry {
 	slices.SortStableFunc(list, func(a, b *entry) int {
 		if first, second := isPrimary(snapshot, a), isPrimary(snapshot, b); first != second {
 			if first {
@@ -79,12 +92,7 @@ func (s *Skills) ofSession(ctx context.Context, session domain.Session, w *works
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	for _, fault := range faults {
-		if fault != nil {
-			return list, snapshot, fault
-		}
-	}
-	return list, snapshot, nil
+	return list
 }
 
 func isPrimary(snapshot *domain.SkillSnapshot, e *entry) bool {

@@ -184,6 +184,40 @@ func TestWhatTheAgentWritesCounts(t *testing.T) {
 	require.Contains(t, w.listed(session, "own").Problem, "more than 500 files")
 }
 
+// TestTheSetupShowsSkillsAsTheyAreNow: what a command writes or removes in the
+// workspace counts at once, also when there was nothing before.
+func TestTheSetupShowsSkillsAsTheyAreNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session("")
+	shown := func() (names []string) {
+		list, err := w.skills.SetUp(t.Context(), session)
+		require.NoError(t, err)
+		for _, skill := range list {
+			names = append(names, skill.Name)
+		}
+		some, err := w.skills.Offers(t.Context(), session)
+		require.NoError(t, err)
+		require.True(t, some)
+		return names
+	}
+	builtin := []string{"data-table-report", "git-workflow", "skill-authoring"}
+	require.Equal(t, builtin, shown())
+	w.write(session, "notes.txt", "no skill")
+	require.Equal(t, builtin, shown())
+	w.write(session, ".skills/forms/SKILL.md", document("forms", "1.0.0", "text"))
+	require.Equal(t, []string{"data-table-report", "forms", "git-workflow", "skill-authoring"}, shown())
+	open, err := w.workspaces.Open(t.Context(), session.ID, session.SandboxUID)
+	require.NoError(t, err)
+	defer open.Close()
+	require.NoError(t, open.Rename(".skills", "elsewhere", false))
+	require.Equal(t, builtin, shown())
+	require.NoError(t, open.Rename("elsewhere", ".skills", false))
+	require.Contains(t, shown(), "forms")
+	require.NoError(t, open.Remove(t.Context(), ".skills", true))
+	require.Equal(t, builtin, shown())
+}
+
 func TestResync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

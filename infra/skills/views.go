@@ -3,8 +3,10 @@
 package skills
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strconv"
 
@@ -26,11 +28,11 @@ func (r *Registry) Resources(ctx context.Context, q domain.RegistryQuery) ([]dom
 		Items []domain.RegistryResource `json:"items"`
 		Total int                       `json:"total"`
 	}
-	err := r.view(ctx, "/resources?"+query.Encode(), &page)
+	err := notOffered(r.view(ctx, "/resources?"+query.Encode(), &page))
 	for i := range page.Items {
 		page.Items[i].Tags = orEmpty(page.Items[i].Tags)
 	}
-	return page.Items, max(page.Total, len(page.Items)), err
+	return atMost(page.Items, q.Limit), max(page.Total, len(page.Items)), err
 }
 
 // Resource gives one resource.
@@ -66,12 +68,12 @@ func (r *Registry) Scenarios(ctx context.Context, limit int) ([]domain.RegistryS
 	for i := range found {
 		found[i].Tags, found[i].ResourceIDs = orEmpty(found[i].Tags), orEmpty(found[i].ResourceIDs)
 	}
-	return found, err
+	return atMost(found, limit), err
 }
 
 // StoreStats counts what the registry holds.
 func (r *Registry) StoreStats(ctx context.Context) (stats domain.RegistryStats, err error) {
-	err = r.view(ctx, "/skill-store/stats", &stats)
+	err = notOffered(r.view(ctx, "/skill-store/stats", &stats))
 	return stats, err
 }
 
@@ -79,7 +81,7 @@ func items[T any](ctx context.Context, r *Registry, path string) ([]T, error) {
 	var list struct {
 		Items []T `json:"items"`
 	}
-	err := r.view(ctx, path, &list)
+	err := notOffered(r.view(ctx, path, &list))
 	return list.Items, err
 }
 
@@ -88,10 +90,22 @@ func (r *Registry) view(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
+	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		return misunderstood(errors.New("it is null"))
+	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return misunderstood(err)
 	}
 	return nil
+}
+
+// notOffered says of a list that the registry does not know what it is asked for:
+// a registry may keep packages and nothing else.
+func notOffered(err error) error {
+	if domain.HasCode(err, domain.CodeSkillNotFound) {
+		return domain.Unavailablef("this view of the skill registry", errors.New("the registry does not offer it"))
+	}
+	return err
 }
 
 // noSuch names what the registry does not have.
@@ -100,6 +114,11 @@ func noSuch(err error, kind, id string) error {
 		return domain.Newf(domain.NotFound, kind+"_not_found", "the skill registry has no %s %s", kind, id)
 	}
 	return err
+}
+
+// atMost keeps to a limit that a registry may not have kept to.
+func atMost[T any](list []T, limit int) []T {
+	return list[:min(len(list), limit)]
 }
 
 func orEmpty[T any](list []T) []T {

@@ -2,6 +2,7 @@ package solutions
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,9 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 	if f.Name == "" {
 		return none, errors.New("solution.yaml: name is missing")
+	}
+	if _, err := json.Marshal(f.Data); err != nil {
+		return none, errors.New("solution.yaml: data holds what JSON cannot: its names must be texts, its numbers finite")
 	}
 	s := domain.Solution{
 		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),

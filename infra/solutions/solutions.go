@@ -136,7 +136,11 @@ func (c *Catalog) File(id, path string) ([]byte, error) {
 	if info.Size() > maxFile {
 		return nil, domain.Newf(domain.TooLarge, "file_too_large", "the file holds %d bytes, the limit is %d", info.Size(), maxFile)
 	}
-	return fs.ReadFile(e.files, path)
+	content, err := fs.ReadFile(e.files, path)
+	if err != nil || path != definition {
+		return content, err
+	}
+	return told(content)
 }
 
 // Profile gives the base profile as the session's solution, its role and the

@@ -78,6 +78,8 @@ func TestFaultySolutionsAreNamed(t *testing.T) {
 		"name: x\nmcp_servers: [{name: a, transport: pigeon}]":                             "transport",
 		"name: x\nmcp_servers: [{name: a, transport: stdio}]":                              "needs a command",
 		"name: x\nmcp_servers: [{name: a, transport: http, command: c}]":                   "needs a command for stdio, or a url",
+		"name: x\ndata: {a: .nan}":                                                         "data holds what JSON cannot",
+		"name: x\ndata: {a: [{1: one}]}":                                                   "data holds what JSON cannot",
 		"name: x\nmax_steps: 0":                                                            "max_steps must be from 1 to 10000, not 0",
 		"name: x\nmax_steps: 10001":                                                        "max_steps must be",
 		"name: x\nmax_steps: many":                                                         "line 2",

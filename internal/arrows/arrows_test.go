@@ -55,6 +55,7 @@ var allowed = map[string][]string{
 	"infra/workspace":              {"domain", "internal/rmtree"},
 	"infra/workspace/sessionfiles": {"domain", "infra/workspace"},
 	"infra/skills":                 {"domain", "infra/workspace", "internal/safezip", "internal/skillpack"},
+	"internal/envtable":            {},
 	"internal/safezip":             {},
 	"internal/rmtree":              {},
 	"internal/skillpack":           {"internal/safezip"},

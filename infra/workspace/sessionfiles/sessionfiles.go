@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"everloop/domain"
@@ -30,16 +31,31 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 	return do(w)
 }
 
-// List gives a directory's entries, directories first.
+// List gives a directory's entries, directories first. A link is shown as what it
+// leads to, as reading shows it; one that leads nowhere, or out, as itself.
 func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error) {
 	var list []domain.FileInfo
 	err := f.in(ctx, session, func(w *workspace.Workspace) error {
 		found, err := w.List(dir)
 		list = make([]domain.FileInfo, len(found))
 		for i, info := range found {
+			if info.Type == workspace.Link {
+				if to, err := w.Follow(info.Path); err == nil {
+					info = to
+				}
+			}
 			list[i] = told(info)
 		}
 		return err
+	})
+	slices.SortStableFunc(list, func(a, b domain.FileInfo) int {
+		switch {
+		case a.Dir == b.Dir:
+			return 0
+		case a.Dir:
+			return -1
+		}
+		return 1
 	})
 	return list, err
 }
