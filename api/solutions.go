@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"path"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -61,7 +60,7 @@ func solutionOf(s domain.Solution) solutionBody {
 func rolesOf(roles []domain.BizRole, allowed *domain.AllowedRoles) []roleBody {
 	out := []roleBody{}
 	for _, r := range roles {
-		if allowed == nil || allowed.DefaultAll || slices.Contains(allowed.BizRoleIDs, r.ID) {
+		if allowed == nil || allowed.Allows(r.ID) {
 			out = append(out, roleBody{r.ID, r.Name, r.Description})
 		}
 	}
@@ -215,7 +214,7 @@ func (s *server) checkSolution(ctx context.Context, solutionID, roleID *string) 
 		return nil
 	}
 	allowed, err := s.RoleRights.AllowedRoles(ctx, callerOf(ctx).User.ID, *solutionID)
-	if err == nil && !allowed.DefaultAll && !slices.Contains(allowed.BizRoleIDs, *roleID) {
+	if err == nil && !allowed.Allows(*roleID) {
 		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
 	}
 	return err

@@ -1,5 +1,7 @@
 package domain
 
+import "slices"
+
 // Solution is a way of working that sessions are made with: who the agent is,
 // what it may do, and how a front end lays it out (agent-service.md, "Solutions";
 // shapes.md section 2).
@@ -79,4 +81,9 @@ type AllowedRoles struct {
 	SolutionID string   `json:"solution_id"`
 	BizRoleIDs []string `json:"biz_role_ids" nullable:"false"`
 	DefaultAll bool     `json:"default_all"`
+}
+
+// Allows says whether the user may take a role.
+func (a AllowedRoles) Allows(roleID string) bool {
+	return a.DefaultAll || slices.Contains(a.BizRoleIDs, roleID)
 }

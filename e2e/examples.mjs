@@ -96,6 +96,7 @@ async function sessions() {
   await view.send(order({ said: 'Ask me.', steps: [{ calls: [call('AskUserQuestion', { questions: [question] })] }, { text: 'Good.' }] }));
   await eventually('a question', async () => (await world.rest.get('/api/inbox')).total > 0);
   await take('list-inbox', 'GET', '/api/inbox');
+  await eventually('the run is in the list', async () => (await world.rest.get('/api/admin/runs?status=running')).items.length > 0);
   await take('list-runs', 'GET', '/api/admin/runs?status=running');
   await take('stop-chat', 'POST', `${s}/stop`, { scope: 'chat_and_queue' });
   return { id, s };

@@ -24,6 +24,7 @@ type Records interface {
 	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
 	SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error)
 
+	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
 	BeginImport(ctx context.Context, sessionID, ownerID string) (sandboxUID int, err error)
 	KeepImport(ctx context.Context, sessionID string) error
 	FinishImport(ctx context.Context, in domain.ImportedSession) error

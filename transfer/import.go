@@ -190,6 +190,9 @@ type importing struct {
 // run writes outside of the records first, so that the session is whole when its
 // rows appear.
 func (im *importing) run(ctx context.Context) error {
+	if err := im.role(ctx); err != nil {
+		return err
+	}
 	if err := im.pictures(ctx); err != nil {
 		return err
 	}
@@ -207,6 +210,20 @@ func (im *importing) run(ctx context.Context) error {
 	return im.desk.Records.FinishImport(ctx, domain.ImportedSession{
 		Session: im.session, Tree: im.tree(snapshots), Entries: im.entries, Tasks: im.pack.session.Tasks, Extra: im.pack.session.Extra, Events: events,
 	})
+}
+
+// role leaves out a role that the new owner may not take: whatever an archive says,
+// it gives nobody a right.
+func (im *importing) role(ctx context.Context) error {
+	s := &im.session
+	if s.SolutionID == nil || s.BizRoleID == nil {
+		return nil
+	}
+	allowed, err := im.desk.Records.AllowedRoles(ctx, s.OwnerID, *s.SolutionID)
+	if err == nil && !allowed.Allows(*s.BizRoleID) {
+		s.BizRoleID = nil
+	}
+	return err
 }
 
 func (im *importing) pictures(ctx context.Context) error {

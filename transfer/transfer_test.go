@@ -452,3 +452,23 @@ func TestANameAndWhatIsMissing(t *testing.T) {
 	require.Equal(t, &solution, got.SolutionID)
 	require.Nil(t, got.BizRoleID, "a role belongs to its solution")
 }
+
+func TestAnArchiveGivesNoRole(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	source := h.furnish()
+	general := "general"
+	source.SolutionID = &general
+	data := h.export(source)
+	roleOf := func() *string {
+		id, _, err := h.desk.Import(t.Context(), h.owner, bytes.NewReader(data), int64(len(data)), domain.ImportOptions{})
+		require.NoError(t, err)
+		return h.session(id).BizRoleID
+	}
+	clerk := "clerk"
+	require.Equal(t, &clerk, roleOf())
+	require.NoError(t, h.db.SetAllowedRoles(t.Context(), h.owner, general, []string{"another"}))
+	require.Nil(t, roleOf())
+	require.NoError(t, h.db.SetAllowedRoles(t.Context(), h.owner, general, []string{"clerk"}))
+	require.Equal(t, &clerk, roleOf())
+}

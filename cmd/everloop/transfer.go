@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"everloop/activities"
@@ -68,8 +67,8 @@ func (b *backend) transferDesk() *transfer.Desk {
 func (b *backend) known(ctx context.Context, kind, name string) bool {
 	switch kind {
 	case "model":
-		models, err := b.models.Models(ctx)
-		return err != nil || slices.ContainsFunc(models, func(m domain.Model) bool { return m.ID == name })
+		_, err := b.models.Resolve(ctx, name)
+		return !domain.HasCode(err, domain.CodeUnknownModel)
 	case "solution":
 		_, err := b.solutions.Get(name)
 		return err == nil
