@@ -15,6 +15,7 @@ func TestCheckoutShowsAndChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.chat("first", w.writes("a.txt", "1"))
 	two := w.chat("second", w.writes("b.txt", "22"), w.writes("a.txt", "changed"))
+	require.NoError(t, w.desk.Captures.Settled(t.Context(), w.session.ID))
 	w.write("later.txt", "x")
 	w.chat("third", w.writes("c.txt", "3"))
 	files, texts := w.files(), w.messages()
