@@ -16,12 +16,15 @@ import (
 type RateLimit struct {
 	PerMinute int // requests a key may make in a minute in the long run
 	Burst     int // requests at once; 0: PerMinute
+
+	Now func() time.Time // the clock by which tokens come back; nil: time.Now
 }
 
 // limiter keeps one token bucket a key.
 type limiter struct {
 	perSecond float64
 	burst     float64
+	now       func() time.Time
 
 	mu      sync.Mutex
 	buckets map[string]*bucket
@@ -39,7 +42,10 @@ func newLimiter(r RateLimit) *limiter {
 	if r.Burst <= 0 {
 		r.Burst = r.PerMinute
 	}
-	return &limiter{perSecond: float64(r.PerMinute) / 60, burst: float64(r.Burst), buckets: map[string]*bucket{}}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	return &limiter{perSecond: float64(r.PerMinute) / 60, burst: float64(r.Burst), now: r.Now, buckets: map[string]*bucket{}}
 }
 
 // take spends one token of the key. It says whether there was one, how many are
@@ -87,7 +93,7 @@ func (s *server) limit(ctx huma.Context, next func(huma.Context)) {
 	if key == "" {
 		key = caller.User.ID
 	}
-	ok, left, reset := s.limiter.take(key, time.Now())
+	ok, left, reset := s.limiter.take(key, s.limiter.now())
 	ctx.SetHeader("RateLimit-Limit", strconv.Itoa(int(s.limiter.burst)))
 	ctx.SetHeader("RateLimit-Remaining", strconv.Itoa(left))
 	ctx.SetHeader("RateLimit-Reset", strconv.Itoa(reset))
