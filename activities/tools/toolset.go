@@ -55,61 +55,40 @@ type Toolset struct {
 // For gives the tools of a loop. One that is withheld from it is known and not
 // offered, so that a refusal can say why.
 func (r *Registry) For(ctx context.Context, s Scope) *Toolset {
+	return r.collect(s, func(p Provider) []Tool { return p.Tools(ctx, s) })
+}
+
+// Names lists the tools that For would offer, for showing them.
+func (r *Registry) Names(ctx context.Context, s Scope) []string {
+	return r.collect(s, func(p Provider) []Tool {
+		if outliner, ok := p.(Outliner); ok {
+			return outliner.Outline(ctx, s)
+		}
+		return p.Tools(ctx, s)
+	}).names()
+}
+
+// collect puts what providers give behind the tools that there always are.
+func (r *Registry) collect(s Scope, give func(Provider) []Tool) *Toolset {
 	set := &Toolset{registry: r, scope: s, tools: slices.Clone(r.tools), byName: make(map[string]*Tool, len(r.byName))}
 	for _, tool := range set.tools {
 		set.byName[tool.Name] = tool
 	}
 	for _, provider := range r.providers {
-		for _, tool := range provider.Tools(ctx, s) {
+		for _, tool := range give(provider) {
 			set.put(tool)
 		}
 	}
 	return set
 }
 
-// Names lists the tools that For would offer, for showing them.
-func (r *Registry) Names(ctx context.Context, s Scope) []string {
-	all := slices.Clone(r.tools)
-	for _, provider := range r.providers {
-		give := provider.Tools
-		if outliner, ok := provider.(Outliner); ok {
-			give = outliner.Outline
-		}
-		for _, tool := range give(ctx, s) {
-			tool, usable := checkable(tool)
-			if !usable {
-				continue
-			}
-			if i := slices.IndexFunc(all, func(known *Tool) bool { return known.Name == tool.Name }); i >= 0 {
-				all[i] = &tool
-			} else {
-				all = append(all, &tool)
-			}
-		}
-	}
-	names := make([]string, 0, len(all))
-	for _, tool := range all {
-		if tool.withheld(s) == "" {
-			names = append(names, tool.Name)
-		}
-	}
-	return names
-}
-
-// checkable gives a provided tool with its schema. One whose schema is wrong
-// counts as not given.
-func checkable(tool Tool) (Tool, bool) {
-	if tool.schema != nil {
-		return tool, true
-	}
-	prepared, err := Prepare(tool)
-	return prepared, err == nil
-}
-
 func (t *Toolset) put(tool Tool) {
-	tool, usable := checkable(tool)
-	if !usable {
-		return
+	if tool.schema == nil {
+		prepared, err := Prepare(tool)
+		if err != nil {
+			return // a provider that gives a tool without a schema gives none
+		}
+		tool = prepared
 	}
 	if known, replaced := t.byName[tool.Name]; replaced {
 		t.tools[slices.Index(t.tools, known)] = &tool
@@ -185,7 +164,7 @@ func (t *Toolset) Summary(name, arguments string) string {
 }
 
 func (t *Toolset) names() []string {
-	var names []string
+	names := []string{}
 	for _, spec := range t.Offered() {
 		names = append(names, spec.Name)
 	}
