@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/internal/rmtree"
+	"everloop/internal/sharedfs"
 )
 
 // restoringPrefix marks files that a restore is writing. What one that was broken
@@ -57,13 +58,14 @@ type modeFix struct {
 // apply makes the changes: first what makes room, last the modes of directories,
 // which may forbid to write in them.
 func (r *restorer) apply() error {
-	steps := []func() error{r.openDirs, r.sweep, r.deletions, r.directories, r.files, r.modes, r.dirModes}
+	steps := []func() error{r.openDirs, r.removeLeftovers, r.deletions, r.directories, r.files, r.modes, r.dirModes}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(r.done.Skipped, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(r.done.Skipped, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
+	r.done.Skipped = slices.CompactFunc(r.done.Skipped, func(a, b Skipped) bool { return a.Path == b.Path })
 	return nil
 }
 
@@ -221,7 +223,7 @@ func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
 }
 
 // put makes a file or link under another name and gives it its own then, so that
-// nobody ever sees a part of it.
+// a part of it is never seen.
 func (r *restorer) put(dir int, e *entry) error {
 	temp := restoringPrefix + rand.Text()
 	make := r.makeFile
@@ -230,7 +232,7 @@ func (r *restorer) put(dir int, e *entry) error {
 	}
 	err := make(dir, temp, e)
 	if err == nil {
-		err = unix.Renameat(dir, temp, dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
+		err = sharedfs.Rename(dir, temp, dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
 	}
 	if err != nil {
 		_ = unix.Unlinkat(dir, temp, 0)
@@ -256,6 +258,9 @@ func (r *restorer) makeFile(dir int, temp string, e *entry) error {
 	f := os.NewFile(uintptr(fd), "file of a workspace")
 	defer func() { _ = f.Close() }()
 	if err := r.content(dir, f, e); err != nil {
+		return err
+	}
+	if err := sharedfs.Flush(fd); err != nil { // before it replaces anything
 		return err
 	}
 	if r.uid >= 0 {

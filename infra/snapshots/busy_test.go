@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAWriterMakesTheSnapshotIncomplete(t *testing.T) {
+func TestCapture_concurrentWriter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "quiet", "1")
@@ -81,7 +81,7 @@ func (a *appender) small(hash, []byte) error {
 
 func (a *appender) chunk(hash, []byte) error { return a.small(hash{}, nil) }
 
-func TestAFileThatNeverHoldsStillIsTakenAsItWas(t *testing.T) {
+func TestCapture_fileThatKeepsChanging(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for p, size := range map[string]int{"small": 4, "large": smallLimit + 4} {
@@ -102,7 +102,7 @@ func TestAFileThatNeverHoldsStillIsTakenAsItWas(t *testing.T) {
 
 // A file that is renamed from where the walk has not been to where it was would
 // be missed.
-func TestWhatMovesDuringTheWalkIsNoticed(t *testing.T) {
+func TestCapture_treeChangesDuringWalk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for what, change := range map[string]func(){
@@ -117,7 +117,7 @@ func TestWhatMovesDuringTheWalkIsNoticed(t *testing.T) {
 		b.put(t, "read", "x")
 		root, err := openRoot(b.root)
 		require.NoError(t, err)
-		w := &walker{ctx: t.Context(), root: root, content: func(int, string, *found) error { return nil }}
+		w := &walker{ctx: t.Context(), root: root, most: 1000, content: func(int, string, *found) error { return nil }}
 		require.NoError(t, w.run(2))
 		change()
 		moved, err := w.moved(2)
@@ -180,7 +180,7 @@ func TestCaptureBesideABusyTree(t *testing.T) {
 }
 
 // A large file that is to give some of its chunks is changed at the last moment.
-func TestALocalChunkThatWasChangedIsNotUsed(t *testing.T) {
+func TestRestore_localChunkChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	content := strings.Repeat("0123456789abcdef", 2*chunkSize/16)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 const (
@@ -33,7 +34,7 @@ type CaptureIn struct {
 	SessionID string
 	Root      string // of the workspace, a path of the host
 	// UID is the session's host user. Files of others that have more than one
-	// name are left out: they could be somebody else's. 0: files may be anybody's.
+	// name are left out: they could be another user's. 0: files of any user.
 	UID int
 	// Previous is the snapshot that this one is compared with; "" is the empty one.
 	// It may be of another session, which this one began as a copy of.
@@ -55,6 +56,8 @@ type Snapshot struct {
 	Skipped int
 	// Complete says that the workspace was quiet and could be read as a whole.
 	Complete bool
+	// Stored is how many bytes of objects Finish has stored.
+	Stored int64
 }
 
 // Pending is a snapshot whose contents were read and are still to be stored.
@@ -98,7 +101,7 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 	}
 	defer func() { _ = unix.Close(root) }()
 
-	p := &Pending{store: s, ses: ses, spool: spool{dir: s.spool}, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
+	p := &Pending{store: s, ses: ses, spool: spool{dir: s.spool, reserve: s.reserve}, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
 	if err := p.read(ctx, root, in, previous); err != nil {
 		p.Discard()
 		return nil, err
@@ -107,14 +110,21 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 }
 
 // previous loads the snapshot to compare with. One that cannot be had any more
-// is told of, and everything counts as new.
+// is reported, and everything counts as new.
 func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
 	if in.Previous == "" {
 		return nil, nil
 	}
 	t, err := s.load(ctx, in.Previous)
 	if domain.HasCode(err, CodeDamaged) || domain.HasCode(err, CodeNotFound) {
-		s.log.WarnContext(ctx, "the previous snapshot cannot be read: everything is captured anew", "session_id", in.SessionID, "error", err)
+		s.log.WarnContext(
+			ctx,
+			"failed to read the previous snapshot, capturing all files again",
+			"session_id",
+			in.SessionID,
+			"error",
+			err,
+		)
 		return nil, nil
 	}
 	return t, err
@@ -153,23 +163,30 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 	if in.Busy {
 		grain = busyGrain
 	}
-	r := &reader{ctx: ctx, sink: p, quiet: time.Now().Add(-grain).UnixNano()}
+	r := &reader{ctx: ctx, sink: p, quiet: time.Now().Add(-grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
 	usable := p.has
 	if known != nil && known.home == p.ses && known.stored.Load() {
 		usable = func(*entry) bool { return true }
 	}
-	w = &walker{ctx: ctx, root: root, known: known, usable: usable, most: p.store.most, content: func(dir int, name string, f *found) error {
-		if foreign(f, in.UID) {
-			f.kind = kindUnread
-			return nil
-		}
-		return r.read(dir, name, f)
-	}}
+	w = &walker{
+		ctx:    ctx,
+		root:   root,
+		known:  known,
+		usable: usable,
+		most:   p.store.most,
+		content: func(dir int, name string, f *found) error {
+			if foreign(f, in.UID) {
+				f.kind = kindUnread
+				return nil
+			}
+			return r.read(dir, name, f)
+		},
+	}
 	err = w.run(p.store.workers)
 	return w, !r.unstable, err
 }
 
-// foreign says that a file is somebody else's who may have it elsewhere too.
+// foreign says that a file belongs to another user, who may have linked it elsewhere.
 func foreign(f *found, uid int) bool {
 	return uid > 0 && os.Geteuid() == 0 && int(f.uid) != uid && f.links > 1
 }
@@ -276,7 +293,7 @@ func (p *Pending) chunk(sum hash, data []byte) error {
 	return p.keep(p.chunks, sum, data)
 }
 
-// keep puts a content into the spool, once. Whoever fails ends the whole capture.
+// keep puts a content into the spool, once. A failure ends the whole capture.
 func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
 	p.mu.Lock()
 	_, here := in[sum]
@@ -297,8 +314,18 @@ func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
 	return nil
 }
 
-// Snapshot tells what Finish will, but for what can still go wrong.
+// Snapshot returns what Finish will, unless Finish fails.
 func (p *Pending) Snapshot() Snapshot { return p.snapshot }
+
+// Needs is the most that Finish will store, in bytes before they are compressed.
+func (p *Pending) Needs() int64 {
+	if p.tree == nil || p.tree.stored.Load() {
+		return 0
+	}
+	p.spool.mu.Lock()
+	defer p.spool.mu.Unlock()
+	return p.spool.end
+}
 
 // Discard frees what the snapshot holds of the disk.
 func (p *Pending) Discard() { p.spool.close() }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/sharedfs"
 )
 
 // beneath is the rule for every path: it stays below the root, and no link on
@@ -33,8 +35,13 @@ func openBelow(dir int, rel string, flags int) (int, error) {
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(dir, rel, &how)
 		// EAGAIN: something was renamed while the kernel looked, so that it could
-		// not be sure. It cannot be made to happen for ever.
+		// not be sure. It cannot be provoked endlessly.
 		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
+			continue
+		}
+		// EXDEV: the path leads out, or what it leads to was moved out in this
+		// moment, as a file is that was replaced.
+		if err == unix.EXDEV && try < 100 {
 			continue
 		}
 		return fd, err
@@ -49,15 +56,15 @@ var errAltered = errors.New("was changed at the same time")
 
 // openFile opens a name in a directory for reading, if it is a regular file. It
 // is looked at before it is opened: opening a pipe or device can already do
-// something.
-func openFile(dir int, name string) (*os.File, unix.Stat_t, error) {
+// something. fresh asks the server for what the client has cached of it.
+func openFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
 	found, err := openBelow(dir, name, unix.O_PATH)
 	if err != nil {
 		return nil, st, err
 	}
 	defer func() { _ = unix.Close(found) }()
-	if err := unix.Fstat(found, &st); err != nil {
+	if err := sharedfs.Stat(found, "", &st, fresh); err != nil {
 		return nil, st, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -67,7 +74,14 @@ func openFile(dir int, name string) (*os.File, unix.Stat_t, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	return os.NewFile(uintptr(fd), "file of a workspace"), st, nil
+	file := os.NewFile(uintptr(fd), "file of a workspace")
+	if fresh {
+		if err := sharedfs.DropPages(fd); err != nil {
+			_ = file.Close()
+			return nil, st, err
+		}
+	}
+	return file, st, nil
 }
 
 // viaProc names what a descriptor stands for, whatever its name is by now.
@@ -86,7 +100,7 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// vanished says that a name is gone or leads elsewhere by now: somebody changed
+// vanished says that a name is gone or leads elsewhere by now: another process changed
 // the tree while it was looked at.
 func vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/sharedfs"
 )
 
 const (
@@ -31,11 +33,11 @@ type sink interface {
 	chunk(sum hash, data []byte) error
 }
 
-// nowhere is the sink for hashes alone.
-type nowhere struct{}
+// discard is the sink for hashes alone.
+type discard struct{}
 
-func (nowhere) small(hash, []byte) error { return nil }
-func (nowhere) chunk(hash, []byte) error { return nil }
+func (discard) small(hash, []byte) error { return nil }
+func (discard) chunk(hash, []byte) error { return nil }
 
 // reader reads files of a workspace as a whole.
 type reader struct {
@@ -44,6 +46,7 @@ type reader struct {
 	// quiet is the time, in nanoseconds since 1970, since which nothing may have
 	// been written to a file, for its identity to be trusted.
 	quiet int64
+	fresh bool // as a walker's
 
 	mu       sync.Mutex
 	unstable bool // a file changed each time it was read
@@ -70,7 +73,7 @@ func buffersFor(size int64) *sync.Pool {
 // it is read is read again, and at last taken as it was found.
 func (r *reader) read(dir int, name string, f *found) error {
 	for try := 1; ; try++ {
-		file, before, err := openFile(dir, name)
+		file, before, err := openFile(dir, name, r.fresh)
 		if err != nil {
 			return err
 		}
@@ -105,7 +108,7 @@ func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat
 		err = r.large(file, st.Size, f)
 	}
 	if err == nil {
-		err = unix.Fstat(int(file.Fd()), &after)
+		err = sharedfs.Stat(int(file.Fd()), "", &after, r.fresh)
 	}
 	return after, err
 }
@@ -203,7 +206,7 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 }
 
 // chunk reads one chunk. What is missing at the end, because the file was cut
-// meanwhile, counts as zeros; the second look tells.
+// meanwhile, counts as zeros; the second look shows it.
 func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

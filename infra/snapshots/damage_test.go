@@ -104,7 +104,7 @@ func (b *bench) variety(t *testing.T) {
 
 // Whatever request breaks: nothing refers to what is not there, and the next try
 // makes it whole.
-func TestABrokenCaptureLeavesNothingDangling(t *testing.T) {
+func TestCapture_interrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.variety(t)
@@ -148,7 +148,7 @@ func TestABrokenCaptureLeavesNothingDangling(t *testing.T) {
 	}
 }
 
-func TestACancelledCaptureEndsAndFreesTheSpool(t *testing.T) {
+func TestCapture_cancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.variety(t)
@@ -169,7 +169,7 @@ func TestACancelledCaptureEndsAndFreesTheSpool(t *testing.T) {
 
 // A restore is stopped at every request and, by way of the context, in between;
 // then it is run again.
-func TestABrokenRestoreIsFinishedByTheNext(t *testing.T) {
+func TestRestore_afterInterruptedRestore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.variety(t)
@@ -215,7 +215,10 @@ func TestABrokenRestoreIsFinishedByTheNext(t *testing.T) {
 		target, err := b.store.load(t.Context(), id)
 		require.NoError(t, err)
 		r, done := b.prepared(t, target)
-		for _, step := range []func() error{r.openDirs, r.sweep, r.deletions, r.directories, r.files, r.modes, r.dirModes}[:steps] {
+		for _, step := range []func() error{
+			r.openDirs, r.removeLeftovers, r.deletions,
+			r.directories, r.files, r.modes, r.dirModes,
+		}[:steps] {
 			require.NoError(t, step())
 		}
 		done()
@@ -251,7 +254,7 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 	}
 }
 
-func TestDamageIsToldAndNothingIsTouched(t *testing.T) {
+func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.variety(t)
@@ -278,7 +281,10 @@ func TestDamageIsToldAndNothingIsTouched(t *testing.T) {
 	lost := func([]byte) ([]byte, error) {
 		return nil, domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}
-	for where, names := range map[string][]string{"/packs/": {"small", "other"}, "/chunks/": {"large"}, "/parts/": {""}, "/manifests/": {""}} {
+	for where, names := range map[string][]string{"/packs/": {
+		"small",
+		"other",
+	}, "/chunks/": {"large"}, "/parts/": {""}, "/manifests/": {""}} {
 		for what, do := range map[string]func([]byte) ([]byte, error){"changed": changed, "short": short, "forged": forged, "lost": lost} {
 			if what == "forged" && (where == "/packs/" || where == "/manifests/") {
 				continue // of a pack only a range is read, whose length is known; a head is not compressed

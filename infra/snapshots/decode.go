@@ -85,7 +85,7 @@ func decodeHead(data []byte) ([]part, error) {
 	return parts, nil
 }
 
-// decodePart gives a part's entries, and tells place where small files lie.
+// decodePart returns a part's entries, and calls place with where small files lie.
 func decodePart(raw []byte, count int, place func(hash, location)) ([]entry, error) {
 	s := scanner{rest: raw}
 	var packs []hash

@@ -22,8 +22,8 @@ const (
 	Deleted  = "deleted"
 )
 
-// Diff tells how to come from snapshot a to snapshot b, by path. "" is the empty
-// snapshot. Times do not count; modes do. Directories are told of like files.
+// Diff reports the changes from snapshot a to snapshot b, by path. "" is the empty
+// snapshot. Times do not count; modes do. Directories are reported like files.
 func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 	if a == b {
 		return nil, nil
@@ -40,7 +40,7 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 		trees[i] = t.entries
 	}
 	var out []Change
-	tell := func(e *entry, what string) {
+	report := func(e *entry, what string) {
 		if e.kind.opaque() {
 			return
 		}
@@ -61,28 +61,28 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 		}
 		switch {
 		case order < 0:
-			tell(&before[0], Deleted)
+			report(&before[0], Deleted)
 			before = before[1:]
 		case order > 0:
-			tell(&after[0], Created)
+			report(&after[0], Created)
 			after = after[1:]
 		default:
-			differ(&before[0], &after[0], tell)
+			differ(&before[0], &after[0], report)
 			before, after = before[1:], after[1:]
 		}
 	}
 	return out, nil
 }
 
-// differ tells what became of one path.
-func differ(before, after *entry, tell func(*entry, string)) {
+// differ reports the change of one path.
+func differ(before, after *entry, report func(*entry, string)) {
 	switch {
 	case before.same(after):
 	case after.kind.opaque():
-		tell(before, Deleted)
+		report(before, Deleted)
 	case before.kind.opaque():
-		tell(after, Created)
+		report(after, Created)
 	default:
-		tell(after, Modified)
+		report(after, Modified)
 	}
 }

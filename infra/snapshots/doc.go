@@ -1,6 +1,5 @@
 // Package snapshots keeps the states of a session's workspace in S3, so that a
-// conversation can go back with its files (architecture, checkpoints;
-// decisions.md section 5).
+// conversation can go back with its files (docs/history.md).
 //
 // A snapshot is a manifest: the paths of the workspace with their types, modes
 // and the hashes of their contents. Contents are kept once for each session:
@@ -15,7 +14,7 @@
 //	snapshots/<session>/packs/<hash>     zstd frames with small files
 //	snapshots/<session>/chunks/<hash>    8 MiB of a large file, zstd
 //
-// The workspace belongs to code that nobody trusts and that may run at the same
+// The workspace belongs to untrusted code that may run at the same
 // time. So every access starts at a descriptor of its root and lets the kernel
 // hold the rule that no link is followed (openat2); only what fstat on an O_PATH
 // descriptor showed to be a regular file is ever opened.

@@ -97,6 +97,7 @@ func encodePart(entries []entry, place func(hash) location) part {
 					body = binary.AppendUvarint(body, uint64(n))
 				}
 			}
+		case kindDir, kindSpecial, kindUnread: // the path and the mode say it all
 		}
 	}
 	raw := binary.AppendUvarint(nil, uint64(len(numbers)))

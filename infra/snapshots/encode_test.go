@@ -23,7 +23,7 @@ func someEntries() []entry {
 	}
 }
 
-func TestManifestsAreReadAsWritten(t *testing.T) {
+func TestManifest_roundTrip(t *testing.T) {
 	t.Parallel()
 	at := location{pack: hash{7}, frame: 1, frameLength: 2, offset: 3, length: 3}
 	p := encodePart(someEntries(), func(hash) location { return at })
@@ -38,7 +38,7 @@ func TestManifestsAreReadAsWritten(t *testing.T) {
 	require.Equal(t, []part{{sum: p.sum, entries: p.entries}}, parts)
 }
 
-func TestPartsAreCutWhereThePathsSaySo(t *testing.T) {
+func TestParts_cutByPath(t *testing.T) {
 	t.Parallel()
 	var list []entry
 	for i := range 30_000 {

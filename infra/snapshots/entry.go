@@ -31,7 +31,7 @@ type Info struct {
 	Mode    fs.FileMode // permission bits only; of a link 0
 	Size    int64       // bytes, of a file; else 0
 	ModTime time.Time
-	Target  string // of a link, as it stands there
+	Target  string // of a link, unresolved
 	// Identity is equal for files of equal content, in all snapshots; empty for
 	// what is no file.
 	Identity string
@@ -69,8 +69,9 @@ func (k kind) public() Type {
 		return Directory
 	case kindLink:
 		return Link
+	default:
+		return File
 	}
-	return File
 }
 
 // identity is what shows that an entry was not touched: as long as all are

@@ -20,6 +20,7 @@ const (
 	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where content was asked for
 	CodeTooMany    = "too_many_files"     // 413: more entries than a snapshot may have
 	CodeNoSpace    = "no_space"           // 413: the disk of the workspace, or of the spool, is full
+	CodeDiskFull   = "disk_full"          // 503: only what is reserved for the engines is left
 )
 
 // damaged says which path of a snapshot cannot be had any more, and why.

@@ -145,7 +145,11 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 // one request can bring without bringing much else.
 func stretches(list []wanted) (out [][]wanted) {
 	slices.SortFunc(list, func(a, b wanted) int {
-		return cmp.Or(slices.Compare(a.at.pack[:], b.at.pack[:]), cmp.Compare(a.at.frame, b.at.frame), cmp.Compare(a.at.offset, b.at.offset))
+		return cmp.Or(
+			slices.Compare(a.at.pack[:], b.at.pack[:]),
+			cmp.Compare(a.at.frame, b.at.frame),
+			cmp.Compare(a.at.offset, b.at.offset),
+		)
 	})
 	start := 0
 	for i := 1; i <= len(list); i++ {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestSpecialFilesAreCountedAndLeftAlone(t *testing.T) {
+func TestCapture_specialFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "1")
@@ -110,7 +110,7 @@ func TestSwappedLinksLeadNowhere(t *testing.T) {
 	require.Equal(t, "inside", b.get(t, "dir/file"))
 }
 
-func TestTreesDeeperThanAPathCanSay(t *testing.T) {
+func TestCapture_deepTrees(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "1")
@@ -149,9 +149,9 @@ func TestRootOnlyRights(t *testing.T) {
 	require.NoError(t, os.Link(filepath.Join(b.root, "linked"), filepath.Join(b.root, "again")))
 	require.NoError(t, os.Chmod(filepath.Join(b.root, "mine"), 0o4755|os.ModeSetuid))
 	secret := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(secret, []byte("of somebody else"), 0o600))
+	require.NoError(t, os.WriteFile(secret, []byte("of another user"), 0o600))
 	if err := os.Link(secret, filepath.Join(b.root, "stolen")); err != nil {
-		require.NoError(t, os.WriteFile(filepath.Join(b.root, "stolen"), []byte("of somebody else"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(b.root, "stolen"), []byte("of another user"), 0o600))
 		require.NoError(t, os.Link(filepath.Join(b.root, "stolen"), filepath.Join(b.root, "stolen2")))
 	}
 	s, err := b.store.Capture(t.Context(), b.in(""))
@@ -176,7 +176,10 @@ func TestRootOnlyRights(t *testing.T) {
 func TestNamesThatAreHardToSay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, name := range []string{"-", "--help", "$(reboot)", "\x01\x02", "\x80", "con", "a\\b", "...", "*", "'", strings.Repeat("ü", 127), "\u202egnp.exe"} {
+	for _, name := range []string{
+		"-", "--help", "$(reboot)", "\x01\x02", "\x80", "con", "a\\b", "...", "*", "'",
+		strings.Repeat("ü", 127), "\u202egnp.exe",
+	} {
 		b.put(t, name, name)
 		b.put(t, "d/"+name, name)
 	}
@@ -202,7 +205,7 @@ func TestTooManyFiles(t *testing.T) {
 }
 
 // The service is not root: what its own user took the rights from.
-func TestDirectoriesThatMayNotBeEntered(t *testing.T) {
+func TestCapture_unreadableDirectories(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may enter everything")
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// local tells which chunks of large files the workspace still has, so that only
+// local knows which chunks of large files the workspace still has, so that only
 // the others are fetched: by path, the chunks that stand at their index in both.
 type local map[string]map[int64]hash
 
@@ -57,7 +57,7 @@ func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
 	if len(r.local[e.path]) == 0 {
 		return nil, nil
 	}
-	f, _, err := openFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
+	f, _, err := openFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:], false) // data compares what it reads
 	return f, err
 }
 

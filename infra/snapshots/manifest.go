@@ -42,11 +42,11 @@ func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 	if lost != nil {
 		return lost
 	}
-	return s.objects.Put(ctx, manifestKey(ses.id, t.sum), encodeHead(parts))
+	return s.put(ctx, ses, manifestKey(ses.id, t.sum), encodeHead(parts))
 }
 
 func (s *Store) putPart(ctx context.Context, ses *session, p part) error {
-	if err := s.objects.Put(ctx, partKey(ses.id, p.sum), compress(p.raw)); err != nil {
+	if err := s.put(ctx, ses, partKey(ses.id, p.sum), compress(p.raw)); err != nil {
 		return err
 	}
 	ses.mu.Lock()

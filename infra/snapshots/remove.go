@@ -11,9 +11,9 @@ import (
 	"everloop/internal/rmtree"
 )
 
-// sweep removes what a restore left that was broken off: files beside those that
+// removeLeftovers removes what an interrupted restore left: files beside those that
 // they were to become.
-func (r *restorer) sweep() error {
+func (r *restorer) removeLeftovers() error {
 	for _, p := range r.leftovers {
 		err := r.within(p, func(dir int, name string) error {
 			_, err := rmtree.Remove(r.ctx, dir, name, restoringPrefix)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/diskspace"
+	"everloop/internal/sharedfs"
 )
 
 // RestoreIn says what is restored, and where.
@@ -23,11 +26,15 @@ type RestoreIn struct {
 	// Current is the newest snapshot of this workspace, if there is one: files that
 	// were not touched since are not read.
 	Current string
+	// Fits is asked, before anything is fetched or touched, whether the workspace may
+	// grow by so much; its error ends the restore. Nil: it may, and the reserve
+	// of the disk may be used: what was there is put back.
+	Fits func(ctx context.Context, grows diskspace.Usage) error
 }
 
-// Restored tells what a restore did. The numbers count files and links.
+// Restored reports what a restore did. The numbers count files and links.
 type Restored struct {
-	Restored int // written anew, or given their mode back
+	Restored int // rewritten, or their mode restored
 	Deleted  int
 	Skipped  []Skipped // paths that could not be brought back, in order
 }
@@ -74,8 +81,20 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 		}
 	}
 	r.compare(w)
+	if in.Fits != nil {
+		grows, err := r.grows()
+		if err == nil {
+			err = in.Fits(ctx, grows)
+		}
+		if err != nil {
+			return Restored{}, err
+		}
+	}
 
 	waiting := spool{dir: s.spool}
+	if in.Fits != nil {
+		waiting.reserve = s.reserve
+	}
 	defer waiting.close()
 	var need []*entry
 	for _, e := range r.write {
@@ -102,7 +121,14 @@ func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree 
 	}
 	t, err := s.load(ctx, in.Current)
 	if err != nil {
-		s.log.WarnContext(ctx, "the current snapshot cannot be read: all files are compared by their content", "session_id", home.id, "error", err)
+		s.log.WarnContext(
+			ctx,
+			"failed to read the current snapshot, comparing all files by content",
+			"session_id",
+			home.id,
+			"error",
+			err,
+		)
 		return nil
 	}
 	return t
@@ -111,9 +137,9 @@ func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree 
 // survey walks the workspace, and reads the files whose content may be that of
 // the snapshot.
 func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*walker, error) {
-	r := &reader{ctx: ctx, sink: nowhere{}, quiet: time.Now().Add(-s.grain).UnixNano()}
+	r := &reader{ctx: ctx, sink: discard{}, quiet: time.Now().Add(-s.grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
 	w := &walker{
-		ctx: ctx, root: root, known: known, force: true,
+		ctx: ctx, root: root, known: known, force: true, most: s.most + len(target.entries),
 		usable: func(*entry) bool { return true },
 		// What the snapshot lacks is deleted as a whole.
 		enter: func(p string) bool { e := target.at(p); return e != nil && e.kind == kindDir },

@@ -189,7 +189,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	in := RestoreIn{SnapshotID: id, Root: small, UID: b.uid(), GID: b.uid()}
 	_, err := b.store.Restore(t.Context(), in)
 	code(t, CodeNoSpace, err)
-	require.NotContains(t, err.Error(), small, "no path of the host is told")
+	require.NotContains(t, err.Error(), small, "no path of the host is shown")
 	left, err := os.ReadDir(small)
 	require.NoError(t, err)
 	for _, e := range left {
@@ -213,7 +213,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	require.Equal(t, 1, b.capture(t, id).Changed)
 }
 
-// BenchmarkUnchanged captures a workspace of 50,000 files that nobody touched;
+// BenchmarkUnchanged captures a workspace of 50,000 unchanged files;
 // the aim is 250 ms, the limit 600 ms.
 func BenchmarkUnchanged(tb *testing.B) {
 	b := newBench(tb)

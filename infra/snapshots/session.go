@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // location is where a small content lies: at offset in a frame, which is a part
@@ -32,6 +33,8 @@ type session struct {
 	blobs  map[hash]location
 	chunks map[hash]struct{}
 	parts  map[hash]struct{}
+
+	written atomic.Int64 // bytes of objects that were stored
 }
 
 // keptManifests is how many manifests of one session are remembered: to compare

@@ -17,7 +17,7 @@ import (
 	"everloop/domain"
 )
 
-func TestASnapshotBringsEverythingBack(t *testing.T) {
+func TestRestore_everything(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "main.go", "package main")
@@ -72,7 +72,7 @@ func TestASnapshotBringsEverythingBack(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(b.root, "void"), 0o700)) // so that it can be cleared away
 }
 
-func TestUnchangedGivesThePreviousAndWritesNothing(t *testing.T) {
+func TestCapture_unchanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a/b", "x")
@@ -104,7 +104,7 @@ func (broken) GetRange(context.Context, string, int64, int64) ([]byte, error) {
 	return nil, errBroken
 }
 
-func TestAFileThatWasLeftAloneIsNotReadAgain(t *testing.T) {
+func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "old", "content")
@@ -188,13 +188,16 @@ func TestViewAndDiff(t *testing.T) {
 	code(t, domain.CodeFileNotFound, err)
 	_, _, err = b.store.Open(t.Context(), b.session+"."+strings.Repeat("0", 64), "x")
 	code(t, CodeNotFound, err)
-	for _, bad := range []string{"", "x", "../a." + strings.Repeat("0", 64), "a/b." + strings.Repeat("0", 64), b.session + "." + strings.Repeat("A", 64)} {
+	for _, bad := range []string{
+		"", "x", "../a." + strings.Repeat("0", 64), "a/b." + strings.Repeat("0", 64),
+		b.session + "." + strings.Repeat("A", 64),
+	} {
 		_, _, err = b.store.Open(t.Context(), bad, "x")
 		code(t, CodeBadID, err)
 	}
 }
 
-func TestTheServicesDirectoryStays(t *testing.T) {
+func TestRestore_serviceDirectoryStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "1")
@@ -213,7 +216,7 @@ func TestTheServicesDirectoryStays(t *testing.T) {
 	require.Equal(t, "being written", b.get(t, ".everloop-tmp-abc"))
 }
 
-func TestASessionThatBeganAsACopyKeepsItsOwnObjects(t *testing.T) {
+func TestCapture_copiedSessionOwnsItsObjects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "1")
@@ -221,7 +224,10 @@ func TestASessionThatBeganAsACopyKeepsItsOwnObjects(t *testing.T) {
 	first := b.capture(t, "")
 
 	other := &bench{store: b.store, objects: b.objects, session: "0190-other", root: t.TempDir()}
-	done, err := b.store.Restore(t.Context(), RestoreIn{SnapshotID: first.ID, SessionID: other.session, Root: other.root, UID: b.uid(), GID: b.uid()})
+	done, err := b.store.Restore(
+		t.Context(),
+		RestoreIn{SnapshotID: first.ID, SessionID: other.session, Root: other.root, UID: b.uid(), GID: b.uid()},
+	)
 	require.NoError(t, err)
 	require.Equal(t, 2, done.Restored)
 	require.Equal(t, picture(t, b.root), picture(t, other.root))

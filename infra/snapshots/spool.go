@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/diskspace"
 )
 
 // spool keeps contents between reading and storing them. It is one file without
 // a name, so that nothing is left of it when the process ends, however it does.
 // It is made when it is first needed.
 type spool struct {
-	dir string
+	dir     string
+	reserve diskspace.Reserve
 
 	mu   sync.Mutex
 	file *os.File
@@ -41,16 +43,43 @@ func (s *spool) add(data []byte) (extent, error) {
 		}
 		s.file = file
 	}
+	if err := s.room(int64(len(data))); err != nil {
+		s.mu.Unlock()
+		return extent{}, err
+	}
 	file, at := s.file, extent{offset: s.end, length: len(data)}
 	s.end += int64(len(data))
 	s.mu.Unlock()
 	if _, err := file.WriteAt(data, at.offset); err != nil {
 		if full(err) {
-			return extent{}, domain.Newf(domain.TooLarge, CodeNoSpace, "no space is left on the disk where files wait to be stored or restored")
+			return extent{}, domain.Newf(
+				domain.TooLarge,
+				CodeNoSpace,
+				"no space is left on the disk where files wait to be stored or restored",
+			)
 		}
 		return extent{}, fmt.Errorf("snapshots: write the spool file: %w", err)
 	}
 	return at, nil
+}
+
+// room refuses what would be written to the part of the disk that is reserved.
+func (s *spool) room(n int64) error {
+	if s.reserve == (diskspace.Reserve{}) {
+		return nil
+	}
+	space, err := diskspace.Of(s.dir)
+	if err != nil {
+		return err
+	}
+	if s.reserve.Touched(space, diskspace.Usage{Bytes: n}) {
+		return domain.Newf(
+			domain.Unavailable,
+			CodeDiskFull,
+			"the disk on which files wait to be stored or restored is full but for what is reserved",
+		)
+	}
+	return nil
 }
 
 // read gives what was kept, in buf where that is large enough.

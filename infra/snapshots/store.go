@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/diskspace"
 )
 
 // Objects is where snapshots are kept. A missing object is a domain error of
@@ -35,7 +36,9 @@ type Config struct {
 	// SpoolDir is a directory of the service alone, on a disk: contents wait there
 	// between reading and storing. It is made when it is missing. Empty: the system's directory for temporary files.
 	SpoolDir string
-	// Logger tells of snapshots that had to be made anew; nil is slog's default.
+	// Reserve is the part of the spool's file system that nothing is written to.
+	Reserve diskspace.Reserve
+	// Logger reports snapshots that had to be rebuilt; nil is slog's default.
 	Logger *slog.Logger
 	// CachedEntries bounds what is remembered of the trees of sessions, in
 	// entries of some 300 bytes; 0 is 500,000.
@@ -51,6 +54,7 @@ type Config struct {
 type Store struct {
 	objects Objects
 	spool   string
+	reserve diskspace.Reserve
 	log     *slog.Logger
 	budget  int
 	most    int
@@ -65,7 +69,7 @@ type Store struct {
 // New gives a store.
 func New(cfg Config) *Store {
 	s := &Store{
-		objects: cfg.Objects, spool: cfg.SpoolDir, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
+		objects: cfg.Objects, spool: cfg.SpoolDir, reserve: cfg.Reserve, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
 		workers: min(max(runtime.GOMAXPROCS(0), 2), 8), sessions: map[string]*session{}, grain: clockGrain,
 	}
 	if s.spool == "" {

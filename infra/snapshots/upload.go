@@ -26,16 +26,35 @@ func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer unlock()
+	before := p.ses.written.Load()
+	err = p.finish(ctx)
+	p.snapshot.Stored += p.ses.written.Load() - before // also by a try that failed
+	if err != nil {
+		return Snapshot{}, err
+	}
+	p.Discard()
+	return p.snapshot, nil
+}
+
+func (p *Pending) finish(ctx context.Context) error {
 	if err := p.store.putContents(ctx, p); err != nil {
-		return Snapshot{}, fmt.Errorf("store the files of a snapshot: %w", err)
+		return fmt.Errorf("store the files of a snapshot: %w", err)
 	}
 	if err := p.store.putManifest(ctx, p.ses, p.tree); err != nil {
-		return Snapshot{}, fmt.Errorf("store the manifest of a snapshot: %w", err)
+		return fmt.Errorf("store the manifest of a snapshot: %w", err)
 	}
 	p.tree.stored.Store(true)
 	p.ses.remember(p.tree)
-	p.Discard()
-	return p.snapshot, nil
+	return nil
+}
+
+// put stores an object of a session and counts it.
+func (s *Store) put(ctx context.Context, ses *session, key string, data []byte) error {
+	err := s.objects.Put(ctx, key, data)
+	if err == nil {
+		ses.written.Add(int64(len(data)))
+	}
+	return err
 }
 
 // putContents stores the contents that the store does not have yet.
@@ -92,19 +111,23 @@ func (s *Store) putChunk(ctx context.Context, p *Pending, sum hash, at extent) e
 	if err != nil {
 		return err
 	}
+	return s.putChunkData(ctx, p.ses, sum, data)
+}
+
+func (s *Store) putChunkData(ctx context.Context, ses *session, sum hash, data []byte) error {
 	out := buffers.Get().(*[]byte)
 	defer buffers.Put(out)
-	if err := s.objects.Put(ctx, chunkKey(p.ses.id, sum), encoder().EncodeAll(data, (*out)[:0])); err != nil {
+	if err := s.put(ctx, ses, chunkKey(ses.id, sum), encoder().EncodeAll(data, (*out)[:0])); err != nil {
 		return err
 	}
-	p.ses.mu.Lock()
-	defer p.ses.mu.Unlock()
-	p.ses.chunks[sum] = struct{}{}
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	ses.chunks[sum] = struct{}{}
 	return nil
 }
 
 func (s *Store) putPack(ctx context.Context, ses *session, ready *pack) error {
-	if err := s.objects.Put(ctx, packKey(ses.id, ready.name), ready.data); err != nil {
+	if err := s.put(ctx, ses, packKey(ses.id, ready.name), ready.data); err != nil {
 		return err
 	}
 	ses.mu.Lock()

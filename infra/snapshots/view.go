@@ -5,6 +5,7 @@ package snapshots
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -50,7 +51,7 @@ func (s *Store) Walk(ctx context.Context, snapshotID string, visit func(Info) er
 }
 
 // Open opens a file of a snapshot. See View.Open.
-func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadCloser, Info, error) {
+func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadSeekCloser, Info, error) {
 	v, err := s.View(ctx, snapshotID)
 	if err != nil {
 		return nil, Info{}, err
@@ -85,7 +86,7 @@ func (v *View) Stat(path string) (Info, error) {
 // Open opens a file by its path, as Walk gives it. What is read was checked: a
 // content that is not what it was ends the reading with an error. ctx holds for
 // the reading too.
-func (v *View) Open(ctx context.Context, path string) (io.ReadCloser, Info, error) {
+func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, error) {
 	info, err := v.Stat(path)
 	if err != nil {
 		return nil, Info{}, err
@@ -97,7 +98,7 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadCloser, Info, erro
 	case e.chunks != nil:
 		return &chunkReader{ctx: ctx, source: &v.source, entry: e}, info, nil
 	case e.id.size == 0:
-		return io.NopCloser(bytes.NewReader(nil)), info, nil
+		return smallContent{bytes.NewReader(nil)}, info, nil
 	}
 	at := v.source.tree.home.location(e.sum)
 	frame, err := v.frame(ctx, at, path)
@@ -108,8 +109,14 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadCloser, Info, erro
 	if err != nil {
 		return nil, info, err
 	}
-	return io.NopCloser(bytes.NewReader(content)), info, nil
+	return smallContent{bytes.NewReader(content)}, info, nil
 }
+
+// smallContent is a small file, which is in memory.
+type smallContent struct{ *bytes.Reader }
+
+// Close implements io.Closer.
+func (smallContent) Close() error { return nil }
 
 func (v *View) frame(ctx context.Context, at location, path string) ([]byte, error) {
 	v.mu.Lock()
@@ -140,10 +147,11 @@ type chunkReader struct {
 	source *source
 	entry  *entry
 
-	at    int64  // bytes that were read
-	next  int    // run
+	at    int64  // place in the file, bytes
+	next  int    // run that comes after zeros and data
 	zeros int64  // bytes of zeros that come now
 	data  []byte // of a chunk, that come now
+	skip  int64  // bytes at the beginning of the next chunk that are passed over
 }
 
 // Read implements io.Reader.
@@ -160,16 +168,13 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 		}
 		c := r.entry.chunks[r.next]
 		if c.zeros > 0 {
-			r.zeros = r.entry.id.size - r.at
-			if c.zeros <= r.zeros/chunkSize {
-				r.zeros = c.zeros * chunkSize
-			}
+			r.zeros = r.lengthOf(c, r.at)
 		} else {
 			data, err := r.source.chunk(r.ctx, c.sum, chunkLength(r.at/chunkSize, r.entry.id.size), r.entry.path)
 			if err != nil {
 				return 0, err
 			}
-			r.data = data
+			r.data, r.skip = data[r.skip:], 0
 		}
 		r.next++
 	}
@@ -184,6 +189,47 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	}
 	r.at += int64(n)
 	return n, nil
+}
+
+// lengthOf gives the bytes of a run that begins at a place.
+func (r *chunkReader) lengthOf(c run, at int64) int64 {
+	left := r.entry.id.size - at
+	if chunks := max(c.zeros, 1); chunks <= left/chunkSize {
+		return chunks * chunkSize
+	}
+	return left
+}
+
+// Seek implements io.Seeker. What is passed over is not fetched.
+func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.at
+	case io.SeekEnd:
+		offset += r.entry.id.size
+	}
+	if offset < 0 {
+		return r.at, errors.New("snapshots: seek before the beginning of a file")
+	}
+	r.data, r.zeros, r.skip = nil, 0, 0
+	begin := int64(0)
+	for r.next = 0; r.next < len(r.entry.chunks); r.next++ {
+		c := r.entry.chunks[r.next]
+		length := r.lengthOf(c, begin)
+		if offset >= begin+length {
+			begin += length
+			continue
+		}
+		if c.zeros > 0 {
+			r.zeros = begin + length - offset
+			r.next++
+		} else {
+			r.skip = offset - begin
+		}
+		break
+	}
+	r.at = offset
+	return offset, nil
 }
 
 // Close implements io.Closer.

@@ -5,13 +5,16 @@ package snapshots
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 const (
@@ -54,10 +57,14 @@ type walker struct {
 	content func(dir int, name string, f *found) error
 	// enter says whether a directory is looked into; nil: all are.
 	enter func(path string) bool
-	// most is how many entries there may be; 0 is any number.
+	// most is how many entries there may be. Their paths together may have 256 bytes
+	// for each of them.
 	most int
 	// force makes directories readable that the service may not read but owns.
 	force bool
+	// fresh asks the server for what the client has cached: another worker may have
+	// changed it.
+	fresh bool
 
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -65,14 +72,42 @@ type walker struct {
 	active int
 	err    error
 	scans  []*scanned
-	total  int             // entries
 	lost   map[string]kind // directories that could not be looked into; 0: gone
+
+	entries, pathBytes atomic.Int64 // that were met so far
+}
+
+// readBatch is how many names of a directory are read at once.
+const readBatch = 1024
+
+// pathShare is how long paths may be on average, in bytes.
+const pathShare = 256
+
+// admit counts entries before anything is kept of them.
+func (w *walker) admit(dir string, names []string) error {
+	bytes := len(names) * (len(dir) + 1)
+	for _, name := range names {
+		bytes += len(name)
+	}
+	if w.entries.Add(int64(len(names))) > int64(w.most) {
+		return domain.Newf(domain.TooLarge, CodeTooMany, "the workspace has more than %d files and directories", w.most)
+	}
+	if w.pathBytes.Add(int64(bytes)) > pathShare*int64(w.most) {
+		return domain.Newf(
+			domain.TooLarge,
+			CodeTooMany,
+			"the paths of the workspace's files have more than %d bytes together",
+			pathShare*w.most,
+		)
+	}
+	return nil
 }
 
 // run walks the tree.
 func (w *walker) run(workers int) error {
 	w.more = sync.NewCond(&w.mu)
 	w.queue, w.lost = []string{"."}, map[string]kind{}
+	w.fresh = sharedfs.CachesAttributes(w.root)
 	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
 	defer stop()
 	var all sync.WaitGroup
@@ -114,9 +149,6 @@ func (w *walker) work() {
 		switch {
 		case err == nil:
 			w.scans = append(w.scans, scan)
-			if w.total += len(scan.items); w.most > 0 && w.total > w.most && w.err == nil {
-				w.err = domain.Newf(domain.TooLarge, CodeTooMany, "the workspace has more than %d files and directories", w.most)
-			}
 			for i := range scan.items {
 				if item := &scan.items[i]; item.kind == kindDir && (w.enter == nil || w.enter(item.path)) {
 					w.queue = append(w.queue, item.path)
@@ -142,40 +174,52 @@ func (w *walker) scan(dir string) (*scanned, error) {
 	f := os.NewFile(uintptr(fd), "directory of a workspace")
 	defer func() { _ = f.Close() }()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil {
 		return nil, err
 	}
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	s := &scanned{path: dir, id: identityOf(&st), forced: forced, items: make([]found, 0, len(names))}
-	for i, name := range names {
-		if i%256 == 0 && w.ctx.Err() != nil {
-			return nil, w.ctx.Err()
+	s := &scanned{path: dir, id: identityOf(&st), forced: forced}
+	for {
+		names, err := f.Readdirnames(readBatch)
+		if errors.Is(err, io.EOF) {
+			return s, nil
 		}
-		p := name
-		if dir != "." {
-			p = dir + "/" + name
-		} else if name == serviceDir {
-			continue
-		}
-		if strings.HasPrefix(name, writingPrefix) {
-			if leftover(name) {
-				s.leftovers = append(s.leftovers, p)
-			}
-			continue
-		}
-		item, err := w.look(fd, name, p)
 		if err != nil {
-			if vanished(err) {
-				continue // the second look at the directory tells
-			}
 			return nil, err
 		}
-		s.items = append(s.items, item)
+		if err := errors.Join(w.ctx.Err(), w.admit(dir, names)); err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if err := w.item(fd, name, s); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return s, nil
+}
+
+// item adds an entry of a directory to what was found in it.
+func (w *walker) item(dir int, name string, s *scanned) error {
+	p := name
+	if s.path != "." {
+		p = s.path + "/" + name
+	} else if name == serviceDir {
+		return nil
+	}
+	if strings.HasPrefix(name, writingPrefix) {
+		if leftover(name) {
+			s.leftovers = append(s.leftovers, p)
+		}
+		return nil
+	}
+	item, err := w.look(dir, name, p)
+	if vanished(err) {
+		return nil // the second look at the directory shows it
+	}
+	if err != nil {
+		return err
+	}
+	s.items = append(s.items, item)
+	return nil
 }
 
 func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
@@ -198,7 +242,7 @@ func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
 // look finds what a name is.
 func (w *walker) look(dir int, name, p string) (found, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := sharedfs.Stat(dir, name, &st, w.fresh); err != nil {
 		return found{}, err
 	}
 	item := found{uid: st.Uid, links: uint64(st.Nlink)}
@@ -217,7 +261,8 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 		item.kind, item.target = kindLink, target
 	case unix.S_IFREG:
 		item.kind, item.mode = kindFile, uint16(st.Mode&0o777)
-		if old := w.known.at(p); old != nil && old.trusted && old.kind == kindFile && old.id == item.id && old.mode == item.mode && w.usable(old) {
+		if old := w.known.at(p); old != nil && old.trusted && old.kind == kindFile && old.id == item.id && old.mode == item.mode &&
+			w.usable(old) {
 			item.entry = *old
 			return item, nil
 		}
@@ -279,7 +324,7 @@ func (w *walker) stirred(s *scanned) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || identityOf(&st) != s.id {
+	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil || identityOf(&st) != s.id {
 		return true
 	}
 	for i := range s.items {
@@ -287,7 +332,7 @@ func (w *walker) stirred(s *scanned) bool {
 		if !item.read || item.kind != kindFile {
 			continue
 		}
-		err := unix.Fstatat(fd, item.path[strings.LastIndexByte(item.path, '/')+1:], &st, unix.AT_SYMLINK_NOFOLLOW)
+		err := sharedfs.Stat(fd, item.path[strings.LastIndexByte(item.path, '/')+1:], &st, w.fresh)
 		if err != nil || identityOf(&st) != item.id {
 			return true
 		}

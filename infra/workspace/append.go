@@ -4,15 +4,20 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/diskspace"
 )
 
 // Append opens a regular file for adding to its end, and makes it, with its
-// directories, when it is missing. The caller closes it.
-func (w *Workspace) Append(ctx context.Context, p string) (*os.File, error) {
+// directories, when it is missing. A write that the workspace has no room for fails
+// and writes nothing. The caller closes it.
+func (w *Workspace) Append(ctx context.Context, p string) (io.WriteCloser, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -30,6 +35,11 @@ func (w *Workspace) Append(ctx context.Context, p string) (*os.File, error) {
 		return nil, explain(p, err)
 	}
 	defer func() { _ = unix.Close(dir) }()
+	if _, err := infoAt(dir, name, rel); errors.Is(err, unix.ENOENT) {
+		if err := w.takeEntry(); err != nil {
+			return nil, err
+		}
+	}
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, explain(p, err)
@@ -47,5 +57,31 @@ func (w *Workspace) Append(ctx context.Context, p string) (*os.File, error) {
 		_ = file.Close()
 		return nil, explain(p, err)
 	}
-	return file, nil
+	return &appender{w: w, file: file}, nil
 }
+
+// appender is an open file that grows.
+type appender struct {
+	w    *Workspace
+	file *os.File
+}
+
+// Write implements io.Writer.
+func (a *appender) Write(p []byte) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
+	defer cancel()
+	quota, err := a.w.Quota(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer quota.Close()
+	if err := quota.Take(diskspace.Usage{Bytes: int64(len(p))}); err != nil {
+		return 0, err
+	}
+	n, err := a.file.Write(p)
+	a.w.spent(diskspace.Usage{Bytes: int64(n)})
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *appender) Close() error { return a.file.Close() }

@@ -49,7 +49,8 @@ func TestCopyFile(t *testing.T) {
 	require.True(t, info.Replaced)
 	require.Equal(t, "A", w.get(t, "old"))
 	for to, want := range map[string]string{
-		"d": CodeExists, ".": CodeExists, "../x": domain.CodePathOutside, "d/a.tar.gz": CodeExists, "new/": CodeIsDirectory, "old/x": CodeNotDirectory,
+		"d": CodeExists, ".": CodeExists, "../x": domain.CodePathOutside, "d/a.tar.gz": CodeExists, "new/": CodeIsDirectory,
+		"old/x": CodeNotDirectory,
 	} {
 		_, err = w.duplicate(t, "d/a.tar.gz", to, false)
 		code(t, want, err)
@@ -103,7 +104,7 @@ func TestCopyDirectory(t *testing.T) {
 	code(t, CodeNotDirectory, err)
 	require.Equal(t, "f", w.get(t, "file"))
 
-	// A directory that nobody may write to can be copied, one without an end not.
+	// A read-only directory can be copied, one without an end not.
 	w.put(t, "locked/x", "x")
 	require.NoError(t, os.Chmod(host+"/locked", 0o550))
 	info, err = w.duplicate(t, "locked", "", false)
@@ -123,12 +124,13 @@ func TestCopyDirectory(t *testing.T) {
 	require.Empty(t, hidden(t, w))
 }
 
-func TestCopyThatIsTooLargeOrCutOffLeavesNothing(t *testing.T) {
+func TestCopy_tooLargeOrInterrupted(t *testing.T) {
 	w := open(t)
 	w.put(t, "src/a", strings.Repeat("a", 1000))
 	w.put(t, "src/b", strings.Repeat("b", 100_000))
 	for _, from := range []string{"src", "src/b"} {
-		_, err := w.Copy(t.Context(), from, "dst", CopyOptions{Room: w.room(t, 50_000)})
+		w.room(t, 50_000).Close()
+		_, err := w.Copy(t.Context(), from, "dst", CopyOptions{})
 		code(t, CodeNoSpace, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -216,7 +218,10 @@ func TestStaysBelow(t *testing.T) {
 	for _, ok := range [][2]string{{"l", "x"}, {"l", "./x/y"}, {"a/l", "../x"}, {"a/b/l", "../../x"}, {"a/l", ".."}} {
 		require.True(t, StaysBelow(ok[0], ok[1]), ok)
 	}
-	for _, not := range [][2]string{{"l", ".."}, {"l", "/x"}, {"l", ""}, {"l", "../x"}, {"a/l", "../../x"}, {"a/l", "b/../../x"}, {"l", "x/../.."}} {
+	for _, not := range [][2]string{{"l", ".."}, {"l", "/x"}, {
+		"l",
+		"",
+	}, {"l", "../x"}, {"a/l", "../../x"}, {"a/l", "b/../../x"}, {"l", "x/../.."}} {
 		require.False(t, StaysBelow(not[0], not[1]), not)
 	}
 }

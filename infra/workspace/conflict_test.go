@@ -4,6 +4,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 // hidden lists what the service itself has left, in the workspace or beside it.
@@ -83,9 +85,12 @@ func count(t *testing.T, w, other *Workspace, done, refused *atomic.Int64) {
 
 // A command replaces the file by one of its own, as editors do, at any moment of
 // a conditional write: what it wrote is never lost to one that was let through.
-func TestConditionalWriteNoticesACommandInBetween(t *testing.T) {
+func TestWriteFile_concurrentCommand(t *testing.T) {
 	w := open(t)
 	file := filepath.Join(w.HostPath(), "f")
+	// Else a file that comes between the second look and the rename is replaced: see
+	// replaceIf.
+	atomically := exchanges(t, w)
 	for round := range 400 {
 		base := w.put(t, "f", "base")
 		begun := make(chan struct{})
@@ -107,13 +112,32 @@ func TestConditionalWriteNoticesACommandInBetween(t *testing.T) {
 		if err != nil {
 			code(t, CodeStale, err)
 		}
-		require.Equal(t, "command", w.get(t, "f"), "round %d", round)
+		if got := w.get(t, "f"); err == nil && !atomically {
+			require.Contains(t, []string{"command", "user"}, got, "round %d", round)
+		} else {
+			require.Equal(t, "command", got, "round %d", round)
+		}
 	}
 	require.Empty(t, hidden(t, w))
 }
 
+// exchanges says whether names can be exchanged in one step on the file system that
+// the tests run on.
+func exchanges(t *testing.T, w *Workspace) bool {
+	w.put(t, "one", "")
+	w.put(t, "other", "")
+	root := int(w.root.Fd())
+	err := sharedfs.Exchange(root, "one", root, "other")
+	if err != nil {
+		require.ErrorIs(t, err, sharedfs.ErrUnsupported)
+	}
+	require.NoError(t, w.Remove(t.Context(), "one", false))
+	require.NoError(t, w.Remove(t.Context(), "other", false))
+	return err == nil
+}
+
 // swap alone, with what a command can do between the look and the exchange.
-func TestSwapPutsBackWhatIsNotExpected(t *testing.T) {
+func TestSwap_unexpectedFile(t *testing.T) {
 	w := open(t)
 	root := int(w.root.Fd())
 	prepare := func() Info {
@@ -122,26 +146,26 @@ func TestSwapPutsBackWhatIsNotExpected(t *testing.T) {
 		return old
 	}
 	old := prepare()
-	require.NoError(t, swap(root, "temp", root, "f", old))
+	require.NoError(t, w.swap(root, "temp", root, "f", old))
 	require.Equal(t, "ours", w.get(t, "f"))
 	require.NoFileExists(t, filepath.Join(w.HostPath(), "temp"))
 
 	old = prepare()
 	require.NoError(t, os.WriteFile(filepath.Join(w.HostPath(), "f"), []byte("changed in place"), 0o644))
-	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
 	require.Equal(t, "changed in place", w.get(t, "f"))
 	require.Equal(t, "ours", w.get(t, "temp"))
 
 	old = prepare()
 	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
 	require.NoError(t, os.MkdirAll(filepath.Join(w.HostPath(), "f/dir"), 0o755))
-	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
 	require.DirExists(t, filepath.Join(w.HostPath(), "f/dir"))
 	require.NoError(t, os.RemoveAll(filepath.Join(w.HostPath(), "f")))
 
 	old = prepare()
 	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
-	require.ErrorIs(t, swap(root, "temp", root, "f", old), errStale)
+	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
 	require.NoFileExists(t, filepath.Join(w.HostPath(), "f"))
 }
 
@@ -180,7 +204,7 @@ func TestRemoveIf(t *testing.T) {
 
 // Names that change places both ways must not make their locks wait for each
 // other.
-func TestRenamesBothWaysDoNotBlock(t *testing.T) {
+func TestMove_bothWays(t *testing.T) {
 	w := open(t)
 	w.put(t, "a", "x")
 	var wg sync.WaitGroup
@@ -199,15 +223,53 @@ func TestRenamesBothWaysDoNotBlock(t *testing.T) {
 	case <-t.Context().Done():
 		t.Fatal("they wait for each other")
 	}
-	list, err := w.List("")
+	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 }
 
-func TestNamesOfTheServiceAreRefused(t *testing.T) {
+func TestWriteFile_namesOfTheService(t *testing.T) {
 	w := open(t)
 	for _, p := range []string{tempPrefix + "x", "a/" + tempPrefix + "x", "/workspace/" + tempPrefix + "x/y"} {
 		_, err := w.WriteFile(t.Context(), p, strings.NewReader("x"), WriteOptions{Parents: true})
 		code(t, CodeBadPath, err)
 	}
+}
+
+// A file that leaves the workspace while its path is looked up, as a replaced one
+// does, is there or gone: its path never led outside.
+func TestReadFile_whileItIsReplaced_doesNotLeave(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.put(t, "f", "one")
+	inside, outside := filepath.Join(w.HostPath(), "f"), filepath.Join(w.store.root, "beside")
+
+	over := make(chan struct{})
+	var mover, readers sync.WaitGroup
+	mover.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			if err := errors.Join(os.Rename(inside, outside), os.Rename(outside, inside)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 2 {
+		readers.Go(func() {
+			for range 3_000 {
+				if _, _, err := w.ReadFile("f", 100); err != nil && !domain.HasCode(err, domain.CodeFileNotFound) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+	close(over)
+	mover.Wait()
 }

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 // CopyOptions are conditions and bounds of Copy.
 type CopyOptions struct {
-	Overwrite bool  // replace what has the name: a file by a file, a directory by a directory
-	Room      *Room // that the copy takes its space from
+	Overwrite bool // replace what has the name: a file by a file, a directory by a directory
 }
 
 // maxCopies bounds the search for a free name.
@@ -70,7 +70,12 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 		return Info{}, explain(from, err)
 	}
 	defer func() { _ = unix.Close(staging) }()
-	c := &copier{w: w, staging: staging, ctx: ctx, room: o.Room, from: shorten(given)}
+	quota, err := w.Quota(ctx)
+	if err != nil {
+		return Info{}, explain(from, err)
+	}
+	defer quota.Close()
+	c := &copier{w: w, staging: staging, ctx: ctx, quota: quota, from: shorten(given)}
 	if directory {
 		return c.directory(source, names, o)
 	}
@@ -136,7 +141,7 @@ type copier struct {
 	w       *Workspace
 	staging int // directory in which it is made
 	ctx     context.Context
-	room    *Room
+	quota   *Quota
 	from    string
 	mode    uint32 // that a directory gets when it has its place
 }
@@ -158,6 +163,9 @@ func (c *copier) place(names iter.Seq[string], try func(dir int, name, rel strin
 }
 
 func (c *copier) file(source int, st *unix.Stat_t, names iter.Seq[string], o CopyOptions) (Info, error) {
+	if err := c.quota.Take(oneEntry); err != nil {
+		return Info{}, err
+	}
 	temp := tempPrefix + rand.Text()
 	out, err := c.content(source, c.staging, temp)
 	if err != nil {
@@ -186,13 +194,13 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 	if err != nil {
 		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, temp)
 	} else {
-		c.w.spent(c.room.taken())
+		c.w.spent(c.quota.taken())
 	}
 	return info, err
 }
 
 // name gives a copied directory its name. One that it replaces is exchanged for
-// it in one step, and only then deleted.
+// it, and only then deleted.
 func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (Info, error) {
 	from := c.staging
 	copied, err := unix.Openat(from, temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -200,7 +208,7 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 		return Info{}, err
 	}
 	defer func() { _ = unix.Close(copied) }()
-	err = unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
+	err = sharedfs.RenameNoReplace(-1, from, temp, dir, name)
 	replaced := errors.Is(err, unix.EEXIST) && overwrite
 	if replaced {
 		old, lookErr := infoAt(dir, name, rel)
@@ -210,9 +218,10 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 		if old.Type != Directory {
 			return Info{}, unix.ENOTDIR
 		}
-		if err = unix.Renameat2(from, temp, dir, name, unix.RENAME_EXCHANGE); err == nil {
+		var aside string
+		if aside, err = c.exchange(temp, dir, name); err == nil {
 			defer c.w.forget()
-			err = removeAll(context.WithoutCancel(c.ctx), from, temp)
+			err = removeAll(context.WithoutCancel(c.ctx), from, aside)
 		}
 	}
 	if err == nil {
@@ -224,4 +233,24 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 	info, err := infoAt(dir, name, rel)
 	info.Replaced = replaced
 	return info, err
+}
+
+// exchange puts a copied directory in the place of another, and gives the name that
+// the other has beside it now. Where the file system cannot exchange names, the name is
+// free for a moment. What a command puts there then stays; the copy fails, and what was
+// to be replaced is deleted.
+func (c *copier) exchange(temp string, dir int, name string) (string, error) {
+	err := sharedfs.Exchange(c.staging, temp, dir, name)
+	if !errors.Is(err, sharedfs.ErrUnsupported) {
+		return temp, err
+	}
+	aside := tempPrefix + rand.Text()
+	if err := sharedfs.Rename(dir, name, c.staging, aside); err != nil {
+		return "", err
+	}
+	err = sharedfs.RenameNoReplace(-1, c.staging, temp, dir, name)
+	if err != nil && sharedfs.RenameNoReplace(-1, c.staging, aside, dir, name) != nil {
+		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, aside)
+	}
+	return aside, err
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/diskspace"
+	"everloop/internal/sharedfs"
 )
 
 const (
@@ -39,6 +41,9 @@ func (c *copier) content(source, dir int, name string) (*os.File, error) {
 	if err == nil {
 		err = c.w.own(fd, "")
 	}
+	if err == nil {
+		err = sharedfs.Flush(fd)
+	}
 	if err != nil {
 		_ = out.Close()
 		_ = unix.Unlinkat(dir, name, 0)
@@ -52,9 +57,9 @@ func (c *copier) pour(out, in *os.File) error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.CopyN(out, in, min(copyChunk, c.room.left()+1))
-		if !c.room.Take(n) {
-			return full(c.from)
+		n, err := io.CopyN(out, in, min(copyChunk, c.quota.left()+1))
+		if err := c.quota.Take(diskspace.Usage{Bytes: n}); err != nil {
+			return err
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -89,17 +94,8 @@ func (c *copier) tree(source int, name string, dir int, as string, depth int) er
 	if err := c.w.own(out, ""); err != nil {
 		return err
 	}
-	names, err := in.Readdirnames(-1)
-	if err != nil {
+	if err := c.entries(in, out, depth); err != nil {
 		return err
-	}
-	for _, entry := range names {
-		if strings.HasPrefix(entry, tempPrefix) {
-			continue
-		}
-		if err := c.entry(fd, out, entry, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone meanwhile
-			return err
-		}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -110,6 +106,27 @@ func (c *copier) tree(source int, name string, dir int, as string, depth int) er
 		return nil
 	}
 	return unix.Fchmod(out, uint32(modeOf(&st)))
+}
+
+// entries copies what a directory holds.
+func (c *copier) entries(in *os.File, out, depth int) error {
+	for {
+		names, err := in.Readdirnames(readBatch)
+		for _, name := range names {
+			if strings.HasPrefix(name, tempPrefix) {
+				continue
+			}
+			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone meanwhile
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func (c *copier) entry(in, out int, name string, depth int) error {
@@ -125,8 +142,8 @@ func (c *copier) entry(in, out int, name string, depth int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if !c.room.Take(256) {
-		return full(c.from)
+	if err := c.quota.Take(oneEntry); err != nil {
+		return err
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:

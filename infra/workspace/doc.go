@@ -1,6 +1,6 @@
 // Package workspace is the only way to the files of sessions from outside the
 // sandbox: for the REST interface, the file tools and the snapshots
-// (agent-service.md files, decisions.md section 6).
+// (docs/files.md).
 //
 // A command in the sandbox may change the tree at any moment, also with intent:
 // swap a directory for a link to /etc between a check and its use, or put a

@@ -13,16 +13,18 @@ import (
 
 // Codes of the errors that this package returns besides domain's own.
 const (
-	CodeIsDirectory  = "is_a_directory"         // 422
-	CodeNotDirectory = "not_a_directory"        // 422
-	CodeNotRegular   = "not_a_regular_file"     // 422: a link, pipe, socket or device
-	CodeExists       = "file_exists"            // 409
-	CodeNotEmpty     = "directory_not_empty"    // 409
-	CodeStale        = "stale_file"             // 409: changed since the given ETag
-	CodeTooLarge     = "too_large"              // 413
-	CodeNoSpace      = "no_space"               // 413
-	CodeBadPath      = "invalid_path"           // 400
-	CodeDenied       = "file_permission_denied" // 403
+	CodeIsDirectory    = "is_a_directory"         // 422
+	CodeNotDirectory   = "not_a_directory"        // 422
+	CodeNotRegular     = "not_a_regular_file"     // 422: a link, pipe, socket or device
+	CodeExists         = "file_exists"            // 409
+	CodeNotEmpty       = "directory_not_empty"    // 409
+	CodeStale          = "stale_file"             // 409: changed since the given ETag
+	CodeTooLarge       = "too_large"              // 413
+	CodeTooManyEntries = "too_many_entries"       // 413: of a directory
+	CodeNoSpace        = "no_space"               // 413
+	CodeDiskFull       = "disk_full"              // 503: only what is reserved for the engines is left
+	CodeBadPath        = "invalid_path"           // 400
+	CodeDenied         = "file_permission_denied" // 403
 )
 
 // explain turns an error of the kernel into one about the path that the caller
@@ -42,12 +44,14 @@ func explain(path string, err error) error {
 		return domain.Newf(kind, code, "%s %s", path, what)
 	}
 	switch {
-	case errors.Is(err, errStale):
+	case errors.Is(err, errStale), errors.Is(err, unix.ESTALE): // another machine replaced it
 		return fault(domain.Conflict, CodeStale, "was changed since it was read")
 	case errors.Is(err, unix.EXDEV):
 		return outside(path)
 	case errors.Is(err, unix.ELOOP):
 		return fault(domain.Invalid, CodeNotRegular, "is a link that leads nowhere")
+	case errors.Is(err, unix.ENXIO): // a pipe without a reader, or a socket
+		return fault(domain.Invalid, CodeNotRegular, "is not a regular file")
 	case errors.Is(err, unix.ENOENT):
 		return fault(domain.NotFound, domain.CodeFileNotFound, "does not exist")
 	case errors.Is(err, unix.ENOTDIR):

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 // Type says what an entry is.
@@ -32,7 +33,7 @@ type Info struct {
 	Size    int64       // bytes; of a link, the length of its target
 	Mode    fs.FileMode // permission bits only
 	ModTime time.Time
-	Target  string // of a link, as it stands there
+	Target  string // of a link, unresolved
 	// Identity for snapshots and ETag: a file whose all four and Size are equal
 	// was not changed, except within the clock's grain.
 	Device, Inode uint64
@@ -76,7 +77,7 @@ func regular(rel string, st *unix.Stat_t) error {
 // infoAt looks at a name in an open directory.
 func infoAt(dir int, name, rel string) (Info, error) {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := sharedfs.Stat(dir, name, &st, false); err != nil {
 		return Info{}, err
 	}
 	i := infoOf(rel, &st)

@@ -73,6 +73,9 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 		up = strings.Repeat("../", strings.Count(at, "/")+1)
 	}
 	rel := path.Join(at, name)
+	if err := w.takeEntry(); err != nil {
+		return "", err
+	}
 	if err := unix.Symlinkat(up+target, holder, name); err != nil {
 		return "", explain(rel, err)
 	}

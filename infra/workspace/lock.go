@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/sharedfs"
 )
 
 // lockFile lies beside the workspaces. No session has its name, and it is never
@@ -31,7 +33,7 @@ type locks struct {
 
 func newLocks(root string) *locks { return &locks{path: filepath.Join(root, lockFile)} }
 
-// place is a name in an open directory. The directory is told by what it is, not
+// place is a name in an open directory. The directory is identified by what it is, not
 // by its path: a link to it does not lead around a lock.
 type place struct {
 	dir  int
@@ -81,8 +83,9 @@ func (l *locks) slot(p place) (int64, error) {
 	if err := unix.Fstat(p.dir, &st); err != nil {
 		return 0, err
 	}
+	// Not by its device: a shared file system has another number on each machine.
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%d:%d/%s", st.Dev, st.Ino, p.name)
+	fmt.Fprintf(h, "%d/%s", st.Ino, p.name)
 	return int64(h.Sum32()) % int64(len(l.inside)), nil
 }
 
@@ -102,10 +105,34 @@ func (l *locks) open() (*os.File, error) {
 	if l.file != nil {
 		return l.file, nil
 	}
-	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if err = l.create(); err == nil {
+			fd, err = unix.Open(l.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("workspace: locks: %w", err)
 	}
 	l.file = os.NewFile(uintptr(fd), lockFile)
 	return l.file, nil
+}
+
+// create makes the file under another name first. GlusterFS gives a file its identity
+// after its name: of two machines that made this name at once, each could keep a file
+// of its own, and would lock that.
+func (l *locks) create() error {
+	temp, err := os.CreateTemp(filepath.Dir(l.path), tempPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = temp.Close()
+		_ = os.Remove(temp.Name()) // gone where it was renamed
+	}()
+	err = sharedfs.RenameNoReplace(int(temp.Fd()), unix.AT_FDCWD, temp.Name(), unix.AT_FDCWD, l.path)
+	if errors.Is(err, unix.EEXIST) {
+		return nil // another process was first
+	}
+	return err
 }

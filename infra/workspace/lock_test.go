@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One name has one holder, over the stores of several processes, and whoever
+// One name has one holder, over the stores of several processes, and a process that
 // holds two names at once.
 func TestOneHolderOfAName(t *testing.T) {
 	w := open(t)

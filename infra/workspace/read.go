@@ -3,14 +3,10 @@
 package workspace
 
 import (
-	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path"
-	"sort"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -71,97 +67,6 @@ func (w *Workspace) ReadFile(p string, limit int64) ([]byte, Info, error) {
 		return nil, info, domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", p, limit)
 	}
 	return data, info, nil
-}
-
-// List gives the entries of a directory: directories first, then by name.
-func (w *Workspace) List(p string) ([]Info, error) {
-	rel, err := w.Clean(p)
-	if err != nil {
-		return nil, err
-	}
-	list, err := w.entries(rel, inside)
-	if err != nil {
-		return nil, explain(p, err)
-	}
-	sort.SliceStable(list, func(i, j int) bool {
-		return list[i].Type == Directory && list[j].Type != Directory
-	})
-	return list, nil
-}
-
-// entries reads a directory, sorted by name.
-func (w *Workspace) entries(rel string, resolve uint64) ([]Info, error) {
-	fd, err := w.openAt(rel, unix.O_RDONLY|unix.O_DIRECTORY, resolve)
-	if err != nil {
-		return nil, err
-	}
-	dir := os.NewFile(uintptr(fd), rel)
-	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	sort.Strings(names)
-	list := make([]Info, 0, len(names))
-	for _, name := range names {
-		if strings.HasPrefix(name, tempPrefix) {
-			continue
-		}
-		info, err := infoAt(fd, name, path.Join(rel, name))
-		if err == nil { // else it is gone meanwhile
-			list = append(list, info)
-		}
-	}
-	return list, nil
-}
-
-// Walk calls visit for an entry and all that is below it, each directory before
-// its content, names in order. Links are visited, never followed. visit may
-// return fs.SkipDir or fs.SkipAll. Directories that vanish during the walk, or
-// that lie deeper than a path can say, are passed over.
-func (w *Workspace) Walk(ctx context.Context, p string, visit func(Info) error) error {
-	info, err := w.Stat(p)
-	if err != nil {
-		return err
-	}
-	err = w.walk(ctx, info, visit)
-	if errors.Is(err, fs.SkipAll) || errors.Is(err, fs.SkipDir) {
-		return nil
-	}
-	return err
-}
-
-func (w *Workspace) walk(ctx context.Context, info Info, visit func(Info) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := visit(info); err != nil {
-		if info.Type == Directory && errors.Is(err, fs.SkipDir) {
-			return nil
-		}
-		return err
-	}
-	if info.Type != Directory {
-		return nil
-	}
-	// Each directory is opened by its path again: no descriptor is held on the
-	// way down, however deep it goes.
-	list, err := w.entries(info.Path, inside|unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
-		if info.Path != "." && gone(err) {
-			return nil
-		}
-		return explain(info.Path, err)
-	}
-	for _, entry := range list {
-		if err := w.walk(ctx, entry, visit); err != nil {
-			if errors.Is(err, fs.SkipDir) {
-				return nil // from a file: the rest of its directory
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // gone says that a directory seen a moment ago is not there any more, or not

@@ -17,31 +17,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
-// leftFor is the age from which something temporary belongs to nobody any more:
+// leftFor is the age from which something temporary has no owner any more:
 // its process ended before it could take it away.
 const leftFor = 24 * time.Hour
 
 // Staging takes files whose names are given later, all at once: until then they
-// are in nobody's way, and Close leaves nothing of them behind.
+// disturb no other process, and Close leaves nothing of them behind.
 type Staging struct {
 	w      *Workspace
 	holder int    // descriptor of the directory that it is in
 	name   string // in the holder
 	dir    *os.File
-	room   *Room
-	sizes  []int64 // of the files, in bytes
+	quota  *Quota
+	costs  []*charge // of the files
 }
 
-// Stage opens a staging place, whose files take their space from room.
-func (w *Workspace) Stage(ctx context.Context, room *Room) (*Staging, error) {
+// Stage opens a staging place, whose files take their space from quota.
+func (w *Workspace) Stage(ctx context.Context, quota *Quota) (*Staging, error) {
 	holder, err := w.store.staging()
 	if err != nil {
 		return nil, explain("", err)
 	}
-	sweep(ctx, holder, time.Now().Add(-leftFor))
-	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), room: room}
+	removeStale(ctx, holder, time.Now().Add(-leftFor))
+	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), quota: quota}
 	fd := -1
 	if err = unix.Mkdirat(holder, s.name, 0o700); err == nil {
 		fd, err = unix.Openat(holder, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -79,7 +80,7 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // it by. A file that cannot be kept is taken back at once; what is left of its
 // content is the caller's to read. A *SourceError is the reader's.
 func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int, error) {
-	name := strconv.Itoa(len(s.sizes))
+	name := strconv.Itoa(len(s.costs))
 	dir := int(s.dir.Fd())
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -87,34 +88,39 @@ func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int,
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
-	size, err := s.fill(ctx, f, content, limit)
+	cost := &charge{quota: s.quota}
+	err = s.fill(ctx, f, content, limit, cost)
 	if err == nil {
 		err = s.w.own(fd, "")
 	}
+	if err == nil {
+		err = sharedfs.Flush(fd)
+	}
 	if err != nil {
-		s.room.give(size) // its space is free again
+		cost.release() // its space is free again
 		_ = unix.Unlinkat(dir, name, 0)
 		if _, theirs := errors.AsType[*SourceError](err); theirs {
 			return 0, err
 		}
 		return 0, explain("the file", err)
 	}
-	s.sizes = append(s.sizes, size)
-	return len(s.sizes) - 1, nil
+	s.costs = append(s.costs, cost)
+	return len(s.costs) - 1, nil
 }
 
-// fill says how many bytes of the room the file has taken, also when it failed.
-func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit int64) (taken int64, err error) {
+func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit int64, cost *charge) error {
+	if err := cost.take(oneEntry); err != nil {
+		return err
+	}
 	source := &blamed{r: contextReader{ctx, content}}
-	from := &roomed{r: source, room: s.room}
-	n, err := io.Copy(f, io.LimitReader(from, limit+1))
+	n, err := io.Copy(f, io.LimitReader(charged{source, cost}, limit+1))
 	switch {
 	case source.err != nil:
 		err = &SourceError{source.err}
 	case err == nil && n > limit:
 		err = domain.Newf(domain.TooLarge, CodeTooLarge, "the file is larger than %d bytes", limit)
 	}
-	return from.taken, err
+	return err
 }
 
 // blamed remembers whose error a failed copy is.
@@ -128,22 +134,6 @@ func (b *blamed) Read(p []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		b.err = err
 	}
-	return n, err
-}
-
-// roomed ends a copy when there is no room for more.
-type roomed struct {
-	r     io.Reader
-	room  *Room
-	taken int64
-}
-
-func (r *roomed) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	if !r.room.Take(int64(n)) {
-		return 0, full("the file")
-	}
-	r.taken += int64(n)
 	return n, err
 }
 
@@ -178,14 +168,13 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	defer func() { _ = unix.Close(fd) }()
 	info, err := w.place(fd, from, temp, dir, name, rel, o)
 	if err == nil { // it counts as written now
-		s.room.give(s.sizes[number])
-		s.sizes[number] = 0
+		s.costs[number].release()
 	}
 	return info, explain(p, err)
 }
 
-// sweep takes away what dead processes left of their writing.
-func sweep(ctx context.Context, staging int, older time.Time) {
+// removeStale deletes what dead processes left of their writing.
+func removeStale(ctx context.Context, staging int, older time.Time) {
 	fd, err := unix.Openat(staging, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return

@@ -14,15 +14,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/diskspace"
 )
 
-func TestStagedFilesAreInNobodysWay(t *testing.T) {
+func TestStaging_otherProcesses(t *testing.T) {
 	w := open(t)
 	s, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
 	n, err := s.Add(t.Context(), strings.NewReader("content"), 100)
 	require.NoError(t, err)
-	list, err := w.List("")
+	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Empty(t, list)
 	visited := 0
@@ -45,17 +47,17 @@ func TestStagedFilesAreInNobodysWay(t *testing.T) {
 
 func TestStagingKeepsToItsBounds(t *testing.T) {
 	w := open(t)
-	s, err := w.Stage(t.Context(), w.room(t, 1000))
+	s, err := w.Stage(t.Context(), w.room(t, 1000+3*diskspace.PerInode))
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 101)), 100)
 	code(t, CodeTooLarge, err)
-	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 1001)), 2000)
+	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 1001+2*diskspace.PerInode)), 2000)
 	code(t, CodeNoSpace, err)
 	// The space of what was not kept is free again.
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 900)), 2000)
 	require.NoError(t, err)
-	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 101)), 2000)
+	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 400)), 2000)
 	code(t, CodeNoSpace, err)
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 90)), 90)
 	require.NoError(t, err)
@@ -71,8 +73,8 @@ func TestStagingKeepsToItsBounds(t *testing.T) {
 }
 
 // What a process that was killed has left is taken away by a later upload, a day
-// after; what is younger may still be somebody's.
-func TestLeftoversOfTheDeadAreSwept(t *testing.T) {
+// after; what is younger may still be in use.
+func TestStaging_staleFilesAreRemoved(t *testing.T) {
 	w := open(t)
 	dead, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
@@ -83,9 +85,9 @@ func TestLeftoversOfTheDeadAreSwept(t *testing.T) {
 	defer alive.Close()
 	require.Len(t, hidden(t, w), 2)
 
-	sweep(t.Context(), alive.holder, time.Now().Add(-time.Hour))
+	removeStale(t.Context(), alive.holder, time.Now().Add(-time.Hour))
 	require.Len(t, hidden(t, w), 2)
-	sweep(t.Context(), alive.holder, time.Now().Add(time.Minute))
+	removeStale(t.Context(), alive.holder, time.Now().Add(time.Minute))
 	require.Empty(t, hidden(t, w))
 }
 
@@ -129,7 +131,7 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.Empty(t, hidden(t, w))
-	list, err := w.List("")
+	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Equal(t, []string{"dir", "kept", "small"}, names(list))
 }

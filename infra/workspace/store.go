@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs"
 )
 
 // GuestRoot is where a command in the sandbox sees its workspace; paths that
@@ -31,26 +33,33 @@ const stagingDir = ".everloop-staging"
 
 // Store holds the workspaces of all sessions below one directory.
 type Store struct {
-	root  string
-	locks *locks // of writes with a condition
-	usage usage
+	root   string
+	limits Limits
+	locks  *locks // of writes with a condition
+	usage  usage
+
+	look   sync.Once
+	caches bool // attributes, for some seconds: see sharedfs.CachesAttributes
 }
 
 // New gives the store in a directory (DATA_DIR/workspace), which is made when
-// the first workspace is.
-func New(root string) *Store { return &Store{root: root, locks: newLocks(root)} }
+// the first workspace is. Its workspaces have no limits.
+func New(root string) *Store { return NewLimited(root, Limits{}) }
+
+// NewLimited is New with limits, which every write by a Workspace keeps to.
+func NewLimited(root string, limits Limits) *Store {
+	return &Store{root: root, limits: limits, locks: newLocks(root)}
+}
 
 // staging opens the directory for what is being written.
 func (s *Store) staging() (fd int, err error) {
 	dir := filepath.Join(s.root, stagingDir)
-	for range 2 {
+	fd, err = openRoot(dir)
+	if errors.Is(err, unix.ENOENT) {
+		if err := s.create(stagingDir, -1); err != nil {
+			return -1, err
+		}
 		fd, err = openRoot(dir)
-		if !errors.Is(err, unix.ENOENT) {
-			break
-		}
-		if err := unix.Mkdir(dir, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-			return -1, fmt.Errorf("workspace: staging: %w", err)
-		}
 	}
 	if err != nil {
 		return -1, fmt.Errorf("workspace: staging: %w", err)
@@ -91,7 +100,7 @@ func (s *Store) Open(ctx context.Context, sessionID string, uid int) (*Workspace
 		if err := os.MkdirAll(s.root, 0o711); err != nil {
 			return nil, fmt.Errorf("workspace: %w", err)
 		}
-		if err := w.create(sessionID); err != nil {
+		if err := s.create(sessionID, w.uid); err != nil {
 			return nil, err
 		}
 		fd, err = openRoot(host)
@@ -107,27 +116,59 @@ func openRoot(host string) (int, error) {
 	return unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// create makes the directory under another name first, so that no other process
-// ever finds it with the wrong owner.
-func (w *Workspace) create(sessionID string) error {
-	temp, err := os.MkdirTemp(w.store.root, tempPrefix)
+// create makes a directory of the store under another name first, so that no other
+// process ever finds it with the wrong owner. uid is that owner, or -1 for the service.
+func (s *Store) create(name string, uid int) error {
+	temp, err := os.MkdirTemp(s.root, tempPrefix)
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
-	if w.uid >= 0 {
-		if err := os.Chown(temp, w.uid, w.uid); err != nil {
+	if uid >= 0 {
+		if err := os.Chown(temp, uid, uid); err != nil {
 			_ = os.Remove(temp)
-			return fmt.Errorf("workspace: give %s to user %d: %w", sessionID, w.uid, err)
+			return fmt.Errorf("workspace: give %s to user %d: %w", name, uid, err)
 		}
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, w.host, unix.RENAME_NOREPLACE)
-	if err != nil {
+	if err := s.publish(temp, name); err != nil {
 		_ = os.Remove(temp)
-		if !errors.Is(err, unix.EEXIST) { // else somebody else was first
-			return fmt.Errorf("workspace: make %s: %w", sessionID, err)
+		if !errors.Is(err, unix.EEXIST) { // else another process was first
+			return fmt.Errorf("workspace: make %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// publish gives a new directory its name, if that is free. Where the file system
+// cannot hold this condition, the lock does: only the service makes names here.
+func (s *Store) publish(temp, name string) error {
+	root, err := openRoot(s.root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(root) }()
+	err = sharedfs.RenameInOneStep(unix.AT_FDCWD, temp, root, name)
+	if !errors.Is(err, sharedfs.ErrUnsupported) {
+		return err
+	}
+	release, err := s.locks.hold(place{root, name})
+	if err != nil {
+		return err
+	}
+	defer release()
+	if s.cached(root) {
+		var st unix.Stat_t
+		if err := sharedfs.Stat(root, "", &st, true); err != nil {
+			return err
+		}
+	}
+	return sharedfs.RenameNoReplace(-1, unix.AT_FDCWD, temp, root, name)
+}
+
+// cached says whether what another machine changed shows only after some seconds,
+// unless it is asked for. fd is any descriptor in the store.
+func (s *Store) cached(fd int) bool {
+	s.look.Do(func() { s.caches = sharedfs.CachesAttributes(fd) })
+	return s.caches
 }
 
 func (s *Store) path(sessionID string) (string, error) {
@@ -207,7 +248,7 @@ func (w *Workspace) Clean(p string) (string, error) {
 		if len(name) > 255 {
 			return "", explain(shorten(shown), unix.ENAMETOOLONG)
 		}
-		// Such a file would be seen by nobody, and one day taken away.
+		// Such a file would not be seen, and deleted later.
 		if strings.HasPrefix(name, tempPrefix) {
 			return "", domain.Newf(domain.Malformed, CodeBadPath, "names that begin with %s are the service's own", tempPrefix)
 		}

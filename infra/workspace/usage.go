@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"everloop/internal/diskspace"
 )
 
 // usage remembers the measured size of workspaces for a time that grows with
@@ -18,11 +20,11 @@ type usage struct {
 }
 
 type measured struct {
-	bytes int64
-	until time.Time // measured anew from then on
-	grown int64     // bytes that were written since this is known, whatever was taken away
-	held  int64     // bytes that writers have taken and not written yet
-	rooms int       // writers that look at it
+	used    diskspace.Usage
+	until   time.Time       // measured again from then on
+	grown   diskspace.Usage // what was written since this is known, whatever was taken away
+	held    diskspace.Usage // what writers have taken and not written yet
+	writers int             // that look at it
 }
 
 const (
@@ -36,7 +38,7 @@ func (u *usage) of(host string) *measured {
 		return m
 	}
 	if len(u.known) >= maxMeasured {
-		maps.DeleteFunc(u.known, func(_ string, m *measured) bool { return m.rooms == 0 })
+		maps.DeleteFunc(u.known, func(_ string, m *measured) bool { return m.writers == 0 })
 	}
 	if u.known == nil {
 		u.known = map[string]*measured{}
@@ -57,30 +59,30 @@ func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 		return nil
 	}
 	began := time.Now()
-	bytes, err := w.measure(ctx)
+	used, err := diskspace.Measure(ctx, w.host, w.store.limits.usage())
 	if err != nil {
 		return err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m.bytes = bytes + m.grown - grown
+	m.used = used.Plus(m.grown).Minus(grown)
 	m.until = time.Now().Add(measureShare * time.Since(began))
 	return nil
 }
 
 // spent adds what was written since to a remembered measure.
-func (w *Workspace) spent(bytes int64) {
+func (w *Workspace) spent(n diskspace.Usage) {
 	u := &w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if m := u.known[w.host]; m != nil {
-		m.bytes += bytes
-		m.grown += max(0, bytes)
+		m.used = m.used.Plus(n)
+		m.grown = m.grown.Plus(diskspace.Usage{Bytes: max(0, n.Bytes), Inodes: max(0, n.Inodes)})
 	}
 }
 
-// forget has a workspace measured anew after something was deleted, of which
-// nobody knows how large it was.
+// forget has a workspace measured again after a deletion, of which
+// the size is not known.
 func (w *Workspace) forget() {
 	u := &w.store.usage
 	u.mu.Lock()
@@ -88,15 +90,4 @@ func (w *Workspace) forget() {
 	if m := u.known[w.host]; m != nil {
 		m.until = time.Time{}
 	}
-}
-
-// measure adds up the space of all entries, as the sandbox does: what they take
-// on the disk, and a little for each.
-func (w *Workspace) measure(ctx context.Context) (int64, error) {
-	var total int64
-	err := w.Walk(ctx, ".", func(i Info) error {
-		total += i.blocks*512 + 256
-		return nil
-	})
-	return total, err
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,16 +22,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/sharedfs/sharedfstest"
 )
 
 const testUID = 123456
 
 func open(t testing.TB) *Workspace {
 	t.Helper()
-	w, err := New(filepath.Join(t.TempDir(), "workspace")).Open(t.Context(), "0190-session", testUID)
+	dir := t.TempDir()
+	w, err := New(filepath.Join(dir, "workspace")).Open(t.Context(), "0190-session", testUID)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = w.Close() })
+	t.Cleanup(func() {
+		_ = w.Close()
+		makeRemovable(dir)
+	})
 	return w
+}
+
+// makeRemovable lets the user of the tests remove directories that a test has left
+// without the right to.
+func makeRemovable(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
 }
 
 func (w *Workspace) put(t testing.TB, p, content string) Info {
@@ -71,7 +88,7 @@ func TestLacks(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	lacks := func(p string) bool { return w.store.Lacks("0190-session", p) }
-	require.True(t, w.store.Lacks("0190-other", ".skills"), "nobody has opened it yet")
+	require.True(t, w.store.Lacks("0190-other", ".skills"), "it was not opened yet")
 	require.False(t, w.store.Lacks("../0190-session", ".skills"), "Open says what is wrong with it")
 	require.True(t, lacks(".skills"))
 	w.put(t, ".skills/a", "x")
@@ -83,7 +100,7 @@ func TestLacks(t *testing.T) {
 	require.False(t, lacks("link"), "the link is there")
 }
 
-func TestOpenMakesAPrivateDirectory(t *testing.T) {
+func TestOpen_privateDirectory(t *testing.T) {
 	w := open(t)
 	info, err := os.Stat(w.HostPath())
 	require.NoError(t, err)
@@ -120,6 +137,7 @@ func TestConcurrentFirstUse(t *testing.T) {
 	require.Zero(t, failed.Load())
 	left, err := os.ReadDir(store.root)
 	require.NoError(t, err)
+	left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == lockFile }) // where the lock holds the condition
 	require.Len(t, left, 1)
 }
 
@@ -203,7 +221,7 @@ func TestWriteAndRead(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
-func TestOneOfManyConditionalWritesWins(t *testing.T) {
+func TestWriteFile_concurrentConditional(t *testing.T) {
 	w := open(t)
 	tag := w.put(t, "f", "0").ETag()
 	var wins, created atomic.Int32
@@ -213,7 +231,8 @@ func TestOneOfManyConditionalWritesWins(t *testing.T) {
 			if _, err := w.WriteFile(context.Background(), "f", strings.NewReader(fmt.Sprint(i)), WriteOptions{IfMatch: tag}); err == nil {
 				wins.Add(1)
 			}
-			if _, err := w.WriteFile(context.Background(), "new", strings.NewReader(fmt.Sprint(i)), WriteOptions{CreateOnly: true}); err == nil {
+			if _, err := w.WriteFile(context.Background(), "new", strings.NewReader(fmt.Sprint(i)),
+				WriteOptions{CreateOnly: true}); err == nil {
 				created.Add(1)
 			}
 		})
@@ -242,31 +261,35 @@ func TestListOrdersAndShowsLinks(t *testing.T) {
 	require.NoError(t, w.MkdirAll("z"))
 	require.NoError(t, w.Symlink("/etc/passwd", "m"))
 	require.NoError(t, unix.Mkfifo(filepath.Join(w.HostPath(), "pipe"), 0o600))
-	list, err := w.List("")
+	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Equal(t, []string{"z", "a.txt", "b.txt", "m", "pipe"}, names(list))
 	require.Equal(t, Link, list[3].Type)
 	require.Equal(t, "/etc/passwd", list[3].Target)
 	require.Equal(t, Other, list[4].Type)
-	_, err = w.List("a.txt")
+	_, err = w.List(t.Context(), "a.txt", MaxListed)
 	code(t, CodeNotDirectory, err)
-	_, err = w.List("nothing")
+	_, err = w.List(t.Context(), "nothing", MaxListed)
 	code(t, domain.CodeFileNotFound, err)
 }
 
 func TestTenThousandEntries(t *testing.T) {
 	w := open(t)
-	for i := range 10000 {
+	count := 10000
+	if sharedfstest.Mounted() || sharedfstest.Simulated() { // where a list takes no other way, only longer
+		count = 1000
+	}
+	for i := range count {
 		f, err := os.Create(fmt.Sprintf("%s/%05d", w.HostPath(), i))
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
 	began := time.Now()
-	list, err := w.List(".")
+	list, err := w.List(t.Context(), ".", MaxListed)
 	require.NoError(t, err)
 	t.Logf("listed in %v", time.Since(began))
-	require.Len(t, list, 10000)
-	require.Equal(t, "09999", list[9999].Name)
+	require.Len(t, list, count)
+	require.Equal(t, fmt.Sprintf("%05d", count-1), list[count-1].Name)
 }
 
 func TestLinksStayInside(t *testing.T) {
@@ -297,7 +320,7 @@ func TestLinksStayInside(t *testing.T) {
 		code(t, domain.CodePathOutside, w.Symlink("x", p))
 		code(t, domain.CodePathOutside, w.Rename("real", p, false))
 		code(t, domain.CodePathOutside, w.Remove(t.Context(), filepath.Dir(p)+"/secret", true))
-		_, err = w.List(filepath.Dir(p))
+		_, err = w.List(t.Context(), filepath.Dir(p), MaxListed)
 		code(t, domain.CodePathOutside, err)
 		_, err = w.Stat(filepath.Dir(p) + "/secret")
 		code(t, domain.CodePathOutside, err)
@@ -376,7 +399,7 @@ func TestRemove(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(w.HostPath(), "d/e"), 0))
 	require.NoError(t, w.Remove(t.Context(), "d", true))
 	require.NoError(t, w.Remove(t.Context(), "g", false))
-	list, err := w.List("")
+	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Empty(t, list)
 }
@@ -386,9 +409,16 @@ func TestRemoveBottomlessTree(t *testing.T) {
 	w := open(t)
 	fd, err := unix.Open(w.HostPath(), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
-	for range 3000 {
-		require.NoError(t, unix.Mkdirat(fd, "d", 0o755))
-		next, err := unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	name, depth := "d", 3000
+	switch {
+	case sharedfstest.Mounted(): // GlusterFS builds the path of each, and refuses one that is too long
+		depth = 300
+	case sharedfstest.Simulated(): // longer than a path can be too, but sooner
+		name, depth = strings.Repeat("d", 40), 200
+	}
+	for range depth {
+		require.NoError(t, unix.Mkdirat(fd, name, 0o755))
+		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(fd))
 		fd = next
@@ -396,8 +426,8 @@ func TestRemoveBottomlessTree(t *testing.T) {
 	require.NoError(t, unix.Close(fd))
 	n := 0
 	require.NoError(t, w.Walk(t.Context(), "", func(Info) error { n++; return nil }))
-	require.Greater(t, n, 1000)
-	require.NoError(t, w.Remove(t.Context(), "d", true))
+	require.Greater(t, n, depth/3)
+	require.NoError(t, w.Remove(t.Context(), name, true))
 	left, err := os.ReadDir(w.HostPath())
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -427,7 +457,7 @@ func TestWalk(t *testing.T) {
 }
 
 // A goroutine swaps a directory for a link to the outside while everything runs.
-func TestSwappedDirectoryNeverLeadsOutside(t *testing.T) {
+func TestWorkspace_directorySwappedForLink(t *testing.T) {
 	w := open(t)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(outside+"/file", []byte("OUTSIDE"), 0o644))
@@ -469,7 +499,7 @@ func TestSwappedDirectoryNeverLeadsOutside(t *testing.T) {
 		_ = w.Symlink("x", "swap/link")
 		_ = w.Rename("real/file", "swap/moved", true)
 		_ = w.Rename("swap/moved", "real/file", true)
-		_, _ = w.List("swap")
+		_, _ = w.List(t.Context(), "swap", MaxListed)
 		_ = w.Walk(t.Context(), "", func(Info) error { return nil })
 		if _, err := w.Stat("real/file"); err != nil {
 			_, _ = w.WriteFile(t.Context(), "real/file", strings.NewReader("inside"), WriteOptions{})
@@ -486,7 +516,7 @@ func TestSwappedDirectoryNeverLeadsOutside(t *testing.T) {
 	require.Equal(t, "OUTSIDE", string(data))
 }
 
-func TestReadersNeverSeeAPartOfAWrite(t *testing.T) {
+func TestWriteFile_concurrentReaders(t *testing.T) {
 	w := open(t)
 	content := func(c string) string { return strings.Repeat(c, 1<<16) }
 	w.put(t, "f", content("a"))

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/internal/diskspace"
+	"everloop/internal/sharedfs"
 )
 
 // WriteOptions are conditions and details of WriteFile.
@@ -45,8 +47,18 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 		return Info{}, explain(p, err)
 	}
 	defer func() { _ = unix.Close(dir) }()
-	if _, err := w.target(dir, name, rel, o); err != nil { // before the content is read
+	old, err := w.target(dir, name, rel, o) // before the content is read
+	if err != nil {
 		return Info{}, explain(p, err)
+	}
+	quota, err := w.Quota(ctx)
+	if err != nil {
+		return Info{}, explain(p, err)
+	}
+	defer quota.Close()
+	cost := newCharge(quota, old)
+	if err := cost.entry(old); err != nil {
+		return Info{}, err
 	}
 
 	staging, err := w.store.staging()
@@ -61,7 +73,7 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
-	err = w.fill(ctx, f, rel, content, o)
+	err = w.fill(f, rel, charged{contextReader{ctx, content}, cost}, o)
 	var info Info
 	if err == nil {
 		info, err = w.place(fd, staging, temp, dir, name, rel, o)
@@ -74,12 +86,11 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 }
 
 // fill writes the temporary file.
-func (w *Workspace) fill(ctx context.Context, f *os.File, rel string, content io.Reader, o WriteOptions) error {
-	in := io.Reader(contextReader{ctx, content})
+func (w *Workspace) fill(f *os.File, rel string, content io.Reader, o WriteOptions) error {
 	if o.MaxSize > 0 {
-		in = io.LimitReader(in, o.MaxSize+1)
+		content = io.LimitReader(content, o.MaxSize+1)
 	}
-	n, err := io.Copy(f, in)
+	n, err := io.Copy(f, content)
 	if err != nil {
 		return err
 	}
@@ -92,7 +103,7 @@ func (w *Workspace) fill(ctx context.Context, f *os.File, rel string, content io
 	if o.Sync {
 		return f.Sync()
 	}
-	return nil
+	return sharedfs.Flush(int(f.Fd()))
 }
 
 // place gives a temporary file, which fd is, its name.
@@ -119,14 +130,14 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	}
 	switch {
 	case old == nil:
-		err = unix.Renameat2(from, temp, dir, name, unix.RENAME_NOREPLACE)
+		err = sharedfs.RenameNoReplace(fd, from, temp, dir, name)
 		if errors.Is(err, unix.EEXIST) && !o.CreateOnly {
-			err = unix.Renameat(from, temp, dir, name) // a command made it in this moment
+			err = sharedfs.Rename(from, temp, dir, name) // a command made it in this moment
 		}
 	case o.IfMatch != "":
-		err = swap(from, temp, dir, name, *old)
+		err = w.swap(from, temp, dir, name, *old)
 	default:
-		err = unix.Renameat(from, temp, dir, name)
+		err = sharedfs.Rename(from, temp, dir, name)
 	}
 	if err != nil {
 		return Info{}, err
@@ -140,9 +151,9 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	}
 	info := infoOf(rel, &st)
 	info.Replaced = old != nil
-	w.spent(st.Blocks * 512)
+	w.spent(diskspace.Usage{Bytes: st.Blocks*512 + diskspace.PerInode, Inodes: 1})
 	if old != nil {
-		w.spent(-old.blocks * 512)
+		w.spent(diskspace.Usage{Bytes: -old.blocks*512 - diskspace.PerInode, Inodes: -1})
 	}
 	return info, nil
 }
@@ -151,7 +162,13 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 // conditions.
 func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
 	var st unix.Stat_t
-	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	fresh := w.store.cached(dir)
+	if fresh { // what the name is may be cached too
+		if err := sharedfs.Stat(dir, "", &st, true); err != nil {
+			return nil, err
+		}
+	}
+	err := sharedfs.Stat(dir, name, &st, fresh)
 	if errors.Is(err, unix.ENOENT) {
 		if o.IfMatch != "" {
 			return nil, errStale
@@ -221,6 +238,12 @@ func (w *Workspace) mkdir(rel string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(dir) }()
+	if _, err := infoAt(dir, name, rel); err == nil {
+		return unix.EEXIST
+	}
+	if err := w.takeEntry(); err != nil {
+		return err
+	}
 	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
 		return err
 	}
@@ -242,6 +265,9 @@ func (w *Workspace) Symlink(target, p string) error {
 		return explain(p, err)
 	}
 	defer func() { _ = unix.Close(dir) }()
+	if err := w.takeEntry(); err != nil {
+		return err
+	}
 	if err := unix.Symlinkat(target, dir, name); err != nil {
 		return explain(p, err)
 	}
@@ -269,17 +295,17 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 		return explain(to, err)
 	}
 	defer func() { _ = unix.Close(dirTo) }()
-	// Nobody puts a new file in the place of either while it moves.
+	// No other process puts a new file in the place of either while it moves.
 	release, err := w.store.locks.hold(place{dirFrom, nameFrom}, place{dirTo, nameTo})
 	if err != nil {
 		return explain(from, err)
 	}
 	defer release()
-	flags := uint(unix.RENAME_NOREPLACE)
 	if replace {
-		flags = 0
+		err = sharedfs.Rename(dirFrom, nameFrom, dirTo, nameTo)
+	} else {
+		err = sharedfs.RenameNoReplace(-1, dirFrom, nameFrom, dirTo, nameTo)
 	}
-	err = unix.Renameat2(dirFrom, nameFrom, dirTo, nameTo, flags)
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return domain.Newf(domain.Invalid, CodeBadPath, "%s cannot be moved into itself", from)

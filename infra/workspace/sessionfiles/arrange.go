@@ -33,12 +33,7 @@ func (f Files) Rename(ctx context.Context, session domain.Session, from, name st
 // beside it; a taken target is file_exists unless overwrite is set.
 func (f Files) Copy(ctx context.Context, session domain.Session, from, to string, overwrite bool) (change domain.FileChange, err error) {
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
-		room, err := w.Room(ctx, f.Limit)
-		if err != nil {
-			return err
-		}
-		defer room.Close()
-		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite, Room: room})
+		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite})
 		change = changed(copied)
 		return err
 	})
@@ -50,7 +45,11 @@ const shareDir = ".share"
 
 // Share links to a file or directory from a folder below .share. Without a name
 // the link has the source's.
-func (f Files) Share(ctx context.Context, session domain.Session, source, name, folder string) (link domain.FileLink, change domain.FileChange, err error) {
+func (f Files) Share(
+	ctx context.Context,
+	session domain.Session,
+	source, name, folder string,
+) (link domain.FileLink, change domain.FileChange, err error) {
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		if folder != "" && !filepath.IsLocal(folder) {
 			return domain.Newf(domain.Malformed, domain.CodePathOutside, "the share folder leaves %s", shareDir)

@@ -35,8 +35,12 @@ func TestListShowsWhatLinksLeadTo(t *testing.T) {
 		got = append(got, e)
 	}
 	require.Equal(t, []entry{
-		{"dir", true, 0}, {"to-dir", true, 0},
-		{"nowhere", false, 4}, {"out", false, 9}, {"to-file", false, 5}, {"z", false, 0},
+		{"dir", true, 0},
+		{"to-dir", true, 0},
+		{"nowhere", false, 4},
+		{"out", false, 9},
+		{"to-file", false, 5},
+		{"z", false, 0},
 	}, got)
 	inner, err := b.List(t.Context(), b.session, "to-dir")
 	require.NoError(t, err)

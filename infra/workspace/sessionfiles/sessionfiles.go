@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package sessionfiles gives the doors the files of a session: it opens the
-// session's workspace, does one thing in it, and lets it go. It must not know a
+// Package sessionfiles gives the edges the files of a session: it opens the
+// session's workspace, performs one operation, and closes it. It must not know a
 // transport, nor who asks.
 package sessionfiles
 
@@ -19,7 +19,6 @@ import (
 // Files are the files of all sessions.
 type Files struct {
 	Store *workspace.Store
-	Limit int64 // bytes that a workspace may hold; 0 is no limit
 }
 
 func (f Files) in(ctx context.Context, session domain.Session, do func(*workspace.Workspace) error) error {
@@ -31,22 +30,20 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 	return do(w)
 }
 
-// List gives a directory's entries, directories first. A link is shown as what it
-// leads to, as reading shows it; one that leads nowhere, or out, as itself.
+// List returns a directory's entries, directories first. A link is shown as what it
+// leads to, as reading shows it; one that leads nowhere, or out, as itself. It fails
+// with too_many_entries when there are more than workspace.MaxListed.
 func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error) {
 	var list []domain.FileInfo
 	err := f.in(ctx, session, func(w *workspace.Workspace) error {
-		found, err := w.List(dir)
-		list = make([]domain.FileInfo, len(found))
-		for i, info := range found {
+		return w.Each(ctx, dir, workspace.MaxListed, func(info workspace.Info) {
 			if info.Type == workspace.Link {
 				if to, err := w.Follow(info.Path); err == nil {
 					info = to
 				}
 			}
-			list[i] = told(info)
-		}
-		return err
+			list = append(list, fileInfo(info))
+		})
 	})
 	slices.SortStableFunc(list, func(a, b domain.FileInfo) int {
 		switch {
@@ -69,7 +66,7 @@ func (f Files) Open(ctx context.Context, session domain.Session, path string) (i
 		if err != nil {
 			return err
 		}
-		file, info = opened, told(found)
+		file, info = opened, fileInfo(found)
 		return nil
 	})
 	return file, info, err
@@ -81,21 +78,13 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 	info domain.FileInfo, change domain.FileChange, err error,
 ) {
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
-		old, tag, err := current(w, path, only.IfMatch)
+		_, tag, err := current(w, path, only.IfMatch)
 		if err != nil {
 			return err
-		}
-		room, err := w.Room(ctx, f.Limit)
-		if err != nil {
-			return err
-		}
-		defer room.Close()
-		if size := int64(len(content)); !room.Take(size) && size > old.Size {
-			return noRoom()
 		}
 		options := workspace.WriteOptions{IfMatch: tag, CreateOnly: only.Absent, Parents: true}
 		written, err := w.WriteFile(ctx, path, bytes.NewReader(content), options)
-		info, change = told(written), changed(written)
+		info, change = fileInfo(written), changed(written)
 		return err
 	})
 	return info, change, err
@@ -133,10 +122,6 @@ func version(ifMatch string, now workspace.Info) string {
 	return first
 }
 
-func noRoom() error {
-	return domain.Newf(domain.TooLarge, workspace.CodeNoSpace, "the file could not be written: the workspace is full")
-}
-
 func changed(i workspace.Info) domain.FileChange {
 	if i.Replaced {
 		return domain.FileChange{Path: i.Path, Change: "modified"}
@@ -165,6 +150,6 @@ func (f Files) Delete(ctx context.Context, session domain.Session, path, ifMatch
 	return change, err
 }
 
-func told(i workspace.Info) domain.FileInfo {
+func fileInfo(i workspace.Info) domain.FileInfo {
 	return domain.FileInfo{Name: i.Name, Dir: i.Type == workspace.Directory, Size: i.Size, ModTime: i.ModTime, ETag: i.ETag()}
 }

@@ -32,7 +32,8 @@ type bench struct {
 
 func newBench(t *testing.T, limit int64) bench {
 	t.Helper()
-	b := bench{Files: Files{Store: workspace.New(filepath.Join(t.TempDir(), "workspace")), Limit: limit}, session: domain.Session{ID: "s"}}
+	store := workspace.NewLimited(filepath.Join(t.TempDir(), "workspace"), workspace.Limits{Bytes: limit})
+	b := bench{Files: Files{Store: store}, session: domain.Session{ID: "s"}}
 	w, err := b.Store.Open(t.Context(), "s", 0)
 	require.NoError(t, err)
 	defer w.Close()
@@ -86,7 +87,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestUploadThatIsCutOffLeavesNothing(t *testing.T) {
+func TestWriteFile_interrupted(t *testing.T) {
 	b := newBench(t, 0)
 	cut := errors.New("cut off")
 	_, err := b.Upload(t.Context(), b.session, "up", 1000, func(add func(io.Reader) error) ([]string, error) {
@@ -103,7 +104,7 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-func TestAWorkspaceHoldsNoMoreThanItsLimit(t *testing.T) {
+func TestQuota_limit(t *testing.T) {
 	b := newBench(t, 1<<20)
 	large := strings.Repeat("x", 600_000)
 	b.put(t, "first", large)
@@ -137,7 +138,7 @@ func (b bench) held(t *testing.T) (total int64) {
 }
 
 // Everything that writes at the same time stays within the limit together.
-func TestManyAtOnceHoldNoMoreThanTheLimit(t *testing.T) {
+func TestQuota_concurrentWrites(t *testing.T) {
 	const limit, each = 4 << 20, 256 << 10
 	b := newBench(t, limit)
 	b.put(t, "original", strings.Repeat("o", each))
@@ -156,9 +157,15 @@ func TestManyAtOnceHoldNoMoreThanTheLimit(t *testing.T) {
 	for i := range 10 {
 		all.Go(func() {
 			<-begin
-			outcomes, err := b.Upload(t.Context(), b.session, fmt.Sprintf("up%d", i), limit, func(add func(io.Reader) error) ([]string, error) {
-				return []string{"a", "b"}, errors.Join(add(strings.NewReader(content)), add(strings.NewReader(content)))
-			})
+			outcomes, err := b.Upload(
+				t.Context(),
+				b.session,
+				fmt.Sprintf("up%d", i),
+				limit,
+				func(add func(io.Reader) error) ([]string, error) {
+					return []string{"a", "b"}, errors.Join(add(strings.NewReader(content)), add(strings.NewReader(content)))
+				},
+			)
 			if err != nil {
 				t.Error(err)
 				return
@@ -196,7 +203,7 @@ func TestManyAtOnceHoldNoMoreThanTheLimit(t *testing.T) {
 
 // Two uploads that are on their way at the same time: the one that began first
 // has no more right to the space than the one that filled it.
-func TestASlowUploadFindsTheWorkspaceFull(t *testing.T) {
+func TestQuota_slowUpload(t *testing.T) {
 	b := newBench(t, 1<<20)
 	half := strings.Repeat("x", 600<<10)
 	outcomes, err := b.Upload(t.Context(), b.session, "", 1<<20, func(add func(io.Reader) error) ([]string, error) {
@@ -210,7 +217,7 @@ func TestASlowUploadFindsTheWorkspaceFull(t *testing.T) {
 	require.EqualValues(t, len(half), b.held(t))
 }
 
-func TestZipKeepsModesAndOnlyLinksThatStay(t *testing.T) {
+func TestZip_modesAndLinks(t *testing.T) {
 	b := newBench(t, 0)
 	b.put(t, "dir/run.sh", "#!/bin/sh\n")
 	b.put(t, "dir/sub/data", strings.Repeat("data ", 10_000))

@@ -16,10 +16,10 @@ import (
 )
 
 // Upload takes files into a directory, which is made when it is missing. receive
-// hands each file's content, of at most limit bytes, to add, and at the end gives
+// passes each file's content, of at most limit bytes, to add, and at the end gives
 // their names, which are relative to the directory, in the same order. An error
-// of receive leaves nothing behind; a file that cannot be taken is told in its
-// outcome and is no trouble for the others. A file that exists is replaced.
+// of receive leaves nothing behind; a file that cannot be taken is reported in its
+// outcome and does not affect the others. A file that exists is replaced.
 func (f Files) Upload(ctx context.Context, session domain.Session, dir string, limit int64,
 	receive func(add func(content io.Reader) error) (names []string, err error),
 ) (outcomes []domain.FileOutcome, err error) {
@@ -28,12 +28,12 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 		if err != nil {
 			return err
 		}
-		room, err := w.Room(ctx, f.Limit)
+		quota, err := w.Quota(ctx)
 		if err != nil {
 			return err
 		}
-		defer room.Close()
-		stage, err := w.Stage(ctx, room)
+		defer quota.Close()
+		stage, err := w.Stage(ctx, quota)
 		if err != nil {
 			return err
 		}

@@ -20,15 +20,18 @@ import (
 // Zip gives a function that writes a directory as a ZIP archive while it reads
 // it, so that any size needs little memory. Names are relative to the directory.
 // Links are not followed: those that lead to something in the directory are
-// stored as links, all others are left out, as are pipes, sockets and devices.
+// stored as links, all others are left out, as are pipes, sockets and devices. It
+// fails with too_many_entries when there is more than an archive takes.
 func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (write func(context.Context, io.Writer) error, err error) {
 	var base string
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		if err := w.CheckDir(dir); err != nil {
 			return err
 		}
-		base, err = w.Resolve(dir)
-		return err
+		if base, err = w.Resolve(dir); err != nil {
+			return err
+		}
+		return countEntries(ctx, w, base)
 	})
 	if err != nil {
 		return nil, err
@@ -39,13 +42,33 @@ func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (wri
 			z.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
 				return flate.NewWriter(out, flate.BestSpeed)
 			})
-			pack := &packer{ctx: ctx, w: w, z: z, base: base}
+			pack := &packer{ctx: ctx, w: w, z: z, base: base, left: 2 * maxZipEntries}
 			if err := w.Walk(ctx, base, pack.visit); err != nil {
 				return err
 			}
 			return z.Close()
 		})
 	}, nil
+}
+
+// maxZipEntries bounds an archive, whose list of contents is kept in memory until its
+// end.
+const maxZipEntries = 200_000
+
+func tooMany() error {
+	return domain.Newf(domain.TooLarge, workspace.CodeTooManyEntries, "the directory has more than %d files and directories", maxZipEntries)
+}
+
+// countEntries refuses a directory that holds too much, while there is still a status
+// to say so.
+func countEntries(ctx context.Context, w *workspace.Workspace, dir string) error {
+	seen := 0
+	return w.Walk(ctx, dir, func(workspace.Info) error {
+		if seen++; seen > maxZipEntries {
+			return tooMany()
+		}
+		return nil
+	})
 }
 
 // plain takes what some unpackers would read as a separator out of a name. What
@@ -58,9 +81,13 @@ type packer struct {
 	w    *workspace.Workspace
 	z    *zip.Writer
 	base string
+	left int // entries that it still takes: a command may be adding some
 }
 
 func (p *packer) visit(i workspace.Info) error {
+	if p.left--; p.left < 0 {
+		return tooMany()
+	}
 	name := i.Path
 	if p.base != "." {
 		name = strings.TrimPrefix(strings.TrimPrefix(name, p.base), "/")
@@ -91,8 +118,9 @@ func (p *packer) visit(i workspace.Info) error {
 		return err
 	case workspace.File:
 		return p.file(i, header)
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {

@@ -1,0 +1,210 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"everloop/domain"
+)
+
+// BuildEntry is one entry of a snapshot that is built of contents.
+type BuildEntry struct {
+	Path    string
+	Type    Type
+	Mode    fs.FileMode // of a file
+	Size    int64       // of a file, in bytes
+	Content string      // of a file: what Open is called with; equal contents have equal names
+	Target  string      // of a link
+}
+
+// Builder makes snapshots of a session whose contents come from elsewhere. Each
+// content is read and stored once, however many entries name it, and no file is
+// laid out. One goroutine uses it.
+type Builder struct {
+	store    *Store
+	ses      *session
+	open     func(content string) (io.ReadCloser, error)
+	contents map[string]entry // by their name: size, sum and chunks
+	packed   packer
+	at       int64 // the time of modification of all entries, in nanoseconds since 1970
+}
+
+// NewBuilder makes a Builder for a session. open gives a content, which is read to
+// its end.
+func (s *Store) NewBuilder(sessionID string, open func(content string) (io.ReadCloser, error)) (*Builder, error) {
+	if err := checkSession(sessionID); err != nil {
+		return nil, err
+	}
+	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]entry{}, at: time.Now().UnixNano()}, nil
+}
+
+// Build makes a snapshot of entries and returns its id. Directories that entries
+// need are added; what a capture leaves out is left out.
+func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err error) {
+	unlock, err := b.ses.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	entries, err := b.entries(ctx, list)
+	if err != nil {
+		return "", err
+	}
+	if ready := b.packed.finish(); ready != nil {
+		if err := b.store.putPack(ctx, b.ses, ready); err != nil {
+			return "", fmt.Errorf("store the files of a snapshot: %w", err)
+		}
+	}
+	t := newTree(b.ses, entries)
+	t.sum = t.identify()
+	if err := b.store.putManifest(ctx, b.ses, t); err != nil {
+		return "", fmt.Errorf("store the manifest of a snapshot: %w", err)
+	}
+	return makeID(b.ses.id, t.sum), nil
+}
+
+// entries gives the entries of the tree by path, after their contents were read.
+func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]entry, error) {
+	out := make([]entry, 0, len(list))
+	dirs := map[string]bool{".": true}
+	directory := func(path string) {
+		for ; !dirs[path]; path = parentOf(path) {
+			dirs[path] = true
+			out = append(out, entry{path: path, kind: kindDir, mode: 0o755, id: identity{mtime: b.at}})
+		}
+	}
+	for _, in := range list {
+		if leftOut(in.Path) {
+			continue
+		}
+		if len(out) >= b.store.most {
+			return nil, domain.Newf(domain.TooLarge, CodeTooMany, "a snapshot has more than %d files and directories", b.store.most)
+		}
+		directory(parentOf(in.Path))
+		switch in.Type {
+		case Directory:
+			directory(in.Path)
+		case Link:
+			out = append(out, entry{path: in.Path, kind: kindLink, target: in.Target, id: identity{mtime: b.at}})
+		default:
+			e, err := b.content(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			e.path, e.kind, e.mode, e.id.mtime = in.Path, kindFile, uint16(in.Mode.Perm()), b.at
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	return out, nil
+}
+
+// leftOut says that a capture would not keep the path.
+func leftOut(path string) bool {
+	if path == serviceDir || strings.HasPrefix(path, serviceDir+"/") {
+		return true
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(name, writingPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// content reads and stores the content of a file, unless that was done before.
+func (b *Builder) content(ctx context.Context, in BuildEntry) (entry, error) {
+	if known, found := b.contents[in.Content]; found {
+		return known, nil
+	}
+	e := entry{id: identity{size: in.Size}}
+	if in.Size == 0 {
+		return e, nil
+	}
+	content, err := b.open(in.Content)
+	if err != nil {
+		return e, err
+	}
+	defer content.Close()
+	if in.Size <= smallLimit {
+		err = b.small(ctx, &e, content)
+	} else {
+		err = b.large(ctx, &e, content)
+	}
+	if err == nil {
+		b.contents[in.Content] = e
+	}
+	return e, err
+}
+
+func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error {
+	pool := buffersFor(e.id.size)
+	pooled := pool.Get().(*[]byte)
+	defer pool.Put(pooled)
+	data := (*pooled)[:e.id.size]
+	if _, err := io.ReadFull(content, data); err != nil {
+		return err
+	}
+	e.sum = sha256.Sum256(data)
+	if b.ses.blobKnown(e.sum) {
+		return nil
+	}
+	ready := b.packed.add(e.sum, data)
+	if ready == nil {
+		return nil
+	}
+	return b.store.putPack(ctx, b.ses, ready)
+}
+
+// large stores a content in chunks, of which some are on their way at once.
+func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error {
+	group, sending := errgroup.WithContext(ctx)
+	group.SetLimit(uploads)
+	for index := range chunksOf(e.id.size) {
+		pooled := buffers.Get().(*[]byte)
+		data := (*pooled)[:chunkLength(index, e.id.size)]
+		if _, err := io.ReadFull(content, data); err != nil {
+			return abandon(group, err)
+		}
+		if isZero(data) {
+			buffers.Put(pooled)
+			e.addZeros()
+			continue
+		}
+		sum := hash(sha256.Sum256(data))
+		e.chunks = append(e.chunks, run{sum: sum})
+		if b.ses.chunkKnown(sum) {
+			buffers.Put(pooled)
+			continue
+		}
+		if sending.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			defer buffers.Put(pooled)
+			return b.store.putChunkData(sending, b.ses, sum, data)
+		})
+	}
+	e.sum = sumOfChunks(e.id.size, e.chunks)
+	return errors.Join(group.Wait(), ctx.Err())
+}
+
+// addZeros adds a chunk that holds nothing but zeros.
+func (e *entry) addZeros() {
+	if last := len(e.chunks) - 1; last >= 0 && e.chunks[last].zeros > 0 {
+		e.chunks[last].zeros++
+		return
+	}
+	e.chunks = append(e.chunks, run{zeros: 1})
+}

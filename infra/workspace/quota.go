@@ -1,0 +1,253 @@
+//go:build linux
+
+package workspace
+
+import (
+	"context"
+	"io"
+	"math"
+	"time"
+
+	"everloop/domain"
+	"everloop/internal/diskspace"
+)
+
+// Limits bound what each workspace of a store may hold. 0 is no limit.
+type Limits struct {
+	Bytes  int64
+	Inodes int64 // files, directories and links
+	// Reserve is the part of the file system that nothing is written to.
+	Reserve diskspace.Reserve
+}
+
+func (l Limits) usage() diskspace.Usage { return diskspace.Usage{Bytes: l.Bytes, Inodes: l.Inodes} }
+
+// Quota is what one writer may put into a workspace. Of several writers of this
+// process each takes from what the others have left, so that together they stay
+// within the limits. A nil Quota is without end.
+type Quota struct {
+	w     *Workspace
+	of    *measured
+	limit diskspace.Usage
+	held  diskspace.Usage // taken and not returned; under the lock of usage
+}
+
+// Quota opens the quota of the workspace, for one writer that closes it.
+func (w *Workspace) Quota(ctx context.Context) (*Quota, error) {
+	limits := w.store.limits
+	if limits == (Limits{}) {
+		return nil, nil
+	}
+	u := &w.store.usage
+	u.mu.Lock()
+	q := &Quota{w: w, of: u.of(w.host), limit: limits.usage()}
+	q.of.writers++
+	u.mu.Unlock()
+	if q.limit == (diskspace.Usage{}) {
+		return q, nil
+	}
+	if err := w.remeasure(ctx, q.of); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// Close returns what was taken: by now it is written, or not needed. It is
+// called once.
+func (q *Quota) Close() {
+	if q == nil {
+		return
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	q.of.held = q.of.held.Minus(q.held)
+	q.of.writers--
+	q.held = diskspace.Usage{}
+}
+
+// Take keeps space for the writer. It fails with no_space when the workspace has no
+// room for it, and with disk_full when the disk has not.
+func (q *Quota) Take(n diskspace.Usage) error {
+	if q == nil || n == (diskspace.Usage{}) {
+		return nil
+	}
+	if err := q.w.checkReserve(n); err != nil {
+		return err
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if q.total().Plus(n).Exceeds(q.limit) {
+		return full()
+	}
+	q.held = q.held.Plus(n)
+	q.of.held = q.of.held.Plus(n)
+	return nil
+}
+
+// Fits says what Take would, and keeps nothing: for a writer that asks for the whole
+// before it writes the first part.
+func (q *Quota) Fits(n diskspace.Usage) error {
+	if q == nil {
+		return nil
+	}
+	if err := q.w.checkReserve(n); err != nil {
+		return err
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if (n.Bytes > 0 || n.Inodes > 0) && q.total().Plus(n).Exceeds(q.limit) {
+		return full()
+	}
+	return nil
+}
+
+// give takes back what was taken.
+func (q *Quota) give(n diskspace.Usage) {
+	if q == nil {
+		return
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	q.held = q.held.Minus(n)
+	q.of.held = q.of.held.Minus(n)
+}
+
+// left is how many bytes there are to take at the moment.
+func (q *Quota) left() int64 {
+	if q == nil || q.limit.Bytes <= 0 {
+		return math.MaxInt64 - 1
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return max(0, q.limit.Bytes-q.total().Bytes)
+}
+
+// taken is what the writer holds.
+func (q *Quota) taken() diskspace.Usage {
+	if q == nil {
+		return diskspace.Usage{}
+	}
+	u := &q.w.store.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return q.held
+}
+
+func (q *Quota) total() diskspace.Usage { return q.of.used.Plus(q.of.held) }
+
+// checkReserve refuses what would be written to the part of the disk that is reserved.
+func (w *Workspace) checkReserve(n diskspace.Usage) error {
+	reserve := w.store.limits.Reserve
+	if reserve == (diskspace.Reserve{}) || n.Bytes <= 0 && n.Inodes <= 0 {
+		return nil
+	}
+	space, err := diskspace.Of(w.host)
+	if err != nil {
+		return err
+	}
+	if reserve.Touched(space, n) {
+		return domain.Newf(domain.Unavailable, CodeDiskFull,
+			"the disk of the service is full but for what is reserved: delete files, or ask its operator for space")
+	}
+	return nil
+}
+
+// full is the answer to a write that a workspace has no room for.
+func full() error {
+	return domain.Newf(domain.TooLarge, CodeNoSpace, "not written: the workspace is full, in bytes or in files")
+}
+
+// Fits fails when a workspace, which is measured for that, has no room for so much
+// more, or the disk has not: with no_space or disk_full. What shrinks fits.
+func (w *Workspace) Fits(ctx context.Context, n diskspace.Usage) error {
+	q, err := w.Quota(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	return q.Fits(n)
+}
+
+// charge takes what one file needs from a quota as its content comes. What it replaces
+// is its own already.
+type charge struct {
+	quota  *Quota
+	credit int64           // bytes that are free of charge yet
+	taken  diskspace.Usage // from the quota
+}
+
+func newCharge(q *Quota, old *Info) *charge {
+	if old == nil {
+		return &charge{quota: q}
+	}
+	return &charge{quota: q, credit: old.Size}
+}
+
+// entry takes what a new file takes without content. One that is replaced has it.
+func (c *charge) entry(old *Info) error {
+	if old != nil {
+		return nil
+	}
+	return c.take(oneEntry)
+}
+
+func (c *charge) take(n diskspace.Usage) error {
+	free := min(c.credit, n.Bytes)
+	n.Bytes -= free
+	if err := c.quota.Take(n); err != nil {
+		return err
+	}
+	c.credit -= free
+	c.taken = c.taken.Plus(n)
+	return nil
+}
+
+// release returns it all: the file is counted as written, or gone.
+func (c *charge) release() {
+	c.quota.give(c.taken)
+	c.taken = diskspace.Usage{}
+}
+
+// charged ends a copy when there is no room for more.
+type charged struct {
+	r      io.Reader
+	charge *charge
+}
+
+func (c charged) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if refused := c.charge.take(diskspace.Usage{Bytes: int64(n)}); refused != nil {
+		return 0, refused
+	}
+	return n, err
+}
+
+// measureTime bounds the measure of a workspace for a write that came without a time
+// limit.
+const measureTime = time.Minute
+
+// takeEntry fails when a small entry, as a directory or a link, finds no space. The entry
+// counts as written.
+func (w *Workspace) takeEntry() error {
+	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
+	defer cancel()
+	q, err := w.Quota(ctx)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if err := q.Take(oneEntry); err != nil {
+		return err
+	}
+	w.spent(oneEntry)
+	return nil
+}
+
+// oneEntry is what an entry takes without content.
+var oneEntry = diskspace.Usage{Bytes: diskspace.PerInode, Inodes: 1}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package sharedfs
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// CachesAttributes says whether the file system of an open descriptor shows size and
+// times of files as they were some seconds ago, when another machine has changed them.
+// CephFS, Lustre, OCFS2 and GFS2 keep their caches coherent.
+func CachesAttributes(fd int) bool {
+	if simulated().CachesAttributes {
+		return true
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return false
+	}
+	return cachesAttributes(int64(fs.Type))
+}
+
+func cachesAttributes(kind int64) bool {
+	switch uint32(kind) {
+	case unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.V9FS_MAGIC, unix.SMB_SUPER_MAGIC,
+		unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// Stat looks at a name in an open directory, a link as itself; an empty name is the
+// descriptor's own file. fresh asks the server, whatever the client has cached. For a
+// name to be looked up freshly too, its directory is looked at freshly before. A name
+// whose file another machine has replaced is looked up again, a bounded number of times.
+func Stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
+	return lookedUpAgain(dir, name, func() error { return stat(dir, name, st, fresh) })
+}
+
+func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	if fresh {
+		flags |= unix.AT_STATX_FORCE_SYNC
+	}
+	if look := simulated().Looked; look != nil {
+		look(name, flags)
+	}
+	switch {
+	case name != "" && staleName(name):
+		return unix.ESTALE
+	case !fresh && name == "":
+		return unix.Fstat(dir, st)
+	case !fresh:
+		return unix.Fstatat(dir, name, st, flags)
+	}
+	var x unix.Statx_t
+	if err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &x); err != nil {
+		return err
+	}
+	*st = unix.Stat_t{
+		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Ino: x.Ino,
+		Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid, Size: int64(x.Size), Blocks: int64(x.Blocks),
+		Atim: timespec(x.Atime), Mtim: timespec(x.Mtime), Ctim: timespec(x.Ctime),
+	}
+	// Their types differ between architectures.
+	set(&st.Nlink, x.Nlink)
+	set(&st.Blksize, x.Blksize)
+	return nil
+}
+
+// DropPages makes the next read of an open file ask the server: a FUSE client may keep
+// what it has read of a file that another machine has changed since, whatever the
+// file's attributes say.
+func DropPages(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) }
+
+func set[T ~uint64 | ~uint32 | ~int64 | ~int32](field *T, n uint32) { *field = T(n) }
+
+func timespec(t unix.StatxTimestamp) unix.Timespec {
+	return unix.NsecToTimespec(t.Sec*1e9 + int64(t.Nsec))
+}
+
+// Flush passes what was written to a descriptor to the file system, as its close would,
+// and returns what goes wrong then: NFS and FUSE write back late, and report a full
+// disk or a quota only here. On a local file system it does nothing.
+func Flush(fd int) error {
+	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(again)
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+// Package sharedfs does what file systems that several machines share (NFS, CephFS,
+// GlusterFS, JuiceFS, 9p, FUSE) do differently from local ones: renaming without
+// replacing, writing back, and caching attributes. It must not know what the files
+// are for.
+package sharedfs
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsupported says that the file system cannot do what was asked for.
+var ErrUnsupported = errors.New("the file system cannot do this in one step")
+
+// RenameNoReplace renames from to to, and returns EEXIST when to exists. fd is an open
+// descriptor of a regular file, or -1; it may stand for the same file without the
+// right to read or write it (O_PATH) afterwards.
+//
+// A file system that refuses flags of renameat2 gets the same in steps. For what is no
+// directory they are as safe: a hard link is made only if the name is free. A crash
+// in between leaves both names of one file. See renameDirectory and renameByClaim for
+// what is weaker.
+func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
+	err := RenameInOneStep(fromDir, from, toDir, to)
+	if !errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := Stat(fromDir, from, &st, false); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return renameDirectory(fromDir, from, toDir, to)
+	}
+	err = linkat(fromDir, from, toDir, to)
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EMLINK), refused(err): // no hard links here
+		return renameByClaim(fromDir, from, toDir, to)
+	case err != nil:
+		return err
+	}
+	hold(fd, toDir, to)
+	// What a command has put at the old name by now is another file, and stays.
+	if same(fromDir, from, &st) {
+		err = unix.Unlinkat(fromDir, from, 0)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// RenameInOneStep renames from to to, and returns EEXIST when to exists, or
+// ErrUnsupported where that takes more steps.
+func RenameInOneStep(fromDir int, from string, toDir int, to string) error {
+	err := renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE)
+	if refused(err) {
+		return ErrUnsupported
+	}
+	return err
+}
+
+// Rename renames from to to, and replaces what is there.
+func Rename(fromDir int, from string, toDir int, to string) error {
+	return renameat2(fromDir, from, toDir, to, 0)
+}
+
+// Exchange exchanges two names in one step, or returns ErrUnsupported.
+func Exchange(dirA int, a string, dirB int, b string) error {
+	err := renameat2(dirA, a, dirB, b, unix.RENAME_EXCHANGE)
+	if refused(err) {
+		return ErrUnsupported
+	}
+	return err
+}
+
+// renameDirectory renames a directory to a free name. A file, or a directory with
+// content, that comes to the name in the same moment is kept by the kernel; an empty
+// directory that comes there is replaced. Who must exclude that too holds a lock.
+func renameDirectory(fromDir int, from string, toDir int, to string) error {
+	var st unix.Stat_t
+	err := Stat(toDir, to, &st, false)
+	if err == nil {
+		return unix.EEXIST
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	err = Rename(fromDir, from, toDir, to)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
+		return unix.EEXIST
+	}
+	return err
+}
+
+// renameByClaim renames where there are no hard links: an empty file takes the name if
+// it is free, and is then replaced. What a command writes to the empty file in between
+// is lost; a crash leaves it empty.
+func renameByClaim(fromDir int, from string, toDir int, to string) error {
+	claim, err := unix.Openat(toDir, to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(claim, &st)
+	_ = unix.Close(claim)
+	if err == nil {
+		err = Rename(fromDir, from, toDir, to)
+	}
+	if err != nil && same(toDir, to, &st) {
+		_ = unix.Unlinkat(toDir, to, 0)
+	}
+	return err
+}
+
+// hold makes fd stand for the new name of its file. An NFS client does not delete a
+// name by which a file is open: it hides it until the file is closed, which would
+// change the file's change time, and so its ETag, after it was returned.
+func hold(fd, dir int, name string) {
+	var st unix.Stat_t
+	if fd < 0 || unix.Fstat(fd, &st) != nil {
+		return
+	}
+	renamed, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // a command took it away already
+	}
+	defer func() { _ = unix.Close(renamed) }()
+	if same(renamed, "", &st) {
+		_ = unix.Dup3(renamed, fd, unix.O_CLOEXEC)
+	}
+}
+
+// same says that a name still is the file that was looked at.
+func same(dir int, name string, st *unix.Stat_t) bool {
+	var now unix.Stat_t
+	err := Stat(dir, name, &now, false)
+	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
+}
+
+// refused says that the file system, or the kernel, lacks what was asked for. Of a
+// directory that is moved into itself EINVAL says something else: the plain rename
+// that comes next returns it again.
+func refused(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+func renameat2(fromDir int, from string, toDir int, to string, flags uint) error {
+	if simulated().NoRenameFlags && flags != 0 {
+		return unix.EINVAL
+	}
+	return lookedUpAgain(toDir, to, func() error {
+		if staleName(from, to) {
+			return unix.ESTALE
+		}
+		return unix.Renameat2(fromDir, from, toDir, to, flags)
+	})
+}
+
+func linkat(fromDir int, from string, toDir int, to string) error {
+	if simulated().NoHardLinks {
+		return unix.EPERM
+	}
+	return lookedUpAgain(fromDir, from, func() error {
+		if staleName(from) {
+			return unix.ESTALE
+		}
+		return unix.Linkat(fromDir, from, toDir, to, 0)
+	})
+}
+
+// Link gives a file a second name, or returns ErrUnsupported where there are no hard
+// links.
+func Link(fromDir int, from string, toDir int, to string) error {
+	err := linkat(fromDir, from, toDir, to)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || refused(err) {
+		return ErrUnsupported
+	}
+	return err
+}
