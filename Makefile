@@ -2,16 +2,21 @@
 
 GO       ?= go
 BIN      := bin/everloop
+SPEC     ?= ../shared/spec
 VERSION  ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//')
+TOOL     := $(GO) tool -modfile=build/tools/go.mod
 LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-compose bench lint generate clean FORCE
+.PHONY: help setup run build test test-quick test-compose bench lint format audit specified events sdk replay clean FORCE
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## Build and start everything on this machine (Ctrl-C ends it)
+setup: ## Install what is missing beside Go, Node.js and make (PostgreSQL, ripgrep, git)
+	@build/setup.sh
+
+run: setup build ## Build and start everything on this machine (Ctrl-C ends it)
 	./$(BIN) up
 
 build: $(BIN) ## Build bin/everloop
@@ -19,26 +24,42 @@ build: $(BIN) ## Build bin/everloop
 $(BIN): FORCE
 	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/everloop
 
-test: build ## Run every test with the race detector
+test: setup build ## Run every test with the race detector
 	build/test.sh
 
 test-compose: ## Start the docker-compose stack, kill its worker and see the chat go on
 	build/test-compose.sh
 
-bench: build ## Measure, beside a bare baseline; prints ratios
+test-quick: setup build lint ## Run every package's tests and the end-to-end suites without faults
+	build/test.sh --quick
+
+bench: setup build ## Measure, beside a bare baseline; prints ratios
 	$(GO) run ./bench
 
-lint: ## Check style and the arrows between packages
-	$(GO) vet ./...
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
-	$(GO) test -count=1 ./internal/arrows
+lint: ## Check code, workflows, imports between packages, pages and words
+	$(TOOL) golangci-lint run
+	$(TOOL) workflowcheck -config build/tools/workflowcheck.yaml ./workflows/...
+	$(GO) test -count=1 ./internal/arrows ./internal/doccheck ./internal/wordlist
 
-generate: ## Write docs/api.md anew from the handlers
-	$(GO) run ./build/apidoc > docs/api.md.new
-	mv docs/api.md.new docs/api.md
+format: ## Format all Go files as `make lint` wants them
+	$(TOOL) golangci-lint fmt
+
+audit: ## Look up known vulnerabilities of the dependencies (needs the network)
+	@build/audit.sh
+
+specified: ## Regenerate the list of specified operations from SPEC
+	$(GO) run ./build/specified $(SPEC) > api/testdata/specified.txt.new
+	mv api/testdata/specified.txt.new api/testdata/specified.txt
+
+events: ## Generate docs/events.json, the JSON Schema of the events
+	$(GO) run ./build/eventschema > docs/events.json.new
+	mv docs/events.json.new docs/events.json
+
+sdk: build ## Generate the types and operations of the JavaScript SDK
+	cd sdk/js && npm ci --silent && node scripts/generate.mjs
 
 replay: build ## Record the workflow histories that the replay tests run
-	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay' ./worker
+	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay|TestSessionDeleter|TestHistoryOperation|TestImport|TestArchive|TestScheduledTask|TestInitScript|TestDAGRun|TestIssueRun' ./internal/systemtest
 
 clean: ## Remove what was built (data stays)
 	rm -rf bin

@@ -7,7 +7,7 @@
 # its own unless one runs (its data, socket and network rules go at the end), and
 # builds every image from Debian packages, Go modules and this repository.
 #
-#   EVERLOOP_BINARY       program to test; default: bin/everloop, built anew
+#   EVERLOOP_BINARY       program to test; default: bin/everloop, built first
 #   EVERLOOP_TEST_CACHE   where the base image and the engines' programs are kept
 #                         from run to run; default ~/.cache/everloop/compose
 #   EVERLOOP_TEST_MIRROR  Debian mirror; default: the one this machine uses
@@ -84,6 +84,7 @@ S3_IMAGE=everloop-standin-versitygw
 AGENT_PUBLISH=127.0.0.1:0
 TEMPORAL_UI_PUBLISH=127.0.0.1:0
 MOCK_PUBLISH=127.0.0.1:0
+REGISTRY_PUBLISH=127.0.0.1:0
 BOOTSTRAP_API_KEY=$key
 POSTGRES_PASSWORD=$(secret)
 NATS_PASSWORD=$(secret)
@@ -102,7 +103,7 @@ case $level in "level 2 "*) ;; *) fail "the worker's sandbox is not at level 2" 
 
 # ---- an ordinary chat, which also looks around in the sandbox ------------------
 
-# The sandbox has no resolver: it is told the address of PostgreSQL.
+# The sandbox has no resolver: it is given the address of PostgreSQL.
 postgres=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(docker_compose ps -q postgres)")
 look='id -u; ls -A /data /root 2>&1; tr "\0" "\n" </proc/1/environ; env; for p in '$postgres'/5432 127.0.0.1/8021; do (exec 3<>/dev/tcp/$p) 2>/dev/null && echo "reached $p"; done; git --version; rg --version | head -1; echo looked >look; true'
 api PUT /api/env/buckets/default '{"env":{"FROM_BUCKET":"sealed by the API"}}' >/dev/null

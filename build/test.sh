@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test with the race detector against one set of real engines:
-# PostgreSQL, Temporal, NATS and an S3 server, started by the built binary.
-# Usage: build/test.sh [go test arguments]; default: ./...
+# Runs tests against one set of real engines: PostgreSQL, Temporal, NATS and an S3
+# server, started by the built binary.
+# Usage: build/test.sh                      every test, with the race detector
+#        build/test.sh --quick              every package and the end-to-end suites, but
+#                                           none that injects faults, without the detector
+#        build/test.sh go-test-arguments    what they name, with the race detector
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export EVERLOOP_BIN="$PWD/bin/everloop"
@@ -27,6 +30,14 @@ done
 [ -s "$dir/engines/engines.json" ] || { cat "$dir/log" >&2; echo "the engines did not start" >&2; exit 1; }
 export EVERLOOP_TEST_ENGINES="$dir/engines/engines.json"
 
+if [ "${1-}" = --quick ]; then
+	# The system tests kill and restart what they test.
+	go list ./... | grep -vE '^everloop/(e2e|internal/systemtest)$' | xargs go test -p 3 -timeout 10m
+	stop
+	trap - EXIT
+	go test -count=1 -timeout 10m -parallel 3 -skip '^TestEndToEnd$/(faults|chaos|deploys|processes|engine_)' ./e2e
+	exit
+fi
 if [ $# -gt 0 ]; then
 	go test -race -timeout 30m "$@"
 	exit
