@@ -45,7 +45,7 @@ type ServedApp struct {
 
 // AppFile is one file of a published app.
 type AppFile struct {
-	Content io.ReadCloser
+	Content io.ReadSeekCloser
 	Size    int64
 	ETag    string
 }
@@ -55,8 +55,10 @@ const (
 	CodeAppNotFound = "app_not_found"
 	CodeAppTooLarge = "app_too_large"
 	CodeNoIndexPage = "no_index_page"
+	// CodeServiceWorker refuses a script that a browser would run as a service worker.
+	CodeServiceWorker = "service_worker_refused"
 )
 
-// AppNotFound is the answer for an app that is missing, stopped or somebody
-// else's: the three are not told apart.
+// AppNotFound is the answer for an app that is missing, stopped or another
+// user's: the three have one answer.
 func AppNotFound() *Error { return Newf(NotFound, CodeAppNotFound, "there is no such app") }

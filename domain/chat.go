@@ -16,6 +16,21 @@ const (
 	DeliverRun       Delivery = "run"
 )
 
+// ChatState is how far a chat is.
+type ChatState string
+
+// The states of a chat: it waits for a run, runs, has ended for clients while a question
+// is open, and has ended.
+const (
+	ChatStateQueued  ChatState = "queued"
+	ChatStateRunning ChatState = "running"
+	ChatStateWaiting ChatState = "parked"
+	ChatStateEnded   ChatState = "ended"
+)
+
+// Open reports whether a chat has begun and can go on.
+func (s ChatState) Open() bool { return s == ChatStateRunning || s == ChatStateWaiting }
+
 // Trigger says what started a chat.
 type Trigger string
 
@@ -96,7 +111,7 @@ type Quote struct {
 	Text    string `json:"text"`
 }
 
-// Send is one chat:send, from whichever door it came, after it was parsed.
+// Send is one chat:send, from either edge, after it was parsed.
 type Send struct {
 	SessionID       string
 	Message         []ContentPart
@@ -107,6 +122,7 @@ type Send struct {
 	ClientMessageID string
 	Delivery        Delivery
 	Trigger         Trigger
+	Waiter          string // the id of a workflow run that is signalled when the chat has ended; empty: none
 }
 
 // SendAck is what a durable chat:send is answered with.
@@ -135,7 +151,7 @@ type QueuedMessage struct {
 	Preview  string `json:"preview"`
 }
 
-// Enqueued is what became of a chat:send: the promise that the ack tells, and
+// Enqueued is what became of a chat:send: the promise of the ack, and
 // what has to be stopped now that it is made.
 type Enqueued struct {
 	Ack      SendAck
@@ -145,6 +161,6 @@ type Enqueued struct {
 // Stopped is what a stop came to.
 type Stopped struct {
 	Stopped bool
-	ChatID  string // the running chat whose work has to be told; empty when none runs
+	ChatID  string // the running chat whose workflow has to be woken; empty when none runs
 	Wake    bool   // a parked run has to look again
 }

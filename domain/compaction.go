@@ -58,18 +58,22 @@ type OpenedCompaction struct {
 // CompactionWork is how far a compaction has come. What it archives is decided
 // once, whatever is said while it works.
 type CompactionWork struct {
-	Planned  bool    `json:"planned"`
-	BaseID   string  `json:"base_id,omitempty"` // the compaction that the history begins with
-	KeptFrom int64   `json:"kept_from"`         // turns from this sequence on stay as they are
-	Pinned   *int64  `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
-	Count    int     `json:"count"`             // turns that leave the context
-	ChatID   string  `json:"chat_id,omitempty"` // the chat of the last of them
-	Before   int64   `json:"before"`            // tokens
-	Upto     int64   `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
-	Summary  string  `json:"summary,omitempty"`
-	Usage    Usage   `json:"usage"`
-	Cost     float64 `json:"cost,omitempty"`  // of the usage, by the model's prices
-	Piece    int     `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
+	Planned  bool   `json:"planned"`
+	BaseID   string `json:"base_id,omitempty"` // the compaction that the history begins with
+	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
+	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
+	Count    int    `json:"count"`             // turns that leave the context
+	ChatID   string `json:"chat_id,omitempty"` // the chat of the last of them
+	Before   int64  `json:"before"`            // tokens
+	Upto     int64  `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
+	Summary  string `json:"summary,omitempty"`
+	Usage    Usage  `json:"usage"`
+	Piece    int    `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
+
+	// Of the summary's model calls, since one last succeeded.
+	Faults      int       `json:"faults,omitempty"`
+	FaultsSince time.Time `json:"faults_since,omitzero"`
+	RetryAt     time.Time `json:"retry_at,omitzero"`
 }
 
 // ClosingCompaction is what a compaction came to.
@@ -89,15 +93,15 @@ type ClosingCompaction struct {
 // CompactionResult answers a request to compact (shapes.md section 3). Tokens
 // are estimates where the model server does not report them.
 type CompactionResult struct {
-	CompactionID   string           `json:"compaction_id"`
-	Status         CompactionStatus `json:"status" enum:"running,completed,skipped,failed"`
+	CompactionID   string           `json:"compaction_id" doc:"The summary." example:"01a1ff63-3ba3-7f32-95d5-853a93c3f0f3"`
+	Status         CompactionStatus `json:"status" enum:"running,completed,skipped,failed" doc:"Its status."`
 	Reason         string           `json:"reason,omitempty" doc:"Why it was skipped or failed."`
-	ArchivedCount  int              `json:"archived_count" doc:"Turns that left the model's context; they stay in the messages."`
-	TokensBefore   int64            `json:"tokens_before"`
-	TokensAfter    int64            `json:"tokens_after"`
-	SavedRatio     float64          `json:"saved_ratio" doc:"Share of the tokens that was saved, 0 to 1."`
-	SummaryPreview string           `json:"summary_preview"`
-	DurationMS     int64            `json:"duration_ms"`
+	ArchivedCount  int              `json:"archived_count" doc:"Turns that left the model's context; they stay in the messages." example:"6"`
+	TokensBefore   int64            `json:"tokens_before" doc:"Tokens of the context before it." example:"2593"`
+	TokensAfter    int64            `json:"tokens_after" doc:"Tokens of the context after it." example:"2523"`
+	SavedRatio     float64          `json:"saved_ratio" doc:"Share of the tokens that was saved, 0 to 1." example:"0.02699575780948708"`
+	SummaryPreview string           `json:"summary_preview" doc:"The first characters of the summary."`
+	DurationMS     int64            `json:"duration_ms" doc:"Duration in milliseconds." example:"775"`
 }
 
 // CompactionRun names a compaction that should be running.
@@ -107,7 +111,7 @@ type CompactionRun struct {
 	OwnerID   string `db:"owner_id"`
 }
 
-// Transcript is what a loop's next model call is told of the conversation: its
+// Transcript is what a loop's next model call is sent of the conversation: its
 // turns since they were last summarised, and that summary.
 type Transcript struct {
 	CompactionID string // "" before the first compaction
@@ -117,16 +121,18 @@ type Transcript struct {
 	Recalled     []RecalledMemory // of the chat; nil: it was not asked yet
 }
 
-// TranscriptQuery selects the turns of a loop on a branch before a sequence.
-// ChatID is the chat that asks; without one it is the last of them.
+// TranscriptQuery selects the turns of a loop on a branch before a sequence and
+// from another one on. ChatID is the chat that asks; without one it is the last of
+// them.
 type TranscriptQuery struct {
 	ChatID   string
 	BranchID string
 	LoopID   string
 	Before   int64
+	From     int64
 }
 
-// ContextWeight is what can be told of a prompt's size without building it:
+// ContextWeight is what is known of a prompt's size without building it:
 // the tokens that the model server reported for the loop's last prompt, and what
 // was said since.
 type ContextWeight struct {
@@ -140,7 +146,7 @@ type ContextWeight struct {
 	Images   int64 // among it
 
 	UsedTokens int64 // what the session's chats have used of its budget
-	UsedCost   float64
+	UsedCost   Cost
 }
 
 // MemoryRef records in a turn that the model was given a memory.
@@ -150,33 +156,33 @@ type MemoryRef struct {
 	Used     bool    `json:"used"`
 }
 
-// ContextStats tells what the next model call of a session's main loop is told,
+// ContextStats describes the prompt of the next model call of a session's main loop,
 // by what it is, in tokens (shapes.md section 3).
 type ContextStats struct {
-	Model          string            `json:"model"`
-	ContextWindow  int64             `json:"context_window"`
-	UsedTokens     int64             `json:"used_tokens"`
-	UsedPct        float64           `json:"used_pct" doc:"Percent of the context window."`
-	ReservedOutput int64             `json:"reserved_output" doc:"Tokens above the threshold, which are left to the answer."`
-	Categories     []ContextCategory `json:"categories"`
+	Model          string            `json:"model" doc:"The model." example:"everloop-demo"`
+	ContextWindow  int64             `json:"context_window" doc:"Context window of the model in tokens." example:"128000"`
+	UsedTokens     int64             `json:"used_tokens" doc:"Tokens of the next prompt." example:"2591"`
+	UsedPct        float64           `json:"used_pct" doc:"Percent of the context window." example:"2.02"`
+	ReservedOutput int64             `json:"reserved_output" doc:"Tokens above the threshold, which are left to the answer." example:"25600"`
+	Categories     []ContextCategory `json:"categories" doc:"Tokens by category."`
 	Largest        []ContextEntry    `json:"largest" doc:"The entries that take most, at most ten."`
-	ThresholdPct   int               `json:"threshold_pct"`
-	Compactions    int               `json:"compactions" doc:"Summaries on the active branch."`
+	ThresholdPct   int               `json:"threshold_pct" doc:"Percent of the context window at which the history is summarised." example:"80"`
+	Compactions    int               `json:"compactions" doc:"Summaries on the active branch." example:"0"`
 	Estimated      bool              `json:"estimated" doc:"false: the model's own tokenizer counted."`
-	Tokenizer      string            `json:"tokenizer"`
+	Tokenizer      string            `json:"tokenizer" doc:"The tokenizer, or estimate." example:"estimate"`
 }
 
 // ContextCategory is one kind of content.
 type ContextCategory struct {
-	Name   string  `json:"name" enum:"system_prompt,tools,skills,memories,messages,tool_results,files,summary"`
-	Tokens int64   `json:"tokens"`
-	Pct    float64 `json:"pct" doc:"Percent of the context window."`
-	Count  int     `json:"count"`
+	Name   string  `json:"name" enum:"system_prompt,tools,skills,memories,messages,tool_results,files,summary" doc:"Its name."`
+	Tokens int64   `json:"tokens" doc:"Number of tokens." example:"72"`
+	Pct    float64 `json:"pct" doc:"Percent of the context window." example:"0.06"`
+	Count  int     `json:"count" doc:"Number of entries." example:"1"`
 }
 
 // ContextEntry is one entry of the conversation and what it takes.
 type ContextEntry struct {
-	EntryID string `json:"entry_id"`
-	Tokens  int64  `json:"tokens"`
-	Label   string `json:"label"`
+	EntryID string `json:"entry_id" doc:"The entry of the history." example:"01a1ff63-394f-77ef-bc09-d743bca6bb7b"`
+	Tokens  int64  `json:"tokens" doc:"Number of tokens." example:"91"`
+	Label   string `json:"label" doc:"The first characters of its text." example:"assistant: Bash"`
 }

@@ -14,13 +14,24 @@ type Prompt struct {
 	Schema   json.RawMessage // JSON Schema of a constrained answer; nil: free text
 }
 
-// PromptMessage is one message of a prompt. Calls belong to assistant
-// messages, ToolCallID to tool messages.
+// PromptMessage is one message of a prompt. Calls and reasoning belong to
+// assistant messages, ToolCallID to tool messages.
 type PromptMessage struct {
 	Role       string // system, user, assistant or tool
 	Parts      []ContentPart
-	Calls      []RequestedCall
-	ToolCallID string
+	Calls      []PromptCall
+	ToolCallID string // the ID of one of the calls before
+
+	Reasoning      string // what the model thought
+	ReasoningField string // ReasoningContent or Reasoning, as the server sent it
+}
+
+// PromptCall is an earlier tool call in a prompt.
+type PromptCall struct {
+	ID        string // Everloop's own: it distinguishes the calls of a prompt
+	ServerID  string // by which the model server knows the call; empty: it gave none
+	Name      string
+	Arguments string
 }
 
 // ToolSpec describes a tool to the model.
@@ -30,8 +41,9 @@ type ToolSpec struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments
 }
 
-// RequestedCall is a tool call as the model asked for it. Arguments is JSON
-// text as the model wrote it: it may be malformed.
+// RequestedCall is a tool call as the model asked for it. ID is as the server
+// gave it: it may be empty, or that of another call. Arguments is JSON text as
+// the model wrote it: it may be malformed.
 type RequestedCall struct {
 	ID        string
 	Name      string
@@ -61,6 +73,8 @@ type Reply struct {
 	Usage        Usage
 	FinishReason string // stop, tool_calls, length, content_filter
 	Model        string // the model that answered
+
+	ReasoningField string // in which the server sent Thinking; empty: there is none
 }
 
 // Model is one entry of the model list (shapes.md section 8, "Config models
@@ -72,30 +86,33 @@ type Model struct {
 	MaxOutput     int64 // tokens of one answer; 0: not known
 	Modalities    []string
 	Supports      ModelSupport
-	Price         *Price // nil: not known, and counted as nothing
+	Price         *Price // nil: not known, and its tokens are counted as uncosted
+
+	ReasoningHistory ReasoningHistory
+}
+
+// ReasoningHistory says which earlier reasoning of a model is sent back to it.
+type ReasoningHistory string
+
+// That of the turns since the last user message, of all turns, or none.
+const (
+	ReasoningToolLoop ReasoningHistory = "tool_loop"
+	ReasoningAll      ReasoningHistory = "all"
+	ReasoningNone     ReasoningHistory = "none"
+)
+
+// Known reports whether the value is one of the three.
+func (h ReasoningHistory) Known() bool {
+	return h == ReasoningToolLoop || h == ReasoningAll || h == ReasoningNone
 }
 
 // ModelSupport is what a model can do besides text. A server that does not say
 // is taken to serve a current model: the agent needs tools, and a call that asks
 // for too much says so itself.
 type ModelSupport struct {
-	Tools      bool `json:"tools"`
-	Thinking   bool `json:"thinking"`
-	JSONSchema bool `json:"json_schema"`
-}
-
-// Price is what a model costs for a million tokens.
-type Price struct {
-	Input  float64 `json:"input"`
-	Output float64 `json:"output"`
-}
-
-// Of gives the cost of a usage; a nil price costs nothing.
-func (p *Price) Of(u Usage) float64 {
-	if p == nil {
-		return 0
-	}
-	return (p.Input*float64(u.InputTokens) + p.Output*float64(u.OutputTokens)) / 1e6
+	Tools      bool `json:"tools" doc:"Whether it calls tools."`
+	Thinking   bool `json:"thinking" doc:"Whether it produces thinking."`
+	JSONSchema bool `json:"json_schema" doc:"Whether responses can be constrained by a JSON Schema."`
 }
 
 // ModelFault sorts what can go wrong with a model call.

@@ -20,18 +20,18 @@ const (
 type Check struct {
 	ID    string
 	Title string
-	// Run looks, within the time of its context. It tells no secret.
+	// Run looks, within the time of its context. It shows no secret.
 	Run func(ctx context.Context) CheckResult
 }
 
 // CheckResult says how a dependency stands and, when it does not stand well,
 // what to do about it (shapes.md section 8).
 type CheckResult struct {
-	ID         string      `json:"id"`
-	Status     CheckStatus `json:"status" enum:"ok,warn,fail,skipped"`
-	Message    string      `json:"message"`
-	Hint       string      `json:"hint" doc:"What mends it; empty when nothing has to be."`
-	DurationMS int64       `json:"duration_ms"`
+	ID         string      `json:"id" doc:"Its id." example:"postgres"`
+	Status     CheckStatus `json:"status" enum:"ok,warn,fail,skipped" doc:"Its status."`
+	Message    string      `json:"message" doc:"The message in plain text." example:"answers in 0 ms"`
+	Hint       string      `json:"hint" doc:"What fixes it; empty when nothing has to be."`
+	DurationMS int64       `json:"duration_ms" doc:"Duration in milliseconds." example:"0"`
 }
 
 // checkTimeout bounds one check.
@@ -49,14 +49,14 @@ func (c Check) Do(ctx context.Context) CheckResult {
 
 // ConfigGroup is a part of the service's configuration, for administrators.
 type ConfigGroup struct {
-	Group string       `json:"group"`
-	Items []ConfigItem `json:"items" nullable:"false"`
+	Group string       `json:"group" doc:"The group of settings." example:"Service"`
+	Items []ConfigItem `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
-// ConfigItem is one variable; the value of a secret is only told to be set.
+// ConfigItem is one variable; of a secret only whether it is set is shown.
 type ConfigItem struct {
-	EnvVar  string `json:"env_var"`
-	Value   string `json:"value"`
-	Default string `json:"default"`
-	Remark  string `json:"remark"`
+	EnvVar  string `json:"env_var" doc:"The variable." example:"DATA_DIR"`
+	Value   string `json:"value" doc:"The value." example:"./data"`
+	Default string `json:"default" doc:"The default value." example:"./data"`
+	Remark  string `json:"remark" doc:"The description of the setting." example:"Directory of everything that is kept."`
 }

@@ -8,10 +8,14 @@ import (
 // DefaultBucket is the environment bucket that reaches all of its user's sessions.
 const DefaultBucket = "default"
 
+// SessionEnv is the environment that a session adds to that of its tools. Its values
+// are secrets: they are kept encrypted, which the store recognises by this type.
+type SessionEnv map[string]string
+
 // EnvBucket is a named part of the environment of a user's tools.
 type EnvBucket struct {
-	Bucket string            `json:"bucket"`
-	Env    map[string]string `json:"env"`
+	Bucket string            `json:"bucket" doc:"The bucket." example:"default"`
+	Env    map[string]string `json:"env" doc:"Variables of the environment." example:"{\"TOKEN\": \"abc\"}"`
 }
 
 // SealedBucket is a bucket as it is kept: encrypted.

@@ -1,5 +1,5 @@
 // Package domain holds Everloop's words and rules: sessions, chats, turns, tool
-// calls, events and the errors that every door speaks. It knows no engine, no
+// calls, events and the errors of every edge. It knows no engine, no
 // transport and no other package of this module.
 package domain
 
@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Kind sorts errors by what a caller can do about them. Each door maps kinds
+// Kind sorts errors by what a caller can do about them. Each edge maps kinds
 // with one table: HTTP statuses in api, acknowledgements in realtime, retry
 // policies in activities.
 type Kind string
@@ -32,8 +32,13 @@ const (
 // Field names one invalid part of a request, as `body.title`. It never carries
 // the value, which may be a secret.
 type Field struct {
-	Location string `json:"location"`
-	Message  string `json:"message"`
+	Location string `json:"location" doc:"The location in the request, e.g. body.name or query.limit."`
+	Message  string `json:"message" doc:"The message in plain text."`
+
+	Code   string `json:"code,omitempty" doc:"With validation_failed: what is wrong, for programs." example:"cycle"`
+	NodeID string `json:"node_id,omitempty" doc:"With validation_failed: the node that it is about." example:"review"`
+	EdgeID string `json:"edge_id,omitempty" doc:"With validation_failed: the edge that it is about." example:"e1"`
+	Path   string `json:"path,omitempty" doc:"With validation_failed: the location within the document." example:"nodes[2].config.prompt"`
 }
 
 // Error is what every layer returns when it refuses something for a reason that
@@ -46,6 +51,9 @@ type Error struct {
 	Fields     []Field
 	RetryAfter int // seconds; 0 when nothing is known
 	Err        error
+
+	Version    *VersionConflict // with version_conflict
+	Validation *Validation      // with validation_failed
 }
 
 func (e *Error) Error() string {
@@ -57,7 +65,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable tells a client whether the same request may succeed later.
+// Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool {
 	return e.Kind == RateLimited || e.Kind == Unavailable || e.Kind == Internal || e.Code == CodeSessionBusy
 }
@@ -77,10 +85,11 @@ const (
 	CodeFileNotFound    = "file_not_found"
 	CodeInternal        = "internal_error"
 	CodeServiceDown     = "dependency_unavailable"
+	CodeHostNotAllowed  = "host_not_allowed"
 )
 
 // ErrFenced says that another worker has taken the work over, or that its chat
-// has ended: whoever gets it stops and publishes nothing more.
+// has ended: the caller stops and publishes nothing more.
 var ErrFenced = &Error{Kind: Conflict, Code: "fenced", Message: "this work was taken over"}
 
 // Newf makes an error of a kind with a code of its own.
@@ -97,8 +106,8 @@ func Invalidf(location, format string, args ...any) *Error {
 	}
 }
 
-// SessionNotFound is the answer for a session that is missing or somebody
-// else's; the two are not told apart (decisions.md section 2).
+// SessionNotFound is the answer for a session that is missing or another
+// user's; the two have one answer (decisions.md section 2).
 func SessionNotFound(id string) *Error {
 	return Newf(NotFound, CodeSessionNotFound, "session %s does not exist", id)
 }
@@ -108,7 +117,21 @@ func Unavailablef(dependency string, err error) *Error {
 	return &Error{Kind: Unavailable, Code: CodeServiceDown, Message: dependency + " is not available", Err: err}
 }
 
-// AsError gives the domain error inside err, or an internal one that tells a
+// Failure is what a client sees of an error in an acknowledgement and in
+// session:error.
+type Failure struct {
+	Code      string `json:"code" doc:"Stable; docs/errors.md lists the codes."`
+	Message   string `json:"message" doc:"The message in plain text."`
+	Retryable bool   `json:"retryable" doc:"The same request may succeed later."`
+}
+
+// NewFailure is what a client sees of an error.
+func NewFailure(err error) Failure {
+	e := AsError(err)
+	return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
+}
+
+// AsError gives the domain error inside err, or an internal one that gives a
 // client nothing of the cause.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -19,6 +19,8 @@ const (
 	EventTaskUpdated      = "background_task:updated"
 	EventFileChanged      = "file:changed"
 	EventCheckpoint       = "checkpoint:created"
+	EventSessionResync    = "session:resync"
+	EventSessionError     = "session:error"
 )
 
 // Patch types of turn:patch.
@@ -30,6 +32,43 @@ const (
 	PatchRetry        = "retry"
 )
 
+// DeclaredEvent declares an event that the service sends, for docs/events.json.
+type DeclaredEvent struct {
+	Name     string
+	Meaning  string
+	OfChat   bool  // chat_id is always there
+	Unlogged bool  // it has no place in the log, and no EventEnvelope
+	Payloads []any // one of each type; patch_type distinguishes several
+}
+
+// DeclaredEvents are the events that the service sends.
+func DeclaredEvents() []DeclaredEvent {
+	return []DeclaredEvent{
+		{Name: EventChatStart, Meaning: "A chat starts, or continues.", OfChat: true, Payloads: []any{ChatStarted{}}},
+		{Name: EventChatEnd, Meaning: "A chat ends, or waits for an answer.", OfChat: true, Payloads: []any{ChatEnded{}}},
+		{Name: EventTurnStart, Meaning: "A turn starts.", OfChat: true, Payloads: []any{TurnStarted{}}},
+		{
+			Name: EventTurnPatch, Meaning: "A turn changes. A client may ignore types that it does not know.", OfChat: true,
+			Payloads: []any{AddContentPatch{}, AddToolCallPatch{}, ToolResultPatch{}, ToolProgressPatch{}, RetryPatch{}},
+		},
+		{Name: EventTurnEnd, Meaning: "A turn ends, or waits for an answer.", OfChat: true, Payloads: []any{TurnEnded{}}},
+		{Name: EventSessionUpdated, Meaning: "The summary of the session changed.", Payloads: []any{SessionUpdated{}}},
+		{Name: EventSessionCompacted, Meaning: "A part of the history was summarised.", Payloads: []any{SessionCompacted{}}},
+		{Name: EventQuestionResolved, Meaning: "A question was answered or cancelled.", OfChat: true, Payloads: []any{QuestionResolved{}}},
+		{Name: EventTaskUpdated, Meaning: "A background task started, stopped or ended.", Payloads: []any{TaskUpdated{}}},
+		{Name: EventFileChanged, Meaning: "A file of the workspace changed.", Payloads: []any{FileChange{}}},
+		{Name: EventCheckpoint, Meaning: "A checkpoint was created.", Payloads: []any{CheckpointCreated{}}},
+		{
+			Name: EventSessionResync, Meaning: "The subscriber was too slow, or the log could not be read: nothing more comes. Subscribe again.",
+			Unlogged: true, Payloads: []any{SessionResync{}},
+		},
+		{
+			Name: EventSessionError, Meaning: "A client event without a callback failed, or a subscription ended.",
+			Unlogged: true, Payloads: []any{SessionError{}},
+		},
+	}
+}
+
 // Event is one event of a session before it has a place in the log. Data is a
 // JSON object without the envelope fields; the log gives `seq`, and the reader
 // of the log gives `prev_seq`.
@@ -40,6 +79,9 @@ type Event struct {
 	ChatID    string // empty where no chat is meant
 	At        time.Time
 	Data      json.RawMessage
+	// LostSeq is the sequence at which the log had the event before it lost its end;
+	// 0 for an event that was not lost.
+	LostSeq uint64
 }
 
 // LoggedEvent is an event at its place in the log.
@@ -52,13 +94,7 @@ type LoggedEvent struct {
 // Wire is the event as clients get it: Data's fields plus session_id, seq,
 // prev_seq, ts and chat_id.
 func (e LoggedEvent) Wire() json.RawMessage {
-	head, err := json.Marshal(struct {
-		SessionID string `json:"session_id"`
-		Seq       uint64 `json:"seq"`
-		PrevSeq   uint64 `json:"prev_seq"`
-		TS        string `json:"ts"`
-		ChatID    string `json:"chat_id,omitempty"`
-	}{e.SessionID, e.Seq, e.PrevSeq, e.At.UTC().Format(time.RFC3339Nano), e.ChatID})
+	head, err := json.Marshal(EventEnvelope{e.SessionID, e.Seq, e.PrevSeq, e.At.UTC().Format(time.RFC3339Nano), e.ChatID})
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}

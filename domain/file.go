@@ -27,6 +27,6 @@ type FileOutcome struct {
 
 // FileLink is a link in a workspace; both paths are relative to it.
 type FileLink struct {
-	Path   string `json:"path"`
-	Target string `json:"target"`
+	Path   string `json:"path" doc:"Relative to the workspace." example:".share/team/today.md"`
+	Target string `json:"target" doc:"The target of the link." example:"notes/today.md"`
 }

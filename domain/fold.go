@@ -76,6 +76,8 @@ type turnEvent struct {
 	Result     string    `json:"result"`
 	DurationMS int64     `json:"duration_ms"`
 
+	Connections []Connection `json:"connections"`
+
 	Usage         *Usage  `json:"usage"`
 	FailureReason *string `json:"failure_reason"`
 }
@@ -208,6 +210,7 @@ func (f *TurnFold) toolResult(p turnEvent) error {
 		return fmt.Errorf("result of tool call %s, which the turn does not have", p.ToolCallID)
 	}
 	call.Result, call.Status, call.DurationMS = p.Result, ToolCallStatus(p.Status), p.DurationMS
+	call.Connections = p.Connections
 	call.PendingQuestionRef = nil
 	if call.Phase != PhaseUnknownOutcome {
 		call.Phase = PhaseFinished

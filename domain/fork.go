@@ -31,10 +31,10 @@ type NewFork struct {
 // SourceLoop says which sub-agent asks a question (agent-service.md, arguments
 // of AskUserQuestion).
 type SourceLoop struct {
-	LoopID           string `json:"loop_id"`
-	ParentToolCallID string `json:"parent_tool_call_id"`
-	AgentType        string `json:"agent_type"`
-	Description      string `json:"description"`
+	LoopID           string `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent."`
+	ParentToolCallID string `json:"parent_tool_call_id" doc:"The tool call that started the sub-agent."`
+	AgentType        string `json:"agent_type" doc:"The kind of the sub-agent."`
+	Description      string `json:"description" doc:"The description."`
 }
 
 // ForkEnd is how a sub-agent ended.

@@ -14,50 +14,52 @@ type ImportedSession struct {
 	Entries func(yield func(EntryRecord) error) error
 	Tasks   []SessionTask
 	Extra   json.RawMessage
-	Events  *EventArchive // nil: none
+	Events  []EventArchive
+	Attempt int // of the import
+	From    ImportedFrom
 }
 
-// ImportPreview tells what an archive holds (shapes.md section 4).
+// ImportPreview describes what an archive holds (shapes.md section 4).
 type ImportPreview struct {
-	FormatVersion int            `json:"format_version"`
-	Compatible    bool           `json:"compatible"`
-	Session       ImportSummary  `json:"session"`
-	Counts        ImportCounts   `json:"counts"`
-	Missing       []MissingThing `json:"missing" nullable:"false"`
-	Warnings      []string       `json:"warnings" nullable:"false"`
-	Errors        []string       `json:"errors" nullable:"false"`
+	FormatVersion int            `json:"format_version" doc:"Version of the archive format." example:"1"`
+	Compatible    bool           `json:"compatible" doc:"Whether it can be imported."`
+	Session       ImportSummary  `json:"session" doc:"The session in the archive."`
+	Counts        ImportCounts   `json:"counts" doc:"The number of entries in the archive."`
+	Missing       []MissingThing `json:"missing" nullable:"false" doc:"What this installation does not have and the import leaves out."`
+	Warnings      []string       `json:"warnings" nullable:"false" doc:"Differences after the import." example:"[\"the environment has to be set again: GREETING\"]"`
+	Errors        []string       `json:"errors" nullable:"false" doc:"The reasons why it cannot be imported."`
 }
 
 // ImportSummary names the session of an archive.
 type ImportSummary struct {
-	Intent    string    `json:"intent"`
-	Model     string    `json:"model"`
-	CreatedAt time.Time `json:"created_at"`
+	Intent    string    `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	Model     string    `json:"model" doc:"The model."`
+	CreatedAt time.Time `json:"created_at" doc:"Creation time."`
 }
 
 // ImportCounts say how much an archive holds.
 type ImportCounts struct {
-	Turns       int   `json:"turns"`
-	Files       int   `json:"files"`
-	Bytes       int64 `json:"bytes"`
-	Checkpoints int   `json:"checkpoints"`
-	Branches    int   `json:"branches"`
+	Turns       int   `json:"turns" doc:"Number of turns in all branches." example:"19"`
+	Files       int   `json:"files" doc:"Number of files in the workspace." example:"7"`
+	Bytes       int64 `json:"bytes" doc:"Their total size in bytes." example:"340"`
+	Checkpoints int   `json:"checkpoints" doc:"The checkpoints." example:"12"`
+	Branches    int   `json:"branches" doc:"Number of branches." example:"2"`
 }
 
 // MissingThing is something that the session names and this installation does
 // not have.
 type MissingThing struct {
-	Kind string `json:"kind" enum:"model,skill,solution"`
-	Name string `json:"name"`
+	Kind string `json:"kind" enum:"model,skill,solution" doc:"The type."`
+	Name string `json:"name" doc:"Its name."`
 }
 
 // ImportedFrom says where an imported session comes from.
 type ImportedFrom struct {
-	SessionID      string    `json:"session_id"`
-	Intent         string    `json:"intent"`
-	ExportedAt     time.Time `json:"exported_at"`
-	ServiceVersion string    `json:"service_version"`
-	FormatVersion  int       `json:"format_version"`
+	SessionID      string    `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent         string    `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	ExportedAt     time.Time `json:"exported_at" doc:"Creation time of the archive."`
+	ServiceVersion string    `json:"service_version" doc:"The version of the service that wrote the archive." example:"2611.0.0"`
+	FormatVersion  int       `json:"format_version" doc:"Version of the archive format." example:"1"`
 }
 
 // ExportParts say what of a session its reader may carry away besides the
@@ -69,6 +71,46 @@ type ExportParts struct {
 
 // ImportOptions change what is imported.
 type ImportOptions struct {
-	Name       string  // the session's intent; empty: as it was
-	SolutionID *string // nil: as it was, where there is such a one
+	Name       string  `json:"name,omitempty"`        // the session's intent; empty: as it was
+	SolutionID *string `json:"solution_id,omitempty"` // nil: as it was, where there is such a one
+}
+
+// ImportState says how far an import is.
+type ImportState string
+
+// An import is uploading until its archive is stored, and running until its workflow
+// has made the session or has left nothing behind.
+const (
+	ImportUploading ImportState = "uploading"
+	ImportRunning   ImportState = "running"
+	ImportDone      ImportState = "done"
+	ImportFailed    ImportState = "failed"
+)
+
+// Import is one import, of which SessionID is the session that it makes.
+type Import struct {
+	SessionID  string
+	OwnerID    string
+	State      ImportState
+	Attempt    int
+	SandboxUID int
+	Parts      []int64 // sizes of the objects that hold the archive, in bytes
+	Options    ImportOptions
+}
+
+// ArchiveUpload is an archive that is stored and not imported yet.
+type ArchiveUpload struct {
+	SessionID string // that the import will make
+	Size      int64  // bytes
+	SHA256    []byte
+}
+
+// ImportRequest asks for the import of an uploaded archive.
+type ImportRequest struct {
+	OwnerID string
+	Upload  ArchiveUpload
+	Options ImportOptions
+	// Key is the Idempotency-Key: of two requests of a user with one key, the second
+	// gets the result of the first. Empty: none.
+	Key string
 }

@@ -4,13 +4,19 @@ import "time"
 
 // InboxItem is a question that waits for a user, with what a list has to show.
 type InboxItem struct {
-	Kind       string      `json:"kind" enum:"question,permission"`
-	SessionID  string      `json:"session_id"`
-	Intent     string      `json:"intent" doc:"Of the session."`
-	ChatID     string      `json:"chat_id"`
-	QuestionID string      `json:"question_id"`
-	ToolCallID string      `json:"tool_call_id" doc:"The answer names it."`
+	Kind       string      `json:"kind" enum:"question,permission" doc:"The type."`
+	SessionID  string      `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent     string      `json:"intent" doc:"Of the session." example:"Write the release notes of June"`
+	ChatID     string      `json:"chat_id" doc:"The chat." example:"01a1ff63-4015-7d95-9d72-d4880215462d"`
+	QuestionID string      `json:"question_id" doc:"The question." example:"01a1ff63-403d-71f7-91f5-bf8d694cd459"`
+	ToolCallID string      `json:"tool_call_id" doc:"The answer names it." example:"call_01a1ff63-403c-7525-87e0-24c27055af31"`
 	Questions  any         `json:"questions" doc:"As in the arguments of AskUserQuestion."`
 	SourceLoop *SourceLoop `json:"source_loop,omitempty" doc:"The sub-agent that asks."`
-	AskedAt    time.Time   `json:"asked_at"`
+	AskedAt    time.Time   `json:"asked_at" doc:"Time of the question."`
+
+	ExpiresAt     *time.Time     `json:"expires_at" nullable:"true" doc:"When its default policy answers it; null: it waits."`
+	DefaultPolicy *DefaultPolicy `json:"default_policy" nullable:"true" enum:"choose,first_option" doc:"What answers it then; a permission request is denied."`
+	Trigger       Trigger        `json:"trigger" enum:"user,answer,schedule,dag,issue,whatif,replay,api" doc:"What started its chat."`
+	TaskID        *string        `json:"task_id" nullable:"true" doc:"The scheduled task of the chat; null: it has none."`
+	RunID         *string        `json:"run_id" nullable:"true" doc:"The run of that task."`
 }

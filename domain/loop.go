@@ -28,8 +28,14 @@ type OpenedTurn struct {
 	Session   Session
 
 	// CaptureDue says that files of the session are to be captured before a tool
-	// changes more of them, and that nobody has begun to.
+	// changes more of them, and that nothing has begun to.
 	CaptureDue bool
+
+	Faults ModelFaults // of the loop's model calls
+
+	// Newest is the newest entry of the loop on its branch before this turn. Empty:
+	// there is none, or it was added with the turn.
+	Newest string
 
 	// Of a turn that was found finished:
 	Blocks    []Block
@@ -42,8 +48,9 @@ type TurnState int
 // A turn to stream into, one that an earlier attempt has finished (the report
 // was lost), one whose chat was stopped, one whose worker died with it: its
 // text has to be restored from the event log before it is failed; one of a
-// sub-agent that has to wait until others have ended; and one whose turn before
-// it, which the result names, has calls that are to be run first.
+// sub-agent that has to wait until others have ended; one whose turn before
+// it, which the result names, has calls that are to be run first; and one whose
+// model call must not be made yet; and one that was not admitted.
 const (
 	TurnOpened TurnState = iota
 	TurnFinished
@@ -51,11 +58,25 @@ const (
 	TurnOrphaned
 	TurnQueued
 	TurnBehind
+	TurnDelayed
+	TurnRefused
 )
+
+// NextTurn is what is found before a turn is opened.
+type NextTurn struct {
+	Session    Session
+	Chat       ChatSettings
+	BranchID   string
+	Newest     string // the newest entry of the loop on its branch
+	Waiting    int64  // bytes of messages that join the loop with the turn
+	UsedTokens int64  // what the session's chats have used of its budget
+	UsedCost   Cost
+}
 
 // ChatSettings are what a chat was sent with.
 type ChatSettings struct {
 	ID           string
+	Trigger      Trigger
 	Mode         Mode
 	Headless     bool
 	OutputSchema json.RawMessage
@@ -78,33 +99,49 @@ type LoopSettings struct {
 // ClosingTurn is what a finished, stopped or failed model call leaves.
 type ClosingTurn struct {
 	TurnKey
-	EntryID       string
-	Attempt       int
-	Status        TurnStatus
-	Blocks        []Block
-	Usage         Usage
-	Cost          float64 // of the usage, by the model's prices; 0: not known
-	Model         string
-	ContextWindow int64
-	Duration      time.Duration
-	FailureReason string
-	Calls         []PlannedCall
-	Misfit        bool // the answer does not follow the chat's output_schema
+	EntryID        string
+	Attempt        int
+	Status         TurnStatus
+	Blocks         []Block
+	Usage          Usage
+	Model          string
+	ContextWindow  int64
+	Duration       time.Duration
+	FailureReason  string
+	Calls          []PlannedCall
+	ReasoningField string // of the Reply
+
+	Rejected   bool   // the answer does not follow the chat's output_schema
+	FaultsOver bool   // the loop's model faults end with this turn
+	Retry      *Retry // of a failed turn whose model call is retried
+	// Unpublished is the end of the text, as far as the event log has not
+	// acknowledged it, in order.
+	Unpublished []UnpublishedDelta
+}
+
+// UnpublishedDelta is a piece of a turn's text that is to be published with the
+// turn's end. The first one may be in the event log all the same.
+type UnpublishedDelta struct {
+	Event Event
+	Maybe bool   // a publish of it was not acknowledged
+	After uint64 // where the event log stood before that publish
 }
 
 // PlannedCall is a tool call to enter in the ledger. A call that asks the user
 // carries its questions; one that needs no worker, as a refused one, carries its
 // result.
 type PlannedCall struct {
-	ID          string
-	ToolName    string
-	DisplayName string
-	Arguments   string
-	Questions   json.RawMessage
-	Source      *SourceLoop // of questions: the sub-agent that asks
-	Fork        *NewFork    // of a call that is a sub-agent
-	Settled     *Settlement
-	Acts        bool // it may write files
+	ID           string
+	ServerCallID string // the id that the model server gave the call; empty: none
+	ToolName     string
+	DisplayName  string
+	Arguments    string
+	Questions    json.RawMessage
+	Source       *SourceLoop     // of questions: the sub-agent that asks
+	Policy       *QuestionPolicy // of questions; nil: they wait
+	Fork         *NewFork        // of a call that is a sub-agent
+	Settled      *Settlement
+	Acts         bool // it may write files
 
 	// Of a question for permission: the call of the same turn that it holds back,
 	// and the rules that an answer for the whole session adds to its setup.
@@ -112,6 +149,10 @@ type PlannedCall struct {
 	Allows []PermissionRule
 
 	Guarded bool // a question of its turn holds it back
+
+	// Claimant is a nonce of the process that runs the call as soon as it is in the
+	// ledger; empty: its run has it begun.
+	Claimant string
 }
 
 // Settlement is the result of a call that was settled where it was read.
@@ -140,6 +181,19 @@ type LedgerCall struct {
 	CaptureDue bool
 }
 
+// LoopState is how far a sub-agent is.
+type LoopState string
+
+// The states of a sub-agent: its call is reserved, it waits for a slot, it works, it waits
+// for an answer, and has ended.
+const (
+	LoopReserved LoopState = "reserved"
+	LoopQueued   LoopState = "queued"
+	LoopRunning  LoopState = "running"
+	LoopWaiting  LoopState = "waiting"
+	LoopEnded    LoopState = "ended"
+)
+
 // LedgerState says what the ledger found when a worker asked for a call.
 type LedgerState int
 
@@ -162,15 +216,17 @@ type FinishedCall struct {
 	Result   string
 	Duration time.Duration
 	Changes  []FileChange
+
+	Connections []Connection
 }
 
-// FileChange tells that a tool or a user changed a file of the workspace.
+// FileChange says that a tool or a user changed a file of the workspace.
 type FileChange struct {
-	Path   string `json:"path"`
-	Change string `json:"change"` // created, modified or deleted
+	Path   string `json:"path" doc:"The file, relative to the workspace; . is the workspace."`
+	Change string `json:"change" enum:"created,modified,deleted" doc:"The kind of change."`
 }
 
-// TranscriptTurn is one turn as the model is told of it.
+// TranscriptTurn is one turn as the model gets it.
 type TranscriptTurn struct {
 	ID          string
 	Sequence    int64
@@ -182,12 +238,15 @@ type TranscriptTurn struct {
 	Calls       []ToolCall
 	Model       string
 	InputTokens int64 // of the prompt of this turn, as the model server reported it
+
+	ReasoningField string // in which the model server sent the turn's thinking; empty: none
 }
 
 // Retry says why a model call is tried again, and when.
 type Retry struct {
 	Attempt int // of the call that failed, from 1
 	Reason  string
-	At      time.Time
+	Wait    time.Duration
 	Waiting WaitingReason
+	Fault   bool // counts among the loop's model faults; false: the worker or an engine was lost
 }

@@ -40,19 +40,24 @@ type MCPServerRecord struct {
 	MCPServer
 	ID         string
 	Scope      MCPScope
-	SolutionID *string // of the scope solution: for its owner's sessions, or everybody's when an administrator made it
+	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator made it
 	SessionID  *string
 	OwnerID    string // who made it
 	// Trusted says that an administrator made it, so that it may be on the
 	// service's own network.
 	Trusted bool
 	// TrustHints says that the server is believed which of its tools only read,
-	// or can be called again.
+	// or can be called again, so that their calls are retried.
 	TrustHints bool
 	Sealed     []byte // Env and Headers as they are kept
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 }
+
+// OfSession says that the server belongs to one session, and so to its owner.
+// Servers of solutions and of the service are shared by sessions that do not
+// trust each other.
+func (s MCPServerRecord) OfSession() bool { return s.Scope == MCPOfSession }
 
 // MCPStatus is how far the connection of a session with a tool server is.
 type MCPStatus string

@@ -14,22 +14,22 @@ const (
 // Memory is one thing worth knowing in later sessions (agent-service.md,
 // "Memory"). It belongs to a user; Owner is a free word of the client's.
 type Memory struct {
-	ID            int64      `json:"id" db:"id"`
-	Type          MemoryType `json:"type" db:"type" enum:"feedback,experience"`
-	Content       string     `json:"content" db:"content"`
-	SkillName     *string    `json:"skill_name" db:"skill_name"`
-	RecordType    *string    `json:"record_type" db:"record_type"`
-	Scope         *string    `json:"scope" db:"scope"`
-	Owner         *string    `json:"owner" db:"owner"`
-	Topic         *string    `json:"topic" db:"topic"`
-	ExternalID    *string    `json:"external_id" db:"external_id"`
-	SupersededBy  *int64     `json:"superseded_by" db:"superseded_by"`
-	WriteReason   *string    `json:"write_reason" db:"write_reason"`
-	CreatedAt     time.Time  `json:"created_at" db:"created_at"`
-	UpdatedAt     *time.Time `json:"updated_at" db:"updated_at"`
-	HitCount      int64      `json:"hit_count" db:"hit_count"`
-	LastHitAt     *time.Time `json:"last_hit_at" db:"last_hit_at"`
-	Disabled      bool       `json:"disabled" db:"disabled"`
+	ID            int64      `json:"id" db:"id" doc:"Its id." example:"1"`
+	Type          MemoryType `json:"type" db:"type" enum:"feedback,experience" doc:"The type."`
+	Content       string     `json:"content" db:"content" doc:"The content of the memory." example:"Release notes begin with what users see."`
+	SkillName     *string    `json:"skill_name" db:"skill_name" doc:"The skill that it belongs to."`
+	RecordType    *string    `json:"record_type" db:"record_type" doc:"The record type."`
+	Scope         *string    `json:"scope" db:"scope" doc:"Its scope."`
+	Owner         *string    `json:"owner" db:"owner" doc:"The owner."`
+	Topic         *string    `json:"topic" db:"topic" doc:"The topic." example:"style"`
+	ExternalID    *string    `json:"external_id" db:"external_id" doc:"An id of another system."`
+	SupersededBy  *int64     `json:"superseded_by" db:"superseded_by" doc:"The memory that replaced it; null: none."`
+	WriteReason   *string    `json:"write_reason" db:"write_reason" doc:"The reason why it was stored."`
+	CreatedAt     time.Time  `json:"created_at" db:"created_at" doc:"Creation time."`
+	UpdatedAt     *time.Time `json:"updated_at" db:"updated_at" doc:"Time of the last change."`
+	HitCount      int64      `json:"hit_count" db:"hit_count" doc:"Number of uses." example:"0"`
+	LastHitAt     *time.Time `json:"last_hit_at" db:"last_hit_at" doc:"Time of the last use; null: never."`
+	Disabled      bool       `json:"disabled" db:"disabled" doc:"Whether it is disabled."`
 	SourceSession string     `json:"source_session" db:"source_session" doc:"The session in which the agent wrote it; empty for a client's own."`
 }
 
@@ -84,7 +84,7 @@ type MemoryQuery struct {
 	Offset     int
 }
 
-// MemoryNotFound is the answer for a memory that is missing or somebody else's.
+// MemoryNotFound is the answer for a memory that is missing or another user's.
 func MemoryNotFound(id int64) *Error {
 	return Newf(NotFound, "memory_not_found", "memory %d does not exist", id)
 }

@@ -2,20 +2,85 @@ package domain
 
 import "time"
 
-// OperatorRun is a run of the workflow engine as administrators look at it.
+// OperatorRun is a run of the workflow engine as administrators look at it, with what
+// the database knows of its work.
 type OperatorRun struct {
-	WorkflowID    string     `json:"workflow_id"`
-	RunID         string     `json:"run_id"`
-	Type          string     `json:"type" doc:"Chat, Fork, Task, Compact or Replay."`
-	Kind          string     `json:"kind"`
-	Status        string     `json:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out"`
-	ChatStatus    string     `json:"chat_status" doc:"Of a chat: what it is about; else empty."`
-	SessionID     string     `json:"session_id"`
-	OwnerID       string     `json:"owner_id"`
-	StartedAt     time.Time  `json:"started_at"`
-	ClosedAt      *time.Time `json:"closed_at" nullable:"true"`
-	HistoryEvents int64      `json:"history_events" doc:"Counted when the run has closed; 0 before."`
-	HistoryBytes  int64      `json:"history_bytes" doc:"Counted when the run has closed; 0 before."`
+	WorkflowID    string       `json:"workflow_id" doc:"The workflow." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	RunID         string       `json:"run_id" doc:"The run of the workflow engine; empty: there is none." example:"01a1ff63-401e-74c3-83a6-fdd31ba7e12c"`
+	Type          string       `json:"type" doc:"Type of the workflow, as Chat or DAGRun." example:"Chat"`
+	Kind          string       `json:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"What it carries."`
+	Status        string       `json:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Its status; lost: the database has open work, and no workflow is open that carries it."`
+	ChatStatus    string       `json:"chat_status" doc:"Of a chat: what it is about; else empty." example:"awaiting_answer"`
+	SessionID     string       `json:"session_id" doc:"The session; empty: none yet, or none at all." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	OwnerID       string       `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	BuildID       string       `json:"build_id" doc:"Build of the workers that carried on the run last; empty: workers without a version." example:"2611.0.0-b92b24adeb9c"`
+	StartedAt     time.Time    `json:"started_at" doc:"Start time."`
+	ClosedAt      *time.Time   `json:"closed_at" nullable:"true" doc:"End time; null while it is running."`
+	HistoryEvents int64        `json:"history_events" doc:"Counted when the run has closed; 0 before." example:"0"`
+	HistoryBytes  int64        `json:"history_bytes" doc:"Counted when the run has closed; 0 before." example:"0"`
+	Work          *OperatorJob `json:"work" doc:"Its work in the database; null: there is none, or it was deleted."`
+	Actions       []RunAction  `json:"actions" nullable:"false" enum:"cancel,force_fail,resume" doc:"What may be done with it now."`
+}
+
+// OperatorJob is what the database holds of the work that a run carries.
+type OperatorJob struct {
+	_ struct{} `nullable:"true"`
+
+	WorkflowID string    `json:"-"`
+	Open       bool      `json:"open" doc:"The work is not over."`
+	Status     string    `json:"status" doc:"Its status in the database: of a chat running, parked or ended; else as its own operations show it." example:"running"`
+	PartOf     string    `json:"part_of" doc:"What it is part of: the scheduled task, issue, production solution or chat; empty: nothing." example:""`
+	CreatedAt  time.Time `json:"created_at" doc:"Creation time."`
+	Waiting    RunWait   `json:"waiting" doc:"Why it makes no progress."`
+
+	SessionID string `json:"-"`
+	OwnerID   string `json:"-"`
+	Detail    string `json:"-"` // loop of a background sub-agent, or kind of a history operation
+}
+
+// RunWait is what a run waits for.
+type RunWait struct {
+	Reason string     `json:"reason" enum:"none,model,model_unavailable,rate_limit,tool,question,permission,child,slot,budget,queued,worker_missing,timer" doc:"Why it waits; none: it works, or is over."`
+	On     string     `json:"on" enum:"user,run,model,worker,time," doc:"On whom it waits; empty: on none of these."`
+	ID     string     `json:"id" doc:"The user, the workflow of the run, or the model; empty: it has none." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Since  *time.Time `json:"since" nullable:"true" doc:"Since when; null: it does not wait, or this is not recorded."`
+	Until  *time.Time `json:"until" nullable:"true" doc:"When it continues by itself; null: that is not known."`
+}
+
+// RunAction is something that an operator may do with a run.
+type RunAction string
+
+// Actions on runs. RunResume closes the workflow and starts one that continues from the
+// database.
+const (
+	RunCancel    RunAction = "cancel"
+	RunForceFail RunAction = "force_fail"
+	RunResume    RunAction = "resume"
+)
+
+// RunLost is the status of open work that no workflow carries.
+const RunLost = "lost"
+
+// Kinds of runs.
+const (
+	RunKindChat       = "chat"
+	RunKindFork       = "fork"
+	RunKindTask       = "task"
+	RunKindCompaction = "compaction"
+	RunKindReplay     = "replay"
+	RunKindHistory    = "history"
+	RunKindImport     = "import"
+	RunKindArchive    = "archive"
+	RunKindDeletion   = "deletion"
+	RunKindSchedule   = "schedule"
+	RunKindIssue      = "issue"
+	RunKindDAG        = "dag"
+)
+
+// RunKinds are all kinds of runs, in alphabetical order.
+var RunKinds = []string{
+	RunKindArchive, RunKindChat, RunKindCompaction, RunKindDAG, RunKindDeletion, RunKindFork, RunKindHistory, RunKindImport,
+	RunKindIssue, RunKindReplay, RunKindSchedule, RunKindTask,
 }
 
 // OperatorRunQuery narrows runs down; empty fields do not. Page is what an earlier

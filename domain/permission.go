@@ -31,14 +31,14 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 }
 
 // AllowingRules gives the rules which, put before the others, allow this call the
-// next time it is made. None: the call cannot be told from others by a rule.
+// next time it is made. None: no rule can distinguish the call from others.
 func AllowingRules(rules []PermissionRule, tool string, arguments json.RawMessage) []PermissionRule {
 	var allowing []PermissionRule
 	for _, part := range permissionParts(tool, arguments) {
 		if decide(rules, tool, part) != PermissionAsk {
 			continue
 		}
-		if part == "" || len(part) > MaxPermissionPattern || strings.ContainsRune(part, '*') {
+		if part == "" || len(part) > MaxPermissionPattern || strings.ContainsAny(part, "*\x00") {
 			return nil
 		}
 		allowing = append(allowing, PermissionRule{Tool: tool, Pattern: part, Decision: PermissionAllow})

@@ -9,16 +9,30 @@ const (
 
 	PermissionAllowOnce    = "Allow"
 	PermissionAllowSession = "Allow for this session"
+	PermissionAllowAlways  = "Always allow"
 	PermissionRefuse       = "Deny"
+)
+
+// PermissionExtent is what an answer to a question for permission holds for.
+type PermissionExtent int
+
+// The call that was asked about; the same in its session; the same in all sessions of
+// the user.
+const (
+	PermittedOnce PermissionExtent = iota
+	PermittedInSession
+	PermittedAlways
 )
 
 // AsksPermission reports whether the call is a question for permission, which the
 // service asked and not the model.
 func (c ToolCall) AsksPermission() bool { return c.DisplayName == PermissionDisplayName }
 
+var extents = map[string]PermissionExtent{PermissionAllowSession: PermittedInSession, PermissionAllowAlways: PermittedAlways}
+
 // PermissionVerdict reads the recorded answer to a question for permission. Only
 // a clear yes allows; what the user wrote instead is the reason of a refusal.
-func PermissionVerdict(answer string) (decision PermissionDecision, session bool, reason string) {
+func PermissionVerdict(answer string) (decision PermissionDecision, extent PermissionExtent, reason string) {
 	var given struct {
 		Answers []struct {
 			Selected []string `json:"selected"`
@@ -26,11 +40,11 @@ func PermissionVerdict(answer string) (decision PermissionDecision, session bool
 		} `json:"answers"`
 	}
 	if json.Unmarshal([]byte(answer), &given) != nil || len(given.Answers) != 1 {
-		return PermissionDeny, false, ""
+		return PermissionDeny, PermittedOnce, ""
 	}
 	one := given.Answers[0]
 	if len(one.Selected) == 1 && one.Selected[0] != PermissionRefuse {
-		return PermissionAllow, one.Selected[0] == PermissionAllowSession, ""
+		return PermissionAllow, extents[one.Selected[0]], ""
 	}
-	return PermissionDeny, false, one.Custom
+	return PermissionDeny, PermittedOnce, one.Custom
 }

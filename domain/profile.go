@@ -1,13 +1,13 @@
 package domain
 
-import "fmt"
-
-// MaxSteps is how many model calls the main loop of a chat may make unless its
-// session or solution says otherwise; MostSteps bounds what they may say.
-const (
-	MaxSteps  = 200
-	MostSteps = 10_000
+import (
+	"encoding/json"
+	"fmt"
 )
+
+// MostSteps bounds how many model calls the main loop of a chat may be allowed, by
+// the service, its solution or its session.
+const MostSteps = 10_000
 
 // Profile is how the agent of a session is set up: what the service, the
 // session's solution and the session itself say, the later over the earlier.
@@ -21,6 +21,7 @@ type Profile struct {
 	StuckAfter   int // the same call with the same result so often in a row ends a chat
 	MCPServers   []MCPServer
 	DisableTools []string
+	Skills       []string // that the solution names, by the id of a list, org/name, or name
 }
 
 // SessionSetup is what a session says for itself, kept with it; fields left out
@@ -33,6 +34,29 @@ type SessionSetup struct {
 	MaxSteps    int               `json:"max_steps,omitempty"`
 	StuckAfter  int               `json:"stuck_after,omitempty"`
 	EnvBuckets  []string          `json:"env_buckets,omitempty"` // further buckets whose environment its tools get
+
+	// SkipConfirmations has headless chats go on without answers: permission requests
+	// are granted and questions are left to the model, on record.
+	SkipConfirmations bool `json:"skip_confirmations,omitempty"`
+
+	Instructions   string          `json:"instructions,omitempty"`    // added to the system prompt
+	Skills         []string        `json:"skills,omitempty"`          // that the session is offered first: the id of a list, org/name, or name
+	Agent          *SessionAgent   `json:"agent,omitempty"`           // the agent that it was made with
+	LayoutType     string          `json:"layout_type,omitempty"`     // for front ends
+	PreviewURLs    []PreviewURL    `json:"preview_urls,omitempty"`    // for front ends
+	QuestionPolicy *QuestionPolicy `json:"question_policy,omitempty"` // of questions that no user answers
+	// Script is the tool call that the first chat of a DAG node's session makes. There is
+	// no model in it.
+	Script *ScriptedCall `json:"script,omitempty"`
+
+	Network        NetworkMode `json:"network,omitempty"`           // narrows that of the service
+	MaxModelRetryS int         `json:"max_model_retry_s,omitempty"` // how long a model call that keeps failing is retried
+}
+
+// ScriptedCall is a tool call that is made without a model.
+type ScriptedCall struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // AgentType is a kind of sub-agent: who it is and which tools it gets.
@@ -65,8 +89,8 @@ type PermissionRule struct {
 
 // Budget bounds what the chats of a session may use; nil fields are unbounded.
 type Budget struct {
-	MaxTokens *int64   `json:"max_tokens,omitempty"` // input and output, sub-agents included
-	MaxCost   *float64 `json:"max_cost,omitempty"`   // in the currency of the models' prices
+	MaxTokens *int64   `json:"max_tokens,omitempty" doc:"Tokens of input and output, sub-agents included." example:"100000"`
+	MaxCost   *float64 `json:"max_cost,omitempty" doc:"Cost, in the currency of the model list." example:"1.5"`
 }
 
 // CompactionPolicy says when the history is summarised.
@@ -97,6 +121,8 @@ type MCPServer struct {
 func (p Profile) With(setup SessionSetup) Profile {
 	p.Agents = append(p.Agents[:len(p.Agents):len(p.Agents)], setup.Agents...)
 	p.Permissions = append(setup.Permissions[:len(setup.Permissions):len(setup.Permissions)], p.Permissions...)
+	p.Instructions = join(p.Instructions, setup.Instructions)
+	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], setup.Skills...)
 	if setup.Budget != nil {
 		p.Budget = *setup.Budget
 	}
@@ -116,16 +142,16 @@ func (p Profile) With(setup SessionSetup) Profile {
 type SpentBudget struct {
 	Budget
 	UsedTokens int64
-	UsedCost   float64
+	UsedCost   Cost
 }
 
 // Exhausted says in words which bound of the budget is reached; empty: none.
-func (b Budget) Exhausted(usedTokens int64, usedCost float64) string {
+func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 	switch {
 	case b.MaxTokens != nil && usedTokens >= *b.MaxTokens:
 		return fmt.Sprintf("the session has used %d tokens of the %d that its budget allows", usedTokens, *b.MaxTokens)
-	case b.MaxCost != nil && usedCost >= *b.MaxCost:
-		return fmt.Sprintf("the session has cost %.4g of the %.4g that its budget allows", usedCost, *b.MaxCost)
+	case b.MaxCost != nil && usedCost >= CostOf(*b.MaxCost):
+		return fmt.Sprintf("the session has cost %s of the %s that its budget allows", usedCost, CostOf(*b.MaxCost))
 	default:
 		return ""
 	}

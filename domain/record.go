@@ -67,6 +67,10 @@ type ChatRecord struct {
 	Steps        int             `json:"steps" db:"steps"`
 	InputTokens  int64           `json:"input_tokens" db:"input_tokens"`
 	OutputTokens int64           `json:"output_tokens" db:"output_tokens"`
+	CacheRead    int64           `json:"cache_read_tokens,omitempty" db:"cache_read_tokens"`
+	CacheWrite   int64           `json:"cache_write_tokens,omitempty" db:"cache_write_tokens"`
+	Cost         Cost            `json:"cost_usd,omitempty" db:"cost_nano"`
+	Uncosted     int64           `json:"uncosted_tokens,omitempty" db:"uncosted_tokens"`
 	Round        int             `json:"round" db:"round"`
 	StartedAt    *time.Time      `json:"started_at" db:"started_at"`
 	FinishReason *FinishReason   `json:"finish_reason" db:"finish_reason"`
@@ -94,14 +98,29 @@ type EntryRecord struct {
 	Model                string          `json:"model"`
 	InputTokens          int64           `json:"input_tokens"`
 	OutputTokens         int64           `json:"output_tokens"`
+	CacheRead            int64           `json:"cache_read_tokens,omitempty"`
+	CacheWrite           int64           `json:"cache_write_tokens,omitempty"`
+	Cost                 Cost            `json:"cost_usd,omitempty"`
 	DurationMS           int64           `json:"duration_ms"`
 	ContextWindow        int64           `json:"context_window"`
-	Deprecated           bool            `json:"deprecated"`
+	Deprecated           bool            `json:"deprecated"`              // on the branch that was read
+	DeprecatedOn         []string        `json:"deprecated_on,omitempty"` // branches that a what-if left it out of
 	FailureReason        *string         `json:"failure_reason"`
 	Compaction           json.RawMessage `json:"compaction,omitempty"`
 	StartedAt            time.Time       `json:"started_at"`
 	EndedAt              *time.Time      `json:"ended_at"`
 	Calls                []CallRecord    `json:"tool_calls"`
+	ReasoningField       string          `json:"reasoning_field,omitempty"` // in which the model server sent the turn's thinking
+}
+
+// Usage is what the chat has used, as its end reported it.
+func (c ChatRecord) Usage() Usage {
+	return Usage{c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Cost, c.Uncosted}.Shown()
+}
+
+// Usage is what the turn has used, as its end reported it.
+func (e EntryRecord) Usage() Usage {
+	return Usage{e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.Cost, 0}
 }
 
 // CallRecord is one tool call of the ledger.
@@ -117,6 +136,9 @@ type CallRecord struct {
 	DurationMS  int64           `json:"duration_ms"`
 	CreatedAt   time.Time       `json:"created_at"`
 	Question    *QuestionRecord `json:"question,omitempty"`
+	Connections []Connection    `json:"connections,omitempty"`
+
+	ServerCallID string `json:"server_call_id,omitempty"` // the id that the model server gave the call
 }
 
 // QuestionRecord is the question that a call asked.
@@ -135,6 +157,14 @@ type UnarchivedChat struct {
 	ChatID    string
 	SessionID string
 	Round     int
+}
+
+// ArchivedPage is what became of one page of chats that were to be archived.
+type ArchivedPage struct {
+	After    string `json:"after"` // the last chat of the page
+	Archived int    `json:"archived"`
+	Failed   int    `json:"failed"`
+	More     bool   `json:"more"`
 }
 
 // EventArchive is an object that holds a session's events from one position of

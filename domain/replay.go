@@ -17,16 +17,16 @@ const (
 	ReplayAutonomous ReplayStatus = "autonomous"
 )
 
-// ReplayState tells of a replay session (shapes.md section 2); other sessions
+// ReplayState describes a replay session (shapes.md section 2); other sessions
 // have none. Position and Total count played events.
 type ReplayState struct {
-	SourceSessionID string        `json:"source_session_id"`
-	Speed           int           `json:"speed" enum:"1,2,5"`
-	Status          *ReplayStatus `json:"status" enum:"playing,paused,finished,autonomous"`
-	Position        int64         `json:"position"`
-	Total           int64         `json:"total"`
-	StartedAt       time.Time     `json:"started_at"`
-	HandedOverAt    *time.Time    `json:"handed_over_at"`
+	SourceSessionID string        `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Speed           int           `json:"speed" enum:"1,2,5" doc:"Factor of the recorded speed."`
+	Status          *ReplayStatus `json:"status" enum:"playing,paused,finished,autonomous" doc:"Its status."`
+	Position        int64         `json:"position" doc:"Number of events replayed so far." example:"0"`
+	Total           int64         `json:"total" doc:"Number of events to replay." example:"144"`
+	StartedAt       time.Time     `json:"started_at" doc:"Start time."`
+	HandedOverAt    *time.Time    `json:"handed_over_at" doc:"Time of the handover; null: none."`
 }
 
 // Plays says that the playback is not over; a session that is no replay plays
@@ -38,10 +38,10 @@ func (r *ReplayState) Plays() bool {
 // ReplayPreview says whether a session can be replayed, and why not
 // (shapes.md section 4).
 type ReplayPreview struct {
-	SessionID string  `json:"session_id"`
-	Intent    string  `json:"intent"`
-	Supported bool    `json:"supported"`
-	Reason    *string `json:"reason" enum:"no_turns,still_running,unsupported_entries"`
+	SessionID string  `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent    string  `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	Supported bool    `json:"supported" doc:"Whether it is supported."`
+	Reason    *string `json:"reason" enum:"no_turns,still_running,unsupported_entries" doc:"The reason."`
 }
 
 // Reasons for which a session cannot be replayed.
@@ -71,15 +71,19 @@ type ReplayStep struct {
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
 
 	Checkpoint *CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
+
+	ServerCallID string `json:"server_call_id,omitempty"` // with the event that adds a tool call
 }
 
-// ReplayEntry is what the records hold of a turn and its events do not tell.
+// ReplayEntry is what the store holds of a turn and its events do not say.
 type ReplayEntry struct {
 	Step          int             `json:"step,omitempty"`
 	Parts         []ContentPart   `json:"parts,omitempty"`
 	ContextWindow int64           `json:"context_window,omitempty"`
 	Deprecated    bool            `json:"deprecated,omitempty"`
 	Compaction    json.RawMessage `json:"compaction,omitempty"`
+
+	ReasoningField string `json:"reasoning_field,omitempty"`
 }
 
 // Names of steps that are no events. At a cut the playback was interrupted, and
@@ -102,7 +106,7 @@ type NewReplay struct {
 	Snapshot  string // of the source's files before its first turn; "" when there is none
 }
 
-// ReplayClaim is a replay as its records stand, for whoever plays it. Attempt
+// ReplayClaim is a replay as its records stand, for the process that plays it. Attempt
 // fences every later write.
 type ReplayClaim struct {
 	SessionID  string

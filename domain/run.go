@@ -8,7 +8,6 @@ type SessionRun struct {
 	SessionID  string
 	OwnerID    string
 	SolutionID string
-	Title      string
 	Model      *string
 }
 
@@ -23,6 +22,22 @@ const (
 	RunClosed
 	RunUnknown
 )
+
+// RunLook is what was seen of a session's newest run.
+type RunLook struct {
+	State     RunState
+	RunID     string
+	Cause     string // why it is not open and healthy
+	Finishing bool   // of a stuck run: the end of its chat is what keeps failing
+}
+
+// Restart says how often a chat has gone on in a new run without making progress.
+type Restart struct {
+	Running     bool   // false: the chat has ended, and nothing was counted
+	Counted     bool   // false: the loss of this run was counted before
+	Count       int    // lost runs since the last progress
+	ForceFailed string // why an administrator wants the chat to fail; empty: they do not
+}
 
 // OpenChat is a chat that the records hold to be running or waiting for an
 // answer, and the run that should carry it.

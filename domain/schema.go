@@ -110,3 +110,14 @@ func ParseJSON(text string) (any, error) {
 	}
 	return value, nil
 }
+
+// JSONAnswer gives the one JSON value that an answer consists of, as the model
+// wrote it, without the white space around it: also such as JSON does not know,
+// as U+00A0. What it gives can be embedded in another document.
+func JSONAnswer(answer string) (json.RawMessage, error) {
+	text := strings.TrimSpace(answer)
+	if _, err := ParseJSON(text); err != nil {
+		return nil, err
+	}
+	return json.Marshal(json.RawMessage(text))
+}

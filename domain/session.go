@@ -24,6 +24,7 @@ type WaitingReason string
 const (
 	WaitingNone          WaitingReason = "none"
 	WaitingModel         WaitingReason = "model"
+	WaitingModelDown     WaitingReason = "model_unavailable"
 	WaitingTool          WaitingReason = "tool"
 	WaitingQuestion      WaitingReason = "question"
 	WaitingPermission    WaitingReason = "permission"
@@ -48,35 +49,36 @@ const (
 // Session is one agent session as its owner sees it: the summary of
 // agent-service.md plus the settings behind the detail.
 type Session struct {
-	ID              string            `db:"id"`
-	OwnerID         string            `db:"owner_id"`
-	Intent          string            `db:"intent"`
-	Status          SessionStatus     `db:"status"`
-	WaitingReason   WaitingReason     `db:"waiting_reason"`
-	SolutionID      *string           `db:"solution_id"`
-	BizRoleID       *string           `db:"biz_role_id"`
-	TemplateID      *string           `db:"template_id"`
-	PrimarySkillID  *string           `db:"primary_skill_id"`
-	Model           *string           `db:"model"`
-	SoftwareFactory *int64            `db:"software_factory_id"`
-	WorkspaceID     *string           `db:"workspace_id"`
-	Mode            Mode              `db:"mode"`
-	Shared          bool              `db:"shared"`
-	Pinned          bool              `db:"is_pinned"`
-	MemoryEnabled   bool              `db:"memory_enabled"`
-	Persistent      bool              `db:"is_persistent"`
-	Env             map[string]string `db:"env"`
-	DisableTools    []string          `db:"disable_tools"`
-	Setup           SessionSetup      `db:"setup"`
-	SandboxUID      int               `db:"sandbox_uid"`
-	ActiveBranchID  string            `db:"active_branch_id"`
-	ActiveChatID    *string           `db:"active_chat_id"`
-	QueueLength     int               `db:"queue_length"`
-	CreatedAt       time.Time         `db:"created_at"`
-	UpdatedAt       time.Time         `db:"updated_at"`
-	Replay          *ReplayState      `db:"replay_state"` // nil: no replay session
+	ID              string        `db:"id"`
+	OwnerID         string        `db:"owner_id"`
+	Intent          string        `db:"intent"`
+	Status          SessionStatus `db:"status"`
+	WaitingReason   WaitingReason `db:"waiting_reason"`
+	SolutionID      *string       `db:"solution_id"`
+	BizRoleID       *string       `db:"biz_role_id"`
+	TemplateID      *string       `db:"template_id"`
+	PrimarySkillID  *string       `db:"primary_skill_id"`
+	Model           *string       `db:"model"`
+	SoftwareFactory *int64        `db:"software_factory_id"`
+	WorkspaceID     *string       `db:"workspace_id"`
+	Mode            Mode          `db:"mode"`
+	Shared          bool          `db:"shared"`
+	Pinned          bool          `db:"is_pinned"`
+	MemoryEnabled   bool          `db:"memory_enabled"`
+	Persistent      bool          `db:"is_persistent"`
+	Env             SessionEnv    `db:"env"`
+	DisableTools    []string      `db:"disable_tools"`
+	Setup           SessionSetup  `db:"setup"`
+	SandboxUID      int           `db:"sandbox_uid"`
+	ActiveBranchID  string        `db:"active_branch_id"`
+	ActiveChatID    *string       `db:"active_chat_id"`
+	InitTaskID      *string       `db:"init_task_id"` // the background task of its init script; nil: none
+	QueueLength     int           `db:"queue_length"`
+	CreatedAt       time.Time     `db:"created_at"`
+	UpdatedAt       time.Time     `db:"updated_at"`
+	Replay          *ReplayState  `db:"replay_state"` // nil: no replay session
 	// NoToolServers says that the records have no tool server for the session, so
-	// that nobody need look; false: look.
+	// that no process need look; false: look.
 	NoToolServers bool `db:"no_tool_servers"`
 }
 
@@ -92,6 +94,7 @@ const (
 
 // NewSession is what a client may say when it makes a session.
 type NewSession struct {
+	ID              string // empty: a new one
 	Intent          string
 	SolutionID      *string
 	BizRoleID       *string
@@ -102,9 +105,11 @@ type NewSession struct {
 	WorkspaceID     *string
 	MemoryEnabled   bool
 	Persistent      bool
-	Env             map[string]string
+	Mode            Mode // empty: executing
+	Env             SessionEnv
 	DisableTools    []string
 	Setup           SessionSetup
+	InitScript      string // that runs once, before the first chat goes on; empty: none
 }
 
 // SessionQuery selects a page of a user's sessions, newest first and pinned
@@ -115,4 +120,11 @@ type SessionQuery struct {
 	Search           string
 	Limit            int
 	Offset           int
+}
+
+// DeletedSession is a session that is gone for all users and whose content is yet to
+// be removed.
+type DeletedSession struct {
+	SessionID string
+	OwnerID   string
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ShareLink is a public, read-only link to a session. The token is told once,
+// ShareLink is a public, read-only link to a session. The token is shown once,
 // when the link is made.
 type ShareLink struct {
 	ID        string
@@ -19,16 +19,16 @@ type ShareLink struct {
 // ShareRedaction says what a shared view leaves out. Environment values are
 // always left out.
 type ShareRedaction struct {
-	ToolResults bool `json:"tool_results"`
-	Thinking    bool `json:"thinking"`
-	Env         bool `json:"env"`
+	ToolResults bool `json:"tool_results" doc:"Whether tool results are left out."`
+	Thinking    bool `json:"thinking" doc:"Whether thinking is left out."`
+	Env         bool `json:"env" doc:"Whether environment values are left out; always true."`
 }
 
 // SharedSession is what a share link opens.
 type SharedSession struct {
 	ShareLink
 	OwnerID string
-	Env     map[string]string // of the session: values that must not be shown
+	Env     SessionEnv // of the session: values that must not be shown
 }
 
 // MaxExtraInfo bounds the extra info of one session, in bytes of JSON.

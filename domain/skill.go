@@ -58,6 +58,7 @@ type SkillOffer struct {
 	Name        string
 	Description string
 	Primary     bool // the session was made for it
+	OfSolution  bool // the solution of the session names it
 }
 
 // LoadedSkill is a skill whose package lies in the workspace.
@@ -124,7 +125,7 @@ type NewSkillFile struct {
 	Content []byte
 }
 
-// SkillUpload tells what came of an upload.
+// SkillUpload is the result of an upload.
 type SkillUpload struct {
 	Name        string
 	Dir         string
@@ -138,7 +139,7 @@ type SkillInstall struct {
 	Org, Name, Version, Digest string
 }
 
-// SkillInstalled tells what was installed.
+// SkillInstalled is what was installed.
 type SkillInstalled struct {
 	Name, Version, Digest string
 	Dir                   string
@@ -146,7 +147,7 @@ type SkillInstalled struct {
 	ReplacedVersion       *string // nil when none was replaced
 }
 
-// SkillResync tells what reading a session's skills again has found: names, and
+// SkillResync is what reading a session's skills again has found: names, and
 // for what cannot be used the reason.
 type SkillResync struct {
 	Added, Updated, Removed []string

@@ -22,11 +22,11 @@ type Solution struct {
 	Compaction     *CompactionPolicy
 	MaxSteps       int
 	StuckAfter     int
-	Skills         []string // names of skills that its sessions are pointed to
+	Skills         []string // that its sessions are offered first: the id of a list, org/name, or name
 	MCPServers     []MCPServer
 }
 
-// BizRole is a part that a user plays in a solution, and what the agent is told
+// BizRole is a part that a user plays in a solution, and what the agent gets
 // of it.
 type BizRole struct {
 	ID           string
@@ -54,6 +54,7 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 	})
 	p.Instructions = join(p.Instructions, s.Prompt)
 	p.DisableTools = append(p.DisableTools[:len(p.DisableTools):len(p.DisableTools)], s.DisableTools...)
+	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], s.Skills...)
 	p.MCPServers = append(p.MCPServers[:len(p.MCPServers):len(p.MCPServers)], s.MCPServers...)
 	if role, ok := s.Role(roleID); ok {
 		p.Instructions = join(p.Instructions, role.Prompt)
@@ -75,12 +76,12 @@ func UnknownSolution(id string) *Error {
 }
 
 // AllowedRoles says which roles of a solution a user may take. With DefaultAll
-// nobody has said anything, and all of them may be taken.
+// nothing was chosen, and all of them may be taken.
 type AllowedRoles struct {
-	UserID     string   `json:"user_id"`
-	SolutionID string   `json:"solution_id"`
-	BizRoleIDs []string `json:"biz_role_ids" nullable:"false"`
-	DefaultAll bool     `json:"default_all"`
+	UserID     string   `json:"user_id" doc:"The user." example:"01a1ff63-4512-7ae4-a128-e82fd2a774e5"`
+	SolutionID string   `json:"solution_id" doc:"The solution." example:"general"`
+	BizRoleIDs []string `json:"biz_role_ids" nullable:"false" doc:"Roles of the solution." example:"[\"operator\"]"`
+	DefaultAll bool     `json:"default_all" doc:"Whether all roles are allowed because none were chosen."`
 }
 
 // Allows says whether the user may take a role.

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -59,11 +60,11 @@ const (
 // Block is one piece of a turn, in the order it was said. An image block's
 // content is the path at which the API serves the picture.
 type Block struct {
-	Type        BlockType `json:"type"`
-	Content     string    `json:"content"`
-	ToolCallID  *string   `json:"tool_call_id"`
-	ToolName    *string   `json:"tool_name"`
-	DisplayName *string   `json:"display_name"`
+	Type        BlockType `json:"type" doc:"The type." example:"text"`
+	Content     string    `json:"content" doc:"The text." example:"What is in the repository?"`
+	ToolCallID  *string   `json:"tool_call_id" doc:"The tool call." example:"call_01a1ff63-2eb5-77a8-8e3a-12f7a895526e"`
+	ToolName    *string   `json:"tool_name" doc:"The tool." example:"Bash"`
+	DisplayName *string   `json:"display_name" doc:"The display name." example:"Bash"`
 }
 
 // ToolCallStatus is the state of one tool call as clients see it.
@@ -110,66 +111,60 @@ func (p *CallPhase) UnmarshalJSON(data []byte) error {
 
 // ToolCall is one tool call as clients see it, in events and in messages.
 type ToolCall struct {
-	ID                 string              `json:"id"`
-	ToolName           string              `json:"tool_name"`
-	DisplayName        string              `json:"display_name"`
-	Arguments          string              `json:"arguments"`
-	Status             ToolCallStatus      `json:"status"`
-	Result             string              `json:"result"`
-	DurationMS         int64               `json:"duration_ms"`
-	PendingQuestionRef *PendingQuestionRef `json:"pending_question_ref"`
-	Phase              CallPhase           `json:"phase" nullable:"true" enum:"queued,running,unknown_outcome"`
+	ID                 string              `json:"id" doc:"Its id." example:"call_01a1ff63-2eb5-77a8-8e3a-12f7a895526e"`
+	ToolName           string              `json:"tool_name" doc:"The tool." example:"Bash"`
+	DisplayName        string              `json:"display_name" doc:"The display name." example:"Bash"`
+	Arguments          string              `json:"arguments" doc:"The arguments of the call, as a JSON string." example:"{\"command\":\"echo \\\"# Notes\\\" > notes.md; ls\"}"`
+	Status             ToolCallStatus      `json:"status" doc:"Its status."`
+	Result             string              `json:"result" doc:"The result of the tool."`
+	DurationMS         int64               `json:"duration_ms" doc:"Duration in milliseconds." example:"34"`
+	PendingQuestionRef *PendingQuestionRef `json:"pending_question_ref" doc:"The question that it waits for; null: none."`
+	Phase              CallPhase           `json:"phase" nullable:"true" enum:"queued,running,unknown_outcome" doc:"The progress: queued, running, or unknown_outcome if its worker died while it ran; null once its result is recorded."`
+
+	Connections []Connection `json:"connections,omitempty" doc:"What the call connected to, or was kept from; left out: nothing."`
+
+	ServerCallID string `json:"-"` // the id that the model server gave the call; clients do not see it
 }
 
 // PendingQuestionRef points from a tool call to its open question.
 type PendingQuestionRef struct {
-	QuestionID string      `json:"question_id"`
-	AskedAt    time.Time   `json:"asked_at"`
-	ExpiresAt  *time.Time  `json:"expires_at,omitempty"`
-	SourceLoop *SourceLoop `json:"source_loop,omitempty"`
-}
-
-// Usage counts the tokens of a turn, or of a whole chat.
-type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
-}
-
-// Add sums two usages.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
+	QuestionID    string        `json:"question_id" doc:"The question."`
+	AskedAt       time.Time     `json:"asked_at" doc:"Time of the question."`
+	ExpiresAt     *time.Time    `json:"expires_at,omitempty" doc:"Expiry time; null: never."`
+	DefaultPolicy DefaultPolicy `json:"default_policy,omitempty" enum:"choose,first_option" doc:"What answers then: the model itself chooses, or the first option. A permission request is denied."`
+	SourceLoop    *SourceLoop   `json:"source_loop,omitempty" doc:"The sub-agent that asks; null: the agent itself."`
 }
 
 // Turn is the projection of one entry in GET /api/sessions/{id}/messages, in
 // `open_turns` and in replays: agent-service.md, "Turn projection".
 type Turn struct {
-	ID                   string     `json:"id"`
-	Sequence             int64      `json:"sequence"`
-	TurnID               string     `json:"turn_id"`
-	ChatID               string     `json:"chat_id"`
-	LoopID               string     `json:"loop_id"`
-	Kind                 string     `json:"kind"`
-	Role                 Role       `json:"role"`
-	Status               TurnStatus `json:"status"`
-	Blocks               []Block    `json:"blocks"`
-	ToolCalls            []ToolCall `json:"tool_calls"`
-	Model                string     `json:"model"`
-	Usage                Usage      `json:"usage"`
-	DurationMS           int64      `json:"duration_ms"`
-	StartedAt            time.Time  `json:"started_at"`
-	ContextWindow        int64      `json:"context_window"`
-	MemoryRefs           any        `json:"memory_refs"`
-	ParentForkToolCallID *string    `json:"parent_fork_tool_call_id"`
-	Deprecated           bool       `json:"deprecated"`
-	FailureReason        *string    `json:"failure_reason"`
-	CompactionID         *string    `json:"compaction_id"`
-	SummaryPreview       *string    `json:"summary_preview"`
-	SummaryFull          *string    `json:"summary_full"`
-	ArchivedCount        *int64     `json:"archived_count"`
-	TokensBefore         *int64     `json:"tokens_before"`
-	TokensAfter          *int64     `json:"tokens_after"`
-	SavedRatio           *float64   `json:"saved_ratio"`
-	Trigger              *string    `json:"trigger"`
+	ID                   string     `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	Sequence             int64      `json:"sequence" doc:"Its position in the branch, from 0." example:"1"`
+	TurnID               string     `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	ChatID               string     `json:"chat_id" doc:"The chat." example:"01a1ff63-2e65-78f8-b33d-9f2aa7d7a79f"`
+	LoopID               string     `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent." example:"root"`
+	Kind                 string     `json:"kind" doc:"The type." example:"message"`
+	Role                 Role       `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
+	Status               TurnStatus `json:"status" doc:"Its status." example:"completed"`
+	Blocks               []Block    `json:"blocks" doc:"The content, in order."`
+	ToolCalls            []ToolCall `json:"tool_calls" doc:"The tool calls."`
+	Model                string     `json:"model" doc:"The model." example:"everloop-demo"`
+	Usage                Usage      `json:"usage" doc:"Token usage." example:"{\"input_tokens\": 0, \"output_tokens\": 0}"`
+	DurationMS           int64      `json:"duration_ms" doc:"Duration in milliseconds." example:"19"`
+	StartedAt            time.Time  `json:"started_at" doc:"Start time."`
+	ContextWindow        int64      `json:"context_window" doc:"Context window of the model in tokens." example:"128000"`
+	MemoryRefs           any        `json:"memory_refs" doc:"Memories that were added to the prompt."`
+	ParentForkToolCallID *string    `json:"parent_fork_tool_call_id" doc:"The tool call that started the sub-agent of this turn; null for the agent itself."`
+	Deprecated           bool       `json:"deprecated" doc:"Excluded from the model's context by a what-if."`
+	FailureReason        *string    `json:"failure_reason" doc:"The reason why the turn failed; null or empty: it did not."`
+	CompactionID         *string    `json:"compaction_id" doc:"The summary."`
+	SummaryPreview       *string    `json:"summary_preview" doc:"The first characters of the summary."`
+	SummaryFull          *string    `json:"summary_full" doc:"The summary."`
+	ArchivedCount        *int64     `json:"archived_count" doc:"Number of summarised turns."`
+	TokensBefore         *int64     `json:"tokens_before" doc:"Tokens of the context before it."`
+	TokensAfter          *int64     `json:"tokens_after" doc:"Tokens of the context after it."`
+	SavedRatio           *float64   `json:"saved_ratio" doc:"The fraction of tokens that was saved, 0 to 1."`
+	Trigger              *string    `json:"trigger" doc:"What caused the summary."`
 }
 
 // ContentPart is one part of a client's message: text, or an image by URL
@@ -197,6 +192,10 @@ type Question struct {
 	AskedAt    time.Time       `json:"asked_at" db:"asked_at"`
 	SourceLoop *SourceLoop     `json:"source_loop,omitempty" db:"source_loop"` // nil: the main loop asks
 
+	// What answers it when no user does, and when; nil: it waits.
+	ExpiresAt     *time.Time     `json:"expires_at,omitempty" db:"expires_at"`
+	DefaultPolicy *DefaultPolicy `json:"default_policy,omitempty" db:"default_policy"`
+
 	// Of a question for permission: the call that it holds back, and the rules that
 	// an answer for the whole session adds to its setup.
 	Guards *string          `json:"permission_for,omitempty" db:"guards"`
@@ -214,4 +213,16 @@ func AttachmentPath(sessionID, url string) string {
 		return "/api/sessions/" + sessionID + "/attachments/" + path.Base(name)
 	}
 	return url
+}
+
+var attachmentPath = regexp.MustCompile(`^/api/sessions/([0-9A-Za-z_-]{1,128})/attachments/([0-9a-f]{64})$`)
+
+// ParseAttachmentPath is AttachmentPath the other way round, for a picture that is
+// sent again: whose message it was of, and the name of its object.
+func ParseAttachmentPath(url string) (sessionID, name string, ok bool) {
+	found := attachmentPath.FindStringSubmatch(url)
+	if found == nil {
+		return "", "", false
+	}
+	return found[1], found[2], true
 }

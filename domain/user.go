@@ -4,13 +4,18 @@ import "time"
 
 // User is a person or a service with an account.
 type User struct {
-	ID            string    `db:"id" json:"id"`
-	Username      string    `db:"username" json:"username"`
-	Name          string    `db:"name" json:"name"`
-	Email         string    `db:"email" json:"email"`
-	AvatarURL     *string   `db:"avatar_url" json:"avatar_url"`
-	Administrator bool      `db:"administrator" json:"administrator"`
-	CreatedAt     time.Time `db:"created_at" json:"created_at"`
+	ID            string    `db:"id" json:"id" doc:"Its id." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	Username      string    `db:"username" json:"username" doc:"The user name." example:"admin"`
+	Name          string    `db:"name" json:"name" doc:"Its name." example:"Administrator"`
+	Email         string    `db:"email" json:"email" doc:"The e-mail address." example:"eve@example.org"`
+	AvatarURL     *string   `db:"avatar_url" json:"avatar_url" doc:"The user's picture."`
+	Administrator bool      `db:"administrator" json:"administrator" doc:"Whether the user may administer the service."`
+	CreatedAt     time.Time `db:"created_at" json:"created_at" doc:"Creation time."`
+
+	// Whom the identity service knows as this user; empty for others. Only the
+	// authentication of a caller sets them.
+	Issuer  string `db:"-" json:"-"`
+	Subject string `db:"-" json:"-"`
 }
 
 // APIKey is the public form of a key: the secret itself is kept as a hash only.
@@ -29,5 +34,8 @@ type APIKey struct {
 type Caller struct {
 	User   User
 	KeyID  string   // the API key used; empty for other credentials
+	Grant  string   // the session or token of the identity service used; empty for keys
 	Scopes []string // empty: everything that the user may do
+
+	ExpiresAt *time.Time // when the credential ends; nil: not by itself
 }

@@ -1,0 +1,51 @@
+package chat
+
+import "everloop/domain"
+
+// Work is what decides whether work for a loop may begin or go on.
+type Work struct {
+	Chat          domain.ChatState
+	StopRequested bool             // of the chat
+	Loop          domain.LoopState // empty: the main loop
+
+	Background  bool // the loop is a background task, which outlives the chat
+	TaskRunning bool // and was not asked to stop
+}
+
+// Alive reports whether work for the loop may begin: its chat runs, or, in the
+// background, its task does.
+func (w Work) Alive() bool {
+	if w.Loop == domain.LoopEnded {
+		return false
+	}
+	if w.Background {
+		return w.TaskRunning
+	}
+	return w.Chat == domain.ChatStateRunning && !w.StopRequested
+}
+
+// Call is the state of a tool call that a worker claims.
+type Call struct {
+	Phase     string
+	Alive     bool // work for its loop may begin
+	Permitted bool // no question for permission holds it back
+	Held      bool // the lease of an attempt lasts
+	Own       bool // that attempt is the caller's, whose answer was lost: it has not begun
+}
+
+// ClaimCall decides about the claim of a tool call. Whether an abandoned one may run
+// again is decided by its tool.
+func ClaimCall(c Call) domain.LedgerState {
+	switch {
+	case c.Phase == domain.PhaseFinished || c.Phase == domain.PhaseUnknownOutcome:
+		return domain.CallRecorded
+	case c.Phase == domain.PhaseRunning && c.Held && !c.Own:
+		return domain.CallHeld
+	case !c.Alive || !c.Permitted:
+		return domain.CallStopped
+	case c.Phase == domain.PhaseRunning && !c.Own:
+		return domain.CallAbandoned
+	default:
+		return domain.CallClaimed
+	}
+}

@@ -1,0 +1,81 @@
+package chat
+
+import "everloop/domain"
+
+// Delivery is what becomes of a message.
+type Delivery struct {
+	Applied  domain.Delivery // steer: it joins the current chat; else it gets a chat of its own
+	Position int             // in the queue; 0: it comes next
+	Front    bool            // before all that is queued
+
+	StopCurrent     bool // the current chat is stopped
+	CancelQuestions bool // open questions are cancelled: the message came instead of an answer
+	CloseWaiting    bool // chats that wait for an answer are closed
+}
+
+// Deliver decides whether a message starts a chat, waits in the queue, joins the
+// current chat (see Join, which decides the rest), interrupts it, or is rejected.
+func Deliver(s Session, asked domain.Delivery) (Delivery, error) {
+	current := s.Current()
+	waiting := s.Queued
+	if current == Promised {
+		waiting-- // the promised chat itself
+	}
+
+	switch {
+	case s.Replaying:
+		return Delivery{}, Replaying()
+	case s.Moving && asked == domain.DeliverReject:
+		return Delivery{}, Moving()
+	case current != None && asked == domain.DeliverReject:
+		return Delivery{}, Busy()
+	case current != None && asked == domain.DeliverInterrupt:
+		return Delivery{Applied: domain.DeliverInterrupt, Front: true, StopCurrent: true}, nil
+	case current != None && (asked == domain.DeliverSteer || s.Questions > 0):
+		return Delivery{Applied: domain.DeliverSteer, CancelQuestions: true}, nil
+	case current != None:
+		return Delivery{Applied: domain.DeliverEnqueue, Position: waiting + 1}, nil
+	case s.Questions > 0:
+		// The chat that asked has ended for clients: its run closes and takes the
+		// message as the next chat, before any queued one.
+		return Delivery{Applied: domain.DeliverRun, Front: true, CancelQuestions: true, CloseWaiting: true}, nil
+	default:
+		return Delivery{Applied: domain.DeliverRun}, nil
+	}
+}
+
+// Settings are how a chat works.
+type Settings struct {
+	Mode        domain.Mode
+	Headless    bool
+	OtherSchema bool // its output schema is not the one of the message
+}
+
+// Conflict returns the first field of a message that asks for something else than the
+// chat does; empty: it can join the chat.
+func Conflict(chat Settings, send domain.Send) string {
+	switch {
+	case send.Mode != "" && send.Mode != chat.Mode:
+		return "mode"
+	case len(send.OutputSchema) > 0 && chat.OtherSchema:
+		return "output_schema"
+	case send.Headless && !chat.Headless:
+		return "headless"
+	default:
+		return ""
+	}
+}
+
+// Join decides about a message that Deliver lets join the current chat, by its conflict.
+// One that was not asked to steer, and came instead of an answer, is then the next
+// chat, so that it works as it says.
+func Join(asked domain.Delivery, conflict string) (Delivery, error) {
+	switch {
+	case conflict == "":
+		return Delivery{Applied: domain.DeliverSteer, CancelQuestions: true}, nil
+	case asked == domain.DeliverSteer:
+		return Delivery{}, domain.Invalidf("body."+conflict, "cannot be changed by a message that joins a running chat")
+	default:
+		return Delivery{Applied: domain.DeliverEnqueue, Position: 1, Front: true, CancelQuestions: true}, nil
+	}
+}

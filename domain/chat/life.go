@@ -1,0 +1,85 @@
+package chat
+
+import "everloop/domain"
+
+// Claims says which chats a run may take.
+type Claims int
+
+// A run takes the open chat of its session if there is one, else the next of the queue.
+const (
+	ClaimNothing Claims = iota
+	ClaimOpen           // no chat of the queue: an operation changes the history, and wakes the session when it ends
+	ClaimAny
+)
+
+// Claim decides what a run may take. The chats of a replay are its own.
+func Claim(s Session) Claims {
+	switch {
+	case s.Replaying:
+		return ClaimNothing
+	case s.Moving:
+		return ClaimOpen
+	default:
+		return ClaimAny
+	}
+}
+
+// Stops says what a stop of the session ends.
+type Stops int
+
+// What a stop ends.
+const (
+	StopNext    Stops = iota // the chat that a run is about to take, if there is one
+	StopActive               // the running chat
+	StopWaiting              // the chat that waits for an answer, with its questions
+	StopReplay               // the replay pauses
+)
+
+// Stop decides what a stop of the session ends.
+func Stop(s Session) Stops {
+	switch {
+	case s.Replaying:
+		return StopReplay
+	case s.Active:
+		return StopActive
+	case s.Questions > 0:
+		return StopWaiting
+	default:
+		return StopNext
+	}
+}
+
+// Wait returns the state of a chat that asks to wait for its open questions: a stop is
+// found by the next model call, and a chat without a question goes on.
+func Wait(state domain.ChatState, questions int, stopRequested bool) domain.ChatState {
+	if state == domain.ChatStateRunning && questions > 0 && !stopRequested {
+		return domain.ChatStateWaiting
+	}
+	return state
+}
+
+// Resumes reports whether a chat goes on when one of its questions was answered.
+func Resumes(state domain.ChatState, questions int) bool {
+	return state == domain.ChatStateWaiting && questions == 0
+}
+
+// Ending is how a chat ends.
+type Ending struct {
+	Ends          bool // false: it has ended already, or waits
+	Reason        domain.FinishReason
+	UnlessSteered bool // a message that waits to join it keeps it going
+}
+
+// Finish decides how a chat ends that its run, or the reconciler, ends with a reason. A
+// stop that was acknowledged before the chat could complete interrupts it. A chat that
+// waits goes on with an answer or ends with a stop (see Stop): a run that would end it
+// has been replaced by another, and knows less.
+func Finish(state domain.ChatState, stopRequested bool, reason domain.FinishReason) Ending {
+	if state != domain.ChatStateRunning {
+		return Ending{}
+	}
+	if stopRequested && reason == domain.FinishCompleted {
+		reason = domain.FinishInterrupted
+	}
+	return Ending{Ends: true, Reason: reason, UnlessSteered: reason == domain.FinishCompleted}
+}

@@ -1,0 +1,96 @@
+package cron
+
+import "time"
+
+// searched bounds how far a search goes: 29 February may be eight years away, from
+// 2096 to 2104.
+const searched = 9 * 366
+
+// Next returns the first time after the given one at which the expression is due in
+// the zone; false: there is none.
+//
+// A local time that a clock change leaves out is due once, at the next minute that
+// exists; when several are left out, or that minute is due by itself, it is one time.
+// A local time that a clock change repeats is due once, the first time.
+func (s Schedule) Next(after time.Time, zone *time.Location) (time.Time, bool) {
+	local := after.In(zone)
+	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC)
+	end := wall.AddDate(0, 0, searched)
+
+	// Wall clock readings are walked in their order. Those that a clock change repeats
+	// stand for their first instant, so that the instants never go back.
+	for found := true; found; wall = wall.Add(time.Minute) {
+		if wall, found = s.nextWall(wall, end); !found {
+			break
+		}
+		if at := instant(wall, zone); at.After(after) {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// nextWall returns the first wall clock reading that fits, from the given one on. It
+// counts in UTC, where every reading exists once.
+func (s Schedule) nextWall(wall, end time.Time) (time.Time, bool) {
+	for wall.Before(end) {
+		year, month, day := wall.Date()
+		switch {
+		case !s.months.has(int(month)):
+			wall = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
+		case !s.dayFits(wall):
+			wall = time.Date(year, month, day+1, 0, 0, 0, 0, time.UTC)
+		case !s.hours.has(wall.Hour()):
+			wall = time.Date(year, month, day, wall.Hour()+1, 0, 0, 0, time.UTC)
+		case !s.minutes.has(wall.Minute()):
+			wall = wall.Add(time.Minute)
+		default:
+			return wall, true
+		}
+	}
+	return wall, false
+}
+
+// dayFits reports whether the day is due: where both day fields are restricted, either
+// suffices.
+func (s Schedule) dayFits(day time.Time) bool {
+	ofMonth, ofWeek := s.days.has(day.Day()), s.weekdays.has(int(day.Weekday()))
+	if s.days.restricted && s.weekdays.restricted {
+		return ofMonth || ofWeek
+	}
+	return ofMonth && ofWeek
+}
+
+// instant is when the clocks of a zone first show a reading or, where they leave it
+// out, the first whole minute after that.
+func instant(wall time.Time, zone *time.Location) time.Time {
+	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
+	start, end := at.ZoneBounds()
+	if shows(at, wall) {
+		if start.IsZero() {
+			return at
+		}
+		_, before := start.Add(-time.Nanosecond).Zone()
+		if earlier := wall.Add(-time.Duration(before) * time.Second); earlier.Before(start) && shows(earlier.In(zone), wall) {
+			return earlier.In(zone)
+		}
+		return at
+	}
+
+	// Time.Date has used the offset of one side of the change.
+	change := end
+	if reading(at).After(wall) {
+		change = start
+	}
+	if whole := change.Truncate(time.Minute); !whole.Equal(change) {
+		change = whole.Add(time.Minute)
+	}
+	return change.In(zone)
+}
+
+func shows(at, wall time.Time) bool { return reading(at).Equal(wall) }
+
+// reading is what the clocks show, as if it were UTC.
+func reading(at time.Time) time.Time {
+	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC)
+}

@@ -1,0 +1,231 @@
+// Package dag is the document of a multi-agent DAG: its nodes and edges, the
+// expressions that refer to outputs, its validation, and the difference of two
+// versions. Everything is a pure function of the document; domain/dagrun runs one.
+package dag
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"everloop/domain/document"
+)
+
+// Bounds of one graph, which the tags of its fields repeat.
+const (
+	MaxNodes = 1000
+	MaxEdges = 5000
+)
+
+// NodeType says what a node does.
+type NodeType string
+
+// The types of nodes.
+const (
+	Start     NodeType = "start"
+	End       NodeType = "end"
+	Agent     NodeType = "agent"
+	Tool      NodeType = "tool"
+	Condition NodeType = "condition"
+	Map       NodeType = "map"
+	Join      NodeType = "join"
+	Human     NodeType = "human"
+	Subflow   NodeType = "subflow"
+	Code      NodeType = "code"
+	Wait      NodeType = "wait"
+)
+
+// What happens with the run when a node fails (on_error).
+const (
+	ErrorFails    = "fail"
+	ErrorIgnored  = "continue"
+	ErrorIsRouted = "route" // to the edges of the kind error
+)
+
+// Policies of approvals.
+const (
+	ApprovalRequired = "required" // a person has to agree before the node begins
+	ApprovalNone     = "none"
+)
+
+// EdgeError is the kind of an edge that is taken when its source fails.
+const EdgeError = "error"
+
+// Graph is the DAG of a production solution. Steps are a flat view of the nodes; see
+// Complete. The blank fields of this and the other types have the interface reject
+// names that they do not know.
+type Graph struct {
+	_ struct{} `additionalProperties:"false"`
+
+	Steps    []Step             `json:"steps" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes as a list of steps; the service adds those that are missing."`
+	Nodes    []Node             `json:"nodes" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes."`
+	Edges    []Edge             `json:"edges" required:"false" nullable:"true" maxItems:"5000" doc:"The edges."`
+	Viewport *document.Viewport `json:"viewport,omitempty" doc:"The part of the drawing that is shown."`
+}
+
+// Step is the place of a node in a flat list.
+type Step struct {
+	_ struct{} `additionalProperties:"false"`
+
+	ID     string `json:"id,omitempty" maxLength:"128" doc:"Its id; left out: the service gives one." example:"step-review"`
+	NodeID string `json:"node_id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"The node." example:"review"`
+	Order  int    `json:"order,omitempty" minimum:"0" maximum:"1000000" doc:"Its place, from 1." example:"1"`
+	Title  string `json:"title,omitempty" maxLength:"200" doc:"The title; left out: the name of the node." example:"Review"`
+}
+
+// Node is one node of the graph.
+type Node struct {
+	_ struct{} `additionalProperties:"false"`
+
+	ID           string                     `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"review"`
+	Type         NodeType                   `json:"type" enum:"start,end,agent,tool,condition,map,join,human,subflow,code,wait" doc:"The type."`
+	Name         string                     `json:"name,omitempty" maxLength:"200" doc:"Its name." example:"Review"`
+	Position     *document.Position         `json:"position,omitempty" doc:"Its place on the drawing."`
+	Config       *Config                    `json:"config,omitempty" doc:"What it does, by its type."`
+	Inputs       map[string]json.RawMessage `json:"inputs,omitempty" doc:"Named values: literals, or text with references to outputs." example:"{\"items\": \"{{input.files}}\"}"`
+	OutputSchema map[string]json.RawMessage `json:"output_schema,omitempty" doc:"The JSON Schema of its output. Of a start node: of the input of the run." example:"{\"type\": \"object\"}"`
+	Retry        *Retry                     `json:"retry,omitempty" doc:"How often it is tried; left out: once."`
+	TimeoutS     *int                       `json:"timeout_s,omitempty" minimum:"1" maximum:"31536000" doc:"Seconds that one attempt may take." example:"600"`
+	HeartbeatS   *int                       `json:"heartbeat_s,omitempty" minimum:"1" maximum:"86400" doc:"Without effect: the service watches the work of nodes itself." example:"60"`
+	OnError      string                     `json:"on_error,omitempty" enum:"fail,continue,route" doc:"What follows when its last attempt fails; left out: fail."`
+	Budget       *NodeBudget                `json:"budget,omitempty" doc:"What it may use up."`
+	Concurrency  *int                       `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"Of a map: how many items are worked on at once." example:"8"`
+	Idempotency  string                     `json:"idempotency,omitempty" enum:"none,by_input" doc:"Whether a finished output is used again for the same input."`
+	Approval     *Approval                  `json:"approval,omitempty" doc:"Whether a person has to agree before it begins."`
+}
+
+// Config says what a node does. Which fields count follows from its type.
+type Config struct {
+	_ struct{} `additionalProperties:"false"`
+
+	AgentID        string                     `json:"agent_id,omitempty" maxLength:"128" doc:"The agent_id of a production agent." example:"reviewer"`
+	Skill          string                     `json:"skill,omitempty" maxLength:"255" doc:"The skill that the agent has." example:"data-table-report"`
+	Prompt         string                     `json:"prompt,omitempty" maxLength:"200000" doc:"The prompt of an agent, or the question of a human node." example:"Review {{nodes.draft.output.text}}"`
+	Model          string                     `json:"model,omitempty" maxLength:"200" doc:"The model." example:"m-1"`
+	Tool           string                     `json:"tool,omitempty" maxLength:"128" doc:"The tool." example:"Bash"`
+	Arguments      map[string]json.RawMessage `json:"arguments,omitempty" doc:"Arguments of the tool: literals, or text with references." example:"{\"command\": \"make test\"}"`
+	Mode           string                     `json:"mode,omitempty" enum:"planning,executing" doc:"The mode of the session of an agent."`
+	Options        []string                   `json:"options,omitempty" nullable:"true" maxItems:"20" doc:"The answers that a human node offers."`
+	ProdSolutionID string                     `json:"prod_solution_id,omitempty" maxLength:"128" doc:"Of a subflow: the production solution whose DAG it runs."`
+	Code           string                     `json:"code,omitempty" maxLength:"200000" doc:"Of a code node, which cannot run yet: the script."`
+	WaitS          int                        `json:"wait_s,omitempty" minimum:"0" maximum:"31536000" doc:"Of a wait node: seconds." example:"60"`
+}
+
+// Retry says how often and when a node is tried again.
+type Retry struct {
+	_ struct{} `additionalProperties:"false"`
+
+	MaxAttempts      int      `json:"max_attempts,omitempty" minimum:"0" maximum:"1000" doc:"Attempts in all; 0 would be without end and is not valid." example:"3"`
+	InitialIntervalS float64  `json:"initial_interval_s,omitempty" minimum:"0" maximum:"86400" doc:"Seconds before the second attempt." example:"1"`
+	Backoff          float64  `json:"backoff,omitempty" minimum:"0" maximum:"100" doc:"Factor from one pause to the next." example:"2"`
+	MaxIntervalS     float64  `json:"max_interval_s,omitempty" minimum:"0" maximum:"604800" doc:"The longest pause in seconds." example:"60"`
+	NonRetryable     []string `json:"non_retryable,omitempty" nullable:"true" maxItems:"50" doc:"Error codes after which it is not tried again."`
+}
+
+// NodeBudget bounds what a node uses up.
+type NodeBudget struct {
+	_ struct{} `additionalProperties:"false"`
+
+	MaxTokens *int64   `json:"max_tokens,omitempty" minimum:"1" doc:"Tokens." example:"100000"`
+	MaxCost   *float64 `json:"max_cost,omitempty" minimum:"0" doc:"Cost, in the currency of the model list." example:"1.5"`
+}
+
+// Approval asks for consent before a node begins.
+type Approval struct {
+	_ struct{} `additionalProperties:"false"`
+
+	Policy     string `json:"policy" minLength:"1" maxLength:"64" doc:"The policy: required, or none." example:"required"`
+	Escalation string `json:"escalation,omitempty" maxLength:"200" doc:"Without effect yet: a question stays open until it is answered."`
+}
+
+// Edge leads from one node to another.
+type Edge struct {
+	_ struct{} `additionalProperties:"false"`
+
+	ID           string `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"e1"`
+	Source       string `json:"source" minLength:"1" maxLength:"64" doc:"The node that it leaves." example:"draft"`
+	Target       string `json:"target" minLength:"1" maxLength:"64" doc:"The node that it leads to." example:"review"`
+	SourceHandle string `json:"source_handle,omitempty" maxLength:"64" doc:"Of a human node: the answer with which the edge is taken." example:"accepted"`
+	Condition    string `json:"condition,omitempty" maxLength:"4000" doc:"When it is taken; left out: always, or when no other is." example:"{{nodes.review.output.score}} >= 7"`
+	Label        string `json:"label,omitempty" maxLength:"200" doc:"The label." example:"good"`
+	Kind         string `json:"kind,omitempty" enum:"control,data,error" doc:"The kind; left out: control."`
+}
+
+// Encode returns the canonical form, in which no list is null.
+func (g Graph) Encode() ([]byte, error) {
+	g.Steps, g.Nodes, g.Edges = append([]Step{}, g.Steps...), append([]Node{}, g.Nodes...), append([]Edge{}, g.Edges...)
+	return document.Encode(g)
+}
+
+// Counts returns how many nodes and edges there are.
+func (g Graph) Counts() (nodes, edges int) { return len(g.Nodes), len(g.Edges) }
+
+// Complete returns the graph with a viewport and one step for each node: steps of nodes that there
+// are keep their order and title, others go, and missing ones follow in the order in
+// which the nodes can run.
+func (g Graph) Complete() Graph {
+	if g.Viewport == nil {
+		g.Viewport = &document.Viewport{Zoom: 1}
+	}
+	given := slices.Clone(g.Steps)
+	slices.SortStableFunc(given, func(a, b Step) int { return cmp.Compare(a.Order, b.Order) })
+	names := map[string]string{}
+	for _, n := range g.Nodes {
+		names[n.ID] = cmp.Or(n.Name, n.ID)
+	}
+
+	g.Steps = nil
+	placed, ids := map[string]bool{}, map[string]bool{}
+	place := func(s Step) {
+		if _, exists := names[s.NodeID]; !exists || placed[s.NodeID] {
+			return
+		}
+		if s.ID == "" || ids[s.ID] {
+			s.ID = "step-" + s.NodeID
+		}
+		placed[s.NodeID], ids[s.ID] = true, true
+		s.Order, s.Title = len(g.Steps)+1, cmp.Or(s.Title, names[s.NodeID])
+		g.Steps = append(g.Steps, s)
+	}
+	for _, s := range given {
+		place(s)
+	}
+	for _, id := range newLinks(g).order() {
+		place(Step{NodeID: id})
+	}
+	return g
+}
+
+// Order gives the ids of the nodes with every node behind those that lead to it.
+func (g Graph) Order() []string { return newLinks(g).order() }
+
+// After gives a node and everything that comes after it; nil: there is no such node.
+func (g Graph) After(id string) map[string]bool {
+	l := newLinks(g)
+	from, known := l.number[id]
+	if !known {
+		return nil
+	}
+	after := map[string]bool{}
+	for i, reached := range l.reach(from) {
+		if reached {
+			after[l.ids[i]] = true
+		}
+	}
+	return after
+}
+
+// Difference is what differs between two graphs.
+type Difference struct {
+	Nodes document.Difference[Node] `json:"nodes" doc:"The nodes."`
+	Edges document.Difference[Edge] `json:"edges" doc:"The edges."`
+}
+
+// Compare finds what differs between two graphs.
+func Compare(from, to Graph) (d Difference, err error) {
+	if d.Nodes, err = document.Compare(from.Nodes, to.Nodes, func(n Node) string { return n.ID }); err != nil {
+		return d, err
+	}
+	d.Edges, err = document.Compare(from.Edges, to.Edges, func(e Edge) string { return e.ID })
+	return d, err
+}

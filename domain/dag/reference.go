@@ -1,0 +1,168 @@
+package dag
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The roots of references.
+const (
+	RootNodes = "nodes" // the output of a node
+	RootInput = "input" // the input of the run
+	RootItem  = "item"  // of a map: the item that is worked on
+)
+
+// Reference names a value of a run: {{nodes.ID.output}}, {{nodes.ID.output.field}},
+// {{input.field}}, and in a map node {{item}} and {{item.field}}.
+type Reference struct {
+	Root   string
+	NodeID string // with RootNodes
+	Path   []string
+}
+
+// String returns the reference as it is written.
+func (r Reference) String() string {
+	parts := []string{r.Root}
+	if r.Root == RootNodes {
+		parts = append(parts, r.NodeID, "output")
+	}
+	return "{{" + strings.Join(append(parts, r.Path...), ".") + "}}"
+}
+
+// Segment is a part of a template: literal text, or a reference.
+type Segment struct {
+	Text      string
+	Reference *Reference
+}
+
+// Template is a text with references.
+type Template []Segment
+
+// SyntaxError says where a text has no valid reference. Offset counts bytes.
+type SyntaxError struct {
+	Offset  int
+	Message string
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message) }
+
+const (
+	opening = "{{"
+	closing = "}}"
+	escaped = `\{{` // stands for {{ in the text
+)
+
+// maxReference bounds the text of one reference in bytes.
+const maxReference = 500
+
+// ParseTemplate finds the references in a text. Braces that are meant as text are
+// written as \{{.
+func ParseTemplate(text string) (Template, error) {
+	var out Template
+	var literal strings.Builder
+	flush := func() {
+		if literal.Len() > 0 {
+			out = append(out, Segment{Text: literal.String()})
+			literal.Reset()
+		}
+	}
+	for at := 0; at < len(text); {
+		rest := text[at:]
+		switch {
+		case strings.HasPrefix(rest, escaped):
+			literal.WriteString(opening)
+			at += len(escaped)
+		case strings.HasPrefix(rest, opening):
+			end := strings.Index(rest, closing)
+			if end < 0 || end > maxReference {
+				return nil, &SyntaxError{at, "{{ without }}; write \\{{ for braces that are text"}
+			}
+			reference, err := parseReference(rest[len(opening):end])
+			if err != nil {
+				return nil, &SyntaxError{at, err.Error()}
+			}
+			flush()
+			out = append(out, Segment{Reference: &reference})
+			at += end + len(closing)
+		default:
+			literal.WriteByte(text[at])
+			at++
+		}
+	}
+	flush()
+	return out, nil
+}
+
+// String returns a text that parses to the template.
+func (t Template) String() string {
+	var out strings.Builder
+	for _, s := range t {
+		if s.Reference != nil {
+			out.WriteString(s.Reference.String())
+			continue
+		}
+		out.WriteString(strings.ReplaceAll(s.Text, opening, escaped))
+	}
+	return out.String()
+}
+
+// References are the references of the template, in their order.
+func (t Template) References() []Reference {
+	var out []Reference
+	for _, s := range t {
+		if s.Reference != nil {
+			out = append(out, *s.Reference)
+		}
+	}
+	return out
+}
+
+// Whole returns the reference that is all of the template; nil: there is more or no
+// reference. Such a text stands for the value itself, others for text.
+func (t Template) Whole() *Reference {
+	if len(t) == 1 {
+		return t[0].Reference
+	}
+	return nil
+}
+
+func parseReference(text string) (Reference, error) {
+	parts := strings.Split(strings.TrimSpace(text), ".")
+	for _, p := range parts {
+		if !isName(p) {
+			return Reference{}, fmt.Errorf("%q is not a reference; write {{nodes.ID.output}}, {{nodes.ID.output.field}} or {{input.field}}",
+				shorten(text))
+		}
+	}
+	switch root := parts[0]; {
+	case root == RootNodes && len(parts) >= 3 && parts[2] == "output":
+		return Reference{Root: root, NodeID: parts[1], Path: parts[3:]}, nil
+	case root == RootNodes:
+		return Reference{}, fmt.Errorf("%q names no output; write {{nodes.ID.output}} or {{nodes.ID.output.field}}", shorten(text))
+	case root == RootInput && len(parts) >= 2, root == RootItem:
+		return Reference{Root: root, Path: parts[1:]}, nil
+	case root == RootInput:
+		return Reference{}, fmt.Errorf("%q names no field; write {{input.field}}", shorten(text))
+	}
+	return Reference{}, fmt.Errorf("%q begins with neither nodes, input nor item", shorten(text))
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// shorten keeps messages short, and gives them nothing of what may be a secret.
+func shorten(s string) string {
+	const most = 60
+	if s = strings.TrimSpace(s); len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

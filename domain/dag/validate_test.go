@@ -1,0 +1,248 @@
+package dag
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// parse reads a graph as a client sends it.
+func parse(t *testing.T, text string) Graph {
+	t.Helper()
+	var g Graph
+	require.NoError(t, json.Unmarshal([]byte(text), &g))
+	return g
+}
+
+// around puts nodes and edges between a start and an end. A node a that is not given
+// is an agent.
+func around(nodes, edges string) string {
+	if !strings.Contains(nodes, `"id":"a"`) {
+		nodes = strings.TrimSuffix(`{"id":"a","type":"agent","config":{"prompt":"work"}},`+nodes, ",")
+	}
+	if edges != "" {
+		edges = "," + edges
+	}
+	return `{"nodes":[{"id":"s","type":"start"},` + nodes + `,{"id":"z","type":"end"}],
+		"edges":[{"id":"e1","source":"s","target":"a"},{"id":"e2","source":"a","target":"z"}` + edges + `]}`
+}
+
+func node(id, rest string) string { return `{"id":"` + id + `",` + rest + `}` }
+
+var known = Known{
+	SolutionID: "self", Agents: map[string]bool{"reviewer": true}, Skills: map[string]bool{"report": true},
+	Solutions: map[string]bool{"other": true},
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	const secret = "sk-abcdefghijklmnopqrstuvwx"
+	for name, tc := range map[string]struct {
+		graph string
+		want  []string // code, and where
+	}{
+		"whole": {around(``, ``), nil},
+		"empty": {`{}`, []string{"missing_start nodes", "missing_end nodes"}},
+		"cycle": {
+			around(node("b", `"type":"join"`), `{"id":"e3","source":"a","target":"b"},{"id":"e4","source":"b","target":"a"}`),
+			[]string{"cycle nodes[1]"},
+		},
+		"cycle of one":      {around(``, `{"id":"e3","source":"a","target":"a"}`), []string{"cycle nodes[1]"}},
+		"unreachable":       {around(node("b", `"type":"join"`), `{"id":"e3","source":"b","target":"z"}`), []string{"unreachable nodes[2]"}},
+		"dead end":          {around(node("b", `"type":"join"`), `{"id":"e3","source":"a","target":"b"}`), []string{"warning unreachable nodes[2]"}},
+		"dangling source":   {around(``, `{"id":"e3","source":"x","target":"z"}`), []string{"dangling_edge edges[2].source"}},
+		"dangling target":   {around(``, `{"id":"e3","source":"a","target":"x"}`), []string{"dangling_edge edges[2].target"}},
+		"duplicate node":    {around(node("z", `"type":"end"`), ``), []string{"duplicate_id nodes[3].id"}},
+		"duplicate edge":    {around(``, `{"id":"e1","source":"a","target":"z"}`), []string{"duplicate_id edges[2].id"}},
+		"into the start":    {around(``, `{"id":"e3","source":"a","target":"s"}`), []string{"type_mismatch edges[2].target", "cycle nodes[0]"}},
+		"out of the end":    {around(node("b", `"type":"end"`), `{"id":"e3","source":"z","target":"b"}`), []string{"type_mismatch edges[2].source"}},
+		"agent":             {around(node("a", `"type":"agent"`), ``), []string{"missing_config nodes[1].config.prompt"}},
+		"tool":              {around(node("a", `"type":"tool","config":{}`), ``), []string{"missing_config nodes[1].config.tool"}},
+		"human":             {around(node("a", `"type":"human"`), ``), []string{"missing_config nodes[1].config.prompt"}},
+		"code":              {around(node("a", `"type":"code"`), ``), []string{"missing_config nodes[1].type"}},
+		"wait":              {around(node("a", `"type":"wait"`), ``), []string{"missing_config nodes[1].config.wait_s"}},
+		"subflow":           {around(node("a", `"type":"subflow"`), ``), []string{"missing_config nodes[1].config.prod_solution_id"}},
+		"map":               {around(node("a", `"type":"map"`), ``), []string{"missing_config nodes[1].inputs.items", "missing_config nodes[1].config"}},
+		"condition":         {around(node("a", `"type":"condition"`), ``), []string{"missing_config nodes[1].config"}},
+		"route":             {around(node("a", `"type":"join","on_error":"route"`), ``), []string{"missing_config nodes[1].on_error"}},
+		"error edge":        {around(``, `{"id":"e3","source":"a","target":"z","kind":"error"}`), []string{"warning unreachable edges[2].kind"}},
+		"known agent":       {around(node("a", `"type":"agent","config":{"agent_id":"reviewer","skill":"report"}`), ``), []string{"warning type_mismatch nodes[1].config.skill"}},
+		"unknown agent":     {around(node("a", `"type":"agent","config":{"agent_id":"unknown"}`), ``), []string{"missing_agent nodes[1].config.agent_id"}},
+		"unknown skill":     {around(node("a", `"type":"agent","config":{"prompt":"x","skill":"none"}`), ``), []string{"missing_skill nodes[1].config.skill"}},
+		"known subflow":     {around(node("a", `"type":"subflow","config":{"prod_solution_id":"other"}`), ``), nil},
+		"unknown subflow":   {around(node("a", `"type":"subflow","config":{"prod_solution_id":"x"}`), ``), []string{"unknown_reference nodes[1].config.prod_solution_id"}},
+		"subflow of itself": {around(node("a", `"type":"subflow","config":{"prod_solution_id":"self"}`), ``), []string{"unbounded_loop nodes[1].config.prod_solution_id"}},
+		"endless retry":     {around(node("a", `"type":"join","retry":{"backoff":2}`), ``), []string{"unbounded_loop nodes[1].retry.max_attempts"}},
+		"odd approval":      {around(node("a", `"type":"join","approval":{"policy":"two"}`), ``), []string{"type_mismatch nodes[1].approval.policy"}},
+		"without effect":    {around(node("a", `"type":"join","heartbeat_s":5,"approval":{"policy":"none","escalation":"u"}`), ``), []string{"warning type_mismatch nodes[1].heartbeat_s", "warning type_mismatch nodes[1].approval.escalation"}},
+		"secret": {
+			around(node("a", `"type":"agent","config":{"prompt":"use `+secret+`"}`), ``), []string{"secret_in_prompt nodes[1].config.prompt"},
+		},
+		"secret in arguments": {
+			around(node("a", `"type":"tool","config":{"tool":"Bash","arguments":{"env":[{"K":"`+secret+`"}]}}`), ``),
+			[]string{"secret_in_prompt nodes[1].config.arguments.env[0].K"},
+		},
+		"secret in code": {around(node("a", `"type":"code","config":{"code":"K=`+secret+`"}`), ``), []string{"missing_config nodes[1].type", "secret_in_prompt nodes[1].config.code"}},
+		"perhaps a secret": {
+			around(node("a", `"type":"agent","config":{"prompt":"password: hunter2hunter2"}`), ``), []string{"warning secret_in_prompt nodes[1].config.prompt"},
+		},
+		"reference": {
+			around(node("b", `"type":"agent","config":{"prompt":"{{nodes.a.output}} {{input.x}}"}`),
+				`{"id":"e3","source":"a","target":"b"},{"id":"e4","source":"b","target":"z"}`), nil,
+		},
+		"unknown node": {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.x.output}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"later node": {
+			around(node("b", `"type":"agent","config":{"prompt":"x"}},{"id":"c","type":"agent","config":{"prompt":"{{nodes.b.output}}"}`),
+				`{"id":"e3","source":"a","target":"b"},{"id":"e4","source":"b","target":"z"},
+				{"id":"e5","source":"a","target":"c"},{"id":"e6","source":"c","target":"z"}`),
+			[]string{"unknown_reference nodes[3].config.prompt"},
+		},
+		"itself":         {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.a.output}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"malformed":      {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"text in braces": {around(node("a", `"type":"agent","config":{"prompt":"\\{{ text }}"}`), ``), nil},
+		"in inputs":      {around(node("a", `"type":"join","inputs":{"x":{"y":["{{nodes.x.output}}"]}}`), ``), []string{"unknown_reference nodes[1].inputs.x.y[0]"}},
+		"item in a map":  {around(node("a", `"type":"map","inputs":{"items":"{{input.files}}"},"config":{"prompt":"{{item.name}}"}`), ``), nil},
+		"item elsewhere": {around(node("a", `"type":"agent","config":{"prompt":"{{item}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"map over text":  {around(node("a", `"type":"map","inputs":{"items":"a {{input.x}}"},"config":{"prompt":"x"}`), ``), []string{"type_mismatch nodes[1].inputs.items"}},
+		"map over 5":     {around(node("a", `"type":"map","inputs":{"items":5},"config":{"prompt":"x"}`), ``), []string{"type_mismatch nodes[1].inputs.items"}},
+		"map over a number": {
+			typed(`{"type":"object","properties":{"x":{"type":"number"}}}`, `"type":"map","inputs":{"items":"{{input.x}}"},"config":{"prompt":"x"}`),
+			[]string{"type_mismatch nodes[1].inputs.items"},
+		},
+		"map over a list": {typed(`{"properties":{"x":{"type":"array"}}}`, `"type":"map","inputs":{"items":"{{input.x}}"},"config":{"prompt":"x"}`), nil},
+		"field of a text": {
+			typed(`{"properties":{"x":{"type":"string"}}}`, `"type":"agent","config":{"prompt":"{{input.x.y}}"}`), []string{"type_mismatch nodes[1].config.prompt"},
+		},
+		"no such field": {
+			typed(`{"properties":{"x":{}},"additionalProperties":false}`, `"type":"agent","config":{"prompt":"{{input.y}}"}`),
+			[]string{"unknown_reference nodes[1].config.prompt"},
+		},
+		"perhaps no such field": {
+			typed(`{"properties":{"x":{}}}`, `"type":"agent","config":{"prompt":"{{input.y}}"}`), []string{"warning unknown_reference nodes[1].config.prompt"},
+		},
+		"broken schema":     {typed(`{"type":"nothing"}`, `"type":"join"`), []string{"type_mismatch nodes[0].output_schema"}},
+		"condition of edge": {branch(`{{nodes.a.output.score}} >= 7 and {{input.x}} == \"y\"`), nil},
+		"empty condition":   {branch(` `), []string{"type_mismatch edges[1].condition"}},
+		"condition of text": {branch(`\"yes\"`), []string{"type_mismatch edges[1].condition"}},
+		"broken condition":  {branch(`{{nodes.a.output}} >`), []string{"type_mismatch edges[1].condition"}},
+		"unknown variable":  {branch(`score > 5`), []string{"type_mismatch edges[1].condition"}},
+		"quoted reference":  {branch(`\"{{nodes.a.output}}\" == \"x\"`), []string{"type_mismatch edges[1].condition"}},
+		"unknown in edge":   {branch(`{{nodes.x.output}} == 1`), []string{"unknown_reference edges[1].condition"}},
+		"later in edge":     {branch(`{{nodes.z.output}} == 1`), []string{"unknown_reference edges[1].condition"}},
+		"malformed in edge": {branch(`{{nodes}} == 1`), []string{"unknown_reference edges[1].condition"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := Validate(parse(t, tc.graph), known)
+			var got []string
+			for _, f := range result.Errors {
+				got = append(got, f.Code+" "+f.Path)
+				require.NotEmpty(t, f.Message)
+				require.NotContains(t, f.Message, secret)
+				require.True(t, f.Code == CodeMissingStart || f.Code == CodeMissingEnd || f.NodeID != "" || f.EdgeID != "")
+			}
+			for _, f := range result.Warnings {
+				got = append(got, "warning "+f.Code+" "+f.Path)
+			}
+			require.Equal(t, tc.want, got, "%+v", result)
+			require.Equal(t, len(result.Errors) == 0, result.Valid)
+		})
+	}
+}
+
+// typed is a graph whose input has a schema, with one node a.
+func typed(schema, a string) string {
+	return `{"nodes":[{"id":"s","type":"start","output_schema":` + schema + `},` + node("a", a) + `,{"id":"z","type":"end"}],
+		"edges":[{"id":"e1","source":"s","target":"a"},{"id":"e2","source":"a","target":"z"}]}`
+}
+
+// branch is a graph with a condition at the edge from a to z.
+func branch(condition string) string {
+	return `{"nodes":[{"id":"s","type":"start"},{"id":"a","type":"condition"},{"id":"z","type":"end"}],
+		"edges":[{"id":"e1","source":"s","target":"a"},{"id":"e2","source":"a","target":"z","condition":"` + condition + `"}]}`
+}
+
+// A graph of the greatest size, in which every node refers to the first and every tenth
+// edge has a condition, is validated at once. The bound leaves room for the race detector
+// and a busy machine, and not for a walk of all pairs of edges.
+func TestValidate_greatestGraph(t *testing.T) {
+	t.Parallel()
+	g := Graph{Nodes: []Node{{ID: "s", Type: Start}}}
+	for i := 1; i < MaxNodes-1; i++ {
+		g.Nodes = append(g.Nodes, Node{ID: fmt.Sprintf("n%d", i), Type: Agent, Config: &Config{Prompt: "do {{nodes.s.output.x}}"}})
+	}
+	g.Nodes = append(g.Nodes, Node{ID: "z", Type: End})
+	for i := range MaxEdges {
+		from := i % (MaxNodes - 1)
+		to := min(from+1+i/(MaxNodes-1), MaxNodes-1)
+		e := Edge{ID: fmt.Sprintf("e%d", i), Source: g.Nodes[from].ID, Target: g.Nodes[to].ID}
+		if i%10 == 0 {
+			e.Condition = "{{nodes.s.output.x}} > 1"
+		}
+		g.Edges = append(g.Edges, e)
+	}
+	began := time.Now()
+	g = g.Complete()
+	result := Validate(g, Known{})
+	took := time.Since(began)
+	require.True(t, result.Valid, "%+v", result.Errors)
+	require.Len(t, g.Steps, MaxNodes)
+	require.Less(t, took, 10*time.Second)
+	t.Logf("validated in %v", took)
+}
+
+func TestGraph_Complete(t *testing.T) {
+	t.Parallel()
+	g := parse(t, around(node("b", `"type":"join","name":"Both"`), `{"id":"e3","source":"s","target":"b"},{"id":"e4","source":"b","target":"z"}`))
+	var ids []string
+	for _, s := range g.Complete().Steps {
+		ids = append(ids, fmt.Sprintf("%d %s %s %s", s.Order, s.ID, s.NodeID, s.Title))
+	}
+	require.Equal(t, []string{"1 step-s s s", "2 step-a a a", "3 step-b b Both", "4 step-z z z"}, ids)
+
+	g.Steps = []Step{{NodeID: "z", Order: 9}, {ID: "first", NodeID: "b", Order: 1, Title: "Begin"}, {NodeID: "gone", Order: 2}, {NodeID: "b", Order: 3}}
+	ids = nil
+	for _, s := range g.Complete().Steps {
+		ids = append(ids, fmt.Sprintf("%d %s %s", s.Order, s.ID, s.Title))
+	}
+	require.Equal(t, []string{"1 first Begin", "2 step-z z", "3 step-s s", "4 step-a a"}, ids)
+}
+
+func TestGraph_Encode_isStable(t *testing.T) {
+	t.Parallel()
+	one := parse(t, `{"nodes":[{"type":"tool","id":"a","config":{"tool":"T","arguments":{"b":1.50,"a":{"y":"<&>","x":12345678901234567890}}}}],"edges":[]}`)
+	other := parse(t, `{"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}]}`)
+	a, err := one.Encode()
+	require.NoError(t, err)
+	b, err := other.Encode()
+	require.NoError(t, err)
+	require.Equal(t, string(a), string(b))
+	require.Equal(t, `{"edges":[],"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}],"steps":[]}`, string(a))
+	_, err = Graph{Nodes: []Node{{ID: "a", Type: Agent, Name: "a\x00b"}}}.Encode()
+	require.ErrorContains(t, err, "NUL")
+	_, err = Graph{Nodes: []Node{{ID: "a", Type: Agent, Config: &Config{Code: strings.Repeat("x", 5<<20)}}}}.Encode()
+	require.ErrorContains(t, err, "bytes")
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	from := parse(t, around(node("b", `"type":"agent","config":{"prompt":"old","model":"m"},"inputs":{"x":1}`), `{"id":"e3","source":"a","target":"b"}`))
+	to := parse(t, around(node("b", `"type":"agent","config":{"prompt":"new"},"inputs":{"x":1}`)+","+node("c", `"type":"join"`),
+		`{"id":"e3","source":"a","target":"c"}`))
+	to.Nodes = append(to.Nodes[:1], to.Nodes[2:]...) // without a
+	d, err := Compare(from, to)
+	require.NoError(t, err)
+	text, err := json.Marshal(d)
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"nodes":{"added":[{"id":"c","type":"join"}],"removed":[{"id":"a","type":"agent","config":{"prompt":"work"}}],
+			"changed":[{"id":"b","fields":[{"field":"config.model","from":"m"},{"field":"config.prompt","from":"old","to":"new"}]}]},
+		"edges":{"added":[],"removed":[],"changed":[{"id":"e3","fields":[{"field":"target","from":"b","to":"c"}]}]}}`, string(text))
+	d, err = Compare(from, from)
+	require.NoError(t, err)
+	require.True(t, d.Nodes.Empty() && d.Edges.Empty())
+}

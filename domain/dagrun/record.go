@@ -1,0 +1,140 @@
+package dagrun
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"everloop/domain"
+	"everloop/domain/dag"
+)
+
+// Triggers of runs.
+const (
+	TriggerAPI     = "api"
+	TriggerSubflow = "subflow"
+)
+
+// RunRecord is a run as its owner sees it.
+type RunRecord struct {
+	ID             string          `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	ProdSolutionID string          `json:"prod_solution_id" doc:"The production solution." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Version        int             `json:"version" doc:"The version of the DAG that it runs." example:"2"`
+	Trigger        string          `json:"trigger" enum:"api,subflow" doc:"What began it."`
+	Status         Status          `json:"status" enum:"pending,running,waiting,completed,failed,cancelled" doc:"Its status."`
+	WaitingReason  string          `json:"waiting_reason" enum:"none,question,permission,timer,queued" doc:"Why it does not move; none: it does."`
+	Inputs         json.RawMessage `json:"inputs" doc:"Its inputs."`
+	Outputs        json.RawMessage `json:"outputs" doc:"The output of its end, or of its ends by their ids; null: there is none yet."`
+	Error          *NodeFailure    `json:"error,omitempty" doc:"Why it failed; left out: it did not."`
+	ParentRunID    *string         `json:"parent_run_id,omitempty" doc:"The run that it is a subflow of; left out: none."`
+	Retries        int             `json:"retries" doc:"How often it was retried." example:"0"`
+	CreatedAt      time.Time       `json:"created_at" doc:"Creation time."`
+	StartedAt      *time.Time      `json:"started_at" nullable:"true" doc:"Time of its first step; null: not yet."`
+	FinishedAt     *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	Usage          domain.Usage    `json:"usage" doc:"What its nodes have used."`
+}
+
+// NodeRecord is a node of a run, or an item of a map node, as the owner sees it.
+type NodeRecord struct {
+	NodeID       string          `json:"node_id" doc:"The node." example:"review"`
+	RunNodeID    string          `json:"run_node_id" doc:"Its id within the run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b7"`
+	Item         *int            `json:"item,omitempty" doc:"Of an item of a map node: its place in the list, from 0."`
+	Attempt      int             `json:"attempt" doc:"The attempt." example:"1"`
+	Status       Status          `json:"status" enum:"pending,ready,running,waiting,completed,failed,skipped,cancelled,reused" doc:"Its status."`
+	Reason       string          `json:"waiting_reason" enum:"none,question,permission,approval,timer,queued" doc:"Why it does not move; none: it does."`
+	SessionID    *string         `json:"session_id,omitempty" doc:"The session of its attempt; left out: it has none."`
+	ChildRunID   *string         `json:"child_run_id,omitempty" doc:"The run of its subflow; left out: it has none."`
+	InputsDigest string          `json:"inputs_digest" doc:"SHA-256 of what it was given; empty: not yet."`
+	Outputs      json.RawMessage `json:"outputs" doc:"Its output; null: there is none."`
+	Error        *NodeFailure    `json:"error,omitempty" doc:"Why its last attempt failed; left out: it did not."`
+	StartedAt    *time.Time      `json:"started_at" nullable:"true" doc:"Time of its start; null: not yet."`
+	FinishedAt   *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	Usage        domain.Usage    `json:"usage" doc:"What its attempts have used."`
+	ReusedFrom   *string         `json:"reused_from,omitempty" doc:"The run_node_id whose output it uses again; left out: it ran itself."`
+	ReuseReason  string          `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted" doc:"Why an earlier output was used again, or was not."`
+	Items        *ItemCounts     `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
+}
+
+// ItemCounts says how far the items of a map node are.
+type ItemCounts struct {
+	Total     int `json:"total" doc:"How many there are." example:"20"`
+	Running   int `json:"running" doc:"How many are worked on." example:"8"`
+	Completed int `json:"completed" doc:"How many are completed." example:"11"`
+	Failed    int `json:"failed" doc:"How many failed." example:"1"`
+}
+
+// New is a run before it is stored.
+type New struct {
+	ID         string
+	SolutionID string
+	OwnerID    string
+	Version    int
+	Trigger    string
+	Inputs     json.RawMessage
+	ParentRun  string // empty: it is no subflow
+	Depth      int
+	Nodes      []string // of the version
+}
+
+// Resumption says how a run that failed is retried.
+type Resumption struct {
+	FromNodeID string         // it and what comes after it run again; empty: what has to
+	Version    int            // 0: the same
+	KeepNodes  []string       // their outputs are used whatever has changed
+	Override   map[string]any // fields of the inputs that change
+}
+
+// Retry is a checked Resumption.
+type Retry struct {
+	Version int
+	Inputs  json.RawMessage
+	Barred  map[string]bool // nodes that run again in any case
+	Kept    []string        // nodes whose output is used in any case
+	Nodes   []string        // of the version
+}
+
+// InputsWith gives the inputs of the run with some fields changed.
+func (r RunRecord) InputsWith(override map[string]any) (json.RawMessage, error) {
+	if len(override) == 0 {
+		return r.Inputs, nil
+	}
+	values := map[string]any{}
+	if err := json.Unmarshal(r.Inputs, &values); err != nil {
+		return nil, fmt.Errorf("read the inputs of a run: %w", err)
+	}
+	maps.Copy(values, override)
+	return json.Marshal(values)
+}
+
+// Ref names a run.
+type Ref struct {
+	RunID      string
+	SolutionID string
+}
+
+// Step is what has to be done after a run was advanced.
+type Step struct {
+	Ended    bool
+	Begin    []Handle   // units that are to begin; they are named until they have
+	Stop     []Handle   // units whose work is to be stopped; they are named until it is
+	WakeAt   *time.Time // when something is due
+	Solution string
+
+	Parent, ParentSolution string // the run that waits for this one; empty: none
+}
+
+// Handle names a unit to be begun or stopped.
+type Handle struct {
+	ID      string
+	NodeID  string
+	Attempt int
+}
+
+// Work is what a unit needs to begin or to be stopped.
+type Work struct {
+	Run           New
+	Node          dag.Node
+	Unit          Unit
+	ChildSolution string // of the run of its subflow
+}

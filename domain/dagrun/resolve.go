@@ -1,0 +1,265 @@
+package dagrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"everloop/domain"
+	"everloop/domain/dag"
+	"everloop/domain/document"
+)
+
+// Request is what a node is asked to do, with all references resolved.
+type Request struct {
+	Prompt    string         `json:"prompt,omitempty"`
+	Arguments map[string]any `json:"arguments,omitempty"`
+	Inputs    map[string]any `json:"inputs,omitempty"`
+	Before    []Before       `json:"before,omitempty"` // outputs of the nodes before it
+}
+
+// Before is the output of a node that leads to another one.
+type Before struct {
+	NodeID string `json:"node_id"`
+	Output any    `json:"output"`
+}
+
+// scope is what references stand for.
+type scope struct {
+	outputs func(nodeID string) any
+	input   any
+	item    any
+}
+
+// value is what a reference stands for. What is not there is null.
+func (s scope) value(r dag.Reference) any {
+	var at any
+	switch r.Root {
+	case dag.RootNodes:
+		at = s.outputs(r.NodeID)
+	case dag.RootInput:
+		at = s.input
+	default:
+		at = s.item
+	}
+	for _, field := range r.Path {
+		if text, isText := at.(string); isText && field == "text" {
+			at = text // an output that is text alone is its own text
+			continue
+		}
+		object, _ := at.(map[string]any)
+		at = object[field]
+	}
+	return at
+}
+
+// text resolves a template: to the value itself where a reference is all of it.
+func (s scope) text(text string) any {
+	template, err := dag.ParseTemplate(text)
+	if err != nil {
+		return text // validation has rejected it
+	}
+	if whole := template.Whole(); whole != nil {
+		return s.value(*whole)
+	}
+	var out strings.Builder
+	for _, segment := range template {
+		if segment.Reference == nil {
+			out.WriteString(segment.Text)
+			continue
+		}
+		out.WriteString(asText(s.value(*segment.Reference)))
+	}
+	return out.String()
+}
+
+// asText is how a value stands within a text: text as it is, nothing as nothing,
+// anything else as JSON.
+func asText(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return value
+	default:
+		raw, _ := marshal(value)
+		return string(raw)
+	}
+}
+
+// marshal writes JSON as people write it: < and & are not escaped.
+func marshal(value any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimRight(out.Bytes(), "\n"), err
+}
+
+// any resolves the texts within a JSON value.
+func (s scope) any(value any) any {
+	switch value := value.(type) {
+	case string:
+		return s.text(value)
+	case []any:
+		out := make([]any, len(value))
+		for i, inner := range value {
+			out[i] = s.any(inner)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(value))
+		for name, inner := range value {
+			out[name] = s.any(inner)
+		}
+		return out
+	default:
+		return value
+	}
+}
+
+func (s scope) values(given map[string]json.RawMessage) map[string]any {
+	if len(given) == 0 {
+		return nil
+	}
+	out := make(map[string]any, len(given))
+	for name, raw := range given {
+		out[name] = s.any(decode(raw))
+	}
+	return out
+}
+
+// decode reads JSON that was stored; what is none is null.
+func decode(raw json.RawMessage) any {
+	var value any
+	_ = json.Unmarshal(raw, &value)
+	return value
+}
+
+// resolve makes the request of a node. Of the nodes before it those are added whose
+// output its texts do not hold as a whole already.
+func (s scope) resolve(n dag.Node, before []string) Request {
+	c := configOf(n)
+	request := Request{Prompt: asText(s.text(c.Prompt)), Arguments: s.values(c.Arguments), Inputs: s.values(n.Inputs)}
+	named := wholeOutputs(n)
+	for _, id := range before {
+		if !named[id] {
+			request.Before = append(request.Before, Before{id, s.outputs(id)})
+		}
+	}
+	return request
+}
+
+// wholeOutputs are the nodes whose whole output the texts of a node refer to.
+func wholeOutputs(n dag.Node) map[string]bool {
+	found := map[string]bool{}
+	look := func(text string) {
+		template, err := dag.ParseTemplate(text)
+		if err != nil {
+			return
+		}
+		for _, r := range template.References() {
+			if r.Root == dag.RootNodes && len(r.Path) == 0 {
+				found[r.NodeID] = true
+			}
+		}
+	}
+	look(configOf(n).Prompt)
+	for _, raw := range n.Inputs {
+		if text, isText := decode(raw).(string); isText {
+			look(text)
+		}
+	}
+	return found
+}
+
+// Message is the text that is sent to an agent.
+func (r Request) Message() string {
+	var out strings.Builder
+	out.WriteString(r.Prompt)
+	section := func(title string, value any) {
+		text := asText(value)
+		if text == "" || text == "{}" {
+			return
+		}
+		fmt.Fprintf(&out, "\n\n%s:\n%s", title, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Inputs)) {
+		section("Input "+name, r.Inputs[name])
+	}
+	for _, b := range r.Before {
+		section("Output of "+b.NodeID, b.Output)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func configOf(n dag.Node) dag.Config {
+	if n.Config == nil {
+		return dag.Config{}
+	}
+	return *n.Config
+}
+
+// digestOf names a value: equal values have equal digests.
+func digestOf(value any) string {
+	raw, err := document.Encode(value)
+	if err != nil {
+		return "" // of nothing else
+	}
+	return document.Digest(raw)
+}
+
+// definition is the digest of what a node does: its name and place do not count.
+func definition(n dag.Node) string {
+	n.Name, n.Position, n.Retry, n.TimeoutS, n.HeartbeatS, n.OnError, n.Concurrency = "", nil, nil, nil, nil, "", nil
+	n.Approval = nil
+	return digestOf(n)
+}
+
+// checkOutput holds an output to the schema of its node.
+func checkOutput(schema map[string]json.RawMessage, output json.RawMessage) *NodeFailure {
+	if schema == nil {
+		return nil
+	}
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		return &NodeFailure{CodeInvalidOutput, "its output_schema cannot be read"}
+	}
+	compiled, err := domain.CompileSchema(raw)
+	if err != nil {
+		return &NodeFailure{CodeInvalidOutput, domain.AsError(err).Message}
+	}
+	value, err := domain.ParseJSON(string(output))
+	if err == nil {
+		err = compiled.Validate(value)
+	}
+	if err != nil {
+		return &NodeFailure{CodeInvalidOutput, cut("the output does not follow output_schema: " + err.Error())}
+	}
+	return nil
+}
+
+// CheckInputs holds the inputs of a run to the output_schema of the start node.
+func CheckInputs(g dag.Graph, inputs json.RawMessage) error {
+	for _, n := range g.Nodes {
+		if n.Type != dag.Start {
+			continue
+		}
+		if failure := checkOutput(n.OutputSchema, inputs); failure != nil {
+			return &domain.Error{Kind: domain.Invalid, Code: CodeInvalidInputs, Message: strings.Replace(failure.Message, "output does", "inputs do", 1)}
+		}
+	}
+	return nil
+}
+
+// cut bounds the text of a failure.
+func cut(text string) string {
+	const most = 2000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,149 @@
+// Package dagrun decides how the run of a DAG goes on: which nodes are ready, skipped,
+// tried again, used again from before, and when the run is over. It is a pure function of
+// the records of a run; what it decides is stored by infra/postgres/dagruns and carried
+// out by service/dagruns.
+package dagrun
+
+import (
+	"encoding/json"
+	"time"
+
+	"everloop/domain"
+)
+
+// Status is how far a run or a node of it is. A run is never ready, skipped or reused.
+type Status string
+
+// The statuses of runs and nodes.
+const (
+	Pending   Status = "pending"
+	Ready     Status = "ready"
+	Running   Status = "running"
+	Waiting   Status = "waiting"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Skipped   Status = "skipped"
+	Cancelled Status = "cancelled"
+	Reused    Status = "reused"
+)
+
+// Over reports whether nothing changes the status any more.
+func (s Status) Over() bool {
+	switch s {
+	case Completed, Failed, Skipped, Cancelled, Reused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Phase says what an open unit is at.
+type Phase string
+
+// The phases of a unit.
+const (
+	PhaseApproval Phase = "approval" // a person is asked whether it may begin
+	PhaseWork     Phase = "work"     // it does what its node is for
+	PhasePause    Phase = "pause"    // it waits for its time, or for its next attempt
+)
+
+// Codes of failures, besides those of chats.
+const (
+	CodeTimeout        = "timeout"
+	CodeNotApproved    = "not_approved"
+	CodeToolFailed     = "tool_failed"
+	CodeInvalidOutput  = "invalid_output"
+	CodeOutputTooLarge = "output_too_large"
+	CodeInvalidItems   = "invalid_items"
+	CodeInvalidInputs  = "invalid_inputs"
+	CodeCondition      = "condition_failed"
+	CodeSubflowFailed  = "subflow_failed"
+	CodeSubflowTooDeep = "subflow_too_deep"
+	CodeSessionDeleted = "session_deleted"
+)
+
+// Reasons why a node of a retried run was reused, or not.
+const (
+	ReuseSameInputs        = "same_inputs"        // definition and inputs are the same
+	ReuseKept              = "kept"               // keep_outputs_of names it
+	ReuseDefinitionChanged = "definition_changed" // it runs again
+	ReuseInputsChanged     = "inputs_changed"     // it runs again
+	ReuseRestarted         = "restarted"          // it is from_node_id, or comes after it
+)
+
+// Bounds of runs.
+const (
+	MaxOpenRuns    = 100       // of a user, without subflows
+	MaxKeptRuns    = 500       // of a production solution, that are over
+	MaxRetries     = 100       // of a run
+	MaxWidth       = 32        // units of a run that work at once
+	MapWidth       = 8         // items of a map that are worked on at once, if it does not say
+	MaxItems       = 5000      // of a map
+	MaxDepth       = 5         // of subflows in subflows
+	MaxOutput      = 256 << 10 // bytes of the output of one unit
+	MaxInputs      = 1 << 20   // bytes of the inputs of a run
+	MaxTotal       = 16 << 20  // bytes of the outputs of a run
+	MaxRequestText = 1 << 20   // bytes of what is sent to a node
+)
+
+// NoItem is the number of a unit that is a node itself.
+const NoItem = -1
+
+// NodeFailure is why a unit or a run failed.
+type NodeFailure struct {
+	Code    string `json:"code" doc:"Why, for programs." example:"timeout"`
+	Message string `json:"message" doc:"Why, for people."`
+}
+
+// Unit is a piece of work of a run: a node, or an item of a map node.
+type Unit struct {
+	ID     string
+	NodeID string
+	Item   int // NoItem: the node itself
+
+	Status  Status
+	Phase   Phase
+	Attempt int
+
+	SessionID string // of its attempt; empty: it has none
+	Begun     bool   // its message was sent, or its subflow started
+	ChildID   string // the run of its subflow; empty: none
+	Stop      bool   // what it has begun is yet to be stopped
+
+	Definition string // digest of its node
+	Inputs     string // digest of its request
+	Request    *Request
+	Output     json.RawMessage
+	Failure    *NodeFailure
+
+	DueAt    *time.Time // end of its pause
+	Deadline *time.Time // end of its attempt
+
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+	Usage       domain.Usage
+	ReusedFrom  string
+	ReuseReason string
+
+	New     bool // it is not stored yet
+	Changed bool
+}
+
+// Result is how the work of a unit ended.
+type Result struct {
+	Text    string // what came out, as text
+	JSON    json.RawMessage
+	Failure *NodeFailure
+	Usage   domain.Usage
+}
+
+// Earlier is the finished output of a unit that may be used again.
+type Earlier struct {
+	ID         string
+	NodeID     string
+	Definition string
+	Inputs     string
+	Output     json.RawMessage
+	Kept       bool // it is used whatever has changed
+	Barred     bool // it must not be used: the retry begins at it or before it
+}

@@ -1,0 +1,85 @@
+// Package document is what the versioned documents of production solutions have in
+// common: one canonical form with a digest, and the difference of two versions. It
+// knows the meaning of neither document.
+package document
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"everloop/domain"
+)
+
+// Position is a place on the drawing.
+type Position struct {
+	X float64 `json:"x" doc:"To the right." example:"120"`
+	Y float64 `json:"y" doc:"Downwards." example:"80"`
+}
+
+// Viewport is the part of the drawing that is shown.
+type Viewport struct {
+	X    float64 `json:"x" doc:"To the right." example:"0"`
+	Y    float64 `json:"y" doc:"Downwards." example:"0"`
+	Zoom float64 `json:"zoom" doc:"1: natural size." example:"1"`
+}
+
+// Encode returns the canonical form of a document: JSON without white space, with the
+// names of every object sorted. Equal documents have equal bytes, whatever the order
+// of names in which they came. It is rejected above MaxDocumentBytes.
+func Encode(doc any) ([]byte, error) {
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encode document: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // numbers keep all their digits
+	var free any
+	if err := decoder.Decode(&free); err != nil {
+		return nil, fmt.Errorf("read encoded document: %w", err)
+	}
+	if holdsNUL(free) {
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "text may not hold NUL characters")
+	}
+
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(free); err != nil {
+		return nil, fmt.Errorf("encode canonical document: %w", err)
+	}
+	canonical := bytes.TrimRight(out.Bytes(), "\n")
+	if len(canonical) > domain.MaxDocumentBytes {
+		return nil, domain.Newf(domain.TooLarge, "document_too_large", "the document has %d bytes; at most %d are possible",
+			len(canonical), domain.MaxDocumentBytes)
+	}
+	return canonical, nil
+}
+
+// Digest names a canonical form: sha256: and its SHA-256 in hexadecimal.
+func Digest(canonical []byte) string {
+	sum := sha256.Sum256(canonical)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func holdsNUL(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return bytes.IndexByte([]byte(value), 0) >= 0
+	case []any:
+		for _, inner := range value {
+			if holdsNUL(inner) {
+				return true
+			}
+		}
+	case map[string]any:
+		for name, inner := range value {
+			if holdsNUL(name) || holdsNUL(inner) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+// Package history decides about operations on the history of a session: rewinds,
+// changes of branch and what-ifs. Its functions are pure, as those of domain/chat.
+package history
+
+import (
+	"everloop/domain"
+	"everloop/domain/chat"
+)
+
+// Claim returns an error unless an operation may take the session: no chat runs or
+// waits in the queue, nothing else changes its history, and no replay is played in it.
+// Open questions do not hinder it: they are cancelled when the session moves.
+func Claim(s chat.Session) error {
+	if err := s.Free(); err != nil {
+		return err
+	}
+	if s.Active || s.Queued > 0 {
+		return chat.Busy()
+	}
+	return nil
+}
+
+// Verdict is what an attempt at an operation may write.
+type Verdict int
+
+// What the end of an operation, by one of its attempts, meets.
+const (
+	Apply  Verdict = iota // the attempt is the latest one, and ends the operation
+	Done                  // the session has moved: the stored answer holds
+	Failed                // the operation has failed: the stored error holds
+	Fenced                // a later attempt has taken over
+)
+
+// End decides whether an attempt may end an operation, which is in the given state and
+// at the given latest attempt.
+func End(state domain.HistoryState, latest, attempt int) Verdict {
+	switch {
+	case state == domain.HistoryDone:
+		return Done
+	case state != domain.HistoryRunning:
+		return Failed
+	case latest != attempt:
+		return Fenced
+	default:
+		return Apply
+	}
+}

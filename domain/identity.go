@@ -1,0 +1,12 @@
+package domain
+
+// Identity is a person as a token of the identity service names them.
+type Identity struct {
+	Issuer, Subject string // together they name the person, for good
+
+	Username, Name, Email string
+
+	Administrator bool
+	First         bool  // the administrator that the first start of the identity service made
+	Version       int64 // grows with each change of the fields above
+}

@@ -1,0 +1,86 @@
+package domain
+
+import "time"
+
+// IssueQuery selects issues of a workspace; empty fields do not narrow it down.
+type IssueQuery struct {
+	Text              string
+	Statuses          []string
+	Priorities        []string
+	AssigneeTypes     []string
+	AssigneeIDs       []string
+	IncludeNoAssignee bool // besides those of the assignees
+	CreatorIDs        []string
+	Projects          []string
+	Labels            []string // it has one of them
+	ParentIDs         []string
+	TopLevelOnly      bool
+	OpenOnly          bool
+	UpdatedAfter      *time.Time
+	DueBefore         *time.Time
+
+	Sort       IssueSort
+	Descending bool
+	Limit      int
+	Offset     int
+}
+
+// IssueSort is what a list of issues is sorted by.
+type IssueSort string
+
+// What issues can be sorted by. Of priorities, urgent is the first.
+const (
+	SortPosition     IssueSort = "position"
+	SortPriority     IssueSort = "priority"
+	SortCreated      IssueSort = "created_at"
+	SortUpdated      IssueSort = "updated_at"
+	SortDue          IssueSort = "due_date"
+	SortLastActivity IssueSort = "last_activity_at"
+	SortTitle        IssueSort = "title"
+)
+
+// IssueGrouping is what issues are grouped by.
+type IssueGrouping string
+
+// The groupings.
+const (
+	GroupAssignee IssueGrouping = "assignee"
+	GroupStatus   IssueGrouping = "status"
+	GroupPriority IssueGrouping = "priority"
+	GroupProject  IssueGrouping = "project"
+)
+
+// MaxIssueGroups is how many groups an answer has; the largest ones are given.
+const MaxIssueGroups = 200
+
+// IssueGroup is issues that have something in common.
+type IssueGroup struct {
+	ID    string   `json:"id" doc:"Its key as group_key takes it." example:"status:todo"`
+	Key   GroupKey `json:"key" doc:"What its issues have in common."`
+	Total int      `json:"total" doc:"How many issues it has." example:"3"`
+	Items []Issue  `json:"items" nullable:"false" doc:"A page of its issues."`
+}
+
+// GroupKey is what the issues of a group have in common.
+type GroupKey struct {
+	Type string  `json:"type" enum:"member,agent,squad,none,status,priority,project" doc:"The type of the assignee, or what is grouped by; none: nothing is assigned or said." example:"status"`
+	ID   *string `json:"id" nullable:"true" doc:"The assignee, status, priority or project; null: none." example:"todo"`
+	Name string  `json:"name" doc:"How it is shown." example:"todo"`
+}
+
+// ChildProgress is how far the parts of an issue are. Cancelled ones count as done.
+type ChildProgress struct {
+	ParentIssueID string          `json:"parent_issue_id" db:"parent_issue_id" doc:"The issue."`
+	Total         int             `json:"total" db:"total" doc:"How many parts it has." example:"3"`
+	Done          int             `json:"done" db:"done" doc:"Parts that are done or cancelled." example:"1"`
+	InProgress    int             `json:"in_progress" db:"in_progress" doc:"Parts in progress or in review." example:"1"`
+	Blocked       int             `json:"blocked" db:"blocked" doc:"Parts that are blocked." example:"0"`
+	ByStage       []StageProgress `json:"by_stage" db:"by_stage" nullable:"false" doc:"The same by stage, of parts that have one."`
+}
+
+// StageProgress is how far the parts of one stage are.
+type StageProgress struct {
+	Stage string `json:"stage" doc:"The stage." example:"build"`
+	Total int    `json:"total" doc:"How many parts it has." example:"2"`
+	Done  int    `json:"done" doc:"Parts that are done or cancelled." example:"1"`
+}

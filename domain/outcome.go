@@ -1,0 +1,77 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Bounds of the outcome contract of a scheduled task.
+const (
+	MaxOutcomeFiles    = 20
+	MaxOutcomeCommands = 10
+	OutcomeCommandTime = 5 * time.Minute // of one command
+	MaxCheckOutput     = 4000            // characters of a command's output in the record
+)
+
+// Kinds of checks after a run.
+const (
+	CheckFile    = "file"
+	CheckCommand = "command"
+)
+
+// RunCheck is what was found of one part of an outcome contract after a run.
+type RunCheck struct {
+	Kind       string `json:"kind" enum:"file,command" doc:"What was checked."`
+	Subject    string `json:"subject" doc:"The pattern of the file, or the command." example:"report/*.md"`
+	Met        bool   `json:"met" doc:"Whether a file exists, or the command ended with exit code 0."`
+	Reason     string `json:"reason,omitempty" doc:"Why it is not met; left out: it is." example:"exit code 1"`
+	ExitCode   *int   `json:"exit_code,omitempty" doc:"Exit code of the command; left out: it has none."`
+	Output     string `json:"output,omitempty" doc:"What the command wrote, shortened in its middle to 4,000 characters."`
+	DurationMS int64  `json:"duration_ms" doc:"Duration in milliseconds." example:"120"`
+}
+
+// RunNext is what has to be done next for a scheduled run.
+type RunNext string
+
+// It waits for its chat, its outcome has to be checked, or it is over.
+const (
+	RunWaits  RunNext = "waits"
+	RunChecks RunNext = "checks"
+	RunOver   RunNext = "over"
+)
+
+// OutcomeRun is a run whose chat has ended and whose outcome is to be checked.
+type OutcomeRun struct {
+	RunID     string
+	Session   Session
+	Files     []string
+	Commands  []string
+	Cancelled bool // there is nothing to check any more
+}
+
+// HasOutcome reports whether the task says what must hold after a run, besides the
+// schema of its result.
+func (s TaskSpec) HasOutcome() bool { return len(s.Files)+len(s.Commands) > 0 }
+
+// EndOfChecks is how a run ended whose chat was completed and whose outcome was checked.
+func EndOfChecks(checks []RunCheck) RunEnd {
+	var missing []string
+	for _, c := range checks {
+		if c.Met {
+			continue
+		}
+		subject := c.Subject
+		if runes := []rune(subject); len(runes) > 100 {
+			subject = string(runes[:99]) + "…"
+		}
+		missing = append(missing, fmt.Sprintf("%s %q: %s", c.Kind, subject, c.Reason))
+	}
+	if len(missing) == 0 {
+		return RunEnd{Status: RunCompleted}
+	}
+	return RunEnd{
+		Status: RunFailed, Reason: ReasonOutcomeNotMet, Counts: true,
+		Error: "the outcome contract is not met: " + strings.Join(missing, "; "),
+	}
+}

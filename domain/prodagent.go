@@ -1,0 +1,267 @@
+package domain
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Visibility says who sees a production agent or an agent instance beside its owner.
+type Visibility string
+
+// The visibilities.
+const (
+	VisibilityPrivate   Visibility = "private"   // its owner only
+	VisibilityWorkspace Visibility = "workspace" // the members of the owner's workspaces
+)
+
+// Limits of production agents and agent instances.
+const (
+	MaxProdAgents       = 500 // of a user
+	MaxAgentInstances   = 500 // of a user, archived ones included
+	MaxAgentText        = 200_000
+	MaxAgentSkills      = 200
+	MaxPreviewURLs      = 200
+	MaxSkillsData       = 100_000 // bytes of the JSON text
+	DefaultAgentTasks   = 6       // issues that an instance works on at once
+	LookedAgentSessions = 50      // newest sessions of an instance that its status is computed from
+)
+
+// PreviewURL is a page that front ends show beside the sessions of an agent.
+type PreviewURL struct {
+	Name string `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Application"`
+	URL  string `json:"url" minLength:"1" maxLength:"2000" doc:"An absolute http or https URL, or a path of this service." example:"http://127.0.0.1:5173/"`
+}
+
+// AgentSpec is what the sessions of an agent are made with.
+type AgentSpec struct {
+	SolutionID   string         `json:"solution_id"`
+	BizRoleID    string         `json:"biz_role_id"`
+	Template     string         `json:"agent_template"`
+	Instructions string         `json:"instructions"`
+	Mode         *Mode          `json:"initial_mode"`
+	Skills       []string       `json:"skills"`
+	SkillsData   map[string]any `json:"skills_data"`
+	InitScript   string         `json:"init_script"`
+	LayoutType   string         `json:"layout_type"`
+	PreviewURLs  []PreviewURL   `json:"preview_urls"`
+}
+
+// SystemText is what the agent adds to the system prompt: who it is, what it is to do,
+// and the data of its skills.
+func (s AgentSpec) SystemText() string {
+	text := join(strings.TrimSpace(s.Template), strings.TrimSpace(s.Instructions))
+	if len(s.SkillsData) == 0 {
+		return text
+	}
+	data, _ := json.Marshal(s.SkillsData) // of what was decoded from JSON
+	return join(text, "Data for the skills, as JSON:\n"+string(data))
+}
+
+// ProdAgentStatus says whether sessions can be made with a production agent.
+type ProdAgentStatus string
+
+// A production agent is unavailable while its solution does not exist.
+const (
+	ProdAgentActive      ProdAgentStatus = "active"
+	ProdAgentUnavailable ProdAgentStatus = "unavailable"
+)
+
+// ProdAgentSummary is a production agent in a list, without its texts.
+type ProdAgentSummary struct {
+	RecordID        string          `json:"record_id" doc:"The record." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	AgentID         string          `json:"agent_id" doc:"Its name for programs; unique among the agents of its owner." example:"reviewer"`
+	Name            string          `json:"name" doc:"Its name." example:"Reviewer"`
+	Icon            string          `json:"icon" doc:"Its icon; empty: none." example:"magnifier"`
+	SolutionID      string          `json:"solution_id" doc:"The solution of its sessions." example:"software_factory"`
+	BizRoleID       string          `json:"biz_role_id" doc:"The role of its sessions." example:"reviewer"`
+	InitialMode     *Mode           `json:"initial_mode" nullable:"true" enum:"executing,planning" doc:"The mode of its sessions; null: executing."`
+	Skills          []string        `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
+	LayoutType      string          `json:"layout_type" doc:"The layout that front ends use for its sessions." example:"default"`
+	RuntimeProvider string          `json:"runtime_provider" doc:"The provider of the runtimes of its instances; empty: the built-in one." example:"builtin"`
+	Visibility      Visibility      `json:"visibility" enum:"private,workspace" doc:"Who sees it beside its owner."`
+	Version         int             `json:"version" doc:"Grows with each change." example:"1"`
+	Status          ProdAgentStatus `json:"status" enum:"active,unavailable" doc:"unavailable: its solution does not exist."`
+	OwnerID         string          `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	CreatedAt       time.Time       `json:"created_at" doc:"Creation time."`
+	UpdatedAt       time.Time       `json:"updated_at" doc:"Time of the last change."`
+}
+
+// ProdAgent is a production agent: a template of sessions and of agent instances.
+type ProdAgent struct {
+	ProdAgentSummary
+	AgentTemplate string         `json:"agent_template" doc:"Who the agent is; added to the system prompt."`
+	Instructions  string         `json:"instructions" doc:"What the agent is to do; added to the system prompt."`
+	SkillsData    map[string]any `json:"skills_data" nullable:"false" doc:"Data for the skills; added to the system prompt as JSON."`
+	InitScript    string         `json:"init_script" doc:"Commands that each session runs once, before its first chat."`
+	PreviewURLs   []PreviewURL   `json:"preview_urls" nullable:"false" doc:"Pages that front ends show beside its sessions."`
+}
+
+// Spec is what the sessions of the agent are made with.
+func (a ProdAgent) Spec() AgentSpec {
+	return AgentSpec{
+		SolutionID: a.SolutionID, BizRoleID: a.BizRoleID, Template: a.AgentTemplate, Instructions: a.Instructions, Mode: a.InitialMode,
+		Skills: a.Skills, SkillsData: a.SkillsData, InitScript: a.InitScript, LayoutType: a.LayoutType, PreviewURLs: a.PreviewURLs,
+	}
+}
+
+// InstanceStatus is what an agent instance is doing.
+type InstanceStatus string
+
+// The statuses of an agent instance, computed from its runtime and its sessions: the
+// first that applies.
+const (
+	InstanceOffline InstanceStatus = "offline" // its runtime is
+	InstanceWorking InstanceStatus = "working" // a session runs
+	InstanceBlocked InstanceStatus = "blocked" // a session waits for an answer
+	InstanceError   InstanceStatus = "error"   // the session that changed last has failed
+	InstanceIdle    InstanceStatus = "idle"
+)
+
+// AgentInstance is an agent at work: it has a runtime, and may be assigned issues. It
+// keeps what its production agent was when it was made.
+type AgentInstance struct {
+	ID                 string         `json:"id" doc:"The instance." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
+	RecordID           *string        `json:"record_id" nullable:"true" doc:"The production agent that it was made of; null: none, or deleted."`
+	WorkspaceID        *string        `json:"workspace_id" nullable:"true" doc:"Always null: it works in any workspace of its owner."`
+	Name               string         `json:"name" doc:"Its name." example:"Reviewer"`
+	Icon               string         `json:"icon" doc:"Its icon; empty: none." example:"magnifier"`
+	Description        string         `json:"description" doc:"The description."`
+	Instructions       string         `json:"instructions" doc:"What the agent is to do; added to the system prompt."`
+	RuntimeID          string         `json:"runtime_id" doc:"Its runtime." example:"builtin"`
+	RuntimeBound       bool           `json:"runtime_bound" doc:"Whether it has a runtime."`
+	Status             InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
+	Visibility         Visibility     `json:"visibility" enum:"private,workspace" doc:"Who sees it beside its owner."`
+	Model              *string        `json:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
+	MaxConcurrentTasks int            `json:"max_concurrent_tasks" doc:"Issues that it works on at once." example:"6"`
+	Skills             []string       `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
+	HasEnv             bool           `json:"has_env" doc:"Whether its sessions get an environment of its own."`
+	EnvKeyCount        int            `json:"env_key_count" doc:"Variables of that environment; their values are never shown." example:"0"`
+	OwnerID            string         `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	CreatedAt          time.Time      `json:"created_at" doc:"Creation time."`
+	UpdatedAt          time.Time      `json:"updated_at" doc:"Time of the last change."`
+	ArchivedAt         *time.Time     `json:"archived_at" nullable:"true" doc:"Time at which it was archived; null: it is not."`
+
+	Spec AgentSpec  `json:"-"` // with its own instructions
+	Env  SessionEnv `json:"-"`
+}
+
+// AgentInstanceChange names the fields to set; nil leaves a field as it is. A model that
+// points to an empty text is removed.
+type AgentInstanceChange struct {
+	Name               *string
+	Description        *string
+	Instructions       *string
+	Visibility         *Visibility
+	Model              *string
+	MaxConcurrentTasks *int
+	RuntimeID          *string
+	Env                SessionEnv // nil: as it is
+	Archived           *bool
+}
+
+// RuntimeMode says where a runtime works.
+type RuntimeMode string
+
+// The modes of runtimes. The built-in one is that of workers to which no other name was
+// given.
+const (
+	RuntimeBuiltin RuntimeMode = "builtin"
+	RuntimeLocal   RuntimeMode = "local"
+	RuntimeCloud   RuntimeMode = "cloud"
+)
+
+// BuiltinRuntime is the id, the provider and the name of the runtime that is always
+// there.
+const BuiltinRuntime = "builtin"
+
+// RuntimeStatus says whether the workers of a runtime take work.
+type RuntimeStatus string
+
+// A runtime is online while one of its workers takes work, and draining while the last
+// ones end what they have begun.
+const (
+	RuntimeOnline   RuntimeStatus = "online"
+	RuntimeOffline  RuntimeStatus = "offline"
+	RuntimeDraining RuntimeStatus = "draining"
+)
+
+// RuntimeCapacity is how much the workers of a runtime can do at once.
+type RuntimeCapacity struct {
+	Slots int `json:"slots" doc:"Activities (model calls and tools) that its workers take at once." example:"1000"`
+	Used  int `json:"used" doc:"How many of them are in use." example:"3"`
+}
+
+// AgentRuntime is the place where agent instances work: all workers that announce the
+// same provider and name. A worker that is replaced leaves nothing behind.
+type AgentRuntime struct {
+	ID         string          `json:"id" doc:"The runtime." example:"builtin"`
+	Name       string          `json:"name" doc:"Its name." example:"builtin"`
+	Provider   string          `json:"provider" doc:"Its provider." example:"builtin"`
+	Mode       RuntimeMode     `json:"mode" enum:"local,cloud,builtin" doc:"Where it works."`
+	Status     RuntimeStatus   `json:"status" enum:"online,offline,draining" doc:"Whether its workers take work."`
+	Version    string          `json:"version" doc:"The version of the worker that reported last; empty: none did." example:"2611.0.0"`
+	Capacity   RuntimeCapacity `json:"capacity" doc:"Sums of its workers that take work."`
+	DeviceInfo RuntimeDevice   `json:"device_info" doc:"The machine of the worker that reported last."`
+	Metadata   RuntimeMetadata `json:"metadata" doc:"More about its workers."`
+	LastSeenAt *time.Time      `json:"last_seen_at" nullable:"true" doc:"Time of the last report; null: none."`
+	CreatedAt  time.Time       `json:"created_at" doc:"Time of the first report."`
+}
+
+// RuntimeDevice is the machine of a worker.
+type RuntimeDevice struct {
+	OS   string `json:"os" doc:"The operating system; empty: not known." example:"linux"`
+	Arch string `json:"arch" doc:"The architecture." example:"amd64"`
+	CPUs int    `json:"cpus" doc:"The processors that the worker may use." example:"8"`
+}
+
+// RuntimeMetadata counts the workers of a runtime.
+type RuntimeMetadata struct {
+	Workers int `json:"workers" doc:"Workers that take work." example:"1"`
+}
+
+// WorkerReport is what a worker announces of itself while it takes work.
+type WorkerReport struct {
+	ID       string
+	Provider string // empty: of the built-in runtime
+	Name     string
+	Mode     RuntimeMode
+	Version  string
+	Slots    int
+	Used     int
+	Device   RuntimeDevice
+}
+
+// SessionAgent names the agent that a session was made with.
+type SessionAgent struct {
+	AgentID    string `json:"agent_id,omitempty" doc:"Its name for programs." example:"reviewer"`
+	RecordID   string `json:"record_id,omitempty" doc:"The production agent; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	InstanceID string `json:"instance_id,omitempty" doc:"The agent instance; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
+}
+
+// AgentStart says which session is made of which agent.
+type AgentStart struct {
+	SessionID string // chosen by the caller, so that the same start may be repeated
+
+	// One of them names the agent.
+	RecordID   string // a production agent
+	AgentID    string // a production agent by its agent_id
+	InstanceID string // an agent instance
+
+	Intent            string  // empty: the first message says it
+	Model             *string // nil: that of the instance, else the service's default
+	Budget            *Budget
+	SkipConfirmations bool
+	WorkspaceID       *string
+}
+
+// ProdAgentNotFound is the error for a production agent that is missing or that the
+// caller may not see.
+func ProdAgentNotFound(id string) *Error {
+	return Newf(NotFound, "prod_agent_not_found", "production agent %s does not exist", id)
+}
+
+// AgentInstanceNotFound is the same for an agent instance.
+func AgentInstanceNotFound(id string) *Error {
+	return Newf(NotFound, "agent_instance_not_found", "agent instance %s does not exist", id)
+}

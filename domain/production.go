@@ -1,0 +1,219 @@
+package domain
+
+import (
+	"fmt"
+	"time"
+)
+
+// DocumentKind is one of the two documents that a production solution has.
+type DocumentKind string
+
+// The kinds of documents.
+const (
+	DocumentDAG          DocumentKind = "dag"
+	DocumentArchitecture DocumentKind = "architecture"
+)
+
+// SolutionStatus is the state of a production solution.
+type SolutionStatus string
+
+// The states of a production solution.
+const (
+	SolutionDraft     SolutionStatus = "draft"
+	SolutionPublished SolutionStatus = "published"
+	SolutionArchived  SolutionStatus = "archived"
+)
+
+// Limits of what a user stores in production solutions.
+const (
+	MaxProdSolutions    = 500
+	MaxDocumentVersions = 1000      // of one document
+	MaxDocumentBytes    = 4 << 20   // of one version, in its canonical form
+	MaxUserDocuments    = 256 << 20 // bytes of all versions of a user
+)
+
+// DocumentState says which versions of a document are in effect.
+type DocumentState struct {
+	CurrentVersion   int  `json:"current_version" doc:"The newest version." example:"1"`
+	PublishedVersion *int `json:"published_version,omitempty" doc:"The version that is published; left out: none."`
+}
+
+// ProdSolution is a production solution: a DAG of agents, and an architecture. A
+// session that was deleted is left out.
+type ProdSolution struct {
+	ID                    string         `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Name                  string         `json:"name" doc:"Its name." example:"Nightly review"`
+	Description           string         `json:"description" doc:"The description."`
+	Status                SolutionStatus `json:"status" enum:"draft,published,archived" doc:"Its status."`
+	SessionID             *string        `json:"session_id,omitempty" doc:"The session that belongs to it; left out: none."`
+	FlowSessionID         *string        `json:"flow_session_id,omitempty" doc:"The session in which its DAG is worked on; left out: none."`
+	ArchitectureSessionID *string        `json:"architecture_session_id,omitempty" doc:"The session for its architecture; left out: none."`
+	AIAssist              bool           `json:"ai_assist" doc:"Whether an agent assists."`
+	FlowAIAssist          bool           `json:"flow_ai_assist" doc:"Whether an agent assists with the DAG."`
+	ArchitectureAIAssist  bool           `json:"architecture_ai_assist" doc:"Whether an agent assists with the architecture."`
+	DAG                   DocumentState  `json:"dag" doc:"The versions of its DAG."`
+	Architecture          DocumentState  `json:"architecture" doc:"The versions of its architecture."`
+	LastRun               *LastRun       `json:"last_run,omitempty" doc:"The newest run of its DAG; left out: there is none."`
+	OwnerID               string         `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	CreatedAt             time.Time      `json:"created_at" doc:"Creation time."`
+	UpdatedAt             time.Time      `json:"updated_at" doc:"Time of the last change."`
+}
+
+// LastRun is the newest run of a production solution's DAG.
+type LastRun struct {
+	ID         string     `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	Status     string     `json:"status" enum:"pending,running,completed,failed,cancelled" doc:"Its status."`
+	FinishedAt *time.Time `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+}
+
+// NewProdSolution is a production solution before it is stored.
+type NewProdSolution struct {
+	OwnerID               string
+	Name                  string
+	Description           string
+	SessionID             *string
+	FlowSessionID         *string
+	ArchitectureSessionID *string
+}
+
+// ProdSolutionChange names the fields to set; nil leaves a field as it is.
+type ProdSolutionChange struct {
+	Name        *string
+	Description *string
+	Status      *SolutionStatus
+	SessionID   *string
+}
+
+// DocumentVersion is one version of a document without its content. Versions never
+// change; Published is about the version that is in effect now.
+type DocumentVersion struct {
+	Version   int
+	Digest    string
+	Message   string
+	CreatedBy string
+	CreatedAt time.Time
+	Published bool
+	NodeCount int
+	EdgeCount int
+	Runs      int // of this version of a DAG
+}
+
+// StoredDocument is a version of a document with its content in canonical form, and
+// the state of its document.
+type StoredDocument struct {
+	DocumentVersion
+	DocumentState
+	Content []byte
+}
+
+// NewDocument is a version before it is stored.
+type NewDocument struct {
+	Content   []byte // canonical
+	Digest    string
+	Message   string
+	NodeCount int
+	EdgeCount int
+	CreatedBy string
+}
+
+// PublishedDocument is a version that was published. PreviousVersion is the one that
+// was published before; nil: none.
+type PublishedDocument struct {
+	Version         int       `json:"version" doc:"The version that is published." example:"2"`
+	PublishedAt     time.Time `json:"published_at" doc:"Time of the publication."`
+	PublishedBy     string    `json:"published_by" doc:"The user who published it." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	Digest          string    `json:"digest" doc:"sha256: and the SHA-256 of the canonical form."`
+	Message         string    `json:"message" doc:"The message of the publication."`
+	PreviousVersion *int      `json:"previous_version" doc:"The version that was published before; null: none."`
+}
+
+// Finding is one thing that the validation of a document has found. Path is a
+// location within the document, as nodes[2].config.prompt.
+type Finding struct {
+	Code    string `json:"code" doc:"What is wrong, for programs." example:"cycle"`
+	Message string `json:"message" doc:"What is wrong, for people."`
+	NodeID  string `json:"node_id,omitempty" doc:"The node that it is about." example:"review"`
+	EdgeID  string `json:"edge_id,omitempty" doc:"The edge that it is about." example:"e1"`
+	Path    string `json:"path,omitempty" doc:"The location within the document." example:"nodes[2].config.prompt"`
+}
+
+// Validation is the result of validating a document: it is valid without errors.
+type Validation struct {
+	Valid    bool      `json:"valid" doc:"Whether it can be published."`
+	Errors   []Finding `json:"errors" nullable:"false" doc:"What keeps it from being published."`
+	Warnings []Finding `json:"warnings" nullable:"false" doc:"What is probably not meant."`
+}
+
+// Failed is the error of publishing a document that is not valid.
+func (v Validation) Failed(kind DocumentKind) *Error {
+	e := &Error{Kind: Invalid, Code: CodeValidationFailed, Validation: &v}
+	e.Message = fmt.Sprintf("the document has %d errors; the first one: %s", len(v.Errors), v.Errors[0].Message)
+	for _, f := range v.Errors {
+		e.Fields = append(e.Fields, Field{
+			Location: "body." + string(kind) + "." + f.Path, Message: f.Message, Code: f.Code, NodeID: f.NodeID, EdgeID: f.EdgeID, Path: f.Path,
+		})
+	}
+	return e
+}
+
+// VersionConflict says who has changed a document in the meantime.
+type VersionConflict struct {
+	CurrentVersion int
+	ChangedBy      string
+	ChangedAt      time.Time
+}
+
+// Codes of production solutions that more than one package names.
+const (
+	CodeProdSolutionNotFound = "prod_solution_not_found"
+	CodeVersionNotFound      = "version_not_found"
+	CodeVersionConflict      = "version_conflict"
+	CodeValidationFailed     = "validation_failed"
+)
+
+// ProdSolutionNotFound is the error for a production solution that is missing or
+// another user's.
+func ProdSolutionNotFound(id string) *Error {
+	return Newf(NotFound, CodeProdSolutionNotFound, "production solution %s does not exist", id)
+}
+
+// VersionNotFound is the error for a version that is missing.
+func VersionNotFound(version int) *Error {
+	return Newf(NotFound, CodeVersionNotFound, "version %d does not exist", version)
+}
+
+// moves are the changes of status that a user may ask for.
+var moves = map[SolutionStatus][]SolutionStatus{
+	SolutionDraft:     {SolutionPublished, SolutionArchived},
+	SolutionPublished: {SolutionDraft, SolutionArchived},
+	SolutionArchived:  {SolutionDraft},
+}
+
+// Move returns the error of a change of status that is not possible; nil: it is. A
+// solution is published when its DAG is.
+func (s ProdSolution) Move(to SolutionStatus) error {
+	if s.Status == to {
+		return nil
+	}
+	for _, possible := range moves[s.Status] {
+		if possible != to {
+			continue
+		}
+		if to == SolutionPublished && s.DAG.PublishedVersion == nil {
+			return Newf(Conflict, "invalid_status_move", "the solution cannot become published: publish a version of its DAG first")
+		}
+		return nil
+	}
+	return Newf(Conflict, "invalid_status_move", "a solution that is %s cannot become %s; it can become %s", s.Status, to, listed(moves[s.Status]))
+}
+
+func listed(states []SolutionStatus) string {
+	text := ""
+	for i, s := range states {
+		if i > 0 {
+			text += " or "
+		}
+		text += string(s)
+	}
+	return text
+}

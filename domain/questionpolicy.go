@@ -1,0 +1,72 @@
+package domain
+
+import "time"
+
+// DefaultPolicy is what becomes of a question that no user answers in time.
+type DefaultPolicy string
+
+// The default policies. A permission request is always denied.
+const (
+	PolicyChoose      DefaultPolicy = "choose"       // the question goes back to the model, which chooses
+	PolicyFirstOption DefaultPolicy = "first_option" // the first option of each question is the answer
+)
+
+// AnsweredByPolicy is who resolved a question whose time was over.
+const AnsweredByPolicy = "default_policy"
+
+// MaxQuestionWaitS bounds the times of a question policy, in seconds.
+const MaxQuestionWaitS = 30 * 24 * 3600
+
+// QuestionPolicy says what becomes of questions that no user answers. Without times they
+// wait for as long as it takes.
+type QuestionPolicy struct {
+	TimeoutS       int           `json:"timeout_s,omitempty" doc:"Seconds after which on_timeout answers; left out: never." example:"3600"`
+	OnTimeout      DefaultPolicy `json:"on_timeout,omitempty" enum:"choose,first_option" doc:"What answers then; a permission request is denied."`
+	EscalateAfterS int           `json:"escalate_after_s,omitempty" doc:"Seconds after which webhooks are sent question.escalated; left out: never." example:"600"`
+}
+
+// QuestionTimes are the times at which a policy acts on one question.
+type QuestionTimes struct {
+	ExpiresAt     *time.Time
+	DefaultPolicy DefaultPolicy // empty: none
+	EscalateAt    *time.Time
+}
+
+// Times are those of a question that is asked now. A nil policy has none.
+func (p *QuestionPolicy) Times(asked time.Time) QuestionTimes {
+	var times QuestionTimes
+	if p == nil {
+		return times
+	}
+	if p.TimeoutS > 0 {
+		at := asked.Add(time.Duration(p.TimeoutS) * time.Second)
+		times.ExpiresAt, times.DefaultPolicy = &at, p.OnTimeout
+		if times.DefaultPolicy == "" {
+			times.DefaultPolicy = PolicyChoose
+		}
+	}
+	if p.EscalateAfterS > 0 && (p.TimeoutS == 0 || p.EscalateAfterS < p.TimeoutS) {
+		at := asked.Add(time.Duration(p.EscalateAfterS) * time.Second)
+		times.EscalateAt = &at
+	}
+	return times
+}
+
+// Valid reports whether the policy has known values within their bounds.
+func (p *QuestionPolicy) Valid() bool {
+	if p == nil {
+		return true
+	}
+	switch p.OnTimeout {
+	case "", PolicyChoose, PolicyFirstOption:
+	default:
+		return false
+	}
+	return p.TimeoutS >= 0 && p.TimeoutS <= MaxQuestionWaitS && p.EscalateAfterS >= 0 && p.EscalateAfterS <= MaxQuestionWaitS
+}
+
+// ExpiredQuestion is an open question whose time is over.
+type ExpiredQuestion struct {
+	Question
+	OwnerID string `db:"owner_id"`
+}

@@ -1,0 +1,257 @@
+package domain
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+	"time"
+)
+
+// Overlap says what becomes of a tick while an earlier run of its task is not over.
+type Overlap string
+
+// The overlap policies.
+const (
+	OverlapSkip        Overlap = "skip"         // the tick does not run
+	OverlapBufferOne   Overlap = "buffer_one"   // one tick waits, later ones are joined to it
+	OverlapBufferAll   Overlap = "buffer_all"   // every tick waits
+	OverlapCancelOther Overlap = "cancel_other" // the earlier runs are stopped
+	OverlapAllowAll    Overlap = "allow_all"    // both run
+)
+
+// Bounds of scheduled tasks.
+const (
+	MaxScheduledTasks = 200    // of a user
+	MaxOpenRuns       = 100    // of a task, those that wait included
+	MaxScheduledRuns  = 10_000 // records that a task keeps
+)
+
+// TaskSpec is what a scheduled task is made of.
+type TaskSpec struct {
+	Title             string          `json:"title" db:"title" doc:"Its title." example:"Nightly report"`
+	Prompt            string          `json:"prompt" db:"prompt" doc:"The message that each run sends." example:"Write the report of yesterday."`
+	Cron              string          `json:"cron" db:"cron" doc:"The cron expression." example:"30 2 * * *"`
+	Timezone          string          `json:"timezone" db:"timezone" doc:"The IANA time zone of the expression." example:"Europe/Berlin"`
+	Enabled           bool            `json:"enabled" db:"enabled" doc:"Whether its ticks run."`
+	ExpiresAt         *time.Time      `json:"expires_at" db:"expires_at" nullable:"true" doc:"No tick at or after this time; null: no end."`
+	SkipConfirmations bool            `json:"skip_confirmations" db:"skip_confirmations" doc:"Whether questions are left to the model and permission requests are granted."`
+	QuestionPolicy    *QuestionPolicy `json:"question_policy,omitempty" db:"question_policy" doc:"What becomes of questions that no user answers; left out: they wait."`
+	Notify            []string        `json:"notify" db:"notify" nullable:"false" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	Model             *string         `json:"model" db:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
+	Persistent        bool            `json:"persistent" db:"persistent" doc:"Whether all runs use one session."`
+	Overlap           Overlap         `json:"overlap" db:"overlap" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over."`
+	CatchupWindowS    int             `json:"catchup_window_s" db:"catchup_window_s" doc:"Seconds for which a late tick still runs." example:"3600"`
+	PauseAfter        int             `json:"pause_on_failure_after" db:"pause_on_failure_after" doc:"Failed runs in a row after which the task is disabled; 0: never." example:"5"`
+	JitterS           int             `json:"jitter_s" db:"jitter_s" doc:"Up to how many seconds after its time a tick runs." example:"0"`
+	Budget            *Budget         `json:"budget,omitempty" db:"budget" doc:"The budget of each session; left out: unbounded."`
+	OutputSchema      json.RawMessage `json:"output_schema" db:"output_schema" doc:"JSON Schema that the result of a run must follow; null: none."`
+	Files             []string        `json:"files" db:"files" nullable:"false" doc:"Patterns of files that must exist in the workspace after a run." example:"[\"report/*.md\"]"`
+	Commands          []string        `json:"commands" db:"commands" nullable:"false" doc:"Commands that must end with exit code 0 after a run." example:"[\"make test\"]"`
+}
+
+// ScheduledTask is a prompt that is sent at planned times.
+type ScheduledTask struct {
+	ID      string `json:"id" db:"id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	OwnerID string `json:"owner_id" db:"owner_id" doc:"The user whose task it is." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+	TaskSpec
+	CronText string `json:"cron_text" db:"-" doc:"The cron expression in words." example:"At 02:30"`
+
+	SessionID           *string    `json:"session_id" db:"session_id" nullable:"true" doc:"The session of all runs of a persistent task; null: there is none yet."`
+	NextRunAt           *time.Time `json:"next_run_at" db:"next_run_at" nullable:"true" doc:"Time of the next tick, without its jitter; null: there is none."`
+	LastRunAt           *time.Time `json:"last_run_at" db:"last_run_at" nullable:"true" doc:"Time at which a run was last begun; null: never."`
+	LastStatus          *string    `json:"last_status" db:"last_status" nullable:"true" enum:"running,completed,failed" doc:"Status of the run that began or ended last; null: none did."`
+	ConsecutiveFailures int        `json:"consecutive_failures" db:"consecutive_failures" doc:"Failed runs since the last completed one or the last start." example:"0"`
+	PausedReason        *string    `json:"paused_reason" db:"paused_reason" nullable:"true" doc:"Why the service disabled the task; null: it did not."`
+	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"Time of its creation."`
+	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"Time of its last change."`
+}
+
+// RunStatus is how far a scheduled run is.
+type RunStatus string
+
+// The statuses of a scheduled run.
+const (
+	RunRunning   RunStatus = "running"
+	RunCompleted RunStatus = "completed"
+	RunFailed    RunStatus = "failed"
+)
+
+// TickOutcome is what became of a tick.
+type TickOutcome string
+
+// The outcomes of a tick.
+const (
+	TickFired     TickOutcome = "fired"     // it ran in time
+	TickCaughtUp  TickOutcome = "caught_up" // it ran late, within the catch-up window
+	TickMissed    TickOutcome = "missed"    // it was found after the catch-up window
+	TickSkipped   TickOutcome = "skipped"   // an earlier run was not over
+	TickCoalesced TickOutcome = "coalesced" // an earlier tick waits and stands for it
+	TickBlocked   TickOutcome = "blocked"   // its message was rejected
+)
+
+// Reason codes of scheduled runs, besides finish reasons of chats and error codes.
+const (
+	ReasonRunNow          = "run_now"
+	ReasonPreviousActive  = "previous_run_active"
+	ReasonPreviousWaiting = "previous_run_waiting"
+	ReasonTooManyRuns     = "too_many_runs"
+	ReasonLate            = "service_was_late"
+	ReasonWindowOver      = "catchup_window_over"
+	ReasonCancelled       = "cancelled_by_next_run"
+	ReasonSessionDeleted  = "session_deleted"
+	ReasonNotAnswered     = "question_not_answered"
+	ReasonOutcomeNotMet   = "outcome_not_met"
+)
+
+// ScheduledRun is the record of one tick, or of one run that was asked for.
+type ScheduledRun struct {
+	ID           string      `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	TaskID       string      `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID    *string     `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
+	Status       RunStatus   `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
+	Outcome      TickOutcome `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
+	ReasonCode   *string     `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome or status; null: there is nothing to say." example:"previous_run_active"`
+	Error        *string     `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
+	ScheduledFor time.Time   `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
+	TriggeredAt  time.Time   `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
+	FinishedAt   *time.Time  `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	DriftMS      int64       `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran." example:"240"`
+	Usage        Usage       `json:"usage" db:"-" doc:"What its chat has used."`
+	Checks       []RunCheck  `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
+	Attempt      int         `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
+}
+
+// LateAfter is how late a tick may be taken and still have run in time.
+const LateAfter = time.Minute
+
+// Taken says what becomes of a tick by its age alone: with false it does not run.
+func (s TaskSpec) Taken(age time.Duration) (TickOutcome, bool) {
+	switch {
+	case age <= LateAfter:
+		return TickFired, true
+	case age <= time.Duration(s.CatchupWindowS)*time.Second:
+		return TickCaughtUp, true
+	default:
+		return TickMissed, false
+	}
+}
+
+// OverlapDecision is what becomes of a tick that is to run.
+type OverlapDecision struct {
+	Outcome      TickOutcome // empty: it runs, or waits
+	Reason       string
+	Waits        bool
+	CancelOthers bool
+}
+
+// Overlapping decides about a tick while running runs of its task work and waiting
+// ones wait for them.
+func (o Overlap) Overlapping(running, waiting int) OverlapDecision {
+	switch {
+	case running+waiting == 0:
+		return OverlapDecision{}
+	case o == OverlapCancelOther:
+		return OverlapDecision{CancelOthers: true}
+	case o == OverlapBufferOne && waiting > 0:
+		return OverlapDecision{Outcome: TickCoalesced, Reason: ReasonPreviousWaiting}
+	case running+waiting >= MaxOpenRuns:
+		return OverlapDecision{Outcome: TickSkipped, Reason: ReasonTooManyRuns}
+	case o == OverlapBufferOne, o == OverlapBufferAll:
+		return OverlapDecision{Waits: true}
+	case o == OverlapAllowAll:
+		return OverlapDecision{}
+	default:
+		return OverlapDecision{Outcome: TickSkipped, Reason: ReasonPreviousActive}
+	}
+}
+
+// FireAt is when a tick is due with its jitter, which is the same each time that it is
+// computed.
+func FireAt(taskID string, tick time.Time, jitterS int) time.Time {
+	if jitterS <= 0 {
+		return tick
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(taskID + strconv.FormatInt(tick.Unix(), 10)))
+	return tick.Add(time.Duration(hash.Sum32()%uint32(jitterS+1)) * time.Second)
+}
+
+// RunEnd is how a scheduled run ended. Counts says that it counts as a failure of its
+// task.
+type RunEnd struct {
+	Status RunStatus
+	Reason string
+	Error  string
+	Counts bool
+}
+
+// EndOfRun is how a run ended whose chat ended so.
+func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd {
+	switch {
+	case cancelled:
+		return RunEnd{Status: RunFailed, Reason: ReasonCancelled, Error: "the run was stopped for the next one"}
+	case reason == FinishCompleted:
+		return RunEnd{Status: RunCompleted}
+	case reason == FinishInterrupted:
+		return RunEnd{Status: RunFailed, Reason: string(reason), Error: "the chat was stopped"}
+	case reason == FinishAwaitingAnswer:
+		return RunEnd{Status: RunFailed, Reason: ReasonNotAnswered, Error: "the chat was ended before its question was answered"}
+	}
+	end := RunEnd{Status: RunFailed, Reason: string(reason), Error: message, Counts: true}
+	if code != "" {
+		end.Reason = code
+	}
+	if end.Error == "" {
+		end.Error = "the chat ended as " + string(reason)
+	}
+	return end
+}
+
+// CalendarEntry says when a task is due.
+type CalendarEntry struct {
+	TaskID      string      `json:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Title       string      `json:"title" doc:"Its title." example:"Nightly report"`
+	Occurrences []time.Time `json:"occurrences" nullable:"false" doc:"The times at which it is due, the earliest first; at most 1,000."`
+	Truncated   bool        `json:"truncated" doc:"Whether there are more."`
+}
+
+// ChatWaiter is a workflow run that waits for a chat that has ended.
+type ChatWaiter struct {
+	ChatID     string
+	WorkflowID string
+}
+
+// ScheduleSync is what the schedule of the workflow engine is to be.
+type ScheduleSync struct {
+	TaskID  string
+	OwnerID string
+	Times   []time.Time // of the coming ticks, with their jitter
+	Enabled bool
+	Deleted bool
+}
+
+// TickPlan is what has to be done after ticks were recorded.
+type TickPlan struct {
+	TaskID string
+	Start  []string      // runs
+	Stop   []RunSession  // sessions whose chats are stopped for the next run
+	Sync   bool          // the engine's schedule needs an update
+	More   bool          // more ticks are due
+	Run    *ScheduledRun // that was asked for
+}
+
+// RunSession is the session of a run, with its owner.
+type RunSession struct {
+	OwnerID   string
+	SessionID string
+}
+
+// ClaimedRun is a scheduled run to carry out.
+type ClaimedRun struct {
+	RunID     string
+	Ended     bool // there is nothing to do
+	Begun     bool // its message was sent
+	SessionID string
+	OwnerID   string
+	Task      TaskSpec
+}

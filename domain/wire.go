@@ -1,0 +1,20 @@
+package domain
+
+import "strings"
+
+// Fields of a chat-completions message in which model servers send what a model
+// thinks, and in which they want it back.
+const (
+	ReasoningContent = "reasoning_content"
+	Reasoning        = "reasoning"
+)
+
+// MaxServerCallID bounds the id that a model server gives a tool call, in bytes.
+// Some gateways put the signature of the model's thinking into it.
+const MaxServerCallID = 64 << 10
+
+// KeepableCallID reports whether the id that a model server gave a tool call can
+// be stored unchanged. One that cannot counts as missing.
+func KeepableCallID(id string) bool {
+	return len(id) <= MaxServerCallID && CleanText(id) == id && strings.TrimSpace(id) != ""
+}

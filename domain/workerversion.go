@@ -1,0 +1,50 @@
+package domain
+
+import (
+	"slices"
+	"time"
+)
+
+// WorkerVersionStatus says what Temporal gives to the workers of one build.
+type WorkerVersionStatus string
+
+// The statuses of a worker version.
+const (
+	VersionCurrent  WorkerVersionStatus = "current"  // new runs, and open ones that are not pinned
+	VersionRamping  WorkerVersionStatus = "ramping"  // a share of these
+	VersionInactive WorkerVersionStatus = "inactive" // nothing: it was never current
+	VersionDraining WorkerVersionStatus = "draining" // runs that are pinned to it
+	VersionDrained  WorkerVersionStatus = "drained"  // nothing more: its workers may be stopped
+)
+
+// WorkerVersion is one build of the workers.
+type WorkerVersion struct {
+	BuildID   string              `json:"build_id"` // empty: workers without a version
+	Status    WorkerVersionStatus `json:"status"`
+	Workers   int                 `json:"workers"`   // processes that ask for work
+	Activated bool                `json:"activated"` // it is or was current or ramping
+	CreatedAt time.Time           `json:"created_at"`
+}
+
+// WorkerDeployment is which build of the workers gets which runs.
+type WorkerDeployment struct {
+	Name        string          `json:"name"`
+	Current     string          `json:"current"` // a build; empty: workers without a version
+	Ramping     string          `json:"ramping"` // a build; empty: none
+	RampPercent float32         `json:"ramp_percent"`
+	Versions    []WorkerVersion `json:"versions"` // the newest first; also that of workers without one, while there are any
+}
+
+// Version finds a build; false: Temporal does not know it.
+func (d WorkerDeployment) Version(buildID string) (WorkerVersion, bool) {
+	i := slices.IndexFunc(d.Versions, func(v WorkerVersion) bool { return v.BuildID == buildID })
+	if i < 0 {
+		return WorkerVersion{BuildID: buildID}, false
+	}
+	return d.Versions[i], true
+}
+
+// Fresh reports whether no build was ever current.
+func (d WorkerDeployment) Fresh() bool {
+	return d.Current == "" && !slices.ContainsFunc(d.Versions, func(v WorkerVersion) bool { return v.BuildID != "" && v.Activated })
+}
