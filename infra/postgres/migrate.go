@@ -1,6 +1,7 @@
-// Package postgres keeps Everloop's records. SQL is written by hand beside the
-// method that runs it; every query of a user's data names the owner. It knows no
-// transport and decides nothing that domain does not say.
+// Package postgres migrates the schema. The stores are the packages below: pg has
+// connections, transactions and the outbox, accounts who uses the service, catalog what
+// sessions are equipped with, conversation the sessions themselves. SQL is written by
+// hand beside the method that runs it; every query of a user's data names the owner.
 package postgres
 
 import (

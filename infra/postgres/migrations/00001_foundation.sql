@@ -228,7 +228,7 @@ CREATE TABLE inbox (
 CREATE INDEX inbox_queued ON inbox (session_id, front DESC, id) WHERE state = 'queued';
 
 -- Events of a state change are written with it and published after it; a row
--- left behind by a crash is published by the sweep, if the log lacks it.
+-- left behind by a crash is published by a periodic job, if the log lacks it.
 CREATE TABLE outbox (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event_id   text NOT NULL,

@@ -32,7 +32,7 @@ CREATE INDEX checkpoints_turn ON checkpoints (turn_id);
 CREATE INDEX checkpoints_pending ON checkpoints (session_id) WHERE state = 'pending';
 
 -- A change of the branch with its files: claimed in one transaction, finished in
--- another one, and taken up again by whoever finds that its process has died.
+-- another one, and resumed by the process that finds that its process has died.
 CREATE TABLE history_operations (
     id            text PRIMARY KEY,
     session_id    text NOT NULL REFERENCES sessions (id),

@@ -9,7 +9,7 @@ CREATE TABLE session_extras (
 );
 CREATE INDEX session_extras_task ON session_extras (left(extra ->> 'task_id', 255), updated_at DESC);
 
--- Public, read-only links to a session. A revoked one stays, so that it is told
+-- Public, read-only links to a session. A revoked one stays, so that it is shown
 -- from one that never was.
 CREATE TABLE share_links (
     id                  text PRIMARY KEY,
@@ -56,7 +56,7 @@ CREATE TABLE replays (
 );
 CREATE INDEX replays_open ON replays (session_id) WHERE status = 'playing' OR files_owed;
 
--- Imports under way. One whose process died is cleared away by the sweep: its
+-- Imports under way. One whose process died is cleared away by a periodic job: its
 -- session was never made.
 CREATE TABLE imports (
     session_id text PRIMARY KEY,

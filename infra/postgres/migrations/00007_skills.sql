@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Skills that a user has installed from the registry, for all of his sessions.
+-- Skills that a user has installed from the registry, for all of their sessions.
 -- The packages are directories named by their digest.
 CREATE TABLE installed_skills (
     owner_id     text NOT NULL REFERENCES users (id),

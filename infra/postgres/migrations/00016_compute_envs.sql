@@ -1,6 +1,6 @@
 -- +goose Up
 
--- The version of the compute environment that a user's work was last begun anew
+-- The version of the compute environment that a user's work was last started again
 -- with; without a row it was never looked at.
 CREATE TABLE compute_envs (
     user_id    text PRIMARY KEY REFERENCES users (id),

@@ -1,0 +1,162 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// status computes the status of the instance row a. Of its sessions the newest ones
+// count, so that an instance with many costs no more.
+var status = fmt.Sprintf(`
+	CASE WHEN NOT EXISTS (SELECT 1 FROM workers w WHERE w.runtime_id = a.runtime_id AND %s) THEN 'offline'
+	ELSE (
+		SELECT CASE WHEN bool_or(s.status = 'running') THEN 'working'
+		            WHEN bool_or(s.status = 'waiting_for_input') THEN 'blocked'
+		            WHEN (array_agg(s.status ORDER BY s.updated_at DESC))[1] = 'failed' THEN 'error'
+		            ELSE 'idle' END
+		FROM   (SELECT session_id FROM agent_sessions WHERE instance_id = a.id ORDER BY session_id DESC LIMIT %d) x
+		JOIN   sessions s ON s.id = x.session_id AND s.deleted_at IS NULL)
+	END`, takesWork, domain.LookedAgentSessions)
+
+const (
+	listedColumns = `
+	a.id, a.record_id, a.name, a.icon, a.description, a.instructions, a.runtime_id, a.visibility, a.model, a.max_concurrent_tasks,
+	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, jsonb_build_object('skills', a.template->'skills')`
+
+	storedColumns = `
+	a.id, a.record_id, a.name, a.icon, a.description, a.instructions, a.runtime_id, a.visibility, a.model, a.max_concurrent_tasks,
+	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, a.template`
+)
+
+func scanInstance(row pgx.CollectableRow) (a domain.AgentInstance, err error) {
+	err = row.Scan(&a.ID, &a.RecordID, &a.Name, &a.Icon, &a.Description, &a.Instructions, &a.RuntimeID, &a.Visibility, &a.Model,
+		&a.MaxConcurrentTasks, &a.EnvKeyCount, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt, &a.ArchivedAt, &a.Spec, &a.Status)
+	a.RuntimeBound, a.HasEnv = a.RuntimeID != "", a.EnvKeyCount > 0
+	a.Spec.Instructions, a.Skills = a.Instructions, a.Spec.Skills
+	return a, err
+}
+
+func oneInstance(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.AgentInstance, error) {
+	rows, _ := q.Query(ctx, sql, args)
+	return pgx.CollectExactlyOneRow(rows, scanInstance)
+}
+
+// CreateAgentInstance stores an instance. A user who has MaxAgentInstances gets
+// agent_instance_limit.
+func (s *Store) CreateAgentInstance(ctx context.Context, in domain.AgentInstance) (made domain.AgentInstance, err error) {
+	in.Spec.Instructions = "" // it has a column, since it can be changed
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		if err := within(ctx, tx, in.OwnerID, "agent_instances", domain.MaxAgentInstances); err != nil {
+			return err
+		}
+		made, err = oneInstance(ctx, tx, `
+			INSERT INTO agent_instances AS a (id, owner_id, record_id, runtime_id, name, icon, description, instructions, template, model,
+			                                  max_concurrent_tasks, env, env_keys, visibility)
+			VALUES (@id, @user, @record, @runtime, @name, @icon, @description, @instructions, @template, @model, @tasks, @env, @keys, @visibility)
+			RETURNING `+storedColumns+`, `+status,
+			pgx.NamedArgs{
+				"id": in.ID, "user": in.OwnerID, "record": in.RecordID, "runtime": in.RuntimeID, "name": in.Name, "icon": in.Icon,
+				"description": in.Description, "instructions": in.Instructions, "template": in.Spec, "model": in.Model,
+				"tasks": in.MaxConcurrentTasks, "env": orNone(in.Env), "keys": len(in.Env), "visibility": in.Visibility,
+			})
+		return err
+	})
+	return made, pg.Fault("create agent instance", err)
+}
+
+func orNone(env domain.SessionEnv) domain.SessionEnv {
+	if env == nil {
+		return domain.SessionEnv{}
+	}
+	return env
+}
+
+// AgentInstances lists the instances that a user may see, newest first: a page, and how
+// many there are.
+func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (
+	page []domain.AgentInstance, total int, err error,
+) {
+	const those = ` FROM agent_instances a WHERE (@archived OR a.archived_at IS NULL) AND ` + visible
+	args := pgx.NamedArgs{"user": userID, "archived": archived, "limit": limit, "offset": offset}
+	var batch pgx.Batch
+	batch.Queue(`SELECT `+listedColumns+`, `+status+those+` ORDER BY a.id DESC LIMIT @limit OFFSET @offset`, args).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, scanInstance)
+			return err
+		})
+	batch.Queue(`SELECT count(*)`+those, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list agent instances", s.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+// AgentInstance reads an instance that the user may see.
+func (s *Store) AgentInstance(ctx context.Context, userID, id string) (domain.AgentInstance, error) {
+	found, err := oneInstance(ctx, s.db.Pool, `SELECT `+storedColumns+`, `+status+` FROM agent_instances a WHERE a.id = @id AND `+visible,
+		pgx.NamedArgs{"id": id, "user": userID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = domain.AgentInstanceNotFound(id)
+	}
+	return found, pg.Fault("read agent instance", err)
+}
+
+// InstanceEnv reads the environment that the sessions of an instance get.
+func (s *Store) InstanceEnv(ctx context.Context, id string) (env domain.SessionEnv, err error) {
+	err = s.db.Pool.QueryRow(ctx, `SELECT env FROM agent_instances WHERE id = $1`, id).Scan(&env)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = domain.AgentInstanceNotFound(id)
+	}
+	return env, pg.Fault("read the environment of an agent instance", err)
+}
+
+// ChangeAgentInstance changes a user's own instance. The next sessions are made so.
+func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c domain.AgentInstanceChange) (domain.AgentInstance, error) {
+	var keys *int
+	if c.Env != nil {
+		n := len(c.Env)
+		keys = &n
+	}
+	changed, err := oneInstance(ctx, s.db.Pool, `
+		UPDATE agent_instances a
+		SET    name = coalesce(@name, name), description = coalesce(@description, description),
+		       instructions = coalesce(@instructions, instructions), visibility = coalesce(@visibility, visibility),
+		       model = nullif(coalesce(@model, model), ''), max_concurrent_tasks = coalesce(@tasks, max_concurrent_tasks),
+		       runtime_id = coalesce(@runtime, runtime_id), env_keys = coalesce(@keys, env_keys),
+		       env = CASE WHEN @keys::int IS NULL THEN env ELSE @env END,
+		       archived_at = CASE @archived::boolean WHEN true THEN coalesce(archived_at, now()) WHEN false THEN NULL ELSE archived_at END,
+		       updated_at = now()
+		WHERE  a.id = @id AND a.owner_id = @user
+		RETURNING `+storedColumns+`, `+status,
+		pgx.NamedArgs{
+			"id": id, "user": userID, "name": c.Name, "description": c.Description, "instructions": c.Instructions,
+			"visibility": c.Visibility, "model": c.Model, "tasks": c.MaxConcurrentTasks, "runtime": c.RuntimeID, "keys": keys,
+			"env": orNone(c.Env), "archived": c.Archived,
+		})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = domain.AgentInstanceNotFound(id)
+	}
+	return changed, pg.Fault("change agent instance", err)
+}
+
+// DeleteAgentInstance removes a user's own instance. Its sessions stay.
+func (s *Store) DeleteAgentInstance(ctx context.Context, userID, id string) error {
+	tag, err := s.db.Pool.Exec(ctx, `
+		WITH gone AS (DELETE FROM agent_instances WHERE id = $1 AND owner_id = $2 RETURNING id),
+		forgotten AS (DELETE FROM agent_sessions WHERE instance_id IN (SELECT id FROM gone))
+		SELECT id FROM gone`, id, userID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = domain.AgentInstanceNotFound(id)
+	}
+	return pg.Fault("delete agent instance", err)
+}
+
+// NoteAgentSession records that a session is one of an instance.
+func (s *Store) NoteAgentSession(ctx context.Context, sessionID, instanceID string) error {
+	_, err := s.db.Pool.Exec(ctx, `
+		INSERT INTO agent_sessions (session_id, instance_id) VALUES ($1, $2) ON CONFLICT (session_id) DO NOTHING`, sessionID, instanceID)
+	return pg.Fault("record the session of an agent instance", err)
+}

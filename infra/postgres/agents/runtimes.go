@@ -1,0 +1,102 @@
+package agents
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// takesWork is a condition on the row w of workers: it has reported within the last 20
+// seconds that it takes work. A worker reports every five.
+const takesWork = `w.seen_at > now() - interval '20 seconds'`
+
+// drains is a condition on the row w of workers: it stopped to take work within the last
+// 30 seconds, and may still end what it has begun.
+const drains = `w.draining_at > now() - interval '30 seconds'`
+
+const runtimeColumns = `
+	r.id, r.name, r.provider, r.mode,
+	CASE WHEN o.workers > 0 THEN 'online' WHEN o.draining > 0 THEN 'draining' ELSE 'offline' END,
+	r.version, o.slots, o.used, r.device, o.workers, r.last_seen_at, r.created_at`
+
+const runtimeTables = `
+	agent_runtimes r
+	CROSS JOIN LATERAL (
+		SELECT count(*) FILTER (WHERE ` + takesWork + `) AS workers, count(*) FILTER (WHERE ` + drains + `) AS draining,
+		       coalesce(sum(w.slots) FILTER (WHERE ` + takesWork + `), 0) AS slots,
+		       coalesce(sum(w.used) FILTER (WHERE ` + takesWork + `), 0) AS used
+		FROM   workers w WHERE w.runtime_id = r.id) o`
+
+func scanRuntime(row pgx.CollectableRow) (r domain.AgentRuntime, err error) {
+	return r, row.Scan(&r.ID, &r.Name, &r.Provider, &r.Mode, &r.Status, &r.Version, &r.Capacity.Slots, &r.Capacity.Used,
+		&r.DeviceInfo, &r.Metadata.Workers, &r.LastSeenAt, &r.CreatedAt)
+}
+
+// AgentRuntimes lists the runtimes, the built-in one first: a page, and how many there
+// are.
+func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []domain.AgentRuntime, total int, err error) {
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT `+runtimeColumns+` FROM `+runtimeTables+` ORDER BY r.id <> $1, r.created_at, r.id LIMIT $2 OFFSET $3`,
+		domain.BuiltinRuntime, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, scanRuntime)
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM agent_runtimes`).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list agent runtimes", s.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+// AgentRuntime reads a runtime; runtime_not_found.
+func (s *Store) AgentRuntime(ctx context.Context, id string) (domain.AgentRuntime, error) {
+	return s.runtime(ctx, `r.id = $1`, id)
+}
+
+// RuntimeOf gives the runtime of a provider that is used for new instances: one that
+// takes work before others, then the oldest. An empty provider is the built-in one.
+func (s *Store) RuntimeOf(ctx context.Context, provider string) (domain.AgentRuntime, error) {
+	if provider == "" {
+		provider = domain.BuiltinRuntime
+	}
+	return s.runtime(ctx, `r.provider = $1`, provider)
+}
+
+// runtime reads the first runtime that a condition of this package selects.
+func (s *Store) runtime(ctx context.Context, condition, value string) (domain.AgentRuntime, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+runtimeColumns+` FROM `+runtimeTables+` WHERE `+condition+` ORDER BY o.workers = 0, r.created_at, r.id LIMIT 1`, value)
+	found, err := pgx.CollectExactlyOneRow(rows, scanRuntime)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = domain.Newf(domain.NotFound, "runtime_not_found", "there is no such runtime")
+	}
+	return found, pg.Fault("read agent runtime", err)
+}
+
+// ReportWorker records that a worker takes work, and forgets those that have not
+// reported for a day. The first worker that announces a provider and a name makes their
+// runtime; without a provider it is one of the built-in runtime.
+func (s *Store) ReportWorker(ctx context.Context, in domain.WorkerReport) error {
+	if in.Provider == "" {
+		in.Provider, in.Name, in.Mode = domain.BuiltinRuntime, domain.BuiltinRuntime, domain.RuntimeBuiltin
+	}
+	_, err := s.db.Pool.Exec(ctx, `
+		WITH forgotten AS (DELETE FROM workers WHERE seen_at < now() - interval '1 day' AND id <> @id),
+		runtime AS (
+			INSERT INTO agent_runtimes AS r (id, provider, name, mode, version, device, last_seen_at)
+			VALUES (@runtime, @provider, @name, @mode, @version, @device, now())
+			ON CONFLICT (provider, name) DO UPDATE
+			SET mode = excluded.mode, version = excluded.version, device = excluded.device, last_seen_at = now()
+			RETURNING r.id)
+		INSERT INTO workers (id, runtime_id, slots, used) SELECT @id, id, @slots, @used FROM runtime
+		ON CONFLICT (id) DO UPDATE
+		SET seen_at = now(), runtime_id = excluded.runtime_id, slots = excluded.slots, used = excluded.used, draining_at = NULL`,
+		pgx.NamedArgs{
+			"id": in.ID, "runtime": domain.NewID(), "provider": in.Provider, "name": in.Name, "mode": in.Mode, "version": in.Version,
+			"device": in.Device, "slots": in.Slots, "used": in.Used,
+		})
+	return pg.Fault("report a worker", err)
+}

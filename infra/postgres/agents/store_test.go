@@ -1,0 +1,214 @@
+package agents_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
+)
+
+func newAgent(owner domain.User, name string) domain.ProdAgent {
+	return domain.ProdAgent{
+		ProdAgentSummary: domain.ProdAgentSummary{
+			RecordID: domain.NewID(), AgentID: name, OwnerID: owner.ID, Name: name, SolutionID: "general", BizRoleID: "operator",
+			Skills: []string{"a"}, LayoutType: "default", Visibility: domain.VisibilityWorkspace,
+		},
+		Instructions: "do", SkillsData: map[string]any{"k": "v"}, PreviewURLs: []domain.PreviewURL{{Name: "n", URL: "/x"}},
+	}
+}
+
+func newInstance(owner domain.User) domain.AgentInstance {
+	return domain.AgentInstance{
+		ID: domain.NewID(), OwnerID: owner.ID, RuntimeID: domain.BuiltinRuntime, Name: "i", Visibility: domain.VisibilityPrivate,
+		MaxConcurrentTasks: 1, Spec: domain.AgentSpec{Skills: []string{"a"}, InitScript: "true"}, Instructions: "do",
+		Env: domain.SessionEnv{"TOKEN": "t"},
+	}
+}
+
+func requireCode(t *testing.T, code string, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, code, domain.AsError(err).Code, err.Error())
+}
+
+func TestStore_prodAgents(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
+	in := newAgent(ann, "reviewer")
+	made, err := db.CreateProdAgent(ctx, in)
+	require.NoError(t, err)
+	in.Version, in.CreatedAt, in.UpdatedAt = 1, made.CreatedAt, made.UpdatedAt
+	require.Equal(t, in, made)
+	_, err = db.CreateProdAgent(ctx, newAgent(ann, "reviewer"))
+	requireCode(t, "agent_id_taken", err)
+	_, err = db.CreateProdAgent(ctx, newAgent(ben, "reviewer"))
+	require.NoError(t, err)
+
+	found, err := db.ProdAgentByName(ctx, ann.ID, "reviewer")
+	require.NoError(t, err)
+	require.Equal(t, made, found)
+	_, err = db.ProdAgent(ctx, ben.ID, made.RecordID)
+	requireCode(t, "prod_agent_not_found", err)
+	known, err := db.KnownAgents(ctx, ann.ID, []string{"reviewer", "unknown"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"reviewer"}, known)
+
+	made.Name = "Other"
+	changed, err := db.ReplaceProdAgent(ctx, made)
+	require.NoError(t, err)
+	require.Equal(t, []any{"Other", 2}, []any{changed.Name, changed.Version})
+	instance := newInstance(ann)
+	instance.RecordID = &made.RecordID
+	_, err = db.CreateAgentInstance(ctx, instance)
+	require.NoError(t, err)
+	requireCode(t, "prod_agent_not_found", db.DeleteProdAgent(ctx, ben.ID, made.RecordID))
+	require.NoError(t, db.DeleteProdAgent(ctx, ann.ID, made.RecordID))
+	left, err := db.AgentInstance(ctx, ann.ID, instance.ID)
+	require.NoError(t, err)
+	require.Nil(t, left.RecordID)
+	require.Equal(t, "true", left.Spec.InitScript)
+	require.Equal(t, "do", left.Spec.Instructions)
+}
+
+func TestStore_limits(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	ann := pgtest.User(t, db, "ann", false)
+	_, err := db.CreateProdAgent(ctx, newAgent(ann, "first"))
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, `
+		INSERT INTO prod_agents (id, owner_id, agent_id, name, icon, solution_id, biz_role_id, agent_template, instructions, skills, skills_data,
+		                         init_script, layout_type, preview_urls, runtime_provider, visibility)
+		SELECT id || n, owner_id, agent_id || n, name, icon, solution_id, biz_role_id, '', '', skills, skills_data,
+		       '', '', preview_urls, '', visibility
+		FROM prod_agents, generate_series(2, $1) n`, domain.MaxProdAgents)
+	require.NoError(t, err)
+	_, err = db.CreateProdAgent(ctx, newAgent(ann, "one more"))
+	requireCode(t, "prod_agent_limit", err)
+
+	_, err = db.CreateAgentInstance(ctx, newInstance(ann))
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, `
+		INSERT INTO agent_instances (id, owner_id, runtime_id, name, icon, instructions, template, max_concurrent_tasks, visibility)
+		SELECT id || n, owner_id, runtime_id, name, icon, '', template, 1, visibility FROM agent_instances, generate_series(2, $1) n`,
+		domain.MaxAgentInstances)
+	require.NoError(t, err)
+	_, err = db.CreateAgentInstance(ctx, newInstance(ann))
+	requireCode(t, "agent_instance_limit", err)
+}
+
+// A worker that is replaced leaves its runtime as it was.
+func TestStore_runtimes(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	runtimes := func() (shown []domain.AgentRuntime) {
+		shown, total, err := db.AgentRuntimes(ctx, 10, 0)
+		require.NoError(t, err)
+		require.Len(t, shown, total)
+		return shown
+	}
+	require.Equal(t, []any{domain.BuiltinRuntime, domain.RuntimeOffline}, []any{runtimes()[0].ID, runtimes()[0].Status})
+	gpu := domain.WorkerReport{
+		ID: "w1", Provider: "gpu", Name: "room", Mode: domain.RuntimeCloud, Version: "1", Slots: 5, Used: 2,
+		Device: domain.RuntimeDevice{OS: "linux", Arch: "amd64", CPUs: 2},
+	}
+	require.NoError(t, db.ReportWorker(ctx, gpu))
+	gpu.ID, gpu.Version = "w2", "2"
+	require.NoError(t, db.ReportWorker(ctx, gpu))
+	require.NoError(t, db.ReportWorker(ctx, gpu))
+	found := runtimes()[1]
+	require.Equal(t, []any{domain.RuntimeOnline, "2", 2, domain.RuntimeCapacity{Slots: 10, Used: 4}, gpu.Device},
+		[]any{found.Status, found.Version, found.Metadata.Workers, found.Capacity, found.DeviceInfo})
+	chosen, err := db.RuntimeOf(ctx, "gpu")
+	require.NoError(t, err)
+	require.Equal(t, found.ID, chosen.ID)
+	_, err = db.RuntimeOf(ctx, "none")
+	requireCode(t, "runtime_not_found", err)
+
+	for _, id := range []string{"w1", "w2"} {
+		require.NoError(t, db.ReportWorkerStopped(ctx, id))
+	}
+	require.Equal(t, domain.RuntimeDraining, runtimes()[1].Status)
+	_, err = db.Pool.Exec(ctx, `UPDATE workers SET draining_at = now() - interval '1 minute'`)
+	require.NoError(t, err)
+	require.Equal(t, domain.RuntimeOffline, runtimes()[1].Status)
+	gpu.ID = "w3"
+	require.NoError(t, db.ReportWorker(ctx, gpu))
+	require.Equal(t, []any{found.ID, domain.RuntimeOnline}, []any{runtimes()[1].ID, runtimes()[1].Status})
+}
+
+func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID string) string {
+	t.Helper()
+	id := domain.NewID()
+	in := domain.NewSession{ID: id, InitScript: "true"}
+	for range 2 { // a start that is repeated makes nothing twice
+		require.NoError(t, db.EnsureSession(t.Context(), owner.ID, in))
+		require.NoError(t, db.NoteAgentSession(t.Context(), id, instanceID))
+	}
+	return id
+}
+
+func TestStore_statusOfAnInstance(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	ann := pgtest.User(t, db, "ann", false)
+	made, err := db.CreateAgentInstance(ctx, newInstance(ann))
+	require.NoError(t, err)
+	require.Equal(t, domain.InstanceOffline, made.Status)
+	require.NoError(t, db.ReportWorker(ctx, domain.WorkerReport{ID: "w"}))
+	status := func() domain.InstanceStatus {
+		read, err := db.AgentInstance(ctx, ann.ID, made.ID)
+		require.NoError(t, err)
+		return read.Status
+	}
+	require.Equal(t, domain.InstanceIdle, status())
+
+	first, second := sessionOf(t, db, ann, made.ID), sessionOf(t, db, ann, made.ID)
+	require.Equal(t, domain.InstanceIdle, status())
+	for _, step := range []struct {
+		session, status string
+		want            domain.InstanceStatus
+	}{
+		{first, "failed", domain.InstanceError},
+		{second, "completed", domain.InstanceIdle},
+		{second, "waiting_for_input", domain.InstanceBlocked},
+		{first, "running", domain.InstanceWorking},
+		{first, "completed", domain.InstanceBlocked},
+	} {
+		_, err := db.Pool.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = clock_timestamp() WHERE id = $1`, step.session, step.status)
+		require.NoError(t, err)
+		require.Equal(t, step.want, status(), step.status)
+	}
+	require.NoError(t, db.DeleteSession(ctx, second))
+	require.Equal(t, domain.InstanceIdle, status())
+	require.NoError(t, db.DeleteAgentInstance(ctx, ann.ID, made.ID))
+	_, err = db.AgentInstance(ctx, ann.ID, made.ID)
+	requireCode(t, "agent_instance_not_found", err)
+}
+
+// A session and the task of its init script are made together, once.
+func TestDB_EnsureSession_initScript(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	ann := pgtest.User(t, db, "ann", false)
+	id := domain.NewID()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { _ = db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}) }) // one wins
+	}
+	wg.Wait()
+	require.NoError(t, db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}))
+	tasks, err := db.BackgroundTasks(ctx, id)
+	require.NoError(t, err)
+	require.Len(t, tasks, 1)
+	require.Equal(t, []any{domain.InitTaskID(id), domain.TaskRunning, "bash .everloop/tasks/init_" + id + ".sh"},
+		[]any{tasks[0].TaskID, tasks[0].Status, *tasks[0].Command})
+	session, _, err := db.ReadSession(ctx, ann, id)
+	require.NoError(t, err)
+	require.Equal(t, domain.InitTaskID(id), *session.InitTaskID)
+}

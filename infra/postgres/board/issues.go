@@ -1,0 +1,357 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// runStatus is the status of the issue run r whose session is s.
+const runStatus = `CASE WHEN r.status = 'running' AND s.status = 'waiting_for_input' THEN 'waiting' ELSE r.status END`
+
+// issueColumns give a domain.Issue of the row i of the workspace w.
+const issueColumns = `
+	i.id, i.workspace_id, i.number, w.issue_prefix || '-' || i.number AS identifier, i.title, i.description, i.status, i.priority,
+	i.assignee_type, i.assignee_id,
+	CASE i.assignee_type
+	WHEN 'member' THEN (SELECT jsonb_build_object('name', coalesce(nullif(u.name, ''), u.username), 'avatar', coalesce(u.avatar_url, ''))
+	                    FROM users u WHERE u.id = i.assignee_id)
+	WHEN 'agent'  THEN (SELECT jsonb_build_object('name', a.name, 'avatar', a.icon) FROM agent_instances a WHERE a.id = i.assignee_id)
+	WHEN 'squad'  THEN (SELECT jsonb_build_object('name', q.name, 'avatar', '') FROM prod_squads q WHERE q.id = i.assignee_id)
+	END AS assignee,
+	'member' AS creator_type, i.creator_id, i.parent_issue_id, i.project, i.position, i.stage, i.start_date, i.due_date, i.labels, i.metadata,
+	i.revision, i.last_activity_at, i.first_started_at, i.closed_at, i.created_at, i.updated_at,
+	(SELECT jsonb_build_object('id', r.id, 'status', ` + runStatus + `)
+	 FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id
+	 WHERE  r.issue_id = i.id AND r.status IN ('queued', 'dispatched', 'running') AND NOT r.cancel_requested) AS active_run`
+
+const issueTables = `issues i JOIN prod_workspaces w ON w.id = i.workspace_id`
+
+// CreateIssue makes an issue. One that is assigned to an agent or a squad begins a run,
+// unless that is suppressed.
+func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in domain.IssueFields) (
+	made domain.Issue, plan domain.IssueRunPlan, err error,
+) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.IssueRunPlan{}
+		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+			return err
+		}
+		made = domain.Issue{ID: domain.NewID(), WorkspaceID: workspaceID, Status: domain.IssueTodo, Priority: domain.PriorityNone, Labels: []string{}}
+		// The row of the workspace orders creations: numbers have no gaps.
+		err := tx.QueryRow(ctx, `
+			UPDATE prod_workspaces SET last_number = last_number + 1 WHERE id = $1 AND last_number < $2 RETURNING last_number`,
+			workspaceID, domain.MaxIssues).Scan(&made.Number)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return domain.Newf(domain.Conflict, "issue_limit", "a workspace may have %d issues", domain.MaxIssues)
+		}
+		if err != nil {
+			return err
+		}
+		made.Position = float64(made.Number)
+		if err := apply(ctx, tx, userID, &made, in); err != nil {
+			return err
+		}
+		args := issueArgs(made)
+		args["user"] = userID
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO issues (id, workspace_id, number, title, description, status, priority, assignee_type, assignee_id, creator_id,
+			                    parent_issue_id, project, position, stage, start_date, due_date, labels, metadata, changed_by,
+			                    first_started_at, closed_at)
+			VALUES (@id, @workspace, @number, @title, @description, @status, @priority, @assignee_type, @assignee, @user,
+			        @parent, @project, @position, @stage, @start, @due, @labels, @metadata, @user,
+			        CASE WHEN @status = 'in_progress' THEN now() END, CASE WHEN @status IN ('done', 'cancelled') THEN now() END)`,
+			args); err != nil {
+			return err
+		}
+		by := actor{domain.ActorMember, userID}
+		if err := record(ctx, tx, made.ID, by, []domain.Activity{{Action: domain.ActionCreated}}); err != nil {
+			return err
+		}
+		if made.AssigneeID != nil && *made.AssigneeType != domain.ActorMember && !in.SuppressRun && !made.Status.Closed() {
+			if err := startRun(ctx, tx, made, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, &plan); err != nil {
+				return err
+			}
+		}
+		made, err = issue(ctx, tx, workspaceID, made.ID, "")
+		return err
+	})
+	return made, plan, pg.Fault("create issue", err)
+}
+
+// Issue reads one issue.
+func (s *Store) Issue(ctx context.Context, userID, workspaceID, id string) (found domain.Issue, err error) {
+	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
+		found, err = issue(ctx, s.db.Pool, workspaceID, id, "")
+	}
+	return found, pg.Fault("read issue", err)
+}
+
+func issue(ctx context.Context, q pg.Queryer, workspaceID, id, lock string) (domain.Issue, error) {
+	rows, _ := q.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.id = $1 AND i.workspace_id = $2 `+lock, id, workspaceID)
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Issue])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, domain.IssueNotFound(id)
+	}
+	return found, err
+}
+
+// lockIssue takes the row of an issue, which orders its changes and its runs. The columns
+// that are computed of other rows are read after the lock.
+func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (domain.Issue, error) {
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM issues WHERE id = $1 AND workspace_id = $2 FOR UPDATE`, id, workspaceID); err != nil {
+		return domain.Issue{}, err
+	}
+	return issue(ctx, tx, workspaceID, id, "")
+}
+
+// ChangeIssue sets the fields that are given. Another assignee ends the run of the one
+// before, and begins one if it is an agent or a squad; closing an issue ends its run.
+func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in domain.IssueFields) (
+	changed domain.Issue, plan domain.IssueRunPlan, err error,
+) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.IssueRunPlan{}
+		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+			return err
+		}
+		before, err := lockIssue(ctx, tx, workspaceID, id)
+		if err != nil {
+			return err
+		}
+		if err := checkRevision(ctx, tx, before, in.ExpectedRevision); err != nil {
+			return err
+		}
+		after := before
+		if err := apply(ctx, tx, userID, &after, in); err != nil {
+			return err
+		}
+		by := actor{domain.ActorMember, userID}
+		differences := domain.Differences(before, after)
+		if err := store(ctx, tx, after, by, differences); err != nil {
+			return err
+		}
+		if err := moveRuns(ctx, tx, after, differences, in, by, &plan); err != nil {
+			return err
+		}
+		changed, err = issue(ctx, tx, workspaceID, id, "")
+		return err
+	})
+	return changed, plan, pg.Fault("change issue", err)
+}
+
+func checkRevision(ctx context.Context, tx pgx.Tx, found domain.Issue, expected *int) error {
+	if expected == nil || *expected == found.Revision {
+		return nil
+	}
+	conflict := domain.VersionConflict{CurrentVersion: found.Revision, ChangedAt: found.UpdatedAt}
+	if err := tx.QueryRow(ctx, `SELECT changed_by FROM issues WHERE id = $1`, found.ID).Scan(&conflict.ChangedBy); err != nil {
+		return err
+	}
+	e := domain.Newf(domain.Conflict, "version_conflict", "the issue was changed: its revision is %d", found.Revision)
+	e.Version = &conflict
+	return e
+}
+
+// moveRuns ends and begins runs as a change of the assignee or the status asks for.
+func moveRuns(
+	ctx context.Context, tx pgx.Tx, after domain.Issue, differences []domain.Activity, in domain.IssueFields, by actor, plan *domain.IssueRunPlan,
+) error {
+	reassigned := false
+	for _, d := range differences {
+		reassigned = reassigned || d.Action == domain.ActionAssigneeChanged
+	}
+	switch {
+	case after.Status.Closed():
+		return cancelRun(ctx, tx, after.ID, domain.ReasonIssueClosed, plan)
+	case !reassigned:
+		return nil
+	}
+	if err := cancelRun(ctx, tx, after.ID, domain.ReasonReassigned, plan); err != nil {
+		return err
+	}
+	if after.AssigneeID == nil || *after.AssigneeType == domain.ActorMember || in.SuppressRun {
+		return nil
+	}
+	return startRun(ctx, tx, after, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, plan)
+}
+
+// store writes the fields of an issue, and its activities.
+func store(ctx context.Context, tx pgx.Tx, i domain.Issue, by actor, differences []domain.Activity) error {
+	args := issueArgs(i)
+	args["by"] = by.id
+	_, err := tx.Exec(ctx, `
+		UPDATE issues
+		SET    title = @title, description = @description, status = @status, priority = @priority, assignee_type = @assignee_type,
+		       assignee_id = @assignee, parent_issue_id = @parent, project = @project, position = @position, stage = @stage,
+		       start_date = @start, due_date = @due, labels = @labels, metadata = @metadata, revision = revision + 1, changed_by = @by,
+		       first_started_at = CASE WHEN @status = 'in_progress' THEN coalesce(first_started_at, now()) ELSE first_started_at END,
+		       closed_at = CASE WHEN @status IN ('done', 'cancelled') THEN coalesce(closed_at, now()) END,
+		       updated_at = now(), last_activity_at = now()
+		WHERE  id = @id`, args)
+	if err != nil {
+		return err
+	}
+	return record(ctx, tx, i.ID, by, differences)
+}
+
+func issueArgs(i domain.Issue) pgx.NamedArgs {
+	metadata := i.Metadata
+	if len(metadata) == 0 {
+		metadata = json.RawMessage(`{}`)
+	}
+	return pgx.NamedArgs{
+		"id": i.ID, "workspace": i.WorkspaceID, "number": i.Number, "title": i.Title, "description": i.Description, "status": i.Status,
+		"priority": i.Priority, "assignee_type": i.AssigneeType, "assignee": i.AssigneeID, "parent": i.ParentIssueID, "project": i.Project,
+		"position": i.Position, "stage": i.Stage, "start": i.StartDate, "due": i.DueDate, "labels": i.Labels, "metadata": metadata,
+	}
+}
+
+// apply sets what is given, and checks what it names.
+func apply(ctx context.Context, tx pgx.Tx, userID string, i *domain.Issue, in domain.IssueFields) error {
+	set(&i.Title, in.Title)
+	set(&i.Description, in.Description)
+	set(&i.Status, in.Status)
+	set(&i.Priority, in.Priority)
+	set(&i.Position, in.Position)
+	if in.Labels != nil {
+		i.Labels = in.Labels
+	}
+	if in.Metadata != nil {
+		i.Metadata = in.Metadata
+	}
+	change(&i.Project, in.Project)
+	change(&i.Stage, in.Stage)
+	change(&i.StartDate, in.StartDate)
+	change(&i.DueDate, in.DueDate)
+	if err := setParent(ctx, tx, i, in.Parent); err != nil {
+		return err
+	}
+	if in.Assignee == nil {
+		return nil
+	}
+	if in.Assignee.None() {
+		i.AssigneeType, i.AssigneeID = nil, nil
+		return nil
+	}
+	if i.AssigneeID != nil && *i.AssigneeID == in.Assignee.ID && (in.Assignee.Type == "" || in.Assignee.Type == *i.AssigneeType) {
+		return nil // as before, also if it is gone
+	}
+	found, err := resolve(ctx, tx, userID, i.WorkspaceID, *in.Assignee)
+	if err == nil {
+		i.AssigneeType, i.AssigneeID = &found.Type, &found.ID
+	}
+	return err
+}
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+func change[T any](field **T, value domain.Change[T]) {
+	if value.Set {
+		*field = value.Value
+	}
+}
+
+// setParent makes an issue a part of another one of its workspace, which is no part of it.
+func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Change[string]) error {
+	if !parent.Set {
+		return nil
+	}
+	i.ParentIssueID = parent.Value
+	if parent.Value == nil {
+		return nil
+	}
+	var found, cycle bool
+	var above, below int
+	// Both walks are bounded: what is stored has no cycle and is no deeper.
+	err := tx.QueryRow(ctx, `
+		WITH RECURSIVE up AS (
+			SELECT id, parent_issue_id, 1 AS depth FROM issues WHERE id = @parent AND workspace_id = @workspace
+			UNION ALL
+			SELECT p.id, p.parent_issue_id, up.depth + 1 FROM issues p JOIN up ON p.id = up.parent_issue_id WHERE up.depth <= @most),
+		down AS (
+			SELECT id, 0 AS depth FROM issues WHERE id = @id
+			UNION ALL
+			SELECT c.id, down.depth + 1 FROM issues c JOIN down ON c.parent_issue_id = down.id WHERE down.depth <= @most)
+		SELECT EXISTS (SELECT 1 FROM up), EXISTS (SELECT 1 FROM up WHERE id = @id), coalesce((SELECT max(depth) FROM up), 0),
+		       coalesce((SELECT max(depth) FROM down), 0)`,
+		pgx.NamedArgs{"parent": *parent.Value, "workspace": i.WorkspaceID, "id": i.ID, "most": domain.MaxIssueDepth}).
+		Scan(&found, &cycle, &above, &below)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return domain.IssueNotFound(*parent.Value)
+	case cycle:
+		return domain.Newf(domain.Conflict, "parent_cycle", "an issue cannot be a part of itself or of its parts")
+	case above+below > domain.MaxIssueDepth:
+		return domain.Newf(domain.Conflict, "parent_too_deep", "issues may be parts of parts %d times", domain.MaxIssueDepth)
+	}
+	return nil
+}
+
+// resolve finds who an issue is to be assigned to: a member of the workspace, an agent
+// instance that the user sees there, or a squad.
+func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref domain.AssigneeRef) (found domain.AssigneeRef, err error) {
+	rows, _ := q.Query(ctx, `
+		SELECT kind, id FROM (
+			SELECT 'member' AS kind, u.id, lower(u.username) = lower(@name) OR lower(u.name) = lower(@name) AS named
+			FROM   prod_workspace_members m JOIN users u ON u.id = m.user_id AND u.deleted_at IS NULL WHERE m.workspace_id = @workspace
+			UNION ALL
+			SELECT 'agent', a.id, lower(a.name) = lower(@name) FROM `+visibleAgents+`
+			UNION ALL
+			SELECT 'squad', id, lower(name) = lower(@name) FROM prod_squads WHERE workspace_id = @workspace) c
+		WHERE (@kind = '' OR kind = @kind) AND CASE WHEN @id = '' THEN named ELSE id = @id END LIMIT 2`,
+		pgx.NamedArgs{"kind": ref.Type, "id": ref.ID, "name": ref.Name, "workspace": workspaceID, "caller": userID})
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AssigneeRef, err error) {
+		return a, row.Scan(&a.Type, &a.ID)
+	})
+	switch {
+	case err != nil:
+		return found, err
+	case len(all) == 0:
+		return found, domain.Newf(domain.NotFound, "assignee_not_found", "the workspace has no such member, agent or squad")
+	case len(all) > 1:
+		return found, domain.Newf(domain.Conflict, "assignee_ambiguous", "the workspace has several of this name: give the id")
+	}
+	return all[0], nil
+}
+
+// actor is who changes an issue.
+type actor struct {
+	kind domain.ActorType
+	id   string
+}
+
+// record adds activities to an issue, and removes the oldest ones beyond
+// MaxIssueActivity.
+func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities []domain.Activity) error {
+	if len(activities) == 0 {
+		return nil
+	}
+	for _, a := range activities {
+		details, err := json.Marshal(map[string]any{"from": a.From, "to": a.To})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO issue_activity (id, issue_id, actor_type, actor_id, action, details, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())`,
+			domain.NewID(), issueID, by.kind, by.id, a.Action, details); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, `
+		DELETE FROM issue_activity WHERE id IN (
+			SELECT id FROM issue_activity WHERE issue_id = $1 ORDER BY id DESC OFFSET $2)`, issueID, domain.MaxIssueActivity)
+	return err
+}

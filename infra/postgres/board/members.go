@@ -1,0 +1,134 @@
+package board
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+const memberColumns = `
+	m.id, m.user_id, coalesce(nullif(u.name, ''), u.username) AS name, u.email, m.role, u.avatar_url, m.created_at`
+
+const memberTables = `prod_workspace_members m JOIN users u ON u.id = m.user_id AND u.deleted_at IS NULL`
+
+// Members lists the members of a workspace, in the order in which they joined. There are
+// at most MaxWorkspaceMembers.
+func (s *Store) Members(ctx context.Context, userID, workspaceID string) (members []domain.WorkspaceMembership, err error) {
+	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
+		rows, _ := s.db.Pool.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1 ORDER BY m.id`, workspaceID)
+		members, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
+	}
+	return members, pg.Fault("list members", err)
+}
+
+// SetMember adds a user, named by id or user name, to a workspace, or gives a member
+// another role. No member assigns or removes a role above their own, and one owner stays.
+func (s *Store) SetMember(ctx context.Context, callerID, workspaceID, user string, role domain.WorkspaceRole) (set domain.WorkspaceMembership, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		own, err := lockMembers(ctx, tx, callerID, workspaceID)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(domain.NeedsRole(own, domain.WorkspaceAdmin), domain.NeedsRole(own, role)); err != nil {
+			return err
+		}
+		var userID string
+		err = tx.QueryRow(ctx, `
+			SELECT id FROM users WHERE (id = $1 OR lower(username) = lower($1)) AND deleted_at IS NULL ORDER BY id = $1 DESC LIMIT 1`, user).
+			Scan(&userID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return domain.Newf(domain.NotFound, "user_not_found", "user %s does not exist", user)
+		}
+		if err != nil {
+			return err
+		}
+		if err := mayTouch(ctx, tx, own, workspaceID, userID, role == domain.WorkspaceOwner); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO prod_workspace_members (id, workspace_id, user_id, role)
+			SELECT @id, @workspace, @user, @role
+			WHERE  EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = @workspace AND user_id = @user)
+			OR     (SELECT count(*) FROM prod_workspace_members WHERE workspace_id = @workspace) < @most
+			ON     CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role`,
+			pgx.NamedArgs{
+				"id": domain.NewID(), "workspace": workspaceID, "user": userID, "role": role, "most": domain.MaxWorkspaceMembers,
+			})
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return domain.Newf(domain.Conflict, "member_limit", "a workspace may have %d members", domain.MaxWorkspaceMembers)
+		}
+		rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1 AND m.user_id = $2`, workspaceID, userID)
+		set, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
+		return err
+	})
+	return set, pg.Fault("add member", err)
+}
+
+// RemoveMember takes a user out of a workspace. All members may leave; others are
+// removed by administrators of the workspace.
+func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID string) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		own, err := lockMembers(ctx, tx, callerID, workspaceID)
+		if err != nil {
+			return err
+		}
+		if callerID != userID {
+			if err := domain.NeedsRole(own, domain.WorkspaceAdmin); err != nil {
+				return err
+			}
+		}
+		if _, err := roleOf(ctx, tx, userID, workspaceID); err != nil {
+			return domain.Newf(domain.NotFound, "member_not_found", "user %s is no member of the workspace", userID)
+		}
+		if err := mayTouch(ctx, tx, own, workspaceID, userID, false); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2`, workspaceID, userID)
+		if err == nil {
+			_, err = tx.Exec(ctx, `DELETE FROM prod_assistants WHERE workspace_id = $1 AND user_id = $2`, workspaceID, userID)
+		}
+		return err
+	})
+	return pg.Fault("remove member", err)
+}
+
+// lockMembers orders the changes of a workspace's members, and returns the caller's role.
+func lockMembers(ctx context.Context, tx pgx.Tx, callerID, workspaceID string) (domain.WorkspaceRole, error) {
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM prod_workspaces WHERE id = $1 FOR NO KEY UPDATE`, workspaceID); err != nil {
+		return "", err
+	}
+	return roleOf(ctx, tx, callerID, workspaceID)
+}
+
+// mayTouch rejects a change of a member whose role is above the caller's, and one that
+// leaves the workspace without an owner.
+func mayTouch(ctx context.Context, tx pgx.Tx, own domain.WorkspaceRole, workspaceID, userID string, staysOwner bool) error {
+	role, err := roleOf(ctx, tx, userID, workspaceID)
+	if domain.HasCode(err, domain.CodeWorkspaceNotFound) {
+		return nil // no member yet
+	}
+	if err != nil {
+		return err
+	}
+	if err := domain.NeedsRole(own, role); err != nil {
+		return err
+	}
+	if role != domain.WorkspaceOwner || staysOwner {
+		return nil
+	}
+	var others bool
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id <> $2 AND role = 'owner')`, workspaceID, userID).
+		Scan(&others)
+	if err == nil && !others {
+		err = domain.Newf(domain.Conflict, "last_owner", "the workspace needs an owner: make another member one first")
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// active are the runs r that work or wait for their turn.
+const active = `r.status IN ('queued', 'dispatched', 'running') AND NOT r.cancel_requested`
+
+// trigger is what begins a run.
+type trigger struct {
+	kind    string
+	by      actor
+	comment *string
+	note    string
+	parent  *string // the run of which it is another attempt
+	attempt int     // 0: the first
+	summary string  // empty: made of the others
+}
+
+// startRun adds a run of the agent that the issue, whose lock is held, is assigned to.
+func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *domain.IssueRunPlan) error {
+	if t.summary == "" {
+		if err := tx.QueryRow(ctx, `
+			SELECT CASE $2 WHEN 'assign' THEN 'Assigned by ' WHEN 'comment' THEN 'Comment of ' ELSE 'Started by ' END
+			       || coalesce(nullif(name, ''), username) FROM users WHERE id = $1`, t.by.id, t.kind).Scan(&t.summary); err != nil {
+			return err
+		}
+	}
+	var agentID string
+	err := tx.QueryRow(ctx, `
+		INSERT INTO issue_runs (id, issue_id, agent_id, squad_id, runtime_id, status, trigger_kind, trigger_comment_id, trigger_summary,
+		                        handoff_note, attempt, max_attempts, parent_run_id)
+		SELECT @id, @issue, t.agent, t.squad, coalesce((SELECT runtime_id FROM agent_instances WHERE id = t.agent), ''), 'queued', @kind,
+		       @comment, @summary, @note, @attempt, (w.settings ->> 'max_attempts')::int, @parent
+		FROM   prod_workspaces w, (
+			SELECT @assignee AS agent, NULL AS squad WHERE @type = 'agent'
+			UNION ALL
+			SELECT leader_id, id FROM prod_squads WHERE id = @assignee AND @type = 'squad') t
+		WHERE  w.id = @workspace AND (SELECT count(*) FROM issue_runs WHERE issue_id = @issue) < @most
+		RETURNING agent_id`,
+		pgx.NamedArgs{
+			"id": domain.NewID(), "issue": i.ID, "workspace": i.WorkspaceID, "assignee": *i.AssigneeID, "type": string(*i.AssigneeType),
+			"kind": t.kind, "comment": t.comment, "summary": t.summary, "note": t.note, "attempt": max(1, t.attempt), "parent": t.parent,
+			"most": domain.MaxIssueRuns,
+		}).Scan(&agentID)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && t.kind == domain.TriggerManual:
+		return domain.Newf(domain.Conflict, "issue_run_limit", "the squad is gone, or the issue had %d runs", domain.MaxIssueRuns)
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	plan.Agents = append(plan.Agents, agentID)
+	_, err = tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, i.ID)
+	return err
+}
+
+// cancelRun ends the active run of an issue whose lock is held: at once if it waits for
+// its turn, else its chat is stopped.
+func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *domain.IssueRunPlan) error {
+	rows, _ := tx.Query(ctx, `
+		UPDATE issue_runs r
+		SET    cancel_requested = true, reason_code = $2,
+		       status = CASE WHEN status = 'queued' THEN 'cancelled' ELSE status END,
+		       finished_at = CASE WHEN status = 'queued' THEN now() END
+		WHERE  issue_id = $1 AND `+active+` RETURNING owner_id, session_id, chat_id`, issueID, reason)
+	var owner string
+	var session, chat *string
+	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat}, func() error {
+		if session != nil && chat != nil {
+			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: owner, SessionID: *session})
+		}
+		return nil
+	})
+	return err
+}
+
+// follow has an agent take notice of a member's comment: it may answer the question of a
+// run, and begins a run where none is.
+func follow(ctx context.Context, tx pgx.Tx, i domain.Issue, comment domain.Comment, plan *domain.IssueRunPlan) error {
+	if i.ActiveRun != nil {
+		plan.Answer = append(plan.Answer, i.ActiveRun.ID)
+		return nil
+	}
+	if i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember || i.Status.Closed() {
+		return nil
+	}
+	var wanted bool
+	err := tx.QueryRow(ctx, `SELECT (settings ->> 'run_on_comment')::boolean FROM prod_workspaces WHERE id = $1`, i.WorkspaceID).Scan(&wanted)
+	if err != nil || !wanted {
+		return err
+	}
+	return startRun(ctx, tx, i, trigger{kind: domain.TriggerComment, by: actor{domain.ActorMember, comment.AuthorID}, comment: &comment.ID}, plan)
+}
+
+// StartIssueRun begins a run that a member has asked for. After a run that failed or was
+// stopped it is another attempt.
+func (s *Store) StartIssueRun(ctx context.Context, userID, workspaceID, issueID, note string) (made domain.IssueRun, plan domain.IssueRunPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.IssueRunPlan{}
+		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+			return err
+		}
+		i, err := lockIssue(ctx, tx, workspaceID, issueID)
+		switch {
+		case err != nil:
+			return err
+		case i.Status.Closed():
+			return domain.Newf(domain.Conflict, "issue_closed", "the issue is closed")
+		case i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember:
+			return domain.Newf(domain.Conflict, "issue_not_assigned", "the issue is assigned to no agent and no squad")
+		case i.ActiveRun != nil:
+			return domain.Newf(domain.Conflict, "issue_run_active", "run %s works on the issue", i.ActiveRun.ID)
+		}
+		t := trigger{kind: domain.TriggerManual, by: actor{domain.ActorMember, userID}, note: note}
+		err = tx.QueryRow(ctx, `
+			SELECT id FROM (SELECT id, status FROM issue_runs WHERE issue_id = $1 ORDER BY id DESC LIMIT 1) r
+			WHERE  status IN ('failed', 'cancelled')`, issueID).Scan(&t.parent)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if t.parent != nil {
+			t.kind = domain.TriggerRetry
+		}
+		if err := startRun(ctx, tx, i, t, &plan); err != nil {
+			return err
+		}
+		runs, err := issueRuns(ctx, tx, issueID, 1, 0)
+		if err == nil {
+			made = runs[0]
+		}
+		return err
+	})
+	return made, plan, pg.Fault("start issue run", err)
+}
+
+// CancelIssueRun stops a run that is not over.
+func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (plan domain.IssueRunPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.IssueRunPlan{}
+		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+			return err
+		}
+		i, err := lockIssue(ctx, tx, workspaceID, issueID)
+		if err != nil {
+			return err
+		}
+		var found bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM issue_runs WHERE id = $1 AND issue_id = $2)`, runID, issueID).Scan(&found); err != nil {
+			return err
+		}
+		switch {
+		case !found:
+			return domain.Newf(domain.NotFound, "issue_run_not_found", "run %s does not exist", runID)
+		case i.ActiveRun == nil || i.ActiveRun.ID != runID:
+			return domain.Newf(domain.Conflict, "issue_run_over", "the run is over, or being stopped")
+		}
+		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
+	})
+	return plan, pg.Fault("cancel issue run", err)
+}
+
+// CancelAnyIssueRun stops a run for an administrator. With false it is over, or being
+// stopped.
+func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan domain.IssueRunPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		open, plan = false, domain.IssueRunPlan{}
+		var workspaceID, issueID string
+		err := tx.QueryRow(ctx, `SELECT i.workspace_id, i.id FROM issue_runs r JOIN issues i ON i.id = r.issue_id WHERE r.id = $1`, runID).
+			Scan(&workspaceID, &issueID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		i, err := lockIssue(ctx, tx, workspaceID, issueID)
+		if err != nil || i.ActiveRun == nil || i.ActiveRun.ID != runID {
+			return err
+		}
+		open = true
+		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
+	})
+	return open, plan, pg.Fault("cancel issue run", err)
+}
+
+// IssueRuns lists the runs of an issue, newest first: a page, and how many there are.
+func (s *Store) IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []domain.IssueRun, total int, err error) {
+	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
+		return nil, 0, err
+	}
+	page, err = issueRuns(ctx, s.db.Pool, issueID, limit, offset)
+	if err == nil {
+		err = s.db.Pool.QueryRow(ctx, `SELECT count(*) FROM issue_runs WHERE issue_id = $1`, issueID).Scan(&total)
+	}
+	return page, total, pg.Fault("list issue runs", err)
+}
+
+// usedByRun are the sums of the issue run r: of its chats that have ended, and of the
+// one c that works.
+func usedByRun() string {
+	var sums []string
+	for _, column := range []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nano"} {
+		sums = append(sums, "r."+column+" + CASE WHEN r.status = 'running' THEN coalesce(c."+column+", 0) ELSE 0 END")
+	}
+	return strings.Join(sums, ", ")
+}
+
+func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset int) ([]domain.IssueRun, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT r.id, r.issue_id, r.agent_id, r.runtime_id, r.session_id, `+runStatus+`, r.trigger_kind, r.trigger_comment_id, r.trigger_summary,
+		       r.attempt, r.max_attempts, r.parent_run_id, r.error, r.reason_code, r.result, r.created_at, r.dispatched_at, r.started_at,
+		       r.finished_at, r.coalesced, r.model, `+usedByRun()+`
+		FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id LEFT JOIN chats c ON c.id = r.chat_id
+		WHERE  r.issue_id = $1 ORDER BY r.id DESC LIMIT $2 OFFSET $3`, issueID, limit, offset)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r domain.IssueRun, err error) {
+		used := domain.RunUsage{Provider: "gateway"}
+		err = row.Scan(&r.ID, &r.IssueID, &r.AgentID, &r.RuntimeID, &r.SessionID, &r.Status, &r.Trigger.Kind, &r.Trigger.CommentID,
+			&r.Trigger.Summary, &r.Attempt, &r.MaxAttempts, &r.ParentRunID, &r.FailureReason, &r.ReasonCode, &r.Result, &r.CreatedAt,
+			&r.DispatchedAt, &r.StartedAt, &r.FinishedAt, &r.CoalescedCommentIDs, &used.Model,
+			&used.InputTokens, &used.OutputTokens, &used.CacheReadTokens, &used.CacheWriteTokens, &used.Cost)
+		r.Error, r.Usage = r.FailureReason, []domain.RunUsage{}
+		if used.InputTokens+used.OutputTokens > 0 {
+			r.Usage = append(r.Usage, used)
+		}
+		return r, err
+	})
+}
+
+// IssueUsage sums what the sessions of an issue's runs have used. Those that were deleted
+// are left out.
+func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (sum domain.IssueUsage, err error) {
+	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
+		return sum, err
+	}
+	const sums = `sum(u.input_tokens)::bigint, sum(u.output_tokens)::bigint, sum(u.cache_read_tokens)::bigint,
+		sum(u.cache_write_tokens)::bigint`
+	const usage = `
+		FROM   session_usage u JOIN (SELECT DISTINCT session_id, agent_id FROM issue_runs WHERE issue_id = $1) r ON r.session_id = u.session_id `
+	counts := func(c *domain.TokenCounts, before ...any) []any {
+		return append(before, &c.InputTokens, &c.OutputTokens, &c.CacheReadTokens, &c.CacheWriteTokens)
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT count(*), min(started_at), max(finished_at),
+		       coalesce(sum(extract(epoch FROM coalesce(finished_at, now()) - started_at)), 0)::float8
+		FROM   issue_runs WHERE issue_id = $1`, issueID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&sum.RunCount, &sum.FirstAt, &sum.LastAt, &sum.DurationS) })
+	batch.Queue(`SELECT u.priced, sum(u.cost_nano)::bigint, `+sums+usage+`GROUP BY u.priced`, issueID).Query(func(rows pgx.Rows) error {
+		var priced bool
+		var cost domain.Cost
+		var used domain.TokenCounts
+		_, err := pgx.ForEachRow(rows, counts(&used, &priced, &cost), func() error {
+			sum.Cost += cost
+			sum.TokenCounts = sum.TokenCounts.Add(used)
+			if !priced {
+				sum.Uncosted = used
+			}
+			return nil
+		})
+		return err
+	})
+	batch.Queue(`SELECT u.model, `+sums+usage+`GROUP BY u.model ORDER BY u.model`, issueID).Query(func(rows pgx.Rows) (err error) {
+		sum.ByModel, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m domain.ModelUsage, err error) {
+			return m, row.Scan(counts(&m.TokenCounts, &m.Model)...)
+		})
+		return err
+	})
+	batch.Queue(`
+		SELECT a.agent_id, a.runs, coalesce(t.input, 0), coalesce(t.output, 0), coalesce(t.cache_read, 0), coalesce(t.cache_write, 0)
+		FROM   (SELECT agent_id, count(*) AS runs FROM issue_runs WHERE issue_id = $1 GROUP BY agent_id) a
+		LEFT   JOIN (SELECT r.agent_id, sum(u.input_tokens)::bigint AS input, sum(u.output_tokens)::bigint AS output,
+		                    sum(u.cache_read_tokens)::bigint AS cache_read, sum(u.cache_write_tokens)::bigint AS cache_write`+usage+`
+		             GROUP BY r.agent_id) t ON t.agent_id = a.agent_id
+		ORDER  BY a.agent_id`, issueID).Query(func(rows pgx.Rows) (err error) {
+		sum.ByAgent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AgentUsage, err error) {
+			return a, row.Scan(counts(&a.TokenCounts, &a.AgentID, &a.RunCount)...)
+		})
+		return err
+	})
+	err = s.db.Pool.SendBatch(ctx, &batch).Close()
+	return sum, pg.Fault("sum the usage of an issue", err)
+}

@@ -1,0 +1,198 @@
+package board_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
+)
+
+// runFixture is a workspace of ann's with an agent instance that works on one issue at once.
+type runFixture struct {
+	t         *testing.T
+	db        *postgres.DB
+	ann       domain.User
+	workspace string
+	agent     string
+}
+
+func newRunFixture(t *testing.T) *runFixture {
+	t.Helper()
+	db := pgtest.Open(t)
+	d := &runFixture{t: t, db: db, ann: pgtest.User(t, db, "ann", false), agent: domain.NewID()}
+	made, err := db.CreateWorkspace(t.Context(), d.ann.ID, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
+	require.NoError(t, err)
+	d.workspace = made.ID
+	_, err = db.CreateAgentInstance(t.Context(), domain.AgentInstance{
+		ID: d.agent, OwnerID: d.ann.ID, Name: "Builder", RuntimeID: domain.BuiltinRuntime, MaxConcurrentTasks: 1, Visibility: domain.VisibilityWorkspace,
+	})
+	require.NoError(t, err)
+	return d
+}
+
+func (d *runFixture) issue() domain.Issue {
+	d.t.Helper()
+	title := "t"
+	made, plan, err := d.db.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, domain.IssueFields{
+		Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: d.agent}, HandoffNote: "careful",
+	})
+	require.NoError(d.t, err)
+	require.Equal(d.t, []string{d.agent}, plan.Agents)
+	return made
+}
+
+func (d *runFixture) dispatch() []string {
+	d.t.Helper()
+	started, err := d.db.DispatchRuns(d.t.Context(), d.agent)
+	require.NoError(d.t, err)
+	return started
+}
+
+// begin sends the message of a run: its chat runs in a session of ann's.
+func (d *runFixture) begin(runID string) (claimed domain.ClaimedIssueRun, chat string) {
+	d.t.Helper()
+	ctx := d.t.Context()
+	claimed, _, err := d.db.ClaimIssueRun(ctx, runID)
+	require.NoError(d.t, err)
+	require.False(d.t, claimed.Ended)
+	require.NoError(d.t, d.db.EnsureSession(ctx, d.ann.ID, domain.NewSession{ID: claimed.SessionID, WorkspaceID: &d.workspace}))
+	chat = domain.NewID()
+	_, err = d.db.Pool.Exec(ctx, `
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, input_tokens, output_tokens)
+		SELECT $1, id, active_branch_id, 'issue', 'executing', 'running', 10, 3 FROM sessions WHERE id = $2`, chat, claimed.SessionID)
+	require.NoError(d.t, err)
+	_, err = d.db.IssueRunBegan(ctx, runID, chat)
+	require.NoError(d.t, err)
+	return claimed, chat
+}
+
+func (d *runFixture) ends(chat, reason string) {
+	d.t.Helper()
+	_, err := d.db.Pool.Exec(d.t.Context(), `UPDATE chats SET state = 'ended', finish_reason = $2, error_message = 'broken' WHERE id = $1`, chat, reason)
+	require.NoError(d.t, err)
+	_, err = d.db.Pool.Exec(d.t.Context(), `
+		INSERT INTO session_usage AS u (session_id, owner_id, day, model, priced, calls, input_tokens, output_tokens,
+		                                cache_read_tokens, cache_write_tokens, cost_nano)
+		SELECT s.id, s.owner_id, now(), 'm', true, 1, c.input_tokens, c.output_tokens, 1, 0, 500
+		FROM   chats c JOIN sessions s ON s.id = c.session_id WHERE c.id = $1
+		ON     CONFLICT (session_id, day, model, priced) DO UPDATE
+		SET    input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
+		       cache_read_tokens = u.cache_read_tokens + 1, cost_nano = u.cost_nano + 500`, chat)
+	require.NoError(d.t, err)
+}
+
+func (d *runFixture) end(runID string) (ended, again bool, plan domain.IssueRunPlan) {
+	d.t.Helper()
+	ended, again, plan, err := d.db.EndIssueRun(d.t.Context(), runID)
+	require.NoError(d.t, err)
+	return ended, again, plan
+}
+
+func (d *runFixture) now(id string) domain.Issue {
+	d.t.Helper()
+	found, err := d.db.Issue(d.t.Context(), d.ann.ID, d.workspace, id)
+	require.NoError(d.t, err)
+	return found
+}
+
+func TestStore_issueRun(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	first, second := d.issue(), d.issue()
+	require.Equal(t, []string{first.ActiveRun.ID}, d.dispatch())
+	require.Empty(t, d.dispatch(), "the agent works on one issue at once")
+
+	claimed, chat := d.begin(first.ActiveRun.ID)
+	require.Contains(t, claimed.Message, "careful")
+	require.Equal(t, domain.IssueInProgress, d.now(first.ID).Status)
+	ended, _, _ := d.end(first.ActiveRun.ID)
+	require.False(t, ended, "its chat runs")
+
+	// A comment while it works is another message of the same run.
+	_, plan, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, first.ID, domain.NewComment{Content: "and blue"})
+	require.NoError(t, err)
+	require.Equal(t, []string{first.ActiveRun.ID}, plan.Answer)
+	d.ends(chat, "completed")
+	ended, again, _ := d.end(first.ActiveRun.ID)
+	require.Equal(t, []bool{false, true}, []bool{ended, again})
+	claimed, chat = d.begin(first.ActiveRun.ID)
+	require.Contains(t, claimed.Message, "and blue")
+	require.Equal(t, 2, claimed.Round)
+	d.ends(chat, "completed")
+	ended, again, plan = d.end(first.ActiveRun.ID)
+	require.Equal(t, []bool{true, false}, []bool{ended, again})
+	require.Equal(t, []string{d.agent}, plan.Agents)
+	require.Equal(t, domain.IssueInReview, d.now(first.ID).Status)
+	require.Equal(t, []string{second.ActiveRun.ID}, d.dispatch())
+
+	usage, err := d.db.IssueUsage(t.Context(), d.ann.ID, d.workspace, first.ID)
+	require.NoError(t, err)
+	require.Equal(t, domain.TokenCounts{InputTokens: 20, OutputTokens: 6, CacheReadTokens: 2}, usage.TokenCounts)
+	require.Equal(t, domain.Cost(1000), usage.Cost)
+	require.Zero(t, usage.Uncosted, "all tokens have a price")
+	require.Equal(t, []domain.ModelUsage{{Model: "m", TokenCounts: usage.TokenCounts}}, usage.ByModel)
+	require.Equal(t, []domain.AgentUsage{{AgentID: d.agent, RunCount: 1, TokenCounts: usage.TokenCounts}}, usage.ByAgent)
+	runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, first.ID, 10, 0)
+	require.NoError(t, err)
+	require.Len(t, runs[0].CoalescedCommentIDs, 1)
+}
+
+func TestStore_issueRun_isRetriedAndThenBlocked(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	d.dispatch()
+	before, chat := d.begin(issue.ActiveRun.ID)
+	d.ends(chat, "failed")
+	d.end(issue.ActiveRun.ID)
+
+	now := d.now(issue.ID)
+	require.Equal(t, domain.IssueInProgress, now.Status)
+	require.NotEqual(t, issue.ActiveRun.ID, now.ActiveRun.ID)
+	d.dispatch()
+	after, chat := d.begin(now.ActiveRun.ID)
+	require.Equal(t, before.SessionID, after.SessionID)
+	require.Contains(t, after.Message, "The attempt before failed: broken")
+	d.ends(chat, "failed")
+	d.end(now.ActiveRun.ID)
+	now = d.now(issue.ID)
+	require.Equal(t, domain.IssueBlocked, now.Status)
+	require.Nil(t, now.ActiveRun)
+}
+
+func TestStore_issueRun_ofAnAgentThatIsGone(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	require.NoError(t, d.db.DeleteAgentInstance(t.Context(), d.ann.ID, d.agent))
+	d.dispatch()
+	claimed, _, err := d.db.ClaimIssueRun(t.Context(), issue.ActiveRun.ID)
+	require.NoError(t, err)
+	require.True(t, claimed.Ended)
+	require.Equal(t, domain.IssueBlocked, d.now(issue.ID).Status)
+}
+
+func TestStore_issueRun_isCancelled(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	working, waiting := d.issue(), d.issue()
+	d.dispatch()
+	claimed, chat := d.begin(working.ActiveRun.ID)
+	none := &domain.AssigneeRef{}
+	_, plan, err := d.db.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, domain.IssueFields{Assignee: none})
+	require.NoError(t, err)
+	require.Equal(t, []domain.RunSession{{OwnerID: d.ann.ID, SessionID: claimed.SessionID}}, plan.Stop)
+	_, err = d.db.CancelIssueRun(t.Context(), d.ann.ID, d.workspace, waiting.ID, waiting.ActiveRun.ID)
+	require.NoError(t, err)
+	d.ends(chat, "interrupted")
+	d.end(working.ActiveRun.ID)
+	for _, i := range []domain.Issue{working, waiting} {
+		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, i.ID, 10, 0)
+		require.NoError(t, err)
+		require.Equal(t, domain.IssueRunCancelled, runs[0].Status)
+	}
+	require.Empty(t, d.dispatch())
+}

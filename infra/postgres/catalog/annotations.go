@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+const annotationColumns = `id, payload_id, kind, target, value, text, labels, author_id, created_at, updated_at, resolved_at`
+
+// AnnotationPayload finds the session of a turn, a tool call, or the session itself;
+// payload_not_found.
+func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		SELECT $1::text AS id, session_id, false AS is_session FROM entries WHERE id = $1
+		UNION ALL SELECT $1, session_id, false FROM tool_calls WHERE id = $1
+		UNION ALL SELECT $1, id, true FROM sessions WHERE id = $1
+		LIMIT 1`, id)
+	payload, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.AnnotationPayload])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return payload, domain.PayloadNotFound(id)
+	}
+	return payload, pg.Fault("find the payload of annotations", err)
+}
+
+// CheckAnnotationTarget refuses a target that names a turn, a block or a tool call that
+// the session does not have.
+func (c *Store) CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error {
+	if target == nil || target.TurnID == nil && target.ToolCallID == nil && target.BlockIndex == nil {
+		return nil
+	}
+	turn := target.TurnID
+	if turn == nil {
+		turn = &payload.ID
+	}
+	var blocks *int
+	var call bool
+	err := c.db.Pool.QueryRow(ctx, `
+		SELECT (SELECT jsonb_array_length(blocks) FROM entries WHERE id = $2 AND session_id = $1),
+		       EXISTS (SELECT FROM tool_calls WHERE id = $3 AND session_id = $1)`,
+		payload.SessionID, turn, target.ToolCallID).Scan(&blocks, &call)
+	switch {
+	case err != nil:
+		return pg.Fault("check the target of an annotation", err)
+	case target.TurnID != nil && blocks == nil:
+		return domain.Invalidf("body.target.turn_id", "is no turn of the session")
+	case target.ToolCallID != nil && !call:
+		return domain.Invalidf("body.target.tool_call_id", "is no tool call of the session")
+	case target.BlockIndex != nil && (blocks == nil || *target.BlockIndex >= *blocks):
+		return domain.Invalidf("body.target.block_index", "is no block of the turn")
+	}
+	return nil
+}
+
+// CreateAnnotation keeps a new annotation; too_many_annotations.
+func (c *Store) CreateAnnotation(
+	ctx context.Context, payload domain.AnnotationPayload, authorID string, in domain.NewAnnotation,
+) (domain.Annotation, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		INSERT INTO annotations (id, session_id, payload_id, kind, target, value, text, labels, author_id)
+		SELECT @id, @session, @payload, @kind, @target::jsonb, @value::jsonb, @text, @labels::text[], @author
+		WHERE  (SELECT count(*) FROM annotations WHERE payload_id = @payload) < @limit
+		RETURNING `+annotationColumns,
+		pgx.NamedArgs{
+			"id": domain.NewID(), "session": payload.SessionID, "payload": payload.ID, "kind": in.Kind, "target": in.Target,
+			"value": jsonOrNull(in.Value), "text": in.Text, "labels": in.Labels, "author": authorID, "limit": domain.MaxAnnotations,
+		})
+	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Annotation])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return made, domain.Newf(domain.Conflict, "too_many_annotations", "%s has %d annotations; delete one", payload.ID, domain.MaxAnnotations)
+	}
+	return made, pg.Fault("create annotation", err)
+}
+
+// Annotations returns a page of a payload's annotations, oldest first, and how many there
+// are.
+func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error) {
+	var batch pgx.Batch
+	batch.Queue(`SELECT `+annotationColumns+` FROM annotations WHERE payload_id = $1 ORDER BY id OFFSET $2 LIMIT $3`, payloadID, offset, limit).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Annotation])
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM annotations WHERE payload_id = $1`, payloadID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list annotations", c.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+// Annotation reads one annotation of a payload; annotation_not_found.
+func (c *Store) Annotation(ctx context.Context, payloadID, id string) (domain.Annotation, error) {
+	rows, _ := c.db.Pool.Query(ctx, `SELECT `+annotationColumns+` FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
+	return oneAnnotation(rows, id, "read annotation")
+}
+
+// ChangeAnnotation sets the fields that are given; annotation_not_found.
+func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, change domain.AnnotationChange) (domain.Annotation, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		UPDATE annotations SET updated_at = now(),
+		       value = CASE WHEN @set_value THEN @value::jsonb ELSE value END,
+		       text = CASE WHEN @set_text THEN @text ELSE text END,
+		       labels = coalesce(@labels::text[], labels),
+		       resolved_at = CASE WHEN @resolved::boolean IS NULL THEN resolved_at
+		                          WHEN @resolved THEN coalesce(resolved_at, now()) END
+		WHERE  id = @id AND payload_id = @payload
+		RETURNING `+annotationColumns,
+		pgx.NamedArgs{
+			"id": id, "payload": payloadID, "set_value": change.SetValue, "value": jsonOrNull(change.Value), "set_text": change.SetText,
+			"text": change.Text, "labels": change.Labels, "resolved": change.Resolved,
+		})
+	return oneAnnotation(rows, id, "change annotation")
+}
+
+// DeleteAnnotation removes an annotation; annotation_not_found.
+func (c *Store) DeleteAnnotation(ctx context.Context, payloadID, id string) error {
+	tag, err := c.db.Pool.Exec(ctx, `DELETE FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
+	if err == nil && tag.RowsAffected() == 0 {
+		return domain.AnnotationNotFound(id)
+	}
+	return pg.Fault("delete annotation", err)
+}
+
+func oneAnnotation(rows pgx.Rows, id, doing string) (domain.Annotation, error) {
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Annotation])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, domain.AnnotationNotFound(id)
+	}
+	return found, pg.Fault(doing, err)
+}
+
+// jsonOrNull keeps the database's null apart from the null of JSON.
+func jsonOrNull(value any) *any {
+	if value == nil {
+		return nil
+	}
+	return &value
+}

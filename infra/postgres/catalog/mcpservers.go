@@ -1,0 +1,221 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// maxMCPServers bounds the tool servers of one scope: of the service, of a
+// user's solution, of a session.
+const maxMCPServers = 32
+
+// mcpColumns give a domain.MCPServerRecord of the rows m and u, its maker.
+const mcpColumns = `
+	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.transport, m.command, m.args, m.url, m.sealed,
+	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator`
+
+func scanMCPServer(row pgx.CollectableRow) (domain.MCPServerRecord, error) {
+	var s domain.MCPServerRecord
+	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
+		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted)
+	return s, err
+}
+
+func mcpServerNotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, domain.CodeMCPServerNotFound, "tool server %s does not exist", id)
+}
+
+// mcpFault recognises a name that is taken.
+func mcpFault(doing, name string, err error) error {
+	if pg.HasState(err, pg.UniqueViolation) {
+		return domain.Newf(domain.Conflict, "mcp_server_name_taken", "there is a tool server named %s in this scope already", name)
+	}
+	return pg.Fault(doing, err)
+}
+
+func mcpArgs(s domain.MCPServerRecord) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"id": s.ID, "scope": s.Scope, "solution": s.SolutionID, "session": s.SessionID, "owner": s.OwnerID, "name": s.Name,
+		"transport": s.Transport, "command": s.Command, "args": orNone(s.Args), "url": s.URL,
+		"sealed": s.Sealed, "tools": orNone(s.Tools), "timeout": s.TimeoutS, "enabled": s.Enabled, "hints": s.TrustHints,
+	}
+}
+
+func orNone(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// CreateMCPServer keeps a tool server under the id that it has. Whether its maker
+// may make it was checked. Of its secrets only Sealed is kept, and returned.
+func (c *Store) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error) {
+	var made domain.MCPServerRecord
+	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
+		// One maker adds one at a time, so that the count holds.
+		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR UPDATE`, s.OwnerID); err != nil {
+			return err
+		}
+		var count int
+		err := tx.QueryRow(ctx, `
+			SELECT CASE @scope
+			       WHEN 'service' THEN (SELECT count(*) FROM mcp_servers WHERE scope = 'service')
+			       WHEN 'solution' THEN (SELECT count(*) FROM mcp_servers WHERE scope = 'solution' AND solution_id = @solution AND owner_id = @owner)
+			       ELSE (SELECT count(*) FROM mcp_servers WHERE scope = 'session' AND session_id = @session) END`,
+			pgx.NamedArgs{"scope": string(s.Scope), "solution": s.SolutionID, "session": s.SessionID, "owner": s.OwnerID}).Scan(&count)
+		if err != nil {
+			return err
+		}
+		if count >= maxMCPServers {
+			return domain.Newf(domain.Conflict, "too_many_mcp_servers", "one scope has at most %d tool servers", maxMCPServers)
+		}
+		rows, _ := tx.Query(ctx, `
+			WITH m AS (
+				INSERT INTO mcp_servers (id, scope, solution_id, session_id, owner_id, name, transport, command, args, url, sealed,
+				                         tools, timeout_s, enabled, trust_hints)
+				VALUES (@id, @scope, @solution, @session, @owner, @name, @transport, @command, @args, @url, @sealed,
+				        @tools, @timeout, @enabled, @hints)
+				RETURNING *)
+			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
+		made, err = pgx.CollectExactlyOneRow(rows, scanMCPServer)
+		return err
+	})
+	return made, mcpFault("create tool server", s.Name, err)
+}
+
+// MCPServers lists the tool servers that a user can see: those of the service,
+// and the user's own.
+func (c *Store) MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		SELECT `+mcpColumns+`
+		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
+		WHERE  m.scope = 'service'
+		UNION ALL
+		SELECT `+mcpColumns+`
+		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
+		WHERE  m.owner_id = @user AND m.scope <> 'service'
+		ORDER  BY 1`, pgx.NamedArgs{"user": userID})
+	servers, err := pgx.CollectRows(rows, scanMCPServer)
+	return servers, pg.Fault("list tool servers", err)
+}
+
+// MCPServer reads one tool server that the caller can see: one of the service,
+// their own, or any for an administrator.
+func (c *Store) MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error) {
+	return mcpServer(ctx, c.db.Pool, caller, id, "")
+}
+
+func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (domain.MCPServerRecord, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT `+mcpColumns+`
+		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
+		WHERE  m.id = @id AND (m.scope = 'service' OR m.owner_id = @user OR @administrator) `+lock,
+		pgx.NamedArgs{"id": id, "user": caller.ID, "administrator": caller.Administrator})
+	s, err := pgx.CollectExactlyOneRow(rows, scanMCPServer)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s, mcpServerNotFound(id)
+	}
+	return s, pg.Fault("read tool server", err)
+}
+
+// ChangeMCPServer changes a tool server that the caller can see; change says
+// whether they may, and what.
+func (c *Store) ChangeMCPServer(ctx context.Context, caller domain.User, id string, change func(*domain.MCPServerRecord) error) (domain.MCPServerRecord, error) {
+	var changed domain.MCPServerRecord
+	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
+		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
+		if err != nil {
+			return err
+		}
+		if err := change(&s); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			WITH m AS (
+				UPDATE mcp_servers
+				SET    name = @name, transport = @transport, command = @command, args = @args, url = @url, sealed = @sealed,
+				       tools = @tools, timeout_s = @timeout, enabled = @enabled, trust_hints = @hints, updated_at = now()
+				WHERE  id = @id AND owner_id = @owner
+				RETURNING *)
+			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
+		changed, err = pgx.CollectExactlyOneRow(rows, scanMCPServer)
+		return mcpFault("change tool server", s.Name, err)
+	})
+	return changed, err
+}
+
+// DeleteMCPServer removes a tool server that the caller can see; may says
+// whether they are allowed to.
+func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error {
+	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
+		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
+		if err != nil {
+			return err
+		}
+		if err := may(s); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM mcp_servers WHERE id = @id AND owner_id = @owner`, pgx.NamedArgs{"id": id, "owner": s.OwnerID})
+		return err
+	})
+	return pg.Fault("remove tool server", err)
+}
+
+// SessionMCPServers gives the tool servers that count for a session, disabled
+// ones included: they take the place of others with their name.
+func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		SELECT `+mcpColumns+`, s.owner_id
+		FROM   sessions s, mcp_servers m JOIN users u ON u.id = m.owner_id
+		WHERE  s.id = @session AND m.scope = 'service'
+		UNION ALL
+		SELECT `+mcpColumns+`, s.owner_id
+		FROM   sessions s JOIN mcp_servers m ON m.solution_id = s.solution_id JOIN users u ON u.id = m.owner_id
+		WHERE  s.id = @session AND m.scope = 'solution' AND (m.owner_id = s.owner_id OR u.administrator)
+		UNION ALL
+		SELECT `+mcpColumns+`, s.owner_id
+		FROM   sessions s JOIN mcp_servers m ON m.session_id = s.id JOIN users u ON u.id = m.owner_id
+		WHERE  s.id = @session AND m.scope = 'session'`, pgx.NamedArgs{"session": sessionID})
+	var owner string
+	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s domain.MCPServerRecord, err error) {
+		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
+			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &owner)
+		return s, err
+	})
+	if err != nil {
+		return nil, pg.Fault("read the tool servers of a session", err)
+	}
+	return domain.EffectiveMCPServers(servers, owner), nil
+}
+
+// MCPConnections gives the last known states of a session's connections.
+func (c *Store) MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error) {
+	rows, _ := c.db.Pool.Query(ctx, `
+		SELECT session_id, name, fingerprint, status, error, tools, updated_at
+		FROM   mcp_connections
+		WHERE  session_id = $1`, sessionID)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.MCPConnection])
+	return list, pg.Fault("read connections with tool servers", err)
+}
+
+// SaveMCPConnection keeps the state of a connection, unless its session is gone.
+func (c *Store) SaveMCPConnection(ctx context.Context, connection domain.MCPConnection) error {
+	if connection.Tools == nil {
+		connection.Tools = []domain.MCPTool{}
+	}
+	_, err := c.db.Pool.Exec(ctx, `
+		INSERT INTO mcp_connections (session_id, name, fingerprint, status, error, tools)
+		SELECT id, @name, @fingerprint, @status, @error, @tools FROM sessions WHERE id = @session AND deleted_at IS NULL
+		ON CONFLICT (session_id, name) DO UPDATE
+		SET    fingerprint = excluded.fingerprint, status = excluded.status, error = excluded.error, tools = excluded.tools, updated_at = now()`,
+		pgx.NamedArgs{
+			"session": connection.SessionID, "name": connection.Name, "fingerprint": connection.Fingerprint, "status": connection.Status, "error": connection.Error, "tools": connection.Tools,
+		})
+	return pg.Fault("keep the state of a connection with a tool server", err)
+}

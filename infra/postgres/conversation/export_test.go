@@ -1,0 +1,4 @@
+package conversation
+
+// JoinTaskNotes is joinTaskNotes for the tests outside.
+var JoinTaskNotes = joinTaskNotes

@@ -1,0 +1,350 @@
+package conversation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/domain/chat"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
+)
+
+// Enqueue makes a message durable and decides, under the session's lock, whether
+// it runs now, waits in the queue, joins the running chat or stops it
+// (decisions.md section 3). After Enqueue returned the message survives the loss
+// of any process.
+func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error) {
+	var out domain.Enqueued
+	err := s.Update(ctx, func(tx *pg.Tx) error {
+		out = domain.Enqueued{}
+		session, err := sessions.Lock(ctx, tx, send.SessionID, ownerID)
+		if err != nil {
+			return err
+		}
+		if ack, found, err := SentBefore(ctx, tx, send); err != nil || found {
+			out.Ack = ack
+			return err
+		}
+		out, err = deliver(ctx, tx, session, send)
+		return err
+	})
+	return out, err
+}
+
+// SentBefore returns the acknowledgement of the message that carries the same
+// client_message_id, and whether there is one.
+func SentBefore(ctx context.Context, tx pgx.Tx, send domain.Send) (domain.SendAck, bool, error) {
+	ack := domain.SendAck{Duplicate: true}
+	if send.ClientMessageID == "" {
+		return ack, false, nil
+	}
+	err := tx.QueryRow(ctx, `
+		SELECT chat_id, turn_id, delivery_applied, position FROM inbox
+		WHERE  session_id = $1 AND client_message_id = $2`, send.SessionID, send.ClientMessageID).
+		Scan(&ack.ChatID, &ack.TurnID, &ack.DeliveryApplied, &ack.Position)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ack, false, nil
+	}
+	return ack, err == nil, err
+}
+
+// deliver does with a message what chat.Deliver decides.
+func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domain.Send) (domain.Enqueued, error) {
+	state := session.Chats()
+	var asked []domain.Question
+	var err error
+	if !state.Replaying {
+		if state.Queued, err = QueueLength(ctx, tx, session.ID); err != nil {
+			return domain.Enqueued{}, err
+		}
+		if asked, err = OpenQuestionsOf(ctx, tx, session.ID); err != nil {
+			return domain.Enqueued{}, err
+		}
+		state.Questions = len(asked)
+	}
+	current := ""
+	switch state.Current() {
+	case chat.Running:
+		current = *session.ActiveChatID
+	case chat.Promised:
+		if current, err = nextChat(ctx, tx, session.ID); err != nil {
+			return domain.Enqueued{}, err
+		}
+	case chat.None:
+	}
+
+	decision, err := chat.Deliver(state, send.Delivery)
+	if err == nil && decision.Applied == domain.DeliverSteer {
+		decision, err = joinDecision(ctx, tx, current, send)
+	}
+	if err != nil {
+		return domain.Enqueued{}, err
+	}
+
+	var out domain.Enqueued
+	if decision.StopCurrent {
+		out.StopChat = current
+		if err := requestStop(ctx, tx, session.ID, current); err != nil {
+			return domain.Enqueued{}, err
+		}
+	}
+	if decision.CancelQuestions {
+		if err := cancelQuestions(ctx, tx, session.ID, asked, "message"); err != nil {
+			return domain.Enqueued{}, err
+		}
+	}
+	if decision.CloseWaiting {
+		if err := closeWaitingWith(ctx, tx, session.ID, "Cancelled: the user sent a message instead of answering its question."); err != nil {
+			return domain.Enqueued{}, err
+		}
+	}
+	if decision.Applied == domain.DeliverSteer {
+		out.Ack, err = steerMessage(ctx, tx, current, send)
+	} else {
+		out.Ack, err = QueueMessage(ctx, tx, session, send, decision)
+	}
+	return out, err
+}
+
+// joinDecision decides whether the message can join the chat as it works.
+func joinDecision(ctx context.Context, tx pgx.Tx, chatID string, send domain.Send) (chat.Delivery, error) {
+	var works chat.Settings
+	err := tx.QueryRow(ctx, `
+		SELECT mode, headless, output_schema IS DISTINCT FROM $2::jsonb FROM chats WHERE id = $1`, chatID, pg.NullIfEmpty(send.OutputSchema)).
+		Scan(&works.Mode, &works.Headless, &works.OtherSchema)
+	if err != nil {
+		return chat.Delivery{}, err
+	}
+	return chat.Join(send.Delivery, chat.Conflict(works, send))
+}
+
+// nextChat is the chat that a run is about to take; "" when nothing is queued.
+func nextChat(ctx context.Context, tx pgx.Tx, sessionID string) (chatID string, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT chat_id FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'
+		ORDER BY front DESC, id LIMIT 1`, sessionID).Scan(&chatID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return chatID, err
+}
+
+// requestStop flags a chat. One that no run has taken yet keeps its place before
+// the message that interrupts it.
+func requestStop(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
+	if _, err := tx.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, chatID); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE inbox SET front = true WHERE session_id = $1 AND chat_id = $2 AND kind = 'message' AND state = 'queued'`, sessionID, chatID)
+	return err
+}
+
+// QueueLength counts the messages of a session that wait for a chat of their own to begin.
+func QueueLength(ctx context.Context, tx pgx.Tx, sessionID string) (n int, err error) {
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'`, sessionID).Scan(&n)
+	return n, err
+}
+
+// QueueMessage makes a message durable as a queued chat of its own, which a run will take.
+// The caller holds the session's lock and has decided that it may wait.
+func QueueMessage(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domain.Send, decision chat.Delivery) (domain.SendAck, error) {
+	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: decision.Applied, Position: decision.Position}
+	mode := send.Mode
+	if mode == "" {
+		mode = domain.Mode(session.Mode)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, output_schema, model, state, waiter)
+		VALUES (@id, @session, @branch, @trigger, @mode, @headless, @schema, @model, 'queued', nullif(@waiter, ''))`,
+		pgx.NamedArgs{
+			"id": ack.ChatID, "session": session.ID, "branch": session.BranchID, "trigger": send.Trigger, "mode": mode,
+			"headless": send.Headless, "schema": pg.NullIfEmpty(send.OutputSchema), "model": session.Model,
+			"waiter": send.Waiter,
+		})
+	if err != nil {
+		return ack, fmt.Errorf("queue chat: %w", err)
+	}
+	if err := insertInbox(ctx, tx, send, "message", ack, decision.Front); err != nil {
+		return ack, err
+	}
+	if session.Intent == "" && session.FromMessage {
+		session.Intent = sessions.Title(send.Message)
+		if _, err := tx.Exec(ctx, `UPDATE sessions SET intent = $2 WHERE id = $1`, session.ID, session.Intent); err != nil {
+			return ack, err
+		}
+	}
+	if decision.Applied != domain.DeliverRun {
+		return ack, sessions.EmitUpdated(ctx, tx, session.ID)
+	}
+	return ack, nil
+}
+
+// steerMessage lets the message join the running chat before its next model call.
+func steerMessage(ctx context.Context, tx *pg.Tx, chatID string, send domain.Send) (domain.SendAck, error) {
+	ack := domain.SendAck{ChatID: chatID, TurnID: domain.NewID(), DeliveryApplied: domain.DeliverSteer}
+	return ack, insertInbox(ctx, tx, send, "steer", ack, false)
+}
+
+func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, ack domain.SendAck, front bool) error {
+	parts, err := json.Marshal(send.Message)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO inbox (session_id, client_message_id, kind, chat_id, turn_id, delivery_applied, position, parts, front,
+		                   mode, headless, output_schema)
+		VALUES (@session, nullif(@client, ''), @kind, @chat, @turn, @applied, @position, @parts, @front,
+		        nullif(@mode, ''), @headless, @schema)`,
+		pgx.NamedArgs{
+			"session": send.SessionID, "client": send.ClientMessageID, "kind": kind, "chat": ack.ChatID, "turn": ack.TurnID,
+			"applied": ack.DeliveryApplied, "position": ack.Position, "parts": parts, "front": front,
+			"mode": send.Mode, "headless": send.Headless, "schema": pg.NullIfEmpty(send.OutputSchema),
+		})
+	if err != nil {
+		return fmt.Errorf("write inbox: %w", err)
+	}
+	return nil
+}
+
+// closeWaitingChats ends the chats of a session that wait for an answer, with the
+// sub-agents that do. Clients have had their chat:end already. Messages that were to join
+// them after the answer get chats of their own.
+func closeWaitingChats(ctx context.Context, tx *pg.Tx, sessionID string) error {
+	return closeWaitingWith(ctx, tx, sessionID, cancelledResult)
+}
+
+// closeWaitingWith is closeWaitingChats with the result that the model reads of calls
+// that end so.
+func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) error {
+	rows, _ := tx.Query(ctx, `
+		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
+		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
+	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, id := range closed {
+		if err := cancelOpenCalls(ctx, tx, sessionID, id, result); err != nil {
+			return err
+		}
+		if err := endLoopsOfChat(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := requeueSteered(ctx, tx, sessionID, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RequestStop flags the running chat, or closes the one that waits for an answer, as
+// chat.Stop decides. The flag is durable before any worker is notified.
+func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error) {
+	var out domain.Stopped
+	err := s.Update(ctx, func(tx *pg.Tx) error {
+		out = domain.Stopped{}
+		session, err := sessions.Lock(ctx, tx, sessionID, ownerID)
+		if err != nil {
+			return err
+		}
+		state := session.Chats()
+		if andQueue && !state.Replaying {
+			dropped, err := dropQueue(ctx, tx, sessionID)
+			if err != nil {
+				return err
+			}
+			out.Stopped = dropped > 0
+		}
+		var asked []domain.Question
+		if !state.Replaying && !state.Active {
+			if asked, err = OpenQuestionsOf(ctx, tx, sessionID); err != nil {
+				return err
+			}
+			state.Questions = len(asked)
+		}
+
+		switch chat.Stop(state) {
+		case chat.StopReplay:
+			out.Stopped, err = PausePlayback(ctx, tx, session)
+			return err
+		case chat.StopActive:
+			out.Stopped, out.ChatID = true, *session.ActiveChatID
+			return requestStop(ctx, tx, sessionID, out.ChatID)
+		case chat.StopNext:
+			if out.ChatID, err = nextChat(ctx, tx, sessionID); err != nil || out.ChatID == "" {
+				return err
+			}
+			out.Stopped = true
+			return requestStop(ctx, tx, sessionID, out.ChatID)
+		case chat.StopWaiting:
+			out.Stopped, out.Wake = true, true
+			if err := cancelQuestions(ctx, tx, sessionID, asked, "stop"); err != nil {
+				return err
+			}
+			if err := closeWaitingChats(ctx, tx, sessionID); err != nil {
+				return err
+			}
+			return sessions.SetStatus(ctx, tx, sessionID, domain.SessionInterrupted)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// dropQueue ends every queued chat of the session with one chat:end. Messages
+// that wait to join a chat go with it.
+func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
+	if _, err := tx.Exec(ctx, `
+		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND state = 'queued' AND kind = 'steer'`, sessionID); err != nil {
+		return 0, err
+	}
+	rows, _ := tx.Query(ctx, `
+		WITH dropped AS (
+			UPDATE inbox SET state = 'cancelled', parts = '[]'
+			WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' RETURNING chat_id)
+		UPDATE chats SET state = 'ended', ended_at = now(), finish_reason = 'interrupted', waiting_reason = 'none'
+		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING chats.id`, sessionID)
+	chats, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range chats {
+		if err := emitChatEnd(ctx, tx, sessionID, id, domain.ChatEnded{
+			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
+		}); err != nil {
+			return 0, err
+		}
+	}
+	if len(chats) == 0 {
+		return 0, nil
+	}
+	return len(chats), sessions.EmitUpdated(ctx, tx, sessionID)
+}
+
+// FailQueued fails a queued chat that was acknowledged and cannot be run. One that has left
+// the queue stays as it is.
+func FailQueued(ctx context.Context, tx *pg.Tx, sessionID, chatID, code, message string) error {
+	tag, err := tx.Exec(ctx, `
+		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND chat_id = $2 AND state = 'queued'`, sessionID, chatID)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err // a stop of the queue was quicker
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = 'failed', error_code = $2, error_message = $3
+		WHERE  id = $1`, chatID, code, message); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = 'failed' WHERE id = $1`, sessionID); err != nil {
+		return err
+	}
+	return emitChatEnd(ctx, tx, sessionID, chatID, domain.ChatEnded{
+		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,
+		Error: &domain.ChatError{Code: code, Message: message, Retryable: true},
+	})
+}

@@ -1,0 +1,95 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/postgres/pg"
+)
+
+// permitted is a condition on the tool call t: no question for permission holds
+// it back.
+const permitted = `NOT EXISTS (SELECT 1 FROM questions g WHERE g.guards = t.id AND g.state <> 'answered')`
+
+// decideGuarded frees the call that an answered question has held back, or
+// refuses it.
+func decideGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer string) error {
+	if q.Guards == nil {
+		return nil
+	}
+	decision, extent, reason := domain.PermissionVerdict(answer)
+	if decision != domain.PermissionAllow {
+		refused := "Not carried out: the user did not allow this call."
+		if by == domain.AnsweredByPolicy {
+			refused = "Not carried out: no user said in time whether it is allowed."
+		}
+		if reason = strings.TrimSpace(reason); reason != "" {
+			refused += " The user says: " + reason
+		}
+		return settleGuarded(ctx, tx, q, domain.CallError, refused)
+	}
+	if extent == domain.PermittedOnce || len(q.Allows) == 0 {
+		return nil
+	}
+	if extent == domain.PermittedAlways {
+		if kept, err := allowAlways(ctx, tx, q); kept || err != nil {
+			return err
+		}
+	}
+	// A session that has all the rules it may have is asked again instead.
+	_, err := tx.Exec(ctx, `
+		UPDATE sessions SET setup = jsonb_set(setup, '{permissions}', $2::jsonb || coalesce(setup->'permissions', '[]'))
+		WHERE  id = $1 AND jsonb_array_length(coalesce(setup->'permissions', '[]')) + jsonb_array_length($2::jsonb) <= $3`,
+		q.SessionID, q.Allows, domain.MaxPermissionRules)
+	return err
+}
+
+// allowAlways gives the owner of the session the rules of domains that an answer
+// allows. Not kept: they have as many as they may, and the session gets them instead.
+func allowAlways(ctx context.Context, tx *pg.Tx, q domain.Question) (kept bool, err error) {
+	var owner string
+	if err := tx.QueryRow(ctx, `SELECT owner_id FROM sessions WHERE id = $1`, q.SessionID).Scan(&owner); err != nil {
+		return false, err
+	}
+	for _, allowed := range q.Allows {
+		rule, err := domain.ParseNetworkRule(allowed.Pattern)
+		if err != nil || allowed.Tool != domain.NetworkTool {
+			return false, nil
+		}
+		_, err = accounts.SetNetworkRule(ctx, tx, owner, rule, domain.PermissionAllow)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// settleGuarded ends the call that a question has held back, which was never
+// begun, and emits it.
+func settleGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, status domain.ToolCallStatus, result string) error {
+	if q.Guards == nil {
+		return nil
+	}
+	var entry string
+	err := tx.QueryRow(ctx, `
+		WITH ended AS (UPDATE loops SET state = 'ended', ended_at = now() WHERE id = $1 AND state <> 'ended')
+		UPDATE tool_calls SET status = $2, phase = 'finished', result = $3
+		WHERE  id = $1 AND status = 'pending' AND phase = 'queued' RETURNING entry_id`, *q.Guards, status, result).Scan(&entry)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
+		TurnID: entry, PatchType: domain.PatchToolResult, ToolCallID: *q.Guards, Result: result, Status: status,
+	})
+}

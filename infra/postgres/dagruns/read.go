@@ -1,0 +1,188 @@
+package dagruns
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/domain/dagrun"
+	"everloop/infra/postgres/pg"
+)
+
+// recordColumns give a dagrun.RunRecord of the row r.
+var recordColumns = `
+	r.id, r.solution_id, r.version, r.trigger, r.status, r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run,
+	r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
+	CASE WHEN r.finished_at IS NULL THEN ARRAY (
+		SELECT DISTINCT ` + reasonOfUnit + ` FROM dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
+		WHERE  n.run_id = r.id AND NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
+		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)) END`
+
+// reasonOfUnit says why a unit n with the chat c does not move; none: it does.
+const reasonOfUnit = `
+	CASE WHEN n.status = 'ready' THEN 'queued' WHEN n.status = 'waiting' THEN 'timer'
+	     WHEN n.status = 'running' AND c.state = 'parked' THEN
+	          CASE WHEN n.phase = 'approval' THEN 'approval' WHEN c.waiting_reason = 'permission' THEN 'permission' ELSE 'question' END
+	     ELSE 'none' END`
+
+func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
+	var r dagrun.RunRecord
+	var inputs string
+	var outputs, code *string
+	var message string
+	var reasons []string
+	into := []any{
+		&r.ID, &r.ProdSolutionID, &r.Version, &r.Trigger, &r.Status, &inputs, &outputs, &code, &message, &r.ParentRunID,
+		&r.Retries, &r.CreatedAt, &r.StartedAt, &r.FinishedAt,
+	}
+	err := row.Scan(append(append(into, usedFields(&r.Usage)...), &reasons)...)
+	r.Usage = r.Usage.Shown()
+	r.Inputs, r.Outputs, r.WaitingReason = raw(&inputs), raw(outputs), "none"
+	if code != nil {
+		r.Error = &dagrun.NodeFailure{Code: *code, Message: message}
+	}
+	if r.Status == dagrun.Running {
+		r.Status, r.WaitingReason = waits(reasons)
+	}
+	return r, err
+}
+
+// waits says whether a run waits, by the reasons of its open units: it does when none of
+// them moves.
+func waits(reasons []string) (dagrun.Status, string) {
+	waits := map[string]bool{}
+	for _, reason := range reasons {
+		waits[reason] = true
+	}
+	switch {
+	case len(reasons) == 0 || waits["none"]:
+		return dagrun.Running, "none"
+	case waits["question"], waits["approval"]:
+		return dagrun.Waiting, "question"
+	case waits["permission"]:
+		return dagrun.Waiting, "permission"
+	case waits["timer"]:
+		return dagrun.Waiting, "timer"
+	default:
+		return dagrun.Waiting, "queued"
+	}
+}
+
+// DAGRuns lists the runs of a solution, newest first, without subflows: a page, and how
+// many there are.
+func (s *Store) DAGRuns(ctx context.Context, caller domain.User, solutionID string, limit, offset int) (page []dagrun.RunRecord, total int, err error) {
+	if err := s.visible(ctx, caller, solutionID); err != nil {
+		return nil, 0, pg.Fault("read production solution", err)
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT `+recordColumns+` FROM dag_runs r
+		WHERE  r.solution_id = $1 AND r.parent_run IS NULL ORDER BY r.id DESC LIMIT $2 OFFSET $3`, solutionID, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, scanRecord)
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM dag_runs WHERE solution_id = $1 AND parent_run IS NULL`, solutionID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list DAG runs", s.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+func (s *Store) visible(ctx context.Context, caller domain.User, solutionID string) error {
+	var there bool
+	err := s.db.Pool.QueryRow(ctx, `SELECT true FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3)`, solutionID, caller.ID, caller.Administrator).
+		Scan(&there)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return domain.ProdSolutionNotFound(solutionID)
+	}
+	return err
+}
+
+// DAGRun reads a run of a solution.
+func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error) {
+	if err := s.visible(ctx, caller, solutionID); err != nil {
+		return dagrun.RunRecord{}, pg.Fault("read production solution", err)
+	}
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+recordColumns+` FROM dag_runs r WHERE r.solution_id = $1 AND r.id = $2`, solutionID, runID)
+	found, err := pgx.CollectExactlyOneRow(rows, scanRecord)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, NotFound(runID)
+	}
+	return found, pg.Fault("read a DAG run", err)
+}
+
+var nodeColumns = `
+	n.node_id, n.id, n.item, n.attempt, n.status, ` + reasonOfUnit + `, n.session_id, n.child_id, n.inputs_digest,
+	CASE WHEN $2 THEN n.output END, n.error_code, coalesce(n.error_message, ''), n.started_at, n.finished_at,
+	n.reused_from, n.reuse_reason, ` + usedOf("n")
+
+func nodeFields(n *dagrun.NodeRecord, item *int, outputs, code **string, message *string) []any {
+	return append([]any{
+		&n.NodeID, &n.RunNodeID, item, &n.Attempt, &n.Status, &n.Reason, &n.SessionID, &n.ChildRunID, &n.InputsDigest,
+		outputs, code, message, &n.StartedAt, &n.FinishedAt, &n.ReusedFrom, &n.ReuseReason,
+	}, usedFields(&n.Usage)...)
+}
+
+func complete(n *dagrun.NodeRecord, item int, outputs, code *string, message string) {
+	n.Outputs, n.Usage = raw(outputs), n.Usage.Shown()
+	if code != nil {
+		n.Error = &dagrun.NodeFailure{Code: *code, Message: message}
+	}
+	if item != dagrun.NoItem {
+		n.Item = &item
+	}
+	if n.Status == dagrun.Running && n.Reason != "none" {
+		n.Status = dagrun.Waiting
+	}
+}
+
+// DAGRunNodes reads the nodes of a run that the caller was found to see, in the order of
+// their rows, with their outputs if asked for.
+func (s *Store) DAGRunNodes(ctx context.Context, runID string, outputs bool) ([]dagrun.NodeRecord, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+nodeColumns+`, i.total, i.running, i.completed, i.failed
+		FROM   dag_run_nodes n
+		LEFT   JOIN chats c ON c.id = n.chat_id
+		LEFT   JOIN (
+			SELECT node_id, count(*) AS total, count(*) FILTER (WHERE status IN ('running', 'waiting')) AS running,
+			       count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status = 'failed') AS failed
+			FROM   dag_run_nodes WHERE run_id = $1 AND item >= 0 AND NOT superseded GROUP BY node_id) i ON i.node_id = n.node_id
+		WHERE  n.run_id = $1 AND n.item = -1 AND NOT n.superseded ORDER BY n.id`, runID, outputs)
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
+		var item int
+		var output, code *string
+		var message string
+		var total, running, completed, failed *int
+		err = row.Scan(append(nodeFields(&n, &item, &output, &code, &message), &total, &running, &completed, &failed)...)
+		complete(&n, item, output, code, message)
+		if total != nil {
+			n.Items = &dagrun.ItemCounts{Total: *total, Running: *running, Completed: *completed, Failed: *failed}
+		}
+		return n, err
+	})
+	return found, pg.Fault("read the nodes of a DAG run", err)
+}
+
+// DAGRunItems reads a page of the items of a map node, in their order, and how many there are.
+func (s *Store) DAGRunItems(ctx context.Context, runID, nodeID string, limit, offset int) (page []dagrun.NodeRecord, total int, err error) {
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT `+nodeColumns+` FROM dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
+		WHERE  n.run_id = $1 AND n.node_id = $3 AND n.item >= 0 AND NOT n.superseded ORDER BY n.item LIMIT $4 OFFSET $5`,
+		runID, true, nodeID, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
+				var item int
+				var output, code *string
+				var message string
+				err = row.Scan(nodeFields(&n, &item, &output, &code, &message)...)
+				complete(&n, item, output, code, message)
+				return n, err
+			})
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM dag_run_nodes WHERE run_id = $1 AND node_id = $2 AND item >= 0 AND NOT superseded`, runID, nodeID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list the items of a map node", s.db.Pool.SendBatch(ctx, &batch).Close())
+}

@@ -1,0 +1,287 @@
+// Package dagruns stores runs of DAGs. Each step of a run is one transaction under the
+// lock of the run, in which domain/dagrun decides.
+package dagruns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/domain/dag"
+	"everloop/domain/dagrun"
+	"everloop/infra/postgres/pg"
+)
+
+// Store reads and writes runs of DAGs. Those of solutions that a caller cannot see do not
+// exist.
+type Store struct{ db *pg.DB }
+
+// New returns the store on a database.
+func New(db *pg.DB) *Store { return &Store{db} }
+
+// NotFound is the error for a run that is missing or another user's.
+func NotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, "dag_run_not_found", "run %s does not exist", id)
+}
+
+// CreateDAGRun stores a run with its nodes. A user who has MaxOpenRuns that are not over
+// gets dag_run_limit; subflows do not count. A run that is there already stays.
+func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		var open int
+		var status domain.SolutionStatus
+		err := tx.QueryRow(ctx, `
+			SELECT (SELECT count(*) FROM dag_runs WHERE owner_id = u.id AND finished_at IS NULL AND parent_run IS NULL), p.status
+			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1 FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).
+			Scan(&open, &status)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return domain.ProdSolutionNotFound(in.SolutionID)
+		case err != nil:
+			return err
+		case status == domain.SolutionArchived:
+			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+		case in.ParentRun == "" && open >= dagrun.MaxOpenRuns:
+			return domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some first", dagrun.MaxOpenRuns)
+		}
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, inputs, parent_run, depth)
+			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8) ON CONFLICT (id) DO NOTHING`,
+			in.ID, in.SolutionID, in.OwnerID, in.Version, in.Trigger, string(in.Inputs), in.ParentRun, in.Depth)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		if _, err := graphOf(ctx, tx, in.SolutionID, in.Version); err != nil {
+			return err // its version was deleted meanwhile
+		}
+		return addNodes(ctx, tx, in.ID, in.Nodes)
+	})
+	if pg.HasState(err, "23503") { // the parent run is gone
+		return NotFound(in.ParentRun)
+	}
+	return pg.Fault("create a DAG run", err)
+}
+
+func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) error {
+	ids := make([]string, len(nodes))
+	for i := range nodes {
+		ids[i] = domain.NewID()
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id)
+		SELECT n.id, r.id, r.solution_id, n.node_id FROM dag_runs r, unnest($2::text[], $3::text[]) AS n (id, node_id) WHERE r.id = $1`,
+		runID, ids, nodes)
+	return err
+}
+
+// ClaimDAGUnit reads what a unit needs to begin, or to be stopped. With false there is
+// nothing to do any more.
+func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (work dagrun.Work, found bool, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		var request *string
+		var version int
+		row := tx.QueryRow(ctx, `
+			SELECT n.id, n.node_id, n.item, n.phase, n.attempt, coalesce(n.session_id, ''), coalesce(n.child_id, ''), n.request,
+			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id, r.version, r.depth
+			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id
+			WHERE  n.id = $1 AND (n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
+		u, r := &work.Unit, &work.Run
+		err := row.Scan(&u.ID, &u.NodeID, &u.Item, &u.Phase, &u.Attempt, &u.SessionID, &u.ChildID, &request, &work.ChildSolution,
+			&r.ID, &r.SolutionID, &r.OwnerID, &version, &r.Depth)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		found, r.Version = true, version
+		if stop {
+			return nil
+		}
+		if request != nil {
+			u.Request = &dagrun.Request{}
+			if err := json.Unmarshal([]byte(*request), u.Request); err != nil {
+				return fmt.Errorf("read a request: %w", err)
+			}
+		}
+		graph, err := graphOf(ctx, tx, r.SolutionID, version)
+		if err != nil {
+			return err
+		}
+		work.Node = nodeOf(graph, u.NodeID)
+		return nil
+	})
+	return work, found, pg.Fault("claim a node of a DAG run", err)
+}
+
+func nodeOf(graph dag.Graph, id string) dag.Node {
+	for _, n := range graph.Nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return dag.Node{}
+}
+
+// DAGUnitBegan records the chat, or the start of the subflow, of a unit's attempt, under
+// the lock of its run. With false it was ended meanwhile, and what it began has to be
+// stopped.
+func (s *Store) DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID string) (goesOn bool, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			SELECT 1 FROM dag_runs WHERE id = (SELECT run_id FROM dag_run_nodes WHERE id = $1) FOR UPDATE`, unitID)
+		if err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `
+			UPDATE dag_run_nodes SET begun = true, chat_id = nullif($3, '')
+			WHERE  id = $1 AND attempt = $2 AND status = 'running' AND NOT superseded`, unitID, attempt, chatID)
+		goesOn = err == nil && tag.RowsAffected() == 1
+		return err
+	})
+	return goesOn, pg.Fault("begin a node of a DAG run", err)
+}
+
+// RejectDAGUnit records that the message of a unit's attempt was rejected.
+func (s *Store) RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error {
+	_, err := s.db.Pool.Exec(ctx, `
+		UPDATE dag_run_nodes SET rejected_code = $3, rejected = $4 WHERE id = $1 AND attempt = $2 AND status = 'running' AND NOT begun`,
+		unitID, attempt, code, message)
+	return pg.Fault("reject a node of a DAG run", err)
+}
+
+// DAGUnitStopped records that what a unit had begun is stopped.
+func (s *Store) DAGUnitStopped(ctx context.Context, unitID string) error {
+	_, err := s.db.Pool.Exec(ctx, `UPDATE dag_run_nodes SET stop = false WHERE id = $1`, unitID)
+	return pg.Fault("stop a node of a DAG run", err)
+}
+
+// CancelDAGRun asks for the end of a run. With false it is over already.
+func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
+	tag, err := s.db.Pool.Exec(ctx, `UPDATE dag_runs SET cancel = true WHERE id = $1 AND finished_at IS NULL`, runID)
+	return err == nil && tag.RowsAffected() == 1, pg.Fault("cancel a DAG run", err)
+}
+
+// FailDAGRun ends a run as failed, whatever its nodes do, for an administrator. What they
+// have begun is yet to be stopped. With false it is over already.
+func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		open = false
+		row, err := lockRun(ctx, tx, runID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil || row.status.Over() {
+			return err
+		}
+		open = true
+		var batch pgx.Batch
+		batch.Queue(`
+			UPDATE dag_run_nodes
+			SET    stop = status = 'running' AND begun, status = 'cancelled', phase = '', due_at = NULL, deadline = NULL, finished_at = clock_timestamp()
+			WHERE  run_id = $1 AND NOT superseded AND status IN ('pending', 'ready', 'running', 'waiting')`, runID)
+		batch.Queue(`
+			UPDATE dag_runs
+			SET    status = 'failed', error_code = $2, error_message = $3, wake_at = NULL, finished_at = clock_timestamp()
+			WHERE  id = $1`, runID, code, message)
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	return open, pg.Fault("fail a DAG run", err)
+}
+
+// RetryDAGRun has a run that failed begin again. Its outputs can be used again.
+func (s *Store) RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		row, err := lockRun(ctx, tx, runID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return NotFound(runID)
+		}
+		if err != nil {
+			return err
+		}
+		if row.status != dagrun.Failed {
+			return domain.Newf(domain.Conflict, "dag_run_not_failed", "the run is %s: only one that failed can be retried", row.status)
+		}
+		var kept int
+		err = tx.QueryRow(ctx, `
+			SELECT count(*) FROM dag_run_nodes
+			WHERE  run_id = $1 AND NOT superseded AND item = -1 AND node_id = ANY ($2) AND status IN ('completed', 'reused')`,
+			runID, retry.Kept).Scan(&kept)
+		if err != nil {
+			return err
+		}
+		if kept < len(retry.Kept) {
+			return domain.Invalidf("body.keep_outputs_of", "names a node that has no output in this run")
+		}
+		return restart(ctx, tx, runID, retry)
+	})
+	return pg.Fault("retry a DAG run", err)
+}
+
+func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) error {
+	barred := make([]string, 0, len(retry.Barred))
+	for id := range retry.Barred {
+		barred = append(barred, id)
+	}
+	var retries int
+	err := tx.QueryRow(ctx, `
+		UPDATE dag_runs
+		SET    status = 'pending', version = $2, inputs = $3, outputs = NULL, error_code = NULL, error_message = NULL, cancel = false,
+		       finished_at = NULL, wake_at = NULL, retries = retries + 1
+		WHERE  id = $1 RETURNING retries`, runID, retry.Version, string(retry.Inputs)).Scan(&retries)
+	if err != nil {
+		return err
+	}
+	if retries > dagrun.MaxRetries {
+		return domain.Newf(domain.Conflict, "dag_run_limit", "a run may be retried %d times", dagrun.MaxRetries)
+	}
+	var batch pgx.Batch
+	// What has no output is of no use, and of two outputs of a node the newer one is.
+	batch.Queue(`
+		DELETE FROM dag_run_nodes n
+		WHERE  run_id = $1 AND NOT stop AND (item >= 0 OR status NOT IN ('completed', 'reused') OR superseded AND EXISTS (
+			SELECT 1 FROM dag_run_nodes m
+			WHERE  m.run_id = $1 AND m.node_id = n.node_id AND m.item = -1 AND NOT m.superseded AND m.status IN ('completed', 'reused')))`, runID)
+	batch.Queue(`
+		UPDATE dag_run_nodes SET superseded = true, kept = node_id = ANY ($2::text[]), barred = node_id = ANY ($3::text[]) WHERE run_id = $1`,
+		runID, append([]string{}, retry.Kept...), barred)
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return err
+	}
+	return addNodes(ctx, tx, runID, retry.Nodes)
+}
+
+// StalledDAGRuns lists runs that should have moved some seconds ago.
+func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT r.id, r.solution_id FROM dag_runs r
+		WHERE  r.id > $1 AND (r.finished_at IS NULL OR EXISTS (
+			SELECT 1 FROM dag_run_nodes n WHERE n.run_id = r.id AND n.stop AND r.finished_at > now() - interval '1 day'))
+		AND    r.created_at < now() - interval '10 seconds'
+		AND    (r.status = 'pending' OR r.cancel OR r.wake_at < now() - interval '10 seconds' OR EXISTS (
+			SELECT 1 FROM dag_run_nodes n
+			LEFT   JOIN chats c ON c.id = n.chat_id
+			LEFT   JOIN dag_runs k ON k.id = n.child_id
+			WHERE  n.run_id = r.id AND NOT n.superseded AND (n.stop OR n.rejected_code IS NOT NULL AND n.status = 'running'
+			OR     n.status = 'running' AND (n.session_id IS NOT NULL OR n.child_id IS NOT NULL) AND (
+				NOT n.begun OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds'
+				OR n.chat_id IS NOT NULL AND c.id IS NULL OR k.finished_at < now() - interval '10 seconds'))))
+		ORDER  BY r.id LIMIT $2`, after, limit)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
+	return found, pg.Fault("list stalled DAG runs", err)
+}
+
+// PruneDAGRuns removes runs that have been over for 90 days, and of each solution all but
+// the newest that are over. A run of many nodes takes its time: few go at once.
+func (s *Store) PruneDAGRuns(ctx context.Context, limit int) (int64, error) {
+	return s.db.Prune(ctx, "prune DAG runs", `
+		DELETE FROM dag_runs WHERE id IN (
+			SELECT id FROM (
+				SELECT id, finished_at, row_number() OVER (PARTITION BY solution_id ORDER BY id DESC) AS place
+				FROM   dag_runs WHERE finished_at IS NOT NULL AND parent_run IS NULL) d
+			WHERE  place > $1 OR finished_at < now() - interval '90 days' ORDER BY id LIMIT $2)`, dagrun.MaxKeptRuns, min(limit, 20))
+}

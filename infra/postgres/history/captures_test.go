@@ -1,0 +1,210 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/postgres"
+	"everloop/internal/testkit"
+)
+
+// seedCheckpoints gives a database 200 sessions of 500 captured checkpoints each,
+// of turns with a finished tool call, without statistics about them.
+const seedCheckpoints = `
+	WITH made AS (
+		INSERT INTO sessions (id, owner_id, sandbox_uid, active_branch_id)
+		SELECT 's' || n, $1, 800000 + n, 'b' || n FROM generate_series(1, 200) n RETURNING id),
+	branched AS (
+		INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 2), id, '[]', 'root' FROM made RETURNING id, session_id),
+	chatted AS (
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)
+		SELECT 'c' || substr(id, 2), session_id, id, 'user', 'executing', 'ended' FROM branched RETURNING id, session_id, branch_id),
+	turned AS (
+		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, loop_id, kind, role, status, step)
+		SELECT 'e' || substr(c.id, 2) || '-' || m, c.session_id, c.branch_id, m, c.id, 'root', 'message', 'assistant', 'completed', m
+		FROM   chatted c, generate_series(1, 500) m RETURNING id, session_id, branch_id, chat_id, sequence),
+	called AS (
+		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, attempt)
+		SELECT 't' || id, session_id, chat_id, id, 0, 'Bash', 'Bash', '{}', 'done', 'finished', 1 FROM turned)
+	INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, state, snapshot_id)
+	SELECT 'k' || lpad(sequence::text, 6, '0') || id, session_id, branch_id, id, chat_id, 'tool_batch', sequence, 'captured', 'snap-' || id FROM turned`
+
+// rowsRead counts the rows that scans of the tables of captures have returned.
+func rowsRead(t *testing.T, stats *pgx.Conn) (rows int) {
+	t.Helper()
+	require.NoError(t, stats.QueryRow(context.Background(), `
+		SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::int FROM pg_stat_user_tables
+		WHERE  relname IN ('checkpoints', 'tool_calls', 'background_tasks', 'branches', 'sessions')`).Scan(&rows))
+	return rows
+}
+
+// TestTakeCaptures_readsTheSessionOnly holds that a capture of one step costs the
+// same among 100,000 checkpoints, also by a plan that was made before there were
+// any and with no statistics.
+func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := testkit.Postgres(t)
+	db, err := postgres.Open(ctx, url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	stats, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = stats.Close(context.Background()) })
+
+	for _, table := range []string{"checkpoints", "tool_calls", "entries", "sessions", "branches"} {
+		_, err = db.Pool.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = false)`)
+		require.NoError(t, err)
+	}
+	owner := domain.NewID()
+	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	require.NoError(t, err)
+	for range 10 { // until the plan is one for every session
+		_, err := db.TakeCaptures(ctx, "s1", "process", nil, false)
+		require.NoError(t, err)
+	}
+	_, err = stats.Exec(ctx, seedCheckpoints, owner)
+	require.NoError(t, err)
+	// The last two steps of s7 are to be captured; the tool of the second has run.
+	_, err = stats.Exec(ctx, `UPDATE checkpoints SET state = 'pending', snapshot_id = NULL WHERE session_id = 's7' AND sequence >= 499`)
+	require.NoError(t, err)
+	flush(t, db, stats)
+
+	before := rowsRead(t, stats)
+	due, err := db.TakeCaptures(ctx, "s7", "process", nil, false)
+	require.NoError(t, err)
+	require.Len(t, due.IDs, 2)
+	require.Equal(t, 800007, due.SandboxUID)
+	require.True(t, due.Late, "a later tool has run")
+	require.False(t, due.Busy)
+	require.Equal(t, "snap-e7-498", due.Previous)
+	flush(t, db, stats)
+	require.Less(t, rowsRead(t, stats)-before, 60, "rows read for one capture")
+
+	before = rowsRead(t, stats)
+	again, err := db.TakeCaptures(ctx, "s7", "process", due.IDs, false)
+	require.NoError(t, err)
+	require.Empty(t, again.IDs)
+	require.Zero(t, again.Held)
+	other, err := db.TakeCaptures(ctx, "s7", "another", nil, false)
+	require.NoError(t, err)
+	require.Empty(t, other.IDs)
+	require.Equal(t, 2, other.Held)
+	none, err := db.TakeCaptures(ctx, "s8", "process", nil, false)
+	require.NoError(t, err)
+	require.Empty(t, none.IDs)
+	flush(t, db, stats)
+	require.Less(t, rowsRead(t, stats)-before, 60, "rows read when there is nothing to capture")
+}
+
+// flush makes the statistics of all that was done so far visible.
+func flush(t *testing.T, db *postgres.DB, stats *pgx.Conn) {
+	t.Helper()
+	ctx := context.Background()
+	_, err := db.Pool.Exec(ctx, `SELECT pg_stat_force_next_flush()`)
+	require.NoError(t, err)
+	_, err = stats.Exec(ctx, `SELECT pg_stat_force_next_flush()`)
+	require.NoError(t, err)
+	_, err = stats.Exec(ctx, `SELECT pg_stat_clear_snapshot()`)
+	require.NoError(t, err)
+}
+
+// A process whose lease ran out may have looked at the files after the next tool
+// had begun: what it saw must not be recorded.
+func TestRecordCaptures_needsTheLease(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	owner := domain.NewID()
+	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	require.NoError(t, err)
+	session, err := db.CreateSession(ctx, owner, domain.NewSession{})
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, `
+		INSERT INTO checkpoints (id, session_id, branch_id, turn_id, kind, sequence) SELECT 'k', id, active_branch_id, '', 'manual', 1 FROM sessions`)
+	require.NoError(t, err)
+	take := func(process string) []string {
+		due, err := db.TakeCaptures(ctx, session.ID, process, nil, false)
+		require.NoError(t, err)
+		return due.IDs
+	}
+	require.Equal(t, []string{"k"}, take("slow"))
+	forgotten, err := db.ForgottenCaptures(ctx, -time.Hour, "")
+	require.NoError(t, err)
+	require.Empty(t, forgotten)
+	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second'`)
+	require.NoError(t, err)
+	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{session.ID}, forgotten)
+	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, session.ID)
+	require.NoError(t, err)
+	require.Empty(t, forgotten, "the page after it")
+	require.Equal(t, []string{"k"}, take("next"))
+
+	record := func(process, snapshot string) {
+		_, err := db.RecordCaptures(ctx, process, domain.DueCaptures{SessionID: session.ID, IDs: []string{"k"}}, domain.Snapshot{ID: snapshot})
+		require.NoError(t, err)
+	}
+	record("slow", "late")
+	require.NoError(t, db.FailCaptures(ctx, "slow", []string{"k"}, "late"))
+	record("next", "right")
+	var snapshot, state string
+	require.NoError(t, db.Pool.QueryRow(ctx, `SELECT snapshot_id, state FROM checkpoints`).Scan(&snapshot, &state))
+	require.Equal(t, []string{"right", "captured"}, []string{snapshot, state})
+}
+
+// A call that was claimed waits until the files before it have been seen, however
+// late that look begins: what is seen then is what the checkpoint held.
+func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	owner := domain.NewID()
+	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, strings.NewReplacer("(1, 200)", "(1, 6)", "(1, 500)", "(1, 2)").Replace(seedCheckpoints), owner)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET state = 'pending', kind = 'user_turn' WHERE sequence = 1`)
+	require.NoError(t, err)
+
+	for i, c := range []struct {
+		name  string
+		call  string // what is set of the later turn's call
+		taken bool   // a process took the checkpoint before, and died
+		late  bool
+	}{
+		{name: "never begun", call: `phase = 'queued', status = 'pending', attempt = 0`},
+		{name: "running", call: `phase = 'running', status = 'pending', attempt = 1`},
+		{name: "running again", call: `phase = 'running', status = 'pending', attempt = 2`, late: true},
+		{name: "finished", call: `phase = 'finished', status = 'done', attempt = 1`, late: true},
+		{name: "never begun, taken before", call: `phase = 'queued', status = 'pending', attempt = 0`, taken: true},
+		{name: "running, taken before", call: `phase = 'running', status = 'pending', attempt = 1`, taken: true, late: true},
+	} {
+		session := fmt.Sprint("s", i+1)
+		_, err = db.Pool.Exec(ctx, `UPDATE tool_calls SET `+c.call+` WHERE session_id = $1 AND entry_id LIKE '%-2'`, session)
+		require.NoError(t, err)
+		if c.taken {
+			_, err := db.TakeCaptures(ctx, session, "dead", nil, false)
+			require.NoError(t, err)
+			_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second' WHERE session_id = $1 AND state = 'pending'`, session)
+			require.NoError(t, err)
+		}
+
+		due, err := db.TakeCaptures(ctx, session, "process", nil, false)
+		require.NoError(t, err)
+		require.Len(t, due.IDs, 1, c.name)
+		require.Equal(t, c.late, due.Late, c.name)
+	}
+}

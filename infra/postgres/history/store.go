@@ -1,0 +1,23 @@
+// Package history stores how a session's past is kept and gone back to: its branches, the
+// checkpoints with the capture of their files, and the operations that move a session to
+// another place. It carries out what domain/history decides.
+package history
+
+import "everloop/infra/postgres/pg"
+
+// Base is the store without an outbox: it reads, and writes what no event reports.
+type Base struct{ *pg.DB }
+
+// NewBase returns the store on a database.
+func NewBase(db *pg.DB) *Base { return &Base{db} }
+
+// Store is Base with all that emits events, which are committed with their state.
+type Store struct {
+	*Base
+	*pg.Outbox
+}
+
+// NewStore returns the store that commits through an outbox.
+func NewStore(base *Base, outbox *pg.Outbox) *Store {
+	return &Store{Base: base, Outbox: outbox}
+}

@@ -1,0 +1,138 @@
+package operator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
+)
+
+// fill gives a session work of nearly every kind that should have had a workflow for a
+// minute.
+func fill(t *testing.T, db *postgres.Store, owner, session, chat string) {
+	t.Helper()
+	for statement := range strings.SplitSeq(strings.NewReplacer("$session", session, "$chat", chat, "$owner", owner).Replace(`
+		UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = '$chat';
+		INSERT INTO prod_solutions (id, owner_id, name) VALUES ('sol', '$owner', 'n');
+		INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, created_at)
+		VALUES ('d1', 'sol', '$owner', 1, 'api', 'running', '{}', now() - interval '1 minute'),
+		       ('d2', 'sol', '$owner', 1, 'api', 'running', '{}', now());
+		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, session_id, chat_id, begun, started_at)
+		VALUES ('n1', 'd1', 'sol', 'a', 'running', '$session', '$chat', true, now()),
+		       ('n2', 'd2', 'sol', 'b', 'waiting', NULL, NULL, false, now()),
+		       ('n3', 'd1', 'sol', 'c', 'completed', NULL, NULL, false, now());
+		INSERT INTO compactions (id, session_id, branch_id, loop_id, trigger, created_at)
+		SELECT 'k1', id, active_branch_id, 'root', 'manual', now() - interval '1 minute' FROM sessions WHERE id = '$session';
+		INSERT INTO background_tasks (id, session_id, kind, title, status, started_at)
+		VALUES ('t1', '$session', 'shell', 't', 'running', now() - interval '1 minute');
+		INSERT INTO imports (session_id, owner_id, changed_at, state) VALUES ('i1', '$owner', now() - interval '1 minute', 'running');
+		INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
+		                             catchup_window_s, pause_on_failure_after, jitter_s)
+		VALUES ('st', '$owner', 't', 'p', '* * * * *', 'UTC', true, true, false, 'skip', 0, 0, 0);
+		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, session_id, chat_id, scheduled_for, triggered_at)
+		VALUES ('r1', 'st', true, 'running', 'running', 'fired', '$session', '$chat', now(), now() - interval '1 minute'),
+		       ('r2', 'st', true, 'waiting', 'running', 'fired', NULL, NULL, now(), now())`), ";") {
+		_, err := db.Pool.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+}
+
+func byWorkflow(jobs []domain.OperatorJob) map[string]domain.OperatorJob {
+	found := map[string]domain.OperatorJob{}
+	for _, job := range jobs {
+		found[job.WorkflowID] = job
+	}
+	return found
+}
+
+func TestStore_Jobs(t *testing.T) {
+	t.Parallel()
+	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
+	fill(t, db, user.ID, session, chat)
+	all := map[string][]string{}
+	for _, kind := range domain.RunKinds { // of some kinds there is none: their queries run all the same
+		all[kind] = []string{"none"}
+	}
+	all["chat"], all["dag"], all["compaction"], all["task"] = []string{session}, []string{"d1", "d2"}, []string{"k1"}, []string{"t1"}
+	all["import"], all["schedule"] = []string{"i1"}, []string{"r1", "r2"}
+	jobs, err := db.Jobs(t.Context(), all)
+	require.NoError(t, err)
+	found := byWorkflow(jobs)
+	require.Len(t, found, 8)
+	for id, job := range found {
+		require.True(t, job.Open, id)
+		require.Equal(t, user.ID, job.OwnerID, id)
+	}
+	require.Equal(t, "running", found["session/"+session].Status)
+	require.Equal(t, "st", found["schedule-run/r1"].PartOf)
+	require.Equal(t, "queued", found["schedule-run/r2"].Waiting.Reason)
+	require.Equal(t, "run", found["schedule-run/r1"].Waiting.On)
+	require.Equal(t, "session/"+session, found["schedule-run/r1"].Waiting.ID)
+	require.Equal(t, "child", found["dag/sol/d1"].Waiting.Reason)
+	require.Equal(t, "session/"+session, found["dag/sol/d1"].Waiting.ID)
+	require.Equal(t, "timer", found["dag/sol/d2"].Waiting.Reason)
+	require.Equal(t, "session/"+session, found["compact/k1"].PartOf)
+
+	_, err = db.Pool.Exec(t.Context(), `UPDATE chats SET state = 'parked', waiting_reason = 'question' WHERE id = $1`, chat)
+	require.NoError(t, err)
+	jobs, err = db.Jobs(t.Context(), map[string][]string{"dag": {"d1"}})
+	require.NoError(t, err)
+	require.Equal(t, "question", jobs[0].Waiting.Reason)
+	require.Equal(t, domain.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
+}
+
+func TestStore_OpenWork(t *testing.T) {
+	t.Parallel()
+	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
+	fill(t, db, user.ID, session, chat)
+	found := map[string]bool{}
+	for _, kind := range domain.RunKinds {
+		jobs, err := db.OpenWork(t.Context(), kind, "", 10)
+		require.NoError(t, err, kind)
+		for _, job := range jobs {
+			found[job.WorkflowID] = true
+		}
+	}
+	// Not those that wait for their turn, or were made a moment ago.
+	require.Equal(t, map[string]bool{
+		"session/" + session: true, "dag/sol/d1": true, "compact/k1": true, "task/t1": true, "import/i1": true, "schedule-run/r1": true,
+	}, found)
+	jobs, err := db.OpenWork(t.Context(), "dag", "d1", 10)
+	require.NoError(t, err)
+	require.Empty(t, jobs)
+}
+
+func TestStore_endsOfRuns(t *testing.T) {
+	t.Parallel()
+	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
+	fill(t, db, user.ID, session, chat)
+	for _, want := range []bool{true, false} {
+		ended, err := db.EndCompaction(t.Context(), "k1", "because")
+		require.NoError(t, err)
+		require.Equal(t, want, ended)
+		failed, err := db.FailDAGRun(t.Context(), "d1", "run_lost", "because")
+		require.NoError(t, err)
+		require.Equal(t, want, failed)
+		cancelled, _, err := db.CancelRun(t.Context(), "r2")
+		require.NoError(t, err)
+		require.Equal(t, want, cancelled)
+	}
+	step, err := db.AdvanceDAGRun(t.Context(), "d1")
+	require.NoError(t, err)
+	require.Len(t, step.Stop, 1, "what a node has begun is stopped after the end of its run")
+	require.False(t, step.Ended)
+	run, err := db.DAGRun(t.Context(), user, "sol", "d1")
+	require.NoError(t, err)
+	require.EqualValues(t, "failed", run.Status)
+	require.Equal(t, "run_lost", run.Error.Code)
+	require.NotNil(t, run.FinishedAt)
+
+	open, plan, err := db.CancelRun(t.Context(), "r1")
+	require.NoError(t, err)
+	require.True(t, open)
+	require.Equal(t, []domain.RunSession{{OwnerID: user.ID, SessionID: session}}, plan.Stop)
+}

@@ -1,0 +1,75 @@
+// Package operator reads, for administrators, what the work of workflow runs waits for,
+// and which open work no run carries. It changes nothing but compactions, which have no
+// other operation that ends them.
+package operator
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// Store reads the work of runs.
+type Store struct{ db *pg.DB }
+
+// New returns the store on a database.
+func New(db *pg.DB) *Store { return &Store{db} }
+
+// Jobs reads the work of runs by kind and id. Work that is gone is missing.
+func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error) {
+	var batch pgx.Batch
+	var found []domain.OperatorJob
+	for kind, of := range ids {
+		sql, known := jobs[kind]
+		if !known {
+			continue
+		}
+		batch.Queue(sql, of).Query(func(rows pgx.Rows) error {
+			page, err := pgx.CollectRows(rows, scanJob)
+			found = append(found, page...)
+			return err
+		})
+	}
+	if batch.Len() == 0 {
+		return nil, nil
+	}
+	err := s.db.Pool.SendBatch(ctx, &batch).Close()
+	return found, pg.Fault("read the work of runs", err)
+}
+
+func scanJob(row pgx.CollectableRow) (j domain.OperatorJob, err error) {
+	w := &j.Waiting
+	err = row.Scan(&j.WorkflowID, &j.Open, &j.Status, &j.PartOf, &j.CreatedAt, &j.SessionID, &j.OwnerID, &j.Detail,
+		&w.Reason, &w.On, &w.ID, &w.Since, &w.Until)
+	if !j.Open || w.Reason == "none" {
+		j.Waiting = domain.RunWait{Reason: "none"}
+	}
+	return j, err
+}
+
+// OpenWork lists work of a kind that is not over and should have a workflow for some
+// time, in the order of ids and after the given one.
+func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]domain.OperatorJob, error) {
+	sql, known := open[kind]
+	if !known {
+		return nil, nil
+	}
+	rows, _ := s.db.Pool.Query(ctx, sql, after, limit)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(ids) == 0 {
+		return nil, pg.Fault("list open work", err)
+	}
+	return s.Jobs(ctx, map[string][]string{kind: ids})
+}
+
+// EndCompaction fails a compaction that a client has asked for. With false it is over.
+func (s *Store) EndCompaction(ctx context.Context, id, reason string) (bool, error) {
+	tag, err := s.db.Pool.Exec(ctx, `
+		UPDATE compactions SET state = 'failed', ended_at = now(),
+		       result = jsonb_build_object('compaction_id', id, 'status', 'failed', 'reason', $2::text)
+		WHERE  id = $1 AND state = 'running' AND chat_id IS NULL`, id, reason)
+	return err == nil && tag.RowsAffected() == 1, pg.Fault("end a compaction", err)
+}

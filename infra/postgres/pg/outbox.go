@@ -1,0 +1,223 @@
+package pg
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// EventLog is where events go after the state that they report is committed.
+type EventLog interface {
+	// Publish appends the event and returns its sequence. An event that was
+	// published within the last two minutes is not appended again.
+	Publish(ctx context.Context, e domain.Event) (seq uint64, err error)
+	// Repeat is Publish for an event that the log may hold behind the sequence
+	// after, however long ago it was published.
+	Repeat(ctx context.Context, e domain.Event, after uint64) (seq uint64, err error)
+	// Lost returns those of the sequences whose events the log held and lost, as
+	// in a power cut. It asks the log: an error is no answer.
+	Lost(ctx context.Context, seqs []uint64) ([]uint64, error)
+}
+
+// Outbox commits state and events in one transaction (transactional outbox). The
+// events are written to the table outbox and published after the commit, by the
+// publish queue of their session: nothing that commits waits for the event log. The
+// row is the guarantee; what a crash leaves behind is published from the rows.
+type Outbox struct {
+	db        *DB
+	log       EventLog
+	logger    *slog.Logger
+	writer    string // marks the rows of this Outbox
+	queue     *publishQueue
+	published *publishedRows
+	reached   atomic.Uint64 // a sequence that the event log is known to have reached
+}
+
+// NewOutbox returns an outbox over the database and the event log. Run must be
+// running for published rows to be deleted.
+func NewOutbox(db *DB, log EventLog, logger *slog.Logger) *Outbox {
+	o := &Outbox{db: db, log: log, logger: logger, writer: domain.NewID(), published: newPublishedRows()}
+	o.queue = newPublishQueue(o)
+	return o
+}
+
+// Events are the events of one transaction, in their order.
+type Events struct {
+	list  []domain.Event
+	maybe map[string]uint64 // by event id: published already, perhaps, behind this sequence
+}
+
+// Empty reports whether there is no event.
+func (e *Events) Empty() bool { return len(e.list) == 0 }
+
+// Emit adds an event. Data is marshalled at once and must be an object.
+func (e *Events) Emit(sessionID, chatID, name string, data any) error {
+	payload, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", name, err)
+	}
+	e.Add(domain.Event{
+		ID: domain.NewID(), SessionID: sessionID, ChatID: chatID, Name: name, At: time.Now().UTC(), Data: payload,
+	})
+	return nil
+}
+
+// Add adds an event that was not published yet.
+func (e *Events) Add(event domain.Event) { e.list = append(e.list, event) }
+
+// AddMaybePublished adds an event that may be in the event log already, behind a
+// sequence.
+func (e *Events) AddMaybePublished(event domain.Event, after uint64) {
+	if e.maybe == nil {
+		e.maybe = map[string]uint64{}
+	}
+	e.maybe[event.ID] = after
+	e.Add(event)
+}
+
+// Tx is a transaction with the events that its commit publishes.
+type Tx struct {
+	pgx.Tx
+	Events
+	last *Statement
+}
+
+// Statement is a statement that is sent together with the insertion of its events.
+type Statement struct {
+	// Parts are common table expressions, one of which is named changed and returns
+	// one row if the statement applies, else none.
+	Parts string
+	Args  pgx.NamedArgs
+
+	Columns string // of what is returned; empty, or with a comma before the first
+	From    string // joins that Columns need, after changed
+}
+
+// Last sets the last statement of the transaction, which goes in one round trip with
+// the insertion of its events. Its Columns are not read.
+func (tx *Tx) Last(parts string, args pgx.NamedArgs) {
+	tx.last = &Statement{Parts: parts, Args: args}
+}
+
+// Update runs fn in a transaction and passes its events to the publish queue, in
+// their order and behind those of the session's transactions before. A deadlock or a
+// serialization failure runs fn again, so fn must have no effect but through its Tx.
+func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
+	var tickets []*ticket
+	var rows []outboxRow
+	err := o.db.InTx(ctx, func(begun pgx.Tx) error {
+		cancelAll(tickets) // of a try that the database refused
+		tickets = nil
+		tx := Tx{Tx: begun}
+		if err := fn(&tx); err != nil || tx.Empty() {
+			return err
+		}
+		var err error
+		if rows, err = o.insertEvents(ctx, &tx); err != nil {
+			return err
+		}
+		// Before the commit: whatever reads the committed state and commits next, such
+		// as the answer to a question, gets a later ticket.
+		tickets = o.takeTickets(tx.list)
+		return nil
+	})
+	o.hand(tickets, rows, err)
+	return err
+}
+
+// UpdateOne is Update for a transaction that is one statement: the events go with it.
+// A statement that does not apply returns domain.ErrFenced and publishes nothing. Dest
+// is where its Columns go.
+func (o *Outbox) UpdateOne(ctx context.Context, events *Events, statement Statement, dest ...any) error {
+	tickets := o.takeTickets(events.list)
+	query, args := statement.withEvents(), o.eventArgs(events)
+	maps.Copy(args, statement.Args)
+	var ids []int64
+	var behind bool
+	err := retryTx(ctx, func() error {
+		return o.db.Pool.QueryRow(ctx, query, args).Scan(append([]any{&ids, &behind}, dest...)...)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		o.hand(tickets, nil, nil)
+		return domain.ErrFenced
+	}
+	o.hand(tickets, events.rows(ids, behind), err)
+	return err
+}
+
+// takeTickets takes a ticket for each session of the events.
+func (o *Outbox) takeTickets(events []domain.Event) []*ticket {
+	var tickets []*ticket
+	taken := map[string]bool{}
+	for _, e := range events {
+		if !taken[e.SessionID] {
+			taken[e.SessionID] = true
+			tickets = append(tickets, o.queue.take(e.SessionID))
+		}
+	}
+	return tickets
+}
+
+// hand gives the committed rows to the publish queue. After an error the
+// transaction may be committed or not: what it wrote is read from the outbox then.
+func (o *Outbox) hand(tickets []*ticket, rows []outboxRow, err error) {
+	for _, t := range tickets {
+		switch {
+		case err != nil:
+			t.unknown()
+		case len(rows) == 0:
+			t.cancel()
+		case len(tickets) == 1:
+			t.ready(rows)
+		default:
+			var own []outboxRow
+			for _, row := range rows {
+				if row.event.SessionID == t.session {
+					own = append(own, row)
+				}
+			}
+			t.ready(own)
+		}
+	}
+}
+
+func cancelAll(tickets []*ticket) {
+	for _, t := range tickets {
+		t.cancel()
+	}
+}
+
+// Published returns when all events of the session's transactions that were committed
+// in this process before the call are in the event log.
+func (o *Outbox) Published(ctx context.Context, sessionID string) error {
+	return o.queue.await(ctx, sessionID)
+}
+
+// Flush is Published for all sessions.
+func (o *Outbox) Flush(ctx context.Context) error {
+	for _, session := range o.queue.active() {
+		if err := o.queue.await(ctx, session); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach notes that the event log has reached seq.
+func (o *Outbox) reach(seq uint64) {
+	for {
+		have := o.reached.Load()
+		if seq <= have || o.reached.CompareAndSwap(have, seq) {
+			return
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package production
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// versionColumns give a domain.DocumentVersion of the rows v and d.
+const versionColumns = `
+	v.version, v.digest, v.message, v.created_by, v.created_at, v.version IS NOT DISTINCT FROM d.published, v.node_count, v.edge_count,
+	(SELECT count(*) FROM dag_runs r WHERE v.kind = 'dag' AND r.solution_id = v.solution_id AND r.version = v.version)`
+
+const versionTables = `
+	prod_document_versions v
+	JOIN prod_documents d ON d.solution_id = v.solution_id AND d.kind = v.kind`
+
+func scanVersion(row pgx.CollectableRow) (domain.DocumentVersion, error) {
+	var v domain.DocumentVersion
+	err := row.Scan(&v.Version, &v.Digest, &v.Message, &v.CreatedBy, &v.CreatedAt, &v.Published, &v.NodeCount, &v.EdgeCount, &v.Runs)
+	return v, err
+}
+
+// Document reads a version of a document of a solution that the caller can see; 0: the
+// newest.
+func (s *Store) Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
+	domain.StoredDocument, error,
+) {
+	if _, err := solution(ctx, s.db.Pool, caller, solutionID, ""); err != nil {
+		return domain.StoredDocument{}, pg.Fault("read production solution", err)
+	}
+	found, err := document(ctx, s.db.Pool, solutionID, kind, version)
+	return found, pg.Fault("read document", err)
+}
+
+func document(ctx context.Context, q pg.Queryer, solutionID string, kind domain.DocumentKind, version int) (domain.StoredDocument, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT `+versionColumns+`, d.latest, d.published, v.content
+		FROM   `+versionTables+`
+		WHERE  v.solution_id = $1 AND v.kind = $2 AND v.version = CASE $3::integer WHEN 0 THEN d.latest ELSE $3::integer END`,
+		solutionID, kind, version)
+	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (d domain.StoredDocument, err error) {
+		err = row.Scan(&d.Version, &d.Digest, &d.Message, &d.CreatedBy, &d.CreatedAt, &d.Published, &d.NodeCount, &d.EdgeCount, &d.Runs,
+			&d.CurrentVersion, &d.PublishedVersion, &d.Content)
+		return d, err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, domain.VersionNotFound(version)
+	}
+	return found, err
+}
+
+// DocumentVersions lists the versions of a document, newest first: a page, and how
+// many there are.
+func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, limit, offset int) (
+	page []domain.DocumentVersion, total int, err error,
+) {
+	if _, err := solution(ctx, s.db.Pool, caller, solutionID, ""); err != nil {
+		return nil, 0, pg.Fault("read production solution", err)
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		SELECT `+versionColumns+` FROM `+versionTables+`
+		WHERE  v.solution_id = $1 AND v.kind = $2 ORDER BY v.version DESC LIMIT $3 OFFSET $4`, solutionID, kind, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, scanVersion)
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM prod_document_versions WHERE solution_id = $1 AND kind = $2`, solutionID, kind).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list versions", s.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+// SaveDocument adds a version on top of base, which has to be the newest: otherwise
+// version_conflict says who was faster. A base of 0 is whatever is the newest.
+func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int,
+	in domain.NewDocument,
+) (made domain.DocumentVersion, err error) {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+		made, err = save(ctx, tx, found, kind, base, in)
+		return err
+	})
+	return made, pg.Fault("save document", err)
+}
+
+// PublishDocument publishes a version, 0: the newest. With a document it is saved on
+// top of base first, as SaveDocument does, and published.
+func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
+	in *domain.NewDocument, message string,
+) (published domain.PublishedDocument, err error) {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+		if in != nil {
+			made, err := save(ctx, tx, found, kind, version, *in)
+			if err != nil {
+				return err
+			}
+			version = made.Version
+		}
+		stored, err := document(ctx, tx, solutionID, kind, version)
+		if err != nil {
+			return err
+		}
+		published = domain.PublishedDocument{
+			Version: stored.Version, PublishedAt: time.Now().UTC().Truncate(time.Microsecond), PublishedBy: caller.ID, Digest: stored.Digest, Message: message,
+			PreviousVersion: stored.PublishedVersion,
+		}
+		var batch pgx.Batch
+		batch.Queue(`UPDATE prod_documents SET published = $3 WHERE solution_id = $1 AND kind = $2`, solutionID, kind, stored.Version)
+		if kind == domain.DocumentDAG {
+			batch.Queue(`UPDATE prod_solutions SET status = 'published' WHERE id = $1`, solutionID)
+		}
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	return published, pg.Fault("publish document", err)
+}
+
+// RollbackDocument adds a version with the content of an earlier one.
+func (s *Store) RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
+	made domain.DocumentVersion, err error,
+) {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+		stored, err := document(ctx, tx, solutionID, kind, from)
+		if err != nil {
+			return err
+		}
+		made, err = save(ctx, tx, found, kind, 0, domain.NewDocument{
+			Content: stored.Content, Digest: stored.Digest, Message: message, NodeCount: stored.NodeCount, EdgeCount: stored.EdgeCount,
+			CreatedBy: caller.ID,
+		})
+		return err
+	})
+	return made, pg.Fault("roll back document", err)
+}
+
+// DeleteDocumentVersion removes a version that is neither the newest nor published.
+func (s *Store) DeleteDocumentVersion(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) error {
+	err := s.change(ctx, caller, solutionID, func(tx pgx.Tx, _ domain.ProdSolution) error {
+		stored, err := document(ctx, tx, solutionID, kind, version)
+		switch {
+		case err != nil:
+			return err
+		case stored.Published:
+			return domain.Newf(domain.Conflict, "version_published", "version %d is published: publish another one first", version)
+		case version == stored.CurrentVersion:
+			return domain.Newf(domain.Conflict, "version_in_use", "version %d is the newest: the next one is made from it", version)
+		}
+		var runs bool
+		err = tx.QueryRow(ctx, `
+			SELECT $1 = 'dag' AND EXISTS (SELECT 1 FROM dag_runs WHERE solution_id = $2 AND version = $3 AND finished_at IS NULL)`,
+			kind, solutionID, version).Scan(&runs)
+		switch {
+		case err != nil:
+			return err
+		case runs:
+			return domain.Newf(domain.Conflict, "version_in_use", "version %d has runs that are not over: wait for them, or cancel them", version)
+		}
+		var batch pgx.Batch
+		batch.Queue(`DELETE FROM prod_document_versions WHERE solution_id = $1 AND kind = $2 AND version = $3`, solutionID, kind, version)
+		batch.Queue(`UPDATE prod_solutions SET document_bytes = document_bytes - $2 WHERE id = $1`, solutionID, len(stored.Content))
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	return pg.Fault("delete version", err)
+}
+
+// change runs fn while no other caller changes the solution, which must not be archived,
+// and stores the time of the change.
+func (s *Store) change(ctx context.Context, caller domain.User, solutionID string, fn func(pgx.Tx, domain.ProdSolution) error) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		found, err := solution(ctx, tx, caller, solutionID, "")
+		if err != nil {
+			return err
+		}
+		// The user first: the same order everywhere, so that no two wait for each other.
+		if err := lockUser(ctx, tx, found.OwnerID); err != nil {
+			return err
+		}
+		if found, err = solution(ctx, tx, caller, solutionID, "FOR NO KEY UPDATE OF p, d, a"); err != nil {
+			return err
+		}
+		if found.Status == domain.SolutionArchived {
+			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+		}
+		if err := fn(tx, found); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE prod_solutions SET updated_at = now() WHERE id = $1`, solutionID)
+		return err
+	})
+}
+
+// save adds a version on top of base. The solution is locked.
+func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain.DocumentKind, base int, in domain.NewDocument) (
+	domain.DocumentVersion, error,
+) {
+	newest, err := document(ctx, tx, found.ID, kind, 0)
+	if err != nil {
+		return domain.DocumentVersion{}, err
+	}
+	if base != 0 && base != newest.Version {
+		return domain.DocumentVersion{}, &domain.Error{
+			Kind: domain.Conflict, Code: domain.CodeVersionConflict,
+			Message: "the document was changed in the meantime: read the current version and apply the change to it",
+			Version: &domain.VersionConflict{CurrentVersion: newest.Version, ChangedBy: newest.CreatedBy, ChangedAt: newest.CreatedAt},
+		}
+	}
+	return addVersion(ctx, tx, found.OwnerID, found.ID, kind, in)
+}
+
+// addVersion stores the next version, within the limits of the owner, whose row is
+// locked.
+func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind domain.DocumentKind, in domain.NewDocument) (
+	made domain.DocumentVersion, err error,
+) {
+	var versions int
+	var bytes int64
+	err = tx.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM prod_document_versions WHERE solution_id = $1 AND kind = $2),
+		       (SELECT coalesce(sum(document_bytes), 0)::bigint FROM prod_solutions WHERE owner_id = $3)`,
+		solutionID, kind, ownerID).Scan(&versions, &bytes)
+	switch {
+	case err != nil:
+		return made, err
+	case versions >= domain.MaxDocumentVersions:
+		return made, domain.Newf(domain.Conflict, "version_limit", "a document may have %d versions; delete some first", domain.MaxDocumentVersions)
+	case bytes+int64(len(in.Content)) > domain.MaxUserDocuments:
+		return made, domain.Newf(domain.TooLarge, "document_quota",
+			"the documents of a user may have %d bytes in all; delete old versions first", domain.MaxUserDocuments)
+	}
+	rows, _ := tx.Query(ctx, `
+		WITH d AS (
+			UPDATE prod_documents SET latest = latest + 1 WHERE solution_id = @solution AND kind = @kind RETURNING latest, published),
+		bytes AS (UPDATE prod_solutions SET document_bytes = document_bytes + @bytes WHERE id = @solution),
+		v AS (
+			INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, message, node_count, edge_count, created_by)
+			SELECT @solution, @kind, d.latest, @content, @digest, @message, @nodes, @edges, @user FROM d
+			RETURNING *)
+		SELECT `+versionColumns+` FROM v, d`,
+		pgx.NamedArgs{
+			"solution": solutionID, "kind": kind, "content": string(in.Content), "digest": in.Digest, "message": in.Message,
+			"nodes": in.NodeCount, "edges": in.EdgeCount, "user": in.CreatedBy, "bytes": len(in.Content),
+		})
+	return pgx.CollectExactlyOneRow(rows, scanVersion)
+}

@@ -1,0 +1,166 @@
+// Package production stores production solutions and the versions of their documents,
+// whose content it does not know. Of sessions it knows that they exist.
+package production
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// Store reads and writes production solutions. Those of other users do not exist for
+// callers who are not administrators.
+type Store struct{ db *pg.DB }
+
+// New returns the store on a database.
+func New(db *pg.DB) *Store { return &Store{db} }
+
+// solutionColumns give a domain.ProdSolution of the row p.
+const solutionColumns = `
+	p.id, p.owner_id, p.name, p.description, p.status, p.created_at, p.updated_at,
+	(SELECT s.id FROM sessions s WHERE s.id = p.main_session AND s.deleted_at IS NULL),
+	(SELECT s.id FROM sessions s WHERE s.id = p.flow_session AND s.deleted_at IS NULL),
+	(SELECT s.id FROM sessions s WHERE s.id = p.architecture_session AND s.deleted_at IS NULL),
+	d.latest, d.published, a.latest, a.published,
+	(SELECT jsonb_build_object('id', r.id, 'status', r.status, 'finished_at', r.finished_at)
+	 FROM   dag_runs r WHERE r.solution_id = p.id AND r.parent_run IS NULL ORDER BY r.id DESC LIMIT 1)`
+
+const solutionTables = `
+	prod_solutions p
+	JOIN prod_documents d ON d.solution_id = p.id AND d.kind = 'dag'
+	JOIN prod_documents a ON a.solution_id = p.id AND a.kind = 'architecture'`
+
+func scanSolution(row pgx.CollectableRow) (domain.ProdSolution, error) {
+	var s domain.ProdSolution
+	err := row.Scan(&s.ID, &s.OwnerID, &s.Name, &s.Description, &s.Status, &s.CreatedAt, &s.UpdatedAt,
+		&s.SessionID, &s.FlowSessionID, &s.ArchitectureSessionID,
+		&s.DAG.CurrentVersion, &s.DAG.PublishedVersion, &s.Architecture.CurrentVersion, &s.Architecture.PublishedVersion, &s.LastRun)
+	return s, err
+}
+
+// CreateProdSolution stores a solution with the first version of each document. A user
+// who has MaxProdSolutions gets prod_solution_limit.
+func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolution, first map[domain.DocumentKind]domain.NewDocument) (
+	made domain.ProdSolution, err error,
+) {
+	id := domain.NewID()
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		if err := lockUser(ctx, tx, in.OwnerID); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO prod_solutions (id, owner_id, name, description, main_session, flow_session, architecture_session)
+			SELECT @id, @owner, @name, @description, @main, @flow, @architecture
+			WHERE  (SELECT count(*) FROM prod_solutions WHERE owner_id = @owner) < @most`,
+			pgx.NamedArgs{
+				"id": id, "owner": in.OwnerID, "name": in.Name, "description": in.Description, "main": in.SessionID,
+				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "most": domain.MaxProdSolutions,
+			})
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return domain.Newf(domain.Conflict, "prod_solution_limit", "a user may have %d production solutions; delete one first",
+				domain.MaxProdSolutions)
+		}
+		for kind, document := range first {
+			if _, err := tx.Exec(ctx, `INSERT INTO prod_documents (solution_id, kind, latest) VALUES ($1, $2, 0)`, id, kind); err != nil {
+				return err
+			}
+			if _, err := addVersion(ctx, tx, in.OwnerID, id, kind, document); err != nil {
+				return err
+			}
+		}
+		made, err = solution(ctx, tx, domain.User{ID: in.OwnerID}, id, "")
+		return err
+	})
+	return made, pg.Fault("create production solution", err)
+}
+
+// ProdSolutions lists the solutions of a user, newest first: a page, and how many
+// there are.
+func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []domain.ProdSolution, total int, err error) {
+	var batch pgx.Batch
+	batch.Queue(`SELECT `+solutionColumns+` FROM `+solutionTables+` WHERE p.owner_id = $1 ORDER BY p.id DESC LIMIT $2 OFFSET $3`,
+		userID, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, scanSolution)
+			return err
+		})
+	batch.Queue(`SELECT count(*) FROM prod_solutions WHERE owner_id = $1`, userID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+	return page, total, pg.Fault("list production solutions", s.db.Pool.SendBatch(ctx, &batch).Close())
+}
+
+// ProdSolution reads one solution.
+func (s *Store) ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error) {
+	found, err := solution(ctx, s.db.Pool, caller, id, "")
+	return found, pg.Fault("read production solution", err)
+}
+
+// KnownProdSolutions gives those of the ids that the caller can see.
+func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM prod_solutions WHERE id = ANY ($1) AND (owner_id = $2 OR $3)`,
+		ids, caller.ID, caller.Administrator)
+	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return known, pg.Fault("look for production solutions", err)
+}
+
+func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (domain.ProdSolution, error) {
+	rows, _ := q.Query(ctx, `
+		SELECT `+solutionColumns+` FROM `+solutionTables+`
+		WHERE  p.id = $1 AND (p.owner_id = $2 OR $3) `+lock, id, caller.ID, caller.Administrator)
+	found, err := pgx.CollectExactlyOneRow(rows, scanSolution)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return found, domain.ProdSolutionNotFound(id)
+	}
+	return found, err
+}
+
+// ChangeProdSolution sets what change says of the stored solution; change may reject
+// it.
+func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id string,
+	change func(domain.ProdSolution) (domain.ProdSolutionChange, error),
+) (changed domain.ProdSolution, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		found, err := solution(ctx, tx, caller, id, "FOR NO KEY UPDATE OF p")
+		if err != nil {
+			return err
+		}
+		c, err := change(found)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE prod_solutions
+			SET    name = coalesce(@name, name), description = coalesce(@description, description), status = coalesce(@status, status),
+			       main_session = coalesce(@session, main_session), updated_at = now()
+			WHERE  id = @id`,
+			pgx.NamedArgs{"id": id, "name": c.Name, "description": c.Description, "status": c.Status, "session": c.SessionID})
+		if err != nil {
+			return err
+		}
+		changed, err = solution(ctx, tx, caller, id, "")
+		return err
+	})
+	return changed, pg.Fault("change production solution", err)
+}
+
+// DeleteProdSolution removes a solution with all versions of its documents.
+func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) error {
+	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3)`, id, caller.ID, caller.Administrator)
+	if err == nil && tag.RowsAffected() == 0 {
+		return domain.ProdSolutionNotFound(id)
+	}
+	return pg.Fault("delete production solution", err)
+}
+
+// lockUser serialises what counts against the limits of one user.
+func lockUser(ctx context.Context, tx pgx.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID)
+	return err
+}

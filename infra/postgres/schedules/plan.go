@@ -1,0 +1,307 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/webhooks"
+)
+
+const (
+	// mostTicks is how many ticks one transaction takes.
+	mostTicks = 200
+	// early is by how much the engine's clock may be ahead of the database's.
+	early = 2 * time.Second
+	// ahead is how many coming ticks the engine's schedule has after an update, and
+	// fewest how few it may have before the next one.
+	ahead, fewest = 32, 12
+)
+
+// TakeTicks records the ticks of a task that are due, and decides which of them run.
+// Each has one record, however often and by whom it is called.
+func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.TickPlan{}
+		task, err := lockTask(ctx, tx, taskID, "")
+		if domain.HasCode(err, "scheduled_task_not_found") {
+			return nil // deleted meanwhile
+		}
+		if err != nil || !task.Enabled || task.NextRunAt == nil {
+			return err
+		}
+		now, err := clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		t, err := newTaking(ctx, tx, task, now, &plan)
+		if err != nil {
+			return err
+		}
+
+		tick, more := *task.NextRunAt, true
+		fire := domain.FireAt(task.ID, tick, task.JitterS)
+		for taken := 0; more && !fire.After(now.Add(early)); taken++ {
+			if taken == mostTicks {
+				plan.More = true
+				break
+			}
+			if err := t.take(tick); err != nil {
+				return err
+			}
+			if tick, fire, more, err = Next(task, tick); err != nil {
+				return err
+			}
+		}
+		if err := t.notifyMissed(); err != nil {
+			return err
+		}
+		if !more {
+			_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET next_run_at = NULL, next_fire_at = NULL WHERE id = $1`, task.ID)
+			return err
+		}
+		return t.advance(tick, fire)
+	})
+	return plan, pg.Fault("take the ticks of a scheduled task", err)
+}
+
+// RunNow records a run that its owner has asked for. The overlap policy holds for it.
+func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.TickPlan{}
+		task, err := lockTask(ctx, tx, taskID, ownerID)
+		if err != nil {
+			return err
+		}
+		now, err := clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		t, err := newTaking(ctx, tx, task, now, &plan)
+		if err != nil {
+			return err
+		}
+		run, err := t.decide(now, domain.TickFired, domain.ReasonRunNow, true)
+		plan.Run = &run
+		if err != nil {
+			return err
+		}
+		return t.notifyMissed()
+	})
+	return plan, pg.Fault("run a scheduled task", err)
+}
+
+// taking is the state of a task whose lock is held, while ticks of it are taken.
+type taking struct {
+	ctx              context.Context
+	tx               pgx.Tx
+	task             domain.ScheduledTask
+	now              time.Time
+	plan             *domain.TickPlan
+	running, waiting int
+	notRun           []domain.ScheduledRun
+}
+
+func newTaking(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask, now time.Time, plan *domain.TickPlan) (*taking, error) {
+	t := &taking{ctx: ctx, tx: tx, task: task, now: now, plan: plan}
+	err := tx.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'waiting')
+		FROM   scheduled_runs WHERE task_id = $1 AND state <> 'ended'`, task.ID).Scan(&t.running, &t.waiting)
+	return t, err
+}
+
+// take records one tick.
+func (t *taking) take(tick time.Time) error {
+	age := t.now.Sub(domain.FireAt(t.task.ID, tick, t.task.JitterS))
+	outcome, runs := t.task.Taken(age)
+	switch {
+	case !runs:
+		_, err := t.insert(tick, "ended", domain.RunFailed, outcome, domain.ReasonWindowOver, false)
+		return err
+	case outcome == domain.TickCaughtUp:
+		_, err := t.decide(tick, outcome, domain.ReasonLate, false)
+		return err
+	default:
+		_, err := t.decide(tick, outcome, "", false)
+		return err
+	}
+}
+
+// decide records a tick that is to run, by the overlap policy.
+func (t *taking) decide(tick time.Time, outcome domain.TickOutcome, reason string, manual bool) (domain.ScheduledRun, error) {
+	decision := t.task.Overlap.Overlapping(t.running, t.waiting)
+	if decision.Outcome != "" {
+		return t.insert(tick, "ended", domain.RunFailed, decision.Outcome, decision.Reason, manual)
+	}
+	if decision.Waits {
+		t.waiting++
+		return t.insert(tick, "waiting", domain.RunRunning, outcome, reason, manual)
+	}
+	if decision.CancelOthers {
+		if err := t.cancelOthers(); err != nil {
+			return domain.ScheduledRun{}, err
+		}
+	}
+	run, err := t.insert(tick, "running", domain.RunRunning, outcome, reason, manual)
+	t.running++
+	t.plan.Start = append(t.plan.Start, run.ID)
+	return run, err
+}
+
+func (t *taking) insert(
+	tick time.Time, state string, status domain.RunStatus, outcome domain.TickOutcome, reason string, manual bool,
+) (domain.ScheduledRun, error) {
+	run, err := oneRun(t.ctx, t.tx, `
+		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, reason_code, scheduled_for, triggered_at, finished_at)
+		VALUES (@id, @task, @manual, @state, @status, @outcome, nullif(@reason, ''), @tick, @now,
+		        CASE WHEN @state = 'ended' THEN @now::timestamptz END)
+		RETURNING `+runColumns,
+		pgx.NamedArgs{
+			"id": domain.NewID(), "task": t.task.ID, "manual": manual, "state": state, "status": status, "outcome": outcome,
+			"reason": reason, "tick": tick, "now": t.now,
+		})
+	if err == nil && state == "ended" {
+		t.notRun = append(t.notRun, run)
+	}
+	return run, err
+}
+
+// notifyMissed reports to webhooks the ticks that did not run, all those of one transaction
+// at once.
+func (t *taking) notifyMissed() error {
+	if len(t.notRun) == 0 {
+		return nil
+	}
+	return webhooks.TaskEvent(t.ctx, t.tx, domain.WebhookRunMissed, t.task, t.notRun)
+}
+
+// cancelOthers ends the runs that wait, and has the others stopped.
+func (t *taking) cancelOthers() error {
+	end := domain.EndOfRun("", "", "", true)
+	rows, _ := t.tx.Query(t.ctx, `
+		UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
+		WHERE  task_id = $1 AND state = 'waiting' RETURNING `+runColumns, t.task.ID, end.Status, end.Reason, end.Error)
+	cancelled, err := pgx.CollectRows(rows, scanRun)
+	if err != nil {
+		return err
+	}
+	t.notRun = append(t.notRun, cancelled...)
+	rows, _ = t.tx.Query(t.ctx, `
+		UPDATE scheduled_runs SET cancel_requested = true
+		WHERE  task_id = $1 AND state = 'running' AND NOT cancel_requested RETURNING session_id, chat_id`, t.task.ID)
+	var session, chat *string
+	_, err = pgx.ForEachRow(rows, []any{&session, &chat}, func() error {
+		if session != nil && chat != nil {
+			t.plan.Stop = append(t.plan.Stop, domain.RunSession{OwnerID: t.task.OwnerID, SessionID: *session})
+		}
+		return nil
+	})
+	t.waiting = 0
+	return err
+}
+
+// advance moves the task to its next tick, and says whether the engine's schedule has
+// to be updated.
+func (t *taking) advance(tick, fire time.Time) error {
+	wanted, err := upcoming(t.task, tick, fewest)
+	if err != nil {
+		return err
+	}
+	last := wanted[len(wanted)-1]
+	err = t.tx.QueryRow(t.ctx, `
+		UPDATE scheduled_tasks
+		SET    next_run_at = @tick, next_fire_at = @fire,
+		       version = version + CASE WHEN coalesce(synced_until < @last, true) AND version = synced_version THEN 1 ELSE 0 END
+		WHERE  id = @id RETURNING version <> synced_version`,
+		pgx.NamedArgs{"id": t.task.ID, "tick": tick, "fire": fire, "last": last}).Scan(&t.plan.Sync)
+	if err != nil {
+		return err
+	}
+	_, err = t.tx.Exec(t.ctx, `
+		DELETE FROM scheduled_runs WHERE id IN (
+			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'ended' ORDER BY id DESC OFFSET $2 LIMIT $3)`,
+		t.task.ID, domain.MaxScheduledRuns, mostTicks)
+	return err
+}
+
+// upcoming gives up to n ticks with their jitter, the given one first.
+func upcoming(task domain.ScheduledTask, tick time.Time, n int) ([]time.Time, error) {
+	times := []time.Time{domain.FireAt(task.ID, tick, task.JitterS)}
+	for len(times) < n {
+		next, fire, ok, err := Next(task, tick)
+		if err != nil || !ok {
+			return times, err
+		}
+		tick, times = next, append(times, fire)
+	}
+	return times, nil
+}
+
+// SyncSchedule passes what the engine's schedule of a task is to be to apply, and
+// remembers that it was done. One process does so at a time; while another one does,
+// nothing is done. The rows of a deleted task go with its schedule.
+func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, domain.ScheduleSync) error) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		var free bool
+		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('schedule/' || $1, 0))`, taskID).Scan(&free)
+		if err != nil || !free {
+			return err
+		}
+		var version int64
+		var deleted bool
+		err = tx.QueryRow(ctx, `SELECT version, deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).Scan(&version, &deleted)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		task, err := oneTask(ctx, tx, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id`, pgx.NamedArgs{"id": taskID})
+		if err != nil {
+			return err
+		}
+		sync := domain.ScheduleSync{TaskID: taskID, OwnerID: task.OwnerID, Enabled: task.Enabled, Deleted: deleted}
+		if task.Enabled && task.NextRunAt != nil {
+			if sync.Times, err = upcoming(task, *task.NextRunAt, ahead); err != nil {
+				return err
+			}
+		}
+		if err := apply(ctx, sync); err != nil {
+			return err
+		}
+		if deleted {
+			_, err = tx.Exec(ctx, `DELETE FROM scheduled_tasks WHERE id = $1 AND NOT EXISTS (
+				SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running' AND chat_id IS NULL)`, taskID)
+			return err
+		}
+		var until *time.Time
+		if n := len(sync.Times); n > 0 {
+			until = &sync.Times[n-1]
+		}
+		_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET synced_version = $2, synced_until = $3 WHERE id = $1`, taskID, version, until)
+		return err
+	})
+	return pg.Fault("update the schedule of a task", err)
+}
+
+// StaleSchedules lists tasks whose schedule in the engine is not what it should be.
+func (s *Store) StaleSchedules(ctx context.Context, after string, limit int) ([]string, error) {
+	return s.ids(ctx, `SELECT id FROM scheduled_tasks WHERE version <> synced_version AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+}
+
+// OverdueTasks lists tasks of which a tick was due some seconds ago and was not taken.
+func (s *Store) OverdueTasks(ctx context.Context, after string, limit int) ([]string, error) {
+	return s.ids(ctx, `
+		SELECT id FROM scheduled_tasks
+		WHERE  enabled AND deleted_at IS NULL AND next_fire_at < now() - interval '5 seconds' AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+}
+
+func (s *Store) ids(ctx context.Context, sql, after string, limit int) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, sql, after, limit)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, pg.Fault("list scheduled tasks", err)
+}

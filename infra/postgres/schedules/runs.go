@@ -1,0 +1,364 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
+	"everloop/infra/postgres/webhooks"
+)
+
+var runColumns = `
+	id, task_id, session_id, status, outcome, reason_code, error, scheduled_for, triggered_at, finished_at,
+	(extract(epoch FROM coalesce(started_at, triggered_at) - scheduled_for) * 1000)::bigint, attempt, checks, ` +
+	sessions.UsageColumns("scheduled_runs")
+
+func scanRun(row pgx.CollectableRow) (domain.ScheduledRun, error) {
+	var r domain.ScheduledRun
+	err := row.Scan(append([]any{
+		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
+		&r.FinishedAt, &r.DriftMS, &r.Attempt, &r.Checks,
+	}, sessions.UsageFields(&r.Usage)...)...)
+	return r, err
+}
+
+func oneRun(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.ScheduledRun, error) {
+	rows, _ := q.Query(ctx, sql, args)
+	return pgx.CollectExactlyOneRow(rows, scanRun)
+}
+
+// openRun is a run that is not over, under the lock of its task.
+type openRun struct {
+	task      domain.ScheduledTask
+	sessionID *string
+	chatID    *string
+	cancelled bool
+}
+
+// lockRun takes the lock of the run's task. Without a run that works, found is false.
+func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found bool, err error) {
+	var taskID string
+	err = tx.QueryRow(ctx, `SELECT task_id FROM scheduled_runs WHERE id = $1`, runID).Scan(&taskID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+	if err != nil {
+		return run, false, err
+	}
+	// A task that was deleted lets its runs end.
+	run.task, err = oneTask(ctx, tx, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id FOR UPDATE`, pgx.NamedArgs{"id": taskID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+	if err != nil {
+		return run, false, err
+	}
+	err = tx.QueryRow(ctx, `
+		SELECT session_id, chat_id, cancel_requested FROM scheduled_runs WHERE id = $1 AND state = 'running'`, runID).
+		Scan(&run.sessionID, &run.chatID, &run.cancelled)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+	return run, err == nil, err
+}
+
+// ClaimRun gives a run to its workflow, with the session that it uses: the task's own
+// one if that is still there, else a new one, which is the same each time.
+func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed domain.ClaimedRun, plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		claimed, plan = domain.ClaimedRun{RunID: runID, Ended: true}, domain.TickPlan{}
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+		if run.cancelled && run.chatID == nil {
+			return endRun(ctx, tx, runID, run, domain.EndOfRun("", "", "", true), &plan)
+		}
+		claimed.Ended, claimed.Begun = false, run.chatID != nil
+		claimed.OwnerID, claimed.Task = run.task.OwnerID, run.task.TaskSpec
+		if run.sessionID != nil {
+			claimed.SessionID = *run.sessionID
+			return nil
+		}
+		if claimed.SessionID, err = sessionOf(ctx, tx, run.task); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET session_id = $2 WHERE id = $1`, runID, claimed.SessionID)
+		return err
+	})
+	return claimed, plan, pg.Fault("claim a scheduled run", err)
+}
+
+func sessionOf(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask) (string, error) {
+	if !task.Persistent {
+		return domain.NewID(), nil
+	}
+	var kept string
+	err := tx.QueryRow(ctx, `
+		SELECT s.id FROM sessions s WHERE s.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, task.SessionID, task.OwnerID).Scan(&kept)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return kept, err
+	}
+	kept = domain.NewID()
+	_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET session_id = $2 WHERE id = $1`, task.ID, kept)
+	return kept, err
+}
+
+// RunBegan records the chat of a run; with true it was cancelled meanwhile.
+func (s *Store) RunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			UPDATE scheduled_runs SET chat_id = $2, started_at = coalesce(started_at, clock_timestamp())
+			WHERE  id = $1 AND state = 'running' RETURNING cancel_requested`, runID, chatID).Scan(&cancelled)
+		if errors.Is(err, pgx.ErrNoRows) {
+			cancelled = true // it is gone, and what it began is stopped
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE scheduled_tasks SET last_run_at = now(), last_status = 'running'
+			WHERE  id = (SELECT task_id FROM scheduled_runs WHERE id = $1)`, runID)
+		return err
+	})
+	return cancelled, pg.Fault("begin a scheduled run", err)
+}
+
+// BlockRun ends a run whose message was rejected.
+func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.TickPlan{}
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			UPDATE scheduled_runs SET outcome = $2, session_id = NULL WHERE id = $1 AND chat_id IS NULL`, runID, domain.TickBlocked); err != nil {
+			return err
+		}
+		return endRun(ctx, tx, runID, run, domain.RunEnd{Status: domain.RunFailed, Reason: code, Error: message, Counts: true}, &plan)
+	})
+	return plan, pg.Fault("block a scheduled run", err)
+}
+
+// CancelRun asks for the end of a run: one that waits for its turn is over at once, the
+// chat of another is to be stopped. With false it is over.
+func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		open, plan = false, domain.TickPlan{}
+		end := domain.EndOfRun("", "", "", true)
+		tag, err := tx.Exec(ctx, `
+			UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
+			WHERE  id = $1 AND state = 'waiting'`, runID, end.Status, end.Reason, end.Error)
+		if err != nil || tag.RowsAffected() == 1 {
+			open = err == nil
+			return err
+		}
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+		open, plan.TaskID = true, run.task.ID
+		if run.sessionID != nil && run.chatID != nil {
+			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
+		}
+		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID)
+		return err
+	})
+	return open, plan, pg.Fault("cancel a scheduled run", err)
+}
+
+// EndRun ends a run whose chat has ended, and lets the next one that waits begin. A run
+// whose outcome has to be checked goes on until EndChecks.
+func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, plan domain.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		next, plan = domain.RunOver, domain.TickPlan{}
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+		if run.chatID == nil {
+			next = domain.RunWaits
+			return nil
+		}
+		var chat chatEnd
+		err = tx.QueryRow(ctx, `
+			SELECT state, coalesce(finish_reason, ''), coalesce(error_code, ''), coalesce(error_message, '')
+			FROM   chats WHERE id = $1`, *run.chatID).
+			Scan(&chat.state, &chat.reason, &chat.code, &chat.message)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return endRun(ctx, tx, runID, run, sessionDeleted, &plan)
+		}
+		if err != nil {
+			return err
+		}
+		if chat.state != domain.ChatStateEnded {
+			next = domain.RunWaits
+			return nil
+		}
+		if _, err := tx.Exec(ctx, `
+			UPDATE scheduled_runs r
+			SET    input_tokens = c.input_tokens, output_tokens = c.output_tokens, cache_read_tokens = c.cache_read_tokens,
+			       cache_write_tokens = c.cache_write_tokens, cost_nano = c.cost_nano, uncosted_tokens = c.uncosted_tokens,
+			       attempt = c.restarts + 1
+			FROM   chats c WHERE r.id = $1 AND c.id = $2`, runID, *run.chatID); err != nil {
+			return err
+		}
+		end := domain.EndOfRun(chat.reason, chat.code, chat.message, run.cancelled)
+		if end.Status == domain.RunCompleted && run.task.HasOutcome() {
+			next = domain.RunChecks
+			return nil
+		}
+		return endRun(ctx, tx, runID, run, end, &plan)
+	})
+	return next, plan, pg.Fault("end a scheduled run", err)
+}
+
+type chatEnd struct {
+	state         domain.ChatState
+	reason        domain.FinishReason
+	code, message string
+}
+
+var sessionDeleted = domain.RunEnd{Status: domain.RunFailed, Reason: domain.ReasonSessionDeleted, Error: "its session was deleted"}
+
+// RunToCheck gives a run whose outcome is to be checked; false: it is over. The run of a
+// session that is gone is cancelled.
+func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error) {
+	run.RunID = runID
+	var session *string
+	err = s.db.Pool.QueryRow(ctx, `
+		SELECT r.session_id, r.cancel_requested, t.files, t.commands
+		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id
+		WHERE  r.id = $1 AND r.state = 'running' AND r.chat_id IS NOT NULL`, runID).
+		Scan(&session, &run.Cancelled, &run.Files, &run.Commands)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+	if err == nil && !run.Cancelled {
+		err = s.db.Pool.QueryRow(ctx, `SELECT `+sessions.WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, session).
+			Scan(sessions.WorkFields(&run.Session)...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			run.Cancelled, err = true, nil
+		}
+	}
+	return run, err == nil, pg.Fault("read a run to check", err)
+}
+
+// EndChecks ends a run whose outcome was checked. What was cancelled meanwhile, or lost
+// its session, ends as that.
+func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) (plan domain.TickPlan, err error) {
+	if checks == nil {
+		checks = []domain.RunCheck{}
+	}
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = domain.TickPlan{}
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+		var there bool
+		err = tx.QueryRow(ctx, `
+			WITH kept AS (UPDATE scheduled_runs SET checks = $2 WHERE id = $1)
+			SELECT EXISTS (SELECT 1 FROM sessions WHERE id = $3 AND deleted_at IS NULL)`, runID, checks, run.sessionID).Scan(&there)
+		if err != nil {
+			return err
+		}
+		end := domain.EndOfChecks(checks)
+		switch {
+		case run.cancelled:
+			end = domain.EndOfRun("", "", "", true)
+		case !there:
+			end = sessionDeleted
+		}
+		return endRun(ctx, tx, runID, run, end, &plan)
+	})
+	return plan, pg.Fault("end the checks of a scheduled run", err)
+}
+
+// endRun ends a run, counts it for its task, which may be disabled by it, and promotes
+// the oldest run that waits.
+func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domain.RunEnd, plan *domain.TickPlan) error {
+	ended, err := oneRun(ctx, tx, `
+		UPDATE scheduled_runs
+		SET    state = 'ended', status = @status, reason_code = coalesce(nullif(@reason, ''), reason_code), error = nullif(@error, ''),
+		       finished_at = clock_timestamp()
+		WHERE  id = @id RETURNING `+runColumns,
+		pgx.NamedArgs{"id": runID, "status": end.Status, "reason": end.Reason, "error": end.Error})
+	if err != nil {
+		return err
+	}
+	task := run.task
+	plan.TaskID = task.ID
+	switch {
+	case end.Status == domain.RunCompleted:
+		task.ConsecutiveFailures = 0
+	case end.Counts:
+		task.ConsecutiveFailures++
+	}
+	if task.PauseAfter > 0 && task.ConsecutiveFailures >= task.PauseAfter && task.Enabled && end.Counts {
+		reason := fmt.Sprintf("%d runs in a row failed, the last one: %s", task.ConsecutiveFailures, end.Error)
+		task.Enabled, task.PausedReason, plan.Sync = false, &reason, true
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE scheduled_tasks
+		SET    last_status = $2, consecutive_failures = $3, enabled = $4, paused_reason = $5,
+		       next_run_at = CASE WHEN $4 THEN next_run_at END, next_fire_at = CASE WHEN $4 THEN next_fire_at END,
+		       version = version + CASE WHEN $4 <> enabled THEN 1 ELSE 0 END
+		WHERE  id = $1`, task.ID, end.Status, task.ConsecutiveFailures, task.Enabled, task.PausedReason); err != nil {
+		return err
+	}
+	if err := notifyEnd(ctx, tx, run.task, task, ended); err != nil {
+		return err
+	}
+	rows, _ := tx.Query(ctx, `
+		UPDATE scheduled_runs SET state = 'running' WHERE id = (
+			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'waiting'
+			AND    NOT EXISTS (SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running')
+			ORDER  BY id LIMIT 1)
+		RETURNING id`, task.ID)
+	started, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	plan.Start = append(plan.Start, started...)
+	return err
+}
+
+// notifyEnd reports to webhooks the end of a run, and that its task was disabled by it.
+func notifyEnd(ctx context.Context, tx pgx.Tx, was, task domain.ScheduledTask, run domain.ScheduledRun) error {
+	event := domain.WebhookRunFailed
+	if run.Status == domain.RunCompleted {
+		event = domain.WebhookRunCompleted
+	}
+	runs := []domain.ScheduledRun{run}
+	if err := webhooks.TaskEvent(ctx, tx, event, task, runs); err != nil {
+		return err
+	}
+	if !was.Enabled || task.Enabled {
+		return nil
+	}
+	return webhooks.TaskEvent(ctx, tx, domain.WebhookSchedulePaused, task, runs)
+}
+
+// StalledRuns lists runs that should have moved some seconds ago: those that no
+// workflow has begun, and those whose chat has ended or is gone.
+func (s *Store) StalledRuns(ctx context.Context, after string, limit int) ([]string, error) {
+	return s.ids(ctx, `
+		SELECT r.id FROM scheduled_runs r LEFT JOIN chats c ON c.id = r.chat_id
+		WHERE  r.state = 'running' AND r.triggered_at < now() - interval '10 seconds' AND r.id > $1
+		AND    (c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds') ORDER BY r.id LIMIT $2`, after, limit)
+}
+
+// CancelledRuns lists the sessions of runs that were to be stopped and go on.
+func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunSession, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT t.owner_id, r.session_id
+		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id JOIN chats c ON c.id = r.chat_id
+		WHERE  r.state = 'running' AND r.cancel_requested AND c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
+	return runs, pg.Fault("list cancelled runs", err)
+}

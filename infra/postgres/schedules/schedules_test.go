@@ -1,0 +1,395 @@
+package schedules_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
+)
+
+// timetable is a database with one user.
+type timetable struct {
+	t     *testing.T
+	db    *postgres.DB
+	owner string
+}
+
+func newTimetable(t *testing.T) timetable {
+	t.Helper()
+	db := pgtest.Open(t)
+	return timetable{t, db, pgtest.User(t, db, "ann", false).ID}
+}
+
+func (s timetable) task(change func(*domain.TaskSpec)) domain.ScheduledTask {
+	s.t.Helper()
+	spec := domain.TaskSpec{
+		Title: "t", Prompt: "p", Cron: "* * * * *", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
+		CatchupWindowS: 3600, PauseAfter: 2,
+	}
+	if change != nil {
+		change(&spec)
+	}
+	task, err := s.db.CreateScheduledTask(s.t.Context(), s.owner, spec)
+	require.NoError(s.t, err)
+	return task
+}
+
+// due makes the last whole minutes due.
+func (s timetable) due(taskID string, minutes int) {
+	s.t.Helper()
+	_, err := s.db.Pool.Exec(s.t.Context(), `
+		UPDATE scheduled_tasks SET next_run_at = date_trunc('minute', now()) - make_interval(mins => $2 - 1) WHERE id = $1`, taskID, minutes)
+	require.NoError(s.t, err)
+}
+
+func (s timetable) take(taskID string) domain.TickPlan {
+	s.t.Helper()
+	plan, err := s.db.TakeTicks(s.t.Context(), taskID)
+	require.NoError(s.t, err)
+	return plan
+}
+
+// outcomes are those of the records, the oldest first, with what they say.
+func (s timetable) outcomes(taskID string) (all []string) {
+	s.t.Helper()
+	runs, err := s.db.ScheduledRuns(s.t.Context(), s.owner, taskID, 0, 1000)
+	require.NoError(s.t, err)
+	for i := len(runs) - 1; i >= 0; i-- {
+		text := string(runs[i].Outcome) + " " + string(runs[i].Status)
+		if runs[i].ReasonCode != nil {
+			text += " " + *runs[i].ReasonCode
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// chat gives a run that was started a session and a chat that ended so; an empty reason
+// leaves it running.
+func (s timetable) chat(runID string, reason domain.FinishReason) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	claimed, _, err := s.db.ClaimRun(ctx, runID)
+	require.NoError(s.t, err)
+	require.False(s.t, claimed.Ended)
+	again, _, err := s.db.ClaimRun(ctx, runID)
+	require.NoError(s.t, err)
+	require.Equal(s.t, claimed.SessionID, again.SessionID, "a run keeps its session")
+	require.NoError(s.t, s.db.EnsureSession(ctx, s.owner, domain.NewSession{ID: claimed.SessionID}))
+	require.NoError(s.t, s.db.EnsureSession(ctx, s.owner, domain.NewSession{ID: claimed.SessionID}))
+	chatID, state := domain.NewID(), "ended"
+	if reason == "" {
+		state = "running"
+	}
+	_, err = s.db.Pool.Exec(ctx, `
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, finish_reason, ended_at, input_tokens, waiter)
+		SELECT $1, id, active_branch_id, 'schedule', 'executing', $3, nullif($4, ''), now(), 7, 'waiter' FROM sessions WHERE id = $2`,
+		chatID, claimed.SessionID, state, reason)
+	require.NoError(s.t, err)
+	_, err = s.db.RunBegan(ctx, runID, chatID)
+	require.NoError(s.t, err)
+}
+
+func (s timetable) end(runID string) (bool, domain.TickPlan) {
+	s.t.Helper()
+	next, plan, err := s.db.EndRun(s.t.Context(), runID)
+	require.NoError(s.t, err)
+	return next == domain.RunOver, plan
+}
+
+func TestTakeTicks_eachOnce(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) { spec.Overlap = domain.OverlapAllowAll })
+	s.due(task.ID, 5)
+	var together sync.WaitGroup
+	for range 8 {
+		together.Go(func() { s.take(task.ID) })
+	}
+	together.Wait()
+	all := s.outcomes(task.ID)
+	require.GreaterOrEqual(t, len(all), 5)
+	require.LessOrEqual(t, len(all), 6, "a minute may have passed")
+	require.Equal(t, "caught_up running service_was_late", all[0])
+}
+
+func TestTakeTicks_missed(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) { spec.CatchupWindowS = 180 })
+	s.due(task.ID, 250)
+	plan := s.take(task.ID)
+	require.True(t, plan.More, "one transaction takes 200")
+	require.Empty(t, plan.Start)
+	require.Len(t, s.outcomes(task.ID), 200)
+	plan = s.take(task.ID)
+	require.False(t, plan.More)
+	require.Len(t, plan.Start, 1)
+	all := s.outcomes(task.ID)
+	require.Equal(t, "missed failed catchup_window_over", all[0])
+	require.Contains(t, all, "caught_up running service_was_late")
+	require.Equal(t, "skipped failed previous_run_active", all[len(all)-1])
+}
+
+// Ticks that did not run are one event of each transaction that finds them, and the end
+// of a run that disables its task is two.
+func TestScheduledTasks_notifyWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	hook, err := s.db.CreateWebhook(t.Context(), s.owner, domain.NewID(), domain.WebhookSpec{
+		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{}, Enabled: true,
+	}, []byte("sealed"))
+	require.NoError(t, err)
+	events := func() (list []string) {
+		page, _, err := s.db.WebhookDeliveries(t.Context(), s.owner, hook.ID, "", "", 0, 10)
+		require.NoError(t, err)
+		for _, d := range page {
+			var body struct {
+				Data struct {
+					Total int
+					Runs  []domain.ScheduledRun
+				}
+			}
+			require.NoError(t, json.Unmarshal(d.Request, &body))
+			list = append(list, fmt.Sprintf("%s %d %d", d.Event, body.Data.Total, len(body.Data.Runs)))
+		}
+		return list
+	}
+	task := s.task(func(spec *domain.TaskSpec) {
+		spec.CatchupWindowS, spec.PauseAfter, spec.Notify = 0, 1, []string{hook.ID}
+	})
+	s.task(nil)
+	s.due(task.ID, 100)
+	plan := s.take(task.ID)
+	require.Len(t, plan.Start, 1)
+	missed := events()
+	require.Len(t, missed, 1)
+	require.Regexp(t, `^schedule.run_missed (98|99|100) 20$`, missed[0])
+
+	s.chat(plan.Start[0], domain.FinishFailed)
+	s.end(plan.Start[0])
+	require.ElementsMatch(t, []string{missed[0], "schedule.run_failed 1 1", "schedule.paused 1 1"}, events())
+}
+
+func TestRunNow_overlap(t *testing.T) {
+	t.Parallel()
+	for overlap, want := range map[domain.Overlap][]string{
+		domain.OverlapSkip:        {"fired running run_now", "skipped failed previous_run_active", "skipped failed previous_run_active"},
+		domain.OverlapBufferOne:   {"fired running run_now", "fired running run_now", "coalesced failed previous_run_waiting"},
+		domain.OverlapBufferAll:   {"fired running run_now", "fired running run_now", "fired running run_now"},
+		domain.OverlapAllowAll:    {"fired running run_now", "fired running run_now", "fired running run_now"},
+		domain.OverlapCancelOther: {"fired running run_now", "fired running run_now", "fired running run_now"},
+	} {
+		t.Run(string(overlap), func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(func(spec *domain.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
+			var started []string
+			for range 3 {
+				plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+				require.NoError(t, err)
+				started = append(started, plan.Start...)
+			}
+			require.Equal(t, want, s.outcomes(task.ID))
+			if overlap == domain.OverlapCancelOther {
+				claimed, _, err := s.db.ClaimRun(t.Context(), started[0])
+				require.NoError(t, err)
+				require.True(t, claimed.Ended, "it was cancelled before it began")
+				require.Equal(t, "fired failed cancelled_by_next_run", s.outcomes(task.ID)[0])
+			}
+			if overlap == domain.OverlapBufferAll {
+				s.chat(started[0], domain.FinishCompleted)
+				ended, plan := s.end(started[0])
+				require.True(t, ended)
+				require.Len(t, plan.Start, 1, "the next one begins")
+			}
+		})
+	}
+}
+
+func TestEndRun(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) { spec.Cron = "@yearly" })
+	run := func(reason domain.FinishReason) domain.TickPlan {
+		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+		require.NoError(t, err)
+		s.chat(plan.Start[0], reason)
+		ended, plan := s.end(plan.Run.ID)
+		require.True(t, ended)
+		return plan
+	}
+	run(domain.FinishFailed)
+	run(domain.FinishInterrupted) // by its user: it does not count
+	run(domain.FinishCompleted)
+	run(domain.FinishMaxSteps)
+	require.True(t, run(domain.FinishSchemaMismatch).Sync)
+	paused, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	require.False(t, paused.Enabled)
+	require.Nil(t, paused.NextRunAt)
+	require.Equal(t, "2 runs in a row failed, the last one: the chat ended as schema_mismatch", *paused.PausedReason)
+	runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, domain.Usage{InputTokens: 7}, runs[0].Usage)
+
+	waiters, err := s.db.ChatWaiters(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, waiters, 5)
+	require.NoError(t, s.db.WaiterNotified(t.Context(), waiters[0].ChatID))
+	waiters, err = s.db.ChatWaiters(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, waiters, 4)
+}
+
+func TestEndChecks(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) {
+		spec.Cron, spec.Files, spec.Commands = "@yearly", []string{"*.md"}, []string{"true"}
+	})
+	begin := func(reason domain.FinishReason) string {
+		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+		require.NoError(t, err)
+		s.chat(plan.Run.ID, reason)
+		next, _, err := s.db.EndRun(t.Context(), plan.Run.ID)
+		require.NoError(t, err)
+		if reason != domain.FinishCompleted {
+			require.Equal(t, domain.RunOver, next, "a chat that failed is not checked")
+			return plan.Run.ID
+		}
+		require.Equal(t, domain.RunChecks, next)
+		run, found, err := s.db.RunToCheck(t.Context(), plan.Run.ID)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, []any{[]string{"*.md"}, []string{"true"}, false}, []any{run.Files, run.Commands, run.Cancelled})
+		require.Equal(t, s.owner, run.Session.OwnerID)
+		return plan.Run.ID
+	}
+	end := func(runID string, checks ...domain.RunCheck) domain.ScheduledRun {
+		_, err := s.db.EndChecks(t.Context(), runID, checks)
+		require.NoError(t, err)
+		_, found, err := s.db.RunToCheck(t.Context(), runID)
+		require.NoError(t, err)
+		require.False(t, found)
+		runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
+		require.NoError(t, err)
+		return runs[0]
+	}
+	begin(domain.FinishFailed)
+
+	met := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Met: true}
+	run := end(begin(domain.FinishCompleted), met)
+	require.Equal(t, []any{domain.RunCompleted, []domain.RunCheck{met}}, []any{run.Status, run.Checks})
+
+	missing := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Reason: "no file matches"}
+	run = end(begin(domain.FinishCompleted), missing)
+	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ReasonCode})
+	require.Equal(t, `the outcome contract is not met: file "*.md": no file matches`, *run.Error)
+
+	id := begin(domain.FinishCompleted)
+	_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, id)
+	require.NoError(t, err)
+	require.Equal(t, domain.ReasonCancelled, *end(id).ReasonCode, "it was cancelled while it was checked")
+
+	id = begin(domain.FinishCompleted)
+	_, err = s.db.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now()`)
+	require.NoError(t, err)
+	gone, found, err := s.db.RunToCheck(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true}, []bool{found, gone.Cancelled})
+	require.Equal(t, domain.ReasonSessionDeleted, *end(id, met).ReasonCode)
+}
+
+func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) { spec.Cron = "@yearly" })
+	plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	s.chat(plan.Run.ID, "")
+	ended, _ := s.end(plan.Run.ID)
+	require.False(t, ended)
+	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET chat_id = 'gone' WHERE id = $1`, plan.Run.ID)
+	require.NoError(t, err)
+	ended, _ = s.end(plan.Run.ID)
+	require.True(t, ended)
+	require.Equal(t, []string{"fired failed session_deleted"}, s.outcomes(task.ID))
+}
+
+func TestClaimRun_persistent(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *domain.TaskSpec) { spec.Cron, spec.Persistent = "@yearly", true })
+	session := func() string {
+		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+		require.NoError(t, err)
+		s.chat(plan.Run.ID, domain.FinishCompleted)
+		s.end(plan.Run.ID)
+		runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
+		require.NoError(t, err)
+		return *runs[0].SessionID
+	}
+	first := session()
+	require.Equal(t, first, session())
+	require.NoError(t, postgres.NewStore(s.db, nil, nil).DeleteSession(t.Context(), first))
+	require.NotEqual(t, first, session())
+}
+
+func TestSyncSchedule(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(nil)
+	var got domain.ScheduleSync
+	apply := func(_ context.Context, in domain.ScheduleSync) error { got = in; return nil }
+	stale := func() []string {
+		ids, err := s.db.StaleSchedules(t.Context(), "", 10)
+		require.NoError(t, err)
+		return ids
+	}
+	require.Equal(t, []string{task.ID}, stale())
+	away := errors.New("away")
+	require.ErrorIs(t, s.db.SyncSchedule(t.Context(), task.ID, func(context.Context, domain.ScheduleSync) error { return away }), away)
+	require.Equal(t, []string{task.ID}, stale())
+	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, apply))
+	require.Len(t, got.Times, 32)
+	require.Equal(t, *task.NextRunAt, got.Times[0])
+	require.Empty(t, stale())
+
+	_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET synced_until = now() + interval '5 minutes'`)
+	require.NoError(t, err)
+	s.due(task.ID, 1)
+	require.True(t, s.take(task.ID).Sync, "few ticks are left in the engine")
+	require.Equal(t, []string{task.ID}, stale())
+
+	require.NoError(t, s.db.DeleteScheduledTask(t.Context(), s.owner, task.ID))
+	require.Equal(t, []string{task.ID}, stale())
+	_, err = s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
+}
+
+func TestScheduledTasks_ofOthers(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(nil)
+	ben := pgtest.User(t, s.db, "ben", true).ID
+	_, err := s.db.ScheduledTask(t.Context(), ben, task.ID)
+	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
+	_, err = s.db.RunNow(t.Context(), ben, task.ID)
+	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
+	_, err = s.db.ScheduledRuns(t.Context(), ben, task.ID, 0, 1)
+	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
+	require.True(t, domain.HasCode(s.db.DeleteScheduledTask(t.Context(), ben, task.ID), "scheduled_task_not_found"))
+
+	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
+	s.due(task.ID, 3)
+	require.Empty(t, s.take(task.ID).Start, "nothing works for a user who is gone")
+}

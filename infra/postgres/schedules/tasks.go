@@ -1,0 +1,241 @@
+// Package schedules stores scheduled tasks and the records of their runs. The row of a
+// task decides which ticks there are: each is taken under its lock, once.
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/domain/cron"
+	"everloop/infra/postgres/pg"
+)
+
+// Store reads and writes scheduled tasks.
+type Store struct{ db *pg.DB }
+
+// New returns the store on a database.
+func New(db *pg.DB) *Store { return &Store{db} }
+
+const taskColumns = `
+	id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent, overlap, catchup_window_s,
+	pause_on_failure_after, jitter_s, budget, output_schema, files, commands, session_id, next_run_at, last_run_at, last_status,
+	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy`
+
+func taskNotFound(id string) error {
+	return domain.Newf(domain.NotFound, "scheduled_task_not_found", "scheduled task %s does not exist", id)
+}
+
+// CreateScheduledTask makes a task that was checked. A user who has MaxScheduledTasks
+// gets scheduled_task_limit.
+func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec domain.TaskSpec) (made domain.ScheduledTask, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		// The row of the user serialises creations, so that they count each other.
+		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, ownerID); err != nil {
+			return err
+		}
+		var count int
+		if err := tx.QueryRow(ctx, `
+			SELECT count(*) FROM scheduled_tasks WHERE owner_id = $1 AND deleted_at IS NULL`, ownerID).Scan(&count); err != nil {
+			return err
+		}
+		if count >= domain.MaxScheduledTasks {
+			return domain.Newf(domain.Conflict, "scheduled_task_limit", "a user may have %d scheduled tasks at most", domain.MaxScheduledTasks)
+		}
+
+		made = domain.ScheduledTask{ID: domain.NewID(), OwnerID: ownerID, TaskSpec: spec}
+		now, err := clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		fire, err := planNext(&made, now)
+		if err != nil {
+			return err
+		}
+		args := specArgs(made, fire)
+		args["owner"] = ownerID
+		made, err = oneTask(ctx, tx, `
+			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent,
+			                             overlap, catchup_window_s, pause_on_failure_after, jitter_s, budget, output_schema,
+			                             files, commands, next_run_at, next_fire_at, notify, question_policy)
+			VALUES (@id, @owner, @title, @prompt, @cron, @zone, @enabled, @expires, @skip, @model, @persistent,
+			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @fire, @notify, @policy)
+			RETURNING `+taskColumns, args)
+		return err
+	})
+	return made, pg.Fault("create scheduled task", err)
+}
+
+// ScheduledTasks lists the tasks of a user, the newest first.
+func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+taskColumns+` FROM scheduled_tasks WHERE owner_id = $1 AND deleted_at IS NULL ORDER BY id DESC`, ownerID)
+	tasks, err := pgx.CollectRows(rows, scanTask)
+	return tasks, pg.Fault("list scheduled tasks", err)
+}
+
+// ScheduledTask reads one task of a user.
+func (s *Store) ScheduledTask(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error) {
+	task, err := oneTask(ctx, s.db.Pool, `
+		SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id AND owner_id = @owner AND deleted_at IS NULL`,
+		pgx.NamedArgs{"id": id, "owner": ownerID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = taskNotFound(id)
+	}
+	return task, pg.Fault("read scheduled task", err)
+}
+
+// ChangeScheduledTask lets change set the fields of a task, and plans its ticks again
+// from now on. Change is called under the lock of the task and checks what it sets.
+func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*domain.ScheduledTask) error) (
+	changed domain.ScheduledTask, err error,
+) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		task, err := lockTask(ctx, tx, id, ownerID)
+		if err != nil {
+			return err
+		}
+		if err := change(&task); err != nil {
+			return err
+		}
+		now, err := clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		fire, err := planNext(&task, now)
+		if err != nil {
+			return err
+		}
+		args := specArgs(task, fire)
+		args["failures"], args["paused"], args["session"] = task.ConsecutiveFailures, task.PausedReason, task.SessionID
+		changed, err = oneTask(ctx, tx, `
+			UPDATE scheduled_tasks
+			SET    title = @title, prompt = @prompt, cron = @cron, timezone = @zone, enabled = @enabled, expires_at = @expires,
+			       skip_confirmations = @skip, model = @model, persistent = @persistent, overlap = @overlap, catchup_window_s = @catchup,
+			       pause_on_failure_after = @pause, jitter_s = @jitter, budget = @budget, output_schema = @schema,
+			       files = @files, commands = @commands,
+			       next_run_at = @next, next_fire_at = @fire, consecutive_failures = @failures, paused_reason = @paused,
+			       session_id = @session, notify = @notify, question_policy = @policy, version = version + 1, updated_at = now()
+			WHERE  id = @id RETURNING `+taskColumns, args)
+		return err
+	})
+	return changed, pg.Fault("change scheduled task", err)
+}
+
+// DeleteScheduledTask takes a task from its owner at once. Its rows go when the
+// engine's schedule is gone; runs that work go on in their sessions.
+func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) error {
+	tag, err := s.db.Pool.Exec(ctx, `
+		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, version = version + 1
+		WHERE  id = $1 AND owner_id = $2 AND deleted_at IS NULL`, id, ownerID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = taskNotFound(id)
+	}
+	return pg.Fault("delete scheduled task", err)
+}
+
+// ScheduledRuns gives a page of the records of a task of the user, the newest first.
+func (s *Store) ScheduledRuns(ctx context.Context, ownerID, taskID string, offset, limit int) ([]domain.ScheduledRun, error) {
+	if _, err := s.ScheduledTask(ctx, ownerID, taskID); err != nil {
+		return nil, err
+	}
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT `+runColumns+` FROM scheduled_runs WHERE task_id = $1 ORDER BY id DESC OFFSET $2 LIMIT $3`, taskID, offset, limit)
+	runs, err := pgx.CollectRows(rows, scanRun)
+	return runs, pg.Fault("list scheduled runs", err)
+}
+
+// Next is the next tick of a task after a time, and when it is due with its jitter;
+// false: there is none.
+func Next(task domain.ScheduledTask, after time.Time) (tick, fire time.Time, ok bool, err error) {
+	parsed, err := cron.Parse(task.Cron)
+	if err != nil {
+		return tick, fire, false, fmt.Errorf("scheduled task %s has the cron expression %q: %w", task.ID, task.Cron, err)
+	}
+	zone, err := time.LoadLocation(task.Timezone)
+	if err != nil {
+		return tick, fire, false, err
+	}
+	tick, ok = parsed.Next(after, zone)
+	tick = tick.UTC()
+	if !ok || task.ExpiresAt != nil && !tick.Before(*task.ExpiresAt) {
+		return tick, fire, false, nil
+	}
+	return tick, domain.FireAt(task.ID, tick, task.JitterS), true, nil
+}
+
+// planNext sets the next tick of a task.
+func planNext(task *domain.ScheduledTask, after time.Time) (fire *time.Time, err error) {
+	task.NextRunAt = nil
+	if !task.Enabled {
+		return nil, nil
+	}
+	tick, at, ok, err := Next(*task, after)
+	if err != nil || !ok {
+		return nil, err
+	}
+	task.NextRunAt = &tick
+	return &at, nil
+}
+
+func specArgs(t domain.ScheduledTask, fire *time.Time) pgx.NamedArgs {
+	var schema any
+	if len(t.OutputSchema) > 0 {
+		schema = t.OutputSchema
+	}
+	return pgx.NamedArgs{
+		"id": t.ID, "title": t.Title, "prompt": t.Prompt, "cron": t.Cron, "zone": t.Timezone, "enabled": t.Enabled, "expires": t.ExpiresAt,
+		"skip": t.SkipConfirmations, "model": t.Model, "persistent": t.Persistent, "overlap": t.Overlap, "catchup": t.CatchupWindowS,
+		"pause": t.PauseAfter, "jitter": t.JitterS, "budget": t.Budget, "schema": schema,
+		"files": orNone(t.Files), "commands": orNone(t.Commands), "next": t.NextRunAt, "fire": fire,
+		"notify": orNone(t.Notify), "policy": t.QuestionPolicy,
+	}
+}
+
+// orNone gives a list that a column takes which is never NULL.
+func orNone(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// lockTask takes the row of a task, which orders its ticks, its runs and its changes.
+// An empty owner means that the service itself asks for it.
+func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (domain.ScheduledTask, error) {
+	task, err := oneTask(ctx, tx, `
+		SELECT `+taskColumns+` FROM scheduled_tasks
+		WHERE  id = @id AND (@owner = '' OR owner_id = @owner) AND deleted_at IS NULL FOR UPDATE`, pgx.NamedArgs{"id": id, "owner": ownerID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = taskNotFound(id)
+	}
+	return task, err
+}
+
+func oneTask(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.ScheduledTask, error) {
+	rows, _ := q.Query(ctx, sql, args)
+	return pgx.CollectExactlyOneRow(rows, scanTask)
+}
+
+func scanTask(row pgx.CollectableRow) (domain.ScheduledTask, error) {
+	var t domain.ScheduledTask
+	err := row.Scan(
+		&t.ID, &t.OwnerID, &t.Title, &t.Prompt, &t.Cron, &t.Timezone, &t.Enabled, &t.ExpiresAt, &t.SkipConfirmations, &t.Model, &t.Persistent,
+		&t.Overlap, &t.CatchupWindowS, &t.PauseAfter, &t.JitterS, &t.Budget, &t.OutputSchema, &t.Files, &t.Commands, &t.SessionID,
+		&t.NextRunAt, &t.LastRunAt, &t.LastStatus, &t.ConsecutiveFailures, &t.PausedReason, &t.CreatedAt, &t.UpdatedAt,
+		&t.Notify, &t.QuestionPolicy)
+	if parsed, fault := cron.Parse(t.Cron); fault == nil {
+		t.CronText = parsed.String()
+	}
+	return t, err
+}
+
+// clock is the time of the database, by which ticks are taken.
+func clock(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
+	err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return now, err
+}

@@ -1,0 +1,171 @@
+package sessions_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/infra/postgres/pgtest"
+)
+
+func newTask(session, id string) contract.NewTask {
+	return contract.NewTask{
+		ID: id, SessionID: session, ChatID: "chat", ToolCallID: "call", Kind: domain.TaskShell,
+		Title: "Start the server", Command: "npm run dev", OutputPath: ".everloop/tasks/" + id + ".log",
+	}
+}
+
+func TestBackgroundTaskFromStartToEnd(t *testing.T) {
+	t.Parallel()
+	j, log, session := pgtest.Session(t)
+	made, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	require.NoError(t, err)
+	require.Equal(t, domain.TaskRunning, made.Status)
+	again, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	require.NoError(t, err)
+	require.Equal(t, made, again)
+
+	claim, err := j.ClaimTask(t.Context(), "t1", "run-1", 1)
+	require.NoError(t, err)
+	require.Equal(t, "npm run dev", claim.Command)
+	require.Equal(t, ".everloop/tasks/t1.log", claim.OutputPath)
+	require.Equal(t, session.SandboxUID, claim.Session.SandboxUID)
+	require.Equal(t, domain.SessionEnv{"A": "b"}, claim.Session.Env)
+	same, err := j.ClaimTask(t.Context(), "t1", "run-1", 1)
+	require.NoError(t, err)
+	require.Equal(t, domain.TaskRunning, same.Status, "an answer that was lost is asked for again by the same attempt")
+
+	require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	stop, err := j.TaskAlive(t.Context(), "t1", 1, 100, at)
+	require.NoError(t, err)
+	require.False(t, stop)
+	row, path, uid, err := j.BackgroundTask(t.Context(), session.ID, "t1")
+	require.NoError(t, err)
+	require.Equal(t, 4711, *row.PID)
+	require.EqualValues(t, 100, row.OutputBytes)
+	require.Equal(t, at, *row.LastOutputAt)
+	require.Equal(t, claim.OutputPath, path)
+	require.Equal(t, session.SandboxUID, uid)
+
+	flagged, err := j.RequestTaskStop(t.Context(), session.ID, "t1")
+	require.NoError(t, err)
+	require.True(t, flagged.StopRequested)
+	stop, err = j.TaskAlive(t.Context(), "t1", 1, 100, time.Time{})
+	require.NoError(t, err)
+	require.True(t, stop)
+
+	require.ErrorIs(t, j.EndTask(t.Context(), "t1", 2, contract.TaskEnd{Status: domain.TaskStopped}), domain.ErrFenced)
+	require.NoError(t, j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskStopped, OutputBytes: 120}))
+	require.ErrorIs(t, j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted}), domain.ErrFenced, "a task ends once")
+	status, err := j.MarkTaskLost(t.Context(), "t1", "too late")
+	require.NoError(t, err)
+	require.Equal(t, domain.TaskStopped, status)
+	after, err := j.ClaimTask(t.Context(), "t1", "run-1", 2)
+	require.NoError(t, err)
+	require.Equal(t, domain.TaskStopped, after.Status)
+	row, _, _, err = j.BackgroundTask(t.Context(), session.ID, "t1")
+	require.NoError(t, err)
+	require.EqualValues(t, 120, row.OutputBytes)
+	require.Nil(t, row.PID)
+	require.Nil(t, row.LeaseExpiresAt)
+
+	require.NoError(t, j.Flush(t.Context()))
+	// started, process known, stop requested, ended
+	require.Equal(t, []string{domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated}, log.Names())
+	var emitted map[string]any
+	require.NoError(t, json.Unmarshal(log.Events()[3].Data, &emitted))
+	require.Equal(t, "stopped", emitted["status"])
+	require.Equal(t, "t1", emitted["task_id"])
+	require.NotContains(t, emitted, "session_id", "the envelope has it")
+}
+
+func TestBackgroundTasksAreBounded(t *testing.T) {
+	t.Parallel()
+	j, _, session := pgtest.Session(t)
+	for i := range 20 {
+		_, err := j.AddTask(t.Context(), newTask(session.ID, fmt.Sprintf("t%d", i)))
+		require.NoError(t, err)
+	}
+	_, err := j.AddTask(t.Context(), newTask(session.ID, "t20"))
+	require.True(t, domain.HasCode(err, "too_many_tasks"))
+	ids, err := j.RequestTaskStops(t.Context(), session.ID)
+	require.NoError(t, err)
+	require.Len(t, ids, 20)
+	stopped, err := j.ClaimTask(t.Context(), "t0", "run", 1)
+	require.NoError(t, err)
+	require.Equal(t, domain.TaskStopped, stopped.Status)
+	_, err = j.AddTask(t.Context(), newTask(session.ID, "t20"))
+	require.NoError(t, err)
+	_, err = j.AddTask(t.Context(), newTask("no-session", "t21"))
+	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
+	_, err = j.ClaimTask(t.Context(), "none", "run", 1)
+	require.True(t, domain.HasCode(err, "task_not_found"))
+}
+
+// A run that was started again, and an attempt that was reset, look like the first.
+func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]struct {
+		run     string
+		attempt int
+		begun   bool
+	}{
+		"another attempt":           {"run-1", 2, false},
+		"another run":               {"run-2", 1, false},
+		"the same, process started": {"run-1", 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, _, session := pgtest.Session(t)
+			_, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+			require.NoError(t, err)
+			_, err = j.ClaimTask(t.Context(), "t1", "run-1", 1)
+			require.NoError(t, err)
+			if again.begun {
+				require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+			}
+			claim, err := j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
+			require.NoError(t, err)
+			require.True(t, claim.Held, "its worker is alive")
+			require.Equal(t, domain.TaskRunning, claim.Status)
+			_, err = j.Pool.Exec(t.Context(), `UPDATE background_tasks SET lease_expires_at = now() - interval '1 second'`)
+			require.NoError(t, err)
+			claim, err = j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
+			require.NoError(t, err)
+			require.Equal(t, domain.TaskLost, claim.Status)
+		})
+	}
+}
+
+// Whatever comes at once, a task ends once.
+func TestBackgroundTaskEndsOnce(t *testing.T) {
+	t.Parallel()
+	j, log, session := pgtest.Session(t)
+	_, err := j.AddTask(t.Context(), newTask(session.ID, "t1"))
+	require.NoError(t, err)
+	_, err = j.ClaimTask(t.Context(), "t1", "run", 1)
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() {
+			switch i % 3 {
+			case 0:
+				_ = j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted})
+			case 1:
+				_, _ = j.MarkTaskLost(t.Context(), "t1", "lost")
+			case 2:
+				_, _ = j.ClaimTask(t.Context(), "t1", "run", 2)
+			}
+		})
+	}
+	group.Wait()
+	require.NoError(t, j.Flush(t.Context()))
+	require.Len(t, log.Names(), 2, "one start and one end")
+}

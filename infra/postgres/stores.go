@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/postgres/agents"
+	"everloop/infra/postgres/board"
+	"everloop/infra/postgres/catalog"
+	"everloop/infra/postgres/conversation"
+	"everloop/infra/postgres/dagruns"
+	"everloop/infra/postgres/history"
+	"everloop/infra/postgres/operator"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/production"
+	"everloop/infra/postgres/schedules"
+	"everloop/infra/postgres/sessions"
+	"everloop/infra/postgres/transcript"
+	"everloop/infra/postgres/transfer"
+	"everloop/infra/postgres/webhooks"
+)
+
+type (
+	accountStore    = accounts.Store
+	agentStore      = agents.Store
+	boardStore      = board.Store
+	catalogStore    = catalog.Store
+	dagRunStore     = dagruns.Store
+	operatorStore   = operator.Store
+	productionStore = production.Store
+	scheduleStore   = schedules.Store
+	webhookStore    = webhooks.Store
+
+	sessionBase       = sessions.Base
+	sessionStore      = sessions.Store
+	conversationBase  = conversation.Base
+	conversationStore = conversation.Store
+	historyBase       = history.Base
+	historyStore      = history.Store
+	transcriptBase    = transcript.Base
+	transcriptStore   = transcript.Store
+	transferBase      = transfer.Base
+	transferStore     = transfer.Store
+)
+
+// Options tune Open; the zero value suits one process on one machine.
+type Options = pg.Options
+
+// DB is all stores on the connections of one process, without what emits events.
+type DB struct {
+	*pg.DB
+	*accountStore
+	*agentStore
+	*boardStore
+	*catalogStore
+	*dagRunStore
+	*operatorStore
+	*productionStore
+	*scheduleStore
+	*webhookStore
+	*sessionBase
+	*conversationBase
+	*transferBase
+	*transcriptBase
+	*historyBase
+}
+
+// Open connects to the database at url and checks that it answers. The caller closes
+// the DB.
+func Open(ctx context.Context, url string, opts Options) (*DB, error) {
+	db, err := pg.Open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{
+		DB:               db,
+		accountStore:     accounts.New(db),
+		agentStore:       agents.New(db),
+		boardStore:       board.New(db),
+		catalogStore:     catalog.New(db),
+		dagRunStore:      dagruns.New(db),
+		operatorStore:    operator.New(db),
+		productionStore:  production.New(db),
+		scheduleStore:    schedules.New(db),
+		webhookStore:     webhooks.New(db),
+		sessionBase:      sessions.NewBase(db),
+		conversationBase: conversation.NewBase(db),
+		transferBase:     transfer.NewBase(db),
+		transcriptBase:   transcript.NewBase(db),
+		historyBase:      history.NewBase(db),
+	}, nil
+}
+
+// Store is all stores, with what emits events.
+type Store struct {
+	*pg.DB
+	*pg.Outbox
+	*accountStore
+	*agentStore
+	*boardStore
+	*catalogStore
+	*dagRunStore
+	*operatorStore
+	*productionStore
+	*scheduleStore
+	*webhookStore
+	*sessionStore
+	*conversationStore
+	*transferStore
+	*transcriptStore
+	*historyStore
+}
+
+// NewStore returns the stores of db with an outbox to the event log, which Run
+// publishes.
+func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
+	outbox := pg.NewOutbox(db.DB, log, logger)
+	return &Store{
+		DB:                db.DB,
+		Outbox:            outbox,
+		accountStore:      db.accountStore,
+		agentStore:        db.agentStore,
+		boardStore:        db.boardStore,
+		catalogStore:      db.catalogStore,
+		dagRunStore:       db.dagRunStore,
+		operatorStore:     db.operatorStore,
+		productionStore:   db.productionStore,
+		scheduleStore:     db.scheduleStore,
+		webhookStore:      db.webhookStore,
+		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
+		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),
+		transferStore:     transfer.NewStore(db.transferBase, outbox),
+		transcriptStore:   transcript.NewStore(db.transcriptBase, outbox),
+		historyStore:      history.NewStore(db.historyBase, outbox),
+	}
+}

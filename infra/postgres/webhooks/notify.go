@@ -1,0 +1,160 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+)
+
+// shownIntent and shownQuestions bound what an event shows of texts: characters of an
+// intent, bytes of the questions of one call.
+const (
+	shownIntent    = 500
+	shownQuestions = 16 << 10
+)
+
+// ChatEnded writes the deliveries of a chat's end in the transaction that ends it. Chats
+// of replays have none.
+func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end domain.ChatEnded) error {
+	event := domain.ChatWebhookEvent(end.FinishReason)
+	to, err := chatTargets(ctx, tx, sessionID, chatID, event)
+	if err != nil || len(to.webhooks) == 0 {
+		return err
+	}
+	data := domain.WebhookChat{
+		SessionID: sessionID, Intent: to.intent, ChatID: chatID, Trigger: to.trigger, TaskID: to.taskID, RunID: to.runID, ChatEnded: end,
+	}
+	data.Result = nil // it has any size; clients read it from the session
+	if event == domain.WebhookChatWaiting {
+		if data.Questions, err = openQuestions(ctx, tx, chatID); err != nil {
+			return err
+		}
+	}
+	return deliver(ctx, tx, to.webhooks, &sessionID, event, data)
+}
+
+// QuestionEscalated writes the deliveries of a question that no user has answered.
+func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questionID string) error {
+	to, err := chatTargets(ctx, tx, sessionID, chatID, domain.WebhookQuestionEscalated)
+	if err != nil || len(to.webhooks) == 0 {
+		return err
+	}
+	open, err := openQuestions(ctx, tx, chatID)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(open, func(q domain.WebhookQuestion) bool { return q.QuestionID == questionID })
+	if i < 0 {
+		return nil // resolved meanwhile
+	}
+	return deliver(ctx, tx, to.webhooks, &sessionID, domain.WebhookQuestionEscalated, domain.WebhookEscalation{
+		SessionID: sessionID, Intent: to.intent, ChatID: chatID, TaskID: to.taskID, RunID: to.runID, Question: open[i],
+	})
+}
+
+// TaskEvent writes the deliveries of an event of a scheduled task. The runs are those that
+// it is about, the oldest first.
+func TaskEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, task domain.ScheduledTask, runs []domain.ScheduledRun) error {
+	session := ""
+	if len(runs) == 1 && runs[0].SessionID != nil {
+		session = *runs[0].SessionID
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT w.id FROM webhooks w
+		WHERE  w.owner_id = @owner AND w.enabled AND (
+		       w.events && ARRAY[@event, '*'] AND (w.only_session IS NULL OR w.only_session = @session)
+		       AND (w.only_task IS NULL OR w.only_task = @task)
+		       OR w.id = ANY (@notify::text[]))
+		ORDER  BY w.id FOR KEY SHARE`,
+		pgx.NamedArgs{"owner": task.OwnerID, "event": string(event), "session": session, "task": task.ID, "notify": task.Notify})
+	to, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(to) == 0 {
+		return err
+	}
+	shown := runs[max(0, len(runs)-domain.MaxWebhookRuns):]
+	var of *string
+	if session != "" {
+		of = &session
+	}
+	return deliver(ctx, tx, to, of, event, domain.WebhookTask{
+		TaskID: task.ID, Title: task.Title, Runs: slices.Concat([]domain.ScheduledRun{}, shown), Total: len(runs), PausedReason: task.PausedReason,
+	})
+}
+
+// targets are the webhooks that are sent an event of a chat, and what the event says of it.
+type targets struct {
+	webhooks []string
+	intent   string
+	trigger  domain.Trigger
+	taskID   *string
+	runID    *string
+}
+
+// chatTargets finds out who is sent an event of a chat. The rows of the webhooks stay
+// until the transaction is over.
+func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event domain.WebhookEvent) (to targets, err error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT w.id, left(s.intent, @shown), c.trigger, t.id, r.id
+		FROM   sessions s
+		JOIN   webhooks w ON w.owner_id = s.owner_id AND w.enabled
+		JOIN   chats c ON c.id = @chat AND c.trigger <> 'replay'
+		LEFT   JOIN scheduled_runs r ON c.trigger = 'schedule' AND r.id = substr(c.waiter, length('schedule-run/') + 1)
+		LEFT   JOIN scheduled_tasks t ON t.id = r.task_id
+		WHERE  s.id = @session AND (
+		       w.events && ARRAY[@event, '*'] AND (w.only_session IS NULL OR w.only_session = s.id)
+		       AND (w.only_task IS NULL OR w.only_task = t.id)
+		       OR @notifies AND w.id = ANY (t.notify))
+		ORDER  BY w.id FOR KEY SHARE OF w`,
+		pgx.NamedArgs{
+			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
+		})
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&id, &to.intent, &to.trigger, &to.taskID, &to.runID}, func() error {
+		to.webhooks = append(to.webhooks, id)
+		return nil
+	})
+	return to, err
+}
+
+// openQuestions are the questions that a chat waits for.
+func openQuestions(ctx context.Context, tx pgx.Tx, chatID string) ([]domain.WebhookQuestion, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT id, tool_call_id, CASE WHEN guards IS NULL THEN 'question' ELSE 'permission' END,
+		       CASE WHEN octet_length(questions::text) <= $2 THEN questions END, asked_at, expires_at, default_policy
+		FROM   questions WHERE chat_id = $1 AND state = 'open' ORDER BY id LIMIT 20`, chatID, shownQuestions)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[domain.WebhookQuestion])
+}
+
+// tooManyPending is what a delivery says that could not wait.
+const tooManyPending = "too many deliveries of this webhook wait already; it was not sent"
+
+// deliver writes one delivery for each of the webhooks. One that has too many deliveries
+// which wait gets a failed one.
+func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, event domain.WebhookEvent, data any) error {
+	body, err := json.Marshal(domain.WebhookBody{Type: event, Timestamp: time.Now().UTC().Truncate(time.Millisecond), Data: data})
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(to))
+	for i := range ids {
+		ids[i] = domain.NewID()
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhook_deliveries (id, webhook_id, session_id, event, body, status, error, finished_at)
+		SELECT n.id, n.webhook, @session::text, @event, @body, CASE WHEN f.crowded THEN 'failed' ELSE 'pending' END,
+		       CASE WHEN f.crowded THEN @reason END, CASE WHEN f.crowded THEN now() END
+		FROM   unnest(@ids::text[], @webhooks::text[]) AS n (id, webhook)
+		CROSS  JOIN LATERAL (
+			SELECT count(*) >= @most AS crowded FROM (
+				SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = n.webhook AND d.status = 'pending' LIMIT @most) p) f`,
+		pgx.NamedArgs{
+			"ids": ids, "webhooks": to, "session": sessionID, "event": string(event), "body": string(body), "reason": tooManyPending,
+			"most": domain.MaxWebhookPending,
+		})
+	return err
+}
