@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,8 @@ import (
 type cgroups struct {
 	memory, pids, cpu string // base directory by controller; all the same in version 2; "" is absent
 	v2                bool
+	total             totals // of all sandboxes together
+	refused           error  // why there are no groups although they could be made
 	next              atomic.Uint64
 }
 
@@ -33,16 +36,40 @@ type cgroup struct {
 	name  string
 }
 
+// socketShare is the part of a command's memory that it may use for sockets on top
+// of it, where a control group counts them apart.
+const socketShare = 8
+
 const cgroupPrefix = "everloop-sandbox-"
 
-// findCgroups makes the base groups.
-func findCgroups() *cgroups {
-	mounts := cgroupMounts()
+// holds says which limits the kernel holds by control groups. The others are
+// measured: see accounts.
+type holds struct{ memory, pids, cpu bool }
+
+func (c *cgroups) holds() holds { return holds{c.memory != "", c.pids != "", c.cpu != ""} }
+
+// findCgroups makes the base groups, with their limits. Where a limit is refused,
+// there are no groups, and commands are measured.
+func findCgroups(config Config) *cgroups {
 	c := &cgroups{}
+	mounts := map[string]string{}
+	if !config.noGroups {
+		mounts = cgroupMounts()
+	}
+	c.total = config.totals(mounts)
+	c.makeBases(mounts)
+	if err := c.limitBases(config.CPUWeight); err != nil {
+		c.close()
+		return &cgroups{total: c.total, refused: err}
+	}
+	return c
+}
+
+func (c *cgroups) makeBases(mounts map[string]string) {
 	if base, ok := mounts[""]; ok && hasControllers(base) && delegate(base) {
 		if dir, err := makeBase(base); err == nil && enable(dir) == nil {
 			c.memory, c.pids, c.cpu, c.v2 = dir, dir, dir, true
-			return c
+			return
 		}
 	}
 	made := map[string]string{}
@@ -61,7 +88,40 @@ func findCgroups() *cgroups {
 		return made[parent]
 	}
 	c.memory, c.pids, c.cpu = base("memory"), base("pids"), base("cpu")
-	return c
+}
+
+// limitBases bounds all sandboxes together and gives them their share of the
+// processors.
+func (c *cgroups) limitBases(weight int) error {
+	memory, pids := strconv.FormatInt(c.total.memory, 10), strconv.Itoa(c.total.processes)
+	if c.v2 {
+		_ = writeFile(filepath.Join(c.cpu, "cpu.weight"), strconv.Itoa(weight)) // where the controller is
+		return errors.Join(writeFile(filepath.Join(c.memory, "memory.max"), memory), writeFile(filepath.Join(c.pids, "pids.max"), pids))
+	}
+	var errs []error
+	if c.memory != "" {
+		errs = append(errs, writeFile(filepath.Join(c.memory, "memory.limit_in_bytes"), memory))
+		_ = writeFile(filepath.Join(c.memory, "memory.kmem.tcp.limit_in_bytes"), strconv.FormatInt(c.total.memory/socketShare, 10))
+	}
+	if c.pids != "" {
+		errs = append(errs, writeFile(filepath.Join(c.pids, "pids.max"), pids))
+	}
+	if c.cpu != "" {
+		// The group competes with single threads, of which each has this weight.
+		const threadShares, fullWeight = 1024, 100
+		shares := max(2, weight*threadShares*runtime.NumCPU()/fullWeight)
+		errs = append(errs, writeFile(filepath.Join(c.cpu, "cpu.shares"), strconv.Itoa(shares)))
+	}
+	return errors.Join(errs...)
+}
+
+// adopt puts the fork server, before it has children, where they all share the
+// processors as one. Version 2 needs no such step: each sandbox's group is there.
+func (c *cgroups) adopt(forkServer int) error {
+	if c.v2 || c.cpu == "" {
+		return nil
+	}
+	return writeFile(filepath.Join(c.cpu, "cgroup.procs"), strconv.Itoa(forkServer))
 }
 
 // describe says what holds the limits, for operators.
@@ -77,10 +137,12 @@ func (c *cgroups) describe() string {
 		return "cgroup v2"
 	case len(have) == 3:
 		return "cgroup v1"
+	case c.refused != nil:
+		return "measuring (the control groups here refuse limits: " + c.refused.Error() + ")"
 	case len(have) == 0:
-		return "rlimits only (no cgroup may be made here)"
+		return "measuring (no control group with limits may be made here)"
 	}
-	return "cgroup v1 (" + strings.Join(have, ", ") + " only), rlimits for the rest"
+	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
 // cgroupMounts gives the service's own directory by version 1 controller, and
@@ -229,7 +291,10 @@ func (c *cgroups) new(sh shape) (*cgroup, error) {
 			err = set(c.cpu, "cpu.max", fmt.Sprintf("%d 100000", int(sh.cpu*100000)))
 		}
 	} else {
-		err = set(c.memory, "memory.limit_in_bytes", memory, "?memory.memsw.limit_in_bytes", memory)
+		// Version 1 counts the buffers of sockets apart, and version 2 with the rest.
+		sockets := strconv.FormatInt(sh.memory/socketShare, 10)
+		err = set(c.memory, "memory.limit_in_bytes", memory, "?memory.memsw.limit_in_bytes", memory,
+			"?memory.kmem.tcp.limit_in_bytes", sockets)
 		if err == nil {
 			err = set(c.pids, "pids.max", pids)
 		}

@@ -19,10 +19,15 @@ import (
 // in the kernel (a dead network file system) take longer than milliseconds.
 const killTime = 10 * time.Second
 
+// mayDropGroups says whether commands lose the service's supplementary groups.
+// Without privileges the kernel does not allow it: a process that maps a group without
+// them must give up setgroups, because a group may also take rights away.
+func mayDropGroups(dedicated bool) bool { return dedicated || os.Geteuid() == 0 }
+
 // mapUser gives the child's user namespace its one user.
 func (c *child) mapUser(uid int, dedicated bool) error {
 	dir := "/proc/" + strconv.Itoa(c.pid)
-	if !dedicated {
+	if !mayDropGroups(dedicated) {
 		if err := writeFile(dir+"/setgroups", "deny"); err != nil {
 			return fmt.Errorf("sandbox: user namespace: %w", err)
 		}

@@ -10,17 +10,26 @@ import (
 
 // raiseOOMScore makes the command a likelier victim than the service when the
 // host itself runs out of memory. It comes first: later the process's own
-// entries in /proc belong to nobody.
+// entries in /proc are owned by the overflow user.
 func (p *program) raiseOOMScore() {
 	fd := p.tryOpen(unix.SYS_OPENAT, atCWD, p.str("/proc/self/oom_score_adj"), num(unix.O_WRONLY|unix.O_CLOEXEC), none)
 	p.try(unix.SYS_WRITE, fd, p.str("500"), num(3))
 	p.try(unix.SYS_CLOSE, fd)
 }
 
+// giveWay lets the service's own threads go first where no control group shares out
+// the processors.
+func (p *program) giveWay(held holds) {
+	const niceness = 5
+	if !held.cpu {
+		p.try(unix.SYS_SETPRIORITY, num(unix.PRIO_PROCESS), none, num(niceness))
+	}
+}
+
 // limits sets the resource limits. There is no limit on processor time: a
-// build may take long, and the wall clock bounds it. memoryHeld says that a
-// cgroup bounds the memory, so that the coarse limit a process is not needed.
-func (p *program) limits(sh shape, memoryHeld bool) {
+// build may take long, and the wall clock bounds it. Without a control group for
+// memory there is a coarse limit for each process, beside the measured one for all.
+func (p *program) limits(sh shape, held holds) {
 	set := func(label string, resource int, value uint64) {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(resource, &now); err == nil && value > now.Max {
@@ -34,7 +43,7 @@ func (p *program) limits(sh shape, memoryHeld bool) {
 	set("limit locked memory", unix.RLIMIT_MEMLOCK, 8<<20)
 	set("limit message queues", unix.RLIMIT_MSGQUEUE, 1<<20)
 	set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
-	if !memoryHeld {
+	if !held.memory {
 		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
 	}
 }
@@ -51,7 +60,12 @@ func (p *program) dropCapabilities() {
 }
 
 func (p *program) dropAll() {
-	p.call("drop capabilities", unix.SYS_CAPSET, object(p, unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}), object(p, [2]unix.CapUserData{}))
+	p.call(
+		"drop capabilities",
+		unix.SYS_CAPSET,
+		object(p, unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}),
+		object(p, [2]unix.CapUserData{}),
+	)
 }
 
 // dropBounding keeps capabilities from ever coming back.
@@ -66,10 +80,10 @@ func (p *program) dropBounding() {
 
 // finish ends every program: no new privileges, death with the fork server, no
 // looking into this process, and the system call filter as the very last.
-func (p *program) finish(sockets socketRule) {
+func (p *program) finish(rule callRule) {
 	p.call("set the file mask", unix.SYS_UMASK, num(0o022))
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
 	p.call("hide from tracing", unix.SYS_PRCTL, num(unix.PR_SET_DUMPABLE), none, none, none, none)
-	p.seccomp(sockets)
+	p.seccomp(rule)
 }

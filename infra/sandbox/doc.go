@@ -1,6 +1,6 @@
 // Package sandbox runs the commands of the agent's tools away from everything
 // they must not reach: other sessions' files, the service's files, environment,
-// processes and sockets, the host's network (decisions.md section 4).
+// processes and sockets, the host's network (docs/concepts.md#sandbox).
 //
 // By default each command has its own namespaces: process 1 of a new tree, a
 // root directory that shows /usr read-only and the session's workspace at

@@ -56,7 +56,10 @@ func TestHostFilesAreOutOfReach(t *testing.T) {
 			out := denied(t, s, x.spec("cat "+path), "TOP-SECRET")
 			require.NotEmpty(t, out, "the attempt itself must fail with a message")
 		}
-		for _, path := range []string{"/etc/shadow", "shadow", "/root", "/var/lib", "/home", filepath.Dir(host), os.TempDir() + "/sandbox-test-*"} {
+		for _, path := range []string{
+			"/etc/shadow", "shadow", "/root", "/var/lib", "/home", filepath.Dir(host),
+			os.TempDir() + "/sandbox-test-*",
+		} {
 			_, r := sh(t, s, x.spec(fmt.Sprintf("ls %[1]s/ || cat %[1]s", path)))
 			require.False(t, r.Success(), path)
 		}
@@ -82,7 +85,7 @@ func TestTemporaryFilesArePrivate(t *testing.T) {
 	})
 }
 
-func TestServiceEnvironmentIsOutOfReach(t *testing.T) {
+func TestSandbox_serviceEnvironment(t *testing.T) {
 	// A real process with a secret in its environment, of the service's user.
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
@@ -107,7 +110,11 @@ func TestServiceEnvironmentIsOutOfReach(t *testing.T) {
 func TestProcessOneIsOutOfReach(t *testing.T) {
 	s := open(t, Config{})
 	x := newSession(t, s)
-	out, r := sh(t, s, x.spec("kill -9 1; kill -TERM 1; cat /proc/1/mem; ls -l /proc/1/fd /proc/1/root; cat /proc/1/environ; echo survived"))
+	out, r := sh(
+		t,
+		s,
+		x.spec("kill -9 1; kill -TERM 1; cat /proc/1/mem; ls -l /proc/1/fd /proc/1/root; cat /proc/1/environ; echo survived"),
+	)
 	require.True(t, r.Success(), "%v %s", r, out)
 	require.Contains(t, out, "survived")
 	require.Contains(t, out, "denied")
@@ -149,7 +156,14 @@ func TestHostNetworkIsOutOfReach(t *testing.T) {
 		require.Equal(t, len(targets), strings.Count("\n"+out, "\nno "), out)
 
 		// Every TCP port of the host's loopback, the cheap way.
-		out, _ = sh(t, s, x.spec(`for p in $(seq 1 400) 5432 4222 7233 8020 30000; do (echo >/dev/tcp/127.0.0.1/$p) 2>/dev/null && echo REACHED $p; done; cat /proc/net/tcp`))
+		out, _ = sh(
+			t,
+			s,
+			x.spec(
+				`for p in $(seq 1 400) 5432 4222 7233 8020 30000; do (echo >/dev/tcp/127.0.0.1/$p) 2>/dev/null && echo REACHED $p; `+
+					`done; cat /proc/net/tcp`,
+			),
+		)
 		require.NotContains(t, out, "REACHED")
 	})
 }
@@ -157,7 +171,14 @@ func TestHostNetworkIsOutOfReach(t *testing.T) {
 func TestOwnLoopbackWorks(t *testing.T) {
 	s := open(t, Config{})
 	x := newSession(t, s)
-	out, r := sh(t, s, x.spec(`perl -MIO::Socket::INET -e '$s=IO::Socket::INET->new(Listen=>1,LocalAddr=>"127.0.0.1",LocalPort=>8080) or die; if(!fork){$c=$s->accept;print $c "hello";exit} ' && cat </dev/tcp/127.0.0.1/8080`))
+	out, r := sh(
+		t,
+		s,
+		x.spec(
+			`perl -MIO::Socket::INET -e '$s=IO::Socket::INET->new(Listen=>1,LocalAddr=>"127.0.0.1",LocalPort=>8080) or die; `+
+				`if(!fork){$c=$s->accept;print $c "hello";exit} ' && cat </dev/tcp/127.0.0.1/8080`,
+		),
+	)
 	require.True(t, r.Success(), out)
 	require.Equal(t, "hello", out)
 }
@@ -177,7 +198,14 @@ func TestSystemCallsThatLeadOut(t *testing.T) {
 func TestCannotRaisePrivileges(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
-		out, _ := sh(t, s, x.spec("cat /proc/self/status; dmesg; sysctl -w kernel.hostname=x; echo 1 >/proc/sys/kernel/panic; su -c id root </dev/null; unshare -Ur id; mount -t tmpfs x /tmp; head -c1 /dev/vda /dev/sda /dev/mem"))
+		out, _ := sh(
+			t,
+			s,
+			x.spec(
+				"cat /proc/self/status; dmesg; sysctl -w kernel.hostname=x; echo 1 >/proc/sys/kernel/panic; su -c id root </dev/null; "+
+					"unshare -Ur id; mount -t tmpfs x /tmp; head -c1 /dev/vda /dev/sda /dev/mem",
+			),
+		)
 		require.Contains(t, out, "CapEff:\t0000000000000000")
 		require.Contains(t, out, "CapPrm:\t0000000000000000")
 		require.Contains(t, out, "NoNewPrivs:\t1")
@@ -195,13 +223,13 @@ func TestForkBombIsContained(t *testing.T) {
 		_, r := sh(t, s, spec)
 		require.NotEqual(t, Lost, r.Cause)
 		require.Less(t, time.Since(began), 5*time.Minute, "the sleep was waited for")
-		requireNobody(t, s, x)
+		requireNoProcess(t, s, x)
 	})
 }
 
-// requireNobody asserts that nothing of a session's commands runs any more. A
+// requireNoProcess asserts that nothing of a session's commands runs any more. A
 // sandbox that is ready for the next command is not of a command.
-func requireNobody(t *testing.T, s *Sandbox, x session) {
+func requireNoProcess(t *testing.T, s *Sandbox, x session) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, pid := range append(descendants(1), descendants(0)...) {
@@ -244,7 +272,10 @@ func TestMemoryLimit(t *testing.T) {
 func TestTemporarySpaceIsLimited(t *testing.T) {
 	s := open(t, Config{})
 	x := newSession(t, s)
-	spec := x.spec(`head -c 100M /dev/zero >/tmp/a; head -c 100M /dev/zero >/dev/shm/a; du -sm /tmp /dev/shm; rm /tmp/a; for i in $(seq 70000); do : >/tmp/$i || break; done 2>&1`)
+	spec := x.spec(
+		`head -c 100M /dev/zero >/tmp/a; head -c 100M /dev/zero >/dev/shm/a; du -sm /tmp /dev/shm; rm /tmp/a; for i in $(seq 70000); ` +
+			`do : >/tmp/$i || break; done 2>&1`,
+	)
 	spec.Limits.Tmp = 16 << 20
 	out, _ := sh(t, s, spec)
 	require.Contains(t, out, "16\t/tmp")
@@ -265,7 +296,7 @@ func TestFileSizeIsLimited(t *testing.T) {
 	})
 }
 
-func TestManyFilesFillTheWorkspace(t *testing.T) {
+func TestSandbox_workspaceFullOfFiles(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		spec := x.spec(`mkdir d; i=0; while :; do head -c 1M /dev/zero >d/$i; i=$((i+1)); done`)
@@ -317,7 +348,7 @@ func TestDaemonsDieWithTheCommand(t *testing.T) {
 				}
 				last := size()
 				require.Never(t, func() bool { return size() != last }, 200*time.Millisecond, 10*time.Millisecond)
-				requireNobody(t, s, x)
+				requireNoProcess(t, s, x)
 			})
 		}
 	})
@@ -334,7 +365,7 @@ func TestCancelIsQuick(t *testing.T) {
 		r, err := p.Wait()
 		require.NoError(t, err)
 		require.Equal(t, Cancelled, r.Cause, "the sleep was waited for")
-		requireNobody(t, s, x)
+		requireNoProcess(t, s, x)
 	})
 }
 
@@ -358,7 +389,7 @@ func doomedService() {
 	_, _ = p.Wait()
 }
 
-func TestKilledServiceLeavesNothing(t *testing.T) {
+func TestSandbox_serviceKilled(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		service := exec.Command("/proc/self/exe")
@@ -369,7 +400,7 @@ func TestKilledServiceLeavesNothing(t *testing.T) {
 		require.Eventually(t, func() bool { _, err := os.Stat(x.dir + "/beat"); return err == nil }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, service.Process.Kill())
 		_ = service.Wait()
-		requireNobody(t, s, x)
+		requireNoProcess(t, s, x)
 	})
 }
 

@@ -57,6 +57,10 @@ func guest(args []string) {
 	switch args[0] {
 	case "calls":
 		attackCalls()
+	case "sockets":
+		fillSockets()
+	case "filter":
+		tryFilter()
 	case "dial":
 		for _, target := range args[1:] {
 			network, address, _ := strings.Cut(target, "=")
@@ -133,7 +137,7 @@ func attackCalls() {
 		copy(a[:], calls[n])
 		r, _, errno := syscall.RawSyscall6(a[0], a[1], a[2], a[3], a[4], a[5], a[6])
 		if n == "clone user" && errno == 0 && r == 0 {
-			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 		if errno == 0 {
 			fmt.Println("SUCCEEDED", n)

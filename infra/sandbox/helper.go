@@ -22,9 +22,10 @@ type helper struct {
 	mu     sync.Mutex
 	socket int // -1 when not running
 	closed bool
+	adopt  func(pid int) error // called with each new server
 }
 
-func newHelper() *helper { return &helper{socket: -1} }
+func newHelper(adopt func(pid int) error) *helper { return &helper{socket: -1, adopt: adopt} }
 
 var errClosed = errors.New("sandbox: closed")
 
@@ -50,6 +51,10 @@ func (h *helper) start() error {
 		return fmt.Errorf("sandbox: fork server: %w", err)
 	}
 	go func() { _ = cmd.Wait() }()
+	if err := h.adopt(cmd.Process.Pid); err != nil {
+		_ = unix.Close(pair[0]) // the server ends
+		return fmt.Errorf("sandbox: fork server: %w", err)
+	}
 	h.socket = pair[0]
 	return nil
 }

@@ -18,13 +18,14 @@ const (
 	landlockRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	landlockFile  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	landlockAll   = 1<<16 - 1 // all rights of version 5 and later
-	landlockWrite = landlockAll &^ (unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV)
+	landlockWrite = landlockAll &^ (unix.LANDLOCK_ACCESS_FS_MAKE_CHAR |
+		unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV)
 	landlockTTY   = landlockFile | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	landlockScope = 3 // abstract sockets and signals
 )
 
-// landlockRuleset opens the rules of one command: the workspace and a scratch
-// directory to write, the system to read, nothing else.
+// landlockRuleset opens the rules of one command: the workspace, unless it has
+// none, and a scratch directory to write, the system to read, nothing else.
 func landlockRuleset(view hostView, workspace, scratch string) (fd int, err error) {
 	abi, err := syscall.LandlockGetABIVersion()
 	if err != nil {
@@ -53,7 +54,10 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 		}
 		return nil
 	}
-	errs := []error{allow(workspace, landlockWrite), allow(scratch, landlockWrite), allow("/proc", landlockRead)}
+	errs := []error{allow(scratch, landlockWrite), allow("/proc", landlockRead)}
+	if workspace != "" {
+		errs = append(errs, allow(workspace, landlockWrite))
+	}
 	for _, dir := range view.dirs {
 		errs = append(errs, allow(dir, landlockRead))
 	}
@@ -79,20 +83,21 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 // leaves behind, so that nothing gets lost from its tree.
 //
 // dedicated says that the command gets a user of its own.
-func landlockProgram(sh shape, dedicated, confined, memoryHeld bool) *program {
+func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 	p := &program{}
 	ruleset := none
 	if confined {
 		ruleset = p.received()
 	}
 	p.raiseOOMScore()
+	p.giveWay(held)
 	p.call("collect orphans", unix.SYS_PRCTL, num(unix.PR_SET_CHILD_SUBREAPER), num(1), none, none, none)
 	if !dedicated {
 		// The kernel counts all that the service's user runs. This bound is
 		// loose, but it is one.
 		sh.processes += userTasks(sh.uid)
 	}
-	p.limits(sh, memoryHeld)
+	p.limits(sh, held)
 	if confined {
 		p.dropBounding()
 	}
@@ -109,6 +114,6 @@ func landlockProgram(sh shape, dedicated, confined, memoryHeld bool) *program {
 	p.dropAll()
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("apply Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, none)
-	p.finish(hostNetwork)
+	p.finish(callRule{memfd: held.memory})
 	return p
 }

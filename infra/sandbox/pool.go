@@ -86,7 +86,7 @@ func (p *pool) ensure(sh shape) {
 		if time.Since(oldest.Value.(*slot).made) < minAge {
 			return // more sessions are active than fit: replacing would only burn time
 		}
-		p.letGo(p.remove(oldest))
+		p.discard(p.remove(oldest))
 	}
 	sl := &slot{shape: sh, made: time.Now(), done: make(chan struct{})}
 	p.warm[sh] = p.order.PushBack(sl)
@@ -101,7 +101,7 @@ func (p *pool) build(sl *slot) {
 	sl.building = wanted
 	p.mu.Unlock()
 	if wanted {
-		// A failure is not reported here: the next command tries again and is told.
+		// A failure is not reported here: the next command tries again and reports it.
 		sl.in, _ = p.make(sl.shape)
 	}
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *pool) build(sl *slot) {
 	}
 }
 
-// holds says whether the slot was not taken or let go; p.mu is held.
+// holds says whether the slot was not taken or discarded; p.mu is held.
 func (p *pool) holds(sl *slot) bool {
 	e := p.warm[sl.shape]
 	return e != nil && e.Value == sl
@@ -122,12 +122,12 @@ func (p *pool) expire(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holds(sl) {
-		p.letGo(p.remove(p.warm[sl.shape]))
+		p.discard(p.remove(p.warm[sl.shape]))
 	}
 }
 
-// letGo ends a slot's sandbox in the background; p.mu is held.
-func (p *pool) letGo(sl *slot) {
+// discard ends a slot's sandbox in the background; p.mu is held.
+func (p *pool) discard(sl *slot) {
 	if !sl.building {
 		return
 	}
@@ -139,20 +139,20 @@ func (p *pool) letGo(sl *slot) {
 	})
 }
 
-// dropIf lets go of all sandboxes whose shape matches.
+// dropIf discards all sandboxes whose shape matches.
 func (p *pool) dropIf(match func(shape) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := p.order.Front(); e != nil; {
 		next := e.Next()
 		if match(e.Value.(*slot).shape) {
-			p.letGo(p.remove(e))
+			p.discard(p.remove(e))
 		}
 		e = next
 	}
 }
 
-// close lets go of everything and waits until it is gone.
+// close discards everything and waits until it is gone.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ type Process struct {
 	stop    func() bool // of the context's callback
 	wall    *time.Timer
 	scan    *time.Timer
+	watcher *watcher // what scan calls; nil: nothing is measured
 
 	mu     sync.Mutex
 	cause  Cause // why it was ended from outside; "" when it was not
@@ -66,6 +68,26 @@ func (s *Sandbox) start(ctx context.Context, spec Spec, warm bool) (*Process, er
 	if err := s.check(&spec); err != nil {
 		return nil, err
 	}
+	if !s.Networked() {
+		spec.Proxy = nil
+	}
+	if !spec.Private {
+		return s.startIn(ctx, spec, warm)
+	}
+	uid, err := s.users.take()
+	if err != nil {
+		return nil, err
+	}
+	spec.UID = uid
+	p, err := s.startIn(ctx, spec, false) // few and long-lived: none is kept ready
+	if err != nil {
+		s.users.release(uid)
+	}
+	return p, err
+}
+
+// startIn starts a command in a prepared sandbox, if there may be one, or a new one.
+func (s *Sandbox) startIn(ctx context.Context, spec Spec, warm bool) (*Process, error) {
 	began := time.Now()
 	sh := shapeOf(spec, s.dedicated)
 	var in *instance
@@ -102,6 +124,9 @@ func (s *Sandbox) check(spec *Spec) error {
 	switch {
 	case len(spec.Argv) == 0 || spec.Argv[0] == "":
 		return errors.New("sandbox: no command")
+	case spec.Private && (spec.Workspace != "" || spec.UID != 0 || spec.Dir != "" || spec.Limits.Workspace != 0 || spec.Limits.Inodes != 0):
+		return errors.New("sandbox: a private command has no workspace and no user of a session")
+	case spec.Private:
 	case !filepath.IsAbs(spec.Workspace):
 		return fmt.Errorf("sandbox: workspace %q is not an absolute path", spec.Workspace)
 	case spec.Dir != "" && !filepath.IsLocal(spec.Dir):
@@ -109,7 +134,9 @@ func (s *Sandbox) check(spec *Spec) error {
 	case s.dedicated && (spec.UID <= 0 || int64(spec.UID) > math.MaxUint32-1):
 		return fmt.Errorf("sandbox: user %d cannot own a session", spec.UID)
 	}
-	spec.Workspace = filepath.Clean(spec.Workspace)
+	if !spec.Private {
+		spec.Workspace = filepath.Clean(spec.Workspace)
+	}
 	zero := strings.IndexByte(spec.Dir, 0) >= 0
 	for _, a := range spec.Argv {
 		zero = zero || strings.IndexByte(a, 0) >= 0
@@ -132,11 +159,11 @@ func (s *Sandbox) usable(in *instance) bool {
 	return err == nil && now == in.dir
 }
 
-// launch hands the command to a prepared sandbox. When it fails the caller
+// launch passes the command to a prepared sandbox. When it fails the caller
 // still owns the sandbox.
 func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began time.Time) (*Process, error) {
 	paths, env := s.environment(in, spec)
-	message := forkserver.EncodeStart(paths, spec.Argv, env, filepath.Join(s.WorkspacePath(spec.Workspace), spec.Dir))
+	message := forkserver.EncodeStart(paths, spec.Argv, env, filepath.Join(s.home(in), spec.Dir))
 	if len(message) > forkserver.MaxStart {
 		return nil, fmt.Errorf("sandbox: command and environment of %d bytes are longer than %d", len(message), forkserver.MaxStart)
 	}
@@ -155,6 +182,10 @@ func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began tim
 		p.streams.abandon()
 		return nil, errClosed
 	}
+	if in.listener != nil {
+		spec.Proxy(in.listener)
+		in.listener = nil
+	}
 	p.streams.copy(spec)
 	p.mu.Lock()
 	if spec.Limits.Wall > 0 {
@@ -162,6 +193,7 @@ func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began tim
 	}
 	s.watch(p)
 	p.mu.Unlock()
+	s.accounts.add(p)
 	p.stop = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.end(Timeout)
@@ -219,15 +251,18 @@ func (p *Process) await() {
 		}
 	}
 	p.stop()
+	p.sandbox.accounts.remove(p)
 	p.mu.Lock()
 	p.over = true
-	for _, t := range []*time.Timer{p.wall, p.scan} {
-		if t != nil {
-			t.Stop()
-		}
+	if p.wall != nil {
+		p.wall.Stop()
+	}
+	if p.scan != nil && p.scan.Stop() { // else the look that is under way sees that it is over
+		p.watcher.close()
 	}
 	cause, detail := p.cause, p.detail
 	p.mu.Unlock()
+	p.sandbox.usage.end(p)
 	p.streams.finish()
 
 	p.result = conclude(status, exited, cause, detail)
@@ -241,8 +276,13 @@ func (p *Process) await() {
 	}
 	close(p.done)
 
-	p.sandbox.pool.ensure(p.in.shape)
-	p.in.discard()
+	if p.spec.Private {
+		p.in.discard()
+		p.sandbox.users.release(p.spec.UID)
+	} else {
+		p.sandbox.pool.ensure(p.in.shape)
+		p.in.discard()
+	}
 	if p.result.Cause != WorkspaceFull {
 		p.sandbox.usage.after(p)
 	}
@@ -295,17 +335,17 @@ func conclude(status unix.WaitStatus, exited bool, cause Cause, detail string) R
 // environment gives the command's variables and the places where its program
 // may be.
 func (s *Sandbox) environment(in *instance, spec Spec) (paths, env []string) {
-	home := s.WorkspacePath(spec.Workspace)
 	vars := map[string]string{
-		"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "HOME": home,
+		"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "HOME": s.home(in),
 		"USER": guestName, "LOGNAME": guestName, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp",
 	}
 	if in.scratch != "" {
 		vars["TMPDIR"] = in.scratch
 	}
-	for name, value := range spec.Env {
-		vars[name] = value
+	if in.listener != nil {
+		maps.Copy(vars, proxyVariables())
 	}
+	maps.Copy(vars, spec.Env)
 	for name, value := range vars {
 		env = append(env, name+"="+value)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEnvironmentIsOnlyWhatWasGiven(t *testing.T) {
+func TestSandbox_environment(t *testing.T) {
 	t.Setenv("SERVICE_SECRET", "TOP-SECRET")
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
@@ -49,13 +49,26 @@ func TestHowCommandsEnd(t *testing.T) {
 			dir  string
 			want Result
 		}{
-			"success":        {argv: []string{"true"}, want: Result{Cause: Exited}},
-			"code":           {argv: []string{"sh", "-c", "exit 7"}, want: Result{Cause: Exited, ExitCode: 7}},
-			"signal":         {argv: []string{"sh", "-c", "kill -TERM $$"}, want: Result{Cause: Exited, ExitCode: 143, Signal: "terminated"}},
-			"killed itself":  {argv: []string{"sh", "-c", "kill -9 $$"}, want: Result{Cause: Exited, ExitCode: 137, Signal: "killed"}},
-			"no program":     {argv: []string{"no-such-program"}, want: Result{Cause: NotStarted, ExitCode: 127, Detail: "no-such-program: no such file or directory"}},
-			"not executable": {argv: []string{"./plain"}, want: Result{Cause: NotStarted, ExitCode: 127, Detail: "./plain: permission denied"}},
-			"no directory":   {argv: []string{"true"}, dir: "none", want: Result{Cause: NotStarted, ExitCode: 127, Detail: "working directory none: no such file or directory"}},
+			"success": {argv: []string{"true"}, want: Result{Cause: Exited}},
+			"code":    {argv: []string{"sh", "-c", "exit 7"}, want: Result{Cause: Exited, ExitCode: 7}},
+			"signal": {
+				argv: []string{"sh", "-c", "kill -TERM $$"},
+				want: Result{Cause: Exited, ExitCode: 143, Signal: "terminated"},
+			},
+			"killed itself": {argv: []string{"sh", "-c", "kill -9 $$"}, want: Result{Cause: Exited, ExitCode: 137, Signal: "killed"}},
+			"no program": {
+				argv: []string{"no-such-program"},
+				want: Result{Cause: NotStarted, ExitCode: 127, Detail: "no-such-program: no such file or directory"},
+			},
+			"not executable": {
+				argv: []string{"./plain"},
+				want: Result{Cause: NotStarted, ExitCode: 127, Detail: "./plain: permission denied"},
+			},
+			"no directory": {
+				argv: []string{"true"},
+				dir:  "none",
+				want: Result{Cause: NotStarted, ExitCode: 127, Detail: "working directory none: no such file or directory"},
+			},
 		}
 		for name, c := range cases {
 			spec := x.spec("")
@@ -163,7 +176,7 @@ func TestServerOnStandardInput(t *testing.T) {
 	p.Kill() // after the end: nothing
 }
 
-func TestDeadlineOfTheContextIsATimeout(t *testing.T) {
+func TestSandbox_contextDeadline(t *testing.T) {
 	s := open(t, Config{})
 	x := newSession(t, s)
 	for within := time.Second; ; within *= 4 {
@@ -179,7 +192,7 @@ func TestDeadlineOfTheContextIsATimeout(t *testing.T) {
 	}
 }
 
-func TestCommandsOfOneSessionRunSideBySide(t *testing.T) {
+func TestSandbox_parallelCommandsOfASession(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		var wg sync.WaitGroup
@@ -240,7 +253,7 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first, warm().pid)
 
-	// A workspace that was made anew is not taken for the old one.
+	// A recreated workspace is not taken for the old one.
 	require.NoError(t, os.Rename(x.dir, x.dir+"-old"))
 	require.NoError(t, os.Mkdir(x.dir, 0o700))
 	if s.DedicatedUsers() {
@@ -258,7 +271,7 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-func TestReadySandboxesAreBoundedAndExpire(t *testing.T) {
+func TestPool_boundedAndExpires(t *testing.T) {
 	s := open(t, Config{WarmMax: 2, WarmIdle: 50 * time.Millisecond})
 	for range 5 {
 		x := newSession(t, s)
@@ -293,7 +306,7 @@ func TestCloseEndsCommands(t *testing.T) {
 	}
 }
 
-func TestUnconfinedNeedsAnExplicitChoice(t *testing.T) {
+func TestNew_unconfinedIsExplicit(t *testing.T) {
 	require.Equal(t, Namespaced, open(t, Config{Unsafe: true}).Level(), "the strongest that works comes first")
 	_, err := New(t.Context(), Config{MaxLevel: -1})
 	require.Error(t, err)
@@ -305,13 +318,16 @@ func TestUnconfinedNeedsAnExplicitChoice(t *testing.T) {
 	out, r := sh(t, s, x.spec(daemons+"pwd"))
 	require.True(t, r.Success())
 	require.Equal(t, x.dir, out)
-	requireNobody(t, s, x)
+	requireNoProcess(t, s, x)
 }
 
-func TestRefusesToStartBelowTheMinimum(t *testing.T) {
+func TestNew_belowMinimumLevel(t *testing.T) {
 	_, err := New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{"relative"}})
 	require.ErrorContains(t, err, "not an absolute path")
-	_, err = New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{t.TempDir()}})
+	temp, err := os.MkdirTemp("/tmp", "everloop-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.Remove(temp)) })
+	_, err = New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{temp}})
 	require.ErrorContains(t, err, "in /tmp, of which each sandbox has its own")
 	if os.Getuid() != 0 {
 		t.Skip("needs root to take the namespaces away")
@@ -323,7 +339,7 @@ func TestRefusesToStartBelowTheMinimum(t *testing.T) {
 	require.Contains(t, string(out), "fallback: level 1")
 }
 
-// TestPartRefused runs only as a child of TestRefusesToStartBelowTheMinimum.
+// TestPartRefused runs only as a child of TestNew_belowMinimumLevel.
 func TestPartRefused(t *testing.T) {
 	if os.Getenv("SANDBOX_TEST_REFUSED") == "" {
 		t.Skip("a part of another test")

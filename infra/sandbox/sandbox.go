@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/sandbox/forkserver"
+	"everloop/internal/diskspace"
 )
 
 // Config says what a Sandbox must and may do.
@@ -36,18 +38,33 @@ type Config struct {
 	// ReadOnly are further host paths to show read-only at the same place, such
 	// as /opt or /nix.
 	ReadOnly []string
+	// Private are directories of the service itself, such as its data. New fails if
+	// commands would see one.
+	Private []string
 	// WarmMax bounds the sandboxes kept ready; 0 means 128, negative none.
 	WarmMax int
 	// WarmIdle is how long a ready sandbox waits for a command; 0 means 30 s.
 	WarmIdle time.Duration
-	// MinFree is the free space of the workspace's file system below which
-	// running commands are stopped; 0 means 64 MiB.
+	// Reserve is the part of the workspaces' file system that commands leave free.
+	// While it is touched, the command that added most is ended, one after the other.
+	Reserve diskspace.Reserve
+	// MinFree is the least that is reserved, in bytes; 0 means 64 MiB.
 	MinFree int64
-}
+	// TotalMemory and TotalProcesses bound all commands together; 0 means three
+	// quarters of the memory and half of the processes that the host permits.
+	TotalMemory    int64
+	TotalProcesses int
+	// CPUWeight is the share of the processors that all commands together have
+	// beside the service when both want them, from 1 to 10000; 0 means 100, an
+	// equal share.
+	CPUWeight int
+	// UserBase is the host user of the command that New tries: sessions' users are
+	// above it, and those of private commands below. 0 means DefaultUserBase. It
+	// must be out of the ranges that /etc/subuid and /etc/subgid give to others.
+	UserBase int
 
-// ProbeUID is the host user of the command that New tries; sessions' users
-// start above it.
-const ProbeUID = 100000
+	noGroups bool // for tests: as on a host where no control group may be made
+}
 
 // Sandbox runs commands at one level. It is safe for concurrent use.
 type Sandbox struct {
@@ -56,9 +73,11 @@ type Sandbox struct {
 	dedicated bool // each session has its own user
 	view      hostView
 	cgroups   *cgroups
+	accounts  accounts
 	helper    *helper
 	pool      *pool
 	usage     usageBook
+	users     users // of private commands
 	devNull   int
 	scratch   string // level 1: parent of the private temporary directories
 
@@ -91,7 +110,16 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if config.MinFree == 0 {
 		config.MinFree = 64 << 20
 	}
+	if config.UserBase == 0 {
+		config.UserBase = DefaultUserBase
+	}
+	if config.CPUWeight == 0 {
+		config.CPUWeight = 100
+	}
 	view, err := scanHost(config.ReadOnly)
+	if err == nil {
+		err = view.checkPrivate(config.Private)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +131,10 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	s := &Sandbox{config: config, view: view, cgroups: findCgroups(), helper: newHelper(), devNull: null, scratch: scratch}
+	groups := findCgroups(config)
+	s := &Sandbox{config: config, view: view, cgroups: groups, helper: newHelper(groups.adopt), devNull: null, scratch: scratch}
+	s.users.below = config.UserBase
+	s.accounts.total, s.accounts.held = groups.total, groups.holds()
 	s.pool = newPool(s.prepare, config.WarmMax, config.WarmIdle)
 	if err := s.choose(ctx); err != nil {
 		s.Close()
@@ -135,6 +166,9 @@ func scratchDir() (string, error) {
 func (s *Sandbox) choose(ctx context.Context) error {
 	users := []bool{false}
 	if os.Geteuid() == 0 && !s.config.SharedUser {
+		if err := checkSubordinate(s.config.UserBase); err != nil {
+			return err
+		}
 		users = []bool{true, false}
 	}
 	var refused []error
@@ -166,13 +200,13 @@ func (s *Sandbox) probe(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if s.dedicated {
-		if err := os.Chown(dir, ProbeUID, ProbeUID); err != nil {
+		if err := os.Chown(dir, s.ProbeUID(), s.ProbeUID()); err != nil {
 			return err
 		}
 	}
 	var out limitedBuffer
 	spec := Spec{
-		Argv: []string{"/bin/sh", "-c", "echo works >probe && cat probe"}, Workspace: dir, UID: ProbeUID,
+		Argv: []string{"/bin/sh", "-c", "echo works >probe && cat probe"}, Workspace: dir, UID: s.ProbeUID(),
 		Limits: Limits{Wall: 10 * time.Second}, Stdout: &out, Stderr: &out,
 	}
 	process, err := s.start(ctx, spec, false)
@@ -196,6 +230,10 @@ func (s *Sandbox) Level() Level { return s.level }
 // to it.
 func (s *Sandbox) DedicatedUsers() bool { return s.dedicated }
 
+// ProbeUID is a host user that belongs to no session, for commands that try
+// something out.
+func (s *Sandbox) ProbeUID() int { return s.config.UserBase }
+
 // Describe says in one line what holds, for the log and doctor.
 func (s *Sandbox) Describe() string {
 	user := "one user for all sessions"
@@ -203,6 +241,23 @@ func (s *Sandbox) Describe() string {
 		user = "a user for each session"
 	}
 	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.describe())
+}
+
+// Measured says that no control group holds the memory or the processes of
+// commands: the service then measures both and ends what is above its limit.
+func (s *Sandbox) Measured() bool { return s.accounts.needed() }
+
+// home is where a command begins, as it sees it: its workspace, or the empty
+// directory that a private one has instead.
+func (s *Sandbox) home(in *instance) string {
+	switch {
+	case !in.shape.private():
+		return s.WorkspacePath(in.shape.workspace)
+	case s.level == Namespaced:
+		return guestHome
+	default:
+		return in.scratch
+	}
 }
 
 // WorkspacePath is the path under which a command sees its workspace.
@@ -213,7 +268,7 @@ func (s *Sandbox) WorkspacePath(workspace string) string {
 	return workspace
 }
 
-// Forget lets go of what is kept ready for a workspace, which is about to be
+// Forget discards what is kept ready for a workspace, which is about to be
 // removed or replaced.
 func (s *Sandbox) Forget(workspace string) {
 	workspace = filepath.Clean(workspace)
@@ -261,9 +316,11 @@ type instance struct {
 	cgroup  *cgroup
 	scratch string // level 1: its temporary directory
 	dir     dirID  // the workspace that it was made with
+
+	listener net.Listener // of its proxy; nil: none, or it was handed on
 }
 
-// dirID tells whether a path still names the directory that it did.
+// dirID identifies a directory, to see whether a path still names it.
 type dirID struct{ dev, ino uint64 }
 
 func identify(dir string) (dirID, error) {
@@ -285,8 +342,10 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 			in.discard()
 		}
 	}()
-	if in.dir, err = identify(sh.workspace); err != nil {
-		return nil, fmt.Errorf("sandbox: workspace: %w", err)
+	if !sh.private() {
+		if in.dir, err = identify(sh.workspace); err != nil {
+			return nil, fmt.Errorf("sandbox: workspace: %w", err)
+		}
 	}
 	if in.cgroup, err = s.cgroups.new(sh); err != nil {
 		return nil, err
@@ -316,7 +375,7 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 	if err = in.send(make([]byte, forkserver.ReleaseSize), fds...); err != nil {
 		return nil, fmt.Errorf("sandbox: release: %w", err)
 	}
-	report, err := in.receive()
+	report, err := in.ready()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: set-up was killed: %w", err)
 	}
@@ -328,9 +387,9 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 
 // program gives the set-up for the sandbox's level and the descriptors it needs.
 func (s *Sandbox) program(in *instance) (*program, []int, error) {
-	memoryHeld := s.cgroups.memory != ""
+	held := s.cgroups.holds()
 	if s.level == Namespaced {
-		return namespaceProgram(s.view, in.shape, s.dedicated, memoryHeld), nil, nil
+		return namespaceProgram(s.view, in.shape, s.dedicated, held), nil, nil
 	}
 	// A cleaner of /tmp may have been here.
 	_ = os.Mkdir(s.scratch, 0o711)
@@ -352,7 +411,7 @@ func (s *Sandbox) program(in *instance) (*program, []int, error) {
 		}
 		fds = []int{ruleset}
 	}
-	return landlockProgram(in.shape, s.dedicated, s.level == Landlocked, memoryHeld), fds, nil
+	return landlockProgram(in.shape, s.dedicated, s.level == Landlocked, held), fds, nil
 }
 
 // discard ends a sandbox and takes away what was made for it.
@@ -367,5 +426,8 @@ func (in *instance) discard() {
 	}
 	if in.scratch != "" {
 		_ = os.RemoveAll(in.scratch)
+	}
+	if in.listener != nil {
+		_ = in.listener.Close()
 	}
 }

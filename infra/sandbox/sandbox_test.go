@@ -42,7 +42,7 @@ func newSession(t testing.TB, s *Sandbox) session {
 	x := session{dir: filepath.Join(parent, "workspace"), uid: os.Getuid()}
 	require.NoError(t, os.Mkdir(x.dir, 0o700))
 	if s.DedicatedUsers() {
-		x.uid = ProbeUID + 1000*os.Getpid()%50000*10 + int(nextUID.Add(1))
+		x.uid = DefaultUserBase + 1000*os.Getpid()%50000*10 + int(nextUID.Add(1))
 		require.NoError(t, os.Chown(x.dir, x.uid, x.uid))
 	}
 	return x

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ const (
 	dataNr   = 0
 	dataArch = 4
 	dataArg0 = 16
+	dataArg1 = 24
 	dataArg2 = 32
 )
 
@@ -27,39 +29,6 @@ func retErrno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
 // namespace cannot be asked for through clone.)
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-
-// deniedCalls answer EPERM. Some would fail for want of a capability anyway:
-// the list is a second fence, and keeps rarely used kernel code out of reach.
-var deniedCalls = []uint32{
-	// other processes
-	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP,
-	unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
-	// namespaces and mounts
-	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
-	unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
-	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT,
-	unix.SYS_LISTNS, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
-	// programs in the kernel, tracing, asynchronous calls that no filter sees
-	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT,
-	unix.SYS_LOOKUP_DCOOKIE,
-	// keys are not namespaced
-	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
-	// the machine
-	unix.SYS_REBOOT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
-	unix.SYS_DELETE_MODULE, unix.SYS_SYSLOG, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
-	unix.SYS_VHANGUP, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_NFSSERVCTL,
-	// opening by handle passes by every path check
-	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
-}
-
-// absentCalls answer ENOSYS, for which programs have a way round: clone3 hides
-// its flags from the filter (the C library then uses clone), io_uring does
-// its work outside of any filter.
-var absentCalls = []uint32{
-	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_MEMFD_SECRET,
-}
 
 // bpf assembles a classic BPF program.
 type bpf []unix.SockFilter
@@ -91,23 +60,33 @@ func (b *bpf) section(nr uint32, body func(*bpf)) {
 	*b = append(*b, in...)
 }
 
-// socketRule says which sockets a command may make.
-type socketRule struct {
-	families []uint32
-	netlink  bool // NETLINK_ROUTE, with which programs list interfaces
+// allow answers "allowed" for the calls, as few tests of ranges.
+func (b *bpf) allow(calls []uint32) {
+	calls = slices.Clone(calls)
+	slices.Sort(calls)
+	for i := 0; i < len(calls); {
+		last := i
+		for last+1 < len(calls) && calls[last+1] <= calls[last]+1 {
+			last++
+		}
+		b.jump(unix.BPF_JGE, calls[i], 0, 2)
+		b.jump(unix.BPF_JGT, calls[last], 1, 0)
+		b.ret(retAllow)
+		i = last + 1
+	}
 }
 
-var (
-	// ownNetwork is for a command alone in its network namespace. Everything
-	// not listed is refused: some families (vsock, packet, alg) reach past
-	// the namespace.
-	ownNetwork = socketRule{families: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}, netlink: true}
-	// hostNetwork is for a command that shares the host's network namespace.
-	hostNetwork = socketRule{families: []uint32{unix.AF_UNIX}}
-)
+// callRule says which of the conditional calls a command may make. Unix sockets it
+// may always have. All other families are refused to all processes: some of them (vsock,
+// packet, alg) reach past a network namespace.
+type callRule struct {
+	inet    bool // TCP and UDP, over IPv4 and IPv6: for a command alone in its network namespace
+	netlink bool // NETLINK_ROUTE, with which programs list interfaces
+	memfd   bool // files in memory, which only a control group counts
+}
 
 // filter builds the system call filter.
-func filter(sockets socketRule) bpf {
+func filter(rule callRule) bpf {
 	var b bpf
 	b.load(dataArch)
 	b.jump(unix.BPF_JEQ, auditArch, 1, 0)
@@ -117,50 +96,103 @@ func filter(sockets socketRule) bpf {
 		b.jump(unix.BPF_JGE, x32Bit, 0, 1)
 		b.ret(retErrno(unix.ENOSYS))
 	}
-	for _, nr := range absentCalls {
-		b.when(nr, retErrno(unix.ENOSYS))
-	}
-	for _, nr := range append(deniedCalls, deniedArch...) {
-		b.when(nr, retErrno(unix.EPERM))
-	}
+	b.allow(append(slices.Clone(allowedCalls), allowedArch...))
 	b.section(unix.SYS_CLONE, func(b *bpf) {
 		b.load(dataArg0)
 		b.jump(unix.BPF_JSET, namespaceFlags, 0, 1)
 		b.ret(retErrno(unix.EPERM))
 		b.ret(retAllow)
 	})
-	b.section(unix.SYS_SOCKET, func(b *bpf) {
-		b.load(dataArg0)
-		for _, family := range sockets.families {
-			b.when(family, retAllow)
-		}
-		if sockets.netlink {
-			b.jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 3)
-			b.load(dataArg2)
-			b.when(unix.NETLINK_ROUTE, retAllow)
-		}
-		b.ret(retErrno(unix.EAFNOSUPPORT))
-	})
+	b.section(unix.SYS_SOCKET, rule.sockets)
 	b.section(unix.SYS_SOCKETPAIR, func(b *bpf) {
 		b.load(dataArg0)
 		b.when(unix.AF_UNIX, retAllow)
 		b.ret(retErrno(unix.EAFNOSUPPORT))
 	})
-	// Faking input to the terminal, and the console's.
 	b.section(unix.SYS_IOCTL, func(b *bpf) {
-		b.load(dataArg0 + 8)
-		b.when(unix.TIOCSTI, retErrno(unix.EPERM))
-		b.when(unix.TIOCLINUX, retErrno(unix.EPERM))
+		b.load(dataArg1)
+		for _, request := range refusedRequests {
+			b.when(request, retErrno(unix.EPERM))
+		}
 		b.ret(retAllow)
 	})
-	b.ret(retAllow)
+	b.section(unix.SYS_PERSONALITY, func(b *bpf) {
+		b.load(dataArg0)
+		for _, persona := range allowedPersonas {
+			b.when(persona, retAllow)
+		}
+		b.ret(retErrno(unix.EPERM))
+	})
+	if rule.memfd {
+		b.when(unix.SYS_MEMFD_CREATE, retAllow)
+	}
+	// A filter of the command's own may not hand calls to another process.
+	b.section(unix.SYS_SECCOMP, func(b *bpf) {
+		b.load(dataArg1)
+		b.jump(unix.BPF_JSET, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, 0, 1)
+		b.ret(retErrno(unix.EPERM))
+		b.ret(retAllow)
+	})
+	for _, nr := range append(slices.Clone(refusedCalls), refusedArch...) {
+		b.when(nr, retErrno(unix.EPERM))
+	}
+	b.ret(retErrno(unix.ENOSYS))
 	return b
+}
+
+// refusedRequests are device requests: input faked on a terminal, the console's
+// own, and those that change a file's flags or its quota's project.
+var refusedRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.FS_IOC_SETFLAGS, fsSetXattr}
+
+const fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
+
+// allowedPersonas are the execution domains that change no protection of the
+// kernel: Linux, Linux on 32 bits, each also with a version of 2.6, and the
+// question which one holds.
+var allowedPersonas = []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}
+
+const (
+	socketTypes = 0xf // the type, without its flags
+	anyProtocol = 0   // the usual one of a family and type
+)
+
+// sockets decides about socket(family, type, protocol).
+func (r callRule) sockets(b *bpf) {
+	b.load(dataArg0)
+	b.when(unix.AF_UNIX, retAllow)
+	if r.netlink {
+		b.jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4)
+		b.load(dataArg2)
+		b.when(unix.NETLINK_ROUTE, retAllow)
+		b.ret(retErrno(unix.EAFNOSUPPORT))
+	}
+	if r.inet {
+		b.jump(unix.BPF_JEQ, unix.AF_INET, 2, 0)
+		b.jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0)
+		b.ret(retErrno(unix.EAFNOSUPPORT))
+		b.load(dataArg1)
+		*b = append(*b, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: socketTypes})
+		b.protocol(unix.SOCK_STREAM, unix.IPPROTO_TCP)
+		b.protocol(unix.SOCK_DGRAM, unix.IPPROTO_UDP)
+		b.ret(retErrno(unix.EPROTONOSUPPORT))
+		return
+	}
+	b.ret(retErrno(unix.EAFNOSUPPORT))
+}
+
+// protocol allows one protocol of a socket type, which is loaded, and no other.
+func (b *bpf) protocol(kind, protocol uint32) {
+	b.jump(unix.BPF_JEQ, kind, 0, 6)
+	b.load(dataArg2)
+	b.when(anyProtocol, retAllow)
+	b.when(protocol, retAllow)
+	b.ret(retErrno(unix.EPROTONOSUPPORT))
 }
 
 // seccomp adds the call that installs the filter. It must be the last of a
 // program, and every child of the process inherits it.
-func (p *program) seccomp(sockets socketRule) {
-	f := filter(sockets)
+func (p *program) seccomp(rule callRule) {
+	f := filter(rule)
 	code := p.bytes(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), uintptr(len(f))*unsafe.Sizeof(f[0])))
 	// struct sock_fprog holds a pointer, which only the child can fill in.
 	prog := object(p, struct{ len, filter uint64 }{len: uint64(len(f))})

@@ -7,4 +7,4 @@ const (
 	x32Bit    = 0
 )
 
-var deniedArch []uint32
+var allowedArch, refusedArch []uint32

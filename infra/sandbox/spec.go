@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"io"
+	"net"
 	"time"
 )
 
@@ -17,11 +18,23 @@ type Spec struct {
 	// one per session, never shared. It is ignored when the service is not
 	// root; everything then runs as the service's own user.
 	UID int
+	// Private runs the command away from every session: in place of a workspace
+	// it has an empty home directory that nothing else sees and that goes with it,
+	// and, when the service is root, a host user that no session has and no other
+	// running command of this service. Workspace, UID, Dir, Limits.Workspace and
+	// Limits.Inodes must be empty.
+	Private bool
 	// Dir is the working directory relative to the workspace; "" is its root.
 	Dir string
 	// Env is added to the small fixed environment (PATH, HOME, LANG …) and
 	// overrides it. Nothing of the service's own environment is passed on.
 	Env map[string]string
+	// Proxy, when set, is given the listener of a proxy for the command: it accepts
+	// on 127.0.0.1:3128 of the command's own network, which leads nowhere else, and
+	// the variables http_proxy and so on name it. Who gets it closes it when the
+	// command has ended. Without a network of its own ([Sandbox.Networked]) a
+	// command has no proxy, and Proxy is not called.
+	Proxy func(net.Listener)
 	// Limits bound the command; a zero field takes the default.
 	Limits Limits
 	// Stdin may be nil: the command reads end of file.
@@ -41,6 +54,7 @@ type Limits struct {
 	OpenFiles int           // open files of one process; default 4096
 	Tmp       int64         // bytes of /tmp and, apart, of /dev/shm; default 256 MiB
 	Workspace int64         // bytes that the workspace may hold; 0 is no limit
+	Inodes    int64         // files and directories that the workspace may hold; 0 is no limit
 	Wall      time.Duration // time the command may take; 0 is no limit
 	CPU       float64       // processors that the tree may use; 0 is no limit
 }
@@ -69,14 +83,16 @@ type Cause string
 
 // Causes.
 const (
-	Exited        Cause = "exited"         // by itself: see ExitCode and Signal
-	NotStarted    Cause = "not_started"    // no such program, not executable, or no such directory: see Detail
-	Timeout       Cause = "timeout"        // Limits.Wall was over
-	Cancelled     Cause = "cancelled"      // the context was cancelled, or Kill called
-	OutOfMemory   Cause = "out_of_memory"  // Limits.Memory was reached and the kernel killed it
-	WorkspaceFull Cause = "workspace_full" // Limits.Workspace was passed, or the host's disk is nearly full
-	FileTooLarge  Cause = "file_too_large" // Limits.FileSize was reached
-	Lost          Cause = "lost"           // its process 1 was killed from outside
+	Exited        Cause = "exited"             // by itself: see ExitCode and Signal
+	NotStarted    Cause = "not_started"        // no such program, not executable, or no such directory: see Detail
+	Timeout       Cause = "timeout"            // Limits.Wall was over
+	Cancelled     Cause = "cancelled"          // the context was cancelled, or Kill called
+	OutOfMemory   Cause = "out_of_memory"      // Limits.Memory was reached, or the limit of all commands together
+	TooMany       Cause = "too_many_processes" // Limits.Processes was reached where no control group holds it, or that of all
+	WorkspaceFull Cause = "workspace_full"     // Limits.Workspace or Limits.Inodes was passed
+	DiskFull      Cause = "disk_full"          // the host's disk is short, and of all commands this one added most
+	FileTooLarge  Cause = "file_too_large"     // Limits.FileSize was reached
+	Lost          Cause = "lost"               // its process 1 was killed from outside
 )
 
 // Result is how a command ended.

@@ -65,7 +65,10 @@ func userTasks(uid int) int {
 }
 
 // descendants lists the living processes below pid, from /proc.
-func descendants(pid int) []int {
+func descendants(pid int) []int { return below(processTree(), pid) }
+
+// processTree gives the living processes of the host by their parents.
+func processTree() map[int][]int {
 	children := map[int][]int{}
 	proc, err := os.ReadDir("/proc")
 	if err != nil {
@@ -89,6 +92,11 @@ func descendants(pid int) []int {
 			children[parent] = append(children[parent], id)
 		}
 	}
+	return children
+}
+
+// below lists all processes below pid.
+func below(children map[int][]int, pid int) []int {
 	found := append([]int(nil), children[pid]...)
 	for i := 0; i < len(found); i++ {
 		found = append(found, children[found[i]]...)

@@ -4,11 +4,10 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"everloop/internal/diskspace"
 )
 
 const (
@@ -18,26 +17,50 @@ const (
 	// scanShare bounds what measuring costs: a pause is at least this many
 	// times as long as the scan before it.
 	scanShare = 20
+	// shortShare is the same while the disk is short.
+	shortShare = 1
 	// longestPause keeps a huge workspace measured now and then all the same.
 	longestPause = 10 * time.Second
+	// scanTime bounds one scan, which the next goes on with.
+	scanTime = 5 * time.Second
 	// restScan is how often short commands, together, lead to a scan.
 	restScan = 5 * time.Second
 	// usageSlack is what a command may add to a workspace that is too full
-	// already, so that it can be emptied at all.
+	// already, so that it can be emptied at all, and to a disk that is short.
 	usageSlack = 1 << 20
+	// inodeSlack is the same in files and directories.
+	inodeSlack = 1000
+	// hiddenFrom is by how much more than the workspace grew the free space must have
+	// fallen for files to be looked for that are deleted and still open.
+	hiddenFrom = 16 << 20
+	// shortPause is the time after a command was ended for a short disk in which no
+	// other is: what it held is released first.
+	shortPause = 500 * time.Millisecond
 )
 
 // usageBook remembers the last measured size of workspaces, so that a command
 // in one that is already too full is not killed for what it found: it may free
-// space, and may not use more.
+// space, and may not use more. It also knows what runs.
 type usageBook struct {
-	mu    sync.Mutex
-	known map[string]measured
+	mu      sync.Mutex
+	known   map[string]measured
+	running map[*Process]*growth
+	ended   time.Time // when a command was last ended because the disk is short
 }
 
 type measured struct {
-	bytes int64
-	at    time.Time
+	used diskspace.Usage
+	at   time.Time
+}
+
+// growth is what a running command has added.
+type growth struct {
+	device uint64
+	// mark is what the workspace held when it was last looked at while there was
+	// enough space on the disk, or at the first look.
+	mark   diskspace.Usage
+	marked bool
+	added  diskspace.Usage // since then
 }
 
 // maxMeasured bounds the book; it is only a cache.
@@ -49,13 +72,13 @@ func (u *usageBook) get(workspace string) measured {
 	return u.known[workspace]
 }
 
-func (u *usageBook) set(workspace string, bytes int64) {
+func (u *usageBook) set(workspace string, used diskspace.Usage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.known == nil || len(u.known) >= maxMeasured {
 		u.known = map[string]measured{}
 	}
-	u.known[workspace] = measured{bytes, time.Now()}
+	u.known[workspace] = measured{used, time.Now()}
 }
 
 func (u *usageBook) forget(workspace string) {
@@ -64,133 +87,225 @@ func (u *usageBook) forget(workspace string) {
 	delete(u.known, workspace)
 }
 
-// watch measures the workspace while a command runs and ends the command when
-// it holds too much; p.mu is held.
-func (s *Sandbox) watch(p *Process) {
-	if p.spec.Limits.Workspace <= 0 {
+// begin notes a running command, end that it is over.
+func (u *usageBook) begin(p *Process) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.running == nil {
+		u.running = map[*Process]*growth{}
+	}
+	u.running[p] = &growth{device: p.in.dir.dev}
+}
+
+func (u *usageBook) end(p *Process) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.running, p)
+}
+
+// looked notes what a command's workspace holds now, files included that only the
+// command still has open. short says that the disk is.
+func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	g := u.running[p]
+	if g == nil {
 		return
 	}
-	allowed := p.spec.Limits.Workspace
-	first := firstScan
-	if known := s.usage.get(p.spec.Workspace); known.bytes > allowed {
-		allowed, first = known.bytes+usageSlack, firstScan/10
+	if !g.marked || !short {
+		g.mark, g.marked = used, true
 	}
-	p.scan = time.AfterFunc(first, func() {
-		began := time.Now()
-		full := s.full(p, allowed)
-		if full {
-			p.end(WorkspaceFull)
-			return
+	g.added = used.Minus(g.mark)
+}
+
+// most gives the command that has added most to a file system that is short of
+// space, nil when none has added anything worth mentioning, or one was just ended.
+func (u *usageBook) most(device uint64) *Process {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if time.Since(u.ended) < shortPause {
+		return nil
+	}
+	var found *Process
+	most := 1.0
+	for p, g := range u.running {
+		if g.device != device {
+			continue
 		}
-		pause := min(max(firstScan, scanShare*time.Since(began)), longestPause)
+		share := max(float64(g.added.Bytes)/usageSlack, float64(g.added.Inodes)/inodeSlack)
+		if share > most {
+			found, most = p, share
+		}
+	}
+	if found != nil {
+		u.ended = time.Now()
+		delete(u.running, found)
+	}
+	return found
+}
+
+// watcher measures the workspace of one command while it runs, and ends the command
+// when it holds too much. When the disk is short, it ends the one command of this
+// service that added most.
+type watcher struct {
+	s       *Sandbox
+	p       *Process
+	allowed diskspace.Usage
+	// What was free on the disk, and in the workspace at the first look, when the
+	// command held no deleted files.
+	began diskspace.Space
+	start diskspace.Usage
+
+	used   diskspace.Usage // by the last whole scan
+	whole  bool            // there was one
+	hidden diskspace.Usage // deleted and still open
+	scan   *diskspace.Scan // that is not at its end
+	due    time.Time       // when to measure again, if the disk is not short
+}
+
+// watch begins to measure; p.mu is held.
+func (s *Sandbox) watch(p *Process) {
+	limit := diskspace.Usage{Bytes: p.spec.Limits.Workspace, Inodes: p.spec.Limits.Inodes}
+	if p.spec.Private {
+		return
+	}
+	w := &watcher{s: s, p: p, allowed: limit}
+	w.began, _ = diskspace.Of(p.spec.Workspace) // without it, no deleted files are looked for
+	p.watcher = w
+	first := firstScan
+	if known := s.usage.get(p.spec.Workspace); known.used.Exceeds(limit) {
+		first /= 10
+		w.allowed = slack(limit, known.used)
+	}
+	s.usage.begin(p)
+	p.scan = time.AfterFunc(first, func() {
+		pause, over := w.look()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.over {
-			p.scan.Reset(pause)
+		if over || p.over {
+			w.close()
+			return
 		}
+		p.scan.Reset(pause)
 	})
 }
 
-func (s *Sandbox) full(p *Process, allowed int64) bool {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(p.spec.Workspace, &fs); err == nil && int64(fs.Bavail)*fs.Bsize < s.config.MinFree {
-		return true
+// slack lets a workspace that is too full grow by little.
+func slack(limit, used diskspace.Usage) diskspace.Usage {
+	if limit.Bytes > 0 {
+		limit.Bytes = max(limit.Bytes, used.Bytes+usageSlack)
 	}
+	if limit.Inodes > 0 {
+		limit.Inodes = max(limit.Inodes, used.Inodes+inodeSlack)
+	}
+	return limit
+}
+
+// look asks for the free space, measures when that is due or the disk is short, and
+// says when to look again, or that the command is ended.
+func (w *watcher) look() (pause time.Duration, over bool) {
+	began := time.Now()
+	space, err := diskspace.Of(w.p.spec.Workspace)
+	if err != nil {
+		return longestPause, false // the workspace is gone, and the command will be
+	}
+	short := w.s.short(space)
+	if !short && (w.allowed == (diskspace.Usage{}) || began.Before(w.due)) {
+		return firstScan, false
+	}
+	used := w.measure()
+	w.lookForHidden(space, used, short)
+	used = used.Plus(w.hidden)
+	if used.Exceeds(w.allowed) {
+		w.p.end(WorkspaceFull)
+		return 0, true
+	}
+	if w.whole {
+		w.s.usage.looked(w.p, used, short)
+	}
+	if short {
+		if most := w.s.usage.most(w.p.in.dir.dev); most != nil {
+			most.end(DiskFull)
+		}
+	}
+	w.due = time.Now().Add(min(scanShare*time.Since(began), longestPause))
+	return max(firstScan, shortShare*time.Since(began)), false
+}
+
+// short reports whether a file system has less space left than commands may leave.
+func (s *Sandbox) short(space diskspace.Space) bool {
+	return space.FreeBytes < s.config.MinFree || s.config.Reserve.Touched(space, diskspace.Usage{})
+}
+
+// measure goes on with the scan of the workspace. It gives the size by the last whole
+// scan, or what this one has found already when that is more.
+func (w *watcher) measure() diskspace.Usage {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	// The scan ends with the command.
 	go func() {
 		select {
-		case <-p.done:
+		case <-w.p.done:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	used, err := diskUsage(ctx, p.spec.Workspace, allowed)
-	if err != nil {
-		return false
+	if w.scan == nil {
+		var err error
+		if w.scan, err = diskspace.NewScan(w.p.spec.Workspace); err != nil {
+			return w.used
+		}
 	}
-	s.usage.set(p.spec.Workspace, used)
-	return used > allowed
+	done, err := w.scan.Step(ctx, w.allowed, time.Now().Add(scanTime))
+	found := w.scan.Used()
+	if done && err == nil {
+		if !w.whole {
+			w.start = found
+		}
+		w.used, w.whole = found, true
+		w.s.usage.set(w.p.spec.Workspace, found)
+	}
+	if done || err != nil {
+		w.close()
+	}
+	return diskspace.Usage{Bytes: max(w.used.Bytes, found.Bytes), Inodes: max(w.used.Inodes, found.Inodes)}
+}
+
+// lookForHidden counts files that have no name any more and that the command keeps
+// open, when the disk has lost more than the workspace has won.
+func (w *watcher) lookForHidden(space diskspace.Space, used diskspace.Usage, short bool) {
+	lost := w.began.FreeBytes - space.FreeBytes - (used.Bytes - w.start.Bytes)
+	if !short && lost < hiddenFrom && w.hidden.Bytes == 0 {
+		return
+	}
+	w.hidden = deletedFiles(w.p.in.pid, w.p.in.dir.dev)
+	if w.hidden.Bytes == 0 { // another writer took the space
+		w.began, w.start = space, used
+	}
+}
+
+// close frees what an unfinished scan holds. No scan follows.
+func (w *watcher) close() {
+	if w.scan != nil {
+		w.scan.Close()
+		w.scan = nil
+	}
 }
 
 // after measures a workspace in which only short commands ran for a while, or
 // that a command has just filled: the scan that noticed stopped at the limit.
 func (u *usageBook) after(p *Process) {
-	limit := p.spec.Limits.Workspace
-	if limit <= 0 || p.result.Cause != WorkspaceFull && time.Since(u.get(p.spec.Workspace).at) < restScan {
+	limits := p.spec.Limits
+	if limits.Workspace <= 0 && limits.Inodes <= 0 || p.result.Cause != WorkspaceFull && time.Since(u.get(p.spec.Workspace).at) < restScan {
 		return
 	}
-	if used, err := diskUsage(context.Background(), p.spec.Workspace, 1<<62); err == nil {
+	ctx, cancel := context.WithTimeout(context.Background(), afterTime)
+	defer cancel()
+	if used, err := diskspace.Measure(ctx, p.spec.Workspace, diskspace.Usage{}); err == nil {
 		u.set(p.spec.Workspace, used)
 	}
 }
 
-var errEnough = errors.New("enough")
-
-// diskUsage adds up the space that a directory tree takes, up to just above
-// enough. It never follows a link and never opens a file.
-func diskUsage(ctx context.Context, dir string, enough int64) (int64, error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	scan := usageScan{ctx: ctx, enough: enough, buf: make([]byte, 32<<10)}
-	err = scan.dir(fd, 0)
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return scan.total, err
-}
-
-type usageScan struct {
-	ctx    context.Context
-	enough int64
-	total  int64
-	buf    []byte
-	names  []string
-}
-
-// dir adds an open directory and closes it.
-func (u *usageScan) dir(fd, depth int) error {
-	defer func() { _ = unix.Close(fd) }()
-	if depth > 512 {
-		return nil // the path is at its limit long before
-	}
-	var below []string
-	for {
-		if err := u.ctx.Err(); err != nil {
-			return err
-		}
-		n, err := unix.ReadDirent(fd, u.buf)
-		if err != nil || n <= 0 {
-			break
-		}
-		_, _, u.names = unix.ParseDirent(u.buf[:n], -1, u.names[:0])
-		for _, name := range u.names {
-			var st unix.Stat_t
-			if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-				continue // gone meanwhile
-			}
-			// A file with several names counts several times, which only hard
-			// links notice; an empty file costs its inode.
-			u.total += st.Blocks*512 + 256
-			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				below = append(below, name)
-			}
-		}
-		if u.total > u.enough {
-			return errEnough
-		}
-	}
-	for _, name := range below {
-		child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		if err := u.dir(child, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// afterTime bounds how long the end of a command that filled its workspace waits for
+// the measure of it.
+const afterTime = time.Minute

@@ -11,6 +11,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/infra/workspace"
+	"everloop/internal/diskspace"
 )
 
 // Files opens sessions' workspaces for the tools.
@@ -36,6 +37,16 @@ func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, err
 	}
 	defer w.Close()
 	return w.HostPath(), nil
+}
+
+// Fits fails when the files of a session may not grow by so much.
+func (f Files) Fits(ctx context.Context, sessionID string, uid int, grows diskspace.Usage) error {
+	w, err := f.Store.Open(ctx, sessionID, f.owner(uid))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	return w.Fits(ctx, grows)
 }
 
 // Open implements tools.Workspaces.

@@ -10,16 +10,36 @@ import (
 	"everloop/infra/sandbox"
 )
 
-// Launch implements mcp.Launcher: a tool server is a command of its session,
-// with the same confinement and limits.
+// Launch implements mcp.Launcher: a tool server is a command of its session or a
+// private one, with the same confinement, limits and network.
 func (s Shell) Launch(ctx context.Context, p mcp.Program) (mcp.Process, error) {
-	process, err := s.Sandbox.Start(ctx, sandbox.Spec{
-		Argv: p.Argv, Workspace: p.Session.Root, UID: p.Session.SandboxUID, Env: p.Env, Limits: s.Limits,
-		StdinPipe: true, Stdout: p.Stdout, Stderr: p.Stderr,
-	})
+	spec := sandbox.Spec{
+		Argv: p.Argv, Env: p.Env, Limits: s.Limits, StdinPipe: true, Stdout: p.Stdout, Stderr: p.Stderr,
+	}
+	if p.Session != nil {
+		spec.Workspace, spec.UID = p.Session.Root, p.Session.SandboxUID
+	} else {
+		spec.Private, spec.Limits.Workspace, spec.Limits.Inodes = true, 0, 0
+	}
+	release := func() {}
+	if p.Session != nil {
+		var err error
+		if release, err = s.Slots.take(ctx, *p.Session); err != nil {
+			return nil, err
+		}
+	}
+	way := s.connect(&spec, p.SessionID)
+	process, err := s.Sandbox.Start(ctx, spec)
 	if err != nil {
+		way.Close()
+		release()
 		return nil, err
 	}
+	go func() {
+		<-process.Done()
+		way.Close()
+		release()
+	}()
 	return launched{process}, nil
 }
 
@@ -37,6 +57,8 @@ func (l launched) Ending() string {
 		return "its process ran out of memory"
 	case result.Cause == sandbox.WorkspaceFull:
 		return "its process was ended because the workspace is full"
+	case result.Cause == sandbox.DiskFull:
+		return "its process was ended because the disk is full and it wrote most"
 	case result.Signal != "":
 		return fmt.Sprintf("its process ended by a signal (%s)", result.Signal)
 	default:

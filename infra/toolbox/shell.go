@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/infra/egress"
 	"everloop/infra/sandbox"
 )
 
@@ -17,14 +19,40 @@ const notFound = 127
 type Shell struct {
 	Sandbox *sandbox.Sandbox
 	Limits  sandbox.Limits
+	Slots   *Slots // nil: no bound on commands at once
+
+	Proxy    *egress.Proxy // nil: commands have no network
+	Policies tools.NetworkPolicies
 }
 
-// Run implements tools.Sandbox. The time limit is the context's.
+// connect gives a command of a session its way into the network, which is to be closed
+// with it; nil: it has none.
+func (s Shell) connect(spec *sandbox.Spec, sessionID string) *egress.Command {
+	if s.Proxy == nil || !s.Sandbox.Networked() {
+		return nil
+	}
+	way := s.Proxy.Open(func(ctx context.Context) (domain.NetworkPolicy, error) {
+		return s.Policies.NetworkPolicy(ctx, sessionID)
+	})
+	spec.Proxy = way.Serve
+	return way
+}
+
+// Run implements tools.Sandbox. The time limit is the context's. A command that finds
+// no slot is refused with CodeTooManyCommands.
 func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
-	process, err := s.Sandbox.Start(ctx, sandbox.Spec{
+	release, err := s.Slots.take(ctx, c.Session)
+	if err != nil {
+		return tools.Exit{}, err
+	}
+	defer release()
+	spec := sandbox.Spec{
 		Argv: c.Argv, Workspace: c.Session.Root, UID: c.Session.SandboxUID, Env: c.Env, Limits: s.Limits,
 		Stdout: c.Stdout, Stderr: c.Stderr,
-	})
+	}
+	way := s.connect(&spec, c.Session.ID)
+	defer way.Close()
+	process, err := s.Sandbox.Start(ctx, spec)
 	if err != nil {
 		return tools.Exit{}, err
 	}
@@ -32,10 +60,10 @@ func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 		c.Started(process.PID())
 	}
 	result, err := process.Wait()
+	exit := tools.Exit{Code: result.ExitCode, Connections: way.Close()}
 	if err != nil {
-		return tools.Exit{}, err
+		return exit, err
 	}
-	exit := tools.Exit{Code: result.ExitCode}
 	switch result.Cause {
 	case sandbox.Exited:
 	case sandbox.Cancelled:

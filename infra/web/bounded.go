@@ -26,7 +26,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One byte more than Fetch reads, so that it can tell full from too long.
+	// One byte more than Fetch reads, so that it can distinguish full from too long.
 	res.Body = &boundedBody{ReadCloser: res.Body, left: b.client.cfg.MaxBody + 1}
 	return res, nil
 }

@@ -51,8 +51,9 @@ func TestTextComesAsItIs(t *testing.T) {
 func TestOtherTypesAreRefused(t *testing.T) {
 	t.Parallel()
 	for kind, body := range map[string]string{
-		"application/pdf": "%PDF-1.7", "image/png": "\x89PNG", "application/octet-stream": "text", "application/zip": "PK", "video/mp4": "x",
-		"": "\x89PNG\r\n\x1a\n\x00\x00", "text/plain": "binary\x00data", "text/html": "<p>a\x00b</p>", "nonsense": "x",
+		"application/pdf": "%PDF-1.7", "image/png": "\x89PNG", "application/octet-stream": "text", "application/zip": "PK",
+		"video/mp4": "x",
+		"":          "\x89PNG\r\n\x1a\n\x00\x00", "text/plain": "binary\x00data", "text/html": "<p>a\x00b</p>", "nonsense": "x",
 	} {
 		_, err := serving(t, kind, body)
 		require.Error(t, err, kind)
@@ -67,7 +68,7 @@ func TestOtherTypesAreRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestStatusesAreTold(t *testing.T) {
+func TestFetch_reportsStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", map[string]string{"/page": "text/html", "/image": "image/png"}[r.URL.Path])
@@ -117,7 +118,10 @@ y := 2</code></pre>
 		<img src="data:image/png;base64,AAAA" alt="inline"><img src="/logo.png" alt="Logo"></body></html>`)
 	require.NoError(t, err)
 	require.Equal(t, "The page & title", page.Title)
-	for _, want := range []string{"# Heading", "**bold**", "/other?a=1#x)", "no link", "- one", "```go\nx := 1\ny := 2\n```", "| Name | Value |", "| a | 1 |", "/logo.png)"} {
+	for _, want := range []string{
+		"# Heading", "**bold**", "/other?a=1#x)", "no link", "- one", "```go\nx := 1\ny := 2\n```",
+		"| Name | Value |", "| a | 1 |", "/logo.png)",
+	} {
 		require.Contains(t, page.Text, want)
 	}
 	require.Contains(t, page.Text, "[a link](http://127.0.0.1:")
@@ -156,13 +160,23 @@ func TestPagesThatWouldBlowUp(t *testing.T) {
 			if page.Cut == "" && strings.Contains(body, "the bottom") {
 				require.Contains(t, page.Text, "the bottom")
 			}
-			t.Logf("%d bytes of HTML gave %d of text in %s (cut: %q, note: %q)", len(body), len(page.Text), time.Since(began).Round(time.Millisecond), page.Cut, page.Note)
+			t.Logf(
+				"%d bytes of HTML gave %d of text in %s (cut: %q, note: %q)",
+				len(body),
+				len(page.Text),
+				time.Since(began).Round(time.Millisecond),
+				page.Cut,
+				page.Note,
+			)
 		})
 	}
 }
 
 func FuzzConversion(f *testing.F) {
-	for _, seed := range []string{"<p>x", "<table><tr><td colspan=3>a<tr><td rowspan=2>b", "<ul><li><blockquote>q", "<a href='%zz'>x", "<base href='::'>", "<title>\xff"} {
+	for _, seed := range []string{
+		"<p>x", "<table><tr><td colspan=3>a<tr><td rowspan=2>b", "<ul><li><blockquote>q",
+		"<a href='%zz'>x", "<base href='::'>", "<title>\xff",
+	} {
 		f.Add([]byte(seed), "text/html; charset=utf-8")
 	}
 	c := newClient(f, Config{})

@@ -43,7 +43,10 @@ func (c *Client) get(ctx context.Context, u *url.URL) (tools.WebPage, error) {
 		return tools.WebPage{}, malformedf("this is not a URL that can be read")
 	}
 	request.Header.Set("User-Agent", c.cfg.Identity)
-	request.Header.Set("Accept", "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1")
+	request.Header.Set(
+		"Accept",
+		"text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1",
+	)
 	request.Header.Set("Accept-Language", "en, *;q=0.5")
 	res, err := c.http.Do(request)
 	if err != nil {
@@ -64,7 +67,11 @@ func (c *Client) read(ctx context.Context, res *http.Response, page *tools.WebPa
 		if res.StatusCode >= 400 {
 			return nil // the status says enough
 		}
-		return unsupportedf("the page is of type %s%s; only HTML, text, JSON and XML are fetched", shown(mediaType(declared)), size(res.ContentLength))
+		return unsupportedf(
+			"the page is of type %s%s; only HTML, text, JSON and XML are fetched",
+			shown(mediaType(declared)),
+			size(res.ContentLength),
+		)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxBody+1))
 	if err != nil {

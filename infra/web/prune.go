@@ -19,7 +19,7 @@ const (
 	maxCells   = 50_000
 )
 
-// pruner takes out of a page what nobody sees, what is of no use as text, and
+// pruner takes out of a page what is not displayed, what is of no use as text, and
 // what would be too much.
 type pruner struct {
 	base       *url.URL

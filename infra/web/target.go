@@ -1,12 +1,10 @@
 package web
 
 import (
-	"net/netip"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/idna"
 
 	"everloop/domain"
 )
@@ -52,25 +50,14 @@ func (c *Client) checkURL(u *url.URL) error {
 // checkHost refuses host names that are addresses in disguise, as 0x7f.1,
 // 2130706433 or 127.1: some resolvers understand them.
 func checkHost(host string) error {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil // the guard looks at it
-	}
-	name := strings.ToLower(host)
-	if !isName(name) {
-		var err error
-		if name, err = idna.Lookup.ToASCII(host); err != nil {
-			return malformedf("the URL's host is not a valid name")
-		}
-	}
-	if _, err := netip.ParseAddr(name); err == nil {
-		return nil // written in other digits; the guard looks at it
-	}
-	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
-	last := labels[len(labels)-1]
-	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
+	_, err := domain.CanonicalHost(host)
+	switch {
+	case errors.Is(err, domain.ErrOddAddress):
 		return refusef("the URL's host is an address in an odd form; write it as four decimal numbers")
+	case err != nil:
+		return malformedf("the URL's host is not a valid name")
 	}
-	return nil
+	return nil // the guard looks at its address
 }
 
 func malformedf(format string, args ...any) error {

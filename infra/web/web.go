@@ -7,11 +7,13 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"time"
 
 	"everloop/domain"
+	"everloop/infra/netguard"
 )
 
 // Defaults of a Config.
@@ -31,14 +33,8 @@ const (
 
 // Config of a Client. The zero value reaches the public Internet only.
 type Config struct {
-	// Allow lists what may be reached although it is not public: "host",
-	// "host:port", "host:port/path/", "*.domain", a network as 10.1.0.0/16; an
-	// address may stand for a host. A name admits whatever address it has, a path
-	// what lies below it.
-	Allow []string
-	// Own lists where this service itself listens, as host:port. These are never
-	// reached because a network was allowed, only when Allow names the port too.
-	Own []string
+	Allow []string // what may be reached although it is not public, see netguard.New
+	Own   []string // where this service itself listens, see netguard.New
 
 	Timeout       time.Duration // of a whole fetch, redirects included; 0: DefaultTimeout
 	HeaderTimeout time.Duration // until an answer begins; 0: DefaultHeaderTimeout
@@ -51,8 +47,7 @@ type Config struct {
 // no proxy, and is safe for concurrent use.
 type Client struct {
 	cfg        Config
-	exceptions exceptions
-	own        map[uint16]bool
+	guard      *netguard.Guard
 	http       *http.Client
 	converting chan struct{}
 }
@@ -65,10 +60,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.Identity = cmp.Or(cfg.Identity, defaultIdentity)
 	c := &Client{cfg: cfg, converting: make(chan struct{}, maxConversions)}
 	var err error
-	if c.exceptions, err = parseExceptions(cfg.Allow); err != nil {
-		return nil, err
-	}
-	if c.own, err = parsePorts(cfg.Own); err != nil {
+	if c.guard, err = netguard.New(cfg.Allow, cfg.Own); err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{
@@ -101,7 +93,7 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	if via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https" {
 		return refusef("the page redirects from https to %s, which is not followed", next.URL.Scheme)
 	}
-	next.Header.Del("Referer") // where it came from is nobody's business
+	next.Header.Del("Referer") // the origin of the request is private
 	return nil
 }
 
@@ -115,11 +107,15 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	path, _ := ctx.Value(pathKey{}).(string)
-	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.cfg.Resolver, Control: c.guard(host, path)}
-	return dialer.DialContext(ctx, network, addr)
+	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.cfg.Resolver, Control: c.guard.Control(host, path)}
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if refusal, ok := errors.AsType[*netguard.Refusal](err); ok {
+		return nil, refusef("%s", refusal)
+	}
+	return conn, err
 }
 
-// refusef is a refusal that the model is told.
+// refusef makes a refusal that the model sees.
 func refusef(format string, args ...any) error {
 	return domain.Newf(domain.Forbidden, "web_refused", format, args...)
 }

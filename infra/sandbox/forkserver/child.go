@@ -137,19 +137,19 @@ func child() {
 		slot[i] = uintptr(control.fds[i])
 	}
 	runProgram()
-	tell(Ready, 0, 0)
+	writeReport(Ready, 0, 0)
 
 	if !receive(uintptr(unsafe.Pointer(&start)), startSize) {
 		exit(0)
 	}
 	h := (*StartHeader)(unsafe.Pointer(&start))
 	if !validStart(h) || !receiveRest(uintptr(unsafe.Pointer(&start))+startSize, uintptr(h.Size)-startSize) {
-		tell(BadStart, 0, 0)
+		writeReport(BadStart, 0, 0)
 		exit(1)
 	}
 	pid, errno := raw(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {
-		tell(ExecFailed, 0, errno)
+		writeReport(ExecFailed, 0, errno)
 		exit(1)
 	}
 	if pid == 0 {
@@ -169,7 +169,7 @@ func runProgram() {
 		op := opAt(i)
 		r, errno := raw(uintptr(op.Nr), arg(op, 0), arg(op, 1), arg(op, 2), arg(op, 3), arg(op, 4), arg(op, 5))
 		if errno != 0 && op.Flags&MayFail == 0 {
-			tell(OpFailed, uint32(i), errno)
+			writeReport(OpFailed, uint32(i), errno)
 			exit(1)
 		}
 		if op.Out < slots {
@@ -265,7 +265,7 @@ func execute(h *StartHeader) {
 	raw(syscall.SYS_SETSID, 0, 0, 0, 0, 0, 0)
 	_, errno := raw(syscall.SYS_CHDIR, base+uintptr(h.Dir), 0, 0, 0, 0, 0)
 	if errno != 0 {
-		tell(ExecFailed, 1, errno)
+		writeReport(ExecFailed, 1, errno)
 		exit(127)
 	}
 	raw(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&noSignals)), 0, 8, 0, 0)
@@ -283,7 +283,7 @@ func execute(h *StartHeader) {
 			break
 		}
 	}
-	tell(ExecFailed, 0, refused)
+	writeReport(ExecFailed, 0, refused)
 	exit(127)
 }
 
@@ -309,7 +309,7 @@ func supervise(command uintptr) {
 				_, errno = raw(syscall.SYS_WAIT4, ^uintptr(0), 0, 0, 0, 0, 0)
 			}
 		}
-		tell(Exited, 0, 0)
+		writeReport(Exited, 0, 0)
 		if (*Header)(unsafe.Pointer(&request)).Flags&OwnPIDNamespace != 0 {
 			exit(0)
 		}
@@ -319,7 +319,7 @@ func supervise(command uintptr) {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func tell(kind, index uint32, errno syscall.Errno) {
+func writeReport(kind, index uint32, errno syscall.Errno) {
 	report = Report{
 		Kind: kind, Index: index, Errno: uint32(errno), Status: status,
 		CPU:    uint64(usage.Utime.Sec+usage.Stime.Sec)*1e6 + uint64(usage.Utime.Usec+usage.Stime.Usec),

@@ -15,6 +15,9 @@ const (
 	slots      = 32        // results that a program can keep
 )
 
+// ControlFD is the descriptor of a child's own control socket.
+const ControlFD = 3
+
 // Kinds of an argument of an [Op], two bits each.
 const (
 	Const   = 0 // the value itself
@@ -76,6 +79,7 @@ const (
 	ExecFailed = 3 // the command could not be started: Errno
 	Exited     = 4 // the command ended: Status as wait(2) gives it
 	BadStart   = 5 // the command was malformed
+	Listening  = 6 // written by a program: a listening socket comes with it
 )
 
 // Report is what a child writes to its own control socket.

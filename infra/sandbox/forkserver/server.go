@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-const controlFD = 3
+const controlFD = ControlFD
 
 // Buffers that parent and child share by the fork. They are static, so that
 // the child never allocates, and 8-byte aligned.
@@ -42,7 +42,7 @@ func invoked() bool {
 
 // serve forks a child for every program until the control socket is closed.
 func serve() {
-	// Children are told of this thread's death, not of the process's.
+	// Children are signalled at this thread's death, not at the process's.
 	runtime.LockOSThread()
 	raw(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0)
 	// Ignoring SIGCHLD has the kernel reap the children.

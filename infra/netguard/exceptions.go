@@ -1,4 +1,4 @@
-package web
+package netguard
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func (e *exceptions) add(entry string) error {
 	}
 	place, below, limited := strings.Cut(strings.ToLower(entry), "/")
 	if limited {
-		below = entry[len(place):] // paths tell capitals apart
+		below = entry[len(place):] // paths are case-sensitive
 	}
 	host, port, err := net.SplitHostPort(place)
 	if err != nil {
@@ -85,6 +85,7 @@ func unbracketed(s string) string {
 	return s
 }
 
+// isName says whether s looks like a host name in lower-case ASCII.
 func isName(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }

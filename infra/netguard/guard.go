@@ -1,10 +1,44 @@
-package web
+// Package netguard decides which network addresses may be connected to for a
+// model, a page or a user who named them: the public Internet, and what an
+// operator allows besides. It is asked at connect time with the address that a
+// name resolved to, and knows nothing of what the connection is for.
+package netguard
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 )
+
+// Refusal says in words why a connection is refused.
+type Refusal struct{ reason string }
+
+func (r *Refusal) Error() string { return r.reason }
+
+func refusef(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// Guard checks addresses. It is immutable and safe for concurrent use.
+type Guard struct {
+	exceptions exceptions
+	own        map[uint16]bool
+}
+
+// New makes a Guard. allow lists what may be reached although it is not public:
+// "host", "host:port", "host:port/path/", "*.domain", a network as 10.1.0.0/16; an
+// address may stand for a host. A name admits whatever address it has, a path what
+// lies below it. own lists where this service itself listens, as host:port: these
+// are reached only when allow names the port too. An entry that is not understood
+// is an error.
+func New(allow, own []string) (*Guard, error) {
+	g := &Guard{}
+	var err error
+	if g.exceptions, err = parseExceptions(allow); err != nil {
+		return nil, err
+	}
+	g.own, err = parsePorts(own)
+	return g, err
+}
 
 // forbidden networks with the words for them. What is not listed and is no
 // public unicast address of version 6 is forbidden too. IANA's registries of
@@ -63,43 +97,60 @@ func notPublic(addr netip.Addr) string {
 	return ""
 }
 
-// guard looks at an address between its resolution and the connection, so that
-// a name which changes its mind gains nothing. It runs for every address that
-// is tried.
-func (c *Client) guard(host, path string) func(network, address string, _ syscall.RawConn) error {
+// Control gives the Control function of a net.Dialer that connects to host for a
+// request of path; an empty path is below no allowed one. It runs for every address
+// that is tried, between resolution and connection, so that a name whose address
+// changes gains nothing.
+func (g *Guard) Control(host, path string) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return refusef("%s cannot be reached: it has no ordinary address", host)
 		}
-		return c.checkAddress(host, to, path)
+		return g.Check(host, to, path)
 	}
 }
 
-func (c *Client) checkAddress(host string, to netip.AddrPort, path string) error {
+// Check returns a *Refusal when a connection to an address of host is refused.
+func (g *Guard) Check(host string, to netip.AddrPort, path string) error {
+	named, err := g.check(host, to, path)
+	if err != nil || named {
+		return err
+	}
+	return checkPort(host, to.Port())
+}
+
+// CheckAddress is Check for a caller that has rules of its own about ports.
+func (g *Guard) CheckAddress(host string, to netip.AddrPort) error {
+	_, err := g.check(host, to, "")
+	return err
+}
+
+// check judges the address; named: the operator allows it, whatever its port.
+func (g *Guard) check(host string, to netip.AddrPort, path string) (named bool, err error) {
 	addr, port := to.Addr().Unmap(), to.Port()
-	if c.exceptions.exactly(host, addr, port, path) {
-		return nil
+	if g.exceptions.exactly(host, addr, port, path) {
+		return true, nil
 	}
 	here := ofThisMachine(addr)
-	if here && c.own[port] {
-		return refusef("%s is this service itself, which is not fetched from", hostPort(host, port))
+	if here && g.own[port] {
+		return false, refusef("%s is this service itself, which is not fetched from", hostPort(host, port))
 	}
-	if c.exceptions.admit(host, addr) {
-		return nil
+	if g.exceptions.admit(host, addr) {
+		return true, nil
 	}
 	if what := notPublic(to.Addr()); what != "" {
-		return refusef("%s is not on the public Internet: it has %s", host, what)
+		return false, refusef("%s is not on the public Internet: it has %s", host, what)
 	}
 	if here {
-		return refusef("%s is the machine that this service runs on", host)
+		return false, refusef("%s is the machine that this service runs on", host)
 	}
-	return c.checkPort(host, port)
+	return false, nil
 }
 
 // checkPort keeps to ports where web servers are: what other services take for
 // their own protocol is not sent to them.
-func (c *Client) checkPort(host string, port uint16) error {
+func checkPort(host string, port uint16) error {
 	if port == 80 || port == 443 || port >= 1024 {
 		return nil
 	}

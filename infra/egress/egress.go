@@ -1,0 +1,222 @@
+// Package egress is the way of sandboxed commands into the network: a proxy for
+// HTTP, CONNECT and SOCKS5 that resolves names itself, holds each connection to the
+// policy of its session and to the guard of addresses, bounds and records it.
+//
+// The package knows policies and listeners. It must not know sessions, tools or how
+// a sandbox is made.
+package egress
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"everloop/domain"
+	"everloop/infra/netguard"
+)
+
+// Defaults of a Config.
+const (
+	DefaultPerCommand    = 128
+	DefaultTotal         = 2048
+	DefaultIdle          = 5 * time.Minute
+	DefaultHeaderTimeout = 30 * time.Second
+	DefaultDialTimeout   = 15 * time.Second
+)
+
+const maxHeader = 256 << 10 // bytes of the header of one request or answer
+
+// Config of a Proxy. Zero fields take the defaults.
+type Config struct {
+	Guard    *netguard.Guard // which addresses may be connected to
+	Resolver *net.Resolver   // nil: the system's
+
+	PerCommand    int           // connections of one command at once; further ones wait
+	Total         int           // connections at once; further ones are answered 503
+	Idle          time.Duration // a connection on which nothing moves for so long is closed
+	HeaderTimeout time.Duration // in which a command must have sent its request's header
+	DialTimeout   time.Duration // for resolving and connecting
+}
+
+// Proxy connects the commands of all sessions. It is safe for concurrent use.
+type Proxy struct {
+	cfg   Config
+	slots chan struct{} // one for each connection
+}
+
+// New makes a proxy.
+func New(cfg Config) *Proxy {
+	cfg.PerCommand = cmp.Or(cfg.PerCommand, DefaultPerCommand)
+	cfg.Total = cmp.Or(cfg.Total, DefaultTotal)
+	cfg.Idle = cmp.Or(cfg.Idle, DefaultIdle)
+	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, DefaultHeaderTimeout)
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, DefaultDialTimeout)
+	return &Proxy{cfg: cfg, slots: make(chan struct{}, cfg.Total)}
+}
+
+// Policy reads what the session of a command may connect to at the moment.
+type Policy func(ctx context.Context) (domain.NetworkPolicy, error)
+
+// Command is the proxy of one command.
+type Command struct {
+	proxy     *Proxy
+	rules     rules
+	records   records
+	transport *http.Transport
+	server    *http.Server
+	requests  handover // connections that speak HTTP
+
+	places chan struct{} // one for each connection
+
+	ctx    context.Context // ends with the command
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	open   map[net.Conn]struct{}
+	busy   sync.WaitGroup
+}
+
+// Open gives a command its proxy. The policy is read with the first connection and
+// then again every few seconds. Close must be called.
+func (p *Proxy) Open(policy Policy) *Command {
+	c := &Command{
+		proxy: p, rules: rules{read: policy}, requests: newHandover(),
+		places: make(chan struct{}, p.cfg.PerCommand), open: map[net.Conn]struct{}{},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.transport = &http.Transport{
+		DialContext:            c.dialAddress,
+		DisableCompression:     true,
+		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        p.cfg.HeaderTimeout,
+		ResponseHeaderTimeout:  p.cfg.Idle,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	c.server = &http.Server{
+		Handler:           http.HandlerFunc(c.serveHTTP),
+		BaseContext:       func(net.Listener) context.Context { return c.ctx },
+		ReadHeaderTimeout: p.cfg.HeaderTimeout,
+		IdleTimeout:       p.cfg.HeaderTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          noLog, // what a command sends is no fault of the service
+	}
+	return c
+}
+
+// Serve takes the command's connections from a listener, which it closes, until
+// Close. It returns at once.
+func (c *Command) Serve(listener net.Listener) {
+	if !c.enter() {
+		_ = listener.Close()
+		return
+	}
+	go func() {
+		defer c.busy.Done()
+		c.accept(listener)
+	}()
+	go func() { _ = c.server.Serve(c.requests) }()
+	context.AfterFunc(c.ctx, func() { _ = listener.Close() })
+}
+
+// acceptPause is waited after a failed accept, as when descriptors have run out.
+const acceptPause = 100 * time.Millisecond
+
+// accept takes connections until the listener is closed. Those that have no place yet
+// wait with the kernel.
+func (c *Command) accept(listener net.Listener) {
+	for {
+		select {
+		case c.places <- struct{}{}:
+		case <-c.ctx.Done():
+			return
+		}
+		conn, err := listener.Accept()
+		if err == nil {
+			c.welcome(conn)
+			continue
+		}
+		<-c.places
+		select {
+		case <-time.After(acceptPause):
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// welcome serves a connection that has a place.
+func (c *Command) welcome(conn net.Conn) {
+	client, ok := c.admit(conn)
+	if !ok {
+		return
+	}
+	if !c.enter() {
+		_ = client.Close()
+		return
+	}
+	go func() {
+		defer c.busy.Done()
+		c.greet(client)
+	}()
+}
+
+const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
+	"Too many connections of commands are open; try again later.\n"
+
+// admit counts a connection among those of all commands, or turns it away.
+func (c *Command) admit(conn net.Conn) (net.Conn, bool) {
+	select {
+	case c.proxy.slots <- struct{}{}:
+	default:
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, _ = conn.Write([]byte(tooMany))
+		_ = conn.Close()
+		<-c.places
+		return nil, false
+	}
+	return c.track(conn, func() {
+		<-c.proxy.slots
+		<-c.places
+	}), true
+}
+
+// enter counts a goroutine, unless the command has ended.
+func (c *Command) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.busy.Add(1)
+	}
+	return !c.closed
+}
+
+// Connections sums up the connections so far.
+func (c *Command) Connections() []domain.Connection { return c.records.list() }
+
+// Close ends all connections and gives what they came to. A nil Command had none.
+func (c *Command) Close() []domain.Connection {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	c.closed = true
+	open := make([]net.Conn, 0, len(c.open))
+	for conn := range c.open {
+		open = append(open, conn)
+	}
+	c.mu.Unlock()
+	c.cancel()
+	_ = c.requests.Close()
+	_ = c.server.Close()
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	c.transport.CloseIdleConnections()
+	c.busy.Wait()
+	return c.Connections()
+}
