@@ -11,7 +11,7 @@ import (
 // by kill -9. PostgreSQL answers an interrupt with a fast, clean shutdown.
 func endWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGINT }
 
-// openPathHandle opens a directory for passing on: whoever inherits the descriptor
+// openPathHandle opens a directory for passing on: a process that inherits the descriptor
 // reaches the directory through /proc/self/fd, whatever guards the path to it.
 func openPathHandle(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

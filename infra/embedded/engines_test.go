@@ -3,8 +3,10 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -36,7 +38,7 @@ func parked(ctx workflow.Context) (string, error) {
 	return said, nil
 }
 
-func TestEnginesKeepEverythingOverStopAndKill(t *testing.T) {
+func TestEngines_keepDataOverStopAndKill(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
@@ -73,7 +75,10 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	for _, url := range []string{at.Postgres, at.PostgresTCP} {
 		conn, err := pgx.Connect(ctx, url)
 		require.NoError(t, err)
-		_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS kept (n int PRIMARY KEY); INSERT INTO kept SELECT coalesce(max(n), 0) + 1 FROM kept")
+		_, err = conn.Exec(
+			ctx,
+			"CREATE TABLE IF NOT EXISTS kept (n int PRIMARY KEY); INSERT INTO kept SELECT coalesce(max(n), 0) + 1 FROM kept",
+		)
 		require.NoError(t, err)
 		require.NoError(t, conn.Close(ctx))
 	}
@@ -89,9 +94,20 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	require.NoError(t, err)
 
 	store := s3Client(t, at)
-	_, err = store.PutObject(ctx, Bucket, "kept/one", strings.NewReader("one"), 3, minio.PutObjectOptions{UserMetadata: map[string]string{"colour": "blue"}})
+	_, err = store.PutObject(
+		ctx,
+		Bucket,
+		"kept/one",
+		strings.NewReader("one"),
+		3,
+		minio.PutObjectOptions{UserMetadata: map[string]string{"colour": "blue"}},
+	)
 	require.NoError(t, err)
-	_, err = store.CopyObject(ctx, minio.CopyDestOptions{Bucket: Bucket, Object: "kept/deep/copy"}, minio.CopySrcOptions{Bucket: Bucket, Object: "kept/one"})
+	_, err = store.CopyObject(
+		ctx,
+		minio.CopyDestOptions{Bucket: Bucket, Object: "kept/deep/copy"},
+		minio.CopySrcOptions{Bucket: Bucket, Object: "kept/one"},
+	)
 	require.NoError(t, err)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB in parts of 5
 	_, err = store.PutObject(ctx, Bucket, "kept/large", bytes.NewReader(large), -1, minio.PutObjectOptions{PartSize: 5 << 20})
@@ -196,7 +212,7 @@ func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end
 	return acked
 }
 
-func TestStartRefusesDirectoryInUse(t *testing.T) {
+func TestStart_directoryInUse(t *testing.T) {
 	dir := t.TempDir()
 	held, err := lockDir(dir)
 	require.NoError(t, err)
@@ -210,29 +226,31 @@ func TestStartRefusesDirectoryInUse(t *testing.T) {
 	require.NoError(t, again.release())
 }
 
-func TestStartNamesEveryTakenAddress(t *testing.T) {
+func TestStart_addressesInUse(t *testing.T) {
 	one, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer one.Close()
 	dir := t.TempDir() + "/data"
-	cfg := allEngines(dir)
-	cfg.Temporal.Frontend.Addr = one.Addr().String()
-	cfg.UI.Listen.Addr = "nonsense"
-	_, err = Start(t.Context(), cfg)
+	_, err = Start(t.Context(), Config{Dir: dir, Engines: []Engine{
+		PostgresConfig{},
+		TemporalConfig{Frontend: Listen{Addr: one.Addr().String(), Variable: "TEMPORAL_ADDR"}},
+		TemporalUIConfig{Listen: Listen{Addr: "nonsense", Variable: "TEMPORAL_UI_ADDR"}},
+	}})
 	require.ErrorContains(t, err, one.Addr().String()+" is already in use")
 	require.ErrorContains(t, err, "TEMPORAL_ADDR")
 	require.ErrorContains(t, err, `TEMPORAL_UI_ADDR: "nonsense" is not a listen address`)
 	require.NoDirExists(t, dir)
 }
 
-func TestStartReportsDeathOfPostgres(t *testing.T) {
+func TestStart_postgresDies(t *testing.T) {
 	var states []string
 	e, err := Start(t.Context(), Config{
-		Dir: t.TempDir(), Postgres: &PostgresConfig{},
+		Dir: t.TempDir(), Engines: []Engine{PostgresConfig{}},
 		Progress: func(part, state string) { states = append(states, part+" "+state) },
 	})
 	require.NoError(t, err)
-	server, err := os.FindProcess(e.Postgres.Pid())
+	postgres := Of[*Postgres](e)
+	server, err := os.FindProcess(postgres.Pid())
 	require.NoError(t, err)
 	require.NoError(t, server.Kill())
 	select {
@@ -242,8 +260,71 @@ func TestStartReportsDeathOfPostgres(t *testing.T) {
 		t.Fatal("the death was not reported")
 	}
 	require.NoError(t, e.Stop(context.Background()))
-	require.NoDirExists(t, e.Postgres.socketDir)
+	require.NoDirExists(t, postgres.socketDir)
 	require.Equal(t, []string{"postgres starting", "postgres ready", "postgres stopped"}, states)
+}
+
+// An engine that another one needs must be there, and the fault ends the start.
+func TestStart_engineWithoutItsNeed(t *testing.T) {
+	temporal := TemporalConfig{Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}}
+	ui := TemporalUIConfig{Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}}
+	for want, engines := range map[string][]Engine{
+		"needs a PostgreSQL server":          {temporal},
+		"needs the embedded Temporal server": {ui},
+	} {
+		dir := t.TempDir()
+		_, err := Start(t.Context(), Config{Dir: dir, Engines: engines})
+		require.ErrorContains(t, err, want)
+		lock, err := lockDir(dir)
+		require.NoError(t, err, "the directory is free again")
+		require.NoError(t, lock.release())
+	}
+}
+
+// fakeEngine records when it starts and stops.
+type fakeEngine struct {
+	id    string
+	needs []string
+	fault error
+}
+
+func (f fakeEngine) name() string      { return f.id }
+func (f fakeEngine) title() string     { return f.id }
+func (f fakeEngine) after() []string   { return f.needs }
+func (f fakeEngine) listens() []Listen { return nil }
+
+func (f fakeEngine) start(context.Context, string, *Engines, *slog.Logger) (Running, error) {
+	return fakeRunning{}, f.fault
+}
+
+type fakeRunning struct{}
+
+func (fakeRunning) Done() <-chan struct{}      { return nil }
+func (fakeRunning) Err() error                 { return nil }
+func (fakeRunning) Stop(context.Context) error { return nil }
+
+// Engines start after what they need and stop before it, whatever their order in the
+// configuration.
+func TestEngines_order(t *testing.T) {
+	var states []string
+	progress := func(name, state string) { states = append(states, name+" "+state) }
+	e, err := Start(t.Context(), Config{Dir: t.TempDir(), Progress: progress, Engines: []Engine{
+		fakeEngine{id: "c", needs: []string{"b", "absent"}}, fakeEngine{id: "b", needs: []string{"a"}}, fakeEngine{id: "a"},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, e.Stop(t.Context()))
+	require.Equal(t, []string{
+		"a starting", "a ready", "b starting", "b ready", "c starting", "c ready", "c stopped", "b stopped", "a stopped",
+	}, states)
+
+	states = nil
+	_, err = Start(t.Context(), Config{Dir: t.TempDir(), Progress: progress, Engines: []Engine{
+		fakeEngine{id: "c", needs: []string{"b"}},
+		fakeEngine{id: "b", needs: []string{"a"}, fault: errors.New("broken")},
+		fakeEngine{id: "a"},
+	}})
+	require.EqualError(t, err, "start b: broken")
+	require.Equal(t, []string{"a starting", "a ready", "b starting", "a stopped"}, states, "what ran is stopped again")
 }
 
 func TestListenAddress(t *testing.T) {
@@ -276,10 +357,23 @@ func s3Client(t *testing.T, at addresses) *minio.Client {
 
 func temporalClient(t *testing.T, at addresses) client.Client {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: at.Temporal, Namespace: Namespace, Logger: sdkLogger{}, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
+	options := keyed(at.Temporal, testServiceKey)
+	options.ConnectionOptions.GetSystemInfoTimeout = time.Minute
+	c, err := client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
+}
+
+// keyed gives the options of a client of another process.
+func keyed(address, key string) client.Options {
+	options := client.Options{
+		HostPort: address, Namespace: Namespace, Logger: sdkLogger{}, ConnectionOptions: client.ConnectionOptions{TLSDisabled: true},
+	}
+	if key != "" {
+		options.Credentials = client.NewAPIKeyStaticCredentials(key)
+	}
+	return options
 }
 
 func get(ctx context.Context, t *testing.T, url string) string {

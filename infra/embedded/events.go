@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,8 +18,10 @@ import (
 const maxEventPayload = 8 << 20
 
 // eventsSyncInterval is how often JetStream flushes its files to the disk. A kill of
-// the process loses nothing; a power cut loses at most the events of this span,
-// whose state is in PostgreSQL already.
+// the process loses nothing. A power cut loses the events of this span, whose state
+// is in PostgreSQL; the event log goes on in a new generation then, and the rows of the
+// outbox, which outlive their publication by more than two of these spans, are
+// published again.
 const eventsSyncInterval = time.Second
 
 // EventsConfig configures the NATS server.
@@ -26,6 +29,21 @@ type EventsConfig struct {
 	// Listen opens a loopback port, guarded by a token, for other processes of this
 	// machine. With an empty Addr only this process can connect.
 	Listen Listen
+}
+
+func (c EventsConfig) name() string    { return "nats" }
+func (c EventsConfig) title() string   { return "NATS" }
+func (c EventsConfig) after() []string { return nil }
+
+func (c EventsConfig) listens() []Listen {
+	if c.Listen.Addr == "" {
+		return nil
+	}
+	return []Listen{c.Listen}
+}
+
+func (c EventsConfig) start(_ context.Context, dir string, _ *Engines, logger *slog.Logger) (Running, error) {
+	return StartEvents(filepath.Join(dir, "events"), c, logger)
 }
 
 // Events is a NATS server with JetStream on files, in this process.
@@ -90,7 +108,11 @@ func listenEvents(options *server.Options, listen Listen) error {
 		return err
 	}
 	if !ip.IsLoopback() {
-		return fmt.Errorf("%s: the embedded event server listens on this machine only, not on %s: run a NATS server and set NATS_URL", listen.Variable, listen.Addr)
+		return fmt.Errorf(
+			"%s: the embedded event server listens on this machine only, not on %s: run a NATS server and set NATS_URL",
+			listen.Variable,
+			listen.Addr,
+		)
 	}
 	if port == 0 {
 		if port, err = freePort(); err != nil {
@@ -111,10 +133,17 @@ func (e *Events) Connect(options ...nats.Option) (*nats.Conn, error) {
 // is empty when the server does not listen.
 func (e *Events) URL() string { return e.url }
 
+// Done is nil: the server does not end by itself.
+func (e *Events) Done() <-chan struct{} { return nil }
+
+// Err is nil: see Done.
+func (e *Events) Err() error { return nil }
+
 // Stop flushes the streams and ends the server.
-func (e *Events) Stop() {
+func (e *Events) Stop(context.Context) error {
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
+	return nil
 }
 
 // natsLogger passes the server's warnings and errors on.

@@ -33,7 +33,8 @@ func lockDir(dir string) (*dirLock, error) {
 			dir, strings.TrimSpace(string(holder)))
 	}
 	pid := strconv.Itoa(os.Getpid()) + "\n"
-	if err := file.Truncate(0); err == nil {
+	err = file.Truncate(0)
+	if err == nil {
 		_, err = file.WriteAt([]byte(pid), 0)
 	}
 	if err != nil {

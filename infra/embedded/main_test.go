@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// testServiceKey opens the Temporal servers of tests.
+const testServiceKey = "the key of the services of tests"
+
 // addresses is what the engines process says of itself.
 type addresses struct {
 	Postgres, PostgresTCP, Temporal, UI, Events string
@@ -39,12 +42,14 @@ type addresses struct {
 
 func allEngines(dir string) Config {
 	return Config{
-		Dir:      dir,
-		Postgres: &PostgresConfig{},
-		Temporal: &TemporalConfig{Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}},
-		UI:       &TemporalUIConfig{Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}},
-		Events:   &EventsConfig{Listen: Listen{Addr: "127.0.0.1:0"}},
-		Objects:  &ObjectsConfig{},
+		Dir: dir,
+		Engines: []Engine{
+			PostgresConfig{},
+			TemporalConfig{Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, ServiceKey: testServiceKey},
+			TemporalUIConfig{Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}},
+			EventsConfig{Listen: Listen{Addr: "127.0.0.1:0"}},
+			ObjectsConfig{},
+		},
 	}
 }
 
@@ -57,10 +62,11 @@ func runEnginesProcess(dir string) error {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "engines ready after", time.Since(began).Round(time.Millisecond))
+	postgres, objects := Of[*Postgres](e), Of[*Objects](e)
 	err = json.NewEncoder(os.Stdout).Encode(addresses{
-		Postgres: e.Postgres.URL("everloop"), PostgresTCP: e.Postgres.TCPURL("everloop"), PostgresPid: e.Postgres.Pid(),
-		Temporal: e.Temporal.Address(), UI: e.UI.URL(), Events: e.Events.URL(),
-		S3Endpoint: e.Objects.Endpoint(), S3AccessKey: e.Objects.AccessKey(), S3SecretKey: e.Objects.SecretKey(),
+		Postgres: postgres.URL("everloop"), PostgresTCP: postgres.TCPURL("everloop"), PostgresPid: postgres.Pid(),
+		Temporal: Of[*Temporal](e).Address(), UI: Of[*TemporalUI](e).URL(), Events: Of[*Events](e).URL(),
+		S3Endpoint: objects.Endpoint(), S3AccessKey: objects.AccessKey(), S3SecretKey: objects.SecretKey(),
 	})
 	if err != nil {
 		return err

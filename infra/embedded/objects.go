@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,6 +30,24 @@ const maxCopySize = 5 << 30
 type ObjectsConfig struct {
 	// Listen is a loopback address; an empty one takes a random port.
 	Listen Listen
+}
+
+func (c ObjectsConfig) name() string  { return "objects" }
+func (c ObjectsConfig) title() string { return "the object store" }
+
+// after: the programs of PostgreSQL, which run as another user, must not be started in
+// the directory that the object store changes to.
+func (c ObjectsConfig) after() []string { return []string{PostgresConfig{}.name()} }
+
+func (c ObjectsConfig) listens() []Listen {
+	if c.Listen.Addr == "" {
+		return nil
+	}
+	return []Listen{c.Listen}
+}
+
+func (c ObjectsConfig) start(ctx context.Context, dir string, _ *Engines, logger *slog.Logger) (Running, error) {
+	return StartObjects(ctx, filepath.Join(dir, "objects"), c, logger)
 }
 
 // Objects is an S3 server in this process that keeps objects as files, each of them
@@ -65,7 +84,11 @@ func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *sl
 		return nil, err
 	}
 	if !ip.IsLoopback() {
-		return nil, fmt.Errorf("%s: the embedded object store listens on this machine only, not on %s: run an S3 server and set S3_ENDPOINT", cfg.Listen.Variable, cfg.Listen.Addr)
+		return nil, fmt.Errorf(
+			"%s: the embedded object store listens on this machine only, not on %s: run an S3 server and set S3_ENDPOINT",
+			cfg.Listen.Variable,
+			cfg.Listen.Addr,
+		)
 	}
 	if port == 0 {
 		if port, err = freePort(); err != nil {
@@ -135,7 +158,11 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 		}
 		metadata, options.SideCarDir = files, sidecar
 		if began != nil {
-			logger.Warn("the file system has no extended attributes: object metadata goes to files, which halves the rate of small writes", "dir", root)
+			logger.Warn(
+				"no extended attributes on the file system: object metadata goes to files, small writes take twice as long",
+				"dir",
+				root,
+			)
 		}
 	}
 	backend, err := posix.New(root, metadata, options)
@@ -233,6 +260,23 @@ func (o *Objects) Stop(ctx context.Context) error {
 	case <-o.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stop the object store: %w", ctx.Err())
+		return ctx.Err()
 	}
+}
+
+// answers reports whether url gives an ordinary answer.
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
 }

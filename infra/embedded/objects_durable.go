@@ -42,7 +42,10 @@ func (d *durableFiles) CopyObject(ctx context.Context, in s3response.CopyObjectI
 
 // CompleteMultipartUpload joins the parts of an object durably. Parts themselves are
 // not flushed: the client uploads them again when the upload is lost.
-func (d *durableFiles) CompleteMultipartUpload(ctx context.Context, in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, string, error) {
+func (d *durableFiles) CompleteMultipartUpload(
+	ctx context.Context,
+	in *s3.CompleteMultipartUploadInput,
+) (s3response.CompleteMultipartUploadResult, string, error) {
 	out, version, err := d.Posix.CompleteMultipartUpload(ctx, in)
 	if err == nil {
 		err = d.flush(in.Bucket, in.Key)

@@ -30,7 +30,11 @@ func (l Listen) probe() error {
 	case err == nil:
 		return listener.Close()
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("address %s is already in use: stop the program that listens there, or set %s to another address", l.Addr, l.Variable)
+		return fmt.Errorf(
+			"address %s is already in use: stop the program that listens there, or set %s to another address",
+			l.Addr,
+			l.Variable,
+		)
 	default:
 		return fmt.Errorf("cannot listen on %s (%s): %w", l.Addr, l.Variable, err)
 	}
@@ -74,30 +78,16 @@ func dialHost(ip netip.Addr) string {
 	return "127.0.0.1"
 }
 
-// freePorts returns n different free loopback ports. They are held open together
-// while they are chosen, so no two are equal.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
+func loopback(port int) string { return joinHostPort("127.0.0.1", port) }
+
+// freePort returns a free loopback port.
+func freePort() (int, error) {
 	for range 1000 {
-		if len(ports) == n {
-			return ports, nil
-		}
 		port := firstRandomPort + rand.IntN(lastRandomPort-firstRandomPort+1)
 		listener, err := net.Listen("tcp", loopback(port))
-		if err != nil {
-			continue
+		if err == nil {
+			return port, listener.Close()
 		}
-		defer listener.Close()
-		ports = append(ports, port)
 	}
-	return nil, fmt.Errorf("no %d free loopback ports between %d and %d", n, firstRandomPort, lastRandomPort)
-}
-
-// freePort returns one free loopback port.
-func freePort() (int, error) {
-	ports, err := freePorts(1)
-	if err != nil {
-		return 0, err
-	}
-	return ports[0], nil
+	return 0, fmt.Errorf("no free loopback port between %d and %d", firstRandomPort, lastRandomPort)
 }

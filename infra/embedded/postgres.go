@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -25,8 +24,8 @@ const (
 	temporalVisibilityDatabase = "temporal_visibility"
 )
 
-// postgresUser is the superuser of the embedded cluster.
-const postgresUser = "everloop"
+// applicationDatabases belong to the application role.
+var applicationDatabases = []string{everloopDatabase, temporalDatabase, temporalVisibilityDatabase}
 
 // How long a start waits for a predecessor that is still going down. After a
 // kill -9 of this process the old server needs a moment to notice and to end.
@@ -35,8 +34,17 @@ const staleServerWait = 15 * time.Second
 // PostgresConfig configures the supervised PostgreSQL.
 type PostgresConfig struct {
 	// BinDir is the directory with the postgres and initdb programs. Empty means
-	// to look for them; see findPostgres for the order.
+	// to look for them; see pgprograms.Find for the order.
 	BinDir string
+}
+
+func (c PostgresConfig) name() string      { return "postgres" }
+func (c PostgresConfig) title() string     { return "PostgreSQL" }
+func (c PostgresConfig) after() []string   { return nil }
+func (c PostgresConfig) listens() []Listen { return nil }
+
+func (c PostgresConfig) start(ctx context.Context, dir string, _ *Engines, logger *slog.Logger) (Running, error) {
+	return StartPostgres(ctx, filepath.Join(dir, "postgres"), c, logger)
 }
 
 // Postgres is a PostgreSQL server running as a child of this process. It listens
@@ -45,8 +53,10 @@ type Postgres struct {
 	child     *child
 	port      int
 	socketDir string // empty: TCP only
-	password  string
 	logPath   string
+
+	superuserPassword string
+	appPassword       string
 }
 
 // StartPostgres starts the server on dir, making the cluster at first use, and
@@ -70,16 +80,17 @@ func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *
 		return nil, err
 	}
 	p := &Postgres{
-		port:      port,
-		socketDir: socketDir,
-		password:  cluster.password,
-		logPath:   filepath.Join(dir, "postgres.log"),
+		port:              port,
+		socketDir:         socketDir,
+		superuserPassword: cluster.superuserPassword,
+		appPassword:       cluster.appPassword,
+		logPath:           filepath.Join(dir, "postgres.log"),
 	}
 	if err := p.launch(ctx, cluster, logger); err != nil {
 		p.removeSocket()
 		return nil, err
 	}
-	if err := p.createDatabases(ctx); err != nil {
+	if err := p.prepareDatabases(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		return nil, errors.Join(err, p.Stop(stop))
@@ -105,6 +116,7 @@ func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Lo
 		err = p.awaitReady(ctx)
 		if err == nil {
 			p.removeStaleSockets()
+			go boundLog(p.logPath, logCheckEvery, p.child.done, logger)
 			return nil
 		}
 		p.child.signal(syscall.SIGQUIT)
@@ -115,7 +127,7 @@ func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Lo
 		if !held || ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("%w; its log %s ends with:\n%s", err, p.logPath, tail(said, 20))
 		}
-		logger.Warn("PostgreSQL of an earlier run is still ending; waiting for it", "dir", filepath.Dir(p.logPath))
+		logger.Warn("waiting for the PostgreSQL of an earlier run to end", "dir", filepath.Dir(p.logPath))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -130,7 +142,7 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		conn, err := pgx.Connect(ctx, p.URL("postgres"))
+		conn, err := pgx.Connect(ctx, p.SuperuserURL("postgres"))
 		if err == nil {
 			return conn.Close(ctx)
 		}
@@ -145,20 +157,6 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-func (p *Postgres) createDatabases(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, p.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, name := range []string{everloopDatabase, temporalDatabase, temporalVisibilityDatabase} {
-		if err := createDatabase(ctx, conn, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // createDatabase makes a database unless it exists.
@@ -177,24 +175,40 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	return nil
 }
 
-// URL is the connection string of a database for pgx, by the Unix socket where
-// there is one. It contains the password.
+// URL is the connection string of a database for pgx as the application role, by the
+// Unix socket where there is one. It contains the role's password.
 func (p *Postgres) URL(database string) string {
+	return p.url(url.UserPassword(applicationRole, p.appPassword), database)
+}
+
+// SuperuserURL is URL as the superuser of the cluster, for tests and maintenance that
+// create databases. The service itself never uses it after its start.
+func (p *Postgres) SuperuserURL(database string) string {
+	return p.url(url.UserPassword(superuser, p.superuserPassword), database)
+}
+
+// TCPURL is URL by loopback TCP, for clients that cannot use the socket.
+func (p *Postgres) TCPURL(database string) string {
+	return p.tcpURL(url.UserPassword(applicationRole, p.appPassword), database)
+}
+
+func (p *Postgres) url(user *url.Userinfo, database string) string {
 	if p.socketDir == "" {
-		return p.TCPURL(database)
+		return p.tcpURL(user, database)
 	}
 	query := url.Values{"host": {p.socketDir}, "port": {strconv.Itoa(p.port)}, "sslmode": {"disable"}}
-	return p.url("", database, query)
+	u := url.URL{Scheme: "postgres", User: user, Path: "/" + database, RawQuery: query.Encode()}
+	return u.String()
 }
 
-// TCPURL is the connection string by loopback TCP, for clients that cannot use the
-// socket. It contains the password.
-func (p *Postgres) TCPURL(database string) string {
-	return p.url("127.0.0.1:"+strconv.Itoa(p.port), database, url.Values{"sslmode": {"disable"}})
-}
-
-func (p *Postgres) url(host, database string, query url.Values) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(postgresUser, p.password), Host: host, Path: "/" + database, RawQuery: query.Encode()}
+func (p *Postgres) tcpURL(user *url.Userinfo, database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     user,
+		Host:     "127.0.0.1:" + strconv.Itoa(p.port),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
 	return u.String()
 }
 
@@ -249,43 +263,6 @@ func (p *Postgres) removeSocket() {
 	for _, path := range []string{socket, socket + ".lock", p.socketDir} {
 		_ = os.Remove(path)
 	}
-}
-
-// serverLog is the server's log file, remembering where this run's part begins.
-type serverLog struct {
-	file   *os.File
-	path   string
-	offset int64
-}
-
-// maxLogSize bounds the server's log: a longer one is begun anew at the next start.
-const maxLogSize = 8 << 20
-
-func openLog(path string) (*serverLog, error) {
-	// The directory belongs to the server's user, who must not be able to point
-	// this process, perhaps root, at another file.
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	size, err := file.Seek(0, io.SeekEnd)
-	if err == nil && size > maxLogSize {
-		size, err = 0, file.Truncate(0)
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return &serverLog{file: file, path: path, offset: size}, nil
-}
-
-// written returns what was logged since the file was opened.
-func (l *serverLog) written() string {
-	content, err := os.ReadFile(l.path)
-	if err != nil || int64(len(content)) < l.offset {
-		return ""
-	}
-	return string(content[l.offset:])
 }
 
 // tail returns the last n lines of text.

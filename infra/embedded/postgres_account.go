@@ -20,20 +20,28 @@ type account struct {
 	uid, gid int
 }
 
-// serverAccount chooses the user: nobody special when this process is not root;
+// serverAccount chooses the user: the current one when this process is not root;
 // else the owner of an existing cluster, the user postgres, or nobody. Programs of
 // PostgreSQL look their user up by name, so it must be in the user database.
 func serverAccount(dataDir string) (*account, error) {
 	owner, exists := ownerOf(dataDir)
 	if uid := os.Geteuid(); uid != 0 {
 		if exists && owner != uid {
-			return nil, fmt.Errorf("%s belongs to user id %d, but this process runs as %d: start it as that user, or as root", dataDir, owner, uid)
+			return nil, fmt.Errorf(
+				"%s belongs to user id %d, but this process runs as %d: start it as that user, or as root",
+				dataDir,
+				owner,
+				uid,
+			)
 		}
 		return nil, nil
 	}
 	if exists {
 		if owner == 0 {
-			return nil, fmt.Errorf("%s belongs to root, whom PostgreSQL refuses to run as: give it to the user postgres (chown -R)", dataDir)
+			return nil, fmt.Errorf(
+				"%s belongs to root, whom PostgreSQL refuses to run as: give it to the user postgres (chown -R)",
+				dataDir,
+			)
 		}
 		found, err := user.LookupId(strconv.Itoa(owner))
 		if err != nil {
@@ -46,7 +54,10 @@ func serverAccount(dataDir string) (*account, error) {
 			return newAccount(found)
 		}
 	}
-	return nil, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: create one (useradd --system postgres), or start Everloop as an ordinary user")
+	return nil, errors.New(
+		"PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: create one (useradd --system " +
+			"postgres), or start Everloop as an ordinary user",
+	)
 }
 
 func newAccount(found *user.User) (*account, error) {
@@ -88,8 +99,8 @@ func (a *account) chown(path string) error {
 	return os.Lchown(path, a.uid, a.gid)
 }
 
-// privateDir makes dir, owned by the account and closed to everybody else. A
-// directory that somebody else prepared under that name is refused.
+// privateDir makes dir, owned by the account and closed to all other users. A
+// directory that another user prepared under that name is refused.
 func (a *account) privateDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

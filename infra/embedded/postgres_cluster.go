@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/pgprograms"
 )
 
 // cluster is a PostgreSQL data directory with everything needed to run it:
@@ -20,13 +22,15 @@ import (
 //	DIR/data           the cluster
 //	DIR/data.tmp       a cluster being made; never survives a start
 //	DIR/password       the superuser's password, mode 0600
+//	DIR/app-password   the application role's password, mode 0600
 //	DIR/run            the Unix socket, mode 0700
 //	DIR/postgres.log   what the server says
 type cluster struct {
-	dir      string
-	install  postgresInstallation
-	account  *account // whom the server runs as; nil means this process's own user
-	password string
+	dir     string
+	install pgprograms.Installation
+	account *account // whom the server runs as; nil means this process's own user
+	// The passwords of the superuser and of the application role.
+	superuserPassword, appPassword string
 	// handle is an open descriptor of dir. The server's user often may not walk to
 	// dir by its path (below root's home, say); by an inherited descriptor it can.
 	handle *os.File
@@ -42,13 +46,16 @@ func openCluster(ctx context.Context, dir, binDir string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.install, err = findPostgres(ctx, binDir, major); err != nil {
+	if c.install, err = pgprograms.Find(ctx, binDir, major); err != nil {
 		return nil, err
 	}
 	if c.account, err = serverAccount(c.dataDir()); err != nil {
 		return nil, err
 	}
-	if c.password, err = c.own("password", loadSecret); err != nil {
+	if c.superuserPassword, err = c.own("password", loadSecret); err != nil {
+		return nil, err
+	}
+	if c.appPassword, err = c.own("app-password", loadSecret); err != nil {
 		return nil, err
 	}
 	if err := c.account.chown(dir); err != nil {
@@ -77,7 +84,7 @@ func (c *cluster) close() {
 
 func (c *cluster) dataDir() string { return filepath.Join(c.dir, "data") }
 
-func (c *cluster) program(name string) string { return filepath.Join(c.install.binDir, name) }
+func (c *cluster) program(name string) string { return filepath.Join(c.install.BinDir, name) }
 
 // own makes or loads a file of dir and gives it to the server's user.
 func (c *cluster) own(name string, load func(path string) (string, error)) (string, error) {
@@ -94,7 +101,10 @@ func (c *cluster) existingMajor() (int, error) {
 	content, err := os.ReadFile(filepath.Join(c.dataDir(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Lstat(c.dataDir()); err == nil {
-			return 0, fmt.Errorf("%s exists but holds no PostgreSQL data: it was left untouched; move it away to start with an empty database", c.dataDir())
+			return 0, fmt.Errorf(
+				"%s exists but holds no PostgreSQL data: it was left untouched; move it away to start with an empty database",
+				c.dataDir(),
+			)
 		}
 		return 0, nil
 	}
@@ -103,7 +113,11 @@ func (c *cluster) existingMajor() (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil || major <= 0 {
-		return 0, fmt.Errorf("%s/PG_VERSION holds %q, which is no version: the data was left untouched", c.dataDir(), strings.TrimSpace(string(content)))
+		return 0, fmt.Errorf(
+			"%s/PG_VERSION holds %q, which is no version: the data was left untouched",
+			c.dataDir(),
+			strings.TrimSpace(string(content)),
+		)
 	}
 	return major, nil
 }
@@ -116,7 +130,7 @@ func (c *cluster) initialise(ctx context.Context) error {
 		return err
 	}
 	cmd := c.command(c.program("initdb"),
-		"-D", c.reach("data.tmp"), "-U", postgresUser, "-A", "scram-sha-256", "--pwfile="+c.reach("password"),
+		"-D", c.reach("data.tmp"), "-U", superuser, "-A", "scram-sha-256", "--pwfile="+c.reach("password"),
 		"-k", "-E", "UTF8", "--locale=C.UTF-8")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -149,7 +163,7 @@ func (c *cluster) initialise(ctx context.Context) error {
 	return syncPath(c.dir)
 }
 
-// settingsFile is written anew at every start; operators' own settings go to
+// settingsFile is rewritten at every start; operators' own settings go to
 // ALTER SYSTEM, which is read after it.
 const settingsFile = "everloop.conf"
 
@@ -157,13 +171,12 @@ const settingsFile = "everloop.conf"
 // idle below 400 MB. Durability is not traded: fsync and synchronous_commit stay on.
 const settings = `# Written by Everloop at every start. Use ALTER SYSTEM for changes of your own.
 shared_buffers = 48MB
-max_connections = 120
+max_connections = 123
 work_mem = 4MB
 maintenance_work_mem = 32MB
 huge_pages = off
 wal_level = minimal
 max_wal_senders = 0
-max_wal_size = 256MB
 wal_compression = on
 max_worker_processes = 2
 max_logical_replication_workers = 0
@@ -173,6 +186,8 @@ jit = off
 fsync = on
 synchronous_commit = on
 log_checkpoints = off
+log_min_error_statement = panic
+log_error_verbosity = terse
 timezone = 'UTC'
 log_timezone = 'UTC'
 lc_messages = 'C'
@@ -181,11 +196,35 @@ listen_addresses = '127.0.0.1'
 unix_socket_permissions = 0700
 `
 
+// Bounds of max_wal_size in MB. With little, checkpoints come every minute under
+// load, and each makes PostgreSQL write every changed page whole once more.
+const (
+	leastWAL = 256
+	mostWAL  = 2048
+)
+
+// walSize is max_wal_size in MB: an eighth of what is free on the disk of dir,
+// within the bounds.
+func walSize(dir string) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return walSizeFor(int64(fs.Bavail) * int64(fs.Bsize) >> 20), nil
+}
+
+// walSizeFor is walSize by the free MB.
+func walSizeFor(free int64) int64 { return min(max(free/8, leastWAL), mostWAL) }
+
 func (c *cluster) writeSettings(port int, socketDir string) error {
 	if strings.ContainsAny(socketDir, "'\n\\,") {
 		socketDir = ""
 	}
-	text := settings + fmt.Sprintf("port = %d\nunix_socket_directories = '%s'\n", port, socketDir)
+	wal, err := walSize(c.dataDir())
+	if err != nil {
+		return err
+	}
+	text := settings + fmt.Sprintf("port = %d\nunix_socket_directories = '%s'\nmax_wal_size = %dMB\n", port, socketDir, wal)
 	path := filepath.Join(c.dataDir(), settingsFile)
 	if err := writeFileAtomic(path, []byte(text), 0o600); err != nil {
 		return err

@@ -25,7 +25,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-func TestPostgresInEveryKindOfDirectory(t *testing.T) {
+func TestPostgres_kindsOfDirectories(t *testing.T) {
 	closed := filepath.Join(t.TempDir(), "closed")
 	require.NoError(t, os.Mkdir(closed, 0o700))
 	long := filepath.Join(openDir(t), strings.Repeat("long-", 20))
@@ -39,7 +39,14 @@ func TestPostgresInEveryKindOfDirectory(t *testing.T) {
 			}
 			execSQL(t, p.URL(everloopDatabase), "CREATE TABLE kept AS SELECT 1 AS n")
 			var fsync, commit, listen string
-			querySQL(t, p.TCPURL("temporal"), "SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('listen_addresses')", &fsync, &commit, &listen)
+			querySQL(
+				t,
+				p.TCPURL("temporal"),
+				"SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('listen_addresses')",
+				&fsync,
+				&commit,
+				&listen,
+			)
 			require.Equal(t, []string{"on", "on", "127.0.0.1"}, []string{fsync, commit, listen})
 			stopPostgres(t, p)
 			require.NoDirExists(t, p.socketDir)
@@ -50,7 +57,7 @@ func TestPostgresInEveryKindOfDirectory(t *testing.T) {
 			require.Equal(t, 1, n)
 			stopPostgres(t, again)
 
-			for _, private := range []string{"password", "postgres.log"} {
+			for _, private := range []string{"password", "app-password", "postgres.log"} {
 				info, err := os.Stat(filepath.Join(dir, private))
 				require.NoError(t, err)
 				require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), private)
@@ -59,7 +66,7 @@ func TestPostgresInEveryKindOfDirectory(t *testing.T) {
 	}
 }
 
-func TestPostgresRecoversAfterKill(t *testing.T) {
+func TestPostgres_afterKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
 	p := startPostgres(t, dir)
 	execSQL(t, p.URL(everloopDatabase), "CREATE TABLE kept AS SELECT 1 AS n")
@@ -75,7 +82,7 @@ func TestPostgresRecoversAfterKill(t *testing.T) {
 	require.NoDirExists(t, again.socketDir, "sockets of the killed server were left")
 }
 
-func TestPostgresWaitsForPredecessor(t *testing.T) {
+func TestPostgres_predecessorEnding(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
 	p := startPostgres(t, dir)
 	// A predecessor in the midst of its work, which ends while the next one starts.
@@ -89,7 +96,7 @@ func TestPostgresWaitsForPredecessor(t *testing.T) {
 	stopPostgres(t, again)
 }
 
-func TestPostgresRefusesPredecessorThatStays(t *testing.T) {
+func TestPostgres_predecessorStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
 	p := startPostgres(t, dir)
 	defer stopPostgres(t, p)
@@ -100,51 +107,7 @@ func TestPostgresRefusesPredecessorThatStays(t *testing.T) {
 	require.NoError(t, ping(t, p.URL(everloopDatabase)), "the first server was harmed")
 }
 
-func TestPostgresMissing(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	places := postgresPlaces
-	postgresPlaces = nil
-	defer func() { postgresPlaces = places }()
-	_, err := StartPostgres(t.Context(), filepath.Join(t.TempDir(), "postgres"), PostgresConfig{}, slog.Default())
-	require.ErrorContains(t, err, "PostgreSQL 15 or newer is not installed")
-	require.ErrorContains(t, err, "apt-get install postgresql")
-
-	_, err = StartPostgres(t.Context(), filepath.Join(t.TempDir(), "postgres"), PostgresConfig{BinDir: "/nonexistent"}, slog.Default())
-	require.ErrorContains(t, err, "configured PostgreSQL directory /nonexistent")
-}
-
-func TestPostgresOutsidePath(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	found, err := findPostgres(t.Context(), "", 0)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, found.major, minPostgresMajor)
-}
-
-func TestPostgresThatCannotRunIsNotCalledMissing(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"postgres", "initdb"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 3\n"), 0o755))
-	}
-	t.Setenv("PATH", dir)
-	places := postgresPlaces
-	postgresPlaces = nil
-	defer func() { postgresPlaces = places }()
-	_, err := findPostgres(t.Context(), "", 0)
-	require.ErrorContains(t, err, "PostgreSQL in "+dir+" cannot be used")
-	require.ErrorContains(t, err, "exit status 3")
-}
-
-func TestPostgresTooOld(t *testing.T) {
-	dir := t.TempDir()
-	script := "#!/bin/sh\necho 'postgres (PostgreSQL) 13.4'\n"
-	for _, name := range []string{"postgres", "initdb"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
-	}
-	_, err := findPostgres(t.Context(), dir, 0)
-	require.ErrorContains(t, err, "found PostgreSQL [13], but 15 or newer is needed")
-}
-
-func TestPostgresRefusesForeignData(t *testing.T) {
+func TestPostgres_foreignData(t *testing.T) {
 	for content, want := range map[string]string{
 		"9.6\n": "is no version",
 		"11\n":  "written by PostgreSQL 11",
@@ -167,7 +130,7 @@ func TestPostgresRefusesForeignData(t *testing.T) {
 	require.ErrorContains(t, err, "holds no PostgreSQL data")
 }
 
-func TestPostgresSaysThatPasswordChanged(t *testing.T) {
+func TestPostgres_passwordChanged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
 	stopPostgres(t, startPostgres(t, dir))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "password"), []byte("another\n"), 0o600))
@@ -217,4 +180,10 @@ func ping(t *testing.T, url string) error {
 		return err
 	}
 	return conn.Close(context.Background())
+}
+
+func TestWalSizeFor(t *testing.T) {
+	for free, want := range map[int64]int64{0: 256, 2 << 10: 256, 8 << 10: 1024, 100 << 10: 2048} {
+		require.Equal(t, want, walSizeFor(free), "%d MB free", free)
+	}
 }

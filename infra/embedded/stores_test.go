@@ -19,7 +19,7 @@ import (
 func TestEventsNeedToken(t *testing.T) {
 	e, err := StartEvents(t.TempDir(), EventsConfig{Listen: Listen{Addr: "127.0.0.1:0"}}, slog.Default())
 	require.NoError(t, err)
-	defer e.Stop()
+	defer func() { _ = e.Stop(context.Background()) }()
 	address := e.URL()[strings.Index(e.URL(), "@")+1:]
 	_, err = nats.Connect("nats://"+address, nats.Timeout(time.Minute))
 	require.ErrorIs(t, err, nats.ErrAuthorization)
@@ -39,10 +39,10 @@ func TestEventsNeedToken(t *testing.T) {
 	require.Equal(t, "hello", string(message.Data))
 }
 
-func TestEventsInProcessOnlyByDefault(t *testing.T) {
+func TestEvents_inProcessByDefault(t *testing.T) {
 	e, err := StartEvents(t.TempDir(), EventsConfig{}, slog.Default())
 	require.NoError(t, err)
-	defer e.Stop()
+	defer func() { _ = e.Stop(context.Background()) }()
 	require.Empty(t, e.URL())
 	require.Nil(t, e.server.Addr())
 	conn, err := e.Connect()
@@ -50,7 +50,7 @@ func TestEventsInProcessOnlyByDefault(t *testing.T) {
 	conn.Close()
 }
 
-func TestStoresRefuseOtherMachines(t *testing.T) {
+func TestStores_otherMachines(t *testing.T) {
 	open := Listen{Addr: "0.0.0.0:0", Variable: "SOME_ADDR"}
 	_, err := StartEvents(t.TempDir(), EventsConfig{Listen: open}, slog.Default())
 	require.ErrorContains(t, err, "SOME_ADDR")
@@ -58,7 +58,7 @@ func TestStoresRefuseOtherMachines(t *testing.T) {
 	require.ErrorContains(t, err, "SOME_ADDR")
 }
 
-func TestObjectsWithSidecarMetadata(t *testing.T) {
+func TestObjects_sidecarMetadata(t *testing.T) {
 	t.Chdir(t.TempDir()) // the store changes the directory; this puts it back
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "sidecar"), 0o700))
@@ -81,12 +81,12 @@ func TestObjectsWithSidecarMetadata(t *testing.T) {
 	require.DirExists(t, filepath.Join(dir, "sidecar", Bucket, "a", "first"))
 }
 
-func TestObjectsRefuseStrangers(t *testing.T) {
+func TestObjects_unknownCredentials(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := t.TempDir()
 	o, err := StartObjects(t.Context(), dir, ObjectsConfig{}, slog.Default())
 	require.NoError(t, err)
-	defer o.Stop(context.Background())
+	defer func() { require.NoError(t, o.Stop(context.Background())) }()
 	for _, at := range []addresses{
 		{S3Endpoint: o.Endpoint()},
 		{S3Endpoint: o.Endpoint(), S3AccessKey: o.AccessKey(), S3SecretKey: "wrong"},
@@ -103,7 +103,7 @@ func TestObjectsRefuseStrangers(t *testing.T) {
 	require.ErrorContains(t, err, "holds no credentials")
 }
 
-func TestSyncUpwardsReachesEveryDirectory(t *testing.T) {
+func TestSyncUpwards_everyDirectory(t *testing.T) {
 	top := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(top, "a", "b"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(top, "a", "b", "c"), nil, 0o600))

@@ -1,18 +1,17 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/server/common/authorization"
-	"go.temporal.io/server/common/membership/static"
 	"go.temporal.io/server/common/metrics"
-	"go.temporal.io/server/common/primitives"
 	"go.temporal.io/server/temporal"
 )
 
@@ -21,25 +20,53 @@ const Namespace = "everloop"
 
 // TemporalConfig configures the Temporal server.
 type TemporalConfig struct {
-	// Frontend is where clients and workers connect. The server knows no
-	// authentication: keep it on loopback.
+	// Frontend is where clients of other processes connect. It asks for a key; what
+	// it carries is not encrypted.
 	Frontend Listen
+	// Administrators knows the API keys that open the port; nil: none.
+	Administrators Administrators
+	// ServiceKey opens the port for the roles of other processes; empty: none.
+	ServiceKey string
 	// DatabaseURL is a postgres:// URL of a server in which the databases temporal
 	// and temporal_visibility are kept. Empty means the embedded PostgreSQL.
 	DatabaseURL string
+	// Retention is how long closed runs are kept; 0: DefaultTemporalRetention.
+	Retention time.Duration
 
 	// external is set when the server of DatabaseURL is not this process's own, so
 	// that another process could be running Temporal on it.
 	external bool
 }
 
+func (c TemporalConfig) name() string      { return "temporal" }
+func (c TemporalConfig) title() string     { return "Temporal" }
+func (c TemporalConfig) after() []string   { return []string{PostgresConfig{}.name()} }
+func (c TemporalConfig) listens() []Listen { return []Listen{c.Frontend} }
+
+func (c TemporalConfig) start(ctx context.Context, _ string, others *Engines, logger *slog.Logger) (Running, error) {
+	if c.DatabaseURL != "" {
+		c.external = true
+		return StartTemporal(ctx, c, logger)
+	}
+	postgres := Of[*Postgres](others)
+	if postgres == nil {
+		return nil, errors.New("the embedded server needs a PostgreSQL server")
+	}
+	c.DatabaseURL = postgres.URL("postgres")
+	return StartTemporal(ctx, c, logger)
+}
+
 // Temporal is a Temporal server with all its services in this process.
 type Temporal struct {
-	server  temporal.Server
-	address string
-	logger  *temporalLogger
-	done    chan struct{}
-	claim   *pgx.Conn // holds the advisory lock on an external database
+	server    temporal.Server
+	transport *processTransport
+	access    temporalAccess
+	address   string
+	logger    *temporalLogger
+	done      chan struct{}
+	claim     *pgx.Conn // holds the advisory lock on an external database
+
+	stopRefresh func() // ends crashRefresh; nil: it does not run
 }
 
 // StartTemporal brings the schema up to date, starts the server and returns once
@@ -50,9 +77,12 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger)
 		return nil, err
 	}
 	if !ip.IsLoopback() {
-		logger.Warn("Temporal has no authentication and listens beyond this machine", "address", cfg.Frontend.Addr)
+		logger.Warn("Temporal listens beyond this machine and takes keys unencrypted", "address", cfg.Frontend.Addr)
 	}
-	t := &Temporal{logger: newTemporalLogger(logger), done: make(chan struct{})}
+	t := &Temporal{
+		access: temporalAccess{administrators: cfg.Administrators, serviceKey: cfg.ServiceKey, logger: logger},
+		logger: newTemporalLogger(logger), done: make(chan struct{}),
+	}
 	if cfg.external {
 		if err := createTemporalDatabases(ctx, cfg.DatabaseURL); err != nil {
 			return nil, err
@@ -74,34 +104,30 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 	if err := updateTemporalSchema(cfg.DatabaseURL, t.logger); err != nil {
 		return err
 	}
-	// History, matching and worker, and the frontend when its port is left open.
-	ports, err := freePorts(4)
+	if port == 0 {
+		var err error
+		if port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	listener, err := net.Listen("tcp", joinHostPort(bindIP, port))
 	if err != nil {
 		return err
 	}
-	if port == 0 {
-		port = ports[3]
-	}
-	hosts := temporalHosts{bindIP: bindIP, dialHost: dialHost, frontend: port, history: ports[0], matching: ports[1], worker: ports[2]}
 	t.address = joinHostPort(dialHost, port)
+	t.transport = newProcessTransport(listener)
 
-	server, err := temporal.NewServer(
-		temporal.WithConfig(temporalServerConfig(hosts, cfg.DatabaseURL)),
+	server, err := temporal.NewServerFx(t.transport.module(),
+		temporal.WithConfig(temporalServerConfig(cfg.DatabaseURL)),
 		temporal.ForServices(temporal.DefaultServices),
-		// One host a service: no gossip, no membership ports.
-		temporal.WithStaticHosts(map[primitives.ServiceName]static.Hosts{
-			primitives.FrontendService: static.SingleLocalHost(t.address),
-			primitives.HistoryService:  static.SingleLocalHost(loopback(hosts.history)),
-			primitives.MatchingService: static.SingleLocalHost(loopback(hosts.matching)),
-			primitives.WorkerService:   static.SingleLocalHost(loopback(hosts.worker)),
-		}),
+		temporal.WithStaticHosts(temporalHosts()), // one host a service: no gossip, no membership ports
 		temporal.WithDynamicConfigClient(temporalDynamicConfig()),
-		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithAuthorizer(t.access),
 		temporal.WithCustomMetricsHandler(metrics.NoopMetricsHandler),
 		temporal.WithLogger(t.logger),
 	)
 	if err != nil {
-		return fmt.Errorf("configure server: %w", err)
+		return errors.Join(fmt.Errorf("configure server: %w", err), t.transport.frontend.Close())
 	}
 	t.server = server
 	if err := server.Start(); err != nil {
@@ -114,23 +140,30 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 		case <-t.logger.quiet:
 		}
 	}()
-	return t.prepareNamespace(ctx)
+	if err := prepareNamespace(ctx, t.ClientOptions(), cmp.Or(cfg.Retention, DefaultTemporalRetention)); err != nil {
+		return err
+	}
+	t.stopRefresh, err = startCrashRefresh(cfg.DatabaseURL, t.transport, t.logger.to)
+	return err
 }
 
-func (t *Temporal) prepareNamespace(ctx context.Context) error {
-	c, err := client.DialContext(ctx, client.Options{
-		HostPort: t.address, Namespace: Namespace, Logger: sdkLogger{},
-		// The library's five seconds are too few for the first answer on a busy machine.
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: namespaceWait},
-	})
+func prepareNamespace(ctx context.Context, options client.Options, retention time.Duration) error {
+	options.Namespace, options.Logger = Namespace, sdkLogger{}
+	// The library's five seconds are too few for the first answer on a busy machine.
+	options.ConnectionOptions.GetSystemInfoTimeout = namespaceWait
+	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return fmt.Errorf("connect to the server: %w", err)
 	}
 	defer c.Close()
-	return ensureNamespace(ctx, c)
+	return ensureNamespace(ctx, c, retention)
 }
 
-// Address is where clients on this machine connect, host:port.
+// ClientOptions are those of clients inside this process: they need no key, and their
+// calls leave no trace on the network.
+func (t *Temporal) ClientOptions() client.Options { return t.transport.clientOptions() }
+
+// Address is where clients of other processes on this machine connect, host:port.
 func (t *Temporal) Address() string { return t.address }
 
 // Done is closed when the server reported a fault it cannot survive.
@@ -148,6 +181,9 @@ const temporalStopTime = 5 * time.Second
 // of the process: its state in the database is consistent at every moment.
 func (t *Temporal) Stop(ctx context.Context) error {
 	t.logger.silence()
+	if t.stopRefresh != nil {
+		t.stopRefresh()
+	}
 	if t.claim != nil {
 		defer t.claim.Close(context.WithoutCancel(ctx))
 	}
@@ -169,5 +205,3 @@ func (t *Temporal) Stop(ctx context.Context) error {
 		return nil
 	}
 }
-
-func loopback(port int) string { return joinHostPort("127.0.0.1", port) }

@@ -10,8 +10,10 @@ import (
 	clusterconfig "go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
+	"go.temporal.io/server/common/membership/static"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/postgresql"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/postgresql/driver"
+	"go.temporal.io/server/common/primitives"
 )
 
 // temporalShards is the number of history shards. It is written into the database
@@ -26,19 +28,31 @@ const (
 	temporalPoolIdle = 15 * time.Second
 )
 
+// historyCacheEntries bounds how many runs Temporal's history service keeps in memory
+// (its default is 128,000): some 30 kB each. It has to hold the runs that are worked
+// on at one moment. The server can bound the cache by bytes instead, but reads the
+// size of a run without its lock then, which the race detector reports.
+const historyCacheEntries = 1024
+
+// temporalPorts distinguish the services in the addresses by which the server knows
+// them. Nothing listens there: connections are made inside the process.
+var temporalPorts = map[primitives.ServiceName]int{
+	primitives.FrontendService: 1, primitives.HistoryService: 2, primitives.MatchingService: 3, primitives.WorkerService: 4,
+}
+
 // temporalHosts are the addresses of the four services.
-type temporalHosts struct {
-	bindIP, dialHost                    string // of the frontend
-	frontend, history, matching, worker int    // ports
+func temporalHosts() map[primitives.ServiceName]static.Hosts {
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for service, port := range temporalPorts {
+		hosts[service] = static.SingleLocalHost(loopback(port))
+	}
+	return hosts
 }
 
 // temporalServerConfig is the static configuration.
-func temporalServerConfig(hosts temporalHosts, databaseURL string) *config.Config {
+func temporalServerConfig(databaseURL string) *config.Config {
 	const active = "active"
-	service := func(ip string, port int) config.Service {
-		return config.Service{RPC: config.RPC{BindOnIP: ip, GRPCPort: port}}
-	}
-	frontend := joinHostPort(hosts.dialHost, hosts.frontend)
+	frontend := loopback(temporalPorts[primitives.FrontendService])
 	cfg := &config.Config{
 		Persistence: config.Persistence{
 			DefaultStore:     temporalDatabase,
@@ -58,14 +72,12 @@ func temporalServerConfig(hosts temporalHosts, databaseURL string) *config.Confi
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		Services: map[string]config.Service{
-			"frontend": service(hosts.bindIP, hosts.frontend),
-			"history":  service("127.0.0.1", hosts.history),
-			"matching": service("127.0.0.1", hosts.matching),
-			"worker":   service("127.0.0.1", hosts.worker),
-		},
 		// Required: without it the server's own workers have no client.
 		PublicClient: config.PublicClient{HostPort: frontend},
+	}
+	cfg.Services = map[string]config.Service{}
+	for service, port := range temporalPorts {
+		cfg.Services[string(service)] = config.Service{RPC: config.RPC{BindOnIP: "127.0.0.1", GRPCPort: port}}
 	}
 	cfg.Global.Membership = config.Membership{BroadcastAddress: "127.0.0.1", MaxJoinDuration: 30 * time.Second}
 	cfg.Archival.History.State = "disabled"
@@ -88,8 +100,8 @@ func temporalSQL(databaseURL, database string) *config.SQL {
 				// the same write-ahead log. Asynchronous commits here lose at most a
 				// suffix of that log, never something in its middle, and any later
 				// synchronous commit makes them durable too. A kill of either process
-				// loses nothing; what a power cut takes, the reconciler and the sweep
-				// of the inbox mend from Everloop's rows.
+				// loses nothing; what a power cut takes, the reconciler and the periodic job
+				// of the inbox repair from Everloop's rows.
 				"synchronous_commit": "off",
 			})
 			if err != nil {
@@ -131,8 +143,13 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.WorkflowIdReuseMinimalInterval.Key(): 10 * time.Millisecond,
 		// The default of 10 list calls a second is one dashboard.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): 200,
-		// Caps the cache of histories, counted in entries (default 128000).
-		dynamicconfig.HistoryCacheHostLevelMaxSize.Key(): 8096,
+		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():                 historyCacheEntries,
+		// A replaced build of the workers counts as drained this long after its last run
+		// has closed (default 3 min, for lists of runs that lag behind more than this one).
+		dynamicconfig.VersionDrainageStatusVisibilityGracePeriod.Key(): 30 * time.Second,
+		dynamicconfig.VersionDrainageStatusRefreshInterval.Key():       30 * time.Second,
+		// Copies of events for other clusters, of which there are none.
+		dynamicconfig.XDCCacheMaxSizeBytes.Key(): 0,
 		// The server would ask its makers for news once a day.
 		dynamicconfig.EnableServerVersionCheck.Key(): false,
 	}

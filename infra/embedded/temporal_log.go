@@ -38,7 +38,7 @@ func (l *temporalLogger) silence() {
 }
 
 func (l *temporalLogger) log(level slog.Level, msg string, tags []tag.Tag) {
-	// While its services find each other the server reports errors that mend
+	// While its services find each other the server reports errors that resolve
 	// themselves. One that does not makes the start fail with its own text.
 	if !l.ready.Load() {
 		level = slog.LevelDebug

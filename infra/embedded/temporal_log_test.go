@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-func TestTemporalLoggerSpeaksOnlyWhileTheServerRuns(t *testing.T) {
+func TestTemporalLogger_onlyWhileTheServerRuns(t *testing.T) {
 	var text bytes.Buffer
 	l := newTemporalLogger(slog.New(slog.NewTextHandler(&text, nil)))
 	l.Error("while starting")
@@ -26,7 +26,7 @@ func TestTemporalLoggerSpeaksOnlyWhileTheServerRuns(t *testing.T) {
 	}
 }
 
-func TestTemporalLoggerReportsFirstFatalFault(t *testing.T) {
+func TestTemporalLogger_firstFatalError(t *testing.T) {
 	var text bytes.Buffer
 	l := newTemporalLogger(slog.New(slog.NewTextHandler(&text, nil)))
 	l.Fatal("cannot serve", tag.Error(errors.New("port gone")))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
@@ -14,9 +15,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// namespaceRetention is how long closed workflows stay visible to operators.
-// Nothing that users see depends on them.
-const namespaceRetention = 72 * time.Hour
+// DefaultTemporalRetention is how long closed runs stay visible to operators. Nothing
+// that users see depends on them, and each step of a chat is several of their events.
+const DefaultTemporalRetention = 6 * time.Hour
+
+// The server refuses less; more would fill the database of a small machine.
+const (
+	MinTemporalRetention = time.Hour
+	MaxTemporalRetention = 90 * 24 * time.Hour
+)
 
 // searchAttributes are what operators may filter workflows by; all are keywords.
 var searchAttributes = []string{"SessionId", "OwnerId", "SolutionId", "Kind", "ChatStatus"}
@@ -24,18 +31,22 @@ var searchAttributes = []string{"SessionId", "OwnerId", "SolutionId", "Kind", "C
 // namespaceWait bounds the time until the server's caches know a new namespace.
 const namespaceWait = 30 * time.Second
 
-// ensureNamespace registers the namespace and its search attributes when absent,
-// and returns once the server answers for them.
-func ensureNamespace(ctx context.Context, c client.Client) error {
+// ensureNamespace registers the namespace and its search attributes when absent, gives
+// it the retention, and returns once the server answers for them.
+func ensureNamespace(ctx context.Context, c client.Client, retention time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
 	defer cancel()
 
-	_, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
+	found, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
 	if absent := (*serviceerror.NamespaceNotFound)(nil); errors.As(err, &absent) {
 		_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
 			Namespace:                        Namespace,
 			Description:                      "Everloop's chats, forks, tasks and schedules",
-			WorkflowExecutionRetentionPeriod: durationpb.New(namespaceRetention),
+			WorkflowExecutionRetentionPeriod: durationpb.New(retention),
+		})
+	} else if err == nil && found.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration() != retention {
+		_, err = c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
+			Namespace: Namespace, Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(retention)},
 		})
 	}
 	if err != nil {

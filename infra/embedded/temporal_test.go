@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 )
 
@@ -16,21 +17,29 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)
 	// As on a server that knows nothing of Temporal yet.
-	execSQL(t, server.URL("postgres"), "DROP DATABASE "+temporalDatabase)
+	execSQL(t, server.SuperuserURL("postgres"), "DROP DATABASE "+temporalDatabase)
 
-	cfg := Config{Dir: t.TempDir(), Temporal: &TemporalConfig{
+	cfg := Config{Dir: t.TempDir(), Engines: []Engine{TemporalConfig{
 		Frontend:    Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"},
-		DatabaseURL: server.TCPURL("postgres"),
-	}}
+		DatabaseURL: server.SuperuserURL("postgres"), ServiceKey: testServiceKey,
+	}}}
 	cfg.Progress = func(part, state string) { t.Log(time.Now(), part, state) }
 	first, err := Start(t.Context(), cfg)
 	require.NoError(t, err)
-	c := temporalClient(t, addresses{Temporal: first.Temporal.Address()})
+	c := temporalClient(t, addresses{Temporal: Of[*Temporal](first).Address()})
 	_, err = c.CheckHealth(t.Context(), &client.CheckHealthRequest{})
 	require.NoError(t, err)
+	kept := func() time.Duration {
+		namespace, err := c.WorkflowService().
+			DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
+		require.NoError(t, err)
+		return namespace.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	}
+	require.Equal(t, DefaultTemporalRetention, kept())
+	busy := keyed(delayed(t, Of[*Temporal](first).Address(), 6*time.Second), testServiceKey)
+	require.NoError(t, prepareNamespace(t.Context(), busy, 7*time.Hour), "a busy machine takes its time for the first answer")
+	require.Equal(t, 7*time.Hour, kept(), "a namespace that is there follows the setting")
 	c.Close()
-	busy := &Temporal{address: delayed(t, first.Temporal.Address(), 6*time.Second)}
-	require.NoError(t, busy.prepareNamespace(t.Context()), "a busy machine takes its time for the first answer")
 
 	cfg.Dir = t.TempDir()
 	_, err = Start(t.Context(), cfg)
@@ -38,7 +47,7 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 
 	require.NoError(t, first.Stop(context.Background()))
 	var registered bool
-	querySQL(t, server.TCPURL(temporalDatabase), "SELECT EXISTS (SELECT FROM namespaces WHERE name = 'everloop')", &registered)
+	querySQL(t, server.SuperuserURL(temporalDatabase), "SELECT EXISTS (SELECT FROM namespaces WHERE name = 'everloop')", &registered)
 	require.True(t, registered)
 	var commit string
 	querySQL(t, server.TCPURL(everloopDatabase), "SHOW synchronous_commit", &commit)
@@ -73,7 +82,7 @@ func delayed(t *testing.T, address string, by time.Duration) string {
 	return listener.Addr().String()
 }
 
-func TestTemporalConnectionsCommitAsynchronously(t *testing.T) {
+func TestTemporal_asynchronousCommit(t *testing.T) {
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)
 	store := temporalSQL(server.URL("postgres"), temporalDatabase)
@@ -86,16 +95,16 @@ func TestTemporalConnectionsCommitAsynchronously(t *testing.T) {
 	require.Equal(t, temporalPoolSize, db.Stats().MaxOpenConnections)
 }
 
-func TestTemporalAddressFaultsKeepTheSecret(t *testing.T) {
+func TestTemporal_addressErrorsHideSecrets(t *testing.T) {
 	for _, url := range []string{
 		"host=127.0.0.1 port=1 password=hunter2",
 		"postgres://u:hunter2@127.0.0.1:1/x",
 		"postgres://u:hunter2@[broken/x",
 		"mysql://u:hunter2@127.0.0.1/x",
 	} {
-		_, err := Start(t.Context(), Config{Dir: t.TempDir(), Temporal: &TemporalConfig{
+		_, err := Start(t.Context(), Config{Dir: t.TempDir(), Engines: []Engine{TemporalConfig{
 			Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, DatabaseURL: url,
-		}})
+		}}})
 		require.Error(t, err, url)
 		require.NotContains(t, err.Error(), "hunter2")
 	}

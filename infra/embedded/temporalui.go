@@ -2,40 +2,70 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	uiapi "github.com/temporalio/ui-server/v2/server/api"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	"github.com/temporalio/ui-server/v2/server/server_options"
+	"github.com/temporalio/ui-server/v2/server/route"
+	uiassets "github.com/temporalio/ui-server/v2/ui"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/server/common/primitives"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"everloop/internal/hosts"
 )
 
 // TemporalUIConfig configures Temporal's web UI.
 type TemporalUIConfig struct {
-	// Listen is where browsers connect. The UI knows no authentication.
+	// Listen is where browsers connect.
 	Listen Listen
+	// Hosts are the names by which browsers may reach it besides localhost and IP
+	// addresses.
+	Hosts hosts.List
 }
 
-// TemporalUI is Temporal's web UI, served by this process.
+func (c TemporalUIConfig) name() string      { return "temporal-ui" }
+func (c TemporalUIConfig) title() string     { return "the Temporal UI" }
+func (c TemporalUIConfig) after() []string   { return []string{TemporalConfig{}.name()} }
+func (c TemporalUIConfig) listens() []Listen { return []Listen{c.Listen} }
+
+func (c TemporalUIConfig) start(_ context.Context, _ string, others *Engines, logger *slog.Logger) (Running, error) {
+	temporal := Of[*Temporal](others)
+	if temporal == nil {
+		return nil, errors.New("it needs the embedded Temporal server")
+	}
+	return StartTemporalUI(c, temporal, logger)
+}
+
+// maxUIMessage bounds an answer of Temporal to the UI, which may hold a whole history.
+const maxUIMessage = 64 << 20
+
+// TemporalUI is Temporal's web UI, served by this process to administrators who have
+// signed in.
 type TemporalUI struct {
-	server *uiserver.Server
+	server *http.Server
+	conn   *grpc.ClientConn
+	config *uiconfig.ConfigProviderWithRefresh
 	url    string
 }
 
-// uiSettings hands a fixed configuration to the UI.
+// uiSettings gives the UI a fixed configuration.
 type uiSettings struct{ cfg *uiconfig.Config }
 
 // GetConfig implements the UI's config.ConfigProvider.
 func (s uiSettings) GetConfig() (*uiconfig.Config, error) { return s.cfg, nil }
 
-// StartTemporalUI serves the UI for the Temporal server at temporalAddress and
-// returns once it answers.
-func StartTemporalUI(ctx context.Context, cfg TemporalUIConfig, temporalAddress string) (*TemporalUI, error) {
-	// The UI ends the whole process when it cannot bind its port, so look first.
-	if err := cfg.Listen.probe(); err != nil {
-		return nil, err
-	}
+// StartTemporalUI serves the UI of a Temporal server of this process.
+func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logger) (*TemporalUI, error) {
 	ip, port, err := cfg.Listen.split()
 	if err != nil {
 		return nil, err
@@ -45,51 +75,90 @@ func StartTemporalUI(ctx context.Context, cfg TemporalUIConfig, temporalAddress 
 			return nil, err
 		}
 	}
-	host := ip.String()
-	if ip.Is6() {
-		host = "[" + host + "]" // the UI joins host and port itself
+	ui := &TemporalUI{url: "http://" + joinHostPort(dialHost(ip), port)}
+	pages, err := ui.pages(temporal)
+	if err != nil {
+		return nil, errors.Join(err, ui.close())
 	}
-	server := uiserver.NewServer(server_options.WithConfigProvider(uiSettings{&uiconfig.Config{
-		Host:                host,
-		Port:                port,
-		TemporalGRPCAddress: temporalAddress,
-		DefaultNamespace:    Namespace,
-		EnableUI:            true,
-		HideLogs:            true,
-		DisableNewsFetch:    true,
-		CORS:                uiconfig.CORS{CookieInsecure: true}, // plain HTTP on loopback
-	}}))
-	ui := &TemporalUI{server: server, url: "http://" + joinHostPort(dialHost(ip), port)}
-	go func() { _ = server.Start() }() // returns nil after Stop
+	listener, err := net.Listen("tcp", joinHostPort(ip.String(), port))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot listen on %s (%s): %w", cfg.Listen.Addr, cfg.Listen.Variable, err), ui.close())
+	}
+	ui.server = &http.Server{
+		Handler:           newSignIn(temporal.access, cfg.Hosts, pages),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	go func() { _ = ui.server.Serve(listener) }() // ends with Stop
+	return ui, nil
+}
 
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := poll(ctx, func() error { return answers(ctx, ui.url+"/healthz") }); err != nil {
-		ui.Stop()
+// pages are the UI's own routes. Its package has no handler to mount: its server
+// listens by itself, and calls Temporal over a port.
+func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
+	var err error
+	u.config, err = uiconfig.NewConfigProviderWithRefresh(uiSettings{&uiconfig.Config{
+		DefaultNamespace: Namespace, EnableUI: true, HideLogs: true, DisableNewsFetch: true,
+	}})
+	if err != nil {
 		return nil, err
 	}
-	return ui, nil
+	u.conn, err = grpc.NewClient(temporalTarget, temporal.transport.dialTo(primitives.FrontendService),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxUIMessage)))
+	if err != nil {
+		return nil, err
+	}
+	all, err := uiassets.Assets()
+	if err != nil {
+		return nil, err
+	}
+	assets, err := fs.Sub(all, "local")
+	if err != nil {
+		return nil, err
+	}
+
+	e := echo.New()
+	e.Use(middleware.Recover(), middleware.Gzip(), middleware.Secure())
+	api := e.Group("/api/v1")
+	api.GET("/settings", uiapi.GetSettings(u.config))
+	api.GET("/ui-extensions", uiapi.GetUIExtensions(u.config, uiapi.TemporalAccessCheck(u.conn, nil)))
+	api.GET(uiapi.WorkflowRawHistoryUrl, uiapi.WorkflowRawHistoryHandler(workflowservice.NewWorkflowServiceClient(u.conn)))
+	api.Any("/*", uiapi.TemporalAPIHandler(u.config, nil, u.conn))
+	route.SetHealthRoute(e)
+	route.SetRenderRoute(e, "/")
+	return e, route.SetUIRoutes(e, "", assets, u.config)
 }
 
 // URL is where a browser on this machine finds the UI.
 func (u *TemporalUI) URL() string { return u.url }
 
-// Stop ends the UI. Stop it before the Temporal server that it calls.
-func (u *TemporalUI) Stop() { u.server.Stop() }
+// uiStopTime bounds how long requests in flight may take at the end.
+const uiStopTime = time.Second
 
-// answers reports whether url gives an ordinary answer.
-func answers(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
+// Done is nil: the UI does not end by itself.
+func (u *TemporalUI) Done() <-chan struct{} { return nil }
+
+// Err is nil: see Done.
+func (u *TemporalUI) Err() error { return nil }
+
+// Stop ends the UI. Stop it before the Temporal server that it calls.
+func (u *TemporalUI) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, uiStopTime)
+	defer cancel()
+	if err := u.server.Shutdown(ctx); err != nil {
+		_ = u.server.Close()
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
+	_ = u.close()
+	return nil
+}
+
+// close ends what pages opened.
+func (u *TemporalUI) close() error {
+	if u.config != nil {
+		u.config.Close()
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+	if u.conn != nil {
+		return u.conn.Close()
 	}
 	return nil
 }

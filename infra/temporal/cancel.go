@@ -10,7 +10,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// CancelTask asks the run of a background task to end in good order.
+// CancelTask requests the cancellation of a background task's run.
 func (r Runs) CancelTask(ctx context.Context, taskID string) error {
 	err := r.Client.CancelWorkflow(ctx, durable.TaskWorkflowID(taskID), "")
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {

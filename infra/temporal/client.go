@@ -28,16 +28,16 @@ const firstAnswer = time.Minute
 
 // Dial connects to the server. Workers and starts must share the client: only
 // then is a run begun in the process that asked for it, without a detour.
-func Dial(ctx context.Context, address, namespace string, logger *slog.Logger) (client.Client, error) {
-	c, err := client.DialContext(ctx, client.Options{
-		HostPort: address, Namespace: namespace,
-		Logger: log.NewStructuredLogger(slog.New(quiet{logger.Handler()})),
-		// Payloads are small and the server is near: packing them costs more
-		// than it saves.
-		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}, GetSystemInfoTimeout: firstAnswer},
-	})
+//
+// The options name the server and the namespace, and hold the credentials.
+func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (client.Client, error) {
+	options.Logger = log.NewStructuredLogger(slog.New(quiet{logger.Handler()}))
+	// Payloads are small and the server is near: packing them costs more than it saves.
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	options.ConnectionOptions.GetSystemInfoTimeout = firstAnswer
+	c, err := client.DialContext(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("reach Temporal at %s: %w", address, err)
+		return nil, fmt.Errorf("reach Temporal at %s: %w", options.HostPort, err)
 	}
 	return c, nil
 }
@@ -46,7 +46,12 @@ func Dial(ctx context.Context, address, namespace string, logger *slog.Logger) (
 type Runs struct {
 	Client client.Client
 	Queue  string // the task queue of the workers; empty: durable.Queue
+	// Namespace is that of the client; empty: everloop.
+	Namespace string
+	Archive   string // the id of the run that archives; empty: durable.ArchiveWorkflowID
 }
+
+const defaultNamespace = "everloop"
 
 // Wake lets the session's run look at the records again: an open run by a signal
 // that carries nothing, else a new one.
@@ -59,7 +64,7 @@ func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 			WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 			WorkflowExecutionErrorWhenAlreadyStarted: true,
-			StaticSummary:                            s.Title,
+			StaticSummary:                            "Chats of a session",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				durable.SessionID.ValueSet(s.SessionID), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
 				durable.Kind.ValueSet("chat"), durable.ChatStatus.ValueSet("running")),
@@ -75,7 +80,7 @@ func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 	return errors.New("the session's run opens and closes faster than it can be woken")
 }
 
-// Stop tells the session's run that a chat was stopped.
+// Stop signals the session's run that a chat was stopped.
 func (r Runs) Stop(ctx context.Context, sessionID, chatID string) error {
 	err := r.Client.SignalWorkflow(ctx, durable.SessionWorkflowID(sessionID), "", contract.Stop.Name, contract.StopChat{ChatID: chatID})
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
@@ -84,32 +89,10 @@ func (r Runs) Stop(ctx context.Context, sessionID, chatID string) error {
 	return err
 }
 
-// A run whose workflow task has failed this often does not mend itself.
-const stuckAttempts = 10
-
 // Describe looks at one run; never at the eventually consistent list.
 func (r Runs) Describe(ctx context.Context, workflowID, runID string) (domain.RunState, string, error) {
-	d, err := r.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
-	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
-		return domain.RunUnknown, "the run is not known to Temporal", nil
-	}
-	if err != nil {
-		return domain.RunOpen, "", err
-	}
-	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		if runID != "" { // its successor has the chat, or is about to take it
-			return r.Describe(ctx, workflowID, "")
-		}
-	default:
-		return domain.RunClosed, "the run was closed: " + status.String(), nil
-	}
-	task := d.GetPendingWorkflowTask()
-	if task.GetAttempt() > stuckAttempts && time.Since(task.GetOriginalScheduledTime().AsTime()) > time.Minute {
-		return domain.RunStuck, "the run's workflow task keeps failing", nil
-	}
-	return domain.RunOpen, "", nil
+	look, err := r.look(ctx, workflowID, runID)
+	return look.State, look.Cause, err
 }
 
 // Terminate closes a run that cannot go on.
@@ -121,10 +104,17 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 	return err
 }
 
-// TerminateSession closes whatever run a session has.
-func (r Runs) TerminateSession(ctx context.Context, sessionID, reason string) error {
-	if err := r.Terminate(ctx, durable.ReplayWorkflowID(sessionID), "", reason); err != nil {
-		return err
+// TerminateSession closes whatever runs a session has: those of its chats, of its
+// replay and import, and of the operations on its history.
+func (r Runs) TerminateSession(ctx context.Context, sessionID string, operations []string, reason string) error {
+	runs := []string{durable.ReplayWorkflowID(sessionID), durable.ImportWorkflowID(sessionID), durable.SessionWorkflowID(sessionID)}
+	for _, id := range operations {
+		runs = append(runs, durable.HistoryWorkflowID(sessionID, id))
 	}
-	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), "", reason)
+	for _, id := range runs {
+		if err := r.Terminate(ctx, id, "", reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }

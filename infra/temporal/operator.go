@@ -19,16 +19,23 @@ import (
 	"everloop/internal/durable"
 )
 
-// ChatStopper stops the chat of a session as its owner does (decisions.md
-// section 4), and says whether there was one.
+// ChatStopper stops the chat of a session as its owner does (docs/rest.md), and
+// reports whether there was one.
 type ChatStopper interface {
 	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+}
+
+// ForceFailer marks the running chat of a session, so that it fails when its run is
+// closed instead of going on in a new one.
+type ForceFailer interface {
+	ForceFailChat(ctx context.Context, sessionID, reason string) error
 }
 
 // Operator lets administrators look at runs and end them.
 type Operator struct {
 	Client client.Client
 	Chats  ChatStopper
+	Marks  ForceFailer
 }
 
 // statuses are the engine's, by the names that clients use.
@@ -81,7 +88,9 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 		_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
 		return value
 	}
+	_, build, _ := strings.Cut(attribute("TemporalWorkerDeploymentVersion"), ":")
 	run := domain.OperatorRun{
+		BuildID:    build,
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
 		Kind: attribute(durable.Kind.GetName()), ChatStatus: attribute(durable.ChatStatus.GetName()),
 		SessionID: attribute(durable.SessionID.GetName()), OwnerID: attribute(durable.OwnerID.GetName()),
@@ -99,7 +108,7 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 	return run
 }
 
-// Cancel asks a run to end in good order; run_not_found when none is open. A chat
+// Cancel requests the cancellation of a run; run_not_found when none is open. A chat
 // is stopped: its run hears nothing else while it waits for an answer.
 func (o Operator) Cancel(ctx context.Context, workflowID string) error {
 	run, err := o.open(ctx, workflowID)
@@ -114,9 +123,9 @@ func (o Operator) Cancel(ctx context.Context, workflowID string) error {
 	return closing(workflowID, o.Client.CancelWorkflow(ctx, workflowID, ""))
 }
 
-// ForceFail ends a run that cannot end by itself. What it carried is ended in the
-// records by the worker's janitor, as lost with the reason. A chat that waits for
-// an answer needs no run, and is stopped instead.
+// ForceFail ends a run that cannot end by itself. Its chat is failed by the
+// reconciler, as run_lost with the reason. A chat that waits for an answer needs no
+// run, and is stopped instead.
 func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) error {
 	run, err := o.open(ctx, workflowID)
 	if err != nil {
@@ -132,6 +141,11 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 			if domain.HasCode(err, codeRunNotFound) {
 				return nil // it heard of the stop
 			}
+			return err
+		}
+	}
+	if run.Type == contract.WorkflowChat {
+		if err := o.Marks.ForceFailChat(ctx, run.SessionID, reason); err != nil {
 			return err
 		}
 	}

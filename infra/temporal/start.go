@@ -18,32 +18,49 @@ import (
 // run is a run to start, unless one with its id is open. A run that finds in the
 // records that nothing is left to do closes at once.
 type run struct {
-	id, kind, title    string
+	id, kind           string
+	title              string // for operators: it holds no text of users
 	sessionID, ownerID string
 	workflow           string
 	input              any
 }
 
 func (r Runs) start(ctx context.Context, in run) error {
-	_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), EnableEagerStart: true,
-		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            in.title,
-		TypedSearchAttributes: temporal.NewSearchAttributes(
-			durable.SessionID.ValueSet(in.sessionID), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind)),
-	}, in.workflow, in.input)
+	options := r.options(in)
+	options.EnableEagerStart = true
+	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	options.WorkflowExecutionErrorWhenAlreadyStarted = true
+	_, err := r.Client.ExecuteWorkflow(ctx, options, in.workflow, in.input)
 	if _, known := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); known {
 		return nil
 	}
 	return err
 }
 
+func (r Runs) options(in run) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: in.id, TaskQueue: cmp.Or(r.Queue, durable.Queue), StaticSummary: in.title, TypedSearchAttributes: in.attributes(),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	}
+}
+
+// attributes are those by which operators find the run. One that is about no
+// session has its kind alone.
+func (in run) attributes() temporal.SearchAttributes {
+	switch {
+	case in.sessionID == "" && in.ownerID == "":
+		return temporal.NewSearchAttributes(durable.Kind.ValueSet(in.kind))
+	case in.sessionID == "":
+		return temporal.NewSearchAttributes(durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
+	}
+	return temporal.NewSearchAttributes(
+		durable.SessionID.ValueSet(in.sessionID), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
+}
+
 // StartTask starts the run of a background command.
 func (r Runs) StartTask(ctx context.Context, in contract.TaskInput) error {
 	return r.start(ctx, run{
-		id: durable.TaskWorkflowID(in.TaskID), kind: "task", title: in.Title,
+		id: durable.TaskWorkflowID(in.TaskID), kind: "task", title: "Background command",
 		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowTask, input: in,
 	})
 }
@@ -51,7 +68,7 @@ func (r Runs) StartTask(ctx context.Context, in contract.TaskInput) error {
 // StartAgent starts the run of a background sub-agent.
 func (r Runs) StartAgent(ctx context.Context, in contract.AgentRun) error {
 	return r.start(ctx, run{
-		id: durable.TaskWorkflowID(in.TaskID), kind: "task", title: in.Title,
+		id: durable.TaskWorkflowID(in.TaskID), kind: "task", title: "Background sub-agent",
 		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowFork, input: in.ForkInput,
 	})
 }
@@ -65,10 +82,55 @@ func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) erro
 	})
 }
 
-// StartReplay starts the run that plays a replay session.
-func (r Runs) StartReplay(ctx context.Context, sessionID, ownerID, title string) error {
-	return r.start(ctx, run{
-		id: durable.ReplayWorkflowID(sessionID), kind: "replay", title: "Replay: " + title,
+// StartReplay starts the run that plays a replay session, or wakes the open one:
+// it may be about to close for a pause that is over.
+func (r Runs) StartReplay(ctx context.Context, sessionID, ownerID string) error {
+	in := run{
+		id: durable.ReplayWorkflowID(sessionID), kind: "replay", title: "Replay",
 		sessionID: sessionID, ownerID: ownerID, workflow: contract.WorkflowReplay, input: contract.ReplayInput{SessionID: sessionID},
+	}
+	_, err := r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
+	return err
+}
+
+// StartDeletion starts the run that removes what a deleted session held.
+func (r Runs) StartDeletion(ctx context.Context, in domain.DeletedSession) error {
+	return r.start(ctx, run{
+		id: durable.DeletionWorkflowID(in.SessionID), kind: "deletion", title: "Remove a deleted session",
+		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowDeleteSession,
+		input: contract.DeleteSessionInput{SessionID: in.SessionID},
+	})
+}
+
+// moveTitles name operations on a history for operators.
+var moveTitles = map[domain.HistoryOperationKind]string{
+	domain.OperationRewind: "Rewind",
+	domain.OperationSwitch: "Switch branch",
+	domain.OperationWhatif: "What-if",
+}
+
+// StartMove starts the run of a rewind, a change of branch or a what-if.
+func (r Runs) StartMove(ctx context.Context, op domain.HistoryOperation) error {
+	return r.start(ctx, run{
+		id: durable.HistoryWorkflowID(op.SessionID, op.ID), kind: "history", title: moveTitles[op.Kind],
+		sessionID: op.SessionID, ownerID: op.OwnerID, workflow: contract.WorkflowHistory,
+		input: contract.HistoryInput{SessionID: op.SessionID, OperationID: op.ID, Kind: op.Kind},
+	})
+}
+
+// StartImport starts the run that makes a session of an archive.
+func (r Runs) StartImport(ctx context.Context, in domain.Import) error {
+	return r.start(ctx, run{
+		id: durable.ImportWorkflowID(in.SessionID), kind: "import", title: "Import a session",
+		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowImport,
+		input: contract.ImportInput{SessionID: in.SessionID},
+	})
+}
+
+// StartArchive starts the run that archives the events of chats that ended.
+func (r Runs) StartArchive(ctx context.Context) error {
+	return r.start(ctx, run{
+		id: cmp.Or(r.Archive, durable.ArchiveWorkflowID), kind: "archive", title: "Archive the events of chats",
+		workflow: contract.WorkflowArchive, input: contract.ArchiveInput{},
 	})
 }

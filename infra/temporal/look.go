@@ -1,0 +1,112 @@
+package temporal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// When a run is stuck: its workflow task has failed this often and for this long (the
+// server's pauses between tries double, so that ten tries would take half an hour), or
+// was never given to a worker for this long although workers poll and nothing else
+// waits, or a step that only writes to the database has failed this often. The pauses
+// of such a step grow to ten seconds, so that many failures take some minutes.
+const (
+	stuckTaskAttempts = 5
+	stuckTaskAge      = time.Minute
+	stuckStepAttempts = 20
+)
+
+// steps are the activities that are one transaction and are retried without limit.
+var steps = []string{
+	contract.BeginChat.Name, contract.ParkChat.Name, contract.CheckChat.Name, contract.FinishChat.Name,
+	contract.TryTool.Name, contract.PauseFork.Name, contract.EndFork.Name, contract.FailCompaction.Name, contract.LoseTask.Name,
+}
+
+// LookAtSession describes the session's newest run.
+func (r Runs) LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error) {
+	return r.look(ctx, durable.SessionWorkflowID(sessionID), "")
+}
+
+// TerminateRun closes one run of a session that cannot go on.
+func (r Runs) TerminateRun(ctx context.Context, sessionID, runID, reason string) error {
+	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), runID, reason)
+}
+
+func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLook, error) {
+	d, err := r.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
+		return domain.RunLook{State: domain.RunUnknown, RunID: runID, Cause: "the run is not known to Temporal"}, nil
+	}
+	if err != nil {
+		return domain.RunLook{RunID: runID}, err
+	}
+	look := domain.RunLook{RunID: d.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
+	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return r.lookAtOpen(ctx, look, d)
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		if runID != "" { // its successor has the chat, or is about to take it
+			return r.look(ctx, workflowID, "")
+		}
+	default:
+		look.State, look.Cause = domain.RunClosed, "the run was closed: "+status.String()
+	}
+	return look, nil
+}
+
+// lookAtOpen decides whether an open run can go on.
+func (r Runs) lookAtOpen(
+	ctx context.Context,
+	look domain.RunLook,
+	d *workflowservice.DescribeWorkflowExecutionResponse,
+) (domain.RunLook, error) {
+	task := d.GetPendingWorkflowTask()
+	if task.GetAttempt() > stuckTaskAttempts && time.Since(task.GetOriginalScheduledTime().AsTime()) > stuckTaskAge {
+		look.State, look.Cause = domain.RunStuck, "the run's workflow task keeps failing"
+		return look, nil
+	}
+	for _, activity := range d.GetPendingActivities() {
+		if name := activity.GetActivityType().GetName(); slices.Contains(steps, name) && activity.GetAttempt() > stuckStepAttempts {
+			look.State, look.Finishing = domain.RunStuck, name == contract.FinishChat.Name
+			look.Cause = fmt.Sprintf("the step %s has failed %d times", name, activity.GetAttempt()-1)
+			return look, nil
+		}
+	}
+	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || time.Since(task.GetScheduledTime().AsTime()) < stuckTaskAge {
+		return look, nil
+	}
+	idle, err := r.workersAreIdle(ctx)
+	if err == nil && idle {
+		look.State, look.Cause = domain.RunStuck, "the run's workflow task was never given to a worker"
+	}
+	return look, err
+}
+
+// workersAreIdle reports whether workers ask for workflow tasks and none waits for
+// them: then a task that is still scheduled was lost by the server.
+func (r Runs) workersAreIdle(ctx context.Context) (bool, error) {
+	queue, err := r.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: cmp.Or(r.Namespace, defaultNamespace), TaskQueue: &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue)},
+		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
+	})
+	if err != nil {
+		return false, err
+	}
+	polled := slices.ContainsFunc(queue.GetPollers(), func(p *taskqueuepb.PollerInfo) bool {
+		return time.Since(p.GetLastAccessTime().AsTime()) < stuckTaskAge
+	})
+	return polled && queue.GetStats().GetApproximateBacklogCount() == 0, nil
+}
