@@ -16,7 +16,7 @@ import (
 const maxInline = 256 << 10
 
 // Blobs keeps the bodies of large events. Keys are
-// `events/<session_id>/<unique>`; whoever deletes a session deletes them.
+// `events/<session_id>/<unique>`; the deletion of a session deletes them.
 type Blobs interface {
 	Put(ctx context.Context, key string, data []byte) error
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -31,19 +31,20 @@ type record struct {
 	At     int64           `json:"at"` // nanoseconds since 1970
 	Data   json.RawMessage `json:"data,omitempty"`
 	Ref    string          `json:"ref,omitempty"` // key of the object that is Data
+	Lost   uint64          `json:"lost,omitempty"`
 }
 
 // missingData stands for a body whose object is gone: the order of events
-// stays whole, and a client can tell that there was more.
+// stays whole, and a client sees that there was more.
 var missingData = json.RawMessage(`{"payload_missing":true}`)
 
 // encode makes the stream's message, storing a large body first.
 func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 	data := bytes.TrimSpace(e.Data)
 	if len(data) > 0 && data[0] != '{' {
-		return nil, domain.Newf(domain.Internal, domain.CodeInternal, "data of event %s is not an object", e.Name)
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "data of event %s is not an object", e.Name)
 	}
-	r := record{ID: e.ID, Name: e.Name, ChatID: e.ChatID, At: e.At.UnixNano(), Data: data}
+	r := record{ID: e.ID, Name: e.Name, ChatID: e.ChatID, At: e.At.UnixNano(), Data: data, Lost: e.LostSeq}
 	body, err := marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", e.Name, err)
@@ -55,11 +56,19 @@ func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 		return nil, domain.Newf(domain.TooLarge, domain.CodeMessageTooLarge,
 			"event %s has %d bytes and there is no object store for it", e.Name, len(body))
 	}
-	r.Ref, r.Data = "events/"+e.SessionID+"/"+domain.NewID(), nil
+	r.Ref, r.Data = "events/"+e.SessionID+"/"+bodyName(e), nil
 	if err := l.cfg.Blobs.Put(ctx, r.Ref, data); err != nil {
 		return nil, fmt.Errorf("store the body of event %s: %w", e.Name, err)
 	}
 	return marshal(r)
+}
+
+// bodyName names the object of an event's body. A repeated publish writes the same one.
+func bodyName(e domain.Event) string {
+	if e.ID != "" {
+		return e.ID
+	}
+	return domain.NewID()
 }
 
 // marshal is json.Marshal without the escaping of HTML, which would grow text.
@@ -82,7 +91,7 @@ func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain
 	}
 	e := domain.Event{
 		ID: r.ID, SessionID: sessionID, Name: r.Name, ChatID: r.ChatID,
-		At: time.Unix(0, r.At).UTC(), Data: r.Data,
+		At: time.Unix(0, r.At).UTC(), Data: r.Data, LostSeq: r.Lost,
 	}
 	if r.Ref == "" {
 		return e, nil

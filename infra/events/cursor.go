@@ -5,34 +5,49 @@ import (
 	"encoding/json"
 )
 
-// cursor walks the entries of one subject with after < seq <= upTo, in batches.
+// cursor walks the entries of one subject with after < seq <= upTo, in batches, one
+// generation after the other.
 type cursor struct {
 	log         *Log
 	subject     string
 	after, upTo uint64
+	left        []generation // the one that is read and those behind it
 	batch       []message
-	done        bool
+}
+
+// walk makes a cursor over the generations that there are now.
+func (l *Log) walk(ctx context.Context, subject string, after, upTo uint64) (cursor, error) {
+	list, err := l.generations(ctx)
+	return cursor{log: l, subject: subject, after: after, upTo: upTo, left: list}, err
 }
 
 // peek is the next entry, nil at the end.
 func (c *cursor) peek(ctx context.Context) (*message, error) {
-	for len(c.batch) == 0 && !c.done && c.after < c.upTo {
-		answer, err := c.log.direct(ctx, directRequest{
+	for len(c.batch) == 0 && len(c.left) > 0 && c.after < c.upTo {
+		from, end := c.left[0], min(c.upTo, c.left[0].last)
+		if c.after >= end {
+			c.left = c.left[1:]
+			continue
+		}
+		answer, err := c.log.direct(ctx, from, directRequest{
 			Seq: c.after + 1, NextFor: c.subject, Batch: batchMessages, MaxBytes: batchBytes,
 		})
 		if err != nil {
 			return nil, err
 		}
 		c.batch = answer.messages
-		c.done = answer.pending == 0 || len(answer.messages) == 0
+		done := answer.pending == 0 || len(answer.messages) == 0
 		for i, m := range c.batch {
-			if m.seq > c.upTo {
-				c.batch, c.done = c.batch[:i], true
+			if m.seq > end {
+				c.batch, done = c.batch[:i], true
 				break
 			}
 		}
 		if len(c.batch) > 0 {
 			c.after = c.batch[len(c.batch)-1].seq
+		}
+		if done {
+			c.left = c.left[1:]
 		}
 	}
 	if len(c.batch) == 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"everloop/domain"
 )
@@ -33,8 +34,9 @@ type directRequest struct {
 
 // message is one entry of the stream.
 type message struct {
-	seq  uint64
-	body []byte
+	seq     uint64
+	subject string
+	body    []byte
 }
 
 // directAnswer is what a direct get gave. pending counts the matching entries
@@ -44,15 +46,22 @@ type directAnswer struct {
 	pending  uint64
 }
 
-// errBroken says that an answer came with a message missing.
+// errBroken says that an answer came with a message missing. The library jetstreamext
+// cannot find out: it hides the end of a batch, which names the last message before it.
 var errBroken = errors.New("answer of the event log is incomplete")
 
-// direct asks the stream's storage itself, without a consumer.
-func (l *Log) direct(ctx context.Context, request directRequest) (directAnswer, error) {
+// direct asks the storage of a generation, without a consumer. A closed generation
+// that another process deleted since holds nothing.
+func (l *Log) direct(ctx context.Context, g generation, request directRequest) (directAnswer, error) {
 	for try := 0; ; try++ {
-		answer, err := l.directOnce(ctx, request)
+		answer, err := l.directOnce(ctx, g.name, request)
 		if err == nil {
 			return answer, nil
+		}
+		if !g.open() && errors.Is(err, nats.ErrNoResponders) {
+			if _, err := l.js.Stream(ctx, g.name); errors.Is(err, jetstream.ErrStreamNotFound) {
+				return directAnswer{}, nil
+			}
 		}
 		if try >= 2 || ctx.Err() != nil || !(errors.Is(err, errBroken) || errors.Is(err, context.DeadlineExceeded)) {
 			return directAnswer{}, domain.Unavailablef("event log", err)
@@ -60,7 +69,7 @@ func (l *Log) direct(ctx context.Context, request directRequest) (directAnswer, 
 	}
 }
 
-func (l *Log) directOnce(ctx context.Context, request directRequest) (answer directAnswer, err error) {
+func (l *Log) directOnce(ctx context.Context, stream string, request directRequest) (answer directAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
 	body, err := json.Marshal(request)
@@ -73,7 +82,7 @@ func (l *Log) directOnce(ctx context.Context, request directRequest) (answer dir
 		return answer, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+l.cfg.Stream, inbox, body); err != nil {
+	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
 		return answer, err
 	}
 	many := request.Batch > 0 || len(request.MultiLast) > 0
@@ -89,7 +98,7 @@ func (l *Log) directOnce(ctx context.Context, request directRequest) (answer dir
 			if err != nil {
 				return answer, fmt.Errorf("direct get: %w", err)
 			}
-			answer.messages = append(answer.messages, message{seq: seq, body: msg.Data})
+			answer.messages = append(answer.messages, message{seq: seq, subject: msg.Header.Get("Nats-Subject"), body: msg.Data})
 			if !many {
 				return answer, nil
 			}

@@ -2,79 +2,27 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/internal/testkit/natskit"
 )
 
-// engine is a NATS server in this process that can be stopped and started on
-// the same directory while clients stay connected to its name.
+// engine is a NATS server with event logs on it.
 type engine struct {
-	t   testing.TB
-	dir string
-	mu  sync.Mutex
-	srv *server.Server
+	*natskit.Server
+	t testing.TB
 }
 
-func newEngine(t testing.TB) *engine {
-	e := &engine{t: t, dir: t.TempDir()}
-	e.start()
-	t.Cleanup(e.stop)
-	return e
-}
-
-func (e *engine) start() {
-	srv, err := server.NewServer(&server.Options{
-		JetStream: true, StoreDir: e.dir, DontListen: true, NoSigs: true, NoLog: true,
-	})
-	require.NoError(e.t, err)
-	srv.Start()
-	require.True(e.t, srv.ReadyForConnections(time.Minute))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.srv = srv
-}
-
-func (e *engine) stop() {
-	e.mu.Lock()
-	srv := e.srv
-	e.srv = nil
-	e.mu.Unlock()
-	if srv != nil {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-	}
-}
-
-// InProcessConn implements nats.InProcessConnProvider over restarts.
-func (e *engine) InProcessConn() (net.Conn, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.srv == nil {
-		return nil, errors.New("the server is down")
-	}
-	return e.srv.InProcessConn()
-}
-
-func (e *engine) connect() *nats.Conn {
-	nc, err := nats.Connect("", nats.InProcessServer(e), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
-		nats.ReconnectJitter(0, 0))
-	require.NoError(e.t, err)
-	e.t.Cleanup(nc.Close)
-	return nc
-}
+func newEngine(t testing.TB) *engine { return &engine{natskit.New(t), t} }
 
 func (e *engine) open(cfg Config) *Log {
-	l, err := Open(e.t.Context(), e.connect(), cfg)
+	l, err := Open(e.t.Context(), e.Connect(), cfg)
 	require.NoError(e.t, err)
 	return l
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,14 +18,16 @@ import (
 
 // Config says how the log keeps events. Zero values take the defaults.
 type Config struct {
-	Stream        string        // default EVENTS
-	SubjectPrefix string        // default events
-	MaxAge        time.Duration // how long an event is kept; default 24 h
-	MaxBytes      int64         // size of the log on disk; the oldest go first; default no limit
-	Duplicates    time.Duration // how long an event id is known; default 2 min
-	Replicas      int           // default 1
+	Stream        string // default EVENTS
+	SubjectPrefix string // default events
+	// The limits of an existing stream are raised to these and never lowered: an
+	// operator may have raised them by hand.
+	MaxAge     time.Duration // how long an event is kept; default 24 h
+	MaxBytes   int64         // size of the log on disk; the oldest go first; default no limit
+	Duplicates time.Duration // how long an event id is known; default 2 min
+	Replicas   int           // 1, 3 or 5 servers that keep each event; default 1
 	// HighWater is the highest sequence that was ever saved outside the log: a
-	// log that ends before it has lost its tail.
+	// log that ends before it has lost its end.
 	HighWater uint64
 	Blobs     Blobs // bodies of events over 256 KiB
 	Logger    *slog.Logger
@@ -58,21 +60,21 @@ func (c Config) withDefaults() Config {
 
 // Log is the event log. Its methods may be called from many goroutines.
 type Log struct {
-	nc   *nats.Conn
-	js   jetstream.JetStream
-	cfg  Config
-	high atomic.Uint64 // highest sequence known to this process
-	mend sync.Mutex    // one goroutine at a time creates or purges the stream
+	nc         *nats.Conn
+	js         jetstream.JetStream
+	cfg        Config
+	high       atomic.Uint64                // highest sequence known to this process
+	gens       atomic.Pointer[[]generation] // as last seen, the oldest first
+	reconnects atomic.Uint64                // of the connection when the newest generation was last looked at
+	away       atomic.Int64                 // until then, in nanoseconds since 1970, deltas are refused
+	repair     sync.Mutex                   // one goroutine at a time makes a generation
 }
 
-// metaBase names the stream's metadata that holds its base: the number from
-// which it has been counting since it was made or last emptied.
-const metaBase = "everloop_base"
-
-// Open makes the stream, or brings the existing one to the configuration. An
-// existing stream that ends before HighWater lost its tail, as after a power
-// loss: it is emptied and goes on at the microseconds of now, so that no number
-// is given twice.
+// Open makes the log's stream, or brings the existing one to the configuration. A
+// stream that ends before HighWater lost its end, as after a power loss or when an
+// older copy of it was restored: it is closed, read until its events have aged, and
+// the log goes on in a stream of its own behind it, from the microseconds of now, so
+// that no number is given twice.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -86,87 +88,128 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// ensure makes the stream when it is missing, and empties it when it ends
-// before what this process knows to have been in it.
+// ensureTries bounds the races with other processes that a call of ensure loses.
+const ensureTries = 8
+
+// ensure looks whether the newest generation is open and has not lost its end, and
+// makes the next one otherwise.
 func (l *Log) ensure(ctx context.Context) error {
-	l.mend.Lock()
-	defer l.mend.Unlock()
-	high := l.high.Load()
-	stream, err := l.js.Stream(ctx, l.cfg.Stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err = l.create(ctx); err == nil {
+	l.repair.Lock()
+	defer l.repair.Unlock()
+	err := errContended
+	for range ensureTries {
+		reconnects := l.nc.Stats().Reconnects
+		done, failed := l.ensureOnce(ctx)
+		if done && failed == nil {
+			l.reconnects.Store(reconnects)
 			return nil
 		}
-		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return domain.Unavailablef("event log", err)
+		if failed != nil {
+			err = failed
 		}
-		stream, err = l.js.Stream(ctx, l.cfg.Stream) // another process was first
+		if failed != nil && !contended(failed) {
+			break
+		}
 	}
+	return domain.Unavailablef("event log", err)
+}
+
+var errContended = errors.New("other processes change the streams of the event log")
+
+// contended reports that another process has just created or removed the stream.
+func contended(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		ok && refused.ErrorCode == streamSubjectOverlap
+}
+
+// streamSubjectOverlap is the server's code for a subject that another stream has.
+const streamSubjectOverlap = 10065
+
+// ensureOnce makes one step: done says that the newest generation is good.
+func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
+	high := l.high.Load() // before the look at the stream, which other goroutines publish to
+	info, err := l.openInfo(ctx)
 	if err != nil {
-		return domain.Unavailablef("event log", err)
+		return false, err
 	}
-	info := stream.CachedInfo()
+	if info == nil { // the generations are to be looked for
+		list, err := l.refresh(ctx)
+		if err != nil || len(list) > 0 && list[len(list)-1].open() {
+			return false, err
+		}
+		return false, l.next(ctx, list)
+	}
 	if info.State.LastSeq < high {
-		base := max(now(), high+1)
-		l.cfg.Logger.Warn("event log lost its tail; it is emptied and goes on at a higher number",
-			"last", info.State.LastSeq, "high_water", high, "base", base)
-		if err := stream.Purge(ctx, jetstream.WithPurgeSequence(base)); err != nil {
-			return domain.Unavailablef("event log", err)
-		}
-		if err := l.update(ctx, info.Config, base); err != nil {
-			return err
-		}
-		l.raise(base - 1)
-		return nil
+		l.cfg.Logger.Warn("event log lost its tail; continuing in a new generation at a higher sequence number",
+			"stream", info.Config.Name, "last", info.State.LastSeq, "high_water", high)
+		return false, l.close(ctx, info)
 	}
 	l.raise(info.State.LastSeq)
-	return l.update(ctx, info.Config, 0)
+	return true, l.update(ctx, info.Config)
 }
 
-func (l *Log) create(ctx context.Context) error {
-	base := max(now(), l.high.Load()+1)
-	_, err := l.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name:        l.cfg.Stream,
-		Description: "Events of all sessions; seq is the stream's sequence.",
-		Subjects:    []string{l.cfg.SubjectPrefix + ".>"},
-		Storage:     jetstream.FileStorage,
-		Retention:   jetstream.LimitsPolicy,
-		Discard:     jetstream.DiscardOld,
-		MaxAge:      l.cfg.MaxAge,
-		MaxBytes:    l.cfg.MaxBytes,
-		Duplicates:  l.cfg.Duplicates,
-		Replicas:    l.cfg.Replicas,
-		AllowDirect: true,
-		FirstSeq:    base,
-		Metadata:    map[string]string{metaBase: strconv.FormatUint(base, 10)},
-	})
-	if err == nil {
-		l.raise(base - 1)
+// openInfo describes the newest generation as it is now; nil when it is not open
+// any more.
+func (l *Log) openInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
+	list := l.known()
+	if len(list) == 0 || !list[len(list)-1].open() {
+		return nil, nil
 	}
-	return err
+	stream, err := l.js.Stream(ctx, list[len(list)-1].name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info := stream.CachedInfo()
+	if !l.takesEvents(info.Config) || number(info, metaBase) != list[len(list)-1].base {
+		return nil, nil
+	}
+	return info, nil
 }
 
-// update writes what differs from the wanted configuration; base 0 keeps it.
-func (l *Log) update(ctx context.Context, have jetstream.StreamConfig, base uint64) error {
+// takesEvents reports whether a stream is an open generation.
+func (l *Log) takesEvents(config jetstream.StreamConfig) bool {
+	return slices.Contains(config.Subjects, l.cfg.SubjectPrefix+".>")
+}
+
+// wanted is a stream's configuration with limits that are not below those of the log.
+func (l *Log) wanted(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want := have
-	want.MaxAge, want.MaxBytes, want.Duplicates, want.Replicas = l.cfg.MaxAge, l.cfg.MaxBytes, l.cfg.Duplicates, l.cfg.Replicas
+	want.MaxAge = higher(have.MaxAge, l.cfg.MaxAge)
+	want.MaxBytes = higher(have.MaxBytes, l.cfg.MaxBytes)
+	want.Duplicates, want.Replicas = max(have.Duplicates, l.cfg.Duplicates), max(have.Replicas, l.cfg.Replicas)
 	want.AllowDirect, want.Discard = true, jetstream.DiscardOld
-	want.Metadata = map[string]string{}
-	for k, v := range have.Metadata {
-		want.Metadata[k] = v
-	}
-	if base > 0 {
-		want.Metadata[metaBase] = strconv.FormatUint(base, 10)
-	}
-	same := base == 0 && want.MaxAge == have.MaxAge && want.MaxBytes == have.MaxBytes && want.Duplicates == have.Duplicates &&
+	return want
+}
+
+// update writes what differs from the wanted configuration.
+func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
+	want := l.wanted(have)
+	same := want.MaxAge == have.MaxAge && want.MaxBytes == have.MaxBytes && want.Duplicates == have.Duplicates &&
 		want.Replicas == have.Replicas && have.AllowDirect && have.Discard == jetstream.DiscardOld
 	if same {
 		return nil
 	}
-	if _, err := l.js.UpdateStream(ctx, want); err != nil {
-		return domain.Unavailablef("event log", err)
+	_, err := l.js.UpdateStream(ctx, want)
+	if err != nil && want.Replicas > have.Replicas {
+		// Too few servers of the cluster are up: the log works with those it has.
+		l.cfg.Logger.Error("failed to raise the replicas of the event log, retrying at the next start",
+			"replicas", have.Replicas, "wanted", want.Replicas, "error", err)
+		want.Replicas = have.Replicas
+		_, err = l.js.UpdateStream(ctx, want)
 	}
-	return nil
+	return err
+}
+
+// higher is the higher of two limits, of which 0 and less mean none.
+func higher[T int64 | time.Duration](have, want T) T {
+	if have <= 0 || want <= 0 {
+		return min(have, want)
+	}
+	return max(have, want)
 }
 
 // raise notes that the log has reached seq.
@@ -183,16 +226,20 @@ func (l *Log) raise(seq uint64) {
 // save outside the log, for Config.HighWater of the next start.
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
-// Kept says how far back the log goes: everything from seq first on is there,
-// and everything that was published at since or later.
+// Kept says how far back the log is whole: everything from seq first on is there,
+// and everything that was published at since or later. Generations before the newest
+// may hold earlier events.
 func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err error) {
-	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	if _, err := l.generations(ctx); err != nil {
+		return 0, time.Time{}, err
+	}
+	stream, err := l.js.Stream(ctx, l.newest().name)
 	if err != nil {
 		return 0, time.Time{}, domain.Unavailablef("event log", err)
 	}
 	info := stream.CachedInfo()
 	first = info.State.FirstSeq
-	base, _ := strconv.ParseUint(info.Config.Metadata[metaBase], 10, 64)
+	base := number(info, metaBase)
 	baseTime := time.UnixMicro(int64(base)).UTC() //nolint:gosec // microseconds since 1970 fit for 290,000 years
 	switch {
 	case first <= base:
@@ -212,13 +259,29 @@ func (l *Log) Forget(ctx context.Context, sessionID string) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}
-	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	list, err := l.generations(ctx)
 	if err != nil {
-		return domain.Unavailablef("event log", err)
+		return err
 	}
-	for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+	for _, g := range list {
+		if err := l.forgetIn(ctx, g, l.flow(sessionID), l.edge(sessionID)); err != nil {
 			return domain.Unavailablef("event log", err)
+		}
+	}
+	return nil
+}
+
+func (l *Log) forgetIn(ctx context.Context, g generation, subjects ...string) error {
+	stream, err := l.js.Stream(ctx, g.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && !g.open() {
+		return nil // it has aged
+	}
+	if err != nil {
+		return err
+	}
+	for _, subject := range subjects {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -227,3 +290,23 @@ func (l *Log) Forget(ctx context.Context, sessionID string) error {
 // now is the number at which a stream that is made now starts: microseconds
 // since 1970. It stays below 2^53, which JavaScript can count to, until 2255.
 func now() uint64 { return uint64(time.Now().UnixMicro()) } //nolint:gosec // positive since 1970
+
+// Lost returns those of the sequences whose events the log held and lost with the
+// end of a generation, after it has asked the server whether that happened.
+func (l *Log) Lost(ctx context.Context, seqs []uint64) ([]uint64, error) {
+	if err := l.ensure(ctx); err != nil {
+		return nil, err
+	}
+	list := l.known()
+	var lost []uint64
+	for _, seq := range seqs {
+		gone, err := l.lost(ctx, list, seq)
+		if err != nil {
+			return nil, err
+		}
+		if gone {
+			lost = append(lost, seq)
+		}
+	}
+	return lost, nil
+}

@@ -15,7 +15,7 @@ import (
 	"everloop/domain"
 )
 
-func TestNewStreamStartsAtMicroseconds(t *testing.T) {
+func TestLog_newStreamStartsAtMicroseconds(t *testing.T) {
 	e := newEngine(t)
 	before := now()
 	l := e.open(Config{})
@@ -26,53 +26,97 @@ func TestNewStreamStartsAtMicroseconds(t *testing.T) {
 	require.Equal(t, seq+1, publish(t, l, patch("s2", 1)))
 }
 
-func TestReopenKeepsEventsAndAppliesConfig(t *testing.T) {
+func TestLog_reopen(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
-	e.stop()
-	e.start()
-	l = e.open(Config{HighWater: seq, MaxAge: time.Hour, MaxBytes: 1 << 20})
+	e.Stop()
+	e.Start()
+	l = e.open(Config{HighWater: seq, MaxAge: 48 * time.Hour, MaxBytes: 1 << 20})
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
 	require.Equal(t, seq+1, publish(t, l, patch("s1", 2)))
 	stream, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
-	require.Equal(t, time.Hour, stream.CachedInfo().Config.MaxAge)
-	require.EqualValues(t, 1<<20, stream.CachedInfo().Config.MaxBytes)
+	require.Equal(t, 48*time.Hour, stream.CachedInfo().Config.MaxAge)
+	require.EqualValues(t, -1, stream.CachedInfo().Config.MaxBytes, "no limit is not lowered")
 	e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20}) // nothing to change
 }
 
-func TestLostTailGoesOnAtNow(t *testing.T) {
+func TestOpen_lowersNoLimit(t *testing.T) {
+	e := newEngine(t)
+	l := e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
+	raised, err := l.js.Stream(t.Context(), "EVENTS")
+	require.NoError(t, err)
+	byHand := raised.CachedInfo().Config
+	byHand.MaxAge, byHand.MaxBytes, byHand.Duplicates = 48*time.Hour, -1, 10*time.Minute
+	_, err = l.js.UpdateStream(t.Context(), byHand)
+	require.NoError(t, err)
+	l = e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
+	stream, err := l.js.Stream(t.Context(), "EVENTS")
+	require.NoError(t, err)
+	have := stream.CachedInfo().Config
+	require.Equal(t, 48*time.Hour, have.MaxAge)
+	require.EqualValues(t, -1, have.MaxBytes)
+	require.Equal(t, 10*time.Minute, have.Duplicates)
+}
+
+// A server alone cannot keep three replicas: an existing log is used as it is.
+func TestOpen_startsWithFewerReplicasThanWanted(t *testing.T) {
+	e := newEngine(t)
+	publish(t, e.open(Config{}), patch("s1", 1))
+	l := e.open(Config{Replicas: 3})
+	publish(t, l, patch("s1", 2))
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 2)
+}
+
+// A log that lost its end keeps what it has: the events that follow are in a stream
+// of their own.
+func TestOpen_lostEndMakesAGeneration(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
 	high := now() + 1000
 	l = e.open(Config{HighWater: high})
-	require.Empty(t, readAll(t, l, "s1", 0, math.MaxUint64))
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
 	next := publish(t, l, patch("s1", 2))
 	require.Greater(t, next, high)
-	require.Greater(t, next, seq)
 	got := readAll(t, l, "s1", 0, math.MaxUint64)
-	require.Len(t, got, 1)
-	require.Zero(t, got[0].PrevSeq)
+	require.Len(t, got, 2)
+	require.Equal(t, []uint64{0, seq}, []uint64{got[0].PrevSeq, got[1].PrevSeq})
 	first, since, err := l.Kept(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, next, first)
 	require.Equal(t, time.UnixMicro(int64(next)).UTC(), since)
 }
 
-func TestEventIsPublishedAgainWhenItsCopyWasLost(t *testing.T) {
+func TestLog_Lost_namesWhatWentWithTheTail(t *testing.T) {
+	l := newEngine(t).open(Config{})
+	seq := publish(t, l, patch("s1", 1))
+	lost, err := l.Lost(t.Context(), []uint64{seq})
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	l.raise(seq + 10) // the log had come further, and has lost that
+	lost, err = l.Lost(t.Context(), []uint64{seq, seq + 1})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{seq + 1}, lost)
+	next := publish(t, l, patch("s1", 2))
+	lost, err = l.Lost(t.Context(), []uint64{next})
+	require.NoError(t, err)
+	require.Empty(t, lost)
+}
+
+func TestLog_Publish_looksInClosedGenerations(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	event := edgeEvent("s1", domain.EventTurnStart, "t1")
 	seq := publish(t, l, event)
-	l = e.open(Config{HighWater: seq + 10}) // the server still remembers the id, not the event
+	l = e.open(Config{HighWater: seq + 10})
 	next := publish(t, l, event)
-	require.Greater(t, next, seq+10)
+	require.Equal(t, seq, next)
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
 }
 
-func TestStreamThatVanishedIsMadeAgainHigher(t *testing.T) {
+func TestLog_streamVanished(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
@@ -82,17 +126,20 @@ func TestStreamThatVanishedIsMadeAgainHigher(t *testing.T) {
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
 }
 
-func TestLogThatGivesOldNumbersIsNoticed(t *testing.T) {
+func TestLog_oldSequenceNumbers(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
 	// Another process finds the stream gone and makes one that starts low, as an
 	// operator or a restored backup would.
 	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
-	_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "EVENTS", Subjects: []string{"events.>"}, AllowDirect: true,
-	})
-	require.NoError(t, err)
+	// The server refuses the name while it still takes the deleted stream's files away.
+	require.Eventually(t, func() bool {
+		_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "EVENTS", Subjects: []string{"events.>"}, AllowDirect: true,
+		})
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
 	next := publish(t, l, patch("s1", 2))
 	require.Greater(t, next, seq)
 	got := readAll(t, l, "s1", 0, math.MaxUint64)
@@ -109,18 +156,18 @@ func TestSameIDIsKeptOnce(t *testing.T) {
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 2)
 }
 
-func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
+func TestPublish_serverRestart(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	publish(t, l, patch("s1", 0))
-	e.stop()
+	e.Stop()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 1; n <= 5; n++ {
 			publish(t, l, patch("s1", n))
 		}
 	})
-	e.start()
+	e.Start()
 	wg.Wait()
 	got := readAll(t, l, "s1", 0, math.MaxUint64)
 	require.Len(t, got, 6)
@@ -129,18 +176,89 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	}
 }
 
-func TestLandedFindsAnUnacknowledgedEvent(t *testing.T) {
+func TestLog_Repeat_publishesOnce(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	event := patch("s1", 1)
-	before := l.HighWater()
-	seq := publish(t, l, event)
-	body, err := l.encode(t.Context(), event)
+	event.ID = "d-1"
+	before := publish(t, l, patch("s1", 0))
+	seq, err := l.PublishDelta(t.Context(), event)
 	require.NoError(t, err)
-	got, found := l.landed(t.Context(), event, body, before)
-	require.True(t, found)
-	require.Equal(t, seq, got)
-	_, found = l.landed(t.Context(), event, body, seq)
-	require.False(t, found)
+	publish(t, l, patch("s1", 2))
+	again, err := l.Repeat(t.Context(), event, before)
+	require.NoError(t, err)
+	require.Equal(t, seq, again)
+	fresh := patch("s1", 3)
+	fresh.ID = "d-2"
+	next, err := l.Repeat(t.Context(), fresh, before)
+	require.NoError(t, err)
+	require.Greater(t, next, seq)
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 4)
+}
+
+// A delta that could not be sent is not sent after the next connect: another process may
+// have repeated it by then.
+func TestLog_PublishDelta_isNotSentLater(t *testing.T) {
+	e := newEngine(t)
+	nc := e.Connect()
+	l, err := Open(t.Context(), nc, Config{})
+	require.NoError(t, err)
+	before := publish(t, l, patch("s1", 0))
+	e.Stop()
+	require.Eventually(t, nc.IsReconnecting, time.Minute, time.Millisecond)
+	event := patch("s1", 1)
+	event.ID = "d-1"
+	_, err = l.PublishDelta(t.Context(), event)
+	require.Error(t, err)
+	e.Start()
+	publish(t, l, patch("s1", 2)) // comes behind all that the client kept
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 2)
+	_, err = l.Repeat(t.Context(), event, before)
+	require.NoError(t, err)
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 3)
+}
+
+// Two processes publish one event at the age at which its id alone stops being safe:
+// one already repeats it, and the other still publishes it.
+func TestLog_Publish_knowsWhatWasRepeated(t *testing.T) {
+	l := newEngine(t).open(Config{})
+	event := patch("s1", 1)
+	event.ID = "e-1"
+	before := publish(t, l, patch("s1", 0))
+	repeated, err := l.Repeat(t.Context(), event, before)
+	require.NoError(t, err)
+	publish(t, l, patch("s1", 2))
+	seq, err := l.Publish(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, repeated, seq)
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 3)
+}
+
+// The subject's last event is a condition of a repeated publish: what comes in
+// between, as the first try that was still on its way, is looked at.
+func TestLog_Repeat_looksAgainWhenItWasOvertaken(t *testing.T) {
+	l := newEngine(t).open(Config{})
+	event := patch("s1", 1)
+	event.ID = "d-1"
+	msg, err := l.message(t.Context(), event)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for n := range 50 {
+				publish(t, l, patch("s1", n))
+			}
+		})
+		wg.Go(func() {
+			_, err := l.Repeat(t.Context(), event, 0)
+			require.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 201)
+	stale := *msg
+	stale.Header = map[string][]string{jetstream.ExpectedLastSubjSeqHeader: {"1"}}
+	_, err = l.publishOnce(t.Context(), &stale, 0)
+	require.True(t, overtaken(err), "%v", err)
 }
 
 func TestLargeBodiesAreReferences(t *testing.T) {
@@ -194,10 +312,10 @@ func TestRefusedEvents(t *testing.T) {
 	require.True(t, domain.HasCode(err, domain.CodeMessageTooLarge))
 }
 
-func TestPublishGivesUpAtItsDeadline(t *testing.T) {
+func TestPublish_deadline(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
-	e.stop()
+	e.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := l.Publish(ctx, patch("s1", 1))
@@ -235,7 +353,7 @@ func TestKeptAndForget(t *testing.T) {
 	require.GreaterOrEqual(t, oldest, kept)
 }
 
-func TestConcurrentPublishersNeverLookLikeALostTail(t *testing.T) {
+func TestPublish_concurrentIsNoLostTail(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	var wg sync.WaitGroup
 	for range 8 {

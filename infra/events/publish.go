@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,50 +23,138 @@ const (
 	publishTimeout = 30 * time.Second
 	// maxPause is the longest pause between two tries.
 	maxPause = time.Second
+	// deltaPause is how long deltas are refused after one was not acknowledged.
+	deltaPause = 5 * time.Second
 )
+
+// errAway refuses a delta without a try.
+var errAway = errors.New("a delta was not acknowledged a moment ago")
 
 // Publish appends an event and gives its sequence once the log has it. An event
 // with an ID is kept once however often it is published within the duplicates
-// window. What is tried again after a time-out is first looked for in the log.
-// The caller keeps the order of its own events by publishing one after the other.
+// window; one without is looked for before each retry. The caller keeps the order
+// of its own events by publishing one after the other.
 func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
-	if err := token("session_id", e.SessionID); err != nil {
+	if e.ID != "" && l.olderThanGeneration(e.At) {
+		return l.Repeat(ctx, e, 0) // the closed ones may have it
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	msg, err := l.message(ctx, e)
+	if err != nil {
 		return 0, err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, publishTimeout)
-		defer cancel()
+	if e.ID != "" {
+		msg.Header = nats.Header{jetstream.MsgIDHeader: {e.ID}}
+	}
+
+	before := l.high.Load()
+	for try := 0; ; try++ {
+		var seq uint64
+		if try == 0 || e.ID != "" {
+			seq, err = l.publishOnce(ctx, msg, before)
+		} else {
+			seq, err = l.repeatOnce(ctx, msg, before, sameBody(msg.Data))
+		}
+		if err == nil {
+			return seq, nil
+		}
+		if err := l.backOff(ctx, e, try, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// PublishDelta makes one try to append an event that is not state, such as a piece
+// of a model's answer. After an error the event may be in the log or not; Repeat
+// finds out. For some seconds after an error it refuses all that come, so that a log
+// that is away holds up no tool that shows its output.
+//
+// It has no Nats-Msg-Id, which the server would keep in memory for the duplicates
+// window: there are too many deltas. So a delta must not arrive late, when another
+// process has repeated it: without a connection it is refused, as the client would
+// keep it and send it after the next connect.
+func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) {
+	if time.Now().UnixNano() < l.away.Load() {
+		return 0, domain.Unavailablef("event log", errAway)
+	}
+	msg, err := l.message(ctx, e)
+	if err != nil {
+		return 0, err
+	}
+	var seq uint64
+	if l.nc.IsConnected() {
+		seq, err = l.publishOnce(ctx, msg, l.high.Load())
+	} else {
+		err = nats.ErrDisconnected
+	}
+	if err != nil {
+		l.away.Store(time.Now().Add(deltaPause).UnixNano())
+		return 0, domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w", e.Name, err))
+	}
+	return seq, nil
+}
+
+// Repeat publishes an event with an ID that the session's log may hold behind the
+// sequence after already, and gives its sequence either way. It looks for the ID
+// first and then publishes on the condition that nothing came to the subject since:
+// an earlier try that is still on its way is not doubled.
+func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	msg, err := l.message(ctx, e)
+	if err != nil {
+		return 0, err
+	}
+	// The id is for another process that takes the event for younger and publishes it
+	// by its id alone at the same time.
+	msg.Header = nats.Header{jetstream.MsgIDHeader: {e.ID}}
+	for try := 0; ; try++ {
+		seq, err := l.repeatOnce(ctx, msg, after, sameID(e.ID))
+		if err == nil {
+			return seq, nil
+		}
+		if err := l.backOff(ctx, e, try, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// withDeadline gives ctx a deadline when it has none.
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, publishTimeout)
+}
+
+// message is the event as it is published, without headers.
+func (l *Log) message(ctx context.Context, e domain.Event) (*nats.Msg, error) {
+	if err := token("session_id", e.SessionID); err != nil {
+		return nil, err
 	}
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
 	body, err := l.encode(ctx, e)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	msg := &nats.Msg{Subject: l.subjectOf(e), Data: body}
-	if e.ID != "" {
-		msg.Header = nats.Header{jetstream.MsgIDHeader: {e.ID}}
+	return &nats.Msg{Subject: l.subjectOf(e), Data: body}, nil
+}
+
+// backOff waits before the next try, or returns the error that ends the tries.
+func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error) error {
+	if errors.Is(cause, errOvertaken) && ctx.Err() == nil {
+		return nil // another publisher was faster: nothing is wrong
 	}
-	before := l.high.Load()
-	for try := 0; ; try++ {
-		seq, err := l.publishOnce(ctx, msg, before)
-		if err == nil {
-			l.raise(seq)
-			return seq, nil
-		}
-		if !retryable(err) {
-			return 0, domain.Unavailablef("event log", err)
-		}
-		if err := pause(ctx, try); err != nil {
-			return 0, domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w", e.Name, err))
-		}
-		if seq, found := l.landed(ctx, e, body, before); found {
-			l.raise(seq)
-			return seq, nil
-		}
+	if !retryable(cause) {
+		return domain.Unavailablef("event log", cause)
 	}
+	if err := pause(ctx, try); err != nil {
+		return domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w: %w", e.Name, err, cause))
+	}
+	return nil
 }
 
 // errRegressed says that the log gave a number that it had given before.
@@ -82,40 +172,102 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 	case err != nil:
 		return 0, err
 	case ack.Duplicate:
-		if l.holds(tryCtx, ack.Sequence) {
+		if l.holds(tryCtx, ack) {
+			l.raise(ack.Sequence)
 			return ack.Sequence, nil
 		}
 		// The log remembers the id of an event that it no longer has.
-		again := &nats.Msg{Subject: msg.Subject, Data: msg.Data}
+		again := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: maps.Clone(msg.Header)}
+		again.Header.Del(jetstream.MsgIDHeader)
 		if ack, err = l.js.PublishMsg(tryCtx, again); err != nil {
 			return 0, err
 		}
 	}
 	if ack.Sequence > before {
+		if ack.Stream != l.newest().name {
+			// Another process made a generation. Readers of this event must know it.
+			if err := l.ensure(tryCtx); err != nil {
+				return 0, err
+			}
+		}
+		l.raise(ack.Sequence)
+		l.away.Store(0)
 		return ack.Sequence, nil
 	}
+	l.withdraw(tryCtx, ack)
 	return 0, errors.Join(errRegressed, l.ensure(ctx))
 }
 
-// holds reports whether the log has a message of that sequence.
-func (l *Log) holds(ctx context.Context, seq uint64) bool {
-	got, err := l.direct(ctx, directRequest{Seq: seq})
+// withdraw removes the event of this process that a stream took which had lost its
+// end: it is published again behind that.
+func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
+	stream, err := l.js.Stream(ctx, ack.Stream)
+	if err == nil {
+		err = stream.DeleteMsg(ctx, ack.Sequence)
+	}
+	if err != nil {
+		l.cfg.Logger.Warn("failed to remove an event from a stream that lost its tail", "stream", ack.Stream, "error", err)
+	}
+}
+
+// holds reports whether the log has the message that an acknowledgement names.
+func (l *Log) holds(ctx context.Context, ack *jetstream.PubAck) bool {
+	got, err := l.direct(ctx, generation{name: ack.Stream, last: math.MaxUint64}, directRequest{Seq: ack.Sequence})
 	return err != nil || len(got.messages) == 1
 }
 
-// landed looks for an event whose acknowledgement was lost.
-func (l *Log) landed(ctx context.Context, e domain.Event, body []byte, after uint64) (seq uint64, found bool) {
-	if e.ID != "" {
-		return 0, false // the log itself recognises the repeat
+// errOvertaken says that the subject has a newer message than the condition of a
+// publish named.
+var errOvertaken = errors.New("another event came to the subject in between")
+
+// repeatOnce looks for a message behind a sequence, and publishes it when it is not
+// there and nothing came to its subject since.
+func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same func(message) bool) (seq uint64, err error) {
+	last, err := l.lastOf(ctx, math.MaxUint64, msg.Subject)
+	if err != nil {
+		return 0, err
 	}
-	err := l.scan(ctx, l.subjectOf(e), after, math.MaxUint64, func(m message) error {
-		if bytes.Equal(m.body, body) {
-			seq, found = m.seq, true
+	err = l.scan(ctx, msg.Subject, after, last, func(m message) error {
+		if same(m) {
+			seq = m.seq
 			return errStop
 		}
 		return nil
 	})
-	return seq, found && err == nil
+	if err != nil || seq > 0 {
+		return seq, err
+	}
+
+	if last < l.newest().base {
+		last = 0 // the generation that takes events has none of the subject
+	}
+	next := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: nats.Header{}}
+	maps.Copy(next.Header, msg.Header)
+	next.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+	seq, err = l.publishOnce(ctx, next, l.high.Load())
+	if overtaken(err) {
+		return 0, errOvertaken
+	}
+	return seq, err
+}
+
+// overtaken reports that the log refused a publish for its condition.
+func overtaken(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// sameBody recognises an event without an ID. Its time is in its body.
+func sameBody(body []byte) func(message) bool {
+	return func(m message) bool { return bytes.Equal(m.body, body) }
+}
+
+func sameID(eventID string) func(message) bool {
+	return func(m message) bool {
+		id, err := idOf(m.body)
+		return err == nil && id == eventID
+	}
 }
 
 func retryable(err error) bool {
@@ -123,7 +275,7 @@ func retryable(err error) bool {
 		errors.Is(err, errRegressed) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
-		errors.Is(err, jetstream.ErrStreamNotFound)
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, errBroken)
 }
 
 // pause waits before the next try: 20 ms doubled each time, at most maxPause.

@@ -64,25 +64,43 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint
 	return l.lastOf(ctx, upTo, l.flow(sessionID), l.edge(sessionID))
 }
 
-// lastOf is the newest entry of any of the subjects at or before upTo. The
-// server finds nothing for a limit beyond the end of the stream, so such a
-// limit is left out, and set only when the log has grown past it since.
+// lastOf is the newest entry of any of the subjects at or before upTo.
 func (l *Log) lastOf(ctx context.Context, upTo uint64, subjects ...string) (uint64, error) {
+	list, err := l.generations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i].base > upTo {
+			continue
+		}
+		last, err := l.lastIn(ctx, list[i], upTo, subjects...)
+		if err != nil || last > 0 {
+			return last, err
+		}
+	}
+	return 0, nil
+}
+
+// lastIn is lastOf for one generation. The server finds nothing for a limit beyond
+// the end of the stream, so such a limit is left out, and set only when the stream
+// has grown past it since.
+func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ...string) (uint64, error) {
 	if upTo == 0 {
 		return 0, nil
 	}
 	request := directRequest{MultiLast: subjects}
-	if upTo <= l.high.Load() {
+	if upTo <= min(l.high.Load(), g.last) {
 		request.UpToSeq = upTo
 	}
-	answer, err := l.direct(ctx, request)
+	answer, err := l.direct(ctx, g, request)
 	var last uint64
 	for _, m := range answer.messages {
 		last = max(last, m.seq)
 	}
 	if err == nil && last > upTo {
 		l.raise(last)
-		return l.lastOf(ctx, upTo, subjects...)
+		return l.lastIn(ctx, g, upTo, subjects...)
 	}
 	return last, err
 }
@@ -93,13 +111,22 @@ func (l *Log) Oldest(ctx context.Context, sessionID string) (uint64, error) {
 		return 0, err
 	}
 	var oldest uint64
-	for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
-		answer, err := l.direct(ctx, directRequest{Seq: 1, NextFor: subject})
-		if err != nil {
-			return 0, err
+	list, err := l.generations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range list {
+		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
+			answer, err := l.direct(ctx, g, directRequest{Seq: 1, NextFor: subject})
+			if err != nil {
+				return 0, err
+			}
+			if len(answer.messages) > 0 && (oldest == 0 || answer.messages[0].seq < oldest) {
+				oldest = answer.messages[0].seq
+			}
 		}
-		if len(answer.messages) > 0 && (oldest == 0 || answer.messages[0].seq < oldest) {
-			oldest = answer.messages[0].seq
+		if oldest > 0 {
+			break
 		}
 	}
 	return oldest, nil
@@ -111,37 +138,32 @@ func (l *Log) Count(ctx context.Context, sessionID string, after uint64) (int, e
 		return 0, err
 	}
 	total := 0
-	for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
-		// MaxBytes 1 ends the batch behind its first message.
-		answer, err := l.direct(ctx, directRequest{Seq: after + 1, NextFor: subject, Batch: 2, MaxBytes: 1})
-		if err != nil {
-			return 0, err
+	list, err := l.generations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range list {
+		if after >= g.last {
+			continue
 		}
-		total += len(answer.messages) + int(answer.pending) //nolint:gosec // a count of kept messages
+		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
+			// MaxBytes 1 ends the batch behind its first message.
+			answer, err := l.direct(ctx, g, directRequest{Seq: after + 1, NextFor: subject, Batch: 2, MaxBytes: 1})
+			if err != nil {
+				return 0, err
+			}
+			total += len(answer.messages) + int(answer.pending) //nolint:gosec // a count of kept messages
+		}
 	}
 	return total, nil
 }
 
-// Find looks among a session's events after a sequence for the one with an id.
-// Whoever publishes again what may have been published looks here first.
-func (l *Log) Find(ctx context.Context, sessionID string, after uint64, eventID string) (seq uint64, found bool, err error) {
-	err = l.merge(ctx, sessionID, after, math.MaxUint64, func(m message) error {
-		id, err := idOf(m.body)
-		if err != nil {
-			return err
-		}
-		if id == eventID {
-			seq, found = m.seq, true
-			return errStop
-		}
-		return nil
-	})
-	return seq, found, err
-}
-
 // scan calls fn for the entries of one subject with after < seq <= upTo.
 func (l *Log) scan(ctx context.Context, subject string, after, upTo uint64, fn func(message) error) error {
-	c := cursor{log: l, subject: subject, after: after, upTo: upTo}
+	c, err := l.walk(ctx, subject, after, upTo)
+	if err != nil {
+		return err
+	}
 	for {
 		m, err := c.peek(ctx)
 		if err != nil || m == nil {
@@ -170,8 +192,11 @@ func (l *Log) merge(ctx context.Context, sessionID string, after, upTo uint64, f
 		}
 		upTo = min(upTo, last)
 	}
-	a := cursor{log: l, subject: flow, after: after, upTo: upTo}
-	b := cursor{log: l, subject: edge, after: after, upTo: upTo}
+	a, err := l.walk(ctx, flow, after, upTo)
+	if err != nil {
+		return err
+	}
+	b := cursor{log: l, subject: edge, after: after, upTo: upTo, left: a.left}
 	for {
 		m, err := a.peek(ctx)
 		if err != nil {

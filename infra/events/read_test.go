@@ -127,40 +127,16 @@ func TestReadEdges(t *testing.T) {
 func TestQuietAndUnknownSessions(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	for range 2 { // on an empty log, then beside others
-		last, err := l.Last(t.Context(), "nobody")
+		last, err := l.Last(t.Context(), "unknown")
 		require.NoError(t, err)
 		require.Zero(t, last)
-		oldest, err := l.Oldest(t.Context(), "nobody")
+		oldest, err := l.Oldest(t.Context(), "unknown")
 		require.NoError(t, err)
 		require.Zero(t, oldest)
-		count, err := l.Count(t.Context(), "nobody", 0)
+		count, err := l.Count(t.Context(), "unknown", 0)
 		require.NoError(t, err)
 		require.Zero(t, count)
-		require.Empty(t, readAll(t, l, "nobody", 0, math.MaxUint64))
-		_, found, err := l.Find(t.Context(), "nobody", 0, "x")
-		require.NoError(t, err)
-		require.False(t, found)
+		require.Empty(t, readAll(t, l, "unknown", 0, math.MaxUint64))
 		publish(t, l, patch("s1", 1))
 	}
-}
-
-func TestFind(t *testing.T) {
-	l := newEngine(t).open(Config{})
-	event := edgeEvent("s1", domain.EventTurnEnd, "t1")
-	other := patch("s1", 1)
-	other.ID, other.Name = "chat-end-1", domain.EventChatEnd
-	publish(t, l, patch("s1", 0))
-	end := publish(t, l, event)
-	chatEnd := publish(t, l, other)
-	seq, found, err := l.Find(t.Context(), "s1", 0, event.ID)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, end, seq)
-	seq, found, err = l.Find(t.Context(), "s1", end, "chat-end-1")
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, chatEnd, seq)
-	_, found, err = l.Find(t.Context(), "s1", end, event.ID)
-	require.NoError(t, err)
-	require.False(t, found)
 }

@@ -14,12 +14,14 @@ import (
 const (
 	chatStop = "chat.stop."
 	taskStop = "task.stop."
+
+	rightsChanged = "rights.changed"
 )
 
-// Signals carries "stop" between processes (architecture section 3.9). It may
+// Signals carries "stop" between processes (docs/architecture.md, "Stop"). It may
 // lose a signal, as when a connection breaks: the flag in the records is the
-// truth, and a signal says only that it is worth a look now. Whoever watches
-// first and checks the flag then misses nothing: watching takes effect at once.
+// truth, and a signal says only that the state must be checked now. A process that
+// watches first and checks the flag then misses nothing: watching takes effect at once.
 type Signals struct {
 	nc   *nats.Conn
 	subs []*nats.Subscription
@@ -56,7 +58,7 @@ func (s *Signals) Close() {
 	}
 }
 
-// AnnounceStop tells every process that a chat is to stop. attempt goes along
+// AnnounceStop broadcasts to every process that a chat is to stop. attempt goes along
 // for those who read the bus; watchers go by the flag. It returns when the
 // server has the message.
 func (s *Signals) AnnounceStop(ctx context.Context, chatID string, attempt int) error {
@@ -70,7 +72,7 @@ func (s *Signals) WatchStop(chatID string) (ch <-chan struct{}, cancel func()) {
 	return s.watch(chatStop + chatID)
 }
 
-// AnnounceTaskStop tells every process that a background task is to stop.
+// AnnounceTaskStop broadcasts to every process that a background task is to stop.
 func (s *Signals) AnnounceTaskStop(ctx context.Context, taskID string) error {
 	return s.announce(ctx, taskStop, "task_id", taskID, "")
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func openSignals(t *testing.T, e *engine) *Signals {
-	s, err := OpenSignals(t.Context(), e.connect())
+	s, err := OpenSignals(t.Context(), e.Connect())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -26,7 +26,7 @@ func arrived(ch <-chan struct{}) func() bool {
 	}
 }
 
-func TestStopReachesItsWatchersInEveryProcess(t *testing.T) {
+func TestSignals_stopReachesEveryProcess(t *testing.T) {
 	e := newEngine(t)
 	here, there := openSignals(t, e), openSignals(t, e)
 	one, cancelOne := here.WatchStop("c1")
@@ -52,7 +52,7 @@ func TestStopReachesItsWatchersInEveryProcess(t *testing.T) {
 	}
 }
 
-func TestWatchThenCheckMissesNothing(t *testing.T) {
+func TestSignals_watchThenCheck(t *testing.T) {
 	e := newEngine(t)
 	watching, announcing := openSignals(t, e), openSignals(t, e)
 	for range 200 {
@@ -81,13 +81,13 @@ func TestSignalsRefuseWhatIsNoID(t *testing.T) {
 	require.Error(t, s.AnnounceTaskStop(t.Context(), ""))
 }
 
-func TestSignalsComeBackAfterARestart(t *testing.T) {
+func TestSignals_serverRestart(t *testing.T) {
 	e := newEngine(t)
 	s := openSignals(t, e)
 	ch, cancel := s.WatchStop("c1")
 	defer cancel()
-	e.stop()
-	e.start()
+	e.Stop()
+	e.Start()
 	require.Eventually(t, func() bool {
 		_ = s.AnnounceStop(context.Background(), "c1", 1)
 		return arrived(ch)()

@@ -32,9 +32,13 @@ type Load = func(ctx context.Context) (domain.Event, error)
 // may block.
 //
 // The consumer is a plain ephemeral one, made again behind the last event seen
-// when its numbering skips, its heartbeat stops or the connection was lost.
+// when its numbering skips, its heartbeat stops, the connection was lost or its
+// generation of the log was closed.
 func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sessionID string, seq uint64, size int, load Load)) error {
-	stream, err := l.js.Stream(ctx, l.cfg.Stream)
+	if err := l.ensure(ctx); err != nil {
+		return err
+	}
+	stream, err := l.js.Stream(ctx, l.newest().name)
 	if err != nil {
 		return domain.Unavailablef("event log", err)
 	}
@@ -55,13 +59,8 @@ func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sess
 		if t.position != before {
 			try = 0
 		}
-		l.cfg.Logger.Warn("following the event log again", "position", t.position, "error", err.Error())
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			if err := l.ensure(ctx); err != nil {
-				l.cfg.Logger.Warn("the event log is missing and cannot be made", "error", err.Error())
-			}
-		}
-		if errors.Is(err, errReconnected) {
+		l.cfg.Logger.Warn("event tail restarted", "position", t.position, "error", err.Error())
+		if errors.Is(err, errReconnected) || errors.Is(err, errClosedGeneration) {
 			continue
 		}
 		if err := pause(ctx, try); err != nil {
@@ -78,14 +77,25 @@ type tail struct {
 }
 
 var (
-	errReconnected = errors.New("the connection was lost and is back")
-	errSilent      = errors.New("the consumer sends no heartbeat")
-	errSkipped     = errors.New("the consumer skipped a message")
+	errReconnected      = errors.New("the connection was lost and is back")
+	errClosedGeneration = errors.New("the stream is closed: a new generation of the log goes on")
+	errSilent           = errors.New("the consumer sends no heartbeat")
+	errSkipped          = errors.New("the consumer skipped a message")
 )
 
-// follow runs one consumer until it fails.
+// follow takes what closed generations have behind the position, and then runs one
+// consumer of the open one until it fails.
 func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	l := t.log
+	if err := l.ensure(ctx); err != nil {
+		return err
+	}
+	for _, g := range l.known() {
+		if err := t.catchUp(ctx, g); err != nil {
+			return err
+		}
+	}
+	open := l.newest()
 	inbox := l.nc.NewInbox()
 	messages := make(chan *nats.Msg, tailBuffer)
 	sub, err := l.nc.ChanSubscribe(inbox, messages)
@@ -96,12 +106,12 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	name := "tail_" + domain.NewID()
 	makeCtx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
-	_, err = l.js.CreatePushConsumer(makeCtx, l.cfg.Stream, jetstream.ConsumerConfig{
+	_, err = l.js.CreatePushConsumer(makeCtx, open.name, jetstream.ConsumerConfig{
 		Name:              name,
 		Description:       "a process that follows all sessions",
 		DeliverSubject:    inbox,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       t.position + 1,
+		OptStartSeq:       max(t.position+1, open.base),
 		AckPolicy:         jetstream.AckNonePolicy,
 		MaxDeliver:        1,
 		MemoryStorage:     true,
@@ -116,9 +126,28 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	defer func() {
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = l.js.DeleteConsumer(drop, l.cfg.Stream, name) // it would end by itself
+		_ = l.js.DeleteConsumer(drop, open.name, name) // it would end by itself
 	}()
 	return t.receive(ctx, messages, changes)
+}
+
+// catchUp gives the events that a closed generation has behind the position.
+func (t *tail) catchUp(ctx context.Context, g generation) error {
+	for !g.open() && t.position < g.last {
+		answer, err := t.log.direct(ctx, g, directRequest{
+			Seq: t.position + 1, NextFor: t.log.cfg.SubjectPrefix + ".>", Batch: batchMessages, MaxBytes: batchBytes,
+		})
+		if err != nil {
+			return err
+		}
+		for _, m := range answer.messages {
+			t.deliver(m.subject, m.body, m.seq)
+		}
+		if answer.pending == 0 || len(answer.messages) == 0 {
+			return nil
+		}
+	}
+	return nil
 }
 
 // receive takes messages until the consumer cannot be trusted any more.
@@ -157,19 +186,22 @@ func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <
 				return errSkipped
 			}
 			delivered = consumerSeq
+			if !strings.HasPrefix(msg.Subject, t.log.cfg.SubjectPrefix+".") {
+				return errClosedGeneration
+			}
 			if streamSeq > t.position {
-				t.deliver(msg, streamSeq)
+				t.deliver(msg.Subject, msg.Data, streamSeq)
 			}
 		}
 	}
 }
 
-func (t *tail) deliver(msg *nats.Msg, seq uint64) {
-	session := t.log.sessionOf(msg.Subject)
+func (t *tail) deliver(subject string, body []byte, seq uint64) {
+	session := t.log.sessionOf(subject)
 	t.position = seq
 	t.log.raise(seq)
-	t.each(session, seq, len(msg.Data), func(ctx context.Context) (domain.Event, error) {
-		return t.log.decode(ctx, session, msg.Data)
+	t.each(session, seq, len(body), func(ctx context.Context) (domain.Event, error) {
+		return t.log.decode(ctx, session, body)
 	})
 }
 

@@ -54,7 +54,7 @@ func follow(t *testing.T, l *Log) *seen {
 	return s
 }
 
-func TestTailFollowsAllSessionsInOrder(t *testing.T) {
+func TestTail_allSessionsInOrder(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	old := publish(t, l, patch("s1", 0))
 	s := follow(t, l)
@@ -74,7 +74,7 @@ func TestTailFollowsAllSessionsInOrder(t *testing.T) {
 	}
 }
 
-func TestTailSurvivesRestartsWithoutGapOrRepeat(t *testing.T) {
+func TestTail_serverRestarts(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	s := follow(t, l)
@@ -83,15 +83,15 @@ func TestTailSurvivesRestartsWithoutGapOrRepeat(t *testing.T) {
 		for n := range 50 {
 			want = append(want, publish(t, l, patch("s1", n)))
 		}
-		e.stop()
-		e.start()
+		e.Stop()
+		e.Start()
 		want = append(want, publish(t, l, patch("s1", round)))
 	}
 	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, want, s.seqs())
 }
 
-func TestTailMakesALostConsumerAgain(t *testing.T) {
+func TestTail_consumerLost(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	s := follow(t, l)
 	want := []uint64{publish(t, l, patch("s1", 0))}
@@ -106,7 +106,7 @@ func TestTailMakesALostConsumerAgain(t *testing.T) {
 	require.Equal(t, want, s.seqs())
 }
 
-func TestTailGoesOnInAStreamThatWasMadeAgain(t *testing.T) {
+func TestTail_streamRecreated(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	s := follow(t, l)
 	first := publish(t, l, patch("s1", 0))

@@ -1,0 +1,197 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"everloop/domain"
+)
+
+// Metadata of a generation's stream.
+const (
+	// metaBase is the number from which the generation counts.
+	metaBase = "everloop_base"
+	// metaAfter is the last sequence that the generation before had kept. The
+	// sequences between it and the base are lost.
+	metaAfter = "everloop_after"
+	// metaLast is the last sequence of a generation that was closed.
+	metaLast = "everloop_last"
+)
+
+// generation is one stream of the log. The log has one that is open, and takes
+// events, and closed ones before it, which are read until their events have aged.
+type generation struct {
+	name   string
+	number int
+	base   uint64
+	after  uint64
+	last   uint64 // math.MaxUint64 of the open one
+	msgs   uint64 // when it was looked at
+	config jetstream.StreamConfig
+}
+
+func (g generation) open() bool { return g.last == math.MaxUint64 }
+
+// closedSubject is the only subject of a closed generation. Its one message ends
+// the tails that follow the stream.
+func (l *Log) closedSubject(name string) string { return l.cfg.SubjectPrefix + "_closed." + name }
+
+// known are the generations as this process saw them last, the oldest first.
+func (l *Log) known() []generation {
+	if list := l.gens.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// generations are the generations now, as far as this process can know: the server is
+// asked after each reconnect, as it may have come back with other data.
+func (l *Log) generations(ctx context.Context) ([]generation, error) {
+	if l.nc.Stats().Reconnects != l.reconnects.Load() {
+		if err := l.ensure(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.known(), nil
+}
+
+// newest is the generation that takes events; the name of the first one where
+// none is known.
+func (l *Log) newest() generation {
+	if list := l.known(); len(list) > 0 {
+		return list[len(list)-1]
+	}
+	return generation{name: l.cfg.Stream, number: 1, last: math.MaxUint64}
+}
+
+// Base is the number from which the generation counts that has the sequence, or
+// would have it.
+func (l *Log) Base(seq uint64) uint64 {
+	base := uint64(0)
+	for _, g := range l.known() {
+		if g.base <= seq {
+			base = g.base
+		}
+	}
+	return base
+}
+
+// olderThanGeneration reports whether an event may have been published before the
+// newest of several generations was made.
+func (l *Log) olderThanGeneration(at time.Time) bool {
+	list := l.known()
+	return len(list) > 1 && !at.IsZero() && at.UnixMicro() < int64(list[len(list)-1].base) //nolint:gosec // microseconds since 1970
+}
+
+// lost reports whether a sequence that was acknowledged is in no generation.
+func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, error) {
+	for i, g := range list {
+		if g.after < seq && seq < g.base {
+			return true, nil
+		}
+		if seq < g.base || seq > g.last || i == len(list)-1 {
+			continue
+		}
+		// Near the end of a closed generation there are places whose event was removed.
+		found, err := l.direct(ctx, g, directRequest{Seq: seq})
+		return err == nil && len(found.messages) == 0, err
+	}
+	return false, nil
+}
+
+// refresh reads the generations from the server. Closed ones whose events have all
+// aged are deleted.
+func (l *Log) refresh(ctx context.Context) ([]generation, error) {
+	ours := regexp.MustCompile(`^` + regexp.QuoteMeta(l.cfg.Stream) + `(?:_([1-9][0-9]{0,8}))?$`)
+	found := l.js.ListStreams(ctx)
+	var list []generation
+	for info := range found.Info() {
+		match := ours.FindStringSubmatch(info.Config.Name)
+		if match == nil {
+			continue
+		}
+		g := generation{name: info.Config.Name, number: 1, last: math.MaxUint64, msgs: info.State.Msgs, config: info.Config}
+		g.base, g.after = number(info, metaBase), number(info, metaAfter)
+		if match[1] != "" {
+			g.number, _ = strconv.Atoi(match[1])
+		}
+		if slices.Contains(info.Config.Subjects, l.closedSubject(g.name)) {
+			g.last = number(info, metaLast)
+		} else if !l.takesEvents(info.Config) {
+			continue // another program's
+		}
+		list = append(list, g)
+	}
+	if err := found.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return nil, domain.Unavailablef("event log", err)
+	}
+	slices.SortFunc(list, func(a, b generation) int { return a.number - b.number })
+	list = slices.DeleteFunc(list, func(g generation) bool {
+		return !g.open() && g.msgs == 0 && g.number < list[len(list)-1].number && l.js.DeleteStream(ctx, g.name) == nil
+	})
+	l.gens.Store(&list)
+	return list, nil
+}
+
+func number(info *jetstream.StreamInfo, key string) uint64 {
+	n, _ := strconv.ParseUint(info.Config.Metadata[key], 10, 64) // 0 where it is not set
+	return n
+}
+
+// close makes a generation that lost its end read-only. Nothing in it is removed
+// before it has aged.
+func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
+	closed := info.Config
+	closed.Subjects = []string{l.closedSubject(closed.Name)}
+	closed.Metadata = with(closed.Metadata, metaLast, info.State.LastSeq)
+	_, err := l.js.UpdateStream(ctx, closed)
+	return err
+}
+
+// next creates the generation behind the closed ones of a list, or the first one.
+func (l *Log) next(ctx context.Context, closed []generation) error {
+	g := generation{name: l.cfg.Stream, number: 1, base: max(now(), l.high.Load()+1)}
+	config := jetstream.StreamConfig{Replicas: l.cfg.Replicas, MaxAge: l.cfg.MaxAge, MaxBytes: l.cfg.MaxBytes, Duplicates: l.cfg.Duplicates}
+	if len(closed) > 0 {
+		before := closed[len(closed)-1]
+		g.number, g.after = before.number+1, before.last
+		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
+		config = l.wanted(before.config)
+		config.Replicas = before.config.Replicas // raised once the stream is there
+		if err := l.endTails(ctx, before); err != nil {
+			return err
+		}
+	}
+	config.Name, config.Subjects, config.FirstSeq = g.name, []string{l.cfg.SubjectPrefix + ".>"}, g.base
+	config.Description = "Events of all sessions; seq is the stream's sequence."
+	config.Storage, config.Retention, config.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
+	config.AllowDirect = true
+	config.Metadata = with(with(nil, metaBase, g.base), metaAfter, g.after)
+	_, err := l.js.CreateStream(ctx, config)
+	return err
+}
+
+// endTails wakes the processes that follow a closed generation.
+func (l *Log) endTails(ctx context.Context, g generation) error {
+	msg := &nats.Msg{Subject: l.closedSubject(g.name), Data: []byte("{}"), Header: nats.Header{jetstream.MsgIDHeader: {"closed"}}}
+	_, err := l.js.PublishMsg(ctx, msg)
+	return err
+}
+
+func with(metadata map[string]string, key string, value uint64) map[string]string {
+	out := map[string]string{}
+	for k, v := range metadata {
+		out[k] = v
+	}
+	out[key] = strconv.FormatUint(value, 10)
+	return out
+}
