@@ -34,7 +34,9 @@ const maxInput = 10_000
 // The framework's tools take one text.
 const parameters = `{
   "type": "object",
-  "properties": {"input": {"type": "string", "minLength": 1, "maxLength": 10000, "description": "What the tool works on, as its description says"}},
+  "properties": {
+    "input": {"type": "string", "minLength": 1, "maxLength": 10000, "description": "What the tool works on, as its description says"}
+  },
   "required": ["input"],
   "additionalProperties": false
 }`
@@ -113,7 +115,7 @@ func (a adapter) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
 	return tools.Result{Output: text, IsError: strings.HasPrefix(text, "error from evaluator")}, nil
 }
 
-// words tells why a call failed. Refusals of the guard come as domain errors
+// words says why a call failed. Refusals of the guard come as domain errors
 // inside those of the HTTP client; other words may hold addresses.
 func (a adapter) words(ctx context.Context, err error) string {
 	if known, ok := errors.AsType[*domain.Error](err); ok && known.Kind != domain.Internal {

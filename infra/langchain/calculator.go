@@ -11,7 +11,7 @@ const maxExpression = 1000 // bytes
 
 // checkExpression lets arithmetic through and nothing else. The framework's
 // calculator evaluates a whole language without a bound: a list comprehension
-// would keep a processor busy for ever, and a repeated string fill the memory.
+// would keep a processor busy without end, and a repeated string fill the memory.
 func checkExpression(text string) string {
 	if len(text) > maxExpression {
 		return fmt.Sprintf("the expression is longer than %d characters", maxExpression)

@@ -37,7 +37,8 @@ var available = map[string]func(Config) (adapted, error){
 	"calculator": func(Config) (adapted, error) {
 		return adapted{
 			Tool: framework.Calculator{}, name: "Calculator", check: checkExpression, example: "(3.5 + 4) * sqrt(2)",
-			about: "Works out an arithmetic expression: numbers, + - * / // %, parentheses, and functions such as sqrt, pow, sin, log, ceil and round; pi and e.",
+			about: "Works out an arithmetic expression: numbers, + - * / // %, parentheses, and functions such as sqrt, pow, sin, log, " +
+				"ceil and round; pi and e.",
 		}, nil
 	},
 	"wikipedia": func(cfg Config) (adapted, error) {
@@ -86,7 +87,7 @@ func Available() []string {
 	return names
 }
 
-// adapted is a tool of the framework with what models are told of it: its own
+// adapted is a tool of the framework with what models read about it: its own
 // description may speak of things that we restrict.
 type adapted struct {
 	framework.Tool
@@ -100,7 +101,7 @@ func (a adapted) describe() string {
 }
 
 // wikiClient sends what is meant for Wikipedia to the MediaWiki that is
-// configured, whose address the framework cannot be told.
+// configured, whose address cannot be set in the framework.
 func wikiClient(cfg Config) (*http.Client, error) {
 	if cfg.WikipediaURL == "" {
 		return cfg.HTTP, nil

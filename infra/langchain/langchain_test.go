@@ -71,7 +71,8 @@ func TestCalculator(t *testing.T) {
 	set := offered(t, langchain.Config{Names: []string{"calculator", " Calculator ", ""}, HTTP: guarded(t)})
 	for input, want := range map[string]string{
 		"1 + 2 * 3": "7", "(3.5 + 4) * 2": "15.0", "pow(2, 10)": "1024.0", "round(sqrt(2) * 1000)": "1414.0", "-7 // 2": "-4", "7 % 4": "3",
-		"12345678901234567890 * 98765432109876543210": "1219326311370217952237463801111263526900", "2 < 3": "True", "pi": "3.141592653589793",
+		"12345678901234567890 * 98765432109876543210": "1219326311370217952237463801111263526900", "2 < 3": "True",
+		"pi": "3.141592653589793",
 	} {
 		result := call(t, set, "Calculator", input)
 		require.False(t, result.IsError, "%s: %s", input, result.Output)
@@ -82,13 +83,15 @@ func TestCalculator(t *testing.T) {
 	require.Contains(t, result.Output, "zero")
 }
 
-// What the framework would evaluate for ever, or into all memory.
-func TestCalculatorRefusesAllButArithmetic(t *testing.T) {
+// What the framework would evaluate without end, or into all memory.
+func TestCalculator_rejectsAllButArithmetic(t *testing.T) {
 	t.Parallel()
 	set := offered(t, langchain.Config{Names: []string{"calculator"}, HTTP: guarded(t)})
 	for _, input := range []string{
-		"[x for x in range(1000000000) for y in range(1000000000)]", `"a" * 1000000000`, "[0] * 1000000000", "range(10)", "(lambda: 1)()", "{1: 2}",
-		"1 << 511", "sqrt.x", "sqrt[0]", "1 if 2 else 3", "open('/etc/passwd')", "import os", "2 ** 10", "print(1)", "1 +", "", "  ", "x = 1", "'%s' % 1",
+		"[x for x in range(1000000000) for y in range(1000000000)]", `"a" * 1000000000`, "[0] * 1000000000", "range(10)", "(lambda: 1)()",
+		"{1: 2}",
+		"1 << 511", "sqrt.x", "sqrt[0]", "1 if 2 else 3", "open('/etc/passwd')", "import os", "2 ** 10", "print(1)", "1 +", "", "  ",
+		"x = 1", "'%s' % 1",
 		"sqrt(x=1)", "not 1", "~1", strings.Repeat("(", 5000), strings.Repeat("9*", 600) + "9", "fail('x')", "pow(*[1,2])", "\x00",
 	} {
 		result := call(t, set, "Calculator", input)
@@ -100,19 +103,20 @@ func TestCalculatorRefusesAllButArithmetic(t *testing.T) {
 	require.False(t, call(t, set, "Calculator", strings.Repeat("(", 450)+"1"+strings.Repeat(")", 450)).IsError)
 }
 
-func TestWikipediaOnAnotherMediaWiki(t *testing.T) {
+func TestWikipedia_otherMediaWiki(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(mock.New(mock.Config{}).Handler())
 	t.Cleanup(server.Close)
 	set := offered(t, langchain.Config{
-		Names: []string{"wikipedia"}, HTTP: guarded(t, server.Listener.Addr().String()+"/w/api.php"), WikipediaURL: server.URL + "/w/api.php",
+		Names: []string{"wikipedia"}, HTTP: guarded(t, server.Listener.Addr().String()+"/w/api.php"),
+		WikipediaURL: server.URL + "/w/api.php",
 	})
 	result := call(t, set, "Wikipedia", "green tea")
 	require.False(t, result.IsError, result.Output)
 	require.Contains(t, result.Output, "Warm the pot.")
 }
 
-func TestNothingGetsAroundTheGuard(t *testing.T) {
+func TestTools_requestsUseGuard(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -124,7 +128,7 @@ func TestNothingGetsAroundTheGuard(t *testing.T) {
 	require.Zero(t, hits.Load())
 }
 
-func TestUnknownNamesAndBadAddressesAreRefused(t *testing.T) {
+func TestTools_rejectsUnknownNamesAndBadAddresses(t *testing.T) {
 	t.Parallel()
 	_, err := langchain.Tools(langchain.Config{Names: []string{"calculator", "scraper"}, HTTP: guarded(t)})
 	require.ErrorContains(t, err, `no tool "scraper"; available are calculator, wikipedia`)
@@ -145,16 +149,28 @@ func (o odd) Name() string                                           { return o.
 func (o odd) Description() string                                    { return "\n\t An odd tool.\n" }
 func (o odd) Call(ctx context.Context, input string) (string, error) { return o.call(ctx, input) }
 
-func TestAnyToolOfTheFramework(t *testing.T) {
+func TestAdapt_anyTool(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	set := registry(t,
-		langchain.Adapt(odd{"My Süper tool!!", func(_ context.Context, in string) (string, error) { return "got " + in + "\xff\x00", nil }}, langchain.Options{Acts: true}),
+		langchain.Adapt(
+			odd{"My Süper tool!!", func(_ context.Context, in string) (string, error) { return "got " + in + "\xff\x00", nil }},
+			langchain.Options{Acts: true},
+		),
 		langchain.Adapt(odd{"panics", func(context.Context, string) (string, error) { panic("no") }}, langchain.Options{}),
-		langchain.Adapt(odd{"fails", func(context.Context, string) (string, error) { return "", errors.New("dial tcp 10.0.0.7:80: refused") }}, langchain.Options{}),
-		langchain.Adapt(odd{"deaf", func(context.Context, string) (string, error) { <-hang; return "", nil }}, langchain.Options{Timeout: 50 * time.Millisecond}),
-		langchain.Adapt(odd{strings.Repeat("long", 40), func(context.Context, string) (string, error) { return strings.Repeat("x", 200), nil }}, langchain.Options{}),
+		langchain.Adapt(
+			odd{"fails", func(context.Context, string) (string, error) { return "", errors.New("dial tcp 10.0.0.7:80: refused") }},
+			langchain.Options{},
+		),
+		langchain.Adapt(
+			odd{"deaf", func(context.Context, string) (string, error) { <-hang; return "", nil }},
+			langchain.Options{Timeout: 50 * time.Millisecond},
+		),
+		langchain.Adapt(
+			odd{strings.Repeat("long", 40), func(context.Context, string) (string, error) { return strings.Repeat("x", 200), nil }},
+			langchain.Options{},
+		),
 		langchain.Adapt(odd{"日本", func(context.Context, string) (string, error) { return "", nil }}, langchain.Options{}),
 	)
 	tool, known := set.Lookup("My_S_per_tool")

@@ -51,7 +51,11 @@ func (a *answer) add(c *chunk) error {
 }
 
 func (a *answer) piece(d *delta) error {
-	if err := a.say(&a.thinking, domain.DeltaThinking, d.thinking()); err != nil {
+	thought, field := d.thinking()
+	if a.reply.ReasoningField == "" {
+		a.reply.ReasoningField = field
+	}
+	if err := a.say(&a.thinking, domain.DeltaThinking, thought); err != nil {
 		return err
 	}
 	if err := a.say(&a.text, domain.DeltaText, d.text()); err != nil {

@@ -1,10 +1,10 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/google/uuid"
 
 	"everloop/domain"
 )
@@ -48,7 +48,7 @@ func (a *assembler) add(d callDelta) *domain.ModelError {
 	if name := d.Function.Name; name != call.name && call.arguments.Len() == 0 {
 		call.name += name
 	}
-	if a.bytes += len(d.Function.Arguments) + len(d.Function.Name); a.bytes > maxTextBytes {
+	if a.bytes += len(d.ID) + len(d.Function.Arguments) + len(d.Function.Name); a.bytes > maxTextBytes {
 		return refused(fmt.Sprintf("the arguments of the model's tool calls exceed %d bytes", maxTextBytes))
 	}
 	call.arguments.WriteString(string(d.Function.Arguments))
@@ -57,6 +57,20 @@ func (a *assembler) add(d callDelta) *domain.ModelError {
 
 // find gives the call that a fragment continues, nil for a new one.
 func (a *assembler) find(d callDelta) *building {
+	if call := a.candidate(d); call != nil && !call.before(d) {
+		return call
+	}
+	return nil
+}
+
+// before reports whether a fragment is another call although its index or id is
+// this one's: it has a name and arguments of its own, and these are complete.
+func (b *building) before(d callDelta) bool {
+	return d.Function.Name != "" && strings.HasPrefix(string(d.Function.Arguments), "{") && b.arguments.Len() > 0 &&
+		json.Valid([]byte(b.arguments.String()))
+}
+
+func (a *assembler) candidate(d callDelta) *building {
 	if d.Index != nil {
 		call := a.byIndex[*d.Index]
 		if call != nil && d.ID != "" && call.id != "" && d.ID != call.id && d.Function.Name != "" {
@@ -65,7 +79,7 @@ func (a *assembler) find(d callDelta) *building {
 		return call
 	}
 	if d.ID != "" {
-		for _, call := range a.calls {
+		for _, call := range slices.Backward(a.calls) { // where an id repeats, the last call has it
 			if call.id == d.ID {
 				return call
 			}
@@ -77,19 +91,17 @@ func (a *assembler) find(d callDelta) *building {
 	return a.calls[len(a.calls)-1]
 }
 
-// finish gives the calls in the order in which they began, each with an id of
-// its own and with arguments.
+// finish gives the calls in the order in which they began, each with arguments
+// and with the id that the server gave it, if it gave one.
 func (a *assembler) finish() ([]domain.RequestedCall, *domain.ModelError) {
 	var out []domain.RequestedCall
-	seen := make(map[string]bool, len(a.calls))
 	for _, call := range a.calls {
 		if call.name == "" {
 			return nil, transient("the model server sent a tool call without a name")
 		}
-		if call.id == "" || seen[call.id] {
-			call.id = "call_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+		if !domain.KeepableCallID(call.id) {
+			call.id = ""
 		}
-		seen[call.id] = true
 		arguments := call.arguments.String()
 		if strings.TrimSpace(arguments) == "" {
 			arguments = "{}"

@@ -28,7 +28,9 @@ func TestToolCallsAreAssembled(t *testing.T) {
 			`{"index":1,"function":{"arguments":"_path\":\"x\"}"}}`,
 			`{"index":0,"function":{"arguments":"\"ls\"}"}}`),
 		"whole calls in one chunk": fragments(
-			`{"index":0,"id":"a","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}},{"index":1,"id":"b","function":{"name":"Read","arguments":"{\"file_path\":\"x\"}"}}`),
+			`{"index":0,"id":"a","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}},{"index":1,"id":"b","function":{` +
+				`"name":"Read","arguments":"{\"file_path\":\"x\"}"}}`,
+		),
 		"index 0 for every whole call": fragments(
 			`{"index":0,"id":"a","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}}`,
 			`{"index":0,"id":"b","function":{"name":"Read","arguments":"{\"file_path\":\"x\"}"}}`),
@@ -60,15 +62,21 @@ func TestToolCallsAreAssembled(t *testing.T) {
 	}
 }
 
-func TestToolCallsWithoutIdsOrArguments(t *testing.T) {
+func TestStream_callsWithoutIdsOrArguments(t *testing.T) {
 	reply, err := call(t, server(t, events(
-		delta(`{"tool_calls":[{"index":0,"function":{"name":"A","arguments":""}},{"index":1,"id":"same","function":{"name":"B"}},{"index":2,"id":"same","function":{"name":"C","arguments":"{"}}]}`),
-		finish("tool_calls"), done)))
+		delta(
+			`{"tool_calls":[{"index":0,"function":{"name":"A","arguments":""}},{"index":1,"id":"same","function":{"name":"B"}},{`+
+				`"index":2,"id":"same","function":{"name":"C","arguments":"{"}}]}`,
+		),
+		finish("tool_calls"),
+		done,
+	)))
 	require.NoError(t, err)
 	require.Len(t, reply.Calls, 3)
-	require.NotEmpty(t, reply.Calls[0].ID)
+	require.Empty(t, reply.Calls[0].ID, "the server gave none")
 	require.Equal(t, "{}", reply.Calls[0].Arguments)
-	require.NotEqual(t, reply.Calls[1].ID, reply.Calls[2].ID, "ids must tell the calls apart")
+	require.Equal(t, "same", reply.Calls[1].ID)
+	require.Equal(t, "same", reply.Calls[2].ID, "as the server gave it")
 	require.Equal(t, "{", reply.Calls[2].Arguments, "malformed arguments are the caller's to refuse")
 
 	_, err = call(t, server(t, events(delta(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}`), finish("stop"), done)))

@@ -8,7 +8,7 @@ import (
 )
 
 // chunk is what is needed of a chat.completion.chunk, and of a whole completion
-// from a server that does not stream (shapes.md section 9).
+// from a server that does not stream.
 type chunk struct {
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -34,11 +34,15 @@ type delta struct {
 	ToolCalls        []callDelta `json:"tool_calls"`
 }
 
-func (d *delta) thinking() string {
-	if d.ReasoningContent != "" {
-		return d.ReasoningContent
+// thinking is the text of the model's thinking, and the field that it came in.
+func (d *delta) thinking() (text, field string) {
+	switch {
+	case d.ReasoningContent != "":
+		return d.ReasoningContent, domain.ReasoningContent
+	case d.Reasoning != "":
+		return d.Reasoning, domain.Reasoning
 	}
-	return d.Reasoning
+	return "", ""
 }
 
 // text is the answer, or the model's own words for not giving one.
@@ -73,13 +77,34 @@ func (a *argumentsText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(a))
 }
 
+// usage is what a call has used. Servers name the tokens of the prompt that came from
+// their cache, or went into it, in several ways; some in two at once.
 type usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
+
+	Details *struct {
+		CachedTokens        int64 `json:"cached_tokens"`         // OpenAI, vLLM, SGLang, OpenRouter, xAI
+		CacheWriteTokens    int64 `json:"cache_write_tokens"`    // OpenRouter
+		CacheCreationTokens int64 `json:"cache_creation_tokens"` // LiteLLM
+	} `json:"prompt_tokens_details"`
+	CachedTokens        int64 `json:"cached_tokens"`               // Moonshot
+	CacheHitTokens      int64 `json:"prompt_cache_hit_tokens"`     // DeepSeek
+	CacheReadTokens     int64 `json:"cache_read_input_tokens"`     // Anthropic behind a gateway
+	CacheCreationTokens int64 `json:"cache_creation_input_tokens"` // the same
 }
 
+// domain gives the usage in our own terms. The tokens of the cache are never more than
+// those of the prompt, of which they are a part.
 func (u *usage) domain() domain.Usage {
-	return domain.Usage{InputTokens: max(u.PromptTokens, 0), OutputTokens: max(u.CompletionTokens, 0)}
+	used := domain.Usage{InputTokens: max(u.PromptTokens, 0), OutputTokens: max(u.CompletionTokens, 0)}
+	read, written := max(u.CachedTokens, u.CacheHitTokens, u.CacheReadTokens, 0), max(u.CacheCreationTokens, 0)
+	if d := u.Details; d != nil {
+		read, written = max(read, d.CachedTokens), max(written, d.CacheWriteTokens, d.CacheCreationTokens)
+	}
+	used.CacheReadTokens = min(read, used.InputTokens)
+	used.CacheWriteTokens = min(written, used.InputTokens-used.CacheReadTokens)
+	return used
 }
 
 // isError reports whether the chunk is an error object.

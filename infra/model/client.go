@@ -41,11 +41,18 @@ const (
 type Config struct {
 	BaseURL       string // address of the server, with or without the trailing /v1 (LLM_GATEWAY_URL)
 	Key           string // sent as a bearer token; empty: none is sent
-	DefaultModel  string // used when nobody asks for one; empty: the first of the server's list
-	ContextWindow int64  // tokens, for models whose entry does not tell; 0: DefaultContextWindow
+	DefaultModel  string // used when none is asked for; empty: the first of the server's list
+	ContextWindow int64  // tokens, for models whose entry does not say; 0: DefaultContextWindow
+
+	// Prices are those of models whose entry says none, or another one, by their names.
+	Prices map[string]domain.Price
+
+	// ReasoningHistory is what is sent back of the reasoning of models whose entry
+	// does not say; empty: tool_loop.
+	ReasoningHistory domain.ReasoningHistory
 
 	// IdleTimeout bounds the silence between two lines of a stream that has
-	// begun. Keep-alive comments count as signs of life. 0: DefaultIdleTimeout.
+	// begun. Keep-alive comments count as activity. 0: DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// FirstTimeout bounds the wait for the response's header, and again for the
 	// first line of the stream: a cold model or a long prompt takes minutes.
@@ -68,12 +75,17 @@ type Client struct {
 	flight singleflight.Group
 	mu     sync.Mutex
 	list   listing
+
+	refusers refusers
 }
 
 // New makes a client; it does not connect.
 func New(cfg Config) *Client {
 	if cfg.ContextWindow <= 0 {
 		cfg.ContextWindow = DefaultContextWindow
+	}
+	if cfg.ReasoningHistory == "" {
+		cfg.ReasoningHistory = domain.ReasoningToolLoop
 	}
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = DefaultIdleTimeout

@@ -71,7 +71,7 @@ func (c *Client) bodyFault(body []byte) *domain.ModelError {
 	return &domain.ModelError{Fault: sortFault(e.status, e), Message: c.clean(e.message)}
 }
 
-// sortFault applies decisions.md section 4. A status of 0 means that only the
+// sortFault decides whether a call is retried. A status of 0 means that only the
 // error's own words are known; such a fault is taken for transient unless they
 // say otherwise.
 func sortFault(status int, e serverError) domain.ModelFault {
@@ -152,13 +152,13 @@ func plainText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// clean makes a server's words fit to be shown: without the key, valid UTF-8,
-// and cut.
+// clean makes a server's words fit to be shown and kept: without the key, valid
+// UTF-8 without NUL, and cut.
 func (c *Client) clean(text string) string {
 	if c.cfg.Key != "" {
 		text = strings.ReplaceAll(text, c.cfg.Key, "***")
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = domain.CleanText(text)
 	if utf8.RuneCountInString(text) <= maxErrorText {
 		return text
 	}

@@ -46,16 +46,44 @@ func TestHTTPFaults(t *testing.T) {
 		{404, `404 page not found`, domain.FaultUnknownModel},
 		{400, `{"error":{"message":"no","code":"model_not_found"}}`, domain.FaultUnknownModel},
 		// OpenAI
-		{400, `{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, domain.FaultContextOverflow},
-		{400, `{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}`, domain.FaultContextOverflow},
+		{
+			400,
+			`{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 ` +
+				`tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
+			domain.FaultContextOverflow,
+		},
+		{
+			400,
+			`{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}`,
+			domain.FaultContextOverflow,
+		},
 		// vLLM, old and new shape
-		{400, `{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens","type":"BadRequestError","param":null,"code":400}`, domain.FaultContextOverflow},
-		{400, `{"error":{"message":"The decoder prompt (length 9000) is longer than the maximum model length of 4096.","type":"BadRequestError","code":400}}`, domain.FaultContextOverflow},
+		{
+			400,
+			`{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 ` +
+				`tokens","type":"BadRequestError","param":null,"code":400}`,
+			domain.FaultContextOverflow,
+		},
+		{
+			400,
+			`{"error":{"message":"The decoder prompt (length 9000) is longer than the maximum model length of ` +
+				`4096.","type":"BadRequestError","code":400}}`,
+			domain.FaultContextOverflow,
+		},
 		// llama.cpp
-		{400, `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}`, domain.FaultContextOverflow},
+		{
+			400,
+			`{"error":{"code":400,"message":"the request exceeds the available context size, try increasing ` +
+				`it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}`,
+			domain.FaultContextOverflow,
+		},
 		{500, `{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}`, domain.FaultContextOverflow},
 		// SGLang
-		{400, `{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (4096 tokens).","code":400}`, domain.FaultContextOverflow},
+		{
+			400,
+			`{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (4096 tokens).","code":400}`,
+			domain.FaultContextOverflow,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%d %.40s", tt.code, tt.body), func(t *testing.T) {
@@ -81,7 +109,7 @@ func TestRetryAfter(t *testing.T) {
 		{"nonsense", "Retry-After", "soon", 0, 0},
 		{"negative", "Retry-After", "-5", 0, 0},
 		{"not a number", "Retry-After", "NaN", 0, 0},
-		{"absurd", "Retry-After", "1e300", 24 * time.Hour, 24 * time.Hour},
+		{"absurd", "Retry-After", "1e300", domain.MaxModelRetryS * time.Second, domain.MaxModelRetryS * time.Second},
 		{"absent", "X-Other", "1", 0, 0},
 	}
 	for _, tt := range tests {
@@ -94,7 +122,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestErrorTextIsCutAndHoldsNoKey(t *testing.T) {
+func TestFault_textIsCutAndHidesKey(t *testing.T) {
 	_, err := call(t, server(t, status(401, `{"error":{"message":"Incorrect API key `+testKey+` `+strings.Repeat("é", 5000)+`"}}`)))
 	fault := requireFault(t, err, domain.FaultRefused)
 	require.Contains(t, fault.Message, "***")

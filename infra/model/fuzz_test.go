@@ -24,10 +24,13 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // FuzzStream holds the reader to two promises whatever a server sends: it
 // never panics, and an answer without error has a finish reason and calls that
-// can be told apart.
+// can be distinguished.
 func FuzzStream(f *testing.F) {
 	f.Add("text/event-stream", delta(`{"content":"a"}`)+"\n\n"+finish("stop")+"\n\n"+usage+"\n\n"+done)
-	f.Add("text/event-stream", delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"B","arguments":{}}},{"id":"a"}]}`)+"\n"+finish("stop"))
+	f.Add(
+		"text/event-stream",
+		delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"B","arguments":{}}},{"id":"a"}]}`)+"\n"+finish("stop"),
+	)
 	f.Add("text/event-stream", "event: error\ndata: {}\n:\n\n{\"error\":null}\r\ndata")
 	f.Add("application/json", `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`)
 	f.Add("", `data: {"object":"error","code":null,"error":[1]}`)

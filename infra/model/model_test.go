@@ -46,7 +46,8 @@ func events(lines ...string) http.HandlerFunc {
 
 // delta is a data line with one choice's delta.
 func delta(body string) string {
-	return `data: {"id":"x","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":` + body + `,"finish_reason":null}]}`
+	return `data: {"id":"x","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":` +
+		body + `,"finish_reason":null}]}`
 }
 
 func finish(reason string) string {
@@ -80,7 +81,7 @@ func requireFault(t *testing.T, err error, want domain.ModelFault) *domain.Model
 	return fault
 }
 
-func TestStreamGivesEachPieceInOrder(t *testing.T) {
+func TestStream_deltasInOrder(t *testing.T) {
 	c := server(t, events(
 		": keep-alive",
 		delta(`{"role":"assistant","content":""}`),
@@ -98,11 +99,13 @@ func TestStreamGivesEachPieceInOrder(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []domain.Delta{
-		{Kind: domain.DeltaThinking, Text: "let me "}, {Kind: domain.DeltaThinking, Text: "see"},
-		{Kind: domain.DeltaText, Text: "Hel"}, {Kind: domain.DeltaText, Text: "lo ✓"},
+		{Kind: domain.DeltaThinking, Text: "let me "},
+		{Kind: domain.DeltaThinking, Text: "see"},
+		{Kind: domain.DeltaText, Text: "Hel"},
+		{Kind: domain.DeltaText, Text: "lo ✓"},
 	}, got)
 	require.Equal(t, domain.Reply{
-		Text: "Hello ✓", Thinking: "let me see", FinishReason: "stop", Model: "m-1",
+		Text: "Hello ✓", Thinking: "let me see", ReasoningField: domain.ReasoningContent, FinishReason: "stop", Model: "m-1",
 		Usage: domain.Usage{InputTokens: 11, OutputTokens: 7},
 	}, reply)
 }
@@ -113,9 +116,46 @@ func TestStreamShapesThatSucceed(t *testing.T) {
 		check   func(*testing.T, domain.Reply)
 	}{
 		"usage in the finishing chunk": {
-			events(delta(`{"content":"a"}`), `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`, done),
+			events(
+				delta(`{"content":"a"}`),
+				`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+				done,
+			),
 			func(t *testing.T, r domain.Reply) {
 				require.Equal(t, domain.Usage{InputTokens: 3, OutputTokens: 1}, r.Usage)
+			},
+		},
+		"cached tokens of the prompt": {
+			events(
+				delta(`{"content":"a"}`), finish("stop"),
+				`data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":1,`+
+					`"prompt_tokens_details":{"cached_tokens":6,"cache_write_tokens":2}}}`,
+				done,
+			),
+			func(t *testing.T, r domain.Reply) {
+				require.Equal(t, domain.Usage{InputTokens: 10, OutputTokens: 1, CacheReadTokens: 6, CacheWriteTokens: 2}, r.Usage)
+			},
+		},
+		"cached tokens by the names of other servers": {
+			events(
+				delta(`{"content":"a"}`), finish("stop"),
+				`data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":1,`+
+					`"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":6,`+
+					`"cache_creation_input_tokens":3,"prompt_tokens_details":null}}`,
+				done,
+			),
+			func(t *testing.T, r domain.Reply) {
+				require.Equal(t, domain.Usage{InputTokens: 10, OutputTokens: 1, CacheReadTokens: 4, CacheWriteTokens: 3}, r.Usage)
+			},
+		},
+		"more cached tokens than the prompt has": {
+			events(
+				delta(`{"content":"a"}`), finish("stop"),
+				`data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":-1,`+
+					`"cached_tokens":60,"cache_read_input_tokens":7}}`, done,
+			),
+			func(t *testing.T, r domain.Reply) {
+				require.Equal(t, domain.Usage{InputTokens: 10, CacheReadTokens: 10}, r.Usage)
 			},
 		},
 		"no [DONE] after the finish reason": {
@@ -141,13 +181,22 @@ func TestStreamShapesThatSucceed(t *testing.T) {
 			func(t *testing.T, r domain.Reply) { require.Equal(t, "a", r.Text) },
 		},
 		"null error member, unknown fields, second choice": {
-			events(`data: {"error":null,"x":{"y":[1]},"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"a"}}]}`, finish("stop"), done),
+			events(
+				`data: {"error":null,"x":{"y":[1]},"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"a"}}]}`,
+				finish("stop"),
+				done,
+			),
 			func(t *testing.T, r domain.Reply) { require.Equal(t, "a", r.Text) },
 		},
 		"a server that does not stream": {
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json; charset=utf-8")
-				fmt.Fprint(w, `{"model":"whole","choices":[{"index":0,"message":{"role":"assistant","content":"all","tool_calls":[{"id":"a","type":"function","function":{"name":"Bash","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`)
+				fmt.Fprint(
+					w,
+					`{"model":"whole","choices":[{"index":0,"message":{"role":"assistant","content":"all","tool_calls":[{"id":"a",`+
+						`"type":"function","function":{"name":"Bash","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{`+
+						`"prompt_tokens":1,"completion_tokens":2}}`,
+				)
 			},
 			func(t *testing.T, r domain.Reply) {
 				require.Equal(t, domain.Reply{
@@ -183,16 +232,48 @@ func TestStreamFaults(t *testing.T) {
 			events(delta(`{"content":"a"}`))(w, r)
 			panic(http.ErrAbortHandler)
 		}, domain.FaultTransient, "cut"},
-		"error object":                           {events(delta(`{"content":"a"}`), ": ping", `data: {"error":{"message":"out of memory","type":"server_error","code":"oom"}}`), domain.FaultTransient, "out of memory"},
+		"error object": {
+			events(delta(`{"content":"a"}`), ": ping", `data: {"error":{"message":"out of memory","type":"server_error","code":"oom"}}`),
+			domain.FaultTransient,
+			"out of memory",
+		},
 		"error object with another member first": {events(`data: {"id":"x","error":{"message":"broke"}}`), domain.FaultTransient, "broke"},
 		"error as text":                          {events(`data: {"error":"went wrong"}`), domain.FaultTransient, "went wrong"},
-		"error event":                            {events("event: error\ndata: {\"message\":\"nope\",\"type\":\"rate_limit_error\"}"), domain.FaultRateLimited, "nope"},
-		"error object without data prefix":       {events(delta(`{"content":"a"}`), `{"error":{"message":"bare","code":503}}`), domain.FaultTransient, "bare"},
-		"vLLM error object":                      {events(`data: {"object":"error","message":"bad input","type":"invalid_request_error","code":400}`), domain.FaultRefused, "bad input"},
-		"overflow in the stream":                 {events(`data: {"error":{"message":"the request exceeds the available context size","code":500,"type":"server_error"}}`), domain.FaultContextOverflow, "available context size"},
-		"error after the finish reason":          {events(finish("stop"), `data: {"error":{"message":"late"}}`), domain.FaultTransient, "late"},
-		"malformed chunk":                        {events(delta(`{"content":"a"}`), `data: {"choices":[{"delta":`, finish("stop"), done), domain.FaultTransient, "malformed"},
-		"finish reason error":                    {events(delta(`{"content":"a"}`), finish("error"), done), domain.FaultTransient, "gave up"},
+		"error event": {
+			events("event: error\ndata: {\"message\":\"nope\",\"type\":\"rate_limit_error\"}"),
+			domain.FaultRateLimited,
+			"nope",
+		},
+		"error object without data prefix": {
+			events(delta(`{"content":"a"}`), `{"error":{"message":"bare","code":503}}`),
+			domain.FaultTransient,
+			"bare",
+		},
+		"vLLM error object": {
+			events(`data: {"object":"error","message":"bad input","type":"invalid_request_error","code":400}`),
+			domain.FaultRefused,
+			"bad input",
+		},
+		"overflow in the stream": {
+			events(`data: {"error":{"message":"the request exceeds the available context size","code":500,"type":"server_error"}}`),
+			domain.FaultContextOverflow,
+			"available context size",
+		},
+		"error after the finish reason": {
+			events(finish("stop"), `data: {"error":{"message":"late"}}`),
+			domain.FaultTransient,
+			"late",
+		},
+		"malformed chunk": {
+			events(delta(`{"content":"a"}`), `data: {"choices":[{"delta":`, finish("stop"), done),
+			domain.FaultTransient,
+			"malformed",
+		},
+		"finish reason error": {
+			events(delta(`{"content":"a"}`), finish("error"), done),
+			domain.FaultTransient,
+			"gave up",
+		},
 		"status 200 with an error body": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"error":{"message":"no such","code":"model_not_found"}}`)
@@ -210,7 +291,12 @@ func TestStreamFaults(t *testing.T) {
 		}, domain.FaultRefused, "exceeds"},
 		"too many calls": {func(w http.ResponseWriter, r *http.Request) {
 			for i := range 300 {
-				events(delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"Bash","arguments":"{}"}}]}`, i, i)))(w, r)
+				events(
+					delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"Bash","arguments":"{}"}}]}`, i, i)),
+				)(
+					w,
+					r,
+				)
 			}
 			events(finish("tool_calls"), done)(w, r)
 		}, domain.FaultRefused, "256 tool calls"},
@@ -231,7 +317,7 @@ func TestStreamFaults(t *testing.T) {
 	}
 }
 
-func TestPartOfABrokenAnswerIsGiven(t *testing.T) {
+func TestStream_brokenResponse(t *testing.T) {
 	reply, err := call(t, server(t, events(delta(`{"content":"half"}`))))
 	require.Error(t, err)
 	require.Equal(t, "half", reply.Text)
@@ -264,7 +350,14 @@ func TestSilentStreamIsAFault(t *testing.T) {
 	})
 	t.Run("after the finish reason it is an answer", func(t *testing.T) {
 		// Long enough for both to arrive on a slow machine.
-		reply, err := call(t, serverWith(t, model.Config{IdleTimeout: 5 * time.Second, FirstTimeout: time.Minute}, hold(delta(`{"content":"a"}`), finish("stop"))))
+		reply, err := call(
+			t,
+			serverWith(
+				t,
+				model.Config{IdleTimeout: 5 * time.Second, FirstTimeout: time.Minute},
+				hold(delta(`{"content":"a"}`), finish("stop")),
+			),
+		)
 		require.NoError(t, err)
 		require.Equal(t, "a", reply.Text)
 	})
@@ -274,7 +367,7 @@ func TestSilentStreamIsAFault(t *testing.T) {
 	})
 }
 
-func TestKeepAlivesAreSignsOfLife(t *testing.T) {
+func TestStream_keepAliveExtendsIdleTimeout(t *testing.T) {
 	worked := func(idle time.Duration) error {
 		c := serverWith(t, model.Config{IdleTimeout: idle}, func(w http.ResponseWriter, r *http.Request) {
 			events(delta(`{"content":"a"}`))(w, r)
@@ -292,12 +385,12 @@ func TestKeepAlivesAreSignsOfLife(t *testing.T) {
 	}
 	err := worked(2 * time.Second)
 	for idle := 8 * time.Second; err != nil && idle < time.Minute; idle *= 4 {
-		err = worked(idle) // a slow machine may bring a sign of life late
+		err = worked(idle) // a slow machine may send a keep-alive late
 	}
 	require.NoError(t, err)
 }
 
-func TestCancelClosesTheConnection(t *testing.T) {
+func TestStream_cancelled(t *testing.T) {
 	gone := make(chan struct{})
 	c := server(t, func(w http.ResponseWriter, r *http.Request) {
 		events(delta(`{"content":"a"}`))(w, r)
@@ -314,11 +407,11 @@ func TestCancelClosesTheConnection(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
-		t.Fatal("the server was not told")
+		t.Fatal("the server did not notice")
 	}
 }
 
-func TestRefusedPieceStopsTheStream(t *testing.T) {
+func TestStream_callbackFails(t *testing.T) {
 	gone := make(chan struct{})
 	stop := errors.New("fenced off")
 	c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -331,7 +424,7 @@ func TestRefusedPieceStopsTheStream(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
-		t.Fatal("the server was not told")
+		t.Fatal("the server did not notice")
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"everloop/domain"
 )
 
@@ -38,6 +40,8 @@ type entry struct {
 	Modalities    []string `json:"modalities"`
 	Aliases       []string `json:"aliases"`
 
+	ReasoningHistory domain.ReasoningHistory `json:"reasoning_history"`
+
 	Supports *domain.ModelSupport `json:"supports"`
 	Price    *domain.Price        `json:"price"`
 }
@@ -59,13 +63,16 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 	return models, nil
 }
 
-// Resolve gives the model to use when somebody asks for one by name, by alias,
+// Resolve returns the model for a request by name, by alias,
 // or (with the empty string) for the default. An unknown name is a
 // *domain.Error with code unknown_model; the server may have got the model since
 // the list was cached, so it is asked again before. While the list cannot be had
-// the name is believed: the call itself will tell.
+// the name is believed: the call itself will show.
+//
+// A list that is older than the configured time is used as it is and fetched in
+// the background: model calls do not wait for it.
 func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, error) {
-	seen, err := c.entries(ctx, c.cfg.ListTTL)
+	seen, err := c.known(ctx)
 	if err != nil {
 		return domain.Model{}, err
 	}
@@ -120,7 +127,13 @@ func (e entry) answersTo(name string) bool {
 }
 
 func (c *Client) model(e entry, id string) domain.Model {
-	m := domain.Model{ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: max(e.MaxOutput, e.MaxTokens, 0), Modalities: e.Modalities, Price: e.Price}
+	m := domain.Model{
+		ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: max(e.MaxOutput, e.MaxTokens, 0),
+		Modalities: e.Modalities, Price: c.price(e, id), ReasoningHistory: c.cfg.ReasoningHistory,
+	}
+	if e.ReasoningHistory.Known() {
+		m.ReasoningHistory = e.ReasoningHistory
+	}
 	m.Supports = domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
 	if e.Supports != nil {
 		m.Supports = *e.Supports
@@ -140,9 +153,36 @@ func (c *Client) model(e entry, id string) domain.Model {
 	return m
 }
 
-// entries gives the cached list, fetched anew when it is older than maxAge.
-// Callers at the same time share one request, which none of them can cancel for
-// the others.
+// price is what the configuration says of a model, else its own entry. An entry with
+// impossible prices has none.
+func (c *Client) price(e entry, id string) *domain.Price {
+	for _, name := range []string{id, e.ID} {
+		if price, set := c.cfg.Prices[name]; set {
+			return &price
+		}
+	}
+	if !e.Price.Known() {
+		return nil
+	}
+	return e.Price
+}
+
+// known gives the cached list at once, and refreshes one that is too old in the
+// background. Without a list it waits for the first.
+func (c *Client) known(ctx context.Context) (listing, error) {
+	c.mu.Lock()
+	seen := c.list
+	c.mu.Unlock()
+	if len(seen.entries) == 0 {
+		return c.entries(ctx, c.cfg.ListTTL)
+	}
+	if time.Since(seen.at) >= c.cfg.ListTTL {
+		c.refresh(ctx)
+	}
+	return seen, nil
+}
+
+// entries gives the cached list, fetched again when it is older than maxAge.
 func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
@@ -150,7 +190,19 @@ func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, er
 	if !seen.at.IsZero() && time.Since(seen.at) < maxAge {
 		return seen, nil
 	}
-	done := c.flight.DoChan("models", func() (any, error) {
+	select {
+	case <-ctx.Done():
+		return listing{}, context.Cause(ctx)
+	case r := <-c.refresh(ctx):
+		return r.Val.(listing), nil
+	}
+}
+
+// refresh fetches the list; a failure keeps the entries of the last success.
+// Callers at the same time share one request, which none of them can cancel for
+// the others.
+func (c *Client) refresh(ctx context.Context) <-chan singleflight.Result {
+	return c.flight.DoChan("models", func() (any, error) {
 		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
 		fresh, err := c.fetch(fetch)
@@ -162,12 +214,6 @@ func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, er
 		}
 		return c.list, nil
 	})
-	select {
-	case <-ctx.Done():
-		return listing{}, context.Cause(ctx)
-	case r := <-done:
-		return r.Val.(listing), nil
-	}
 }
 
 func (c *Client) fetch(ctx context.Context) ([]entry, error) {

@@ -19,7 +19,8 @@ import (
 const modelList = `{"object":"list","data":[
 	{"id":"asr","modalities":["audio"],"context_window":4096},
 	{"id":"main","name":"Main model","context_window":131072,"modalities":["text","image"],"aliases":["gpt-x"],
-	 "max_output":8192,"supports":{"tools":true,"thinking":true,"json_schema":false},"price":{"input":2,"output":6}},
+	 "max_output":8192,"reasoning_history":"all","supports":{"tools":true,"thinking":true,"json_schema":false},
+	 "price":{"input":2,"output":6}},
 	{"id":"vllm","max_model_len":32768,"created":1.5e9},
 	{"id":"bare:latest"},
 	{"id":""}]}`
@@ -45,15 +46,54 @@ func TestModels(t *testing.T) {
 	require.NoError(t, err)
 	unsaid := domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
 	require.Equal(t, []domain.Model{
-		{ID: "asr", Name: "asr", ContextWindow: 4096, Modalities: []string{"audio"}, Supports: unsaid},
+		{
+			ID:               "asr",
+			Name:             "asr",
+			ContextWindow:    4096,
+			Modalities:       []string{"audio"},
+			Supports:         unsaid,
+			ReasoningHistory: domain.ReasoningToolLoop,
+		},
 		{
 			ID: "main", Name: "Main model", ContextWindow: 131072, MaxOutput: 8192, Modalities: []string{"text", "image"},
 			Supports: domain.ModelSupport{Tools: true, Thinking: true}, Price: &domain.Price{Input: 2, Output: 6},
+			ReasoningHistory: domain.ReasoningAll,
 		},
-		{ID: "vllm", Name: "vllm", ContextWindow: 32768, Modalities: []string{"text"}, Supports: unsaid},
-		{ID: "bare:latest", Name: "bare:latest", ContextWindow: 64_000, Modalities: []string{"text"}, Supports: unsaid},
+		{
+			ID:               "vllm",
+			Name:             "vllm",
+			ContextWindow:    32768,
+			Modalities:       []string{"text"},
+			Supports:         unsaid,
+			ReasoningHistory: domain.ReasoningToolLoop,
+		},
+		{
+			ID:               "bare:latest",
+			Name:             "bare:latest",
+			ContextWindow:    64_000,
+			Modalities:       []string{"text"},
+			Supports:         unsaid,
+			ReasoningHistory: domain.ReasoningToolLoop,
+		},
 	}, list)
 	require.EqualValues(t, 1, calls.Load(), "the list is cached and shared")
+}
+
+func TestModels_prices(t *testing.T) {
+	c := serverWith(t, model.Config{Prices: map[string]domain.Price{"own": {Input: 1, Output: 2}, "listed": {Input: 9}}},
+		func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"data":[{"id":"own"},{"id":"listed","price":{"input":2,"output":6}},
+				{"id":"said","price":{"input":2,"output":6,"cache_read":0.5}},
+				{"id":"odd","price":{"input":-2,"output":6}},{"id":"none"}]}`)
+		})
+	half := 0.5
+	for name, want := range map[string]*domain.Price{
+		"own": {Input: 1, Output: 2}, "listed": {Input: 9}, "said": {Input: 2, Output: 6, CacheRead: &half}, "odd": nil, "none": nil,
+	} {
+		m, err := c.Resolve(t.Context(), name)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Price, name)
+	}
 }
 
 func TestResolve(t *testing.T) {
@@ -133,7 +173,7 @@ func TestResolveWithoutAList(t *testing.T) {
 	}
 }
 
-func TestLastListServesWhileTheServerIsAway(t *testing.T) {
+func TestModels_serverUnavailable(t *testing.T) {
 	var down atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if down.Load() {
@@ -154,7 +194,39 @@ func TestLastListServesWhileTheServerIsAway(t *testing.T) {
 	require.EqualValues(t, 131072, got.ContextWindow)
 }
 
-func TestOneCallerLeavingDoesNotFailTheOthers(t *testing.T) {
+// A step does not wait for the list again once there is one.
+func TestClient_Resolve_refreshesInTheBackground(t *testing.T) {
+	var calls atomic.Int32
+	hang, answered := make(chan struct{}), make(chan struct{}, 100)
+	c := serverWith(t, model.Config{ListTTL: time.Nanosecond}, func(w http.ResponseWriter, _ *http.Request) {
+		switch calls.Add(1) {
+		case 1:
+			fmt.Fprint(w, `{"data":[{"id":"m","context_window":1000}]}`)
+		case 2:
+			<-hang
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			fmt.Fprint(w, `{"data":[{"id":"m","context_window":2000}]}`)
+		}
+		answered <- struct{}{}
+	})
+	resolve := func() int64 {
+		t.Helper()
+		got, err := c.Resolve(t.Context(), "m")
+		require.NoError(t, err)
+		return got.ContextWindow
+	}
+	require.EqualValues(t, 1000, resolve(), "the first list is waited for")
+	<-answered
+	for range 50 {
+		require.EqualValues(t, 1000, resolve(), "the old list serves while the server hangs")
+	}
+	require.LessOrEqual(t, calls.Load(), int32(2), "one refresh at a time")
+	close(hang)
+	require.Eventually(t, func() bool { return resolve() == 2000 }, time.Minute, time.Millisecond, "a failed refresh is repeated")
+}
+
+func TestModels_oneCallerCancels(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	c := server(t, func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)

@@ -19,25 +19,35 @@ type request struct {
 }
 
 // message is one message on the wire. Content is a string or a list of parts,
-// and is always there.
+// and is always there. Reasoning is in one of its two fields.
 type message struct {
-	Role       string            `json:"role"`
-	Content    any               `json:"content"`
-	ToolCalls  []openai.ToolCall `json:"tool_calls,omitempty"`
-	ToolCallID string            `json:"tool_call_id,omitempty"`
+	Role             string            `json:"role"`
+	Content          any               `json:"content"`
+	ReasoningContent string            `json:"reasoning_content,omitempty"`
+	Reasoning        string            `json:"reasoning,omitempty"`
+	ToolCalls        []openai.ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string            `json:"tool_call_id,omitempty"`
 }
 
-// encode writes a prompt as the body of a streamed request that asks for usage
-// (decisions.md section 8, item 11).
-func encode(p domain.Prompt) ([]byte, error) {
+// encode writes a prompt as the body of a streamed request that asks for usage, with
+// the reasoning that the prompt carries or without it.
+func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
 	req := request{Messages: make([]message, 0, len(p.Messages))}
 	req.Model = p.Model
 	req.Stream = true
 	req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	ids := newCallIDs(p.Messages)
 	for _, m := range p.Messages {
-		req.Messages = append(req.Messages, message{
-			Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls), ToolCallID: m.ToolCallID,
-		})
+		sent := message{Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls, ids)}
+		if m.ToolCallID != "" {
+			sent.ToolCallID = ids.of(m.ToolCallID)
+		}
+		if reasoning && m.ReasoningField == domain.Reasoning {
+			sent.Reasoning = m.Reasoning
+		} else if reasoning {
+			sent.ReasoningContent = m.Reasoning
+		}
+		req.Messages = append(req.Messages, sent)
 	}
 	for _, t := range p.Tools {
 		parameters := t.Parameters
@@ -93,11 +103,11 @@ func content(parts []domain.ContentPart) any {
 	return list
 }
 
-func toolCalls(calls []domain.RequestedCall) []openai.ToolCall {
+func toolCalls(calls []domain.PromptCall, ids *callIDs) []openai.ToolCall {
 	out := make([]openai.ToolCall, 0, len(calls))
 	for _, call := range calls {
 		out = append(out, openai.ToolCall{
-			ID: call.ID, Type: openai.ToolTypeFunction,
+			ID: ids.of(call.ID), Type: openai.ToolTypeFunction,
 			Function: openai.FunctionCall{Name: call.Name, Arguments: sendable(call.Arguments)},
 		})
 	}

@@ -29,16 +29,20 @@ func TestRequestOnTheWire(t *testing.T) {
 				{Type: "text", Text: "what is this?"},
 				{Type: "image_url", ImageURL: &domain.ImageURL{URL: "data:image/png;base64,AAAA"}},
 			}},
-			{Role: "assistant", Calls: []domain.RequestedCall{
-				{ID: "a", Name: "Bash", Arguments: `{"command":"true"}`},
-				{ID: "b", Name: "Bash", Arguments: `{"command":`},
-				{ID: "c", Name: "Bash", Arguments: ``},
+			{Role: "assistant", Calls: []domain.PromptCall{
+				{ID: "own-a", ServerID: "a", Name: "Bash", Arguments: `{"command":"true"}`},
+				{ID: "own-b", ServerID: "b", Name: "Bash", Arguments: `{"command":`},
+				{ID: "own-c", ServerID: "c", Name: "Bash", Arguments: ``},
 			}},
-			{Role: "tool", ToolCallID: "a"},
-			{Role: "tool", ToolCallID: "b", Parts: []domain.ContentPart{{Type: "text", Text: "one"}, {Type: "text", Text: "two"}}},
+			{Role: "tool", ToolCallID: "own-a"},
+			{Role: "tool", ToolCallID: "own-b", Parts: []domain.ContentPart{{Type: "text", Text: "one"}, {Type: "text", Text: "two"}}},
 		},
 		Tools: []domain.ToolSpec{
-			{Name: "Bash", Description: "runs", Parameters: json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}}}`)},
+			{
+				Name:        "Bash",
+				Description: "runs",
+				Parameters:  json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}}}`),
+			},
 			{Name: "Bare"},
 		},
 		Schema: json.RawMessage(`{"type":"object"}`),
@@ -50,23 +54,26 @@ func TestRequestOnTheWire(t *testing.T) {
 		"model": "m", "stream": true, "stream_options": {"include_usage": true},
 		"messages": [
 			{"role": "system", "content": "be <brief>"},
-			{"role": "user", "content": [{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+			{"role": "user", "content": [{"type": "text", "text": "what is this?"},
+				{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
 			{"role": "assistant", "content": "", "tool_calls": [
 				{"id": "a", "type": "function", "function": {"name": "Bash", "arguments": "{\"command\":\"true\"}"}},
-				{"id": "b", "type": "function", "function": {"name": "Bash", "arguments": "{\"malformed_arguments\":\"{\\\"command\\\":\"}"}},
+				{"id": "b", "type": "function",
+				"function": {"name": "Bash", "arguments": "{\"malformed_arguments\":\"{\\\"command\\\":\"}"}},
 				{"id": "c", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}]},
 			{"role": "tool", "content": "", "tool_call_id": "a"},
 			{"role": "tool", "content": "one\ntwo", "tool_call_id": "b"}
 		],
 		"tools": [
-			{"type": "function", "function": {"name": "Bash", "description": "runs", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}},
+			{"type": "function", "function": {"name": "Bash", "description": "runs",
+			"parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}},
 			{"type": "function", "function": {"name": "Bare", "parameters": {"type": "object", "properties": {}}}}
 		],
 		"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": false}}
 	}`, string(body))
 }
 
-func TestUnencodablePromptIsRefused(t *testing.T) {
+func TestStream_unencodablePrompt(t *testing.T) {
 	c := server(t, events(finish("stop"), done))
 	p := ask()
 	p.Schema = json.RawMessage(`{"type":`)

@@ -5,10 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"everloop/domain"
 )
 
-// maxRetryAfter bounds what is believed of a server's Retry-After.
-const maxRetryAfter = 24 * time.Hour
+// maxRetryAfter bounds what is believed of a server's Retry-After: the longest time
+// for which a session may have its calls retried.
+const maxRetryAfter = domain.MaxModelRetryS * time.Second
 
 // retryAfter reads how long a server asks to wait: retry-after-ms, which OpenAI
 // sends, or Retry-After in seconds or as a date. 0: it said nothing useful.

@@ -31,34 +31,22 @@ var errSilent = errors.New("the model server went silent")
 //
 // An answer is complete when the server gave a finish reason: a stream that
 // merely ends is a transient fault.
+//
+// A server that refuses a prompt with reasoning is asked once more without it; a
+// model that takes it then is sent no reasoning any more.
 func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
-	body, err := encode(p)
-	if err != nil {
-		return domain.Reply{}, refused("the prompt cannot be encoded: " + err.Error())
-	}
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, c.base+"/chat/completions", bytes.NewReader(body))
-	if err != nil {
-		return domain.Reply{}, refused("the address of the model server is not valid")
-	}
-	c.authorize(req)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-
-	res, err := c.http.Do(req)
+	res, err := c.send(callCtx, p)
 	if err != nil {
 		if ctx.Err() != nil {
 			return domain.Reply{}, context.Cause(ctx)
 		}
-		return domain.Reply{}, transient(c.clean(networkText(err)))
+		return domain.Reply{}, err
 	}
 	defer res.Body.Close()
 
-	if res.StatusCode != http.StatusOK {
-		return domain.Reply{}, c.httpFault(res)
-	}
 	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: p.Model}}
 	silence := time.AfterFunc(c.cfg.FirstTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
@@ -81,6 +69,52 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 		}
 	}
 	return a.result(), err
+}
+
+// send sends a prompt, and once more without its reasoning when the server may
+// have refused it for that.
+func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, error) {
+	if !reasons(p) || c.refusers.has(p.Model) {
+		return c.request(ctx, p, false)
+	}
+	res, first := c.request(ctx, p, true)
+	if !mayRefuseReasoning(first) {
+		return res, first
+	}
+	res, err := c.request(ctx, p, false)
+	switch {
+	case err == nil:
+		c.refusers.add(p.Model)
+	case mayRefuseReasoning(err):
+		err = first // it was refused for something else, which the first answer names
+	}
+	return res, err
+}
+
+// request sends a prompt and gives the response of a server that accepts it. An
+// error is a *domain.ModelError.
+func (c *Client) request(ctx context.Context, p domain.Prompt, reasoning bool) (*http.Response, error) {
+	body, err := encode(p, reasoning)
+	if err != nil {
+		return nil, refused("the prompt cannot be encoded: " + err.Error())
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return nil, refused("the address of the model server is not valid")
+	}
+	c.authorize(req)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, transient(c.clean(networkText(err)))
+	}
+	if res.StatusCode != http.StatusOK {
+		defer res.Body.Close()
+		return nil, c.httpFault(res)
+	}
+	return res, nil
 }
 
 // patience is the limit that a silent stream ran into.

@@ -25,7 +25,10 @@ var templates = []struct {
 	// one for a name, three for the answer.
 	{[]string{"gpt-", "chatgpt-", "o1", "o3", "o4"}, domain.ChatTemplate{Name: "openai", PerMessage: 4, PerName: 1, Answer: 3}},
 	// <|im_start|>role\ntext<|im_end|>\n
-	{[]string{"qwen", "qwq", "hermes", "yi-", "smollm"}, domain.ChatTemplate{Name: "chatml", PerMessage: 5, Answer: 3, NoThinking: emptyThinking}},
+	{
+		[]string{"qwen", "qwq", "hermes", "yi-", "smollm"},
+		domain.ChatTemplate{Name: "chatml", PerMessage: 5, Answer: 3, NoThinking: emptyThinking},
+	},
 	// <|begin_of_text|>, then <|start_header_id|>role<|end_header_id|>\n\ntext<|eot_id|>
 	{[]string{"llama-3", "llama3", "meta-llama-3"}, domain.ChatTemplate{Name: "llama3", PerPrompt: 1, PerMessage: 5, Answer: 4}},
 	// <bos>, then <start_of_turn>role\ntext<end_of_turn>\n
@@ -33,7 +36,10 @@ var templates = []struct {
 	// <｜begin▁of▁sentence｜>, then <｜User｜>text, or <｜Assistant｜>text<｜end▁of▁sentence｜>
 	{[]string{"deepseek"}, domain.ChatTemplate{Name: "deepseek", PerPrompt: 1, PerMessage: 2, Answer: 2, NoThinking: "</think>"}},
 	// <s>, then [INST]text[/INST], or text</s>
-	{[]string{"mistral", "mixtral", "ministral", "codestral", "devstral"}, domain.ChatTemplate{Name: "mistral", PerPrompt: 1, PerMessage: 2}},
+	{
+		[]string{"mistral", "mixtral", "ministral", "codestral", "devstral"},
+		domain.ChatTemplate{Name: "mistral", PerPrompt: 1, PerMessage: 2},
+	},
 }
 
 // Template gives the chat template of a model, by its name.

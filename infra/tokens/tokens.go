@@ -154,7 +154,7 @@ func (c *Counter) readKept() {
 	defer cancel()
 	kept, err := c.store.TokenRatios(ctx)
 	if err != nil {
-		c.logger.Warn("token ratios not read; counts are less exact", "error", err)
+		c.logger.Warn("failed to read token ratios, counts are less exact", "error", err)
 		return
 	}
 	c.mu.Lock()
@@ -206,7 +206,7 @@ func (c *Counter) keep(model string, ratio float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
 	if err := c.store.KeepTokenRatio(ctx, model, ratio); err != nil {
-		c.logger.Warn("token ratio not kept", "model", model, "error", err)
+		c.logger.Warn("failed to store a token ratio", "model", model, "error", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"everloop/infra/tokens"
 )
 
-func TestKnownTokenizersAreExact(t *testing.T) {
+func TestCounter_Count_exactForKnownTokenizers(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	for model, want := range map[string]string{
@@ -39,12 +39,14 @@ func TestKnownTokenizersAreExact(t *testing.T) {
 	require.Greater(t, c.Count("gpt-4o", "<|endoftext|>"), 1)
 }
 
-func TestChatTemplatesAreKnownByTheModelsName(t *testing.T) {
+func TestCounter_Template_byModelName(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	for model, want := range map[string]string{
-		"gpt-4o": "openai", "openai/gpt-4.1-mini": "openai", "o3-mini": "openai", "openai/gpt-oss-20b": "harmony", "Qwen/Qwen3-8B": "chatml",
-		"meta-llama/Llama-3.1-8B-Instruct": "llama3", "google/gemma-2-9b-it": "gemma", "deepseek-v3": "deepseek", "mistral-small": "mistral",
+		"gpt-4o": "openai", "openai/gpt-4.1-mini": "openai", "o3-mini": "openai", "openai/gpt-oss-20b": "harmony",
+		"Qwen/Qwen3-8B":                    "chatml",
+		"meta-llama/Llama-3.1-8B-Instruct": "llama3", "google/gemma-2-9b-it": "gemma", "deepseek-v3": "deepseek",
+		"mistral-small": "mistral",
 		"everloop-demo": "generic", "": "generic",
 	} {
 		template := c.Template(model)
@@ -56,7 +58,7 @@ func TestChatTemplatesAreKnownByTheModelsName(t *testing.T) {
 	require.Empty(t, c.Template("gpt-4o").NoThinking, "it has no block for it")
 }
 
-func TestEncodeGivesTheFirstIDs(t *testing.T) {
+func TestCounter_Encode_firstIDs(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	count, exact, ids := c.Encode("gpt-4o", strings.Repeat("word ", 100), 10)
@@ -72,17 +74,20 @@ func TestEncodeGivesTheFirstIDs(t *testing.T) {
 }
 
 var samples = map[string]string{
-	"prose": `The quick brown fox jumps over the lazy dog, and nobody in the village remembers why it ever mattered. ` +
+	"prose": `The quick brown fox jumps over the lazy dog, and few in the village remember why it ever mattered. ` +
 		`Later that evening, the committee published an extraordinarily comprehensive report about the consequences.`,
-	"code":    "func (c *Counter) Count(model, text string) int {\n\tif n, exact := c.exactly(model, text); exact {\n\t\treturn n\n\t}\n\treturn c.scaled(model, Estimate(text))\n}\n",
-	"json":    `{"tool_call_id":"call_018f6a","result":"12 files changed, 340 insertions(+), 27 deletions(-)","status":"done","duration_ms":1523}`,
+	"code": "func (c *Counter) Count(model, text string) int {\n\tif n, exact := c.exactly(model, text); exact {\n\t\treturn n\n\t}\n" +
+		"\treturn c.scaled(model, Estimate(text))\n}\n",
+	"json": `{"tool_call_id":"call_018f6a","result":"12 files changed, 340 insertions(+), 27 deletions(-)",` +
+		`"status":"done","duration_ms":1523}`,
 	"german":  `Die Vertreterinnen der Gewerkschaft überreichten dem Geschäftsführer eine Unterschriftenliste für höhere Löhne.`,
 	"chinese": `人工智能正在改变我们的生活方式,许多公司都在开发新的应用程序来提高工作效率。`,
-	"log":     "2026-11-21T12:00:01.234Z INFO  worker[42] activity completed id=model.call attempt=1 took=1.234s\n2026-11-21T12:00:02.100Z WARN  worker[42] retry\n",
+	"log": "2026-11-21T12:00:01.234Z INFO  worker[42] activity completed id=model.call attempt=1 took=1.234s\n" +
+		"2026-11-21T12:00:02.100Z WARN  worker[42] retry\n",
 }
 
 // The guess is held against a real vocabulary: within 40 % for each kind of text.
-func TestEstimatesAreNear(t *testing.T) {
+func TestEstimate_isNear(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	for name, text := range samples {
@@ -96,7 +101,7 @@ func TestEstimatesAreNear(t *testing.T) {
 	require.Equal(t, 1, tokens.Estimate("   "))
 }
 
-func TestServersTeachTheCounter(t *testing.T) {
+func TestCounter_Observe_learnsFromServer(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	text := strings.Repeat("some words of no importance ", 100)
@@ -134,19 +139,21 @@ func (r *ratios) KeepTokenRatio(_ context.Context, model string, ratio float64) 
 	return nil
 }
 
-func TestWhatWasLearntIsShared(t *testing.T) {
+func TestCounter_sharesLearntRatios(t *testing.T) {
 	t.Parallel()
 	store := &ratios{kept: map[string]float64{}}
 	worker := tokens.New(store, nil)
 	worker.Observe("llama", 1000, 2000)
-	require.Eventually(t, func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.kept["llama"] == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(
+		t, func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.kept["llama"] == 2 }, time.Minute, time.Millisecond,
+	)
 	api := tokens.New(store, nil)
 	api.Load()
 	require.Equal(t, 2*tokens.Estimate("hello there"), api.Count("llama", "hello there"))
 }
 
 // Hostile texts are answered quickly: no text may hold a processor.
-func TestHostileTextsAreQuick(t *testing.T) {
+func TestCounter_Count_hostileTextIsFast(t *testing.T) {
 	t.Parallel()
 	c := tokens.New(nil, nil)
 	c.Count("gpt-4o", "the vocabulary is loaded")
