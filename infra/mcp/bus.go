@@ -14,8 +14,8 @@ import (
 // The subjects by which other processes ask the workers about tool servers.
 const (
 	lookSubject   = "mcp.look"   // one worker connects a session and answers
-	forgetSubject = "mcp.forget" // every worker lets go of something
-	lookers       = "mcp"        // queue group
+	forgetSubject = "mcp.forget" // every worker drops something from its caches
+	queueGroup    = "mcp"        // queue group
 	lookTime      = patience + time.Second
 	flushTime     = 2 * time.Second
 )
@@ -48,22 +48,22 @@ func (r Remote) Look(ctx context.Context, sessionID string) error {
 	return err
 }
 
-// ServerChanged tells that a server was made, changed or removed.
+// ServerChanged announces that a server was made, changed or removed.
 func (r Remote) ServerChanged(ctx context.Context, serverID string) error {
-	return r.tell(ctx, notice{ServerID: serverID})
+	return r.announce(ctx, notice{ServerID: serverID})
 }
 
 // SessionDeleted ends what runs for a session.
 func (r Remote) SessionDeleted(ctx context.Context, sessionID string) error {
-	return r.tell(ctx, notice{SessionID: sessionID})
+	return r.announce(ctx, notice{SessionID: sessionID})
 }
 
 // UserDeleted ends what runs for a user.
 func (r Remote) UserDeleted(ctx context.Context, userID string) error {
-	return r.tell(ctx, notice{UserID: userID})
+	return r.announce(ctx, notice{UserID: userID})
 }
 
-func (r Remote) tell(ctx context.Context, n notice) error {
+func (r Remote) announce(ctx context.Context, n notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (r Remote) tell(ctx context.Context, n notice) error {
 
 // Listen has the manager answer what Remote asks, until it is closed.
 func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
-	look, err := conn.QueueSubscribe(lookSubject, lookers, func(msg *nats.Msg) {
+	look, err := conn.QueueSubscribe(lookSubject, queueGroup, func(msg *nats.Msg) {
 		var n notice
 		if json.Unmarshal(msg.Data, &n) != nil {
 			return
@@ -90,7 +90,7 @@ func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 			ctx, cancel := context.WithTimeout(m.life, lookTime)
 			defer cancel()
 			if err := m.Look(ctx, n.SessionID); err != nil {
-				m.Logger.Info("tool servers of a session not looked at", "session_id", n.SessionID, "error", err)
+				m.Logger.Info("failed to check the tool servers of a session", "session_id", n.SessionID, "error", err)
 			}
 			_ = msg.Respond(nil)
 		})

@@ -18,7 +18,7 @@ func TestWhatOtherProcessesAskFor(t *testing.T) {
 	remote := Remote{Conn: conn}
 	require.Equal(t, domain.Unavailable, domain.AsError(remote.Look(t.Context(), session.ID)).Kind, "there is no worker")
 
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	require.NoError(t, w.manager.Listen(t.Context(), conn))
 	for name, forget := range map[string]func() error{

@@ -57,7 +57,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			if answer, err = conn.ask(timed, c, tool); err == nil {
 				l.fine()
 				result := resultOf(answer)
-				result.Output = hide(result.Output, server.MCPServer, false)
+				result.Output = redact(result.Output, server.MCPServer, false)
 				return result, nil
 			}
 		}
@@ -70,11 +70,16 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			l.manager.spawn(func() { l.probe(conn) })
 			return failure("The call of %s took longer than %s and was cancelled. It may have taken effect in part.", tool, limit), nil
 		case conn == nil:
-			result := failure("The tool server %s is not available, so nothing was done: %s.", server.Name, sentence(err, server.MCPServer))
+			result := failure("The tool server %s is not available, so nothing was done: %s.", server.Name,
+				errorText(err, server.MCPServer))
 			return result, again(acts, err)
 		}
 		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
-			return failure("The tool server %s refused the call: %s", server.Name, cleanText(oneLine(hide(refused.Message, server.MCPServer, true)), maxDescription)), nil
+			return failure(
+				"The tool server %s refused the call: %s",
+				server.Name,
+				cleanText(oneLine(redact(refused.Message, server.MCPServer, true)), maxDescription),
+			), nil
 		}
 		why := conn.explain(err)
 		if neverSent(err) {
@@ -82,16 +87,20 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			if !fresh {
 				continue // nothing has happened yet: once more on a new connection
 			}
-			result := failure("The tool server %s could not be reached, so nothing was done: %s.", server.Name, sentence(why, server.MCPServer))
+			result := failure(
+				"The tool server %s could not be reached, so nothing was done: %s.",
+				server.Name,
+				errorText(why, server.MCPServer),
+			)
 			return result, again(acts, err)
 		}
 		// A connection that is still there may be a server's way to say no.
 		gone := conn.why() != nil || errors.Is(err, sdk.ErrConnectionClosed)
-		result := failure("The call of %s failed and may have taken effect in part: %s.", tool, sentence(why, server.MCPServer))
+		result := failure("The call of %s failed and may have taken effect in part: %s.", tool, errorText(why, server.MCPServer))
 		if gone {
 			l.lost(conn, why)
 			result = failure("The tool server %s was lost while the call ran, which may have taken effect in part: %s.",
-				server.Name, sentence(why, server.MCPServer))
+				server.Name, errorText(why, server.MCPServer))
 		}
 		return result, again(acts, err)
 	}

@@ -98,7 +98,8 @@ func (c *collector) add(tool *sdk.Tool) {
 
 // describe makes a tool of what the server says of it.
 func describe(tool *sdk.Tool) (domain.MCPTool, error) {
-	if tool.Name == "" || len(tool.Name) > maxRawToolName || strings.ContainsRune(tool.Name, 0) || tool.Name != strings.ToValidUTF8(tool.Name, "") {
+	if tool.Name == "" || len(tool.Name) > maxRawToolName || strings.ContainsRune(tool.Name, 0) ||
+		tool.Name != strings.ToValidUTF8(tool.Name, "") {
 		return domain.MCPTool{}, fmt.Errorf("its name cannot be used")
 	}
 	schema, err := schemaOf(tool.InputSchema)
@@ -154,7 +155,7 @@ const anyObject = `{"type": "object"}`
 
 // checker prepares a tool that checks its arguments by the schema. One with
 // references is left to the server: references can be built so that checking
-// takes for ever.
+// never ends.
 func checker(schema json.RawMessage) (prepared tools.Tool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

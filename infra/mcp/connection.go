@@ -86,18 +86,11 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 		c.cut, c.why = channel, channel.why
 		return transport, nil
 	}
-	root, err := m.Roots.Root(ctx, t.session.ID, t.session.SandboxUID)
+	program, err := m.program(ctx, t)
 	if err != nil {
-		return nil, fmt.Errorf("the session's workspace cannot be opened: %w", err)
+		return nil, err
 	}
-	env, err := m.environment(ctx, t)
-	if err != nil {
-		return nil, fmt.Errorf("the environment of its session cannot be read: %w", err)
-	}
-	process, err := startStdio(m.life, m.Launcher, Program{
-		Session: tools.SessionView{ID: t.session.ID, SandboxUID: t.session.SandboxUID, Root: root},
-		Argv:    append([]string{t.server.Command}, t.server.Args...), Env: env,
-	})
+	process, err := startStdio(m.life, m.Launcher, program)
 	if err != nil {
 		return nil, fmt.Errorf("the sandbox could not start it: %w", err)
 	}
@@ -105,19 +98,33 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 	return process, nil
 }
 
-// environment gives the variables of a server's process: its own over those of
-// the session's tools.
-func (m *Manager) environment(ctx context.Context, t target) (env map[string]string, err error) {
-	given := t.session.Env
+// program gives what runs a stdio server. One of the session itself runs in its
+// workspace, with its own variables over those of the session's tools. Any other
+// holds secrets that are not the session owner's: no file and no variable of a user
+// may reach its process, where an interpreter would load code from them.
+func (m *Manager) program(ctx context.Context, t target) (Program, error) {
+	p := Program{SessionID: t.session.ID, Argv: append([]string{t.server.Command}, t.server.Args...)}
+	if !t.server.OfSession() {
+		p.Env = tools.Environment(t.server.Env)
+		return p, nil
+	}
+	root, err := m.Roots.Root(ctx, t.session.ID, t.session.SandboxUID)
+	if err != nil {
+		return p, fmt.Errorf("the session's workspace cannot be opened: %w", err)
+	}
+	env := maps.Clone(t.session.Env)
 	if m.Environment != nil {
-		if given, err = m.Environment.ToolEnv(ctx, t.session); err != nil {
-			return nil, err
+		if env, err = m.Environment.ToolEnv(ctx, t.session); err != nil {
+			return p, fmt.Errorf("the environment of its session cannot be read: %w", err)
 		}
 	}
-	env = map[string]string{}
-	maps.Copy(env, given)
+	if env == nil {
+		env = map[string]string{}
+	}
 	maps.Copy(env, t.server.Env)
-	return tools.Environment(env), nil
+	p.Session = &tools.SessionView{ID: t.session.ID, OwnerID: t.session.OwnerID, SandboxUID: t.session.SandboxUID, Root: root}
+	p.Env = tools.Environment(env)
+	return p, nil
 }
 
 // explain gives the reason behind an error of the SDK, without the server's
@@ -161,7 +168,7 @@ func (c *connection) close() {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			_ = c.session.Close() // tells the server that its session is over
+			_ = c.session.Close() // ends the session at the server
 		}()
 		select {
 		case <-over:

@@ -18,14 +18,16 @@ func TestHostileServersByHTTP(t *testing.T) {
 	t.Parallel()
 	trusted := func(s *domain.MCPServerRecord) { s.Trusted = true }
 	short := func(s *domain.MCPServerRecord) { s.TimeoutS = 2 }
-	front := func(t *testing.T, w *world, name string, handle http.HandlerFunc, change ...func(*domain.MCPServerRecord)) {
+	front := func(t *testing.T, w *env, name string, handle http.HandlerFunc, change ...func(*domain.MCPServerRecord)) {
 		server := httptest.NewServer(handle)
 		t.Cleanup(server.Close)
 		t.Cleanup(server.CloseClientConnections)
 		t.Cleanup(w.manager.Close)
-		w.add(domain.MCPServer{Name: name, Transport: domain.MCPHTTP, URL: server.URL + "/mcp?key=s3cret-in-url"}, append(change, trusted)...)
+		w.add(
+			domain.MCPServer{Name: name, Transport: domain.MCPHTTP, URL: server.URL + "/mcp?key=s3cret-in-url"},
+			append(change, trusted)...)
 	}
-	failing := func(t *testing.T, w *world, name string) string {
+	failing := func(t *testing.T, w *env, name string) string {
 		w.offered()
 		require.Eventually(t, func() bool { return w.records.state(name).Status == domain.MCPFailed }, soon, tick)
 		require.NotContains(t, w.records.state(name).Error+w.log.String(), "s3cret")
@@ -62,7 +64,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	}
 	t.Run("hangs", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, func(c *Config) { c.ConnectTime = time.Second })
+		w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 		front(t, w, "hang", func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // only then does it notice that the client leaves
 			<-r.Context().Done()
@@ -71,7 +73,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("hangs on the stream of notices", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, func(c *Config) { c.ConnectTime = time.Second })
+		w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 		plain := answering(nil)
 		front(t, w, "notices", func(rw http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
@@ -84,19 +86,19 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("is not a tool server", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		front(t, w, "page", func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("<html>")) })
 		require.Contains(t, failing(t, w, "page"), "unsupported content type")
 	})
 	t.Run("wants a key", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		front(t, w, "locked", func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusUnauthorized) })
 		require.Contains(t, failing(t, w, "locked"), "Unauthorized")
 	})
 	t.Run("redirects elsewhere", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		front(t, w, "away", func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "http://127.0.0.2:9/", http.StatusTemporaryRedirect)
 		})
@@ -105,7 +107,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	t.Run("floods", func(t *testing.T) {
 		t.Parallel()
 		for _, kind := range []string{"application/json", "text/event-stream"} {
-			w := newWorld(t)
+			w := newEnv(t)
 			front(t, w, "flood", answering(func(rw http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) bool {
 				if method != "tools/call" {
 					return false
@@ -127,7 +129,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("ends the answer early", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		front(t, w, "cut", answering(func(rw http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) bool {
 			if method != "tools/call" {
 				return false
@@ -143,7 +145,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("hangs in a call", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		front(t, w, "slow", answering(func(_ http.ResponseWriter, r *http.Request, method string, _ json.RawMessage) bool {
 			if method == "tools/call" {
 				<-r.Context().Done()
@@ -157,7 +159,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("is gone", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		server := httptest.NewServer(answering(nil))
 		w.add(domain.MCPServer{Name: "gone", Transport: domain.MCPHTTP, URL: server.URL}, trusted)
 		tool := w.tool("mcp__gone__act")

@@ -19,7 +19,7 @@ import (
 // oneSecond is the time limit of one call.
 func oneSecond(s *domain.MCPServerRecord) { s.TimeoutS = 1 }
 
-func TestAServerThatHangsBlocksNoChat(t *testing.T) {
+func TestManager_serverHangs(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"initialize", "tools/list"} {
 		t.Run(method, func(t *testing.T) {
@@ -30,13 +30,13 @@ func TestAServerThatHangsBlocksNoChat(t *testing.T) {
 				}
 				return nil
 			})
-			w := newWorld(t)
+			w := newEnv(t)
 			w.stdio("good", serving(everything()))
 			w.stdio("hang", hang)
 			require.Contains(t, w.atFirst(6), "mcp__good__echo")
 			require.Equal(t, domain.MCPConnecting, w.records.state("hang").Status, "it was waited for")
 
-			w = newWorld(t, func(c *Config) { c.ConnectTime = time.Second })
+			w = newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 			w.stdio("hang", hang)
 			require.Empty(t, w.offered())
 			require.Eventually(t, func() bool { return w.records.state("hang").Status == domain.MCPFailed }, soon, tick)
@@ -47,7 +47,7 @@ func TestAServerThatHangsBlocksNoChat(t *testing.T) {
 
 func TestAServerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.ConnectTime = time.Second })
+	w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 	w.stdio("deaf", func(ctx context.Context, _ io.Reader, _, _ io.Writer) error {
 		<-ctx.Done()
 		return nil
@@ -58,7 +58,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 
 func TestACallThatHangs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("slow", polite(func(method string, _, _ json.RawMessage) []byte {
 		if method == "tools/call" {
 			return silence
@@ -77,7 +77,7 @@ func TestACallThatHangs(t *testing.T) {
 
 func TestAServerThatDiedInside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("dead", polite(func(method string, _, _ json.RawMessage) []byte {
 		if method == "tools/call" || method == "ping" {
 			return silence
@@ -94,9 +94,9 @@ func TestAServerThatDiedInside(t *testing.T) {
 	w.tool("mcp__dead__act") // and started again
 }
 
-func TestAServerThatDiesDuringACall(t *testing.T) {
+func TestCall_serverDies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("frail", func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		dying, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -120,7 +120,11 @@ func TestAServerThatDiesDuringACall(t *testing.T) {
 	acting, err := w.call(t.Context(), "mcp__frail__act", `{}`)
 	require.NoError(t, err, "what may have acted is not tried again")
 	require.True(t, acting.IsError)
-	require.Contains(t, acting.Output, "was lost while the call ran, which may have taken effect in part: its process ended by a signal (killed)")
+	require.Contains(
+		t,
+		acting.Output,
+		"was lost while the call ran, which may have taken effect in part: its process ended by a signal (killed)",
+	)
 	require.Contains(t, acting.Output, "fatal: out of [31mluck")
 
 	looking, err := w.call(t.Context(), "mcp__frail__look", `{}`)
@@ -132,7 +136,7 @@ func TestAServerThatDiesDuringACall(t *testing.T) {
 
 func TestACrashLoopIsSlowedDown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("loop", func(_ context.Context, _ io.Reader, _, errs io.Writer) error {
 		_, _ = errs.Write([]byte("no configuration"))
 		return nil
@@ -150,7 +154,7 @@ func TestACrashLoopIsSlowedDown(t *testing.T) {
 
 func TestAMissingProgram(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.add(domain.MCPServer{Name: "gone", Transport: domain.MCPStdio, Command: "nowhere"})
 	require.Empty(t, w.offered())
 	require.Eventually(t, func() bool { return w.records.state("gone").Error != "" }, soon, tick)
@@ -160,7 +164,7 @@ func TestAMissingProgram(t *testing.T) {
 func TestAFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	flood := strings.Repeat("x", 1<<20)
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("flood", fake(nil))
 	w.launcher.programs["flood"] = func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		return polite(func(method string, id, _ json.RawMessage) []byte {
@@ -200,7 +204,7 @@ func TestAFloodIsBounded(t *testing.T) {
 
 func TestNoiseOnStandardOutput(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	with := func(noise string) program {
 		return func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 			if _, err := io.WriteString(out, noise); err != nil {
@@ -208,7 +212,7 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 			}
 			return polite(func(method string, id, _ json.RawMessage) []byte {
 				if method == "tools/call" {
-					// Answers to nobody, half an answer and an answer of a wrong kind come before the right one.
+					// Answers to no request, half an answer and an answer of a wrong kind come before the right one.
 					return append([]byte("{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n{\"jsonrpc\":\"1.0\"}\n[1,2]\n{\"id\":\n"),
 						reply(id, `{"content":[{"type":"text","text":"right"}]}`)...)
 				}
@@ -228,9 +232,9 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 	require.Contains(t, w.records.state("babble").Error, "no protocol message")
 }
 
-func TestAnswersToNobody(t *testing.T) {
+func TestCall_strayAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("liar", polite(func(method string, _, _ json.RawMessage) []byte {
 		if method == "tools/call" {
 			return reply(json.RawMessage(`"another"`), `{"content":[]}`)
@@ -244,7 +248,7 @@ func TestAnswersToNobody(t *testing.T) {
 
 func TestAHugeList(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	list := func(tools ...string) program {
 		return polite(func(method string, id, _ json.RawMessage) []byte {
 			if method == "tools/list" {
@@ -264,12 +268,17 @@ func TestAHugeList(t *testing.T) {
 	))
 	w.stdio("wrong", list(
 		`{"name":"invalid","inputSchema":{"type":"object","properties":{"a":{"type":"nonsense"}}}}`,
-		`{"name":"array","inputSchema":{"type":"array"}}`, `{"name":"none"}`, `{"name":""}`, `{"name":"nul","inputSchema":{"type":"object","title":"\u0000"}}`,
+		`{"name":"array","inputSchema":{"type":"array"}}`,
+		`{"name":"none"}`,
+		`{"name":""}`,
+		`{"name":"nul","inputSchema":{"type":"object","title":"\u0000"}}`,
 		`{"name":"remote","inputSchema":{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1/schema"}}}}`,
-		`{"name":"twice","inputSchema":{"type":"object"}}`, `{"name":"twice","inputSchema":{"type":"object"}}`,
+		`{"name":"twice","inputSchema":{"type":"object"}}`,
+		`{"name":"twice","inputSchema":{"type":"object"}}`,
 		`{"name":"dialect","inputSchema":{"$schema":"https://example.com/mine","type":"object"}}`,
 		`{"name":"evil \u202ename\u0007","description":"a\u0000b\u001b[2J\u200b","inputSchema":{}}`,
-		`{"name":"draft7","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{"type":"number"}},"required":["n"]}}`,
+		`{"name":"draft7","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{`+
+			`"type":"number"}},"required":["n"]}}`,
 	))
 	w.stdio("endless", polite(func(method string, id, params json.RawMessage) []byte {
 		if method == "tools/list" {
@@ -300,10 +309,10 @@ func TestAHugeList(t *testing.T) {
 }
 
 // A process may be gone before the first message to it is written, and known to
-// be only later: its end is told all the same, not the broken pipe.
-func TestAServerThatEndsBeforeItReads(t *testing.T) {
+// be only later: its end is reported all the same, not the broken pipe.
+func TestCall_serverEndsBeforeItReads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("short", func(ctx context.Context, in io.Reader, _, errs io.Writer) error {
 		_, _ = errs.Write([]byte("no licence"))
 		_ = in.(io.Closer).Close()

@@ -17,6 +17,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/infra/netguard"
 )
 
 // Waiting for what happens in the background.
@@ -172,7 +173,8 @@ func reply(id json.RawMessage, result string) []byte {
 
 const hello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`
 
-const oneTool = `{"tools":[{"name":"act","inputSchema":{"type":"object"}},{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
+const oneTool = `{"tools":[{"name":"act","inputSchema":{"type":"object"}},{"name":"look","inputSchema":{"type":"object"},` +
+	`"annotations":{"readOnlyHint":true}}]}`
 
 // polite is a fake that answers as it should, but for what change says; nil of
 // change leaves a method to it, and silence leaves it unanswered.
@@ -200,8 +202,8 @@ func polite(change func(method string, id, params json.RawMessage) []byte) progr
 
 var silence = []byte("\x00silence")
 
-// world is a manager with its surroundings.
-type world struct {
+// env is a manager with its surroundings.
+type env struct {
 	t        *testing.T
 	manager  *Manager
 	records  *records
@@ -209,14 +211,16 @@ type world struct {
 	log      *lockedBuffer
 }
 
-func newWorld(t *testing.T, change ...func(*Config)) *world {
+func newEnv(t *testing.T, change ...func(*Config)) *env {
 	t.Helper()
-	w := &world{
+	w := &env{
 		t: t, records: &records{states: map[string]domain.MCPConnection{}}, launcher: &launcher{programs: map[string]program{}},
 		log: &lockedBuffer{},
 	}
+	checks, err := netguard.New(nil, nil)
+	require.NoError(t, err)
 	c := Config{
-		Records: w.records, Launcher: w.launcher, Roots: w.records, HTTP: NewGuard(nil), Version: "test",
+		Records: w.records, Launcher: w.launcher, Roots: w.records, HTTP: NewGuard(checks), Version: "test",
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)), ConnectTime: soon,
 	}
 	for _, f := range change {
@@ -232,16 +236,22 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 }
 
 // stdio configures a server that is a program.
-func (w *world) stdio(name string, p program, change ...func(*domain.MCPServerRecord)) {
+func (w *env) stdio(name string, p program, change ...func(*domain.MCPServerRecord)) {
 	w.launcher.mu.Lock()
 	w.launcher.programs[name] = p
 	w.launcher.mu.Unlock()
 	w.add(domain.MCPServer{Name: name, Transport: domain.MCPStdio, Command: name}, change...)
 }
 
-func (w *world) add(server domain.MCPServer, change ...func(*domain.MCPServerRecord)) {
+func (w *env) add(server domain.MCPServer, change ...func(*domain.MCPServerRecord)) {
 	server.Enabled = true
-	record := domain.MCPServerRecord{MCPServer: server, ID: "id-" + server.Name, Scope: domain.MCPOfSession, OwnerID: "ann", TrustHints: true}
+	record := domain.MCPServerRecord{
+		MCPServer:  server,
+		ID:         "id-" + server.Name,
+		Scope:      domain.MCPOfSession,
+		OwnerID:    "ann",
+		TrustHints: true,
+	}
 	for _, f := range change {
 		f(&record)
 	}
@@ -253,7 +263,7 @@ func (w *world) add(server domain.MCPServer, change ...func(*domain.MCPServerRec
 var session = domain.Session{ID: "s-1", OwnerID: "ann", SandboxUID: 100001}
 
 // offered gives the tools of the session by name.
-func (w *world) offered() map[string]tools.Tool {
+func (w *env) offered() map[string]tools.Tool {
 	out := map[string]tools.Tool{}
 	for _, tool := range w.manager.Tools(context.Background(), tools.Scope{Session: session, Mode: domain.ModeExecuting}) {
 		require.NotContains(w.t, out, tool.Name)
@@ -264,7 +274,7 @@ func (w *world) offered() map[string]tools.Tool {
 
 // atFirst gives the tools of the first use, which waits for servers with the
 // manager's patience. It may end before a slow machine has connected.
-func (w *world) atFirst(n int) map[string]tools.Tool {
+func (w *env) atFirst(n int) map[string]tools.Tool {
 	w.t.Helper()
 	began := time.Now()
 	offered := w.offered()
@@ -276,7 +286,7 @@ func (w *world) atFirst(n int) map[string]tools.Tool {
 }
 
 // tool waits for a tool.
-func (w *world) tool(name string) tools.Tool {
+func (w *env) tool(name string) tools.Tool {
 	w.t.Helper()
 	var found tools.Tool
 	require.Eventually(w.t, func() bool {
@@ -300,7 +310,7 @@ func newCall(arguments string) *tools.Call {
 }
 
 // call runs a tool by its name.
-func (w *world) call(ctx context.Context, name, arguments string) (tools.Result, error) {
+func (w *env) call(ctx context.Context, name, arguments string) (tools.Result, error) {
 	w.t.Helper()
 	return w.tool(name).Run(ctx, newCall(arguments))
 }

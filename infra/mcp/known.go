@@ -23,7 +23,7 @@ type Known struct {
 
 // knownKey is one state of one session's connection with a server.
 type knownKey struct {
-	session, server, mark string
+	session, server, hash string
 	at                    time.Time
 }
 
@@ -36,7 +36,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	if !s.Session.NoToolServers {
 		var err error
 		if servers, err = k.Records.SessionMCPServers(ctx, s.Session.ID); err != nil {
-			k.Logger.Warn("tool servers of a session cannot be read", "session_id", s.Session.ID, "error", err)
+			k.Logger.Warn("failed to read the tool servers of a session", "session_id", s.Session.ID, "error", err)
 			return nil
 		}
 	}
@@ -46,13 +46,13 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	}
 	states, err := k.Records.MCPConnections(ctx, s.Session.ID)
 	if err != nil {
-		k.Logger.Warn("states of tool servers cannot be read", "session_id", s.Session.ID, "error", err)
+		k.Logger.Warn("failed to read the states of tool servers", "session_id", s.Session.ID, "error", err)
 		return nil
 	}
 	var all []tools.Tool
 	for _, server := range used {
 		for _, state := range states {
-			if state.Name == server.Name && state.Fingerprint == mark(server) && state.Status != domain.MCPFailed {
+			if state.Name == server.Name && state.Fingerprint == configHash(server) && state.Status != domain.MCPFailed {
 				all = append(all, k.offer(server, state)...)
 			}
 		}

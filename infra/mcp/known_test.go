@@ -19,13 +19,13 @@ func names(list []tools.Tool) []string {
 	return out
 }
 
-func TestWhatIsKnownOfServersWithoutConnecting(t *testing.T) {
+func TestKnown_withoutConnecting(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
 	scope := tools.Scope{Session: session, Mode: domain.ModeExecuting}
-	require.Empty(t, known.Tools(t.Context(), scope), "nobody has asked the server yet")
+	require.Empty(t, known.Tools(t.Context(), scope), "the server was not asked yet")
 	started, _ := w.launcher.running()
 	require.Zero(t, started)
 
@@ -34,7 +34,7 @@ func TestWhatIsKnownOfServersWithoutConnecting(t *testing.T) {
 	offered := w.offered()
 	for _, tool := range known.Tools(t.Context(), scope) {
 		require.Equal(t, offered[tool.Name].Spec, tool.Spec)
-		require.Equal(t, offered[tool.Name].Planning, tool.Planning)
+		require.Equal(t, offered[tool.Name].Acts, tool.Acts)
 		require.Nil(t, tool.Run)
 	}
 	w.manager.ForgetSession(session.ID) // at rest it is known all the same
@@ -58,9 +58,9 @@ func TestWhatIsKnownOfServersWithoutConnecting(t *testing.T) {
 }
 
 // A server of the profile that says which tools are offered.
-func TestWhatIsKnownOfConfiguredServers(t *testing.T) {
+func TestKnown_configuredServers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.launcher.programs["other"] = serving(everything())
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
 		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},

@@ -14,9 +14,13 @@ type Launcher interface {
 	Launch(ctx context.Context, program Program) (Process, error)
 }
 
-// Program is a tool server to run in a session's sandbox, in its workspace.
+// Program is a tool server to run in a sandbox.
 type Program struct {
-	Session        tools.SessionView
+	// Session has its workspace, in which and as whose user the server runs. Nil
+	// runs it privately: without any workspace, in an empty directory and as a user
+	// that nothing else has.
+	Session        *tools.SessionView
+	SessionID      string // whose chats use it, and whose rules its network follows
 	Argv           []string
 	Env            map[string]string
 	Stdout, Stderr io.Writer

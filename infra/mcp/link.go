@@ -105,7 +105,7 @@ func (l *link) connect(ctx context.Context, t target) {
 		}
 		return
 	case err != nil:
-		l.failed(sentence(err, t.server.MCPServer))
+		l.failed(errorText(err, t.server.MCPServer))
 	default:
 		l.state, l.conn, l.err = linkUp, conn, note
 		l.catalog, l.listed, l.offer = list, true, nil
@@ -116,7 +116,15 @@ func (l *link) connect(ctx context.Context, t target) {
 	}
 	l.save(l.manager.life)
 	if err != nil {
-		l.manager.Logger.Info("tool server not connected", "session_id", t.session.ID, "server", t.server.Name, "error", sentence(err, t.server.MCPServer))
+		l.manager.Logger.Info(
+			"failed to connect to a tool server",
+			"session_id",
+			t.session.ID,
+			"server",
+			t.server.Name,
+			"error",
+			errorText(err, t.server.MCPServer),
+		)
 	}
 }
 
@@ -172,11 +180,11 @@ func (l *link) lost(conn *connection, why error) {
 	if time.Since(conn.since) > steady {
 		l.failures = 0
 	}
-	l.failed(sentence(why, l.target.server.MCPServer))
+	l.failed(errorText(why, l.target.server.MCPServer))
 	name, session, text := l.target.server.Name, l.target.session.ID, l.err
 	l.mu.Unlock()
 	conn.close()
-	l.manager.Logger.Info("tool server lost", "session_id", session, "server", name, "error", text)
+	l.manager.Logger.Info("lost the connection to a tool server", "session_id", session, "server", name, "error", text)
 	l.save(l.manager.life)
 }
 
@@ -225,7 +233,7 @@ func (l *link) refresh(conn *connection) {
 		return
 	}
 	if err != nil {
-		l.err = "its changed tools cannot be listed: " + sentence(err, l.target.server.MCPServer)
+		l.err = "its changed tools cannot be listed: " + errorText(err, l.target.server.MCPServer)
 	} else {
 		l.catalog, l.offer, l.err = list, nil, note
 	}
@@ -240,7 +248,8 @@ func (l *link) save(ctx context.Context) {
 	defer l.saving.Unlock()
 	l.mu.Lock()
 	state := domain.MCPConnection{
-		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: mark(l.target.server), Error: l.err, Tools: l.catalog,
+		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: configHash(l.target.server),
+		Error: l.err, Tools: l.catalog,
 	}
 	switch l.state {
 	case linkConnecting:
@@ -257,7 +266,8 @@ func (l *link) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := l.manager.Records.SaveMCPConnection(ctx, state); err != nil {
-		l.manager.Logger.Warn("state of a tool server not kept", "session_id", state.SessionID, "server", state.Name, "error", err)
+		l.manager.Logger.Warn("failed to store the state of a tool server",
+			"session_id", state.SessionID, "server", state.Name, "error", err)
 	}
 }
 

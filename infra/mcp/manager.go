@@ -34,8 +34,8 @@ type Config struct {
 	Launcher Launcher
 	Roots    Roots
 	HTTP     HTTP
-	// Environment gives what the processes of a session's servers get besides
-	// their own; nil: the session's variables.
+	// Environment gives what the processes of a session's own servers get besides
+	// their variables; nil: the session's variables.
 	Environment interface {
 		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 	}
@@ -76,9 +76,9 @@ type known struct {
 
 const (
 	// knownFor is how long a session's servers are believed without asking the
-	// records; a change is told by Forget sooner.
-	knownFor   = 5 * time.Second
-	sweepEvery = 15 * time.Second
+	// records; Forget announces a change sooner.
+	knownFor       = 5 * time.Second
+	idleCheckEvery = 15 * time.Second
 	// forgetAfter is how long a link without a connection keeps what it knows.
 	forgetAfter = 30 * time.Minute
 )
@@ -95,7 +95,7 @@ func NewManager(c Config) *Manager {
 	}
 	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[string]*known{}}
 	m.life, m.end = context.WithCancel(context.Background())
-	m.spawn(m.sweep)
+	m.spawn(m.closeIdle)
 	return m
 }
 
@@ -194,21 +194,21 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPSe
 	return k.servers, nil
 }
 
-// mark tells configurations of a server apart in the records. Its secrets are
-// told apart by when they were set: nothing that is made of them is kept in the
+// configHash distinguishes configurations of a server in the store. Its secrets are
+// distinguished by when they were set: nothing that is made of them is kept in the
 // clear.
-func mark(s domain.MCPServerRecord) string {
+func configHash(s domain.MCPServerRecord) string {
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:12])
 }
 
-// fingerprint tells two configurations apart that need different connections. It
+// fingerprint distinguishes configurations that need different connections. It
 // holds secrets and never leaves this process.
 func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
-	env := session.Env
-	if s.Transport == domain.MCPHTTP {
-		env = nil
+	var env map[string]string
+	if s.Transport == domain.MCPStdio && s.OfSession() {
+		env = session.Env
 	}
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.Env, s.URL, s.Headers, s.Trusted, env})
 	sum := sha256.Sum256(data)
@@ -246,9 +246,9 @@ func (m *Manager) link(session domain.Session, server domain.MCPServerRecord) (l
 	return l, true
 }
 
-// sweep lets go of what is not used.
-func (m *Manager) sweep() {
-	tick := time.NewTicker(min(sweepEvery, m.Idle))
+// closeIdle periodically closes connections that are not used.
+func (m *Manager) closeIdle() {
+	tick := time.NewTicker(min(idleCheckEvery, m.Idle))
 	defer tick.Stop()
 	for {
 		select {

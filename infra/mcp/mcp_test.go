@@ -28,10 +28,13 @@ func everything() *sdk.Server {
 	text := func(s string) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
 	}
-	sdk.AddTool(server, &sdk.Tool{Name: "echo", Title: "Echo it", Description: "Says it again", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+	sdk.AddTool(
+		server,
+		&sdk.Tool{Name: "echo", Title: "Echo it", Description: "Says it again", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, _ *sdk.CallToolRequest, in words) (*sdk.CallToolResult, any, error) {
 			return text("You said " + in.Text), nil, nil
-		})
+		},
+	)
 	sdk.AddTool(server, &sdk.Tool{Name: "put", Annotations: &sdk.ToolAnnotations{IdempotentHint: true}},
 		func(context.Context, *sdk.CallToolRequest, words) (*sdk.CallToolResult, any, error) {
 			return text("put"), nil, nil
@@ -71,20 +74,23 @@ func everything() *sdk.Server {
 }
 
 // both runs a test over both transports.
-func both(t *testing.T, test func(t *testing.T, w *world)) {
+func both(t *testing.T, test func(t *testing.T, w *env)) {
 	t.Run("stdio", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		w.stdio("every", serving(everything()))
 		test(t, w)
 	})
 	t.Run("http", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return everything() }, nil)
 		front := httptest.NewServer(handler)
 		t.Cleanup(front.Close)
-		w.add(domain.MCPServer{Name: "every", Transport: domain.MCPHTTP, URL: front.URL}, func(s *domain.MCPServerRecord) { s.Trusted = true })
+		w.add(
+			domain.MCPServer{Name: "every", Transport: domain.MCPHTTP, URL: front.URL},
+			func(s *domain.MCPServerRecord) { s.Trusted = true },
+		)
 		t.Cleanup(w.manager.Close) // before the front, which waits for its clients
 		test(t, w)
 	})
@@ -92,17 +98,19 @@ func both(t *testing.T, test func(t *testing.T, w *world)) {
 
 func TestToolsOfAServer(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, w *world) {
+	both(t, func(t *testing.T, w *env) {
 		offered := w.atFirst(6) // all pages
 		echo := offered["mcp__every__echo"]
 		require.Equal(t, "every: Echo it", echo.DisplayName)
 		require.Equal(t, "Says it again", echo.Spec.Description)
 		require.Contains(t, string(echo.Spec.Parameters), `"text"`)
 		require.False(t, echo.Acts)
-		require.True(t, echo.Planning)
 		require.True(t, offered["mcp__every__act"].Acts)
 		require.False(t, offered["mcp__every__put"].Acts)
-		require.False(t, offered["mcp__every__put"].Planning)
+		for name, tool := range offered {
+			require.False(t, tool.Planning, "%s is offered while a plan is made", name)
+			require.Equal(t, 65*time.Second, tool.TimeLimit)
+		}
 
 		state := w.records.state("every")
 		require.Equal(t, domain.MCPConnected, state.Status)
@@ -130,7 +138,7 @@ func TestToolsOfAServer(t *testing.T) {
 
 func TestProgressIsShown(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, w *world) {
+	both(t, func(t *testing.T, w *env) {
 		call := newCall(`{}`)
 		var mu sync.Mutex
 		var shown strings.Builder
@@ -152,7 +160,7 @@ func TestProgressIsShown(t *testing.T) {
 
 func TestAStopReachesTheServer(t *testing.T) {
 	t.Parallel()
-	run := func(t *testing.T, w *world, entered, left chan struct{}) {
+	run := func(t *testing.T, w *env, entered, left chan struct{}) {
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		tool := w.tool("mcp__h__hang")
@@ -180,25 +188,31 @@ func TestAStopReachesTheServer(t *testing.T) {
 	hanging := func() (*sdk.Server, chan struct{}, chan struct{}) {
 		entered, left := make(chan struct{}), make(chan struct{})
 		server := sdk.NewServer(&sdk.Implementation{Name: "h", Version: "1"}, nil)
-		server.AddTool(&sdk.Tool{Name: "hang", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			close(entered)
-			<-ctx.Done()
-			close(left)
-			return nil, ctx.Err()
-		})
-		server.AddTool(&sdk.Tool{Name: "fine", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "fine"}}}, nil
-		})
+		server.AddTool(
+			&sdk.Tool{Name: "hang", InputSchema: map[string]any{"type": "object"}},
+			func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				close(entered)
+				<-ctx.Done()
+				close(left)
+				return nil, ctx.Err()
+			},
+		)
+		server.AddTool(
+			&sdk.Tool{Name: "fine", InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "fine"}}}, nil
+			},
+		)
 		return server, entered, left
 	}
 	t.Run("stdio", func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		server, entered, left := hanging()
 		w.stdio("h", serving(server))
 		run(t, w, entered, left)
 	})
 	t.Run("http", func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		server, entered, left := hanging()
 		front := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 		t.Cleanup(front.Close)
@@ -210,7 +224,7 @@ func TestAStopReachesTheServer(t *testing.T) {
 
 func TestAChangedListIsNoticed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	server := everything()
 	w.stdio("every", serving(server))
 	w.tool("mcp__every__echo")
@@ -227,7 +241,7 @@ func TestAChangedListIsNoticed(t *testing.T) {
 
 func TestAServerThatComesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	var lives atomic.Int32
 	var handler atomic.Pointer[sdk.StreamableHTTPHandler]
 	restart := func() {
@@ -258,9 +272,9 @@ func TestAServerThatComesBack(t *testing.T) {
 	require.NotContains(t, w.log.String(), "s3cret-key")
 }
 
-func TestToolsAreKnownBeforeTheServerAnswers(t *testing.T) {
+func TestTools_beforeTheServerResponds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	release := make(chan struct{})
 	serve := serving(everything())
 	w.stdio("every", serve)
@@ -268,7 +282,7 @@ func TestToolsAreKnownBeforeTheServerAnswers(t *testing.T) {
 	w.manager.Close()
 
 	// Another worker, to which the server is slow to come.
-	w2 := newWorld(t)
+	w2 := newEnv(t)
 	w2.records.states = w.records.states
 	w2.stdio("every", func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		<-release
@@ -282,9 +296,9 @@ func TestToolsAreKnownBeforeTheServerAnswers(t *testing.T) {
 	require.Equal(t, "You said late", result.Output)
 }
 
-func TestOneProcessASessionAndServer(t *testing.T) {
+func TestManager_oneProcessPerSessionAndServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("every", serving(everything()), func(s *domain.MCPServerRecord) {
 		s.Env, s.Args = map[string]string{"TOKEN": "t"}, []string{"--x"}
 	})
@@ -315,7 +329,7 @@ func TestOneProcessASessionAndServer(t *testing.T) {
 // Unused, it ends; used again, it is started again.
 func TestAnUnusedProcessEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Idle = 200 * time.Millisecond })
+	w := newEnv(t, func(c *Config) { c.Idle = 200 * time.Millisecond })
 	w.stdio("every", serving(everything()))
 	for _, text := range []string{"a", "b"} {
 		result, err := w.call(t.Context(), "mcp__every__echo", `{"text":"`+text+`"}`)
@@ -325,9 +339,9 @@ func TestAnUnusedProcessEnds(t *testing.T) {
 	}
 }
 
-func TestChangedSettingsTakeEffect(t *testing.T) {
+func TestManager_changedSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	w.tool("mcp__every__echo")
 	change := func(f func(*domain.MCPServerRecord)) {
@@ -343,9 +357,11 @@ func TestChangedSettingsTakeEffect(t *testing.T) {
 	}
 	change(func(s *domain.MCPServerRecord) { s.Tools = []string{"echo", "none"} })
 	require.Len(t, w.offered(), 1)
-	change(func(s *domain.MCPServerRecord) { s.TrustHints = false })
+	change(func(s *domain.MCPServerRecord) { s.TrustHints, s.TimeoutS = false, 3600 })
 	echo := w.offered()["mcp__every__echo"]
-	require.True(t, echo.Acts && !echo.Planning, "hints of a server that is not believed count for nothing")
+	require.True(t, echo.Acts, "hints of a server that is not believed count for nothing")
+	require.Greater(t, echo.TimeLimit, time.Hour)
+	require.LessOrEqual(t, echo.TimeLimit, tools.MaxTimeLimit)
 	started, _ := w.launcher.running()
 	require.Equal(t, 1, started)
 	change(func(s *domain.MCPServerRecord) { s.Env = map[string]string{"A": "1"} })
@@ -361,7 +377,7 @@ func TestChangedSettingsTakeEffect(t *testing.T) {
 
 func TestCrowdedMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.MaxProcesses = 2 })
+	w := newEnv(t, func(c *Config) { c.MaxProcesses = 2 })
 	for _, name := range []string{"a", "b", "c"} {
 		w.stdio(name, serving(everything()))
 	}
@@ -376,9 +392,9 @@ func TestCrowdedMachine(t *testing.T) {
 	}
 }
 
-func TestConfiguredServersOfTheProfile(t *testing.T) {
+func TestManager_configuredServersOfTheProfile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	w.records.servers[0].Scope = domain.MCPOfService
 	w.launcher.programs["other"] = serving(everything())

@@ -10,7 +10,7 @@ import (
 const maxToolName = 64
 
 // toolName is how the model calls a tool of a server: mcp__{server}__{tool}
-// (decisions.md section 4). A name that had to be changed to fit, and one that
+// (docs/mcp.md). A name that had to be changed to fit, and one that
 // could be read as another server's, ends with a digest of the original, so that
 // two tools never share one and each keeps its own.
 func toolName(server, tool string) string {

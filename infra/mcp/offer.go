@@ -40,8 +40,8 @@ func offerOf(server domain.MCPServerRecord, catalog []domain.MCPTool, run func(t
 			tool.Spec.Description = "Tool " + cleanText(oneLine(t.Name), maxTitle) + " of the tool server " + server.Name + "."
 		}
 		tool.Acts = !server.TrustHints || !t.ReadOnly && !t.Idempotent
-		tool.Planning = server.TrustHints && t.ReadOnly
-		tool.Executing = true
+		tool.Executing = true // while a plan is made, the model has the built-in tools alone
+		tool.TimeLimit = timeLimit(server.MCPServer) + pingTime
 		tool.Run = run(t.Name, tool.Acts)
 		offer = append(offer, tool)
 	}

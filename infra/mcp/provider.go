@@ -27,7 +27,7 @@ func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 }
 
 // Look connects a session with its servers and waits a moment, so that the
-// records tell how they are.
+// stored states are current.
 func (m *Manager) Look(ctx context.Context, sessionID string) error {
 	session, err := m.Records.MCPSession(ctx, sessionID)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *Manager) Look(ctx context.Context, sessionID string) error {
 func (m *Manager) connect(ctx context.Context, session domain.Session, configured []domain.MCPServer, until func(*link) time.Time) []*link {
 	servers, err := m.servers(ctx, session.ID)
 	if err != nil {
-		m.Logger.Warn("tool servers of a session cannot be read", "session_id", session.ID, "error", err)
+		m.Logger.Warn("failed to read the tool servers of a session", "session_id", session.ID, "error", err)
 		return nil
 	}
 	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, configured))
@@ -77,13 +77,13 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 func (m *Manager) remember(ctx context.Context, sessionID string, fresh []*link) {
 	states, err := m.Records.MCPConnections(ctx, sessionID)
 	if err != nil {
-		m.Logger.Warn("states of tool servers cannot be read", "session_id", sessionID, "error", err)
+		m.Logger.Warn("failed to read the states of tool servers", "session_id", sessionID, "error", err)
 		return
 	}
 	for _, l := range fresh {
 		l.mu.Lock()
 		for _, s := range states {
-			if s.Name == l.target.server.Name && s.Fingerprint == mark(l.target.server) && len(s.Tools) > 0 && !l.listed {
+			if s.Name == l.target.server.Name && s.Fingerprint == configHash(l.target.server) && len(s.Tools) > 0 && !l.listed {
 				l.catalog, l.listed = s.Tools, true
 			}
 		}

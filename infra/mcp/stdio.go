@@ -186,7 +186,7 @@ func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
 		return nil
 	}
 	// Most often the process has just ended: how is about to be known, and says
-	// more than that nobody reads.
+	// more than that is not shown.
 	moment := time.NewTimer(endingTime)
 	defer moment.Stop()
 	select {

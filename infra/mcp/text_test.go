@@ -17,8 +17,23 @@ func TestToolNames(t *testing.T) {
 	different := map[string]bool{}
 	long := strings.Repeat("n", 64)
 	for _, pair := range [][2]string{
-		{"a", "x.y"}, {"a", "x_y"}, {"a", "x y"}, {"a__b", "c"}, {"a", "b__c"}, {"a_", "b"}, {"a", "_b"}, {"a", long}, {"a", long + "1"}, {long, "t"},
-		{long, long}, {long[:63] + "m", long}, {"a", "ä"}, {"a", "ö"},
+		{"a", "x.y"},
+		{"a", "x_y"},
+		{"a", "x y"},
+		{"a__b", "c"},
+		{"a", "b__c"},
+		{
+			"a_",
+			"b",
+		},
+		{"a", "_b"},
+		{"a", long},
+		{"a", long + "1"},
+		{long, "t"},
+		{long, long},
+		{long[:63] + "m", long},
+		{"a", "ä"},
+		{"a", "ö"},
 	} {
 		name := toolName(pair[0], pair[1])
 		require.False(t, different[name], name)

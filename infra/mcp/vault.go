@@ -13,7 +13,12 @@ type SealedRecords interface {
 	CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error)
 	MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error)
 	MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error)
-	ChangeMCPServer(ctx context.Context, caller domain.User, id string, change func(*domain.MCPServerRecord) error) (domain.MCPServerRecord, error)
+	ChangeMCPServer(
+		ctx context.Context,
+		caller domain.User,
+		id string,
+		change func(*domain.MCPServerRecord) error,
+	) (domain.MCPServerRecord, error)
 	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error
 	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
 	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
@@ -106,7 +111,12 @@ func (v Vault) MCPServer(ctx context.Context, caller domain.User, id string) (do
 }
 
 // ChangeMCPServer changes one server that the caller can see.
-func (v Vault) ChangeMCPServer(ctx context.Context, caller domain.User, id string, change func(*domain.MCPServerRecord) error) (domain.MCPServerRecord, error) {
+func (v Vault) ChangeMCPServer(
+	ctx context.Context,
+	caller domain.User,
+	id string,
+	change func(*domain.MCPServerRecord) error,
+) (domain.MCPServerRecord, error) {
 	s, err := v.SealedRecords.ChangeMCPServer(ctx, caller, id, func(s *domain.MCPServerRecord) error {
 		if err := v.open(s); err != nil {
 			return err

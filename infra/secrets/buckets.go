@@ -19,6 +19,7 @@ type Records interface {
 type Buckets struct {
 	Records Records
 	Box     *Box
+	Recent  *Recent // nil: what tools get is read for each of them
 }
 
 // List gives the user's buckets, all of them when none is named.
@@ -63,11 +64,13 @@ func (b Buckets) Set(ctx context.Context, userID string, bucket domain.EnvBucket
 	if err != nil {
 		return err
 	}
+	defer b.Recent.forget()
 	return b.Records.SetSealedBucket(ctx, userID, domain.SealedBucket{Bucket: bucket.Bucket, Sealed: sealed})
 }
 
 // Delete removes a bucket; env_bucket_not_found.
 func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
+	defer b.Recent.forget()
 	found, err := b.Records.DeleteBucket(ctx, userID, bucket)
 	if err == nil && !found {
 		return notFound(bucket)
@@ -77,7 +80,10 @@ func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
 
 // ToolEnv gives the environment of a session's tools.
 func (b Buckets) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
-	buckets, err := b.List(ctx, session.OwnerID, session.BucketNames()...)
+	names := session.BucketNames()
+	buckets, err := b.Recent.use(session.OwnerID, names, func() ([]domain.EnvBucket, error) {
+		return b.List(ctx, session.OwnerID, names...)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -61,15 +61,21 @@ func KeyFile(path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return KeyFile(path) // another process of this service was quicker
-	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return "", err
 	}
+	defer os.Remove(f.Name())
 	_, err = f.WriteString(key)
-	return key, errors.Join(err, f.Sync(), f.Close())
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", err
+	}
+	// The link appears with its whole content, or not at all.
+	err = os.Link(f.Name(), path)
+	if errors.Is(err, fs.ErrExist) {
+		return KeyFile(path) // another process of this service was quicker
+	}
+	return key, err
 }
 
 // Seal encrypts a value for one purpose: what was sealed for another does not

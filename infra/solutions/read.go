@@ -112,7 +112,8 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 	s := domain.Solution{
 		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),
-		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0), StuckAfter: value(f.StuckAfter, 0), Skills: f.Skills,
+		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0),
+		StuckAfter: value(f.StuckAfter, 0), Skills: f.Skills,
 		Budget: (*domain.Budget)(f.Budget), Compaction: f.Compaction.policy(),
 	}
 	if s.Data == nil {
@@ -129,7 +130,10 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		if err != nil {
 			return none, err
 		}
-		s.Roles = append(s.Roles, domain.BizRole{ID: r.ID, Name: orElse(r.Name, r.ID), Description: r.Description, Prompt: text, DisableTools: r.DisableTools})
+		s.Roles = append(
+			s.Roles,
+			domain.BizRole{ID: r.ID, Name: orElse(r.Name, r.ID), Description: r.Description, Prompt: text, DisableTools: r.DisableTools},
+		)
 	}
 	for _, a := range f.Agents {
 		if !identifier.MatchString(a.Name) || a.Description == "" {
@@ -139,7 +143,9 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		if err != nil {
 			return none, err
 		}
-		s.Agents = append(s.Agents, domain.AgentType{Name: a.Name, Description: a.Description, Prompt: text, Tools: a.Tools, Model: a.Model})
+		s.Agents = append(
+			s.Agents, domain.AgentType{Name: a.Name, Description: a.Description, Prompt: text, Tools: a.Tools, Model: a.Model},
+		)
 	}
 	for i, p := range f.Permissions {
 		if p.Tool == "" {
@@ -150,11 +156,16 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		default:
 			return none, fmt.Errorf("solution.yaml: a permission's decision is allow, ask or deny, not %q", p.Decision)
 		}
+		if _, err := domain.ParseNetworkRule(p.Pattern); p.Tool == domain.NetworkTool && p.Pattern != "" && err != nil {
+			return none, fmt.Errorf("solution.yaml: permissions[%d].pattern: %w", i, err)
+		}
 		s.Permissions = append(s.Permissions, domain.PermissionRule(p))
 	}
 	for _, m := range f.Servers {
 		if !serverName.MatchString(m.Name) || m.Transport != domain.MCPStdio && m.Transport != domain.MCPHTTP {
-			return none, fmt.Errorf("solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name)
+			return none, fmt.Errorf(
+				"solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name,
+			)
 		}
 		if m.Transport == domain.MCPStdio && m.Command == "" || m.Transport == domain.MCPHTTP && m.URL == "" {
 			return none, fmt.Errorf("solution.yaml: MCP server %q needs a command for stdio, or a url for http", m.Name)
@@ -183,7 +194,8 @@ func (c *compaction) policy() *domain.CompactionPolicy {
 	}
 	everywhere := domain.DefaultCompaction
 	return &domain.CompactionPolicy{
-		Auto: value(c.Auto, everywhere.Auto), ThresholdPct: value(c.ThresholdPct, everywhere.ThresholdPct), KeepLast: value(c.KeepLast, everywhere.KeepLast),
+		Auto: value(c.Auto, everywhere.Auto), ThresholdPct: value(c.ThresholdPct, everywhere.ThresholdPct),
+		KeepLast: value(c.KeepLast, everywhere.KeepLast),
 	}
 }
 

@@ -34,7 +34,7 @@ type entry struct {
 // Load reads the built-in solutions and those of dir, a directory with one
 // subdirectory for each; the same id in dir replaces a built-in one. A missing
 // dir adds none. A solution of dir that cannot be used is left out, and with it
-// nothing else: Faults tells of it.
+// nothing else: Faults reports it.
 func Load(dir string) (*Catalog, error) {
 	c := &Catalog{solutions: map[string]entry{}, faults: map[string]error{}}
 	own, err := fs.Sub(builtin, "builtin")
@@ -140,7 +140,7 @@ func (c *Catalog) File(id, path string) ([]byte, error) {
 	if err != nil || path != definition {
 		return content, err
 	}
-	return told(content)
+	return redacted(content)
 }
 
 // Profile gives the base profile as the session's solution, its role and the

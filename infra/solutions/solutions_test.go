@@ -19,7 +19,7 @@ func write(t *testing.T, dir, name, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-func TestOperatorsComeBesideAndInPlace(t *testing.T) {
+func TestLoad_operatorSolutionsAddAndReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "general/solution.yaml", "name: Ours\nroles:\n  - id: clerk\n")
@@ -44,6 +44,8 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}]
 
 	general, clerk, extra := "general", "clerk", "extra"
 	profile := c.Profile(domain.Profile{MaxSteps: 200}, domain.Session{SolutionID: &general, BizRoleID: &clerk})
+	editor := "skill_editor"
+	require.Equal(t, []string{"skill-authoring"}, c.Profile(domain.Profile{}, domain.Session{SolutionID: &editor}).Skills)
 	require.Equal(t, "Be brief.\n\nYou file papers.", profile.Instructions)
 	tokens := int64(5)
 	profile = c.Profile(domain.Profile{MaxSteps: 200}, domain.Session{SolutionID: &extra, Setup: domain.SessionSetup{
@@ -64,7 +66,7 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}]
 	require.True(t, domain.HasCode(err, "solution_not_found"))
 }
 
-func TestFaultySolutionsAreNamed(t *testing.T) {
+func TestLoad_reportsFaults(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"":                              "name is missing",
@@ -90,9 +92,9 @@ func TestFaultySolutionsAreNamed(t *testing.T) {
 		"name: x\nbudget: {max_cost: -0.5}":                                                "budget.max_cost must be",
 		"name: x\nbudget: {max_cost: .nan}":                                                "budget.max_cost must be",
 		"name: x\nbudget: {max_cost: .inf}":                                                "budget.max_cost must be",
-		"name: x\ncompaction: {threshold_pct: 96}":                                         "compaction.threshold_pct must be from 10 to 95",
+		"name: x\ncompaction: {threshold_pct: 96}":                                         "threshold_pct must be from 10 to 95",
 		"name: x\ncompaction: {keep_last: -1}":                                             "compaction.keep_last must be",
-		"name: x\nmcp_servers: [{name: a, transport: http, timeout_s: 3601}]":              "mcp_servers[0].timeout_s must be from 1 to 3600",
+		"name: x\nmcp_servers: [{name: a, transport: http, timeout_s: 3601}]":              "timeout_s must be from 1 to 3600",
 		"name: x\npermissions: [" + strings.Repeat("{tool: a, decision: ask},", 201) + "]": "permissions has 201 entries",
 	} {
 		dir := t.TempDir()
@@ -113,7 +115,7 @@ func TestFaultySolutionsAreNamed(t *testing.T) {
 	require.Empty(t, c.Faults())
 }
 
-func TestAFaultySolutionLeavesTheBuiltInOne(t *testing.T) {
+func TestLoad_faultKeepsBuiltIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "general/solution.yaml", "name: Ours\nmax_steps: -1")
@@ -132,7 +134,7 @@ func TestAFaultySolutionLeavesTheBuiltInOne(t *testing.T) {
 	}
 }
 
-func TestSessionsOfAFaultySolutionAsk(t *testing.T) {
+func TestCatalog_Profile_faultySolutionAsks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "strict/solution.yaml", "name: Strict\npermissions: [{tool: Bash, decision: refuse}]")
@@ -148,7 +150,7 @@ func TestSessionsOfAFaultySolutionAsk(t *testing.T) {
 	require.Equal(t, domain.PermissionAllow, decide("gone"))
 }
 
-func TestCompactionThatIsLeftOutIsAsEverywhere(t *testing.T) {
+func TestLoad_compactionDefaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "mine/solution.yaml", "name: x\ncompaction: {threshold_pct: 60}")

@@ -1,6 +1,4 @@
-//go:build linux
-
-package skills
+package skillregistry
 
 import (
 	"bytes"
@@ -17,7 +15,7 @@ import (
 // the packages themselves.
 
 // Resources lists what the registry keeps, and how many there are in all.
-func (r *Registry) Resources(ctx context.Context, q domain.RegistryQuery) ([]domain.RegistryResource, int, error) {
+func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domain.RegistryResource, int, error) {
 	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "offset": {strconv.Itoa(q.Offset)}}
 	for name, value := range map[string]string{"type": q.Type, "subtype": q.Subtype} {
 		if value != "" {
@@ -28,7 +26,7 @@ func (r *Registry) Resources(ctx context.Context, q domain.RegistryQuery) ([]dom
 		Items []domain.RegistryResource `json:"items"`
 		Total int                       `json:"total"`
 	}
-	err := notOffered(r.view(ctx, "/resources?"+query.Encode(), &page))
+	err := notOffered(c.view(ctx, "/resources?"+query.Encode(), &page))
 	for i := range page.Items {
 		page.Items[i].Tags = orEmpty(page.Items[i].Tags)
 	}
@@ -36,35 +34,35 @@ func (r *Registry) Resources(ctx context.Context, q domain.RegistryQuery) ([]dom
 }
 
 // Resource gives one resource.
-func (r *Registry) Resource(ctx context.Context, id string) (resource domain.RegistryResource, err error) {
-	err = r.view(ctx, "/resources/"+url.PathEscape(id), &resource)
+func (c *Client) Resource(ctx context.Context, id string) (resource domain.RegistryResource, err error) {
+	err = c.view(ctx, "/resources/"+url.PathEscape(id), &resource)
 	resource.Tags = orEmpty(resource.Tags)
 	return resource, noSuch(err, "resource", id)
 }
 
 // Organizations lists who publishes skills.
-func (r *Registry) Organizations(ctx context.Context) ([]domain.RegistryOrganization, error) {
-	return items[domain.RegistryOrganization](ctx, r, "/organizations")
+func (c *Client) Organizations(ctx context.Context) ([]domain.RegistryOrganization, error) {
+	return items[domain.RegistryOrganization](ctx, c, "/organizations")
 }
 
 // Templates lists the forms of the registry.
-func (r *Registry) Templates(ctx context.Context) ([]domain.RegistryTemplate, error) {
-	return items[domain.RegistryTemplate](ctx, r, "/templates")
+func (c *Client) Templates(ctx context.Context) ([]domain.RegistryTemplate, error) {
+	return items[domain.RegistryTemplate](ctx, c, "/templates")
 }
 
 // Template gives one form; driver picks one of several variants.
-func (r *Registry) Template(ctx context.Context, typeKey, subtype, driver string) (template domain.RegistryTemplate, err error) {
+func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) (template domain.RegistryTemplate, err error) {
 	path := "/templates/" + url.PathEscape(typeKey) + "/" + url.PathEscape(subtype)
 	if driver != "" {
 		path += "?" + url.Values{"driver": {driver}}.Encode()
 	}
-	err = r.view(ctx, path, &template)
+	err = c.view(ctx, path, &template)
 	return template, noSuch(err, "template", typeKey+"/"+subtype)
 }
 
 // Scenarios lists bundles of resources.
-func (r *Registry) Scenarios(ctx context.Context, limit int) ([]domain.RegistryScenario, error) {
-	found, err := items[domain.RegistryScenario](ctx, r, "/scenarios?limit="+strconv.Itoa(limit))
+func (c *Client) Scenarios(ctx context.Context, limit int) ([]domain.RegistryScenario, error) {
+	found, err := items[domain.RegistryScenario](ctx, c, "/scenarios?limit="+strconv.Itoa(limit))
 	for i := range found {
 		found[i].Tags, found[i].ResourceIDs = orEmpty(found[i].Tags), orEmpty(found[i].ResourceIDs)
 	}
@@ -72,21 +70,21 @@ func (r *Registry) Scenarios(ctx context.Context, limit int) ([]domain.RegistryS
 }
 
 // StoreStats counts what the registry holds.
-func (r *Registry) StoreStats(ctx context.Context) (stats domain.RegistryStats, err error) {
-	err = notOffered(r.view(ctx, "/skill-store/stats", &stats))
+func (c *Client) StoreStats(ctx context.Context) (stats domain.RegistryStats, err error) {
+	err = notOffered(c.view(ctx, "/skill-store/stats", &stats))
 	return stats, err
 }
 
-func items[T any](ctx context.Context, r *Registry, path string) ([]T, error) {
+func items[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 	var list struct {
 		Items []T `json:"items"`
 	}
-	err := notOffered(r.view(ctx, path, &list))
+	err := notOffered(c.view(ctx, path, &list))
 	return list.Items, err
 }
 
-func (r *Registry) view(ctx context.Context, path string, into any) error {
-	data, _, err := r.get(ctx, "/registry"+path, maxRegistryJSON)
+func (c *Client) view(ctx context.Context, path string, into any) error {
+	data, _, err := c.get(ctx, "/registry"+path, maxJSON)
 	if err != nil {
 		return err
 	}

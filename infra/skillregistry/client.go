@@ -1,6 +1,6 @@
-//go:build linux
-
-package skills
+// Package skillregistry is the HTTP client of the skill registry. It knows what the
+// registry offers and nothing of sessions or of who has which skills.
+package skillregistry
 
 import (
 	"context"
@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,42 +18,37 @@ import (
 	"everloop/internal/safezip"
 )
 
-// Registry asks the skill registry (companion-components.md "Skill registry").
-// A nil Registry is one that is not configured.
-type Registry struct {
-	base     string
-	client   *http.Client
-	logger   *slog.Logger
-	releases *memo[string, release]
+// Client sends requests to the skill registry. The methods of a nil Client fail with
+// domain.CodeNoRegistry: no registry is configured.
+type Client struct {
+	base string
+	http *http.Client
 }
 
 const (
-	registryTimeout = 30 * time.Second // of one request, a package included
-	maxRegistryJSON = 8 << 20
+	timeout = 30 * time.Second // of one request, a package included
+	maxJSON = 8 << 20
 )
 
-// NewRegistry makes a client of the registry at base, a URL as
-// http://127.0.0.1:8010; nil when base is empty.
-func NewRegistry(base string, logger *slog.Logger) *Registry {
+// New makes a client of the registry at base, a URL such as http://127.0.0.1:8010;
+// nil when base is empty.
+func New(base string) *Client {
 	if base == "" {
 		return nil
 	}
-	return &Registry{
-		base: strings.TrimRight(base, "/"), logger: logger,
-		client:   &http.Client{Timeout: registryTimeout},
-		releases: newMemo[string, release](4096, releasesFor),
-	}
+	return &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Timeout: timeout}}
 }
 
-func notConfigured() error {
+// NotConfigured is the error of every method of a nil Client.
+func NotConfigured() error {
 	return &domain.Error{
 		Kind: domain.Unavailable, Code: domain.CodeNoRegistry,
 		Message: "no skill registry is configured (REGISTRY_URL)",
 	}
 }
 
-// registryVersion is a version of a skill as the registry tells of it.
-type registryVersion struct {
+// Version is a version of a skill as the registry describes it.
+type Version struct {
 	Version  string `json:"version"`
 	Digest   string `json:"digest"`
 	Released bool   `json:"released"`
@@ -70,15 +63,15 @@ type registryVersion struct {
 	} `json:"files"`
 }
 
-// versions lists the versions of a skill.
-func (r *Registry) versions(ctx context.Context, org, name string) ([]registryVersion, error) {
-	data, _, err := r.get(ctx, skillPath(org, name)+"/versions", maxRegistryJSON)
+// Versions lists the versions of a skill.
+func (c *Client) Versions(ctx context.Context, org, name string) ([]Version, error) {
+	data, _, err := c.get(ctx, skillPath(org, name)+"/versions", maxJSON)
 	if err != nil {
 		return nil, err
 	}
-	// The specification says "list of versions": bare, or as other lists are.
+	// The list comes bare, or as other lists are.
 	var list struct {
-		Items []registryVersion `json:"items"`
+		Items []Version `json:"items"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
 		if json.Unmarshal(data, &list.Items) != nil {
@@ -88,9 +81,9 @@ func (r *Registry) versions(ctx context.Context, org, name string) ([]registryVe
 	return list.Items, nil
 }
 
-// version tells of one version.
-func (r *Registry) version(ctx context.Context, org, name, version string) (v registryVersion, err error) {
-	data, _, err := r.get(ctx, skillPath(org, name)+"/versions/"+url.PathEscape(version), maxRegistryJSON)
+// Version describes one version.
+func (c *Client) Version(ctx context.Context, org, name, version string) (v Version, err error) {
+	data, _, err := c.get(ctx, skillPath(org, name)+"/versions/"+url.PathEscape(version), maxJSON)
 	if err == nil {
 		if err := json.Unmarshal(data, &v); err != nil {
 			return v, misunderstood(err)
@@ -99,11 +92,11 @@ func (r *Registry) version(ctx context.Context, org, name, version string) (v re
 	return v, err
 }
 
-// download fetches the package of a version, and the digest that the registry
+// Download fetches the package of a version, and the digest that the registry
 // names it by.
-func (r *Registry) download(ctx context.Context, org, name, version string) (archive []byte, digest string, err error) {
+func (c *Client) Download(ctx context.Context, org, name, version string) (archive []byte, digest string, err error) {
 	query := "?" + url.Values{"version": {version}}.Encode()
-	archive, header, err := r.get(ctx, skillPath(org, name)+"/download"+query, safezip.SkillPackage.Archive)
+	archive, header, err := c.get(ctx, skillPath(org, name)+"/download"+query, safezip.SkillPackage.Archive)
 	if errors.Is(err, errLargeAnswer) {
 		err = domain.Newf(domain.TooLarge, "invalid_skill_archive", "the package is larger than %d bytes", safezip.SkillPackage.Archive)
 	}
@@ -117,21 +110,21 @@ func skillPath(org, name string) string {
 var errLargeAnswer = errors.New("it is too large")
 
 // get makes one request; the answer has at most limit bytes.
-func (r *Registry) get(ctx context.Context, path string, limit int64) ([]byte, http.Header, error) {
-	if r == nil {
-		return nil, http.Header{}, notConfigured()
+func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, http.Header, error) {
+	if c == nil {
+		return nil, http.Header{}, NotConfigured()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return nil, http.Header{}, fmt.Errorf("ask the skill registry: %w", err)
 	}
-	answer, err := r.client.Do(request)
+	answer, err := c.http.Do(request)
 	if err != nil {
 		return nil, http.Header{}, domain.Unavailablef("the skill registry", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, http.Header{}, r.refused(answer)
+		return nil, http.Header{}, c.refused(answer)
 	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
@@ -143,13 +136,16 @@ func (r *Registry) get(ctx context.Context, path string, limit int64) ([]byte, h
 	return data, answer.Header, nil
 }
 
-func (r *Registry) refused(answer *http.Response) error {
+func (c *Client) refused(answer *http.Response) error {
 	switch code := answer.StatusCode; {
 	case code == http.StatusNotFound:
 		return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the skill registry has no such skill, or no such version")
 	case code == http.StatusTooManyRequests:
 		wait, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		return &domain.Error{Kind: domain.RateLimited, Code: "rate_limited", Message: "the skill registry asks to wait", RetryAfter: max(wait, 1)}
+		return &domain.Error{
+			Kind: domain.RateLimited, Code: "rate_limited", RetryAfter: max(wait, 1),
+			Message: "the skill registry asks to wait",
+		}
 	default:
 		return domain.Unavailablef("the skill registry", fmt.Errorf("it answered with status %d", code))
 	}
@@ -159,13 +155,8 @@ func misunderstood(err error) error {
 	return domain.Unavailablef("the skill registry", fmt.Errorf("its answer is not understood: %w", err))
 }
 
-var (
-	orgForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	versionForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-)
-
-// registrySkill is a skill as the registry's list shows it.
-type registrySkill struct {
+// Listing is a skill as the registry's list shows it.
+type Listing struct {
 	Org             string   `json:"org"`
 	Name            string   `json:"name"`
 	Description     string   `json:"description"`
@@ -175,11 +166,11 @@ type registrySkill struct {
 	Downloads       *int64   `json:"downloads"`
 }
 
-// search asks the registry for skills about something. A registry that cannot
-// search has none.
-func (r *Registry) search(ctx context.Context, q string, limit int) ([]registrySkill, error) {
+// Search asks the registry for skills that match a query. A registry that cannot
+// search finds none.
+func (c *Client) Search(ctx context.Context, q string, limit int) ([]Listing, error) {
 	query := url.Values{"q": {q}, "limit": {strconv.Itoa(limit)}}
-	data, _, err := r.get(ctx, "/skills?"+query.Encode(), maxRegistryJSON)
+	data, _, err := c.get(ctx, "/skills?"+query.Encode(), maxJSON)
 	if domain.HasCode(err, domain.CodeSkillNotFound) {
 		return nil, nil
 	}
@@ -187,7 +178,7 @@ func (r *Registry) search(ctx context.Context, q string, limit int) ([]registryS
 		return nil, err
 	}
 	var list struct {
-		Items []registrySkill `json:"items"`
+		Items []Listing `json:"items"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, misunderstood(err)

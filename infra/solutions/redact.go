@@ -9,16 +9,16 @@ import (
 // definition is the file that makes a directory a solution.
 const definition = "solution.yaml"
 
-// hiddenText stands for what is not told, as in the answers about tool servers.
+// hiddenText replaces redacted values, as in the responses about tool servers.
 const hiddenText = "********"
 
-// toldOfServers are the fields of a tool server that everybody may read; the
+// publicServerFields are the fields of a tool server that every user may read; the
 // others say how it is reached, and hold its secrets.
-var toldOfServers = []string{"name", "transport", "tools", "timeout_s"}
+var publicServerFields = []string{"name", "transport", "tools", "timeout_s"}
 
-// told gives solution.yaml as users may read it: unchanged, but for how the
+// redacted returns solution.yaml as users may read it: unchanged, but for how the
 // operator's tool servers are reached.
-func told(text []byte) ([]byte, error) {
+func redacted(text []byte) ([]byte, error) {
 	var file yaml.Node
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func told(text []byte) ([]byte, error) {
 				hide(server)
 			}
 			eachField(server, func(name string, value *yaml.Node) {
-				if !slices.Contains(toldOfServers, name) {
+				if !slices.Contains(publicServerFields, name) {
 					hide(value)
 				}
 			})

@@ -11,7 +11,7 @@ import (
 
 // Users may read the files of a solution; how its tool servers are reached is the
 // operator's.
-func TestSolutionFileTellsNoSecrets(t *testing.T) {
+func TestCatalog_File_redactsToolServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "plain/solution.yaml", "name: Plain # as it is\nroles: [ {id:   a} ]\nmcp_servers: []\n")
@@ -43,8 +43,8 @@ mcp_servers:
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "hidden-")
 	require.Contains(t, string(text), "# kept")
-	var told map[string]any
-	require.NoError(t, yaml.Unmarshal(text, &told))
+	var shown map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &shown))
 	const masked = "********"
 	require.Equal(t, []any{
 		map[string]any{
@@ -54,7 +54,7 @@ mcp_servers:
 		map[string]any{
 			"name": "local", "transport": "stdio", "command": masked, "args": []any{masked, masked}, "env": map[string]any{"TOKEN": masked},
 		},
-	}, told["mcp_servers"])
+	}, shown["mcp_servers"])
 
 	// The servers themselves are not changed by it.
 	equipped, err := c.Get("equipped")

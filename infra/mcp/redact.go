@@ -13,19 +13,19 @@ import (
 	"everloop/domain"
 )
 
-// hiddenValue stands for a secret or an address that is not told.
+// hiddenValue replaces a secret or an address.
 const hiddenValue = "***"
 
 // minSecret is the least length of what is taken for a secret in a text: shorter
 // values are found everywhere.
 const minSecret = 6
 
-// secretName is a variable whose value is nobody's business but the server's.
+// secretName is a variable whose value only the server may see.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|private`)
 
-// sentence puts an error in words for a model or a user, without the server's
-// secrets and without its address, which not everybody who uses it may know.
-func sentence(err error, server domain.MCPServer) string {
+// errorText puts an error in words for a model or a user, without the server's
+// secrets and without its address, which some of its users may not know.
+func errorText(err error, server domain.MCPServer) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer"
@@ -48,14 +48,14 @@ func sentence(err error, server domain.MCPServer) string {
 			text = strings.NewReplacer(at.Host, "its host", at.Hostname(), "its host").Replace(text)
 		}
 	}
-	return cleanText(oneLine(hide(text, server, true)), maxWords)
+	return cleanText(oneLine(redact(text, server, true)), maxWords)
 }
 
-// hide takes the values of the server's headers out of a text, and those of its
+// redact takes the values of the server's headers out of a text, and those of its
 // variables: of all of them where the text is only ours, else of those whose
 // names say that they are secret; a directory is no secret, and a result is
 // worth nothing without it.
-func hide(text string, server domain.MCPServer, all bool) string {
+func redact(text string, server domain.MCPServer, all bool) string {
 	var secrets []string
 	take := func(value string) {
 		if len(value) >= minSecret {
