@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// New makes a registry with what every Go process tells of itself.
+// New makes a registry with the metrics of every Go process.
 func New() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -23,6 +23,7 @@ type Work struct {
 	models   *prometheus.HistogramVec
 	tools    *prometheus.HistogramVec
 	findings *prometheus.CounterVec
+	failures *prometheus.CounterVec
 }
 
 // NewWork registers the worker's metrics.
@@ -39,10 +40,14 @@ func NewWork(registry *prometheus.Registry) *Work {
 			Name: "everloop_tool_call_seconds", Help: "Time of one tool call, by tool and status.", Buckets: seconds,
 		}, []string{"tool", "status"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "everloop_janitor_findings_total", Help: "What a crash left undone and the janitor mended, by kind. Zero in a healthy service.",
+			Name: "everloop_janitor_findings_total", Help: "What a crash left undone and the reconciler repaired, by kind. Zero in a " +
+				"healthy service.",
 		}, []string{"kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everloop_maintenance_failures_total", Help: "Runs of maintenance jobs that returned an error, by job.",
+		}, []string{"job"}),
 	}
-	registry.MustRegister(w.chats, w.models, w.tools, w.findings)
+	registry.MustRegister(w.chats, w.models, w.tools, w.findings, w.failures)
 	return w
 }
 
@@ -60,10 +65,13 @@ func (w *Work) ToolCalled(tool, status string, took time.Duration) {
 	w.tools.WithLabelValues(tool, status).Observe(took.Seconds())
 }
 
-// Found counts what the janitor had to mend.
+// JobFailed counts a run of a maintenance job that returned an error.
+func (w *Work) JobFailed(job string) { w.failures.WithLabelValues(job).Inc() }
+
+// Found counts what the reconciler had to repair.
 func (w *Work) Found(kind string) { w.findings.WithLabelValues(kind).Inc() }
 
-// Records tell how much is under way, over all workers.
+// Records count what is under way, over all workers.
 type Records interface {
 	// Load counts chats by state, queued messages and unpublished events.
 	Load(ctx context.Context) (chats map[string]int, queued, unpublished int, err error)
@@ -72,8 +80,13 @@ type Records interface {
 // RegisterLoad shows what is under way, read from the records at each scrape.
 func RegisterLoad(registry *prometheus.Registry, records Records) {
 	registry.MustRegister(&load{
-		records:     records,
-		chats:       prometheus.NewDesc("everloop_chats", "Chats under way, by state: running, or parked on a question.", []string{"state"}, nil),
+		records: records,
+		chats: prometheus.NewDesc(
+			"everloop_chats",
+			"Chats under way, by state: running, or parked on a question.",
+			[]string{"state"},
+			nil,
+		),
 		queued:      prometheus.NewDesc("everloop_queued_messages", "Messages that wait for their chat.", nil, nil),
 		unpublished: prometheus.NewDesc("everloop_unpublished_events", "Events that were committed and not yet published.", nil, nil),
 	})
@@ -105,4 +118,23 @@ func (l *load) Collect(metrics chan<- prometheus.Metric) {
 	}
 	metrics <- prometheus.MustNewConstMetric(l.queued, prometheus.GaugeValue, float64(queued))
 	metrics <- prometheus.MustNewConstMetric(l.unpublished, prometheus.GaugeValue, float64(unpublished))
+}
+
+// WorkerVersion shows the status of the build that a worker is of.
+type WorkerVersion struct{ status *prometheus.GaugeVec }
+
+// NewWorkerVersion registers the metric for a build.
+func NewWorkerVersion(registry *prometheus.Registry, buildID string) *WorkerVersion {
+	w := &WorkerVersion{status: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "everloop_worker_version", Help: "1 for the status of this worker's build: current, ramping, inactive, draining or drained.",
+		ConstLabels: prometheus.Labels{"build_id": buildID},
+	}, []string{"status"})}
+	registry.MustRegister(w.status)
+	return w
+}
+
+// Set replaces the status.
+func (w *WorkerVersion) Set(status string) {
+	w.status.Reset()
+	w.status.WithLabelValues(status).Set(1)
 }

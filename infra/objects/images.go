@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/minio/minio-go/v7"
+
 	"everloop/domain"
 )
 
@@ -18,9 +20,12 @@ import (
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // Keep stores the picture of a data URL and gives the reference by which
-// messages name it; an http(s) address is given back unchanged, for the model
+// messages name it; an http(s) address is returned unchanged, for the model
 // server to fetch. Whatever else it is, is refused.
 func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, error) {
+	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
+		return s.kept(ctx, sessionID, owner, name)
+	}
 	if !strings.HasPrefix(address, "data:") {
 		if u, err := url.Parse(address); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return "", badImage("neither a data URL nor an http address")
@@ -42,6 +47,22 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 	sum := sha256.Sum256(data)
 	key := imagePrefix(sessionID) + hex.EncodeToString(sum[:])
 	if err := s.put(ctx, key, mime, data); err != nil {
+		return "", err
+	}
+	return domain.ObjectScheme + key, nil
+}
+
+// kept gives the object of a picture that a message of the same session has shown
+// already, as a rewound message does when it is sent again.
+func (s *Store) kept(ctx context.Context, sessionID, owner, name string) (string, error) {
+	if owner != sessionID {
+		return "", badImage("it is an attachment of another session")
+	}
+	key := imagePrefix(sessionID) + name
+	if _, err := s.client.StatObject(ctx, s.bucket, key, minio.StatObjectOptions{}); err != nil {
+		if err = readFault(err); domain.HasCode(err, "object_not_found") {
+			err = badImage("this session has no such attachment")
+		}
 		return "", err
 	}
 	return domain.ObjectScheme + key, nil

@@ -16,14 +16,15 @@ import (
 	"everloop/domain"
 )
 
-// Config says where the objects are (decisions.md section 1: S3_ENDPOINT and
-// its companions).
+// Config says where the objects are (S3_ENDPOINT and
+// its companions in docs/configuration.md).
 type Config struct {
 	Endpoint  string // host:port
 	Bucket    string
 	AccessKey string
 	SecretKey string
 	UseTLS    bool
+	Transport http.RoundTripper // how the server is reached; nil: as the library does
 }
 
 // Store is one bucket. A key is never the "directory" of another one, and no
@@ -36,7 +37,7 @@ type Store struct {
 // Open connects to the bucket and makes it when it is missing.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client, err := minio.New(cfg.Endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""), Secure: cfg.UseTLS,
+		Creds: credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""), Secure: cfg.UseTLS, Transport: cfg.Transport,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("object store at %s: %w", cfg.Endpoint, err)
@@ -69,7 +70,14 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 }
 
 func (s *Store) put(ctx context.Context, key, contentType string, data []byte) error {
-	_, err := s.client.PutObject(ctx, s.bucket, key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{ContentType: contentType})
+	_, err := s.client.PutObject(
+		ctx,
+		s.bucket,
+		key,
+		bytes.NewReader(data),
+		int64(len(data)),
+		minio.PutObjectOptions{ContentType: contentType},
+	)
 	if err != nil {
 		return domain.Unavailablef("the object store", err)
 	}
