@@ -1,7 +1,7 @@
-// Package activities holds the side effects of Everloop's workflows: model
-// calls, tool runs and the small steps between them. Each is safe to run again,
-// and says how. It reaches engines through the ports declared here and knows
-// neither transports nor workflows.
+// Package activities holds the side effects of Everloop's workflows: model calls, tool
+// runs and the small steps between them. Each is safe to run again, and its comment
+// says how. It reaches engines through the ports declared here and knows neither
+// transports nor workflows.
 package activities
 
 import (
@@ -9,39 +9,55 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
 )
 
-// Activities carries what the activities work with.
+// Activities holds the dependencies of the activities.
 type Activities struct {
-	Chats       Chats
-	Turns       Turns
-	Ledger      Ledger
-	Log         EventLog
-	Stops       Stops
-	Models      Models
-	Images      Images
-	Tools       *tools.Registry
-	Agents      *tools.Agents
-	Forks       Forks
-	ForkLimits  domain.ForkLimits
-	Workspaces  Workspaces
-	Profiles    Profiles
-	Environment Environment
-	Captures    Captures // nil: files are not captured
-	Metrics     Metrics
-	Logger      *slog.Logger
+	Chats      Chats
+	Turns      Turns
+	Ledger     Ledger
+	Log        EventLog
+	Stops      Stops
+	Models     Models
+	Images     Images
+	Tools      *tools.Registry
+	Agents     *tools.Agents
+	Forks      Forks
+	ForkLimits domain.ForkLimits
+	Workspaces Workspaces
+	Profiles   Profiles
+	ModelRetry domain.ModelRetry
+	// ParallelTools is how many tool calls of one turn run at once; 0:
+	// contract.DefaultParallelTools.
+	ParallelTools int
+	Environment   Environment
+	// SummaryNames leaves the names of tools alone in what operators read of calls in
+	// the durable engine.
+	SummaryNames bool
+	Captures     Captures // nil: files are not captured
+	Metrics      Metrics
+	Tracer       trace.Tracer // of model calls and tools; nil: they are not traced
+	Logger       *slog.Logger
+
+	// NoFastPaths turns off what fastpath.go does. Tests run both ways.
+	NoFastPaths bool
 
 	Compactions Compactions
 	Tokens      Tokens
 	Memories    Memories // nil: none are recalled
 
-	host toolHost
+	host        toolHost
+	transcripts transcripts
+	shared      sharedWork
+	opened      nonces[domain.TurnKey]
 }
 
-// Chats keeps the chats of sessions: one transaction a step.
+// Chats stores the chats of sessions: one transaction a step.
 type Chats interface {
 	BeginChat(ctx context.Context, in contract.BeginChatIn) (contract.BeginChatOut, error)
 	ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.ParkChatOut, error)
@@ -50,44 +66,58 @@ type Chats interface {
 	OpenTurnsOfChat(ctx context.Context, chatID string) ([]domain.OpenTurn, error)
 }
 
-// Turns keeps the turns of a conversation. Writes are fenced by the attempt that
-// opening gave.
+// Turns stores the turns of a conversation. Writes are fenced by the attempt that
+// opening returned.
 type Turns interface {
-	OpenTurn(ctx context.Context, key domain.TurnKey, model string, atOnce int) (domain.OpenedTurn, domain.TurnState, error)
+	// OpenTurnIf opens the turn of a model call. One that is not there yet is refused
+	// unless admit lets it be opened; admit must not wait, nil admits all.
+	OpenTurnIf(
+		ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
+	) (domain.OpenedTurn, domain.TurnState, error)
 	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
 	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
 	CloseTurn(ctx context.Context, turn domain.ClosingTurn) error
+	// CloseAndClaim also claims the calls of the turn that have a claimant, unless the
+	// chat was stopped, and returns them.
+	CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (claimed []domain.LedgerCall, err error)
+	// Published returns when the event log has the session's events that were
+	// committed in this process before.
+	Published(ctx context.Context, sessionID string) error
 	FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error)
 	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
 	// RememberRecall keeps which memories a chat was given.
 	RememberRecall(ctx context.Context, chatID string, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }
 
-// Ledger keeps the tool calls, so that no effect happens twice.
+// Ledger stores the tool calls, so that no effect happens twice.
 type Ledger interface {
-	ClaimCall(ctx context.Context, toolCallID string) (domain.LedgerCall, domain.LedgerState, error)
+	ClaimCall(ctx context.Context, toolCallID, claimant string) (domain.LedgerCall, domain.LedgerState, error)
 	RenewCall(ctx context.Context, toolCallID string, attempt int) error
 	RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
 }
 
-// Forks keeps the sub-agents of chats; atOnce of one chat work at once.
+// Forks stores the sub-agents of chats; atOnce of one chat work at once.
 type Forks interface {
 	PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (contract.PauseForkOut, error)
 	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
 	EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[string][]domain.Block) (contract.EndForkOut, error)
 }
 
-// EventLog takes the pieces of a stream, which are not state, and gives them
-// back when a worker died with them.
+// EventLog takes the deltas of a stream, which are not state, and returns them when a
+// worker died with them.
 type EventLog interface {
-	Publish(ctx context.Context, e domain.Event) (seq uint64, err error)
+	// PublishDelta makes one try. After an error the log may have the event or not.
+	PublishDelta(ctx context.Context, e domain.Event) (seq uint64, err error)
+	// Repeat publishes an event that the log may have behind the sequence after,
+	// and returns its sequence either way.
+	Repeat(ctx context.Context, e domain.Event, after uint64) (seq uint64, err error)
 	Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 	Last(ctx context.Context, sessionID string) (uint64, error)
 }
 
-// Stops tells at once that a chat was stopped. The flag in the records is the
-// truth: watch first, then look at it.
+// Stops broadcasts the stop of a chat. The flag in the database is the truth: watch
+// first, then read it.
 type Stops interface {
 	WatchStop(chatID string) (stopped <-chan struct{}, cancel func())
 	// WatchTaskStop is WatchStop for a background task.
@@ -101,22 +131,22 @@ type Models interface {
 	Models(ctx context.Context) ([]domain.Model, error)
 }
 
-// Images gives the pictures of messages as data URLs.
+// Images returns the pictures of messages as data URLs.
 type Images interface {
 	DataURL(ctx context.Context, object string) (string, error)
 }
 
-// Workspaces says where a session's files are on this machine.
+// Workspaces returns where a session's files are on this machine.
 type Workspaces interface {
 	Root(ctx context.Context, sessionID string, uid int) (string, error)
 }
 
-// Profiles says how the agent of a session is set up. It answers from memory.
+// Profiles returns how the agent of a session is set up. It answers from memory.
 type Profiles interface {
 	Profile(session domain.Session) domain.Profile
 }
 
-// Environment gives the variables of a session's tools: its own, over those of its
+// Environment returns the variables of a session's tools: its own, over those of its
 // owner's buckets.
 type Environment interface {
 	ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"strings"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"everloop/activities/tools"
 	"everloop/domain"
 )
@@ -15,6 +18,7 @@ import (
 type Asker struct {
 	Models   Models
 	Accounts Accounts
+	Tracer   trace.Tracer // of model calls; nil: they are not traced
 	Logger   *slog.Logger
 }
 
@@ -24,12 +28,12 @@ type Accounts interface {
 	ChatModel(ctx context.Context, sessionID, chatID string) (string, error)
 	// CountUsage adds what a model call that is no turn has used to its chat and to
 	// its session's budget.
-	CountUsage(ctx context.Context, sessionID, chatID string, usage domain.Usage, cost float64) error
+	CountUsage(ctx context.Context, sessionID, chatID, model string, usage domain.Usage) error
 }
 
 // Ask implements tools.Asker.
-func (a *Asker) Ask(ctx context.Context, e tools.Enquiry) (string, error) {
-	requested, err := a.Accounts.ChatModel(ctx, e.SessionID, e.ChatID)
+func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
+	requested, err := a.Accounts.ChatModel(ctx, q.SessionID, q.ChatID)
 	if err != nil {
 		return "", err
 	}
@@ -37,21 +41,30 @@ func (a *Asker) Ask(ctx context.Context, e tools.Enquiry) (string, error) {
 	if err != nil {
 		return "", modelTrouble(err)
 	}
-	reply, err := a.Models.Stream(ctx, domain.Prompt{
-		Model: model.ID, Messages: []domain.PromptMessage{text("system", e.System), text("user", e.Text)},
-	}, func(domain.Delta) error { return nil })
+	reply, err := traced{a.Models, a.Tracer}.stream(ctx, domain.Prompt{
+		Model: model.ID, Messages: []domain.PromptMessage{text("system", q.System), text("user", q.Text)},
+	}, func(domain.Delta) error { return nil },
+		attribute.String("everloop.session_id", q.SessionID), attribute.String("everloop.chat_id", q.ChatID))
+	a.count(ctx, q, model, reply.Usage)
 	if err != nil {
 		return "", modelTrouble(err)
-	}
-	// The answer is there, so what it cost is counted even if nobody waits for it
-	// any more; a count that is lost is no reason to lose the answer.
-	if err := a.Accounts.CountUsage(context.WithoutCancel(ctx), e.SessionID, e.ChatID, reply.Usage, model.Price.Of(reply.Usage)); err != nil {
-		a.Logger.Warn("tokens of an auxiliary model call were not counted", "session_id", e.SessionID, "chat_id", e.ChatID, "error", err)
 	}
 	if strings.TrimSpace(reply.Text) == "" {
 		return "", domain.Newf(domain.Conflict, CodeModelUnavailable, "the model gave no answer")
 	}
 	return reply.Text, nil
+}
+
+// count adds what a call has used, also of one that failed and of a caller that has gone.
+// A count that is lost is no reason to lose the answer.
+func (a *Asker) count(ctx context.Context, q tools.ModelQuery, model domain.Model, used domain.Usage) {
+	if used.Tokens() == 0 {
+		return
+	}
+	err := a.Accounts.CountUsage(context.WithoutCancel(ctx), q.SessionID, q.ChatID, model.ID, model.Price.Charge(used))
+	if err != nil {
+		a.Logger.Warn("failed to count the tokens of an auxiliary model call", "session_id", q.SessionID, "chat_id", q.ChatID, "error", err)
+	}
 }
 
 // modelTrouble puts what can go wrong with a model into words that a tool may pass on.

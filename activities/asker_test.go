@@ -43,21 +43,21 @@ func (a *account) ChatModel(_ context.Context, sessionID, chatID string) (string
 	return "model-of-" + sessionID + "-" + chatID, nil
 }
 
-func (a *account) CountUsage(_ context.Context, _, _ string, usage domain.Usage, _ float64) error {
+func (a *account) CountUsage(_ context.Context, _, _, _ string, usage domain.Usage) error {
 	a.used = a.used.Add(usage)
 	return a.err
 }
 
-func TestAskerAsksTheChatsModelWithoutTools(t *testing.T) {
+func TestAsker_Ask_usesChatModelWithoutTools(t *testing.T) {
 	t.Parallel()
 	models := &answering{reply: domain.Reply{Text: "42", Usage: domain.Usage{InputTokens: 7, OutputTokens: 1}}}
 	counted := &account{}
 	asker := &activities.Asker{Models: models, Accounts: counted, Logger: slog.New(slog.DiscardHandler)}
-	enquiry := tools.Enquiry{SessionID: "s", ChatID: "c", System: "You read.", Text: "What?"}
-	answer, err := asker.Ask(t.Context(), enquiry)
+	query := tools.ModelQuery{SessionID: "s", ChatID: "c", System: "You read.", Text: "What?"}
+	answer, err := asker.Ask(t.Context(), query)
 	require.NoError(t, err)
 	require.Equal(t, "42", answer)
-	require.Equal(t, domain.Usage{InputTokens: 7, OutputTokens: 1}, counted.used)
+	require.Equal(t, domain.Usage{InputTokens: 7, OutputTokens: 1, UncostedTokens: 8}, counted.used)
 	prompt := models.asked[0]
 	require.Equal(t, "resolved-model-of-s-c", prompt.Model)
 	require.Empty(t, prompt.Tools)
@@ -65,16 +65,16 @@ func TestAskerAsksTheChatsModelWithoutTools(t *testing.T) {
 	require.Equal(t, "What?", prompt.Messages[1].Parts[0].Text)
 
 	counted.err = errors.New("down")
-	answer, err = asker.Ask(t.Context(), enquiry)
+	answer, err = asker.Ask(t.Context(), query)
 	require.NoError(t, err, "a lost count is no reason to lose the answer")
 	require.Equal(t, "42", answer)
 
 	models.reply.Text = " "
-	_, err = asker.Ask(t.Context(), enquiry)
+	_, err = asker.Ask(t.Context(), query)
 	require.ErrorContains(t, err, "no answer")
 }
 
-func TestAskerPutsFaultsIntoWords(t *testing.T) {
+func TestAsker_Ask_explainsFaults(t *testing.T) {
 	t.Parallel()
 	for fault, words := range map[domain.ModelFault]string{
 		domain.FaultContextOverflow: "too long for the model", domain.FaultRateLimited: "no more calls at the moment",
@@ -82,7 +82,7 @@ func TestAskerPutsFaultsIntoWords(t *testing.T) {
 	} {
 		models := &answering{err: &domain.ModelError{Fault: fault, Message: "http://10.0.0.1 says secret"}}
 		asker := &activities.Asker{Models: models, Accounts: &account{}, Logger: slog.New(slog.DiscardHandler)}
-		_, err := asker.Ask(t.Context(), tools.Enquiry{})
+		_, err := asker.Ask(t.Context(), tools.ModelQuery{})
 		require.ErrorContains(t, err, words)
 		require.NotContains(t, err.Error(), "secret")
 		require.Equal(t, domain.Conflict, domain.AsError(err).Kind, "a tool may pass it on")

@@ -17,7 +17,7 @@ func (a *Activities) ParkChat(ctx context.Context, in contract.ParkChatIn) (cont
 	return a.Chats.ParkChat(ctx, in)
 }
 
-// CheckChat tells a parked run how its chat stands.
+// CheckChat returns the state of a chat to its parked run.
 func (a *Activities) CheckChat(ctx context.Context, in contract.CheckChatIn) (contract.ParkChatOut, error) {
 	return a.Chats.CheckChat(ctx, in)
 }
@@ -55,7 +55,9 @@ func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) []domain
 		err = a.Log.Read(ctx, open.SessionID, open.FlushedSeq, last, fold.Apply)
 	}
 	if err != nil {
-		a.Logger.Warn("the last second of a lost turn could not be restored", "session_id", open.SessionID, "turn_id", open.ID, "error", err)
+		a.Logger.Warn(
+			"the last second of a lost turn could not be restored", "session_id", open.SessionID, "turn_id", open.ID, "error", err,
+		)
 	}
 	return said(fold.Turn().Blocks)
 }

@@ -12,13 +12,17 @@ import (
 	"everloop/internal/durable"
 )
 
-// CompactContext makes the next piece of a compaction's summary, and with the
-// last one puts the compaction into the records. What was decided and summarised
-// so far is kept there, so that whoever takes the work over goes on with it, and
-// the session is either compacted or not, whenever a worker dies.
+// CompactContext makes the next piece of a compaction's summary, and records the
+// compaction with the last one. What was decided and summarised so far is in the
+// database, so that the next attempt goes on with it, and the session is either compacted
+// or not, whenever a worker dies.
 func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
-	defer durable.Heartbeat(ctx)()
+	return a.shared.compactions.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.CompactOut, error) {
+		return a.compactContext(ctx, in)
+	})
+}
 
+func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
 	working, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	if in.ChatID != "" {
@@ -50,6 +54,9 @@ func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) 
 	case opened.Result.Status != domain.CompactionRunning:
 		return contract.CompactOut{Status: opened.Result.Status, Reason: opened.Result.Reason, Exhausted: opened.Exhausted}, nil
 	}
+	if left := time.Until(opened.Work.RetryAt); left > retryTolerance && in.Waits {
+		return contract.CompactOut{Status: domain.CompactionRunning, Wait: waitFor(left, in.Step, opened.Work.Faults, "")}, nil
+	}
 	c := &compaction{Activities: a, OpenedCompaction: opened, began: time.Now(), sessionID: in.SessionID}
 	out, err := c.advance(working)
 	if cause := context.Cause(working); err != nil && cause != nil {
@@ -61,11 +68,42 @@ func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) 
 	if errors.Is(err, errStopped) {
 		return contract.CompactOut{Status: domain.CompactionSkipped, Stopped: true}, nil
 	}
-	again, retry := sortFault(ctx, err)
-	if again {
-		return contract.CompactOut{}, durable.Retry(CodeModelRetry, retry.Reason, time.Until(retry.At))
+	return c.failed(context.WithoutCancel(ctx), in, err)
+}
+
+// retryTolerance is how much too early a model call may be made again: the clocks
+// of two machines differ.
+const retryTolerance = 250 * time.Millisecond
+
+// failed ends an attempt without a summary, as modelCall.failed does one without
+// an answer. A compaction whose time is over fails; its call is made all the same.
+func (c *compaction) failed(ctx context.Context, in contract.CompactIn, cause error) (contract.CompactOut, error) {
+	faults := domain.ModelFaults{Count: c.Work.Faults}
+	if c.Work.Faults > 0 {
+		faults.Age = time.Since(c.Work.FaultsSince)
 	}
-	return c.close(context.WithoutCancel(ctx), domain.CompactionFailed, retry.Reason)
+	v := judge(cause, faults, c.retryLimit(c.Chat, c.Session))
+	if v.final || !in.Waits && lastAttempt(ctx) {
+		out, err := c.close(ctx, domain.CompactionFailed, v.reason)
+		if v.code == CodeModelUnavailable {
+			out.Code = v.code
+		}
+		return out, err
+	}
+	if !v.fault || !in.Waits {
+		return contract.CompactOut{}, durable.Retry(v.code, v.reason, v.wait)
+	}
+	if c.Work.Faults++; c.Work.Faults == 1 {
+		c.Work.FaultsSince = time.Now().UTC()
+	}
+	c.Work.RetryAt = time.Now().Add(v.wait).UTC()
+	c.Logger.Warn(
+		"retrying summary", "session_id", c.sessionID, "compaction_id", c.ID, "faults", c.Work.Faults, "wait", v.wait, "error", v.reason,
+	)
+	if err := c.Compactions.DelayCompaction(ctx, in.ChatID, c.OpenedCompaction, v.waiting); err != nil {
+		return contract.CompactOut{}, err
+	}
+	return contract.CompactOut{Status: domain.CompactionRunning, Wait: waitFor(v.wait, in.Step, c.Work.Faults, v.kind)}, nil
 }
 
 func compactionRequest(in contract.CompactIn) domain.CompactionRequest {
@@ -96,10 +134,10 @@ type compaction struct {
 	sessionID string
 	began     time.Time
 	model     domain.Model
-	turns     []domain.TranscriptTurn // what was told when the compaction was planned, and since
-	weights   map[string]turnWeight   // in the model's own tokens
+	turns     []domain.TranscriptTurn // of the transcript when the compaction was planned, and since
+	weights   map[string]turnTokens   // in the model's own tokens
 	framed    float64                 // of the model's tokens to those counted here, for what a prompt begins with
-	frame     int64                   // counted tokens of the system prompt, the tools and the memories
+	overhead  int64                   // counted tokens of the system prompt, the tools and the memories
 	earlier   string                  // the summary that the history begins with
 	limit     int64                   // the threshold
 }
@@ -121,6 +159,7 @@ func (c *compaction) advance(ctx context.Context) (contract.CompactOut, error) {
 	if err := c.summarise(ctx, c.left()); err != nil {
 		return contract.CompactOut{}, err
 	}
+	c.Work.Faults, c.Work.FaultsSince, c.Work.RetryAt = 0, time.Time{}, time.Time{}
 	if len(c.left()) > 0 {
 		return contract.CompactOut{Status: domain.CompactionRunning}, c.Compactions.AdvanceCompaction(ctx, c.ID, c.Work)
 	}
@@ -128,67 +167,70 @@ func (c *compaction) advance(ctx context.Context) (contract.CompactOut, error) {
 	return c.close(ctx, domain.CompactionCompleted, "")
 }
 
-// read looks at the history and weighs it.
+// read reads the transcript and measures it.
 func (c *compaction) read(ctx context.Context) (err error) {
 	if c.model, err = c.Models.Resolve(ctx, requested(c.Chat)); err != nil {
-		return err
+		return modelAway(err)
 	}
-	told, err := c.Turns.Transcript(ctx, domain.TranscriptQuery{ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch})
+	transcript, err := c.Turns.Transcript(ctx, domain.TranscriptQuery{
+		ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch,
+	})
 	if err != nil {
 		return err
 	}
-	if c.Work.Planned && told.CompactionID != c.Work.BaseID {
+	if c.Work.Planned && transcript.CompactionID != c.Work.BaseID {
 		// Another one was quicker: closing finds that too, and says so.
-		told = domain.Transcript{CompactionID: told.CompactionID}
+		transcript = domain.Transcript{CompactionID: transcript.CompactionID}
 	}
 	if !c.Work.Planned {
-		c.Work.BaseID, c.Work.Upto = told.CompactionID, -1
+		c.Work.BaseID, c.Work.Upto = transcript.CompactionID, -1
 	}
-	c.turns, c.earlier = told.Turns, told.Summary
-	c.weigh(ctx, told)
+	c.turns, c.earlier = transcript.Turns, transcript.Summary
+	c.measure(ctx, transcript)
 	return nil
 }
 
 // endOfBranch is behind every sequence.
 const endOfBranch = int64(1) << 62
 
-// weigh sizes up the history in the model's own tokens. What a server has
-// reported of two prompts tells how large the turns between them are; only how
-// that is divided among them, and what was said since, is counted here.
-func (c *compaction) weigh(ctx context.Context, told domain.Transcript) {
+// measure estimates the transcript in the model's own tokens. The sizes of two prompts
+// that a server has reported give the size of the turns between them; only how that is
+// divided among them, and what came since, is counted here.
+func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) {
 	profile := c.Profiles.Profile(c.Session)
 	c.limit = threshold(c.model, profile.Compaction)
-	c.frame = c.Activities.frame(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)).total()
-	if len(told.Recalled) > 0 {
-		c.frame += c.count(c.model.ID, reminded(told.Recalled))
+	c.overhead = c.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)).total()
+	if len(transcript.Recalled) > 0 {
+		c.overhead += c.count(c.model.ID, reminded(transcript.Recalled))
 	}
-	c.weights = make(map[string]turnWeight, len(told.Turns))
+	c.weights = make(map[string]turnTokens, len(transcript.Turns))
 	c.framed = 1
-	summary := c.summarySize(told.Summary)
-	span, since := c.frame+summary, 0 // what was said since the last report, and its first turn
-	var first, all measured           // up to the first report, and up to the last
-	for i, t := range told.Turns {
+	summary := c.summarySize(transcript.Summary)
+	span, since := c.overhead+summary, 0 // what was said since the last report, and its first turn
+	var first, all measured              // up to the first report, and up to the last
+	thinking := reasoningFrom(transcript.Turns, c.model.ReasoningHistory)
+	for i, t := range transcript.Turns {
 		// Prompts from before the last compaction were of another make.
-		if t.InputTokens > 0 && t.Model == c.model.ID && t.Sequence > told.CompactedAt {
+		if t.InputTokens > 0 && t.Model == c.model.ID && t.Sequence > transcript.CompactedAt {
 			factor := factorOf(t.InputTokens-all.reported, span)
-			c.rescale(told.Turns[since:i], factor)
+			c.rescale(transcript.Turns[since:i], factor)
 			all = measured{all.counted + span, t.InputTokens}
 			if first.reported == 0 {
 				first, c.framed = all, factor
 			}
 			span, since = 0, i
 		}
-		c.weights[t.ID] = c.turnWeight(c.model.ID, t)
+		c.weights[t.ID] = c.turnTokens(c.model.ID, t, i >= thinking)
 		span += c.weights[t.ID].total()
 	}
-	c.rescale(told.Turns[since:], ratioOf(first, all))
+	c.rescale(transcript.Turns[since:], ratioOf(first, all))
 }
 
 // measured is a size as it is counted here, and as a server has reported it.
 type measured struct{ counted, reported int64 }
 
-// ratioOf tells how what comes next will compare: as what was said before did,
-// or, before enough was said, as a whole prompt does.
+// ratioOf estimates the ratio of reported to counted tokens for what comes next: as for
+// what came before, or as for a whole prompt while that was too little.
 func ratioOf(first, all measured) float64 {
 	const enough = 200 // tokens
 	switch {
@@ -207,7 +249,7 @@ func (c *compaction) rescale(turns []domain.TranscriptTurn, factor float64) {
 	}
 }
 
-// factorOf bounds what a report can say of what was counted.
+// factorOf is the ratio of reported to counted tokens, within bounds.
 func factorOf(reported, counted int64) float64 {
 	return min(max(float64(reported)/float64(max(counted, 1)), 0.25), 4)
 }
@@ -221,14 +263,14 @@ func (c *compaction) summarySize(summary string) int64 {
 
 // total is the size of the context with these turns and this summary.
 func (c *compaction) total(summary string, turns []domain.TranscriptTurn) int64 {
-	sum := scaled(c.frame+c.summarySize(summary), c.framed)
+	sum := scaled(c.overhead+c.summarySize(summary), c.framed)
 	for _, t := range turns {
 		sum += c.weights[t.ID].total()
 	}
 	return sum
 }
 
-// close puts the compaction into the records.
+// close records the end of the compaction.
 func (c *compaction) close(ctx context.Context, status domain.CompactionStatus, reason string) (contract.CompactOut, error) {
 	done := domain.ClosingCompaction{
 		ID: c.ID, SessionID: c.sessionID, Status: status, Reason: reason, Work: c.Work, Model: c.model.ID,
@@ -245,6 +287,7 @@ func (c *compaction) close(ctx context.Context, status domain.CompactionStatus, 
 			below := false
 			done.Below = &below
 		}
+	case domain.CompactionRunning, domain.CompactionFailed: // the context is as large as it was
 	}
 	result, exhausted, err := c.Compactions.CloseCompaction(ctx, done)
 	return contract.CompactOut{Status: result.Status, Reason: result.Reason, Exhausted: exhausted}, err

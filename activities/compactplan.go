@@ -70,9 +70,10 @@ func (c *compaction) keep() int {
 
 // open reports whether a turn still waits for something.
 func open(t domain.TranscriptTurn) bool {
-	return t.Status == domain.TurnStreaming || t.Status == domain.TurnPaused || slices.ContainsFunc(t.Calls, func(call domain.ToolCall) bool {
-		return call.Status == domain.CallPending || call.Status == domain.CallAwaitingAnswer
-	})
+	return t.Status == domain.TurnStreaming || t.Status == domain.TurnPaused ||
+		slices.ContainsFunc(t.Calls, func(call domain.ToolCall) bool {
+			return call.Status == domain.CallPending || call.Status == domain.CallAwaitingAnswer
+		})
 }
 
 // pin keeps what the user last said to a working loop, when it is not among the
@@ -134,7 +135,7 @@ func (c *compaction) keepPlan() {
 	}
 }
 
-// planOf gives the last plan that a turn hands in.
+// planOf returns the last plan that a turn submits.
 func planOf(t domain.TranscriptTurn) (plan string) {
 	for _, b := range t.Blocks {
 		if b.Type == domain.BlockPlan {

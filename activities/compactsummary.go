@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"everloop/domain"
 )
 
@@ -46,9 +48,11 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 	}
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
-		reply, err := c.Models.Stream(ctx, c.summaryRequest(summary, piece), nil)
-		c.Work.Usage, c.Work.Cost = c.Work.Usage.Add(reply.Usage), c.Work.Cost+c.model.Price.Of(reply.Usage)
-		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow && c.Work.Piece/2 >= minPiece {
+		about := attribute.String("everloop.session_id", c.sessionID)
+		reply, err := traced{c.Models, c.Tracer}.stream(ctx, c.summaryRequest(summary, piece), nil, about)
+		c.Work.Usage = c.Work.Usage.Add(c.model.Price.Charge(reply.Usage))
+		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow &&
+			c.Work.Piece/2 >= minPiece {
 			c.Work.Piece /= 2 // the server counts otherwise than we do
 			continue
 		}
@@ -71,7 +75,10 @@ func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
 	} else {
 		order.WriteString("The conversation:\n\n")
 	}
-	fmt.Fprintf(&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece, c.summaryTokens()*6/10)
+	fmt.Fprintf(
+		&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece,
+		c.summaryTokens()*6/10,
+	)
 	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{text("system", summaryPrompt), text("user", order.String())}}
 }
 
@@ -80,16 +87,16 @@ func (c *compaction) piece(turns []domain.TranscriptTurn, budget int) (piece str
 	budget = max(budget, minPiece/2)
 	var b strings.Builder
 	for i, t := range turns {
-		told := rendered(t)
-		size := c.Tokens.Count(c.model.ID, told)
+		text := rendered(t)
+		size := c.Tokens.Count(c.model.ID, text)
 		if size > budget {
 			if i > 0 {
 				break
 			}
-			told = shorten(told, max(utf8.RuneCountInString(told)*budget/size, 200)) + "\n"
+			text = shorten(text, max(utf8.RuneCountInString(text)*budget/size, 200)) + "\n"
 			size = budget
 		}
-		b.WriteString(told)
+		b.WriteString(text)
 		budget -= size
 		upto = t.Sequence
 	}
@@ -127,7 +134,7 @@ func rendered(t domain.TranscriptTurn) string {
 	b.WriteByte('\n')
 	for _, call := range t.Calls {
 		fmt.Fprintf(&b, "Tool call: %s %s\n", call.ToolName, shorten(call.Arguments, shownArguments))
-		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(told(call), shownResult))
+		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(resultText(call), shownResult))
 	}
 	return b.String()
 }

@@ -16,9 +16,9 @@ const largestShown = 10
 // skillTool is the tool whose description lists the session's skills.
 const skillTool = "Skill"
 
-// ContextStats tells what the next model call of a session's main loop would be
-// told. It reads what a model call reads, so its cost does not grow with the age
-// of the session.
+// ContextStats returns the size of the next prompt of a session's main loop, by category.
+// It reads what a model call reads, so its cost does not grow with the age of the
+// session.
 func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error) {
 	c := &compaction{Activities: a}
 	c.Session, c.BranchID, c.LoopID = session, session.ActiveBranchID, domain.RootLoop
@@ -30,19 +30,21 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 	if c.model, err = a.Models.Resolve(ctx, requested(c.Chat)); err != nil {
 		return domain.ContextStats{}, err
 	}
-	told, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch})
+	transcript, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
+		ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch,
+	})
 	if err != nil {
 		return domain.ContextStats{}, err
 	}
-	c.turns = told.Turns
-	c.weigh(ctx, told)
+	c.turns = transcript.Turns
+	c.measure(ctx, transcript)
 	name, exact := a.Tokens.Tokenizer(c.model.ID)
 	profile := a.Profiles.Profile(session)
 	stats := domain.ContextStats{
 		Model: c.model.ID, ContextWindow: c.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
 		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
 	}
-	stats.Categories = c.categories(told, a.frame(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)))
+	stats.Categories = c.categories(transcript, a.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)))
 	for i := range stats.Categories {
 		category := &stats.Categories[i]
 		category.Pct = percent(category.Tokens, stats.ContextWindow)
@@ -52,7 +54,7 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 	return stats, nil
 }
 
-func (c *compaction) categories(told domain.Transcript, f frame) []domain.ContextCategory {
+func (c *compaction) categories(transcript domain.Transcript, f promptOverhead) []domain.ContextCategory {
 	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: scaled(f.system, c.framed), Count: 1}
 	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
 	for _, t := range f.tools {
@@ -63,19 +65,21 @@ func (c *compaction) categories(told domain.Transcript, f frame) []domain.Contex
 		of.Tokens += scaled(t.tokens, c.framed)
 		of.Count++
 	}
-	memories := domain.ContextCategory{Name: "memories", Count: len(told.Recalled)}
-	if len(told.Recalled) > 0 {
-		memories.Tokens = scaled(c.count(c.model.ID, reminded(told.Recalled)), c.framed)
+	memories := domain.ContextCategory{Name: "memories", Count: len(transcript.Recalled)}
+	if len(transcript.Recalled) > 0 {
+		memories.Tokens = scaled(c.count(c.model.ID, reminded(transcript.Recalled)), c.framed)
 	}
-	messages, results, files := domain.ContextCategory{Name: "messages"}, domain.ContextCategory{Name: "tool_results"}, domain.ContextCategory{Name: "files"}
-	for _, t := range told.Turns {
+	messages := domain.ContextCategory{Name: "messages"}
+	results := domain.ContextCategory{Name: "tool_results"}
+	files := domain.ContextCategory{Name: "files"}
+	for _, t := range transcript.Turns {
 		w := c.weights[t.ID]
 		messages.Tokens, messages.Count = messages.Tokens+w.said, messages.Count+1
 		results.Tokens, results.Count = results.Tokens+w.results, results.Count+w.calls
 		files.Tokens, files.Count = files.Tokens+w.files, files.Count+w.images
 	}
-	summary := domain.ContextCategory{Name: "summary", Tokens: scaled(c.summarySize(told.Summary), c.framed)}
-	if told.Summary != "" {
+	summary := domain.ContextCategory{Name: "summary", Tokens: scaled(c.summarySize(transcript.Summary), c.framed)}
+	if transcript.Summary != "" {
 		summary.Count = 1
 	}
 	return []domain.ContextCategory{prompt, tools, skills, memories, messages, results, files, summary}

@@ -34,7 +34,7 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 		return contract.EndForkOut{}, nil // deleted with its session
 	}
 	if err != nil || said.Ended {
-		if err == nil { // the step runs again: whom it told last time, it tells again
+		if err == nil { // the step runs again: it returns the same runs to notify
 			return a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, nil)
 		}
 		return contract.EndForkOut{}, err

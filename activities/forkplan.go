@@ -11,8 +11,10 @@ import (
 	"everloop/domain"
 )
 
-// forkPrompt is what every sub-agent is told of its part.
-const forkPrompt = "You are a sub-agent: another agent has handed you one task, which is the first message. Nobody reads what you write on the way. Your last message is the result that the other agent gets, so make it complete by itself: what you found or did, where, and what is left open."
+// forkPrompt is the beginning of every sub-agent's instructions.
+const forkPrompt = "You are a sub-agent: another agent has given you one task, which is the first message. What you write on the way " +
+	"is not read. Your last message is the result that the other agent gets, so make it complete by itself: what you found or did, " +
+	"where, and what is left open."
 
 // planFork reserves a sub-agent for an Agent call, or refuses the call with the
 // reason.
@@ -32,7 +34,9 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	}
 	limits := m.ForkLimits
 	if m.turn.Loop.Depth >= limits.Depth {
-		return nil, fmt.Sprintf("No sub-agent was started: they can be nested %d deep, and this is that deep already. Do the task yourself.", limits.Depth)
+		return nil, fmt.Sprintf(
+			"No sub-agent was started: they can be nested %d deep, and this is that deep already. Do the task yourself.", limits.Depth,
+		)
 	}
 	agent, refused := m.Agents.Type(ctx, m.scope, in.Type)
 	if refused != nil {
@@ -47,7 +51,7 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	if in.Background {
 		fork.TaskID = tools.BackgroundTaskID(callID)
 	}
-	if model := orElse(in.Model, agent.Model); model != "" {
+	if model := domain.CleanText(orElse(in.Model, agent.Model)); model != "" {
 		if refusal := m.unknownModel(ctx, model); refusal != "" {
 			return nil, refusal
 		}
@@ -79,7 +83,7 @@ func (m *modelCall) withinOwn(names []string) []string {
 func (m *modelCall) unknownModel(ctx context.Context, name string) string {
 	_, err := m.Models.Resolve(ctx, name)
 	if !domain.HasCode(err, domain.CodeUnknownModel) {
-		return "" // the model call itself will tell what else is wrong
+		return "" // the model call itself reports other faults
 	}
 	words := fmt.Sprintf("There is no model named %q.", name)
 	if known, err := m.Models.Models(ctx); err == nil && len(known) > 0 {
@@ -108,13 +112,13 @@ func (m *modelCall) askFrom(call *domain.PlannedCall, arguments json.RawMessage)
 	if call.Source = m.source(); call.Source == nil {
 		return
 	}
-	if told, err := tools.WithSource(arguments, *call.Source); err == nil {
-		call.Arguments = told
+	if marked, err := tools.WithSource(arguments, *call.Source); err == nil {
+		call.Arguments = marked
 	}
 }
 
-// forkOf tells a run of a call that is a sub-agent; nil for one that a worker
-// carries out, as that which starts a sub-agent in the background.
+// forkOf returns what a run needs of a call that is a sub-agent; nil for one that a worker
+// runs, such as the one that starts a sub-agent in the background.
 func forkOf(call domain.PlannedCall) *contract.Fork {
 	if call.Fork == nil || call.Fork.Background {
 		return nil

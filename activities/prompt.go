@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	"everloop/activities/tools"
@@ -22,20 +21,21 @@ func PromptDigest(mode domain.Mode, profile domain.Profile) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// prompt builds what a model call is told: who it is, what the conversation came
-// to before it was last summarised, the turns of its loop since, up to the one
-// that it fills, and the tools that it may call. The order and wording are
-// stable, so that model servers can reuse the prefix. The turns that are told are
-// given too.
-func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset) (domain.Prompt, []domain.TranscriptTurn, error) {
-	told, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
+// prompt builds the prompt of a model call: the instructions, the summary of what was
+// compacted, the turns of its loop since, up to the one that it fills, and the tools that
+// it may call. The order and wording are stable, so that model servers can reuse the
+// prefix. It also returns the transcript that the prompt is made of.
+func (a *Activities) prompt(
+	ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset,
+) (domain.Prompt, domain.Transcript, error) {
+	transcript, err := a.loopTranscript(ctx, domain.TranscriptQuery{
 		ChatID: key.ChatID, BranchID: turn.BranchID, LoopID: key.LoopID, Before: turn.Sequence,
-	})
+	}, turn.Newest)
 	if err != nil {
-		return domain.Prompt{}, nil, err
+		return domain.Prompt{}, transcript, err
 	}
-	if told.Recalled, err = a.recall(ctx, key, turn, told); err != nil {
-		return domain.Prompt{}, nil, err
+	if transcript.Recalled, err = a.recall(ctx, key, turn, transcript); err != nil {
+		return domain.Prompt{}, transcript, err
 	}
 	p := domain.Prompt{
 		Model: model.ID,
@@ -47,29 +47,30 @@ func (a *Activities) prompt(ctx context.Context, key domain.TurnKey, turn domain
 		p.Schema = turn.Chat.OutputSchema
 	}
 	p.Messages = append(p.Messages, text("system", system(turn.Chat, turn.Loop, a.Profiles.Profile(turn.Session))))
-	if told.Summary != "" {
-		p.Messages = append(p.Messages, text("user", summarised(told.Summary)))
+	if transcript.Summary != "" {
+		p.Messages = append(p.Messages, text("user", summarised(transcript.Summary)))
 	}
-	remembered := len(told.Recalled) == 0
-	for _, t := range told.Turns {
+	pictures, err := a.pictures(ctx, transcript.Turns)
+	if err != nil {
+		return domain.Prompt{}, transcript, err
+	}
+	remembered := len(transcript.Recalled) == 0
+	thinking := reasoningFrom(transcript.Turns, model.ReasoningHistory)
+	for i, t := range transcript.Turns {
 		if !remembered && t.ChatID == key.ChatID {
 			// Directly before what the user asked: what comes earlier in the prompt
 			// is the same as in the chats before.
-			p.Messages, remembered = append(p.Messages, text("user", reminded(told.Recalled))), true
+			p.Messages, remembered = append(p.Messages, text("user", reminded(transcript.Recalled))), true
 		}
-		messages, err := a.tell(ctx, t)
-		if err != nil {
-			return domain.Prompt{}, nil, err
-		}
-		p.Messages = append(p.Messages, messages...)
-		if problem := misfit(turn.Chat, t); problem != "" {
+		p.Messages = append(p.Messages, turnMessages(t, model.ID, i >= thinking, pictures)...)
+		if problem := mismatchNote(turn.Chat, t); problem != "" {
 			p.Messages = append(p.Messages, text("user", problem))
 		}
 	}
 	if !remembered {
-		p.Messages = append(p.Messages, text("user", reminded(told.Recalled)))
+		p.Messages = append(p.Messages, text("user", reminded(transcript.Recalled)))
 	}
-	return p, told.Turns, nil
+	return p, transcript, nil
 }
 
 func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile) string {
@@ -80,52 +81,75 @@ func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.P
 		}
 	}
 	if chat.Mode == domain.ModePlanning {
-		parts = append(parts, "You are in planning mode: look at what you need, ask what you must know, then hand in a structured plan with SubmitPlan. Nothing that acts is available.")
+		parts = append(
+			parts,
+			"You are in planning mode: look at what you need, ask what you must know, then hand in a structured plan with SubmitPlan. "+
+				"Nothing that acts is available.",
+		)
 	}
 	if chat.Headless {
-		parts = append(parts, "This is a headless run: nobody answers questions. Decide yourself, and make your last message the complete result.")
+		parts = append(
+			parts, "This is a headless run: no user answers questions. Decide yourself, and make your last message the complete result.",
+		)
 	}
 	if len(chat.OutputSchema) > 0 {
-		parts = append(parts, "Your last message must be one JSON value, without any other text or code fences, that follows this JSON Schema:\n"+string(chat.OutputSchema))
+		parts = append(
+			parts,
+			"Your last message must be one JSON value, without any other text or code fences, that follows this JSON Schema:\n"+
+				string(chat.OutputSchema),
+		)
 	}
 	return strings.Join(parts, "\n\n")
 }
 
-// summarised tells what stands for the archived part of a conversation.
+// summarised is the message that stands for the compacted part of a conversation.
 func summarised(summary string) string {
-	return reminder("The conversation before this point was summarised to make room. The summary is all that is left of it here; files and background tasks are as they were.\n\n" + summary)
+	return reminder(
+		"The conversation before this point was summarised to make room. The summary is all that is left of it here; files and " +
+			"background tasks are as they were.\n\n" + summary,
+	)
 }
 
-// tell gives one turn as messages of a prompt. Every tool call is followed by
-// its result, whatever became of it: model servers refuse a call without one.
-func (a *Activities) tell(ctx context.Context, t domain.TranscriptTurn) ([]domain.PromptMessage, error) {
+// turnMessages gives one turn as messages of a prompt to a model, with its
+// reasoning when it thinks on. Every tool call is followed by its result,
+// whatever became of it: model servers refuse a call without one.
+func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures map[string]string) []domain.PromptMessage {
 	switch t.Role {
 	case domain.RoleUser:
-		parts, err := a.withImages(ctx, t.Parts)
-		return []domain.PromptMessage{{Role: "user", Parts: parts}}, err
+		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures)}}
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
-		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}, nil
+		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}
+	case domain.RoleAssistant:
 	}
 	said := spoken(t)
 	if said == "" && len(t.Calls) == 0 {
-		return nil, nil
+		return nil
 	}
 	message := text("assistant", said)
+	if thinking {
+		if message.Reasoning = reasoningOf(model, t); message.Reasoning != "" {
+			message.ReasoningField = t.ReasoningField
+		}
+	}
 	results := make([]domain.PromptMessage, 0, len(t.Calls))
 	for _, call := range t.Calls {
 		if call.AsksPermission() {
 			continue // the service asked, the model did not
 		}
-		message.Calls = append(message.Calls, domain.RequestedCall{ID: call.ID, Name: call.ToolName, Arguments: validJSON(call.Arguments)})
-		result := text("tool", told(call))
+		asked := domain.PromptCall{ID: call.ID, Name: call.ToolName, Arguments: validJSON(call.Arguments)}
+		if t.Model == model { // another model's server gave ids in its own shape
+			asked.ServerID = call.ServerCallID
+		}
+		message.Calls = append(message.Calls, asked)
+		result := text("tool", resultText(call))
 		result.ToolCallID = call.ID
 		results = append(results, result)
 	}
-	return append([]domain.PromptMessage{message}, results...), nil
+	return append([]domain.PromptMessage{message}, results...)
 }
 
-// told is what the model reads as the result of a call.
-func told(call domain.ToolCall) string {
+// resultText is what the model reads as the result of a call.
+func resultText(call domain.ToolCall) string {
 	switch {
 	case call.Result != "":
 		return call.Result
@@ -138,26 +162,6 @@ func told(call domain.ToolCall) string {
 	}
 }
 
-func (a *Activities) withImages(ctx context.Context, parts []domain.ContentPart) ([]domain.ContentPart, error) {
-	out := make([]domain.ContentPart, len(parts))
-	for i, p := range parts {
-		out[i] = p
-		if p.ImageURL == nil {
-			continue
-		}
-		name, kept := strings.CutPrefix(p.ImageURL.URL, domain.ObjectScheme)
-		if !kept {
-			continue
-		}
-		url, err := a.Images.DataURL(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("load an image of the message: %w", err)
-		}
-		out[i].ImageURL = &domain.ImageURL{URL: url}
-	}
-	return out, nil
-}
-
 func noteOf(blocks []domain.Block) string {
 	var note strings.Builder
 	for _, b := range blocks {
@@ -166,7 +170,7 @@ func noteOf(blocks []domain.Block) string {
 	return note.String()
 }
 
-// reminder marks what the service, not the user, tells the model.
+// reminder marks a text as coming from the service, not from the user.
 func reminder(content string) string { return "<system-reminder>" + content + "</system-reminder>" }
 
 func text(role, content string) domain.PromptMessage {

@@ -9,20 +9,21 @@ import (
 	"everloop/domain"
 )
 
-// recall gives the memories of a chat: looked for once, before its first model
-// call, by what the user said, and kept with the chat for all later ones.
-// Sub-agents are told what they need by whoever starts them. Memories that
-// cannot be had now must not keep a chat from running.
-func (a *Activities) recall(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, told domain.Transcript) ([]domain.RecalledMemory, error) {
+// recall returns the memories of a chat: looked up once, before its first model call, by
+// the user's message, and stored with the chat for all later calls. Sub-agents have none:
+// their prompt says what they need. A chat runs also when the lookup fails.
+func (a *Activities) recall(
+	ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, transcript domain.Transcript,
+) ([]domain.RecalledMemory, error) {
 	switch {
 	case key.LoopID != domain.RootLoop:
 		return nil, nil
-	case told.Recalled != nil || a.Memories == nil || !turn.Session.MemoryEnabled || key.Step != 1:
-		return told.Recalled, nil
+	case transcript.Recalled != nil || a.Memories == nil || !turn.Session.MemoryEnabled || key.Step != 1:
+		return transcript.Recalled, nil
 	}
-	recalled, err := a.Memories.Recall(ctx, turn.Session, asked(key.ChatID, told.Turns))
+	recalled, err := a.Memories.Recall(ctx, turn.Session, asked(key.ChatID, transcript.Turns))
 	if err != nil {
-		a.Logger.Warn("memories not recalled", "session_id", key.SessionID, "chat_id", key.ChatID, "error", err)
+		a.Logger.Warn("failed to look up memories", "session_id", key.SessionID, "chat_id", key.ChatID, "error", err)
 		return nil, nil
 	}
 	if recalled == nil {
@@ -50,7 +51,7 @@ func asked(chatID string, turns []domain.TranscriptTurn) string {
 	return strings.Join(said, "\n")
 }
 
-// reminded tells the model what is remembered.
+// reminded is the message with the memories of a chat.
 func reminded(recalled []domain.RecalledMemory) string {
 	var list strings.Builder
 	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")

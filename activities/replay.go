@@ -12,13 +12,14 @@ import (
 	"everloop/internal/durable"
 )
 
-// Replays play recorded events as the events of replay sessions. How far each has
-// come is committed with what was played, so that whoever goes on repeats
-// nothing.
+// Replays play recorded events as the events of replay sessions. The position is
+// committed with what was played, so that the next attempt repeats nothing.
 type Replays struct {
 	Records ReplayRecords
 	Scripts ReplayScripts
 	Logger  *slog.Logger
+
+	playing durable.Shared[contract.PlayReplayIn, contract.PlayReplayOut]
 }
 
 // ReplayRecords keep replays. Writes are fenced by the attempt and the position.
@@ -39,11 +40,11 @@ type ReplayScripts interface {
 const (
 	// replayPause is the longest pause between two events, in recorded time.
 	replayPause = 3 * time.Second
-	// replayLook is how often a player that waits looks whether it was told
-	// something else meanwhile.
+	// replayLook is how often a player that waits looks for a change of its speed or
+	// status.
 	replayLook = 250 * time.Millisecond
 	// Steps that are due within replayJoin of each other are played in one
-	// transaction, at most replayBatch of them. Long texts, which are written anew
+	// transaction, at most replayBatch of them. Long texts, which are written again
 	// each time, are joined for longer.
 	replayJoin     = 20 * time.Millisecond
 	replayJoinLong = 150 * time.Millisecond
@@ -51,9 +52,14 @@ const (
 	replayBatch    = 200
 )
 
-// PlayReplay plays a replay to its end, or to where it is told to stop.
+// PlayReplay plays a replay to its end, or until it is paused or handed over.
 func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (contract.PlayReplayOut, error) {
-	defer durable.Heartbeat(ctx)()
+	return r.playing.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.PlayReplayOut, error) {
+		return r.playReplay(ctx, in)
+	})
+}
+
+func (r *Replays) playReplay(ctx context.Context, in contract.PlayReplayIn) (contract.PlayReplayOut, error) {
 	claim, err := r.Records.ClaimReplay(ctx, in.SessionID)
 	if err != nil {
 		return contract.PlayReplayOut{}, replayFault(err)
@@ -181,8 +187,8 @@ func (t *replayText) snapshot() []domain.Block {
 	return blocks
 }
 
-// wait lets the pause before the next step pass. A change of the speed counts at
-// once, and who was told to stop plays nothing more.
+// wait waits for the pause before the next step. A change of the speed counts at once,
+// and a player that was paused plays nothing more.
 func (p *replayPlayer) wait(ctx context.Context) error {
 	left := p.gap(p.claim.Position)
 	behind := time.Since(p.last) // the step before took its own time

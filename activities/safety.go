@@ -10,68 +10,97 @@ import (
 	"everloop/domain"
 )
 
-// beforeCall looks at what a model call may cost and hold before its turn is
-// opened. Settled: the call is not made now, and the answer says what comes first
-// or how the loop ends.
-func (a *Activities) beforeCall(ctx context.Context, key domain.TurnKey) (out contract.CallModelOut, settled bool, err error) {
+// beforeCall checks the limits and the size of a model call before its turn is opened.
+// An outcome means that the call is not made now.
+func (a *Activities) beforeCall(ctx context.Context, key domain.TurnKey) (out contract.CallModelOut, err error) {
 	w, err := a.Compactions.Weigh(ctx, key)
 	if err != nil || !w.Running || w.Opened {
-		return out, false, err
+		return out, err
 	}
 	profile := a.Profiles.Profile(w.Session)
-	if key.LoopID == domain.RootLoop && key.Step > profile.MaxSteps {
-		out.Finish, out.Message = domain.FinishMaxSteps, fmt.Sprintf("the chat made %d model calls, which is the limit", profile.MaxSteps)
-		return out, true, nil
-	}
-	if why := profile.Budget.Exhausted(w.UsedTokens, w.UsedCost); why != "" {
-		out.Finish, out.Message = domain.FinishBudgetExhausted, why
-		return out, true, nil
+	if out := limitReached(key, profile, w.UsedTokens, w.UsedCost); out.Outcome != "" {
+		return out, nil
 	}
 	over, err := a.overThreshold(ctx, key, w, profile)
 	if over {
-		out.Compact = domain.CompactAuto
+		return compactFirst(), err
 	}
-	return out, over, err
+	return out, err
 }
 
-// callsLeft sends the run back to the turn before, for the calls of it that were
+// compactFirst is the result of a call whose prompt would pass the threshold.
+func compactFirst() contract.CallModelOut {
+	return contract.CallModelOut{Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactAuto}
+}
+
+// limitReached returns the result that ends the loop before its next model call: by the
+// number of its calls, or by what the session has used of its budget. Without an outcome
+// no limit is reached.
+func limitReached(key domain.TurnKey, profile domain.Profile, tokens int64, cost domain.Cost) (out contract.CallModelOut) {
+	if key.LoopID == domain.RootLoop && key.Step > profile.MaxSteps {
+		return contract.CallModelOut{
+			Outcome: contract.OutcomeLimitReached, Reason: domain.FinishMaxSteps,
+			Message: fmt.Sprintf("the chat made %d model calls, which is the limit", profile.MaxSteps),
+		}
+	}
+	if why := profile.Budget.Exhausted(tokens, cost); why != "" {
+		return contract.CallModelOut{Outcome: contract.OutcomeLimitReached, Reason: domain.FinishBudgetExhausted, Message: why}
+	}
+	return out
+}
+
+// pendingCalls sends the run back to the turn before, for the calls of it that were
 // held back and then allowed.
-func (a *Activities) callsLeft(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn) (contract.CallModelOut, error) {
-	calls, _, err := a.Turns.FinishedCalls(ctx, turn.EntryID)
+func (a *Activities) pendingCalls(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn) (contract.CallModelOut, error) {
+	calls, asked, err := a.Turns.FinishedCalls(ctx, turn.EntryID)
 	return contract.CallModelOut{
-		EntryID: turn.EntryID, Behind: true, Calls: summaries(a.Tools.For(ctx, a.scopeOfTurn(key, turn)), calls),
+		EntryID: turn.EntryID, Outcome: contract.OutcomePendingCalls, Asked: asked,
+		Calls: a.scheduled(ctx, turn.Session, a.Tools.For(ctx, a.scopeOfTurn(key, turn)), calls), Parallel: a.ParallelTools,
 	}, err
 }
 
-// stuck says in words that the loop makes the same calls over and over, with the
-// same results; empty: it does not.
+// stuck describes a loop that makes the same calls over and over, with the same
+// results; empty: it does not.
 func (m *modelCall) stuck(calls []domain.RequestedCall) string {
 	most := m.scope.Profile.StuckAfter
-	if len(calls) == 0 || most <= 0 || domain.Repeats(m.told, calls) < most {
+	if len(calls) == 0 || most <= 0 || domain.Repeats(m.transcript.Turns, calls) < most {
 		return ""
 	}
 	return fmt.Sprintf("the same tool calls had the same results %d times in a row", most)
 }
 
-// permit decides by the permission rules about a call that may be carried out.
-// One that has to be allowed is held back by a question, which is a call beside
-// it; where nobody can answer it is refused.
+// permit applies the permission rules to a call that could be carried out. One that
+// the user has to allow is held back by a question, which is a call beside it; in
+// headless chats it is rejected.
 func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
 	rules := m.scope.Profile.Permissions
 	decision := domain.Decide(rules, call.ToolName, arguments)
+	access := call.ToolName == tools.RequestAccess
+	if access && decision == domain.PermissionAllow {
+		decision = domain.PermissionAsk // what it asks for is never taken for granted
+	}
 	if decision == domain.PermissionAllow {
 		return []domain.PlannedCall{call}
+	}
+	if decision == domain.PermissionAsk && m.skipsConfirmations() && !access {
+		return []domain.PlannedCall{call, m.granted(call, arguments)}
 	}
 	if decision == domain.PermissionDeny || m.scope.Headless {
 		refusal := "Not carried out: a permission rule of this session denies calls like this one."
 		if decision == domain.PermissionAsk {
-			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and nobody is there to answer."
+			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and no user is there to answer."
+		}
+		if access && decision == domain.PermissionAsk {
+			refusal = "Denied: no user is there to allow it. Go on without these domains."
 		}
 		call.Settled, call.Fork = &domain.Settlement{Status: domain.CallError, Result: refusal}, nil
 		return []domain.PlannedCall{call}
 	}
 	allows := domain.AllowingRules(rules, call.ToolName, arguments)
 	asked := tools.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
+	if access {
+		allows, asked = m.askAccess(call.ID, arguments)
+	}
 	question := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
 		Arguments: string(asked), Guards: call.ID, Allows: allows,
@@ -79,4 +108,30 @@ func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) [
 	m.planQuestion(&question, asked)
 	call.Guarded = true
 	return []domain.PlannedCall{call, question}
+}
+
+// skipsConfirmations reports whether no user answers, and the owner wants the chat to go
+// on without answers.
+func (m *modelCall) skipsConfirmations() bool {
+	return m.scope.Headless && m.scope.Session.Setup.SkipConfirmations
+}
+
+// granted is the record of a permission that was granted because the owner skips
+// confirmations.
+func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) domain.PlannedCall {
+	return domain.PlannedCall{
+		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
+		Arguments: string(tools.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), false)),
+		Settled:   &domain.Settlement{Status: domain.CallDone, Result: tools.GrantedByPolicy},
+	}
+}
+
+// askAccess gives the question for domains, and the rules that a yes to it adds.
+func (m *modelCall) askAccess(callID string, arguments json.RawMessage) ([]domain.PermissionRule, json.RawMessage) {
+	rules, reason, _ := tools.ParseAccess(arguments) // they were checked when the call was admitted
+	var allows []domain.PermissionRule
+	for _, rule := range rules {
+		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
+	}
+	return allows, tools.AccessQuestion(callID, rules, reason)
 }

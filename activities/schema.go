@@ -5,15 +5,24 @@ import (
 	"fmt"
 	"strings"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 )
 
-// maxSchemaTries is how many answers a headless chat with an output_schema gets
-// (decisions.md 8.13).
+// maxSchemaTries is how many answers a headless chat with an output_schema gets.
 const maxSchemaTries = 3
 
-// answerProblem says why a chat's last answer does not follow its schema; empty
-// when it does, or when there is none.
+// afterMismatch is the outcome of an answer that does not follow the schema, the last of
+// so many.
+func afterMismatch(tries int) contract.Outcome {
+	if tries < maxSchemaTries {
+		return contract.OutcomeContinue
+	}
+	return contract.OutcomeSchemaMismatch
+}
+
+// answerProblem describes how a chat's last answer fails its schema; empty when it does
+// not, or when there is none.
 func answerProblem(chat domain.ChatSettings, answer string) string {
 	if len(chat.OutputSchema) == 0 {
 		return ""
@@ -22,7 +31,11 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 	if err != nil {
 		return "the schema cannot be used: " + err.Error()
 	}
-	value, err := domain.ParseJSON(strings.TrimSpace(answer))
+	text, err := domain.JSONAnswer(answer)
+	if err != nil {
+		return "the answer is not one JSON value: " + err.Error()
+	}
+	value, err := domain.ParseJSON(string(text))
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
@@ -32,9 +45,9 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 	return ""
 }
 
-// misfit is the note that follows an answer of this chat which did not fit. It
-// is worked out anew from the answer, so it is the same in every later prompt.
-func misfit(chat domain.ChatSettings, t domain.TranscriptTurn) string {
+// mismatchNote is the note that follows an answer of this chat which did not follow its
+// schema. It is derived from the answer, so it is the same in every later prompt.
+func mismatchNote(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 	if t.ChatID != chat.ID || t.Role != domain.RoleAssistant || len(t.Calls) > 0 || t.Status != domain.TurnCompleted {
 		return ""
 	}
@@ -42,7 +55,9 @@ func misfit(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 	if problem == "" {
 		return ""
 	}
-	return reminder(fmt.Sprintf("Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.", problem))
+	return reminder(fmt.Sprintf(
+		"Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.", problem,
+	))
 }
 
 func textOf(blocks []domain.Block) string {
@@ -55,8 +70,8 @@ func textOf(blocks []domain.Block) string {
 	return all.String()
 }
 
-// validJSON gives arguments as the model server may be shown them again: some
-// servers refuse a call whose arguments do not parse.
+// validJSON returns arguments in a form that can be sent to model servers again: some
+// reject a call whose arguments do not parse.
 func validJSON(arguments string) string {
 	if json.Valid([]byte(arguments)) {
 		return arguments

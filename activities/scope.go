@@ -13,8 +13,8 @@ func (a *Activities) scopeOfTurn(key domain.TurnKey, turn domain.OpenedTurn) too
 	}
 }
 
-// scopeOfCall says whose tools a call of the ledger is held to: the same as when
-// it was asked for.
+// scopeOfCall returns the scope that a call of the ledger is checked against: the same
+// as when it was requested.
 func (a *Activities) scopeOfCall(call domain.LedgerCall) tools.Scope {
 	return tools.Scope{
 		Session: call.Session, Mode: call.Mode, Headless: call.Headless,

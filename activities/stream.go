@@ -2,13 +2,13 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // Deltas are joined before they are published: the first goes out at once, the
@@ -18,37 +18,70 @@ const (
 	publishEvery = 20 * time.Millisecond
 	publishBytes = 2 << 10
 	flushEvery   = time.Second
+	flushTimeout = 5 * time.Second
+	// maxDelta bounds one delta, in bytes, when the event log was slow.
+	maxDelta = 32 << 10
+	// finishWait is how long Finish waits for the event log; what it does not
+	// acknowledge in time is published with the end of the turn.
+	finishWait = 500 * time.Millisecond
 )
 
-// turnStream publishes what a model says, in order, as patches of one turn. It
-// stops at the first error, which fenced workers get too.
-type turnStream struct {
-	ctx   context.Context
-	turn  domain.OpenedTurn
-	log   EventLog
-	turns Turns
+// deltaBackoff is how the publishing of a delta is retried.
+var deltaBackoff = retry.Backoff{First: 100 * time.Millisecond, Max: 2 * time.Second}
 
-	mu        sync.Mutex
-	blocks    []*openBlock
-	pending   strings.Builder // of the last block, not yet published
-	timer     *time.Timer
+// turnStream publishes what a model says, in order, as patches of one turn. A
+// goroutine of its own publishes: reading the model's answer never waits for the
+// event log, and a log that is away fails no model call.
+type turnStream struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	turn   domain.OpenedTurn
+	log    EventLog
+	turns  Turns
+	broke  func(error) // reports to the model call that it is fenced
+
+	more    chan struct{} // something is to be published; full: already said
+	closing chan struct{} // nothing more is added
+	ended   chan struct{} // the goroutine has ended; nil before it was started
+
+	mu      sync.Mutex
+	blocks  []*openBlock
+	first   int           // bytes of the first piece, which goes out alone
+	waiting int           // bytes that are not published
+	sent    textPlace     // up to which the text is published
+	deltas  int           // published, for their ids
+	last    uint64        // sequence of the newest one
+	unsure  *domain.Event // being published, or not acknowledged
+	failing bool          // the newest try to publish failed
+
+	unsureTo textPlace // where the text of unsure ends
+	closed   bool
+	fenced   error
+
+	// Of the goroutine.
 	published time.Time
 	flushed   time.Time
-	seq, kept uint64 // of what is published, and of what is in the records
-	err       error
-	broke     func(error) // tells the model call that publishing failed
+	kept      uint64 // sequence up to which the text is in the records
 }
 
 type openBlock struct {
 	kind domain.BlockType
 	text strings.Builder
-	sent int // UTF-16 units published
+}
+
+// textPlace is a place in the text of the blocks.
+type textPlace struct {
+	block int
+	bytes int // of the block
+	units int // UTF-16 units of the block
 }
 
 func newTurnStream(ctx context.Context, turn domain.OpenedTurn, log EventLog, turns Turns, broke func(error)) *turnStream {
-	s := &turnStream{ctx: ctx, turn: turn, log: log, turns: turns, broke: broke, flushed: time.Now()}
-	s.timer = time.AfterFunc(time.Hour, s.due)
-	s.timer.Stop()
+	s := &turnStream{
+		turn: turn, log: log, turns: turns, broke: broke, flushed: time.Now(),
+		more: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(ctx)
 	return s
 }
 
@@ -61,112 +94,190 @@ func (s *turnStream) Add(d domain.Delta) error {
 	text := domain.CleanText(d.Text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || text == "" {
-		return s.err
+	switch {
+	case s.fenced != nil:
+		return s.fenced
+	case s.closed:
+		return domain.ErrFenced // late deltas are refused
+	case text == "":
+		return nil
 	}
-	if n := len(s.blocks); n == 0 || s.blocks[n-1].kind != kind {
-		s.publishLocked()
+
+	newBlock := len(s.blocks) == 0 || s.blocks[len(s.blocks)-1].kind != kind
+	if newBlock {
 		s.blocks = append(s.blocks, &openBlock{kind: kind})
 	}
 	s.blocks[len(s.blocks)-1].text.WriteString(text)
-	s.pending.WriteString(text)
-	if wait := publishEvery - time.Since(s.published); wait <= 0 || s.pending.Len() >= publishBytes {
-		s.publishLocked()
-	} else if s.pending.Len() == len(text) { // the first piece that waits
-		s.timer.Reset(wait)
+	before := s.waiting
+	s.waiting += len(text)
+	if s.ended == nil {
+		s.first = len(text)
+		s.ended = make(chan struct{})
+		go s.publish()
 	}
-	return s.err
+	if newBlock || before == 0 || (before < publishBytes && s.waiting >= publishBytes) {
+		s.signal()
+	}
+	return nil
 }
 
-func (s *turnStream) due() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.publishLocked()
-	s.keepLocked()
+func (s *turnStream) signal() {
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
 }
 
-func (s *turnStream) publishLocked() {
-	if s.pending.Len() == 0 || s.err != nil {
+// publish publishes what is added until nothing more is, or the stream is given up.
+func (s *turnStream) publish() {
+	defer close(s.ended)
+	// The turn's start is in front of its text.
+	if s.turns.Published(s.ctx, s.turn.Session.ID) != nil {
 		return
 	}
-	block := s.blocks[len(s.blocks)-1]
-	text := s.pending.String()
-	s.pending.Reset()
-	data, err := json.Marshal(domain.AddContentPatch{
-		TurnID: s.turn.EntryID, PatchType: domain.PatchAddContent, TextDelta: text, BlockType: block.kind, Offset: block.sent,
-	})
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	seq, err := s.log.Publish(s.ctx, domain.Event{
-		SessionID: s.turn.Session.ID, ChatID: s.turn.Chat.ID, Name: domain.EventTurnPatch, At: time.Now().UTC(), Data: data,
-	})
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	block.sent += utf16Len(text)
-	s.seq, s.published = seq, time.Now()
-	s.keepLocked()
-}
-
-// keepLocked puts what is published into the records when it is time, and else
-// sees to it that this happens also if nothing more is said for a while.
-func (s *turnStream) keepLocked() {
-	if s.err != nil || s.kept == s.seq {
-		return
-	}
-	if wait := flushEvery - time.Since(s.flushed); wait > 0 {
-		if s.pending.Len() == 0 { // else the timer is set for what waits
-			s.timer.Reset(wait)
+	for closing := false; ; {
+		due, ok := s.due(closing)
+		if due == 0 {
+			if !s.publishNext() || !s.keep() {
+				return
+			}
+			continue
 		}
-		return
-	}
-	s.flushed, s.kept = time.Now(), s.seq
-	if err := s.turns.FlushTurn(s.ctx, s.turn.EntryID, s.turn.Attempt, s.snapshot(), s.seq); err != nil {
-		s.fail(err)
+		if closing {
+			return
+		}
+		var timer <-chan time.Time
+		if ok {
+			timer = time.After(due)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.closing:
+			closing = true
+		case <-s.more:
+		case <-timer:
+			if !s.keep() {
+				return
+			}
+		}
 	}
 }
 
-func (s *turnStream) fail(err error) {
-	s.err = err
-	s.broke(err)
-}
-
-// Finish publishes what waits and gives the blocks of the turn. Afterwards
-// nothing more is published.
-func (s *turnStream) Finish() ([]domain.Block, error) {
+// due is how long the next delta, or the next flush, has to wait; ok is false when
+// there is neither.
+func (s *turnStream) due(closing bool) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.publishLocked()
-	s.timer.Stop()
-	err := s.err
-	if err == nil {
-		s.err = domain.ErrFenced // late deltas are refused
+	if s.waiting > 0 {
+		wait := publishEvery - time.Since(s.published)
+		if closing || wait <= 0 || s.waiting >= publishBytes || s.sent.block < len(s.blocks)-1 {
+			return 0, true
+		}
+		return wait, true
 	}
-	return s.snapshot(), err
+	if s.kept != s.last {
+		return max(time.Millisecond, flushEvery-time.Since(s.flushed)), true
+	}
+	return time.Hour, false
 }
 
-// Shown reports whether clients have seen anything of this turn.
+// publishNext publishes the next delta, however long that takes. It is false when the
+// stream was given up.
+func (s *turnStream) publishNext() bool {
+	s.mu.Lock()
+	event, to := s.nextDelta(s.sent, s.deltas)
+	after := s.last
+	s.unsure, s.unsureTo = &event, to
+	s.mu.Unlock()
+
+	seq, err := s.log.PublishDelta(s.ctx, event)
+	for try := 0; err != nil; try++ {
+		s.setFailing()
+		if !retry.Wait(s.ctx, deltaBackoff.Pause(try)) {
+			return false
+		}
+		seq, err = s.log.Repeat(s.ctx, event, after)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting -= s.between(s.sent, to)
+	s.sent, s.last, s.unsure, s.failing = to, seq, nil, false
+	s.deltas++
+	s.published = time.Now()
+	return true
+}
+
+func (s *turnStream) setFailing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing = true
+}
+
+// keep puts what is published into the records when it is time. It is false when
+// another attempt holds the turn.
+func (s *turnStream) keep() bool {
+	s.mu.Lock()
+	seq, blocks := s.last, s.textUpTo(s.sent)
+	s.mu.Unlock()
+	if seq == s.kept || time.Since(s.flushed) < flushEvery {
+		return true
+	}
+	s.flushed = time.Now()
+	ctx, cancel := context.WithTimeout(s.ctx, flushTimeout)
+	defer cancel()
+	err := s.turns.FlushTurn(ctx, s.turn.EntryID, s.turn.Attempt, blocks, seq)
+	switch {
+	case err == nil:
+		s.kept = seq
+	case errors.Is(err, domain.ErrFenced):
+		s.mu.Lock()
+		s.fenced = err
+		s.mu.Unlock()
+		s.broke(err)
+		return false
+	}
+	return true // the next flush, or the end of the turn, has this text too
+}
+
+// Finish ends the stream. It gives the blocks of the turn, and the deltas that the
+// event log has not acknowledged, which the end of the turn publishes. The error
+// says that another attempt holds the turn.
+func (s *turnStream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error) {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	ended, failing := s.ended, s.failing
+	s.mu.Unlock()
+	if ended != nil {
+		if !failing {
+			timer := time.NewTimer(finishWait)
+			defer timer.Stop()
+			select {
+			case <-ended:
+			case <-timer.C:
+			}
+		}
+		s.cancel()
+		<-ended
+	}
+	s.cancel()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	blocks := s.textUpTo(s.end())
+	if s.fenced != nil {
+		return blocks, nil, s.fenced
+	}
+	return blocks, s.unpublished(), nil
+}
+
+// Shown reports whether clients have seen anything of this turn, or will.
 func (s *turnStream) Shown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.blocks) > 0
-}
-
-func (s *turnStream) snapshot() []domain.Block {
-	blocks := make([]domain.Block, len(s.blocks))
-	for i, b := range s.blocks {
-		blocks[i] = domain.Block{Type: b.kind, Content: b.text.String()}
-	}
-	return blocks
-}
-
-func utf16Len(s string) int {
-	n := 0
-	for _, r := range s {
-		n += utf16.RuneLen(r)
-	}
-	return n
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -13,11 +14,12 @@ import (
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/internal/durable"
+	"everloop/internal/retry"
 )
 
 // Tasks carries out background tasks: commands that outlive the chat that
 // started them. A task runs in one long activity and is never run again: when
-// its worker dies it is lost, with a reason (decisions.md section 4).
+// its worker dies it is lost, with a reason.
 type Tasks struct {
 	Records     TaskRecords
 	Stops       TaskStops
@@ -27,6 +29,9 @@ type Tasks struct {
 	Environment Environment
 	Limits      TaskLimits
 	Logger      *slog.Logger
+
+	running durable.Shared[string, contract.RunTaskOut] // by task
+	awaited durable.Shared[string, contract.RunTaskOut] // by task
 }
 
 // TaskLimits bound one background task; zero fields take the defaults.
@@ -42,11 +47,12 @@ type TaskRecords interface {
 	TaskStarted(ctx context.Context, taskID string, attempt, pid int) error
 	TaskAlive(ctx context.Context, taskID string, attempt int, bytes int64, lastOutput time.Time) (stop bool, err error)
 	EndTask(ctx context.Context, taskID string, attempt int, end contract.TaskEnd) error
-	LoseTask(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
+	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
+	TaskStatus(ctx context.Context, taskID string) (domain.TaskStatus, error)
 }
 
-// TaskStops tells at once that a task is to stop. The flag in the records is the
-// truth: watch first, then look at it.
+// TaskStops broadcasts the stop of a task. The flag in the database is the truth: watch
+// first, then read it.
 type TaskStops interface {
 	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
 }
@@ -68,13 +74,16 @@ const (
 	taskAlone = 20 * time.Second
 )
 
+// taskHeldPoll is how often a task that another worker runs is looked at.
+const taskHeldPoll = 2 * time.Second
+
 func (t *Tasks) limits() TaskLimits {
 	l := t.Limits
 	if l.Time == 0 {
 		l.Time = 24 * time.Hour
 	}
 	if l.Output == 0 {
-		l.Output = 256 << 20
+		l.Output = tools.MaxTaskLog
 	}
 	if l.Drain == 0 {
 		l.Drain = 5 * time.Second
@@ -82,9 +91,19 @@ func (t *Tasks) limits() TaskLimits {
 	return l
 }
 
-// RunTask carries out one background task to its end.
+// RunTask carries out one background task to its end. A task goes on also when
+// the server has given its attempt up; a later attempt joins it.
 func (t *Tasks) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
-	defer durable.Heartbeat(ctx)()
+	return t.running.Run(ctx, in.TaskID, 0, func(ctx context.Context) (contract.RunTaskOut, error) {
+		return t.runTask(ctx, in)
+	})
+}
+
+// Drain waits until the ends of all tasks are recorded, when the worker has
+// stopped.
+func (t *Tasks) Drain(ctx context.Context) { t.running.Wait(ctx) }
+
+func (t *Tasks) runTask(ctx context.Context, in contract.RunTaskIn) (contract.RunTaskOut, error) {
 	stop, unwatch := t.Stops.WatchTaskStop(in.TaskID)
 	defer unwatch()
 
@@ -98,12 +117,23 @@ func (t *Tasks) RunTask(ctx context.Context, in contract.RunTaskIn) (contract.Ru
 }
 
 // claim takes the task for this attempt. The same attempt may ask again: its
-// answer may have been lost, and an answer lost is not a worker lost.
+// answer may have been lost, and an answer lost is not a worker lost. While another
+// worker runs the task, claim waits for its end.
 func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (task contract.ClaimedTask, err error) {
-	err = insist(ctx, taskAlone, func() error {
-		task, err = t.Records.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
-		return err
-	})
+	for {
+		err = retryWrite(ctx, taskAlone, func() error {
+			task, err = t.Records.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
+			return err
+		})
+		if err != nil || !task.Held {
+			break
+		}
+		select {
+		case <-time.After(taskHeldPoll):
+		case <-ctx.Done():
+			return task, context.Cause(ctx)
+		}
+	}
 	if domain.AsError(err).Kind == domain.NotFound && err != nil {
 		return task, durable.Final("task_not_found", "the task or its session is gone")
 	}
@@ -119,12 +149,15 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	defer clock.Stop()
 
 	session := task.Session
-	view := tools.SessionView{ID: session.ID, SandboxUID: session.SandboxUID}
+	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
 	var err error
 	if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
 		return t.notStarted(task, err)
 	}
 	if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
+		return t.notStarted(task, err)
+	}
+	if err := t.writeScript(ctx, view, task); err != nil {
 		return t.notStarted(task, err)
 	}
 	log, err := t.openLog(ctx, view, task, limits.Output, func() { kill(errTaskOutput) })
@@ -148,14 +181,32 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 		t.Logger.Warn("part of a background task's log was not written", "task_id", task.ID, "error", closing)
 	}
 	end := ended(exit, err, cause, limits)
-	if err != nil && cause == nil {
+	if domain.AsError(err).Kind == domain.Internal && err != nil && cause == nil {
 		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", session.ID, "error", err)
 	}
 	end.OutputBytes, end.LastOutputAt = log.Written()
+	end.Connections = exit.Connections
 	return end
 }
 
-func (t *Tasks) openLog(ctx context.Context, view tools.SessionView, task contract.ClaimedTask, limit int64, full func()) (*tools.TaskLog, error) {
+// writeScript writes the script of a task to the file that its command runs. As an
+// argument of the command a long one would not fit.
+func (t *Tasks) writeScript(ctx context.Context, view tools.SessionView, task contract.ClaimedTask) error {
+	if task.Script == "" {
+		return nil
+	}
+	files, err := t.Workspaces.Open(ctx, view)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	_, err = files.Write(ctx, domain.InitTaskScript(task.ID), strings.NewReader(task.Script), "")
+	return err
+}
+
+func (t *Tasks) openLog(
+	ctx context.Context, view tools.SessionView, task contract.ClaimedTask, limit int64, full func(),
+) (*tools.TaskLog, error) {
 	files, err := t.Workspaces.Open(ctx, view)
 	if err != nil {
 		return nil, err
@@ -168,61 +219,69 @@ func (t *Tasks) openLog(ctx context.Context, view tools.SessionView, task contra
 	return tools.NewTaskLog(file, limit, full), nil
 }
 
-// watch keeps the records up to date while the command runs and kills it when
-// it must end: on request, with its worker, or when another has taken it over.
+// watch sends heartbeats to the database while the command runs and kills it when it must
+// end: on request, with its worker, or when another worker has taken it over.
 func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *tools.TaskLog,
 	stop <-chan struct{}, started <-chan int, drain time.Duration,
 ) {
 	beat := time.NewTicker(taskBeat)
 	defer beat.Stop()
 	draining := activity.GetWorkerStopChannel(run)
-	told := time.Now()
+	lastBeat := time.Now()
 	for {
 		select {
 		case <-run.Done():
 			return
 		case pid := <-started:
-			t.heard(kill, &told, false, t.Records.TaskStarted(run, task.ID, task.Attempt, pid))
+			t.onHeartbeat(kill, &lastBeat, false, t.started(run, task, pid))
 		case <-draining:
 			draining = nil
 			timer := time.AfterFunc(drain, func() { kill(errTaskDrained) })
 			defer timer.Stop()
 		case <-stop: // the flag is the truth
-			t.alive(run, kill, &told, task, log)
+			t.alive(run, kill, &lastBeat, task, log)
 		case <-beat.C:
-			t.alive(run, kill, &told, task, log)
+			t.alive(run, kill, &lastBeat, task, log)
 		}
 	}
 }
 
-func (t *Tasks) alive(run context.Context, kill context.CancelCauseFunc, told *time.Time, task contract.ClaimedTask, log *tools.TaskLog) {
+func (t *Tasks) started(run context.Context, task contract.ClaimedTask, pid int) error {
+	ctx, cancel := context.WithTimeout(run, taskAlone/2)
+	defer cancel()
+	return t.Records.TaskStarted(ctx, task.ID, task.Attempt, pid)
+}
+
+func (t *Tasks) alive(
+	run context.Context, kill context.CancelCauseFunc, lastBeat *time.Time, task contract.ClaimedTask, log *tools.TaskLog,
+) {
 	bytes, last := log.Written()
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
 	stop, err := t.Records.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
-	t.heard(kill, told, stop, err)
+	t.onHeartbeat(kill, lastBeat, stop, err)
 }
 
-// heard acts on what the records answered.
-func (t *Tasks) heard(kill context.CancelCauseFunc, told *time.Time, stop bool, err error) {
+// onHeartbeat acts on the reply to a heartbeat.
+func (t *Tasks) onHeartbeat(kill context.CancelCauseFunc, lastBeat *time.Time, stop bool, err error) {
 	switch {
 	case err == nil && stop:
 		kill(errTaskStopped)
 	case err == nil:
-		*told = time.Now()
+		*lastBeat = time.Now()
 	case errors.Is(err, domain.ErrFenced):
 		kill(errTaskFenced)
-	case time.Since(*told) > taskAlone:
+	case time.Since(*lastBeat) > taskAlone:
 		kill(errTaskAlone)
 	}
 }
 
 func (t *Tasks) notStarted(task contract.ClaimedTask, err error) contract.TaskEnd {
-	t.Logger.Error("a background task could not be started", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
+	t.Logger.Error("failed to start a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
 	return contract.TaskEnd{Status: domain.TaskFailed, Reason: "it could not be started"}
 }
 
-// ended tells from the exit, or from why it was killed, how a task ended.
+// ended derives how a task ended from its exit, or from why it was killed.
 func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEnd {
 	switch {
 	case err == nil && exit.Killed != "":
@@ -237,47 +296,69 @@ func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEn
 		return contract.TaskEnd{Status: domain.TaskFailed, Reason: fmt.Sprintf("its time limit of %s was over", limits.Time)}
 	case errors.Is(cause, errTaskOutput):
 		return contract.TaskEnd{Status: domain.TaskFailed, Reason: fmt.Sprintf("it wrote more than %d bytes", limits.Output)}
+	case cause == nil && domain.AsError(err).Kind == domain.RateLimited:
+		return contract.TaskEnd{Status: domain.TaskFailed, Reason: domain.AsError(err).Message}
 	case cause == nil:
 		return contract.TaskEnd{Status: domain.TaskFailed, Reason: "the sandbox failed"}
 	case errors.Is(cause, errTaskAlone), errors.Is(cause, errTaskDrained):
 		return contract.TaskEnd{Status: domain.TaskLost, Reason: cause.Error()}
-	default: // the run was cancelled, or the server gave the activity up
+	default: // the run was cancelled, or the worker has shut down
 		return contract.TaskEnd{Status: domain.TaskLost, Reason: "its run was ended"}
 	}
 }
 
-// record writes the end of a task, for as long as it takes within a minute: a
-// task whose end was not recorded would look lost.
+// record writes the end of a task, and retries for up to one minute: a task whose end was
+// not recorded would look lost.
 func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contract.TaskEnd) (contract.RunTaskOut, error) {
-	err := insist(ctx, time.Minute, func() error { return t.Records.EndTask(ctx, task.ID, task.Attempt, end) })
+	err := retryWrite(ctx, time.Minute, func() error { return t.Records.EndTask(ctx, task.ID, task.Attempt, end) })
 	if errors.Is(err, domain.ErrFenced) { // another has ended it already
 		return contract.RunTaskOut{Status: domain.TaskLost}, nil
 	}
 	return contract.RunTaskOut{Status: end.Status}, err
 }
 
+// awaitPoll is how often a task that is waited for is looked at.
+const awaitPoll = 250 * time.Millisecond
+
+// AwaitTask waits until a task has ended.
+func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
+	return t.awaited.Run(ctx, in.TaskID, abandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
+		for {
+			status, err := t.Records.TaskStatus(ctx, in.TaskID)
+			if err != nil && domain.AsError(err).Kind == domain.NotFound {
+				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session is gone")
+			}
+			if err != nil || status != domain.TaskRunning {
+				return contract.RunTaskOut{Status: status}, err
+			}
+			select {
+			case <-time.After(awaitPoll):
+			case <-ctx.Done():
+				return contract.RunTaskOut{}, context.Cause(ctx)
+			}
+		}
+	})
+}
+
 // LoseTask ends a task whose work cannot report any more.
 func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
-	status, err := t.Records.LoseTask(ctx, in.TaskID, in.Reason)
+	status, err := t.Records.MarkTaskLost(ctx, in.TaskID, in.Reason)
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task is gone")
 	}
 	return contract.RunTaskOut{Status: status}, err
 }
 
-// insist tries a write of the records again until it works, is refused, or the
-// time is over.
-func insist(ctx context.Context, limit time.Duration, write func() error) error {
-	deadline := time.Now().Add(limit)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := write()
-		if kind := domain.AsError(err).Kind; err == nil || kind != domain.Internal && kind != domain.Unavailable || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		}
-	}
+// recordBackoff is how writes to the database are retried.
+func recordBackoff(limit time.Duration) retry.Backoff {
+	return retry.Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
+}
+
+// retryWrite retries a write to the database until it succeeds, is rejected, or the limit
+// is over.
+func retryWrite(ctx context.Context, limit time.Duration, write func() error) error {
+	return recordBackoff(limit).Do(ctx, write, func(err error) bool {
+		kind := domain.AsError(err).Kind
+		return kind == domain.Internal || kind == domain.Unavailable
+	})
 }

@@ -28,13 +28,14 @@ import (
 	"everloop/infra/toolbox"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/tasks"
 	"everloop/workflows"
 )
 
 // patience is how long a test waits for what is to come on a slow machine.
 const patience = 3 * time.Minute
 
-// eventLog keeps events in memory: what is told is looked at, not how.
+// eventLog keeps published events in memory.
 type eventLog struct {
 	mu     sync.Mutex
 	events []domain.Event
@@ -47,16 +48,19 @@ func (l *eventLog) Publish(_ context.Context, e domain.Event) (uint64, error) {
 	return uint64(len(l.events)), nil
 }
 
-func (l *eventLog) Find(context.Context, string, uint64, string) (uint64, bool, error) {
-	return 0, false, nil
+func (l *eventLog) Repeat(ctx context.Context, e domain.Event, _ uint64) (uint64, error) {
+	return l.Publish(ctx, e)
 }
 
-func (l *eventLog) told(taskID, status string) int {
+func (l *eventLog) Lost(context.Context, []uint64) ([]uint64, error) { return nil, nil }
+
+func (l *eventLog) count(taskID, status string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
 	for _, e := range l.events {
-		if e.Name == domain.EventTaskUpdated && strings.Contains(string(e.Data), taskID) && strings.Contains(string(e.Data), `"status":"`+status+`"`) {
+		if e.Name == domain.EventTaskUpdated && strings.Contains(string(e.Data), taskID) &&
+			strings.Contains(string(e.Data), `"status":"`+status+`"`) {
 			n++
 		}
 	}
@@ -91,9 +95,9 @@ func (b *bus) AnnounceTaskStop(_ context.Context, taskID string) error {
 
 // place is a session with everything that background tasks need.
 type place struct {
-	*activities.TaskDesk
+	*tasks.Service
 	t       *testing.T
-	journal *postgres.Journal
+	journal *postgres.Store
 	log     *eventLog
 	bus     *bus
 	session domain.Session
@@ -112,16 +116,9 @@ func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 		t.Skipf("no sandbox on this machine: %v", err)
 	}
 	t.Cleanup(box.Close)
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
-	user := domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err = db.CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
-	require.NoError(t, err)
-	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Env: map[string]string{"GREETING": "good day"}})
-	require.NoError(t, err)
-	address, namespace := testkit.Temporal(t)
-	c, err := temporal.Dial(t.Context(), address, namespace, logger)
+	db := testkit.Database(t)
+	session := testkit.Session(t, db, testkit.User(t, db, "owner"), domain.NewSession{Env: map[string]string{"GREETING": "good day"}})
+	c, err := temporal.Dial(t.Context(), testkit.Temporal(t), logger)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 
@@ -129,13 +126,15 @@ func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 		t: t, log: &eventLog{}, bus: &bus{watchers: map[string][]chan struct{}{}}, session: session, client: c,
 		queue: testkit.Prefix(t), files: toolbox.Files{Store: workspace.New(workspaceDir(t))},
 	}
-	p.journal = postgres.NewJournal(db, p.log, logger)
-	p.TaskDesk = &activities.TaskDesk{
+	p.journal = postgres.NewStore(db, p.log, logger)
+	p.Service, err = tasks.New(tasks.Config{
 		Records: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
-	}
+	})
+	require.NoError(t, err)
 	p.tasks = &activities.Tasks{
-		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files, Environment: secrets.Buckets{Records: p.journal},
-		Limits: limits, Logger: logger,
+		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
+		Environment: secrets.Buckets{Records: p.journal},
+		Limits:      limits, Logger: logger,
 	}
 	return p
 }
@@ -195,12 +194,12 @@ func (p *place) untilEnded(id string) domain.BackgroundTask {
 	return p.until(id, "the task ends", func(b domain.BackgroundTask) bool { return b.Status != domain.TaskRunning })
 }
 
-// untilTold waits until clients heard of the end, which they do a moment after the
-// records know of it, and once.
-func (p *place) untilTold(id, status string) {
+// untilEmitted waits until the event of the end is published, a moment after the end is
+// stored, and checks that it comes once.
+func (p *place) untilEmitted(id, status string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.log.told(id, status) > 0 }, patience, 20*time.Millisecond)
-	require.Equal(p.t, 1, p.log.told(id, status))
+	require.Eventually(p.t, func() bool { return p.log.count(id, status) > 0 }, patience, 20*time.Millisecond)
+	require.Equal(p.t, 1, p.log.count(id, status))
 }
 
 func (p *place) untilSays(id, line string) {
@@ -211,7 +210,7 @@ func (p *place) untilSays(id, line string) {
 	}, patience, 20*time.Millisecond)
 }
 
-func TestTaskRunsToItsEnd(t *testing.T) {
+func TestRunTask_runsToEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{}).work()
 	// The two streams are read side by side: each line waits until the one before is in the log.
@@ -231,8 +230,9 @@ func TestTaskRunsToItsEnd(t *testing.T) {
 		TaskID: task.TaskID, Status: domain.TaskFailed, Lines: []string{"trouble", "/workspace"}, Markers: []string{"stderr", "stdout"},
 		Tail: 2, Truncated: true, TotalLines: 3, NextOffset: ended.OutputBytes,
 	}, out)
-	p.untilTold(task.TaskID, "failed")
-	require.NotZero(t, p.log.told(task.TaskID, "running"))
+	p.untilEmitted(task.TaskID, "failed")
+	require.NoError(t, p.journal.Flush(t.Context()))
+	require.NotZero(t, p.log.count(task.TaskID, "running"))
 
 	fine := p.start("true")
 	require.Equal(t, domain.TaskCompleted, p.untilEnded(fine.TaskID).Status)
@@ -241,7 +241,7 @@ func TestTaskRunsToItsEnd(t *testing.T) {
 	require.Len(t, list, 2)
 }
 
-func TestTaskStops(t *testing.T) {
+func TestRunTask_stop(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]bool{"by the bus": false, "by its flag": true} {
 		t.Run(name, func(t *testing.T) {
@@ -258,12 +258,12 @@ func TestTaskStops(t *testing.T) {
 			again, err := p.Stop(t.Context(), p.session.ID, task.TaskID)
 			require.NoError(t, err)
 			require.Equal(t, domain.TaskStopped, again.Status)
-			p.untilTold(task.TaskID, "stopped")
+			p.untilEmitted(task.TaskID, "stopped")
 		})
 	}
 }
 
-func TestTaskStoppedBeforeItBegins(t *testing.T) {
+func TestRunTask_stoppedBeforeStart(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{})
 	task := p.start("touch ran")
@@ -283,7 +283,7 @@ func (p *place) root() string {
 	return root
 }
 
-func TestTaskLimits(t *testing.T) {
+func TestRunTask_limits(t *testing.T) {
 	t.Parallel()
 	slowly := newPlace(t, activities.TaskLimits{Time: 1500 * time.Millisecond}).work()
 	slow := slowly.start("echo up; sleep 600")
@@ -298,7 +298,7 @@ func TestTaskLimits(t *testing.T) {
 	require.LessOrEqual(t, ended.OutputBytes, int64(4096))
 }
 
-func TestTaskOfADeadWorkerIsLostAndNotRunAgain(t *testing.T) {
+func TestRunTask_deadWorkerLosesTask(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{})
 	task := p.start("touch ran")
@@ -318,13 +318,15 @@ func TestTaskOfADeadWorkerIsLostAndNotRunAgain(t *testing.T) {
 	require.ErrorIs(t, p.journal.TaskStarted(t.Context(), task.TaskID, 7, 1), domain.ErrFenced)
 }
 
-func TestTaskTakenAwayKillsItsProcess(t *testing.T) {
+func TestRunTask_fencedKillsProcess(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{}).work()
 	task := p.start("echo up; while sleep 0.1; do echo alive >> alive.txt; done")
 	p.untilSays(task.TaskID, "up")
-	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(p.root(), "alive.txt")); return err == nil }, patience, 20*time.Millisecond)
-	status, err := p.journal.LoseTask(t.Context(), task.TaskID, "given up")
+	require.Eventually(
+		t, func() bool { _, err := os.Stat(filepath.Join(p.root(), "alive.txt")); return err == nil }, patience, 20*time.Millisecond,
+	)
+	status, err := p.journal.MarkTaskLost(t.Context(), task.TaskID, "given up")
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskLost, status)
 	run := p.client.GetWorkflow(t.Context(), "task/"+task.TaskID, "")
@@ -340,7 +342,7 @@ func TestTaskTakenAwayKillsItsProcess(t *testing.T) {
 	require.Equal(t, "given up", *p.look(task.TaskID).Reason)
 }
 
-func TestTaskIsLostWhenItsWorkerShutsDown(t *testing.T) {
+func TestRunTask_workerShutdownLosesTask(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{Drain: 300 * time.Millisecond}).work()
 	task := p.start("echo up; sleep 600")
@@ -352,7 +354,7 @@ func TestTaskIsLostWhenItsWorkerShutsDown(t *testing.T) {
 	require.Equal(t, "the service was restarted", *ended.Reason)
 }
 
-func TestTaskOfTheSameCallIsStartedOnce(t *testing.T) {
+func TestTasks_StartShell_oncePerCall(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{}).work()
 	in := tools.NewShell{SessionID: p.session.ID, ToolCallID: domain.NewToolCallID(), Title: "once", Command: "echo x >> times"}
@@ -368,11 +370,11 @@ func TestTaskOfTheSameCallIsStartedOnce(t *testing.T) {
 	require.Equal(t, "x\n", string(content))
 }
 
-func TestSweepMakesGoodWhatCrashesLeft(t *testing.T) {
+func TestTasks_repairAfterCrash(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, activities.TaskLimits{})
 	prefix := testkit.Prefix(t) // tasks are runs, whose ids all tests share
-	unstarted, forsaken, fresh := prefix+"-unstarted", prefix+"-forsaken", prefix+"-fresh"
+	unstarted, abandoned, fresh := prefix+"-unstarted", prefix+"-abandoned", prefix+"-fresh"
 	add := func(id string) {
 		_, err := p.journal.AddTask(t.Context(), contract.NewTask{
 			ID: id, SessionID: p.session.ID, Kind: domain.TaskShell, Title: id, Command: "touch " + id, OutputPath: tools.TaskLogPath(id),
@@ -380,8 +382,8 @@ func TestSweepMakesGoodWhatCrashesLeft(t *testing.T) {
 		require.NoError(t, err)
 	}
 	add(unstarted) // the process died between the commit and the start
-	add(forsaken)  // its worker died and Temporal has forgotten it
-	_, err := p.journal.ClaimTask(t.Context(), forsaken, "run", 1)
+	add(abandoned) // its worker died and Temporal has forgotten it
+	_, err := p.journal.ClaimTask(t.Context(), abandoned, "run", 1)
 	require.NoError(t, err)
 	_, err = p.journal.Pool.Exec(t.Context(), `
 		UPDATE background_tasks SET started_at = now() - interval '1 hour', lease_expires_at = lease_expires_at - interval '1 hour'`)
@@ -390,9 +392,9 @@ func TestSweepMakesGoodWhatCrashesLeft(t *testing.T) {
 	_, err = p.journal.Pool.Exec(t.Context(), `UPDATE background_tasks SET started_at = now() + interval '1 hour' WHERE id = $1`, fresh)
 	require.NoError(t, err, "it stays fresh however slow this machine is")
 	p.work()
-	require.NoError(t, p.Sweep(t.Context()))
-	require.NoError(t, p.Sweep(t.Context()))
+	require.NoError(t, p.Repair(t.Context()))
+	require.NoError(t, p.Repair(t.Context()))
 	require.Equal(t, domain.TaskCompleted, p.untilEnded(unstarted).Status)
-	require.Equal(t, domain.TaskLost, p.look(forsaken).Status)
+	require.Equal(t, domain.TaskLost, p.look(abandoned).Status)
 	require.Equal(t, domain.TaskRunning, p.look(fresh).Status, "a start under way is not started again")
 }

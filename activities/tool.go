@@ -4,37 +4,48 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/internal/durable"
+	"everloop/internal/retry"
 )
 
-// unknownOutcome is what the model reads of a call whose worker died with it.
-const unknownOutcome = "The outcome of this call is unknown: the worker was lost while it ran, and it may have taken effect in part or in full. It was not run again. Look at the state of things before you go on."
+// unknownOutcome is the result that the model reads of a call whose worker died while it ran.
+const unknownOutcome = "The outcome of this call is unknown: the worker was lost while it ran, and it may have taken effect in part " +
+	"or in full. It was not run again. Check the current state before you continue."
 
-// tryFor is how long a call may take to be over within its run's own step. What
-// takes longer is shown to operators as an activity of its own.
+// tryFor is how long TryTool waits for a call. One that takes longer is shown to
+// operators as an activity of its own.
 const tryFor = 400 * time.Millisecond
 
 // heldPoll is how often a call that another worker runs is looked at.
 const heldPoll = 200 * time.Millisecond
 
-// TryTool begins one call of the ledger and waits a moment for its end. A call
-// that still runs then is Pending, and goes on: RunTool waits for it.
+// TryTool starts one call of the ledger and waits a moment for its end. A call that
+// still runs then is Pending, and goes on: RunTool waits for it. It is a fast path too.
+//
+// A stop is left to RunTool as well. TryTool runs without the consent of Temporal: on a
+// worker that stood still and lost its run, the ledger refuses calls of a chat that
+// another worker has carried on, and the run here must not end that chat.
 func (a *Activities) TryTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
+	if a.NoFastPaths {
+		return contract.RunToolOut{Pending: true}, nil
+	}
 	running, out, err := a.begin(ctx, in)
 	if err != nil || running == nil {
-		return out, err
+		return withoutStop(out), err
 	}
 	moment := time.NewTimer(tryFor)
 	defer moment.Stop()
 	select {
 	case <-running.over:
-		return running.out, running.err
+		return withoutStop(running.out), running.err
 	case <-moment.C:
 		return contract.RunToolOut{Pending: true}, nil
 	case <-ctx.Done():
@@ -42,30 +53,16 @@ func (a *Activities) TryTool(ctx context.Context, in contract.RunToolIn) (contra
 	}
 }
 
-// maxEarly is how many calls of a turn are begun before their run asks for them;
-// the run itself keeps to the same bound.
-const maxEarly = 32
-
-// beginEarly starts a turn's calls while the report of the turn is still on its
-// way to the run, which then finds them begun or done. Nothing rests on it: a
-// call that is not begun here is begun when the run asks.
-func (a *Activities) beginEarly(ctx context.Context, chatID, taskID string, calls []contract.ToolCall) {
-	for _, call := range calls[:min(len(calls), maxEarly)] {
-		if call.Fork != nil {
-			continue // it has a run of its own
-		}
-		go func() {
-			if _, _, err := a.begin(ctx, contract.RunToolIn{ChatID: chatID, ToolCallID: call.ID, TaskID: taskID}); err != nil {
-				a.Logger.Debug("tool call not begun early", "tool", call.Name, "chat_id", chatID, "error", err)
-			}
-		}()
-	}
+// withoutStop makes a stopped call one that RunTool is asked for.
+func withoutStop(out contract.RunToolOut) contract.RunToolOut {
+	return contract.RunToolOut{Status: out.Status, Pending: out.Pending || out.Stopped}
 }
 
 // RunTool carries out one call of the ledger, or waits for the worker that does.
 // When the activity is cancelled, so is the call.
 func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
-	defer durable.Heartbeat(ctx)()
+	ctx, stop := durable.Heartbeat(ctx)
+	defer stop()
 	for {
 		running, out, err := a.begin(ctx, in)
 		switch {
@@ -75,17 +72,23 @@ func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contra
 			select {
 			case <-running.over:
 			case <-ctx.Done():
+				if cause := context.Cause(ctx); errors.Is(cause, durable.ErrAttemptLost) {
+					return out, cause // the call goes on, and another attempt joins it
+				}
 				running.abort(context.Cause(ctx))
 				<-running.over
 			}
-			return running.out, running.err
+			if running.err != nil || !running.out.Pending {
+				return running.out, running.err
+			}
+			// Another worker has taken it over.
 		case !out.Pending:
 			return out, nil
 		}
 		select {
 		case <-time.After(heldPoll):
 		case <-ctx.Done():
-			return out, ctx.Err()
+			return out, context.Cause(ctx)
 		}
 	}
 }
@@ -109,17 +112,17 @@ func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedC
 // claim is begin for one caller at a time.
 //
 // The ledger goes from reserved to running before anything is executed, so that
-// a call which another worker began and did not finish is recognised: one that
-// acts is never run again, the others simply are (decisions.md section 4).
+// a call which another worker started and did not finish is recognised: one that
+// acts is never run again, the others simply are.
 func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
 	if running := a.host.find(in.ToolCallID); running != nil {
 		return running, contract.RunToolOut{}, nil
 	}
 	// Watch before the flag is looked at, so that no stop falls in between.
 	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
-	call, state, err := a.Ledger.ClaimCall(ctx, in.ToolCallID)
+	call, state, err := a.claimCall(ctx, in.ToolCallID)
 	if err == nil && (state == domain.CallClaimed || state == domain.CallAbandoned) {
-		return a.start(call, state, stopped, unwatch), contract.RunToolOut{}, nil
+		return a.start(context.WithoutCancel(ctx), call, state, stopped, unwatch), contract.RunToolOut{}, nil
 	}
 	unwatch()
 	switch {
@@ -135,41 +138,69 @@ func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedC
 	}
 }
 
-// start runs a claimed call to its recorded end, whoever waits for it.
-func (a *Activities) start(call domain.LedgerCall, state domain.LedgerState, stopped <-chan struct{}, unwatch func()) *hostedCall {
-	ctx, abort := context.WithCancelCause(context.Background())
-	running := a.host.add(call.ID, abort)
+// claimLimit bounds one claim. Attempts that share it may come and go meanwhile.
+const claimLimit = 10 * time.Second
+
+// claimCall claims the call in the ledger, or finds that an earlier try of this
+// process has claimed it without hearing of it.
+func (a *Activities) claimCall(ctx context.Context, id string) (call domain.LedgerCall, state domain.LedgerState, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimLimit)
+	defer cancel()
+	err = a.host.claims.use(id, func(nonce string) error {
+		call, state, err = a.Ledger.ClaimCall(ctx, id, nonce)
+		return err
+	})
+	return call, state, err
+}
+
+// start runs a claimed call to its recorded end. It does not depend on the caller.
+func (a *Activities) start(
+	ctx context.Context, call domain.LedgerCall, state domain.LedgerState, stopped <-chan struct{}, unwatch func(),
+) *hostedCall {
+	reserved := a.host.reserve(ctx, call.ID, stopped, unwatch)
+	a.run(reserved, call, state)
+	return reserved.call
+}
+
+// run runs a claimed call in its place on this worker.
+func (a *Activities) run(reserved reservedCall, call domain.LedgerCall, state domain.LedgerState) {
 	go func() {
-		defer unwatch()
-		go a.watchCall(ctx, call, stopped, abort)
-		out, err := a.carryOut(ctx, call, state)
-		abort(nil)
-		a.host.ended(call.ID, running, out, err)
+		defer reserved.unwatch()
+		go a.watchCall(reserved.ctx, call, reserved.stopped, reserved.call.abort)
+		out, err := a.carryOut(reserved.ctx, call, state)
+		reserved.call.abort(nil)
+		a.host.ended(call.ID, reserved.call, out, err)
 	}()
-	return running
 }
 
 const renewEvery = 3 * time.Second
 
-// watchCall ends a call that was stopped or taken over, and keeps its lease.
+// watchCall ends a call that was stopped or taken over, and keeps its lease. A call
+// whose lease could not be renewed for twice renewEvery is ended, also while a
+// renewal hangs: another worker may take it for abandoned soon after.
 func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stopped <-chan struct{}, abort context.CancelCauseFunc) {
+	expired := time.AfterFunc(2*renewEvery, func() { abort(domain.ErrFenced) })
+	defer expired.Stop()
+	go func() {
+		select {
+		case <-stopped:
+			abort(errStopped)
+		case <-ctx.Done():
+		}
+	}()
 	renew := time.NewTicker(renewEvery)
 	defer renew.Stop()
-	kept := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-stopped:
-			abort(errStopped)
-			return
 		case <-renew.C:
-			err := a.Ledger.RenewCall(ctx, call.ID, call.Attempt)
+			asked := time.Now()
+			err := a.renew(ctx, call)
 			switch {
 			case err == nil:
-				kept = time.Now()
-			case errors.Is(err, domain.ErrFenced), time.Since(kept) > 2*renewEvery:
-				// Another worker may believe this one dead: better it is.
+				expired.Reset(2*renewEvery - time.Since(asked))
+			case errors.Is(err, domain.ErrFenced):
 				abort(domain.ErrFenced)
 				return
 			}
@@ -177,17 +208,27 @@ func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stop
 	}
 }
 
+func (a *Activities) renew(ctx context.Context, call domain.LedgerCall) error {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	return a.Ledger.RenewCall(ctx, call.ID, call.Attempt)
+}
+
 // carryOut runs the call and records its outcome.
 func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state domain.LedgerState) (contract.RunToolOut, error) {
+	set := a.Tools.For(ctx, a.scopeOfCall(call))
+	tool, arguments, refused := set.Admit(call.ToolName, call.Arguments)
+	label := metricName(set, call.ToolName)
+	ctx, span := startTool(ctx, a.Tracer, label, call)
+	defer span.End()
 	keep := context.WithoutCancel(ctx)
-	tool, arguments, refused := a.Tools.For(ctx, a.scopeOfCall(call)).Admit(call.ToolName, call.Arguments)
 	switch {
 	case refused != nil:
-		return a.record(keep, call, finished(call, *refused))
+		return a.record(keep, call, finished(call, *refused), label)
 	case state == domain.CallAbandoned && tool.Acts:
 		done := finished(call, tools.Result{Output: unknownOutcome, IsError: true})
 		done.Phase = domain.PhaseUnknownOutcome
-		return a.record(keep, call, done)
+		return a.record(keep, call, done, label)
 	}
 	// What sub-agents write belongs to the turn that called them.
 	acted := tool.Acts && call.LoopID == domain.RootLoop
@@ -196,21 +237,22 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 	switch cause := context.Cause(ctx); {
 	case cause == nil && err == nil:
 	case cause == nil:
-		a.Logger.Error("tool could not be carried out", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+		a.Logger.Error("failed to run a tool", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, tool.Name+" could not be carried out because of a fault of the service.")
 	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
 		done.Status = domain.CallCancelled
 		done.Result = orElse(result.Output, "Cancelled before it finished.")
-		out, err := a.record(keep, call, done)
+		out, err := a.record(keep, call, done, label)
 		a.filesDue(call.SessionID, acted)
-		out.Stopped = true
+		// A call that was taken over says nothing about its chat.
+		out.Stopped = !errors.Is(cause, domain.ErrFenced)
 		return out, err
 	default: // the worker shuts down: what was begun is dead by now, which is a known outcome
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 	}
-	out, err := a.record(keep, call, done)
+	out, err := a.record(keep, call, done, label)
 	a.filesDue(call.SessionID, acted)
 	return out, err
 }
@@ -219,7 +261,12 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 // not the call, is at fault.
 const toolAttempts = 3
 
-func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage) (result tools.Result, err error) {
+var errCallTime = errors.New("the time limit of the call is over")
+
+// execute runs an admitted call within its tool's time limit.
+func (a *Activities) execute(
+	ctx context.Context, call domain.LedgerCall, tool tools.Tool, arguments json.RawMessage,
+) (result tools.Result, err error) {
 	if err := a.beforeWriting(ctx, call, tool); err != nil {
 		return result, err
 	}
@@ -233,52 +280,80 @@ func (a *Activities) execute(ctx context.Context, call domain.LedgerCall, tool t
 	}
 	request := &tools.Call{
 		ID: call.ID, ChatID: call.ChatID, EntryID: call.EntryID, Arguments: arguments,
-		Session:  tools.SessionView{ID: call.SessionID, SandboxUID: call.Session.SandboxUID, Root: root, Env: env},
-		Progress: func(stream, text string) { a.progress(context.WithoutCancel(ctx), call, stream, text) },
+		Session: tools.SessionView{
+			ID: call.SessionID, OwnerID: call.Session.OwnerID, SandboxUID: call.Session.SandboxUID, Root: root, Env: env,
+		},
+		Progress: a.liveOutput(context.WithoutCancel(ctx), call),
 	}
-	for attempt := 1; ; attempt++ {
+	limit := tool.Limit()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
+	defer cancel()
+	result, err = a.runTool(ctx, call, tool, request)
+	if err != nil && errors.Is(context.Cause(ctx), errCallTime) {
+		note := fmt.Sprintf("[The call took longer than %s and was ended. It may have taken effect in part.]", limit)
+		return tools.Result{
+			Output: strings.TrimSpace(result.Output + "\n" + note), IsError: true,
+			Changed: result.Changed, Connections: result.Connections,
+		}, nil
+	}
+	return result, err
+}
+
+// runTool runs a call until it has a result; one that changes nothing is retried.
+func (a *Activities) runTool(
+	ctx context.Context, call domain.LedgerCall, tool tools.Tool, request *tools.Call,
+) (result tools.Result, err error) {
+	attempt := 0
+	err = retry.Backoff{First: 200 * time.Millisecond, Max: time.Second}.Do(ctx, func() error {
+		attempt++
 		result, err = a.Tools.Run(ctx, tool, request)
-		if err == nil || tool.Acts || attempt == toolAttempts || ctx.Err() != nil {
-			return result, err
+		return err
+	}, func(err error) bool {
+		if tool.Acts || attempt == toolAttempts || ctx.Err() != nil {
+			return false
 		}
-		a.Logger.Warn("tool is tried again", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
-		select {
-		case <-time.After(time.Duration(attempt) * 200 * time.Millisecond):
-		case <-ctx.Done():
-			return result, err
+		a.Logger.Warn("retrying a tool", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+		return true
+	})
+	return result, err
+}
+
+// record writes the outcome, and retries for up to one minute: an effect whose record
+// failed would look like an unknown one.
+func (a *Activities) record(
+	ctx context.Context, call domain.LedgerCall, done domain.FinishedCall, label string,
+) (contract.RunToolOut, error) {
+	err := recordBackoff(time.Minute).Do(ctx, func() error {
+		return a.Ledger.RecordCall(ctx, call, done)
+	}, func(err error) bool {
+		if errors.Is(err, domain.ErrFenced) {
+			return false
 		}
+		a.Logger.Warn("failed to record the result of a tool; retrying", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+		return true
+	})
+	switch {
+	case err == nil:
+		a.transcripts.recorded(call, done)
+		a.Metrics.ToolCalled(label, string(done.Status), done.Duration)
+		toolEnded(ctx, done.Status)
+		return contract.RunToolOut{Status: done.Status}, nil
+	case errors.Is(err, domain.ErrFenced): // the chat has ended or another worker has the call
+		status, err := a.Ledger.CallStatus(ctx, call.ID)
+		return contract.RunToolOut{Status: status, Pending: status == domain.CallPending}, err
+	default:
+		return contract.RunToolOut{}, err
 	}
 }
 
-// record writes the outcome, for as long as it takes within a minute: an effect
-// whose record failed would look like an unknown one.
-func (a *Activities) record(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) (contract.RunToolOut, error) {
-	deadline := time.Now().Add(time.Minute)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := a.Ledger.RecordCall(ctx, call, done)
-		switch {
-		case err == nil:
-			a.Metrics.ToolCalled(a.metricName(call), string(done.Status), done.Duration)
-			return contract.RunToolOut{Status: done.Status}, nil
-		case errors.Is(err, domain.ErrFenced): // the chat has ended or another worker has the call
-			status, err := a.Ledger.CallStatus(ctx, call.ID)
-			return contract.RunToolOut{Status: status}, err
-		case time.Now().After(deadline):
-			return contract.RunToolOut{}, err
-		}
-		a.Logger.Warn("the result of a tool is not recorded yet", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
-		time.Sleep(pause)
-	}
-}
-
-// metricName keeps what a model or a tool server makes up out of the labels: all
-// tools of servers count as one.
-func (a *Activities) metricName(call domain.LedgerCall) string {
-	if strings.HasPrefix(call.ToolName, "mcp__") {
+// metricName bounds the labels: all tools of servers count as one, and so do all names
+// that a model made up.
+func metricName(set *tools.Toolset, name string) string {
+	if strings.HasPrefix(name, "mcp__") {
 		return "mcp"
 	}
-	if _, known := a.Tools.For(context.Background(), a.scopeOfCall(call)).Lookup(call.ToolName); known {
-		return call.ToolName
+	if _, known := set.Lookup(name); known {
+		return name
 	}
 	return "unknown"
 }
@@ -292,26 +367,41 @@ func finished(call domain.LedgerCall, result tools.Result) domain.FinishedCall {
 	return domain.FinishedCall{
 		ID: call.ID, Attempt: call.Attempt, Status: status, Phase: domain.PhaseFinished,
 		Result: domain.CleanText(result.Output), Duration: time.Since(call.StartedAt), Changes: result.Changed,
+		Connections: result.Connections,
 	}
 }
 
-// progress shows live output. Losing a piece of it loses nothing: the result
-// holds all.
+// progressWait is how long the first piece of live output waits for the event of its call.
+const progressWait = 2 * time.Second
+
+// liveOutput publishes live output of a call behind the event that shows the call, which is
+// published only after its commit. Where that takes too long, there is no live output:
+// the result contains all of it.
+func (a *Activities) liveOutput(ctx context.Context, call domain.LedgerCall) func(stream, text string) {
+	shown := sync.OnceValue(func() bool {
+		ctx, cancel := context.WithTimeout(ctx, progressWait)
+		defer cancel()
+		return a.Turns.Published(ctx, call.SessionID) == nil
+	})
+	return func(stream, text string) {
+		if shown() {
+			a.progress(ctx, call, stream, text)
+		}
+	}
+}
+
+// progress publishes one piece of live output, which may be lost.
 func (a *Activities) progress(ctx context.Context, call domain.LedgerCall, stream, text string) {
-	data, err := json.Marshal(struct {
-		TurnID     string `json:"turn_id"`
-		PatchType  string `json:"patch_type"`
-		ToolCallID string `json:"tool_call_id"`
-		TextDelta  string `json:"text_delta"`
-		Stream     string `json:"stream"`
-	}{call.EntryID, domain.PatchToolProgress, call.ID, domain.CleanText(text), stream})
+	data, err := json.Marshal(domain.ToolProgressPatch{
+		TurnID: call.EntryID, PatchType: domain.PatchToolProgress, ToolCallID: call.ID, TextDelta: domain.CleanText(text), Stream: stream,
+	})
 	if err == nil {
-		_, err = a.Log.Publish(ctx, domain.Event{
+		_, err = a.Log.PublishDelta(ctx, domain.Event{
 			SessionID: call.SessionID, ChatID: call.ChatID, Name: domain.EventTurnPatch, At: time.Now().UTC(), Data: data,
 		})
 	}
 	if err != nil {
-		a.Logger.Debug("tool progress not shown", "session_id", call.SessionID, "error", err)
+		a.Logger.Debug("failed to publish tool progress", "session_id", call.SessionID, "error", err)
 	}
 }
 

@@ -18,6 +18,7 @@ type toolHost struct {
 	calls map[string]*hostedCall
 
 	beginning singleflight.Group // of calls that the ledger is being asked for
+	claims    nonces[string]     // by call
 }
 
 // hostedCall is one running call. Out and err may be read once over is closed.
@@ -34,7 +35,17 @@ func (h *toolHost) find(id string) *hostedCall {
 	return h.calls[id]
 }
 
-func (h *toolHost) add(id string, abort context.CancelCauseFunc) *hostedCall {
+// reservedCall is a call that is reserved on this worker, with what ends it.
+type reservedCall struct {
+	call    *hostedCall
+	ctx     context.Context
+	stopped <-chan struct{}
+	unwatch func()
+}
+
+// reserve adds a call before it runs. Activities that ask for the call wait for its end.
+func (h *toolHost) reserve(ctx context.Context, id string, stopped <-chan struct{}, unwatch func()) reservedCall {
+	ctx, abort := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls == nil {
@@ -42,23 +53,39 @@ func (h *toolHost) add(id string, abort context.CancelCauseFunc) *hostedCall {
 	}
 	call := &hostedCall{abort: abort, over: make(chan struct{})}
 	h.calls[id] = call
-	return call
+	return reservedCall{call, ctx, stopped, unwatch}
 }
 
-// keepEnded is how long the answer of an ended call is kept for its run, which
-// otherwise asks the ledger.
+// release undoes reserve: the call was not claimed here, as far as is known.
+func (h *toolHost) release(id string, r reservedCall) {
+	r.unwatch()
+	r.call.abort(nil)
+	h.ended(id, r.call, contract.RunToolOut{Pending: true}, nil)
+}
+
+// keepEnded is how long the result of an ended call is kept for its run, which reads the
+// ledger later.
 const keepEnded = 10 * time.Second
 
 func (h *toolHost) ended(id string, call *hostedCall, out contract.RunToolOut, err error) {
 	call.out, call.err = out, err
-	close(call.over)
-	time.AfterFunc(keepEnded, func() {
+	keep := keepEnded
+	if out.Pending || err != nil {
+		keep = 0 // the ledger knows more
+	}
+	forget := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.calls[id] == call {
 			delete(h.calls, id)
 		}
-	})
+	}
+	if keep == 0 {
+		forget()
+	} else {
+		time.AfterFunc(keep, forget)
+	}
+	close(call.over)
 }
 
 // Drain ends the calls that still run when the worker has stopped, and waits
@@ -80,4 +107,5 @@ func (a *Activities) Drain(ctx context.Context) {
 			return
 		}
 	}
+	a.shared.wait(ctx)
 }

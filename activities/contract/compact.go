@@ -31,6 +31,7 @@ type CompactIn struct {
 	TaskID       string                   `json:"task_id,omitempty"` // of a background sub-agent
 	Step         int                      `json:"step,omitempty"`
 	Trigger      domain.CompactionTrigger `json:"trigger"`
+	Waits        bool                     `json:"waits,omitempty"` // see CallModelIn
 }
 
 // CompactOut says how the compaction stands. Exhausted: it is the second in a row
@@ -38,8 +39,10 @@ type CompactIn struct {
 type CompactOut struct {
 	Status    domain.CompactionStatus `json:"status"`
 	Reason    string                  `json:"reason,omitempty"` // of one that was skipped or failed
+	Code      string                  `json:"code,omitempty"`   // of one that failed because its model was away for too long
 	Stopped   bool                    `json:"stopped,omitempty"`
 	Exhausted bool                    `json:"exhausted,omitempty"`
+	Wait      *Wait                   `json:"wait,omitempty"` // the model cannot be had now
 }
 
 // FailCompactionIn ends a compaction whose work is gone.

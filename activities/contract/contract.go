@@ -1,6 +1,6 @@
 // Package contract declares every activity: its name, what goes in, what comes
 // out and the preset it runs under. It executes nothing. Ids and small facts
-// only: content stays in the records.
+// only: content stays in the database.
 package contract
 
 import (
@@ -16,7 +16,8 @@ const (
 )
 
 // Signals of the Chat workflow. Wake says "look again": it carries nothing,
-// because the decision is in the records. Stop ends the chat that it names.
+// because the decision is in the records; a replay's run takes it too. Stop ends
+// the chat that it names.
 var (
 	Wake = durable.Signal[struct{}]{Name: "wake"}
 	Stop = durable.Signal[StopChat]{Name: "stop"}
@@ -33,9 +34,9 @@ type ChatInput struct {
 	SessionID string `json:"session_id"`
 }
 
-// Chat steps: each is one transaction and the events that tell of it, written
-// as "from the expected state to the new one; already there gives the same
-// answer", because a step may run again.
+// Chat steps: each is one transaction with its events, written as "from the expected
+// state to the new one; already there returns the same result", because a step may run
+// again.
 var (
 	BeginChat  = durable.Activity[BeginChatIn, BeginChatOut]{Name: "chat.begin", Preset: durable.Store}
 	ParkChat   = durable.Activity[ParkChatIn, ParkChatOut]{Name: "chat.park", Preset: durable.Store}
@@ -47,8 +48,8 @@ var (
 var (
 	CallModel = durable.Activity[CallModelIn, CallModelOut]{Name: "model.call", Preset: durable.Model}
 	RunTool   = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.run", Preset: durable.Tool}
-	// TryTool begins a call and waits a moment for it: most calls end within it,
-	// and cost no round through the server.
+	// TryTool starts a call and waits a moment for it: most calls end within it, and
+	// cost no round trip to the server.
 	TryTool = durable.Activity[RunToolIn, RunToolOut]{Name: "tool.try", Preset: durable.Store}
 )
 
@@ -66,7 +67,9 @@ type BeginChatOut struct {
 	MaxSteps int         `json:"max_steps"`
 	Parked   bool        `json:"parked,omitempty"`
 	Mode     domain.Mode `json:"mode"`
-	Title    string      `json:"title"` // for operators: the start of the message
+	// InitTask is the session's init script, which the chat waits for; empty: there is
+	// none, or it has ended.
+	InitTask string `json:"init_task,omitempty"`
 }
 
 // ParkChatIn names a chat whose calls have all finished but for its questions.
@@ -85,7 +88,7 @@ const (
 	Closed   ParkState = "closed"
 )
 
-// ParkChatOut tells the run whether to wait, go on or close.
+// ParkChatOut says whether the run waits, goes on or closes.
 type ParkChatOut struct {
 	State ParkState `json:"state"`
 }
@@ -109,44 +112,6 @@ type FinishChatIn struct {
 type FinishChatOut struct {
 	More bool `json:"more,omitempty"`
 	Next bool `json:"next,omitempty"`
-}
-
-// CallModelIn asks for one model call of a loop, as one assistant turn.
-type CallModelIn struct {
-	SessionID string `json:"session_id"`
-	ChatID    string `json:"chat_id"`
-	LoopID    string `json:"loop_id"`
-	Step      int    `json:"step"`              // from 1
-	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
-
-	Compacted  bool `json:"compacted,omitempty"`  // the history was compacted for this call, or could not be
-	Overflowed bool `json:"overflowed,omitempty"` // after a refusal of its prompt
-}
-
-// CallModelOut is what the turn came to.
-type CallModelOut struct {
-	EntryID  string     `json:"entry_id"`
-	Stopped  bool       `json:"stopped,omitempty"`
-	Queued   bool       `json:"queued,omitempty"` // the sub-agent has to wait for a slot; nothing was done
-	Ended    bool       `json:"ended,omitempty"`  // the chat has ended with this turn
-	Next     bool       `json:"next,omitempty"`   // of an ended chat: another one is queued
-	Calls    []ToolCall `json:"calls,omitempty"`
-	Asked    int        `json:"asked,omitempty"`    // questions put to the user
-	Again    bool       `json:"again,omitempty"`    // the loop goes on: calls were asked for, or the answer did not fit yet
-	Mismatch bool       `json:"mismatch,omitempty"` // the last answer did not fit output_schema after all tries
-
-	// Behind says that calls of the turn before are to be run first, which Calls
-	// are: they were held back and then allowed.
-	Behind bool `json:"behind,omitempty"`
-
-	// Finish ends the loop without another model call, for the reason that Message
-	// gives.
-	Finish  domain.FinishReason `json:"finish,omitempty"`
-	Message string              `json:"message,omitempty"`
-
-	// Compact says that the history has to be compacted before this call is made,
-	// or made again.
-	Compact domain.CompactionTrigger `json:"compact,omitempty"`
 }
 
 // ToolCall is a call that the run has to schedule; Summary is for operators.

@@ -13,8 +13,9 @@ var (
 	Resume = durable.Signal[ResumeFork]{Name: "resume"}
 )
 
-// AskedFork names a sub-agent that waits for an answer. Heard is the last Resume
-// that it has had: with an earlier one than was sent, the word is out of date.
+// AskedFork names a sub-agent that waits for an answer. Heard is the number of the last
+// Resume that it has received: with an earlier one than was sent, the signal is out of
+// date.
 type AskedFork struct {
 	LoopID string `json:"loop_id"`
 	Heard  int    `json:"heard,omitempty"`
@@ -27,7 +28,7 @@ type ResumeFork struct {
 }
 
 // Fork is what the run of a sub-agent has to know of it; the rest is in the
-// records.
+// database.
 type Fork struct {
 	MaxSteps int `json:"max_steps"`
 	Seconds  int `json:"seconds"` // it may work for so long
@@ -38,10 +39,11 @@ type ForkInput struct {
 	SessionID string `json:"session_id"`
 	ChatID    string `json:"chat_id"`
 	LoopID    string `json:"loop_id"` // the id of the call that owns it, too
-	Title     string `json:"title"`   // for operators
+	Title     string `json:"title"`   // for operators; empty in the background
 	Fork
 	TaskID string `json:"task_id,omitempty"` // of the background task that it belongs to
 	Step   int    `json:"step,omitempty"`    // model calls made by earlier runs
+	Heard  int    `json:"heard,omitempty"`   // the last Resume that earlier runs received
 }
 
 // AgentRun is what the run of a background sub-agent is started with.
@@ -50,8 +52,8 @@ type AgentRun struct {
 	OwnerID string
 }
 
-// ForkOut is what a sub-agent's run tells its parent; the result is in the
-// records.
+// ForkOut is what a sub-agent's run returns to its parent; its result is in the
+// database.
 type ForkOut struct {
 	Stopped bool `json:"stopped,omitempty"` // the chat was stopped
 }

@@ -12,7 +12,6 @@ type TaskInput struct {
 	TaskID    string `json:"task_id"`
 	SessionID string `json:"session_id"`
 	OwnerID   string `json:"owner_id"`
-	Title     string `json:"title"` // for operators
 }
 
 // The work of a background task, and its end when that work cannot even report.
@@ -20,6 +19,14 @@ var (
 	RunTask  = durable.Activity[RunTaskIn, RunTaskOut]{Name: "task.run", Preset: durable.Background}
 	LoseTask = durable.Activity[LoseTaskIn, RunTaskOut]{Name: "task.lose", Preset: durable.Store}
 )
+
+// AwaitTask waits until a background task has ended.
+var AwaitTask = durable.Activity[AwaitTaskIn, RunTaskOut]{Name: "task.await", Preset: durable.Background}
+
+// AwaitTaskIn names the task.
+type AwaitTaskIn struct {
+	TaskID string `json:"task_id"`
+}
 
 // RunTaskIn asks for a background task to be carried out.
 type RunTaskIn struct {
@@ -52,8 +59,10 @@ type ClaimedTask struct {
 	ID         string
 	Attempt    int
 	Command    string
+	Script     string // written to a file of the workspace before, which the command runs; empty: none
 	OutputPath string
 	Session    domain.Session
+	Held       bool // a worker that is alive runs it
 }
 
 // TaskEnd is how a background task ended.
@@ -63,4 +72,5 @@ type TaskEnd struct {
 	Reason       string // why it failed or was lost; empty when there is nothing to say
 	OutputBytes  int64
 	LastOutputAt time.Time // zero: it wrote nothing
+	Connections  []domain.Connection
 }

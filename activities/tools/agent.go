@@ -16,29 +16,13 @@ var agentDescription string
 // Agent names the tool whose calls are sub-agents.
 const Agent = "Agent"
 
-// maxAgentPrompt bounds what a sub-agent is told at first, in characters.
-const maxAgentPrompt = 200_000
-
-const agentParameters = `{
-  "type": "object",
-  "properties": {
-    "description": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What it does, in three to five words, for the user"},
-    "prompt": {"type": "string", "minLength": 1, "maxLength": 200000, "description": "The whole task: the sub-agent sees nothing else"},
-    "subagent_type": {"type": "string", "maxLength": 200, "description": "One of the types of this session; general-purpose when left out"},
-    "model": {"type": "string", "maxLength": 200, "description": "Another model for it"},
-    "run_in_background": {"type": "boolean", "description": "Start it and return at once"}
-  },
-  "required": ["description", "prompt"],
-  "additionalProperties": false
-}`
-
 // AgentArguments are the arguments of an Agent call.
 type AgentArguments struct {
-	Description string `json:"description"`
-	Prompt      string `json:"prompt"`
-	Type        string `json:"subagent_type"`
-	Model       string `json:"model"`
-	Background  bool   `json:"run_in_background"`
+	Description string `json:"description" jsonschema:"What it does, in three to five words, for the user" limits:"1..1000"`
+	Prompt      string `json:"prompt" jsonschema:"The whole task: the sub-agent sees nothing else" limits:"1..200000"`
+	Type        string `json:"subagent_type,omitempty" jsonschema:"A type of this session; general-purpose when left out" limits:"..200"`
+	Model       string `json:"model,omitempty" jsonschema:"Another model for it" limits:"..200"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Start it and return at once"`
 }
 
 // ParseAgent reads the arguments of an Agent call that the registry has
@@ -64,7 +48,9 @@ func newAgent(d Deps) Tool {
 	a := agent{d.Background}
 	return Tool{
 		Name: Agent, DisplayName: "Agent",
-		Spec:      domain.ToolSpec{Name: Agent, Description: agentDescription + listed(builtInAgents, nil), Parameters: json.RawMessage(agentParameters)},
+		Spec: domain.ToolSpec{
+			Name: Agent, Description: agentDescription + listed(builtInAgents, nil), Parameters: parameters[AgentArguments](),
+		},
 		Acts:      true,
 		Executing: true,
 		Run:       a.start,
@@ -81,6 +67,8 @@ func newAgent(d Deps) Tool {
 			return ""
 		},
 		Summary: member("description"),
+
+		RunSummary: firstMember("description"),
 	}
 }
 
@@ -102,5 +90,6 @@ func (a agent) start(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return *failed("The sub-agent could not be started."), err
 	}
-	return Result{Output: fmt.Sprintf("The sub-agent works in the background as task %s. You are told its result once it is there.", task.TaskID)}, nil
+	return Result{Output: fmt.Sprintf(
+		"The sub-agent works in the background as task %s. Its result is delivered to you when it is ready.", task.TaskID)}, nil
 }

@@ -22,7 +22,10 @@ func TestAgentFiles(t *testing.T) {
 	}{
 		"whole": {
 			content: "---\nname: critic\ndescription: finds faults\ntools: [Read, Grep]\nmodel: small\n---\nYou are never pleased.\n",
-			want:    domain.AgentType{Name: "critic", Description: "finds faults", Prompt: "You are never pleased.", Tools: []string{"Read", "Grep"}, Model: "small"},
+			want: domain.AgentType{
+				Name: "critic", Description: "finds faults", Prompt: "You are never pleased.", Tools: []string{"Read", "Grep"},
+				Model: "small",
+			},
 		},
 		"names between commas, windows lines": {
 			content: "---\r\nname: a\r\ndescription: b\r\ntools: Read, Glob\r\n---\r\nGo.\r\n",
@@ -31,7 +34,7 @@ func TestAgentFiles(t *testing.T) {
 		"no tools at all": {
 			content: "---\nname: a\ndescription: b\ntools: []\n---", want: domain.AgentType{Name: "a", Description: "b", Tools: []string{}},
 		},
-		"fields nobody knows": {
+		"unknown fields": {
 			content: "---\nname: a\ndescription: b\ncolor: red\n---\nx", want: domain.AgentType{Name: "a", Description: "b", Prompt: "x"},
 		},
 		"no front matter":        {content: "You are a critic.", problem: "must begin with front matter"},
@@ -45,7 +48,9 @@ func TestAgentFiles(t *testing.T) {
 		"tools a map":            {content: "---\nname: a\ndescription: b\ntools: {a: b}\n---\n", problem: "tools must be"},
 		"not text":               {content: "---\nname: a\xff\n---\n", problem: "not UTF-8"},
 		"a long head":            {content: "---\nname: a\n#" + strings.Repeat("x", maxAgentHead) + "\n---\n", problem: "larger than"},
-		"many tools":             {content: "---\nname: a\ndescription: b\ntools: " + strings.Repeat("a,", maxAgentTools) + "a\n---\n", problem: "more than"},
+		"many tools": {
+			content: "---\nname: a\ndescription: b\ntools: " + strings.Repeat("a,", maxAgentTools) + "a\n---\n", problem: "more than",
+		},
 		"aliases that unfold": {
 			content: "---\nname: &a a\ndescription: b\ntools: [*a, [*a, *a]]\n---\n", problem: "tools must be",
 		},
@@ -87,7 +92,7 @@ func (f found) Open(ctx context.Context, s SessionView) (Files, error) {
 	return f.Workspaces.Open(ctx, f.session)
 }
 
-func TestAgentTypesOfASession(t *testing.T) {
+func TestAgentTypes_ofSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	dir := filepath.Join(b.session.Root, AgentDir)
@@ -129,7 +134,7 @@ func TestAgentTypesOfASession(t *testing.T) {
 	require.Empty(t, agents.Tools(t.Context(), scope))
 }
 
-func TestTooManyAgentFiles(t *testing.T) {
+func TestAgentFiles_tooMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	dir := filepath.Join(b.session.Root, AgentDir)
@@ -143,7 +148,7 @@ func TestTooManyAgentFiles(t *testing.T) {
 	require.Contains(t, found.problems[0], "more than 50 files")
 }
 
-func TestAgentStartsInTheBackgroundOnly(t *testing.T) {
+func TestAgent_startsInBackgroundOnly(t *testing.T) {
 	t.Parallel()
 	shells := &started{}
 	tool := newAgent(Deps{Background: shells})
@@ -157,9 +162,12 @@ func TestAgentStartsInTheBackgroundOnly(t *testing.T) {
 	require.Equal(t, "call_1", shells.agents[0].ToolCallID)
 }
 
-func TestQuestionsSayWhoAsks(t *testing.T) {
+func TestWithSource_namesAsker(t *testing.T) {
 	t.Parallel()
-	out, err := WithSource([]byte(`{"questions": [{"question": "So?"}], "source_loop": {"loop_id": "forged"}}`), domain.SourceLoop{LoopID: "call_1", AgentType: "poet"})
+	out, err := WithSource(
+		[]byte(`{"questions": [{"question": "So?"}], "source_loop": {"loop_id": "forged"}}`),
+		domain.SourceLoop{LoopID: "call_1", AgentType: "poet"},
+	)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"questions": [{"question": "So?"}],
 		"source_loop": {"loop_id": "call_1", "parent_tool_call_id": "", "agent_type": "poet", "description": ""}}`, out)

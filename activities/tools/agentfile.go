@@ -51,7 +51,9 @@ func readAgentFiles(ctx context.Context, workspaces Workspaces, session SessionV
 	}
 	paths, more := agentPaths(ctx, files)
 	if more {
-		found.problems = append(found.problems, fmt.Sprintf("%s holds more than %d files, the others are left out", AgentDir, maxAgentFiles))
+		found.problems = append(
+			found.problems, fmt.Sprintf("%s holds more than %d files, the others are left out", AgentDir, maxAgentFiles),
+		)
 	}
 	for _, file := range paths {
 		agent, err := readAgentFile(files, file)
@@ -59,7 +61,9 @@ func readAgentFiles(ctx context.Context, workspaces Workspaces, session SessionV
 		case err != nil:
 			found.problems = append(found.problems, fmt.Sprintf("%s: %s", cut(oneLine(clean(file)), 200), err))
 		case slices.ContainsFunc(found.types, func(t domain.AgentType) bool { return t.Name == agent.Name }):
-			found.problems = append(found.problems, fmt.Sprintf("%s: the name %s is taken by another file", cut(oneLine(clean(file)), 200), agent.Name))
+			found.problems = append(
+				found.problems, fmt.Sprintf("%s: the name %s is taken by another file", cut(oneLine(clean(file)), 200), agent.Name),
+			)
 		default:
 			found.types = append(found.types, agent)
 		}
@@ -145,7 +149,8 @@ func parseAgentFile(content []byte) (agent domain.AgentType, err error) {
 		return agent, errors.New("its front matter is not valid YAML with name, description, tools and model")
 	}
 	agent = domain.AgentType{
-		Name: fields.Name, Description: oneLine(clean(fields.Description)), Prompt: strings.TrimSpace(clean(body)), Model: strings.TrimSpace(fields.Model),
+		Name: fields.Name, Description: oneLine(clean(fields.Description)), Prompt: strings.TrimSpace(clean(body)),
+		Model: strings.TrimSpace(fields.Model),
 	}
 	switch {
 	case !agentName.MatchString(agent.Name):

@@ -24,8 +24,9 @@ var builtInAgents = []domain.AgentType{
 	{
 		Name:        "explorer",
 		Description: "finds and reads, changes nothing: for questions about files and the web whose answer takes many looks",
-		Prompt:      "You only look: you have no tool that changes anything. Answer with what you found and where: paths with line numbers, addresses. Say what you could not find.",
-		Tools:       []string{"Read", "Glob", "Grep", "WebFetch", "WebSearch"},
+		Prompt: "You only look: you have no tool that changes anything. Answer with what you found and where: paths with line " +
+			"numbers, addresses. Say what you could not find.",
+		Tools: []string{"Read", "Glob", "Grep", "WebFetch", "WebSearch"},
 	},
 }
 
@@ -145,7 +146,7 @@ func (a *Agents) inWorkspace(ctx context.Context, session domain.Session) agentF
 	return found
 }
 
-// listed tells the model of types and of files that give none.
+// listed is the list of types for the model, with the files that are not valid.
 func listed(types []domain.AgentType, problems []string) string {
 	var text strings.Builder
 	text.WriteString("\n\nTypes of sub-agents:\n")
@@ -166,11 +167,11 @@ func listed(types []domain.AgentType, problems []string) string {
 // the workspace and gives its head and tail; a shorter one stays as it is.
 func (r *Registry) Shorten(ctx context.Context, c *Call, output string) string {
 	output = clean(output)
-	if length(output) <= MaxResult {
+	if length(output) <= r.maxResult {
 		return output
 	}
 	if r.workspaces == nil {
-		return cut(output, MaxResult)
+		return cut(output, r.maxResult)
 	}
 	return r.shorten(ctx, c, output)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"everloop/domain"
 )
 
@@ -19,55 +21,38 @@ var askDescription string
 // AskUserQuestion names the tool whose calls are put to the user.
 const AskUserQuestion = "AskUserQuestion"
 
-const askParameters = `{
-  "type": "object",
-  "properties": {
-    "questions": {
-      "type": "array", "minItems": 1, "maxItems": 20,
-      "items": {
-        "type": "object",
-        "properties": {
-          "question": {"type": "string", "minLength": 1, "maxLength": 4000, "description": "The question, ending with a question mark"},
-          "header": {"type": "string", "maxLength": 100, "description": "One or two words shown above it"},
-          "options": {
-            "type": "array", "maxItems": 20,
-            "items": {
-              "type": "object",
-              "properties": {
-                "label": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What the user chooses, in a few words"},
-                "description": {"type": "string", "maxLength": 4000, "description": "What follows from choosing it"}
-              },
-              "required": ["label"]
-            }
-          },
-          "multiSelect": {"type": "boolean", "description": "Several options may be chosen; one when left out"}
-        },
-        "required": ["question"]
-      }
-    },
-    "source_loop": {"type": "object", "description": "Set by the service for sub-agents"}
-  },
-  "required": ["questions"]
-}`
-
 // Question is one question of an AskUserQuestion call (agent-service.md).
 type Question struct {
-	Question    string   `json:"question"`
-	Header      string   `json:"header,omitempty"`
-	Options     []Option `json:"options"`
-	MultiSelect bool     `json:"multiSelect,omitempty"`
+	Question    string   `json:"question" jsonschema:"The question, ending with a question mark" limits:"1..4000"`
+	Header      string   `json:"header,omitempty" jsonschema:"One or two words shown above it" limits:"..100"`
+	Options     []Option `json:"options" limits:"..20"`
+	MultiSelect bool     `json:"multiSelect,omitempty" jsonschema:"Several options may be chosen; one when left out"`
 }
 
 // Option is one preset answer.
 type Option struct {
-	Label       string `json:"label"`
-	Description string `json:"description,omitempty"`
+	Label       string `json:"label" jsonschema:"What the user chooses, in a few words" limits:"1..400"`
+	Description string `json:"description,omitempty" jsonschema:"What follows from choosing it" limits:"..4000"`
+}
+
+type askArguments struct {
+	Questions []Question `json:"questions" limits:"1..20"`
+}
+
+// openQuestions lets the arguments have members that are not declared, and options be
+// left out.
+func openQuestions(s *jsonschema.Schema) {
+	question := s.Properties["questions"].Items
+	option := question.Properties["options"].Items
+	s.AdditionalProperties, question.AdditionalProperties, option.AdditionalProperties = nil, nil, nil
+	question.Required = []string{"question"}
+	s.Properties["source_loop"] = &jsonschema.Schema{Type: "object", Description: "Set by the service for sub-agents"}
 }
 
 func newAskUserQuestion() Tool {
 	return Tool{
 		Name: AskUserQuestion, DisplayName: "Question",
-		Spec:     domain.ToolSpec{Name: AskUserQuestion, Description: askDescription, Parameters: json.RawMessage(askParameters)},
+		Spec:     domain.ToolSpec{Name: AskUserQuestion, Description: askDescription, Parameters: parameters[askArguments](openQuestions)},
 		Planning: true, Executing: true, Asks: true,
 		Summary: func(arguments json.RawMessage) string {
 			questions, err := ParseQuestions(arguments)
@@ -97,11 +82,21 @@ func ParseQuestions(arguments json.RawMessage) ([]Question, error) {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "%s needs at least one question", AskUserQuestion)
 	}
 	for i := range questions {
-		if questions[i].Options == nil {
-			questions[i].Options = []Option{}
-		}
+		questions[i] = questions[i].clean()
 	}
 	return questions, nil
+}
+
+// clean makes a question fit for the records: the arguments that it was read from
+// may hold NUL as an escape, which no JSON column takes.
+func (q Question) clean() Question {
+	q.Question, q.Header = clean(q.Question), clean(q.Header)
+	options := make([]Option, len(q.Options))
+	for i, o := range q.Options {
+		options[i] = Option{Label: clean(o.Label), Description: clean(o.Description)}
+	}
+	q.Options = options
+	return q
 }
 
 // ParseAnswer reads a client's answer as it was sent. Whatever has the wrong

@@ -21,11 +21,31 @@ func TestCheckAnswer(t *testing.T) {
 		sent string
 		want string // empty: invalid
 	}{
-		"options":                {`{"selections":{"0":[1],"1":[2,0]}}`, `{"answers":[{"question":"Which database?","selected":["SQLite <3>"],"custom":""},{"question":"Which parts?","selected":["Docs","API"],"custom":""}]}`},
-		"own words":              {`{"custom":{"0":"DuckDB","1":"none"}}`, `{"answers":[{"question":"Which database?","selected":[],"custom":"DuckDB"},{"question":"Which parts?","selected":[],"custom":"none"}]}`},
-		"mixed":                  {`{"selections":{"0":[0]},"custom":{"1":"all"}}`, `{"answers":[{"question":"Which database?","selected":["PostgreSQL"],"custom":""},{"question":"Which parts?","selected":[],"custom":"all"}]}`},
-		"both for one":           {`{"selections":{"0":[0],"1":[0]},"custom":{"1":"and tests"}}`, `{"answers":[{"question":"Which database?","selected":["PostgreSQL"],"custom":""},{"question":"Which parts?","selected":["API"],"custom":"and tests"}]}`},
-		"empty choice and words": {`{"selections":{"0":[],"1":[0]},"custom":{"0":"x"}}`, `{"answers":[{"question":"Which database?","selected":[],"custom":"x"},{"question":"Which parts?","selected":["API"],"custom":""}]}`},
+		"options": {
+			`{"selections":{"0":[1],"1":[2,0]}}`,
+			`{"answers":[{"question":"Which database?","selected":["SQLite <3>"],"custom":""},` +
+				`{"question":"Which parts?","selected":["Docs","API"],"custom":""}]}`,
+		},
+		"own words": {
+			`{"custom":{"0":"DuckDB","1":"none"}}`,
+			`{"answers":[{"question":"Which database?","selected":[],"custom":"DuckDB"},` +
+				`{"question":"Which parts?","selected":[],"custom":"none"}]}`,
+		},
+		"mixed": {
+			`{"selections":{"0":[0]},"custom":{"1":"all"}}`,
+			`{"answers":[{"question":"Which database?","selected":["PostgreSQL"],"custom":""},` +
+				`{"question":"Which parts?","selected":[],"custom":"all"}]}`,
+		},
+		"both for one": {
+			`{"selections":{"0":[0],"1":[0]},"custom":{"1":"and tests"}}`,
+			`{"answers":[{"question":"Which database?","selected":["PostgreSQL"],"custom":""},` +
+				`{"question":"Which parts?","selected":["API"],"custom":"and tests"}]}`,
+		},
+		"empty choice and words": {
+			`{"selections":{"0":[],"1":[0]},"custom":{"0":"x"}}`,
+			`{"answers":[{"question":"Which database?","selected":[],"custom":"x"},` +
+				`{"question":"Which parts?","selected":["API"],"custom":""}]}`,
+		},
 
 		"nothing":                 {`{}`, ""},
 		"one left out":            {`{"selections":{"0":[0]}}`, ""},
@@ -67,7 +87,11 @@ func TestCheckAnswer(t *testing.T) {
 
 func TestParseQuestions(t *testing.T) {
 	t.Parallel()
-	call, err := ParseQuestions(json.RawMessage(`{"questions":[{"question":"Why?"},{"question":"How?","options":[{"label":"So","description":"d"}],"multiSelect":true}]}`))
+	call, err := ParseQuestions(
+		json.RawMessage(
+			`{"questions":[{"question":"Why?"},{"question":"How?","options":[{"label":"So","description":"d"}],"multiSelect":true}]}`,
+		),
+	)
 	require.NoError(t, err)
 	require.Equal(t, []Question{
 		{Question: "Why?", Options: []Option{}},

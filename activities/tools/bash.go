@@ -11,25 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"everloop/domain"
 )
 
 //go:embed bash.md
 var bashDescription string
-
-const bashParameters = `{
-  "type": "object",
-  "properties": {
-    "command": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "The command, as for bash -c"},
-    "description": {"type": "string", "maxLength": 1000, "description": "What it does, in five to ten words, for the user"},
-    "timeout": {"type": "integer", "minimum": 1, "maximum": 600000, "description": "Time limit in milliseconds; 120000 when left out"},
-    "run_in_background": {"type": "boolean", "description": "Start it as a background task and return at once"}
-  },
-  "required": ["command"],
-  "additionalProperties": false
-}`
-
-const defaultBashTimeout = 2 * time.Minute
 
 // Reasons for which a command is ended from outside.
 var (
@@ -38,23 +26,34 @@ var (
 )
 
 type bashArguments struct {
-	Command     string `json:"command"`
-	Description string `json:"description"`
-	Timeout     whole  `json:"timeout"`
-	Background  bool   `json:"run_in_background"`
+	Command     string `json:"command" jsonschema:"The command, as for bash -c" limits:"1..100000"`
+	Description string `json:"description,omitempty" jsonschema:"What it does, in five to ten words, for the user" limits:"..1000"`
+	Timeout     whole  `json:"timeout,omitempty" limits:"1.."`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"Start it as a background task and return at once"`
 }
 
 type bash struct {
 	sandbox    Sandbox
 	workspaces Workspaces
 	background Background
+	limits     Limits
 }
 
 func newBash(d Deps) Tool {
-	b := bash{d.Sandbox, d.Workspaces, d.Background}
+	b := bash{d.Sandbox, d.Workspaces, d.Background, d.Limits}
+	normally, most := d.Limits.BashTimeout.Milliseconds(), d.Limits.BashMost.Milliseconds()
+	description := strings.NewReplacer(
+		"{timeout}", fmt.Sprint(normally), "{most}", fmt.Sprint(most), "{characters}", fmt.Sprint(d.Limits.Result),
+		"{network}", networkWords(d.Network),
+	).Replace(bashDescription)
+	schema := parameters[bashArguments](func(s *jsonschema.Schema) {
+		timeout, limit := s.Properties["timeout"], float64(most)
+		timeout.Maximum = &limit
+		timeout.Description = fmt.Sprintf("Time limit in milliseconds; %d when left out", normally)
+	})
 	return Tool{
 		Name: "Bash", DisplayName: "Bash",
-		Spec:      domain.ToolSpec{Name: "Bash", Description: bashDescription, Parameters: json.RawMessage(bashParameters)},
+		Spec:      domain.ToolSpec{Name: "Bash", Description: description, Parameters: schema},
 		Acts:      true,
 		Executing: true,
 		Check: func(arguments json.RawMessage) string {
@@ -65,6 +64,8 @@ func newBash(d Deps) Tool {
 		},
 		Run:     b.run,
 		Summary: member("command"),
+
+		RunSummary: firstMember("description", "command"),
 	}
 }
 
@@ -76,7 +77,7 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 	if in.Background {
 		return b.start(ctx, c, in)
 	}
-	limit := defaultBashTimeout
+	limit := b.limits.BashTimeout
 	if in.Timeout > 0 {
 		limit = time.Duration(in.Timeout) * time.Millisecond
 	}
@@ -90,25 +91,30 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 		save:    func() (io.WriteCloser, error) { return b.openOutput(run, c.Session, path) },
 		live:    newProgress("stdout", c.Progress),
 		runaway: func() { cancel(errRunaway) },
+		most:    b.limits.Result,
 	}
 	exit, err := b.sandbox.Run(run, Command{
 		Session: c.Session, Argv: []string{"bash", "-c", in.Command}, Env: Environment(c.Session.Env), Stdout: out, Stderr: out,
+		Started: func(int) { clock.Reset(limit) }, // waiting for its turn is not the command's time
 	})
 	if err == nil {
 		return commandResult(out, path, exit), nil
 	}
+	words, refused := refusal(err)
+	ended := func(trailer string) Result {
+		return Result{Output: out.finish(path, withRefusals(trailer, exit.Connections)), IsError: true, Connections: exit.Connections}
+	}
 	switch cause := context.Cause(run); {
 	case ctx.Err() != nil:
-		return Result{Output: out.finish(path, "[stopped before it ended]"), IsError: true}, ctx.Err()
+		return ended("[stopped before it ended]"), ctx.Err()
+	case refused:
+		return *failed("%s", words), nil
 	case errors.Is(cause, errTimedOut):
-		return Result{IsError: true, Output: out.finish(path, fmt.Sprintf(
-			"[timed out after %s and was stopped, with everything it had started]", limit))}, nil
+		return ended(fmt.Sprintf("[timed out after %s and was stopped, with everything it had started]", limit)), nil
 	case errors.Is(cause, errRunaway):
-		return Result{IsError: true, Output: out.finish(path, fmt.Sprintf(
-			"[stopped: it wrote more than %d MiB]", maxOutput>>20))}, nil
+		return ended(fmt.Sprintf("[stopped: it wrote more than %d MiB]", maxOutput>>20)), nil
 	default:
-		return Result{IsError: true, Output: out.finish(path, "[the sandbox failed, so it is not known how far the command came]")},
-			fmt.Errorf("run command in sandbox: %w", err)
+		return ended("[the sandbox failed, so it is not known how far the command came]"), fmt.Errorf("run command in sandbox: %w", err)
 	}
 }
 
@@ -144,17 +150,19 @@ type closeBoth struct {
 func (c closeBoth) Close() error { return errors.Join(c.WriteCloser.Close(), c.then.Close()) }
 
 func commandResult(out *output, path string, exit Exit) Result {
+	result := Result{Connections: exit.Connections, IsError: exit.Killed != "" || exit.Code != 0}
+	trailer := ""
 	switch {
 	case exit.Killed != "":
-		return Result{Output: out.finish(path, fmt.Sprintf("[stopped: %s; exit code %d]", exit.Killed, exit.Code)), IsError: true}
+		trailer = fmt.Sprintf("[stopped: %s; exit code %d]", exit.Killed, exit.Code)
 	case exit.Code != 0:
-		return Result{Output: out.finish(path, fmt.Sprintf("[exit code %d]", exit.Code)), IsError: true}
+		trailer = fmt.Sprintf("[exit code %d]", exit.Code)
 	}
-	text := out.finish(path, "")
-	if text == "" {
-		text = "(The command ended with exit code 0 and wrote nothing.)"
+	result.Output = out.finish(path, withRefusals(trailer, exit.Connections))
+	if result.Output == "" {
+		result.Output = "(The command ended with exit code 0 and wrote nothing.)"
 	}
-	return Result{Output: text}
+	return result
 }
 
 // start begins a background task.
@@ -178,6 +186,6 @@ func (b bash) start(ctx context.Context, c *Call, in bashArguments) (Result, err
 	}
 	return Result{Output: fmt.Sprintf(
 		"Background task %s has started. Its output grows in %s: look at it with Read. "+
-			"You are told when it ends; only the user can stop it sooner, from the list of background tasks.",
+			"You are notified when it ends; only the user can stop it sooner, from the list of background tasks.",
 		task.TaskID, TaskLogPath(task.TaskID))}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
 )
 
 func TestBash(t *testing.T) {
@@ -47,7 +49,7 @@ func TestBash(t *testing.T) {
 	}
 }
 
-func TestBashStopsAtItsTimeLimit(t *testing.T) {
+func TestBash_timeLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	for limit := 700; ; limit *= 4 {
@@ -61,7 +63,7 @@ func TestBashStopsAtItsTimeLimit(t *testing.T) {
 	}
 }
 
-func TestBashKeepsWhatWasWrittenWhenStopped(t *testing.T) {
+func TestBash_stoppedKeepsOutput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +79,7 @@ func TestBashKeepsWhatWasWrittenWhenStopped(t *testing.T) {
 	require.Contains(t, result.Output, "begun\n")
 }
 
-func TestBashLimitOfCharacters(t *testing.T) {
+func TestBash_characterLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 
@@ -100,7 +102,7 @@ func TestBashLimitOfCharacters(t *testing.T) {
 	require.True(t, failing.IsError)
 }
 
-func TestBashKeepsLongOutputInAFile(t *testing.T) {
+func TestBash_longOutputInFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	result := b.do("Bash", args{"command": "seq 1 200000"})
@@ -120,7 +122,7 @@ func TestBashKeepsLongOutputInAFile(t *testing.T) {
 	require.Contains(t, page.Output, "123456\t123456\n123457\t123457\n")
 }
 
-func TestLongLineOfAnOutputCanBeReadInPieces(t *testing.T) {
+func TestRead_longOutputLineInPieces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	result := b.do("Bash", args{"command": "head -c 150000 /dev/zero | tr '\\0' x; echo END"})
@@ -129,7 +131,7 @@ func TestLongLineOfAnOutputCanBeReadInPieces(t *testing.T) {
 	require.Contains(t, page.Output, "    75\t"+strings.Repeat("x", 2000)+"\n    76\tEND\n")
 }
 
-func TestBashShowsLiveOutput(t *testing.T) {
+func TestBash_liveOutput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	var mu sync.Mutex
@@ -163,7 +165,7 @@ func TestBashShowsLiveOutput(t *testing.T) {
 	}
 }
 
-func TestBashInBackground(t *testing.T) {
+func TestBash_background(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	result := b.do("Bash", args{"command": "npm run dev", "description": "Start the server", "run_in_background": true})
@@ -175,15 +177,56 @@ func TestBashInBackground(t *testing.T) {
 	}}, b.shells.tasks)
 }
 
-// A failing sandbox is told apart from a failing command.
+// A failing sandbox is distinguished from a failing command.
 type broken struct{ Sandbox }
 
 func (broken) Run(context.Context, Command) (Exit, error) { return Exit{}, fmt.Errorf("no more pids") }
 
-func TestBashWithoutASandbox(t *testing.T) {
+func TestBash_sandboxFails(t *testing.T) {
 	t.Parallel()
 	result, err := newBench(t, broken{}).call(t.Context(), "Bash", args{"command": "true"})
 	require.ErrorContains(t, err, "no more pids")
 	require.True(t, result.IsError)
 	require.NotContains(t, result.Output, "pids")
+}
+
+// full is a sandbox in which as many commands run as may.
+type full struct{}
+
+func (full) Run(context.Context, Command) (Exit, error) {
+	return Exit{}, domain.Newf(domain.RateLimited, "too_many_commands", "the command did not run: too many run")
+}
+
+// The result says that a command did not run, and no fault is reported.
+func TestBash_tooManyCommands(t *testing.T) {
+	t.Parallel()
+	result, err := newBench(t, full{}).call(t.Context(), "Bash", args{"command": "true"})
+	require.NoError(t, err)
+	require.True(t, result.IsError)
+	require.Equal(t, "the command did not run: too many run", result.Output)
+}
+
+// queued is a sandbox in which a command waits for its turn and then runs as long.
+type queued time.Duration
+
+func (q queued) Run(ctx context.Context, c Command) (Exit, error) {
+	for _, started := range []bool{false, true} {
+		if started {
+			c.Started(1)
+		}
+		select {
+		case <-time.After(time.Duration(q)):
+		case <-ctx.Done():
+			return Exit{}, context.Cause(ctx)
+		}
+	}
+	return Exit{}, nil
+}
+
+// The time limit is the command's own: waiting for a turn is not counted.
+func TestBash_waitingIsNotTheCommandsTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, queued(1200*time.Millisecond))
+	require.False(t, b.do("Bash", args{"command": "true", "timeout": 2000}).IsError)
+	require.Contains(t, b.do("Bash", args{"command": "true", "timeout": 100}).Output, "timed out")
 }

@@ -62,7 +62,7 @@ func outputPath(callID string) string { return OutputDir + "/" + fileName(callID
 // TaskLogPath is where the output of a background task grows.
 func TaskLogPath(taskID string) string { return TaskLogDir + "/" + fileName(taskID) + ".log" }
 
-// fileName makes an id fit for a file name, whoever made it.
+// fileName makes any id fit for a file name.
 func fileName(id string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -80,7 +80,12 @@ func fileName(id string) string {
 
 // shortenedNote stands where characters were left out of a result.
 func shortenedNote(total int, path string) string {
-	return fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here. All of it: %s, which Read can page with offset and limit …]\n\n", total, path)
+	return fmt.Sprintf(
+		"\n\n[… %d characters in all; the middle is left out here. All of it: %s, which Read can page with offset "+
+			"and limit …]\n\n",
+		total,
+		path,
+	)
 }
 
 // shorten keeps the whole of an output in a file and gives its head and tail.
@@ -90,7 +95,7 @@ func (r *Registry) shorten(ctx context.Context, c *Call, output string) string {
 	if err := r.save(ctx, c.Session, path, output); err != nil {
 		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", length(output))
 	}
-	return headAndTail(output, output, note, MaxResult)
+	return headAndTail(output, output, note, r.maxResult)
 }
 
 func (r *Registry) save(ctx context.Context, s SessionView, path, output string) error {

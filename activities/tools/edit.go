@@ -17,23 +17,11 @@ import (
 //go:embed edit.md
 var editDescription string
 
-const editParameters = `{
-  "type": "object",
-  "properties": {
-    "file_path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file, relative to the root of the workspace"},
-    "old_string": {"type": "string", "minLength": 1, "description": "The text to replace, exactly as it is in the file"},
-    "new_string": {"type": "string", "description": "The text to put in its place"},
-    "replace_all": {"type": "boolean", "description": "Replace every occurrence instead of the only one"}
-  },
-  "required": ["file_path", "old_string", "new_string"],
-  "additionalProperties": false
-}`
-
 type editArguments struct {
-	Path string `json:"file_path"`
-	Old  string `json:"old_string"`
-	New  string `json:"new_string"`
-	All  bool   `json:"replace_all"`
+	Path string `json:"file_path" jsonschema:"The file, relative to the root of the workspace" limits:"1..4096"`
+	Old  string `json:"old_string" jsonschema:"The text to replace, exactly as it is in the file" limits:"1.."`
+	New  string `json:"new_string" jsonschema:"The text to put in its place"`
+	All  bool   `json:"replace_all,omitempty" jsonschema:"Replace every occurrence instead of the only one"`
 }
 
 type edit struct {
@@ -45,7 +33,7 @@ func newEdit(d Deps) Tool {
 	e := edit{d.Workspaces, d.Reads}
 	return Tool{
 		Name: "Edit", DisplayName: "Edit",
-		Spec:      domain.ToolSpec{Name: "Edit", Description: editDescription, Parameters: json.RawMessage(editParameters)},
+		Spec:      domain.ToolSpec{Name: "Edit", Description: editDescription, Parameters: parameters[editArguments]()},
 		Acts:      true,
 		Executing: true,
 		Check: func(arguments json.RawMessage) string {
@@ -153,7 +141,7 @@ func windowsLines(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
 }
 
-// edited tells of the change with a unified difference, shortened when it is
+// edited describes the change by a unified difference, shortened when it is
 // long. The replacements themselves are the edits, so that no search for the
 // smallest difference is needed.
 func edited(path, before string, edits []udiff.Edit) string {

@@ -38,16 +38,38 @@ func TestRead(t *testing.T) {
 		want      string
 		isError   bool
 	}{
-		"numbers lines":           {args{"file_path": "a.txt"}, "     1\tone\n     2\ttwo\n     3\tthree\n", false},
-		"path below the root":     {args{"file_path": "./x/../a.txt", "limit": 1}, "     1\tone\n\n[Lines 1 to 1 are shown. There is more: go on with offset 2.]\n", false},
-		"part":                    {args{"file_path": "a.txt", "offset": 2, "limit": 1}, "     2\ttwo\n\n[Lines 2 to 2 are shown. There is more: go on with offset 3.]\n", false},
-		"offset 0 is the start":   {args{"file_path": "a.txt", "offset": 0, "limit": 9}, "     1\tone\n     2\ttwo\n     3\tthree\n", false},
-		"offset behind the end":   {args{"file_path": "a.txt", "offset": 9}, "a.txt has 3 lines, so there is nothing at offset 9.", true},
-		"empty":                   {args{"file_path": "empty.txt"}, "(empty.txt is empty.)", false},
-		"full line":               {args{"file_path": "full.txt"}, "     1\t" + strings.Repeat("é", 2000) + "\n     2\tnext\n", false},
-		"cut line":                {args{"file_path": "long.txt"}, "     1\t" + strings.Repeat("é", 2000) + " [… cut: the line has 4003 bytes]\n     2\tnext\n", false},
-		"picture":                 {args{"file_path": "shot.png"}, fmt.Sprintf("shot.png is an image (image/png, 7 × 5 pixels, %d bytes). Its picture cannot be shown as text.", picture.Len()), false},
-		"binary":                  {args{"file_path": "data.bin"}, "data.bin is a binary file (application/octet-stream, 5 bytes); Read shows text only. Use Bash with a program that understands it.", true},
+		"numbers lines": {args{"file_path": "a.txt"}, "     1\tone\n     2\ttwo\n     3\tthree\n", false},
+		"path below the root": {
+			args{"file_path": "./x/../a.txt", "limit": 1},
+			"     1\tone\n\n[Lines 1 to 1 are shown. There is more: go on with offset 2.]\n",
+			false,
+		},
+		"part": {
+			args{"file_path": "a.txt", "offset": 2, "limit": 1},
+			"     2\ttwo\n\n[Lines 2 to 2 are shown. There is more: go on with offset 3.]\n", false,
+		},
+		"offset 0 is the start": {
+			args{"file_path": "a.txt", "offset": 0, "limit": 9}, "     1\tone\n     2\ttwo\n     3\tthree\n", false,
+		},
+		"offset behind the end": {args{"file_path": "a.txt", "offset": 9}, "a.txt has 3 lines, so there is nothing at offset 9.", true},
+		"empty":                 {args{"file_path": "empty.txt"}, "(empty.txt is empty.)", false},
+		"full line":             {args{"file_path": "full.txt"}, "     1\t" + strings.Repeat("é", 2000) + "\n     2\tnext\n", false},
+		"cut line": {
+			args{"file_path": "long.txt"},
+			"     1\t" + strings.Repeat("é", 2000) + " [… cut: the line has 4003 bytes]\n     2\tnext\n",
+			false,
+		},
+		"picture": {
+			args{"file_path": "shot.png"},
+			fmt.Sprintf("shot.png is an image (image/png, 7 × 5 pixels, %d bytes). Its picture cannot be shown as text.", picture.Len()),
+			false,
+		},
+		"binary": {
+			args{"file_path": "data.bin"},
+			"data.bin is a binary file (application/octet-stream, 5 bytes); Read shows text only. Use Bash with a program that " +
+				"understands it.",
+			true,
+		},
 		"not UTF-8":               {args{"file_path": "latin.txt"}, "     1\tcaf\uFFFD\n", false},
 		"missing":                 {args{"file_path": "none.txt"}, "the file does not exist.", true},
 		"outside":                 {args{"file_path": "../x"}, "../x leaves the workspace.", true},
@@ -80,7 +102,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-func TestReadTakesThePathThatCommandsSee(t *testing.T) {
+func TestRead_pathInsideSandbox(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	b.file("dir/a.txt", "x\n")
@@ -117,7 +139,7 @@ func TestWrite(t *testing.T) {
 	require.Equal(t, "precious\n", b.content("old.txt"))
 
 	b.do("Read", args{"file_path": "old.txt"})
-	b.touch("old.txt", "changed by somebody\n")
+	b.touch("old.txt", "changed by another\n")
 	refused = b.do("Write", args{"file_path": "old.txt", "content": ""})
 	require.Contains(t, refused.Output, "has changed since it was read")
 	b.do("Read", args{"file_path": "old.txt"})
@@ -146,13 +168,19 @@ func TestEdit(t *testing.T) {
 		says      string
 	}{
 		"one": {
-			"a\nb\nc\n", args{"old_string": "b", "new_string": "B"}, "a\nB\nc\n",
+			"a\nb\nc\n",
+			args{"old_string": "b", "new_string": "B"},
+			"a\nB\nc\n",
 			"Changed f.txt (1 replacement):\n--- f.txt\n+++ f.txt\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n",
 		},
-		"deletes":                {"a\nb\nc\n", args{"old_string": "b\n", "new_string": ""}, "a\nc\n", "-b\n"},
-		"all":                    {"x x\nx\n", args{"old_string": "x", "new_string": "yy", "replace_all": true}, "yy yy\nyy\n", "3 replacements"},
-		"replacement holds old":  {"x x\n", args{"old_string": "x", "new_string": "xx", "replace_all": true}, "xx xx\n", "2 replacements"},
-		"windows lines":          {"a\r\nb\r\nc\r\n", args{"old_string": "a\nb", "new_string": "1\n2\n3"}, "1\r\n2\r\n3\r\nc\r\n", "1 replacement"},
+		"deletes": {"a\nb\nc\n", args{"old_string": "b\n", "new_string": ""}, "a\nc\n", "-b\n"},
+		"all": {
+			"x x\nx\n", args{"old_string": "x", "new_string": "yy", "replace_all": true}, "yy yy\nyy\n", "3 replacements",
+		},
+		"replacement holds old": {"x x\n", args{"old_string": "x", "new_string": "xx", "replace_all": true}, "xx xx\n", "2 replacements"},
+		"windows lines": {
+			"a\r\nb\r\nc\r\n", args{"old_string": "a\nb", "new_string": "1\n2\n3"}, "1\r\n2\r\n3\r\nc\r\n", "1 replacement",
+		},
 		"no end of line":         {"a", args{"old_string": "a", "new_string": "b"}, "b", "No newline"},
 		"bytes that are no text": {"caf\xe9 one", args{"old_string": "one", "new_string": "two"}, "caf\xe9 two", "\uFFFD two"},
 		"no match":               {"a\n", args{"old_string": "z", "new_string": "b"}, "", "does not occur"},
@@ -180,7 +208,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-func TestEditHoldsToTheVersionThatWasRead(t *testing.T) {
+func TestEdit_requiresVersionRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	change := args{"file_path": "f.txt", "old_string": "a", "new_string": "b"}
@@ -198,7 +226,7 @@ func TestEditHoldsToTheVersionThatWasRead(t *testing.T) {
 	require.Equal(t, "b but less\n", b.content("f.txt"))
 }
 
-func TestEditsAtOnceLoseNothing(t *testing.T) {
+func TestEdit_concurrentEditsLoseNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	const n = 24
@@ -225,7 +253,7 @@ func TestEditsAtOnceLoseNothing(t *testing.T) {
 	require.Equal(t, strings.ReplaceAll(before.String(), "old", "new"), b.content("f.txt"))
 }
 
-func TestWritesAtOnceLeaveOneWhole(t *testing.T) {
+func TestWrite_concurrentWritesLeaveOneWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	var group sync.WaitGroup
@@ -242,7 +270,10 @@ func TestWritesAtOnceLeaveOneWhole(t *testing.T) {
 func TestGlob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	for i, name := range []string{"a.go", "cmd/b.go", "cmd/deep/c_test.go", "web/d.ts", "web/e.tsx", ".github/f.yml", ".git/g.go", ".everloop/output/h.txt", "sub/.git/i.go"} {
+	for i, name := range []string{
+		"a.go", "cmd/b.go", "cmd/deep/c_test.go", "web/d.ts", "web/e.tsx", ".github/f.yml", ".git/g.go", ".everloop/output/h.txt",
+		"sub/.git/i.go",
+	} {
 		b.file(name, "x")
 		at := time.Unix(1_700_000_000+int64(i), 0)
 		require.NoError(t, os.Chtimes(filepath.Join(b.session.Root, name), at, at))

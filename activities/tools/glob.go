@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	pathpkg "path"
@@ -19,29 +18,28 @@ import (
 //go:embed glob.md
 var globDescription string
 
-const globParameters = `{
-  "type": "object",
-  "properties": {
-    "pattern": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The pattern, as **/*.go"},
-    "path": {"type": "string", "maxLength": 4096, "description": "The directory to look in; the root of the workspace when left out"}
-  },
-  "required": ["pattern"],
-  "additionalProperties": false
-}`
-
 // How many paths Glob returns, and how many it looks at to find the newest.
 const (
 	maxGlobPaths = 1000
 	maxGlobFound = 200_000
+	maxGlobSeen  = 1_000_000 // files and directories
 )
 
-type glob struct{ workspaces Workspaces }
+type globArguments struct {
+	Pattern string `json:"pattern" jsonschema:"The pattern, as **/*.go" limits:"1..4096"`
+	Path    string `json:"path,omitempty" jsonschema:"The directory to look in; the root of the workspace when left out" limits:"..4096"`
+}
+
+type glob struct {
+	workspaces Workspaces
+	maxResult  int // characters
+}
 
 func newGlob(d Deps) Tool {
-	g := glob{d.Workspaces}
+	g := glob{d.Workspaces, d.Limits.Result}
 	return Tool{
 		Name: "Glob", DisplayName: "Glob",
-		Spec:     domain.ToolSpec{Name: "Glob", Description: globDescription, Parameters: json.RawMessage(globParameters)},
+		Spec:     domain.ToolSpec{Name: "Glob", Description: globDescription, Parameters: parameters[globArguments]()},
 		Planning: true, Executing: true,
 		Run:     g.run,
 		Summary: member("pattern", "path"),
@@ -49,10 +47,7 @@ func newGlob(d Deps) Tool {
 }
 
 func (g glob) run(ctx context.Context, c *Call) (Result, error) {
-	in, err := decode[struct {
-		Pattern string `json:"pattern"`
-		Path    string `json:"path"`
-	}](c.Arguments)
+	in, err := decode[globArguments](c.Arguments)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,7 +65,7 @@ func (g glob) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return toModel(err)
 	}
-	return Result{Output: globList(found, capped, in.Pattern)}, nil
+	return Result{Output: globList(found, capped, in.Pattern, g.maxResult)}, nil
 }
 
 // splitPattern takes the directories that a pattern names outright off its
@@ -104,7 +99,12 @@ func matching(ctx context.Context, files Files, base, pattern string) (found []F
 	if !info.IsDir {
 		return nil, false, refuse("%s is not a directory", base)
 	}
+	seen := 0
 	err = files.Walk(ctx, base, func(f FileInfo) error {
+		if seen++; seen > maxGlobSeen {
+			capped = true
+			return fs.SkipAll
+		}
 		if f.IsDir {
 			if f.Path != base && skipped(f.Path) {
 				return fs.SkipDir
@@ -131,7 +131,12 @@ func skipped(dir string) bool {
 	return name == ".git" || name == ServiceDir
 }
 
-func globList(found []FileInfo, capped bool, pattern string) string {
+func globList(found []FileInfo, capped bool, pattern string, most int) string {
+	if len(found) == 0 && capped {
+		return fmt.Sprintf(
+			"None of the first %d files and directories matches %s. Use a path to look among others.", maxGlobSeen, quote(pattern),
+		)
+	}
 	if len(found) == 0 {
 		return "No file matches " + quote(pattern) + "."
 	}
@@ -143,19 +148,22 @@ func globList(found []FileInfo, capped bool, pattern string) string {
 	shown, chars := 0, 0
 	for _, f := range found[:min(len(found), maxGlobPaths)] {
 		n := length(f.Path) + 1
-		if chars+n > MaxResult-tail {
+		if chars+n > most-tail {
 			break
 		}
 		chars += n
 		shown++
 		out.WriteString(f.Path + "\n")
 	}
-	if shown < len(found) {
+	if shown < len(found) || capped {
 		more := ""
 		if capped {
 			more = "more than "
 		}
-		fmt.Fprintf(&out, "\n[The newest %d of %s%d files are shown. Use a narrower pattern or a path to see the others.]\n", shown, more, len(found))
+		fmt.Fprintf(
+			&out, "\n[The newest %d of %s%d files are shown. Use a narrower pattern or a path to see the others.]\n", shown, more,
+			len(found),
+		)
 	}
 	return out.String()
 }

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"regexp"
 	"strings"
@@ -14,25 +13,6 @@ import (
 
 //go:embed grep.md
 var grepDescription string
-
-const grepParameters = `{
-  "type": "object",
-  "properties": {
-    "pattern": {"type": "string", "minLength": 1, "maxLength": 10000, "description": "The regular expression (RE2 syntax)"},
-    "path": {"type": "string", "maxLength": 4096, "description": "The file or directory to search; the whole workspace when left out"},
-    "glob": {"type": "string", "maxLength": 1000, "description": "Names of the files to search, as *.go or !*_test.go"},
-    "output_mode": {"type": "string", "enum": ["content", "files_with_matches", "count"], "description": "content when left out"},
-    "-i": {"type": "boolean", "description": "Ignore case"},
-    "-n": {"type": "boolean", "description": "Show line numbers; true when left out"},
-    "-A": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show after each match"},
-    "-B": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show before each match"},
-    "-C": {"type": "integer", "minimum": 0, "maximum": 1000, "description": "Lines to show before and after each match"},
-    "head_limit": {"type": "integer", "minimum": 0, "description": "Return so many lines or files at most; 0 or nothing is no limit"},
-    "multiline": {"type": "boolean", "description": "Let the pattern go over lines"}
-  },
-  "required": ["pattern"],
-  "additionalProperties": false
-}`
 
 // maxGrepFile is the size of the largest file that is searched, in bytes.
 const maxGrepFile = 32 << 20
@@ -45,17 +25,17 @@ const (
 )
 
 type grepArguments struct {
-	Pattern   string `json:"pattern"`
-	Path      string `json:"path"`
-	Glob      string `json:"glob"`
-	Mode      string `json:"output_mode"`
-	Fold      bool   `json:"-i"`
-	Numbers   *bool  `json:"-n"`
-	After     whole  `json:"-A"`
-	Before    whole  `json:"-B"`
-	Around    whole  `json:"-C"`
-	HeadLimit whole  `json:"head_limit"`
-	Multiline bool   `json:"multiline"`
+	Pattern   string `json:"pattern" jsonschema:"The regular expression (RE2 syntax)" limits:"1..10000"`
+	Path      string `json:"path,omitempty" jsonschema:"The file or directory to search; the whole workspace when left out" limits:"..4096"`
+	Glob      string `json:"glob,omitempty" jsonschema:"Names of the files to search, as *.go or !*_test.go" limits:"..1000"`
+	Mode      string `json:"output_mode,omitempty" jsonschema:"content when left out" enum:"content|files_with_matches|count"`
+	Fold      bool   `json:"-i,omitempty" jsonschema:"Ignore case"`
+	Numbers   *bool  `json:"-n,omitempty" jsonschema:"Show line numbers; true when left out"`
+	After     whole  `json:"-A,omitempty" jsonschema:"Lines to show after each match" limits:"0..1000"`
+	Before    whole  `json:"-B,omitempty" jsonschema:"Lines to show before each match" limits:"0..1000"`
+	Around    whole  `json:"-C,omitempty" jsonschema:"Lines to show before and after each match" limits:"0..1000"`
+	HeadLimit whole  `json:"head_limit,omitempty" jsonschema:"Return so many lines or files at most; 0 or nothing is no limit" limits:"0.."`
+	Multiline bool   `json:"multiline,omitempty" jsonschema:"Let the pattern go over lines"`
 }
 
 // search is what to look for, ready for either implementation.
@@ -67,12 +47,6 @@ type search struct {
 	path          string // clean, relative to the root
 	names         nameFilter
 	before, after int
-}
-
-// A searcher looks through files and hands what it finds to the report, until
-// that is full.
-type searcher interface {
-	search(ctx context.Context, s search, r *report) error
 }
 
 // errNoRipgrep says that the sandbox has no ripgrep, or one that does not take
@@ -89,7 +63,7 @@ func newGrep(d Deps) Tool {
 	g := grep{d.Workspaces, d.Sandbox, new(atomic.Bool)}
 	return Tool{
 		Name: "Grep", DisplayName: "Grep",
-		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: json.RawMessage(grepParameters)},
+		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: parameters[grepArguments]()},
 		Planning: true, Executing: true,
 		Run:     g.run,
 		Summary: member("pattern", "path"),
@@ -116,6 +90,9 @@ func (g grep) run(ctx context.Context, c *Call) (Result, error) {
 	}
 	if !info.IsDir && !info.Regular {
 		return *failed("%s is neither a file nor a directory; links are not followed.", s.path), nil
+	}
+	if !info.IsDir && info.Size > maxGrepFile {
+		return *failed("%s has %d bytes; files over %d MiB are not searched. Use Bash with grep.", s.path, info.Size, maxGrepFile>>20), nil
 	}
 	out, err := g.find(ctx, c, files, s, in)
 	if err != nil {

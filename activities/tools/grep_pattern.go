@@ -28,11 +28,14 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 	if !ok {
 		return nil, refuse("the pattern is not a valid regular expression")
 	}
-	if invalid.Code == syntax.ErrInvalidPerlOp || strings.Contains(pattern, "(?=") || strings.Contains(pattern, "(?!") || strings.Contains(pattern, "(?<") {
+	if invalid.Code == syntax.ErrInvalidPerlOp || strings.Contains(pattern, "(?=") || strings.Contains(pattern, "(?!") ||
+		strings.Contains(pattern, "(?<") {
 		return nil, refuse("the pattern uses look-around or another form that RE2 does not have; say it without, or filter with Bash")
 	}
 	if invalid.Code == syntax.ErrInvalidEscape {
-		return nil, refuse("the pattern is not a valid regular expression: %s in %s (RE2 has no backreferences)", invalid.Code, quote(invalid.Expr))
+		return nil, refuse(
+			"the pattern is not a valid regular expression: %s in %s (RE2 has no backreferences)", invalid.Code, quote(invalid.Expr),
+		)
 	}
 	return nil, refuse("the pattern is not a valid regular expression: %s in %s", invalid.Code, quote(invalid.Expr))
 }

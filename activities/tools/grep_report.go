@@ -49,14 +49,24 @@ func (r *report) begin(path string) {
 	r.start = mark{r.out.Len(), r.chars, r.entries, r.full, r.groups}
 }
 
+// takes says whether the lines of a file are shown, of which there may be more.
+func (r *report) takes() bool { return r.mode == grepContent && !r.full }
+
 // line adds a line of the file: one that matched, or one around it.
-func (r *report) line(number int, text string, matched bool) {
+func (r *report) line(number int, text []byte, matched bool) {
 	if matched {
 		r.count++
 	}
 	if r.mode != grepContent {
 		return
 	}
+	var line shownLine
+	_, _ = line.Write(text)
+	r.show(number, line.String(), matched)
+}
+
+// show adds a line as it is shown.
+func (r *report) show(number int, text string, matched bool) {
 	if r.limit > 0 && r.entries >= r.limit || r.chars > maxGrepText {
 		r.full = true
 		return
@@ -73,7 +83,7 @@ func (r *report) line(number int, text string, matched bool) {
 	if r.numbers {
 		row += fmt.Sprintf("%d%c", number, mark)
 	}
-	r.write(row + shorten(clean(strings.TrimRight(text, "\r\n"))) + "\n")
+	r.write(row + text + "\n")
 	r.entries++
 }
 
@@ -115,12 +125,7 @@ func (r *report) text() string {
 	if r.mode == grepContent {
 		what = "lines"
 	}
-	return r.out.String() + fmt.Sprintf("\n[The first %d %s are shown; there are more. Narrow the search, or give a higher head_limit.]\n", r.entries, what)
-}
-
-func shorten(line string) string {
-	if length(line) <= maxGrepLine {
-		return line
-	}
-	return first(line, maxGrepLine) + fmt.Sprintf(" [… cut: the line has %d characters]", length(line))
+	return r.out.String() + fmt.Sprintf(
+		"\n[The first %d %s are shown; there are more. Narrow the search, or give a higher head_limit.]\n", r.entries, what,
+	)
 }

@@ -1,13 +1,9 @@
 package tools
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"path"
 	"strconv"
-	"strings"
 	"sync/atomic"
 )
 
@@ -70,81 +66,4 @@ func (g ripgrep) arguments(s search) []string {
 		args = append(args, "--multiline", "--multiline-dotall")
 	}
 	return append(args, "--regexp", s.pattern, "--", "./"+s.path)
-}
-
-// rgReader reads rg's messages, one JSON object a line.
-type rgReader struct {
-	report *report
-	full   func()
-	held   []byte
-	summed bool
-	done   bool
-	drop   bool // the line is longer than any message of a searched file can be
-}
-
-// maxRgMessage bounds one message: a whole file in one line, escaped.
-const maxRgMessage = 3 * maxGrepFile
-
-func (g *rgReader) Write(p []byte) (int, error) {
-	rest := p
-	for len(rest) > 0 && !g.done {
-		line, after, ended := bytes.Cut(rest, []byte("\n"))
-		rest = after
-		if !g.drop {
-			g.held = append(g.held, line...)
-		}
-		if len(g.held) > maxRgMessage {
-			g.held, g.drop = nil, true
-		}
-		if ended {
-			g.message(g.held)
-			g.held, g.drop = g.held[:0], false
-		}
-	}
-	return len(p), nil
-}
-
-// rgText is text that may not be UTF-8: then its bytes come in base64.
-type rgText struct {
-	Text  *string `json:"text"`
-	Bytes []byte  `json:"bytes"`
-}
-
-func (t rgText) String() string {
-	if t.Text != nil {
-		return *t.Text
-	}
-	return string(t.Bytes)
-}
-
-func (g *rgReader) message(line []byte) {
-	var m struct {
-		Type string `json:"type"`
-		Data struct {
-			Path   rgText `json:"path"`
-			Lines  rgText `json:"lines"`
-			Number int    `json:"line_number"`
-			Binary *int64 `json:"binary_offset"`
-		} `json:"data"`
-	}
-	if len(line) == 0 || json.Unmarshal(line, &m) != nil {
-		return
-	}
-	switch m.Type {
-	case "begin":
-		g.report.begin(path.Clean(m.Data.Path.String()))
-	case "match", "context":
-		text := strings.TrimSuffix(m.Data.Lines.String(), "\n")
-		for i, row := range strings.Split(text, "\n") {
-			g.report.line(m.Data.Number+i, row, m.Type == "match")
-		}
-	case "end":
-		g.report.end(m.Data.Binary != nil)
-		if g.report.full {
-			g.done = true
-			g.full()
-		}
-	case "summary":
-		g.summed = true
-	}
 }

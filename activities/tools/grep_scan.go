@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
+	"regexp"
 
 	"everloop/domain"
 )
@@ -22,7 +22,7 @@ func (g scan) search(ctx context.Context, s search, r *report) error {
 		return err
 	}
 	if !info.IsDir {
-		return g.file(s, s.path, r)
+		return g.file(ctx, s, s.path, r)
 	}
 	return g.files.Walk(ctx, s.path, func(f FileInfo) error {
 		switch {
@@ -30,10 +30,10 @@ func (g scan) search(ctx context.Context, s search, r *report) error {
 			return nil
 		case f.IsDir && (skipped(f.Path) || !s.names.dir(f.Path)):
 			return fs.SkipDir
-		case f.IsDir, !f.Regular, f.Size > maxGrepFile, !s.names.file(f.Path):
+		case f.IsDir, !f.Regular, f.Size == 0, f.Size > maxGrepFile, !s.names.file(f.Path):
 			return nil
 		}
-		if err := g.file(s, f.Path, r); err != nil {
+		if err := g.file(ctx, s, f.Path, r); err != nil {
 			return err
 		}
 		if r.full {
@@ -43,78 +43,152 @@ func (g scan) search(ctx context.Context, s search, r *report) error {
 	})
 }
 
-func (g scan) file(s search, path string, r *report) error {
-	file, _, err := g.files.Read(path)
-	if _, refused := errors.AsType[*domain.Error](err); refused {
-		return nil // gone, or not readable: the others are still worth searching
-	}
-	if err != nil {
+func (g scan) file(ctx context.Context, s search, path string, r *report) error {
+	data, err := g.read(path)
+	if err != nil || len(data) == 0 {
 		return err
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxGrepFile+1))
-	if err != nil {
-		return fmt.Errorf("read file of workspace: %w", err)
-	}
-	if len(data) > maxGrepFile || bytes.IndexByte(data, 0) >= 0 {
+	if bytes.IndexByte(data, 0) >= 0 {
 		return nil
 	}
-	lines, matched := matchedLines(s, data)
-	if len(matched) == 0 {
-		return nil
+	if start, _ := s.form.LiteralPrefix(); !bytes.Contains(data, []byte(start)) {
+		return nil // most files end here
+	}
+	matched, err := matchedLines(ctx, s, data)
+	if err != nil || matched.count == 0 {
+		return err
 	}
 	r.begin(path)
-	next := 0 // the first line that was not shown yet
-	for i, at := range matched {
-		end := at + 1 + s.after
-		if i+1 < len(matched) {
-			end = min(end, matched[i+1])
-		}
-		for n := max(next, at-s.before); n < min(end, len(lines)); n++ {
-			r.line(n+1, lines[n], n == at)
-			next = n + 1
-		}
-	}
+	showMatched(s, data, matched, r)
 	r.end(false)
 	return nil
 }
 
-// matchedLines splits a file and gives the indexes of the lines that match.
-func matchedLines(s search, data []byte) (lines []string, matched []int) {
-	if start, _ := s.form.LiteralPrefix(); len(data) == 0 || !bytes.Contains(data, []byte(start)) {
-		return nil, nil // most files end here
+// read returns the content of a file; nothing for one that is not searched.
+func (g scan) read(path string) ([]byte, error) {
+	file, info, err := g.files.Read(path)
+	if _, refused := errors.AsType[*domain.Error](err); refused {
+		return nil, nil // gone, or not readable: the others are still worth searching
 	}
-	text := string(data)
-	lines = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if !s.multiline {
-		for i, line := range lines {
-			if s.form.MatchString(strings.TrimSuffix(line, "\r")) {
-				matched = append(matched, i)
-			}
-		}
-		return lines, matched
+	if err != nil {
+		return nil, err
 	}
-	return lines, coveredLines(s.form.FindAllStringIndex(text, -1), lines, len(text))
+	defer file.Close()
+	if info.Size > maxGrepFile {
+		return nil, nil
+	}
+	data := make([]byte, info.Size) // what a command adds meanwhile is not searched
+	n, err := io.ReadFull(file, data)
+	if err != nil && !shortened(err) {
+		return nil, fmt.Errorf("read file of workspace: %w", err)
+	}
+	return data[:n], nil
 }
 
-// coveredLines gives the indexes of the lines that the matches lie on.
-func coveredLines(matches [][]int, lines []string, size int) (matched []int) {
-	line, start := 0, 0 // the line that the scan has come to, and where it begins
-	for _, match := range matches {
-		from, to := match[0], match[1]
-		if from >= size {
-			break // an empty match behind the last line
+// lineSet is a set of lines by their index.
+type lineSet struct {
+	bits  []uint64
+	count int
+}
+
+func (l *lineSet) add(line int) {
+	for len(l.bits) <= line/64 {
+		l.bits = append(l.bits, 0)
+	}
+	if !l.has(line) {
+		l.bits[line/64] |= 1 << (line % 64)
+		l.count++
+	}
+}
+
+func (l *lineSet) has(line int) bool {
+	return line >= 0 && line/64 < len(l.bits) && l.bits[line/64]&(1<<(line%64)) != 0
+}
+
+// matchedLines finds the lines that match.
+func matchedLines(ctx context.Context, s search, data []byte) (lineSet, error) {
+	var matched lineSet
+	if s.multiline {
+		coveredLines(s.form, data, &matched)
+		return matched, ctx.Err()
+	}
+	index := 0
+	for line := range bytes.Lines(data) {
+		if index%4096 == 0 && ctx.Err() != nil {
+			return matched, ctx.Err()
 		}
-		for line < len(lines)-1 && start+len(lines[line])+1 <= from {
-			start += len(lines[line]) + 1
-			line++
+		if s.form.Match(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) {
+			matched.add(index)
 		}
-		for at, begin := line, start; at < len(lines) && (at == line || begin < to); at++ {
-			if n := len(matched); n == 0 || matched[n-1] < at {
-				matched = append(matched, at)
-			}
-			begin += len(lines[at]) + 1
+		index++
+	}
+	return matched, nil
+}
+
+// coveredLines adds the lines that the matches of the whole text lie on.
+func coveredLines(form *regexp.Regexp, data []byte, matched *lineSet) {
+	line, start := 0, 0 // the line that the search has come to, and where it begins
+	after := func(start int) int {
+		if end := bytes.IndexByte(data[start:], '\n'); end >= 0 {
+			return start + end + 1
+		}
+		return len(data)
+	}
+	eachMatch(form, data, func(from, to int) {
+		if from >= len(data) {
+			return // an empty match behind the last line
+		}
+		for next := after(start); next <= from; next = after(start) {
+			line, start = line+1, next
+		}
+		matched.add(line)
+		for next := after(start); next < to; next = after(start) {
+			line, start = line+1, next
+			matched.add(line)
+		}
+	})
+}
+
+// eachMatch calls visit for each match, from left to right. It does not gather them,
+// as FindAllIndex does: there may be as many as bytes.
+func eachMatch(form *regexp.Regexp, data []byte, visit func(from, to int)) {
+	form.ReplaceAllFunc(data, func(match []byte) []byte {
+		from := cap(data) - cap(match) // match is a part of data
+		visit(from, from+len(match))
+		return nil
+	})
+}
+
+// showMatched adds the lines that match to the report, with those around them.
+func showMatched(s search, data []byte, matched lineSet, r *report) {
+	if r.mode != grepContent {
+		r.count = matched.count
+		return
+	}
+	near := 0       // matches from this line to the one that is before lines ahead
+	shownUpTo := -1 // the last line behind a match that is shown
+	for ahead := range s.before {
+		if matched.has(ahead) {
+			near++
 		}
 	}
-	return matched
+	index := 0
+	for line := range bytes.Lines(data) {
+		if r.full {
+			return
+		}
+		if matched.has(index + s.before) {
+			near++
+		}
+		if matched.has(index) {
+			shownUpTo = index + s.after
+		}
+		if near > 0 || index <= shownUpTo {
+			r.line(index+1, bytes.TrimSuffix(line, []byte("\n")), matched.has(index))
+		}
+		if matched.has(index) {
+			near--
+		}
+		index++
+	}
 }

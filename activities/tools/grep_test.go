@@ -47,7 +47,7 @@ func grepBench(t *testing.T, box Sandbox) *bench {
 	return b
 }
 
-func TestGrepIsTheSameWithAndWithoutRipgrep(t *testing.T) {
+func TestGrep_sameWithAndWithoutRipgrep(t *testing.T) {
 	t.Parallel()
 	withRg, without := grepBench(t, realSandbox(t)), grepBench(t, nil)
 	if withRg.do("Bash", args{"command": "command -v rg"}).IsError {
@@ -142,19 +142,20 @@ func byRipgrep(t *testing.T, b *bench, arguments args) string {
 	return out.text()
 }
 
-func TestGrepFindsWhatIsThere(t *testing.T) {
+func TestGrep_finds(t *testing.T) {
 	t.Parallel()
 	b := grepBench(t, nil)
 	require.Equal(t, "lib/util.go:3:// Hello says hello.\nlib/util.go:5:\treturn \"hello\"\nmain.go:4:\tprintln(\"hello\")\n",
 		b.do("Grep", args{"pattern": "hello", "glob": "*.go"}).Output)
-	require.Equal(t, "deep/a/b/c/d.txt:1:needle one\ndeep/a/b/c/d.txt-2-filler 1\n--\ndeep/a/b/c/d.txt-4-filler 3\ndeep/a/b/c/d.txt:5:needle two\ndeep/a/b/c/d.txt-6-filler 4\ndeep/a/b/c/d.txt:7:needle three\n",
+	require.Equal(t, "deep/a/b/c/d.txt:1:needle one\ndeep/a/b/c/d.txt-2-filler 1\n--\ndeep/a/b/c/d.txt-4-filler 3\n"+
+		"deep/a/b/c/d.txt:5:needle two\ndeep/a/b/c/d.txt-6-filler 4\ndeep/a/b/c/d.txt:7:needle three\n",
 		b.do("Grep", args{"pattern": "needle", "path": "deep", "-C": 1}).Output)
 	require.Equal(t, "deep/a/b/c/d.txt:3\n", b.do("Grep", args{"pattern": "needle", "path": "deep", "output_mode": "count"}).Output)
 	require.Equal(t, "Nothing matches.", b.do("Grep", args{"pattern": "needle", "path": "binary.dat"}).Output)
 	require.NotContains(t, b.do("Grep", args{"pattern": "needle"}).Output, "git")
 }
 
-func TestGrepRefusals(t *testing.T) {
+func TestGrep_refusals(t *testing.T) {
 	t.Parallel()
 	b := grepBench(t, nil)
 	for name, tc := range map[string]struct {
@@ -181,7 +182,7 @@ func TestGrepRefusals(t *testing.T) {
 	}
 }
 
-func TestGrepLongReportIsKept(t *testing.T) {
+func TestGrep_keepsLongReport(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	var text strings.Builder
@@ -195,12 +196,81 @@ func TestGrepLongReportIsKept(t *testing.T) {
 	require.Contains(t, b.content(outputPath("call_1")), "many.txt:20000:needle number 19999\n")
 }
 
-func TestGrepStopsRipgrepWhenItHasEnough(t *testing.T) {
+func TestGrep_stopsRipgrepAtLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
 	for i := range 50 {
 		b.file(fmt.Sprintf("f%02d.txt", i), strings.Repeat("needle\n", 2000))
 	}
 	result := b.do("Grep", args{"pattern": "needle", "head_limit": 3})
-	require.Equal(t, "f00.txt:1:needle\nf00.txt:2:needle\nf00.txt:3:needle\n\n[The first 3 lines are shown; there are more. Narrow the search, or give a higher head_limit.]\n", result.Output)
+	require.Equal(
+		t,
+		"f00.txt:1:needle\nf00.txt:2:needle\nf00.txt:3:needle\n\n[The first 3 lines are shown; there are more. Narrow the search, or "+
+			"give a higher head_limit.]\n",
+		result.Output,
+	)
+}
+
+// A file of line feeds makes rg write a message forty times its size, which is more
+// than was read of one once.
+func TestGrep_manyMatchesInOneFile(t *testing.T) {
+	t.Parallel()
+	for engine, box := range map[string]Sandbox{"ripgrep": realSandbox(t), "scan": nil} {
+		lines := 3 << 20
+		if box == nil {
+			lines = 1 << 18 // it writes no messages
+		}
+		for name, tc := range map[string]struct {
+			arguments args
+			want      string
+		}{
+			"count":           {args{"pattern": "^$", "output_mode": "count"}, fmt.Sprintf("feeds.txt:%d\n", lines)},
+			"multiline count": {args{"pattern": `\n`, "multiline": true, "output_mode": "count"}, fmt.Sprintf("feeds.txt:%d\n", lines)},
+			"whole text":      {args{"pattern": `\n+`, "multiline": true, "output_mode": "count"}, fmt.Sprintf("feeds.txt:%d\n", lines)},
+			"multiline content": {
+				args{"pattern": `\n`, "multiline": true, "head_limit": 2},
+				"feeds.txt:1:\nfeeds.txt:2:\n\n[The first 2 lines are shown; there are more. Narrow the search, or give a higher " +
+					"head_limit.]\n",
+			},
+			"multiline files": {args{"pattern": `\n`, "multiline": true, "output_mode": "files_with_matches"}, "feeds.txt\n"},
+		} {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				b := newBench(t, box)
+				b.file("feeds.txt", strings.Repeat("\n", lines))
+				require.Equal(t, tc.want, b.do("Grep", tc.arguments).Output)
+			})
+		}
+	}
+}
+
+func TestGrep_longLinesAndBytes(t *testing.T) {
+	t.Parallel()
+	for engine, box := range map[string]Sandbox{"ripgrep": realSandbox(t), "scan": nil} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, box)
+			b.file("control.txt", strings.Repeat("\x01", 17<<20)+"needle\n")
+			b.file("latin.txt", "caf\xe9 needle\r\nthe next\r\n")
+			b.file("long.txt", strings.Repeat("€", 3000)+"needle\r\n")
+			b.file("quoted \"name\".txt", "a \"needle\" \\ and\ttab\n")
+			require.Equal(
+				t, "latin.txt:1:caf\uFFFD needle\nlatin.txt-2-the next\n",
+				b.do("Grep", args{"pattern": "needle", "path": "latin.txt", "-A": 1}).Output,
+			)
+			require.Equal(
+				t, "long.txt:1:"+strings.Repeat("€", 1000)+" [… cut: the line has 3006 characters]\n",
+				b.do("Grep", args{"pattern": "needle", "path": "long.txt"}).Output,
+			)
+			require.Equal(
+				t, "control.txt:1\n", b.do("Grep", args{"pattern": "needle", "path": "control.txt", "output_mode": "count"}).Output,
+			)
+			require.Equal(
+				t, "quoted \"name\".txt:1:a \"needle\" \\ and\ttab\n", b.do("Grep", args{"pattern": "needle", "glob": "quoted*"}).Output,
+			)
+			b.file("huge.txt", strings.Repeat("needle\n", 5<<20))
+			huge := b.do("Grep", args{"pattern": "needle", "path": "huge.txt"})
+			require.True(t, huge.IsError)
+			require.Contains(t, huge.Output, "are not searched")
+		})
+	}
 }

@@ -141,7 +141,8 @@ func described(path string, info fs.FileInfo) FileInfo {
 	}
 }
 
-func told(err error) error {
+// fileError turns an error of the file system into the one of the port.
+func fileError(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the file does not exist")
@@ -170,7 +171,7 @@ func (r rooted) Clean(name string) (string, error) {
 func (r rooted) Read(path string) (io.ReadSeekCloser, FileInfo, error) {
 	file, err := r.root.Open(path)
 	if err != nil {
-		return nil, FileInfo{}, told(err)
+		return nil, FileInfo{}, fileError(err)
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -186,7 +187,7 @@ func (r rooted) Read(path string) (io.ReadSeekCloser, FileInfo, error) {
 func (r rooted) Stat(path string) (FileInfo, error) {
 	info, err := r.root.Stat(path)
 	if err != nil {
-		return FileInfo{}, told(err)
+		return FileInfo{}, fileError(err)
 	}
 	return described(path, info), nil
 }
@@ -200,12 +201,12 @@ func (r rooted) Write(_ context.Context, path string, content io.Reader, ifMatch
 		return FileInfo{}, domain.Newf(domain.Conflict, "stale_file", "%s was changed since it was read", path)
 	}
 	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return FileInfo{}, told(err)
+		return FileInfo{}, fileError(err)
 	}
 	draft := path + ".draft"
 	file, err := r.root.Create(draft)
 	if err != nil {
-		return FileInfo{}, told(err)
+		return FileInfo{}, fileError(err)
 	}
 	if _, err := io.Copy(file, content); err != nil {
 		return FileInfo{}, err
@@ -214,23 +215,23 @@ func (r rooted) Write(_ context.Context, path string, content io.Reader, ifMatch
 		return FileInfo{}, err
 	}
 	if err := r.root.Rename(draft, path); err != nil {
-		return FileInfo{}, told(err)
+		return FileInfo{}, fileError(err)
 	}
 	return r.Stat(path)
 }
 
 func (r rooted) Append(_ context.Context, path string) (io.WriteCloser, error) {
 	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, told(err)
+		return nil, fileError(err)
 	}
 	file, err := r.root.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	return file, told(err)
+	return file, fileError(err)
 }
 
 func (r rooted) Walk(_ context.Context, dir string, visit func(FileInfo) error) error {
 	return fs.WalkDir(r.root.FS(), dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return told(err)
+			return fileError(err)
 		}
 		info, err := entry.Info()
 		if err != nil {
@@ -305,7 +306,7 @@ type bench struct {
 	mu       sync.Mutex
 }
 
-func newBench(t testing.TB, box Sandbox) *bench {
+func newBench(t testing.TB, box Sandbox, limits ...Limits) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	// The session's own user works here, and has to get here.
@@ -319,6 +320,7 @@ func newBench(t testing.TB, box Sandbox) *bench {
 	}
 	var err error
 	b.registry, err = New(Deps{
+		Limits:     append(limits, Limits{})[0],
 		Workspaces: directory{}, Sandbox: box, Reads: b.reads,
 		Tasks: &tasks{list: map[string]domain.SessionTask{}}, Background: b.shells,
 	})

@@ -13,22 +13,6 @@ import (
 //go:embed memory.md
 var memoryDescription string
 
-const memoryParameters = `{
-  "type": "object",
-  "properties": {
-    "action": {"type": "string", "enum": ["save", "search", "supersede", "disable"]},
-    "content": {"type": "string", "minLength": 1, "maxLength": 500},
-    "id": {"type": "integer", "minimum": 1, "description": "The memory that is meant"},
-    "query": {"type": "string", "maxLength": 500},
-    "type": {"type": "string", "enum": ["feedback", "experience"], "description": "Default: experience"},
-    "topic": {"type": "string", "maxLength": 255},
-    "skill_name": {"type": "string", "maxLength": 255},
-    "write_reason": {"type": "string", "minLength": 1, "maxLength": 500}
-  },
-  "required": ["action"],
-  "additionalProperties": false
-}`
-
 // Memories keep what agents want to know in later sessions.
 type Memories interface {
 	// CreateMemory keeps a memory; the same tool call again keeps no second one.
@@ -57,7 +41,7 @@ func (m MemoryTool) Tools(_ context.Context, s Scope) []Tool {
 
 var memoryTool = must(Prepare(Tool{
 	Name: "Memory", DisplayName: "Memory",
-	Spec:      domain.ToolSpec{Name: "Memory", Description: memoryDescription, Parameters: json.RawMessage(memoryParameters)},
+	Spec:      domain.ToolSpec{Name: "Memory", Description: memoryDescription, Parameters: parameters[memoryArguments]()},
 	Executing: true, // tried again at no harm: a memory is written once for each call
 	Check:     checkMemory,
 	Summary:   member("action", "query", "topic"),
@@ -71,14 +55,14 @@ func must(t Tool, err error) Tool {
 }
 
 type memoryArguments struct {
-	Action      string            `json:"action"`
-	Content     string            `json:"content"`
-	ID          int64             `json:"id"`
-	Query       string            `json:"query"`
-	Type        domain.MemoryType `json:"type"`
-	Topic       *string           `json:"topic"`
-	SkillName   *string           `json:"skill_name"`
-	WriteReason *string           `json:"write_reason"`
+	Action      string            `json:"action" enum:"save|search|supersede|disable"`
+	Content     string            `json:"content,omitempty" limits:"1..500"`
+	ID          int64             `json:"id,omitempty" jsonschema:"The memory that is meant" limits:"1.."`
+	Query       string            `json:"query,omitempty" limits:"..500"`
+	Type        domain.MemoryType `json:"type,omitempty" jsonschema:"Default: experience" enum:"feedback|experience"`
+	Topic       *string           `json:"topic,omitempty" limits:"..255"`
+	SkillName   *string           `json:"skill_name,omitempty" limits:"..255"`
+	WriteReason *string           `json:"write_reason,omitempty" limits:"1..500"`
 }
 
 func checkMemory(arguments json.RawMessage) string {
@@ -139,7 +123,9 @@ func (m MemoryTool) save(ctx context.Context, owner string, c *Call, in memoryAr
 const memoriesShown = 20
 
 func (m MemoryTool) search(ctx context.Context, owner, query string) (string, error) {
-	page, total, err := m.memories.Memories(ctx, domain.MemoryQuery{UserID: owner, Keyword: clean(query), Status: "active", Limit: memoriesShown})
+	page, total, err := m.memories.Memories(
+		ctx, domain.MemoryQuery{UserID: owner, Keyword: clean(query), Status: "active", Limit: memoriesShown},
+	)
 	if err != nil {
 		return "", err
 	}

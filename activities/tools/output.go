@@ -23,10 +23,11 @@ type output struct {
 	save    func() (io.WriteCloser, error)
 	live    *progress
 	runaway func() // called once when maxOutput is passed
+	most    int    // characters of a result
 
 	mu        sync.Mutex
 	partial   []byte // the first bytes of a character that is not whole yet
-	head      []byte // everything, until it is more than MaxResult characters
+	head      []byte // everything, until it is more than most characters
 	tail      []byte // the end, once head is full
 	chars     int
 	bytes     int64
@@ -65,7 +66,7 @@ func (o *output) take(text []byte) {
 	o.chars += utf8.RuneCount(text)
 	if o.file == nil && o.fileErr == nil {
 		o.head = append(o.head, text...)
-		if o.chars > MaxResult {
+		if o.chars > o.most {
 			o.spill()
 		}
 		return
@@ -73,7 +74,7 @@ func (o *output) take(text []byte) {
 	o.store(text)
 	o.tail = append(o.tail, text...)
 	// Four bytes a character at most, and room so that trimming is rare.
-	const keep = MaxResult * utf8.UTFMax
+	keep := o.most * utf8.UTFMax
 	if len(o.tail) > 4*keep {
 		o.tail = append(o.tail[:0:0], trimStart(o.tail[len(o.tail)-keep:])...)
 	}
@@ -103,7 +104,7 @@ func (o *output) store(text []byte) {
 }
 
 // finish closes the output and gives the text for the model: what was written
-// and then the trailer, in at most MaxResult characters. path is where save
+// and then the trailer, in at most o.most characters. path is where save
 // keeps the whole.
 func (o *output) finish(path, trailer string) string {
 	o.mu.Lock()
@@ -117,7 +118,7 @@ func (o *output) finish(path, trailer string) string {
 		if trailer != "" && len(o.head) > 0 {
 			trailer = separated(o.head) + trailer
 		}
-		if o.chars+length(trailer) <= MaxResult {
+		if o.chars+length(trailer) <= o.most {
 			return string(o.head) + trailer
 		}
 		o.spill()
@@ -130,13 +131,14 @@ func (o *output) finish(path, trailer string) string {
 	case o.fileErr != nil:
 		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", o.chars)
 	case o.fileBytes >= maxSavedOutput:
-		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here. The first %d MiB: %s, which Read can page with offset and limit …]\n\n",
+		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here. The first %d MiB: %s, which Read can page with "+
+			"offset and limit …]\n\n",
 			o.chars, maxSavedOutput>>20, path)
 	}
 	if trailer != "" && !strings.HasPrefix(trailer, "\n") {
 		trailer = separated(o.tail) + trailer
 	}
-	return headAndTail(string(o.head), string(o.tail), note, MaxResult-length(trailer)) + trailer
+	return headAndTail(string(o.head), string(o.tail), note, o.most-length(trailer)) + trailer
 }
 
 // separated gives what goes between an output and a remark on it.

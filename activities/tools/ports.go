@@ -80,7 +80,7 @@ type Command struct {
 	// in the order they were written.
 	Stdout, Stderr io.Writer
 	// Started is called once with the process's id on the host, when the sandbox
-	// tells it.
+	// reports it.
 	Started func(pid int)
 }
 
@@ -90,6 +90,14 @@ type Exit struct {
 	// Killed says why the sandbox ended the command, as "out of memory"; empty
 	// when it ended by itself.
 	Killed string
+	// Connections are what the command connected to, or was kept from. They are
+	// given beside an error too.
+	Connections []domain.Connection
+}
+
+// NetworkPolicies returns what the commands of a session may connect to at the moment.
+type NetworkPolicies interface {
+	NetworkPolicy(ctx context.Context, sessionID string) (domain.NetworkPolicy, error)
 }
 
 // TaskList keeps the agent's own list of tasks (tool TaskCreate).

@@ -16,7 +16,7 @@ const (
 
 const progressEnd = "\n[… live output ends here; the command goes on …]\n"
 
-// progress gathers live output of one stream and hands it on in pieces.
+// progress gathers live output of one stream and passes it on in pieces.
 type progress struct {
 	send   func(stream, text string)
 	stream string

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"image"
 	_ "image/gif" // sizes of pictures
@@ -19,39 +18,30 @@ import (
 //go:embed read.md
 var readDescription string
 
-const readParameters = `{
-  "type": "object",
-  "properties": {
-    "file_path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file, relative to the root of the workspace"},
-    "offset": {"type": "integer", "minimum": 0, "description": "Number of the first line to read, from 1"},
-    "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read; 2000 when left out"}
-  },
-  "required": ["file_path"],
-  "additionalProperties": false
-}`
-
 const (
 	defaultReadLines = 2000
 	maxLineShown     = 2000 // characters
 	sniffed          = 8 << 10
+	maxImageHead     = 16 << 20 // bytes that are looked at for the size of a picture
 )
 
 type readArguments struct {
-	Path   string `json:"file_path"`
-	Offset whole  `json:"offset"`
-	Limit  whole  `json:"limit"`
+	Path   string `json:"file_path" jsonschema:"The file, relative to the root of the workspace" limits:"1..4096"`
+	Offset whole  `json:"offset,omitempty" jsonschema:"Number of the first line to read, from 1" limits:"0.."`
+	Limit  whole  `json:"limit,omitempty" jsonschema:"How many lines to read; 2000 when left out" limits:"1.."`
 }
 
 type read struct {
 	workspaces Workspaces
 	reads      FileReads
+	maxResult  int // characters
 }
 
 func newRead(d Deps) Tool {
-	r := read{d.Workspaces, d.Reads}
+	r := read{d.Workspaces, d.Reads, d.Limits.Result}
 	return Tool{
 		Name: "Read", DisplayName: "Read",
-		Spec:     domain.ToolSpec{Name: "Read", Description: readDescription, Parameters: json.RawMessage(readParameters)},
+		Spec:     domain.ToolSpec{Name: "Read", Description: readDescription, Parameters: parameters[readArguments]()},
 		Planning: true, Executing: true,
 		Run:     r.run,
 		Summary: member("file_path"),
@@ -78,7 +68,7 @@ func (r read) run(ctx context.Context, c *Call) (Result, error) {
 	}
 	defer file.Close()
 
-	result, err := show(ctx, file, info, path, in)
+	result, err := r.show(inTime{ctx, file}, info, path, in)
 	if err != nil {
 		return Result{}, fmt.Errorf("read file of workspace: %w", err)
 	}
@@ -90,7 +80,7 @@ func (r read) run(ctx context.Context, c *Call) (Result, error) {
 
 // show gives the part of a file that was asked for, or says what the file is
 // when it is not text.
-func show(ctx context.Context, file io.ReadSeeker, info FileInfo, path string, in readArguments) (Result, error) {
+func (r read) show(file io.ReadSeeker, info FileInfo, path string, in readArguments) (Result, error) {
 	start := make([]byte, sniffed)
 	n, err := io.ReadFull(file, start)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -105,7 +95,21 @@ func show(ctx context.Context, file io.ReadSeeker, info FileInfo, path string, i
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Result{}, err
 	}
-	return page(ctx, file, path, in)
+	return r.page(file, info.Size, path, in)
+}
+
+// inTime ends a long read with its context.
+type inTime struct {
+	ctx context.Context
+	io.ReadSeeker
+}
+
+// Read implements io.Reader.
+func (t inTime) Read(p []byte) (int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return t.ReadSeeker.Read(p)
 }
 
 // binary gives the media type of content that is not text; empty for text.
@@ -130,26 +134,25 @@ func describeBinary(file io.ReadSeeker, info FileInfo, path, kind string) (Resul
 		return Result{}, err
 	}
 	size := ""
-	if config, _, err := image.DecodeConfig(file); err == nil {
+	if config, _, err := image.DecodeConfig(io.LimitReader(file, maxImageHead)); err == nil {
 		size = fmt.Sprintf(", %d × %d pixels", config.Width, config.Height)
 	}
-	return Result{Output: fmt.Sprintf("%s is an image (%s%s, %d bytes). Its picture cannot be shown as text.", path, kind, size, info.Size)}, nil
+	return Result{
+		Output: fmt.Sprintf("%s is an image (%s%s, %d bytes). Its picture cannot be shown as text.", path, kind, size, info.Size),
+	}, nil
 }
 
 // page gives numbered lines until the limit of lines or of characters.
-func page(ctx context.Context, file io.Reader, path string, in readArguments) (Result, error) {
+func (r read) page(file io.Reader, size int64, path string, in readArguments) (Result, error) {
 	offset, limit := max(int(in.Offset), 1), defaultReadLines
 	if in.Limit > 0 {
 		limit = int(in.Limit)
 	}
-	lines := newLineReader(file, maxLineShown, ofService(path))
+	lines := newLineReader(io.LimitReader(file, size), maxLineShown, ofService(path)) // a command may be adding to it
 	var out strings.Builder
 	const tail = 200 // room for the remark at the end
 	chars, shown := 0, 0
 	for {
-		if lines.number%4096 == 0 && ctx.Err() != nil {
-			return Result{}, ctx.Err()
-		}
 		line, err := lines.next()
 		if err == io.EOF {
 			break
@@ -162,7 +165,7 @@ func page(ctx context.Context, file io.Reader, path string, in readArguments) (R
 		}
 		row := fmt.Sprintf("%6d\t%s\n", lines.number, line)
 		n := length(row)
-		if shown == limit || chars+n > MaxResult-tail {
+		if shown == limit || chars+n > r.maxResult-tail {
 			fmt.Fprintf(&out, "\n[Lines %d to %d are shown. There is more: go on with offset %d.]\n", offset, lines.number-1, lines.number)
 			return Result{Output: out.String()}, nil
 		}

@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"fmt"
+
+	"everloop/domain"
 )
 
 // Deps is what the built-in tools work with.
@@ -15,12 +17,18 @@ type Deps struct {
 	Web        Web        // nil: WebFetch is not offered
 	Asker      Asker      // nil: the prompt of WebFetch is not applied
 	Search     Searcher   // nil: WebSearch is not offered
+
+	Network  domain.NetworkMode // of commands; empty: none
+	Policies NetworkPolicies    // with NetworkRules; what RequestAccess reads
+
+	Limits Limits
 }
 
 // Registry holds the tools of the service, in the order they are offered, and
 // the providers of further ones. It does not change once chats run.
 type Registry struct {
 	workspaces Workspaces
+	maxResult  int // characters
 	tools      []*Tool
 	byName     map[string]*Tool
 	providers  []Provider
@@ -28,10 +36,14 @@ type Registry struct {
 
 // New makes a registry of the built-in tools.
 func New(d Deps) (*Registry, error) {
-	r := &Registry{workspaces: d.Workspaces, byName: map[string]*Tool{}}
+	d.Limits = d.Limits.orDefault()
+	r := &Registry{workspaces: d.Workspaces, maxResult: d.Limits.Result, byName: map[string]*Tool{}}
 	builtIn := []Tool{
 		newBash(d), newRead(d), newWrite(d), newEdit(d), newGlob(d), newGrep(d),
 		newAskUserQuestion(), newTaskCreate(d), newAgent(d), newSubmitPlan(),
+	}
+	if d.Network == domain.NetworkRules {
+		builtIn = append(builtIn, newRequestAccess(d))
 	}
 	if d.Web != nil {
 		builtIn = append(builtIn, newWebFetch(d))
@@ -62,7 +74,7 @@ func (r *Registry) Add(tool Tool) error {
 	return nil
 }
 
-// Run carries out an admitted call. What it gives back fits the limits of every
+// Run carries out an admitted call. What it returns fits the limits of every
 // tool; a panic becomes an error.
 func (r *Registry) Run(ctx context.Context, tool Tool, c *Call) (result Result, err error) {
 	defer func() {
@@ -76,7 +88,7 @@ func (r *Registry) Run(ctx context.Context, tool Tool, c *Call) (result Result, 
 	}
 	result, err = tool.Run(ctx, c)
 	result.Output = clean(result.Output)
-	if length(result.Output) > MaxResult {
+	if length(result.Output) > r.maxResult {
 		result.Output = r.shorten(context.WithoutCancel(ctx), c, result.Output)
 	}
 	return result, err

@@ -28,14 +28,16 @@ func TestOffered(t *testing.T) {
 		offered(b, domain.ModeExecuting, false))
 	require.Equal(t, []string{"Read", "Glob", "Grep", "AskUserQuestion", "SubmitPlan"}, offered(b, domain.ModePlanning, false))
 	require.Equal(t, []string{"Read", "Glob", "Grep", "SubmitPlan"}, offered(b, domain.ModePlanning, true))
-	require.Equal(t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate", "Agent"}, offered(b, domain.ModeExecuting, true, "Bash"))
+	require.Equal(
+		t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate", "Agent"}, offered(b, domain.ModeExecuting, true, "Bash"),
+	)
 	for _, spec := range b.set(domain.ModeExecuting, false).Offered() {
 		require.NotEmpty(t, spec.Description)
 		require.True(t, json.Valid(spec.Parameters), spec.Name)
 	}
 }
 
-func TestOnlyWhatChangesNothingIsTriedAgain(t *testing.T) {
+func TestRegistry_retriesOnlyReadOnlyTools(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	acts := map[string]bool{}
@@ -63,14 +65,14 @@ func TestAdmit(t *testing.T) {
 		"acting in planning":  {domain.ModePlanning, false, "Bash", `{"command":"ls"}`, "while a plan is made"},
 		"looking in planning": {domain.ModePlanning, false, "Read", `{"file_path":"a"}`, ""},
 		"plan in executing":   {domain.ModeExecuting, false, "SubmitPlan", `{}`, "belongs to planning mode"},
-		"asking nobody":       {domain.ModeExecuting, true, "AskUserQuestion", `{"questions":[{"question":"?"}]}`, "headless"},
+		"asking, headless":    {domain.ModeExecuting, true, "AskUserQuestion", `{"questions":[{"question":"?"}]}`, "headless"},
 		"not JSON":            {domain.ModeExecuting, false, "Bash", `{"command": "ls`, "not valid JSON (at byte 15"},
 		"two documents":       {domain.ModeExecuting, false, "Bash", `{"command":"ls"}{}`, "not valid JSON"},
 		"not an object":       {domain.ModeExecuting, false, "Bash", `["ls"]`, "must be of type object, not array"},
 		"nothing at all":      {domain.ModeExecuting, false, "Bash", "  ", "missing command"},
 		"missing":             {domain.ModeExecuting, false, "Edit", `{"file_path":"a"}`, "missing old_string, new_string"},
 		"wrong type":          {domain.ModeExecuting, false, "Bash", `{"command":["ls"]}`, "command: must be of type string, not array"},
-		"beyond the limit":    {domain.ModeExecuting, false, "Bash", `{"command":"ls","timeout":600001}`, "timeout: must be at most 600000"},
+		"beyond the limit":    {domain.ModeExecuting, false, "Bash", `{"command":"ls","timeout":600001}`, "must be at most 600000"},
 		"limit":               {domain.ModeExecuting, false, "Bash", `{"command":"ls","timeout":600000}`, ""},
 		"float":               {domain.ModeExecuting, false, "Bash", `{"command":"ls","timeout":1.5e3}`, ""},
 		"fraction":            {domain.ModeExecuting, false, "Bash", `{"command":"ls","timeout":0.5}`, "timeout"},
@@ -95,11 +97,12 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-func TestRefusalsDoNotRepeatValues(t *testing.T) {
+func TestRegistry_Admit_refusalOmitsValues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	for _, arguments := range []string{
-		`{"command":{"TOKEN":"hunter2"}}`, `{"command":"x","timeout":"hunter2"}`, `{"command":"x","description":["hunter2"]}`, `{"command":hunter2}`,
+		`{"command":{"TOKEN":"hunter2"}}`, `{"command":"x","timeout":"hunter2"}`, `{"command":"x","description":["hunter2"]}`,
+		`{"command":hunter2}`,
 	} {
 		_, _, refused := b.set(domain.ModeExecuting, false).Admit("Bash", arguments)
 		require.NotNil(t, refused)
@@ -110,8 +113,10 @@ func TestRefusalsDoNotRepeatValues(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"command":"ls"}`, `{"file_path":"../..","offset":-1}`, `{"pattern":"**/[","path":"/"}`, `{"pattern":"(","-A":1e99}`,
-		`{"questions":[{"question":"?","options":[{"label":"a"}]}]}`, `{"title":"t","steps":[{"id":"1","title":"t","detail":"","depends_on":["1"]}]}`,
-		`{"file_path":"a","old_string":"x","new_string":"y"}`, `{"pattern":"\\","glob":"!"}`, `{"pattern":"[[:","multiline":true}`, "\x00", `[]`, `"`,
+		`{"questions":[{"question":"?","options":[{"label":"a"}]}]}`,
+		`{"title":"t","steps":[{"id":"1","title":"t","detail":"","depends_on":["1"]}]}`,
+		`{"file_path":"a","old_string":"x","new_string":"y"}`, `{"pattern":"\\","glob":"!"}`, `{"pattern":"[[:","multiline":true}`,
+		"\x00", `[]`, `"`,
 	} {
 		f.Add(seed)
 	}
@@ -153,13 +158,16 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-func TestResultsOfEveryToolAreBounded(t *testing.T) {
+func TestRegistry_Run_boundsResults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	long := strings.Repeat("ä", MaxResult+1)
 	require.NoError(t, b.registry.Add(Tool{
 		Name: "Long", DisplayName: "Long", Executing: true,
-		Spec: domain.ToolSpec{Name: "Long", Parameters: json.RawMessage(`{"type":"object","properties":{"exact":{"type":"boolean"},"bad":{"type":"boolean"},"panic":{"type":"boolean"}}}`)},
+		Spec: domain.ToolSpec{Name: "Long", Parameters: json.RawMessage(`{
+			"type":"object",
+			"properties":{"exact":{"type":"boolean"},"bad":{"type":"boolean"},"panic":{"type":"boolean"}}
+		}`)},
 		Run: func(_ context.Context, c *Call) (Result, error) {
 			switch string(c.Arguments) {
 			case `{"exact":true}`:
@@ -194,8 +202,14 @@ func TestSummary(t *testing.T) {
 	for _, tc := range []struct{ tool, arguments, want string }{
 		{"Bash", `{"command":"go test ./..."}`, "Bash: go test ./..."},
 		{"Bash", `{"command":"cd web &&\n\tnpm test"}`, "Bash: cd web && npm test"},
-		{"Bash", `{"command":"API_KEY=abc123 ./deploy --password=hunter2 --token 'x y' go"}`, "Bash: API_KEY=*** ./deploy --password=*** --token *** go"},
-		{"Bash", `{"command":"curl -H 'Authorization: Bearer abc.def' https://u:p@host/"}`, "Bash: curl -H 'Authorization: *** ***' https://u:***@host/"},
+		{
+			"Bash", `{"command":"API_KEY=abc123 ./deploy --password=hunter2 --token 'x y' go"}`,
+			"Bash: API_KEY=*** ./deploy --password=*** --token *** go",
+		},
+		{
+			"Bash", `{"command":"curl -H 'Authorization: Bearer abc.def' https://u:p@host/"}`,
+			"Bash: curl -H 'Authorization: *** ***' https://u:***@host/",
+		},
 		{"Bash", `{"command":"echo el_0123456789abcdef"}`, "Bash: echo ***"},
 		{"Read", `{"file_path":"a.go","offset":3}`, "Read: a.go"},
 		{"Grep", `{"pattern":"TODO","path":"src"}`, "Grep: TODO in src"},
@@ -205,6 +219,25 @@ func TestSummary(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, b.set(domain.ModeExecuting, false).Summary(tc.tool, tc.arguments))
 	}
+	for _, tc := range []struct{ tool, arguments, want string }{
+		{"Bash", `{"command":"go test ./...","description":"Run the tests"}`, "Bash: Run the tests"},
+		{"Bash", `{"command":"cd web &&\n\tnpm test -- plainsecret"}`, "Bash: cd web && npm test -- ***"},
+		{"Bash", `{"command":"echo plainsecret-longer on"}`, "Bash: echo *** on"},
+		{"Bash", `{"command":"API_KEY=abc123 ./deploy"}`, "Bash: API_KEY=*** ./deploy"},
+		{"Agent", `{"description":"Look around","prompt":"text of a user"}`, "Agent: Look around"},
+		{"Read", `{"file_path":"a.go"}`, "Read"},
+		{"WebSearch", `{"query":"text of a user"}`, "WebSearch"},
+		{"AskUserQuestion", `{"questions":[{"question":"text of a user"}]}`, "AskUserQuestion"},
+		{"TaskCreate", `{"subject":"text of a user"}`, "TaskCreate"},
+		{"Nope", `{"command":"text of a user"}`, "Nope"},
+	} {
+		values := []string{"plainsecret", "plainsecret-longer", "on"}
+		require.Equal(t, tc.want, b.set(domain.ModeExecuting, false).RunSummary(tc.tool, tc.arguments, values))
+	}
+	arguments := `{"command":"` + strings.Repeat("x ", 38) + `plainsecret"}`
+	cutAt := b.set(domain.ModeExecuting, false).RunSummary("Bash", arguments, []string{"plainsecret"})
+	require.LessOrEqual(t, length(cutAt), maxRunSummary)
+	require.NotContains(t, cutAt, "plain", "masked before it is cut")
 	long := b.set(domain.ModeExecuting, false).Summary("Bash", `{"command":"`+strings.Repeat("word ", 100)+`"}`)
 	require.Equal(t, maxSummary, length(long))
 	require.Equal(t, "Nope", b.set(domain.ModeExecuting, false).DisplayName("Nope"))
@@ -267,9 +300,9 @@ func TestSubmitPlan(t *testing.T) {
 	}
 }
 
-// TestNamesAreThoseThatAreOffered holds that what is shown of a session's tools is
+// TestRegistry_Names_matchOffered holds that what is shown of a session's tools is
 // what its model gets, whatever provides them.
-func TestNamesAreThoseThatAreOffered(t *testing.T) {
+func TestRegistry_Names_matchOffered(t *testing.T) {
 	t.Parallel()
 	agents, err := NewAgents(Deps{})
 	require.NoError(t, err)

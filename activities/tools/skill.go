@@ -20,7 +20,7 @@ var skillDescription string
 // SkillTool names the tool that loads skills.
 const SkillTool = "Skill"
 
-// Bounds of what the model is told of skills before it loads one, in characters:
+// Bounds of what the model reads about skills before it loads one, in characters:
 // of all descriptions together, and of one when they are too long.
 const (
 	maxOffered     = 16_000
@@ -103,7 +103,7 @@ func newSkill(list string, parameters json.RawMessage) Tool {
 func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
 	var offered []byte
 	for _, o := range offers {
-		offered = fmt.Appendf(offered, "%q %q %t\n", o.Name, o.Description, o.Primary)
+		offered = fmt.Appendf(offered, "%q %q %t %t\n", o.Name, o.Description, o.Primary, o.OfSolution)
 	}
 	key := sha256.Sum256(offered)
 	p.mu.Lock()
@@ -135,8 +135,11 @@ func skillList(offers []domain.SkillOffer) string {
 		list.WriteString("The skills of this session:\n")
 		for _, o := range offers {
 			mark := ""
-			if o.Primary {
+			switch {
+			case o.Primary:
 				mark = " (this session was made for this skill: load it before anything else)"
+			case o.OfSolution:
+				mark = " (chosen for the work of this session: load it before you begin with what it is for)"
 			}
 			fmt.Fprintf(&list, "- %s%s: %s\n", o.Name, mark, cut(oneLine(clean(o.Description)), most))
 		}
@@ -161,8 +164,10 @@ func skillParameters(offers []domain.SkillOffer) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
 		"type": "object",
 		"properties": map[string]any{
-			"name":      name,
-			"arguments": map[string]any{"description": "What the skill is to work on", "type": []string{"string", "object", "array", "number", "boolean", "null"}},
+			"name": name,
+			"arguments": map[string]any{
+				"description": "What the skill is to work on", "type": []string{"string", "object", "array", "number", "boolean", "null"},
+			},
 		},
 		"required": []string{"name"}, "additionalProperties": false,
 	})
@@ -183,11 +188,11 @@ func (p *skillProvider) run(ctx context.Context, session domain.Session, c *Call
 	if err != nil {
 		return *failed("Skill %s cannot be read at the moment.", quote(in.Name)), err
 	}
-	return Result{Output: tellSkill(skill, c.Session.Env, plainArguments(in.Arguments))}, nil
+	return Result{Output: describeSkill(skill, c.Session.Env, plainArguments(in.Arguments))}, nil
 }
 
-// tellSkill writes what the model reads of a loaded skill.
-func tellSkill(skill domain.LoadedSkill, env map[string]string, arguments string) string {
+// describeSkill writes what the model reads of a loaded skill.
+func describeSkill(skill domain.LoadedSkill, env map[string]string, arguments string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Skill %s", skill.Name)
 	if skill.Version != "" {
@@ -195,7 +200,12 @@ func tellSkill(skill domain.LoadedSkill, env map[string]string, arguments string
 	}
 	fmt.Fprintf(&out, ". Its package is in %s, and paths in its text are relative to that directory.\n", skill.Dir)
 	if skill.Changed {
-		fmt.Fprintf(&out, "This skill has changed since it was last loaded or installed here: what you read of it before no longer counts, and neither do its files. Its digest is now %s.\n", skill.Digest)
+		fmt.Fprintf(
+			&out,
+			"This skill has changed since it was last loaded or installed here: what you read of it before no longer counts, and neither "+
+				"do its files. Its digest is now %s.\n",
+			skill.Digest,
+		)
 	}
 	var missing []string
 	for _, name := range skill.RequiredEnv {
@@ -204,7 +214,10 @@ func tellSkill(skill domain.LoadedSkill, env map[string]string, arguments string
 		}
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(&out, "It needs variables that are not set in this session: %s. Tell the user when you cannot go on without them.\n", strings.Join(missing, ", "))
+		fmt.Fprintf(
+			&out, "It needs variables that are not set in this session: %s. Say so to the user when you cannot go on without them.\n",
+			strings.Join(missing, ", "),
+		)
 	}
 	listFiles(&out, skill.Files)
 	body, used := skill.Body, false

@@ -52,13 +52,22 @@ func specOf(set *Toolset, name string) (domain.ToolSpec, bool) {
 	return domain.ToolSpec{}, false
 }
 
-func TestSkillIsOfferedWithTheSessionsSkills(t *testing.T) {
+func TestSkill_offeredWithSessionSkills(t *testing.T) {
 	t.Parallel()
-	s := &shelf{offers: []domain.SkillOffer{{Name: "main", Description: "First\nof all", Primary: true}, {Name: "other", Description: "Second"}}}
+	s := &shelf{
+		offers: []domain.SkillOffer{
+			{Name: "main", Description: "First\nof all", Primary: true},
+			{Name: "other", Description: "Second"},
+			{Name: "third", Description: "Third", OfSolution: true},
+		},
+	}
 	spec, offered := specOf(skillSet(t, s, Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.True(t, offered)
-	require.Contains(t, spec.Description, "- main (this session was made for this skill: load it before anything else): First of all\n- other: Second\n")
-	require.Contains(t, string(spec.Parameters), `"enum":["main","other"]`)
+	require.Contains(
+		t, spec.Description, "- main (this session was made for this skill: load it before anything else): First of all\n- other: Second\n",
+	)
+	require.Contains(t, string(spec.Parameters), `"enum":["main","other","third"]`)
+	require.Contains(t, spec.Description, "- third (chosen for the work of this session")
 
 	_, offered = specOf(skillSet(t, &shelf{}, Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.False(t, offered, "no skills, no tool")
@@ -73,7 +82,7 @@ func TestSkillIsOfferedWithTheSessionsSkills(t *testing.T) {
 	require.True(t, offered, "what could be found is offered all the same")
 }
 
-func TestManySkillsFitTheDescription(t *testing.T) {
+func TestSkill_manySkillsFitDescription(t *testing.T) {
 	t.Parallel()
 	s := &shelf{}
 	for i := range 100 {
@@ -88,7 +97,7 @@ func TestManySkillsFitTheDescription(t *testing.T) {
 	require.NotContains(t, string(spec.Parameters), "enum")
 }
 
-func TestSkillLoads(t *testing.T) {
+func TestSkill_loads(t *testing.T) {
 	t.Parallel()
 	s := &shelf{
 		offers: []domain.SkillOffer{{Name: "forms", Description: "d"}},
@@ -104,14 +113,16 @@ func TestSkillLoads(t *testing.T) {
 		if refused != nil {
 			return *refused
 		}
-		result, err := tool.Run(t.Context(), &Call{ID: "call_1", Arguments: checked, Session: SessionView{Env: map[string]string{"SET": ""}}})
+		result, err := tool.Run(
+			t.Context(), &Call{ID: "call_1", Arguments: checked, Session: SessionView{Env: map[string]string{"SET": ""}}},
+		)
 		require.NoError(t, err)
 		return result
 	}
 	result := run(`{"name":"forms","arguments":"a.pdf"}`)
 	require.False(t, result.IsError)
 	require.Equal(t, `Skill forms (version 1.2.0). Its package is in .skills/forms, and paths in its text are relative to that directory.
-It needs variables that are not set in this session: MISSING. Tell the user when you cannot go on without them.
+It needs variables that are not set in this session: MISSING. Say so to the user when you cannot go on without them.
 Files beside SKILL.md: scripts/run.sh.
 
 <skill name="forms">

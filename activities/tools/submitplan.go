@@ -15,47 +15,24 @@ var planDescription string
 // SubmitPlan names the tool whose call becomes a block of type plan.
 const SubmitPlan = "SubmitPlan"
 
-const planParameters = `{
-  "type": "object",
-  "properties": {
-    "title": {"type": "string", "minLength": 1, "maxLength": 500, "description": "The goal"},
-    "steps": {
-      "type": "array", "minItems": 1, "maxItems": 200,
-      "items": {
-        "type": "object",
-        "properties": {
-          "id": {"type": "string", "minLength": 1, "maxLength": 100},
-          "title": {"type": "string", "minLength": 1, "maxLength": 500},
-          "detail": {"type": "string", "maxLength": 20000},
-          "depends_on": {"type": "array", "maxItems": 200, "items": {"type": "string", "minLength": 1, "maxLength": 100}}
-        },
-        "required": ["id", "title", "detail"],
-        "additionalProperties": false
-      }
-    }
-  },
-  "required": ["title", "steps"],
-  "additionalProperties": false
-}`
-
 // Plan is the content of a block of type plan.
 type Plan struct {
-	Title string     `json:"title"`
-	Steps []PlanStep `json:"steps"`
+	Title string     `json:"title" jsonschema:"The goal" limits:"1..500"`
+	Steps []PlanStep `json:"steps" limits:"1..200"`
 }
 
 // PlanStep is one step of a plan.
 type PlanStep struct {
-	ID        string   `json:"id"`
-	Title     string   `json:"title"`
-	Detail    string   `json:"detail"`
-	DependsOn []string `json:"depends_on,omitempty"`
+	ID        string   `json:"id" limits:"1..100"`
+	Title     string   `json:"title" limits:"1..500"`
+	Detail    string   `json:"detail" limits:"..20000"`
+	DependsOn []string `json:"depends_on,omitempty" limits:"..200" each:"1..100"`
 }
 
 func newSubmitPlan() Tool {
 	return Tool{
 		Name: SubmitPlan, DisplayName: "Plan",
-		Spec:     domain.ToolSpec{Name: SubmitPlan, Description: planDescription, Parameters: json.RawMessage(planParameters)},
+		Spec:     domain.ToolSpec{Name: SubmitPlan, Description: planDescription, Parameters: parameters[Plan]()},
 		Planning: true,
 		Check: func(arguments json.RawMessage) string {
 			if _, err := ParsePlan(arguments); err != nil {

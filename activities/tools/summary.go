@@ -3,11 +3,15 @@ package tools
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
 
-const maxSummary = 120
+const (
+	maxSummary    = 120
+	maxRunSummary = 80
+)
 
 // member gives the summary of a tool by one argument of it.
 func member(names ...string) func(json.RawMessage) string {
@@ -23,6 +27,18 @@ func member(names ...string) func(json.RawMessage) string {
 			}
 		}
 		return strings.Join(parts, " in ")
+	}
+}
+
+// firstMember gives the first of some arguments that is there.
+func firstMember(names ...string) func(json.RawMessage) string {
+	return func(arguments json.RawMessage) string {
+		for _, name := range names {
+			if text := member(name)(arguments); text != "" {
+				return text
+			}
+		}
+		return ""
 	}
 }
 
@@ -45,7 +61,8 @@ var secrets = []struct {
 }{
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[^\s"']+`), "${1} ***"},
 	// NAME=value, "name": "value" and --name value, where the name speaks of a secret
-	{regexp.MustCompile(`(?i)((?:[\w-]*` + secretName + `[\w-]*["']?\s*[=:]|--[\w-]*` + secretName + `[\w-]*)\s*)("[^"]*"?|'[^']*'?|[^\s;&|]+)`), "${1}***"},
+	{regexp.MustCompile(`(?i)((?:[\w-]*` + secretName + `[\w-]*["']?\s*[=:]|--[\w-]*` + secretName + `[\w-]*)\s*)` +
+		`("[^"]*"?|'[^']*'?|[^\s;&|]+)`), "${1}***"},
 	// user:password@host
 	{regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), "${1}***@"},
 	// keys that services mark by a prefix, and long runs that no word has
@@ -56,6 +73,20 @@ var secrets = []struct {
 func redact(s string) string {
 	for _, secret := range secrets {
 		s = secret.form.ReplaceAllString(s, secret.with)
+	}
+	return s
+}
+
+// leastMasked is the least length of a value that is masked wherever it stands: shorter
+// ones, as 1 or true, would mask what is no secret.
+const leastMasked = 4
+
+// maskValues replaces values, the longest first, as one may be a part of another.
+func maskValues(s string, values []string) string {
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < leastMasked })
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	for _, value := range values {
+		s = strings.ReplaceAll(s, value, "***")
 	}
 	return s
 }

@@ -6,23 +6,31 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"everloop/domain"
 )
 
 //go:embed taskcreate.md
 var taskDescription string
 
-const taskParameters = `{
-  "type": "object",
-  "properties": {
-    "subject": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What is to be done, in a few words"},
-    "description": {"type": "string", "maxLength": 20000, "description": "Details"},
-    "status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]},
-    "task_id": {"type": "string", "minLength": 1, "maxLength": 100, "description": "The task to change; a new one is made when left out"}
-  },
-  "anyOf": [{"required": ["subject"]}, {"required": ["task_id"]}],
-  "additionalProperties": false
-}`
+type taskArguments struct {
+	Subject     *string                   `json:"subject,omitempty" jsonschema:"What is to be done, in a few words" limits:"1..500"`
+	Description *string                   `json:"description,omitempty" jsonschema:"Details" limits:"..20000"`
+	Status      *domain.SessionTaskStatus `json:"status,omitempty" enum:"pending|in_progress|completed|cancelled"`
+	Owner       *string                   `json:"owner,omitempty" jsonschema:"Who does it, for example a sub-agent; empty: not assigned"`
+	BlockedBy   *[]string                 `json:"blocked_by,omitempty" jsonschema:"Ids of tasks that have to be done before" each:"1..100"`
+	TaskID      string                    `json:"task_id,omitempty" jsonschema:"The task to change; left out: a new one" limits:"1..100"`
+}
+
+// taskLimits adds the limits that the domain declares, and that one of two fields says
+// which task is meant.
+func taskLimits(s *jsonschema.Schema) {
+	owner, blockers := domain.MaxTaskOwner, domain.MaxTaskBlockers
+	s.Properties["owner"].MaxLength = &owner
+	s.Properties["blocked_by"].MaxItems = &blockers
+	s.AnyOf = []*jsonschema.Schema{{Required: []string{"subject"}}, {Required: []string{"task_id"}}}
+}
 
 type taskCreate struct{ tasks TaskList }
 
@@ -30,7 +38,7 @@ func newTaskCreate(d Deps) Tool {
 	t := taskCreate{d.Tasks}
 	return Tool{
 		Name: "TaskCreate", DisplayName: "Task",
-		Spec:      domain.ToolSpec{Name: "TaskCreate", Description: taskDescription, Parameters: json.RawMessage(taskParameters)},
+		Spec:      domain.ToolSpec{Name: "TaskCreate", Description: taskDescription, Parameters: parameters[taskArguments](taskLimits)},
 		Executing: true, // it acts on nothing: the id of the task comes from the call, so that a repeat makes no second one
 		Run:       t.run,
 		Summary:   member("subject", "status", "task_id"),
@@ -38,16 +46,20 @@ func newTaskCreate(d Deps) Tool {
 }
 
 func (t taskCreate) run(ctx context.Context, c *Call) (Result, error) {
-	in, err := decode[struct {
-		Subject     *string                   `json:"subject"`
-		Description *string                   `json:"description"`
-		Status      *domain.SessionTaskStatus `json:"status"`
-		TaskID      string                    `json:"task_id"`
-	}](c.Arguments)
+	in, err := decode[taskArguments](c.Arguments)
 	if err != nil {
 		return Result{}, err
 	}
-	fields := domain.SessionTaskChange{Subject: cleaned(in.Subject), Description: cleaned(in.Description), Status: in.Status}
+	fields := domain.SessionTaskChange{
+		Subject: cleaned(in.Subject), Description: cleaned(in.Description), Status: in.Status, Owner: cleaned(in.Owner),
+	}
+	if in.BlockedBy != nil {
+		ids := make([]string, len(*in.BlockedBy))
+		for i, id := range *in.BlockedBy {
+			ids[i] = clean(id)
+		}
+		fields.BlockedBy = &ids
+	}
 	if fields.Subject != nil && strings.TrimSpace(*fields.Subject) == "" {
 		return *failed("subject is empty."), nil
 	}

@@ -1,15 +1,11 @@
 package tools
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 	"time"
-
-	"everloop/domain"
 )
 
 // The log of a background task is text of one line for each line that the task
@@ -174,46 +170,4 @@ func (l *TaskLog) flush() {
 		l.err = err
 	}
 	l.pending.Reset()
-}
-
-// ReadTaskLog gives the last lines of a log, at most tail, with the stream that
-// each came from, and how many there are in all.
-func ReadTaskLog(log io.Reader, tail int) (domain.TaskOutput, error) {
-	out := domain.TaskOutput{Lines: []string{}, Markers: []string{}, Tail: tail}
-	ring := make([]string, 0, min(tail, 1024))
-	in := bufio.NewReaderSize(log, 64<<10)
-	for {
-		line, err := in.ReadString('\n')
-		if line != "" && strings.HasSuffix(line, "\n") { // else it is being written
-			if len(ring) < tail {
-				ring = append(ring, line)
-			} else if tail > 0 {
-				ring[out.TotalLines%int64(tail)] = line
-			}
-			out.TotalLines++
-			out.NextOffset += int64(len(line))
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return out, err
-		}
-	}
-	start := int64(0)
-	if out.TotalLines > int64(len(ring)) {
-		out.Truncated, start = true, out.TotalLines
-	}
-	for i := range ring {
-		line := ring[(start+int64(i))%int64(len(ring))]
-		text, marker := strings.TrimSuffix(line, "\n"), ""
-		if rest, ok := strings.CutPrefix(text, outMark); ok {
-			text, marker = rest, "stdout"
-		} else if rest, ok := strings.CutPrefix(text, errMark); ok {
-			text, marker = rest, "stderr"
-		}
-		out.Lines = append(out.Lines, clean(text))
-		out.Markers = append(out.Markers, marker)
-	}
-	return out, nil
 }

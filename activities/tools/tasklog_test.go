@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ func TestTaskLog(t *testing.T) {
 	require.False(t, last.IsZero())
 }
 
-func TestTaskLogBreaksLongLines(t *testing.T) {
+func TestTaskLog_breaksLongLines(t *testing.T) {
 	t.Parallel()
 	file := &buffer{}
 	log := NewTaskLog(file, 1<<20, func() {})
@@ -70,7 +71,7 @@ func TestTaskLogBreaksLongLines(t *testing.T) {
 	require.True(t, joined == long, "nothing is lost")
 }
 
-func TestTaskLogShowsALineThatDoesNotEnd(t *testing.T) {
+func TestTaskLog_showsUnfinishedLine(t *testing.T) {
 	t.Parallel()
 	file := &buffer{}
 	log := NewTaskLog(file, 1<<20, func() {})
@@ -79,7 +80,7 @@ func TestTaskLogShowsALineThatDoesNotEnd(t *testing.T) {
 	require.NoError(t, log.Close())
 }
 
-func TestTaskLogIsBounded(t *testing.T) {
+func TestTaskLog_isBounded(t *testing.T) {
 	t.Parallel()
 	file := &buffer{}
 	full := 0
@@ -97,9 +98,10 @@ func TestReadTaskLog(t *testing.T) {
 	t.Parallel()
 	const log = "out| 1\nerr| 2\nwithout a mark\nout| 4\nout| being writ"
 	for tail, want := range map[int][]string{
-		1: {"4"}, 2: {"without a mark", "4"}, 3: {"2", "without a mark", "4"}, 4: {"1", "2", "without a mark", "4"}, 100: {"1", "2", "without a mark", "4"},
+		1: {"4"}, 2: {"without a mark", "4"}, 3: {"2", "without a mark", "4"}, 4: {"1", "2", "without a mark", "4"},
+		100: {"1", "2", "without a mark", "4"},
 	} {
-		out, err := ReadTaskLog(strings.NewReader(log), tail)
+		out, err := ReadTaskLog(t.Context(), strings.NewReader(log), tail)
 		require.NoError(t, err)
 		require.Equal(t, want, out.Lines)
 		require.Equal(t, []string{"stdout", "stderr", "", "stdout"}[4-len(want):], out.Markers)
@@ -107,8 +109,30 @@ func TestReadTaskLog(t *testing.T) {
 		require.EqualValues(t, 4, out.TotalLines)
 		require.EqualValues(t, len("out| 1\nerr| 2\nwithout a mark\nout| 4\n"), out.NextOffset)
 	}
-	none, err := ReadTaskLog(strings.NewReader(""), 10)
+	none, err := ReadTaskLog(t.Context(), strings.NewReader(""), 10)
 	require.NoError(t, err)
 	require.NotNil(t, none.Lines)
 	require.False(t, none.Truncated)
+}
+
+func TestReadTaskLog_bounds(t *testing.T) {
+	t.Parallel()
+	long := outMark + strings.Repeat("x", maxTaskLine-len(outMark)-1) + "\n"
+	out, err := ReadTaskLog(t.Context(), strings.NewReader(strings.Repeat(long, 5000)), 5000)
+	require.NoError(t, err)
+	require.EqualValues(t, 5000, out.TotalLines)
+	require.EqualValues(t, 5000*len(long), out.NextOffset)
+	require.Len(t, out.Lines, maxTaskTail/len(long)-1, "whole lines that are within the bytes")
+	require.Equal(t, long[len(outMark):len(long)-1], out.Lines[0])
+	require.True(t, out.Truncated)
+
+	out, err = ReadTaskLog(t.Context(), strings.NewReader(strings.Repeat("x", maxTaskTail+logBlock)+"\nlast\n"), 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"last"}, out.Lines, "a line that no task log has is left out")
+	require.EqualValues(t, 2, out.TotalLines)
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = ReadTaskLog(ended, strings.NewReader(long), 1)
+	require.ErrorIs(t, err, context.Canceled)
 }

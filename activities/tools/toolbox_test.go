@@ -44,9 +44,9 @@ func (s *seen) Change(_ context.Context, _, path string, change func(string) (st
 	return err
 }
 
-// TestToolsOnTheRealWorkspace walks through a piece of work with the workspace
+// TestTools_realWorkspace walks through a piece of work with the workspace
 // and the sandbox of the service.
-func TestToolsOnTheRealWorkspace(t *testing.T) {
+func TestTools_realWorkspace(t *testing.T) {
 	t.Parallel()
 	box, err := sandbox.New(t.Context(), sandbox.Config{})
 	if err != nil {
@@ -84,11 +84,18 @@ func TestToolsOnTheRealWorkspace(t *testing.T) {
 	}
 	type a = map[string]any
 
-	require.Equal(t, "Made src/hello.sh (1 lines, 19 bytes).", do("Write", a{"file_path": "/workspace/src/hello.sh", "content": "echo \"hello $NAME\"\n"}).Output)
+	require.Equal(
+		t, "Made src/hello.sh (1 lines, 19 bytes).",
+		do("Write", a{"file_path": "/workspace/src/hello.sh", "content": "echo \"hello $NAME\"\n"}).Output,
+	)
 	require.Equal(t, "hello world\n", do("Bash", a{"command": "sh src/hello.sh"}).Output)
-	require.Contains(t, do("Edit", a{"file_path": "src/hello.sh", "old_string": "hello", "new_string": "good day"}).Output, "+echo \"good day $NAME\"")
+	require.Contains(
+		t, do("Edit", a{"file_path": "src/hello.sh", "old_string": "hello", "new_string": "good day"}).Output, "+echo \"good day $NAME\"",
+	)
 	require.Equal(t, "good day world\n", do("Bash", a{"command": "sh src/hello.sh; echo >> src/hello.sh"}).Output)
-	require.Contains(t, do("Edit", a{"file_path": "src/hello.sh", "old_string": "good", "new_string": "bad"}).Output, "has changed since it was read")
+	require.Contains(
+		t, do("Edit", a{"file_path": "src/hello.sh", "old_string": "good", "new_string": "bad"}).Output, "has changed since it was read",
+	)
 	require.Contains(t, do("Read", a{"file_path": "src/hello.sh"}).Output, "     1\techo \"good day $NAME\"\n")
 	require.False(t, do("Edit", a{"file_path": "src/hello.sh", "old_string": "good", "new_string": "bad"}).IsError)
 	require.Equal(t, "src/hello.sh:1:echo \"bad day $NAME\"\n", do("Grep", a{"pattern": "bad"}).Output)

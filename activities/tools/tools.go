@@ -1,20 +1,23 @@
-// Package tools holds the agent's own tools: what the model is told of each, how
+// Package tools holds the agent's own tools: what the model reads about each, how
 // its arguments are checked, and what it does. A tool knows a session's
 // workspace, sandbox and records through the small ports of ports.go; it must
 // not know Temporal, the ledger of tool calls, transports or engines.
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"time"
 
 	"everloop/domain"
 )
 
-// MaxResult bounds what one tool call gives to the model, in characters
-// (decisions.md section 4). What is left out is kept in a file of the workspace,
-// whose path the result names.
-const MaxResult = 100_000
+// Time limits of one call. Most tools end earlier by limits of their own.
+const (
+	DefaultTimeLimit = 15 * time.Minute
+	MaxTimeLimit     = 65 * time.Minute
+)
 
 // Directories of the workspace that belong to the service: saved outputs and
 // the logs of background tasks. Glob and Grep leave them out.
@@ -41,20 +44,35 @@ type Tool struct {
 	// to headless chats, and Run is nil.
 	Asks bool
 
-	// Run carries a call out. A result tells the model what came of it, good or
+	// Run carries a call out. The result says what came of it, good or
 	// bad. An error is for operators: the call could not be carried out for
 	// reasons that are not the model's (a dependency is down, the context ended);
 	// the result then holds what is known all the same, if anything.
 	Run func(ctx context.Context, c *Call) (Result, error)
 
+	// Withhold says why the tool is not offered to a loop; empty: it is. It may be nil.
+	Withhold func(s Scope) string
+
+	// TimeLimit bounds one call, its retries included; 0: DefaultTimeLimit. No call
+	// takes longer than MaxTimeLimit.
+	TimeLimit time.Duration
+
 	// Check finds what the schema cannot say of the arguments; empty: nothing is
 	// wrong. It may be nil.
 	Check func(arguments json.RawMessage) (problem string)
 
-	// Summary gives the part of the arguments that says most, for operators.
+	// Summary gives the part of the arguments that says most, for the user.
 	Summary func(arguments json.RawMessage) string
+	// RunSummary is what operators may read of the arguments in the durable engine:
+	// the description, or else the command. Nil: nothing.
+	RunSummary func(arguments json.RawMessage) string
 
 	schema *schema
+}
+
+// Limit is the time that one call may take.
+func (t Tool) Limit() time.Duration {
+	return min(cmp.Or(t.TimeLimit, DefaultTimeLimit), MaxTimeLimit)
 }
 
 // Call is one call of a tool whose arguments were checked.
@@ -65,13 +83,14 @@ type Call struct {
 	EntryID   string
 	Arguments json.RawMessage
 	// Progress takes live output, in order, never from two goroutines at once;
-	// nil: nobody looks.
+	// nil: progress is not shown.
 	Progress func(stream, text string)
 }
 
 // SessionView is what tools may know of the session that they work for.
 type SessionView struct {
 	ID         string
+	OwnerID    string // of commands: the user whose slots they take
 	SandboxUID int
 	// Root is the workspace's directory on this machine.
 	Root string
@@ -80,12 +99,15 @@ type SessionView struct {
 	Env map[string]string
 }
 
-// Result is what a call came to. Output is valid UTF-8 of at most MaxResult
-// characters.
+// Result is what a call came to. Output is valid UTF-8 of at most Limits.Result
+// characters. What is left out is kept in a file of the workspace, whose path the
+// result names.
 type Result struct {
 	Output  string
 	IsError bool
 	Changed []domain.FileChange
+
+	Connections []domain.Connection // of the command that the call ran
 }
 
 // Kinds of file changes.

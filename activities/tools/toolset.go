@@ -27,7 +27,7 @@ type Provider interface {
 	Tools(ctx context.Context, s Scope) []Tool
 }
 
-// Outliner is a Provider that can tell of its tools for less: without what is
+// Outliner is a Provider that can list its tools at a lower cost: without what is
 // written for the model, which may depend on the files of the session.
 type Outliner interface {
 	Outline(ctx context.Context, s Scope) []Tool
@@ -149,8 +149,29 @@ func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result)
 	return *tool, checked, nil
 }
 
-// Summary says in one line what a call is about, for operators: "Bash: go test
-// ./…". What looks like a secret in it is hidden.
+// RunSummary is what operators read of a call in the durable engine, in one line of at
+// most 80 characters: "Bash: Run the tests". The values, and what looks like a secret,
+// are masked before it is cut.
+func (t *Toolset) RunSummary(name, arguments string, values []string) string {
+	head := oneLine(clean(name))
+	about := t.RunText(name, arguments)
+	if about == "" {
+		return cut(head, maxRunSummary)
+	}
+	return cut(head+": "+redact(oneLine(clean(maskValues(about, values)))), maxRunSummary)
+}
+
+// RunText is what a RunSummary holds of a call's arguments, unmasked; mostly nothing.
+func (t *Toolset) RunText(name, arguments string) string {
+	tool, ok := t.byName[name]
+	if !ok || tool.RunSummary == nil {
+		return ""
+	}
+	return tool.RunSummary(json.RawMessage(arguments))
+}
+
+// Summary says in one line what a call is about, for the user: "Bash: go test ./…".
+// What looks like a secret in it is masked.
 func (t *Toolset) Summary(name, arguments string) string {
 	head := oneLine(clean(name))
 	tool, ok := t.byName[name]
@@ -178,12 +199,14 @@ func (t *Tool) withheld(s Scope) string {
 		return "it is disabled for this session"
 	case s.Only != nil && !slices.Contains(s.Only, t.Name):
 		return "this sub-agent does not have it"
-	case t.Asks && s.Headless:
-		return "nobody is there to answer, the chat is headless"
+	case t.Asks && s.Headless && (t.Name != AskUserQuestion || !s.Session.Setup.SkipConfirmations):
+		return "no user is there to answer, the chat is headless"
 	case s.Mode == domain.ModePlanning && !t.Planning:
 		return "only looking at files, asking and planning are allowed while a plan is made"
 	case s.Mode != domain.ModePlanning && !t.Executing:
 		return "it belongs to planning mode"
+	case t.Withhold != nil:
+		return t.Withhold(s)
 	default:
 		return ""
 	}

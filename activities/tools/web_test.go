@@ -21,9 +21,9 @@ type engine func(query string) (WebResults, error)
 
 func (e engine) Search(_ context.Context, query string) (WebResults, error) { return e(query) }
 
-type oracle func(e Enquiry) (string, error)
+type fakeModel func(q ModelQuery) (string, error)
 
-func (o oracle) Ask(_ context.Context, e Enquiry) (string, error) { return o(e) }
+func (m fakeModel) Ask(_ context.Context, q ModelQuery) (string, error) { return m(q) }
 
 // callWeb does what a worker does with a call of a tool for the web.
 func callWeb(t *testing.T, d Deps, name string, arguments args) (Result, error) {
@@ -37,16 +37,20 @@ func callWeb(t *testing.T, d Deps, name string, arguments args) (Result, error) 
 	if refused != nil {
 		return *refused, nil
 	}
-	return registry.Run(t.Context(), tool, &Call{ID: "call", ChatID: "chat-1", Session: SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: checked})
+	return registry.Run(
+		t.Context(), tool,
+		&Call{ID: "call", ChatID: "chat-1", Session: SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: checked},
+	)
 }
 
 var anyPage = WebPage{
-	URL: "https://example.com/final", Status: 200, StatusText: "OK", Title: "A\n title", ContentType: "text/html", Text: "# Heading\n\ntext",
+	URL: "https://example.com/final", Status: 200, StatusText: "OK", Title: "A\n title", ContentType: "text/html",
+	Text: "# Heading\n\ntext",
 }
 
 func webOf(p WebPage) pages { return func(context.Context, string) (WebPage, error) { return p, nil } }
 
-func TestWebToolsAreOfferedWhereTheyCanWork(t *testing.T) {
+func TestWebTools_offered(t *testing.T) {
 	t.Parallel()
 	offered := func(d Deps, mode domain.Mode) string {
 		registry, err := New(d)
@@ -75,7 +79,7 @@ func TestWebToolsAreOfferedWhereTheyCanWork(t *testing.T) {
 	require.NotContains(t, set.Summary("WebFetch", `{"url": "https://x.test/?api_key=verysecret"}`), "verysecret")
 }
 
-func TestWebFetchNamesThePage(t *testing.T) {
+func TestWebFetch_namesPage(t *testing.T) {
 	t.Parallel()
 	result, err := callWeb(t, Deps{Web: webOf(anyPage)}, "WebFetch", args{"url": "https://example.com"})
 	require.NoError(t, err)
@@ -97,7 +101,7 @@ func TestWebFetchNamesThePage(t *testing.T) {
 	require.Contains(t, result.Output, "(The page is empty.)")
 }
 
-func TestWebFetchFailures(t *testing.T) {
+func TestWebFetch_failures(t *testing.T) {
 	t.Parallel()
 	missing := anyPage
 	missing.Status, missing.StatusText, missing.Text = 404, "Not Found", strings.Repeat("x", 10_000)
@@ -110,7 +114,10 @@ func TestWebFetchFailures(t *testing.T) {
 	failing := func(err error) pages {
 		return func(context.Context, string) (WebPage, error) { return WebPage{}, err }
 	}
-	result, err = callWeb(t, Deps{Web: failing(domain.Newf(domain.Forbidden, "web_refused", "x.test is not on the public Internet"))}, "WebFetch", args{"url": "http://x.test"})
+	result, err = callWeb(
+		t, Deps{Web: failing(domain.Newf(domain.Forbidden, "web_refused", "x.test is not on the public Internet"))}, "WebFetch",
+		args{"url": "http://x.test"},
+	)
 	require.NoError(t, err, "a refusal is the model's, not the operators'")
 	require.Equal(t, Result{Output: "The page was not fetched: x.test is not on the public Internet.", IsError: true}, result)
 
@@ -125,12 +132,13 @@ func TestWebFetchFailures(t *testing.T) {
 	}
 }
 
-func TestWebFetchAppliesThePrompt(t *testing.T) {
+func TestWebFetch_appliesPrompt(t *testing.T) {
 	t.Parallel()
 	long := anyPage
 	long.Text = strings.Repeat("é", 200_000)
-	var asked Enquiry
-	result, err := callWeb(t, Deps{Web: webOf(long), Asker: oracle(func(e Enquiry) (string, error) { asked = e; return "It costs 3.", nil })},
+	var asked ModelQuery
+	asker := fakeModel(func(q ModelQuery) (string, error) { asked = q; return "It costs 3.", nil })
+	result, err := callWeb(t, Deps{Web: webOf(long), Asker: asker},
 		"WebFetch", args{"url": "https://example.com", "prompt": "What does it cost?"})
 	require.NoError(t, err)
 	require.False(t, result.IsError)
@@ -144,8 +152,11 @@ func TestWebFetchAppliesThePrompt(t *testing.T) {
 
 	for _, d := range []Deps{
 		{Web: webOf(anyPage)},
-		{Web: webOf(anyPage), Asker: oracle(func(Enquiry) (string, error) { return "", errors.New("secret detail") })},
-		{Web: webOf(anyPage), Asker: oracle(func(Enquiry) (string, error) { return "", refuse("the text is too long for the model") })},
+		{Web: webOf(anyPage), Asker: fakeModel(func(ModelQuery) (string, error) { return "", errors.New("secret detail") })},
+		{
+			Web:   webOf(anyPage),
+			Asker: fakeModel(func(ModelQuery) (string, error) { return "", refuse("the text is too long for the model") }),
+		},
 	} {
 		result, err = callWeb(t, d, "WebFetch", args{"url": "https://example.com", "prompt": "what?"})
 		require.NoError(t, err)
@@ -164,10 +175,12 @@ func results(addresses ...string) WebResults {
 	return out
 }
 
-func TestWebSearchListsResults(t *testing.T) {
+func TestWebSearch_listsResults(t *testing.T) {
 	t.Parallel()
 	var asked string
-	found := results("https://go.dev/doc", "https://EXAMPLE.com./x", "javascript:alert(1)", "https://sub.example.com/", "https://notexample.com/", "::")
+	found := results(
+		"https://go.dev/doc", "https://EXAMPLE.com./x", "javascript:alert(1)", "https://sub.example.com/", "https://notexample.com/", "::",
+	)
 	search := func(a args) string {
 		result, err := callWeb(t, Deps{Search: engine(func(q string) (WebResults, error) { asked = q; return found, nil })}, "WebSearch", a)
 		require.NoError(t, err)
@@ -189,6 +202,12 @@ func TestWebSearchListsResults(t *testing.T) {
 	require.Contains(t, out, "notexample.com")
 	require.NotContains(t, out, "//sub.example.com")
 
+	out = search(args{"query": "ab", "allowed_domains": []string{"example.com"}, "blocked_domains": []string{"sub.example.com"}})
+	require.Equal(t, "ab site:example.com -site:sub.example.com", asked)
+	require.Contains(t, out, "//EXAMPLE.com")
+	require.NotContains(t, out, "//sub.example.com")
+	require.NotContains(t, out, "notexample.com")
+
 	require.Contains(t, search(args{"query": "ab", "allowed_domains": []string{"other.test"}}), "left out because of their domains")
 	found.Demo = true
 	require.Contains(t, search(args{"query": "ab"}), "[DEMO: these results are made up")
@@ -198,12 +217,17 @@ func TestWebSearchListsResults(t *testing.T) {
 	require.NotContains(t, search(args{"query": "ab"}), "11. ")
 }
 
-func TestWebSearchRefusals(t *testing.T) {
+func TestWebSearch_refusals(t *testing.T) {
 	t.Parallel()
 	never := engine(func(string) (WebResults, error) { panic("asked") })
 	for _, bad := range []args{
-		{}, {"query": "x"}, {"query": "   "}, {"query": "ab", "allowed_domains": "x"}, {"query": "ab", "allowed_domains": []string{"a.b"}, "blocked_domains": []string{"c.d"}},
-		{"query": "ab", "allowed_domains": []string{"a b"}}, {"query": "ab", "blocked_domains": []string{`"x" OR site:y`}}, {"query": "ab", "max": 3},
+		{},
+		{"query": "x"},
+		{"query": "   "},
+		{"query": "ab", "allowed_domains": "x"},
+		{"query": "ab", "allowed_domains": []string{"a b"}},
+		{"query": "ab", "blocked_domains": []string{`"x" OR site:y`}},
+		{"query": "ab", "max": 3},
 	} {
 		result, err := callWeb(t, Deps{Search: never}, "WebSearch", bad)
 		require.NoError(t, err)

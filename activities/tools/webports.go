@@ -44,11 +44,11 @@ type WebResult struct {
 // Asker puts one question to the model of a chat, without tools and apart from
 // its conversation (decisions.md section 8, number 12).
 type Asker interface {
-	Ask(ctx context.Context, e Enquiry) (answer string, err error)
+	Ask(ctx context.Context, q ModelQuery) (answer string, err error)
 }
 
-// Enquiry is what a tool asks a model. What it costs counts for the chat.
-type Enquiry struct {
+// ModelQuery is what a tool asks a model. What it costs counts for the chat.
+type ModelQuery struct {
 	SessionID, ChatID string
 	System, Text      string
 }

@@ -15,17 +15,6 @@ import (
 //go:embed websearch.md
 var webSearchDescription string
 
-const webSearchParameters = `{
-  "type": "object",
-  "properties": {
-    "query": {"type": "string", "minLength": 2, "maxLength": 1000, "description": "What to look for"},
-    "allowed_domains": {"type": "array", "maxItems": 20, "items": {"type": "string", "minLength": 1, "maxLength": 253}, "description": "Return only pages of these domains and those below them"},
-    "blocked_domains": {"type": "array", "maxItems": 20, "items": {"type": "string", "minLength": 1, "maxLength": 253}, "description": "Leave out pages of these domains and those below them"}
-  },
-  "required": ["query"],
-  "additionalProperties": false
-}`
-
 // Bounds of what is shown of a search.
 const (
 	maxWebResults = 10
@@ -33,9 +22,9 @@ const (
 )
 
 type webSearchArguments struct {
-	Query   string   `json:"query"`
-	Allowed []string `json:"allowed_domains"`
-	Blocked []string `json:"blocked_domains"`
+	Query   string   `json:"query" jsonschema:"What to look for" limits:"2..1000"`
+	Allowed []string `json:"allowed_domains,omitempty" jsonschema:"Only pages of these domains and those below" limits:"..20" each:"1..253"`
+	Blocked []string `json:"blocked_domains,omitempty" jsonschema:"No pages of these domains and those below" limits:"..20" each:"1..253"`
 }
 
 type webSearch struct{ search Searcher }
@@ -44,7 +33,7 @@ func newWebSearch(d Deps) Tool {
 	w := webSearch{d.Search}
 	return Tool{
 		Name: "WebSearch", DisplayName: "Web search",
-		Spec:      domain.ToolSpec{Name: "WebSearch", Description: webSearchDescription, Parameters: json.RawMessage(webSearchParameters)},
+		Spec:      domain.ToolSpec{Name: "WebSearch", Description: webSearchDescription, Parameters: parameters[webSearchArguments]()},
 		Executing: true,
 		Run:       w.run,
 		Check:     checkWebSearch,
@@ -59,8 +48,6 @@ func checkWebSearch(arguments json.RawMessage) string {
 		return "the arguments cannot be read"
 	case strings.TrimSpace(in.Query) == "":
 		return "query is empty"
-	case len(in.Allowed) > 0 && len(in.Blocked) > 0:
-		return "give allowed_domains or blocked_domains, not both"
 	}
 	for _, name := range slices.Concat(in.Allowed, in.Blocked) {
 		if bareDomain(name) == "" {
@@ -76,7 +63,7 @@ func (w webSearch) run(ctx context.Context, c *Call) (Result, error) {
 		return Result{}, err
 	}
 	// Most engines understand site:, and need it to find what is rare; the results
-	// are held to the lists all the same.
+	// are filtered by the lists all the same.
 	found, err := w.search.Search(ctx, narrowed(in))
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
@@ -104,7 +91,9 @@ func narrowed(in webSearchArguments) string {
 func list(in webSearchArguments, found WebResults) string {
 	var out strings.Builder
 	if found.Demo {
-		out.WriteString("[DEMO: these results are made up by the mock service, not found on the web. Set SEARCH_URL for a real search.]\n\n")
+		out.WriteString(
+			"[DEMO: these results are made up by the mock service, not found on the web. Set SEARCH_URL for a real search.]\n\n",
+		)
 	}
 	shown := 0
 	for _, item := range found.Items {
@@ -149,10 +138,8 @@ func wanted(address string, in webSearchArguments) bool {
 		name = bareDomain(name)
 		return host == name || strings.HasSuffix(host, "."+name)
 	}
-	if len(in.Allowed) > 0 {
-		return slices.ContainsFunc(in.Allowed, within)
-	}
-	return !slices.ContainsFunc(in.Blocked, within)
+	allowed := len(in.Allowed) == 0 || slices.ContainsFunc(in.Allowed, within)
+	return allowed && !slices.ContainsFunc(in.Blocked, within)
 }
 
 // bareDomain takes the domain out of what a model writes: example.com,

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -13,18 +12,13 @@ import (
 //go:embed write.md
 var writeDescription string
 
-const writeParameters = `{
-  "type": "object",
-  "properties": {
-    "file_path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "The file, relative to the root of the workspace"},
-    "content": {"type": "string", "description": "The whole content of the file"}
-  },
-  "required": ["file_path", "content"],
-  "additionalProperties": false
-}`
-
 // maxWritten bounds a file that Write makes or Edit changes, in bytes.
 const maxWritten = 10 << 20
+
+type writeArguments struct {
+	Path    string `json:"file_path" jsonschema:"The file, relative to the root of the workspace" limits:"1..4096"`
+	Content string `json:"content" jsonschema:"The whole content of the file"`
+}
 
 type write struct {
 	workspaces Workspaces
@@ -35,7 +29,7 @@ func newWrite(d Deps) Tool {
 	w := write{d.Workspaces, d.Reads}
 	return Tool{
 		Name: "Write", DisplayName: "Write",
-		Spec:      domain.ToolSpec{Name: "Write", Description: writeDescription, Parameters: json.RawMessage(writeParameters)},
+		Spec:      domain.ToolSpec{Name: "Write", Description: writeDescription, Parameters: parameters[writeArguments]()},
 		Acts:      true,
 		Executing: true,
 		Run:       w.run,
@@ -44,10 +38,7 @@ func newWrite(d Deps) Tool {
 }
 
 func (w write) run(ctx context.Context, c *Call) (Result, error) {
-	in, err := decode[struct {
-		Path    string `json:"file_path"`
-		Content string `json:"content"`
-	}](c.Arguments)
+	in, err := decode[writeArguments](c.Arguments)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,7 +61,7 @@ func (w write) run(ctx context.Context, c *Call) (Result, error) {
 		info, err := files.Stat(path)
 		switch {
 		case domain.HasCode(err, domain.CodeFileNotFound):
-			match = Absent // somebody else may be making it at this moment
+			match = Absent // a command may be making it at this moment
 		case err != nil:
 			return FileInfo{}, err
 		case info.IsDir:
@@ -91,10 +82,10 @@ func (w write) run(ctx context.Context, c *Call) (Result, error) {
 	})
 }
 
-// changeFile makes one change of a file while it is held, and tells of it. told
+// changeFile makes one change of a file while it is locked, and reports it. describe
 // gives the kind of the change and the words for the model.
 func changeFile(ctx context.Context, reads FileReads, c *Call, path string,
-	change func(seen string) (FileInfo, error), told func() (kind, words string),
+	change func(seen string) (FileInfo, error), describe func() (kind, words string),
 ) (Result, error) {
 	written := false
 	err := reads.Change(ctx, c.Session.ID, path, func(seen string) (string, error) {
@@ -105,7 +96,7 @@ func changeFile(ctx context.Context, reads FileReads, c *Call, path string,
 	if err != nil && !written {
 		return toModel(err)
 	}
-	kind, words := told()
+	kind, words := describe()
 	if err != nil { // the file is as the model wants it, only the note of it is missing
 		words += " Read it again before the next change of it."
 	}

@@ -14,14 +14,14 @@ import (
 	"everloop/domain"
 )
 
-// slowLedger holds a call that has ended, and answers when it is told to.
+// slowLedger holds a call that has ended, and answers once the channel is closed.
 type slowLedger struct {
 	activities.Ledger
 	asked  atomic.Int32
 	answer chan struct{}
 }
 
-func (l *slowLedger) ClaimCall(context.Context, string) (domain.LedgerCall, domain.LedgerState, error) {
+func (l *slowLedger) ClaimCall(context.Context, string, string) (domain.LedgerCall, domain.LedgerState, error) {
 	l.asked.Add(1)
 	<-l.answer
 	return domain.LedgerCall{}, domain.CallRecorded, nil
@@ -37,7 +37,7 @@ func (noStops) WatchStop(string) (<-chan struct{}, func()) { return nil, func() 
 
 // The turn that asks for a call begins it, and so does its run a moment later:
 // each round to the ledger beside the first would be for nothing.
-func TestOneCallIsClaimedOnceAtATime(t *testing.T) {
+func TestRunTool_claimsCallOnceAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{answer: make(chan struct{})}
@@ -59,4 +59,22 @@ func TestOneCallIsClaimedOnceAtATime(t *testing.T) {
 		close(ledger.answer)
 		both.Wait()
 	})
+}
+
+// refusingLedger refuses every call: its chat does not run.
+type refusingLedger struct{ activities.Ledger }
+
+func (refusingLedger) ClaimCall(context.Context, string, string) (domain.LedgerCall, domain.LedgerState, error) {
+	return domain.LedgerCall{}, domain.CallStopped, nil
+}
+
+// A worker that stood still may run on in a run that it has lost: what the ledger
+// refuses there must not end the chat, which another worker has carried on.
+func TestTryTool_leavesAStopToRunTool(t *testing.T) {
+	t.Parallel()
+	acts := &activities.Activities{Ledger: refusingLedger{}, Stops: noStops{}}
+	out, err := acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
+	require.NoError(t, err)
+	require.True(t, out.Pending)
+	require.False(t, out.Stopped)
 }

@@ -1,0 +1,65 @@
+package activities
+
+import (
+	"context"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+)
+
+// admission decides, under the lock that a turn is opened with, whether its model
+// call is made: within its limits, and small enough as far as this process remembers
+// the history.
+type admission struct {
+	*Activities
+	key  domain.TurnKey
+	kept loopMemory
+
+	out    contract.CallModelOut // of a call that is not made now
+	unsure bool                  // the size of the prompt is to be read
+}
+
+// openAdmitted checks the limits and the size of a model call, and opens its turn. The
+// state is TurnRefused when the call is not made now: out is its result then.
+func (a *Activities) openAdmitted(
+	ctx context.Context, key domain.TurnKey, model string, compacted bool,
+) (foundTurn, contract.CallModelOut, error) {
+	kept, known := a.transcripts.get(key)
+	if known && !compacted {
+		d := &admission{Activities: a, key: key, kept: kept}
+		turn, err := a.openTurn(ctx, key, model, d.admit)
+		if err != nil || !d.unsure {
+			return turn, d.out, err
+		}
+	}
+	if !compacted {
+		out, err := a.beforeCall(ctx, key)
+		if out.Outcome != "" || err != nil {
+			return foundTurn{state: domain.TurnRefused}, out, err
+		}
+	}
+	turn, err := a.openTurn(ctx, key, model, nil)
+	return turn, contract.CallModelOut{}, err
+}
+
+func (d *admission) admit(next domain.NextTurn) bool {
+	d.out, d.unsure = contract.CallModelOut{}, false // of a transaction that was run again
+	profile := d.Profiles.Profile(next.Session)
+	if d.out = limitReached(d.key, profile, next.UsedTokens, next.UsedCost); d.out.Outcome != "" {
+		return false
+	}
+	if !profile.Compaction.Auto {
+		return true
+	}
+	w, known := d.kept.weight()
+	if !known || !d.kept.current(next.BranchID, next.Newest) || d.kept.model.ID == "" || d.kept.requested != requested(next.Chat) {
+		d.unsure = true
+		return false
+	}
+	w.Bytes += next.Waiting
+	if d.size(d.kept.model.ID, w) > threshold(d.kept.model, profile.Compaction) {
+		d.out = compactFirst()
+		return false
+	}
+	return true
+}

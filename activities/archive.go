@@ -1,0 +1,26 @@
+package activities
+
+import (
+	"context"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Archives archive the events of chats that ended.
+type Archives struct {
+	Pages ArchivePages
+}
+
+// ArchivePages archive chats page by page.
+type ArchivePages interface {
+	Page(ctx context.Context, after string) (domain.ArchivedPage, error)
+}
+
+// ArchiveChats archives one page of chats.
+func (a *Archives) ArchiveChats(ctx context.Context, in contract.ArchiveChatsIn) (domain.ArchivedPage, error) {
+	ctx, stop := durable.Heartbeat(ctx)
+	defer stop()
+	return a.Pages.Page(ctx, in.After)
+}

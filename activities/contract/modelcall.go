@@ -1,0 +1,93 @@
+package contract
+
+import (
+	"time"
+
+	"everloop/domain"
+)
+
+// CallModelIn asks for one model call of a loop, as one assistant turn.
+type CallModelIn struct {
+	SessionID string `json:"session_id"`
+	ChatID    string `json:"chat_id"`
+	LoopID    string `json:"loop_id"`
+	Step      int    `json:"step"`              // from 1
+	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
+
+	Compacted  bool `json:"compacted,omitempty"`  // the history was compacted for this call, or could not be
+	Overflowed bool `json:"overflowed,omitempty"` // after the server had rejected the prompt for its length
+
+	// Waits says that the run waits by a timer between the tries of a call. Runs of
+	// versions without such timers do not set it: their calls fail as activities and
+	// are retried by Temporal. It may go, with what it guards, once no run that began
+	// before 2611.0.0 is open.
+	Waits bool `json:"waits,omitempty"`
+}
+
+// Outcome says how a step ended, and so what its run does next.
+type Outcome string
+
+// Outcomes of a step. Each names the fields of CallModelOut that go with it.
+const (
+	// OutcomeCompleted: the model answered without a tool call. The run ends the loop.
+	OutcomeCompleted Outcome = "completed"
+	// OutcomeContinue: another model call follows once Calls, if any, have ended and
+	// questions are resolved.
+	OutcomeContinue Outcome = "continue"
+	// OutcomePendingCalls: the model was not called. Calls of the turn before were held
+	// back by a question and are allowed now; they run first.
+	OutcomePendingCalls Outcome = "pending_calls"
+	// OutcomeQueued: the model was not called. The sub-agent waits for a slot.
+	OutcomeQueued Outcome = "queued"
+	// OutcomeRetryLater: the model is unavailable. The same call is made again after Wait.
+	OutcomeRetryLater Outcome = "retry_later"
+	// OutcomeNeedsCompaction: the history is compacted, for the reason in Compact, then
+	// the same call is made again.
+	OutcomeNeedsCompaction Outcome = "needs_compaction"
+	// OutcomeStopped: the chat was stopped.
+	OutcomeStopped Outcome = "stopped"
+	// OutcomeLimitReached: a limit ends the loop, for Reason, which Message explains.
+	OutcomeLimitReached Outcome = "limit_reached"
+	// OutcomeSchemaMismatch: the last of all tries did not follow the output schema.
+	OutcomeSchemaMismatch Outcome = "schema_mismatch"
+	// OutcomeChatEnded: the chat has ended already, for Reason. Next says whether
+	// another one is queued.
+	OutcomeChatEnded Outcome = "chat_ended"
+)
+
+// Outcomes lists all outcomes of a step.
+func Outcomes() []Outcome {
+	return []Outcome{
+		OutcomeCompleted, OutcomeContinue, OutcomePendingCalls, OutcomeQueued, OutcomeRetryLater, OutcomeNeedsCompaction,
+		OutcomeStopped, OutcomeLimitReached, OutcomeSchemaMismatch, OutcomeChatEnded,
+	}
+}
+
+// CallModelOut is the result of a step.
+type CallModelOut struct {
+	EntryID string  `json:"entry_id"`
+	Outcome Outcome `json:"outcome"`
+
+	Calls    []ToolCall `json:"calls,omitempty"`
+	Parallel int        `json:"parallel,omitempty"` // how many of the calls run at once; 0: DefaultParallelTools
+	Asked    int        `json:"asked,omitempty"`    // questions put to the user
+
+	Reason  domain.FinishReason      `json:"finish,omitempty"`
+	Message string                   `json:"message,omitempty"`
+	Next    bool                     `json:"next,omitempty"`
+	Compact domain.CompactionTrigger `json:"compact,omitempty"`
+	Wait    *Wait                    `json:"wait,omitempty"`
+}
+
+// DefaultParallelTools is how many tool calls of one turn run at once, unless the
+// service is configured otherwise. Sub-agents have their own limit.
+const DefaultParallelTools = 32
+
+// Wait asks the run to make the same call again after a while.
+type Wait struct {
+	MS      int64  `json:"ms"`
+	Summary string `json:"summary"` // of the timer, for operators
+}
+
+// Duration is how long to wait.
+func (w Wait) Duration() time.Duration { return time.Duration(w.MS) * time.Millisecond }

@@ -1,0 +1,49 @@
+package activities
+
+import (
+	"context"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Schedules carry out the steps of scheduled tasks.
+type Schedules struct {
+	Tasks    ScheduledTasks
+	Outcomes *Outcomes
+
+	checking durable.Shared[string, contract.ScheduledRunOut] // by run
+}
+
+// ScheduledTasks take ticks, and begin and end runs. An error is retried.
+type ScheduledTasks interface {
+	Tick(ctx context.Context, taskID string) (more bool, err error)
+	Begin(ctx context.Context, runID string) (domain.RunNext, error)
+	End(ctx context.Context, runID string) (domain.RunNext, error)
+	// ToCheck gives a run whose chat was completed; false: it is over.
+	ToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error)
+	EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) error
+}
+
+// TakeTicks takes the ticks of a task that are due.
+func (s *Schedules) TakeTicks(ctx context.Context, in contract.ScheduleTickInput) (contract.TakeTicksOut, error) {
+	more, err := s.Tasks.Tick(ctx, in.TaskID)
+	return contract.TakeTicksOut{More: more}, err
+}
+
+// BeginScheduledRun sends the message of a run, once.
+func (s *Schedules) BeginScheduledRun(ctx context.Context, in contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
+	next, err := s.Tasks.Begin(ctx, in.RunID)
+	return runOut(next), err
+}
+
+// EndScheduledRun writes the record of a run whose chat has ended.
+func (s *Schedules) EndScheduledRun(ctx context.Context, in contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
+	next, err := s.Tasks.End(ctx, in.RunID)
+	return runOut(next), err
+}
+
+func runOut(next domain.RunNext) contract.ScheduledRunOut {
+	return contract.ScheduledRunOut{Ended: next == domain.RunOver, Check: next == domain.RunChecks}
+}

@@ -1,0 +1,64 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities"
+	"everloop/activities/contract"
+	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// slowTool takes the place of Bash; its calls take as long as they may.
+type slowTool struct{ limit time.Duration }
+
+func (s slowTool) Tools(context.Context, tools.Scope) []tools.Tool {
+	return []tools.Tool{{
+		Name: "Bash", Spec: domain.ToolSpec{Name: "Bash", Parameters: json.RawMessage(`{"type":"object"}`)}, Acts: true, Executing: true,
+		TimeLimit: s.limit,
+		Run: func(ctx context.Context, _ *tools.Call) (tools.Result, error) {
+			<-ctx.Done()
+			return tools.Result{Output: "half of it"}, ctx.Err()
+		},
+	}}
+}
+
+// A call ends by the limit of its tool, which may be longer than a quarter of an
+// hour, and the model reads why.
+func TestRunTool_timeLimit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ limit, want time.Duration }{
+		"default": {0, 15 * time.Minute}, "short": {time.Minute, time.Minute}, "an hour": {time.Hour, time.Hour},
+		"bounded": {24 * time.Hour, tools.MaxTimeLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				registry, err := tools.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
+				require.NoError(t, err)
+				registry.Provide(slowTool{test.limit})
+				ledger := &leasedCalls{recorded: make(chan domain.FinishedCall, 1)}
+				acts := &activities.Activities{
+					Ledger: ledger, Stops: noStops{}, Tools: registry, Workspaces: standIn{}, Environment: standIn{}, Profiles: standIn{},
+					Metrics: standIn{}, Logger: slog.New(slog.DiscardHandler),
+				}
+				began := time.Now()
+				_, err = acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
+				require.NoError(t, err)
+				done := <-ledger.recorded
+				synctest.Wait()
+				require.Equal(t, test.want, time.Since(began))
+				require.Equal(t, domain.CallError, done.Status)
+				require.Contains(t, done.Result, "half of it\n[The call took longer than "+test.want.String())
+			})
+		})
+	}
+	require.Greater(t, durable.ToolLimit, tools.MaxTimeLimit+time.Minute, "the activity outlasts each call and its record")
+}

@@ -1,0 +1,221 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"everloop/domain"
+)
+
+// Bounds of the transcripts that a process keeps.
+const (
+	keptTranscripts    = 32 << 20 // bytes of text, of all loops together
+	keptTranscriptIdle = 5 * time.Minute
+)
+
+// transcripts caches the transcripts of running loops, with what this process has added
+// to them: a chat of n steps would otherwise read n²/2 turns. A loop whose newest turn
+// this process has closed, and whose calls it has recorded, is not read at all. Otherwise
+// everything after the turns that cannot change any more is read, and whether a
+// compaction came in between.
+type transcripts struct {
+	once sync.Once
+	kept atomic.Pointer[otter.Cache[loopKey, loopMemory]] // nil: nothing was kept yet
+}
+
+// loopKey names a loop of a chat.
+type loopKey struct{ chatID, loopID string }
+
+// loopMemory is what is cached of a loop. Its last turn may have calls that have not
+// ended.
+type loopMemory struct {
+	branchID   string
+	transcript domain.Transcript
+
+	// Of the loop's last model call.
+	requested string
+	model     domain.Model
+}
+
+// current reports whether nothing is missing: the newest entry is known, and so are
+// the results of its calls.
+func (m loopMemory) current(branchID, newest string) bool {
+	turns := m.transcript.Turns
+	return len(turns) > 0 && m.branchID == branchID && turns[len(turns)-1].ID == newest && finalTurns(turns) == len(turns)
+}
+
+// Overhead of a block and of a call in bytes, about as they are stored.
+const (
+	blockFrame = 95
+	callFrame  = 60
+)
+
+// weight is what ContextWeight says of the size of the loop's next prompt. It is not
+// known before a model server has reported the size of one.
+func (m loopMemory) weight() (w domain.ContextWeight, known bool) {
+	for i := len(m.transcript.Turns) - 1; i >= 0; i-- {
+		turn := m.transcript.Turns[i]
+		if turn.Sequence <= m.transcript.CompactedAt {
+			break
+		}
+		for _, part := range turn.Parts {
+			w.Bytes += int64(blockFrame + len(part.Text))
+			if part.ImageURL != nil {
+				w.Images++
+			}
+		}
+		for _, block := range turn.Blocks {
+			w.Bytes += int64(blockFrame + len(block.Content))
+		}
+		for _, call := range turn.Calls {
+			w.Bytes += int64(callFrame + len(call.Arguments) + len(call.Result))
+		}
+		if turn.InputTokens > 0 {
+			w.Reported = turn.InputTokens
+			return w, true
+		}
+	}
+	return w, false
+}
+
+func (t *transcripts) open() *otter.Cache[loopKey, loopMemory] {
+	t.once.Do(func() {
+		t.kept.Store(otter.Must(&otter.Options[loopKey, loopMemory]{
+			MaximumWeight:    keptTranscripts,
+			Weigher:          func(_ loopKey, m loopMemory) uint32 { return transcriptBytes(m.transcript) },
+			ExpiryCalculator: otter.ExpiryAccessing[loopKey, loopMemory](keptTranscriptIdle),
+		}))
+	})
+	return t.kept.Load()
+}
+
+func (t *transcripts) get(key domain.TurnKey) (loopMemory, bool) {
+	return t.open().GetIfPresent(loopKey{key.ChatID, key.LoopID})
+}
+
+// closed adds a turn that was closed to the transcript of its model call.
+func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
+	turn := domain.TranscriptTurn{
+		ID: m.turn.EntryID, Sequence: m.turn.Sequence, Role: domain.RoleAssistant, Status: closing.Status, ChatID: m.key.ChatID,
+		Blocks: closing.Blocks, Model: closing.Model, InputTokens: closing.Usage.InputTokens, ReasoningField: closing.ReasoningField,
+	}
+	for _, call := range closing.Calls {
+		status, result := domain.CallPending, ""
+		switch {
+		case call.Questions != nil:
+			status = domain.CallAwaitingAnswer
+		case call.Settled != nil:
+			status, result = call.Settled.Status, call.Settled.Result
+		}
+		turn.Calls = append(turn.Calls, domain.ToolCall{
+			ID: call.ID, ToolName: call.ToolName, DisplayName: call.DisplayName, Arguments: call.Arguments,
+			Status: status, Result: result, ServerCallID: call.ServerCallID,
+		})
+	}
+	transcript := m.transcript
+	transcript.Turns = append(transcript.Turns[:len(transcript.Turns):len(transcript.Turns)], turn)
+	t.open().Set(loopKey{m.key.ChatID, m.key.LoopID}, loopMemory{m.turn.BranchID, transcript, requested(m.turn.Chat), m.model})
+}
+
+// recorded adds the result of a call that this process has recorded.
+func (t *transcripts) recorded(call domain.LedgerCall, done domain.FinishedCall) {
+	cache := t.kept.Load()
+	if cache == nil {
+		return
+	}
+	cache.ComputeIfPresent(loopKey{call.ChatID, call.LoopID}, func(m loopMemory) (loopMemory, otter.ComputeOp) {
+		last := len(m.transcript.Turns) - 1
+		if last < 0 || m.transcript.Turns[last].ID != call.EntryID {
+			return m, otter.CancelOp
+		}
+		m.transcript.Turns = slices.Clone(m.transcript.Turns) // readers of the old slice must not see the change
+		turn := &m.transcript.Turns[last]
+		turn.Calls = slices.Clone(turn.Calls)
+		for i := range turn.Calls {
+			if turn.Calls[i].ID == call.ID {
+				turn.Calls[i].Status, turn.Calls[i].Result = done.Status, done.Result
+			}
+		}
+		return m, otter.WriteOp
+	})
+}
+
+// loopTranscript returns the transcript of a loop, and reads nothing when the cached one
+// ends with the newest entry.
+func (a *Activities) loopTranscript(ctx context.Context, q domain.TranscriptQuery, newest string) (domain.Transcript, error) {
+	kept, found := a.transcripts.open().GetIfPresent(loopKey{q.ChatID, q.LoopID})
+	if found && kept.current(q.BranchID, newest) {
+		return kept.transcript, nil
+	}
+	return a.readTranscript(ctx, q)
+}
+
+// readTranscript reads what is new of the transcript of a loop.
+func (a *Activities) readTranscript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
+	cache, key := a.transcripts.open(), loopKey{q.ChatID, q.LoopID}
+	kept, found := cache.GetIfPresent(key)
+	if found && kept.branchID != q.BranchID {
+		kept = loopMemory{}
+	}
+	known := kept.transcript
+	known.Turns = known.Turns[:finalTurns(known.Turns)]
+	if len(known.Turns) > 0 {
+		q.From = known.Turns[len(known.Turns)-1].Sequence + 1
+	}
+	transcript, err := a.Turns.Transcript(ctx, q)
+	if err != nil {
+		return transcript, err
+	}
+	if q.From > 0 && transcript.CompactionID != known.CompactionID {
+		q.From = 0
+		if transcript, err = a.Turns.Transcript(ctx, q); err != nil {
+			return transcript, err
+		}
+	}
+	if q.From > 0 {
+		transcript.Turns = append(known.Turns[:len(known.Turns):len(known.Turns)], transcript.Turns...)
+	}
+
+	kept.branchID, kept.transcript = q.BranchID, transcript
+	cache.Set(key, kept)
+	return transcript, nil
+}
+
+// finalTurns counts the turns at the beginning that cannot change any more: they
+// have ended, and so has each of their calls.
+func finalTurns(turns []domain.TranscriptTurn) int {
+	for i, turn := range turns {
+		if turn.Status == domain.TurnStreaming || turn.Status == domain.TurnPaused {
+			return i
+		}
+		for _, call := range turn.Calls {
+			if call.Status == domain.CallPending || call.Status == domain.CallAwaitingAnswer {
+				return i
+			}
+		}
+	}
+	return len(turns)
+}
+
+func transcriptBytes(transcript domain.Transcript) uint32 {
+	const each = 200 // of a turn's or a call's own fields
+	bytes := each + len(transcript.Summary)
+	for _, turn := range transcript.Turns {
+		bytes += each
+		for _, part := range turn.Parts {
+			bytes += each + len(part.Text)
+		}
+		for _, block := range turn.Blocks {
+			bytes += each + len(block.Content)
+		}
+		for _, call := range turn.Calls {
+			bytes += each + len(call.Arguments) + len(call.Result) + len(call.ServerCallID)
+		}
+	}
+	return uint32(min(bytes, 1<<31))
+}

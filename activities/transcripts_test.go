@@ -1,0 +1,146 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+// turnStore is a store of turns that notes from where it was read.
+type turnStore struct {
+	Turns
+	compaction string
+	turns      []domain.TranscriptTurn
+	reads      []int64
+}
+
+func (s *turnStore) Transcript(_ context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
+	s.reads = append(s.reads, q.From)
+	out := domain.Transcript{CompactionID: s.compaction}
+	for _, turn := range s.turns {
+		if turn.Sequence >= q.From && turn.Sequence < q.Before {
+			out.Turns = append(out.Turns, turn)
+		}
+	}
+	return out, nil
+}
+
+func (s *turnStore) add(status domain.ToolCallStatus) {
+	n := int64(len(s.turns))
+	s.turns = append(s.turns, domain.TranscriptTurn{
+		ID: fmt.Sprint(n), Sequence: n, Status: domain.TurnCompleted, Calls: []domain.ToolCall{{ID: fmt.Sprint("c", n), Status: status}},
+	})
+}
+
+func TestActivities_transcript_reads_what_is_new(t *testing.T) {
+	t.Parallel()
+	store := &turnStore{}
+	a := &Activities{Turns: store}
+	read := func() []domain.TranscriptTurn {
+		read, err := a.readTranscript(
+			t.Context(), domain.TranscriptQuery{ChatID: "chat", BranchID: "branch", LoopID: domain.RootLoop, Before: 1 << 40},
+		)
+		require.NoError(t, err)
+		require.Equal(t, store.turns, read.Turns)
+		return read.Turns
+	}
+
+	store.add(domain.CallDone)
+	store.add(domain.CallPending)
+	read()
+	store.turns[1].Calls = []domain.ToolCall{{ID: "c1", Status: domain.CallDone, Result: "late"}}
+	store.add(domain.CallDone)
+	first := read()
+	store.add(domain.CallDone)
+	read()
+	require.Equal(t, []int64{0, 1, 3}, store.reads, "a turn with a call that has not ended is read again")
+	require.Len(t, first, 3, "a transcript that was given out does not grow")
+
+	store.compaction = "summary"
+	store.turns = store.turns[2:]
+	read()
+	require.Equal(t, []int64{0, 1, 3, 4, 0}, store.reads, "after a compaction everything is read again")
+}
+
+func TestActivities_transcript_is_of_one_loop_and_branch(t *testing.T) {
+	t.Parallel()
+	store := &turnStore{}
+	store.add(domain.CallDone)
+	a := &Activities{Turns: store}
+	for _, q := range []domain.TranscriptQuery{
+		{ChatID: "a", BranchID: "b", LoopID: "root"},
+		{ChatID: "a", BranchID: "b2", LoopID: "root"},
+		{ChatID: "a", BranchID: "b", LoopID: "fork"},
+		{ChatID: "a2", BranchID: "b", LoopID: "root"},
+	} {
+		q.Before = 1 << 40
+		read, err := a.readTranscript(t.Context(), q)
+		require.NoError(t, err)
+		require.Len(t, read.Turns, 1)
+	}
+	require.Equal(t, []int64{0, 0, 0, 0}, store.reads)
+}
+
+// A loop whose turns and results this process has written is not read again; anything
+// that another process adds to it is.
+func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
+	t.Parallel()
+	store := &turnStore{turns: []domain.TranscriptTurn{{ID: "u", Role: domain.RoleUser, Status: domain.TurnCompleted}}}
+	a := &Activities{Turns: store}
+	key := domain.TurnKey{ChatID: "chat", LoopID: domain.RootLoop}
+	read := func(newest string) domain.Transcript {
+		out, err := a.loopTranscript(
+			t.Context(), domain.TranscriptQuery{ChatID: "chat", BranchID: "b", LoopID: domain.RootLoop, Before: 1 << 40}, newest,
+		)
+		require.NoError(t, err)
+		return out
+	}
+	answer := func(id string, sequence int64, before domain.Transcript) domain.TranscriptTurn {
+		call := &modelCall{
+			Activities: a, key: key, turn: domain.OpenedTurn{EntryID: id, BranchID: "b", Sequence: sequence}, transcript: before,
+			model: domain.Model{ID: "m", ContextWindow: 1000},
+		}
+		a.transcripts.closed(call, domain.ClosingTurn{
+			EntryID: id, Status: domain.TurnCompleted, Model: "m", Usage: domain.Usage{InputTokens: 100},
+			Blocks: []domain.Block{{Type: domain.BlockText, Content: "hm"}},
+			Calls:  []domain.PlannedCall{{ID: id + "-c", ToolName: "Bash", Arguments: "{}"}},
+		})
+		return domain.TranscriptTurn{
+			ID: id, Sequence: sequence, Role: domain.RoleAssistant, Status: domain.TurnCompleted, ChatID: "chat", Model: "m",
+			InputTokens: 100,
+			Blocks:      []domain.Block{{Type: domain.BlockText, Content: "hm"}},
+			Calls:       []domain.ToolCall{{ID: id + "-c", ToolName: "Bash", Arguments: "{}", Status: domain.CallDone, Result: "ok"}},
+		}
+	}
+
+	first := read("")
+	store.turns = append(store.turns, answer("one", 1, first))
+	kept, _ := a.transcripts.get(key)
+	require.False(t, kept.current("b", "one"), "its call has not ended")
+	a.transcripts.recorded(domain.LedgerCall{ID: "one-c", ChatID: "chat", LoopID: domain.RootLoop, EntryID: "one"},
+		domain.FinishedCall{Status: domain.CallDone, Result: "ok"})
+	reads := len(store.reads)
+	second := read("one")
+	require.Equal(t, store.turns, second.Turns)
+	require.Len(t, store.reads, reads, "nothing is read")
+	require.Len(t, first.Turns, 1, "a transcript that was given out does not change")
+
+	kept, _ = a.transcripts.get(key)
+	w, known := kept.weight()
+	require.True(t, known)
+	require.EqualValues(t, 100, w.Reported)
+	require.EqualValues(t, blockFrame+len("hm")+callFrame+len("{}ok"), w.Bytes)
+	for name, other := range map[string][2]string{"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"}} {
+		require.False(t, kept.current(other[0], other[1]), name)
+	}
+
+	store.turns = append(
+		store.turns, domain.TranscriptTurn{ID: "steered", Sequence: 2, Role: domain.RoleUser, Status: domain.TurnCompleted},
+	)
+	require.Equal(t, store.turns, read("steered").Turns)
+	require.EqualValues(t, 2, store.reads[len(store.reads)-1], "only what is new is read")
+}
