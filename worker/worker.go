@@ -1,9 +1,11 @@
-// Package worker plugs the activities into the workflows that decide about them
-// and serves both to Temporal. It holds no logic.
+// Package worker registers workflows and activities with Temporal and runs the workers
+// that serve them. It holds no logic.
 package worker
 
 import (
 	"cmp"
+	"context"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -20,11 +22,26 @@ type Options struct {
 	StopTimeout time.Duration // how long running tools are given at a shutdown; 0: 10 s
 	Identity    string        // as operators see it; empty: process and host
 	Queue       string        // the task queue to serve; empty: durable.Queue
+	// BuildID makes the worker a version of the worker deployment that has the name of
+	// the queue: runs of pinned workflows stay with workers of the same build. Empty:
+	// the worker has no version and carries on every run that Temporal gives to none.
+	BuildID string
+	// CachedWorkflows is how many runs stay in memory between their workflow tasks;
+	// 0: as many as before. All workers of a process share the cache.
+	CachedWorkflows int
+
+	// Context marks the context of every activity; nil: it stays as it is.
+	Context func(context.Context) context.Context
+	// Active counts the activities that are carried out, but for local ones; nil: they
+	// are not counted.
+	Active *atomic.Int64
 }
 
-// maxActivities bounds the model calls and tools that run at once in a worker. A
+// MaxActivities bounds the model calls and tools that run at once in a worker. A
 // model call that waits costs little; tools have their own bound.
-const maxActivities = 1000
+const MaxActivities = 1000
+
+const heartbeatThrottle = 10 * time.Second
 
 // New makes a worker over the client that also starts runs: only on the same
 // client is a run begun where it was asked for. The caller starts and stops it.
@@ -32,19 +49,36 @@ func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opt
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
-	w := worker.New(c, cmp.Or(opts.Queue, durable.Queue), worker.Options{
+	if opts.CachedWorkflows > 0 {
+		worker.SetStickyWorkflowCacheSize(opts.CachedWorkflows)
+	}
+	queue := cmp.Or(opts.Queue, durable.Queue)
+	w := worker.New(c, queue, worker.Options{
 		Identity:                           opts.Identity,
+		DeploymentOptions:                  version(queue, opts.BuildID),
 		WorkerStopTimeout:                  opts.StopTimeout,
-		MaxConcurrentActivityExecutionSize: maxActivities,
-		// Sent often, so that a dead worker is noticed soon after its last
-		// sign of life.
-		MaxHeartbeatThrottleInterval:     2 * time.Second,
-		DefaultHeartbeatThrottleInterval: 2 * time.Second,
-		WorkflowTaskPollerBehavior:       worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 4, MaximumNumberOfPollers: 32}),
-		ActivityTaskPollerBehavior:       worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 4, MaximumNumberOfPollers: 32}),
+		MaxConcurrentActivityExecutionSize: MaxActivities,
+		// Long activities send their heartbeats themselves (durable.Heartbeat). For
+		// any other, half of this is what one heartbeat may take before the SDK
+		// cancels the activity.
+		Interceptors:                     append(marked(opts.Context), counted(opts.Active)...),
+		MaxHeartbeatThrottleInterval:     heartbeatThrottle,
+		DefaultHeartbeatThrottleInterval: heartbeatThrottle,
+		WorkflowTaskPollerBehavior:       pollers(),
+		ActivityTaskPollerBehavior:       pollers(),
 	})
 	Register(w, a, tasks)
 	return w
+}
+
+// version makes the worker one of a build.
+func version(deployment, buildID string) worker.DeploymentOptions {
+	if buildID == "" {
+		return worker.DeploymentOptions{}
+	}
+	return worker.DeploymentOptions{
+		UseVersioning: true, Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildID},
+	}
 }
 
 // Register binds every workflow to its name, and the activities that every worker
@@ -65,4 +99,19 @@ func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tas
 	contract.RunTool.Handle(w, a.RunTool)
 	contract.RunTask.Handle(w, tasks.RunTask)
 	contract.LoseTask.Handle(w, tasks.LoseTask)
+	contract.AwaitTask.Handle(w, tasks.AwaitTask)
+}
+
+// RegisterDeletions binds the activities that remove deleted sessions.
+func RegisterDeletions(w worker.ActivityRegistry, d *activities.Deletions) {
+	contract.EndSessionWork.Handle(w, d.EndSessionWork)
+	contract.RemoveSessionFiles.Handle(w, d.RemoveSessionFiles)
+	contract.RemoveSessionRows.Handle(w, d.RemoveSessionRows)
+}
+
+// pollers are those of one kind of task: few on a worker that has little to do.
+func pollers() worker.PollerBehavior {
+	return worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: 4, MaximumNumberOfPollers: 32,
+	})
 }

@@ -1,28 +1,26 @@
 package workflows
 
 import (
+	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"everloop/activities/contract"
 )
 
-// maxParallelTools is how many tool calls of one turn run at once. Sub-agents
-// have their own limit, which the records keep.
-const maxParallelTools = 32
-
-// turnWork is what a turn has asked for while it is carried out.
+// turnWork is the open calls of a turn.
 type turnWork struct {
 	left   int // calls that have not ended
 	failed error
 	cancel workflow.CancelFunc
 }
 
-// start begins a turn's calls, in parallel.
-func (l *loop) start(ctx workflow.Context, calls []contract.ToolCall) *turnWork {
-	work := &turnWork{left: len(calls)}
+// start begins the calls of a step, in parallel.
+func (l *loop) start(ctx workflow.Context, step contract.CallModelOut) *turnWork {
+	work := &turnWork{left: len(step.Calls)}
 	ctx, work.cancel = workflow.WithCancel(ctx)
-	slots := workflow.NewSemaphore(ctx, maxParallelTools)
-	for _, call := range calls {
+	slots := workflow.NewSemaphore(ctx, int64(cmp.Or(step.Parallel, contract.DefaultParallelTools)))
+	for _, call := range step.Calls {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer func() { work.left-- }()
 			if err := l.carryOut(ctx, slots, call); err != nil && work.failed == nil {
@@ -46,8 +44,8 @@ func (l *loop) carryOut(ctx workflow.Context, slots workflow.Semaphore, call con
 	return err
 }
 
-// runTool runs one call: within the run's own worker when it is a matter of a
-// moment, as an activity when it takes longer.
+// runTool runs one call: as a local activity when it is short, as an activity when it
+// takes longer.
 func (l *loop) runTool(ctx workflow.Context, call contract.ToolCall) (contract.RunToolOut, error) {
 	in := contract.RunToolIn{ChatID: l.chatID, ToolCallID: call.ID, TaskID: l.taskID}
 	out, err := contract.TryTool.LocalNamed(ctx, in, call.Summary)
@@ -57,18 +55,18 @@ func (l *loop) runTool(ctx workflow.Context, call contract.ToolCall) (contract.R
 	return contract.RunTool.Run(ctx, in, call.Summary)
 }
 
-// settle waits until every call has ended, or only answers can move those that
-// have not. What the loop is told meanwhile goes on to its sub-agents. Calls are
-// waited for also when the run was cancelled: they end soon then.
+// settle waits until every call has ended, or only answers can move those that have
+// not. Signals that come meanwhile are passed on to the sub-agents. It waits also when
+// the run was cancelled: calls end soon then.
 func (l *loop) settle(ctx workflow.Context, work *turnWork) {
 	waiting, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	settled := func() bool { return work.left == l.asking() }
-	told := func() bool { return len(l.forks) > 0 && l.told(waiting) }
+	settled := func() bool { return work.left == l.waitingForks() }
+	notified := func() bool { return len(l.forks) > 0 && l.waiter.notified(waiting) }
 	for !settled() {
-		_ = workflow.Await(waiting, func() bool { return settled() || told() })
-		if told() {
-			l.hear(waiting)
+		_ = workflow.Await(waiting, func() bool { return settled() || notified() })
+		if notified() {
+			l.waiter.drainSignals(waiting)
 			l.resumeForks(ctx)
 		}
 	}

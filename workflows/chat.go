@@ -1,5 +1,5 @@
-// Package workflows decides what happens next, and nothing else: every effect is
-// an activity. It reads like the specification's "What the service does".
+// Package workflows decides what happens next, and nothing else: every effect is an
+// activity.
 package workflows
 
 import (
@@ -13,11 +13,10 @@ import (
 	"everloop/internal/durable"
 )
 
-// Chat carries one chat of a session from chat:start to chat:end: call the
-// model, run the tools that it asks for, and again, until it asks for none. A
-// question parks the run until it is answered, at no cost. The next queued
-// message is the next run. What was sent, said and decided is in the records;
-// the run only sees to it that things go on.
+// Chat carries one chat of a session from chat:start to chat:end: it calls the model
+// and runs the tools that it asks for, until it asks for none. While a question is
+// open the run is idle, at no cost. The next queued message is the next run. What was
+// sent, answered and decided is in the database; the workflow only drives progress.
 func Chat(ctx workflow.Context, in contract.ChatInput) error {
 	begun, err := contract.BeginChat.Local(ctx, contract.BeginChatIn{
 		SessionID: in.SessionID, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID,
@@ -26,101 +25,118 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 		return err
 	}
 	if begun.ChatID == "" {
-		return again(ctx, in.SessionID, false)
+		return takeNext(ctx, in.SessionID, false)
 	}
+
 	run := &chatRun{loop{
-		who: "chat", sessionID: in.SessionID, chatID: begun.ChatID, id: domain.RootLoop, step: begun.Step, maxSteps: begun.MaxSteps,
+		name: "chat", sessionID: in.SessionID, chatID: begun.ChatID, id: domain.RootLoop, step: begun.Step, maxSteps: begun.MaxSteps,
 	}}
-	run.await, run.told, run.hear = run.park, contract.Wake.Waiting, run.heed
+	run.waiter = run
 	describe(ctx, begun)
 	working, cancel := workflow.WithCancel(ctx)
 	run.watchStop(ctx, cancel)
 
-	outcome := run.resume(working, begun.Parked)
-	for outcome.unfinished() {
-		outcome = run.finish(ctx, working, outcome)
+	end := run.resume(working, begun)
+	for end.unfinished() {
+		end = run.finish(ctx, working, end)
 	}
-	if outcome.err != nil {
-		return outcome.err
+	switch {
+	case end.err != nil:
+		return end.err
+	case end.continued:
+		return continueAsNew(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: in.SessionID})
+	default:
+		return takeNext(ctx, in.SessionID, end.next)
 	}
-	if outcome.longer {
-		return workflow.NewContinueAsNewError(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: in.SessionID})
-	}
-	return again(ctx, in.SessionID, outcome.next)
 }
 
-// again takes the next chat in a new run, or closes this one. A wake that came
-// meanwhile may stand for a message that this run has not seen.
-func again(ctx workflow.Context, sessionID string, next bool) error {
-	contract.Stop.Drain(ctx) // a stop may be told twice; the records know it anyway
+// takeNext takes the next chat in a new run, or closes this one. A wake signal that
+// came meanwhile may stand for a message that this run has not seen.
+func takeNext(ctx workflow.Context, sessionID string, next bool) error {
+	contract.Stop.Drain(ctx) // duplicate stop signals are harmless: the database holds the flag
 	if woken := contract.Wake.Drain(ctx); next || woken {
-		return workflow.NewContinueAsNewError(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: sessionID})
+		return continueAsNew(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: sessionID})
 	}
 	return nil
 }
 
-// chatRun carries the main loop of a chat.
+// chatRun carries the main loop of a chat. It implements waiter.
 type chatRun struct{ loop }
 
-// resume goes on where the records say that the chat is: at its next model call,
-// or waiting for an answer.
-func (r *chatRun) resume(ctx workflow.Context, parked bool) outcome {
-	if parked {
-		if out, over := r.waitForAnswer(ctx); over {
-			return out
+// resume goes on where the chat is: waiting for the init script of its session, at its
+// next model call, or waiting for an answer.
+func (r *chatRun) resume(ctx workflow.Context, begun contract.BeginChatOut) loopEnd {
+	if begun.InitTask != "" {
+		if err := r.awaitInitScript(ctx, begun.InitTask); err != nil {
+			return r.failure(err)
+		}
+	}
+	if begun.Parked {
+		if end := r.awaitWake(ctx); end != nil {
+			return *end
 		}
 	}
 	return r.run(ctx)
 }
 
-// ended closes a run whose chat has ended with its last turn.
-func ended(ctx workflow.Context, turn contract.CallModelOut) outcome {
-	status := domain.FinishCompleted
-	if turn.Stopped {
-		status = domain.FinishInterrupted
+// awaitInitScript waits until the script has ended, however it did: the next model call
+// shows that, as for every background task. A stop of the chat ends the wait, not the
+// script.
+func (r *chatRun) awaitInitScript(ctx workflow.Context, taskID string) error {
+	ended := contract.AwaitTask.Start(ctx, contract.AwaitTaskIn{TaskID: taskID}, "Wait for the init script")
+	if err := workflow.Await(ctx, func() bool { return r.stopped || ended.IsReady() }); err != nil || r.stopped {
+		return err
 	}
-	setStatus(ctx, string(status), string(status))
-	return outcome{closed: true, next: turn.Next}
+	_, err := ended.Get(ctx)
+	return err
 }
 
-// heed takes the wakes that have come.
-func (r *chatRun) heed(ctx workflow.Context) { contract.Wake.Drain(ctx) }
+func (r *chatRun) notified(ctx workflow.Context) bool { return contract.Wake.Waiting(ctx) }
 
-// park ends the chat for clients until all of its questions are resolved.
-func (r *chatRun) park(ctx workflow.Context, _ bool) (out outcome, answered, over bool) {
+func (r *chatRun) drainSignals(ctx workflow.Context) { contract.Wake.Drain(ctx) }
+
+func (r *chatRun) awaitSlot(workflow.Context) error {
+	return durable.Final(domain.CodeInternal, "only sub-agents wait for a slot")
+}
+
+// awaitAnswer emits chat:end with awaiting_answer, and waits until all questions of
+// the chat are resolved.
+func (r *chatRun) awaitAnswer(ctx workflow.Context, _ bool) (answered bool, end *loopEnd) {
 	parked, err := contract.ParkChat.Local(ctx, contract.ParkChatIn{ChatID: r.chatID})
-	if err != nil {
-		return outcome{err: err}, false, true
+	switch {
+	case err != nil:
+		return false, &loopEnd{err: err}
+	case parked.State == contract.Closed:
+		return true, &loopEnd{closed: true}
+	case parked.State == contract.Answered:
+		return true, nil
+	default:
+		return true, r.awaitWake(ctx)
 	}
-	if parked.State != contract.Parked {
-		return outcome{closed: true}, true, parked.State == contract.Closed
-	}
-	out, over = r.waitForAnswer(ctx)
-	return out, true, over
 }
 
-// waitForAnswer costs nothing for as long as it takes: the run is idle until a
-// wake tells it to look at its questions again.
-func (r *chatRun) waitForAnswer(ctx workflow.Context) (outcome, bool) {
+// awaitWake waits until wake signals have come and the questions are resolved, or the
+// chat has ended.
+func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
 	setStatus(ctx, "waiting for an answer", "awaiting_answer")
 	for {
 		contract.Wake.Receive(ctx)
 		now, err := contract.CheckChat.Local(ctx, contract.CheckChatIn{ChatID: r.chatID})
 		switch {
 		case err != nil:
-			return outcome{err: err}, true
+			return &loopEnd{err: err}
 		case now.State == contract.Closed:
-			return outcome{closed: true, next: true}, true
+			return &loopEnd{closed: true, next: true}
 		case now.State == contract.Answered:
 			setStatus(ctx, "running", "running")
-			return outcome{}, false
+			return nil
 		}
 	}
 }
 
-// finish ends the chat in the records. A message steered in at the last moment
-// makes the loop go on instead.
-func (r *chatRun) finish(ctx, working workflow.Context, end outcome) outcome {
+// finish ends the chat in the database. A message steered in at the last moment makes
+// the loop go on instead.
+func (r *chatRun) finish(ctx, working workflow.Context, end loopEnd) loopEnd {
 	// The chat is ended also when the run was cancelled.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -128,38 +144,54 @@ func (r *chatRun) finish(ctx, working workflow.Context, end outcome) outcome {
 		ChatID: r.chatID, Reason: end.reason, Code: end.code, Message: end.message,
 	})
 	if err != nil {
-		return outcome{err: err}
+		return loopEnd{err: err}
 	}
 	if out.More {
 		return r.run(working)
 	}
 	setStatus(ctx, string(end.reason), string(end.reason))
-	return outcome{closed: true, next: out.Next}
+	return loopEnd{closed: true, next: out.Next}
 }
 
-// stopGrace is how long running work is given to end by the word that it was
-// stopped, which the bus brings within milliseconds, before it is cancelled. A
-// model call that waits for its next try hears no bus and ends then.
+// stopGrace is how long running work is given to end by the broadcast stop, which
+// arrives within milliseconds, before it is cancelled.
 const stopGrace = 500 * time.Millisecond
 
-// watchStop hears the stop of this chat. Work that runs is told by the bus, and
-// keeps what it has done; work that does not listen, because its worker is gone,
-// is cancelled a little later.
+// watchStop receives the stop of this chat. Running work gets it by the broadcast, and
+// keeps what it has done; work that does not listen, because its worker is gone, is
+// cancelled a little later.
 func (r *chatRun) watchStop(ctx workflow.Context, cancel workflow.CancelFunc) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for ctx.Err() == nil && !r.stopped {
-			r.stopped = contract.Stop.Receive(ctx).ChatID == r.chatID
+		for received := false; ctx.Err() == nil && !received; {
+			received = contract.Stop.Receive(ctx).ChatID == r.chatID
+			switch {
+			case received:
+				r.stopped = true
+			case r.stopped:
+				// A stop of another chat. Runs that began before version 1 took the
+				// stop of their own chat back; the check may go when none is open.
+				r.stopped = workflow.GetVersion(ctx, "stop-of-another-chat", workflow.DefaultVersion, 1) >= 1
+			}
 		}
+		r.stopForks(ctx)
 		if err := workflow.Sleep(ctx, stopGrace); err == nil {
 			cancel()
 		}
 	})
 }
 
-// describe tells operators what this run is about. The first run's search
-// attributes come with its start.
+// stopForks makes sub-agents that wait for a model look at the stop flag in the
+// database. The version may go once no run that began before 2611.0.0 is open.
+func (r *chatRun) stopForks(ctx workflow.Context) {
+	if len(r.forks) > 0 && workflow.GetVersion(ctx, "stop-signals-sub-agents", workflow.DefaultVersion, 1) >= 1 {
+		r.resumeForks(ctx)
+	}
+}
+
+// describe sets what operators see of this run. The search attributes of the first run
+// are set at its start.
 func describe(ctx workflow.Context, begun contract.BeginChatOut) {
-	details := fmt.Sprintf("%s\n\nchat %s, mode %s", begun.Title, begun.ChatID, begun.Mode)
+	details := fmt.Sprintf("chat %s, mode %s", begun.ChatID, begun.Mode)
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID == "" {
 		workflow.SetCurrentDetails(ctx, details)
 		return

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,96 +11,97 @@ import (
 	"everloop/domain"
 )
 
-// Fork carries one sub-agent: the same loop as a chat's, with turns of its own.
-// It begins with its first model call, and its last answer is the result of the
-// call that owns it. Of a chat it is the child, and ends with it; in the
-// background it stands alone, and outlives its chat.
+// Fork carries one sub-agent: the same loop as a chat's, with turns of its own. It
+// begins with its first model call, and its last answer is the result of the call that
+// owns it. Of a chat it is the child, and ends with it; in the background it is a run
+// of its own, and outlives its chat.
 func Fork(ctx workflow.Context, in contract.ForkInput) (contract.ForkOut, error) {
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s\n\nsub-agent %s of chat %s", in.Title, in.LoopID, in.ChatID))
+	workflow.SetCurrentDetails(ctx, strings.TrimSpace(fmt.Sprintf("%s\n\nsub-agent %s of chat %s", in.Title, in.LoopID, in.ChatID)))
 	run := &forkRun{loop: loop{
-		who: "sub-agent", sessionID: in.SessionID, chatID: in.ChatID, id: in.LoopID, taskID: in.TaskID,
+		name: "sub-agent", sessionID: in.SessionID, chatID: in.ChatID, id: in.LoopID, taskID: in.TaskID,
 		step: in.Step, maxSteps: in.MaxSteps,
-	}}
-	run.await, run.awaitSlot, run.told, run.hear = run.pause, run.queue, run.resumed, run.heed
+	}, received: in.Heard}
+	run.waiter = run
 	working, cancel := workflow.WithCancel(ctx)
-	run.clock = clock{left: time.Duration(in.Seconds) * time.Second, expire: cancel}
+	run.clock = &clock{left: time.Duration(in.Seconds) * time.Second, expire: cancel}
 	run.clock.start(ctx)
 
 	end := run.run(working)
 	run.clock.stop()
 	switch {
-	case end.longer:
-		in.Step, in.Seconds = run.step, int(run.clock.left.Seconds())
-		return contract.ForkOut{}, workflow.NewContinueAsNewError(ctx, contract.WorkflowFork, in)
+	case end.continued:
+		run.drainSignals(ctx) // signals that are not received go with this run
+		in.Step, in.Seconds, in.Heard = run.step, int(run.clock.left.Seconds()), run.received
+		return contract.ForkOut{}, continueAsNew(ctx, contract.WorkflowFork, in)
 	case end.err != nil:
 		return contract.ForkOut{}, end.err
-	case run.clock.over:
-		end = outcome{reason: domain.FinishFailed, code: "time_limit", message: "its time was over"}
+	case run.clock.expired:
+		end = loopEnd{reason: domain.FinishFailed, code: "time_limit", message: "its time was over"}
 	}
 	err := endFork(ctx, in.LoopID, end)
 	return contract.ForkOut{Stopped: end.reason == domain.FinishInterrupted && ctx.Err() == nil}, err
 }
 
-// forkRun carries the loop of a sub-agent.
+// forkRun carries the loop of a sub-agent. It implements waiter.
 type forkRun struct {
 	loop
-	clock clock
-	heard int // the last Resume from its parent
+	received int // number of the last Resume signal from its parent
 }
 
-// pause waits, at no cost, until an answer may have come. Its time stands still
-// meanwhile.
-func (f *forkRun) pause(ctx workflow.Context, asked bool) (out outcome, answered, over bool) {
-	now, err := contract.PauseFork.Local(ctx, contract.PauseForkIn{LoopID: f.id, Asked: asked, Children: f.asking() > 0})
+// awaitAnswer waits, at no cost, until an answer may have come. The sub-agent's time
+// limit is suspended meanwhile.
+func (f *forkRun) awaitAnswer(ctx workflow.Context, asked bool) (answered bool, end *loopEnd) {
+	now, err := contract.PauseFork.Local(ctx, contract.PauseForkIn{LoopID: f.id, Asked: asked, Children: f.waitingForks() > 0})
 	switch {
 	case err != nil:
-		return f.failure(err), false, true
+		end := f.failure(err)
+		return false, &end
 	case now.State == contract.Closed:
-		return outcome{reason: domain.FinishInterrupted}, false, true
+		return false, &loopEnd{reason: domain.FinishInterrupted}
 	case now.State == contract.Answered:
-		return outcome{}, true, false
+		return true, nil
 	}
-	nudge(ctx, now.Next)
+
+	notifySlotWaiters(ctx, now.Next)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.Asked.Name, contract.AskedFork{LoopID: f.id, Heard: f.heard})
+		workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.Asked.Name, contract.AskedFork{LoopID: f.id, Heard: f.received})
 	}
 	f.clock.stop()
 	defer f.clock.start(ctx)
-	if err := workflow.Await(ctx, func() bool { return f.resumed(ctx) }); err != nil {
-		return f.failure(err), false, true
+	if err := workflow.Await(ctx, func() bool { return f.notified(ctx) }); err != nil {
+		end := f.failure(err)
+		return false, &end
 	}
-	f.heed(ctx)
-	return outcome{}, false, false
+	f.drainSignals(ctx)
+	return false, nil
 }
 
-// slotPoll is how long a sub-agent waits for the word that a slot is free before
-// it looks by itself.
+// slotPoll is how long a sub-agent waits for the signal that a slot may be free before
+// it looks without one.
 const slotPoll = 15 * time.Second
 
-// queue waits until another sub-agent may have ended.
-func (f *forkRun) queue(ctx workflow.Context) error {
+func (f *forkRun) awaitSlot(ctx workflow.Context) error {
 	f.clock.stop()
 	defer f.clock.start(ctx)
-	_, err := workflow.AwaitWithTimeout(ctx, slotPoll, func() bool { return f.resumed(ctx) })
-	f.heed(ctx)
+	_, err := workflow.AwaitWithTimeout(ctx, slotPoll, func() bool { return f.notified(ctx) })
+	f.drainSignals(ctx)
 	return err
 }
 
-// resumed reports whether the sub-agent was told to look again.
-func (f *forkRun) resumed(ctx workflow.Context) bool { return contract.Resume.Waiting(ctx) }
+func (f *forkRun) notified(ctx workflow.Context) bool { return contract.Resume.Waiting(ctx) }
 
-// heed takes what the sub-agent was told.
-func (f *forkRun) heed(ctx workflow.Context) {
+func (f *forkRun) drainSignals(ctx workflow.Context) {
 	for contract.Resume.Waiting(ctx) {
-		f.heard = max(f.heard, contract.Resume.Receive(ctx).Number)
+		f.received = max(f.received, contract.Resume.Receive(ctx).Number)
 	}
 }
 
-// clock measures how long a sub-agent works, and ends what takes too long.
+// clock measures how long a sub-agent works, and ends what takes too long. A nil
+// clock measures nothing.
 type clock struct {
-	left   time.Duration
-	expire workflow.CancelFunc
-	over   bool
+	left    time.Duration
+	expire  workflow.CancelFunc
+	expired bool
 
 	began time.Time
 	now   func() time.Time
@@ -107,7 +109,7 @@ type clock struct {
 }
 
 func (c *clock) start(ctx workflow.Context) {
-	if c.over || ctx.Err() != nil {
+	if c == nil || c.expired || ctx.Err() != nil {
 		return
 	}
 	c.now = func() time.Time { return workflow.Now(ctx) }
@@ -115,14 +117,14 @@ func (c *clock) start(ctx workflow.Context) {
 	ctx, c.halt = workflow.WithCancel(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := workflow.Sleep(ctx, c.left); err == nil {
-			c.over = true
+			c.expired = true
 			c.expire()
 		}
 	})
 }
 
 func (c *clock) stop() {
-	if c.halt == nil {
+	if c == nil || c.halt == nil {
 		return
 	}
 	c.left = max(0, c.left-c.now().Sub(c.began))

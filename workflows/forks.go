@@ -12,20 +12,20 @@ import (
 
 // openFork is a sub-agent of a loop whose run is open.
 type openFork struct {
-	started bool // it can be told something
-	asking  bool // nothing but an answer can move it
-	told    int  // the last Resume it was sent
+	started bool // it can be signalled
+	waiting bool // only an answer can move it
+	resumed int  // number of the last Resume signal that it was sent
 }
 
-// runFork has a sub-agent's own run carry out a call, and waits for its end.
+// runFork starts the child workflow of a sub-agent's call, and waits for its end.
 func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
-	l.listen(ctx)
+	l.receiveAsked(ctx)
 	fork := &openFork{}
 	l.forks[call.ID] = fork
 	defer delete(l.forks, call.ID)
 	options := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: durable.ForkWorkflowID(l.chatID, call.ID), StaticSummary: call.Summary,
-		// Whatever ends this run ends its sub-agents: the records are closed with the chat.
+		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
 		TypedSearchAttributes: temporal.NewSearchAttributes(durable.SessionID.ValueSet(l.sessionID), durable.Kind.ValueSet("fork")),
 	})
@@ -40,44 +40,44 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 		return nil
 	}
 	// Its run could not report, so this one does.
-	end := outcome{reason: domain.FinishFailed, code: "run_lost", message: "its run was lost"}
+	end := loopEnd{reason: domain.FinishFailed, code: "run_lost", message: "its run was lost"}
 	if temporal.IsCanceledError(err) {
-		end = outcome{reason: domain.FinishInterrupted}
+		end = loopEnd{reason: domain.FinishInterrupted}
 	}
 	return endFork(ctx, call.ID, end)
 }
 
-// endFork ends a sub-agent in the records, also when the run was cancelled, and
-// tells those that waited for its slot.
-func endFork(ctx workflow.Context, loopID string, end outcome) error {
+// endFork ends a sub-agent in the database, also when the run was cancelled, and
+// signals those that wait for its slot.
+func endFork(ctx workflow.Context, loopID string, end loopEnd) error {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	out, err := contract.EndFork.Local(ctx, contract.EndForkIn{
 		LoopID: loopID, Reason: end.reason, Code: end.code, Message: end.message,
 	})
 	if err == nil {
-		nudge(ctx, out.Next)
+		notifySlotWaiters(ctx, out.Next)
 	}
 	return err
 }
 
-// nudge tells runs that a slot may be free, also when this one was cancelled. The
-// server drops the word of a run that has closed, so it is waited for. A run that
-// is gone needs none, and one that misses it looks by itself a little later.
-func nudge(ctx workflow.Context, runs []string) {
+// notifySlotWaiters signals runs that wait for a slot, also when this run was cancelled.
+// It waits for delivery because the server drops signals of closed workflows. A run
+// that is gone needs none, and one that misses the signal looks after slotPoll.
+func notifySlotWaiters(ctx workflow.Context, runs []string) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	var told []workflow.Future
+	var signals []workflow.Future
 	for _, id := range runs {
-		told = append(told, workflow.SignalExternalWorkflow(ctx, id, "", contract.Resume.Name, contract.ResumeFork{}))
+		signals = append(signals, workflow.SignalExternalWorkflow(ctx, id, "", contract.Resume.Name, contract.ResumeFork{}))
 	}
-	for _, word := range told {
-		_ = word.Get(ctx, nil)
+	for _, signal := range signals {
+		_ = signal.Get(ctx, nil)
 	}
 }
 
-// listen hears, from the first sub-agent on, which of them wait for answers.
-func (l *loop) listen(ctx workflow.Context) {
+// receiveAsked notes, from the first sub-agent on, which of them wait for answers.
+func (l *loop) receiveAsked(ctx workflow.Context) {
 	if l.forks != nil {
 		return
 	}
@@ -86,34 +86,35 @@ func (l *loop) listen(ctx workflow.Context) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
 			asked := contract.Asked.Receive(ctx)
-			if fork := l.forks[asked.LoopID]; fork != nil && asked.Heard >= fork.told {
-				fork.asking = true
+			if fork := l.forks[asked.LoopID]; fork != nil && asked.Heard >= fork.resumed {
+				fork.waiting = true
 			}
 		}
 	})
 }
 
-// asking counts the sub-agents that nothing but an answer can move.
-func (l *loop) asking() (n int) {
+// waitingForks counts the sub-agents that only an answer can move.
+func (l *loop) waitingForks() (n int) {
+	//workflowcheck:ignore a count does not depend on the order
 	for _, fork := range l.forks {
-		if fork.asking {
+		if fork.waiting {
 			n++
 		}
 	}
 	return n
 }
 
-// resumeForks has every open sub-agent look again: those that still wait say so
-// once more. One that is not there yet would miss the word, and needs none.
+// resumeForks makes every open sub-agent look again: those that still wait report it
+// once more. One that has not started yet would miss the signal, and needs none.
 func (l *loop) resumeForks(ctx workflow.Context) {
 	for _, id := range workflow.DeterministicKeys(l.forks) {
 		fork := l.forks[id]
 		if !fork.started {
 			continue
 		}
-		fork.asking = false
-		fork.told++
+		fork.waiting = false
+		fork.resumed++
 		workflow.SignalExternalWorkflow(ctx, durable.ForkWorkflowID(l.chatID, id), "", contract.Resume.Name,
-			contract.ResumeFork{Number: fork.told})
+			contract.ResumeFork{Number: fork.resumed})
 	}
 }

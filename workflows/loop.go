@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/temporal"
@@ -14,7 +15,7 @@ import (
 // loop is one agent loop: the main one of a chat, or that of a sub-agent. It is
 // what a run remembers between two steps.
 type loop struct {
-	who       string // for messages: chat or sub-agent
+	name      string // for messages: chat or sub-agent
 	sessionID string
 	chatID    string
 	id        string // domain.RootLoop, or the sub-agent's
@@ -23,121 +24,166 @@ type loop struct {
 	maxSteps  int
 	stopped   bool
 	forks     map[string]*openFork // its sub-agents, by their loop
+	clock     *clock               // of a sub-agent: how long it may work
 
-	// await waits while nothing but an answer can move the loop; asked says that
-	// it has questions of its own, answered that these are resolved.
-	await func(ctx workflow.Context, asked bool) (out outcome, answered, over bool)
-	// awaitSlot waits until another sub-agent may have ended.
-	awaitSlot func(ctx workflow.Context) error
-	// told reports whether the loop was told that answers may have come, and hear
-	// takes that in.
-	told func(ctx workflow.Context) bool
-	hear func(ctx workflow.Context)
+	waiter waiter
 }
 
-// outcome says how a loop came to its end, or what the run does next.
-type outcome struct {
+// waiter is how a loop waits for what is not its own work. A chat and a sub-agent
+// differ in it.
+type waiter interface {
+	// awaitAnswer waits while only an answer can move the loop; asked says that the
+	// loop has questions of its own. It returns whether these are resolved, or the end
+	// of the loop.
+	awaitAnswer(ctx workflow.Context, asked bool) (answered bool, end *loopEnd)
+	// awaitSlot waits until another sub-agent may have ended.
+	awaitSlot(ctx workflow.Context) error
+	// notified reports whether a signal came after which to look for answers again.
+	notified(ctx workflow.Context) bool
+	// drainSignals receives those signals.
+	drainSignals(ctx workflow.Context)
+}
+
+// loopEnd says how a loop came to its end.
+type loopEnd struct {
 	reason  domain.FinishReason
 	code    string
 	message string
 
-	closed bool // the chat has ended already: by its last turn, a message, a stop or a rewind
-	longer bool // the same loop goes on in a new run, this history is long enough
-	next   bool // another chat is queued
-	err    error
+	closed    bool // the chat has ended already: by its last turn, a message, a stop or a rewind
+	continued bool // the same loop goes on in a new run, this history is long enough
+	next      bool // another chat is queued
+	err       error
 }
 
-// unfinished reports whether the end has yet to be written to the records.
-func (o outcome) unfinished() bool { return o.err == nil && !o.closed && !o.longer }
+// unfinished reports whether the end is not in the database yet.
+func (e loopEnd) unfinished() bool { return e.err == nil && !e.closed && !e.continued }
 
-// run is the agent loop: call the model, run the tools that it asks for, and
-// again, until it asks for none.
-func (l *loop) run(ctx workflow.Context) outcome {
+// run is the agent loop: call the model and run the tools that it asks for, until it
+// asks for none.
+func (l *loop) run(ctx workflow.Context) loopEnd {
 	for {
-		if out, over := l.checkLimits(ctx); over {
-			return out
+		if end := l.checkLimits(ctx); end != nil {
+			return *end
 		}
-		turn, err := l.callModel(ctx)
+		step, err := l.callModel(ctx)
 		switch {
+		case errors.Is(err, errLongHistory):
+			return loopEnd{continued: true}
 		case err != nil:
 			return l.failure(err)
-		case turn.Ended:
-			return ended(ctx, turn)
-		case turn.Stopped:
-			return outcome{reason: domain.FinishInterrupted}
-		case turn.Finish != "":
-			return outcome{reason: turn.Finish, code: string(turn.Finish), message: turn.Message}
-		case turn.Mismatch:
-			return outcome{reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "no answer followed the output_schema"}
-		case turn.Behind:
-			l.step-- // the model call itself is still to be made
-		case !turn.Again:
-			return outcome{reason: domain.FinishCompleted}
 		}
-		if out, over := l.act(ctx, turn); over {
-			return out
+		if end := l.endAfter(ctx, step); end != nil {
+			return *end
+		}
+		if end := l.act(ctx, step); end != nil {
+			return *end
 		}
 	}
 }
 
-// checkLimits says whether the loop may make another model call.
-func (l *loop) checkLimits(ctx workflow.Context) (outcome, bool) {
+// checkLimits returns the end of a loop that may not make another model call.
+func (l *loop) checkLimits(ctx workflow.Context) *loopEnd {
 	switch {
 	case l.stopped:
-		return outcome{reason: domain.FinishInterrupted}, true
+		return &loopEnd{reason: domain.FinishInterrupted}
 	case l.step >= l.maxSteps:
-		return outcome{reason: domain.FinishMaxSteps, code: "max_steps",
-			message: fmt.Sprintf("the %s made %d model calls, which is the limit", l.who, l.maxSteps)}, true
+		return &loopEnd{
+			reason: domain.FinishMaxSteps, code: "max_steps",
+			message: fmt.Sprintf("the %s made %d model calls, which is the limit", l.name, l.maxSteps),
+		}
 	case workflow.GetInfo(ctx).GetContinueAsNewSuggested():
-		return outcome{longer: true}, true
+		return &loopEnd{continued: true}
 	default:
-		return outcome{}, false
+		return nil
 	}
 }
 
-// callModel makes the next model call, as one assistant turn.
+// callModel makes the next model call, as one assistant turn. It waits, or has the
+// history compacted, until the call was made or the loop ends without it.
 func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 	l.step++
-	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID}
+	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID, Waits: true}
 	for {
-		turn, err := contract.CallModel.Run(ctx, call, fmt.Sprintf("Model call %d", l.step))
-		switch {
-		case err != nil:
-		case turn.Queued:
-			err = l.awaitSlot(ctx)
-		case turn.Compact != "":
-			call, turn.Stopped, err = l.compactContext(ctx, call, turn.Compact)
-		default:
-			return turn, nil
+		step, err := contract.CallModel.Run(ctx, call, fmt.Sprintf("Model call %d", l.step))
+		if err != nil {
+			return step, err
 		}
-		if err != nil || turn.Stopped {
-			return turn, err
+
+		stopped := false
+		switch step.Outcome {
+		case contract.OutcomeQueued:
+			err = l.waiter.awaitSlot(ctx)
+		case contract.OutcomeRetryLater:
+			stopped, err = l.awaitModel(ctx, *step.Wait)
+		case contract.OutcomeNeedsCompaction:
+			call, stopped, err = l.compactContext(ctx, call, step.Compact)
+		default:
+			return step, nil
+		}
+		switch {
+		case errors.Is(err, errLongHistory):
+			l.step-- // the next run makes this call
+			return step, err
+		case err != nil:
+			return step, err
+		case stopped:
+			return contract.CallModelOut{Outcome: contract.OutcomeStopped}, nil
 		}
 	}
 }
 
-// act carries out what a turn asks for: its tools and sub-agents finish first,
-// then questions hold the loop until they are resolved, its own and those of its
+// endAfter returns the end of the loop if the step was its last one; nil: its calls
+// are to be carried out, then the model is called again.
+func (l *loop) endAfter(ctx workflow.Context, step contract.CallModelOut) *loopEnd {
+	switch step.Outcome {
+	case contract.OutcomeContinue:
+		return nil
+	case contract.OutcomePendingCalls:
+		l.step-- // the model call itself is still to be made
+		return nil
+	case contract.OutcomeCompleted:
+		return &loopEnd{reason: domain.FinishCompleted}
+	case contract.OutcomeStopped:
+		return &loopEnd{reason: domain.FinishInterrupted}
+	case contract.OutcomeLimitReached:
+		return &loopEnd{reason: step.Reason, code: string(step.Reason), message: step.Message}
+	case contract.OutcomeSchemaMismatch:
+		return &loopEnd{reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "no answer followed the output_schema"}
+	case contract.OutcomeChatEnded:
+		setStatus(ctx, string(step.Reason), string(step.Reason))
+		return &loopEnd{closed: true, next: step.Next}
+	default:
+		// The workflow task fails and is retried, by a worker that knows the outcome
+		// once there is one.
+		panic(fmt.Sprintf("outcome %q is not known to this version", step.Outcome))
+	}
+}
+
+// act carries out what a step asks for: its tools and sub-agents finish first, then
+// questions hold the loop until they are resolved, its own and those of its
 // sub-agents.
-func (l *loop) act(ctx workflow.Context, turn contract.CallModelOut) (outcome, bool) {
-	work := l.start(ctx, turn.Calls)
-	asked := turn.Asked > 0
+func (l *loop) act(ctx workflow.Context, step contract.CallModelOut) *loopEnd {
+	work := l.start(ctx, step)
+	asked := step.Asked > 0
 	for {
 		l.settle(ctx, work)
 		switch {
 		case work.failed != nil:
 			l.abandon(ctx, work)
-			return l.failure(work.failed), true
+			end := l.failure(work.failed)
+			return &end
 		case work.left > 0 && (l.stopped || ctx.Err() != nil):
 			l.abandon(ctx, work)
-			return outcome{reason: domain.FinishInterrupted}, true
+			return &loopEnd{reason: domain.FinishInterrupted}
 		case work.left == 0 && !asked:
-			return outcome{}, false
+			return nil
 		}
-		out, answered, over := l.await(ctx, asked)
-		if over {
+
+		answered, end := l.waiter.awaitAnswer(ctx, asked)
+		if end != nil {
 			l.abandon(ctx, work)
-			return out, true
+			return end
 		}
 		asked = asked && !answered
 		l.resumeForks(ctx)
@@ -145,16 +191,16 @@ func (l *loop) act(ctx workflow.Context, turn contract.CallModelOut) (outcome, b
 }
 
 // failure turns an activity's error into the end of the loop.
-func (l *loop) failure(err error) outcome {
+func (l *loop) failure(err error) loopEnd {
 	if l.stopped || temporal.IsCanceledError(err) {
-		return outcome{reason: domain.FinishInterrupted}
+		return loopEnd{reason: domain.FinishInterrupted}
 	}
 	code := durable.Code(err)
 	if code == "context_overflow" {
-		return outcome{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
+		return loopEnd{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
 	}
 	if code == "" {
 		code = "internal_error"
 	}
-	return outcome{reason: domain.FinishFailed, code: code, message: durable.Message(err)}
+	return loopEnd{reason: domain.FinishFailed, code: code, message: durable.Message(err)}
 }

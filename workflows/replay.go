@@ -9,16 +9,17 @@ import (
 )
 
 // Replay plays the recorded events of another session as this one's own. How far
-// it has come is in the records; the run only sees to it that it goes on.
+// it has come is in the store; the run only makes it go on.
 func Replay(ctx workflow.Context, in contract.ReplayInput) error {
 	workflow.SetCurrentDetails(ctx, "replay session "+in.SessionID)
 	for {
-		out, err := contract.PlayReplay.Run(ctx, contract.PlayReplayIn{SessionID: in.SessionID}, "Play")
+		contract.Wake.Drain(ctx) // what it says is looked at now
+		out, err := contract.PlayReplay.Run(ctx, contract.PlayReplayIn(in), "Play")
 		if err != nil {
 			return err
 		}
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("replay session %s: %s at %d of %d", in.SessionID, out.Status, out.Position, out.Total))
-		if !out.Again {
+		if !out.Again && !contract.Wake.Waiting(ctx) {
 			return nil
 		}
 	}

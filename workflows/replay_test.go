@@ -1,25 +1,29 @@
 package workflows_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"everloop/infra/tracing"
 	"everloop/internal/durable"
+	"everloop/internal/testkit"
 	"everloop/workflows"
 )
 
-// TestRecordedHistoriesReplay holds that runs begun with an earlier version go on
-// with this one. `make replay` records anew; a history that no longer replays
+// TestHistories_replay holds that runs begun with an earlier version go on
+// with this one. `make replay` records them again; a history that no longer replays
 // needs workflow.GetVersion, not a new recording.
-func TestRecordedHistoriesReplay(t *testing.T) {
+func TestHistories_replay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
@@ -35,6 +39,30 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
+// TestRecordedHistoriesReplay_traced holds that traces change nothing of what a
+// workflow decides, also in runs that were begun without.
+func TestRecordedHistoriesReplay_traced(t *testing.T) {
+	t.Parallel()
+	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: testkit.Traces(t).URL, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(traces.Close)
+	interceptors, err := traces.Interceptors()
+	require.NoError(t, err)
+	files, err := filepath.Glob("testdata/replay/*.json")
+	require.NoError(t, err)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+				Interceptors: []interceptor.WorkerInterceptor{interceptors[0].(interceptor.WorkerInterceptor)},
+			})
+			require.NoError(t, err)
+			workflows.Register(replayer)
+			require.NoError(t, replayer.ReplayWorkflowHistory(nil, load(t, file)))
+		})
+	}
+}
+
 // names takes what is registered.
 type names []string
 
@@ -42,8 +70,8 @@ func (n *names) RegisterWorkflowWithOptions(_ any, options workflow.RegisterOpti
 	*n = append(*n, options.Name)
 }
 
-// TestEveryWorkflowHasARecordedHistory holds that no workflow goes without one.
-func TestEveryWorkflowHasARecordedHistory(t *testing.T) {
+// TestHistories_oneForEachWorkflow holds that no workflow goes without one.
+func TestHistories_oneForEachWorkflow(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
@@ -58,8 +86,8 @@ func TestEveryWorkflowHasARecordedHistory(t *testing.T) {
 	}
 }
 
-// TestRecordedPayloadsAreSmall holds that content stays out of Temporal.
-func TestRecordedPayloadsAreSmall(t *testing.T) {
+// TestHistories_smallPayloads holds that content stays out of Temporal.
+func TestHistories_smallPayloads(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)

@@ -10,13 +10,13 @@ import (
 	"everloop/internal/durable"
 )
 
-// Task carries one background task: it has the work done once, and sees to it
-// that the task ends in the records even when the work cannot report.
+// Task carries one background task: it has the work done once, and ensures
+// that the task ends in the store even when the work cannot report.
 func Task(ctx workflow.Context, in contract.TaskInput) (domain.TaskStatus, error) {
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s\n\ntask %s of session %s", in.Title, in.TaskID, in.SessionID))
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("task %s of session %s", in.TaskID, in.SessionID))
 	out, err := contract.RunTask.Run(ctx, contract.RunTaskIn{
 		TaskID: in.TaskID, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID,
-	}, in.Title)
+	}, "Background command")
 	if err == nil {
 		return out.Status, nil
 	}

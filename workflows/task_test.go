@@ -22,9 +22,11 @@ func TestTask(t *testing.T) {
 		status domain.TaskStatus
 		reason string // with which the task is lost; empty: it is not
 	}{
-		"ends by itself":       {nil, domain.TaskCompleted, ""},
-		"worker says nothing":  {temporal.NewTimeoutError(1, nil), domain.TaskLost, "its worker did not report its end in time"},
-		"work cannot be taken": {durable.Final("task_not_found", "the task or its session is gone"), domain.TaskLost, "the task or its session is gone"},
+		"ends by itself":      {nil, domain.TaskCompleted, ""},
+		"worker says nothing": {temporal.NewTimeoutError(1, nil), domain.TaskLost, "its worker did not report its end in time"},
+		"work cannot be taken": {
+			durable.Final("task_not_found", "the task or its session is gone"), domain.TaskLost, "the task or its session is gone",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +47,7 @@ func TestTask(t *testing.T) {
 			if tc.work != nil {
 				env.OnActivity(contract.RunTask.Name, mock.Anything, mock.Anything).Return(contract.RunTaskOut{}, tc.work)
 			}
-			env.ExecuteWorkflow(workflows.Task, contract.TaskInput{TaskID: "t1", SessionID: "s1", Title: "a task"})
+			env.ExecuteWorkflow(workflows.Task, contract.TaskInput{TaskID: "t1", SessionID: "s1"})
 			require.NoError(t, env.GetWorkflowError())
 			var status domain.TaskStatus
 			require.NoError(t, env.GetWorkflowResult(&status))

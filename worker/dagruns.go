@@ -1,0 +1,15 @@
+package worker
+
+import (
+	"go.temporal.io/sdk/worker"
+
+	"everloop/activities"
+	"everloop/activities/contract"
+)
+
+// RegisterDAGRuns binds the steps of DAG runs to their names.
+func RegisterDAGRuns(w worker.ActivityRegistry, runs *activities.DAGRuns) {
+	contract.AdvanceDAGRun.Handle(w, runs.Advance)
+	contract.BeginDAGNode.Handle(w, runs.Begin)
+	contract.StopDAGNode.Handle(w, runs.Stop)
+}
