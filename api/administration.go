@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -19,97 +20,113 @@ type Administration interface {
 	TokenStates(ctx context.Context, people []domain.Person) ([]domain.TokenState, error)
 }
 
-func (s *server) administrationRoutes() {
-	const path, tag = "/api/admin/admins", "Administration"
-	op := func(id, method, path, summary string) operation {
-		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: auth.Admin}
-	}
-	add(s, op("list-administrators", fiber.MethodGet, path, "All administrators"),
-		func(ctx context.Context, _ *struct{}) (*body[userList], error) {
-			users, err := s.Administration.Administrators(ctx)
-			return answer(userList{orEmpty(users)}, err)
+// administrationAPI registers and audits who may administer the service.
+type administrationAPI struct {
+	administration Administration
+	rights         *auth.Changes
+}
+
+func (a *administrationAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-administrators", Method: fiber.MethodGet, Path: "/api/admin/admins", Tag: "Administration",
+		Summary: "List the administrators",
+		Scope:   auth.Admin,
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[userList], error) {
+			users, err := a.administration.Administrators(ctx)
+			return httpx.Answer(userList{orEmpty(users)}, err)
 		})
-	add(s, op("grant-administrator", fiber.MethodPost, path, "Make a user an administrator"),
+	httpx.Register(r, httpx.Operation{
+		ID: "grant-administrator", Method: fiber.MethodPost, Path: "/api/admin/admins", Tag: "Administration",
+		Summary: "Make a user an administrator",
+		Scope:   auth.Admin, Audit: "admin.grant",
+		Errors:  httpx.Codes{404: "user_not_found"},
+		Example: `{"user_id": "01a1ff63-4512-7ae4-a128-e82fd2a774e5"}`,
+	},
 		func(ctx context.Context, in *struct {
 			Body struct {
-				UserID string `json:"user_id" minLength:"1" maxLength:"128"`
+				UserID string `json:"user_id" minLength:"1" maxLength:"128" doc:"The user." example:"01a1ff63-4512-7ae4-a128-e82fd2a774e5"`
 			}
 		},
-		) (*body[okBody], error) {
-			return s.setAdministrator(ctx, in.Body.UserID, true)
+		) (*httpx.Body[okBody], error) {
+			return a.setAdministrator(ctx, in.Body.UserID, true)
 		})
-	add(s, op("revoke-administrator", fiber.MethodDelete, path+"/{user_id}", "Take an administrator's right back"),
+	httpx.Register(r, httpx.Operation{
+		ID: "revoke-administrator", Method: fiber.MethodDelete, Path: "/api/admin/admins/{user_id}", Tag: "Administration",
+		Summary: "Revoke administrator rights",
+		Scope:   auth.Admin, Audit: "admin.revoke",
+		Errors: httpx.Codes{404: "user_not_found", 409: "last_administrator"},
+	},
 		func(ctx context.Context, in *struct {
-			UserID string `path:"user_id"`
+			UserID string `path:"user_id" doc:"The user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 		},
-		) (*body[okBody], error) {
-			return s.setAdministrator(ctx, in.UserID, false)
+		) (*httpx.Body[okBody], error) {
+			return a.setAdministrator(ctx, in.UserID, false)
 		})
-	add(s, op("list-audit", fiber.MethodGet, "/api/admin/audit", "Who used which privilege, newest first"), s.listAudit)
-	add(s, op("check-token-state", fiber.MethodPost, "/api/admin/users/token-state", "Whether people of another system can sign in here"), s.tokenStates)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-audit", Method: fiber.MethodGet, Path: "/api/admin/audit", Tag: "Administration",
+		Summary:     "List the audit trail, newest first",
+		Description: "Records administrators' reads of other users' sessions, and their changes.",
+		Scope:       auth.Admin,
+	}, a.listAudit)
+	httpx.Register(r, httpx.Operation{
+		ID: "check-token-state", Method: fiber.MethodPost, Path: "/api/admin/users/token-state", Tag: "Administration",
+		Summary:     "Check whether users of another system can sign in",
+		Description: "Returns for each person whether an account is found by sub or email, or would be created.",
+		Scope:       auth.Admin,
+		Example:     `{"users": [{"sub": "01a1ff63-4512-7ae4-a128-e82fd2a774e5", "email": "eve@example.org", "name": "Eve"}]}`,
+	}, a.tokenStates)
 }
 
-func (s *server) setAdministrator(ctx context.Context, userID string, administrator bool) (*body[okBody], error) {
-	if err := s.Administration.SetAdministrator(ctx, userID, administrator); err != nil {
+func (a *administrationAPI) setAdministrator(ctx context.Context, userID string, administrator bool) (*httpx.Body[okBody], error) {
+	if err := a.administration.SetAdministrator(ctx, userID, administrator); err != nil {
 		return nil, err
 	}
-	s.Auth.ForgetUser(userID)
-	action := "admin.revoke"
-	if administrator {
-		action = "admin.grant"
-	}
-	s.audit(ctx, action, userID, nil)
-	return answer(okBody{true}, nil)
-}
-
-// audit records what an administrator has done. That it cannot be recorded does
-// not undo it.
-func (s *server) audit(ctx context.Context, action, target string, details map[string]string) {
-	if err := s.Store.Audit(ctx, callerOf(ctx).User.ID, action, target, details); err != nil {
-		s.Logger.Warn("audit record not written", "action", action, "target", target, "error", err)
-	}
+	a.rights.Announce(ctx, domain.RightsChange{UserID: userID})
+	httpx.Concerns(ctx, userID, nil)
+	return httpx.Answer(okBody{true}, nil)
 }
 
 type auditPage struct {
-	Items []domain.AuditRecord `json:"items" nullable:"false"`
-	Total int                  `json:"total"`
+	Items []domain.AuditRecord `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                  `json:"total" doc:"Total number of entries." example:"4"`
 }
 
-func (s *server) listAudit(ctx context.Context, in *struct {
-	ActorID string `query:"actor_id" maxLength:"128"`
-	Action  string `query:"action" maxLength:"128"`
-	Target  string `query:"target" maxLength:"256"`
-	Limit   int    `query:"limit" default:"50" minimum:"1" maximum:"1000"`
-	Offset  int    `query:"offset" default:"0" minimum:"0"`
+func (a *administrationAPI) listAudit(ctx context.Context, in *struct {
+	ActorID string `query:"actor_id" maxLength:"128" doc:"Only actions of this user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+	Action  string `query:"action" maxLength:"128" doc:"Only records of this action." example:"session.read"`
+	Target  string `query:"target" maxLength:"256" doc:"Only records with this target." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	Limit   int    `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
+	Offset  int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 },
-) (*body[auditPage], error) {
-	page, total, err := s.Administration.AuditTrail(ctx, domain.AuditQuery{
+) (*httpx.Body[auditPage], error) {
+	page, total, err := a.administration.AuditTrail(ctx, domain.AuditQuery{
 		ActorID: in.ActorID, Action: in.Action, Target: in.Target, Limit: in.Limit, Offset: in.Offset,
 	})
-	return answer(auditPage{orEmpty(page), total}, err)
+	return httpx.Answer(auditPage{orEmpty(page), total}, err)
 }
 
-// person is somebody as another system knows him.
+// person is a user as another system knows them.
 type person struct {
-	Email string `json:"email" maxLength:"320"`
-	Name  string `json:"name" maxLength:"256"`
-	Sub   string `json:"sub" minLength:"1" maxLength:"256"`
+	Email string `json:"email" maxLength:"320" doc:"The e-mail address." example:"eve@example.org"`
+	Name  string `json:"name" maxLength:"256" doc:"Its name." example:"Eve"`
+	Sub   string `json:"sub" minLength:"1" maxLength:"256" doc:"The person's id in the other system." example:"01a1ff63-4512-7ae4-a128-e82fd2a774e5"`
 }
 
 type tokenStateList struct {
-	Items []domain.TokenState `json:"items" nullable:"false"`
+	Items []domain.TokenState `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
-func (s *server) tokenStates(ctx context.Context, in *struct {
+func (a *administrationAPI) tokenStates(ctx context.Context, in *struct {
 	Body struct {
-		Users []person `json:"users" nullable:"false" maxItems:"1000"`
+		Users []person `json:"users" nullable:"false" maxItems:"1000" doc:"The persons."`
 	}
 },
-) (*body[tokenStateList], error) {
+) (*httpx.Body[tokenStateList], error) {
 	people := make([]domain.Person, len(in.Body.Users))
 	for i, u := range in.Body.Users {
 		people[i] = domain.Person{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
 	}
-	states, err := s.Administration.TokenStates(ctx, people)
-	return answer(tokenStateList{orEmpty(states)}, err)
+	states, err := a.administration.TokenStates(ctx, people)
+	return httpx.Answer(tokenStateList{orEmpty(states)}, err)
 }

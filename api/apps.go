@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -21,7 +23,7 @@ type Apps interface {
 	Serve(ctx context.Context, appID, name string) (domain.ServedApp, error)
 }
 
-// AppRecords tell of what a user has published.
+// AppRecords store what a user has published.
 type AppRecords interface {
 	App(ctx context.Context, ownerID, appID string) (domain.App, error)
 	Apps(ctx context.Context, ownerID string) ([]domain.App, error)
@@ -29,25 +31,25 @@ type AppRecords interface {
 
 // appBody is a published app as clients see it.
 type appBody struct {
-	AppID       string           `json:"app_id"`
-	SessionID   string           `json:"session_id"`
-	Name        string           `json:"name"`
-	URL         string           `json:"url"`
-	Status      domain.AppStatus `json:"status" enum:"building,live,failed,stopped"`
-	WorkingDir  string           `json:"working_dir"`
-	Kind        string           `json:"kind" enum:"static"`
+	AppID       string           `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	SessionID   string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Name        string           `json:"name" doc:"Its name." example:"site"`
+	URL         string           `json:"url" doc:"Its address." example:"http://127.0.0.1:8020/apps/01a1ff63-40a1-7c55-a62e-d84c269739b6/"`
+	Status      domain.AppStatus `json:"status" enum:"building,live,failed,stopped" doc:"Its status."`
+	WorkingDir  string           `json:"working_dir" doc:"The directory, relative to the workspace." example:"site"`
+	Kind        string           `json:"kind" enum:"static" doc:"The type."`
 	Digest      string           `json:"digest" doc:"Of the copy that is served; empty: there is none."`
-	PublishedAt *time.Time       `json:"published_at" nullable:"true"`
+	PublishedAt *time.Time       `json:"published_at" nullable:"true" doc:"Time of the last publication; null: never."`
 	LogsRef     *string          `json:"logs_ref" nullable:"true" doc:"null: what is served as it is writes no log"`
 }
 
 type appList struct {
-	Items []appBody `json:"items" nullable:"false"`
+	Items []appBody `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
 type unpublished struct {
-	AppID  string           `json:"app_id"`
-	Status domain.AppStatus `json:"status" enum:"stopped"`
+	AppID  string           `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	Status domain.AppStatus `json:"status" enum:"stopped" doc:"Its status."`
 }
 
 // Here says by which address the service was reached.
@@ -76,83 +78,139 @@ func (h Here) app(a domain.App) appBody {
 
 // AppRef names an app.
 type AppRef struct {
-	AppID string `path:"app_id" maxLength:"64"`
+	AppID string `path:"app_id" maxLength:"64" doc:"The published app." example:"k3v9q2m7x1c8b5n4"`
 }
 
-func (s *server) appRoutes() {
-	const all, one, tag = "/api/apps", "/api/apps/{app_id}", "Apps"
-	op := func(id, method, path, summary string, scope auth.Scope) operation {
-		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: scope}
-	}
-	add(s, op("publish-app", fiber.MethodPost, all, "Publish a directory of a workspace as a site that everybody can see", auth.Files), s.publishApp)
-	add(s, op("list-apps", fiber.MethodGet, all, "The caller's published apps, newest first", auth.SessionsRead),
-		func(ctx context.Context, in *Here) (*body[appList], error) {
-			apps, err := s.AppRecords.Apps(ctx, callerOf(ctx).User.ID)
+// appsAPI publishes directories of workspaces.
+type appsAPI struct {
+	access
+	apps       Apps
+	appRecords AppRecords
+}
+
+func (a *appsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "publish-app", Method: fiber.MethodPost, Path: "/api/apps", Tag: "Apps",
+		Summary: "Publish a directory of a workspace as a public site",
+		Description: "Copies the files in their current state; publishing the same directory again updates the app at the same " +
+			"address. The directory must contain an index.html.",
+		Scope: auth.Files, Audit: "app.create",
+		Errors: httpx.Codes{
+			400: onPath,
+			403: "forbidden file_permission_denied",
+			404: "session_not_found file_not_found",
+			413: "app_too_large no_space",
+			422: "no_index_page " + onRead,
+			503: "disk_full",
+		},
+		Example: `{"session_id": "01a1ff63-2e0c-7d30-8650-39ac67aaafb7", "working_dir": "site"}`,
+	}, a.publishApp)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-apps", Method: fiber.MethodGet, Path: "/api/apps", Tag: "Apps",
+		Summary: "List the caller's published apps, newest first",
+		Scope:   auth.SessionsRead,
+	},
+		func(ctx context.Context, in *Here) (*httpx.Body[appList], error) {
+			apps, err := a.appRecords.Apps(ctx, httpx.CallerOf(ctx).User.ID)
 			list := appList{Items: make([]appBody, len(apps))}
 			for i, a := range apps {
 				list.Items[i] = in.app(a)
 			}
-			return answer(list, err)
+			return httpx.Answer(list, err)
 		})
-	add(s, op("get-app", fiber.MethodGet, one, "One published app", auth.SessionsRead),
+	httpx.Register(r, httpx.Operation{
+		ID: "get-app", Method: fiber.MethodGet, Path: "/api/apps/{app_id}", Tag: "Apps",
+		Summary: "Get a published app",
+		Scope:   auth.SessionsRead,
+		Errors:  httpx.Codes{404: "app_not_found"},
+	},
 		func(ctx context.Context, in *struct {
 			AppRef
 			Here
 		},
-		) (*body[appBody], error) {
-			app, err := s.AppRecords.App(ctx, callerOf(ctx).User.ID, in.AppID)
-			return answer(in.app(app), err)
+		) (*httpx.Body[appBody], error) {
+			app, err := a.appRecords.App(ctx, httpx.CallerOf(ctx).User.ID, in.AppID)
+			return httpx.Answer(in.app(app), err)
 		})
-	add(s, op("unpublish-app", fiber.MethodDelete, one, "Take a published app away", auth.Files),
-		func(ctx context.Context, in *AppRef) (*body[unpublished], error) {
-			app, err := s.Apps.Unpublish(ctx, callerOf(ctx).User.ID, in.AppID)
-			return answer(unpublished{app.ID, app.Status}, err)
+	httpx.Register(r, httpx.Operation{
+		ID: "unpublish-app", Method: fiber.MethodDelete, Path: "/api/apps/{app_id}", Tag: "Apps",
+		Summary:     "Unpublish an app",
+		Description: "Requests to its address are rejected with app_not_found at once.",
+		Scope:       auth.Files, Audit: "app.delete",
+		Errors: httpx.Codes{404: "app_not_found"},
+	},
+		func(ctx context.Context, in *AppRef) (*httpx.Body[unpublished], error) {
+			app, err := a.apps.Unpublish(ctx, httpx.CallerOf(ctx).User.ID, in.AppID)
+			return httpx.Answer(unpublished{app.ID, app.Status}, err)
 		})
-	add(s, operation{
-		id: "read-app", method: fiber.MethodGet, path: "/apps/{app_id}/{dir_path}", tag: tag, public: true,
-		summary: "A file of a published app, for browsers",
-		changes: func(op *huma.Operation) {
-			describeAs(http.StatusOK, "*/*")(op)
-			describeAs(http.StatusPartialContent, "*/*")(op)
-			putResponse(op, http.StatusNotModified, nil)
-			putResponse(op, http.StatusPermanentRedirect, nil)
+	httpx.Register(r, httpx.Operation{
+		ID: "read-app", Method: fiber.MethodGet, Path: "/apps/{app_id}/{dir_path}", Tag: "Apps",
+		Summary: "Get a file of a published app",
+		Description: "Public. A directory redirects to its index.html. Pages run in an opaque origin: they have no access to the " +
+			"cookies of this service or of other apps.",
+		Public: true,
+		Errors: httpx.Codes{
+			403: "service_worker_refused",
+			404: "app_not_found file_not_found",
+			416: httpx.CodeRange,
+			503: "dependency_unavailable",
 		},
-	}, s.readApp)
+		Headers: map[string]string{
+			"ETag": "The version of the file.", "Content-Range": "With 206: the bytes that are sent, and the size.",
+			"Location": "With 308: the address of the directory.",
+		},
+		Replies: []httpx.Reply{
+			{Status: http.StatusOK, Types: []string{"*/*"}},
+			{Status: http.StatusPartialContent, Types: []string{"*/*"}},
+			{Status: http.StatusNotModified},
+			{Status: http.StatusPermanentRedirect},
+		},
+	}, a.readApp)
 }
 
-func (s *server) publishApp(ctx context.Context, in *struct {
+func (a *appsAPI) publishApp(ctx context.Context, in *struct {
 	Here
 	Body struct {
-		SessionID  string `json:"session_id" minLength:"1" maxLength:"128"`
-		WorkingDir string `json:"working_dir,omitempty" maxLength:"4096" doc:"Relative to the workspace; left out: all of it. It has to hold an index.html."`
+		SessionID  string `json:"session_id" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		WorkingDir string `json:"working_dir,omitempty" maxLength:"4096" doc:"Relative to the workspace; left out: all of it. It has to hold an index.html." example:"site"`
 	}
 },
-) (*body[appBody], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.Body.SessionID)
+) (*httpx.Body[appBody], error) {
+	session, err := a.own(ctx, in.Body.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	app, err := s.Apps.Publish(ctx, session, in.Body.WorkingDir)
-	return answer(in.app(app), err)
+	app, err := a.apps.Publish(ctx, session, in.Body.WorkingDir)
+	httpx.Concerns(ctx, app.ID, map[string]string{"session_id": session.ID})
+	return httpx.Answer(in.app(app), err)
 }
 
 // appPolicy lets a published page do what a page may, but as one from nowhere: it
 // has neither this service's cookies and storage nor those of other apps.
 const appPolicy = activeContent + " allow-downloads allow-pointer-lock"
 
-// readApp serves a file of a published app. Whoever wrote it, nobody has checked
-// it, so each answer is told to be of no origin, and other sites may load it.
-func (s *server) readApp(ctx context.Context, in *struct {
+// readApp serves a file of a published app. Its content was not checked
+// it, so each answer is sandboxed to no origin, and other sites may load it. A
+// service worker would outlive its page and answer for the address, which is of no
+// use to a page without an origin: its script is refused.
+func (a *appsAPI) readApp(ctx context.Context, in *struct {
 	AppRef
-	Path string `path:"dir_path" doc:"Slashes are part of it; a directory leads to its index.html."`
+	Path        string `path:"dir_path" doc:"Slashes are part of it; a directory leads to its index.html." example:"css/style.css"`
+	Range       string `header:"Range" doc:"One range of bytes." example:"bytes=0-1023"`
+	IfRange     string `header:"If-Range" doc:"The Range applies only while the file has this ETag." example:"\"5d41402abc4b2a76\""`
+	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the client's copy: if it is current, the response is 304." example:"\"5d41402abc4b2a76\""`
+	Worker      string `header:"Service-Worker" hidden:"true"`
 },
-) (*streamed, error) {
-	served, err := s.Apps.Serve(ctx, in.AppID, in.Path)
+) (*httpx.Streamed, error) {
+	if in.Worker != "" {
+		return nil, domain.Newf(domain.Forbidden, domain.CodeServiceWorker, "a published app cannot have a service worker")
+	}
+	served, err := a.openApp(ctx, in.AppID, in.Path)
 	if err != nil {
 		return nil, err
 	}
-	return &streamed{func(hctx huma.Context) {
-		c := fiberOf(hctx)
+	return &httpx.Streamed{Body: func(hctx huma.Context) {
+		c := httpx.FiberOf(hctx)
 		if served.Directory {
 			here := served.Path
 			if here == "" {
@@ -167,7 +225,7 @@ func (s *server) readApp(ctx context.Context, in *struct {
 		c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
 		c.Set("Cross-Origin-Opener-Policy", "same-origin")
 		c.Set("Cross-Origin-Resource-Policy", "cross-origin")
-		c.Set(fiber.HeaderAccessControlAllowOrigin, "*") // a page from nowhere is a stranger to its own files
+		c.Set(fiber.HeaderAccessControlAllowOrigin, "*") // a page without an origin is of another origin than its own files
 		c.Set(fiber.HeaderCacheControl, "public, no-cache")
 		c.Set(fiber.HeaderETag, served.File.ETag)
 		c.Set(fiber.HeaderAcceptRanges, "bytes")
@@ -179,12 +237,40 @@ func (s *server) readApp(ctx context.Context, in *struct {
 		c.Set(fiber.HeaderContentType, siteType(served.Path))
 		if err := sendRange(c, served.File.Content, served.File.Size, served.File.ETag); err != nil {
 			_ = served.File.Content.Close()
-			s.refuse(hctx, err)
+			httpx.Reject(hctx, err)
 		}
 	}}, nil
 }
 
-// siteType tells what a file of a site is by its name alone: its bytes are not
+// openApp finds a file of an app. It can be read after the handler has returned, for
+// an hour, until it is closed.
+func (a *appsAPI) openApp(ctx context.Context, appID, name string) (domain.ServedApp, error) {
+	request := httpx.RequestOf(ctx)
+	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
+	opened := context.AfterFunc(ctx, stop)
+	served, err := a.apps.Serve(reading, appID, name)
+	opened()
+	if served.File.Content == nil {
+		stop()
+		return served, err
+	}
+	served.File.Content = &appContent{served.File.Content, stop}
+	return served, err
+}
+
+// appContent ends the time of a file that is read when it is closed.
+type appContent struct {
+	io.ReadSeekCloser
+	stop context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (c *appContent) Close() error {
+	defer c.stop()
+	return c.ReadSeekCloser.Close()
+}
+
+// siteType returns the type of a site's file by its name alone: its bytes are not
 // looked at, so that none passes for something else.
 func siteType(name string) string {
 	kind := kinds[strings.ToLower(path.Ext(name))]

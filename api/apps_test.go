@@ -33,7 +33,7 @@ func (site) App(_ context.Context, _, id string) (domain.App, error) { return li
 
 func (site) Apps(context.Context, string) ([]domain.App, error) { return []domain.App{liveApp}, nil }
 
-func (site) Serve(_ context.Context, id, name string) (domain.ServedApp, error) {
+func (site) Serve(ctx context.Context, id, name string) (domain.ServedApp, error) {
 	if err := known(id); err != nil {
 		return domain.ServedApp{}, err
 	}
@@ -45,8 +45,55 @@ func (site) Serve(_ context.Context, id, name string) (domain.ServedApp, error) 
 	case "./", "docs/":
 		name = "index.html"
 	}
+	if name == "large.bin" {
+		return domain.ServedApp{Path: name, File: domain.AppFile{Content: fetched{inMemory{strings.NewReader(largeFile)}, ctx}, Size: int64(len(largeFile)), ETag: `"v1"`}}, nil
+	}
 	const page = "<script>alert(1)</script>"
-	return domain.ServedApp{Path: name, File: domain.AppFile{Content: io.NopCloser(strings.NewReader(page)), Size: int64(len(page)), ETag: `"v1"`}}, nil
+	return domain.ServedApp{Path: name, File: domain.AppFile{Content: inMemory{strings.NewReader(page)}, Size: int64(len(page)), ETag: `"v1"`}}, nil
+}
+
+// largeFile is more than is read at once.
+var largeFile = strings.Repeat("0123456789abcdef", 5<<20/16)
+
+type inMemory struct{ *strings.Reader }
+
+func (inMemory) Close() error { return nil }
+
+// fetched is a file whose parts are fetched while it is read, as long as its context
+// holds.
+type fetched struct {
+	inMemory
+	ctx context.Context
+}
+
+func (f fetched) Read(p []byte) (int, error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return f.inMemory.Read(p)
+}
+
+// WriteTo would go round Read.
+func (f fetched) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{f})
+}
+
+func TestReadApp_streamsAfterTheHandlerHasReturned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	whole := w.do("GET", "/apps/app-1/large.bin", "", "")
+	require.Equal(t, 200, whole.status)
+	require.True(t, whole.text == largeFile, "%d bytes", len(whole.text))
+	part := w.do("GET", "/apps/app-1/large.bin", "", "", header("Range", "bytes=5000000-"))
+	require.Equal(t, 206, part.status)
+	require.True(t, part.text == largeFile[5000000:], "%d bytes", len(part.text))
+	require.Equal(t, 200, w.do("HEAD", "/apps/app-1/large.bin", "", "").status)
+}
+
+func TestReadApp_refusesServiceWorkers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.do("GET", "/apps/app-1/worker.js", "", "", header("Service-Worker", "script")).code(403, "service_worker_refused")
 }
 
 func known(id string) error {
@@ -57,14 +104,15 @@ func known(id string) error {
 }
 
 var appsWalk = []call{
-	{method: "POST", path: "/api/apps", url: "/api/apps", status: 200, hasBody: true, body: `{"session_id":"{s}","working_dir":"site"}`, bad: []bad{
-		{body: `{}`, at: "body.session_id"}, {body: `{"session_id":5}`, at: "body.session_id"},
+	{method: "POST", path: "/api/apps", scope: "files", url: "/api/apps", status: 200, hasBody: true, body: `{"session_id":"{s}","working_dir":"site"}`, bad: []bad{
+		{body: `{}`, at: "body.session_id"},
+		{body: `{"session_id":5}`, at: "body.session_id"},
 		{body: `{"session_id":"{s}","working_dir":` + `"` + strings.Repeat("x", 4097) + `"}`, at: "body.working_dir"},
 	}},
-	{method: "GET", path: "/api/apps", url: "/api/apps", status: 200},
-	{method: "GET", path: "/api/apps/{app_id}", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
-	{method: "DELETE", path: "/api/apps/{app_id}", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
-	{method: "GET", path: "/apps/{app_id}/{dir_path}", url: "/apps/app-1/index.html", status: 200, public: true, missing: "/apps/none/index.html"},
+	{method: "GET", path: "/api/apps", scope: "sessions:read", url: "/api/apps", status: 200},
+	{method: "GET", path: "/api/apps/{app_id}", scope: "sessions:read", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
+	{method: "DELETE", path: "/api/apps/{app_id}", scope: "files", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
+	{method: "GET", path: "/apps/{app_id}/{dir_path}", scope: "public", url: "/apps/app-1/index.html", status: 200, public: true, missing: "/apps/none/index.html"},
 }
 
 func TestAPublishedPageIsOfNoOrigin(t *testing.T) {
@@ -92,7 +140,7 @@ func TestAPublishedPageIsOfNoOrigin(t *testing.T) {
 	require.Equal(t, "alert", part.text)
 	require.Equal(t, "bytes 8-12/25", part.header.Get("Content-Range"))
 	require.Equal(t, 416, w.do("GET", "/apps/app-1/film.mp4", "", "", header("Range", "bytes=99-")).status)
-	require.Equal(t, 200, w.do("GET", "/apps/app-1/docs/", "", "").status, "a browser that was led there is led on for ever")
+	require.Equal(t, 200, w.do("GET", "/apps/app-1/docs/", "", "").status, "a redirect that browsers keep must still work")
 	require.Equal(t, "application/octet-stream", w.do("GET", "/apps/app-1/page.unknown", "", "").header.Get("Content-Type"))
 
 	made := w.do("POST", "/api/apps", w.ann, `{"session_id":"`+w.session("{}")+`","working_dir":"site"}`).json()

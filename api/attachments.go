@@ -7,35 +7,45 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 )
 
-// Images gives the pictures of a session's messages. The caller was let in.
+// Images gives the pictures of a session's messages. The caller is authorised.
 type Images interface {
 	Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error)
 }
 
 // AttachmentRef is the path of a picture of a message, as image blocks name it.
 type AttachmentRef struct {
-	SessionID string `path:"session_id"`
-	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture."`
+	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 }
 
-func (s *server) attachmentRoutes() {
-	add(s, operation{
-		id: "read-attachment", method: fiber.MethodGet, path: "/api/sessions/{session_id}/attachments/{attachment}", tag: "Messages",
-		summary: "A picture of a message, as its image block names it", scope: auth.SessionsRead,
-		changes: describeAs(http.StatusOK, "image/*"),
-	}, func(ctx context.Context, in *AttachmentRef) (*streamed, error) {
-		if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+// attachmentsAPI serves the pictures of messages.
+type attachmentsAPI struct {
+	access
+	images Images
+}
+
+func (a *attachmentsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "read-attachment", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/attachments/{attachment}", Tag: "Messages",
+		Summary:     "Get a picture of a message",
+		Description: "The content of an image block is the path of this operation.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "object_not_found"},
+		Replies:     []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*"}}},
+	}, func(ctx context.Context, in *AttachmentRef) (*httpx.Streamed, error) {
+		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
-		data, mime, err := s.Images.Image(ctx, in.SessionID, in.Name)
+		data, mime, err := a.images.Image(ctx, in.SessionID, in.Name)
 		if err != nil {
 			return nil, err
 		}
-		return &streamed{func(ctx huma.Context) {
-			c := fiberOf(ctx)
+		return &httpx.Streamed{Body: func(ctx huma.Context) {
+			c := httpx.FiberOf(ctx)
 			c.Set(fiber.HeaderContentType, mime)
 			c.Set(fiber.HeaderCacheControl, "private, max-age=31536000, immutable") // named by its content
 			c.Response().SetBodyRaw(data)

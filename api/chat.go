@@ -9,110 +9,100 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/chatrequest"
 	"everloop/domain"
-	"everloop/realtime"
 )
 
 // chatAccepted is the answer to a message or an answer once it is durable.
 type chatAccepted struct {
-	ChatID          string          `json:"chat_id"`
-	TurnID          string          `json:"turn_id,omitempty"`
-	DeliveryApplied domain.Delivery `json:"delivery_applied,omitempty" enum:"run,enqueue,steer,interrupt"`
-	Position        *int            `json:"position,omitempty" doc:"Place in the queue; 0: not queued."`
+	ChatID          string          `json:"chat_id" doc:"The chat." example:"01a1ff63-2fac-7093-a476-c6dcf5b7aa70"`
+	TurnID          string          `json:"turn_id,omitempty" doc:"The turn." example:"01a1ff63-2fac-7096-830e-1db76b97e009"`
+	DeliveryApplied domain.Delivery `json:"delivery_applied,omitempty" enum:"run,enqueue,steer,interrupt" doc:"The delivery that was applied."`
+	Position        *int            `json:"position,omitempty" doc:"Place in the queue; 0: not queued." example:"0"`
 	Duplicate       *bool           `json:"duplicate,omitempty" doc:"The message had been sent before; nothing runs twice."`
 	Resolved        *bool           `json:"resolved,omitempty" doc:"Whether this answer is the one that counts."`
-	QuestionID      string          `json:"question_id,omitempty"`
+	QuestionID      string          `json:"question_id,omitempty" doc:"The question."`
 }
 
 type stopBody struct {
-	Stopped bool `json:"stopped"`
+	Stopped bool `json:"stopped" doc:"Whether a chat was stopped."`
 }
 
 type chatInput struct {
 	SessionRef
-	Body json.RawMessage `required:"true"`
+	Accept string          `header:"Accept" doc:"text/event-stream: the response is a stream of server-sent events." example:"application/json"`
+	Body   json.RawMessage `required:"true"`
 }
 
-// chatBody documents the body, which realtime.ParseSend checks for both doors.
-type chatBody struct {
-	Message         any            `json:"message,omitempty" doc:"Text, or an array of parts: {type: text, text} and {type: image_url, image_url: {url}}. May be empty only with askuser_answer or whatif."`
-	Mode            domain.Mode    `json:"mode,omitempty" enum:"planning,executing" doc:"For this message."`
-	Headless        bool           `json:"headless,omitempty" doc:"true: one result in chat:end, and no questions."`
-	OutputSchema    map[string]any `json:"output_schema,omitempty" doc:"JSON Schema of the result; implies headless."`
-	AskUserAnswer   *chatAnswer    `json:"askuser_answer,omitempty" doc:"The answer to an open question."`
-	Whatif          *chatWhatif    `json:"whatif,omitempty" doc:"Run on from a step."`
-	ClientMessageID string         `json:"client_message_id,omitempty" maxLength:"200" doc:"The same id again is the same message. At most 200 bytes."`
-	Delivery        string         `json:"delivery,omitempty" enum:"enqueue,steer,interrupt,reject" default:"enqueue" doc:"While a chat runs."`
+// chatAPI takes messages and stops chats.
+type chatAPI struct {
+	access
+	follower
+	chats Chats
 }
 
-type chatAnswer struct {
-	ToolCallID string         `json:"tool_call_id"`
-	Selections map[string]any `json:"selections,omitempty" doc:"Arrays of the indexes of chosen options, by the number of the question from 0."`
-	Custom     map[string]any `json:"custom,omitempty" doc:"Texts instead of options, by the number of the question from 0."`
-}
-
-type chatWhatif struct {
-	FromStep          int   `json:"from_step" minimum:"0" maximum:"2147483647" doc:"Keep the first so many steps and run from the next."`
-	Quotes            []any `json:"quotes,omitempty" doc:"Quotations before the message: {entry_id, text}."`
-	DeprecateEntryIDs []any `json:"deprecate_entry_ids,omitempty" doc:"Ids of entries that leave the model's context."`
-}
-
-func (s *server) chatRoutes() {
-	const path, tag = "/api/sessions/{session_id}", "Chat"
-	add(s, operation{
-		id: "send-chat", method: fiber.MethodPost, path: path + "/chat", tag: tag,
-		summary: "Send a message, or answer a question", scope: auth.Chat, status: http.StatusAccepted, stream: true, repeats: true,
-		changes: func(op *huma.Operation) {
-			schemas := s.huma.OpenAPI().Components.Schemas
-			putResponse(op, http.StatusAccepted, map[string]*huma.MediaType{
-				fiber.MIMEApplicationJSON: {Schema: schemas.Schema(reflect.TypeFor[chatAccepted](), true, "")},
-			})
-			describeAs(http.StatusOK, "text/event-stream")(op)
-			op.Description = "With Accept: text/event-stream the answer is the chat's events, to its chat:end."
-			op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-				fiber.MIMEApplicationJSON: {Schema: schemas.Schema(reflect.TypeFor[chatBody](), true, "")},
-			}}
+func (a *chatAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "send-chat", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/chat", Tag: "Chat",
+		Summary: "Send a message, or answer a question",
+		Description: "202 means that the message is stored durably. The same client_message_id, or Idempotency-Key, denotes the same " +
+			"message. With Accept: text/event-stream the response is the stream of the chat's events, up to its chat:end.",
+		Scope: auth.Chat, Status: http.StatusAccepted, Stream: true, Repeats: true,
+		Errors: httpx.Codes{409: "session_busy", 422: "unknown_model invalid_answer invalid_schema"},
+		Replies: []httpx.Reply{
+			httpx.JSONReply[chatAccepted](http.StatusAccepted), {
+				Status: http.StatusOK, Types: []string{"text/event-stream"},
+				Example: "id: 118\nevent: chat:start\ndata: {\"seq\":118,\"prev_seq\":117,\"chat_id\":\"01a1ff63-2f52-7098-bf53-c61241190a6f\"}\n\n",
+			},
 		},
-	}, s.chat)
-	add(s, operation{
-		id: "stop-chat", method: fiber.MethodPost, path: path + "/stop", tag: tag, summary: "Stop the running chat", scope: auth.Chat,
-	}, s.stopChat)
+		Body:    reflect.TypeFor[chatrequest.ChatBody](),
+		Example: `{"message": "Summarise the changes of June.", "client_message_id": "m-1", "delivery": "enqueue"}`,
+	}, a.chat)
+	httpx.Register(r, httpx.Operation{
+		ID: "stop-chat", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/stop", Tag: "Chat",
+		Summary: "Stop the running chat",
+		Description: "The running chat ends as interrupted and keeps the text written so far. Queued messages stay, unless scope is " +
+			"chat_and_queue.",
+		Scope:   auth.Chat,
+		Example: `{"scope": "chat_and_queue"}`,
+	}, a.stopChat)
 }
 
 // chat makes a message durable and answers 202, or follows the chat to its end
 // when the client takes events.
-func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
-	caller := callerOf(ctx)
-	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+func (a *chatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, error) {
+	caller := httpx.CallerOf(ctx)
+	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	if !requestOf(ctx).events {
-		accepted, err := s.accept(ctx, in)
-		return &streamed{acceptedAnswer(accepted)}, err
+	if !httpx.RequestOf(ctx).Events {
+		accepted, err := a.accept(ctx, in)
+		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
 	}
-	subscription, err := s.Streams(ctx, in.SessionID, nil) // before the message, so that nothing is missed
+	subscription, err := a.subscribe(ctx, in.SessionID, nil) // before the message, so that nothing is missed
 	if err != nil {
 		return nil, err
 	}
-	accepted, err := s.accept(ctx, in)
+	accepted, err := a.accept(ctx, in)
 	if err != nil || accepted.Resolved != nil && !*accepted.Resolved { // an answer that came too late starts nothing
 		subscription.Close()
-		return &streamed{acceptedAnswer(accepted)}, err
+		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
 	}
 	again := value(accepted.Duplicate) || repeated(ctx)
-	if again { // what was told before is told again, from the chat's start
+	if again { // the events before are sent again, from the chat's start
 		subscription.Close()
 		var all uint64
-		if subscription, err = s.Streams(ctx, in.SessionID, &all); err != nil {
+		if subscription, err = a.subscribe(ctx, in.SessionID, &all); err != nil {
 			return nil, err
 		}
 	}
-	return &streamed{func(ctx huma.Context) {
-		stay := s.mayStay(caller, in.SessionID, domain.ViewerOwner)
-		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		stay := a.mayStay(caller, in.SessionID, domain.ViewerOwner)
+		a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
 			defer subscription.Close()
-			return s.follow(ctx, out, in.SessionID, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
+			return a.follow(ctx, out, in.SessionID, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
 				ours := e.ChatID == accepted.ChatID
 				again = again && !(ours && e.Name == domain.EventChatStart)
 				// All events of the session, so that the chain of prev_seq is whole.
@@ -122,16 +112,16 @@ func (s *server) chat(ctx context.Context, in *chatInput) (*streamed, error) {
 	}}, nil
 }
 
-// accept parses the body and hands it to the desk, once for an Idempotency-Key.
-func (s *server) accept(ctx context.Context, in *chatInput) (chatAccepted, error) {
-	once := requestOf(ctx).once
+// accept parses the body and passes it to the chat service, once for an Idempotency-Key.
+func (a *chatAPI) accept(ctx context.Context, in *chatInput) (chatAccepted, error) {
+	once := httpx.RequestOf(ctx).Once
 	var accepted chatAccepted
 	if repeated(ctx) {
-		return accepted, json.Unmarshal(once.first.Body, &accepted)
+		return accepted, json.Unmarshal(once.First.Body, &accepted)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, httpx.RequestTimeout)
 	defer cancel()
-	accepted, err := s.deliver(ctx, in)
+	accepted, err := a.deliver(ctx, in)
 	if err != nil {
 		return accepted, err
 	}
@@ -139,49 +129,46 @@ func (s *server) accept(ctx context.Context, in *chatInput) (chatAccepted, error
 	if err != nil {
 		return accepted, err
 	}
-	once.keep(s, &domain.StoredAnswer{Status: http.StatusAccepted, ContentType: fiber.MIMEApplicationJSON, Body: kept})
+	once.Keep(&domain.StoredAnswer{Status: http.StatusAccepted, ContentType: fiber.MIMEApplicationJSON, Body: kept})
 	return accepted, nil
 }
 
 func repeated(ctx context.Context) bool {
-	once := requestOf(ctx).once
-	return once != nil && once.first != nil
+	once := httpx.RequestOf(ctx).Once
+	return once != nil && once.First != nil
 }
 
 func acceptedAnswer(accepted chatAccepted) func(huma.Context) {
 	return func(ctx huma.Context) {
-		_ = fiberOf(ctx).Status(http.StatusAccepted).JSON(accepted)
+		_ = httpx.FiberOf(ctx).Status(http.StatusAccepted).JSON(accepted)
 	}
 }
 
-func (s *server) stopChat(ctx context.Context, in *struct {
+func (a *chatAPI) stopChat(ctx context.Context, in *struct {
 	SessionRef
-	Body *struct {
-		Scope *string `json:"scope,omitempty" nullable:"true" enum:"chat,chat_and_queue" doc:"chat (default), or chat_and_queue: queued messages are dropped too."`
-	}
+	Body *chatrequest.StopScope
 },
-) (*body[stopBody], error) {
-	andQueue := in.Body != nil && value(in.Body.Scope) == "chat_and_queue"
-	caller := callerOf(ctx)
-	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+) (*httpx.Body[stopBody], error) {
+	caller := httpx.CallerOf(ctx)
+	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	stopped, err := s.Desk.Stop(ctx, caller, in.SessionID, andQueue)
-	return answer(stopBody{stopped}, err)
+	stopped, err := a.chats.Stop(ctx, caller, in.SessionID, in.Body != nil && in.Body.AndQueue())
+	return httpx.Answer(stopBody{stopped}, err)
 }
 
-// deliver parses the body as the socket does and hands it to the desk.
-func (s *server) deliver(ctx context.Context, in *chatInput) (chatAccepted, error) {
-	said, err := realtime.ParseSend(in.Body)
+// deliver parses the body and passes it to the chat service.
+func (a *chatAPI) deliver(ctx context.Context, in *chatInput) (chatAccepted, error) {
+	said, err := chatrequest.ParseChat(in.Body)
 	if err != nil {
 		return chatAccepted{}, err
 	}
 	if said.SessionID != "" && said.SessionID != in.SessionID {
 		return chatAccepted{}, domain.Invalidf("body.session_id", "is not the session of the path")
 	}
-	caller := callerOf(ctx)
+	caller := httpx.CallerOf(ctx)
 	if said.Answer != nil {
-		ack, err := s.Desk.Answer(ctx, caller, in.SessionID, *said.Answer)
+		ack, err := a.chats.Answer(ctx, caller, in.SessionID, *said.Answer)
 		return chatAccepted{ChatID: ack.ChatID, Resolved: &ack.Resolved, QuestionID: ack.QuestionID}, err
 	}
 	send := said.Send
@@ -189,10 +176,10 @@ func (s *server) deliver(ctx context.Context, in *chatInput) (chatAccepted, erro
 	if send.Trigger == domain.TriggerUser {
 		send.Trigger = domain.TriggerAPI
 	}
-	if once := requestOf(ctx).once; once != nil && send.ClientMessageID == "" {
-		send.ClientMessageID = once.messageID()
+	if once := httpx.RequestOf(ctx).Once; once != nil && send.ClientMessageID == "" {
+		send.ClientMessageID = once.MessageID()
 	}
-	ack, err := s.Desk.Send(ctx, caller, send)
+	ack, err := a.chats.Send(ctx, caller, send)
 	return chatAccepted{
 		ChatID: ack.ChatID, TurnID: ack.TurnID, DeliveryApplied: ack.DeliveryApplied, Position: &ack.Position, Duplicate: &ack.Duplicate,
 	}, err

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/postgres"
 )
@@ -171,21 +173,49 @@ func TestAStreamEnds(t *testing.T) {
 		w.streams.publish("e1", "", `{}`)
 		require.Equal(t, "e1", own.event().name)
 	})
+	t.Run("at once when the key is revoked, here or in another process", func(t *testing.T) {
+		t.Parallel()
+		rights := auth.NewChanges(nil, slog.Default())
+		w := newWorld(t, never, func(c *api.Config) { c.Rights = rights })
+		id := w.session(`{}`)
+		revoke := func(elsewhere bool) {
+			key, plaintext, hash := auth.NewKey(w.annID, "to revoke")
+			_, err := w.db.CreateKey(t.Context(), key, hash[:])
+			require.NoError(t, err)
+			s := w.stream("GET", "/api/sessions/"+id+"/events", plaintext, "")
+			_, _ = s.next()
+			if elsewhere {
+				require.NoError(t, w.db.RevokeKey(t.Context(), w.annID, key.ID))
+				rights.Receive(t.Context(), domain.RightsChange{KeyID: key.ID})
+			} else {
+				require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+key.ID, w.ann, "").status)
+			}
+			e := s.event()
+			require.Equal(t, "session:error", e.name)
+			require.Contains(t, e.data, domain.CodeUnauthorized)
+		}
+		own := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, "")
+		_, _ = own.next()
+		revoke(false)
+		revoke(true)
+		w.streams.publish("e1", "", `{}`)
+		require.Equal(t, "e1", own.event().name, "streams of other keys go on")
+	})
 	t.Run("at once when the session is deleted", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, never, func(c *api.Config) { c.Deleter = c.Store.(*postgres.Journal) })
+		w := newWorld(t, never, func(c *api.Config) { c.Deleter = c.Store.(*postgres.Store) })
 		id, other := w.session(`{}`), w.session(`{}`)
 		s, stays := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, ""), w.stream("GET", "/api/sessions/"+other+"/events", w.ann, "")
 		_, _ = s.next()
 		require.Equal(t, 200, w.do("DELETE", "/api/sessions/"+id, w.ann, "").status)
 		e := s.event()
 		require.Equal(t, "session:error", e.name)
-		var told struct {
+		var failed struct {
 			SessionID string `json:"session_id"`
 			Error     struct{ Code string }
 		}
-		require.NoError(t, json.Unmarshal([]byte(e.data), &told))
-		require.Equal(t, []string{id, "session_not_found"}, []string{told.SessionID, told.Error.Code})
+		require.NoError(t, json.Unmarshal([]byte(e.data), &failed))
+		require.Equal(t, []string{id, "session_not_found"}, []string{failed.SessionID, failed.Error.Code})
 		_, more := s.next()
 		require.False(t, more)
 		w.streams.publish("e1", "", `{}`)
@@ -232,7 +262,7 @@ func TestChat(t *testing.T) {
 	require.Equal(t, "run", accepted["delivery_applied"])
 	require.EqualValues(t, 0, accepted["position"])
 	require.Equal(t, false, accepted["duplicate"])
-	sent := w.desk.messages()[0]
+	sent := w.chats.messages()[0]
 	require.Equal(t, id, sent.SessionID)
 	require.Equal(t, domain.TriggerAPI, sent.Trigger)
 	require.Equal(t, domain.ModePlanning, sent.Mode)
@@ -244,21 +274,21 @@ func TestChat(t *testing.T) {
 	answered := w.do("POST", path, w.ann, `{"message":"","askuser_answer":{"tool_call_id":"open","selections":{"0":[1]},"custom":{}}}`).json()
 	require.Equal(t, map[string]any{"chat_id": "c", "question_id": "q", "resolved": true}, answered)
 
-	w.desk.err = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
+	w.chats.err = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
 	p := w.do("POST", path, w.ann, `{"message":"x","delivery":"reject"}`).problem(409)
 	require.Equal(t, "session_busy", p["code"])
 	require.Equal(t, true, p["retryable"])
 
 	require.Equal(t, map[string]any{"stopped": true}, w.do("POST", "/api/sessions/"+id+"/stop", w.ann, "").json())
 	w.do("POST", "/api/sessions/"+id+"/stop", w.ann, `{"scope":"chat_and_queue"}`)
-	require.Equal(t, []bool{false, true}, w.desk.stop)
+	require.Equal(t, []bool{false, true}, w.chats.stop)
 }
 
 func TestChatAsAStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.session(`{}`)
-	w.desk.then = func(ack domain.SendAck) {
+	w.chats.then = func(ack domain.SendAck) {
 		go func() {
 			w.streams.publish("chat:end", "another chat", `{}`)
 			w.streams.publish("chat:start", ack.ChatID, `{}`)
@@ -284,16 +314,16 @@ func TestChatAsAStream(t *testing.T) {
 	require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"hello"}`)))
 	require.Eventually(t, func() bool { return w.streams.subscribers() == 0 }, time.Minute, 5*time.Millisecond)
 
-	t.Run("a repeat tells the same chat and sends nothing", func(t *testing.T) {
+	t.Run("a repeat returns the same chat and sends nothing", func(t *testing.T) {
 		key := header("Idempotency-Key", "k1")
 		require.Equal(t, want, names(w.stream("POST", path, w.ann, `{"message":"again"}`, key)))
-		before := len(w.desk.messages())
+		before := len(w.chats.messages())
 		again := names(w.stream("POST", path, w.ann, `{"message":"again"}`, key))
 		require.Equal(t, want[1:], again, "from the chat's start on")
 		r := w.do("POST", path, w.ann, `{"message":"again"}`, key)
 		require.Equal(t, 202, r.status, "also to a client that takes no events")
 		require.Equal(t, "true", r.header.Get("Idempotency-Replayed"))
-		require.Len(t, w.desk.messages(), before)
+		require.Len(t, w.chats.messages(), before)
 		w.do("POST", path, w.ann, `{"message":"other"}`, key).code(409, "idempotency_key_reused")
 	})
 	t.Run("a refused message is a plain error", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -17,21 +18,37 @@ type ComputeEnvironment interface {
 	Upgrade(ctx context.Context, userID string) (domain.ComputeReset, error)
 }
 
-func (s *server) computeRoutes() {
-	const path = "/api/user/compute-env"
-	op := func(id, method, path, summary string, scope auth.Scope) operation {
-		return operation{id: id, method: method, path: path, tag: "Environment", summary: summary, scope: scope}
-	}
-	add(s, op("reset-compute-env", fiber.MethodPost, path+"/reset", "End what runs in the background, and forget what was read", auth.SessionsWrite),
-		func(ctx context.Context, _ *struct{}) (*body[domain.ComputeReset], error) {
-			return answer(s.Compute.Reset(ctx, callerOf(ctx).User.ID))
+// computeAPI manages where commands run.
+type computeAPI struct {
+	compute ComputeEnvironment
+}
+
+func (a *computeAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "reset-compute-env", Method: fiber.MethodPost, Path: "/api/user/compute-env/reset", Tag: "Environment",
+		Summary:     "Stop background processes and drop cached state",
+		Description: "Workspaces are not changed.",
+		Scope:       auth.SessionsWrite,
+		Errors:      httpx.Codes{409: "compute_env_busy"},
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.ComputeReset], error) {
+			return httpx.Answer(a.compute.Reset(ctx, httpx.CallerOf(ctx).User.ID))
 		})
-	add(s, op("check-compute-env-upgrade", fiber.MethodGet, path+"/upgrade", "Whether the compute environment is behind", auth.SessionsRead),
-		func(ctx context.Context, _ *struct{}) (*body[domain.ComputeUpgrade], error) {
-			return answer(s.Compute.CheckUpgrade(ctx, callerOf(ctx).User.ID))
+	httpx.Register(r, httpx.Operation{
+		ID: "check-compute-env-upgrade", Method: fiber.MethodGet, Path: "/api/user/compute-env/upgrade", Tag: "Environment",
+		Summary: "Check whether the compute environment is outdated",
+		Scope:   auth.SessionsRead,
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.ComputeUpgrade], error) {
+			return httpx.Answer(a.compute.CheckUpgrade(ctx, httpx.CallerOf(ctx).User.ID))
 		})
-	add(s, op("upgrade-compute-env", fiber.MethodPost, path+"/upgrade", "Reset the compute environment if it is behind", auth.SessionsWrite),
-		func(ctx context.Context, _ *struct{}) (*body[domain.ComputeReset], error) {
-			return answer(s.Compute.Upgrade(ctx, callerOf(ctx).User.ID))
+	httpx.Register(r, httpx.Operation{
+		ID: "upgrade-compute-env", Method: fiber.MethodPost, Path: "/api/user/compute-env/upgrade", Tag: "Environment",
+		Summary: "Reset the compute environment if it is outdated",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{409: "compute_env_busy"},
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.ComputeReset], error) {
+			return httpx.Answer(a.compute.Upgrade(ctx, httpx.CallerOf(ctx).User.ID))
 		})
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	"everloop/inbox"
+	"everloop/service/compute"
 )
 
 var computeWalk = []call{
-	{method: "POST", path: "/api/user/compute-env/reset", url: "/api/user/compute-env/reset", status: 200},
-	{method: "GET", path: "/api/user/compute-env/upgrade", url: "/api/user/compute-env/upgrade", status: 200},
-	{method: "POST", path: "/api/user/compute-env/upgrade", url: "/api/user/compute-env/upgrade", status: 200},
+	{method: "POST", path: "/api/user/compute-env/reset", scope: "sessions:write", url: "/api/user/compute-env/reset", status: 200},
+	{method: "GET", path: "/api/user/compute-env/upgrade", scope: "sessions:read", url: "/api/user/compute-env/upgrade", status: 200},
+	{method: "POST", path: "/api/user/compute-env/upgrade", scope: "sessions:write", url: "/api/user/compute-env/upgrade", status: 200},
 }
 
 // stopper notes what is ended.
@@ -33,7 +33,8 @@ func TestComputeEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ended := &stopper{}
-	compute := &inbox.Compute{Records: w.db, Tasks: ended, ToolServers: ended, Version: "2"}
+	environments, err := compute.New(compute.Config{Records: w.db, Tasks: ended, ToolServers: ended, Version: "2"})
+	require.NoError(t, err)
 	session, other := w.session("{}"), w.do("POST", "/api/sessions", w.bob, "{}").json()["session_id"].(string)
 	for _, id := range []string{session, other} {
 		_, err := w.db.Pool.Exec(t.Context(), `
@@ -44,26 +45,26 @@ func TestComputeEnvironment(t *testing.T) {
 			INSERT INTO file_reads (session_id, path, etag) VALUES ($1, 'a', 'e'), ($1, 'b', 'e')`, id)
 		require.NoError(t, err)
 	}
-	_, err := w.db.ComputeVersion(t.Context(), w.annID, "1")
+	_, err = w.db.ComputeVersion(t.Context(), w.annID, "1")
 	require.NoError(t, err)
-	check, err := compute.CheckUpgrade(t.Context(), w.annID)
+	check, err := environments.CheckUpgrade(t.Context(), w.annID)
 	require.NoError(t, err)
 	require.True(t, check.UpgradeAvailable)
 	require.Equal(t, []string{"1", "2"}, []string{check.CurrentVersion, check.TargetVersion})
 
 	_, err = w.db.Pool.Exec(t.Context(), `UPDATE sessions SET status = 'running' WHERE id = $1`, session)
 	require.NoError(t, err)
-	_, err = compute.Upgrade(t.Context(), w.annID)
+	_, err = environments.Upgrade(t.Context(), w.annID)
 	require.True(t, domain.HasCode(err, "compute_env_busy"), "%v", err)
 	require.Empty(t, ended.tasks)
 	_, err = w.db.Pool.Exec(t.Context(), `UPDATE sessions SET status = 'completed' WHERE id = $1`, session)
 	require.NoError(t, err)
-	done, err := compute.Upgrade(t.Context(), w.annID)
+	done, err := environments.Upgrade(t.Context(), w.annID)
 	require.NoError(t, err)
 	require.Equal(t, domain.ComputeReset{RemovedContainers: 1, ClearedMemo: 2}, done)
 	require.Equal(t, []string{"b" + session}, ended.tasks, "other people's run on")
 	require.Equal(t, []string{w.annID}, ended.users)
-	done, err = compute.Upgrade(t.Context(), w.annID)
+	done, err = environments.Upgrade(t.Context(), w.annID)
 	require.NoError(t, err)
 	require.Zero(t, done, "it is up to date")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -22,7 +23,7 @@ type Compactor interface {
 	Await(ctx context.Context, caller domain.Caller, compactionID string) (domain.CompactionResult, error)
 }
 
-// Contexts tell what a session's next model call is told; the caller was let in.
+// Contexts describe the prompt of a session's next model call; the caller is authorised.
 type Contexts interface {
 	ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error)
 	// CountCompactions counts the summaries that a branch shows.
@@ -56,144 +57,170 @@ const (
 	imageTokens    = 1000 // a picture's, which only its model server knows
 )
 
-func (s *server) contextRoutes() {
-	const path = "/api/sessions/{session_id}"
-	add(s, operation{
-		id: "compact-session", method: fiber.MethodPost, path: path + "/compact", tag: "History",
-		summary: "Summarise the older part of the history", scope: auth.Chat, stream: true,
-	}, s.compact)
-	add(s, operation{
-		id: "get-context-stats", method: fiber.MethodGet, path: path + "/context-stats", tag: "History",
-		summary: "What the next model call is told, in tokens", scope: auth.SessionsRead,
-	}, s.contextStats)
-	add(s, operation{
-		id: "tokenize-prompt", method: fiber.MethodPost, path: "/api/sessions/tokenize/prompt", tag: "Tokenization",
-		summary: "Count the tokens of a text", scope: auth.SessionsRead, repeats: true,
-	}, s.tokenizePrompt)
-	add(s, operation{
-		id: "tokenize-messages", method: fiber.MethodPost, path: "/api/sessions/tokenize/messages", tag: "Tokenization",
-		summary: "Count the tokens of a conversation", scope: auth.SessionsRead, repeats: true,
-	}, s.tokenizeMessages)
+// contextAPI counts and compacts what the model sees.
+type contextAPI struct {
+	access
+	compactor   Compactor
+	contexts    Contexts
+	tokens      Tokens
+	modelFinder ModelFinder
+}
+
+func (a *contextAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "compact-session", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/compact", Tag: "History",
+		Summary:     "Summarise the older part of the history",
+		Description: "Waits for the result for at most ten minutes; a client that disconnects finds it in the messages.",
+		Scope:       auth.Chat, Stream: true,
+		Errors: httpx.Codes{404: "compaction_not_found", 409: "session_busy"},
+	}, a.compact)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-context-stats", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/context-stats", Tag: "History",
+		Summary:     "Get the token usage of the next prompt",
+		Description: "Returns what the prompt, tools, skills, memories and messages use of the model's context window.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{422: "unknown_model"},
+	}, a.contextStats)
+	httpx.Register(r, httpx.Operation{
+		ID: "tokenize-prompt", Method: fiber.MethodPost, Path: "/api/sessions/tokenize/prompt", Tag: "Tokenization",
+		Summary:     "Count the tokens of a text",
+		Description: "Exact if the tokenizer of the model is known, otherwise an estimate.",
+		Scope:       auth.SessionsRead, Repeats: true,
+		Errors:  httpx.Codes{422: "unknown_model"},
+		Example: `{"prompt": "Write the release notes.", "model": "gpt-4o"}`,
+	}, a.tokenizePrompt)
+	httpx.Register(r, httpx.Operation{
+		ID: "tokenize-messages", Method: fiber.MethodPost, Path: "/api/sessions/tokenize/messages", Tag: "Tokenization",
+		Summary:     "Count the tokens of a conversation",
+		Description: "Includes the chat template of the model and the tools.",
+		Scope:       auth.SessionsRead, Repeats: true,
+		Errors:  httpx.Codes{422: "unknown_model"},
+		Example: `{"messages": [{"role": "user", "content": "Write the release notes."}]}`,
+	}, a.tokenizeMessages)
 }
 
 // compact waits for the result; a client that cannot wait so long finds it in
 // the messages.
-func (s *server) compact(ctx context.Context, in *SessionRef) (*body[domain.CompactionResult], error) {
-	caller := callerOf(ctx)
-	if _, err := s.Store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
+func (a *contextAPI) compact(ctx context.Context, in *SessionRef) (*httpx.Body[domain.CompactionResult], error) {
+	caller := httpx.CallerOf(ctx)
+	if _, err := a.store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, compactionTime)
 	defer cancel()
-	id, err := s.Compactor.Request(ctx, caller, in.SessionID)
+	id, err := a.compactor.Request(ctx, caller, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	return answer(s.Compactor.Await(ctx, caller, id))
+	return httpx.Answer(a.compactor.Await(ctx, caller, id))
 }
 
-func (s *server) contextStats(ctx context.Context, in *SessionRef) (*body[domain.ContextStats], error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+func (a *contextAPI) contextStats(ctx context.Context, in *SessionRef) (*httpx.Body[domain.ContextStats], error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := s.Contexts.ContextStats(ctx, session)
+	stats, err := a.contexts.ContextStats(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	stats.Compactions, err = s.Contexts.CountCompactions(ctx, session.ActiveBranchID)
-	return answer(stats, err)
+	stats.Compactions, err = a.contexts.CountCompactions(ctx, session.ActiveBranchID)
+	return httpx.Answer(stats, err)
 }
 
 type tokenizedPrompt struct {
-	Model     string `json:"model"`
-	Tokenizer string `json:"tokenizer" doc:"The vocabulary, or estimate."`
-	Count     int    `json:"count"`
+	Model     string `json:"model" doc:"The model." example:"gpt-4o"`
+	Tokenizer string `json:"tokenizer" doc:"The vocabulary, or estimate." example:"o200k_base"`
+	Count     int    `json:"count" doc:"Number of tokens." example:"5"`
 	Exact     bool   `json:"exact" doc:"false: the count is an estimate."`
-	TokenIDs  []uint `json:"token_ids,omitempty" doc:"Of an exact count, the first 10000."`
+	TokenIDs  []uint `json:"token_ids,omitempty" doc:"Of an exact count, the first 10000." example:"[10930, 290, 8232, 12870]"`
 	Truncated bool   `json:"truncated" doc:"There are more tokens than token_ids lists."`
 }
 
-func (s *server) tokenizePrompt(ctx context.Context, in *struct {
+func (a *contextAPI) tokenizePrompt(ctx context.Context, in *struct {
 	Body struct {
-		Prompt string  `json:"prompt"`
-		Model  *string `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"Without it the default model."`
+		Prompt string  `json:"prompt" doc:"The text." example:"Write the release notes."`
+		Model  *string `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"Without it the default model." example:"gpt-4o"`
 	}
 },
-) (*body[tokenizedPrompt], error) {
-	model, err := s.tokenizedModel(ctx, in.Body.Model)
+) (*httpx.Body[tokenizedPrompt], error) {
+	model, err := a.tokenizedModel(ctx, in.Body.Model)
 	if err != nil {
 		return nil, err
 	}
 	out := tokenizedPrompt{Model: model.ID, Tokenizer: estimate}
-	out.Count, out.Exact, out.TokenIDs = s.Tokens.Encode(model.ID, in.Body.Prompt, maxTokenIDs)
+	out.Count, out.Exact, out.TokenIDs = a.tokens.Encode(model.ID, in.Body.Prompt, maxTokenIDs)
 	if out.Exact {
-		out.Tokenizer, _ = s.Tokens.Tokenizer(model.ID)
+		out.Tokenizer, _ = a.tokens.Tokenizer(model.ID)
 		out.Truncated = len(out.TokenIDs) < out.Count
 	}
-	return answer(out, nil)
+	return httpx.Answer(out, nil)
 }
 
 // estimate names what counts where no tokenizer does.
 const estimate = "estimate"
 
 // tokenizedModel finds a model that the server has, or whose tokenizer is known.
-func (s *server) tokenizedModel(ctx context.Context, requested *string) (domain.Model, error) {
+func (a *contextAPI) tokenizedModel(ctx context.Context, requested *string) (domain.Model, error) {
 	name := value(requested)
-	model, err := s.ModelFinder.Resolve(ctx, name)
+	model, err := a.modelFinder.Resolve(ctx, name)
 	if err == nil {
 		return model, nil
 	}
-	if _, exact := s.Tokens.Tokenizer(name); exact {
+	if _, exact := a.tokens.Tokenizer(name); exact {
 		return domain.Model{ID: name}, nil
 	}
-	return model, at("body.model", err)
+	return model, httpx.At("body.model", err)
 }
 
 type tokenizedMessages struct {
-	Model            string          `json:"model"`
-	Tokenizer        string          `json:"tokenizer"`
-	Count            int             `json:"count"`
+	Model            string          `json:"model" doc:"The model." example:"everloop-demo"`
+	Tokenizer        string          `json:"tokenizer" doc:"The tokenizer, or estimate." example:"estimate"`
+	Count            int             `json:"count" doc:"Number of tokens." example:"9"`
 	Exact            bool            `json:"exact" doc:"The model's own tokenizer and chat template counted; false with tools, tool calls or pictures, whose form only the model's server knows."`
-	ChatTemplate     string          `json:"chat_template" doc:"The family of the model's chat template; generic where it is not known."`
-	TokenIDs         []uint          `json:"token_ids,omitempty"`
-	Truncated        bool            `json:"truncated"`
-	RenderedChars    int             `json:"rendered_chars" doc:"Characters of all texts, with their roles."`
-	PerMessage       []messageTokens `json:"per_message"`
-	ToolsTokens      int             `json:"tools_tokens"`
-	TemplateOverhead int             `json:"template_overhead" doc:"Tokens that the chat template adds."`
+	ChatTemplate     string          `json:"chat_template" doc:"The family of the model's chat template; generic where it is not known." example:"generic"`
+	TokenIDs         []uint          `json:"token_ids,omitempty" doc:"The tokens, when the count is exact."`
+	Truncated        bool            `json:"truncated" doc:"Whether the list is truncated."`
+	RenderedChars    int             `json:"rendered_chars" doc:"Characters of all texts, with their roles." example:"28"`
+	PerMessage       []messageTokens `json:"per_message" doc:"The tokens of each message."`
+	ToolsTokens      int             `json:"tools_tokens" doc:"Tokens of the descriptions of tools." example:"0"`
+	TemplateOverhead int             `json:"template_overhead" doc:"Tokens that the chat template adds." example:"7"`
 	Fits             bool            `json:"fits" doc:"Whether it fits into the context window."`
-	ContextWindow    int64           `json:"context_window" doc:"0: not known."`
+	ContextWindow    int64           `json:"context_window" doc:"0: not known." example:"128000"`
 }
 
 type messageTokens struct {
-	Index  int    `json:"index"`
-	Role   string `json:"role"`
-	Tokens int    `json:"tokens"`
+	Index  int    `json:"index" doc:"Its index in the request, from 0." example:"0"`
+	Role   string `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
+	Tokens int    `json:"tokens" doc:"Number of tokens." example:"2"`
 }
 
 type tokenizedMessage struct {
-	Role       string `json:"role" minLength:"1" maxLength:"64"`
+	Role       string `json:"role" minLength:"1" maxLength:"64" doc:"The role: user, assistant, system or tool." example:"user"`
 	Content    any    `json:"content,omitempty" doc:"Text, an array of parts {type: text, text} and {type: image_url, image_url}, or null."`
-	Name       string `json:"name,omitempty" maxLength:"1000"`
-	ToolCalls  []any  `json:"tool_calls,omitempty" nullable:"true" maxItems:"1000"`
-	ToolCallID string `json:"tool_call_id,omitempty" maxLength:"1000"`
+	Name       string `json:"name,omitempty" maxLength:"1000" doc:"Its name."`
+	ToolCalls  []any  `json:"tool_calls,omitempty" nullable:"true" maxItems:"1000" doc:"The tool calls."`
+	ToolCallID string `json:"tool_call_id,omitempty" maxLength:"1000" doc:"The tool call."`
 }
 
 type tokenizeMessagesBody struct {
-	Messages            []tokenizedMessage `json:"messages" maxItems:"10000"`
-	Model               *string            `json:"model,omitempty" nullable:"true" maxLength:"256"`
+	Messages            []tokenizedMessage `json:"messages" maxItems:"10000" doc:"The conversation."`
+	Model               *string            `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model."`
 	AddGenerationPrompt *bool              `json:"add_generation_prompt,omitempty" nullable:"true" doc:"Count the beginning of the answer too; true when left out."`
 	EnableThinking      *bool              `json:"enable_thinking,omitempty" nullable:"true" doc:"false: count the empty thinking block that templates of thinking models put before the answer."`
-	Tools               []any              `json:"tools,omitempty" nullable:"true" maxItems:"10000"`
+	Tools               []any              `json:"tools,omitempty" nullable:"true" maxItems:"10000" doc:"The tools."`
 }
 
-func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenizeMessagesBody }) (*body[tokenizedMessages], error) {
-	model, err := s.tokenizedModel(ctx, in.Body.Model)
+func (a *contextAPI) tokenizeMessages(
+	ctx context.Context, in *struct{ Body tokenizeMessagesBody },
+) (*httpx.Body[tokenizedMessages], error) {
+	model, err := a.tokenizedModel(ctx, in.Body.Model)
 	if err != nil {
 		return nil, err
 	}
-	out := tokenizedMessages{Model: model.ID, Tokenizer: estimate, ContextWindow: model.ContextWindow, PerMessage: make([]messageTokens, len(in.Body.Messages))}
+	out := tokenizedMessages{
+		Model: model.ID, Tokenizer: estimate, ContextWindow: model.ContextWindow, PerMessage: make([]messageTokens, len(in.Body.Messages)),
+	}
 	rendered, bytes := make([]renderedMessage, len(in.Body.Messages)), 0
 	for i, m := range in.Body.Messages {
 		if rendered[i], err = renderMessage(i, m); err != nil {
@@ -205,12 +232,12 @@ func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenize
 	if err != nil {
 		return nil, err
 	}
-	count, template := s.Tokens.Approximate, s.Tokens.Template(model.ID)
+	count, template := a.tokens.Approximate, a.tokens.Template(model.ID)
 	out.ChatTemplate, out.TemplateOverhead = template.Name, template.PerPrompt
-	exact := s.Tokens.Exact(model.ID, bytes+len(tools))
+	exact := a.tokens.Exact(model.ID, bytes+len(tools))
 	if exact {
-		count = s.Tokens.Count
-		out.Tokenizer, _ = s.Tokens.Tokenizer(model.ID)
+		count = a.tokens.Count
+		out.Tokenizer, _ = a.tokens.Tokenizer(model.ID)
 	}
 	out.Exact = exact && template.Known && tools == ""
 	for i, r := range rendered {
@@ -234,7 +261,7 @@ func (s *server) tokenizeMessages(ctx context.Context, in *struct{ Body tokenize
 	}
 	out.Count += out.ToolsTokens + out.TemplateOverhead
 	out.Fits = model.ContextWindow == 0 || int64(out.Count) <= model.ContextWindow
-	return answer(out, nil)
+	return httpx.Answer(out, nil)
 }
 
 // renderedMessage is a message as a chat template would write it.

@@ -10,38 +10,55 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
-// Diagnostics tell administrators how the service is set up and how its
+// Diagnostics show administrators how the service is set up and how its
 // dependencies stand.
 type Diagnostics interface {
 	Configuration() []domain.ConfigGroup
 	Checks() []domain.Check
 }
 
-func (s *server) diagnosticRoutes() {
-	const tag = "Environment"
-	add(s, operation{
-		id: "get-env-config", method: fiber.MethodGet, path: "/api/env/config", tag: tag,
-		summary: "The service's configuration, secrets masked", scope: auth.Admin,
-	}, func(context.Context, *struct{}) (*body[[]domain.ConfigGroup], error) {
-		return answer(s.Diagnostics.Configuration(), nil)
+// exampleChecks is an example of the events of a check.
+const exampleChecks = "event: check_started\ndata: {\"id\":\"postgres\",\"title\":\"PostgreSQL\"}\n\n" +
+	"event: done\ndata: {\"ok\":1,\"warn\":0,\"fail\":0}\n\n"
+
+// diagnosticsAPI shows the configuration and checks the dependencies.
+type diagnosticsAPI struct {
+	diagnostics Diagnostics
+	streams     *httpx.Streams
+}
+
+func (a *diagnosticsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "get-env-config", Method: fiber.MethodGet, Path: "/api/env/config", Tag: "Environment",
+		Summary:     "Get the service's configuration",
+		Description: "Secrets are masked as ***.",
+		Scope:       auth.Admin,
+	}, func(context.Context, *struct{}) (*httpx.Body[[]domain.ConfigGroup], error) {
+		return httpx.Answer(a.diagnostics.Configuration(), nil)
 	})
-	add(s, operation{
-		id: "run-diagnostics", method: fiber.MethodGet, path: "/api/env/diagnostics", tag: tag,
-		summary: "Check every dependency, as server-sent events", scope: auth.Admin, stream: true,
-		changes: describeAs(http.StatusOK, "text/event-stream"),
-	}, s.diagnose)
-	add(s, operation{
-		id: "run-diagnostic", method: fiber.MethodGet, path: "/api/env/diagnostics/{check}", tag: tag,
-		summary: "Check one dependency", scope: auth.Admin, stream: true,
-		changes: func(op *huma.Operation) {
-			describeJSON[domain.CheckResult](s)(op)
-			op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	httpx.Register(r, httpx.Operation{
+		ID: "run-diagnostics", Method: fiber.MethodGet, Path: "/api/env/diagnostics", Tag: "Environment",
+		Summary:     "Check every dependency, as server-sent events",
+		Description: "Sends check_started and check_result for each check, then done with the counts.",
+		Scope:       auth.Admin, Stream: true,
+		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"text/event-stream"}, Example: exampleChecks}},
+	}, a.diagnose)
+	httpx.Register(r, httpx.Operation{
+		ID: "run-diagnostic", Method: fiber.MethodGet, Path: "/api/env/diagnostics/{check}", Tag: "Environment",
+		Summary:     "Check one dependency",
+		Description: "Returns JSON or, with Accept: text/event-stream, the single event check_result.",
+		Scope:       auth.Admin, Stream: true,
+		Errors: httpx.Codes{404: "check_not_found"},
+		Replies: []httpx.Reply{
+			httpx.JSONReply[domain.CheckResult](http.StatusOK),
+			{Status: http.StatusOK, Types: []string{"text/event-stream"}, Example: exampleChecks},
 		},
-	}, s.diagnoseOne)
+	}, a.diagnoseOne)
 }
 
 type checkStarted struct {
@@ -55,49 +72,49 @@ type checksDone struct {
 	Fail int `json:"fail"`
 }
 
-func (s *server) diagnose(context.Context, *struct{}) (*streamed, error) {
-	return &streamed{func(ctx huma.Context) { s.streamChecks(ctx, s.Diagnostics.Checks()) }}, nil
+func (a *diagnosticsAPI) diagnose(context.Context, *struct{}) (*httpx.Streamed, error) {
+	return &httpx.Streamed{Body: func(ctx huma.Context) { a.streamChecks(ctx, a.diagnostics.Checks()) }}, nil
 }
 
 // diagnoseOne answers with JSON, or with the events of one check for a client
 // that asks for them.
-func (s *server) diagnoseOne(ctx context.Context, in *struct {
-	Check  string `path:"check"`
-	Accept string `header:"Accept"`
+func (a *diagnosticsAPI) diagnoseOne(ctx context.Context, in *struct {
+	Check  string `path:"check" doc:"The check; run-diagnostics returns all names." example:"postgres"`
+	Accept string `header:"Accept" doc:"text/event-stream: the response is a stream of server-sent events." example:"application/json"`
 },
-) (*streamed, error) {
-	checks := s.Diagnostics.Checks()
+) (*httpx.Streamed, error) {
+	checks := a.diagnostics.Checks()
 	at := slices.IndexFunc(checks, func(c domain.Check) bool { return c.ID == in.Check })
 	if at < 0 {
 		return nil, domain.Newf(domain.NotFound, "check_not_found", "there is no check of this name")
 	}
 	if strings.Contains(in.Accept, "text/event-stream") {
-		return &streamed{func(ctx huma.Context) { s.streamChecks(ctx, checks[at:at+1]) }}, nil
+		return &httpx.Streamed{Body: func(ctx huma.Context) { a.streamChecks(ctx, checks[at:at+1]) }}, nil
 	}
 	result, err := json.Marshal(checks[at].Do(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return &streamed{func(ctx huma.Context) {
-		c := fiberOf(ctx)
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 		_ = c.Send(result)
 	}}, nil
 }
 
-func (s *server) streamChecks(ctx huma.Context, checks []domain.Check) {
-	s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
-		tell := func(name string, v any) error {
+func (a *diagnosticsAPI) streamChecks(ctx huma.Context, checks []domain.Check) {
+	a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
+		emit := func(name string, v any) error {
 			data, err := json.Marshal(v)
 			if err != nil {
 				return err
 			}
-			out.named(name, data)
-			return out.flush()
+			out.Named(name, data)
+			return out.Flush()
 		}
 		var done checksDone
 		for _, check := range checks {
-			if err := tell("check_started", checkStarted{check.ID, check.Title}); err != nil {
+			if err := emit("check_started", checkStarted{check.ID, check.Title}); err != nil {
 				return err // the client has left
 			}
 			result := check.Do(ctx)
@@ -110,10 +127,10 @@ func (s *server) streamChecks(ctx huma.Context, checks []domain.Check) {
 				done.Fail++
 			case domain.CheckSkipped:
 			}
-			if err := tell("check_result", result); err != nil {
+			if err := emit("check_result", result); err != nil {
 				return err
 			}
 		}
-		return tell("done", done)
+		return emit("done", done)
 	})
 }

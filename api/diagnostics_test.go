@@ -10,9 +10,9 @@ import (
 )
 
 var diagnosticsWalk = []call{
-	{method: "GET", path: "/api/env/config", url: "/api/env/config", status: 200, admin: true},
-	{method: "GET", path: "/api/env/diagnostics", url: "/api/env/diagnostics", status: 200, admin: true, stream: true},
-	{method: "GET", path: "/api/env/diagnostics/{check}", url: "/api/env/diagnostics/objects", status: 200, admin: true, stream: true, missing: "/api/env/diagnostics/none"},
+	{method: "GET", path: "/api/env/config", scope: "admin", url: "/api/env/config", status: 200, admin: true},
+	{method: "GET", path: "/api/env/diagnostics", scope: "admin", url: "/api/env/diagnostics", status: 200, admin: true, stream: true},
+	{method: "GET", path: "/api/env/diagnostics/{check}", scope: "admin", url: "/api/env/diagnostics/objects", status: 200, admin: true, stream: true, missing: "/api/env/diagnostics/none"},
 }
 
 // diagnostics are two checks, of which one fails.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -20,46 +21,69 @@ type EnvBuckets interface {
 
 // BucketRef is the path of an operation on one environment bucket.
 type BucketRef struct {
-	Bucket string `path:"bucket" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9_.:-]*$" patternDescription:"letters, digits and _ . : -, the first a letter or digit"`
+	Bucket string `path:"bucket" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9_.:-]*$" patternDescription:"letters, digits and _ . : -, the first a letter or digit" doc:"The bucket." example:"default"`
 }
 
-func (s *server) envBucketRoutes() {
-	const path, one, tag = "/api/env/buckets", "/api/env/buckets/{bucket}", "Environment"
-	op := func(id, method, path, summary string) operation {
-		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: auth.Unrestricted}
-	}
-	add(s, op("list-env-buckets", fiber.MethodGet, path, "The caller's environment buckets, with their values"),
-		func(ctx context.Context, _ *struct{}) (*body[[]domain.EnvBucket], error) {
-			buckets, err := s.EnvBuckets.List(ctx, callerOf(ctx).User.ID)
-			return answer(orEmpty(buckets), err)
+// envBucketsAPI manages environment buckets.
+type envBucketsAPI struct {
+	envBuckets EnvBuckets
+}
+
+func (a *envBucketsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-env-buckets", Method: fiber.MethodGet, Path: "/api/env/buckets", Tag: "Environment",
+		Summary: "List the caller's environment buckets, with their values",
+		Scope:   auth.Unrestricted,
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[[]domain.EnvBucket], error) {
+			buckets, err := a.envBuckets.List(ctx, httpx.CallerOf(ctx).User.ID)
+			return httpx.Answer(orEmpty(buckets), err)
 		})
-	add(s, op("get-env-bucket", fiber.MethodGet, one, "One environment bucket"),
-		func(ctx context.Context, in *BucketRef) (*body[domain.EnvBucket], error) {
-			return answer(s.EnvBuckets.Get(ctx, callerOf(ctx).User.ID, in.Bucket))
+	httpx.Register(r, httpx.Operation{
+		ID: "get-env-bucket", Method: fiber.MethodGet, Path: "/api/env/buckets/{bucket}", Tag: "Environment",
+		Summary: "Get an environment bucket",
+		Scope:   auth.Unrestricted,
+		Errors:  httpx.Codes{404: "env_bucket_not_found"},
+	},
+		func(ctx context.Context, in *BucketRef) (*httpx.Body[domain.EnvBucket], error) {
+			return httpx.Answer(a.envBuckets.Get(ctx, httpx.CallerOf(ctx).User.ID, in.Bucket))
 		})
-	add(s, op("set-env-bucket", fiber.MethodPut, one, "Replace the environment of a bucket"), s.setBucket)
-	add(s, op("delete-env-bucket", fiber.MethodDelete, one, "Delete an environment bucket"),
-		func(ctx context.Context, in *BucketRef) (*body[bucketDeleted], error) {
-			return answer(bucketDeleted{in.Bucket, "deleted"}, s.EnvBuckets.Delete(ctx, callerOf(ctx).User.ID, in.Bucket))
+	httpx.Register(r, httpx.Operation{
+		ID: "set-env-bucket", Method: fiber.MethodPut, Path: "/api/env/buckets/{bucket}", Tag: "Environment",
+		Summary: "Replace the variables of an environment bucket",
+		Description: "Values are encrypted at rest. The bucket default is passed to the tools of all of the caller's sessions, a " +
+			"bucket named as a solution to those of that solution, and others to the sessions that name them in " +
+			"session_setup.env_buckets.",
+		Scope:   auth.Unrestricted,
+		Example: `{"env": {"TOKEN": "abc"}}`,
+	}, a.setBucket)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-env-bucket", Method: fiber.MethodDelete, Path: "/api/env/buckets/{bucket}", Tag: "Environment",
+		Summary: "Delete an environment bucket",
+		Scope:   auth.Unrestricted, Audit: "env_bucket.delete",
+		Errors: httpx.Codes{404: "env_bucket_not_found"},
+	},
+		func(ctx context.Context, in *BucketRef) (*httpx.Body[bucketDeleted], error) {
+			return httpx.Answer(bucketDeleted{in.Bucket, "deleted"}, a.envBuckets.Delete(ctx, httpx.CallerOf(ctx).User.ID, in.Bucket))
 		})
 }
 
 type bucketDeleted struct {
-	Bucket string `json:"bucket"`
-	Status string `json:"status" enum:"deleted"`
+	Bucket string `json:"bucket" doc:"The bucket." example:"default"`
+	Status string `json:"status" enum:"deleted" doc:"Its status."`
 }
 
-func (s *server) setBucket(ctx context.Context, in *struct {
+func (a *envBucketsAPI) setBucket(ctx context.Context, in *struct {
 	BucketRef
 	Body struct {
-		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone."`
+		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone." example:"{\"TOKEN\": \"abc\"}"`
 	}
 },
-) (*body[domain.EnvBucket], error) {
+) (*httpx.Body[domain.EnvBucket], error) {
 	env, err := cleanEnv(in.Body.Env)
 	if err != nil {
 		return nil, err
 	}
 	bucket := domain.EnvBucket{Bucket: in.Bucket, Env: env}
-	return answer(bucket, s.EnvBuckets.Set(ctx, callerOf(ctx).User.ID, bucket))
+	return httpx.Answer(bucket, a.envBuckets.Set(ctx, httpx.CallerOf(ctx).User.ID, bucket))
 }

@@ -2,37 +2,47 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/realtime"
 )
 
 type eventsInput struct {
 	SessionRef
 	// -1 stands for "only what happens from now on".
-	AfterSeq    int64  `query:"after_seq" default:"-1" minimum:"-1" doc:"First the kept events after this one; 0: all that is kept."`
-	LastEventID string `header:"Last-Event-ID" doc:"What a reconnecting EventSource sends; it counts before after_seq."`
+	AfterSeq    int64  `query:"after_seq" default:"-1" minimum:"-1" doc:"First the kept events after this one; 0: all that is kept." example:"118"`
+	LastEventID string `header:"Last-Event-ID" doc:"What a reconnecting EventSource sends; it counts before after_seq." example:"118"`
 }
 
-func (s *server) eventRoutes() {
-	add(s, operation{
-		id: "stream-events", method: fiber.MethodGet, path: "/api/sessions/{session_id}/events", tag: "Chat",
-		summary: "The session's events as server-sent events: id is the seq, event the name", scope: auth.SessionsRead,
-		stream: true, changes: describeAs(http.StatusOK, "text/event-stream"),
-	}, s.events)
+// eventsAPI streams the events of sessions.
+type eventsAPI struct {
+	access
+	follower
 }
 
-func (s *server) events(ctx context.Context, in *eventsInput) (*streamed, error) {
-	_, role, err := s.readable(ctx, in.SessionID)
+func (a *eventsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "stream-events", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/events", Tag: "Chat",
+		Summary: "Stream the session's events as server-sent events",
+		Description: "The id of each event is its sequence number, its name the event's; a client that reconnects with Last-Event-ID " +
+			"misses nothing. The stream does not end by itself; if the service ends it, it sends session:error or " +
+			"session:resync with the reason.",
+		Scope: auth.SessionsRead, Stream: true,
+		Replies: []httpx.Reply{{
+			Status: http.StatusOK, Types: []string{"text/event-stream"},
+			Example: "id: 118\nevent: session:updated\ndata: {\"seq\":118,\"prev_seq\":0,\"status\":\"created\"}\n\n",
+		}},
+	}, a.events)
+}
+
+func (a *eventsAPI) events(ctx context.Context, in *eventsInput) (*httpx.Streamed, error) {
+	_, role, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -40,15 +50,15 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*streamed, error)
 	if err != nil {
 		return nil, err
 	}
-	subscription, err := s.Streams(ctx, in.SessionID, after)
+	subscription, err := a.subscribe(ctx, in.SessionID, after)
 	if err != nil {
 		return nil, err
 	}
-	return &streamed{func(ctx huma.Context) {
-		stay := s.mayStay(callerOf(ctx.Context()), in.SessionID, role)
-		s.openStream(ctx, func(ctx context.Context, out *eventStream) error {
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		stay := a.mayStay(httpx.CallerOf(ctx.Context()), in.SessionID, role)
+		a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
 			defer subscription.Close()
-			return s.follow(ctx, out, in.SessionID, subscription, stay, func(domain.LoggedEvent) (send, last bool) { return true, false })
+			return a.follow(ctx, out, in.SessionID, subscription, stay, func(domain.LoggedEvent) (send, last bool) { return true, false })
 		})
 	}}, nil
 }
@@ -66,44 +76,4 @@ func (in *eventsInput) after() (*uint64, error) {
 	}
 	seq := uint64(in.AfterSeq)
 	return &seq, nil
-}
-
-// mayStay gives the question that a stream asks at every pulse: whether the
-// credentials still hold, and the session may still be seen. What the records
-// cannot answer now does not end a stream.
-func (s *server) mayStay(caller domain.Caller, sessionID string, role domain.ViewerRole) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if !s.Auth.Alive(ctx, caller) {
-			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
-		}
-		_, now, err := s.Store.ReadSession(ctx, caller.User, sessionID)
-		switch {
-		case domain.HasCode(err, domain.CodeSessionNotFound):
-			return err
-		case err == nil && now != role:
-			return domain.Newf(domain.Forbidden, "access_lost", "the right to follow this session has ended")
-		}
-		return nil
-	}
-}
-
-// endStream tells the client why the stream ends, in the form of decisions.md
-// section 3: it has lost the right to it, or was too slow and goes on by coming
-// again with the position named.
-func endStream(out *eventStream, sessionID string, position uint64, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	name, data := realtime.SessionResync, map[string]any{
-		"session_id": sessionID, "seq": position, "ts": time.Now().UTC().Format(time.RFC3339Nano),
-	}
-	if _, ok := errors.AsType[*domain.Error](err); ok {
-		name, data = realtime.SessionError, map[string]any{
-			"session_id": sessionID, "event": realtime.SessionSubscribe, "error": realtime.NewFailure(err),
-		}
-	}
-	payload, _ := json.Marshal(data)
-	out.named(name, payload)
-	_ = out.flush()
-	return err
 }

@@ -3,15 +3,17 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
-// ExtraInfos keep what clients attach to sessions. The caller was let in.
+// ExtraInfos keep what clients attach to sessions. The caller is authorised.
 type ExtraInfos interface {
 	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
 	// MergeExtraInfo sets top-level keys; null removes one. Extra info larger than
@@ -23,50 +25,64 @@ type ExtraInfos interface {
 
 // extraInfoBody is domain.ExtraInfo as the contract describes it.
 type extraInfoBody struct {
-	SessionID *string        `json:"session_id"`
-	Extra     map[string]any `json:"extra"`
+	SessionID *string        `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Extra     map[string]any `json:"extra" doc:"The stored values." example:"{\"task_id\": \"ticket-4711\"}"`
 	CreatedAt *time.Time     `json:"created_at" doc:"null where nothing was kept."`
 	UpdatedAt *time.Time     `json:"updated_at" doc:"null where nothing was kept."`
 }
 
-func (s *server) extraInfoRoutes() {
-	const tag = "Extra info"
-	add(s, operation{
-		id: "get-extra-info", method: fiber.MethodGet, path: "/api/sessions/{session_id}/extra_info", tag: tag,
-		summary: "What clients keep with a session", scope: auth.SessionsRead, changes: describeJSON[extraInfoBody](s),
-	}, func(ctx context.Context, in *SessionRef) (*body[domain.ExtraInfo], error) {
-		if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+// extraInfoAPI keeps what clients attach to sessions.
+type extraInfoAPI struct {
+	access
+	extraInfos ExtraInfos
+}
+
+func (a *extraInfoAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "get-extra-info", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/extra_info", Tag: "Extra info",
+		Summary: "Get the extra info that clients store with a session",
+		Scope:   auth.SessionsRead,
+		Replies: []httpx.Reply{httpx.JSONReply[extraInfoBody](http.StatusOK)},
+	}, func(ctx context.Context, in *SessionRef) (*httpx.Body[domain.ExtraInfo], error) {
+		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
-		return answer(s.ExtraInfos.ExtraInfo(ctx, in.SessionID))
+		return httpx.Answer(a.extraInfos.ExtraInfo(ctx, in.SessionID))
 	})
-	add(s, operation{
-		id: "upset-extra-info", method: fiber.MethodPost, path: "/api/sessions/{session_id}/upset_extra_info", tag: tag,
-		summary: "Set top-level keys of a session's extra info; null removes one", scope: auth.SessionsWrite,
-		changes: describeJSON[extraInfoBody](s),
-	}, s.upsetExtraInfo)
-	add(s, operation{
-		id: "get-extra-info-by-task", method: fiber.MethodGet, path: "/api/sessions/extra_info/by_task/{task_id}", tag: tag,
-		summary: "The caller's session whose extra.task_id is the given one", scope: auth.SessionsRead,
-		changes: describeJSON[extraInfoBody](s),
+	httpx.Register(r, httpx.Operation{
+		ID: "upset-extra-info", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/upset_extra_info", Tag: "Extra info",
+		Summary:     "Set top-level keys of a session's extra info",
+		Description: "Keys that are not given keep their values; null removes a key. The total size is limited to 256 KB.",
+		Scope:       auth.SessionsWrite,
+		Errors:      httpx.Codes{413: "extra_info_too_large"},
+		Replies:     []httpx.Reply{httpx.JSONReply[extraInfoBody](http.StatusOK)},
+		Example:     `{"extra": {"task_id": "ticket-4711"}}`,
+	}, a.upsetExtraInfo)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-extra-info-by-task", Method: fiber.MethodGet, Path: "/api/sessions/extra_info/by_task/{task_id}", Tag: "Extra info",
+		Summary:     "Find the caller's session by its extra.task_id",
+		Description: "Returns the newest session if there are several.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "session_not_found"},
+		Replies:     []httpx.Reply{httpx.JSONReply[extraInfoBody](http.StatusOK)},
 	}, func(ctx context.Context, in *struct {
-		TaskID string `path:"task_id" maxLength:"4096"`
+		TaskID string `path:"task_id" maxLength:"4096" doc:"The value of extra.task_id." example:"ticket-4711"`
 	},
-	) (*body[domain.ExtraInfo], error) {
-		return answer(s.ExtraInfos.ExtraInfoByTask(ctx, callerOf(ctx).User.ID, in.TaskID))
+	) (*httpx.Body[domain.ExtraInfo], error) {
+		return httpx.Answer(a.extraInfos.ExtraInfoByTask(ctx, httpx.CallerOf(ctx).User.ID, in.TaskID))
 	})
 }
 
-func (s *server) upsetExtraInfo(ctx context.Context, in *struct {
+func (a *extraInfoAPI) upsetExtraInfo(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
 		// Kept as they came: numbers stay what they were.
-		Extra map[string]json.RawMessage `json:"extra" doc:"Keys to set; null removes one. Other keys stay."`
+		Extra map[string]json.RawMessage `json:"extra" doc:"Keys to set; null removes one. Other keys stay." example:"{\"task_id\": \"ticket-4711\"}"`
 	}
 },
-) (*body[domain.ExtraInfo], error) {
-	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
+) (*httpx.Body[domain.ExtraInfo], error) {
+	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	return answer(s.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
+	return httpx.Answer(a.extraInfos.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
 }

@@ -15,10 +15,9 @@ import (
 // nowhere is an event log that forgets.
 type nowhere struct{}
 
-func (nowhere) Publish(context.Context, domain.Event) (uint64, error) { return 1, nil }
-func (nowhere) Find(context.Context, string, uint64, string) (uint64, bool, error) {
-	return 0, false, nil
-}
+func (nowhere) Publish(context.Context, domain.Event) (uint64, error)        { return 1, nil }
+func (nowhere) Repeat(context.Context, domain.Event, uint64) (uint64, error) { return 1, nil }
+func (nowhere) Lost(context.Context, []uint64) ([]uint64, error)             { return nil, nil }
 
 type syncBuffer struct {
 	mu sync.Mutex
@@ -37,8 +36,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// desk remembers what it was sent; the same client_message_id is the same chat.
-type desk struct {
+// fakeChats remembers what it was sent; the same client_message_id is the same chat.
+type fakeChats struct {
 	mu    sync.Mutex
 	sent  []domain.Send
 	known map[string]domain.SendAck
@@ -47,7 +46,7 @@ type desk struct {
 	then  func(domain.SendAck) // after a message was taken
 }
 
-func (d *desk) Send(_ context.Context, _ domain.Caller, send domain.Send) (domain.SendAck, error) {
+func (d *fakeChats) Send(_ context.Context, _ domain.Caller, send domain.Send) (domain.SendAck, error) {
 	d.mu.Lock()
 	if d.err != nil {
 		defer d.mu.Unlock()
@@ -74,18 +73,33 @@ func (d *desk) Send(_ context.Context, _ domain.Caller, send domain.Send) (domai
 	return ack, nil
 }
 
-func (d *desk) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
+func (d *fakeChats) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
 	return domain.AnswerAck{Resolved: answer.ToolCallID == "open", QuestionID: "q", ChatID: "c"}, nil
 }
 
-func (d *desk) Stop(_ context.Context, _ domain.Caller, _ string, andQueue bool) (bool, error) {
+// openQuestion is a question of the inbox.
+const openQuestion = "01a1ff63-403d-71f7-91f5-bf8d694cd459"
+
+func (d *fakeChats) AnswerQuestion(_ context.Context, _ domain.Caller, questionID string, answer domain.Answer) (domain.AnswerAck, error) {
+	if questionID != openQuestion {
+		return domain.AnswerAck{}, domain.Newf(domain.NotFound, "question_not_found", "question %s does not exist", questionID)
+	}
+	if options := answer.Selections["0"]; len(options) == 1 && options[0] == 99 {
+		wrong := domain.Invalidf("body.askuser_answer", "there is no such option")
+		wrong.Code = domain.CodeInvalidAnswer
+		return domain.AnswerAck{}, wrong
+	}
+	return domain.AnswerAck{Resolved: true, QuestionID: questionID, ChatID: "c"}, nil
+}
+
+func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ string, andQueue bool) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stop = append(d.stop, andQueue)
 	return true, nil
 }
 
-func (d *desk) messages() []domain.Send {
+func (d *fakeChats) messages() []domain.Send {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]domain.Send(nil), d.sent...)
@@ -195,8 +209,10 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 				return ctx.Err()
 			}
 		}
-		turn := domain.Turn{ID: domain.NewID(), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
-			Blocks: []domain.Block{{Type: domain.BlockText, Content: "text of a turn that is about as long as turns are at the least"}}}
+		turn := domain.Turn{
+			ID: domain.NewID(), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
+			Blocks: []domain.Block{{Type: domain.BlockText, Content: "text of a turn that is about as long as turns are at the least"}},
+		}
 		if err := yield(turn); err != nil {
 			return err
 		}

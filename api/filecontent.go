@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/domain"
 )
 
@@ -23,26 +24,29 @@ import (
 const activeContent = "sandbox allow-scripts allow-forms allow-modals allow-popups"
 
 // readFile serves a file of the workspace, or a range of it.
-func (s *server) readFile(ctx context.Context, in *struct {
+func (a *filesAPI) readFile(ctx context.Context, in *struct {
 	FileRef
-	Download bool `query:"download" doc:"Ask browsers to save the file rather than show it."`
+	Range       string `header:"Range" doc:"One range of bytes." example:"bytes=0-1023"`
+	IfRange     string `header:"If-Range" doc:"The Range applies only while the file has this ETag." example:"\"5d41402abc4b2a76\""`
+	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the client's copy: if it is current, the response is 304." example:"\"5d41402abc4b2a76\""`
+	Download    bool   `query:"download" doc:"Ask browsers to save the file rather than show it."`
 },
-) (*streamed, error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+) (*httpx.Streamed, error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	file, info, err := s.Workspaces.Open(ctx, session, in.FilePath)
+	file, info, err := a.workspaces.Open(ctx, session, in.FilePath)
 	if err != nil {
-		return nil, at("path.file_path", err)
+		return nil, httpx.At("path.file_path", err)
 	}
 	kind, err := contentType(in.FilePath, file)
 	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
-	return &streamed{func(ctx huma.Context) {
-		c := fiberOf(ctx)
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderETag, info.ETag)
 		c.Set(fiber.HeaderLastModified, info.ModTime.UTC().Format(http.TimeFormat))
 		c.Set(fiber.HeaderCacheControl, "private, no-cache") // asked again each time, answered 304
@@ -60,14 +64,14 @@ func (s *server) readFile(ctx context.Context, in *struct {
 		if err := sendRange(c, file, info.Size, info.ETag); err != nil {
 			_ = file.Close()
 			c.Response().Header.Del(fiber.HeaderContentDisposition)
-			s.refuse(ctx, err)
+			httpx.Reject(ctx, err)
 		}
 	}}, nil
 }
 
 // sendRange answers with the file, or with the one range that was asked for. More
 // than one range at once is answered with the whole, as RFC 9110 allows.
-func sendRange(c *fiber.Ctx, file io.ReadCloser, size int64, etag string) error {
+func sendRange(c *fiber.Ctx, file io.ReadSeekCloser, size int64, etag string) error {
 	from, length := int64(0), size
 	asked := c.Get(fiber.HeaderRange)
 	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != etag {
@@ -76,27 +80,17 @@ func sendRange(c *fiber.Ctx, file io.ReadCloser, size int64, etag string) error 
 	if first, last, ok, fits := parseRange(asked, size); ok {
 		if !fits {
 			c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes */%d", size))
-			return domain.Newf(domain.Invalid, codeRange, "the file has no such range")
+			return domain.Newf(domain.Invalid, httpx.CodeRange, "the file has no such range")
 		}
 		from, length = first, last-first+1
 		c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", first, last, size))
 		c.Status(http.StatusPartialContent)
 	}
-	if err := skip(file, from); err != nil {
-		return fmt.Errorf("read up to the range: %w", err)
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return fmt.Errorf("seek to the range: %w", err)
 	}
 	c.Context().SetBodyStream(&fileBody{io.LimitReader(file, length), file, c.Context().Conn()}, int(length))
 	return nil
-}
-
-// skip passes over the first n bytes.
-func skip(file io.Reader, n int64) error {
-	if seeker, can := file.(io.Seeker); can {
-		_, err := seeker.Seek(n, io.SeekStart)
-		return err
-	}
-	_, err := io.CopyN(io.Discard, file, n)
-	return err
 }
 
 // fileBody is a file on its way to a client, who has time for it as long as
@@ -108,7 +102,7 @@ type fileBody struct {
 }
 
 func (f *fileBody) Read(p []byte) (int, error) {
-	_ = f.conn.SetWriteDeadline(time.Now().Add(streamPatience))
+	_ = f.conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout))
 	return f.Reader.Read(p)
 }
 
@@ -169,7 +163,7 @@ var kinds = map[string]string{
 	".mp3": "audio/mpeg", ".mp4": "video/mp4", ".wasm": "application/wasm",
 }
 
-// contentType tells from a file's name, else from its first bytes, what it is.
+// contentType returns a file's type by its name, else by its first bytes.
 func contentType(name string, file io.Reader) (string, error) {
 	kind := kinds[strings.ToLower(path.Ext(name))]
 	if kind == "" {

@@ -3,13 +3,21 @@ package api
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+)
+
+// Error codes that the operations on files share.
+const (
+	onPath = "path_outside_workspace invalid_path"               // 400
+	onRead = "is_a_directory not_a_directory not_a_regular_file" // 422
+	onDisk = "too_large no_space"                                // 413
 )
 
 // Workspaces reaches the files of a session's workspace. Paths are relative to
@@ -21,7 +29,9 @@ type Workspaces interface {
 	Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error)
 	// Write replaces a file or makes it, with its directories. A file that is not
 	// as the condition says is stale_file, or file_exists.
-	Write(ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition) (domain.FileInfo, domain.FileChange, error)
+	Write(
+		ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition,
+	) (domain.FileInfo, domain.FileChange, error)
 	// Delete removes a file, a directory with what is in it, or a link itself. With
 	// ETags, as in If-Match, it must be a file that is still one of them.
 	Delete(ctx context.Context, session domain.Session, path, ifMatch string) (domain.FileChange, error)
@@ -31,7 +41,7 @@ type Workspaces interface {
 	Copy(ctx context.Context, session domain.Session, path, target string, overwrite bool) (domain.FileChange, error)
 	// Share links to a file or a directory from a folder below .share.
 	Share(ctx context.Context, session domain.Session, source, name, folder string) (domain.FileLink, domain.FileChange, error)
-	// Upload hands each file that receive gives it to the disk, and places them
+	// Upload writes each file that receive passes to it, and places them
 	// all when receive has given their names; its error leaves nothing behind.
 	Upload(ctx context.Context, session domain.Session, dir string, limit int64,
 		receive func(add func(content io.Reader) error) (names []string, err error)) ([]domain.FileOutcome, error)
@@ -41,62 +51,163 @@ type Workspaces interface {
 
 // fileEntry is one entry of a directory.
 type fileEntry struct {
-	Name string `json:"name"`
-	Type string `json:"type" enum:"file,directory"`
+	Name string `json:"name" doc:"Its name." example:".everloop"`
+	Type string `json:"type" enum:"file,directory" doc:"The type."`
 	Size *int64 `json:"size,omitempty" doc:"Bytes; files only."`
 }
 
 // DirRef is the path of an operation on one directory.
 type DirRef struct {
 	SessionRef
-	DirPath string `path:"dir_path" doc:"Relative to the workspace; slashes are part of it. Without it, the root."`
+	DirPath string `path:"dir_path" doc:"Relative to the workspace; slashes are part of it. Without it, the root." example:"notes"`
 }
 
 // FileRef is the path of an operation on one file.
 type FileRef struct {
 	SessionRef
-	FilePath string `path:"file_path" doc:"Relative to the workspace; slashes are part of it."`
+	FilePath string `path:"file_path" doc:"Relative to the workspace; slashes are part of it." example:"notes/today.md"`
 }
 
 type successBody struct {
-	Success bool `json:"success"`
+	Success bool `json:"success" doc:"Whether it succeeded."`
 }
 
-func (s *server) fileRoutes() {
-	const path, tag = "/api/sessions/{session_id}", "Files"
-	op := func(id, method, rest, summary string) operation {
-		return operation{id: id, method: method, path: path + rest, tag: tag, summary: summary, scope: auth.Files}
-	}
-	add(s, op("list-files", fiber.MethodGet, "/ls/{dir_path}", "The entries of a directory, directories first"), s.listFiles)
-	read := op("read-file", fiber.MethodGet, "/files/{file_path}", "A file's content; ETag, If-None-Match and Range are honoured")
-	read.changes = func(op *huma.Operation) {
-		describeAs(http.StatusOK, "application/octet-stream")(op)
-		describeAs(http.StatusPartialContent, "application/octet-stream")(op)
-		putResponse(op, http.StatusNotModified, nil)
-	}
-	add(s, read, s.readFile)
-	add(s, op("write-file", fiber.MethodPut, "/files/{file_path}", "Write a text file; its directories are made"), s.writeFile)
-	add(s, op("delete-file", fiber.MethodDelete, "/files/{file_path}", "Delete a file, a link or a directory with all that is in it"), s.deleteFile)
-	add(s, op("rename-file", fiber.MethodPost, "/files/{file_path}/rename", "Give a file, a link or a directory another name in its directory"), s.renameFile)
-	duplicate := op("copy-file", fiber.MethodPost, "/files/{file_path}/copy", "Copy a file, or a directory with all that is in it")
-	duplicate.stream = true // a large one takes its time
-	add(s, duplicate, s.copyFile)
-	add(s, op("share-file", fiber.MethodPost, "/share-file", "Link to a file or a directory from below .share"), s.shareFile)
-	upload := op("upload-files", fiber.MethodPost, "/upload/{dir_path}", "Upload files as a form; those that exist are replaced")
-	upload.stream = true
-	add(s, upload, s.uploadFiles)
-	describeUpload(s.huma.OpenAPI().Paths[upload.path].Post)
-	download := op("download-directory", fiber.MethodGet, "/download-dir/{dir_path}", "A directory as a ZIP archive")
-	download.stream, download.changes = true, describeAs(http.StatusOK, "application/zip")
-	add(s, download, s.downloadDirectory)
+// filesAPI reads and writes the files of workspaces.
+type filesAPI struct {
+	access
+	fileEvents
+	workspaces Workspaces
+	logger     *slog.Logger
 }
 
-func (s *server) listFiles(ctx context.Context, in *DirRef) (*body[[]fileEntry], error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+func (a *filesAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-files", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/ls/{dir_path}", Tag: "Files",
+		Summary:     "List the entries of a directory, directories first",
+		Description: "Without a directory, lists the root of the workspace.",
+		Scope:       auth.Files,
+		Errors:      httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 422: onRead},
+	}, a.listFiles)
+	httpx.Register(r, httpx.Operation{
+		ID: "read-file", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/files/{file_path}", Tag: "Files",
+		Summary: "Get a file's content",
+		Description: "Supports ETag, If-None-Match and Range. A request for several ranges returns the whole file. HTML and XML are " +
+			"sent with a Content-Security-Policy that denies them the service's cookies.",
+		Scope:  auth.Files,
+		Errors: httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 416: httpx.CodeRange, 422: onRead},
+		Headers: map[string]string{
+			"ETag": "The version of the file, for If-Match and If-None-Match.", "Content-Range": "With 206: the bytes that are sent, and the size.",
+		},
+		Replies: []httpx.Reply{
+			{Status: http.StatusOK, Types: []string{"application/octet-stream"}},
+			{Status: http.StatusPartialContent, Types: []string{"application/octet-stream"}},
+			{Status: http.StatusNotModified},
+		},
+	}, a.readFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "write-file", Method: fiber.MethodPut, Path: "/api/sessions/{session_id}/files/{file_path}", Tag: "Files",
+		Summary: "Write a text file and create its directories",
+		Description: "With If-Match, replaces only the version with that ETag; with If-None-Match: *, writes only a file that does " +
+			"not exist.",
+		Scope: auth.Files,
+		Errors: httpx.Codes{
+			400: onPath,
+			403: "file_permission_denied",
+			404: "file_not_found",
+			409: "stale_file file_exists",
+			413: onDisk,
+			422: onRead,
+			503: "disk_full",
+		},
+		Headers: map[string]string{"ETag": "The version of the file that was written."},
+		Example: `{"content": "# Today\n"}`,
+	}, a.writeFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-file", Method: fiber.MethodDelete, Path: "/api/sessions/{session_id}/files/{file_path}", Tag: "Files",
+		Summary:     "Delete a file, a link or a directory with its content",
+		Description: "A link itself is deleted, not its target.",
+		Scope:       auth.Files, Audit: "file.delete",
+		Errors: httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 409: "stale_file", 422: onRead},
+	}, a.deleteFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "rename-file", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/files/{file_path}/rename", Tag: "Files",
+		Summary:     "Rename a file, a link or a directory within its directory",
+		Description: "A name that is in use is rejected with file_exists.",
+		Scope:       auth.Files,
+		Errors: httpx.Codes{
+			400: onPath,
+			403: "file_permission_denied",
+			404: "file_not_found",
+			409: "file_exists",
+			413: onDisk,
+			422: onRead + " invalid_path",
+			503: "disk_full",
+		},
+		Example: `{"new_name": "later.md"}`,
+	}, a.renameFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "copy-file", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/files/{file_path}/copy", Tag: "Files",
+		Summary: "Copy a file, or a directory with its content",
+		Scope:   auth.Files, Stream: true,
+		Errors: httpx.Codes{
+			400: onPath,
+			403: "file_permission_denied",
+			404: "file_not_found",
+			409: "file_exists directory_not_empty",
+			413: onDisk,
+			422: onRead + " invalid_path",
+			503: "disk_full",
+		},
+		Example: `{"target_path": "notes/tomorrow.md", "overwrite": false}`,
+	}, a.copyFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "share-file", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/share-file", Tag: "Files",
+		Summary:     "Link to a file or a directory from below .share",
+		Description: "The link is a symbolic link in the workspace.",
+		Scope:       auth.Files,
+		Errors: httpx.Codes{
+			400: onPath,
+			403: "file_permission_denied",
+			404: "file_not_found",
+			409: "file_exists",
+			413: onDisk,
+			422: onRead,
+			503: "disk_full",
+		},
+		Example: `{"source_path": "notes/today.md", "share_folder": "team"}`,
+	}, a.shareFile)
+	httpx.Register(r, httpx.Operation{
+		ID: "upload-files", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/upload/{dir_path}", Tag: "Files",
+		Summary: "Upload files as a form, replacing existing ones",
+		Description: "Each file succeeds or fails by itself; failed lists the files that failed, with the reason. A slow upload is " +
+			"accepted as long as the client keeps sending.",
+		Scope: auth.Files, Stream: true,
+		Errors: httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 413: onDisk, 422: onRead, 503: "disk_full"},
+		Form: &httpx.Form{
+			File: "files", Many: "One part for each file, at most 512 MB each.",
+			Fields: map[string]string{
+				"paths": "JSON array with the path of each file, relative to the directory. Default: the names of the files.",
+			},
+		},
+		Example: `{"files": ["table.csv", "x"], "paths": "[\"table.csv\",\"../x\"]"}`,
+	}, a.uploadFiles)
+	httpx.Register(r, httpx.Operation{
+		ID: "download-directory", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/download-dir/{dir_path}", Tag: "Files",
+		Summary:     "Download a directory as a ZIP archive",
+		Description: "The archive is created while it is sent: a download that was cut off is not a valid archive.",
+		Scope:       auth.Files, Stream: true,
+		Errors:  httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 422: onRead},
+		Headers: map[string]string{"Content-Disposition": "attachment, with the name of the directory."},
+		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"application/zip"}}},
+	}, a.downloadDirectory)
+}
+
+func (a *filesAPI) listFiles(ctx context.Context, in *DirRef) (*httpx.Body[[]fileEntry], error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.Workspaces.List(ctx, session, in.DirPath)
+	entries, err := a.workspaces.List(ctx, session, in.DirPath)
 	out := make([]fileEntry, len(entries))
 	for i, e := range entries {
 		out[i] = fileEntry{Name: e.Name, Type: "directory"}
@@ -104,7 +215,7 @@ func (s *server) listFiles(ctx context.Context, in *DirRef) (*body[[]fileEntry],
 			out[i].Type, out[i].Size = "file", &e.Size
 		}
 	}
-	return answer(out, at("path.dir_path", err))
+	return httpx.Answer(out, httpx.At("path.dir_path", err))
 }
 
 type writtenFile struct {
@@ -112,52 +223,59 @@ type writtenFile struct {
 	Body successBody
 }
 
-func (s *server) writeFile(ctx context.Context, in *struct {
+func (a *filesAPI) writeFile(ctx context.Context, in *struct {
 	FileRef
-	IfMatch     string `header:"If-Match" doc:"Write only over the version with this ETag; * over any version."`
+	IfMatch     string `header:"If-Match" doc:"Write only over the version with this ETag; * over any version." example:"\"5d41402abc4b2a76\""`
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only if there is no such file."`
 	Body        struct {
-		Content string `json:"content"`
+		Content string `json:"content" doc:"The whole content of the file, as text."`
 	}
 },
 ) (*writtenFile, error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	only := domain.FileCondition{IfMatch: in.IfMatch, Absent: in.IfNoneMatch != ""}
-	info, change, err := s.Workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), only)
+	info, change, err := a.workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), only)
 	if err != nil {
-		return nil, at("path.file_path", err)
+		return nil, httpx.At("path.file_path", err)
 	}
-	s.tellFileChange(ctx, session.ID, change)
+	a.emitFileChange(ctx, session.ID, change)
 	return &writtenFile{ETag: info.ETag, Body: successBody{true}}, nil
 }
 
-// tellFileChange tells subscribers. The files are changed already, so that a
+// fileEvents emit events for changes of files.
+type fileEvents struct {
+	store  fileStore
+	logger *slog.Logger
+}
+
+// emitFileChange publishes a change of a file. The files are changed already, so that a
 // fault here is none of the caller's.
-func (s *server) tellFileChange(ctx context.Context, sessionID string, changes ...domain.FileChange) {
+func (a *fileEvents) emitFileChange(ctx context.Context, sessionID string, changes ...domain.FileChange) {
 	for _, change := range changes {
-		if err := s.Store.FileChanged(ctx, sessionID, change); err != nil {
-			s.Logger.Warn("change of a file not told", "session_id", sessionID, "error", err)
+		if err := a.store.FileChanged(ctx, sessionID, change); err != nil {
+			a.logger.Warn("failed to publish the change of a file", "session_id", sessionID, "error", err)
 			return
 		}
 	}
 }
 
-func (s *server) deleteFile(ctx context.Context, in *struct {
+func (a *filesAPI) deleteFile(ctx context.Context, in *struct {
 	FileRef
-	IfMatch string `header:"If-Match" doc:"Delete only the version with this ETag."`
+	IfMatch string `header:"If-Match" doc:"Delete only the version with this ETag." example:"\"5d41402abc4b2a76\""`
 },
-) (*body[deletedBody], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+) (*httpx.Body[deletedBody], error) {
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	change, err := s.Workspaces.Delete(ctx, session, in.FilePath, in.IfMatch)
+	change, err := a.workspaces.Delete(ctx, session, in.FilePath, in.IfMatch)
 	if err != nil {
-		return nil, at("path.file_path", err)
+		return nil, httpx.At("path.file_path", err)
 	}
-	s.tellFileChange(ctx, session.ID, change)
-	return answer(deletedBody{true}, nil)
+	a.emitFileChange(ctx, session.ID, change)
+	httpx.Concerns(ctx, session.ID, map[string]string{"path": in.FilePath})
+	return httpx.Answer(deletedBody{true}, nil)
 }

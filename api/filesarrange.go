@@ -5,45 +5,46 @@ import (
 	"slices"
 	"strings"
 
+	"everloop/api/httpx"
 	"everloop/domain"
 )
 
 type pathBody struct {
-	Path string `json:"path" doc:"Relative to the workspace."`
+	Path string `json:"path" doc:"Relative to the workspace." example:"notes/tomorrow.md"`
 }
 
-func (s *server) renameFile(ctx context.Context, in *struct {
+func (a *filesAPI) renameFile(ctx context.Context, in *struct {
 	FileRef
 	Body struct {
-		NewName string `json:"new_name" minLength:"1" maxLength:"255" doc:"A bare name, without slashes."`
+		NewName string `json:"new_name" minLength:"1" maxLength:"255" doc:"A bare name, without slashes." example:"later.md"`
 	}
 },
-) (*body[pathBody], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+) (*httpx.Body[pathBody], error) {
+	session, err := a.own(ctx, in.SessionID)
 	if err == nil {
 		err = bareName("body.new_name", in.Body.NewName)
 	}
 	if err != nil {
 		return nil, err
 	}
-	to, changes, err := s.Workspaces.Rename(ctx, session, in.FilePath, in.Body.NewName)
+	to, changes, err := a.workspaces.Rename(ctx, session, in.FilePath, in.Body.NewName)
 	if err == nil {
-		s.tellFileChange(ctx, session.ID, changes...)
+		a.emitFileChange(ctx, session.ID, changes...)
 	}
-	return answer(pathBody{to}, at("path.file_path", err))
+	return httpx.Answer(pathBody{to}, httpx.At("path.file_path", err))
 }
 
-func (s *server) copyFile(ctx context.Context, in *struct {
+func (a *filesAPI) copyFile(ctx context.Context, in *struct {
 	FileRef
 	Body *struct {
-		TargetPath *string `json:"target_path,omitempty" nullable:"true" maxLength:"4096" doc:"Where the copy goes; its directories are made. Left out: \"name copy.ext\" beside the original."`
+		TargetPath *string `json:"target_path,omitempty" nullable:"true" maxLength:"4096" doc:"Where the copy goes; its directories are made. Left out: \"name copy.ext\" beside the original." example:"notes/tomorrow.md"`
 		Overwrite  *bool   `json:"overwrite,omitempty" nullable:"true" doc:"Replace what has the name: a file by a file, a directory by a directory."`
 	}
 },
-) (*body[pathBody], error) {
-	ctx, cancel := context.WithTimeout(ctx, transferTime)
+) (*httpx.Body[pathBody], error) {
+	ctx, cancel := context.WithTimeout(ctx, httpx.TransferTime)
 	defer cancel()
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -51,23 +52,23 @@ func (s *server) copyFile(ctx context.Context, in *struct {
 	if in.Body != nil {
 		target, overwrite = value(in.Body.TargetPath), value(in.Body.Overwrite)
 	}
-	change, err := s.Workspaces.Copy(ctx, session, in.FilePath, target, overwrite)
+	change, err := a.workspaces.Copy(ctx, session, in.FilePath, target, overwrite)
 	if err == nil {
-		s.tellFileChange(ctx, session.ID, change)
+		a.emitFileChange(ctx, session.ID, change)
 	}
-	return answer(pathBody{change.Path}, at("path.file_path", err))
+	return httpx.Answer(pathBody{change.Path}, httpx.At("path.file_path", err))
 }
 
-func (s *server) shareFile(ctx context.Context, in *struct {
+func (a *filesAPI) shareFile(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		SourcePath  string  `json:"source_path" minLength:"1" maxLength:"4096" doc:"What the link leads to."`
+		SourcePath  string  `json:"source_path" minLength:"1" maxLength:"4096" doc:"What the link leads to." example:"notes/today.md"`
 		LinkName    *string `json:"link_name,omitempty" nullable:"true" maxLength:"255" doc:"A bare name; empty: the name of the source."`
-		ShareFolder *string `json:"share_folder,omitempty" nullable:"true" maxLength:"4096" doc:"Directory below .share; empty: .share itself."`
+		ShareFolder *string `json:"share_folder,omitempty" nullable:"true" maxLength:"4096" doc:"Directory below .share; empty: .share itself." example:"team"`
 	}
 },
-) (*body[domain.FileLink], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+) (*httpx.Body[domain.FileLink], error) {
+	session, err := a.own(ctx, in.SessionID)
 	name := value(in.Body.LinkName)
 	if err == nil && name != "" {
 		err = bareName("body.link_name", name)
@@ -75,11 +76,11 @@ func (s *server) shareFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	link, change, err := s.Workspaces.Share(ctx, session, in.Body.SourcePath, name, value(in.Body.ShareFolder))
+	link, change, err := a.workspaces.Share(ctx, session, in.Body.SourcePath, name, value(in.Body.ShareFolder))
 	if err == nil {
-		s.tellFileChange(ctx, session.ID, change)
+		a.emitFileChange(ctx, session.ID, change)
 	}
-	return answer(link, at("body.source_path", err))
+	return httpx.Answer(link, httpx.At("body.source_path", err))
 }
 
 // bareName refuses a name that is a path.

@@ -9,35 +9,37 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"everloop/api/httpx"
 )
 
 // downloadDirectory packs a directory while it is sent.
-func (s *server) downloadDirectory(ctx context.Context, in *DirRef) (*streamed, error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+func (a *filesAPI) downloadDirectory(ctx context.Context, in *DirRef) (*httpx.Streamed, error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	write, err := s.Workspaces.Zip(ctx, session, in.DirPath)
+	write, err := a.workspaces.Zip(ctx, session, in.DirPath)
 	if err != nil {
-		return nil, at("path.dir_path", err)
+		return nil, httpx.At("path.dir_path", err)
 	}
 	name := path.Base(path.Clean("/" + in.DirPath))
 	if name == "/" {
 		name = "workspace"
 	}
-	request := requestOf(ctx)
-	return &streamed{func(hctx huma.Context) {
-		c := fiberOf(hctx)
+	request := httpx.RequestOf(ctx)
+	return &httpx.Streamed{Body: func(hctx huma.Context) {
+		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
 		c.Set(fiber.HeaderContentDisposition, disposition(true, name+".zip"))
 		c.Set(fiber.HeaderCacheControl, "no-store")
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {
-			writing, stop := context.WithTimeout(withRequest(request.base, request), transferTime)
+			writing, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
 			defer stop()
-			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) }}
+			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) }}
 			if err := write(writing, pulse); err != nil { // too late for a status
-				s.Logger.Error("a download was broken off", "request_id", request.id, "session_id", session.ID, "error", err)
+				a.logger.Error("a download was broken off", "request_id", request.ID, "session_id", session.ID, "error", err)
 				_ = conn.Close()
 			}
 		}))

@@ -7,8 +7,8 @@ import (
 	"mime/multipart"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/domain"
 )
 
@@ -16,7 +16,7 @@ import (
 const (
 	maxUploadFiles = 10_000
 	maxUploadPaths = 4 << 20 // bytes of the field paths
-	maxToldFiles   = 100     // changes that are told one by one
+	maxFileEvents  = 100     // changes with an event each
 )
 
 // uploadInput reads its form while the files go to the disk.
@@ -27,7 +27,7 @@ type uploadInput struct {
 
 // Resolve implements huma.Resolver: it only remembers the request.
 func (u *uploadInput) Resolve(ctx huma.Context) []error {
-	u.open = func() (*multipart.Reader, error) { return openForm(fiberOf(ctx)) }
+	u.open = func() (*multipart.Reader, error) { return httpx.OpenForm(httpx.FiberOf(ctx)) }
 	return nil
 }
 
@@ -35,32 +35,20 @@ var _ huma.Resolver = (*uploadInput)(nil)
 
 // uploadBody is what became of each file.
 type uploadBody struct {
-	Uploaded []string       `json:"uploaded" doc:"Paths relative to the workspace."`
-	Failed   []failedUpload `json:"failed"`
+	Uploaded []string       `json:"uploaded" doc:"Paths relative to the workspace." example:"[\"data/table.csv\"]"`
+	Failed   []failedUpload `json:"failed" doc:"The entries that failed, with the reason."`
 }
 
 type failedUpload struct {
-	Path    string `json:"path" doc:"As the request named it."`
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Path    string `json:"path" doc:"As the request named it." example:"../x"`
+	Code    string `json:"code" doc:"The error code." example:"path_outside_workspace"`
+	Message string `json:"message" doc:"The message in plain text." example:"the path leaves the upload's directory"`
 }
 
-// describeUpload documents the form, after the operation was registered: huma
-// reads a body that it knows of, whole and before the handler.
-func describeUpload(op *huma.Operation) {
-	text := &huma.Schema{Type: huma.TypeString, Format: "binary"}
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		fiber.MIMEMultipartForm: {Schema: &huma.Schema{Type: huma.TypeObject, Required: []string{"files"}, Properties: map[string]*huma.Schema{
-			"files": {Type: huma.TypeArray, Items: text, Description: "One part for each file, at most 512 MB each."},
-			"paths": {Type: huma.TypeString, Description: "JSON array: for each file its path relative to the directory. Left out: the files' own names."},
-		}}},
-	}}
-}
-
-func (s *server) uploadFiles(ctx context.Context, in *uploadInput) (*body[uploadBody], error) {
-	ctx, cancel := context.WithTimeout(ctx, transferTime)
+func (a *filesAPI) uploadFiles(ctx context.Context, in *uploadInput) (*httpx.Body[uploadBody], error) {
+	ctx, cancel := context.WithTimeout(ctx, httpx.TransferTime)
 	defer cancel()
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +56,11 @@ func (s *server) uploadFiles(ctx context.Context, in *uploadInput) (*body[upload
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := s.Workspaces.Upload(ctx, session, in.DirPath, maxUpload, func(add func(io.Reader) error) ([]string, error) {
+	outcomes, err := a.workspaces.Upload(ctx, session, in.DirPath, httpx.MaxUpload, func(add func(io.Reader) error) ([]string, error) {
 		return receiveFiles(form, add)
 	})
 	if err != nil {
-		return nil, at("path.dir_path", err)
+		return nil, httpx.At("path.dir_path", err)
 	}
 	out := uploadBody{Uploaded: []string{}, Failed: []failedUpload{}}
 	var changes []domain.FileChange
@@ -84,19 +72,19 @@ func (s *server) uploadFiles(ctx context.Context, in *uploadInput) (*body[upload
 		}
 		e := domain.AsError(o.Err)
 		if e.Kind == domain.Internal {
-			s.Logger.Error("a file was not uploaded", "request_id", requestOf(ctx).id, "session_id", session.ID, "error", o.Err)
+			a.logger.Error("a file was not uploaded", "request_id", httpx.RequestOf(ctx).ID, "session_id", session.ID, "error", o.Err)
 		}
 		out.Failed = append(out.Failed, failedUpload{o.Path, e.Code, e.Message})
 	}
-	if len(changes) > maxToldFiles {
+	if len(changes) > maxFileEvents {
 		changes = []domain.FileChange{{Path: in.DirPath, Change: "modified"}}
 	}
-	s.tellFileChange(ctx, session.ID, changes...)
-	return answer(out, nil)
+	a.emitFileChange(ctx, session.ID, changes...)
+	return httpx.Answer(out, nil)
 }
 
 // receiveFiles reads a form to its end: the files go to add as they come, and
-// the names are told when all is there, wherever in the form paths stands.
+// the names are returned when all is there, wherever in the form paths stands.
 func receiveFiles(form *multipart.Reader, add func(io.Reader) error) ([]string, error) {
 	const maxParts = maxUploadFiles + 100
 	var names, paths []string
@@ -106,7 +94,7 @@ func receiveFiles(form *multipart.Reader, add func(io.Reader) error) ([]string, 
 			break
 		}
 		if err != nil || n == maxParts {
-			return nil, malformed("the form could not be read")
+			return nil, httpx.Malformed("the form could not be read")
 		}
 		switch part.FormName() {
 		case "files":
@@ -144,7 +132,7 @@ func unreadable(err error) error {
 	if domain.AsError(err).Kind != domain.Internal {
 		return err
 	}
-	return malformed("the form could not be read")
+	return httpx.Malformed("the form could not be read")
 }
 
 // readPaths reads the field paths; empty is none.

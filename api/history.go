@@ -5,11 +5,12 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
-// History looks at a session's past and goes back to it. The caller was let in
+// History looks at a session's past and goes back to it. The caller is authorised
 // where it only looks, and owns the session where it moves it.
 type History interface {
 	Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error)
@@ -23,128 +24,169 @@ type History interface {
 // rewindResult is the rewind result of shapes.md section 3, with the message to
 // edit.
 type rewindResult struct {
-	SessionID             string               `json:"session_id"`
-	CheckpointID          *string              `json:"checkpoint_id"`
-	BranchID              string               `json:"branch_id"`
-	PreviousBranchID      string               `json:"previous_branch_id"`
-	PreRewindCheckpointID string               `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back."`
-	HeadTurnID            *string              `json:"head_turn_id"`
+	SessionID             string               `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	CheckpointID          *string              `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+	BranchID              string               `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	PreviousBranchID      string               `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreRewindCheckpointID string               `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	HeadTurnID            *string              `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
 	RemovedTurnIDs        []string             `json:"removed_turn_ids" doc:"Turns that stay on the branch that was left."`
 	Message               any                  `json:"message" doc:"The user message that the session was taken back before: text, or an array of parts; null where there is none."`
-	Files                 domain.RestoredFiles `json:"files"`
-	Cancelled             domain.Cancelled     `json:"cancelled"`
+	Files                 domain.RestoredFiles `json:"files" doc:"The result for the files."`
+	Cancelled             domain.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
 
 // branchResult is the branch switch result of shapes.md section 3.
 type branchResult struct {
-	SessionID        string               `json:"session_id"`
-	BranchID         string               `json:"branch_id"`
-	PreviousBranchID string               `json:"previous_branch_id"`
-	HeadTurnID       *string              `json:"head_turn_id"`
-	CheckpointID     *string              `json:"checkpoint_id"`
-	Files            domain.RestoredFiles `json:"files"`
-	Cancelled        domain.Cancelled     `json:"cancelled"`
+	SessionID        string               `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	BranchID         string               `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreviousBranchID string               `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	HeadTurnID       *string              `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	CheckpointID     *string              `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	Files            domain.RestoredFiles `json:"files" doc:"The result for the files."`
+	Cancelled        domain.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
 
 type moveInput struct {
 	SessionRef
 	Body struct {
-		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128"`
+		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 	}
 }
 
-func (s *server) historyRoutes() {
-	const path, tag = "/api/sessions/{session_id}", "History"
-	look := func(id, path, summary string) operation {
-		return operation{id: id, method: fiber.MethodGet, path: path, tag: tag, summary: summary, scope: auth.SessionsRead}
-	}
-	add(s, look("list-checkpoints", path+"/checkpoints", "The points that a session can be taken back to"), s.checkpoints)
-	add(s, look("get-history", path+"/history", "The conversation tree of a session"), s.history)
-	add(s, look("compare-branches", path+"/compare", "Two branches of a session held against each other"), s.compareBranches)
-	add(s, operation{
-		id: "checkout", method: fiber.MethodPost, path: path + "/checkout", tag: tag, scope: auth.SessionsRead,
-		summary: "Look at a session as it was at a checkpoint; nothing is changed",
-	}, s.checkout)
+// historyAPI shows and moves between checkpoints and branches.
+type historyAPI struct {
+	access
+	history History
+}
+
+func (a *historyAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-checkpoints", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/checkpoints", Tag: "History",
+		Summary:     "List the checkpoints of a session",
+		Description: "Each user turn and each step that changed files creates a checkpoint.",
+		Scope:       auth.SessionsRead,
+	}, a.checkpoints)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-history", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/history", Tag: "History",
+		Summary: "Get the conversation tree of a session",
+		Scope:   auth.SessionsRead,
+	}, a.tree)
+	httpx.Register(r, httpx.Operation{
+		ID: "compare-branches", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/compare", Tag: "History",
+		Summary:     "Compare two branches of a session",
+		Description: "Returns which turns and files differ since the branches forked, and what each branch used.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "branch_not_found"},
+	}, a.compareBranches)
+	httpx.Register(r, httpx.Operation{
+		ID: "checkout", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/checkout", Tag: "History",
+		Summary:     "Show a session as it was at a checkpoint",
+		Description: "Returns the turns and the files at the checkpoint; nothing is changed.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "checkpoint_not_found snapshot_not_found", 422: "invalid_snapshot snapshot_damaged"},
+		Example:     `{"checkpoint_id": "01a1ff63-2f62-7310-b604-777ea9c14e81", "position": "before"}`,
+	}, a.checkout)
 	// Files may take longer than other requests.
-	add(s, operation{
-		id: "rewind", method: fiber.MethodPost, path: path + "/rewind", tag: tag, scope: auth.SessionsWrite, stream: true,
-		summary: "Take a session back to before a checkpoint's turn, conversation and files",
-	}, s.rewind)
-	add(s, operation{
-		id: "switch-branch", method: fiber.MethodPost, path: path + "/switch-branch", tag: tag, scope: auth.SessionsWrite, stream: true,
-		summary: "Take a session to the newest end of a checkpoint's branch, conversation and files",
-	}, s.switchBranch)
+	httpx.Register(r, httpx.Operation{
+		ID: "rewind", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/rewind", Tag: "History",
+		Summary: "Rewind conversation and files to a checkpoint",
+		Description: "The session returns to the state before the turn of the checkpoint. What is taken back stays on the previous " +
+			"branch: switch to pre_rewind_checkpoint_id to restore it. The session must be idle.",
+		Scope: auth.SessionsWrite, Stream: true,
+		Errors: httpx.Codes{
+			404: "checkpoint_not_found",
+			409: "session_busy",
+			413: "too_many_files no_space",
+			503: "disk_full history_not_changed history_pending snapshot_failed",
+		},
+		Example: `{"checkpoint_id": "01a1ff63-2f62-7310-b604-777ea9c14e81"}`,
+	}, a.rewind)
+	httpx.Register(r, httpx.Operation{
+		ID: "switch-branch", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/switch-branch", Tag: "History",
+		Summary: "Switch to the branch of a checkpoint",
+		Description: "The session moves to the newest turn of that branch, and its files to their state there. The session must be " +
+			"idle.",
+		Scope: auth.SessionsWrite, Stream: true,
+		Errors: httpx.Codes{
+			404: "checkpoint_not_found",
+			409: "session_busy",
+			413: "too_many_files no_space",
+			503: "disk_full history_not_changed history_pending snapshot_failed",
+		},
+		Example: `{"checkpoint_id": "01a1ff63-3ad0-7847-ab54-912b03585cdc"}`,
+	}, a.switchBranch)
 }
 
-func (s *server) checkpoints(ctx context.Context, in *SessionRef) (*body[[]domain.Checkpoint], error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+func (a *historyAPI) checkpoints(ctx context.Context, in *SessionRef) (*httpx.Body[[]domain.Checkpoint], error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	list, err := s.History.Checkpoints(ctx, in.SessionID)
-	return answer(orEmpty(list), err)
+	list, err := a.history.Checkpoints(ctx, in.SessionID)
+	return httpx.Answer(orEmpty(list), err)
 }
 
-func (s *server) history(ctx context.Context, in *SessionRef) (*body[domain.History], error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+func (a *historyAPI) tree(ctx context.Context, in *SessionRef) (*httpx.Body[domain.History], error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	tree, err := s.History.Tree(ctx, session)
+	tree, err := a.history.Tree(ctx, session)
 	tree.Nodes, tree.Branches = orEmpty(tree.Nodes), orEmpty(tree.Branches)
-	return answer(tree, err)
+	return httpx.Answer(tree, err)
 }
 
-func (s *server) compareBranches(ctx context.Context, in *struct {
+func (a *historyAPI) compareBranches(ctx context.Context, in *struct {
 	SessionRef
-	Base  string `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history."`
-	Other string `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history."`
+	Base  string `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
+	Other string `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history." example:"01a1fd9c-1d20-7b11-9d40-6f0c7a2e4b55"`
 },
-) (*body[domain.Comparison], error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+) (*httpx.Body[domain.Comparison], error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	return answer(s.History.Compare(ctx, in.SessionID, in.Base, in.Other))
+	return httpx.Answer(a.history.Compare(ctx, in.SessionID, in.Base, in.Other))
 }
 
-func (s *server) checkout(ctx context.Context, in *struct {
+func (a *historyAPI) checkout(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128"`
+		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 
 		Position string `json:"position,omitempty" enum:"before,turn_end" default:"before" doc:"before: before the checkpoint's turn; turn_end: at the end of the chat that the turn started."`
 	}
 },
-) (*body[domain.Checkout], error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+) (*httpx.Body[domain.Checkout], error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	view, err := s.History.Checkout(ctx, in.SessionID, in.Body.CheckpointID, domain.CheckoutPosition(in.Body.Position))
+	view, err := a.history.Checkout(ctx, in.SessionID, in.Body.CheckpointID, domain.CheckoutPosition(in.Body.Position))
 	for i := range view.Turns {
 		view.Turns[i].Blocks, view.Turns[i].ToolCalls = orEmpty(view.Turns[i].Blocks), orEmpty(view.Turns[i].ToolCalls)
 	}
-	return answer(view, err)
+	return httpx.Answer(view, err)
 }
 
-func (s *server) rewind(ctx context.Context, in *moveInput) (*body[rewindResult], error) {
-	caller := callerOf(ctx).User
-	if _, err := s.Store.OwnSession(ctx, caller, in.SessionID); err != nil {
+func (a *historyAPI) rewind(ctx context.Context, in *moveInput) (*httpx.Body[rewindResult], error) {
+	caller := httpx.CallerOf(ctx).User
+	if _, err := a.store.OwnSession(ctx, caller, in.SessionID); err != nil {
 		return nil, err
 	}
-	moved, err := s.History.Rewind(ctx, caller, in.SessionID, in.Body.CheckpointID)
-	return answer(rewindResult{
+	moved, err := a.history.Rewind(ctx, caller, in.SessionID, in.Body.CheckpointID)
+	return httpx.Answer(rewindResult{
 		SessionID: moved.SessionID, CheckpointID: moved.CheckpointID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID,
 		PreRewindCheckpointID: moved.PreRewindID, HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
 		Message: editable(moved.Message), Files: moved.Files, Cancelled: moved.Cancelled,
 	}, err)
 }
 
-func (s *server) switchBranch(ctx context.Context, in *moveInput) (*body[branchResult], error) {
-	caller := callerOf(ctx).User
-	if _, err := s.Store.OwnSession(ctx, caller, in.SessionID); err != nil {
+func (a *historyAPI) switchBranch(ctx context.Context, in *moveInput) (*httpx.Body[branchResult], error) {
+	caller := httpx.CallerOf(ctx).User
+	if _, err := a.store.OwnSession(ctx, caller, in.SessionID); err != nil {
 		return nil, err
 	}
-	moved, err := s.History.SwitchBranch(ctx, caller, in.SessionID, in.Body.CheckpointID)
-	return answer(branchResult{
+	moved, err := a.history.SwitchBranch(ctx, caller, in.SessionID, in.Body.CheckpointID)
+	return httpx.Answer(branchResult{
 		SessionID: moved.SessionID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID, HeadTurnID: moved.HeadTurnID,
 		CheckpointID: moved.CheckpointID, Files: moved.Files, Cancelled: moved.Cancelled,
 	}, err)

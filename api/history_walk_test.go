@@ -44,27 +44,41 @@ func (p past) SwitchBranch(ctx context.Context, owner domain.User, sessionID, ch
 }
 
 var historyWalk = []call{
-	{method: "GET", path: "/api/sessions/{session_id}/checkpoints", url: "/api/sessions/{s}/checkpoints", status: 200,
-		missing: "/api/sessions/" + none + "/checkpoints"},
-	{method: "GET", path: "/api/sessions/{session_id}/history", url: "/api/sessions/{s}/history", status: 200, missing: "/api/sessions/" + none + "/history"},
-	{method: "GET", path: "/api/sessions/{session_id}/compare", url: "/api/sessions/{s}/compare?base=a&other=b", status: 200,
+	{
+		method: "GET", path: "/api/sessions/{session_id}/checkpoints", scope: "sessions:read", url: "/api/sessions/{s}/checkpoints", status: 200,
+		missing: "/api/sessions/" + none + "/checkpoints",
+	},
+	{method: "GET", path: "/api/sessions/{session_id}/history", scope: "sessions:read", url: "/api/sessions/{s}/history", status: 200, missing: "/api/sessions/" + none + "/history"},
+	{
+		method: "GET", path: "/api/sessions/{session_id}/compare", scope: "sessions:read", url: "/api/sessions/{s}/compare?base=a&other=b", status: 200,
 		missing: "/api/sessions/" + none + "/compare?base=a&other=b", bad: []bad{
-			{path: "/api/sessions/{s}/compare?base=a", at: "query.other"}, {path: "/api/sessions/{s}/compare?other=b", at: "query.base"},
+			{path: "/api/sessions/{s}/compare?base=a", at: "query.other"},
+			{path: "/api/sessions/{s}/compare?other=b", at: "query.base"},
 			{path: "/api/sessions/{s}/compare?base=&other=b", at: "query.base"},
-		}},
-	{method: "POST", path: "/api/sessions/{session_id}/checkout", url: "/api/sessions/{s}/checkout", hasBody: true, status: 200,
+		},
+	},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/checkout", scope: "sessions:read", url: "/api/sessions/{s}/checkout", hasBody: true, status: 200,
 		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/checkout", bad: append(badCheckpoint(),
-			bad{body: `{"checkpoint_id":"k","position":"after"}`, at: "body.position"}, bad{body: `{"checkpoint_id":"k","position":1}`, at: "body.position"})},
-	{method: "POST", path: "/api/sessions/{session_id}/rewind", url: "/api/sessions/{s}/rewind", hasBody: true, status: 200,
-		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/rewind", bad: badCheckpoint()},
-	{method: "POST", path: "/api/sessions/{session_id}/switch-branch", url: "/api/sessions/{s}/switch-branch", hasBody: true, status: 200,
-		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/switch-branch", bad: badCheckpoint()},
+			bad{body: `{"checkpoint_id":"k","position":"after"}`, at: "body.position"}, bad{body: `{"checkpoint_id":"k","position":1}`, at: "body.position"}),
+	},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/rewind", scope: "sessions:write", url: "/api/sessions/{s}/rewind", hasBody: true, status: 200,
+		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/rewind", bad: badCheckpoint(),
+	},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/switch-branch", scope: "sessions:write", url: "/api/sessions/{s}/switch-branch", hasBody: true, status: 200,
+		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/switch-branch", bad: badCheckpoint(),
+	},
 }
 
 // badCheckpoint are bodies that name no checkpoint as they should.
 func badCheckpoint() []bad {
 	return []bad{
-		{body: `{}`, at: "body.checkpoint_id"}, {body: `{"checkpoint_id":null}`, at: "body.checkpoint_id"}, {body: `{"checkpoint_id":7}`, at: "body.checkpoint_id"},
-		{body: `{"checkpoint_id":""}`, at: "body.checkpoint_id"}, {body: `{"checkpoint_id":"` + strings.Repeat("x", 129) + `"}`, at: "body.checkpoint_id"},
+		{body: `{}`, at: "body.checkpoint_id"},
+		{body: `{"checkpoint_id":null}`, at: "body.checkpoint_id"},
+		{body: `{"checkpoint_id":7}`, at: "body.checkpoint_id"},
+		{body: `{"checkpoint_id":""}`, at: "body.checkpoint_id"},
+		{body: `{"checkpoint_id":"` + strings.Repeat("x", 129) + `"}`, at: "body.checkpoint_id"},
 	}
 }

@@ -127,7 +127,7 @@ func TestIdempotencyOfForms(t *testing.T) {
 	require.Equal(t, []string{"f", "one"}, w.names(base, ""))
 }
 
-// Of two uploads with one key at the same time the second is told to wait, while
+// Of two uploads with one key at the same time the second is asked to wait, while
 // the first is still on its way.
 func TestIdempotencyWhileAFormComes(t *testing.T) {
 	t.Parallel()

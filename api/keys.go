@@ -2,24 +2,26 @@ package api
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
 // apiKey is the public form of an API key.
 type apiKey struct {
-	ID         string     `json:"id"`
-	Name       string     `json:"name"`
-	Masked     string     `json:"masked" doc:"The first 6 and last 4 characters."`
-	Plaintext  *string    `json:"plaintext" doc:"The key itself, in the answer that made it and never again."`
-	Scopes     []string   `json:"scopes" doc:"What the key is restricted to; empty: nothing."`
-	ExpiresAt  *time.Time `json:"expires_at"`
-	CreatedAt  time.Time  `json:"created_at"`
-	LastUsedAt *time.Time `json:"last_used_at"`
+	ID         string     `json:"id" doc:"Its id." example:"01a1ff63-4512-7af8-b808-614b312d289d"`
+	Name       string     `json:"name" doc:"Its name." example:"first key"`
+	Masked     string     `json:"masked" doc:"The first 6 and last 4 characters." example:"el_8z8...nEsg"`
+	Plaintext  *string    `json:"plaintext" doc:"The key itself, in the answer that made it and never again." example:"el_0000000000000000000000000000"`
+	Scopes     []string   `json:"scopes" doc:"What the key is restricted to; empty: nothing." example:"[\"sessions:read\", \"chat\"]"`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"Expiry time; null: never."`
+	CreatedAt  time.Time  `json:"created_at" doc:"Creation time."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"Time of the last use; null: never."`
 }
 
 func keyBody(k domain.APIKey) apiKey {
@@ -29,10 +31,10 @@ func keyBody(k domain.APIKey) apiKey {
 	}
 }
 
-// newKey is the one answer that tells a key.
+// newKey is the one answer that shows a key.
 type newKey struct {
-	Key       apiKey `json:"key"`
-	Plaintext string `json:"plaintext"`
+	Key       apiKey `json:"key" doc:"The key without its plaintext."`
+	Plaintext string `json:"plaintext" doc:"The key itself; only this response contains it." example:"el_0000000000000000000000000000"`
 }
 
 func newKeyBody(k domain.APIKey, plaintext string) newKey {
@@ -43,73 +45,97 @@ func newKeyBody(k domain.APIKey, plaintext string) newKey {
 
 // KeyRef is the path of an operation on one API key.
 type KeyRef struct {
-	ID string `path:"id"`
+	ID string `path:"id" doc:"The API key." example:"01a1fd9b-6159-7ab7-9ea9-e318ff1b1543"`
 }
 
 type keyName struct {
-	Name string `json:"name" minLength:"1" maxLength:"50"`
+	Name string `json:"name" minLength:"1" maxLength:"50" doc:"Its name." example:"reader"`
 }
 
-func (s *server) keyRoutes() {
-	const path, tag = "/api/user/api-keys/", "API keys"
-	add(s, operation{
-		id: "create-api-key", method: fiber.MethodPost, path: path, tag: tag, summary: "Make an API key",
-		scope: auth.Unrestricted, status: fiber.StatusCreated, secret: true,
-	}, s.createKey)
-	add(s, operation{
-		id: "list-api-keys", method: fiber.MethodGet, path: path, tag: tag, summary: "The caller's API keys", scope: auth.Unrestricted,
-	}, s.listKeys)
-	add(s, operation{
-		id: "get-api-key", method: fiber.MethodGet, path: path + "{id}", tag: tag, summary: "One API key", scope: auth.Unrestricted,
-	}, func(ctx context.Context, in *KeyRef) (*body[apiKey], error) {
-		key, err := s.Store.Key(ctx, callerOf(ctx).User.ID, in.ID)
-		return answer(keyBody(key), err)
+// keysAPI manages API keys.
+type keysAPI struct {
+	store  keyStore
+	rights *auth.Changes
+}
+
+func (a *keysAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "create-api-key", Method: fiber.MethodPost, Path: "/api/user/api-keys/", Tag: "API keys",
+		Summary:     "Create an API key",
+		Description: "Only this response returns plaintext. A key without scopes has all of its user's permissions.",
+		Scope:       auth.Unrestricted, Audit: "api_key.create", Status: fiber.StatusCreated, Secret: true,
+		Example: `{"name": "ci", "scopes": ["sessions:read", "chat"]}`,
+	}, a.createKey)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-api-keys", Method: fiber.MethodGet, Path: "/api/user/api-keys/", Tag: "API keys",
+		Summary:     "List the caller's API keys",
+		Description: "The keys themselves are not returned.",
+		Scope:       auth.Unrestricted,
+	}, a.listKeys)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-api-key", Method: fiber.MethodGet, Path: "/api/user/api-keys/{id}", Tag: "API keys",
+		Summary: "Get an API key",
+		Scope:   auth.Unrestricted,
+		Errors:  httpx.Codes{404: "api_key_not_found"},
+	}, func(ctx context.Context, in *KeyRef) (*httpx.Body[apiKey], error) {
+		key, err := a.store.Key(ctx, httpx.CallerOf(ctx).User.ID, in.ID)
+		return httpx.Answer(keyBody(key), err)
 	})
-	add(s, operation{
-		id: "rename-api-key", method: fiber.MethodPatch, path: path + "{id}", tag: tag, summary: "Rename an API key", scope: auth.Unrestricted,
+	httpx.Register(r, httpx.Operation{
+		ID: "rename-api-key", Method: fiber.MethodPatch, Path: "/api/user/api-keys/{id}", Tag: "API keys",
+		Summary: "Rename an API key",
+		Scope:   auth.Unrestricted,
+		Errors:  httpx.Codes{404: "api_key_not_found"},
+		Example: `{"name": "reader"}`,
 	}, func(ctx context.Context, in *struct {
 		KeyRef
 		Body keyName
 	},
-	) (*body[apiKey], error) {
-		key, err := s.Store.RenameKey(ctx, callerOf(ctx).User.ID, in.ID, in.Body.Name)
-		return answer(keyBody(key), err)
+	) (*httpx.Body[apiKey], error) {
+		key, err := a.store.RenameKey(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Body.Name)
+		return httpx.Answer(keyBody(key), err)
 	})
-	add(s, operation{
-		id: "delete-api-key", method: fiber.MethodDelete, path: path + "{id}", tag: tag, summary: "Revoke an API key", scope: auth.Unrestricted,
-	}, s.deleteKey)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-api-key", Method: fiber.MethodDelete, Path: "/api/user/api-keys/{id}", Tag: "API keys",
+		Summary: "Revoke an API key",
+		Description: "Takes effect at once, also for open streams and sockets, in every process; a process that misses the " +
+			"announcement notices within 5 seconds, for open connections within 30.",
+		Scope: auth.Unrestricted, Audit: "api_key.delete",
+		Errors: httpx.Codes{404: "api_key_not_found"},
+	}, a.deleteKey)
 }
 
-func (s *server) createKey(ctx context.Context, in *struct {
+func (a *keysAPI) createKey(ctx context.Context, in *struct {
 	Body struct {
-		Name      string     `json:"name" minLength:"1" maxLength:"50"`
-		Scopes    []string   `json:"scopes,omitempty" nullable:"true" maxItems:"20" enum:"sessions:read,sessions:write,chat,files,schedules,solutions,workspaces,skills,skills:write,admin"`
-		ExpiresAt *time.Time `json:"expires_at,omitempty" nullable:"true"`
+		Name      string     `json:"name" minLength:"1" maxLength:"50" doc:"Its name." example:"ci"`
+		Scopes    []string   `json:"scopes,omitempty" nullable:"true" maxItems:"20" enum:"sessions:read,sessions:write,chat,files,schedules,solutions,workspaces,skills,skills:write,admin" doc:"The scopes that the key is restricted to; left out or empty: unrestricted."`
+		ExpiresAt *time.Time `json:"expires_at,omitempty" nullable:"true" doc:"Expiry time; null: never."`
 	}
 },
-) (*body[newKey], error) {
+) (*httpx.Body[newKey], error) {
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, domain.Invalidf("body.expires_at", "must be in the future")
 	}
-	key, plaintext, hash := auth.NewKey(callerOf(ctx).User.ID, in.Body.Name)
+	key, plaintext, hash := auth.NewKey(httpx.CallerOf(ctx).User.ID, in.Body.Name)
 	key.Scopes, key.ExpiresAt = orEmpty(in.Body.Scopes), in.Body.ExpiresAt
-	made, err := s.Store.CreateKey(ctx, key, hash[:])
-	return answer(newKeyBody(made, plaintext), err)
+	made, err := a.store.CreateKey(ctx, key, hash[:])
+	httpx.Concerns(ctx, made.ID, map[string]string{"name": made.Name, "scopes": strings.Join(made.Scopes, " ")})
+	return httpx.Answer(newKeyBody(made, plaintext), err)
 }
 
-func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[[]apiKey], error) {
-	keys, err := s.Store.Keys(ctx, callerOf(ctx).User.ID)
+func (a *keysAPI) listKeys(ctx context.Context, _ *struct{}) (*httpx.Body[[]apiKey], error) {
+	keys, err := a.store.Keys(ctx, httpx.CallerOf(ctx).User.ID)
 	out := make([]apiKey, len(keys))
 	for i, k := range keys {
 		out[i] = keyBody(k)
 	}
-	return answer(out, err)
+	return httpx.Answer(out, err)
 }
 
-func (s *server) deleteKey(ctx context.Context, in *KeyRef) (*struct{}, error) {
-	if err := s.Store.RevokeKey(ctx, callerOf(ctx).User.ID, in.ID); err != nil {
+func (a *keysAPI) deleteKey(ctx context.Context, in *KeyRef) (*struct{}, error) {
+	if err := a.store.RevokeKey(ctx, httpx.CallerOf(ctx).User.ID, in.ID); err != nil {
 		return nil, err
 	}
-	s.Auth.ForgetKey(in.ID)
+	a.rights.Announce(ctx, domain.RightsChange{KeyID: in.ID})
 	return nil, nil
 }

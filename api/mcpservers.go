@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -30,34 +32,34 @@ type MCPWorkers interface {
 	UserDeleted(ctx context.Context, userID string) error
 }
 
-// masked stands for a value that is not told. Sent back, it leaves the value as
+// masked stands for a value that is not shown. Sent back, it leaves the value as
 // it is.
 const masked = "********"
 
 // mcpServer is a tool server as it is shown.
 type mcpServer struct {
-	ID         string            `json:"id"`
-	Scope      domain.MCPScope   `json:"scope" enum:"service,solution,session"`
-	SolutionID *string           `json:"solution_id"`
-	SessionID  *string           `json:"session_id"`
-	OwnerID    string            `json:"owner_id"`
-	Name       string            `json:"name"`
-	Transport  string            `json:"transport" enum:"stdio,http"`
-	Command    string            `json:"command"`
-	Args       []string          `json:"args"`
+	ID         string            `json:"id" doc:"Its id." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
+	Scope      domain.MCPScope   `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	SolutionID *string           `json:"solution_id" doc:"The solution."`
+	SessionID  *string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	OwnerID    string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	Name       string            `json:"name" doc:"Its name." example:"tickets"`
+	Transport  string            `json:"transport" enum:"stdio,http" doc:"The transport."`
+	Command    string            `json:"command" doc:"The command."`
+	Args       []string          `json:"args" doc:"Arguments of the command."`
 	Env        map[string]string `json:"env" doc:"The values are masked."`
-	URL        string            `json:"url"`
-	Headers    map[string]string `json:"headers" doc:"The values are masked."`
+	URL        string            `json:"url" doc:"Its address." example:"https://tickets.example/mcp"`
+	Headers    map[string]string `json:"headers" doc:"The values are masked." example:"{\"Authorization\": \"********\"}"`
 	Tools      []string          `json:"tools" doc:"The only tools that are offered; empty: all."`
-	Timeout    int               `json:"timeout_s" doc:"Seconds that one call may take."`
-	Enabled    bool              `json:"enabled"`
+	Timeout    int               `json:"timeout_s" doc:"Seconds that one call may take." example:"60"`
+	Enabled    bool              `json:"enabled" doc:"Whether it is enabled."`
 	TrustHints bool              `json:"trust_hints" doc:"Whether the server is believed which of its tools only read or may be called again."`
-	CreatedAt  time.Time         `json:"created_at"`
-	UpdatedAt  time.Time         `json:"updated_at"`
+	CreatedAt  time.Time         `json:"created_at" doc:"Creation time."`
+	UpdatedAt  time.Time         `json:"updated_at" doc:"Time of the last change."`
 }
 
 // mcpServerBody shows a server to a caller. How a server of the service is
-// reached is told to administrators only.
+// reached is shown to administrators only.
 func mcpServerBody(s domain.MCPServerRecord, caller domain.User) mcpServer {
 	out := mcpServer{
 		ID: s.ID, Scope: s.Scope, SolutionID: s.SolutionID, SessionID: s.SessionID, OwnerID: s.OwnerID, Name: s.Name,
@@ -79,65 +81,95 @@ func mcpServerBody(s domain.MCPServerRecord, caller domain.User) mcpServer {
 
 // MCPServerRef is the path of an operation on one tool server.
 type MCPServerRef struct {
-	ID string `path:"id"`
+	ID string `path:"id" doc:"The tool server." example:"01a1fd9e-08c4-7d0a-a3b5-2f9c4d1e6a77"`
 }
 
 // MCPSettings are what can be said of a tool server; what is left out keeps its
 // value, or takes its default.
 type MCPSettings struct {
-	Name       *string            `json:"name,omitempty" pattern:"^[a-z0-9_-]{1,64}$" patternDescription:"1 to 64 of a-z, 0-9, _ and -"`
-	Transport  *string            `json:"transport,omitempty" enum:"stdio,http"`
-	Command    *string            `json:"command,omitempty" maxLength:"4096" doc:"The program of a stdio server, in the session's sandbox."`
-	Args       *[]string          `json:"args,omitempty" nullable:"true" maxItems:"256"`
-	Env        *map[string]string `json:"env,omitempty" nullable:"true" doc:"Its environment, besides that of the session."`
-	URL        *string            `json:"url,omitempty" maxLength:"4096" doc:"The address of a server with streamable HTTP."`
-	Headers    *map[string]string `json:"headers,omitempty" nullable:"true" doc:"Sent with every request to it."`
-	Tools      *[]string          `json:"tools,omitempty" nullable:"true" maxItems:"256"`
-	Timeout    *int               `json:"timeout_s,omitempty" minimum:"1" maximum:"3600"`
-	Enabled    *bool              `json:"enabled,omitempty"`
-	TrustHints *bool              `json:"trust_hints,omitempty"`
+	Name       *string            `json:"name,omitempty" pattern:"^[a-z0-9_-]{1,64}$" patternDescription:"1 to 64 of a-z, 0-9, _ and -" doc:"Its name." example:"tickets"`
+	Transport  *string            `json:"transport,omitempty" enum:"stdio,http" doc:"The transport."`
+	Command    *string            `json:"command,omitempty" maxLength:"4096" doc:"The program of a stdio server, in a sandbox."`
+	Args       *[]string          `json:"args,omitempty" nullable:"true" maxItems:"256" doc:"Arguments of the command."`
+	Env        *map[string]string `json:"env,omitempty" nullable:"true" doc:"Its environment; a server of the scope session gets that of the session too."`
+	URL        *string            `json:"url,omitempty" maxLength:"4096" doc:"The address of a server with streamable HTTP." example:"https://tickets.example/mcp"`
+	Headers    *map[string]string `json:"headers,omitempty" nullable:"true" doc:"Sent with every request to it." example:"{\"authorization\": \"Bearer 123\"}"`
+	Tools      *[]string          `json:"tools,omitempty" nullable:"true" maxItems:"256" doc:"The tools that are enabled; empty: all."`
+	Timeout    *int               `json:"timeout_s,omitempty" minimum:"1" maximum:"3600" doc:"Timeout of a call in seconds." example:"30"`
+	Enabled    *bool              `json:"enabled,omitempty" doc:"Whether it is enabled."`
+	TrustHints *bool              `json:"trust_hints,omitempty" doc:"Whether the server's hints about read-only and idempotent tools are trusted."`
 }
 
-func (s *server) mcpRoutes() {
-	const path, one, tag = "/api/mcp-servers", "/api/mcp-servers/{id}", "Tool servers"
-	add(s, operation{
-		id: "create-mcp-server", method: fiber.MethodPost, path: path, tag: tag, summary: "Configure a tool server",
-		scope: auth.SessionsWrite,
-	}, s.createMCPServer)
-	add(s, operation{
-		id: "list-mcp-servers", method: fiber.MethodGet, path: path, tag: tag, summary: "The service's tool servers and the caller's own",
-		scope: auth.SessionsRead,
-	}, s.listMCPServers)
-	add(s, operation{
-		id: "get-mcp-server", method: fiber.MethodGet, path: one, tag: tag, summary: "One tool server", scope: auth.SessionsRead,
-	}, func(ctx context.Context, in *MCPServerRef) (*body[mcpServer], error) {
-		found, err := s.MCP.MCPServer(ctx, callerOf(ctx).User, in.ID)
-		return answer(mcpServerBody(found, callerOf(ctx).User), err)
+// toolServersAPI configures tool servers.
+type toolServersAPI struct {
+	access
+	toolServers
+	workers MCPWorkers
+	auditor *auth.Auditor
+	logger  *slog.Logger
+}
+
+func (a *toolServersAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "create-mcp-server", Method: fiber.MethodPost, Path: "/api/mcp-servers", Tag: "Tool servers",
+		Summary: "Configure a tool server",
+		Scope:   auth.SessionsWrite,
+		Errors: httpx.Codes{
+			403: "administrator_required forbidden",
+			409: "mcp_server_name_taken too_many_mcp_servers",
+			404: "session_not_found",
+		},
+		Example: `{"session_id": "01a1ff63-2e0c-7d30-8650-39ac67aaafb7", "name": "tickets", "transport": "http", ` +
+			`"url": "https://tickets.example/mcp", "headers": {"authorization": "Bearer 123"}}`,
+	}, a.createMCPServer)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-mcp-servers", Method: fiber.MethodGet, Path: "/api/mcp-servers", Tag: "Tool servers",
+		Summary: "List the tool servers of the service and of the caller",
+		Scope:   auth.SessionsRead,
+	}, a.listMCPServers)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-mcp-server", Method: fiber.MethodGet, Path: "/api/mcp-servers/{id}", Tag: "Tool servers",
+		Summary:     "Get a tool server",
+		Description: "Connection details of global servers are visible to administrators only.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "mcp_server_not_found"},
+	}, func(ctx context.Context, in *MCPServerRef) (*httpx.Body[mcpServer], error) {
+		found, err := a.servers.MCPServer(ctx, httpx.CallerOf(ctx).User, in.ID)
+		return httpx.Answer(mcpServerBody(found, httpx.CallerOf(ctx).User), err)
 	})
-	add(s, operation{
-		id: "change-mcp-server", method: fiber.MethodPatch, path: one, tag: tag, summary: "Change a tool server", scope: auth.SessionsWrite,
-	}, s.changeMCPServer)
-	add(s, operation{
-		id: "delete-mcp-server", method: fiber.MethodDelete, path: one, tag: tag, summary: "Remove a tool server", scope: auth.SessionsWrite,
-	}, s.deleteMCPServer)
-	add(s, operation{
-		id: "list-session-mcp-servers", method: fiber.MethodGet, path: "/api/sessions/{session_id}/mcp-servers", tag: tag,
-		summary: "The tool servers that count for a session, and how they are", scope: auth.SessionsRead,
-	}, s.sessionMCPServers)
+	httpx.Register(r, httpx.Operation{
+		ID: "change-mcp-server", Method: fiber.MethodPatch, Path: "/api/mcp-servers/{id}", Tag: "Tool servers",
+		Summary: "Update a tool server",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{403: "administrator_required forbidden", 404: "mcp_server_not_found", 409: "mcp_server_name_taken"},
+		Example: `{"timeout_s": 30, "enabled": false}`,
+	}, a.changeMCPServer)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-mcp-server", Method: fiber.MethodDelete, Path: "/api/mcp-servers/{id}", Tag: "Tool servers",
+		Summary: "Delete a tool server",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{403: "administrator_required forbidden", 404: "mcp_server_not_found"},
+	}, a.deleteMCPServer)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-session-mcp-servers", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/mcp-servers", Tag: "Tool servers",
+		Summary:     "List the tool servers of a session, with their status",
+		Description: "When the owner calls this, the session first connects to its servers, which may take a moment.",
+		Scope:       auth.SessionsRead,
+	}, a.sessionMCPServers)
 }
 
-func (s *server) createMCPServer(ctx context.Context, in *struct {
+func (a *toolServersAPI) createMCPServer(ctx context.Context, in *struct {
 	Body struct {
 		MCPSettings
 		Scope      *domain.MCPScope `json:"scope,omitempty" enum:"service,solution,session" doc:"Follows from the ids when it is left out."`
-		SolutionID *string          `json:"solution_id,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
-		SessionID  *string          `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128"`
+		SolutionID *string          `json:"solution_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The solution."`
+		SessionID  *string          `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	}
 },
-) (*body[mcpServer], error) {
-	caller := callerOf(ctx)
+) (*httpx.Body[mcpServer], error) {
+	caller := httpx.CallerOf(ctx)
 	record := domain.MCPServerRecord{
-		MCPServer: domain.MCPServer{TimeoutS: domain.DefaultMCPTimeout, Enabled: true}, OwnerID: caller.User.ID, TrustHints: true,
+		MCPServer: domain.MCPServer{TimeoutS: domain.DefaultMCPTimeout, Enabled: true}, OwnerID: caller.User.ID,
 		SolutionID: in.Body.SolutionID, SessionID: in.Body.SessionID, Scope: value(in.Body.Scope),
 	}
 	if err := placeMCPServer(&record); err != nil {
@@ -146,20 +178,21 @@ func (s *server) createMCPServer(ctx context.Context, in *struct {
 	if err := mayChangeMCPServer(caller, record); err != nil {
 		return nil, err
 	}
+	record.TrustHints = caller.User.Administrator && auth.Allows(caller, auth.Admin)
 	if record.Scope == domain.MCPOfSession {
-		if _, err := s.Store.OwnSession(ctx, caller.User, *record.SessionID); err != nil {
+		if _, err := a.store.OwnSession(ctx, caller.User, *record.SessionID); err != nil {
 			return nil, err
 		}
 	}
 	if err := applyMCPSettings(&record, in.Body.MCPSettings); err != nil {
 		return nil, err
 	}
-	made, err := s.MCP.CreateMCPServer(ctx, record)
+	made, err := a.servers.CreateMCPServer(ctx, record)
 	if err != nil {
 		return nil, err
 	}
-	s.mcpServerChanged(ctx, "mcp_server.create", made)
-	return answer(mcpServerBody(made, caller.User), nil)
+	a.mcpServerChanged(ctx, "mcp_server.create", made)
+	return httpx.Answer(mcpServerBody(made, caller.User), nil)
 }
 
 // placeMCPServer finds the scope from what was given of it.
@@ -184,41 +217,36 @@ func placeMCPServer(r *domain.MCPServerRecord) error {
 }
 
 // mayChangeMCPServer says whether the caller may make, change or remove a
-// server: administrators those of the service, everybody his own.
+// server: administrators those of the service, users their own.
 func mayChangeMCPServer(caller domain.Caller, r domain.MCPServerRecord) error {
 	switch {
 	case r.Scope == domain.MCPOfService && !caller.User.Administrator:
 		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this")
 	case r.Scope == domain.MCPOfService && !auth.Allows(caller, auth.Admin):
-		return missingScope(auth.Admin)
+		return auth.Check(caller, auth.Admin)
 	case r.Scope != domain.MCPOfService && r.OwnerID != caller.User.ID:
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the tool server may change it")
 	}
 	return nil
 }
 
-// mcpServerChanged tells the workers, and keeps a record of what was done for
-// everybody.
-func (s *server) mcpServerChanged(ctx context.Context, action string, r domain.MCPServerRecord) {
-	if err := s.MCPWorkers.ServerChanged(ctx, r.ID); err != nil {
-		s.Logger.Warn("workers not told of a changed tool server; they notice within seconds", "error", err)
+// mcpServerChanged notifies the workers and records what was done.
+func (a *toolServersAPI) mcpServerChanged(ctx context.Context, action string, r domain.MCPServerRecord) {
+	if err := a.workers.ServerChanged(ctx, r.ID); err != nil {
+		a.logger.Warn("failed to notify workers of a changed tool server; they notice within seconds", "error", err)
 	}
-	if r.Scope != domain.MCPOfService {
-		return
-	}
-	if err := s.Store.Audit(ctx, callerOf(ctx).User.ID, action, r.ID, map[string]string{"name": r.Name}); err != nil {
-		s.Logger.Warn("audit record not written", "action", action, "error", err)
-	}
+	details := map[string]string{"name": r.Name, "scope": string(r.Scope)}
+	a.auditor.Record(ctx, httpx.CallerOf(ctx).User.ID, action, r.ID, details)
 }
 
-func (s *server) listMCPServers(ctx context.Context, in *struct {
-	Scope      string `query:"scope" enum:"service,solution,session"`
-	SolutionID string `query:"solution_id"`
-	SessionID  string `query:"session_id"`
+func (a *toolServersAPI) listMCPServers(ctx context.Context, in *struct {
+	Scope      string `query:"scope" enum:"service,solution,session" doc:"Only servers of this scope."`
+	SolutionID string `query:"solution_id" doc:"Only servers of this solution." example:"general"`
+	SessionID  string `query:"session_id" doc:"Only servers of this session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 },
-) (*body[list[mcpServer]], error) {
-	caller := callerOf(ctx).User
-	found, err := s.MCP.MCPServers(ctx, caller.ID)
+) (*httpx.Body[list[mcpServer]], error) {
+	caller := httpx.CallerOf(ctx).User
+	found, err := a.servers.MCPServers(ctx, caller.ID)
 	items := []mcpServer{}
 	for _, r := range found {
 		if in.Scope != "" && string(r.Scope) != in.Scope || in.SolutionID != "" && value(r.SolutionID) != in.SolutionID ||
@@ -227,16 +255,16 @@ func (s *server) listMCPServers(ctx context.Context, in *struct {
 		}
 		items = append(items, mcpServerBody(r, caller))
 	}
-	return answer(listOf(items), err)
+	return httpx.Answer(listOf(items), err)
 }
 
-func (s *server) changeMCPServer(ctx context.Context, in *struct {
+func (a *toolServersAPI) changeMCPServer(ctx context.Context, in *struct {
 	MCPServerRef
 	Body MCPSettings
 },
-) (*body[mcpServer], error) {
-	caller := callerOf(ctx)
-	changed, err := s.MCP.ChangeMCPServer(ctx, caller.User, in.ID, func(r *domain.MCPServerRecord) error {
+) (*httpx.Body[mcpServer], error) {
+	caller := httpx.CallerOf(ctx)
+	changed, err := a.servers.ChangeMCPServer(ctx, caller.User, in.ID, func(r *domain.MCPServerRecord) error {
 		if err := mayChangeMCPServer(caller, *r); err != nil {
 			return err
 		}
@@ -245,20 +273,20 @@ func (s *server) changeMCPServer(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	s.mcpServerChanged(ctx, "mcp_server.change", changed)
-	return answer(mcpServerBody(changed, caller.User), nil)
+	a.mcpServerChanged(ctx, "mcp_server.change", changed)
+	return httpx.Answer(mcpServerBody(changed, caller.User), nil)
 }
 
-func (s *server) deleteMCPServer(ctx context.Context, in *MCPServerRef) (*body[okBody], error) {
-	caller := callerOf(ctx)
+func (a *toolServersAPI) deleteMCPServer(ctx context.Context, in *MCPServerRef) (*httpx.Body[okBody], error) {
+	caller := httpx.CallerOf(ctx)
 	var gone domain.MCPServerRecord
-	err := s.MCP.DeleteMCPServer(ctx, caller.User, in.ID, func(r domain.MCPServerRecord) error {
+	err := a.servers.DeleteMCPServer(ctx, caller.User, in.ID, func(r domain.MCPServerRecord) error {
 		gone = r
 		return mayChangeMCPServer(caller, r)
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.mcpServerChanged(ctx, "mcp_server.delete", gone)
-	return answer(okBody{true}, nil)
+	a.mcpServerChanged(ctx, "mcp_server.delete", gone)
+	return httpx.Answer(okBody{true}, nil)
 }

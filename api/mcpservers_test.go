@@ -108,6 +108,7 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	require.Equal(t, "session", made.json()["scope"])
 	require.Equal(t, 60.0, made.json()["timeout_s"])
 	require.Equal(t, true, made.json()["enabled"])
+	require.Equal(t, false, made.json()["trust_hints"], "users' servers are not believed unless they say so")
 
 	// A masked value that comes back is left as it is; what is not named is gone.
 	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********","NEW":"s3cret-new"},"timeout_s":5}`)
@@ -139,12 +140,13 @@ func TestWhoseToolServers(t *testing.T) {
 	w.do("POST", "/api/mcp-servers", w.root, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).code(403, "forbidden")
 	w.do("POST", "/api/mcp-servers", w.ann, `{"name":"b","transport":"stdio","command":"x"}`).code(403, "administrator_required")
 	shared := w.toolServer(w.root, `{"args":["--inside"]}`)
+	require.Equal(t, true, w.do("GET", "/api/mcp-servers/"+shared, w.root, "").json()["trust_hints"])
 	w.toolServer(w.root, `{"name":"other"}`)
 	bobs := w.toolServer(w.bob, `{"solution_id":"general","name":"bobs"}`)
 	anns := w.toolServer(w.ann, `{"solution_id":"general","name":"other"}`)
 
 	// How a server of the service is reached is for administrators; that it is
-	// there, for everybody.
+	// there, for all users.
 	require.Equal(t, "", w.do("GET", "/api/mcp-servers/"+shared, w.ann, "").json()["command"])
 	require.Equal(t, "node", w.do("GET", "/api/mcp-servers/"+shared, w.root, "").json()["command"])
 	w.do("PATCH", "/api/mcp-servers/"+shared, w.ann, `{"enabled":false}`).code(403, "administrator_required")
@@ -162,16 +164,16 @@ func TestWhoseToolServers(t *testing.T) {
 	require.ElementsMatch(t, []string{own}, names(w.do("GET", "/api/mcp-servers?session_id="+session, w.ann, "")))
 
 	// A session's own goes before its solution's, and that before the service's;
-	// another user's servers for the same solution are nobody else's.
+	// another user's servers for the same solution are not shared.
 	require.ElementsMatch(t, []string{own, anns}, names(w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "")))
 	w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.bob, "").code(404, "session_not_found")
 
-	// A restricted key of an administrator cannot configure for everybody.
+	// A restricted key of an administrator cannot configure for all users.
 	key := w.do("POST", "/api/user/api-keys", w.root, `{"name":"k","scopes":["sessions:write"]}`).json()["plaintext"].(string)
 	w.do("POST", "/api/mcp-servers", key, `{"name":"c","transport":"stdio","command":"x"}`).code(403, "scope_missing")
 
 	var audited int
-	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'mcp_server.create'`).Scan(&audited))
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'mcp_server.create' AND details->>'scope' = 'service'`).Scan(&audited))
 	require.Equal(t, 2, audited)
 }
 
@@ -182,7 +184,7 @@ func TestToolServersOfASession(t *testing.T) {
 	path := "/api/sessions/" + session + "/mcp-servers"
 	require.Empty(t, w.do("GET", path, w.ann, "").json()["items"])
 	require.Empty(t, w.lookers.looked, "nothing to look at")
-	id := w.toolServer(w.ann, `{"session_id":"`+session+`","tools":["look","act"]}`)
+	id := w.toolServer(w.ann, `{"session_id":"`+session+`","tools":["look","act"],"trust_hints":true}`)
 	server := func(who string) map[string]any {
 		return w.do("GET", path, who, "").json()["items"].([]any)[0].(map[string]any)
 	}
@@ -193,7 +195,8 @@ func TestToolServersOfASession(t *testing.T) {
 		SessionID: session, Name: "tools-1", Fingerprint: "f", Status: domain.MCPConnected, Error: "1 tools are not offered",
 		Tools: []domain.MCPTool{
 			{Name: "look", Description: "Looks", Schema: json.RawMessage(`{"type":"object"}`), ReadOnly: true},
-			{Name: "act", Schema: json.RawMessage(`{"type":"object"}`)}, {Name: "hidden", Schema: json.RawMessage(`{}`)},
+			{Name: "act", Schema: json.RawMessage(`{"type":"object"}`)},
+			{Name: "hidden", Schema: json.RawMessage(`{}`)},
 		},
 	}
 	w.lookers.onLook = func(string) { require.NoError(t, w.db.SaveMCPConnection(context.Background(), state)) }
@@ -206,7 +209,7 @@ func TestToolServersOfASession(t *testing.T) {
 	}, got["tools"])
 	w.lookers.onLook = nil
 
-	// Others who may read the session start nothing and are told no errors.
+	// Others who may read the session start nothing and get no errors.
 	w.do("PATCH", "/api/sessions/"+session+"/sharing", w.ann, `{"shared":true}`)
 	before := len(w.lookers.looked)
 	require.Nil(t, server(w.bob)["error"])

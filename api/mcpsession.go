@@ -5,47 +5,48 @@ import (
 	"fmt"
 	"slices"
 
+	"everloop/api/httpx"
 	"everloop/domain"
 )
 
 // sessionMCPServer is a tool server as a session sees it.
 type sessionMCPServer struct {
-	ID        string           `json:"id" doc:"Empty for a server that the solution's files configure."`
-	Name      string           `json:"name"`
-	Scope     domain.MCPScope  `json:"scope" enum:"service,solution,session"`
-	Transport string           `json:"transport" enum:"stdio,http"`
-	Enabled   bool             `json:"enabled"`
-	Status    domain.MCPStatus `json:"status" enum:"connecting,connected,failed,disabled"`
+	ID        string           `json:"id" doc:"Empty for a server that the solution's files configure." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
+	Name      string           `json:"name" doc:"Its name." example:"tickets"`
+	Scope     domain.MCPScope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	Transport string           `json:"transport" enum:"stdio,http" doc:"The transport."`
+	Enabled   bool             `json:"enabled" doc:"Whether it is enabled."`
+	Status    domain.MCPStatus `json:"status" enum:"connecting,connected,failed,disabled" doc:"Its status."`
 	Error     *string          `json:"error" doc:"Why it is not connected, or what of its tools is not offered."`
-	Tools     []mcpTool        `json:"tools"`
+	Tools     []mcpTool        `json:"tools" doc:"The tools."`
 }
 
 type mcpTool struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	ReadOnly    bool   `json:"read_only"`
+	Name        string `json:"name" doc:"Its name."`
+	Description string `json:"description" doc:"The description."`
+	ReadOnly    bool   `json:"read_only" doc:"Whether it is read-only."`
 }
 
 // mcpDisabled is the status of a server that is not used; one with its name in a
 // wider scope is then not used either.
 const mcpDisabled domain.MCPStatus = "disabled"
 
-func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[list[sessionMCPServer]], error) {
-	session, role, err := s.readable(ctx, in.SessionID)
+func (a *toolServersAPI) sessionMCPServers(ctx context.Context, in *SessionRef) (*httpx.Body[list[sessionMCPServer]], error) {
+	session, role, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	servers, err := s.serversOf(ctx, session)
+	servers, err := a.serversOf(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	used, left := domain.UsedMCPServers(servers)
 	if len(used) > 0 && role != domain.ViewerViewer { // who only looks on starts nothing
-		if err := s.MCPWorkers.Look(ctx, session.ID); err != nil {
-			s.Logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
+		if err := a.workers.Look(ctx, session.ID); err != nil {
+			a.logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
 		}
 	}
-	states, err := s.MCP.MCPConnections(ctx, session.ID)
+	states, err := a.servers.MCPConnections(ctx, session.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -58,20 +59,26 @@ func (s *server) sessionMCPServers(ctx context.Context, in *SessionRef) (*body[l
 		}
 		items = append(items, item)
 	}
-	return answer(listOf(items), nil)
+	return httpx.Answer(listOf(items), nil)
+}
+
+// toolServers reads the tool servers of sessions.
+type toolServers struct {
+	servers MCPServers
+	profile func(domain.Session) domain.Profile
 }
 
 // serversOf gives the tool servers that count for a session, by name, disabled
 // ones included.
-func (s *server) serversOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
+func (a *toolServers) serversOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
 	var servers []domain.MCPServerRecord
 	if !session.NoToolServers {
 		var err error
-		if servers, err = s.MCP.SessionMCPServers(ctx, session.ID); err != nil {
+		if servers, err = a.servers.SessionMCPServers(ctx, session.ID); err != nil {
 			return nil, err
 		}
 	}
-	return domain.ConfiguredMCPServers(servers, s.Profile(session).MCPServers), nil
+	return domain.ConfiguredMCPServers(servers, a.profile(session).MCPServers), nil
 }
 
 func sessionMCPServerBody(r domain.MCPServerRecord, states []domain.MCPConnection, role domain.ViewerRole) sessionMCPServer {

@@ -5,12 +5,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
 // Memories are what a user's agents know from earlier sessions. A memory of
-// somebody else is memory_not_found.
+// another user is memory_not_found.
 type Memories interface {
 	CreateMemory(ctx context.Context, userID string, in domain.NewMemory) (domain.Memory, error)
 	Memories(ctx context.Context, q domain.MemoryQuery) (page []domain.Memory, total int, err error)
@@ -24,84 +25,120 @@ type Memories interface {
 
 // MemoryRef is the path of an operation on one memory.
 type MemoryRef struct {
-	ID int64 `path:"id" minimum:"1"`
+	ID int64 `path:"id" minimum:"1" doc:"The memory." example:"17"`
 }
 
 type newMemoryBody struct {
-	Content     string             `json:"content" minLength:"1" maxLength:"500"`
-	Type        *domain.MemoryType `json:"type,omitempty" nullable:"true" enum:"feedback,experience" default:"feedback"`
-	SkillName   *string            `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
-	RecordType  *string            `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
-	Scope       *string            `json:"scope,omitempty" nullable:"true" maxLength:"255"`
-	Owner       *string            `json:"owner,omitempty" nullable:"true" maxLength:"255"`
-	Topic       *string            `json:"topic,omitempty" nullable:"true" maxLength:"255"`
-	ExternalID  *string            `json:"external_id,omitempty" nullable:"true" maxLength:"255"`
-	WriteReason *string            `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500"`
+	Content     string             `json:"content" minLength:"1" maxLength:"500" doc:"The content of the memory." example:"Release notes begin with what users see."`
+	Type        *domain.MemoryType `json:"type,omitempty" nullable:"true" enum:"feedback,experience" default:"feedback" doc:"The type."`
+	SkillName   *string            `json:"skill_name,omitempty" nullable:"true" maxLength:"255" doc:"The skill that it belongs to."`
+	RecordType  *string            `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment" doc:"The record type."`
+	Scope       *string            `json:"scope,omitempty" nullable:"true" maxLength:"255" doc:"Its scope."`
+	Owner       *string            `json:"owner,omitempty" nullable:"true" maxLength:"255" doc:"The owner."`
+	Topic       *string            `json:"topic,omitempty" nullable:"true" maxLength:"255" doc:"The topic." example:"style"`
+	ExternalID  *string            `json:"external_id,omitempty" nullable:"true" maxLength:"255" doc:"An id of another system."`
+	WriteReason *string            `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500" doc:"The reason why it was stored."`
 }
 
 // memoryChange is the body of PUT: what is left out stays, null empties a field.
 type memoryChange struct {
-	Content     nullable[string] `json:"content,omitempty" nullable:"false" minLength:"1" maxLength:"500"`
-	Type        nullable[string] `json:"type,omitempty" nullable:"false" enum:"feedback,experience"`
-	SkillName   nullable[string] `json:"skill_name,omitempty" nullable:"true" maxLength:"255"`
-	RecordType  nullable[string] `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment"`
-	Scope       nullable[string] `json:"scope,omitempty" nullable:"true" maxLength:"255"`
-	Owner       nullable[string] `json:"owner,omitempty" nullable:"true" maxLength:"255"`
-	Topic       nullable[string] `json:"topic,omitempty" nullable:"true" maxLength:"255"`
-	ExternalID  nullable[string] `json:"external_id,omitempty" nullable:"true" maxLength:"255"`
-	WriteReason nullable[string] `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500"`
+	Content     httpx.Nullable[string] `json:"content,omitempty" nullable:"false" minLength:"1" maxLength:"500" doc:"The content of the memory." example:"Release notes begin with what changes for users."`
+	Type        httpx.Nullable[string] `json:"type,omitempty" nullable:"false" enum:"feedback,experience" doc:"The type."`
+	SkillName   httpx.Nullable[string] `json:"skill_name,omitempty" nullable:"true" maxLength:"255" doc:"The skill that it belongs to."`
+	RecordType  httpx.Nullable[string] `json:"record_type,omitempty" nullable:"true" enum:"memory,skill_comment" doc:"The record type."`
+	Scope       httpx.Nullable[string] `json:"scope,omitempty" nullable:"true" maxLength:"255" doc:"Its scope."`
+	Owner       httpx.Nullable[string] `json:"owner,omitempty" nullable:"true" maxLength:"255" doc:"The owner."`
+	Topic       httpx.Nullable[string] `json:"topic,omitempty" nullable:"true" maxLength:"255" doc:"The topic."`
+	ExternalID  httpx.Nullable[string] `json:"external_id,omitempty" nullable:"true" maxLength:"255" doc:"An id of another system."`
+	WriteReason httpx.Nullable[string] `json:"write_reason,omitempty" nullable:"true" minLength:"1" maxLength:"500" doc:"The reason why it was stored."`
 }
 
 func (m memoryChange) fields() ([]domain.MemoryField, error) {
-	for name, f := range map[string]nullable[string]{"content": m.Content, "type": m.Type} {
-		if f.present && f.value == nil {
+	for name, f := range map[string]httpx.Nullable[string]{"content": m.Content, "type": m.Type} {
+		if f.Present && f.Value == nil {
 			return nil, domain.Invalidf("body."+name, "cannot be null")
 		}
 	}
 	var fields []domain.MemoryField
-	for column, f := range map[string]nullable[string]{
+	for column, f := range map[string]httpx.Nullable[string]{
 		"content": m.Content, "type": m.Type, "skill_name": m.SkillName, "record_type": m.RecordType, "scope": m.Scope,
 		"owner": m.Owner, "topic": m.Topic, "external_id": m.ExternalID, "write_reason": m.WriteReason,
 	} {
-		if f.present {
-			fields = append(fields, domain.MemoryField{Column: column, Value: f.value})
+		if f.Present {
+			fields = append(fields, domain.MemoryField{Column: column, Value: f.Value})
 		}
 	}
 	return fields, nil
 }
 
-func (s *server) memoryRoutes() {
-	const path, one, tag = "/api/memories", "/api/memories/{id}", "Memories"
-	op := func(id, method, path, summary string, scope auth.Scope) operation {
-		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: scope}
-	}
-	create := op("create-memory", fiber.MethodPost, path, "Keep something for later sessions", auth.SessionsWrite)
-	create.status = fiber.StatusCreated
-	add(s, create, s.createMemory)
-	add(s, op("list-memories", fiber.MethodGet, path, "The caller's memories, newest first", auth.SessionsRead), s.listMemories)
-	add(s, op("change-memories", fiber.MethodPost, path+"/batch", "Delete, disable or enable several memories", auth.SessionsWrite), s.changeMemories)
-	add(s, op("get-memory", fiber.MethodGet, one, "One memory", auth.SessionsRead),
-		func(ctx context.Context, in *MemoryRef) (*body[domain.Memory], error) {
-			return answer(s.Memories.Memory(ctx, callerOf(ctx).User.ID, in.ID))
+// memoriesAPI manages memories.
+type memoriesAPI struct {
+	memories Memories
+}
+
+func (a *memoriesAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "create-memory", Method: fiber.MethodPost, Path: "/api/memories", Tag: "Memories",
+		Summary: "Create a memory",
+		Scope:   auth.SessionsWrite, Status: fiber.StatusCreated,
+		Example: `{"content": "Release notes begin with what users see.", "type": "feedback", "topic": "style"}`,
+	}, a.createMemory)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-memories", Method: fiber.MethodGet, Path: "/api/memories", Tag: "Memories",
+		Summary: "List the caller's memories, newest first",
+		Scope:   auth.SessionsRead,
+	}, a.listMemories)
+	httpx.Register(r, httpx.Operation{
+		ID: "change-memories", Method: fiber.MethodPost, Path: "/api/memories/batch", Tag: "Memories",
+		Summary:     "Delete, disable or enable several memories",
+		Description: "Ids owned by other users are ignored; count is the number of memories changed.",
+		Scope:       auth.SessionsWrite,
+		Example:     `{"action": "enable", "ids": [1]}`,
+	}, a.changeMemories)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-memory", Method: fiber.MethodGet, Path: "/api/memories/{id}", Tag: "Memories",
+		Summary: "Get a memory",
+		Scope:   auth.SessionsRead,
+		Errors:  httpx.Codes{404: "memory_not_found"},
+	},
+		func(ctx context.Context, in *MemoryRef) (*httpx.Body[domain.Memory], error) {
+			return httpx.Answer(a.memories.Memory(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
-	add(s, op("update-memory", fiber.MethodPut, one, "Change a memory", auth.SessionsWrite), s.updateMemory)
-	add(s, op("disable-memory", fiber.MethodPatch, one, "Take a memory out of use, or bring it back", auth.SessionsWrite),
+	httpx.Register(r, httpx.Operation{
+		ID: "update-memory", Method: fiber.MethodPut, Path: "/api/memories/{id}", Tag: "Memories",
+		Summary: "Update a memory",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{404: "memory_not_found"},
+		Example: `{"content": "Release notes begin with what changes for users."}`,
+	}, a.updateMemory)
+	httpx.Register(r, httpx.Operation{
+		ID: "disable-memory", Method: fiber.MethodPatch, Path: "/api/memories/{id}", Tag: "Memories",
+		Summary: "Disable or enable a memory",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{404: "memory_not_found"},
+		Example: `{"disabled": true}`,
+	},
 		func(ctx context.Context, in *struct {
 			MemoryRef
 			Body struct {
-				Disabled bool `json:"disabled"`
+				Disabled bool `json:"disabled" doc:"Whether it is disabled."`
 			}
 		},
-		) (*body[domain.Memory], error) {
-			return answer(s.Memories.SetMemoryDisabled(ctx, callerOf(ctx).User.ID, in.ID, in.Body.Disabled))
+		) (*httpx.Body[domain.Memory], error) {
+			return httpx.Answer(a.memories.SetMemoryDisabled(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Body.Disabled))
 		})
-	add(s, op("delete-memory", fiber.MethodDelete, one, "Delete a memory", auth.SessionsWrite),
-		func(ctx context.Context, in *MemoryRef) (*body[okBody], error) {
-			return answer(okBody{true}, s.Memories.DeleteMemory(ctx, callerOf(ctx).User.ID, in.ID))
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-memory", Method: fiber.MethodDelete, Path: "/api/memories/{id}", Tag: "Memories",
+		Summary: "Delete a memory",
+		Scope:   auth.SessionsWrite, Audit: "memory.delete",
+		Errors: httpx.Codes{404: "memory_not_found"},
+	},
+		func(ctx context.Context, in *MemoryRef) (*httpx.Body[okBody], error) {
+			return httpx.Answer(okBody{true}, a.memories.DeleteMemory(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 }
 
-func (s *server) createMemory(ctx context.Context, in *struct{ Body newMemoryBody }) (*body[domain.Memory], error) {
+func (a *memoriesAPI) createMemory(ctx context.Context, in *struct{ Body newMemoryBody }) (*httpx.Body[domain.Memory], error) {
 	b := in.Body
 	memory := domain.NewMemory{
 		Type: domain.MemoryFeedback, Content: domain.CleanText(b.Content), SkillName: b.SkillName, RecordType: b.RecordType,
@@ -110,39 +147,39 @@ func (s *server) createMemory(ctx context.Context, in *struct{ Body newMemoryBod
 	if b.Type != nil {
 		memory.Type = *b.Type
 	}
-	return answer(s.Memories.CreateMemory(ctx, callerOf(ctx).User.ID, memory))
+	return httpx.Answer(a.memories.CreateMemory(ctx, httpx.CallerOf(ctx).User.ID, memory))
 }
 
 type memoryPage struct {
-	Items []domain.Memory `json:"items"`
-	Total int             `json:"total"`
+	Items []domain.Memory `json:"items" doc:"The entries of this page."`
+	Total int             `json:"total" doc:"Total number of entries." example:"1"`
 }
 
-func (s *server) listMemories(ctx context.Context, in *struct {
-	Keyword    string `query:"keyword" maxLength:"500" doc:"Text to find in the content, literally, in any case."`
-	SkillName  string `query:"skill_name" maxLength:"255"`
-	Type       string `query:"type" maxLength:"255"`
-	RecordType string `query:"record_type" maxLength:"255"`
-	Scope      string `query:"scope" maxLength:"255"`
-	Owner      string `query:"owner" maxLength:"255"`
-	Topic      string `query:"topic" maxLength:"255"`
-	Status     string `query:"status" enum:"active,disabled,superseded"`
-	Offset     int    `query:"offset" default:"0" minimum:"0"`
-	Limit      int    `query:"limit" default:"20" minimum:"1" maximum:"100"`
+func (a *memoriesAPI) listMemories(ctx context.Context, in *struct {
+	Keyword    string `query:"keyword" maxLength:"500" doc:"Text to find in the content, literally, in any case." example:"deploy"`
+	SkillName  string `query:"skill_name" maxLength:"255" doc:"Only memories that belong to this skill." example:"code-review"`
+	Type       string `query:"type" maxLength:"255" doc:"Only memories of this type." example:"feedback"`
+	RecordType string `query:"record_type" maxLength:"255" doc:"Only records of this type." example:"memory"`
+	Scope      string `query:"scope" maxLength:"255" doc:"Only memories with this scope." example:"project-x"`
+	Owner      string `query:"owner" maxLength:"255" doc:"Only memories with this owner." example:"team-a"`
+	Topic      string `query:"topic" maxLength:"255" doc:"Only memories about this topic." example:"style"`
+	Status     string `query:"status" enum:"active,disabled,superseded" doc:"Only memories with this status."`
+	Offset     int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
+	Limit      int    `query:"limit" default:"20" minimum:"1" maximum:"100" doc:"Maximum number of entries." example:"20"`
 },
-) (*body[memoryPage], error) {
-	page, total, err := s.Memories.Memories(ctx, domain.MemoryQuery{
-		UserID: callerOf(ctx).User.ID, Keyword: in.Keyword, SkillName: in.SkillName, Type: in.Type, RecordType: in.RecordType,
+) (*httpx.Body[memoryPage], error) {
+	page, total, err := a.memories.Memories(ctx, domain.MemoryQuery{
+		UserID: httpx.CallerOf(ctx).User.ID, Keyword: in.Keyword, SkillName: in.SkillName, Type: in.Type, RecordType: in.RecordType,
 		Scope: in.Scope, Owner: in.Owner, Topic: in.Topic, Status: in.Status, Offset: in.Offset, Limit: in.Limit,
 	})
-	return answer(memoryPage{orEmpty(page), total}, err)
+	return httpx.Answer(memoryPage{orEmpty(page), total}, err)
 }
 
-func (s *server) updateMemory(ctx context.Context, in *struct {
+func (a *memoriesAPI) updateMemory(ctx context.Context, in *struct {
 	MemoryRef
 	Body memoryChange
 },
-) (*body[domain.Memory], error) {
+) (*httpx.Body[domain.Memory], error) {
 	fields, err := in.Body.fields()
 	if err != nil {
 		return nil, err
@@ -154,23 +191,23 @@ func (s *server) updateMemory(ctx context.Context, in *struct {
 		}
 	}
 	if len(fields) == 0 {
-		return answer(s.Memories.Memory(ctx, callerOf(ctx).User.ID, in.ID))
+		return httpx.Answer(a.memories.Memory(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 	}
-	return answer(s.Memories.ChangeMemory(ctx, callerOf(ctx).User.ID, in.ID, fields))
+	return httpx.Answer(a.memories.ChangeMemory(ctx, httpx.CallerOf(ctx).User.ID, in.ID, fields))
 }
 
 type memoriesChanged struct {
-	OK    bool `json:"ok"`
-	Count int  `json:"count" doc:"How many of the memories are the caller's."`
+	OK    bool `json:"ok" doc:"Whether it succeeded."`
+	Count int  `json:"count" doc:"How many of the memories are the caller's." example:"1"`
 }
 
-func (s *server) changeMemories(ctx context.Context, in *struct {
+func (a *memoriesAPI) changeMemories(ctx context.Context, in *struct {
 	Body struct {
-		Action string  `json:"action" enum:"delete,disable,enable"`
-		IDs    []int64 `json:"ids" minItems:"1" maxItems:"100" nullable:"false"`
+		Action string  `json:"action" enum:"delete,disable,enable" doc:"The action."`
+		IDs    []int64 `json:"ids" minItems:"1" maxItems:"100" nullable:"false" doc:"The ids." example:"[1]"`
 	}
 },
-) (*body[memoriesChanged], error) {
-	n, err := s.Memories.ChangeMemories(ctx, callerOf(ctx).User.ID, in.Body.Action, in.Body.IDs)
-	return answer(memoriesChanged{true, n}, err)
+) (*httpx.Body[memoriesChanged], error) {
+	n, err := a.memories.ChangeMemories(ctx, httpx.CallerOf(ctx).User.ID, in.Body.Action, in.Body.IDs)
+	return httpx.Answer(memoriesChanged{true, n}, err)
 }

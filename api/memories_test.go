@@ -11,32 +11,46 @@ import (
 )
 
 var memoryWalk = []call{
-	{method: "POST", path: "/api/memories", url: "/api/memories", hasBody: true, status: 201, body: `{"content":"` + strings.Repeat("ä", 500) + `","topic":null}`, bad: []bad{
-		{body: `{}`, at: "body.content"}, {body: `{"content":""}`, at: "body.content"}, {body: `{"content":"` + strings.Repeat("ä", 501) + `"}`, at: "body.content"},
-		{body: `{"content":5}`, at: "body.content"}, {body: `{"content":"x","type":"fact"}`, at: "body.type"},
-		{body: `{"content":"x","record_type":"note"}`, at: "body.record_type"}, {body: `{"content":"x","write_reason":""}`, at: "body.write_reason"},
+	{method: "POST", path: "/api/memories", scope: "sessions:write", url: "/api/memories", hasBody: true, status: 201, body: `{"content":"` + strings.Repeat("ä", 500) + `","topic":null}`, bad: []bad{
+		{body: `{}`, at: "body.content"},
+		{body: `{"content":""}`, at: "body.content"},
+		{body: `{"content":"` + strings.Repeat("ä", 501) + `"}`, at: "body.content"},
+		{body: `{"content":5}`, at: "body.content"},
+		{body: `{"content":"x","type":"fact"}`, at: "body.type"},
+		{body: `{"content":"x","record_type":"note"}`, at: "body.record_type"},
+		{body: `{"content":"x","write_reason":""}`, at: "body.write_reason"},
 		{body: `{"content":"x","write_reason":"` + strings.Repeat("x", 501) + `"}`, at: "body.write_reason"},
 		{body: `{"content":"x","skill_name":"` + strings.Repeat("x", 256) + `"}`, at: "body.skill_name"},
 		{body: `{"content":"x","external_id":"` + strings.Repeat("x", 256) + `"}`, at: "body.external_id"},
 	}},
-	{method: "GET", path: "/api/memories", url: "/api/memories?keyword=none&limit=100", status: 200, bad: []bad{
-		{path: "/api/memories?limit=0", at: "query.limit"}, {path: "/api/memories?limit=101", at: "query.limit"},
-		{path: "/api/memories?offset=-1", at: "query.offset"}, {path: "/api/memories?status=odd", at: "query.status"},
+	{method: "GET", path: "/api/memories", scope: "sessions:read", url: "/api/memories?keyword=none&limit=100", status: 200, bad: []bad{
+		{path: "/api/memories?limit=0", at: "query.limit"},
+		{path: "/api/memories?limit=101", at: "query.limit"},
+		{path: "/api/memories?offset=-1", at: "query.offset"},
+		{path: "/api/memories?status=odd", at: "query.status"},
 	}},
-	{method: "POST", path: "/api/memories/batch", url: "/api/memories/batch", hasBody: true, status: 200, body: `{"action":"disable","ids":[1]}`, bad: []bad{
-		{body: `{"action":"burn","ids":[1]}`, at: "body.action"}, {body: `{"action":"delete","ids":[]}`, at: "body.ids"},
-		{body: `{"action":"delete"}`, at: "body.ids"}, {body: `{"action":"delete","ids":["1"]}`, at: "body.ids[0]"},
+	{method: "POST", path: "/api/memories/batch", scope: "sessions:write", url: "/api/memories/batch", hasBody: true, status: 200, body: `{"action":"disable","ids":[1]}`, bad: []bad{
+		{body: `{"action":"burn","ids":[1]}`, at: "body.action"},
+		{body: `{"action":"delete","ids":[]}`, at: "body.ids"},
+		{body: `{"action":"delete"}`, at: "body.ids"},
+		{body: `{"action":"delete","ids":["1"]}`, at: "body.ids[0]"},
 		{body: `{"action":"delete","ids":[` + strings.Repeat("1,", 100) + `1]}`, at: "body.ids"},
 	}},
-	{method: "GET", path: "/api/memories/{id}", url: "/api/memories/1", status: 200, missing: "/api/memories/999999", bad: []bad{{path: "/api/memories/x", at: "path.id"}}},
-	{method: "PUT", path: "/api/memories/{id}", url: "/api/memories/1", hasBody: true, status: 200, body: `{"topic":"t"}`, missing: "/api/memories/999999", bad: []bad{
-		{body: `{"content":""}`, at: "body.content"}, {body: `{"content":null}`, at: "body.content"}, {body: `{"type":null}`, at: "body.type"},
-		{body: `{"content":"` + strings.Repeat("x", 501) + `"}`, at: "body.content"}, {body: `{"scope":1}`, at: "body.scope"},
-		{body: `{"topic":"` + strings.Repeat("x", 256) + `"}`, at: "body.topic"}, {body: `{"record_type":"x"}`, at: "body.record_type"},
+	{method: "GET", path: "/api/memories/{id}", scope: "sessions:read", url: "/api/memories/1", status: 200, missing: "/api/memories/999999", bad: []bad{{path: "/api/memories/x", at: "path.id"}}},
+	{method: "PUT", path: "/api/memories/{id}", scope: "sessions:write", url: "/api/memories/1", hasBody: true, status: 200, body: `{"topic":"t"}`, missing: "/api/memories/999999", bad: []bad{
+		{body: `{"content":""}`, at: "body.content"},
+		{body: `{"content":null}`, at: "body.content"},
+		{body: `{"type":null}`, at: "body.type"},
+		{body: `{"content":"` + strings.Repeat("x", 501) + `"}`, at: "body.content"},
+		{body: `{"scope":1}`, at: "body.scope"},
+		{body: `{"topic":"` + strings.Repeat("x", 256) + `"}`, at: "body.topic"},
+		{body: `{"record_type":"x"}`, at: "body.record_type"},
 	}},
-	{method: "PATCH", path: "/api/memories/{id}", url: "/api/memories/1", hasBody: true, status: 200, body: `{"disabled":true}`, missing: "/api/memories/999999",
-		bad: []bad{{body: `{}`, at: "body.disabled"}, {body: `{"disabled":"no"}`, at: "body.disabled"}}},
-	{method: "DELETE", path: "/api/memories/{id}", url: "/api/memories/1", status: 200, missing: "/api/memories/999999"},
+	{
+		method: "PATCH", path: "/api/memories/{id}", scope: "sessions:write", url: "/api/memories/1", hasBody: true, status: 200, body: `{"disabled":true}`, missing: "/api/memories/999999",
+		bad: []bad{{body: `{}`, at: "body.disabled"}, {body: `{"disabled":"no"}`, at: "body.disabled"}},
+	},
+	{method: "DELETE", path: "/api/memories/{id}", scope: "sessions:write", url: "/api/memories/1", status: 200, missing: "/api/memories/999999"},
 }
 
 func TestMemories(t *testing.T) {

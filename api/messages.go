@@ -7,57 +7,70 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
 // messagesInline is how much of a list is collected before it is answered as a
-// stream: shorter ones get a length, and an error can still be told.
+// stream: shorter ones get a length, and an error can still be returned.
 const messagesInline = 64 << 10
 
 type messagesInput struct {
 	SessionRef
 	// -1 stands for "from the beginning"; sequences begin at 0.
-	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence."`
-	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all."`
+	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence." example:"41"`
+	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all." example:"20"`
 }
 
-type streamed struct {
-	Body func(huma.Context)
+// messagesAPI lists the turns of sessions.
+type messagesAPI struct {
+	access
+	transcripts
 }
 
-func (s *server) messageRoutes() {
-	add(s, operation{
-		id: "list-messages", method: fiber.MethodGet, path: "/api/sessions/{session_id}/messages", tag: "Sessions",
-		summary: "The turns of the active branch, in order", scope: auth.SessionsRead,
-		changes: describeJSON[[]domain.Turn](s),
-	}, s.messages)
+func (a *messagesAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-messages", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/messages", Tag: "Sessions",
+		Summary:     "List the turns of the active branch, in order",
+		Description: "The response is streamed, so that a history of any length works. A response that was cut off is not valid JSON.",
+		Scope:       auth.SessionsRead,
+		Replies:     []httpx.Reply{httpx.JSONReply[[]domain.Turn](http.StatusOK)},
+	}, a.messages)
 }
 
 // messages writes the list row by row: a history of any length is never held
 // whole.
-func (s *server) messages(ctx context.Context, in *messagesInput) (*streamed, error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+func (a *messagesAPI) messages(ctx context.Context, in *messagesInput) (*httpx.Streamed, error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
 	var after *int64
 	if in.AfterSequence >= 0 {
 		after = &in.AfterSequence
 	}
-	return s.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
-		return s.turns(ctx, in.SessionID, after, in.Limit, nil)
+	return a.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return a.turns(ctx, in.SessionID, after, in.Limit, nil)
 	})
+}
+
+// transcripts stream the turns of sessions.
+type transcripts struct {
+	messages Messages
+	logger   *slog.Logger
 }
 
 // streamRows answers with a JSON array of rows. The rows are read in the context
 // that they are given: they may be read after the handler has returned.
-func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter.Seq2[[]byte, error]) (*streamed, error) {
-	reading, stopReading := context.WithCancel(withRequest(requestOf(ctx).base, requestOf(ctx)))
+func (a *transcripts) streamRows(ctx context.Context, rows func(context.Context) iter.Seq2[[]byte, error]) (*httpx.Streamed, error) {
+	reading, stopReading := context.WithCancel(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)))
 	next, stop := iter.Pull2(rows(reading))
 	end := func() { stop(); stopReading() }
 
@@ -74,8 +87,8 @@ func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter
 			writeElement(&head, row, first)
 		}
 	}
-	return &streamed{func(ctx huma.Context) {
-		c := fiberOf(ctx)
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 		if done || c.Method() == fiber.MethodHead {
 			end()
@@ -88,10 +101,10 @@ func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter
 			defer end()
 			_, _ = w.Write(head.Bytes())
 			for {
-				_ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) // a client that stands still is let go
+				_ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) // a client that stands still is disconnected
 				row, err, more := next()
 				if err != nil { // too late for a status: the client must not take this for the whole
-					s.Logger.Error("list of messages broken off", "request_id", requestOf(reading).id, "error", err)
+					a.logger.Error("list of messages broken off", "request_id", httpx.RequestOf(reading).ID, "error", err)
 					_ = conn.Close()
 					return
 				}
@@ -112,10 +125,12 @@ func (s *server) streamRows(ctx context.Context, rows func(context.Context) iter
 
 // turns gives the turns of a session as JSON, one by one, each as change left it;
 // change may be nil.
-func (s *server) turns(ctx context.Context, sessionID string, after *int64, limit int, change func(*domain.Turn)) iter.Seq2[[]byte, error] {
+func (a *transcripts) turns(
+	ctx context.Context, sessionID string, after *int64, limit int, change func(*domain.Turn),
+) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		left := errors.New("reader left")
-		err := s.Messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
+		err := a.messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
 			t.Blocks, t.ToolCalls = orEmpty(t.Blocks), orEmpty(t.ToolCalls)
 			if change != nil {
 				change(&t)

@@ -64,7 +64,7 @@ func TestLongHistoryIsStreamed(t *testing.T) {
 }
 
 // TestABrokenListIsNotTakenForAWhole: after the status is out, only the cut
-// connection can tell.
+// connection can report.
 func TestABrokenListIsNotTakenForAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

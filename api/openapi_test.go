@@ -21,7 +21,7 @@ import (
 	"everloop/api"
 )
 
-// contract is the document as answers and examples are held to it.
+// contract is the document that answers and examples must follow.
 type contract struct {
 	raw        map[string]any
 	schemas    *jsonschema.Compiler // as published
@@ -59,7 +59,9 @@ var theContract = sync.OnceValues(readContract)
 func readContract() (*contract, error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	app := api.New(api.Config{Version: api.Version{Version: "1.0.0"}, Logger: quiet})
-	answer, err := app.Test(httptest.NewRequest("GET", "/api/openapi.json", nil), -1)
+	request := httptest.NewRequest("GET", "/api/openapi.json", nil)
+	request.Host = "localhost"
+	answer, err := app.Test(request, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +268,7 @@ func (r reply) hold(method, path string) {
 	if r.status >= 400 {
 		code := value.(map[string]any)["code"].(string)
 		if !slices.Contains(d.codes[status], code) {
-			r.t.Errorf("%s answers %s with the code %s, which is not documented: see openapi_refusals.go", d.id, status, code)
+			r.t.Errorf("%s answers %s with the code %s, which is not documented: add it to Errors of the operation", d.id, status, code)
 		}
 	}
 }
@@ -283,13 +285,16 @@ func TestDocumentIsComplete(t *testing.T) {
 	used := map[string]bool{}
 	for _, d := range c.operations {
 		op := d.raw(c)
+		if op["summary"] == nil || len(d.codes) == 0 {
+			t.Errorf("%s lacks a summary or error codes", d.id)
+		}
 		for _, tag := range op["tags"].([]any) {
 			used[tag.(string)] = true
-			require.True(t, tags[tag.(string)], "%s has the tag %s, which nobody describes", d.id, tag)
+			require.True(t, tags[tag.(string)], "%s has the tag %s, which has no description", d.id, tag)
 		}
 		for _, p := range d.parameters {
 			if p["description"] == nil || p["example"] == nil {
-				t.Errorf("%s: the parameter %s lacks a description or an example: see openapi_parameters.go", d.id, p["name"])
+				t.Errorf("%s: the parameter %s lacks a text or an example: add doc and example tags", d.id, p["name"])
 			}
 		}
 	}
@@ -297,7 +302,7 @@ func TestDocumentIsComplete(t *testing.T) {
 		fields, _ := schema.(map[string]any)["properties"].(map[string]any)
 		for field, property := range fields {
 			if property.(map[string]any)["description"] == nil {
-				t.Errorf("nothing says what the field %s of %s is: give it a doc tag, or a line in openapi_fields.go", field, name)
+				t.Errorf("nothing says what the field %s of %s is: add a doc tag", field, name)
 			}
 		}
 	}
@@ -326,7 +331,7 @@ func TestExamplesFit(t *testing.T) {
 				at := d.id + " " + status + " " + kind
 				switch {
 				case !m.given && (strings.HasSuffix(kind, "json") || kind == "text/event-stream"):
-					t.Errorf("%s has no example: see e2e/examples.mjs", at)
+					t.Errorf("%s has no example: add Example to the operation or the reply", at)
 				case m.given && m.at != "":
 					if err := m.fits(c, m.example); err != nil {
 						t.Errorf("the example of %s does not fit: %v", at, err)

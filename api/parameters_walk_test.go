@@ -14,6 +14,9 @@ import (
 func (w *world) tryParameter(d *bounds, c call, who, in, name string, required bool, s *shape) {
 	t := w.t
 	s = d.of(s)
+	if s.kind() == "array" {
+		return // its values are repeated parameters, which the walk of the operation tries
+	}
 	inside, outside := d.sides(s)
 	location := in + "." + name
 	try := func(value string) reply { return w.do(c.method, c.withParameter(in, name, value), who, c.body) }
@@ -91,7 +94,6 @@ func (c call) withParameter(in, name, value string) string {
 }
 
 func (c call) withParameterAsIs(in, name, value string) string {
-	path, query, _ := strings.Cut(c.url, "?")
 	if in == "query" {
 		rest := c.withoutParameter(name)
 		if strings.Contains(rest, "?") {
@@ -101,8 +103,8 @@ func (c call) withParameterAsIs(in, name, value string) string {
 	}
 	values := c.values()
 	values[name] = value
-	path = braces.ReplaceAllStringFunc(c.path, func(s string) string { return values[strings.Trim(s, "{}")] })
-	if query != "" {
+	path := braces.ReplaceAllStringFunc(c.path, func(s string) string { return values[strings.Trim(s, "{}")] })
+	if _, query, found := strings.Cut(c.url, "?"); found {
 		path += "?" + query
 	}
 	return path

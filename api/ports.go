@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"everloop/api/httpx"
 	"everloop/domain"
 )
 
@@ -12,14 +13,9 @@ type Store interface {
 	sessionStore
 	keyStore
 	userStore
-	idempotencyStore
-
-	// SessionTasks lists the agent's own task list; the caller was let in.
-	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
-	// FileChanged tells a session's subscribers that a user changed a file.
-	FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error
-	// Audit records the use of a privilege.
-	Audit(ctx context.Context, actorID, action, target string, details map[string]string) error
+	taskStore
+	fileStore
+	httpx.IdempotencyStore
 }
 
 type sessionStore interface {
@@ -32,6 +28,7 @@ type sessionStore interface {
 	RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error)
 	// SetSessionSetup changes what the setup names and leaves the rest.
 	SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error)
+	SetSessionMode(ctx context.Context, caller domain.User, id string, mode domain.Mode) (domain.Session, error)
 	SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error)
 	SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error)
 	SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error)
@@ -52,13 +49,14 @@ type userStore interface {
 	DeleteUser(ctx context.Context, id string) error
 }
 
-type idempotencyStore interface {
-	// BeginIdempotent claims the key: nil says that the request shall run, within
-	// two minutes from now or from the last RenewIdempotent.
-	BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error)
-	RenewIdempotent(ctx context.Context, userID, key string) error
-	FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error
-	ReleaseIdempotent(ctx context.Context, userID, key string) error
+type taskStore interface {
+	// SessionTasks lists the agent's own task list; the caller may read the session.
+	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+}
+
+type fileStore interface {
+	// FileChanged emits an event for a file that a user changed.
+	FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error
 }
 
 // Messages reads the turns of a session's active branch in their order, one by
@@ -68,7 +66,7 @@ type Messages interface {
 	Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error
 }
 
-// Tasks are the background tasks of a session; the caller was let in. An unknown
+// Tasks are the background tasks of a session; the caller is authorised. An unknown
 // task is task_not_found.
 type Tasks interface {
 	List(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
@@ -88,11 +86,18 @@ type Deleter interface {
 	DeleteSession(ctx context.Context, sessionID string) error
 }
 
-// Readiness checks the dependencies: by name, nil or what is wrong.
+// Degraded is an error of a dependency that still serves, and soon may not.
+type Degraded struct{ Err error }
+
+// Error implements error.
+func (d Degraded) Error() string { return d.Err.Error() }
+
+// Readiness checks the dependencies: by name, nil or what is wrong; Degraded for what
+// does not keep the process from serving.
 type Readiness func(ctx context.Context) map[string]error
 
 // Streams opens a subscription to a session's events: after says from where,
-// nil only what happens from now on. The caller was let in. It is a function,
+// nil only what happens from now on. The caller is authorised. It is a function,
 // so that the wiring can give the realtime hub's own type for a Subscription.
 type Streams func(ctx context.Context, sessionID string, after *uint64) (Subscription, error)
 
@@ -105,8 +110,8 @@ type Subscription interface {
 	Close()
 }
 
-// Desk takes what clients say to the agent. The caller owns the session.
-type Desk interface {
+// Chats takes what clients say to the agent. The caller owns the session.
+type Chats interface {
 	// Send returns once the message is durable.
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	// Answer resolves an open question, or says that another call did.

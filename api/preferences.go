@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -24,7 +25,7 @@ type UserSettings interface {
 
 // PreferenceRef is the path of an operation on one preference.
 type PreferenceRef struct {
-	Key string `path:"key" minLength:"1" maxLength:"255"`
+	Key string `path:"key" minLength:"1" maxLength:"255" doc:"The key of the preference; any text." example:"theme"`
 }
 
 // profileVersion is the form of a profile that names none.
@@ -33,39 +34,56 @@ const profileVersion = 1
 // maxProfile bounds a profile, in bytes.
 const maxProfile = 256 << 10
 
-func (s *server) preferenceRoutes() {
-	const preference, profile, tag = "/api/user/preferences/{key}", "/api/profile", "User"
-	add(s, operation{
-		id: "get-preference", method: fiber.MethodGet, path: preference, tag: tag, summary: "What the caller keeps under a key", scope: auth.Unrestricted,
-	}, func(ctx context.Context, in *PreferenceRef) (*body[preferenceBody], error) {
-		value, err := s.UserSettings.Preference(ctx, callerOf(ctx).User.ID, in.Key)
-		return answer(preferenceBody{value}, err)
+// preferencesAPI keeps settings of front ends.
+type preferencesAPI struct {
+	userSettings UserSettings
+}
+
+func (a *preferencesAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "get-preference", Method: fiber.MethodGet, Path: "/api/user/preferences/{key}", Tag: "User",
+		Summary:     "Get the value of a preference",
+		Description: "value is null if none was ever stored under the key.",
+		Scope:       auth.Unrestricted,
+	}, func(ctx context.Context, in *PreferenceRef) (*httpx.Body[preferenceBody], error) {
+		value, err := a.userSettings.Preference(ctx, httpx.CallerOf(ctx).User.ID, in.Key)
+		return httpx.Answer(preferenceBody{value}, err)
 	})
-	add(s, operation{
-		id: "set-preference", method: fiber.MethodPut, path: preference, tag: tag, summary: "Keep a value under a key", scope: auth.Unrestricted,
+	httpx.Register(r, httpx.Operation{
+		ID: "set-preference", Method: fiber.MethodPut, Path: "/api/user/preferences/{key}", Tag: "User",
+		Summary: "Set the value of a preference",
+		Scope:   auth.Unrestricted,
+		Example: `{"value": "dark"}`,
 	}, func(ctx context.Context, in *struct {
 		PreferenceRef
 		Body struct {
-			Value string `json:"value" maxLength:"100000"`
+			Value string `json:"value" maxLength:"100000" doc:"The value." example:"dark"`
 		}
 	},
-	) (*body[preferenceBody], error) {
+	) (*httpx.Body[preferenceBody], error) {
 		value := domain.CleanText(in.Body.Value)
-		return answer(preferenceBody{&value}, s.UserSettings.SetPreference(ctx, callerOf(ctx).User.ID, in.Key, value))
+		return httpx.Answer(preferenceBody{&value}, a.userSettings.SetPreference(ctx, httpx.CallerOf(ctx).User.ID, in.Key, value))
 	})
-	add(s, operation{
-		id: "get-profile", method: fiber.MethodGet, path: profile, tag: tag, summary: "The front end's own settings of the caller", scope: auth.Unrestricted,
-	}, func(ctx context.Context, _ *struct{}) (*body[map[string]json.RawMessage], error) {
-		kept, at, err := s.UserSettings.UserProfile(ctx, callerOf(ctx).User.ID)
-		return answer(profileBody(kept, at), err)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-profile", Method: fiber.MethodGet, Path: "/api/profile", Tag: "User",
+		Summary: "Get the caller's front-end settings",
+		Scope:   auth.Unrestricted,
+	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[map[string]json.RawMessage], error) {
+		kept, at, err := a.userSettings.UserProfile(ctx, httpx.CallerOf(ctx).User.ID)
+		return httpx.Answer(profileBody(kept, at), err)
 	})
-	add(s, operation{
-		id: "set-profile", method: fiber.MethodPut, path: profile, tag: tag, summary: "Replace the front end's own settings of the caller", scope: auth.Unrestricted,
-	}, s.setProfile)
+	httpx.Register(r, httpx.Operation{
+		ID: "set-profile", Method: fiber.MethodPut, Path: "/api/profile", Tag: "User",
+		Summary:     "Replace the caller's front-end settings",
+		Description: "Any object of at most 256 KB; schema_version defaults to 1, updated_at is set by the service.",
+		Scope:       auth.Unrestricted,
+		Errors:      httpx.Codes{413: "profile_too_large"},
+		Example:     `{"layout": "wide"}`,
+	}, a.setProfile)
 }
 
 type preferenceBody struct {
-	Value *string `json:"value"`
+	Value *string `json:"value" doc:"The value." example:"dark"`
 }
 
 // profileBody shows a profile with its version and time, which are the
@@ -79,10 +97,10 @@ func profileBody(profile map[string]json.RawMessage, at time.Time) map[string]js
 	return out
 }
 
-func (s *server) setProfile(ctx context.Context, in *struct {
+func (a *preferencesAPI) setProfile(ctx context.Context, in *struct {
 	Body map[string]json.RawMessage
 },
-) (*body[map[string]json.RawMessage], error) {
+) (*httpx.Body[map[string]json.RawMessage], error) {
 	delete(in.Body, "updated_at")
 	size := 0
 	for name, value := range in.Body {
@@ -101,8 +119,8 @@ func (s *server) setProfile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.UserSettings.SetUserProfile(ctx, callerOf(ctx).User.ID, profile)
-	return answer(profileBody(profile, at), err)
+	at, err := a.userSettings.SetUserProfile(ctx, httpx.CallerOf(ctx).User.ID, profile)
+	return httpx.Answer(profileBody(profile, at), err)
 }
 
 // cleanProfile makes every text of the profile fit for the records.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/auth"
 )
 
 // limits are the three headers of a limited key, as numbers.
@@ -33,7 +34,9 @@ func (c *stopped) advance(by time.Duration) { c.at.Add(int64(by)) }
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	var clock stopped
-	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 6, Now: clock.now} })
+	w := newWorld(t, func(c *api.Config) {
+		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 6, Now: clock.now})
+	})
 	// What is refused after the caller is known counts, and says what is left.
 	for i, r := range []reply{
 		w.do("GET", "/api/auth/me", w.ann, ""),
@@ -62,20 +65,22 @@ func TestRateLimit(t *testing.T) {
 	w.do("GET", "/api/auth/me", w.ann, "").code(429, "rate_limited")
 }
 
-func TestRateLimitIsAKeysOwn(t *testing.T) {
+func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 	t.Parallel()
 	var clock stopped
-	w := newWorld(t, func(c *api.Config) { c.RateLimit = api.RateLimit{PerMinute: 1, Burst: 2, Now: clock.now} })
+	w := newWorld(t, func(c *api.Config) {
+		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 3, Now: clock.now})
+	})
 	left := func(key string) int {
 		r := w.do("GET", "/api/auth/me", key, "")
 		require.Equal(t, 200, r.status, r.text)
 		_, left, _ := r.limits()
 		return left
 	}
-	require.Equal(t, 1, left(w.ann))
-	for _, stranger := range []string{"", "el_wrong", w.ann + "x", "not a key"} {
+	require.Equal(t, 2, left(w.ann))
+	for _, wrong := range []string{"", "el_wrong", w.ann + "x", "not a key"} {
 		for range 4 {
-			r := w.do("GET", "/api/auth/me", stranger, "")
+			r := w.do("GET", "/api/auth/me", wrong, "")
 			r.code(401, "unauthorized")
 			require.Empty(t, r.header.Get("RateLimit-Limit"))
 		}
@@ -85,9 +90,10 @@ func TestRateLimitIsAKeysOwn(t *testing.T) {
 		require.Equal(t, 200, r.status)
 		require.Empty(t, r.header.Get("RateLimit-Limit"), "what is open to all costs nothing")
 	}
+	require.Equal(t, 1, left(w.ann))
+	require.Equal(t, 2, left(w.bob))
+	require.Equal(t, 2, left(w.restricted("chat")), "another key of the same user")
 	require.Equal(t, 0, left(w.ann))
-	require.Equal(t, 1, left(w.bob))
-	require.Equal(t, 1, left(w.restricted("chat")), "another key of the same user")
 	r := w.do("GET", "/api/auth/me", w.ann, "")
 	r.code(429, "rate_limited")
 }
@@ -108,7 +114,8 @@ func TestNoRateLimitUnlessConfigured(t *testing.T) {
 func TestPagesReadWhatTheyNeed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) {
-		c.Origins, c.RateLimit = []string{"https://desktop.example"}, api.RateLimit{PerMinute: 1, Now: new(stopped).now}
+		c.Origins = []string{"https://desktop.example"}
+		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Now: new(stopped).now})
 	})
 	ours := header("Origin", "https://desktop.example")
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", w.ann, "", ours).status)

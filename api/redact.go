@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,12 +10,6 @@ import (
 
 // hidden stands for what a shared view leaves out.
 const hidden = "[hidden]"
-
-// secretShapes are credentials that are known by their looks, wherever they
-// come from.
-var secretShapes = regexp.MustCompile(`\b(?:el_[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|` +
-	`xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})` +
-	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`)
 
 // minSecret is the shortest environment value that is looked for in texts:
 // shorter ones, as "1" or "yes", are in every text.
@@ -71,7 +64,7 @@ func looks(value string) []string {
 
 // text takes secrets out of a text.
 func (r redactor) text(s string) string {
-	return secretShapes.ReplaceAllString(r.values.Replace(s), hidden)
+	return domain.SecretShapes.ReplaceAllString(r.values.Replace(s), hidden)
 }
 
 func (r redactor) optional(s *string) *string {
@@ -80,6 +73,18 @@ func (r redactor) optional(s *string) *string {
 	}
 	clean := r.text(*s)
 	return &clean
+}
+
+// connections are part of a call's result; a command can put a secret into a name.
+func (r redactor) connections(all []domain.Connection) []domain.Connection {
+	if r.shared.Redact.ToolResults {
+		return nil
+	}
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Host, all[i].Reason = r.text(all[i].Host), r.text(all[i].Reason)
+	}
+	return all
 }
 
 // turn changes a turn to what may be shown.
@@ -110,6 +115,7 @@ func (r redactor) turn(t *domain.Turn) {
 		if r.shared.Redact.ToolResults && call.Result != "" {
 			call.Result = hidden
 		}
+		call.Connections = r.connections(call.Connections)
 		calls[i] = call
 	}
 	t.ToolCalls = calls

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -22,80 +23,119 @@ type Registry interface {
 }
 
 type resourcePage struct {
-	Items []domain.RegistryResource `json:"items" nullable:"false"`
-	Total int                       `json:"total"`
+	Items []domain.RegistryResource `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                       `json:"total" doc:"Total number of entries." example:"1"`
 }
 
 type scenarioList struct {
-	Items []domain.RegistryScenario `json:"items" nullable:"false"`
+	Items []domain.RegistryScenario `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
-func (s *server) registryRoutes() {
-	op := func(id, path, summary string) operation {
-		return operation{id: id, method: fiber.MethodGet, path: "/api/registry" + path, tag: "Registry", summary: summary, scope: auth.Skills}
-	}
-	add(s, op("list-registry-resources", "/resources", "What the registry keeps for others to use"), s.listResources)
-	add(s, op("get-registry-resource", "/resources/{id}", "One resource"),
+// registryAPI browses the skill registry.
+type registryAPI struct {
+	registry Registry
+	gis      func(ctx context.Context) domain.GISStatus
+}
+
+func (a *registryAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-registry-resources", Method: fiber.MethodGet, Path: "/api/registry/resources", Tag: "Registry",
+		Summary: "List the resources of the registry",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{503: "registry_not_configured"},
+	}, a.listResources)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-registry-resource", Method: fiber.MethodGet, Path: "/api/registry/resources/{id}", Tag: "Registry",
+		Summary: "Get a resource of the registry",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{404: "resource_not_found", 503: "registry_not_configured"},
+	},
 		func(ctx context.Context, in *struct {
-			ID string `path:"id" maxLength:"200"`
+			ID string `path:"id" maxLength:"200" doc:"The resource." example:"agent-template.basic"`
 		},
-		) (*body[domain.RegistryResource], error) {
-			return answer(s.Registry.Resource(ctx, in.ID))
+		) (*httpx.Body[domain.RegistryResource], error) {
+			return httpx.Answer(a.registry.Resource(ctx, in.ID))
 		})
-	add(s, op("list-registry-organizations", "/organizations", "Who publishes skills"),
-		func(ctx context.Context, _ *struct{}) (*body[list[domain.RegistryOrganization]], error) {
-			found, err := s.Registry.Organizations(ctx)
-			return answer(listOf(found), err)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-registry-organizations", Method: fiber.MethodGet, Path: "/api/registry/organizations", Tag: "Registry",
+		Summary: "List the publishers of skills",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{503: "registry_not_configured"},
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[list[domain.RegistryOrganization]], error) {
+			found, err := a.registry.Organizations(ctx)
+			return httpx.Answer(listOf(found), err)
 		})
-	add(s, op("list-registry-templates", "/templates", "Forms that things are made from"),
-		func(ctx context.Context, _ *struct{}) (*body[list[domain.RegistryTemplate]], error) {
-			found, err := s.Registry.Templates(ctx)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-registry-templates", Method: fiber.MethodGet, Path: "/api/registry/templates", Tag: "Registry",
+		Summary: "List the templates of the registry",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{503: "registry_not_configured"},
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[list[domain.RegistryTemplate]], error) {
+			found, err := a.registry.Templates(ctx)
 			for i := range found {
 				found[i] = whole(found[i])
 			}
-			return answer(listOf(found), err)
+			return httpx.Answer(listOf(found), err)
 		})
-	add(s, op("get-registry-template", "/templates/{type_key}/{subtype}", "One form"), s.template)
-	add(s, op("list-registry-scenarios", "/scenarios", "Bundles of resources for one purpose"),
+	httpx.Register(r, httpx.Operation{
+		ID: "get-registry-template", Method: fiber.MethodGet, Path: "/api/registry/templates/{type_key}/{subtype}", Tag: "Registry",
+		Summary: "Get a template of the registry",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{404: "template_not_found", 503: "registry_not_configured"},
+	}, a.template)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-registry-scenarios", Method: fiber.MethodGet, Path: "/api/registry/scenarios", Tag: "Registry",
+		Summary: "List bundles of resources for a purpose",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{503: "registry_not_configured"},
+	},
 		func(ctx context.Context, in *struct {
-			Limit int `query:"limit" default:"500" minimum:"1" maximum:"2000"`
+			Limit int `query:"limit" default:"500" minimum:"1" maximum:"2000" doc:"Maximum number of entries." example:"20"`
 		},
-		) (*body[scenarioList], error) {
-			found, err := s.Registry.Scenarios(ctx, in.Limit)
-			return answer(scenarioList{orEmpty(found)}, err)
+		) (*httpx.Body[scenarioList], error) {
+			found, err := a.registry.Scenarios(ctx, in.Limit)
+			return httpx.Answer(scenarioList{orEmpty(found)}, err)
 		})
-	add(s, op("get-skill-store-stats", "/skill-store/stats", "How much the registry holds"),
-		func(ctx context.Context, _ *struct{}) (*body[domain.RegistryStats], error) {
-			return answer(s.Registry.StoreStats(ctx))
+	httpx.Register(r, httpx.Operation{
+		ID: "get-skill-store-stats", Method: fiber.MethodGet, Path: "/api/registry/skill-store/stats", Tag: "Registry",
+		Summary: "Get statistics of the registry",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{503: "registry_not_configured"},
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.RegistryStats], error) {
+			return httpx.Answer(a.registry.StoreStats(ctx))
 		})
-	add(s, operation{
-		id: "get-gis-status", method: fiber.MethodGet, path: "/api/gis/status", tag: "Service",
-		summary: "Whether the map of situations can be used", scope: auth.SessionsRead,
-	}, func(ctx context.Context, _ *struct{}) (*body[domain.GISStatus], error) {
-		return answer(s.GIS(ctx), nil)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-gis-status", Method: fiber.MethodGet, Path: "/api/gis/status", Tag: "Service",
+		Summary: "Get the GIS status",
+		Scope:   auth.SessionsRead,
+	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.GISStatus], error) {
+		return httpx.Answer(a.gis(ctx), nil)
 	})
 }
 
-func (s *server) listResources(ctx context.Context, in *struct {
-	Type    string `query:"type" maxLength:"255"`
-	Subtype string `query:"subtype" maxLength:"255"`
-	Offset  int    `query:"offset" default:"0" minimum:"0"`
-	Limit   int    `query:"limit" default:"200" minimum:"1" doc:"At most 1000 are given."`
+func (a *registryAPI) listResources(ctx context.Context, in *struct {
+	Type    string `query:"type" maxLength:"255" doc:"Only resources of this type." example:"agent"`
+	Subtype string `query:"subtype" maxLength:"255" doc:"Only resources of this subtype." example:"basic"`
+	Offset  int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
+	Limit   int    `query:"limit" default:"200" minimum:"1" doc:"At most 1000 are given." example:"20"`
 },
-) (*body[resourcePage], error) {
+) (*httpx.Body[resourcePage], error) {
 	in.Limit = min(in.Limit, 1000)
-	page, total, err := s.Registry.Resources(ctx, domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit})
-	return answer(resourcePage{orEmpty(page), total}, err)
+	page, total, err := a.registry.Resources(ctx, domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit})
+	return httpx.Answer(resourcePage{orEmpty(page), total}, err)
 }
 
-func (s *server) template(ctx context.Context, in *struct {
-	TypeKey string `path:"type_key" maxLength:"255"`
-	Subtype string `path:"subtype" maxLength:"255"`
-	Driver  string `query:"driver" maxLength:"255" doc:"Which of several variants."`
+func (a *registryAPI) template(ctx context.Context, in *struct {
+	TypeKey string `path:"type_key" maxLength:"255" doc:"The type of the template." example:"agent"`
+	Subtype string `path:"subtype" maxLength:"255" doc:"The subtype of the template." example:"basic"`
+	Driver  string `query:"driver" maxLength:"255" doc:"Which of several variants." example:"http"`
 },
-) (*body[domain.RegistryTemplate], error) {
-	found, err := s.Registry.Template(ctx, in.TypeKey, in.Subtype, in.Driver)
-	return answer(whole(found), err)
+) (*httpx.Body[domain.RegistryTemplate], error) {
+	found, err := a.registry.Template(ctx, in.TypeKey, in.Subtype, in.Driver)
+	return httpx.Answer(whole(found), err)
 }
 
 // whole gives a form the empty schema and defaults that it leaves out.

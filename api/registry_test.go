@@ -12,7 +12,7 @@ import (
 
 	"everloop/api"
 	"everloop/domain"
-	"everloop/infra/skills"
+	"everloop/infra/skillregistry"
 )
 
 // registryOf answers as the skill registry does.
@@ -56,20 +56,23 @@ func registryOf(t *testing.T) string {
 }
 
 var registryWalk = []call{
-	{method: "GET", path: "/api/registry/resources", url: "/api/registry/resources?type=skill", status: 200, bad: []bad{
+	{method: "GET", path: "/api/registry/resources", scope: "skills", url: "/api/registry/resources?type=skill", status: 200, bad: []bad{
 		{path: "/api/registry/resources?limit=0", at: "query.limit"},
-		{path: "/api/registry/resources?offset=-1", at: "query.offset"}, {path: "/api/registry/resources?limit=x", at: "query.limit"},
+		{path: "/api/registry/resources?offset=-1", at: "query.offset"},
+		{path: "/api/registry/resources?limit=x", at: "query.limit"},
 	}},
-	{method: "GET", path: "/api/registry/resources/{id}", url: "/api/registry/resources/r-1", status: 200, missing: "/api/registry/resources/none"},
-	{method: "GET", path: "/api/registry/organizations", url: "/api/registry/organizations", status: 200},
-	{method: "GET", path: "/api/registry/templates", url: "/api/registry/templates", status: 200},
-	{method: "GET", path: "/api/registry/templates/{type_key}/{subtype}", url: "/api/registry/templates/report/weekly?driver=pdf", status: 200,
-		missing: "/api/registry/templates/report/none"},
-	{method: "GET", path: "/api/registry/scenarios", url: "/api/registry/scenarios", status: 200, bad: []bad{
+	{method: "GET", path: "/api/registry/resources/{id}", scope: "skills", url: "/api/registry/resources/r-1", status: 200, missing: "/api/registry/resources/none"},
+	{method: "GET", path: "/api/registry/organizations", scope: "skills", url: "/api/registry/organizations", status: 200},
+	{method: "GET", path: "/api/registry/templates", scope: "skills", url: "/api/registry/templates", status: 200},
+	{
+		method: "GET", path: "/api/registry/templates/{type_key}/{subtype}", scope: "skills", url: "/api/registry/templates/report/weekly?driver=pdf", status: 200,
+		missing: "/api/registry/templates/report/none",
+	},
+	{method: "GET", path: "/api/registry/scenarios", scope: "skills", url: "/api/registry/scenarios", status: 200, bad: []bad{
 		{path: "/api/registry/scenarios?limit=0", at: "query.limit"}, {path: "/api/registry/scenarios?limit=2001", at: "query.limit"},
 	}},
-	{method: "GET", path: "/api/registry/skill-store/stats", url: "/api/registry/skill-store/stats", status: 200},
-	{method: "GET", path: "/api/gis/status", url: "/api/gis/status", status: 200},
+	{method: "GET", path: "/api/registry/skill-store/stats", scope: "skills", url: "/api/registry/skill-store/stats", status: 200},
+	{method: "GET", path: "/api/gis/status", scope: "sessions:read", url: "/api/gis/status", status: 200},
 }
 
 func TestRegistryViews(t *testing.T) {
@@ -97,7 +100,7 @@ func TestViewsThatTheRegistryDoesNotOffer(t *testing.T) {
 	t.Parallel()
 	bare := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(bare.Close)
-	w := newWorld(t, func(c *api.Config) { c.Registry = skills.NewRegistry(bare.URL, nil) })
+	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New(bare.URL) })
 	for _, path := range []string{"/resources", "/organizations", "/templates", "/scenarios", "/skill-store/stats"} {
 		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeServiceDown)
 	}
@@ -107,7 +110,7 @@ func TestViewsThatTheRegistryDoesNotOffer(t *testing.T) {
 
 func TestWithoutARegistryItsViewsSaySo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Registry = skills.NewRegistry("", nil) })
+	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New("") })
 	for _, path := range []string{"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats"} {
 		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeNoRegistry)
 	}

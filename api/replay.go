@@ -6,6 +6,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -22,68 +23,84 @@ type Replays interface {
 const replayTime = 10 * time.Minute
 
 type replayStateBody struct {
-	ReplayState *domain.ReplayState `json:"replay_state"`
+	ReplayState *domain.ReplayState `json:"replay_state" doc:"The state of the replay; null: the session is not a replay."`
 }
 
-func (s *server) replayRoutes() {
-	const path, tag = "/api/sessions/{session_id}/replay", "Replay"
-	add(s, operation{
-		id: "start-replay", method: fiber.MethodPost, path: path, tag: tag, stream: true,
-		summary: "Make a session that plays the recorded events of this one; no tool runs and no model is called", scope: auth.SessionsWrite,
-	}, s.startReplay)
-	add(s, operation{
-		id: "preview-replay", method: fiber.MethodGet, path: path + "/preview", tag: tag,
-		summary: "Whether a session can be replayed, and why not", scope: auth.SessionsRead,
-	}, func(ctx context.Context, in *SessionRef) (*body[domain.ReplayPreview], error) {
-		session, _, err := s.readable(ctx, in.SessionID)
+// replayAPI replays sessions.
+type replayAPI struct {
+	access
+	replays Replays
+}
+
+func (a *replayAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "start-replay", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/replay", Tag: "Replay",
+		Summary: "Create a session that replays the recorded events of this one",
+		Description: "Anyone who may read the session may replay it. No tool runs and no model is called. The new session keeps the " +
+			"recorded delays, divided by speed and capped.",
+		Scope: auth.SessionsWrite, Stream: true,
+		Errors:  httpx.Codes{409: "replay_unsupported session_busy"},
+		Example: `{"speed": 5}`,
+	}, a.startReplay)
+	httpx.Register(r, httpx.Operation{
+		ID: "preview-replay", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/replay/preview", Tag: "Replay",
+		Summary:     "Check whether a session can be replayed",
+		Description: "reason holds why a session cannot be replayed.",
+		Scope:       auth.SessionsRead,
+	}, func(ctx context.Context, in *SessionRef) (*httpx.Body[domain.ReplayPreview], error) {
+		session, _, err := a.readable(ctx, in.SessionID)
 		if err != nil {
 			return nil, err
 		}
-		return answer(s.Replays.Preview(ctx, session))
+		return httpx.Answer(a.replays.Preview(ctx, session))
 	})
-	add(s, operation{
-		id: "change-replay", method: fiber.MethodPatch, path: path, tag: tag, stream: true,
-		summary: "Change the speed of a replay session, hand it over (autonomous) or play on (null)", scope: auth.SessionsWrite,
-	}, s.changeReplay)
+	httpx.Register(r, httpx.Operation{
+		ID: "change-replay", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/replay", Tag: "Replay",
+		Summary:     "Change the speed of a replay, hand it over or resume it",
+		Description: "The status autonomous passes the session to the caller; null resumes the replay.",
+		Scope:       auth.SessionsWrite, Stream: true,
+		Errors:  httpx.Codes{404: "replay_not_found", 409: "replay_over session_busy", 422: "replay_damaged"},
+		Example: `{"speed": 2}`,
+	}, a.changeReplay)
 }
 
-func (s *server) startReplay(ctx context.Context, in *struct {
+func (a *replayAPI) startReplay(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
 		Speed int `json:"speed" enum:"1,2,5" doc:"How many times as fast as it was."`
 	}
 },
-) (*body[sessionCreated], error) {
+) (*httpx.Body[sessionCreated], error) {
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
-	session, _, err := s.readable(ctx, in.SessionID)
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.Replays.Start(ctx, callerOf(ctx).User, session, in.Body.Speed)
-	return answer(sessionCreated{made}, err)
+	made, err := a.replays.Start(ctx, httpx.CallerOf(ctx).User, session, in.Body.Speed)
+	return httpx.Answer(sessionCreated{made}, err)
 }
 
-func (s *server) changeReplay(ctx context.Context, in *struct {
+func (a *replayAPI) changeReplay(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Speed  *int             `json:"speed,omitempty" nullable:"true" enum:"1,2,5"`
-		Status nullable[string] `json:"status,omitempty" enum:"autonomous" nullable:"true" doc:"autonomous hands the session over where it is; null plays on."`
+		Speed  *int                   `json:"speed,omitempty" nullable:"true" enum:"1,2,5" doc:"Factor of the recorded speed."`
+		Status httpx.Nullable[string] `json:"status,omitempty" enum:"autonomous" nullable:"true" doc:"autonomous gives the session to the caller where it is; null plays on."`
 	}
 },
-) (*body[replayStateBody], error) {
+) (*httpx.Body[replayStateBody], error) {
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
-	user := callerOf(ctx).User
-	session, err := s.Store.OwnSession(ctx, user, in.SessionID)
+	user := httpx.CallerOf(ctx).User
+	session, err := a.store.OwnSession(ctx, user, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	status := in.Body.Status
-	change := domain.ReplayChange{Speed: in.Body.Speed, HandOver: status.value != nil, Resume: status.present && status.value == nil}
-	if err := s.Replays.Change(ctx, user, session, change); err != nil {
+	change := domain.ReplayChange{Speed: in.Body.Speed, HandOver: status.Value != nil, Resume: status.Present && status.Value == nil}
+	if err := a.replays.Change(ctx, user, session, change); err != nil {
 		return nil, err
 	}
-	session, err = s.Store.OwnSession(ctx, user, in.SessionID)
-	return answer(replayStateBody{session.Replay}, err)
+	session, err = a.store.OwnSession(ctx, user, in.SessionID)
+	return httpx.Answer(replayStateBody{session.Replay}, err)
 }

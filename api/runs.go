@@ -3,95 +3,145 @@ package api
 import (
 	"context"
 	"encoding/base64"
+	"reflect"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/chatrequest"
 	"everloop/domain"
 )
 
 // OperatorRuns are the runs of the workflow engine.
 type OperatorRuns interface {
 	Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error)
-	// Cancel and ForceFail end an open run; run_not_found.
+	// Cancel and ForceFail end an open run, Resume has it continue from the database;
+	// run_not_found, or a conflict with the reason.
 	Cancel(ctx context.Context, workflowID string) error
 	ForceFail(ctx context.Context, workflowID, reason string) error
+	Resume(ctx context.Context, workflowID string) error
 }
 
 // Inbox is what waits for a user.
 type Inbox interface {
-	WaitingFor(ctx context.Context, userID string, offset, limit int) (page []domain.InboxItem, total int, err error)
+	OpenQuestions(ctx context.Context, userID string, offset, limit int) (page []domain.InboxItem, total int, err error)
+}
+
+// Answers resolves questions of the inbox; question_not_found.
+type Answers interface {
+	AnswerQuestion(ctx context.Context, caller domain.Caller, questionID string, answer domain.Answer) (domain.AnswerAck, error)
 }
 
 type inboxPage struct {
-	Items []domain.InboxItem `json:"items" nullable:"false"`
-	Total int                `json:"total"`
+	Items []domain.InboxItem `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                `json:"total" doc:"Total number of entries." example:"1"`
 }
 
 type runPage struct {
-	Items    []domain.OperatorRun `json:"items" nullable:"false"`
+	Items    []domain.OperatorRun `json:"items" nullable:"false" doc:"The entries of this page."`
 	NextPage string               `json:"next_page" doc:"Give it as page to go on; empty: there is no more."`
 }
 
-func (s *server) runRoutes() {
-	add(s, operation{
-		id: "list-inbox", method: fiber.MethodGet, path: "/api/inbox", tag: "Sessions",
-		summary: "What waits for the caller: open questions of all sessions, the oldest first", scope: auth.SessionsRead,
-	}, s.listInbox)
-	const one = "/api/admin/runs/{workflow_id}"
-	op := func(id, method, path, summary string) operation {
-		return operation{id: id, method: method, path: path, tag: "Administration", summary: summary, scope: auth.Admin}
-	}
-	add(s, op("list-runs", fiber.MethodGet, "/api/admin/runs", "Runs of the workflow engine, the newest first"), s.listRuns)
-	add(s, op("cancel-run", fiber.MethodPost, one+"/cancel", "Have an open run end in good order"), s.cancelRun)
-	add(s, op("force-fail-run", fiber.MethodPost, one+"/force-fail", "End an open run that does not end by itself"), s.forceFailRun)
+// runsAPI lists and ends workflow runs.
+type runsAPI struct {
+	runs    OperatorRuns
+	inbox   Inbox
+	answers Answers
 }
 
-func (s *server) listInbox(ctx context.Context, in *struct {
-	Offset int `query:"offset" default:"0" minimum:"0"`
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200"`
-},
-) (*body[inboxPage], error) {
-	page, total, err := s.Inbox.WaitingFor(ctx, callerOf(ctx).User.ID, in.Offset, in.Limit)
-	return answer(inboxPage{orEmpty(page), total}, err)
+func (a *runsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-inbox", Method: fiber.MethodGet, Path: "/api/inbox", Tag: "Sessions",
+		Summary: "List the caller's sessions that wait for an answer",
+		Description: "Questions and permission requests of all sessions, of sub-agents and scheduled runs too, the oldest first. Each stays " +
+			"open until it is answered, its time is over, or its chat is stopped.",
+		Scope: auth.SessionsRead,
+	}, a.listInbox)
+	httpx.Register(r, httpx.Operation{
+		ID: "answer-inbox", Method: fiber.MethodPost, Path: "/api/inbox/{question_id}/answer", Tag: "Sessions",
+		Summary:     "Answer a question of the inbox",
+		Description: "The first answer counts; a later one gets resolved: false.",
+		Scope:       auth.Chat, Errors: httpx.Codes{404: "question_not_found", 409: "session_busy", 422: "invalid_answer"},
+		Body:    reflect.TypeFor[chatrequest.InboxAnswer](),
+		Example: `{"selections": {"0": [1]}}`,
+	}, a.answer)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-runs", Method: fiber.MethodGet, Path: "/api/admin/runs", Tag: "Administration",
+		Summary: "List workflow runs, newest first",
+		Description: "Runs of every kind of work, with why each waits, on whom, and what may be done. With the status lost: open work of " +
+			"the database that no open workflow carries, for longer than 10 seconds. next_page is the token of the next page.",
+		Scope: auth.Admin,
+	}, a.listRuns)
+	httpx.Register(r, httpx.Operation{
+		ID: "cancel-run", Method: fiber.MethodPost, Path: "/api/admin/runs/{workflow_id}/cancel", Tag: "Administration",
+		Summary:     "Cancel a workflow run",
+		Description: "A chat is stopped as if by its owner, also while it waits for an answer: it ends as interrupted.",
+		Scope:       auth.Admin, Audit: "run.cancel",
+		Errors: httpx.Codes{404: "run_not_found", 409: "run_action_impossible"},
+	}, a.cancelRun)
+	httpx.Register(r, httpx.Operation{
+		ID: "force-fail-run", Method: fiber.MethodPost, Path: "/api/admin/runs/{workflow_id}/force-fail", Tag: "Administration",
+		Summary: "Force-fail a stuck workflow run",
+		Description: "The run is terminated at once, and its chat ends as failed with the code run_lost within about 20 seconds. A " +
+			"chat that waits for an answer ends at once, as interrupted.",
+		Scope: auth.Admin, Audit: "run.force_fail",
+		Errors: httpx.Codes{404: "run_not_found", 409: "run_action_impossible"},
+	}, a.forceFailRun)
+	httpx.Register(r, httpx.Operation{
+		ID: "resume-run", Method: fiber.MethodPost, Path: "/api/admin/runs/{workflow_id}/resume", Tag: "Administration",
+		Summary: "Resume a workflow run from the database",
+		Description: "The workflow is closed, and another one continues what the database holds. What the old one still carries out is " +
+			"fenced off. 409 says why a run cannot be resumed.",
+		Scope: auth.Admin, Audit: "run.resume",
+		Errors: httpx.Codes{404: "run_not_found", 409: "run_waits_for_answer"},
+	}, a.resumeRun)
 }
 
-func (s *server) listRuns(ctx context.Context, in *struct {
-	Status    string `query:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out"`
-	Kind      string `query:"kind" enum:"chat,fork,task,compaction,replay"`
-	SessionID string `query:"session_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$"`
-	OwnerID   string `query:"owner_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$"`
-	Page      string `query:"page" maxLength:"4096" doc:"next_page of the answer before."`
-	Limit     int    `query:"limit" default:"50" minimum:"1" maximum:"200"`
+func (a *runsAPI) listInbox(ctx context.Context, in *struct {
+	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
+	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },
-) (*body[runPage], error) {
+) (*httpx.Body[inboxPage], error) {
+	page, total, err := a.inbox.OpenQuestions(ctx, httpx.CallerOf(ctx).User.ID, in.Offset, in.Limit)
+	return httpx.Answer(inboxPage{orEmpty(page), total}, err)
+}
+
+func (a *runsAPI) listRuns(ctx context.Context, in *struct {
+	Status    string `query:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Only runs with this status."`
+	Kind      string `query:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"Only runs of this kind."`
+	SessionID string `query:"session_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$" doc:"Only runs of this session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	OwnerID   string `query:"owner_id" maxLength:"128" pattern:"^[A-Za-z0-9_.-]*$" doc:"Only runs of this user's sessions." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+	Page      string `query:"page" maxLength:"4096" doc:"next_page of the answer before." example:"bmV4dA"`
+	Limit     int    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+},
+) (*httpx.Body[runPage], error) {
 	page, err := base64.RawURLEncoding.DecodeString(in.Page)
 	if err != nil {
 		return nil, domain.Invalidf("query.page", "is not one that this list gave")
 	}
-	runs, next, err := s.Runs.Runs(ctx, domain.OperatorRunQuery{
+	runs, next, err := a.runs.Runs(ctx, domain.OperatorRunQuery{
 		Status: in.Status, Kind: in.Kind, SessionID: in.SessionID, OwnerID: in.OwnerID, Page: page, Limit: in.Limit,
 	})
-	return answer(runPage{orEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
+	return httpx.Answer(runPage{orEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
 }
 
 // RunRef names a run by its workflow's id.
 type RunRef struct {
-	WorkflowID string `path:"workflow_id" maxLength:"300" pattern:"^[!-~]+$" doc:"Percent-encoded, as session%2F…"`
+	WorkflowID string `path:"workflow_id" maxLength:"300" pattern:"^[!-~]+$" doc:"Percent-encoded, as session%2F…" example:"session/01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 }
 
-func (s *server) cancelRun(ctx context.Context, in *RunRef) (*body[okBody], error) {
-	if err := s.Runs.Cancel(ctx, in.WorkflowID); err != nil {
-		return nil, err
-	}
-	s.audit(ctx, "run.cancel", in.WorkflowID, nil)
-	return answer(okBody{true}, nil)
+func (a *runsAPI) cancelRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+	httpx.Concerns(ctx, in.WorkflowID, nil)
+	return httpx.Answer(okBody{true}, a.runs.Cancel(ctx, in.WorkflowID))
 }
 
-func (s *server) forceFailRun(ctx context.Context, in *RunRef) (*body[okBody], error) {
-	if err := s.Runs.ForceFail(ctx, in.WorkflowID, "ended by an administrator"); err != nil {
-		return nil, err
-	}
-	s.audit(ctx, "run.force_fail", in.WorkflowID, nil)
-	return answer(okBody{true}, nil)
+func (a *runsAPI) forceFailRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+	httpx.Concerns(ctx, in.WorkflowID, nil)
+	return httpx.Answer(okBody{true}, a.runs.ForceFail(ctx, in.WorkflowID, "ended by an administrator"))
+}
+
+func (a *runsAPI) resumeRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+	httpx.Concerns(ctx, in.WorkflowID, nil)
+	return httpx.Answer(okBody{true}, a.runs.Resume(ctx, in.WorkflowID))
 }

@@ -13,18 +13,27 @@ import (
 // engine is a workflow engine with one open run.
 type engine struct{ ended map[string]string }
 
+const waitingRun = "session/waiting"
+
 const openRun = "session/01a1feca-3224-7e46-9d7f-967ca05e2f96"
 
 func (e *engine) Runs(_ context.Context, q domain.OperatorRunQuery) ([]domain.OperatorRun, []byte, error) {
 	if q.Status == "failed" || string(q.Page) == "more" {
 		return nil, nil, nil
 	}
-	return []domain.OperatorRun{{WorkflowID: openRun, Type: "Chat", Kind: "chat", Status: "running", StartedAt: time.Now()}}, []byte("more"), nil
+	return []domain.OperatorRun{{WorkflowID: openRun, Type: "Chat", Kind: "chat", Status: "running", StartedAt: time.Now(), Actions: []domain.RunAction{domain.RunCancel}}}, []byte("more"), nil
 }
 
 func (e *engine) Cancel(_ context.Context, id string) error { return e.end(id, "cancelled") }
 
 func (e *engine) ForceFail(_ context.Context, id, reason string) error { return e.end(id, reason) }
+
+func (e *engine) Resume(_ context.Context, id string) error {
+	if id == waitingRun {
+		return domain.Newf(domain.Conflict, "run_waits_for_answer", "the chat waits for an answer of its user: there is nothing to resume")
+	}
+	return e.end(id, "resumed")
+}
 
 func (e *engine) end(id, how string) error {
 	if id != openRun {
@@ -37,15 +46,27 @@ func (e *engine) end(id, how string) error {
 const encodedRun = "/api/admin/runs/session%2F01a1feca-3224-7e46-9d7f-967ca05e2f96"
 
 var runsWalk = []call{
-	{method: "GET", path: "/api/inbox", url: "/api/inbox", status: 200, bad: []bad{
+	{method: "GET", path: "/api/inbox", scope: "sessions:read", url: "/api/inbox", status: 200, bad: []bad{
 		{path: "/api/inbox?limit=0", at: "query.limit"}, {path: "/api/inbox?limit=201", at: "query.limit"}, {path: "/api/inbox?offset=-1", at: "query.offset"},
 	}},
-	{method: "GET", path: "/api/admin/runs", url: "/api/admin/runs?status=running", status: 200, admin: true, bad: []bad{
-		{path: "/api/admin/runs?limit=0", at: "query.limit"}, {path: "/api/admin/runs?limit=201", at: "query.limit"},
-		{path: "/api/admin/runs?status=odd", at: "query.status"}, {path: "/api/admin/runs?kind=odd", at: "query.kind"},
+	{
+		method: "POST", path: "/api/inbox/{question_id}/answer", scope: "chat", url: "/api/inbox/" + openQuestion + "/answer", status: 200, hasBody: true,
+		body: `{"selections":{"0":[0]}}`, missing: "/api/inbox/" + none + "/answer", bad: []bad{
+			{body: `{}`, at: "body.selections"},
+			{body: `{"selections":{"0":["red"]}}`, at: "body.selections"},
+			{body: `{"custom":{"0":5}}`, at: "body.custom"},
+			{body: `{"selections":{"0":[99]}}`, at: "body"},
+		},
+	},
+	{method: "GET", path: "/api/admin/runs", scope: "admin", url: "/api/admin/runs?status=running", status: 200, admin: true, bad: []bad{
+		{path: "/api/admin/runs?limit=0", at: "query.limit"},
+		{path: "/api/admin/runs?limit=201", at: "query.limit"},
+		{path: "/api/admin/runs?status=odd", at: "query.status"},
+		{path: "/api/admin/runs?kind=odd", at: "query.kind"},
 	}},
-	{method: "POST", path: "/api/admin/runs/{workflow_id}/cancel", url: encodedRun + "/cancel", status: 200, admin: true, missing: "/api/admin/runs/none/cancel"},
-	{method: "POST", path: "/api/admin/runs/{workflow_id}/force-fail", url: encodedRun + "/force-fail", status: 200, admin: true, missing: "/api/admin/runs/none/force-fail"},
+	{method: "POST", path: "/api/admin/runs/{workflow_id}/cancel", scope: "admin", url: encodedRun + "/cancel", status: 200, admin: true, missing: "/api/admin/runs/none/cancel"},
+	{method: "POST", path: "/api/admin/runs/{workflow_id}/force-fail", scope: "admin", url: encodedRun + "/force-fail", status: 200, admin: true, missing: "/api/admin/runs/none/force-fail"},
+	{method: "POST", path: "/api/admin/runs/{workflow_id}/resume", scope: "admin", url: encodedRun + "/resume", status: 200, admin: true, missing: "/api/admin/runs/none/resume"},
 }
 
 func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
@@ -86,6 +107,12 @@ func TestAdministratorsEndRuns(t *testing.T) {
 	require.Equal(t, 200, w.do("POST", encodedRun+"/force-fail", w.root, "").status)
 	trail := w.do("GET", "/api/admin/audit?action=run.force_fail", w.root, "").json()
 	require.Equal(t, openRun, trail["items"].([]any)[0].(map[string]any)["target"])
+	w.do("POST", encodedRun+"/resume", w.ann, "").problem(403)
+	require.Equal(t, 200, w.do("POST", encodedRun+"/resume", w.root, "").status)
+	require.Equal(t, "run_waits_for_answer", w.do("POST", "/api/admin/runs/session%2Fwaiting/resume", w.root, "").problem(409)["code"])
+	trail = w.do("GET", "/api/admin/audit?action=run.resume", w.root, "").json()
+	require.Len(t, trail["items"], 1) // what was refused changed nothing
+	require.Equal(t, 200, w.do("GET", "/api/admin/runs?status=lost&kind=dag", w.root, "").status)
 	page := w.do("GET", "/api/admin/runs", w.root, "").json()
 	require.NotEmpty(t, page["next_page"])
 	page = w.do("GET", "/api/admin/runs?page="+page["next_page"].(string), w.root, "").json()

@@ -1,7 +1,9 @@
-// Package api is the REST door: it parses requests, asks one port, and answers.
+// Package api is the REST edge: it parses requests, calls a port, and answers.
 // Its types are the contract: validation and the OpenAPI document come from them.
 // It must not know an engine; everything it needs is a port in this package, and
-// the wiring supplies it. One file is one area of the specification.
+// the wiring supplies it. One file is one resource area, with one struct that holds
+// the ports of the area; an operation is one literal in that file. What surrounds
+// every operation is in httpx, the document in openapi.
 package api
 
 import (
@@ -9,35 +11,29 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
+	"everloop/api/httpx"
+	"everloop/api/openapi"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/internal/clients"
+	"everloop/internal/hosts"
 )
-
-// Limits of what a request may hold, in bytes.
-const (
-	maxJSON       = 10 << 20 // decisions.md section 2
-	defaultMaxAny = 17 << 20 // what the server reads at all: the Socket.IO transport takes 16 MB
-	maxHead       = 32 << 10 // of the first line with the headers: the longest parameters, percent-encoded, and long tokens
-)
-
-// requestTimeout bounds a request that is not a stream: a client that has left
-// is not noticed otherwise.
-const requestTimeout = 30 * time.Second
 
 // Config is what the interface is made of. The ports are required unless they
 // say otherwise.
 type Config struct {
-	// Context ends the streams when it ends: give it the one that a shutdown cancels.
+	// Context ends the streams when it ends: pass the one that a shutdown cancels.
 	Context context.Context
 
 	Auth           *auth.Authenticator
+	Auditor        *auth.Auditor // nil: nothing is recorded
 	Store          Store
 	Messages       Messages
-	Desk           Desk
+	Chats          Chats
 	Streams        Streams
 	Tasks          Tasks
 	Workspaces     Workspaces
@@ -49,10 +45,12 @@ type Config struct {
 	Tokens         Tokens
 	ModelFinder    ModelFinder
 	Memories       Memories
+	Annotations    Annotations
 	History        History
 	Solutions      Solutions
 	Skills         Skills
 	Budgets        Budgets
+	Usages         Usages
 	EnvBuckets     EnvBuckets
 	Administration Administration
 	Diagnostics    Diagnostics
@@ -64,6 +62,18 @@ type Config struct {
 	Inbox          Inbox
 	GIS            func(ctx context.Context) domain.GISStatus
 	UserSettings   UserSettings
+	NetworkRules   NetworkRules
+	ProdSolutions  ProdSolutions
+	Production     Production
+	Schedules      Schedules
+	Agents         Agents
+	Webhooks       Webhooks
+	Answers        Answers
+	DAGRuns        DAGRuns
+	DAGRunRecords  DAGRunRecords
+	Boards         Boards
+	Board          Board
+	Instances      InstanceReader
 	Replays        Replays
 	Shares         Shares
 	ExtraInfos     ExtraInfos
@@ -74,29 +84,28 @@ type Config struct {
 	MCP        MCPServers
 	MCPWorkers MCPWorkers
 	Readiness  Readiness // nil: always ready
-	// RightsChanged is called when a session was deleted or is no longer shared,
-	// so that who follows it elsewhere is looked at again; nil: nobody is told.
-	RightsChanged func(ctx context.Context, sessionID string)
+	// Rights carries changes of rights to open streams here and in other processes;
+	// nil: to those of this interface alone.
+	Rights *auth.Changes
 
 	Version     Version
 	Client      ClientConfig
-	Setup       SessionSetup // what every session is set up with
-	Origins     []string     // origins that browsers may call from, as https://desktop.example
-	RateLimit   RateLimit    // zero: no limit
-	MaxBody     int          // bytes of a request that are read at all; 0: 17 MB
-	Logger      *slog.Logger // nil: the default one
+	Setup       SessionSetup    // what every session is set up with
+	Hosts       hosts.List      // names that requests may name besides those that hosts.List allows
+	Origins     []string        // origins that browsers may call from, as https://desktop.example
+	Limiter     *auth.Limiter   // shared with the other edge; nil: no limit
+	MaxBody     int             // bytes of a request that are read at all; 0: 17 MB
+	BodyBudget  int64           // bytes of all bodies that are in memory at once; 0: no bound
+	Proxies     clients.Proxies // whose X-Forwarded-For is believed
+	Logger      *slog.Logger    // nil: the default one
 	Metrics     *prometheus.Registry
+	Tracer      trace.Tracer  // of requests; nil: they are not traced
 	StreamPulse time.Duration // between keep-alive comments on a stream; 0: 15 s
 }
 
-// server holds what the handlers share.
-type server struct {
-	Config
-	app     *fiber.App
-	huma    huma.API
-	limiter *limiter
-	metrics *metrics
-	open    openStreams
+// area is a group of operations on one kind of resource, with the ports that they use.
+type area interface {
+	register(r *httpx.Server)
 }
 
 // New makes the REST interface as a Fiber application, on which the wiring may
@@ -108,155 +117,85 @@ func New(cfg Config) *fiber.App {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = defaultMaxAny
-	}
-	if cfg.StreamPulse == 0 {
-		cfg.StreamPulse = 15 * time.Second
-	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
-	s := &server{Config: cfg, limiter: newLimiter(cfg.RateLimit), metrics: newMetrics(cfg.Metrics)}
-	s.app = fiber.New(fiber.Config{
-		AppName:               "everloop",
-		DisableStartupMessage: true,
-		CaseSensitive:         true,
-		Immutable:             true, // parameters outlive the request's buffer
-		BodyLimit:             cfg.MaxBody,
-		ReadBufferSize:        maxHead,
-		ReadTimeout:           time.Minute,
-		WriteTimeout:          streamPatience, // streams extend it as long as their client reads
-		IdleTimeout:           2 * time.Minute,
-		ErrorHandler:          s.fail,
-
-		// Bodies are read by takeBody, those of uploads by their handlers.
-		StreamRequestBody:            true,
-		DisablePreParseMultipartForm: true,
-	})
-	s.app.Use(s.observe, s.takeBody, s.crossOrigin, refuseBadPath)
-	s.huma = huma.NewAPI(s.document(), &adapter{app: s.app})
-	s.metaRoutes()
-	s.meRoutes()
-	s.sessionRoutes()
-	s.messageRoutes()
-	s.fileRoutes()
-	s.attachmentRoutes()
-	s.chatRoutes()
-	s.eventRoutes()
-	s.taskRoutes()
-	s.contextRoutes()
-	s.keyRoutes()
-	s.memoryRoutes()
-	s.mcpRoutes()
-	s.historyRoutes()
-	s.solutionRoutes()
-	s.skillRoutes()
-	s.budgetRoutes()
-	s.envBucketRoutes()
-	s.diagnosticRoutes()
-	s.registryRoutes()
-	s.appRoutes()
-	s.computeRoutes()
-	s.runRoutes()
-	s.administrationRoutes()
-	s.preferenceRoutes()
-	s.userRoutes()
-	s.replayRoutes()
-	s.shareRoutes()
-	s.extraInfoRoutes()
-	s.transferRoutes()
-	s.documentRoutes()
-	s.complete()
-	s.refuseUnknownMethods()
-	return s.app
+	if cfg.Rights == nil {
+		cfg.Rights = auth.NewChanges(nil, cfg.Logger)
+	}
+	cfg.Rights.Watch(cfg.Auth.Forget)
+	return newServer(cfg).App
 }
 
-// operation describes one route beside its handler.
-type operation struct {
-	id      string // operationId of the document
-	method  string
-	path    string
-	tag     string
-	summary string
-	scope   auth.Scope
-	public  bool // no credentials asked
-	status  int  // of success; 0: 200, or 204 without a body
-	repeats bool // answers a repeated Idempotency-Key itself
-	secret  bool // its answer holds a secret and is not kept for repeats
-	stream  bool // may outlive requestTimeout
-	hidden  bool // not in the document
-	changes func(*huma.Operation)
+// newServer registers every operation and completes the document of them.
+func newServer(cfg Config) *httpx.Server {
+	server := httpx.NewServer(httpx.Config{
+		Context: cfg.Context, Auth: cfg.Auth, Auditor: cfg.Auditor, Idempotency: cfg.Store, Limiter: cfg.Limiter, Rights: cfg.Rights,
+		Hosts: cfg.Hosts, Origins: cfg.Origins, Proxies: cfg.Proxies, MaxBody: cfg.MaxBody, BodyBudget: cfg.BodyBudget,
+		StreamPulse: cfg.StreamPulse, Logger: cfg.Logger, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	}, openapi.Frame(cfg.Version.Version))
+	for _, area := range areas(cfg, server) {
+		area.register(server)
+	}
+	openapi.Complete(server.API.OpenAPI())
+	return server
 }
 
-// add registers a handler with everything that surrounds it.
-func add[I, O any](s *server, op operation, handler func(context.Context, *I) (*O, error)) {
-	described := huma.Operation{
-		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary,
-		DefaultStatus: op.status, Hidden: op.hidden, MaxBodyBytes: maxJSON + 1,
-		Middlewares: huma.Middlewares{s.admit(op)}, Metadata: map[string]any{registration: op},
+// areas gives each area its ports. Of routes that match the same path, the one that
+// is registered first answers.
+func areas(cfg Config, server *httpx.Server) []area {
+	access := access{cfg.Store, cfg.Auditor}
+	following := follower{server.Streams, cfg.Streams, cfg.Auth, cfg.Store}
+	transcripts := transcripts{cfg.Messages, cfg.Logger}
+	files := fileEvents{cfg.Store, cfg.Logger}
+	roles := roleCheck{cfg.Solutions, cfg.RoleRights}
+	servers := toolServers{cfg.MCP, cfg.Profile}
+	views := sessionViews{
+		toolServers: servers, context: cfg.Context, setup: cfg.Setup, profile: cfg.Profile, modelFinder: cfg.ModelFinder,
+		solutions: cfg.Solutions, skills: cfg.Skills, logger: cfg.Logger,
 	}
-	if op.stream {
-		described.Metadata[streams] = true
+	return []area{
+		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},
+		&meAPI{},
+		&sessionsAPI{access: access, roleCheck: roles, sessionViews: views, deleter: cfg.Deleter, rights: cfg.Rights},
+		&messagesAPI{access, transcripts},
+		&filesAPI{access, files, cfg.Workspaces, cfg.Logger},
+		&attachmentsAPI{access, cfg.Images},
+		&chatAPI{access, following, cfg.Chats},
+		&eventsAPI{access, following},
+		&tasksAPI{access, cfg.Tasks, cfg.Store},
+		&contextAPI{access, cfg.Compactor, cfg.Contexts, cfg.Tokens, cfg.ModelFinder},
+		&keysAPI{cfg.Store, cfg.Rights},
+		&memoriesAPI{cfg.Memories},
+		&annotationsAPI{access, cfg.Annotations},
+		&toolServersAPI{access, servers, cfg.MCPWorkers, cfg.Auditor, cfg.Logger},
+		&historyAPI{access, cfg.History},
+		&solutionsAPI{cfg.Solutions, cfg.RoleRights},
+		&skillsAPI{access, files, cfg.Skills},
+		&budgetsAPI{cfg.Budgets},
+		&usageAPI{access, cfg.Usages},
+		&envBucketsAPI{cfg.EnvBuckets},
+		&networkRulesAPI{cfg.NetworkRules},
+		&prodSolutionsAPI{access, cfg.ProdSolutions, cfg.Production},
+		&dagRunsAPI{&prodSolutionsAPI{access, cfg.ProdSolutions, cfg.Production}, cfg.DAGRuns, cfg.DAGRunRecords, cfg.Auth, server.Streams},
+		&schedulesAPI{cfg.Schedules},
+		&agentsAPI{cfg.Agents, cfg.Solutions, cfg.RoleRights},
+		&agentInstancesAPI{cfg.Agents},
+		&webhooksAPI{cfg.Webhooks},
+		&prodWorkspacesAPI{access, roles, views, cfg.Boards, cfg.Board, cfg.Instances, cfg.Deleter, cfg.Rights},
+		&issuesAPI{cfg.Boards, cfg.Board},
+		&diagnosticsAPI{cfg.Diagnostics, server.Streams},
+		&registryAPI{cfg.Registry, cfg.GIS},
+		&appsAPI{access, cfg.Apps, cfg.AppRecords},
+		&computeAPI{cfg.Compute},
+		&runsAPI{cfg.Runs, cfg.Inbox, cfg.Answers},
+		&administrationAPI{cfg.Administration, cfg.Rights},
+		&preferencesAPI{cfg.UserSettings},
+		&usersAPI{cfg.Store, cfg.Rights, cfg.MCPWorkers, cfg.Logger},
+		&replayAPI{access, cfg.Replays},
+		&shareAPI{access, transcripts, cfg.Shares, cfg.Images, cfg.EnvBuckets, cfg.Client.PublicSharingEnabled},
+		&extraInfoAPI{access, cfg.ExtraInfos},
+		&transferAPI{access, roles, views, cfg.Transfers, cfg.Logger},
+		&documentAPI{},
 	}
-	if !op.public {
-		// What is refused further on counts too, and says what is left.
-		described.Middlewares = huma.Middlewares{s.authenticate, s.limit, s.admit(op)}
-		if op.method == fiber.MethodPost {
-			described.Middlewares = append(described.Middlewares, s.idempotent(op))
-		}
-	}
-	if op.changes != nil {
-		op.changes(&described)
-	}
-	huma.Register(s.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		if !op.stream {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, requestTimeout)
-			defer cancel()
-		}
-		return handler(ctx, in)
-	})
-}
-
-// streams marks an operation whose answer has no end of its own: there is no
-// HEAD of it.
-const streams = "stream"
-
-// request is what is known of the request in hand; every context of it carries
-// the same one.
-type request struct {
-	id     string
-	route  string // the pattern, as /api/sessions/{session_id}
-	caller domain.Caller
-	base   context.Context // ends with the process
-	once   *once           // nil without an Idempotency-Key
-	events bool            // the client takes server-sent events
-	body   *incoming       // a form that is read as it comes; nil when the body was read already
-}
-
-type requestKey struct{}
-
-func withRequest(ctx context.Context, r *request) context.Context {
-	return context.WithValue(ctx, requestKey{}, r)
-}
-
-// requestOf is never nil: a context without a request gives an empty one.
-func requestOf(ctx context.Context) *request {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
-		return r
-	}
-	return &request{base: ctx}
-}
-
-func callerOf(ctx context.Context) domain.Caller { return requestOf(ctx).caller }
-
-// body is the output of an operation that answers with one JSON value.
-type body[T any] struct{ Body T }
-
-func answer[T any](v T, err error) (*body[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &body[T]{v}, nil
 }

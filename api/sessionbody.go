@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -16,96 +17,108 @@ type SessionSetup struct {
 	PromptDigest func(domain.Mode, domain.Profile) string // names the version of a system prompt
 	Tools        SessionTools
 	SandboxImage string
+	Network      domain.NetworkMode // of commands; a session can narrow it
 }
 
 // sessionSummary is one session in the list (agent-service.md).
 type sessionSummary struct {
-	ID            string               `json:"id"`
-	Intent        string               `json:"intent"`
-	Status        domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input"`
-	WaitingReason domain.WaitingReason `json:"waiting_reason" enum:"none,model,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"Why the session is not moving."`
-	QueueLength   int                  `json:"queue_length" doc:"Messages that wait for their chat."`
-	CreatedAt     time.Time            `json:"created_at"`
-	UpdatedAt     time.Time            `json:"updated_at"`
-	UserID        string               `json:"user_id"`
-	SolutionID    *string              `json:"solution_id"`
-	BizRoleID     *string              `json:"biz_role_id"`
-	Model         *string              `json:"model"`
-	Shared        bool                 `json:"shared"`
-	Pinned        bool                 `json:"is_pinned"`
-	MemoryEnabled bool                 `json:"memory_enabled"`
-	Persistent    bool                 `json:"is_persistent"`
-	ReplayState   *domain.ReplayState  `json:"replay_state"`
+	ID            string               `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent        string               `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	Status        domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input" doc:"Its status."`
+	WaitingReason domain.WaitingReason `json:"waiting_reason" enum:"none,model,model_unavailable,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"Why the session is not moving."`
+	QueueLength   int                  `json:"queue_length" doc:"Messages that wait for their chat." example:"0"`
+	CreatedAt     time.Time            `json:"created_at" doc:"Creation time."`
+	UpdatedAt     time.Time            `json:"updated_at" doc:"Time of the last change."`
+	UserID        string               `json:"user_id" doc:"The user." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	SolutionID    *string              `json:"solution_id" doc:"The solution."`
+	BizRoleID     *string              `json:"biz_role_id" doc:"The role of the solution."`
+	Model         *string              `json:"model" doc:"The model."`
+	Shared        bool                 `json:"shared" doc:"Whether all signed-in users may read it."`
+	Pinned        bool                 `json:"is_pinned" doc:"Whether it is pinned to the top of lists."`
+	MemoryEnabled bool                 `json:"memory_enabled" doc:"Whether the session uses memories."`
+	Persistent    bool                 `json:"is_persistent" doc:"Whether front ends persist the session."`
+	ReplayState   *domain.ReplayState  `json:"replay_state" doc:"The state of the replay; null: the session is not a replay."`
 }
 
 // SessionDetail is one session with its settings. Its model is a string always.
 type SessionDetail struct {
-	ID              string               `json:"id"`
-	Intent          string               `json:"intent"`
-	Status          domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input"`
-	WaitingReason   domain.WaitingReason `json:"waiting_reason" enum:"none,model,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget"`
-	QueueLength     int                  `json:"queue_length"`
-	CreatedAt       time.Time            `json:"created_at"`
-	UpdatedAt       time.Time            `json:"updated_at"`
-	UserID          string               `json:"user_id"`
-	SolutionID      *string              `json:"solution_id"`
-	BizRoleID       *string              `json:"biz_role_id"`
-	TemplateID      *string              `json:"template_id"`
-	PrimarySkillID  *string              `json:"primary_skill_id"`
-	SoftwareFactory *int64               `json:"software_factory_id"`
-	WorkspaceID     *string              `json:"workspace_id"`
-	Model           string               `json:"model"`
-	Shared          bool                 `json:"shared"`
-	Pinned          bool                 `json:"is_pinned"`
-	MemoryEnabled   bool                 `json:"memory_enabled"`
-	Persistent      bool                 `json:"is_persistent"`
-	ReplayState     *domain.ReplayState  `json:"replay_state"`
+	ID              string               `json:"id" doc:"Its id." example:"01a1ff63-41a8-7c29-b842-41c53cd891d1"`
+	Intent          string               `json:"intent" doc:"The purpose of the session." example:"Release notes, again"`
+	Status          domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input" doc:"Its status."`
+	WaitingReason   domain.WaitingReason `json:"waiting_reason" enum:"none,model,model_unavailable,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"The reason why the session makes no progress."`
+	QueueLength     int                  `json:"queue_length" doc:"Number of queued messages." example:"0"`
+	CreatedAt       time.Time            `json:"created_at" doc:"Creation time."`
+	UpdatedAt       time.Time            `json:"updated_at" doc:"Time of the last change."`
+	UserID          string               `json:"user_id" doc:"The user." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	SolutionID      *string              `json:"solution_id" doc:"The solution."`
+	BizRoleID       *string              `json:"biz_role_id" doc:"The role of the solution."`
+	TemplateID      *string              `json:"template_id" doc:"The template that the session was created from; the service does not interpret it."`
+	PrimarySkillID  *string              `json:"primary_skill_id" doc:"The primary skill of the session."`
+	SoftwareFactory *int64               `json:"software_factory_id" doc:"A number that front ends use; the service does not interpret it."`
+	WorkspaceID     *string              `json:"workspace_id" doc:"The production workspace whose members may read the session, if its owner is a member of it."`
+	Model           string               `json:"model" doc:"The model."`
+	Shared          bool                 `json:"shared" doc:"Whether all signed-in users may read it."`
+	Pinned          bool                 `json:"is_pinned" doc:"Whether it is pinned to the top of lists."`
+	MemoryEnabled   bool                 `json:"memory_enabled" doc:"Whether the session uses memories."`
+	Persistent      bool                 `json:"is_persistent" doc:"Whether front ends persist the session."`
+	ReplayState     *domain.ReplayState  `json:"replay_state" doc:"The state of the replay; null: the session is not a replay."`
 	Solution        any                  `json:"solution" doc:"The solution of the session; {} for one without."`
 	SkillSnapshot   *skillSnapshot       `json:"primary_skill_snapshot" doc:"null for a session without a primary skill."`
-	Setup           setupBody            `json:"session_setup"`
-	ViewerRole      domain.ViewerRole    `json:"viewer_role" enum:"owner,admin,viewer"`
+	Setup           setupBody            `json:"session_setup" doc:"The agent settings of the session."`
+	ViewerRole      domain.ViewerRole    `json:"viewer_role" enum:"owner,admin,viewer" doc:"The caller's relation to the session."`
 }
 
 // sessionWithEnv is the answer to a change of the environment, the only one
-// that tells it.
+// that shows it.
 type sessionWithEnv struct {
 	SessionDetail
-	Env map[string]string `json:"env"`
+	Env map[string]string `json:"env" doc:"Variables of the environment." example:"{\"GREETING\": \"hi\"}"`
 }
 
 type setupBody struct {
-	Mode               domain.Mode          `json:"mode" enum:"planning,executing"`
-	Model              string               `json:"model" doc:"The model that the next chat uses."`
-	SystemPromptDigest string               `json:"system_prompt_digest"`
-	ToolsEnabled       []string             `json:"tools_enabled" doc:"What a chat in executing mode is offered; of tool servers what was last known."`
-	DisableTools       []string             `json:"disable_tools"`
-	Skills             []sessionSkill       `json:"skills"`
-	MCPServers         []setupMCPServer     `json:"mcp_servers" nullable:"false"`
-	MaxSteps           int                  `json:"max_steps" doc:"Model calls of one chat at most."`
-	StuckAfter         int                  `json:"stuck_after" doc:"The same tool call with the same result so often in a row ends the chat."`
-	Budget             *shownBudget         `json:"budget,omitempty" doc:"Left out: unbounded."`
-	Agents             []string             `json:"agents" nullable:"false" doc:"Names of the sub-agents besides the built-in ones."`
-	Permissions        []permissionRuleBody `json:"permissions" nullable:"false"`
-	Compaction         compactionBody       `json:"compaction"`
-	Sandbox            sandboxBody          `json:"sandbox"`
-	DeliveryDefault    domain.Delivery      `json:"delivery_default" enum:"enqueue,steer,interrupt,reject"`
+	Mode               domain.Mode            `json:"mode" enum:"planning,executing" doc:"The mode of the agent."`
+	Model              string                 `json:"model" doc:"The model that the next chat uses."`
+	SystemPromptDigest string                 `json:"system_prompt_digest" doc:"SHA-256 of the session's system prompt, including that of its solution."`
+	ToolsEnabled       []string               `json:"tools_enabled" doc:"What a chat in executing mode is offered; of tool servers what was last known." example:"[\"Bash\", \"Read\", \"Write\", \"Edit\"]"`
+	DisableTools       []string               `json:"disable_tools" doc:"Tools that are disabled."`
+	Skills             []sessionSkill         `json:"skills" doc:"The skills."`
+	MCPServers         []setupMCPServer       `json:"mcp_servers" nullable:"false" doc:"The tool servers of the session."`
+	MaxSteps           int                    `json:"max_steps" doc:"Model calls of one chat at most." example:"50"`
+	StuckAfter         int                    `json:"stuck_after" doc:"The same tool call with the same result so often in a row ends the chat." example:"60"`
+	MaxModelRetryS     *int                   `json:"max_model_retry_s,omitempty" doc:"Seconds for which a model call that keeps failing is retried. Left out: as the service is configured."`
+	Network            domain.NetworkMode     `json:"network" enum:"none,rules,public" doc:"How far its commands reach into the network."`
+	Budget             *shownBudget           `json:"budget,omitempty" doc:"Left out: unbounded."`
+	Agents             []string               `json:"agents" nullable:"false" doc:"Names of the sub-agents besides the built-in ones."`
+	Permissions        []permissionRuleBody   `json:"permissions" nullable:"false" doc:"Rules that allow, deny or ask for tool calls."`
+	Compaction         compactionBody         `json:"compaction" doc:"The settings of compaction." example:"{\"auto\": true, \"keep_last\": 6, \"threshold_pct\": 80}"`
+	QuestionPolicy     *domain.QuestionPolicy `json:"question_policy,omitempty" doc:"What becomes of questions that no user answers. Left out: they wait."`
+	Sandbox            sandboxBody            `json:"sandbox" doc:"The sandbox of the commands."`
+	Agent              *domain.SessionAgent   `json:"agent,omitempty" doc:"The agent that it was made with; left out: none."`
+	LayoutType         string                 `json:"layout_type,omitempty" doc:"The layout that its agent wants front ends to use; left out: that of the solution." example:"default"`
+	PreviewURLs        []domain.PreviewURL    `json:"preview_urls,omitempty" doc:"Pages that front ends show beside it; left out: none."`
+	InitScript         *initScriptBody        `json:"init_script,omitempty" doc:"The script that runs once, before its first chat; left out: none."`
+	DeliveryDefault    domain.Delivery        `json:"delivery_default" enum:"enqueue,steer,interrupt,reject" doc:"The default delivery of a message while a chat is running."`
+}
+
+type initScriptBody struct {
+	TaskID string `json:"task_id" doc:"The background task that runs it: its status, its output." example:"init_01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 }
 
 type shownBudget struct {
-	MaxTokens *int64   `json:"max_tokens"`
-	MaxCost   *float64 `json:"max_cost"`
+	MaxTokens *int64   `json:"max_tokens" doc:"Input and output tokens; null: no limit." example:"500000"`
+	MaxCost   *float64 `json:"max_cost" doc:"Cost by the prices of the models; null: no limit."`
 }
 
 type compactionBody struct {
-	Auto         bool `json:"auto"`
-	ThresholdPct int  `json:"threshold_pct"`
-	KeepLast     int  `json:"keep_last"`
+	Auto         bool `json:"auto" doc:"Whether it is automatic."`
+	ThresholdPct int  `json:"threshold_pct" doc:"Percent of the context window at which the history is summarised." example:"80"`
+	KeepLast     int  `json:"keep_last" doc:"Number of turns that are not summarised." example:"6"`
 }
 
 type sandboxBody struct {
-	Image string    `json:"image"`
-	State string    `json:"state" enum:"idle,running"`
-	Since time.Time `json:"since"`
+	Image string    `json:"image" doc:"The environment in which commands run." example:"host"`
+	State string    `json:"state" enum:"idle,running" doc:"Whether commands are running."`
+	Since time.Time `json:"since" doc:"Start of the state."`
 }
 
 func summaryOf(s domain.Session) sessionSummary {
@@ -117,41 +130,56 @@ func summaryOf(s domain.Session) sessionSummary {
 	}
 }
 
-func (s *server) detailOf(session domain.Session, role domain.ViewerRole) SessionDetail {
+// sessionViews makes the detail of a session.
+type sessionViews struct {
+	toolServers
+	context     context.Context // of reads that outlive their request
+	setup       SessionSetup
+	profile     func(domain.Session) domain.Profile
+	modelFinder ModelFinder
+	solutions   Solutions
+	skills      Skills
+	logger      *slog.Logger
+}
+
+func (a *sessionViews) detailOf(session domain.Session, role domain.ViewerRole) SessionDetail {
 	return SessionDetail{
 		ID: session.ID, Intent: session.Intent, Status: session.Status, WaitingReason: session.WaitingReason,
 		QueueLength: session.QueueLength, CreatedAt: session.CreatedAt, UpdatedAt: session.UpdatedAt, UserID: session.OwnerID,
 		SolutionID: session.SolutionID, BizRoleID: session.BizRoleID, TemplateID: session.TemplateID,
 		PrimarySkillID: session.PrimarySkillID, SoftwareFactory: session.SoftwareFactory, WorkspaceID: session.WorkspaceID,
 		Model: value(session.Model), Shared: session.Shared, Pinned: session.Pinned, MemoryEnabled: session.MemoryEnabled,
-		ReplayState: session.Replay, Persistent: session.Persistent, Solution: s.solutionOfSession(session), Setup: s.setupOf(session), SkillSnapshot: s.snapshotOf(session), ViewerRole: role,
+		ReplayState: session.Replay, Persistent: session.Persistent, Solution: a.solutionOfSession(session),
+		Setup: a.setupOf(session), SkillSnapshot: a.snapshotOf(session), ViewerRole: role,
 	}
 }
 
 // solutionOfSession is {} without a solution, and its bare id when the solution
 // is no longer there.
-func (s *server) solutionOfSession(session domain.Session) any {
+func (a *sessionViews) solutionOfSession(session domain.Session) any {
 	if session.SolutionID == nil {
 		return struct{}{}
 	}
-	solution, err := s.Solutions.Get(*session.SolutionID)
+	solution, err := a.solutions.Get(*session.SolutionID)
 	if err != nil {
 		return map[string]any{"id": *session.SolutionID}
 	}
 	return solutionOf(solution)
 }
 
-func (s *server) setupOf(session domain.Session) setupBody {
-	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
+func (a *sessionViews) setupOf(session domain.Session) setupBody {
+	ctx, cancel := context.WithTimeout(a.context, detailPatience)
 	defer cancel()
-	profile := s.Profile(session)
+	profile := a.profile(session)
 	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
 	out := setupBody{
-		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: s.Setup.PromptDigest(session.Mode, profile),
-		ToolsEnabled: s.toolsOf(ctx, session), DisableTools: orEmpty(disabled), Skills: s.skillsOf(ctx, session), MCPServers: s.mcpServersOf(ctx, session),
+		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: a.setup.PromptDigest(session.Mode, profile),
+		ToolsEnabled: a.toolsOf(ctx, session), DisableTools: orEmpty(disabled),
+		Skills: a.skillsOf(ctx, session), MCPServers: a.mcpServersOf(ctx, session),
 		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
-		Agents: []string{}, Permissions: []permissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
-		Sandbox: sandboxBody{Image: s.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
+		Network: a.setup.Network.Narrowed(session.Setup.Network),
+		Agents:  []string{}, Permissions: []permissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
+		Sandbox: sandboxBody{Image: a.setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
 	}
 	for _, a := range profile.Agents {
 		out.Agents = append(out.Agents, a.Name)
@@ -163,8 +191,18 @@ func (s *server) setupOf(session domain.Session) setupBody {
 		budget := shownBudget(profile.Budget)
 		out.Budget = &budget
 	}
+	out.Agent, out.LayoutType, out.PreviewURLs = session.Setup.Agent, session.Setup.LayoutType, session.Setup.PreviewURLs
+	if session.InitTaskID != nil {
+		out.InitScript = &initScriptBody{*session.InitTaskID}
+	}
+	if retry := session.Setup.MaxModelRetryS; retry > 0 {
+		out.MaxModelRetryS = &retry
+	}
+	if policy := session.Setup.QuestionPolicy; policy != nil && *policy != (domain.QuestionPolicy{}) {
+		out.QuestionPolicy = policy
+	}
 	if out.Model == "" {
-		out.Model = s.defaultModel()
+		out.Model = a.defaultModel()
 	}
 	if session.Status == domain.SessionRunning {
 		out.Sandbox.State = "running"
@@ -174,13 +212,13 @@ func (s *server) setupOf(session domain.Session) setupBody {
 
 // defaultModel is what the next chat of a session without a model uses; "" while
 // the model server does not answer.
-func (s *server) defaultModel() string {
-	if s.Setup.DefaultModel != "" {
-		return s.Setup.DefaultModel
+func (a *sessionViews) defaultModel() string {
+	if a.setup.DefaultModel != "" {
+		return a.setup.DefaultModel
 	}
-	ctx, cancel := context.WithTimeout(s.Context, 2*time.Second)
+	ctx, cancel := context.WithTimeout(a.context, 2*time.Second)
 	defer cancel()
-	model, err := s.ModelFinder.Resolve(ctx, "") // it remembers, also that it has no answer
+	model, err := a.modelFinder.Resolve(ctx, "") // it remembers, also that it has no answer
 	if err != nil {
 		return ""
 	}

@@ -2,69 +2,132 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
 // SessionRef is the path of an operation on one session.
 type SessionRef struct {
-	SessionID string `path:"session_id"`
+	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 }
 
 type sessionCreated struct {
-	SessionID string `json:"session_id"`
+	SessionID string `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 }
 
 type sessionPage struct {
-	Items                 []sessionSummary `json:"items"`
-	Total                 int              `json:"total"`
-	Limit                 int              `json:"limit"`
-	Offset                int              `json:"offset"`
+	Items                 []sessionSummary `json:"items" doc:"The entries of this page."`
+	Total                 int              `json:"total" doc:"Total number of entries." example:"1"`
+	Limit                 int              `json:"limit" doc:"Requested number of entries." example:"20"`
+	Offset                int              `json:"offset" doc:"Number of skipped entries." example:"0"`
 	ContentMatchTruncated bool             `json:"content_match_truncated" doc:"Always false: the search looks at all messages."`
 }
 
 type deletedBody struct {
-	Deleted bool `json:"deleted"`
+	Deleted bool `json:"deleted" doc:"Whether it was deleted."`
 }
 
-func (s *server) sessionRoutes() {
-	const path, one, tag = "/api/sessions", "/api/sessions/{session_id}", "Sessions"
-	op := func(id, method, path, summary string, scope auth.Scope) operation {
-		return operation{id: id, method: method, path: path, tag: tag, summary: summary, scope: scope}
-	}
-	add(s, op("create-session", fiber.MethodPost, path, "Make a session", auth.SessionsWrite), s.createSession)
-	add(s, op("list-sessions", fiber.MethodGet, path, "The caller's sessions, pinned and newest first", auth.SessionsRead), s.listSessions)
-	add(s, op("get-session", fiber.MethodGet, one, "One session", auth.SessionsRead), s.getSession)
-	add(s, op("update-session", fiber.MethodPatch, one, "Rename a session, or set its agent up anew", auth.SessionsWrite), s.updateSession)
-	add(s, op("delete-session", fiber.MethodDelete, one, "Delete a session and end its work", auth.SessionsWrite), s.deleteSession)
-	add(s, op("set-session-env", fiber.MethodPut, one+"/env", "Replace the environment of a session's tools", auth.SessionsWrite), s.setEnv)
-	add(s, op("pin-session", fiber.MethodPatch, one+"/pin", "Pin a session, or let it go", auth.SessionsWrite), s.pin)
-	add(s, op("share-session", fiber.MethodPatch, one+"/sharing", "Let every signed-in user read a session, or not", auth.SessionsWrite), s.share)
-	add(s, op("set-session-memory", fiber.MethodPatch, one+"/memory", "Let a session use memories, or not", auth.SessionsWrite), s.setMemory)
+// sessionsAPI creates, lists and changes sessions.
+type sessionsAPI struct {
+	access
+	roleCheck
+	sessionViews
+	deleter Deleter
+	rights  *auth.Changes
+}
+
+func (a *sessionsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "create-session", Method: fiber.MethodPost, Path: "/api/sessions", Tag: "Sessions",
+		Summary:     "Create a session",
+		Description: "The body and all of its fields are optional. Without an intent, the first message becomes the intent.",
+		Scope:       auth.SessionsWrite,
+		Errors:      httpx.Codes{403: "biz_role_not_allowed", 422: "unknown_model solution_not_found"},
+		Example:     `{"intent": "Write the release notes", "env": {"GREETING": "hello"}, "session_setup": {"max_steps": 50}}`,
+	}, a.createSession)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-sessions", Method: fiber.MethodGet, Path: "/api/sessions", Tag: "Sessions",
+		Summary: "List the caller's sessions, pinned and newest first",
+		Description: "The search is literal and case-insensitive, in intents and in the text of all messages. The text of a turn is " +
+			"found once the turn has ended.",
+		Scope: auth.SessionsRead,
+	}, a.listSessions)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-session", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}", Tag: "Sessions",
+		Summary: "Get a session",
+		Description: "The owner, administrators (audited), members of its production workspace and, if it is shared, every user may read it. Environment values " +
+			"are never returned.",
+		Scope: auth.SessionsRead,
+	}, a.getSession)
+	httpx.Register(r, httpx.Operation{
+		ID: "update-session", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}", Tag: "Sessions",
+		Summary:     "Update a session's name or agent settings",
+		Description: "Fields given in session_setup replace the stored ones; the others keep their values.",
+		Scope:       auth.SessionsWrite,
+		Example:     `{"intent": "Write the release notes of June", "session_setup": {"budget": {"max_tokens": 200000}}}`,
+	}, a.updateSession)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-session", Method: fiber.MethodDelete, Path: "/api/sessions/{session_id}", Tag: "Sessions",
+		Summary:     "Delete a session and end its work",
+		Description: "Stops its chat and its background tasks, and removes its files, links and published apps.",
+		Scope:       auth.SessionsWrite, Audit: "session.delete",
+	}, a.deleteSession)
+	httpx.Register(r, httpx.Operation{
+		ID: "set-session-env", Method: fiber.MethodPut, Path: "/api/sessions/{session_id}/env", Tag: "Sessions",
+		Summary: "Replace the environment of a session's tools",
+		Description: "At most 500 variables and 100,000 bytes. Only the tools of the session receive them, and only this response " +
+			"returns them.",
+		Scope:   auth.SessionsWrite,
+		Example: `{"env": {"GREETING": "hi"}}`,
+	}, a.setEnv)
+	httpx.Register(r, httpx.Operation{
+		ID: "pin-session", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/pin", Tag: "Sessions",
+		Summary: "Pin or unpin a session",
+		Scope:   auth.SessionsWrite,
+		Example: `{"pinned": true}`,
+	}, a.pin)
+	httpx.Register(r, httpx.Operation{
+		ID: "share-session", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/sharing", Tag: "Sessions",
+		Summary:     "Share a session with all signed-in users, or stop sharing",
+		Description: "Every signed-in user may then read the session; only the owner may change it.",
+		Scope:       auth.SessionsWrite,
+		Example:     `{"shared": true}`,
+	}, a.share)
+	httpx.Register(r, httpx.Operation{
+		ID: "set-session-memory", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/memory", Tag: "Sessions",
+		Summary: "Turn memory on or off for a session",
+		Scope:   auth.SessionsWrite,
+		Example: `{"memory_enabled": true}`,
+	}, a.setMemory)
 }
 
 // newSessionBody is the body of POST /api/sessions; all of it is optional.
 type newSessionBody struct {
-	Intent          *string           `json:"intent,omitempty" nullable:"true" maxLength:"100000" doc:"What the session is for. Empty: the first message says it."`
-	SolutionID      *string           `json:"solution_id,omitempty" nullable:"true" maxLength:"256"`
-	BizRoleID       *string           `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256"`
-	TemplateID      *string           `json:"template_id,omitempty" nullable:"true" maxLength:"256"`
-	PrimarySkillID  *string           `json:"primary_skill_id,omitempty" nullable:"true" maxLength:"256"`
-	Model           *string           `json:"model,omitempty" nullable:"true" maxLength:"256"`
-	SoftwareFactory *int64            `json:"software_factory_id,omitempty" nullable:"true" minimum:"-9007199254740991" maximum:"9007199254740991"`
-	MemoryEnabled   *bool             `json:"memory_enabled,omitempty" nullable:"true"`
-	Persistent      *bool             `json:"is_persistent,omitempty" nullable:"true" default:"false"`
-	Env             map[string]string `json:"env,omitempty" nullable:"true" doc:"Environment of the session's tools."`
-	WorkspaceID     *string           `json:"workspace_id,omitempty" nullable:"true" maxLength:"256"`
-	DisableTools    []string          `json:"disable_tools,omitempty" nullable:"true" maxItems:"1000"`
+	Intent          *string             `json:"intent,omitempty" nullable:"true" maxLength:"100000" doc:"What the session is for. Empty: the first message says it." example:"Write the release notes"`
+	SolutionID      *string             `json:"solution_id,omitempty" nullable:"true" maxLength:"256" doc:"The solution."`
+	BizRoleID       *string             `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256" doc:"The role of the solution."`
+	TemplateID      *string             `json:"template_id,omitempty" nullable:"true" maxLength:"256" doc:"The template that the session was created from; the service does not interpret it."`
+	PrimarySkillID  *string             `json:"primary_skill_id,omitempty" nullable:"true" maxLength:"256" doc:"The primary skill of the session."`
+	Model           *string             `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model."`
+	Mode            *domain.Mode        `json:"mode,omitempty" nullable:"true" enum:"executing,planning" doc:"How the agent works on messages that do not say it; default executing."`
+	SoftwareFactory *int64              `json:"software_factory_id,omitempty" nullable:"true" minimum:"-9007199254740991" maximum:"9007199254740991" doc:"A number that front ends use; the service does not interpret it."`
+	MemoryEnabled   *bool               `json:"memory_enabled,omitempty" nullable:"true" doc:"Whether the session uses memories."`
+	Persistent      *bool               `json:"is_persistent,omitempty" nullable:"true" default:"false" doc:"Whether front ends persist the session."`
+	Env             map[string]string   `json:"env,omitempty" nullable:"true" doc:"Environment of the session's tools." example:"{\"GREETING\": \"hello\"}"`
+	WorkspaceID     *string             `json:"workspace_id,omitempty" nullable:"true" maxLength:"256" doc:"The production workspace whose members may read the session, if its owner is a member of it."`
+	DisableTools    []string            `json:"disable_tools,omitempty" nullable:"true" maxItems:"1000" doc:"Tools that are disabled."`
+	MaxModelRetryS  *int                `json:"max_model_retry_s,omitempty" nullable:"true" minimum:"1" maximum:"604800" doc:"Seconds for which a model call that keeps failing is retried; left out: as the service is configured."`
+	Network         *domain.NetworkMode `json:"network,omitempty" nullable:"true" enum:"none,rules,public" doc:"Narrows the network of its commands; left out: as the service is configured."`
 
-	Setup *sessionSetupBody `json:"session_setup,omitempty" doc:"How the agent is set up here: sub-agents, permissions, budget, compaction."`
+	Setup *sessionSetupBody `json:"session_setup,omitempty" doc:"How the agent is set up here: sub-agents, permissions, budget, compaction." example:"{\"max_steps\": 50}"`
 }
 
-func (s *server) createSession(ctx context.Context, in *struct{ Body *newSessionBody }) (*body[sessionCreated], error) {
+func (a *sessionsAPI) createSession(ctx context.Context, in *struct{ Body *newSessionBody }) (*httpx.Body[sessionCreated], error) {
 	if in.Body == nil {
 		in.Body = &newSessionBody{}
 	}
@@ -73,35 +136,39 @@ func (s *server) createSession(ctx context.Context, in *struct{ Body *newSession
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkModel(ctx, b.Model); err != nil {
+	if err := a.checkNetwork(b.Network, b.Setup); err != nil {
+		return nil, err
+	}
+	if err := a.checkModel(ctx, b.Model); err != nil {
 		return nil, err
 	}
 	b.SolutionID, b.BizRoleID = orNil(b.SolutionID), orNil(b.BizRoleID)
-	if err := s.checkSolution(ctx, b.SolutionID, b.BizRoleID); err != nil {
+	if err := a.checkSolution(ctx, b.SolutionID, b.BizRoleID); err != nil {
 		return nil, err
 	}
-	made, err := s.Store.CreateSession(ctx, callerOf(ctx).User.ID, domain.NewSession{
+	made, err := a.store.CreateSession(ctx, httpx.CallerOf(ctx).User.ID, domain.NewSession{
 		Intent: value(b.Intent), SolutionID: b.SolutionID, BizRoleID: b.BizRoleID, TemplateID: b.TemplateID,
-		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), SoftwareFactory: b.SoftwareFactory, WorkspaceID: b.WorkspaceID,
+		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), Mode: value(b.Mode),
+		SoftwareFactory: b.SoftwareFactory, WorkspaceID: b.WorkspaceID,
 		MemoryEnabled: value(b.MemoryEnabled), Persistent: value(b.Persistent), Env: env, DisableTools: b.DisableTools,
-		Setup: b.Setup.domain(),
+		Setup: b.Setup.with(b.MaxModelRetryS, b.Network),
 	})
 	if err == nil {
-		s.snapshotOf(made) // the session keeps to its primary skill as it is now
+		a.snapshotOf(made) // the session keeps to its primary skill as it is now
 	}
-	return answer(sessionCreated{made.ID}, err)
+	return httpx.Answer(sessionCreated{made.ID}, err)
 }
 
-func (s *server) listSessions(ctx context.Context, in *struct {
-	TemplateIDPrefix string `query:"template_id_prefix" maxLength:"256" doc:"Only sessions whose template id begins so."`
-	Q                string `query:"q" maxLength:"1000" doc:"Text to find in intents and messages, literally, in any case."`
-	Limit            int    `query:"limit" default:"20" minimum:"1" doc:"At most 10000 are given."`
-	Offset           int    `query:"offset" default:"0" minimum:"0"`
+func (a *sessionsAPI) listSessions(ctx context.Context, in *struct {
+	TemplateIDPrefix string `query:"template_id_prefix" maxLength:"256" doc:"Only sessions whose template id begins so." example:"report-"`
+	Q                string `query:"q" maxLength:"1000" doc:"Text to find in intents and messages, literally, in any case." example:"release notes"`
+	Limit            int    `query:"limit" default:"20" minimum:"1" doc:"At most 10000 are given." example:"20"`
+	Offset           int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 },
-) (*body[sessionPage], error) {
+) (*httpx.Body[sessionPage], error) {
 	in.Limit = min(in.Limit, 10_000)
-	page, err := s.Store.Sessions(ctx, domain.SessionQuery{
-		OwnerID: callerOf(ctx).User.ID, TemplateIDPrefix: in.TemplateIDPrefix, Search: in.Q, Limit: in.Limit, Offset: in.Offset,
+	page, err := a.store.Sessions(ctx, domain.SessionQuery{
+		OwnerID: httpx.CallerOf(ctx).User.ID, TemplateIDPrefix: in.TemplateIDPrefix, Search: in.Q, Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {
 		return nil, err
@@ -112,125 +179,127 @@ func (s *server) listSessions(ctx context.Context, in *struct {
 	for i, session := range page.Items {
 		out.Items[i] = summaryOf(session)
 	}
-	return answer(out, nil)
+	return httpx.Answer(out, nil)
 }
 
-// readable reads a session that the caller may see. A look by an administrator's
-// privilege is audited before anything is told.
-func (s *server) readable(ctx context.Context, id string) (domain.Session, domain.ViewerRole, error) {
-	user := callerOf(ctx).User
-	session, role, err := s.Store.ReadSession(ctx, user, id)
-	if err == nil && role == domain.ViewerAdmin {
-		details := map[string]string{"route": requestOf(ctx).route, "request_id": requestOf(ctx).id}
-		err = s.Store.Audit(ctx, user.ID, "session.read", id, details)
-	}
-	return session, role, err
+func (a *sessionsAPI) getSession(ctx context.Context, in *SessionRef) (*httpx.Body[SessionDetail], error) {
+	session, role, err := a.readable(ctx, in.SessionID)
+	return httpx.Answer(a.detailOf(session, role), err)
 }
 
-func (s *server) getSession(ctx context.Context, in *SessionRef) (*body[SessionDetail], error) {
-	session, role, err := s.readable(ctx, in.SessionID)
-	return answer(s.detailOf(session, role), err)
-}
-
-func (s *server) updateSession(ctx context.Context, in *struct {
+func (a *sessionsAPI) updateSession(ctx context.Context, in *struct {
 	SessionRef
 	Body *struct {
-		Intent *string           `json:"intent,omitempty" nullable:"true" maxLength:"100000"`
-		Setup  *sessionSetupBody `json:"session_setup,omitempty" doc:"What is named replaces what the session said before; the rest stays."`
+		Intent         *string             `json:"intent,omitempty" nullable:"true" maxLength:"100000" doc:"The purpose of the session." example:"Write the release notes of June"`
+		Mode           *domain.Mode        `json:"mode,omitempty" nullable:"true" enum:"executing,planning" doc:"How the agent works on messages that do not say it, from the next chat on; left out or null: as before."`
+		MaxModelRetryS *int                `json:"max_model_retry_s,omitempty" nullable:"true" minimum:"1" maximum:"604800" doc:"Seconds for which a model call that keeps failing is retried; left out or null: as before."`
+		Network        *domain.NetworkMode `json:"network,omitempty" nullable:"true" enum:"none,rules,public" doc:"Narrows the network of its commands; left out or null: as before."`
+		Setup          *sessionSetupBody   `json:"session_setup,omitempty" doc:"What is named replaces what the session said before; the rest stays."`
 	}
 },
-) (*body[SessionDetail], error) {
-	user := callerOf(ctx).User
-	session, err := s.Store.OwnSession(ctx, user, in.SessionID)
-	if err == nil && in.Body != nil && in.Body.Setup != nil {
-		session, err = s.Store.SetSessionSetup(ctx, user, in.SessionID, in.Body.Setup.domain())
+) (*httpx.Body[SessionDetail], error) {
+	user := httpx.CallerOf(ctx).User
+	session, err := a.store.OwnSession(ctx, user, in.SessionID)
+	if err == nil && in.Body != nil {
+		err = a.checkNetwork(in.Body.Network, in.Body.Setup)
+	}
+	if err == nil && in.Body != nil && (in.Body.Setup != nil || in.Body.MaxModelRetryS != nil || in.Body.Network != nil) {
+		session, err = a.store.SetSessionSetup(ctx, user, in.SessionID, in.Body.Setup.with(in.Body.MaxModelRetryS, in.Body.Network))
+	}
+	if err == nil && in.Body != nil && in.Body.Mode != nil {
+		session, err = a.store.SetSessionMode(ctx, user, in.SessionID, *in.Body.Mode)
 	}
 	if err == nil && in.Body != nil && in.Body.Intent != nil {
-		session, err = s.Store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent)
+		session, err = a.store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent)
 	}
-	return s.ownDetail(session, err)
+	return a.ownDetail(session, err)
 }
 
-func (s *server) deleteSession(ctx context.Context, in *SessionRef) (*body[deletedBody], error) {
-	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
+func (a *sessionsAPI) deleteSession(ctx context.Context, in *SessionRef) (*httpx.Body[deletedBody], error) {
+	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	if err := s.Deleter.DeleteSession(ctx, in.SessionID); err != nil {
+	if err := a.deleter.DeleteSession(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	s.rightsChanged(ctx, in.SessionID)
-	return answer(deletedBody{true}, nil)
+	a.rightsChanged(ctx, in.SessionID)
+	return httpx.Answer(deletedBody{true}, nil)
 }
 
-func (s *server) setEnv(ctx context.Context, in *struct {
+func (a *sessionsAPI) setEnv(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone."`
+		Env map[string]string `json:"env" doc:"The whole environment: what is not named is gone." example:"{\"TOKEN\": \"abc\"}"`
 	}
 },
-) (*body[sessionWithEnv], error) {
+) (*httpx.Body[sessionWithEnv], error) {
 	env, err := cleanEnv(in.Body.Env)
 	if err != nil {
 		return nil, err
 	}
-	session, err := s.Store.SetSessionEnv(ctx, callerOf(ctx).User, in.SessionID, env)
-	return answer(sessionWithEnv{s.detailOf(session, domain.ViewerOwner), session.Env}, err)
+	session, err := a.store.SetSessionEnv(ctx, httpx.CallerOf(ctx).User, in.SessionID, env)
+	return httpx.Answer(sessionWithEnv{a.detailOf(session, domain.ViewerOwner), session.Env}, err)
 }
 
-func (s *server) pin(ctx context.Context, in *struct {
+func (a *sessionsAPI) pin(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Pinned bool `json:"pinned"`
+		Pinned bool `json:"pinned" doc:"Whether it is pinned to the top of lists."`
 	}
 },
-) (*body[SessionDetail], error) {
-	return s.ownDetail(s.Store.SetSessionPinned(ctx, callerOf(ctx).User, in.SessionID, in.Body.Pinned))
+) (*httpx.Body[SessionDetail], error) {
+	return a.ownDetail(a.store.SetSessionPinned(ctx, httpx.CallerOf(ctx).User, in.SessionID, in.Body.Pinned))
 }
 
 type sharedBody struct {
-	Shared bool `json:"shared"`
+	Shared bool `json:"shared" doc:"Whether all signed-in users may read it."`
 }
 
-func (s *server) share(ctx context.Context, in *struct {
+func (a *sessionsAPI) share(ctx context.Context, in *struct {
 	SessionRef
 	Body sharedBody
 },
-) (*body[sharedBody], error) {
-	session, err := s.Store.SetSessionShared(ctx, callerOf(ctx).User, in.SessionID, in.Body.Shared)
+) (*httpx.Body[sharedBody], error) {
+	session, err := a.store.SetSessionShared(ctx, httpx.CallerOf(ctx).User, in.SessionID, in.Body.Shared)
 	if err == nil && !session.Shared {
-		s.rightsChanged(ctx, in.SessionID)
+		a.rightsChanged(ctx, in.SessionID)
 	}
-	return answer(sharedBody{session.Shared}, err)
+	return httpx.Answer(sharedBody{session.Shared}, err)
 }
 
-func (s *server) rightsChanged(ctx context.Context, sessionID string) {
-	s.open.poke(sessionID)
-	if s.RightsChanged != nil {
-		s.RightsChanged(ctx, sessionID)
-	}
+func (a *sessionsAPI) rightsChanged(ctx context.Context, sessionID string) {
+	a.rights.Announce(ctx, domain.RightsChange{SessionID: sessionID})
 }
 
 type memoryBody struct {
-	MemoryEnabled bool `json:"memory_enabled"`
+	MemoryEnabled bool `json:"memory_enabled" doc:"Whether the session uses memories."`
 }
 
-func (s *server) setMemory(ctx context.Context, in *struct {
+func (a *sessionsAPI) setMemory(ctx context.Context, in *struct {
 	SessionRef
 	Body memoryBody
 },
-) (*body[memoryBody], error) {
-	session, err := s.Store.SetSessionMemory(ctx, callerOf(ctx).User, in.SessionID, in.Body.MemoryEnabled)
-	return answer(memoryBody{session.MemoryEnabled}, err)
+) (*httpx.Body[memoryBody], error) {
+	session, err := a.store.SetSessionMemory(ctx, httpx.CallerOf(ctx).User, in.SessionID, in.Body.MemoryEnabled)
+	return httpx.Answer(memoryBody{session.MemoryEnabled}, err)
 }
 
-func (s *server) ownDetail(session domain.Session, err error) (*body[SessionDetail], error) {
-	return answer(s.detailOf(session, domain.ViewerOwner), err)
+func (a *sessionsAPI) ownDetail(session domain.Session, err error) (*httpx.Body[SessionDetail], error) {
+	return httpx.Answer(a.detailOf(session, domain.ViewerOwner), err)
 }
 
-// orNil takes an empty name as none.
-func orNil(p *string) *string {
-	if p == nil || *p == "" {
+// checkModel rejects a model that the gateway knows neither by its id nor by an
+// alias. While the list cannot be read, every model passes: the chat reports it.
+func (a *sessionsAPI) checkModel(ctx context.Context, model *string) error {
+	if model == nil || *model == "" {
 		return nil
 	}
-	return p
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := a.modelFinder.Resolve(ctx, *model); !domain.HasCode(err, domain.CodeUnknownModel) {
+		return nil
+	}
+	e := domain.Invalidf("body.model", "is not a model of the gateway")
+	e.Code = domain.CodeUnknownModel
+	return e
 }

@@ -29,7 +29,7 @@ func TestSessionLife(t *testing.T) {
 	require.Contains(t, d, "primary_skill_snapshot")
 	require.Nil(t, d["solution_id"])
 	require.Nil(t, d["replay_state"])
-	require.NotContains(t, detail.text, "s3cret", "only a change of the environment tells it")
+	require.NotContains(t, detail.text, "s3cret", "only a change of the environment shows it")
 	setup := d["session_setup"].(map[string]any)
 	require.Equal(t, []any{"Read"}, setup["tools_enabled"])
 	require.Equal(t, []any{"Bash"}, setup["disable_tools"])
@@ -51,8 +51,10 @@ func TestSessionLife(t *testing.T) {
 	require.EqualValues(t, 0, page["offset"])
 	require.Equal(t, false, page["content_match_truncated"])
 	item := page["items"].([]any)[0].(map[string]any)
-	for _, field := range []string{"id", "intent", "status", "created_at", "updated_at", "user_id", "solution_id", "biz_role_id", "model",
-		"shared", "is_pinned", "memory_enabled", "is_persistent", "replay_state"} {
+	for _, field := range []string{
+		"id", "intent", "status", "created_at", "updated_at", "user_id", "solution_id", "biz_role_id", "model",
+		"shared", "is_pinned", "memory_enabled", "is_persistent", "replay_state",
+	} {
 		require.Contains(t, item, field)
 	}
 	require.NotContains(t, item, "env")
@@ -103,7 +105,7 @@ func TestWhoMaySeeASession(t *testing.T) {
 		w.do(c[0], path+c[1], w.bob, c[2]).code(403, "forbidden")
 		w.do(c[0], path+c[1], w.root, c[2]).code(403, "forbidden")
 	}
-	require.Empty(t, w.desk.messages())
+	require.Empty(t, w.chats.messages())
 	require.Empty(t, w.deleted.ids)
 	for i, r := range reads {
 		require.Equal(t, 200, w.do("GET", path+r, w.root, "").status)
@@ -178,6 +180,9 @@ func TestService(t *testing.T) {
 
 	w.down["postgres"] = nil
 	require.JSONEq(t, `{"status":"ok","checks":["postgres"]}`, w.do("GET", "/readyz", "", "").text)
+	w.down["disk"] = api.Degraded{Err: errors.New("1 byte is free")}
+	require.JSONEq(t, `{"status":"degraded","checks":["disk","postgres"],"degraded":["disk"]}`, w.do("GET", "/readyz", "", "").text)
+	delete(w.down, "disk")
 	w.down["nats"] = errors.New("dial tcp 10.1.2.3: refused")
 	r := w.do("GET", "/readyz", "", "")
 	r.code(503, "dependency_unavailable")
@@ -189,7 +194,7 @@ func TestService(t *testing.T) {
 	require.NotContains(t, metrics, w.annID)
 }
 
-func TestAnOutageOfTheRecordsIsTold(t *testing.T) {
+func TestAnOutageOfTheStoreIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.do("GET", "/api/auth/me", w.ann, "")
@@ -199,4 +204,54 @@ func TestAnOutageOfTheRecordsIsTold(t *testing.T) {
 	r.code(500, "internal_error")
 	require.NotContains(t, r.text, "relation", "no internal detail")
 	require.Contains(t, w.log.String(), "relation", "but the log has it")
+}
+
+func TestSessionMode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	shown := func(r reply) any {
+		require.Equal(t, 200, r.status, r.text)
+		return r.json()["session_setup"].(map[string]any)["mode"]
+	}
+	require.Equal(t, "executing", shown(w.do("GET", "/api/sessions/"+w.session(`{}`), w.ann, "")))
+	id := "/api/sessions/" + w.session(`{"mode":"planning"}`)
+	require.Equal(t, "planning", shown(w.do("GET", id, w.ann, "")))
+	require.Equal(t, "planning", shown(w.do("PATCH", id, w.ann, `{"intent":"x","mode":null}`)))
+	require.Equal(t, "executing", shown(w.do("PATCH", id, w.ann, `{"mode":"executing"}`)))
+	require.Equal(t, "executing", shown(w.do("GET", id, w.ann, "")))
+}
+
+func TestMe_scopesAndExpiry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.do("GET", "/api/auth/me", w.ann, "").json()
+	require.Equal(t, "ann", me["username"])
+	require.Contains(t, me, "scopes")
+	require.Nil(t, me["scopes"], "all that ann may")
+	require.Nil(t, me["expires_at"])
+	made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"n","scopes":["skills:write","chat"],"expires_at":"2100-01-02T03:04:05Z"}`).json()
+	for range 2 { // looked up, and remembered
+		me = w.do("GET", "/api/auth/me", made["plaintext"].(string), "").json()
+		require.Equal(t, []any{"skills:write", "chat"}, me["scopes"])
+		require.Equal(t, "2100-01-02T03:04:05Z", me["expires_at"])
+	}
+}
+
+func TestSessionNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{"network":"none","session_setup":{"permissions":[{"tool":"Network","pattern":"*.example.org","decision":"allow"}]}}`)
+	path := "/api/sessions/" + id
+	network := func(r reply) any { return r.json()["session_setup"].(map[string]any)["network"] }
+	require.Equal(t, "none", network(w.do("GET", path, w.ann, "")))
+	require.Equal(t, "rules", network(w.do("PATCH", path, w.ann, `{"network":"rules"}`)))
+	require.Equal(t, "rules", network(w.do("PATCH", path, w.ann, `{"network":null}`)), "null leaves it")
+	require.Equal(t, "rules", network(w.do("GET", "/api/sessions/"+w.session(`{}`), w.ann, "")), "as the service")
+	for _, body := range []string{`{"network":"public"}`, `{"network":"all"}`} {
+		require.Contains(t, w.do("PATCH", path, w.ann, body).fields(), "body.network")
+		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), "body.network")
+	}
+	bad := `{"session_setup":{"permissions":[{"tool":"Network","decision":"deny"},{"tool":"Network","pattern":"http://x","decision":"allow"}]}}`
+	require.Contains(t, w.do("PATCH", path, w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")
+	require.Contains(t, w.do("POST", "/api/sessions", w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")
 }

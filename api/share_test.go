@@ -17,7 +17,7 @@ import (
 
 // sharing turns the areas of this file on.
 func sharing(c *api.Config) {
-	db := c.Store.(*postgres.Journal).DB
+	db := c.Store.(*postgres.Store)
 	c.Shares, c.ExtraInfos, c.Client.PublicSharingEnabled = db, db, true
 }
 
@@ -125,8 +125,10 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 				{Type: domain.BlockToolUse, Content: `{"command":"echo hunter2-long"}`, ToolCallID: &call, ToolName: &name},
 				{Type: domain.BlockToolResult, Content: "hunter2-long", ToolCallID: &call, ToolName: &name},
 			},
-			ToolCalls: []domain.ToolCall{{ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`, DisplayName: "Bash hunter2-long",
-				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy", Phase: domain.PhaseFinished}},
+			ToolCalls: []domain.ToolCall{{
+				ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`, DisplayName: "Bash hunter2-long",
+				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy", Phase: domain.PhaseFinished,
+			}},
 		}}
 	})
 	id := w.session(`{"env":{"PASSWORD":"hunter2-long","QUOTED":"quoted \"hunter2\"","PEM":"begin\nbGluZSBvZiBodW50ZXIy\nend","ONE":"1"}}`)

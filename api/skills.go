@@ -8,11 +8,15 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
-// Skills are the skills of users and sessions; callers were let in to the
+// onPackage are the error codes of a skill's package (422).
+const onPackage = "invalid_skill invalid_skill_archive"
+
+// Skills are the skills of users and sessions; callers are authorised for the
 // sessions. infra/skills implements it.
 type Skills interface {
 	Catalog(ctx context.Context, user domain.User) ([]domain.Skill, error)
@@ -36,19 +40,19 @@ type Skills interface {
 // SkillItem is one skill of a list (shapes.md section 5). It is exported so that
 // the document shows its fields where it is embedded.
 type SkillItem struct {
-	ID              string             `json:"id"`
-	Name            string             `json:"name"`
-	Org             string             `json:"org,omitempty" doc:"Its organization in the registry."`
-	Description     string             `json:"description"`
-	Version         string             `json:"version" doc:"Empty when its author gives none."`
+	ID              string             `json:"id" doc:"Its id." example:"builtin:data-table-report"`
+	Name            string             `json:"name" doc:"Its name." example:"data-table-report"`
+	Org             string             `json:"org,omitempty" doc:"Its organization in the registry." example:"acme"`
+	Description     string             `json:"description" doc:"The description."`
+	Version         string             `json:"version" doc:"Empty when its author gives none." example:"1.0.0"`
 	Digest          string             `json:"digest" doc:"sha256: and the SHA-256 of the package as it is now; empty when it cannot be read."`
-	Source          domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner"`
+	Source          domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
 	Enabled         bool               `json:"enabled" doc:"False for a package that cannot be used; problem says why."`
 	InstalledAt     *time.Time         `json:"installed_at" doc:"null for what came with the service."`
-	ReleaseVersion  string             `json:"release_version,omitempty" doc:"The version that the registry recommends, when it is known."`
-	UpdateAvailable bool               `json:"update_available"`
+	ReleaseVersion  string             `json:"release_version,omitempty" doc:"The version that the registry recommends, when it is known." example:"1.0.0"`
+	UpdateAvailable bool               `json:"update_available" doc:"Whether a newer version is available."`
 	Changed         bool               `json:"changed" doc:"The package is not as it was when it was installed or last read by resync."`
-	Problem         string             `json:"problem,omitempty"`
+	Problem         string             `json:"problem,omitempty" doc:"The reason why it cannot be used; left out if it can."`
 	SkillDir        string             `json:"skill_dir,omitempty" doc:"Where it lies in the session's workspace."`
 }
 
@@ -60,100 +64,155 @@ func skillItemOf(s domain.Skill) SkillItem {
 	}
 }
 
-func skillItems(skills []domain.Skill, err error) (*body[list[SkillItem]], error) {
+func skillItems(skills []domain.Skill, err error) (*httpx.Body[list[SkillItem]], error) {
 	items := make([]SkillItem, len(skills))
 	for i, s := range skills {
 		items[i] = skillItemOf(s)
 	}
-	return answer(listOf(items), err)
+	return httpx.Answer(listOf(items), err)
 }
 
 type skillFile struct {
-	Path string `json:"path"`
-	Size int64  `json:"size" doc:"Bytes."`
+	Path string `json:"path" doc:"Relative to the package." example:"SKILL.md"`
+	Size int64  `json:"size" doc:"Bytes." example:"2483"`
 }
 
 type skillDetail struct {
 	SkillItem
-	Files       []skillFile    `json:"files"`
-	FrontMatter map[string]any `json:"frontmatter"`
+	Files       []skillFile    `json:"files" doc:"Its files."`
+	FrontMatter map[string]any `json:"frontmatter" doc:"The front matter of SKILL.md."`
 	RequiredEnv []string       `json:"required_env" doc:"Variables that it needs: metadata.required_env."`
 	Permissions []string       `json:"permissions" doc:"What it says it needs: metadata.permissions."`
 	Readme      string         `json:"readme" doc:"The text of SKILL.md below its front matter."`
 }
 
 type skillHit struct {
-	ID          string  `json:"id"`
-	Org         string  `json:"org"`
-	Name        string  `json:"name"`
-	Description string  `json:"description"`
-	Version     string  `json:"version"`
-	Score       float64 `json:"score" doc:"From 0 to 1."`
-	Downloads   *int64  `json:"downloads,omitempty"`
+	ID          string  `json:"id" doc:"Its id." example:"registry:acme:tables"`
+	Org         string  `json:"org" doc:"The publisher." example:"acme"`
+	Name        string  `json:"name" doc:"Its name." example:"tables"`
+	Description string  `json:"description" doc:"The description." example:"Writes release notes from the history of a repository."`
+	Version     string  `json:"version" doc:"The version." example:"1.0.0"`
+	Score       float64 `json:"score" doc:"From 0 to 1." example:"1"`
+	Downloads   *int64  `json:"downloads,omitempty" doc:"Number of downloads."`
 }
 
 type skillStat struct {
-	Name          string    `json:"name"`
-	Invocations   int       `json:"invocations" doc:"Calls of the tool Skill that came to an end, errors included."`
-	Errors        int       `json:"errors"`
-	LastUsedAt    time.Time `json:"last_used_at"`
-	AvgDurationMS int64     `json:"avg_duration_ms"`
-	Tokens        int       `json:"tokens" doc:"That its texts took in the context, estimated."`
+	Name          string    `json:"name" doc:"Its name." example:"release-notes"`
+	Invocations   int       `json:"invocations" doc:"Calls of the tool Skill that came to an end, errors included." example:"3"`
+	Errors        int       `json:"errors" doc:"Number of uses that failed." example:"0"`
+	LastUsedAt    time.Time `json:"last_used_at" doc:"Time of the last use; null: never."`
+	AvgDurationMS int64     `json:"avg_duration_ms" doc:"Average duration of a use in milliseconds." example:"12"`
+	Tokens        int       `json:"tokens" doc:"That its texts took in the context, estimated." example:"96"`
 }
 
-func (s *server) skillRoutes() {
-	const catalog, session = "/api/skills", "/api/sessions/{session_id}"
-	op := func(id, method, path, summary string, scope auth.Scope) operation {
-		return operation{id: id, method: method, path: path, tag: "Skills", summary: summary, scope: scope}
-	}
-	add(s, op("list-skills", fiber.MethodGet, catalog, "The skills that the caller's sessions have", auth.Skills),
-		func(ctx context.Context, _ *struct{}) (*body[list[SkillItem]], error) {
-			return skillItems(s.Skills.Catalog(ctx, callerOf(ctx).User))
+// skillsAPI lists and installs skills.
+type skillsAPI struct {
+	access
+	fileEvents
+	skills Skills
+}
+
+func (a *skillsAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-skills", Method: fiber.MethodGet, Path: "/api/skills", Tag: "Skills",
+		Summary: "List the skills of the caller's sessions",
+		Scope:   auth.Skills,
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[list[SkillItem]], error) {
+			return skillItems(a.skills.Catalog(ctx, httpx.CallerOf(ctx).User))
 		})
 	// Before the skill itself: the first route that matches is taken.
-	add(s, op("search-skills", fiber.MethodGet, catalog+"/search", "Find skills, in the catalog and in the registry", auth.Skills), s.searchSkills)
-	add(s, op("list-installed-skills", fiber.MethodGet, catalog+"/installed", "The skills that were added to those of the service", auth.Skills),
-		func(ctx context.Context, _ *struct{}) (*body[list[SkillItem]], error) {
-			return skillItems(s.Skills.Installed(ctx, callerOf(ctx).User))
+	httpx.Register(r, httpx.Operation{
+		ID: "search-skills", Method: fiber.MethodGet, Path: "/api/skills/search", Tag: "Skills",
+		Summary:     "Search skills in the catalog and in the registry",
+		Description: "Searches for words in names and descriptions.",
+		Scope:       auth.Skills,
+		Errors:      httpx.Codes{503: "registry_not_configured"},
+	}, a.searchSkills)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-installed-skills", Method: fiber.MethodGet, Path: "/api/skills/installed", Tag: "Skills",
+		Summary: "List the skills added to those of the service",
+		Scope:   auth.Skills,
+	},
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[list[SkillItem]], error) {
+			return skillItems(a.skills.Installed(ctx, httpx.CallerOf(ctx).User))
 		})
-	add(s, op("get-skill", fiber.MethodGet, catalog+"/{skill_id}", "One skill", auth.Skills), s.getSkill)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-skill", Method: fiber.MethodGet, Path: "/api/skills/{skill_id}", Tag: "Skills",
+		Summary: "Get a skill",
+		Scope:   auth.Skills,
+		Errors:  httpx.Codes{404: "skill_not_found", 422: onPackage},
+	}, a.getSkill)
 
-	add(s, op("list-session-skills", fiber.MethodGet, session+"/skills", "The skills of a session", auth.SessionsRead),
-		func(ctx context.Context, in *SessionRef) (*body[list[SkillItem]], error) {
-			session, _, err := s.readable(ctx, in.SessionID)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-session-skills", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/skills", Tag: "Skills",
+		Summary: "List the skills of a session",
+		Scope:   auth.SessionsRead,
+	},
+		func(ctx context.Context, in *SessionRef) (*httpx.Body[list[SkillItem]], error) {
+			session, _, err := a.readable(ctx, in.SessionID)
 			if err != nil {
 				return nil, err
 			}
-			return skillItems(s.Skills.OfSession(ctx, session))
+			return skillItems(a.skills.OfSession(ctx, session))
 		})
-	add(s, op("get-skill-stats", fiber.MethodGet, session+"/skill-stats", "How a session has used its skills", auth.SessionsRead), s.skillStats)
-	add(s, op("upload-skill", fiber.MethodPost, session+"/skills:upload", "Put a skill into a session's workspace", auth.SessionsWrite), s.uploadSkill)
-	add(s, op("install-skill", fiber.MethodPost, session+"/skills/install", "Install a skill of the registry", auth.SessionsWrite), s.installSkill)
-	add(s, op("resync-skills", fiber.MethodPost, session+"/skills:resync", "Read a session's skills again", auth.SessionsWrite), s.resyncSkills)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-skill-stats", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/skill-stats", Tag: "Skills",
+		Summary: "Get how a session has used its skills",
+		Scope:   auth.SessionsRead,
+	}, a.skillStats)
+	httpx.Register(r, httpx.Operation{
+		ID: "upload-skill", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/skills:upload", Tag: "Skills",
+		Summary: "Upload a skill to a session's workspace",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{413: onDisk, 422: onPackage, 503: "disk_full"},
+		Example: `{"name": "release-notes", "files": [{"path": "SKILL.md", ` +
+			`"content": "---\nname: release-notes\n---\n# Release notes"}]}`,
+	}, a.uploadSkill)
+	httpx.Register(r, httpx.Operation{
+		ID: "install-skill", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/skills/install", Tag: "Skills",
+		Summary: "Install a skill from the registry",
+		Scope:   auth.SessionsWrite,
+		Errors: httpx.Codes{
+			404: "skill_not_found skill_not_released skill_version_not_found",
+			409: "digest_mismatch",
+			413: "invalid_skill_archive no_space zip_too_large",
+			422: onPackage + " " + onArchive,
+			503: "disk_full registry_not_configured",
+		},
+		Example: `{"org": "acme", "name": "tables", "version": "1.0.0", ` +
+			`"digest": "sha256:6809e5a7f8c87fb10bc53380fe7b788641321ea510cec8d503c2a5f35dd1fe99"}`,
+	}, a.installSkill)
+	httpx.Register(r, httpx.Operation{
+		ID: "resync-skills", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/skills:resync", Tag: "Skills",
+		Summary:     "Reload a session's skills",
+		Description: "Reads the packages in the workspace that were changed by hand.",
+		Scope:       auth.SessionsWrite,
+	}, a.resyncSkills)
 }
 
 type searchResults struct {
-	Results []skillHit `json:"results"`
+	Results []skillHit `json:"results" doc:"The results, best match first."`
 }
 
-func (s *server) searchSkills(ctx context.Context, in *struct {
-	Q     string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words to find in names and descriptions, in any case."`
-	Limit int    `query:"limit" default:"10" minimum:"1" maximum:"50"`
+func (a *skillsAPI) searchSkills(ctx context.Context, in *struct {
+	Q     string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words to find in names and descriptions, in any case." example:"release notes"`
+	Limit int    `query:"limit" default:"10" minimum:"1" maximum:"50" doc:"Maximum number of entries." example:"20"`
 },
-) (*body[searchResults], error) {
-	hits, err := s.Skills.Search(ctx, callerOf(ctx).User, in.Q, in.Limit)
+) (*httpx.Body[searchResults], error) {
+	hits, err := a.skills.Search(ctx, httpx.CallerOf(ctx).User, in.Q, in.Limit)
 	out := searchResults{make([]skillHit, len(hits))}
 	for i, hit := range hits {
 		out.Results[i] = skillHit(hit)
 	}
-	return answer(out, err)
+	return httpx.Answer(out, err)
 }
 
-func (s *server) getSkill(ctx context.Context, in *struct {
-	SkillID string `path:"skill_id" doc:"The id of a list, or a skill's name."`
+func (a *skillsAPI) getSkill(ctx context.Context, in *struct {
+	SkillID string `path:"skill_id" doc:"The id of a list, or a skill's name." example:"code-review"`
 },
-) (*body[skillDetail], error) {
-	d, err := s.Skills.Detail(ctx, callerOf(ctx).User, in.SkillID)
+) (*httpx.Body[skillDetail], error) {
+	d, err := a.skills.Detail(ctx, httpx.CallerOf(ctx).User, in.SkillID)
 	if err != nil {
 		return nil, err
 	}
@@ -167,15 +226,15 @@ func (s *server) getSkill(ctx context.Context, in *struct {
 	if out.FrontMatter == nil {
 		out.FrontMatter = map[string]any{}
 	}
-	return answer(out, nil)
+	return httpx.Answer(out, nil)
 }
 
-func (s *server) skillStats(ctx context.Context, in *SessionRef) (*body[list[skillStat]], error) {
-	session, _, err := s.readable(ctx, in.SessionID)
+func (a *skillsAPI) skillStats(ctx context.Context, in *SessionRef) (*httpx.Body[list[skillStat]], error) {
+	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := s.Skills.Stats(ctx, session)
+	stats, err := a.skills.Stats(ctx, session)
 	items := make([]skillStat, len(stats))
 	for i, stat := range stats {
 		items[i] = skillStat{
@@ -183,29 +242,29 @@ func (s *server) skillStats(ctx context.Context, in *SessionRef) (*body[list[ski
 			AvgDurationMS: stat.AvgDuration.Milliseconds(), Tokens: stat.Tokens,
 		}
 	}
-	return answer(listOf(items), err)
+	return httpx.Answer(listOf(items), err)
 }
 
 type uploadedSkill struct {
-	Name        string `json:"name"`
-	SkillDir    string `json:"skill_dir" doc:"In the session's workspace."`
-	FileCount   int    `json:"file_count"`
-	Overwritten bool   `json:"overwritten"`
+	Name        string `json:"name" doc:"Its name." example:"release-notes"`
+	SkillDir    string `json:"skill_dir" doc:"In the session's workspace." example:".skills/release-notes"`
+	FileCount   int    `json:"file_count" doc:"Number of files in the package." example:"1"`
+	Overwritten bool   `json:"overwritten" doc:"Whether an existing one was replaced."`
 }
 
-func (s *server) uploadSkill(ctx context.Context, in *struct {
+func (a *skillsAPI) uploadSkill(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Name  string `json:"name" minLength:"1" maxLength:"64" doc:"As in the front matter of SKILL.md."`
+		Name  string `json:"name" minLength:"1" maxLength:"64" doc:"As in the front matter of SKILL.md." example:"release-notes"`
 		Files []struct {
-			Path     string `json:"path" doc:"Relative to the package."`
-			Content  string `json:"content"`
+			Path     string `json:"path" doc:"Relative to the package." example:"SKILL.md"`
+			Content  string `json:"content" doc:"The content of the file."`
 			Encoding string `json:"encoding,omitempty" enum:"utf-8,base64" doc:"Of content; utf-8 when left out."`
 		} `json:"files" minItems:"1" maxItems:"500" doc:"The whole package; one of them is SKILL.md."`
 	}
 },
-) (*body[uploadedSkill], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+) (*httpx.Body[uploadedSkill], error) {
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -218,106 +277,108 @@ func (s *server) uploadSkill(ctx context.Context, in *struct {
 			}
 		}
 	}
-	done, err := s.Skills.Upload(ctx, session, in.Body.Name, files)
+	done, err := a.skills.Upload(ctx, session, in.Body.Name, files)
 	if err != nil {
 		return nil, err
 	}
-	s.tellSkillChange(ctx, session.ID, done.Dir, done.Overwritten)
-	return answer(uploadedSkill{Name: done.Name, SkillDir: done.Dir, FileCount: done.FileCount, Overwritten: done.Overwritten}, nil)
+	a.emitSkillChange(ctx, session.ID, done.Dir, done.Overwritten)
+	return httpx.Answer(uploadedSkill{Name: done.Name, SkillDir: done.Dir, FileCount: done.FileCount, Overwritten: done.Overwritten}, nil)
 }
 
-// tellSkillChange tells subscribers that a package in the workspace is another.
-func (s *server) tellSkillChange(ctx context.Context, sessionID, dir string, replaced bool) {
+// emitSkillChange publishes that a package in the workspace is another.
+func (a *skillsAPI) emitSkillChange(ctx context.Context, sessionID, dir string, replaced bool) {
 	change := domain.FileChange{Path: dir, Change: "created"}
 	if replaced {
 		change.Change = "modified"
 	}
-	s.tellFileChange(ctx, sessionID, change)
+	a.emitFileChange(ctx, sessionID, change)
 }
 
 type installedSkill struct {
-	Name            string  `json:"name"`
-	Version         string  `json:"version"`
-	Digest          string  `json:"digest"`
-	SkillDir        string  `json:"skill_dir" doc:"In the session's workspace."`
-	FileCount       int     `json:"file_count"`
+	Name            string  `json:"name" doc:"Its name." example:"tables"`
+	Version         string  `json:"version" doc:"The version." example:"1.0.0"`
+	Digest          string  `json:"digest" doc:"SHA-256 of the content."`
+	SkillDir        string  `json:"skill_dir" doc:"In the session's workspace." example:".skills/tables"`
+	FileCount       int     `json:"file_count" doc:"Number of files in the package." example:"1"`
 	ReplacedVersion *string `json:"replaced_version,omitempty" doc:"That the caller had installed before."`
 }
 
-func (s *server) installSkill(ctx context.Context, in *struct {
+func (a *skillsAPI) installSkill(ctx context.Context, in *struct {
 	SessionRef
 	Body struct {
-		Org     string `json:"org" minLength:"1" maxLength:"64"`
-		Name    string `json:"name" minLength:"1" maxLength:"64"`
-		Version string `json:"version,omitempty" maxLength:"128" doc:"The released one when left out."`
+		Org     string `json:"org" minLength:"1" maxLength:"64" doc:"The publisher." example:"acme"`
+		Name    string `json:"name" minLength:"1" maxLength:"64" doc:"Its name." example:"tables"`
+		Version string `json:"version,omitempty" maxLength:"128" doc:"The released one when left out." example:"1.0.0"`
 		Digest  string `json:"digest,omitempty" maxLength:"128" doc:"Install only the package that it names."`
 	}
 },
-) (*body[installedSkill], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+) (*httpx.Body[installedSkill], error) {
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Skills.Install(ctx, session, domain.SkillInstall(in.Body))
+	done, err := a.skills.Install(ctx, session, domain.SkillInstall(in.Body))
 	if err != nil {
 		return nil, err
 	}
-	s.tellSkillChange(ctx, session.ID, done.Dir, done.ReplacedVersion != nil)
-	return answer(installedSkill{
+	a.emitSkillChange(ctx, session.ID, done.Dir, done.ReplacedVersion != nil)
+	return httpx.Answer(installedSkill{
 		Name: done.Name, Version: done.Version, Digest: done.Digest, SkillDir: done.Dir, FileCount: done.FileCount,
 		ReplacedVersion: done.ReplacedVersion,
 	}, nil)
 }
 
 type resyncedSkills struct {
-	Detail  string         `json:"detail" doc:"The outcome in words."`
-	Added   []string       `json:"added"`
-	Updated []string       `json:"updated"`
-	Removed []string       `json:"removed"`
-	Failed  []skillFailure `json:"failed"`
+	Detail  string         `json:"detail" doc:"The outcome in words." example:"0 added, 0 updated, 0 removed, 0 cannot be used"`
+	Added   []string       `json:"added" doc:"Names of added skills."`
+	Updated []string       `json:"updated" doc:"Names of changed skills."`
+	Removed []string       `json:"removed" doc:"Names of removed skills."`
+	Failed  []skillFailure `json:"failed" doc:"The entries that failed, with the reason."`
 }
 
 type skillFailure struct {
-	Name    string `json:"name"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Name    string `json:"name" doc:"Its name."`
+	Code    string `json:"code" doc:"The error code."`
+	Message string `json:"message" doc:"The message in plain text."`
 }
 
-func (s *server) resyncSkills(ctx context.Context, in *SessionRef) (*body[resyncedSkills], error) {
-	session, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID)
+func (a *skillsAPI) resyncSkills(ctx context.Context, in *SessionRef) (*httpx.Body[resyncedSkills], error) {
+	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Skills.Resync(ctx, session)
+	done, err := a.skills.Resync(ctx, session)
 	out := resyncedSkills{
-		Added: orEmpty(done.Added), Updated: orEmpty(done.Updated), Removed: orEmpty(done.Removed), Failed: make([]skillFailure, len(done.Failed)),
+		Added: orEmpty(done.Added), Updated: orEmpty(done.Updated), Removed: orEmpty(done.Removed),
+		Failed: make([]skillFailure, len(done.Failed)),
 	}
 	for i, f := range done.Failed {
 		out.Failed[i] = skillFailure(f)
 	}
-	out.Detail = fmt.Sprintf("%d added, %d updated, %d removed, %d cannot be used", len(out.Added), len(out.Updated), len(out.Removed), len(out.Failed))
-	return answer(out, err)
+	out.Detail = fmt.Sprintf("%d added, %d updated, %d removed, %d cannot be used",
+		len(out.Added), len(out.Updated), len(out.Removed), len(out.Failed))
+	return httpx.Answer(out, err)
 }
 
 // sessionSkill is one skill in a session's setup (shapes.md section 2).
 type sessionSkill struct {
-	Name    string             `json:"name"`
-	Org     string             `json:"org,omitempty"`
-	Version string             `json:"version"`
-	Digest  string             `json:"digest"`
-	Source  domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner"`
+	Name    string             `json:"name" doc:"Its name." example:"data-table-report"`
+	Org     string             `json:"org,omitempty" doc:"The publisher."`
+	Version string             `json:"version" doc:"The version." example:"1.0.0"`
+	Digest  string             `json:"digest" doc:"SHA-256 of the content."`
+	Source  domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
 }
 
 // skillSnapshot is the version of its primary skill that a session keeps to.
 type skillSnapshot struct {
-	SkillID    string    `json:"skill_id"`
-	Org        string    `json:"org"`
-	Name       string    `json:"name"`
-	Version    string    `json:"version"`
-	Digest     string    `json:"digest"`
+	SkillID    string    `json:"skill_id" doc:"The skill."`
+	Org        string    `json:"org" doc:"The publisher."`
+	Name       string    `json:"name" doc:"Its name."`
+	Version    string    `json:"version" doc:"The version."`
+	Digest     string    `json:"digest" doc:"SHA-256 of the content."`
 	Path       string    `json:"path" doc:"In the session's workspace."`
-	FilesCount int       `json:"files_count"`
-	TakenAt    time.Time `json:"taken_at"`
+	FilesCount int       `json:"files_count" doc:"Number of files in the package."`
+	TakenAt    time.Time `json:"taken_at" doc:"Creation time of the snapshot."`
 }
 
 // detailPatience bounds how long what is beside its row may hold up the detail of a
@@ -326,14 +387,14 @@ const detailPatience = 5 * time.Second
 
 // skillsOf gives the part of a session's setup that is about skills. The detail
 // is given without it when it cannot be had.
-func (s *server) skillsOf(ctx context.Context, session domain.Session) []sessionSkill {
+func (a *sessionViews) skillsOf(ctx context.Context, session domain.Session) []sessionSkill {
 	out := []sessionSkill{}
 	if session.ID == "" {
 		return out // the answer is an error
 	}
-	skills, err := s.Skills.SetUp(ctx, session)
+	skills, err := a.skills.SetUp(ctx, session)
 	if err != nil {
-		s.Logger.Warn("skills of a session not shown", "session_id", session.ID, "error", err)
+		a.logger.Warn("skills of a session not shown", "session_id", session.ID, "error", err)
 	}
 	for _, skill := range skills {
 		out = append(out, sessionSkill{Name: skill.Name, Org: skill.Org, Version: skill.Version, Digest: skill.Digest, Source: skill.Source})
@@ -342,15 +403,15 @@ func (s *server) skillsOf(ctx context.Context, session domain.Session) []session
 }
 
 // snapshotOf gives the snapshot of the primary skill, and takes it at first.
-func (s *server) snapshotOf(session domain.Session) *skillSnapshot {
+func (a *sessionViews) snapshotOf(session domain.Session) *skillSnapshot {
 	if session.ID == "" || value(session.PrimarySkillID) == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.Context, detailPatience)
+	ctx, cancel := context.WithTimeout(a.context, detailPatience)
 	defer cancel()
-	snapshot, err := s.Skills.Snapshot(ctx, session)
+	snapshot, err := a.skills.Snapshot(ctx, session)
 	if err != nil {
-		s.Logger.Warn("the primary skill of a session was not kept", "session_id", session.ID, "error", err)
+		a.logger.Warn("the primary skill of a session was not kept", "session_id", session.ID, "error", err)
 	}
 	if snapshot == nil {
 		return nil

@@ -14,34 +14,50 @@ const formsSkill = `---\nname: forms\ndescription: Fills in forms. Use it for fo
 const formsUpload = `{"name":"forms","files":[{"path":"SKILL.md","content":"` + formsSkill + `"},{"path":"scripts/run.sh","content":"#!/bin/sh\n"}]}`
 
 var skillWalk = []call{
-	{method: "GET", path: "/api/skills", url: "/api/skills", status: 200},
-	{method: "GET", path: "/api/skills/installed", url: "/api/skills/installed", status: 200},
-	{method: "GET", path: "/api/skills/search", url: "/api/skills/search?q=git", status: 200, bad: []bad{
-		{path: "/api/skills/search", at: "query.q"}, {path: "/api/skills/search?q=", at: "query.q"}, {path: "/api/skills/search?q=a&limit=0", at: "query.limit"},
-		{path: "/api/skills/search?q=a&limit=51", at: "query.limit"}, {path: "/api/skills/search?q=a&limit=x", at: "query.limit"},
+	{method: "GET", path: "/api/skills", scope: "skills", url: "/api/skills", status: 200},
+	{method: "GET", path: "/api/skills/installed", scope: "skills", url: "/api/skills/installed", status: 200},
+	{method: "GET", path: "/api/skills/search", scope: "skills", url: "/api/skills/search?q=git", status: 200, bad: []bad{
+		{path: "/api/skills/search", at: "query.q"},
+		{path: "/api/skills/search?q=", at: "query.q"},
+		{path: "/api/skills/search?q=a&limit=0", at: "query.limit"},
+		{path: "/api/skills/search?q=a&limit=51", at: "query.limit"},
+		{path: "/api/skills/search?q=a&limit=x", at: "query.limit"},
 	}},
-	{method: "GET", path: "/api/skills/{skill_id}", url: "/api/skills/builtin:git-workflow", status: 200, missing: "/api/skills/none"},
-	{method: "GET", path: "/api/sessions/{session_id}/skills", url: "/api/sessions/{s}/skills", status: 200, missing: "/api/sessions/" + none + "/skills"},
-	{method: "GET", path: "/api/sessions/{session_id}/skill-stats", url: "/api/sessions/{s}/skill-stats", status: 200, missing: "/api/sessions/" + none + "/skill-stats"},
-	{method: "POST", path: "/api/sessions/{session_id}/skills:upload", url: "/api/sessions/{s}/skills:upload", status: 200, hasBody: true, body: formsUpload,
+	{method: "GET", path: "/api/skills/{skill_id}", scope: "skills", url: "/api/skills/builtin:git-workflow", status: 200, missing: "/api/skills/none"},
+	{method: "GET", path: "/api/sessions/{session_id}/skills", scope: "sessions:read", url: "/api/sessions/{s}/skills", status: 200, missing: "/api/sessions/" + none + "/skills"},
+	{method: "GET", path: "/api/sessions/{session_id}/skill-stats", scope: "sessions:read", url: "/api/sessions/{s}/skill-stats", status: 200, missing: "/api/sessions/" + none + "/skill-stats"},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/skills:upload", scope: "sessions:write", url: "/api/sessions/{s}/skills:upload", status: 200, hasBody: true, body: formsUpload,
 		missing: "/api/sessions/" + none + "/skills:upload", bad: []bad{
-			{body: `{"files":[]}`, at: "body.name"}, {body: `{"name":"forms"}`, at: "body.files"}, {body: `{"name":"forms","files":[]}`, at: "body.files"},
-			{body: `{"name":5,"files":[{"path":"a","content":"b"}]}`, at: "body.name"}, {body: `{"name":"forms","files":[{"path":"a"}]}`, at: "body.files[0].content"},
+			{body: `{"files":[]}`, at: "body.name"},
+			{body: `{"name":"forms"}`, at: "body.files"},
+			{body: `{"name":"forms","files":[]}`, at: "body.files"},
+			{body: `{"name":5,"files":[{"path":"a","content":"b"}]}`, at: "body.name"},
+			{body: `{"name":"forms","files":[{"path":"a"}]}`, at: "body.files[0].content"},
 			{body: `{"name":"../x","files":[{"path":"SKILL.md","content":"x"}]}`, at: "body.name"},
 			{body: `{"name":"forms","files":[{"path":"../SKILL.md","content":"x"}]}`, at: "body.files[0].path"},
 			{body: `{"name":"forms","files":[{"path":"SKILL.md","content":"no front matter"}]}`, at: "body.files"},
 			{body: `{"name":"other","files":[{"path":"SKILL.md","content":"` + formsSkill + `"}]}`, at: "body.name"},
 			{body: `{"name":"forms","files":[{"path":"SKILL.md","content":"%%","encoding":"base64"}]}`, at: "body.files[0].content"},
 			{body: `{"name":"forms","files":[{"path":"SKILL.md","content":"","encoding":"latin-1"}]}`, at: "body.files[0].encoding"},
-		}},
-	{method: "POST", path: "/api/sessions/{session_id}/skills/install", url: "/api/sessions/{s}/skills/install", status: 503, hasBody: true,
+		},
+	},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/skills/install", scope: "sessions:write", url: "/api/sessions/{s}/skills/install", status: 503, hasBody: true,
 		body: `{"org":"acme","name":"tables"}`, missing: "/api/sessions/" + none + "/skills/install", bad: []bad{
-			{body: `{"name":"tables"}`, at: "body.org"}, {body: `{"org":"acme"}`, at: "body.name"}, {body: `{"org":"a/b","name":"tables"}`, at: "body.org"},
-			{body: `{"org":"acme","name":"Tables"}`, at: "body.name"}, {body: `{"org":"acme","name":"tables","version":"new"}`, at: "body.version"},
-			{body: `{"org":"acme","name":"tables","digest":"x"}`, at: "body.digest"}, {body: `{"org":["acme"],"name":"tables"}`, at: "body.org"},
-		}},
-	{method: "POST", path: "/api/sessions/{session_id}/skills:resync", url: "/api/sessions/{s}/skills:resync", status: 200,
-		missing: "/api/sessions/" + none + "/skills:resync"},
+			{body: `{"name":"tables"}`, at: "body.org"},
+			{body: `{"org":"acme"}`, at: "body.name"},
+			{body: `{"org":"a/b","name":"tables"}`, at: "body.org"},
+			{body: `{"org":"acme","name":"Tables"}`, at: "body.name"},
+			{body: `{"org":"acme","name":"tables","version":"new"}`, at: "body.version"},
+			{body: `{"org":"acme","name":"tables","digest":"x"}`, at: "body.digest"},
+			{body: `{"org":["acme"],"name":"tables"}`, at: "body.org"},
+		},
+	},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/skills:resync", scope: "sessions:write", url: "/api/sessions/{s}/skills:resync", status: 200,
+		missing: "/api/sessions/" + none + "/skills:resync",
+	},
 }
 
 // named finds an item of a list by its name.

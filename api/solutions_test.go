@@ -7,21 +7,33 @@ import (
 )
 
 var solutionWalk = []call{
-	{method: "PATCH", path: "/api/sessions/{session_id}/budget", url: "/api/sessions/{s}/budget", status: 200, hasBody: true, body: `{"max_tokens":1000}`,
+	{
+		method: "PATCH", path: "/api/sessions/{session_id}/budget", scope: "sessions:write", url: "/api/sessions/{s}/budget", status: 200, hasBody: true, body: `{"max_tokens":1000}`,
 		missing: "/api/sessions/" + none + "/budget", bad: []bad{
-			{body: `{"max_tokens":0}`, at: "body.max_tokens"}, {body: `{"max_tokens":"many"}`, at: "body.max_tokens"}, {body: `{"max_tokens":1.5}`, at: "body.max_tokens"},
-			{body: `{"max_cost":-0.1}`, at: "body.max_cost"}, {body: `{"max_cost":[]}`, at: "body.max_cost"}, {body: `{"max_tokens":1e300}`, at: "body.max_tokens"},
-		}},
-	{method: "GET", path: "/api/solutions", url: "/api/solutions", status: 200},
-	{method: "GET", path: "/api/solutions/{solution_id}/biz-roles", url: "/api/solutions/skill_editor/biz-roles", status: 200, missing: "/api/solutions/none/biz-roles"},
-	{method: "GET", path: "/api/solutions/{solution_id}/files/{file_path}", url: "/api/solutions/software_factory/files/agents/code-explorer.md", status: 200,
-		missing: "/api/solutions/software_factory/files/none"},
-	{method: "GET", path: "/api/admin/users/{user_id}/biz-roles", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true,
-		missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general", bad: []bad{{path: "/api/admin/users/{u}/biz-roles", at: "query.solution_id"}}},
-	{method: "PUT", path: "/api/admin/users/{user_id}/biz-roles", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true, hasBody: true,
+			{body: `{"max_tokens":0}`, at: "body.max_tokens"},
+			{body: `{"max_tokens":"many"}`, at: "body.max_tokens"},
+			{body: `{"max_tokens":1.5}`, at: "body.max_tokens"},
+			{body: `{"max_cost":-0.1}`, at: "body.max_cost"},
+			{body: `{"max_cost":[]}`, at: "body.max_cost"},
+			{body: `{"max_tokens":1e300}`, at: "body.max_tokens"},
+		},
+	},
+	{method: "GET", path: "/api/solutions", scope: "solutions", url: "/api/solutions", status: 200},
+	{method: "GET", path: "/api/solutions/{solution_id}/biz-roles", scope: "solutions", url: "/api/solutions/skill_editor/biz-roles", status: 200, missing: "/api/solutions/none/biz-roles"},
+	{
+		method: "GET", path: "/api/solutions/{solution_id}/files/{file_path}", scope: "solutions", url: "/api/solutions/software_factory/files/agents/code-explorer.md", status: 200,
+		missing: "/api/solutions/software_factory/files/none",
+	},
+	{
+		method: "GET", path: "/api/admin/users/{user_id}/biz-roles", scope: "admin", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true,
+		missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general", bad: []bad{{path: "/api/admin/users/{u}/biz-roles", at: "query.solution_id"}},
+	},
+	{
+		method: "PUT", path: "/api/admin/users/{user_id}/biz-roles", scope: "admin", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true, hasBody: true,
 		body: `{"biz_role_ids":["analyst"]}`, missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general", bad: []bad{
 			{body: `{}`, at: "body.biz_role_ids"}, {body: `{"biz_role_ids":"analyst"}`, at: "body.biz_role_ids"}, {body: `{"biz_role_ids":["cook"]}`, at: "body.biz_role_ids[0]"},
-		}},
+		},
+	},
 }
 
 func TestSolutions(t *testing.T) {
@@ -103,4 +115,17 @@ func TestSessionSetup(t *testing.T) {
 		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), at)
 	}
 	w.do("PATCH", path, w.bob, `{"session_setup":{"max_steps":5}}`).problem(404)
+
+	require.NotContains(t, setup(w.do("GET", path, w.ann, "")), "max_model_retry_s")
+	got = setup(w.do("PATCH", path, w.ann, `{"max_model_retry_s":30}`))
+	require.EqualValues(t, 30, got["max_model_retry_s"])
+	require.EqualValues(t, 9, got["max_steps"], "what is not named stays")
+	got = setup(w.do("PATCH", path, w.ann, `{"session_setup":{"max_steps":8}}`))
+	require.EqualValues(t, 30, got["max_model_retry_s"])
+	other := "/api/sessions/" + w.session(`{"max_model_retry_s":604800}`)
+	require.EqualValues(t, 604800, setup(w.do("GET", other, w.ann, ""))["max_model_retry_s"])
+	for _, body := range []string{`{"max_model_retry_s":0}`, `{"max_model_retry_s":604801}`, `{"max_model_retry_s":"x"}`} {
+		require.Contains(t, w.do("PATCH", path, w.ann, body).fields(), "body.max_model_retry_s")
+		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), "body.max_model_retry_s")
+	}
 }

@@ -62,11 +62,52 @@ var specifiedBounds = map[string]string{
 	"POST /api/sessions/{session_id}/upset_extra_info body.extra":          "required object",
 	"GET /api/sessions/{session_id}/messages query.after_sequence":         "integer -1.. =-1",
 	"GET /api/sessions/{session_id}/messages query.limit":                  "integer 1..",
-	"POST /api/sessions/{session_id}/chat body.mode":                       "string of planning,executing",
-	"POST /api/sessions/{session_id}/chat body.delivery":                   "string of enqueue,steer,interrupt,reject =enqueue",
+	"POST /api/sessions/{session_id}/chat body.mode":                       "string of planning,executing or null",
+	"POST /api/sessions/{session_id}/chat body.delivery":                   "string of enqueue,steer,interrupt,reject or null =enqueue",
 
 	"GET /api/skills/search query.q":     "required string 1..1000",
 	"GET /api/skills/search query.limit": "integer 1..50 =10",
+
+	"POST /api/prod_agents body.name":                   "required string 1..128",
+	"POST /api/prod_agents body.icon":                   "string 0..64 or null",
+	"POST /api/prod_agents body.agent_id":               "string 0..128 or null",
+	"POST /api/prod_agents body.solution_id":            "required string 1..128",
+	"POST /api/prod_agents body.biz_role_id":            "required string 1..128",
+	"POST /api/prod_agents body.agent_template":         "string 0..200000 or null",
+	"POST /api/prod_agents body.skills":                 "array 0..200 or null",
+	"POST /api/prod_agents body.skills_data":            "object or null",
+	"POST /api/prod_agents body.init_script":            "string 0..200000 or null",
+	"POST /api/prod_agents body.layout_type":            "string 0..64 or null",
+	"POST /api/prod_agents body.preview_urls":           "array 0..200 or null",
+	"POST /api/prod_agents body.preview_urls[0].name":   "required string 1..128",
+	"POST /api/prod_agents body.preview_urls[0].url":    "required string 1..2000",
+	"POST /api/prod_agents body.runtime_provider":       "string 0..256 or null",
+	"POST /api/prod_agents body.instructions":           "string 0..200000 or null",
+	"PUT /api/prod_agents/{record_id} body.name":        "required string 1..128",
+	"PUT /api/prod_agents/{record_id} body.solution_id": "required string 1..128",
+	"PUT /api/prod_agents/{record_id} body.biz_role_id": "required string 1..128",
+	"POST /api/agent-instances body.name":               "required string 1..128",
+	"POST /api/agent-instances body.runtime_id":         "required string 1..128",
+	"POST /api/agent-instances body.instructions":       "string 0..200000 or null",
+	"GET /api/agent-instances query.include_archived":   "boolean =false",
+
+	"POST /api/scheduled-tasks body.title":              "required string 1..200",
+	"POST /api/scheduled-tasks body.cron":               "required string 1..100",
+	"POST /api/scheduled-tasks body.timezone":           "string 1..100 or null",
+	"POST /api/scheduled-tasks body.enabled":            "boolean or null",
+	"POST /api/scheduled-tasks body.skip_confirmations": "boolean or null",
+	"POST /api/scheduled-tasks body.model":              "string 0..200 or null",
+	"PATCH /api/scheduled-tasks/{id} body.title":        "string 1..200 or null",
+	"PATCH /api/scheduled-tasks/{id} body.cron":         "string 1..100 or null",
+	"PATCH /api/scheduled-tasks/{id} body.timezone":     "string 1..100 or null",
+	"PATCH /api/scheduled-tasks/{id} body.model":        "string 0..200 or null",
+
+	"POST /api/prod_workspaces body.name":                                        "required string 1..128",
+	"POST /api/prod_workspaces body.description":                                 "string 0..1000 or null",
+	"PUT /api/prod_workspaces/{workspace_id}/assistant-session body.biz_role_id": "required string 1..128",
+	"PUT /api/prod_workspaces/{workspace_id}/assistant-session body.session_id":  "required string 1..128",
+	"POST /api/prod_workspaces/{workspace_id}/issues body.title":                 "required string 1..500",
+	"GET /api/prod_workspaces/{workspace_id}/issues/query query.limit":           "integer 1..100 =50",
 
 	"POST /api/memories body.content":      "required string 1..500",
 	"POST /api/memories body.type":         "string of feedback,experience or null =feedback",
@@ -139,7 +180,7 @@ func (s *shape) describe(required bool) string {
 	case len(s.Enum) > 0:
 		words := []string{}
 		for _, v := range s.Enum {
-			if v != nil { // told by the type already
+			if v != nil { // required by the type already
 				words = append(words, fmt.Sprint(v))
 			}
 		}

@@ -5,85 +5,84 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
-// list is what the specification calls only a list.
-type list[T any] struct {
-	Items []T `json:"items"`
-	Total int `json:"total"`
-}
-
-func listOf[T any](items []T) list[T] { return list[T]{orEmpty(items), len(items)} }
-
-// sessionTask is one entry of the agent's task list (shapes.md section 5).
-type sessionTask struct {
-	domain.SessionTask
-	Owner     *string  `json:"owner"`
-	BlockedBy []string `json:"blocked_by"`
-}
-
 // TaskRef is the path of an operation on one background task.
 type TaskRef struct {
-	SessionID string `path:"session_id"`
-	TaskID    string `path:"task_id"`
+	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	TaskID    string `path:"task_id" doc:"The background task." example:"bg_01a1fd9d-6697-73e2-8b37-3d7b3bf3476a"`
 }
 
-func (s *server) taskRoutes() {
-	const path, tag = "/api/sessions/{session_id}/background-tasks", "Background tasks"
-	add(s, operation{
-		id: "list-background-tasks", method: fiber.MethodGet, path: path, tag: tag, summary: "Background tasks of a session",
-		scope: auth.SessionsRead,
-	}, func(ctx context.Context, in *SessionRef) (*body[list[domain.BackgroundTask]], error) {
-		if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+// tasksAPI lists and stops tasks.
+type tasksAPI struct {
+	access
+	tasks Tasks
+	store taskStore
+}
+
+func (a *tasksAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-background-tasks", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/background-tasks", Tag: "Background tasks",
+		Summary: "List the background tasks of a session",
+		Scope:   auth.SessionsRead,
+	}, func(ctx context.Context, in *SessionRef) (*httpx.Body[list[domain.BackgroundTask]], error) {
+		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
-		tasks, err := s.Tasks.List(ctx, in.SessionID)
-		return answer(listOf(tasks), err)
+		tasks, err := a.tasks.List(ctx, in.SessionID)
+		return httpx.Answer(listOf(tasks), err)
 	})
-	add(s, operation{
-		id: "get-background-task-output", method: fiber.MethodGet, path: path + "/{task_id}", tag: tag,
-		summary: "The last lines that a background task wrote", scope: auth.SessionsRead,
-	}, s.taskOutput)
-	add(s, operation{
-		id: "stop-background-task", method: fiber.MethodPost, path: path + "/{task_id}/stop", tag: tag,
-		summary: "Stop a background task", scope: auth.Chat,
-	}, s.stopTask)
-	add(s, operation{
-		id: "list-session-tasks", method: fiber.MethodGet, path: "/api/sessions/{session_id}/tasks", tag: "Sessions",
-		summary: "The agent's own task list", scope: auth.SessionsRead,
-	}, s.sessionTasks)
+	httpx.Register(r, httpx.Operation{
+		ID: "get-background-task-output", Method: fiber.MethodGet,
+		Path: "/api/sessions/{session_id}/background-tasks/{task_id}", Tag: "Background tasks",
+		Summary:     "Get the last lines of a background task's output",
+		Description: "markers holds, for each line, whether it was written to stdout or stderr.",
+		Scope:       auth.SessionsRead,
+		Errors:      httpx.Codes{404: "task_not_found"},
+	}, a.taskOutput)
+	httpx.Register(r, httpx.Operation{
+		ID: "stop-background-task", Method: fiber.MethodPost,
+		Path: "/api/sessions/{session_id}/background-tasks/{task_id}/stop", Tag: "Background tasks",
+		Summary:     "Stop a background task",
+		Description: "Its processes are asked to end, and killed if they do not.",
+		Scope:       auth.Chat,
+		Errors:      httpx.Codes{404: "task_not_found"},
+	}, a.stopTask)
+	httpx.Register(r, httpx.Operation{
+		ID: "list-session-tasks", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/tasks", Tag: "Sessions",
+		Summary:     "List the agent's own tasks in a session",
+		Description: "This is the list that the agent keeps with its tool TaskCreate.",
+		Scope:       auth.SessionsRead,
+	}, a.sessionTasks)
 }
 
-func (s *server) taskOutput(ctx context.Context, in *struct {
+func (a *tasksAPI) taskOutput(ctx context.Context, in *struct {
 	TaskRef
-	Tail int `query:"tail" default:"100" minimum:"1" doc:"How many lines, counted from the last; at most 10000 are given."`
+	Tail int `query:"tail" default:"100" minimum:"1" doc:"How many lines, counted from the last; at most 10000, and 8 MiB of them, are given." example:"100"`
 },
-) (*body[domain.TaskOutput], error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+) (*httpx.Body[domain.TaskOutput], error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	out, err := s.Tasks.Output(ctx, in.SessionID, in.TaskID, min(in.Tail, 10_000))
+	out, err := a.tasks.Output(ctx, in.SessionID, in.TaskID, min(in.Tail, 10_000))
 	out.Lines, out.Markers = orEmpty(out.Lines), orEmpty(out.Markers)
-	return answer(out, err)
+	return httpx.Answer(out, err)
 }
 
-func (s *server) stopTask(ctx context.Context, in *TaskRef) (*body[domain.BackgroundTask], error) {
-	if _, err := s.Store.OwnSession(ctx, callerOf(ctx).User, in.SessionID); err != nil {
+func (a *tasksAPI) stopTask(ctx context.Context, in *TaskRef) (*httpx.Body[domain.BackgroundTask], error) {
+	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	return answer(s.Tasks.Stop(ctx, in.SessionID, in.TaskID))
+	return httpx.Answer(a.tasks.Stop(ctx, in.SessionID, in.TaskID))
 }
 
-func (s *server) sessionTasks(ctx context.Context, in *SessionRef) (*body[list[sessionTask]], error) {
-	if _, _, err := s.readable(ctx, in.SessionID); err != nil {
+func (a *tasksAPI) sessionTasks(ctx context.Context, in *SessionRef) (*httpx.Body[list[domain.SessionTask]], error) {
+	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
-	tasks, err := s.Store.SessionTasks(ctx, in.SessionID)
-	items := make([]sessionTask, len(tasks))
-	for i, t := range tasks {
-		items[i] = sessionTask{SessionTask: t, BlockedBy: []string{}}
-	}
-	return answer(listOf(items), err)
+	tasks, err := a.store.SessionTasks(ctx, in.SessionID)
+	return httpx.Answer(listOf(tasks), err)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -11,19 +12,28 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
+// onArchive are the error codes of a ZIP archive (422).
+const onArchive = "invalid_archive not_a_zip zip_damaged zip_expands zip_too_many_files zip_unsafe_name zip_not_regular " +
+	"zip_name_twice zip_cannot_unpack"
+
 // Transfers carry sessions out of this installation and into it (decisions.md
 // section 6).
 type Transfers interface {
-	// Export reads what is to be written; the caller was let in, and may have the
+	// Export reads what is to be written; the caller is authorised, and may have the
 	// parts.
 	Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (SessionExport, error)
-	Preview(ctx context.Context, archive io.ReaderAt, size int64) (domain.ImportPreview, error)
-	// Import makes a session of the owner's, or leaves nothing behind.
-	Import(ctx context.Context, ownerID string, archive io.ReaderAt, size int64, in domain.ImportOptions) (string, domain.ImportedFrom, error)
+	Preview(ctx context.Context, ownerID string, archive io.ReaderAt, size int64) (domain.ImportPreview, error)
+	// Upload stores an archive, which the caller imports or discards.
+	Upload(ctx context.Context, ownerID string, archive io.Reader) (domain.ArchiveUpload, error)
+	Discard(ctx context.Context, upload domain.ArchiveUpload) error
+	// Import makes a session of an upload, or leaves nothing behind. It goes on when the
+	// caller leaves.
+	Import(ctx context.Context, in domain.ImportRequest) (sessionID string, from domain.ImportedFrom, err error)
 }
 
 // SessionExport is an archive that is ready to be written.
@@ -38,40 +48,70 @@ const transferTime = time.Hour
 // importedSession is a session's detail with where it comes from.
 type importedSession struct {
 	SessionDetail
-	ImportedFrom domain.ImportedFrom `json:"imported_from"`
+	ImportedFrom domain.ImportedFrom `json:"imported_from" doc:"The origin of the session."`
 }
 
-func (s *server) transferRoutes() {
-	const tag = "Import and export"
-	add(s, operation{
-		id: "export-session", method: fiber.MethodGet, path: "/api/sessions/{session_id}/export", tag: tag, stream: true,
-		summary: "The session as a ZIP archive, without environment values and keys; with its files for keys that may read them", scope: auth.SessionsRead,
-		changes: describeAs(http.StatusOK, "application/zip"),
-	}, s.export)
-	add(s, operation{
-		id: "preview-import", method: fiber.MethodPost, path: "/api/sessions/preview-import", tag: tag, stream: true,
-		summary: "What an archive holds, and whether it can be imported; nothing is made", scope: auth.SessionsWrite,
-	}, s.previewImport)
-	add(s, operation{
-		id: "import-session", method: fiber.MethodPost, path: "/api/sessions/import", tag: tag, stream: true,
-		summary: "Make a session from an archive", scope: auth.SessionsWrite,
-	}, s.importSession)
-	// Told afterwards: an operation with a body that it does not decode would be
-	// taken for one of JSON.
-	paths := s.huma.OpenAPI().Paths
-	describeForm("file", nil)(paths["/api/sessions/preview-import"].Post)
-	describeForm("file", map[string]string{"name": "The intent of the session; empty: as it was.", "solution_id": "Its solution."})(paths["/api/sessions/import"].Post)
+// transferAPI exports and imports sessions.
+type transferAPI struct {
+	access
+	roleCheck
+	sessionViews
+	transfers Transfers
+	logger    *slog.Logger
 }
 
-func (s *server) export(ctx context.Context, in *SessionRef) (*streamed, error) {
-	session, role, err := s.readable(ctx, in.SessionID)
+func (a *transferAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "export-session", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/export", Tag: "Import and export",
+		Summary: "Export a session as a ZIP archive",
+		Description: "The archive is created while it is sent. It contains files only for keys that may read them, memories only for " +
+			"the owner, and never environment values or keys.",
+		Scope: auth.SessionsRead, Audit: "session.export", Stream: true,
+		Errors:  httpx.Codes{413: "no_space", 503: "disk_full"},
+		Headers: map[string]string{"Content-Disposition": "attachment, with a name for the file."},
+		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"application/zip"}}},
+	}, a.export)
+	httpx.Register(r, httpx.Operation{
+		ID: "preview-import", Method: fiber.MethodPost, Path: "/api/sessions/preview-import", Tag: "Import and export",
+		Summary: "Check an archive before importing it",
+		Description: "Nothing is created. An archive that cannot be imported returns 200 with compatible false and the reason in " +
+			"errors.",
+		Scope: auth.SessionsWrite, Stream: true,
+		Errors:  httpx.Codes{413: "zip_too_large no_space", 422: onArchive, 429: "too_many_imports", 503: "disk_full"},
+		Form:    &httpx.Form{File: "file"},
+		Example: `{"file": "session.zip"}`,
+	}, a.previewImport)
+	httpx.Register(r, httpx.Operation{
+		ID: "import-session", Method: fiber.MethodPost, Path: "/api/sessions/import", Tag: "Import and export",
+		Summary: "Create a session from an archive",
+		Description: "A form with the archive. Messages, branches, checkpoints and files are restored with new ids; what this " +
+			"installation does not have is left out. Environment buckets and rules that allow tool calls are not imported. " +
+			"The import continues if the client disconnects; a repeat with the same Idempotency-Key waits for its result.",
+		Scope: auth.SessionsWrite, Audit: "session.import", Stream: true, Joins: true,
+		Errors: httpx.Codes{
+			404: "import_not_found",
+			409: "import_lost import_cancelled",
+			413: "zip_too_large no_space too_many_files",
+			422: onArchive + " solution_not_found",
+			429: "too_many_imports",
+			503: "import_pending",
+		},
+		Form: &httpx.Form{File: "file", Fields: map[string]string{
+			"name": "The intent of the session; empty: the recorded one.", "solution_id": "The solution of the session.",
+		}},
+		Example: `{"file": "session.zip", "name": "Release notes, again"}`,
+	}, a.importSession)
+}
+
+func (a *transferAPI) export(ctx context.Context, in *SessionRef) (*httpx.Streamed, error) {
+	session, role, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	// The archive is written after this handler has returned.
-	writing, stop := context.WithTimeout(withRequest(requestOf(ctx).base, requestOf(ctx)), transferTime)
-	parts := domain.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(callerOf(ctx), auth.Files)}
-	export, err := s.Transfers.Export(writing, session, parts)
+	writing, stop := context.WithTimeout(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)), transferTime)
+	parts := domain.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(httpx.CallerOf(ctx), auth.Files)}
+	export, err := a.transfers.Export(writing, session, parts)
 	if err != nil {
 		stop()
 		return nil, err
@@ -79,20 +119,20 @@ func (s *server) export(ctx context.Context, in *SessionRef) (*streamed, error) 
 	end := func() {
 		stop()
 		if err := export.Close(); err != nil {
-			s.Logger.Warn("an export was not cleared away", "request_id", requestOf(ctx).id, "error", err)
+			a.logger.Warn("an export was not cleared away", "request_id", httpx.RequestOf(ctx).ID, "error", err)
 		}
 	}
-	return &streamed{func(hctx huma.Context) {
-		c := fiberOf(hctx)
+	return &httpx.Streamed{Body: func(hctx huma.Context) {
+		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
 		c.Set(fiber.HeaderContentDisposition, `attachment; filename="session-`+session.ID+`.zip"`)
 		c.Set(fiber.HeaderCacheControl, "no-store")
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {
 			defer end()
-			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(streamPatience)) }}
+			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) }}
 			if err := export.Write(writing, pulse); err != nil { // too late for a status
-				s.Logger.Error("an export was broken off", "request_id", requestOf(ctx).id, "session_id", session.ID, "error", err)
+				a.logger.Error("an export was broken off", "request_id", httpx.RequestOf(ctx).ID, "session_id", session.ID, "error", err)
 				_ = conn.Close()
 			}
 		}))
@@ -100,7 +140,7 @@ func (s *server) export(ctx context.Context, in *SessionRef) (*streamed, error) 
 }
 
 // pulsing gives each write a time of its own: a client that reads slowly gets all
-// of it, and one that stands still is let go.
+// of it, and one that stands still is disconnected.
 type pulsing struct {
 	w    io.Writer
 	beat func()
@@ -111,44 +151,68 @@ func (p *pulsing) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-func (s *server) previewImport(ctx context.Context, in *formInput) (*body[domain.ImportPreview], error) {
+func (a *transferAPI) previewImport(ctx context.Context, in *httpx.FormInput) (*httpx.Body[domain.ImportPreview], error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	form, err := in.form("file")
-	if err != nil {
+	var archive httpx.Spooled
+	defer archive.Close()
+	if _, err := in.Form("file", archive.Keep); err != nil {
 		return nil, err
 	}
-	defer form.close()
-	return answer(s.Transfers.Preview(ctx, form.file, form.size))
+	return httpx.Answer(a.transfers.Preview(ctx, httpx.CallerOf(ctx).User.ID, archive.File, archive.Size))
 }
 
-func (s *server) importSession(ctx context.Context, in *formInput) (*body[importedSession], error) {
+func (a *transferAPI) importSession(ctx context.Context, in *httpx.FormInput) (*httpx.Body[importedSession], error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	form, err := in.form("file")
+	user := httpx.CallerOf(ctx).User
+	asked, err := a.uploadArchive(ctx, user, in)
 	if err != nil {
 		return nil, err
 	}
-	defer form.close()
-	const maxName, maxSolution = 100_000, 256
-	options := domain.ImportOptions{Name: form.fields["name"]}
-	if len(options.Name) > maxName {
-		return nil, domain.Invalidf("body.name", "has more than %d characters", maxName)
+	id, from, err := a.transfers.Import(ctx, asked)
+	if err != nil {
+		return nil, httpx.At("body.file", err)
 	}
-	if solution := form.fields["solution_id"]; solution != "" {
-		if len(solution) > maxSolution {
-			return nil, domain.Invalidf("body.solution_id", "has more than %d characters", maxSolution)
+	httpx.Concerns(ctx, id, nil)
+	session, err := a.store.OwnSession(ctx, user, id)
+	return httpx.Answer(importedSession{a.detailOf(session, domain.ViewerOwner), from}, err)
+}
+
+// uploadArchive stores the archive of a form as it comes, and checks the fields
+// besides it. What is refused is discarded.
+func (a *transferAPI) uploadArchive(ctx context.Context, user domain.User, in *httpx.FormInput) (asked domain.ImportRequest, err error) {
+	asked.OwnerID = user.ID
+	defer func() {
+		if err == nil || asked.Upload.SessionID == "" {
+			return
 		}
-		options.SolutionID = &solution
-	}
-	if err := s.checkSolution(ctx, options.SolutionID, nil); err != nil {
-		return nil, err
-	}
-	user := callerOf(ctx).User
-	id, from, err := s.Transfers.Import(ctx, user.ID, form.file, form.size, options)
+		if left := a.transfers.Discard(ctx, asked.Upload); left != nil {
+			a.logger.Warn("failed to discard an upload; it will be removed later", "request_id", httpx.RequestOf(ctx).ID, "error", left)
+		}
+	}()
+	fields, err := in.Form("file", func(archive io.Reader) error {
+		upload, err := a.transfers.Upload(ctx, user.ID, archive)
+		if err == nil {
+			asked.Upload = upload
+		}
+		return err
+	})
 	if err != nil {
-		return nil, at("body.file", err)
+		return asked, err
 	}
-	session, err := s.Store.OwnSession(ctx, user, id)
-	return answer(importedSession{s.detailOf(session, domain.ViewerOwner), from}, err)
+	const maxName, maxSolution = 100_000, 256
+	if asked.Options.Name = fields["name"]; len(asked.Options.Name) > maxName {
+		return asked, domain.Invalidf("body.name", "has more than %d characters", maxName)
+	}
+	if solution := fields["solution_id"]; solution != "" {
+		if len(solution) > maxSolution {
+			return asked, domain.Invalidf("body.solution_id", "has more than %d characters", maxSolution)
+		}
+		asked.Options.SolutionID = &solution
+	}
+	if o := httpx.RequestOf(ctx).Once; o != nil {
+		asked.Key = o.Key
+	}
+	return asked, a.checkSolution(ctx, asked.Options.SolutionID, nil)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/internal/testkit"
 )
 
 // form writes a multipart form with a file, and fields before it.
@@ -29,6 +31,7 @@ func form(t *testing.T, content string, fields ...string) (body, kind string) {
 }
 
 func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory of temporary files
+	testkit.Engines(t) // theirs are not below the test's own directory, which is removed
 	t.Setenv("TMPDIR", t.TempDir())
 	w := newWorld(t)
 	send := func(path, body, kind string) reply {
@@ -68,7 +71,7 @@ func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory o
 	}
 }
 
-// The scope of files holds for exports too: whoever may not read them one by one
+// The scope of files holds for exports too: a caller that may not read them one by one
 // does not get them all at once.
 func TestExportHoldsWhatTheCallerMayRead(t *testing.T) {
 	t.Parallel()

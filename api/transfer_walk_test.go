@@ -16,42 +16,62 @@ import (
 // transferWalk is replays, public links, what is carried out of a session and
 // into one, and extra info.
 var transferWalk = []call{
-	{method: "POST", path: "/api/sessions/{session_id}/replay", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":5,"unknown":1}`,
+	{
+		method: "POST", path: "/api/sessions/{session_id}/replay", scope: "sessions:write", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":5,"unknown":1}`,
 		missing: "/api/sessions/" + none + "/replay", bad: []bad{
-			{body: `{}`, at: "body.speed"}, {body: `{"speed":3}`, at: "body.speed"}, {body: `{"speed":"1"}`, at: "body.speed"}, {body: `{"speed":1.5}`, at: "body.speed"},
+			{body: `{}`, at: "body.speed"},
+			{body: `{"speed":3}`, at: "body.speed"},
+			{body: `{"speed":"1"}`, at: "body.speed"},
+			{body: `{"speed":1.5}`, at: "body.speed"},
 			{body: `{"speed":null}`, at: "body.speed"},
-		}},
-	{method: "GET", path: "/api/sessions/{session_id}/replay/preview", url: "/api/sessions/{s}/replay/preview", status: 200,
-		missing: "/api/sessions/" + none + "/replay/preview"},
-	{method: "PATCH", path: "/api/sessions/{session_id}/replay", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":null,"status":null}`,
+		},
+	},
+	{
+		method: "GET", path: "/api/sessions/{session_id}/replay/preview", scope: "sessions:read", url: "/api/sessions/{s}/replay/preview", status: 200,
+		missing: "/api/sessions/" + none + "/replay/preview",
+	},
+	{
+		method: "PATCH", path: "/api/sessions/{session_id}/replay", scope: "sessions:write", url: "/api/sessions/{s}/replay", hasBody: true, status: 200, body: `{"speed":null,"status":null}`,
 		missing: "/api/sessions/" + none + "/replay", bad: []bad{
 			{body: `{"speed":0}`, at: "body.speed"}, {body: `{"speed":[]}`, at: "body.speed"}, {body: `{"status":"playing"}`, at: "body.status"}, {body: `{"status":5}`, at: "body.status"},
-		}},
+		},
+	},
 
-	{method: "POST", path: "/api/sessions/{session_id}/share", url: "/api/sessions/{s}/share", hasBody: true, status: 200,
+	{
+		method: "POST", path: "/api/sessions/{session_id}/share", scope: "sessions:write", url: "/api/sessions/{s}/share", hasBody: true, status: 200,
 		missing: "/api/sessions/" + none + "/share", bad: []bad{
-			{body: `{"ttl_seconds":0}`, at: "body.ttl_seconds"}, {body: `{"ttl_seconds":7776001}`, at: "body.ttl_seconds"}, {body: `{"ttl_seconds":"1"}`, at: "body.ttl_seconds"},
-			{body: `{"redact":[]}`, at: "body.redact"}, {body: `{"redact":{"thinking":"no"}}`, at: "body.redact.thinking"},
-		}},
-	{method: "DELETE", path: "/api/sessions/{session_id}/share/{token}", url: "/api/sessions/{s}/share/" + shownToken, status: 200,
-		missing: "/api/sessions/{s}/share/none"},
-	{method: "GET", path: "/api/share/{token}", url: "/api/share/" + shownToken, status: 200, public: true, missing: "/api/share/none", bad: []bad{
+			{body: `{"ttl_seconds":0}`, at: "body.ttl_seconds"},
+			{body: `{"ttl_seconds":7776001}`, at: "body.ttl_seconds"},
+			{body: `{"ttl_seconds":"1"}`, at: "body.ttl_seconds"},
+			{body: `{"redact":[]}`, at: "body.redact"},
+			{body: `{"redact":{"thinking":"no"}}`, at: "body.redact.thinking"},
+		},
+	},
+	{
+		method: "DELETE", path: "/api/sessions/{session_id}/share/{token}", scope: "sessions:write", url: "/api/sessions/{s}/share/" + shownToken, status: 200,
+		missing: "/api/sessions/{s}/share/none",
+	},
+	{method: "GET", path: "/api/share/{token}", scope: "public", url: "/api/share/" + shownToken, status: 200, public: true, missing: "/api/share/none", bad: []bad{
 		{path: "/api/share/" + strings.Repeat("0", 201), at: "path.token"},
 	}},
-	{method: "GET", path: "/api/share/{token}/attachments/{attachment}", url: "/api/share/" + shownToken + "/attachments/" + picture, status: 200, public: true,
-		missing: "/api/share/none/attachments/" + picture, bad: []bad{{path: "/api/share/" + shownToken + "/attachments/x", at: "path.attachment"}}},
+	{
+		method: "GET", path: "/api/share/{token}/attachments/{attachment}", scope: "public", url: "/api/share/" + shownToken + "/attachments/" + picture, status: 200, public: true,
+		missing: "/api/share/none/attachments/" + picture, bad: []bad{{path: "/api/share/" + shownToken + "/attachments/x", at: "path.attachment"}},
+	},
 
-	{method: "GET", path: "/api/sessions/{session_id}/export", url: "/api/sessions/{s}/export", status: 200, missing: "/api/sessions/" + none + "/export"},
+	{method: "GET", path: "/api/sessions/{session_id}/export", scope: "sessions:read", url: "/api/sessions/{s}/export", status: 200, missing: "/api/sessions/" + none + "/export"},
 	// Their forms are no JSON objects: see TestForms.
-	{method: "POST", path: "/api/sessions/preview-import", url: "/api/sessions/preview-import", stream: true, status: 200},
-	{method: "POST", path: "/api/sessions/import", url: "/api/sessions/import", stream: true, status: 200},
+	{method: "POST", path: "/api/sessions/preview-import", scope: "sessions:write", url: "/api/sessions/preview-import", stream: true, status: 200},
+	{method: "POST", path: "/api/sessions/import", scope: "sessions:write", url: "/api/sessions/import", stream: true, status: 200},
 
-	{method: "GET", path: "/api/sessions/{session_id}/extra_info", url: "/api/sessions/{s}/extra_info", status: 200, missing: "/api/sessions/" + none + "/extra_info"},
-	{method: "POST", path: "/api/sessions/{session_id}/upset_extra_info", url: "/api/sessions/{s}/upset_extra_info", hasBody: true, status: 200,
+	{method: "GET", path: "/api/sessions/{session_id}/extra_info", scope: "sessions:read", url: "/api/sessions/{s}/extra_info", status: 200, missing: "/api/sessions/" + none + "/extra_info"},
+	{
+		method: "POST", path: "/api/sessions/{session_id}/upset_extra_info", scope: "sessions:write", url: "/api/sessions/{s}/upset_extra_info", hasBody: true, status: 200,
 		body: `{"extra":{"task_id":"t"}}`, missing: "/api/sessions/" + none + "/upset_extra_info", bad: []bad{
 			{body: `{}`, at: "body.extra"}, {body: `{"extra":null}`, at: "body.extra"}, {body: `{"extra":[]}`, at: "body.extra"}, {body: `{"extra":"x"}`, at: "body.extra"},
-		}},
-	{method: "GET", path: "/api/sessions/extra_info/by_task/{task_id}", url: "/api/sessions/extra_info/by_task/unknown", status: 200},
+		},
+	},
+	{method: "GET", path: "/api/sessions/extra_info/by_task/{task_id}", scope: "sessions:read", url: "/api/sessions/extra_info/by_task/unknown", status: 200},
 }
 
 // shownToken is the token of the one link that shown knows.
@@ -77,7 +97,7 @@ func (s shown) OpenShare(ctx context.Context, hash []byte, _ bool) (domain.Share
 	return domain.SharedSession{ShareLink: domain.ShareLink{SessionID: none}, OwnerID: none}, s.RevokeShare(ctx, none, hash)
 }
 
-// played is replays that do as they are told.
+// played is replays that obey.
 type played struct{}
 
 func (played) Preview(_ context.Context, session domain.Session) (domain.ReplayPreview, error) {
@@ -92,7 +112,7 @@ func (played) Change(context.Context, domain.User, domain.Session, domain.Replay
 	return nil
 }
 
-// carried is archives of which it is only told how large they were, and what they
+// carried is archives of which only the size is kept, and what they
 // may hold.
 type carried struct{ parts domain.ExportParts }
 
@@ -107,10 +127,18 @@ func (c carried) Write(_ context.Context, w io.Writer) error {
 
 func (carried) Close() error { return nil }
 
-func (carried) Preview(_ context.Context, _ io.ReaderAt, size int64) (domain.ImportPreview, error) {
+func (carried) Preview(_ context.Context, _ string, _ io.ReaderAt, size int64) (domain.ImportPreview, error) {
 	return domain.ImportPreview{Missing: []domain.MissingThing{}, Warnings: []string{}, Errors: []string{}, Compatible: true, Counts: domain.ImportCounts{Bytes: size}}, nil
 }
 
-func (carried) Import(_ context.Context, _ string, _ io.ReaderAt, size int64, in domain.ImportOptions) (string, domain.ImportedFrom, error) {
-	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v", size, in.Name, in.SolutionID != nil)
+func (carried) Upload(_ context.Context, _ string, archive io.Reader) (domain.ArchiveUpload, error) {
+	size, err := io.Copy(io.Discard, archive)
+	return domain.ArchiveUpload{SessionID: none, Size: size}, err
+}
+
+func (carried) Discard(context.Context, domain.ArchiveUpload) error { return nil }
+
+func (carried) Import(_ context.Context, in domain.ImportRequest) (string, domain.ImportedFrom, error) {
+	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v, key %q",
+		in.Upload.Size, in.Options.Name, in.Options.SolutionID != nil, in.Key)
 }

@@ -2,85 +2,94 @@ package api
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
 )
 
 type userList struct {
-	Items []domain.User `json:"items"`
+	Items []domain.User `json:"items" doc:"The entries of this page."`
 }
 
 type newUser struct {
-	User   domain.User `json:"user"`
-	APIKey newKey      `json:"api_key"`
+	User   domain.User `json:"user" doc:"The user."`
+	APIKey newKey      `json:"api_key" doc:"The user's first key."`
 }
 
 type okBody struct {
-	OK bool `json:"ok"`
+	OK bool `json:"ok" doc:"Whether it succeeded."`
 }
 
-func (s *server) userRoutes() {
-	const path, tag = "/api/admin/users", "Administration"
-	add(s, operation{
-		id: "list-users", method: fiber.MethodGet, path: path, tag: tag, summary: "All users", scope: auth.Admin,
-	}, func(ctx context.Context, _ *struct{}) (*body[userList], error) {
-		users, err := s.Store.Users(ctx)
-		return answer(userList{orEmpty(users)}, err)
+// usersAPI manages users.
+type usersAPI struct {
+	store   userStore
+	rights  *auth.Changes
+	workers MCPWorkers
+	logger  *slog.Logger
+}
+
+func (a *usersAPI) register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-users", Method: fiber.MethodGet, Path: "/api/admin/users", Tag: "Administration",
+		Summary: "List the users",
+		Scope:   auth.Admin,
+	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[userList], error) {
+		users, err := a.store.Users(ctx)
+		return httpx.Answer(userList{orEmpty(users)}, err)
 	})
-	add(s, operation{
-		id: "create-user", method: fiber.MethodPost, path: path, tag: tag, summary: "Make a user and his first API key",
-		scope: auth.Admin, status: fiber.StatusCreated, secret: true,
-	}, s.createUser)
-	add(s, operation{
-		id: "delete-user", method: fiber.MethodDelete, path: path + "/{user_id}", tag: tag,
-		summary: "Close a user's account and revoke his keys", scope: auth.Admin,
-	}, s.deleteUser)
+	httpx.Register(r, httpx.Operation{
+		ID: "create-user", Method: fiber.MethodPost, Path: "/api/admin/users", Tag: "Administration",
+		Summary:     "Create a user with an initial API key",
+		Description: "Only this response returns the API key.",
+		Scope:       auth.Admin, Audit: "user.create", Status: fiber.StatusCreated, Secret: true,
+		Errors:  httpx.Codes{409: "username_taken"},
+		Example: `{"username": "eve", "name": "Eve", "email": "eve@example.org"}`,
+	}, a.createUser)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-user", Method: fiber.MethodDelete, Path: "/api/admin/users/{user_id}", Tag: "Administration",
+		Summary:     "Deactivate a user and revoke all API keys",
+		Description: "The account is deactivated but kept for references.",
+		Scope:       auth.Admin, Audit: "user.delete",
+		Errors: httpx.Codes{404: "user_not_found", 409: "last_administrator"},
+	}, a.deleteUser)
 }
 
-func (s *server) createUser(ctx context.Context, in *struct {
+func (a *usersAPI) createUser(ctx context.Context, in *struct {
 	Body struct {
-		Username      string  `json:"username" minLength:"1" maxLength:"128" pattern:"^[^\\s\\x00-\\x1f/]+$" patternDescription:"free of spaces, slashes and control characters"`
-		Name          *string `json:"name,omitempty" nullable:"true" maxLength:"256"`
-		Email         *string `json:"email,omitempty" nullable:"true" maxLength:"320"`
-		Administrator *bool   `json:"administrator,omitempty" nullable:"true"`
+		Username      string  `json:"username" minLength:"1" maxLength:"128" pattern:"^[^\\s\\x00-\\x1f/]+$" patternDescription:"free of spaces, slashes and control characters" doc:"The user name." example:"eve"`
+		Name          *string `json:"name,omitempty" nullable:"true" maxLength:"256" doc:"Its name." example:"Eve"`
+		Email         *string `json:"email,omitempty" nullable:"true" maxLength:"320" doc:"The e-mail address." example:"eve@example.org"`
+		Administrator *bool   `json:"administrator,omitempty" nullable:"true" doc:"Whether the user may administer the service."`
 	}
 },
-) (*body[newUser], error) {
+) (*httpx.Body[newUser], error) {
 	user := domain.User{
 		ID: domain.NewID(), Username: in.Body.Username, Name: value(in.Body.Name), Email: value(in.Body.Email),
 		Administrator: value(in.Body.Administrator),
 	}
 	key, plaintext, hash := auth.NewKey(user.ID, "first key")
-	user, key, err := s.Store.CreateUser(ctx, user, key, hash[:])
+	user, key, err := a.store.CreateUser(ctx, user, key, hash[:])
 	if err != nil {
 		return nil, err
 	}
-	s.audit(ctx, "user.create", user.ID, nil)
-	return answer(newUser{user, newKeyBody(key, plaintext)}, nil)
+	httpx.Concerns(ctx, user.ID, map[string]string{"username": user.Username})
+	return httpx.Answer(newUser{user, newKeyBody(key, plaintext)}, nil)
 }
 
-func (s *server) deleteUser(ctx context.Context, in *struct {
-	UserID string `path:"user_id"`
+func (a *usersAPI) deleteUser(ctx context.Context, in *struct {
+	UserID string `path:"user_id" doc:"The user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 },
-) (*body[okBody], error) {
-	if err := s.Store.DeleteUser(ctx, in.UserID); err != nil {
+) (*httpx.Body[okBody], error) {
+	if err := a.store.DeleteUser(ctx, in.UserID); err != nil {
 		return nil, err
 	}
-	s.Auth.ForgetUser(in.UserID)
-	if err := s.MCPWorkers.UserDeleted(ctx, in.UserID); err != nil {
-		s.Logger.Warn("workers not told of a deleted user; unused tool servers end by themselves", "error", err)
+	a.rights.Announce(ctx, domain.RightsChange{UserID: in.UserID})
+	if err := a.workers.UserDeleted(ctx, in.UserID); err != nil {
+		a.logger.Warn("failed to notify workers of a deleted user; unused tool servers end by themselves", "error", err)
 	}
-	s.audit(ctx, "user.delete", in.UserID, nil)
-	return answer(okBody{true}, nil)
-}
-
-// value gives what an optional field holds, or its zero.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
+	return httpx.Answer(okBody{true}, nil)
 }

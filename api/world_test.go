@@ -17,16 +17,23 @@ import (
 	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/inbox"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
-	"everloop/infra/skills"
+	"everloop/infra/skillregistry"
 	"everloop/infra/solutions"
 	"everloop/infra/tokens"
 	"everloop/infra/workspace"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/testkit"
+	"everloop/service/agents"
+	"everloop/service/board"
+	"everloop/service/compute"
+	"everloop/service/dagruns"
+	"everloop/service/production"
+	"everloop/service/schedules"
+	"everloop/service/skills"
+	"everloop/service/webhooks"
 )
 
 // world is the interface on a port of its own, with real records and files, and
@@ -36,7 +43,7 @@ type world struct {
 	url     string
 	db      *postgres.DB
 	log     *syncBuffer
-	desk    *desk
+	chats   *fakeChats
 	streams *streams
 	turns   *turns
 	tasks   *tasks
@@ -52,11 +59,17 @@ type world struct {
 // newWorld starts the interface; change may set what a test needs otherwise.
 func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	t.Helper()
+	return newWorldOn(t, func(l net.Listener) net.Listener { return l }, change...)
+}
+
+// newWorldOn is newWorld with a listener that on makes of the plain one.
+func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func(*api.Config)) *world {
+	t.Helper()
 	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	w := &world{
-		t: t, db: db, log: &syncBuffer{}, desk: &desk{}, turns: &turns{}, tasks: &tasks{}, models: &models{}, deleted: &deleter{}, lookers: &lookers{},
+		t: t, db: db, log: &syncBuffer{}, chats: &fakeChats{}, turns: &turns{}, tasks: &tasks{}, models: &models{}, deleted: &deleter{}, lookers: &lookers{},
 		streams: newStreams(), down: map[string]error{},
 	}
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -68,18 +81,35 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	catalog, err := solutions.Load("")
 	require.NoError(t, err)
 	workspaces := workspace.New(t.TempDir())
+	environments, err := compute.New(compute.Config{Records: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
+	require.NoError(t, err)
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
 	require.NoError(t, err)
+	prod, err := production.New(db, skilled)
+	require.NoError(t, err)
+	scheduled, err := schedules.New(schedules.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
+	require.NoError(t, err)
+	agentService, err := agents.New(agents.Config{Records: db, Solutions: catalog, Models: w.models, Scripts: noEngine{}, Logger: logger})
+	require.NoError(t, err)
+	hooks, err := webhooks.New(db, box)
+	require.NoError(t, err)
+	dags, err := dagruns.New(dagruns.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Logger: logger})
+	require.NoError(t, err)
+	issues, err := board.New(board.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
+	require.NoError(t, err)
 	cfg := api.Config{
-		Context: ctx, Auth: authenticator, Store: postgres.NewJournal(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: w.models, Messages: w.turns, Desk: w.desk,
-		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Budgets: db, Profile: func(s domain.Session) domain.Profile {
+		Boards: db, Board: issues, Instances: db,
+		Schedules: scheduled, Agents: agentService, Webhooks: hooks, Answers: w.chats,
+		Context: ctx, Auth: authenticator, Auditor: auth.NewAuditor(db, logger, nil), Store: postgres.NewStore(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: w.models, Messages: w.turns, Chats: w.chats,
+		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Annotations: db, Budgets: db, Usages: db, Profile: func(s domain.Session) domain.Profile {
 			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
-		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Apps: site{}, AppRecords: site{}, Compute: &inbox.Compute{Records: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"}, Runs: &engine{ended: map[string]string{}}, Inbox: db, Registry: skills.NewRegistry(registryOf(t), logger), GIS: func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} }, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db,
+		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Apps: site{}, AppRecords: site{}, Compute: environments, Runs: &engine{ended: map[string]string{}}, Inbox: db, Registry: skillregistry.New(registryOf(t)), GIS: func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} }, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db, NetworkRules: db,
+		ProdSolutions: db, Production: prod, DAGRuns: dags, DAGRunRecords: db,
 		Replays: played{}, Shares: shown{}, ExtraInfos: db, Transfers: carried{}, Client: api.ClientConfig{PublicSharingEnabled: true}, Workspaces: sessionfiles.Files{Store: workspaces}, Skills: skilled,
 		MCP: mcp.Vault{SealedRecords: db, Box: box}, MCPWorkers: w.lookers, Models: w.models, Deleter: w.deleted, Logger: logger,
 		Readiness: func(context.Context) map[string]error { return w.down },
 		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup: api.SessionSetup{DefaultModel: "m-1", PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions }, Tools: func(_ context.Context, session domain.Session) []string {
+		Setup: api.SessionSetup{DefaultModel: "m-1", Network: domain.NetworkRules, PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions }, Tools: func(_ context.Context, session domain.Session) []string {
 			return slices.DeleteFunc([]string{"Bash", "Read"}, func(tool string) bool { return slices.Contains(session.DisableTools, tool) })
 		}},
 	}
@@ -90,7 +120,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- app.Listener(listener) }()
+	go func() { served <- app.Listener(on(listener)) }()
 	t.Cleanup(func() {
 		shutDown()
 		require.NoError(t, app.ShutdownWithTimeout(5*time.Minute))

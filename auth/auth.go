@@ -1,4 +1,4 @@
-// Package auth says who makes a request. Both doors, REST and Socket.IO, use it
+// Package auth says who makes a request. Both edges, REST and Socket.IO, use it
 // in the same way. It knows API keys itself; other credentials (tokens and
 // session cookies of an identity service) are verified by Verifiers that the
 // wiring adds. It must not know a transport or an engine.
@@ -44,12 +44,21 @@ type Verifier interface {
 	Verify(ctx context.Context, c Credentials) (domain.Caller, error)
 }
 
+// Liveness is implemented by Verifiers whose credentials can end before they expire.
+type Liveness interface {
+	// Alive says whether the session or token that a caller came with still holds.
+	// The error says that this cannot be found out now.
+	Alive(ctx context.Context, caller domain.Caller) (bool, error)
+}
+
 // Options tune an Authenticator; the zero value is ready for use.
 type Options struct {
 	CacheFor  time.Duration // how long a key is believed without asking the records; 0: 5 s
 	Verifiers []Verifier    // asked in this order for what is not an API key
 	Logger    *slog.Logger  // nil: the default one
 	Now       func() time.Time
+
+	GuessesPerMinute int // wrong credentials that one address may send in a minute, see AuthenticateFrom; 0: any number
 }
 
 // Authenticator answers who a caller is. It is safe for concurrent use.
@@ -58,6 +67,7 @@ type Authenticator struct {
 	verifiers []Verifier
 	cache     *cache
 	uses      *uses
+	guesses   *guesses
 	now       func() time.Time
 }
 
@@ -75,6 +85,7 @@ func New(keys Keys, opts Options) *Authenticator {
 	return &Authenticator{
 		keys: keys, verifiers: opts.Verifiers, now: opts.Now,
 		cache: newCache(opts.CacheFor), uses: newUses(keys, opts.Logger),
+		guesses: newGuesses(opts.GuessesPerMinute, opts.Now),
 	}
 }
 
@@ -97,17 +108,38 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain
 		return domain.Caller{}, Unauthorized()
 	}
 	if !hasKeyPrefix(c.Bearer) {
-		for _, v := range a.verifiers {
-			caller, err := v.Verify(ctx, c)
-			if !errors.Is(err, ErrNotMine) {
-				return caller, err
-			}
+		caller, err := a.byVerifier(ctx, c)
+		if !errors.Is(err, ErrNotMine) {
+			return caller, err
 		}
 	}
 	if c.Bearer == "" || len(c.Bearer) > maxKeyLength {
 		return domain.Caller{}, Unauthorized()
 	}
 	return a.byKey(ctx, c.Bearer) // an operator's own bootstrap key needs no prefix
+}
+
+// byVerifier asks the Verifiers in their order. What one has accepted is believed for
+// as long as a key is.
+func (a *Authenticator) byVerifier(ctx context.Context, c Credentials) (domain.Caller, error) {
+	if len(a.verifiers) == 0 {
+		return domain.Caller{}, ErrNotMine
+	}
+	hash, now := Hash(c.Bearer+"\x00"+c.Cookie), a.now()
+	if caller, ok := a.cache.get(hash, now); ok {
+		return caller, nil
+	}
+	epoch := a.cache.currentEpoch()
+	for _, v := range a.verifiers {
+		caller, err := v.Verify(ctx, c)
+		if err == nil {
+			a.cache.put(hash, caller, caller.ExpiresAt, now, epoch)
+		}
+		if !errors.Is(err, ErrNotMine) {
+			return caller, err
+		}
+	}
+	return domain.Caller{}, ErrNotMine
 }
 
 func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Caller, error) {
@@ -125,7 +157,7 @@ func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Cal
 	if !found {
 		return domain.Caller{}, Unauthorized()
 	}
-	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes}
+	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt}
 	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
 	a.uses.note(key.ID, now)
 	return caller, nil
@@ -138,17 +170,33 @@ func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 	if caller.KeyID != "" && a.cache.hasKey(caller.KeyID, a.now()) {
 		return true
 	}
+	if caller.Grant != "" && a.ended(ctx, caller) {
+		return false
+	}
 	alive, err := a.keys.CredentialAlive(ctx, caller.User.ID, caller.KeyID)
 	return alive || err != nil
 }
 
-// ForgetKey makes the revocation of a key take effect at once in this process;
-// other processes notice within the seconds of their cache.
-func (a *Authenticator) ForgetKey(keyID string) {
-	a.cache.forget(func(c domain.Caller) bool { return c.KeyID == keyID })
+// ended reports whether a session or token of the identity service is known to have
+// ended.
+func (a *Authenticator) ended(ctx context.Context, caller domain.Caller) bool {
+	for _, v := range a.verifiers {
+		if liveness, ok := v.(Liveness); ok {
+			if alive, err := liveness.Alive(ctx, caller); err == nil && !alive {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-// ForgetUser does the same for all keys of a user who was deleted or changed.
-func (a *Authenticator) ForgetUser(userID string) {
-	a.cache.forget(func(c domain.Caller) bool { return c.User.ID == userID })
+// Forget makes a change of rights take effect at once in this process: the key, or
+// the keys of the user, are looked up again.
+func (a *Authenticator) Forget(_ context.Context, change domain.RightsChange) {
+	if change.KeyID == "" && change.UserID == "" {
+		return
+	}
+	a.cache.forget(func(c domain.Caller) bool {
+		return change.KeyID != "" && c.KeyID == change.KeyID || change.UserID != "" && c.User.ID == change.UserID
+	})
 }

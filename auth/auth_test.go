@@ -123,14 +123,14 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-func TestWrongCredentialsAllLookTheSame(t *testing.T) {
+func TestAuthenticator_Authenticate_sameErrorForAllWrongCredentials(t *testing.T) {
 	t.Parallel()
 	a, r, _ := set(t)
 	revoked, _ := r.issue("u")
 	r.revoke(revoked)
 	for name, c := range map[string]auth.Credentials{
 		"none": {}, "empty cookie": {Cookie: ""}, "no prefix": bearer("abc"), "unknown": bearer("el_unknown"),
-		"revoked": bearer(revoked), "too long": bearer("el_" + strings.Repeat("x", 10_000)), "a cookie that nobody knows": {Cookie: "c"},
+		"revoked": bearer(revoked), "too long": bearer("el_" + strings.Repeat("x", 10_000)), "an unknown cookie": {Cookie: "c"},
 	} {
 		_, err := a.Authenticate(t.Context(), c)
 		require.Equal(t, auth.Unauthorized().Error(), err.Error(), name)
@@ -138,7 +138,7 @@ func TestWrongCredentialsAllLookTheSame(t *testing.T) {
 	}
 }
 
-func TestKeysAreCachedForSeconds(t *testing.T) {
+func TestAuthenticator_Authenticate_cachesKeys(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
 	plaintext, key := r.issue("u")
@@ -164,11 +164,13 @@ func TestKeysAreCachedForSeconds(t *testing.T) {
 	})
 }
 
-func TestARevocationHereCountsAtOnce(t *testing.T) {
+func TestAuthenticator_Forget_countsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(*auth.Authenticator, domain.APIKey){
-		"of the key":  func(a *auth.Authenticator, k domain.APIKey) { a.ForgetKey(k.ID) },
-		"of the user": func(a *auth.Authenticator, k domain.APIKey) { a.ForgetUser(k.UserID) },
+		"of the key": func(a *auth.Authenticator, k domain.APIKey) { a.Forget(t.Context(), domain.RightsChange{KeyID: k.ID}) },
+		"of the user": func(a *auth.Authenticator, k domain.APIKey) {
+			a.Forget(t.Context(), domain.RightsChange{UserID: k.UserID})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +193,7 @@ func TestARevocationHereCountsAtOnce(t *testing.T) {
 		t.Parallel()
 		a, r, _ := set(t)
 		plaintext, key := r.issue("u")
-		r.during = func() { r.revoke(plaintext); a.ForgetKey(key.ID) }
+		r.during = func() { r.revoke(plaintext); a.Forget(t.Context(), domain.RightsChange{KeyID: key.ID}) }
 		_, err := a.Authenticate(t.Context(), bearer(plaintext))
 		require.NoError(t, err, "it was valid when it was looked up")
 		_, err = a.Authenticate(t.Context(), bearer(plaintext))
@@ -199,7 +201,7 @@ func TestARevocationHereCountsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnExpiryEndsTheCache(t *testing.T) {
+func TestAuthenticator_Authenticate_expiryEndsCacheEntry(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
 	plaintext, key := r.issue("u")
@@ -213,7 +215,7 @@ func TestAnExpiryEndsTheCache(t *testing.T) {
 	require.Equal(t, 2, r.asked, "the records decide about an expired key")
 }
 
-func TestUseIsRecordedOnceAMinute(t *testing.T) {
+func TestAuthenticator_Authenticate_storesUseOncePerMinute(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
 	plaintext, key := r.issue("u")
@@ -233,7 +235,7 @@ func TestUseIsRecordedOnceAMinute(t *testing.T) {
 	require.Contains(t, <-r.touched, key.ID)
 }
 
-func TestAnOutageIsNotARefusal(t *testing.T) {
+func TestAuthenticator_Authenticate_storeUnavailable(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
 	plaintext, _ := r.issue("u")
@@ -309,14 +311,18 @@ func TestEnsureBootstrap(t *testing.T) {
 	require.False(t, made)
 	require.Empty(t, again)
 
-	made, told, err := a.EnsureBootstrap(t.Context(), "operators-own-key")
+	const operators = "an-operators-own-key-of-32-chars"
+	made, returned, err := a.EnsureBootstrap(t.Context(), operators)
 	require.NoError(t, err)
 	require.True(t, made)
-	require.Empty(t, told, "a given key is never told")
-	_, err = a.Authenticate(t.Context(), bearer("operators-own-key"))
+	require.Empty(t, returned, "a given key is never returned")
+	_, err = a.Authenticate(t.Context(), bearer(operators))
 	require.NoError(t, err, "it needs no prefix")
 
-	for _, bad := range []string{"short", "with a space in it", "line\nbreak-in-it", "ümläute-überall", strings.Repeat("x", 600)} {
+	for _, bad := range []string{
+		"short", operators[:15], "a key of enough characters with a space", "line\nbreak-in-a-key-of-enough-characters",
+		"ümläute-überall-in-a-key-of-32-characters", strings.Repeat("x", 600),
+	} {
 		_, _, err := a.EnsureBootstrap(t.Context(), bad)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), bad)

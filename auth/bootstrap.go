@@ -10,7 +10,7 @@ import (
 
 // EnsureBootstrap gives the service its first administrator, the user `admin`.
 //
-// With a key (BOOTSTRAP_API_KEY) that key is his: it is set at every start, a
+// With a key (BOOTSTRAP_API_KEY) that key is theirs: it is set at every start, a
 // changed one replaces the one before. Without a key, one is made at the very
 // first start, when there is no user yet; only then plaintext is not empty.
 // made says that the key was entered now. Several processes may start at once.
@@ -18,7 +18,7 @@ func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made b
 	given := key != ""
 	if !given {
 		key = newPlaintext()
-	} else if err := checkGivenKey(key); err != nil {
+	} else if err := CheckBootstrapKey(key); err != nil {
 		return false, "", err
 	}
 	admin := domain.User{ID: domain.NewID(), Username: "admin", Name: "Administrator", Administrator: true}
@@ -34,11 +34,15 @@ func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made b
 	return true, key, nil
 }
 
-// checkGivenKey refuses an operator's key that could not be sent in a header or
-// be guessed at once. Its message never holds the key.
-func checkGivenKey(key string) error {
-	if len(key) < 8 || len(key) > maxKeyLength {
-		return domain.Invalidf("BOOTSTRAP_API_KEY", "must have 8 to %d characters", maxKeyLength)
+// minGivenKey is the least length of a key that an operator sets, in characters.
+const minGivenKey = 16
+
+// CheckBootstrapKey reports what is wrong with an operator's key: one that could be
+// guessed, or could not be sent in a header. Its message never holds the key.
+func CheckBootstrapKey(key string) error {
+	if len(key) < minGivenKey || len(key) > maxKeyLength {
+		return domain.Invalidf("BOOTSTRAP_API_KEY", "must have %d to %d characters, as openssl rand -hex 24 makes them",
+			minGivenKey, maxKeyLength)
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
 		return domain.Invalidf("BOOTSTRAP_API_KEY", "must be printable ASCII without spaces")

@@ -8,7 +8,7 @@ import (
 )
 
 // cacheLimit bounds the cache; a process that meets more keys than this within
-// seconds starts anew.
+// seconds starts with an empty one.
 const cacheLimit = 10_000
 
 // cache remembers for seconds whom a key belongs to. Wrong keys are never

@@ -15,7 +15,7 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewKey makes an API key for a user: the plaintext, which is told once, and
+// NewKey makes an API key for a user: the plaintext, which is shown once, and
 // what is kept of it.
 func NewKey(userID, name string) (key domain.APIKey, plaintext string, hash [32]byte) {
 	plaintext = newPlaintext()
@@ -47,7 +47,7 @@ func newPlaintext() string {
 // nothing for a timing attack.
 func Hash(plaintext string) [32]byte { return sha256.Sum256([]byte(plaintext)) }
 
-// mask shows enough of a key to tell it from others. An operator's own key may
+// mask shows enough of a key to distinguish it from others. An operator's own key may
 // be too short for that: then it shows nothing.
 func mask(plaintext string) string {
 	if len(plaintext) < 20 {

@@ -6,7 +6,7 @@ import (
 	"everloop/domain"
 )
 
-// Scope names a part of what a user may do (shapes.md section 8). A key without
+// Scope names a part of what a user may do. A key without
 // scopes may do all that its user may; scopes only restrict.
 type Scope string
 
@@ -29,6 +29,21 @@ const (
 	AnyScope     Scope = ""             // every signed-in caller
 	Unrestricted Scope = "unrestricted" // no key with scopes: one could lend itself more
 )
+
+// Check refuses a caller whose key may not be used for an operation of this scope.
+func Check(caller domain.Caller, scope Scope) error {
+	switch {
+	case Allows(caller, scope):
+		return nil
+	case scope == Unrestricted:
+		return domain.Newf(domain.Forbidden, CodeScopeMissing, "a key that is restricted to scopes cannot do this")
+	default:
+		return domain.Newf(domain.Forbidden, CodeScopeMissing, "the key lacks the scope %s", scope)
+	}
+}
+
+// CodeScopeMissing is the code of a refusal by scope, over either edge.
+const CodeScopeMissing = "scope_missing"
 
 // Allows says whether the caller's key may be used for an operation of this
 // scope. Writing sessions includes reading them, writing skills reading those.

@@ -44,7 +44,7 @@ func (u *uses) note(keyID string, at time.Time) {
 	}
 }
 
-// write hands over what is pending, in as few statements as come together.
+// write stores what is pending, in as few statements as come together.
 func (u *uses) write() {
 	defer u.done.Done()
 	for {
@@ -58,7 +58,7 @@ func (u *uses) write() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		if err := u.keys.TouchKeys(ctx, batch); err != nil {
-			u.logger.Warn("use of API keys not recorded", "keys", len(batch), "error", err)
+			u.logger.Warn("failed to update the last use of API keys", "keys", len(batch), "error", err)
 		}
 		cancel()
 	}

@@ -1,0 +1,100 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/domain/dagrun"
+)
+
+const runsOf = "/api/prod_solution/dag/{p}/runs"
+
+var dagRunsWalk = []call{
+	{
+		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/runs", scope: "solutions", url: runsOf, hasBody: true, status: 200,
+		body: `{"version":2,"inputs":{"a":[1]},"unknown":1}`, missing: noDAG + "/runs", bad: []bad{
+			{body: `{"version":0}`, at: "body.version"},
+			{body: `{"inputs":[]}`, at: "body.inputs"},
+			{body: `{"version":2,"inputs":{"a":"\u0000"}}`, at: "body.inputs"},
+		},
+	},
+	{
+		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs", scope: "solutions", url: runsOf + "?limit=2", status: 200,
+		missing: noDAG + "/runs", bad: []bad{{path: runsOf + "?limit=0", at: "query.limit"}, {path: runsOf + "?offset=-1", at: "query.offset"}},
+	},
+	{
+		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}", scope: "solutions", url: runsOf + "/{dagrun}", status: 200,
+		missing: noDAG + "/runs/" + none,
+	},
+	{
+		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/nodes/{node_id}/items", scope: "solutions",
+		url: runsOf + "/{dagrun}/nodes/s/items", status: 200, missing: noDAG + "/runs/" + none + "/nodes/s/items",
+		bad: []bad{{path: runsOf + "/{dagrun}/nodes/s/items?limit=0", at: "query.limit"}},
+	},
+	{
+		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/cancel", scope: "solutions", url: runsOf + "/{dagrun}/cancel",
+		status: 200, missing: noDAG + "/runs/" + none + "/cancel",
+	},
+	{
+		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/retry", scope: "solutions", url: runsOf + "/{dagrun}/retry",
+		hasBody: true, status: 200, body: `{"from_node_id":"z"}`, missing: noDAG + "/runs/" + none + "/retry", bad: []bad{
+			{body: `{"version":0}`, at: "body.version"},
+			{body: `{"from_node_id":"none"}`, at: "body.from_node_id"},
+			{body: `{"keep_outputs_of":["z"]}`, at: "body.keep_outputs_of"},
+		},
+	},
+	{
+		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/events", scope: "solutions", url: runsOf + "/{dagrun}/events",
+		status: 200, stream: true, missing: noDAG + "/runs/" + none + "/events",
+	},
+}
+
+func (noEngine) StartDAGRun(context.Context, string, string) error  { return nil }
+func (noEngine) ResumeDAGRun(context.Context, string, string) error { return nil }
+func (noEngine) NotifyWaiter(context.Context, domain.ChatWaiter) (bool, error) {
+	return true, nil
+}
+
+// dagRun makes a run of a solution's DAG that failed.
+func (w *world) dagRun(solution string) string {
+	w.t.Helper()
+	run := dagrun.New{
+		ID: domain.NewID(), SolutionID: solution, OwnerID: w.annID, Version: 2, Trigger: dagrun.TriggerAPI, Inputs: []byte(`{}`),
+		Nodes: []string{"s", "z"},
+	}
+	require.NoError(w.t, w.db.CreateDAGRun(w.t.Context(), run))
+	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE dag_runs SET status = 'failed', finished_at = now() WHERE id = $1`, run.ID)
+	require.NoError(w.t, err)
+	return run.ID
+}
+
+func TestDAGRuns_limit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := strings.ReplaceAll(runsOf, "{p}", w.prodSolution(w.ann))
+	for range dagrun.MaxOpenRuns {
+		require.Equal(t, 200, w.do(http.MethodPost, at, w.ann, `{"version":2}`).status)
+	}
+	w.do(http.MethodPost, at, w.ann, `{"version":2}`).code(409, "dag_run_limit")
+	w.do(http.MethodPost, at, w.ann, `{}`).code(409, "dag_not_published")
+}
+
+func TestDAGRuns_versionsInUseStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.prodSolution(w.ann)
+	at := "/api/prod_solution/dag/" + id
+	run := w.do("POST", at+"/runs", w.ann, `{"version":2}`).json()["id"].(string)
+	require.Equal(t, 200, w.do("PUT", at, w.ann, `{"base_version":2,"dag":`+smallDAG+`}`).status)
+	w.do("DELETE", at+"/versions/2", w.ann, "").code(409, "version_in_use")
+	require.Equal(t, 200, w.do("POST", at+"/runs/"+run+"/cancel", w.ann, "").status)
+	_, err := w.db.AdvanceDAGRun(t.Context(), run)
+	require.NoError(t, err)
+	require.Equal(t, "cancelled", w.do("GET", at+"/runs/"+run, w.ann, "").json()["status"])
+	require.Equal(t, 200, w.do("DELETE", at+"/versions/2", w.ann, "").status)
+}

@@ -1,0 +1,106 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+const calendarOf = "/api/scheduled-tasks/calendar?from=2030-01-01T00:00:00Z&to="
+
+var schedulesWalk = []call{
+	{
+		method: "POST", path: "/api/scheduled-tasks", scope: "schedules", url: "/api/scheduled-tasks", status: 201, hasBody: true,
+		body: `{"title":"t","prompt":"p","cron":"@daily","timezone":"UTC"}`, bad: []bad{
+			{body: `{"title":"t","prompt":"p"}`, at: "body.cron"},
+			{body: `{"title":"t","prompt":"p","cron":"* * * *"}`, at: "body.cron"},
+			{body: `{"title":"","prompt":"p","cron":"@daily"}`, at: "body.title"},
+			{body: `{"title":"t","prompt":"","cron":"@daily"}`, at: "body.prompt"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","timezone":"Nowhere"}`, at: "body.timezone"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","expires_at":"2020-01-01T00:00:00Z"}`, at: "body.expires_at"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","overlap":"x"}`, at: "body.overlap"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","jitter_s":-1}`, at: "body.jitter_s"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","files":["../x"]}`, at: "body.files[0]"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","files":["a","[x"]}`, at: "body.files[1]"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","commands":[" "]}`, at: "body.commands[0]"},
+		},
+	},
+	{method: "GET", path: "/api/scheduled-tasks", scope: "schedules", url: "/api/scheduled-tasks", status: 200},
+	{method: "GET", path: "/api/scheduled-tasks/calendar", scope: "schedules", url: calendarOf + "2030-02-01T00:00:00Z", status: 200, bad: []bad{
+		{path: "/api/scheduled-tasks/calendar", at: "query.from"},
+		{path: calendarOf + "x", at: "query.to"},
+		{path: calendarOf + "2029-01-01T00:00:00Z", at: "query.to"},
+		{path: calendarOf + "2032-01-01T00:00:00Z", at: "query.to"},
+	}},
+	{method: "GET", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 200, missing: "/api/scheduled-tasks/" + none},
+	{
+		method: "PATCH", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 200, hasBody: true,
+		body: `{"cron":"@hourly"}`, missing: "/api/scheduled-tasks/" + none, bad: []bad{
+			{body: `{"cron":"61 * * * *"}`, at: "body.cron"}, {body: `{"timezone":"Local"}`, at: "body.timezone"}, {body: `{"prompt":" "}`, at: "body.prompt"},
+		},
+	},
+	{
+		method: "POST", path: "/api/scheduled-tasks/{id}/start", scope: "schedules", url: "/api/scheduled-tasks/{t}/start", status: 200,
+		missing: "/api/scheduled-tasks/" + none + "/start",
+	},
+	{
+		method: "POST", path: "/api/scheduled-tasks/{id}/stop", scope: "schedules", url: "/api/scheduled-tasks/{t}/stop", status: 200,
+		missing: "/api/scheduled-tasks/" + none + "/stop",
+	},
+	{
+		method: "POST", path: "/api/scheduled-tasks/{id}/run", scope: "schedules", url: "/api/scheduled-tasks/{t}/run", status: 200,
+		missing: "/api/scheduled-tasks/" + none + "/run",
+	},
+	{
+		method: "GET", path: "/api/scheduled-tasks/{id}/runs", scope: "schedules", url: "/api/scheduled-tasks/{t}/runs", status: 200,
+		missing: "/api/scheduled-tasks/" + none + "/runs", bad: []bad{{path: "/api/scheduled-tasks/{t}/runs?limit=0", at: "query.limit"}},
+	},
+	{method: "DELETE", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 204, missing: "/api/scheduled-tasks/" + none},
+}
+
+// noEngine takes schedules and runs of scheduled tasks, and starts nothing.
+type noEngine struct{}
+
+func (noEngine) StartScheduledRun(context.Context, string) error         { return nil }
+func (noEngine) SyncSchedule(context.Context, domain.ScheduleSync) error { return nil }
+
+// scheduledTask makes a scheduled task of ann's, in place of those that ann has.
+func (w *world) scheduledTask() string {
+	w.t.Helper()
+	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE scheduled_tasks SET deleted_at = now() WHERE owner_id = $1 AND deleted_at IS NULL`, w.annID)
+	require.NoError(w.t, err)
+	task, err := w.db.CreateScheduledTask(w.t.Context(), w.annID, domain.TaskSpec{
+		Title: "t", Prompt: "p", Cron: "@daily", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
+	})
+	require.NoError(w.t, err)
+	return task.ID
+}
+
+func TestScheduledTasks_limit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	body := `{"title":"t","prompt":"p","cron":"@daily","enabled":false}`
+	for range domain.MaxScheduledTasks {
+		require.Equal(t, 201, w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, body).status)
+	}
+	w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, body).code(409, "scheduled_task_limit")
+	require.Equal(t, 201, w.do(http.MethodPost, "/api/scheduled-tasks", w.bob, body).status)
+	var list []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(w.do(http.MethodGet, "/api/scheduled-tasks", w.bob, "").text), &list))
+	require.Len(t, list, 1)
+	require.Nil(t, list[0]["next_run_at"])
+}
+
+func TestScheduledTasks_errorsNameTheCronField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, `{"title":"t","prompt":"p","cron":"0 25 * * *"}`)
+	r.code(422, "invalid_cron")
+	require.True(t, strings.Contains(r.text, "hour: "), r.text)
+}

@@ -1,0 +1,8 @@
+package auth
+
+// GuessAddresses is how many addresses with wrong guesses are remembered.
+func GuessAddresses(a *Authenticator) int {
+	a.guesses.mu.Lock()
+	defer a.guesses.mu.Unlock()
+	return len(a.guesses.failures)
+}

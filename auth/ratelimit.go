@@ -1,0 +1,115 @@
+package auth
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"everloop/domain"
+)
+
+// RateLimit bounds the requests by one API key in one process. The
+// zero value bounds nothing.
+type RateLimit struct {
+	PerMinute int // requests a key may make in a minute in the long run
+	Burst     int // requests at once; 0: PerMinute
+
+	Now func() time.Time // the clock by which tokens come back; nil: time.Now
+}
+
+// Limiter keeps one token bucket a key, and one a user for credentials without a key.
+// Both edges take from the same one: a socket is no way around the limit. A nil Limiter
+// allows everything. It is safe for concurrent use.
+type Limiter struct {
+	bucket bucketSize
+	now    func() time.Time
+
+	mu      sync.Mutex
+	buckets map[string]*rate.Limiter
+}
+
+// bucketSize is what the token buckets of one limit have in common.
+type bucketSize struct {
+	perSecond rate.Limit
+	burst     int
+}
+
+func newBucketSize(perMinute, burst int) bucketSize {
+	return bucketSize{perSecond: rate.Limit(perMinute) / 60, burst: burst}
+}
+
+func (s bucketSize) full() *rate.Limiter { return rate.NewLimiter(s.perSecond, s.burst) }
+
+// isFull reports whether a bucket is as good as a new one.
+func (s bucketSize) isFull(b *rate.Limiter, now time.Time) bool {
+	return b.TokensAt(now) >= float64(s.burst)
+}
+
+// seconds is how long a bucket takes from one number of tokens to another.
+func (s bucketSize) seconds(from, to float64) int {
+	return int(math.Ceil((to - from) / float64(s.perSecond)))
+}
+
+// NewLimiter makes a Limiter; nil for a limit that bounds nothing.
+func NewLimiter(r RateLimit) *Limiter {
+	if r.PerMinute <= 0 {
+		return nil
+	}
+	if r.Burst <= 0 {
+		r.Burst = r.PerMinute
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	return &Limiter{bucket: newBucketSize(r.PerMinute, r.Burst), now: r.Now, buckets: map[string]*rate.Limiter{}}
+}
+
+// Allowance is what a bucket holds after a request.
+type Allowance struct {
+	Limit int // requests at once; 0 when there is no limit
+	Left  int
+	Reset int // seconds until the bucket is full, or holds one request after a refusal
+}
+
+// Take spends one request of the caller's credential. The error is rate_limited, with
+// the seconds to wait.
+func (l *Limiter) Take(caller domain.Caller) (Allowance, error) {
+	if l == nil {
+		return Allowance{}, nil
+	}
+	ok, left, reset := l.take(cmp.Or(caller.KeyID, caller.User.ID), l.now())
+	allowance := Allowance{Limit: l.bucket.burst, Left: left, Reset: reset}
+	if !ok {
+		e := domain.Newf(domain.RateLimited, "rate_limited", "too many requests, retry in %d s", reset)
+		e.RetryAfter = reset
+		return allowance, e
+	}
+	return allowance, nil
+}
+
+func (l *Limiter) take(credential string, now time.Time) (ok bool, left, reset int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.buckets[credential]
+	if b == nil {
+		if len(l.buckets) >= mostCredentials {
+			maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return l.bucket.isFull(b, now) })
+		}
+		b = l.bucket.full()
+		l.buckets[credential] = b
+	}
+
+	ok = b.AllowN(now, 1)
+	tokens := b.TokensAt(now)
+	if !ok {
+		return false, 0, max(1, l.bucket.seconds(tokens, 1))
+	}
+	return true, int(tokens), l.bucket.seconds(tokens, float64(l.bucket.burst))
+}
+
+// mostCredentials is from how many credentials on those with full buckets are forgotten.
+const mostCredentials = 10_000
