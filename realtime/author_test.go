@@ -12,7 +12,7 @@ import (
 // author writes a session as the agent does: each change goes to the records
 // first and to the log then, the streamed text is flushed now and again.
 type author struct {
-	stand   *stand
+	env     *env
 	session string
 	random  *rand.Rand
 	pause   time.Duration // the longest wait between two events, 0 for none
@@ -22,22 +22,22 @@ type author struct {
 	number  int64
 }
 
-func (s *stand) author(session string, seed uint64) *author {
-	return &author{stand: s, session: session, random: rand.New(rand.NewPCG(seed, 7)), said: map[string]string{}}
+func (s *env) author(session string, seed uint64) *author {
+	return &author{env: s, session: session, random: rand.New(rand.NewPCG(seed, 7)), said: map[string]string{}}
 }
 
 var words = []string{"a ", "é", "😀", "日本", "𝄞", "\n", `"<&>`, "👩‍👩‍👧 ", "long and plain words "}
 
 func (a *author) publish(name string, data map[string]any) uint64 {
 	e := event(a.session, name, data)
-	seq := a.stand.publish(e)
+	seq := a.env.publish(e)
 	logged := domain.LoggedEvent{Event: e, Seq: seq}
 	if n := len(a.events); n > 0 {
 		logged.PrevSeq = a.events[n-1].Seq
 	}
 	a.events = append(a.events, logged)
 	if a.pause > 0 {
-		time.Sleep(time.Duration(a.random.Int64N(int64(a.pause)))) // pace of a model, not synchronisation
+		time.Sleep(time.Duration(a.random.Int64N(int64(a.pause)))) //nolint:forbidigo // pace of a model, not synchronisation
 	}
 	return seq
 }
@@ -49,7 +49,7 @@ func (a *author) record() {
 		live.OpenTurns[i].Blocks = slices.Clone(live.OpenTurns[i].Blocks)
 		live.OpenTurns[i].ToolCalls = slices.Clone(live.OpenTurns[i].ToolCalls)
 	}
-	a.stand.state.set(a.session, live)
+	a.env.state.set(a.session, live)
 }
 
 // turn writes one assistant turn, with a paused part in the middle of some.
@@ -74,7 +74,8 @@ func (a *author) turn() {
 		for range 1 + a.random.IntN(15) {
 			delta := strings.Repeat(words[a.random.IntN(len(words))], 1+a.random.IntN(3))
 			seq := a.publish(domain.EventTurnPatch, map[string]any{
-				"turn_id": id, "patch_type": domain.PatchAddContent, "block_type": kind, "text_delta": delta, "offset": units(block.Content),
+				"turn_id": id, "patch_type": domain.PatchAddContent, "block_type": kind, "text_delta": delta,
+				"offset": units(block.Content),
 			})
 			block.Content += delta
 			if a.random.IntN(4) == 0 {
@@ -108,10 +109,12 @@ func (a *author) turn() {
 	})
 }
 
-// tools records a call, which may be ahead of the log, and then tells of it.
+// tools records a call, which may be ahead of the log, and then emits its event.
 func (a *author) tools(id string, at int) {
-	call := domain.ToolCall{ID: domain.NewToolCallID(), ToolName: "Bash", DisplayName: "Run", Arguments: "{}", Status: domain.CallDone,
-		Result: "out", DurationMS: 3, Phase: domain.PhaseFinished}
+	call := domain.ToolCall{
+		ID: domain.NewToolCallID(), ToolName: "Bash", DisplayName: "Run", Arguments: "{}", Status: domain.CallDone,
+		Result: "out", DurationMS: 3, Phase: domain.PhaseFinished,
+	}
 	a.live.OpenTurns[at].ToolCalls = []domain.ToolCall{call}
 	a.record()
 	a.publish(domain.EventTurnPatch, map[string]any{"turn_id": id, "patch_type": domain.PatchAddToolCall, "tool_call": map[string]any{

@@ -114,9 +114,11 @@ func (c *client) run(ctx context.Context, sub *Subscription) {
 	for {
 		it, err := sub.next(ctx)
 		if errors.Is(err, ErrResync) {
-			data, err := json.Marshal(resync{sub.sessionID, sub.Position(), time.Now().UTC().Format(time.RFC3339Nano)})
+			data, err := json.Marshal(domain.SessionResync{
+				SessionID: sub.sessionID, Seq: sub.Position(), TS: time.Now().UTC().Format(time.RFC3339Nano),
+			})
 			if err == nil {
-				c.deliver(ctx, SessionResync, data)
+				c.deliver(ctx, domain.EventSessionResync, data)
 			}
 			return
 		}
@@ -127,13 +129,6 @@ func (c *client) run(ctx context.Context, sub *Subscription) {
 			return
 		}
 	}
-}
-
-// resync is the payload of session:resync.
-type resync struct {
-	SessionID string `json:"session_id"`
-	Seq       uint64 `json:"seq"`
-	TS        string `json:"ts"`
 }
 
 // deliver emits an event as soon as there is room; false when ctx ended before.

@@ -23,9 +23,9 @@ type HubConfig struct {
 	Logger    *slog.Logger
 }
 
-// Hub follows the event log once for the whole process and hands each event to
-// the subscriptions of its session. Events of sessions that nobody follows are
-// not looked at. Make it with [NewHub] and let [Hub.Run] run.
+// Hub follows the event log once for the whole process and passes each event to
+// the subscriptions of its session. Events of sessions without a subscription are
+// skipped. Create it with [NewHub] and start [Hub.Run].
 type Hub struct {
 	cfg     HubConfig
 	running chan struct{} // closed once the position is known
@@ -37,7 +37,7 @@ type Hub struct {
 	waiters  []waiter
 }
 
-// waiter is told when the hub reaches a position.
+// waiter is notified when the hub reaches a position.
 type waiter struct {
 	seq     uint64
 	reached chan struct{}
@@ -67,15 +67,15 @@ func (h *Hub) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		h.cfg.Logger.Error("the event log cannot be followed", "error", err)
+		h.cfg.Logger.Error("failed to follow the event log", "error", err)
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
 }
 
-// begin is told where the tail starts. When it starts again, what lies between
-// was missed: every subscription has to catch up.
+// begin is called with the position at which the tail starts. After a restart the
+// events in between were missed: every subscription has to catch up.
 func (h *Hub) begin(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +92,7 @@ func (h *Hub) begin(seq uint64) {
 	h.advance(max(h.position, seq))
 }
 
-// each hands one event of the tail to its room.
+// each passes one event of the tail to its room.
 func (h *Hub) each(sessionID string, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -65,7 +65,7 @@ func same(t testing.TB, want, got []domain.Turn) {
 }
 
 func TestResumeAtEveryPosition(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+	s := newEnv(t, realtime.HubConfig{})
 	session, other := domain.NewID(), s.author(domain.NewID(), 9)
 	a := s.author(session, 1)
 	a.publish(domain.EventChatStart, map[string]any{"trigger": "user"})
@@ -125,7 +125,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 func TestJoinInMidTurn(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s := newStand(t, realtime.HubConfig{})
+			s := newEnv(t, realtime.HubConfig{})
 			session := domain.NewID()
 			a := s.author(session, seed)
 			a.pause = 2 * time.Millisecond
@@ -189,8 +189,8 @@ func TestJoinInMidTurn(t *testing.T) {
 	}
 }
 
-func TestClosedInTheRecordsButNotYetInTheLog(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+func TestSubscribe_turnEndedBeforeItsEvent(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
 	a.publish(domain.EventTurnPatch, map[string]any{
@@ -205,8 +205,8 @@ func TestClosedInTheRecordsButNotYetInTheLog(t *testing.T) {
 	require.Empty(t, s.subscribe(a.session, nil).Snapshot().OpenTurns)
 }
 
-func TestRecordsThatDoNotJoinTheLogAreLeftAside(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{FlushWait: 50 * time.Millisecond})
+func TestSubscribe_storeBehindLog(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{FlushWait: 50 * time.Millisecond})
 	a := s.author(domain.NewID(), 1)
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
 	var seqs []uint64
@@ -220,7 +220,10 @@ func TestRecordsThatDoNotJoinTheLogAreLeftAside(t *testing.T) {
 	for name, record := range map[string]domain.OpenTurn{
 		"a hole": {Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming}, FlushedSeq: seqs[1]},
 		"a position that the log never reached": {
-			Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming, Blocks: []domain.Block{{Type: "text", Content: "one two three four"}}}, FlushedSeq: seqs[2] + 1000,
+			Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming, Blocks: []domain.Block{{
+				Type:    "text",
+				Content: "one two three four",
+			}}}, FlushedSeq: seqs[2] + 1000,
 		},
 		"a turn that has not started": {Turn: domain.Turn{TurnID: "t2", Status: domain.TurnStreaming}},
 	} {
@@ -234,7 +237,7 @@ func TestRecordsThatDoNotJoinTheLogAreLeftAside(t *testing.T) {
 // TestOpenTurnsSideBySide: one turn is read from its start, another from where
 // the records flushed it, and the same piece of the log serves both.
 func TestOpenTurnsSideBySide(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
 	var flushed uint64
 	for _, step := range []struct{ turn, kind, text string }{
@@ -268,11 +271,13 @@ func TestOpenTurnsSideBySide(t *testing.T) {
 }
 
 func TestTruncated(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+	s := newEnv(t, realtime.HubConfig{})
 	old := s.author("session-of-an-unknown-age", 1)
 	old.turn()
-	paused := domain.OpenTurn{Turn: domain.Turn{TurnID: "p", Status: domain.TurnPaused, Blocks: []domain.Block{{Type: "text", Content: "?"}}},
-		FlushedSeq: old.events[0].Seq}
+	paused := domain.OpenTurn{
+		Turn:       domain.Turn{TurnID: "p", Status: domain.TurnPaused, Blocks: []domain.Block{{Type: "text", Content: "?"}}},
+		FlushedSeq: old.events[0].Seq,
+	}
 	s.state.set(old.session, domain.LiveState{OpenTurns: []domain.OpenTurn{paused}})
 	js, err := jetstream.New(s.nc)
 	require.NoError(t, err)
@@ -305,7 +310,7 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestLostLogGoesOnHigher(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
 	a.turn()
 	last := a.events[len(a.events)-1].Seq
@@ -320,8 +325,57 @@ func TestLostLogGoesOnHigher(t *testing.T) {
 	require.Equal(t, seq, next(t, again, 1)[0].Seq)
 }
 
-func TestOverflowResyncsAndTheClientCatchesUp(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{QueueEvents: 8})
+// Events that the log lost and that were published again come to the clients that
+// have not seen them, and to no other; the chain is whole for each.
+func TestSubscribe_lostEventsComeOnce(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
+	session := domain.NewID()
+	publish := func(lost uint64) uint64 {
+		e := event(session, domain.EventChatEnd, nil)
+		e.LostSeq = lost
+		return s.publish(e)
+	}
+	kept := publish(0)
+	s.reached(kept)
+	live := s.subscribe(session, nil)
+	var err error
+	s.log, err = events.Open(t.Context(), s.nc, events.Config{HighWater: kept + 100})
+	require.NoError(t, err)
+	first, second, fresh := publish(kept+10), publish(kept+20), publish(0)
+	s.reached(fresh)
+
+	for name, test := range map[string]struct {
+		after uint64
+		want  []uint64
+	}{
+		"before all":      {0, []uint64{kept, first, second, fresh}},
+		"at the last":     {kept, []uint64{first, second, fresh}},
+		"first seen":      {kept + 10, []uint64{second, fresh}},
+		"all seen":        {kept + 20, []uint64{fresh}},
+		"beyond the lost": {kept + 90, []uint64{fresh}},
+		"new generation":  {first, []uint64{second, fresh}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check(t, s.subscribe(session, &test.after), test.want)
+		})
+	}
+	check(t, live, []uint64{first, second, fresh})
+}
+
+// check takes events and compares their places; each names the one before it.
+func check(t *testing.T, sub *realtime.Subscription, want []uint64) {
+	t.Helper()
+	prev := sub.Snapshot().Seq
+	var got []uint64
+	for _, e := range next(t, sub, len(want)) {
+		require.Equal(t, prev, e.PrevSeq)
+		prev, got = e.Seq, append(got, e.Seq)
+	}
+	require.Equal(t, want, got)
+}
+
+func TestSubscription_overflow(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{QueueEvents: 8})
 	session := domain.NewID()
 	slow, quick := s.subscribe(session, nil), s.subscribe(session, nil)
 	a := s.author(session, 4)
@@ -351,7 +405,7 @@ func TestOverflowResyncsAndTheClientCatchesUp(t *testing.T) {
 // TestOverflowWhileCatchingUp: what comes live while the log is still being read
 // is left to the log, however much it is.
 func TestOverflowWhileCatchingUp(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{QueueEvents: 4})
+	s := newEnv(t, realtime.HubConfig{QueueEvents: 4})
 	a := s.author(domain.NewID(), 4)
 	for range 600 {
 		a.publish("mark", nil)
@@ -372,14 +426,14 @@ func TestOverflowWhileCatchingUp(t *testing.T) {
 	s.nothing(sub)
 }
 
-func TestSubscriptionsOutliveTheServer(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+func TestSubscription_serverRestart(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 4)
 	sub := s.subscribe(a.session, nil)
 	for range 3 {
 		a.publish("mark", nil)
-		s.stop()
-		s.start()
+		s.Stop()
+		s.Start()
 		a.publish("mark", nil)
 	}
 	for i, e := range next(t, sub, 6) {
@@ -388,8 +442,8 @@ func TestSubscriptionsOutliveTheServer(t *testing.T) {
 	}
 }
 
-func TestIdleSubscriptionsHaveNoGoroutines(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+func TestSubscription_idleHasNoGoroutine(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
 	s.subscribe("warm", nil)
 	before := runtime.NumGoroutine()
 	for n := range 1000 {
@@ -400,7 +454,7 @@ func TestIdleSubscriptionsHaveNoGoroutines(t *testing.T) {
 }
 
 func TestSubscribeErrors(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+	s := newEnv(t, realtime.HubConfig{})
 	s.state.err = errors.New("the records are down")
 	_, err := s.hub.Subscribe(t.Context(), "s1", nil)
 	require.ErrorContains(t, err, "the records are down")
@@ -456,8 +510,8 @@ func (f *flaky) Tail(ctx context.Context, started func(uint64),
 	})
 }
 
-func TestEventThatCannotBeFetchedIsTriedAgain(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+func TestSubscription_retriesFetch(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
 	log := &flaky{Log: s.log, cut: make(chan struct{}), fails: 2}
 	s.hub = realtime.NewHub(realtime.HubConfig{Log: log, State: s.state})
 	s.run(s.hub)
@@ -467,8 +521,8 @@ func TestEventThatCannotBeFetchedIsTriedAgain(t *testing.T) {
 	require.Zero(t, log.fails)
 }
 
-func TestTailThatStartsAgainMakesEverybodyCatchUp(t *testing.T) {
-	s := newStand(t, realtime.HubConfig{})
+func TestHub_tailRestart_subscriptionsCatchUp(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
 	log := &flaky{Log: s.log, cut: make(chan struct{})}
 	s.hub = realtime.NewHub(realtime.HubConfig{Log: log, State: s.state})
 	s.run(s.hub)

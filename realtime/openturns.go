@@ -72,6 +72,9 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 		if err := json.Unmarshal(e.Data, &p); err != nil {
 			return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
 		}
+		if e.LostSeq > 0 {
+			e.Seq = e.LostSeq // what the records flushed of the turn is behind that
+		}
 		t := open[p.TurnID]
 		switch {
 		case e.Name == domain.EventTurnStart && t == nil:
@@ -93,11 +96,13 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 
 // begin sets what the turn is put together from: the text that the records
 // hold when they are not ahead of b, else its turn:start. The records of tool
-// calls may be ahead of the log, so a turn that has any is read from the log.
+// calls may be ahead of the log, so a turn that has any is read from the log; so may
+// be the text of a turn that was paused, until its pause is in the log too.
 func (t *openTurn) begin(id string, record domain.OpenTurn, b uint64) {
 	kept := t.start.Seq > 0
+	ahead := len(record.ToolCalls) > 0 || record.Status == domain.TurnPaused && t.status != domain.TurnPaused
 	flushed := record.FlushedSeq > 0 && record.FlushedSeq >= t.start.Seq && record.FlushedSeq <= b
-	if flushed && (!kept || len(record.ToolCalls) == 0) {
+	if flushed && (!kept || !ahead) {
 		t.fold, t.from = domain.NewTurnFold(record.Turn), record.FlushedSeq
 		return
 	}
@@ -139,7 +144,7 @@ func (h *Hub) foldUpTo(ctx context.Context, sessionID string, b uint64, open map
 				if t.start.Seq > 0 && t.from > t.start.Seq {
 					again[p.TurnID] = t
 				} else {
-					h.cfg.Logger.Warn("an open turn has a hole", "session_id", sessionID, "error", err)
+					h.cfg.Logger.Warn("open turn is missing events", "session_id", sessionID, "error", err)
 				}
 			}
 			return nil

@@ -23,7 +23,10 @@ type Log interface {
 	LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint64, error)
 	// Count is how many kept events of the session have a sequence above after.
 	Count(ctx context.Context, sessionID string, after uint64) (int, error)
-	// Kept says how far back the log goes: it has every event from seq first on,
+	// Base is the number from which the generation of the log counts that has the
+	// sequence, or would have it.
+	Base(seq uint64) uint64
+	// Kept says how far back the log is whole: it has every event from seq first on,
 	// and every event that was published at since or later.
 	Kept(ctx context.Context) (first uint64, since time.Time, err error)
 }
@@ -45,8 +48,8 @@ type Sessions interface {
 	Alive(ctx context.Context, caller domain.Caller) (bool, error)
 }
 
-// Desk takes what clients ask of a session. Callers are authorised already.
-type Desk interface {
+// Chats is the chat service of sessions. Callers are authorised already.
+type Chats interface {
 	// Send returns once the message is durable.
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	// Answer resolves an open question, or says that another call did.

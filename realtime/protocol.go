@@ -7,20 +7,21 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"everloop/auth"
+	"everloop/chatrequest"
 	"everloop/domain"
 )
 
-// Names of the client events (agent-service.md "Client to service"), and of
-// what the service sends besides the events of sessions.
+// Names of the client events (docs/events.md).
 const (
 	SessionSubscribe   = "session:subscribe"
 	SessionUnsubscribe = "session:unsubscribe"
 	ChatSend           = "chat:send"
 	ChatStop           = "chat:stop"
 	ChatCompact        = "chat:compact"
-
-	SessionResync = "session:resync"
-	SessionError  = "session:error"
 )
 
 // requestTimeout is how long one client event may take.
@@ -45,14 +46,17 @@ type Conn interface {
 type ProtocolConfig struct {
 	Hub      *Hub
 	Sessions Sessions
-	Desk     Desk
+	Chats    Chats
 	// Recheck is how often every connection's credential and every
 	// subscription's permission are checked again; default 30 s.
 	Recheck time.Duration
+	Limiter *auth.Limiter // shared with the other edge; nil: no limit
+	Auditor *auth.Auditor // nil: nothing is recorded
+	Tracer  trace.Tracer  // of client events; nil: they are not traced
 	Logger  *slog.Logger
 }
 
-// Protocol answers the client events of decisions.md section 3 and sends the
+// Protocol answers the client events of docs/events.md and sends the
 // events of the sessions that a connection follows. For one connection its
 // methods are called one after the other, as package sio does.
 type Protocol struct {
@@ -76,7 +80,7 @@ func NewProtocol(cfg ProtocolConfig) *Protocol {
 func (p *Protocol) Connected(conn Conn) {
 	caller, ok := conn.Identity().(domain.Caller)
 	if !ok {
-		p.cfg.Logger.Error("a connection has no caller", "conn", conn.ID())
+		p.cfg.Logger.Error("connection has no caller", "conn", conn.ID())
 		conn.Close()
 		return
 	}
@@ -106,14 +110,39 @@ func (p *Protocol) client(conn Conn) *client {
 
 // handler serves one client event. then, when not nil, is called behind the
 // acknowledgement.
-type handler func(p *Protocol, c *client, payload json.RawMessage) (answer any, then func(), err error)
+type handler func(p *Protocol, ctx context.Context, c *client, payload json.RawMessage) (answer any, then func(), err error)
 
-var handlers = map[string]handler{
-	SessionSubscribe:   (*Protocol).subscribe,
-	SessionUnsubscribe: (*Protocol).unsubscribe,
-	ChatSend:           (*Protocol).send,
-	ChatStop:           (*Protocol).stop,
-	ChatCompact:        (*Protocol).compact,
+// clientEvent is how a client event is served, and the scope that a restricted
+// key needs for it.
+type clientEvent struct {
+	scope auth.Scope
+	serve handler
+}
+
+var clientEvents = map[string]clientEvent{
+	SessionSubscribe:   {auth.SessionsRead, (*Protocol).subscribe},
+	SessionUnsubscribe: {auth.AnyScope, (*Protocol).unsubscribe},
+	ChatSend:           {auth.Chat, (*Protocol).send},
+	ChatStop:           {auth.Chat, (*Protocol).stop},
+	ChatCompact:        {auth.Chat, (*Protocol).compact},
+}
+
+// ClientEvents gives every client event with the scope that it needs.
+func ClientEvents() map[string]auth.Scope {
+	scopes := make(map[string]auth.Scope, len(clientEvents))
+	for name, event := range clientEvents {
+		scopes[name] = event.scope
+	}
+	return scopes
+}
+
+// Admits refuses a caller whose scopes allow no client event that does anything:
+// such a key has no use for a connection.
+func Admits(caller domain.Caller) error {
+	if auth.Allows(caller, auth.Chat) {
+		return nil
+	}
+	return auth.Check(caller, auth.SessionsRead)
 }
 
 // Event serves one client event: it calls ack with the answer, or emits
@@ -123,19 +152,28 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 	if c == nil {
 		return // it was refused, and is closing
 	}
-	handle, ok := handlers[name]
+	event, ok := clientEvents[name]
 	if !ok {
-		p.refuse(c, name, payload, ack, domain.Newf(domain.Invalid, domain.CodeUnknownEvent, "there is no event of that name"))
+		p.refuse(
+			c.conn.Context(),
+			c,
+			name,
+			payload,
+			ack,
+			domain.Newf(domain.Invalid, domain.CodeUnknownEvent, "there is no event of that name"),
+		)
 		return
 	}
-	if !p.alive(c) {
-		p.refuse(c, name, payload, ack, unauthorized())
+	ctx, span := p.startSpan(c.conn.Context(), name)
+	defer span.End()
+	if !p.alive(ctx, c) {
+		p.refuse(ctx, c, name, payload, ack, unauthorized())
 		conn.Close()
 		return
 	}
-	answer, then, err := handle(p, c, payload)
+	answer, then, err := p.serve(ctx, c, event, payload)
 	if err != nil {
-		p.refuse(c, name, payload, ack, err)
+		p.refuse(ctx, c, name, payload, ack, err)
 		return
 	}
 	if ack != nil {
@@ -146,64 +184,54 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 	}
 }
 
+// serve checks the caller's scopes and rate, then serves the event.
+func (p *Protocol) serve(ctx context.Context, c *client, event clientEvent, payload json.RawMessage) (any, func(), error) {
+	if _, err := p.cfg.Limiter.Take(c.caller); err != nil {
+		return nil, nil, err
+	}
+	if err := auth.Check(c.caller, event.scope); err != nil {
+		return nil, nil, err
+	}
+	return event.serve(p, ctx, c, payload)
+}
+
 // Malformed answers a message that the transport could not accept as an event.
 func (p *Protocol) Malformed(conn Conn, name, code, message string, ack func(v any)) {
 	if c := p.client(conn); c != nil {
-		p.refuse(c, name, nil, ack, domain.Newf(domain.Invalid, code, "%s", message))
+		p.refuse(c.conn.Context(), c, name, nil, ack, domain.Newf(domain.Invalid, code, "%s", message))
 	}
-}
-
-// Failure is the error of an acknowledgement and of session:error.
-type Failure struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	Retryable bool   `json:"retryable"`
-}
-
-// NewFailure is what a client is told of an error.
-func NewFailure(err error) Failure {
-	e := domain.AsError(err)
-	return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
 }
 
 // refused is the acknowledgement of an event that failed.
 type refused struct {
-	OK    bool    `json:"ok"`
-	Error Failure `json:"error"`
+	OK    bool           `json:"ok"`
+	Error domain.Failure `json:"error"`
 }
 
-// sessionError tells of a failure where there was no callback.
-type sessionError struct {
-	SessionID string  `json:"session_id,omitempty"`
-	Event     string  `json:"event"`
-	Error     Failure `json:"error"`
-}
-
-func (p *Protocol) refuse(c *client, name string, payload json.RawMessage, ack func(v any), err error) {
+func (p *Protocol) refuse(ctx context.Context, c *client, name string, payload json.RawMessage, ack func(v any), err error) {
+	ctx, cancel := request(ctx)
+	defer cancel()
+	trace.SpanFromContext(ctx).SetStatus(codes.Error, "")
+	p.cfg.Auditor.Refused(ctx, c.caller, auth.EdgeSocketIO, "", name, err)
 	if e := domain.AsError(err); e.Kind == domain.Internal || e.Kind == domain.Unavailable {
-		p.cfg.Logger.Error("a client event failed", "event", name, "user", c.caller.User.ID, "error", err)
+		attrs := []any{"event", name, "user", c.caller.User.ID, "error", err}
+		p.cfg.Logger.Error("failed to handle a client event", append(attrs, traceAttribute(ctx)...)...)
 	}
 	if ack != nil {
-		ack(refused{Error: NewFailure(err)})
+		ack(refused{Error: domain.NewFailure(err)})
 		return
 	}
-	about, _ := sessionOf(payload)
-	c.emit(SessionError, sessionError{SessionID: about, Event: name, Error: NewFailure(err)})
-}
-
-// sessionOf is the session that a payload names, when it names one.
-func sessionOf(payload json.RawMessage) (string, error) {
-	f := object("body", payload)
-	id := f.text("session_id")
-	return id, f.err
+	var about sessionNamed
+	_ = chatrequest.Decode(payload, &about) // what names no session is refused without one
+	c.emit(domain.EventSessionError, domain.SessionError{SessionID: about.SessionID, Event: name, Error: domain.NewFailure(err)})
 }
 
 func unauthorized() error {
 	return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
 }
 
-// request is the context of one client event. A message that arrived is served even when
-// its connection is lost meanwhile.
-func request(c *client) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.conn.Context()), requestTimeout)
+// request bounds the context of one client event. A message that arrived is served even
+// when its connection is lost meanwhile.
+func request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 }

@@ -5,13 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"everloop/domain"
+	"everloop/infra/tracing"
+	"everloop/internal/testkit"
 	"everloop/realtime"
 )
 
@@ -88,8 +94,8 @@ func (w *wire) give(n int) {
 	drained()
 }
 
-// office stands for the packages behind the ports.
-type office struct {
+// fakeChats replaces the packages behind the ports.
+type fakeChats struct {
 	mu    sync.Mutex
 	roles map[string]domain.ViewerRole // by session
 	dead  map[string]bool              // users whose credential was revoked
@@ -97,7 +103,7 @@ type office struct {
 	calls []string
 }
 
-func (o *office) Role(_ context.Context, _ domain.Caller, sessionID string) (domain.ViewerRole, error) {
+func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID string) (domain.ViewerRole, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if role, ok := o.roles[sessionID]; ok {
@@ -106,65 +112,73 @@ func (o *office) Role(_ context.Context, _ domain.Caller, sessionID string) (dom
 	return "", domain.SessionNotFound(sessionID)
 }
 
-func (o *office) Alive(_ context.Context, caller domain.Caller) (bool, error) {
+func (o *fakeChats) Alive(_ context.Context, caller domain.Caller) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if caller.User.ID == "unknown" {
-		return false, errors.New("nobody knows")
+		return false, errors.New("unknown")
 	}
 	return !o.dead[caller.User.ID], nil
 }
 
-func (o *office) call(format string, args ...any) error {
+func (o *fakeChats) call(format string, args ...any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.calls = append(o.calls, fmt.Sprintf(format, args...))
 	return o.fault
 }
 
-func (o *office) Send(_ context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+func (o *fakeChats) Send(_ context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+	text := "" // of a what-if, which may have none
+	if len(s.Message) > 0 {
+		text = s.Message[0].Text
+	}
 	return domain.SendAck{ChatID: "c", TurnID: "t", DeliveryApplied: domain.DeliverRun},
-		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, s.Message[0].Text)
+		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, text)
 }
 
-func (o *office) Answer(_ context.Context, c domain.Caller, id string, a domain.Answer) (domain.AnswerAck, error) {
+func (o *fakeChats) Answer(_ context.Context, c domain.Caller, id string, a domain.Answer) (domain.AnswerAck, error) {
 	return domain.AnswerAck{Resolved: true, QuestionID: "q"}, o.call("answer %s %s %s", c.User.ID, id, a.ToolCallID)
 }
 
-func (o *office) Stop(_ context.Context, c domain.Caller, id string, andQueue bool) (bool, error) {
+func (o *fakeChats) Stop(_ context.Context, c domain.Caller, id string, andQueue bool) (bool, error) {
 	return !andQueue, o.call("stop %s %s %v", c.User.ID, id, andQueue)
 }
 
-func (o *office) Compact(_ context.Context, c domain.Caller, id string) (string, error) {
+func (o *fakeChats) Compact(_ context.Context, c domain.Caller, id string) (string, error) {
 	return "compaction-1", o.call("compact %s %s", c.User.ID, id)
 }
 
-func (o *office) change(fn func()) {
+func (o *fakeChats) change(fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	fn()
 }
 
-// scene is a protocol with its office and clients.
+// scene is a protocol with its fakeChats and clients.
 type scene struct {
-	*stand
-	office   *office
+	*env
+	chats    *fakeChats
 	protocol *realtime.Protocol
 	mine     string // a session that callers own
 }
 
 func newScene(t *testing.T, hub realtime.HubConfig, recheck time.Duration) *scene {
-	s := &scene{stand: newStand(t, hub), mine: domain.NewID()}
-	s.office = &office{roles: map[string]domain.ViewerRole{s.mine: domain.ViewerOwner}, dead: map[string]bool{}}
+	s := &scene{env: newEnv(t, hub), mine: domain.NewID()}
+	s.chats = &fakeChats{roles: map[string]domain.ViewerRole{s.mine: domain.ViewerOwner}, dead: map[string]bool{}}
 	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{
-		Hub: s.hub, Sessions: s.office, Desk: s.office, Recheck: recheck,
+		Hub: s.hub, Sessions: s.chats, Chats: s.chats, Recheck: recheck,
 	})
 	return s
 }
 
 func (s *scene) client(user string) *wire {
+	return s.connectAs(domain.Caller{User: domain.User{ID: user}})
+}
+
+func (s *scene) connectAs(caller domain.Caller) *wire {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &wire{id: domain.NewID(), identity: domain.Caller{User: domain.User{ID: user}}, ctx: ctx, cancel: cancel, room: -1}
+	w := &wire{id: domain.NewID(), identity: caller, ctx: ctx, cancel: cancel, room: -1}
 	s.protocol.Connected(w)
 	s.t.Cleanup(func() { cancel(); s.protocol.Disconnected(w) })
 	return w
@@ -238,7 +252,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	require.Len(t, w.events(), 4)
 }
 
-func TestRequestsReachTheDesk(t *testing.T) {
+func TestProtocol_requestsReachTheService(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	w := s.client("u")
 	require.Equal(t, map[string]any{
@@ -252,22 +266,55 @@ func TestRequestsReachTheDesk(t *testing.T) {
 	require.Equal(t, []string{
 		"send u " + s.mine + " steer hi", "answer u " + s.mine + " call", "stop u " + s.mine + " false",
 		"stop u " + s.mine + " true", "compact u " + s.mine,
-	}, s.office.calls)
+	}, s.chats.calls)
 
-	s.office.fault = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "busy")
+	s.chats.fault = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "busy")
 	require.Equal(t, map[string]any{"ok": false, "error": map[string]any{"code": "session_busy", "message": "busy", "retryable": true}},
 		s.ask(w, "chat:send", s.about(`,"message":"hi","delivery":"reject"`)))
-	s.office.fault = errors.New("password=secret")
+	s.chats.fault = errors.New("password=secret")
 	ack := s.ask(w, "chat:compact", s.about(""))
 	require.Equal(t, "internal_error", code(ack))
 	require.NotContains(t, fmt.Sprint(ack), "secret")
+}
+
+// TestProtocol_chatSend_bodies sends every body of the parser's table.
+func TestProtocol_chatSend_bodies(t *testing.T) {
+	text, err := os.ReadFile("../chatrequest/testdata/bodies.json")
+	require.NoError(t, err)
+	var cases []struct {
+		Name, Code, Message string
+		Body                json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(text, &cases))
+	s := newScene(t, realtime.HubConfig{}, 0)
+	w := s.client("ann")
+	for _, test := range cases {
+		payload, session := test.Body, json.RawMessage(strconv.Quote(s.mine))
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(test.Body, &fields) == nil && fields != nil {
+			if own := fields["session_id"]; own == nil || string(own) == "null" {
+				fields["session_id"] = session
+			}
+			payload, err = json.Marshal(fields)
+			require.NoError(t, err)
+		}
+		ack := s.ask(w, "chat:send", string(payload))
+		if test.Code == "" {
+			require.Equal(t, true, ack["ok"], "%s: %v", test.Name, ack)
+			continue
+		}
+		require.Equal(t, test.Code, code(ack), test.Name)
+		if test.Message != "*" {
+			require.Equal(t, test.Message, ack["error"].(map[string]any)["message"], test.Name)
+		}
+	}
 }
 
 func TestRefusals(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	w := s.client("u")
 	shared := domain.NewID()
-	s.office.roles[shared] = domain.ViewerViewer
+	s.chats.roles[shared] = domain.ViewerViewer
 	theirs := domain.NewID()
 	about := func(id, extra string) string { return fmt.Sprintf(`{"session_id":%q%s}`, id, extra) }
 	for _, c := range []struct{ event, payload, code string }{
@@ -308,7 +355,7 @@ func TestRefusals(t *testing.T) {
 		ack := s.ask(w, c.event, c.payload)
 		require.Equal(t, c.code, code(ack), "%s %s: %v", c.event, c.payload, ack)
 	}
-	require.Empty(t, s.office.calls)
+	require.Empty(t, s.chats.calls)
 	require.Empty(t, w.events())
 	require.Equal(t, true, s.ask(w, "session:subscribe", about(shared, ""))["ok"]) // viewers may look
 
@@ -375,9 +422,9 @@ func TestSlowConnectionResyncs(t *testing.T) {
 	require.Equal(t, 30, n)
 }
 
-// TestReplayWaitsForASlowConnection: a long replay goes at the client's pace and
+// TestSubscription_replayWaitsForSlowConnection: a long replay goes at the client's pace and
 // needs no resync.
-func TestReplayWaitsForASlowConnection(t *testing.T) {
+func TestSubscription_replayWaitsForSlowConnection(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{QueueEvents: 5}, 0)
 	a := s.author(s.mine, 1)
 	for range 700 {
@@ -397,7 +444,7 @@ func TestReplayWaitsForASlowConnection(t *testing.T) {
 	}
 }
 
-func TestSubscribersShareOneEncoding(t *testing.T) {
+func TestHub_subscribersShareOneEncoding(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	var all []*wire
 	for range 200 {
@@ -417,7 +464,7 @@ func TestSubscribersShareOneEncoding(t *testing.T) {
 	}
 }
 
-func TestRevokedCredentialsAndLostSessions(t *testing.T) {
+func TestProtocol_recheck(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 5*time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -427,13 +474,13 @@ func TestRevokedCredentialsAndLostSessions(t *testing.T) {
 	w, stays, unsure := s.client("u"), s.client("v"), s.client("unknown")
 	s.ask(w, "session:subscribe", s.about(""))
 	s.ask(stays, "session:subscribe", s.about(""))
-	s.office.change(func() { s.office.dead["u"] = true })
+	s.chats.change(func() { s.chats.dead["u"] = true })
 	require.Eventually(t, w.isClosed, time.Minute, time.Millisecond)
 	s.protocol.Disconnected(w)
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
 	require.False(t, unsure.isClosed()) // no answer changes nothing
 
-	s.office.change(func() { delete(s.office.roles, s.mine) })
+	s.chats.change(func() { delete(s.chats.roles, s.mine) })
 	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, time.Minute, time.Millisecond)
 	got := stays.events()[0]
 	require.Equal(t, "session:error", got.Name)
@@ -443,29 +490,45 @@ func TestRevokedCredentialsAndLostSessions(t *testing.T) {
 	require.False(t, stays.isClosed())
 }
 
-func TestRevokedCredentialIsRefusedAtOnce(t *testing.T) {
+func TestProtocol_revokedCredential(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, time.Hour)
 	w := s.client("u")
-	s.office.dead["u"] = true
+	s.chats.dead["u"] = true
 	require.Equal(t, "unauthorized", code(s.ask(w, "chat:stop", s.about(""))))
 	require.True(t, w.isClosed())
-	require.Empty(t, s.office.calls)
+	require.Empty(t, s.chats.calls)
 }
 
-func TestSessionChangedEndsSubscriptionsAtOnce(t *testing.T) {
+func TestProtocol_RightsChanged_endsSubscriptionsAtOnce(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, time.Hour)
 	w := s.client("u")
 	s.ask(w, "session:subscribe", s.about(""))
-	s.protocol.SessionChanged(t.Context(), s.mine)
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: s.mine})
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
-	delete(s.office.roles, s.mine)
-	s.protocol.SessionChanged(t.Context(), "another")
+	delete(s.chats.roles, s.mine)
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: "another"})
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
-	s.protocol.SessionChanged(t.Context(), s.mine)
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: s.mine})
 	require.Zero(t, s.hub.Stats().Subscriptions)
 }
 
-func TestDisconnectEndsSubscriptions(t *testing.T) {
+func TestProtocol_RightsChanged_closes_connections_of_a_revoked_key(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+	as := func(user string) *wire {
+		return s.connectAs(domain.Caller{User: domain.User{ID: user}, KeyID: "key of " + user})
+	}
+	w, other := as("u"), as("v")
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{UserID: "u"})
+	require.False(t, w.isClosed(), "a user who was changed and may stay")
+	s.chats.dead["u"], s.chats.dead["v"] = true, true
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{KeyID: "another"})
+	require.False(t, w.isClosed())
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{KeyID: "key of u"})
+	require.True(t, w.isClosed())
+	require.False(t, other.isClosed(), "no other connection is checked")
+}
+
+func TestProtocol_disconnect(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	w := s.client("u")
 	w.room = 0 // its pump waits for room
@@ -475,8 +538,45 @@ func TestDisconnectEndsSubscriptions(t *testing.T) {
 	require.Zero(t, s.hub.Stats().Subscriptions)
 	s.protocol.Disconnected(w)
 
-	stranger := &wire{id: "x", identity: "not a caller", ctx: w.ctx, cancel: w.cancel}
-	s.protocol.Connected(stranger)
-	require.True(t, stranger.isClosed())
-	s.protocol.Event(stranger, "chat:stop", nil, func(any) { t.Error("a stranger was answered") })
+	unknown := &wire{id: "x", identity: "not a caller", ctx: w.ctx, cancel: w.cancel}
+	s.protocol.Connected(unknown)
+	require.True(t, unknown.isClosed())
+	s.protocol.Event(unknown, "chat:stop", nil, func(any) { t.Error("an unknown caller was answered") })
+}
+
+func TestClientEventSpans(t *testing.T) {
+	t.Parallel()
+	collector := testkit.Traces(t)
+	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	var inSpan trace.SpanContext
+	s := newScene(t, realtime.HubConfig{}, 0)
+	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{
+		Hub: s.hub, Sessions: s.chats, Chats: spanChats{s.chats, &inSpan}, Tracer: traces.Requests(),
+	})
+	w := s.client("u")
+	s.ask(w, "chat:send", `{"session_id":"`+s.mine+`","message":"s3cret"}`)
+	s.ask(w, "chat:stop", `{"session_id":"s3cret"}`)
+	s.ask(w, "s3cret:event", `{}`)
+	traces.Close()
+
+	spans := collector.Spans()
+	require.Len(t, spans, 2)
+	require.Equal(t, "chat:send", spans[0].Name)
+	require.Equal(t, map[string]string{"everloop.event": "chat:send"}, spans[0].Attributes)
+	require.Equal(t, spans[0].ID(), inSpan.SpanID().String(), "what the event asks for is below its span")
+	require.Equal(t, "chat:stop", spans[1].Name)
+	require.EqualValues(t, 2, spans[1].Status.Code, "it was refused")
+	require.False(t, collector.Holds("s3cret"))
+}
+
+// spanChats is fakeChats, and keeps the span in which a message came.
+type spanChats struct {
+	*fakeChats
+	inSpan *trace.SpanContext
+}
+
+func (d spanChats) Send(ctx context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+	*d.inSpan = trace.SpanContextFromContext(ctx)
+	return d.fakeChats.Send(ctx, c, s)
 }

@@ -2,6 +2,7 @@ package realtime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"everloop/domain"
@@ -17,37 +18,58 @@ func (p *Protocol) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-			p.recheck(ctx, "")
+			p.recheck(ctx)
 		}
 	}
 }
 
-// SessionChanged checks at once who may still follow a session: for when it was
-// deleted or is no longer shared. A session that is followed here and by
-// others elsewhere is checked there within Recheck.
-func (p *Protocol) SessionChanged(ctx context.Context, sessionID string) { p.recheck(ctx, sessionID) }
+// RightsChanged checks at once the connections and subscriptions that a change of
+// rights concerns.
+func (p *Protocol) RightsChanged(ctx context.Context, change domain.RightsChange) {
+	for _, c := range p.connected() {
+		switch {
+		case ctx.Err() != nil:
+			return
+		case change.SessionID != "":
+			if slices.Contains(c.sessions(), change.SessionID) {
+				p.recheckFollow(ctx, c, change.SessionID)
+			}
+		case change.KeyID != "" && change.KeyID != c.caller.KeyID, change.UserID != "" && change.UserID != c.caller.User.ID:
+		default:
+			p.recheckClient(ctx, c)
+		}
+	}
+}
 
-// recheck looks at one session's followers, or at everything for "".
-func (p *Protocol) recheck(ctx context.Context, only string) {
+// recheck looks at everything.
+func (p *Protocol) recheck(ctx context.Context) {
+	for _, c := range p.connected() {
+		if ctx.Err() != nil {
+			return
+		}
+		p.recheckClient(ctx, c)
+	}
+}
+
+func (p *Protocol) connected() []*client {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	clients := make([]*client, 0, len(p.clients))
 	for _, c := range p.clients {
 		clients = append(clients, c)
 	}
-	p.mu.Unlock()
-	for _, c := range clients {
-		if ctx.Err() != nil {
-			return
-		}
-		if only == "" && !p.alive(c) {
-			c.conn.Close()
-			continue
-		}
-		for _, id := range c.sessions() {
-			if only == "" || only == id {
-				p.recheckFollow(ctx, c, id)
-			}
-		}
+	return clients
+}
+
+// recheckClient closes a connection whose credential does not hold any more, and looks
+// at the subscriptions of others.
+func (p *Protocol) recheckClient(ctx context.Context, c *client) {
+	if !p.alive(ctx, c) {
+		c.conn.Close()
+		return
+	}
+	for _, id := range c.sessions() {
+		p.recheckFollow(ctx, c, id)
 	}
 }
 
@@ -62,19 +84,21 @@ func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID strin
 	switch domain.AsError(err).Kind {
 	case domain.NotFound, domain.Forbidden, domain.Unauthenticated, domain.Gone:
 		if c.unfollow(sessionID) {
-			c.emit(SessionError, sessionError{SessionID: sessionID, Event: SessionSubscribe, Error: NewFailure(err)})
+			c.emit(domain.EventSessionError, domain.SessionError{
+				SessionID: sessionID, Event: SessionSubscribe, Error: domain.NewFailure(err),
+			})
 		}
 	default: // no answer changes nothing
 	}
 }
 
 // alive reports whether a connection's credential still holds.
-func (p *Protocol) alive(c *client) bool {
-	ctx, cancel := request(c)
+func (p *Protocol) alive(ctx context.Context, c *client) bool {
+	ctx, cancel := request(ctx)
 	defer cancel()
 	ok, err := p.cfg.Sessions.Alive(ctx, c.caller)
 	if err != nil {
-		p.cfg.Logger.Warn("a credential could not be checked again", "user", c.caller.User.ID, "error", err)
+		p.cfg.Logger.Warn("failed to check a credential again", "user", c.caller.User.ID, "error", err)
 		return true
 	}
 	return ok

@@ -6,8 +6,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"everloop/auth"
+	"everloop/chatrequest"
 	"everloop/domain"
 )
+
+// sessionNamed is the payload of a client event that names a session, and a part of
+// that of others.
+type sessionNamed struct {
+	SessionID string `json:"session_id" required:"true" minLength:"1"`
+}
 
 // maxFollows is how many sessions one connection may follow.
 const maxFollows = 1000
@@ -17,15 +25,18 @@ type subscribed struct {
 	Snapshot
 }
 
-func (p *Protocol) subscribe(c *client, payload json.RawMessage) (any, func(), error) {
-	f := object("body", payload)
-	sessionID, after := f.id("session_id"), f.count("after_seq", 64)
-	if f.err != nil {
-		return nil, nil, f.err
+func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMessage) (any, func(), error) {
+	var body struct {
+		sessionNamed
+		AfterSeq *uint64 `json:"after_seq"`
 	}
-	ctx, cancel := context.WithTimeout(c.conn.Context(), requestTimeout)
+	if err := chatrequest.Decode(payload, &body); err != nil {
+		return nil, nil, err
+	}
+	sessionID := body.SessionID
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, err := p.role(ctx, c, sessionID); err != nil {
+	if err := p.mayRead(ctx, c, sessionID); err != nil {
 		c.unfollow(sessionID)
 		return nil, nil, err
 	}
@@ -34,7 +45,7 @@ func (p *Protocol) subscribe(c *client, payload json.RawMessage) (any, func(), e
 		return nil, nil, domain.Newf(domain.RateLimited, "too_many_subscriptions",
 			"one connection can follow %d sessions", maxFollows)
 	}
-	sub, err := p.cfg.Hub.Subscribe(ctx, sessionID, after)
+	sub, err := p.cfg.Hub.Subscribe(ctx, sessionID, body.AfterSeq)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,15 +57,17 @@ type unsubscribed struct {
 	SessionID string `json:"session_id"`
 }
 
-func (p *Protocol) unsubscribe(c *client, payload json.RawMessage) (any, func(), error) {
-	f := object("body", payload)
-	sessionID := f.id("session_id")
-	if f.err == nil && !c.unfollow(sessionID) {
-		if _, err := uuid.Parse(sessionID); err != nil {
-			f.fail("session_id", "is not an id")
+func (p *Protocol) unsubscribe(_ context.Context, c *client, payload json.RawMessage) (any, func(), error) {
+	var body sessionNamed
+	if err := chatrequest.Decode(payload, &body); err != nil {
+		return nil, nil, err
+	}
+	if !c.unfollow(body.SessionID) {
+		if _, err := uuid.Parse(body.SessionID); err != nil {
+			return nil, nil, domain.Invalidf("body.session_id", "is not an id")
 		}
 	}
-	return unsubscribed{true, sessionID}, nil, f.err
+	return unsubscribed{true, body.SessionID}, nil, nil
 }
 
 type sent struct {
@@ -67,24 +80,24 @@ type answered struct {
 	domain.AnswerAck
 }
 
-func (p *Protocol) send(c *client, payload json.RawMessage) (any, func(), error) {
-	body, err := ParseSend(payload)
+func (p *Protocol) send(ctx context.Context, c *client, payload json.RawMessage) (any, func(), error) {
+	body, err := chatrequest.ParseChat(payload)
 	if err != nil {
 		return nil, nil, err
 	}
 	if body.SessionID == "" {
 		return nil, nil, domain.Invalidf("body.session_id", "is required")
 	}
-	ctx, cancel := request(c)
+	ctx, cancel := request(ctx)
 	defer cancel()
 	if err := p.owner(ctx, c, body.SessionID); err != nil {
 		return nil, nil, err
 	}
 	if body.Answer != nil {
-		ack, err := p.cfg.Desk.Answer(ctx, c.caller, body.SessionID, *body.Answer)
+		ack, err := p.cfg.Chats.Answer(ctx, c.caller, body.SessionID, *body.Answer)
 		return answered{true, ack}, nil, err
 	}
-	ack, err := p.cfg.Desk.Send(ctx, c.caller, body.Send)
+	ack, err := p.cfg.Chats.Send(ctx, c.caller, body.Send)
 	return sent{true, ack}, nil, err
 }
 
@@ -93,19 +106,20 @@ type stopped struct {
 	Stopped bool `json:"stopped"`
 }
 
-func (p *Protocol) stop(c *client, payload json.RawMessage) (any, func(), error) {
-	const chat, chatAndQueue = "chat", "chat_and_queue"
-	f := object("body", payload)
-	sessionID, scope := f.id("session_id"), f.oneOf("scope", chat, chat, chatAndQueue)
-	if f.err != nil {
-		return nil, nil, f.err
+func (p *Protocol) stop(ctx context.Context, c *client, payload json.RawMessage) (any, func(), error) {
+	var body struct {
+		sessionNamed
+		chatrequest.StopScope
 	}
-	ctx, cancel := request(c)
-	defer cancel()
-	if err := p.owner(ctx, c, sessionID); err != nil {
+	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
-	done, err := p.cfg.Desk.Stop(ctx, c.caller, sessionID, scope == chatAndQueue)
+	ctx, cancel := request(ctx)
+	defer cancel()
+	if err := p.owner(ctx, c, body.SessionID); err != nil {
+		return nil, nil, err
+	}
+	done, err := p.cfg.Chats.Stop(ctx, c.caller, body.SessionID, body.AndQueue())
 	return stopped{true, done}, nil, err
 }
 
@@ -114,18 +128,17 @@ type compacting struct {
 	CompactionID string `json:"compaction_id"`
 }
 
-func (p *Protocol) compact(c *client, payload json.RawMessage) (any, func(), error) {
-	f := object("body", payload)
-	sessionID := f.id("session_id")
-	if f.err != nil {
-		return nil, nil, f.err
-	}
-	ctx, cancel := request(c)
-	defer cancel()
-	if err := p.owner(ctx, c, sessionID); err != nil {
+func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessage) (any, func(), error) {
+	var body sessionNamed
+	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
-	id, err := p.cfg.Desk.Compact(ctx, c.caller, sessionID)
+	ctx, cancel := request(ctx)
+	defer cancel()
+	if err := p.owner(ctx, c, body.SessionID); err != nil {
+		return nil, nil, err
+	}
+	id, err := p.cfg.Chats.Compact(ctx, c.caller, body.SessionID)
 	return compacting{true, id}, nil, err
 }
 
@@ -137,7 +150,18 @@ func (p *Protocol) role(ctx context.Context, c *client, sessionID string) (domai
 	return p.cfg.Sessions.Role(ctx, c.caller, sessionID)
 }
 
-// owner refuses everybody but the session's owner.
+// mayRead refuses who may not see the session. A look by an administrator's
+// privilege is recorded before anything is shown.
+func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID string) error {
+	role, err := p.role(ctx, c, sessionID)
+	if err != nil || role != domain.ViewerAdmin {
+		return err
+	}
+	details := map[string]string{"edge": string(auth.EdgeSocketIO), "event": SessionSubscribe}
+	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, sessionID, details)
+}
+
+// owner rejects all callers but the session's owner.
 func (p *Protocol) owner(ctx context.Context, c *client, sessionID string) error {
 	role, err := p.role(ctx, c, sessionID)
 	if err != nil {
@@ -147,4 +171,20 @@ func (p *Protocol) owner(ctx context.Context, c *client, sessionID string) error
 		return domain.Newf(domain.Forbidden, "forbidden", "only the session's owner can do this")
 	}
 	return nil
+}
+
+// isID reports whether text can be the id of anything: ids are opaque, short
+// and plain.
+func isID(text string) bool {
+	if text == "" || len(text) > 128 {
+		return false
+	}
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
 }

@@ -8,7 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// room is a session that somebody follows in this process.
+// room is a session with a subscription in this process.
 type room struct {
 	from uint64                     // the hub's position when the room was made
 	subs map[*Subscription]struct{} // guarded by the hub
@@ -39,7 +39,7 @@ func (r *room) settle(ctx context.Context, log Log, sessionID string) error {
 	return nil
 }
 
-// add hands an event to all subscriptions; the hub's lock is held.
+// add passes an event to all subscriptions; the hub's lock is held.
 func (r *room) add(seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	it := &item{room: r, seq: seq, prev: r.last, size: size, load: load}
 	r.last = seq
@@ -61,6 +61,7 @@ type item struct {
 	loaded bool
 	event  domain.LoggedEvent
 	wire   json.RawMessage
+	turn   *turnFields
 }
 
 // get loads the event. A failure is not remembered.

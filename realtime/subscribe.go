@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// Snapshot is the answer to session:subscribe (decisions.md section 3): the
+// Snapshot is the answer to session:subscribe (docs/events.md): the
 // session at the position from which its events continue.
 type Snapshot struct {
 	SessionID        string                 `json:"session_id"`
@@ -29,14 +29,14 @@ type Snapshot struct {
 //
 // It first joins the room, which buffers, then reads what the records and the
 // log say up to a position B, and continues behind B; the open turns are those at B,
-// whatever happened since (research: the state and the stream must meet at one
-// point, or text is lost or doubled).
+// whatever happened since. The state and the stream must meet at one point, or text
+// is lost or doubled.
 func (h *Hub) Subscribe(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, true)
 }
 
 // Follow is Subscribe for a client that wants the events alone: the snapshot
-// tells nothing of open turns, which costs a look through the log.
+// omits open turns, which cost a look through the log.
 func (h *Hub) Follow(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, false)
 }
@@ -74,7 +74,7 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 	}
 	turns := []domain.Turn{}
 	if openTurns {
-		if turns, err = h.openTurns(ctx, s.sessionID, from.seq, live.OpenTurns); err != nil {
+		if turns, err = h.openTurns(ctx, s.sessionID, max(from.seq, from.turnsAt), live.OpenTurns); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,11 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 		Seq: from.last, Replayed: from.behind, Truncated: from.truncated,
 		OpenTurns: turns, PendingQuestions: nonNil(live.Questions), Queue: nonNil(live.Queue),
 	}
-	s.cursor = from.seq
+	s.cursor, s.given = from.seq, from.last
+	s.left = from.seq
+	if after != nil {
+		s.left = *after // it may have seen events that the log lost since
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.position = from.seq
@@ -100,6 +104,7 @@ type place struct {
 	end       uint64 // no event that the log had when the subscription joined is above it
 	behind    int    // kept events above it
 	truncated bool   // some above it may be kept no more
+	turnsAt   uint64 // the open turns are those at it: seq, or before the first event above that is kept
 }
 
 // atEnd is where the hub stands once it has seen what the records contain.
@@ -128,9 +133,15 @@ func (h *Hub) atSeq(ctx context.Context, sessionID string, after uint64) (p plac
 	if err != nil {
 		return p, err
 	}
-	if p.seq+1 < first && !madeAfter(sessionID, since) {
-		p.truncated = true
-		p.seq = first - 1
+	if p.truncated = p.seq+1 < first && !madeAfter(sessionID, since); p.truncated {
+		// A generation that lost its end may have kept some events in between.
+		kept, err := h.cfg.Log.LastUpTo(ctx, sessionID, first-1)
+		if err != nil {
+			return p, err
+		}
+		if kept <= p.seq {
+			p.turnsAt = first - 1
+		}
 	}
 	if p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq); err != nil {
 		return p, err

@@ -38,6 +38,11 @@ type Subscription struct {
 	// Of the one goroutine that calls Next.
 	cursor uint64 // nothing at or before it is given any more
 	batch  []*item
+	ended  endedTurns
+	given  uint64 // the event that Next gave last; at first, the one before the subscription
+	gap    bool   // an event behind given was left out
+	took   uint64 // the newest event that was taken; 0 for none
+	left   uint64 // the position of the client when it left the generation before
 
 	mu       sync.Mutex
 	catching bool   // events up to upTo come from the log
@@ -94,10 +99,21 @@ func (s *Subscription) next(ctx context.Context) (*item, error) {
 			if err := s.fetch(ctx, it); err != nil {
 				return nil, err
 			}
-			s.cursor = it.seq
+			if s.took < s.hub.cfg.Log.Base(it.seq) {
+				s.left = max(s.left, s.took)
+			}
+			s.cursor, s.took = it.seq, it.seq
 			s.mu.Lock()
 			s.position = it.seq
 			s.mu.Unlock()
+			if s.had(it) || s.ended.late(it) {
+				s.gap = true
+				continue
+			}
+			if s.gap {
+				it = it.behind(s.given)
+			}
+			s.given, s.gap = it.seq, false
 			return it, nil
 		case wait:
 			select {
@@ -107,6 +123,11 @@ func (s *Subscription) next(ctx context.Context) (*item, error) {
 			}
 		}
 	}
+}
+
+// had reports whether the client got an event before the log lost it.
+func (s *Subscription) had(it *item) bool {
+	return it.event.LostSeq > 0 && it.event.LostSeq <= s.left && s.left < s.hub.cfg.Log.Base(it.seq)
 }
 
 // pick takes the next item from the log or the queue. wait says that there is
@@ -159,7 +180,7 @@ func (s *Subscription) read(ctx context.Context, upTo uint64) error {
 	if s.cursor >= upTo {
 		return nil
 	}
-	return s.patiently(ctx, func() error {
+	return s.retry(ctx, func() error {
 		s.batch = nil
 		size := 0
 		err := s.hub.cfg.Log.Read(ctx, s.sessionID, s.cursor, upTo, func(e domain.LoggedEvent) error {
@@ -178,14 +199,14 @@ func (s *Subscription) read(ctx context.Context, upTo uint64) error {
 
 // fetch loads an item's event.
 func (s *Subscription) fetch(ctx context.Context, it *item) error {
-	return s.patiently(ctx, func() error {
+	return s.retry(ctx, func() error {
 		_, err := it.get(ctx)
 		return err
 	})
 }
 
-// patiently tries again what a dependency refuses for a while.
-func (s *Subscription) patiently(ctx context.Context, try func() error) error {
+// retry repeats what fails because a dependency is unavailable for a while.
+func (s *Subscription) retry(ctx context.Context, try func() error) error {
 	for n := 0; ; n++ {
 		err := try()
 		if err == nil {
@@ -201,7 +222,7 @@ func (s *Subscription) patiently(ctx context.Context, try func() error) error {
 			return ErrClosed
 		}
 		if n+1 == loadTries {
-			s.hub.cfg.Logger.Error("a subscription cannot read its events", "session_id", s.sessionID, "error", err)
+			s.hub.cfg.Logger.Error("failed to read the events of a subscription", "session_id", s.sessionID, "error", err)
 			s.fail()
 			return ErrResync
 		}

@@ -44,13 +44,18 @@ func BenchmarkEmit(b *testing.B) {
 	for _, c := range handler.conns {
 		conns = append(conns, c)
 	}
-	data := []byte(fmt.Sprintf(`{"turn_id":"t","patch_type":"add_content","text_delta":%q}`, "about a hundred and fifty bytes of text in all, which is what a delta has"))
+	data := []byte(
+		fmt.Sprintf(
+			`{"turn_id":"t","patch_type":"add_content","text_delta":%q}`,
+			"about a hundred and fifty bytes of text in all, which is what a delta has",
+		),
+	)
 	b.ResetTimer()
 	b.ReportAllocs()
 	for range rounds {
 		for _, c := range conns {
 			for !c.Emit("turn:patch", data) {
-				time.Sleep(time.Millisecond) // faster than the clients read: a bound, not a synchronisation
+				time.Sleep(time.Millisecond) //nolint:forbidigo // faster than the clients read: a bound, not a synchronisation
 			}
 		}
 	}

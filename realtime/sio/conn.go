@@ -91,7 +91,7 @@ func (c *Conn) Emit(event string, data json.RawMessage) bool {
 	return ok
 }
 
-// Close tells the client to leave, which it sees as "io server disconnect" and does
+// Close disconnects the client, which it sees as "io server disconnect" and does
 // not answer by reconnecting, and closes the connection.
 func (c *Conn) Close() {
 	c.session.mu.Lock()
@@ -101,8 +101,8 @@ func (c *Conn) Close() {
 	c.session.mu.Unlock()
 	c.outbox.push(&frame{head: []byte{typeDisconnect}}, ackReserve)
 	// What is queued goes out first; a client that does not read is cut.
-	time.AfterFunc(closeGrace, c.session.cut)
-	c.outbox.whenEmpty(c.session.cut)
+	time.AfterFunc(closeGrace, c.session.abort)
+	c.outbox.whenEmpty(c.session.abort)
 }
 
 var closeBracket = []byte{']'}
@@ -131,8 +131,8 @@ func (c *Conn) start() {
 	c.server.handlers.Go(c.dispatch)
 }
 
-// lost is called when the session has ended.
-func (c *Conn) lost(reason string) {
+// onClosed is called when the session has ended.
+func (c *Conn) onClosed(reason string) {
 	c.mu.Lock()
 	c.reason = reason
 	c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Conn) dispatch() {
 			continue
 		case <-c.ctx.Done():
 		}
-		// Events that came before the loss are handled before it is told.
+		// Events that came before the loss are handled before it is reported.
 		if ev, ok = c.inbox.take(); ok {
 			c.handle(ev)
 			continue
@@ -184,7 +184,7 @@ func (c *Conn) handle(ev event) {
 		c.server.opts.Handler.Event(c, ev.name, ev.payload, ack)
 	})
 	if !ok && ack != nil {
-		ack(internalError) // a client that waits for an answer must not wait for ever
+		ack(internalError) // a client that waits for an answer must not wait without end
 	}
 }
 
@@ -200,7 +200,7 @@ func (c *Conn) acknowledger(id uint64) func(any) {
 func (c *Conn) acknowledge(id uint64, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		c.server.opts.Log.Error("acknowledgement is not JSON", slog.String("error", err.Error()))
+		c.server.opts.Log.Error("failed to encode an acknowledgement as JSON", slog.String("error", err.Error()))
 		body = internalError
 	}
 	head := append(strconv.AppendUint([]byte{typeAck}, id, 10), '[')

@@ -15,7 +15,7 @@ var (
 )
 
 // guardParser replaces the library's parser: its decoder lets anyone crash the
-// process with an event without payload, and hands each event to a goroutine of its own.
+// process with an event without payload, and passes each event to a goroutine of its own.
 type guardParser struct{}
 
 func (guardParser) NewEncoder() parser.Encoder { return parser.NewEncoder() }

@@ -1,11 +1,11 @@
-// Package sio is the Socket.IO door: it accepts the official client over HTTP
-// long-polling and WebSocket, authenticates it once, and hands its events to
+// Package sio is the Socket.IO edge: it accepts the official client over HTTP
+// long-polling and WebSocket, authenticates it once, and passes its events to
 // one [Handler] in the order they came, one at a time for a connection.
 //
 // It must not know what an event means: no sessions, rooms, sequence numbers
 // or error vocabulary of the product beyond the faults of a message itself.
 //
-// Below it is zishang520/socket.io v2.5.0, which as it stands can be crashed by
+// Below it is zishang520/socket.io v2.5.0, which without these guards can be crashed by
 // anyone who can reach the port, loses and reorders events, and grows without
 // bound. What the library keeps: the Engine.IO session with its heartbeat, and
 // joining the namespace. What this package takes from it:

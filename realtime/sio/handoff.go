@@ -15,6 +15,8 @@ type handedConn struct {
 	net.Conn
 	reader io.Reader
 
+	requestID string // by which the app knows the request; empty: it gave none
+
 	mu     sync.Mutex
 	corked bool
 	buffer []byte

@@ -20,8 +20,8 @@ import (
 
 const goodToken = "good"
 
-// deskOrigin is the foreign origin that the tests' server allows.
-const deskOrigin = "https://desk.example"
+// foreignOrigin is the foreign origin that the tests' server allows.
+const foreignOrigin = "https://office.example"
 
 // recorder is the handler of the tests' servers. Its events:
 //
@@ -168,7 +168,7 @@ func authenticate(_ context.Context, token string, _ *http.Request) (any, error)
 // serve starts a Fiber app with the transport and a few REST routes.
 func serve(opts sio.Options, config fiber.Config) (addr string, server *sio.Server, stop func(), err error) {
 	opts.Authenticate = authenticate
-	opts.AllowedOrigins = []string{deskOrigin}
+	opts.AllowedOrigins = []string{foreignOrigin}
 	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, patience) // a slow machine takes its time to join
 	if opts.Handler == nil {
 		opts.Handler = newRecorder()

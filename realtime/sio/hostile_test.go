@@ -83,7 +83,7 @@ func clientFrame(payload string) []byte {
 }
 
 // pongsBehindHandshake sends pongs before the server has set the session up,
-// which kills the library as it stands.
+// which kills the library without our guards.
 func pongsBehindHandshake(t *testing.T, addr string) {
 	request := "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\n" + wsHeaders + "\r\n"
 	var all sync.WaitGroup

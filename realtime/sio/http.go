@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gofiber/fiber/v2"
 	"github.com/gorilla/websocket"
 	"github.com/zishang520/engine.io/v2/engine"
 	"github.com/zishang520/engine.io/v2/events"
@@ -25,6 +26,9 @@ func handedConnOf(r *http.Request) *handedConn {
 // serveHTTP checks a request before the library sees any of it.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recovered("request")
+	if conn := handedConnOf(r); conn != nil && conn.requestID != "" {
+		w.Header().Set(fiber.HeaderXRequestID, conn.requestID)
+	}
 	if !s.allowOrigin(w.Header(), r) {
 		refuse(w, http.StatusForbidden, "Origin not allowed")
 		return

@@ -43,7 +43,7 @@ var frames = map[string][]string{
 	"binary ack, no number":      {"46-[]"},
 	"binary out of place":        {"bAAAA"},
 	"binary, bad base64":         {"b***"},
-	"ack nobody asked for":       {`431[{"a":1}]`},
+	"ack without a request":      {`431[{"a":1}]`},
 	"ack without id":             {"43[]"},
 	"ack without payload":        {"431"},
 	"ack, no array":              {`431{"a":1}`},

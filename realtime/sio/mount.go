@@ -50,6 +50,7 @@ func (s *Server) handOver(c *fiber.Ctx) error {
 		return fiber.ErrRequestEntityTooLarge
 	}
 	request := rebuild(&ctx.Request, len(body))
+	id := strings.Clone(c.GetRespHeader(fiber.HeaderXRequestID))
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(wrapped net.Conn) {
 		// The wrapper goes back to a pool: what it has buffered is taken out
@@ -62,7 +63,7 @@ func (s *Server) handOver(c *fiber.Ctx) error {
 		}
 		conn := inner.UnsafeConn()
 		_ = conn.SetDeadline(time.Time{})
-		s.conns.give(&handedConn{Conn: conn, reader: io.MultiReader(
+		s.conns.give(&handedConn{Conn: conn, requestID: id, reader: io.MultiReader(
 			bytes.NewReader(request), bytes.NewReader(body), bytes.NewReader(early), conn)})
 	})
 	return nil
@@ -101,7 +102,7 @@ func takeBody(r *fasthttp.Request, limit int64) ([]byte, bool) {
 }
 
 // rebuild writes the head of the request again. Fiber has decoded a chunked
-// body, so that the fields which frame it are made anew.
+// body, so that the fields which frame it are rebuilt.
 func rebuild(r *fasthttp.Request, length int) []byte {
 	var b bytes.Buffer
 	b.Write(r.Header.Method())

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/require"
@@ -105,20 +107,47 @@ func TestMountKeepsAnEarlierHook(t *testing.T) {
 	var header fasthttp.RequestHeader
 	header.SetRequestURI("/elsewhere")
 	require.Equal(t, 77, app.Server().HeaderReceived(&header).MaxRequestBodySize)
-	header.SetRequestURI("/socket.io/?EIO=4&sid=nobody")
+	header.SetRequestURI("/socket.io/?EIO=4&sid=unknown")
 	require.Equal(t, 64<<10, app.Server().HeaderReceived(&header).MaxRequestBodySize)
 }
 
-func TestAllowedOriginMayReadAnswers(t *testing.T) {
+// The answers of this package carry the id under which the app logs their request.
+func TestMount_answersCarryTheRequestID(t *testing.T) {
+	server := sio.New(sio.Options{Authenticate: authenticate, Handler: newRecorder(), Log: slog.New(slog.DiscardHandler)})
+	app := fiber.New(fiber.Config{DisableStartupMessage: true})
+	app.Use(func(c *fiber.Ctx) error {
+		c.Set(fiber.HeaderXRequestID, "id of "+c.Query("n"))
+		return c.Next()
+	})
+	server.Mount(app)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = app.Listener(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = server.Close(ctx)
+		_ = app.ShutdownWithContext(ctx)
+	})
+	for n, query := range []string{"transport=polling&n=0", "transport=none&n=1"} {
+		response, err := http.Get(socketURL("http", ln.Addr().String(), query))
+		require.NoError(t, err)
+		_ = response.Body.Close()
+		require.Equal(t, []int{200, 400}[n], response.StatusCode)
+		require.Equal(t, []string{fmt.Sprint("id of ", n)}, response.Header.Values("X-Request-Id"))
+	}
+}
+
+func TestMount_allowedOrigin(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	for _, method := range []string{http.MethodGet, http.MethodOptions} {
 		r, err := http.NewRequest(method, socketURL("http", addr, "transport=polling"), nil)
 		require.NoError(t, err)
-		r.Header.Set("Origin", deskOrigin)
+		r.Header.Set("Origin", foreignOrigin)
 		response, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		_ = response.Body.Close()
-		require.Equal(t, deskOrigin, response.Header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, foreignOrigin, response.Header.Get("Access-Control-Allow-Origin"))
 		require.Equal(t, "true", response.Header.Get("Access-Control-Allow-Credentials"))
 	}
 	response, err := http.Get(socketURL("http", addr, "transport=polling"))

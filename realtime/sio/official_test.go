@@ -141,14 +141,14 @@ func TestOfficialClientRefused(t *testing.T) {
 	require.Equal(t, map[string]any{"code": "dependency_down", "retryable": true}, got["data"])
 }
 
-func TestOfficialClientOtherNamespace(t *testing.T) {
+func TestOfficialClient_otherNamespace(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	everySetting(t, func(t *testing.T, setting string) {
 		require.Equal(t, "Invalid namespace", client(t, "namespace", addr, setting)["message"])
 	})
 }
 
-func TestOfficialClientBurstInOrder(t *testing.T) {
+func TestOfficialClient_burstInOrder(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	everySetting(t, func(t *testing.T, setting string) {
 		got := client(t, "burst", addr, setting)
@@ -158,7 +158,7 @@ func TestOfficialClientBurstInOrder(t *testing.T) {
 	})
 }
 
-func TestOfficialClientLargeMessages(t *testing.T) {
+func TestOfficialClient_largeMessages(t *testing.T) {
 	addr, _ := start(t, sio.Options{BufferLimit: 16 << 20})
 	everySetting(t, func(t *testing.T, setting string) {
 		got := client(t, "large", addr, setting)
@@ -181,14 +181,14 @@ func TestOfficialClientFaults(t *testing.T) {
 	require.EqualValues(t, 3, server.Stats().Panics)
 }
 
-func TestOfficialClientIsToldOfAClose(t *testing.T) {
+func TestOfficialClient_close(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	everySetting(t, func(t *testing.T, setting string) {
 		require.Equal(t, "io server disconnect", client(t, "kicked", addr, setting)["reason"])
 	})
 }
 
-func TestOfficialClientSeesTheServerGo(t *testing.T) {
+func TestOfficialClient_serverStops(t *testing.T) {
 	everySetting(t, func(t *testing.T, setting string) {
 		handler := newRecorder()
 		addr, server := start(t, sio.Options{Handler: handler})
@@ -203,7 +203,7 @@ func TestOfficialClientSeesTheServerGo(t *testing.T) {
 	})
 }
 
-func TestOfficialClientUpgradesUnderLoad(t *testing.T) {
+func TestOfficialClient_upgradeUnderLoad(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	for range 5 {
 		got := client(t, "upgradeUnderLoad", addr, "upgrade")

@@ -32,7 +32,7 @@ const (
 	// one message: the token and nothing else.
 	maxHandshake = 64 << 10
 	// maxConnectTries bounds the CONNECT packets of one connection, accepted
-	// or not: a client may try a second token, not guess for ever.
+	// or not: a client may try a second token, not guess without limit.
 	maxConnectTries = 5
 	// maxAttachments bounds the binary parts that are skipped after a refused
 	// binary event.
@@ -66,7 +66,7 @@ type Options struct {
 	Handler      Handler
 
 	// AllowedOrigins are the origins of other sites whose pages may connect,
-	// such as "https://desk.example". A page of any other foreign origin is
+	// such as "https://office.example". A page of any other foreign origin is
 	// refused, a client that sends no Origin is not.
 	AllowedOrigins []string
 

@@ -43,12 +43,12 @@ func (*frame) Read([]byte) (int, error) { return 0, io.EOF }
 // plain are the library's options of a packet: nothing is compressed.
 var plain = &packet.Options{}
 
-// outbox is the bounded queue in front of the library's unbounded one. It hands
+// outbox is the bounded queue in front of the library's unbounded one. It passes
 // frames over as the transport gets rid of earlier ones.
 type outbox struct {
 	engine engine.Socket
 	limit  int
-	// closed is no part of what mu guards: the library may tell of the end
+	// closed is no part of what mu guards: the library may report the end
 	// from within a call that pump makes.
 	closed atomic.Bool
 
@@ -82,7 +82,7 @@ func (o *outbox) push(f *frame, reserve int) bool {
 	return true
 }
 
-// pump hands frames to the library; o.mu is held, which keeps their order. The
+// pump passes frames to the library; o.mu is held, which keeps their order. The
 // library only queues them for the transport's own goroutine, so that it never blocks.
 func (o *outbox) pump() {
 	for !o.paused && !o.closed.Load() && o.inFlight < sendWindow && len(o.queue) > 0 {
@@ -147,7 +147,7 @@ func (o *outbox) bytes() int {
 	return o.queued
 }
 
-// release tells the outboxes of a batch that it was written.
+// release reports to the outboxes of a batch that it was written.
 func release(batch []*packet.Packet) {
 	var out *outbox
 	n := 0

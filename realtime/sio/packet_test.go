@@ -143,23 +143,29 @@ func FuzzPacket(f *testing.F) {
 }
 
 func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // whose clock stands still meanwhile
+	synctest.Test(t, func(t *testing.T) {
 		var p pace
 		p.init(10)
-		for range 10 * burstSeconds {
-			require.Zero(t, p.take())
+		open := make(chan struct{})
+		spendBurst := func() {
+			began := time.Now()
+			for range 10 * burstSeconds {
+				require.True(t, p.wait(open))
+			}
+			require.Zero(t, time.Since(began), "a burst waits for nothing")
 		}
-		require.Positive(t, p.take())
-		p.last = p.last.Add(-time.Hour)
-		for range 10 * burstSeconds {
-			require.Zero(t, p.take(), "a quiet hour fills the bucket, and no more than that")
-		}
-		require.Positive(t, p.take())
+		spendBurst()
+		began := time.Now()
+		require.True(t, p.wait(open))
+		require.Equal(t, 100*time.Millisecond, time.Since(began), "then ten a second")
 
-		done := make(chan struct{})
-		close(done)
-		p.tokens = -1e9
-		require.False(t, p.wait(done), "a closed connection waits for nothing")
+		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble's clock
+		spendBurst()
+		closed := make(chan struct{})
+		close(closed)
+		began = time.Now()
+		require.False(t, p.wait(closed), "a closed connection waits for nothing")
+		require.Zero(t, time.Since(began))
 	})
 }
 

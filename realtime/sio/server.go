@@ -62,7 +62,7 @@ func New(opts Options) *Server {
 	config.SetParser(guardParser{})
 	config.SetConnectTimeout(s.opts.ConnectTimeout)
 	config.SetPingInterval(s.opts.PingInterval)
-	config.SetPingTimeout(s.opts.PingTimeout)
+	config.SetPingTimeout(libraryPingTimeout)
 	config.SetMaxHttpBufferSize(s.opts.MaxTransport)
 	config.SetTransports(types.NewSet(transports.POLLING, transports.WEBSOCKET))
 
@@ -88,7 +88,7 @@ func New(opts Options) *Server {
 	s.http.SetKeepAlivesEnabled(false)
 	go func() {
 		if err := s.http.Serve(s.conns); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.opts.Log.Error("socket server stopped", slog.String("error", err.Error()))
+			s.opts.Log.Error("socket server failed", slog.String("error", err.Error()))
 		}
 	}()
 	return s
@@ -166,7 +166,7 @@ func refusal(err error) *socket.ExtendedError {
 	return socket.NewExtendedError("unauthorized", map[string]any{"code": "unauthorized"})
 }
 
-// connected is called once the client has joined and was told so.
+// connected is called once the client has joined and got the confirmation.
 func (s *Server) connected(args ...any) {
 	sock := args[0].(*socket.Socket)
 	if sess, ok := s.session(sock.Conn().Id()); ok {
@@ -174,11 +174,6 @@ func (s *Server) connected(args ...any) {
 			conn.start()
 		}
 	}
-}
-
-// silence is the longest time that a live client can stay quiet.
-func (s *Server) silence() time.Duration {
-	return s.opts.PingInterval + s.opts.PingTimeout + heartbeatGrace
 }
 
 // Close refuses new connections, closes all others, which see "transport
@@ -193,7 +188,7 @@ func (s *Server) Close(ctx context.Context) error {
 	finished := make(chan struct{})
 	go func() {
 		s.sessions.Range(func(_, v any) bool {
-			<-v.(*session).done // a polling client is told at its next poll
+			<-v.(*session).done // a polling client learns it at its next poll
 			return true
 		})
 		s.handlers.Wait()

@@ -55,6 +55,7 @@ func newSession(server *Server, socket engine.Socket) *session {
 // listen registers with the library and the polling transport, which waits for
 // requests anyway.
 func (s *session) listen() {
+	s.watchHeartbeat()
 	_ = s.engine.Once("close", func(args ...any) {
 		reason := "transport close"
 		if len(args) > 0 {
@@ -77,7 +78,7 @@ func (s *session) listen() {
 	})
 }
 
-// start lets a WebSocket read and write: everybody is listening by now.
+// start begins reading and writing of a WebSocket: all listeners are attached by now.
 func (s *session) start() {
 	if t, ok := s.engine.Transport().(*wsTransport); ok {
 		t.start(s)
@@ -96,7 +97,7 @@ func (s *session) ended(reason string) {
 		s.mu.Unlock()
 		close(s.done)
 		if conn != nil {
-			conn.lost(reason)
+			conn.onClosed(reason)
 		}
 	})
 }
@@ -108,12 +109,12 @@ func (s *session) close(reason string) {
 		s.reason = reason
 	}
 	s.mu.Unlock()
-	s.cut()
+	s.abort()
 }
 
-// cut closes the transport. It runs in a goroutine: the caller may be a listener of
+// abort closes the transport. It runs in a goroutine: the caller may be a listener of
 // the library that closing would call again.
-func (s *session) cut() {
+func (s *session) abort() {
 	go func() {
 		defer s.server.recovered("close")
 		s.engine.Close(true)

@@ -40,7 +40,7 @@ func stalledClient(t *testing.T, addr, transport string) rawClient {
 	return c
 }
 
-// A client that stops reading overflows; nobody else notices; once it reads
+// A client that stops reading overflows; no other client notices; once it reads
 // again, what was queued arrives in order and the handler hears of it.
 func TestSlowClientOverflowsAlone(t *testing.T) {
 	for _, transport := range bothTransports {
@@ -79,7 +79,7 @@ func TestSlowClientOverflowsAlone(t *testing.T) {
 			select {
 			case <-drained:
 			case <-time.After(patience):
-				t.Fatal("the handler was not told")
+				t.Fatal("the handler was not notified")
 			}
 			require.True(t, conn.Emit("tick", tick(0)))
 		})
@@ -87,7 +87,7 @@ func TestSlowClientOverflowsAlone(t *testing.T) {
 }
 
 // A single message always fits, however large, when nothing else waits.
-func TestMessageLargerThanTheBuffer(t *testing.T) {
+func TestTransport_messageLargerThanBuffer(t *testing.T) {
 	addr, _ := start(t, sio.Options{BufferLimit: 1000})
 	c := mustJoin(t, addr, "websocket")
 	require.NoError(t, c.send(`421["big",{"bytes":100000}]`))
@@ -95,7 +95,7 @@ func TestMessageLargerThanTheBuffer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// blocker handles one event at a time, when it is told to.
+// blocker handles one event at a time, on request.
 type blocker struct {
 	recorder
 	step  chan struct{}
@@ -122,7 +122,7 @@ func (h *blocker) handled() []string {
 // A client that sends faster than its events are handled is held back: the
 // server takes no more than a bounded number. What it took is handled in
 // order, also when the client is gone by then.
-func TestFloodIsHeldBackAndHandledInOrder(t *testing.T) {
+func TestTransport_floodInOrder(t *testing.T) {
 	names := flooded(t, 5*time.Second)
 	for pause := 20 * time.Second; len(names) < 256 && pause < 3*time.Minute; pause *= 3 {
 		names = flooded(t, pause) // the server was too slow to get to its bound before it gave the client up
@@ -131,7 +131,7 @@ func TestFloodIsHeldBackAndHandledInOrder(t *testing.T) {
 }
 
 // flooded gives the names of the events that were handled of a flood by a client
-// that is given up after a pause: its connection is not read, so that nobody
+// that is given up after a pause: its connection is not read, so that no process
 // notices that it is gone.
 func flooded(t *testing.T, pause time.Duration) []string {
 	t.Helper()
@@ -180,7 +180,7 @@ func TestPaceLimitsAConnection(t *testing.T) {
 	require.EqualValues(t, 600, server.Stats().EventsIn)
 }
 
-func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
+func TestClose_clientDoesNotRead(t *testing.T) {
 	handler := newRecorder()
 	addr, server := start(t, sio.Options{Handler: handler, BufferLimit: 32 << 20})
 	stalledClient(t, addr, "websocket")

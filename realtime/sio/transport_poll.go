@@ -32,7 +32,7 @@ type pollTransport struct {
 	posting   bool
 	hurry     bool // an upgrade waits for the client's poll to end
 	closing   bool
-	closeDone types.Callable // what to call once the client was told
+	closeDone types.Callable // what to call once the client was notified
 }
 
 func newPollTransport(s *Server, ctx *types.HttpContext) *pollTransport {
@@ -75,9 +75,9 @@ var (
 	closePoll = &packet.Packet{Type: packet.CLOSE}
 )
 
-// hurryUp ends the open poll, and each that follows, so that the client can
+// flushForUpgrade ends the open poll, and each that follows, so that the client can
 // change to the other transport.
-func (t *pollTransport) hurryUp(on bool) {
+func (t *pollTransport) flushForUpgrade(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hurry = on
@@ -142,7 +142,7 @@ func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail tells the library that the transport is broken.
+// fail reports to the library that the transport is broken.
 func (t *pollTransport) fail(message string, err error) {
 	t.session.change.Lock()
 	defer t.session.change.Unlock()
@@ -155,7 +155,7 @@ func (t *pollTransport) respond(w http.ResponseWriter, packets []*packet.Packet)
 		if i > 0 {
 			body = append(body, separator)
 		}
-		body = appendPacket(body, p)
+		body = t.server.appendPacket(body, p)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pollWriteTimeout))
 	header := w.Header()
@@ -248,7 +248,7 @@ func (t *pollTransport) OnClose() {
 	t.ended(nil)
 }
 
-// DoClose tells the client at once when a poll is open, else at its next one.
+// DoClose notifies the client at once when a poll is open, else at its next one.
 func (t *pollTransport) DoClose(fn types.Callable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,7 +273,7 @@ func (t *pollTransport) DoClose(fn types.Callable) {
 	time.AfterFunc(closeGrace, t.finishClose)
 }
 
-// finishClose ends a transport that has told its client, or cannot.
+// finishClose ends a transport whose client was notified, or cannot be.
 func (t *pollTransport) finishClose() {
 	t.mu.Lock()
 	fn := t.closeDone
@@ -282,7 +282,7 @@ func (t *pollTransport) finishClose() {
 	t.ended(fn)
 }
 
-// ended tells the library, never from within one of its own calls: those may
+// ended notifies the library, never from within one of its own calls: those may
 // hold what a change of transport needs.
 func (t *pollTransport) ended(fn types.Callable) {
 	defer t.server.recovered("close")

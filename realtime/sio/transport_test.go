@@ -28,7 +28,7 @@ func TestEchoOverBothTransports(t *testing.T) {
 	}
 }
 
-func TestHandshakeTellsTheLimits(t *testing.T) {
+func TestHandshake_limits(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	c, err := dialWS(addr, "")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestDeadClientIsDropped(t *testing.T) {
 	}
 }
 
-func TestClientThatNeverJoinsIsDropped(t *testing.T) {
+func TestConnect_clientNeverJoins(t *testing.T) {
 	addr, server := start(t, sio.Options{ConnectTimeout: 100 * time.Millisecond})
 	for _, transport := range bothTransports {
 		c, err := dial(addr, transport)

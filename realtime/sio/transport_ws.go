@@ -12,12 +12,8 @@ import (
 	"github.com/zishang520/engine.io/v2/types"
 )
 
-const (
-	// wsScratch is how much of its encoding buffer a connection keeps.
-	wsScratch = 64 << 10
-	// heartbeatGrace is added to the longest silence that a live client can keep.
-	heartbeatGrace = 10 * time.Second
-)
+// wsScratch is how much of its encoding buffer a connection keeps.
+const wsScratch = 64 << 10
 
 // wsTransport carries a session over one WebSocket. It replaces the library's,
 // which reads before anybody listens (a crash), leaves out the rest of a batch
@@ -34,9 +30,9 @@ type wsTransport struct {
 	mu      sync.Mutex
 	queue   []*packet.Packet
 	closing bool
-	// muted drops what the library sends while it is told of a probe that was
+	// suppressed drops what the library sends while it processes a probe that was
 	// answered already.
-	muted bool
+	suppressed bool
 }
 
 func newWSTransport(ctx *types.HttpContext, conn *websocket.Conn, net *handedConn) *wsTransport {
@@ -68,7 +64,7 @@ func (t *wsTransport) start(s *session) {
 // is writable.
 func (t *wsTransport) Send(packets []*packet.Packet) {
 	t.mu.Lock()
-	if t.muted {
+	if t.suppressed {
 		t.mu.Unlock()
 		return
 	}
@@ -81,7 +77,7 @@ func (t *wsTransport) Send(packets []*packet.Packet) {
 func (t *wsTransport) mute(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.muted = on
+	t.suppressed = on
 }
 
 // DoClose lets the writer send what it has, for a moment, and close.
@@ -109,12 +105,7 @@ func (t *wsTransport) read() {
 		t.OnClose()
 	}()
 	defer t.session.server.recovered("read")
-	silence := t.session.server.silence()
 	for {
-		// The library stops its own heartbeat in some upgrades: this is the one that counts.
-		if err := t.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
-			return
-		}
 		kind, message, err := t.conn.NextReader()
 		if err != nil {
 			return
@@ -152,7 +143,7 @@ func (t *wsTransport) write() {
 		if len(batch) > 0 {
 			var err error
 			if scratch, err = t.writeBatch(batch, scratch); err != nil {
-				t.session.cut() // the reader may be waiting for room in the inbox
+				t.session.abort() // the reader may be waiting for room in the inbox
 				return
 			}
 			release(batch)
@@ -163,7 +154,7 @@ func (t *wsTransport) write() {
 			}
 		}
 		if closing {
-			t.goodbye()
+			t.writeClose()
 			return
 		}
 	}
@@ -173,7 +164,7 @@ func (t *wsTransport) write() {
 func (t *wsTransport) writeBatch(batch []*packet.Packet, scratch []byte) ([]byte, error) {
 	t.net.cork()
 	for _, p := range batch {
-		scratch = appendPacket(scratch[:0], p)
+		scratch = t.session.server.appendPacket(scratch[:0], p)
 		if err := t.conn.WriteMessage(websocket.TextMessage, scratch); err != nil {
 			return nil, err
 		}
@@ -184,7 +175,7 @@ func (t *wsTransport) writeBatch(batch []*packet.Packet, scratch []byte) ([]byte
 	return scratch, t.net.uncork()
 }
 
-func (t *wsTransport) goodbye() {
+func (t *wsTransport) writeClose() {
 	text := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	_ = t.conn.WriteControl(websocket.CloseMessage, text, time.Now().Add(closeGrace))
 }

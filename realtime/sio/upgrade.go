@@ -20,7 +20,7 @@ var errUpgrade = errors.New("upgrade not completed")
 // upgrade moves a session from polling to a WebSocket. The library's own
 // version dereferences nil when the session ends at the wrong moment, so the
 // exchange with the client (2probe, 3probe, 5) happens here, and the library
-// is told of it in one go.
+// learns of it in one step.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, sess *session, poll *pollTransport) {
 	if !sess.upgrading.CompareAndSwap(false, true) {
 		refuse(w, http.StatusBadRequest, "Bad request")
@@ -36,7 +36,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, sess *session, 
 	done := false
 	defer func() {
 		if !done {
-			poll.hurryUp(false)
+			poll.flushForUpgrade(false)
 			sess.holdOutput(false)
 			_ = conn.Close()
 			sess.upgrading.Store(false)
@@ -61,10 +61,11 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	if err := conn.WriteMessage(websocket.TextMessage, []byte("3probe")); err != nil {
 		return err
 	}
-	poll.hurryUp(true)
+	poll.flushForUpgrade(true)
 	if err := expect(conn, "5"); err != nil {
 		return err
 	}
+	_ = conn.SetReadDeadline(time.Time{})
 	_ = conn.SetWriteDeadline(time.Time{})
 	conn.SetReadLimit(s.opts.MaxTransport)
 
@@ -77,7 +78,7 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	return nil
 }
 
-// switchTo tells the library of a probe and its end, which both took place
+// switchTo reports to the library a probe and its end, which both took place
 // already. It returns false when the session has ended.
 func (s *session) switchTo(t *wsTransport) bool {
 	s.change.Lock()

@@ -50,7 +50,7 @@ func decodePacket(s *session, data []byte, binary bool) *packet.Packet {
 }
 
 // appendPacket adds an encoded packet to buffer.
-func appendPacket(buffer []byte, p *packet.Packet) []byte {
+func (s *Server) appendPacket(buffer []byte, p *packet.Packet) []byte {
 	buffer = append(buffer, packetBytes[p.Type])
 	switch data := p.Data.(type) {
 	case nil:
@@ -58,6 +58,9 @@ func appendPacket(buffer []byte, p *packet.Packet) []byte {
 		buffer = data.appendTo(buffer)
 	default: // made by the library: the handshake, a namespace's answer
 		text, _ := io.ReadAll(data)
+		if p.Type == packet.OPEN {
+			text = withPingTimeout(text, s.opts.PingTimeout)
+		}
 		buffer = append(buffer, text...)
 	}
 	return buffer

@@ -3,41 +3,34 @@ package realtime_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 	"unicode/utf16"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
 	"everloop/infra/events"
+	"everloop/internal/testkit/natskit"
 	"everloop/realtime"
 )
 
-// stand is a hub over the real event log on a NATS server in this process.
-type stand struct {
+// env is a hub over the real event log on a NATS server in this process.
+type env struct {
+	*natskit.Server
 	t     testing.TB
-	dir   string
 	nc    *nats.Conn
 	log   *events.Log
 	hub   *realtime.Hub
 	state *records
-
-	mu  sync.Mutex
-	srv *server.Server
 }
 
-func newStand(t testing.TB, cfg realtime.HubConfig) *stand {
-	s := &stand{t: t, dir: t.TempDir(), state: &records{sessions: map[string]domain.LiveState{}}}
-	s.start()
-	t.Cleanup(s.stop)
-	s.connect()
+func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
+	s := &env{Server: natskit.New(t), t: t, state: &records{sessions: map[string]domain.LiveState{}}}
+	s.nc = s.Connect()
 	var err error
 	s.log, err = events.Open(t.Context(), s.nc, events.Config{})
 	require.NoError(t, err)
@@ -48,59 +41,20 @@ func newStand(t testing.TB, cfg realtime.HubConfig) *stand {
 }
 
 // run lets a hub run until the test ends.
-func (s *stand) run(hub *realtime.Hub) {
+func (s *env) run(hub *realtime.Hub) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = hub.Run(ctx) }()
 	s.t.Cleanup(func() { cancel(); <-ended })
 }
 
-func (s *stand) start() {
-	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: s.dir, DontListen: true, NoSigs: true, NoLog: true})
-	require.NoError(s.t, err)
-	srv.Start()
-	require.True(s.t, srv.ReadyForConnections(time.Minute))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.srv = srv
-}
-
-func (s *stand) stop() {
-	s.mu.Lock()
-	srv := s.srv
-	s.srv = nil
-	s.mu.Unlock()
-	if srv != nil {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-	}
-}
-
-func (s *stand) connect() {
-	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
-		nats.ReconnectJitter(0, 0))
-	require.NoError(s.t, err)
-	s.t.Cleanup(nc.Close)
-	s.nc = nc
-}
-
-// InProcessConn connects to whichever server runs now.
-func (s *stand) InProcessConn() (net.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.srv == nil {
-		return nil, errors.New("the server is down")
-	}
-	return s.srv.InProcessConn()
-}
-
-func (s *stand) publish(e domain.Event) uint64 {
+func (s *env) publish(e domain.Event) uint64 {
 	seq, err := s.log.Publish(context.Background(), e)
 	require.NoError(s.t, err)
 	return seq
 }
 
-func (s *stand) subscribe(session string, after *uint64) *realtime.Subscription {
+func (s *env) subscribe(session string, after *uint64) *realtime.Subscription {
 	s.t.Helper()
 	sub, err := s.hub.Subscribe(context.Background(), session, after)
 	require.NoError(s.t, err)
@@ -109,7 +63,7 @@ func (s *stand) subscribe(session string, after *uint64) *realtime.Subscription 
 }
 
 // reached waits until the hub has seen an event.
-func (s *stand) reached(seq uint64) {
+func (s *env) reached(seq uint64) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.hub.Stats().Position >= seq }, time.Minute, time.Millisecond)
 }
@@ -129,7 +83,7 @@ func next(t testing.TB, sub *realtime.Subscription, n int) []domain.LoggedEvent 
 }
 
 // nothing checks that no event waits, by one of its own that comes next.
-func (s *stand) nothing(sub *realtime.Subscription) {
+func (s *env) nothing(sub *realtime.Subscription) {
 	s.t.Helper()
 	seq := s.publish(domain.Event{SessionID: sub.Snapshot().SessionID, Name: "mark", At: time.Now()})
 	require.Equal(s.t, seq, next(s.t, sub, 1)[0].Seq)

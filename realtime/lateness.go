@@ -1,0 +1,80 @@
+package realtime
+
+import (
+	"encoding/json"
+
+	"everloop/domain"
+)
+
+// maxEndedTurns bounds the turns that a subscription remembers to have ended.
+const maxEndedTurns = 64
+
+// endedTurns are the turns whose end a subscription has seen, the newest of them.
+// The deltas of a worker that stalled may come behind the end of their turn, which
+// another worker wrote: clients must not see them.
+type endedTurns struct {
+	ids  []string
+	next int
+}
+
+// late notes ends of turns, and reports whether an event is a delta behind the end
+// of its turn.
+func (e *endedTurns) late(it *item) bool {
+	switch it.event.Name {
+	case domain.EventTurnEnd:
+		if turn := it.turnOf(); turn.Status != domain.TurnPaused {
+			e.add(turn.TurnID)
+		}
+	case domain.EventTurnPatch:
+		if len(e.ids) == 0 {
+			return false
+		}
+		turn := it.turnOf()
+		if turn.PatchType != domain.PatchAddContent {
+			return false // results of tools come behind the end of the turn
+		}
+		for _, id := range e.ids {
+			if id == turn.TurnID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *endedTurns) add(id string) {
+	if len(e.ids) < maxEndedTurns {
+		e.ids = append(e.ids, id)
+		return
+	}
+	e.ids[e.next] = id
+	e.next = (e.next + 1) % maxEndedTurns
+}
+
+// turnFields are what late needs of an event.
+type turnFields struct {
+	TurnID    string            `json:"turn_id"`
+	Status    domain.TurnStatus `json:"status"`
+	PatchType string            `json:"patch_type"`
+}
+
+// turnOf reads the event's turn, once for all subscriptions. An event that cannot
+// be read is of no turn.
+func (it *item) turnOf() turnFields {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	if it.turn == nil {
+		it.turn = &turnFields{}
+		if err := json.Unmarshal(it.event.Data, it.turn); err != nil {
+			it.turn = &turnFields{}
+		}
+	}
+	return *it.turn
+}
+
+// behind is the item with another event before it.
+func (it *item) behind(prev uint64) *item {
+	e := it.event
+	e.PrevSeq = prev
+	return ready(e)
+}

@@ -1,0 +1,34 @@
+package sio
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// libraryPingTimeout keeps the library from giving clients up. It sends its pings, but
+// starts to wait for a pong only after it has sent the ping: on a busy machine the pong
+// may come before that, and the client that answered was closed when the time was over.
+const libraryPingTimeout = 100 * 365 * 24 * time.Hour
+
+// withPingTimeout is the handshake of the library with the time-out that counts.
+func withPingTimeout(handshake []byte, timeout time.Duration) []byte {
+	var fields map[string]any
+	if json.Unmarshal(handshake, &fields) != nil {
+		return handshake
+	}
+	fields["pingTimeout"] = timeout.Milliseconds()
+	changed, err := json.Marshal(fields)
+	if err != nil {
+		return handshake
+	}
+	return changed
+}
+
+// watchHeartbeat closes the session of a client from which no packet has come for as
+// long as a live client, which answers each ping, can be silent.
+func (s *session) watchHeartbeat() {
+	silence := s.server.opts.PingInterval + s.server.opts.PingTimeout
+	timer := time.AfterFunc(silence, func() { s.close("ping timeout") })
+	_ = s.engine.On("packet", func(...any) { timer.Reset(silence) })
+	_ = s.engine.Once("close", func(...any) { timer.Stop() })
+}
