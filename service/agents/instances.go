@@ -1,0 +1,115 @@
+package agents
+
+import (
+	"context"
+	"strings"
+
+	"everloop/domain"
+)
+
+const codeNoRuntime = "runtime_not_found"
+
+// Instantiate makes an instance of a production agent, on a runtime of its provider. The
+// instance keeps what the agent is now.
+func (s *Service) Instantiate(ctx context.Context, userID, recordID string) (domain.AgentInstance, domain.ProdAgent, error) {
+	agent, err := s.cfg.Records.ProdAgent(ctx, userID, recordID)
+	if err != nil {
+		return domain.AgentInstance{}, agent, err
+	}
+	runtime, err := s.cfg.Records.RuntimeOf(ctx, agent.RuntimeProvider)
+	if domain.HasCode(err, codeNoRuntime) {
+		err = domain.Newf(domain.Conflict, "no_runtime", "no runtime of the provider %s has announced itself", agent.RuntimeProvider)
+	}
+	if err != nil {
+		return domain.AgentInstance{}, agent, err
+	}
+	made, err := s.cfg.Records.CreateAgentInstance(ctx, domain.AgentInstance{
+		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
+		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: domain.DefaultAgentTasks, Spec: agent.Spec(),
+	})
+	return made, agent, err
+}
+
+// CreateInstance makes an instance without a production agent: a general agent with its
+// instructions.
+func (s *Service) CreateInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error) {
+	in.Name, in.Instructions, in.Description = domain.CleanText(in.Name), domain.CleanText(in.Instructions), domain.CleanText(in.Description)
+	if strings.TrimSpace(in.Name) == "" {
+		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
+	}
+	if err := s.checkRuntime(ctx, in.RuntimeID); err != nil {
+		return domain.AgentInstance{}, err
+	}
+	if err := s.checkModel(ctx, in.Model); err != nil {
+		return domain.AgentInstance{}, err
+	}
+	in.ID = domain.NewID()
+	in.Spec = domain.AgentSpec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
+	return s.cfg.Records.CreateAgentInstance(ctx, in)
+}
+
+// Instances lists a page of the instances that a user may see, and how many there are.
+func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]domain.AgentInstance, int, error) {
+	return s.cfg.Records.AgentInstances(ctx, userID, archived, limit, offset)
+}
+
+// Instance reads an instance that a user may see.
+func (s *Service) Instance(ctx context.Context, userID, id string) (domain.AgentInstance, error) {
+	return s.cfg.Records.AgentInstance(ctx, userID, id)
+}
+
+// ChangeInstance changes a user's own instance.
+func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c domain.AgentInstanceChange) (domain.AgentInstance, error) {
+	if err := s.ownInstance(ctx, userID, id); err != nil {
+		return domain.AgentInstance{}, err
+	}
+	for _, text := range []*string{c.Name, c.Description, c.Instructions} {
+		if text != nil {
+			*text = domain.CleanText(*text)
+		}
+	}
+	if c.Name != nil && strings.TrimSpace(*c.Name) == "" {
+		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
+	}
+	if c.RuntimeID != nil {
+		if err := s.checkRuntime(ctx, *c.RuntimeID); err != nil {
+			return domain.AgentInstance{}, err
+		}
+	}
+	if err := s.checkModel(ctx, c.Model); err != nil {
+		return domain.AgentInstance{}, err
+	}
+	return s.cfg.Records.ChangeAgentInstance(ctx, userID, id, c)
+}
+
+// DeleteInstance removes a user's own instance. Its sessions stay.
+func (s *Service) DeleteInstance(ctx context.Context, userID, id string) error {
+	if err := s.ownInstance(ctx, userID, id); err != nil {
+		return err
+	}
+	return s.cfg.Records.DeleteAgentInstance(ctx, userID, id)
+}
+
+// ownInstance refuses a change of an instance that the user may only see.
+func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
+	found, err := s.cfg.Records.AgentInstance(ctx, userID, id)
+	if err == nil && found.OwnerID != userID {
+		err = domain.Newf(domain.Forbidden, "forbidden", "only the owner of the agent instance may change it")
+	}
+	return err
+}
+
+func (s *Service) checkRuntime(ctx context.Context, id string) error {
+	_, err := s.cfg.Records.AgentRuntime(ctx, id)
+	if domain.HasCode(err, codeNoRuntime) {
+		e := domain.Invalidf("body.runtime_id", "names no runtime")
+		e.Code = codeNoRuntime
+		return e
+	}
+	return err
+}
+
+// Runtimes lists a page of the runtimes, the built-in one first, and how many there are.
+func (s *Service) Runtimes(ctx context.Context, limit, offset int) ([]domain.AgentRuntime, int, error) {
+	return s.cfg.Records.AgentRuntimes(ctx, limit, offset)
+}

@@ -1,0 +1,228 @@
+// Package agents answers for production agents and agent instances: it checks and
+// changes them, and makes sessions of them. It knows no engine.
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"everloop/domain"
+)
+
+// Records store agents, instances and runtimes. What a user may not see does not exist
+// for them.
+type Records interface {
+	CreateProdAgent(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
+	ProdAgents(ctx context.Context, userID string, limit, offset int) (page []domain.ProdAgentSummary, total int, err error)
+	ProdAgent(ctx context.Context, userID, recordID string) (domain.ProdAgent, error)
+	ProdAgentByName(ctx context.Context, userID, agentID string) (domain.ProdAgent, error)
+	ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
+	DeleteProdAgent(ctx context.Context, userID, recordID string) error
+
+	CreateAgentInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error)
+	AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (page []domain.AgentInstance, total int, err error)
+	AgentInstance(ctx context.Context, userID, id string) (domain.AgentInstance, error)
+	InstanceEnv(ctx context.Context, id string) (domain.SessionEnv, error)
+	ChangeAgentInstance(ctx context.Context, userID, id string, change domain.AgentInstanceChange) (domain.AgentInstance, error)
+	DeleteAgentInstance(ctx context.Context, userID, id string) error
+
+	AgentRuntimes(ctx context.Context, limit, offset int) (page []domain.AgentRuntime, total int, err error)
+	AgentRuntime(ctx context.Context, id string) (domain.AgentRuntime, error)
+	RuntimeOf(ctx context.Context, provider string) (domain.AgentRuntime, error)
+
+	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
+	// EnsureSession makes a session, its init script included, unless it is there.
+	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
+	NoteAgentSession(ctx context.Context, sessionID, instanceID string) error
+}
+
+// Solutions are the ways of working that sessions are made with.
+type Solutions interface {
+	Get(id string) (domain.Solution, error)
+}
+
+// Models resolves the names of models.
+type Models interface {
+	Resolve(ctx context.Context, requested string) (domain.Model, error)
+}
+
+// Scripts start the init scripts of sessions. A start that fails is repeated by the periodic job
+// of background tasks.
+type Scripts interface {
+	StartInitScript(ctx context.Context, ownerID, sessionID string) error
+}
+
+// Config is what New needs.
+type Config struct {
+	Records   Records
+	Solutions Solutions
+	Models    Models
+	Scripts   Scripts
+	Logger    *slog.Logger
+}
+
+// Service answers for agents.
+type Service struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Records == nil || cfg.Solutions == nil || cfg.Models == nil || cfg.Scripts == nil || cfg.Logger == nil {
+		return nil, errors.New("agents: the configuration needs Records, Solutions, Models, Scripts and Logger")
+	}
+	return &Service{cfg}, nil
+}
+
+// Create makes a production agent. Without an agent_id it gets one.
+func (s *Service) Create(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error) {
+	if err := s.check(ctx, &in); err != nil {
+		return domain.ProdAgent{}, err
+	}
+	in.RecordID = domain.NewID()
+	if in.AgentID == "" {
+		in.AgentID = "agent_" + in.RecordID
+	}
+	return s.shown(s.cfg.Records.CreateProdAgent(ctx, in))
+}
+
+// Replace sets all fields of a user's own production agent but its agent_id.
+func (s *Service) Replace(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error) {
+	found, err := s.cfg.Records.ProdAgent(ctx, in.OwnerID, in.RecordID)
+	if err != nil {
+		return domain.ProdAgent{}, err
+	}
+	if found.OwnerID != in.OwnerID {
+		return domain.ProdAgent{}, domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may change it")
+	}
+	if err := s.check(ctx, &in); err != nil {
+		return domain.ProdAgent{}, err
+	}
+	return s.shown(s.cfg.Records.ReplaceProdAgent(ctx, in))
+}
+
+// Delete removes a user's own production agent.
+func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
+	found, err := s.cfg.Records.ProdAgent(ctx, userID, recordID)
+	if err != nil {
+		return err
+	}
+	if found.OwnerID != userID {
+		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may delete it")
+	}
+	return s.cfg.Records.DeleteProdAgent(ctx, userID, recordID)
+}
+
+// List gives a page of the production agents that a user may see, and how many there are.
+func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([]domain.ProdAgentSummary, int, error) {
+	page, total, err := s.cfg.Records.ProdAgents(ctx, userID, limit, offset)
+	for i := range page {
+		page[i].Status = s.status(page[i].SolutionID)
+	}
+	return page, total, err
+}
+
+// Get reads a production agent that a user may see, and the runtime on which its
+// instances are made; nil: there is none of its provider.
+func (s *Service) Get(ctx context.Context, userID, recordID string) (domain.ProdAgent, *domain.AgentRuntime, error) {
+	found, err := s.shown(s.cfg.Records.ProdAgent(ctx, userID, recordID))
+	if err != nil {
+		return found, nil, err
+	}
+	runtime, err := s.cfg.Records.RuntimeOf(ctx, found.RuntimeProvider)
+	if domain.HasCode(err, codeNoRuntime) {
+		return found, nil, nil
+	}
+	return found, &runtime, err
+}
+
+func (s *Service) shown(agent domain.ProdAgent, err error) (domain.ProdAgent, error) {
+	agent.Status = s.status(agent.SolutionID)
+	return agent, err
+}
+
+func (s *Service) status(solutionID string) domain.ProdAgentStatus {
+	if _, err := s.cfg.Solutions.Get(solutionID); err != nil {
+		return domain.ProdAgentUnavailable
+	}
+	return domain.ProdAgentActive
+}
+
+// check refuses a production agent that sessions cannot be made of, and cleans texts.
+func (s *Service) check(ctx context.Context, in *domain.ProdAgent) error {
+	for _, text := range []*string{
+		&in.Name, &in.Icon, &in.AgentTemplate, &in.Instructions, &in.InitScript, &in.LayoutType, &in.RuntimeProvider,
+	} {
+		*text = domain.CleanText(*text)
+	}
+	if strings.TrimSpace(in.Name) == "" {
+		return domain.Invalidf("body.name", "is empty")
+	}
+	if err := s.checkRole(ctx, in.OwnerID, in.SolutionID, in.BizRoleID); err != nil {
+		return err
+	}
+	for i, preview := range in.PreviewURLs {
+		if !showable(preview.URL) {
+			return domain.Invalidf(fmt.Sprintf("body.preview_urls[%d].url", i), "is neither an http or https URL nor a path that begins with /")
+		}
+	}
+	text, err := json.Marshal(in.SkillsData)
+	if err != nil || len(text) > domain.MaxSkillsData {
+		return domain.Invalidf("body.skills_data", "has more than %d bytes as JSON", domain.MaxSkillsData)
+	}
+	return nil
+}
+
+// checkRole refuses a solution that does not exist, and a role that it does not have or
+// that the user may not take.
+func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID string) error {
+	solution, err := s.cfg.Solutions.Get(solutionID)
+	if err != nil {
+		e := domain.Invalidf("body.solution_id", "names no solution")
+		e.Code = "solution_not_found"
+		return e
+	}
+	if _, found := solution.Role(roleID); !found && len(solution.Roles) > 0 {
+		e := domain.Invalidf("body.biz_role_id", "names no role of the solution")
+		e.Code = "biz_role_not_found"
+		return e
+	}
+	allowed, err := s.cfg.Records.AllowedRoles(ctx, userID, solutionID)
+	if err == nil && !allowed.Allows(roleID) {
+		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
+	}
+	return err
+}
+
+// showable reports whether a front end may show a URL: no other schemes than http and
+// https, which could run scripts.
+func showable(text string) bool {
+	at, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	if at.Scheme == "" && at.Host == "" {
+		return strings.HasPrefix(at.Path, "/")
+	}
+	return (at.Scheme == "http" || at.Scheme == "https") && at.Host != ""
+}
+
+// checkModel refuses a model that the gateway does not know. While the gateway cannot be
+// asked, every model passes: the chat reports it.
+func (s *Service) checkModel(ctx context.Context, model *string) error {
+	if model == nil || *model == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := s.cfg.Models.Resolve(ctx, *model); domain.HasCode(err, domain.CodeUnknownModel) {
+		e := domain.Invalidf("body.model", "is not a model of the gateway")
+		e.Code = domain.CodeUnknownModel
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"everloop/domain"
+)
+
+// mostAsked is how many questions of one run are looked at.
+const mostAsked = 100
+
+// answerIn puts the open questions of a run as comments, and answers those after which a
+// member has commented.
+func (s *Service) answerIn(ctx context.Context, runID string) error {
+	asked, err := s.cfg.Records.AskedInRuns(ctx, runID, "", mostAsked)
+	for _, question := range asked {
+		if err != nil {
+			return err
+		}
+		err = s.Settle(ctx, question)
+	}
+	return err
+}
+
+// Settle puts an open question as a comment, or takes a member's comment as its answer. A
+// permission is not given in a comment: the session's owner gives it in their inbox.
+func (s *Service) Settle(ctx context.Context, question domain.AskedInRun) error {
+	var asked []askedQuestion
+	if err := json.Unmarshal(question.Questions, &asked); err != nil {
+		return fmt.Errorf("read the question of an issue run: %w", err)
+	}
+	switch {
+	case !question.Posted:
+		return s.cfg.Records.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
+	case question.Permission || question.CommentID == "":
+		return nil
+	}
+	_, err := s.cfg.Chats.Answer(ctx, caller(question.OwnerID), question.SessionID, answerOf(question.ToolCallID, asked, question.Answer))
+	if err != nil && domain.AsError(err).Retryable() {
+		return err
+	}
+	// What is no answer is not tried again: the next comment may be one.
+	return s.cfg.Records.AnswerTaken(ctx, question.RunID, question.QuestionID, question.CommentID)
+}
+
+// askedQuestion is one question as AskUserQuestion has put it.
+type askedQuestion struct {
+	Question string `json:"question"`
+	Options  []struct {
+		Label       string `json:"label"`
+		Description string `json:"description"`
+	} `json:"options"`
+}
+
+// textOf is how questions read as a comment.
+func textOf(asked []askedQuestion, permission bool) string {
+	var lines []string
+	for _, q := range asked {
+		lines = append(lines, q.Question)
+		for _, option := range q.Options {
+			line := "- " + option.Label
+			if option.Description != "" {
+				line += ": " + option.Description
+			}
+			lines = append(lines, line)
+		}
+		lines = append(lines, "")
+	}
+	if permission {
+		lines = append(lines, "The owner of the agent answers this in their inbox.")
+	} else {
+		lines = append(lines, "The next comment is the answer.")
+	}
+	return domain.FirstRunes(strings.Join(lines, "\n"), domain.MaxRunReport)
+}
+
+// answerOf takes a comment as the answer to each question: the option that it names, else
+// its text.
+func answerOf(toolCallID string, asked []askedQuestion, text string) domain.Answer {
+	answer := domain.Answer{ToolCallID: toolCallID, Selections: map[string][]int{}, Custom: map[string]string{}}
+	for i, q := range asked {
+		key := strconv.Itoa(i)
+		answer.Custom[key] = text
+		for n, option := range q.Options {
+			if strings.EqualFold(strings.TrimSpace(text), strings.TrimSpace(option.Label)) {
+				delete(answer.Custom, key)
+				answer.Selections[key] = []int{n}
+			}
+		}
+	}
+	return answer
+}

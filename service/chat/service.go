@@ -1,0 +1,220 @@
+// Package chat takes what clients send to a session over REST and Socket.IO: it
+// checks messages, answers and stops, makes them durable and wakes the session's
+// workflow. Once committed, a message is durable; everything after it may fail and
+// is retried by the reconciler. The package knows neither transports nor how a
+// workflow runs.
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// Records stores messages, questions and stops.
+type Records interface {
+	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error)
+	RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error)
+	Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error)
+	ResolveQuestion(ctx context.Context, ownerID string, q domain.Question, by, result string) (bool, error)
+	ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error)
+	// InboxQuestion names the session and the tool call of a question; question_not_found.
+	InboxQuestion(ctx context.Context, ownerID, questionID string) (sessionID, toolCallID string, err error)
+}
+
+// Runs starts and wakes the runs of sessions.
+type Runs interface {
+	Wake(ctx context.Context, s domain.SessionRun) error
+	Stop(ctx context.Context, sessionID, chatID string) error
+}
+
+// Bus announces to running work that its chat was stopped.
+type Bus interface {
+	AnnounceStop(ctx context.Context, chatID string, attempt int) error
+}
+
+// Models resolves the names of models.
+type Models interface {
+	Resolve(ctx context.Context, requested string) (domain.Model, error)
+}
+
+// Images stores the pictures of messages as objects.
+type Images interface {
+	Keep(ctx context.Context, sessionID string, dataURL string) (object string, err error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Records Records
+	Runs    Runs
+	Bus     Bus
+	Models  Models
+	Images  Images
+	History History
+	Logger  *slog.Logger
+
+	Compactions *Compactions
+}
+
+// Service takes messages, answers and stops, for every edge.
+type Service struct {
+	cfg Config
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Models == nil || cfg.Images == nil || cfg.History == nil || cfg.Logger == nil || cfg.Compactions == nil {
+		return nil, errors.New("chat: the configuration needs Records, Runs, Bus, Models, Images, History, Logger and Compactions")
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+// Send makes a message durable and wakes the session's workflow.
+func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error) {
+	if len(send.OutputSchema) > 0 {
+		if _, err := domain.CompileSchema(send.OutputSchema); err != nil {
+			return domain.SendAck{}, err
+		}
+		send.Headless = true
+	}
+	run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, send.SessionID)
+	if err != nil {
+		return domain.SendAck{}, err
+	}
+	if run.Model != nil {
+		if _, err := s.cfg.Models.Resolve(ctx, *run.Model); domain.HasCode(err, domain.CodeUnknownModel) {
+			return domain.SendAck{}, err
+		}
+	}
+	if send.Message, err = s.keep(ctx, send.SessionID, send.Message); err != nil {
+		return domain.SendAck{}, err
+	}
+	if send.Whatif != nil {
+		return s.whatif(ctx, caller, send)
+	}
+	taken, err := s.cfg.Records.Enqueue(ctx, caller.User.ID, send)
+	if err != nil {
+		return domain.SendAck{}, err
+	}
+	s.afterwards(ctx, func(ctx context.Context) {
+		if taken.StopChat != "" {
+			s.announceStop(ctx, send.SessionID, taken.StopChat)
+		}
+		s.wake(ctx, run)
+	})
+	return taken.Ack, nil
+}
+
+// keep prepares a message for the store: clean text, pictures as objects.
+func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.ContentPart) ([]domain.ContentPart, error) {
+	kept := make([]domain.ContentPart, len(parts))
+	for i, p := range parts {
+		p.Text = domain.CleanText(p.Text)
+		if p.ImageURL != nil {
+			object, err := s.cfg.Images.Keep(ctx, sessionID, p.ImageURL.URL)
+			if err != nil {
+				return nil, err
+			}
+			p.ImageURL = &domain.ImageURL{URL: object}
+		}
+		kept[i] = p
+	}
+	return kept, nil
+}
+
+// Answer resolves a question; of several answers one wins.
+func (s *Service) Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error) {
+	question, open, err := s.cfg.Records.Question(ctx, caller.User.ID, sessionID, answer.ToolCallID)
+	if err != nil {
+		return domain.AnswerAck{}, err
+	}
+	ack := domain.AnswerAck{QuestionID: question.ID, ChatID: question.ChatID}
+	if !open {
+		return ack, nil
+	}
+	var asked []tools.Question
+	if err := json.Unmarshal(question.Questions, &asked); err != nil {
+		return ack, err
+	}
+	result, err := tools.CheckAnswer(asked, answer)
+	if err != nil {
+		return ack, err
+	}
+	if ack.Resolved, err = s.cfg.Records.ResolveQuestion(ctx, caller.User.ID, question, caller.User.ID, domain.CleanText(string(result))); err != nil {
+		return ack, err
+	}
+	if ack.Resolved {
+		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
+		if err != nil {
+			return ack, err
+		}
+		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
+	}
+	return ack, nil
+}
+
+// Stop interrupts the running chat, or the one that waits for an answer.
+func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error) {
+	stopped, err := s.cfg.Records.RequestStop(ctx, caller.User.ID, sessionID, andQueue)
+	if err != nil {
+		return false, err
+	}
+	if stopped.ChatID != "" {
+		// Broadcast first: it is the latency-critical path.
+		if err := s.cfg.Bus.AnnounceStop(ctx, stopped.ChatID, 0); err != nil {
+			s.cfg.Logger.Warn("failed to broadcast a stop, falling back to the workflow signal", "session_id", sessionID, "chat_id", stopped.ChatID, "error", err)
+		}
+		s.afterwards(ctx, func(ctx context.Context) { s.signalStop(ctx, sessionID, stopped.ChatID) })
+	}
+	if stopped.Wake {
+		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
+		if err != nil {
+			return true, err
+		}
+		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
+	}
+	return stopped.Stopped, nil
+}
+
+// Compact requests a compaction of the session's history.
+func (s *Service) Compact(ctx context.Context, caller domain.Caller, sessionID string) (string, error) {
+	return s.cfg.Compactions.Request(ctx, caller, sessionID)
+}
+
+func (s *Service) announceStop(ctx context.Context, sessionID, chatID string) {
+	if err := s.cfg.Bus.AnnounceStop(ctx, chatID, 0); err != nil {
+		s.cfg.Logger.Warn("failed to broadcast a stop, falling back to the workflow signal", "session_id", sessionID, "chat_id", chatID, "error", err)
+	}
+	s.signalStop(ctx, sessionID, chatID)
+}
+
+func (s *Service) signalStop(ctx context.Context, sessionID, chatID string) {
+	if err := s.cfg.Runs.Stop(ctx, sessionID, chatID); err != nil {
+		s.cfg.Logger.Warn("failed to signal a stop to the run, retrying", "session_id", sessionID, "chat_id", chatID, "error", err)
+	}
+}
+
+func (s *Service) wake(ctx context.Context, run domain.SessionRun) {
+	if err := s.cfg.Runs.Wake(ctx, run); err != nil {
+		s.cfg.Logger.Warn("failed to wake the run, retrying", "session_id", run.SessionID, "error", err)
+	}
+}
+
+// afterwardsTimeout bounds the work that follows a commit.
+const afterwardsTimeout = 30 * time.Second
+
+// afterwards runs what the client need not wait for, also when the client
+// disconnects.
+func (s *Service) afterwards(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwardsTimeout)
+	go func() {
+		defer cancel()
+		do(ctx)
+	}()
+}

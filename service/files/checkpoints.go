@@ -1,0 +1,110 @@
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"everloop/domain"
+	"everloop/infra/snapshots"
+	"everloop/internal/diskspace"
+	"everloop/service/history"
+)
+
+// Checkpoints takes and restores snapshots of sessions' workspaces on this machine. It
+// implements history.Files.
+type Checkpoints struct {
+	Store *snapshots.Store
+	Roots Roots
+}
+
+// Roots says where the workspace of a session is, made on first use.
+type Roots interface {
+	Root(ctx context.Context, sessionID string, uid int) (string, error)
+	// Fits fails when the workspace may not grow by so much.
+	Fits(ctx context.Context, sessionID string, uid int, grows diskspace.Usage) error
+}
+
+// Begin implements history.Files.
+func (f Checkpoints) Begin(ctx context.Context, in history.CaptureIn) (history.Pending, error) {
+	root, err := f.Roots.Root(ctx, in.SessionID, in.SandboxUID)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := f.Store.Begin(ctx, snapshots.CaptureIn{
+		SessionID: in.SessionID, Root: root, UID: in.SandboxUID, Previous: in.Previous, Busy: in.Busy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pendingSnapshot{pending}, nil
+}
+
+type pendingSnapshot struct{ *snapshots.Pending }
+
+// Finish implements history.Pending.
+func (p pendingSnapshot) Finish(ctx context.Context) (domain.Snapshot, error) {
+	s, err := p.Pending.Finish(ctx)
+	return domain.Snapshot{
+		ID:       s.ID,
+		Changed:  s.Changed,
+		Added:    s.Added,
+		Deleted:  s.Deleted,
+		Bytes:    s.Bytes,
+		Complete: s.Complete,
+		Stored:   s.Stored,
+	}, err
+}
+
+// Restore implements history.Files.
+func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.RestoredFiles, error) {
+	root, err := f.Roots.Root(ctx, in.SessionID, in.SandboxUID)
+	if err != nil {
+		return domain.RestoredFiles{}, err
+	}
+	restore := snapshots.RestoreIn{
+		SnapshotID: in.SnapshotID, SessionID: in.SessionID, Root: root, UID: in.SandboxUID, GID: in.SandboxUID, Current: in.Current,
+	}
+	if !in.Back {
+		restore.Fits = func(ctx context.Context, grows diskspace.Usage) error {
+			return f.Roots.Fits(ctx, in.SessionID, in.SandboxUID, grows)
+		}
+	}
+	done, err := f.Store.Restore(ctx, restore)
+	out := domain.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []domain.SkippedFile{}}
+	for _, s := range done.Skipped {
+		out.Skipped = append(out.Skipped, domain.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
+	}
+	return out, err
+}
+
+// Diff implements history.Files. Directories are left out.
+func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]domain.FileDifference, error) {
+	changes, err := f.Store.Diff(ctx, from, to)
+	out := []domain.FileDifference{}
+	for _, c := range changes {
+		if c.Type != snapshots.Directory {
+			out = append(out, domain.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
+		}
+	}
+	return out, err
+}
+
+// Walk implements history.Files.
+func (f Checkpoints) Walk(ctx context.Context, snapshotID string, visit func(path string, size int64) error) error {
+	return f.Store.Walk(ctx, snapshotID, func(info snapshots.Info) error {
+		if info.Type == snapshots.Directory {
+			return nil
+		}
+		return visit(readable(info.Path), info.Size)
+	})
+}
+
+// readable makes a path of a workspace, which is bytes, fit for JSON.
+func readable(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return domain.CleanText(path)
+}

@@ -1,0 +1,7 @@
+package history
+
+// Config is the configuration, for tests that change a part of it.
+func (d *Service) Config() *Config { return &d.cfg }
+
+// Config is the configuration, for tests that change a part of it.
+func (c *Capturer) Config() *CapturerConfig { return &c.cfg }

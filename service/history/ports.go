@@ -1,0 +1,114 @@
+// Package history reads a session's history and performs rewinds, branch switches and
+// what-ifs. It captures the files of checkpoints and restores them. The store decides
+// what happens to the conversation; this package makes the files follow, and finishes a
+// move that was begun. It knows neither transports nor engines nor how a chat runs.
+package history
+
+import (
+	"context"
+	"time"
+
+	"everloop/domain"
+)
+
+// Captures keep the checkpoints whose files are to be captured. Process names
+// who does it; what a dead one held is free again after some seconds.
+type Captures interface {
+	// TakeCaptures gives those of a session that are due, but for those inHand;
+	// with all, also those whose turns have tools left that will not run.
+	TakeCaptures(ctx context.Context, sessionID, process string, inHand []string, all bool) (domain.DueCaptures, error)
+	KeepCaptures(ctx context.Context, process string, ids []string) error
+	LeaveCaptures(ctx context.Context, process string, ids []string) error
+	// RecordCaptures says what the recorded captures come after; nothing when another
+	// process has taken them.
+	RecordCaptures(ctx context.Context, process string, due domain.DueCaptures, s domain.Snapshot) (domain.CaptureBase, error)
+	FailCaptures(ctx context.Context, process string, ids []string, reason string) error
+	ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]string, error)
+	// CheckpointBytes says what the object store keeps of the checkpoints of a session,
+	// and of all sessions of its owner.
+	CheckpointBytes(ctx context.Context, sessionID string) (session, owner int64, err error)
+	FileEvents
+}
+
+// FileEvents emits changes of files to the subscribers of a session.
+type FileEvents interface {
+	FilesChanged(ctx context.Context, sessionID string, changes []domain.FileChange) error
+}
+
+// Operations keep the moves of sessions: rewinds, changes of branch and what-ifs.
+// Every write of an attempt that is not the latest one fails with
+// domain.ErrFenced.
+type Operations interface {
+	ClaimHistory(ctx context.Context, ownerID string, want domain.HistoryRequest) (domain.ClaimedHistory, error)
+	AttemptHistory(ctx context.Context, operationID string) (domain.HistoryOperation, error)
+	CheckHistory(ctx context.Context, op domain.HistoryOperation) error
+	HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error)
+	FinishHistory(ctx context.Context, op domain.HistoryOperation, files domain.RestoredFiles) (domain.MovedHistory, error)
+	AbortHistory(ctx context.Context, op domain.HistoryOperation, cause *domain.Error) error
+	HistoryResult(ctx context.Context, operationID string) (moved domain.MovedHistory, done bool, err error)
+	LostHistory(ctx context.Context, age time.Duration, after string) ([]domain.HistoryOperation, error)
+	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	FileEvents
+}
+
+// Views read the past. The caller has authorised the reader.
+type Views interface {
+	Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error)
+	History(ctx context.Context, sessionID string) (domain.History, error)
+	CheckoutView(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.CheckoutView, error)
+	TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error
+	CompareBranches(ctx context.Context, sessionID, base, other string) (domain.Comparison, error)
+}
+
+// Files makes, restores and compares snapshots of workspaces.
+type Files interface {
+	// Begin reads the workspace. When it returns, commands may write again.
+	Begin(ctx context.Context, in CaptureIn) (Pending, error)
+	// Restore makes a workspace what it was. It may be broken off at any point and
+	// run again, which finishes it. current is the newest snapshot of it.
+	Restore(ctx context.Context, in RestoreIn) (domain.RestoredFiles, error)
+	// Diff returns how to come from one snapshot to another, by path; "" is the
+	// empty one.
+	Diff(ctx context.Context, from, to string) ([]domain.FileDifference, error)
+	// Walk visits the files of a snapshot by path.
+	Walk(ctx context.Context, snapshotID string, visit func(path string, size int64) error) error
+}
+
+// CaptureIn says what is captured.
+type CaptureIn struct {
+	SessionID  string
+	SandboxUID int
+	Previous   string // the snapshot to compare with; empty: none
+	Busy       bool   // commands may be writing
+}
+
+// RestoreIn says what is restored.
+type RestoreIn struct {
+	SessionID  string
+	SandboxUID int
+	SnapshotID string
+	Current    string // the newest snapshot of the workspace; empty: not known
+	Back       bool   // what was there a moment ago is put back: no quota refuses it
+}
+
+// Pending is a snapshot that was read and is to be stored. After an error Finish
+// may be tried again; Discard frees one that is given up.
+type Pending interface {
+	// Needs is the most that Finish will store, in bytes.
+	Needs() int64
+	Finish(ctx context.Context) (domain.Snapshot, error)
+	Discard()
+}
+
+// Runs starts the workflow of a move, and wakes the run of a session.
+type Runs interface {
+	// StartMove does nothing when the workflow of the operation is open.
+	StartMove(ctx context.Context, op domain.HistoryOperation) error
+	Wake(ctx context.Context, s domain.SessionRun) error
+}
+
+// Tokens says what the agent's standing instructions cost: of the system prompt
+// and of the tools that a session is offered, and for which model it counts.
+type Tokens interface {
+	Standing(ctx context.Context, session domain.Session) (system, tools int, model string, err error)
+}

@@ -1,0 +1,171 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/domain"
+)
+
+// Config is what New needs.
+type Config struct {
+	Records interface {
+		Operations
+		Views
+	}
+	Captures *Capturer
+	Files    Files
+	Runs     Runs
+	Tokens   Tokens        // nil: prompt tokens are not counted
+	Wait     time.Duration // how long a caller waits for a move; 0: moveWait
+	Logger   *slog.Logger
+}
+
+// Service reads a session's history and moves the session in it. A move is claimed
+// in the database before anything is done: from then on no chat begins in the
+// session until the move is finished or aborted. A
+// workflow carries it out; see Move.
+type Service struct {
+	cfg Config
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Records == nil || cfg.Captures == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
+		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+// Rewind takes a session back to a checkpoint, conversation and files, on a new
+// branch. What was stays reachable by the checkpoint that the answer names.
+func (d *Service) Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
+	return d.move(ctx, owner, domain.HistoryRequest{Kind: domain.OperationRewind, SessionID: sessionID, CheckpointID: checkpointID})
+}
+
+// SwitchBranch takes a session to the newest end of the branch that a
+// checkpoint's turn is on, conversation and files.
+func (d *Service) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
+	return d.move(ctx, owner, domain.HistoryRequest{Kind: domain.OperationSwitch, SessionID: sessionID, CheckpointID: checkpointID})
+}
+
+func (d *Service) move(ctx context.Context, owner domain.User, want domain.HistoryRequest) (domain.MovedHistory, error) {
+	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, want)
+	switch {
+	case err != nil:
+		return domain.MovedHistory{}, err
+	case claimed.Done != nil:
+		return *claimed.Done, nil
+	}
+	d.start(ctx, *claimed.Operation)
+	return d.await(ctx, claimed.Operation.ID)
+}
+
+// Whatif makes a message durable that runs on from a step of the active branch.
+// Its chat begins when the files are what they were after the step.
+func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Send) (domain.SendAck, error) {
+	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, domain.HistoryRequest{
+		Kind: domain.OperationWhatif, SessionID: send.SessionID, Send: &send,
+	})
+	if err != nil || claimed.Operation == nil { // it was sent before
+		return claimed.Ack, err
+	}
+	d.start(ctx, *claimed.Operation)
+	return claimed.Ack, nil
+}
+
+// startTimeout bounds the start of a workflow. Repair starts what was not started.
+const startTimeout = 30 * time.Second
+
+// start starts the workflow of a claimed operation. It does not wait, and goes on
+// when the caller has left.
+func (d *Service) start(ctx context.Context, op domain.HistoryOperation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	go func() {
+		defer cancel()
+		if err := d.cfg.Runs.StartMove(ctx, op); err != nil {
+			d.cfg.Logger.Warn("failed to start the workflow of a move; it will be retried",
+				"session_id", op.SessionID, "operation_id", op.ID, "kind", op.Kind, "error", err)
+		}
+	}()
+}
+
+// moveWait is how long a caller waits for a move.
+const moveWait = 2 * time.Minute
+
+// Pauses between two reads of an operation that a caller waits for.
+const (
+	firstRead = 5 * time.Millisecond
+	lastRead  = 250 * time.Millisecond
+)
+
+// errPending is the answer to a caller whose move takes longer than moveWait.
+var errPending = domain.Newf(domain.Unavailable, "history_pending",
+	"the session is still being moved and will be; read its history again later instead of repeating the request")
+
+// await waits for the result of an operation by reading its row: the result of
+// the workflow may arrive seconds after its end.
+func (d *Service) await(ctx context.Context, operationID string) (domain.MovedHistory, error) {
+	wait := d.cfg.Wait
+	if wait == 0 {
+		wait = moveWait
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for between := firstRead; ; between = min(between*3/2, lastRead) {
+		moved, done, err := d.cfg.Records.HistoryResult(waiting, operationID)
+		switch {
+		case ctx.Err() != nil:
+			return moved, ctx.Err()
+		case waiting.Err() != nil && !done:
+			return moved, errPending
+		case err != nil || done:
+			return moved, err
+		case pause(waiting, between) != nil && ctx.Err() == nil:
+			return moved, errPending
+		}
+	}
+}
+
+// repairEvery is the time between two repairs.
+const repairEvery = time.Second
+
+// Run repairs what crashes left until ctx ends.
+func (d *Service) Run(ctx context.Context) {
+	for pause(ctx, repairEvery) == nil {
+		if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
+			d.cfg.Logger.Warn("failed to repair history operations, retrying", "error", err)
+		}
+	}
+}
+
+// lostAfter is how long after its claim an operation that still runs is started
+// again, in case that its start was lost.
+const lostAfter = 5 * time.Second
+
+// Repair starts the workflows of moves whose start was lost, and captures what
+// processes that died left. It does not wait for their end.
+func (d *Service) Repair(ctx context.Context) error {
+	return errors.Join(d.startLostMoves(ctx), d.cfg.Captures.Repair(ctx))
+}
+
+// startLostMoves goes over all running operations, page by page. A workflow that is
+// open is not started again.
+func (d *Service) startLostMoves(ctx context.Context) error {
+	var failed error
+	for after := ""; ; {
+		ops, err := d.cfg.Records.LostHistory(ctx, lostAfter, after)
+		if err != nil || len(ops) == 0 {
+			return errors.Join(failed, err)
+		}
+		for _, op := range ops {
+			failed = errors.Join(failed, d.cfg.Runs.StartMove(ctx, op))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		after = ops[len(ops)-1].ID
+	}
+}

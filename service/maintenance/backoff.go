@@ -1,0 +1,73 @@
+package maintenance
+
+import (
+	"sync"
+	"time"
+)
+
+// Pauses between two repetitions of the same signal or restart.
+const (
+	firstPause = time.Second
+	lastPause  = 5 * time.Minute
+)
+
+// mostKeys bounds what a backoff remembers: some megabytes at most.
+const mostKeys = 20_000
+
+// backoff doubles the pause between repetitions, by key. A key that was not tried
+// again for long after its pause starts over. It is safe for concurrent use.
+type backoff struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	keys map[string]pause
+}
+
+type pause struct {
+	tries int
+	until time.Time
+	next  time.Duration
+}
+
+func newBackoff(now func() time.Time) *backoff {
+	return &backoff{now: now, keys: map[string]pause{}}
+}
+
+// try reports whether the key may be tried now, and how often it was tried with that.
+func (b *backoff) try(key string) (tries int, due bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	p, known := b.keys[key]
+	switch {
+	case known && now.Before(p.until):
+		return p.tries, false
+	case !known || now.After(p.until.Add(lastPause)):
+		p = pause{next: firstPause}
+	}
+	if !known {
+		b.makeRoom(now)
+	}
+	p.tries++
+	p.until, p.next = now.Add(p.next), min(2*p.next, lastPause)
+	b.keys[key] = p
+	return p.tries, true
+}
+
+// makeRoom forgets keys that start over anyway and, when all are in use, some others.
+func (b *backoff) makeRoom(now time.Time) {
+	if len(b.keys) < mostKeys {
+		return
+	}
+	for key, p := range b.keys {
+		if now.After(p.until.Add(lastPause)) {
+			delete(b.keys, key)
+		}
+	}
+	for key := range b.keys {
+		if len(b.keys) < mostKeys/2 {
+			return
+		}
+		delete(b.keys, key)
+	}
+}

@@ -1,0 +1,158 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+)
+
+// Reconciler compares what the database says should run with what runs, and repairs
+// the difference.
+type Reconciler struct {
+	store  Store
+	runs   Runs
+	chats  Finisher
+	found  func(kind string)
+	logger *slog.Logger
+	now    func() time.Time
+
+	stalledSessions walk[string]
+	stops           walk[domain.OpenChat]
+	running         walk[domain.OpenChat]
+
+	wakes    *backoff // by session
+	signals  *backoff // stop signals, by chat
+	suspects *backoff // by run
+	ends     *backoff // by chat
+}
+
+// Store is what the reconciler needs of the database.
+type Store interface {
+	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
+	UndeliveredStops(ctx context.Context, after string, limit int) ([]domain.OpenChat, error)
+	RunningChats(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenChat, error)
+	// CountRestart counts that a chat's run was lost, once for each run.
+	CountRestart(ctx context.Context, chatID, runID string) (domain.Restart, error)
+	// AbandonChat ends a chat with as little work as possible.
+	AbandonChat(ctx context.Context, chatID, code, message string) (next bool, err error)
+}
+
+// Runs is what the reconciler needs of Temporal.
+type Runs interface {
+	Wake(ctx context.Context, s domain.SessionRun) error
+	Stop(ctx context.Context, sessionID, chatID string) error
+	// LookAtSession describes the session's newest run.
+	LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error)
+	TerminateRun(ctx context.Context, sessionID, runID, reason string) error
+}
+
+// Finisher ends a chat as its run would have.
+type Finisher interface {
+	FinishChat(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error)
+}
+
+// ReconcilerConfig is what NewReconciler needs; all but Now is required.
+type ReconcilerConfig struct {
+	Store  Store
+	Runs   Runs
+	Chats  Finisher
+	Found  func(kind string) // counts a finding
+	Logger *slog.Logger
+	Now    func() time.Time // nil: time.Now
+}
+
+// How long something may take by itself before it is looked at.
+const (
+	wakeAge = 5 * time.Second
+	runAge  = 10 * time.Second
+)
+
+// Items of a list that are worked on at once.
+const atOnce = 8
+
+// NewReconciler checks its configuration.
+func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Found == nil || cfg.Logger == nil {
+		return nil, errors.New("maintenance: the reconciler needs a store, runs, chats, found and a logger")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r := &Reconciler{
+		store: cfg.Store, runs: cfg.Runs, chats: cfg.Chats, found: cfg.Found, logger: cfg.Logger, now: cfg.Now,
+		wakes: newBackoff(cfg.Now), signals: newBackoff(cfg.Now), suspects: newBackoff(cfg.Now), ends: newBackoff(cfg.Now),
+	}
+	r.stalledSessions = walk[string]{
+		list: func(ctx context.Context, after string, limit int) ([]string, error) {
+			return r.store.StalledSessions(ctx, wakeAge, after, limit)
+		},
+		key: func(id string) string { return id },
+	}
+	chatID := func(chat domain.OpenChat) string { return chat.ChatID }
+	r.stops = walk[domain.OpenChat]{list: r.store.UndeliveredStops, key: chatID}
+	r.running = walk[domain.OpenChat]{
+		list: func(ctx context.Context, after string, limit int) ([]domain.OpenChat, error) {
+			return r.store.RunningChats(ctx, runAge, after, limit)
+		},
+		key: chatID,
+	}
+	return r, nil
+}
+
+// WakeSessions wakes the sessions in which a message or an answer waits and no run
+// takes it up. A session that still waits is woken again after a doubling pause; when
+// its run is stuck, the run is terminated first and a new one goes on from the
+// database.
+func (r *Reconciler) WakeSessions(ctx context.Context) error {
+	return r.stalledSessions.each(ctx, atOnce, func(ctx context.Context, sessionID string) error {
+		tries, due := r.wakes.try(sessionID)
+		if !due {
+			return nil
+		}
+		r.found("stalled")
+		if tries > 1 {
+			if err := r.terminateStuck(ctx, sessionID); err != nil {
+				return err
+			}
+		}
+		return r.wake(ctx, sessionID)
+	})
+}
+
+// terminateStuck closes the session's run if it cannot go on.
+func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error {
+	look, err := r.runs.LookAtSession(ctx, sessionID)
+	if err != nil || look.State != domain.RunStuck || !r.confirmed(look) {
+		return err
+	}
+	r.logger.Warn("terminating a stuck run between two chats", "session_id", sessionID, "run_id", look.RunID, "cause", look.Cause)
+	r.found("stuck_run")
+	return r.runs.TerminateRun(ctx, sessionID, look.RunID, "everloop: "+look.Cause)
+}
+
+// RepeatStops signals stops again that no run has received, after a doubling pause.
+func (r *Reconciler) RepeatStops(ctx context.Context) error {
+	return r.stops.each(ctx, atOnce, func(ctx context.Context, chat domain.OpenChat) error {
+		if _, due := r.signals.try(chat.ChatID); !due {
+			return nil
+		}
+		return r.runs.Stop(ctx, chat.SessionID, chat.ChatID)
+	})
+}
+
+// wake starts or signals the session's run; a deleted session needs none.
+func (r *Reconciler) wake(ctx context.Context, sessionID string) error {
+	run, err := r.store.SessionRun(ctx, "", sessionID)
+	if domain.HasCode(err, domain.CodeSessionNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.runs.Wake(ctx, run)
+}

@@ -1,0 +1,108 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"everloop/domain"
+)
+
+// ScheduleStore keeps scheduled tasks, their runs, and who waits for which chat.
+type ScheduleStore interface {
+	StaleSchedules(ctx context.Context, after string, limit int) ([]string, error)
+	OverdueTasks(ctx context.Context, after string, limit int) ([]string, error)
+	StalledRuns(ctx context.Context, after string, limit int) ([]string, error)
+	CancelledRuns(ctx context.Context) ([]domain.RunSession, error)
+	ChatWaiters(ctx context.Context, after string, limit int) ([]domain.ChatWaiter, error)
+	WaiterNotified(ctx context.Context, chatID string) error
+}
+
+// ScheduledTasks does what was not done in its time.
+type ScheduledTasks interface {
+	Sync(ctx context.Context, taskID string) error
+	Tick(ctx context.Context, taskID string) (more bool, err error)
+	Stop(ctx context.Context, run domain.RunSession) error
+}
+
+// ScheduleRuns reaches the workflows of scheduled runs.
+type ScheduleRuns interface {
+	// NotifyWaiter signals a run that waits for a chat; false: it is gone.
+	NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error)
+	ResumeScheduledRun(ctx context.Context, runID string) error
+}
+
+// Schedules signals runs when the chats that they wait for have ended, and repairs what a
+// crash or an outage left of scheduled tasks.
+type Schedules struct {
+	store ScheduleStore
+	tasks ScheduledTasks
+	runs  ScheduleRuns
+
+	waiters walk[domain.ChatWaiter]
+	stale   walk[string]
+	overdue walk[string]
+	stalled walk[string]
+	signals *backoff // by chat or run
+	syncs   *backoff // by task
+}
+
+// NewSchedules checks that everything is there.
+func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) (*Schedules, error) {
+	if store == nil || tasks == nil || runs == nil {
+		return nil, errors.New("maintenance: schedules need a store, tasks and runs")
+	}
+	itself := func(id string) string { return id }
+	return &Schedules{
+		store: store, tasks: tasks, runs: runs, signals: newBackoff(time.Now), syncs: newBackoff(time.Now),
+		waiters: walk[domain.ChatWaiter]{list: store.ChatWaiters, key: func(w domain.ChatWaiter) string { return w.ChatID }},
+		stale:   walk[string]{list: store.StaleSchedules, key: itself},
+		overdue: walk[string]{list: store.OverdueTasks, key: itself},
+		stalled: walk[string]{list: store.StalledRuns, key: itself},
+	}, nil
+}
+
+// NotifyWaiters signals the runs that wait for chats which have ended. The chat
+// remembers who waits until the signal is delivered, or that run is gone.
+func (s *Schedules) NotifyWaiters(ctx context.Context) error {
+	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter domain.ChatWaiter) error {
+		if _, due := s.signals.try(waiter.ChatID); !due {
+			return nil
+		}
+		if _, err := s.runs.NotifyWaiter(ctx, waiter); err != nil {
+			return err
+		}
+		return s.store.WaiterNotified(ctx, waiter.ChatID)
+	})
+}
+
+// Repair brings Temporal's schedules up to date, takes ticks that were not taken, and
+// moves runs that stand.
+func (s *Schedules) Repair(ctx context.Context) error {
+	var faults faults
+	faults.add(s.stale.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
+		if _, due := s.syncs.try(taskID); !due {
+			return nil
+		}
+		return s.tasks.Sync(ctx, taskID)
+	}))
+	faults.add(s.overdue.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
+		for more, err := true, error(nil); more && ctx.Err() == nil; {
+			if more, err = s.tasks.Tick(ctx, taskID); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	faults.add(s.stalled.each(ctx, atOnce, func(ctx context.Context, runID string) error {
+		if _, due := s.signals.try(runID); !due {
+			return nil
+		}
+		return s.runs.ResumeScheduledRun(ctx, runID)
+	}))
+
+	cancelled, err := s.store.CancelledRuns(ctx)
+	faults.add(err)
+	doAll(ctx, cancelled, atOnce, func(run domain.RunSession) { faults.add(s.tasks.Stop(ctx, run)) })
+	return faults.joined()
+}

@@ -1,0 +1,92 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// pageSize is how many items of a list are read at once.
+const pageSize = 200
+
+// walk goes through a list of the database by its keys, so that an item that keeps
+// failing keeps no other from its turn. A walk that is interrupted goes on where it
+// was. One goroutine uses it.
+type walk[T any] struct {
+	list  func(ctx context.Context, after string, limit int) ([]T, error)
+	key   func(T) string
+	after string
+}
+
+// each does something with every item from where the last walk was interrupted to the
+// end of the list, with a number of items at once. It goes on after an item that
+// fails.
+func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Context, item T) error) error {
+	var faults faults
+	for ctx.Err() == nil {
+		page, err := w.list(ctx, w.after, pageSize)
+		if err != nil {
+			faults.add(err)
+			break
+		}
+		doAll(ctx, page, atOnce, func(item T) { faults.add(do(ctx, item)) })
+		if ctx.Err() != nil {
+			break // the page is done again
+		}
+		if len(page) < pageSize {
+			w.after = ""
+			break
+		}
+		w.after = w.key(page[len(page)-1])
+	}
+	return faults.joined()
+}
+
+func doAll[T any](ctx context.Context, items []T, atOnce int, do func(T)) {
+	slots := make(chan struct{}, atOnce)
+	var running sync.WaitGroup
+	for _, item := range items {
+		if ctx.Err() != nil {
+			break
+		}
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			do(item)
+		})
+	}
+	running.Wait()
+}
+
+// mostFaults is how many errors of one walk are reported in full.
+const mostFaults = 5
+
+// faults collects errors, the first few with their texts.
+type faults struct {
+	mu    sync.Mutex
+	first []error
+	more  int
+}
+
+func (f *faults) add(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.first) < mostFaults {
+		f.first = append(f.first, err)
+		return
+	}
+	f.more++
+}
+
+func (f *faults) joined() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.more > 0 {
+		return errors.Join(append(f.first, fmt.Errorf("and %d more errors", f.more))...)
+	}
+	return errors.Join(f.first...)
+}

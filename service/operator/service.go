@@ -1,0 +1,363 @@
+// Package operator shows administrators the runs of every kind of work, why they wait
+// and what may be done with them, and ends or resumes them. It knows how each kind is
+// ended; how work is carried out is no business of it.
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Engine is the workflow engine.
+type Engine interface {
+	Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error)
+	// Describe looks at the newest run of a workflow.
+	Describe(ctx context.Context, workflowID, runID string) (domain.RunState, string, error)
+	Terminate(ctx context.Context, workflowID, runID, reason string) error
+	// Cancel and ForceFail end an open run, and stop its chat; run_not_found.
+	Cancel(ctx context.Context, workflowID string) error
+	ForceFail(ctx context.Context, workflowID, reason string) error
+
+	Wake(ctx context.Context, s domain.SessionRun) error
+	StartReplay(ctx context.Context, sessionID, ownerID string) error
+	StartCompaction(ctx context.Context, in domain.CompactionRun) error
+	StartDeletion(ctx context.Context, in domain.DeletedSession) error
+	StartMove(ctx context.Context, op domain.HistoryOperation) error
+	StartImport(ctx context.Context, in domain.Import) error
+	StartArchive(ctx context.Context) error
+	ResumeScheduledRun(ctx context.Context, runID string) error
+	ResumeIssueRun(ctx context.Context, runID string) error
+	ResumeDAGRun(ctx context.Context, solutionID, runID string) error
+}
+
+// Store is what the database knows of the work that runs carry.
+type Store interface {
+	Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error)
+	OpenWork(ctx context.Context, kind, after string, limit int) ([]domain.OperatorJob, error)
+	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+
+	EndCompaction(ctx context.Context, id, reason string) (bool, error)
+	CancelDAGRun(ctx context.Context, runID string) (bool, error)
+	FailDAGRun(ctx context.Context, runID, code, message string) (bool, error)
+	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
+	LoseAgent(ctx context.Context, loopID, reason string) error
+}
+
+// Tasks stops background tasks.
+type Tasks interface {
+	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+}
+
+// Schedules ends runs of scheduled tasks.
+type Schedules interface {
+	CancelRun(ctx context.Context, runID string) (open bool, err error)
+	FailRun(ctx context.Context, runID, code, message string) error
+	Stop(ctx context.Context, run domain.RunSession) error
+}
+
+// Board ends issue runs.
+type Board interface {
+	CancelAnyRun(ctx context.Context, runID string) (open bool, err error)
+	FailRun(ctx context.Context, runID, code, message string) error
+}
+
+// Config is what New needs.
+type Config struct {
+	Engine    Engine
+	Store     Store
+	Tasks     Tasks
+	Schedules Schedules
+	Board     Board
+}
+
+// Service shows and ends runs.
+type Service struct{ cfg Config }
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Engine == nil || cfg.Store == nil || cfg.Tasks == nil || cfg.Schedules == nil || cfg.Board == nil {
+		return nil, errors.New("operator: the configuration needs Engine, Store, Tasks, Schedules and Board")
+	}
+	return &Service{cfg}, nil
+}
+
+// Runs lists runs, the newest first; with the status lost, open work without a run, by
+// kind and id.
+func (s *Service) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error) {
+	if q.Status == domain.RunLost {
+		return s.lost(ctx, q)
+	}
+	if runs, next, err = s.cfg.Engine.Runs(ctx, q); err != nil {
+		return nil, nil, err
+	}
+	ids := map[string][]string{}
+	for _, run := range runs {
+		if kind, id := durable.KindOfWorkflow(run.WorkflowID); id != "" {
+			ids[kind] = append(ids[kind], id)
+		}
+	}
+	jobs, err := s.cfg.Store.Jobs(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	byWorkflow := map[string]*domain.OperatorJob{}
+	for i := range jobs {
+		byWorkflow[jobs[i].WorkflowID] = &jobs[i]
+	}
+	for i := range runs {
+		describe(&runs[i], byWorkflow[runs[i].WorkflowID])
+	}
+	return runs, next, nil
+}
+
+// describe adds to a run what the database knows of its work.
+func describe(run *domain.OperatorRun, job *domain.OperatorJob) {
+	run.Work = job
+	if job != nil {
+		run.OwnerID = job.OwnerID
+		if run.SessionID == "" {
+			run.SessionID = job.SessionID
+		}
+	}
+	run.Actions = []domain.RunAction{}
+	for _, action := range []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume} {
+		if possible(*run, action) == nil {
+			run.Actions = append(run.Actions, action)
+		}
+	}
+}
+
+// possible says why an action cannot be taken; nil: it can.
+func possible(run domain.OperatorRun, action domain.RunAction) error {
+	kind, open := run.Kind, run.Status == "running"
+	if subject, _ := durable.KindOfWorkflow(run.WorkflowID); subject == "" {
+		kind = "" // as a tick of a schedule, which takes seconds
+	}
+	work := run.Work != nil && run.Work.Open
+	if !open && !work {
+		return refused("run_over", "the run is over")
+	}
+	if !open && run.Status != domain.RunLost {
+		return refused("run_over", "the run is over; its work goes on in a newer one")
+	}
+	if reason := impossible[action][kind]; reason != "" {
+		return refused("run_action_impossible", reason)
+	}
+	switch {
+	case action != domain.RunCancel && work && (run.Work.Status == "queued" || run.Work.Status == "waiting") && kind != domain.RunKindFork:
+		return refused("run_action_impossible", "the run waits for its turn, and nothing has begun: cancel it, or wait")
+	case action == domain.RunResume && !work && kind != domain.RunKindArchive:
+		return refused("run_over", "the work is over: there is nothing to resume")
+	case action == domain.RunResume && kind == domain.RunKindChat && run.Work.Status == "parked":
+		return refused("run_waits_for_answer", "the chat waits for an answer of its user: there is nothing to resume")
+	case !open && action == domain.RunCancel && !cancelledInStore[kind]:
+		return refused("run_action_impossible", "no workflow is open that could be cancelled: resume the run first, or force it to fail")
+	case !open && action == domain.RunForceFail && kind == domain.RunKindChat:
+		return refused("run_action_impossible", "no workflow is open that could be closed: resume the run first")
+	}
+	return nil
+}
+
+func refused(code, reason string) error { return domain.Newf(domain.Conflict, code, "%s", reason) }
+
+// cancelledInStore are the kinds whose cancellation is a record that their workflow reads.
+var cancelledInStore = map[string]bool{
+	domain.RunKindDAG: true, domain.RunKindIssue: true, domain.RunKindSchedule: true, domain.RunKindCompaction: true,
+}
+
+// impossible says why runs of a kind cannot be cancelled, failed or resumed.
+var impossible = map[domain.RunAction]map[string]string{
+	domain.RunCancel: {
+		"":                     "the run takes seconds, and ends by itself",
+		domain.RunKindReplay:   "a replay is paused or ended by the operations of its session",
+		domain.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
+		domain.RunKindDeletion: "a session that was deleted cannot be kept",
+	},
+	domain.RunForceFail: {
+		"":                     "the run takes seconds, and ends by itself",
+		domain.RunKindReplay:   "a replay is paused or ended by the operations of its session",
+		domain.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
+		domain.RunKindDeletion: "a session that was deleted cannot be kept",
+		domain.RunKindHistory:  "the session is claimed until its files are whole: cancel the run, which leaves the session as it was",
+		domain.RunKindImport:   "cancel the run, which leaves nothing behind",
+	},
+	domain.RunResume: {
+		"":                 "the reconciler takes what is due within seconds",
+		domain.RunKindFork: "a sub-agent continues with its chat: resume the run of its session",
+		domain.RunKindTask: "a command or a background sub-agent that was broken off cannot continue: cancel it",
+	},
+}
+
+// Cancel ends a run as its owner would; run_not_found, or a conflict with the reason.
+func (s *Service) Cancel(ctx context.Context, workflowID string) error {
+	run, id, err := s.find(ctx, workflowID, domain.RunCancel)
+	if err != nil {
+		return err
+	}
+	switch run.Kind {
+	case domain.RunKindTask:
+		if run.Work == nil {
+			return s.cfg.Engine.Cancel(ctx, workflowID)
+		}
+		_, err = s.cfg.Tasks.Stop(ctx, run.Work.SessionID, id)
+	case domain.RunKindCompaction:
+		if _, err = s.cfg.Store.EndCompaction(ctx, id, "cancelled by an administrator"); err == nil {
+			err = s.cfg.Engine.Terminate(ctx, workflowID, "", "cancelled by an administrator")
+		}
+	case domain.RunKindSchedule:
+		if _, err = s.cfg.Schedules.CancelRun(ctx, id); err == nil {
+			err = s.cfg.Engine.ResumeScheduledRun(ctx, id)
+		}
+	case domain.RunKindIssue:
+		if _, err = s.cfg.Board.CancelAnyRun(ctx, id); err == nil {
+			err = s.cfg.Engine.ResumeIssueRun(ctx, id)
+		}
+	case domain.RunKindDAG:
+		if _, err = s.cfg.Store.CancelDAGRun(ctx, id); err == nil {
+			err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
+		}
+	default:
+		return s.cfg.Engine.Cancel(ctx, workflowID)
+	}
+	return unavailable(err)
+}
+
+// codeForced is the code of work that an administrator has failed.
+const codeForced = "run_lost"
+
+// ForceFail ends a run that cannot end by itself, with its work as failed.
+func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) error {
+	run, id, err := s.find(ctx, workflowID, domain.RunForceFail)
+	if err != nil {
+		return err
+	}
+	switch run.Kind {
+	case domain.RunKindChat, domain.RunKindFork:
+		return s.cfg.Engine.ForceFail(ctx, workflowID, reason)
+	case domain.RunKindTask:
+		err = s.loseTask(ctx, run.Work, id, reason)
+	case domain.RunKindCompaction:
+		_, err = s.cfg.Store.EndCompaction(ctx, id, reason)
+	case domain.RunKindSchedule:
+		err = errors.Join(s.cfg.Schedules.FailRun(ctx, id, codeForced, reason), s.stop(ctx, run.Work))
+	case domain.RunKindIssue:
+		err = errors.Join(s.cfg.Board.FailRun(ctx, id, codeForced, reason), s.stop(ctx, run.Work))
+	case domain.RunKindDAG:
+		_, err = s.cfg.Store.FailDAGRun(ctx, id, codeForced, reason)
+	}
+	if err == nil {
+		err = s.cfg.Engine.Terminate(ctx, workflowID, "", reason)
+	}
+	if err == nil && run.Kind == domain.RunKindDAG { // a new workflow stops what nodes have begun
+		err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
+	}
+	return unavailable(err)
+}
+
+func (s *Service) loseTask(ctx context.Context, work *domain.OperatorJob, taskID, reason string) error {
+	switch {
+	case work == nil:
+		return nil
+	case work.Detail != "":
+		return s.cfg.Store.LoseAgent(ctx, work.Detail, reason)
+	}
+	_, err := s.cfg.Store.MarkTaskLost(ctx, taskID, reason)
+	return err
+}
+
+// stop stops the chat of a run that was failed.
+func (s *Service) stop(ctx context.Context, work *domain.OperatorJob) error {
+	if work == nil || work.SessionID == "" {
+		return nil
+	}
+	return s.cfg.Schedules.Stop(ctx, domain.RunSession{OwnerID: work.OwnerID, SessionID: work.SessionID})
+}
+
+// Resume closes the workflow of a run, if one is open, and starts one that continues from
+// the database. What the old one still carries out is fenced off.
+func (s *Service) Resume(ctx context.Context, workflowID string) error {
+	run, id, err := s.find(ctx, workflowID, domain.RunResume)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Engine.Terminate(ctx, workflowID, "", "everloop: resumed from the database by an administrator"); err != nil {
+		return unavailable(err)
+	}
+	return unavailable(s.start(ctx, run, id))
+}
+
+func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) error {
+	work := run.Work
+	switch run.Kind {
+	case domain.RunKindChat:
+		session, err := s.cfg.Store.SessionRun(ctx, "", id)
+		if err != nil {
+			return err
+		}
+		return s.cfg.Engine.Wake(ctx, session)
+	case domain.RunKindReplay:
+		return s.cfg.Engine.StartReplay(ctx, id, work.OwnerID)
+	case domain.RunKindCompaction:
+		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID})
+	case domain.RunKindDeletion:
+		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: id, OwnerID: work.OwnerID})
+	case domain.RunKindHistory:
+		return s.cfg.Engine.StartMove(ctx, domain.HistoryOperation{
+			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
+		})
+	case domain.RunKindImport:
+		return s.cfg.Engine.StartImport(ctx, domain.Import{SessionID: id, OwnerID: work.OwnerID})
+	case domain.RunKindSchedule:
+		return s.cfg.Engine.ResumeScheduledRun(ctx, id)
+	case domain.RunKindIssue:
+		return s.cfg.Engine.ResumeIssueRun(ctx, id)
+	case domain.RunKindDAG:
+		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), id)
+	default:
+		return s.cfg.Engine.StartArchive(ctx)
+	}
+}
+
+// find looks at a run and its work, and at whether an action is possible.
+func (s *Service) find(ctx context.Context, workflowID string, action domain.RunAction) (run domain.OperatorRun, id string, err error) {
+	run.WorkflowID, run.Status = workflowID, "running"
+	run.Kind, id = durable.KindOfWorkflow(workflowID)
+	state, _, err := s.cfg.Engine.Describe(ctx, workflowID, "")
+	if err != nil {
+		return run, id, unavailable(err)
+	}
+	if state == domain.RunClosed || state == domain.RunUnknown {
+		run.Status = domain.RunLost
+	}
+	if id != "" {
+		jobs, err := s.cfg.Store.Jobs(ctx, map[string][]string{run.Kind: {id}})
+		if err != nil {
+			return run, id, err
+		}
+		if i := slices.IndexFunc(jobs, func(j domain.OperatorJob) bool { return j.WorkflowID == workflowID }); i >= 0 {
+			run.Work = &jobs[i]
+		}
+	}
+	if run.Status == domain.RunLost && (run.Work == nil || !run.Work.Open) && (run.Kind != domain.RunKindArchive || action != domain.RunResume) {
+		return run, id, domain.Newf(domain.NotFound, "run_not_found", "no run with the id %s is open", workflowID)
+	}
+	if run.Kind == domain.RunKindArchive && action == domain.RunResume {
+		return run, id, nil
+	}
+	return run, id, possible(run, action)
+}
+
+// unavailable is the error for an engine that cannot be reached.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := errors.AsType[*domain.Error](err); known {
+		return err
+	}
+	return domain.Unavailablef("Temporal", err)
+}

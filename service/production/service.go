@@ -1,0 +1,329 @@
+// Package production changes the documents of production solutions: it validates them,
+// has them stored as versions and publishes them. It knows no engine.
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"everloop/domain"
+	"everloop/domain/architecture"
+	"everloop/domain/dag"
+	"everloop/domain/document"
+)
+
+// Records store production solutions and the versions of their documents.
+type Records interface {
+	CreateProdSolution(ctx context.Context, in domain.NewProdSolution, first map[domain.DocumentKind]domain.NewDocument) (
+		domain.ProdSolution, error)
+	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
+	// KnownAgents gives those of the agent_ids that name a production agent of the user's.
+	KnownAgents(ctx context.Context, userID string, agentIDs []string) ([]string, error)
+	// KnownProdSolutions gives those of the ids that the caller can see.
+	KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error)
+	// Document reads a version; 0: the newest.
+	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
+		domain.StoredDocument, error)
+	// SaveDocument adds a version on top of base; version_conflict if base is not the newest.
+	SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int, in domain.NewDocument) (
+		domain.DocumentVersion, error)
+	// PublishDocument publishes a version; with a document it is saved on top of it first.
+	PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
+		in *domain.NewDocument, message string) (domain.PublishedDocument, error)
+}
+
+// Skills are the skills of a user.
+type Skills interface {
+	Catalog(ctx context.Context, user domain.User) ([]domain.Skill, error)
+	Installed(ctx context.Context, user domain.User) ([]domain.Skill, error)
+}
+
+// Service changes the documents of production solutions.
+type Service struct {
+	records Records
+	skills  Skills
+}
+
+// New returns the service.
+func New(records Records, skills Skills) (*Service, error) {
+	if records == nil || skills == nil {
+		return nil, errors.New("production: records and skills are needed")
+	}
+	return &Service{records, skills}, nil
+}
+
+// Create makes a solution. The first version of each document is empty.
+func (s *Service) Create(ctx context.Context, in domain.NewProdSolution) (domain.ProdSolution, error) {
+	first := map[domain.DocumentKind]domain.NewDocument{}
+	for kind, empty := range map[domain.DocumentKind]encoder{
+		domain.DocumentDAG: dag.Graph{}.Complete(), domain.DocumentArchitecture: architecture.Document{},
+	} {
+		made, err := newDocument(empty, in.OwnerID, "")
+		if err != nil {
+			return domain.ProdSolution{}, err
+		}
+		first[kind] = made
+	}
+	return s.records.CreateProdSolution(ctx, in, first)
+}
+
+// ValidateDAG validates a graph for a solution without storing it.
+func (s *Service) ValidateDAG(ctx context.Context, caller domain.User, id string, g dag.Graph) (domain.Validation, error) {
+	known, err := s.known(ctx, caller, id, g)
+	if err != nil {
+		return domain.Validation{}, err
+	}
+	return dag.Validate(g, known), nil
+}
+
+// SaveDAG stores a graph as the version that follows base, and returns what its
+// validation has found: a graph that is not valid yet can be saved, and not published.
+func (s *Service) SaveDAG(ctx context.Context, caller domain.User, id string, base int, g dag.Graph, message string) (
+	made domain.DocumentVersion, found []domain.Finding, err error,
+) {
+	g = g.Complete()
+	result, err := s.ValidateDAG(ctx, caller, id, g)
+	if err != nil {
+		return made, nil, err
+	}
+	made, err = s.save(ctx, caller, id, domain.DocumentDAG, base, g, message)
+	return made, append(result.Errors, result.Warnings...), err
+}
+
+// PublishDAG publishes a version, 0: the newest; with a graph it is saved on top of
+// that version first. A graph that is not valid is validation_failed.
+func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string, version int, given *dag.Graph, message string) (
+	domain.PublishedDocument, error,
+) {
+	if given != nil {
+		g := given.Complete()
+		result, err := s.ValidateDAG(ctx, caller, id, g)
+		if err != nil {
+			return domain.PublishedDocument{}, err
+		}
+		return s.publishNew(ctx, caller, id, domain.DocumentDAG, version, g, result, message)
+	}
+	var g dag.Graph
+	version, err := s.read(ctx, caller, id, domain.DocumentDAG, version, &g)
+	if err != nil {
+		return domain.PublishedDocument{}, err
+	}
+	result, err := s.ValidateDAG(ctx, caller, id, g)
+	if err != nil {
+		return domain.PublishedDocument{}, err
+	}
+	return s.publishStored(ctx, caller, id, domain.DocumentDAG, version, result, message)
+}
+
+// RunnableDAG gives a version that can be run, with the owner of its solution; 0: the
+// published one. What does not exist any more makes it validation_failed.
+func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (
+	g dag.Graph, number int, ownerID string, err error,
+) {
+	solution, err := s.records.ProdSolution(ctx, caller, id)
+	switch {
+	case err != nil:
+		return g, 0, "", err
+	case version == 0 && solution.DAG.PublishedVersion == nil:
+		return g, 0, "", domain.Newf(domain.Conflict, "dag_not_published", "no version of the DAG is published: publish one, or name a version")
+	case version == 0:
+		version = *solution.DAG.PublishedVersion
+	}
+	if number, err = s.read(ctx, caller, id, domain.DocumentDAG, version, &g); err != nil {
+		return g, 0, "", err
+	}
+	result, err := s.ValidateDAG(ctx, caller, id, g)
+	if err == nil && !result.Valid {
+		err = result.Failed(domain.DocumentDAG)
+	}
+	return g, number, solution.OwnerID, err
+}
+
+// SkillID gives the id of a skill that a DAG names, by its id or its name.
+func (s *Service) SkillID(ctx context.Context, ownerID, named string) (string, error) {
+	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Installed, s.skills.Catalog} {
+		found, err := list(ctx, domain.User{ID: ownerID})
+		if err != nil {
+			return "", err
+		}
+		for _, skill := range found {
+			if skill.ID == named || skill.Name == named {
+				return skill.ID, nil
+			}
+		}
+	}
+	return "", domain.Newf(domain.Invalid, dag.CodeMissingSkill, "there is no skill %s", named)
+}
+
+// CompareDAG finds what differs between two versions of a DAG.
+func (s *Service) CompareDAG(ctx context.Context, caller domain.User, id string, from, to int) (d dag.Difference, err error) {
+	var a, b dag.Graph
+	if _, err = s.read(ctx, caller, id, domain.DocumentDAG, from, &a); err != nil {
+		return d, err
+	}
+	if _, err = s.read(ctx, caller, id, domain.DocumentDAG, to, &b); err != nil {
+		return d, err
+	}
+	return dag.Compare(a, b)
+}
+
+// ValidateArchitecture validates an architecture for a solution without storing it.
+func (s *Service) ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (
+	domain.Validation, error,
+) {
+	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
+		return domain.Validation{}, err
+	}
+	return architecture.Validate(d), nil
+}
+
+// SaveArchitecture is SaveDAG for the architecture.
+func (s *Service) SaveArchitecture(ctx context.Context, caller domain.User, id string, base int, d architecture.Document,
+	message string,
+) (made domain.DocumentVersion, found []domain.Finding, err error) {
+	result := architecture.Validate(d)
+	made, err = s.save(ctx, caller, id, domain.DocumentArchitecture, base, d, message)
+	return made, append(result.Errors, result.Warnings...), err
+}
+
+// PublishArchitecture is PublishDAG for the architecture.
+func (s *Service) PublishArchitecture(ctx context.Context, caller domain.User, id string, version int, given *architecture.Document,
+	message string,
+) (domain.PublishedDocument, error) {
+	if given != nil {
+		return s.publishNew(ctx, caller, id, domain.DocumentArchitecture, version, *given, architecture.Validate(*given), message)
+	}
+	var d architecture.Document
+	version, err := s.read(ctx, caller, id, domain.DocumentArchitecture, version, &d)
+	if err != nil {
+		return domain.PublishedDocument{}, err
+	}
+	return s.publishStored(ctx, caller, id, domain.DocumentArchitecture, version, architecture.Validate(d), message)
+}
+
+// CompareArchitecture finds what differs between two versions of an architecture.
+func (s *Service) CompareArchitecture(ctx context.Context, caller domain.User, id string, from, to int) (
+	d architecture.Difference, err error,
+) {
+	var a, b architecture.Document
+	if _, err = s.read(ctx, caller, id, domain.DocumentArchitecture, from, &a); err != nil {
+		return d, err
+	}
+	if _, err = s.read(ctx, caller, id, domain.DocumentArchitecture, to, &b); err != nil {
+		return d, err
+	}
+	return architecture.Compare(a, b)
+}
+
+// encoder is a document of either kind.
+type encoder interface {
+	Encode() ([]byte, error)
+	Counts() (nodes, edges int)
+}
+
+func newDocument(doc encoder, userID, message string) (domain.NewDocument, error) {
+	content, err := doc.Encode()
+	if err != nil {
+		return domain.NewDocument{}, err
+	}
+	nodes, edges := doc.Counts()
+	return domain.NewDocument{
+		Content: content, Digest: document.Digest(content), Message: message, NodeCount: nodes, EdgeCount: edges, CreatedBy: userID,
+	}, nil
+}
+
+func (s *Service) save(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, doc encoder,
+	message string,
+) (domain.DocumentVersion, error) {
+	in, err := newDocument(doc, caller.ID, message)
+	if err != nil {
+		return domain.DocumentVersion{}, err
+	}
+	return s.records.SaveDocument(ctx, caller, id, kind, base, in)
+}
+
+func (s *Service) publishNew(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, doc encoder,
+	result domain.Validation, message string,
+) (domain.PublishedDocument, error) {
+	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
+		return domain.PublishedDocument{}, err // first: it may be another user's
+	}
+	if !result.Valid {
+		return domain.PublishedDocument{}, result.Failed(kind)
+	}
+	in, err := newDocument(doc, caller.ID, message)
+	if err != nil {
+		return domain.PublishedDocument{}, err
+	}
+	return s.records.PublishDocument(ctx, caller, id, kind, base, &in, message)
+}
+
+func (s *Service) publishStored(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int,
+	result domain.Validation, message string,
+) (domain.PublishedDocument, error) {
+	if !result.Valid {
+		return domain.PublishedDocument{}, result.Failed(kind)
+	}
+	return s.records.PublishDocument(ctx, caller, id, kind, version, nil, message)
+}
+
+// read reads the content of a version, 0: the newest, and returns its number.
+func (s *Service) read(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int, into any) (
+	int, error,
+) {
+	stored, err := s.records.Document(ctx, caller, id, kind, version)
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(stored.Content, into); err != nil {
+		return 0, fmt.Errorf("read version %d: %w", stored.Version, err)
+	}
+	return stored.Version, nil
+}
+
+// known finds out which of the names in a graph exist for the owner of the solution.
+func (s *Service) known(ctx context.Context, caller domain.User, id string, g dag.Graph) (dag.Known, error) {
+	solution, err := s.records.ProdSolution(ctx, caller, id)
+	if err != nil {
+		return dag.Known{}, err
+	}
+	owner := caller
+	if solution.OwnerID != caller.ID {
+		owner = domain.User{ID: solution.OwnerID}
+	}
+	known := dag.Known{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
+	if named := g.Agents(); len(named) > 0 {
+		found, err := s.records.KnownAgents(ctx, owner.ID, named)
+		if err != nil {
+			return known, err
+		}
+		for _, agent := range found {
+			known.Agents[agent] = true
+		}
+	}
+	skills, solutions := g.Names()
+	if len(solutions) > 0 {
+		ids, err := s.records.KnownProdSolutions(ctx, owner, solutions)
+		if err != nil {
+			return known, err
+		}
+		for _, id := range ids {
+			known.Solutions[id] = true
+		}
+	}
+	if len(skills) == 0 {
+		return known, nil
+	}
+	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Catalog, s.skills.Installed} {
+		found, err := list(ctx, owner)
+		if err != nil {
+			return known, err
+		}
+		for _, skill := range found {
+			known.Skills[skill.ID], known.Skills[skill.Name] = true, true
+		}
+	}
+	return known, nil
+}

@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"encoding/json"
+
+	"everloop/domain"
+	"everloop/service/eventarchive"
+)
+
+// played is what stands open behind a part of a script that was played.
+type played struct {
+	start   domain.ReplayStep              // the chat:start of the last chat
+	running bool                           // that chat has not ended
+	turns   map[string][]domain.ReplayStep // of open turns, what was played
+	paused  map[string]bool                // turns that wait for an answer
+	calls   map[string]bool                // without a result
+	asked   map[string]bool                // open questions
+	order   []string                       // of the open turns
+}
+
+func (p *played) reset() {
+	p.running = false
+	p.turns, p.paused = map[string][]domain.ReplayStep{}, map[string]bool{}
+	p.calls, p.asked, p.order = map[string]bool{}, map[string]bool{}, nil
+}
+
+// state plays steps in mind.
+func state(steps []domain.ReplayStep) (*played, error) {
+	p := &played{}
+	p.reset()
+	for _, step := range steps {
+		e, err := parse(step.Data)
+		if err != nil {
+			return nil, err
+		}
+		switch step.Name {
+		case domain.ReplayCut:
+			p.reset()
+		case domain.EventChatStart:
+			p.start, p.running = step, true
+		case domain.EventChatEnd:
+			p.running = false
+		case domain.EventTurnStart:
+			p.turns[e.TurnID] = nil
+			p.order = append(p.order, e.TurnID)
+		case domain.EventTurnEnd:
+			delete(p.turns, e.TurnID)
+			delete(p.paused, e.TurnID)
+			if domain.TurnStatus(e.Status) == domain.TurnPaused {
+				p.paused[e.TurnID] = true
+			}
+		case domain.EventTurnPatch:
+			p.call(e)
+		case domain.EventQuestionResolved:
+			delete(p.asked, e.QuestionID)
+		}
+		if _, open := p.turns[e.TurnID]; open {
+			p.turns[e.TurnID] = append(p.turns[e.TurnID], step)
+		}
+	}
+	return p, nil
+}
+
+func (p *played) call(e event) {
+	switch {
+	case e.PatchType == domain.PatchAddToolCall && e.ToolCall != nil:
+		p.calls[e.ToolCall.ID] = true
+		if ref := e.ToolCall.PendingQuestionRef; ref != nil {
+			p.asked[ref.QuestionID] = true
+		}
+	case e.PatchType == domain.PatchToolResult:
+		delete(p.calls, e.ToolCallID)
+	}
+}
+
+// resume makes the script that goes on behind an interruption: what was played
+// stays, what was open then was closed, and the rest is played in a chat of its
+// own. A turn that was cut is emitted again; results for calls that were cancelled
+// are left out. Position is where playing goes on.
+func resume(script []domain.ReplayStep, at int) (steps []domain.ReplayStep, position int, err error) {
+	at = min(at, len(script))
+	was, err := state(script[:at])
+	if err != nil {
+		return nil, 0, err
+	}
+	names := eventarchive.Names{IDs: map[string]string{}}
+	dead := map[string]bool{} // turns and calls that were closed for good
+	for id := range was.paused {
+		dead[id] = true
+	}
+	for id := range was.calls {
+		dead[id] = true
+	}
+	for id := range was.asked {
+		dead[id] = true
+	}
+	steps = append(steps, script[:at]...)
+	steps = append(steps, domain.ReplayStep{Name: domain.ReplayCut, Data: json.RawMessage("{}")})
+	position = len(steps)
+	cut := was.running || len(was.paused) > 0
+	if cut {
+		names.IDs[was.start.ChatID] = domain.NewID()
+	}
+	var again []domain.ReplayStep
+	if was.running {
+		again = append(again, was.start)
+	}
+	for _, id := range was.order {
+		if before, open := was.turns[id]; open {
+			names.IDs[id] = domain.NewID()
+			again = append(again, before...)
+		}
+	}
+	for _, step := range again { // the calls of a turn that is emitted again are new ones
+		if e, err := parse(step.Data); err == nil && e.ToolCall != nil {
+			names.IDs[e.ToolCall.ID] = domain.NewToolCallID()
+			delete(dead, e.ToolCall.ID)
+			if ref := e.ToolCall.PendingQuestionRef; ref != nil {
+				names.IDs[ref.QuestionID] = domain.NewID()
+				delete(dead, ref.QuestionID)
+			}
+		}
+	}
+	fresh := cut && !was.running // the chat has yet to start for the first time
+	for i, step := range append(again, script[at:]...) {
+		e, err := parse(step.Data)
+		if err != nil {
+			return nil, 0, err
+		}
+		if i < len(again) {
+			step.Gap = 0
+		}
+		if dead[e.TurnID] && step.Name != domain.EventTurnStart || dead[e.ToolCallID] || dead[e.QuestionID] {
+			continue
+		}
+		if step.Name == domain.EventChatStart && (i == 0 && was.running || fresh && step.ChatID == was.start.ChatID) {
+			if step.Data, err = firstStart(step.Data); err != nil {
+				return nil, 0, err
+			}
+			fresh = false
+		}
+		if step, err = rename(step, names); err != nil {
+			return nil, 0, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, position, nil
+}
+
+func firstStart(data json.RawMessage) (json.RawMessage, error) {
+	return asReplay(data, domain.TriggerReplay)
+}
+
+func rename(step domain.ReplayStep, names eventarchive.Names) (domain.ReplayStep, error) {
+	if len(names.IDs) == 0 {
+		return step, nil
+	}
+	if to, known := names.IDs[step.ChatID]; known {
+		step.ChatID = to
+	}
+	if step.Checkpoint != nil {
+		k := *step.Checkpoint
+		if to, known := names.IDs[k.TurnID]; known {
+			k.TurnID = to
+		}
+		step.Checkpoint = &k
+	}
+	var err error
+	step.Data, err = names.Data(step.Data)
+	return step, err
+}

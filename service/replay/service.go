@@ -1,0 +1,287 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"everloop/domain"
+)
+
+// Records keep sessions and replays.
+type Records interface {
+	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
+		frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error
+	CreateReplay(ctx context.Context, in domain.NewReplay) error
+	Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
+	StaleReplays(ctx context.Context, age time.Duration) ([]string, error)
+	SetReplaySpeed(ctx context.Context, ownerID, sessionID string, speed int) error
+	HandOverReplay(ctx context.Context, ownerID, sessionID string) error
+	ResumeReplay(ctx context.Context, ownerID string, was domain.ReplayClaim, script string, position, total int) error
+	ReplayPair(ctx context.Context, sessionID string) (replay, source domain.Session, found bool, err error)
+	ReplayFilesCopied(ctx context.Context, sessionID string) error
+}
+
+// Events are what is left of the events of sessions.
+type Events interface {
+	Events(ctx context.Context, sessionID string, yield func(domain.LoggedEvent) error) error
+}
+
+// Objects keep scripts and pictures.
+type Objects interface {
+	Put(ctx context.Context, key string, data []byte) error
+	Get(ctx context.Context, key string) ([]byte, error)
+	CopyPrefix(ctx context.Context, from, to string) error
+	DeletePrefix(ctx context.Context, prefix string) error
+}
+
+// Files bring the files of one session to another: those of a snapshot, or, when
+// none is named, those that are there now.
+type Files interface {
+	CopyFiles(ctx context.Context, from, to domain.Session, snapshotID string) error
+}
+
+// Runs start the run that plays a replay; one that is open stays.
+type Runs interface {
+	StartReplay(ctx context.Context, sessionID, ownerID string) error
+}
+
+// Config is what New needs.
+type Config struct {
+	Records Records
+	Events  Events
+	Objects Objects
+	Files   Files
+	Runs    Runs
+	Logger  *slog.Logger
+}
+
+// Service creates, reads and changes replays.
+type Service struct {
+	cfg Config
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
+		return nil, errors.New("replay: the configuration needs Records, Events, Objects, Files, Runs and Logger")
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+// Preview says whether a session can be replayed. The caller is authorised.
+func (d *Service) Preview(ctx context.Context, session domain.Session) (domain.ReplayPreview, error) {
+	src, err := d.read(ctx, session)
+	if err != nil {
+		return domain.ReplayPreview{}, err
+	}
+	preview := domain.ReplayPreview{SessionID: session.ID, Intent: session.Intent, Supported: true}
+	if reason := src.reason(session); reason != "" {
+		preview.Supported, preview.Reason = false, &reason
+	}
+	return preview, nil
+}
+
+func (d *Service) read(ctx context.Context, session domain.Session) (*source, error) {
+	src := newSource(session.ID)
+	return src, d.cfg.Records.SessionRecords(ctx, session.ID, true, src.frame, src.entry)
+}
+
+// Start makes a session of the caller's that plays the given one, and begins to
+// play. The caller is authorised.
+func (d *Service) Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (string, error) {
+	src, err := d.read(ctx, session)
+	if err != nil {
+		return "", err
+	}
+	switch reason := src.reason(session); reason {
+	case "":
+	case domain.ReplayRunning:
+		return "", domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the session is still running")
+	default:
+		return "", domain.Newf(domain.Conflict, "replay_unsupported", "the session cannot be replayed: %s", reason)
+	}
+	if err := d.cfg.Events.Events(ctx, session.ID, src.event); err != nil {
+		return "", fmt.Errorf("read the events of %s: %w", session.ID, err)
+	}
+	made := domain.NewReplay{SessionID: domain.NewID(), BranchID: domain.NewID(), Source: session, OwnerID: caller.ID, Speed: speed}
+	steps, err := src.script(made.SessionID, made.BranchID)
+	if err != nil {
+		return "", err
+	}
+	made.Total, made.Snapshot = len(steps), src.before()
+	if err := d.make(ctx, made, steps, src.pictures()); err != nil {
+		return "", errors.Join(err, d.discard(ctx, made.SessionID))
+	}
+	d.start(ctx, made.SessionID, caller.ID)
+	return made.SessionID, nil
+}
+
+// make keeps what the replay needs before its row says that it is there.
+func (d *Service) make(ctx context.Context, in domain.NewReplay, steps []domain.ReplayStep, pictures bool) (err error) {
+	if in.Script, err = d.keep(ctx, in.SessionID, steps); err != nil {
+		return err
+	}
+	if pictures {
+		if err := d.cfg.Objects.CopyPrefix(ctx, images(in.Source.ID), images(in.SessionID)); err != nil {
+			return err
+		}
+	}
+	return d.cfg.Records.CreateReplay(ctx, in)
+}
+
+func images(sessionID string) string { return "images/" + sessionID + "/" }
+
+// discard takes away what was kept for a replay that was not made. When no process can
+// say whether it was, all stays.
+func (d *Service) discard(ctx context.Context, sessionID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if _, err := d.cfg.Records.Replay(ctx, sessionID); domain.AsError(err).Kind != domain.NotFound {
+		return err
+	}
+	return errors.Join(d.cfg.Objects.DeletePrefix(ctx, Prefix(sessionID)), d.cfg.Objects.DeletePrefix(ctx, images(sessionID)))
+}
+
+// before is the snapshot of the files as they were before the first turn; "" when
+// there is none.
+func (s *source) before() string {
+	for _, k := range s.tree.Checkpoints {
+		if k.TurnID == s.entries[0].ID && k.Kind == domain.CheckpointUserTurn && k.SnapshotID != nil {
+			return *k.SnapshotID
+		}
+	}
+	return ""
+}
+
+// pictures says whether any message of the branch has some.
+func (s *source) pictures() bool {
+	for _, e := range s.entries {
+		for _, p := range e.Parts {
+			if p.ImageURL != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (d *Service) keep(ctx context.Context, sessionID string, steps []domain.ReplayStep) (key string, err error) {
+	data, err := Encode(steps)
+	if err != nil {
+		return "", err
+	}
+	key = Prefix(sessionID) + domain.NewID()
+	return key, d.cfg.Objects.Put(ctx, key, data)
+}
+
+// start starts the run; the periodic job does it again when that fails.
+func (d *Service) start(ctx context.Context, sessionID, ownerID string) {
+	if err := d.cfg.Runs.StartReplay(context.WithoutCancel(ctx), sessionID, ownerID); err != nil {
+		d.cfg.Logger.Warn("failed to start a replay, retrying", "session_id", sessionID, "error", err)
+	}
+}
+
+// Script gives what a replay plays.
+func (d *Service) Script(ctx context.Context, key string) ([]domain.ReplayStep, error) {
+	data, err := d.cfg.Objects.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := Decode(data)
+	if err != nil {
+		return nil, &domain.Error{Kind: domain.Invalid, Code: "replay_damaged", Message: "the script of this replay is damaged", Err: err}
+	}
+	return steps, nil
+}
+
+// Change changes a replay of the owner's.
+func (d *Service) Change(ctx context.Context, owner domain.User, session domain.Session, change domain.ReplayChange) error {
+	claim, err := d.cfg.Records.Replay(ctx, session.ID)
+	if err != nil {
+		return err
+	}
+	if change.Speed != nil {
+		if err := d.cfg.Records.SetReplaySpeed(ctx, owner.ID, session.ID, *change.Speed); err != nil {
+			return err
+		}
+	}
+	switch {
+	case change.HandOver:
+		if err := d.cfg.Records.HandOverReplay(ctx, owner.ID, session.ID); err != nil {
+			return err
+		}
+		return d.Settle(ctx, session.ID)
+	case change.Resume && (claim.Status == domain.ReplayPaused || claim.Status == domain.ReplayAutonomous):
+		return d.resume(ctx, owner, session, claim)
+	}
+	return nil
+}
+
+// resume goes on playing behind an interruption.
+func (d *Service) resume(ctx context.Context, owner domain.User, session domain.Session, claim domain.ReplayClaim) error {
+	script, err := d.Script(ctx, claim.Script)
+	if err != nil {
+		return err
+	}
+	steps, position, err := resume(script, claim.Position)
+	if err != nil {
+		return err
+	}
+	key, err := d.keep(ctx, session.ID, steps)
+	if err != nil {
+		return err
+	}
+	if err := d.cfg.Records.ResumeReplay(ctx, owner.ID, claim, key, position, len(steps)); err != nil {
+		return err
+	}
+	d.start(ctx, session.ID, owner.ID)
+	return nil
+}
+
+// Settle brings the files to a session whose playback is over, when they are
+// owed. It may be broken off at any point and run again.
+func (d *Service) Settle(ctx context.Context, sessionID string) error {
+	claim, err := d.cfg.Records.Replay(ctx, sessionID)
+	if err != nil || !claim.FilesOwed {
+		return err
+	}
+	own, source, found, err := d.cfg.Records.ReplayPair(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	if !found {
+		d.cfg.Logger.Warn("source session of a replay deleted, skipping its files", "session_id", sessionID, "source_session_id", claim.SourceID)
+		return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
+	}
+	if err := d.cfg.Objects.CopyPrefix(ctx, "snapshots/"+source.ID+"/", "snapshots/"+sessionID+"/"); err != nil {
+		return fmt.Errorf("copy the snapshots of %s: %w", source.ID, err)
+	}
+	if err := d.cfg.Files.CopyFiles(ctx, source, own, claim.SnapshotID); err != nil {
+		return fmt.Errorf("copy the files of %s: %w", source.ID, err)
+	}
+	return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
+}
+
+// staleAge is after how long a replay of which nothing is heard is started
+// again. A pause is at most three seconds long.
+const staleAge = 20 * time.Second
+
+// Repair starts replays that a crash has left, and brings files that are owed.
+func (d *Service) Repair(ctx context.Context) error {
+	stale, err := d.cfg.Records.StaleReplays(ctx, staleAge)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range stale {
+		own, _, _, err := d.cfg.Records.ReplayPair(ctx, id)
+		if err == nil {
+			d.start(ctx, id, own.OwnerID)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}

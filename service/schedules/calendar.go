@@ -1,0 +1,67 @@
+package schedules
+
+import (
+	"context"
+	"time"
+
+	"everloop/domain"
+	"everloop/domain/cron"
+)
+
+// Bounds of a calendar.
+const (
+	mostRange       = 366 * 24 * time.Hour
+	mostOccurrences = 1000 // of one task
+)
+
+// Calendar says when the tasks of a user are due, from one time and before another. A
+// disabled task is due never.
+func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]domain.CalendarEntry, error) {
+	switch {
+	case !from.Before(to):
+		return nil, domain.Invalidf("query.to", "is not after from")
+	case to.Sub(from) > mostRange:
+		return nil, domain.Invalidf("query.to", "is more than 366 days after from")
+	}
+	tasks, err := s.cfg.Records.ScheduledTasks(ctx, ownerID)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]domain.CalendarEntry, len(tasks))
+	for i, task := range tasks {
+		entries[i] = domain.CalendarEntry{TaskID: task.ID, Title: task.Title, Occurrences: []time.Time{}}
+		if !task.Enabled {
+			continue
+		}
+		if err := occurrences(task, from, to, &entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+func occurrences(task domain.ScheduledTask, from, to time.Time, entry *domain.CalendarEntry) error {
+	parsed, err := cron.Parse(task.Cron)
+	if err != nil {
+		return err
+	}
+	zone, err := time.LoadLocation(task.Timezone)
+	if err != nil {
+		return err
+	}
+	if task.ExpiresAt != nil && task.ExpiresAt.Before(to) {
+		to = *task.ExpiresAt
+	}
+	for at := from.Add(-time.Nanosecond); ; {
+		next, ok := parsed.Next(at, zone)
+		if !ok || !next.Before(to) {
+			return nil
+		}
+		if len(entry.Occurrences) == mostOccurrences {
+			entry.Truncated = true
+			return nil
+		}
+		entry.Occurrences = append(entry.Occurrences, next.UTC())
+		at = next
+	}
+}

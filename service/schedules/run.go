@@ -1,0 +1,95 @@
+package schedules
+
+import (
+	"context"
+
+	"everloop/domain"
+	"everloop/internal/durable"
+)
+
+// Tick takes the ticks of a task that are due, and starts their runs. With true more
+// are due.
+func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error) {
+	plan, err := s.cfg.Records.TakeTicks(ctx, taskID)
+	if err != nil {
+		return false, err
+	}
+	s.follow(ctx, taskID, plan)
+	return plan.More, nil
+}
+
+// Begin makes the session of a run and sends its message, once however often it is
+// called.
+func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, error) {
+	claimed, plan, err := s.cfg.Records.ClaimRun(ctx, runID)
+	if err != nil {
+		return domain.RunWaits, err
+	}
+	s.follow(ctx, plan.TaskID, plan)
+	switch {
+	case claimed.Ended:
+		return domain.RunOver, nil
+	case claimed.Begun:
+		return s.End(ctx, runID)
+	}
+
+	chatID, err := s.send(ctx, claimed)
+	if err != nil {
+		e := domain.AsError(err)
+		if e.Retryable() {
+			return domain.RunWaits, err
+		}
+		plan, err := s.cfg.Records.BlockRun(ctx, runID, e.Code, e.Message)
+		if err == nil {
+			s.follow(ctx, plan.TaskID, plan)
+		}
+		return domain.RunOver, err
+	}
+	cancelled, err := s.cfg.Records.RunBegan(ctx, runID, chatID)
+	if err == nil && cancelled {
+		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
+	}
+	return domain.RunWaits, err
+}
+
+func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID string, err error) {
+	task := run.Task
+	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
+		ID: run.SessionID, Intent: task.Title, Model: task.Model,
+		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
+	})
+	if err != nil {
+		return "", err
+	}
+	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
+		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Prompt}},
+		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: "schedule-run/" + run.RunID,
+		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
+	})
+	return ack.ChatID, err
+}
+
+// End writes the record of a run whose chat has ended, unless its outcome has to be
+// checked before.
+func (s *Service) End(ctx context.Context, runID string) (domain.RunNext, error) {
+	next, plan, err := s.cfg.Records.EndRun(ctx, runID)
+	if err != nil {
+		return domain.RunWaits, err
+	}
+	s.follow(ctx, plan.TaskID, plan)
+	return next, nil
+}
+
+// ToCheck gives a run whose outcome is to be checked; false: it is over.
+func (s *Service) ToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error) {
+	return s.cfg.Records.RunToCheck(ctx, runID)
+}
+
+// EndChecks writes the record of a run whose outcome was checked.
+func (s *Service) EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) error {
+	plan, err := s.cfg.Records.EndChecks(ctx, runID, checks)
+	if err == nil {
+		s.follow(ctx, plan.TaskID, plan)
+	}
+	return err
+}

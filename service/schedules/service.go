@@ -1,0 +1,257 @@
+// Package schedules answers for scheduled tasks: it checks and changes them, says when
+// they are due, and begins and ends their runs. The database decides which ticks there
+// are; Temporal's schedules wake the service at their times. What a crash leaves
+// undone is repaired by service/maintenance.
+package schedules
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"everloop/domain"
+)
+
+// Records stores tasks and runs.
+type Records interface {
+	CreateScheduledTask(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error)
+	ScheduledTasks(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error)
+	ScheduledTask(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error)
+	// ChangeScheduledTask calls change under the lock of the task.
+	ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*domain.ScheduledTask) error) (domain.ScheduledTask, error)
+	DeleteScheduledTask(ctx context.Context, ownerID, id string) error
+	OwnWebhooks(ctx context.Context, ownerID string, ids []string) (bool, error)
+	ScheduledRuns(ctx context.Context, ownerID, taskID string, offset, limit int) ([]domain.ScheduledRun, error)
+
+	TakeTicks(ctx context.Context, taskID string) (domain.TickPlan, error)
+	RunNow(ctx context.Context, ownerID, taskID string) (domain.TickPlan, error)
+	SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, domain.ScheduleSync) error) error
+	ClaimRun(ctx context.Context, runID string) (domain.ClaimedRun, domain.TickPlan, error)
+	RunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error)
+	BlockRun(ctx context.Context, runID, code, message string) (domain.TickPlan, error)
+	CancelRun(ctx context.Context, runID string) (open bool, plan domain.TickPlan, err error)
+	EndRun(ctx context.Context, runID string) (domain.RunNext, domain.TickPlan, error)
+	RunToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error)
+	EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) (domain.TickPlan, error)
+
+	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
+}
+
+// Runs reaches Temporal.
+type Runs interface {
+	StartScheduledRun(ctx context.Context, runID string) error
+	SyncSchedule(ctx context.Context, in domain.ScheduleSync) error
+}
+
+// Chats sends messages and stops chats.
+type Chats interface {
+	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error)
+}
+
+// Models resolves the names of models.
+type Models interface {
+	Resolve(ctx context.Context, requested string) (domain.Model, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Records Records
+	Runs    Runs
+	Chats   Chats
+	Models  Models
+	Logger  *slog.Logger
+}
+
+// Service answers for scheduled tasks.
+type Service struct {
+	cfg   Config
+	syncs chan struct{} // one for each update of a schedule that works
+}
+
+// mostSyncs is how many updates of schedules work at once after changes: each holds a
+// connection to the database for as long as Temporal takes.
+const mostSyncs = 4
+
+// New checks the configuration.
+func New(cfg Config) (*Service, error) {
+	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
+		return nil, errors.New("schedules: the configuration needs Records, Runs, Chats, Models and Logger")
+	}
+	return &Service{cfg, make(chan struct{}, mostSyncs)}, nil
+}
+
+// Create makes a task. Its schedule in Temporal follows, now or when Temporal is there.
+func (s *Service) Create(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error) {
+	if err := s.check(ctx, &spec, true); err != nil {
+		return domain.ScheduledTask{}, err
+	}
+	if err := s.checkNotify(ctx, ownerID, nil, spec.Notify); err != nil {
+		return domain.ScheduledTask{}, err
+	}
+	task, err := s.cfg.Records.CreateScheduledTask(ctx, ownerID, spec)
+	if err == nil {
+		s.synchronise(ctx, task.ID)
+	}
+	return task, err
+}
+
+// List gives the tasks of a user, the newest first.
+func (s *Service) List(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error) {
+	return s.cfg.Records.ScheduledTasks(ctx, ownerID)
+}
+
+// Get reads a task of a user.
+func (s *Service) Get(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error) {
+	return s.cfg.Records.ScheduledTask(ctx, ownerID, id)
+}
+
+// Change lets set change a task. The coming ticks are planned again. A new model,
+// budget or way to confirm is for a new session, if the task keeps one.
+func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*domain.TaskSpec)) (domain.ScheduledTask, error) {
+	before, err := s.cfg.Records.ScheduledTask(ctx, ownerID, id)
+	if err != nil {
+		return before, err
+	}
+	// What needs the model server is checked before the lock.
+	proposed := before.TaskSpec
+	set(&proposed)
+	if err := s.check(ctx, &proposed, !sameTime(proposed.ExpiresAt, before.ExpiresAt)); err != nil {
+		return before, err
+	}
+	if err := s.checkNotify(ctx, ownerID, before.Notify, proposed.Notify); err != nil {
+		return before, err
+	}
+	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *domain.ScheduledTask) error {
+		was := task.TaskSpec
+		set(&task.TaskSpec)
+		if err := checkSpec(&task.TaskSpec); err != nil {
+			return err
+		}
+		if otherSession(was, task.TaskSpec) {
+			task.SessionID = nil
+		}
+		if task.Enabled && !was.Enabled {
+			task.ConsecutiveFailures, task.PausedReason = 0, nil
+		}
+		return nil
+	})
+	if err == nil {
+		s.synchronise(ctx, id)
+	}
+	return task, err
+}
+
+// SetEnabled starts or stops a task.
+func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (domain.ScheduledTask, error) {
+	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *domain.ScheduledTask) error {
+		if enabled {
+			task.ConsecutiveFailures, task.PausedReason = 0, nil
+		}
+		task.Enabled = enabled
+		return nil
+	})
+	if err == nil {
+		s.synchronise(ctx, id)
+	}
+	return task, err
+}
+
+// Delete removes a task and its records. Runs that work go on in their sessions.
+func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
+	err := s.cfg.Records.DeleteScheduledTask(ctx, ownerID, id)
+	if err == nil {
+		s.synchronise(ctx, id)
+	}
+	return err
+}
+
+// RunNow runs a task at once, by its overlap policy.
+func (s *Service) RunNow(ctx context.Context, ownerID, id string) (domain.ScheduledRun, error) {
+	plan, err := s.cfg.Records.RunNow(ctx, ownerID, id)
+	if err != nil {
+		return domain.ScheduledRun{}, err
+	}
+	s.follow(ctx, id, plan)
+	return *plan.Run, nil
+}
+
+// History gives a page of the records of a task's runs, the newest first.
+func (s *Service) History(ctx context.Context, ownerID, id string, offset, limit int) ([]domain.ScheduledRun, error) {
+	return s.cfg.Records.ScheduledRuns(ctx, ownerID, id, offset, limit)
+}
+
+// syncTimeout bounds one update of a schedule in Temporal.
+const syncTimeout = 10 * time.Second
+
+// Sync makes the schedule of a task in Temporal what the database says.
+func (s *Service) Sync(ctx context.Context, taskID string) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	return s.cfg.Records.SyncSchedule(ctx, taskID, s.cfg.Runs.SyncSchedule)
+}
+
+// synchronise is Sync after a commit: it may fail, and is repeated then. Where many work
+// already, as while Temporal hangs, it is left to the repair.
+func (s *Service) synchronise(ctx context.Context, taskID string) {
+	select {
+	case s.syncs <- struct{}{}:
+	default:
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer func() { <-s.syncs }()
+		if err := s.Sync(ctx, taskID); err != nil {
+			s.cfg.Logger.Warn("failed to update the schedule of a task, retrying", "task_id", taskID, "error", err)
+		}
+	}()
+}
+
+// follow does what follows from ticks that were recorded. What fails is repaired.
+func (s *Service) follow(ctx context.Context, taskID string, plan domain.TickPlan) {
+	ctx = context.WithoutCancel(ctx)
+	for _, run := range plan.Stop {
+		if err := s.Stop(ctx, run); err != nil {
+			s.cfg.Logger.Warn("failed to stop a scheduled run, retrying", "session_id", run.SessionID, "error", err)
+		}
+	}
+	for _, run := range plan.Start {
+		if err := s.cfg.Runs.StartScheduledRun(ctx, run); err != nil {
+			s.cfg.Logger.Warn("failed to start a scheduled run, retrying", "run_id", run, "error", err)
+		}
+	}
+	if plan.Sync {
+		s.synchronise(ctx, taskID)
+	}
+}
+
+// CancelRun stops a run for an administrator; with false it is over.
+func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err error) {
+	open, plan, err := s.cfg.Records.CancelRun(ctx, runID)
+	if err == nil && open {
+		s.follow(ctx, plan.TaskID, plan)
+	}
+	return open, err
+}
+
+// FailRun ends a run as failed for an administrator, and lets the next one begin.
+func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
+	plan, err := s.cfg.Records.BlockRun(ctx, runID, code, message)
+	if err == nil {
+		s.follow(ctx, plan.TaskID, plan)
+	}
+	return err
+}
+
+// Stop stops the chat of a run.
+func (s *Service) Stop(ctx context.Context, run domain.RunSession) error {
+	_, err := s.cfg.Chats.Stop(ctx, caller(run.OwnerID), run.SessionID, false)
+	if domain.HasCode(err, domain.CodeSessionNotFound) {
+		return nil
+	}
+	return err
+}
+
+func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.User{ID: ownerID}} }

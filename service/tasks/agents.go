@@ -1,0 +1,73 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"everloop/activities/contract"
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// StartAgent makes a background sub-agent durable as a task and starts its run.
+// It was reserved with its call, from which its id comes, so that the same call
+// again gives the same task; a start that fails after the commit is retried by
+// Repair.
+func (s *Service) StartAgent(ctx context.Context, in tools.NewAgentTask) (domain.BackgroundTask, error) {
+	run, err := s.cfg.Records.AgentRun(ctx, in.ToolCallID)
+	if err != nil {
+		return domain.BackgroundTask{}, err
+	}
+	task, err := s.cfg.Records.AddTask(ctx, contract.NewTask{
+		ID: run.TaskID, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID, Kind: domain.TaskAgent, Title: in.Title,
+	})
+	if err != nil {
+		return domain.BackgroundTask{}, err
+	}
+	// It is durable now: a caller that disconnects must not keep it from starting.
+	if err := s.cfg.Runs.StartAgent(context.WithoutCancel(ctx), run); err != nil {
+		s.cfg.Logger.Warn("failed to start a background sub-agent, retrying", "task_id", run.TaskID, "session_id", in.SessionID, "error", err)
+	}
+	return task, nil
+}
+
+// said returns the text of a sub-agent so far, as the output of its task.
+func (s *Service) said(ctx context.Context, task domain.BackgroundTask, tail int) (domain.TaskOutput, error) {
+	var text domain.ForkText
+	if task.ToolCallID != nil {
+		var err error
+		if text, err = s.cfg.Records.ForkText(ctx, *task.ToolCallID); err != nil {
+			return domain.TaskOutput{Lines: []string{}, Markers: []string{}, Tail: tail}, err
+		}
+	}
+	all := text.All
+	if all != "" {
+		all += "\n"
+	}
+	return tools.ReadTaskLog(ctx, strings.NewReader(all), tail)
+}
+
+// repairAgents starts background sub-agents whose start was lost, repeats stops
+// that did not arrive, and ends those whose run is gone.
+func (s *Service) repairAgents(ctx context.Context) error {
+	reserved, stopping, open, err := s.cfg.Records.RunningAgents(ctx, unclaimedAfter)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, run := range reserved {
+		failed = append(failed, s.cfg.Runs.StartAgent(ctx, run))
+	}
+	for _, run := range stopping {
+		failed = append(failed, s.cfg.Runs.CancelTask(ctx, run.TaskID))
+	}
+	for _, run := range open {
+		state, cause, err := s.cfg.Runs.DescribeTask(ctx, run.TaskID)
+		if err == nil && (state == domain.RunClosed || state == domain.RunUnknown) {
+			err = s.cfg.Records.LoseAgent(ctx, run.LoopID, cause)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,276 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/service/transfer"
+)
+
+// breaking are files that cannot be written any more after some. away: for a while.
+type breaking struct {
+	transfer.Files
+	left int
+	err  error
+	away bool
+}
+
+func (b *breaking) Put(ctx context.Context, s domain.Session, f domain.CarriedFile, content io.Reader) error {
+	if b.left--; b.left < 0 {
+		if b.away {
+			b.left = 1000
+		}
+		return b.err
+	}
+	return b.Files.Put(ctx, s, f, content)
+}
+
+func (h *house) upload(data []byte) domain.ArchiveUpload {
+	h.t.Helper()
+	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
+	require.NoError(h.t, err)
+	return up
+}
+
+func TestImport_faultThatStays_leavesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	data := h.export(h.furnish())
+	before := h.traces()
+	whole := h.service.Config().Files
+	for left := range 9 {
+		h.service.Config().Files = &breaking{Files: whole, left: left, err: errors.New("the disk is broken")}
+		_, _, err := h.load(data)
+		require.True(t, domain.HasCode(err, domain.CodeInternal), "%v", err)
+		require.Equal(t, before, h.traces())
+	}
+}
+
+// The object store is away in the middle of an import: the next attempt finishes it.
+func TestImport_dependencyThatIsAway_isTriedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	source := h.furnish()
+	data := h.export(source)
+	whole := h.service.Config().Files
+	for left := range 9 {
+		h.service.Config().Files = &breaking{Files: whole, left: left, err: domain.Unavailablef("the file system", errors.New("away")), away: true}
+		id, _, err := h.load(data)
+		require.NoError(t, err)
+		same(t, h.shown(source), h.shown(h.session(id)))
+	}
+	keys, err := h.objects.Keys(t.Context(), "imports/")
+	require.NoError(t, err)
+	require.Empty(t, keys, "the archive is gone with its import")
+}
+
+// lostRuns are workflows whose start is lost, when the caller leaves.
+type lostRuns struct{ leave func() }
+
+func (r lostRuns) StartImport(context.Context, domain.Import) error {
+	r.leave()
+	return errors.New("lost")
+}
+
+func TestImport_callerThatLeaves_doesNotEndIt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	source := h.furnish()
+	up := h.upload(h.export(source))
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := *h.service.Config()
+	cfg.Runs = lostRuns{cancel}
+	lost, err := transfer.New(cfg)
+	require.NoError(t, err)
+	_, _, err = lost.Import(ctx, domain.ImportRequest{OwnerID: h.owner, Upload: up})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = h.db.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute'`)
+	require.NoError(t, err)
+	require.NoError(t, h.service.Repair(t.Context()))
+	same(t, h.shown(source), h.shown(h.session(up.SessionID)))
+
+	up = h.upload(h.export(source))
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, _, err = lost.Import(ctx, domain.ImportRequest{OwnerID: h.owner, Upload: up})
+	require.True(t, domain.HasCode(err, "import_pending"), "%v", err)
+}
+
+func TestImport_sameKey_joins(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	data := h.export(h.furnish())
+	ask := func(data []byte, name string) (string, error) {
+		id, _, err := h.service.Import(t.Context(), domain.ImportRequest{
+			OwnerID: h.owner, Upload: h.upload(data), Options: domain.ImportOptions{Name: name}, Key: "k",
+		})
+		return id, err
+	}
+	_, err := ask([]byte("no archive"), "")
+	require.True(t, domain.HasCode(err, "not_a_zip"), "%v", err)
+	first, err := ask(data, "")
+	require.NoError(t, err, "the key of an import that failed is free")
+	left := h.traces()
+	again, err := ask(data, "")
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	_, err = ask(data, "another")
+	require.True(t, domain.HasCode(err, "idempotency_key_reused"), "%v", err)
+	require.Equal(t, left, h.traces(), "uploads that are not imported are discarded")
+}
+
+// A worker that is killed leaves files and objects; the next one makes the session
+// whole, or an operator ends the import.
+func TestImport_workerThatDied(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	source := h.furnish()
+	data := h.export(source)
+	before := h.traces()
+	whole := h.service.Config().Records
+	for _, cancelled := range []bool{false, true} {
+		up := h.upload(data)
+		started, err := h.db.StartImport(t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
+		require.NoError(t, err)
+		h.service.Config().Records = dying{whole}
+		require.ErrorContains(t, h.service.Load(t.Context(), started), "killed")
+		require.NotEqual(t, before, h.traces(), "it has left something")
+		h.service.Config().Records = whole
+		if cancelled {
+			require.NoError(t, h.service.Abort(t.Context(), started, "for a test"))
+			_, done, err := h.db.ImportResult(t.Context(), started)
+			require.True(t, done)
+			require.True(t, domain.HasCode(err, "import_cancelled"), "%v", err)
+			require.Equal(t, before, h.traces())
+			continue
+		}
+		require.NoError(t, h.service.Load(t.Context(), started))
+		same(t, h.shown(source), h.shown(h.session(started)))
+		require.NoError(t, h.service.Load(t.Context(), started), "it is over")
+		before = h.traces()
+	}
+}
+
+// dying are records of a process that ends before it can write a session.
+type dying struct{ transfer.Records }
+
+func (dying) FinishImport(context.Context, domain.ImportedSession) error { return errors.New("killed") }
+
+func TestImport_attemptThatIsNotTheLatest_isFenced(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	up := h.upload(h.export(h.furnish()))
+	_, err := h.db.StartImport(t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
+	require.NoError(t, err)
+	first, err := h.db.AttemptImport(t.Context(), up.SessionID)
+	require.NoError(t, err)
+	require.NoError(t, h.db.CheckImport(t.Context(), first))
+	_, err = h.db.AttemptImport(t.Context(), up.SessionID)
+	require.NoError(t, err)
+	require.ErrorIs(t, h.db.CheckImport(t.Context(), first), domain.ErrFenced)
+	require.ErrorIs(t, h.db.FinishImport(t.Context(), domain.ImportedSession{
+		Session: domain.Session{ID: up.SessionID}, Attempt: first.Attempt,
+	}), domain.ErrFenced)
+	require.ErrorIs(t, h.db.FailImport(t.Context(), first, domain.ErrFenced), domain.ErrFenced)
+}
+
+// An API process that is killed leaves an upload, which the periodic job removes, and its
+// row later.
+func TestUpload_abandoned_isRemoved(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	data := h.export(h.furnish())
+	before := h.traces()
+	up := h.upload(data)
+	require.NoError(t, h.service.Repair(t.Context()))
+	require.NotEqual(t, before, h.traces(), "it may still be under way")
+	age := func(age string) {
+		_, err := h.db.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - $1::interval`, age)
+		require.NoError(t, err)
+	}
+	age("6 minutes")
+	require.NoError(t, h.service.Repair(t.Context()))
+	require.Equal(t, before, h.traces())
+	require.True(t, domain.HasCode(h.db.AddUploadPart(t.Context(), up.SessionID, 1), "import_lost"))
+	_, _, err := h.service.Import(t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up})
+	require.True(t, domain.HasCode(err, "import_lost"), "%v", err)
+
+	rows := func() (n int) {
+		require.NoError(t, h.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM imports`).Scan(&n))
+		return n
+	}
+	require.NoError(t, h.service.Repair(t.Context()))
+	require.Equal(t, 2, rows())
+	age("25 hours")
+	require.NoError(t, h.service.Repair(t.Context()))
+	require.Zero(t, rows())
+}
+
+// cut is a body whose client goes away.
+type cut struct{ io.Reader }
+
+func (c cut) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func TestUpload_clientThatLeaves_leavesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	data := bytes.Repeat([]byte("x"), 20<<20)
+	before := h.traces()
+	_, err := h.service.Upload(t.Context(), h.owner, cut{bytes.NewReader(data)})
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Equal(t, before, h.traces())
+	up := h.upload(data)
+	keys, err := h.objects.Keys(t.Context(), "imports/"+up.SessionID+"/")
+	require.NoError(t, err)
+	require.Len(t, keys, 3, "parts of 8 MiB")
+	require.EqualValues(t, len(data), up.Size)
+	require.NoError(t, h.service.Discard(t.Context(), up))
+	require.Equal(t, before, h.traces())
+}
+
+func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var first domain.ArchiveUpload
+	for n := range 4 {
+		if up := h.upload([]byte("x")); n == 0 {
+			first = up
+		}
+	}
+	_, err := h.service.Upload(t.Context(), h.owner, bytes.NewReader([]byte("x")))
+	require.True(t, domain.HasCode(err, "too_many_imports"), "%v", err)
+	require.Equal(t, domain.RateLimited, domain.AsError(err).Kind)
+	require.Positive(t, domain.AsError(err).RetryAfter)
+	require.NoError(t, h.service.Discard(t.Context(), first))
+	h.upload([]byte("x"))
+
+	// Those that send at the same time are counted by their process.
+	other := newHouse(t)
+	slow, feed := io.Pipe()
+	defer feed.Close()
+	for range 4 {
+		go func() { _, _ = other.service.Preview(t.Context(), other.owner, held{slow}, 10) }()
+	}
+	require.Eventually(t, func() bool {
+		_, err := other.service.Preview(t.Context(), other.owner, bytes.NewReader([]byte("x")), 1)
+		return domain.HasCode(err, "too_many_imports")
+	}, time.Minute, time.Millisecond)
+}
+
+// held is an archive that cannot be read yet.
+type held struct{ r io.Reader }
+
+func (h held) ReadAt(p []byte, _ int64) (int, error) { return h.r.Read(p) }
