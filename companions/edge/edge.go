@@ -1,0 +1,101 @@
+// Package edge is where clients reach a service beside the agent over HTTP: the hosts
+// that it answers, the time that a request may take, the form of its errors, and an
+// orderly end. It must not know what any service does.
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"everloop/internal/hosts"
+)
+
+// Bounds of a listener.
+const (
+	connections = 512 // open at once; further ones wait in the backlog
+	headerTime  = 10 * time.Second
+	headerBytes = 64 << 10
+	idleTime    = 2 * time.Minute
+	drainTime   = 5 * time.Second
+	requestTime = 2 * time.Minute // where the handler does not extend it
+)
+
+// Service serves a handler on a listener.
+type Service struct {
+	Name    string
+	Handler http.Handler
+	Hosts   hosts.List // besides localhost and IP addresses
+	Log     *slog.Logger
+}
+
+// Serve answers requests until ctx ends, then gives open ones some seconds to finish.
+// It closes the listener.
+func (s Service) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.guard(s.Handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(netutil.LimitListener(listener, connections)) }()
+	s.Log.Info("service started", "service", s.Name, "addr", listener.Addr().String())
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("%s: %w", s.Name, err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		_ = server.Close() // requests that did not end in time are cut
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// guard rejects hosts that are not the service's, bounds the time of a request, and
+// answers a panic of a handler with a 500.
+func (s Service) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
+		header.Set("Referrer-Policy", "no-referrer")
+		if !s.Hosts.Allows(r.Host) {
+			Write(w, Refuse(http.StatusForbidden, "host_not_allowed", "this host name is not allowed: add it to ALLOWED_HOSTS"))
+			return
+		}
+		Extend(w, requestTime)
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+				panic(p)
+			}
+			s.Log.Error("failed to answer a request: panic", "service", s.Name, "method", r.Method, "panic", fmt.Sprint(p))
+			Write(w, Refuse(http.StatusInternalServerError, "internal", "internal error"))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Extend sets how long the rest of a request may take to be read and answered. Both ends
+// have one deadline: net/http cancels a request whose deadline of reading passes while it
+// is answered.
+func Extend(w http.ResponseWriter, within time.Duration) {
+	control := http.NewResponseController(w)
+	until := time.Now().Add(within)
+	_ = control.SetReadDeadline(until) // a writer without deadlines is one of a test
+	_ = control.SetWriteDeadline(until)
+}

@@ -1,0 +1,130 @@
+package edge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Problem is the body of every error (RFC 9457), in the form of the agent's.
+type Problem struct {
+	Type      string  `json:"type"`
+	Title     string  `json:"title"`
+	Status    int     `json:"status"`
+	Detail    string  `json:"detail"`
+	Code      string  `json:"code"`
+	Retryable bool    `json:"retryable"`
+	Errors    []Field `json:"errors,omitempty"`
+
+	RetryAfter int `json:"-"` // seconds, for the header
+}
+
+// Field is one fault of a request.
+type Field struct {
+	Location string `json:"location"`
+	Message  string `json:"message"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// Refuse makes a problem. A status of 429 or 503 is retryable.
+func Refuse(status int, code, format string, args ...any) *Problem {
+	p := &Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: fmt.Sprintf(format, args...),
+		Retryable: status == http.StatusTooManyRequests || status >= 500,
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		p.RetryAfter = 1
+	}
+	return p
+}
+
+// Invalid names what is wrong with one place of a request.
+func Invalid(location, format string, args ...any) *Problem {
+	message := fmt.Sprintf(format, args...)
+	p := Refuse(http.StatusUnprocessableEntity, "invalid_request", "%s: %s", location, message)
+	p.Errors = []Field{{Location: location, Message: message}}
+	return p
+}
+
+// Write answers with a problem.
+func Write(w http.ResponseWriter, p *Problem) {
+	header := w.Header()
+	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	header.Del("ETag")
+	header.Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client has gone otherwise
+}
+
+// WriteJSON answers with a value.
+func WriteJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value)
+}
+
+// Handle makes a handler of a function that may fail. An error that is no Problem is
+// logged, and a 503 for the client: what a service depends on did not work.
+func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := serve(w, r)
+		if err == nil {
+			return
+		}
+		if p, ok := errors.AsType[*Problem](err); ok {
+			Write(w, p)
+			return
+		}
+		if r.Context().Err() == nil {
+			log.Error("failed to answer a request", "method", r.Method, "route", r.Pattern, "error", err)
+		}
+		Write(w, Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again"))
+	}
+}
+
+const maxBody = 1 << 20 // of a JSON request
+
+// ReadJSON reads a body of one JSON object with the fields of value and no others.
+func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the body is larger than %d bytes", maxBody)
+	}
+	if err != nil {
+		return Refuse(http.StatusBadRequest, "malformed_request", "the body could not be read")
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(body)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return Refuse(http.StatusBadRequest, "malformed_request", "the body is not the JSON object that this operation takes")
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Refuse(http.StatusBadRequest, "malformed_request", "the body has more than one JSON value")
+	}
+	return nil
+}
+
+// Number reads a query parameter within its bounds.
+func Number(r *http.Request, name string, otherwise, least, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, Invalid("query."+name, "must be a number from %d to %d", least, most)
+	}
+	return n, nil
+}

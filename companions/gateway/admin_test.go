@@ -1,0 +1,98 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const commented = `# the head
+keys:
+  # of the editor
+  - {name: editor, key: key-of-the-editor} # beside it
+sources:
+  - name: s
+    kind: openai
+    base_url: http://127.0.0.1:1 # the address
+    api_key: secret-of-the-source
+# of names
+aliases:
+  a: m # an alias
+  b: m
+`
+
+func TestAdmin_config_keepsCommentsAndSecrets(t *testing.T) {
+	t.Parallel()
+	s := start(t, commented, 0)
+	res := s.do(t.Context(), "GET", "/admin/config", operatorKey, "")
+	text := read(t, res)
+	require.NotContains(t, text, "secret-of")
+	require.NotContains(t, text, "key-of")
+	var set map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &set))
+	source := set["sources"].([]any)[0].(map[string]any)
+	require.Equal(t, "***", source["api_key"])
+
+	source["max_concurrency"] = 3
+	set["default_model"] = "m"
+	set["aliases"] = map[string]any{"a": "other", "c": "default_model"}
+	changed, err := json.Marshal(set)
+	require.NoError(t, err)
+	put := s.do(t.Context(), "PUT", "/admin/config", operatorKey, string(changed))
+	require.Equal(t, 200, put.StatusCode, read(t, put))
+	kept, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
+	require.NoError(t, err)
+	for _, part := range []string{
+		"# the head", "# of the editor", "# beside it", "# the address", "# of names", "a: other # an alias", "c: default_model",
+		"key-of-the-editor", "secret-of-the-source", "max_concurrency: 3", "default_model: m",
+	} {
+		require.Contains(t, string(kept), part)
+	}
+	require.NotContains(t, string(kept), "b: m")
+	require.NotContains(t, string(kept), "***")
+	require.Equal(t, 200, s.do(t.Context(), "GET", "/admin/usage", "key-of-the-editor", "").StatusCode)
+}
+
+func TestAdmin_config_rejects(t *testing.T) {
+	t.Parallel()
+	s := start(t, commented, 0)
+	const moved = `{"sources":[{"name":"s","kind":"openai","base_url":"http://127.0.0.1:2","api_key":"***"}]}`
+	for name, c := range map[string]struct {
+		key, body, code string
+		status          int
+	}{
+		"another key":       {"key-of-the-editor", `{}`, "operator_only", 403},
+		"no key":            {"", `{}`, "invalid_api_key", 401},
+		"not JSON":          {operatorKey, `x`, "invalid_request", 400},
+		"unknown field":     {operatorKey, `{"surces":[]}`, "invalid_request", 400},
+		"no source":         {operatorKey, `{}`, "invalid_config", 422},
+		"key to an address": {operatorKey, moved, "invalid_config", 422},
+	} {
+		res := s.do(t.Context(), "PUT", "/admin/config", c.key, c.body)
+		require.Equal(t, c.status, res.StatusCode, name)
+		require.Equal(t, c.code, code(t, read(t, res)), name)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/admin/config", strings.NewReader(moved))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+operatorKey)
+	r.Header.Set("If-Match", `"old"`)
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.Equal(t, 412, res.StatusCode)
+	text, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, commented, string(text))
+}
+
+func TestAdmin_page(t *testing.T) {
+	t.Parallel()
+	res := start(t, commented, 0).do(t.Context(), "GET", "/admin", "", "")
+	require.Contains(t, res.Header.Get("Content-Security-Policy"), "script-src 'sha256-")
+	require.Contains(t, read(t, res), "Model gateway")
+}

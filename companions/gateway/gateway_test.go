@@ -1,0 +1,370 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/companions/gateway"
+)
+
+const operatorKey = "operator-key-of-the-test"
+
+// server is a gateway with sources of the test.
+type server struct {
+	*httptest.Server
+	t       *testing.T
+	service *gateway.Service
+	dir     string
+}
+
+func start(t *testing.T, settings string, keepAlive time.Duration) *server {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+	service, err := gateway.New(gateway.Config{File: file, Key: operatorKey, KeepAlive: keepAlive})
+	require.NoError(t, err)
+	s := &server{Server: httptest.NewServer(service.Handler()), t: t, service: service, dir: dir}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// upstream is a source that lists the model m and answers by the handler.
+func upstream(t *testing.T, answer http.HandlerFunc) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"data":[{"id":"other"},{"id":"m","context_window":9000,"price":{"input":1}}]}`)
+	})
+	mux.HandleFunc("/", answer)
+	source := httptest.NewServer(mux)
+	t.Cleanup(source.Close)
+	return source.URL
+}
+
+// one is settings with one source.
+func one(url, more string) string {
+	return "sources:\n  - {name: s, kind: openai, base_url: " + url + ", api_key: secret-of-the-source" + more + "}\n" +
+		"aliases: {gpt-x: default_model}\ndefault_model: m\n"
+}
+
+func (s *server) do(ctx context.Context, method, path, key, body string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+func (s *server) chat(body string) (status int, text string) {
+	s.t.Helper()
+	res := s.do(s.t.Context(), "POST", "/v1/chat/completions", operatorKey, body)
+	return res.StatusCode, read(s.t, res)
+}
+
+func read(t *testing.T, res *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func code(t *testing.T, text string) string {
+	t.Helper()
+	var e struct {
+		Error struct{ Code, Type, Message string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &e), text)
+	require.NotEmpty(t, e.Error.Message)
+	require.NotEmpty(t, e.Error.Type)
+	return e.Error.Code
+}
+
+func TestService_completion_passesUnknownFieldsBothWays(t *testing.T) {
+	t.Parallel()
+	var got string
+	var head http.Header
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got, head = string(text), r.Header.Clone()
+		fmt.Fprint(w, `{"id":"1","model":"m","odd":{"b":1,"a":[2]},"usage":{"prompt_tokens":3,"completion_tokens":4}}`)
+	})
+	s := start(t, one(url, ""), 0)
+	const rest = `"chat_template_kwargs":{"enable_thinking":false},"x_odd":[1, 2.50,"é<"],"messages":[]}`
+
+	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"gpt-x",`+rest)
+	require.Equal(t, 200, res.StatusCode)
+	require.Equal(t, "m", res.Header.Get("X-Resolved-Model"))
+	require.Equal(t, `{"id":"1","model":"gpt-x","odd":{"b":1,"a":[2]},"usage":{"prompt_tokens":3,"completion_tokens":4}}`, read(t, res))
+	require.Equal(t, `{"model":"m",`+rest, got)
+	require.Equal(t, "Bearer secret-of-the-source", head.Get("Authorization"))
+
+	usage := read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, ""))
+	require.JSONEq(t, `{"usage":{"operator":{"m":{"requests":1,"estimated_requests":0,"prompt_tokens":3,"completion_tokens":4}}}}`, usage)
+}
+
+func TestService_rejects(t *testing.T) {
+	t.Parallel()
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) })
+	s := start(t, one(url, "")+"keys:\n  - {name: small, key: key-for-other-only, models: [other]}\n", 0)
+	for name, c := range map[string]struct {
+		key, body, code string
+		status          int
+	}{
+		"no key":            {"", `{}`, "invalid_api_key", 401},
+		"wrong key":         {"operator-key-of-the-tes", `{}`, "invalid_api_key", 401},
+		"not JSON":          {operatorKey, `{`, "invalid_request", 400},
+		"nested deeply":     {operatorKey, `{"x":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, "invalid_request", 400},
+		"no object":         {operatorKey, `[]`, "invalid_request", 400},
+		"model twice":       {operatorKey, `{"model":"m","model":"other"}`, "invalid_request", 400},
+		"model in capitals": {operatorKey, `{"model":"m","MODEL":"other"}`, "invalid_request", 400},
+		"model a number":    {operatorKey, `{"model":1}`, "invalid_request", 400},
+		"unknown model":     {operatorKey, `{"model":"no-such"}`, "model_not_found", 404},
+		"model of others":   {"key-for-other-only", `{"model":"m"}`, "model_not_found", 404},
+	} {
+		res := s.do(t.Context(), "POST", "/v1/chat/completions", c.key, c.body)
+		require.Equal(t, c.status, res.StatusCode, name)
+		require.Equal(t, c.code, code(t, read(t, res)), name)
+	}
+	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other"}`).StatusCode)
+	res := s.do(t.Context(), "GET", "/nowhere", operatorKey, "")
+	require.Equal(t, "route_not_found", code(t, read(t, res)))
+	list := read(t, s.do(t.Context(), "GET", "/v1/models", "key-for-other-only", ""))
+	require.JSONEq(t, `{"object":"list","data":[{"id":"other","object":"model","created":1767225600,"owned_by":"s"}]}`, list)
+}
+
+func TestService_models_defaultFirstWithAliases(t *testing.T) {
+	t.Parallel()
+	s := start(t, one(upstream(t, http.NotFound), ""), 0)
+	list := read(t, s.do(t.Context(), "GET", "/v1/models", operatorKey, ""))
+	require.JSONEq(t, `{"object":"list","data":[
+		{"id":"m","object":"model","created":1767225600,"owned_by":"s","context_window":9000,"price":{"input":1},"aliases":["gpt-x"]},
+		{"id":"other","object":"model","created":1767225600,"owned_by":"s"}]}`, list)
+	require.Contains(t, read(t, s.do(t.Context(), "GET", "/v1/models/gpt-x", operatorKey, "")), `"id":"m"`)
+	health := read(t, s.do(t.Context(), "GET", "/health", "", ""))
+	require.JSONEq(t, `{"ok":true,"sources":[
+		{"name":"s","kind":"openai","healthy":true,"in_flight":0,"queued":0,"latency_ms_p50":0}]}`, health)
+}
+
+func TestService_stream(t *testing.T) {
+	t.Parallel()
+	const usage = `data: {"model":"m","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6}}`
+	var asked bool
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		asked = bytes.Contains(text, []byte(`"include_usage":true`))
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\",\"x\":1}}]}\n\n"+
+			"data: {\"model\":\"m\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n"+usage+"\n\ndata: [DONE]\n\n")
+	})
+	s := start(t, one(url, ""), 0)
+	_, text := s.chat(`{"model":"gpt-x","stream":true}`)
+	require.True(t, asked)
+	require.Equal(t, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"a\",\"x\":1}}]}\n\n"+
+		"data: {\"model\":\"gpt-x\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
+
+	_, text = s.chat(`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`)
+	require.Contains(t, text, usage)
+	require.Contains(t, read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, "")), `"completion_tokens":12`)
+}
+
+func TestService_stream_brokenEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sent, code string }{
+		"cut":          {"data: {\"choices\":[{\"delta\":{}}]}\n\ndata: {\"ch", "source_cut"},
+		"clean end":    {"data: {\"choices\":[{\"delta\":{}}]}\n\n", "source_cut"},
+		"own error":    {"data: {\"error\":{\"message\":\"no\",\"code\":\"own\",\"type\":\"t\"}}\n\n", "own"},
+		"without DONE": {"data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, c.sent)
+				if name == "cut" {
+					require.NoError(t, http.NewResponseController(w).Flush())
+					panic(http.ErrAbortHandler)
+				}
+			})
+			_, text := start(t, one(url, ""), 0).chat(`{"model":"m","stream":true}`)
+			require.Equal(t, strings.Count(text, `"error"`), min(len(c.code), 1), text)
+			if c.code != "" {
+				last := strings.TrimSpace(text[strings.LastIndex(text, "data: ")+6:])
+				require.Equal(t, c.code, code(t, last))
+			}
+		})
+	}
+}
+
+func TestService_stream_silence(t *testing.T) {
+	t.Parallel()
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{}}]}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	_, text := start(t, one(url, ", idle_timeout_s: 0.5"), 20*time.Millisecond).chat(`{"model":"m","stream":true}`)
+	require.Contains(t, text, ": keep-alive\n\n")
+	require.Contains(t, text, `"code":"source_timeout"`)
+}
+
+func TestService_clientLeaves_cancelsAndCounts(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	s := start(t, one(url, ""), 0)
+	ctx, leave := context.WithCancel(t.Context())
+	res := s.do(ctx, "POST", "/v1/chat/completions", operatorKey, `{"model":"m","stream":true,"messages":[]}`)
+	_, err := bufio.NewReader(res.Body).ReadString('\n')
+	require.NoError(t, err)
+	leave()
+	<-gone
+	require.Eventually(t, func() bool {
+		return strings.Contains(read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, "")),
+			`"requests":1,"estimated_requests":1,"prompt_tokens":10,"completion_tokens":1`)
+	}, time.Minute, time.Millisecond)
+}
+
+func TestService_statusesOfTheSourcePassWithTheirWords(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{400, 401, 429, 500, 503} {
+		url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"error":{"message":"key secret-of-the-source","odd":1}}`)
+		})
+		res := start(t, one(url, ""), 0).do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		require.Equal(t, status, res.StatusCode)
+		require.Equal(t, "7", res.Header.Get("Retry-After"))
+		require.Equal(t, `{"error":{"message":"key ***","odd":1}}`, read(t, res))
+	}
+}
+
+func TestService_unreachable(t *testing.T) {
+	t.Parallel()
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	s := start(t, one(dead.URL, ", models: [{id: m}]"), 0)
+	for range 3 { // past the breaker's limit
+		status, text := s.chat(`{"model":"m"}`)
+		require.Equal(t, 502, status)
+		require.Equal(t, "source_unavailable", code(t, text))
+		require.NotContains(t, text, dead.Listener.Addr().String())
+	}
+	require.Contains(t, read(t, s.do(t.Context(), "GET", "/health", "", "")), `"healthy":false`)
+	slow := start(t, one(upstream(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}), ", timeout_s: 0.05"), 0)
+	status, text := slow.chat(`{"model":"m"}`)
+	require.Equal(t, 504, status)
+	require.Equal(t, "source_timeout", code(t, text))
+}
+
+func TestService_secondSourceTakesOver(t *testing.T) {
+	t.Parallel()
+	busy := upstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+	well := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"well"}`) })
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	s := start(t, fmt.Sprintf(`sources:
+  - {name: a, kind: openai, base_url: %s}
+  - {name: b, kind: openai, base_url: %s}
+  - {name: c, kind: openai, base_url: %s, models: [{id: m}]}
+`, busy, well, dead.URL), 0)
+	for i := range 5 {
+		status, text := s.chat(fmt.Sprintf(`{"model":"m","messages":["%d"]}`, i))
+		require.Equal(t, 200, status, text)
+	}
+}
+
+func TestService_transcription_changesOnlyTheModel(t *testing.T) {
+	t.Parallel()
+	var got map[string][]string
+	var file string
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.ParseMultipartForm(1<<20) == nil {
+			got = r.MultipartForm.Value
+			f, _ := r.MultipartForm.File["file"][0].Open()
+			text, _ := io.ReadAll(f)
+			file = r.MultipartForm.File["file"][0].Filename + ":" + string(text)
+		}
+		fmt.Fprint(w, `{"text":"hello"}`)
+	})
+	s := start(t, one(url, "")+"asr_model: m\n", 0)
+	var form bytes.Buffer
+	writer := multipart.NewWriter(&form)
+	part, err := writer.CreateFormFile("file", "a.wav")
+	require.NoError(t, err)
+	_, err = part.Write([]byte("sound"))
+	require.NoError(t, err)
+	require.NoError(t, writer.WriteField("language", "en"))
+	require.NoError(t, writer.Close())
+	r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/v1/audio/transcriptions", &form)
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", writer.FormDataContentType())
+	r.Header.Set("Authorization", "Bearer "+operatorKey)
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	require.JSONEq(t, `{"text":"hello"}`, read(t, res))
+	require.Equal(t, map[string][]string{"model": {"m"}, "language": {"en"}}, got)
+	require.Equal(t, "a.wav:sound", file)
+}
+
+func TestService_queueFull(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		begun <- struct{}{}
+		<-end
+		fmt.Fprint(w, `{"id":"1"}`)
+	})
+	s := start(t, one(url, ", max_concurrency: 1, max_queue: 1"), 0)
+	done := make(chan int, 2)
+	send := func() {
+		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		done <- res.StatusCode
+	}
+	go send()
+	<-begun
+	go send()
+	require.Eventually(t, func() bool {
+		return strings.Contains(read(t, s.do(t.Context(), "GET", "/health", "", "")), `"in_flight":1,"queued":1`)
+	}, time.Minute, time.Millisecond)
+	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+	require.Equal(t, 429, res.StatusCode)
+	require.Equal(t, "1", res.Header.Get("Retry-After"))
+	require.Equal(t, "queue_full", code(t, read(t, res)))
+	end <- struct{}{}
+	<-begun
+	end <- struct{}{}
+	require.Equal(t, []int{200, 200}, []int{<-done, <-done})
+}

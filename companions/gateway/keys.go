@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// caller is who a key belongs to.
+type caller struct {
+	name   string
+	hash   [sha256.Size]byte
+	models []string // empty: all
+	most   int      // requests at once; 0: no limit
+
+	mu      sync.Mutex
+	running int
+}
+
+func newCaller(k Key) *caller {
+	return &caller{name: k.Name, hash: sha256.Sum256([]byte(k.Key)), models: k.Models, most: k.MaxConcurrency}
+}
+
+// permits reports whether the key opens a model, by the name that was asked for or the
+// model's own.
+func (c *caller) permits(names ...string) bool {
+	return len(c.models) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.models, name) })
+}
+
+// enter counts a request of the key in, unless it has too many.
+func (c *caller) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.most > 0 && c.running >= c.most {
+		return false
+	}
+	c.running++
+	return true
+}
+
+func (c *caller) exit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+}
+
+// find returns the caller of a key. Every key is compared, by hashes and in constant
+// time, so that the time says nothing of any key.
+func find(callers []*caller, key string) *caller {
+	hash := sha256.Sum256([]byte(key))
+	var found *caller
+	for _, c := range callers {
+		if subtle.ConstantTimeCompare(hash[:], c.hash[:]) == 1 {
+			found = c
+		}
+	}
+	return found
+}
+
+// credential is the key of a request; clients of Anthropic's interface send it as x-api-key.
+func credential(r *http.Request) string {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(key)
+	}
+	return strings.TrimSpace(r.Header.Get("X-Api-Key"))
+}

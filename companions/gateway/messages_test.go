@@ -1,0 +1,281 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+)
+
+// ask sends a request of Anthropic's interface, with the key in its header.
+func (s *server) ask(body string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.URL+"/v1/messages?beta=true", strings.NewReader(body))
+	require.NoError(s.t, err)
+	r.Header.Set("X-Api-Key", operatorKey)
+	r.Header.Set("Anthropic-Version", "2023-06-01")
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// event is one of a stream.
+type event struct {
+	name string
+	data gjson.Result
+}
+
+// events reads a stream and checks that its blocks follow one another.
+func events(t *testing.T, text string) []event {
+	t.Helper()
+	var all []event
+	open, next := false, int64(0)
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		head, data, is := strings.Cut(part, "\ndata: ")
+		require.True(t, is && json.Valid([]byte(data)), part)
+		one := event{strings.TrimPrefix(head, "event: "), gjson.Parse(data)}
+		require.Equal(t, one.name, one.data.Get("type").String())
+		switch one.name {
+		case "content_block_start":
+			require.False(t, open)
+			require.Equal(t, next, one.data.Get("index").Int())
+			open = true
+		case "content_block_delta", "content_block_stop":
+			require.True(t, open)
+			require.Equal(t, next, one.data.Get("index").Int())
+			if one.name == "content_block_stop" {
+				open = false
+				next++
+			}
+		case "message_delta", "message_stop":
+			require.False(t, open)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// blocks are the blocks of a stream as kind:content.
+func blocks(all []event) (blocks []string) {
+	for _, one := range all {
+		switch one.name {
+		case "content_block_start":
+			block := one.data.Get("content_block")
+			blocks = append(blocks, block.Get("type").String()+":"+block.Get("name").String())
+		case "content_block_delta":
+			for _, name := range []string{"text", "thinking", "partial_json"} {
+				blocks[len(blocks)-1] += one.data.Get("delta." + name).String()
+			}
+		}
+	}
+	return blocks
+}
+
+const question = `"model":"gpt-x","max_tokens":9,"messages":[{"role":"user","content":"hi"}]`
+
+func TestService_messages_whole(t *testing.T) {
+	t.Parallel()
+	const thought = `"reasoning_content":"hm","content":"yes"`
+	const call = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]`
+	for name, c := range map[string]struct{ answer, content, reason string }{
+		"thinking and text": {
+			`{"message":{` + thought + `},"finish_reason":"stop"}`,
+			`[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"yes"}]`, `"end_turn",null`,
+		},
+		"tool call": {`{"message":{` + call + `},"finish_reason":"stop"}`, `[{"type":"tool_use","id":"c1","name":"f",
+			"input":{"a":1}}]`, `"tool_use",null`},
+		"length": {`{"message":{"content":"y"},"finish_reason":"length"}`, `[{"type":"text","text":"y"}]`, `"max_tokens",null`},
+		"stop sequence": {`{"message":{"content":"y"},"finish_reason":"stop","stop_reason":"END"}`, `[{"type":"text",
+			"text":"y"}]`, `"stop_sequence","END"`},
+		"filter": {`{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}`, `[{"type":"text",
+			"text":"no"}]`, `"refusal",null`},
+		"cut call": {
+			`{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a"}}]},
+			"finish_reason":"length"}`, `[]`, `"max_tokens",null`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"model":"m","choices":[%s],
+			"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":6}}}`, c.answer)
+			})
+			res := start(t, one(url, ""), 0).ask(`{` + question + `,"stop_sequences":["END"]}`)
+			text := read(t, res)
+			require.Equal(t, 200, res.StatusCode, text)
+			require.Equal(t, "m", res.Header.Get("X-Resolved-Model"))
+			require.Equal(t, "msg_"+res.Header.Get("Request-Id"), gjson.Get(text, "id").String())
+			require.Equal(t, `["message","assistant","gpt-x"]`, gjson.Get(text, "[type,role,model]").Raw)
+			require.JSONEq(t, c.content, gjson.Get(text, "content").Raw)
+			require.Equal(t, "["+c.reason+"]", gjson.Get(text, "[stop_reason,stop_sequence]").Raw)
+			require.JSONEq(t, `{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":6,"output_tokens":4}`,
+				gjson.Get(text, "usage").Raw)
+		})
+	}
+}
+
+func TestService_messages_stream(t *testing.T) {
+	t.Parallel()
+	const callA = `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`
+	const callB = `{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"b\":2}"}}]}`
+	const restA = `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\""}}]}`
+	const restA2 = `{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`
+	for name, c := range map[string]struct {
+		deltas []string
+		finish string
+		blocks []string
+		reason string
+	}{
+		"text": {
+			[]string{`{"role":"assistant","content":""}`, `{"content":"a"}`, `{"content":"b"}`},
+			"stop",
+			[]string{"text:ab"},
+			"end_turn",
+		},
+		"thinking, text": {
+			[]string{`{"reasoning_content":"h"}`, `{"reasoning":"m"}`, `{"content":"b"}`},
+			"length",
+			[]string{"thinking:hm", "text:b"},
+			"max_tokens",
+		},
+		"text, two calls": {
+			[]string{`{"content":"x"}`, callA, restA, restA2, callB},
+			"tool_calls",
+			[]string{"text:x", `tool_use:f{"a":1}`, `tool_use:g{"b":2}`},
+			"tool_use",
+		},
+		"mixed calls": {[]string{callA, callB, restA, restA2}, "stop", []string{`tool_use:f{"a":1}`, `tool_use:g{"b":2}`}, "tool_use"},
+		"late text": {
+			[]string{callA, restA, `{"content":"x"}`, restA2},
+			"tool_calls",
+			[]string{`tool_use:f{"a":1}`, "text:x"},
+			"tool_use",
+		},
+		"cut call": {[]string{callA, restA}, "length", []string{`tool_use:f{"a"`}, "max_tokens"},
+		"nothing":  {nil, "stop", nil, "end_turn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked gjson.Result
+			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				text, _ := io.ReadAll(r.Body)
+				asked = gjson.ParseBytes(text)
+				w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+				for _, delta := range c.deltas {
+					fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s}]}\r\n\r\n", delta)
+				}
+				fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":%q}]}\n\n", c.finish)
+				fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\n")
+				if name != "text" { // a source may end without it
+					fmt.Fprint(w, "data: [DONE]\n\n")
+				}
+			})
+			res := start(t, one(url, ""), 0).ask(`{` + question + `,"stream":true}`)
+			require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))
+			all := events(t, read(t, res))
+			require.True(t, asked.Get("stream_options.include_usage").Bool())
+			require.Equal(t, c.blocks, blocks(all))
+			require.Equal(t, "message_start", all[0].name)
+			require.Equal(t, "gpt-x", all[0].data.Get("message.model").String())
+			require.Equal(t, "message_stop", all[len(all)-1].name)
+			last := all[len(all)-2].data
+			require.Equal(t, c.reason, last.Get("delta.stop_reason").String())
+			require.Equal(t, "[5,6]", last.Get("usage").Get("[input_tokens,output_tokens]").Raw)
+		})
+	}
+}
+
+func TestService_messages_stream_ofAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"choices":[{"message":{"content":"x","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},
+			"finish_reason":"tool_calls"}]}`)
+	})
+	all := events(t, read(t, start(t, one(url, ""), 0).ask(`{`+question+`,"stream":true}`)))
+	require.Equal(t, []string{"text:x", "tool_use:f{}"}, blocks(all))
+	require.Equal(t, "message_stop", all[len(all)-1].name)
+}
+
+func TestService_messages_stream_brokenEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	const piece = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	for name, c := range map[string]struct{ sent, kind, code string }{
+		"clean end": {piece, "api_error", "source_cut"},
+		"at once":   {"", "api_error", "source_cut"},
+		"own error": {piece + "data: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n", "rate_limit_error", "429"},
+		"no JSON":   {piece + "data: {\n\n", "api_error", "source_error"},
+		"bad arguments": {
+			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[\"}}]}}]}\n\ndata: [DONE]\n\n",
+			"api_error", "source_error",
+		},
+		"silence": {piece, "timeout_error", "source_timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, c.sent)
+				if name == "silence" {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}
+			})
+			text := read(t, start(t, one(url, ", idle_timeout_s: 0.5"), 20*time.Millisecond).ask(`{`+question+`,"stream":true}`))
+			require.Equal(t, 1, strings.Count(text, "event: error"), text)
+			require.NotContains(t, text, "message_stop")
+			last := gjson.Parse(text[strings.LastIndex(text, "data: ")+6:])
+			require.Equal(t, c.kind, last.Get("error.type").String(), text)
+			require.Equal(t, c.code, last.Get("error.code").String())
+			require.Equal(t, name == "silence", strings.Contains(text, "event: ping\ndata: {\"type\":\"ping\"}\n\n"))
+		})
+	}
+}
+
+func TestService_messages_errors(t *testing.T) {
+	t.Parallel()
+	for status, kind := range map[int]string{
+		400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+		413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error", 504: "timeout_error",
+		529: "overloaded_error",
+	} {
+		url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"error":{"message":"key secret-of-the-source","code":"own"}}`)
+		})
+		res := start(t, one(url, ""), 0).ask(`{` + question + `}`)
+		require.Equal(t, status, res.StatusCode)
+		require.Equal(t, "7", res.Header.Get("Retry-After"))
+		require.JSONEq(t, fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"key ***","code":"own"},"request_id":%q}`,
+			kind, res.Header.Get("Request-Id")), read(t, res))
+	}
+
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"choices":[]}`) })
+	s := start(t, one(url, ""), 0)
+	for name, c := range map[string]struct {
+		key, path, body, kind, code string
+		status                      int
+	}{
+		"no key":  {"", "", `{}`, "authentication_error", "invalid_api_key", 401},
+		"no JSON": {operatorKey, "", `{`, "invalid_request_error", "invalid_request", 400},
+		"no model": {
+			operatorKey, "", strings.Replace(`{`+question+`}`, "gpt-x", "none", 1),
+			"not_found_error", "model_not_found", 404,
+		},
+		"no completion": {operatorKey, "", `{` + question + `}`, "api_error", "source_error", 502},
+		"count tokens":  {operatorKey, "/count_tokens", `{` + question + `}`, "not_found_error", "route_not_found", 404},
+	} {
+		res := s.do(t.Context(), http.MethodPost, "/v1/messages"+c.path, c.key, c.body)
+		text := read(t, res)
+		require.Equal(t, c.status, res.StatusCode, name)
+		require.Equal(t, "error", gjson.Get(text, "type").String(), name)
+		require.Equal(t, fmt.Sprintf("[%q,%q]", c.kind, c.code), gjson.Get(text, "error").Get("[type,code]").Raw, name)
+	}
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// contentBlock is a block of a message. Pointers are of fields that a kind of block always has.
+type contentBlock struct {
+	Type      string          `json:"type"`
+	Text      *string         `json:"text,omitempty"`
+	Thinking  *string         `json:"thinking,omitempty"`
+	Signature *string         `json:"signature,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+}
+
+func textBlock(text string) contentBlock { return contentBlock{Type: "text", Text: &text} }
+
+// thinkingBlock has an empty signature: sources sign nothing.
+func thinkingBlock(text string) contentBlock {
+	return contentBlock{Type: "thinking", Thinking: &text, Signature: new(string)}
+}
+
+// messageUsage is the usage of a message. Tokens of a cache are not part of the input.
+type messageUsage struct {
+	Input   int64 `json:"input_tokens"`
+	Created int64 `json:"cache_creation_input_tokens"`
+	Cached  int64 `json:"cache_read_input_tokens"`
+	Output  int64 `json:"output_tokens"`
+}
+
+// answerMessage is a message of the assistant.
+type answerMessage struct {
+	ID           string         `json:"id"`
+	Type         string         `json:"type"`
+	Role         string         `json:"role"`
+	Model        string         `json:"model"`
+	Content      []contentBlock `json:"content"`
+	StopReason   *string        `json:"stop_reason"`
+	StopSequence *string        `json:"stop_sequence"`
+	Usage        messageUsage   `json:"usage"`
+}
+
+func emptyMessage(id, model string) answerMessage {
+	return answerMessage{ID: "msg_" + id, Type: "message", Role: "assistant", Model: model, Content: []contentBlock{}}
+}
+
+// message translates a completion that is not streamed. A fault says what is wrong with it.
+func (m *messageWriter) message() (whole answerMessage, fault string) {
+	object := gjson.ParseBytes(m.held)
+	choice := object.Get("choices.0")
+	said := choice.Get("message")
+	whole = emptyMessage(m.id, m.call.asked)
+	if text := thinkingOf(said); text != "" {
+		whole.Content = append(whole.Content, thinkingBlock(text))
+	}
+	text := textOf(said)
+	if text != "" {
+		whole.Content = append(whole.Content, textBlock(text))
+	}
+	calls := said.Get("tool_calls").Array()
+	for i, one := range calls {
+		arguments := one.Get("function.arguments").String()
+		if strings.TrimSpace(arguments) == "" {
+			arguments = "{}"
+		}
+		if !isObject(arguments) {
+			if choice.Get("finish_reason").String() == "length" && i == len(calls)-1 {
+				break // the limit cut the call
+			}
+			return whole, "the source called a tool with arguments that are not a JSON object"
+		}
+		whole.Content = append(whole.Content, contentBlock{
+			Type: "tool_use", ID: callID(one.Get("id").String()),
+			Name: one.Get("function.name").String(), Input: json.RawMessage(arguments),
+		})
+	}
+	reason, sequence := stopReason(choice, m.stops, len(calls) > 0, said.Get("refusal").String() != "")
+	whole.StopReason, whole.StopSequence = &reason, sequence
+	whole.Usage = m.call.messageUsage(object.Get("usage"))
+	return whole, ""
+}
+
+// isObject reports whether a text is a JSON object.
+func isObject(text string) bool {
+	return strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") && json.Valid([]byte(text))
+}
+
+func callID(id string) string {
+	if id == "" {
+		return "toolu_" + rand.Text()
+	}
+	return id
+}
+
+// textOf is the text of a message or of a piece of one, refusals included.
+func textOf(said gjson.Result) string {
+	content := said.Get("content")
+	if !content.IsArray() {
+		return content.String() + said.Get("refusal").String()
+	}
+	var text strings.Builder
+	for _, part := range content.Array() {
+		text.WriteString(part.Get("text").String())
+	}
+	return text.String() + said.Get("refusal").String()
+}
+
+// thinkingOf is the reasoning of a message or of a piece of one; sources name it differently.
+func thinkingOf(said gjson.Result) string {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if text := said.Get(name); text.Type == gjson.String {
+			return text.String()
+		}
+	}
+	return ""
+}
+
+// stopReason is Anthropic's name of why a completion ended. Which stop sequence ended it
+// is known of some sources only: vLLM and SGLang.
+func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reason string, sequence *string) {
+	switch finish := choice.Get("finish_reason").String(); {
+	case finish == "length":
+		return "max_tokens", nil
+	case finish == "content_filter" || refused:
+		return "refusal", nil
+	case finish == "tool_calls" || finish == "function_call" || calls:
+		return "tool_use", nil
+	}
+	for _, name := range []string{"stop_reason", "matched_stop"} {
+		stop := choice.Get(name)
+		if stop.Type == gjson.String && slices.Contains(stops, stop.String()) {
+			text := stop.String()
+			return "stop_sequence", &text
+		}
+	}
+	return "end_turn", nil
+}
+
+// messageUsage is what the source reports, else the gateway's estimate.
+func (c *call) messageUsage(reported gjson.Result) messageUsage {
+	sum := c.meter.tally()
+	usage := messageUsage{Input: sum.Prompt, Output: sum.Completion}
+	usage.Cached = min(max(reported.Get("prompt_tokens_details.cached_tokens").Int(), 0), usage.Input)
+	usage.Input -= usage.Cached
+	return usage
+}

@@ -1,0 +1,299 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// maxCalls bounds the tool calls of one streamed message, and maxLine their arguments.
+const maxCalls = 1000
+
+// messageStream translates a stream of chat completions to one of Anthropic's events.
+// Blocks follow one another: one begins when the one before has ended.
+type messageStream struct {
+	out   io.Writer
+	id    string
+	call  *call
+	stops []string
+	err   error // of writing
+
+	begun   bool
+	over    bool // there was message_stop or an error
+	index   int  // of the open block, else of the next one
+	open    string
+	calls   []*streamedCall
+	done    int // calls whose block has ended
+	size    int // bytes of the arguments of all calls
+	late    []contentBlock
+	ended   gjson.Result // the choice with the finish reason
+	refused bool
+	usage   gjson.Result
+}
+
+// streamedCall is a tool call that arrives in pieces.
+type streamedCall struct {
+	index     int64
+	id, name  string
+	arguments bytes.Buffer
+	sent      int
+}
+
+// line takes a line of the source's stream.
+func (s *messageStream) line(text []byte) {
+	if bytes.HasPrefix(text, []byte(":")) {
+		s.event("ping", map[string]any{})
+		return
+	}
+	value, isData := bytes.CutPrefix(text, []byte("data:"))
+	if !isData {
+		return
+	}
+	value = bytes.TrimSpace(value)
+	switch {
+	case len(value) == 0:
+	case string(value) == "[DONE]":
+		s.end()
+	case !json.Valid(value):
+		s.fail("api_error", "the source sent a piece that is not JSON", "source_error")
+	default:
+		s.chunk(value)
+	}
+}
+
+// chunk takes a piece of a completion, or a whole one.
+func (s *messageStream) chunk(text []byte) {
+	object := gjson.ParseBytes(text)
+	if fault := object.Get("error"); fault.IsObject() || fault.Type == gjson.String {
+		message, code := reason(text)
+		s.fail(streamFaultType(fault), message, code)
+		return
+	}
+	if usage := object.Get("usage"); usage.IsObject() {
+		s.usage = usage
+	}
+	choice := object.Get("choices.0")
+	if s.over || !choice.IsObject() {
+		return
+	}
+	s.begin()
+	said := choice.Get("delta")
+	if !said.IsObject() {
+		said = choice.Get("message")
+	}
+	s.refused = s.refused || said.Get("refusal").String() != ""
+	s.say("thinking", thinkingOf(said))
+	s.say("text", textOf(said))
+	said.Get("tool_calls").ForEach(func(key, one gjson.Result) bool {
+		s.callPiece(key.Int(), one)
+		return !s.over
+	})
+	if choice.Get("finish_reason").String() != "" {
+		s.ended = choice
+	}
+}
+
+// streamFaultType is the type of an error that came when the status was sent already.
+func streamFaultType(fault gjson.Result) string {
+	said := strings.ToLower(fault.Get("type").String() + " " + fault.Get("code").String())
+	switch {
+	case strings.Contains(said, "rate_limit"), strings.Contains(said, "429"):
+		return "rate_limit_error"
+	case strings.Contains(said, "overloaded"), strings.Contains(said, "503"):
+		return "overloaded_error"
+	case strings.Contains(said, "source_timeout"):
+		return "timeout_error"
+	case strings.Contains(said, "invalid_request"):
+		return "invalid_request_error"
+	}
+	return "api_error"
+}
+
+func (s *messageStream) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.call.asked)})
+}
+
+// say takes text or thinking. What comes after a tool call has begun is kept until the
+// calls are whole.
+func (s *messageStream) say(kind, text string) {
+	switch {
+	case text == "":
+		return
+	case len(s.calls) > 0:
+		if s.size += len(text); s.size > maxLine {
+			s.tooLong()
+			return
+		}
+		block := textBlock(text)
+		if kind == "thinking" {
+			block = thinkingBlock(text)
+		}
+		s.late = append(s.late, block)
+		return
+	}
+	s.write(kind, text)
+}
+
+// write begins a block of the kind, unless it is open, and writes a text to it.
+func (s *messageStream) write(kind, text string) {
+	if s.open != kind {
+		s.closeBlock()
+		block := textBlock("")
+		if kind == "thinking" {
+			block = thinkingBlock("")
+		}
+		s.openBlock(kind, block)
+	}
+	s.delta(map[string]any{"type": kind + "_delta", kind: text})
+}
+
+func (s *messageStream) openBlock(kind string, block contentBlock) {
+	s.open = kind
+	s.event("content_block_start", map[string]any{"index": s.index, "content_block": block})
+}
+
+func (s *messageStream) delta(delta map[string]any) {
+	s.event("content_block_delta", map[string]any{"index": s.index, "delta": delta})
+}
+
+func (s *messageStream) closeBlock() {
+	if s.open == "" {
+		return
+	}
+	s.event("content_block_stop", map[string]any{"index": s.index})
+	s.open = ""
+	s.index++
+}
+
+// callPiece takes a piece of a tool call. The first call that is not whole is written
+// as it comes; others wait for it.
+func (s *messageStream) callPiece(place int64, piece gjson.Result) {
+	if index := piece.Get("index"); index.Exists() {
+		place = index.Int()
+	}
+	var one *streamedCall
+	for _, c := range s.calls {
+		if c.index == place {
+			one = c
+		}
+	}
+	if one == nil {
+		if len(s.calls) == maxCalls {
+			s.tooLong()
+			return
+		}
+		one = &streamedCall{index: place}
+		s.calls = append(s.calls, one)
+	}
+	if one.id == "" {
+		one.id = piece.Get("id").String()
+	}
+	if one.name == "" {
+		one.name = piece.Get("function.name").String()
+	}
+	arguments := piece.Get("function.arguments").String()
+	if s.size += len(arguments); s.size > maxLine {
+		s.tooLong()
+		return
+	}
+	one.arguments.WriteString(arguments)
+	s.writeCalls()
+}
+
+// writeCalls writes what can be written of the calls.
+func (s *messageStream) writeCalls() {
+	for s.done < len(s.calls) {
+		one := s.calls[s.done]
+		if one.name == "" {
+			return // it comes with a later piece
+		}
+		s.writeCall(one)
+		if s.done+1 == len(s.calls) || !isObject(one.arguments.String()) {
+			return
+		}
+		s.closeBlock()
+		s.done++
+	}
+}
+
+func (s *messageStream) writeCall(one *streamedCall) {
+	if s.open != "tool_use" {
+		s.closeBlock()
+		s.openBlock("tool_use", contentBlock{Type: "tool_use", ID: callID(one.id), Name: one.name, Input: json.RawMessage("{}")})
+	}
+	if rest := one.arguments.Bytes()[one.sent:]; len(rest) > 0 {
+		s.delta(map[string]any{"type": "input_json_delta", "partial_json": string(rest)})
+		one.sent = one.arguments.Len()
+	}
+}
+
+// end writes the end of a message whose source says that it is whole.
+func (s *messageStream) end() {
+	if s.over {
+		return
+	}
+	s.begin()
+	cut := s.ended.Get("finish_reason").String() == "length"
+	for ; s.done < len(s.calls); s.done++ {
+		one := s.calls[s.done]
+		s.writeCall(one)
+		arguments := one.arguments.String()
+		if strings.TrimSpace(arguments) != "" && !isObject(arguments) && (!cut || s.done+1 < len(s.calls)) {
+			s.fail("api_error", "the source called a tool with arguments that are not a JSON object", "source_error")
+			return
+		}
+		s.closeBlock()
+	}
+	for _, block := range s.late {
+		if block.Thinking != nil {
+			s.write("thinking", *block.Thinking)
+		} else {
+			s.write("text", *block.Text)
+		}
+	}
+	s.closeBlock()
+	reason, sequence := stopReason(s.ended, s.stops, len(s.calls) > 0, s.refused)
+	s.event("message_delta", map[string]any{
+		"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence},
+		"usage": s.call.messageUsage(s.usage),
+	})
+	s.event("message_stop", map[string]any{})
+	s.over = true
+}
+
+// finish ends a stream whose source gave a finish reason and no [DONE].
+func (s *messageStream) finish() {
+	if s.ended.Exists() {
+		s.end()
+	}
+}
+
+func (s *messageStream) tooLong() {
+	s.fail("api_error", "the tool calls of the source are too long", "source_error")
+}
+
+func (s *messageStream) fail(kind, message, code string) {
+	s.event("error", map[string]any{"error": messageFault{Type: kind, Message: message, Code: code}, "request_id": s.id})
+	s.over = true
+}
+
+// event writes an event; after the last one there are no others.
+func (s *messageStream) event(name string, fields map[string]any) {
+	if s.over || s.err != nil {
+		return
+	}
+	fields["type"] = name
+	text, err := json.Marshal(fields)
+	if err != nil {
+		s.err = err
+		return
+	}
+	_, s.err = s.out.Write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
+}

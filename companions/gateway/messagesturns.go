@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// conversation translates the system prompt and the messages.
+func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
+	out := []chatMessage{}
+	if system.Exists() && system.Type != gjson.Null {
+		text, fault := systemText(system)
+		if fault != nil {
+			return fault
+		}
+		out = append(out, chatMessage{Role: "system", Content: text})
+	}
+	if !messages.Exists() || messages.IsArray() && messages.Get("#").Int() == 0 {
+		return wrong("messages", "must have at least one message")
+	}
+	last := ""
+	fault := eachItem("messages", messages, func(at string, item gjson.Result) *apiError {
+		var content gjson.Result
+		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
+			switch name {
+			case "role":
+				return stringOf(at, value, &last)
+			case "content":
+				content = value
+				return nil
+			}
+			return untranslatable(at)
+		})
+		if fault != nil {
+			return fault
+		}
+		turn := &turnReader{}
+		switch item.Get("role").String() {
+		case "user":
+			fault = turn.read(at+".content", content, turn.ofUser)
+			out = append(out, turn.userMessages()...)
+		case "assistant":
+			fault = turn.read(at+".content", content, turn.ofAssistant)
+			out = append(out, turn.assistantMessage())
+		default:
+			return wrong(at+".role", "must be user or assistant")
+		}
+		return fault
+	})
+	if fault != nil {
+		return fault
+	}
+	if last != "user" {
+		return wrong("messages", "must end with a message of the user: chat completions cannot continue a begun answer")
+	}
+	q.out["messages"] = out
+	return nil
+}
+
+// systemText joins the texts of a system prompt: many sources take one text only.
+func systemText(system gjson.Result) (string, *apiError) {
+	if system.Type == gjson.String {
+		return system.String(), nil
+	}
+	var texts []string
+	fault := eachItem("system", system, func(at string, item gjson.Result) *apiError {
+		if item.Get("type").String() != "text" {
+			return wrong(at+".type", "must be text")
+		}
+		text, fault := blockText(at, item)
+		texts = append(texts, text)
+		return fault
+	})
+	return strings.Join(texts, "\n\n"), fault
+}
+
+// blockText reads a block of the kind text.
+func blockText(at string, block gjson.Result) (text string, fault *apiError) {
+	fault = eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+		switch {
+		case name == "type", name == "cache_control":
+			return nil
+		case name == "text":
+			return stringOf(at, value, &text)
+		case name == "citations" && value.IsArray() && value.Get("#").Int() == 0:
+			return nil
+		}
+		return untranslatable(at)
+	})
+	if fault == nil && !block.Get("text").Exists() {
+		fault = wrong(at+".text", "is missing")
+	}
+	return text, fault
+}
+
+// turnReader collects what a message says.
+type turnReader struct {
+	parts     []chatPart
+	reasoning strings.Builder
+	text      strings.Builder
+	calls     []chatCall
+	results   []chatMessage
+	pictures  []chatPart // of the results: a tool's message carries text only
+}
+
+func (t *turnReader) read(at string, content gjson.Result, block func(at string, block gjson.Result) *apiError) *apiError {
+	if content.Type == gjson.String {
+		t.parts = []chatPart{textPart(content.String())}
+		t.text.WriteString(content.String())
+		return nil
+	}
+	if !content.IsArray() {
+		return wrong(at, "must be a string or an array of blocks")
+	}
+	if content.Get("#").Int() == 0 {
+		return wrong(at, "must not be empty")
+	}
+	return eachItem(at, content, block)
+}
+
+func (t *turnReader) ofUser(at string, block gjson.Result) *apiError {
+	switch block.Get("type").String() {
+	case "text":
+		text, fault := blockText(at, block)
+		t.parts = append(t.parts, textPart(text))
+		return fault
+	case "image":
+		image, fault := blockImage(at, block)
+		t.parts = append(t.parts, image)
+		return fault
+	case "tool_result":
+		if len(t.parts) > 0 {
+			return wrong(at, "must come before the other blocks of the message, as every tool_result")
+		}
+		return t.toolResult(at, block)
+	}
+	return wrong(at+".type", "must be text, image or tool_result: other blocks cannot be translated to chat completions")
+}
+
+func (t *turnReader) userMessages() []chatMessage {
+	messages := t.results
+	parts := slices.Concat(t.pictures, t.parts)
+	switch {
+	case len(parts) == 1 && parts[0].Text != nil:
+		messages = append(messages, chatMessage{Role: "user", Content: *parts[0].Text})
+	case len(parts) > 0:
+		messages = append(messages, chatMessage{Role: "user", Content: parts})
+	}
+	return messages
+}
+
+// toolResult reads the result of a tool.
+func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
+	var id string
+	failed := false
+	var content gjson.Result
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+		switch {
+		case name == "type", name == "cache_control":
+			return nil
+		case name == "tool_use_id":
+			return stringOf(at, value, &id)
+		case name == "is_error" && value.IsBool():
+			failed = value.Bool()
+			return nil
+		case name == "content":
+			content = value
+			return nil
+		}
+		return untranslatable(at)
+	})
+	switch {
+	case fault != nil:
+		return fault
+	case id == "":
+		return wrong(at+".tool_use_id", "is missing")
+	}
+
+	var texts []string
+	switch {
+	case !content.Exists():
+	case content.Type == gjson.String:
+		texts = append(texts, content.String())
+	default:
+		fault = eachItem(at+".content", content, func(at string, item gjson.Result) *apiError {
+			switch item.Get("type").String() {
+			case "text":
+				text, fault := blockText(at, item)
+				texts = append(texts, text)
+				return fault
+			case "image":
+				image, fault := blockImage(at, item)
+				t.pictures = append(t.pictures, textPart("Image of the tool result "+id+":"), image)
+				return fault
+			}
+			return wrong(at+".type", "must be text or image")
+		})
+	}
+	text := strings.Join(texts, "\n")
+	if failed {
+		text = "Error: " + text
+	}
+	t.results = append(t.results, chatMessage{Role: "tool", CallID: id, Content: text})
+	return fault
+}
+
+func (t *turnReader) ofAssistant(at string, block gjson.Result) *apiError {
+	switch block.Get("type").String() {
+	case "text":
+		text, fault := blockText(at, block)
+		t.text.WriteString(text)
+		return fault
+	case "thinking":
+		return eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+			var text string
+			switch name {
+			case "type", "signature": // chat completions has no signatures
+				return nil
+			case "thinking":
+				fault := stringOf(at, value, &text)
+				t.reasoning.WriteString(text)
+				return fault
+			}
+			return untranslatable(at)
+		})
+	case "tool_use":
+		return t.toolUse(at, block)
+	}
+	return wrong(at+".type", "must be text, thinking or tool_use: other blocks cannot be translated to chat completions")
+}
+
+func (t *turnReader) toolUse(at string, block gjson.Result) *apiError {
+	one := chatCall{Type: "function"}
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+		switch {
+		case name == "type", name == "cache_control":
+			return nil
+		case name == "id":
+			return stringOf(at, value, &one.ID)
+		case name == "name":
+			return stringOf(at, value, &one.Function.Name)
+		case name == "input" && value.IsObject():
+			one.Function.Arguments = value.Raw
+			return nil
+		case name == "input":
+			return wrong(at, "must be an object")
+		case name == "caller" && value.Get("type").String() == "direct":
+			return nil
+		}
+		return untranslatable(at)
+	})
+	switch {
+	case fault != nil:
+		return fault
+	case one.ID == "":
+		return wrong(at+".id", "is missing")
+	case one.Function.Name == "":
+		return wrong(at+".name", "is missing")
+	case one.Function.Arguments == "":
+		return wrong(at+".input", "is missing")
+	}
+	t.calls = append(t.calls, one)
+	return nil
+}
+
+func (t *turnReader) assistantMessage() chatMessage {
+	message := chatMessage{Role: "assistant", Reasoning: t.reasoning.String(), Calls: t.calls}
+	if t.text.Len() > 0 || len(t.calls) == 0 {
+		message.Content = t.text.String()
+	}
+	return message
+}
+
+// blockImage reads an image that is in the request or at an address.
+func blockImage(at string, block gjson.Result) (chatPart, *apiError) {
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+		switch name {
+		case "type", "cache_control":
+			return nil
+		case "source":
+			return eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+				if !slices.Contains([]string{"type", "media_type", "data", "url"}, name) {
+					return untranslatable(at)
+				}
+				var text string
+				return stringOf(at, value, &text)
+			})
+		}
+		return untranslatable(at)
+	})
+	if fault != nil {
+		return chatPart{}, fault
+	}
+	source := block.Get("source")
+	at += ".source"
+	var url string
+	switch source.Get("type").String() {
+	case "base64":
+		data, kind := source.Get("data").String(), source.Get("media_type").String()
+		if !slices.Contains(images, kind) {
+			return chatPart{}, wrong(at+".media_type", "must be one of "+strings.Join(images, ", "))
+		}
+		n, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(data)))
+		if err != nil || n == 0 {
+			return chatPart{}, wrong(at+".data", "must be base64")
+		}
+		url = "data:" + kind + ";base64," + data
+	case "url":
+		url = source.Get("url").String()
+		if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
+			return chatPart{}, wrong(at+".url", "must begin with https:// or http://")
+		}
+	default:
+		return chatPart{}, wrong(at+".type", "must be base64 or url")
+	}
+	return chatPart{Type: "image_url", Image: &chatImage{URL: url}}, nil
+}

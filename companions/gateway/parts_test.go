@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueue_takesKeysInTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(1, 4)
+		release, err := q.acquire(t.Context(), "x", time.Hour)
+		require.NoError(t, err)
+		order := make(chan string, 5)
+		wait := func(key string) {
+			go func() {
+				release, err := q.acquire(t.Context(), key, time.Hour)
+				if err != nil {
+					order <- key + " " + err.Error()
+					return
+				}
+				order <- key
+				release()
+			}()
+			synctest.Wait()
+		}
+		wait("a")
+		wait("a")
+		wait("a")
+		wait("a")
+		wait("b") // the last of a makes room
+		require.Equal(t, "a "+errFull.Error(), <-order)
+		_, err = q.acquire(t.Context(), "a", time.Hour)
+		require.ErrorIs(t, err, errFull)
+		release()
+		release()
+		require.Equal(t, []string{"a", "b", "a", "a"}, []string{<-order, <-order, <-order, <-order})
+		synctest.Wait()
+		running, waiting := q.load()
+		require.Equal(t, []int{0, 0}, []int{running, waiting})
+	})
+}
+
+func TestQueue_waitEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(1, 4)
+		release, err := q.acquire(t.Context(), "x", time.Hour)
+		require.NoError(t, err)
+		_, err = q.acquire(t.Context(), "a", time.Minute)
+		require.ErrorIs(t, err, errWaited)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = q.acquire(ctx, "a", time.Minute)
+		require.ErrorIs(t, err, context.Canceled)
+		release()
+		running, waiting := q.load()
+		require.Equal(t, []int{0, 0}, []int{running, waiting})
+	})
+}
+
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	b, now := &breaker{}, time.Now()
+	for range breakAfter {
+		ok, _ := b.allow(now)
+		require.True(t, ok)
+		b.failedAt(now)
+	}
+	ok, after := b.allow(now)
+	require.False(t, ok)
+	require.Equal(t, breakFirst, after)
+	now = now.Add(breakFirst)
+	ok, _ = b.allow(now)
+	require.True(t, ok, "one request tries again")
+	ok, _ = b.allow(now)
+	require.False(t, ok, "a second one does not")
+	b.abandoned()
+	ok, _ = b.allow(now)
+	require.True(t, ok)
+	b.failedAt(now)
+	_, after = b.allow(now)
+	require.Equal(t, 2*breakFirst, after)
+	b.succeeded()
+	require.False(t, b.open(now))
+}
+
+func TestSettings_faults(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte(`
+keys: [{name: a, key: short}]
+sources:
+  - {name: s, kind: openai, base_url: "ftp://x", max_concurrency: -1}
+  - {name: s, kind: odd, base_url: "http://user:secret@x"}
+aliases: {a: default_model}
+`))
+	for _, text := range []string{
+		"keys[0].key", "sources[0].base_url", "sources[0].max_concurrency",
+		"sources[1].name", "sources[1].kind", "aliases.a",
+	} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NotContains(t, err.Error(), "secret")
+	_, err = Parse([]byte("surces: []"))
+	require.ErrorContains(t, err, "surces")
+}
+
+func TestService_reload_keepsFaultlessSettings(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config", "config.yaml")
+	s, err := New(Config{File: file, Key: "k", DemoURL: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	require.True(t, s.DemoOnly())
+	require.Equal(t, "everloop-demo", s.table().real("gpt-4o"))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	before := s.table()
+	require.NoError(t, os.WriteFile(file, []byte("sources: ["), 0o600))
+	s.reload()
+	require.Same(t, before, s.table())
+	changed := []byte("keys: [{name: a, key: a-key-of-some-length}]\n" +
+		"sources: [{name: demo, kind: demo, max_concurrency: 1024, max_queue: 4096}]\n")
+	require.NoError(t, os.WriteFile(file, changed, 0o600))
+	s.reload()
+	require.NotNil(t, find(s.table().callers, "a-key-of-some-length"))
+	require.Same(t, before.sources[0], s.table().sources[0], "an unchanged source keeps its queue")
+
+	s.usage.add("a", "m", tally{Requests: 1, Prompt: 2})
+	s.save()
+	again, err := New(Config{File: file, Key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, int64(2), again.usage.byKey["a"]["m"].Prompt)
+}

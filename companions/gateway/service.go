@@ -1,0 +1,301 @@
+// Package gateway is the model gateway: one address, with keys of its own, in front of
+// the servers that run models. It speaks the chat-completions interface on both sides
+// and passes on what it does not know; Anthropic's Messages it translates. It bounds what
+// each source is asked to do at once.
+//
+// It is a service of its own, reached over HTTP only. It must know nothing of sessions
+// or of the agent's code.
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"everloop/internal/hosts"
+)
+
+const (
+	maxBody      = 64 << 20  // bytes of one request
+	maxBodies    = 512 << 20 // bytes of all requests at once
+	drainTimeout = 5 * time.Second
+	keepAlive    = 15 * time.Second
+	watchEvery   = 2 * time.Second
+)
+
+// Config of the service.
+type Config struct {
+	File    string     // the settings; made when missing
+	Key     string     // of the operator: opens every model, whatever the file says
+	DemoURL string     // where the mock service is, for sources of the kind demo
+	Hosts   hosts.List // names by which clients reach the service besides localhost and IP addresses
+	Log     *slog.Logger
+
+	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
+}
+
+// Service is the model gateway.
+type Service struct {
+	cfg    Config
+	log    *slog.Logger
+	mux    *http.ServeMux
+	bodies *semaphore.Weighted
+	usage  *ledger
+
+	current atomic.Pointer[table]
+
+	files sync.Mutex // held while the file is read or written
+	seen  []byte     // the file as last read
+}
+
+// table is what one version of the settings says.
+type table struct {
+	set     Settings
+	sources []*source
+	callers []*caller
+}
+
+// New reads the settings; it does not listen.
+func New(cfg Config) (*Service, error) {
+	if cfg.Key == "" {
+		return nil, errors.New("the gateway needs a key")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.KeepAlive <= 0 {
+		cfg.KeepAlive = keepAlive
+	}
+	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies)}
+	set, err := Load(cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	if s.seen, err = os.ReadFile(cfg.File); err != nil {
+		return nil, err
+	}
+	if s.usage, err = openLedger(cfg.File); err != nil {
+		return nil, err
+	}
+	s.use(set)
+	s.routes()
+	return s, nil
+}
+
+// DemoOnly reports whether no source is a real model server.
+func (s *Service) DemoOnly() bool { return s.table().set.DemoOnly() }
+
+func (s *Service) table() *table { return s.current.Load() }
+
+// use replaces the settings. Sources and keys that are as before keep their requests,
+// queues and breakers; requests on the others end as they began.
+func (s *Service) use(set Settings) {
+	next := &table{set: set}
+	before := s.table()
+	for _, one := range set.Sources {
+		next.sources = append(next.sources, before.sourceLike(one, s.cfg.DemoURL))
+	}
+	operator := Key{Name: "operator", Key: s.cfg.Key}
+	for _, one := range append([]Key{operator}, set.Keys...) {
+		next.callers = append(next.callers, before.callerLike(one))
+	}
+	s.current.Store(next)
+}
+
+func (t *table) sourceLike(set Source, demoURL string) *source {
+	if t != nil {
+		for i, other := range t.set.Sources {
+			if sameSource(other, set) {
+				return t.sources[i]
+			}
+		}
+	}
+	return newSource(set, demoURL)
+}
+
+func sameSource(a, b Source) bool {
+	return fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
+}
+
+func (t *table) callerLike(k Key) *caller {
+	fresh := newCaller(k)
+	if t != nil {
+		for _, old := range t.callers {
+			if old.hash == fresh.hash && old.name == fresh.name && old.most == fresh.most &&
+				fmt.Sprint(old.models) == fmt.Sprint(fresh.models) {
+				return old
+			}
+		}
+	}
+	return fresh
+}
+
+// watch reads the file again when it has changed. Faulty settings change nothing.
+func (s *Service) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.files.Lock()
+			changed := s.reload()
+			s.files.Unlock()
+			if changed {
+				s.warmUp()
+			}
+			s.save()
+		}
+	}
+}
+
+// reload takes over the file where its content is not that which was read last. The
+// caller holds files.
+func (s *Service) reload() (changed bool) {
+	text, err := os.ReadFile(s.cfg.File)
+	if err != nil {
+		s.log.Error("failed to read the configuration of the gateway", "error", err)
+		return false
+	}
+	if bytes.Equal(text, s.seen) {
+		return false
+	}
+	s.seen = text
+	set, err := Parse(text)
+	if err != nil {
+		s.log.Error("failed to take over the configuration of the gateway; the one before stays", "error", err)
+		return false
+	}
+	s.use(set)
+	s.log.Info("configuration of the gateway changed", "sources", len(set.Sources), "keys", len(set.Keys))
+	return true
+}
+
+func (s *Service) save() {
+	if err := s.usage.save(); err != nil {
+		s.log.Error("failed to keep the usage of the gateway", "error", err)
+	}
+}
+
+// Serve serves on a listener, which it closes, until the context ends; then it lets
+// open answers finish for some seconds.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	go s.watch(ctx)
+	s.warmUp()
+	s.log.Info("model gateway listens", "addr", listener.Addr().String(), "sources", len(s.table().sources))
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("model gateway: %w", err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		_ = server.Close() // the answers that did not end in time are cut
+	}
+	s.save()
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("model gateway: %w", err)
+	}
+	return nil
+}
+
+func (s *Service) routes() {
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.HandleFunc("GET /v1/models", s.withKey(s.listModels))
+	s.mux.HandleFunc("GET /v1/models/{id...}", s.withKey(s.getModel))
+	s.mux.HandleFunc("POST /v1/chat/completions", s.withKey(s.forward("/chat/completions")))
+	s.mux.HandleFunc("POST /v1/messages", s.messages)
+	s.mux.HandleFunc("/v1/messages/", s.noMessages)
+	s.mux.HandleFunc("POST /v1/embeddings", s.withKey(s.forward("/embeddings")))
+	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.withKey(s.forward("/audio/transcriptions")))
+	s.mux.HandleFunc("GET /admin/usage", s.withKey(s.showUsage))
+	s.mux.HandleFunc("GET /admin", showPage)
+	s.mux.HandleFunc("GET /admin/config", s.withKey(s.operatorOnly(s.showConfig)))
+	s.mux.HandleFunc("PUT /admin/config", s.withKey(s.operatorOnly(s.putConfig)))
+	s.mux.HandleFunc("/", noRoute)
+}
+
+func noRoute(w http.ResponseWriter, r *http.Request) {
+	writeError(w, &apiError{
+		status: http.StatusNotFound, Type: "invalid_request_error", Code: "route_not_found",
+		Message: "there is no " + r.Method + " " + r.URL.Path + " here",
+	})
+}
+
+// Handler serves the whole service.
+func (s *Service) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", rand.Text())
+		if !s.cfg.Hosts.Allows(r.Host) { // a page whose name was made to point at this machine
+			writeError(w, &apiError{
+				status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
+				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
+			})
+			return
+		}
+		s.mux.ServeHTTP(w, r)
+	})
+}
+
+// withKey accepts requests with a key only.
+func (s *Service) withKey(next func(http.ResponseWriter, *http.Request, *caller)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		by := find(s.table().callers, credential(r))
+		if by == nil {
+			writeError(w, &apiError{
+				status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key",
+				Message: "send a key of the gateway as Authorization: Bearer or as x-api-key",
+			})
+			return
+		}
+		next(w, r, by)
+	}
+}
+
+// sourceHealth is a source as /health shows it.
+type sourceHealth struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	Healthy   bool   `json:"healthy"`
+	InFlight  int    `json:"in_flight"`
+	Queued    int    `json:"queued"`
+	LastError string `json:"last_error,omitempty"`
+	Latency   int64  `json:"latency_ms_p50"`
+}
+
+// health shows the sources to anyone. A source that no request has reached for some
+// seconds is asked for its models.
+func (s *Service) health(w http.ResponseWriter, r *http.Request) {
+	t := s.table()
+	_, _ = t.list(r.Context(), &caller{}) // looks at each source that has not been seen of late
+	sources := []sourceHealth{}
+	for _, one := range t.sources {
+		is, fault := one.healthy(time.Now())
+		running, waiting := one.queue.load()
+		sources = append(sources, sourceHealth{
+			Name: one.Name, Kind: one.Kind, Healthy: is, InFlight: running, Queued: waiting,
+			LastError: fault, Latency: one.p50().Milliseconds(),
+		})
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"ok": true, "sources": sources})
+}

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	listFresh   = 5 * time.Second // a model list is used for so long without a further look
+	listTimeout = 3 * time.Second
+	maxList     = 8 << 20 // bytes of a model list
+	latencies   = 64      // answers whose latency is kept
+)
+
+// source is a server that runs models, with what is known of it.
+type source struct {
+	Source
+	base    string // with /v1
+	client  *http.Client
+	queue   *queue
+	breaker breaker
+	flight  singleflight.Group
+	warmed  atomic.Bool
+
+	mu       sync.Mutex
+	listed   []json.RawMessage // entries of its model list as last seen
+	listedAt time.Time         // the last look, whatever came of it
+	fault    string            // of the last look or answer; empty: all is well
+	recent   []time.Duration   // to the first byte, of the last answers
+	next     int               // place in recent
+}
+
+func newSource(set Source, demoURL string) *source {
+	base := set.BaseURL
+	if base == "" {
+		base = demoURL
+	}
+	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1") + "/v1"
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &source{
+		Source: set, base: base,
+		queue: newQueue(orElse(set.MaxConcurrency, defaultConcurrency), orElse(set.MaxQueue, defaultQueue)),
+		client: &http.Client{
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+				TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+				DisableCompression: true, // a compressed stream arrives in lumps
+			},
+			// Another address gets neither the prompt nor the key.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// request makes a request to the source. Nothing of the client's own is in its header.
+func (s *source) request(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	if s.APIKey != "" {
+		r.Header.Set("Authorization", "Bearer "+s.APIKey)
+	}
+	return r, nil
+}
+
+// models are the entries of the source's list, looked at again when they are old. After
+// a failure those of the last success stay.
+func (s *source) models(ctx context.Context, maxAge time.Duration) []json.RawMessage {
+	s.mu.Lock()
+	listed, age, never := s.listed, time.Since(s.listedAt), s.listedAt.IsZero()
+	s.mu.Unlock()
+	if !never && age < maxAge {
+		return listed
+	}
+	result := s.flight.DoChan("models", func() (any, error) {
+		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		defer cancel()
+		fresh, err := s.list(look)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listedAt, s.fault = time.Now(), ""
+		if err != nil {
+			s.fault = s.clean(cause(err))
+		} else {
+			s.listed = fresh
+		}
+		return s.listed, nil
+	})
+	select {
+	case <-ctx.Done():
+		return listed
+	case r := <-result:
+		return r.Val.([]json.RawMessage)
+	}
+}
+
+func (s *source) list(ctx context.Context) ([]json.RawMessage, error) {
+	r, err := s.request(ctx, http.MethodGet, "/models", nil, "")
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("its model list has status %d", res.StatusCode)
+	}
+	var list struct{ Data []json.RawMessage }
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxList)).Decode(&list); err != nil {
+		return nil, errors.New("its model list cannot be read")
+	}
+	return list.Data, nil
+}
+
+// has reports whether the source runs a model, and its name there.
+func (s *source) has(ctx context.Context, id string, maxAge time.Duration) (upstream string, has bool) {
+	if len(s.Models) > 0 {
+		i := slices.IndexFunc(s.Models, func(m Model) bool { return m.ID == id })
+		if i < 0 {
+			return "", false
+		}
+		if s.Models[i].UpstreamID != "" {
+			return s.Models[i].UpstreamID, true
+		}
+		return id, true
+	}
+	for _, entry := range s.models(ctx, maxAge) {
+		if entryID(entry) == id {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// healthy reports whether the last contact succeeded and requests are sent.
+func (s *source) healthy(now time.Time) (is bool, fault string) {
+	s.mu.Lock()
+	fault = s.fault
+	s.mu.Unlock()
+	return fault == "" && !s.breaker.open(now), fault
+}
+
+// answered notes an answer and how long its first byte took.
+func (s *source) answered(took time.Duration) {
+	s.breaker.succeeded()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = ""
+	if len(s.recent) < latencies {
+		s.recent = append(s.recent, took)
+		return
+	}
+	s.recent[s.next] = took
+	s.next = (s.next + 1) % latencies
+}
+
+// unreachable notes a failed contact.
+func (s *source) unreachable(err error) {
+	s.breaker.failedAt(time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = s.clean(cause(err))
+}
+
+// p50 is the median of the last latencies; 0: there was none.
+func (s *source) p50() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.recent) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s.recent))
+	return sorted[len(sorted)/2]
+}
+
+// clean cuts a text and takes the source's key out of it.
+func (s *source) clean(text string) string {
+	if s.APIKey != "" {
+		text = strings.ReplaceAll(text, s.APIKey, "***")
+	}
+	const most = 300
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// cause is an error of a request without the address, which clients need not know.
+func cause(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return err.Error()
+}

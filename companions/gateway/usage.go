@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tidwall/gjson"
+)
+
+// tally is what the requests of one key for one model used.
+type tally struct {
+	Requests   int64 `json:"requests"`
+	Estimated  int64 `json:"estimated_requests"` // of which the source did not report the tokens
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+}
+
+// bytesPerToken estimates the tokens of a text.
+const bytesPerToken = 4
+
+// maxTallies bounds the ledger; beyond it requests are counted under the model "other".
+const maxTallies = 10_000
+
+// ledger counts usage by key and model. It is kept in a file beside the settings.
+type ledger struct {
+	file string
+
+	mu      sync.Mutex
+	byKey   map[string]map[string]*tally
+	count   int
+	changed bool
+}
+
+func openLedger(settings string) (*ledger, error) {
+	l := &ledger{file: filepath.Join(filepath.Dir(settings), "usage.json"), byKey: map[string]map[string]*tally{}}
+	text, err := os.ReadFile(l.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("usage of the gateway: %w", err)
+	}
+	if err := json.Unmarshal(text, &l.byKey); err != nil {
+		return nil, fmt.Errorf("usage of the gateway: %s: %w", l.file, err)
+	}
+	for _, models := range l.byKey {
+		l.count += len(models)
+	}
+	return l, nil
+}
+
+func (l *ledger) add(key, model string, one tally) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byKey[key] == nil {
+		l.byKey[key] = map[string]*tally{}
+	}
+	sum := l.byKey[key][model]
+	if sum == nil {
+		if l.count >= maxTallies {
+			model = "other"
+		}
+		if sum = l.byKey[key][model]; sum == nil {
+			sum = &tally{}
+			l.byKey[key][model] = sum
+			l.count++
+		}
+	}
+	sum.Requests += one.Requests
+	sum.Estimated += one.Estimated
+	sum.Prompt += one.Prompt
+	sum.Completion += one.Completion
+	l.changed = true
+}
+
+// text is the ledger as JSON.
+func (l *ledger) text() []byte {
+	text, _ := json.MarshalIndent(l.byKey, "", "  ") // maps of numbers always encode
+	return text
+}
+
+// save writes the ledger where it has changed.
+func (l *ledger) save() error {
+	l.mu.Lock()
+	changed, text := l.changed, []byte(nil)
+	if changed {
+		text, l.changed = l.text(), false
+	}
+	l.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	err := writeFile(l.file, text)
+	if err != nil {
+		l.mu.Lock()
+		l.changed = true
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// showUsage answers the operator's key with the usage of all keys, another one with its own.
+func (s *Service) showUsage(w http.ResponseWriter, _ *http.Request, by *caller) {
+	s.usage.mu.Lock()
+	defer s.usage.mu.Unlock()
+	if by == s.table().callers[0] {
+		writeJSON(w, http.StatusOK, map[string]any{"usage": s.usage.byKey})
+		return
+	}
+	own := map[string]map[string]*tally{by.name: s.usage.byKey[by.name]}
+	writeJSON(w, http.StatusOK, map[string]any{"usage": own})
+}
+
+// meter measures one answer.
+type meter struct {
+	prompt   int // bytes of the request
+	pieces   int64
+	reported *tally
+}
+
+// read takes over the usage that an object of the source reports.
+func (m *meter) read(object []byte) {
+	usage := gjson.GetBytes(object, "usage")
+	if !usage.IsObject() {
+		return
+	}
+	m.reported = &tally{
+		Requests: 1, Prompt: max(usage.Get("prompt_tokens").Int(), usage.Get("input_tokens").Int(), 0),
+		Completion: max(usage.Get("completion_tokens").Int(), usage.Get("output_tokens").Int(), 0),
+	}
+}
+
+// tally is what the source reported, else an estimate: of a streamed answer each piece
+// is about a token.
+func (m *meter) tally() tally {
+	if m.reported != nil {
+		return *m.reported
+	}
+	return tally{Requests: 1, Estimated: 1, Prompt: int64(m.prompt / bytesPerToken), Completion: m.pieces}
+}
