@@ -1,0 +1,208 @@
+// Package credentials asks the agent whether a bearer token is valid and what it allows,
+// for services that take the same credentials (GET /api/auth/me). It knows nothing of
+// what they are asked for.
+package credentials
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"everloop/companions/edge"
+)
+
+// Bounds of the questions and of what is remembered of their answers.
+const (
+	rememberFor = 5 * time.Second // also how long a revoked key may still work
+	remembered  = 1000            // tokens
+	askWithin   = 5 * time.Second
+	atOnce      = 16
+	maxToken    = 4096
+	maxAnswer   = 1 << 20
+)
+
+// SkillsWrite is the scope that a token with scopes needs to publish.
+const SkillsWrite = "skills:write"
+
+// Caller is who a token belongs to.
+type Caller struct {
+	ID            string   `json:"id"`
+	Username      string   `json:"username"`
+	Administrator bool     `json:"administrator"`
+	Scopes        []string `json:"scopes"` // nil: all that the user may do
+}
+
+// Has reports whether the token may be used for a scope.
+func (c Caller) Has(scope string) bool {
+	return c.Scopes == nil || slices.Contains(c.Scopes, scope)
+}
+
+// Administers reports whether the token may be used to administer.
+func (c Caller) Administers() bool { return c.Administrator && c.Has("admin") }
+
+// Machine is the id of the caller whose token is the configured key.
+const Machine = "machine"
+
+// Checker checks tokens. It is safe for concurrent use.
+type Checker struct {
+	agent string
+	key   [sha256.Size]byte
+	keyed bool
+	http  *http.Client
+	slots chan struct{}
+	now   func() time.Time
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]answer
+}
+
+type answer struct {
+	caller Caller
+	until  time.Time
+}
+
+// New makes a checker that asks the agent at a URL. A key, where there is one, is also a
+// valid token, of a machine that administers.
+func New(agentURL, key string) *Checker {
+	c := &Checker{
+		agent: strings.TrimRight(agentURL, "/"), http: &http.Client{
+			Timeout:       askWithin,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
+		},
+		slots: make(chan struct{}, atOnce), now: time.Now, known: map[[sha256.Size]byte]answer{},
+	}
+	if key != "" {
+		c.key, c.keyed = sha256.Sum256([]byte(key)), true
+	}
+	return c
+}
+
+// Check returns who a token belongs to. An error is an *edge.Problem: 401 for a token
+// that is not valid, 503 when the agent does not answer.
+func (c *Checker) Check(ctx context.Context, token string) (Caller, error) {
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Caller{}, unauthorized()
+	}
+	sum := sha256.Sum256([]byte(token))
+	if c.keyed && subtle.ConstantTimeCompare(sum[:], c.key[:]) == 1 {
+		return Caller{ID: Machine, Username: Machine, Administrator: true}, nil
+	}
+	if known, ok := c.recall(sum); ok {
+		return known, nil
+	}
+	caller, err := c.ask(ctx, token)
+	if err == nil {
+		c.remember(sum, caller)
+	}
+	return caller, err
+}
+
+func (c *Checker) recall(sum [sha256.Size]byte) (Caller, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.known[sum]
+	return known.caller, ok && c.now().Before(known.until)
+}
+
+func (c *Checker) remember(sum [sha256.Size]byte, caller Caller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if len(c.known) >= remembered {
+		for key, old := range c.known {
+			if !now.Before(old.until) {
+				delete(c.known, key)
+			}
+		}
+	}
+	if len(c.known) < remembered {
+		c.known[sum] = answer{caller, now.Add(rememberFor)}
+	}
+}
+
+func (c *Checker) ask(ctx context.Context, token string) (Caller, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return Caller{}, away()
+	}
+	if c.agent == "" {
+		return Caller{}, away()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.agent+"/api/auth/me", nil)
+	if err != nil {
+		return Caller{}, fmt.Errorf("ask the agent: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Caller{}, away()
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusUnauthorized:
+		return Caller{}, unauthorized()
+	case http.StatusForbidden:
+		return Caller{}, edge.Refuse(http.StatusForbidden, "forbidden", "the agent refuses this token")
+	case http.StatusTooManyRequests:
+		return Caller{}, edge.Refuse(http.StatusTooManyRequests, "rate_limited", "too many requests with wrong or busy tokens: wait")
+	default:
+		return Caller{}, away()
+	}
+	var caller Caller
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil || json.Unmarshal(data, &caller) != nil || caller.ID == "" {
+		return Caller{}, away()
+	}
+	return caller, nil
+}
+
+func unauthorized() error {
+	return edge.Refuse(http.StatusUnauthorized, "unauthorized", "no credentials, or wrong ones: send an API key of the agent")
+}
+
+func away() error {
+	return edge.Refuse(http.StatusServiceUnavailable, "agent_unavailable",
+		"the agent, which checks credentials, does not answer: try again")
+}
+
+// Bearer returns the token of a request; empty when it has none.
+func Bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// Require checks that a caller has a scope.
+func Require(caller Caller, scope string) error {
+	if !caller.Has(scope) {
+		return edge.Refuse(http.StatusForbidden, "scope_missing", "the key lacks the scope %s", scope)
+	}
+	return nil
+}
+
+// errShort is the fault of a key that can be guessed.
+var errShort = errors.New("must have 16 to 512 characters without spaces")
+
+// CheckKey reports what is wrong with a configured key; an empty one is none.
+func CheckKey(key string) error {
+	if key != "" && (len(key) < 16 || len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
+		return errShort
+	}
+	return nil
+}

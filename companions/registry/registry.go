@@ -1,0 +1,192 @@
+// Package registry is the skill registry: skills as versioned ZIP packages below an
+// organisation and a name, one of whose versions is released. A version never changes.
+// Records are in PostgreSQL, packages in an S3 bucket; an upload is acknowledged when
+// both are stored.
+//
+// It is a service of its own, reached over HTTP only. It knows nothing of sessions, of
+// who has installed a skill, or of the agent's records; who a caller is it asks the
+// agent (companions/credentials).
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/minio/minio-go/v7"
+
+	"everloop/companions/credentials"
+	"everloop/companions/edge"
+	"everloop/internal/hosts"
+)
+
+// Config of the service.
+type Config struct {
+	DatabaseURL string
+	Packages    Bucket
+	Credentials *credentials.Checker
+	Hosts       hosts.List
+	Log         *slog.Logger // nil: nothing is logged
+	// UploadAge is the age from which an upload that did not complete is removed; 0:
+	// DefaultUploadAge. It must be longer than an upload may take.
+	UploadAge time.Duration
+}
+
+// DefaultUploadAge leaves any upload the time that it may take.
+const DefaultUploadAge = 15 * time.Minute
+
+// Bounds of the work under way.
+const (
+	databaseConns = 8
+	uploadsAtOnce = 4
+	uploadTime    = 5 * time.Minute // of one upload, with the slowest client
+	downloadTime  = 10 * time.Minute
+	requestTime   = 30 * time.Second // of any other request
+	cleanEvery    = 5 * time.Minute
+)
+
+// Service is the registry.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	db       *pgxpool.Pool
+	packages *packages
+	uploads  chan struct{}
+	mux      *http.ServeMux
+}
+
+// Open connects to the engines and brings the records to the newest schema. The caller
+// closes the service.
+func Open(ctx context.Context, cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, log: cfg.Log, uploads: make(chan struct{}, uploadsAtOnce), mux: http.NewServeMux()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.cfg.UploadAge == 0 {
+		s.cfg.UploadAge = DefaultUploadAge
+	}
+	if err := migrate(ctx, cfg.DatabaseURL); err != nil {
+		return nil, err
+	}
+	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
+	if err != nil {
+		return nil, errors.New("the registry's database address is not valid") // it holds a password
+	}
+	settings.MaxConns = databaseConns
+	settings.ConnConfig.RuntimeParams["application_name"] = "everloop registry"
+	settings.ConnConfig.RuntimeParams["statement_timeout"] = "30s"
+	if s.db, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
+		return nil, fmt.Errorf("connect to the registry's database: %w", err)
+	}
+	if s.packages, err = openPackages(ctx, cfg.Packages); err != nil {
+		s.db.Close()
+		return nil, err
+	}
+	s.routes()
+	return s, nil
+}
+
+// Close releases the connections.
+func (s *Service) Close() { s.db.Close() }
+
+// Handler serves the whole service, without the guard of its listener.
+func (s *Service) Handler() http.Handler { return s.mux }
+
+// Serve answers requests, and removes what cut-off uploads left, until ctx ends. It
+// closes the listener and the service.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	defer s.Close()
+	cleaning, stop := context.WithCancel(ctx)
+	cleaned := make(chan struct{})
+	go func() {
+		defer close(cleaned)
+		s.cleanRegularly(cleaning)
+	}()
+	defer func() { stop(); <-cleaned }()
+	return edge.Service{Name: "registry", Handler: s.mux, Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
+}
+
+// routes binds the operations. Those that write check the credentials themselves.
+func (s *Service) routes() {
+	s.handle("POST /skills/{org}/{name}/versions/{version}", uploadTime, s.upload)
+	s.handle("PUT /skills/{org}/{name}/release", requestTime, s.release)
+	s.handle("GET /skills/{org}/{name}/versions", requestTime, s.listVersions)
+	s.handle("GET /skills/{org}/{name}/versions/{version}", requestTime, s.getVersion)
+	s.handle("PUT /skills/{org}/{name}/versions/{version}/yank", requestTime, s.yank)
+	s.handle("DELETE /skills/{org}/{name}/versions/{version}/yank", requestTime, s.yank)
+	s.handle("GET /skills/{org}/{name}/download", downloadTime, s.download)
+	s.handle("GET /skills/{org}/{name}", requestTime, s.getSkill)
+	s.handle("GET /skills", requestTime, s.search)
+
+	s.handle("GET /registry/organizations", requestTime, s.listOrganizations)
+	s.handle("PUT /registry/organizations/{org}", requestTime, s.putOrganization)
+	s.handle("GET /registry/organizations/{org}/members", requestTime, s.listMembers)
+	s.handle("PUT /registry/organizations/{org}/members/{user}", requestTime, s.addMember)
+	s.handle("DELETE /registry/organizations/{org}/members/{user}", requestTime, s.removeMember)
+
+	s.handle("GET /registry/resources", requestTime, s.listResources)
+	s.handle("GET /registry/resources/{id}", requestTime, s.getResource)
+	s.handle("GET /registry/templates", requestTime, s.listTemplates)
+	s.handle("GET /registry/templates/{type}/{subtype}", requestTime, s.getTemplate)
+	s.handle("PUT /registry/templates/{type}/{subtype}", requestTime, s.putTemplate)
+	s.handle("DELETE /registry/templates/{type}/{subtype}", requestTime, s.deleteTemplate)
+	s.handle("GET /registry/scenarios", requestTime, s.listScenarios)
+	s.handle("PUT /registry/scenarios/{id}", requestTime, s.putScenario)
+	s.handle("DELETE /registry/scenarios/{id}", requestTime, s.deleteScenario)
+	s.handle("GET /registry/skill-store/stats", requestTime, s.stats)
+
+	s.handle("GET /api/health", requestTime, s.health)
+	s.handle("GET /{$}", requestTime, s.indexPage)
+	s.handle("GET /browse/{org}/{name}", requestTime, s.skillPage)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		edge.Write(w, edge.Refuse(http.StatusNotFound, "route_not_found", "the registry has no such operation"))
+	})
+}
+
+func (s *Service) handle(route string, within time.Duration, serve func(w http.ResponseWriter, r *http.Request) error) {
+	s.mux.HandleFunc(route, edge.Handle(s.log, func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), within)
+		defer cancel()
+		edge.Extend(w, within)
+		return serve(w, r.WithContext(ctx))
+	}))
+}
+
+// health says whether the engines can be used.
+func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
+	const within = 5 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), within)
+	defer cancel()
+	var state struct {
+		Status    string `json:"status"`
+		Skills    int    `json:"skills"`
+		StorageOK bool   `json:"storage_ok"`
+	}
+	err := s.db.QueryRow(ctx, `SELECT count(*) FROM registry.skills`).Scan(&state.Skills)
+	state.StorageOK = s.packages.ping(ctx) == nil
+	state.Status = "ok"
+	status := http.StatusOK
+	if err != nil || !state.StorageOK {
+		state.Status, status = "unavailable", http.StatusServiceUnavailable
+	}
+	edge.WriteJSON(w, status, state)
+	return nil
+}
+
+// Bucket says where the packages are.
+type Bucket struct {
+	Endpoint  string // host:port
+	Name      string
+	AccessKey string
+	SecretKey string
+	UseTLS    bool
+	Transport http.RoundTripper // nil: as the library does
+}
+
+// packageOptions are those of every stored package.
+var packageOptions = minio.PutObjectOptions{ContentType: "application/zip", DisableMultipart: true}
