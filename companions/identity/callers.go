@@ -1,0 +1,241 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// caller is who makes a request: a person of this service, or the holder of an API key
+// of the agent.
+type caller struct {
+	user          user   // the zero one for a key whose user has no account here
+	sessionID     string // by cookie or access token
+	tokenID       string // by personal token
+	agentUser     string // by API key: the agent's id of its user
+	administrator bool
+}
+
+// actor is who the audit log names.
+func (c caller) actor() string {
+	if c.user.ID != "" {
+		return c.user.ID
+	}
+	return "agent:" + c.agentUser
+}
+
+// credential names what the caller came with, for [Service.alive].
+func (c caller) credential() string { return strings.Trim(c.sessionID+c.tokenID, " ") }
+
+const (
+	sessionCookie = "everloop_session"
+	refreshCookie = "everloop_refresh"
+	refreshPath   = "/api/v1/auth"
+
+	cookiePrefix  = "es_"
+	refreshPrefix = "er_"
+	tokenPrefix   = "ep_" //nolint:gosec // a prefix, no secret
+
+	maxCredential = 4096
+)
+
+// identify finds out who makes a request. A Bearer token is never backed by a cookie,
+// and a change by cookie needs an Origin of this service.
+func (s *Service) identify(r *http.Request) (caller, error) {
+	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "bearer") {
+		return s.byBearer(r.Context(), strings.TrimSpace(bearer))
+	}
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil || len(cookie.Value) > maxCredential {
+		return caller{}, unauthorized()
+	}
+	if err := s.checkOrigin(r); err != nil {
+		return caller{}, err
+	}
+	return s.bySession(r.Context(), `s.cookie_hash = $1`, secretHash(cookie.Value))
+}
+
+func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
+	switch {
+	case bearer == "" || len(bearer) > maxCredential:
+		return caller{}, unauthorized()
+	case strings.HasPrefix(bearer, tokenPrefix):
+		return s.byPersonalToken(ctx, bearer)
+	case strings.Count(bearer, ".") == 2 && strings.HasPrefix(bearer, "ey"):
+		id, err := s.sessionOfToken(ctx, bearer)
+		if err != nil {
+			return caller{}, err
+		}
+		return s.bySession(ctx, `s.id = $1`, id)
+	default:
+		return s.agent.caller(ctx, s, bearer)
+	}
+}
+
+func (s *Service) bySession(ctx context.Context, condition string, value any) (caller, error) {
+	var id string
+	u, err := s.oneUser(ctx, `, s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
+		WHERE `+condition+` AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL`, &id, value)
+	return caller{user: u, sessionID: id, administrator: u.Administrator}, err
+}
+
+func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, error) {
+	var id string
+	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
+		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL`, &id, secretHash(token))
+	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
+}
+
+// oneUser reads a user with the id of the credential that found them.
+func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...any) (user, error) {
+	var u user
+	err := s.db.QueryRow(ctx, `SELECT `+userColumns+from, args...).Scan(
+		&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Version, &u.CreatedAt, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return user{}, unauthorized()
+	}
+	return u, err
+}
+
+// person is identify for what only people with an account here may do.
+func (s *Service) person(r *http.Request) (caller, error) {
+	c, err := s.identify(r)
+	if err == nil && c.user.ID == "" {
+		err = fault(http.StatusForbidden, "account_required",
+			"this API key belongs to no account of the identity service: sign in with a password")
+	}
+	return c, err
+}
+
+// administrator is identify for what only administrators may do.
+func (s *Service) administrator(r *http.Request) (caller, error) {
+	c, err := s.identify(r)
+	if err == nil && !c.administrator {
+		err = fault(http.StatusForbidden, "administrator_required", "only administrators may do this")
+	}
+	return c, err
+}
+
+// checkOrigin rejects a change that a page of another site makes with the cookies of
+// its visitor.
+func (s *Service) checkOrigin(r *http.Request) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	origin := r.Header.Get("Origin")
+	if slices.Contains(s.cfg.Origins, origin) {
+		return nil
+	}
+	if u, err := url.Parse(origin); err == nil && u.Host != "" && u.Host == r.Host {
+		return nil
+	}
+	return fault(http.StatusForbidden, "origin_refused", "a change by cookie needs the Origin of this service")
+}
+
+// client is the address of the client.
+func (s *Service) client(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is a client too
+	return s.cfg.Proxies.Client(peer.Addr(), r.Header.Values("X-Forwarded-For")...)
+}
+
+// agentKeys asks the agent whom an API key belongs to.
+type agentKeys struct {
+	url    string
+	client *http.Client
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]knownKey
+}
+
+type knownKey struct {
+	caller caller
+	until  time.Time
+}
+
+const (
+	agentTimeout = 5 * time.Second
+	keyFor       = 5 * time.Second // how long an answer of the agent is used
+	mostKeys     = 1000
+)
+
+func newAgentKeys(url string) *agentKeys {
+	return &agentKeys{
+		url: strings.TrimRight(url, "/"), known: map[[sha256.Size]byte]knownKey{},
+		client: &http.Client{
+			Timeout: agentTimeout, Transport: &http.Transport{MaxConnsPerHost: 8},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (a *agentKeys) caller(ctx context.Context, s *Service, key string) (caller, error) {
+	if a.url == "" {
+		return caller{}, unauthorized()
+	}
+	hash := sha256.Sum256([]byte(key))
+	a.mu.Lock()
+	kept, found := a.known[hash]
+	a.mu.Unlock()
+	if found && time.Now().Before(kept.until) {
+		return kept.caller, nil
+	}
+	c, err := a.ask(ctx, s, key)
+	if err != nil {
+		return caller{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.known) >= mostKeys {
+		clear(a.known)
+	}
+	a.known[hash] = knownKey{c, time.Now().Add(keyFor)}
+	return c, nil
+}
+
+func (a *agentKeys) ask(ctx context.Context, s *Service, key string) (caller, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/api/auth/me", nil)
+	if err != nil {
+		return caller{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	response, err := a.client.Do(r)
+	if err != nil {
+		return caller{}, busy("the agent, which knows API keys,")
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+		return caller{}, unauthorized()
+	}
+	var me struct {
+		ID, Issuer, Subject string
+		Administrator       bool
+		Scopes              []string
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, maxBody)).Decode(&me)
+	if response.StatusCode != http.StatusOK || err != nil || me.ID == "" {
+		return caller{}, busy("the agent, which knows API keys,")
+	}
+	unscoped := len(me.Scopes) == 0
+	c := caller{agentUser: me.ID, administrator: me.Administrator && (unscoped || slices.Contains(me.Scopes, "admin"))}
+	if me.Issuer == s.cfg.Issuer && unscoped {
+		var id string
+		u, err := s.oneUser(ctx, `, u.id FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, &id, me.Subject)
+		if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
+			return caller{}, err
+		}
+		c.user = u
+	}
+	return c, nil
+}

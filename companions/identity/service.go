@@ -1,0 +1,178 @@
+// Package identity is the identity service: people with passwords, their sign-ins, the
+// access tokens that it signs, and personal tokens. It is a service of its own with its
+// own schema in PostgreSQL, reached over HTTP only; it must not know sessions, chats or
+// tables of the agent.
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"everloop/infra/secrets"
+	"everloop/internal/clients"
+	"everloop/internal/hosts"
+)
+
+const (
+	maxConns     = 6 // of one process to PostgreSQL
+	drainTimeout = 5 * time.Second
+	cleanEvery   = time.Minute
+	requestTime  = 30 * time.Second // for all that one request does
+)
+
+// Config of the service. All fields but Log, Proxies, Origins and Hosts are needed.
+type Config struct {
+	DatabaseURL string
+	Box         *secrets.Box // seals signing keys and personal tokens
+	Issuer      string       // the URL by which clients reach the service: `iss` of its tokens
+	AgentURL    string       // asked about API keys
+
+	TokenTTL    time.Duration // life of an access token
+	SessionTTL  time.Duration // life of a sign-in
+	KeyRotation time.Duration // age at which a signing key is replaced
+
+	UserGuesses    int // wrong passwords for one user name in a minute
+	AddressGuesses int // and from one address
+
+	// FirstPassword gives the password of the first administrator. It is asked only
+	// while there is no user, and must return the same after a crash.
+	FirstPassword func() (string, error)
+
+	Proxies clients.Proxies // whose X-Forwarded-For names the client
+	Origins []string        // of other sites whose pages may use the cookies
+	Hosts   hosts.List
+	Log     *slog.Logger // nil: the default one
+}
+
+// Service is the identity service.
+type Service struct {
+	cfg    Config
+	log    *slog.Logger
+	db     *pgxpool.Pool
+	hasher *hasher
+	agent  *agentKeys
+	mux    *http.ServeMux
+	secure bool // cookies are for HTTPS only
+
+	// MadeFirst says that this start made the first administrator.
+	MadeFirst bool
+}
+
+// Open migrates the schema, sets up the first administrator and the first signing key,
+// and returns the service, which the caller closes.
+func Open(ctx context.Context, cfg Config) (*Service, error) {
+	issuer, err := url.Parse(cfg.Issuer)
+	if err != nil || issuer.Host == "" || issuer.Scheme != "http" && issuer.Scheme != "https" || issuer.RawQuery != "" {
+		return nil, errors.New("IDENTITY_ISSUER must be the URL of the service, as https://id.example.org")
+	}
+	if err := migrate(ctx, cfg.DatabaseURL); err != nil {
+		return nil, err
+	}
+	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
+	if err != nil {
+		return nil, errors.New("IDENTITY_DATABASE_URL is not a URL of PostgreSQL") // it holds a password
+	}
+	settings.MaxConns = maxConns
+	db, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	s := &Service{
+		cfg: cfg, log: cfg.Log, db: db, hasher: newHasher(max(1, runtime.GOMAXPROCS(0)/2)),
+		agent: newAgentKeys(cfg.AgentURL), secure: issuer.Scheme == "https",
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if err := errors.Join(s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
+		db.Close()
+		return nil, err
+	}
+	s.routes()
+	return s, nil
+}
+
+// Close closes the connections to PostgreSQL.
+func (s *Service) Close() { s.db.Close() }
+
+// Serve answers on a listener until ctx ends, then lets open requests finish for a few
+// seconds. It closes the listener and the service.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	defer s.Close()
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	bound := clients.NewConnections(connectionsPerAddress, s.cfg.Proxies)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(bound.Listen(listener, refuseConnection)) }()
+	s.log.Info("identity service listens", "addr", listener.Addr().String(), "issuer", s.cfg.Issuer)
+	cleaning, stopCleaning := context.WithCancel(ctx)
+	cleaned := make(chan struct{})
+	go func() { defer close(cleaned); s.cleanRegularly(cleaning) }()
+	defer func() { stopCleaning(); <-cleaned }()
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("identity service: %w", err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		_ = server.Close() // the answers that did not end in time are cut
+	}
+	return nil
+}
+
+// connectionsPerAddress bounds what one client may have open.
+const connectionsPerAddress = 1000
+
+func refuseConnection() []byte {
+	return []byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+}
+
+// cleanRegularly rotates the signing key when it is due and removes what is of no use
+// any more.
+func (s *Service) cleanRegularly(ctx context.Context) {
+	ticker := time.NewTicker(cleanEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			within, cancel := context.WithTimeout(ctx, requestTime)
+			if err := errors.Join(s.rotateKey(within, s.cfg.KeyRotation), s.clean(within)); err != nil && ctx.Err() == nil {
+				s.log.Warn("failed to clean up, retrying in a minute", "error", err)
+			}
+			cancel()
+		}
+	}
+}
+
+// clean removes rows that nothing reads any more, some thousands at a time.
+func (s *Service) clean(ctx context.Context) error {
+	var failed error
+	for _, statement := range []string{
+		`DELETE FROM identity.sessions WHERE id IN (
+			SELECT id FROM identity.sessions WHERE expires_at < now() - interval '1 day' LIMIT 5000)`,
+		`DELETE FROM identity.guesses WHERE key IN (SELECT key FROM identity.guesses WHERE at < now() - interval '1 hour' LIMIT 5000)`,
+		`DELETE FROM identity.signing_keys WHERE retired_at < now() - interval '2 days'`,
+		`DELETE FROM identity.audit WHERE id IN (
+			SELECT id FROM identity.audit WHERE created_at < now() - interval '365 days' ORDER BY created_at LIMIT 5000)`,
+	} {
+		_, err := s.db.Exec(ctx, statement)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}

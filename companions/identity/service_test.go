@@ -1,0 +1,192 @@
+package identity_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"everloop/companions/identity"
+	"everloop/infra/secrets"
+	"everloop/internal/testkit"
+)
+
+const password = "a password of the test"
+
+func open(t *testing.T, database string, change func(*identity.Config)) *httptest.Server {
+	t.Helper()
+	box, err := secrets.NewBox(strings.Repeat("k", 32))
+	require.NoError(t, err)
+	cfg := identity.Config{
+		DatabaseURL: database, Box: box, Issuer: "http://id.example", TokenTTL: time.Minute, SessionTTL: time.Hour,
+		KeyRotation: time.Hour, UserGuesses: 5, AddressGuesses: 1000,
+		FirstPassword: func() (string, error) { return password, nil },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	service, err := identity.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(service.Close)
+	server := httptest.NewServer(service.Handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+type reply struct {
+	status int
+	body   map[string]any
+	header http.Header
+}
+
+func send(t *testing.T, method, url string, body any, headers map[string]string) reply {
+	t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, bytes.NewReader(text))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	out := reply{status: response.StatusCode, header: response.Header, body: map[string]any{}}
+	_ = json.NewDecoder(response.Body).Decode(&out.body)
+	return out
+}
+
+func login(t *testing.T, server *httptest.Server, username, secret string) reply {
+	t.Helper()
+	return send(t, http.MethodPost, server.URL+"/api/v1/auth/login", map[string]string{"username": username, "password": secret}, nil)
+}
+
+func bearer(r reply) map[string]string {
+	token, _ := r.body["access_token"].(string)
+	return map[string]string{"Authorization": "Bearer " + token}
+}
+
+func TestService_Open_severalAtOnce(t *testing.T) {
+	t.Parallel()
+	database := testkit.Postgres(t)
+	var wg sync.WaitGroup
+	servers := make([]*httptest.Server, 3)
+	for i := range servers {
+		wg.Go(func() { servers[i] = open(t, database, nil) })
+	}
+	wg.Wait()
+	for _, server := range servers {
+		in := login(t, server, "ADMIN", password)
+		require.Equal(t, http.StatusOK, in.status, in.body)
+		require.Equal(t, http.StatusOK, send(t, http.MethodGet, servers[0].URL+"/api/v1/auth/me", nil, bearer(in)).status,
+			"a token of one process holds at another")
+	}
+}
+
+func TestService_login_manyAtOnce(t *testing.T) {
+	t.Parallel()
+	server := open(t, testkit.Postgres(t), func(c *identity.Config) { c.UserGuesses = 100 })
+	var wg sync.WaitGroup
+	statuses := make([]int, 50)
+	for i := range statuses {
+		wg.Go(func() { statuses[i] = login(t, server, "admin", password).status })
+	}
+	wg.Wait()
+	for _, status := range statuses {
+		require.Equal(t, http.StatusOK, status)
+	}
+}
+
+func TestService_login_throttledAcrossRestart(t *testing.T) {
+	t.Parallel()
+	database := testkit.Postgres(t)
+	guess := func(server *httptest.Server) (refused int) {
+		for range 8 {
+			if r := login(t, server, "nosuchuser", "wrong"); r.status == http.StatusTooManyRequests {
+				require.NotEmpty(t, r.header.Get("Retry-After"))
+				refused++
+			}
+		}
+		return refused
+	}
+	// One guess a minute, of which a machine however slow has none left for 16 of them.
+	slow := func(c *identity.Config) { c.UserGuesses = 1 }
+	require.GreaterOrEqual(t, guess(open(t, database, slow)), 1)
+	require.GreaterOrEqual(t, guess(open(t, database, slow)), 1)
+
+	alone := open(t, database, func(c *identity.Config) { c.AddressGuesses = 1 })
+	require.Equal(t, http.StatusUnauthorized, login(t, alone, "one", "wrong").status)
+}
+
+func TestService_defaultPersonalToken_keptSealed(t *testing.T) {
+	t.Parallel()
+	database := testkit.Postgres(t)
+	server := open(t, database, nil)
+	in := login(t, server, "admin", password)
+	var wg sync.WaitGroup
+	tokens := make([]string, 8)
+	for i := range tokens {
+		wg.Go(func() {
+			tokens[i], _ = send(t, http.MethodGet, server.URL+"/api/v1/pat/v3/default", nil, bearer(in)).body["token"].(string)
+		})
+	}
+	wg.Wait()
+	for _, token := range tokens {
+		require.Equal(t, tokens[0], token)
+	}
+	require.NotEmpty(t, tokens[0])
+
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var dump string
+	require.NoError(t, conn.QueryRow(t.Context(), `
+		SELECT (SELECT string_agg(t::text || encode(t.sealed, 'escape'), ' ') FROM identity.personal_tokens t)
+		    || (SELECT string_agg(u::text, ' ') FROM identity.users u)
+		    || (SELECT string_agg(s::text, ' ') FROM identity.sessions s)`).Scan(&dump))
+	require.NotContains(t, dump, tokens[0])
+	require.NotContains(t, dump, password)
+
+	by := map[string]string{"Authorization": "Bearer " + tokens[0]}
+	require.Equal(t, http.StatusConflict, send(t, http.MethodPost, server.URL+"/api/v1/auth/logout", map[string]any{}, by).status)
+	require.Equal(t, http.StatusNoContent, send(t, http.MethodDelete, server.URL+"/api/v1/pat/v3/default", nil, by).status)
+	require.Equal(t, http.StatusUnauthorized, send(t, http.MethodGet, server.URL+"/api/v1/auth/me", nil, by).status)
+}
+
+func TestService_changePassword(t *testing.T) {
+	t.Parallel()
+	server := open(t, testkit.Postgres(t), func(c *identity.Config) { c.UserGuesses = 100 })
+	here, elsewhere := login(t, server, "admin", password), login(t, server, "admin", password)
+	change := func(current, next string) int {
+		return send(t, http.MethodPost, server.URL+"/api/v1/auth/password",
+			map[string]string{"current_password": current, "new_password": next}, bearer(here)).status
+	}
+	require.Equal(t, http.StatusUnauthorized, change("wrong", "another password"))
+	require.Equal(t, http.StatusUnprocessableEntity, change(password, "short"))
+	require.Equal(t, http.StatusNoContent, change(password, "another password"))
+	me := func(r reply) int { return send(t, http.MethodGet, server.URL+"/api/v1/auth/me", nil, bearer(r)).status }
+	require.Equal(t, http.StatusOK, me(here))
+	require.Equal(t, http.StatusUnauthorized, me(elsewhere))
+	require.Equal(t, http.StatusUnauthorized, login(t, server, "admin", password).status)
+	require.Equal(t, http.StatusOK, login(t, server, "admin", "another password").status)
+}
+
+func TestService_deleteUser_lastAdministratorStays(t *testing.T) {
+	t.Parallel()
+	server := open(t, testkit.Postgres(t), nil)
+	in := login(t, server, "admin", password)
+	id, _ := send(t, http.MethodGet, server.URL+"/api/v1/auth/me", nil, bearer(in)).body["id"].(string)
+	require.NotEmpty(t, id)
+	r := send(t, http.MethodDelete, server.URL+"/api/v1/users/"+id, nil, bearer(in))
+	require.Equal(t, http.StatusConflict, r.status)
+	require.Equal(t, "last_administrator", r.body["code"])
+}
