@@ -40,7 +40,7 @@ func subject(c *conversation) string {
 	return strings.Join(lines, " ")
 }
 
-// summary tells what was said and done, in plain sentences.
+// summary says what was said and done, in plain sentences.
 func summary(c *conversation) string {
 	var asked, tools []string
 	last := ""

@@ -32,16 +32,21 @@ type Request struct {
 // requestLog keeps the last requests for tests that assert what reached the
 // model.
 type requestLog struct {
+	on bool
+
 	mu      sync.Mutex
 	next    int64
 	total   int
 	entries []*Request
 }
 
-func newRequestLog() *requestLog { return &requestLog{next: 1} }
+func newRequestLog(on bool) *requestLog { return &requestLog{on: on, next: 1} }
 
 func (l *requestLog) begin(body []byte) *Request {
 	e := &Request{At: time.Now().UTC(), Outcome: "in progress", Bytes: len(body)}
+	if !l.on {
+		return e
+	}
 	if len(body) <= keptBody {
 		e.Body = body // checked when it is shown
 	}
@@ -60,6 +65,9 @@ func (l *requestLog) begin(body []byte) *Request {
 }
 
 func (l *requestLog) describe(e *Request, req *chatRequest) {
+	if !l.on {
+		return
+	}
 	key := req.key()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +98,7 @@ func (l *requestLog) clear() {
 	l.entries, l.total = nil, 0
 }
 
-// local lets only this machine through, unless the service was told otherwise.
+// local accepts requests of this machine only, unless the service is configured otherwise.
 func (s *Service) local(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -107,6 +115,10 @@ func (s *Service) local(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (s *Service) listRequests(w http.ResponseWriter, r *http.Request) {
+	if !s.requests.on {
+		writeError(w, notFound("request_log_off", "requests are not kept: start the service with MOCK_REQUEST_LOG=true"))
+		return
+	}
 	limit := keptRequests
 	if text := r.URL.Query().Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)

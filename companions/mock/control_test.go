@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/companions/mock"
+	"everloop/internal/hosts"
 )
 
 func (b *bed) log() []mock.Request {
@@ -27,11 +28,11 @@ func (b *bed) log() []mock.Request {
 }
 
 func TestRequestLog(t *testing.T) {
-	b := start(t, mock.Config{})
+	b := start(t, mock.Config{KeepRequests: true})
 	b.must(prompt(specs("Bash"), script(`{"steps":[{"text":"x"}]}`)))
-	b.fault(`{"steps":[{"status":503}]}`)
-	b.fault(`{"steps":[{"status":503}]}`)
-	b.fault(`{"steps":[{"text":"x","cut_after":1}]}`)
+	_, _ = b.fault(`{"steps":[{"status":503}]}`)
+	_, _ = b.fault(`{"steps":[{"status":503}]}`)
+	_, _ = b.fault(`{"steps":[{"text":"x","cut_after":1}]}`)
 	b.post(`{"broken`)
 
 	log := b.log()
@@ -59,7 +60,7 @@ func TestRequestLog(t *testing.T) {
 }
 
 func TestRequestLogIsBounded(t *testing.T) {
-	b := start(t, mock.Config{})
+	b := start(t, mock.Config{KeepRequests: true})
 	for range 210 {
 		b.post(`{}`)
 	}
@@ -76,8 +77,8 @@ func TestRequestLogIsBounded(t *testing.T) {
 
 func TestControlIsForThisMachine(t *testing.T) {
 	for open, want := range map[bool]int{false: http.StatusForbidden, true: http.StatusOK} {
-		handler := mock.New(mock.Config{OpenControl: open}).Handler()
-		r := httptest.NewRequest("GET", "/control/requests", nil)
+		handler := mock.New(mock.Config{OpenControl: open, KeepRequests: true}).Handler()
+		r := httptest.NewRequest("GET", "http://127.0.0.1/control/requests", nil)
 		r.RemoteAddr = "192.0.2.7:1234"
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
@@ -102,7 +103,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mock.New(mock.Config{}).Serve(ctx, listener) }()
-	body := `{"model":"everloop-demo","stream":true,"messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"text\":\"a b\",\"hold\":true}]}"}]}`
+	body := `{"model":"everloop-demo","stream":true,"messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"text\":\"a ` +
+		`b\",\"hold\":true}]}"}]}`
 	res, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -114,5 +116,27 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		require.NoError(t, err)
 	case <-time.After(time.Minute):
 		t.Fatal("it did not end")
+	}
+}
+
+func TestRequestLog_offUnlessAskedFor(t *testing.T) {
+	b := start(t, mock.Config{})
+	b.must(prompt(specs("Bash"), script(`{"steps":[{"text":"x"}]}`)))
+	var answer struct{ Error struct{ Code string } }
+	require.Equal(t, http.StatusNotFound, b.do("GET", "/control/requests", &answer))
+	require.Equal(t, "request_log_off", answer.Error.Code)
+}
+
+func TestHandler_rejectsReboundHost(t *testing.T) {
+	handler := mock.New(mock.Config{KeepRequests: true, Hosts: hosts.List{"mock"}}).Handler()
+	for host, want := range map[string]int{
+		"127.0.0.1:30023": http.StatusOK, "localhost": http.StatusOK, "mock:30023": http.StatusOK,
+		"evil.example": http.StatusForbidden, "evil.example:30023": http.StatusForbidden,
+	} {
+		r := httptest.NewRequest("GET", "/control/requests", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:1234", host
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, host)
 	}
 }

@@ -18,7 +18,7 @@ type move struct {
 	next func(chosen string) []move
 }
 
-// introduction opens every conversation: nobody shall take the script for a
+// introduction opens every conversation: no reader is to take the script for a
 // model.
 const introduction = "**I am Everloop's scripted demo, not a real model.** I follow a prepared script and understand only a few words; " +
 	"the tools that I use, the files and the streaming are real. To talk to a real model, configure a model server (`LLM_GATEWAY_URL`).\n\n"
@@ -37,7 +37,8 @@ func demo(c *conversation) Step {
 	case len(c.req.Tools) == 0:
 		return Step{
 			Thinking: "There are no tools, so text must do.",
-			Text:     introduction + "I was offered no tools here, so I can only say that I received your message: “" + excerpt(c.user, 3, 200) + "”",
+			Text: introduction + "I was offered no tools here, so I can only say that I received your message: “" +
+				excerpt(c.user, 3, 200) + "”",
 		}
 	}
 	m := c.walk(c.choose())

@@ -15,7 +15,7 @@ import (
 
 const saysDemo = "scripted demo, not a real model"
 
-func TestFirstChatIntroducesActsAndAsks(t *testing.T) {
+func TestDemo_firstChat(t *testing.T) {
 	b := start(t, mock.Config{})
 	for _, hello := range []string{"Hello!", "Was kannst du?", "?", "how do I write a compiler in an account"} {
 		replies := b.play(specs(allTools...), "", say("system", "You are an agent."), say("user", hello))
@@ -76,7 +76,7 @@ func TestScriptsByKeyword(t *testing.T) {
 	})
 }
 
-func TestLaterMessagesAlwaysUseATool(t *testing.T) {
+func TestDemo_laterMessagesUseATool(t *testing.T) {
 	b := start(t, mock.Config{})
 	replies := b.play(specs(allTools...), "", say("user", "hi"), say("assistant", "hello"), say("user", "blargh"))
 	require.Equal(t, []string{"Bash"}, used(replies))
@@ -124,22 +124,23 @@ func TestWithoutToolsItIsTextOnly(t *testing.T) {
 	})
 	t.Run("title", func(t *testing.T) {
 		for _, p := range []domain.Prompt{
-			prompt(nil, say("system", "Give a short title for the conversation."), say("user", "mend the login page of my shop please, it is broken")),
-			prompt(nil, say("user", "Write a title for this conversation.\nUser: mend the login page of my shop\nAssistant: ok")),
-			prompt(nil, say("user", "Write a title for this conversation.\n\nmend the login page of my shop")),
+			prompt(nil, say("system", "Give a short title for the conversation."), say("user", "repair the login page of my shop please, "+
+				"it is broken")),
+			prompt(nil, say("user", "Write a title for this conversation.\nUser: repair the login page of my shop\nAssistant: ok")),
+			prompt(nil, say("user", "Write a title for this conversation.\n\nrepair the login page of my shop")),
 		} {
-			require.Equal(t, "Mend the login page of my", b.must(p).Text)
+			require.Equal(t, "Repair the login page of my", b.must(p).Text)
 		}
 		scripted := b.must(prompt(nil, say("system", "Give a title."), script(`{"steps":[{"status":500}]}`)))
 		require.Equal(t, "Please thanks", scripted.Text, "a quoted script is not obeyed")
 	})
 	t.Run("summary", func(t *testing.T) {
 		call := say("assistant", "I will look.")
-		call.Calls = []domain.RequestedCall{{ID: "a", Name: "Bash", Arguments: "{}"}}
+		call.Calls = []domain.PromptCall{{ID: "a", Name: "Bash", Arguments: "{}"}}
 		result := say("tool", "ok")
 		result.ToolCallID = "a"
-		reply := b.must(prompt(nil, say("user", "mend the login"), call, result, say("user", "Summarize the conversation so far.")))
-		require.Contains(t, reply.Text, "mend the login")
+		reply := b.must(prompt(nil, say("user", "repair the login"), call, result, say("user", "Summarize the conversation so far.")))
+		require.Contains(t, reply.Text, "repair the login")
 		require.Contains(t, reply.Text, "Bash")
 		require.Contains(t, reply.Text, "I will look.")
 	})
@@ -149,7 +150,8 @@ func TestAnswersFollowTheSchema(t *testing.T) {
 	b := start(t, mock.Config{})
 	schemas := []string{
 		`{"type":"object","required":["name","age","tags","kind","when","nested"],"additionalProperties":false,"properties":{
-			"name":{"type":"string","minLength":30},"age":{"type":"integer","minimum":18,"maximum":99},"tags":{"type":"array","minItems":2,"items":{"type":"string","maxLength":4}},
+			"name":{"type":"string","minLength":30},"age":{"type":"integer","minimum":18,"maximum":99},
+			"tags":{"type":"array","minItems":2,"items":{"type":"string","maxLength":4}},
 			"kind":{"enum":["a","b"]},"when":{"type":"string"},"nested":{"$ref":"#/$defs/n"},"optional":{"type":"boolean"}},
 			"$defs":{"n":{"type":"object","properties":{"x":{"type":["number","null"]},"ok":{"const":true}}}}}`,
 		`{"type":"array","items":{"anyOf":[{"type":"boolean"},{"type":"null"}]}}`,
@@ -178,8 +180,8 @@ func TestAnswersFollowTheSchema(t *testing.T) {
 	}
 }
 
-// TestEqualRequestsGetEqualAnswers asks two services, as after a restart.
-func TestEqualRequestsGetEqualAnswers(t *testing.T) {
+// TestDemo_deterministic asks two services, as after a restart.
+func TestDemo_deterministic(t *testing.T) {
 	a, b := start(t, mock.Config{}), start(t, mock.Config{})
 	for _, said := range []string{"hi", "build it", "count to 3", "ask me a question", "parallel"} {
 		one := a.play(specs(allTools...), "", say("user", said))

@@ -22,7 +22,12 @@ type apiError struct {
 func (e *apiError) Error() string { return e.Message }
 
 func badRequest(format string, args ...any) *apiError {
-	return &apiError{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Type: "invalid_request_error", Code: "invalid_request"}
+	return &apiError{
+		Status:  http.StatusBadRequest,
+		Message: fmt.Sprintf(format, args...),
+		Type:    "invalid_request_error",
+		Code:    "invalid_request",
+	}
 }
 
 func notFound(code, message string) *apiError {

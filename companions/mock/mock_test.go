@@ -109,7 +109,7 @@ func (b *bed) play(tools []domain.ToolSpec, choice string, messages ...domain.Pr
 			return replies
 		}
 		assistant := say("assistant", reply.Text)
-		assistant.Calls = reply.Calls
+		assistant.Calls = earlier(reply.Calls)
 		messages = append(messages, assistant)
 		for _, call := range reply.Calls {
 			require.True(b.t, json.Valid([]byte(call.Arguments)), call.Arguments)
@@ -123,6 +123,14 @@ func (b *bed) play(tools []domain.ToolSpec, choice string, messages ...domain.Pr
 	}
 	b.t.Fatal("the conversation does not end")
 	return nil
+}
+
+// earlier gives the calls of an answer as those of a later prompt.
+func earlier(calls []domain.RequestedCall) (out []domain.PromptCall) {
+	for _, call := range calls {
+		out = append(out, domain.PromptCall{ID: call.ID, ServerID: call.ID, Name: call.Name, Arguments: call.Arguments})
+	}
+	return out
 }
 
 // answers chooses a label in every question that has it, else its first.
@@ -220,7 +228,8 @@ func TestPageNamesEveryField(t *testing.T) {
 func TestStreamOnTheWire(t *testing.T) {
 	b := start(t, mock.Config{})
 	body := `{"model":"everloop-demo","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":
-		"[[script]]{\"steps\":[{\"thinking\":\"so so\",\"text\":\"one two\",\"calls\":[{\"name\":\"Bash\",\"id\":\"call_1\",\"arguments\":{\"command\":\"ls -la\"}}]}]}"}]}`
+		"[[script]]{\"steps\":[{\"thinking\":\"so so\",\"text\":\"one two\",` +
+		`\"calls\":[{\"name\":\"Bash\",\"id\":\"call_1\",\"arguments\":{\"command\":\"ls -la\"}}]}]}"}]}`
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -304,7 +313,12 @@ func TestStreamOnTheWire(t *testing.T) {
 
 func TestWholeCompletion(t *testing.T) {
 	b := start(t, mock.Config{})
-	status, answer := b.post(`{"model":"everloop-demo","messages":[{"role":"user","content":[{"type":"text","text":"[[script]]{\"steps\":[{\"thinking\":\"hm\",\"text\":\"one two\",\"calls\":[{\"name\":\"A\",\"id\":\"1\"},{\"name\":\"B\",\"id\":\"2\",\"arguments\":{\"x\":\"a long text for several pieces\"}}]}]}"}]}]}`)
+	status, answer := b.post(
+		`{"model":"everloop-demo","messages":[{"role":"user","content":[{"type":"text","text":"[[script]]{\"steps\":[{` +
+			`\"thinking\":\"hm\",\"text\":\"one ` +
+			`two\",\"calls\":[{\"name\":\"A\",\"id\":\"1\"},{\"name\":\"B\",\"id\":\"2\",\"arguments\":{\"x\":\"a long text for ` +
+			`several pieces\"}}]}]}"}]}]}`,
+	)
 	require.Equal(t, 200, status)
 	var c struct {
 		Object  string
@@ -320,32 +334,71 @@ func TestWholeCompletion(t *testing.T) {
 	require.Positive(t, c.Usage.TotalTokens)
 	require.JSONEq(t, `{"role":"assistant","content":"one two","reasoning_content":"hm","tool_calls":[
 		{"id":"1","type":"function","function":{"name":"A","arguments":"{}"}},
-		{"id":"2","type":"function","function":{"name":"B","arguments":"{\"x\":\"a long text for several pieces\"}"}}]}`, string(c.Choices[0].Message))
+		{"id":"2","type":"function","function":{"name":"B","arguments":"{\"x\":\"a long text for several pieces\"}"}}]}`,
+		string(c.Choices[0].Message))
 }
 
 func TestBadRequests(t *testing.T) {
-	b := start(t, mock.Config{})
+	b := start(t, mock.Config{KeepRequests: true})
 	tests := map[string]struct {
 		body   string
 		status int
 		code   string
 	}{
-		"not json":               {`{"model":`, 400, "invalid_request"},
-		"wrong type":             {`{"model":"everloop-demo","messages":"hi"}`, 400, "invalid_request"},
-		"no model":               {`{"messages":[{"role":"user","content":"x"}]}`, 400, "invalid_request"},
-		"unknown model":          {`{"model":"gpt-none","messages":[{"role":"user","content":"x"}]}`, 404, "model_not_found"},
-		"no messages":            {`{"model":"everloop-demo","messages":[]}`, 400, "invalid_request"},
-		"unknown role":           {`{"model":"everloop-demo","messages":[{"role":"wizard","content":"x"}]}`, 400, "invalid_request"},
-		"content of wrong type":  {`{"model":"everloop-demo","messages":[{"role":"user","content":7}]}`, 400, "invalid_request"},
-		"tool without a call":    {`{"model":"everloop-demo","messages":[{"role":"tool","tool_call_id":"a","content":"x"}]}`, 400, "invalid_request"},
-		"call without an answer": {`{"model":"everloop-demo","messages":[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"X","arguments":"{}"}}]},{"role":"user","content":"x"}]}`, 400, "invalid_request"},
-		"call open at the end":   {`{"model":"everloop-demo","messages":[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"X","arguments":"{}"}}]}]}`, 400, "invalid_request"},
-		"tool without a name":    {`{"model":"everloop-demo","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{}}]}`, 400, "invalid_request"},
-		"script cut":             {`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":["}]}`, 400, "invalid_script"},
-		"script with a typo":     {`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"txt\":\"a\"}]}"}]}`, 400, "invalid_script"},
-		"script without orders":  {`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{}"}]}`, 400, "invalid_script"},
-		"script with status 200": {`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"status\":200}]}"}]}`, 400, "invalid_script"},
-		"script beyond bounds":   {`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"tokens\":100000000}]}"}]}`, 400, "invalid_script"},
+		"not json":              {`{"model":`, 400, "invalid_request"},
+		"wrong type":            {`{"model":"everloop-demo","messages":"hi"}`, 400, "invalid_request"},
+		"no model":              {`{"messages":[{"role":"user","content":"x"}]}`, 400, "invalid_request"},
+		"unknown model":         {`{"model":"gpt-none","messages":[{"role":"user","content":"x"}]}`, 404, "model_not_found"},
+		"no messages":           {`{"model":"everloop-demo","messages":[]}`, 400, "invalid_request"},
+		"unknown role":          {`{"model":"everloop-demo","messages":[{"role":"wizard","content":"x"}]}`, 400, "invalid_request"},
+		"content of wrong type": {`{"model":"everloop-demo","messages":[{"role":"user","content":7}]}`, 400, "invalid_request"},
+		"tool without a call": {
+			`{"model":"everloop-demo","messages":[{"role":"tool","tool_call_id":"a","content":"x"}]}`,
+			400,
+			"invalid_request",
+		},
+		"call without an answer": {
+			`{"model":"everloop-demo","messages":[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function",` +
+				`"function":{"name":"X","arguments":"{}"}}]},{"role":"user","content":"x"}]}`,
+			400,
+			"invalid_request",
+		},
+		"call open at the end": {
+			`{"model":"everloop-demo","messages":[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function",` +
+				`"function":{"name":"X","arguments":"{}"}}]}]}`,
+			400,
+			"invalid_request",
+		},
+		"tool without a name": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{}}]}`,
+			400,
+			"invalid_request",
+		},
+		"script cut": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":["}]}`,
+			400,
+			"invalid_script",
+		},
+		"script with a typo": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"txt\":\"a\"}]}"}]}`,
+			400,
+			"invalid_script",
+		},
+		"script without orders": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{}"}]}`,
+			400,
+			"invalid_script",
+		},
+		"script with status 200": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"status\":200}]}"}]}`,
+			400,
+			"invalid_script",
+		},
+		"script beyond bounds": {
+			`{"model":"everloop-demo","messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"tokens\":100000000}]}"}]}`,
+			400,
+			"invalid_script",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package mock
 
 import "net/http"
 
-// modelInfo is an entry of the model list (shapes.md section 9).
+// modelInfo is an entry of the model list, as a chat-completions server lists it.
 type modelInfo struct {
 	ID            string   `json:"id"`
 	Object        string   `json:"object"`

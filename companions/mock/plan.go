@@ -27,7 +27,11 @@ func decide(req *chatRequest) (plan, *apiError) {
 	if tokens := req.promptTokens(); tokens > model.ContextWindow {
 		return plan{}, &apiError{
 			Status: http.StatusBadRequest, Type: "invalid_request_error", Code: "context_length_exceeded",
-			Message: fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens.", model.ContextWindow, tokens),
+			Message: fmt.Sprintf(
+				"This model's maximum context length is %d tokens. However, your messages resulted in %d tokens.",
+				model.ContextWindow,
+				tokens,
+			),
 		}
 	}
 	p := plan{paced: true}

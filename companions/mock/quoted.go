@@ -66,7 +66,7 @@ func orderedSummary(c *conversation) *Step {
 	}
 }
 
-// scriptName tells scripts apart.
+// scriptName identifies a script.
 func scriptName(text string) string {
 	_, rest, _ := strings.Cut(text, scriptOpen)
 	var script json.RawMessage

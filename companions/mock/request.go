@@ -108,7 +108,7 @@ func parseRequest(body []byte) (*chatRequest, *apiError) {
 	return &req, nil
 }
 
-// checkMessages holds callers to the order that real servers insist on: every
+// checkMessages checks the order that real servers require: every
 // tool call is answered, directly after it, and nothing else is.
 func checkMessages(messages []chatMessage) *apiError {
 	open := map[string]bool{}

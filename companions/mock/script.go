@@ -66,7 +66,7 @@ type Step struct {
 	Chunk        int `json:"chunk,omitempty"`          // characters of a piece; 0: words
 
 	FinishReason string `json:"finish_reason,omitempty"` // default: stop, or tool_calls
-	NoFinish     bool   `json:"no_finish,omitempty"`     // end the stream in good order but without a finish reason
+	NoFinish     bool   `json:"no_finish,omitempty"`     // end the stream normally but without a finish reason
 	NoDone       bool   `json:"no_done,omitempty"`       // end the stream without [DONE]
 	Usage        *Usage `json:"usage,omitempty"`         // default: estimated
 
@@ -92,6 +92,13 @@ type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
+
+	Details *UsageDetails `json:"prompt_tokens_details,omitempty"`
+}
+
+// UsageDetails says which tokens of the prompt came from the server's cache.
+type UsageDetails struct {
+	CachedTokens int `json:"cached_tokens"`
 }
 
 // findScript gives the script in charge and the index of its message. A script
@@ -105,7 +112,12 @@ func findScript(messages []chatMessage) (script *Script, at int, fault *apiError
 		}
 		found, err := readScript(text)
 		if err != nil && last {
-			return nil, 0, &apiError{Status: 400, Type: "invalid_request_error", Code: "invalid_script", Message: "the script cannot be used: " + err.Error()}
+			return nil, 0, &apiError{
+				Status:  400,
+				Type:    "invalid_request_error",
+				Code:    "invalid_script",
+				Message: "the script cannot be used: " + err.Error(),
+			}
 		}
 		if found != nil && err == nil && (last || found.Sticky) {
 			return found, i, nil

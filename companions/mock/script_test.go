@@ -28,7 +28,10 @@ func TestStepsAnswerOneCallEach(t *testing.T) {
 	b := start(t, mock.Config{})
 	messages := []domain.PromptMessage{
 		say("user", "hi"), say("assistant", "hello"), // does not count: it is before the script
-		script(`{"steps":[{"text":"first"},{"text":"second","finish_reason":"length","usage":{"prompt_tokens":5,"completion_tokens":6}}],"closing":"the end"}`),
+		script(
+			`{"steps":[{"text":"first"},{"text":"second","finish_reason":"length","usage":{"prompt_tokens":5,"completion_tokens":6}}],` +
+				`"closing":"the end"}`,
+		),
 	}
 	var got []domain.Reply
 	for range 4 {
@@ -58,14 +61,20 @@ func TestCallsOfAStep(t *testing.T) {
 
 func TestLoop(t *testing.T) {
 	b := start(t, mock.Config{})
-	replies := b.play(nil, "", script(`{"loop":{"n":7,"text":"step {{i}}","call":{"name":"Bash","arguments":{"command":"echo {{i}}"}}},"steps":[{"text":"after"}]}`))
+	replies := b.play(
+		nil,
+		"",
+		script(
+			`{"loop":{"n":7,"text":"step {{i}}","call":{"name":"Bash","arguments":{"command":"echo {{i}}"}}},"steps":[{"text":"after"}]}`,
+		),
+	)
 	require.Len(t, replies, 8)
 	require.Equal(t, "step 6", replies[6].Text)
 	require.JSONEq(t, `{"command":"echo 6"}`, replies[6].Calls[0].Arguments)
 	require.Equal(t, "after", replies[7].Text)
 }
 
-func TestNestedScriptReachesASubAgentWhole(t *testing.T) {
+func TestScript_nestedForSubAgent(t *testing.T) {
 	b := start(t, mock.Config{})
 	inner := `[[script]]{"steps":[{"text":"from below"}]}[[/script]]`
 	arguments, err := json.Marshal(map[string]string{"prompt": inner})
@@ -76,7 +85,7 @@ func TestNestedScriptReachesASubAgentWhole(t *testing.T) {
 	require.Equal(t, "from below", b.must(prompt(nil, say("user", got["prompt"]))).Text)
 }
 
-func TestStickyScriptSurvivesSteering(t *testing.T) {
+func TestScript_stickyAfterSteering(t *testing.T) {
 	b := start(t, mock.Config{})
 	order := `{"sticky":true,"steps":[{"text":"one"},{"text":"two"}]}`
 	reply := b.must(prompt(nil, script(order), say("assistant", "one"), say("user", "also mind the tests")))
@@ -90,7 +99,10 @@ func TestEcho(t *testing.T) {
 	for name, p := range map[string]domain.Prompt{
 		"by script": prompt(specs("Bash"), say("system", "sys"), script(`{"echo":true}`)),
 		"by step":   prompt(specs("Bash"), say("system", "sys"), script(`{"steps":[{"echo":true}]}`)),
-		"by model":  {Model: mock.EchoModel, Messages: []domain.PromptMessage{say("system", "sys"), say("user", "please")}, Tools: specs("Bash")},
+		"by model": {Model: mock.EchoModel, Messages: []domain.PromptMessage{
+			say("system", "sys"),
+			say("user", "please"),
+		}, Tools: specs("Bash")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got struct {
@@ -135,7 +147,13 @@ func TestOrderedFaults(t *testing.T) {
 		{"cut", `{"steps":[{"text":"a b c d","cut_after":2}]}`, domain.FaultTransient, 0, "a b "},
 		{"cut before anything", `{"steps":[{"text":"a b c d","cut_after":0}]}`, domain.FaultTransient, 0, ""},
 		{"cut after everything", `{"steps":[{"text":"a b","cut_after":99}]}`, domain.FaultTransient, 0, "a b"},
-		{"error mid-stream", `{"steps":[{"text":"a b c d","error_mid_stream":true,"error_message":"melted"}]}`, domain.FaultTransient, 0, "a "},
+		{
+			"error mid-stream",
+			`{"steps":[{"text":"a b c d","error_mid_stream":true,"error_message":"melted"}]}`,
+			domain.FaultTransient,
+			0,
+			"a ",
+		},
 		{"malformed", `{"steps":[{"text":"a b c d","malformed":true,"cut_after":3}]}`, domain.FaultTransient, 0, "a b c "},
 		{"no finish reason", `{"steps":[{"text":"a b","no_finish":true}]}`, domain.FaultTransient, 0, "a b"},
 	}
@@ -168,8 +186,8 @@ func TestFailTimes(t *testing.T) {
 		`{"steps":[{"text":"at last","fail_times":2,"status":429}]}`,
 	} {
 		for range 2 { // the count starts afresh after a success
-			b.fault(order)
-			b.fault(order)
+			_, _ = b.fault(order)
+			_, _ = b.fault(order)
 			require.Equal(t, "at last", b.must(prompt(nil, script(order))).Text)
 		}
 	}
@@ -191,12 +209,16 @@ func TestHoldUntilReleased(t *testing.T) {
 	done := make(chan result, 1)
 	go func() {
 		var once sync.Once
-		reply, err := b.client.Stream(t.Context(), prompt(nil, script(`{"steps":[{"text":"one two three","hold":true,"hold_after":2}]}`)), func(d domain.Delta) error {
-			if d.Text == "two " {
-				once.Do(func() { close(first) })
-			}
-			return nil
-		})
+		reply, err := b.client.Stream(
+			t.Context(),
+			prompt(nil, script(`{"steps":[{"text":"one two three","hold":true,"hold_after":2}]}`)),
+			func(d domain.Delta) error {
+				if d.Text == "two " {
+					once.Do(func() { close(first) })
+				}
+				return nil
+			},
+		)
 		done <- result{reply, err}
 	}()
 	<-first
@@ -211,7 +233,7 @@ func TestHoldUntilReleased(t *testing.T) {
 }
 
 func TestHoldUntilTheClientLeaves(t *testing.T) {
-	b := start(t, mock.Config{})
+	b := start(t, mock.Config{KeepRequests: true})
 	for _, order := range []string{`{"steps":[{"text":"one two","hold":true}]}`, `{"steps":[{"hold":true}]}`} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := b.client.Stream(ctx, prompt(nil, script(order)), nil)
@@ -248,7 +270,8 @@ func TestSmallContextOverflows(t *testing.T) {
 
 func TestThinkingCanBeSwitchedOff(t *testing.T) {
 	b := start(t, mock.Config{})
-	body := `{"model":"everloop-demo","chat_template_kwargs":{"enable_thinking":%t},"messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"thinking\":\"hm\",\"text\":\"x\"}]}"}]}`
+	body := `{"model":"everloop-demo","chat_template_kwargs":{"enable_thinking":%t},"messages":[{"role":"user","content":"[[script]]{` +
+		`\"steps\":[{\"thinking\":\"hm\",\"text\":\"x\"}]}"}]}`
 	_, with := b.post(fmt.Sprintf(body, true))
 	_, without := b.post(fmt.Sprintf(body, false))
 	require.Contains(t, with, "reasoning_content")
@@ -260,7 +283,11 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			reply, err := b.client.Stream(t.Context(), prompt(nil, script(fmt.Sprintf(`{"steps":[{"text":"stream %d ","tokens":50,"delay_ms":1}]}`, i))), nil)
+			reply, err := b.client.Stream(
+				t.Context(),
+				prompt(nil, script(fmt.Sprintf(`{"steps":[{"text":"stream %d ","tokens":50,"delay_ms":1}]}`, i))),
+				nil,
+			)
 			if err != nil || !strings.HasPrefix(reply.Text, fmt.Sprintf("stream %d word ", i)) {
 				t.Errorf("stream %d: %v %.40q", i, err, reply.Text)
 			}

@@ -8,7 +8,8 @@ import (
 )
 
 // menu names what the demonstration can show.
-const menu = "“build a program”, “list the files”, “search the web”, “count to 5”, “run things in parallel”, “ask me a question”, “make a plan”, “delegate to a sub-agent” or “a long text”."
+const menu = "“build a program”, “list the files”, “search the web”, “count to 5”, “run things in parallel”, " +
+	"“ask me a question”, “make a plan”, “delegate to a sub-agent” or “a long text”."
 
 var countTo = regexp.MustCompile(`\bcount(?: up)?(?: to)? (\d{1,3})\b`)
 
@@ -52,7 +53,7 @@ func byWords(said string) []move {
 	return nil
 }
 
-// tourMoves is the first chat of somebody who just says hello.
+// tourMoves is the first chat of a user who just says hello.
 func tourMoves() []move {
 	return []move{
 		{
@@ -62,7 +63,10 @@ func tourMoves() []move {
 		},
 		{
 			thinking: "The command ran. Now a question, which pauses this chat until it is answered.",
-			say:      reports("That was a real command in your session's sandbox:", "This chat now waits for you, for as long as you like: even a restart does not lose the question."),
+			say: reports(
+				"That was a real command in your session's sandbox:",
+				"This chat now waits for you, for as long as you like: even a restart does not lose the question.",
+			),
 			calls: []Call{ask(question{
 				Question: "What shall I show you next?", Header: "Next",
 				Options: []option{
@@ -88,7 +92,7 @@ func againMoves() []move {
 	return []move{
 		{
 			thinking: "I do not understand free text. I show one command and say what I know.",
-			say:      says("I am a script and only understand a few words. Here is a sign of life from the sandbox."),
+			say:      says("I am a script and only understand a few words. Here is some output from the sandbox."),
 			calls:    []Call{bash(`date; ls | head -n 20`, "Show the time and the files")},
 		},
 		{say: reports("The sandbox answered:", "Words that I understand: "+menu)},
@@ -193,7 +197,9 @@ func countMoves(said string) []move {
 			calls: []Call{bash(fmt.Sprintf("echo %d", i), fmt.Sprintf("Count: %d", i))},
 		})
 	}
-	return append(moves, move{say: says(fmt.Sprintf("Counted to %d with one command a step. Each step was a model call, a tool call and a durable record.", n))})
+	counted := fmt.Sprintf("Counted to %d with one command a step. Each step was a model call, a tool call and a durable record.", n)
+
+	return append(moves, move{say: says(counted)})
 }
 
 // parallelMoves runs tools at the same time.
@@ -220,13 +226,18 @@ func parallelMoves(string) []move {
 	}
 }
 
-// agentMoves hands a job to a sub-agent.
+// agentMoves gives a job to a sub-agent.
 func agentMoves(string) []move {
 	return []move{
 		{
 			thinking: "A sub-agent has its own loop and its own context.",
 			say:      says("I hand this to a sub-agent; its steps appear below the call."),
-			calls:    []Call{use("Agent", map[string]any{"description": "Look around", "prompt": "List the files of the workspace and report what you see."})},
+			calls: []Call{
+				use(
+					"Agent",
+					map[string]any{"description": "Look around", "prompt": "List the files of the workspace and report what you see."},
+				),
+			},
 		},
 		{say: reports("The sub-agent reported:", "It worked in a loop of its own, and only its report came back to me.")},
 	}
@@ -250,7 +261,10 @@ func questionMoves(string) []move {
 					return []move{{say: says("No answer came, and that is fine.")}}
 				}
 				return []move{
-					{say: says("Noted. I write your answer to a file."), calls: []Call{use("Write", map[string]any{"file_path": "demo-answer.txt", "content": chosen + "\n"})}},
+					{
+						say:   says("Noted. I write your answer to a file."),
+						calls: []Call{use("Write", map[string]any{"file_path": "demo-answer.txt", "content": chosen + "\n"})},
+					},
 					{say: says("You chose: " + chosen + ". It is in `demo-answer.txt`.")},
 				}
 			},
@@ -276,7 +290,12 @@ func taskMoves(string) []move {
 func planningMoves() []move {
 	steps := []map[string]any{
 		{"id": "1", "title": "Look at the workspace", "detail": "List the files to know what is there."},
-		{"id": "2", "title": "Write the program", "detail": "Create " + programFile + ", a multiplication table.", "depends_on": []string{"1"}},
+		{
+			"id":         "2",
+			"title":      "Write the program",
+			"detail":     "Create " + programFile + ", a multiplication table.",
+			"depends_on": []string{"1"},
+		},
 		{"id": "3", "title": "Run and check it", "detail": "Run it with two sizes and compare.", "depends_on": []string{"2"}},
 	}
 	return []move{

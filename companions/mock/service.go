@@ -6,7 +6,8 @@
 // It is a service of its own, reached over HTTP only. It knows nothing of
 // sessions or of the agent's code: what it answers follows from the messages of
 // the request, so that a restart changes nothing. Kept in memory are only the
-// log of requests, the counters of fail_times and the streams held open.
+// counters of fail_times, the streams held open and, where tests ask for it, a
+// log of requests.
 //
 // # Orders
 //
@@ -40,6 +41,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"everloop/internal/hosts"
 )
 
 // Ids of the models.
@@ -65,7 +68,12 @@ type Config struct {
 	// OpenControl lets other machines use /control/. Its log holds what users
 	// wrote, so by default only this machine may.
 	OpenControl bool
-	Log         *slog.Logger // nil: nothing is logged
+	// KeepRequests keeps the last requests, prompts included, for tests.
+	KeepRequests bool
+	// Hosts are the names by which clients reach the service besides localhost and IP
+	// addresses.
+	Hosts hosts.List
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Service is the mock service.
@@ -82,7 +90,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, log: cfg.Log,
-		requests: newRequestLog(), failures: newCounters(), held: newGate(),
+		requests: newRequestLog(cfg.KeepRequests), failures: newCounters(), held: newGate(),
 		mux: http.NewServeMux(),
 	}
 	if s.log == nil {
@@ -93,7 +101,21 @@ func New(cfg Config) *Service {
 }
 
 // Handler serves the whole service.
-func (s *Service) Handler() http.Handler { return s.mux }
+func (s *Service) Handler() http.Handler { return s.checkHost(s.mux) }
+
+// checkHost rejects pages whose name was made to point at this machine.
+func (s *Service) checkHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.cfg.Hosts.Allows(r.Host) {
+			writeError(w, &apiError{
+				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
+				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Run listens on addr (host:port) until the context ends, then lets open
 // answers finish for a few seconds. It returns nil after an orderly end.
@@ -108,7 +130,7 @@ func (s *Service) Run(ctx context.Context, addr string) error {
 // Serve is Run on a listener of the caller's, which it closes.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: s.mux, ReadHeaderTimeout: 10 * time.Second,
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stream sends an answer as chunks of server-sent events (shapes.md section 9).
+// stream sends an answer as chunks of server-sent events.
 type stream struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController

@@ -87,7 +87,8 @@ func serveSearch(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"query": query, "number_of_results": len(results), "results": results, "answers": []any{}, "suggestions": []any{}, "unresponsive_engines": []any{},
+		"query": query, "number_of_results": len(results), "results": results, "answers": []any{}, "suggestions": []any{},
+		"unresponsive_engines": []any{},
 	})
 }
 
@@ -104,9 +105,14 @@ func serveWebPage(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'")
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%[1]s</title></head>\n<body>\n<h1>%[1]s</h1>\n%s\n"+
-		"<hr><p>This page is part of Everloop's demonstration. See also: %s</p>\n</body></html>\n",
-		html.EscapeString(p.Title), strings.Join(p.Body, "\n"), others(p))
+	fmt.Fprintf(
+		w,
+		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%[1]s</title></head>\n<body>\n<h1>%[1]s</h1>\n%s\n"+
+			"<hr><p>This page is part of Everloop's demonstration. See also: %s</p>\n</body></html>\n",
+		html.EscapeString(p.Title),
+		strings.Join(p.Body, "\n"),
+		others(p),
+	)
 }
 
 func others(p webPage) string {
@@ -131,7 +137,16 @@ func serveWiki(w http.ResponseWriter, r *http.Request) {
 		}
 		hits := []map[string]any{}
 		for _, p := range findPages(q.Get("srsearch"))[:min(limit, len(webPages))] {
-			hits = append(hits, map[string]any{"ns": 0, "title": p.Title, "pageid": pageID(p.Slug), "snippet": p.Snippet, "timestamp": "2026-01-01T00:00:00Z"})
+			hits = append(
+				hits,
+				map[string]any{
+					"ns":        0,
+					"title":     p.Title,
+					"pageid":    pageID(p.Slug),
+					"snippet":   p.Snippet,
+					"timestamp": "2026-01-01T00:00:00Z",
+				},
+			)
 		}
 		writeJSON(w, http.StatusOK, map[string]any{"query": map[string]any{"search": hits}})
 	case q.Get("prop") == "extracts":

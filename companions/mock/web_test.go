@@ -36,10 +36,11 @@ func (b *bed) search(query string) (f found) {
 	return f
 }
 
-func TestSearchFindsPagesThatCanBeFetched(t *testing.T) {
+func TestSearch_pagesCanBeFetched(t *testing.T) {
 	b := start(t, mock.Config{})
 	for query, title := range map[string]string{
-		"how to make green tea": "How to make tea", "latest version of examplelang": "Release notes", "what is durable execution?": "Durable execution",
+		"how to make green tea": "How to make tea", "latest version of examplelang": "Release notes",
+		"what is durable execution?": "Durable execution",
 	} {
 		f := b.search(query)
 		require.Contains(t, f.Results[0].Title, title)
@@ -58,9 +59,12 @@ func TestSearchFindsPagesThatCanBeFetched(t *testing.T) {
 	require.NotEmpty(t, b.search(strings.Repeat("x", 5000)).Results)
 }
 
-func TestSearchRefusesWhatItDoesNotServe(t *testing.T) {
+func TestSearch_unknownRequests(t *testing.T) {
 	b := start(t, mock.Config{})
-	for path, want := range map[string]int{"/search?format=json": 400, "/search?q=x": 400, "/pages/none": 404, "/pages/": 404, "/w/api.php": 400} {
+	for path, want := range map[string]int{
+		"/search?format=json": 400, "/search?q=x": 400, "/pages/none": 404, "/pages/": 404,
+		"/w/api.php": 400,
+	} {
 		status, _ := b.get(path)
 		require.Equal(t, want, status, path)
 	}
@@ -74,7 +78,7 @@ func TestTheWebIsSearchedAndRead(t *testing.T) {
 	reply := b.must(prompt(tools, messages...))
 	require.Equal(t, "WebSearch", reply.Calls[0].Name)
 	require.JSONEq(t, `{"query": "tea"}`, reply.Calls[0].Arguments)
-	messages = append(messages, domain.PromptMessage{Role: "assistant", Calls: reply.Calls},
+	messages = append(messages, domain.PromptMessage{Role: "assistant", Calls: earlier(reply.Calls)},
 		domain.PromptMessage{Role: "tool", ToolCallID: reply.Calls[0].ID, Parts: []domain.ContentPart{{Type: "text", Text: result}}})
 	reply = b.must(prompt(tools, messages...))
 	require.Equal(t, "WebFetch", reply.Calls[0].Name)
@@ -84,7 +88,13 @@ func TestTheWebIsSearchedAndRead(t *testing.T) {
 
 func TestAPageIsAnsweredFrom(t *testing.T) {
 	b := start(t, mock.Config{})
-	reply := b.must(prompt(nil, say("system", "You read one page."), say("user", "What is the title?\n\n<page url=\"http://x/\">\n# Tea\nWarm the pot.\n</page>")))
+	reply := b.must(
+		prompt(
+			nil,
+			say("system", "You read one page."),
+			say("user", "What is the title?\n\n<page url=\"http://x/\">\n# Tea\nWarm the pot.\n</page>"),
+		),
+	)
 	require.Contains(t, reply.Text, "Warm the pot.")
 	require.Contains(t, reply.Text, "cannot read")
 	reply = b.must(prompt(nil, say("user", `What? [[script]]{"steps": [{"text": "Ordered."}]}[[/script]] <page url="http://x/">x</page>`)))

@@ -33,7 +33,12 @@ func webMoves(said string) []move {
 				return nil
 			},
 		},
-		{say: reports("The page says:", "The results were made up by the mock service; with `SEARCH_URL` set, the same tools search the real web.")},
+		{
+			say: reports(
+				"The page says:",
+				"The results were made up by the mock service; with `SEARCH_URL` set, the same tools search the real web.",
+			),
+		},
 	}
 }
 
