@@ -46,11 +46,11 @@ type conversation struct {
 	session string
 	chat    string // the chat that is followed
 	spoken  bool   // the service was reached before: a failure may pass
-	lost    bool   // the loss of the connection was told
+	lost    bool   // the loss of the connection was reported
 	code    int    // how the last chat ended
 }
 
-// Run carries out the command and returns its exit code. Errors are told on
+// Run carries out the command and returns its exit code. Errors are written to
 // Notes. ctx ends it without stopping the chat.
 func Run(ctx context.Context, client *Client, options Options) int {
 	if options.Patience == 0 {
@@ -73,7 +73,7 @@ func Run(ctx context.Context, client *Client, options Options) int {
 	if err != nil {
 		c.code = exitCode(err)
 		if c.code != ExitLeft || !c.Headless {
-			c.printer.tell(red, "everloop: "+reason(err))
+			c.printer.notify(red, "everloop: "+reason(err))
 		}
 	}
 	c.farewell()
@@ -95,10 +95,14 @@ func (c *conversation) farewell() {
 	}
 	command := "everloop chat --session " + Clean(c.session)
 	if c.code == ExitQuestion {
-		c.printer.tell("", "Answer in a terminal:  "+command+"\nor from a script:      "+command+` --answer "1"   (once for each question, in order; numbers, a label or text)`)
+		c.printer.notify(
+			"",
+			"Answer in a terminal:  "+command+"\nor from a script:      "+command+
+				` --answer "1"   (once for each question, in order; numbers, a label or text)`,
+		)
 		return
 	}
-	c.printer.tell(dim, "session "+Clean(c.session)+" · go on: "+command)
+	c.printer.notify(dim, "session "+Clean(c.session)+" · go on: "+command)
 }
 
 func (c *conversation) run(ctx context.Context) error {
@@ -121,7 +125,10 @@ func (c *conversation) run(ctx context.Context) error {
 				return &Fault{Code: ExitTrouble, Message: "the session waits for no answer (it is " + Clean(resumed.Status) + ")"}
 			}
 			if !c.Interactive {
-				return &Fault{Code: ExitTrouble, Message: "the session is " + Clean(resumed.Status) + ", so there is nothing to follow: give a message"}
+				return &Fault{
+					Code:    ExitTrouble,
+					Message: "the session is " + Clean(resumed.Status) + ", so there is nothing to follow: give a message",
+				}
 			}
 		}
 	}
@@ -140,7 +147,7 @@ func (c *conversation) run(ctx context.Context) error {
 	return c.prompt(ctx)
 }
 
-// resume finds the session to go on with; none is given back for a new one.
+// resume finds the session to go on with; an empty one for a new session.
 func (c *conversation) resume(ctx context.Context) (found Session, err error) {
 	if c.Session == "" && !c.Continue {
 		return Session{}, nil
@@ -162,7 +169,7 @@ func (c *conversation) resume(ctx context.Context) (found Session, err error) {
 	c.session, c.spoken = found.ID, true
 	if !c.Headless {
 		if title := oneLine(found.Intent, 80); title != "" {
-			c.printer.tell(dim, "session “"+title+"”")
+			c.printer.notify(dim, "session “"+title+"”")
 		}
 	}
 	return found, nil
@@ -177,7 +184,7 @@ func (c *conversation) prompt(ctx context.Context) error {
 			}
 		}
 		c.spoken = true
-		c.printer.tell(dim, "Everloop. Ctrl-C stops a chat, Ctrl-D leaves.")
+		c.printer.notify(dim, "Everloop. Ctrl-C stops a chat, Ctrl-D leaves.")
 	}
 	for {
 		c.rest()
@@ -197,7 +204,7 @@ func (c *conversation) prompt(ctx context.Context) error {
 		err = c.say(ctx, text)
 		if p, refused := errors.AsType[*Problem](err); refused && p.Status >= 400 && p.Status < 500 &&
 			p.Status != http.StatusUnauthorized && p.Status != http.StatusNotFound {
-			c.printer.tell(red, reason(err)) // the next message may be better
+			c.printer.notify(red, reason(err)) // the next message may be better
 			continue
 		}
 		if err != nil {
@@ -206,7 +213,7 @@ func (c *conversation) prompt(ctx context.Context) error {
 	}
 }
 
-// rest lets go of the stream while a person thinks: nothing would read it.
+// rest closes the stream while a person thinks: nothing would read it.
 func (c *conversation) rest() {
 	if c.follow != nil {
 		c.follow.close()
@@ -224,16 +231,16 @@ func (c *conversation) listen(ctx context.Context, all bool) error {
 		lost: func(error) {
 			if !c.lost {
 				c.lost = true
-				c.printer.tell(yellow, "the connection was lost; the chat goes on, and this comes back to it")
+				c.printer.notify(yellow, "the connection was lost; the chat goes on, and this comes back to it")
 			}
 		},
 		found: func() {
 			if c.lost {
 				c.lost = false
-				c.printer.tell(dim, "connected again")
+				c.printer.notify(dim, "connected again")
 			}
 		},
-		gap: func() { c.printer.tell(yellow, "some of what happened meanwhile is no longer kept") },
+		gap: func() { c.printer.notify(yellow, "some of what happened meanwhile is no longer kept") },
 	}
 	err := c.attempt(ctx, func(ctx context.Context) error { return c.follow.start(ctx, all) })
 	c.spoken = c.spoken || err == nil
@@ -309,7 +316,9 @@ func (c *conversation) say(ctx context.Context, text string) error {
 	c.follow.anchor = func(e *Event) bool { return e.ChatID == accepted.ChatID && anchors(e, accepted) }
 	queued := accepted.Position > 0
 	if queued && !c.Headless {
-		c.printer.tell(dim, fmt.Sprintf("a chat is running; this message is number %d in the queue (--steer would join it)", accepted.Position))
+		c.printer.notify(
+			dim, fmt.Sprintf("a chat is running; this message is number %d in the queue (--steer would join it)", accepted.Position),
+		)
 	}
 	return c.watch(ctx, queued)
 }

@@ -27,7 +27,7 @@ func (f *fake) run(o Options) (code int, out, notes string) {
 	return code, shown.String(), said.String()
 }
 
-func TestAChatStreamsToItsEnd(t *testing.T) {
+func TestRun_streamsUntilChatEnds(t *testing.T) {
 	f := newFake(t)
 	f.onPost = func(body map[string]any) (int, any) {
 		go func() {
@@ -48,7 +48,7 @@ func TestAChatStreamsToItsEnd(t *testing.T) {
 	require.NotEmpty(t, f.posts[0]["client_message_id"])
 }
 
-func TestALostStreamGoesOnWithoutLossOrRepeat(t *testing.T) {
+func TestRun_reconnectsWithoutLossOrDuplicates(t *testing.T) {
 	f := newFake(t)
 	f.cut = map[int]int{0: 0, 1: 3, 2: 0, 3: 1}
 	f.onPost = func(body map[string]any) (int, any) {
@@ -68,7 +68,7 @@ func TestALostStreamGoesOnWithoutLossOrRepeat(t *testing.T) {
 	require.Contains(t, notes, "connected again")
 }
 
-func TestARepeatedMessageKeepsItsId(t *testing.T) {
+func TestRun_retryKeepsClientMessageID(t *testing.T) {
 	f := newFake(t)
 	tries := 0
 	f.onPost = func(body map[string]any) (int, any) {
@@ -85,7 +85,7 @@ func TestARepeatedMessageKeepsItsId(t *testing.T) {
 	require.Equal(t, f.posts[0]["client_message_id"], f.posts[2]["client_message_id"])
 }
 
-func TestAStreamThatTheServiceEndsSaysWhy(t *testing.T) {
+func TestRun_showsErrorOfStream(t *testing.T) {
 	f := newFake(t)
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("chat:start", `"chat_id":"c1"`)
@@ -102,7 +102,7 @@ func TestAStreamThatTheServiceEndsSaysWhy(t *testing.T) {
 	require.Equal(t, []string{"live"}, f.seen()[:1])
 }
 
-func TestQuestionsAreAskedAndAnswered(t *testing.T) {
+func TestRun_answersQuestions(t *testing.T) {
 	f := newFake(t)
 	f.turns = askedOnce
 	f.onPost = func(body map[string]any) (int, any) {
@@ -129,7 +129,7 @@ func TestQuestionsAreAskedAndAnswered(t *testing.T) {
 	require.JSONEq(t, `{"tool_call_id":"q1","selections":{"0":[1],"1":[0,1]}}`, string(answer))
 }
 
-func TestAQuestionWithoutAPersonEndsTheCommand(t *testing.T) {
+func TestRun_questionWithoutTerminal(t *testing.T) {
 	f := newFake(t)
 	f.turns, f.status = askedOnce, "waiting_for_input"
 	code, out, notes := f.run(Options{Session: "s1"})
@@ -151,7 +151,7 @@ func TestAQuestionWithoutAPersonEndsTheCommand(t *testing.T) {
 	require.JSONEq(t, `{"tool_call_id":"q1","custom":{"0":"something else, really"},"selections":{"1":[1]}}`, string(answer))
 }
 
-func TestAnAnswerThatCameTooLate(t *testing.T) {
+func TestRun_answerTooLate(t *testing.T) {
 	f := newFake(t)
 	f.turns, f.status = askedOnce, "waiting_for_input"
 	f.onPost = func(map[string]any) (int, any) {
@@ -165,7 +165,7 @@ func TestAnAnswerThatCameTooLate(t *testing.T) {
 	require.Contains(t, notes, "resolved elsewhere; the session is completed")
 }
 
-func TestTheFirstInterruptStopsAndTheSecondLeaves(t *testing.T) {
+func TestRun_firstInterruptStopsSecondLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ends bool // whether the chat ends when it is stopped
@@ -195,7 +195,7 @@ func TestTheFirstInterruptStopsAndTheSecondLeaves(t *testing.T) {
 	}
 }
 
-func TestHeadlessPrintsTheResultAndNothingElse(t *testing.T) {
+func TestRun_headlessPrintsOnlyResult(t *testing.T) {
 	f := newFake(t)
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("chat:start", `"chat_id":"c1"`)
@@ -211,7 +211,7 @@ func TestHeadlessPrintsTheResultAndNothingElse(t *testing.T) {
 	require.NotNil(t, f.posts[0]["output_schema"])
 }
 
-func TestARunningChatIsShownFromItsStart(t *testing.T) {
+func TestRun_followsRunningChatFromStart(t *testing.T) {
 	f := newFake(t)
 	f.status, f.turns = "running", `[{"chat_id":"c0"},{"chat_id":"c1"}]`
 	f.emit("turn:patch", `"chat_id":"c0","turn_id":"t0","patch_type":"add_content","text_delta":"old"`)
@@ -227,7 +227,7 @@ func TestARunningChatIsShownFromItsStart(t *testing.T) {
 	require.Equal(t, "From the start to the end.\n", out)
 }
 
-func TestAPersonChatsUntilTheInputEnds(t *testing.T) {
+func TestRun_interactiveUntilEndOfInput(t *testing.T) {
 	f := newFake(t)
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("chat:start", `"chat_id":"c1"`)
@@ -246,7 +246,7 @@ func TestAPersonChatsUntilTheInputEnds(t *testing.T) {
 	require.Len(t, f.posts, 3)
 }
 
-func TestTroubleIsToldClearly(t *testing.T) {
+func TestRun_reportsFailuresClearly(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	f := newFake(t)

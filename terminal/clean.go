@@ -77,6 +77,7 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 	case commandEsc:
 		c.state = plain
 		return
+	case plain:
 	}
 	if c.wasCR {
 		c.wasCR = false
@@ -99,7 +100,7 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 	}
 }
 
-// isDirection tells the characters that reorder what stands around them.
+// isDirection reports whether r is one of the characters that reorder what stands around them.
 func isDirection(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }

@@ -29,7 +29,9 @@ type Client struct {
 func NewClient(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, &Fault{Code: ExitTrouble, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)"}
+		return nil, &Fault{
+			Code: ExitTrouble, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)",
+		}
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &Fault{Code: ExitTrouble, Message: "the API key holds characters that no key has (--key or EVERLOOP_API_KEY)"}
@@ -70,7 +72,10 @@ type Unreachable struct {
 
 // Error implements error.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("there is no Everloop at %s (%s): is `make run` running? Another address is given by --url or EVERLOOP_URL", u.Base, networkCause(u.Cause))
+	return fmt.Sprintf(
+		"there is no Everloop at %s (%s): is `make run` running? Another address is given by --url or EVERLOOP_URL", u.Base,
+		networkCause(u.Cause),
+	)
 }
 
 // Unwrap gives the network's error.
@@ -209,7 +214,7 @@ func (c *Client) LastSession(ctx context.Context) (Session, error) {
 	return last, nil
 }
 
-// Send hands over a message. With the same client_message_id it can be repeated:
+// Send sends a message. With the same client_message_id it can be repeated:
 // the message then counts once.
 func (c *Client) Send(ctx context.Context, session string, send Send) (Accepted, error) {
 	var accepted Accepted

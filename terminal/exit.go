@@ -10,7 +10,7 @@ const (
 	ExitCompleted   = 0   // the chat completed
 	ExitFailed      = 1   // the chat failed
 	ExitInterrupted = 2   // the chat was stopped
-	ExitQuestion    = 3   // the agent waits for an answer, and nobody is there to give it
+	ExitQuestion    = 3   // the agent waits for an answer, and no user is there to give it
 	ExitTrouble     = 4   // wrong use, no service, wrong key, or the service refused
 	ExitLeft        = 130 // left while the chat goes on
 )

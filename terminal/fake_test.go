@@ -37,7 +37,9 @@ func newFake(t *testing.T) *fake {
 	f := &fake{t: t, cut: map[int]int{}, status: "completed", turns: "[]"}
 	f.grown = sync.NewCond(&f.mu)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /api/sessions", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"session_id": "s1"}) })
+	mux.HandleFunc(
+		"POST /api/sessions", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"session_id": "s1"}) },
+	)
 	mux.HandleFunc("GET /api/sessions", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -119,7 +121,10 @@ func (f *fake) end(reason string) {
 	if status == "" {
 		status = "failed"
 	}
-	f.emit("chat:end", fmt.Sprintf(`"chat_id":"c1","status":%q,"finish_reason":%q,"steps":1,"duration_ms":5,"result":{"output":{"n":1}}`, status, reason))
+	f.emit(
+		"chat:end",
+		fmt.Sprintf(`"chat_id":"c1","status":%q,"finish_reason":%q,"steps":1,"duration_ms":5,"result":{"output":{"n":1}}`, status, reason),
+	)
 }
 
 func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +193,10 @@ func (f *fake) seen() []string {
 func accept(map[string]any) (int, any) { return 202, map[string]any{"chat_id": "c1", "turn_id": "u1"} }
 
 const askedOnce = `[{"chat_id":"c1","tool_calls":[{"id":"old","status":"done","arguments":"{}"},{"id":"q1","status":"awaiting_answer",
-"arguments":"{\"questions\":[{\"question\":\"Which colour?\",\"header\":\"Colour\",\"options\":[{\"label\":\"Blue\",\"description\":\"Like the sea\"},{\"label\":\"Green\"}]},{\"question\":\"Which tools?\",\"multiSelect\":true,\"options\":[{\"label\":\"Shell\"},{\"label\":\"Editor\"}]}]}"}]}]`
+"arguments":"{\"questions\":[` +
+	`{\"question\":\"Which colour?\",\"header\":\"Colour\",` +
+	`\"options\":[{\"label\":\"Blue\",\"description\":\"Like the sea\"},{\"label\":\"Green\"}]},` +
+	`{\"question\":\"Which tools?\",\"multiSelect\":true,\"options\":[{\"label\":\"Shell\"},{\"label\":\"Editor\"}]}]}"}]}]`
 
 // screen collects what the command shows.
 type screen struct {

@@ -15,26 +15,26 @@ const (
 )
 
 // follower reads a session's events over as many connections as it takes, each
-// event once and in order (decisions.md section 3: seq, prev_seq, after_seq).
+// event once and in order (by seq, prev_seq and after_seq).
 type follower struct {
 	client   *Client
 	session  string
 	patience time.Duration
-	lost     func(error) // told once a loss, when it is noticed
-	found    func()      // told when the stream goes on again
-	gap      func()      // told when events are no longer kept
+	lost     func(error) // called once for each loss, when it is noticed
+	found    func()      // called when the stream goes on again
+	gap      func()      // called when events are no longer kept
 
 	stream *stream
 	last   uint64 // seq of the newest event seen; 0: none yet
 	asked  uint64 // the position that a gap was last asked about
-	// anchor tells the first event that counts, for a connection that was lost
+	// anchor finds the first event that counts, for a connection that was lost
 	// before any event came: everything that is kept is then read again.
 	anchor   func(*Event) bool
 	skipping bool
 }
 
 // start opens the first connection, for what happens from now on; with all, for
-// everything that is kept. Its failure is the caller's to tell.
+// everything that is kept. The caller reports its failure.
 func (f *follower) start(ctx context.Context, all bool) (err error) {
 	var after *uint64
 	if all {
@@ -75,12 +75,12 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 			f.close()
 		case event.Name == eventError && event.Seq == 0:
 			f.close()
-			var told failure
-			_ = json.Unmarshal(event.Error, &told) // another form is no reason to come again
-			if !told.Retryable {
-				return Event{}, &Problem{Code: told.Code, Detail: told.Message}
+			var cause failure
+			_ = json.Unmarshal(event.Error, &cause) // another form is no reason to come again
+			if !cause.Retryable {
+				return Event{}, &Problem{Code: cause.Code, Detail: cause.Message}
 			}
-			f.lost(errors.New(told.Message))
+			f.lost(errors.New(cause.Message))
 		case event.Seq <= f.last:
 			// seen before
 		case f.missing(&event):

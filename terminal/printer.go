@@ -129,7 +129,7 @@ func (p *printer) patch(e *Event) {
 	}
 	switch e.PatchType {
 	case "add_content":
-		if turn.parent == "" { // a sub-agent tells its caller, not the user
+		if turn.parent == "" { // a sub-agent answers its caller, not the user
 			p.say(turn, e)
 		}
 	case "add_tool_call":
@@ -210,8 +210,8 @@ func (p *printer) note(color, text string) {
 	fmt.Fprintln(p.notes, p.paint(color, text))
 }
 
-// tell is note for everybody outside of event.
-func (p *printer) tell(color, text string) {
+// notify is note for callers outside of event.
+func (p *printer) notify(color, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearStatus()
@@ -251,7 +251,7 @@ func (p *printer) endTurn(e *Event) {
 	}
 }
 
-// endChat tells how the chat ended, and forgets it.
+// endChat shows how the chat ended, and forgets it.
 func (p *printer) endChat(e *Event) {
 	p.order, p.at = nil, ""
 	clear(p.calls)
@@ -260,7 +260,9 @@ func (p *printer) endChat(e *Event) {
 	if e.FinishReason == "awaiting_answer" {
 		return
 	}
-	facts := fmt.Sprintf("%s · %s · %d tokens in, %d out · %s", e.Status, steps(e.Steps), e.Usage.Input, e.Usage.Output, duration(e.DurationMS))
+	facts := fmt.Sprintf(
+		"%s · %s · %d tokens in, %d out · %s", e.Status, steps(e.Steps), e.Usage.Input, e.Usage.Output, duration(e.DurationMS),
+	)
 	if p.kind != nothing {
 		_ = p.out.Flush()
 		fmt.Fprintln(p.notes)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // show renders recorded events: a file of testdata with "name data" a line.
 func show(t *testing.T, name string, style Style) string {
@@ -31,7 +31,7 @@ func show(t *testing.T, name string, style Style) string {
 	return screen.String()
 }
 
-func TestChatsLookAsInTheGoldenFiles(t *testing.T) {
+func TestPrinter_matchesGoldenFiles(t *testing.T) {
 	for _, c := range []struct {
 		name, golden string
 		style        Style
@@ -55,7 +55,7 @@ func TestChatsLookAsInTheGoldenFiles(t *testing.T) {
 }
 
 // Whatever a model or a tool says, nothing of it gives orders to the terminal.
-func TestNothingHostileReachesTheScreen(t *testing.T) {
+func TestPrinter_removesControlSequences(t *testing.T) {
 	got := show(t, "hostile", Style{Width: 72})
 	require.NotContains(t, got, "\x1b")
 	require.NotContains(t, got, "\a")
@@ -65,7 +65,7 @@ func TestNothingHostileReachesTheScreen(t *testing.T) {
 	require.NotContains(t, got, "title")
 }
 
-func TestCleanTakesSequencesOutAcrossPieces(t *testing.T) {
+func TestCleaner_removesSequencesAcrossPieces(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\tü€😀\n":              "plain\tü€😀\n",
 		"a\x1b[31mred\x1b[0m":       "ared",
@@ -99,7 +99,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-func TestAnswersAreUnderstood(t *testing.T) {
+func TestQuestion_parse(t *testing.T) {
 	colours := Question{Options: []Option{{Label: "Blue"}, {Label: "Green"}, {Label: "3"}}}
 	several := colours
 	several.MultiSelect = true
@@ -137,7 +137,7 @@ func TestAnswersAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestTheFirstKeyStaysOnThisMachine(t *testing.T) {
+func TestFindKey_onlyForLoopback(t *testing.T) {
 	dir := t.TempDir()
 	_, err := FindKey("", dir, "http://127.0.0.1:8020")
 	require.ErrorContains(t, err, "there is no key in")

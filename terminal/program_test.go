@@ -124,16 +124,17 @@ func (p *program) chat(args ...string) (code int, out, notes string) {
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-func TestTheProgramTalksToTheProgram(t *testing.T) {
+func TestProgram_chatAgainstService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a whole service")
 	}
-	addrs := freeAddrs(t, 4)
+	addrs := freeAddrs(t, 6)
 	agent := addrs[0]
 	dir := t.TempDir()
 	p := &program{t: t, binary: buildBinary(t), url: "http://" + agent}
 	p.environ = append(os.Environ(),
 		"DATA_DIR="+dir, "AGENT_ADDR="+agent, "MOCK_ADDR="+addrs[1], "TEMPORAL_ADDR="+addrs[2], "TEMPORAL_UI_ADDR="+addrs[3],
+		"GATEWAY_ADDR="+addrs[4], "REGISTRY_ADDR="+addrs[5],
 		"EVERLOOP_URL="+p.url, "EVERLOOP_API_KEY=", "BOOTSTRAP_API_KEY="+testKey, "LOG_LEVEL=warn",
 		"DATABASE_URL=", "TEMPORAL_ADDRESS=", "NATS_URL=", "S3_ENDPOINT=", "LLM_GATEWAY_URL=")
 
@@ -152,9 +153,13 @@ func TestTheProgramTalksToTheProgram(t *testing.T) {
 	p.environ = append(p.environ, "EVERLOOP_API_KEY="+testKey)
 
 	t.Run("text, thinking and tools", func(t *testing.T) {
-		code, out, notes := p.chat(`[[script]]{"steps":[{"thinking":"Hm.","text":"I count.","calls":[{"name":"Bash","arguments":{"command":"echo one; echo two"}}]},{"text":"Counted."}]}`)
+		code, out, notes := p.chat(
+			`[[script]]{"steps":[{"thinking":"Hm.","text":"I count.",` +
+				`"calls":[{"name":"Bash","arguments":{"command":"echo one; echo two"}}]},{"text":"Counted."}]}`,
+		)
 		require.Equal(t, 0, code, notes)
-		require.Regexp(t, `^thinking: Hm\.\n\nI count\.\n\n▸ Bash  echo one; echo two\n  │ one\n  │ two\n  ✓ \d.*\n\nCounted\.\n$`, out)
+		require.Regexp(t, `^thinking: Hm\.\n\nI count\.\n\n`+
+			`▸ Bash  echo one; echo two\n  │ one\n  │ two\n  ✓ \d.*\n\nCounted\.\n$`, out)
 		require.Contains(t, notes, "everloop chat --session ")
 	})
 	t.Run("a question, and its answer", func(t *testing.T) {
@@ -191,13 +196,16 @@ func TestTheProgramTalksToTheProgram(t *testing.T) {
 	})
 	t.Run("a service that is killed in the middle", func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), p.binary, "chat",
-			`[[script]]{"loop":{"n":6,"text":"Step {{i}}.","call":{"name":"Bash","arguments":{"command":"sleep 1.5; echo {{i}}"}}},"closing":"All is done."}`)
+			`[[script]]{"loop":{"n":6,"text":"Step {{i}}.","call":{"name":"Bash","arguments":{"command":"sleep 1.5; echo {{i}}"}}},`+
+				`"closing":"All is done."}`)
 		out, notes := &output{}, &output{}
 		cmd.Env, cmd.Stdout, cmd.Stderr = p.environ, out, notes
 		require.NoError(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), "Step 2.") }, 5*time.Minute, 10*time.Millisecond, "%s%s", out, notes)
+		require.Eventually(
+			t, func() bool { return strings.Contains(out.String(), "Step 2.") }, 5*time.Minute, 10*time.Millisecond, "%s%s", out, notes,
+		)
 		p.kill()
 		p.start()
 		select {

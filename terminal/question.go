@@ -43,7 +43,7 @@ func (q Question) prompt() string {
 }
 
 // parse understands what was typed: numbers or labels of options, or else free
-// text. A text after "=" is always taken as it stands.
+// text. A text after "=" is always taken unchanged.
 func (q Question) parse(typed string) (options []int, custom string, err error) {
 	typed = strings.TrimSpace(typed)
 	if typed == "" {

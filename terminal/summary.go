@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// telling names, by tool, the arguments that say in a line what a call does; the
-// first that is there counts.
-var telling = map[string][]string{
+// mainArguments names, by tool, the arguments that say in a line what a call does; the
+// first that is present counts.
+var mainArguments = map[string][]string{
 	"Bash":       {"description", "command"},
 	"Read":       {"file_path"},
 	"Write":      {"file_path"},
@@ -25,14 +25,14 @@ var telling = map[string][]string{
 	"SubmitPlan": {"title"},
 }
 
-// summarize tells in one line what a call does; arguments of tools that are not
+// summarize says in one line what a call does; arguments of tools that are not
 // known are shown as they are.
 func summarize(call *toolCall) string {
 	var arguments map[string]any
 	if json.Unmarshal([]byte(call.Arguments), &arguments) != nil {
 		return strings.TrimSpace(call.Arguments)
 	}
-	for _, name := range telling[call.Tool] {
+	for _, name := range mainArguments[call.Tool] {
 		if text, ok := arguments[name].(string); ok && strings.TrimSpace(text) != "" {
 			return text
 		}

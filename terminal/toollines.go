@@ -168,7 +168,7 @@ func (p *printer) finishCall(e *Event) {
 	}
 }
 
-// failedEnd shows how a failed command ended, which its output does not tell.
+// failedEnd shows how a failed command ended, which its output does not say.
 func (p *printer) failedEnd(call *shownCall, status, result string) {
 	if status != "error" {
 		return

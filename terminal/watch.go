@@ -50,9 +50,9 @@ func (c *conversation) ended(end Event) error {
 	}
 	switch c.code {
 	case ExitFailed:
-		c.printer.tell(red, failureText(&end))
+		c.printer.notify(red, failureText(&end))
 	case ExitInterrupted:
-		c.printer.tell(yellow, "the chat was interrupted")
+		c.printer.notify(yellow, "the chat was interrupted")
 	}
 	return c.printResult(end)
 }
@@ -87,7 +87,7 @@ func (c *conversation) toEnd(ctx context.Context, queued bool) (Event, error) {
 	if !queued {
 		close(started)
 	}
-	go c.heed(ctx, cancel, started)
+	go c.handleInterrupts(ctx, cancel, started)
 	for {
 		event, err := c.follow.next(ctx)
 		if err != nil {
@@ -109,8 +109,8 @@ func (c *conversation) toEnd(ctx context.Context, queued bool) (Event, error) {
 	}
 }
 
-// heed turns interrupts into a stop, then into leaving.
-func (c *conversation) heed(ctx context.Context, leave context.CancelCauseFunc, started <-chan struct{}) {
+// handleInterrupts turns interrupts into a stop, then into leaving.
+func (c *conversation) handleInterrupts(ctx context.Context, leave context.CancelCauseFunc, started <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 		return
@@ -122,7 +122,7 @@ func (c *conversation) heed(ctx context.Context, leave context.CancelCauseFunc, 
 		leave(&Fault{Code: ExitLeft, Message: "left: the message stays in the queue"})
 		return
 	}
-	c.printer.tell(yellow, "stopping the chat … (Ctrl-C again leaves it)")
+	c.printer.notify(yellow, "stopping the chat … (Ctrl-C again leaves it)")
 	go func() {
 		err := c.again(ctx, func(ctx context.Context) error {
 			_, err := c.client.Stop(ctx, c.session)
@@ -167,7 +167,7 @@ func (c *conversation) answerAll(ctx context.Context) (goesOn bool, err error) {
 	return true, nil
 }
 
-// answeredElsewhere finds out what became of a chat whose questions somebody else
+// answeredElsewhere finds out what became of a chat whose questions another client
 // resolved.
 func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err error) {
 	session, err := c.client.Session(ctx, c.session)
@@ -177,7 +177,7 @@ func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err 
 	if session.Status == "running" && c.chat != "" {
 		return true, nil
 	}
-	c.printer.tell(dim, "the question was resolved elsewhere; the session is "+Clean(session.Status))
+	c.printer.notify(dim, "the question was resolved elsewhere; the session is "+Clean(session.Status))
 	return false, nil
 }
 
@@ -201,7 +201,7 @@ func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, e
 			return err
 		})
 		if p, refused := errors.AsType[*Problem](err); refused && p.Code == "invalid_answer" && !scripted {
-			c.printer.tell(red, reason(err))
+			c.printer.notify(red, reason(err))
 			continue
 		}
 		if err != nil {
@@ -215,7 +215,7 @@ func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, e
 		}
 		// An answer that was sent again may have lost to its own first copy.
 		if resolved = accepted.Resolved || tries > 1; !resolved {
-			c.printer.tell(dim, "this question had been resolved already")
+			c.printer.notify(dim, "this question had been resolved already")
 		}
 		return resolved, nil
 	}
@@ -228,7 +228,9 @@ func (c *conversation) collect(ctx context.Context, call Asked) (Answer, error) 
 		if len(c.Answers) > 0 {
 			options, custom, err := question.parse(c.Answers[0])
 			if err != nil {
-				return answer, &Fault{Code: ExitTrouble, Message: fmt.Sprintf("--answer %d of %q: %s", i+1, oneLine(question.Question, 60), err)}
+				return answer, &Fault{
+					Code: ExitTrouble, Message: fmt.Sprintf("--answer %d of %q: %s", i+1, oneLine(question.Question, 60), err),
+				}
 			}
 			c.Answers = c.Answers[1:]
 			answer.put(i, options, custom)
@@ -252,7 +254,7 @@ func (c *conversation) collect(ctx context.Context, call Asked) (Answer, error) 
 			}
 			options, custom, err := question.parse(typed)
 			if err != nil {
-				c.printer.tell(yellow, "  "+err.Error())
+				c.printer.notify(yellow, "  "+err.Error())
 				continue
 			}
 			answer.put(i, options, custom)

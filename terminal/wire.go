@@ -144,14 +144,14 @@ func (e *Event) text() string {
 
 // failure is why a chat failed, in words; empty when the event does not say.
 func (e *Event) failure() string {
-	var told failure
-	if json.Unmarshal(e.Error, &told) == nil {
-		if told.Message != "" {
-			return told.Message
+	var cause failure
+	if json.Unmarshal(e.Error, &cause) == nil {
+		if cause.Message != "" {
+			return cause.Message
 		}
-		return told.Code
+		return cause.Code
 	}
 	var s string
-	_ = json.Unmarshal(e.Error, &s) // neither form: nothing to tell
+	_ = json.Unmarshal(e.Error, &s) // neither form: nothing to report
 	return s
 }

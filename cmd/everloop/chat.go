@@ -18,24 +18,24 @@ import (
 
 // chatCmd talks to a running service from the terminal.
 type chatCmd struct {
-	Message string `arg:"" optional:"" help:"What to say; - reads it from standard input. Without one, messages are asked for."`
+	Message string `arg:"" optional:"" help:"The message; - reads it from standard input. Without one, messages are prompted for."`
 
 	URL     string `name:"url" default:"http://127.0.0.1:8020" env:"EVERLOOP_URL" help:"The service."`
 	Key     string `env:"EVERLOOP_API_KEY" help:"API key; for a service on this machine, the first key in DATA_DIR when unset."`
-	DataDir string `default:"./data" env:"DATA_DIR" type:"path" help:"Where a service on this machine keeps its data."`
+	DataDir string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory of a service on this machine."`
 
-	Session      string   `xor:"session" placeholder:"ID" help:"Go on with this session."`
-	Continue     bool     `xor:"session" short:"c" help:"Go on with the session that changed last."`
+	Session      string   `xor:"session" placeholder:"ID" help:"Continue this session."`
+	Continue     bool     `xor:"session" short:"c" help:"Continue the session that changed last."`
 	Model        string   `help:"Model of a new session; the service's default when unset."`
 	Mode         string   `enum:",planning,executing" default:"" help:"planning or executing; the session's own when unset."`
-	Headless     bool     `help:"Print the result and nothing else. Exit code: 0 completed, 1 failed, 2 interrupted, 4 no service or wrong use."`
+	Headless     bool     `help:"Print only the result. Exit code: 0 completed, 1 failed, 2 interrupted, 4 unreachable or usage error."`
 	OutputSchema string   `type:"existingfile" placeholder:"FILE" help:"JSON Schema that the result must fit; implies --headless."`
-	Steer        bool     `help:"Join the chat that runs, instead of waiting for its end."`
-	Answer       []string `sep:"none" placeholder:"TEXT" help:"Answer to an open question: a number, 1,3 for several, a label or free text. Once for each question."`
+	Steer        bool     `help:"Join the running chat instead of waiting for its end."`
+	Answer       []string `sep:"none" placeholder:"TEXT" help:"Answer to an open question: 1; 1,3; a label or free text. Repeatable."`
 }
 
 // Run implements the command. It ends the process itself: how the chat ended is
-// the exit code, and was told.
+// the exit code, and was reported.
 func (c *chatCmd) Run() error {
 	options, err := c.options()
 	if err == nil {
@@ -94,7 +94,7 @@ func (c *chatCmd) options() (terminal.Options, error) {
 	return options, nil
 }
 
-// chatSignals tells Ctrl-C apart from the signals that end the command: those of
+// chatSignals separates Ctrl-C from the signals that end the command: those of
 // main end a command at the first Ctrl-C already, which here stops the chat.
 func chatSignals() (context.Context, <-chan struct{}) {
 	ctx, end := context.WithCancel(context.Background())

@@ -1,6 +1,6 @@
-// Command everloop is the one binary of Everloop: each role is a command of it.
-// This package parses flags, reads the environment and wires parts together; it
-// decides nothing else.
+// Command everloop is the one binary of Everloop: each role is a command of it. This
+// package parses flags and environment variables; internal/app wires the roles and
+// runs them.
 package main
 
 import (
@@ -9,31 +9,38 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"everloop/internal/app"
+	"everloop/internal/memlimit"
 )
 
 // version is the release, by calendar: year and month, then a counter. The build
 // overwrites it with -ldflags "-X main.version=…".
 var version = "2611.0.0"
 
-// commands is the command line. A new command is a struct of its own, in a file of
-// its own, with a Run method that ends when its context does.
+// commands is the command line. A role is a struct of internal/app, whose fields are
+// flags and whose Run method ends when its context does.
 type commands struct {
 	Log logFlags `embed:"" prefix:"log-"`
 
-	Up       upCmd       `cmd:"" help:"Start everything on this machine: engines, API, worker and mock service."`
-	Api      apiCmd      `cmd:"" help:"Serve the agent's API alone."`
-	Worker   workerCmd   `cmd:"" help:"Carry out chats alone."`
-	Mock     mockCmd     `cmd:"" help:"Serve the mock service alone."`
-	Migrate  migrateCmd  `cmd:"" help:"Bring the database up to date."`
-	Temporal temporalCmd `cmd:"" help:"Serve Temporal with its web UI alone, on a PostgreSQL server."`
-	Engines  enginesCmd  `cmd:"" help:"Start the embedded engines alone, for tests and development."`
-	Chat     chatCmd     `cmd:"" help:"Talk to a running service from the terminal."`
-	Doctor   doctorCmd   `cmd:"" help:"Check what a start needs, and say what to mend."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Up       app.Up       `cmd:"" help:"Start everything on this machine: engines, API, worker, model gateway and mock service."`
+	Api      app.API      `cmd:"" help:"Run the API server."`
+	Worker   app.Worker   `cmd:"" help:"Run a worker, which carries out chats."`
+	Identity app.Identity `cmd:"" help:"Run the identity service."`
+	Gateway  app.Gateway  `cmd:"" help:"Run the model gateway."`
+	Registry app.Registry `cmd:"" help:"Run the skill registry."`
+	Mock     app.Mock     `cmd:"" help:"Run the mock service."`
+	Migrate  app.Migrate  `cmd:"" help:"Migrate the database to this version."`
+	Temporal app.Temporal `cmd:"" help:"Run Temporal with its web UI, on a PostgreSQL server."`
+	Deploy   app.Deploy   `cmd:"" help:"Show and choose the build of the workers that gets new runs."`
+	Engines  app.Engines  `cmd:"" help:"Run the embedded engines alone, for tests and development."`
+	Chat     chatCmd      `cmd:"" help:"Chat with a running service from the terminal."`
+	Doctor   app.Doctor   `cmd:"" help:"Check the environment and suggest fixes."`
+	Openapi  app.OpenAPI  `cmd:"" help:"Print the OpenAPI 3.1 document of the REST interface."`
+	Version  versionCmd   `cmd:"" help:"Print the version."`
 }
 
 func main() {
@@ -43,14 +50,8 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
-	// Memory is plenty where this runs, and a step of a chat makes much garbage:
-	// collecting it half as often saves much of the work. GOGC, when
-	// it is set, has the last word.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-		debug.SetMemoryLimit(1 << 30)
-	}
-
+	app.Version = version
+	_, unread := memlimit.Set()
 	var cli commands
 	parsed := kong.Parse(&cli,
 		kong.Name("everloop"),
@@ -59,13 +60,16 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	slog.SetDefault(cli.Log.logger())
+	if unread != nil {
+		slog.Warn("failed to read the memory limit; using what is known", "error", unread)
+	}
 	parsed.FatalIfErrorf(parsed.Run())
 }
 
 // logFlags choose how this process logs. Logs go to standard error.
 type logFlags struct {
-	Level  string `enum:"debug,info,warn,error" default:"info" env:"LOG_LEVEL" help:"Least level to log: ${enum}."`
-	Format string `enum:"text,json" default:"text" env:"LOG_FORMAT" help:"Form of log lines: ${enum}."`
+	Level  string `enum:"debug,info,warn,error" default:"info" env:"LOG_LEVEL" help:"Minimum log level: ${enum}."`
+	Format string `enum:"text,json" default:"text" env:"LOG_FORMAT" help:"Log format: ${enum}."`
 }
 
 func (f logFlags) logger() *slog.Logger {

@@ -52,12 +52,16 @@ func TestSearchOfTheDemonstration(t *testing.T) {
 	require.Contains(t, found.Items[0].Snippet, "70 degrees")
 }
 
-func TestTheQueryIsSentAsSearXNGTakesIt(t *testing.T) {
+func TestSearch_query(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	base := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path+" "+r.URL.Query().Get("q")+" "+r.URL.Query().Get("format")+" "+r.URL.Query().Get("language"))
-		fmt.Fprint(w, `{"results": [{"url": "https://a", "title": "A", "content": null}, {"url": "https://a", "title": "again"}, {"title": "no address"}], "more": 1}`)
+		fmt.Fprint(
+			w,
+			`{"results": [{"url": "https://a", "title": "A", "content": null}, {"url": "https://a", "title": "again"}, {"title": "no `+
+				`address"}], "more": 1}`,
+		)
 	})
 	for _, suffix := range []string{"", "/", "/search", "/sub", "/search?language=de"} {
 		found, err := ask(t, base+suffix, "a&b=c #+ü")
@@ -98,12 +102,12 @@ func TestFailuresAreClear(t *testing.T) {
 		}
 		_, err := askWithin(t, limit, serving(t, handler), "x")
 		require.ErrorContains(t, err, words)
-		require.NotContains(t, []domain.Kind{domain.Internal, domain.Unavailable}, domain.AsError(err).Kind, "the model is told")
+		require.NotContains(t, []domain.Kind{domain.Internal, domain.Unavailable}, domain.AsError(err).Kind, "the model sees it")
 		require.NotContains(t, err.Error(), "127.0.0.1")
 	}
 }
 
-func TestAStoppedSearchEndsWithItsCause(t *testing.T) {
+func TestSearch_cancelled(t *testing.T) {
 	t.Parallel()
 	reached := make(chan struct{})
 	base := serving(t, func(_ http.ResponseWriter, r *http.Request) {

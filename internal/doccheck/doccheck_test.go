@@ -29,10 +29,12 @@ var (
 	codeConst = regexp.MustCompile(`\bCode\w+\s+= "([a-z_]+)"`)
 	link      = regexp.MustCompile(`\]\(([^)#\s]+)?(#[^)\s]+)?\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	testFunc  = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing.T\)`)
+	quoted    = regexp.MustCompile("`([^`]+)`")
 	fence     = regexp.MustCompile("(?s)```.*?```")
 )
 
-func TestEveryErrorCodeIsExplained(t *testing.T) {
+func TestErrors_everyCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/errors.md")
 	var missing []string
@@ -55,6 +57,44 @@ func TestEveryErrorCodeIsExplained(t *testing.T) {
 		return err
 	}))
 	require.Empty(t, missing, "docs/errors.md does not explain these codes")
+}
+
+// Each claim of docs/security.md names the test that holds it.
+func TestSecurity_claimsNameTests(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.Name() == "node_modules" {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".test.mjs") {
+			tests["e2e/"+strings.TrimSuffix(d.Name(), ".test.mjs")] = true
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range testFunc.FindAllStringSubmatch(string(source), -1) {
+			tests[found[1]] = true
+		}
+		return err
+	}))
+
+	claims := 0
+	for row := range strings.Lines(read(t, "docs/security.md")) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 4 || !strings.Contains(row, "`") {
+			continue
+		}
+		claims++
+		for _, name := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			require.True(t, tests[name[1]], "docs/security.md names %s, which is no test", name[1])
+		}
+	}
+	require.Greater(t, claims, 20, "claims with tests")
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
@@ -91,7 +131,7 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 // pages lists all Markdown pages, relative to the repository.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found := []string{"README.md", "CHANGELOG.md"}
+	found := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)

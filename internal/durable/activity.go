@@ -15,18 +15,18 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// MaxPayload bounds what one activity may be given or give back, in bytes:
-// Temporal carries ids and small facts, content lives in the records.
+// MaxPayload bounds the input and the result of one activity, in bytes: Temporal carries
+// ids and small facts, content is in the database.
 const MaxPayload = 16 << 10
 
 // CodePayloadTooLarge is the error type of a payload over MaxPayload. It fails
 // the chat; an oversize payload that reached the server would instead fail the
-// workflow task, which is tried again for ever.
+// workflow task, which is retried without end.
 const CodePayloadTooLarge = "payload_too_large"
 
 // Activity names one activity, its types and its preset. The workflow's side
-// (Run, Start, Local) and the worker's side (Handle) are held to the same types
-// by the compiler.
+// (Run, Start, Local) and the worker's side (Handle) have the same types,
+// which the compiler checks.
 type Activity[In, Out any] struct {
 	Name   string
 	Preset Preset
@@ -50,7 +50,7 @@ func (a Activity[In, Out]) Run(ctx workflow.Context, in In, summary string) (Out
 	return a.Start(ctx, in, summary).Get(ctx)
 }
 
-// Start schedules the activity and gives a future for its result.
+// Start schedules the activity and returns a future for its result.
 func (a Activity[In, Out]) Start(ctx workflow.Context, in In, summary string) Future[Out] {
 	if err := small(a.Name+" input", in); err != nil {
 		future, settle := workflow.NewFuture(ctx)
@@ -69,9 +69,9 @@ func (a Activity[In, Out]) LocalNamed(ctx workflow.Context, in In, summary strin
 }
 
 // Local runs a small database step in the workflow's own worker and waits for
-// it. When the preset's short limit is not enough, because the database is slow
-// or away, the same step goes on as an ordinary activity, which Temporal tries
-// again for as long as it takes.
+// it. When the preset's short limit is not enough, because the database is slow or
+// unavailable, the same step goes on as an ordinary activity, which Temporal retries
+// without a limit.
 func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	var out Out
 	if err := small(a.Name+" input", in); err != nil {
@@ -84,8 +84,8 @@ func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	return a.Run(ctx, in, "")
 }
 
-// transient reports whether a step failed for want of time or of a dependency,
-// not because it was refused.
+// transient reports whether a step timed out or a dependency was unavailable, as opposed
+// to one that was rejected.
 func transient(err error) bool {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return timeout != nil

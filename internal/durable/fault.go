@@ -7,13 +7,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Final makes an error that is not tried again; Code finds its code.
+// Final makes an error that is not retried; Code finds its code.
 func Final(code, message string) error {
 	return temporal.NewNonRetryableApplicationError(cut(message, maxMessage), code, nil)
 }
 
-// Retry makes an error that is tried again, after the given time when it is
-// above zero and after the preset's backoff otherwise.
+// Retry makes an error that is retried: after the given time if it is above zero, after
+// the preset's backoff otherwise.
 func Retry(code, message string, after time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(cut(message, maxMessage), code,
 		temporal.ApplicationErrorOptions{NextRetryDelay: after})
@@ -35,7 +35,7 @@ func Fault(err error) error {
 // to its worker or its time being lost.
 func Cancelled(err error) bool { return temporal.IsCanceledError(err) }
 
-// Code gives the code of an activity's error: "" for none, "timeout" when its
+// Code returns the code of an activity's error: "" for none, "timeout" when its
 // worker was lost.
 func Code(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
@@ -47,7 +47,7 @@ func Code(err error) string {
 	return ""
 }
 
-// Message gives the text of an activity's error without Temporal's wrapping.
+// Message returns the text of an activity's error without Temporal's wrapping.
 func Message(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return app.Message()

@@ -21,6 +21,34 @@ func ReplayWorkflowID(sessionID string) string { return "replay/" + sessionID }
 // CompactionWorkflowID is the run of one compaction that a client has asked for.
 func CompactionWorkflowID(compactionID string) string { return "compact/" + compactionID }
 
+// DeletionWorkflowID is the run that removes what a deleted session held.
+func DeletionWorkflowID(sessionID string) string { return "delete/" + sessionID }
+
+// ImportWorkflowID is the run that makes a session of an archive.
+func ImportWorkflowID(sessionID string) string { return "import/" + sessionID }
+
+// HistoryWorkflowID is the run of one rewind, change of branch or what-if.
+func HistoryWorkflowID(sessionID, operationID string) string {
+	return "history/" + sessionID + "/" + operationID
+}
+
+// ArchiveWorkflowID is the run that archives the events of chats that ended; one is
+// open at a time.
+const ArchiveWorkflowID = "archive"
+
+// ScheduleID is the schedule of a scheduled task.
+func ScheduleID(taskID string) string { return "schedule/" + taskID }
+
+// ScheduleTickWorkflowID is the run that takes due ticks of a task. Temporal appends
+// the time.
+func ScheduleTickWorkflowID(taskID string) string { return "schedule-tick/" + taskID }
+
+// ScheduledRunWorkflowID is the run that carries one run of a scheduled task.
+func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runID }
+
+// IssueRunWorkflowID is the run that carries the work of an agent on an issue.
+func IssueRunWorkflowID(runID string) string { return "issue-run/" + runID }
+
 // Search attributes by which operators find runs. They are registered with the
 // namespace by infra/temporal.
 var (
@@ -46,4 +74,45 @@ func cut(text string, n int) string {
 		n--
 	}
 	return text
+}
+
+// DAGRunWorkflowID is the run that carries one run of a production solution's DAG.
+func DAGRunWorkflowID(solutionID, runID string) string { return "dag/" + solutionID + "/" + runID }
+
+// KindOfWorkflow is the kind of run that has the id of a workflow, with the id of what it
+// carries. Empty: no run of the service has such an id.
+func KindOfWorkflow(workflowID string) (kind, id string) {
+	prefix, rest, _ := strings.Cut(workflowID, "/")
+	switch prefix {
+	case "session":
+		return "chat", rest
+	case "fork":
+		_, call, _ := strings.Cut(rest, "/")
+		return "fork", call
+	case "task", "replay", "import":
+		return prefix, rest
+	case "compact":
+		return "compaction", rest
+	case "delete":
+		return "deletion", rest
+	case "history":
+		_, operation, _ := strings.Cut(rest, "/")
+		return "history", operation
+	case "schedule-run":
+		return "schedule", rest
+	case "issue-run":
+		return "issue", rest
+	case "dag":
+		_, run, _ := strings.Cut(rest, "/")
+		return "dag", run
+	case ArchiveWorkflowID:
+		return "archive", ""
+	}
+	return "", ""
+}
+
+// SolutionOfDAGRun is the production solution in the id of the workflow of a DAG run.
+func SolutionOfDAGRun(workflowID string) string {
+	solution, _, _ := strings.Cut(strings.TrimPrefix(workflowID, "dag/"), "/")
+	return solution
 }

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Preset is how one kind of work is scheduled, timed and tried again. Contracts
+// Preset is how one kind of work is scheduled, timed and retried. Contracts
 // bind activities to presets; no option is set where an activity is called.
 type Preset struct {
 	activity workflow.ActivityOptions
@@ -19,25 +19,33 @@ type Preset struct {
 // round through the server; see docs/decisions/0003-one-task-queue.md.
 const Queue = "everloop"
 
-// heartbeat is how soon a dead worker is noticed: its activity is given to
-// another one this long after its last sign of life.
-const heartbeat = 10 * time.Second
+// heartbeat is the heartbeat timeout: the activity of a worker that died is given
+// to another one this long after its last heartbeat. It leaves time for a database
+// of Temporal that stalls for some seconds.
+const heartbeat = 15 * time.Second
 
-// Store is for one transaction and the events that tell of it.
+// Store is for one transaction and its events.
 var Store = Preset{
 	activity: workflow.ActivityOptions{
 		StartToCloseTimeout: 30 * time.Second,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+		},
 	},
 	local: workflow.LocalActivityOptions{
-		StartToCloseTimeout:    2 * time.Second,
-		ScheduleToCloseTimeout: 5 * time.Second,
-		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: time.Second},
+		// Long enough to wait for a connection under load: a step that is cancelled
+		// costs a connection and is run again.
+		StartToCloseTimeout:    10 * time.Second,
+		ScheduleToCloseTimeout: 30 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: time.Second,
+		},
 	},
 }
 
-// Model is for one model call: it may think for long, it heartbeats, and it is
-// tried again with backoff (decisions.md section 4).
+// Model is for one model call: it may think for long, and it heartbeats. Its
+// attempts are those that a lost worker, a deploy or an engine that is away used
+// up; faults of the model are counted in the records, and waited for by the run.
 var Model = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Hour,
 	HeartbeatTimeout:    heartbeat,
@@ -47,36 +55,58 @@ var Model = Preset{activity: workflow.ActivityOptions{
 	},
 }}
 
-// ModelAttempts is how often one model call is tried in all.
-const ModelAttempts = 8
+// ModelAttempts is how often one model call may lose its worker or an engine:
+// for eight minutes and longer.
+const ModelAttempts = 50
 
 const (
 	modelFirstPause = 500 * time.Millisecond
 	modelLastPause  = 10 * time.Second
 )
 
-// ModelBackoff is the pause after the given attempt, as the Model preset has it.
-func ModelBackoff(attempt int) time.Duration {
-	pause := modelFirstPause
-	for range attempt - 1 {
-		pause = min(2*pause, modelLastPause)
-	}
-	return pause
-}
-
 // Tool is for one tool call. The activity may be retried freely: the ledger, not
-// the retry policy, sees to it that no effect happens twice.
+// the retry policy, prevents an effect from happening twice.
 var Tool = Preset{activity: workflow.ActivityOptions{
-	StartToCloseTimeout: 15 * time.Minute,
+	StartToCloseTimeout: ToolLimit,
 	HeartbeatTimeout:    heartbeat,
 	WaitForCancellation: true,
-	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+	},
 }}
+
+// ToolLimit is longer than any tool call may take, its record included: a call ends
+// by its own limit, with a result that says so, and never because the activity that
+// carries it is over.
+const ToolLimit = 70 * time.Minute
 
 // Background is for work that outlives the chat that started it.
 var Background = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 25 * time.Hour,
 	HeartbeatTimeout:    heartbeat,
 	WaitForCancellation: true,
-	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+	},
+}}
+
+// Cleanup is for removing what is not needed any more: no client waits for it, and it is
+// retried until it succeeds.
+var Cleanup = Preset{activity: workflow.ActivityOptions{
+	StartToCloseTimeout: 30 * time.Minute,
+	HeartbeatTimeout:    30 * time.Second,
+	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 5 * time.Minute},
+}}
+
+// Files is for work that brings many files from one place to another. Every
+// attempt goes on from what the one before it left. Such work is the only way to
+// release what it has claimed, so that it is retried until it is done or an
+// operator cancels it.
+var Files = Preset{activity: workflow.ActivityOptions{
+	StartToCloseTimeout: time.Hour,
+	HeartbeatTimeout:    heartbeat,
+	WaitForCancellation: true,
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
+	},
 }}

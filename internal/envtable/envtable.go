@@ -84,7 +84,7 @@ var (
 	parameters = regexp.MustCompile(`([?&])([^=&#\s]+)=([^&#,\s]*)`)
 )
 
-// Masked hides what must not be told of a variable's value: secrets whole; of
+// Masked masks what must not be shown of a variable's value: secrets whole; of
 // addresses the user with the password, and parameters that are named as secrets.
 func Masked(variable, value string) string {
 	if value == "" {

@@ -10,9 +10,9 @@ import (
 )
 
 type inner struct {
-	Allow  []string      `env:"ALLOW" help:"Hosts."`
-	Shared bool          `env:"SHARED" default:"true" help:"Switch."`
-	Wait   time.Duration `env:"WAIT" default:"1h" help:"Time."`
+	Allow  []string      `env:"ALLOW"  help:"Hosts."`
+	Shared bool          `env:"SHARED" help:"Switch." default:"true"`
+	Wait   time.Duration `env:"WAIT"   help:"Time."   default:"1h"`
 
 	seen []string
 }
@@ -20,15 +20,19 @@ type inner struct {
 type outer struct {
 	inner `embed:""`
 
-	Addr   string `env:"ADDR" default:"127.0.0.1:1" help:"Where."`
-	APIKey string `env:"API_KEY" help:"Secret."`
-	Limit  int    `env:"LIMIT" help:"Count."`
-	Other  string `help:"A flag without a variable."`
+	Addr   string `env:"ADDR"    default:"127.0.0.1:1" help:"Where."`
+	APIKey string `env:"API_KEY"                       help:"Secret."`
+	Limit  int    `env:"LIMIT"                         help:"Count."`
+	Other  string `                                    help:"A flag without a variable."`
 }
 
 func TestEveryVariableIsListed(t *testing.T) {
 	t.Parallel()
-	flags := outer{Addr: "127.0.0.1:2", APIKey: "hunter2", inner: inner{Allow: []string{"a", "b"}, Wait: 2 * time.Hour, seen: []string{"x"}}}
+	flags := outer{
+		Addr:   "127.0.0.1:2",
+		APIKey: "hunter2",
+		inner:  inner{Allow: []string{"a", "b"}, Wait: 2 * time.Hour, seen: []string{"x"}},
+	}
 	require.Equal(t, []envtable.Row{
 		{Variable: "ALLOW", Value: "a,b", Help: "Hosts."},
 		{Variable: "SHARED", Value: "false", Default: "true", Help: "Switch."},
@@ -41,7 +45,7 @@ func TestEveryVariableIsListed(t *testing.T) {
 
 func TestMasked(t *testing.T) {
 	t.Parallel()
-	for value, told := range map[string]string{
+	for value, masked := range map[string]string{
 		"": "", "plain": "plain", "http://127.0.0.1:8010/path": "http://127.0.0.1:8010/path",
 		"postgres://ann:s3cret@db:5432/everloop?sslmode=disable": "postgres://ann:***@db:5432/everloop?sslmode=disable",
 		"postgres://ann:p@ss@db/everloop":                        "postgres://ann:***@db/everloop",
@@ -53,7 +57,7 @@ func TestMasked(t *testing.T) {
 		"host=db user=ann password=s3cret":                       "***",
 		"postgres://db/everloop?user=ann&password=s3cret":        "postgres://db/everloop?user=ann&password=***",
 	} {
-		require.Equal(t, told, envtable.Masked("ADDRESS", value))
+		require.Equal(t, masked, envtable.Masked("ADDRESS", value))
 	}
 	require.Equal(t, "***", envtable.Masked("S3_SECRET_KEY", "anything"))
 	require.Empty(t, envtable.Masked("S3_SECRET_KEY", ""))

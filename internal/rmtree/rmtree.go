@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 
@@ -18,8 +19,11 @@ import (
 // maxDepth bounds the descriptors that deleting a deep tree holds.
 const maxDepth = 64
 
+// readBatch bounds the names of a directory that are held at once.
+const readBatch = 1024
+
 // Remove deletes a name in the directory dir, a descriptor, with all below it, and
-// tells how many files it deleted, directories not counted. A link is deleted
+// returns how many files it deleted, directories not counted. A link is deleted
 // itself, whatever it leads to. What lies deeper than 64 directories is first moved
 // up beside the name, as prefix and something random: a command can nest
 // directories far deeper than a path can say or a process has descriptors. A name
@@ -56,6 +60,9 @@ func (r *remover) remove(dir int, name string, depth int) error {
 		return err
 	}
 	if depth >= maxDepth {
+		if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err == nil {
+			return nil // it was empty
+		}
 		moved := r.prefix + rand.Text()
 		if err := unix.Renameat(dir, name, r.top, moved); err != nil {
 			return err
@@ -87,27 +94,26 @@ func (r *remover) empty(dir int, name string, depth int) error {
 		// Not root, and a command took the rights away.
 		_ = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
 	}
-	names, err := list(fd)
+	names, err := open(fd, ".", unix.O_RDONLY) // fd was opened for looking things up
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if err := r.remove(fd, n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+	f := os.NewFile(uintptr(names), "directory")
+	defer func() { _ = f.Close() }()
+	for {
+		batch, err := f.Readdirnames(readBatch)
+		for _, n := range batch {
+			if err := r.remove(fd, n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// list reads a directory that was opened for looking things up.
-func list(dir int) ([]string, error) {
-	fd, err := open(dir, ".", unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "directory")
-	defer func() { _ = f.Close() }()
-	return f.Readdirnames(-1)
 }
 
 // open opens a directory, and nothing that only leads to one.

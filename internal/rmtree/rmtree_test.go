@@ -35,7 +35,7 @@ func entries(t *testing.T, host string) []string {
 	return names
 }
 
-func TestRemoveTakesAllOfATreeAndNothingElse(t *testing.T) {
+func TestRemove_wholeTreeOnly(t *testing.T) {
 	t.Parallel()
 	host, dir := bench(t)
 	require.NoError(t, os.MkdirAll(host+"/tree/a/b", 0o755))

@@ -13,7 +13,7 @@ import (
 // Archive is an archive whose directory was checked whole.
 type Archive struct {
 	// Files are the regular files in the archive's order. Directories are not
-	// listed: whoever unpacks makes those that files need, and Directories says
+	// listed: the caller that unpacks makes those that files need, and Directories says
 	// which are there besides.
 	Files []*File
 	// Directories are the names of directory members, without their slash.
@@ -54,6 +54,10 @@ func tooMany(limits Limits) *Error {
 	return refuse(TooManyFiles, "", "the archive has more than %d files", limits.Files)
 }
 
+// implied is how many directories there may be for each file that an archive may
+// have: one long name can need two thousand.
+const implied = 4
+
 func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	a := &Archive{Files: make([]*File, 0, len(members))}
 	names := newNames(limits.FoldNames)
@@ -80,6 +84,9 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 			}
 		}
 		if limits.Files > 0 && (len(a.Files) > limits.Files || len(a.Directories) > limits.Files+1) {
+			return nil, tooMany(limits)
+		}
+		if limits.Files > 0 && len(names.dirs) > implied*(limits.Files+1) {
 			return nil, tooMany(limits)
 		}
 		// Members that share their data make a bomb of a small archive.

@@ -1,4 +1,4 @@
-// Package safezip reads ZIP archives that strangers sent: it refuses what could
+// Package safezip reads untrusted ZIP archives: it refuses what could
 // write outside the place where it is unpacked, what expands beyond its bounds,
 // and what is damaged, before or while it is read. It knows nothing of what an
 // archive is for.
@@ -19,14 +19,13 @@ type Limits struct {
 	// files, up to ratioFrom bytes, may be anything: they cannot do harm.
 	Ratio int64
 	// FoldNames refuses names that differ in case only, for packages that are
-	// also unpacked on systems that do not tell them apart.
+	// also unpacked on systems that do not distinguish them.
 	FoldNames bool
 }
 
 const ratioFrom = 1 << 20
 
-// SkillPackage are the limits of a skill package (companion-components.md
-// "Limits", shapes.md section 9).
+// SkillPackage are the limits of a skill package (docs/skills.md).
 var SkillPackage = Limits{
 	Archive: 50 << 20, Files: 500, Expanded: 200 << 20, Ratio: 200, FoldNames: true,
 }

@@ -18,7 +18,7 @@ const (
 	ContentDamaged Reason = "zip_damaged"        // found while a file was read
 )
 
-// Error is a refusal. Its text is fit for whoever sent the archive.
+// Error is a refusal. Its text is fit for the sender of the archive.
 type Error struct {
 	Reason Reason
 	Name   string // of the member, shortened; empty when it is the whole archive

@@ -92,7 +92,7 @@ func TestAGoodArchiveIsReadWhole(t *testing.T) {
 	refused(t, err, safezip.Expands)
 }
 
-func TestFilesAreReadAtTheSameTime(t *testing.T) {
+func TestArchive_concurrentReads(t *testing.T) {
 	t.Parallel()
 	members := make([]member, 20)
 	for i := range members {
@@ -143,7 +143,14 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 func TestNamesThatLieOnOneAnother(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{
-		{"a", "a"}, {"a", "A"}, {"a", "a/b"}, {"a/b", "a"}, {"a/", "a"}, {"a", "a/"}, {"x/a", "X/A"}, {"a", "A/b"},
+		{"a", "a"},
+		{"a", "A"},
+		{"a", "a/b"},
+		{"a/b", "a"},
+		{"a/", "a"},
+		{"a", "a/"},
+		{"x/a", "X/A"},
+		{"a", "A/b"},
 		{"\u00fc", "u\u0308"}, // composed and not
 	} {
 		members := []member{}
@@ -161,7 +168,10 @@ func TestNamesThatLieOnOneAnother(t *testing.T) {
 	exact.FoldNames = false
 	_, err := open(archive(t, member{name: "a", content: "x"}, member{name: "A", content: "x"}), exact)
 	require.NoError(t, err)
-	_, err = open(archive(t, member{name: "dir/", change: mode(fs.ModeDir | 0o755)}, member{name: "dir/a", content: "x"}), safezip.SkillPackage)
+	_, err = open(
+		archive(t, member{name: "dir/", change: mode(fs.ModeDir | 0o755)}, member{name: "dir/a", content: "x"}),
+		safezip.SkillPackage,
+	)
 	require.NoError(t, err)
 }
 
@@ -258,7 +268,10 @@ func TestSharedDataIsRefused(t *testing.T) {
 func TestWhatIsNoArchive(t *testing.T) {
 	t.Parallel()
 	good := archive(t, member{name: "a", content: "x"})
-	for _, data := range [][]byte{nil, []byte("PK"), []byte("hello"), good[:len(good)/2], bytes.Repeat([]byte("PK\x05\x06"), 100), archive(t)} {
+	for _, data := range [][]byte{
+		nil, []byte("PK"), []byte("hello"), good[:len(good)/2], bytes.Repeat([]byte("PK\x05\x06"), 100),
+		archive(t),
+	} {
 		_, err := open(data, safezip.SkillPackage)
 		refused(t, err, safezip.NotAnArchive)
 	}
@@ -296,4 +309,19 @@ func FuzzOpen(f *testing.F) {
 			_ = content.Close()
 		}
 	})
+}
+
+// Long names need directories that are not listed: each takes memory.
+func TestArchive_tooManyDirectories(t *testing.T) {
+	t.Parallel()
+	members := make([]member, 20)
+	for i := range members {
+		members[i] = member{name: fmt.Sprintf("%d/", i) + strings.Repeat("d/", 1000) + "f", content: "x"}
+	}
+	limits := safezip.SkillPackage
+	_, err := open(archive(t, members...), limits)
+	refused(t, err, safezip.TooManyFiles)
+	limits.Files = 10_000
+	_, err = open(archive(t, members...), limits)
+	require.NoError(t, err)
 }

@@ -5,7 +5,7 @@
 // done with them, so that the service and the registry judge them alike.
 package skillpack
 
-// Bounds of packages (shapes.md section 9) and of the front matter (the open
+// Bounds of packages (docs/skills.md) and of the front matter (the open
 // specification).
 const (
 	MaxFiles         = 500

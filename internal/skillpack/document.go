@@ -83,7 +83,10 @@ func decoded(content []byte) (string, error) {
 func split(text string) (head, body string, err error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if strings.TrimRight(first, " \t") != "---" {
-		return "", "", failf("%s must begin with front matter: a line with three hyphens, then name and description, then three hyphens", DocumentName)
+		return "", "", failf(
+			"%s must begin with front matter: a line with three hyphens, then name and description, then three hyphens",
+			DocumentName,
+		)
 	}
 	for at := 0; at <= len(rest); {
 		line, _, more := strings.Cut(rest[at:], "\n")

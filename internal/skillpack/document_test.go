@@ -117,7 +117,10 @@ func TestWhatIsRefused(t *testing.T) {
 		"a merge":            {with("name: a", "description: b", "metadata: {<<: {x: 1}}"), "plain word"},
 		"a type of its own":  {with("name: !!binary aGk=", "description: b"), "type"},
 		"an object":          {with("name: a", "description: b", "metadata: !!python/object {a: b}"), "type"},
-		"a deep nest":        {with("name: a", "description: b", "metadata: "+strings.Repeat("[", 50)+strings.Repeat("]", 50)), "nests too deep"},
+		"a deep nest": {
+			with("name: a", "description: b", "metadata: "+strings.Repeat("[", 50)+strings.Repeat("]", 50)),
+			"nests too deep",
+		},
 		"a very deep nest":   {with("name: a", "description: b", "metadata: "+strings.Repeat("[", 20000)), "YAML"},
 		"UTF-16":             {"\xff\xfe-\x00-\x00-\x00", "UTF-16"},
 		"UTF-16, big end":    {"\xfe\xff\x00-\x00-\x00-", "UTF-16"},
@@ -145,7 +148,7 @@ func FuzzParse(f *testing.F) {
 		d, err := skillpack.Parse(text)
 		if err != nil {
 			if _, ok := errors.AsType[*skillpack.Error](err); !ok || err.Error() == "" || !utf8.ValidString(err.Error()) {
-				t.Fatalf("an error that tells nothing: %q", err)
+				t.Fatalf("an error without a reason: %q", err)
 			}
 			return
 		}
@@ -155,7 +158,10 @@ func FuzzParse(f *testing.F) {
 		if n := utf8.RuneCountInString(d.Description); n == 0 || n > skillpack.MaxDescription {
 			t.Fatalf("a description of %d characters", n)
 		}
-		if !bytes.HasSuffix(bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")), []byte(d.Body)) {
+		if !bytes.HasSuffix(
+			bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")),
+			[]byte(d.Body),
+		) {
 			t.Fatal("the body is not the end of the file")
 		}
 		if _, err := json.Marshal(d.FrontMatter); err != nil {

@@ -28,7 +28,7 @@ func readFrontMatter(text string) (fields map[string]any, err error) {
 	case errors.Is(err, io.EOF):
 		return nil, failf("the front matter is empty")
 	case err != nil:
-		return nil, failf("the front matter is not valid YAML: %s", told(err))
+		return nil, failf("the front matter is not valid YAML: %s", yamlReason(err))
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, failf("the front matter must be one YAML document")
@@ -41,9 +41,9 @@ func readFrontMatter(text string) (fields map[string]any, err error) {
 	return value, wrong.err()
 }
 
-// told gives the library's words without its own name. They hold line numbers
+// yamlReason returns the library's message without its own name. It holds line numbers
 // of the front matter, which begins in line 2 of the file.
-func told(err error) string {
+func yamlReason(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if runes := []rune(text); len(runes) > 200 {
 		text = string(runes[:200]) + "…"

@@ -25,7 +25,7 @@ func files(pairs ...string) []skillpack.File {
 	return list
 }
 
-func TestTheDigestIsOfPathsAndContent(t *testing.T) {
+func TestDigest_pathsAndContent(t *testing.T) {
 	t.Parallel()
 	p, err := skillpack.Inspect(t.Context(), files("scripts/run.sh", "#!/bin/sh\n", "SKILL.md", good))
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestPackagesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAFileThatChangesWhileItIsRead(t *testing.T) {
+func TestDigest_fileChangesWhileRead(t *testing.T) {
 	t.Parallel()
 	list := files("SKILL.md", good, "a", "12345")
 	for _, size := range []int64{4, 6} {

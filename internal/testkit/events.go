@@ -6,5 +6,5 @@ import "testing"
 // share it: begin stream names and subjects with [Prefix].
 func Events(t testing.TB) string {
 	t.Helper()
-	return Engines(t).NATSURL
+	return Engines(t).Get(t, "nats_url")
 }

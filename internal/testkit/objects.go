@@ -25,7 +25,10 @@ const bucketTime = 5 * time.Minute
 func Objects(t testing.TB) Bucket {
 	t.Helper()
 	found := Engines(t)
-	bucket := Bucket{Endpoint: found.S3Endpoint, Name: Prefix(t), AccessKey: found.S3AccessKey, SecretKey: found.S3SecretKey}
+	bucket := Bucket{
+		Endpoint: found.Get(t, "s3_endpoint"), Name: Prefix(t),
+		AccessKey: found.Get(t, "s3_access_key"), SecretKey: found.Get(t, "s3_secret_key"),
+	}
 	client, err := minio.New(bucket.Endpoint, &minio.Options{Creds: credentials.NewStaticV4(bucket.AccessKey, bucket.SecretKey, "")})
 	if err != nil {
 		t.Fatalf("connect to the object store: %v", err)

@@ -1,10 +1,12 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ import (
 const databaseTime = 10 * time.Minute
 
 // objectInUse is PostgreSQL's code for a database that cannot be copied or renamed
-// because somebody is connected to it: it waits five seconds for them to go.
+// because another client is connected to it: it waits five seconds for them to go.
 const objectInUse = "55006"
 
 // templateLock is the advisory lock under which the template is made: several test
@@ -28,19 +30,20 @@ const objectInUse = "55006"
 const templateLock = 0x7465_7374_6b69_7400 // "testkit"
 
 // Postgres returns the URL of an empty database with Everloop's schema, of this test
-// alone. It is dropped, whoever is still connected, when the test ends.
+// alone. It is dropped when the test ends, also while clients are connected.
 //
 // It is a copy of a template, which is migrated once for each state of the
 // migrations; a copy takes some 50 ms.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	server := Engines(t).PostgresURL
-	if err := ensureTemplate(server); err != nil {
+	found := Engines(t)
+	server := found.creator()
+	if err := ensureTemplate(found); err != nil {
 		t.Fatalf("make the template database: %v", err)
 	}
 	name := "test_" + randomHex(8)
 	err := onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
-		return execAlone(ctx, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, templateName()))
+		return execAlone(ctx, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", name, templateName(), found.owner()))
 	})
 	if err != nil {
 		t.Fatalf("make a database for the test: %v", err)
@@ -54,7 +57,30 @@ func Postgres(t testing.TB) string {
 			t.Errorf("drop the test's database: %v", err)
 		}
 	})
-	return databaseURL(server, name)
+	return databaseURL(found.Get(t, "postgres_url"), name)
+}
+
+// AsSuperuser is the URL of a test's database as the superuser of the server, for what
+// Everloop itself may not do, as filling tables without their system triggers.
+func AsSuperuser(t testing.TB, database string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal("the database's address is not a URL")
+	}
+	return databaseURL(Engines(t).creator(), strings.TrimPrefix(u.Path, "/"))
+}
+
+// creator is the URL of the server as the role that creates and drops databases.
+func (a Addresses) creator() string { return cmp.Or(a["postgres_superuser_url"], a["postgres_url"]) }
+
+// owner is the role of Everloop, which owns the databases of tests.
+func (a Addresses) owner() string {
+	u, err := url.Parse(a["postgres_url"])
+	if err != nil {
+		panic("testkit: the engines' PostgreSQL address is not a URL") // our own program wrote it
+	}
+	return pgx.Identifier{u.User.Username()}.Sanitize()
 }
 
 // templateName changes with the migrations.
@@ -66,14 +92,14 @@ var (
 )
 
 // ensureTemplate makes the template database unless this or another test binary has.
-func ensureTemplate(server string) error {
+func ensureTemplate(found Addresses) error {
 	templateMu.Lock()
 	defer templateMu.Unlock()
 	name := templateName()
 	if templateMade[name] {
 		return nil
 	}
-	err := onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
+	err := onServer(found.creator(), func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(templateLock)); err != nil {
 			return err
 		}
@@ -88,13 +114,13 @@ func ensureTemplate(server string) error {
 		draft := name + "_draft"
 		for _, statement := range []string{
 			fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", draft),
-			"CREATE DATABASE " + draft,
+			fmt.Sprintf("CREATE DATABASE %s OWNER %s", draft, found.owner()),
 		} {
 			if _, err := conn.Exec(ctx, statement); err != nil {
 				return err
 			}
 		}
-		if err := postgres.Migrate(ctx, databaseURL(server, draft)); err != nil {
+		if err := postgres.Migrate(ctx, databaseURL(found["postgres_url"], draft)); err != nil {
 			return err
 		}
 		return execAlone(ctx, conn, fmt.Sprintf("ALTER DATABASE %s RENAME TO %s", draft, name))

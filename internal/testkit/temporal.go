@@ -1,12 +1,20 @@
 package testkit
 
-import "testing"
+import (
+	"testing"
 
-// Temporal returns the address of the Temporal server and the namespace to use. All
-// tests share the namespace, because a new one takes seconds to be known: begin task
-// queues and workflow ids with [Prefix].
-func Temporal(t testing.TB) (address, namespace string) {
+	"go.temporal.io/sdk/client"
+)
+
+// Temporal returns the options of a client of the Temporal server. All tests share the
+// namespace, because a new one takes seconds to be known: begin task queues and workflow
+// ids with [Prefix].
+func Temporal(t testing.TB) client.Options {
 	t.Helper()
 	found := Engines(t)
-	return found.TemporalAddress, found.TemporalNamespace
+	return client.Options{
+		HostPort: found.Get(t, "temporal_address"), Namespace: found.Get(t, "temporal_namespace"),
+		Credentials:       client.NewAPIKeyStaticCredentials(found.Get(t, "temporal_api_key")),
+		ConnectionOptions: client.ConnectionOptions{TLSDisabled: true},
+	}
 }

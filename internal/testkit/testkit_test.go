@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 			fmt.Println("fault", err)
 			os.Exit(1)
 		}
-		fmt.Println(found.PostgresURL)
+		fmt.Println(found.creator())
 		select {}
 	}
 	os.Exit(m.Run())
 }
 
-func TestPostgresGivesEachTestItsOwn(t *testing.T) {
+func TestPostgres_ownDatabasePerTest(t *testing.T) {
 	var urls [2]string
 	t.Run("uses", func(t *testing.T) {
 		var both sync.WaitGroup
@@ -53,7 +53,7 @@ func TestPostgresGivesEachTestItsOwn(t *testing.T) {
 			conn, err := pgx.Connect(t.Context(), url)
 			require.NoError(t, err)
 			// Left open on purpose: the database must go nevertheless.
-			_, err = conn.Exec(t.Context(), "INSERT INTO users (id, username) VALUES ('u1', 'somebody')")
+			_, err = conn.Exec(t.Context(), "INSERT INTO users (id, username) VALUES ('u1', 'first-user')")
 			require.NoError(t, err, "the schema is there and the table is empty")
 		}
 	})
@@ -63,9 +63,9 @@ func TestPostgresGivesEachTestItsOwn(t *testing.T) {
 	}
 }
 
-func TestTemplateIsMadeOnce(t *testing.T) {
+func TestPostgres_templateMadeOnce(t *testing.T) {
 	Postgres(t)
-	server := Engines(t).PostgresURL
+	server := Engines(t).Get(t, "postgres_url")
 	var before, after uint32
 	oid := func(into *uint32) {
 		require.NoError(t, onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
@@ -82,10 +82,11 @@ func TestTemplateIsMadeOnce(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestTemporalRunsWorkflows(t *testing.T) {
-	address, namespace := Temporal(t)
+func TestTemporal_runsWorkflows(t *testing.T) {
+	options := Temporal(t)
+	options.ConnectionOptions.GetSystemInfoTimeout = time.Minute
 	prefix := Prefix(t)
-	c, err := client.Dial(client.Options{HostPort: address, Namespace: namespace, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
+	c, err := client.Dial(options)
 	require.NoError(t, err)
 	defer c.Close()
 	w := worker.New(c, prefix, worker.Options{})
@@ -99,7 +100,7 @@ func TestTemporalRunsWorkflows(t *testing.T) {
 	require.Equal(t, 42, answer)
 }
 
-func TestEventsKeepStreams(t *testing.T) {
+func TestEvents_keepStreams(t *testing.T) {
 	nc, err := nats.Connect(Events(t), nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	defer nc.Close()
@@ -113,7 +114,7 @@ func TestEventsKeepStreams(t *testing.T) {
 	require.EqualValues(t, 1, ack.Sequence)
 }
 
-func TestObjectsRemovesItsBucket(t *testing.T) {
+func TestObjects_removesBucket(t *testing.T) {
 	var bucket Bucket
 	var store *minio.Client
 	t.Run("uses", func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestObjectsRemovesItsBucket(t *testing.T) {
 	require.False(t, exists)
 }
 
-func TestPrefixIsUniqueAndPlain(t *testing.T) {
+func TestPrefix_uniqueAndPlain(t *testing.T) {
 	t.Run("Ünusual/Name with a very long tail, longer than any bucket may be", func(t *testing.T) {
 		one, two := Prefix(t), Prefix(t)
 		require.NotEqual(t, one, two)
@@ -137,7 +138,7 @@ func TestPrefixIsUniqueAndPlain(t *testing.T) {
 	})
 }
 
-func TestEnginesEndWithTheTestProcess(t *testing.T) {
+func TestEngines_endWithTestProcess(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	probe := exec.Command(program)
@@ -164,7 +165,7 @@ func TestEnginesEndWithTheTestProcess(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "the engines outlived the test process")
 }
 
-func TestFaultsOfStartAreNamed(t *testing.T) {
+func TestEngines_reportStartFaults(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "everloop")
 	require.NoError(t, os.WriteFile(broken, []byte("#!/bin/sh\necho no database today >&2\nexit 1\n"), 0o755))
@@ -182,7 +183,7 @@ func TestFaultsOfStartAreNamed(t *testing.T) {
 	t.Setenv("EVERLOOP_TEST_ENGINES", filepath.Join(dir, "absent.json"))
 	_, err = startEngines()
 	require.ErrorContains(t, err, "EVERLOOP_TEST_ENGINES")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "half.json"), []byte(`{"postgres_url":"x"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "half.json"), []byte(`{"postgres_url":"x","nats_url":""}`), 0o600))
 	_, err = readAddresses(filepath.Join(dir, "half.json"))
-	require.ErrorContains(t, err, "all four engines")
+	require.ErrorContains(t, err, "has no value of nats_url")
 }

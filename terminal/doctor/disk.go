@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/internal/diskspace"
 )
 
 const (
@@ -36,7 +38,9 @@ func dataDir(_ context.Context, s Settings) []Check {
 	case !info.IsDir():
 		return one(name, Fail, dir+" is no directory", "set DATA_DIR to another one")
 	case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
-		return one(name, Fail, fmt.Sprintf("%s cannot be written by user id %d", dir, os.Geteuid()), "give it to that user, or set DATA_DIR")
+		return one(
+			name, Fail, fmt.Sprintf("%s cannot be written by user id %d", dir, os.Geteuid()), "give it to that user, or set DATA_DIR",
+		)
 	}
 	detail := s.DataDir
 	if !exists {
@@ -45,17 +49,28 @@ func dataDir(_ context.Context, s Settings) []Check {
 		detail += " (in use by process " + pid + ")"
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
+	space, err := diskspace.Of(dir)
+	if err == nil {
+		err = unix.Statfs(dir, &fs)
+	}
+	if err != nil {
 		return one(name, Warn, detail+": its free space is unknown", err.Error())
 	}
-	free := fs.Bavail * uint64(fs.Bsize)
-	detail += fmt.Sprintf(", %.1f GiB free", float64(free)/(1<<30))
+	detail += fmt.Sprintf(", %.1f GiB free", float64(space.FreeBytes)/(1<<30))
+	if space.Inodes > 0 {
+		detail += fmt.Sprintf(", %d inodes free", space.FreeInodes)
+	}
+	reserved := s.Reserve.Of(space)
 	switch {
 	case fs.Flags&unix.ST_RDONLY != 0:
 		return one(name, Fail, detail, "the file system is mounted read-only: set DATA_DIR to another place")
-	case free < leastSpace:
+	case space.FreeBytes < leastSpace:
 		return one(name, Fail, detail, "make room, or set DATA_DIR to another disk")
-	case free < enoughSpace:
+	case s.Reserve.Touched(space, diskspace.Usage{}):
+		return one(name, Fail, detail, fmt.Sprintf("sessions write nothing: %.1f GiB and %d inodes are reserved for the engines "+
+			"(DISK_RESERVE_BYTES, DISK_RESERVE_PERCENT); make room, or set DATA_DIR to another disk",
+			float64(reserved.Bytes)/(1<<30), reserved.Inodes))
+	case space.FreeBytes < max(enoughSpace, 2*reserved.Bytes), space.Inodes > 0 && space.FreeInodes < 2*reserved.Inodes:
 		return one(name, Warn, detail, "workspaces and events will soon fill it: make room, or set DATA_DIR to another disk")
 	}
 	return one(name, OK, detail, "")
@@ -79,17 +94,14 @@ func holder(dir string) string {
 	return "unknown"
 }
 
-// extendedAttributes matter to the embedded object store only: without them it
-// keeps its metadata in files.
-func extendedAttributes(_ context.Context, s Settings) []Check {
+// ExtendedAttributes tries what the embedded object store needs of the file system:
+// without them it keeps its metadata in files.
+func ExtendedAttributes(parent string) []Check {
 	const name = "file system"
-	if s.S3.Endpoint != "" {
-		return nil
-	}
-	dir, _ := existing(s.DataDir)
+	dir, _ := existing(parent)
 	probe, err := os.CreateTemp(dir, ".everloop-doctor-*")
 	if err != nil {
-		return nil // the data directory's own check tells
+		return nil // the data directory's own check reports it
 	}
 	defer os.Remove(probe.Name())
 	defer probe.Close()

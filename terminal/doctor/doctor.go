@@ -1,7 +1,7 @@
 // Package doctor looks at a machine and says whether Everloop can start on it:
-// one check a line, with a hint where something is to be mended. It changes
+// one check a line, with a hint where something is to be fixed. It changes
 // nothing that lasts. It must not know sessions, chats or how the roles are wired;
-// it is told the settings and tries what they name.
+// it is given the settings and tries what they name.
 package doctor
 
 import (
@@ -12,6 +12,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"everloop/domain"
+	"everloop/infra/sandbox"
+	"everloop/internal/diskspace"
 )
 
 // State is the outcome of a check.
@@ -30,36 +34,25 @@ type Check struct {
 	Name   string `json:"name"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
-	Hint   string `json:"hint,omitempty"` // what to mend, and how
+	Hint   string `json:"hint,omitempty"` // what to fix, and how
 }
 
-// Settings are what a start would use (decisions.md section 1). An empty address
-// of an engine means the embedded one.
+// Settings are what a start would use.
 type Settings struct {
-	Faults    []string // of the settings themselves, found by whoever read them
+	Faults    []string // of the settings themselves, found when they were read
 	DataDir   string   // absolute
+	Reserve   diskspace.Reserve
 	Addresses []Address
+	Engines   []Engine
 
-	DatabaseURL       string
-	PostgresBinDir    string
-	TemporalAddress   string
-	TemporalNamespace string
-	NATSURL           string
-	S3                S3
-
-	ModelURL     string // empty: the demo model
-	ModelKey     string
-	Model        string
-	SandboxLevel int // weakest level to start with
-	Unsafe       bool
-	ReadOnly     []string // further directories that tools may read
+	ModelURL string // empty: the demo model
+	ModelKey string
+	Model    string
+	Sandbox  sandbox.Config
 }
 
-// S3 says where the objects are.
-type S3 struct {
-	Endpoint, Bucket, AccessKey, SecretKey string
-	TLS                                    bool
-}
+// Engine checks one of the servers that a start would use or begin.
+type Engine func(ctx context.Context) []Check
 
 // Address is a listen address and the variable that changes it.
 type Address struct {
@@ -72,9 +65,11 @@ const checkTime = 20 * time.Second
 
 // Run makes all checks at the same time and returns them in their order.
 func Run(ctx context.Context, s Settings) []Check {
-	probes := []func(context.Context, Settings) []Check{
-		settings, dataDir, extendedAttributes, postgres, ports, temporalServer, natsServer, objectStore, model, tools, git, clock,
+	probes := []func(context.Context, Settings) []Check{settings, dataDir, workspaces}
+	for _, engine := range s.Engines {
+		probes = append(probes, func(ctx context.Context, _ Settings) []Check { return engine(ctx) })
 	}
+	probes = append(probes, ports, model, tools, git, clock)
 	results := make([][]Check, len(probes))
 	var all sync.WaitGroup
 	for i, probe := range probes {
@@ -92,7 +87,22 @@ func Run(ctx context.Context, s Settings) []Check {
 	return checks
 }
 
-// Failed reports whether something has to be mended before a start.
+// CheckOf makes the result of a probe a line of the report.
+func CheckOf(name string, result domain.CheckResult) Check {
+	state := OK
+	switch result.Status {
+	case domain.CheckFail:
+		state = Fail
+	case domain.CheckWarn:
+		state = Warn
+	case domain.CheckSkipped:
+		state = Info
+	case domain.CheckOK:
+	}
+	return Check{Name: name, State: state, Detail: result.Message, Hint: result.Hint}
+}
+
+// Failed reports whether something has to be fixed before a start.
 func Failed(checks []Check) bool {
 	for _, c := range checks {
 		if c.State == Fail {
@@ -121,7 +131,7 @@ func WriteText(w io.Writer, checks []Check, color bool) error {
 	}
 	switch {
 	case counts[Fail] > 0:
-		fmt.Fprintf(&out, "\n%d to mend before a start, %d to know.\n", counts[Fail], counts[Warn])
+		fmt.Fprintf(&out, "\n%d to fix before a start, %d to know.\n", counts[Fail], counts[Warn])
 	case counts[Warn] > 0:
 		fmt.Fprintf(&out, "\nReady to start; %d to know.\n", counts[Warn])
 	default:

@@ -15,6 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"everloop/domain"
+	"everloop/infra/sandbox"
+	"everloop/internal/sharedfs"
 )
 
 func only(t *testing.T, checks []Check) Check {
@@ -32,7 +36,7 @@ func TestReports(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteText(&out, checks, false))
 	require.Equal(t, "ok    settings         no faults\nwarn  model            demo model: set LLM_GATEWAY_URL\n"+
-		"fail  MOCK_ADDR        taken: stop it\n\n1 to mend before a start, 1 to know.\n", out.String())
+		"fail  MOCK_ADDR        taken: stop it\n\n1 to fix before a start, 1 to know.\n", out.String())
 	require.True(t, Failed(checks))
 	require.False(t, Failed(checks[:2]))
 
@@ -51,7 +55,7 @@ func TestReports(t *testing.T) {
 	require.Equal(t, checks, report.Checks)
 }
 
-func TestAddressesAreFoundInSettings(t *testing.T) {
+func TestSettings_addresses(t *testing.T) {
 	type inner struct {
 		A string `env:"AGENT_ADDR"`
 		X string `env:"S3_ENDPOINT"`
@@ -110,9 +114,6 @@ func TestPorts(t *testing.T) {
 
 	require.Equal(t, Fail, at("nonsense").State)
 	require.Empty(t, ports(t.Context(), Settings{DataDir: t.TempDir(), Addresses: []Address{{"DEBUG_ADDR", ""}}}), "what is not served")
-	require.Empty(t, ports(t.Context(), Settings{
-		DataDir: t.TempDir(), TemporalAddress: "x:1", Addresses: []Address{{"TEMPORAL_ADDR", "nonsense"}},
-	}), "the embedded Temporal is not started")
 }
 
 func TestDataDirectory(t *testing.T) {
@@ -132,11 +133,11 @@ func TestDataDirectory(t *testing.T) {
 	defer lock.Close()
 	_, err = lock.WriteString("4711\n")
 	require.NoError(t, err)
-	require.NotContains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use", "a lock that nobody holds")
+	require.NotContains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use", "a lock without a holder")
 	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	require.Contains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use by process 4711")
 
-	extendedAttributes(t.Context(), Settings{DataDir: dir})
+	ExtendedAttributes(dir)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, left, 2, "the probe is gone")
@@ -145,50 +146,36 @@ func TestDataDirectory(t *testing.T) {
 func TestPostgresPrograms(t *testing.T) {
 	bin := t.TempDir()
 	install := func(version string) {
-		for name, script := range map[string]string{"postgres": "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n", "initdb": "#!/bin/sh\n"} {
+		for name, script := range map[string]string{
+			"postgres": "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n", "initdb": "#!/bin/sh\n",
+		} {
 			require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755)) //nolint:gosec // programs
 		}
 	}
-	s := Settings{DataDir: t.TempDir(), PostgresBinDir: bin}
-	find := func() Check { return only(t, postgresPrograms(t.Context(), s)) }
+	dataDir := t.TempDir()
+	find := func() Check { return only(t, postgresPrograms(t.Context(), dataDir, bin)) }
 
-	require.Contains(t, find().Detail, "holds no PostgreSQL")
+	require.Contains(t, find().Detail, "no program named postgres")
 	install("14.9")
 	require.Equal(t, Fail, find().State)
 	require.Contains(t, find().Detail, "15 or newer is needed")
 	install("17.2")
 	require.Equal(t, OK, find().State)
-	require.NoError(t, os.MkdirAll(filepath.Join(s.DataDir, "postgres", "data"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir, "postgres", "data", "PG_VERSION"), []byte("16\n"), 0o600))
-	require.Contains(t, find().Detail, "written by version 16, found: [17]")
+	require.NoError(t, os.MkdirAll(filepath.Join(dataDir, "postgres", "data"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dataDir, "postgres", "data", "PG_VERSION"), []byte("16\n"), 0o600))
+	require.Contains(t, find().Detail, "written by PostgreSQL 16 and only that version can open it, but PostgreSQL [17] was found")
 }
 
-// A server that is not there fails its own check, and no secret is told.
-func TestServersThatAreNotThere(t *testing.T) {
+// A model server that is not there fails its check, and no secret is shown.
+func TestModels_serverThatIsNotThere(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := gone.Addr().String()
 	gone.Close()
-	s := Settings{
-		DatabaseURL: "postgres://user:hunter2@" + addr + "/db", NATSURL: "nats://user:hunter2@" + addr,
-		TemporalAddress: addr, TemporalNamespace: "n", S3: S3{Endpoint: addr, Bucket: "b", AccessKey: "a", SecretKey: "hunter2"},
-		ModelURL: "http://user:hunter2@" + addr, ModelKey: "hunter2",
-	}
-	for name, probe := range map[string]func(context.Context, Settings) []Check{
-		"PostgreSQL": postgres, "NATS": natsServer, "Temporal": temporalServer, "object store": objectStore, "model": model,
-	} {
-		t.Run(name, func(t *testing.T) {
-			check := only(t, probe(t.Context(), s))
-			require.Equal(t, name, check.Name)
-			require.Equal(t, Fail, check.State, check.Detail)
-			require.NotEmpty(t, check.Hint)
-			require.NotContains(t, check.Detail+check.Hint, "hunter2")
-		})
-	}
-	s.DatabaseURL = "postgres://hunter2:::"
-	check := only(t, postgres(t.Context(), s))
-	require.Equal(t, Fail, check.State)
-	require.NotContains(t, check.Detail, "hunter2")
+	check := only(t, model(t.Context(), Settings{ModelURL: "http://user:hunter2@" + addr, ModelKey: "hunter2"}))
+	require.Equal(t, Fail, check.State, check.Detail)
+	require.NotEmpty(t, check.Hint)
+	require.NotContains(t, check.Detail+check.Hint, "hunter2")
 }
 
 func TestModels(t *testing.T) {
@@ -211,14 +198,17 @@ func TestModels(t *testing.T) {
 }
 
 // The whole report on this machine: every part reports, and the sandbox was tried.
-func TestAWholeReport(t *testing.T) {
-	checks := Run(t.Context(), Settings{DataDir: t.TempDir(), SandboxLevel: 1, Faults: []string{"AGENT_ADDR must be host:port"}})
+func TestRun_wholeReport(t *testing.T) {
+	checks := Run(t.Context(), Settings{
+		DataDir: t.TempDir(), Sandbox: sandbox.Config{MinLevel: 1}, Faults: []string{"AGENT_ADDR must be host:port"},
+		Engines: []Engine{func(context.Context) []Check { return one("engine", OK, "embedded", "") }},
+	})
 	seen := map[string]State{}
 	for _, c := range checks {
 		seen[c.Name] = c.State
 		require.NotEmpty(t, c.Detail, c.Name)
 	}
-	for _, name := range []string{"settings", "data directory", "PostgreSQL", "Temporal", "NATS", "object store", "model", "sandbox", "git", "clock"} {
+	for _, name := range []string{"settings", "data directory", "engine", "model", "sandbox", "limits of commands", "git", "clock"} {
 		require.Contains(t, seen, name)
 	}
 	require.Equal(t, Fail, seen["settings"])
@@ -226,4 +216,52 @@ func TestAWholeReport(t *testing.T) {
 		require.Contains(t, seen, "ripgrep")
 		require.Contains(t, seen, "user separation")
 	}
+}
+
+func TestWorkspaces(t *testing.T) {
+	s := Settings{DataDir: filepath.Join(t.TempDir(), "data")} // still to be made
+	find := func(as sharedfs.Simulation) map[string]Check {
+		defer sharedfs.Simulate(as)()
+		out := map[string]Check{}
+		for _, check := range workspaces(t.Context(), s) {
+			out[check.Name] = check
+		}
+		return out
+	}
+	checks := find(sharedfs.Simulation{})
+	require.Equal(t, OK, checks["workspace names"].State, checks)
+	require.Equal(t, OK, checks["workspace locks"].State, checks)
+	require.Equal(t, OK, checks["workspace clock"].State, checks)
+	require.NoDirExists(t, s.DataDir, "nothing is made")
+
+	checks = find(sharedfs.Simulation{NoRenameFlags: true, NoLocks: true, CachesAttributes: true, Mount: "1 1 0:1 / / rw - nfs4 s:/ rw"})
+	require.Equal(t, Info, checks["workspace names"].State)
+	require.Equal(t, Fail, checks["workspace locks"].State)
+	require.Contains(t, checks["workspace locks"].Hint, "nolock")
+	require.Equal(t, Warn, checks["workspace fs"].State)
+	require.Contains(t, checks["workspace fs"].Hint, "actimeo=1")
+
+	require.NoError(t, os.Mkdir(s.DataDir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(s.DataDir, "workspace"), nil, 0o600))
+	check := only(t, workspaces(t.Context(), s))
+	require.Equal(t, Fail, check.State)
+	require.NotEmpty(t, check.Hint)
+}
+
+func TestDescribeVersions(t *testing.T) {
+	checks := describeVersions("worker versions", domain.WorkerDeployment{Versions: []domain.WorkerVersion{
+		{BuildID: "new", Status: domain.VersionCurrent, Workers: 2},
+		{BuildID: "old", Status: domain.VersionDrained, Workers: 1},
+		{BuildID: "past", Status: domain.VersionDrained},
+		{Status: domain.VersionInactive, Workers: 1},
+	}})
+	require.Equal(t, []Check{
+		{Name: "worker versions", State: Info, Detail: "new: current, 2 workers"},
+		{Name: "worker versions", State: Info, Detail: "old: drained, 1 workers", Hint: "its workers may be stopped"},
+		{Name: "worker versions", State: Info, Detail: "unversioned: inactive, 1 workers"},
+	}, checks)
+	lost := describeVersions(
+		"worker versions", domain.WorkerDeployment{Versions: []domain.WorkerVersion{{BuildID: "new", Status: domain.VersionCurrent}}},
+	)
+	require.Equal(t, Warn, lost[0].State)
 }

@@ -15,15 +15,18 @@ import (
 // tools tries the sandbox as a worker would, and looks for what agents use in it.
 func tools(ctx context.Context, s Settings) []Check {
 	const name = "sandbox"
-	box, err := sandbox.New(ctx, sandbox.Config{MinLevel: sandbox.Level(s.SandboxLevel), Unsafe: s.Unsafe, ReadOnly: s.ReadOnly, WarmMax: -1})
+	config := s.Sandbox
+	config.WarmMax = -1
+	box, err := sandbox.New(ctx, config)
 	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
-		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, "+
+		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, "+
+			"kernel.unprivileged_userns_clone=1, "+
 			"kernel.apparmor_restrict_unprivileged_userns=0; in a container, security_opt seccomp=unconfined and systempaths=unconfined); "+
 			"SANDBOX_MIN_LEVEL=1 permits Landlock")
 	}
 	defer box.Close()
-	checks := []Check{level(box), users(box)}
+	checks := []Check{level(box), limits(box), users(box)}
 	return append(checks, ripgrep(ctx, box))
 }
 
@@ -34,6 +37,18 @@ func level(box *sandbox.Sandbox) Check {
 		check.State, check.Hint = Warn, "tools can do whatever the service can: unset SANDBOX_UNSAFE"
 	case sandbox.Landlocked:
 		check.State, check.Hint = Warn, "tools see the processes of the host: permit user namespaces for level 2"
+	case sandbox.Namespaced:
+	}
+	return check
+}
+
+// limits says who holds the limits of commands.
+func limits(box *sandbox.Sandbox) Check {
+	check := Check{Name: "limits of commands", State: OK, Detail: "held by control groups"}
+	if box.Measured() {
+		check.State = Warn
+		check.Detail = "memory and processes are measured ten times a second: no control group for both may be made here"
+		check.Hint = "start as root, or delegate a group (systemd: Delegate=memory pids cpu), and the kernel holds them"
 	}
 	return check
 }
@@ -59,14 +74,14 @@ func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
 	}
 	defer os.RemoveAll(dir)
 	if box.DedicatedUsers() {
-		if err := os.Chown(dir, sandbox.ProbeUID, sandbox.ProbeUID); err != nil {
+		if err := os.Chown(dir, box.ProbeUID(), box.ProbeUID()); err != nil {
 			missing.Detail = "could not be looked for: " + err.Error()
 			return missing
 		}
 	}
 	var out strings.Builder
 	result, err := box.Run(ctx, sandbox.Spec{
-		Argv: []string{"rg", "--version"}, Workspace: dir, UID: sandbox.ProbeUID, Stdout: &out,
+		Argv: []string{"rg", "--version"}, Workspace: dir, UID: box.ProbeUID(), Stdout: &out,
 		Limits: sandbox.Limits{Wall: 10 * time.Second},
 	})
 	if err != nil || !result.Success() {

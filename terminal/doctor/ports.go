@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"everloop/infra/external"
 )
 
 // Addresses finds the listen addresses in a command's settings: its string fields
@@ -48,7 +50,6 @@ func ports(ctx context.Context, s Settings) []Check {
 	for _, a := range s.Addresses {
 		switch {
 		case a.Addr == "": // not served
-		case s.TemporalAddress != "" && strings.HasPrefix(a.Variable, "TEMPORAL_"): // the embedded one is not started
 		default:
 			checks = append(checks, port(ctx, a, ours))
 		}
@@ -72,7 +73,7 @@ func port(ctx context.Context, a Address, ours map[string]bool) Check {
 		check.Hint = "set " + a.Variable + " to a port above 1023"
 		return check
 	case !errors.Is(err, syscall.EADDRINUSE):
-		check.Detail += ": " + cause(err)
+		check.Detail += ": " + external.Cause(err)
 		return check
 	}
 	owner := ownerOf(a.Addr)
@@ -88,7 +89,7 @@ func port(ctx context.Context, a Address, ours map[string]bool) Check {
 	return check
 }
 
-// askReady asks whoever listens whether it is an Everloop, and whether all is
+// askReady asks the listener whether it is an Everloop, and whether all is
 // well with it; Info means that it is none.
 func askReady(ctx context.Context, addr string) (State, string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -101,21 +102,21 @@ func askReady(ctx context.Context, addr string) (State, string) {
 	name := "is a running Everloop " + version.Version
 	switch {
 	case err != nil:
-		return Warn, name + ", which does not say whether it is ready (" + cause(err) + ")"
+		return Warn, name + ", which does not say whether it is ready (" + external.Cause(err) + ")"
 	case status != http.StatusOK:
 		return Fail, name + ", which is not ready: " + ready.Detail
 	}
 	return OK, name + ", ready (" + strings.Join(ready.Checks, ", ") + ")"
 }
 
-type told struct {
+type readyReply struct {
 	Version string   `json:"version"`
 	MinSDK  string   `json:"min_sdk"`
 	Checks  []string `json:"checks"`
 	Detail  string   `json:"detail"`
 }
 
-func get(ctx context.Context, url string) (out told, status int, err error) {
+func get(ctx context.Context, url string) (out readyReply, status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return out, 0, err
@@ -175,21 +176,4 @@ func ownerOf(addr string) process {
 		}
 	}
 	return process{}
-}
-
-// cause is the innermost error: the outer ones repeat addresses.
-func cause(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return "no answer in time"
-	}
-	for {
-		inner := errors.Unwrap(err)
-		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
-			inner = joined.Unwrap()[0]
-		}
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
 }

@@ -1,0 +1,250 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/activities"
+	"everloop/api"
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+	"everloop/infra/mcp"
+	"everloop/infra/postgres"
+	"everloop/infra/skillregistry"
+	"everloop/infra/workspace/sessionfiles"
+	"everloop/internal/clients"
+	"everloop/internal/lifecycle"
+	"everloop/realtime"
+	"everloop/realtime/sio"
+	"everloop/service/compute"
+	"everloop/service/production"
+)
+
+// agent is the API server: REST and Socket.IO on one address.
+type agent struct {
+	app     *fiber.App
+	sockets *sio.Server
+	auth    *auth.Authenticator
+	edge    edgeSettings
+	stop    context.CancelFunc // ends what requests have open
+	beside  lifecycle.Layer    // runs beside the server
+}
+
+// newAgent builds the API server.
+func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
+	s := b.settings
+	ctx, stop := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+
+	a := &agent{stop: stop, edge: s.edgeSettings}
+	signIn := b.newSignIn()
+	a.auth = auth.New(b.db, auth.Options{Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers()})
+	hub := realtime.NewHub(realtime.HubConfig{Log: b.log, State: b.db, Logger: b.logger})
+	shown, err := b.newShownTools()
+	if err != nil {
+		return nil, err
+	}
+	contexts := b.newContexts(shown)
+	past, err := b.newHistory(contexts)
+	if err != nil {
+		return nil, err
+	}
+	chats, err := b.newChats(past)
+	if err != nil {
+		return nil, err
+	}
+	scheduled, err := b.newSchedules(chats)
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := b.newWebhooks()
+	if err != nil {
+		return nil, err
+	}
+	board, err := b.newBoard(chats)
+	if err != nil {
+		return nil, err
+	}
+	toolServers := mcp.Remote{Conn: b.nats}
+	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
+	auditor := auth.NewAuditor(b.db, b.logger, nil)
+	access := access{db: b.db, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.proxies()}
+	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: hub, Sessions: access, Chats: chats, Limiter: limiter, Auditor: auditor, Logger: b.logger, Tracer: b.tracing.Requests()})
+	compute, err := b.newCompute(toolServers)
+	if err != nil {
+		return nil, err
+	}
+	prod, err := production.New(b.db, shown.skills)
+	if err != nil {
+		return nil, err
+	}
+	agents, err := b.newAgents()
+	if err != nil {
+		return nil, err
+	}
+	dags, err := b.newDAGRuns(chats, prod)
+	if err != nil {
+		return nil, err
+	}
+	operated, err := b.newOperator(chats, scheduled, board)
+	if err != nil {
+		return nil, err
+	}
+	deleter, err := b.sessionDeleter()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := b.newEdgeJobs()
+	if err != nil {
+		return nil, err
+	}
+	rights := auth.NewChanges(b.signals.AnnounceRights, b.logger)
+	a.app = api.New(api.Config{
+		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
+		Auth: a.auth, Auditor: auditor, Hosts: s.allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
+		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.proxies(),
+		Version: api.Version{Version: Version, MinSDK: minSDK},
+		Client:  s.clientConfig(),
+		Setup: api.SessionSetup{
+			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
+			PromptDigest: activities.PromptDigest, SandboxImage: "host", Network: s.SandboxNetwork,
+		},
+
+		Store: b.store, Messages: b.db, Chats: chats, Inbox: b.db, Budgets: b.db, Usages: b.db, Deleter: deleter,
+		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
+			return hub.Follow(ctx, sessionID, after)
+		},
+		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.db,
+		Models: b.models, ModelFinder: b.models, Tokens: b.tokens, Contexts: contexts, Compactor: b.compactions,
+
+		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects,
+		Tasks:   b.tasks,
+		History: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.db, ExtraInfos: b.db,
+		Apps: b.apps, AppRecords: b.db,
+		Skills: shown.skills, Memories: b.db, Annotations: b.db, MCP: b.toolServers(), MCPWorkers: toolServers,
+
+		UserSettings: b.db, EnvBuckets: b.buckets, NetworkRules: b.db,
+		ProdSolutions: b.db, Production: prod, Schedules: scheduled, Agents: agents,
+		Webhooks: hooks, Answers: chats,
+		DAGRuns: dags, DAGRunRecords: b.db,
+		Boards: b.db, Board: board, Instances: b.db,
+		Compute:        compute,
+		Administration: administration{b.db, signIn}, Diagnostics: b, Runs: operated,
+		Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
+	})
+	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
+	unwatch, err := b.signals.WatchRights(func(change domain.RightsChange) { rights.Receive(ctx, change) })
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, unwatch)
+	a.sockets = sio.New(sio.Options{
+		Authenticate: access.handshake, Handler: protocol.SocketHandler(), AllowedOrigins: s.AllowedOrigins, Log: b.logger,
+	})
+	a.sockets.Mount(a.app)
+	a.beside = lifecycle.Layer{
+		lifecycle.Func("event hub", hub.Run), lifecycle.Func("recheck of connections", protocol.Run), lifecycle.Loop("edge jobs", jobs.Run),
+	}
+	return a, nil
+}
+
+// minSDK is the lowest protocol level that a client must speak.
+const minSDK = "2611.0.0"
+
+// newCompute builds the service of compute environments.
+func (b *backend) newCompute(toolServers mcp.Remote) (*compute.Service, error) {
+	return compute.New(compute.Config{Records: b.db, Tasks: b.tasks, ToolServers: toolServers, Version: Version})
+}
+
+// services are the server on a listener and what runs beside it.
+func (a *agent) services(listener net.Listener) lifecycle.Layer {
+	server := lifecycle.Func("API server", func(ctx context.Context) error { return a.serve(ctx, listener) })
+	return append(lifecycle.Layer{server}, a.beside...)
+}
+
+// serve answers on the listener until ctx ends, then closes all client connections.
+func (a *agent) serve(ctx context.Context, listener net.Listener) error {
+	failed := make(chan error, 1)
+	bound := clients.NewConnections(a.edge.Connections, a.edge.proxies())
+	go func() { failed <- a.app.Listener(bound.Listen(listener, httpx.RefuseConnection)) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	a.stop()
+	closing := a.sockets.Close(leave)
+	shutdown := a.app.ShutdownWithContext(leave)
+	a.auth.Close()
+	if errors.Is(shutdown, context.DeadlineExceeded) {
+		shutdown = nil // lingering connections close on exit
+	}
+	return errors.Join(err, closing, shutdown)
+}
+
+// access authenticates and authorises clients of Socket.IO.
+type access struct {
+	db      *postgres.DB
+	auth    *auth.Authenticator
+	limiter *auth.Limiter
+	auditor *auth.Auditor
+	proxies clients.Proxies
+}
+
+const sessionCookie = "everloop_session"
+
+// handshake authenticates a connection by its token, or by its cookie, and
+// refuses one whose key has no scope for any event.
+func (a access) handshake(ctx context.Context, token string, r *http.Request) (any, error) {
+	credentials := auth.Credentials{Bearer: token}
+	if cookie, err := r.Cookie(sessionCookie); err == nil && token == "" {
+		credentials.Cookie = cookie.Value
+	}
+	from := a.client(r)
+	caller, err := a.auth.AuthenticateFrom(ctx, clients.Network(from).String(), credentials)
+	if err == nil {
+		_, err = a.limiter.Take(caller)
+	}
+	if err == nil {
+		err = realtime.Admits(caller)
+	}
+	if err != nil {
+		a.auditor.Refused(ctx, caller, auth.EdgeSocketIO, from.String(), "connect", err)
+		if e := domain.AsError(err); e.Kind != domain.Unauthenticated {
+			return nil, &sio.Refusal{Code: e.Code, Retryable: e.Retryable()}
+		}
+		return nil, err
+	}
+	a.auditor.SignedIn(ctx, caller, auth.EdgeSocketIO, from.String())
+	return caller, nil
+}
+
+// client is the address of the client that opened a connection.
+func (a access) client(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is a client too
+	return a.proxies.Client(peer.Addr(), r.Header.Values("X-Forwarded-For")...)
+}
+
+// Role implements realtime.Sessions.
+func (a access) Role(ctx context.Context, caller domain.Caller, sessionID string) (domain.ViewerRole, error) {
+	_, role, err := a.db.ReadSession(ctx, caller.User, sessionID)
+	return role, err
+}
+
+// Alive implements realtime.Sessions.
+func (a access) Alive(ctx context.Context, caller domain.Caller) (bool, error) {
+	return a.auth.Alive(ctx, caller), nil
+}

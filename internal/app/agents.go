@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/infra/temporal"
+	"everloop/service/agents"
+	"everloop/worker"
+)
+
+// newAgents builds the service of production agents and agent instances.
+func (b *backend) newAgents() (*agents.Service, error) {
+	return agents.New(agents.Config{
+		Records: b.db, Solutions: b.solutions, Models: b.models, Scripts: initScripts{b.runs}, Logger: b.logger,
+	})
+}
+
+// initScripts starts the init scripts of sessions, which are background tasks.
+type initScripts struct{ runs temporal.Runs }
+
+// StartInitScript implements agents.Scripts.
+func (s initScripts) StartInitScript(ctx context.Context, ownerID, sessionID string) error {
+	return s.runs.StartTask(ctx, contract.TaskInput{TaskID: domain.InitTaskID(sessionID), SessionID: sessionID, OwnerID: ownerID})
+}
+
+// runtimeSettings say which runtime of agent instances the workers of this process are.
+type runtimeSettings struct {
+	AgentRuntime     string `env:"AGENT_RUNTIME" help:"Runtime of agent instances that the worker announces, as provider/name, such as gpu/room-1; the built-in one when unset."`
+	AgentRuntimeMode string `default:"local" enum:"local,cloud" env:"AGENT_RUNTIME_MODE" help:"Where that runtime works: local or cloud."`
+}
+
+// mostRuntimeName bounds the provider and the name of a runtime.
+const mostRuntimeName = 256
+
+func (s runtimeSettings) check() error {
+	if s.AgentRuntime == "" {
+		return nil
+	}
+	provider, name, found := strings.Cut(s.AgentRuntime, "/")
+	if !found || provider == "" || name == "" || len(provider) > mostRuntimeName || len(name) > mostRuntimeName {
+		return errors.New("AGENT_RUNTIME must have the form provider/name")
+	}
+	if provider == domain.BuiltinRuntime {
+		return errors.New("AGENT_RUNTIME must not have the provider builtin: leave the variable out")
+	}
+	return nil
+}
+
+// workerReport is what the worker of this process announces, without its load.
+func (s runtimeSettings) workerReport() domain.WorkerReport {
+	report := domain.WorkerReport{
+		ID: domain.NewID(), Version: Version, Slots: worker.MaxActivities,
+		Device: domain.RuntimeDevice{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0)},
+	}
+	if s.AgentRuntime != "" {
+		report.Provider, report.Name, _ = strings.Cut(s.AgentRuntime, "/")
+		report.Mode = domain.RuntimeMode(s.AgentRuntimeMode)
+	}
+	return report
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"everloop/domain"
+	"everloop/infra/metrics"
+	"everloop/infra/model"
+	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+	"everloop/infra/solutions"
+	"everloop/infra/tokens"
+	"everloop/infra/tracing"
+	"everloop/infra/workspace"
+	"everloop/internal/lifecycle"
+)
+
+// backend holds the clients of the engines, embedded or not, and the services on them.
+type backend struct {
+	settings settings
+	flags    any // all settings of the role, for the diagnostics; nil: the settings alone
+	logger   *slog.Logger
+	metrics  *prometheus.Registry
+	tracing  *tracing.Tracing // nil: there are no traces
+
+	engineClients
+	store     *postgres.Store
+	models    *model.Client
+	tokens    *tokens.Counter
+	workspace *workspace.Store
+	solutions *solutions.Catalog
+	buckets   secrets.Buckets
+	services
+
+	closers []func()
+}
+
+// connectTimeout bounds how long a role waits for its engines at start.
+const connectTimeout = time.Minute
+
+// dial connects to the engines that the settings name.
+func dial(ctx context.Context, s settings) (_ *backend, err error) {
+	b := &backend{settings: s, logger: slog.Default(), metrics: metrics.New()}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+
+	if b.tracing, err = tracing.Open(ctx, s.tracing(b.logger)); err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, b.tracing.Close) // the last one: what the others end is sent
+	box, err := s.secretBox()
+	if err != nil {
+		return nil, err
+	}
+	b.buckets = secrets.Buckets{Box: box, Recent: secrets.NewRecent()}
+	for _, e := range engineList() {
+		if err := e.open(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	b.buckets.Records = b.db
+	b.registerSpace()
+	b.store = postgres.NewStore(b.db, b.log, b.logger)
+	if err := b.store.Requeue(ctx); err != nil {
+		b.logger.Error("failed to look for events that the event log lost; the periodic job retries", "error", err)
+	}
+	prices, err := s.prices()
+	if err != nil {
+		return nil, err
+	}
+	b.models = model.New(model.Config{
+		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
+		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning),
+	})
+	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
+		return nil, err
+	}
+	for _, fault := range b.solutions.Faults() {
+		b.logger.Error("failed to load a solution", "error", fault)
+	}
+	b.tokens = tokens.New(b.db, b.logger)
+	b.tokens.Load()
+	b.workspace = workspace.NewLimited(filepath.Join(s.DataDir, "workspace"), workspace.Limits{
+		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.reserve(),
+	})
+	if b.services, err = b.newServices(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// publisher publishes the events of this process. It runs below everything that emits
+// events, so that their last ones are published, for some seconds at most.
+func (b *backend) publisher() lifecycle.Layer {
+	return lifecycle.Layer{lifecycle.Loop("event publisher", b.store.Run)}
+}
+
+func (b *backend) close() {
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		b.closers[i]()
+	}
+}

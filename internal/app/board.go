@@ -1,0 +1,35 @@
+package app
+
+import (
+	"everloop/activities"
+	"everloop/service/board"
+	"everloop/service/maintenance"
+)
+
+// newBoard builds the service of production workspaces.
+func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
+	agents, err := b.newAgents()
+	if err != nil {
+		return nil, err
+	}
+	return board.New(board.Config{Records: b.db, Runs: b.runs, Chats: chats, Agents: agents, Logger: b.logger})
+}
+
+// boardWork is what a worker does for issue runs: their activities, and the repair of what
+// crashes left behind.
+func (b *backend) boardWork() (*activities.IssueRuns, *maintenance.IssueRuns, error) {
+	past, err := b.newHistory(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	chats, err := b.newChats(past)
+	if err != nil {
+		return nil, nil, err
+	}
+	board, err := b.newBoard(chats)
+	if err != nil {
+		return nil, nil, err
+	}
+	repair, err := maintenance.NewIssueRuns(b.db, board, b.runs)
+	return &activities.IssueRuns{Board: board}, repair, err
+}

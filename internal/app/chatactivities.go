@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/infra/metrics"
+	"everloop/infra/objects"
+	"everloop/infra/postgres"
+	"everloop/infra/toolbox"
+)
+
+// newActivities builds the activities of chats, complete, for the worker, which runs
+// them, and for the API, which assembles prompts with them to count their tokens.
+func (b *backend) newActivities(registry *tools.Registry, agents *tools.Agents, files toolbox.Files, counts *metrics.Work) *activities.Activities {
+	s := b.settings
+	acts := &activities.Activities{
+		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Compactions: b.store,
+		Log: b.log, Stops: b.signals, Models: b.models, Tokens: b.tokens,
+		Images:      objects.NewImageCache(b.objects.DataURL, objects.DefaultImageCache),
+		Tools:       registry,
+		Agents:      agents,
+		Workspaces:  files,
+		Profiles:    b,
+		Environment: b.buckets,
+		Captures:    b.captures,
+
+		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
+		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
+	}
+	if s.MemoryEnabled {
+		acts.Memories = ownerMemories{b.db}
+	}
+	return acts
+}
+
+// contexts counts the tokens of a session's next model call: it assembles prompts as
+// the worker does, and calls no model.
+type contexts struct {
+	*activities.Activities
+	*postgres.DB
+}
+
+// newContexts builds it on the tools that sessions are shown. What it counts besides
+// is in no metric of this process.
+func (b *backend) newContexts(shown shownTools) contexts {
+	acts := b.newActivities(shown.registry, shown.agents, toolbox.Files{Store: b.workspace}, metrics.NewWork(metrics.New()))
+	return contexts{acts, b.db}
+}
+
+// Standing implements history.Tokens: the tokens that the system prompt and the tools
+// take of each prompt. Skills are offered by a tool, so they count as one.
+func (c contexts) Standing(ctx context.Context, session domain.Session) (system, tools int, model string, err error) {
+	stats, err := c.ContextStats(ctx, session)
+	for _, category := range stats.Categories {
+		switch category.Name {
+		case "system_prompt":
+			system = int(category.Tokens)
+		case "tools", "skills":
+			tools += int(category.Tokens)
+		}
+	}
+	return system, tools, stats.Model, err
+}
+
+// provideMemory offers the tool Memory, where this installation has memories.
+func (b *backend) provideMemory(registry *tools.Registry) {
+	if b.settings.MemoryEnabled {
+		registry.Provide(tools.NewMemoryTool(b.db))
+	}
+}
+
+// ownerMemories finds the memories of a session's owner.
+type ownerMemories struct{ db *postgres.DB }
+
+// Recall implements activities.Memories.
+func (m ownerMemories) Recall(ctx context.Context, session domain.Session, query string) ([]domain.RecalledMemory, error) {
+	return m.db.RecallMemories(ctx, session.OwnerID, query)
+}

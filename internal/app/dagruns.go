@@ -1,0 +1,44 @@
+package app
+
+import (
+	"everloop/activities"
+	"everloop/service/dagruns"
+	"everloop/service/maintenance"
+	"everloop/service/production"
+)
+
+// newDAGRuns builds the service that runs DAGs.
+func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*dagruns.Service, error) {
+	agents, err := b.newAgents()
+	if err != nil {
+		return nil, err
+	}
+	return dagruns.New(dagruns.Config{Records: b.store, Runs: b.runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger})
+}
+
+// dagRunWork is what a worker does for runs of DAGs: their activities, and the repair of
+// what crashes left behind.
+func (b *backend) dagRunWork() (*activities.DAGRuns, *maintenance.DAGRuns, error) {
+	past, err := b.newHistory(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	chats, err := b.newChats(past)
+	if err != nil {
+		return nil, nil, err
+	}
+	shown, err := b.newShownTools()
+	if err != nil {
+		return nil, nil, err
+	}
+	graphs, err := production.New(b.db, shown.skills)
+	if err != nil {
+		return nil, nil, err
+	}
+	runs, err := b.newDAGRuns(chats, graphs)
+	if err != nil {
+		return nil, nil, err
+	}
+	repair, err := maintenance.NewDAGRuns(b.store, b.runs)
+	return &activities.DAGRuns{Runs: runs}, repair, err
+}

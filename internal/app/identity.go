@@ -1,0 +1,169 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"everloop/companions/identity"
+	"everloop/infra/secrets"
+	"everloop/internal/clients"
+	"everloop/internal/lifecycle"
+)
+
+// identityCompanion is the identity service beside the agent.
+func identityCompanion() companion {
+	return companion{
+		label: "Identity", variable: "IDENTITY_ADDR",
+		address: func(c *Up) string { return c.IdentityAddr },
+		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
+			cfg, err := c.identitySettings.config(front, c.settings)
+			if err != nil {
+				return nil, err
+			}
+			cfg.AgentURL = "http://" + c.AgentAddr
+			return openIdentity(ctx, cfg, c.DataDir, front)
+		},
+	}
+}
+
+// useOwnIdentity lets the agent accept people of the identity service of this process.
+func (c *Up) useOwnIdentity(beside fronts) {
+	c.IdentityURL = cmp.Or(c.IdentityURL, "http://"+beside.addr("IDENTITY_ADDR"))
+}
+
+// identitySettings are those of the identity service in every role that serves it.
+type identitySettings struct {
+	IdentityDatabaseURL string        `env:"IDENTITY_DATABASE_URL" help:"PostgreSQL of the identity service; DATABASE_URL when unset."`
+	IdentityIssuer      string        `env:"IDENTITY_ISSUER" help:"URL by which clients reach the identity service, which its tokens name; http:// with IDENTITY_ADDR when unset."`
+	AdminPassword       string        `name:"identity-admin-password" env:"IDENTITY_ADMIN_PASSWORD" help:"Password of the first administrator, admin, at the first start; one is made and kept in DATA_DIR/identity-admin-password when unset."`
+	TokenTTL            time.Duration `name:"token-ttl" default:"15m" env:"TOKEN_TTL" help:"Life of an access token, 10s to 24h."`
+	SignInTTL           time.Duration `name:"sign-in-ttl" default:"720h" env:"SIGN_IN_TTL" help:"How long a sign-in lasts, with its cookies, at most a year."`
+	KeyRotation         time.Duration `name:"signing-key-rotation" default:"720h" env:"SIGNING_KEY_ROTATION" help:"Age at which the key that signs access tokens is replaced, at least 1h."`
+	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name in a minute."`
+	AddressGuesses      int           `name:"login-guesses-per-address" default:"60" env:"LOGIN_GUESSES_PER_ADDRESS" help:"Wrong passwords from one client address in a minute."`
+}
+
+func (s identitySettings) checkIdentity() error {
+	var faults []error
+	fault := func(broken bool, text string) {
+		if broken {
+			faults = append(faults, errors.New(text))
+		}
+	}
+	fault(s.TokenTTL < 10*time.Second || s.TokenTTL > 24*time.Hour, "TOKEN_TTL must be 10s to 24h")
+	fault(s.SignInTTL < s.TokenTTL || s.SignInTTL > 366*24*time.Hour, "SIGN_IN_TTL must be at least TOKEN_TTL and at most a year")
+	fault(s.KeyRotation < time.Hour, "SIGNING_KEY_ROTATION must be at least 1h")
+	fault(s.UserGuesses < 1 || s.AddressGuesses < 1, "LOGIN_GUESSES_PER_USER and LOGIN_GUESSES_PER_ADDRESS must be at least 1")
+	return errors.Join(faults...)
+}
+
+// config completes the configuration with what the service shares with the agent.
+func (s identitySettings) config(front net.Listener, shared settings) (identity.Config, error) {
+	if err := s.checkIdentity(); err != nil {
+		return identity.Config{}, err
+	}
+	box, err := shared.secretBox()
+	if err != nil {
+		return identity.Config{}, err
+	}
+	return identity.Config{
+		DatabaseURL: cmp.Or(s.IdentityDatabaseURL, shared.DatabaseURL), Box: box,
+		Issuer:   cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String()),
+		TokenTTL: s.TokenTTL, SessionTTL: s.SignInTTL, KeyRotation: s.KeyRotation,
+		UserGuesses: s.UserGuesses, AddressGuesses: s.AddressGuesses,
+		FirstPassword: func() (string, error) {
+			if s.AdminPassword != "" {
+				return s.AdminPassword, nil
+			}
+			return secrets.KeyFile(passwordFile(shared.DataDir))
+		},
+		Proxies: shared.proxies(), Origins: shared.AllowedOrigins, Hosts: shared.allowed(), Log: slog.Default(),
+	}, nil
+}
+
+func passwordFile(dataDir string) string { return filepath.Join(dataDir, "identity-admin-password") }
+
+// openIdentity opens the service. The start that makes the first administrator says
+// where the password is; a given one is never shown.
+func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, front net.Listener) (lifecycle.Service, error) {
+	made := ""
+	first := cfg.FirstPassword
+	cfg.FirstPassword = func() (string, error) {
+		password, err := first()
+		made = password
+		return password, err
+	}
+	opening, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	service, err := identity.Open(opening, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("identity service: %w", err)
+	}
+	if service.MadeFirst {
+		if kept, err := os.ReadFile(passwordFile(dataDir)); err == nil && string(kept) == made {
+			fmt.Printf("\n  First sign-in (shown once, kept in %s): admin\n    %s\n", passwordFile(dataDir), made) //nolint:forbidigo // the output of the command
+		}
+	}
+	return lifecycle.Func("identity service", func(ctx context.Context) error { return service.Serve(ctx, front) }), nil
+}
+
+// Identity serves the identity service alone.
+type Identity struct {
+	Addr           string   `default:"127.0.0.1:19000" env:"IDENTITY_ADDR" help:"Where the identity service listens."`
+	DataDir        string   `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
+	DatabaseURL    string   `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; needed unless IDENTITY_DATABASE_URL is set."`
+	AgentURL       string   `env:"AGENT_URL" help:"The agent, which is asked about API keys; without it they are not accepted."`
+	AllowedOrigins []string `env:"ALLOWED_ORIGINS" help:"Origins of other sites whose pages may use the cookies."`
+	TrustedProxies []string `env:"TRUSTED_PROXIES" help:"Addresses and networks of reverse proxies whose X-Forwarded-For names the client."`
+	EncryptionKey  string   `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
+
+	keySettings      `embed:""`
+	hostSettings     `embed:""`
+	identitySettings `embed:""`
+}
+
+// Run implements the command.
+func (c *Identity) Run(ctx context.Context) error {
+	_, proxies := clients.ParseProxies(c.TrustedProxies)
+	if proxies != nil {
+		proxies = fmt.Errorf("TRUSTED_PROXIES: %w", proxies)
+	}
+	var missing error
+	if c.DatabaseURL == "" && c.IdentityDatabaseURL == "" {
+		missing = errors.New("set IDENTITY_DATABASE_URL or DATABASE_URL")
+	}
+	if err := errors.Join(
+		address("IDENTITY_ADDR", c.Addr), c.hostSettings.check(), proxies, missing, c.checkIdentity(),
+		checkPublished(c.EncryptionKey, c.Addr),
+	); err != nil {
+		return err
+	}
+	front, err := listen("IDENTITY_ADDR", c.Addr)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	shared := settings{
+		DataDir: c.DataDir, AllowedOrigins: c.AllowedOrigins, EncryptionKey: c.EncryptionKey,
+		keySettings: c.keySettings, hostSettings: c.hostSettings, edgeSettings: edgeSettings{TrustedProxies: c.TrustedProxies},
+	}
+	shared.DatabaseURL = c.DatabaseURL
+	cfg, err := c.identitySettings.config(front, shared)
+	if err != nil {
+		return err
+	}
+	cfg.AgentURL = c.AgentURL
+	service, err := openIdentity(ctx, cfg, c.DataDir, front)
+	if err != nil {
+		return err
+	}
+	return lifecycle.Run(ctx, lifecycle.Layer{service})
+}

@@ -1,0 +1,203 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"everloop/activities"
+	"everloop/infra/embedded"
+	"everloop/infra/mcp"
+	"everloop/infra/metrics"
+	"everloop/service/chat"
+	"everloop/service/maintenance"
+)
+
+// retentionSettings say how long records of the past are kept.
+type retentionSettings struct {
+	UsageDays   int `name:"retention-usage-days" default:"800" env:"RETENTION_USAGE_DAYS" help:"Days for which the usage of deleted sessions is kept; 0: no end."`
+	AuditDays   int `name:"retention-audit-days" default:"365" env:"RETENTION_AUDIT_DAYS" help:"Days that entries of the audit log are kept; 0: no end."`
+	WebhookDays int `name:"retention-webhook-days" default:"30" env:"RETENTION_WEBHOOK_DAYS" help:"Days that ended deliveries of webhooks are kept; 0: no end but their number."`
+	HistoryDays int `name:"retention-history-days" default:"30" env:"RETENTION_HISTORY_DAYS" help:"Days that ended rewinds, branch switches and what-ifs are kept; 0: no end."`
+}
+
+// newWaitingChats is the service that answers questions whose time is over.
+func (b *backend) newWaitingChats() (*chat.Service, error) {
+	past, err := b.newHistory(nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.newChats(past)
+}
+
+// mostDays bounds the settings, so that no time overflows.
+const mostDays = 36500
+
+func (s retentionSettings) check() error {
+	var faults []error
+	for variable, days := range map[string]int{
+		"RETENTION_AUDIT_DAYS": s.AuditDays, "RETENTION_USAGE_DAYS": s.UsageDays, "RETENTION_HISTORY_DAYS": s.HistoryDays,
+		"RETENTION_WEBHOOK_DAYS": s.WebhookDays,
+	} {
+		if days < 0 || days > mostDays {
+			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, mostDays))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// temporalRetention checks how long closed runs are kept.
+func temporalRetention(kept time.Duration) error {
+	if kept < embedded.MinTemporalRetention || kept > embedded.MaxTemporalRetention {
+		return fmt.Errorf("TEMPORAL_RETENTION must be from %s to %s", embedded.MinTemporalRetention, embedded.MaxTemporalRetention)
+	}
+	return nil
+}
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+
+// Intervals of the periodic jobs.
+const (
+	wakeEvery      = time.Second
+	notifyEvery    = 500 * time.Millisecond
+	scheduleEvery  = 5 * time.Second
+	questionEvery  = time.Second
+	askEvery       = 2 * time.Second
+	waitingEvery   = 2 * time.Second
+	workerEvery    = 5 * time.Second
+	publishEvery   = time.Second
+	publishAge     = 5 * time.Second
+	archiveEvery   = 5 * time.Second
+	partsEvery     = time.Minute
+	reconcileEvery = 10 * time.Second
+	pruneEvery     = 10 * time.Minute
+	versionEvery   = 10 * time.Second
+	moveEvery      = 10 * time.Second
+)
+
+// newMaintenance puts the reconciler and the periodic jobs together.
+func (b *backend) newMaintenance(
+	chats maintenance.Finisher, counts *metrics.Work, versions *maintenance.Versions, schedules *maintenance.Schedules,
+	dags *maintenance.DAGRuns, issueRuns *maintenance.IssueRuns,
+) (*maintenance.Runner, error) {
+	reconciler, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
+		Store: b.store, Runs: b.runs, Chats: chats, Found: counts.Found, Logger: b.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	compactions, err := maintenance.NewCompactions(b.db, b.runs)
+	if err != nil {
+		return nil, err
+	}
+	deleter, err := b.sessionDeleter()
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := b.newWaitingChats()
+	if err != nil {
+		return nil, err
+	}
+	publish := func(ctx context.Context) error {
+		published, err := b.store.PublishLeft(ctx, publishAge)
+		for range published {
+			counts.Found("unpublished")
+		}
+		return err
+	}
+	spool := func(context.Context) error { return b.transfers.ClearSpool() }
+	s := b.settings
+	return maintenance.NewRunner(b.db, "everloop/maintenance", []maintenance.Job{
+		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
+		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
+		{Name: "publish events", Every: publishEvery, Run: publish},
+		{Name: "check runs", Every: reconcileEvery, Run: reconciler.CheckRuns},
+		{Name: "notify runs that wait for chats", Every: notifyEvery, Run: schedules.NotifyWaiters},
+		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
+		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},
+		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.db.EscalateQuestions)},
+		{Name: "runs of DAGs", Every: scheduleEvery, Run: dags.Repair},
+		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
+		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
+		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
+		{Name: "compactions", Every: reconcileEvery, Run: compactions.Start},
+		{Name: "deleted sessions", Every: reconcileEvery, Run: deleter.StartDeletions},
+		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
+		{Name: "archive parts", Every: partsEvery, Run: b.archive.ArchiveParts},
+		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
+		{Name: "imports", Every: archiveEvery, Run: b.transfers.Repair},
+		{Name: "exports that were broken off", Every: archiveEvery, Run: spool, Local: true},
+		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
+		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
+
+		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneIdempotency)},
+		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneDAGRuns)},
+		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneInbox)},
+		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.db.SealSessionEnvs)},
+		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCompactions)},
+		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.db.PruneAudit)},
+		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.db.PruneDeliveries)},
+		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCrowdedDeliveries)},
+		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.db.PruneUsage)},
+		{Name: "prune history operations", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.HistoryDays), b.db.PruneHistoryOperations)},
+	}, counts.JobFailed, b.logger)
+}
+
+// newEdgeJobs are the jobs of the role that clients are connected to: they run while
+// no worker does.
+func (b *backend) newEdgeJobs() (*maintenance.Runner, error) {
+	logged := func(string) {} // by the runner
+	return maintenance.NewRunner(b.db, "everloop/edge", []maintenance.Job{
+		{Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting},
+	}, logged, b.logger)
+}
+
+// reportWorker records every workerEvery that this worker takes work, for as long as
+// it reaches Temporal, and at the end that it takes no more. active is how many
+// activities it carries out.
+func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
+	announced := b.settings.workerReport()
+	report := func() {
+		ctx, cancel := context.WithTimeout(ctx, workerEvery)
+		defer cancel()
+		_, err := b.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+		if err == nil {
+			announced.Used = int(active.Load())
+			err = b.db.ReportWorker(ctx, announced)
+		}
+		if err != nil && ctx.Err() == nil {
+			b.logger.Warn("failed to report that this worker takes work, retrying", "error", err)
+		}
+	}
+	tick := time.NewTicker(workerEvery)
+	defer tick.Stop()
+	for report(); ; report() {
+		select {
+		case <-tick.C:
+			continue
+		case <-ctx.Done():
+		}
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), workerEvery)
+		defer cancel()
+		if err := b.db.ReportWorkerStopped(leave, announced.ID); err != nil {
+			b.logger.Warn("failed to report that this worker has stopped", "error", err)
+		}
+		return
+	}
+}
+
+// sessionDeleter deletes sessions, for the API and for the job that repeats lost starts.
+func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
+	return maintenance.NewSessionDeleter(b.store, b.tasks, b.signals, b.runs, b.logger)
+}
+
+// deletions removes what deleted sessions held.
+func (b *backend) deletions() *activities.Deletions {
+	return &activities.Deletions{
+		Rows: b.db, Runs: b.runs, ToolServers: mcp.Remote{Conn: b.nats}, Files: b.workspace, Objects: b.objects, Log: b.log,
+	}
+}

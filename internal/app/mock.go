@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"everloop/companions/mock"
+	"everloop/internal/hosts"
+	"everloop/internal/lifecycle"
+)
+
+// mockCompanion is the mock service beside the agent.
+func mockCompanion() companion {
+	return companion{
+		label: "Mock service", variable: "MOCK_ADDR",
+		address: func(c *Up) string { return c.MockAddr },
+		open: func(_ context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
+			service := mock.New(c.mockSettings.config(c.allowed()))
+			return lifecycle.Func("mock service", func(ctx context.Context) error { return service.Serve(ctx, front) }), nil
+		},
+	}
+}
+
+// Mock serves the mock service alone.
+type Mock struct {
+	Addr         string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
+	OpenControl  bool   `env:"MOCK_OPEN_CONTROL" help:"Let other machines use /control/, whose log, where it is on, holds what users wrote."`
+	mockSettings `embed:""`
+	hostSettings `embed:""`
+}
+
+// mockSettings are those of the mock service in every role that serves it.
+type mockSettings struct {
+	RequestLog bool `name:"mock-request-log" env:"MOCK_REQUEST_LOG" help:"Keep the last requests to the demo model in memory, for tests; /control/requests of the mock service shows them."`
+}
+
+// config is the mock service's, for people: with pauses as of a real model.
+func (s mockSettings) config(allowed hosts.List) mock.Config {
+	return mock.Config{Pace: mock.DefaultPace, Log: slog.Default(), KeepRequests: s.RequestLog, Hosts: allowed}
+}
+
+// Run implements the command.
+func (c *Mock) Run(ctx context.Context) error {
+	if err := c.hostSettings.check(); err != nil {
+		return err
+	}
+	cfg := c.mockSettings.config(c.allowed())
+	cfg.OpenControl = c.OpenControl
+	return mock.New(cfg).Run(ctx, c.Addr)
+}

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"everloop/infra/sandbox"
+	"everloop/infra/toolbox"
+)
+
+// boundSettings bound all commands of this machine together, and say as whom they run.
+type boundSettings struct {
+	TotalMemory  int64         `name:"sandbox-total-memory-bytes" env:"SANDBOX_TOTAL_MEMORY_BYTES" help:"Memory of all commands together; 0: three quarters of what the host, or the service's control group, has."`
+	TotalProcs   int           `name:"sandbox-total-processes" env:"SANDBOX_TOTAL_PROCESSES" help:"Processes and threads of all commands together; 0: half of what the host, or the service's control group, permits."`
+	CPUWeight    int           `name:"sandbox-cpu-weight" default:"100" env:"SANDBOX_CPU_WEIGHT" help:"Share of the processors that all commands together have beside the service when both want them, 1 to 10000; 100 is an equal share."`
+	PerSession   int           `name:"session-commands" default:"32" env:"SESSION_COMMANDS" help:"Commands of one session that run at once on one worker, background tasks and tool servers among them; 0: no limit."`
+	PerUser      int           `name:"user-commands" default:"64" env:"USER_COMMANDS" help:"Likewise for all sessions of one user; 0: no limit."`
+	CommandWait  time.Duration `default:"1m" env:"COMMAND_WAIT" help:"How long a command waits when as many run as may, before the model gets the error that it did not run."`
+	SandboxUsers int           `name:"sandbox-uid-base" default:"1900000000" env:"SANDBOX_UID_BASE" help:"Host users of new sessions are above this id, when the service is root; no range of /etc/subuid may reach there."`
+}
+
+// leastUserBase is above the users of people and of the system.
+const leastUserBase = 100_000
+
+const (
+	mostWeight      = 10_000
+	mostCommandWait = 10 * time.Minute
+)
+
+func (s boundSettings) check() error {
+	var faults []error
+	for _, n := range []struct {
+		variable string
+		value    int64
+	}{
+		{"SANDBOX_TOTAL_MEMORY_BYTES", s.TotalMemory},
+		{"SANDBOX_TOTAL_PROCESSES", int64(s.TotalProcs)},
+		{"SESSION_COMMANDS", int64(s.PerSession)},
+		{"USER_COMMANDS", int64(s.PerUser)},
+	} {
+		if n.value < 0 {
+			faults = append(faults, fmt.Errorf("%s must not be negative", n.variable))
+		}
+	}
+	if s.CPUWeight < 1 || s.CPUWeight > mostWeight {
+		faults = append(faults, fmt.Errorf("SANDBOX_CPU_WEIGHT must be from 1 to %d", mostWeight))
+	}
+	if s.CommandWait < 0 || s.CommandWait > mostCommandWait {
+		faults = append(faults, fmt.Errorf("COMMAND_WAIT must be from 0s to %s", mostCommandWait))
+	}
+	if s.SandboxUsers < leastUserBase || s.SandboxUsers >= sandbox.LastUser {
+		faults = append(faults, fmt.Errorf("SANDBOX_UID_BASE must be from %d to %d", leastUserBase, sandbox.LastUser-1))
+	}
+	return errors.Join(faults...)
+}
+
+// sandboxConfig is what the worker's sandbox must and may do.
+func (s *settings) sandboxConfig() sandbox.Config {
+	return sandbox.Config{
+		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.SandboxReadOnly, Private: s.privateDirs(s.DataDir),
+		TotalMemory: s.TotalMemory, TotalProcesses: s.TotalProcs, CPUWeight: s.CPUWeight, UserBase: s.SandboxUsers, Reserve: s.reserve(),
+	}
+}
+
+func (s boundSettings) slots() *toolbox.Slots {
+	return &toolbox.Slots{PerSession: s.PerSession, PerUser: s.PerUser, Wait: s.CommandWait}
+}

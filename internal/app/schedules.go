@@ -1,0 +1,40 @@
+package app
+
+import (
+	_ "time/tzdata" // scheduled tasks know every time zone on every machine
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/infra/toolbox"
+	"everloop/service/maintenance"
+	"everloop/service/schedules"
+)
+
+// newSchedules builds the service of scheduled tasks.
+func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
+	return schedules.New(schedules.Config{Records: b.store, Runs: b.runs, Chats: chats, Models: b.models, Logger: b.logger})
+}
+
+// outcomes checks what must hold after scheduled runs.
+func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *activities.Outcomes {
+	return &activities.Outcomes{Sandbox: sandbox, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger}
+}
+
+// scheduleWork is what a worker does for scheduled tasks: their activities, and the
+// repair of what crashes left behind.
+func (b *backend) scheduleWork(outcomes *activities.Outcomes) (*activities.Schedules, *maintenance.Schedules, error) {
+	past, err := b.newHistory(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	chats, err := b.newChats(past)
+	if err != nil {
+		return nil, nil, err
+	}
+	tasks, err := b.newSchedules(chats)
+	if err != nil {
+		return nil, nil, err
+	}
+	repair, err := maintenance.NewSchedules(b.store, tasks, b.runs)
+	return &activities.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
+}

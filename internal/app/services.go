@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"everloop/activities"
+	"everloop/api"
+	"everloop/domain"
+	"everloop/infra/snapshots"
+	"everloop/infra/toolbox"
+	"everloop/service/apps"
+	"everloop/service/chat"
+	"everloop/service/eventarchive"
+	"everloop/service/files"
+	"everloop/service/history"
+	"everloop/service/replay"
+	"everloop/service/tasks"
+	"everloop/service/transfer"
+)
+
+// services are the application's services that both edges and the worker use. A
+// process has one of each, so that the API and the worker of one process share what
+// they have in progress.
+type services struct {
+	apps        *apps.Service
+	archive     *eventarchive.Service
+	captures    *history.Capturer
+	compactions *chat.Compactions
+	replays     *replay.Service
+	tasks       *tasks.Service
+	transfers   *transfer.Service
+
+	sessionFiles files.Checkpoints // of checkpoints
+}
+
+// newServices builds the services on the engines.
+func (b *backend) newServices() (s services, err error) {
+	spool := filepath.Join(b.settings.DataDir, "spool")
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return s, err
+	}
+	store := snapshots.New(snapshots.Config{Objects: b.objects, SpoolDir: spool, Reserve: b.settings.reserve(), Logger: b.logger})
+	s.sessionFiles = files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
+	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
+
+	if s.apps, err = apps.New(apps.Config{
+		Records: b.db, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
+	}); err != nil {
+		return s, err
+	}
+	if s.archive, err = eventarchive.New(eventarchive.Config{
+		Records: b.db, Log: b.log, Objects: b.objects, Runs: b.runs, Logger: b.logger,
+	}); err != nil {
+		return s, err
+	}
+	if s.captures, err = history.NewCapturer(history.CapturerConfig{
+		Records: b.store, Files: s.sessionFiles, Process: domain.NewID(), Logger: b.logger,
+		Budget: history.Budget{Session: b.settings.CheckpointBytes, Owner: b.settings.CheckpointOwner},
+	}); err != nil {
+		return s, err
+	}
+	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Records: b.db, Runs: b.runs, Logger: b.logger}); err != nil {
+		return s, err
+	}
+	if s.replays, err = replay.New(replay.Config{
+		Records: b.store, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Logger: b.logger,
+	}); err != nil {
+		return s, err
+	}
+	if s.tasks, err = tasks.New(tasks.Config{
+		Records: b.store, Runs: b.runs, Bus: b.signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
+	}); err != nil {
+		return s, err
+	}
+	s.transfers, err = transfer.New(transfer.Config{
+		Records: b.db, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Known: b.known, Logger: b.logger,
+		Version: Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes,
+	})
+	return s, err
+}
+
+// newHistory builds the service of rewinds and branches. tokens counts what the prompt
+// costs besides messages, for the API; nil: nothing is counted.
+func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
+	return history.New(history.Config{
+		Records: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.runs, Tokens: tokens, Logger: b.logger,
+	})
+}
+
+// newChats builds the service that takes messages, answers and stops.
+func (b *backend) newChats(past chat.History) (*chat.Service, error) {
+	return chat.New(chat.Config{
+		Records: b.store, Runs: b.runs, Bus: b.signals, Models: b.models, Images: b.objects, History: past,
+		Compactions: b.compactions, Logger: b.logger,
+	})
+}
+
+// known reports whether this installation has what a session names. A model counts as
+// known when the gateway cannot be asked.
+func (b *backend) known(ctx context.Context, kind, name string) bool {
+	switch kind {
+	case "model":
+		_, err := b.models.Resolve(ctx, name)
+		return !domain.HasCode(err, domain.CodeUnknownModel)
+	case "solution":
+		_, err := b.solutions.Get(name)
+		return err == nil
+	}
+	return true
+}
+
+// transfers gives the API its own type for an export.
+type transfers struct{ *transfer.Service }
+
+// Export implements api.Transfers.
+func (t transfers) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (api.SessionExport, error) {
+	return t.Service.Export(ctx, session, parts)
+}
+
+// playedReplays are the activities that play recorded sessions.
+func (b *backend) playedReplays() *activities.Replays {
+	return &activities.Replays{Records: b.store, Scripts: b.replays, Logger: b.logger}
+}

@@ -1,0 +1,169 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"everloop/auth"
+	"everloop/infra/secrets"
+)
+
+// settings are the flags and variables that the serving roles share;
+// docs/configuration.md lists them.
+type settings struct {
+	DataDir string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
+
+	AgentAddr      string   `default:"127.0.0.1:8020" env:"AGENT_ADDR" help:"Where the agent's API listens."`
+	AllowedOrigins []string `env:"ALLOWED_ORIGINS" help:"Origins of other sites whose pages may call the API."`
+	RateLimit      int      `env:"RATE_LIMIT_PER_MINUTE" help:"Requests a minute for one API key, over REST and Socket.IO together; 0: no limit."`
+	BootstrapKey   string   `env:"BOOTSTRAP_API_KEY" help:"API key of the first administrator, of at least 16 characters; one is made at the first start when unset."`
+
+	engineSettings `embed:""`
+
+	GatewayURL    string `name:"llm-gateway-url" env:"LLM_GATEWAY_URL" help:"Base URL of a chat-completions server, without /v1; the demo model when unset."`
+	GatewayKey    string `name:"llm-gateway-key" env:"LLM_GATEWAY_KEY" help:"Key of that server."`
+	Model         string `name:"llm-model" env:"LLM_MODEL" help:"The model for sessions that name none; the server's first when unset."`
+	ContextWindow int64  `default:"128000" env:"LLM_CONTEXT_WINDOW" help:"Tokens of context of a model whose server does not say."`
+	priceSettings `embed:""`
+	Reasoning     string `name:"reasoning-history" default:"tool_loop" enum:"tool_loop,all,none" env:"LLM_REASONING_HISTORY" help:"Reasoning that is sent back to a model whose server does not say: tool_loop, all or none."`
+
+	EncryptionKey  string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
+	keySettings    `embed:""`
+	hostSettings   `embed:""`
+	signInSettings `embed:""`
+
+	SolutionsDir string `env:"SOLUTIONS_DIR" help:"Directory of further solutions, one subdirectory each; default: solutions below DATA_DIR."`
+
+	mcpSettings     `embed:""`
+	webhookSettings `embed:""`
+	webSettings     `embed:""`
+	skillSettings   `embed:""`
+
+	networkSettings  `embed:""`
+	sharingSettings  `embed:""`
+	frontendSettings `embed:""`
+	limitSettings    `embed:""`
+	edgeSettings     `embed:""`
+
+	forkSettings `embed:""`
+
+	retentionSettings `embed:""`
+	tracingSettings   `embed:""`
+	retrySettings     `embed:""`
+	workflowSettings  `embed:""`
+	runtimeSettings   `embed:""`
+
+	SandboxMinLevel int      `default:"2" env:"SANDBOX_MIN_LEVEL" help:"Weakest confinement of tools to start with: 2 namespaces, 1 Landlock."`
+	SandboxUnsafe   bool     `env:"SANDBOX_UNSAFE" help:"Run tools without any confinement where none is possible. Tools can then do what the service can."`
+	SandboxMemory   int64    `name:"sandbox-memory-bytes" default:"2147483648" env:"SANDBOX_MEMORY_BYTES" help:"Memory of one command with all its children."`
+	SandboxReadOnly []string `env:"SANDBOX_READ_ONLY" help:"Additional read-only host directories for tools, such as /opt."`
+	SandboxProcs    int      `name:"sandbox-processes" default:"512" env:"SANDBOX_PROCESSES" help:"Processes and threads of one command."`
+	WorkspaceBytes  int64    `default:"10737418240" env:"WORKSPACE_BYTES" help:"Bytes that a session's workspace may hold; 0: no limit."`
+	boundSettings   `embed:""`
+	diskSettings    `embed:""`
+	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools may go on at a shutdown."`
+}
+
+// check finds all faults of the settings at once and makes paths absolute.
+func (s *settings) check() error {
+	dir, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		return fmt.Errorf("DATA_DIR: %w", err)
+	}
+	s.DataDir = dir
+	faults := []error{
+		address("AGENT_ADDR", s.AgentAddr), s.bounds(), s.webSettings.check(), s.networkSettings.check(), s.forkSettings.check(), s.skillSettings.check(),
+		s.retrySettings.check(), s.retentionSettings.check(), s.workflowSettings.check(), s.runtimeSettings.check(), s.priceSettings.check(),
+		s.checkEngines(),
+		s.frontendSettings.check(), s.limitSettings.check(), s.edgeSettings.check(), s.boundSettings.check(),
+		s.diskSettings.check(), s.hostSettings.check(), s.tracingSettings.check(), s.signInSettings.check(), checkPublished(s.EncryptionKey, s.AgentAddr),
+	}
+	if s.BootstrapKey != "" {
+		faults = append(faults, auth.CheckBootstrapKey(s.BootstrapKey))
+	}
+	if s.SandboxMinLevel < 1 || s.SandboxMinLevel > 2 {
+		faults = append(faults, errors.New("SANDBOX_MIN_LEVEL must be 1 or 2"))
+	}
+	if s.GatewayURL != "" && !strings.HasPrefix(s.GatewayURL, "http://") && !strings.HasPrefix(s.GatewayURL, "https://") {
+		faults = append(faults, errors.New("LLM_GATEWAY_URL must start with http:// or https://"))
+	}
+	return errors.Join(faults...)
+}
+
+// secretBox seals values with the configured key, or with the one kept below
+// DATA_DIR.
+func (s *settings) secretBox() (*secrets.Box, error) {
+	key := s.EncryptionKey
+	if key == "" {
+		file, err := s.keyFile(s.DataDir, "encryption-key")
+		if err != nil {
+			return nil, err
+		}
+		kept, err := secrets.KeyFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("encryption key: %w", err)
+		}
+		key = kept
+	}
+	box, err := secrets.NewBox(key)
+	if err != nil {
+		return nil, fmt.Errorf("ENCRYPTION_KEY: %w", err)
+	}
+	return box, nil
+}
+
+// solutionsDir is where an operator's own solutions are.
+func (s *settings) solutionsDir() string {
+	if s.SolutionsDir != "" {
+		return s.SolutionsDir
+	}
+	return filepath.Join(s.DataDir, "solutions")
+}
+
+// external reports the settings that a role without embedded engines misses.
+func (s *settings) external() error {
+	var missing []string
+	for _, e := range s.embeds() {
+		missing = append(missing, e.variable)
+	}
+	if s.GatewayURL == "" {
+		missing = append(missing, "LLM_GATEWAY_URL")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return fmt.Errorf("this role reaches its engines by address: set %s, or start everything with `everloop up`", strings.Join(missing, ", "))
+}
+
+func address(variable, value string) error {
+	if _, _, err := net.SplitHostPort(value); err != nil {
+		return fmt.Errorf("%s must be host:port, as 127.0.0.1:8020: %w", variable, err)
+	}
+	return nil
+}
+
+// listen takes a port; one that is taken is one clear error.
+func listen(variable, addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return nil, fmt.Errorf("cannot listen on %s (%w): choose another address with %s", addr, op.Err, variable)
+	}
+	return listener, err
+}
+
+// keepBootstrapKey writes the first key where the operator finds it again.
+func keepBootstrapKey(dataDir, key string) error {
+	path := filepath.Join(dataDir, "bootstrap-key")
+	temp := path + ".new"
+	if err := os.WriteFile(temp, []byte(key+"\n"), 0o600); err != nil {
+		return fmt.Errorf("keep the first API key: %w", err)
+	}
+	return os.Rename(temp, path)
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+
+	"everloop/activities/tools"
+	"everloop/api"
+	"everloop/domain"
+	"everloop/infra/mcp"
+	"everloop/infra/toolbox"
+	"everloop/service/skills"
+)
+
+// shownTools are the tools of sessions as the worker offers them, to list them and to
+// count their tokens. None of them runs in this role.
+type shownTools struct {
+	registry *tools.Registry
+	agents   *tools.Agents
+	skills   *skills.Service
+}
+
+func (b *backend) newShownTools() (shownTools, error) {
+	registry, err := b.newTools(tools.Deps{Network: b.settings.SandboxNetwork, Policies: b})
+	if err != nil {
+		return shownTools{}, err
+	}
+	agents, err := tools.NewAgents(tools.Deps{Workspaces: toolbox.Files{Store: b.workspace}})
+	if err != nil {
+		return shownTools{}, err
+	}
+	registry.Provide(agents)
+	b.provideMemory(registry)
+	s, err := b.newSkills(registry, false)
+	if err != nil {
+		return shownTools{}, err
+	}
+	registry.Provide(&mcp.Known{Records: b.toolServers(), Logger: b.logger})
+	return shownTools{registry, agents, s}, nil
+}
+
+// toolNames lists the tools that a session's next chat is offered.
+func (b *backend) toolNames(registry *tools.Registry) api.SessionTools {
+	return func(ctx context.Context, session domain.Session) []string {
+		return registry.Names(ctx, tools.Scope{
+			Session: session, Mode: domain.ModeExecuting, LoopID: domain.RootLoop, Profile: b.Profile(session),
+		})
+	}
+}

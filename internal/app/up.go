@@ -1,0 +1,229 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"everloop/companions/gateway"
+	"everloop/infra/embedded"
+	"everloop/internal/lifecycle"
+)
+
+// Up starts everything on one machine: the engines that no setting points
+// elsewhere, the agent's API, a worker, the model gateway and the mock service.
+type Up struct {
+	settings   `embed:""`
+	debugFlags `embed:""`
+
+	TemporalAddr      string        `default:"127.0.0.1:7233" env:"TEMPORAL_ADDR" help:"Where the embedded Temporal listens."`
+	TemporalUIAddr    string        `name:"temporal-ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where Temporal's web UI listens."`
+	TemporalRetention time.Duration `name:"temporal-retention" default:"6h" env:"TEMPORAL_RETENTION" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
+	PostgresBinDir    string        `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
+
+	MockAddr     string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
+	mockSettings `embed:""`
+
+	IdentityAddr     string `default:"127.0.0.1:19000" env:"IDENTITY_ADDR" help:"Where the identity service listens."`
+	identitySettings `embed:""`
+
+	GatewayAddr string `default:"127.0.0.1:30000" env:"GATEWAY_ADDR" help:"Where the model gateway listens."`
+
+	RegistryAddr     string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`
+	registrySettings `embed:""`
+
+	gateway        *gateway.Service
+	administrators *administrators   // open the embedded Temporal
+	debug          lifecycle.Service // nil: there is none
+}
+
+// Run implements the command.
+func (c *Up) Run(ctx context.Context) error {
+	if err := errors.Join(c.check(), c.checkCompanions(), c.checkRegistry(), temporalRetention(c.TemporalRetention)); err != nil {
+		return err
+	}
+	var err error
+	if c.debug, err = c.debugFlags.service(); err != nil {
+		return err
+	}
+	c.administrators = &administrators{}
+	began := time.Now()
+	screen := newScreen(os.Stdout)
+
+	// Ports first: one that is taken is known before anything was started.
+	front, err := listen("AGENT_ADDR", c.AgentAddr)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	beside, err := c.listenCompanions()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = beside.close() }()
+
+	inside := c.embeds()
+	engines, err := embedded.Start(ctx, c.engines(inside, screen))
+	if err != nil {
+		return err
+	}
+	for _, e := range inside {
+		e.adopt(&c.settings, engines)
+	}
+	sum := summary{began: began, inside: inside, ui: embedded.Of[*embedded.TemporalUI](engines)}
+	served := c.serveAll(ctx, engines, front, beside, screen, sum)
+	return errors.Join(served, stopEngines(engines))
+}
+
+// engines says how those that are embedded are started.
+func (c *Up) engines(inside []engine, screen *screen) embedded.Config {
+	cfg := embedded.Config{Dir: c.DataDir, Progress: screen.engine}
+	for _, e := range inside {
+		cfg.Engines = append(cfg.Engines, e.embed(c.embedding())...)
+	}
+	return cfg
+}
+
+func (c *Up) embedding() embedding {
+	return embedding{
+		postgresBinDir: c.PostgresBinDir,
+		temporal: embedded.TemporalConfig{
+			Frontend: embedded.Listen{Addr: c.TemporalAddr, Variable: "TEMPORAL_ADDR"}, DatabaseURL: c.DatabaseURL, Retention: c.TemporalRetention,
+			Administrators: c.administrators,
+		},
+		temporalUI: &embedded.TemporalUIConfig{
+			Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}, Hosts: c.allowed(),
+		},
+	}
+}
+
+func (c *Up) serveAll(
+	ctx context.Context, engines *embedded.Engines, front net.Listener, beside fronts, screen *screen, sum summary,
+) error {
+	demo, err := c.useGateway(beside)
+	if err != nil {
+		return err
+	}
+	c.useOwnIdentity(beside)
+	c.listening = append(beside.addrs(), c.TemporalAddr, c.TemporalUIAddr)
+	if c.SearchURL == "" {
+		c.useDemoWeb(beside.addr("MOCK_ADDR"))
+	}
+	c.useOwnRegistry(beside.addr("REGISTRY_ADDR"))
+	b, err := dial(ctx, c.settings)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.flags = *c
+	edge, err := newAgent(ctx, b)
+	if err != nil {
+		return err
+	}
+	c.administrators.authenticator.Store(edge.auth)
+	key, err := firstKey(ctx, edge, c.settings)
+	if err != nil {
+		return err
+	}
+	worker, err := newWork(ctx, b, versionSettings{}) // one process: what a new binary finds it takes over at once
+	if err != nil {
+		return err
+	}
+	companions, err := c.openCompanions(ctx, beside)
+	if err != nil {
+		return err
+	}
+	top := slices.Concat(edge.services(front), companions, lifecycle.Layer{worker, lifecycle.Func("engines", engines.Wait)})
+	if c.debug != nil {
+		top = append(top, c.debug)
+	}
+	sum.agent, sum.companions, sum.sandbox = front.Addr().String(), beside, worker.sandbox.Describe()
+	sum.demo, sum.settings, sum.key = demo, c.settings, key
+	screen.ready(sum)
+	return lifecycle.Run(ctx, b.publisher(), top)
+}
+
+// firstKey makes the first administrator; the key is returned only by the start
+// that made it.
+func firstKey(ctx context.Context, a *agent, s settings) (string, error) {
+	_, key, err := a.auth.EnsureBootstrap(ctx, s.BootstrapKey)
+	if err != nil || key == "" {
+		return "", err
+	}
+	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {
+		return "", err
+	}
+	return key, keepBootstrapKey(s.DataDir, key)
+}
+
+// summary is what the end of a start shows.
+type summary struct {
+	began    time.Time
+	inside   []engine             // those that are embedded
+	ui       *embedded.TemporalUI // nil: it is not served
+	agent    string
+	sandbox  string
+	demo     bool
+	settings settings
+	key      string
+
+	companions fronts
+}
+
+func (s summary) lines() []string {
+	lines := []string{
+		line("Agent API", "http://"+s.agent+"   docs: /api/docs"),
+		line("Socket.IO", "http://"+s.agent+"/socket.io/"),
+	}
+	if s.ui != nil {
+		lines = append(lines, line("Temporal UI", s.ui.URL()+"   sign in with an administrator's API key"))
+	}
+	for _, e := range engineList() {
+		inside := slices.ContainsFunc(s.inside, func(other engine) bool { return other.name == e.name })
+		lines = append(lines, line(strings.ToUpper(e.label[:1])+e.label[1:], e.where(&s.settings, inside)))
+	}
+	for _, one := range companionList() {
+		lines = append(lines, line(one.label, "http://"+s.companions.addr(one.variable)))
+	}
+	lines = append(lines, line("Sandbox", s.sandbox))
+	if s.demo {
+		lines = append(lines, line("Model", "DEMO: scripted by the mock service; give the gateway a source for a real one, or set LLM_GATEWAY_URL"))
+	} else {
+		lines = append(lines, line("Model", s.settings.GatewayURL))
+	}
+	if s.settings.demoSearch {
+		lines = append(lines, line("Web search", "DEMO: made up by the mock service; set SEARCH_URL for a real one"))
+	}
+	lines = append(lines, line("Data", s.settings.DataDir))
+	if s.key != "" {
+		lines = append(lines, "", "  First API key (shown once, kept in "+s.settings.DataDir+"/bootstrap-key):", "    "+s.key)
+	}
+	return lines
+}
+
+func line(name, value string) string {
+	return fmt.Sprintf("  %-13s %s", name, value)
+}
+
+// screen is where a start shows how far it is.
+type screen struct {
+	out *os.File
+}
+
+func newScreen(out *os.File) *screen { return &screen{out: out} }
+
+// engine shows the progress of one engine.
+func (s *screen) engine(part, state string) {
+	if state == "starting" || state == "initialising" {
+		fmt.Fprintf(s.out, "  … %s %s\n", part, state)
+	}
+}
+
+func (s *screen) ready(sum summary) {
+	fmt.Fprintf(s.out, "\nEverloop %s is ready (%.1f s)\n\n%s\n\n", Version, time.Since(sum.began).Seconds(), strings.Join(sum.lines(), "\n"))
+}

@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/infra/mcp"
+	"everloop/infra/metrics"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/sandbox"
+	"everloop/infra/toolbox"
+	"everloop/internal/lifecycle"
+	"everloop/service/history"
+	"everloop/service/maintenance"
+	"everloop/worker"
+)
+
+// work is the worker: it carries out chats, and repairs what crashes left behind.
+type work struct {
+	worker   sdkworker.Worker
+	sandbox  *sandbox.Sandbox
+	servers  *mcp.Manager
+	history  *history.Service
+	captures *history.Capturer
+
+	maintenance *maintenance.Runner
+	versions    *maintenance.Versions
+	drained     <-chan struct{}           // closed when the worker is to end because its build is drained
+	report      func(ctx context.Context) // that this worker takes work, until ctx ends
+	deliver     func(ctx context.Context) // the events of webhooks, until ctx ends
+
+	activities *activities.Activities
+	tasks      *activities.Tasks
+	schedules  *activities.Schedules
+}
+
+// drainTimeout bounds how long the outcomes of tools and background tasks that a
+// shutdown killed are waited for.
+const drainTimeout = 10 * time.Second
+
+// newWork starts the sandbox and puts the worker together.
+func newWork(ctx context.Context, b *backend, build versionSettings) (*work, error) {
+	s := b.settings
+	box, err := sandbox.New(ctx, s.sandboxConfig())
+	if err != nil {
+		return nil, err
+	}
+	files := toolbox.Files{Store: b.workspace, OneUser: !box.DedicatedUsers()}
+	if box.Measured() {
+		b.logger.Warn("no control group holds the limits of commands: they are measured", "sandbox", box.Describe())
+	}
+	shell := toolbox.Shell{Sandbox: box, Slots: s.slots(), Limits: sandbox.Limits{
+		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes, Inodes: s.WorkspaceInodes,
+	}}
+	deps := tools.Deps{
+		Workspaces: files, Reads: b.db.FileReads(), Tasks: b.db, Background: b.tasks,
+	}
+	if err := b.connectCommands(&shell, &deps, box); err != nil {
+		box.Close()
+		return nil, err
+	}
+	deps.Sandbox = shell
+	registry, err := b.newTools(deps)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	agents, err := tools.NewAgents(deps)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	registry.Provide(agents)
+	b.provideMemory(registry)
+	if _, err := b.newSkills(registry, files.OneUser); err != nil {
+		box.Close()
+		return nil, err
+	}
+	servers, err := b.newToolServers(ctx, registry, files, shell)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	counts := metrics.NewWork(b.metrics)
+	acts := b.newActivities(registry, agents, files, counts)
+	tasks := &activities.Tasks{
+		Records: b.store, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
+	}
+	versions, drained, err := b.newVersions(build)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	scheduled, scheduleRepair, err := b.scheduleWork(b.outcomes(shell, files))
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	dags, dagRepair, err := b.dagRunWork()
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	issueRuns, issueRepair, err := b.boardWork()
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	maintained, err := b.newMaintenance(acts, counts, versions, scheduleRepair, dagRepair, issueRepair)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	deliverer, err := b.newDeliverer()
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	past, err := b.newHistory(nil)
+	if err != nil {
+		box.Close()
+		return nil, err
+	}
+	var active atomic.Int64
+	serves := worker.New(b.temporal, acts, tasks, worker.Options{
+		StopTimeout: s.StopTimeout, CachedWorkflows: s.CachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
+	})
+	worker.RegisterReplays(serves, b.playedReplays())
+	worker.RegisterDeletions(serves, b.deletions())
+	worker.RegisterArchives(serves, &activities.Archives{Pages: b.archive})
+	worker.RegisterSchedules(serves, scheduled)
+	worker.RegisterDAGRuns(serves, dags)
+	worker.RegisterIssueRuns(serves, issueRuns)
+	worker.RegisterImports(serves, &activities.Imports{Sessions: b.transfers})
+	worker.RegisterHistories(serves, &activities.Histories{Moves: past})
+	return &work{
+		sandbox: box, servers: servers, activities: acts, tasks: tasks, schedules: scheduled, history: past, captures: b.captures, worker: serves, maintenance: maintained,
+		versions: versions, drained: drained,
+		report: func(ctx context.Context) { b.reportWorker(ctx, &active) }, deliver: deliverer.Run,
+	}, nil
+}
+
+// Name implements lifecycle.Service.
+func (w *work) Name() string { return "worker" }
+
+// Run takes work until ctx ends, or the worker's build is drained and that was asked
+// for. Then running tools are given StopTimeout.
+func (w *work) Run(ctx context.Context) error {
+	drained := lifecycle.Func("drained build", func(ctx context.Context) error {
+		select {
+		case <-w.drained:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return lifecycle.Run(ctx, lifecycle.Layer{lifecycle.Func("activities and workflows", w.serve)}, lifecycle.Layer{
+		lifecycle.Loop("history repair", w.history.Run), lifecycle.Loop("maintenance", w.maintenance.Run),
+		lifecycle.Loop("webhooks", w.deliver),
+		lifecycle.Loop("worker report", w.report), lifecycle.Task("worker version", w.versions.Join), drained,
+	})
+}
+
+// serve runs activities and workflows until ctx ends.
+func (w *work) serve(ctx context.Context) error {
+	if err := w.worker.Start(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	w.worker.Stop()
+	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	w.activities.Drain(rest)
+	w.tasks.Drain(rest)
+	w.schedules.Drain(rest)
+	w.captures.Drain(rest)
+	w.servers.Close()
+	w.sandbox.Close()
+	return nil
+}

@@ -1,0 +1,63 @@
+// Package buildid names the build of the running program, so that workers of one
+// build are distinguished from those of another. It must not know what a build is for.
+package buildid
+
+import (
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+)
+
+// hashLength is how many hexadecimal digits of the hash are part of the name.
+const hashLength = 12
+
+// Of gives the version and a hash of the running program, as 2611.0.0-b92b24adeb9c.
+// Equal sources, flags and toolchain give the same name on every machine.
+func Of(version string) (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the running program: %w", err)
+	}
+	hash, err := ofFile(path)
+	if err != nil {
+		return "", fmt.Errorf("hash the running program: %w", err)
+	}
+	return version + "-" + hash, nil
+}
+
+// ofFile is the hash of a program's build id, which the linker derives from all that
+// went into the program; of the whole file where it has none.
+func ofFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if id := linkedID(file); id != nil {
+		hash.Write(id)
+	} else if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:hashLength], nil
+}
+
+// linkedID reads the note with the build id that Go's linker writes; nil: there is none.
+func linkedID(file io.ReaderAt) []byte {
+	program, err := elf.NewFile(file)
+	if err != nil {
+		return nil // another format, as on macOS
+	}
+	section := program.Section(".note.go.buildid")
+	if section == nil {
+		return nil
+	}
+	note, err := section.Data()
+	if err != nil || len(note) == 0 {
+		return nil
+	}
+	return note
+}

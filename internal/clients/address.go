@@ -1,0 +1,77 @@
+// Package clients identifies the clients of a listener by their addresses, behind
+// proxies too, and bounds the connections of each.
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Proxies are the addresses of reverse proxies whose X-Forwarded-For is believed.
+type Proxies []netip.Prefix
+
+// ParseProxies reads addresses and networks, as 10.0.0.5 or 10.0.0.0/8. Empty entries
+// are skipped.
+func ParseProxies(entries []string) (Proxies, error) {
+	var proxies Proxies
+	var faults []error
+	for _, entry := range entries {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(entry)
+		if err != nil {
+			var addr netip.Addr
+			if addr, err = netip.ParseAddr(entry); err == nil {
+				network = netip.PrefixFrom(addr, addr.BitLen())
+			}
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%q is no address and no network: write 10.0.0.5 or 10.0.0.0/8", entry))
+			continue
+		}
+		proxies = append(proxies, network.Masked())
+	}
+	return proxies, errors.Join(faults...)
+}
+
+// Trusts reports whether a peer is one of the proxies.
+func (p Proxies) Trusts(peer netip.Addr) bool {
+	peer = peer.Unmap()
+	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(peer) })
+}
+
+// Client is the address of the client behind a peer. forwarded holds the values of
+// X-Forwarded-For in their order: the last entry that is no proxy of ours counts, since
+// clients can write what stands before it. An entry that is no address ends the search.
+func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
+	client := peer.Unmap()
+	entries := strings.Split(strings.Join(forwarded, ","), ",")
+	for _, entry := range slices.Backward(entries) {
+		if !p.Trusts(client) {
+			break
+		}
+		next, err := netip.ParseAddr(strings.TrimSpace(entry))
+		if err != nil {
+			break
+		}
+		client = next.Unmap().WithZone("")
+	}
+	return client
+}
+
+// Network is what limits count as one client: an IPv4 address, or the /64 of an IPv6
+// address, which one machine can fill alone.
+func Network(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	network, _ := addr.Prefix(bits) // the zero prefix for the zero address
+	return network
+}

@@ -1,0 +1,239 @@
+//go:build linux
+
+package diskspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage is what files take of a file system.
+type Usage struct {
+	Bytes  int64 // on the disk, and PerInode for each entry
+	Inodes int64 // files, directories, links and whatever else has a name
+}
+
+// PerInode is what each entry counts besides its content, in bytes: also an empty
+// file takes space.
+const PerInode = 256
+
+// Exceeds reports whether u is more than a limit; a limit of 0 is none.
+func (u Usage) Exceeds(limit Usage) bool {
+	return limit.Bytes > 0 && u.Bytes > limit.Bytes || limit.Inodes > 0 && u.Inodes > limit.Inodes
+}
+
+// Plus adds.
+func (u Usage) Plus(o Usage) Usage { return Usage{u.Bytes + o.Bytes, u.Inodes + o.Inodes} }
+
+// Minus subtracts.
+func (u Usage) Minus(o Usage) Usage { return Usage{u.Bytes - o.Bytes, u.Inodes - o.Inodes} }
+
+// Block rounds the length of a file's content up to what most file systems take for it.
+func Block(size int64) int64 { return (size + 4095) &^ 4095 }
+
+// Measure adds up what is below a directory, up to just above limit.
+func Measure(ctx context.Context, dir string, limit Usage) (Usage, error) {
+	s, err := NewScan(dir)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer s.Close()
+	_, err = s.Step(ctx, limit, time.Time{})
+	return s.Used(), err
+}
+
+// Scan adds up what is below a directory, in steps. It never follows a link, never
+// opens a file, and holds one descriptor however deep directories lie in one another.
+// Commands may change the tree meanwhile: what they move is counted once, twice or not.
+type Scan struct {
+	used   Usage
+	dir    int // the directory that is open; -1: none
+	levels []level
+	buf    []byte
+	names  []string
+}
+
+// level is a directory on the way from the root to the open one.
+type level struct {
+	id   inode
+	name string   // in the level above
+	rest []string // directories in it that are still to be visited
+	read bool     // all its names were
+}
+
+type inode struct{ dev, ino uint64 }
+
+// NewScan begins at a directory, an absolute path and not a link. Close ends it.
+func NewScan(dir string) (*Scan, error) {
+	fd, err := openDir(unix.AT_FDCWD, dir)
+	if err != nil {
+		return nil, fmt.Errorf("measure a directory: %w", err)
+	}
+	id, err := identify(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("measure a directory: %w", err)
+	}
+	return &Scan{dir: fd, levels: []level{{id: id, name: dir}}, buf: make([]byte, 32<<10)}, nil
+}
+
+// Used is what was found so far: at the end everything, before that no more than that.
+func (s *Scan) Used() Usage { return s.used }
+
+// Close frees the descriptor.
+func (s *Scan) Close() {
+	if s.dir >= 0 {
+		_ = unix.Close(s.dir)
+		s.dir = -1
+	}
+}
+
+// Step goes on until everything was seen, more than limit was found, or the time is
+// over, and reports whether nothing is left to do. A zero time is none. The error is
+// that of the context.
+func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done bool, err error) {
+	for !s.used.Exceeds(limit) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if !until.IsZero() && time.Now().After(until) {
+			return false, nil
+		}
+		top := &s.levels[len(s.levels)-1]
+		switch {
+		case !top.read:
+			s.read(top)
+		case len(top.rest) > 0:
+			s.down(top)
+		case len(s.levels) == 1:
+			return true, nil
+		default:
+			s.up()
+		}
+	}
+	return true, nil
+}
+
+// read counts some of the entries of the open directory.
+func (s *Scan) read(top *level) {
+	n, err := unix.ReadDirent(s.dir, s.buf)
+	if errors.Is(err, unix.EINTR) {
+		return
+	}
+	if err != nil || n <= 0 {
+		top.read = true
+		return
+	}
+	_, _, s.names = unix.ParseDirent(s.buf[:n], -1, s.names[:0])
+	for _, name := range s.names {
+		var st unix.Stat_t
+		if unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // gone meanwhile
+		}
+		// A file with several names counts several times.
+		s.used = s.used.Plus(Usage{Bytes: st.Blocks*512 + PerInode, Inodes: 1})
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			top.rest = append(top.rest, strings.Clone(name))
+		}
+	}
+}
+
+// down opens the next directory in the open one.
+func (s *Scan) down(top *level) {
+	name := top.rest[len(top.rest)-1]
+	top.rest = top.rest[:len(top.rest)-1]
+	fd, err := openDir(s.dir, name)
+	if err != nil {
+		return // gone meanwhile
+	}
+	id, err := identify(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	_ = unix.Close(s.dir)
+	s.dir = fd
+	s.levels = append(s.levels, level{id: id, name: name})
+}
+
+// up goes back to the directory above. One that was moved meanwhile has another above
+// it: then the way is gone again from the top, as far as it still leads.
+func (s *Scan) up() {
+	s.levels = s.levels[:len(s.levels)-1]
+	if s.open("..", len(s.levels)-1) {
+		return
+	}
+	path := s.levels
+	s.levels = path[:1]
+	if !s.open(path[0].name, 0) {
+		path[0].rest, path[0].read = nil, true // the whole tree is gone
+		return
+	}
+	for i := 1; i < len(path) && s.open(path[i].name, i); i++ {
+		s.levels = path[:i+1]
+	}
+}
+
+// open opens what must be the directory of a level.
+func (s *Scan) open(name string, at int) bool {
+	fd, err := openDir(s.dir, name)
+	if err != nil {
+		return false
+	}
+	path := s.levels[:at+1] // up keeps what lies behind
+	if id, err := identify(fd); err != nil || id != path[at].id {
+		_ = unix.Close(fd)
+		return false
+	}
+	_ = unix.Close(s.dir)
+	s.dir = fd
+	return true
+}
+
+// openDir opens a directory for reading. Where the service is not root, a command may
+// have removed the right to read: it is restored for the moment.
+func openDir(at int, name string) (int, error) {
+	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	for {
+		fd, err := unix.Openat(at, name, unix.O_RDONLY|flags, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EACCES):
+			return fd, err
+		}
+		return openClosed(at, name)
+	}
+}
+
+func openClosed(at int, name string) (int, error) {
+	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(at, name, unix.O_PATH|flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	self := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Chmod(self, st.Mode&0o7777|0o500); err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Chmod(self, st.Mode&0o7777) }()
+	return unix.Openat(fd, ".", unix.O_RDONLY|flags, 0)
+}
+
+func identify(fd int) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return inode{}, err
+	}
+	return inode{uint64(st.Dev), st.Ino}, nil
+}

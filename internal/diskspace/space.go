@@ -1,0 +1,81 @@
+//go:build linux
+
+// Package diskspace measures what directories take of a file system, what is free on
+// it, and whether the part that is reserved for the engines is touched. It must not
+// know what is kept there.
+package diskspace
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space is the size of a file system and what is free of it.
+type Space struct {
+	Bytes, FreeBytes int64 // free: for users that are not root
+	// Inodes is 0 where the file system makes as many as it needs.
+	Inodes, FreeInodes int64
+}
+
+// Of asks the file system that a path is on.
+func Of(path string) (Space, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return Space{}, fmt.Errorf("free space of a file system: %w", err)
+	}
+	block := fs.Frsize
+	if block <= 0 {
+		block = fs.Bsize
+	}
+	return Space{
+		Bytes: int64(fs.Blocks) * block, FreeBytes: int64(fs.Bavail) * block,
+		Inodes: int64(fs.Files), FreeInodes: int64(fs.Ffree),
+	}, nil
+}
+
+// Reserve is the part of a file system that is kept for the engines: the larger of
+// Bytes and Percent of its size, and half of a small one at most. The zero value
+// reserves nothing.
+type Reserve struct {
+	Bytes   int64
+	Percent int // from 0 to 50, of the bytes up to mostShare, and of the inodes up to mostInodes
+}
+
+// The engines need no more of a large disk than of a middling one, and make few files.
+const (
+	mostShare  = 10 << 30
+	mostInodes = 100_000
+)
+
+// Of gives what of a file system is reserved.
+func (r Reserve) Of(s Space) Usage {
+	return Usage{
+		Bytes:  min(max(r.Bytes, min(s.Bytes/100*int64(r.Percent), mostShare)), s.Bytes/2),
+		Inodes: min(s.Inodes/100*int64(r.Percent), mostInodes),
+	}
+}
+
+// Touched reports whether less is free than is reserved, or would be after more is
+// written.
+func (r Reserve) Touched(s Space, more Usage) bool {
+	reserved := r.Of(s)
+	return s.FreeBytes-more.Bytes < reserved.Bytes || s.Inodes > 0 && s.FreeInodes-more.Inodes < reserved.Inodes
+}
+
+// Check fails when the reserve of the file system that a path is on is touched, and
+// says by how much.
+func (r Reserve) Check(path string) error {
+	s, err := Of(path)
+	if err != nil {
+		return err
+	}
+	reserved := r.Of(s)
+	switch {
+	case s.FreeBytes < reserved.Bytes:
+		return fmt.Errorf("%d bytes are free, and %d are reserved for the engines", s.FreeBytes, reserved.Bytes)
+	case s.Inodes > 0 && s.FreeInodes < reserved.Inodes:
+		return fmt.Errorf("%d inodes are free, and %d are reserved for the engines", s.FreeInodes, reserved.Inodes)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// Package fencing ends an attempt at some work when another attempt may have begun.
+// It knows nothing of what the work is.
+package fencing
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// An attempt reads every checkEvery whether it is still the latest one, and ends
+// when it could not read that for endAfter. Temporal begins another attempt no
+// earlier than 10 seconds after the last heartbeat, so that two never write files at
+// a time.
+const (
+	checkEvery = 2 * time.Second
+	endAfter   = 8 * time.Second
+)
+
+// Guard returns a context that is cancelled with fenced as its cause once another
+// attempt may have begun. check returns fenced when one has. The caller calls release.
+func Guard(ctx context.Context, fenced error, check func(context.Context) error) (guarded context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		tick := time.NewTicker(checkEvery)
+		defer tick.Stop()
+		for confirmed := time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			limited, done := context.WithTimeout(ctx, checkEvery)
+			err := check(limited)
+			done()
+			switch {
+			case err == nil:
+				confirmed = time.Now()
+			case errors.Is(err, fenced) || time.Since(confirmed) > endAfter:
+				cancel(fenced)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Cause returns the reason for which a context has ended, if it has, else err.
+func Cause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+// Package hosts decides which values of the Host header a listener answers. A page
+// whose name was made to point at this machine (DNS rebinding) sends its own name
+// there, and is rejected by it.
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// List names the hosts that a listener answers besides those that need no
+// permission: IP addresses, which no DNS record can redirect, localhost, and names
+// without a dot, which are of the local network, as the services of a compose file.
+type List []string
+
+// Any as an entry of a List answers every host: for a listener behind a proxy that
+// checks names itself.
+const Any = "*"
+
+// Check reports the entries that name no host. An entry is a name without a port, as
+// everloop.example.org, or *.example.org for all names below example.org.
+func (l List) Check() error {
+	var faults []error
+	for _, entry := range l {
+		name := strings.TrimPrefix(entry, "*.")
+		if entry != Any && (name == "" || strings.ContainsAny(name, "*/:@ \t")) {
+			faults = append(
+				faults,
+				fmt.Errorf("%q is not a host name: give it without scheme, port and path, as everloop.example.org", entry),
+			)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// local are names that no public DNS server answers for.
+var local = regexp.MustCompile(`^[a-z0-9_-]+$`)
+
+// Allows reports whether a request with this Host header is answered, whatever port
+// it names.
+func (l List) Allows(host string) bool {
+	name := host
+	if bare, _, err := net.SplitHostPort(host); err == nil {
+		name = bare
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if local.MatchString(name) || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	for _, entry := range l {
+		if matches(strings.ToLower(entry), name) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(entry, name string) bool {
+	if domain, wildcard := strings.CutPrefix(entry, "*."); wildcard {
+		return strings.HasSuffix(name, "."+domain)
+	}
+	return entry == Any || entry == name
+}

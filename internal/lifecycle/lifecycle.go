@@ -1,0 +1,100 @@
+// Package lifecycle runs the long-lived parts of a process together: they end
+// together, in layers, and every error is reported. It must not know what any part
+// does.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Service is a part that runs for as long as the process does.
+type Service interface {
+	// Name names the service in errors.
+	Name() string
+	// Run runs until ctx ends and has released everything when it returns. A service
+	// that returns earlier ends the services beside it, without an error if it has none.
+	Run(ctx context.Context) error
+}
+
+// Layer is a set of services that start and end side by side.
+type Layer []Service
+
+// Run runs the services of all layers until ctx ends or one of them returns. The upper
+// layers, which come last, end first: a service may use those of the layers before its
+// own until it has returned. The first error is returned, with the name of its service.
+func Run(ctx context.Context, layers ...Layer) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	group := &group{end: end}
+	ended := make([]func(), len(layers))
+	for i, layer := range layers {
+		below, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		if i == len(layers)-1 {
+			below, stop = ctx, func() {}
+		}
+		var running sync.WaitGroup
+		for _, service := range layer {
+			running.Go(func() { group.run(below, service) })
+		}
+		ended[i] = func() { stop(); running.Wait() }
+	}
+	for i := len(ended) - 1; i >= 0; i-- {
+		ended[i]()
+	}
+	return group.first
+}
+
+// group collects how services end.
+type group struct {
+	end   func() // ends the upper layer
+	once  sync.Once
+	first error
+}
+
+func (g *group) run(ctx context.Context, service Service) {
+	defer g.end()
+	err := service.Run(ctx)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return
+	}
+	g.once.Do(func() { g.first = fmt.Errorf("%s: %w", service.Name(), err) })
+}
+
+// Func is a service that is a function.
+func Func(name string, run func(ctx context.Context) error) Service {
+	return function{name, run}
+}
+
+// Loop is a service that runs until ctx ends and cannot fail. Returning earlier is an
+// error.
+func Loop(name string, run func(ctx context.Context)) Service {
+	return Func(name, func(ctx context.Context) error {
+		run(ctx)
+		if ctx.Err() == nil {
+			return errors.New("ended by itself")
+		}
+		return nil
+	})
+}
+
+// Task is a service that may be done before ctx ends; the others go on.
+func Task(name string, run func(ctx context.Context)) Service {
+	return Func(name, func(ctx context.Context) error {
+		run(ctx)
+		<-ctx.Done()
+		return nil
+	})
+}
+
+type function struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+func (f function) Name() string { return f.name }
+
+func (f function) Run(ctx context.Context) error { return f.run(ctx) }

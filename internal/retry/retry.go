@@ -1,0 +1,54 @@
+// Package retry calls a function until it succeeds, with pauses that double. It knows no
+// error: the caller decides what is retried, and logs it.
+package retry
+
+import (
+	"context"
+	"time"
+)
+
+// Backoff says how long to wait between tries.
+type Backoff struct {
+	First time.Duration // after the first try; each further pause is twice as long
+	Max   time.Duration // the longest pause
+	Limit time.Duration // no try begins later than this after the first one; 0: no limit
+}
+
+// Do calls try until it succeeds, retryable is false for its error, the limit is over or
+// ctx ends. It returns the last error of try.
+func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error) bool) error {
+	began := time.Now()
+	for n := 0; ; n++ {
+		err := try()
+		if err == nil || !retryable(err) {
+			return err
+		}
+		if b.Limit > 0 && time.Since(began) > b.Limit || !Wait(ctx, b.Pause(n)) {
+			return err
+		}
+	}
+}
+
+// Pause is the pause after try n, counted from 0.
+func (b Backoff) Pause(n int) time.Duration {
+	pause := b.First
+	for range n {
+		if pause >= b.Max {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, b.Max)
+}
+
+// Wait waits for a duration. It is false when ctx ended first.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

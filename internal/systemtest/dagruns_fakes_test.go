@@ -1,0 +1,27 @@
+package systemtest
+
+import (
+	"context"
+
+	"everloop/domain"
+)
+
+// noSkills is a catalogue without skills.
+type noSkills struct{}
+
+func (noSkills) Catalog(context.Context, domain.User) ([]domain.Skill, error)   { return nil, nil }
+func (noSkills) Installed(context.Context, domain.User) ([]domain.Skill, error) { return nil, nil }
+
+// noTasks are scheduled tasks where there are none.
+type noTasks struct{}
+
+func (noTasks) Sync(context.Context, string) error            { return nil }
+func (noTasks) Tick(context.Context, string) (bool, error)    { return false, nil }
+func (noTasks) Stop(context.Context, domain.RunSession) error { return nil }
+
+// noAgents are production agents where there are none.
+type noAgents struct{}
+
+func (noAgents) StartSession(context.Context, string, domain.AgentStart) error {
+	return domain.Newf(domain.NotFound, "prod_agent_not_found", "there is none")
+}

@@ -1,0 +1,135 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities"
+	"everloop/domain"
+	"everloop/domain/dag"
+	"everloop/domain/dagrun"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+	"everloop/service/dagruns"
+	"everloop/service/maintenance"
+	"everloop/service/production"
+	"everloop/worker"
+)
+
+// works is a stack with runs of DAGs.
+type works struct {
+	*stack
+	graphs *production.Service
+	runs   *dagruns.Service
+	repair func()
+}
+
+func newWorks(t *testing.T) *works {
+	t.Helper()
+	s := &works{stack: newStack(t)}
+	var err error
+	s.graphs, err = production.New(s.db, noSkills{})
+	require.NoError(t, err)
+	engine := temporal.Runs{Client: s.client, Queue: s.queue}
+	s.runs, err = dagruns.New(dagruns.Config{Records: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Logger: s.logger})
+	require.NoError(t, err)
+	worker.RegisterDAGRuns(s.worker, &activities.DAGRuns{Runs: s.runs})
+
+	timetable := newRepair(t, s.stack, engine)
+	stalled, err := maintenance.NewDAGRuns(s.journal, engine)
+	require.NoError(t, err)
+	s.repair = func() {
+		require.NoError(t, timetable.NotifyWaiters(t.Context()))
+		require.NoError(t, stalled.Repair(t.Context()))
+	}
+	return s
+}
+
+// newRepair signals the runs that wait for chats.
+func newRepair(t *testing.T, s *stack, engine temporal.Runs) *maintenance.Schedules {
+	t.Helper()
+	repair, err := maintenance.NewSchedules(s.journal, noTasks{}, engine)
+	require.NoError(t, err)
+	return repair
+}
+
+// play publishes a DAG, runs it and waits for its end.
+func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
+	s.t.Helper()
+	var g dag.Graph
+	require.NoError(s.t, json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`), &g))
+	user := s.caller.User
+	solution, err := s.graphs.Create(s.t.Context(), domain.NewProdSolution{OwnerID: user.ID, Name: "n"})
+	require.NoError(s.t, err)
+	_, err = s.graphs.PublishDAG(s.t.Context(), user, solution.ID, 1, &g, "")
+	require.NoError(s.t, err)
+	run, err := s.runs.Start(s.t.Context(), user, solution.ID, 0, json.RawMessage(inputs))
+	require.NoError(s.t, err)
+	require.Eventually(s.t, func() bool {
+		s.repair()
+		run, err = s.db.DAGRun(s.t.Context(), user, solution.ID, run.ID)
+		require.NoError(s.t, err)
+		return run.Status.Over()
+	}, 3*patience, 50*time.Millisecond, "the run did not end") // a thousand workflows, with the race detector
+	return run
+}
+
+func edge(id, source, target string) string {
+	return fmt.Sprintf(`{"id":"%s","source":"%s","target":"%s"}`, id, source, target)
+}
+
+func TestDAGRun_agentToolAndPause(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	prompt, err := json.Marshal("go" + script(obj{"steps": []obj{{"text": "drafted"}}}))
+	require.NoError(t, err)
+	run := s.play(`{"id":"a","type":"agent","config":{"prompt":`+string(prompt)+`}},
+		{"id":"w","type":"wait","config":{"wait_s":1}},
+		{"id":"b","type":"tool","config":{"tool":"Bash","arguments":{"command":"echo {{nodes.a.output}}"}}}`,
+		strings.Join([]string{edge("e1", "s", "a"), edge("e2", "a", "w"), edge("e3", "w", "b"), edge("e4", "b", "z")}, ","), `{}`)
+	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
+	require.Contains(t, string(run.Outputs), "drafted")
+	s.replayRun("dag_run", durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID))
+}
+
+// Two hundred nodes, and a map over a thousand items, which here are subflows that do
+// nothing: what is held is the scheduler, its records and its workflows.
+func TestDAGRun_large(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	nodes, edges := []string{}, []string{}
+	before := "s"
+	for i := range 198 {
+		id := fmt.Sprintf("j%d", i)
+		nodes = append(nodes, fmt.Sprintf(`{"id":"%s","type":"join"}`, id))
+		edges = append(edges, edge("e"+id, before, id))
+		before = id
+	}
+	run := s.play(strings.Join(nodes, ","), strings.Join(append(edges, edge("last", before, "z")), ","), `{"x":1}`)
+	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
+	require.JSONEq(t, `{"x":1}`, string(run.Outputs))
+
+	inner := run.ProdSolutionID
+	_, err := s.graphs.PublishDAG(t.Context(), s.caller.User, inner, 2, &dag.Graph{
+		Nodes: []dag.Node{{ID: "s", Type: dag.Start}, {ID: "z", Type: dag.End}}, Edges: []dag.Edge{{ID: "e", Source: "s", Target: "z"}},
+	}, "")
+	require.NoError(t, err)
+	items := make([]int, 1000)
+	for i := range items {
+		items[i] = i
+	}
+	inputs, err := json.Marshal(map[string]any{"list": items})
+	require.NoError(t, err)
+	run = s.play(`{"id":"m","type":"map","concurrency":32,"config":{"prod_solution_id":"`+inner+`"},"inputs":{"items":"{{input.list}}"}}`,
+		edge("e1", "s", "m")+","+edge("e2", "m", "z"), string(inputs))
+	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
+	var outputs []struct{ Item int }
+	require.NoError(t, json.Unmarshal(run.Outputs, &outputs))
+	require.Len(t, outputs, 1000)
+	require.Equal(t, 999, outputs[999].Item)
+}

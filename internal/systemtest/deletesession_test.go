@@ -1,0 +1,103 @@
+package systemtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities"
+	"everloop/domain"
+	"everloop/internal/durable"
+	"everloop/service/maintenance"
+	"everloop/worker"
+)
+
+// outside is what a session has besides its rows. The first removal of its files
+// fails.
+type outside struct {
+	mu      sync.Mutex
+	tries   int
+	removed []string
+}
+
+func (o *outside) note(what string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.removed = append(o.removed, what)
+	return nil
+}
+
+func (o *outside) SessionDeleted(_ context.Context, id string) error {
+	return o.note("servers of " + id)
+}
+
+func (o *outside) Remove(_ context.Context, id string) error {
+	o.mu.Lock()
+	o.tries++
+	first := o.tries == 1
+	o.mu.Unlock()
+	if first {
+		return errors.New("the file system is away")
+	}
+	return o.note("files of " + id)
+}
+
+func (o *outside) DeletePrefix(_ context.Context, prefix string) error { return o.note(prefix) }
+
+// A session that is deleted while its chat runs is gone at once, and everything of it
+// soon after, although a step failed and the start was lost.
+func TestSessionDeleter_removesARunningSession(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	rest := &outside{}
+	worker.RegisterDeletions(s.worker, &activities.Deletions{
+		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
+	})
+	lost := &lostStarts{}
+	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, lost, s.logger)
+	require.NoError(t, err)
+	session := s.session()
+	before := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo one")}}, {"text": "done"}}}))
+	require.Equal(t, "completed", s.awaitEnd(session, before.ChatID)["finish_reason"])
+	s.send(session, script(obj{"steps": []obj{{"text": "a long story about everything", "hold": true, "hold_after": 2}}}))
+	s.send(session, "queued")
+	s.awaitText(session)
+
+	require.NoError(t, deleter.DeleteSession(t.Context(), session))
+	_, err = s.journal.SessionRun(t.Context(), "", session)
+	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
+	require.True(t, domain.HasCode(deleter.DeleteSession(t.Context(), session), domain.CodeSessionNotFound))
+
+	_, err = s.journal.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now() - interval '1 minute' WHERE id = $1`, session)
+	require.NoError(t, err)
+	again, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, s.runs, s.logger)
+	require.NoError(t, err)
+	require.NoError(t, again.StartDeletions(t.Context()), "the job repeats the lost start")
+	s.replayRun("session_deleted", durable.DeletionWorkflowID(session))
+
+	var rows int
+	require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `
+		SELECT (SELECT count(*) FROM sessions WHERE id = $1) + (SELECT count(*) FROM chats WHERE session_id = $1)
+		     + (SELECT count(*) FROM entries WHERE session_id = $1) + (SELECT count(*) FROM tool_calls WHERE session_id = $1)
+		     + (SELECT count(*) FROM inbox WHERE session_id = $1) + (SELECT count(*) FROM branches WHERE session_id = $1)`, session).Scan(&rows))
+	require.Zero(t, rows)
+	require.Contains(t, rest.removed, "files of "+session)
+	require.Contains(t, rest.removed, "servers of "+session)
+	for _, prefix := range activities.SessionPrefixes {
+		require.Contains(t, rest.removed, prefix+session+"/")
+	}
+	require.Empty(t, s.events(session))
+	left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// lostStarts are runs of a Temporal server that is away.
+type lostStarts struct{}
+
+func (*lostStarts) StartDeletion(context.Context, domain.DeletedSession) error {
+	return errors.New("Temporal is away")
+}

@@ -1,0 +1,292 @@
+package systemtest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"everloop/activities"
+	"everloop/domain"
+	"everloop/infra/objects"
+	"everloop/infra/snapshots"
+	"everloop/infra/temporal"
+	"everloop/infra/workspace"
+	"everloop/internal/durable"
+	"everloop/internal/testkit"
+	"everloop/service/eventarchive"
+	"everloop/service/files"
+	"everloop/service/maintenance"
+	"everloop/service/transfer"
+	"everloop/worker"
+)
+
+// slowFiles let the first file of an import stand until it is broken off, for as long
+// as on is set.
+type slowFiles struct {
+	transfer.Files
+	on    atomic.Bool
+	begun chan struct{}
+}
+
+func (f *slowFiles) Put(ctx context.Context, s domain.Session, file domain.CarriedFile, content io.Reader) error {
+	if f.on.Load() {
+		f.begun <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return f.Files.Put(ctx, s, file, content)
+}
+
+// abroad is a stack that exports and imports sessions.
+type abroad struct {
+	*stack
+	transfers *transfer.Service
+	files     *slowFiles
+	objects   *objects.Store
+	dir       string
+}
+
+func newAbroad(t *testing.T) *abroad {
+	t.Helper()
+	return newAbroadOn(t, func(store *objects.Store) transfer.Objects { return store })
+}
+
+// newAbroadOn is newAbroad with something before the object store.
+func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *abroad {
+	t.Helper()
+	a := &abroad{stack: newStack(t), dir: t.TempDir()}
+	bucket := testkit.Objects(t)
+	var err error
+	a.objects, err = objects.Open(t.Context(), objects.Config{
+		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
+	})
+	require.NoError(t, err)
+	logger, runs := a.stack.logger, temporal.Runs{Client: a.client, Queue: a.queue}
+	a.files = &slowFiles{begun: make(chan struct{}, 100), Files: files.Carrier{
+		Workspaces: workspace.New(filepath.Join(a.dir, "workspace")),
+		Snapshots:  snapshots.New(snapshots.Config{Objects: a.objects, SpoolDir: filepath.Join(a.dir, "spool"), Logger: logger}),
+	}}
+	events, err := eventarchive.New(eventarchive.Config{Records: a.journal, Log: a.log, Objects: a.objects, Runs: runs, Logger: logger})
+	require.NoError(t, err)
+	a.transfers, err = transfer.New(transfer.Config{
+		Records: a.journal, Events: events, Objects: before(a.objects), Files: a.files, Runs: runs, Logger: logger,
+		Known: func(context.Context, string, string) bool { return true }, Version: "1", Spool: filepath.Join(a.dir, "spool"),
+	})
+	require.NoError(t, err)
+	a.register()
+	return a
+}
+
+func (a *abroad) register() {
+	worker.RegisterImports(a.worker, &activities.Imports{Sessions: a.transfers})
+}
+
+// exported is the archive of a session of one chat and one file.
+func (a *abroad) exported() []byte {
+	a.t.Helper()
+	id := a.session()
+	ack := a.send(id, "hello"+script(obj{"steps": []obj{{"text": "done"}}}))
+	require.Equal(a.t, "completed", a.awaitEnd(id, ack.ChatID)["status"])
+	session, err := a.journal.OwnSession(a.t.Context(), a.caller.User, id)
+	require.NoError(a.t, err)
+	content := bytes.NewReader([]byte("a file"))
+	require.NoError(a.t, a.files.Files.Put(a.t.Context(), session, domain.CarriedFile{Path: "a.txt", Mode: 0o644, Size: 6}, content))
+	x, err := a.transfers.Export(a.t.Context(), session, domain.ExportParts{Private: true, Files: true})
+	require.NoError(a.t, err)
+	defer x.Close()
+	var out bytes.Buffer
+	require.NoError(a.t, x.Write(a.t.Context(), &out))
+	return out.Bytes()
+}
+
+type imported struct {
+	id  string
+	err error
+}
+
+// load imports an archive, in a goroutine.
+func (a *abroad) load(archive []byte) (id string, over chan imported) {
+	a.t.Helper()
+	up, err := a.transfers.Upload(a.t.Context(), a.caller.User.ID, bytes.NewReader(archive))
+	require.NoError(a.t, err)
+	over = make(chan imported, 1)
+	go func() {
+		id, _, err := a.transfers.Import(a.t.Context(), domain.ImportRequest{OwnerID: a.caller.User.ID, Upload: up})
+		over <- imported{id, err}
+	}()
+	return up.SessionID, over
+}
+
+// traces counts what an import could leave behind.
+func (a *abroad) traces() []string {
+	a.t.Helper()
+	left, err := a.objects.Keys(a.t.Context(), "")
+	require.NoError(a.t, err)
+	for _, dir := range []string{"workspace", "spool"} {
+		list, err := os.ReadDir(filepath.Join(a.dir, dir))
+		require.NoError(a.t, err)
+		for _, e := range list {
+			left = append(left, dir+"/"+e.Name())
+		}
+	}
+	var sessions int
+	require.NoError(a.t, a.journal.Pool.QueryRow(a.t.Context(), `SELECT count(*) FROM sessions`).Scan(&sessions))
+	for range sessions {
+		left = append(left, "session")
+	}
+	return left
+}
+
+func TestImport_isAWorkflow(t *testing.T) {
+	t.Parallel()
+	a := newAbroad(t)
+	data := a.exported()
+	id, over := a.load(data)
+	got := <-over
+	require.NoError(t, got.err)
+	require.Equal(t, id, got.id)
+	a.replayRun("import", durable.ImportWorkflowID(id))
+	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(id), "")
+	require.NoError(t, err)
+	info := described.GetWorkflowExecutionInfo()
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
+	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": `"` + id + `"`, "OwnerId": `"` + a.caller.User.ID + `"`} {
+		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
+	}
+	_, err = a.journal.OwnSession(t.Context(), a.caller.User, id)
+	require.NoError(t, err)
+
+	before := a.traces()
+	id, over = a.load(data[:len(data)/2])
+	require.True(t, domain.HasCode((<-over).err, "not_a_zip"))
+	a.replayRun("import_refused", durable.ImportWorkflowID(id))
+	require.Equal(t, before, a.traces())
+}
+
+func TestImport_anotherWorkerFinishesIt(t *testing.T) {
+	t.Parallel()
+	a := newAbroad(t)
+	data := a.exported()
+	a.files.on.Store(true)
+	id, over := a.load(data)
+	<-a.files.begun
+	a.worker.Stop()
+	a.files.on.Store(false)
+	a.startWorker()
+	a.register()
+	require.NoError(t, (<-over).err)
+	a.replayRun("import_worker_died", durable.ImportWorkflowID(id))
+}
+
+func TestImport_cancelledByAnOperator_leavesNothing(t *testing.T) {
+	t.Parallel()
+	a := newAbroad(t)
+	data := a.exported()
+	before := a.traces()
+	a.files.on.Store(true)
+	id, over := a.load(data)
+	<-a.files.begun
+	require.NoError(t, temporal.Operator{Client: a.client, Chats: a.stack.chats}.Cancel(t.Context(), durable.ImportWorkflowID(id)))
+	require.True(t, domain.HasCode((<-over).err, "import_cancelled"))
+	a.replayRun("import_cancelled", durable.ImportWorkflowID(id))
+	require.Equal(t, before, a.traces())
+}
+
+// A workflow that was terminated, or whose start was lost, is started again.
+func TestImport_startedByRepair(t *testing.T) {
+	t.Parallel()
+	a := newAbroad(t)
+	data := a.exported()
+	a.files.on.Store(true)
+	id, over := a.load(data)
+	<-a.files.begun
+	a.files.on.Store(false)
+	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(id), "", "as if its start had been lost"))
+	_, err := a.journal.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
+	require.NoError(t, err)
+	require.NoError(t, a.transfers.Repair(t.Context()))
+	require.NoError(t, (<-over).err)
+}
+
+// endless are objects of which those of an import's archive cannot be removed.
+type endless struct {
+	*objects.Store
+	begun chan struct{}
+}
+
+func (e *endless) DeletePrefix(ctx context.Context, prefix string) error {
+	select {
+	case e.begun <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// The deletion of a session closes an import that has made it and is still open.
+func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
+	t.Parallel()
+	stuck := &endless{begun: make(chan struct{}, 1)}
+	a := newAbroadOn(t, func(store *objects.Store) transfer.Objects {
+		stuck.Store = store
+		return stuck
+	})
+	data := a.exported()
+	id, over := a.load(data)
+	require.NoError(t, (<-over).err)
+	<-stuck.begun
+	a.delete(id)
+	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(id), "")
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, described.GetWorkflowExecutionInfo().GetStatus())
+	keys, err := a.objects.Keys(t.Context(), "imports/"+id+"/")
+	require.NoError(t, err)
+	require.Empty(t, keys)
+}
+
+// delete removes a session with everything it has, and waits for that.
+func (a *abroad) delete(session string) {
+	a.t.Helper()
+	worker.RegisterDeletions(a.worker, &activities.Deletions{
+		Rows: a.journal, Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
+	})
+	deleter, err := maintenance.NewSessionDeleter(a.journal, a.tasks, a.bus, a.runs, a.stack.logger)
+	require.NoError(a.t, err)
+	require.NoError(a.t, deleter.DeleteSession(a.t.Context(), session))
+	a.histories(durable.DeletionWorkflowID(session))
+}
+
+// The deletion of a session closes a rewind that is under way, and its caller is
+// answered.
+func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	session, point := p.talked()
+	p.files.on.Store(true)
+	over := make(chan error, 1)
+	go func() {
+		_, err := p.moves.Rewind(t.Context(), p.caller.User, session, point)
+		over <- err
+	}()
+	<-p.files.begun
+	id := p.runID(session)
+	rest := &outside{tries: 1}
+	worker.RegisterDeletions(p.worker, &activities.Deletions{
+		Rows: p.journal, Runs: p.runs, ToolServers: rest, Files: rest, Objects: rest, Log: p.log,
+	})
+	deleter, err := maintenance.NewSessionDeleter(p.journal, p.tasks, p.bus, p.runs, p.stack.logger)
+	require.NoError(t, err)
+	require.NoError(t, deleter.DeleteSession(t.Context(), session))
+	p.histories(durable.DeletionWorkflowID(session))
+	described, err := p.client.DescribeWorkflowExecution(t.Context(), id, "")
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, described.GetWorkflowExecutionInfo().GetStatus())
+	require.Equal(t, domain.NotFound, domain.AsError(<-over).Kind)
+}

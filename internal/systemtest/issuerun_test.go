@@ -1,0 +1,71 @@
+package systemtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities"
+	"everloop/domain"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+	"everloop/service/board"
+	"everloop/service/maintenance"
+	"everloop/worker"
+)
+
+// plainAgents make sessions that have nothing of their agent.
+type plainAgents struct{ *stack }
+
+func (a plainAgents) StartSession(ctx context.Context, ownerID string, in domain.AgentStart) error {
+	return a.journal.EnsureSession(ctx, ownerID, domain.NewSession{ID: in.SessionID, Intent: in.Intent, WorkspaceID: in.WorkspaceID})
+}
+
+func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	runs := temporal.Runs{Client: s.client, Queue: s.queue}
+	issues, err := board.New(board.Config{Records: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
+	require.NoError(t, err)
+	worker.RegisterIssueRuns(s.worker, &activities.IssueRuns{Board: issues})
+	ended := newRepair(t, s, runs)
+	stalled, err := maintenance.NewIssueRuns(s.db, issues, runs)
+	require.NoError(t, err)
+
+	user, agent := s.caller.User.ID, domain.NewID()
+	workspace, err := s.db.CreateWorkspace(t.Context(), user, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
+	require.NoError(t, err)
+	_, err = s.db.CreateAgentInstance(t.Context(), domain.AgentInstance{
+		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: domain.BuiltinRuntime,
+		MaxConcurrentTasks: 1, Visibility: domain.VisibilityWorkspace,
+	})
+	require.NoError(t, err)
+	title, text := "Paint the wall", script(obj{"steps": []obj{{"text": "painted"}}})
+	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, domain.IssueFields{
+		Title: &title, Description: &text, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: agent},
+	})
+	require.NoError(t, err)
+
+	var run domain.IssueRun
+	require.Eventually(t, func() bool {
+		require.NoError(t, ended.NotifyWaiters(t.Context()))
+		require.NoError(t, stalled.Repair(t.Context()))
+		found, _, err := s.db.IssueRuns(t.Context(), user, workspace.ID, issue.ID, 10, 0)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		run = found[0]
+		return run.FinishedAt != nil
+	}, patience, 50*time.Millisecond, "the run did not end")
+	require.Equal(t, domain.IssueRunCompleted, run.Status)
+
+	issue, err = s.db.Issue(t.Context(), user, workspace.ID, issue.ID)
+	require.NoError(t, err)
+	require.Equal(t, domain.IssueInReview, issue.Status)
+	comments, _, err := s.db.Comments(t.Context(), user, workspace.ID, issue.ID, 10, 0)
+	require.NoError(t, err)
+	require.Len(t, comments, 1)
+	require.Equal(t, "painted", comments[0].Content)
+	s.replayRun("issue_run", durable.IssueRunWorkflowID(run.ID))
+}

@@ -1,0 +1,117 @@
+package systemtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+)
+
+func TestAdministratorsSeeAndEndRuns(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	operator := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
+	cancelled, failed := s.session(), s.session()
+	hold := script(obj{"steps": []obj{{"text": "a long story about everything", "hold": true, "hold_after": 2}}})
+	first, second := s.send(cancelled, hold), s.send(failed, hold)
+	s.awaitText(cancelled)
+	s.awaitText(failed)
+
+	require.Eventually(t, func() bool { // the list comes a little later than the run
+		others, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10})
+		if err != nil || len(others) != 1 {
+			return false
+		}
+		runs, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
+		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
+			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
+	}, patience, 50*time.Millisecond)
+	_, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{SessionID: "it's", Limit: 10})
+	require.NoError(t, err, "a quote in a filter is text")
+	page, next, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1})
+	require.NoError(t, err)
+	require.NotEmpty(t, next)
+	more, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1, Page: next})
+	require.NoError(t, err)
+	require.NotEqual(t, page[0].RunID, more[0].RunID)
+	_, _, err = operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1, Page: []byte("no page")})
+	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
+
+	require.NoError(t, operator.Cancel(t.Context(), durable.SessionWorkflowID(cancelled)))
+	require.Equal(t, "interrupted", s.awaitEnd(cancelled, first.ChatID)["finish_reason"])
+	require.NoError(t, operator.ForceFail(t.Context(), durable.SessionWorkflowID(failed), "ended by an administrator"))
+	require.Eventually(t, func() bool {
+		s.age(second.ChatID)
+		return s.reconciler.CheckRuns(t.Context()) == nil && s.status(failed) == domain.SessionFailed
+	}, patience, 100*time.Millisecond)
+	end := s.awaitEnd(failed, second.ChatID)
+	require.Equal(t, "failed", end["finish_reason"])
+	require.Equal(t, obj{"code": "run_lost", "message": "ended by an administrator", "retryable": true}, end["error"])
+	require.Equal(t, domain.NotFound, domain.AsError(operator.Cancel(t.Context(), "session/none")).Kind)
+	s.checkEvents(cancelled)
+	s.checkEvents(failed)
+}
+
+// A run that waits for an answer hears only the end of its chat.
+func TestAdministratorsEndRunsThatWait(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	operator := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
+	asks := script(obj{"steps": []obj{{"calls": []obj{ask()}}}})
+	for name, c := range map[string]struct {
+		message string
+		end     func(workflowID string) error
+	}{
+		"cancel":                      {asks, func(id string) error { return operator.Cancel(t.Context(), id) }},
+		"force-fail":                  {asks, func(id string) error { return operator.ForceFail(t.Context(), id, "ended by an administrator") }},
+		"cancel of a sub-agent's one": {script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}), func(id string) error { return operator.Cancel(t.Context(), id) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			session := s.session()
+			workflow := durable.SessionWorkflowID(session)
+			ack := s.send(session, c.message)
+			require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+			require.Eventually(t, func() bool { // it says so a moment after the records
+				run, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
+				require.NoError(t, err)
+				status, _ := run.TypedSearchAttributes.GetKeyword(durable.ChatStatus)
+				return status == "awaiting_answer"
+			}, patience, 20*time.Millisecond)
+			waited, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
+			require.NoError(t, err)
+
+			require.NoError(t, c.end(workflow))
+			require.Equal(t, domain.SessionInterrupted, s.status(session))
+			live, err := s.journal.Live(t.Context(), session)
+			require.NoError(t, err)
+			require.Empty(t, live.Questions)
+			require.Eventually(t, func() bool {
+				run, err := s.client.DescribeWorkflow(t.Context(), workflow, waited.WorkflowExecution.RunID)
+				return err == nil && run.WorkflowCloseTime != nil
+			}, patience, 20*time.Millisecond, "the run goes on")
+			require.Eventually(t, func() bool { // once the stop's own wake has found nothing
+				stalled, err := s.journal.StalledSessions(t.Context(), 0, "", 10)
+				require.NoError(t, err)
+				return len(stalled) == 0
+			}, patience, 50*time.Millisecond, "a run would be started without end")
+			require.Eventually(t, func() bool {
+				return domain.HasCode(c.end(workflow), "run_not_found")
+			}, patience, 50*time.Millisecond)
+
+			stalled, err := s.journal.StalledSessions(t.Context(), 0, "", 10)
+			require.NoError(t, err)
+			require.Empty(t, stalled)
+			require.NoError(t, s.reconciler.CheckRuns(t.Context()))
+			require.Empty(t, s.findings())
+			next := s.send(session, script(obj{"steps": []obj{{"text": "still here"}}}))
+			require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
+			s.awaitEnds(session, ack.ChatID, 1) // it ended for its clients when it began to wait
+			s.awaitEnds(session, next.ChatID, 1)
+			s.checkEvents(session)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package systemtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"everloop/activities"
+	"everloop/domain"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+	"everloop/service/maintenance"
+	"everloop/service/schedules"
+	"everloop/worker"
+)
+
+// timetable is a stack with scheduled tasks.
+type timetable struct {
+	*stack
+	tasks  *schedules.Service
+	repair *maintenance.Schedules
+}
+
+func newTimetable(t *testing.T) *timetable {
+	t.Helper()
+	s := &timetable{stack: newStack(t)}
+	runs := temporal.Runs{Client: s.client, Queue: s.queue}
+	var err error
+	s.tasks, err = schedules.New(schedules.Config{Records: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
+	require.NoError(t, err)
+	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks, runs)
+	require.NoError(t, err)
+	worker.RegisterSchedules(s.worker, &activities.Schedules{Tasks: s.tasks, Outcomes: &activities.Outcomes{
+		Sandbox: s.shells.Sandbox, Workspaces: s.shells.Workspaces, Roots: s.shells.Roots, Environment: s.shells.Environment, Logger: s.logger,
+	}})
+	return s
+}
+
+func (s *timetable) create(change func(*domain.TaskSpec)) domain.ScheduledTask {
+	s.t.Helper()
+	spec := domain.TaskSpec{
+		Title: "t", Prompt: "hello" + script(obj{"steps": []obj{{"text": "done"}}}), Cron: "@yearly", Timezone: "UTC", Enabled: true,
+		Overlap: domain.OverlapSkip, CatchupWindowS: 3600, PauseAfter: 5,
+	}
+	change(&spec)
+	task, err := s.tasks.Create(s.t.Context(), s.caller.User.ID, spec)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() {
+		_ = s.tasks.Delete(context.Background(), s.caller.User.ID, task.ID)
+		_ = s.tasks.Sync(context.Background(), task.ID)
+	})
+	return task
+}
+
+// record waits for the newest record of a task that is over. The repair runs beside, as
+// it does in the service.
+func (s *timetable) record(taskID string) (run domain.ScheduledRun) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		require.NoError(s.t, s.repair.NotifyWaiters(s.t.Context()))
+		runs, err := s.tasks.History(s.t.Context(), s.caller.User.ID, taskID, 0, 1)
+		require.NoError(s.t, err)
+		if len(runs) == 1 && runs[0].Status != domain.RunRunning {
+			run = runs[0]
+		}
+		return run.ID != ""
+	}, patience, 50*time.Millisecond, "no run has ended")
+	return run
+}
+
+// backdate makes the next tick of a task one that was due some time ago.
+func (s *timetable) backdate(taskID string, age time.Duration) {
+	s.t.Helper()
+	_, err := s.journal.Pool.Exec(s.t.Context(), `
+		UPDATE scheduled_tasks SET next_run_at = now() - $2::interval, next_fire_at = now() - $2::interval WHERE id = $1`, taskID, age)
+	require.NoError(s.t, err)
+}
+
+// describe waits until a schedule shows something: Temporal notes what it does a moment
+// after it has done it.
+func (s *timetable) describe(schedule client.ScheduleHandle, shows func(*client.ScheduleDescription) bool) *client.ScheduleDescription {
+	s.t.Helper()
+	var described *client.ScheduleDescription
+	require.Eventually(s.t, func() bool {
+		var err error
+		described, err = schedule.Describe(s.t.Context())
+		return err == nil && shows(described)
+	}, patience, 50*time.Millisecond)
+	return described
+}
+
+func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(*domain.TaskSpec) {})
+	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
+	schedule := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+	described := s.describe(schedule, func(d *client.ScheduleDescription) bool { return len(d.Info.NextActionTimes) > 0 })
+	require.Equal(t, *task.NextRunAt, described.Info.NextActionTimes[0].UTC())
+	require.False(t, described.Schedule.State.Paused)
+
+	// A tick that was due a minute and a half ago is caught up by the reconciler.
+	s.backdate(task.ID, 90*time.Second)
+	require.NoError(t, s.repair.Repair(t.Context()))
+	run := s.record(task.ID)
+	require.Equal(t, domain.TickCaughtUp, run.Outcome)
+	require.Equal(t, domain.RunCompleted, run.Status)
+	require.GreaterOrEqual(t, run.DriftMS, int64(90_000))
+	s.replayRun("scheduled_run", durable.ScheduledRunWorkflowID(run.ID))
+
+	_, err := s.tasks.SetEnabled(t.Context(), s.caller.User.ID, task.ID, false)
+	require.NoError(t, err)
+	require.NoError(t, s.repair.Repair(t.Context()))
+	s.describe(schedule, func(d *client.ScheduleDescription) bool { return d.Schedule.State.Paused })
+}
+
+func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *domain.TaskSpec) { spec.Persistent = true })
+	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
+	schedule := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+
+	s.backdate(task.ID, 2*time.Second)
+	require.NoError(t, schedule.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
+	run := s.record(task.ID)
+	require.Equal(t, domain.TickFired, run.Outcome)
+	require.Equal(t, domain.RunCompleted, run.Status)
+	described := s.describe(schedule, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
+	s.replayRun("schedule_tick", described.Info.RecentActions[0].StartWorkflowResult.WorkflowID)
+
+	// Another wake-up finds nothing to do.
+	more, err := s.tasks.Tick(t.Context(), task.ID)
+	require.NoError(t, err)
+	require.False(t, more)
+	runs, err := s.tasks.History(t.Context(), s.caller.User.ID, task.ID, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+}
+
+func TestScheduledTask_checksItsOutcome(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *domain.TaskSpec) {
+		spec.Commands = []string{"echo checked; test -z \"$MISSING\"", "echo broken >&2; exit 3"}
+		spec.Files = []string{"report/*.md"}
+	})
+	run, err := s.tasks.RunNow(t.Context(), s.caller.User.ID, task.ID)
+	require.NoError(t, err)
+	run = s.record(task.ID)
+	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ReasonCode})
+	require.Equal(t, `the outcome contract is not met: command "echo broken >&2; exit 3": exit code 3; file "report/*.md": no file matches`, *run.Error)
+	require.Len(t, run.Checks, 3)
+	require.Equal(t, []any{true, "checked\n", 0}, []any{run.Checks[0].Met, run.Checks[0].Output, *run.Checks[0].ExitCode})
+	require.Equal(t, []any{false, "broken\n", 3}, []any{run.Checks[1].Met, run.Checks[1].Output, *run.Checks[1].ExitCode})
+	s.replayRun("scheduled_run_checked", durable.ScheduledRunWorkflowID(run.ID))
+}

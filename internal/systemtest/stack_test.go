@@ -1,0 +1,354 @@
+package systemtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"everloop/activities"
+	"everloop/activities/tools"
+	"everloop/companions/mock"
+	"everloop/domain"
+	"everloop/infra/events"
+	"everloop/infra/metrics"
+	"everloop/infra/model"
+	"everloop/infra/objects"
+	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+	"everloop/infra/temporal"
+	"everloop/infra/tokens"
+	"everloop/infra/toolbox"
+	"everloop/infra/tracing"
+	"everloop/infra/workspace"
+	"everloop/internal/diskspace"
+	"everloop/internal/testkit"
+	"everloop/service/chat"
+	"everloop/service/maintenance"
+	"everloop/service/tasks"
+	"everloop/worker"
+)
+
+// patience is how long a test waits for what is to come: as long as a slow
+// machine may need for a chat of many steps.
+const patience = 5 * time.Minute
+
+// stack is the service without its edges: database, event log, workflows, a worker and a
+// scripted model, on real engines.
+type stack struct {
+	checked sync.Map // by session, the seq up to which its events were checked against their schema
+	t       *testing.T
+	db      *postgres.DB
+	journal *postgres.Store
+	log     *events.Log
+	chats   *chat.Service
+	logger  *slog.Logger
+
+	chatConfig chat.Config // of chats; see configure
+	compacting *chat.Compactions
+	model      *mock.Service
+	caller     domain.Caller
+	client     client.Client
+	queue      string
+	acts       *activities.Activities
+	tasks      *tasks.Service
+	shells     *activities.Tasks
+	worker     sdkworker.Worker
+	runs       temporal.Runs
+	bus        *events.Signals
+
+	reconciler *maintenance.Reconciler
+
+	mu    sync.Mutex
+	found []string
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	return newStackBehind(t, func(mock http.Handler) http.Handler { return mock })
+}
+
+// newStackBehind puts something between the service and the scripted model.
+func newStackBehind(t *testing.T, front func(mock http.Handler) http.Handler) *stack {
+	t.Helper()
+	return newStackOn(t, front, testkit.Events(t), nil, nil)
+}
+
+// newStackOn is newStackBehind with NATS at a URL, and shows a tracer the statements
+// that are sent to PostgreSQL; nil: they are not collected. Where traces are given, it is traced.
+func newStackOn(
+	t *testing.T, front func(mock http.Handler) http.Handler, natsURL string, tracer pgx.QueryTracer, traces *tracing.Tracing,
+) *stack {
+	t.Helper()
+	ctx := t.Context()
+	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := &stack{t: t, logger: logger, queue: testkit.Prefix(t)}
+
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8, Tracer: tracer}) // all tests share one server
+	nc, err := nats.Connect(natsURL, nats.Timeout(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	prefix := testkit.Prefix(t)
+	s.log, err = events.Open(ctx, nc, events.Config{Stream: prefix, SubjectPrefix: prefix})
+	require.NoError(t, err)
+	signals, err := events.OpenSignals(ctx, nc)
+	require.NoError(t, err)
+	t.Cleanup(signals.Close)
+	s.db, s.journal = db, postgres.NewStore(db, s.log, logger)
+	go s.journal.Run(ctx)
+
+	bucket := testkit.Objects(t)
+	store, err := objects.Open(ctx, objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	require.NoError(t, err)
+
+	s.model = mock.New(mock.Config{KeepRequests: true})
+	server := httptest.NewServer(front(s.model.Handler()))
+	t.Cleanup(server.Close)
+	models := model.New(model.Config{BaseURL: server.URL})
+
+	options := testkit.Temporal(t)
+	options.Interceptors, err = traces.Interceptors()
+	require.NoError(t, err)
+	s.client, err = temporal.Dial(ctx, options, logger)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: options.Namespace}
+
+	workspaces := plainWorkspaces{t.TempDir()}
+	s.tasks, err = tasks.New(tasks.Config{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
+	require.NoError(t, err)
+	s.shells = &activities.Tasks{
+		Records: s.journal, Stops: signals, Sandbox: plainShell{}, Workspaces: toolbox.Files{Store: workspace.New(t.TempDir())}, Roots: workspaces,
+		Environment: secrets.Buckets{Records: s.journal}, Logger: logger,
+	}
+	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
+	require.NoError(t, err)
+	agents, err := tools.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
+	require.NoError(t, err)
+	registry.Provide(agents)
+	s.acts = &activities.Activities{
+		Agents: agents, Forks: s.journal, ForkLimits: domain.DefaultForkLimits,
+		Compactions: s.journal, Tokens: tokens.New(db, logger), Memories: remembered{},
+		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
+		Tools: registry, Workspaces: workspaces, Profiles: s, ModelRetry: domain.DefaultModelRetry,
+		Environment: secrets.Buckets{Records: s.journal, Recent: secrets.NewRecent()},
+		Metrics:     metrics.NewWork(metrics.New()), Tracer: traces.Work(), Logger: logger,
+		NoFastPaths: noFastPaths(t),
+	}
+	s.startWorker()
+	t.Cleanup(func() { s.worker.Stop() })
+
+	s.compacting, err = chat.NewCompactions(chat.CompactionsConfig{Records: db, Runs: runs, Logger: logger})
+	require.NoError(t, err)
+	s.chatConfig = chat.Config{
+		Records: s.journal, Runs: runs, Bus: signals, Models: models, Images: store, History: noHistory{}, Logger: logger, Compactions: s.compacting,
+	}
+	s.configure(func(*chat.Config) {})
+	s.runs, s.bus = runs, signals
+	s.reconciler, err = maintenance.NewReconciler(maintenance.ReconcilerConfig{
+		Store: s.journal, Runs: runs, Chats: s.acts, Logger: logger,
+		Found: func(kind string) { s.mu.Lock(); defer s.mu.Unlock(); s.found = append(s.found, kind) },
+	})
+	require.NoError(t, err)
+	s.caller.User = testkit.User(t, db, "tester")
+	return s
+}
+
+// configure changes the configuration of the chat service.
+func (s *stack) configure(change func(*chat.Config)) {
+	s.t.Helper()
+	change(&s.chatConfig)
+	var err error
+	s.chats, err = chat.New(s.chatConfig)
+	require.NoError(s.t, err)
+}
+
+// noHistory refuses every what-if.
+type noHistory struct{}
+
+func (noHistory) Whatif(context.Context, domain.User, domain.Send) (domain.SendAck, error) {
+	return domain.SendAck{}, errors.New("this stack has no history")
+}
+
+// noFastPaths turns the fast paths of a step off in half of the tests, chosen by their
+// names, so that both ways are tested. Histories are recorded with them.
+func noFastPaths(t *testing.T) bool {
+	if os.Getenv("EVERLOOP_RECORD") != "" {
+		return false
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(t.Name()))
+	return hash.Sum32()%2 == 0
+}
+
+// Profile implements activities.Profiles: sessions are set up as they say.
+func (s *stack) Profile(session domain.Session) domain.Profile {
+	return domain.Profile{MaxSteps: 200, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}.With(session.Setup)
+}
+
+func (s *stack) startWorker() {
+	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: time.Second})
+	require.NoError(s.t, s.worker.Start())
+}
+
+func (s *stack) session() string {
+	s.t.Helper()
+	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{})
+	require.NoError(s.t, err)
+	return made.ID
+}
+
+func (s *stack) send(sessionID, message string) domain.SendAck {
+	s.t.Helper()
+	ack, err := s.chats.Send(s.t.Context(), s.caller, domain.Send{
+		SessionID: sessionID, Message: []domain.ContentPart{{Type: "text", Text: message}},
+		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
+	})
+	require.NoError(s.t, err)
+	return ack
+}
+
+// events gives all events of the session so far. A log that does not answer in its
+// time is asked again: this machine may be slow.
+func (s *stack) events(sessionID string) (all []domain.LoggedEvent) {
+	s.t.Helper()
+	require.NoError(s.t, s.journal.Flush(context.Background()))
+	read := func() error {
+		all = nil
+		last, err := s.log.Last(context.Background(), sessionID)
+		if err != nil {
+			return err
+		}
+		return s.log.Read(context.Background(), sessionID, 0, last, func(e domain.LoggedEvent) error {
+			all = append(all, e)
+			return nil
+		})
+	}
+	err := read()
+	for tries := 0; err != nil && domain.AsError(err).Kind == domain.Unavailable && tries < 10; tries++ {
+		err = read()
+	}
+	require.NoError(s.t, err)
+	s.holdToSchema(sessionID, all)
+	return all
+}
+
+// await waits for an event of the session that fits and gives all until then.
+func (s *stack) await(sessionID, name string, fits func(data map[string]any) bool) []domain.LoggedEvent {
+	s.t.Helper()
+	var seen []domain.LoggedEvent
+	require.Eventually(s.t, func() bool {
+		seen = s.events(sessionID)
+		return slices.ContainsFunc(seen, func(e domain.LoggedEvent) bool {
+			return e.Name == name && (fits == nil || fits(fields(e)))
+		})
+	}, patience, 10*time.Millisecond, "no %s came", name)
+	return seen
+}
+
+func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
+	s.t.Helper()
+	var end map[string]any
+	s.await(sessionID, domain.EventChatEnd, func(data map[string]any) bool {
+		end = data
+		return data["chat_id"] == chatID
+	})
+	return end
+}
+
+// awaitEndInLog waits for the end of a chat by the event log alone, without a
+// statement to PostgreSQL.
+func (s *stack) awaitEndInLog(sessionID, chatID string) {
+	s.t.Helper()
+	var after uint64
+	ended := false
+	require.Eventually(s.t, func() bool {
+		last, err := s.log.Last(context.Background(), sessionID)
+		if err == nil && last > after {
+			err = s.log.Read(context.Background(), sessionID, after, last, func(e domain.LoggedEvent) error {
+				after = e.Seq
+				ended = ended || e.Name == domain.EventChatEnd && e.ChatID == chatID
+				return nil
+			})
+		}
+		return err == nil && ended
+	}, patience, 10*time.Millisecond, "no chat:end came")
+}
+
+func (s *stack) messages(sessionID string) []domain.Turn {
+	s.t.Helper()
+	var turns []domain.Turn
+	require.NoError(s.t, s.journal.Messages(s.t.Context(), sessionID, nil, 0, func(turn domain.Turn) error {
+		turns = append(turns, turn)
+		return nil
+	}))
+	return turns
+}
+
+func fields(e domain.LoggedEvent) map[string]any {
+	var data map[string]any
+	if err := json.Unmarshal(e.Wire(), &data); err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func script(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return "[[script]]" + string(raw) + "[[/script]]"
+}
+
+type obj = map[string]any
+
+// noFiles is a session's workspace that cannot be reached.
+type noFiles struct{}
+
+func (noFiles) Open(context.Context, tools.SessionView) (tools.Files, error) {
+	return nil, errors.New("there are no files here")
+}
+
+type plainWorkspaces struct{ dir string }
+
+func (w plainWorkspaces) Root(context.Context, string, int) (string, error) { return w.dir, nil }
+
+func (w plainWorkspaces) Fits(context.Context, string, int, diskspace.Usage) error { return nil }
+
+// plainShell runs commands without a sandbox: what is tested here is the loop.
+type plainShell struct{}
+
+func (plainShell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Session.Root, c.Stdout, c.Stderr
+	err := cmd.Start()
+	if err == nil {
+		if c.Started != nil {
+			c.Started(cmd.Process.Pid)
+		}
+		err = cmd.Wait()
+	}
+	if ctx.Err() != nil {
+		return tools.Exit{}, ctx.Err()
+	}
+	if exit, ok := err.(*exec.ExitError); ok {
+		return tools.Exit{Code: exit.ExitCode()}, nil
+	}
+	return tools.Exit{}, err
+}

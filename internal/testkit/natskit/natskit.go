@@ -1,0 +1,81 @@
+// Package natskit gives tests a NATS server with JetStream in their own process, for tests
+// that stop and start it. It is apart from testkit, whose test binaries need not link a
+// server: most tests take the shared one (testkit.Events).
+package natskit
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+)
+
+// Server is a NATS server that can be stopped and started on the same directory while its
+// clients stay: they reconnect.
+type Server struct {
+	Dir string // of its streams
+	t   testing.TB
+
+	mu      sync.Mutex
+	running *server.Server // nil: it is stopped
+}
+
+// New starts a server, which ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, Dir: t.TempDir()}
+	s.Start()
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Start starts the server after Stop.
+func (s *Server) Start() {
+	s.t.Helper()
+	started, err := server.NewServer(&server.Options{JetStream: true, StoreDir: s.Dir, DontListen: true, NoSigs: true, NoLog: true})
+	require.NoError(s.t, err)
+	started.Start()
+	require.True(s.t, started.ReadyForConnections(time.Minute))
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = started
+}
+
+// Stop stops the server. What it has stored stays.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	stopped := s.running
+	s.running = nil
+	s.mu.Unlock()
+	if stopped != nil {
+		stopped.Shutdown()
+		stopped.WaitForShutdown()
+	}
+}
+
+// Connect returns a connection that outlives stops of the server.
+func (s *Server) Connect() *nats.Conn {
+	s.t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+		nats.ReconnectJitter(0, 0))
+	require.NoError(s.t, err)
+	s.t.Cleanup(nc.Close)
+	return nc
+}
+
+// InProcessConn implements nats.InProcessConnProvider: it connects to the server that
+// runs now.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil, errors.New("the server is stopped")
+	}
+	return s.running.InProcessConn()
+}
