@@ -3,26 +3,26 @@
 // sessions go on.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
 const recovery = 180_000;
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const agent = (description, list, more = {}) => call('Agent', { description, prompt: order({ steps: list, note: description }), ...more });
 const ask = () => call('AskUserQuestion', { questions: [{ question: 'Which colour?', options: [{ label: 'red' }, { label: 'blue' }] }] });
 const of = (messages, loop) => messages.filter((m) => m.loop_id === loop);
 const ends = (view, chat) => view.events.filter((e) => e.name === 'chat:end' && e.data.chat_id === chat).map((e) => e.data.finish_reason);
 
-// crash kills the service, starts it again and follows the session anew.
+// crash kills the service, starts it again and follows the session again.
 async function crash(view) {
   assert.deepEqual(view.rules.problems, []);
-  assert.equal((await world.server.kill()).signal, 'SIGKILL');
-  await world.server.start();
-  return world.follow(view.session, 0);
+  assert.equal((await fixture.server.kill()).signal, 'SIGKILL');
+  await fixture.server.start();
+  return fixture.follow(view.session, 0);
 }
 
 async function usable(view) {
@@ -30,11 +30,11 @@ async function usable(view) {
 }
 
 async function lines(view, file) {
-  return (await world.rest.file(view.session, file)).trim().split('\n').length;
+  return (await fixture.rest.file(view.session, file)).trim().split('\n').length;
 }
 
 test('sub-agents, nested and asking, go on and repeat nothing', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     { calls: [
       agent('counts', [bash('echo x >> count'), { text: 'word by word and on', delay_ms: 400 }]),
@@ -51,14 +51,14 @@ test('sub-agents, nested and asking, go on and repeat nothing', async () => {
   assert.equal((await again.answer(question.id, { selections: { 0: [0] } })).resolved, true);
   await again.wait('the second end', () => ends(again, chat).length === 2);
   assert.deepEqual(ends(again, chat), ['awaiting_answer', 'completed']);
-  const calls = of(await world.rest.messages(view.session), 'root')[1].tool_calls;
+  const calls = of(await fixture.rest.messages(view.session), 'root')[1].tool_calls;
   assert.deepEqual(calls.map((c) => [c.status, c.result]), [['done', 'word by word and on'], ['done', 'nested'], ['done', 'asked']]);
   for (const file of ['count', 'inner']) assert.equal(await lines(view, file), 1, `${file} was written more than once`);
   await usable(again);
 });
 
 test('a command of a sub-agent that was under way is not run again', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     { calls: [agent('writes', [bash('echo z >> once; echo begun; sleep 600'), { text: 'went on' }]), agent('beside', [{ text: 'beside' }])] },
     { text: 'done' },
@@ -66,7 +66,7 @@ test('a command of a sub-agent that was under way is not run again', async () =>
   await view.patch('tool_progress');
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).finish_reason, 'completed');
-  const messages = await world.rest.messages(view.session);
+  const messages = await fixture.rest.messages(view.session);
   const [writes, beside] = of(messages, 'root')[1].tool_calls;
   assert.deepEqual([writes.result, beside.result], ['went on', 'beside']);
   const [command] = of(messages, writes.id).flatMap((m) => m.tool_calls);
@@ -78,7 +78,7 @@ test('a command of a sub-agent that was under way is not run again', async () =>
 });
 
 test('background work: a sub-agent goes on, a command is lost with a reason and not run again', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const run = await view.run(steps(
     { calls: [
       agent('digs', [bash('echo a >> dug'), { text: 'gold, word by word, until it is all', hold: true }], { run_in_background: true }),
@@ -88,24 +88,24 @@ test('background work: a sub-agent goes on, a command is lost with a reason and 
   ));
   assert.equal(run.end.finish_reason, 'completed');
   const path = `/api/sessions/${view.session}/background-tasks`;
-  const task = async (kind) => (await world.rest.get(path)).items.find((t) => t.kind === kind);
+  const task = async (kind) => (await fixture.rest.get(path)).items.find((t) => t.kind === kind);
   await view.said('gold,');
-  await eventually('the command began', async () => (await world.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join().includes('begun'));
+  await eventually('the command began', async () => (await fixture.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join().includes('begun'));
   const again = await crash(view);
   await eventually('the command is lost', async () => (await task('shell')).status === 'lost', recovery);
   assert.match((await task('shell')).reason, /worker/);
-  assert.match((await world.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join(), /begun/, 'what it wrote is kept');
-  await world.letGo(eventually('the sub-agent has ended', async () => (await task('agent')).status === 'completed', recovery));
+  assert.match((await fixture.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join(), /begun/, 'what it wrote is kept');
+  await fixture.releaseUntil(eventually('the sub-agent has ended', async () => (await task('agent')).status === 'completed', recovery));
   for (const file of ['dug', 'ran']) assert.equal(await lines(view, file), 1, `${file} was written more than once`);
   const next = await again.run(steps({ text: 'good' }));
-  const notes = (await world.rest.messages(view.session)).filter((m) => m.role === 'system' && m.chat_id === next.chat_id).map((m) => m.blocks[0].content).join('\n');
+  const notes = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'system' && m.chat_id === next.chat_id).map((m) => m.blocks[0].content).join('\n');
   assert.match(notes, /until it is all/);
   assert.match(notes, /lost/);
   assert.deepEqual(ends(again, run.chat_id), ['completed']);
 });
 
 test('a headless run goes on to one result', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
   const { chat_id: chat } = await view.say(steps(
     { calls: [call('Bash', { command: 'echo h >> did' }), agent('helps', [{ text: 'slowly but surely there', delay_ms: 400 }])] },

@@ -1,27 +1,27 @@
 // Published apps (docs/apps.md): a directory that an agent wrote is a site for
-// everybody, from a copy that nothing changes but publishing again.
+// all visitors, from a copy that nothing changes but publishing again.
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, afterEach, before, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { World, bash, call, steps } from './lib/world.mjs';
+import { Fixture, bash, call, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const site = (page = 'one') => [
   call('Write', { file_path: 'site/index.html', content: `<!doctype html><title>${page}</title><script type="module" src="app.js"></script>` }),
   call('Write', { file_path: 'site/app.js', content: 'document.title += "!"' }),
 ];
-const publish = (view, body = {}) => world.rest.call('POST', '/api/apps', { session_id: view.session, working_dir: 'site', ...body });
-const visit = (path, headers = {}) => fetch(world.rest.url + path, { headers, redirect: 'manual' });
+const publish = (view, body = {}) => fixture.rest.call('POST', '/api/apps', { session_id: view.session, working_dir: 'site', ...body });
+const visit = (path, headers = {}) => fetch(fixture.rest.url + path, { headers, redirect: 'manual' });
 const page = async (app, path = '') => (await visit(`/apps/${app.app_id}/${path}`)).text();
 const fails = (answer, status, code) => assert.deepEqual([answer.status, answer.body.code], [status, code], JSON.stringify(answer.body));
 
 async function published(...more) {
-  const view = await world.session();
+  const view = await fixture.session();
   const { end } = await view.run(steps({ calls: [...site(), ...more] }, { text: 'done' }));
   assert.equal(end.finish_reason, 'completed');
   const { status, body } = await publish(view);
@@ -31,14 +31,14 @@ async function published(...more) {
 
 // raw asks for a path as it is written: fetch would tidy it.
 const raw = (path) => new Promise((resolve, reject) => {
-  const { hostname, port } = new URL(world.rest.url);
+  const { hostname, port } = new URL(fixture.rest.url);
   request({ hostname, port, path }, (answer) => { answer.resume(); resolve(answer.statusCode); }).on('error', reject).end();
 });
 
-test('what an agent wrote is a site for everybody, and stays as it was published', async () => {
+test('what an agent wrote is a public site, and stays as it was published', async () => {
   const { view, app } = await published();
   assert.deepEqual([app.status, app.kind, app.name, app.working_dir, app.session_id], ['live', 'static', 'site', 'site', view.session]);
-  assert.equal(app.url, `${world.rest.url}/apps/${app.app_id}/`);
+  assert.equal(app.url, `${fixture.rest.url}/apps/${app.app_id}/`);
   assert.match(app.digest, /^sha256:[0-9a-f]{64}$/);
   assert.match(await page(app), /<title>one</);
   assert.equal(await page(app, 'app.js'), 'document.title += "!"');
@@ -52,15 +52,15 @@ test('what an agent wrote is a site for everybody, and stays as it was published
   assert.equal((await visit(`/apps/${app.app_id}/app.js`)).status, 404);
 
   // It outlives its session, and answers no more when it is taken away.
-  world.forget();
-  await world.rest.delete(`/api/sessions/${view.session}`);
+  fixture.forget();
+  await fixture.rest.delete(`/api/sessions/${view.session}`);
   assert.match(await page(app), /<title>two</);
-  assert.deepEqual(await world.rest.delete(`/api/apps/${app.app_id}`), { app_id: app.app_id, status: 'stopped' });
+  assert.deepEqual(await fixture.rest.delete(`/api/apps/${app.app_id}`), { app_id: app.app_id, status: 'stopped' });
   assert.equal((await visit(`/apps/${app.app_id}/`)).status, 404);
-  assert.equal((await world.rest.get('/api/apps')).items.some((a) => a.app_id === app.app_id), false);
+  assert.equal((await fixture.rest.get('/api/apps')).items.some((a) => a.app_id === app.app_id), false);
 });
 
-test('a page may do what pages do, but as nobody', async () => {
+test('a page may do what pages do, but without an account', async () => {
   const { app } = await published();
   const answer = await visit(`/apps/${app.app_id}/`);
   assert.equal(answer.headers.get('content-type'), 'text/html; charset=utf-8');
@@ -95,7 +95,7 @@ test('directories, hidden files and links', async () => {
   }
 });
 
-test('what cannot be published is told, and a site that is served stays', async () => {
+test('what cannot be published is reported, and a site that is served stays', async () => {
   const { view, app } = await published();
   await view.run(steps(bash('rm site/index.html; mkdir -p empty; ln -s / root'), { text: 'done' }));
   fails(await publish(view), 422, 'no_index_page');
@@ -109,14 +109,14 @@ test('what cannot be published is told, and a site that is served stays', async 
   fails(await publish(view, { working_dir: 'many' }), 413, 'app_too_large');
   await view.run(steps(bash('mkdir big && cd big && echo x > index.html && head -c 210000000 /dev/zero > zeros'), { text: 'done' }));
   fails(await publish(view, { working_dir: 'big' }), 413, 'app_too_large');
-  const mine = (await world.rest.get('/api/apps')).items.filter((a) => a.session_id === view.session);
+  const mine = (await fixture.rest.get('/api/apps')).items.filter((a) => a.session_id === view.session);
   assert.deepEqual(mine.map((a) => a.app_id), [app.app_id], 'what was refused left something behind');
 });
 
 test('an app is its owner\'s alone', async () => {
   const { view, app } = await published();
-  const { api_key: key } = await world.rest.post('/api/admin/users', { username: `visitor-${Date.now()}` });
-  const other = new Rest(world.rest.url, key.plaintext);
+  const { api_key: key } = await fixture.rest.post('/api/admin/users', { username: `visitor-${Date.now()}` });
+  const other = new Rest(fixture.rest.url, key.plaintext);
   assert.equal((await other.call('GET', `/api/apps/${app.app_id}`)).status, 404);
   assert.equal((await other.call('DELETE', `/api/apps/${app.app_id}`)).status, 404);
   assert.equal((await other.call('POST', '/api/apps', { session_id: view.session })).status, 404);
@@ -126,8 +126,8 @@ test('an app is its owner\'s alone', async () => {
 
 test('a site is served again after the service was killed', async () => {
   const { app } = await published();
-  world.forget();
-  assert.equal((await world.server.kill()).signal, 'SIGKILL');
-  await world.server.start();
+  fixture.forget();
+  assert.equal((await fixture.server.kill()).signal, 'SIGKILL');
+  await fixture.server.start();
   assert.match(await page(app), /<title>one</);
 });

@@ -6,14 +6,14 @@ import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { World, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, call, eventually, steps } from './lib/fixture.mjs';
 
 const seed = Number(process.env.CHAOS_SEED ?? randomInt(1, 1 << 30));
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 // dice gives a repeatable generator (mulberry32).
 function dice(start) {
@@ -27,7 +27,7 @@ function dice(start) {
   return { below: (n) => Math.floor(next() * n), chance: (p) => next() < p, of: (list) => list[Math.floor(next() * list.length)] };
 }
 
-// Player is one session with somebody who cannot decide.
+// Player is one session with a user who sends, steers, stops and answers at random.
 class Player {
   acks = []; // of messages: {chat_id, turn_id, delivery_applied}
   unknown = []; // messages whose acknowledgement was lost: {id, message, options}
@@ -41,7 +41,7 @@ class Player {
   }
 
   async join() {
-    this.view = await world.session({ intent: this.name });
+    this.view = await fixture.session({ intent: this.name });
     this.session = this.view.session;
   }
 
@@ -96,7 +96,7 @@ class Player {
 
   // look joins with another client for a moment.
   async look() {
-    const seen = await world.follow(this.session, this.random.chance(0.5) ? this.view.rules.last : undefined,
+    const seen = await fixture.follow(this.session, this.random.chance(0.5) ? this.view.rules.last : undefined,
       this.random.chance(0.3) ? { transports: ['polling'] } : {}).catch(() => undefined);
     await pause(this.random.below(300));
     assert.deepEqual(seen?.rules.problems ?? [], []);
@@ -113,7 +113,7 @@ class Player {
   // after a crash: the same messages again, under their ids.
   async comeBack() {
     assert.deepEqual(this.view.rules.problems, []);
-    this.view = await world.follow(this.session, 0);
+    this.view = await fixture.follow(this.session, 0);
     for (const { message, options } of this.unknown.splice(0)) {
       const ack = await this.view.send(message, options);
       if (ack.ok) this.acks.push(ack);
@@ -123,9 +123,9 @@ class Player {
   // rest answers and waits until nothing runs any more.
   async rest() {
     await eventually(`${this.name} rests (seed ${seed})`, async () => {
-      const now = await world.rest.detail(this.session);
+      const now = await fixture.rest.detail(this.session);
       if (now.status === 'waiting_for_input') {
-        const { pending_questions: open } = (await world.follow(this.session)).ack;
+        const { pending_questions: open } = (await fixture.follow(this.session)).ack;
         for (const q of open) await this.view.answer(q.tool_call_id, { selections: { 0: [0] } });
         return false;
       }
@@ -134,8 +134,8 @@ class Player {
   }
 
   async check() {
-    const seen = await world.follow(this.session, 0);
-    await eventually('all is told', () => seen.events.length >= seen.ack.replayed);
+    const seen = await fixture.follow(this.session, 0);
+    await eventually('all events are there', () => seen.events.length >= seen.ack.replayed);
     assert.deepEqual(seen.rules.problems, []);
     for (const ack of this.acks) {
       const ended = seen.events.filter((e) => e.name === 'chat:end' && e.data.chat_id === ack.chat_id);
@@ -145,7 +145,7 @@ class Player {
         `chat ${ack.chat_id} started ${started.length} times and ended ${ended.length} times`);
       if (!this.dropped) assert.ok(seen.rules.turns.has(ack.turn_id), `message ${ack.turn_id} (${ack.delivery_applied}) is lost`);
     }
-    const marks = await world.rest.call('GET', `/api/sessions/${this.session}/files/marks`);
+    const marks = await fixture.rest.call('GET', `/api/sessions/${this.session}/files/marks`);
     const lines = marks.status === 200 ? marks.body.split('\n').filter(Boolean) : [];
     assert.equal(new Set(lines).size, lines.length, `an effect happened twice: ${lines}`);
     // Every call that says that it is done has left its mark.
@@ -167,10 +167,10 @@ async function play(t, count, seconds, crashes) {
     const playing = Promise.all(players.map((p) => p.play(() => Date.now() < end || idle())));
     if (crash < crashes) {
       await pause((seconds * 1000) * (0.3 + 0.6 * dice(seed + 1000 + crash).below(1000) / 1000));
-      await world.server.kill();
+      await fixture.server.kill();
       end = 0;
       await playing;
-      await world.server.start();
+      await fixture.server.start();
       await Promise.all(players.map((p) => p.comeBack()));
     } else {
       await playing;

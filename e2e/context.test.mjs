@@ -1,21 +1,20 @@
-// What the model is told of a conversation, and how it is made to fit: compaction,
-// context statistics, tokenization (agent-service.md "Tokenization", decisions.md
-// section 5, shapes.md sections 3 and 4).
+// What the model is sent of a conversation, and how it is made to fit: compaction,
+// context statistics, tokenization (docs/context.md).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const window = 8000;
 const filler = (tokens) => 'abc def '.repeat(tokens / 2);
-const small = (compaction) => world.session({ model: 'everloop-demo-small', ...(compaction ? { session_setup: { compaction } } : {}) });
+const small = (compaction) => fixture.session({ model: 'everloop-demo-small', ...(compaction ? { session_setup: { compaction } } : {}) });
 const plain = (i, tokens) => order({ said: `message ${i} ${filler(tokens)}`, steps: [{ text: `answer ${i}` }] });
-const entries = async (view) => (await world.rest.messages(view.session)).filter((m) => m.kind === 'compaction');
-const stats = (view) => world.rest.get(`/api/sessions/${view.session}/context-stats`);
+const entries = async (view) => (await fixture.rest.messages(view.session)).filter((m) => m.kind === 'compaction');
+const stats = (view) => fixture.rest.get(`/api/sessions/${view.session}/context-stats`);
 
 // grow has a conversation of n chats that each take so many tokens.
 async function grow(view, n, tokens, from = 0) {
@@ -32,20 +31,20 @@ async function fill(view, target, summary, said = 'message 0') {
   for (let i = 0; reported < target - 60; i++) {
     const { end } = await view.run(i === 0 ? order({ said, steps: [{ text: 'answer 0' }], summary }) : plain(i, 2 * Math.floor(Math.min(700, target - reported) / 2)));
     assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
-    reported = (await world.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
+    reported = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
   }
   assert.deepEqual(await entries(view), [], 'nothing is summarised below the threshold');
 }
 
 // summaryAsked waits until the model is asked to summarise a text.
 const summaryAsked = (text) => eventually('a request for a summary', async () =>
-  (await world.requests('Write the summary now')).some((r) => JSON.stringify(r.body).includes(text)));
+  (await fixture.requests('Write the summary now')).some((r) => JSON.stringify(r.body).includes(text)));
 
 describe('automatic compaction', () => {
   test('comes before the call that would pass the threshold', async () => {
     const view = await small();
     await grow(view, 8, 900);
-    const all = await world.rest.messages(view.session);
+    const all = await fixture.rest.messages(view.session);
     const found = all.filter((m) => m.kind === 'compaction');
     assert.ok(found.length >= 1);
     const [c] = found;
@@ -60,20 +59,20 @@ describe('automatic compaction', () => {
     assert.ok(c.usage.input_tokens > 0);
     assert.equal(all[c.sequence - 1].role, 'user');
     assert.equal(all[c.sequence + 1].role, 'assistant');
-    const told = view.events.find((e) => e.name === 'session:compacted').data;
-    assert.equal(told.turn.compaction_id, c.compaction_id);
-    assert.deepEqual({ ...told.turn, blocks: [], tool_calls: [] }, { ...c, blocks: [], tool_calls: [] });
+    const compacted = view.events.find((e) => e.name === 'session:compacted').data;
+    assert.equal(compacted.turn.compaction_id, c.compaction_id);
+    assert.deepEqual({ ...compacted.turn, blocks: [], tool_calls: [] }, { ...c, blocks: [], tool_calls: [] });
     assert.equal(all.filter((m) => m.role === 'user').length, 8, 'archived turns stay');
-    // The model was told the summary in place of the archived turns, and the
+    // The model was sent the summary in place of the archived turns, and the
     // last ones as they were.
-    const calls = (await world.requests('answer 7')).concat(await world.requests('message 7'));
+    const calls = (await fixture.requests('answer 7')).concat(await fixture.requests('message 7'));
     const { body } = calls.at(-1);
     const texts = body.messages.map((m) => JSON.stringify(m.content));
     assert.ok(body.tools.length > 0);
     assert.match(texts[1], /system-reminder.*summarised/);
     assert.ok(!texts.slice(2).some((t) => t.includes('message 0')));
     // Summaries carry no tools.
-    for (const r of await world.requests('Write the summary now')) assert.equal(r.body.tools, undefined);
+    for (const r of await fixture.requests('Write the summary now')) assert.equal(r.body.tools, undefined);
   });
 
   test('happens inside a loop, which then goes on where it was', async () => {
@@ -84,15 +83,15 @@ describe('automatic compaction', () => {
     assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
     assert.equal(end.steps, 26);
     assert.equal(calls.length, 25);
-    assert.equal((await world.rest.file(view.session, 'n')).trim().split('\n').length, 25);
+    assert.equal((await fixture.rest.file(view.session, 'n')).trim().split('\n').length, 25);
     assert.ok((await entries(view)).length >= 1);
-    const sum = (await world.rest.messages(view.session)).reduce((n, m) => n + m.usage.input_tokens, 0);
+    const sum = (await fixture.rest.messages(view.session)).reduce((n, m) => n + m.usage.input_tokens, 0);
     assert.equal(end.usage.input_tokens, sum, "the chat's usage holds that of its summaries");
   });
 
   test('is left out when the session says so, and then a refusal compacts', async () => {
     const view = await small({ auto: false });
-    assert.deepEqual((await world.rest.detail(view.session)).session_setup.compaction, { auto: false, threshold_pct: 80, keep_last: 6 });
+    assert.deepEqual((await fixture.rest.detail(view.session)).session_setup.compaction, { auto: false, threshold_pct: 80, keep_last: 6 });
     await grow(view, 9, 900);
     const found = await entries(view);
     assert.ok(found.length >= 1);
@@ -102,11 +101,11 @@ describe('automatic compaction', () => {
   test('respects the threshold and the turns to keep of the session', async () => {
     const view = await small({ threshold_pct: 60, keep_last: 3 });
     await grow(view, 6, 700);
-    const all = await world.rest.messages(view.session);
+    const all = await fixture.rest.messages(view.session);
     const [c] = all.filter((m) => m.kind === 'compaction');
     assert.ok(c.tokens_before > 0.6 * window && c.tokens_before < 0.8 * window, `${c.tokens_before}`);
     assert.equal(c.archived_count, c.sequence - 3);
-    const bad = await world.rest.call('POST', '/api/sessions', { session_setup: { compaction: { threshold_pct: 5 } } });
+    const bad = await fixture.rest.call('POST', '/api/sessions', { session_setup: { compaction: { threshold_pct: 5 } } });
     assert.equal(bad.status, 422);
   });
 
@@ -149,11 +148,11 @@ describe('automatic compaction', () => {
 describe('compaction by hand', () => {
   test('over REST gives the result', async () => {
     const view = await small({ keep_last: 2 });
-    const none = await world.rest.post(`/api/sessions/${view.session}/compact`);
+    const none = await fixture.rest.post(`/api/sessions/${view.session}/compact`);
     assert.equal(none.status, 'skipped');
     assert.ok(none.reason);
     await grow(view, 4, 300);
-    const result = await world.rest.post(`/api/sessions/${view.session}/compact`);
+    const result = await fixture.rest.post(`/api/sessions/${view.session}/compact`);
     assert.equal(result.status, 'completed', JSON.stringify(result));
     assert.equal(result.archived_count, 6);
     assert.ok(result.tokens_before > result.tokens_after);
@@ -162,9 +161,9 @@ describe('compaction by hand', () => {
     assert.equal(c.id, result.compaction_id);
     assert.equal(c.trigger, 'manual');
     await view.wait('session:compacted', (e) => e.name === 'session:compacted');
-    assert.equal((await world.rest.post(`/api/sessions/${view.session}/compact`)).status, 'skipped');
+    assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/compact`)).status, 'skipped');
     await grow(view, 1, 10, 9);
-    assert.equal((await world.rest.call('POST', '/api/sessions/01900000-0000-7000-8000-000000000000/compact')).status, 404);
+    assert.equal((await fixture.rest.call('POST', '/api/sessions/01900000-0000-7000-8000-000000000000/compact')).status, 404);
   });
 
   test('keeps the newest plan word for word, also the second time', async () => {
@@ -173,25 +172,25 @@ describe('compaction by hand', () => {
     await view.run(order({ steps: [{ calls: [call('SubmitPlan', plan)] }, { text: 'is it right?' }], summary: { text: 'There was talk of a module.' } }), { mode: 'planning' });
     for (const round of [0, 4]) {
       await grow(view, 4, 300, round);
-      assert.equal((await world.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
+      assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
     }
     const { end } = await view.run('carry it out [[now]]');
     assert.equal(end.finish_reason, 'completed');
-    const { body } = (await world.requests('carry it out [[now]]')).at(-1);
+    const { body } = (await fixture.requests('carry it out [[now]]')).at(-1);
     const summary = body.messages.map((m) => JSON.stringify(m.content)).find((text) => text.includes('summarised'));
     assert.ok(summary.includes('each of the 17 old names'), summary);
     assert.equal(summary.split('17 old names').length, 2, 'it is there twice');
   });
 
-  test('over the socket is acknowledged and told', async () => {
-    const view = await world.session();
+  test('over the socket is acknowledged and reported', async () => {
+    const view = await fixture.session();
     await grow(view, 2, 50);
     const ack = await view.client.emit('chat:compact', { session_id: view.session });
     assert.equal(ack.ok, true);
     const { data } = await view.wait('session:compacted', (e) => e.name === 'session:compacted');
     assert.equal(data.turn.compaction_id, ack.compaction_id);
     assert.equal(data.turn.kind, 'compaction');
-    assert.equal((await world.rest.detail(view.session)).status, 'completed');
+    assert.equal((await fixture.rest.detail(view.session)).status, 'completed');
   });
 
   test('beside a running chat leaves the chat alone', async () => {
@@ -199,13 +198,13 @@ describe('compaction by hand', () => {
     await grow(view, 4, 300);
     const ack = await view.say(order({ said: 'long', steps: [bash('while [ ! -e go ]; do sleep 0.05; done'), { text: 'done' }] }));
     await view.patch('add_tool_call');
-    const result = await world.rest.post(`/api/sessions/${view.session}/compact`);
+    const result = await fixture.rest.post(`/api/sessions/${view.session}/compact`);
     assert.equal(result.status, 'completed', JSON.stringify(result));
-    await world.rest.put(`/api/sessions/${view.session}/files/go`, { content: 'x' });
+    await fixture.rest.put(`/api/sessions/${view.session}/files/go`, { content: 'x' });
     const end = await view.ended(ack.chat_id);
     assert.equal(end.finish_reason, 'completed');
     assert.equal(end.steps, 2);
-    const { body } = (await world.requests('while [ ! -e go ]')).at(-1);
+    const { body } = (await fixture.requests('while [ ! -e go ]')).at(-1);
     assert.match(JSON.stringify(body.messages[1].content), /summarised/, 'the next call finds the summary');
     assert.equal(body.messages.at(-1).role, 'tool');
   });
@@ -216,7 +215,7 @@ describe('compaction by hand', () => {
     const asked = { name: 'AskUserQuestion', arguments: { questions: [{ question: 'Which?', header: 'Choice', options: [{ label: 'red' }, { label: 'blue' }] }] } };
     const { end, chat_id: chat } = await view.run(steps({ calls: [asked] }, { text: 'thanks' }));
     assert.equal(end.finish_reason, 'awaiting_answer');
-    assert.equal((await world.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
+    assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
     const [call] = view.callsOf(chat);
     assert.equal((await view.answer(call.id, { selections: { 0: [1] } })).resolved, true);
     const again = await view.wait('the end', (e) => e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason === 'completed');
@@ -224,9 +223,9 @@ describe('compaction by hand', () => {
   });
 
   test('only the owner may ask for it', async () => {
-    const view = await world.session();
-    const { plaintext } = (await world.rest.post('/api/admin/users', { username: `other-${Date.now()}` })).api_key;
-    const other = await world.client({ token: plaintext });
+    const view = await fixture.session();
+    const { plaintext } = (await fixture.rest.post('/api/admin/users', { username: `other-${Date.now()}` })).api_key;
+    const other = await fixture.client({ token: plaintext });
     const ack = await other.emit('chat:compact', { session_id: view.session });
     assert.equal(ack.ok, false);
     assert.equal(ack.error.code, 'session_not_found');
@@ -244,7 +243,7 @@ describe('while a summary is made', () => {
     assert.deepEqual(await entries(view), []);
     // The next call has no more room than that one.
     const next = await view.say(plain(9, 10));
-    assert.equal((await world.letGo(view.ended(next.chat_id))).finish_reason, 'completed');
+    assert.equal((await fixture.releaseUntil(view.ended(next.chat_id))).finish_reason, 'completed');
     assert.equal((await entries(view)).length, 1);
   });
 
@@ -255,7 +254,7 @@ describe('while a summary is made', () => {
     await summaryAsked('held-steer');
     const steered = await view.say(steps({ text: 'steered answer' }), { delivery: 'steer' });
     assert.equal(steered.chat_id, ack.chat_id);
-    assert.equal((await world.letGo(view.ended(ack.chat_id))).finish_reason, 'completed');
+    assert.equal((await fixture.releaseUntil(view.ended(ack.chat_id))).finish_reason, 'completed');
     assert.equal((await entries(view)).length, 1);
     assert.equal(view.rules.text(view.rules.assistants(ack.chat_id).at(-1).id), 'steered answer');
   });
@@ -287,13 +286,13 @@ describe('context statistics', () => {
     assert.match(used.largest[0].label, /^user: abc def/);
     // The server's own count is what they come to, and what the prompt begins with
     // takes the same whatever is said.
-    const reported = (await world.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage;
+    const reported = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage;
     assert.ok(Math.abs(used.used_tokens - reported.input_tokens) < 0.1 * reported.input_tokens, `${used.used_tokens} ${reported.input_tokens}`);
     for (const name of ['system_prompt', 'tools']) assert.ok(Math.abs(of(used, name).tokens - of(empty, name).tokens) <= 0.5 * of(empty, name).tokens);
     await grow(view, 2, 1000);
     const longer = await stats(view);
     for (const name of ['system_prompt', 'tools', 'skills']) assert.equal(of(longer, name).tokens, of(used, name).tokens, name);
-    await world.rest.post(`/api/sessions/${view.session}/compact`);
+    await fixture.rest.post(`/api/sessions/${view.session}/compact`);
     const after = await stats(view);
     assert.equal(after.compactions, 1);
     assert.equal(of(after, 'summary').count, 1);
@@ -303,7 +302,7 @@ describe('context statistics', () => {
 });
 
 describe('tokenization', () => {
-  const tokenize = (what, body) => world.rest.call('POST', `/api/sessions/tokenize/${what}`, body);
+  const tokenize = (what, body) => fixture.rest.call('POST', `/api/sessions/tokenize/${what}`, body);
 
   test('is exact where the tokenizer is known', async () => {
     const { body } = await tokenize('prompt', { prompt: 'hello world', model: 'gpt-4o' });
@@ -366,8 +365,8 @@ describe('tokenization', () => {
     await within(60_000, 'messages', { messages: [{ role: 'user', content: [[]] }] }, 422);
     await within(60_000, 'messages', { messages: [{ role: 'user', content: 5 }] }, 422);
     await within(60_000, 'messages', { messages: 'x' }, 422);
-    const deep = await fetch(`${world.server.url}/api/sessions/tokenize/messages`, {
-      method: 'POST', headers: { authorization: `Bearer ${world.server.key}`, 'content-type': 'application/json' },
+    const deep = await fetch(`${fixture.server.url}/api/sessions/tokenize/messages`, {
+      method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },
       body: `{"messages": [{"role": "user", "content": ${'['.repeat(2_000_000)}${']'.repeat(2_000_000)}}]}`,
     });
     assert.ok([400, 422].includes(deep.status), `${deep.status}`);
@@ -383,6 +382,6 @@ test('a session of 60 turns stays within its window', async () => {
   const used = await stats(view);
   assert.ok(used.used_tokens < window);
   assert.ok(used.compactions >= 1);
-  const { body } = (await world.requests('message 29')).at(-1);
+  const { body } = (await fixture.requests('message 29')).at(-1);
   assert.ok(JSON.stringify(body).length < 60_000);
 });

@@ -4,20 +4,20 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
 const recovery = 180_000;
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const filler = (tokens) => 'abc def '.repeat(tokens / 2);
-const small = () => world.session({ model: 'everloop-demo-small' });
+const small = () => fixture.session({ model: 'everloop-demo-small' });
 const plain = (i, tokens) => order({ said: `message ${i} ${filler(tokens)}`, steps: [{ text: `answer ${i}` }] });
-const entries = async (view) => (await world.rest.messages(view.session)).filter((m) => m.kind === 'compaction');
-const reported = async (view) => (await world.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
+const entries = async (view) => (await fixture.rest.messages(view.session)).filter((m) => m.kind === 'compaction');
+const reported = async (view) => (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
 
 async function grow(view, n, tokens, from = 0) {
   for (let i = from; i < from + n; i++) {
@@ -35,32 +35,32 @@ async function fill(view, target, said, summary) {
   }
 }
 
-const summaries = async (text) => (await world.requests('Write the summary now')).filter((r) => JSON.stringify(r.body).includes(text));
+const summaries = async (text) => (await fixture.requests('Write the summary now')).filter((r) => JSON.stringify(r.body).includes(text));
 const summaryAsked = (text, n = 1) => eventually(`${n} requests for a summary`, async () => (await summaries(text)).length >= n);
-const release = () => eventually('a held summary', async () => (await world.mock.post('/control/release')).released > 0, recovery);
+const release = () => eventually('a held summary', async () => (await fixture.mock.post('/control/release')).released > 0, recovery);
 
 async function crash(view) {
-  const { signal } = await world.server.kill();
+  const { signal } = await fixture.server.kill();
   assert.equal(signal, 'SIGKILL');
-  await world.server.start();
-  return world.follow(view.session, 0);
+  await fixture.server.start();
+  return fixture.follow(view.session, 0);
 }
 
 // goesOn holds what is true of a session whatever happened to it: what it says of
 // itself fits together, and its next message is answered.
 async function goesOn(view) {
-  const all = await world.rest.messages(view.session);
+  const all = await fixture.rest.messages(view.session);
   all.forEach((m, i) => assert.equal(m.sequence, i));
-  const { end } = await view.run(order({ said: 'is somebody there?', steps: [{ text: 'yes' }] }));
+  const { end } = await view.run(order({ said: 'is the model there?', steps: [{ text: 'yes' }] }));
   assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
-  const { body } = (await world.requests('is somebody there?')).at(-1);
+  const { body } = (await fixture.requests('is the model there?')).at(-1);
   const done = all.filter((m) => m.kind === 'compaction' && m.status === 'completed');
-  const told = body.messages.filter((m) => JSON.stringify(m.content).includes('was summarised to make room'));
-  assert.equal(told.length, done.length > 0 ? 1 : 0);
-  if (done.length > 0) assert.ok(JSON.stringify(told[0].content).includes(JSON.stringify(done.at(-1).summary_full).slice(1, 12)), 'the newest summary counts');
-  const stats = await world.rest.get(`/api/sessions/${view.session}/context-stats`);
+  const inserted = body.messages.filter((m) => JSON.stringify(m.content).includes('was summarised to make room'));
+  assert.equal(inserted.length, done.length > 0 ? 1 : 0);
+  if (done.length > 0) assert.ok(JSON.stringify(inserted[0].content).includes(JSON.stringify(done.at(-1).summary_full).slice(1, 12)), 'the newest summary counts');
+  const stats = await fixture.rest.get(`/api/sessions/${view.session}/context-stats`);
   assert.equal(stats.compactions, done.length);
-  assert.equal((await world.rest.get(`/api/sessions/${view.session}`)).status, 'completed');
+  assert.equal((await fixture.rest.get(`/api/sessions/${view.session}`)).status, 'completed');
 }
 
 for (const how of ['automatic', 'by hand']) {
@@ -94,7 +94,7 @@ for (const how of ['automatic', 'by hand']) {
 }
 
 test('between two pieces: what was summarised is not summarised again', async () => {
-  const view = await world.session({ model: 'everloop-demo-small', session_setup: { compaction: { auto: false, keep_last: 1 } } });
+  const view = await fixture.session({ model: 'everloop-demo-small', session_setup: { compaction: { auto: false, keep_last: 1 } } });
   const dense = (tokens) => '}{]['.repeat(tokens); // counted as more than the mock model says, so that a piece holds one message
   await view.run(order({ said: `first piece ${dense(2800)}`, steps: [{ text: 'one' }] }));
   await view.run(order({ said: `second piece ${dense(2600)}`, steps: [{ text: 'two' }], summary: { text: 'the last piece', hold: true } }));
@@ -123,7 +123,7 @@ describe('at any moment', () => {
       const view = await small();
       await grow(view, 5, 100);
       const { chat_id: chat } = await view.say(order({ said: 'work', steps: [bash('sleep 0.2; echo once >> ran'), { text: 'worked' }] }));
-      const asked = world.rest.call('POST', `/api/sessions/${view.session}/compact`).catch(() => undefined);
+      const asked = fixture.rest.call('POST', `/api/sessions/${view.session}/compact`).catch(() => undefined);
       await pause(wait);
       const seen = await crash(view);
       const answer = await asked;
@@ -132,18 +132,18 @@ describe('at any moment', () => {
         assert.deepEqual((await entries(view)).map((e) => e.id), [answer.body.compaction_id], 'what was said to be done is done');
       }
       // Whatever became of that one, the next finds its way.
-      const next = await world.rest.post(`/api/sessions/${view.session}/compact`);
+      const next = await fixture.rest.post(`/api/sessions/${view.session}/compact`);
       assert.ok(['completed', 'skipped'].includes(next.status), JSON.stringify(next));
-      const told = () => seen.events.filter((e) => e.name === 'session:compacted').length;
-      const found = await eventually('all that is stored is told', async () => {
+      const announced = () => seen.events.filter((e) => e.name === 'session:compacted').length;
+      const found = await eventually('all that is stored is announced', async () => {
         const stored = await entries(view);
-        return stored.length === told() && stored;
+        return stored.length === announced() && stored;
       });
       assert.ok(found.length >= 1 && found.length <= 2);
       assert.equal(new Set(found.map((e) => e.compaction_id)).size, found.length);
       assert.ok(found.every((e) => e.status === 'completed'), JSON.stringify(found.map((e) => e.failure_reason)));
       await goesOn(seen);
-      assert.equal(told(), found.length, 'each is told once');
+      assert.equal(announced(), found.length, 'each is announced once');
     });
   }
 });
@@ -158,7 +158,7 @@ test('with a question open: it stays open and can be answered', async () => {
   assert.equal(ack.ok, true);
   await pause(100);
   const seen = await crash(view);
-  const again = await world.rest.post(`/api/sessions/${view.session}/compact`).catch((err) => err);
+  const again = await fixture.rest.post(`/api/sessions/${view.session}/compact`).catch((err) => err);
   assert.ok(again.status, String(again));
   const [question] = view.callsOf(chat);
   assert.equal((await seen.answer(question.id, { selections: { 0: [1] } })).resolved, true);

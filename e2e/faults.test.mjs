@@ -3,30 +3,30 @@
 // no text is mixed, no event is missing, and the sessions go on.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { World, bash, call, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
 const recovery = 180_000;
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
 afterEach(async () => {
   try {
-    await world.settle();
+    await fixture.settle();
   } catch (err) {
-    if (process.env.EVERLOOP_E2E_VERBOSE) console.error(world.server.log(6000));
+    if (process.env.EVERLOOP_E2E_VERBOSE) console.error(fixture.server.log(6000));
     throw err;
   }
 });
 
-// crash kills the service, starts it again and follows the session anew.
+// crash kills the service, starts it again and follows the session again.
 async function crash(...views) {
   for (const view of views) assert.deepEqual(view.rules.problems, []);
-  const { signal } = await world.server.kill();
+  const { signal } = await fixture.server.kill();
   assert.equal(signal, 'SIGKILL');
-  await world.server.start();
+  await fixture.server.start();
   const again = [];
-  for (const view of views) again.push(await world.follow(view.session, 0));
+  for (const view of views) again.push(await fixture.follow(view.session, 0));
   return again.length === 1 ? again[0] : again;
 }
 
@@ -39,7 +39,7 @@ async function usable(view) {
 const endings = (view, chat) => view.events.filter((e) => e.name === 'chat:end' && e.data.chat_id === chat);
 
 test('right after the acknowledgement', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, turn_id: turn } = await view.say(steps({ text: 'promised is promised' }));
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
@@ -49,7 +49,7 @@ test('right after the acknowledgement', async () => {
 });
 
 test('before the first token', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({ text: 'worth waiting for', first_delay_ms: 3000 }));
   await view.wait('the assistant turn', (e) => e.name === 'turn:start' && e.data.role === 'assistant');
   const again = await crash(view);
@@ -61,13 +61,13 @@ test('before the first token', async () => {
 });
 
 test('in the middle of a stream', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const text = [...Array(60).keys()].map((i) => `word${i}`).join(' ');
   const { chat_id: chat } = await view.say(steps({ text, delay_ms: 50, hold: true, hold_after: 55 }));
   await view.said('word20');
   const seen = view.rules.text(view.rules.assistants(chat)[0].id);
   const again = await crash(view);
-  assert.equal((await world.letGo(again.ended(chat, { timeout: recovery }))).status, 'completed');
+  assert.equal((await fixture.releaseUntil(again.ended(chat, { timeout: recovery }))).status, 'completed');
   const turns = again.rules.assistants(chat);
   assert.deepEqual(turns.map((t) => t.status), ['failed', 'completed']);
   assert.equal(again.rules.text(turns[1].id), text);
@@ -79,30 +79,30 @@ test('in the middle of a stream', async () => {
 });
 
 test('in a Bash that has taken effect', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     bash('echo line >> effects; echo begun; sleep 100; echo line >> effects'), { text: 'I see that it is unknown' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
-  assert.equal(await world.rest.file(view.session, 'effects'), 'line\n');
+  assert.equal(await fixture.rest.file(view.session, 'effects'), 'line\n');
   const [bashCall] = again.callsOf(chat);
   assert.equal(bashCall.status, 'error');
   assert.match(bashCall.result, /unknown/i);
-  const stored = (await world.rest.messages(view.session)).flatMap((m) => m.tool_calls);
+  const stored = (await fixture.rest.messages(view.session)).flatMap((m) => m.tool_calls);
   assert.deepEqual(stored.map((c) => [c.status, c.phase]), [['error', 'unknown_outcome']]);
-  assert.equal((await world.requests('outcome of this call is unknown')).length, 1, 'the model was not told once');
+  assert.equal((await fixture.requests('outcome of this call is unknown')).length, 1, 'the model was not informed once');
   await usable(again);
-  assert.equal(await world.rest.file(view.session, 'effects'), 'line\n');
+  assert.equal(await fixture.rest.file(view.session, 'effects'), 'line\n');
   assert.equal(endings(again, chat).length, 1);
 });
 
 test('with several tools, some done, some running', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({
     calls: [call('Bash', { command: 'echo a >> done; echo finished' }), call('Bash', { command: 'echo b >> cut; echo begun; sleep 100' }),
       call('Write', { file_path: 'written.txt', content: 'written' })],
-  }, { text: 'all told' }));
+  }, { text: 'all done' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   await view.patch('tool_result', (p) => p.result.includes('finished'));
   const again = await crash(view);
@@ -110,25 +110,25 @@ test('with several tools, some done, some running', async () => {
   const [done, cut, written] = again.callsOf(chat);
   assert.deepEqual([done.status, cut.status], ['done', 'error']);
   assert.ok(['done', 'error'].includes(written.status));
-  assert.equal(await world.rest.file(view.session, 'done'), 'a\n');
-  assert.equal(await world.rest.file(view.session, 'cut'), 'b\n');
+  assert.equal(await fixture.rest.file(view.session, 'done'), 'a\n');
+  assert.equal(await fixture.rest.file(view.session, 'cut'), 'b\n');
   await usable(again);
 });
 
 test('between a tool result and the next model call', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(bash('echo once >> log; cat log'), { text: 'read it', first_delay_ms: 3000 }));
   await view.patch('tool_result', (p) => p.result.includes('once'));
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
-  assert.equal(await world.rest.file(view.session, 'log'), 'once\n');
+  assert.equal(await fixture.rest.file(view.session, 'log'), 'once\n');
   assert.deepEqual(again.callsOf(chat).map((c) => [c.status, c.result.trim()]), [['done', 'once']]);
   await usable(again);
   assert.equal(endings(again, chat).length, 1);
 });
 
 test('with queued messages', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const acks = [await view.say(steps({ text: 'the first stands still here', hold: true, hold_after: 3 }))];
   await view.said('the first');
   acks.push(await view.say(steps(bash('echo two >> log'), { text: 'second' })), await view.say(steps({ text: 'third' })),
@@ -136,36 +136,36 @@ test('with queued messages', async () => {
   const again = await crash(view);
   for (const ack of acks) await again.ended(ack.chat_id, { timeout: recovery });
   await eventually('the queue is empty', async () => {
-    const now = await world.rest.detail(view.session);
+    const now = await fixture.rest.detail(view.session);
     return now.queue_length === 0 && now.status !== 'running';
   });
   assert.deepEqual(again.events.filter((e) => e.name === 'chat:start' && !e.data.resumed).map((e) => e.data.chat_id),
     acks.slice(0, 3).map((a) => a.chat_id));
   assert.ok(again.rules.turns.has(acks[3].turn_id), 'the steered message is lost');
-  assert.equal(await world.rest.file(view.session, 'log'), 'two\n');
+  assert.equal(await fixture.rest.file(view.session, 'log'), 'two\n');
   for (const ack of acks.slice(0, 3)) assert.equal(endings(again, ack.chat_id).length, 1);
 });
 
 test('while a question waits, which is answered afterwards', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, end } = await view.run(steps(
     { calls: [call('AskUserQuestion', { questions: [{ question: 'Which one?', options: [{ label: 'left' }, { label: 'right' }] }] })] },
     { text: 'then right it is' }));
   assert.equal(end.finish_reason, 'awaiting_answer');
   const again = await crash(view);
-  assert.equal((await world.rest.detail(view.session)).status, 'waiting_for_input');
+  assert.equal((await fixture.rest.detail(view.session)).status, 'waiting_for_input');
   assert.equal(again.ack.pending_questions.length, 1);
   const mark = again.events.length;
   const ack = await again.answer(again.ack.pending_questions[0].tool_call_id, { selections: { 0: [1] } });
   assert.deepEqual([ack.ok, ack.resolved], [true, true]);
   const last = await again.wait('the second chat:end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'completed', { from: mark, timeout: recovery });
   assert.equal(last.data.chat_id, chat);
-  assert.equal((await world.requests('\\"right\\"')).length >= 1, true);
+  assert.equal((await fixture.requests('\\"right\\"')).length >= 1, true);
   await usable(again);
 });
 
 test('right after an answer was acknowledged', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls } = await view.run(steps(
     { calls: [call('AskUserQuestion', { questions: [{ question: 'Which one?', options: [{ label: 'left' }, { label: 'right' }] }] })] },
     { text: 'as you like' }));
@@ -177,7 +177,7 @@ test('right after an answer was acknowledged', async () => {
 });
 
 test('right after a stop was acknowledged', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({ text: 'stop me if you can', hold: true, hold_after: 2 }));
   await view.said('stop me');
   assert.equal((await view.stop()).stopped, true);
@@ -189,7 +189,7 @@ test('right after a stop was acknowledged', async () => {
 });
 
 test('twice during one chat', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     bash('echo one >> log; echo begun; sleep 100'), bash('echo two >> log; echo again; sleep 100'), { text: 'at last' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
@@ -197,33 +197,33 @@ test('twice during one chat', async () => {
   await second.patch('tool_progress', (p) => p.text_delta.includes('again'), { timeout: recovery });
   const third = await crash(second);
   assert.equal((await third.ended(chat, { timeout: recovery })).status, 'completed');
-  assert.equal(await world.rest.file(view.session, 'log'), 'one\ntwo\n');
+  assert.equal(await fixture.rest.file(view.session, 'log'), 'one\ntwo\n');
   assert.equal(endings(third, chat).length, 1);
 });
 
 test('while it starts again, three times', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 100'), { text: 'patience' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
-  await world.server.kill();
+  await fixture.server.kill();
   for (const soon of [/PostgreSQL|postgres/i, /Temporal/i, /ready/i]) {
-    const starting = world.server.start().catch((err) => err);
-    await eventually(`it says ${soon}`, () => soon.test(world.server.said()));
-    await world.server.kill();
+    const starting = fixture.server.start().catch((err) => err);
+    await eventually(`it says ${soon}`, () => soon.test(fixture.server.said()));
+    await fixture.server.kill();
     await starting;
   }
-  await world.server.start();
-  const again = await world.follow(view.session, 0);
+  await fixture.server.start();
+  const again = await fixture.follow(view.session, 0);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
-  assert.equal(await world.rest.file(view.session, 'log'), 'line\n');
+  assert.equal(await fixture.rest.file(view.session, 'log'), 'line\n');
   assert.equal(endings(again, chat).length, 1);
   await usable(again);
 });
 
 test('with 20 sessions running', async () => {
-  const client = await world.client();
+  const client = await fixture.client();
   const views = [];
-  for (let i = 0; i < 20; i++) views.push(await world.session({}, { client }));
+  for (let i = 0; i < 20; i++) views.push(await fixture.session({}, { client }));
   const text = [...Array(40).keys()].map((i) => `w${i}`).join(' ');
   const acks = await Promise.all(views.map((view, i) => view.say(i % 2
     ? steps({ text, delay_ms: 60 }) : steps(bash(`echo line >> log; echo begun; sleep ${i % 4 ? 100 : 1}`), { text, delay_ms: 60 }))));
@@ -234,25 +234,25 @@ test('with 20 sessions running', async () => {
   assert.deepEqual(ends.map((e) => e.status), Array(20).fill('completed'));
   for (const [i, view] of again.entries()) {
     assert.equal(view.rules.text(view.rules.assistants(acks[i].chat_id).at(-1).id), text);
-    if (i % 2 === 0) assert.equal(await world.rest.file(view.session, 'log'), 'line\n');
+    if (i % 2 === 0) assert.equal(await fixture.rest.file(view.session, 'log'), 'line\n');
   }
   await Promise.all(again.map(usable));
 });
 
 test('an orderly stop loses nothing either', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 100'), { text: 'going on' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
-  const streaming = await world.session();
+  const streaming = await fixture.session();
   const text = [...Array(80).keys()].map((i) => `s${i}`).join(' ');
   const other = await streaming.say(steps({ text, delay_ms: 100 }));
   await streaming.said('s5');
-  assert.equal((await world.server.stop()).signal, null, 'it did not end by itself');
-  await world.server.start();
-  const [first, second] = [await world.follow(view.session, 0), await world.follow(streaming.session, 0)];
+  assert.equal((await fixture.server.stop()).signal, null, 'it did not end by itself');
+  await fixture.server.start();
+  const [first, second] = [await fixture.follow(view.session, 0), await fixture.follow(streaming.session, 0)];
   assert.equal((await first.ended(chat, { timeout: recovery })).status, 'completed');
   assert.equal((await second.ended(other.chat_id, { timeout: recovery })).status, 'completed');
   assert.equal(second.rules.text(second.rules.assistants(other.chat_id).at(-1).id), text);
-  assert.equal(await world.rest.file(view.session, 'log'), 'line\n');
+  assert.equal(await fixture.rest.file(view.session, 'log'), 'line\n');
   assert.equal(first.callsOf(chat)[0].status, 'error');
 });

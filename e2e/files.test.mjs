@@ -1,4 +1,4 @@
-// The files of a session over REST (agent-service.md "Files"): what users and
+// The files of a session over REST (docs/files.md): what users and
 // tools do to them, at the same time too, names of every kind, ranges, versions,
 // large uploads, archives.
 import assert from 'node:assert/strict';
@@ -9,19 +9,19 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, bash, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const at = (view, rest) => `/api/sessions/${view.session}/${rest}`;
 const escape = (path) => path.split('/').map(encodeURIComponent).join('/');
-const put = (view, path, content, headers) => world.rest.call('PUT', at(view, `files/${escape(path)}`), { content }, headers);
-const get = (view, path, headers) => world.rest.call('GET', at(view, `files/${escape(path)}`), undefined, headers);
-const post = (view, path, operation, body) => world.rest.call('POST', at(view, `files/${escape(path)}/${operation}`), body);
-const names = async (view, dir = '') => (await world.rest.get(at(view, `ls/${escape(dir)}`))).map((e) => e.name);
+const put = (view, path, content, headers) => fixture.rest.call('PUT', at(view, `files/${escape(path)}`), { content }, headers);
+const get = (view, path, headers) => fixture.rest.call('GET', at(view, `files/${escape(path)}`), undefined, headers);
+const post = (view, path, operation, body) => fixture.rest.call('POST', at(view, `files/${escape(path)}/${operation}`), body);
+const names = async (view, dir = '') => (await fixture.rest.get(at(view, `ls/${escape(dir)}`))).map((e) => e.name);
 const fails = (answer, status, code) => assert.deepEqual([answer.status, answer.body.code], [status, code], JSON.stringify(answer.body));
 
 // upload sends files as a browser's form does: {name: content}, and paths.
@@ -29,14 +29,14 @@ async function upload(view, dir, files, paths) {
   const form = new FormData();
   for (const [name, content] of files) form.append('files', new Blob([content]), name);
   if (paths) form.append('paths', JSON.stringify(paths));
-  const answer = await fetch(world.rest.url + at(view, `upload/${encodeURIComponent(dir)}`),
-    { method: 'POST', headers: { authorization: `Bearer ${world.rest.key}` }, body: form });
+  const answer = await fetch(fixture.rest.url + at(view, `upload/${encodeURIComponent(dir)}`),
+    { method: 'POST', headers: { authorization: `Bearer ${fixture.rest.key}` }, body: form });
   return { status: answer.status, body: await answer.json() };
 }
 
 // download gives the bytes of an answer.
 async function download(path, headers = {}) {
-  const answer = await fetch(world.rest.url + path, { headers: { authorization: `Bearer ${world.rest.key}`, ...headers } });
+  const answer = await fetch(fixture.rest.url + path, { headers: { authorization: `Bearer ${fixture.rest.key}`, ...headers } });
   return { status: answer.status, headers: answer.headers, bytes: Buffer.from(await answer.arrayBuffer()) };
 }
 
@@ -50,7 +50,7 @@ const unusual = ['Ü 日本語 🙂.txt', 'a b', ' lead', '-rf', '#frag?query=1&
 
 describe('names', () => {
   test('of every kind go there and back', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     for (const name of unusual) {
       assert.equal((await put(view, `dir/${name}`, `of ${name}`)).status, 200, name);
       assert.equal((await get(view, `dir/${name}`)).body, `of ${name}`, name);
@@ -64,9 +64,9 @@ describe('names', () => {
   });
 
   test('that are hostile are refused, and reach nothing', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await put(view, 'f', 'x');
-    const call = (method, path, body) => world.rest.call(method, at(view, path), body);
+    const call = (method, path, body) => fixture.rest.call(method, at(view, path), body);
     for (const path of ['..%2Fx', '%2Fetc%2Fpasswd', 'a%2F..%2F..%2Fx', '%2e%2e%2fx', '..%2F..%2F..%2F..%2Fetc%2Fpasswd']) {
       for (const answer of [
         await call('GET', `files/${path}`), await call('PUT', `files/${path}`, { content: '' }), await call('DELETE', `files/${path}`),
@@ -93,7 +93,7 @@ describe('names', () => {
   });
 
   test('of links that a command made lead nowhere outside', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const [ran] = await run(view, bash('mkdir real && echo in > real/f && ln -s /etc out && ln -s ../../../../../etc up && ln -s real in && mkfifo pipe'));
     assert.equal(ran.status, 'done', ran.result);
     assert.equal((await get(view, 'in/f')).body, 'in\n');
@@ -107,14 +107,14 @@ describe('names', () => {
     fails(await upload(view, 'out', [['a', 'x']]), 400, 'path_outside_workspace');
     fails(await get(view, 'pipe'), 422, 'not_a_regular_file');
     assert.deepEqual((await post(view, 'out', 'rename', { new_name: 'renamed' })).body, { path: 'renamed' });
-    assert.equal((await world.rest.call('DELETE', at(view, 'files/renamed'))).status, 200);
+    assert.equal((await fixture.rest.call('DELETE', at(view, 'files/renamed'))).status, 200);
     assert.deepEqual((await names(view)).sort(), ['in', 'pipe', 'real', 'up']);
   });
 });
 
 describe('a file', () => {
   test('is read in ranges', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { headers } = await put(view, 'digits', '0123456789');
     for (const [range, status, text, part] of [
       ['bytes=2-4', 206, '234', 'bytes 2-4/10'], ['bytes=7-', 206, '789', 'bytes 7-9/10'], ['bytes=-3', 206, '789', 'bytes 7-9/10'],
@@ -134,12 +134,12 @@ describe('a file', () => {
   });
 
   test('is not written over unseen', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const first = (await put(view, 'f', '1', { 'if-none-match': '*' })).headers.get('etag');
     fails(await put(view, 'f', '2', { 'if-none-match': '*' }), 409, 'file_exists');
     const second = (await put(view, 'f', '2', { 'if-match': first })).headers.get('etag');
     fails(await put(view, 'f', '3', { 'if-match': first }), 409, 'stale_file');
-    fails(await world.rest.call('DELETE', at(view, 'files/f'), undefined, { 'if-match': first }), 409, 'stale_file');
+    fails(await fixture.rest.call('DELETE', at(view, 'files/f'), undefined, { 'if-match': first }), 409, 'stale_file');
     assert.equal((await get(view, 'f')).body, '2');
     // Of twenty that read the same version one gets through.
     const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => put(view, 'f', `w${i}`, { 'if-match': second })));
@@ -154,7 +154,7 @@ describe('a file', () => {
   });
 
   test('that a user changed is not edited by the agent unread', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await put(view, 'notes.md', 'draft one\n');
     await run(view, { calls: [call('Read', { file_path: 'notes.md' })] });
     await put(view, 'notes.md', 'draft one, and more by the user\n');
@@ -168,7 +168,7 @@ describe('a file', () => {
   });
 
   test('is renamed, copied and shared, and clients hear of it', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await put(view, 'dir/a.txt', 'A');
     await put(view, 'dir/b.txt', 'B');
     assert.deepEqual((await post(view, 'dir/a.txt', 'rename', { new_name: 'ü.txt' })).body, { path: 'dir/ü.txt' });
@@ -179,15 +179,15 @@ describe('a file', () => {
     fails(await post(view, 'dir/ü.txt', 'copy', { target_path: 'dir/b.txt' }), 409, 'file_exists');
     assert.equal((await post(view, 'dir/ü.txt', 'copy', { target_path: 'dir/b.txt', overwrite: true })).status, 200);
     assert.equal((await get(view, 'dir/b.txt')).body, 'A');
-    const share = (body) => world.rest.call('POST', at(view, 'share-file'), body);
+    const share = (body) => fixture.rest.call('POST', at(view, 'share-file'), body);
     assert.deepEqual((await share({ source_path: 'dir/ü.txt' })).body, { path: '.share/ü.txt', target: 'dir/ü.txt' });
     assert.deepEqual((await share({ source_path: 'dir', link_name: 'all', share_folder: 'for/you' })).body, { path: '.share/for/you/all', target: 'dir' });
     fails(await share({ source_path: 'dir/ü.txt' }), 409, 'file_exists');
     fails(await share({ source_path: 'none' }), 404, 'file_not_found');
     assert.equal((await get(view, '.share/for/you/all/ü.txt')).body, 'A');
-    const told = () => view.events.filter((e) => e.name === 'file:changed').map((e) => `${e.data.change} ${e.data.path}`);
-    await view.wait('the last change', () => told().includes('created .share/for/you/all'));
-    assert.deepEqual(told(), [
+    const changes = () => view.events.filter((e) => e.name === 'file:changed').map((e) => `${e.data.change} ${e.data.path}`);
+    await view.wait('the last change', () => changes().includes('created .share/for/you/all'));
+    assert.deepEqual(changes(), [
       'created dir/a.txt', 'created dir/b.txt', 'deleted dir/a.txt', 'created dir/ü.txt', 'created dir/ü copy.txt', 'created dir copy',
       'created new/place/c', 'modified dir/b.txt', 'created .share/ü.txt', 'created .share/for/you/all',
     ]);
@@ -195,7 +195,7 @@ describe('a file', () => {
 });
 
 test('a directory is downloaded as an archive with its modes', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const [ran] = await run(view, bash(`mkdir -p 'ü dir/sub' && cd 'ü dir' && echo '#!/bin/sh' > run.sh && chmod 750 run.sh && echo data > sub/日本.txt &&
     chmod 600 sub/日本.txt && ln -s ../run.sh sub/link && ln -s /etc/passwd out && mkfifo pipe && head -c 3000000 /dev/urandom > random`));
   assert.equal(ran.status, 'done', ran.result);
@@ -229,14 +229,14 @@ with zipfile.ZipFile('a.zip') as z:
   } finally {
     rmSync(dir, { recursive: true });
   }
-  fails(await world.rest.call('GET', at(view, 'download-dir/none')), 404, 'file_not_found');
+  fails(await fixture.rest.call('GET', at(view, 'download-dir/none')), 404, 'file_not_found');
 });
 
 // rss is the memory of the service's own process, in megabytes.
-const rss = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${world.server.pid}/status`, 'utf8'))[1]) / 1024;
+const rss = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${fixture.server.pid}/status`, 'utf8'))[1]) / 1024;
 
 test('an upload of 200 MB comes and goes without being held in memory', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const chunk = randomBytes(1 << 20);
   const size = 200;
   const hash = createHash('sha256');
@@ -249,9 +249,9 @@ test('an upload of 200 MB comes and goes without being held in memory', async ()
   const watch = setInterval(() => { most = Math.max(most, rss()); }, 20);
   try {
     const answer = await new Promise((resolve, reject) => {
-      const sending = request(world.rest.url + at(view, 'upload/in'), {
+      const sending = request(fixture.rest.url + at(view, 'upload/in'), {
         method: 'POST',
-        headers: { authorization: `Bearer ${world.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': head.length + (size << 20) + tail.length },
+        headers: { authorization: `Bearer ${fixture.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': head.length + (size << 20) + tail.length },
       }, (response) => {
         let text = '';
         response.setEncoding('utf8').on('data', (d) => { text += d; }).on('end', () => resolve({ status: response.statusCode, body: JSON.parse(text) }));
@@ -265,10 +265,10 @@ test('an upload of 200 MB comes and goes without being held in memory', async ()
     });
     assert.deepEqual(answer, { status: 200, body: { uploaded: ['in/large.bin'], failed: [] } });
     const back = createHash('sha256');
-    const got = await fetch(world.rest.url + at(view, 'files/in/large.bin'), { headers: { authorization: `Bearer ${world.rest.key}` } });
+    const got = await fetch(fixture.rest.url + at(view, 'files/in/large.bin'), { headers: { authorization: `Bearer ${fixture.rest.key}` } });
     for await (const part of got.body) back.update(part);
     assert.equal(back.digest('hex'), wanted);
-    const archive = await fetch(world.rest.url + at(view, 'download-dir/in'), { headers: { authorization: `Bearer ${world.rest.key}` } });
+    const archive = await fetch(fixture.rest.url + at(view, 'download-dir/in'), { headers: { authorization: `Bearer ${fixture.rest.key}` } });
     let packed = 0;
     for await (const part of archive.body) packed += part.length;
     assert.ok(packed > 1 << 20);
@@ -279,15 +279,15 @@ test('an upload of 200 MB comes and goes without being held in memory', async ()
 });
 
 test('an upload that is cut off leaves nothing', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   await put(view, 'kept', 'x');
-  const sending = request(world.rest.url + at(view, 'upload/'), {
+  const sending = request(fixture.rest.url + at(view, 'upload/'), {
     method: 'POST',
-    headers: { authorization: `Bearer ${world.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': 50 << 20 },
+    headers: { authorization: `Bearer ${fixture.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': 50 << 20 },
   });
   sending.on('error', () => {});
   sending.write('--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; name="files"; filename="half"\r\n\r\n');
-  const dir = join(world.server.dir, 'data/workspace/.everloop-staging');
+  const dir = join(fixture.server.dir, 'data/workspace/.everloop-staging');
   await new Promise((sent) => sending.write(Buffer.alloc(8 << 20), sent));
   const staged = () => execFileSync('find', [dir, '-type', 'f'], { encoding: 'utf8' }).split('\n').filter(Boolean);
   await eventually('the files are on their way', () => { try { return staged().length === 2; } catch { return false; } });
@@ -298,7 +298,7 @@ test('an upload that is cut off leaves nothing', async () => {
 });
 
 test('users and tools write at the same time', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   await put(view, 'count', '0');
   // A command counts up under a lock of its own while users add files and read.
   const busy = view.run(steps(bash('for i in $(seq 200); do echo $i > count.new && mv count.new count; echo line >> log; done; cat count'), { text: 'done' }));

@@ -1,20 +1,20 @@
-// The client flow of the specification ("What the service does"), steps 1 to 9.
+// The whole flow of a client: connect, subscribe, send, follow, answer, resume (docs/events.md).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Client } from './lib/client.mjs';
-import { World, bash, order, steps } from './lib/world.mjs';
+import { Fixture, bash, order, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
 
 for (const transports of [['websocket'], ['polling'], ['polling', 'websocket']]) {
   describe(`client flow over ${transports.join(', then ')}`, () => {
-    afterEach(() => world.settle());
+    afterEach(() => fixture.settle());
 
     test('a chat with text and a tool, streamed in the specified order', async () => {
-      const { session_id: id } = await world.rest.post('/api/sessions', { intent: 'the flow' });
-      const client = await world.client({ transports });
+      const { session_id: id } = await fixture.rest.post('/api/sessions', { intent: 'the flow' });
+      const client = await fixture.client({ transports });
       const view = await client.subscribe(id);
       assert.equal(view.ack.session_id, id);
       assert.equal(view.ack.status, 'created');
@@ -45,26 +45,26 @@ for (const transports of [['websocket'], ['polling'], ['polling', 'websocket']])
       assert.equal(start.headless, false);
       assert.equal(start.resumed, false);
 
-      const messages = await world.rest.messages(id);
+      const messages = await fixture.rest.messages(id);
       assert.deepEqual(messages.map((m) => m.role), ['user', 'assistant', 'assistant']);
       assert.equal(messages[2].blocks.map((b) => b.content).join(''), text);
       assert.equal(messages[1].tool_calls[0].result.trim(), 'made');
-      assert.equal((await world.rest.detail(id)).status, 'completed');
-      assert.equal(await world.rest.file(id, 'made.txt'), 'made\n');
+      assert.equal((await fixture.rest.detail(id)).status, 'completed');
+      assert.equal(await fixture.rest.file(id, 'made.txt'), 'made\n');
 
       const gone = await client.emit('session:unsubscribe', { session_id: id });
       assert.deepEqual(gone, { ok: true, session_id: id });
       const count = view.events.length;
-      const other = await world.follow(id);
-      await other.run(steps({ text: 'nobody hears this' }));
+      const other = await fixture.follow(id);
+      await other.run(steps({ text: 'this is not heard' }));
       assert.equal(view.events.length, count, 'events came after the unsubscribe');
-      assert.deepEqual(await world.rest.delete(`/api/sessions/${id}`), { deleted: true });
-      assert.equal((await world.rest.call('GET', `/api/sessions/${id}`)).status, 404);
+      assert.deepEqual(await fixture.rest.delete(`/api/sessions/${id}`), { deleted: true });
+      assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}`)).status, 404);
       assert.equal((await client.emit('session:subscribe', { session_id: id })).error.code, 'session_not_found');
     });
 
     test('chat:stop interrupts a running chat', async () => {
-      const view = await world.session({}, { transports });
+      const view = await fixture.session({}, { transports });
       const { chat_id: chat } = await view.say(steps({ text: 'one two three', hold: true, hold_after: 2 }));
       await view.said('one two');
       assert.deepEqual(await view.stop(), { ok: true, stopped: true });
@@ -77,22 +77,22 @@ for (const transports of [['websocket'], ['polling'], ['polling', 'websocket']])
   });
 }
 
-describe('the doors of the event interface', () => {
-  afterEach(() => world.settle());
+describe('the edges of the event interface', () => {
+  afterEach(() => fixture.settle());
 
   for (const transports of [['websocket'], ['polling']]) {
     for (const token of ['el_wrong', '', undefined]) {
       test(`token ${JSON.stringify(token)} over ${transports} is refused`, async () => {
-        const err = await Client.connect(world.server.url, token, { transports }).then(() => undefined, (e) => e);
-        assert.ok(err, 'it was let in');
+        const err = await Client.connect(fixture.server.url, token, { transports }).then(() => undefined, (e) => e);
+        assert.ok(err, 'it was accepted');
         assert.equal(err.message, 'unauthorized');
         assert.deepEqual(err.data, { code: 'unauthorized' });
       });
     }
   }
 
-  test('what cannot be understood gets an error and harms nobody', async () => {
-    const view = await world.session();
+  test('what cannot be understood gets an error and harms no other client', async () => {
+    const view = await fixture.session();
     const client = view.client;
     const code = async (name, data) => (await client.emit(name, data)).error?.code;
     assert.equal(await code('session:subscribe', {}), 'invalid_request');
@@ -113,7 +113,7 @@ describe('the doors of the event interface', () => {
   });
 
   test('a message over 10 MB gets its error, the connection stays', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const ack = await view.send('x'.repeat(11 << 20));
     assert.equal(ack.ok, false);
     assert.ok(ack.error.code);
@@ -121,16 +121,33 @@ describe('the doors of the event interface', () => {
     assert.equal(end.status, 'completed');
   });
 
+  test('a turn, its tool call and a file are annotated', async () => {
+    const view = await fixture.session();
+    await view.run(steps({ text: 'I look.', ...bash('echo made > made.txt') }, { text: 'done' }));
+    const turn = (await fixture.rest.messages(view.session))[1];
+    const marks = [
+      [turn.turn_id, { kind: 'comment', target: { block_index: 0 }, text: 'why?' }],
+      [turn.tool_calls[0].id, { kind: 'rating', value: 4 }],
+      [view.session, { kind: 'label', target: { path: 'made.txt' }, labels: ['report'] }],
+    ];
+    for (const [payload, mark] of marks) {
+      const made = await fixture.rest.post(`/api/payloads/${payload}/annotations`, mark);
+      const { items, total } = await fixture.rest.get(`/api/payloads/${payload}/annotations`);
+      assert.deepEqual([items, total], [[made], 1]);
+      assert.deepEqual({ ...made, ...mark }, made);
+    }
+  });
+
   test('planning looks and does not act', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, calls, turns } = await view.run(steps(
       { calls: [{ name: 'Bash', arguments: { command: 'touch acted' } }, { name: 'Glob', arguments: { pattern: '*' } }] },
       { calls: [{ name: 'SubmitPlan', arguments: { title: 'A plan', steps: [{ id: 'a', title: 'First', detail: 'do it' }] } }] },
       { text: 'That is the plan.' }), { mode: 'planning' });
     assert.equal(end.status, 'completed');
     assert.deepEqual(calls.map((c) => [c.tool_name, c.status]), [['Bash', 'error'], ['Glob', 'done'], ['SubmitPlan', 'done']]);
-    assert.equal((await world.rest.call('GET', `/api/sessions/${view.session}/files/acted`)).status, 404);
-    const stored = (await world.rest.messages(view.session)).find((m) => m.turn_id === turns[1].id);
+    assert.equal((await fixture.rest.call('GET', `/api/sessions/${view.session}/files/acted`)).status, 404);
+    const stored = (await fixture.rest.messages(view.session)).find((m) => m.turn_id === turns[1].id);
     const plan = stored.blocks.find((b) => b.type === 'plan');
     assert.equal(JSON.parse(plan.content).title, 'A plan');
   });

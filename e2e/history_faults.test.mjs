@@ -5,23 +5,23 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { World, bash, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, bash, eventually, order, steps } from './lib/fixture.mjs';
 
 const recovery = 180_000;
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.forget());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.forget());
 
-const checkpoints = (id) => world.rest.get(`/api/sessions/${id}/checkpoints`);
+const checkpoints = (id) => fixture.rest.get(`/api/sessions/${id}/checkpoints`);
 const point = async (id, turn) => (await checkpoints(id)).find((c) => c.turn_id === turn && c.kind === 'user_turn').checkpoint_id;
 
 async function crash(view) {
-  const { signal } = await world.server.kill();
+  const { signal } = await fixture.server.kill();
   assert.equal(signal, 'SIGKILL');
-  await world.server.start();
-  return world.follow(view.session, 0);
+  await fixture.server.start();
+  return fixture.follow(view.session, 0);
 }
 
 // many writes n files below 50 directories, by the shell alone.
@@ -29,8 +29,8 @@ const many = (n, word) => `mkdir -p d{0..49}; for i in {1..${n}}; do echo ${word
 const sum = (view) => view.run(steps(bash('find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l'), { text: 'seen' }))
   .then(({ calls }) => calls[0].result);
 
-test('during a snapshot: it is made by whoever needs it next', async () => {
-  const view = await world.session();
+test('during a snapshot: it is made by the next process that needs it', async () => {
+  const view = await fixture.session();
   const id = view.session;
   const one = await view.run(steps(bash(many(3000, 'one')), { text: 'first' }));
   const was = await sum(view);
@@ -49,12 +49,12 @@ test('during a snapshot: it is made by whoever needs it next', async () => {
   const tried = await again.run(steps(bash('ls -d d1 d2 big; stat -c %s big'), { text: 'tried' }), { whatif: { from_step: 5 } });
   assert.match(tried.calls[0].result, /d2/);
   assert.match(tried.calls[0].result, /60000000/);
-  await world.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: await point(id, two) });
+  await fixture.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: await point(id, two) });
   assert.equal(await sum(again), was);
   assert.ok(one.turn_id);
 });
 
-const root = (id) => join(world.server.dir, 'data', 'workspace', id);
+const root = (id) => join(fixture.server.dir, 'data', 'workspace', id);
 
 // until polls the workspace closely, so that the kill falls where it should.
 async function until(what, probe) {
@@ -84,15 +84,15 @@ const points = {
 
 for (const [name, reached] of Object.entries(points)) {
   test(`during a rewind, ${name}`, async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const id = view.session;
     await view.run(steps(bash(many(2500, 'one')), { text: 'first' }));
     const was = await sum(view);
     const two = await view.run(steps(bash(`rm -r d1? ; ${many(1500, 'two')}; head -c 20000000 /dev/urandom > big`), { text: 'second' }));
     const then = await sum(view);
     const target = await point(id, two.turn_id);
-    const all = await world.rest.messages(id);
-    const asked = world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target }).catch(() => undefined);
+    const all = await fixture.rest.messages(id);
+    const asked = fixture.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target }).catch(() => undefined);
     await reached(view, asked);
     const again = await crash(view);
     const answer = await asked;
@@ -100,7 +100,7 @@ for (const [name, reached] of Object.entries(points)) {
     // What is sent meanwhile waits until the session is whole.
     const next = await again.say(steps(bash('echo next > next.txt'), { text: 'next done' }));
     assert.equal((await again.ended(next.chat_id, { timeout: recovery })).status, 'completed');
-    const messages = await world.rest.messages(id);
+    const messages = await fixture.rest.messages(id);
     messages.forEach((m, i) => assert.equal(m.sequence, i));
     const back = messages.length < all.length;
     if (name !== 'at once') assert.ok(back, 'what was claimed is finished');
@@ -114,17 +114,17 @@ for (const [name, reached] of Object.entries(points)) {
 
     // Both ends of the move can still be gone to.
     if (back) {
-      await world.rest.post(`/api/sessions/${id}/switch-branch`, { checkpoint_id: target });
+      await fixture.rest.post(`/api/sessions/${id}/switch-branch`, { checkpoint_id: target });
       assert.equal(await sum(again), then);
     }
-    const { body } = await world.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target });
+    const { body } = await fixture.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: target });
     assert.equal(body.checkpoint_id, target, JSON.stringify(body));
     assert.equal(await sum(again), was);
   });
 }
 
 test('during a what-if: the message survives, and its chat runs once', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const id = view.session;
   await view.run(steps(bash(many(3000, 'one')), bash(many(3000, 'two')), { text: 'first' }));
   const { chat_id: chat } = await view.say(steps(bash('cat d1/f1; echo ran >> ran.txt; wc -l < ran.txt'), { text: 'tried' }), { whatif: { from_step: 1 } });

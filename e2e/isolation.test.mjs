@@ -1,27 +1,27 @@
-// Nothing of one user reaches another (decisions.md section 2).
+// No data of one user reaches another (docs/security.md).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { World, bash, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
-let world, users;
+let fixture, users;
 before(async () => {
-  world = await World.start();
+  fixture = await Fixture.start();
   users = await Promise.all(['ann', 'ben'].map(async (username) => {
-    const answer = await world.rest.call('POST', '/api/admin/users', { username });
+    const answer = await fixture.rest.call('POST', '/api/admin/users', { username });
     assert.equal(answer.status, 201);
     const { user, api_key: { key, plaintext } } = answer.body;
-    return { id: user.id, keyID: key.id, token: plaintext, rest: new Rest(world.server.url, plaintext) };
+    return { id: user.id, keyID: key.id, token: plaintext, rest: new Rest(fixture.server.url, plaintext) };
   }));
 });
-after(() => world?.close());
-afterEach(() => world.settle());
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const refused = async (client, name, data) => (await client.emit(name, data)).error?.code;
 
 test('another user’s session does not exist', async () => {
   const [ann, ben] = users;
-  const view = await world.session({ intent: 'private-9917' }, { token: ann.token });
+  const view = await fixture.session({ intent: 'private-9917' }, { token: ann.token });
   const { calls } = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Yes?', options: [{ label: 'a' }, { label: 'b' }] }] })] }, { text: 'ok' }));
   await ann.rest.put(`/api/sessions/${view.session}/files/secret.txt`, { content: 'secret' });
   const path = `/api/sessions/${view.session}`;
@@ -37,9 +37,9 @@ test('another user’s session does not exist', async () => {
     const answer = await ben.rest.call(method, path + rest, body);
     assert.equal(answer.status, 404, `${method} ${rest}`);
     assert.equal(answer.body.code, 'session_not_found', `${method} ${rest}`);
-    assert.equal((await new Rest(world.server.url).call(method, path + rest, body)).status, 401, `${method} ${rest} without a key`);
+    assert.equal((await new Rest(fixture.server.url).call(method, path + rest, body)).status, 401, `${method} ${rest} without a key`);
   }
-  const client = await world.client({ token: ben.token });
+  const client = await fixture.client({ token: ben.token });
   const on = { session_id: view.session };
   assert.equal(await refused(client, 'session:subscribe', on), 'session_not_found');
   assert.equal(await refused(client, 'session:subscribe', { ...on, after_seq: 0 }), 'session_not_found');
@@ -51,18 +51,18 @@ test('another user’s session does not exist', async () => {
   assert.deepEqual([list.items, list.total], [[], 0]);
   assert.equal((await ann.rest.get('/api/sessions?q=private-9917')).total, 1);
   assert.equal(client.stray, undefined);
-  assert.equal((await ann.rest.detail(view.session)).status, 'waiting_for_input', 'somebody else changed it');
+  assert.equal((await ann.rest.detail(view.session)).status, 'waiting_for_input', 'another user changed it');
   assert.equal(await ann.rest.file(view.session, 'secret.txt'), 'secret');
 });
 
-test('a shared session can be read by others and changed by nobody else', async () => {
+test('a shared session can be read by others and changed only by its owner', async () => {
   const [ann, ben] = users;
-  const view = await world.session({}, { token: ann.token });
+  const view = await fixture.session({}, { token: ann.token });
   await view.run(steps({ text: 'to be shared' }));
   await ann.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
   assert.equal((await ben.rest.detail(view.session)).viewer_role, 'viewer');
   assert.equal((await ben.rest.messages(view.session)).length, 2);
-  const reader = await world.follow(view.session, 0, { token: ben.token });
+  const reader = await fixture.follow(view.session, 0, { token: ben.token });
   const live = await view.run(steps({ text: 'seen by both' }));
   await reader.ended(live.chat_id);
   for (const [method, rest, body] of [['PATCH', '', { intent: 'mine' }], ['DELETE', ''], ['POST', '/chat', { message: 'x' }],
@@ -81,13 +81,13 @@ test('a shared session can be read by others and changed by nobody else', async 
   assert.ok(!reader.events.some((e) => e.data.chat_id === next.chat_id && e.name === 'chat:end'), 'the other still hears it');
 });
 
-test('an administrator reads any session and changes only his own', async () => {
+test('an administrator reads any session and changes only their own', async () => {
   const [ann] = users;
-  const view = await world.session({}, { token: ann.token });
+  const view = await fixture.session({}, { token: ann.token });
   await view.run(steps({ text: 'mine' }));
-  assert.equal((await world.rest.detail(view.session)).viewer_role, 'admin');
-  assert.equal((await world.rest.messages(view.session)).length, 2);
-  const changed = await world.rest.call('PATCH', `/api/sessions/${view.session}`, { intent: 'taken over' });
+  assert.equal((await fixture.rest.detail(view.session)).viewer_role, 'admin');
+  assert.equal((await fixture.rest.messages(view.session)).length, 2);
+  const changed = await fixture.rest.call('PATCH', `/api/sessions/${view.session}`, { intent: 'taken over' });
   assert.ok([403, 404].includes(changed.status));
   assert.equal((await users[1].rest.call('GET', '/api/admin/users')).status, 403);
   assert.equal((await users[1].rest.call('POST', '/api/admin/users', { username: 'eve' })).status, 403);
@@ -95,9 +95,9 @@ test('an administrator reads any session and changes only his own', async () => 
 
 test('tools of one user’s session do not reach another’s files', async () => {
   const [ann, ben] = users;
-  const mine = await world.session({}, { token: ann.token });
+  const mine = await fixture.session({}, { token: ann.token });
   await mine.run(steps(bash('echo ann-4409 > note'), { text: 'written' }));
-  const other = await world.session({}, { token: ben.token });
+  const other = await fixture.session({}, { token: ben.token });
   const { calls } = await other.run(steps({
     calls: [call('Bash', { command: `find / -name note -newermt "-10 minutes" -not -path "/proc/*" 2>/dev/null | xargs -r cat; ls /workspace/.. 2>/dev/null; true` }),
       call('Read', { file_path: `../${mine.session}/note` }), call('Glob', { pattern: '../**/note' })],
@@ -110,25 +110,25 @@ test('tools of one user’s session do not reach another’s files', async () =>
 
 test('a revoked key is shut out of REST at once, and of the socket within its recheck', async () => {
   const { body: { key, plaintext } } = await users[1].rest.call('POST', '/api/user/api-keys/', { name: 'to be revoked' });
-  const rest = new Rest(world.server.url, plaintext);
-  const view = await world.session({}, { token: plaintext });
+  const rest = new Rest(fixture.server.url, plaintext);
+  const view = await fixture.session({}, { token: plaintext });
   await view.run(steps({ text: 'while it holds' }));
   assert.equal((await users[1].rest.call('DELETE', `/api/user/api-keys/${key.id}`)).status, 204);
   assert.equal((await rest.call('GET', '/api/auth/me')).status, 401);
   const ack = await view.client.emit('chat:send', { session_id: view.session, message: 'still there?' }, 5000).catch((err) => err);
   assert.ok(ack instanceof Error || ack.error?.code === 'unauthorized', JSON.stringify(ack));
   await eventually('the connection is closed', () => !view.client.socket.connected);
-  await assert.rejects(world.client({ token: plaintext }), { message: 'unauthorized' });
-  world.adopt(view.session, users[1].rest);
+  await assert.rejects(fixture.client({ token: plaintext }), { message: 'unauthorized' });
+  fixture.adopt(view.session, users[1].rest);
 });
 
 test('a closed account is shut out everywhere', async () => {
-  const { body } = await world.rest.call('POST', '/api/admin/users', { username: 'carl' });
+  const { body } = await fixture.rest.call('POST', '/api/admin/users', { username: 'carl' });
   const token = body.api_key.plaintext;
-  const rest = new Rest(world.server.url, token);
-  const client = await world.client({ token });
+  const rest = new Rest(fixture.server.url, token);
+  const client = await fixture.client({ token });
   assert.equal((await rest.call('GET', '/api/auth/me')).status, 200);
-  await world.rest.delete(`/api/admin/users/${body.user.id}`);
+  await fixture.rest.delete(`/api/admin/users/${body.user.id}`);
   assert.equal((await rest.call('GET', '/api/auth/me')).status, 401);
   await eventually('the connection is closed', () => !client.socket.connected);
 });

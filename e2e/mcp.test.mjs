@@ -1,17 +1,29 @@
 // Tool servers (Model Context Protocol): the official server-everything in the
-// session's sandbox and by HTTP (decisions.md sections 4 and 7).
+// session's sandbox and by HTTP (docs/mcp.md).
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { World, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, call, eventually, steps } from './lib/fixture.mjs';
 
-const modules = fileURLToPath(new URL('./node_modules', import.meta.url));
+const modules = modulesInSandboxes();
 const program = `${modules}/@modelcontextprotocol/server-everything/dist/index.js`;
+
+// modulesInSandboxes gives a directory with the installed packages that sandboxes can
+// show: they have a /tmp of their own, so that a checkout there is copied elsewhere.
+function modulesInSandboxes() {
+  const installed = fileURLToPath(new URL('./node_modules', import.meta.url));
+  if (!installed.startsWith('/tmp/')) return installed;
+  const copy = mkdtempSync('/var/tmp/everloop-e2e-');
+  chmodSync(copy, 0o755);
+  after(() => rmSync(copy, { recursive: true }));
+  cpSync(installed, join(copy, 'node_modules'), { recursive: true, verbatimSymlinks: true });
+  return join(copy, 'node_modules');
+}
 
 // What every tool server of this suite carries in its command line: others run
 // the same program at the same time.
@@ -31,13 +43,13 @@ mcp_servers:
     tools: [echo, get-env]
 `);
 
-let world;
-before(async () => { world = await World.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutions }); });
+let fixture;
+before(async () => { fixture = await Fixture.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutions }); });
 after(async () => {
-  await world?.close();
+  await fixture?.close();
   rmSync(solutions, { recursive: true });
 });
-afterEach(() => world.settle());
+afterEach(() => fixture.settle());
 
 // processes gives the ids of the host's processes whose command line holds a word.
 function processes(word) {
@@ -54,7 +66,7 @@ function processes(word) {
 // mark that it gives.
 async function stdio(view, more = {}) {
   const mark = `${suite}-${randomBytes(8).toString('hex')}`;
-  const made = await world.rest.post('/api/mcp-servers', {
+  const made = await fixture.rest.post('/api/mcp-servers', {
     session_id: view.session, name: 'every', transport: 'stdio', command: 'node', args: [program, 'stdio', mark],
     env: { MCP_SECRET: 's3cret-of-the-server', MCP_PLACE: 'place-of-the-server' }, ...more,
   });
@@ -66,7 +78,7 @@ const liar = `
 import { createInterface } from 'node:readline';
 const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
 const ways = {
-  nobody: () => say({ id: 'somebody else', result: { content: [] } }),
+  stray: () => say({ id: 'another id', result: { content: [] } }),
   shape: (id) => say({ id, result: { content: 'no list' } }),
   nonsense: () => process.stdout.write('{"jsonrpc": \\n[]\\nhello\\n'),
   flood: (id) => process.stdout.write('{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[{"type":"text","text":"' + 'x'.repeat(40 << 20) + '"}]}}\\n'),
@@ -103,7 +115,7 @@ async function listen(port) {
 const http = () => eventually('a port is free', () => listen(randomInt(10_000, 32_000)));
 
 const server = async (view, name = 'every') =>
-  (await world.rest.get(`/api/sessions/${view.session}/mcp-servers`)).items.find((s) => s.name === name);
+  (await fixture.rest.get(`/api/sessions/${view.session}/mcp-servers`)).items.find((s) => s.name === name);
 
 const connected = (view, name) => eventually('the server is connected', async () => {
   const found = await server(view, name);
@@ -114,7 +126,7 @@ const tools = async (view, ...calls) => (await view.run(steps({ calls }, { text:
 
 describe('in the sandbox', () => {
   test('the tools of the official server are offered and work', async () => {
-    const view = await world.session({ env: { GREETING: 'hello-of-the-session' } });
+    const view = await fixture.session({ env: { GREETING: 'hello-of-the-session' } });
     await stdio(view);
     await connected(view);
     const [echo, sum, image, env, wrong] = await tools(view, call('mcp__every__echo', { message: 'hi there' }), call('mcp__every__get-sum', { a: 2, b: 40 }),
@@ -126,12 +138,12 @@ describe('in the sandbox', () => {
     assert.equal(wrong.status, 'error');
     assert.match(wrong.result, /arguments/);
     // It sees its own environment and the session's, and nothing of the service's;
-    // what is secret of its own it cannot tell.
+    // what is secret of its own it cannot reveal.
     assert.match(env.result, /place-of-the-server/);
     assert.match(env.result, /"MCP_SECRET": "\*\*\*"/);
     assert.match(env.result, /hello-of-the-session/);
     assert.doesNotMatch(env.result, /DATA_DIR|BOOTSTRAP|s3cret/);
-    const [request] = await world.requests('mcp__every__echo');
+    const [request] = await fixture.requests('mcp__every__echo');
     const offered = request.body.tools.map((t) => t.function.name);
     assert.ok(offered.includes('mcp__every__get-structured-content') && offered.includes('Bash'));
 
@@ -148,38 +160,38 @@ describe('in the sandbox', () => {
     assert.match(peek.result, /looked/);
     assert.doesNotMatch(peek.result, /s3cret|server-everything/);
 
-    // The session tells what it has, without asking the server.
-    const { session_setup: setup } = await world.rest.detail(view.session);
+    // The session says what it has, without asking the server.
+    const { session_setup: setup } = await fixture.rest.detail(view.session);
     assert.deepEqual(setup.mcp_servers.map((m) => [m.name, m.scope, m.transport]), [['every', 'session', 'stdio']]);
     assert.deepEqual(new Set(setup.tools_enabled), new Set(offered));
     // All tools of servers are one label of the metrics.
-    const metrics = await (await fetch(`${world.server.url}/metrics`)).text();
+    const metrics = await (await fetch(`${fixture.server.url}/metrics`)).text();
     assert.match(metrics, /tool="mcp"/);
     assert.doesNotMatch(metrics, /mcp__/);
   });
 
-  test('the detail of a session tells all its tools, and what is disabled is not among them', async () => {
-    const { session_id: id } = await world.rest.post('/api/sessions', { disable_tools: ['Bash', 'mcp__every__echo'], memory_enabled: true });
-    const view = await world.follow(id);
+  test('the detail of a session lists all its tools, and what is disabled is not among them', async () => {
+    const { session_id: id } = await fixture.rest.post('/api/sessions', { disable_tools: ['Bash', 'mcp__every__echo'], memory_enabled: true });
+    const view = await fixture.follow(id);
     await stdio(view);
-    const before = (await world.rest.detail(id)).session_setup.tools_enabled;
+    const before = (await fixture.rest.detail(id)).session_setup.tools_enabled;
     assert.ok(['Agent', 'Skill', 'Memory', 'WebFetch', 'Calculator', 'Read'].every((name) => before.includes(name)), `${before}`);
-    assert.ok(!before.includes('Bash') && !before.some((name) => name.startsWith('mcp__')), 'nobody has asked the server yet');
+    assert.ok(!before.includes('Bash') && !before.some((name) => name.startsWith('mcp__')), 'the server was not asked yet');
     await connected(view);
-    const after = (await world.rest.detail(id)).session_setup.tools_enabled;
+    const after = (await fixture.rest.detail(id)).session_setup.tools_enabled;
     assert.ok(after.includes('mcp__every__get-sum') && !after.includes('mcp__every__echo'));
-    await world.rest.delete(`/api/sessions/${id}`);
+    await fixture.rest.delete(`/api/sessions/${id}`);
   });
 
   test('a solution brings its server along, and a session can put its own in its place', async () => {
-    const view = await world.session({ solution_id: 'equipped' });
+    const view = await fixture.session({ solution_id: 'equipped' });
     await connected(view, 'kit');
     const [echo, env] = await tools(view, call('mcp__kit__echo', { message: 'hi' }), call('mcp__kit__get-env', {}));
     assert.equal(echo.result, 'Echo: hi');
     assert.match(env.result, /"KIT_TOKEN": "\*\*\*"/);
     const found = await server(view, 'kit');
     assert.deepEqual([found.id, found.scope, found.tools.map((t) => t.name).sort()], ['', 'solution', ['echo', 'get-env']]);
-    const { session_setup: setup, solution } = await world.rest.detail(view.session);
+    const { session_setup: setup, solution } = await fixture.rest.detail(view.session);
     assert.deepEqual(setup.tools_enabled.filter((name) => name.startsWith('mcp__')).sort(), ['mcp__kit__echo', 'mcp__kit__get-env']);
     assert.ok(!JSON.stringify(solution).includes('s3cret'));
     await stdio(view, { name: 'kit', enabled: false });
@@ -188,22 +200,22 @@ describe('in the sandbox', () => {
   });
 
   test('a server that lies, floods or breaks off gets a clear error each time', async () => {
-    const view = await world.session();
-    await world.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
+    const view = await fixture.session();
+    await fixture.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
     // What never answers is waited for as long as may be, so those calls go to one
     // that is not given much time; the others have all that a slow machine needs.
     for (const [name, timeout] of [['hasty', 6], ['liar', 120]]) {
-      await world.rest.post('/api/mcp-servers', {
+      await fixture.rest.post('/api/mcp-servers', {
         session_id: view.session, name, transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: timeout, trust_hints: false,
       });
       await connected(view, name);
     }
     for (const [way, words] of Object.entries({
-      nobody: /took longer than 6s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 6s/,
+      stray: /took longer than 6s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 6s/,
       refuse: /refused the call: not today/, flood: /more than 16 MiB/,
       exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
     })) {
-      const name = ['nobody', 'nonsense'].includes(way) ? 'hasty' : 'liar';
+      const name = ['stray', 'nonsense'].includes(way) ? 'hasty' : 'liar';
       const [made] = await tools(view, call(`mcp__${name}__do`, { way }));
       assert.match(made.result, words, way);
       assert.equal(made.status, 'error', way);
@@ -214,7 +226,7 @@ describe('in the sandbox', () => {
   });
 
   test('progress is shown while a call runs, and a stop ends it at once', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { mark } = await stdio(view);
     await connected(view);
     const short = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 1, steps: 4 })] }, { text: 'done' }));
@@ -236,7 +248,7 @@ describe('in the sandbox', () => {
   });
 
   test('a call that takes too long is given up, and the chat goes on', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await stdio(view, { timeout_s: 10 });
     await connected(view);
     const [slow] = await tools(view, call('mcp__every__trigger-long-running-operation', { duration: 120, steps: 2 }));
@@ -247,7 +259,7 @@ describe('in the sandbox', () => {
   });
 
   test('a server that is killed during a call is started again', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     // Its hints are not believed, so that its calls are not tried again.
     const { mark } = await stdio(view, { trust_hints: false });
     await connected(view);
@@ -269,7 +281,7 @@ describe('in the sandbox', () => {
   });
 
   test('a read that its server died with is tried again', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { mark } = await stdio(view);
     await connected(view);
     const { chat_id: chat } = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 3, steps: 60 })] }, { text: 'done' }));
@@ -279,28 +291,27 @@ describe('in the sandbox', () => {
     assert.equal(view.callsOf(chat)[0].status, 'done', view.callsOf(chat)[0].result);
   });
 
-  test('planning offers only what reads', async () => {
-    const view = await world.session();
+  test('planning offers no tool of a server', async () => {
+    const view = await fixture.session();
     await stdio(view);
     await connected(view);
     await view.run(steps({ text: 'planned-7781' }), { mode: 'planning' });
-    const [request] = await world.requests('planned-7781');
+    const [request] = await fixture.requests('planned-7781');
     const offered = request.body.tools.map((t) => t.function.name);
-    assert.ok(offered.includes('mcp__every__echo'));
-    assert.ok(!offered.includes('mcp__every__toggle-simulated-logging') && !offered.includes('Bash'));
+    assert.deepEqual(offered.sort(), ['AskUserQuestion', 'Glob', 'Grep', 'Read', 'SubmitPlan']);
   });
 
   test('servers that do not work do not hold up a chat', async () => {
-    const view = await world.session();
-    await world.rest.post('/api/mcp-servers', { session_id: view.session, name: 'hang', transport: 'stdio', command: 'sleep', args: ['600'] });
-    await world.rest.post('/api/mcp-servers', { session_id: view.session, name: 'gone', transport: 'stdio', command: 'no-such-program' });
-    await world.rest.post('/api/mcp-servers', {
+    const view = await fixture.session();
+    await fixture.rest.post('/api/mcp-servers', { session_id: view.session, name: 'hang', transport: 'stdio', command: 'sleep', args: ['600'] });
+    await fixture.rest.post('/api/mcp-servers', { session_id: view.session, name: 'gone', transport: 'stdio', command: 'no-such-program' });
+    await fixture.rest.post('/api/mcp-servers', {
       session_id: view.session, name: 'noisy', transport: 'stdio', command: 'sh', args: ['-c', 'yes this is no message'],
     });
     await view.run(steps({ text: 'hello' }));
     // Each look waits a moment for the one that hangs.
     const { gone, hang } = await eventually('the others have failed', async () => {
-      const { items } = await world.rest.get(`/api/sessions/${view.session}/mcp-servers`);
+      const { items } = await fixture.rest.get(`/api/sessions/${view.session}/mcp-servers`);
       const found = Object.fromEntries(items.map((s) => [s.name, s]));
       return /no protocol message/.test(found.noisy.error ?? '') && found.gone.status === 'failed' && found;
     });
@@ -309,30 +320,30 @@ describe('in the sandbox', () => {
   });
 
   test('processes end with their settings, and with their session', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const made = await stdio(view);
     await connected(view);
     assert.equal(processes(made.mark).length, 1);
-    await world.rest.patch(`/api/mcp-servers/${made.id}`, { enabled: false });
+    await fixture.rest.patch(`/api/mcp-servers/${made.id}`, { enabled: false });
     await eventually('the process has ended', () => processes(made.mark).length === 0);
     const [refused] = await tools(view, call('mcp__every__echo', { message: 'x' }));
     assert.match(refused.result, /no tool named/);
-    await world.rest.patch(`/api/mcp-servers/${made.id}`, { enabled: true });
+    await fixture.rest.patch(`/api/mcp-servers/${made.id}`, { enabled: true });
     await connected(view);
     assert.equal(processes(made.mark).length, 1);
 
-    const other = await world.rest.post('/api/sessions', {});
+    const other = await fixture.rest.post('/api/sessions', {});
     const doomed = { session: other.session_id };
     const { mark, id } = await stdio(doomed);
     await connected(doomed);
     assert.equal(processes(mark).length, 1);
-    await world.rest.delete(`/api/sessions/${doomed.session}`);
+    await fixture.rest.delete(`/api/sessions/${doomed.session}`);
     await eventually('the process has ended', () => processes(mark).length === 0);
-    await eventually('its settings are gone', async () => (await world.rest.call('GET', `/api/mcp-servers/${id}`)).status === 404);
+    await eventually('its settings are gone', async () => (await fixture.rest.call('GET', `/api/mcp-servers/${id}`)).status === 404);
   });
 
   test('a killed service runs again only what reads, and finds its tools again', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { mark } = await stdio(view);
     const { mark: blind } = await stdio(view, { name: 'blind', trust_hints: false });
     await connected(view);
@@ -343,10 +354,10 @@ describe('in the sandbox', () => {
       const ids = new Set(view.events.filter((e) => e.name === 'turn:patch' && e.data.patch_type === 'tool_progress').map((e) => e.data.tool_call_id));
       return ids.size === 2 && view.callsOf(chat);
     });
-    await world.server.kill();
+    await fixture.server.kill();
     await eventually('nothing of them is left', () => processes(mark).length + processes(blind).length === 0);
-    await world.server.start();
-    const again = await world.follow(view.session, 0);
+    await fixture.server.start();
+    const again = await fixture.follow(view.session, 0);
     const end = await again.ended(chat);
     assert.equal(end.finish_reason, 'completed');
     const results = Object.fromEntries(again.callsOf(chat).map((c) => [c.id, c]));
@@ -361,12 +372,12 @@ describe('in the sandbox', () => {
 describe('by HTTP', () => {
   test('the service\'s server is there for every session, and comes back', async () => {
     let front = await http();
-    const made = await world.rest.post('/api/mcp-servers', {
+    const made = await fixture.rest.post('/api/mcp-servers', {
       scope: 'service', name: 'web', transport: 'http', url: front.url, headers: { Authorization: 'Bearer s3cret-of-the-service' },
     });
     try {
       assert.deepEqual(made.headers, { Authorization: '********' });
-      const view = await world.session();
+      const view = await fixture.session();
       await connected(view, 'web');
       const { calls: [echo, structured] } = await view.run(steps({ calls: [
         call('mcp__web__echo', { message: 'over HTTP' }), call('mcp__web__get-structured-content', { location: 'Chicago' })] }, { text: 'done' }));
@@ -386,18 +397,18 @@ describe('by HTTP', () => {
       await connected(view, 'web');
       const [back] = await tools(view, call('mcp__web__echo', { message: 'back' }));
       assert.equal(back.result, 'Echo: back');
-      assert.ok(!world.server.log().includes('s3cret-of-the-service'));
+      assert.ok(!fixture.server.log().includes('s3cret-of-the-service'));
     } finally {
       await front.stop();
-      await world.rest.delete(`/api/mcp-servers/${made.id}`);
+      await fixture.rest.delete(`/api/mcp-servers/${made.id}`);
     }
   });
 
   test('users\' servers may not be on this machine', async () => {
-    const { api_key: { plaintext: token } } = await world.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
-    const rest = new world.rest.constructor(world.server.url, token);
+    const { api_key: { plaintext: token } } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
+    const rest = new fixture.rest.constructor(fixture.server.url, token);
     const view = { session: (await rest.post('/api/sessions')).session_id };
-    await rest.post('/api/mcp-servers', { session_id: view.session, name: 'inside', transport: 'http', url: `${world.server.url}/mcp` });
+    await rest.post('/api/mcp-servers', { session_id: view.session, name: 'inside', transport: 'http', url: `${fixture.server.url}/mcp` });
     const found = await eventually('it has failed', async () => {
       const [one] = (await rest.get(`/api/sessions/${view.session}/mcp-servers`)).items;
       return one.status === 'failed' && one;
@@ -405,17 +416,17 @@ describe('by HTTP', () => {
     assert.match(found.error, /may not be on this network/);
   });
 
-  test('nobody uses, sees or changes the servers of others', async () => {
-    const { api_key: { plaintext: token } } = await world.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
-    const other = new world.rest.constructor(world.server.url, token);
+  test('users do not use, see or change the servers of others', async () => {
+    const { api_key: { plaintext: token } } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
+    const other = new fixture.rest.constructor(fixture.server.url, token);
     const solution = 'skill_editor';
-    const view = { session: (await world.rest.post('/api/sessions', { solution_id: solution })).session_id };
+    const view = { session: (await fixture.rest.post('/api/sessions', { solution_id: solution })).session_id };
     const mine = await stdio(view, { env: { API_TOKEN: 's3cret-of-mine' } });
-    const theirs = await world.session({ solution_id: solution }, { token });
+    const theirs = await fixture.session({ solution_id: solution }, { token });
     await other.post('/api/mcp-servers', { solution_id: solution, name: 'own', transport: 'stdio', command: 'node', args: [program, 'stdio', suite] });
     const ids = async (rest, session) => (await rest.get(`/api/sessions/${session}/mcp-servers`)).items.map((s) => s.name);
     assert.deepEqual(await ids(other, theirs.session), ['own']);
-    assert.deepEqual(await ids(world.rest, view.session), ['every'], 'a user\'s server of a solution is for his own sessions');
+    assert.deepEqual(await ids(fixture.rest, view.session), ['every'], 'a user\'s server of a solution is for their own sessions');
     const body = { session_id: view.session, name: 'intruder', transport: 'stdio', command: 'true' };
     for (const [method, path, more] of [
       ['GET', `/api/mcp-servers/${mine.id}`], ['PATCH', `/api/mcp-servers/${mine.id}`, { enabled: false }], ['DELETE', `/api/mcp-servers/${mine.id}`],
@@ -430,13 +441,13 @@ describe('by HTTP', () => {
 });
 
 test('secrets are not in the clear anywhere on disk, and no process outlives the service', async () => {
-  const view = { session: (await world.rest.post('/api/sessions')).session_id };
+  const view = { session: (await fixture.rest.post('/api/sessions')).session_id };
   const { mark } = await stdio(view);
   await connected(view);
   assert.equal(processes(mark).length, 1);
-  await world.server.stop();
+  await fixture.server.stop();
   await eventually('none of them is left', () => processes(suite).length === 0);
-  const found = spawnSync('grep', ['-rlaF', '-e', 's3cret-of', join(world.server.dir, 'data')], { encoding: 'utf8' });
+  const found = spawnSync('grep', ['-rlaF', '-e', 's3cret-of', join(fixture.server.dir, 'data')], { encoding: 'utf8' });
   assert.deepEqual([found.status, found.stdout, found.stderr], [1, '', ''], 'grep finds nothing');
-  assert.ok(!world.server.log().includes('s3cret-of'));
+  assert.ok(!fixture.server.log().includes('s3cret-of'));
 });

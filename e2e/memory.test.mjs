@@ -1,22 +1,22 @@
-// What is remembered from session to session (agent-service.md "Memory"): the
+// What is remembered from session to session (docs/memory.md): the
 // agent keeps memories with its tool, the user sees and edits them over REST, and
 // a later session's agent is reminded of them, which its turns record.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { World, call, order, steps } from './lib/world.mjs';
+import { Fixture, call, order, steps } from './lib/fixture.mjs';
 
-let world;
+let fixture;
 let users = 0;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 // person is a new user, so that no test finds another's memories.
 async function person() {
-  const made = await world.rest.post('/api/admin/users', { username: `person-${users++}-${process.pid}` });
-  const rest = new Rest(world.server.url, made.api_key.plaintext);
-  return { rest, id: made.user.id, session: (settings = { memory_enabled: true }) => world.session(settings, { token: rest.key }) };
+  const made = await fixture.rest.post('/api/admin/users', { username: `person-${users++}-${process.pid}` });
+  const rest = new Rest(fixture.server.url, made.api_key.plaintext);
+  return { rest, id: made.user.id, session: (settings = { memory_enabled: true }) => fixture.session(settings, { token: rest.key }) };
 }
 
 const memory = (args, id) => ({ calls: [call('Memory', args, id)] });
@@ -24,14 +24,14 @@ const list = (who, query = '') => who.rest.get(`/api/memories${query}`);
 const keep = (who, content, more = {}) => who.rest.post('/api/memories', { content, ...more });
 const refs = (turns) => turns.filter((t) => t.role === 'assistant').map((t) => t.memory_refs);
 
-// told runs a chat and gives the prompts that the model got for it, as text, and
+// runFor runs a chat and gives the prompts that the model got for it, as text, and
 // its turns.
 let said = 0;
-async function told(who, view, text, ...more) {
+async function runFor(who, view, text, ...more) {
   const mark = `chat-${said++}-${process.pid}`;
   const { end, chat_id: chat } = await view.run(order({ said: `${text} ${mark}`, steps: more.length ? more : [{ text: 'noted' }] }));
   assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
-  const prompts = (await world.requests(mark)).map((r) => r.body.messages);
+  const prompts = (await fixture.requests(mark)).map((r) => r.body.messages);
   const turns = await who.rest.messages(view.session);
   return { prompts: prompts.map((p) => JSON.stringify(p)), raw: prompts, turns: turns.filter((t) => view.rules.turns.get(t.turn_id)?.chat === chat) };
 }
@@ -54,7 +54,7 @@ describe('from session to session', () => {
     });
 
     const second = await who.session();
-    const { prompts, raw, turns } = await told(who, second, 'Write the report on sales', memory({ action: 'search', query: 'german' }), { text: 'done' });
+    const { prompts, raw, turns } = await runFor(who, second, 'Write the report on sales', memory({ action: 'search', query: 'german' }), { text: 'done' });
     assert.equal(prompts.length, 2, 'two model calls');
     for (const p of prompts) assert.match(p, /remembered from earlier sessions.*\(feedback \d+\) Reports go out as PDF, in German\./);
     for (const messages of raw) {
@@ -74,7 +74,7 @@ describe('from session to session', () => {
     assert.equal(hit.hit_count, 1, 'once for a chat, however many model calls it makes');
     assert.ok(Date.parse(hit.last_hit_at) >= Date.parse(hit.created_at));
     assert.equal(hit.updated_at, null, 'a hit is no change');
-    await told(who, second, 'And the report on costs');
+    await runFor(who, second, 'And the report on costs');
     assert.equal((await who.rest.get(`/api/memories/${kept.id}`)).hit_count, 2, 'once for each chat');
     const stats = await who.rest.get(`/api/sessions/${second.session}/context-stats`);
     const { count, tokens } = stats.categories.find((c) => c.name === 'memories');
@@ -91,12 +91,12 @@ describe('from session to session', () => {
     assert.ok(changed.updated_at);
     assert.equal(changed.topic, 'harbour', 'what is left out stays');
     const view = await who.session();
-    const { prompts, turns } = await told(who, view, 'Connect to the harbour database');
+    const { prompts, turns } = await runFor(who, view, 'Connect to the harbour database');
     assert.match(prompts[0], /port 7777/);
     assert.doesNotMatch(prompts[0], /6432/);
     assert.equal(refs(turns)[0][0].memory_id, made.body.id);
     await who.rest.delete(`/api/memories/${made.body.id}`);
-    const after = await told(who, view, 'Connect to the harbour database again');
+    const after = await runFor(who, view, 'Connect to the harbour database again');
     assert.doesNotMatch(after.prompts[0].split('again')[0].split('noted').at(-1), /port 7777/);
     assert.deepEqual(refs(after.turns), [[]], 'looked for, and nothing found');
   });
@@ -106,12 +106,12 @@ describe('from session to session', () => {
     const cheese = await keep(who, 'The cheese is delivered on Thursdays', { type: 'experience' });
     const tabs = await keep(who, 'Prefers tabulators over blanks', { type: 'feedback' });
     const view = await who.session();
-    const { prompts, turns } = await told(who, view, 'What is the fault in the compiler?');
+    const { prompts, turns } = await runFor(who, view, 'What is the fault in the compiler?');
     assert.match(prompts[0], /Prefers tabulators/);
     assert.doesNotMatch(prompts[0], /Thursdays/);
     assert.deepEqual(refs(turns)[0], [{ memory_id: tabs.id, used: true }]);
     assert.equal((await who.rest.get(`/api/memories/${cheese.id}`)).hit_count, 0);
-    const asked = await told(who, view, 'When is cheese delivered?');
+    const asked = await runFor(who, view, 'When is cheese delivered?');
     assert.match(asked.prompts[0], /Thursdays/);
     assert.ok(refs(asked.turns)[0].find((r) => r.memory_id === cheese.id).score > 0);
   });
@@ -123,17 +123,17 @@ describe('what is not recalled', () => {
     const m = await keep(who, 'The zebra server is called marty');
     const view = await who.session();
     await who.rest.patch(`/api/memories/${m.id}`, { disabled: true });
-    const off = await told(who, view, 'Where is the zebra server?');
+    const off = await runFor(who, view, 'Where is the zebra server?');
     assert.doesNotMatch(off.prompts[0], /marty/);
     assert.deepEqual(refs(off.turns), [[]]);
     assert.deepEqual(await who.rest.post('/api/memories/batch', { action: 'enable', ids: [m.id] }), { ok: true, count: 1 });
-    const on = await told(who, view, 'Where is the zebra server now?');
+    const on = await runFor(who, view, 'Where is the zebra server now?');
     assert.match(on.prompts[0], /marty/);
     // The agent takes it out of use itself.
     const { calls } = await view.run(steps(memory({ action: 'disable', id: m.id }), { text: 'gone' }));
     assert.equal(calls[0].result, `Memory ${m.id} is no longer used.`);
     assert.equal((await who.rest.get(`/api/memories/${m.id}`)).disabled, true);
-    assert.deepEqual(refs((await told(who, view, 'And the zebra server?')).turns), [[]]);
+    assert.deepEqual(refs((await runFor(who, view, 'And the zebra server?')).turns), [[]]);
     assert.equal((await list(who, '?status=disabled')).total, 1);
     assert.equal((await list(who, '?status=active')).total, 0);
   });
@@ -148,7 +148,7 @@ describe('what is not recalled', () => {
     assert.equal(was.superseded_by, Number(made));
     assert.deepEqual((await list(who, '?status=superseded')).items.map((m) => m.id), [old.id]);
     const next = await who.session();
-    const { prompts, turns } = await told(who, next, 'How many workers has the walrus queue?');
+    const { prompts, turns } = await runFor(who, next, 'How many workers has the walrus queue?');
     assert.match(prompts[0], /nine workers/);
     assert.doesNotMatch(prompts[0], /four workers/);
     assert.deepEqual(refs(turns)[0].map((r) => r.memory_id), [Number(made)]);
@@ -159,7 +159,7 @@ describe('what is not recalled', () => {
     const [who, other] = [await person(), await person()];
     const m = await keep(who, 'The yak farm has its key under the mat');
     const view = await other.session();
-    const { prompts, turns } = await told(other, view, 'Where is the key of the yak farm?', memory({ action: 'search', query: 'yak' }),
+    const { prompts, turns } = await runFor(other, view, 'Where is the key of the yak farm?', memory({ action: 'search', query: 'yak' }),
       memory({ action: 'disable', id: m.id }), memory({ action: 'supersede', id: m.id, content: 'It is mine' }), { text: 'unknown' });
     assert.equal(prompts.length, 4);
     for (const p of prompts) assert.doesNotMatch(p, /under the mat/);
@@ -185,17 +185,17 @@ describe('what is not recalled', () => {
     const who = await person();
     const m = await keep(who, 'The heron task runs at noon');
     const view = await who.session({});
-    const off = await told(who, view, 'When does the heron task run?');
+    const off = await runFor(who, view, 'When does the heron task run?');
     assert.doesNotMatch(off.prompts[0], /noon/);
     assert.deepEqual(refs(off.turns), [null]);
-    const offered = (await world.requests('When does the heron task run?')).at(-1).body.tools.map((t) => t.function.name);
+    const offered = (await fixture.requests('When does the heron task run?')).at(-1).body.tools.map((t) => t.function.name);
     assert.ok(!offered.includes('Memory'));
     assert.deepEqual(await who.rest.patch(`/api/sessions/${view.session}/memory`, { memory_enabled: true }), { memory_enabled: true });
-    const on = await told(who, view, 'When does the heron task run, please?');
+    const on = await runFor(who, view, 'When does the heron task run, please?');
     assert.match(on.prompts[0], /noon/);
     assert.equal(refs(on.turns)[0][0].memory_id, m.id);
     await who.rest.patch(`/api/sessions/${view.session}/memory`, { memory_enabled: false });
-    assert.deepEqual(refs((await told(who, view, 'And the heron task?')).turns), [null]);
+    assert.deepEqual(refs((await runFor(who, view, 'And the heron task?')).turns), [null]);
   });
 });
 
@@ -214,7 +214,7 @@ test('a recall is bounded, whatever there is to recall', async () => {
   const who = await person();
   for (let i = 0; i < 30; i++) await keep(who, `Penguin number ${i} likes fish`, { type: i % 2 ? 'feedback' : 'experience' });
   const view = await who.session();
-  const { prompts, turns } = await told(who, view, 'What do penguins like?');
+  const { prompts, turns } = await runFor(who, view, 'What do penguins like?');
   const given = refs(turns)[0];
   assert.ok(given.length >= 6 && given.length <= 10, `${given.length}`);
   assert.equal((prompts[0].match(/likes fish/g) ?? []).length, given.length);

@@ -1,13 +1,13 @@
-// What the model server does wrong, and what reaches it (decisions.md sections
-// 3, 4 and 8).
+// Faults of the model server, and the requests that reach it
+// (docs/operations.md#when-the-model-server-is-away).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, bash, call, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, order, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 let notes = 0;
 // once makes a script of its own, so that fail_times counts only this test.
@@ -15,7 +15,7 @@ const once = (...list) => order({ steps: list, note: `n${notes++}` });
 
 describe('faults that pass', () => {
   test('429 with Retry-After is waited for, and says so', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const began = Date.now();
     const { chat_id: chat } = await view.say(once({ text: 'after the wait', status: 429, retry_after: 4, fail_times: 1 }));
     const retry = await view.patch('retry');
@@ -23,7 +23,7 @@ describe('faults that pass', () => {
     assert.ok(Date.parse(retry.next_attempt_at) - began > 3500, retry.next_attempt_at);
     const updated = await view.wait('waiting_reason', (e) => e.name === 'session:updated' && e.data.waiting_reason === 'rate_limit');
     assert.equal(updated.data.status, 'running');
-    const { waiting_reason: reason } = await world.rest.detail(view.session);
+    const { waiting_reason: reason } = await fixture.rest.detail(view.session);
     if (Date.now() < Date.parse(retry.next_attempt_at)) assert.equal(reason, 'rate_limit');
     assert.equal((await view.ended(chat)).status, 'completed');
     assert.ok(Date.now() - began >= 3900, 'it did not wait');
@@ -32,7 +32,7 @@ describe('faults that pass', () => {
   });
 
   test('503 twice', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, turns } = await view.run(once({ text: 'third time lucky', fail_times: 2 }));
     assert.equal(end.status, 'completed');
     assert.deepEqual(turns.map((t) => t.status), ['completed']);
@@ -44,8 +44,8 @@ describe('faults that pass', () => {
     'an error in the stream': { cut_after: 4, error_mid_stream: true },
     'a broken chunk': { cut_after: 4, malformed: true },
   })) {
-    test(`${what} fails the turn; the next one starts anew`, async () => {
-      const view = await world.session();
+    test(`${what} fails the turn; the next one starts again`, async () => {
+      const view = await fixture.session();
       const text = 'these are the words of the answer, all of them';
       const { chat_id: chat, end, turns } = await view.run(once({ text, delay_ms: 30, fail_times: 1, ...fault }));
       assert.equal(end.status, 'completed');
@@ -54,17 +54,17 @@ describe('faults that pass', () => {
       assert.equal(view.rules.text(turns[1].id), text);
       const failed = view.events.find((e) => e.name === 'turn:end' && e.data.turn_id === turns[0].id).data;
       assert.ok(failed.failure_reason);
-      const stored = (await world.rest.messages(view.session)).filter((m) => m.chat_id === chat || m.role === 'assistant');
+      const stored = (await fixture.rest.messages(view.session)).filter((m) => m.chat_id === chat || m.role === 'assistant');
       assert.ok(stored.some((m) => m.status === 'failed' && m.failure_reason));
-      // The broken turn's text is not part of what the model is told.
+      // The broken turn's text is not part of what the model is sent.
       await view.run(steps({ text: 'next' }));
-      const last = (await world.requests(view.session.slice(0, 0) + text)).at(-1).body.messages.filter((m) => m.role === 'assistant');
+      const last = (await fixture.requests(view.session.slice(0, 0) + text)).at(-1).body.messages.filter((m) => m.role === 'assistant');
       assert.deepEqual(last.map((m) => (typeof m.content === 'string' ? m.content : m.content[0].text)), [text]);
     });
   }
 
   test('a stream that ends without a finish reason has failed', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { chat_id: chat } = await view.say(steps({ text: 'half a sentence', no_finish: true }));
     const turn = await view.wait('the failed turn', (e) => e.name === 'turn:end' && e.data.status === 'failed');
     assert.ok(turn.data.failure_reason);
@@ -73,7 +73,7 @@ describe('faults that pass', () => {
   });
 
   test('a stream without [DONE] but with its finish reason is whole', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, turns } = await view.run(steps({ text: 'whole all the same', no_done: true }));
     assert.deepEqual([end.status, turns.length], ['completed', 1]);
   });
@@ -82,29 +82,60 @@ describe('faults that pass', () => {
 describe('faults that do not pass', () => {
   for (const status of [400, 401, 403, 422]) {
     test(`${status} ends the chat with a cause`, async () => {
-      const view = await world.session();
+      const view = await fixture.session();
       const { end, turns, chat_id: chat } = await view.run(once({ status, error_message: 'no, thank you' }));
       assert.deepEqual([end.status, end.finish_reason], ['failed', 'failed']);
       assert.equal(end.error.code, 'model_refused');
       assert.ok(end.error.message);
       assert.deepEqual(turns.map((t) => t.status), ['failed']);
-      assert.equal((await world.rest.detail(view.session)).status, 'failed');
+      assert.equal((await fixture.rest.detail(view.session)).status, 'failed');
       assert.equal(view.shape(chat).filter((n) => n === 'retry').length, 0);
       assert.equal((await view.run(steps({ text: 'on we go' }))).end.status, 'completed');
     });
   }
 
   test('a context that is too long', async () => {
-    const view = await world.session({ model: 'everloop-demo-small' });
+    const view = await fixture.session({ model: 'everloop-demo-small' });
     const { end } = await view.run(`${steps({ text: 'never' })} ${'many words '.repeat(8000)}`);
     assert.deepEqual([end.status, end.finish_reason], ['failed', 'context_overflow']);
     assert.equal(end.error.code, 'context_overflow');
   });
 
+  test('a server that refuses each prompt for its length', async () => {
+    const view = await fixture.session();
+    const long = once({ status: 400, error_code: 'context_length_exceeded', error_message: 'too long' });
+    const { end } = await view.run(`refused-for-length ${long}`);
+    assert.deepEqual([end.status, end.finish_reason], ['failed', 'context_overflow']);
+    assert.equal(end.error.code, 'context_overflow');
+    const calls = (await fixture.requests('refused-for-length')).length;
+    assert.ok(calls >= 1 && calls <= 4, `${calls} model calls`);
+    assert.equal((await view.run(steps({ text: 'on we go' }))).end.status, 'completed');
+  });
+
+  test('an outage that outlasts max_model_retry_s', async () => {
+    const view = await fixture.session({ max_model_retry_s: 2 });
+    assert.equal((await fixture.rest.detail(view.session)).session_setup.max_model_retry_s, 2);
+    const { end } = await view.run(once({ status: 503 }));
+    assert.deepEqual([end.status, end.finish_reason], ['failed', 'failed']);
+    assert.deepEqual([end.error.code, end.error.retryable], ['model_unavailable', true]);
+    const attempts = view.events.filter((e) => e.data.patch_type === 'retry').map((e) => e.data.attempt);
+    assert.ok(attempts.length >= 1 && attempts.length <= 3, JSON.stringify(attempts));
+    assert.ok(view.events.some((e) => e.name === 'session:updated' && e.data.waiting_reason === 'model_unavailable'));
+    assert.equal((await view.run(steps({ text: 'on we go' }))).end.status, 'completed');
+  });
+
+  test('a stop while the model is waited for', async () => {
+    const view = await fixture.session();
+    const { chat_id: chat } = await view.say(once({ status: 429, retry_after: 600 }));
+    await view.patch('retry');
+    await view.stop();
+    assert.equal((await view.ended(chat)).finish_reason, 'interrupted');
+  });
+
   test('an unknown model', async () => {
-    const answer = await world.rest.call('POST', '/api/sessions', { model: 'no-such-model' });
+    const answer = await fixture.rest.call('POST', '/api/sessions', { model: 'no-such-model' });
     if (answer.status === 200) { // then the message is what is refused
-      const view = await world.follow(answer.body.session_id);
+      const view = await fixture.follow(answer.body.session_id);
       assert.equal((await view.send('hello')).error.code, 'unknown_model');
     } else {
       assert.equal(answer.status, 422);
@@ -113,7 +144,7 @@ describe('faults that do not pass', () => {
   });
 
   test('a model that never stops to fail', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { chat_id: chat } = await view.say(once({ status: 500 }));
     await view.patch('retry', (p) => p.attempt === 3);
     await view.stop();
@@ -125,26 +156,26 @@ describe('what reaches the model', () => {
   const pixel = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
   test('images come as data URLs, and are served to the user', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, turn_id: turn } = await view.run([
       { type: 'text', text: `picture-5512 ${steps({ text: 'I see a pixel' })}` }, { type: 'image_url', image_url: { url: pixel } },
     ]);
     assert.equal(end.status, 'completed');
-    const user = (await world.requests('picture-5512'))[0].body.messages.at(-1);
+    const user = (await fixture.requests('picture-5512'))[0].body.messages.at(-1);
     assert.deepEqual(user.content.find((p) => p.type === 'image_url').image_url.url, pixel);
-    const stored = (await world.rest.messages(view.session)).find((m) => m.turn_id === turn);
+    const stored = (await fixture.rest.messages(view.session)).find((m) => m.turn_id === turn);
     const image = stored.blocks.find((b) => b.type === 'image');
-    const served = await fetch(world.server.url + image.content, { headers: { authorization: `Bearer ${world.server.key}` } });
+    const served = await fetch(fixture.server.url + image.content, { headers: { authorization: `Bearer ${fixture.server.key}` } });
     assert.equal(served.status, 200);
     assert.equal(Buffer.from(await served.arrayBuffer()).toString('base64'), pixel.split(',')[1]);
-    assert.equal((await fetch(world.server.url + image.content)).status, 401);
+    assert.equal((await fetch(fixture.server.url + image.content)).status, 401);
   });
 
   test('the conversation with every call and its result, streamed with usage', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await view.run(steps({ text: 'I write', calls: [call('Write', { file_path: 'x', content: 'history-8841' })] }, { text: 'done writing' }));
     await view.run(steps({ text: 'second-8841' }));
-    const { body } = (await world.requests('history-8841')).at(-1);
+    const { body } = (await fixture.requests('history-8841')).at(-1);
     assert.deepEqual(body.messages.map((m) => m.role), ['system', 'user', 'assistant', 'tool', 'assistant', 'user']);
     assert.equal(body.messages[2].tool_calls[0].id, body.messages[3].tool_call_id);
     assert.equal(body.stream, true);
@@ -154,26 +185,26 @@ describe('what reaches the model', () => {
   });
 
   test('the text of an interrupted turn', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { chat_id: chat } = await view.say(steps({ text: 'cut-7431 here and not there', hold: true, hold_after: 2 }));
     await view.said('cut-7431');
     await view.stop();
     await view.ended(chat);
     await view.run(steps({ text: 'and on' }));
-    const last = (await world.requests('cut-7431')).at(-1).body.messages;
+    const last = (await fixture.requests('cut-7431')).at(-1).body.messages;
     assert.match(JSON.stringify(last.find((m) => m.role === 'assistant')), /cut-7431/);
   });
 
   test('in planning, only tools that look', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await view.run(`plan-3321 ${steps({ text: 'a plan' })}`, { mode: 'planning' });
-    const names = (await world.requests('plan-3321')).at(-1).body.tools.map((t) => t.function.name).sort();
+    const names = (await fixture.requests('plan-3321')).at(-1).body.tools.map((t) => t.function.name).sort();
     assert.deepEqual(names, ['AskUserQuestion', 'Glob', 'Grep', 'Read', 'SubmitPlan']);
   });
 });
 
 test('usage is summed over the model calls of a chat', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const usage = (i, o) => ({ prompt_tokens: i, completion_tokens: o, total_tokens: i + o });
   const { end, turns } = await view.run(steps({ ...bash('true'), usage: usage(100, 7) }, { ...bash('true'), usage: usage(200, 8) }, { text: 'end', usage: usage(300, 9) }));
   assert.deepEqual(end.usage, { input_tokens: 600, output_tokens: 24 });
@@ -184,9 +215,9 @@ test('usage is summed over the model calls of a chat', async () => {
 
 describe('thinking', () => {
   test('is streamed and stored as a block of its own', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { turns } = await view.run(steps({ thinking: 'let me see', text: 'there it is' }));
-    const stored = (await world.rest.messages(view.session)).find((m) => m.turn_id === turns[0].id);
+    const stored = (await fixture.rest.messages(view.session)).find((m) => m.turn_id === turns[0].id);
     const blocks = stored.blocks.map((b) => [b.type, b.content]);
     assert.deepEqual(blocks.at(-1), ['text', 'there it is']);
     if (blocks.length > 1) assert.deepEqual(blocks[0], ['thinking', 'let me see']);
@@ -197,7 +228,7 @@ describe('headless', () => {
   const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'], additionalProperties: false };
 
   test('the result comes with the end', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end } = await view.run(steps(bash('echo work'), { text: 'the whole result' }), { headless: true });
     assert.deepEqual([end.status, end.finish_reason], ['completed', 'completed']);
     assert.deepEqual(end.result, { output: 'the whole result' });
@@ -205,22 +236,22 @@ describe('headless', () => {
   });
 
   test('a result that follows its schema', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end } = await view.run(steps(bash('echo work'), { text: ' {"n": 42} ' }), { headless: true, output_schema: schema });
     assert.deepEqual(end.result, { output: { n: 42 }, schema });
   });
 
   test('an answer that does not fit gets another try, with the errors', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, turns } = await view.run(steps({ text: 'schema-6673' }, { text: '{"n": "x"}' }, { text: '{"n": 1}' }), { output_schema: schema });
     assert.deepEqual(end.result, { output: { n: 1 }, schema });
     assert.equal(turns.length, 3);
-    const last = (await world.requests('schema-6673')).at(-1).body.messages;
+    const last = (await fixture.requests('schema-6673')).at(-1).body.messages;
     assert.ok(last.filter((m) => JSON.stringify(m).includes('does not follow')).length >= 2);
   });
 
   test('three answers that do not fit end it', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, turns } = await view.run(order({ steps: [{ text: 'no' }, { text: '{}' }, { text: '[1]' }], closing: '{"n": 1}' }), { output_schema: schema });
     assert.deepEqual([end.status, end.finish_reason], ['failed', 'schema_mismatch']);
     assert.equal(end.error.code, 'schema_mismatch');
@@ -229,7 +260,7 @@ describe('headless', () => {
   });
 
   test('a later chat of the session is not headless', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await view.run(steps({ text: '{"n": 1}' }), { output_schema: schema });
     const { end } = await view.run(steps({ text: 'free text' }));
     assert.equal(end.finish_reason, 'completed');
@@ -237,7 +268,7 @@ describe('headless', () => {
   });
 
   test('a schema of draft-07', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const old = { $schema: 'http://json-schema.org/draft-07/schema#', definitions: { n: { type: 'number', exclusiveMinimum: 0 } }, $ref: '#/definitions/n' };
     const { end } = await view.run(steps({ text: '-1' }, { text: '0.5' }), { output_schema: old });
     assert.equal(end.result.output, 0.5);
@@ -245,7 +276,7 @@ describe('headless', () => {
 });
 
 test('hostile text goes through unharmed', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const text = 'nul\u0000 lone\ud800 bell\u0007 line\u2028 rtl\u202e end🥊';
   const { end, turns } = await view.run(`${text} ${steps({ text: 'a\u0000b 🥊 \u2028 end', chunk: 1 })}`);
   assert.equal(end.status, 'completed');

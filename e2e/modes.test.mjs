@@ -1,13 +1,12 @@
-// Planning mode, and headless runs over both doors (agent-service.md "Planning",
-// "Headless mode"; decisions.md sections 4 and 8).
+// Planning mode, and headless runs over both edges (docs/modes.md).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, bash, call, order, steps } from './lib/world.mjs';
+import { Fixture, bash, call, order, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const plan = {
   title: 'Rename the module',
@@ -18,9 +17,9 @@ const plan = {
 };
 
 describe('planning', () => {
-  test('looks, asks, hands in a plan as a block, and executing follows it', async () => {
-    const view = await world.session();
-    await world.rest.put(`/api/sessions/${view.session}/files/go.mod`, { content: 'module old\n' });
+  test('looks, asks, submits a plan as a block, and executing follows it', async () => {
+    const view = await fixture.session();
+    await fixture.rest.put(`/api/sessions/${view.session}/files/go.mod`, { content: 'module old\n' });
     const first = await view.say(steps(
       { calls: [call('Read', { file_path: 'go.mod' }), call('Write', { file_path: 'go.mod', content: 'x' }), call('Agent', { description: 'd', prompt: 'p' })] },
       { calls: [call('AskUserQuestion', { questions: [{ question: 'Which name?', options: [{ label: 'new' }, { label: 'newer' }] }] })] },
@@ -36,22 +35,22 @@ describe('planning', () => {
     assert.deepEqual(calls.map((c) => [c.tool_name, c.status]),
       [['Read', 'done'], ['Write', 'error'], ['Agent', 'error'], ['AskUserQuestion', 'done'], ['SubmitPlan', 'done']]);
     assert.match(calls[1].result, /while a plan is made/);
-    assert.equal(await world.rest.file(view.session, 'go.mod'), 'module old\n', 'nothing was changed');
-    const blocks = (await world.rest.messages(view.session)).flatMap((m) => m.blocks);
+    assert.equal(await fixture.rest.file(view.session, 'go.mod'), 'module old\n', 'nothing was changed');
+    const blocks = (await fixture.rest.messages(view.session)).flatMap((m) => m.blocks);
     const [kept, ...more] = blocks.filter((b) => b.type === 'plan');
     assert.deepEqual([JSON.parse(kept.content), more], [plan, []]);
 
     const { end } = await view.run(`go on, as planned 7719 ${steps(bash('sed -i s/old/new/ go.mod'), { text: 'renamed' })}`, { mode: 'executing' });
     assert.equal(end.finish_reason, 'completed');
-    assert.equal(await world.rest.file(view.session, 'go.mod'), 'module new\n');
-    const [told] = await world.requests('as planned 7719');
-    assert.match(JSON.stringify(told.body.messages), /find plan-4471 everywhere/, 'the plan is before the model');
-    const names = told.body.tools.map((t) => t.function.name);
+    assert.equal(await fixture.rest.file(view.session, 'go.mod'), 'module new\n');
+    const [request] = await fixture.requests('as planned 7719');
+    assert.match(JSON.stringify(request.body.messages), /find plan-4471 everywhere/, 'the plan is before the model');
+    const names = request.body.tools.map((t) => t.function.name);
     assert.ok(names.includes('Bash') && !names.includes('SubmitPlan'));
   });
 
-  test('a plan that cannot be done is given back with the reason', async () => {
-    const view = await world.session();
+  test('a plan that cannot be done is returned with the reason', async () => {
+    const view = await fixture.session();
     const wrong = [
       { ...plan, steps: [plan.steps[0], plan.steps[0]] },
       { ...plan, steps: [{ ...plan.steps[0], depends_on: ['9'] }] },
@@ -61,11 +60,11 @@ describe('planning', () => {
     const { calls } = await view.run(steps({ calls: wrong.map((p) => call('SubmitPlan', p)) }, { text: 'no plan' }), { mode: 'planning' });
     assert.deepEqual(calls.map((c) => c.status), Array(4).fill('error'));
     for (const [i, words] of [/two steps have the id/, /no step of the plan/, /circle/, /steps/].entries()) assert.match(calls[i].result, words);
-    assert.equal((await world.rest.messages(view.session)).some((m) => m.blocks.some((b) => b.type === 'plan')), false);
+    assert.equal((await fixture.rest.messages(view.session)).some((m) => m.blocks.some((b) => b.type === 'plan')), false);
   });
 
   test('executing takes no plan, and an unknown mode is refused', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { calls } = await view.run(steps({ calls: [call('SubmitPlan', plan)] }, { text: 'well' }));
     assert.deepEqual([calls[0].status, /planning mode/.test(calls[0].result)], ['error', true]);
     const ack = await view.send('x', { mode: 'dreaming' });
@@ -73,12 +72,12 @@ describe('planning', () => {
   });
 });
 
-// Both doors give the end of a headless chat.
-const socket = async (message, options) => (await (await world.session()).run(message, { headless: true, ...options })).end;
+// Both edges give the end of a headless chat.
+const socket = async (message, options) => (await (await fixture.session()).run(message, { headless: true, ...options })).end;
 const rest = async (message, options) => {
-  const { session_id: id } = await world.rest.post('/api/sessions', {});
-  const events = await world.rest.stream('POST', `/api/sessions/${id}/chat`, { message, headless: true, ...options }, (e) => e.name === 'chat:end');
-  world.adopt(id, world.rest);
+  const { session_id: id } = await fixture.rest.post('/api/sessions', {});
+  const events = await fixture.rest.stream('POST', `/api/sessions/${id}/chat`, { message, headless: true, ...options }, (e) => e.name === 'chat:end');
+  fixture.adopt(id, fixture.rest);
   return events.at(-1).data;
 };
 
@@ -92,8 +91,8 @@ const old07 = {
   type: 'object', properties: { pair: { $ref: '#/definitions/pair' } }, required: ['pair'],
 };
 
-for (const [door, headless] of [['Socket.IO', socket], ['REST', rest]]) {
-  describe(`headless over ${door}`, () => {
+for (const [edge, headless] of [['Socket.IO', socket], ['REST', rest]]) {
+  describe(`headless over ${edge}`, () => {
     test('without a schema the result is the last text', async () => {
       const end = await headless(steps(bash('echo work'), { text: 'all of it' }));
       assert.deepEqual([end.status, end.finish_reason, end.result], ['completed', 'completed', { output: 'all of it' }]);
@@ -101,13 +100,13 @@ for (const [door, headless] of [['Socket.IO', socket], ['REST', rest]]) {
 
     for (const [draft, schema] of [['2020-12', new2020], ['draft-07', old07]]) {
       test(`an answer that does not follow a schema of ${draft} is tried again with the errors`, async () => {
-        const mark = `${door} ${draft}`.replace(/\W/g, '');
+        const mark = `${edge} ${draft}`.replace(/\W/g, '');
         const end = await headless(`${mark} ${steps({ text: '{"pair": ["a", "b"]}' }, { text: 'not JSON' }, { text: '{"pair": ["a", 2]}' })}`, { output_schema: schema });
         assert.deepEqual(end.result, { output: { pair: ['a', 2] }, schema });
-        const told = (await world.requests(mark)).map((r) => JSON.stringify(r.body.messages));
-        assert.equal(told.length, 3);
-        assert.match(told[1], /does not follow the required JSON Schema.*pair\/1.*want integer/);
-        assert.match(told[2], /not one JSON value/);
+        const prompts = (await fixture.requests(mark)).map((r) => JSON.stringify(r.body.messages));
+        assert.equal(prompts.length, 3);
+        assert.match(prompts[1], /does not follow the required JSON Schema.*pair\/1.*want integer/);
+        assert.match(prompts[2], /not one JSON value/);
       });
     }
 
@@ -118,21 +117,21 @@ for (const [door, headless] of [['Socket.IO', socket], ['REST', rest]]) {
   });
 }
 
-test('nobody is asked, and a sub-agent of a headless chat asks nobody either', async () => {
-  const view = await world.session();
+test('no question is asked, not by a sub-agent of a headless chat either', async () => {
+  const view = await fixture.session();
   const ask = { calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'a' }, { label: 'b' }] }] })] };
   const agent = call('Agent', { description: 'asks', prompt: steps(ask, { text: 'decided' }) });
   const { end } = await view.run(steps({ calls: [...ask.calls, agent] }, { text: 'done' }), { headless: true });
   assert.deepEqual([end.finish_reason, end.result], ['completed', { output: 'done' }]);
-  const calls = (await world.rest.messages(view.session)).flatMap((m) => m.tool_calls);
+  const calls = (await fixture.rest.messages(view.session)).flatMap((m) => m.tool_calls);
   assert.deepEqual(calls.map((c) => [c.tool_name, c.status]), [['AskUserQuestion', 'error'], ['Agent', 'done'], ['AskUserQuestion', 'error']]);
 });
 
-test('a sub-agent is not held to the schema of its chat', async () => {
-  const view = await world.session();
+test('a sub-agent does not follow the schema of its chat', async () => {
+  const view = await fixture.session();
   const { end } = await view.run(steps({ calls: [call('Agent', { description: 'free', prompt: steps({ text: 'plain words' }) })] }, { text: '{"pair": ["a", 2]}' }), { output_schema: new2020 });
   assert.deepEqual(end.result.output, { pair: ['a', 2] });
-  const [agent] = (await world.rest.messages(view.session)).flatMap((m) => m.tool_calls);
+  const [agent] = (await fixture.rest.messages(view.session)).flatMap((m) => m.tool_calls);
   assert.deepEqual([agent.status, agent.result], ['done', 'plain words']);
 });
 
@@ -149,20 +148,20 @@ describe('hostile schemas', () => {
     'an unknown draft': { $schema: 'http://elsewhere.example/s' }, 'a bad pattern': { pattern: '(?=x)' }, 'no end': { $ref: '#/$defs/missing' },
     'too deep': deep, 'too much work': doubling(40), 'too large': { title: 'x'.repeat(300_000) },
   };
-  test('are refused at both doors, at once', async () => {
-    const view = await world.session();
+  test('are refused at both edges, at once', async () => {
+    const view = await fixture.session();
     for (const [what, schema] of Object.entries(bad)) {
       const began = Date.now();
       const ack = await view.send('x', { output_schema: schema });
       assert.deepEqual([ack.ok, ack.error?.code], [false, 'invalid_schema'], what);
-      const answer = await world.rest.call('POST', `/api/sessions/${view.session}/chat`, { message: 'x', output_schema: schema });
+      const answer = await fixture.rest.call('POST', `/api/sessions/${view.session}/chat`, { message: 'x', output_schema: schema });
       assert.deepEqual([answer.status, answer.body.code], [422, 'invalid_schema'], what);
       assert.ok(Date.now() - began < 60_000, `${what} took ${Date.now() - began} ms`);
     }
-    assert.deepEqual(await world.rest.messages(view.session), []);
+    assert.deepEqual(await fixture.rest.messages(view.session), []);
   });
 
-  test('an answer made to hurt its check is a misfit', async () => {
+  test('an answer made to hurt its check is rejected', async () => {
     const numbers = await socket(order({ steps: [{ text: '1e99999999' }, { text: '9'.repeat(5000) }, { text: '3' }] }), { output_schema: { type: 'number', minimum: 2 } });
     assert.deepEqual(numbers.result.output, 3);
     const twice = { $defs: { a: { allOf: [{ items: { $ref: '#/$defs/a' } }, { items: { $ref: '#/$defs/a' } }] } }, $ref: '#/$defs/a' };

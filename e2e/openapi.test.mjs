@@ -1,4 +1,4 @@
-// The OpenAPI document as the service publishes it, held to the rules of Redocly.
+// The OpenAPI document as the service publishes it, checked with the rules of Redocly.
 // That answers are as it says is tested where they are made, in package api.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -7,13 +7,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { World } from './lib/world.mjs';
+import { Fixture } from './lib/fixture.mjs';
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
 
 // lint gives the problems that Redocly finds in a document.
 async function lint(document) {
@@ -40,11 +40,11 @@ async function lint(document) {
 
 describe('the OpenAPI document', () => {
   test('has no errors and no warnings', async () => {
-    assert.deepEqual(await lint(await world.rest.get('/api/openapi.json')), []);
+    assert.deepEqual(await lint(await fixture.rest.get('/api/openapi.json')), []);
   });
 
   test('is really looked at', async () => {
-    const document = await world.rest.get('/api/openapi.json');
+    const document = await fixture.rest.get('/api/openapi.json');
     delete document.paths['/api/version'].get.operationId;
     document.paths['/api/sessions'].get.responses['200'].content['application/json'].example.total = 'many';
     const found = await lint(document);
@@ -52,12 +52,12 @@ describe('the OpenAPI document', () => {
     assert.ok(found.some((p) => p.includes('no-invalid-media-type-examples')), found.join('\n'));
   });
 
-  test('says of which version it is, and is there for everybody', async () => {
-    const answer = await fetch(`${world.server.url}/api/openapi.json`);
+  test('says of which version it is, and is public', async () => {
+    const answer = await fetch(`${fixture.server.url}/api/openapi.json`);
     assert.match(answer.headers.get('content-type'), /^application\/json/);
     const document = await answer.json();
     assert.match(document.openapi, /^3\.1\./);
-    assert.equal(document.info.version, (await world.rest.get('/api/version')).version);
+    assert.equal(document.info.version, (await fixture.rest.get('/api/version')).version);
     assert.equal(document.info.license.identifier, 'Apache-2.0');
   });
 });

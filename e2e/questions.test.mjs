@@ -1,13 +1,13 @@
-// AskUserQuestion: the loop pauses until the user answers (agent-service.md
-// "Events", decisions.md sections 3, 4 and 8).
+// AskUserQuestion: the loop pauses until the user answers (docs/events.md,
+// docs/concepts.md#questions).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { World, call, eventually, order, steps } from './lib/world.mjs';
+import { Fixture, call, eventually, order, steps } from './lib/fixture.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const colours = { question: 'Which colour?', header: 'Colour', options: [{ label: 'red', description: 'warm' }, { label: 'blue' }] };
 const ask = (...questions) => call('AskUserQuestion', { questions });
@@ -24,23 +24,23 @@ const resumedEnd = (view, chat) => view.wait('the end of the second round', (e) 
   e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason !== 'awaiting_answer').then((e) => e.data);
 
 test('a question pauses the turn and ends the chat; its answer resumes the same chat', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, turns, calls } = await asked(view);
   assert.equal(turns[0].status, 'paused');
   assert.deepEqual([calls[0].tool_name, calls[0].status], ['AskUserQuestion', 'awaiting_answer']);
   assert.deepEqual(JSON.parse(calls[0].arguments), { questions: [colours] });
   const shape = view.shape(chat).filter((n) => n !== 'add_content');
   assert.deepEqual(shape, ['chat:start', 'turn:start', 'turn:end', 'turn:start', 'add_tool_call', 'turn:end', 'chat:end']);
-  const detail = await world.rest.detail(view.session);
+  const detail = await fixture.rest.detail(view.session);
   assert.deepEqual([detail.status, detail.waiting_reason], ['waiting_for_input', 'question']);
 
-  const late = await world.follow(view.session);
+  const late = await fixture.follow(view.session);
   assert.equal(late.ack.status, 'waiting_for_input');
   assert.equal(late.ack.waiting_reason, 'question');
   assert.equal(late.ack.pending_questions[0].tool_call_id, calls[0].id);
   assert.deepEqual(late.ack.pending_questions[0].questions, [colours]);
   assert.equal(late.ack.open_turns[0].status, 'paused');
-  const stored = (await world.rest.messages(view.session)).at(-1);
+  const stored = (await fixture.rest.messages(view.session)).at(-1);
   assert.equal(stored.status, 'paused');
   assert.ok(stored.tool_calls[0].pending_question_ref);
 
@@ -58,13 +58,13 @@ test('a question pauses the turn and ends the chat; its answer resumes the same 
   assert.deepEqual(JSON.parse(first.result), { answers: [{ question: 'Which colour?', selected: ['blue'], custom: '' }] });
   const resolved = view.events.find((e) => e.name === 'question:resolved').data;
   assert.deepEqual([resolved.question_id, resolved.resolution], [ack.question_id, 'answered']);
-  const told = (await world.requests(calls[0].id)).at(-1) ?? (await world.requests('Which colour?')).at(-1);
-  assert.match(JSON.stringify(told.body.messages), /blue/);
+  const request = (await fixture.requests(calls[0].id)).at(-1) ?? (await fixture.requests('Which colour?')).at(-1);
+  assert.match(JSON.stringify(request.body.messages), /blue/);
   assert.deepEqual(ends(view, chat), ['awaiting_answer', 'completed']);
 });
 
 test('free text answers too', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls } = await asked(view);
   const ack = await view.answer(calls[0].id, { selections: {}, custom: { 0: 'a „grün“ one' } });
   assert.equal(ack.resolved, true);
@@ -73,7 +73,7 @@ test('free text answers too', async () => {
 });
 
 test('answers that do not fit are refused and keep the question open', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const many = { question: 'Which ones?', options: [{ label: 'a' }, { label: 'b' }, { label: 'c' }], multiSelect: true };
   const { chat_id: chat, calls } = await asked(view, { questions: [colours, many] });
   const id = calls[0].id;
@@ -94,15 +94,15 @@ test('answers that do not fit are refused and keep the question open', async () 
     assert.equal(ack.error.code, 'invalid_answer', what);
   }
   assert.equal((await view.answer('call_none', { selections: { 0: [0], 1: [0] } })).error.code, 'invalid_answer');
-  assert.equal((await world.rest.detail(view.session)).status, 'waiting_for_input');
+  assert.equal((await fixture.rest.detail(view.session)).status, 'waiting_for_input');
   assert.equal((await view.answer(id, { selections: { 0: [0], 1: [2, 0] } })).resolved, true);
   await resumedEnd(view, chat);
   assert.deepEqual(JSON.parse(view.callsOf(chat)[0].result).answers[1].selected.sort(), ['a', 'c']);
 });
 
 test('of two racing answers one wins', async () => {
-  const view = await world.session();
-  const others = [await world.follow(view.session), await world.follow(view.session, undefined, { transports: ['polling'] })];
+  const view = await fixture.session();
+  const others = [await fixture.follow(view.session), await fixture.follow(view.session, undefined, { transports: ['polling'] })];
   const { chat_id: chat, calls } = await asked(view);
   const acks = await Promise.all([view, ...others, view].map((v, i) => v.answer(calls[0].id, { selections: { 0: [i % 2] } })));
   assert.deepEqual(acks.map((a) => a.ok), [true, true, true, true]);
@@ -116,17 +116,17 @@ test('of two racing answers one wins', async () => {
 });
 
 test('an answer through REST', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls } = await asked(view);
   const body = { message: '', askuser_answer: { tool_call_id: calls[0].id, selections: { 0: [0] } } };
-  const accepted = await world.rest.post(`/api/sessions/${view.session}/chat`, body);
+  const accepted = await fixture.rest.post(`/api/sessions/${view.session}/chat`, body);
   assert.deepEqual([accepted.chat_id, accepted.resolved], [chat, true]);
   await resumedEnd(view, chat);
-  assert.equal((await world.rest.post(`/api/sessions/${view.session}/chat`, body)).resolved, false);
+  assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/chat`, body)).resolved, false);
 });
 
 test('a message instead of an answer cancels the question and is a chat of its own', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls, turns } = await asked(view);
   const { chat_id: next, end } = await view.run(steps({ text: 'another matter then' }));
   assert.notEqual(next, chat);
@@ -136,15 +136,15 @@ test('a message instead of an answer cancels the question and is a chat of its o
   assert.deepEqual(ends(view, chat), ['awaiting_answer']);
   const late = await view.answer(calls[0].id, { selections: { 0: [0] } });
   assert.deepEqual([late.ok, late.resolved], [true, false]);
-  assert.equal((await world.rest.detail(view.session)).status, 'completed');
+  assert.equal((await fixture.rest.detail(view.session)).status, 'completed');
 });
 
 test('a stop while the question waits cancels it without a second chat:end', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls, turns } = await asked(view);
   assert.deepEqual(await view.stop(), { ok: true, stopped: true });
   await view.wait('the second turn:end', (e) => e.name === 'turn:end' && e.data.turn_id === turns[0].id && e.data.status === 'interrupted');
-  await eventually('interrupted', async () => (await world.rest.detail(view.session)).status === 'interrupted');
+  await eventually('interrupted', async () => (await fixture.rest.detail(view.session)).status === 'interrupted');
   assert.equal(view.callsOf(chat)[0].status, 'cancelled');
   assert.deepEqual(await view.stop(), { ok: true, stopped: false });
   const late = await view.answer(calls[0].id, { selections: { 0: [0] } });
@@ -155,13 +155,13 @@ test('a stop while the question waits cancels it without a second chat:end', asy
 });
 
 test('two questions at once: the chat goes on with the last answer', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls, end } = await view.run(steps({ calls: [ask(colours), ask({ ...colours, question: 'And the other?' })] }, { text: 'both known' }));
   assert.equal(end.finish_reason, 'awaiting_answer');
   assert.deepEqual(calls.map((c) => c.status), ['awaiting_answer', 'awaiting_answer']);
   assert.equal((await view.answer(calls[1].id, { selections: { 0: [0] } })).resolved, true);
   await view.patch('tool_result', (p) => p.tool_call_id === calls[1].id);
-  assert.equal((await world.rest.detail(view.session)).status, 'waiting_for_input');
+  assert.equal((await fixture.rest.detail(view.session)).status, 'waiting_for_input');
   assert.equal(view.events.filter((e) => e.name === 'chat:start').length, 1);
   assert.equal((await view.answer(calls[0].id, { selections: { 0: [1] } })).resolved, true);
   assert.equal((await resumedEnd(view, chat)).finish_reason, 'completed');
@@ -169,7 +169,7 @@ test('two questions at once: the chat goes on with the last answer', async () =>
 });
 
 test('tools beside a question finish first', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat, calls, end } = await view.run(steps(
     { calls: [ask(colours), call('Bash', { command: 'sleep 0.5; echo finished' })] }, { text: 'all known' }));
   assert.equal(end.finish_reason, 'awaiting_answer');
@@ -179,33 +179,33 @@ test('tools beside a question finish first', async () => {
 });
 
 test('an answer while a tool beside the question still runs', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'all known' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const question = view.callsOf(chat)[0];
   assert.equal((await view.answer(question.id, { selections: { 0: [1] } })).resolved, true);
-  await world.rest.put(`/api/sessions/${view.session}/files/go`, { content: '' });
+  await fixture.rest.put(`/api/sessions/${view.session}/files/go`, { content: '' });
   const end = await view.ended(chat);
   assert.equal(end.finish_reason, 'completed', 'the answered question made the chat wait');
   assert.deepEqual(ends(view, chat), ['completed']);
 });
 
 test('a message while a tool beside the question still runs joins the chat', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(
     { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'never said' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const ack = await view.say(steps({ text: 'then without a colour' }));
   assert.equal(ack.chat_id, chat);
-  await world.rest.put(`/api/sessions/${view.session}/files/go`, { content: '' });
+  await fixture.rest.put(`/api/sessions/${view.session}/files/go`, { content: '' });
   assert.equal((await view.ended(chat)).finish_reason, 'completed');
   assert.equal(view.callsOf(chat)[0].status, 'cancelled');
   assert.equal(view.rules.text(view.rules.assistants(chat).at(-1).id), 'then without a colour');
 });
 
 test('a stop while a tool beside the question still runs', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({ calls: [ask(colours), call('Bash', { command: 'echo begun; sleep 600' })] }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   assert.deepEqual(await view.stop(), { ok: true, stopped: true });
@@ -216,7 +216,7 @@ test('a stop while a tool beside the question still runs', async () => {
 });
 
 test('several questions in one chat, one after the other', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.run(order({ loop: { n: 3, call: { name: 'AskUserQuestion', arguments: { questions: [{ ...colours, question: 'Round {{i}}?' }] } } } }));
   for (let round = 0; round < 3; round++) {
     await eventually(`round ${round}`, () => ends(view, chat).length === round + 1);
@@ -230,41 +230,41 @@ test('several questions in one chat, one after the other', async () => {
 
 describe('a question that cannot be asked', () => {
   test('malformed', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, calls } = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [] }), call('AskUserQuestion', { questions: 'x' })] }, { text: 'then not' }));
     assert.equal(end.finish_reason, 'completed');
     assert.deepEqual(calls.map((c) => c.status), ['error', 'error']);
   });
 
   test('in a headless chat', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const { end, calls } = await view.run(steps({ calls: [ask(colours)] }, { text: 'alone' }), { headless: true });
     assert.equal(end.finish_reason, 'completed');
     assert.deepEqual(end.result, { output: 'alone' });
     assert.equal(calls[0].status, 'error');
-    const [request] = (await world.requests('"alone"')).slice(-1);
+    const [request] = (await fixture.requests('"alone"')).slice(-1);
     assert.ok(request === undefined || !request.body.tools.some((t) => t.function.name === 'AskUserQuestion'));
   });
 });
 
 test('a queued message waits no longer than the stop of a question', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({ text: 'let me ask soon', ...{ calls: [ask(colours)] }, hold: true, hold_after: 2 }));
   await view.said('let me');
   const queued = await view.say(steps({ text: 'from the queue' }));
-  assert.equal((await world.letGo(view.ended(chat))).finish_reason, 'awaiting_answer');
+  assert.equal((await fixture.releaseUntil(view.ended(chat))).finish_reason, 'awaiting_answer');
   await view.stop();
   assert.equal((await view.ended(queued.chat_id)).status, 'completed');
 });
 
 // A message steered into a model call that turns out to ask.
 async function steeredIntoQuestion() {
-  const view = await world.session();
+  const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps({ text: 'let me ask soon', calls: [ask(colours)], hold: true, hold_after: 2 }, { text: 'thank you' }));
   await view.said('let me');
   const steered = await view.say(steps({ text: 'I heard the other thing' }), { delivery: 'steer' });
   assert.equal(steered.chat_id, chat);
-  assert.equal((await world.letGo(view.ended(chat))).finish_reason, 'awaiting_answer');
+  assert.equal((await fixture.releaseUntil(view.ended(chat))).finish_reason, 'awaiting_answer');
   const joined = () => view.wait('the steered turn', (e) => e.name === 'turn:start' && e.data.turn_id === steered.turn_id).then((e) => e.data);
   return { view, chat, joined };
 }

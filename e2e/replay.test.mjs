@@ -1,40 +1,40 @@
-// Replay sessions (agent-service.md Replay, decisions.md section 5): recorded
+// Replay sessions (docs/replay.md): recorded
 // events are played again, with their spacing, without tools and models.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { World, bash, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
-let world;
+let fixture;
 let long; // a session that is played for half a minute; it is made beside the first tests
 before(async () => {
-  world = await World.start();
+  fixture = await Fixture.start();
   long = record();
-  long.catch(() => {}); // those that wait for it are told
+  long.catch(() => {}); // those that wait for it see the error
 });
 
 // record makes a session whose second chat has output for half a minute: a replay
 // makes no pause that is longer than three seconds.
 async function record() {
-  const { session_id: session } = await world.rest.post('/api/sessions', {});
+  const { session_id: session } = await fixture.rest.post('/api/sessions', {});
   for (const message of [
     steps(bash('echo one > state.txt'), { text: 'first' }),
     steps(bash('for i in {1..30}; do echo $i; sleep 1; done; echo two > state.txt; echo new > later.txt'), { text: 'the end of it' }),
-  ]) await world.rest.post(`/api/sessions/${session}/chat`, { message });
-  await eventually('it is recorded', async () => (await told(world.rest, session)).at(-1)?.[2] === 'the end of it'
-    && (await world.rest.detail(session)).status === 'completed');
+  ]) await fixture.rest.post(`/api/sessions/${session}/chat`, { message });
+  await eventually('it is recorded', async () => (await transcript(fixture.rest, session)).at(-1)?.[2] === 'the end of it'
+    && (await fixture.rest.detail(session)).status === 'completed');
   return { session };
 }
-after(() => world?.close());
-afterEach(() => world.settle());
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 // text of the turns that a session says it has, by role.
-const told = async (rest, session) => (await rest.messages(session))
+const transcript = async (rest, session) => (await rest.messages(session))
   .map((t) => [t.role, t.status, t.blocks.filter((b) => b.type === 'text').map((b) => b.content).join(''), t.tool_calls.map((c) => [c.tool_name, c.status, c.result])]);
 
 // source makes a session with some chats.
 async function source(...messages) {
-  const view = await world.session();
+  const view = await fixture.session();
   for (const message of messages) {
     const { end } = await view.run(message);
     assert.equal(end.status, 'completed');
@@ -44,16 +44,16 @@ async function source(...messages) {
 
 // replay starts a replay and follows it.
 async function replay(view, speed = 5, options) {
-  const { session_id: id } = await world.rest.post(`/api/sessions/${view.session}/replay`, { speed });
+  const { session_id: id } = await fixture.rest.post(`/api/sessions/${view.session}/replay`, { speed });
   assert.notEqual(id, view.session);
-  world.adopt(id, world.rest);
-  return world.follow(id, 0, options);
+  fixture.adopt(id, fixture.rest);
+  return fixture.follow(id, 0, options);
 }
 
-const state = async (id) => (await world.rest.detail(id)).replay_state;
+const state = async (id) => (await fixture.rest.detail(id)).replay_state;
 const status = (id, want) => eventually(`replay is ${want}`, async () => (await state(id)).status === want && state(id));
 const finished = (id) => status(id, 'finished');
-const patch = (id, body) => world.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
+const patch = (id, body) => fixture.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
 
 describe('a replay', () => {
   test('plays the same turns, calls and files as its own, without tools and models', async () => {
@@ -61,7 +61,7 @@ describe('a replay', () => {
       steps({ thinking: 'let me see', calls: [call('Write', { file_path: 'notes/a.txt', content: 'alpha 😀\n' })] },
         bash('echo ran >> count; cat notes/a.txt'), { text: 'The file is there: **alpha** 😀.' }),
       steps({ text: 'second answer' }));
-    const calls = (await world.requests('second answer')).length;
+    const calls = (await fixture.requests('second answer')).length;
     const played = await replay(view, 5);
     const early = await state(played.session);
     assert.equal(early.source_session_id, view.session);
@@ -71,8 +71,8 @@ describe('a replay', () => {
     assert.equal(end.position, end.total);
     assert.ok(end.total > 10);
     await eventually('all events', () => [...played.rules.chats.values()].filter((c) => !c.open).length === 2);
-    assert.deepEqual(await told(world.rest, played.session), await told(world.rest, view.session));
-    const [was, is] = [await world.rest.messages(view.session), await world.rest.messages(played.session)];
+    assert.deepEqual(await transcript(fixture.rest, played.session), await transcript(fixture.rest, view.session));
+    const [was, is] = [await fixture.rest.messages(view.session), await fixture.rest.messages(played.session)];
     for (const [i, turn] of is.entries()) {
       assert.notEqual(turn.turn_id, was[i].turn_id);
       assert.notEqual(turn.chat_id, was[i].chat_id);
@@ -84,15 +84,15 @@ describe('a replay', () => {
     }
     const starts = played.events.filter((e) => e.name === 'chat:start');
     assert.deepEqual(starts.map((e) => e.data.trigger), ['replay', 'replay']);
-    assert.equal((await world.requests('second answer')).length, calls, 'a model was called');
+    assert.equal((await fixture.requests('second answer')).length, calls, 'a model was called');
     // The files are those of the end.
-    await eventually('the files', async () => (await world.rest.call('GET', `/api/sessions/${played.session}/files/notes/a.txt`)).status === 200);
-    assert.equal(await world.rest.file(played.session, 'notes/a.txt'), 'alpha 😀\n');
-    assert.equal(await world.rest.file(played.session, 'count'), 'ran\n', 'a tool was run again');
+    await eventually('the files', async () => (await fixture.rest.call('GET', `/api/sessions/${played.session}/files/notes/a.txt`)).status === 200);
+    assert.equal(await fixture.rest.file(played.session, 'notes/a.txt'), 'alpha 😀\n');
+    assert.equal(await fixture.rest.file(played.session, 'count'), 'ran\n', 'a tool was run again');
     // A finished replay is an ordinary session, which knows what was said.
     const { end: next } = await played.run(steps({ calls: [call('Read', { file_path: 'notes/a.txt' })] }, { text: 'third' }));
     assert.equal(next.status, 'completed');
-    assert.equal((await world.rest.messages(view.session)).length, was.length, 'the source was changed');
+    assert.equal((await fixture.rest.messages(view.session)).length, was.length, 'the source was changed');
   });
 
   test('keeps the spacing, divided by the speed', async () => {
@@ -113,17 +113,17 @@ describe('a replay', () => {
   });
 
   test('of a chat with a question goes on by itself', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const ack = await view.say(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
     await view.ended(ack.chat_id);
-    assert.deepEqual((await world.rest.call('GET', `/api/sessions/${view.session}/replay/preview`)).body.reason, 'still_running');
+    assert.deepEqual((await fixture.rest.call('GET', `/api/sessions/${view.session}/replay/preview`)).body.reason, 'still_running');
     assert.equal((await view.answer(view.callsOf(ack.chat_id)[0].id, { selections: { 0: [1] }, custom: {} })).resolved, true);
     await view.wait('the second end', () => view.events.filter((e) => e.name === 'chat:end').length === 2);
     const played = await replay(view, 5);
     await finished(played.session);
-    assert.deepEqual(await told(world.rest, played.session), await told(world.rest, view.session));
+    assert.deepEqual(await transcript(fixture.rest, played.session), await transcript(fixture.rest, view.session));
     assert.deepEqual(played.events.filter((e) => e.name === 'chat:start').map((e) => e.data.trigger), ['replay', 'answer']);
-    assert.equal((await world.rest.detail(played.session)).status, 'completed');
+    assert.equal((await fixture.rest.detail(played.session)).status, 'completed');
   });
 });
 
@@ -134,12 +134,12 @@ describe('while it plays', () => {
     const refused = await played.send('hello');
     assert.equal(refused.ok, false);
     assert.equal(refused.error.code, 'session_busy');
-    assert.equal((await world.rest.call('POST', `/api/sessions/${played.session}/chat`, { message: 'x' })).status, 409);
-    assert.equal((await world.rest.get(`/api/sessions/${played.session}/replay/preview`)).reason, 'still_running');
+    assert.equal((await fixture.rest.call('POST', `/api/sessions/${played.session}/chat`, { message: 'x' })).status, 409);
+    assert.equal((await fixture.rest.get(`/api/sessions/${played.session}/replay/preview`)).reason, 'still_running');
     await played.wait('a checkpoint', (e) => e.name === 'checkpoint:created');
-    const [{ checkpoint_id: point }] = await world.rest.get(`/api/sessions/${played.session}/checkpoints`);
+    const [{ checkpoint_id: point }] = await fixture.rest.get(`/api/sessions/${played.session}/checkpoints`);
     for (const move of ['rewind', 'switch-branch']) {
-      const busy = await world.rest.call('POST', `/api/sessions/${played.session}/${move}`, { checkpoint_id: point });
+      const busy = await fixture.rest.call('POST', `/api/sessions/${played.session}/${move}`, { checkpoint_id: point });
       assert.deepEqual([busy.status, busy.body.code], [409, 'session_busy'], move);
     }
     for (const body of [{ speed: 3 }, { speed: 0 }, { status: 'playing' }, { status: 'finished' }]) {
@@ -164,9 +164,9 @@ describe('while it plays', () => {
     assert.ok(body.replay_state.position < body.replay_state.total);
     const end = await played.ended(second.data.chat_id);
     assert.deepEqual([end.status, end.finish_reason], ['interrupted', 'interrupted']);
-    assert.equal((await world.rest.detail(played.session)).status, 'interrupted');
-    assert.equal(await world.rest.file(played.session, 'state.txt'), 'one\n', 'the files are not those of this point');
-    assert.equal((await world.rest.call('GET', `/api/sessions/${played.session}/files/later.txt`)).status, 404);
+    assert.equal((await fixture.rest.detail(played.session)).status, 'interrupted');
+    assert.equal(await fixture.rest.file(played.session, 'state.txt'), 'one\n', 'the files are not those of this point');
+    assert.equal((await fixture.rest.call('GET', `/api/sessions/${played.session}/files/later.txt`)).status, 404);
     assert.equal((await patch(played.session, { status: 'autonomous' })).status, 200, 'twice is once');
     const before = played.events.length;
     await new Promise((resolve) => setTimeout(resolve, 1500));
@@ -179,15 +179,15 @@ describe('while it plays', () => {
   });
 
   test('handed over before anything was said, it has the files from before', async () => {
-    const view = await world.session();
-    await world.rest.put(`/api/sessions/${view.session}/files/given.txt`, { content: 'given' });
+    const view = await fixture.session();
+    await fixture.rest.put(`/api/sessions/${view.session}/files/given.txt`, { content: 'given' });
     await view.run(steps(bash('echo made > made.txt; echo changed > given.txt'), { text: 'x' }));
-    const { session_id: id } = await world.rest.post(`/api/sessions/${view.session}/replay`, { speed: 1 });
-    world.adopt(id, world.rest);
+    const { session_id: id } = await fixture.rest.post(`/api/sessions/${view.session}/replay`, { speed: 1 });
+    fixture.adopt(id, fixture.rest);
     const { body } = await patch(id, { status: 'autonomous' });
     if (body.replay_state.position > 5) return; // it was quicker
-    assert.equal(await world.rest.file(id, 'given.txt'), 'given');
-    assert.equal((await world.rest.call('GET', `/api/sessions/${id}/files/made.txt`)).status, 404);
+    assert.equal(await fixture.rest.file(id, 'given.txt'), 'given');
+    assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}/files/made.txt`)).status, 404);
   });
 
   test('a stop pauses it, and null plays on', async () => {
@@ -196,7 +196,7 @@ describe('while it plays', () => {
     assert.equal((await played.stop()).stopped, true);
     const paused = await state(played.session);
     assert.equal(paused.status, 'paused');
-    assert.equal((await world.rest.detail(played.session)).status, 'interrupted');
+    assert.equal((await fixture.rest.detail(played.session)).status, 'interrupted');
     assert.equal((await played.send('hello')).error.code, 'session_busy');
     const { status: code, body } = await patch(played.session, { status: null });
     assert.equal(code, 200);
@@ -205,51 +205,51 @@ describe('while it plays', () => {
     await played.said('the end of it');
     const end = await finished(played.session);
     assert.equal(end.position, end.total);
-    assert.equal((await world.rest.detail(played.session)).status, 'completed');
+    assert.equal((await fixture.rest.detail(played.session)).status, 'completed');
   });
 
   test('it can be deleted, and its source too', async () => {
     const view = await source(steps(bash('sleep 2.5; echo one'), bash('sleep 2.5; echo two'), { text: 'the end of it' }));
     const played = await replay(view, 1);
     const other = await replay(view, 5);
-    await world.rest.delete(`/api/sessions/${view.session}`);
+    await fixture.rest.delete(`/api/sessions/${view.session}`);
     await finished(other.session);
-    assert.equal((await told(world.rest, other.session)).at(-1)[2], 'the end of it');
-    await world.rest.delete(`/api/sessions/${played.session}`);
-    assert.equal((await world.rest.call('GET', `/api/sessions/${played.session}`)).status, 404);
-    world.forget();
+    assert.equal((await transcript(fixture.rest, other.session)).at(-1)[2], 'the end of it');
+    await fixture.rest.delete(`/api/sessions/${played.session}`);
+    assert.equal((await fixture.rest.call('GET', `/api/sessions/${played.session}`)).status, 404);
+    fixture.forget();
   });
 });
 
-test('preview tells whether it can be done', async () => {
-  const empty = await world.session({ intent: 'nothing yet' });
-  const at = (id) => world.rest.get(`/api/sessions/${id}/replay/preview`);
+test('preview says whether it can be done', async () => {
+  const empty = await fixture.session({ intent: 'nothing yet' });
+  const at = (id) => fixture.rest.get(`/api/sessions/${id}/replay/preview`);
   assert.deepEqual(await at(empty.session), { session_id: empty.session, intent: 'nothing yet', supported: false, reason: 'no_turns' });
-  assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
+  assert.equal((await fixture.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
   const { chat_id: chat } = await empty.say(steps(bash('until [ -e go ]; do sleep 0.05; done'), { text: 'done' }));
   await empty.patch('add_tool_call');
   assert.equal((await at(empty.session)).reason, 'still_running');
-  assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
-  await world.rest.put(`/api/sessions/${empty.session}/files/go`, { content: '' });
+  assert.equal((await fixture.rest.call('POST', `/api/sessions/${empty.session}/replay`, { speed: 1 })).status, 409);
+  await fixture.rest.put(`/api/sessions/${empty.session}/files/go`, { content: '' });
   await empty.ended(chat);
   const good = await at(empty.session);
   assert.deepEqual([good.supported, good.reason], [true, null]);
   for (const body of [{ speed: 3 }, { speed: 'x' }, {}]) {
-    assert.equal((await world.rest.call('POST', `/api/sessions/${empty.session}/replay`, body)).status, 422, JSON.stringify(body));
+    assert.equal((await fixture.rest.call('POST', `/api/sessions/${empty.session}/replay`, body)).status, 422, JSON.stringify(body));
   }
 });
 
-test('belongs to whoever asked for it', async () => {
+test('belongs to the user that asked for it', async () => {
   const view = await source(steps({ text: 'shared words' }));
-  const { api_key: key } = await world.rest.post('/api/admin/users', { username: `viewer-${Date.now()}` });
-  const viewer = new Rest(world.server.url, key.plaintext);
+  const { api_key: key } = await fixture.rest.post('/api/admin/users', { username: `viewer-${Date.now()}` });
+  const viewer = new Rest(fixture.server.url, key.plaintext);
   const path = `/api/sessions/${view.session}/replay`;
   assert.equal((await viewer.call('POST', path, { speed: 5 })).status, 404);
   assert.equal((await viewer.call('GET', `${path}/preview`)).status, 404);
-  await world.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
+  await fixture.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
   const { session_id: id } = await viewer.post(path, { speed: 5 });
   assert.equal((await viewer.detail(id)).viewer_role, 'owner');
-  assert.equal((await viewer.call('PATCH', path, { speed: 1 })).status, 403, 'the source is not his');
+  assert.equal((await viewer.call('PATCH', path, { speed: 1 })).status, 403, 'the source is not theirs');
   await eventually('the end', async () => (await viewer.detail(id)).replay_state.status === 'finished');
-  assert.equal((await told(viewer, id)).at(-1)[2], 'shared words');
+  assert.equal((await transcript(viewer, id)).at(-1)[2], 'shared words');
 });

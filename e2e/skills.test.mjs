@@ -1,28 +1,28 @@
 // Skills: packages of a session, of the service and of the registry, and the
-// tool that loads them (agent-service.md "Session skills", "Skills catalog").
+// tool that loads them (docs/skills.md).
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Registry } from './lib/registry.mjs';
-import { World, bash, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
-let world;
+let fixture;
 let registry;
 before(async () => {
   registry = await Registry.start();
-  world = await World.start({ REGISTRY_URL: registry.url });
+  fixture = await Fixture.start({ REGISTRY_URL: registry.url });
 });
 after(async () => {
-  await world?.close();
+  await fixture?.close();
   registry?.close();
 });
-afterEach(() => world.settle());
+afterEach(() => fixture.settle());
 
 const document = (name, version, body) =>
   `---\nname: ${name}\ndescription: What ${name} is for. Use it in tests.\nmetadata:\n  version: ${version}\n---\n${body}\n`;
-const upload = (view, name, files) => world.rest.call('POST', `/api/sessions/${view.session}/skills:upload`,
+const upload = (view, name, files) => fixture.rest.call('POST', `/api/sessions/${view.session}/skills:upload`,
   { name, files: Object.entries(files).map(([path, content]) => ({ path, content })) });
-const skills = async (view) => new Map((await world.rest.get(`/api/sessions/${view.session}/skills`)).items.map((s) => [s.name, s]));
-const stats = async (view) => new Map((await world.rest.get(`/api/sessions/${view.session}/skill-stats`)).items.map((s) => [s.name, s]));
+const skills = async (view) => new Map((await fixture.rest.get(`/api/sessions/${view.session}/skills`)).items.map((s) => [s.name, s]));
+const stats = async (view) => new Map((await fixture.rest.get(`/api/sessions/${view.session}/skill-stats`)).items.map((s) => [s.name, s]));
 
 // run gives the calls of one chat with their results.
 async function run(view, ...list) {
@@ -33,8 +33,8 @@ async function run(view, ...list) {
 const load = (name, more = {}) => ({ calls: [call('Skill', { name, ...more })] });
 
 describe('a skill of a session', () => {
-  test('is uploaded, told to the model, loaded, read and run', async () => {
-    const view = await world.session();
+  test('is uploaded, shown to the model, loaded, read and run', async () => {
+    const view = await fixture.session();
     const made = await upload(view, 'greeting', {
       'SKILL.md': document('greeting', '1.0.0', 'Read references/words.md, then run scripts/greet.sh.'),
       'references/words.md': 'salutation-4711\n',
@@ -52,19 +52,19 @@ describe('a skill of a session', () => {
     assert.match(read.result, /salutation-4711/);
     assert.equal(ran.result.trim(), 'greetings, Ada');
     // The model saw name and description before it loaded it, and nothing more.
-    const [first] = await world.requests('What greeting is for');
+    const [first] = await fixture.requests('What greeting is for');
     const offered = first.body.tools.find((t) => t.function.name === 'Skill').function;
     assert.match(offered.description, /- greeting: What greeting is for/);
     assert.ok(offered.parameters.properties.name.enum.includes('greeting'));
     assert.doesNotMatch(offered.description, /Read references/);
 
-    const detail = await world.rest.detail(view.session);
+    const detail = await fixture.rest.detail(view.session);
     assert.ok(detail.session_setup.tools_enabled.includes('Skill'));
     assert.equal(detail.session_setup.skills.find((s) => s.name === 'greeting').source, 'uploaded');
   });
 
   test('is counted when it is used', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await upload(view, 'counted', { 'SKILL.md': document('counted', '1.0.0', 'x'.repeat(4000)) });
     assert.equal((await stats(view)).size, 0);
     const before = Date.now();
@@ -78,13 +78,13 @@ describe('a skill of a session', () => {
     assert.equal((await stats(view)).get('no-such-skill').errors, 1);
   });
 
-  test('that changed is noticed, told to the model, and read again', async () => {
-    const view = await world.session();
+  test('that changed is noticed, shown to the model, and read again', async () => {
+    const view = await fixture.session();
     await upload(view, 'moving', { 'SKILL.md': document('moving', '1.0.0', 'one') });
     const first = (await skills(view)).get('moving');
     const [loaded] = await run(view, load('moving'));
     assert.doesNotMatch(loaded.result, /has changed/);
-    await world.rest.put(`/api/sessions/${view.session}/files/.skills/moving/SKILL.md`, { content: document('moving', '1.1.0', 'two') });
+    await fixture.rest.put(`/api/sessions/${view.session}/files/.skills/moving/SKILL.md`, { content: document('moving', '1.1.0', 'two') });
     const second = (await skills(view)).get('moving');
     assert.notEqual(second.digest, first.digest);
     assert.deepEqual([second.changed, second.version], [true, '1.1.0']);
@@ -94,7 +94,7 @@ describe('a skill of a session', () => {
 
     await run(view, bash(`mkdir -p .skills/own && printf '%s' '${document('own', '0.1.0', 'mine')}' > .skills/own/SKILL.md`), load('own'));
     await run(view, bash('rm -rf .skills/own; mkdir -p .skills/late .skills/broken; echo x > .skills/broken/SKILL.md; sed s/own/late/g > .skills/late/SKILL.md <<\'END\'\n' + document('own', '0.1.0', 'mine') + 'END'));
-    const resync = await world.rest.post(`/api/sessions/${view.session}/skills:resync`);
+    const resync = await fixture.rest.post(`/api/sessions/${view.session}/skills:resync`);
     assert.equal(typeof resync.detail, 'string');
     assert.deepEqual([resync.added, resync.updated, resync.removed], [['late'], ['moving'], ['own']]);
     assert.deepEqual(resync.failed.map((f) => f.name), ['broken']);
@@ -103,7 +103,7 @@ describe('a skill of a session', () => {
   });
 
   test('written by the agent itself can be loaded in the next step', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const [written, loaded] = await run(view,
       { calls: [call('Write', { file_path: '.skills/fresh/SKILL.md', content: document('fresh', '1.0.0', 'fresh text') })] }, load('fresh'));
     assert.equal(written.status, 'done');
@@ -112,7 +112,7 @@ describe('a skill of a session', () => {
   });
 
   test('stays in its session', async () => {
-    const [mine, other] = [await world.session(), await world.session()];
+    const [mine, other] = [await fixture.session(), await fixture.session()];
     await upload(mine, 'private', { 'SKILL.md': document('private', '1.0.0', 'x') });
     const [refused] = await run(other, load('private'));
     assert.equal(refused.status, 'error');
@@ -120,7 +120,7 @@ describe('a skill of a session', () => {
   });
 
   test('is refused when it could do harm, and leaves nothing behind', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const good = document('bad', '1.0.0', 'x');
     for (const [what, name, files, status = 422] of [
       ['a name with a path', '../bad', { 'SKILL.md': good }],
@@ -151,27 +151,27 @@ describe('a skill of a session', () => {
   });
 
   test('the tool can be withheld', async () => {
-    const view = await world.session({ disable_tools: ['Skill'] });
+    const view = await fixture.session({ disable_tools: ['Skill'] });
     const [refused] = await run(view, load('git-workflow'));
     assert.equal(refused.status, 'error');
-    assert.ok(!(await world.rest.detail(view.session)).session_setup.tools_enabled.includes('Skill'));
+    assert.ok(!(await fixture.rest.detail(view.session)).session_setup.tools_enabled.includes('Skill'));
   });
 });
 
 describe('skills of the service', () => {
   test('are listed, found, shown, and usable', async () => {
-    const { items, total } = await world.rest.get('/api/skills');
+    const { items, total } = await fixture.rest.get('/api/skills');
     assert.equal(items.length, total);
     const authoring = items.find((s) => s.name === 'skill-authoring');
     assert.deepEqual([authoring.source, authoring.enabled], ['builtin', true]);
-    const detail = await world.rest.get(`/api/skills/${authoring.id}`);
+    const detail = await fixture.rest.get(`/api/skills/${authoring.id}`);
     assert.ok(detail.readme.length > 500 && detail.files.length > 2);
-    const { results } = await world.rest.get('/api/skills/search?q=skill&limit=1');
+    const { results } = await fixture.rest.get('/api/skills/search?q=skill&limit=1');
     assert.equal(results[0].name, 'skill-authoring');
-    assert.equal((await world.rest.call('GET', '/api/skills/none')).status, 404);
-    assert.equal((await world.rest.call('GET', '/api/skills/search')).status, 422);
+    assert.equal((await fixture.rest.call('GET', '/api/skills/none')).status, 404);
+    assert.equal((await fixture.rest.call('GET', '/api/skills/search')).status, 422);
 
-    const view = await world.session();
+    const view = await fixture.session();
     const [loaded, frame, check] = await run(view, load('skill-authoring'),
       bash('sh .everloop/skills/skill-authoring/scripts/new-skill.sh .skills/tidy && sed -i "s/FILL IN what it does/Tidies up/; s/FILL IN\\.*$/things lie about/; s/FILL IN the first step/Look/" .skills/tidy/SKILL.md'),
       bash('.everloop/skills/skill-authoring/scripts/check-skill.sh .skills/tidy'));
@@ -182,31 +182,31 @@ describe('skills of the service', () => {
   });
 
   test('the profile of a table runs in the sandbox', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const [, profile] = await run(view, load('data-table-report'),
       bash('printf "city;people\\nBonn;330000\\nKiel;247000\\nKiel;247000\\n" > t.csv; if command -v python3 >/dev/null; then python3 .everloop/skills/data-table-report/scripts/profile.py t.csv; else echo "no python3"; fi'));
     assert.match(profile.result, /no python3|3 rows, 2 columns; 1 duplicate rows[\s\S]*\| people \| number \|/);
   });
 
   test('one is the primary skill of a session and kept as it was', async () => {
-    const view = await world.session({ primary_skill_id: 'git-workflow' });
-    const { primary_skill_snapshot: snapshot } = await world.rest.detail(view.session);
+    const view = await fixture.session({ primary_skill_id: 'git-workflow' });
+    const { primary_skill_snapshot: snapshot } = await fixture.rest.detail(view.session);
     assert.deepEqual([snapshot.name, snapshot.skill_id, snapshot.files_count], ['git-workflow', 'builtin:git-workflow', 2]);
-    assert.match(await world.rest.file(view.session, `${snapshot.path}/SKILL.md`), /name: git-workflow/);
+    assert.match(await fixture.rest.file(view.session, `${snapshot.path}/SKILL.md`), /name: git-workflow/);
     await run(view, load('git-workflow'));
-    const requests = await world.requests('this session was made for this skill');
+    const requests = await fixture.requests('this session was made for this skill');
     assert.ok(requests.length > 0);
-    assert.deepEqual((await world.rest.detail(view.session)).primary_skill_snapshot, snapshot);
-    const { session_id: plain } = await world.rest.post('/api/sessions', { primary_skill_id: 'unknown-skill' });
-    assert.equal((await world.rest.detail(plain)).primary_skill_snapshot, null);
+    assert.deepEqual((await fixture.rest.detail(view.session)).primary_skill_snapshot, snapshot);
+    const { session_id: plain } = await fixture.rest.post('/api/sessions', { primary_skill_id: 'unknown-skill' });
+    assert.equal((await fixture.rest.detail(plain)).primary_skill_snapshot, null);
   });
 });
 
 describe('skills of the registry', () => {
   test('are installed, listed with their updates, and survive a restart', async () => {
     const digest = registry.publish('acme/tables', '1.0.0', { 'tables/SKILL.md': document('tables', '1.0.0', 'version one'), 'tables/ref.md': 'r' });
-    const view = await world.session();
-    const install = (body) => world.rest.call('POST', `/api/sessions/${view.session}/skills/install`, body);
+    const view = await fixture.session();
+    const install = (body) => fixture.rest.call('POST', `/api/sessions/${view.session}/skills/install`, body);
     const done = (await install({ org: 'acme', name: 'tables', digest })).body;
     assert.deepEqual([done.name, done.version, done.skill_dir, done.file_count], ['tables', '1.0.0', '.skills/tables', 2]);
     assert.equal(done.replaced_version, undefined);
@@ -218,8 +218,8 @@ describe('skills of the registry', () => {
       [{ org: 'acme', name: 'tables', version: '1.1.0', digest }, 409], [{ org: '..', name: 'tables' }, 422], [{ org: 'acme' }, 422],
     ]) assert.equal((await install(body)).status, status, JSON.stringify(body));
 
-    await world.server.stop();
-    await world.server.start();
+    await fixture.server.stop();
+    await fixture.server.start();
     // A list does not wait long for the registry.
     const listed = await eventually('the registry has answered', async () => {
       const found = (await skills(view)).get('tables');
@@ -227,26 +227,26 @@ describe('skills of the registry', () => {
     });
     assert.deepEqual([listed.source, listed.org, listed.version, listed.release_version, listed.update_available],
       ['registry', 'acme', '1.0.0', '1.1.0', true]);
-    const installed = await world.rest.get('/api/skills/installed');
+    const installed = await fixture.rest.get('/api/skills/installed');
     assert.deepEqual(installed.items.map((s) => s.name), ['tables']);
 
-    const other = await world.session(); // what its owner installed
+    const other = await fixture.session(); // what its owner installed
     assert.match((await run(other, load('tables')))[0].result, /version one/);
     const updated = (await install({ org: 'acme', name: 'tables' })).body;
     assert.deepEqual([updated.version, updated.replaced_version], ['1.1.0', '1.0.0']);
-    const again = await world.follow(view.session, 0);
+    const again = await fixture.follow(view.session, 0);
     assert.match((await run(again, load('tables')))[0].result, /has changed[\s\S]*version two/);
   });
 
   test('hostile packages are refused', async () => {
     registry.publish('acme/evil', '1.0.0', { 'SKILL.md': document('evil', '1.0.0', 'x'), '../../evil': 'x' });
     registry.publish('acme/wrong', '1.0.0', { 'SKILL.md': document('right', '1.0.0', 'x') });
-    const { session_id: session } = await world.rest.post('/api/sessions');
+    const { session_id: session } = await fixture.rest.post('/api/sessions');
     for (const [name, code] of [['evil', 'invalid_skill_archive'], ['wrong', 'invalid_skill']]) {
-      const { status, body } = await world.rest.call('POST', `/api/sessions/${session}/skills/install`, { org: 'acme', name });
+      const { status, body } = await fixture.rest.call('POST', `/api/sessions/${session}/skills/install`, { org: 'acme', name });
       assert.deepEqual([status, body.code], [422, code]);
     }
     assert.ok(!(await skills({ session })).has('evil'));
-    assert.deepEqual((await world.rest.get('/api/skills/installed')).items.map((s) => s.name), ['tables']);
+    assert.deepEqual((await fixture.rest.get('/api/skills/installed')).items.map((s) => s.name), ['tables']);
   });
 });

@@ -1,5 +1,4 @@
-// Sharing, export and import, extra info (agent-service.md, decisions.md section 6,
-// shapes.md section 4): what leaves a session, who can see it, and what comes in.
+// Sharing, export and import, extra info (docs/sharing.md): what leaves a session, who can see it, and what comes in.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -8,13 +7,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { World, bash, call, eventually, steps } from './lib/world.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 import { unzip, zip } from './lib/zip.mjs';
 
-let world;
-before(async () => { world = await World.start(); });
-after(() => world?.close());
-afterEach(() => world.settle());
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+afterEach(() => fixture.settle());
 
 const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 const hash = (data) => createHash('sha256').update(data).digest('hex');
@@ -33,13 +32,13 @@ async function upload(rest, path, archive, fields = {}) {
   const answer = await fetch(rest.url + path, { method: 'POST', headers: { authorization: `Bearer ${rest.key}` }, body: form });
   return { status: answer.status, body: await answer.json() };
 }
-const preview = async (archive, rest = world.rest) => {
+const preview = async (archive, rest = fixture.rest) => {
   const { status, body } = await upload(rest, '/api/sessions/preview-import', archive);
   assert.equal(status, 200, JSON.stringify(body));
   return body;
 };
-const load = (archive, fields, rest = world.rest) => upload(rest, '/api/sessions/import', archive, fields);
-const exported = async (id, rest = world.rest) => {
+const load = (archive, fields, rest = fixture.rest) => upload(rest, '/api/sessions/import', archive, fields);
+const exported = async (id, rest = fixture.rest) => {
   const { status, headers, data } = await bytes(rest, `/api/sessions/${id}/export`);
   assert.equal(status, 200);
   assert.match(headers.get('content-type'), /^application\/zip/);
@@ -47,19 +46,19 @@ const exported = async (id, rest = world.rest) => {
   return data;
 };
 const person = async (name) => {
-  const { api_key: key } = await world.rest.post('/api/admin/users', { username: `${name}-${Date.now()}` });
-  return new Rest(world.server.url, key.plaintext);
+  const { api_key: key } = await fixture.rest.post('/api/admin/users', { username: `${name}-${Date.now()}` });
+  return new Rest(fixture.server.url, key.plaintext);
 };
-const sessions = async () => (await world.rest.get('/api/sessions?limit=1')).total;
+const sessions = async () => (await fixture.rest.get('/api/sessions?limit=1')).total;
 
 // list gives the files below a directory of a session, with their contents.
 async function files(id, dir = '') {
   const all = {};
-  for (const entry of await world.rest.get(`/api/sessions/${id}/ls/${dir}`)) {
+  for (const entry of await fixture.rest.get(`/api/sessions/${id}/ls/${dir}`)) {
     const path = dir ? `${dir}/${entry.name}` : entry.name;
     if (entry.type === 'directory') Object.assign(all, { [`${path}/`]: '' }, await files(id, path));
     else {
-      const { status, data } = await bytes(world.rest, `/api/sessions/${id}/files/${encodeURI(path)}`);
+      const { status, data } = await bytes(fixture.rest, `/api/sessions/${id}/files/${encodeURI(path)}`);
       all[path] = status === 200 ? hash(data) : status; // a link that leads nowhere
     }
   }
@@ -82,7 +81,7 @@ function anonymous(turns, session) {
 
 // tree gives the shape of a history: its branches and nodes by their places.
 async function tree(id) {
-  const history = await world.rest.get(`/api/sessions/${id}/history`);
+  const history = await fixture.rest.get(`/api/sessions/${id}/history`);
   const names = new Map(history.branches.map((b, i) => [b.branch_id, `B${i}`]));
   history.nodes.forEach((n, i) => names.set(n.id, `N${i}`));
   return {
@@ -93,7 +92,7 @@ async function tree(id) {
 
 // rich makes a session with all that one can have.
 async function rich(settings = {}) {
-  const view = await world.session({ intent: 'the rich one', env: { TOKEN: 'tok-9931-secret-value' }, ...settings });
+  const view = await fixture.session({ intent: 'the rich one', env: { TOKEN: 'tok-9931-secret-value' }, ...settings });
   const id = view.session;
   await view.run([
     { type: 'text', text: steps({ thinking: 'hm', calls: [call('Write', { file_path: 'notes/ä 😀.txt', content: 'alpha\n' })] },
@@ -103,13 +102,13 @@ async function rich(settings = {}) {
   const second = await view.run(steps(bash('echo one > state.txt'), { text: 'second answer' }));
   await view.run(steps(bash('echo two > state.txt'), { text: 'third answer' }));
   const points = await eventually('the files are captured', async () => {
-    const all = await world.rest.get(`/api/sessions/${id}/checkpoints`);
+    const all = await fixture.rest.get(`/api/sessions/${id}/checkpoints`);
     return all.every((c) => c.files.snapshot_id) && all;
   });
-  const third = (await world.rest.messages(id)).filter((t) => t.role === 'user')[2].turn_id;
-  await world.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: points.find((c) => c.turn_id === third && c.kind === 'user_turn').checkpoint_id });
+  const third = (await fixture.rest.messages(id)).filter((t) => t.role === 'user')[2].turn_id;
+  await fixture.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: points.find((c) => c.turn_id === third && c.kind === 'user_turn').checkpoint_id });
   await view.run(steps({ calls: [call('TaskCreate', { subject: 'tidy up' })] }, bash('echo three > state.txt'), { text: 'another third answer' }));
-  await world.rest.post(`/api/sessions/${id}/upset_extra_info`, { extra: { task_id: `T-${id}`, n: 1 } });
+  await fixture.rest.post(`/api/sessions/${id}/upset_extra_info`, { extra: { task_id: `T-${id}`, n: 1 } });
   assert.ok(second);
   return view;
 }
@@ -130,7 +129,7 @@ describe('export and import', () => {
     for (const m of manifest.members) assert.equal(m.sha256, hash(members.get(m.name).data), m.name);
     assert.equal(manifest.members.length, [...members.keys()].filter((n) => n !== 'manifest.json' && !n.endsWith('/')).length);
     for (const [name, { data }] of members) {
-      for (const secret of ['tok-9931-secret-value', world.server.key]) assert.ok(!data.includes(secret), `${name} holds a secret`);
+      for (const secret of ['tok-9931-secret-value', fixture.server.key]) assert.ok(!data.includes(secret), `${name} holds a secret`);
     }
 
     const seen = await preview(archive);
@@ -150,7 +149,7 @@ describe('export and import', () => {
     assert.equal(made.viewer_role, 'owner');
     assert.equal(made.intent, 'the rich one');
     assert.equal(made.imported_from.session_id, id);
-    const [was, is] = [await world.rest.messages(id), await world.rest.messages(made.id)];
+    const [was, is] = [await fixture.rest.messages(id), await fixture.rest.messages(made.id)];
     assert.deepEqual(anonymous(is, made.id), anonymous(was, id));
     assert.ok(!JSON.stringify(is).includes(id), 'the copy names the session that it was made from');
     assert.deepEqual(await tree(made.id), await tree(id));
@@ -159,67 +158,67 @@ describe('export and import', () => {
     assert.deepEqual(now, before);
     const image = is[0].blocks.find((b) => b.type === 'image').content;
     assert.equal(image, `/api/sessions/${made.id}/attachments/${hash(png)}`);
-    assert.deepEqual((await bytes(world.rest, image)).data, png);
-    assert.deepEqual((await world.rest.get(`/api/sessions/${made.id}/tasks`)).items.map((t) => t.subject), ['tidy up']);
-    assert.equal((await world.rest.get(`/api/sessions/${made.id}/extra_info`)).extra.n, 1);
+    assert.deepEqual((await bytes(fixture.rest, image)).data, png);
+    assert.deepEqual((await fixture.rest.get(`/api/sessions/${made.id}/tasks`)).items.map((t) => t.subject), ['tidy up']);
+    assert.equal((await fixture.rest.get(`/api/sessions/${made.id}/extra_info`)).extra.n, 1);
 
     // It is a session of its own: it goes on, and back to its other branch.
-    const copy = await world.follow(made.id, 0);
+    const copy = await fixture.follow(made.id, 0);
     const { calls } = await copy.run(steps(bash('cat state.txt; readlink link; stat -c %a run.sh; echo "[$TOKEN]"'), { text: 'mine' }));
     assert.match(calls[0].result, /three\nnotes\/x\n755\n\[\]/);
-    const other = (await world.rest.get(`/api/sessions/${made.id}/checkpoints`)).find((c) => c.label && c.reverted);
+    const other = (await fixture.rest.get(`/api/sessions/${made.id}/checkpoints`)).find((c) => c.label && c.reverted);
     assert.ok(other, 'there is a checkpoint on the branch that was left');
-    await world.rest.post(`/api/sessions/${made.id}/switch-branch`, { checkpoint_id: other.checkpoint_id });
-    assert.equal(await world.rest.file(made.id, 'state.txt'), 'two\n', 'files of the other branch');
-    assert.equal(await world.rest.file(id, 'state.txt'), 'three\n', 'the source was changed');
+    await fixture.rest.post(`/api/sessions/${made.id}/switch-branch`, { checkpoint_id: other.checkpoint_id });
+    assert.equal(await fixture.rest.file(made.id, 'state.txt'), 'two\n', 'files of the other branch');
+    assert.equal(await fixture.rest.file(id, 'state.txt'), 'three\n', 'the source was changed');
 
     const named = await load(archive, { name: 'renamed', solution_id: 'skill_editor' });
     assert.deepEqual([named.body.intent, named.body.solution_id], ['renamed', 'skill_editor']);
-    assert.equal((await world.rest.get(`/api/sessions/${named.body.id}/replay/preview`)).supported, true, 'an import can be replayed');
-    world.forget(); // the records are those of the branch that is active
+    assert.equal((await fixture.rest.get(`/api/sessions/${named.body.id}/replay/preview`)).supported, true, 'an import can be replayed');
+    fixture.forget(); // the records are those of the branch that is active
   });
 
   test('an open question goes on waiting, and a running chat is interrupted', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     const ack = await view.say(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
     await view.ended(ack.chat_id);
     const { body: waits } = await load(await exported(view.session));
     assert.equal(waits.status, 'waiting_for_input');
-    const copy = await world.follow(waits.id, 0);
-    const asked = (await world.rest.messages(waits.id)).flatMap((t) => t.tool_calls).find((c) => c.status === 'awaiting_answer');
+    const copy = await fixture.follow(waits.id, 0);
+    const asked = (await fixture.rest.messages(waits.id)).flatMap((t) => t.tool_calls).find((c) => c.status === 'awaiting_answer');
     assert.equal((await copy.answer(asked.id, { selections: { 0: [1] }, custom: {} })).resolved, true);
-    await eventually('it went on', async () => (await world.rest.detail(waits.id)).status === 'completed');
-    assert.equal((await world.rest.messages(waits.id)).at(-1).blocks.map((b) => b.content).join(''), 'thanks');
-    assert.equal((await world.rest.detail(view.session)).status, 'waiting_for_input', 'the source still waits');
+    await eventually('it went on', async () => (await fixture.rest.detail(waits.id)).status === 'completed');
+    assert.equal((await fixture.rest.messages(waits.id)).at(-1).blocks.map((b) => b.content).join(''), 'thanks');
+    assert.equal((await fixture.rest.detail(view.session)).status, 'waiting_for_input', 'the source still waits');
     await view.stop();
 
-    const busy = await world.session();
+    const busy = await fixture.session();
     const running = await busy.say(steps(bash('echo begun; until [ -e go ]; do sleep 0.05; done'), { text: 'done' }));
     await busy.patch('tool_progress', (p) => p.text_delta.includes('begun'));
     const archive = await exported(busy.session);
     assert.match((await preview(archive)).warnings.join(), /running/);
     const { body: cut } = await load(archive);
     assert.equal(cut.status, 'interrupted');
-    assert.deepEqual((await world.rest.messages(cut.id)).at(-1).tool_calls.map((c) => c.status), ['cancelled']);
-    await world.rest.put(`/api/sessions/${busy.session}/files/go`, { content: '' });
+    assert.deepEqual((await fixture.rest.messages(cut.id)).at(-1).tool_calls.map((c) => c.status), ['cancelled']);
+    await fixture.rest.put(`/api/sessions/${busy.session}/files/go`, { content: '' });
     await busy.ended(running.chat_id);
-    world.forget(); // the copy's first events are those of its source
+    fixture.forget(); // the copy's first events are those of its source
   });
 
   test('is for those who may read the session', async () => {
-    const view = await world.session({ intent: 'mine' });
+    const view = await fixture.session({ intent: 'mine' });
     await view.run(steps({ text: 'words' }));
-    const stranger = await person('stranger');
-    assert.equal((await bytes(stranger, `/api/sessions/${view.session}/export`)).status, 404);
-    assert.equal((await bytes(new Rest(world.server.url), `/api/sessions/${view.session}/export`)).status, 401);
-    await world.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
-    const { body: made } = await load(await exported(view.session, stranger), {}, stranger);
+    const viewer = await person('viewer');
+    assert.equal((await bytes(viewer, `/api/sessions/${view.session}/export`)).status, 404);
+    assert.equal((await bytes(new Rest(fixture.server.url), `/api/sessions/${view.session}/export`)).status, 401);
+    await fixture.rest.patch(`/api/sessions/${view.session}/sharing`, { shared: true });
+    const { body: made } = await load(await exported(view.session, viewer), {}, viewer);
     assert.equal(made.viewer_role, 'owner');
-    assert.equal((await world.rest.call('GET', `/api/sessions/${made.id}`)).body.viewer_role, 'admin', 'it is the one who imported it');
+    assert.equal((await fixture.rest.call('GET', `/api/sessions/${made.id}`)).body.viewer_role, 'admin', 'it is the one who imported it');
   });
 
-  test('a stranger\'s archive opens no environment and allows no calls', async () => {
-    const view = await world.session({ session_setup: {
+  test('an untrusted archive opens no environment and allows no calls', async () => {
+    const view = await fixture.session({ session_setup: {
       env_buckets: ['prod'], permissions: [{ tool: 'Bash', decision: 'allow' }, { tool: 'Write', decision: 'ask' }], max_steps: 7 } });
     await view.run(steps({ text: 'x' }));
     const archive = await exported(view.session);
@@ -237,10 +236,10 @@ describe('export and import', () => {
 describe('archives that are refused', () => {
   let good; // members of a good archive
   before(async () => {
-    const view = await world.session({ intent: 'good' });
+    const view = await fixture.session({ intent: 'good' });
     await view.run(steps(bash('echo a > a.txt; echo run >> runs'), { text: 'ok' }));
     good = [...unzip(await exported(view.session))].map(([name, m]) => ({ name, data: m.data }));
-    world.forget();
+    fixture.forget();
   });
   // signed lists the members with their right hashes, after a change.
   const signed = (change) => {
@@ -308,7 +307,7 @@ describe('archives that are refused', () => {
       const { status, body } = await load(archive);
       assert.ok([413, 422].includes(status), `${what}: ${status} ${JSON.stringify(body)}`);
       if (code) assert.equal(body.code, code, `${what}: ${JSON.stringify(body)}`);
-      assert.ok(body.detail && !body.detail.includes(world.server.dir), `${what}: ${body.detail}`);
+      assert.ok(body.detail && !body.detail.includes(fixture.server.dir), `${what}: ${body.detail}`);
       if (later) continue; // found while it is unpacked
       const seen = await preview(archive);
       assert.equal(seen.compatible, false, what);
@@ -322,12 +321,12 @@ describe('archives that are refused', () => {
   test('forms that are none', async () => {
     const path = '/api/sessions/import';
     for (const at of [path, '/api/sessions/preview-import']) {
-      assert.equal((await world.rest.call('POST', at, {})).status, 415);
-      assert.deepEqual((await upload(world.rest, at)).body.errors.map((e) => e.location), ['body.file']);
-      assert.equal((await upload(new Rest(world.server.url, 'el_wrong'), at, raw(() => {}))).status, 401);
+      assert.equal((await fixture.rest.call('POST', at, {})).status, 415);
+      assert.deepEqual((await upload(fixture.rest, at)).body.errors.map((e) => e.location), ['body.file']);
+      assert.equal((await upload(new Rest(fixture.server.url, 'el_wrong'), at, raw(() => {}))).status, 401);
       const twice = new FormData();
       for (let i = 0; i < 2; i++) twice.append('file', new Blob([raw(() => {})]));
-      const answer = await fetch(world.server.url + at, { method: 'POST', headers: { authorization: `Bearer ${world.server.key}` }, body: twice });
+      const answer = await fetch(fixture.server.url + at, { method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}` }, body: twice });
       assert.equal(answer.status, 422);
     }
     assert.equal((await load(raw(() => {}), { name: 'x'.repeat(100_001) })).status, 422);
@@ -338,14 +337,14 @@ describe('archives that are refused', () => {
     const count = await sessions();
     const archive = raw(() => {});
     const head = `--b\r\nContent-Disposition: form-data; name="file"; filename="a.zip"\r\n\r\n`;
-    const request = (length) => `POST /api/sessions/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${world.server.key}\r\n`
+    const request = (length) => `POST /api/sessions/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${fixture.server.key}\r\n`
       + `Content-Type: multipart/form-data; boundary=b\r\nContent-Length: ${length}\r\n\r\n${head}`;
     const half = archive.subarray(0, archive.length / 2);
     // send gives what came back; the client goes away when it has sent its half, or
     // when it was answered.
     const send = (length, leave) => new Promise((resolve, reject) => {
       let said = '';
-      const socket = connect(world.server.ports.agent, '127.0.0.1', () => {
+      const socket = connect(fixture.server.ports.agent, '127.0.0.1', () => {
         socket.write(request(length));
         socket.write(half, () => { if (leave) socket.destroy(); });
       });
@@ -369,40 +368,40 @@ const foreign = new Set(uploads());
 
 // nothingLeft holds that no file waits for anything.
 function nothingLeft() {
-  return eventually('no file is left', () => readdirSync(join(world.server.dir, 'data', 'spool')).filter((f) => f.startsWith('transfer-')).length === 0
+  return eventually('no file is left', () => readdirSync(join(fixture.server.dir, 'data', 'spool')).filter((f) => f.startsWith('transfer-')).length === 0
     && uploads().every((f) => foreign.has(f)));
 }
 
 describe('a public link', () => {
   const open = new Rest();
-  const shown = (link) => bytes(open, link.url.slice(world.server.url.length)).then(({ status, headers, data }) => ({ status, headers, text: data.toString() }));
-  before(() => { open.url = world.server.url; });
+  const shown = (link) => bytes(open, link.url.slice(fixture.server.url.length)).then(({ status, headers, data }) => ({ status, headers, text: data.toString() }));
+  before(() => { open.url = fixture.server.url; });
 
-  test('shows the turns to everybody, and no secret', async () => {
+  test('shows the turns to all visitors, and no secret', async () => {
     const secret = 'tok-9931-"secret"-value';
     const bucket = 'bucket-value-77120';
-    await world.rest.put('/api/env/buckets/shown', { env: { OTHER: bucket } });
-    const view = await world.session({ env: { TOKEN: secret }, session_setup: { env_buckets: ['shown'] } });
+    await fixture.rest.put('/api/env/buckets/shown', { env: { OTHER: bucket } });
+    const view = await fixture.session({ env: { TOKEN: secret }, session_setup: { env_buckets: ['shown'] } });
     const id = view.session;
     await view.run([{ type: 'text', text: steps({ thinking: `I think of ${secret}` },
-      bash('echo "$TOKEN $OTHER"'), { text: `It is ${secret} and ${bucket}, the key is ${world.server.key}.` }) },
+      bash('echo "$TOKEN $OTHER"'), { text: `It is ${secret} and ${bucket}, the key is ${fixture.server.key}.` }) },
     { type: 'image_url', image_url: { url: `data:image/png;base64,${png.toString('base64')}` } }]);
     await view.run(steps(bash('echo "$TOKEN $OTHER"'), { text: 'seen' }));
-    const [call1] = (await world.rest.messages(id)).flatMap((t) => t.tool_calls);
+    const [call1] = (await fixture.rest.messages(id)).flatMap((t) => t.tool_calls);
     assert.ok(call1.result.includes(secret) && call1.result.includes(bucket), 'the tool had both');
 
-    const link = await world.rest.post(`/api/sessions/${id}/share`);
+    const link = await fixture.rest.post(`/api/sessions/${id}/share`);
     assert.match(link.token, /^[0-9a-f]{32}$/);
-    assert.equal(link.url, `${world.server.url}/api/share/${link.token}`);
+    assert.equal(link.url, `${fixture.server.url}/api/share/${link.token}`);
     const { status, headers, text } = await shown(link);
     assert.equal(status, 200);
-    for (const hidden of [secret, JSON.stringify(secret).slice(1, -1), JSON.stringify(JSON.stringify(secret)).slice(1, -1), bucket, world.server.key, 'memory_id']) {
+    for (const hidden of [secret, JSON.stringify(secret).slice(1, -1), JSON.stringify(JSON.stringify(secret)).slice(1, -1), bucket, fixture.server.key, 'memory_id']) {
       assert.ok(!text.includes(hidden), `${hidden} is shown`);
     }
     assert.equal(headers.get('cache-control'), 'no-store');
     assert.equal(headers.get('referrer-policy'), 'no-referrer');
     const turns = JSON.parse(text);
-    assert.deepEqual(turns.map((t) => [t.sequence, t.role, t.status]), (await world.rest.messages(id)).map((t) => [t.sequence, t.role, t.status]));
+    assert.deepEqual(turns.map((t) => [t.sequence, t.role, t.status]), (await fixture.rest.messages(id)).map((t) => [t.sequence, t.role, t.status]));
     for (const t of turns) assert.equal(t.memory_refs, null);
     assert.match(text, /I think of/);
     const image = turns[0].blocks.find((b) => b.type === 'image').content;
@@ -411,7 +410,7 @@ describe('a public link', () => {
     assert.deepEqual([picture.status, picture.headers.get('content-type'), picture.data.equals(png)], [200, 'image/png', true]);
     assert.equal((await bytes(open, image.replace(/[0-9a-f]{64}$/, '0'.repeat(64)))).status, 404);
 
-    const less = await world.rest.post(`/api/sessions/${id}/share`, { redact: { tool_results: true, thinking: true } });
+    const less = await fixture.rest.post(`/api/sessions/${id}/share`, { redact: { tool_results: true, thinking: true } });
     const { text: redacted } = await shown(less);
     assert.deepEqual(JSON.parse(redacted).flatMap((t) => t.blocks).filter((b) => b.type === 'thinking'), []);
     assert.ok(JSON.parse(text).flatMap((t) => t.blocks).some((b) => b.type === 'thinking'), 'the other link shows them');
@@ -420,53 +419,53 @@ describe('a public link', () => {
     // It opens nothing else.
     for (const path of [`/api/sessions/${id}`, `/api/sessions/${id}/messages`, `/api/sessions/${id}/ls/`, `/api/sessions/${id}/export`]) {
       assert.equal((await open.call('GET', path)).status, 401, path);
-      assert.equal((await new Rest(world.server.url, link.token).call('GET', path)).status, 401, path);
+      assert.equal((await new Rest(fixture.server.url, link.token).call('GET', path)).status, 401, path);
     }
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) assert.equal((await open.call(method, `/api/share/${link.token}`)).status, 405, method);
-    assert.ok(!world.server.log().includes(link.token), 'the token is in the log');
-    await world.rest.delete('/api/env/buckets/shown');
+    assert.ok(!fixture.server.log().includes(link.token), 'the token is in the log');
+    await fixture.rest.delete('/api/env/buckets/shown');
   });
 
   test('can be revoked, and expires', async () => {
-    const view = await world.session();
+    const view = await fixture.session();
     await view.run(steps({ text: 'words' }));
     const path = `/api/sessions/${view.session}/share`;
-    const [one, two, brief] = [await world.rest.post(path), await world.rest.post(path), await world.rest.post(path, { ttl_seconds: 1 })];
+    const [one, two, brief] = [await fixture.rest.post(path), await fixture.rest.post(path), await fixture.rest.post(path, { ttl_seconds: 1 })];
     assert.equal(Date.parse(one.expires_at) - Date.parse(one.created_at), 7 * 24 * 3600_000);
     assert.equal(Date.parse(brief.expires_at) - Date.parse(brief.created_at), 1000);
-    const stranger = await person('other');
-    assert.equal((await stranger.call('DELETE', `${path}/${one.token}`)).status, 404);
-    assert.equal((await stranger.call('POST', path)).status, 404);
-    assert.deepEqual(await world.rest.delete(`${path}/${one.token}`), { revoked: true });
-    assert.deepEqual(await world.rest.delete(`${path}/${one.token}`), { revoked: true });
+    const other = await person('other');
+    assert.equal((await other.call('DELETE', `${path}/${one.token}`)).status, 404);
+    assert.equal((await other.call('POST', path)).status, 404);
+    assert.deepEqual(await fixture.rest.delete(`${path}/${one.token}`), { revoked: true });
+    assert.deepEqual(await fixture.rest.delete(`${path}/${one.token}`), { revoked: true });
     const gone = await shown(one);
     assert.deepEqual([gone.status, JSON.parse(gone.text).code], [410, 'share_gone']);
     assert.equal((await shown(two)).status, 200, 'the other link is another');
     await eventually('it has expired', async () => (await shown(brief)).status === 410);
     assert.equal((await open.call('GET', `/api/share/${'0'.repeat(32)}`)).status, 404);
-    for (const ttl of [0, -1, 1.5, 'x', 90 * 24 * 3600 + 1]) assert.equal((await world.rest.call('POST', path, { ttl_seconds: ttl })).status, 422, String(ttl));
-    await world.rest.delete(`/api/sessions/${view.session}`);
+    for (const ttl of [0, -1, 1.5, 'x', 90 * 24 * 3600 + 1]) assert.equal((await fixture.rest.call('POST', path, { ttl_seconds: ttl })).status, 422, String(ttl));
+    await fixture.rest.delete(`/api/sessions/${view.session}`);
     assert.equal((await shown(two)).status, 404);
-    world.forget();
+    fixture.forget();
   });
 });
 
 test('extra info is merged, and found by its task', async () => {
-  const view = await world.session();
+  const view = await fixture.session();
   const id = view.session;
-  const upset = (extra) => world.rest.call('POST', `/api/sessions/${id}/upset_extra_info`, { extra });
-  const by = (task, rest = world.rest) => rest.get(`/api/sessions/extra_info/by_task/${encodeURIComponent(task)}`);
-  assert.deepEqual((await world.rest.get(`/api/sessions/${id}/extra_info`)).extra, {});
+  const upset = (extra) => fixture.rest.call('POST', `/api/sessions/${id}/upset_extra_info`, { extra });
+  const by = (task, rest = fixture.rest) => rest.get(`/api/sessions/extra_info/by_task/${encodeURIComponent(task)}`);
+  assert.deepEqual((await fixture.rest.get(`/api/sessions/${id}/extra_info`)).extra, {});
   const task = `a/b c-${id}`;
   assert.deepEqual((await upset({ task_id: task, keep: 1, drop: 2 })).body.extra, { task_id: task, keep: 1, drop: 2 });
   const { body } = await upset({ drop: null, more: { deep: [null] } });
   assert.deepEqual(body.extra, { task_id: task, keep: 1, more: { deep: [null] } });
   assert.ok(Date.parse(body.updated_at) >= Date.parse(body.created_at));
   assert.equal((await by(task)).session_id, id);
-  const nobody = await by('unknown');
-  assert.deepEqual([nobody.session_id, nobody.extra], [null, {}]);
+  const unknown = await by('unknown');
+  assert.deepEqual([unknown.session_id, unknown.extra], [null, {}]);
   assert.equal((await by(task, await person('third'))).session_id, null);
   for (let i = 0; i < 2; i++) assert.equal((await upset({ [`big${i}`]: 'x'.repeat(700_000) })).status, i === 0 ? 200 : 413);
-  world.forget(); // it has no events
-  assert.ok(!('big1' in (await world.rest.get(`/api/sessions/${id}/extra_info`)).extra));
+  fixture.forget(); // it has no events
+  assert.ok(!('big1' in (await fixture.rest.get(`/api/sessions/${id}/extra_info`)).extra));
 });

@@ -1,12 +1,8 @@
 // A client of the event interface: the official Socket.IO client, which records
 // every event of every session that it follows and holds them to the rules.
 import { io } from 'socket.io-client';
+import { problem } from './events.mjs';
 import { Rules } from './rules.mjs';
-
-export const serverEvents = [
-  'chat:start', 'chat:end', 'turn:start', 'turn:patch', 'turn:end', 'session:updated', 'session:compacted', 'question:resolved',
-  'background_task:updated', 'file:changed', 'checkpoint:created', 'session:resync', 'session:error',
-];
 
 // patience bounds only what would never come: a slow machine may take its time.
 const patience = 180_000;
@@ -14,6 +10,7 @@ const patience = 180_000;
 export class Client {
   views = new Map(); // by session id
   errors = []; // session:error events
+  wrong = []; // what is wrong with events that do not fit docs/events.json
 
   static async connect(url, token, options = {}) {
     for (let tries = 1; ; tries++) {
@@ -48,9 +45,13 @@ export class Client {
 
   #take(name, data) {
     if (name === 'session:error') this.errors.push(data);
+    const wrong = problem({ name, data });
+    if (wrong) this.wrong.push(wrong);
     const view = this.views.get(data?.session_id);
-    if (view) view.take({ name, data });
-    else if (name !== 'session:error') this.stray = (this.stray ?? []).concat({ name, data });
+    if (view) {
+      if (wrong) view.rules.problems.push(`${name} seq ${data.seq}: ${wrong}`);
+      view.take({ name, data });
+    } else if (name !== 'session:error') this.stray = (this.stray ?? []).concat({ name, data });
   }
 
   // emit sends an event and gives its acknowledgement. A connection that is gone

@@ -1,5 +1,8 @@
-// The REST interface with one API key. Each answer of a service that World has
-// started is held to the service's own OpenAPI document.
+// The REST interface with one API key. Each answer of a service that Fixture has
+// started is checked against the service's own OpenAPI document, and each event
+// against the schema of the events.
+import { problem } from './events.mjs';
+
 export class Rest {
   static contracts = new Map(); // by address of the service
 
@@ -70,6 +73,8 @@ export class Rest {
           const event = parseEvent(rest.slice(0, end));
           rest = rest.slice(end + 2);
           if (!event) continue;
+          const wrong = problem(event);
+          if (wrong) throw new Error(`${path}: ${event.name} ${wrong}`);
           events.push(event);
           if (stop?.(event)) return events;
         }

@@ -1,5 +1,5 @@
-// What must hold of the events of a session at all times (decisions.md sections
-// 3, 4 and 8). Rules takes each event in the order in which a client got it,
+// What must hold of the events of a session at all times (docs/events.md).
+// Rules takes each event in the order in which a client got it,
 // keeps the state that a front end would, and lists what was broken.
 
 export class Rules {
@@ -126,7 +126,7 @@ export class Rules {
 
   // A summary comes whole, as one turn.
   #compacted(event, turn) {
-    if (this.turns.has(turn.turn_id)) return this.#bad(event, `compaction ${turn.turn_id} was told before`);
+    if (this.turns.has(turn.turn_id)) return this.#bad(event, `compaction ${turn.turn_id} was announced before`);
     if (turn.kind !== 'compaction' || turn.role !== 'system') this.#bad(event, `is a ${turn.kind} of ${turn.role}`);
     this.turns.set(turn.turn_id, {
       role: turn.role, status: turn.status, blocks: [], calls: new Map(), ends: [turn.status], chat: turn.chat_id, sequence: turn.sequence,

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
+export const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
 const readyWithin = 180_000;
 
 // Processes that must not outlive this one, whatever ends it.
@@ -22,12 +22,14 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.once(signal, () => process.exit(1));
 }
 
-// freePorts gives ports below the range of outgoing connections, so that none
-// is taken between its choice and its use.
-async function freePorts(n) {
+// freePorts gives ports below those that embedded engines and outgoing connections
+// take, so that none is taken between its choice and its use, or over a restart. Suites
+// that run at the same time choose from different hundreds, each port in its turn.
+let chosen = randomInt(100);
+export async function freePorts(n) {
   const ports = new Set();
   while (ports.size < n) {
-    const port = randomInt(10_000, 32_000);
+    const port = 10_000 + (process.pid % 100) * 100 + chosen++ % 100;
     const free = await new Promise((resolve) => {
       const probe = createServer();
       probe.once('error', () => resolve(false));
@@ -42,6 +44,7 @@ export class Server {
   #child;
   #said = '';
   #mark = 0; // where the running process began to write
+  program = binary; // that start runs
 
   constructor() {
     this.dir = mkdtempSync(join(tmpdir(), 'everloop-e2e-'));
@@ -52,16 +55,19 @@ export class Server {
     for (let tries = 1; ; tries++) {
       const server = new Server();
       server.env = env;
-      const [agent, mock, temporal, ui] = await freePorts(4);
-      server.ports = { agent, mock, temporal, ui };
+      const [agent, mock, temporal, ui, gateway, registry, identity] = await freePorts(7);
+      server.ports = { agent, mock, temporal, ui, gateway, registry, identity };
       server.url = `http://127.0.0.1:${agent}`;
+      server.gatewayURL = `http://127.0.0.1:${gateway}`;
+      server.identityURL = `http://127.0.0.1:${identity}`;
       server.mockURL = `http://127.0.0.1:${mock}`;
+      server.registryURL = `http://127.0.0.1:${registry}`;
       try {
         await server.start();
         return server;
       } catch (err) {
         await server.close();
-        // Somebody else has taken a port since it was found free.
+        // Another process has taken a port since it was found free.
         if (tries === 3 || !/address already in use/.test(err.message)) throw err;
       }
     }
@@ -73,13 +79,16 @@ export class Server {
 
   // start runs the binary and waits until it says that it is ready.
   async start() {
-    const { agent, mock, temporal, ui } = this.ports;
+    const { agent, mock, temporal, ui, gateway, registry, identity } = this.ports;
     const at = (port) => `127.0.0.1:${port}`;
-    const child = spawn(binary, ['up'], {
+    const child = spawn(this.program, ['up'], {
       env: {
         PATH: process.env.PATH, HOME: process.env.HOME, LANG: 'C.UTF-8', LOG_LEVEL: 'info',
         DATA_DIR: join(this.dir, 'data'), BOOTSTRAP_API_KEY: this.key,
-        AGENT_ADDR: at(agent), MOCK_ADDR: at(mock), TEMPORAL_ADDR: at(temporal), TEMPORAL_UI_ADDR: at(ui),
+        AGENT_ADDR: at(agent), MOCK_ADDR: at(mock), MOCK_REQUEST_LOG: 'true', TEMPORAL_ADDR: at(temporal), TEMPORAL_UI_ADDR: at(ui),
+        GATEWAY_ADDR: at(gateway),
+        REGISTRY_ADDR: at(registry),
+        IDENTITY_ADDR: at(identity),
         ...this.env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -7,17 +7,17 @@ import { Rest } from './rest.mjs';
 import { compare } from './rules.mjs';
 import { Server } from './server.mjs';
 
-export class World {
+export class Fixture {
   #clients = new Set();
   #sessions = new Map(); // id -> rest of the owner
 
   static async start(env) {
-    const world = new World();
-    world.server = await Server.start(env);
-    Rest.contracts.set(world.server.url, await Contract.of(world.server.url));
-    world.rest = new Rest(world.server.url, world.server.key);
-    world.mock = new Rest(world.server.mockURL);
-    return world;
+    const fixture = new Fixture();
+    fixture.server = await Server.start(env);
+    Rest.contracts.set(fixture.server.url, await Contract.of(fixture.server.url));
+    fixture.rest = new Rest(fixture.server.url, fixture.server.key);
+    fixture.mock = new Rest(fixture.server.mockURL);
+    return fixture;
   }
 
   async client(options = {}) {
@@ -51,9 +51,9 @@ export class World {
     return items.filter((r) => JSON.stringify(r.body).includes(text));
   }
 
-  // letGo releases what the model holds until what is waited for has come: a stream
+  // releaseUntil releases what the model holds until what is waited for has come: a stream
   // may come to its hold only after its client has seen all that was said before.
-  async letGo(awaited) {
+  async releaseUntil(awaited) {
     let over = false;
     const done = awaited.finally(() => { over = true; });
     done.catch(() => {});
@@ -77,6 +77,7 @@ export class World {
   async #check() {
     for (const client of this.#clients) {
       for (const view of client.views.values()) assert.deepEqual(view.rules.problems, [], `session ${view.session}`);
+      assert.deepEqual(client.wrong, []);
       assert.equal(client.stray, undefined, 'events of sessions that were not subscribed');
     }
     for (const [id, rest] of this.#sessions) {
@@ -85,7 +86,7 @@ export class World {
       const whole = () => seen.events.length >= seen.ack.replayed && [...seen.rules.chats.values()].every(ended);
       if (!whole()) await seen.wait('the last kept event', whole);
       assert.deepEqual(seen.rules.problems, [], `session ${id} read from its beginning`);
-      // What is still going on is stored a moment before it is told, or after.
+      // What is still going on is stored a moment before its event, or after.
       const differ = async () => compare(await rest.messages(id), seen.rules);
       await eventually(`session ${id} is stored as it was streamed`, async () => (await differ()).length === 0, 20_000).catch(() => {});
       assert.deepEqual(await differ(), [], `session ${id}`);

@@ -1,0 +1,88 @@
+// Production workspaces and issues (docs/board.md) through the public interface: an agent
+// works on an issue, asks in comments, is stopped, and survives a crash.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+
+let fixture;
+let board;
+let agent;
+before(async () => {
+  fixture = await Fixture.start();
+  board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Website' })).id}`;
+  agent = (await fixture.rest.post('/api/agent-instances', { name: 'Builder', runtime_id: 'builtin' })).instance_id;
+});
+after(() => fixture?.close());
+
+const create = (body) => fixture.rest.post(`${board}/issues`, { title: 'T', ...body });
+const assigned = (description, body) => create({ description, assignee_type: 'agent', assignee_id: agent, ...body });
+const read = (issue) => fixture.rest.get(`${board}/issues/${issue.id}`);
+const comments = async (issue) => (await fixture.rest.get(`${board}/issues/${issue.id}/comments`)).items;
+const comment = (issue, content) => fixture.rest.post(`${board}/issues/${issue.id}/comments`, { content });
+const runs = async (issue) => (await fixture.rest.get(`${board}/issues/${issue.id}/task-runs`)).items;
+const over = (issue, n = 1) => eventually(`${n} runs are over`, async () => {
+  const all = await runs(issue);
+  return all.length >= n && all.every((r) => r.finished_at !== null) ? all : undefined;
+});
+const begun = (issue, status) => eventually(`a run is ${status}`, async () => (await runs(issue)).find((r) => r.status === status));
+
+test('an issue of an agent is worked on and reported', async () => {
+  const issue = await assigned(steps({ text: 'It is done.' }));
+  assert.match(issue.identifier, /^WEB-\d+$/);
+  const [run] = await over(issue);
+  assert.deepEqual([run.status, run.attempt, run.trigger.kind], ['completed', 1, 'assign'], JSON.stringify(run));
+  const now = await read(issue);
+  assert.deepEqual([now.status, now.active_run, now.assignee.name], ['in_review', null, 'Builder']);
+  assert.deepEqual((await comments(issue)).map((c) => [c.actor_type, c.content]), [['agent', 'It is done.']]);
+  const timeline = (await fixture.rest.get(`${board}/issues/${issue.id}/timeline`)).items;
+  const actions = timeline.map((e) => e.action ?? e.type);
+  for (const action of ['created', 'run', 'run_started', 'status_changed', 'comment', 'run_finished']) assert.ok(actions.includes(action), `${action} of ${actions}`);
+  const usage = await fixture.rest.get(`${board}/issues/${issue.id}/usage`);
+  assert.equal(usage.run_count, 1);
+  assert.ok(usage.output_tokens > 0 && usage.uncosted.output_tokens === usage.output_tokens, JSON.stringify(usage));
+  const session = await fixture.rest.detail(run.session_id);
+  assert.equal(session.workspace_id, issue.workspace_id);
+});
+
+test('with suppress_run an agent waits until a run is asked for', async () => {
+  const issue = await assigned(steps({ text: 'begun' }), { suppress_run: true });
+  assert.deepEqual([issue.active_run, await runs(issue)], [null, []]);
+  await fixture.rest.post(`${board}/issues/${issue.id}/task-runs`, { handoff_note: 'go' });
+  assert.equal((await over(issue))[0].trigger.kind, 'manual');
+});
+
+test('a question is asked in a comment and answered by one', async () => {
+  const question = call('AskUserQuestion', { questions: [{ question: 'Which colour?', options: [{ label: 'Red' }, { label: 'Blue' }] }] });
+  const issue = await assigned(steps({ calls: [question] }, { text: 'painted' }));
+  const asked = await eventually('the question is a comment', async () => (await comments(issue)).find((c) => /Which colour/.test(c.content)));
+  assert.equal(asked.actor_type, 'agent');
+  assert.equal((await read(issue)).active_run.status, 'waiting');
+  await comment(issue, 'blue');
+  const [run] = await over(issue);
+  assert.equal(run.status, 'completed');
+  assert.match(JSON.stringify(await fixture.rest.messages(run.session_id)), /Blue/);
+  assert.notEqual((await comments(issue)).find((c) => c.id === asked.id).resolved_at, null);
+});
+
+test('closing an issue stops its run', async () => {
+  const issue = await assigned(order({ steps: [{ text: 'held back', hold: true }] }));
+  await begun(issue, 'running');
+  const closed = await fixture.rest.call('PUT', `${board}/issues/${issue.id}`, { status: 'cancelled' });
+  assert.equal(closed.status, 200, JSON.stringify(closed.body));
+  const [run] = await over(issue);
+  assert.deepEqual([run.status, run.reason_code], ['cancelled', 'issue_closed']);
+  assert.equal((await read(issue)).status, 'cancelled');
+});
+
+test('SIGKILL of everything in the middle of a run', async () => {
+  const issue = await assigned(order({ steps: [bash('echo once >> effects'), { text: 'finished', hold: true }] }));
+  const { session_id: session } = await begun(issue, 'running');
+  await eventually('the effect', async () => (await fixture.rest.call('GET', `/api/sessions/${session}/files/effects`)).status === 200);
+  await fixture.server.kill();
+  await fixture.server.start();
+  const [run, ...others] = await fixture.releaseUntil(over(issue));
+  assert.deepEqual([run.status, run.session_id, others], ['completed', session, []]);
+  assert.equal(await fixture.rest.file(session, 'effects'), 'once\n');
+  assert.deepEqual((await comments(issue)).map((c) => c.content), ['finished']);
+  assert.equal((await read(issue)).status, 'in_review');
+});

@@ -1,0 +1,205 @@
+// The model gateway with the official clients of OpenAI and Anthropic (docs/gateway.md).
+import assert from 'node:assert/strict';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
+import { Fixture, order, steps } from './lib/fixture.mjs';
+
+let fixture, server, key, client;
+before(async () => {
+  fixture = await Fixture.start();
+  server = fixture.server;
+  key = readFileSync(join(server.dir, 'data/gateway-key'), 'utf8').trim();
+  client = new OpenAI({ baseURL: `${server.gatewayURL}/v1`, apiKey: key, maxRetries: 0 });
+});
+after(() => fixture?.close());
+
+const ask = (text, more = {}) => client.chat.completions.create({ model: 'gpt-4o', messages: [{ role: 'user', content: text }], ...more });
+const tools = [{ type: 'function', function: { name: 'Bash', description: 'runs', parameters: { type: 'object', properties: { command: { type: 'string' } } } } }];
+
+describe('the client of OpenAI', () => {
+  test('models, the default one first', async () => {
+    const { data } = await client.models.list();
+    assert.equal(data[0].id, 'everloop-demo');
+    assert.equal(data[0].context_window, 128_000);
+    assert.ok(data[0].aliases.includes('gpt-4o'));
+    assert.equal((await client.models.retrieve('gpt-4o')).id, 'everloop-demo');
+  });
+
+  test('a completion under an alias', async () => {
+    const { data, response } = await ask(steps({ text: 'plain words' })).withResponse();
+    assert.equal(data.choices[0].message.content, 'plain words');
+    assert.equal(data.model, 'gpt-4o');
+    assert.equal(response.headers.get('x-resolved-model'), 'everloop-demo');
+    assert.ok(data.usage.total_tokens > 0);
+  });
+
+  test('a stream, with usage only where it is asked for', async () => {
+    for (const more of [{}, { stream_options: { include_usage: true } }]) {
+      let text = '';
+      let usage = 0;
+      let finish;
+      for await (const chunk of await ask(steps({ text: 'words in a stream' }), { stream: true, ...more })) {
+        assert.equal(chunk.model, 'gpt-4o');
+        text += chunk.choices[0]?.delta?.content ?? '';
+        finish ??= chunk.choices[0]?.finish_reason ?? undefined;
+        if (chunk.usage) usage++;
+      }
+      assert.deepEqual([text, finish, usage], ['words in a stream', 'stop', more.stream_options ? 1 : 0]);
+    }
+  });
+
+  test('tool calls, streamed and not', async () => {
+    const script = steps({ calls: [{ name: 'Bash', arguments: { command: 'true' } }] });
+    const { choices } = await ask(script, { tools });
+    assert.equal(choices[0].finish_reason, 'tool_calls');
+    assert.deepEqual(JSON.parse(choices[0].message.tool_calls[0].function.arguments), { command: 'true' });
+    const stream = client.chat.completions.stream({ model: 'everloop-demo', tools, messages: [{ role: 'user', content: script }] });
+    const [call] = (await stream.finalChatCompletion()).choices[0].message.tool_calls;
+    assert.deepEqual([call.function.name, JSON.parse(call.function.arguments)], ['Bash', { command: 'true' }]);
+  });
+
+  test('images and unknown fields reach the model', async () => {
+    const content = [{ type: 'text', text: 'look' }, { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } }];
+    await client.chat.completions.create({
+      model: 'everloop-demo-echo', messages: [{ role: 'user', content }], chat_template_kwargs: { enable_thinking: false }, x_odd: [1],
+    });
+    const { body } = (await fixture.requests('iVBORw0KGgo=')).at(-1);
+    assert.deepEqual(body.messages[0].content, content);
+    assert.deepEqual([body.chat_template_kwargs, body.x_odd], [{ enable_thinking: false }, [1]]);
+  });
+
+  test('errors', async () => {
+    await assert.rejects(ask('x', { model: 'no-such' }), (e) => e.status === 404 && e.code === 'model_not_found');
+    const other = new OpenAI({ baseURL: client.baseURL, apiKey: 'wrong', maxRetries: 0 });
+    await assert.rejects(other.models.list(), (e) => e.status === 401 && e.code === 'invalid_api_key');
+    await assert.rejects(ask(order({ steps: [{ status: 429, retry_after: 3 }] })), (e) => e.status === 429 && e.headers.get('retry-after') === '3');
+    const broken = await ask(order({ steps: [{ text: 'many words that end', cut_after: 2 }] }), { stream: true });
+    await assert.rejects(async () => { for await (const chunk of broken) assert.ok(chunk); }, /source_cut|ended the stream/);
+  });
+
+  test('a client that leaves ends the request of the source', async () => {
+    const stream = await ask(`leaves-early ${steps({ text: 'some words', hold: true })}`, { stream: true });
+    for await (const chunk of stream) { assert.ok(chunk); break; }
+    stream.controller.abort();
+    for (;;) {
+      const [entry] = await fixture.requests('leaves-early');
+      if (entry.outcome === 'client gone') break;
+    }
+  });
+});
+
+describe('the client of Anthropic', () => {
+  const ofAnthropic = (more) => new Anthropic({ baseURL: server.gatewayURL, apiKey: key, authToken: null, maxRetries: 0, ...more });
+  const message = (text, more) => ({ model: 'claude-haiku-4-5', max_tokens: 1000, messages: [{ role: 'user', content: text }], ...more });
+  const Bash = { name: 'Bash', description: 'runs', input_schema: { type: 'object', properties: { command: { type: 'string' } } } };
+
+  test('a message with a system prompt', async () => {
+    const answer = await ofAnthropic().messages.create(message(steps({ text: 'plain words' }), { system: 'of-this-anthropic-test' }));
+    assert.deepEqual(answer.content, [{ type: 'text', text: 'plain words' }]);
+    assert.deepEqual([answer.role, answer.model, answer.stop_reason], ['assistant', 'claude-haiku-4-5', 'end_turn']);
+    assert.ok(answer.usage.input_tokens > 0 && answer.usage.output_tokens > 0 && answer._request_id);
+    const { body } = (await fixture.requests('of-this-anthropic-test')).at(-1);
+    assert.deepEqual(body.messages[0], { role: 'system', content: 'of-this-anthropic-test' });
+  });
+
+  test('a stream', async () => {
+    const seen = new Set();
+    const stream = ofAnthropic().messages.stream(message(steps({ text: 'words in a stream' })));
+    for await (const event of stream) seen.add(event.type);
+    const answer = await stream.finalMessage();
+    assert.deepEqual(answer.content, [{ type: 'text', text: 'words in a stream' }]);
+    assert.equal(answer.stop_reason, 'end_turn');
+    assert.ok(answer.usage.input_tokens > 0 && answer.usage.output_tokens > 0);
+    assert.deepEqual([...seen], ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop']);
+  });
+
+  test('a tool and its result with an image, streamed and not', async () => {
+    const anthropic = ofAnthropic();
+    const asked = message(steps({ calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'the tool ran' }), { tools: [Bash] });
+    const streamed = await anthropic.messages.stream(asked).finalMessage();
+    const answer = await anthropic.messages.create(asked);
+    for (const { content, stop_reason } of [streamed, answer]) {
+      assert.equal(stop_reason, 'tool_use');
+      const call = content.find((block) => block.type === 'tool_use');
+      assert.deepEqual([call.name, call.input], ['Bash', { command: 'true' }]);
+      const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'YW50aHJvcGlj' } };
+      const result = { type: 'tool_result', tool_use_id: call.id, content: [{ type: 'text', text: 'done' }, image] };
+      await anthropic.messages.create({ ...asked, messages: [...asked.messages, { role: 'assistant', content }, { role: 'user', content: [result] }] });
+      const { body } = (await fixture.requests('YW50aHJvcGlj')).at(-1);
+      assert.deepEqual(body.messages.slice(2), [
+        { role: 'tool', tool_call_id: call.id, content: 'done' },
+        { role: 'user', content: [
+          { type: 'text', text: `Image of the tool result ${call.id}:` },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,YW50aHJvcGlj' } },
+        ] },
+      ]);
+    }
+  });
+
+  test('an image', async () => {
+    const source = { type: 'base64', media_type: 'image/png', data: 'aW1hZ2Utb2YtYQ==' };
+    const content = [{ type: 'text', text: 'look' }, { type: 'image', source }];
+    await ofAnthropic().messages.create({ ...message('', { model: 'everloop-demo-echo' }), messages: [{ role: 'user', content }] });
+    const { body } = (await fixture.requests('aW1hZ2Utb2YtYQ==')).at(-1);
+    assert.equal(body.messages[0].content[1].image_url.url, 'data:image/png;base64,aW1hZ2Utb2YtYQ==');
+  });
+
+  test('errors', async () => {
+    const anthropic = ofAnthropic();
+    const fails = (asked, status, type, words, by = anthropic) => assert.rejects(by.messages.create(asked), (e) => {
+      assert.deepEqual([e.status, e.error.error.type], [status, type]);
+      assert.match(e.message, words);
+      return true;
+    });
+    await fails(message('x'), 401, 'authentication_error', /x-api-key/, ofAnthropic({ apiKey: 'wrong' }));
+    await fails(message('x', { model: 'no-such' }), 404, 'not_found_error', /no-such/);
+    await fails(message('x', { container: 'c' }), 400, 'invalid_request_error', /container/);
+    await fails(message(order({ steps: [{ status: 429, retry_after: 3 }] })), 429, 'rate_limit_error', /./);
+    const broken = anthropic.messages.stream(message(order({ steps: [{ text: 'many words that end', cut_after: 2 }] })));
+    await assert.rejects(broken.finalMessage(), /ended the stream/);
+  });
+});
+
+test('health needs no key', async () => {
+  const body = await fetch(`${server.gatewayURL}/health`).then((r) => r.json());
+  assert.equal(body.ok, true);
+  assert.deepEqual([body.sources[0].name, body.sources[0].kind, body.sources[0].healthy], ['demo', 'demo', true]);
+});
+
+test('the agent works through the gateway, and says that the model is a demo', async () => {
+  const usage = () => fetch(`${server.gatewayURL}/admin/usage`, { headers: { authorization: `Bearer ${key}` } }).then((r) => r.json());
+  const before = (await usage()).usage.operator?.['everloop-demo']?.requests ?? 0;
+  const view = await fixture.session();
+  assert.equal((await view.run(steps({ text: 'through the gateway' }))).end.status, 'completed');
+  assert.ok((await usage()).usage.operator['everloop-demo'].requests > before);
+  assert.match(server.log(200_000), /DEMO: scripted/);
+});
+
+test('the management interface writes config.yaml and keeps its comments', async () => {
+  const admin = (more) => fetch(`${server.gatewayURL}/admin/config`, { ...more, headers: { authorization: `Bearer ${key}` } });
+  const config = await admin().then((r) => r.json());
+  config.aliases['of-this-test'] = 'everloop-demo-echo';
+  assert.equal((await admin({ method: 'PUT', body: JSON.stringify(config) })).status, 200);
+  assert.equal((await client.models.retrieve('of-this-test')).id, 'everloop-demo-echo');
+  const text = readFileSync(join(server.dir, 'data/config/config.yaml'), 'utf8');
+  assert.match(text, /# Configuration of the model gateway/);
+  assert.match(text, /of-this-test: everloop-demo-echo/);
+});
+
+test('a new key in config.yaml opens the gateway without a restart', async () => {
+  const file = join(server.dir, 'data/config/config.yaml');
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  const text = readFileSync(file, 'utf8');
+  writeFileSync(file, text.replace('keys: []', 'keys: [{name: small, key: key-of-this-one-test, models: [everloop-demo-echo]}]'));
+  const small = new OpenAI({ baseURL: client.baseURL, apiKey: 'key-of-this-one-test', maxRetries: 0 });
+  for (;;) {
+    const list = await small.models.list().catch((e) => { if (e.status !== 401) throw e; });
+    if (!list) continue;
+    assert.deepEqual(list.data.map((m) => m.id), ['everloop-demo-echo']);
+    break;
+  }
+  writeFileSync(file, text);
+});

@@ -1,0 +1,208 @@
+// Webhooks, the inbox and default policies of questions (docs/webhooks.md) through the
+// public interface: events are signed, sent at least once also over a crash, and
+// questions that no user answers are answered in time.
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+
+// Receiver is an endpoint: it keeps what it is sent by path, and answers as configured.
+class Receiver {
+  requests = new Map(); // path -> requests
+  answers = new Map(); // path -> (request) => status
+
+  static async start() {
+    const receiver = new Receiver();
+    receiver.server = createServer((request, response) => receiver.take(request, response));
+    await new Promise((resolve) => receiver.server.listen(0, '127.0.0.1', resolve));
+    receiver.host = `127.0.0.1:${receiver.server.address().port}`;
+    return receiver;
+  }
+
+  take(request, response) {
+    let body = '';
+    request.setEncoding('utf8').on('data', (text) => { body += text; }).on('end', () => {
+      const got = { headers: request.headers, body, event: JSON.parse(body), id: request.headers['webhook-id'] };
+      this.requests.set(request.url, [...this.of(request.url), got]);
+      const status = this.answers.get(request.url)?.(got) ?? 200;
+      if (status !== 'hang') response.writeHead(status).end(`answer ${status}`);
+    });
+  }
+
+  of(path) { return this.requests.get(path) ?? []; }
+  got(path, what, probe) { return eventually(what, async () => this.of(path).find(probe)); }
+  close() {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+}
+
+let fixture, receiver;
+before(async () => {
+  receiver = await Receiver.start();
+  fixture = await Fixture.start({ WEBHOOK_ALLOW: receiver.host });
+});
+after(async () => {
+  await fixture?.close();
+  receiver?.close();
+});
+
+// signature of a request by a secret, as Standard Webhooks says.
+const signature = (secret, { headers, body }) => 'v1,' + createHmac('sha256', Buffer.from(secret.replace('whsec_', ''), 'base64'))
+  .update(`${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`).digest('base64');
+
+const hook = (path, more = {}) => fixture.rest.post('/api/webhooks', { url: `http://${receiver.host}${path}`, ...more });
+const deliveries = async (webhook, query = '') => (await fixture.rest.get(`/api/webhooks/${webhook.id}/deliveries${query}`)).items;
+const drop = (webhook) => fixture.rest.delete(`/api/webhooks/${webhook.id}`);
+const question = (options = [{ label: 'red' }, { label: 'blue' }]) => call('AskUserQuestion', { questions: [{ question: 'Which?', options }] });
+const send = (session, message) => fixture.rest.post(`/api/sessions/${session}/chat`, { message });
+const session = async (settings = {}) => (await fixture.rest.post('/api/sessions', settings)).session_id;
+const completed = (id) => eventually(`session ${id} has completed`, async () => (await fixture.rest.detail(id)).status === 'completed');
+const asked = (id) => eventually(`session ${id} asks`, async () => (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === id));
+
+test('a webhook is sent the end of a chat, signed, and rotated secrets sign together', async () => {
+  const made = await hook('/signed');
+  const id = await session({ intent: 'Signed' });
+  await send(id, steps({ text: 'done' }));
+  const got = await receiver.got('/signed', 'the event', (r) => r.event.data.session_id === id);
+  assert.deepEqual([got.event.type, got.event.data.finish_reason, got.event.data.intent], ['chat.completed', 'completed', 'Signed']);
+  assert.equal(got.headers['webhook-signature'], signature(made.secret, got));
+  assert.ok(Math.abs(Number(got.headers['webhook-timestamp']) - Date.now() / 1000) < 300);
+
+  const rotated = await fixture.rest.post(`/api/webhooks/${made.id}/rotate-secret`);
+  const next = await session();
+  await send(next, steps({ text: 'done' }));
+  const both = await receiver.got('/signed', 'the second event', (r) => r.event.data.session_id === next);
+  assert.equal(both.headers['webhook-signature'], [rotated.secret, made.secret].map((s) => signature(s, both)).join(' '));
+  const delivered = await eventually('both are recorded', async () => {
+    const all = await deliveries(made, '?status=delivered');
+    return all.length === 2 ? all : undefined;
+  });
+  assert.deepEqual([delivered[1].id, delivered[1].attempts[0].status_code, delivered[1].attempts[0].response], [got.id, 200, 'answer 200']);
+  assert.deepEqual(delivered[1].request, got.event);
+  await drop(made);
+});
+
+test('an endpoint that fails is tried again under the same id; one that hangs delays no other', async () => {
+  let failures = 2;
+  receiver.answers.set('/failing', () => (failures-- > 0 ? 503 : 200));
+  receiver.answers.set('/hanging', () => 'hang');
+  const hanging = await Promise.all(Array.from({ length: 5 }, () => hook('/hanging')));
+  const failing = await hook('/failing'), quick = await hook('/quick');
+  const id = await session();
+  await send(id, steps({ text: 'done' }));
+  await receiver.got('/quick', 'the event of the quick one', (r) => r.event.data.session_id === id);
+  assert.equal((await deliveries(hanging[0]))[0].status, 'pending', 'the hanging ones are still tried');
+  const delivered = await eventually('it succeeds at last', async () => (await deliveries(failing, '?status=delivered'))[0]);
+  assert.deepEqual(delivered.attempts.map((a) => a.status_code), [503, 503, 200]);
+  assert.equal(new Set(receiver.of('/failing').map((r) => r.id)).size, 1);
+
+  const sent = receiver.of('/failing').length;
+  await fixture.rest.post(`/api/webhooks/${failing.id}/deliveries/${delivered.id}/redeliver`);
+  await eventually('it is sent again', async () => receiver.of('/failing').length > sent);
+  assert.equal(receiver.of('/failing').at(-1).id, delivered.id);
+  await Promise.all([...hanging, failing, quick].map(drop));
+});
+
+test('addresses that are not public are refused when they are connected to', async () => {
+  const made = await fixture.rest.post('/api/webhooks', { url: 'http://localhost:9999/inside' });
+  const own = await fixture.rest.post('/api/webhooks', { url: `${fixture.server.url}/api/version` });
+  await send(await session(), steps({ text: 'done' }));
+  for (const webhook of [made, own]) {
+    const tried = await eventually('an attempt', async () => (await deliveries(webhook))[0]?.attempts[0]);
+    assert.match(tried.error, /not on the public Internet|service itself/);
+    assert.equal(tried.status_code, 0);
+  }
+  await Promise.all([made, own].map(drop));
+});
+
+test('the events of a scheduled task reach the webhooks that it names', async () => {
+  const named = await hook('/named', { events: [] });
+  const task = await fixture.rest.post('/api/scheduled-tasks', {
+    title: 'T', cron: '@yearly', timezone: 'UTC', notify: [named.id], pause_on_failure_after: 1, output_schema: { type: 'object' },
+    prompt: steps({ text: 'no' }, { text: 'no' }, { text: 'no' }),
+  });
+  const run = await fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
+  const failed = await receiver.got('/named', 'the failed run', (r) => r.event.type === 'schedule.run_failed');
+  assert.deepEqual([failed.event.data.task_id, failed.event.data.runs[0].id, failed.event.data.runs[0].reason_code], [task.id, run.id, 'schema_mismatch']);
+  const paused = await receiver.got('/named', 'the pause', (r) => r.event.type === 'schedule.paused');
+  assert.match(paused.event.data.paused_reason, /^1 runs in a row failed/);
+  assert.deepEqual(receiver.of('/named').map((r) => r.event.type).sort(), ['schedule.paused', 'schedule.run_failed'], 'not the end of its chat');
+
+  await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { output_schema: null, prompt: steps({ calls: [question()] }, { text: 'blue then' }) });
+  await fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
+  const waits = await receiver.got('/named', 'the question', (r) => r.event.type === 'chat.waiting');
+  assert.equal(waits.event.data.task_id, task.id);
+  const item = await asked(waits.event.data.session_id);
+  assert.deepEqual([item.trigger, item.task_id, item.run_id], ['schedule', task.id, waits.event.data.run_id]);
+  assert.equal(item.question_id, waits.event.data.questions[0].question_id);
+
+  const odd = await fixture.rest.call('POST', `/api/inbox/${item.question_id}/answer`, { selections: { 0: [7] } });
+  assert.deepEqual([odd.status, odd.body.code, odd.body.errors[0].location], [422, 'invalid_answer', 'body']);
+  assert.equal((await fixture.rest.call('POST', '/api/inbox/none/answer', { selections: { 0: [1] } })).body.code, 'question_not_found');
+  const ack = await fixture.rest.post(`/api/inbox/${item.question_id}/answer`, { selections: { 0: [1] } });
+  assert.deepEqual([ack.resolved, ack.chat_id], [true, item.chat_id]);
+  assert.equal((await fixture.rest.post(`/api/inbox/${item.question_id}/answer`, { selections: { 0: [0] } })).resolved, false);
+  await receiver.got('/named', 'the completed run', (r) => r.event.type === 'schedule.run_completed');
+  await Promise.all([fixture.rest.delete(`/api/scheduled-tasks/${task.id}`), drop(named)]);
+});
+
+test('a question that no user answers is escalated, and answered by its policy over a restart', async () => {
+  const escalated = await hook('/escalated', { events: ['question.escalated'] });
+  const setup = (question_policy) => ({ session_setup: { question_policy } });
+  const first = await session(setup({ timeout_s: 20, on_timeout: 'first_option', escalate_after_s: 1 }));
+  const choose = await session(setup({ timeout_s: 20 }));
+  for (const id of [first, choose]) await send(id, steps({ calls: [question()] }, { text: 'so be it' }));
+  const item = await asked(first);
+  assert.equal(item.default_policy, 'first_option');
+  assert.equal(new Date(item.expires_at) - new Date(item.asked_at), 20_000);
+  const [ref] = (await fixture.rest.messages(first)).at(-1).tool_calls.map((c) => c.pending_question_ref);
+  assert.deepEqual([ref.question_id, ref.default_policy], [item.question_id, 'first_option']);
+  await asked(choose);
+  await fixture.server.kill();
+  await fixture.server.start();
+  const notice = await receiver.got('/escalated', 'the escalation', (r) => r.event.data.session_id === first);
+  assert.equal(notice.event.data.question.question_id, item.question_id);
+
+  await Promise.all([first, choose].map(completed));
+  const result = async (id) => JSON.parse((await fixture.rest.messages(id)).flatMap((m) => m.tool_calls ?? []).find((c) => c.tool_name === 'AskUserQuestion').result);
+  assert.deepEqual((await result(first)).answers, [{ question: 'Which?', selected: ['red'], custom: '' }]);
+  assert.deepEqual([(await result(first)).answered_by, (await result(choose)).answered_by, (await result(choose)).answers.length], ['default_policy', 'default_policy', 0]);
+  const view = await fixture.follow(first, 0);
+  const resolved = await view.wait('the resolution', (e) => e.name === 'question:resolved');
+  assert.deepEqual([resolved.data.resolution, resolved.data.by], ['answered', 'default_policy']);
+  await drop(escalated);
+});
+
+test('a permission request that no user answers is denied', async () => {
+  const id = await session({ session_setup: { permissions: [{ tool: 'Bash', decision: 'ask' }], question_policy: { timeout_s: 1, on_timeout: 'first_option' } } });
+  await send(id, steps(bash('echo done > effect'), { text: 'I was not allowed to' }));
+  await completed(id);
+  const calls = (await fixture.rest.messages(id)).flatMap((m) => m.tool_calls ?? []);
+  assert.match(calls.find((c) => c.tool_name === 'Bash').result, /no user said in time/);
+  assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}/files/effect`)).status, 404);
+});
+
+test('SIGKILL of everything: no event is lost', async () => {
+  receiver.answers.set('/killed', () => 503);
+  const made = await hook('/killed');
+  const ids = [];
+  for (let i = 0; i < 5; i++) {
+    ids.push(await session());
+    await send(ids.at(-1), i % 2 ? steps({ text: 'done' }) : order({ steps: [bash('echo x'), { text: 'done' }] }));
+  }
+  await completed(ids[0]);
+  await fixture.server.kill();
+  receiver.answers.set('/killed', () => 200);
+  await fixture.server.start();
+  for (const id of ids) {
+    await completed(id);
+    const got = await receiver.got('/killed', `the event of ${id}`, (r) => r.event.data.session_id === id);
+    assert.equal(got.event.type, 'chat.completed');
+    const same = receiver.of('/killed').filter((r) => r.event.data.session_id === id).map((r) => r.id);
+    assert.equal(new Set(same).size, 1, 'an event has one id however often it is sent');
+  }
+  await eventually('all are delivered', async () => (await deliveries(made, '?status=delivered')).length === ids.length);
+  await drop(made);
+});
