@@ -139,7 +139,8 @@ func (a *archive) lengthen(turns int) error {
 		return err
 	}
 	a.members = map[string][]byte{
-		"session.json": a.members["session.json"], "memories.json": a.members["memories.json"], "history.json": history, "turns.jsonl": lines.Bytes(),
+		"session.json": a.members["session.json"], "memories.json": a.members["memories.json"], "history.json": history,
+		"turns.jsonl":  lines.Bytes(),
 		"events.jsonl": {}, "checkpoints.json": []byte(`{"checkpoints": [], "snapshots": []}`),
 	}
 	a.manifest["counts"] = map[string]any{"turns": turns, "branches": 1}

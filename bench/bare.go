@@ -118,7 +118,10 @@ func (c *conversation) keep(file *os.File, message bareMessage) error {
 	return syscall.Fdatasync(int(file.Fd()))
 }
 
-var bareTools = json.RawMessage(`[{"type":"function","function":{"name":"Bash","description":"Runs a command.","parameters":{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}}}]`)
+var bareTools = json.RawMessage(
+	`[{"type":"function","function":{"name":"Bash","description":"Runs a ` +
+		`command.","parameters":{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}}}]`,
+)
 
 // ask makes one model call.
 func (c *conversation) ask(ctx context.Context, text func(string)) (bareMessage, error) {

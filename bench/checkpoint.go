@@ -78,7 +78,7 @@ func measureCheckpoint(ctx context.Context, b *bench) error {
 	return b.rewinds(ctx, large, tree)
 }
 
-// unchanged takes checkpoints of files that nobody has touched, and what they
+// unchanged takes checkpoints of files that did not change, and what they
 // leave of the first text.
 func (b *bench) unchanged(ctx context.Context, large, small, tree string) error {
 	var took, bare, first, firstSmall sample
@@ -136,12 +136,19 @@ func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 			} `json:"files"`
 		}
 		began := time.Now()
-		if err := b.client.call(ctx, http.MethodPost, "/api/sessions/"+session+"/rewind", map[string]any{"checkpoint_id": target.ID}, &moved); err != nil {
+		path, body := "/api/sessions/"+session+"/rewind", map[string]any{"checkpoint_id": target.ID}
+		if err := b.client.call(ctx, http.MethodPost, path, body, &moved); err != nil {
 			return err
 		}
 		took.add(time.Since(began))
 		if moved.Files.Restored != rewindFiles || moved.Files.Deleted > 0 || len(moved.Files.Skipped) > 0 {
-			return fmt.Errorf("a rewind over %d changed files restored %d, deleted %d and skipped %v", rewindFiles, moved.Files.Restored, moved.Files.Deleted, moved.Files.Skipped)
+			return fmt.Errorf(
+				"a rewind over %d changed files restored %d, deleted %d and skipped %v",
+				rewindFiles,
+				moved.Files.Restored,
+				moved.Files.Deleted,
+				moved.Files.Skipped,
+			)
 		}
 		began = time.Now()
 		if err := restoreTree(tree); err != nil {

@@ -78,7 +78,11 @@ func (b *bench) readContext(ctx context.Context, young, old string) error {
 		for _, read := range []struct {
 			path string
 			to   *sample
-		}{{"/api/version", &nothing}, {"/api/sessions/" + young + "/context-stats", &early}, {"/api/sessions/" + old + "/context-stats", &late}} {
+		}{
+			{"/api/version", &nothing},
+			{"/api/sessions/" + young + "/context-stats", &early},
+			{"/api/sessions/" + old + "/context-stats", &late},
+		} {
 			began := time.Now()
 			if err := b.client.call(ctx, http.MethodGet, read.path, nil, nil); err != nil {
 				return err

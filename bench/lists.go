@@ -101,7 +101,7 @@ func measureLists(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// account gives the client's user his sessions, and others theirs.
+// account gives the client's user and other users their sessions.
 func (s *seeder) account(ctx context.Context) error {
 	others := make([]string, 20)
 	for i := range others {

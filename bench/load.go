@@ -49,7 +49,8 @@ func (c *client) requests(ctx context.Context, n, atOnce int, path func(i int) s
 }
 
 // bestOf repeats a measurement beside its baseline and keeps of each the run that
-// went best: on a machine that is shared, the others tell more of the others.
+// went best: on a shared machine the other runs measure its other users more than
+// the code.
 func bestOf(rounds int, better func(a, b load) bool, runs ...func() (load, error)) ([]load, error) {
 	best := make([]load, len(runs))
 	for round := range rounds {

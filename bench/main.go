@@ -2,7 +2,7 @@
 // `everloop up` beside a scripted model that answers at once, and drives it over
 // HTTP; each measurement has a bare baseline in the same run, so that numbers of
 // a busy machine can still be compared. What the numbers mean and what they were
-// is told in docs/performance.md.
+// is described in docs/performance.md.
 //
 // It knows the public interface only, nothing of how the service is built, except
 // that it reads the CPU and memory of its processes from /proc (Linux), and that it
@@ -28,6 +28,9 @@ type options struct {
 	json     string
 	sessions int
 	waiting  int
+	grown    int
+	chats    int
+	heap     string
 }
 
 // part is one measurement with a service of its own.
@@ -45,12 +48,15 @@ var parts = []part{
 	{"relay", "2,000 tokens at full speed", measureRelay},
 	{"stop", "a stop in a stream and in a command", measureStop},
 	{"many", "100 sessions of 10 steps at once", measureMany},
-	{"waiting", "1,000 sessions that wait for an answer", measureWaiting},
+	{"floor", "a step beside the same loop written with the Temporal SDK alone", measureFloor},
+	{"waiting", "4,000 sessions that wait for an answer", measureWaiting},
+	{"plateau", "memory and time of a chat after thousands of chats", measurePlateau},
 	{"growth", "a long loop and a long conversation", measureGrowth},
 	{"context", "a chat in a session of 10,000 turns", measureContext},
 	{"checkpoint", "checkpoints and rewinds of 50,000 files", measureCheckpoint},
 	{"lists", "lists and searches of 20,000 sessions", measureLists},
 	{"messages", "reading 10,000 turns", measureMessages},
+	{"grown", "what things cost beside the data of years", measureGrown},
 	{"session", "reading one session, over and over", measureSession},
 }
 
@@ -58,6 +64,13 @@ func main() {
 	if url := os.Getenv(plainEnv); url != "" {
 		fmt.Fprintln(os.Stderr, "bench: the baseline:", servePlain(url))
 		os.Exit(1)
+	}
+	if address := os.Getenv(floorEnv); address != "" {
+		if err := serveFloor(address); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: the floor:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -105,7 +118,10 @@ func parseOptions() (options, error) {
 	flag.StringVar(&o.binary, "bin", "bin/everloop", "the program to measure")
 	flag.StringVar(&o.json, "json", "", "file for all numbers as JSON")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions at once in part many")
-	flag.IntVar(&o.waiting, "waiting", 1000, "sessions in part waiting")
+	flag.IntVar(&o.waiting, "waiting", 4000, "sessions in part waiting")
+	flag.IntVar(&o.grown, "grown", 100_000, "sessions that part grown adds to the database")
+	flag.IntVar(&o.chats, "chats", 6000, "chats in part plateau")
+	flag.StringVar(&o.heap, "heap", "", "file for a heap profile of the service at the end of part plateau")
 	flag.Parse()
 	for name := range strings.SplitSeq(*chosen, ",") {
 		name = strings.TrimSpace(name)
@@ -114,8 +130,8 @@ func parseOptions() (options, error) {
 		}
 		o.parts = append(o.parts, name)
 	}
-	if o.sessions < 1 || o.waiting < 1 {
-		return o, errors.New("-sessions and -waiting must be at least 1")
+	if o.sessions < 1 || o.waiting < 1 || o.grown < 1 || o.chats < 1 {
+		return o, errors.New("-sessions, -waiting, -grown and -chats must be at least 1")
 	}
 	if _, err := os.Stat(o.binary); err != nil {
 		return o, fmt.Errorf("%w (make build builds it; -bin names another)", err)

@@ -94,7 +94,13 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 		for range messagesRounds {
 			var turns []struct{ Sequence int }
 			began := time.Now()
-			err := b.client.call(ctx, http.MethodGet, fmt.Sprintf("/api/sessions/%s/messages?limit=100&after_sequence=%d", session, p.after), nil, &turns)
+			err := b.client.call(
+				ctx,
+				http.MethodGet,
+				fmt.Sprintf("/api/sessions/%s/messages?limit=100&after_sequence=%d", session, p.after),
+				nil,
+				&turns,
+			)
 			if err != nil {
 				return err
 			}
@@ -103,7 +109,12 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 				return fmt.Errorf("the %s page has %d turns", p.name, len(turns))
 			}
 			began = time.Now()
-			rows, err := seed.conn.Query(ctx, `SELECT id, role, blocks FROM entries WHERE branch_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 100`, session+"-b", p.after)
+			rows, err := seed.conn.Query(
+				ctx,
+				`SELECT id, role, blocks FROM entries WHERE branch_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 100`,
+				session+"-b",
+				p.after,
+			)
 			if err != nil {
 				return err
 			}
@@ -145,7 +156,13 @@ func (b *bench) held(ctx context.Context, path func(turns int) string) error {
 		grown[turns] = mib(peak - before)
 	}
 	b.value("10,000 turns as JSON", "MiB", mib(size), nil)
-	b.compare(fmt.Sprintf("memory more at the peak, %d read them at once (bare: 1,000)", messagesAtOnce), "MiB", grown[messagesTurns], grown[messagesFewer], nil)
+	b.compare(
+		fmt.Sprintf("memory more at the peak, %d read them at once (bare: 1,000)", messagesAtOnce),
+		"MiB",
+		grown[messagesTurns],
+		grown[messagesFewer],
+		nil,
+	)
 	b.value("  more than for 1,000 turns", "MiB", grown[messagesTurns]-grown[messagesFewer], atMost(messagesGrowth))
 	return nil
 }
@@ -167,7 +184,7 @@ func (b *bench) readAtOnce(ctx context.Context, path string) (size int64, err er
 	return size, errors.Join(errs...)
 }
 
-// resetPeak makes the kernel count the peak of a process's resident memory anew,
+// resetPeak resets the kernel's peak of a process's resident memory,
 // and gives what is resident now.
 func resetPeak(pid int) (int64, error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {

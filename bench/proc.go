@@ -220,7 +220,7 @@ func machineBusy() time.Duration {
 	line, _, _ := strings.Cut(string(text), "\n")
 	var busy int64
 	for i, f := range strings.Fields(line) {
-		// user nice system (idle iowait) irq softirq; steal is nobody's here
+		// user nice system (idle iowait) irq softirq; steal is not counted
 		if i >= 1 && i <= 7 && i != 4 && i != 5 {
 			ticks, _ := strconv.ParseInt(f, 10, 64)
 			busy += ticks

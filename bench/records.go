@@ -28,7 +28,11 @@ func (s *server) recordsURL() (string, error) {
 	if len(lines) < 4 {
 		return "", fmt.Errorf("the pid file of PostgreSQL has %d lines", len(lines))
 	}
-	return fmt.Sprintf("postgres://everloop:%s@127.0.0.1:%s/everloop?sslmode=disable", strings.TrimSpace(string(password)), strings.TrimSpace(lines[3])), nil
+	return fmt.Sprintf(
+		"postgres://everloop:%s@127.0.0.1:%s/everloop?sslmode=disable",
+		strings.TrimSpace(string(password)),
+		strings.TrimSpace(lines[3]),
+	), nil
 }
 
 // seeder fills the records of the service under test.
@@ -92,7 +96,10 @@ func (s *seeder) session(owner, intent string, template *string, pinned bool, tu
 	for n := range turns {
 		entry := fmt.Sprintf("%s-%08d", id, n)
 		role := []string{"user", "assistant"}[n%2]
-		s.entries = append(s.entries, []any{entry, id, id + "-b", n, parent, id + "-c", role, "completed", []map[string]string{{"type": "text", "content": say(n)}}})
+		s.entries = append(
+			s.entries,
+			[]any{entry, id, id + "-b", n, parent, id + "-c", role, "completed", []map[string]string{{"type": "text", "content": say(n)}}},
+		)
 		parent = entry
 	}
 	return id
@@ -101,7 +108,10 @@ func (s *seeder) session(owner, intent string, template *string, pinned bool, tu
 // call adds a finished tool call to the turn n of a session.
 func (s *seeder) call(session string, n int, result string) {
 	entry := fmt.Sprintf("%s-%08d", session, n)
-	s.calls = append(s.calls, []any{entry + "-t", session, session + "-c", entry, 0, "Bash", "Bash", `{"command":"true"}`, "done", "finished", result})
+	s.calls = append(
+		s.calls,
+		[]any{entry + "-t", session, session + "-c", entry, 0, "Bash", "Bash", `{"command":"true"}`, "done", "finished", result},
+	)
 }
 
 // write copies all that was added, and leaves the tables as a server is after its
@@ -145,7 +155,8 @@ func (s *seeder) untilSearchable(ctx context.Context, c *client) (time.Duration,
 		if err := wait(ctx, 200*time.Millisecond); err != nil {
 			return 0, err
 		}
-		if err := s.conn.QueryRow(ctx, `SELECT count(*) FROM search_texts WHERE owner_id = $1 AND NOT indexed`, s.owner).Scan(&waiting); err != nil {
+		if err := s.conn.QueryRow(ctx, `SELECT count(*) FROM search_texts WHERE owner_id = $1 AND NOT indexed`,
+			s.owner).Scan(&waiting); err != nil {
 			return 0, err
 		}
 	}

@@ -56,8 +56,16 @@ func (g *goal) String() string {
 
 func newReport() *report {
 	return &report{
-		Machine: fmt.Sprintf("%d cores, %s, %s/%s, kernel %s, load %.2f", runtime.NumCPU(), cpuName(), runtime.GOOS, runtime.GOARCH, kernel(), loadAverage()),
-		Began:   time.Now().UTC(),
+		Machine: fmt.Sprintf(
+			"%d cores, %s, %s/%s, kernel %s, load %.2f",
+			runtime.NumCPU(),
+			cpuName(),
+			runtime.GOOS,
+			runtime.GOARCH,
+			kernel(),
+			loadAverage(),
+		),
+		Began: time.Now().UTC(),
 	}
 }
 

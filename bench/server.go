@@ -30,7 +30,9 @@ func newServer(binary, dir, modelURL string) (*server, error) {
 		return nil, err
 	}
 	s := &server{binary: path, dir: dir, modelURL: modelURL, key: "el_" + rand.Text() + rand.Text(), addr: map[string]string{}}
-	for _, variable := range []string{"AGENT_ADDR", "MOCK_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR"} {
+	for _, variable := range []string{
+		"AGENT_ADDR", "GATEWAY_ADDR", "IDENTITY_ADDR", "MOCK_ADDR", "REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", "DEBUG_ADDR",
+	} {
 		if s.addr[variable], err = freeAddr(); err != nil {
 			return nil, err
 		}
@@ -66,7 +68,13 @@ func (s *server) start(ctx context.Context) error {
 	s.cmd = exec.Command(s.binary, "up")
 	s.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + os.TempDir(), "LOG_LEVEL=warn",
-		"DATA_DIR=" + filepath.Join(s.dir, "data"), "BOOTSTRAP_API_KEY=" + s.key, "LLM_GATEWAY_URL=" + s.modelURL,
+		"DATA_DIR=" + filepath.Join(s.dir, "data"), "CONNECTIONS_PER_ADDRESS=0",
+		"BOOTSTRAP_API_KEY=" + s.key, "LLM_GATEWAY_URL=" + s.modelURL,
+	}
+	for _, variable := range []string{"GOGC", "GOMEMLIMIT", "CACHED_WORKFLOWS"} { // for trials
+		if value, set := os.LookupEnv(variable); set {
+			s.cmd.Env = append(s.cmd.Env, variable+"="+value)
+		}
 	}
 	for variable, addr := range s.addr {
 		s.cmd.Env = append(s.cmd.Env, variable+"="+addr)
@@ -126,7 +134,7 @@ func (s *server) stop() error {
 		return nil
 	case <-time.After(40 * time.Second):
 		_ = process.Kill()
-		<-s.exited
+		<-s.exited //nolint:errcheck // killed; the error below says why
 		return errors.New("the service did not end within 40 s of SIGTERM")
 	}
 }

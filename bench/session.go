@@ -30,8 +30,14 @@ func measureSession(ctx context.Context, b *bench) error {
 				return c.requests(ctx, oneRequests, atOnce, func(int) string { return path })
 			}
 		}
-		best, err := bestOf(oneRounds, more,
-			read(b.client, "/api/sessions/"+session), read(plain, "/sessions/"+session), read(b.client, "/api/version"), read(b.client, "/api/auth/me"))
+		best, err := bestOf(
+			oneRounds,
+			more,
+			read(b.client, "/api/sessions/"+session),
+			read(plain, "/sessions/"+session),
+			read(b.client, "/api/version"),
+			read(b.client, "/api/auth/me"),
+		)
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,22 +19,40 @@ const (
 	waitingWatch  = 20 * time.Second
 	// waitingAtOnce is how many sessions are brought to their question at a time.
 	waitingAtOnce = 16
+	// waitingFirst is how many sessions wait before the cost of one more is measured.
+	waitingFirst = 1000
 	// waitingAnswers is how many of the questions are answered at the end.
 	waitingAnswers = 20
+	// waitingHeapGoal is what a waiting session may keep in the service, in KiB.
+	waitingHeapGoal = 20
 )
 
-const questionScript = `[[script]]{"steps":[{"calls":[{"name":"AskUserQuestion","arguments":{"questions":[{"question":"Go on?","options":[{"label":"Yes"},{"label":"No"}]}]}}]},{"text":"Going on."}]}[[/script]]`
+const questionScript = `[[script]]{"steps":[{"calls":[{"name":"AskUserQuestion","arguments":{"questions":[{"question":"Go ` +
+	`on?","options":[{"label":"Yes"},{"label":"No"}]}]}}]},{"text":"Going on."}]}[[/script]]`
 
 // measureWaiting takes what many sessions cost whose user has yet to answer.
 func measureWaiting(ctx context.Context, b *bench) error {
 	pid := b.server.cmd.Process.Pid
 	before := treeMemory(pid)
-	began := time.Now()
-	sessions, err := b.ask(ctx)
+	// The first fill caches that have a bound; what more of them take is theirs.
+	first := min(waitingFirst, b.waiting/4)
+	if _, err := b.ask(ctx, first); err != nil {
+		return err
+	}
+	if err := wait(ctx, waitingSettle); err != nil {
+		return err
+	}
+	full := treeMemory(pid)
+	fullHeap, err := b.server.liveHeap(ctx)
 	if err != nil {
 		return err
 	}
-	b.value(fmt.Sprintf("bringing %d sessions to their question", b.waiting), "s", time.Since(began).Seconds(), nil)
+	began := time.Now()
+	sessions, err := b.ask(ctx, b.waiting-first)
+	if err != nil {
+		return err
+	}
+	b.value(fmt.Sprintf("bringing %d more sessions to their question", b.waiting-first), "s", time.Since(began).Seconds(), nil)
 	right := treeMemory(pid)
 	if err := wait(ctx, waitingSettle); err != nil {
 		return err
@@ -38,22 +62,52 @@ func measureWaiting(ctx context.Context, b *bench) error {
 		return err
 	}
 	used, after := meter.read(), treeMemory(pid)
+	heap, err := b.server.liveHeap(ctx)
+	if err != nil {
+		return err
+	}
 	b.value("CPU while all wait, per second", "ms", ms(used.tree.sum())/used.wall.Seconds(), nil)
 	b.value("memory before, PSS", "MiB", mib(before.pss), nil)
+	b.value(fmt.Sprintf("memory while %d wait, PSS", first), "MiB", mib(full.pss), nil)
 	b.value("memory when the last one waits, PSS", "MiB", mib(right.pss), nil)
 	b.value("memory while all wait, PSS", "MiB", mib(after.pss), nil)
 	b.value("  of which the service", "MiB", mib(after.service), nil)
 	b.value("  of which the sandbox", "MiB", mib(after.sandbox), nil)
 	b.value("  of which PostgreSQL", "MiB", mib(after.records), nil)
-	b.value("memory of one more waiting session", "KiB", float64(after.pss-before.pss)/1024/float64(b.waiting), nil)
+	b.value("memory of one more waiting session", "KiB", (float64(after.pss)-float64(full.pss))/1024/float64(b.waiting-first), nil)
+	perSession := (float64(heap) - float64(fullHeap)) / 1024 / float64(b.waiting-first)
+	b.value("  of which is still in use once garbage is collected", "KiB", perSession, atMost(waitingHeapGoal))
 	return b.answer(ctx, sessions[:min(waitingAnswers, len(sessions))])
+}
+
+// liveHeap collects garbage in the service, and gives the bytes that are still in use.
+func (s *server) liveHeap(ctx context.Context) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr["DEBUG_ADDR"]+"/debug/pprof/heap?gc=1&debug=1", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if value, found := strings.CutPrefix(lines.Text(), "# HeapAlloc = "); found {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, cmp.Or(lines.Err(), errors.New("the heap profile does not say how much is in use"))
 }
 
 // waitingSession is a session with an open question.
 type waitingSession struct{ id, toolCall string }
 
-func (b *bench) ask(ctx context.Context) ([]waitingSession, error) {
-	sessions := make([]waitingSession, b.waiting)
+// ask brings so many new sessions to a question.
+func (b *bench) ask(ctx context.Context, count int) ([]waitingSession, error) {
+	sessions := make([]waitingSession, count)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(waitingAtOnce)
 	for i := range sessions {
