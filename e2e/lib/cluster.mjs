@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Contract } from './contract.mjs';
+import { keepLog } from './faultlog.mjs';
 import { Proxy } from './proxy.mjs';
 import { Rest } from './rest.mjs';
 import { binary, freePorts } from './server.mjs';
@@ -36,6 +37,7 @@ class Process {
       stdio: ['pipe', 'pipe', 'pipe'],
     });
     this.child = child;
+    keepLog(this.name, () => this.#said);
     alive.add(child);
     this.exited = new Promise((resolve) => child.once('exit', (code, signal) => {
       alive.delete(child);

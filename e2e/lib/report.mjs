@@ -9,6 +9,7 @@ export default async function* report(source) {
       path.length = data.nesting;
       path.push(data.name);
     }
+    if (type === 'test:stderr') process.stderr.write(data.message);
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     const cause = data.details.error?.cause ?? data.details.error;
     const line = {

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { keepLog } from './faultlog.mjs';
 
 export const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
 const readyWithin = 180_000;
@@ -94,6 +95,7 @@ export class Server {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;
+    keepLog(`the service at ${this.url}`, () => this.#said);
     this.#mark = this.#said.length;
     alive.add(child);
     this.exited = new Promise((resolve) => child.once('exit', (code, signal) => {
