@@ -118,7 +118,7 @@ func TestStat_fresh(t *testing.T) {
 	require.ErrorIs(t, Stat(unix.AT_FDCWD, path+"x", &fresh, true), unix.ENOENT)
 }
 
-// A name whose file another machine replaces is looked up again, but not for ever.
+// A name whose file another machine replaces is looked up again, a bounded number of times.
 func TestStaleNames(t *testing.T) {
 	for _, times := range []int{1, 3} {
 		dir := t.TempDir()

@@ -18,8 +18,8 @@ const (
 )
 
 // lookedUpAgain does something to a name in an open directory, and again when the file
-// that the name led to was replaced on another machine: each time the name is looked up
-// anew. What is stale after the last try is returned as unix.ESTALE.
+// that the name led to was replaced on another machine: each time the server is asked
+// what the name is. What is stale after the last try is returned as unix.ESTALE.
 func lookedUpAgain(dir int, name string, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
