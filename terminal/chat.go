@@ -26,6 +26,7 @@ type Options struct {
 	// Interactive says that a person sits at In.
 	Interactive bool
 	In          io.Reader
+	Screen      *Screen // edits lines there, instead of reading them from In
 	Out, Notes  io.Writer
 	Style       Style
 	// Interrupts are the user's Ctrl-C: the first one stops the chat, the second
@@ -40,7 +41,7 @@ type conversation struct {
 	Options
 	client  *Client
 	printer *printer
-	input   *input
+	input   lines // nil: no user can be asked
 	follow  *follower
 
 	session string
@@ -60,8 +61,11 @@ func Run(ctx context.Context, client *Client, options Options) int {
 		options.Headless = true
 	}
 	c := &conversation{Options: options, client: client, printer: newPrinter(options.Out, options.Notes, options.Style)}
-	if options.Interactive {
-		c.input = newInput(options.In, options.Interrupts)
+	switch {
+	case options.Interactive && options.Screen != nil:
+		c.input = newEditor(*options.Screen, options.Interrupts)
+	case options.Interactive:
+		c.input = newInput(options.In, c.printer.ask, options.Interrupts)
 	}
 	err := c.run(ctx)
 	if c.follow != nil {
@@ -111,25 +115,8 @@ func (c *conversation) run(ctx context.Context) error {
 		return err
 	}
 	if c.Message == "" && resumed.ID != "" {
-		switch resumed.Status {
-		case "waiting_for_input":
-			if err := c.continueWith(ctx); err != nil {
-				return err
-			}
-		case "running":
-			if err := c.attach(ctx); err != nil {
-				return err
-			}
-		default:
-			if len(c.Answers) > 0 {
-				return &Fault{Code: ExitTrouble, Message: "the session waits for no answer (it is " + Clean(resumed.Status) + ")"}
-			}
-			if !c.Interactive {
-				return &Fault{
-					Code:    ExitTrouble,
-					Message: "the session is " + Clean(resumed.Status) + ", so there is nothing to follow: give a message",
-				}
-			}
+		if err := c.join(ctx, resumed.Status); err != nil {
+			return err
 		}
 	}
 	if c.Message != "" {
@@ -145,6 +132,25 @@ func (c *conversation) run(ctx context.Context) error {
 		return nil
 	}
 	return c.prompt(ctx)
+}
+
+// join follows what goes on in the session, or answers what it waits for.
+func (c *conversation) join(ctx context.Context, status string) error {
+	switch status {
+	case "waiting_for_input":
+		return c.continueWith(ctx)
+	case "running":
+		return c.attach(ctx)
+	}
+	if len(c.Answers) > 0 {
+		return &Fault{Code: ExitTrouble, Message: "the session waits for no answer (it is " + Clean(status) + ")"}
+	}
+	if !c.Interactive {
+		return &Fault{
+			Code: ExitTrouble, Message: "the session is " + Clean(status) + ", so there is nothing to follow: give a message",
+		}
+	}
+	return nil
 }
 
 // resume finds the session to go on with; an empty one for a new session.
@@ -184,12 +190,12 @@ func (c *conversation) prompt(ctx context.Context) error {
 			}
 		}
 		c.spoken = true
-		c.printer.notify(dim, "Everloop. Ctrl-C stops a chat, Ctrl-D leaves.")
+		c.printer.notify(dim, "Everloop. Ctrl-C stops a chat, Ctrl-D leaves, /help lists commands.")
 	}
 	for {
 		c.rest()
-		c.printer.ask("\n" + c.printer.paint(cyan, "> "))
-		text, err := c.input.line(ctx)
+		c.printer.ask("\n")
+		text, err := c.input.line(ctx, c.printer.paint(cyan, "> "))
 		if errors.Is(err, errEnd) || errors.Is(err, errLeft) {
 			c.printer.ask("\n")
 			c.code = ExitCompleted // the user has seen how each chat ended
@@ -201,10 +207,18 @@ func (c *conversation) prompt(ctx context.Context) error {
 		if text == "" {
 			continue
 		}
-		err = c.say(ctx, text)
+		if isCommand(text) {
+			err = c.carryOut(ctx, text)
+		} else {
+			err = c.say(ctx, asMessage(text))
+		}
+		if errors.Is(err, errEnd) {
+			c.code = ExitCompleted
+			return nil
+		}
 		if p, refused := errors.AsType[*Problem](err); refused && p.Status >= 400 && p.Status < 500 &&
 			p.Status != http.StatusUnauthorized && p.Status != http.StatusNotFound {
-			c.printer.notify(red, reason(err)) // the next message may be better
+			c.printer.notify(red, reason(err)) // the next message or command may be better
 			continue
 		}
 		if err != nil {

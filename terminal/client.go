@@ -150,7 +150,11 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 
 // call makes a request and decodes its JSON answer into out.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	return c.callWithin(ctx, requestTimeout, method, path, body, out)
+}
+
+func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, body, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	res, err := c.request(ctx, method, path, body)
 	if err != nil {
@@ -195,23 +199,14 @@ func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 // LastSession is the session of this user that changed last; replays do not
 // count. The list puts pinned sessions first, so a page of it is looked through.
 func (c *Client) LastSession(ctx context.Context) (Session, error) {
-	var page struct {
-		Items []Session `json:"items"`
-	}
-	if err := c.call(ctx, http.MethodGet, "/api/sessions?limit=100", nil, &page); err != nil {
+	sessions, err := c.Sessions(ctx)
+	if err != nil {
 		return Session{}, err
 	}
-	var last Session
-	for _, s := range page.Items {
-		replay := len(s.ReplayState) > 0 && string(s.ReplayState) != "null"
-		if !replay && (last.ID == "" || s.UpdatedAt.After(last.UpdatedAt)) {
-			last = s
-		}
+	if len(sessions) == 0 {
+		return Session{}, &Fault{Code: ExitTrouble, Message: "there is no session to go on with: start one without --continue"}
 	}
-	if last.ID == "" {
-		return last, &Fault{Code: ExitTrouble, Message: "there is no session to go on with: start one without --continue"}
-	}
-	return last, nil
+	return sessions[0], nil
 }
 
 // Send sends a message. With the same client_message_id it can be repeated:

@@ -17,6 +17,7 @@ import (
 type fake struct {
 	t       *testing.T
 	server  *httptest.Server
+	mux     *http.ServeMux
 	mu      sync.Mutex
 	grown   *sync.Cond
 	events  []string // as sent, seq = 10 * (index + 1)
@@ -37,6 +38,7 @@ func newFake(t *testing.T) *fake {
 	f := &fake{t: t, cut: map[int]int{}, status: "completed", turns: "[]"}
 	f.grown = sync.NewCond(&f.mu)
 	mux := http.NewServeMux()
+	f.mux = mux
 	mux.HandleFunc(
 		"POST /api/sessions", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"session_id": "s1"}) },
 	)

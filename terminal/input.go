@@ -14,12 +14,13 @@ const maxLine = 8 << 20
 // input reads lines from a person, one when it is asked for.
 type input struct {
 	lines      chan string
+	show       func(prompt string)
 	interrupts <-chan struct{}
 }
 
-// newInput begins to read; the reader ends with its source.
-func newInput(from io.Reader, interrupts <-chan struct{}) *input {
-	in := &input{lines: make(chan string), interrupts: interrupts}
+// newInput begins to read; the reader ends with its source. show writes a prompt.
+func newInput(from io.Reader, show func(prompt string), interrupts <-chan struct{}) *input {
+	in := &input{lines: make(chan string), show: show, interrupts: interrupts}
 	go func() {
 		defer close(in.lines)
 		scanner := bufio.NewScanner(from)
@@ -33,9 +34,9 @@ func newInput(from io.Reader, interrupts <-chan struct{}) *input {
 
 var errEnd = errors.New("end of input")
 
-// line waits for a line; errEnd says that no more will come, errLeft that the
-// user wants to go.
-func (in *input) line(ctx context.Context) (string, error) {
+// line implements lines.
+func (in *input) line(ctx context.Context, prompt string) (string, error) {
+	in.show(prompt)
 	select {
 	case text, more := <-in.lines:
 		if !more {

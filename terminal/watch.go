@@ -244,8 +244,7 @@ func (c *conversation) collect(ctx context.Context, call Asked) (Answer, error) 
 			return answer, errQuestion
 		}
 		for {
-			c.printer.ask(question.prompt())
-			typed, err := c.input.line(ctx)
+			typed, err := c.input.line(ctx, question.prompt())
 			if errors.Is(err, errEnd) || errors.Is(err, errLeft) {
 				return answer, &Fault{Code: ExitQuestion, Message: "left: the question stays open"}
 			}

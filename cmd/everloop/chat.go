@@ -71,6 +71,9 @@ func (c *chatCmd) options() (terminal.Options, error) {
 		if width, _, err := term.GetSize(output); err == nil {
 			options.Style.Width = width
 		}
+		if options.Interactive {
+			options.Screen = screen(input, output)
+		}
 	}
 	if c.Message == "-" {
 		content, err := io.ReadAll(os.Stdin)
@@ -92,6 +95,18 @@ func (c *chatCmd) options() (terminal.Options, error) {
 		options.Schema = content
 	}
 	return options, nil
+}
+
+// screen is the terminal that the command runs in.
+func screen(input, output int) *terminal.Screen {
+	return &terminal.Screen{
+		In: os.Stdin, Out: os.Stdout,
+		Raw: func() (func(), error) {
+			before, err := term.MakeRaw(input)
+			return func() { _ = term.Restore(input, before) }, err // a terminal that is gone needs nothing
+		},
+		Size: func() (int, int, error) { return term.GetSize(output) },
+	}
 }
 
 // chatSignals separates Ctrl-C from the signals that end the command: those of
