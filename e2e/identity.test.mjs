@@ -219,6 +219,61 @@ test('bad input gets a clear error', async () => {
   assert.equal((await send('POST', '/api/v1/users', { body: { username: 'x' } })).status, 401);
 });
 
+// clientFlow signs in by an independent relying party, as the desktop does: with PKCE,
+// state and nonce. The browser is the session cookie alone.
+const clientFlow = async (cookies) => {
+  const client = await import('openid-client');
+  const config = await client.discovery(new URL(identity), 'desktop', undefined, client.None(), { execute: [client.allowInsecureRequests] });
+  const verifier = client.randomPKCECodeVerifier();
+  const checks = { pkceCodeVerifier: verifier, expectedState: client.randomState(), expectedNonce: client.randomNonce(), idTokenExpected: true };
+  const address = client.buildAuthorizationUrl(config, {
+    redirect_uri: 'http://127.0.0.1:8080/signin/callback', scope: 'openid profile email offline_access',
+    code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256',
+    state: checks.expectedState, nonce: checks.expectedNonce,
+  });
+  const answer = await fetch(address, { redirect: 'manual', headers: { cookie: `everloop_session=${cookies.everloop_session}` } });
+  assert.equal(answer.status, 302);
+  const back = new URL(answer.headers.get('location'));
+  return { client, config, checks, back, exchange: () => client.authorizationCodeGrant(config, back, checks) };
+};
+
+test('an independent relying party signs people in by OpenID Connect', async () => {
+  const eve = await person();
+  const { cookies } = await eve.login();
+  const { client, config, exchange, back } = await clientFlow(cookies);
+  assert.equal(back.searchParams.get('iss'), identity);
+  const tokens = await exchange();
+  assert.equal(tokens.claims().sub, eve.id);
+  const info = await client.fetchUserInfo(config, tokens.access_token, eve.id);
+  assert.deepEqual([info.preferred_username, info.email], [eve.username, eve.email]);
+  const me = await agent(bearer(tokens.access_token));
+  assert.deepEqual([me.status, me.body.subject], [200, eve.id], 'the agent accepts its access token');
+  assert.equal((await agent(bearer(tokens.id_token))).status, 401, 'and no ID token');
+
+  const next = await client.refreshTokenGrant(config, tokens.refresh_token);
+  assert.equal((await agent(bearer(next.access_token))).status, 200);
+  await assert.rejects(client.refreshTokenGrant(config, tokens.refresh_token), { error: 'invalid_grant' });
+  await assert.rejects(client.refreshTokenGrant(config, next.refresh_token), { error: 'invalid_grant' }, 'the family has ended');
+  await until('the agent refuses the family', async () => (await agent(bearer(next.access_token))).status === 401);
+  await assert.rejects(exchange(), { error: 'invalid_grant' }, 'a code counts once');
+});
+
+test('a client revokes its tokens and signs the browser out', async () => {
+  const eve = await person();
+  const { cookies } = await eve.login();
+  const { client, config, exchange } = await clientFlow(cookies);
+  const tokens = await exchange();
+  const other = await (await clientFlow(cookies)).exchange();
+  await client.tokenRevocation(config, other.refresh_token);
+  await until('it ends', async () => (await agent(bearer(other.access_token))).status === 401);
+  assert.equal((await agent(bearer(tokens.access_token))).status, 200);
+  const address = client.buildEndSessionUrl(config, { id_token_hint: tokens.id_token, post_logout_redirect_uri: 'http://127.0.0.1:8080/' });
+  const out = await fetch(address, { redirect: 'manual' });
+  assert.deepEqual([out.status, out.headers.get('location')], [302, 'http://127.0.0.1:8080/']);
+  assert.equal((await send('GET', '/api/v1/auth/me', { headers: { cookie: `everloop_session=${cookies.everloop_session}` } })).status, 401);
+  await until('the client ends too', async () => (await agent(bearer(tokens.access_token))).status === 401);
+});
+
 test('keys rotate, and what was signed before still holds, also after a crash', async () => {
   const { access_token: old, cookies } = await login();
   const before = await send('GET', '/api/v1/pat/v3/default', { headers: bearer(old) });
@@ -230,8 +285,10 @@ test('keys rotate, and what was signed before still holds, also after a crash', 
   await until('the agent finds the new key', async () => (await agent(bearer(fresh))).status === 200);
   assert.equal((await agent(bearer(old))).status, 200);
 
+  const { exchange } = await clientFlow(cookies); // its code outlives the crash
   await fixture.server.kill();
   await fixture.server.start();
+  assert.equal((await agent(bearer((await exchange()).access_token))).status, 200);
   assert.ok(!fixture.server.said().includes(password), 'a later start does not show the password');
   assert.equal((await agent(bearer(old))).status, 200);
   const refreshed = await send('POST', '/api/v1/auth/refresh', { headers: { cookie: `everloop_refresh=${cookies.everloop_refresh}` } });

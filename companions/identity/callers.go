@@ -74,11 +74,11 @@ func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
 	case strings.HasPrefix(bearer, tokenPrefix):
 		return s.byPersonalToken(ctx, bearer)
 	case strings.Count(bearer, ".") == 2 && strings.HasPrefix(bearer, "ey"):
-		id, err := s.sessionOfToken(ctx, bearer)
+		said, err := s.verifyToken(ctx, bearer)
 		if err != nil {
 			return caller{}, err
 		}
-		return s.bySession(ctx, `s.id = $1`, id)
+		return s.bySession(ctx, `s.id = $1`, said.SessionID)
 	default:
 		return s.agent.caller(ctx, s, bearer)
 	}
@@ -102,7 +102,7 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...any) (user, error) {
 	var u user
 	err := s.db.QueryRow(ctx, `SELECT `+userColumns+from, args...).Scan(
-		&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Version, &u.CreatedAt, id)
+		append(u.columns(), id)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return user{}, unauthorized()
 	}

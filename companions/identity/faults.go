@@ -81,12 +81,15 @@ func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+		w.Header().Set("Retry-After", seconds(f.RetryAfter))
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(f.Status)
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
+
+// seconds is the value of Retry-After.
+func seconds(n int) string { return strconv.Itoa(n) }
 
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")

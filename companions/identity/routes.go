@@ -50,6 +50,12 @@ func (s *Service) routes() {
 		"/api/v1/users/token-state":         {http.MethodPost: s.tokenState},
 		"/api/v1/keys/rotate":               {http.MethodPost: s.rotateNow},
 		"/api/v1/audit":                     {http.MethodGet: s.auditTrail},
+
+		authorizePath:  {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
+		endSessionPath: {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
+		tokenPath:      {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
+		revokePath:     {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
+		userinfoPath:   {http.MethodGet: s.protocol, http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
 	} {
 		allow := make([]string, 0, len(handlers))
 		for method := range handlers {
@@ -84,17 +90,6 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 		return busy("the database of the identity service")
 	}
 	answer(w, http.StatusOK, map[string]string{"status": "ok"})
-	return nil
-}
-
-// discovery shows clients the issuer and where its keys are. It names no authorisation
-// endpoint: there is none.
-func (s *Service) discovery(w http.ResponseWriter, _ *http.Request) error {
-	answer(w, http.StatusOK, map[string]any{
-		"issuer": s.cfg.Issuer, "jwks_uri": strings.TrimRight(s.cfg.Issuer, "/") + "/.well-known/jwks.json",
-		"id_token_signing_alg_values_supported": []string{"EdDSA"}, "subject_types_supported": []string{"public"},
-		"response_types_supported": []string{},
-	})
 	return nil
 }
 

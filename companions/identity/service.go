@@ -47,6 +47,8 @@ type Config struct {
 	// while there is no user, and must return the same after a crash.
 	FirstPassword func() (string, error)
 
+	Clients []Client // of the OpenID provider; it has no other ones
+
 	Proxies clients.Proxies // whose X-Forwarded-For names the client
 	Origins []string        // of other sites whose pages may use the cookies
 	Hosts   hosts.List
@@ -61,7 +63,8 @@ type Service struct {
 	hasher *hasher
 	agent  *agentKeys
 	mux    *http.ServeMux
-	secure bool // cookies are for HTTPS only
+	oidc   http.Handler // the OpenID provider
+	secure bool         // cookies are for HTTPS only
 
 	// MadeFirst says that this start made the first administrator.
 	MadeFirst bool
@@ -93,10 +96,12 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if err := errors.Join(s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
+	provider, err := newProvider(s)
+	if err := errors.Join(err, s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
 		db.Close()
 		return nil, err
 	}
+	s.oidc = provider.handler()
 	s.routes()
 	return s, nil
 }
@@ -165,7 +170,10 @@ func (s *Service) clean(ctx context.Context) error {
 	var failed error
 	for _, statement := range []string{
 		`DELETE FROM identity.sessions WHERE id IN (
-			SELECT id FROM identity.sessions WHERE expires_at < now() - interval '1 day' LIMIT 5000)`,
+			SELECT id FROM identity.sessions
+			WHERE expires_at < now() - interval '1 day' OR ended_at < now() - interval '7 days' LIMIT 5000)`,
+		`DELETE FROM identity.authorization_codes WHERE hash IN (
+			SELECT hash FROM identity.authorization_codes WHERE created_at < now() - interval '1 day' LIMIT 5000)`,
 		`DELETE FROM identity.guesses WHERE key IN (SELECT key FROM identity.guesses WHERE at < now() - interval '1 hour' LIMIT 5000)`,
 		`DELETE FROM identity.signing_keys WHERE retired_at < now() - interval '2 days'`,
 		`DELETE FROM identity.audit WHERE id IN (

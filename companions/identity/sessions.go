@@ -84,8 +84,8 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
 		}
 		if _, err := tx.Exec(ctx, `
 			UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
-			WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id DESC OFFSET $2)`,
-			u.ID, mostSessions-1); err != nil {
+			WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id = ''
+			              ORDER BY id DESC OFFSET $2)`, u.ID, mostSessions-1); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `
@@ -107,7 +107,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
 }
 
 func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, sessionID, refresh string, expires time.Time) error {
-	token, life, err := s.accessToken(r.Context(), u, sessionID, expires)
+	token, life, err := s.accessToken(r.Context(), u, sessionID, expires, clientClaims{})
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		err := tx.QueryRow(ctx, `
 			SELECT `+userColumns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
-			WHERE  t.hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
+			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
 			FOR UPDATE OF t, s`, secretHash(cookie.Value)).Scan(
-			&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Version, &u.CreatedAt, &id, &used, &expires)
+			append(u.columns(), &id, &used, &expires)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized()
 		}
@@ -149,21 +149,12 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if reused = used != nil; reused {
-			_, err := tx.Exec(ctx, `UPDATE identity.sessions SET ended_at = now(), ended_by = 'refresh reused' WHERE id = $1`, id)
-			if err != nil {
+			if err := endSession(ctx, tx, id, "refresh reused"); err != nil {
 				return err
 			}
 			return s.audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": s.client(r).String()})
 		}
-		var batch pgx.Batch
-		batch.Queue(`UPDATE identity.refresh_tokens SET used_at = now() WHERE hash = $1`, secretHash(cookie.Value))
-		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(next), id)
-		batch.Queue(`UPDATE identity.sessions SET refreshed_at = now() WHERE id = $1`, id)
-		// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
-		batch.Queue(`
-			DELETE FROM identity.refresh_tokens WHERE hash IN (
-				SELECT hash FROM identity.refresh_tokens WHERE session_id = $1 ORDER BY created_at DESC OFFSET $2)`, id, mostRefreshTokens)
-		return tx.SendBatch(ctx, &batch).Close()
+		return replaceRefresh(ctx, tx, secretHash(cookie.Value), next, id)
 	})
 	if err != nil {
 		return err
@@ -177,6 +168,19 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 
 // mostRefreshTokens are kept of one session: 30 days of refreshes every 5 minutes.
 const mostRefreshTokens = 10_000
+
+// replaceRefresh marks a refresh token as used and adds the next one of its session.
+func replaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID string) error {
+	var batch pgx.Batch
+	batch.Queue(`UPDATE identity.refresh_tokens SET used_at = now() WHERE hash = $1`, used)
+	batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(next), sessionID)
+	batch.Queue(`UPDATE identity.sessions SET refreshed_at = now() WHERE id = $1`, sessionID)
+	// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
+	batch.Queue(`
+		DELETE FROM identity.refresh_tokens WHERE hash IN (
+			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1 ORDER BY created_at DESC OFFSET $2)`, sessionID, mostRefreshTokens)
+	return tx.SendBatch(ctx, &batch).Close()
+}
 
 // logout ends the caller's session, or with `everywhere` all of the caller's.
 func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
@@ -201,8 +205,7 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 			}
 			return s.audit(ctx, tx, c.user.ID, "auth.logout_everywhere", c.user.ID, nil)
 		}
-		if _, err := tx.Exec(ctx, `UPDATE identity.sessions SET ended_at = now(), ended_by = 'logout' WHERE id = $1 AND ended_at IS NULL`,
-			c.sessionID); err != nil {
+		if err := endSession(ctx, tx, c.sessionID, "logout"); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, c.user.ID, "auth.logout", c.sessionID, nil)
@@ -213,6 +216,14 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 	s.clearCookies(w)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// endSession ends a session, and those of the clients that were signed in by it.
+func endSession(ctx context.Context, q querier, id, why string) error {
+	_, err := q.Exec(ctx, `
+		UPDATE identity.sessions SET ended_at = now(), ended_by = $2
+		WHERE  (id = $1 OR parent_id = $1) AND ended_at IS NULL`, id, why)
+	return err
 }
 
 // endSessions ends all sessions of a user but one.
@@ -269,9 +280,7 @@ func (s *Service) setCookie(w http.ResponseWriter, name, path, value string, exp
 }
 
 func (s *Service) clearCookies(w http.ResponseWriter) {
-	for name, path := range map[string]string{sessionCookie: "/", refreshCookie: refreshPath} {
-		http.SetCookie(w, &http.Cookie{
-			Name: name, Path: path, MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode,
-		})
+	for _, cookie := range s.emptyCookies() {
+		http.SetCookie(w, cookie)
 	}
 }

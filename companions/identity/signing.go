@@ -33,6 +33,14 @@ type claims struct {
 	Administrator bool   `json:"administrator"`
 	First         bool   `json:"first_administrator,omitempty"`
 	Version       int64  `json:"user_version"`
+
+	clientClaims
+}
+
+// clientClaims are what an access token says of the OpenID client that it was made for.
+type clientClaims struct {
+	ClientID string `json:"client_id,omitempty"`
+	Scope    string `json:"scope,omitempty"`
 }
 
 // rotateKey makes a new signing key when the current one is older than age, or when
@@ -67,8 +75,9 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 	})
 }
 
-// signer reads the current key: another process may have rotated it.
-func (s *Service) signer(ctx context.Context) (jose.Signer, error) {
+// signer reads the current key: another process may have rotated it. kind is `typ` of
+// what it signs.
+func (s *Service) signer(ctx context.Context, kind jose.ContentType) (jose.Signer, error) {
 	var id string
 	var sealed []byte
 	err := s.db.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
@@ -84,13 +93,15 @@ func (s *Service) signer(ctx context.Context) (jose.Signer, error) {
 	}
 	return jose.NewSigner(
 		jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: ed25519.NewKeyFromSeed(seed), KeyID: id}},
-		(&jose.SignerOptions{}).WithType(TokenType),
+		(&jose.SignerOptions{}).WithType(kind),
 	)
 }
 
 // accessToken signs a token for a session of a user.
-func (s *Service) accessToken(ctx context.Context, u user, sessionID string, expires time.Time) (string, time.Duration, error) {
-	signer, err := s.signer(ctx)
+func (s *Service) accessToken(
+	ctx context.Context, u user, sessionID string, expires time.Time, of clientClaims,
+) (string, time.Duration, error) {
+	signer, err := s.signer(ctx, TokenType)
 	if err != nil {
 		return "", 0, err
 	}
@@ -103,7 +114,7 @@ func (s *Service) accessToken(ctx context.Context, u user, sessionID string, exp
 		}).
 		Claims(claims{
 			SessionID: sessionID, Username: u.Username, Name: u.Name, Email: u.Email,
-			Administrator: u.Administrator, First: u.First, Version: u.Version,
+			Administrator: u.Administrator, First: u.First, Version: u.Version, clientClaims: of,
 		}).Serialize()
 	return token, life, err
 }
@@ -127,30 +138,31 @@ func (s *Service) keySet(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, err
 }
 
-// sessionOfToken verifies an access token and returns the session that it names.
-func (s *Service) sessionOfToken(ctx context.Context, raw string) (string, error) {
+// verifyToken verifies an access token and returns what it says. Whether its session
+// goes on is for the caller to ask.
+func (s *Service) verifyToken(ctx context.Context, raw string) (claims, error) {
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != TokenType {
-		return "", unauthorized()
+		return claims{}, unauthorized()
 	}
 	set, err := s.keySet(ctx)
 	if err != nil {
-		return "", err
+		return claims{}, err
 	}
 	keys := set.Key(token.Headers[0].KeyID)
 	if len(keys) != 1 {
-		return "", unauthorized()
+		return claims{}, unauthorized()
 	}
 	var registered jwt.Claims
 	var own claims
 	if token.Claims(keys[0], &registered, &own) != nil || registered.Expiry == nil {
-		return "", unauthorized()
+		return claims{}, unauthorized()
 	}
 	expected := jwt.Expected{Issuer: s.cfg.Issuer, AnyAudience: jwt.Audience{Audience}, Time: time.Now()}
 	if registered.ValidateWithLeeway(expected, 0) != nil {
-		return "", unauthorized()
+		return claims{}, unauthorized()
 	}
-	return own.SessionID, nil
+	return own, nil
 }
 
 // rotateNow replaces the signing key at once, when it may have been read by others.
@@ -171,6 +183,7 @@ func (s *Service) rotateNow(w http.ResponseWriter, r *http.Request) error {
 
 // showKeySet is the JWKS.
 func (s *Service) showKeySet(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
 	set, err := s.keySet(r.Context())
 	if err != nil {
 		return err

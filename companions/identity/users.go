@@ -27,6 +27,11 @@ type user struct {
 	CreatedAt     time.Time `json:"created_at" db:"created_at"`
 }
 
+// columns are where the columns of userColumns go.
+func (u *user) columns() []any {
+	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Version, &u.CreatedAt}
+}
+
 const userColumns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.version, u.created_at`
 
 const (

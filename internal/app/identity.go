@@ -48,6 +48,8 @@ type identitySettings struct {
 	SignInTTL           time.Duration `name:"sign-in-ttl" default:"720h" env:"SIGN_IN_TTL" help:"How long a sign-in lasts, with its cookies, at most a year."`
 	KeyRotation         time.Duration `name:"signing-key-rotation" default:"720h" env:"SIGNING_KEY_ROTATION" help:"Age at which the key that signs access tokens is replaced, at least 1h."`
 	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name in a minute."`
+	DesktopURL          string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
+	OpenIDClients       []string      `name:"openid-clients" env:"OPENID_CLIENTS" help:"Further public clients of the OpenID provider as ID=REDIRECT_URI; an id may come several times."`
 	AddressGuesses      int           `name:"login-guesses-per-address" default:"60" env:"LOGIN_GUESSES_PER_ADDRESS" help:"Wrong passwords from one client address in a minute."`
 }
 
@@ -62,7 +64,22 @@ func (s identitySettings) checkIdentity() error {
 	fault(s.SignInTTL < s.TokenTTL || s.SignInTTL > 366*24*time.Hour, "SIGN_IN_TTL must be at least TOKEN_TTL and at most a year")
 	fault(s.KeyRotation < time.Hour, "SIGNING_KEY_ROTATION must be at least 1h")
 	fault(s.UserGuesses < 1 || s.AddressGuesses < 1, "LOGIN_GUESSES_PER_USER and LOGIN_GUESSES_PER_ADDRESS must be at least 1")
-	return errors.Join(faults...)
+	_, err := s.openIDClients()
+	return errors.Join(append(faults, err)...)
+}
+
+// openIDClients are the clients of the OpenID provider.
+func (s identitySettings) openIDClients() ([]identity.Client, error) {
+	entries := s.OpenIDClients
+	if s.DesktopURL != "" && s.DesktopURL != "none" {
+		desktop := "desktop=" + strings.TrimRight(s.DesktopURL, "/") + "/signin/callback"
+		entries = append([]string{desktop}, entries...)
+	}
+	registered, err := identity.ParseClients(entries)
+	if err != nil {
+		return nil, fmt.Errorf("DESKTOP_URL or OPENID_CLIENTS: %w", err)
+	}
+	return registered, nil
 }
 
 // config completes the configuration with what the service shares with the agent.
@@ -74,7 +91,12 @@ func (s identitySettings) config(front net.Listener, shared settings) (identity.
 	if err != nil {
 		return identity.Config{}, err
 	}
+	registered, err := s.openIDClients()
+	if err != nil {
+		return identity.Config{}, err
+	}
 	return identity.Config{
+		Clients:     registered,
 		DatabaseURL: cmp.Or(s.IdentityDatabaseURL, shared.DatabaseURL), Box: box,
 		Issuer:   cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String()),
 		TokenTTL: s.TokenTTL, SessionTTL: s.SignInTTL, KeyRotation: s.KeyRotation,

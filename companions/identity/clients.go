@@ -1,0 +1,122 @@
+package identity
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zitadel/oidc/v3/pkg/oidc"
+	"github.com/zitadel/oidc/v3/pkg/op"
+)
+
+// Client is a program that signs people in by the OpenID provider. It is a public one:
+// it has no secret, its redirect URIs and PKCE keep its codes from others. It gets all
+// rights of the person, without asking them: only own clients are registered.
+type Client struct {
+	ID           string
+	RedirectURIs []string // complete ones, compared as they are
+	SignOutURIs  []string // where a person may be sent after signing out
+}
+
+// ParseClients reads a list of ID=REDIRECT_URI; an id that comes again gets one more URI.
+// After signing out a person may be sent to the root of the URI's site.
+func ParseClients(entries []string) ([]Client, error) {
+	var clients []Client
+	for _, entry := range entries {
+		id, uri, found := strings.Cut(strings.TrimSpace(entry), "=")
+		if !found {
+			return nil, fmt.Errorf("%q is not ID=REDIRECT_URI", entry)
+		}
+		at := slices.IndexFunc(clients, func(c Client) bool { return c.ID == id })
+		if at < 0 {
+			clients, at = append(clients, Client{ID: id}), len(clients)
+		}
+		c := &clients[at]
+		c.RedirectURIs = append(c.RedirectURIs, uri)
+		if root := originOf(uri) + "/"; !slices.Contains(c.SignOutURIs, root) {
+			c.SignOutURIs = append(c.SignOutURIs, root)
+		}
+	}
+	for _, c := range clients {
+		if err := c.check(); err != nil {
+			return nil, err
+		}
+	}
+	return clients, nil
+}
+
+const maxURI = 1024
+
+// check says what of a client cannot be registered.
+func (c Client) check() error {
+	if c.ID == "" || len(c.ID) > 64 || strings.ContainsFunc(c.ID, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+	}) {
+		return fmt.Errorf("client id %q must have 1 to 64 letters, digits, -, _ or .", c.ID)
+	}
+	if c.ID == Audience {
+		return fmt.Errorf("client id %q is the audience of access tokens: choose another", c.ID)
+	}
+	if len(c.RedirectURIs) == 0 {
+		return fmt.Errorf("client %s has no redirect URI", c.ID)
+	}
+	for _, uri := range slices.Concat(c.RedirectURIs, c.SignOutURIs) {
+		u, err := url.Parse(uri)
+		if err != nil || u.Host == "" || u.Fragment != "" || u.User != nil || len(uri) > maxURI || strings.ContainsAny(uri, "*\\ ") {
+			return fmt.Errorf("client %s: %q is not a complete URI without a fragment", c.ID, uri)
+		}
+		if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+			return fmt.Errorf("client %s: %q must be https, or http on this machine", c.ID, uri)
+		}
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// originOf is the origin of a URI; "" of one without.
+func originOf(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// registered is a client as the library asks about it.
+type registered struct{ Client }
+
+func (c registered) GetID() string                     { return c.ID }
+func (c registered) RedirectURIs() []string            { return c.Client.RedirectURIs }
+func (c registered) PostLogoutRedirectURIs() []string  { return c.SignOutURIs }
+func (registered) ApplicationType() op.ApplicationType { return op.ApplicationTypeUserAgent }
+func (registered) AuthMethod() oidc.AuthMethod         { return oidc.AuthMethodNone }
+func (registered) ResponseTypes() []oidc.ResponseType {
+	return []oidc.ResponseType{oidc.ResponseTypeCode}
+}
+func (registered) AccessTokenType() op.AccessTokenType  { return op.AccessTokenTypeJWT }
+func (registered) IDTokenLifetime() time.Duration       { return 0 } // the provider decides
+func (registered) LoginURL(string) string               { return "/" }
+func (registered) IsScopeAllowed(string) bool           { return false }
+func (registered) IDTokenUserinfoClaimsAssertion() bool { return false }
+func (registered) ClockSkew() time.Duration             { return 0 }
+
+func (registered) GrantTypes() []oidc.GrantType {
+	return []oidc.GrantType{oidc.GrantTypeCode, oidc.GrantTypeRefreshToken}
+}
+
+// DevMode lets redirect URIs be http; check has allowed those of this machine alone.
+func (registered) DevMode() bool { return true }
+
+func (registered) RestrictAdditionalIdTokenScopes() func([]string) []string {
+	return func(scopes []string) []string { return scopes }
+}
+
+func (registered) RestrictAdditionalAccessTokenScopes() func([]string) []string {
+	return func(scopes []string) []string { return scopes }
+}

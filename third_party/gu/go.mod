@@ -1,0 +1,3 @@
+module github.com/muhlemmer/gu
+
+go 1.26
