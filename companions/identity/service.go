@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil || issuer.Host == "" || issuer.Scheme != "http" && issuer.Scheme != "https" || issuer.RawQuery != "" {
 		return nil, errors.New("IDENTITY_ISSUER must be the URL of the service, as https://id.example.org")
 	}
-	if err := migrate(ctx, cfg.DatabaseURL); err != nil {
+	if err := records.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)

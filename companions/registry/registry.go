@@ -70,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.cfg.UploadAge == 0 {
 		s.cfg.UploadAge = DefaultUploadAge
 	}
-	if err := migrate(ctx, cfg.DatabaseURL); err != nil {
+	if err := records.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)

@@ -131,9 +131,10 @@ var allowed = map[string][]string{
 	"companions/edge":        {"internal/hosts"},
 	"companions/credentials": {"companions/edge"},
 	"companions/registry": {
-		"companions/credentials", "companions/edge", "internal/hosts", "internal/safezip", "internal/skillpack",
+		"companions/credentials", "companions/edge", "companions/schema", "internal/hosts", "internal/safezip", "internal/skillpack",
 	},
-	"companions/identity": {"infra/secrets", "internal/clients", "internal/hosts"},
+	"companions/identity": {"companions/schema", "infra/secrets", "internal/clients", "internal/hosts"},
+	"companions/schema":   {},
 	"infra/identity":      {"auth", "domain"},
 	"terminal/doctor": {
 		"domain", "infra/external", "infra/model", "infra/sandbox", "internal/diskspace",
