@@ -372,6 +372,3 @@ exclude github.com/Azure/go-ansiterm v0.0.0-20261006220739-8c912ac31dd4
 exclude github.com/quic-go/quic-go v0.59.0
 
 exclude github.com/quic-go/qpack v0.6.0
-
-// See the comment of the package there.
-replace github.com/muhlemmer/gu => ./third_party/gu

@@ -1,3 +1,0 @@
-module github.com/muhlemmer/gu
-
-go 1.26
