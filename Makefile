@@ -5,10 +5,13 @@ BIN      := bin/everloop
 SPEC     ?= ../shared/spec
 VERSION  ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//')
 TOOL     := $(GO) tool -modfile=build/tools/go.mod
+DESKTOP  := web/desktop
+DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/build sdk/js/src -type f) \
+	$(addprefix $(DESKTOP)/,index.html vite.config.ts tsconfig.json package.json)
 LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test test-quick test-compose bench lint format audit specified events sdk replay clean FORCE
+.PHONY: help setup run build test test-desktop test-quick test-compose bench lint format audit specified events sdk replay clean FORCE
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,18 +22,30 @@ setup: ## Install what is missing beside Go, Node.js and make (PostgreSQL, ripgr
 run: setup build ## Build and start everything on this machine (Ctrl-C ends it)
 	./$(BIN) up
 
-build: $(BIN) ## Build bin/everloop
+build: $(BIN) ## Build bin/everloop, with the desktop in it
 
-$(BIN): FORCE
+$(BIN): $(DESKTOP)/dist/app/index.html FORCE
 	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/everloop
 
-test: setup build ## Run every test with the race detector
+# The front end, when a source of it or of the SDK has changed. Brotli and gzip forms are made
+# here, so that the service only reads them.
+$(DESKTOP)/dist/app/index.html: $(DESKTOP)/node_modules/.package-lock.json $(DESKTOP_SOURCES)
+	cd $(DESKTOP) && npm run --silent build
+
+$(DESKTOP)/node_modules/.package-lock.json: $(DESKTOP)/package-lock.json
+	cd $(DESKTOP) && npm ci --silent
+	touch $@
+
+test-desktop: $(DESKTOP)/node_modules/.package-lock.json ## Run the tests of the desktop's components
+	cd $(DESKTOP) && npm test --silent
+
+test: setup build test-desktop ## Run every test with the race detector
 	build/test.sh
 
 test-compose: ## Start the docker-compose stack, kill its worker and see the chat go on
 	build/test-compose.sh
 
-test-quick: setup build lint ## Run every package's tests and the end-to-end suites without faults
+test-quick: setup build test-desktop lint ## Run every package's tests and the end-to-end suites without faults
 	build/test.sh --quick
 
 bench: setup build ## Measure, beside a bare baseline; prints ratios
@@ -62,4 +77,4 @@ replay: build ## Record the workflow histories that the replay tests run
 	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay|TestSessionDeleter|TestHistoryOperation|TestImport|TestArchive|TestScheduledTask|TestInitScript|TestDAGRun|TestIssueRun' ./internal/systemtest
 
 clean: ## Remove what was built (data stays)
-	rm -rf bin
+	rm -rf bin $(DESKTOP)/dist/app

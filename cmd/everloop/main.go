@@ -32,6 +32,7 @@ type commands struct {
 	Identity app.Identity `cmd:"" help:"Run the identity service."`
 	Gateway  app.Gateway  `cmd:"" help:"Run the model gateway."`
 	Registry app.Registry `cmd:"" help:"Run the skill registry."`
+	Desktop  app.Desktop  `cmd:"" help:"Run the desktop, the front end for people."`
 	Mock     app.Mock     `cmd:"" help:"Run the mock service."`
 	Migrate  app.Migrate  `cmd:"" help:"Migrate the database to this version."`
 	Temporal app.Temporal `cmd:"" help:"Run Temporal with its web UI, on a PostgreSQL server."`

@@ -4,6 +4,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 
 // Bounds of a listener.
 const (
-	connections = 512 // open at once; further ones wait in the backlog
+	connections = 512 // open at once, where the service does not say; further ones wait in the backlog
 	headerTime  = 10 * time.Second
 	headerBytes = 64 << 10
 	idleTime    = 2 * time.Minute
@@ -33,6 +34,8 @@ type Service struct {
 	Handler http.Handler
 	Hosts   hosts.List // besides localhost and IP addresses
 	Log     *slog.Logger
+
+	Connections int // open at once; 0: 512
 }
 
 // Serve answers requests until ctx ends, then gives open ones some seconds to finish.
@@ -43,7 +46,7 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(netutil.LimitListener(listener, connections)) }()
+	go func() { failed <- server.Serve(netutil.LimitListener(listener, cmp.Or(s.Connections, connections))) }()
 	s.Log.Info("service started", "service", s.Name, "addr", listener.Addr().String())
 
 	select {

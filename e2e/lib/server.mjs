@@ -56,13 +56,14 @@ export class Server {
     for (let tries = 1; ; tries++) {
       const server = new Server();
       server.env = env;
-      const [agent, mock, temporal, ui, gateway, registry, identity] = await freePorts(7);
-      server.ports = { agent, mock, temporal, ui, gateway, registry, identity };
+      const [agent, mock, temporal, ui, gateway, registry, identity, desktop] = await freePorts(8);
+      server.ports = { agent, mock, temporal, ui, gateway, registry, identity, desktop };
       server.url = `http://127.0.0.1:${agent}`;
       server.gatewayURL = `http://127.0.0.1:${gateway}`;
       server.identityURL = `http://127.0.0.1:${identity}`;
       server.mockURL = `http://127.0.0.1:${mock}`;
       server.registryURL = `http://127.0.0.1:${registry}`;
+      server.desktopURL = `http://127.0.0.1:${desktop}`;
       try {
         await server.start();
         return server;
@@ -80,7 +81,7 @@ export class Server {
 
   // start runs the binary and waits until it says that it is ready.
   async start() {
-    const { agent, mock, temporal, ui, gateway, registry, identity } = this.ports;
+    const { agent, mock, temporal, ui, gateway, registry, identity, desktop } = this.ports;
     const at = (port) => `127.0.0.1:${port}`;
     const child = spawn(this.program, ['up'], {
       env: {
@@ -90,6 +91,7 @@ export class Server {
         GATEWAY_ADDR: at(gateway),
         REGISTRY_ADDR: at(registry),
         IDENTITY_ADDR: at(identity),
+        DESKTOP_ADDR: at(desktop),
         ...this.env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -16,13 +16,16 @@ type companion struct {
 	variable string // of its address
 	address  func(c *Up) string
 
+	// listen takes its port; nil: as any other.
+	listen func(variable, addr string) (net.Listener, error)
+
 	// open makes the service, which serves on the listener. The engines are started.
 	open func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error)
 }
 
 // companionList lists the services that `up` runs beside the agent.
 func companionList() []companion {
-	return []companion{identityCompanion(), registryCompanion(), gatewayCompanion(), mockCompanion()}
+	return []companion{identityCompanion(), registryCompanion(), desktopCompanion(), gatewayCompanion(), mockCompanion()}
 }
 
 // checkCompanions finds the faults of their addresses.
@@ -41,7 +44,11 @@ type fronts map[string]net.Listener
 func (c *Up) listenCompanions() (fronts, error) {
 	taken := fronts{}
 	for _, one := range companionList() {
-		front, err := listen(one.variable, one.address(c))
+		take := one.listen
+		if take == nil {
+			take = listen
+		}
+		front, err := take(one.variable, one.address(c))
 		if err != nil {
 			return nil, errors.Join(err, taken.close())
 		}

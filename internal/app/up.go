@@ -32,6 +32,8 @@ type Up struct {
 	IdentityAddr     string `default:"127.0.0.1:19000" env:"IDENTITY_ADDR" help:"Where the identity service listens."`
 	identitySettings `embed:""`
 
+	DesktopAddr string `default:"127.0.0.1:80" env:"DESKTOP_ADDR" help:"Where the desktop listens; port 8080 where 80 may not be bound."`
+
 	GatewayAddr string `default:"127.0.0.1:30000" env:"GATEWAY_ADDR" help:"Where the model gateway listens."`
 
 	RegistryAddr     string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`

@@ -129,6 +129,8 @@ var allowed = map[string][]string{
 	"cmd/everloop":           {"internal/app", "internal/memlimit", "terminal"},
 	"terminal":               {},
 	"companions/edge":        {"internal/hosts"},
+	"companions/desktop":     {"companions/edge", "internal/hosts"},
+	"web":                    {},
 	"companions/credentials": {"companions/edge"},
 	"companions/registry": {
 		"companions/credentials", "companions/edge", "companions/schema", "internal/hosts", "internal/safezip", "internal/skillpack",

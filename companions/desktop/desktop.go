@@ -1,0 +1,84 @@
+// Package desktop serves the front end for people, and the agent's interface under the
+// same origin, so that a browser needs no rights for other origins. It must not know what
+// the front end shows.
+package desktop
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+
+	"everloop/companions/edge"
+	"everloop/internal/hosts"
+)
+
+// connections are the open ones: each page keeps a socket, and makes a few requests at once.
+const connections = 8192
+
+// Config of the service. All fields but Identity and Hosts are needed.
+type Config struct {
+	Agent    *url.URL // its interface is served below /api and /socket.io
+	Identity *url.URL // the identity service, below /api/v1/auth; nil: people sign in with API keys
+	Files    fs.FS    // the built front end, with index.html at its root
+	Hosts    hosts.List
+	Log      *slog.Logger
+}
+
+// Service is the desktop.
+type Service struct {
+	handler http.Handler
+	cfg     Config
+}
+
+// New makes the service.
+func New(cfg Config) (*Service, error) {
+	pages, err := openAssets(cfg.Files)
+	if err != nil {
+		return nil, err
+	}
+	agent := forward(cfg.Agent, cfg.Log)
+	mux := http.NewServeMux()
+	mux.Handle("/api/", agent)
+	mux.Handle("/socket.io/", agent)
+	mux.Handle("/api/v1/auth/", identity(cfg))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		edge.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /desktop.json", cfg.describe)
+	mux.Handle("/", pages)
+	return &Service{handler: mux, cfg: cfg}, nil
+}
+
+// Serve answers requests until ctx ends. It closes the listener.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	service := edge.Service{Name: "desktop", Handler: s.handler, Hosts: s.cfg.Hosts, Connections: connections, Log: s.cfg.Log}
+	return service.Serve(ctx, listener)
+}
+
+// description is what the front end has to know before anybody has signed in.
+type description struct {
+	SignIn []string `json:"sign_in"` // ways that are possible, the preferred one first
+}
+
+func (c Config) describe(w http.ResponseWriter, _ *http.Request) {
+	ways := []string{"api_key"}
+	if c.Identity != nil {
+		ways = []string{"password", "api_key"}
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	edge.WriteJSON(w, http.StatusOK, description{SignIn: ways})
+}
+
+// identity forwards sign-ins. Its cookies become the front end's, which the agent accepts.
+func identity(cfg Config) http.Handler {
+	if cfg.Identity == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			edge.Write(w, edge.Refuse(http.StatusNotFound, "identity_not_configured",
+				"no identity service is configured: sign in with an API key, or set IDENTITY_URL"))
+		})
+	}
+	return forward(cfg.Identity, cfg.Log)
+}

@@ -1,0 +1,110 @@
+import { Everloop, EverloopError, type Schemas } from '@everloop/sdk';
+import { useSyncExternalStore } from 'react';
+
+/** SignInWay is a way to sign in that the service offers. A further one is added here and in shell/sign-in.tsx. */
+export type SignInWay = 'password' | 'api_key';
+
+export interface Account {
+  client: Everloop;
+  me: Schemas['Me'];
+  way: SignInWay;
+}
+
+/** AuthState: `unknown` while a kept credential is tried. */
+export type AuthState = { status: 'unknown' } | { status: 'out'; ways: SignInWay[]; notice?: string } | ({ status: 'in' } & Account);
+
+// An API key is kept for this tab alone: sessionStorage ends with it, other tabs and later visits do not see it, and no
+// request carries it by itself. After a sign-in with a password there is nothing to keep: cookies that scripts cannot read.
+const keyName = 'everloop.key';
+
+let state: AuthState = { status: 'unknown' };
+const listeners = new Set<() => void>();
+
+function set(next: AuthState): void {
+  if (state.status === 'in' && next.status !== 'in') state.client.close();
+  state = next;
+  for (const listener of listeners) listener();
+}
+
+export function useAuth(): AuthState {
+  return useSyncExternalStore((listener) => {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
+  }, () => state);
+}
+
+/** account is who is signed in; for code that runs only then. */
+export function account(): Account {
+  if (state.status !== 'in') throw new Error('nobody is signed in');
+  return state;
+}
+
+function storage(): Storage | undefined {
+  try {
+    return sessionStorage;
+  } catch {
+    return undefined;
+  }
+}
+
+async function ways(): Promise<SignInWay[]> {
+  try {
+    const answer = await fetch('/desktop.json');
+    const { sign_in } = await answer.json() as { sign_in: SignInWay[] };
+    return sign_in;
+  } catch {
+    return ['api_key'];
+  }
+}
+
+async function enter(way: SignInWay, key?: string): Promise<void> {
+  const client = new Everloop({ token: key });
+  try {
+    const me = await client.api.getMe();
+    set({ status: 'in', client, me, way });
+  } catch (error) {
+    client.close();
+    throw error;
+  }
+}
+
+/** restore tries what an earlier page has kept. */
+export async function restore(): Promise<void> {
+  const key = storage()?.getItem(keyName) ?? undefined;
+  const offered = await ways();
+  if (key === undefined && !offered.includes('password')) return set({ status: 'out', ways: offered });
+  try {
+    await enter(key === undefined ? 'password' : 'api_key', key);
+  } catch (error) {
+    const refused = error instanceof EverloopError && (error.status === 401 || error.status === 403);
+    if (refused) storage()?.removeItem(keyName);
+    set({ status: 'out', ways: offered, ...(refused ? {} : { notice: `${(error as Error).message}. Try again in a moment.` }) });
+  }
+}
+
+export async function signInWithKey(key: string): Promise<void> {
+  await enter('api_key', key);
+  storage()?.setItem(keyName, key);
+}
+
+export async function signInWithPassword(username: string, password: string): Promise<void> {
+  const answer = await fetch('/api/v1/auth/login', {
+    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ username, password }),
+  });
+  if (!answer.ok) {
+    const problem = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
+    throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? 'the sign-in failed', { status: answer.status });
+  }
+  await enter('password');
+}
+
+/** signOut ends the sign-in; `notice` says why when the service ended it. */
+export async function signOut(notice?: string): Promise<void> {
+  if (state.status !== 'in') return;
+  const { way } = state;
+  storage()?.removeItem(keyName);
+  if (way === 'password' && notice === undefined) {
+    await fetch('/api/v1/auth/logout', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }).catch(() => {});
+  }
+  set({ status: 'out', ways: await ways(), ...(notice === undefined ? {} : { notice }) });
+}

@@ -1,0 +1,17 @@
+import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
+
+/**
+ * Room is a page of the desktop. It is loaded when it is opened for the first time. One with a `nav` is in the sidebar;
+ * `admin` ones only for administrators. Parameters of a path are read with `useParams({ strict: false })`.
+ */
+export interface Room {
+  path: string;
+  component: LazyExoticComponent<ComponentType>;
+  nav?: { label: string; icon: ComponentType<{ size?: number; className?: string }>; group: 'work' | 'library' | 'settings'; admin?: boolean };
+}
+
+/** rooms lists all pages; the sidebar has them in this order. */
+export const rooms: Room[] = [
+  { path: '/', component: lazy(() => import('./rooms/chat/new-chat')) },
+  { path: '/s/$sessionId', component: lazy(() => import('./rooms/chat/chat')) },
+];

@@ -1,0 +1,66 @@
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { account } from '../../lib/auth';
+import { api } from '../../lib/query';
+import { Select } from '../../ui/field';
+import { toast } from '../../ui/toast';
+import { Composer, messageOf, type Outgoing } from './composer';
+import { type Mode, ModeChoice } from './mode';
+
+/** NewChat makes a session with the first message. */
+export default function NewChat() {
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const models = useQuery({ queryKey: ['models'], queryFn: ({ signal }) => api().listModels({ signal }), staleTime: 60_000 });
+  const solutions = useQuery({ queryKey: ['solutions'], queryFn: ({ signal }) => api().listSolutions({ signal }), staleTime: 60_000 });
+  const [model, setModel] = useState('');
+  const [solution, setSolution] = useState('');
+  const [mode, setMode] = useState<Mode>('executing');
+
+  const send = async (out: Outgoing) => {
+    const session = await account().client.createSession({ mode, ...(model ? { model } : {}), ...(solution ? { solution_id: solution } : {}) });
+    try {
+      let stored: string[] = [];
+      if (out.files.length > 0) {
+        const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
+        if (failed.length > 0) toast(`${failed[0]?.path ?? 'A file'} could not be stored: ${failed[0]?.message ?? ''}`, 'bad');
+        stored = uploaded;
+      }
+      await session.send(messageOf(out.text, out.pictures, stored));
+    } finally {
+      void session.close(); // the room of the session opens it again, with its history
+    }
+    void client.invalidateQueries({ queryKey: ['sessions'] });
+    await navigate({ to: '/s/$sessionId', params: { sessionId: session.id } });
+  };
+
+  const offered = solutions.data?.items ?? [];
+  return (
+    <div className="grid h-full place-items-center overflow-y-auto p-4">
+      <div className="w-full max-w-2xl pb-[12vh]">
+        <h1 className="mb-5 text-center text-2xl font-semibold">What should be done?</h1>
+        <Composer
+          draftKey="new" running={false} send={send} placeholder="Describe a task, or ask something"
+          tools={(
+            <>
+              <ModeChoice value={mode} change={setMode} />
+              <Select aria-label="Model" value={model} onChange={(event) => setModel(event.target.value)} className="w-auto max-w-48 border-transparent bg-transparent text-soft">
+                <option value="">{models.data ? `${models.data.default} (default)` : 'Default model'}</option>
+                {models.data?.models.filter((one) => one.id !== models.data.default).map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
+              </Select>
+              {offered.length > 0 && (
+                <Select aria-label="Solution" value={solution} onChange={(event) => setSolution(event.target.value)} className="w-auto max-w-44 border-transparent bg-transparent text-soft">
+                  <option value="">No solution</option>
+                  {offered.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
+                </Select>
+              )}
+            </>
+          )}
+        />
+        <p className="mt-4 text-center text-sm text-soft">Enter sends, Shift+Enter makes a new line. Drop or paste files and pictures.</p>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,96 @@
+import type { Answer, Question, QuestionItem, Session } from '@everloop/sdk';
+import { MessageCircleQuestion, ShieldQuestion } from 'lucide-react';
+import { type FormEvent, useId, useState } from 'react';
+import { useAction } from '../../lib/query';
+import { Button } from '../../ui/button';
+import { Area } from '../../ui/field';
+import { dateTime } from '../../lib/format';
+import { toast } from '../../ui/toast';
+
+interface Draft {
+  chosen: number[];
+  text: string;
+  custom: boolean;
+}
+
+const blank: Draft = { chosen: [], text: '', custom: false };
+
+/** answerOf makes the answer to one question of what was entered; undefined: it is not complete. */
+export function answerOf(item: QuestionItem, draft: Draft): Answer[number] | undefined {
+  const free = draft.custom || !item.options?.length;
+  if (free) return draft.text.trim() ? draft.text.trim() : undefined;
+  if (draft.chosen.length === 0) return undefined;
+  return item.multiSelect ? [...draft.chosen].sort((a, b) => a - b) : draft.chosen[0];
+}
+
+/** QuestionForm answers all questions of one call at once. */
+export function QuestionForm({ question, session }: { question: Question; session: Pick<Session, 'answer'> }) {
+  const [drafts, setDrafts] = useState<Draft[]>(() => question.questions.map(() => blank));
+  const send = useAction((answer: Answer) => session.answer(question, answer), {
+    done: (result) => (result.resolved ? undefined : 'This question was answered before.'),
+  });
+  const permission = question.permission_for !== undefined && question.permission_for !== null;
+  const change = (index: number, part: Partial<Draft>) => setDrafts((all) => all.map((one, at) => (at === index ? { ...one, ...part } : one)));
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    const answers = question.questions.map((item, index) => answerOf(item, drafts[index] ?? blank));
+    const open = answers.findIndex((one) => one === undefined);
+    if (open >= 0) return toast(`Answer question ${open + 1} first.`, 'bad');
+    return send.mutate(answers as Answer);
+  };
+  const Icon = permission ? ShieldQuestion : MessageCircleQuestion;
+  return (
+    <form onSubmit={submit} aria-label={permission ? 'Permission' : 'Question'} className="my-3 rounded-xl border-2 border-warn/50 bg-raised p-4">
+      <p className="mb-3 flex items-center gap-2 font-semibold text-warn">
+        <Icon size={17} aria-hidden />
+        {permission ? 'A tool needs your permission' : question.questions.length > 1 ? `${question.questions.length} questions for you` : 'A question for you'}
+        {question.source_loop && <span className="text-xs font-normal text-soft">of a sub-agent</span>}
+      </p>
+      <div className="space-y-5">
+        {question.questions.map((item, index) => (
+          <Item key={index} item={item} draft={drafts[index] ?? blank} change={(part) => change(index, part)} />
+        ))}
+      </div>
+      <div className="mt-4 flex flex-wrap items-center gap-3">
+        <Button type="submit" look="primary" busy={send.isPending}>{permission ? 'Decide' : 'Answer'}</Button>
+        {question.expires_at && <span className="text-xs text-soft">Decided without you at {dateTime(question.expires_at)}</span>}
+      </div>
+    </form>
+  );
+}
+
+function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; change: (part: Partial<Draft>) => void }) {
+  const name = useId();
+  const options = item.options ?? [];
+  const pick = (index: number) => change({
+    custom: false,
+    chosen: item.multiSelect ? (draft.chosen.includes(index) ? draft.chosen.filter((one) => one !== index) : [...draft.chosen, index]) : [index],
+  });
+  const kind = item.multiSelect ? 'checkbox' : 'radio';
+  return (
+    <fieldset className="min-w-0">
+      <legend className="mb-1.5 font-medium break-words" dir="auto">
+        {item.header && <span className="mr-2 rounded bg-hover px-1.5 py-0.5 text-xs text-soft">{item.header}</span>}
+        {item.question}
+        {item.multiSelect && <span className="ml-2 text-xs font-normal text-soft">several are possible</span>}
+      </legend>
+      <div className="space-y-1">
+        {options.map((option, index) => (
+          <label key={index} className="flex cursor-pointer items-start gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
+            <input type={kind} name={name} checked={!draft.custom && draft.chosen.includes(index)} onChange={() => pick(index)} className="mt-1 accent-(--accent)" />
+            <span className="min-w-0 break-words" dir="auto">{option.label}{option.description && <span className="block text-sm text-soft">{option.description}</span>}</span>
+          </label>
+        ))}
+        {options.length > 0 && (
+          <label className="flex cursor-pointer items-center gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
+            <input type={kind} name={name} checked={draft.custom} onChange={() => change({ custom: item.multiSelect ? !draft.custom : true, chosen: [] })} className="accent-(--accent)" />
+            <span>Something else</span>
+          </label>
+        )}
+        {(draft.custom || options.length === 0) && (
+          <Area aria-label={`Answer: ${item.question}`} value={draft.text} onChange={(event) => change({ text: event.target.value })} rows={2} className="min-h-16" />
+        )}
+      </div>
+    </fieldset>
+  );
+}

@@ -1,0 +1,14 @@
+import { createRootRoute, createRoute, createRouter, Link } from '@tanstack/react-router';
+import { rooms } from './rooms';
+import { Layout } from './shell/layout';
+import { Empty, Failure } from './ui/page';
+
+const root = createRootRoute({
+  component: Layout,
+  notFoundComponent: () => <Empty title="There is no such page" action={<Link to="/" className="text-accent underline">Go to the start</Link>} />,
+  errorComponent: ({ error, reset }) => <div className="p-4"><Failure error={error} retry={reset} /></div>,
+});
+
+const routes = rooms.map((room) => createRoute({ getParentRoute: () => root, path: room.path, component: room.component }));
+
+export const router = createRouter({ routeTree: root.addChildren(routes), defaultPreload: false, scrollRestoration: false });
