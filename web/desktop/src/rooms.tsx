@@ -14,4 +14,6 @@ export interface Room {
 export const rooms: Room[] = [
   { path: '/', component: lazy(() => import('./rooms/chat/new-chat')) },
   { path: '/s/$sessionId', component: lazy(() => import('./rooms/chat/chat')) },
+  { path: '/s/$sessionId/files', component: lazy(() => import('./rooms/files/files')) },
+  { path: '/s/$sessionId/history', component: lazy(() => import('./rooms/history/history')) },
 ];

@@ -17,6 +17,9 @@ export type AuthState = { status: 'unknown' } | { status: 'out'; ways: SignInWay
 // request carries it by itself. After a sign-in with a password there is nothing to keep: cookies that scripts cannot read.
 const keyName = 'everloop.key';
 
+// Says that this browser may have such cookies: without it there is nothing to try.
+const cookieName = 'everloop.cookie';
+
 let state: AuthState = { status: 'unknown' };
 const listeners = new Set<() => void>();
 
@@ -39,12 +42,18 @@ export function account(): Account {
   return state;
 }
 
-function storage(): Storage | undefined {
+// Storage may be off: then a sign-in holds for this page.
+function kept(kind: 'sessionStorage' | 'localStorage'): Storage | undefined {
   try {
-    return sessionStorage;
+    return globalThis[kind];
   } catch {
     return undefined;
   }
+}
+
+function forget(): void {
+  kept('sessionStorage')?.removeItem(keyName);
+  kept('localStorage')?.removeItem(cookieName);
 }
 
 async function ways(): Promise<SignInWay[]> {
@@ -70,21 +79,21 @@ async function enter(way: SignInWay, key?: string): Promise<void> {
 
 /** restore tries what an earlier page has kept. */
 export async function restore(): Promise<void> {
-  const key = storage()?.getItem(keyName) ?? undefined;
+  const key = kept('sessionStorage')?.getItem(keyName) ?? undefined;
   const offered = await ways();
-  if (key === undefined && !offered.includes('password')) return set({ status: 'out', ways: offered });
+  if (key === undefined && !kept('localStorage')?.getItem(cookieName)) return set({ status: 'out', ways: offered });
   try {
     await enter(key === undefined ? 'password' : 'api_key', key);
   } catch (error) {
     const refused = error instanceof EverloopError && (error.status === 401 || error.status === 403);
-    if (refused) storage()?.removeItem(keyName);
+    if (refused) forget();
     set({ status: 'out', ways: offered, ...(refused ? {} : { notice: `${(error as Error).message}. Try again in a moment.` }) });
   }
 }
 
 export async function signInWithKey(key: string): Promise<void> {
   await enter('api_key', key);
-  storage()?.setItem(keyName, key);
+  kept('sessionStorage')?.setItem(keyName, key);
 }
 
 export async function signInWithPassword(username: string, password: string): Promise<void> {
@@ -96,13 +105,14 @@ export async function signInWithPassword(username: string, password: string): Pr
     throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? 'the sign-in failed', { status: answer.status });
   }
   await enter('password');
+  kept('localStorage')?.setItem(cookieName, 'yes');
 }
 
 /** signOut ends the sign-in; `notice` says why when the service ended it. */
 export async function signOut(notice?: string): Promise<void> {
   if (state.status !== 'in') return;
   const { way } = state;
-  storage()?.removeItem(keyName);
+  forget();
   if (way === 'password' && notice === undefined) {
     await fetch('/api/v1/auth/logout', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }).catch(() => {});
   }

@@ -23,8 +23,13 @@ export function Layout() {
         setOpen((was) => !was);
       } else if (event.key === 'Escape' && narrow.matches) setOpen(false);
     };
+    const resized = () => setOpen(!narrow.matches);
     addEventListener('keydown', listen);
-    return () => removeEventListener('keydown', listen);
+    narrow.addEventListener('change', resized);
+    return () => {
+      removeEventListener('keydown', listen);
+      narrow.removeEventListener('change', resized);
+    };
   }, []);
 
   return (

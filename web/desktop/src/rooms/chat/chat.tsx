@@ -8,6 +8,7 @@ import { toast } from '../../ui/toast';
 import { Composer, messageOf, type Outgoing } from './composer';
 import { Conversation } from './conversation';
 import { SessionFrame } from './header';
+import { ReplayBar } from './replay-bar';
 import { ModeChoice } from './mode';
 
 export default function Chat() {
@@ -55,6 +56,7 @@ function Room({ followed: { session, state } }: { followed: Followed }) {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <Conversation session={session} state={state} quote={quote} />
+      {detail.data?.replay_state && <ReplayBar id={session.id} state={detail.data.replay_state} />}
       <div className="mx-auto w-full max-w-3xl px-3 pb-3">
         {!state.online && (
           <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn"><WifiOff size={14} aria-hidden />The connection is lost. It is made again by itself; nothing gets lost.</p>

@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { account } from '../../lib/auth';
-import { api } from '../../lib/query';
+import { api, useAction } from '../../lib/query';
 import { Select } from '../../ui/field';
 import { toast } from '../../ui/toast';
 import { Composer, messageOf, type Outgoing } from './composer';
@@ -36,6 +36,14 @@ export default function NewChat() {
     await navigate({ to: '/s/$sessionId', params: { sessionId: session.id } });
   };
 
+  const picker = useRef<HTMLInputElement>(null);
+  const take = useAction(async (file: File) => {
+    const form = new FormData();
+    form.append('file', file);
+    const { session_id } = await api().importSession(form, { timeoutMs: 600_000 });
+    await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
+  }, { done: 'The session was imported.', refresh: [['sessions']] });
+
   const offered = solutions.data?.items ?? [];
   return (
     <div className="grid h-full place-items-center overflow-y-auto p-4">
@@ -60,6 +68,10 @@ export default function NewChat() {
           )}
         />
         <p className="mt-4 text-center text-sm text-soft">Enter sends, Shift+Enter makes a new line. Drop or paste files and pictures.</p>
+        <p className="mt-1 text-center text-sm">
+          <button type="button" disabled={take.isPending} className="text-accent underline underline-offset-2 disabled:opacity-50" onClick={() => picker.current?.click()}>{take.isPending ? 'Importing…' : 'Import an exported session'}</button>
+          <input ref={picker} type="file" accept=".zip" hidden onChange={(event) => { const file = event.target.files?.[0]; if (file) take.mutate(file); event.target.value = ''; }} />
+        </p>
       </div>
     </div>
   );

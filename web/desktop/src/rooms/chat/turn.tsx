@@ -113,7 +113,7 @@ function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nes
   const parts = useMemo(() => partsOf(turn), [turn]);
   const streaming = turn.status === 'streaming';
   return (
-    <article aria-label={inner ? 'Answer of the sub-agent' : 'Answer'} className={cn('group/turn min-w-0 py-1', turn.deprecated && 'opacity-60')}>
+    <article aria-label={inner ? 'Answer of the sub-agent' : 'Answer'} className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}>
       {parts.map((part, index) => {
         if (part.kind === 'call') return <ToolCard key={part.call.id} call={part.call} nested={nested} {...given(nested, part.call.id)} />;
         const { block } = part;
@@ -126,7 +126,7 @@ function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nes
       {turn.retry && <RetryNote retry={turn.retry} />}
       {turn.status === 'failed' && <p role="alert" className="my-1 rounded-md bg-bad-soft px-3 py-1.5 text-sm text-bad">{turn.failure_reason || 'This turn failed.'}</p>}
       {turn.status === 'interrupted' && <p className="my-1 text-sm text-soft">Stopped.</p>}
-      {!inner && !streaming && <Actions turn={turn} quote={quote} />}
+      {!inner && !streaming && <Actions turn={turn} quote={quote} over={turn.tool_calls.length > 0} />}
     </article>
   );
 }
@@ -197,7 +197,7 @@ function RetryNote({ retry }: { retry: NonNullable<TurnView['retry']> }) {
   );
 }
 
-function Actions({ turn, quote }: { turn: TurnView; quote?: ((text: string) => void) | undefined }) {
+function Actions({ turn, quote, over }: { turn: TurnView; quote?: ((text: string) => void) | undefined; over?: boolean }) {
   const said = textOf(turn);
   const { usage } = turn;
   const link = () => {
@@ -206,7 +206,10 @@ function Actions({ turn, quote }: { turn: TurnView; quote?: ((text: string) => v
     void copyText(url.href).then(() => toast('The link was copied.'));
   };
   return (
-    <div className="flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100">
+    <div className={cn(
+      'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100',
+      over && 'absolute -top-5 right-0 rounded-md border bg-raised', // steps follow each other without gaps
+    )}>
       {said && <CopyButton text={said} label="Copy the text" />}
       {said && quote && <IconButton small label="Quote" onClick={() => quote(said)}><MessageSquareQuote size={14} /></IconButton>}
       <IconButton small label="Copy a link to this turn" onClick={link}><Link2 size={14} /></IconButton>
