@@ -1,0 +1,182 @@
+// The desktop in Debian's Chromium, as a person uses it, against a real service with the
+// scripted model.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { launch, program, violations } from './lib/browser.mjs';
+import { Fixture, bash, call, steps } from './lib/fixture.mjs';
+
+const waits = { timeout: 90_000 }; // for a slow machine; everything is awaited by what is seen
+
+const chromium = program();
+const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets it: there nothing is left out
+let fixture;
+let browser;
+const faults = [];
+
+describe('desktop', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+  before(async () => {
+    assert.ok(chromium, 'Chromium is missing');
+    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: 'correct horse battery' });
+    browser = await launch(chromium);
+  });
+  after(async () => {
+    await browser?.close();
+    await fixture?.close();
+  });
+
+  // open gives a page whose errors are failures, except those that a lost connection makes.
+  async function open(options = {}) {
+    const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
+    context.setDefaultTimeout(waits.timeout);
+    const page = await context.newPage();
+    const origin = fixture.server.desktopURL;
+    page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
+    page.on('console', (message) => {
+      if (message.type() === 'error' && !/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/.test(message.text())) faults.push(message.text());
+    });
+    page.on('request', (request) => {
+      if (!request.url().startsWith(origin) && !/^(blob|data|ws):/.test(request.url())) faults.push(`request to ${request.url()}`);
+    });
+    await page.goto(`${origin}/`);
+    return page;
+  }
+
+  async function signIn(page) {
+    await page.getByRole('button', { name: 'Use an API key' }).click();
+    await page.getByLabel('API key').fill(fixture.server.key);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
+  }
+
+  async function say(page, text) {
+    const box = page.getByRole('textbox', { name: 'Message' });
+    await box.fill(text);
+    await box.press('Enter');
+  }
+
+  async function clean(page, place) {
+    assert.deepEqual(await violations(page), [], place);
+    assert.deepEqual(faults, [], place);
+  }
+
+  test('sign-in with a password, and the end of it', async () => {
+    const page = await open();
+    await page.getByLabel('User name').fill('admin');
+    await page.getByLabel('Password').fill('wrong password');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').waitFor();
+    assert.match(faults.pop(), /401/); // the browser itself reports it
+    await clean(page, 'sign-in');
+    await page.getByLabel('Password').fill('correct horse battery');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
+    await page.reload(); // the cookie holds
+    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'Sign in to Everloop' }).waitFor();
+    await page.reload();
+    await page.getByRole('heading', { name: 'Sign in to Everloop' }).waitFor();
+    await page.context().close();
+  });
+
+  test('a chat with a tool, a question and a lost connection', async () => {
+    const page = await open();
+    await signIn(page);
+    await clean(page, 'new session');
+    const colour = { question: 'Which colour?', options: [{ label: 'Red' }, { label: 'Blue' }] };
+    await say(page, steps(
+      { thinking: 'I look first.', text: 'I run it.', ...bash('echo from-the-tool; echo content > made.txt') },
+      { calls: [call('AskUserQuestion', { questions: [colour] })] }, { text: 'It is **done**.' }));
+
+    // The tool and the question, streamed.
+    const card = page.getByRole('button', { name: /^Bash/ });
+    await card.waitFor();
+    const form = page.getByRole('form', { name: 'Question' });
+    await form.getByLabel('Blue').check();
+    await clean(page, 'question');
+    await form.getByRole('button', { name: 'Answer' }).click();
+    await page.getByText('It is done.').waitFor();
+    await page.getByRole('definition').getByText('Blue').waitFor();
+    if (await card.getAttribute('aria-expanded') === 'false') await card.click();
+    await page.getByLabel('Output').getByText('from-the-tool').waitFor();
+
+    // What happens while the page is offline is there when it is back, once.
+    await page.context().setOffline(true);
+    await page.getByText(/The connection is lost/).waitFor();
+    const id = new URL(page.url()).pathname.split('/')[2];
+    const sent = await fetch(`${fixture.server.url}/api/sessions/${id}/chat`, {
+      method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ message: steps({ text: 'Said meanwhile.' }) }),
+    });
+    assert.equal(sent.status, 202);
+    await page.context().setOffline(false);
+    await page.getByText('Said meanwhile.', { exact: true }).waitFor();
+    await page.getByText(/The connection is lost/).waitFor({ state: 'hidden' });
+    assert.equal(await page.getByText('Said meanwhile.', { exact: true }).count(), 1);
+    assert.equal(await page.getByText('It is done.').count(), 1);
+
+    for (const colorScheme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme });
+      await clean(page, `chat, ${colorScheme}`);
+    }
+    await page.setViewportSize({ width: 360, height: 740 });
+    await clean(page, 'chat, narrow');
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than the window');
+    await page.setViewportSize({ width: 1400, height: 900 });
+
+    // Files: what the tool made is read, edited and saved; a change of somebody else is noticed.
+    await page.getByRole('link', { name: 'Files' }).click();
+    await page.getByRole('button', { name: 'made.txt', exact: true }).click();
+    const text = page.getByRole('textbox', { name: 'Content of made.txt' });
+    await text.getByText('content').waitFor();
+    await text.fill('of the person');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The file was saved.').waitFor();
+    await clean(page, 'files');
+    await text.fill('not saved yet');
+    await page.getByText('not saved', { exact: true }).waitFor();
+    const put = await fetch(`${fixture.server.url}/api/sessions/${id}/files/made.txt`, {
+      method: 'PUT', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' }, body: '{"content":"of another"}',
+    });
+    assert.equal(put.status, 200);
+    await page.getByText(/changed meanwhile/).waitFor();
+    await page.getByRole('button', { name: 'Take theirs' }).click();
+    await text.getByText('of another').waitFor();
+
+    // History: back to before the second message, which the conversation no longer has.
+    await page.getByRole('link', { name: 'History' }).click();
+    await page.getByRole('button', { name: /^you/ }).last().click();
+    await clean(page, 'history');
+    await page.getByRole('button', { name: 'Go back to here' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Go back' }).click();
+    await page.getByText('It is done.').waitFor();
+    await page.getByText('Said meanwhile.', { exact: true }).waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+
+  test('sessions are renamed and deleted by the keyboard alone', async () => {
+    const page = await open();
+    await signIn(page);
+    await say(page, steps({ text: 'Hello.' }));
+    await page.getByText('Hello.', { exact: true }).waitFor();
+    const list = page.getByRole('navigation', { name: 'Sessions' });
+    const first = list.getByRole('listitem').first();
+    await first.getByRole('link').focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.getByRole('menuitem', { name: 'Rename' }).press('Enter');
+    await page.getByRole('textbox', { name: 'Name' }).fill('A better name');
+    await page.keyboard.press('Enter');
+    await first.getByText('A better name').waitFor();
+    await first.getByRole('link').focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.getByRole('menuitem', { name: 'Delete' }).press('Enter');
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).press('Enter');
+    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
+    await list.getByText('A better name').waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+});
