@@ -124,7 +124,7 @@ describe('desktop', { skip: chromium || required ? false : 'Chromium is missing:
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than the window');
     await page.setViewportSize({ width: 1400, height: 900 });
 
-    // Files: what the tool made is read, edited and saved; a change of somebody else is noticed.
+    // Files: what the tool made is read, edited and saved; a change of another client is noticed.
     await page.getByRole('link', { name: 'Files' }).click();
     await page.getByRole('button', { name: 'made.txt', exact: true }).click();
     const text = page.getByRole('textbox', { name: 'Content of made.txt' });

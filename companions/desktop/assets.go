@@ -21,7 +21,7 @@ import (
 const nonceMark = "__CSP_NONCE__"
 
 // policy is the Content-Security-Policy of the pages. Nothing comes from other origins, no
-// script or style is in the page itself, and nobody may frame it.
+// script or style is in the page itself, and no other page may frame it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' blob: data:; media-src blob:; " +
 	"font-src 'self'; connect-src 'self'; frame-src blob:; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
