@@ -135,9 +135,14 @@ var allowed = map[string][]string{
 	"companions/registry": {
 		"companions/credentials", "companions/edge", "companions/schema", "internal/hosts", "internal/safezip", "internal/skillpack",
 	},
-	"companions/identity": {"companions/schema", "infra/secrets", "internal/clients", "internal/hosts"},
-	"companions/schema":   {},
-	"infra/identity":      {"auth", "domain"},
+	"companions/githost": {
+		"companions/credentials", "companions/edge", "companions/githost/hook", "internal/hosts", "internal/safezip",
+		"internal/skillpack",
+	},
+	"companions/githost/hook": {},
+	"companions/identity":     {"companions/schema", "infra/secrets", "internal/clients", "internal/hosts"},
+	"companions/schema":       {},
+	"infra/identity":          {"auth", "domain"},
 	"terminal/doctor": {
 		"domain", "infra/external", "infra/model", "infra/sandbox", "internal/diskspace",
 		"internal/pgprograms", "internal/sharedfs",

@@ -1,0 +1,64 @@
+package githost
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"everloop/companions/credentials"
+	"everloop/companions/edge"
+)
+
+// token returns the credential of a request: the password of Basic authentication, as
+// git sends it, with any user name, or a bearer token.
+func token(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	return credentials.Bearer(r)
+}
+
+// writer returns the caller of a request that writes to an organisation's repositories,
+// and whether the organisation exists: one that does not is made for its first writer.
+func (s *Service) writer(ctx context.Context, r *http.Request, org string) (caller credentials.Caller, exists bool, err error) {
+	caller, err = s.cfg.Credentials.Check(ctx, token(r))
+	if err == nil {
+		err = credentials.Require(caller, credentials.SkillsWrite)
+	}
+	if err != nil {
+		return caller, false, err
+	}
+	exists, err = s.registry.mayWrite(ctx, org, token(r))
+	return caller, exists, err
+}
+
+// repository returns one that can be read.
+func (s *Service) repository(id repoID) (*repository, error) {
+	repo, ok, err := s.store.get(id)
+	if err == nil && !ok {
+		err = edge.Refuse(http.StatusNotFound, "repository_not_found", "there is no repository %s: push one with an API key of the agent", id)
+	}
+	return repo, err
+}
+
+// writeGitProblem answers a client of git, which shows its user plain text only.
+func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p, ok := errors.AsType[*edge.Problem](err)
+	if !ok {
+		return
+	}
+	header := w.Header()
+	if p.Status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", `Basic realm="Everloop git", charset="UTF-8"`)
+	}
+	if !gitClient(r) {
+		edge.Write(w, p)
+		return
+	}
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", "1")
+	}
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write([]byte(plainText(p.Detail) + " (" + p.Code + ")\n")) // the client has gone otherwise
+}

@@ -1,0 +1,205 @@
+package githost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"everloop/companions/credentials"
+	"everloop/companions/githost/hook"
+)
+
+// Bounds of what a push may leave in a repository.
+const (
+	maxRefs      = 1000
+	maxFiles     = 10_000    // of a branch or tag
+	maxFileBytes = 100 << 20 // of one file
+	maxRefName   = 200       // bytes
+	maxRefsText  = 4 << 20   // bytes of their list
+)
+
+// push is one push under way.
+type push struct {
+	service *Service
+	repo    *repository
+	caller  credentials.Caller
+	token   string
+	conn    net.Conn // to the hook; closed with the push
+	replies *json.Encoder
+
+	accepted  bool
+	published bool // holds repo.published
+	removes   bool // a branch or tag is deleted
+}
+
+// serve answers the hook: one request, texts and one decision.
+func (p *push) serve(ctx context.Context) {
+	p.replies = json.NewEncoder(p.conn)
+	var request hook.Request
+	if err := json.NewDecoder(io.LimitReader(p.conn, hook.MaxRequest)).Decode(&request); err != nil {
+		return // git ended without asking, or another push failed before its hook
+	}
+	err := p.decide(ctx, request)
+	if reason, ok := errors.AsType[*refusal](err); ok {
+		p.say("%s", reason.text)
+	} else if err != nil {
+		if ctx.Err() == nil {
+			p.service.log.Error("failed to check a push", "repository", p.repo.id.String(), "error", err)
+		}
+		p.say("the push could not be checked: nothing was changed; try again")
+	}
+	p.accepted = err == nil
+	_ = p.replies.Encode(hook.Reply{Done: true, Accept: p.accepted}) // the hook refuses without an answer
+}
+
+// say shows the client a text.
+func (p *push) say(format string, args ...any) {
+	_ = p.replies.Encode(hook.Reply{Say: plainText(fmt.Sprintf(format, args...))}) // the client has gone otherwise
+}
+
+// decide checks all updates of a push, and publishes that of main last.
+func (p *push) decide(ctx context.Context, request hook.Request) error {
+	if request.TooMany {
+		return refusef("one push may change at most %d branches and tags", hook.MaxUpdates)
+	}
+	at, err := p.quarantined(request.Quarantine)
+	if err != nil {
+		return err
+	}
+	if err := p.checkRoom(request); err != nil {
+		return err
+	}
+	if err := p.checkRefs(ctx, request.Updates); err != nil {
+		return err
+	}
+	for _, u := range request.Updates {
+		if u.New == zeroID {
+			continue
+		}
+		if err := p.checkFiles(ctx, at, u); err != nil {
+			return err
+		}
+	}
+	for _, u := range request.Updates {
+		if u.Ref == mainRef {
+			return p.updateMain(ctx, at, u)
+		}
+	}
+	return nil
+}
+
+// quarantined is the repository with the objects of the push.
+func (p *push) quarantined(dir string) (place, error) {
+	if dir == "" { // the push brings no objects
+		return p.repo.place(), nil
+	}
+	objects := filepath.Join(p.repo.dir, "objects")
+	if filepath.Dir(dir) != objects || !strings.HasPrefix(filepath.Base(dir), "tmp_objdir-") {
+		return place{}, errors.New("git keeps the objects of a push in another directory than expected")
+	}
+	return place{dir: p.repo.dir, quarantine: dir}, nil
+}
+
+// checkRoom refuses a push that adds to a repository beyond its quota.
+func (p *push) checkRoom(request hook.Request) error {
+	removes := true
+	for _, u := range request.Updates {
+		removes = removes && u.New == zeroID
+	}
+	if removes {
+		return nil
+	}
+	used, err := size(p.repo.dir)
+	if err != nil {
+		return err
+	}
+	if quota := p.service.cfg.RepositoryBytes; used > quota {
+		return refusef("the repository would have %d bytes, of which %d are allowed: delete branches, or push less", used, quota)
+	}
+	return nil
+}
+
+// checkRefs checks the names of references, and how many there are afterwards.
+func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
+	count := 0
+	for _, u := range updates {
+		branch, tag := strings.HasPrefix(u.Ref, "refs/heads/"), strings.HasPrefix(u.Ref, "refs/tags/")
+		switch {
+		case !branch && !tag:
+			return refusef("%s is neither a branch nor a tag: only those are kept", u.Ref)
+		case len(u.Ref) > maxRefName || plainText(u.Ref) != u.Ref:
+			return refusef("a name of a branch or tag is longer than %d bytes, or no text", maxRefName)
+		case u.Ref == mainRef && u.New == zeroID:
+			return refusef("main may not be deleted: it is the branch that is published")
+		case u.New == zeroID:
+			p.removes = true
+		case u.Old == zeroID:
+			count++
+		}
+	}
+	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=x")
+	if err != nil {
+		return err
+	}
+	if count > 0 && count+len(out)/2 > maxRefs {
+		return refusef("a repository has at most %d branches and tags: delete some first", maxRefs)
+	}
+	return nil
+}
+
+// checkFiles bounds the files of what a reference would name.
+func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
+	list, err := p.service.store.git.files(ctx, at, u.New, maxFiles)
+	if errors.Is(err, errTooMany) {
+		return refusef("%s has more than %d files", u.Ref, maxFiles)
+	}
+	if exit, ok := errors.AsType[*exited](err); ok && ctx.Err() == nil {
+		p.service.log.Info("push of an unusual object refused", "repository", p.repo.id.String(), "error", exit)
+		return refusef("%s names no commit whose files can be listed", u.Ref)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if e.size > maxFileBytes {
+			return refusef("%q in %s is larger than %d bytes", e.path, u.Ref, maxFileBytes)
+		}
+	}
+	return nil
+}
+
+// updateMain publishes the new commit of main. Until the push ends, no other one changes
+// main: what was published is then also what main has.
+func (p *push) updateMain(ctx context.Context, at place, u hook.Update) error {
+	git := p.service.store.git
+	if err := take(ctx, p.repo.published, 1); err != nil {
+		return refusef("another push to main takes its time: try again")
+	}
+	p.published = true
+	out, err := git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=%(objectname)", mainRef)
+	if err != nil {
+		return err
+	}
+	now := strings.TrimSpace(string(out))
+	if now == "" {
+		now = zeroID
+	}
+	if now != u.Old {
+		return refusef("main has changed meanwhile: fetch, merge and push again")
+	}
+	if u.Old != zeroID {
+		err := git.run(ctx, at, nil, nil, "merge-base", "--is-ancestor", u.Old, u.New)
+		if exit, ok := errors.AsType[*exited](err); ok && exit.code == 1 {
+			return refusef("main may only be fast-forwarded: fetch, merge and push again")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.publishMain(ctx, at, u.New)
+}

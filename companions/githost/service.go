@@ -1,0 +1,192 @@
+// Package githost is the git hosting service: a repository for each skill, used by git
+// clients over HTTP. A push to the branch main is accepted when the skill registry has
+// published the version that its SKILL.md names.
+//
+// It is a service of its own, reached over HTTP only, with bare repositories in a
+// directory of its own. Who a caller is it asks the agent (companions/credentials), and
+// who may write for an organisation, the registry. It must not know what a skill is used
+// for.
+package githost
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"everloop/companions/credentials"
+	"everloop/companions/edge"
+	"everloop/internal/hosts"
+)
+
+// Config of the service.
+type Config struct {
+	Dir         string // of everything that it keeps; made when it is missing
+	RegistryURL string
+	Credentials *credentials.Checker
+	Hosts       hosts.List
+	Log         *slog.Logger // nil: nothing is logged
+	// Program is a binary that links companions/githost/hook; this process's when empty.
+	Program string
+
+	RepositoryBytes int64 // of one repository on disk; 0: DefaultRepositoryBytes
+	PushBytes       int64 // of one push, as it is sent; 0: DefaultPushBytes
+	Processes       int   // requests that git works on at once; 0: DefaultProcesses
+	Memory          int64 // bytes of address space of one git process; 0: DefaultMemory, negative: no limit
+}
+
+// Defaults of the limits.
+const (
+	DefaultRepositoryBytes = 1 << 30
+	DefaultPushBytes       = 256 << 20
+	DefaultProcesses       = 8
+	DefaultMemory          = 3 << 30
+)
+
+// Bounds of the work under way.
+const (
+	slotWait     = 30 * time.Second
+	transferTime = 15 * time.Minute // of one clone or push, with the slowest client
+	requestTime  = 30 * time.Second // of any other request
+)
+
+// Service is the git hosting service.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	store    *store
+	registry *registry
+	slots    *queue // of clients of git
+	views    *queue // of pages
+	upkeep   chan repoID
+	pages    http.Handler
+}
+
+// Open takes the directory. The caller closes the service.
+func Open(ctx context.Context, cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.RepositoryBytes == 0 {
+		cfg.RepositoryBytes = DefaultRepositoryBytes
+	}
+	if cfg.PushBytes == 0 {
+		cfg.PushBytes = DefaultPushBytes
+	}
+	if cfg.Processes == 0 {
+		cfg.Processes = DefaultProcesses
+	}
+	switch {
+	case cfg.Memory == 0:
+		cfg.Memory = DefaultMemory
+	case cfg.Memory < 0:
+		cfg.Memory = 0
+	}
+	var err error
+	if cfg.Program == "" {
+		if cfg.Program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range []*string{&cfg.Dir, &cfg.Program} { // git works in another directory
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	s := &Service{
+		cfg: cfg, log: cfg.Log, registry: newRegistry(cfg.RegistryURL),
+		slots: newQueue(cfg.Processes, slotWait), views: newQueue(cfg.Processes, slotWait),
+		upkeep: make(chan repoID, maxUpkeep),
+	}
+	if s.store, err = openStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	s.pages = s.pageRoutes()
+	return s, nil
+}
+
+// Close releases the directory.
+func (s *Service) Close() { s.store.close() }
+
+// Serve answers requests, and repacks repositories, until ctx ends. It closes the
+// listener and the service.
+func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
+	defer s.Close()
+	maintaining, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.maintain(maintaining)
+	}()
+	defer func() { stop(); <-ended }()
+	return edge.Service{Name: "git hosting", Handler: s.Handler(), Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
+}
+
+// pagePrefix begins the paths of pages: no organisation has such a name.
+const pagePrefix = "/-/"
+
+// Handler serves the whole service, without the guard of its listener.
+func (s *Service) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == "/", path == "/api/health", path == "/readyz", strings.HasPrefix(path, pagePrefix):
+			s.pages.ServeHTTP(w, r)
+		default:
+			s.serveGit(w, r)
+		}
+	})
+}
+
+func (s *Service) handle(mux *http.ServeMux, route string, serve func(w http.ResponseWriter, r *http.Request) error) {
+	mux.HandleFunc(route, edge.Handle(s.log, func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		edge.Extend(w, requestTime+slotWait)
+		return serve(w, r.WithContext(ctx))
+	}))
+}
+
+// state is the answer of a health check.
+type state struct {
+	Status       string `json:"status"`
+	Repositories int    `json:"repositories"`
+	GitVersion   string `json:"git_version"`
+	StorageOK    bool   `json:"storage_ok"`
+	RegistryOK   bool   `json:"registry_ok"`
+}
+
+// health reports whether repositories can be read.
+func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
+	return s.report(w, r, func(now state) bool { return now.StorageOK && now.GitVersion != "" })
+}
+
+// ready reports whether pushes can be accepted too.
+func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
+	return s.report(w, r, func(now state) bool { return now.StorageOK && now.GitVersion != "" && now.RegistryOK })
+}
+
+func (s *Service) report(w http.ResponseWriter, r *http.Request, good func(state) bool) error {
+	const within = 5 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), within)
+	defer cancel()
+	list, listed := s.store.list()
+	file, err := os.CreateTemp(s.store.work(), "probe-")
+	if err == nil {
+		file.Close()
+		err = os.Remove(file.Name())
+	}
+	now := state{Status: "ok", Repositories: len(list), StorageOK: listed == nil && err == nil, RegistryOK: s.registry.ping(ctx) == nil}
+	if version, err := s.store.git.version(ctx); err == nil {
+		now.GitVersion = version
+	}
+	status := http.StatusOK
+	if !good(now) {
+		now.Status, status = "unavailable", http.StatusServiceUnavailable
+	}
+	edge.WriteJSON(w, status, now)
+	return nil
+}
