@@ -128,13 +128,13 @@ func TestProgram_chatAgainstService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a whole service")
 	}
-	addrs := freeAddrs(t, 8)
+	addrs := freeAddrs(t, 9)
 	agent := addrs[0]
 	dir := t.TempDir()
 	p := &program{t: t, binary: buildBinary(t), url: "http://" + agent}
 	p.environ = append(os.Environ(),
 		"DATA_DIR="+dir, "AGENT_ADDR="+agent, "MOCK_ADDR="+addrs[1], "TEMPORAL_ADDR="+addrs[2], "TEMPORAL_UI_ADDR="+addrs[3],
-		"GATEWAY_ADDR="+addrs[4], "REGISTRY_ADDR="+addrs[5], "IDENTITY_ADDR="+addrs[6], "DESKTOP_ADDR="+addrs[7],
+		"GATEWAY_ADDR="+addrs[4], "REGISTRY_ADDR="+addrs[5], "IDENTITY_ADDR="+addrs[6], "DESKTOP_ADDR="+addrs[7], "GIT_ADDR="+addrs[8],
 		"EVERLOOP_URL="+p.url, "EVERLOOP_API_KEY=", "BOOTSTRAP_API_KEY="+testKey, "LOG_LEVEL=warn",
 		"DATABASE_URL=", "TEMPORAL_ADDRESS=", "NATS_URL=", "S3_ENDPOINT=", "LLM_GATEWAY_URL=")
 

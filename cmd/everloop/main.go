@@ -33,6 +33,7 @@ type commands struct {
 	Gateway  app.Gateway  `cmd:"" help:"Run the model gateway."`
 	Registry app.Registry `cmd:"" help:"Run the skill registry."`
 	Desktop  app.Desktop  `cmd:"" help:"Run the desktop, the front end for people."`
+	Git      app.Git      `cmd:"" aliases:"githost" help:"Run git hosting."`
 	Mock     app.Mock     `cmd:"" help:"Run the mock service."`
 	Migrate  app.Migrate  `cmd:"" help:"Migrate the database to this version."`
 	Temporal app.Temporal `cmd:"" help:"Run Temporal with its web UI, on a PostgreSQL server."`

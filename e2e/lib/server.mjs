@@ -56,12 +56,13 @@ export class Server {
     for (let tries = 1; ; tries++) {
       const server = new Server();
       server.env = env;
-      const [agent, mock, temporal, ui, gateway, registry, identity, desktop] = await freePorts(8);
-      server.ports = { agent, mock, temporal, ui, gateway, registry, identity, desktop };
+      const [agent, mock, temporal, ui, gateway, registry, identity, desktop, git] = await freePorts(9);
+      server.ports = { agent, mock, temporal, ui, gateway, registry, identity, desktop, git };
       server.url = `http://127.0.0.1:${agent}`;
       server.gatewayURL = `http://127.0.0.1:${gateway}`;
       server.identityURL = `http://127.0.0.1:${identity}`;
       server.mockURL = `http://127.0.0.1:${mock}`;
+      server.gitURL = `http://127.0.0.1:${git}`;
       server.registryURL = `http://127.0.0.1:${registry}`;
       server.desktopURL = `http://127.0.0.1:${desktop}`;
       try {
@@ -81,7 +82,7 @@ export class Server {
 
   // start runs the binary and waits until it says that it is ready.
   async start() {
-    const { agent, mock, temporal, ui, gateway, registry, identity, desktop } = this.ports;
+    const { agent, mock, temporal, ui, gateway, registry, identity, desktop, git } = this.ports;
     const at = (port) => `127.0.0.1:${port}`;
     const child = spawn(this.program, ['up'], {
       env: {
@@ -92,6 +93,7 @@ export class Server {
         REGISTRY_ADDR: at(registry),
         IDENTITY_ADDR: at(identity),
         DESKTOP_ADDR: at(desktop),
+        GIT_ADDR: at(git),
         ...this.env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -25,7 +25,7 @@ type companion struct {
 
 // companionList lists the services that `up` runs beside the agent.
 func companionList() []companion {
-	return []companion{identityCompanion(), registryCompanion(), desktopCompanion(), gatewayCompanion(), mockCompanion()}
+	return []companion{identityCompanion(), registryCompanion(), desktopCompanion(), gatewayCompanion(), gitCompanion(), mockCompanion()}
 }
 
 // checkCompanions finds the faults of their addresses.

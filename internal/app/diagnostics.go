@@ -46,7 +46,7 @@ func (b *backend) Checks() []domain.Check {
 		b.checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL),
 		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL),
 		b.checkAddress("identity", "Identity service", "IDENTITY_URL", b.settings.IdentityURL),
-		b.checkAddress("git", "Git hosting", "GIT_URL", os.Getenv("GIT_URL")),
+		b.checkAddress("git", "Git hosting", "GIT_URL", b.settings.GitURL),
 	)
 }
 
@@ -146,11 +146,6 @@ func (b *backend) Configuration() []domain.ConfigGroup {
 	service := domain.ConfigGroup{Group: "Service"}
 	for _, row := range envtable.Of(flags) {
 		service.Items = append(service.Items, domain.ConfigItem{EnvVar: row.Variable, Value: row.Value, Default: row.Default, Remark: row.Help})
-	}
-	for _, variable := range []string{"GIT_URL"} {
-		service.Items = append(service.Items, domain.ConfigItem{
-			EnvVar: variable, Value: envtable.Masked(variable, os.Getenv(variable)), Remark: "Looked at by the diagnostics alone.",
-		})
 	}
 	return []domain.ConfigGroup{service}
 }

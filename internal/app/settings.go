@@ -44,6 +44,7 @@ type settings struct {
 	webhookSettings `embed:""`
 	webSettings     `embed:""`
 	skillSettings   `embed:""`
+	GitURL          string `name:"git-url" env:"GIT_URL" help:"Git hosting, which the diagnostics check; that of this process when unset (up only)."`
 
 	networkSettings  `embed:""`
 	sharingSettings  `embed:""`
@@ -79,6 +80,7 @@ func (s *settings) check() error {
 	s.DataDir = dir
 	faults := []error{
 		address("AGENT_ADDR", s.AgentAddr), s.bounds(), s.webSettings.check(), s.networkSettings.check(), s.forkSettings.check(), s.skillSettings.check(),
+		webURL("GIT_URL", s.GitURL),
 		s.retrySettings.check(), s.retentionSettings.check(), s.workflowSettings.check(), s.runtimeSettings.check(), s.priceSettings.check(),
 		s.checkEngines(),
 		s.frontendSettings.check(), s.limitSettings.check(), s.edgeSettings.check(), s.boundSettings.check(),

@@ -16,7 +16,7 @@ import (
 )
 
 // Up starts everything on one machine: the engines that no setting points
-// elsewhere, the agent's API, a worker, the model gateway and the mock service.
+// elsewhere, the agent's API, a worker, and the companions.
 type Up struct {
 	settings   `embed:""`
 	debugFlags `embed:""`
@@ -39,6 +39,9 @@ type Up struct {
 	RegistryAddr     string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`
 	registrySettings `embed:""`
 
+	GitAddr     string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
+	gitSettings `embed:""`
+
 	gateway        *gateway.Service
 	administrators *administrators   // open the embedded Temporal
 	debug          lifecycle.Service // nil: there is none
@@ -46,7 +49,7 @@ type Up struct {
 
 // Run implements the command.
 func (c *Up) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), c.checkCompanions(), c.checkRegistry(), temporalRetention(c.TemporalRetention)); err != nil {
+	if err := errors.Join(c.check(), c.checkCompanions(), c.checkRegistry(), c.checkGit(), temporalRetention(c.TemporalRetention)); err != nil {
 		return err
 	}
 	var err error
@@ -117,6 +120,7 @@ func (c *Up) serveAll(
 		c.useDemoWeb(beside.addr("MOCK_ADDR"))
 	}
 	c.useOwnRegistry(beside.addr("REGISTRY_ADDR"))
+	c.useOwnGit(beside.addr("GIT_ADDR"))
 	b, err := dial(ctx, c.settings)
 	if err != nil {
 		return err

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"everloop/companions/credentials"
+	"everloop/companions/edge"
+	"everloop/companions/githost"
+	"everloop/internal/hosts"
+	"everloop/internal/lifecycle"
+)
+
+// gitSettings are those of git hosting in every role that serves it.
+type gitSettings struct {
+	RepositoryBytes int64 `name:"git-repository-bytes" default:"1073741824" env:"GIT_REPOSITORY_BYTES" help:"Bytes that one repository may have on disk."`
+	PushBytes       int64 `name:"git-push-bytes" default:"268435456" env:"GIT_PUSH_BYTES" help:"Bytes that one push may send."`
+	GitProcesses    int   `name:"git-processes" default:"8" env:"GIT_PROCESSES" help:"Clones, fetches and pushes that are worked on at once, 1 to 256."`
+}
+
+func (s gitSettings) checkGit() error {
+	var faults []error
+	const least = 1 << 20
+	if s.RepositoryBytes < least || s.PushBytes < least {
+		faults = append(faults, errors.New("GIT_REPOSITORY_BYTES and GIT_PUSH_BYTES must be at least 1048576"))
+	}
+	if s.GitProcesses < 1 || s.GitProcesses > 256 {
+		faults = append(faults, errors.New("GIT_PROCESSES must be 1 to 256"))
+	}
+	return errors.Join(faults...)
+}
+
+// openGit takes the directory of the repositories, below the data directory.
+func (s gitSettings) openGit(ctx context.Context, dataDir, registryURL, agent, key string, allowed hosts.List) (*githost.Service, error) {
+	service, err := githost.Open(ctx, githost.Config{
+		Dir: filepath.Join(dataDir, "git"), RegistryURL: registryURL, Credentials: credentials.New(agent, key), Hosts: allowed, Log: slog.Default(),
+		RepositoryBytes: s.RepositoryBytes, PushBytes: s.PushBytes, Processes: s.GitProcesses,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open git hosting: %w", err)
+	}
+	return service, nil
+}
+
+func gitService(service *githost.Service, front net.Listener) lifecycle.Service {
+	return lifecycle.Func("git hosting", func(ctx context.Context) error { return service.Serve(ctx, front) })
+}
+
+// gitCompanion is the git hosting service beside the agent.
+func gitCompanion() companion {
+	return companion{
+		label: "Git hosting", variable: "GIT_ADDR",
+		address: func(c *Up) string { return c.GitAddr },
+		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
+			service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, cmp.Or(c.registrySettings.AgentURL, c.ownURL()), c.RegistryKey, c.allowed())
+			if errors.Is(err, githost.ErrNoGit) {
+				slog.Warn("git hosting is not available: the program git is not installed")
+				return withoutGit(front, c.allowed()), nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			return gitService(service, front), nil
+		},
+	}
+}
+
+// withoutGit answers in the place of git hosting on a machine that has no git: all else
+// works there.
+func withoutGit(front net.Listener, allowed hosts.List) lifecycle.Service {
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		edge.Write(w, edge.Refuse(http.StatusServiceUnavailable, "git_missing", "%s", githost.ErrNoGit))
+	})
+	service := edge.Service{Name: "git hosting", Handler: refuse, Hosts: allowed, Log: slog.Default()}
+	return lifecycle.Func("git hosting", func(ctx context.Context) error { return service.Serve(ctx, front) })
+}
+
+// useOwnGit names the git hosting of this process to the agent, unless another one is
+// configured.
+func (c *Up) useOwnGit(addr string) { c.GitURL = cmp.Or(c.GitURL, "http://"+reachable(addr)) }
+
+// Git serves git hosting alone.
+type Git struct {
+	Addr        string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
+	DataDir     string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory; the repositories are in git below it."`
+	RegistryURL string `env:"REGISTRY_URL" help:"The skill registry, where pushes to main are published."`
+	AgentURL    string `env:"AGENT_URL" help:"The agent, which is asked whether credentials are valid."`
+	RegistryKey string `env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, accepted here too; none when unset."`
+
+	gitSettings  `embed:""`
+	hostSettings `embed:""`
+}
+
+// Run implements the command.
+func (c *Git) Run(ctx context.Context) error {
+	faults := []error{address("GIT_ADDR", c.Addr), c.checkGit(), c.hostSettings.check()}
+	if err := credentials.CheckKey(c.RegistryKey); err != nil {
+		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
+	}
+	if c.RegistryURL == "" || c.AgentURL == "" && c.RegistryKey == "" {
+		faults = append(faults, errors.New("git hosting needs REGISTRY_URL, and AGENT_URL (or REGISTRY_KEY)"))
+	}
+	faults = append(faults, webURL("REGISTRY_URL", c.RegistryURL), webURL("AGENT_URL", c.AgentURL))
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	front, err := listen("GIT_ADDR", c.Addr)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, c.allowed())
+	if err != nil {
+		return err
+	}
+	return lifecycle.Run(ctx, lifecycle.Layer{gitService(service, front)})
+}
+
+// webURL checks the URL of another service; an empty one is none.
+func webURL(variable, text string) error {
+	at, err := url.Parse(text)
+	if text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
+		return fmt.Errorf("%s must start with http:// or https://", variable)
+	}
+	return nil
+}
