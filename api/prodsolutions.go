@@ -62,15 +62,19 @@ type newProdSolutionBody struct {
 	FlowSessionID         *string `json:"flow_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its DAG."`
 	ArchitectureSessionID *string `json:"architecture_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its architecture."`
 
-	AIAssist             bool  `json:"ai_assist,omitempty" default:"false" doc:"Assistance by an agent; not available yet."`
-	FlowAIAssist         *bool `json:"flow_ai_assist,omitempty" nullable:"true" doc:"Assistance by an agent with the DAG; not available yet."`
-	ArchitectureAIAssist bool  `json:"architecture_ai_assist,omitempty" default:"false" doc:"Assistance by an agent with the architecture; not available yet."`
+	AIAssist             bool  `json:"ai_assist,omitempty" default:"false" doc:"Whether the agent of session_id edits the DAG and the architecture."`
+	FlowAIAssist         *bool `json:"flow_ai_assist,omitempty" nullable:"true" doc:"Whether the agent of flow_session_id edits the DAG."`
+	ArchitectureAIAssist bool  `json:"architecture_ai_assist,omitempty" default:"false" doc:"Whether the agent of architecture_session_id edits the architecture."`
 }
 
 type prodSolutionChange struct {
 	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Its name." example:"Nightly review"`
 	Description *string                `json:"description,omitempty" maxLength:"20000" doc:"The description."`
 	Status      *domain.SolutionStatus `json:"status,omitempty" enum:"draft,published,archived" doc:"The new status."`
+
+	AIAssist             *bool `json:"ai_assist,omitempty" doc:"Whether the agent of session_id edits the DAG and the architecture."`
+	FlowAIAssist         *bool `json:"flow_ai_assist,omitempty" doc:"Whether the agent of flow_session_id edits the DAG."`
+	ArchitectureAIAssist *bool `json:"architecture_ai_assist,omitempty" doc:"Whether the agent of architecture_session_id edits the architecture."`
 }
 
 // prodSolutionsAPI manages production solutions.
@@ -85,11 +89,12 @@ const prodTag = "Production solutions"
 func (a *prodSolutionsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "create-prod-solution", Method: fiber.MethodPost, Path: "/api/prod_solution", Tag: prodTag,
-		Summary:     "Create a production solution",
-		Description: "Version 1 of its DAG and of its architecture is empty.",
-		Scope:       auth.Solutions, Audit: "prod_solution.create",
+		Summary: "Create a production solution",
+		Description: "Version 1 of its DAG and of its architecture is empty. With ai_assist, flow_ai_assist or architecture_ai_assist, the agent " +
+			"of the session gets tools that read and edit the document; without a session, one is made.",
+		Scope: auth.Solutions, Audit: "prod_solution.create",
 		Errors: httpx.Codes{
-			403: "forbidden", 404: "session_not_found", 409: "prod_solution_limit", 413: "document_quota", 422: "ai_assist_unavailable",
+			403: "forbidden", 404: "session_not_found", 409: "prod_solution_limit", 413: "document_quota",
 		},
 		Example: `{"name": "Nightly review", "description": "Three agents review the changes of a day."}`,
 	}, a.createProdSolution)
@@ -115,7 +120,7 @@ func (a *prodSolutionsAPI) register(r *httpx.Server) {
 		Description: "A draft can become published, once a version of its DAG is; a draft or a published solution can become archived, " +
 			"and any other a draft. The documents of an archived one cannot be changed.",
 		Scope: auth.Solutions, Audit: "prod_solution.change",
-		Errors:  httpx.Codes{404: "prod_solution_not_found", 409: "invalid_status_move"},
+		Errors:  httpx.Codes{403: "forbidden", 404: "prod_solution_not_found", 409: "invalid_status_move"},
 		Example: `{"status": "archived"}`,
 	}, a.changeProdSolution)
 	httpx.Register(r, httpx.Operation{
@@ -156,26 +161,25 @@ func (a *prodSolutionsAPI) auditAdministrator(ctx context.Context, id string) er
 
 func (a *prodSolutionsAPI) createProdSolution(ctx context.Context, in *struct{ Body newProdSolutionBody }) (*httpx.Body[domain.ProdSolution], error) {
 	b := in.Body
-	for field, wanted := range map[string]bool{
-		"ai_assist": b.AIAssist, "flow_ai_assist": value(b.FlowAIAssist), "architecture_ai_assist": b.ArchitectureAIAssist,
-	} {
-		if wanted {
-			const message = "assistance by an agent is not available yet; leave it out, or give a session of your own"
-			return nil, &domain.Error{
-				Kind: domain.Invalid, Code: "ai_assist_unavailable", Message: "body." + field + ": " + message,
-				Fields: []domain.Field{{Location: "body." + field, Message: message}},
-			}
-		}
-	}
 	made := domain.NewProdSolution{
 		OwnerID: httpx.CallerOf(ctx).User.ID, Name: domain.CleanText(b.Name), Description: domain.CleanText(value(b.Description)),
 		SessionID: orNil(b.SessionID), FlowSessionID: orNil(b.FlowSessionID), ArchitectureSessionID: orNil(b.ArchitectureSessionID),
+		AIAssist: b.AIAssist, FlowAIAssist: value(b.FlowAIAssist), ArchitectureAIAssist: b.ArchitectureAIAssist,
 	}
 	for _, id := range []*string{made.SessionID, made.FlowSessionID, made.ArchitectureSessionID} {
 		if id == nil {
 			continue
 		}
 		if _, err := a.own(ctx, *id); err != nil {
+			return nil, err
+		}
+	}
+	for _, place := range []assistedSession{
+		{&made.SessionID, made.AIAssist, "Assistant"},
+		{&made.FlowSessionID, made.FlowAIAssist, "DAG"},
+		{&made.ArchitectureSessionID, made.ArchitectureAIAssist, "Architecture"},
+	} {
+		if err := a.ensureSession(ctx, made.Name, place); err != nil {
 			return nil, err
 		}
 	}
@@ -200,8 +204,15 @@ func (a *prodSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 	Body prodSolutionChange
 },
 ) (*httpx.Body[domain.ProdSolution], error) {
-	change := domain.ProdSolutionChange{Status: in.Body.Status, Name: cleaned(in.Body.Name), Description: cleaned(in.Body.Description)}
-	return httpx.Answer(a.prodSolutions.ChangeProdSolution(ctx, httpx.CallerOf(ctx).User, in.ID,
+	caller := httpx.CallerOf(ctx).User
+	change := domain.ProdSolutionChange{
+		Status: in.Body.Status, Name: cleaned(in.Body.Name), Description: cleaned(in.Body.Description),
+		AIAssist: in.Body.AIAssist, FlowAIAssist: in.Body.FlowAIAssist, ArchitectureAIAssist: in.Body.ArchitectureAIAssist,
+	}
+	if err := a.assistingSessions(ctx, caller, in.ID, &change); err != nil {
+		return nil, err
+	}
+	return httpx.Answer(a.prodSolutions.ChangeProdSolution(ctx, caller, in.ID,
 		func(found domain.ProdSolution) (domain.ProdSolutionChange, error) {
 			if change.Status != nil {
 				return change, found.Move(*change.Status)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
 )
 
 const (
@@ -226,12 +228,38 @@ func TestProdSolutions_statusAndAssistance(t *testing.T) {
 	move("published").code(409, "invalid_status_move")
 	w.do("PUT", "/api/prod_solution/dag/"+id, w.ann, `{"base_version":2,"dag":{}}`).code(409, "prod_solution_archived")
 	require.Equal(t, "draft", move("draft").json()["status"])
+}
 
-	for _, field := range []string{"ai_assist", "flow_ai_assist", "architecture_ai_assist"} {
-		r := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","`+field+`":true}`)
-		r.code(422, "ai_assist_unavailable")
-		require.Equal(t, []string{"body." + field}, r.fields())
+// Assistance is by an agent that has the rights of its session's owner: only they switch
+// it on, and a session that is not named is made.
+func TestProdSolutions_assistance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := "/api/prod_solution/" + w.prodSolution(w.ann)
+	w.do("PATCH", at, w.root, `{"flow_ai_assist":true}`).code(403, "forbidden")
+	w.do("PATCH", at, w.bob, `{"flow_ai_assist":true}`).code(404, "prod_solution_not_found")
+	changed := w.do("PATCH", at, w.ann, `{"flow_ai_assist":true}`).json()
+	require.Equal(t, []any{false, true, false}, []any{changed["ai_assist"], changed["flow_ai_assist"], changed["architecture_ai_assist"]})
+	session := changed["flow_session_id"].(string)
+	require.Equal(t, session, w.do("PATCH", at, w.ann, `{"flow_ai_assist":true}`).json()["flow_session_id"], "no second one")
+
+	ann := w.do("GET", at, w.ann, "").json()["owner_id"].(string)
+	assisted := func(user, session string) []domain.AssistedSolution {
+		found, err := w.db.AssistedSolutions(t.Context(), user, session)
+		require.NoError(t, err)
+		return found
 	}
+	require.Equal(t, []domain.DocumentKind{domain.DocumentDAG}, assisted(ann, session)[0].Kinds)
+	require.Empty(t, assisted(none, session), "of the owner only")
+	require.Empty(t, assisted(ann, w.session(`{}`)))
+	require.Equal(t, 200, w.do("PATCH", at, w.root, `{"flow_ai_assist":false}`).status)
+	require.Empty(t, assisted(ann, session))
+
+	made := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","ai_assist":true,"architecture_ai_assist":true}`).json()
+	require.NotContains(t, made, "flow_session_id")
+	require.NotEqual(t, made["session_id"], made["architecture_session_id"])
+	both := []domain.DocumentKind{domain.DocumentDAG, domain.DocumentArchitecture}
+	require.Equal(t, both, assisted(ann, made["session_id"].(string))[0].Kinds)
 }
 
 func TestProdSolutions_sessions(t *testing.T) {

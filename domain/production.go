@@ -48,9 +48,9 @@ type ProdSolution struct {
 	SessionID             *string        `json:"session_id,omitempty" doc:"The session that belongs to it; left out: none."`
 	FlowSessionID         *string        `json:"flow_session_id,omitempty" doc:"The session in which its DAG is worked on; left out: none."`
 	ArchitectureSessionID *string        `json:"architecture_session_id,omitempty" doc:"The session for its architecture; left out: none."`
-	AIAssist              bool           `json:"ai_assist" doc:"Whether an agent assists."`
-	FlowAIAssist          bool           `json:"flow_ai_assist" doc:"Whether an agent assists with the DAG."`
-	ArchitectureAIAssist  bool           `json:"architecture_ai_assist" doc:"Whether an agent assists with the architecture."`
+	AIAssist              bool           `json:"ai_assist" doc:"Whether the agent of session_id edits its DAG and architecture."`
+	FlowAIAssist          bool           `json:"flow_ai_assist" doc:"Whether the agent of flow_session_id edits its DAG."`
+	ArchitectureAIAssist  bool           `json:"architecture_ai_assist" doc:"Whether the agent of architecture_session_id edits its architecture."`
 	DAG                   DocumentState  `json:"dag" doc:"The versions of its DAG."`
 	Architecture          DocumentState  `json:"architecture" doc:"The versions of its architecture."`
 	LastRun               *LastRun       `json:"last_run,omitempty" doc:"The newest run of its DAG; left out: there is none."`
@@ -74,6 +74,9 @@ type NewProdSolution struct {
 	SessionID             *string
 	FlowSessionID         *string
 	ArchitectureSessionID *string
+	AIAssist              bool
+	FlowAIAssist          bool
+	ArchitectureAIAssist  bool
 }
 
 // ProdSolutionChange names the fields to set; nil leaves a field as it is.
@@ -82,6 +85,12 @@ type ProdSolutionChange struct {
 	Description *string
 	Status      *SolutionStatus
 	SessionID   *string
+
+	FlowSessionID         *string
+	ArchitectureSessionID *string
+	AIAssist              *bool
+	FlowAIAssist          *bool
+	ArchitectureAIAssist  *bool
 }
 
 // DocumentVersion is one version of a document without its content. Versions never
@@ -161,6 +170,15 @@ type VersionConflict struct {
 	CurrentVersion int
 	ChangedBy      string
 	ChangedAt      time.Time
+}
+
+// NewVersionConflict is the error of a change that was not made from the newest version.
+func NewVersionConflict(newest DocumentVersion) *Error {
+	return &Error{
+		Kind: Conflict, Code: CodeVersionConflict,
+		Message: "the document was changed in the meantime: read the current version and apply the change to it",
+		Version: &VersionConflict{CurrentVersion: newest.Version, ChangedBy: newest.CreatedBy, ChangedAt: newest.CreatedAt},
+	}
 }
 
 // Codes of production solutions that more than one package names.

@@ -80,6 +80,9 @@ type Session struct {
 	// NoToolServers says that the records have no tool server for the session, so
 	// that no process need look; false: look.
 	NoToolServers bool `db:"no_tool_servers"`
+	// AssistsSolutions says that its agent may edit documents of production solutions,
+	// which has to be looked for; false: it does not.
+	AssistsSolutions bool `db:"assists_solutions"`
 }
 
 // ViewerRole is what a caller is to a session (decisions.md section 2).

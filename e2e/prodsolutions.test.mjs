@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
-import { Fixture } from './lib/fixture.mjs';
+import { call, Fixture, steps } from './lib/fixture.mjs';
 
 let fixture;
 let users = 0;
@@ -155,8 +155,6 @@ describe('what is refused', () => {
     assert.deepEqual([refused.status, refused.body.code, refused.body.errors.length], [422, 'validation_failed', errors.length]);
     const unknown = await rest.call('PUT', dagOf(id), { base_version: 2, dag: { nodes: [{ id: 'a', type: 'agent', promt: 'x' }] } });
     assert.deepEqual([unknown.status, unknown.body.errors[0].location], [422, 'body.dag.nodes[0].promt']);
-    const assisted = await rest.call('POST', '/api/prod_solution', { name: 'x', ai_assist: true });
-    assert.deepEqual([assisted.status, assisted.body.code], [422, 'ai_assist_unavailable']);
   });
 
   test('a solution of another user is not found, and administrators see it', async () => {
@@ -174,6 +172,101 @@ describe('what is refused', () => {
     }
     assert.equal((await fixture.rest.get(`/api/prod_solution/${id}`)).owner_id, owner.id);
     assert.deepEqual((await other.rest.get('/api/prod_solution')).items, []);
+  });
+});
+
+describe('assistance by an agent', () => {
+  // edit has the agent of a session make these calls, one a step.
+  async function edit(view, ...calls) {
+    const { end, calls: made } = await view.run(steps(...calls.map((c) => ({ calls: [c] })), { text: 'done' }));
+    assert.equal(end.finish_reason, 'completed');
+    return made;
+  }
+  const say = (name, args) => call(name, args);
+
+  test('edits the DAG in versions, and an edit that is wrong or stale changes nothing', async () => {
+    const { rest, id: userID } = await person();
+    const made = await rest.post('/api/prod_solution', { name: 'Helped', flow_ai_assist: true });
+    assert.deepEqual([made.ai_assist, made.flow_ai_assist, made.architecture_ai_assist], [false, true, false]);
+    assert.ok(made.flow_session_id, 'a session was made');
+    fixture.adopt(made.flow_session_id, rest);
+    const view = await fixture.follow(made.flow_session_id, undefined, { token: rest.key });
+    const detail = await rest.detail(made.flow_session_id);
+    assert.deepEqual(['ReadDAG', 'EditDAG', 'ReadArchitecture'].map((t) => detail.session_setup.tools_enabled.includes(t)), [true, true, false]);
+
+    const { nodes, edges } = review();
+    const [read, saved] = await edit(view, say('ReadDAG', {}),
+      say('EditDAG', { base_version: 1, set_nodes: nodes, set_edges: edges, message: 'A review' }));
+    assert.deepEqual(JSON.parse(read.result), { version: 1, nodes: [] });
+    assert.equal(saved.result, 'The DAG is saved as version 2: 7 nodes, 7 edges.');
+    const stored = await rest.get(dagOf(made.id));
+    assert.deepEqual([stored.version, stored.message, stored.updated_by, stored.status], [2, 'A review', userID, 'draft']);
+    assert.deepEqual(stored.dag.nodes.map((n) => n.id), nodes.map((n) => n.id));
+    assert.equal(stored.dag.steps.length, 7);
+
+    // One edit refers to a node that does not exist, one has a type and a name that do not.
+    const facts = { ...nodes[2], config: { prompt: 'Check {{nodes.drafft.output.text}}' } };
+    const [wrong, unknown, cyclic] = await edit(view,
+      say('EditDAG', { base_version: 2, set_nodes: [facts], message: 'typo' }),
+      say('EditDAG', { base_version: 2, set_nodes: [{ id: 'x', type: 'robot', promt: 'y' }] }),
+      say('EditDAG', { base_version: 2, set_edges: [{ id: 'back', source: 'facts', target: 'draft' }], remove_nodes: ['missing'] }));
+    assert.deepEqual([wrong, unknown, cyclic].map((c) => c.status), ['error', 'error', 'error']);
+    assert.match(wrong.result, /^The DAG was not changed \(validation_failed\):\n- unknown_reference, node facts, at nodes\[2\]\.config\.prompt: .*drafft/);
+    assert.match(unknown.result, /set_nodes.*0.*type/);
+    assert.match(unknown.result, /promt/);
+    assert.match(cyclic.result, /unknown_element, at remove_nodes\[0\]: "missing"/);
+    assert.deepEqual(await rest.get(dagOf(made.id)), stored, 'nothing was changed');
+
+    // The user saves in the meantime: the agent learns who, and goes on from there.
+    await rest.put(dagOf(made.id), { base_version: 2, dag: review('Draft it, with {{input.topic}}') });
+    const better = { ...nodes[2], config: { prompt: 'Check each fact of {{nodes.draft.output.text}}' } };
+    const [stale, part, again] = await edit(view, say('EditDAG', { base_version: 2, set_nodes: [better] }),
+      say('ReadDAG', { node_ids: ['facts'] }), say('EditDAG', { base_version: 3, set_nodes: [better], remove_nodes: ['style'] }));
+    assert.equal(stale.status, 'error');
+    assert.match(stale.result, new RegExp(`^The DAG was not changed \\(version_conflict\\): version 3 was saved by user ${userID} at `));
+    const shown = JSON.parse(part.result);
+    assert.deepEqual([shown.version, shown.nodes.map((n) => n.id), shown.edges.map((e) => e.id)], [3, ['facts'], ['e1', 'e3']]);
+    // Node gate refers to the node that would go: the edit is refused with the place.
+    assert.match(again.result, /unknown_reference, node gate, at nodes\[\d\]\.config\.prompt/);
+    const gate = { ...nodes[5], config: { ...nodes[5].config, prompt: 'Publish? {{nodes.facts.output}}' } };
+    const [last] = await edit(view, say('EditDAG', { base_version: 3, set_nodes: [better, gate], remove_nodes: ['style'], message: 'No style' }));
+    assert.equal(last.result, 'The DAG is saved as version 4: 6 nodes, 5 edges.');
+    const diff = await rest.get(dagOf(made.id, '/diff?from=3&to=4'));
+    assert.deepEqual([diff.nodes.removed.map((n) => n.id), diff.nodes.changed.map((n) => n.id).sort(), diff.edges.removed.map((e) => e.id).sort()],
+      [['style'], ['facts', 'gate'], ['e2', 'e4']]);
+    assert.equal((await rest.get(`/api/prod_solution/${made.id}`)).dag.published_version, undefined, 'only users publish');
+  });
+
+  test('the main session edits both documents, until assistance is switched off', async () => {
+    const { rest } = await person();
+    const view = await fixture.session({}, { token: rest.key });
+    const { id } = await rest.post('/api/prod_solution', { name: 'Both', session_id: view.session });
+    assert.ok(!(await rest.detail(view.session)).session_setup.tools_enabled.includes('EditArchitecture'));
+    await rest.patch(`/api/prod_solution/${id}`, { ai_assist: true });
+    const nodes = [{ id: 'orders', type: 'service', links: [{ target_id: 'db' }], position: { x: 1, y: 2 } }, { id: 'db', type: 'data_store' }];
+    const [made, dangling, kept] = await edit(view, say('EditArchitecture', { base_version: 1, set_nodes: nodes }),
+      say('EditArchitecture', { base_version: 2, remove_nodes: ['db'] }),
+      say('EditArchitecture', { base_version: 2, set_nodes: [{ id: 'orders', type: 'service', name: 'Orders' }], remove_nodes: ['db'] }));
+    assert.equal(made.result, 'The architecture is saved as version 2: 2 nodes.');
+    assert.match(dangling.result, /dangling_link, node orders, at nodes\[0\]\.links\[0\]\.target_id/);
+    assert.equal(kept.result, 'The architecture is saved as version 3: 1 nodes.');
+    const stored = await rest.get(architectureOf(id));
+    assert.deepEqual(stored.architecture.nodes, [{ id: 'orders', type: 'service', name: 'Orders', position: { x: 1, y: 2 } }]);
+
+    // A second solution is bound: the model has to say which one it means.
+    const other = await rest.post('/api/prod_solution', { name: 'Other', session_id: view.session, ai_assist: true });
+    const [which, theirs, named] = await edit(view, say('ReadDAG', {}), say('ReadDAG', { solution_id: 'missing' }), say('ReadDAG', { solution_id: other.id }));
+    assert.match(which.result, /give solution_id/);
+    assert.match(theirs.result, /does not assist/);
+    assert.equal(JSON.parse(named.result).version, 1);
+    await rest.patch(`/api/prod_solution/${other.id}`, { status: 'archived' });
+    await rest.patch(`/api/prod_solution/${id}`, { ai_assist: false });
+    const [archived] = await edit(view, say('EditDAG', { base_version: 1, set_nodes: [{ id: 's', type: 'join' }] }));
+    assert.match(archived.result, /not changed/);
+    await rest.delete(`/api/prod_solution/${other.id}`);
+    const [gone] = await edit(view, say('EditDAG', { base_version: 1 }));
+    assert.match(gone.result, /There is no tool named "EditDAG"/);
+    assert.equal((await rest.get(dagOf(id))).version, 1);
   });
 });
 

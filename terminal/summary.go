@@ -23,6 +23,9 @@ var mainArguments = map[string][]string{
 	"TaskCreate": {"subject", "task_id"},
 	"Memory":     {"action"},
 	"SubmitPlan": {"title"},
+	"EditDAG":    {"message"},
+
+	"EditArchitecture": {"message"},
 }
 
 // summarize says in one line what a call does; arguments of tools that are not

@@ -2,10 +2,25 @@ package app
 
 import (
 	"everloop/activities"
+	"everloop/activities/tools"
 	"everloop/service/dagruns"
 	"everloop/service/maintenance"
 	"everloop/service/production"
+	"everloop/service/skills"
 )
+
+// provideAssistance offers the tools that edit documents of production solutions.
+func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Service) error {
+	documents, err := production.New(b.db, skilled)
+	if err != nil {
+		return err
+	}
+	provider, err := tools.NewAssistance(documents, b.logger)
+	if err == nil {
+		registry.Provide(provider)
+	}
+	return err
+}
 
 // newDAGRuns builds the service that runs DAGs.
 func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*dagruns.Service, error) {

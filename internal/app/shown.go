@@ -34,6 +34,9 @@ func (b *backend) newShownTools() (shownTools, error) {
 	if err != nil {
 		return shownTools{}, err
 	}
+	if err := b.provideAssistance(registry, s); err != nil {
+		return shownTools{}, err
+	}
 	registry.Provide(&mcp.Known{Records: b.toolServers(), Logger: b.logger})
 	return shownTools{registry, agents, s}, nil
 }

@@ -77,7 +77,11 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	}
 	registry.Provide(agents)
 	b.provideMemory(registry)
-	if _, err := b.newSkills(registry, files.OneUser); err != nil {
+	skilled, err := b.newSkills(registry, files.OneUser)
+	if err == nil {
+		err = b.provideAssistance(registry, skilled)
+	}
+	if err != nil {
 		box.Close()
 		return nil, err
 	}

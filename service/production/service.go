@@ -16,6 +16,8 @@ import (
 
 // Records store production solutions and the versions of their documents.
 type Records interface {
+	// AssistedSolutions are those of the user whose documents the session's agent edits.
+	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]domain.AssistedSolution, error)
 	CreateProdSolution(ctx context.Context, in domain.NewProdSolution, first map[domain.DocumentKind]domain.NewDocument) (
 		domain.ProdSolution, error)
 	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
@@ -44,6 +46,7 @@ type Skills interface {
 type Service struct {
 	records Records
 	skills  Skills
+	shapes  shapes
 }
 
 // New returns the service.
@@ -51,7 +54,7 @@ func New(records Records, skills Skills) (*Service, error) {
 	if records == nil || skills == nil {
 		return nil, errors.New("production: records and skills are needed")
 	}
-	return &Service{records, skills}, nil
+	return &Service{records, skills, newShapes()}, nil
 }
 
 // Create makes a solution. The first version of each document is empty.

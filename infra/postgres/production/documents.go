@@ -202,11 +202,7 @@ func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain
 		return domain.DocumentVersion{}, err
 	}
 	if base != 0 && base != newest.Version {
-		return domain.DocumentVersion{}, &domain.Error{
-			Kind: domain.Conflict, Code: domain.CodeVersionConflict,
-			Message: "the document was changed in the meantime: read the current version and apply the change to it",
-			Version: &domain.VersionConflict{CurrentVersion: newest.Version, ChangedBy: newest.CreatedBy, ChangedAt: newest.CreatedAt},
-		}
+		return domain.DocumentVersion{}, domain.NewVersionConflict(newest.DocumentVersion)
 	}
 	return addVersion(ctx, tx, found.OwnerID, found.ID, kind, in)
 }

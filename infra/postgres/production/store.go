@@ -22,6 +22,7 @@ func New(db *pg.DB) *Store { return &Store{db} }
 // solutionColumns give a domain.ProdSolution of the row p.
 const solutionColumns = `
 	p.id, p.owner_id, p.name, p.description, p.status, p.created_at, p.updated_at,
+	p.ai_assist, p.flow_ai_assist, p.architecture_ai_assist,
 	(SELECT s.id FROM sessions s WHERE s.id = p.main_session AND s.deleted_at IS NULL),
 	(SELECT s.id FROM sessions s WHERE s.id = p.flow_session AND s.deleted_at IS NULL),
 	(SELECT s.id FROM sessions s WHERE s.id = p.architecture_session AND s.deleted_at IS NULL),
@@ -37,6 +38,7 @@ const solutionTables = `
 func scanSolution(row pgx.CollectableRow) (domain.ProdSolution, error) {
 	var s domain.ProdSolution
 	err := row.Scan(&s.ID, &s.OwnerID, &s.Name, &s.Description, &s.Status, &s.CreatedAt, &s.UpdatedAt,
+		&s.AIAssist, &s.FlowAIAssist, &s.ArchitectureAIAssist,
 		&s.SessionID, &s.FlowSessionID, &s.ArchitectureSessionID,
 		&s.DAG.CurrentVersion, &s.DAG.PublishedVersion, &s.Architecture.CurrentVersion, &s.Architecture.PublishedVersion, &s.LastRun)
 	return s, err
@@ -53,12 +55,14 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 			return err
 		}
 		tag, err := tx.Exec(ctx, `
-			INSERT INTO prod_solutions (id, owner_id, name, description, main_session, flow_session, architecture_session)
-			SELECT @id, @owner, @name, @description, @main, @flow, @architecture
+			INSERT INTO prod_solutions (id, owner_id, name, description, main_session, flow_session, architecture_session,
+			                            ai_assist, flow_ai_assist, architecture_ai_assist)
+			SELECT @id, @owner, @name, @description, @main, @flow, @architecture, @assist, @flow_assist, @architecture_assist
 			WHERE  (SELECT count(*) FROM prod_solutions WHERE owner_id = @owner) < @most`,
 			pgx.NamedArgs{
 				"id": id, "owner": in.OwnerID, "name": in.Name, "description": in.Description, "main": in.SessionID,
 				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "most": domain.MaxProdSolutions,
+				"assist": in.AIAssist, "flow_assist": in.FlowAIAssist, "architecture_assist": in.ArchitectureAIAssist,
 			})
 		if err != nil {
 			return err
@@ -74,6 +78,9 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 			if _, err := addVersion(ctx, tx, in.OwnerID, id, kind, document); err != nil {
 				return err
 			}
+		}
+		if err := markSessions(ctx, tx, id); err != nil {
+			return err
 		}
 		made, err = solution(ctx, tx, domain.User{ID: in.OwnerID}, id, "")
 		return err
@@ -138,9 +145,19 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 		_, err = tx.Exec(ctx, `
 			UPDATE prod_solutions
 			SET    name = coalesce(@name, name), description = coalesce(@description, description), status = coalesce(@status, status),
-			       main_session = coalesce(@session, main_session), updated_at = now()
+			       main_session = coalesce(@session, main_session), flow_session = coalesce(@flow, flow_session),
+			       architecture_session = coalesce(@architecture, architecture_session), ai_assist = coalesce(@assist, ai_assist),
+			       flow_ai_assist = coalesce(@flow_assist, flow_ai_assist),
+			       architecture_ai_assist = coalesce(@architecture_assist, architecture_ai_assist), updated_at = now()
 			WHERE  id = @id`,
-			pgx.NamedArgs{"id": id, "name": c.Name, "description": c.Description, "status": c.Status, "session": c.SessionID})
+			pgx.NamedArgs{
+				"id": id, "name": c.Name, "description": c.Description, "status": c.Status, "session": c.SessionID,
+				"flow": c.FlowSessionID, "architecture": c.ArchitectureSessionID, "assist": c.AIAssist,
+				"flow_assist": c.FlowAIAssist, "architecture_assist": c.ArchitectureAIAssist,
+			})
+		if err == nil {
+			err = markSessions(ctx, tx, id)
+		}
 		if err != nil {
 			return err
 		}

@@ -25,12 +25,14 @@ const noToolServers = `
 // WorkColumns give, of the session row s, what a worker may know of the session that it
 // works for. WorkFields scans them.
 const WorkColumns = `
-	s.id, s.owner_id, s.solution_id, s.biz_role_id, s.primary_skill_id, s.memory_enabled, s.env, s.disable_tools, s.setup, s.sandbox_uid`
+	s.id, s.owner_id, s.solution_id, s.biz_role_id, s.primary_skill_id, s.memory_enabled, s.env, s.disable_tools, s.setup, s.sandbox_uid,
+	s.assists_solutions`
 
 // WorkFields returns where the WorkColumns of a session go.
 func WorkFields(s *domain.Session) []any {
 	return []any{
 		&s.ID, &s.OwnerID, &s.SolutionID, &s.BizRoleID, &s.PrimarySkillID, &s.MemoryEnabled, &s.Env, &s.DisableTools, &s.Setup, &s.SandboxUID,
+		&s.AssistsSolutions,
 	}
 }
 
