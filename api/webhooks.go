@@ -48,7 +48,7 @@ type webhookEvents []domain.WebhookEvent
 type newWebhook struct {
 	URL         string         `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are sent, by https or http." example:"https://hooks.example.org/everloop"`
 	Description *string        `json:"description,omitempty" nullable:"true" maxLength:"500" doc:"What it is for."`
-	Events      *webhookEvents `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,webhook.disabled" doc:"The events that it is sent; default [\"*\"], all of them. []: only those of scheduled tasks that name it in notify." example:"[\"chat.waiting\", \"chat.failed\"]"`
+	Events      *webhookEvents `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"The events that it is sent; default [\"*\"], all of them. []: only those of scheduled tasks that name it in notify." example:"[\"chat.waiting\", \"chat.failed\"]"`
 	SessionID   *string        `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this session are sent."`
 	TaskID      *string        `json:"task_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this scheduled task are sent."`
 	Enabled     *bool          `json:"enabled,omitempty" nullable:"true" doc:"Whether events are sent; default true."`
@@ -59,7 +59,7 @@ type newWebhook struct {
 type webhookChange struct {
 	URL         *string                `json:"url,omitempty" nullable:"true" minLength:"1" maxLength:"2000" doc:"Where events are sent."`
 	Description *string                `json:"description,omitempty" nullable:"true" maxLength:"500" doc:"What it is for."`
-	Events      *webhookEvents         `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,webhook.disabled" doc:"The events that it is sent." example:"[\"*\"]"`
+	Events      *webhookEvents         `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"The events that it is sent." example:"[\"*\"]"`
 	SessionID   httpx.Nullable[string] `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this session are sent; null: of all."`
 	TaskID      httpx.Nullable[string] `json:"task_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this scheduled task are sent; null: of all."`
 	Enabled     *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether events are sent. What waits for a webhook that is disabled fails."`
@@ -203,7 +203,7 @@ type deliveryPage struct {
 func (a *webhooksAPI) deliveries(ctx context.Context, in *struct {
 	WebhookRef
 	Status domain.DeliveryStatus `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries with this status."`
-	Event  domain.WebhookEvent   `query:"event" enum:"chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,webhook.disabled" doc:"Only deliveries of this event."`
+	Event  domain.WebhookEvent   `query:"event" enum:"chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"Only deliveries of this event."`
 	Offset int                   `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int                   `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },

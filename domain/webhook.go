@@ -21,6 +21,16 @@ const (
 	WebhookRunFailed         WebhookEvent = "schedule.run_failed"
 	WebhookRunMissed         WebhookEvent = "schedule.run_missed"
 	WebhookSchedulePaused    WebhookEvent = "schedule.paused"
+	WebhookDAGRunStarted     WebhookEvent = "dag_run.started"
+	WebhookDAGRunWaiting     WebhookEvent = "dag_run.waiting"
+	WebhookDAGRunCompleted   WebhookEvent = "dag_run.completed"
+	WebhookDAGRunFailed      WebhookEvent = "dag_run.failed"
+	WebhookDAGRunCancelled   WebhookEvent = "dag_run.cancelled"
+	WebhookIssueRunStarted   WebhookEvent = "issue_run.started"
+	WebhookIssueRunWaiting   WebhookEvent = "issue_run.waiting"
+	WebhookIssueRunCompleted WebhookEvent = "issue_run.completed"
+	WebhookIssueRunFailed    WebhookEvent = "issue_run.failed"
+	WebhookIssueRunCancelled WebhookEvent = "issue_run.cancelled"
 	WebhookDisabled          WebhookEvent = "webhook.disabled"
 
 	WebhookAll WebhookEvent = "*" // every event
@@ -247,4 +257,42 @@ type WebhookStopped struct {
 	WebhookID   string `json:"webhook_id"`
 	Description string `json:"description"`
 	Reason      string `json:"reason"`
+}
+
+// WebhookDAGRun is the data of an event of a DAG run.
+type WebhookDAGRun struct {
+	RunID          string            `json:"run_id"`
+	ProdSolutionID string            `json:"prod_solution_id"`
+	Name           string            `json:"name"` // of the solution
+	Version        int               `json:"version"`
+	Status         string            `json:"status"`
+	Retries        int               `json:"retries"`
+	Error          *WebhookRunError  `json:"error"`
+	SessionID      *string           `json:"session_id"` // that waits; null in other events
+	Questions      []WebhookQuestion `json:"questions,omitempty"`
+	StartedAt      *time.Time        `json:"started_at"`
+	FinishedAt     *time.Time        `json:"finished_at"`
+}
+
+// WebhookIssueRun is the data of an event of an issue run.
+type WebhookIssueRun struct {
+	RunID       string            `json:"run_id"`
+	IssueID     string            `json:"issue_id"`
+	Identifier  string            `json:"identifier"`
+	Title       string            `json:"title"` // of the issue
+	WorkspaceID string            `json:"workspace_id"`
+	AgentID     string            `json:"agent_id"`
+	SessionID   *string           `json:"session_id"` // null: it has none yet
+	Status      string            `json:"status"`
+	Attempt     int               `json:"attempt"`
+	Error       *WebhookRunError  `json:"error"`
+	Questions   []WebhookQuestion `json:"questions,omitempty"`
+	StartedAt   *time.Time        `json:"started_at"`
+	FinishedAt  *time.Time        `json:"finished_at"`
+}
+
+// WebhookRunError is why a run failed, or was ended.
+type WebhookRunError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
 }

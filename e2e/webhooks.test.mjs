@@ -206,3 +206,31 @@ test('SIGKILL of everything: no event is lost', async () => {
   await eventually('all are delivered', async () => (await deliveries(made, '?status=delivered')).length === ids.length);
   await drop(made);
 });
+
+test('a DAG run and an issue run send each state once', async () => {
+  const all = await hook('/runs', { events: ['dag_run.started', 'dag_run.waiting', 'dag_run.completed', 'dag_run.failed', 'issue_run.started', 'issue_run.completed'] });
+  const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Gate' });
+  const at = `/api/prod_solution/dag/${id}`;
+  const nodes = [{ id: 's', type: 'start' }, { id: 'ask', type: 'human', config: { prompt: 'Go on?', options: ['yes', 'no'] } }, { id: 'z', type: 'end' }];
+  await fixture.rest.put(at, { base_version: 1, dag: { nodes, edges: [{ id: 'e1', source: 's', target: 'ask' }, { id: 'e2', source: 'ask', target: 'z' }] } });
+  await fixture.rest.post(`${at}/publish`);
+  const run = await fixture.rest.post(`${at}/runs`, {});
+  const of = (type) => receiver.of('/runs').filter((r) => r.event.type === type && r.event.data.run_id === run.id);
+  const waits = (await eventually('the run waits', async () => of('dag_run.waiting')[0])).event.data;
+  assert.deepEqual([waits.status, waits.prod_solution_id, waits.name, waits.version, waits.questions.length], ['waiting', id, 'Gate', 2, 1]);
+  await fixture.rest.post(`/api/inbox/${waits.questions[0].question_id}/answer`, { selections: { 0: [0] } });
+  const { event } = await eventually('the run has completed', async () => of('dag_run.completed')[0]);
+  assert.deepEqual([event.data.status, event.data.error, event.data.session_id], ['completed', null, null]);
+  const written = (await deliveries(all)).filter((d) => d.request.data.run_id === run.id).map((d) => d.event).sort();
+  assert.deepEqual(written, ['dag_run.completed', 'dag_run.started', 'dag_run.waiting']);
+
+  const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Hooks' })).id}`;
+  const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Builder', runtime_id: 'builtin' })).instance_id;
+  const issue = await fixture.rest.post(`${board}/issues`, { title: 'Do it', description: steps({ text: 'Done.' }), assignee_type: 'agent', assignee_id: agent });
+  const done = await receiver.got('/runs', 'the issue run has completed', (r) => r.event.type === 'issue_run.completed' && r.event.data.issue_id === issue.id);
+  assert.deepEqual([done.event.data.identifier, done.event.data.title, done.event.data.agent_id, done.event.data.status, done.event.data.attempt],
+    [issue.identifier, 'Do it', agent, 'completed', 1]);
+  assert.deepEqual((await deliveries(all)).filter((d) => d.request.data.issue_id === issue.id).map((d) => d.event).sort(),
+    ['issue_run.completed', 'issue_run.started']);
+  await drop(all);
+});

@@ -164,8 +164,8 @@ var allowed = map[string][]string{
 	"service/webhooks":        {"domain"},
 	"domain/dagrun":           {"domain", "domain/dag", "domain/document"},
 	"service/dagruns":         {"domain", "domain/dag", "domain/dagrun", "internal/durable"},
-	"infra/postgres/dagruns":  {"domain", "domain/dag", "domain/dagrun", "infra/postgres/pg"},
-	"infra/postgres/board":    {"domain", "infra/postgres/pg"},
+	"infra/postgres/dagruns":  {"domain", "domain/dag", "domain/dagrun", "infra/postgres/pg", "infra/postgres/webhooks"},
+	"infra/postgres/board":    {"domain", "infra/postgres/pg", "infra/postgres/webhooks"},
 	"service/board":           {"domain", "internal/durable", "service/agents"},
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/webhooks"
 )
 
 // active are the runs r that work or wait for their turn.
@@ -72,15 +73,25 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 		SET    cancel_requested = true, reason_code = $2,
 		       status = CASE WHEN status = 'queued' THEN 'cancelled' ELSE status END,
 		       finished_at = CASE WHEN status = 'queued' THEN now() END
-		WHERE  issue_id = $1 AND `+active+` RETURNING owner_id, session_id, chat_id`, issueID, reason)
-	var owner string
+		WHERE  issue_id = $1 AND `+active+` RETURNING owner_id, session_id, chat_id, id, status`, issueID, reason)
+	var owner, id string
 	var session, chat *string
-	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat}, func() error {
+	var status domain.IssueRunStatus
+	var over []string
+	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat, &id, &status}, func() error {
+		if status == domain.IssueRunCancelled {
+			over = append(over, id)
+		}
 		if session != nil && chat != nil {
 			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: owner, SessionID: *session})
 		}
 		return nil
 	})
+	for _, run := range over {
+		if err == nil {
+			err = webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunCancelled, run)
+		}
+	}
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/webhooks"
 )
 
 // DispatchRuns gives the oldest runs of an agent their turn, as many as it may work on at
@@ -219,6 +220,9 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 		if run.round > 1 {
 			return nil
 		}
+		if err := webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunStarted, runID); err != nil {
+			return err
+		}
 		by := actor{domain.ActorAgent, run.agentID}
 		if err := record(ctx, tx, run.issue.ID, by, []domain.Activity{{Action: domain.ActionRunStarted, To: runID}}); err != nil {
 			return err
@@ -262,12 +266,22 @@ type end struct {
 	retried bool // it is worth another attempt
 }
 
+// endEvents are the events of runs that are over.
+var endEvents = map[domain.IssueRunStatus]domain.WebhookEvent{
+	domain.IssueRunCompleted: domain.WebhookIssueRunCompleted,
+	domain.IssueRunFailed:    domain.WebhookIssueRunFailed,
+	domain.IssueRunCancelled: domain.WebhookIssueRunCancelled,
+}
+
 // endRun ends a run: its issue moves on, and where it is worth it another attempt begins.
 func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, plan *domain.IssueRunPlan) error {
 	if _, err := tx.Exec(ctx, `
 		UPDATE issue_runs
 		SET    status = $2, reason_code = coalesce(nullif($3, ''), reason_code), error = nullif($4, ''), finished_at = now()
 		WHERE  id = $1`, runID, e.status, e.reason, e.message); err != nil {
+		return err
+	}
+	if err := webhooks.IssueRunEvent(ctx, tx, endEvents[e.status], runID); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `

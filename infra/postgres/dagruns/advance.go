@@ -14,6 +14,7 @@ import (
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/webhooks"
 )
 
 // AdvanceDAGRun takes all steps of a run that can be taken now, under the lock of the
@@ -84,8 +85,32 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 	if err := run.Advance(); err != nil {
 		return err
 	}
+	before := row.status
 	row.status, row.wakeAt = run.Status, run.WakeAt
-	return write(ctx, tx, row.id, run)
+	if err := write(ctx, tx, row.id, run); err != nil {
+		return err
+	}
+	return notify(ctx, tx, row.id, before, run.Status)
+}
+
+// notify writes the events of what has become of a run: it has begun, or is over.
+func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Status) error {
+	if before == dagrun.Pending && now != dagrun.Pending {
+		if err := webhooks.DAGRunEvent(ctx, tx, domain.WebhookDAGRunStarted, runID); err != nil {
+			return err
+		}
+	}
+	if event, over := endEvents[now]; over && before != now {
+		return webhooks.DAGRunEvent(ctx, tx, event, runID)
+	}
+	return nil
+}
+
+// endEvents are the events of runs that are over.
+var endEvents = map[dagrun.Status]domain.WebhookEvent{
+	dagrun.Completed: domain.WebhookDAGRunCompleted,
+	dagrun.Failed:    domain.WebhookDAGRunFailed,
+	dagrun.Cancelled: domain.WebhookDAGRunCancelled,
 }
 
 func graphOf(ctx context.Context, tx pgx.Tx, solutionID string, version int) (graph dag.Graph, err error) {

@@ -188,7 +188,10 @@ func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (op
 			UPDATE dag_runs
 			SET    status = 'failed', error_code = $2, error_message = $3, wake_at = NULL, finished_at = clock_timestamp()
 			WHERE  id = $1`, runID, code, message)
-		return tx.SendBatch(ctx, &batch).Close()
+		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+			return err
+		}
+		return notify(ctx, tx, runID, row.status, dagrun.Failed)
 	})
 	return open, pg.Fault("fail a DAG run", err)
 }

@@ -22,6 +22,11 @@ const (
 // of replays have none.
 func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end domain.ChatEnded) error {
 	event := domain.ChatWebhookEvent(end.FinishReason)
+	if event == domain.WebhookChatWaiting {
+		if err := runWaits(ctx, tx, sessionID, chatID); err != nil {
+			return err
+		}
+	}
 	to, err := chatTargets(ctx, tx, sessionID, chatID, event)
 	if err != nil || len(to.webhooks) == 0 {
 		return err
