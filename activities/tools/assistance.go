@@ -156,7 +156,8 @@ func (a assistance) readTool(kind domain.DocumentKind, list string) Tool {
 	return Tool{
 		Name: name, DisplayName: "Read " + documentNames[kind].text,
 		Spec: domain.ToolSpec{
-			Name: name, Description: fmt.Sprintf(readDocumentDescription, documentNames[kind].text, list), Parameters: parameters[documentReadArguments](),
+			Name: name, Description: fmt.Sprintf(readDocumentDescription, documentNames[kind].text, list),
+			Parameters: parameters[documentReadArguments](),
 		},
 		Planning: true, Executing: true,
 		Summary: member("solution_id"),
@@ -215,8 +216,8 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *Call)
 		edit = a.documents.EditArchitecture
 	}
 	made, err := edit(ctx, domain.User{ID: c.Session.OwnerID}, id, domain.DocumentEdit{
-		BaseVersion: int(in.BaseVersion), SetNodes: in.SetNodes, RemoveNodes: in.RemoveNodes, SetEdges: in.SetEdges, RemoveEdges: in.RemoveEdges,
-		Message: domain.CleanText(in.Message),
+		BaseVersion: int(in.BaseVersion), SetNodes: in.SetNodes, RemoveNodes: in.RemoveNodes,
+		SetEdges: in.SetEdges, RemoveEdges: in.RemoveEdges, Message: domain.CleanText(in.Message),
 	})
 	if err != nil {
 		return editRefused(kind, err)

@@ -30,14 +30,17 @@ func (d *oneDocument) AssistedSolutions(_ context.Context, userID, _ string) ([]
 }
 
 func (d *oneDocument) Elements(domain.DocumentKind) (json.RawMessage, error) {
-	return json.RawMessage(`{"node": {"$ref": "#/$defs/Node"}, "edge": {"type": "object"}, "$defs": {"Node": {"type": "object", "required": ["id"]}}}`), nil
+	return json.RawMessage(`{"node": {"$ref": "#/$defs/Node"}, "edge": {"type": "object"},
+		"$defs": {"Node": {"type": "object", "required": ["id"]}}}`), nil
 }
 
 func (d *oneDocument) ReadDocument(context.Context, domain.User, string, domain.DocumentKind, int) (domain.StoredDocument, error) {
 	return domain.StoredDocument{DocumentVersion: domain.DocumentVersion{Version: 3}, Content: []byte(d.content)}, d.err
 }
 
-func (d *oneDocument) EditDAG(_ context.Context, caller domain.User, _ string, edit domain.DocumentEdit) (made domain.DocumentEdited, err error) {
+func (d *oneDocument) EditDAG(_ context.Context, caller domain.User, _ string, edit domain.DocumentEdit) (
+	made domain.DocumentEdited, err error,
+) {
 	if caller.Administrator || caller.ID != "ann" {
 		return made, domain.ProdSolutionNotFound("p")
 	}
