@@ -70,8 +70,9 @@ events: ## Generate docs/events.json, the JSON Schema of the events
 	$(GO) run ./build/eventschema > docs/events.json.new
 	mv docs/events.json.new docs/events.json
 
-sdk: build ## Generate the types and operations of the JavaScript SDK
+sdk: build ## Generate the types and operations of the SDKs
 	cd sdk/js && npm ci --silent && node scripts/generate.mjs
+	python3 sdk/python/scripts/generate.py
 
 replay: build ## Record the workflow histories that the replay tests run
 	EVERLOOP_RECORD=1 $(GO) test -count=1 -run 'TestScenarios|TestCompactions|TestManualCompaction|TestTheRunOfAReplay|TestSessionDeleter|TestHistoryOperation|TestImport|TestArchive|TestScheduledTask|TestInitScript|TestDAGRun|TestIssueRun' ./internal/systemtest

@@ -35,10 +35,26 @@ func TestJavaScript(t *testing.T) {
 	}
 
 	if !installed(lock) {
-		run(t, binary, "npm", "ci")
+		run(t, binary, "js", "npm", "ci")
 	}
-	run(t, binary, "npm", "run", "build")
-	run(t, binary, "npm", "test")
+	run(t, binary, "js", "npm", "run", "build")
+	run(t, binary, "js", "npm", "test")
+}
+
+// TestPython runs the tests of the Python SDK with Debian's Python and packages, every
+// warning an error. They also fail when its generated files are not those of the service.
+func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the service; left out with -short")
+	}
+	python := os.Getenv("EVERLOOP_PYTHON")
+	if python == "" {
+		python = "/usr/bin/python3" // another one in PATH lacks Debian's packages
+	}
+	binary := serviceBinary(t)
+
+	run(t, binary, "python", python, "-W", "error", "-B", "scripts/generate.py", "--check")
+	run(t, binary, "python", python, "-W", "error", "-B", "-m", "unittest", "discover", "-t", ".", "-s", "tests")
 }
 
 // installed: npm writes this file last.
@@ -64,12 +80,12 @@ func serviceBinary(t *testing.T) string {
 	return path
 }
 
-func run(t *testing.T, binary, name string, args ...string) {
+func run(t *testing.T, binary, dir, name string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = "js"
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "EVERLOOP_BIN="+binary)
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {

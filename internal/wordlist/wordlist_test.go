@@ -95,7 +95,7 @@ func sources(t *testing.T) []string {
 		switch {
 		case path == "docs/api.md", strings.Contains(path, "testdata/"): // generated; recorded
 		case filepath.Base(path) == "Makefile",
-			slices.Contains([]string{".go", ".sql", ".md", ".mjs", ".js", ".sh", ".tmpl"}, filepath.Ext(path)):
+			slices.Contains([]string{".go", ".sql", ".md", ".mjs", ".js", ".py", ".sh", ".tmpl"}, filepath.Ext(path)):
 			paths = append(paths, path)
 		}
 	}
