@@ -83,7 +83,7 @@ class Types:
         self._parts[name] = f"{name}: TypeAlias = Union[{named}]\n{about}"
 
     def _kinds(self, name: str, schema: Schema) -> str:
-        # The kinds of one event are told apart by their patch_type.
+        # The kinds of one event differ by their patch_type.
         kinds = []
         for one in schema.get("oneOf", []):
             tag = one.get("properties", {}).get("patch_type", {}).get("enum")
