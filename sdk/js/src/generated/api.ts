@@ -909,7 +909,7 @@ export interface paths {
         put?: never;
         /**
          * Create a production solution
-         * @description Version 1 of its DAG and of its architecture is empty.
+         * @description Version 1 of its DAG and of its architecture is empty. With ai_assist, flow_ai_assist or architecture_ai_assist, the agent of the session gets tools that read and edit the document; without a session, one is made.
          */
         post: operations["create-prod-solution"];
         delete?: never;
@@ -7312,12 +7312,12 @@ export interface components {
         };
         NewProdSolutionBody: {
             /**
-             * @description Assistance by an agent; not available yet.
+             * @description Whether the agent of session_id edits the DAG and the architecture.
              * @default false
              */
             ai_assist?: boolean;
             /**
-             * @description Assistance by an agent with the architecture; not available yet.
+             * @description Whether the agent of architecture_session_id edits the architecture.
              * @default false
              */
             architecture_ai_assist?: boolean;
@@ -7325,7 +7325,7 @@ export interface components {
             architecture_session_id?: string | null;
             /** @description The description. */
             description?: string | null;
-            /** @description Assistance by an agent with the DAG; not available yet. */
+            /** @description Whether the agent of flow_session_id edits the DAG. */
             flow_ai_assist?: boolean | null;
             /** @description A session of the caller for work on its DAG. */
             flow_session_id?: string | null;
@@ -7505,7 +7505,7 @@ export interface components {
             /** @description Whether events are sent; default true. */
             enabled?: boolean | null;
             /** @description The events that it is sent; default ["*"], all of them. []: only those of scheduled tasks that name it in notify. */
-            events?: ("*" | "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "webhook.disabled")[] | null;
+            events?: ("*" | "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "dag_run.started" | "dag_run.waiting" | "dag_run.completed" | "dag_run.failed" | "dag_run.cancelled" | "issue_run.started" | "issue_run.waiting" | "issue_run.completed" | "issue_run.failed" | "issue_run.cancelled" | "webhook.disabled")[] | null;
             /** @description Only events of this session are sent. */
             session_id?: string | null;
             /** @description Only events of this scheduled task are sent. */
@@ -8078,11 +8078,11 @@ export interface components {
             [key: string]: unknown;
         };
         ProdSolution: {
-            /** @description Whether an agent assists. */
+            /** @description Whether the agent of session_id edits its DAG and architecture. */
             ai_assist: boolean;
             /** @description The versions of its architecture. */
             architecture: components["schemas"]["DocumentState"];
-            /** @description Whether an agent assists with the architecture. */
+            /** @description Whether the agent of architecture_session_id edits its architecture. */
             architecture_ai_assist: boolean;
             /** @description The session for its architecture; left out: none. */
             architecture_session_id?: string;
@@ -8095,7 +8095,7 @@ export interface components {
             dag: components["schemas"]["DocumentState"];
             /** @description The description. */
             description: string;
-            /** @description Whether an agent assists with the DAG. */
+            /** @description Whether the agent of flow_session_id edits its DAG. */
             flow_ai_assist: boolean;
             /** @description The session in which its DAG is worked on; left out: none. */
             flow_session_id?: string;
@@ -8123,8 +8123,14 @@ export interface components {
             [key: string]: unknown;
         };
         ProdSolutionChange: {
+            /** @description Whether the agent of session_id edits the DAG and the architecture. */
+            ai_assist?: boolean;
+            /** @description Whether the agent of architecture_session_id edits the architecture. */
+            architecture_ai_assist?: boolean;
             /** @description The description. */
             description?: string;
+            /** @description Whether the agent of flow_session_id edits the DAG. */
+            flow_ai_assist?: boolean;
             /** @description Its name. */
             name?: string;
             /**
@@ -10905,7 +10911,7 @@ export interface components {
             /** @description Whether events are sent. What waits for a webhook that is disabled fails. */
             enabled?: boolean | null;
             /** @description The events that it is sent. */
-            events?: ("*" | "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "webhook.disabled")[] | null;
+            events?: ("*" | "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "dag_run.started" | "dag_run.waiting" | "dag_run.completed" | "dag_run.failed" | "dag_run.cancelled" | "issue_run.started" | "issue_run.waiting" | "issue_run.completed" | "issue_run.failed" | "issue_run.cancelled" | "webhook.disabled")[] | null;
             /** @description Only events of this session are sent; null: of all. */
             session_id?: string | null;
             /** @description Only events of this scheduled task are sent; null: of all. */
@@ -17050,7 +17056,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only deliveries of this event. */
-                event?: "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "webhook.disabled";
+                event?: "chat.waiting" | "chat.completed" | "chat.interrupted" | "chat.failed" | "chat.budget_exhausted" | "question.escalated" | "schedule.run_completed" | "schedule.run_failed" | "schedule.run_missed" | "schedule.paused" | "dag_run.started" | "dag_run.waiting" | "dag_run.completed" | "dag_run.failed" | "dag_run.cancelled" | "issue_run.started" | "issue_run.waiting" | "issue_run.completed" | "issue_run.failed" | "issue_run.cancelled" | "webhook.disabled";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description Number of entries to skip. */

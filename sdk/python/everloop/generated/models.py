@@ -2583,15 +2583,15 @@ class NewProdAgent(TypedDict):
 
 class NewProdSolutionBody(TypedDict):
     ai_assist: NotRequired[bool]
-    """Assistance by an agent; not available yet."""
+    """Whether the agent of session_id edits the DAG and the architecture."""
     architecture_ai_assist: NotRequired[bool]
-    """Assistance by an agent with the architecture; not available yet."""
+    """Whether the agent of architecture_session_id edits the architecture."""
     architecture_session_id: NotRequired[str | None]
     """A session of the caller for work on its architecture."""
     description: NotRequired[str | None]
     """The description."""
     flow_ai_assist: NotRequired[bool | None]
-    """Assistance by an agent with the DAG; not available yet."""
+    """Whether the agent of flow_session_id edits the DAG."""
     flow_session_id: NotRequired[str | None]
     """A session of the caller for work on its DAG."""
     name: str
@@ -2723,7 +2723,8 @@ class NewWebhook(TypedDict):
     """Whether events are sent; default true."""
     events: NotRequired[list[Literal["*", "chat.waiting", "chat.completed", "chat.interrupted", "chat.failed", "chat.budget_exhausted",
         "question.escalated", "schedule.run_completed", "schedule.run_failed", "schedule.run_missed", "schedule.paused",
-        "webhook.disabled"]] | None]
+        "dag_run.started", "dag_run.waiting", "dag_run.completed", "dag_run.failed", "dag_run.cancelled", "issue_run.started",
+        "issue_run.waiting", "issue_run.completed", "issue_run.failed", "issue_run.cancelled", "webhook.disabled"]] | None]
     """The events that it is sent; default ["*"], all of them. []: only those of scheduled tasks that name it in notify."""
     session_id: NotRequired[str | None]
     """Only events of this session are sent."""
@@ -3119,11 +3120,11 @@ class ProdAgentSummary(TypedDict):
 
 class ProdSolution(TypedDict):
     ai_assist: bool
-    """Whether an agent assists."""
+    """Whether the agent of session_id edits its DAG and architecture."""
     architecture: DocumentState
     """The versions of its architecture."""
     architecture_ai_assist: bool
-    """Whether an agent assists with the architecture."""
+    """Whether the agent of architecture_session_id edits its architecture."""
     architecture_session_id: NotRequired[str]
     """The session for its architecture; left out: none."""
     created_at: str
@@ -3133,7 +3134,7 @@ class ProdSolution(TypedDict):
     description: str
     """The description."""
     flow_ai_assist: bool
-    """Whether an agent assists with the DAG."""
+    """Whether the agent of flow_session_id edits its DAG."""
     flow_session_id: NotRequired[str]
     """The session in which its DAG is worked on; left out: none."""
     id: str
@@ -3153,8 +3154,14 @@ class ProdSolution(TypedDict):
 
 
 class ProdSolutionChange(TypedDict):
+    ai_assist: NotRequired[bool]
+    """Whether the agent of session_id edits the DAG and the architecture."""
+    architecture_ai_assist: NotRequired[bool]
+    """Whether the agent of architecture_session_id edits the architecture."""
     description: NotRequired[str]
     """The description."""
+    flow_ai_assist: NotRequired[bool]
+    """Whether the agent of flow_session_id edits the DAG."""
     name: NotRequired[str]
     """Its name."""
     status: NotRequired[Literal["draft", "published", "archived"]]
@@ -5021,7 +5028,8 @@ class WebhookChange(TypedDict):
     """Whether events are sent. What waits for a webhook that is disabled fails."""
     events: NotRequired[list[Literal["*", "chat.waiting", "chat.completed", "chat.interrupted", "chat.failed", "chat.budget_exhausted",
         "question.escalated", "schedule.run_completed", "schedule.run_failed", "schedule.run_missed", "schedule.paused",
-        "webhook.disabled"]] | None]
+        "dag_run.started", "dag_run.waiting", "dag_run.completed", "dag_run.failed", "dag_run.cancelled", "issue_run.started",
+        "issue_run.waiting", "issue_run.completed", "issue_run.failed", "issue_run.cancelled", "webhook.disabled"]] | None]
     """The events that it is sent."""
     session_id: NotRequired[str | None]
     """Only events of this session are sent; null: of all."""
