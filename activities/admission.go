@@ -27,39 +27,48 @@ func (a *Activities) openAdmitted(
 	kept, known := a.transcripts.get(key)
 	if known && !compacted {
 		d := &admission{Activities: a, key: key, kept: kept}
+
 		turn, err := a.openTurn(ctx, key, model, d.admit)
 		if err != nil || !d.unsure {
 			return turn, d.out, err
 		}
 	}
+
 	if !compacted {
 		out, err := a.beforeCall(ctx, key)
 		if out.Outcome != "" || err != nil {
 			return foundTurn{state: domain.TurnRefused}, out, err
 		}
 	}
+
 	turn, err := a.openTurn(ctx, key, model, nil)
+
 	return turn, contract.CallModelOut{}, err
 }
 
 func (d *admission) admit(next domain.NextTurn) bool {
 	d.out, d.unsure = contract.CallModelOut{}, false // of a transaction that was run again
+
 	profile := d.Profiles.Profile(next.Session)
 	if d.out = limitReached(d.key, profile, next.UsedTokens, next.UsedCost); d.out.Outcome != "" {
 		return false
 	}
+
 	if !profile.Compaction.Auto {
 		return true
 	}
+
 	w, known := d.kept.weight()
 	if !known || !d.kept.current(next.BranchID, next.Newest) || d.kept.model.ID == "" || d.kept.requested != requested(next.Chat) {
 		d.unsure = true
 		return false
 	}
+
 	w.Bytes += next.Waiting
 	if d.size(d.kept.model.ID, w) > threshold(d.kept.model, profile.Compaction) {
 		d.out = compactFirst()
 		return false
 	}
+
 	return true
 }

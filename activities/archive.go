@@ -22,5 +22,6 @@ type ArchivePages interface {
 func (a *Archives) ArchiveChats(ctx context.Context, in contract.ArchiveChatsIn) (domain.ArchivedPage, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	return a.Pages.Page(ctx, in.After)
 }

@@ -37,21 +37,26 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	model, err := a.Models.Resolve(ctx, requested)
 	if err != nil {
 		return "", modelTrouble(err)
 	}
+
 	reply, err := traced{a.Models, a.Tracer}.stream(ctx, domain.Prompt{
 		Model: model.ID, Messages: []domain.PromptMessage{text("system", q.System), text("user", q.Text)},
 	}, func(domain.Delta) error { return nil },
 		attribute.String("everloop.session_id", q.SessionID), attribute.String("everloop.chat_id", q.ChatID))
 	a.count(ctx, q, model, reply.Usage)
+
 	if err != nil {
 		return "", modelTrouble(err)
 	}
+
 	if strings.TrimSpace(reply.Text) == "" {
 		return "", domain.Newf(domain.Conflict, CodeModelUnavailable, "the model gave no answer")
 	}
+
 	return reply.Text, nil
 }
 
@@ -61,6 +66,7 @@ func (a *Asker) count(ctx context.Context, q tools.ModelQuery, model domain.Mode
 	if used.Tokens() == 0 {
 		return
 	}
+
 	err := a.Accounts.CountUsage(context.WithoutCancel(ctx), q.SessionID, q.ChatID, model.ID, model.Price.Charge(used))
 	if err != nil {
 		a.Logger.Warn("failed to count the tokens of an auxiliary model call", "session_id", q.SessionID, "chat_id", q.ChatID, "error", err)

@@ -29,6 +29,7 @@ func (a *answering) Stream(_ context.Context, p domain.Prompt, onDelta func(doma
 	if err := onDelta(domain.Delta{Text: a.reply.Text}); err != nil {
 		return domain.Reply{}, err
 	}
+
 	return a.reply, a.err
 }
 
@@ -50,6 +51,7 @@ func (a *account) CountUsage(_ context.Context, _, _, _ string, usage domain.Usa
 
 func TestAsker_Ask_usesChatModelWithoutTools(t *testing.T) {
 	t.Parallel()
+
 	models := &answering{reply: domain.Reply{Text: "42", Usage: domain.Usage{InputTokens: 7, OutputTokens: 1}}}
 	counted := &account{}
 	asker := &activities.Asker{Models: models, Accounts: counted, Logger: slog.New(slog.DiscardHandler)}
@@ -58,6 +60,7 @@ func TestAsker_Ask_usesChatModelWithoutTools(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "42", answer)
 	require.Equal(t, domain.Usage{InputTokens: 7, OutputTokens: 1, UncostedTokens: 8}, counted.used)
+
 	prompt := models.asked[0]
 	require.Equal(t, "resolved-model-of-s-c", prompt.Model)
 	require.Empty(t, prompt.Tools)
@@ -76,6 +79,7 @@ func TestAsker_Ask_usesChatModelWithoutTools(t *testing.T) {
 
 func TestAsker_Ask_explainsFaults(t *testing.T) {
 	t.Parallel()
+
 	for fault, words := range map[domain.ModelFault]string{
 		domain.FaultContextOverflow: "too long for the model", domain.FaultRateLimited: "no more calls at the moment",
 		domain.FaultTransient: "not available at the moment", domain.FaultRefused: "refused the question",

@@ -26,20 +26,24 @@ func (a *Activities) CheckChat(ctx context.Context, in contract.CheckChatIn) (co
 // clients have seen of them.
 func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error) {
 	var restored map[string][]domain.Block
+
 	if in.Reason != domain.FinishCompleted {
 		open, err := a.Chats.OpenTurnsOfChat(ctx, in.ChatID)
 		if err != nil {
 			return contract.FinishChatOut{}, err
 		}
+
 		restored = make(map[string][]domain.Block, len(open))
 		for _, turn := range open {
 			restored[turn.ID] = a.restore(ctx, turn)
 		}
 	}
+
 	out, err := a.Chats.FinishChat(ctx, in, restored)
 	if err == nil && !out.More {
 		a.Metrics.ChatEnded(string(in.Reason))
 	}
+
 	return out, err
 }
 
@@ -49,16 +53,20 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) []domain.Block {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
+
 	fold := domain.NewTurnFold(open.Turn)
+
 	last, err := a.Log.Last(ctx, open.SessionID)
 	if err == nil {
 		err = a.Log.Read(ctx, open.SessionID, open.FlushedSeq, last, fold.Apply)
 	}
+
 	if err != nil {
 		a.Logger.Warn(
 			"the last second of a lost turn could not be restored", "session_id", open.SessionID, "turn_id", open.ID, "error", err,
 		)
 	}
+
 	return said(fold.Turn().Blocks)
 }
 
@@ -70,5 +78,6 @@ func said(blocks []domain.Block) []domain.Block {
 			kept = append(kept, b)
 		}
 	}
+
 	return kept
 }

@@ -24,6 +24,7 @@ type slowLedger struct {
 func (l *slowLedger) ClaimCall(context.Context, string, string) (domain.LedgerCall, domain.LedgerState, error) {
 	l.asked.Add(1)
 	<-l.answer
+
 	return domain.LedgerCall{}, domain.CallRecorded, nil
 }
 
@@ -42,6 +43,7 @@ func TestRunTool_claimsCallOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{answer: make(chan struct{})}
 		acts := &activities.Activities{Ledger: ledger, Stops: noStops{}}
+
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
@@ -50,6 +52,7 @@ func TestRunTool_claimsCallOnceAtATime(t *testing.T) {
 				require.Equal(t, domain.CallDone, out.Status)
 			})
 		}
+
 		both.Go(func() {
 			_, err := acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "another"})
 			require.NoError(t, err)
@@ -72,6 +75,7 @@ func (refusingLedger) ClaimCall(context.Context, string, string) (domain.LedgerC
 // refuses there must not end the chat, which another worker has carried on.
 func TestTryTool_leavesAStopToRunTool(t *testing.T) {
 	t.Parallel()
+
 	acts := &activities.Activities{Ledger: refusingLedger{}, Stops: noStops{}}
 	out, err := acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
 	require.NoError(t, err)

@@ -25,10 +25,12 @@ func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) 
 func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
 	working, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
+
 	if in.ChatID != "" {
 		// Watch before the flag is looked at, so that no stop falls in between.
 		stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 		defer unwatch()
+
 		go func() {
 			select {
 			case <-stopped:
@@ -37,7 +39,9 @@ func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) 
 			}
 		}()
 	}
+
 	draining := activity.GetWorkerStopChannel(ctx)
+
 	go func() {
 		select {
 		case <-draining:
@@ -45,6 +49,7 @@ func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) 
 		case <-working.Done():
 		}
 	}()
+
 	opened, err := a.Compactions.OpenCompaction(ctx, compactionRequest(in))
 	switch {
 	case err != nil:
@@ -54,20 +59,26 @@ func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) 
 	case opened.Result.Status != domain.CompactionRunning:
 		return contract.CompactOut{Status: opened.Result.Status, Reason: opened.Result.Reason, Exhausted: opened.Exhausted}, nil
 	}
+
 	if left := time.Until(opened.Work.RetryAt); left > retryTolerance && in.Waits {
 		return contract.CompactOut{Status: domain.CompactionRunning, Wait: waitFor(left, in.Step, opened.Work.Faults, "")}, nil
 	}
+
 	c := &compaction{Activities: a, OpenedCompaction: opened, began: time.Now(), sessionID: in.SessionID}
+
 	out, err := c.advance(working)
 	if cause := context.Cause(working); err != nil && cause != nil {
 		err = cause
 	}
+
 	if err == nil || errors.Is(err, context.Canceled) {
 		return out, err
 	}
+
 	if errors.Is(err, errStopped) {
 		return contract.CompactOut{Status: domain.CompactionSkipped, Stopped: true}, nil
 	}
+
 	return c.failed(context.WithoutCancel(ctx), in, err)
 }
 
@@ -82,27 +93,34 @@ func (c *compaction) failed(ctx context.Context, in contract.CompactIn, cause er
 	if c.Work.Faults > 0 {
 		faults.Age = time.Since(c.Work.FaultsSince)
 	}
+
 	v := judge(cause, faults, c.retryLimit(c.Chat, c.Session))
 	if v.final || !in.Waits && lastAttempt(ctx) {
 		out, err := c.close(ctx, domain.CompactionFailed, v.reason)
 		if v.code == CodeModelUnavailable {
 			out.Code = v.code
 		}
+
 		return out, err
 	}
+
 	if !v.fault || !in.Waits {
 		return contract.CompactOut{}, durable.Retry(v.code, v.reason, v.wait)
 	}
+
 	if c.Work.Faults++; c.Work.Faults == 1 {
 		c.Work.FaultsSince = time.Now().UTC()
 	}
+
 	c.Work.RetryAt = time.Now().Add(v.wait).UTC()
 	c.Logger.Warn(
 		"retrying summary", "session_id", c.sessionID, "compaction_id", c.ID, "faults", c.Work.Faults, "wait", v.wait, "error", v.reason,
 	)
+
 	if err := c.Compactions.DelayCompaction(ctx, in.ChatID, c.OpenedCompaction, v.waiting); err != nil {
 		return contract.CompactOut{}, err
 	}
+
 	return contract.CompactOut{Status: domain.CompactionRunning, Wait: waitFor(v.wait, in.Step, c.Work.Faults, v.kind)}, nil
 }
 
@@ -123,7 +141,9 @@ func (a *Activities) FailCompaction(ctx context.Context, in contract.FailCompact
 	case opened.Result.Status != domain.CompactionRunning:
 		return contract.CompactOut{Status: opened.Result.Status, Reason: opened.Result.Reason, Exhausted: opened.Exhausted}, nil
 	}
+
 	c := &compaction{Activities: a, OpenedCompaction: opened, began: time.Now(), sessionID: in.SessionID}
+
 	return c.close(ctx, domain.CompactionFailed, in.Reason)
 }
 
@@ -148,22 +168,28 @@ func (c *compaction) advance(ctx context.Context) (contract.CompactOut, error) {
 	if err := c.read(ctx); err != nil {
 		return contract.CompactOut{}, err
 	}
+
 	if !c.Work.Planned {
 		if reason := c.plan(); reason != "" {
 			return c.close(ctx, domain.CompactionSkipped, reason)
 		}
+
 		if err := c.Compactions.AdvanceCompaction(ctx, c.ID, c.Work); err != nil {
 			return contract.CompactOut{}, err
 		}
 	}
+
 	if err := c.summarise(ctx, c.left()); err != nil {
 		return contract.CompactOut{}, err
 	}
+
 	c.Work.Faults, c.Work.FaultsSince, c.Work.RetryAt = 0, time.Time{}, time.Time{}
 	if len(c.left()) > 0 {
 		return contract.CompactOut{Status: domain.CompactionRunning}, c.Compactions.AdvanceCompaction(ctx, c.ID, c.Work)
 	}
+
 	c.keepPlan()
+
 	return c.close(ctx, domain.CompactionCompleted, "")
 }
 
@@ -172,21 +198,26 @@ func (c *compaction) read(ctx context.Context) (err error) {
 	if c.model, err = c.Models.Resolve(ctx, requested(c.Chat)); err != nil {
 		return modelAway(err)
 	}
+
 	transcript, err := c.Turns.Transcript(ctx, domain.TranscriptQuery{
 		ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch,
 	})
 	if err != nil {
 		return err
 	}
+
 	if c.Work.Planned && transcript.CompactionID != c.Work.BaseID {
 		// Another one was quicker: closing finds that too, and says so.
 		transcript = domain.Transcript{CompactionID: transcript.CompactionID}
 	}
+
 	if !c.Work.Planned {
 		c.Work.BaseID, c.Work.Upto = transcript.CompactionID, -1
 	}
+
 	c.turns, c.earlier = transcript.Turns, transcript.Summary
 	c.measure(ctx, transcript)
+
 	return nil
 }
 
@@ -199,30 +230,38 @@ const endOfBranch = int64(1) << 62
 func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) {
 	profile := c.Profiles.Profile(c.Session)
 	c.limit = threshold(c.model, profile.Compaction)
+
 	c.overhead = c.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)).total()
 	if len(transcript.Recalled) > 0 {
 		c.overhead += c.count(c.model.ID, reminded(transcript.Recalled))
 	}
+
 	c.weights = make(map[string]turnTokens, len(transcript.Turns))
 	c.framed = 1
 	summary := c.summarySize(transcript.Summary)
 	span, since := c.overhead+summary, 0 // what was said since the last report, and its first turn
-	var first, all measured              // up to the first report, and up to the last
+
+	var first, all measured // up to the first report, and up to the last
+
 	thinking := reasoningFrom(transcript.Turns, c.model.ReasoningHistory)
 	for i, t := range transcript.Turns {
 		// Prompts from before the last compaction were of another make.
 		if t.InputTokens > 0 && t.Model == c.model.ID && t.Sequence > transcript.CompactedAt {
 			factor := factorOf(t.InputTokens-all.reported, span)
 			c.rescale(transcript.Turns[since:i], factor)
+
 			all = measured{all.counted + span, t.InputTokens}
 			if first.reported == 0 {
 				first, c.framed = all, factor
 			}
+
 			span, since = 0, i
 		}
+
 		c.weights[t.ID] = c.turnTokens(c.model.ID, t, i >= thinking)
 		span += c.weights[t.ID].total()
 	}
+
 	c.rescale(transcript.Turns[since:], ratioOf(first, all))
 }
 
@@ -258,6 +297,7 @@ func (c *compaction) summarySize(summary string) int64 {
 	if summary == "" {
 		return 0
 	}
+
 	return c.count(c.model.ID, summarised(summary)) + perMessage
 }
 
@@ -267,6 +307,7 @@ func (c *compaction) total(summary string, turns []domain.TranscriptTurn) int64 
 	for _, t := range turns {
 		sum += c.weights[t.ID].total()
 	}
+
 	return sum
 }
 
@@ -289,6 +330,8 @@ func (c *compaction) close(ctx context.Context, status domain.CompactionStatus, 
 		}
 	case domain.CompactionRunning, domain.CompactionFailed: // the context is as large as it was
 	}
+
 	result, exhausted, err := c.Compactions.CloseCompaction(ctx, done)
+
 	return contract.CompactOut{Status: result.Status, Reason: result.Reason, Exhausted: exhausted}, err
 }

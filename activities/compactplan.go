@@ -21,22 +21,28 @@ func (c *compaction) plan() (reason string) {
 	c.Work.Before = c.total(c.earlier, c.turns)
 	keep := c.keep()
 	c.Work.Pinned = nil
+
 	c.Work.KeptFrom = 0
 	if n := len(c.turns); n > 0 {
 		c.Work.KeptFrom = c.turns[n-1].Sequence + 1
 	}
+
 	if from := len(c.turns) - keep; keep > 0 && len(c.turns) > 0 {
 		c.Work.KeptFrom = c.turns[max(from, 0)].Sequence
 	}
+
 	if c.InChat || c.LoopID != domain.RootLoop {
 		c.pin()
 	}
+
 	archived, _ := c.split()
 	if len(archived) == 0 {
 		return "there is nothing to summarise: only turns that stay as they are"
 	}
+
 	c.Work.Planned, c.Work.Count = true, len(archived)
 	c.Work.ChatID = archived[len(archived)-1].ChatID
+
 	return ""
 }
 
@@ -46,6 +52,7 @@ func (c *compaction) plan() (reason string) {
 // they alone would fill the context.
 func (c *compaction) keep() int {
 	policy := c.Profiles.Profile(c.Session).Compaction
+
 	keep := min(policy.KeepLast, len(c.turns))
 	if policy.KeepLast == domain.DefaultCompaction.KeepLast {
 		if c.Trigger == domain.CompactManual && len(c.turns) <= keep {
@@ -54,17 +61,20 @@ func (c *compaction) keep() int {
 				keep = 0
 			}
 		}
+
 		allowance := int64(c.summaryTokens())
 		for keep > 0 && c.total("", c.turns[len(c.turns)-min(keep, len(c.turns)):])+allowance > c.limit*roomy/100 {
 			keep--
 		}
 	}
+
 	for i, t := range c.turns {
 		if open(t) {
 			keep = max(keep, len(c.turns)-i)
 			break
 		}
 	}
+
 	return keep
 }
 
@@ -83,9 +93,11 @@ func (c *compaction) pin() {
 		if t.Role != domain.RoleUser {
 			continue
 		}
+
 		if t.Sequence < c.Work.KeptFrom {
 			c.Work.Pinned = &c.turns[i].Sequence
 		}
+
 		return
 	}
 }
@@ -99,6 +111,7 @@ func (c *compaction) split() (archived, kept []domain.TranscriptTurn) {
 			archived = append(archived, t)
 		}
 	}
+
 	return archived, kept
 }
 
@@ -106,11 +119,13 @@ func (c *compaction) split() (archived, kept []domain.TranscriptTurn) {
 // shown in its place: what comes after it answers it.
 func (c *compaction) left() []domain.TranscriptTurn {
 	var left []domain.TranscriptTurn
+
 	for _, t := range c.turns {
 		if t.Sequence > c.Work.Upto && t.Sequence < c.Work.KeptFrom {
 			left = append(left, t)
 		}
 	}
+
 	return left
 }
 
@@ -130,6 +145,7 @@ func (c *compaction) keepPlan() {
 			}
 		}
 	}
+
 	if plan != "" && c.Tokens.Count(c.model.ID, plan) <= c.summaryTokens() {
 		c.Work.Summary += planHeading + plan
 	}
@@ -142,6 +158,7 @@ func planOf(t domain.TranscriptTurn) (plan string) {
 			plan = b.Content
 		}
 	}
+
 	return plan
 }
 

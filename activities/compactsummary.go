@@ -39,31 +39,39 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 	if len(turns) == 0 {
 		return nil
 	}
+
 	summary := c.Work.Summary
 	if c.Work.Upto < 0 {
 		summary = c.earlier
 	}
+
 	if c.Work.Piece == 0 {
 		c.Work.Piece = int(c.model.ContextWindow / 2)
 	}
+
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
 		about := attribute.String("everloop.session_id", c.sessionID)
 		reply, err := traced{c.Models, c.Tracer}.stream(ctx, c.summaryRequest(summary, piece), nil, about)
+
 		c.Work.Usage = c.Work.Usage.Add(c.model.Price.Charge(reply.Usage))
 		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow &&
 			c.Work.Piece/2 >= minPiece {
 			c.Work.Piece /= 2 // the server counts otherwise than we do
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		text := domain.CleanText(strings.TrimSpace(reply.Text))
 		if text == "" {
 			return &domain.ModelError{Fault: domain.FaultTransient, Message: "the model gave an empty summary"}
 		}
+
 		c.Work.Summary, c.Work.Upto = c.cut(text), upto
+
 		return nil
 	}
 }
@@ -75,31 +83,40 @@ func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
 	} else {
 		order.WriteString("The conversation:\n\n")
 	}
+
 	fmt.Fprintf(
 		&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece,
 		c.summaryTokens()*6/10,
 	)
+
 	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{text("system", summaryPrompt), text("user", order.String())}}
 }
 
 // piece renders turns until the budget is used up: at least one, cut if need be.
 func (c *compaction) piece(turns []domain.TranscriptTurn, budget int) (piece string, upto int64) {
 	budget = max(budget, minPiece/2)
+
 	var b strings.Builder
+
 	for i, t := range turns {
 		text := rendered(t)
+
 		size := c.Tokens.Count(c.model.ID, text)
 		if size > budget {
 			if i > 0 {
 				break
 			}
+
 			text = shorten(text, max(utf8.RuneCountInString(text)*budget/size, 200)) + "\n"
 			size = budget
 		}
+
 		b.WriteString(text)
+
 		budget -= size
 		upto = t.Sequence
 	}
+
 	return b.String(), upto
 }
 
@@ -110,20 +127,24 @@ func (c *compaction) cut(summary string) string {
 	if size <= most {
 		return summary
 	}
+
 	return shorten(summary, utf8.RuneCountInString(summary)*most/size)
 }
 
 // rendered is a turn as the summarising model reads it.
 func rendered(t domain.TranscriptTurn) string {
 	var b strings.Builder
+
 	switch t.Role {
 	case domain.RoleUser:
 		b.WriteString("User: ")
+
 		for _, p := range t.Parts {
 			if p.ImageURL != nil {
 				b.WriteString("[a picture] ")
 				continue
 			}
+
 			b.WriteString(p.Text + " ")
 		}
 	case domain.RoleSystem:
@@ -131,11 +152,14 @@ func rendered(t domain.TranscriptTurn) string {
 	default:
 		b.WriteString("Assistant: " + spoken(t))
 	}
+
 	b.WriteByte('\n')
+
 	for _, call := range t.Calls {
 		fmt.Fprintf(&b, "Tool call: %s %s\n", call.ToolName, shorten(call.Arguments, shownArguments))
 		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(resultText(call), shownResult))
 	}
+
 	return b.String()
 }
 
@@ -145,7 +169,9 @@ func shorten(text string, most int) string {
 	if n <= most {
 		return text
 	}
+
 	runes := []rune(text)
 	head := most * 3 / 4
+
 	return string(runes[:head]) + fmt.Sprintf(" [… %d characters left out …] ", n-most) + string(runes[n-(most-head):])
 }

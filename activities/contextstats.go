@@ -22,20 +22,24 @@ const skillTool = "Skill"
 func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error) {
 	c := &compaction{Activities: a}
 	c.Session, c.BranchID, c.LoopID = session, session.ActiveBranchID, domain.RootLoop
+
 	c.Chat = domain.ChatSettings{Mode: session.Mode, Model: session.Model}
 	if session.ActiveChatID != nil {
 		c.Chat.ID = *session.ActiveChatID
 	}
+
 	var err error
 	if c.model, err = a.Models.Resolve(ctx, requested(c.Chat)); err != nil {
 		return domain.ContextStats{}, err
 	}
+
 	transcript, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
 		ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch,
 	})
 	if err != nil {
 		return domain.ContextStats{}, err
 	}
+
 	c.turns = transcript.Turns
 	c.measure(ctx, transcript)
 	name, exact := a.Tokens.Tokenizer(c.model.ID)
@@ -44,44 +48,54 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 		Model: c.model.ID, ContextWindow: c.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
 		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
 	}
+
 	stats.Categories = c.categories(transcript, a.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)))
 	for i := range stats.Categories {
 		category := &stats.Categories[i]
 		category.Pct = percent(category.Tokens, stats.ContextWindow)
 		stats.UsedTokens += category.Tokens
 	}
+
 	stats.UsedPct = percent(stats.UsedTokens, stats.ContextWindow)
+
 	return stats, nil
 }
 
 func (c *compaction) categories(transcript domain.Transcript, f promptOverhead) []domain.ContextCategory {
 	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: scaled(f.system, c.framed), Count: 1}
+
 	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
 	for _, t := range f.tools {
 		of := &tools
 		if t.name == skillTool {
 			of = &skills
 		}
+
 		of.Tokens += scaled(t.tokens, c.framed)
 		of.Count++
 	}
+
 	memories := domain.ContextCategory{Name: "memories", Count: len(transcript.Recalled)}
 	if len(transcript.Recalled) > 0 {
 		memories.Tokens = scaled(c.count(c.model.ID, reminded(transcript.Recalled)), c.framed)
 	}
+
 	messages := domain.ContextCategory{Name: "messages"}
 	results := domain.ContextCategory{Name: "tool_results"}
 	files := domain.ContextCategory{Name: "files"}
+
 	for _, t := range transcript.Turns {
 		w := c.weights[t.ID]
 		messages.Tokens, messages.Count = messages.Tokens+w.said, messages.Count+1
 		results.Tokens, results.Count = results.Tokens+w.results, results.Count+w.calls
 		files.Tokens, files.Count = files.Tokens+w.files, files.Count+w.images
 	}
+
 	summary := domain.ContextCategory{Name: "summary", Tokens: scaled(c.summarySize(transcript.Summary), c.framed)}
 	if transcript.Summary != "" {
 		summary.Count = 1
 	}
+
 	return []domain.ContextCategory{prompt, tools, skills, memories, messages, results, files, summary}
 }
 
@@ -91,7 +105,9 @@ func (c *compaction) largest() []domain.ContextEntry {
 	for _, t := range c.turns {
 		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.weights[t.ID].total(), Label: label(t)})
 	}
+
 	slices.SortStableFunc(entries, func(a, b domain.ContextEntry) int { return cmp.Compare(b.Tokens, a.Tokens) })
+
 	return entries[:min(len(entries), largestShown)]
 }
 
@@ -103,19 +119,23 @@ func label(t domain.TranscriptTurn) string {
 			said += p.Text + " "
 		}
 	}
+
 	var names []string
 	for _, call := range t.Calls {
 		if !slices.Contains(names, call.ToolName) {
 			names = append(names, call.ToolName)
 		}
 	}
+
 	parts := []string{string(t.Role)}
 	if len(names) > 0 {
 		parts = append(parts, strings.Join(names, ", "))
 	}
+
 	if line := strings.Join(strings.Fields(head(said, 400)), " "); line != "" {
 		parts = append(parts, head(line, 80))
 	}
+
 	return strings.Join(parts, ": ")
 }
 
@@ -125,8 +145,10 @@ func head(text string, most int) string {
 		if most == 0 {
 			return text[:i] + "…"
 		}
+
 		most--
 	}
+
 	return text
 }
 
@@ -134,5 +156,6 @@ func percent(part, whole int64) float64 {
 	if whole <= 0 {
 		return 0
 	}
+
 	return math.Round(float64(part)/float64(whole)*10_000) / 100
 }

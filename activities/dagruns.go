@@ -27,10 +27,12 @@ func (d *DAGRuns) Advance(ctx context.Context, in contract.DAGRunInput) (out con
 	if err != nil {
 		return out, err
 	}
+
 	out.Ended, out.Begin, out.Stop = step.Ended, nodesOf(step.Begin), nodesOf(step.Stop)
 	if step.WakeAt != nil {
 		out.WakeMS = max(1, time.Until(*step.WakeAt).Milliseconds()+1)
 	}
+
 	return out, nil
 }
 
@@ -39,6 +41,7 @@ func nodesOf(handles []dagrun.Handle) []contract.DAGNodeInput {
 	for _, h := range handles {
 		nodes = append(nodes, contract.DAGNodeInput{ID: h.ID, NodeID: h.NodeID, Attempt: h.Attempt})
 	}
+
 	return nodes
 }
 

@@ -70,26 +70,33 @@ const (
 func (d *Deletions) EndSessionWork(ctx context.Context, in contract.DeleteSessionInput) (struct{}, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	operations, err := d.Rows.RunningHistory(ctx, in.SessionID)
 	if err != nil {
 		return struct{}{}, err
 	}
+
 	if err := d.Runs.TerminateSession(ctx, in.SessionID, operations, "the session was deleted"); err != nil {
 		return struct{}{}, err
 	}
+
 	if err := d.Rows.EndHistory(ctx, in.SessionID); err != nil {
 		return struct{}{}, err
 	}
+
 	if err := d.ToolServers.SessionDeleted(ctx, in.SessionID); err != nil {
 		return struct{}{}, err
 	}
+
 	until, cancel := context.WithTimeout(ctx, liveWorkTimeout)
 	defer cancel()
+
 	for {
 		n, err := d.Rows.LiveWork(ctx, in.SessionID)
 		if err != nil || n == 0 {
 			return struct{}{}, err
 		}
+
 		select {
 		case <-until.Done():
 			return struct{}{}, ctx.Err()
@@ -102,14 +109,17 @@ func (d *Deletions) EndSessionWork(ctx context.Context, in contract.DeleteSessio
 func (d *Deletions) RemoveSessionFiles(ctx context.Context, in contract.DeleteSessionInput) (struct{}, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	if err := d.Files.Remove(ctx, in.SessionID); err != nil {
 		return struct{}{}, err
 	}
+
 	for _, prefix := range SessionPrefixes {
 		if err := d.Objects.DeletePrefix(ctx, prefix+in.SessionID+"/"); err != nil {
 			return struct{}{}, err
 		}
 	}
+
 	return struct{}{}, d.Log.Forget(ctx, in.SessionID)
 }
 
@@ -117,5 +127,6 @@ func (d *Deletions) RemoveSessionFiles(ctx context.Context, in contract.DeleteSe
 func (d *Deletions) RemoveSessionRows(ctx context.Context, in contract.DeleteSessionInput) (struct{}, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	return struct{}{}, d.Rows.PurgeSession(ctx, in.SessionID)
 }

@@ -24,16 +24,20 @@ func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w do
 	if !profile.Compaction.Auto {
 		return false, nil
 	}
+
 	model, err := a.Models.Resolve(ctx, requested(w.Chat))
 	if err != nil {
 		return false, nil // the call itself will find that out
 	}
+
 	limit := threshold(model, profile.Compaction)
+
 	size := a.size(model.ID, w)
 	if w.Reported == 0 {
 		if size > limit {
 			return true, nil
 		}
+
 		set := a.Tools.For(ctx, tools.Scope{
 			Session: w.Session, Mode: w.Chat.Mode, Headless: w.Chat.Headless, LoopID: key.LoopID,
 			Depth: w.Loop.Depth, Only: w.Loop.Only, Profile: profile,
@@ -41,6 +45,7 @@ func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w do
 		overhead := a.promptOverhead(model.ID, system(w.Chat, w.Loop, profile), set.Offered())
 		size += overhead.total()
 	}
+
 	return size > limit, nil
 }
 
@@ -64,6 +69,7 @@ func (a *Activities) scale(model string) float64 {
 	if _, exact := a.Tokens.Tokenizer(model); exact {
 		return 1
 	}
+
 	return max(float64(a.Tokens.Count(model, scaleSample))/750, 1)
 }
 
@@ -71,6 +77,7 @@ func requested(chat domain.ChatSettings) string {
 	if chat.Model == nil {
 		return ""
 	}
+
 	return *chat.Model
 }
 
@@ -95,6 +102,7 @@ func (f promptOverhead) total() int64 {
 	for _, t := range f.tools {
 		sum += t.tokens
 	}
+
 	return sum
 }
 
@@ -109,6 +117,7 @@ func (a *Activities) promptOverhead(model, system string, offered []domain.ToolS
 			},
 		)
 	}
+
 	return f
 }
 
@@ -137,14 +146,18 @@ func scaled(tokens int64, factor float64) int64 { return int64(math.Round(float6
 // still needs that.
 func (a *Activities) turnTokens(model string, t domain.TranscriptTurn, thinking bool) turnTokens {
 	var w turnTokens
+
 	for _, p := range t.Parts {
 		if p.ImageURL != nil {
 			w.files += imageTokens
 			w.images++
+
 			continue
 		}
+
 		w.said += a.count(model, p.Text)
 	}
+
 	if t.Role == domain.RoleAssistant {
 		w.said += a.count(model, spoken(t))
 		if thinking {
@@ -153,18 +166,21 @@ func (a *Activities) turnTokens(model string, t domain.TranscriptTurn, thinking 
 	} else if len(t.Parts) == 0 {
 		w.said += a.count(model, noteOf(t.Blocks))
 	}
+
 	w.said += perMessage
 	for _, call := range t.Calls {
 		w.said += a.count(model, call.ToolName) + a.count(model, call.Arguments) + 2*perMessage
 		w.results += a.count(model, resultText(call)) + perMessage
 		w.calls++
 	}
+
 	return w
 }
 
 // spoken is what an assistant said in a turn: its text and its plan.
 func spoken(t domain.TranscriptTurn) string {
 	said := ""
+
 	for _, b := range t.Blocks {
 		switch b.Type {
 		case domain.BlockText:
@@ -174,6 +190,7 @@ func spoken(t domain.TranscriptTurn) string {
 		default: // not text of the assistant
 		}
 	}
+
 	return said
 }
 
@@ -183,24 +200,30 @@ func (a *Activities) calibrate(p domain.Prompt, reported int64) {
 	if a.Tokens == nil || reported == 0 || !a.Tokens.Due(p.Model) {
 		return
 	}
+
 	estimated := 0
 	for _, spec := range p.Tools {
 		estimated += a.Tokens.Count("", spec.Name) + a.Tokens.Count("", spec.Description) + a.Tokens.Count(
 			"", string(spec.Parameters),
 		) + perMessage
 	}
+
 	for _, m := range p.Messages {
 		estimated += perMessage
+
 		for _, part := range m.Parts {
 			if part.ImageURL != nil {
 				return // what a picture takes is not known
 			}
+
 			estimated += a.Tokens.Count("", part.Text)
 		}
+
 		estimated += a.Tokens.Count("", m.Reasoning)
 		for _, call := range m.Calls {
 			estimated += a.Tokens.Count("", call.Name) + a.Tokens.Count("", call.Arguments)
 		}
 	}
+
 	a.Tokens.Observe(p.Model, estimated, reported)
 }

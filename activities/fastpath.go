@@ -29,6 +29,7 @@ func (a *Activities) startEarly(
 	}
 
 	early := earlyCalls(closing.Calls, cmp.Or(a.ParallelTools, contract.DefaultParallelTools))
+
 	ids, reserved := make([]string, len(early)), make(map[string]reservedCall, len(early))
 	for i, n := range early {
 		ids[i] = closing.Calls[n].ID
@@ -41,20 +42,24 @@ func (a *Activities) startEarly(
 		for i, n := range early {
 			closing.Calls[n].Claimant = nonces[i]
 		}
+
 		claimed, err := closeTurn(closing)
 		for _, call := range claimed {
 			a.run(reserved[call.ID], call, domain.CallClaimed)
 			delete(reserved, call.ID)
 		}
+
 		return err
 	})
 	for id, r := range reserved {
 		a.host.release(id, r)
+
 		if err != nil && !errors.Is(err, domain.ErrFenced) {
 			// The reply may be lost, and the call claimed for this process.
 			go a.startLater(ctx, contract.RunToolIn{ChatID: closing.ChatID, ToolCallID: id, TaskID: taskID})
 		}
 	}
+
 	return err
 }
 
@@ -73,6 +78,7 @@ func earlyCalls(calls []domain.PlannedCall, most int) (early []int) {
 			early = append(early, i)
 		}
 	}
+
 	return early
 }
 
@@ -83,6 +89,7 @@ func (m *modelCall) endEarly(ctx context.Context, out contract.CallModelOut, rea
 	if m.NoFastPaths || m.key.LoopID != domain.RootLoop {
 		return out
 	}
+
 	finished, err := m.FinishChat(ctx, contract.FinishChatIn{ChatID: m.key.ChatID, Reason: reason})
 	switch {
 	case err != nil:
@@ -92,5 +99,6 @@ func (m *modelCall) endEarly(ctx context.Context, out contract.CallModelOut, rea
 	case out.Outcome == contract.OutcomeCompleted:
 		out.Outcome = contract.OutcomeContinue
 	}
+
 	return out
 }

@@ -16,6 +16,7 @@ func (a *Activities) watchStop(chatID, taskID string) (stopped <-chan struct{}, 
 	if taskID != "" {
 		return a.Stops.WatchTaskStop(taskID)
 	}
+
 	return a.Stops.WatchStop(chatID)
 }
 
@@ -29,41 +30,50 @@ func (a *Activities) PauseFork(ctx context.Context, in contract.PauseForkIn) (co
 // dead worker left open keep the text that clients have seen of them.
 func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contract.EndForkOut, error) {
 	end := domain.ForkEnd{LoopID: in.LoopID}
+
 	said, err := a.Forks.ForkText(ctx, in.LoopID)
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return contract.EndForkOut{}, nil // deleted with its session
 	}
+
 	if err != nil || said.Ended {
 		if err == nil { // the step runs again: it returns the same runs to notify
 			return a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, nil)
 		}
+
 		return contract.EndForkOut{}, err
 	}
+
 	var restored map[string][]domain.Block
 	if in.Reason != domain.FinishCompleted {
 		if restored, err = a.restoreTurns(ctx, said.ChatID); err != nil {
 			return contract.EndForkOut{}, err
 		}
 	}
+
 	end.Status, end.Result, end.Reason = forkResult(in, said)
 	call := &tools.Call{ID: in.LoopID, ChatID: said.ChatID, EntryID: said.EntryID, Session: tools.SessionView{
 		ID: said.Session.ID, SandboxUID: said.Session.SandboxUID,
 	}}
 	end.Result = a.Tools.Shorten(ctx, call, end.Result)
+
 	out, err := a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, restored)
 	if err == nil {
 		a.Metrics.ToolCalled(tools.Agent, string(end.Status), time.Since(said.StartedAt))
 	}
+
 	return out, err
 }
 
 // restoreTurns gives the text of a chat's open turns as clients have it.
 func (a *Activities) restoreTurns(ctx context.Context, chatID string) (map[string][]domain.Block, error) {
 	open, err := a.Chats.OpenTurnsOfChat(ctx, chatID)
+
 	restored := make(map[string][]domain.Block, len(open))
 	for _, turn := range open {
 		restored[turn.ID] = a.restore(ctx, turn)
 	}
+
 	return restored, err
 }
 
@@ -84,5 +94,6 @@ func soFar(words, found string) string {
 	if found == "" {
 		return words
 	}
+
 	return words + " What it had found so far:\n\n" + found
 }

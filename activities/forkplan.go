@@ -24,6 +24,7 @@ func (m *modelCall) planFork(ctx context.Context, call *domain.PlannedCall, argu
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: refusal}
 		return
 	}
+
 	call.Fork = fork
 }
 
@@ -32,16 +33,19 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	if err != nil {
 		return nil, "The arguments of Agent could not be read."
 	}
+
 	limits := m.ForkLimits
 	if m.turn.Loop.Depth >= limits.Depth {
 		return nil, fmt.Sprintf(
 			"No sub-agent was started: they can be nested %d deep, and this is that deep already. Do the task yourself.", limits.Depth,
 		)
 	}
+
 	agent, refused := m.Agents.Type(ctx, m.scope, in.Type)
 	if refused != nil {
 		return nil, refused.Output
 	}
+
 	fork = &domain.NewFork{
 		AgentType: agent.Name, Description: in.Description, Prompt: in.Prompt,
 		Instructions: strings.TrimSpace(forkPrompt + "\n\n" + agent.Prompt), Tools: m.withinOwn(agent.Tools),
@@ -51,12 +55,15 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	if in.Background {
 		fork.TaskID = tools.BackgroundTaskID(callID)
 	}
+
 	if model := domain.CleanText(orElse(in.Model, agent.Model)); model != "" {
 		if refusal := m.unknownModel(ctx, model); refusal != "" {
 			return nil, refusal
 		}
+
 		fork.Model = &model
 	}
+
 	return fork, ""
 }
 
@@ -65,10 +72,13 @@ func (m *modelCall) withinOwn(names []string) []string {
 	if m.turn.Loop.Only == nil {
 		return names
 	}
+
 	if names == nil {
 		return m.turn.Loop.Only
 	}
+
 	within := []string{}
+
 	for _, name := range names {
 		for _, own := range m.turn.Loop.Only {
 			if name == own {
@@ -76,6 +86,7 @@ func (m *modelCall) withinOwn(names []string) []string {
 			}
 		}
 	}
+
 	return within
 }
 
@@ -85,14 +96,18 @@ func (m *modelCall) unknownModel(ctx context.Context, name string) string {
 	if !domain.HasCode(err, domain.CodeUnknownModel) {
 		return "" // the model call itself reports other faults
 	}
+
 	words := fmt.Sprintf("There is no model named %q.", name)
+
 	if known, err := m.Models.Models(ctx); err == nil && len(known) > 0 {
 		ids := make([]string, 0, len(known))
 		for _, model := range known[:min(len(known), 50)] {
 			ids = append(ids, model.ID)
 		}
+
 		words += " The models are: " + strings.Join(ids, ", ") + "."
 	}
+
 	return words
 }
 
@@ -102,6 +117,7 @@ func (m *modelCall) source() *domain.SourceLoop {
 	if loop.Depth == 0 {
 		return nil
 	}
+
 	return &domain.SourceLoop{
 		LoopID: m.key.LoopID, ParentToolCallID: loop.ParentToolCallID, AgentType: loop.AgentType, Description: loop.Description,
 	}
@@ -112,6 +128,7 @@ func (m *modelCall) askFrom(call *domain.PlannedCall, arguments json.RawMessage)
 	if call.Source = m.source(); call.Source == nil {
 		return
 	}
+
 	if marked, err := tools.WithSource(arguments, *call.Source); err == nil {
 		call.Arguments = marked
 	}
@@ -123,5 +140,6 @@ func forkOf(call domain.PlannedCall) *contract.Fork {
 	if call.Fork == nil || call.Fork.Background {
 		return nil
 	}
+
 	return &contract.Fork{MaxSteps: call.Fork.MaxSteps, Seconds: int(call.Fork.Time.Seconds())}
 }

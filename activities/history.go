@@ -23,7 +23,9 @@ type HistoryMoves interface {
 func (h *Histories) MoveHistory(ctx context.Context, in contract.MoveHistoryIn) (contract.MoveHistoryOut, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	state, err := h.Moves.Move(ctx, in.OperationID)
+
 	return contract.MoveHistoryOut{State: state}, historyFault(err)
 }
 
@@ -31,7 +33,9 @@ func (h *Histories) MoveHistory(ctx context.Context, in contract.MoveHistoryIn) 
 func (h *Histories) AbortHistory(ctx context.Context, in contract.AbortHistoryIn) (contract.MoveHistoryOut, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	state, err := h.Moves.Abort(ctx, in.OperationID, in.Reason)
+
 	return contract.MoveHistoryOut{State: state}, historyFault(err)
 }
 
@@ -41,5 +45,6 @@ func historyFault(err error) error {
 	if domain.HasCode(err, contract.CodeOperationGone) || domain.HasCode(err, domain.CodeSessionNotFound) {
 		return durable.Final(contract.CodeOperationGone, err.Error())
 	}
+
 	return err
 }

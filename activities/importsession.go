@@ -24,6 +24,7 @@ type SessionImports interface {
 func (i *Imports) LoadImport(ctx context.Context, in contract.ImportInput) (struct{}, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	return struct{}{}, importFault(i.Sessions.Load(ctx, in.SessionID))
 }
 
@@ -31,6 +32,7 @@ func (i *Imports) LoadImport(ctx context.Context, in contract.ImportInput) (stru
 func (i *Imports) AbortImport(ctx context.Context, in contract.AbortImportIn) (struct{}, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	return struct{}{}, importFault(i.Sessions.Abort(ctx, in.SessionID, in.Reason))
 }
 
@@ -39,5 +41,6 @@ func importFault(err error) error {
 	if domain.HasCode(err, contract.CodeImportGone) {
 		return durable.Final(contract.CodeImportGone, err.Error())
 	}
+
 	return err
 }

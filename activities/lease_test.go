@@ -28,14 +28,17 @@ type leasedCalls struct {
 func (l *leasedCalls) ClaimCall(_ context.Context, id, _ string) (domain.LedgerCall, domain.LedgerState, error) {
 	call := domain.LedgerCall{ID: id, ToolName: "Bash", Arguments: `{"command":"sleep 600"}`, Attempt: 1, StartedAt: time.Now()}
 	call.Mode = domain.ModeExecuting
+
 	return call, domain.CallClaimed, nil
 }
 
 func (l *leasedCalls) RenewCall(context.Context, string, int) error {
 	l.renewals.Add(1)
+
 	if l.hang != nil {
 		<-l.hang
 	}
+
 	return nil
 }
 
@@ -83,10 +86,13 @@ func (c *countedTools) Tools(context.Context, tools.Scope) []tools.Tool {
 // toolsets it took.
 func runLeased(t *testing.T, ledger *leasedCalls) (domain.FinishedCall, int) {
 	t.Helper()
+
 	registry, err := tools.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
 	require.NoError(t, err)
+
 	counted := &countedTools{}
 	registry.Provide(counted)
+
 	ledger.recorded = make(chan domain.FinishedCall, 1)
 	acts := &activities.Activities{
 		Ledger: ledger, Stops: noStops{}, Tools: registry, Workspaces: standIn{}, Environment: standIn{}, Profiles: standIn{},
@@ -95,8 +101,11 @@ func runLeased(t *testing.T, ledger *leasedCalls) (domain.FinishedCall, int) {
 	out, err := acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
 	require.NoError(t, err)
 	require.True(t, out.Pending)
+
 	done := <-ledger.recorded
+
 	synctest.Wait()
+
 	return done, int(counted.built.Load())
 }
 
@@ -104,8 +113,10 @@ func TestToolCall_endsBeforeItsLeaseWhenARenewalHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+
 		ledger := &leasedCalls{hang: make(chan struct{})}
 		defer close(ledger.hang)
+
 		done, _ := runLeased(t, ledger)
 		require.Equal(t, domain.CallCancelled, done.Status)
 		require.Equal(t, 6*time.Second, time.Since(began), "a lease is 10 s")

@@ -58,6 +58,7 @@ func TestLiveOutput_comesBehindItsCall(t *testing.T) {
 				live := a.liveOutput(t.Context(), domain.LedgerCall{ID: "c", SessionID: "s"})
 				began := time.Now()
 				timer := time.AfterFunc(tc.after, func() { close(turns.published) })
+
 				live("stdout", "one")
 				live("stdout", "two")
 				require.LessOrEqual(t, time.Since(began), progressWait)

@@ -38,6 +38,7 @@ func (a *Activities) callModel(ctx context.Context, in contract.CallModelIn) (co
 	// The model of sessions that name none, which the event of the turn's start shows. A
 	// server that is unavailable now fails the call itself.
 	standard, _ := a.Models.Resolve(ctx, "")
+
 	turn, out, err := a.openAdmitted(ctx, key, standard.ID, in.Compacted)
 	switch {
 	case err != nil || turn.state == domain.TurnRefused:
@@ -53,11 +54,13 @@ func (a *Activities) callModel(ctx context.Context, in contract.CallModelIn) (co
 	case turn.state == domain.TurnFinished:
 		return a.reported(ctx, key, turn.OpenedTurn)
 	}
+
 	scope := a.scopeOfTurn(key, turn.OpenedTurn)
 	call := &modelCall{
 		Activities: a, key: key, taskID: in.TaskID, turn: turn.OpenedTurn, opened: time.Now(), scope: scope, tools: a.Tools.For(ctx, scope),
 		overflowed: in.Overflowed, waits: in.Waits,
 	}
+
 	return call.run(ctx, stopped)
 }
 
@@ -71,13 +74,16 @@ type foundTurn struct {
 func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model string, admit func(domain.NextTurn) bool) (foundTurn, error) {
 	turn, state, err := a.tryTurn(ctx, key, model, admit)
 	a.filesDue(key.SessionID, err == nil && turn.CaptureDue)
+
 	if err != nil || state != domain.TurnOrphaned {
 		return foundTurn{turn, state}, err
 	}
+
 	open, err := a.Chats.OpenTurnsOfChat(ctx, key.ChatID)
 	if err != nil {
 		return foundTurn{}, err
 	}
+
 	lost := domain.ClosingTurn{
 		TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnFailed,
 		Duration: time.Since(turn.StartedAt), FailureReason: "the worker was lost while the model answered",
@@ -87,10 +93,13 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model str
 			lost.Blocks = a.restore(ctx, o)
 		}
 	}
+
 	if err := a.Turns.CloseTurn(ctx, lost); err != nil && !errors.Is(err, domain.ErrFenced) {
 		return foundTurn{}, err
 	}
+
 	turn, state, err = a.tryTurn(ctx, key, model, admit)
+
 	return foundTurn{turn, state}, err
 }
 
@@ -103,6 +112,7 @@ func (a *Activities) tryTurn(
 		turn, state, err = a.Turns.OpenTurnIf(ctx, key, model, a.ForkLimits.AtOnce, nonce, admit)
 		return err
 	})
+
 	return turn, state, err
 }
 
@@ -112,7 +122,9 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 	if err != nil {
 		return contract.CallModelOut{}, err
 	}
+
 	set := a.Tools.For(ctx, a.scopeOfTurn(key, turn))
+
 	out := contract.CallModelOut{
 		EntryID: turn.EntryID, Outcome: contract.OutcomeCompleted,
 		Calls: a.scheduled(ctx, turn.Session, set, calls), Parallel: a.ParallelTools, Asked: asked,
@@ -123,6 +135,7 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 	case answerProblem(turn.Chat, textOf(turn.Blocks)) != "":
 		out.Outcome = afterMismatch(turn.Chat.SchemaTries) // this answer is counted already
 	}
+
 	return out, nil
 }
 
@@ -151,9 +164,12 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	// What is written at the end must be written also when the call was
 	// cancelled.
 	keep := context.WithoutCancel(ctx)
+
 	calling, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
+
 	draining := activity.GetWorkerStopChannel(ctx)
+
 	go func() {
 		select {
 		case <-stopped:
@@ -163,18 +179,23 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 		case <-calling.Done():
 		}
 	}()
+
 	m.stream = newTurnStream(keep, m.turn, m.Log, m.Turns, abort)
 
 	reply, err := m.ask(calling)
 	blocks, unpublished, fenced := m.stream.Finish()
 	m.unpublished = unpublished
+
 	if err == nil {
 		err = fenced
 	}
+
 	if cause := context.Cause(calling); err != nil && cause != nil {
 		err = cause
 	}
+
 	took := time.Since(began)
+
 	switch {
 	case err == nil:
 		m.Metrics.ModelCalled("completed", took)
@@ -199,20 +220,25 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	if reply, scripted := m.scripted(); scripted {
 		return reply, nil
 	}
+
 	var err error
 	if m.model, err = m.Models.Resolve(ctx, requested(m.turn.Chat)); err != nil {
 		return domain.Reply{}, modelAway(err)
 	}
+
 	prompt, transcript, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
+
 	m.transcript = transcript
 	reply, err := traced{m.Models, m.Tracer}.stream(ctx, prompt, m.stream.Add, aboutTurn(m.key)...)
+
 	m.used = m.model.Price.Charge(reply.Usage)
 	if err == nil {
 		m.calibrate(prompt, reply.Usage.InputTokens)
 	}
+
 	return reply, err
 }
 
@@ -222,20 +248,24 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	closing.ContextWindow, closing.FaultsOver = m.model.ContextWindow, m.turn.Faults.Count > 0
 	closing.ReasoningField = reply.ReasoningField
 	out := contract.CallModelOut{EntryID: m.turn.EntryID, Outcome: contract.OutcomeCompleted}
+
 	stuck := m.stuck(reply.Calls)
 	for i, requested := range reply.Calls {
 		calls, plan := m.plan(ctx, requested, whyNot(i, stuck))
 		if plan != nil {
 			closing.Blocks = append(closing.Blocks, *plan)
 		}
+
 		for _, call := range calls {
 			if call.Questions != nil {
 				closing.Status = domain.TurnPaused
 				out.Asked++
 			}
 		}
+
 		closing.Calls = append(closing.Calls, calls...)
 	}
+
 	out.Calls, out.Parallel = m.scheduled(ctx, m.turn.Session, m.tools, closing.Calls), m.ParallelTools
 	switch {
 	case stuck != "":
@@ -251,12 +281,15 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	if errors.Is(err, domain.ErrFenced) {
 		return m.fenced()
 	}
+
 	if err != nil {
 		return m.failed(ctx, err, blocks)
 	}
+
 	if out.Outcome != contract.OutcomeCompleted {
 		return out, nil
 	}
+
 	return m.endEarly(ctx, out, domain.FinishCompleted), nil
 }
 
@@ -279,6 +312,7 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 	}
 	call.DisplayName = m.tools.DisplayName(call.ToolName)
 	tool, arguments, refused := m.tools.Admit(call.ToolName, call.Arguments)
+
 	call.Acts = tool.Acts
 	switch {
 	case refused != nil:
@@ -299,6 +333,7 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 	default:
 		return m.permit(call, arguments), nil
 	}
+
 	return []domain.PlannedCall{call}, nil
 }
 
@@ -309,10 +344,12 @@ func (m *modelCall) planQuestion(call *domain.PlannedCall, arguments json.RawMes
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: err.Error()}
 		return
 	}
+
 	if call.Questions, err = json.Marshal(questions); err != nil {
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
 		return
 	}
+
 	call.Policy = m.scope.Session.Setup.QuestionPolicy
 	m.askFrom(call, arguments)
 }
@@ -327,6 +364,7 @@ func (m *modelCall) fenced() (contract.CallModelOut, error) {
 // interrupted closes the turn of a stopped chat with the text so far.
 func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (contract.CallModelOut, error) {
 	out := contract.CallModelOut{EntryID: m.turn.EntryID, Outcome: contract.OutcomeStopped}
+
 	err := m.Turns.CloseTurn(ctx, m.closing(domain.TurnInterrupted, blocks))
 	switch {
 	case errors.Is(err, domain.ErrFenced):
@@ -343,10 +381,12 @@ func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (con
 func (m *modelCall) tooLong(ctx context.Context, cause error, blocks []domain.Block) (contract.CallModelOut, error) {
 	closing := m.closing(domain.TurnFailed, blocks)
 	closing.FailureReason = domain.CleanText(reasonOf(cause))
+
 	err := m.Turns.CloseTurn(ctx, closing)
 	if errors.Is(err, domain.ErrFenced) {
 		return m.fenced()
 	}
+
 	return contract.CallModelOut{
 		EntryID: m.turn.EntryID, Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactOverflow,
 	}, err

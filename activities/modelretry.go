@@ -49,25 +49,31 @@ func judge(cause error, faults domain.ModelFaults, limit time.Duration) verdict 
 		v.code, v.wait = CodeModelRetry, drainPause
 		return v
 	}
+
 	fault, known := errors.AsType[*domain.ModelError](cause)
 	if !known {
 		return v.internal(domain.AsError(cause), faults)
 	}
+
 	v.kind = string(fault.Fault)
 	if fault.Status != 0 {
 		v.kind += fmt.Sprintf(", status %d", fault.Status)
 	}
+
 	if v.final = !fault.Retryable(); v.final {
 		return v
 	}
+
 	v.fault, v.waiting = true, domain.WaitingModelDown
 	if fault.Fault == domain.FaultRateLimited {
 		v.waiting = domain.WaitingRateLimit
 	}
+
 	wait, ok := faults.Pause(limit, fault.RetryAfter)
 	if v.wait = wait; !ok {
 		v.final, v.reason = true, v.reason+givenUp(faults, limit, fault.RetryAfter)
 	}
+
 	return v
 }
 
@@ -80,6 +86,7 @@ func (v verdict) internal(e *domain.Error, faults domain.ModelFaults) verdict {
 		v.fault, v.kind = true, domain.CodeInternal
 		v.wait, _ = faults.Pause(time.Hour, 0)
 	}
+
 	return v
 }
 
@@ -90,6 +97,7 @@ func givenUp(faults domain.ModelFaults, limit, retryAfter time.Duration) string 
 			"; the server asks to wait for %s, and retries end in %s", retryAfter.Round(time.Second), left.Round(time.Second),
 		)
 	}
+
 	return fmt.Sprintf("; %d calls failed in %s, which is the limit", faults.Count+1, faults.Age.Round(time.Second))
 }
 
@@ -106,10 +114,12 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 	if faults.Count > 0 {
 		faults.Age += time.Since(m.opened)
 	}
+
 	v := judge(cause, faults, m.retryLimit(m.turn.Chat, m.turn.Session))
 	if !v.final && !m.waits && lastAttempt(ctx) {
 		v.final = true
 	}
+
 	retry := &domain.Retry{Attempt: faults.Count + 1, Reason: v.reason, Waiting: v.waiting, Wait: v.wait, Fault: v.fault}
 	switch err := m.leave(ctx, v, retry, blocks); {
 	case err == nil || errors.Is(err, domain.ErrFenced):
@@ -119,12 +129,14 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 		m.Logger.Error("failed to record a model fault", "chat_id", m.key.ChatID, "turn_id", m.turn.EntryID, "error", err)
 		return contract.CallModelOut{}, durable.Final(domain.CodeInternal, "the fault of a model call could not be recorded")
 	}
+
 	switch {
 	case v.final:
 		return contract.CallModelOut{}, durable.Final(v.code, v.reason)
 	case v.fault && m.waits:
 		m.Logger.Warn("retrying model call", "session_id", m.key.SessionID, "chat_id", m.key.ChatID, "loop_id", m.key.LoopID,
 			"step", m.key.Step, "faults", retry.Attempt, "wait", v.wait, "error", v.reason)
+
 		return contract.CallModelOut{
 			EntryID: m.turn.EntryID, Outcome: contract.OutcomeRetryLater,
 			Wait: waitFor(v.wait, m.key.Step, retry.Attempt, v.kind),
@@ -139,11 +151,14 @@ func (m *modelCall) leave(ctx context.Context, v verdict, retry *domain.Retry, b
 	if !v.final && !m.stream.Shown() {
 		return m.Turns.ReleaseTurn(ctx, m.key, m.turn.EntryID, m.turn.Attempt, *retry)
 	}
+
 	closing := m.closing(domain.TurnFailed, blocks)
+
 	closing.FailureReason = v.reason
 	if !v.final {
 		closing.Retry = retry
 	}
+
 	return m.Turns.CloseTurn(ctx, closing)
 }
 
@@ -163,6 +178,7 @@ func waitFor(wait time.Duration, step, faults int, kind string) *contract.Wait {
 	if kind != "" {
 		kind = " (" + kind + ")"
 	}
+
 	return &contract.Wait{
 		MS:      max(wait.Milliseconds(), 1),
 		Summary: fmt.Sprintf("Model unavailable: retry of model call %d after fault %d%s", step, faults, kind),
@@ -179,6 +195,7 @@ const recordFor = 2 * time.Minute
 func (m *modelCall) record(ctx context.Context, closing domain.ClosingTurn) error {
 	ctx, cancel := context.WithTimeout(ctx, recordFor)
 	defer cancel()
+
 	return m.startEarly(ctx, closing, m.taskID, func(closing domain.ClosingTurn) ([]domain.LedgerCall, error) {
 		return m.tryToRecord(ctx, closing)
 	})
@@ -186,16 +203,21 @@ func (m *modelCall) record(ctx context.Context, closing domain.ClosingTurn) erro
 
 func (m *modelCall) tryToRecord(ctx context.Context, closing domain.ClosingTurn) ([]domain.LedgerCall, error) {
 	var claimed []domain.LedgerCall
+
 	tries := 0
+
 	err := recordBackoff(recordFor).Do(ctx, func() (err error) {
 		tries++
 		claimed, err = m.Turns.CloseAndClaim(ctx, closing)
+
 		return err
 	}, func(err error) bool {
 		if errors.Is(err, domain.ErrFenced) || domain.AsError(err).Kind != domain.Unavailable {
 			return false
 		}
+
 		m.Logger.Warn("retrying to record an answer", "chat_id", m.key.ChatID, "turn_id", m.turn.EntryID, "error", err)
+
 		return true
 	})
 	switch {
@@ -215,6 +237,7 @@ func modelAway(err error) error {
 	if e, ok := errors.AsType[*domain.Error](err); ok && e.Kind == domain.Unavailable {
 		return &domain.ModelError{Fault: domain.FaultTransient, Message: e.Message}
 	}
+
 	return err
 }
 
@@ -222,12 +245,15 @@ func reasonOf(cause error) string {
 	if fault, ok := errors.AsType[*domain.ModelError](cause); ok {
 		return fault.Error()
 	}
+
 	if e, ok := errors.AsType[*domain.Error](cause); ok {
 		return e.Message
 	}
+
 	if errors.Is(cause, errDraining) {
 		return cause.Error()
 	}
+
 	return fmt.Sprintf("the model call could not be made: %v", cause)
 }
 
@@ -242,10 +268,13 @@ func finalCode(cause error) string {
 			return CodeModelRefused
 		case domain.FaultTransient, domain.FaultRateLimited:
 		}
+
 		return CodeModelUnavailable
 	}
+
 	if e, ok := errors.AsType[*domain.Error](cause); ok {
 		return e.Code
 	}
+
 	return domain.CodeInternal
 }

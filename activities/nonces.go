@@ -33,12 +33,14 @@ func (n *nonces[K]) useAll(keys []K, commit func(nonces []string) error) error {
 			n.forget(key, used[i])
 		}
 	}
+
 	switch {
 	case err == nil:
 		forget()
 	case given:
 		time.AfterFunc(keepNonce, forget)
 	}
+
 	return err
 }
 
@@ -46,9 +48,11 @@ func (n *nonces[K]) useAll(keys []K, commit func(nonces []string) error) error {
 func (n *nonces[K]) give(keys []K) (used []string, given bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.kept == nil {
 		n.kept = map[K]string{}
 	}
+
 	for _, key := range keys {
 		nonce, kept := n.kept[key]
 		if !kept {
@@ -56,14 +60,17 @@ func (n *nonces[K]) give(keys []K) (used []string, given bool) {
 			nonce = domain.NewID()
 			n.kept[key] = nonce
 		}
+
 		used = append(used, nonce)
 	}
+
 	return used, given
 }
 
 func (n *nonces[K]) forget(key K, nonce string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.kept[key] == nonce {
 		delete(n.kept, key)
 	}

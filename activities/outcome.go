@@ -39,16 +39,20 @@ var errOutcomeOver = errors.New("the run is over")
 // record. Checks that were lost with their worker run again, all of them.
 func (s *Schedules) CheckScheduledRun(ctx context.Context, in contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 	attempt := int(activity.GetInfo(ctx).Attempt)
+
 	return s.checking.Run(ctx, in.RunID, 0, func(ctx context.Context) (contract.ScheduledRunOut, error) {
 		run, found, err := s.Tasks.ToCheck(ctx, in.RunID)
 		if err != nil || !found {
 			return contract.ScheduledRunOut{Ended: err == nil}, err
 		}
+
 		checks, err := s.check(ctx, run, attempt)
 		if err != nil && !errors.Is(err, errOutcomeOver) {
 			return contract.ScheduledRunOut{}, err
 		}
+
 		err = s.Tasks.EndChecks(ctx, in.RunID, checks)
+
 		return contract.ScheduledRunOut{Ended: err == nil}, err
 	})
 }
@@ -62,20 +66,27 @@ func (s *Schedules) check(ctx context.Context, run domain.OutcomeRun, attempt in
 	if run.Cancelled {
 		return nil, errOutcomeOver
 	}
+
 	if attempt > outcomeAttempts {
 		return unchecked(run), nil
 	}
+
 	work, end := context.WithCancelCause(ctx)
 	defer end(nil)
+
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		s.watch(work, end, run.RunID)
 	}()
+
 	checks, err := s.Outcomes.check(work, run)
 	cause := context.Cause(work)
+
 	end(nil)
 	<-watched
+
 	switch {
 	case err == nil:
 		return checks, nil
@@ -84,6 +95,7 @@ func (s *Schedules) check(ctx context.Context, run domain.OutcomeRun, attempt in
 	case attempt == outcomeAttempts:
 		s.Outcomes.Logger.Error("failed to check the outcome of a scheduled run",
 			"run_id", run.RunID, "session_id", run.Session.ID, "error", err)
+
 		return unchecked(run), nil
 	default:
 		return checks, durable.Retry("outcome_check", "the checks of the outcome could not be carried out", outcomeLook)
@@ -95,7 +107,9 @@ func (s *Schedules) check(ctx context.Context, run domain.OutcomeRun, attempt in
 func (s *Schedules) watch(work context.Context, end context.CancelCauseFunc, runID string) {
 	look := time.NewTicker(outcomeLook)
 	defer look.Stop()
+
 	draining := activity.GetWorkerStopChannel(work)
+
 	for {
 		select {
 		case <-work.Done():
@@ -118,9 +132,11 @@ func unchecked(run domain.OutcomeRun) (checks []domain.RunCheck) {
 	for _, pattern := range run.Files {
 		checks = append(checks, domain.RunCheck{Kind: domain.CheckFile, Subject: pattern, Reason: why})
 	}
+
 	for _, command := range run.Commands {
 		checks = append(checks, domain.RunCheck{Kind: domain.CheckCommand, Subject: command, Reason: why})
 	}
+
 	return checks
 }
 
@@ -128,29 +144,37 @@ func unchecked(run domain.OutcomeRun) (checks []domain.RunCheck) {
 // may write.
 func (o *Outcomes) check(ctx context.Context, run domain.OutcomeRun) (checks []domain.RunCheck, err error) {
 	session := run.Session
+
 	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
 	if view.Env, err = o.Environment.ToolEnv(ctx, session); err != nil {
 		return nil, err
 	}
+
 	if view.Root, err = o.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
 		return nil, err
 	}
+
 	for _, command := range run.Commands {
 		check, err := tools.RunCheck(ctx, o.Sandbox, view, command)
 		if err != nil {
 			return checks, err
 		}
+
 		checks = append(checks, check)
 	}
+
 	for _, pattern := range run.Files {
 		began := time.Now()
+
 		why, err := tools.FileExists(ctx, o.Workspaces, view, pattern)
 		if err != nil {
 			return checks, err
 		}
+
 		checks = append(checks, domain.RunCheck{
 			Kind: domain.CheckFile, Subject: pattern, Met: why == "", Reason: why, DurationMS: time.Since(began).Milliseconds(),
 		})
 	}
+
 	return checks, nil
 }

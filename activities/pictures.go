@@ -18,6 +18,7 @@ const picturesAtOnce = 4
 // their object. Each is fetched once, several at a time.
 func (a *Activities) pictures(ctx context.Context, turns []domain.TranscriptTurn) (map[string]string, error) {
 	urls := map[string]string{}
+
 	for _, t := range turns {
 		for _, p := range t.Parts {
 			if name, stored := storedPicture(p); stored {
@@ -25,25 +26,33 @@ func (a *Activities) pictures(ctx context.Context, turns []domain.TranscriptTurn
 			}
 		}
 	}
+
 	names := make([]string, 0, len(urls))
 	for name := range urls {
 		names = append(names, name)
 	}
+
 	var mu sync.Mutex
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(picturesAtOnce)
+
 	for _, name := range names {
 		group.Go(func() error {
 			url, err := a.Images.DataURL(ctx, name)
 			if err != nil {
 				return fmt.Errorf("load an image of the message: %w", err)
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			urls[name] = url
+
 			return nil
 		})
 	}
+
 	return urls, group.Wait()
 }
 
@@ -52,6 +61,7 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 	if p.ImageURL == nil {
 		return "", false
 	}
+
 	return strings.CutPrefix(p.ImageURL.URL, domain.ObjectScheme)
 }
 
@@ -65,5 +75,6 @@ func withPictures(parts []domain.ContentPart, pictures map[string]string) []doma
 			out[i].ImageURL = &domain.ImageURL{URL: pictures[name]}
 		}
 	}
+
 	return out
 }

@@ -34,9 +34,11 @@ func (a *Activities) prompt(
 	if err != nil {
 		return domain.Prompt{}, transcript, err
 	}
+
 	if transcript.Recalled, err = a.recall(ctx, key, turn, transcript); err != nil {
 		return domain.Prompt{}, transcript, err
 	}
+
 	p := domain.Prompt{
 		Model: model.ID,
 		Tools: set.Offered(),
@@ -46,15 +48,19 @@ func (a *Activities) prompt(
 		// answer is left free.
 		p.Schema = turn.Chat.OutputSchema
 	}
+
 	p.Messages = append(p.Messages, text("system", system(turn.Chat, turn.Loop, a.Profiles.Profile(turn.Session))))
 	if transcript.Summary != "" {
 		p.Messages = append(p.Messages, text("user", summarised(transcript.Summary)))
 	}
+
 	pictures, err := a.pictures(ctx, transcript.Turns)
 	if err != nil {
 		return domain.Prompt{}, transcript, err
 	}
+
 	remembered := len(transcript.Recalled) == 0
+
 	thinking := reasoningFrom(transcript.Turns, model.ReasoningHistory)
 	for i, t := range transcript.Turns {
 		if !remembered && t.ChatID == key.ChatID {
@@ -62,24 +68,29 @@ func (a *Activities) prompt(
 			// is the same as in the chats before.
 			p.Messages, remembered = append(p.Messages, text("user", reminded(transcript.Recalled))), true
 		}
+
 		p.Messages = append(p.Messages, turnMessages(t, model.ID, i >= thinking, pictures)...)
 		if problem := mismatchNote(turn.Chat, t); problem != "" {
 			p.Messages = append(p.Messages, text("user", problem))
 		}
 	}
+
 	if !remembered {
 		p.Messages = append(p.Messages, text("user", reminded(transcript.Recalled)))
 	}
+
 	return p, transcript, nil
 }
 
 func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile) string {
 	parts := []string{systemPrompt}
+
 	for _, more := range []string{profile.Instructions, loop.Prompt} {
 		if more != "" {
 			parts = append(parts, more)
 		}
 	}
+
 	if chat.Mode == domain.ModePlanning {
 		parts = append(
 			parts,
@@ -87,11 +98,13 @@ func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.P
 				"Nothing that acts is available.",
 		)
 	}
+
 	if chat.Headless {
 		parts = append(
 			parts, "This is a headless run: no user answers questions. Decide yourself, and make your last message the complete result.",
 		)
 	}
+
 	if len(chat.OutputSchema) > 0 {
 		parts = append(
 			parts,
@@ -99,6 +112,7 @@ func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.P
 				string(chat.OutputSchema),
 		)
 	}
+
 	return strings.Join(parts, "\n\n")
 }
 
@@ -121,30 +135,36 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}
 	case domain.RoleAssistant:
 	}
+
 	said := spoken(t)
 	if said == "" && len(t.Calls) == 0 {
 		return nil
 	}
+
 	message := text("assistant", said)
 	if thinking {
 		if message.Reasoning = reasoningOf(model, t); message.Reasoning != "" {
 			message.ReasoningField = t.ReasoningField
 		}
 	}
+
 	results := make([]domain.PromptMessage, 0, len(t.Calls))
 	for _, call := range t.Calls {
 		if call.AsksPermission() {
 			continue // the service asked, the model did not
 		}
+
 		asked := domain.PromptCall{ID: call.ID, Name: call.ToolName, Arguments: validJSON(call.Arguments)}
 		if t.Model == model { // another model's server gave ids in its own shape
 			asked.ServerID = call.ServerCallID
 		}
+
 		message.Calls = append(message.Calls, asked)
 		result := text("tool", resultText(call))
 		result.ToolCallID = call.ID
 		results = append(results, result)
 	}
+
 	return append([]domain.PromptMessage{message}, results...)
 }
 
@@ -167,6 +187,7 @@ func noteOf(blocks []domain.Block) string {
 	for _, b := range blocks {
 		note.WriteString(b.Content)
 	}
+
 	return note.String()
 }
 

@@ -17,11 +17,13 @@ func reasoningFrom(turns []domain.TranscriptTurn, history domain.ReasoningHistor
 		return len(turns)
 	case domain.ReasoningToolLoop:
 	}
+
 	for i := len(turns) - 1; i >= 0; i-- {
 		if turns[i].Role == domain.RoleUser {
 			return i + 1
 		}
 	}
+
 	return 0
 }
 
@@ -31,11 +33,14 @@ func reasoningOf(model string, t domain.TranscriptTurn) string {
 	if t.Model != model || t.ReasoningField == "" {
 		return ""
 	}
+
 	var thought strings.Builder
+
 	for _, b := range t.Blocks {
 		if b.Type == domain.BlockThinking {
 			thought.WriteString(b.Content)
 		}
 	}
+
 	return thought.String()
 }

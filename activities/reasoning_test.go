@@ -10,6 +10,7 @@ import (
 
 func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 	t.Parallel()
+
 	assistant := func(model, field string) domain.TranscriptTurn {
 		return domain.TranscriptTurn{
 			Role: domain.RoleAssistant, Model: model, ReasoningField: field,
@@ -25,6 +26,7 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 	}
 	user := domain.TranscriptTurn{Role: domain.RoleUser, Parts: []domain.ContentPart{{Type: "text", Text: "do"}}}
 	note := domain.TranscriptTurn{Role: domain.RoleSystem, Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: "a task ended"}}}
+
 	turns := []domain.TranscriptTurn{
 		user, assistant("m", domain.Reasoning), user, assistant("m", domain.ReasoningContent), note, assistant("other", domain.Reasoning),
 		assistant("m", ""),
@@ -36,24 +38,31 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 		domain.ReasoningNone:     {"", "", "", ""},
 	} {
 		from := reasoningFrom(turns, history)
+
 		var reasoning, fields, ids []string
+
 		for i, turn := range turns {
 			for _, m := range turnMessages(turn, "m", i >= from, nil) {
 				if m.Role != "assistant" {
 					continue
 				}
+
 				require.Equal(t, "call_own", m.Calls[0].ID)
 				reasoning, fields, ids = append(reasoning, m.Reasoning), append(fields, m.ReasoningField), append(ids, m.Calls[0].ServerID)
 			}
 		}
+
 		require.Equal(t, want, reasoning, history)
+
 		for i := range fields {
 			require.Equal(t, reasoning[i] != "", fields[i] != "", history)
 		}
+
 		require.Equal(
 			t, []string{"functions.Bash:0", "functions.Bash:0", "", "functions.Bash:0"}, ids, "another model's ids are not this server's",
 		)
 	}
+
 	require.Equal(
 		t, 0, reasoningFrom([]domain.TranscriptTurn{assistant("m", domain.Reasoning)}, domain.ReasoningToolLoop),
 		"the user's message was summarised",

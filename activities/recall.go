@@ -21,33 +21,40 @@ func (a *Activities) recall(
 	case transcript.Recalled != nil || a.Memories == nil || !turn.Session.MemoryEnabled || key.Step != 1:
 		return transcript.Recalled, nil
 	}
+
 	recalled, err := a.Memories.Recall(ctx, turn.Session, asked(key.ChatID, transcript.Turns))
 	if err != nil {
 		a.Logger.Warn("failed to look up memories", "session_id", key.SessionID, "chat_id", key.ChatID, "error", err)
 		return nil, nil
 	}
+
 	if recalled == nil {
 		recalled = []domain.RecalledMemory{}
 	}
+
 	if err := a.Turns.RememberRecall(ctx, key.ChatID, turn, recalled); err != nil && !errors.Is(err, domain.ErrFenced) {
 		return nil, err
 	}
+
 	return recalled, nil
 }
 
 // asked is what the user said in a chat.
 func asked(chatID string, turns []domain.TranscriptTurn) string {
 	var said []string
+
 	for _, t := range turns {
 		if t.ChatID != chatID || t.Role != domain.RoleUser {
 			continue
 		}
+
 		for _, p := range t.Parts {
 			if p.Text != "" {
 				said = append(said, p.Text)
 			}
 		}
 	}
+
 	return strings.Join(said, "\n")
 }
 
@@ -55,8 +62,10 @@ func asked(chatID string, turns []domain.TranscriptTurn) string {
 func reminded(recalled []domain.RecalledMemory) string {
 	var list strings.Builder
 	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")
+
 	for _, m := range recalled {
 		fmt.Fprintf(&list, "\n- (%s %d) %s", m.Type, m.ID, m.Content)
 	}
+
 	return reminder(list.String())
 }

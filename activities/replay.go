@@ -64,17 +64,21 @@ func (r *Replays) playReplay(ctx context.Context, in contract.PlayReplayIn) (con
 	if err != nil {
 		return contract.PlayReplayOut{}, replayFault(err)
 	}
+
 	if claim.Status == domain.ReplayPlaying {
 		if err := r.play(ctx, claim); err != nil && !errors.Is(err, domain.ErrFenced) {
 			return contract.PlayReplayOut{}, r.stuck(ctx, claim, err)
 		}
 	}
+
 	if err := r.Scripts.Settle(ctx, in.SessionID); err != nil {
 		return contract.PlayReplayOut{}, replayFault(err)
 	}
+
 	now, err := r.Records.Replay(ctx, in.SessionID)
 	out := contract.PlayReplayOut{Position: now.Position, Total: now.Total, Status: string(now.Status)}
 	out.Again = now.Status == domain.ReplayPlaying // paused and resumed at once
+
 	return out, replayFault(err)
 }
 
@@ -85,10 +89,13 @@ func (r *Replays) stuck(ctx context.Context, claim domain.ReplayClaim, err error
 	if kind != domain.NotFound && kind != domain.Invalid {
 		return err
 	}
+
 	r.Logger.Error("a replay cannot go on, and is paused", "session_id", claim.SessionID, "position", claim.Position, "error", err)
+
 	if err := r.Records.PauseReplay(ctx, claim.SessionID, claim.Attempt); err != nil {
 		return replayFault(err)
 	}
+
 	return durable.Final("replay_stuck", "the replay cannot go on and was paused")
 }
 
@@ -97,6 +104,7 @@ func replayFault(err error) error {
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return durable.Final("replay_gone", "the replay or its script is gone")
 	}
+
 	return err
 }
 
@@ -105,18 +113,22 @@ func (r *Replays) play(ctx context.Context, claim domain.ReplayClaim) error {
 	if err != nil {
 		return err
 	}
+
 	player := &replayPlayer{records: r.Records, claim: claim, steps: steps, text: map[string]*replayText{}}
 	if err := player.catchUp(); err != nil {
 		return err
 	}
+
 	for player.claim.Position < len(steps) {
 		if err := player.wait(ctx); err != nil {
 			return err
 		}
+
 		if err := player.next(ctx); err != nil {
 			return err
 		}
 	}
+
 	return r.Records.FinishReplay(ctx, claim.SessionID, claim.Attempt)
 }
 
@@ -136,7 +148,9 @@ func (p *replayPlayer) catchUp() error {
 			return err
 		}
 	}
+
 	p.last = time.Now()
+
 	return nil
 }
 
@@ -150,18 +164,23 @@ func (p *replayPlayer) fold(step domain.ReplayStep) (turnID string, err error) {
 	default:
 		return "", nil
 	}
+
 	var e domain.AddContentPatch
 	if err := json.Unmarshal(step.Data, &e); err != nil {
 		return "", err
 	}
+
 	if step.Name == domain.EventTurnStart {
 		p.text[e.TurnID] = &replayText{}
 	}
+
 	text := p.text[e.TurnID]
 	if text == nil || e.PatchType != domain.PatchAddContent {
 		return "", nil
 	}
+
 	text.add(e)
+
 	return e.TurnID, nil
 }
 
@@ -175,6 +194,7 @@ func (t *replayText) add(e domain.AddContentPatch) {
 	if n := len(t.blocks); n == 0 || t.blocks[n-1].kind != e.BlockType {
 		t.blocks = append(t.blocks, &openBlock{kind: e.BlockType})
 	}
+
 	t.blocks[len(t.blocks)-1].text.WriteString(e.TextDelta)
 	t.length += len(e.TextDelta)
 }
@@ -184,6 +204,7 @@ func (t *replayText) snapshot() []domain.Block {
 	for i, b := range t.blocks {
 		blocks[i] = domain.Block{Type: b.kind, Content: b.text.String()}
 	}
+
 	return blocks
 }
 
@@ -192,10 +213,12 @@ func (t *replayText) snapshot() []domain.Block {
 func (p *replayPlayer) wait(ctx context.Context) error {
 	left := p.gap(p.claim.Position)
 	behind := time.Since(p.last) // the step before took its own time
+
 	left -= behind * time.Duration(p.claim.Speed)
 	for left > 0 {
 		sleep := min(left/time.Duration(p.claim.Speed), replayLook)
 		began := time.Now()
+
 		timer := time.NewTimer(sleep)
 		select {
 		case <-ctx.Done():
@@ -203,20 +226,26 @@ func (p *replayPlayer) wait(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		}
+
 		left -= time.Since(began) * time.Duration(p.claim.Speed)
 		if left <= 0 {
 			break
 		}
+
 		now, err := p.records.Replay(ctx, p.claim.SessionID)
 		if err != nil {
 			return err
 		}
+
 		if now.Status != domain.ReplayPlaying || now.Attempt != p.claim.Attempt {
 			return domain.ErrFenced
 		}
+
 		p.claim.Speed = now.Speed
 	}
+
 	p.last = time.Now()
+
 	return nil
 }
 
@@ -232,33 +261,42 @@ func (p *replayPlayer) next(ctx context.Context) error {
 	}
 	touched := map[string]bool{}
 	long, ahead := 0, time.Duration(0)
+
 	for at := in.From; at < len(p.steps) && len(in.Steps) < replayBatch; at++ {
 		if len(in.Steps) > 0 {
 			join := replayJoin
 			if long > replayLong {
 				join = replayJoinLong
 			}
+
 			if ahead += p.gap(at) / time.Duration(p.claim.Speed); ahead > join {
 				break
 			}
 		}
+
 		turn, err := p.fold(p.steps[at])
 		if err != nil {
 			return err
 		}
+
 		if turn != "" {
 			touched[turn] = true
 			long = max(long, p.text[turn].length)
 		}
+
 		in.Steps = append(in.Steps, p.steps[at])
 	}
+
 	for turn := range touched {
 		in.Text[turn] = p.text[turn].snapshot()
 	}
+
 	now, err := p.records.PlaySteps(ctx, in)
 	if err != nil {
 		return err
 	}
+
 	p.claim.Position, p.claim.Speed = now.Position, now.Speed
+
 	return nil
 }

@@ -17,14 +17,17 @@ func (a *Activities) beforeCall(ctx context.Context, key domain.TurnKey) (out co
 	if err != nil || !w.Running || w.Opened {
 		return out, err
 	}
+
 	profile := a.Profiles.Profile(w.Session)
 	if out := limitReached(key, profile, w.UsedTokens, w.UsedCost); out.Outcome != "" {
 		return out, nil
 	}
+
 	over, err := a.overThreshold(ctx, key, w, profile)
 	if over {
 		return compactFirst(), err
 	}
+
 	return out, err
 }
 
@@ -43,9 +46,11 @@ func limitReached(key domain.TurnKey, profile domain.Profile, tokens int64, cost
 			Message: fmt.Sprintf("the chat made %d model calls, which is the limit", profile.MaxSteps),
 		}
 	}
+
 	if why := profile.Budget.Exhausted(tokens, cost); why != "" {
 		return contract.CallModelOut{Outcome: contract.OutcomeLimitReached, Reason: domain.FinishBudgetExhausted, Message: why}
 	}
+
 	return out
 }
 
@@ -53,6 +58,7 @@ func limitReached(key domain.TurnKey, profile domain.Profile, tokens int64, cost
 // held back and then allowed.
 func (a *Activities) pendingCalls(ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn) (contract.CallModelOut, error) {
 	calls, asked, err := a.Turns.FinishedCalls(ctx, turn.EntryID)
+
 	return contract.CallModelOut{
 		EntryID: turn.EntryID, Outcome: contract.OutcomePendingCalls, Asked: asked,
 		Calls: a.scheduled(ctx, turn.Session, a.Tools.For(ctx, a.scopeOfTurn(key, turn)), calls), Parallel: a.ParallelTools,
@@ -66,6 +72,7 @@ func (m *modelCall) stuck(calls []domain.RequestedCall) string {
 	if len(calls) == 0 || most <= 0 || domain.Repeats(m.transcript.Turns, calls) < most {
 		return ""
 	}
+
 	return fmt.Sprintf("the same tool calls had the same results %d times in a row", most)
 }
 
@@ -75,38 +82,50 @@ func (m *modelCall) stuck(calls []domain.RequestedCall) string {
 func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
 	rules := m.scope.Profile.Permissions
 	decision := domain.Decide(rules, call.ToolName, arguments)
+
 	access := call.ToolName == tools.RequestAccess
 	if access && decision == domain.PermissionAllow {
 		decision = domain.PermissionAsk // what it asks for is never taken for granted
 	}
+
 	if decision == domain.PermissionAllow {
 		return []domain.PlannedCall{call}
 	}
+
 	if decision == domain.PermissionAsk && m.skipsConfirmations() && !access {
 		return []domain.PlannedCall{call, m.granted(call, arguments)}
 	}
+
 	if decision == domain.PermissionDeny || m.scope.Headless {
 		refusal := "Not carried out: a permission rule of this session denies calls like this one."
 		if decision == domain.PermissionAsk {
 			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and no user is there to answer."
 		}
+
 		if access && decision == domain.PermissionAsk {
 			refusal = "Denied: no user is there to allow it. Go on without these domains."
 		}
+
 		call.Settled, call.Fork = &domain.Settlement{Status: domain.CallError, Result: refusal}, nil
+
 		return []domain.PlannedCall{call}
 	}
+
 	allows := domain.AllowingRules(rules, call.ToolName, arguments)
+
 	asked := tools.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
 	if access {
 		allows, asked = m.askAccess(call.ID, arguments)
 	}
+
 	question := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
 		Arguments: string(asked), Guards: call.ID, Allows: allows,
 	}
 	m.planQuestion(&question, asked)
+
 	call.Guarded = true
+
 	return []domain.PlannedCall{call, question}
 }
 
@@ -129,9 +148,11 @@ func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) 
 // askAccess gives the question for domains, and the rules that a yes to it adds.
 func (m *modelCall) askAccess(callID string, arguments json.RawMessage) ([]domain.PermissionRule, json.RawMessage) {
 	rules, reason, _ := tools.ParseAccess(arguments) // they were checked when the call was admitted
+
 	var allows []domain.PermissionRule
 	for _, rule := range rules {
 		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
 	}
+
 	return allows, tools.AccessQuestion(callID, rules, reason)
 }

@@ -18,6 +18,7 @@ func afterMismatch(tries int) contract.Outcome {
 	if tries < maxSchemaTries {
 		return contract.OutcomeContinue
 	}
+
 	return contract.OutcomeSchemaMismatch
 }
 
@@ -27,21 +28,26 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 	if len(chat.OutputSchema) == 0 {
 		return ""
 	}
+
 	schema, err := domain.CompileSchema(chat.OutputSchema)
 	if err != nil {
 		return "the schema cannot be used: " + err.Error()
 	}
+
 	text, err := domain.JSONAnswer(answer)
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
+
 	value, err := domain.ParseJSON(string(text))
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
+
 	if err := schema.Validate(value); err != nil {
 		return fmt.Sprintf("%.2000s", err) // of an answer that is wrong everywhere, the beginning
 	}
+
 	return ""
 }
 
@@ -51,10 +57,12 @@ func mismatchNote(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 	if t.ChatID != chat.ID || t.Role != domain.RoleAssistant || len(t.Calls) > 0 || t.Status != domain.TurnCompleted {
 		return ""
 	}
+
 	problem := answerProblem(chat, textOf(t.Blocks))
 	if problem == "" {
 		return ""
 	}
+
 	return reminder(fmt.Sprintf(
 		"Your answer does not follow the required JSON Schema: %s\nAnswer again with one JSON value that does.", problem,
 	))
@@ -62,11 +70,13 @@ func mismatchNote(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 
 func textOf(blocks []domain.Block) string {
 	var all strings.Builder
+
 	for _, b := range blocks {
 		if b.Type == domain.BlockText {
 			all.WriteString(b.Content)
 		}
 	}
+
 	return all.String()
 }
 
@@ -76,9 +86,11 @@ func validJSON(arguments string) string {
 	if json.Valid([]byte(arguments)) {
 		return arguments
 	}
+
 	quoted, err := json.Marshal(map[string]string{"malformed_arguments": arguments})
 	if err != nil {
 		return "{}"
 	}
+
 	return string(quoted)
 }

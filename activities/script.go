@@ -17,10 +17,12 @@ func (m *modelCall) scripted() (domain.Reply, bool) {
 	if script == nil || m.turn.Chat.Trigger != domain.TriggerDAG || m.key.LoopID != domain.RootLoop {
 		return domain.Reply{}, false
 	}
+
 	m.model = domain.Model{ID: scriptedModel, ContextWindow: scriptedWindow}
 	if m.key.Step > 1 {
 		return domain.Reply{FinishReason: "stop", Model: scriptedModel}, true
 	}
+
 	return domain.Reply{
 		Calls:        []domain.RequestedCall{{ID: "call_script", Name: script.Tool, Arguments: string(script.Arguments)}},
 		FinishReason: "tool_calls", Model: scriptedModel,

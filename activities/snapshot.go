@@ -24,11 +24,13 @@ func (a *Activities) beforeWriting(ctx context.Context, call domain.LedgerCall, 
 	if !tool.Acts || !call.CaptureDue || a.Captures == nil {
 		return nil
 	}
+
 	err := a.Captures.Settle(ctx, call.SessionID)
 	if err != nil && ctx.Err() == nil {
 		a.Logger.Warn("a tool runs before the files were captured", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 		return nil
 	}
+
 	return err
 }
 

@@ -82,6 +82,7 @@ func newTurnStream(ctx context.Context, turn domain.OpenedTurn, log EventLog, tu
 		more: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
+
 	return s
 }
 
@@ -91,9 +92,12 @@ func (s *turnStream) Add(d domain.Delta) error {
 	if d.Kind == domain.DeltaThinking {
 		kind = domain.BlockThinking
 	}
+
 	text := domain.CleanText(d.Text)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	switch {
 	case s.fenced != nil:
 		return s.fenced
@@ -107,17 +111,22 @@ func (s *turnStream) Add(d domain.Delta) error {
 	if newBlock {
 		s.blocks = append(s.blocks, &openBlock{kind: kind})
 	}
+
 	s.blocks[len(s.blocks)-1].text.WriteString(text)
 	before := s.waiting
+
 	s.waiting += len(text)
 	if s.ended == nil {
 		s.first = len(text)
+
 		s.ended = make(chan struct{})
 		go s.publish()
 	}
+
 	if newBlock || before == 0 || (before < publishBytes && s.waiting >= publishBytes) {
 		s.signal()
 	}
+
 	return nil
 }
 
@@ -135,21 +144,26 @@ func (s *turnStream) publish() {
 	if s.turns.Published(s.ctx, s.turn.Session.ID) != nil {
 		return
 	}
+
 	for closing := false; ; {
 		due, ok := s.due(closing)
 		if due == 0 {
 			if !s.publishNext() || !s.keep() {
 				return
 			}
+
 			continue
 		}
+
 		if closing {
 			return
 		}
+
 		var timer <-chan time.Time
 		if ok {
 			timer = time.After(due)
 		}
+
 		select {
 		case <-s.ctx.Done():
 			return
@@ -169,16 +183,20 @@ func (s *turnStream) publish() {
 func (s *turnStream) due(closing bool) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.waiting > 0 {
 		wait := publishEvery - time.Since(s.published)
 		if closing || wait <= 0 || s.waiting >= publishBytes || s.sent.block < len(s.blocks)-1 {
 			return 0, true
 		}
+
 		return wait, true
 	}
+
 	if s.kept != s.last {
 		return max(time.Millisecond, flushEvery-time.Since(s.flushed)), true
 	}
+
 	return time.Hour, false
 }
 
@@ -194,24 +212,29 @@ func (s *turnStream) publishNext() bool {
 	seq, err := s.log.PublishDelta(s.ctx, event)
 	for try := 0; err != nil; try++ {
 		s.setFailing()
+
 		if !retry.Wait(s.ctx, deltaBackoff.Pause(try)) {
 			return false
 		}
+
 		seq, err = s.log.Repeat(s.ctx, event, after)
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.waiting -= s.between(s.sent, to)
 	s.sent, s.last, s.unsure, s.failing = to, seq, nil, false
 	s.deltas++
 	s.published = time.Now()
+
 	return true
 }
 
 func (s *turnStream) setFailing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.failing = true
 }
 
@@ -221,12 +244,16 @@ func (s *turnStream) keep() bool {
 	s.mu.Lock()
 	seq, blocks := s.last, s.textUpTo(s.sent)
 	s.mu.Unlock()
+
 	if seq == s.kept || time.Since(s.flushed) < flushEvery {
 		return true
 	}
+
 	s.flushed = time.Now()
+
 	ctx, cancel := context.WithTimeout(s.ctx, flushTimeout)
 	defer cancel()
+
 	err := s.turns.FlushTurn(ctx, s.turn.EntryID, s.turn.Attempt, blocks, seq)
 	switch {
 	case err == nil:
@@ -236,8 +263,10 @@ func (s *turnStream) keep() bool {
 		s.fenced = err
 		s.mu.Unlock()
 		s.broke(err)
+
 		return false
 	}
+
 	return true // the next flush, or the end of the turn, has this text too
 }
 
@@ -250,28 +279,35 @@ func (s *turnStream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error)
 		s.closed = true
 		close(s.closing)
 	}
+
 	ended, failing := s.ended, s.failing
 	s.mu.Unlock()
+
 	if ended != nil {
 		if !failing {
 			timer := time.NewTimer(finishWait)
 			defer timer.Stop()
+
 			select {
 			case <-ended:
 			case <-timer.C:
 			}
 		}
+
 		s.cancel()
 		<-ended
 	}
+
 	s.cancel()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	blocks := s.textUpTo(s.end())
 	if s.fenced != nil {
 		return blocks, nil, s.fenced
 	}
+
 	return blocks, s.unpublished(), nil
 }
 
@@ -279,5 +315,6 @@ func (s *turnStream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error)
 func (s *turnStream) Shown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return len(s.blocks) > 0
 }

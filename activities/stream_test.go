@@ -35,7 +35,9 @@ func (f *flushedTurns) Published(context.Context, string) error { return nil }
 func (f *flushedTurns) FlushTurn(_ context.Context, _ string, _ int, blocks []domain.Block, seq uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.blocks, f.seq = blocks, seq
+
 	return f.err
 }
 
@@ -62,6 +64,7 @@ func newStreamBench(t *testing.T) *streamBench {
 			t.Context(), nc, events.Config{Stream: prefix, SubjectPrefix: prefix, Logger: slog.New(slog.DiscardHandler)},
 		)
 		require.NoError(t, err)
+
 		return log
 	}
 	b.log = open(url)
@@ -69,15 +72,18 @@ func newStreamBench(t *testing.T) *streamBench {
 	turn := domain.OpenedTurn{EntryID: domain.NewID(), Attempt: 1}
 	turn.Session.ID, turn.Chat.ID = domain.NewID(), domain.NewID()
 	b.turnStream = newTurnStream(t.Context(), turn, b.through, b.turns, func(error) {})
+
 	return b
 }
 
 // say adds pieces of the answer, thinking first.
 func (b *streamBench) say(kind domain.DeltaKind, from, to int) {
 	b.t.Helper()
+
 	for n := from; n < to; n++ {
 		text := fmt.Sprintf("piece %d of 😀; ", n)
 		require.NoError(b.t, b.Add(domain.Delta{Kind: kind, Text: text}))
+
 		if kind != domain.DeltaThinking {
 			b.said.WriteString(text)
 		}
@@ -89,6 +95,7 @@ func (b *streamBench) untilFailing() {
 	require.Eventually(b.t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+
 		return b.failing
 	}, streamPatience, 5*time.Millisecond)
 }
@@ -98,6 +105,7 @@ func (b *streamBench) untilPublished() {
 	require.Eventually(b.t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+
 		return b.waiting == 0
 	}, streamPatience, 5*time.Millisecond)
 }
@@ -110,28 +118,34 @@ func (b *streamBench) whole() {
 	require.NoError(b.t, err)
 	require.Equal(b.t, b.said.String(), blocks[len(blocks)-1].Content)
 	b.proxy.Resume()
+
 	for _, d := range unpublished {
 		if d.Maybe {
 			_, err = b.through.Repeat(b.t.Context(), d.Event, d.After)
 		} else {
 			_, err = b.through.Publish(b.t.Context(), d.Event)
 		}
+
 		require.NoError(b.t, err)
 	}
 
 	lengths := map[domain.BlockType]int{}
 	texts := map[domain.BlockType]string{}
+
 	require.NoError(b.t, b.log.Read(b.t.Context(), b.turn.Session.ID, 0, math.MaxUint64, func(e domain.LoggedEvent) error {
 		var p domain.AddContentPatch
 		require.NoError(b.t, json.Unmarshal(e.Data, &p))
 		require.Equal(b.t, lengths[p.BlockType], p.Offset, "neither a gap nor a repeat")
 		lengths[p.BlockType] += domain.UTF16Len(p.TextDelta)
 		texts[p.BlockType] += p.TextDelta
+
 		return nil
 	}))
+
 	for _, block := range blocks {
 		require.Equal(b.t, block.Content, texts[block.Type])
 	}
+
 	_, err = b.log.Last(b.t.Context(), b.turn.Session.ID)
 	require.NoError(b.t, err)
 	require.ErrorIs(b.t, b.Add(domain.Delta{Text: "late"}), domain.ErrFenced)
@@ -139,6 +153,7 @@ func (b *streamBench) whole() {
 
 func TestTurnStream_publishesEachOffsetOnce(t *testing.T) {
 	t.Parallel()
+
 	for name, during := range map[string]func(b *streamBench){
 		"event log answers": func(*streamBench) {},
 		"event log stands still and goes on": func(b *streamBench) {
@@ -191,6 +206,7 @@ func TestTurnStream_flushesWhatIsPublished(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.turns.mu.Lock()
 		defer b.turns.mu.Unlock()
+
 		return len(b.turns.blocks) == 1 && b.turns.blocks[0].Content == b.said.String()
 	}, streamPatience, 5*time.Millisecond)
 	last, err := b.log.Last(t.Context(), b.turn.Session.ID)

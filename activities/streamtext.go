@@ -15,16 +15,20 @@ func (s *turnStream) nextDelta(from textPlace, n int) (domain.Event, textPlace) 
 	for from.block < len(s.blocks)-1 && from.bytes == s.blocks[from.block].text.Len() {
 		from = textPlace{block: from.block + 1}
 	}
+
 	block := s.blocks[from.block]
+
 	limit := maxDelta
 	if n == 0 {
 		limit = min(limit, s.first)
 	}
+
 	text := cut(block.text.String()[from.bytes:], limit)
 	to := textPlace{block: from.block, bytes: from.bytes + len(text), units: from.units + domain.UTF16Len(text)}
 	data, _ := json.Marshal(domain.AddContentPatch{ // strings and a number: it never fails
 		TurnID: s.turn.EntryID, PatchType: domain.PatchAddContent, TextDelta: text, BlockType: block.kind, Offset: from.units,
 	})
+
 	return domain.Event{
 		ID: s.deltaID(n), SessionID: s.turn.Session.ID, ChatID: s.turn.Chat.ID, Name: domain.EventTurnPatch,
 		At: time.Now().UTC(), Data: data,
@@ -43,9 +47,11 @@ func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
+
 	for limit > 0 && !utf8.RuneStart(text[limit]) {
 		limit--
 	}
+
 	return text[:limit]
 }
 
@@ -54,7 +60,9 @@ func (s *turnStream) end() textPlace {
 	if len(s.blocks) == 0 {
 		return textPlace{}
 	}
+
 	last := len(s.blocks) - 1
+
 	return textPlace{block: last, bytes: s.blocks[last].text.Len()}
 }
 
@@ -64,6 +72,7 @@ func (s *turnStream) between(from, to textPlace) int {
 	for i := from.block; i < to.block; i++ {
 		n += s.blocks[i].text.Len()
 	}
+
 	return n
 }
 
@@ -75,11 +84,14 @@ func (s *turnStream) textUpTo(to textPlace) []domain.Block {
 		if i == to.block {
 			text = text[:to.bytes]
 		}
+
 		if i > to.block || text == "" {
 			break
 		}
+
 		blocks = append(blocks, domain.Block{Type: b.kind, Content: text})
 	}
+
 	return blocks
 }
 
@@ -88,17 +100,21 @@ func (s *turnStream) textUpTo(to textPlace) []domain.Block {
 // is held, and nothing is being published.
 func (s *turnStream) unpublished() []domain.UnpublishedDelta {
 	var deltas []domain.UnpublishedDelta
+
 	at, n := s.sent, s.deltas
 	if s.unsure != nil {
 		deltas = append(deltas, domain.UnpublishedDelta{Event: *s.unsure, Maybe: true, After: s.last})
 		at = s.unsureTo
 		n++
 	}
+
 	for s.between(at, s.end()) > 0 {
 		var event domain.Event
+
 		event, at = s.nextDelta(at, n)
 		deltas = append(deltas, domain.UnpublishedDelta{Event: event})
 		n++
 	}
+
 	return deltas
 }

@@ -82,12 +82,15 @@ func (t *Tasks) limits() TaskLimits {
 	if l.Time == 0 {
 		l.Time = 24 * time.Hour
 	}
+
 	if l.Output == 0 {
 		l.Output = tools.MaxTaskLog
 	}
+
 	if l.Drain == 0 {
 		l.Drain = 5 * time.Second
 	}
+
 	return l
 }
 
@@ -108,11 +111,14 @@ func (t *Tasks) runTask(ctx context.Context, in contract.RunTaskIn) (contract.Ru
 	defer unwatch()
 
 	attempt := int(activity.GetInfo(ctx).Attempt)
+
 	task, err := t.claim(ctx, in, attempt)
 	if err != nil || task.Status != domain.TaskRunning {
 		return contract.RunTaskOut{Status: task.Status}, err
 	}
+
 	end := t.execute(ctx, task, stop)
+
 	return t.record(context.WithoutCancel(ctx), task, end)
 }
 
@@ -128,64 +134,82 @@ func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (
 		if err != nil || !task.Held {
 			break
 		}
+
 		select {
 		case <-time.After(taskHeldPoll):
 		case <-ctx.Done():
 			return task, context.Cause(ctx)
 		}
 	}
+
 	if domain.AsError(err).Kind == domain.NotFound && err != nil {
 		return task, durable.Final("task_not_found", "the task or its session is gone")
 	}
+
 	return task, err
 }
 
 // execute runs the command and gives how it ended.
 func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-chan struct{}) contract.TaskEnd {
 	limits := t.limits()
+
 	run, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
+
 	clock := time.AfterFunc(limits.Time, func() { kill(errTaskTime) })
 	defer clock.Stop()
 
 	session := task.Session
 	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
+
 	var err error
 	if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
 		return t.notStarted(task, err)
 	}
+
 	if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
 		return t.notStarted(task, err)
 	}
+
 	if err := t.writeScript(ctx, view, task); err != nil {
 		return t.notStarted(task, err)
 	}
+
 	log, err := t.openLog(ctx, view, task, limits.Output, func() { kill(errTaskOutput) })
 	if err != nil {
 		return t.notStarted(task, err)
 	}
+
 	started := make(chan int, 1)
+
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		t.watch(run, kill, task, log, stop, started, limits.Drain)
 	}()
+
 	exit, err := t.Sandbox.Run(run, tools.Command{
 		Session: view, Argv: []string{"bash", "-c", task.Command}, Env: tools.Environment(view.Env),
 		Stdout: log.Stdout(), Stderr: log.Stderr(), Started: func(pid int) { started <- pid },
 	})
 	cause := context.Cause(run)
+
 	kill(nil)
 	<-watched
+
 	if closing := log.Close(); closing != nil {
 		t.Logger.Warn("part of a background task's log was not written", "task_id", task.ID, "error", closing)
 	}
+
 	end := ended(exit, err, cause, limits)
 	if domain.AsError(err).Kind == domain.Internal && err != nil && cause == nil {
 		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", session.ID, "error", err)
 	}
+
 	end.OutputBytes, end.LastOutputAt = log.Written()
 	end.Connections = exit.Connections
+
 	return end
 }
 
@@ -195,12 +219,15 @@ func (t *Tasks) writeScript(ctx context.Context, view tools.SessionView, task co
 	if task.Script == "" {
 		return nil
 	}
+
 	files, err := t.Workspaces.Open(ctx, view)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
+
 	_, err = files.Write(ctx, domain.InitTaskScript(task.ID), strings.NewReader(task.Script), "")
+
 	return err
 }
 
@@ -212,10 +239,12 @@ func (t *Tasks) openLog(
 		return nil, err
 	}
 	defer files.Close()
+
 	file, err := files.Append(ctx, task.OutputPath)
 	if err != nil {
 		return nil, err
 	}
+
 	return tools.NewTaskLog(file, limit, full), nil
 }
 
@@ -226,8 +255,10 @@ func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task co
 ) {
 	beat := time.NewTicker(taskBeat)
 	defer beat.Stop()
+
 	draining := activity.GetWorkerStopChannel(run)
 	lastBeat := time.Now()
+
 	for {
 		select {
 		case <-run.Done():
@@ -236,6 +267,7 @@ func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task co
 			t.onHeartbeat(kill, &lastBeat, false, t.started(run, task, pid))
 		case <-draining:
 			draining = nil
+
 			timer := time.AfterFunc(drain, func() { kill(errTaskDrained) })
 			defer timer.Stop()
 		case <-stop: // the flag is the truth
@@ -249,6 +281,7 @@ func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task co
 func (t *Tasks) started(run context.Context, task contract.ClaimedTask, pid int) error {
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
+
 	return t.Records.TaskStarted(ctx, task.ID, task.Attempt, pid)
 }
 
@@ -256,8 +289,10 @@ func (t *Tasks) alive(
 	run context.Context, kill context.CancelCauseFunc, lastBeat *time.Time, task contract.ClaimedTask, log *tools.TaskLog,
 ) {
 	bytes, last := log.Written()
+
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
+
 	stop, err := t.Records.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
 	t.onHeartbeat(kill, lastBeat, stop, err)
 }
@@ -314,6 +349,7 @@ func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contr
 	if errors.Is(err, domain.ErrFenced) { // another has ended it already
 		return contract.RunTaskOut{Status: domain.TaskLost}, nil
 	}
+
 	return contract.RunTaskOut{Status: end.Status}, err
 }
 
@@ -328,9 +364,11 @@ func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contrac
 			if err != nil && domain.AsError(err).Kind == domain.NotFound {
 				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session is gone")
 			}
+
 			if err != nil || status != domain.TaskRunning {
 				return contract.RunTaskOut{Status: status}, err
 			}
+
 			select {
 			case <-time.After(awaitPoll):
 			case <-ctx.Done():
@@ -346,6 +384,7 @@ func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task is gone")
 	}
+
 	return contract.RunTaskOut{Status: status}, err
 }
 

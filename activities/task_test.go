@@ -44,7 +44,9 @@ type eventLog struct {
 func (l *eventLog) Publish(_ context.Context, e domain.Event) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.events = append(l.events, e)
+
 	return uint64(len(l.events)), nil
 }
 
@@ -57,13 +59,16 @@ func (l *eventLog) Lost(context.Context, []uint64) ([]uint64, error) { return ni
 func (l *eventLog) count(taskID, status string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	n := 0
+
 	for _, e := range l.events {
 		if e.Name == domain.EventTaskUpdated && strings.Contains(string(e.Data), taskID) &&
 			strings.Contains(string(e.Data), `"status":"`+status+`"`) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -77,19 +82,23 @@ type bus struct {
 func (b *bus) WatchTaskStop(taskID string) (<-chan struct{}, func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	ch := make(chan struct{}, 1)
 	b.watchers[taskID] = append(b.watchers[taskID], ch)
+
 	return ch, func() {}
 }
 
 func (b *bus) AnnounceTaskStop(_ context.Context, taskID string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, ch := range b.watchers[taskID] {
 		if !b.deaf {
 			ch <- struct{}{}
 		}
 	}
+
 	return nil
 }
 
@@ -111,10 +120,12 @@ type place struct {
 func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+
 	box, err := sandbox.New(t.Context(), sandbox.Config{})
 	if err != nil {
 		t.Skipf("no sandbox on this machine: %v", err)
 	}
+
 	t.Cleanup(box.Close)
 	db := testkit.Database(t)
 	session := testkit.Session(t, db, testkit.User(t, db, "owner"), domain.NewSession{Env: map[string]string{"GREETING": "good day"}})
@@ -131,21 +142,25 @@ func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 		Records: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
 	})
 	require.NoError(t, err)
+
 	p.tasks = &activities.Tasks{
 		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
 		Environment: secrets.Buckets{Records: p.journal},
 		Limits:      limits, Logger: logger,
 	}
+
 	return p
 }
 
 // workspaceDir is a directory that the sessions' own users can get to.
 func workspaceDir(t *testing.T) string {
 	t.Helper()
+
 	dir, err := os.MkdirTemp("", "everloop-task-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+
 	return filepath.Join(dir, "workspace")
 }
 
@@ -162,6 +177,7 @@ func (p *place) work() *place {
 			p.worker.Stop()
 		}
 	})
+
 	return p
 }
 
@@ -172,6 +188,7 @@ func (p *place) start(command string) domain.BackgroundTask {
 	})
 	require.NoError(p.t, err)
 	require.Equal(p.t, domain.TaskRunning, task.Status)
+
 	return task
 }
 
@@ -179,6 +196,7 @@ func (p *place) look(id string) domain.BackgroundTask {
 	p.t.Helper()
 	task, _, _, err := p.journal.BackgroundTask(p.t.Context(), p.session.ID, id)
 	require.NoError(p.t, err)
+
 	return task
 }
 
@@ -186,6 +204,7 @@ func (p *place) look(id string) domain.BackgroundTask {
 func (p *place) until(id string, what string, holds func(domain.BackgroundTask) bool) domain.BackgroundTask {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return holds(p.look(id)) }, patience, 20*time.Millisecond, what)
+
 	return p.look(id)
 }
 
@@ -243,6 +262,7 @@ func TestRunTask_runsToEnd(t *testing.T) {
 
 func TestRunTask_stop(t *testing.T) {
 	t.Parallel()
+
 	for name, deaf := range map[string]bool{"by the bus": false, "by its flag": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -280,6 +300,7 @@ func TestRunTask_stoppedBeforeStart(t *testing.T) {
 func (p *place) root() string {
 	root, err := p.files.Root(p.t.Context(), p.session.ID, p.session.SandboxUID)
 	require.NoError(p.t, err)
+
 	return root
 }
 
@@ -330,9 +351,11 @@ func TestRunTask_fencedKillsProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskLost, status)
 	run := p.client.GetWorkflow(t.Context(), "task/"+task.TaskID, "")
+
 	var end domain.TaskStatus
 	require.NoError(t, run.Get(t.Context(), &end))
 	require.Equal(t, domain.TaskLost, end)
+
 	before, err := os.ReadFile(filepath.Join(p.root(), "alive.txt"))
 	require.NoError(t, err)
 	require.Never(t, func() bool {
@@ -365,6 +388,7 @@ func TestTasks_StartShell_oncePerCall(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.TaskID, second.TaskID)
 	require.Equal(t, domain.TaskCompleted, second.Status)
+
 	content, err := os.ReadFile(filepath.Join(p.root(), "times"))
 	require.NoError(t, err)
 	require.Equal(t, "x\n", string(content))

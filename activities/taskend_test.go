@@ -14,6 +14,7 @@ import (
 // show themselves.
 func TestEnded_refusedBySandbox(t *testing.T) {
 	t.Parallel()
+
 	refused := domain.Newf(domain.RateLimited, "too_many_commands", "the command did not run")
 	end := ended(tools.Exit{}, refused, nil, TaskLimits{})
 	require.Equal(t, domain.TaskFailed, end.Status)

@@ -35,6 +35,7 @@ func (s slowTool) Tools(context.Context, tools.Scope) []tools.Tool {
 // hour, and the model reads why.
 func TestRunTool_timeLimit(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct{ limit, want time.Duration }{
 		"default": {0, 15 * time.Minute}, "short": {time.Minute, time.Minute}, "an hour": {time.Hour, time.Hour},
 		"bounded": {24 * time.Hour, tools.MaxTimeLimit},
@@ -44,6 +45,7 @@ func TestRunTool_timeLimit(t *testing.T) {
 				registry, err := tools.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
 				require.NoError(t, err)
 				registry.Provide(slowTool{test.limit})
+
 				ledger := &leasedCalls{recorded: make(chan domain.FinishedCall, 1)}
 				acts := &activities.Activities{
 					Ledger: ledger, Stops: noStops{}, Tools: registry, Workspaces: standIn{}, Environment: standIn{}, Profiles: standIn{},
@@ -52,7 +54,9 @@ func TestRunTool_timeLimit(t *testing.T) {
 				began := time.Now()
 				_, err = acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
 				require.NoError(t, err)
+
 				done := <-ledger.recorded
+
 				synctest.Wait()
 				require.Equal(t, test.want, time.Since(began))
 				require.Equal(t, domain.CallError, done.Status)
@@ -60,5 +64,6 @@ func TestRunTool_timeLimit(t *testing.T) {
 			})
 		})
 	}
+
 	require.Greater(t, durable.ToolLimit, tools.MaxTimeLimit+time.Minute, "the activity outlasts each call and its record")
 }

@@ -37,12 +37,15 @@ func (a *Activities) TryTool(ctx context.Context, in contract.RunToolIn) (contra
 	if a.NoFastPaths {
 		return contract.RunToolOut{Pending: true}, nil
 	}
+
 	running, out, err := a.begin(ctx, in)
 	if err != nil || running == nil {
 		return withoutStop(out), err
 	}
+
 	moment := time.NewTimer(tryFor)
 	defer moment.Stop()
+
 	select {
 	case <-running.over:
 		return withoutStop(running.out), running.err
@@ -63,6 +66,7 @@ func withoutStop(out contract.RunToolOut) contract.RunToolOut {
 func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
+
 	for {
 		running, out, err := a.begin(ctx, in)
 		switch {
@@ -75,9 +79,11 @@ func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contra
 				if cause := context.Cause(ctx); errors.Is(cause, durable.ErrAttemptLost) {
 					return out, cause // the call goes on, and another attempt joins it
 				}
+
 				running.abort(context.Cause(ctx))
 				<-running.over
 			}
+
 			if running.err != nil || !running.out.Pending {
 				return running.out, running.err
 			}
@@ -85,6 +91,7 @@ func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contra
 		case !out.Pending:
 			return out, nil
 		}
+
 		select {
 		case <-time.After(heldPoll):
 		case <-ctx.Done():
@@ -102,10 +109,12 @@ func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedC
 		running *hostedCall
 		out     contract.RunToolOut
 	}
+
 	got, err, _ := a.host.beginning.Do(in.ToolCallID, func() (any, error) {
 		running, out, err := a.claim(ctx, in)
 		return begun{running, out}, err
 	})
+
 	return got.(begun).running, got.(begun).out, err
 }
 
@@ -120,11 +129,14 @@ func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedC
 	}
 	// Watch before the flag is looked at, so that no stop falls in between.
 	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
+
 	call, state, err := a.claimCall(ctx, in.ToolCallID)
 	if err == nil && (state == domain.CallClaimed || state == domain.CallAbandoned) {
 		return a.start(context.WithoutCancel(ctx), call, state, stopped, unwatch), contract.RunToolOut{}, nil
 	}
+
 	unwatch()
+
 	switch {
 	case err != nil:
 		return nil, contract.RunToolOut{}, err
@@ -146,10 +158,12 @@ const claimLimit = 10 * time.Second
 func (a *Activities) claimCall(ctx context.Context, id string) (call domain.LedgerCall, state domain.LedgerState, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimLimit)
 	defer cancel()
+
 	err = a.host.claims.use(id, func(nonce string) error {
 		call, state, err = a.Ledger.ClaimCall(ctx, id, nonce)
 		return err
 	})
+
 	return call, state, err
 }
 
@@ -159,6 +173,7 @@ func (a *Activities) start(
 ) *hostedCall {
 	reserved := a.host.reserve(ctx, call.ID, stopped, unwatch)
 	a.run(reserved, call, state)
+
 	return reserved.call
 }
 
@@ -167,6 +182,7 @@ func (a *Activities) run(reserved reservedCall, call domain.LedgerCall, state do
 	go func() {
 		defer reserved.unwatch()
 		go a.watchCall(reserved.ctx, call, reserved.stopped, reserved.call.abort)
+
 		out, err := a.carryOut(reserved.ctx, call, state)
 		reserved.call.abort(nil)
 		a.host.ended(call.ID, reserved.call, out, err)
@@ -181,6 +197,7 @@ const renewEvery = 3 * time.Second
 func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stopped <-chan struct{}, abort context.CancelCauseFunc) {
 	expired := time.AfterFunc(2*renewEvery, func() { abort(domain.ErrFenced) })
 	defer expired.Stop()
+
 	go func() {
 		select {
 		case <-stopped:
@@ -188,14 +205,17 @@ func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stop
 		case <-ctx.Done():
 		}
 	}()
+
 	renew := time.NewTicker(renewEvery)
 	defer renew.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
 			asked := time.Now()
+
 			err := a.renew(ctx, call)
 			switch {
 			case err == nil:
@@ -211,6 +231,7 @@ func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stop
 func (a *Activities) renew(ctx context.Context, call domain.LedgerCall) error {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery)
 	defer cancel()
+
 	return a.Ledger.RenewCall(ctx, call.ID, call.Attempt)
 }
 
@@ -219,25 +240,31 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 	set := a.Tools.For(ctx, a.scopeOfCall(call))
 	tool, arguments, refused := set.Admit(call.ToolName, call.Arguments)
 	label := metricName(set, call.ToolName)
+
 	ctx, span := startTool(ctx, a.Tracer, label, call)
 	defer span.End()
+
 	keep := context.WithoutCancel(ctx)
+
 	switch {
 	case refused != nil:
 		return a.record(keep, call, finished(call, *refused), label)
 	case state == domain.CallAbandoned && tool.Acts:
 		done := finished(call, tools.Result{Output: unknownOutcome, IsError: true})
 		done.Phase = domain.PhaseUnknownOutcome
+
 		return a.record(keep, call, done, label)
 	}
 	// What sub-agents write belongs to the turn that called them.
 	acted := tool.Acts && call.LoopID == domain.RootLoop
 	result, err := a.execute(ctx, call, tool, arguments)
 	done := finished(call, result)
+
 	switch cause := context.Cause(ctx); {
 	case cause == nil && err == nil:
 	case cause == nil:
 		a.Logger.Error("failed to run a tool", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, tool.Name+" could not be carried out because of a fault of the service.")
 	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
@@ -247,13 +274,16 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 		a.filesDue(call.SessionID, acted)
 		// A call that was taken over says nothing about its chat.
 		out.Stopped = !errors.Is(cause, domain.ErrFenced)
+
 		return out, err
 	default: // the worker shuts down: what was begun is dead by now, which is a known outcome
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 	}
+
 	out, err := a.record(keep, call, done, label)
 	a.filesDue(call.SessionID, acted)
+
 	return out, err
 }
 
@@ -270,14 +300,17 @@ func (a *Activities) execute(
 	if err := a.beforeWriting(ctx, call, tool); err != nil {
 		return result, err
 	}
+
 	root, err := a.Workspaces.Root(ctx, call.SessionID, call.Session.SandboxUID)
 	if err != nil {
 		return result, err
 	}
+
 	env, err := a.Environment.ToolEnv(ctx, call.Session)
 	if err != nil {
 		return result, err
 	}
+
 	request := &tools.Call{
 		ID: call.ID, ChatID: call.ChatID, EntryID: call.EntryID, Arguments: arguments,
 		Session: tools.SessionView{
@@ -286,16 +319,20 @@ func (a *Activities) execute(
 		Progress: a.liveOutput(context.WithoutCancel(ctx), call),
 	}
 	limit := tool.Limit()
+
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
+
 	result, err = a.runTool(ctx, call, tool, request)
 	if err != nil && errors.Is(context.Cause(ctx), errCallTime) {
 		note := fmt.Sprintf("[The call took longer than %s and was ended. It may have taken effect in part.]", limit)
+
 		return tools.Result{
 			Output: strings.TrimSpace(result.Output + "\n" + note), IsError: true,
 			Changed: result.Changed, Connections: result.Connections,
 		}, nil
 	}
+
 	return result, err
 }
 
@@ -307,14 +344,18 @@ func (a *Activities) runTool(
 	err = retry.Backoff{First: 200 * time.Millisecond, Max: time.Second}.Do(ctx, func() error {
 		attempt++
 		result, err = a.Tools.Run(ctx, tool, request)
+
 		return err
 	}, func(err error) bool {
 		if tool.Acts || attempt == toolAttempts || ctx.Err() != nil {
 			return false
 		}
+
 		a.Logger.Warn("retrying a tool", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+
 		return true
 	})
+
 	return result, err
 }
 
@@ -329,7 +370,9 @@ func (a *Activities) record(
 		if errors.Is(err, domain.ErrFenced) {
 			return false
 		}
+
 		a.Logger.Warn("failed to record the result of a tool; retrying", "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
+
 		return true
 	})
 	switch {
@@ -337,6 +380,7 @@ func (a *Activities) record(
 		a.transcripts.recorded(call, done)
 		a.Metrics.ToolCalled(label, string(done.Status), done.Duration)
 		toolEnded(ctx, done.Status)
+
 		return contract.RunToolOut{Status: done.Status}, nil
 	case errors.Is(err, domain.ErrFenced): // the chat has ended or another worker has the call
 		status, err := a.Ledger.CallStatus(ctx, call.ID)
@@ -352,9 +396,11 @@ func metricName(set *tools.Toolset, name string) string {
 	if strings.HasPrefix(name, "mcp__") {
 		return "mcp"
 	}
+
 	if _, known := set.Lookup(name); known {
 		return name
 	}
+
 	return "unknown"
 }
 
@@ -364,6 +410,7 @@ func finished(call domain.LedgerCall, result tools.Result) domain.FinishedCall {
 	if result.IsError {
 		status = domain.CallError
 	}
+
 	return domain.FinishedCall{
 		ID: call.ID, Attempt: call.Attempt, Status: status, Phase: domain.PhaseFinished,
 		Result: domain.CleanText(result.Output), Duration: time.Since(call.StartedAt), Changes: result.Changed,
@@ -381,8 +428,10 @@ func (a *Activities) liveOutput(ctx context.Context, call domain.LedgerCall) fun
 	shown := sync.OnceValue(func() bool {
 		ctx, cancel := context.WithTimeout(ctx, progressWait)
 		defer cancel()
+
 		return a.Turns.Published(ctx, call.SessionID) == nil
 	})
+
 	return func(stream, text string) {
 		if shown() {
 			a.progress(ctx, call, stream, text)
@@ -400,6 +449,7 @@ func (a *Activities) progress(ctx context.Context, call domain.LedgerCall, strea
 			SessionID: call.SessionID, ChatID: call.ChatID, Name: domain.EventTurnPatch, At: time.Now().UTC(), Data: data,
 		})
 	}
+
 	if err != nil {
 		a.Logger.Debug("failed to publish tool progress", "session_id", call.SessionID, "error", err)
 	}
@@ -409,5 +459,6 @@ func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise
 	}
+
 	return text
 }

@@ -32,6 +32,7 @@ type hostedCall struct {
 func (h *toolHost) find(id string) *hostedCall {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	return h.calls[id]
 }
 
@@ -46,13 +47,17 @@ type reservedCall struct {
 // reserve adds a call before it runs. Activities that ask for the call wait for its end.
 func (h *toolHost) reserve(ctx context.Context, id string, stopped <-chan struct{}, unwatch func()) reservedCall {
 	ctx, abort := context.WithCancelCause(ctx)
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if h.calls == nil {
 		h.calls = map[string]*hostedCall{}
 	}
+
 	call := &hostedCall{abort: abort, over: make(chan struct{})}
 	h.calls[id] = call
+
 	return reservedCall{call, ctx, stopped, unwatch}
 }
 
@@ -69,13 +74,16 @@ const keepEnded = 10 * time.Second
 
 func (h *toolHost) ended(id string, call *hostedCall, out contract.RunToolOut, err error) {
 	call.out, call.err = out, err
+
 	keep := keepEnded
 	if out.Pending || err != nil {
 		keep = 0 // the ledger knows more
 	}
+
 	forget := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+
 		if h.calls[id] == call {
 			delete(h.calls, id)
 		}
@@ -85,6 +93,7 @@ func (h *toolHost) ended(id string, call *hostedCall, out contract.RunToolOut, e
 	} else {
 		time.AfterFunc(keep, forget)
 	}
+
 	close(call.over)
 }
 
@@ -92,14 +101,17 @@ func (h *toolHost) ended(id string, call *hostedCall, out contract.RunToolOut, e
 // until their outcomes are recorded.
 func (a *Activities) Drain(ctx context.Context) {
 	a.host.mu.Lock()
+
 	left := make([]*hostedCall, 0, len(a.host.calls))
 	for _, call := range a.host.calls {
 		left = append(left, call)
 	}
 	a.host.mu.Unlock()
+
 	for _, call := range left {
 		call.abort(errDraining)
 	}
+
 	for _, call := range left {
 		select {
 		case <-call.over:
@@ -107,5 +119,6 @@ func (a *Activities) Drain(ctx context.Context) {
 			return
 		}
 	}
+
 	a.shared.wait(ctx)
 }

@@ -26,26 +26,32 @@ func (t traced) stream(
 	if t.tracer == nil {
 		return t.models.Stream(ctx, p, onDelta)
 	}
+
 	ctx, span := t.tracer.Start(ctx, "chat "+p.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...),
 		trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", provider),
 			attribute.String("gen_ai.request.model", p.Model)))
 	defer span.End()
+
 	reply, err := t.models.Stream(ctx, p, onDelta)
 	span.SetAttributes(
 		attribute.Int64("gen_ai.usage.input_tokens", reply.Usage.InputTokens),
 		attribute.Int64("gen_ai.usage.output_tokens", reply.Usage.OutputTokens),
 	)
+
 	if reply.Model != "" {
 		span.SetAttributes(attribute.String("gen_ai.response.model", reply.Model))
 	}
+
 	if reply.FinishReason != "" {
 		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{reply.FinishReason}))
 	}
+
 	if err != nil {
 		span.SetStatus(codes.Error, "")
 		span.SetAttributes(attribute.String("error.type", errorType(err)))
 	}
+
 	return reply, err
 }
 
@@ -58,6 +64,7 @@ func errorType(err error) string {
 	if fault, ok := errors.AsType[*domain.ModelError](err); ok {
 		return string(fault.Fault)
 	}
+
 	return "_OTHER"
 }
 
@@ -75,6 +82,7 @@ func startTool(ctx context.Context, tracer trace.Tracer, tool string, call domai
 	if tracer == nil {
 		return ctx, noop.Span{}
 	}
+
 	return tracer.Start(ctx, "execute_tool "+tool, trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", tool),
 		attribute.String("everloop.session_id", call.SessionID), attribute.String("everloop.chat_id", call.ChatID),
@@ -85,6 +93,7 @@ func startTool(ctx context.Context, tracer trace.Tracer, tool string, call domai
 func toolEnded(ctx context.Context, status domain.ToolCallStatus) {
 	span := trace.SpanFromContext(ctx)
 	span.SetAttributes(attribute.String("everloop.tool.status", string(status)))
+
 	if status == domain.CallError {
 		span.SetStatus(codes.Error, "")
 	}

@@ -63,23 +63,28 @@ func (m loopMemory) weight() (w domain.ContextWeight, known bool) {
 		if turn.Sequence <= m.transcript.CompactedAt {
 			break
 		}
+
 		for _, part := range turn.Parts {
 			w.Bytes += int64(blockFrame + len(part.Text))
 			if part.ImageURL != nil {
 				w.Images++
 			}
 		}
+
 		for _, block := range turn.Blocks {
 			w.Bytes += int64(blockFrame + len(block.Content))
 		}
+
 		for _, call := range turn.Calls {
 			w.Bytes += int64(callFrame + len(call.Arguments) + len(call.Result))
 		}
+
 		if turn.InputTokens > 0 {
 			w.Reported = turn.InputTokens
 			return w, true
 		}
 	}
+
 	return w, false
 }
 
@@ -91,6 +96,7 @@ func (t *transcripts) open() *otter.Cache[loopKey, loopMemory] {
 			ExpiryCalculator: otter.ExpiryAccessing[loopKey, loopMemory](keptTranscriptIdle),
 		}))
 	})
+
 	return t.kept.Load()
 }
 
@@ -106,17 +112,20 @@ func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 	}
 	for _, call := range closing.Calls {
 		status, result := domain.CallPending, ""
+
 		switch {
 		case call.Questions != nil:
 			status = domain.CallAwaitingAnswer
 		case call.Settled != nil:
 			status, result = call.Settled.Status, call.Settled.Result
 		}
+
 		turn.Calls = append(turn.Calls, domain.ToolCall{
 			ID: call.ID, ToolName: call.ToolName, DisplayName: call.DisplayName, Arguments: call.Arguments,
 			Status: status, Result: result, ServerCallID: call.ServerCallID,
 		})
 	}
+
 	transcript := m.transcript
 	transcript.Turns = append(transcript.Turns[:len(transcript.Turns):len(transcript.Turns)], turn)
 	t.open().Set(loopKey{m.key.ChatID, m.key.LoopID}, loopMemory{m.turn.BranchID, transcript, requested(m.turn.Chat), m.model})
@@ -128,19 +137,23 @@ func (t *transcripts) recorded(call domain.LedgerCall, done domain.FinishedCall)
 	if cache == nil {
 		return
 	}
+
 	cache.ComputeIfPresent(loopKey{call.ChatID, call.LoopID}, func(m loopMemory) (loopMemory, otter.ComputeOp) {
 		last := len(m.transcript.Turns) - 1
 		if last < 0 || m.transcript.Turns[last].ID != call.EntryID {
 			return m, otter.CancelOp
 		}
+
 		m.transcript.Turns = slices.Clone(m.transcript.Turns) // readers of the old slice must not see the change
 		turn := &m.transcript.Turns[last]
+
 		turn.Calls = slices.Clone(turn.Calls)
 		for i := range turn.Calls {
 			if turn.Calls[i].ID == call.ID {
 				turn.Calls[i].Status, turn.Calls[i].Result = done.Status, done.Result
 			}
 		}
+
 		return m, otter.WriteOp
 	})
 }
@@ -152,37 +165,45 @@ func (a *Activities) loopTranscript(ctx context.Context, q domain.TranscriptQuer
 	if found && kept.current(q.BranchID, newest) {
 		return kept.transcript, nil
 	}
+
 	return a.readTranscript(ctx, q)
 }
 
 // readTranscript reads what is new of the transcript of a loop.
 func (a *Activities) readTranscript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
 	cache, key := a.transcripts.open(), loopKey{q.ChatID, q.LoopID}
+
 	kept, found := cache.GetIfPresent(key)
 	if found && kept.branchID != q.BranchID {
 		kept = loopMemory{}
 	}
+
 	known := kept.transcript
+
 	known.Turns = known.Turns[:finalTurns(known.Turns)]
 	if len(known.Turns) > 0 {
 		q.From = known.Turns[len(known.Turns)-1].Sequence + 1
 	}
+
 	transcript, err := a.Turns.Transcript(ctx, q)
 	if err != nil {
 		return transcript, err
 	}
+
 	if q.From > 0 && transcript.CompactionID != known.CompactionID {
 		q.From = 0
 		if transcript, err = a.Turns.Transcript(ctx, q); err != nil {
 			return transcript, err
 		}
 	}
+
 	if q.From > 0 {
 		transcript.Turns = append(known.Turns[:len(known.Turns):len(known.Turns)], transcript.Turns...)
 	}
 
 	kept.branchID, kept.transcript = q.BranchID, transcript
 	cache.Set(key, kept)
+
 	return transcript, nil
 }
 
@@ -193,29 +214,35 @@ func finalTurns(turns []domain.TranscriptTurn) int {
 		if turn.Status == domain.TurnStreaming || turn.Status == domain.TurnPaused {
 			return i
 		}
+
 		for _, call := range turn.Calls {
 			if call.Status == domain.CallPending || call.Status == domain.CallAwaitingAnswer {
 				return i
 			}
 		}
 	}
+
 	return len(turns)
 }
 
 func transcriptBytes(transcript domain.Transcript) uint32 {
 	const each = 200 // of a turn's or a call's own fields
+
 	bytes := each + len(transcript.Summary)
 	for _, turn := range transcript.Turns {
 		bytes += each
 		for _, part := range turn.Parts {
 			bytes += each + len(part.Text)
 		}
+
 		for _, block := range turn.Blocks {
 			bytes += each + len(block.Content)
 		}
+
 		for _, call := range turn.Calls {
 			bytes += each + len(call.Arguments) + len(call.Result) + len(call.ServerCallID)
 		}
 	}
+
 	return uint32(min(bytes, 1<<31))
 }

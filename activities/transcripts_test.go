@@ -20,12 +20,14 @@ type turnStore struct {
 
 func (s *turnStore) Transcript(_ context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
 	s.reads = append(s.reads, q.From)
+
 	out := domain.Transcript{CompactionID: s.compaction}
 	for _, turn := range s.turns {
 		if turn.Sequence >= q.From && turn.Sequence < q.Before {
 			out.Turns = append(out.Turns, turn)
 		}
 	}
+
 	return out, nil
 }
 
@@ -38,6 +40,7 @@ func (s *turnStore) add(status domain.ToolCallStatus) {
 
 func TestActivities_transcript_reads_what_is_new(t *testing.T) {
 	t.Parallel()
+
 	store := &turnStore{}
 	a := &Activities{Turns: store}
 	read := func() []domain.TranscriptTurn {
@@ -46,15 +49,19 @@ func TestActivities_transcript_reads_what_is_new(t *testing.T) {
 		)
 		require.NoError(t, err)
 		require.Equal(t, store.turns, read.Turns)
+
 		return read.Turns
 	}
 
 	store.add(domain.CallDone)
 	store.add(domain.CallPending)
 	read()
+
 	store.turns[1].Calls = []domain.ToolCall{{ID: "c1", Status: domain.CallDone, Result: "late"}}
 	store.add(domain.CallDone)
+
 	first := read()
+
 	store.add(domain.CallDone)
 	read()
 	require.Equal(t, []int64{0, 1, 3}, store.reads, "a turn with a call that has not ended is read again")
@@ -62,15 +69,18 @@ func TestActivities_transcript_reads_what_is_new(t *testing.T) {
 
 	store.compaction = "summary"
 	store.turns = store.turns[2:]
+
 	read()
 	require.Equal(t, []int64{0, 1, 3, 4, 0}, store.reads, "after a compaction everything is read again")
 }
 
 func TestActivities_transcript_is_of_one_loop_and_branch(t *testing.T) {
 	t.Parallel()
+
 	store := &turnStore{}
 	store.add(domain.CallDone)
 	a := &Activities{Turns: store}
+
 	for _, q := range []domain.TranscriptQuery{
 		{ChatID: "a", BranchID: "b", LoopID: "root"},
 		{ChatID: "a", BranchID: "b2", LoopID: "root"},
@@ -82,6 +92,7 @@ func TestActivities_transcript_is_of_one_loop_and_branch(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, read.Turns, 1)
 	}
+
 	require.Equal(t, []int64{0, 0, 0, 0}, store.reads)
 }
 
@@ -89,6 +100,7 @@ func TestActivities_transcript_is_of_one_loop_and_branch(t *testing.T) {
 // that another process adds to it is.
 func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	t.Parallel()
+
 	store := &turnStore{turns: []domain.TranscriptTurn{{ID: "u", Role: domain.RoleUser, Status: domain.TurnCompleted}}}
 	a := &Activities{Turns: store}
 	key := domain.TurnKey{ChatID: "chat", LoopID: domain.RootLoop}
@@ -97,6 +109,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 			t.Context(), domain.TranscriptQuery{ChatID: "chat", BranchID: "b", LoopID: domain.RootLoop, Before: 1 << 40}, newest,
 		)
 		require.NoError(t, err)
+
 		return out
 	}
 	answer := func(id string, sequence int64, before domain.Transcript) domain.TranscriptTurn {
@@ -109,6 +122,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 			Blocks: []domain.Block{{Type: domain.BlockText, Content: "hm"}},
 			Calls:  []domain.PlannedCall{{ID: id + "-c", ToolName: "Bash", Arguments: "{}"}},
 		})
+
 		return domain.TranscriptTurn{
 			ID: id, Sequence: sequence, Role: domain.RoleAssistant, Status: domain.TurnCompleted, ChatID: "chat", Model: "m",
 			InputTokens: 100,
@@ -123,6 +137,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	require.False(t, kept.current("b", "one"), "its call has not ended")
 	a.transcripts.recorded(domain.LedgerCall{ID: "one-c", ChatID: "chat", LoopID: domain.RootLoop, EntryID: "one"},
 		domain.FinishedCall{Status: domain.CallDone, Result: "ok"})
+
 	reads := len(store.reads)
 	second := read("one")
 	require.Equal(t, store.turns, second.Turns)
@@ -134,6 +149,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	require.True(t, known)
 	require.EqualValues(t, 100, w.Reported)
 	require.EqualValues(t, blockFrame+len("hm")+callFrame+len("{}ok"), w.Bytes)
+
 	for name, other := range map[string][2]string{"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"}} {
 		require.False(t, kept.current(other[0], other[1]), name)
 	}

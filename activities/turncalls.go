@@ -42,15 +42,18 @@ func (a *Activities) scheduled(
 		return call.Questions != nil || call.Settled != nil || call.Guarded
 	})
 	summary := a.runSummaries(ctx, session, set, calls)
+
 	var out []contract.ToolCall
 	for _, call := range calls {
 		out = append(out, contract.ToolCall{ID: call.ID, Name: call.ToolName, Summary: summary(call), Fork: forkOf(call)})
 	}
+
 	for most := 128; most > 0 && encodedSize(out) > callsRoom; most /= 2 {
 		for i := range out {
 			out[i].Summary = firstBytes(out[i].Summary, most)
 		}
 	}
+
 	return out
 }
 
@@ -61,15 +64,19 @@ func (a *Activities) runSummaries(
 	ctx context.Context, session domain.Session, set *tools.Toolset, calls []domain.PlannedCall,
 ) func(domain.PlannedCall) string {
 	name := func(call domain.PlannedCall) string { return set.RunSummary(call.ToolName, "", nil) }
+
 	speaks := func(call domain.PlannedCall) bool { return set.RunText(call.ToolName, call.Arguments) != "" }
 	if a.SummaryNames || !slices.ContainsFunc(calls, speaks) {
 		return name
 	}
+
 	env, err := a.Environment.ToolEnv(ctx, session)
 	if err != nil {
 		return name
 	}
+
 	values := slices.Collect(maps.Values(env))
+
 	return func(call domain.PlannedCall) string { return set.RunSummary(call.ToolName, call.Arguments, values) }
 }
 
@@ -78,6 +85,7 @@ func encodedSize(calls []contract.ToolCall) int {
 	if err != nil {
 		return 0 // encoding the result says so
 	}
+
 	return len(raw)
 }
 
@@ -86,8 +94,10 @@ func firstBytes(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
+
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
+
 	return text[:n]
 }

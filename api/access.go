@@ -23,10 +23,16 @@ func (a *access) own(ctx context.Context, id string) (domain.Session, error) {
 // privilege is audited before the answer.
 func (a *access) readable(ctx context.Context, id string) (domain.Session, domain.ViewerRole, error) {
 	user := httpx.CallerOf(ctx).User
+
 	session, role, err := a.store.ReadSession(ctx, user, id)
 	if err == nil && role == domain.ViewerAdmin {
-		details := map[string]string{"edge": string(auth.EdgeREST), "route": httpx.RequestOf(ctx).Route, "request_id": httpx.RequestOf(ctx).ID}
+		details := map[string]string{
+			"edge":       string(auth.EdgeREST),
+			"route":      httpx.RequestOf(ctx).Route,
+			"request_id": httpx.RequestOf(ctx).ID,
+		}
 		err = a.auditor.Write(ctx, user.ID, auth.ActionSessionRead, id, details)
 	}
+
 	return session, role, err
 }

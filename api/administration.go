@@ -82,8 +82,10 @@ func (a *administrationAPI) setAdministrator(ctx context.Context, userID string,
 	if err := a.administration.SetAdministrator(ctx, userID, administrator); err != nil {
 		return nil, err
 	}
+
 	a.rights.Announce(ctx, domain.RightsChange{UserID: userID})
 	httpx.Concerns(ctx, userID, nil)
+
 	return httpx.Answer(okBody{true}, nil)
 }
 
@@ -103,6 +105,7 @@ func (a *administrationAPI) listAudit(ctx context.Context, in *struct {
 	page, total, err := a.administration.AuditTrail(ctx, domain.AuditQuery{
 		ActorID: in.ActorID, Action: in.Action, Target: in.Target, Limit: in.Limit, Offset: in.Offset,
 	})
+
 	return httpx.Answer(auditPage{orEmpty(page), total}, err)
 }
 
@@ -127,6 +130,8 @@ func (a *administrationAPI) tokenStates(ctx context.Context, in *struct {
 	for i, u := range in.Body.Users {
 		people[i] = domain.Person{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
 	}
+
 	states, err := a.administration.TokenStates(ctx, people)
+
 	return httpx.Answer(tokenStateList{orEmpty(states)}, err)
 }

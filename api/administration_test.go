@@ -9,16 +9,46 @@ import (
 
 var administrationWalk = []call{
 	{method: "GET", path: "/api/admin/admins", scope: "admin", url: "/api/admin/admins", status: 200, admin: true},
-	{method: "POST", path: "/api/admin/admins", scope: "admin", url: "/api/admin/admins", status: 200, admin: true, hasBody: true, body: `{"user_id":"{u}"}`, bad: []bad{
-		{body: `{}`, at: "body.user_id"}, {body: `{"user_id":""}`, at: "body.user_id"}, {body: `{"user_id":1}`, at: "body.user_id"},
-	}},
-	{method: "DELETE", path: "/api/admin/admins/{user_id}", scope: "admin", url: "/api/admin/admins/{a}", status: 200, admin: true, missing: "/api/admin/admins/" + none},
+	{
+		method:  "POST",
+		path:    "/api/admin/admins",
+		scope:   "admin",
+		url:     "/api/admin/admins",
+		status:  200,
+		admin:   true,
+		hasBody: true,
+		body:    `{"user_id":"{u}"}`,
+		bad: []bad{
+			{body: `{}`, at: "body.user_id"}, {body: `{"user_id":""}`, at: "body.user_id"}, {body: `{"user_id":1}`, at: "body.user_id"},
+		},
+	},
+	{
+		method:  "DELETE",
+		path:    "/api/admin/admins/{user_id}",
+		scope:   "admin",
+		url:     "/api/admin/admins/{a}",
+		status:  200,
+		admin:   true,
+		missing: "/api/admin/admins/" + none,
+	},
 	{method: "GET", path: "/api/admin/audit", scope: "admin", url: "/api/admin/audit", status: 200, admin: true, bad: []bad{
-		{path: "/api/admin/audit?limit=0", at: "query.limit"}, {path: "/api/admin/audit?limit=1001", at: "query.limit"}, {path: "/api/admin/audit?offset=-1", at: "query.offset"},
+		{
+			path: "/api/admin/audit?limit=0",
+			at:   "query.limit",
+		},
+		{path: "/api/admin/audit?limit=1001", at: "query.limit"},
+		{path: "/api/admin/audit?offset=-1", at: "query.offset"},
 	}},
 	{
-		method: "POST", path: "/api/admin/users/token-state", scope: "admin", url: "/api/admin/users/token-state", status: 200, admin: true, hasBody: true,
-		body: `{"users":[{"sub":"x","email":"","name":""}]}`, bad: []bad{
+		method:  "POST",
+		path:    "/api/admin/users/token-state",
+		scope:   "admin",
+		url:     "/api/admin/users/token-state",
+		status:  200,
+		admin:   true,
+		hasBody: true,
+		body:    `{"users":[{"sub":"x","email":"","name":""}]}`,
+		bad: []bad{
 			{body: `{}`, at: "body.users"},
 			{body: `{"users":{}}`, at: "body.users"},
 			{body: `{"users":[{"email":"a","name":"b"}]}`, at: "body.users[0].sub"},

@@ -56,6 +56,7 @@ const (
 
 func (a *agentInstancesAPI) register(r *httpx.Server) {
 	const base = "/api/agent-instances"
+
 	httpx.Register(r, httpx.Operation{
 		ID: "list-agent-runtimes", Method: fiber.MethodGet, Path: "/api/agent-runtimes", Tag: instanceTag,
 		Summary: "List the runtimes of agent instances, the built-in one first",
@@ -111,10 +112,12 @@ func (a *agentInstancesAPI) register(r *httpx.Server) {
 
 func (a *agentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgentInstance }) (*httpx.Body[createdInstance], error) {
 	b := in.Body
+
 	env, err := cleanEnv(b.Env)
 	if err != nil {
 		return nil, err
 	}
+
 	wanted := domain.AgentInstance{
 		OwnerID: httpx.CallerOf(ctx).User.ID, Name: b.Name, RuntimeID: b.RuntimeID, Description: value(b.Description),
 		Instructions: value(b.Instructions), Visibility: domain.VisibilityWorkspace, Model: orNil(b.Model),
@@ -122,10 +125,12 @@ func (a *agentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgen
 	}
 	set(&wanted.Visibility, b.Visibility)
 	set(&wanted.MaxConcurrentTasks, b.MaxConcurrentTasks)
+
 	made, err := a.agents.CreateInstance(ctx, wanted)
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, nil)
 	}
+
 	return httpx.Answer(createdInstance{made.ID, made}, err)
 }
 
@@ -145,6 +150,7 @@ func (a *agentInstancesAPI) update(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[domain.AgentInstance], error) {
 	b := in.Body
+
 	change := domain.AgentInstanceChange{
 		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: b.Visibility, Model: b.Model,
 		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived,
@@ -154,7 +160,9 @@ func (a *agentInstancesAPI) update(ctx context.Context, in *struct {
 		if err != nil {
 			return nil, err
 		}
+
 		change.Env = env
 	}
+
 	return httpx.Answer(a.agents.ChangeInstance(ctx, httpx.CallerOf(ctx).User.ID, in.ID, change))
 }

@@ -59,20 +59,35 @@ type ProdAgentFields struct {
 func (f ProdAgentFields) agent(ownerID string) domain.ProdAgent {
 	made := domain.ProdAgent{
 		ProdAgentSummary: domain.ProdAgentSummary{
-			OwnerID: ownerID, Name: f.Name, Icon: value(f.Icon), SolutionID: f.SolutionID, BizRoleID: f.BizRoleID, Skills: orEmpty(f.Skills),
-			LayoutType: "default", RuntimeProvider: value(f.RuntimeProvider), Visibility: domain.VisibilityWorkspace,
+			OwnerID:         ownerID,
+			Name:            f.Name,
+			Icon:            value(f.Icon),
+			SolutionID:      f.SolutionID,
+			BizRoleID:       f.BizRoleID,
+			Skills:          orEmpty(f.Skills),
+			LayoutType:      "default",
+			RuntimeProvider: value(f.RuntimeProvider),
+			Visibility:      domain.VisibilityWorkspace,
 		},
-		AgentTemplate: value(f.AgentTemplate), Instructions: value(f.Instructions), SkillsData: f.SkillsData, InitScript: value(f.InitScript),
-		PreviewURLs: orEmpty(f.PreviewURLs),
+		AgentTemplate: value(
+			f.AgentTemplate,
+		),
+		Instructions: value(f.Instructions),
+		SkillsData:   f.SkillsData,
+		InitScript:   value(f.InitScript),
+		PreviewURLs:  orEmpty(f.PreviewURLs),
 	}
 	if mode := domain.Mode(value(f.InitialMode)); mode != "" {
 		made.InitialMode = &mode
 	}
+
 	if made.SkillsData == nil {
 		made.SkillsData = map[string]any{}
 	}
+
 	set(&made.LayoutType, orNil(f.LayoutType))
 	set(&made.Visibility, f.Visibility)
+
 	return made
 }
 
@@ -126,9 +141,11 @@ const (
 )
 
 func (a *agentsAPI) register(r *httpx.Server) {
-	const base = "/api/prod_agents"
-	const example = `"name": "Reviewer", "solution_id": "software_factory", "biz_role_id": "reviewer", ` +
-		`"instructions": "Review each change for errors.", "init_script": "git clone https://git.example/app.git"}`
+	const (
+		base    = "/api/prod_agents"
+		example = `"name": "Reviewer", "solution_id": "software_factory", "biz_role_id": "reviewer", ` +
+			`"instructions": "Review each change for errors.", "init_script": "git clone https://git.example/app.git"}`
+	)
 	httpx.Register(r, httpx.Operation{
 		ID: "create-prod-agent", Method: fiber.MethodPost, Path: base, Tag: agentTag,
 		Summary:     "Create a production agent",
@@ -154,10 +171,12 @@ func (a *agentsAPI) register(r *httpx.Server) {
 		Scope:   auth.Solutions, Errors: httpx.Codes{404: onAgent},
 	}, func(ctx context.Context, in *ProdAgentRef) (*httpx.Body[prodAgentBody], error) {
 		found, runtime, err := a.agents.Get(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID)
+
 		provider := found.RuntimeProvider
 		if provider == "" {
 			provider = domain.BuiltinRuntime
 		}
+
 		return httpx.Answer(prodAgentBody{provider, runtime, found}, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -197,10 +216,12 @@ func (a *agentsAPI) register(r *httpx.Server) {
 func (a *agentsAPI) create(ctx context.Context, in *struct{ Body newProdAgent }) (*httpx.Body[prodAgentResult], error) {
 	wanted := in.Body.agent(httpx.CallerOf(ctx).User.ID)
 	wanted.AgentID = value(in.Body.AgentID)
+
 	made, err := a.agents.Create(ctx, wanted)
 	if err == nil {
 		httpx.Concerns(ctx, made.RecordID, map[string]string{"agent_id": made.AgentID})
 	}
+
 	return httpx.Answer(resultOf(made), err)
 }
 
@@ -215,15 +236,18 @@ func (a *agentsAPI) list(ctx context.Context, in *struct {
 
 func (a *agentsAPI) catalog(ctx context.Context, _ *struct{}) (*httpx.Body[list[solutionBody]], error) {
 	all := a.solutions.All()
+
 	out := list[solutionBody]{Items: make([]solutionBody, len(all)), Total: len(all)}
 	for i, solution := range all {
 		allowed, err := a.roleRights.AllowedRoles(ctx, httpx.CallerOf(ctx).User.ID, solution.ID)
 		if err != nil {
 			return nil, err
 		}
+
 		out.Items[i] = solutionOf(solution)
 		out.Items[i].Roles = rolesOf(solution.Roles, &allowed)
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -235,6 +259,7 @@ func (a *agentsAPI) replace(ctx context.Context, in *struct {
 	wanted := in.Body.agent(httpx.CallerOf(ctx).User.ID)
 	wanted.RecordID = in.RecordID
 	changed, err := a.agents.Replace(ctx, wanted)
+
 	return httpx.Answer(resultOf(changed), err)
 }
 
@@ -243,16 +268,20 @@ func (a *agentsAPI) instantiate(ctx context.Context, in *ProdAgentRef) (*httpx.B
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, map[string]string{"record_id": in.RecordID})
 	}
+
 	return httpx.Answer(instantiated{InstanceID: made.ID, AgentID: agent.AgentID, RuntimeID: made.RuntimeID, Status: made.Status}, err)
 }
 
 func (a *agentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.Body[startedSession], error) {
 	userID := httpx.CallerOf(ctx).User.ID
+
 	agent, _, err := a.agents.Get(ctx, userID, in.RecordID)
 	if err != nil {
 		return nil, err
 	}
+
 	made := startedSession{SessionID: domain.NewID(), RouteSolutionID: agent.SolutionID}
 	err = a.agents.StartSession(ctx, userID, domain.AgentStart{SessionID: made.SessionID, RecordID: in.RecordID})
+
 	return httpx.Answer(made, err)
 }

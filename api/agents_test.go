@@ -44,14 +44,29 @@ var agentsWalk = []call{
 		body: `{` + agentFields + `}`, missing: noAgent, bad: []bad{{body: `{"name":"x"}`, at: "body.solution_id"}},
 	},
 	{
-		method: "POST", path: "/api/prod_agents/{record_id}/instantiate", scope: "solutions", url: "/api/prod_agents/{g}/instantiate", status: 200,
+		method:  "POST",
+		path:    "/api/prod_agents/{record_id}/instantiate",
+		scope:   "solutions",
+		url:     "/api/prod_agents/{g}/instantiate",
+		status:  200,
 		missing: noAgent + "/instantiate",
 	},
 	{
-		method: "POST", path: "/api/prod_agents/{record_id}/start-session", scope: "solutions", url: "/api/prod_agents/{g}/start-session", status: 200,
+		method:  "POST",
+		path:    "/api/prod_agents/{record_id}/start-session",
+		scope:   "solutions",
+		url:     "/api/prod_agents/{g}/start-session",
+		status:  200,
 		missing: noAgent + "/start-session",
 	},
-	{method: "DELETE", path: "/api/prod_agents/{record_id}", scope: "solutions", url: "/api/prod_agents/{g}", status: 200, missing: noAgent},
+	{
+		method:  "DELETE",
+		path:    "/api/prod_agents/{record_id}",
+		scope:   "solutions",
+		url:     "/api/prod_agents/{g}",
+		status:  200,
+		missing: noAgent,
+	},
 
 	{method: "GET", path: "/api/agent-runtimes", scope: "workspaces", url: "/api/agent-runtimes", status: 200, bad: []bad{
 		{path: "/api/agent-runtimes?limit=0", at: "query.limit"},
@@ -66,15 +81,47 @@ var agentsWalk = []call{
 			{body: `{"name":"i","runtime_id":"builtin","max_concurrent_tasks":0}`, at: "body.max_concurrent_tasks"},
 		},
 	},
-	{method: "GET", path: "/api/agent-instances", scope: "workspaces", url: "/api/agent-instances?include_archived=true", status: 200, bad: []bad{
-		{path: "/api/agent-instances?include_archived=x", at: "query.include_archived"}, {path: "/api/agent-instances?limit=0", at: "query.limit"},
-	}},
-	{method: "GET", path: "/api/agent-instances/{id}", scope: "workspaces", url: "/api/agent-instances/{i}", status: 200, missing: noInstance},
 	{
-		method: "PATCH", path: "/api/agent-instances/{id}", scope: "workspaces", url: "/api/agent-instances/{i}", status: 200, hasBody: true,
-		body: `{"archived":true}`, missing: noInstance, bad: []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"runtime_id":"nope"}`, at: "body.runtime_id"}},
+		method: "GET",
+		path:   "/api/agent-instances",
+		scope:  "workspaces",
+		url:    "/api/agent-instances?include_archived=true",
+		status: 200,
+		bad: []bad{
+			{
+				path: "/api/agent-instances?include_archived=x",
+				at:   "query.include_archived",
+			},
+			{path: "/api/agent-instances?limit=0", at: "query.limit"},
+		},
 	},
-	{method: "DELETE", path: "/api/agent-instances/{id}", scope: "workspaces", url: "/api/agent-instances/{i}", status: 200, missing: noInstance},
+	{
+		method:  "GET",
+		path:    "/api/agent-instances/{id}",
+		scope:   "workspaces",
+		url:     "/api/agent-instances/{i}",
+		status:  200,
+		missing: noInstance,
+	},
+	{
+		method:  "PATCH",
+		path:    "/api/agent-instances/{id}",
+		scope:   "workspaces",
+		url:     "/api/agent-instances/{i}",
+		status:  200,
+		hasBody: true,
+		body:    `{"archived":true}`,
+		missing: noInstance,
+		bad:     []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"runtime_id":"nope"}`, at: "body.runtime_id"}},
+	},
+	{
+		method:  "DELETE",
+		path:    "/api/agent-instances/{id}",
+		scope:   "workspaces",
+		url:     "/api/agent-instances/{i}",
+		status:  200,
+		missing: noInstance,
+	},
 }
 
 // StartInitScript implements agents.Scripts.
@@ -85,6 +132,7 @@ func (w *world) prodAgent() string {
 	w.t.Helper()
 	_, err := w.db.Pool.Exec(w.t.Context(), `DELETE FROM prod_agents WHERE owner_id = $1`, w.annID)
 	require.NoError(w.t, err)
+
 	return w.agentOf(w.ann, ``)
 }
 
@@ -93,6 +141,7 @@ func (w *world) agentOf(key, more string) string {
 	w.t.Helper()
 	r := w.do(http.MethodPost, "/api/prod_agents", key, `{`+agentFields+more+`}`)
 	require.Equal(w.t, 200, r.status, r.text)
+
 	return r.json()["record_id"].(string)
 }
 
@@ -103,6 +152,7 @@ func (w *world) agentInstance() string {
 	require.NoError(w.t, err)
 	r := w.do(http.MethodPost, "/api/agent-instances", w.ann, `{"name":"i","runtime_id":"builtin"}`)
 	require.Equal(w.t, 200, r.status, r.text)
+
 	return r.json()["instance_id"].(string)
 }
 
@@ -117,11 +167,23 @@ func TestProdAgents_areChangedByVersions(t *testing.T) {
 	agent := found["agent"].(map[string]any)
 	require.Equal(t, "builtin", found["provider"])
 	require.Equal(t, "builtin", found["runtime"].(map[string]any)["mode"])
-	require.Equal(t, []any{"reviewer", "planning", "workspace", "default", "active", 1.0, map[string]any{"k": 1.0}},
-		[]any{agent["agent_id"], agent["initial_mode"], agent["visibility"], agent["layout_type"], agent["status"], agent["version"], agent["skills_data"]})
+	require.Equal(
+		t,
+		[]any{"reviewer", "planning", "workspace", "default", "active", 1.0, map[string]any{"k": 1.0}},
+		[]any{
+			agent["agent_id"],
+			agent["initial_mode"],
+			agent["visibility"],
+			agent["layout_type"],
+			agent["status"],
+			agent["version"],
+			agent["skills_data"],
+		},
+	)
 
 	changed := w.do("PUT", "/api/prod_agents/"+id, w.ann, `{"name":"Other","solution_id":"general","biz_role_id":"operator"}`).json()
 	require.Equal(t, []any{"reviewer", 2.0}, []any{changed["agent_id"], changed["version"]})
+
 	items := w.do("GET", "/api/prod_agents", w.ann, "").json()["items"].([]any)
 	require.Len(t, items, 1)
 	require.Equal(t, "Other", items[0].(map[string]any)["name"])
@@ -168,6 +230,7 @@ func TestAgentInstances_areArchivedAndNeverShowTheirEnvironment(t *testing.T) {
 	archived := w.do("GET", "/api/agent-instances?include_archived=true", w.ann, "").json()["items"].([]any)[0].(map[string]any)
 	require.NotNil(t, archived["archived_at"])
 	require.Equal(t, false, archived["has_env"])
+
 	back := w.do("PATCH", "/api/agent-instances/"+id, w.ann, `{"archived":false}`).json()
 	require.Nil(t, back["archived_at"])
 }

@@ -18,7 +18,12 @@ type Annotations interface {
 	AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error)
 	CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error
 	// CreateAnnotation keeps a new annotation; too_many_annotations.
-	CreateAnnotation(ctx context.Context, payload domain.AnnotationPayload, authorID string, in domain.NewAnnotation) (domain.Annotation, error)
+	CreateAnnotation(
+		ctx context.Context,
+		payload domain.AnnotationPayload,
+		authorID string,
+		in domain.NewAnnotation,
+	) (domain.Annotation, error)
 	Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error)
 	// Annotation, ChangeAnnotation and DeleteAnnotation: annotation_not_found.
 	Annotation(ctx context.Context, payloadID, id string) (domain.Annotation, error)
@@ -79,7 +84,10 @@ func (a *annotationsAPI) register(r *httpx.Server) {
 		Example:     `{"kind": "comment", "target": {"block_index": 0}, "text": "This step could have used the cache."}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
-		ID: "update-annotation", Method: fiber.MethodPatch, Path: "/api/payloads/{payload_id}/annotations/{annotation_id}", Tag: "Annotations",
+		ID:          "update-annotation",
+		Method:      fiber.MethodPatch,
+		Path:        "/api/payloads/{payload_id}/annotations/{annotation_id}",
+		Tag:         "Annotations",
 		Summary:     "Update an annotation, or resolve it",
 		Description: "Value, text and labels are the author's to change; the session's owner and administrators may resolve it, too.",
 		Scope:       auth.SessionsWrite,
@@ -87,10 +95,14 @@ func (a *annotationsAPI) register(r *httpx.Server) {
 		Example:     `{"resolved": true}`,
 	}, a.update)
 	httpx.Register(r, httpx.Operation{
-		ID: "delete-annotation", Method: fiber.MethodDelete, Path: "/api/payloads/{payload_id}/annotations/{annotation_id}", Tag: "Annotations",
+		ID:      "delete-annotation",
+		Method:  fiber.MethodDelete,
+		Path:    "/api/payloads/{payload_id}/annotations/{annotation_id}",
+		Tag:     "Annotations",
 		Summary: "Delete an annotation",
-		Scope:   auth.SessionsWrite, Audit: "annotation.delete",
-		Errors: httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
+		Scope:   auth.SessionsWrite,
+		Audit:   "annotation.delete",
+		Errors:  httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
 	}, a.delete)
 }
 
@@ -100,10 +112,12 @@ func (a *annotationsAPI) payload(ctx context.Context, id string) (domain.Annotat
 	if err != nil {
 		return payload, "", err
 	}
+
 	_, role, err := a.readable(ctx, payload.SessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		err = domain.PayloadNotFound(id)
 	}
+
 	return payload, role, err
 }
 
@@ -116,7 +130,9 @@ func (a *annotationsAPI) list(ctx context.Context, in *struct {
 	if _, _, err := a.payload(ctx, in.PayloadID); err != nil {
 		return nil, err
 	}
+
 	page, total, err := a.annotations.Annotations(ctx, in.PayloadID, in.Offset, in.Limit)
+
 	return httpx.Answer(annotationPage{orEmpty(page), total}, err)
 }
 
@@ -129,15 +145,22 @@ func (a *annotationsAPI) create(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	made := domain.NewAnnotation{
-		Kind: in.Body.Kind, Target: in.Body.Target, Value: cleanAnnotationValue(in.Body.Value), Text: cleanText(in.Body.Text), Labels: cleanTexts(in.Body.Labels),
+		Kind:   in.Body.Kind,
+		Target: in.Body.Target,
+		Value:  cleanAnnotationValue(in.Body.Value),
+		Text:   cleanText(in.Body.Text),
+		Labels: cleanTexts(in.Body.Labels),
 	}
 	if err := made.Check(payload); err != nil {
 		return nil, err
 	}
+
 	if err := a.annotations.CheckAnnotationTarget(ctx, payload, made.Target); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.annotations.CreateAnnotation(ctx, payload, httpx.CallerOf(ctx).User.ID, made))
 }
 
@@ -150,25 +173,31 @@ func (a *annotationsAPI) update(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := a.annotations.Annotation(ctx, in.PayloadID, in.AnnotationID)
 	if err != nil {
 		return nil, err
 	}
+
 	change := domain.AnnotationChange{
 		SetValue: in.Body.Value.Present, SetText: in.Body.Text.Present, Text: cleanText(in.Body.Text.Value), Resolved: in.Body.Resolved,
 	}
 	if in.Body.Value.Value != nil {
 		change.Value = cleanAnnotationValue(*in.Body.Value.Value)
 	}
+
 	if in.Body.Labels != nil {
 		change.Labels = cleanTexts(in.Body.Labels)
 	}
+
 	if err := mayChange(ctx, found, role, change.ChangesContent()); err != nil {
 		return nil, err
 	}
+
 	if err := checkChanged(found, change); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.annotations.ChangeAnnotation(ctx, in.PayloadID, in.AnnotationID, change))
 }
 
@@ -177,15 +206,19 @@ func checkChanged(a domain.Annotation, change domain.AnnotationChange) error {
 	if change.SetValue {
 		a.Value = change.Value
 	}
+
 	if change.SetText {
 		a.Text = change.Text
 	}
+
 	if change.Labels != nil {
 		a.Labels = change.Labels
 	}
+
 	if err := domain.CheckAnnotationValue(a.Value); err != nil {
 		return err
 	}
+
 	return domain.CheckAnnotationKind(a.Kind, a.Value, a.Text, a.Labels)
 }
 
@@ -194,14 +227,18 @@ func (a *annotationsAPI) delete(ctx context.Context, in *AnnotationRef) (*struct
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := a.annotations.Annotation(ctx, in.PayloadID, in.AnnotationID)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := mayChange(ctx, found, role, false); err != nil {
 		return nil, err
 	}
+
 	httpx.Concerns(ctx, found.ID, map[string]string{"payload_id": found.PayloadID})
+
 	return nil, a.annotations.DeleteAnnotation(ctx, in.PayloadID, in.AnnotationID)
 }
 
@@ -211,6 +248,7 @@ func mayChange(ctx context.Context, found domain.Annotation, role domain.ViewerR
 	if found.AuthorID == httpx.CallerOf(ctx).User.ID || !content && role != domain.ViewerViewer {
 		return nil
 	}
+
 	return domain.Newf(domain.Forbidden, "not_the_author", "only the author may do this to annotation %s", found.ID)
 }
 
@@ -218,7 +256,9 @@ func cleanText(text *string) *string {
 	if text == nil {
 		return nil
 	}
+
 	clean := domain.CleanText(*text)
+
 	return &clean
 }
 
@@ -227,6 +267,7 @@ func cleanTexts(texts []string) []string {
 	for i, text := range texts {
 		clean[i] = domain.CleanText(text)
 	}
+
 	return clean
 }
 
@@ -234,5 +275,6 @@ func cleanAnnotationValue(value any) any {
 	if text, ok := value.(string); ok {
 		return domain.CleanText(text)
 	}
+
 	return value
 }

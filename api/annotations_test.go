@@ -13,14 +13,28 @@ import (
 const annotationsPath = "/api/payloads/{payload_id}/annotations"
 
 var annotationWalk = []call{
-	{method: "GET", path: annotationsPath, scope: "sessions:read", url: "/api/payloads/{s}/annotations", status: 200, missing: "/api/payloads/" + none + "/annotations", bad: []bad{
-		{path: "/api/payloads/{s}/annotations?limit=0", at: "query.limit"},
-		{path: "/api/payloads/{s}/annotations?limit=1001", at: "query.limit"},
-		{path: "/api/payloads/{s}/annotations?offset=-1", at: "query.offset"},
-	}},
 	{
-		method: "POST", path: annotationsPath, scope: "sessions:write", url: "/api/payloads/{s}/annotations", hasBody: true, status: 200,
-		body: `{"kind":"rating","target":{"path":"/workspace/a/b.txt","range":{"start":1,"end":3}},"value":4.5}`, missing: "/api/payloads/" + none + "/annotations",
+		method:  "GET",
+		path:    annotationsPath,
+		scope:   "sessions:read",
+		url:     "/api/payloads/{s}/annotations",
+		status:  200,
+		missing: "/api/payloads/" + none + "/annotations",
+		bad: []bad{
+			{path: "/api/payloads/{s}/annotations?limit=0", at: "query.limit"},
+			{path: "/api/payloads/{s}/annotations?limit=1001", at: "query.limit"},
+			{path: "/api/payloads/{s}/annotations?offset=-1", at: "query.offset"},
+		},
+	},
+	{
+		method:  "POST",
+		path:    annotationsPath,
+		scope:   "sessions:write",
+		url:     "/api/payloads/{s}/annotations",
+		hasBody: true,
+		status:  200,
+		body:    `{"kind":"rating","target":{"path":"/workspace/a/b.txt","range":{"start":1,"end":3}},"value":4.5}`,
+		missing: "/api/payloads/" + none + "/annotations",
 		bad: []bad{
 			{body: `{}`, at: "body.kind"},
 			{body: `{"kind":"praise"}`, at: "body.kind"},
@@ -41,13 +55,29 @@ var annotationWalk = []call{
 		},
 	},
 	{
-		method: "PATCH", path: annotationsPath + "/{annotation_id}", scope: "sessions:write", url: "/api/payloads/{s}/annotations/{n}", hasBody: true, status: 200,
-		body: `{"resolved":true}`, missing: "/api/payloads/{s}/annotations/" + none, bad: []bad{
-			{body: `{"value":{}}`, at: "body.value"}, {body: `{"text":5}`, at: "body.text"}, {body: `{"resolved":"yes"}`, at: "body.resolved"},
+		method:  "PATCH",
+		path:    annotationsPath + "/{annotation_id}",
+		scope:   "sessions:write",
+		url:     "/api/payloads/{s}/annotations/{n}",
+		hasBody: true,
+		status:  200,
+		body:    `{"resolved":true}`,
+		missing: "/api/payloads/{s}/annotations/" + none,
+		bad: []bad{
+			{
+				body: `{"value":{}}`,
+				at:   "body.value",
+			},
+			{body: `{"text":5}`, at: "body.text"},
+			{body: `{"resolved":"yes"}`, at: "body.resolved"},
 		},
 	},
 	{
-		method: "DELETE", path: annotationsPath + "/{annotation_id}", scope: "sessions:write", url: "/api/payloads/{s}/annotations/{n}", status: 204,
+		method:  "DELETE",
+		path:    annotationsPath + "/{annotation_id}",
+		scope:   "sessions:write",
+		url:     "/api/payloads/{s}/annotations/{n}",
+		status:  204,
 		missing: "/api/payloads/{s}/annotations/" + none,
 	},
 }
@@ -66,12 +96,18 @@ func TestAnnotations(t *testing.T) {
 	} {
 		require.Equal(t, want, made[field], field)
 	}
+
 	require.Contains(t, w.do("POST", onTurn, w.ann, `{"kind":"bookmark","target":{"block_index":2}}`).fields(), "body.target.block_index")
 	require.Equal(t, "gut", w.do("POST", onCall, w.ann, `{"kind":"correction","value":"gut","text":"better"}`).json()["value"])
-	require.Equal(t, "b.txt", w.do("POST", onFiles, w.ann, `{"kind":"label","target":{"path":"a/../b.txt"},"labels":["x"]}`).json()["target"].(map[string]any)["path"])
+	require.Equal(
+		t,
+		"b.txt",
+		w.do("POST", onFiles, w.ann, `{"kind":"label","target":{"path":"a/../b.txt"},"labels":["x"]}`).json()["target"].(map[string]any)["path"],
+	)
 
 	rated := w.do("POST", onTurn, w.ann, `{"kind":"rating","value":0}`).json()
 	require.Equal(t, 0.0, rated["value"])
+
 	page := w.do("GET", onTurn+"?limit=1", w.ann, "").json()
 	require.Equal(t, 2.0, page["total"])
 	require.Equal(t, made["id"], page["items"].([]any)[0].(map[string]any)["id"], "oldest first")
@@ -122,6 +158,7 @@ func TestAnnotations_areLimited(t *testing.T) {
 		INSERT INTO annotations (id, session_id, payload_id, kind, author_id)
 		SELECT 'a' || n, $1, $1, 'bookmark', $2 FROM generate_series(1, $3) AS n`, session, w.annID, domain.MaxAnnotations-1)
 	require.NoError(t, err)
+
 	path, body := fmt.Sprintf("/api/payloads/%s/annotations", session), `{"kind":"bookmark","target":{"path":"x"}}`
 	require.Equal(t, 200, w.do("POST", path, w.ann, body).status, w.log.String())
 	w.do("POST", path, w.ann, body).code(409, "too_many_annotations")
@@ -131,6 +168,7 @@ func TestAnnotations_areLimited(t *testing.T) {
 // turnWithCall gives a session a turn of two blocks and a tool call.
 func (w *world) turnWithCall(session string) (turn, call string) {
 	w.t.Helper()
+
 	turn, call = domain.NewID(), domain.NewToolCallID()
 	for _, sql := range []string{
 		`INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)
@@ -144,5 +182,6 @@ func (w *world) turnWithCall(session string) (turn, call string) {
 		_, err := w.db.Pool.Exec(w.t.Context(), sql, session, turn, call)
 		require.NoError(w.t, err)
 	}
+
 	return turn, call
 }

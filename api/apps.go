@@ -62,6 +62,7 @@ func (h Here) base() string {
 	if strings.EqualFold(h.Proto, "https") {
 		return "https://" + h.Host
 	}
+
 	return "http://" + h.Host
 }
 
@@ -70,6 +71,7 @@ func (h Here) app(a domain.App) appBody {
 	if digest != "" {
 		digest = "sha256:" + digest
 	}
+
 	return appBody{
 		AppID: a.ID, SessionID: a.SessionID, Name: a.Name, URL: h.base() + "/apps/" + a.ID + "/", Status: a.Status,
 		WorkingDir: a.WorkingDir, Kind: "static", Digest: digest, PublishedAt: a.PublishedAt,
@@ -112,10 +114,12 @@ func (a *appsAPI) register(r *httpx.Server) {
 	},
 		func(ctx context.Context, in *Here) (*httpx.Body[appList], error) {
 			apps, err := a.appRecords.Apps(ctx, httpx.CallerOf(ctx).User.ID)
+
 			list := appList{Items: make([]appBody, len(apps))}
 			for i, a := range apps {
 				list.Items[i] = in.app(a)
 			}
+
 			return httpx.Answer(list, err)
 		})
 	httpx.Register(r, httpx.Operation{
@@ -180,8 +184,10 @@ func (a *appsAPI) publishApp(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	app, err := a.apps.Publish(ctx, session, in.Body.WorkingDir)
 	httpx.Concerns(ctx, app.ID, map[string]string{"session_id": session.ID})
+
 	return httpx.Answer(in.app(app), err)
 }
 
@@ -205,21 +211,27 @@ func (a *appsAPI) readApp(ctx context.Context, in *struct {
 	if in.Worker != "" {
 		return nil, domain.Newf(domain.Forbidden, domain.CodeServiceWorker, "a published app cannot have a service worker")
 	}
+
 	served, err := a.openApp(ctx, in.AppID, in.Path)
 	if err != nil {
 		return nil, err
 	}
+
 	return &httpx.Streamed{Body: func(hctx huma.Context) {
 		c := httpx.FiberOf(hctx)
+
 		if served.Directory {
 			here := served.Path
 			if here == "" {
 				here = in.AppID
 			}
+
 			c.Set(fiber.HeaderLocation, path.Base(here)+"/")
 			c.Status(http.StatusPermanentRedirect)
+
 			return
 		}
+
 		c.Set(fiber.HeaderContentSecurityPolicy, appPolicy)
 		c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
 		c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
@@ -229,14 +241,20 @@ func (a *appsAPI) readApp(ctx context.Context, in *struct {
 		c.Set(fiber.HeaderCacheControl, "public, no-cache")
 		c.Set(fiber.HeaderETag, served.File.ETag)
 		c.Set(fiber.HeaderAcceptRanges, "bytes")
+
 		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, served.File.ETag) {
 			_ = served.File.Content.Close()
+
 			c.Status(http.StatusNotModified)
+
 			return
 		}
+
 		c.Set(fiber.HeaderContentType, siteType(served.Path))
+
 		if err := sendRange(c, served.File.Content, served.File.Size, served.File.ETag); err != nil {
 			_ = served.File.Content.Close()
+
 			httpx.Reject(hctx, err)
 		}
 	}}, nil
@@ -249,12 +267,16 @@ func (a *appsAPI) openApp(ctx context.Context, appID, name string) (domain.Serve
 	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
 	opened := context.AfterFunc(ctx, stop)
 	served, err := a.apps.Serve(reading, appID, name)
+
 	opened()
+
 	if served.File.Content == nil {
 		stop()
 		return served, err
 	}
+
 	served.File.Content = &appContent{served.File.Content, stop}
+
 	return served, err
 }
 

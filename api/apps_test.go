@@ -20,8 +20,10 @@ func (site) Publish(_ context.Context, session domain.Session, dir string) (doma
 	if dir == "bare" {
 		return domain.App{}, domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no index.html")
 	}
+
 	app := liveApp
 	app.SessionID, app.WorkingDir = session.ID, dir
+
 	return app, nil
 }
 
@@ -37,6 +39,7 @@ func (site) Serve(ctx context.Context, id, name string) (domain.ServedApp, error
 	if err := known(id); err != nil {
 		return domain.ServedApp{}, err
 	}
+
 	switch name {
 	case ".":
 		return domain.ServedApp{Directory: true}, nil
@@ -45,11 +48,20 @@ func (site) Serve(ctx context.Context, id, name string) (domain.ServedApp, error
 	case "./", "docs/":
 		name = "index.html"
 	}
+
 	if name == "large.bin" {
-		return domain.ServedApp{Path: name, File: domain.AppFile{Content: fetched{inMemory{strings.NewReader(largeFile)}, ctx}, Size: int64(len(largeFile)), ETag: `"v1"`}}, nil
+		return domain.ServedApp{
+			Path: name,
+			File: domain.AppFile{Content: fetched{inMemory{strings.NewReader(largeFile)}, ctx}, Size: int64(len(largeFile)), ETag: `"v1"`},
+		}, nil
 	}
+
 	const page = "<script>alert(1)</script>"
-	return domain.ServedApp{Path: name, File: domain.AppFile{Content: inMemory{strings.NewReader(page)}, Size: int64(len(page)), ETag: `"v1"`}}, nil
+
+	return domain.ServedApp{
+		Path: name,
+		File: domain.AppFile{Content: inMemory{strings.NewReader(page)}, Size: int64(len(page)), ETag: `"v1"`},
+	}, nil
 }
 
 // largeFile is more than is read at once.
@@ -70,6 +82,7 @@ func (f fetched) Read(p []byte) (int, error) {
 	if err := f.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return f.inMemory.Read(p)
 }
 
@@ -84,6 +97,7 @@ func TestReadApp_streamsAfterTheHandlerHasReturned(t *testing.T) {
 	whole := w.do("GET", "/apps/app-1/large.bin", "", "")
 	require.Equal(t, 200, whole.status)
 	require.True(t, whole.text == largeFile, "%d bytes", len(whole.text))
+
 	part := w.do("GET", "/apps/app-1/large.bin", "", "", header("Range", "bytes=5000000-"))
 	require.Equal(t, 206, part.status)
 	require.True(t, part.text == largeFile[5000000:], "%d bytes", len(part.text))
@@ -100,19 +114,37 @@ func known(id string) error {
 	if id != liveApp.ID {
 		return domain.AppNotFound()
 	}
+
 	return nil
 }
 
 var appsWalk = []call{
-	{method: "POST", path: "/api/apps", scope: "files", url: "/api/apps", status: 200, hasBody: true, body: `{"session_id":"{s}","working_dir":"site"}`, bad: []bad{
-		{body: `{}`, at: "body.session_id"},
-		{body: `{"session_id":5}`, at: "body.session_id"},
-		{body: `{"session_id":"{s}","working_dir":` + `"` + strings.Repeat("x", 4097) + `"}`, at: "body.working_dir"},
-	}},
+	{
+		method:  "POST",
+		path:    "/api/apps",
+		scope:   "files",
+		url:     "/api/apps",
+		status:  200,
+		hasBody: true,
+		body:    `{"session_id":"{s}","working_dir":"site"}`,
+		bad: []bad{
+			{body: `{}`, at: "body.session_id"},
+			{body: `{"session_id":5}`, at: "body.session_id"},
+			{body: `{"session_id":"{s}","working_dir":` + `"` + strings.Repeat("x", 4097) + `"}`, at: "body.working_dir"},
+		},
+	},
 	{method: "GET", path: "/api/apps", scope: "sessions:read", url: "/api/apps", status: 200},
 	{method: "GET", path: "/api/apps/{app_id}", scope: "sessions:read", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
 	{method: "DELETE", path: "/api/apps/{app_id}", scope: "files", url: "/api/apps/app-1", status: 200, missing: "/api/apps/none"},
-	{method: "GET", path: "/apps/{app_id}/{dir_path}", scope: "public", url: "/apps/app-1/index.html", status: 200, public: true, missing: "/apps/none/index.html"},
+	{
+		method:  "GET",
+		path:    "/apps/{app_id}/{dir_path}",
+		scope:   "public",
+		url:     "/apps/app-1/index.html",
+		status:  200,
+		public:  true,
+		missing: "/apps/none/index.html",
+	},
 }
 
 func TestAPublishedPageIsOfNoOrigin(t *testing.T) {

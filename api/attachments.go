@@ -40,10 +40,12 @@ func (a *attachmentsAPI) register(r *httpx.Server) {
 		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
+
 		data, mime, err := a.images.Image(ctx, in.SessionID, in.Name)
 		if err != nil {
 			return nil, err
 		}
+
 		return &httpx.Streamed{Body: func(ctx huma.Context) {
 			c := httpx.FiberOf(ctx)
 			c.Set(fiber.HeaderContentType, mime)

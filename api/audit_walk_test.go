@@ -85,18 +85,23 @@ var auditedAs = map[string]string{
 func TestAuditTrail_operations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	for _, c := range walk {
 		name := c.method + " " + c.path
+
 		action := auditedAs[name]
 		if action == "" && c.admin {
 			action = "admin.read"
 		}
+
 		if c.method == http.MethodDelete {
 			require.NotEmpty(t, action, "%s is not audited", name)
 		}
+
 		if c.status >= 300 || c.stream && !strings.HasSuffix(c.path, "/export") && !c.admin {
 			continue // has no end, or is refused here
 		}
+
 		t.Run(name, func(t *testing.T) {
 			w := *w
 			w.t = t
@@ -106,21 +111,26 @@ func TestAuditTrail_operations(t *testing.T) {
 					SELECT count(*), coalesce((SELECT action || ' ' || (target <> '') FROM audit a
 						WHERE action NOT LIKE 'auth.%' ORDER BY id DESC LIMIT 1), '')
 					FROM audit WHERE action NOT LIKE 'auth.%'`).Scan(&n, &newest))
+
 				return n, newest
 			}
 			before, _ := records()
 			r := w.do(c.method, c.url, who, c.body)
 			require.Equal(t, c.status, r.status, r.text)
+
 			after, newest := records()
 			if action == "" {
 				require.Equal(t, before, after, newest)
 				return
 			}
+
 			require.Equal(t, before+1, after)
+
 			if action == "admin.read" {
 				require.Contains(t, newest, action)
 				return
 			}
+
 			require.Equal(t, action+" true", newest)
 		})
 	}
@@ -131,6 +141,7 @@ func TestAuditTrail_operations(t *testing.T) {
 func TestAuditTrail_signInsAndRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	key := w.restricted("files")
 	for range 3 {
 		require.Equal(t, 200, w.do("GET", "/api/auth/me", key, "").status)
@@ -139,9 +150,11 @@ func TestAuditTrail_signInsAndRefusals(t *testing.T) {
 		w.do("GET", "/api/sessions", "el_wrong", "").code(401, "unauthorized")
 		w.do("GET", "/api/memories", "el_wrong_too", "").code(401, "unauthorized")
 	}
+
 	require.Equal(t, 404, w.do("GET", "/api/sessions/"+none, w.ann, "").status)
 	trail := w.do("GET", "/api/admin/audit?limit=100", w.root, "").json()["items"].([]any)
 	seen := map[string]int{}
+
 	for _, item := range trail {
 		record := item.(map[string]any)
 		details := record["details"].(map[string]any)
@@ -152,6 +165,7 @@ func TestAuditTrail_signInsAndRefusals(t *testing.T) {
 		seen[strings.Join([]string{record["action"].(string), record["actor_name"].(string), code, operation}, " ")]++
 		require.NotContains(t, record, "el_")
 	}
+
 	require.Equal(t, map[string]int{
 		"auth.sign_in ann  ": 2, "auth.sign_in bob  ": 1, "auth.sign_in root  ": 1, // two keys of ann
 		"auth.refused ann scope_missing /api/sessions":             1,

@@ -52,8 +52,10 @@ type bounds struct {
 
 func (w *world) bounds() *bounds {
 	w.t.Helper()
+
 	var d bounds
 	require.NoError(w.t, json.Unmarshal([]byte(w.do("GET", "/api/openapi.json", "", "").text), &d))
+
 	return &d
 }
 
@@ -64,8 +66,10 @@ func (d *bounds) of(s *shape) *shape {
 			s = s.AnyOf[0]
 			continue
 		}
+
 		s = d.Components.Schemas[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
 	}
+
 	return s
 }
 
@@ -81,6 +85,7 @@ func (s *shape) kind() string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -110,6 +115,7 @@ func (d *bounds) example(s *shape) any {
 		for _, name := range s.Required {
 			out[name] = d.example(s.Properties[name])
 		}
+
 		return out
 	default:
 		return "a"
@@ -122,6 +128,7 @@ func at[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
 	}
+
 	return v
 }
 
@@ -131,38 +138,48 @@ func (d *bounds) sides(s *shape) (inside, outside []any) {
 	object, list := map[string]any{}, []any{}
 	in := func(v ...any) { inside = append(inside, v...) }
 	out := func(v ...any) { outside = append(outside, v...) }
+
 	switch s.kind() {
 	case "string":
 		out(5, true, list, object)
 		in(s.Enum...)
+
 		if s.MinLength != nil && s.Pattern == "" {
 			in(strings.Repeat("ä", *s.MinLength))
 		}
+
 		if at(s.MinLength) > 0 {
 			out(strings.Repeat("a", *s.MinLength-1))
 		}
+
 		if s.MaxLength != nil {
 			out(strings.Repeat("a", *s.MaxLength+1))
+
 			if s.Pattern == "" {
 				in(strings.Repeat("ä", *s.MaxLength))
 			}
 		}
+
 		if len(s.Enum) > 0 || s.Pattern != "" || s.Format == "date-time" {
 			out(" ")
 		}
 	case "integer", "number":
 		out("1", true, list, object)
+
 		if s.kind() == "integer" {
 			out(1.5)
 		}
+
 		if s.Minimum != nil {
 			in(*s.Minimum)
 			out(*s.Minimum - 1)
 		}
+
 		if s.Maximum != nil {
 			in(*s.Maximum)
 			out(*s.Maximum + 1)
 		}
+
 		if len(s.Enum) > 0 {
 			in(s.Enum...)
 			out(-1)
@@ -173,9 +190,11 @@ func (d *bounds) sides(s *shape) (inside, outside []any) {
 	case "array":
 		out("x", 5, object)
 		in(d.many(s, at(s.MinItems)))
+
 		if at(s.MinItems) > 0 {
 			out(d.many(s, *s.MinItems-1))
 		}
+
 		if s.MaxItems != nil {
 			in(d.many(s, *s.MaxItems))
 			out(d.many(s, *s.MaxItems+1))
@@ -183,6 +202,7 @@ func (d *bounds) sides(s *shape) (inside, outside []any) {
 	case "object":
 		out("x", 5, list)
 	}
+
 	return inside, outside
 }
 
@@ -198,6 +218,7 @@ type trial struct {
 
 func (t trial) location() string {
 	out := "body"
+
 	for _, step := range t.field {
 		if _, index := step.(int); index {
 			out += fmt.Sprintf("[%d]", step)
@@ -205,6 +226,7 @@ func (t trial) location() string {
 			out += fmt.Sprintf(".%s", step)
 		}
 	}
+
 	return out
 }
 
@@ -212,27 +234,35 @@ func (t trial) location() string {
 // of which nothing is declared go to free.
 func (d *bounds) trials(s *shape, field []any, required bool, free *[]string) []trial {
 	s = d.of(s)
+
 	var all []trial
+
 	inside, outside := d.sides(s)
 	for _, v := range inside {
 		all = append(all, trial{field, v, false})
 	}
+
 	for _, v := range outside {
 		all = append(all, trial{field, v, true})
 	}
+
 	if len(outside) == 0 {
 		*free = append(*free, trial{field: field}.location())
 	}
+
 	if len(field) > 0 && required && s.kind() != "" {
 		all = append(all, trial{field, nil, !s.nullable()})
 	}
+
 	if _, named := last(field).(string); named && required {
 		all = append(all, trial{field, gone{}, true})
 	}
+
 	below := func(step any) []any { return append(slices.Clone(field), step) }
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		all = append(all, d.trials(s.Properties[name], below(name), slices.Contains(s.Required, name), free)...)
 	}
+
 	if s.Items != nil && len(s.Enum) == 0 {
 		for _, t := range d.trials(s.Items, below(0), true, free) {
 			if _, left := t.value.(gone); !left || len(t.field) > len(field)+1 {
@@ -240,6 +270,7 @@ func (d *bounds) trials(s *shape, field []any, required bool, free *[]string) []
 			}
 		}
 	}
+
 	var values shape
 	if json.Unmarshal(s.Additional, &values) == nil && (values.Type != nil || values.Ref != "") {
 		for _, t := range d.trials(&values, below("K"), true, free) {
@@ -248,6 +279,7 @@ func (d *bounds) trials(s *shape, field []any, required bool, free *[]string) []
 			}
 		}
 	}
+
 	return all
 }
 
@@ -255,6 +287,7 @@ func last(field []any) any {
 	if len(field) == 0 {
 		return nil
 	}
+
 	return field[len(field)-1]
 }
 
@@ -263,30 +296,38 @@ func (d *bounds) put(s *shape, body any, field []any, value any) any {
 	if len(field) == 0 {
 		return value
 	}
+
 	if s = d.of(s); body == nil {
 		body = d.example(s)
 	}
+
 	switch step := field[0].(type) {
 	case int:
 		list := slices.Clone(body.([]any))
 		if len(list) == 0 {
 			list = d.many(s, 1)
 		}
+
 		list[step] = d.put(s.Items, list[step], field[1:], value)
+
 		return list
 	default:
 		name := step.(string)
+
 		object := maps.Clone(body.(map[string]any))
 		if _, left := value.(gone); left && len(field) == 1 {
 			delete(object, name)
 			return object
 		}
+
 		inner := s.Properties[name]
 		if inner == nil {
 			inner = &shape{}
 			_ = json.Unmarshal(s.Additional, inner)
 		}
+
 		object[name] = d.put(inner, object[name], field[1:], value)
+
 		return object
 	}
 }
@@ -308,12 +349,15 @@ func TestEveryBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.bounds()
+
 	var loose []string
+
 	for _, c := range walk {
 		op := d.Paths[c.path][strings.ToLower(c.method)]
 		where := *w
 		c, who := where.ready(c)
 		free := []string{}
+
 		if op.RequestBody != nil {
 			if form, ok := op.RequestBody.Content["application/json"]; ok {
 				t.Run(c.method+" "+c.path+" body", func(t *testing.T) {
@@ -322,39 +366,49 @@ func TestEveryBound(t *testing.T) {
 				})
 			}
 		}
+
 		for _, p := range op.Parameters {
 			if p.In != "query" && p.In != "path" || p.Schema == nil {
 				continue
 			}
+
 			t.Run(c.method+" "+c.path+" "+p.Name, func(t *testing.T) {
 				where.t = t
 				where.tryParameter(d, c, who, p.In, p.Name, p.Required, p.Schema)
 			})
 		}
+
 		for _, field := range free {
 			loose = append(loose, c.method+" "+c.path+" "+field)
 		}
 	}
+
 	require.ElementsMatch(t, unbounded, loose)
 }
 
 func (w *world) tryBody(d *bounds, c call, who string, s *shape, free *[]string) {
 	t := w.t
 	require.True(t, c.hasBody, "the walk knows that it takes a body")
+
 	var right any = map[string]any{}
 	if c.body != "" {
 		require.NoError(t, json.Unmarshal([]byte(c.body), &right))
 	}
+
 	for _, trial := range d.trials(s, nil, true, free) {
 		body, err := json.Marshal(d.put(s, right, trial.field, trial.value))
 		require.NoError(t, err)
+
 		about := fmt.Sprintf("%s is %.60v", trial.location(), trial.value)
+
 		r := w.do(c.method, c.url, who, string(body))
 		if trial.refused {
 			require.Equal(t, 422, r.status, "%s: %s", about, r.text)
 			require.Contains(t, r.fields(), blamed(trial.location()), "%s: %s", about, r.text)
+
 			continue
 		}
+
 		w.notRefused(c, r, trial.location(), about)
 	}
 }
@@ -367,6 +421,7 @@ func blamed(location string) string {
 			return whole
 		}
 	}
+
 	return location
 }
 
@@ -374,15 +429,20 @@ func blamed(location string) string {
 // about its form.
 func (w *world) notRefused(c call, r reply, location, about string) {
 	t := w.t
+
 	if r.status < 400 || r.status == c.status {
 		return
 	}
+
 	p := r.problem(r.status)
 	require.Less(t, r.status, 500, "%s: %s", about, r.text)
+
 	if p["code"] == "invalid_path" {
 		return // file systems count bytes
 	}
+
 	require.NotEqual(t, 400, r.status, "%s: %s", about, r.text)
+
 	fields, _ := p["errors"].([]any)
 	for _, f := range fields {
 		f := f.(map[string]any)

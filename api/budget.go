@@ -52,16 +52,21 @@ func (a *budgetsAPI) setBudget(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[spentBudget], error) {
 	user := httpx.CallerOf(ctx).User
+
 	now, err := a.budgets.SessionBudget(ctx, user, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	if in.Body.MaxTokens.Present {
 		now.MaxTokens = in.Body.MaxTokens.Value
 	}
+
 	if in.Body.MaxCost.Present {
 		now.MaxCost = in.Body.MaxCost.Value
 	}
+
 	now, err = a.budgets.SetSessionBudget(ctx, user, in.SessionID, now.Budget)
+
 	return httpx.Answer(spentBudget{now.MaxTokens, now.MaxCost, now.UsedTokens, now.UsedCost.Amount()}, err)
 }

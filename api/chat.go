@@ -54,7 +54,8 @@ func (a *chatAPI) register(r *httpx.Server) {
 		Replies: []httpx.Reply{
 			httpx.JSONReply[chatAccepted](http.StatusAccepted), {
 				Status: http.StatusOK, Types: []string{"text/event-stream"},
-				Example: "id: 118\nevent: chat:start\ndata: {\"seq\":118,\"prev_seq\":117,\"chat_id\":\"01a1ff63-2f52-7098-bf53-c61241190a6f\"}\n\n",
+				Example: "id: 118\nevent: chat:start\ndata: " +
+					"{\"seq\":118,\"prev_seq\":117,\"chat_id\":\"01a1ff63-2f52-7098-bf53-c61241190a6f\"}\n\n",
 			},
 		},
 		Body:    reflect.TypeFor[chatrequest.ChatBody](),
@@ -77,31 +78,38 @@ func (a *chatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, err
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	if !httpx.RequestOf(ctx).Events {
 		accepted, err := a.accept(ctx, in)
 		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
 	}
+
 	subscription, err := a.subscribe(ctx, in.SessionID, nil) // before the message, so that nothing is missed
 	if err != nil {
 		return nil, err
 	}
+
 	accepted, err := a.accept(ctx, in)
 	if err != nil || accepted.Resolved != nil && !*accepted.Resolved { // an answer that came too late starts nothing
 		subscription.Close()
 		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
 	}
+
 	again := value(accepted.Duplicate) || repeated(ctx)
 	if again { // the events before are sent again, from the chat's start
 		subscription.Close()
+
 		var all uint64
 		if subscription, err = a.subscribe(ctx, in.SessionID, &all); err != nil {
 			return nil, err
 		}
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		stay := a.mayStay(caller, in.SessionID, domain.ViewerOwner)
 		a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
 			defer subscription.Close()
+
 			return a.follow(ctx, out, in.SessionID, subscription, stay, func(e domain.LoggedEvent) (send, last bool) {
 				ours := e.ChatID == accepted.ChatID
 				again = again && !(ours && e.Name == domain.EventChatStart)
@@ -115,21 +123,27 @@ func (a *chatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, err
 // accept parses the body and passes it to the chat service, once for an Idempotency-Key.
 func (a *chatAPI) accept(ctx context.Context, in *chatInput) (chatAccepted, error) {
 	once := httpx.RequestOf(ctx).Once
+
 	var accepted chatAccepted
 	if repeated(ctx) {
 		return accepted, json.Unmarshal(once.First.Body, &accepted)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, httpx.RequestTimeout)
 	defer cancel()
+
 	accepted, err := a.deliver(ctx, in)
 	if err != nil {
 		return accepted, err
 	}
+
 	kept, err := json.Marshal(accepted)
 	if err != nil {
 		return accepted, err
 	}
+
 	once.Keep(&domain.StoredAnswer{Status: http.StatusAccepted, ContentType: fiber.MIMEApplicationJSON, Body: kept})
+
 	return accepted, nil
 }
 
@@ -153,7 +167,9 @@ func (a *chatAPI) stopChat(ctx context.Context, in *struct {
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	stopped, err := a.chats.Stop(ctx, caller, in.SessionID, in.Body != nil && in.Body.AndQueue())
+
 	return httpx.Answer(stopBody{stopped}, err)
 }
 
@@ -163,23 +179,30 @@ func (a *chatAPI) deliver(ctx context.Context, in *chatInput) (chatAccepted, err
 	if err != nil {
 		return chatAccepted{}, err
 	}
+
 	if said.SessionID != "" && said.SessionID != in.SessionID {
 		return chatAccepted{}, domain.Invalidf("body.session_id", "is not the session of the path")
 	}
+
 	caller := httpx.CallerOf(ctx)
 	if said.Answer != nil {
 		ack, err := a.chats.Answer(ctx, caller, in.SessionID, *said.Answer)
 		return chatAccepted{ChatID: ack.ChatID, Resolved: &ack.Resolved, QuestionID: ack.QuestionID}, err
 	}
+
 	send := said.Send
+
 	send.SessionID = in.SessionID
 	if send.Trigger == domain.TriggerUser {
 		send.Trigger = domain.TriggerAPI
 	}
+
 	if once := httpx.RequestOf(ctx).Once; once != nil && send.ClientMessageID == "" {
 		send.ClientMessageID = once.MessageID()
 	}
+
 	ack, err := a.chats.Send(ctx, caller, send)
+
 	return chatAccepted{
 		ChatID: ack.ChatID, TurnID: ack.TurnID, DeliveryApplied: ack.DeliveryApplied, Position: &ack.Position, Duplicate: &ack.Duplicate,
 	}, err

@@ -29,6 +29,7 @@ type sent struct{ id, name, data, comment string }
 
 func (w *world) stream(method, path, key, body string, changes ...with) *sse {
 	w.t.Helper()
+
 	changes = append(changes, header("Accept", "text/event-stream"))
 	response, err := http.DefaultTransport.RoundTrip(w.request(method, path, key, body, changes...))
 	require.NoError(w.t, err)
@@ -37,19 +38,23 @@ func (w *world) stream(method, path, key, body string, changes ...with) *sse {
 	w.t.Cleanup(func() { _ = response.Body.Close() })
 	s := &sse{w.t, response, bufio.NewScanner(response.Body)}
 	s.lines.Buffer(nil, 1<<20)
+
 	return s
 }
 
 // next reads one event or comment; ok is false at the end.
 func (s *sse) next() (e sent, ok bool) {
 	s.t.Helper()
+
 	for s.lines.Scan() {
 		line := s.lines.Text()
 		if line == "" {
 			return e, true
 		}
+
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
+
 		switch name {
 		case "id":
 			e.id = value
@@ -61,15 +66,18 @@ func (s *sse) next() (e sent, ok bool) {
 			e.comment = value
 		}
 	}
+
 	return e, false
 }
 
 // event is next without comments.
 func (s *sse) event() sent {
 	s.t.Helper()
+
 	for {
 		e, ok := s.next()
 		require.True(s.t, ok, "the stream ended")
+
 		if e.comment == "" {
 			return e
 		}
@@ -88,9 +96,11 @@ func TestEventsStreamAtOnce(t *testing.T) {
 	require.True(t, ok)
 	require.NotEmpty(t, first.comment, "the first byte comes before anything happens")
 	w.streams.publish("turn:patch", "c1", "{\"text_delta\":\"a\\nb\"}")
+
 	e := s.event()
 	require.Equal(t, "2", e.id)
 	require.Equal(t, "turn:patch", e.name)
+
 	var data map[string]any
 	require.NoError(t, json.Unmarshal([]byte(e.data), &data))
 	require.Equal(t, "a\nb", data["text_delta"])
@@ -104,10 +114,12 @@ func TestEventsStreamAtOnce(t *testing.T) {
 func TestEventsResume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	id := w.session(`{}`)
 	for i := range 5 {
 		w.streams.publish("e"+strconv.Itoa(i+1), "", `{}`)
 	}
+
 	path := "/api/sessions/" + id + "/events"
 	require.Equal(t, "1", w.stream("GET", path+"?after_seq=0", w.ann, "").event().id)
 	require.Equal(t, "4", w.stream("GET", path+"?after_seq=3", w.ann, "").event().id)
@@ -117,6 +129,7 @@ func TestEventsResume(t *testing.T) {
 
 func TestAStreamEnds(t *testing.T) {
 	t.Parallel()
+
 	fast := func(c *api.Config) { c.StreamPulse = 20 * time.Millisecond }
 	drained := func(t *testing.T, w *world) {
 		require.Eventually(t, func() bool { return w.streams.subscribers() == 0 }, time.Minute, 5*time.Millisecond)
@@ -139,11 +152,14 @@ func TestAStreamEnds(t *testing.T) {
 		made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()
 		s := w.stream("GET", "/api/sessions/"+id+"/events", made["plaintext"].(string), "")
 		_, _ = s.next()
+
 		require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "").status)
+
 		e := s.event()
 		require.Equal(t, "session:error", e.name)
 		require.JSONEq(t, `{"session_id":"`+id+`","event":"session:subscribe","error":
 			{"code":"unauthorized","message":"the credential is not valid any more","retryable":false}}`, e.data)
+
 		_, more := s.next()
 		require.False(t, more)
 		drained(t, w)
@@ -155,11 +171,14 @@ func TestAStreamEnds(t *testing.T) {
 		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`)
 		s := w.stream("GET", "/api/sessions/"+id+"/events", w.bob, "")
 		_, _ = s.next()
+
 		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":false}`)
 		require.Equal(t, "session:error", s.event().name)
 		drained(t, w)
 	})
+
 	never := func(c *api.Config) { c.StreamPulse = time.Hour }
+
 	t.Run("at once when the session is no longer shared, for those who lose it", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, never)
@@ -168,6 +187,7 @@ func TestAStreamEnds(t *testing.T) {
 		own := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, "")
 		s := w.stream("GET", "/api/sessions/"+id+"/events", w.bob, "")
 		_, _ = s.next()
+
 		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":false}`)
 		require.Equal(t, "session:error", s.event().name)
 		w.streams.publish("e1", "", `{}`)
@@ -175,6 +195,7 @@ func TestAStreamEnds(t *testing.T) {
 	})
 	t.Run("at once when the key is revoked, here or in another process", func(t *testing.T) {
 		t.Parallel()
+
 		rights := auth.NewChanges(nil, slog.Default())
 		w := newWorld(t, never, func(c *api.Config) { c.Rights = rights })
 		id := w.session(`{}`)
@@ -182,20 +203,24 @@ func TestAStreamEnds(t *testing.T) {
 			key, plaintext, hash := auth.NewKey(w.annID, "to revoke")
 			_, err := w.db.CreateKey(t.Context(), key, hash[:])
 			require.NoError(t, err)
+
 			s := w.stream("GET", "/api/sessions/"+id+"/events", plaintext, "")
 			_, _ = s.next()
+
 			if elsewhere {
 				require.NoError(t, w.db.RevokeKey(t.Context(), w.annID, key.ID))
 				rights.Receive(t.Context(), domain.RightsChange{KeyID: key.ID})
 			} else {
 				require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+key.ID, w.ann, "").status)
 			}
+
 			e := s.event()
 			require.Equal(t, "session:error", e.name)
 			require.Contains(t, e.data, domain.CodeUnauthorized)
 		}
 		own := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, "")
 		_, _ = own.next()
+
 		revoke(false)
 		revoke(true)
 		w.streams.publish("e1", "", `{}`)
@@ -207,15 +232,19 @@ func TestAStreamEnds(t *testing.T) {
 		id, other := w.session(`{}`), w.session(`{}`)
 		s, stays := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, ""), w.stream("GET", "/api/sessions/"+other+"/events", w.ann, "")
 		_, _ = s.next()
+
 		require.Equal(t, 200, w.do("DELETE", "/api/sessions/"+id, w.ann, "").status)
+
 		e := s.event()
 		require.Equal(t, "session:error", e.name)
+
 		var failed struct {
 			SessionID string `json:"session_id"`
 			Error     struct{ Code string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(e.data), &failed))
 		require.Equal(t, []string{id, "session_not_found"}, []string{failed.SessionID, failed.Error.Code})
+
 		_, more := s.next()
 		require.False(t, more)
 		w.streams.publish("e1", "", `{}`)
@@ -231,6 +260,7 @@ func TestAStreamEnds(t *testing.T) {
 		w.streams.broken = true
 		w.streams.mu.Unlock()
 		w.streams.publish("e2", "", `{}`)
+
 		e := s.event()
 		require.Equal(t, "session:resync", e.name)
 		require.Contains(t, e.data, `"seq":1,`)
@@ -238,12 +268,15 @@ func TestAStreamEnds(t *testing.T) {
 	})
 	t.Run("when the service shuts down", func(t *testing.T) {
 		t.Parallel()
+
 		var s *sse
+
 		t.Run("serving", func(t *testing.T) {
 			w := newWorld(t) // its end waits for all connections
 			s = w.stream("GET", "/api/sessions/"+w.session(`{}`)+"/events", w.ann, "")
 			_, _ = s.next()
 		})
+
 		_, more := s.next()
 		require.False(t, more)
 	})
@@ -262,16 +295,19 @@ func TestChat(t *testing.T) {
 	require.Equal(t, "run", accepted["delivery_applied"])
 	require.EqualValues(t, 0, accepted["position"])
 	require.Equal(t, false, accepted["duplicate"])
+
 	sent := w.chats.messages()[0]
 	require.Equal(t, id, sent.SessionID)
 	require.Equal(t, domain.TriggerAPI, sent.Trigger)
 	require.Equal(t, domain.ModePlanning, sent.Mode)
 	require.Equal(t, domain.DeliverSteer, sent.Delivery)
+
 	again := w.do("POST", path, w.ann, `{"message":"hello","client_message_id":"m1"}`).json()
 	require.Equal(t, true, again["duplicate"])
 	require.Equal(t, accepted["chat_id"], again["chat_id"])
 
-	answered := w.do("POST", path, w.ann, `{"message":"","askuser_answer":{"tool_call_id":"open","selections":{"0":[1]},"custom":{}}}`).json()
+	answered := w.do("POST", path, w.ann, `{"message":"","askuser_answer":{"tool_call_id":"open","selections":{"0":[1]},"custom":{}}}`).
+		json()
 	require.Equal(t, map[string]any{"chat_id": "c", "question_id": "q", "resolved": true}, answered)
 
 	w.chats.err = domain.Newf(domain.Conflict, domain.CodeSessionBusy, "a chat is running in this session")
@@ -303,6 +339,7 @@ func TestChatAsAStream(t *testing.T) {
 			if !ok {
 				return all
 			}
+
 			if e.comment == "" {
 				all = append(all, e.name)
 			}
@@ -320,6 +357,7 @@ func TestChatAsAStream(t *testing.T) {
 		before := len(w.chats.messages())
 		again := names(w.stream("POST", path, w.ann, `{"message":"again"}`, key))
 		require.Equal(t, want[1:], again, "from the chat's start on")
+
 		r := w.do("POST", path, w.ann, `{"message":"again"}`, key)
 		require.Equal(t, 202, r.status, "also to a client that takes no events")
 		require.Equal(t, "true", r.header.Get("Idempotency-Replayed"))
@@ -331,7 +369,13 @@ func TestChatAsAStream(t *testing.T) {
 		require.Zero(t, w.streams.subscribers())
 	})
 	t.Run("an answer that came too late starts no stream", func(t *testing.T) {
-		r := w.do("POST", path, w.ann, `{"askuser_answer":{"tool_call_id":"late","selections":{"0":[0]}}}`, header("Accept", "text/event-stream"))
+		r := w.do(
+			"POST",
+			path,
+			w.ann,
+			`{"askuser_answer":{"tool_call_id":"late","selections":{"0":[0]}}}`,
+			header("Accept", "text/event-stream"),
+		)
 		require.Equal(t, 202, r.status)
 		require.Equal(t, false, r.json()["resolved"])
 		require.Zero(t, w.streams.subscribers())

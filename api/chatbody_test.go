@@ -14,8 +14,10 @@ import (
 // of the document to what is accepted.
 func TestSendChat_bodies(t *testing.T) {
 	t.Parallel()
+
 	text, err := os.ReadFile("../chatrequest/testdata/bodies.json")
 	require.NoError(t, err)
+
 	var cases []struct {
 		Name, Code, Message string
 		Body                json.RawMessage
@@ -32,10 +34,12 @@ func TestSendChat_bodies(t *testing.T) {
 
 	w := newWorld(t)
 	path := "/api/sessions/" + w.session(`{}`) + "/chat"
+
 	for _, test := range cases {
 		t.Run(test.Name, func(t *testing.T) {
 			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(test.Body))
 			require.NoError(t, err)
+
 			if err := documented.Validate(value); test.Documented {
 				require.NoError(t, err)
 			} else {
@@ -47,8 +51,10 @@ func TestSendChat_bodies(t *testing.T) {
 				require.Equal(t, 202, got.status, got.text)
 				return
 			}
+
 			refused := got.problem(422)
 			require.Equal(t, test.Code, refused["code"], got.text)
+
 			if test.Message != "*" {
 				require.Equal(t, test.Message, refused["detail"])
 			}

@@ -22,8 +22,10 @@ import (
 // behindProxy makes this machine a trusted proxy.
 func behindProxy(t *testing.T) func(*api.Config) {
 	t.Helper()
+
 	proxies, err := clients.ParseProxies([]string{"127.0.0.0/8"})
 	require.NoError(t, err)
+
 	return func(c *api.Config) { c.Proxies = proxies }
 }
 
@@ -31,18 +33,23 @@ func from(address string) with { return header("X-Forwarded-For", address) }
 
 func TestGuesses_of_keys_are_bounded_by_address(t *testing.T) {
 	t.Parallel()
+
 	var guarded *auth.Authenticator
+
 	w := newWorld(t, behindProxy(t), func(c *api.Config) {
 		guarded = auth.New(c.Store.(auth.Keys), auth.Options{GuessesPerMinute: 3})
 		c.Auth = guarded
 	})
 	t.Cleanup(guarded.Close)
+
 	for _, guess := range []string{"el_one", "el_two", "el_three", "el_three"} {
 		w.do("GET", "/api/auth/me", guess, "", from("198.51.100.1")).code(401, "unauthorized")
 	}
+
 	refused := w.do("GET", "/api/auth/me", w.ann, "", from("198.51.100.1, 10.0.0.1, 198.51.100.1"))
 	refused.code(429, "too_many_guesses")
 	require.NotEmpty(t, refused.header.Get("Retry-After"))
+
 	large := `{"title":"` + strings.Repeat("x", 100<<10) + `"}`
 	w.do("POST", "/api/sessions", "el_other", large, from("198.51.100.1")).code(429, "too_many_guesses")
 	w.do("GET", "/api/auth/me", "", "", from("198.51.100.1")).code(401, "unauthorized")
@@ -53,7 +60,9 @@ func TestGuesses_of_keys_are_bounded_by_address(t *testing.T) {
 // clients send how slowly.
 func TestBodies_of_all_requests_have_one_budget(t *testing.T) {
 	t.Parallel()
+
 	const budget = 300 << 10
+
 	w := newWorld(t, func(c *api.Config) { c.BodyBudget = budget })
 	body := `{"title":"` + strings.Repeat("x", 120<<10) + `"}`
 	require.Less(t, w.do("POST", "/api/sessions", w.ann, body).status, 500, "one fits")
@@ -61,10 +70,12 @@ func TestBodies_of_all_requests_have_one_budget(t *testing.T) {
 	// Slow ones hold what they have sent once it has been read, but for those that find
 	// no room themselves: sooner or later there is none for a whole body.
 	var slow []net.Conn
+
 	require.Eventually(t, func() bool {
 		slow = append(slow, w.halfSent(w.ann, 110<<10))
 		return w.do("POST", "/api/sessions", w.ann, body).status == 503
 	}, timeout, tick)
+
 	busy := w.do("POST", "/api/sessions", w.ann, body)
 	busy.code(503, "body_budget_exhausted")
 	require.Equal(t, "1", busy.header.Get("Retry-After"))
@@ -73,6 +84,7 @@ func TestBodies_of_all_requests_have_one_budget(t *testing.T) {
 	for _, conn := range slow {
 		require.NoError(t, conn.Close())
 	}
+
 	require.Eventually(t, func() bool {
 		return w.do("POST", "/api/sessions", w.ann, body).status < 500
 	}, timeout, tick, "what a request held is released")
@@ -86,17 +98,22 @@ func (w *world) halfSent(key string, sent int) net.Conn {
 	conn, err := net.Dial("tcp", at.Host)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
+
 	_, err = fmt.Fprintf(conn, "POST /api/sessions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n%s", at.Host, key, strings.Repeat("x", sent))
 	require.NoError(w.t, err)
+
 	return conn
 }
 
 func TestRefuseConnection_is_a_problem(t *testing.T) {
 	t.Parallel()
+
 	answer, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(httpx.RefuseConnection()))), nil)
 	require.NoError(t, err)
+
 	defer answer.Body.Close()
+
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	r := reply{t, answer.StatusCode, answer.Header, string(text)}
@@ -109,6 +126,7 @@ func TestRefuseConnection_is_a_problem(t *testing.T) {
 func TestConnections_of_clients_behind_a_proxy(t *testing.T) {
 	t.Parallel()
 	change := behindProxy(t)
+
 	var cfg api.Config
 	change(&cfg)
 	bound := clients.NewConnections(2, cfg.Proxies)
@@ -120,11 +138,14 @@ func TestConnections_of_clients_behind_a_proxy(t *testing.T) {
 		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = response.Body.Close() })
+
 		return response
 	}
+
 	for range 5 {
 		require.Equal(t, 200, w.do("GET", "/api/auth/me", w.ann, "", from("198.51.100.1")).status)
 	}
+
 	first := open("198.51.100.1")
 	require.Equal(t, 200, first.StatusCode)
 	require.Equal(t, 200, open("198.51.100.1").StatusCode)

@@ -35,6 +35,7 @@ func TestComputeEnvironment(t *testing.T) {
 	ended := &stopper{}
 	environments, err := compute.New(compute.Config{Records: w.db, Tasks: ended, ToolServers: ended, Version: "2"})
 	require.NoError(t, err)
+
 	session, other := w.session("{}"), w.do("POST", "/api/sessions", w.bob, "{}").json()["session_id"].(string)
 	for _, id := range []string{session, other} {
 		_, err := w.db.Pool.Exec(t.Context(), `
@@ -45,6 +46,7 @@ func TestComputeEnvironment(t *testing.T) {
 			INSERT INTO file_reads (session_id, path, etag) VALUES ($1, 'a', 'e'), ($1, 'b', 'e')`, id)
 		require.NoError(t, err)
 	}
+
 	_, err = w.db.ComputeVersion(t.Context(), w.annID, "1")
 	require.NoError(t, err)
 	check, err := environments.CheckUpgrade(t.Context(), w.annID)

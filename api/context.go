@@ -106,12 +106,15 @@ func (a *contextAPI) compact(ctx context.Context, in *SessionRef) (*httpx.Body[d
 	if _, err := a.store.OwnSession(ctx, caller.User, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, compactionTime)
 	defer cancel()
+
 	id, err := a.compactor.Request(ctx, caller, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.compactor.Await(ctx, caller, id))
 }
 
@@ -120,11 +123,14 @@ func (a *contextAPI) contextStats(ctx context.Context, in *SessionRef) (*httpx.B
 	if err != nil {
 		return nil, err
 	}
+
 	stats, err := a.contexts.ContextStats(ctx, session)
 	if err != nil {
 		return nil, err
 	}
+
 	stats.Compactions, err = a.contexts.CountCompactions(ctx, session.ActiveBranchID)
+
 	return httpx.Answer(stats, err)
 }
 
@@ -148,12 +154,15 @@ func (a *contextAPI) tokenizePrompt(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	out := tokenizedPrompt{Model: model.ID, Tokenizer: estimate}
+
 	out.Count, out.Exact, out.TokenIDs = a.tokens.Encode(model.ID, in.Body.Prompt, maxTokenIDs)
 	if out.Exact {
 		out.Tokenizer, _ = a.tokens.Tokenizer(model.ID)
 		out.Truncated = len(out.TokenIDs) < out.Count
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -163,13 +172,16 @@ const estimate = "estimate"
 // tokenizedModel finds a model that the server has, or whose tokenizer is known.
 func (a *contextAPI) tokenizedModel(ctx context.Context, requested *string) (domain.Model, error) {
 	name := value(requested)
+
 	model, err := a.modelFinder.Resolve(ctx, name)
 	if err == nil {
 		return model, nil
 	}
+
 	if _, exact := a.tokens.Tokenizer(name); exact {
 		return domain.Model{ID: name}, nil
 	}
+
 	return model, httpx.At("body.model", err)
 }
 
@@ -218,49 +230,63 @@ func (a *contextAPI) tokenizeMessages(
 	if err != nil {
 		return nil, err
 	}
+
 	out := tokenizedMessages{
 		Model: model.ID, Tokenizer: estimate, ContextWindow: model.ContextWindow, PerMessage: make([]messageTokens, len(in.Body.Messages)),
 	}
+
 	rendered, bytes := make([]renderedMessage, len(in.Body.Messages)), 0
 	for i, m := range in.Body.Messages {
 		if rendered[i], err = renderMessage(i, m); err != nil {
 			return nil, err
 		}
+
 		bytes += len(rendered[i].text)
 	}
+
 	tools, err := renderTools(in.Body.Tools)
 	if err != nil {
 		return nil, err
 	}
+
 	count, template := a.tokens.Approximate, a.tokens.Template(model.ID)
 	out.ChatTemplate, out.TemplateOverhead = template.Name, template.PerPrompt
+
 	exact := a.tokens.Exact(model.ID, bytes+len(tools))
 	if exact {
 		count = a.tokens.Count
 		out.Tokenizer, _ = a.tokens.Tokenizer(model.ID)
 	}
+
 	out.Exact = exact && template.Known && tools == ""
+
 	for i, r := range rendered {
 		m := in.Body.Messages[i]
 		out.PerMessage[i] = messageTokens{i, m.Role, count(model.ID, r.text) + r.images*imageTokens}
 		out.Count += out.PerMessage[i].Tokens
 		out.RenderedChars += utf8.RuneCountInString(r.text) + len(m.Role)
 		out.Exact = out.Exact && r.images == 0 && len(m.ToolCalls) == 0 && m.ToolCallID == ""
+
 		out.TemplateOverhead += template.PerMessage
 		if m.Name != "" {
 			out.TemplateOverhead += template.PerName
 		}
 	}
+
 	out.ToolsTokens = count(model.ID, tools)
+
 	out.RenderedChars += utf8.RuneCountInString(tools)
 	if in.Body.AddGenerationPrompt == nil || *in.Body.AddGenerationPrompt {
 		out.TemplateOverhead += template.Answer
 	}
+
 	if in.Body.EnableThinking != nil && !*in.Body.EnableThinking && template.NoThinking != "" {
 		out.TemplateOverhead += count(model.ID, template.NoThinking)
 	}
+
 	out.Count += out.ToolsTokens + out.TemplateOverhead
 	out.Fits = model.ContextWindow == 0 || int64(out.Count) <= model.ContextWindow
+
 	return httpx.Answer(out, nil)
 }
 
@@ -272,8 +298,12 @@ type renderedMessage struct {
 
 func renderMessage(index int, m tokenizedMessage) (renderedMessage, error) {
 	at := func(field string) string { return fmt.Sprintf("body.messages[%d].%s", index, field) }
-	var out renderedMessage
-	var text strings.Builder
+
+	var (
+		out  renderedMessage
+		text strings.Builder
+	)
+
 	switch content := m.Content.(type) {
 	case nil:
 	case string:
@@ -284,7 +314,9 @@ func renderMessage(index int, m tokenizedMessage) (renderedMessage, error) {
 			if !ok {
 				return out, domain.Invalidf(fmt.Sprintf("%s[%d]", at("content"), i), "must be a part with a text or an image_url")
 			}
+
 			text.WriteString(piece)
+
 			if image {
 				out.images++
 			}
@@ -292,18 +324,23 @@ func renderMessage(index int, m tokenizedMessage) (renderedMessage, error) {
 	default:
 		return out, domain.Invalidf(at("content"), "must be a text, an array of parts or null")
 	}
+
 	for i, call := range m.ToolCalls {
 		if _, object := call.(map[string]any); !object {
 			return out, domain.Invalidf(fmt.Sprintf("%s[%d]", at("tool_calls"), i), "must be an object")
 		}
+
 		raw, err := json.Marshal(call)
 		if err != nil {
 			return out, domain.Invalidf(at("tool_calls"), "cannot be read")
 		}
+
 		text.Write(raw)
 	}
+
 	text.WriteString(m.Name + m.ToolCallID)
 	out.text = text.String()
+
 	return out, nil
 }
 
@@ -313,10 +350,13 @@ func renderPart(part any) (text string, image, ok bool) {
 		text, is = part.(string) // some templates take bare texts
 		return text, false, is
 	}
+
 	if text, is = object["text"].(string); is {
 		return text, false, true
 	}
+
 	_, image = object["image_url"]
+
 	return "", image, image
 }
 
@@ -324,14 +364,17 @@ func renderTools(tools []any) (string, error) {
 	if len(tools) == 0 {
 		return "", nil
 	}
+
 	for i, tool := range tools {
 		if _, object := tool.(map[string]any); !object {
 			return "", domain.Invalidf(fmt.Sprintf("body.tools[%d]", i), "must be an object")
 		}
 	}
+
 	raw, err := json.Marshal(tools)
 	if err != nil {
 		return "", domain.Invalidf("body.tools", "cannot be read")
 	}
+
 	return string(raw), nil
 }

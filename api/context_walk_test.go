@@ -22,14 +22,31 @@ func (contexts) ContextStats(context.Context, domain.Session) (domain.ContextSta
 func (contexts) CountCompactions(context.Context, string) (int, error) { return 0, nil }
 
 var contextWalk = []call{
-	{method: "POST", path: "/api/sessions/{session_id}/compact", scope: "chat", url: "/api/sessions/{s}/compact", status: 200, missing: "/api/sessions/" + none + "/compact"},
 	{
-		method: "GET", path: "/api/sessions/{session_id}/context-stats", scope: "sessions:read", url: "/api/sessions/{s}/context-stats", status: 200,
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/compact",
+		scope:   "chat",
+		url:     "/api/sessions/{s}/compact",
+		status:  200,
+		missing: "/api/sessions/" + none + "/compact",
+	},
+	{
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/context-stats",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/context-stats",
+		status:  200,
 		missing: "/api/sessions/" + none + "/context-stats",
 	},
 	{
-		method: "POST", path: "/api/sessions/tokenize/prompt", scope: "sessions:read", url: "/api/sessions/tokenize/prompt", hasBody: true, status: 200,
-		body: `{"prompt":"hello","model":"gpt-4o"}`, bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/tokenize/prompt",
+		scope:   "sessions:read",
+		url:     "/api/sessions/tokenize/prompt",
+		hasBody: true,
+		status:  200,
+		body:    `{"prompt":"hello","model":"gpt-4o"}`,
+		bad: []bad{
 			{body: `{}`, at: "body.prompt"},
 			{body: `{"prompt":null}`, at: "body.prompt"},
 			{body: `{"prompt":7}`, at: "body.prompt"},
@@ -37,8 +54,14 @@ var contextWalk = []call{
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/tokenize/messages", scope: "sessions:read", url: "/api/sessions/tokenize/messages", hasBody: true, status: 200,
-		body: `{"messages":[{"role":"user","content":"hello"}]}`, bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/tokenize/messages",
+		scope:   "sessions:read",
+		url:     "/api/sessions/tokenize/messages",
+		hasBody: true,
+		status:  200,
+		body:    `{"messages":[{"role":"user","content":"hello"}]}`,
+		bad: []bad{
 			{body: `{}`, at: "body.messages"},
 			{body: `{"messages":"x"}`, at: "body.messages"},
 			{body: `{"messages":[{}]}`, at: "body.messages[0].role"},

@@ -84,6 +84,7 @@ func (a *dagRunsAPI) register(r *httpx.Server) {
 		if err := a.solutions.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		return a.answer(ctx)(a.records.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -103,7 +104,8 @@ func (a *dagRunsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "retry-dag-run", Method: fiber.MethodPost, Path: base + "/{run_id}/retry", Tag: prodTag,
 		Summary: "Retry a run of a DAG that failed",
-		Description: "The run keeps its id. Outputs of finished nodes are used again where the definition of the node and its inputs are the " +
+		Description: "The run keeps its id. Outputs of finished nodes are used again where the definition of the node and its inputs " +
+			"are the " +
 			"same; reused_from and reuse_reason of each node say which were and why. With version it goes on with another version.",
 		Scope: auth.Solutions, Audit: "dag_run.retry",
 		Errors: httpx.Codes{
@@ -115,7 +117,8 @@ func (a *dagRunsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "stream-dag-run", Method: fiber.MethodGet, Path: base + "/{run_id}/events", Tag: prodTag,
 		Summary: "Stream the progress of a run of a DAG as server-sent events",
-		Description: "First the run and each of its nodes as they are, then each change: run:updated has the run, node:updated a node without " +
+		Description: "First the run and each of its nodes as they are, then each change: run:updated has the run, node:updated a node " +
+			"without " +
 			"its output. The stream ends with the run. A client that comes again gets the state of that moment.",
 		Scope: auth.Solutions, Errors: httpx.Codes{404: onRun}, Stream: true,
 		Replies: []httpx.Reply{{
@@ -131,7 +134,9 @@ func (a *dagRunsAPI) answer(ctx context.Context) func(dagrun.RunRecord, error) (
 		if err != nil {
 			return nil, err
 		}
+
 		nodes, err := a.records.DAGRunNodes(ctx, run.ID, true)
+
 		return httpx.Answer(dagRunBody{run, orEmpty(nodes)}, err)
 	}
 }
@@ -148,10 +153,12 @@ func (a *dagRunsAPI) create(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	run, err := a.runs.Start(ctx, httpx.CallerOf(ctx).User, in.ID, value(in.Body.Version), inputs)
 	if err == nil {
 		httpx.Concerns(ctx, run.ID, map[string]string{"prod_solution_id": in.ID})
 	}
+
 	return a.answer(ctx)(run, err)
 }
 
@@ -160,10 +167,12 @@ func inputsOf(given map[string]any) (json.RawMessage, error) {
 	if given == nil {
 		given = map[string]any{}
 	}
+
 	raw, err := json.Marshal(given)
 	if bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil, domain.Invalidf("body.inputs", "may not hold NUL characters")
 	}
+
 	return raw, err
 }
 
@@ -176,7 +185,9 @@ func (a *dagRunsAPI) list(ctx context.Context, in *struct {
 	if err := a.solutions.auditAdministrator(ctx, in.ID); err != nil {
 		return nil, err
 	}
+
 	page, total, err := a.records.DAGRuns(ctx, httpx.CallerOf(ctx).User, in.ID, in.Limit, in.Offset)
+
 	return httpx.Answer(list[dagrun.RunRecord]{orEmpty(page), total}, err)
 }
 
@@ -190,11 +201,14 @@ func (a *dagRunsAPI) items(ctx context.Context, in *struct {
 	if err := a.solutions.auditAdministrator(ctx, in.ID); err != nil {
 		return nil, err
 	}
+
 	run, err := a.records.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}
+
 	page, total, err := a.records.DAGRunItems(ctx, run.ID, in.NodeID, in.Limit, in.Offset)
+
 	return httpx.Answer(list[dagrun.NodeRecord]{orEmpty(page), total}, err)
 }
 
@@ -209,9 +223,11 @@ func (a *dagRunsAPI) retry(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[dagRunBody], error) {
 	httpx.Concerns(ctx, in.RunID, nil)
+
 	if _, err := inputsOf(in.Body.Override); err != nil {
 		return nil, domain.Invalidf("body.override_inputs", "may not hold NUL characters")
 	}
+
 	return a.answer(ctx)(a.runs.Retry(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID, dagrun.Resumption{
 		FromNodeID: value(in.Body.FromNodeID), Version: value(in.Body.Version), KeepNodes: unique(in.Body.Keep), Override: in.Body.Override,
 	}))
@@ -220,13 +236,16 @@ func (a *dagRunsAPI) retry(ctx context.Context, in *struct {
 // unique removes repeats from a list.
 func unique(list []string) []string {
 	seen := map[string]bool{}
+
 	var out []string
+
 	for _, s := range list {
 		if !seen[s] {
 			seen[s] = true
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -237,10 +256,12 @@ func (a *dagRunsAPI) follow(ctx context.Context, in *DAGRunRef) (*httpx.Streamed
 	if err := a.solutions.auditAdministrator(ctx, in.ID); err != nil {
 		return nil, err
 	}
+
 	caller := httpx.CallerOf(ctx)
 	if _, err := a.records.DAGRun(ctx, caller.User, in.ID, in.RunID); err != nil {
 		return nil, err
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
 			return a.progress(ctx, out, caller, *in)
@@ -259,25 +280,32 @@ func (a *dagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 			out.Named(name, data)
 		}
 	}
+
 	poll, pulse := time.NewTicker(runPoll), time.NewTicker(a.streams.Pulse())
 	defer poll.Stop()
 	defer pulse.Stop()
+
 	for {
 		run, err := a.records.DAGRun(ctx, caller.User, in.ID, in.RunID)
 		if err != nil {
 			return err
 		}
+
 		nodes, err := a.records.DAGRunNodes(ctx, run.ID, false)
 		if err != nil {
 			return err
 		}
+
 		for _, n := range nodes {
 			send(n.RunNodeID, "node:updated", n)
 		}
+
 		send("", "run:updated", run)
+
 		if err := out.Flush(); err != nil || run.Status.Over() {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -286,6 +314,7 @@ func (a *dagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 			if err := out.Comment("pulse"); err != nil {
 				return err
 			}
+
 			if !a.auth.Alive(ctx, caller) {
 				return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
 			}

@@ -24,11 +24,20 @@ var dagRunsWalk = []call{
 		},
 	},
 	{
-		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs", scope: "solutions", url: runsOf + "?limit=2", status: 200,
-		missing: noDAG + "/runs", bad: []bad{{path: runsOf + "?limit=0", at: "query.limit"}, {path: runsOf + "?offset=-1", at: "query.offset"}},
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs",
+		scope:   "solutions",
+		url:     runsOf + "?limit=2",
+		status:  200,
+		missing: noDAG + "/runs",
+		bad:     []bad{{path: runsOf + "?limit=0", at: "query.limit"}, {path: runsOf + "?offset=-1", at: "query.offset"}},
 	},
 	{
-		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}", scope: "solutions", url: runsOf + "/{dagrun}", status: 200,
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}",
+		scope:   "solutions",
+		url:     runsOf + "/{dagrun}",
+		status:  200,
 		missing: noDAG + "/runs/" + none,
 	},
 	{
@@ -37,20 +46,36 @@ var dagRunsWalk = []call{
 		bad: []bad{{path: runsOf + "/{dagrun}/nodes/s/items?limit=0", at: "query.limit"}},
 	},
 	{
-		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/cancel", scope: "solutions", url: runsOf + "/{dagrun}/cancel",
-		status: 200, missing: noDAG + "/runs/" + none + "/cancel",
+		method:  "POST",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/cancel",
+		scope:   "solutions",
+		url:     runsOf + "/{dagrun}/cancel",
+		status:  200,
+		missing: noDAG + "/runs/" + none + "/cancel",
 	},
 	{
-		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/retry", scope: "solutions", url: runsOf + "/{dagrun}/retry",
-		hasBody: true, status: 200, body: `{"from_node_id":"z"}`, missing: noDAG + "/runs/" + none + "/retry", bad: []bad{
+		method:  "POST",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/retry",
+		scope:   "solutions",
+		url:     runsOf + "/{dagrun}/retry",
+		hasBody: true,
+		status:  200,
+		body:    `{"from_node_id":"z"}`,
+		missing: noDAG + "/runs/" + none + "/retry",
+		bad: []bad{
 			{body: `{"version":0}`, at: "body.version"},
 			{body: `{"from_node_id":"none"}`, at: "body.from_node_id"},
 			{body: `{"keep_outputs_of":["z"]}`, at: "body.keep_outputs_of"},
 		},
 	},
 	{
-		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/events", scope: "solutions", url: runsOf + "/{dagrun}/events",
-		status: 200, stream: true, missing: noDAG + "/runs/" + none + "/events",
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/events",
+		scope:   "solutions",
+		url:     runsOf + "/{dagrun}/events",
+		status:  200,
+		stream:  true,
+		missing: noDAG + "/runs/" + none + "/events",
 	},
 }
 
@@ -70,16 +95,19 @@ func (w *world) dagRun(solution string) string {
 	require.NoError(w.t, w.db.CreateDAGRun(w.t.Context(), run))
 	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE dag_runs SET status = 'failed', finished_at = now() WHERE id = $1`, run.ID)
 	require.NoError(w.t, err)
+
 	return run.ID
 }
 
 func TestDAGRuns_limit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	at := strings.ReplaceAll(runsOf, "{p}", w.prodSolution(w.ann))
 	for range dagrun.MaxOpenRuns {
 		require.Equal(t, 200, w.do(http.MethodPost, at, w.ann, `{"version":2}`).status)
 	}
+
 	w.do(http.MethodPost, at, w.ann, `{"version":2}`).code(409, "dag_run_limit")
 	w.do(http.MethodPost, at, w.ann, `{}`).code(409, "dag_not_published")
 }

@@ -84,17 +84,21 @@ func (a *diagnosticsAPI) diagnoseOne(ctx context.Context, in *struct {
 },
 ) (*httpx.Streamed, error) {
 	checks := a.diagnostics.Checks()
+
 	at := slices.IndexFunc(checks, func(c domain.Check) bool { return c.ID == in.Check })
 	if at < 0 {
 		return nil, domain.Newf(domain.NotFound, "check_not_found", "there is no check of this name")
 	}
+
 	if strings.Contains(in.Accept, "text/event-stream") {
 		return &httpx.Streamed{Body: func(ctx huma.Context) { a.streamChecks(ctx, checks[at:at+1]) }}, nil
 	}
+
 	result, err := json.Marshal(checks[at].Do(ctx))
 	if err != nil {
 		return nil, err
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
@@ -109,14 +113,19 @@ func (a *diagnosticsAPI) streamChecks(ctx huma.Context, checks []domain.Check) {
 			if err != nil {
 				return err
 			}
+
 			out.Named(name, data)
+
 			return out.Flush()
 		}
+
 		var done checksDone
+
 		for _, check := range checks {
 			if err := emit("check_started", checkStarted{check.ID, check.Title}); err != nil {
 				return err // the client has left
 			}
+
 			result := check.Do(ctx)
 			switch result.Status {
 			case domain.CheckOK:
@@ -127,10 +136,12 @@ func (a *diagnosticsAPI) streamChecks(ctx huma.Context, checks []domain.Check) {
 				done.Fail++
 			case domain.CheckSkipped:
 			}
+
 			if err := emit("check_result", result); err != nil {
 				return err
 			}
 		}
+
 		return emit("done", done)
 	})
 }

@@ -12,7 +12,16 @@ import (
 var diagnosticsWalk = []call{
 	{method: "GET", path: "/api/env/config", scope: "admin", url: "/api/env/config", status: 200, admin: true},
 	{method: "GET", path: "/api/env/diagnostics", scope: "admin", url: "/api/env/diagnostics", status: 200, admin: true, stream: true},
-	{method: "GET", path: "/api/env/diagnostics/{check}", scope: "admin", url: "/api/env/diagnostics/objects", status: 200, admin: true, stream: true, missing: "/api/env/diagnostics/none"},
+	{
+		method:  "GET",
+		path:    "/api/env/diagnostics/{check}",
+		scope:   "admin",
+		url:     "/api/env/diagnostics/objects",
+		status:  200,
+		admin:   true,
+		stream:  true,
+		missing: "/api/env/diagnostics/none",
+	},
 }
 
 // diagnostics are two checks, of which one fails.
@@ -26,6 +35,7 @@ func (diagnostics) Checks() []domain.Check {
 	fixed := func(r domain.CheckResult) func(context.Context) domain.CheckResult {
 		return func(context.Context) domain.CheckResult { return r }
 	}
+
 	return []domain.Check{
 		{ID: "records", Title: "Records", Run: fixed(domain.CheckResult{Status: domain.CheckOK, Message: "fine"})},
 		{ID: "objects", Title: "Objects", Run: fixed(domain.CheckResult{Status: domain.CheckFail, Message: "away", Hint: "start it"})},
@@ -41,10 +51,13 @@ func TestDiagnostics(t *testing.T) {
 		"event: check_started\ndata: {\"id\":\"records\",\"title\":\"Records\"}\n\n"+
 		"event: check_result\ndata: {\"id\":\"records\",\"status\":\"ok\",\"message\":\"fine\",\"hint\":\"\",\"duration_ms\":0}\n\n"+
 		"event: check_started\ndata: {\"id\":\"objects\",\"title\":\"Objects\"}\n\n"+
-		"event: check_result\ndata: {\"id\":\"objects\",\"status\":\"fail\",\"message\":\"away\",\"hint\":\"start it\",\"duration_ms\":0}\n\n"+
+		"event: check_result\ndata: {\"id\":\"objects\",\"status\":\"fail\",\"message\":\"away\",\"hint\":\"start "+
+		"it\",\"duration_ms\":0}\n\n"+
 		"event: done\ndata: {\"ok\":1,\"warn\":0,\"fail\":1}\n\n", all.text)
+
 	one := w.do("GET", "/api/env/diagnostics/objects", w.root, "")
 	require.JSONEq(t, `{"id":"objects","status":"fail","message":"away","hint":"start it","duration_ms":0}`, one.text)
+
 	events := w.do("GET", "/api/env/diagnostics/records", w.root, "", header("Accept", "text/event-stream"))
 	require.Contains(t, events.text, "event: done\ndata: {\"ok\":1,\"warn\":0,\"fail\":0}")
 	w.do("GET", "/api/env/diagnostics/none", w.root, "").code(404, "check_not_found")

@@ -26,6 +26,7 @@ type documentAPI struct{}
 
 func (a *documentAPI) register(r *httpx.Server) {
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(r.API.OpenAPI()) })
+
 	httpx.Register(r, httpx.Operation{
 		ID: "get-openapi", Method: fiber.MethodGet, Path: documentPath, Tag: "Service",
 		Summary: "Get the OpenAPI 3.1 document",
@@ -36,6 +37,7 @@ func (a *documentAPI) register(r *httpx.Server) {
 		}},
 	}, func(context.Context, *struct{}) (*httpx.Streamed, error) {
 		content, err := document()
+
 		return &httpx.Streamed{Body: func(ctx huma.Context) {
 			ctx.SetHeader(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 			_, _ = ctx.BodyWriter().Write(content)
@@ -71,5 +73,6 @@ func Document(version string) ([]byte, error) {
 	cfg := Config{Context: context.Background(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
 	cfg.Version.Version = version
 	server := newServer(cfg)
+
 	return json.Marshal(server.API.OpenAPI())
 }

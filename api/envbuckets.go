@@ -84,6 +84,8 @@ func (a *envBucketsAPI) setBucket(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	bucket := domain.EnvBucket{Bucket: in.Bucket, Env: env}
+
 	return httpx.Answer(bucket, a.envBuckets.Set(ctx, httpx.CallerOf(ctx).User.ID, bucket))
 }

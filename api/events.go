@@ -46,14 +46,17 @@ func (a *eventsAPI) events(ctx context.Context, in *eventsInput) (*httpx.Streame
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := in.after()
 	if err != nil {
 		return nil, err
 	}
+
 	subscription, err := a.subscribe(ctx, in.SessionID, after)
 	if err != nil {
 		return nil, err
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		stay := a.mayStay(httpx.CallerOf(ctx.Context()), in.SessionID, role)
 		a.streams.Open(ctx, func(ctx context.Context, out *httpx.EventStream) error {
@@ -69,11 +72,15 @@ func (in *eventsInput) after() (*uint64, error) {
 		if err != nil {
 			return nil, domain.Invalidf("header.Last-Event-ID", "is not the id of an event")
 		}
+
 		return &seq, nil
 	}
+
 	if in.AfterSeq < 0 {
 		return nil, nil
 	}
+
 	seq := uint64(in.AfterSeq)
+
 	return &seq, nil
 }

@@ -47,6 +47,7 @@ func (a *extraInfoAPI) register(r *httpx.Server) {
 		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.extraInfos.ExtraInfo(ctx, in.SessionID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -84,5 +85,6 @@ func (a *extraInfoAPI) upsetExtraInfo(ctx context.Context, in *struct {
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.extraInfos.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
 }

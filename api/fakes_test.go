@@ -27,12 +27,14 @@ type syncBuffer struct {
 func (s *syncBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.b.Write(p)
 }
 
 func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.b.String()
 }
 
@@ -52,24 +54,33 @@ func (d *fakeChats) Send(_ context.Context, _ domain.Caller, send domain.Send) (
 		defer d.mu.Unlock()
 		return domain.SendAck{}, d.err
 	}
+
 	if ack, ok := d.known[send.ClientMessageID]; ok {
 		defer d.mu.Unlock()
+
 		ack.Duplicate = true
+
 		return ack, nil
 	}
+
 	d.sent = append(d.sent, send)
 	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: domain.DeliverRun}
+
 	if send.ClientMessageID != "" {
 		if d.known == nil {
 			d.known = map[string]domain.SendAck{}
 		}
+
 		d.known[send.ClientMessageID] = ack
 	}
+
 	then := d.then
 	d.mu.Unlock()
+
 	if then != nil {
 		then(ack)
 	}
+
 	return ack, nil
 }
 
@@ -84,24 +95,30 @@ func (d *fakeChats) AnswerQuestion(_ context.Context, _ domain.Caller, questionI
 	if questionID != openQuestion {
 		return domain.AnswerAck{}, domain.Newf(domain.NotFound, "question_not_found", "question %s does not exist", questionID)
 	}
+
 	if options := answer.Selections["0"]; len(options) == 1 && options[0] == 99 {
 		wrong := domain.Invalidf("body.askuser_answer", "there is no such option")
 		wrong.Code = domain.CodeInvalidAnswer
+
 		return domain.AnswerAck{}, wrong
 	}
+
 	return domain.AnswerAck{Resolved: true, QuestionID: questionID, ChatID: "c"}, nil
 }
 
 func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ string, andQueue bool) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.stop = append(d.stop, andQueue)
+
 	return true, nil
 }
 
 func (d *fakeChats) messages() []domain.Send {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	return append([]domain.Send(nil), d.sent...)
 }
 
@@ -119,9 +136,18 @@ func newStreams() *streams { return &streams{changed: make(chan struct{})} }
 func (s *streams) publish(name, chatID, data string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	seq := uint64(len(s.events) + 1)
 	s.events = append(s.events, domain.LoggedEvent{
-		Event: domain.Event{SessionID: "s", Name: name, ChatID: chatID, At: time.Now(), Data: json.RawMessage(data)}, Seq: seq, PrevSeq: seq - 1,
+		Event: domain.Event{
+			SessionID: "s",
+			Name:      name,
+			ChatID:    chatID,
+			At:        time.Now(),
+			Data:      json.RawMessage(data),
+		},
+		Seq:     seq,
+		PrevSeq: seq - 1,
 	})
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -130,17 +156,21 @@ func (s *streams) publish(name, chatID, data string) {
 func (s *streams) subscribe(_ context.Context, _ string, after *uint64) (api.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.open++
+
 	sub := &subscription{log: s, at: uint64(len(s.events))}
 	if after != nil {
 		sub.at = min(*after, sub.at)
 	}
+
 	return sub, nil
 }
 
 func (s *streams) subscribers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.open
 }
 
@@ -157,14 +187,18 @@ func (s *subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
 			s.log.mu.Unlock()
 			return domain.LoggedEvent{}, errors.New("fell behind")
 		}
+
 		if s.at < uint64(len(s.log.events)) {
 			e := s.log.events[s.at]
 			s.at++
 			s.log.mu.Unlock()
+
 			return e, nil
 		}
+
 		changed := s.log.changed
 		s.log.mu.Unlock()
+
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -179,6 +213,7 @@ func (s *subscription) Close() {
 	s.once.Do(func() {
 		s.log.mu.Lock()
 		defer s.log.mu.Unlock()
+
 		s.log.open--
 	})
 }
@@ -202,6 +237,7 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 		if m.failAt > 0 && i+1 == m.failAt {
 			return errors.New("the records broke")
 		}
+
 		if m.gate != nil && i == m.gateAt {
 			select {
 			case <-m.gate:
@@ -209,6 +245,7 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 				return ctx.Err()
 			}
 		}
+
 		turn := domain.Turn{
 			ID: domain.NewID(), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
 			Blocks: []domain.Block{{Type: domain.BlockText, Content: "text of a turn that is about as long as turns are at the least"}},
@@ -217,6 +254,7 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -226,6 +264,7 @@ func (k *tasks) one(id string) (domain.BackgroundTask, error) {
 	if id != "task-1" {
 		return domain.BackgroundTask{}, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
 	}
+
 	return domain.BackgroundTask{TaskID: id, Kind: domain.TaskShell, Status: domain.TaskRunning}, nil
 }
 
@@ -237,6 +276,7 @@ func (k *tasks) List(context.Context, string) ([]domain.BackgroundTask, error) {
 func (k *tasks) Output(_ context.Context, _, id string, tail int) (domain.TaskOutput, error) {
 	k.tail = tail
 	_, err := k.one(id)
+
 	return domain.TaskOutput{TaskID: id, Status: domain.TaskRunning, Tail: tail}, err
 }
 
@@ -263,6 +303,7 @@ func (m *models) Resolve(_ context.Context, requested string) (domain.Model, err
 	case requested == "", requested == "m-1":
 		return domain.Model{ID: "m-1", ContextWindow: 1000}, nil
 	}
+
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "there is no such model")
 }
 
@@ -274,6 +315,8 @@ type deleter struct {
 func (d *deleter) DeleteSession(_ context.Context, id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.ids = append(d.ids, id)
+
 	return nil
 }

@@ -14,6 +14,7 @@ func TestRefusalsNameTheirField(t *testing.T) {
 	w := newWorld(t)
 	session := "/api/sessions/" + w.session(`{}`)
 	w.do(http.MethodPut, session+"/files/dir/file", w.ann, `{"content":"x"}`).json()
+
 	for _, tc := range []struct{ method, path, body, field string }{
 		{"POST", "/api/sessions", `{"intent":"a\u0000b"}`, "body.intent"},
 		{"POST", "/api/sessions", `{"disable_tools":["a","\u0000"]}`, "body.disable_tools[1]"},

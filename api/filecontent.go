@@ -36,33 +36,43 @@ func (a *filesAPI) readFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	file, info, err := a.workspaces.Open(ctx, session, in.FilePath)
 	if err != nil {
 		return nil, httpx.At("path.file_path", err)
 	}
+
 	kind, err := contentType(in.FilePath, file)
 	if err != nil {
 		_ = file.Close()
 		return nil, err
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderETag, info.ETag)
 		c.Set(fiber.HeaderLastModified, info.ModTime.UTC().Format(http.TimeFormat))
 		c.Set(fiber.HeaderCacheControl, "private, no-cache") // asked again each time, answered 304
 		c.Set(fiber.HeaderAcceptRanges, "bytes")
+
 		if none := c.Get(fiber.HeaderIfNoneMatch); none != "" && matches(none, info.ETag) {
 			_ = file.Close()
+
 			c.Status(http.StatusNotModified)
+
 			return
 		}
+
 		c.Set(fiber.HeaderContentType, kind)
 		c.Set(fiber.HeaderContentDisposition, disposition(in.Download, path.Base(in.FilePath)))
+
 		if active(kind) {
 			c.Set(fiber.HeaderContentSecurityPolicy, activeContent)
 		}
+
 		if err := sendRange(c, file, info.Size, info.ETag); err != nil {
 			_ = file.Close()
+
 			c.Response().Header.Del(fiber.HeaderContentDisposition)
 			httpx.Reject(ctx, err)
 		}
@@ -73,23 +83,29 @@ func (a *filesAPI) readFile(ctx context.Context, in *struct {
 // than one range at once is answered with the whole, as RFC 9110 allows.
 func sendRange(c *fiber.Ctx, file io.ReadSeekCloser, size int64, etag string) error {
 	from, length := int64(0), size
+
 	asked := c.Get(fiber.HeaderRange)
 	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != etag {
 		asked = ""
 	}
+
 	if first, last, ok, fits := parseRange(asked, size); ok {
 		if !fits {
 			c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes */%d", size))
 			return domain.Newf(domain.Invalid, httpx.CodeRange, "the file has no such range")
 		}
+
 		from, length = first, last-first+1
 		c.Set(fiber.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", first, last, size))
 		c.Status(http.StatusPartialContent)
 	}
+
 	if _, err := file.Seek(from, io.SeekStart); err != nil {
 		return fmt.Errorf("seek to the range: %w", err)
 	}
+
 	c.Context().SetBodyStream(&fileBody{io.LimitReader(file, length), file, c.Context().Conn()}, int(length))
+
 	return nil
 }
 
@@ -110,10 +126,12 @@ func (f *fileBody) Read(p []byte) (int, error) {
 // fits that the file has it.
 func parseRange(header string, size int64) (first, last int64, ok, fits bool) {
 	spec, found := strings.CutPrefix(header, "bytes=")
+
 	begin, end, dash := strings.Cut(strings.TrimSpace(spec), "-")
 	if !found || !dash || strings.Contains(spec, ",") {
 		return 0, 0, false, false
 	}
+
 	number := func(s string) (int64, bool) {
 		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 62)
 		return int64(n), err == nil
@@ -123,20 +141,26 @@ func parseRange(header string, size int64) (first, last int64, ok, fits bool) {
 		if !valid {
 			return 0, 0, false, false
 		}
+
 		return max(0, size-n), size - 1, true, n > 0 && size > 0
 	}
+
 	first, valid := number(begin)
 	if !valid {
 		return 0, 0, false, false
 	}
+
 	last = size - 1
+
 	if end != "" {
 		asked, valid := number(end)
 		if !valid || asked < first {
 			return 0, 0, false, false
 		}
+
 		last = min(last, asked)
 	}
+
 	return first, last, true, first < size
 }
 
@@ -148,6 +172,7 @@ func matches(header, etag string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -168,18 +193,23 @@ func contentType(name string, file io.Reader) (string, error) {
 	kind := kinds[strings.ToLower(path.Ext(name))]
 	if kind == "" {
 		var head [512]byte
+
 		n, err := io.ReadFull(file, head[:])
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 			return "", fmt.Errorf("read workspace file: %w", err)
 		}
+
 		if n == 0 {
 			return "text/plain; charset=utf-8", nil
 		}
+
 		return http.DetectContentType(head[:n]), nil
 	}
+
 	if strings.HasPrefix(kind, "text/") {
 		kind += "; charset=utf-8"
 	}
+
 	return kind, nil
 }
 
@@ -194,8 +224,10 @@ func disposition(download bool, name string) string {
 	if download {
 		how = "attachment"
 	}
+
 	if full := mime.FormatMediaType(how, map[string]string{"filename": name}); full != "" {
 		return full
 	}
+
 	return how
 }

@@ -96,7 +96,8 @@ func (a *filesAPI) register(r *httpx.Server) {
 		Scope:  auth.Files,
 		Errors: httpx.Codes{400: onPath, 403: "file_permission_denied", 404: "file_not_found", 416: httpx.CodeRange, 422: onRead},
 		Headers: map[string]string{
-			"ETag": "The version of the file, for If-Match and If-None-Match.", "Content-Range": "With 206: the bytes that are sent, and the size.",
+			"ETag": "The version of the file, for If-Match and If-None-Match.", "Content-Range": "With 206: the bytes that are sent, " +
+				"and the size.",
 		},
 		Replies: []httpx.Reply{
 			{Status: http.StatusOK, Types: []string{"application/octet-stream"}},
@@ -207,7 +208,9 @@ func (a *filesAPI) listFiles(ctx context.Context, in *DirRef) (*httpx.Body[[]fil
 	if err != nil {
 		return nil, err
 	}
+
 	entries, err := a.workspaces.List(ctx, session, in.DirPath)
+
 	out := make([]fileEntry, len(entries))
 	for i, e := range entries {
 		out[i] = fileEntry{Name: e.Name, Type: "directory"}
@@ -215,6 +218,7 @@ func (a *filesAPI) listFiles(ctx context.Context, in *DirRef) (*httpx.Body[[]fil
 			out[i].Type, out[i].Size = "file", &e.Size
 		}
 	}
+
 	return httpx.Answer(out, httpx.At("path.dir_path", err))
 }
 
@@ -236,12 +240,16 @@ func (a *filesAPI) writeFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	only := domain.FileCondition{IfMatch: in.IfMatch, Absent: in.IfNoneMatch != ""}
+
 	info, change, err := a.workspaces.Write(ctx, session, in.FilePath, []byte(in.Body.Content), only)
 	if err != nil {
 		return nil, httpx.At("path.file_path", err)
 	}
+
 	a.emitFileChange(ctx, session.ID, change)
+
 	return &writtenFile{ETag: info.ETag, Body: successBody{true}}, nil
 }
 
@@ -271,11 +279,14 @@ func (a *filesAPI) deleteFile(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	change, err := a.workspaces.Delete(ctx, session, in.FilePath, in.IfMatch)
 	if err != nil {
 		return nil, httpx.At("path.file_path", err)
 	}
+
 	a.emitFileChange(ctx, session.ID, change)
 	httpx.Concerns(ctx, session.ID, map[string]string{"path": in.FilePath})
+
 	return httpx.Answer(deletedBody{true}, nil)
 }

@@ -15,6 +15,7 @@ func TestFiles(t *testing.T) {
 	put := func(path, content string) reply {
 		body, err := json.Marshal(map[string]string{"content": content})
 		require.NoError(t, err)
+
 		return w.do("PUT", base+"/files/"+path, w.ann, string(body))
 	}
 	require.Equal(t, map[string]any{"success": true}, put("dir/sub/a.txt", "hello").json())
@@ -24,9 +25,14 @@ func TestFiles(t *testing.T) {
 
 	t.Run("ls", func(t *testing.T) {
 		for _, path := range []string{"/ls", "/ls/", "/ls/."} {
-			require.JSONEq(t, `[{"name":"dir","type":"directory"},{"name":"b c%2F#.md","type":"file","size":3},{"name":"nul","type":"file","size":3}]`,
-				w.do("GET", base+path, w.ann, "").text, path)
+			require.JSONEq(
+				t,
+				`[{"name":"dir","type":"directory"},{"name":"b c%2F#.md","type":"file","size":3},{"name":"nul","type":"file","size":3}]`,
+				w.do("GET", base+path, w.ann, "").text,
+				path,
+			)
 		}
+
 		require.JSONEq(t, `[{"name":"a.txt","type":"file","size":5}]`, w.do("GET", base+"/ls/dir/sub/", w.ann, "").text)
 		w.do("GET", base+"/ls/none", w.ann, "").code(404, "file_not_found")
 		w.do("GET", base+"/ls/nul", w.ann, "").problem(422)
@@ -46,12 +52,14 @@ func TestFiles(t *testing.T) {
 		head := w.do("HEAD", base+"/files/dir/sub/a.txt", w.ann, "")
 		require.Equal(t, 200, head.status)
 		require.Equal(t, "5", head.header.Get("Content-Length"))
+
 		for _, tag := range []string{etag, "*", `"x", W/` + etag} {
 			r = w.do("GET", base+"/files/dir/sub/a.txt", w.ann, "", header("If-None-Match", tag))
 			require.Equal(t, 304, r.status, tag)
 			require.Empty(t, r.text)
 			require.Equal(t, etag, r.header.Get("ETag"))
 		}
+
 		require.Equal(t, 200, w.do("GET", base+"/files/dir/sub/a.txt", w.ann, "", header("If-None-Match", `"x"`)).status)
 
 		r = w.do("GET", base+"/files/b%20c%252F%23.md?download=true", w.ann, "")
@@ -61,12 +69,14 @@ func TestFiles(t *testing.T) {
 		require.Equal(t, "application/octet-stream", w.do("GET", base+"/files/nul", w.ann, "").header.Get("Content-Type"))
 
 		require.Equal(t, 200, put("ü%22%0A.txt", "").status)
+
 		r = w.do("GET", base+"/files/%C3%BC%22%0A.txt", w.ann, "")
 		require.Equal(t, `inline; filename*=utf-8''%C3%BC%22%0A.txt`, r.header.Get("Content-Disposition"))
 	})
 	t.Run("what a browser would run is boxed", func(t *testing.T) {
 		require.Equal(t, 200, put("i.svg", "<svg/>").status)
 		require.Equal(t, 200, put("page", "<!doctype html><script>1</script>").status)
+
 		for _, path := range []string{"dir/d.html", "i.svg", "page"} {
 			r := w.do("GET", base+"/files/"+path, w.ann, "")
 			require.Contains(t, r.header.Get("Content-Security-Policy"), "sandbox", path)
@@ -75,6 +85,7 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("ranges", func(t *testing.T) {
 		require.Equal(t, 200, put("digits", "0123456789").status)
+
 		etag := w.do("GET", base+"/files/digits", w.ann, "").header.Get("ETag")
 		for asked, want := range map[string]struct {
 			status int
@@ -96,15 +107,22 @@ func TestFiles(t *testing.T) {
 		} {
 			r := w.do("GET", base+"/files/digits", w.ann, "", header("Range", asked))
 			require.Equal(t, want.rng, r.header.Get("Content-Range"), asked)
+
 			if want.status == 416 {
 				r.code(416, "range_not_satisfiable")
 				continue
 			}
+
 			require.Equal(t, want.status, r.status, asked)
 			require.Equal(t, want.text, r.text, asked)
 		}
+
 		require.Equal(t, 206, w.do("GET", base+"/files/digits", w.ann, "", header("Range", "bytes=1-2"), header("If-Range", etag)).status)
-		require.Equal(t, 200, w.do("GET", base+"/files/digits", w.ann, "", header("Range", "bytes=1-2"), header("If-Range", `"old"`)).status)
+		require.Equal(
+			t,
+			200,
+			w.do("GET", base+"/files/digits", w.ann, "", header("Range", "bytes=1-2"), header("If-Range", `"old"`)).status,
+		)
 	})
 	t.Run("If-Match", func(t *testing.T) {
 		path := base + "/files/versioned"
@@ -123,6 +141,7 @@ func TestFiles(t *testing.T) {
 			w.do("PUT", base+"/files/"+path, w.ann, `{"content":""}`).code(400, "path_outside_workspace")
 			w.do("DELETE", base+"/files/"+path, w.ann, "").code(400, "path_outside_workspace")
 		}
+
 		w.do("GET", base+"/files/%00", w.ann, "").problem(400)
 		w.do("GET", base+"/files/"+strings.Repeat("x", 300), w.ann, "").problem(400)
 	})

@@ -4,8 +4,15 @@ package api_test
 // basic walk.
 var filesWalk = []call{
 	{
-		method: "POST", path: "/api/sessions/{session_id}/files/{file_path}/rename", scope: "files", url: "/api/sessions/{s}/files/a/b.txt/rename", hasBody: true, status: 200,
-		body: `{"new_name":"c.txt"}`, missing: "/api/sessions/{s}/files/none/rename", bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/files/{file_path}/rename",
+		scope:   "files",
+		url:     "/api/sessions/{s}/files/a/b.txt/rename",
+		hasBody: true,
+		status:  200,
+		body:    `{"new_name":"c.txt"}`,
+		missing: "/api/sessions/{s}/files/none/rename",
+		bad: []bad{
 			{body: `{}`, at: "body.new_name"},
 			{body: `{"new_name":1}`, at: "body.new_name"},
 			{body: `{"new_name":""}`, at: "body.new_name"},
@@ -14,14 +21,27 @@ var filesWalk = []call{
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/files/{file_path}/copy", scope: "files", url: "/api/sessions/{s}/files/a/b.txt/copy", hasBody: true, status: 200,
-		missing: "/api/sessions/{s}/files/none/copy", bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/files/{file_path}/copy",
+		scope:   "files",
+		url:     "/api/sessions/{s}/files/a/b.txt/copy",
+		hasBody: true,
+		status:  200,
+		missing: "/api/sessions/{s}/files/none/copy",
+		bad: []bad{
 			{body: `{"target_path":1}`, at: "body.target_path"}, {body: `{"overwrite":"yes"}`, at: "body.overwrite"},
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/share-file", scope: "files", url: "/api/sessions/{s}/share-file", hasBody: true, status: 200,
-		body: `{"source_path":"a/b.txt"}`, missing: "/api/sessions/" + none + "/share-file", bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/share-file",
+		scope:   "files",
+		url:     "/api/sessions/{s}/share-file",
+		hasBody: true,
+		status:  200,
+		body:    `{"source_path":"a/b.txt"}`,
+		missing: "/api/sessions/" + none + "/share-file",
+		bad: []bad{
 			{body: `{}`, at: "body.source_path"},
 			{body: `{"source_path":""}`, at: "body.source_path"},
 			{body: `{"source_path":"a","link_name":"x/y"}`, at: "body.link_name"},
@@ -31,11 +51,20 @@ var filesWalk = []call{
 	},
 	// Its form is not a JSON object: see TestUpload.
 	{
-		method: "POST", path: "/api/sessions/{session_id}/upload/{dir_path}", scope: "files", url: "/api/sessions/{s}/upload/a", stream: true, status: 200,
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/upload/{dir_path}",
+		scope:   "files",
+		url:     "/api/sessions/{s}/upload/a",
+		stream:  true,
+		status:  200,
 		missing: "/api/sessions/" + none + "/upload/a",
 	},
 	{
-		method: "GET", path: "/api/sessions/{session_id}/download-dir/{dir_path}", scope: "files", url: "/api/sessions/{s}/download-dir/a", status: 200,
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/download-dir/{dir_path}",
+		scope:   "files",
+		url:     "/api/sessions/{s}/download-dir/a",
+		status:  200,
 		missing: "/api/sessions/{s}/download-dir/none",
 	},
 }

@@ -24,13 +24,16 @@ func (a *filesAPI) renameFile(ctx context.Context, in *struct {
 	if err == nil {
 		err = bareName("body.new_name", in.Body.NewName)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	to, changes, err := a.workspaces.Rename(ctx, session, in.FilePath, in.Body.NewName)
 	if err == nil {
 		a.emitFileChange(ctx, session.ID, changes...)
 	}
+
 	return httpx.Answer(pathBody{to}, httpx.At("path.file_path", err))
 }
 
@@ -44,18 +47,22 @@ func (a *filesAPI) copyFile(ctx context.Context, in *struct {
 ) (*httpx.Body[pathBody], error) {
 	ctx, cancel := context.WithTimeout(ctx, httpx.TransferTime)
 	defer cancel()
+
 	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	target, overwrite := "", false
 	if in.Body != nil {
 		target, overwrite = value(in.Body.TargetPath), value(in.Body.Overwrite)
 	}
+
 	change, err := a.workspaces.Copy(ctx, session, in.FilePath, target, overwrite)
 	if err == nil {
 		a.emitFileChange(ctx, session.ID, change)
 	}
+
 	return httpx.Answer(pathBody{change.Path}, httpx.At("path.file_path", err))
 }
 
@@ -69,17 +76,21 @@ func (a *filesAPI) shareFile(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[domain.FileLink], error) {
 	session, err := a.own(ctx, in.SessionID)
+
 	name := value(in.Body.LinkName)
 	if err == nil && name != "" {
 		err = bareName("body.link_name", name)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	link, change, err := a.workspaces.Share(ctx, session, in.Body.SourcePath, name, value(in.Body.ShareFolder))
 	if err == nil {
 		a.emitFileChange(ctx, session.ID, change)
 	}
+
 	return httpx.Answer(link, httpx.At("body.source_path", err))
 }
 
@@ -93,5 +104,6 @@ func bareName(field, name string) error {
 	case name == "." || strings.Contains(name, "/"):
 		return domain.Invalidf(field, "must be a bare name, not a path")
 	}
+
 	return nil
 }

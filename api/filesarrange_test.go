@@ -18,20 +18,25 @@ import (
 // put makes a file of a session.
 func (w *world) put(base, path, content string) reply {
 	w.t.Helper()
+
 	body, err := json.Marshal(map[string]string{"content": content})
 	require.NoError(w.t, err)
 	r := w.do("PUT", base+"/files/"+path, w.ann, string(body))
 	require.Equal(w.t, 200, r.status, r.text)
+
 	return r
 }
 
 func (w *world) names(base, dir string) (out []string) {
 	w.t.Helper()
+
 	var list []struct{ Name string }
 	require.NoError(w.t, json.Unmarshal([]byte(w.do("GET", base+"/ls/"+dir, w.ann, "").text), &list))
+
 	for _, e := range list {
 		out = append(out, e.Name)
 	}
+
 	return out
 }
 
@@ -40,6 +45,7 @@ func TestArrangeFiles(t *testing.T) {
 	w := newWorld(t)
 	base := "/api/sessions/" + w.session(`{}`)
 	post := func(path, body string) reply { return w.do("POST", base+path, w.ann, body) }
+
 	w.put(base, "dir/a.txt", "A")
 	w.put(base, "dir/taken", "T")
 
@@ -49,9 +55,11 @@ func TestArrangeFiles(t *testing.T) {
 		require.Equal(t, 200, post("/files/dir%2F%E6%97%A5%E6%9C%AC%20%C3%A9.txt/rename", `{"new_name":"a.txt"}`).status)
 		post("/files/dir/a.txt/rename", `{"new_name":"taken"}`).code(409, "file_exists")
 		post("/files/dir/a.txt/rename", `{"new_name":"a.txt"}`).code(409, "file_exists")
+
 		for _, name := range []string{"..", "../x", "/etc/x", "x/../../y"} {
 			post("/files/dir/a.txt/rename", fmt.Sprintf(`{"new_name":%q}`, name)).code(400, "path_outside_workspace")
 		}
+
 		post("/files/dir/a.txt/rename", `{"new_name":"a\u0000b"}`).problem(400)
 		post("/files/dir/a.txt/rename", `{"new_name":"`+strings.Repeat("ä", 200)+`"}`).code(400, "invalid_path")
 		post("/files/dir/a.txt/rename", `{"new_name":".everloop-tmp-x"}`).code(400, "invalid_path")
@@ -79,6 +87,7 @@ func TestArrangeFiles(t *testing.T) {
 		require.ElementsMatch(t, []string{"a copy 2.txt", "a copy.txt", "a.txt", "taken"}, w.names(base, "dir%20copy"))
 		post("/files/dir/copy", `{"target_path":"dir/in/itself"}`).problem(422)
 		post("/files/dir/a.txt/copy", `{"target_path":"dir/a.txt","overwrite":true}`).code(409, "file_exists")
+
 		for _, target := range []string{"../x", "/etc/x", "a/../../x"} {
 			post("/files/dir/a.txt/copy", fmt.Sprintf(`{"target_path":%q}`, target)).code(400, "path_outside_workspace")
 		}
@@ -90,9 +99,11 @@ func TestArrangeFiles(t *testing.T) {
 		require.Equal(t, "A", w.do("GET", base+"/files/.share/for/bob/the%20file/a.txt", w.ann, "").text)
 		post("/share-file", `{"source_path":"dir/a.txt","link_name":""}`).code(409, "file_exists")
 		post("/share-file", `{"source_path":"dir/none"}`).code(404, "file_not_found")
+
 		for _, body := range []string{`{"source_path":"../x"}`, `{"source_path":"dir","link_name":"../x"}`, `{"source_path":"dir","share_folder":"../x"}`, `{"source_path":"dir","share_folder":"/x"}`} {
 			post("/share-file", body).code(400, "path_outside_workspace")
 		}
+
 		require.Equal(t, 200, w.do("DELETE", base+"/files/.share/for/bob/the%20file", w.ann, "").status, "the link")
 		require.Equal(t, "A", w.do("GET", base+"/files/dir/a.txt", w.ann, "").text)
 	})
@@ -115,21 +126,29 @@ func TestArrangeFiles(t *testing.T) {
 // front is a field.
 func formOf(t *testing.T, parts ...[2]string) (body, contentType string) {
 	t.Helper()
+
 	var b bytes.Buffer
+
 	form := multipart.NewWriter(&b)
+
 	for _, p := range parts {
-		var out io.Writer
-		var err error
+		var (
+			out io.Writer
+			err error
+		)
 		if field, ok := strings.CutPrefix(p[0], "/"); ok {
 			out, err = form.CreateFormField(field)
 		} else {
 			out, err = form.CreateFormFile("files", p[0])
 		}
+
 		require.NoError(t, err)
 		_, err = io.WriteString(out, p[1])
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, form.Close())
+
 	return b.String(), form.FormDataContentType()
 }
 
@@ -152,6 +171,7 @@ func TestUpload(t *testing.T) {
 	})
 	t.Run("by paths, wherever they stand", func(t *testing.T) {
 		paths := [2]string{"/paths", `["p/q/a.txt","p/日本.txt"]`}
+
 		a, b := [2]string{"a", "A"}, [2]string{"b", "B"}
 		for _, parts := range [][][2]string{{paths, a, b}, {a, paths, b}, {a, b, paths}} {
 			require.JSONEq(t, `{"uploaded":["up/p/q/a.txt","up/p/日本.txt"],"failed":[]}`, upload(t, "up", parts...).text)
@@ -161,24 +181,44 @@ func TestUpload(t *testing.T) {
 	})
 	t.Run("one bad file is no trouble for the others", func(t *testing.T) {
 		w.put(base, "isdir/x", "")
-		bad := []string{"../x", "/etc/x", "", "a/../../x", "isdir", "isdir/x/y", "good", "n\x00l", strings.Repeat("x", 256), "b\\s", ".everloop-tmp-x", "d/", "."}
+
+		bad := []string{
+			"../x",
+			"/etc/x",
+			"",
+			"a/../../x",
+			"isdir",
+			"isdir/x/y",
+			"good",
+			"n\x00l",
+			strings.Repeat("x", 256),
+			"b\\s",
+			".everloop-tmp-x",
+			"d/",
+			".",
+		}
 		raw, err := json.Marshal(append([]string{"good"}, bad...))
 		require.NoError(t, err)
+
 		parts := [][2]string{{"/paths", string(raw)}, {"g", "good"}}
 		for range bad {
 			parts = append(parts, [2]string{"x", "bad"})
 		}
+
 		var got struct {
 			Uploaded []string
 			Failed   []struct{ Path, Code, Message string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(upload(t, "", parts...).text), &got))
 		require.Equal(t, []string{"good", `b\s`}, got.Uploaded)
+
 		codes := map[string]string{}
+
 		for _, f := range got.Failed {
 			require.NotEmpty(t, f.Message)
 			codes[f.Path] = f.Code
 		}
+
 		require.Equal(t, map[string]string{
 			"../x": "path_outside_workspace", "/etc/x": "path_outside_workspace", "": "invalid_path", "a/../../x": "path_outside_workspace",
 			"isdir": "is_a_directory", "isdir/x/y": "not_a_directory", "good": "file_exists", "n\x00l": "invalid_path",
@@ -188,6 +228,7 @@ func TestUpload(t *testing.T) {
 	})
 	t.Run("what is no upload leaves nothing", func(t *testing.T) {
 		before := w.names(base, "")
+
 		require.Contains(t, upload(t, "").fields(), "body.files")
 		require.Contains(t, upload(t, "", [2]string{"new1", "x"}, [2]string{"/paths", `["a","b"]`}).fields(), "body.paths")
 		require.Contains(t, upload(t, "", [2]string{"new1", "x"}, [2]string{"/paths", `{"a":1}`}).fields(), "body.paths")
@@ -223,16 +264,20 @@ func TestUploadCutOff(t *testing.T) {
 	reader, writer := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), "POST", w.url+base+"/upload/", reader)
 	require.NoError(t, err)
+
 	request.ContentLength = int64(len(body))
 	request.Header.Set("Authorization", "Bearer "+w.ann)
 	request.Header.Set("Content-Type", kind)
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		if r, err := http.DefaultTransport.RoundTrip(request); err == nil {
 			_ = r.Body.Close()
 		}
 	}()
+
 	_, err = io.WriteString(writer, body[:600_000])
 	require.NoError(t, err)
 	require.NoError(t, writer.CloseWithError(io.ErrClosedPipe)) // the client closes its connection
@@ -269,6 +314,7 @@ func TestDownloadDirectory(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, archive.File, 5)
 	}
+
 	w.do("GET", base+"/download-dir/other", w.ann, "").code(422, "not_a_directory")
 	w.do("GET", base+"/download-dir/..%2F..", w.ann, "").code(400, "path_outside_workspace")
 	w.do("GET", base+"/download-dir/", w.bob, "").code(404, "session_not_found")
@@ -281,5 +327,6 @@ func entriesOf(archive *zip.Reader) (out []string) {
 	for _, f := range archive.File {
 		out = append(out, f.Name)
 	}
+
 	return out
 }

@@ -19,15 +19,19 @@ func (a *filesAPI) downloadDirectory(ctx context.Context, in *DirRef) (*httpx.St
 	if err != nil {
 		return nil, err
 	}
+
 	write, err := a.workspaces.Zip(ctx, session, in.DirPath)
 	if err != nil {
 		return nil, httpx.At("path.dir_path", err)
 	}
+
 	name := path.Base(path.Clean("/" + in.DirPath))
 	if name == "/" {
 		name = "workspace"
 	}
+
 	request := httpx.RequestOf(ctx)
+
 	return &httpx.Streamed{Body: func(hctx huma.Context) {
 		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
@@ -37,9 +41,11 @@ func (a *filesAPI) downloadDirectory(ctx context.Context, in *DirRef) (*httpx.St
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {
 			writing, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
 			defer stop()
+
 			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) }}
 			if err := write(writing, pulse); err != nil { // too late for a status
 				a.logger.Error("a download was broken off", "request_id", request.ID, "session_id", session.ID, "error", err)
+
 				_ = conn.Close()
 			}
 		}))

@@ -48,38 +48,50 @@ type failedUpload struct {
 func (a *filesAPI) uploadFiles(ctx context.Context, in *uploadInput) (*httpx.Body[uploadBody], error) {
 	ctx, cancel := context.WithTimeout(ctx, httpx.TransferTime)
 	defer cancel()
+
 	session, err := a.own(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	form, err := in.open()
 	if err != nil {
 		return nil, err
 	}
+
 	outcomes, err := a.workspaces.Upload(ctx, session, in.DirPath, httpx.MaxUpload, func(add func(io.Reader) error) ([]string, error) {
 		return receiveFiles(form, add)
 	})
 	if err != nil {
 		return nil, httpx.At("path.dir_path", err)
 	}
+
 	out := uploadBody{Uploaded: []string{}, Failed: []failedUpload{}}
+
 	var changes []domain.FileChange
+
 	for _, o := range outcomes {
 		if o.Err == nil {
 			out.Uploaded = append(out.Uploaded, o.Path)
 			changes = append(changes, o.Change)
+
 			continue
 		}
+
 		e := domain.AsError(o.Err)
 		if e.Kind == domain.Internal {
 			a.logger.Error("a file was not uploaded", "request_id", httpx.RequestOf(ctx).ID, "session_id", session.ID, "error", o.Err)
 		}
+
 		out.Failed = append(out.Failed, failedUpload{o.Path, e.Code, e.Message})
 	}
+
 	if len(changes) > maxFileEvents {
 		changes = []domain.FileChange{{Path: in.DirPath, Change: "modified"}}
 	}
+
 	a.emitFileChange(ctx, session.ID, changes...)
+
 	return httpx.Answer(out, nil)
 }
 
@@ -87,23 +99,29 @@ func (a *filesAPI) uploadFiles(ctx context.Context, in *uploadInput) (*httpx.Bod
 // the names are returned when all is there, wherever in the form paths stands.
 func receiveFiles(form *multipart.Reader, add func(io.Reader) error) ([]string, error) {
 	const maxParts = maxUploadFiles + 100
+
 	var names, paths []string
+
 	for n := 0; ; n++ {
 		part, err := form.NextRawPart()
 		if err == io.EOF { // itself: a form that was cut off gives one that wraps it
 			break
 		}
+
 		if err != nil || n == maxParts {
 			return nil, httpx.Malformed("the form could not be read")
 		}
+
 		switch part.FormName() {
 		case "files":
 			if len(names) == maxUploadFiles {
 				return nil, domain.Invalidf("body.files", "has more than %d files", maxUploadFiles)
 			}
+
 			if err := add(part); err != nil {
 				return nil, unreadable(err)
 			}
+
 			names = append(names, part.FileName())
 		case "paths":
 			if paths, err = readPaths(part); err != nil {
@@ -115,6 +133,7 @@ func receiveFiles(form *multipart.Reader, add func(io.Reader) error) ([]string, 
 			}
 		}
 	}
+
 	switch {
 	case len(names) == 0:
 		return nil, domain.Invalidf("body.files", "is required")
@@ -123,6 +142,7 @@ func receiveFiles(form *multipart.Reader, add func(io.Reader) error) ([]string, 
 	case len(paths) != len(names):
 		return nil, domain.Invalidf("body.paths", "names %d files, but there are %d", len(paths), len(names))
 	}
+
 	return paths, nil
 }
 
@@ -132,6 +152,7 @@ func unreadable(err error) error {
 	if domain.AsError(err).Kind != domain.Internal {
 		return err
 	}
+
 	return httpx.Malformed("the form could not be read")
 }
 
@@ -146,9 +167,11 @@ func readPaths(part io.Reader) ([]string, error) {
 	case len(raw) == 0:
 		return nil, nil
 	}
+
 	paths := []string{}
 	if json.Unmarshal(raw, &paths) != nil || paths == nil {
 		return nil, domain.Invalidf("body.paths", "must be a JSON array of strings")
 	}
+
 	return paths, nil
 }

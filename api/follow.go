@@ -28,17 +28,21 @@ func (f *follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	changed, leave := f.streams.Watch(httpx.CallerOf(ctx), sessionID)
 	defer leave()
+
 	events, failed := make(chan domain.LoggedEvent, 64), make(chan error, 1)
 	go func() {
 		defer close(events)
+
 		for {
 			event, err := from.Next(ctx)
 			if err != nil {
 				failed <- err
 				return
 			}
+
 			select {
 			case events <- event:
 			case <-ctx.Done():
@@ -47,21 +51,26 @@ func (f *follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 			}
 		}
 	}()
+
 	pulse := time.NewTicker(f.streams.Pulse())
 	defer pulse.Stop()
+
 	for {
 		select {
 		case event, more := <-events:
 			if !more {
 				return endStream(out, sessionID, from.Position(), <-failed)
 			}
+
 			send, last := pass(event)
 			if send {
 				out.Send(event)
 			}
+
 			if last {
 				return out.Flush()
 			}
+
 			if send && len(events) == 0 {
 				if err := out.Flush(); err != nil {
 					return err
@@ -71,6 +80,7 @@ func (f *follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 			if err := out.Comment("pulse"); err != nil {
 				return err
 			}
+
 			if err := stay(ctx); err != nil {
 				return endStream(out, sessionID, 0, err)
 			}
@@ -90,6 +100,7 @@ func (f *follower) mayStay(caller domain.Caller, sessionID string, role domain.V
 		if !f.auth.Alive(ctx, caller) {
 			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
 		}
+
 		_, now, err := f.store.ReadSession(ctx, caller.User, sessionID)
 		switch {
 		case domain.HasCode(err, domain.CodeSessionNotFound):
@@ -97,6 +108,7 @@ func (f *follower) mayStay(caller domain.Caller, sessionID string, role domain.V
 		case err == nil && now != role:
 			return domain.Newf(domain.Forbidden, "access_lost", "the right to follow this session has ended")
 		}
+
 		return nil
 	}
 }
@@ -107,6 +119,7 @@ func endStream(out *httpx.EventStream, sessionID string, position uint64, err er
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
+
 	name, data := domain.EventSessionResync, any(domain.SessionResync{
 		SessionID: sessionID, Seq: position, TS: time.Now().UTC().Format(time.RFC3339Nano),
 	})
@@ -115,8 +128,10 @@ func endStream(out *httpx.EventStream, sessionID string, position uint64, err er
 			SessionID: sessionID, Event: realtime.SessionSubscribe, Error: domain.NewFailure(err),
 		}
 	}
+
 	payload, _ := json.Marshal(data)
 	out.Named(name, payload)
 	_ = out.Flush()
+
 	return err
 }

@@ -122,7 +122,9 @@ func (a *historyAPI) checkpoints(ctx context.Context, in *SessionRef) (*httpx.Bo
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	list, err := a.history.Checkpoints(ctx, in.SessionID)
+
 	return httpx.Answer(orEmpty(list), err)
 }
 
@@ -131,8 +133,10 @@ func (a *historyAPI) tree(ctx context.Context, in *SessionRef) (*httpx.Body[doma
 	if err != nil {
 		return nil, err
 	}
+
 	tree, err := a.history.Tree(ctx, session)
 	tree.Nodes, tree.Branches = orEmpty(tree.Nodes), orEmpty(tree.Branches)
+
 	return httpx.Answer(tree, err)
 }
 
@@ -145,6 +149,7 @@ func (a *historyAPI) compareBranches(ctx context.Context, in *struct {
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.history.Compare(ctx, in.SessionID, in.Base, in.Other))
 }
 
@@ -160,10 +165,12 @@ func (a *historyAPI) checkout(ctx context.Context, in *struct {
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	view, err := a.history.Checkout(ctx, in.SessionID, in.Body.CheckpointID, domain.CheckoutPosition(in.Body.Position))
 	for i := range view.Turns {
 		view.Turns[i].Blocks, view.Turns[i].ToolCalls = orEmpty(view.Turns[i].Blocks), orEmpty(view.Turns[i].ToolCalls)
 	}
+
 	return httpx.Answer(view, err)
 }
 
@@ -172,7 +179,9 @@ func (a *historyAPI) rewind(ctx context.Context, in *moveInput) (*httpx.Body[rew
 	if _, err := a.store.OwnSession(ctx, caller, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	moved, err := a.history.Rewind(ctx, caller, in.SessionID, in.Body.CheckpointID)
+
 	return httpx.Answer(rewindResult{
 		SessionID: moved.SessionID, CheckpointID: moved.CheckpointID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID,
 		PreRewindCheckpointID: moved.PreRewindID, HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
@@ -185,7 +194,9 @@ func (a *historyAPI) switchBranch(ctx context.Context, in *moveInput) (*httpx.Bo
 	if _, err := a.store.OwnSession(ctx, caller, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	moved, err := a.history.SwitchBranch(ctx, caller, in.SessionID, in.Body.CheckpointID)
+
 	return httpx.Answer(branchResult{
 		SessionID: moved.SessionID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID, HeadTurnID: moved.HeadTurnID,
 		CheckpointID: moved.CheckpointID, Files: moved.Files, Cancelled: moved.Cancelled,

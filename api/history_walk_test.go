@@ -14,6 +14,7 @@ func (past) known(id string) error {
 	if id != "k" {
 		return domain.Newf(domain.NotFound, "checkpoint_not_found", "checkpoint %s does not exist in this session", id)
 	}
+
 	return nil
 }
 
@@ -26,7 +27,14 @@ func (past) Tree(context.Context, domain.Session) (domain.History, error) {
 }
 
 func (p past) Checkout(_ context.Context, _, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error) {
-	return domain.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []domain.FileDifference{}}, p.known(checkpointID)
+	return domain.Checkout{
+			CheckpointID: checkpointID,
+			Position:     position,
+			Turns:        []domain.Turn{},
+			Files:        []domain.FileDifference{},
+		}, p.known(
+			checkpointID,
+		)
 }
 
 func (past) Compare(_ context.Context, sessionID, _, _ string) (domain.Comparison, error) {
@@ -35,7 +43,10 @@ func (past) Compare(_ context.Context, sessionID, _, _ string) (domain.Compariso
 
 func (p past) Rewind(_ context.Context, _ domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
 	return domain.MovedHistory{
-		SessionID: sessionID, CheckpointID: &checkpointID, RemovedTurnIDs: []string{}, Files: domain.RestoredFiles{Skipped: []domain.SkippedFile{}},
+		SessionID:      sessionID,
+		CheckpointID:   &checkpointID,
+		RemovedTurnIDs: []string{},
+		Files:          domain.RestoredFiles{Skipped: []domain.SkippedFile{}},
 	}, p.known(checkpointID)
 }
 
@@ -45,30 +56,73 @@ func (p past) SwitchBranch(ctx context.Context, owner domain.User, sessionID, ch
 
 var historyWalk = []call{
 	{
-		method: "GET", path: "/api/sessions/{session_id}/checkpoints", scope: "sessions:read", url: "/api/sessions/{s}/checkpoints", status: 200,
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/checkpoints",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/checkpoints",
+		status:  200,
 		missing: "/api/sessions/" + none + "/checkpoints",
 	},
-	{method: "GET", path: "/api/sessions/{session_id}/history", scope: "sessions:read", url: "/api/sessions/{s}/history", status: 200, missing: "/api/sessions/" + none + "/history"},
 	{
-		method: "GET", path: "/api/sessions/{session_id}/compare", scope: "sessions:read", url: "/api/sessions/{s}/compare?base=a&other=b", status: 200,
-		missing: "/api/sessions/" + none + "/compare?base=a&other=b", bad: []bad{
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/history",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/history",
+		status:  200,
+		missing: "/api/sessions/" + none + "/history",
+	},
+	{
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/compare",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/compare?base=a&other=b",
+		status:  200,
+		missing: "/api/sessions/" + none + "/compare?base=a&other=b",
+		bad: []bad{
 			{path: "/api/sessions/{s}/compare?base=a", at: "query.other"},
 			{path: "/api/sessions/{s}/compare?other=b", at: "query.base"},
 			{path: "/api/sessions/{s}/compare?base=&other=b", at: "query.base"},
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/checkout", scope: "sessions:read", url: "/api/sessions/{s}/checkout", hasBody: true, status: 200,
-		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/checkout", bad: append(badCheckpoint(),
-			bad{body: `{"checkpoint_id":"k","position":"after"}`, at: "body.position"}, bad{body: `{"checkpoint_id":"k","position":1}`, at: "body.position"}),
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/checkout",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/checkout",
+		hasBody: true,
+		status:  200,
+		body:    `{"checkpoint_id":"k"}`,
+		missing: "/api/sessions/" + none + "/checkout",
+		bad: append(
+			badCheckpoint(),
+			bad{
+				body: `{"checkpoint_id":"k","position":"after"}`,
+				at:   "body.position",
+			},
+			bad{body: `{"checkpoint_id":"k","position":1}`, at: "body.position"},
+		),
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/rewind", scope: "sessions:write", url: "/api/sessions/{s}/rewind", hasBody: true, status: 200,
-		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/rewind", bad: badCheckpoint(),
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/rewind",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/rewind",
+		hasBody: true,
+		status:  200,
+		body:    `{"checkpoint_id":"k"}`,
+		missing: "/api/sessions/" + none + "/rewind",
+		bad:     badCheckpoint(),
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/switch-branch", scope: "sessions:write", url: "/api/sessions/{s}/switch-branch", hasBody: true, status: 200,
-		body: `{"checkpoint_id":"k"}`, missing: "/api/sessions/" + none + "/switch-branch", bad: badCheckpoint(),
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/switch-branch",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/switch-branch",
+		hasBody: true,
+		status:  200,
+		body:    `{"checkpoint_id":"k"}`,
+		missing: "/api/sessions/" + none + "/switch-branch",
+		bad:     badCheckpoint(),
 	},
 }
 

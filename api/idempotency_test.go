@@ -13,6 +13,7 @@ func idempotencyKey(k string) with { return header("Idempotency-Key", k) }
 
 func TestIdempotencyKeysThatAreNone(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld(t)
 	for name, change := range map[string]with{
 		"empty":     func(r *http.Request) { r.Header["Idempotency-Key"] = []string{""} },
@@ -25,7 +26,9 @@ func TestIdempotencyKeysThatAreNone(t *testing.T) {
 		r := w.do("POST", "/api/sessions", w.ann, `{"intent":"odd"}`, change)
 		require.Equal(t, []string{"header.Idempotency-Key"}, r.fields(), name)
 	}
+
 	require.EqualValues(t, 0, w.do("GET", "/api/sessions?q=odd", w.ann, "").json()["total"])
+
 	for _, key := range []string{strings.Repeat("k", 255), `"8e03978e-40d5-43dd-bc93-6894a57f9324"`, "a b;c=~!"} {
 		first := w.do("POST", "/api/sessions", w.ann, `{}`, idempotencyKey(key))
 		require.Equal(t, 200, first.status, first.text)
@@ -40,10 +43,12 @@ func TestIdempotencyIsOfOneRequest(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.session(`{}`), w.session(`{}`)
 	key := idempotencyKey("one")
+
 	copies := func(session string) string { return "/api/sessions/" + session + "/files/a/copy" }
 	for _, session := range []string{first, second} {
 		w.put("/api/sessions/"+session, "a", "text")
 	}
+
 	require.Equal(t, 200, w.do("POST", copies(first), w.ann, `{"target_path":"b"}`, key).status)
 	w.do("POST", copies(second), w.ann, `{"target_path":"b"}`, key).code(409, "idempotency_key_reused")
 	w.do("POST", copies(first)+"?x=1", w.ann, `{"target_path":"b"}`, key).code(409, "idempotency_key_reused")
@@ -102,6 +107,7 @@ func TestIdempotencyOfForms(t *testing.T) {
 	file := [2]string{"f", strings.Repeat("x", 200_000)}
 	first := send("k", file, [2]string{"/paths", `["one"]`})
 	require.JSONEq(t, `{"uploaded":["one"],"failed":[]}`, first.text)
+
 	again := send("k", file, [2]string{"/paths", `["one"]`})
 	require.Equal(t, first.text, again.text)
 	require.Equal(t, "true", again.header.Get("Idempotency-Replayed"))
@@ -118,6 +124,7 @@ func TestIdempotencyOfForms(t *testing.T) {
 		require.Equal(t, 409, r.status, name)
 		r.code(409, "idempotency_key_reused")
 	}
+
 	body, kind := formOf(t, file, [2]string{"/paths", `["one"]`})
 	w.do("POST", base+"/upload/", w.ann, body[:1000], header("Content-Type", kind), idempotencyKey("k")).code(409, "idempotency_key_reused")
 	require.Equal(t, []string{"one"}, w.names(base, ""))
@@ -137,28 +144,36 @@ func TestIdempotencyWhileAFormComes(t *testing.T) {
 	send := func(content io.Reader) reply {
 		request := w.request("POST", base+"/upload/", w.ann, "", header("Content-Type", kind), idempotencyKey("k"))
 		request.Body, request.ContentLength = io.NopCloser(content), int64(len(body))
+
 		response, err := http.DefaultTransport.RoundTrip(request)
 		if err != nil {
 			return reply{t: t, text: err.Error()}
 		}
 		defer response.Body.Close()
+
 		text, _ := io.ReadAll(response.Body)
+
 		return reply{t, response.StatusCode, response.Header, string(text)}
 	}
 	slow, feed := io.Pipe()
+
 	done := make(chan reply)
 	go func() { done <- send(slow) }()
+
 	_, err := io.WriteString(feed, body[:50_000])
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		var claimed int
+
 		err := w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE user_id = $1`, w.annID).Scan(&claimed)
+
 		return err == nil && claimed == 1
 	}, timeout, tick)
 	send(strings.NewReader(body)).code(409, "idempotency_key_in_use")
 	_, err = io.WriteString(feed, body[50_000:])
 	require.NoError(t, err)
 	require.NoError(t, feed.Close())
+
 	first := <-done
 	require.JSONEq(t, `{"uploaded":["slow"],"failed":[]}`, first.text)
 	require.Equal(t, first.text, send(strings.NewReader(body)).text)

@@ -33,7 +33,9 @@ func (a *runsAPI) answer(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, inBody(err)
 	}
+
 	ack, err := a.answers.AnswerQuestion(ctx, httpx.CallerOf(ctx), in.QuestionID, *given)
+
 	return httpx.Answer(answered{ack.QuestionID, ack.ChatID, ack.Resolved}, inBody(err))
 }
 
@@ -43,11 +45,14 @@ func inBody(err error) error {
 	if !ok || wrong.Code != domain.CodeInvalidAnswer {
 		return err
 	}
+
 	moved := *wrong
+
 	moved.Fields = nil
 	for _, field := range wrong.Fields {
 		field.Location = strings.Replace(field.Location, "body.askuser_answer", "body", 1)
 		moved.Fields = append(moved.Fields, field)
 	}
+
 	return &moved
 }

@@ -35,10 +35,24 @@ type IssueFilters struct {
 
 func (f IssueFilters) query() domain.IssueQuery {
 	return domain.IssueQuery{
-		Text: f.Q, Statuses: texts(f.Status), Priorities: texts(f.Priority), AssigneeTypes: texts(f.AssigneeType), AssigneeIDs: f.AssigneeID,
-		IncludeNoAssignee: f.IncludeNoAssignee, CreatorIDs: f.CreatorID, Projects: f.Project, Labels: f.LabelIDs, ParentIDs: f.ParentID,
-		TopLevelOnly: f.TopLevelOnly, OpenOnly: f.OpenOnly, UpdatedAfter: given(f.UpdatedAfter), DueBefore: given(f.DueBefore),
-		Sort: f.Sort, Descending: f.Direction == "desc", Limit: f.Limit, Offset: f.Offset,
+		Text:              f.Q,
+		Statuses:          texts(f.Status),
+		Priorities:        texts(f.Priority),
+		AssigneeTypes:     texts(f.AssigneeType),
+		AssigneeIDs:       f.AssigneeID,
+		IncludeNoAssignee: f.IncludeNoAssignee,
+		CreatorIDs:        f.CreatorID,
+		Projects:          f.Project,
+		Labels:            f.LabelIDs,
+		ParentIDs:         f.ParentID,
+		TopLevelOnly:      f.TopLevelOnly,
+		OpenOnly:          f.OpenOnly,
+		UpdatedAfter:      given(f.UpdatedAfter),
+		DueBefore:         given(f.DueBefore),
+		Sort:              f.Sort,
+		Descending:        f.Direction == "desc",
+		Limit:             f.Limit,
+		Offset:            f.Offset,
 	}
 }
 
@@ -66,10 +80,24 @@ type issueFiltersBody struct {
 
 func (f issueFiltersBody) query() domain.IssueQuery {
 	return domain.IssueQuery{
-		Text: f.Q, Statuses: texts(f.Status), Priorities: texts(f.Priority), AssigneeTypes: texts(f.AssigneeType), AssigneeIDs: f.AssigneeID,
-		IncludeNoAssignee: f.IncludeNoAssignee, CreatorIDs: f.CreatorID, Projects: f.Project, Labels: f.LabelIDs, ParentIDs: f.ParentID,
-		TopLevelOnly: f.TopLevelOnly, OpenOnly: f.OpenOnly, UpdatedAfter: f.UpdatedAfter, DueBefore: f.DueBefore,
-		Sort: f.Sort, Descending: f.Direction == "desc", Limit: f.Limit, Offset: f.Offset,
+		Text:              f.Q,
+		Statuses:          texts(f.Status),
+		Priorities:        texts(f.Priority),
+		AssigneeTypes:     texts(f.AssigneeType),
+		AssigneeIDs:       f.AssigneeID,
+		IncludeNoAssignee: f.IncludeNoAssignee,
+		CreatorIDs:        f.CreatorID,
+		Projects:          f.Project,
+		Labels:            f.LabelIDs,
+		ParentIDs:         f.ParentID,
+		TopLevelOnly:      f.TopLevelOnly,
+		OpenOnly:          f.OpenOnly,
+		UpdatedAfter:      f.UpdatedAfter,
+		DueBefore:         f.DueBefore,
+		Sort:              f.Sort,
+		Descending:        f.Direction == "desc",
+		Limit:             f.Limit,
+		Offset:            f.Offset,
 	}
 }
 
@@ -78,6 +106,7 @@ func texts[T ~string](values []T) []string {
 	for i, v := range values {
 		out[i] = string(v)
 	}
+
 	return out
 }
 
@@ -85,6 +114,7 @@ func given(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
+
 	return &at
 }
 
@@ -208,5 +238,6 @@ func (a *issuesAPI) timeline(ctx context.Context, in *struct {
 	page, err := a.boards.Timeline(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, domain.TimelineQuery{
 		Before: in.Before, After: in.After, Kinds: in.Kinds, Limit: in.Limit,
 	})
+
 	return httpx.Answer(timelinePage{orEmpty(page.Items), page.Before, page.After, page.Truncated}, err)
 }

@@ -12,15 +12,23 @@ import (
 
 func (a *issuesAPI) registerRuns(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
-		ID: "list-issue-runs", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs", Tag: issueTag,
+		ID:      "list-issue-runs",
+		Method:  fiber.MethodGet,
+		Path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs",
+		Tag:     issueTag,
 		Summary: "List the runs of agents on an issue, newest first",
-		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onIssue},
+		Scope:   auth.Workspaces,
+		Errors:  httpx.Codes{404: onIssue},
 	}, a.runs)
 	httpx.Register(r, httpx.Operation{
-		ID: "start-issue-run", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs", Tag: issueTag,
+		ID:          "start-issue-run",
+		Method:      fiber.MethodPost,
+		Path:        "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs",
+		Tag:         issueTag,
 		Summary:     "Begin a run of the agent that an issue is assigned to",
 		Description: "After a run that failed or was stopped it is another attempt, in the same session.",
-		Scope:       auth.Workspaces, Audit: "issue_run.start",
+		Scope:       auth.Workspaces,
+		Audit:       "issue_run.start",
 		Errors: httpx.Codes{
 			403: "workspace_role_required", 404: onIssue, 409: "issue_closed issue_not_assigned issue_run_active issue_run_limit",
 		},
@@ -31,7 +39,8 @@ func (a *issuesAPI) registerRuns(r *httpx.Server) {
 		Path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs/{run_id}/cancel",
 		Summary: "Stop a run",
 		Scope:   auth.Workspaces, Audit: "issue_run.cancel",
-		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found issue_not_found issue_run_not_found", 409: "issue_run_over"},
+		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found issue_not_found " +
+			"issue_run_not_found", 409: "issue_run_over"},
 	}, a.cancelRun)
 	httpx.Register(r, httpx.Operation{
 		ID: "get-issue-usage", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/usage", Tag: issueTag,
@@ -41,6 +50,7 @@ func (a *issuesAPI) registerRuns(r *httpx.Server) {
 	}, func(ctx context.Context, in *IssueRef) (*httpx.Body[domain.IssueUsage], error) {
 		usage, err := a.boards.IssueUsage(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID)
 		usage.ByModel, usage.ByAgent = orEmpty(usage.ByModel), orEmpty(usage.ByAgent)
+
 		return httpx.Answer(usage, err)
 	})
 }
@@ -66,10 +76,12 @@ func (a *issuesAPI) startRun(ctx context.Context, in *struct {
 	if in.Body != nil {
 		note = domain.CleanText(value(in.Body.HandoffNote))
 	}
+
 	run, err := a.board.StartRun(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, note)
 	if err == nil {
 		httpx.Concerns(ctx, run.ID, map[string]string{"issue_id": in.IssueID})
 	}
+
 	return httpx.Answer(run, err)
 }
 

@@ -52,15 +52,20 @@ func (b IssueOptions) fields() (domain.IssueFields, error) {
 	if b.Labels != nil {
 		in.Labels = cleanTexts(b.Labels)
 	}
+
 	if b.Metadata != nil {
 		metadata, err := json.Marshal(b.Metadata)
 		if err != nil || len(metadata) > domain.MaxIssueMetadata {
 			return in, domain.Invalidf("body.metadata", "has more than %d bytes as JSON", domain.MaxIssueMetadata)
 		}
+
 		in.Metadata = metadata
 	}
+
 	var err error
+
 	in.Assignee, err = b.assignee()
+
 	return in, err
 }
 
@@ -75,6 +80,7 @@ func (b IssueOptions) assignee() (*domain.AssigneeRef, error) {
 	case b.AssigneeID.Present || b.AssigneeType.Present:
 		return &ref, nil
 	}
+
 	return nil, nil
 }
 
@@ -144,17 +150,26 @@ func (a *issuesAPI) register(r *httpx.Server) {
 		Example: `{"status": "in_review", "expected_revision": 3}`,
 	}, a.change)
 	httpx.Register(r, httpx.Operation{
-		ID: "list-issue-comments", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments", Tag: issueTag,
+		ID:      "list-issue-comments",
+		Method:  fiber.MethodGet,
+		Path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments",
+		Tag:     issueTag,
 		Summary: "List the comments of an issue, oldest first",
-		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onIssue},
+		Scope:   auth.Workspaces,
+		Errors:  httpx.Codes{404: onIssue},
 	}, a.comments)
 	httpx.Register(r, httpx.Operation{
-		ID: "create-issue-comment", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments", Tag: issueTag,
+		ID:      "create-issue-comment",
+		Method:  fiber.MethodPost,
+		Path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments",
+		Tag:     issueTag,
 		Summary: "Comment on an issue",
 		Description: "The agent that works on it gets it: the comment is the answer to its question, or else its next message. " +
-			"Where none works on an issue of an agent instance or a squad, a run begins, unless the workspace or suppress_run says otherwise.",
-		Scope:   auth.Workspaces,
-		Errors:  httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found issue_not_found comment_not_found", 409: "comment_limit"},
+			"Where none works on an issue of an agent instance or a squad, a run begins, unless the workspace or suppress_run says " +
+			"otherwise.",
+		Scope: auth.Workspaces,
+		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found issue_not_found " +
+			"comment_not_found", 409: "comment_limit"},
 		Example: `{"content": "Please use the existing index."}`,
 	}, a.comment)
 	a.registerRuns(r)
@@ -169,7 +184,9 @@ func (a *issuesAPI) create(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	fields.Title = cleaned(&in.Body.Title)
+
 	return httpx.Answer(a.board.CreateIssue(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, fields))
 }
 
@@ -182,7 +199,9 @@ func (a *issuesAPI) change(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	fields.Title, fields.ExpectedRevision = cleaned(in.Body.Title), in.Body.ExpectedRevision
+
 	return httpx.Answer(a.board.ChangeIssue(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, fields))
 }
 

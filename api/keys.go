@@ -40,6 +40,7 @@ type newKey struct {
 func newKeyBody(k domain.APIKey, plaintext string) newKey {
 	out := newKey{keyBody(k), plaintext}
 	out.Key.Plaintext = &plaintext
+
 	return out
 }
 
@@ -116,19 +117,23 @@ func (a *keysAPI) createKey(ctx context.Context, in *struct {
 	if in.Body.ExpiresAt != nil && !in.Body.ExpiresAt.After(time.Now()) {
 		return nil, domain.Invalidf("body.expires_at", "must be in the future")
 	}
+
 	key, plaintext, hash := auth.NewKey(httpx.CallerOf(ctx).User.ID, in.Body.Name)
 	key.Scopes, key.ExpiresAt = orEmpty(in.Body.Scopes), in.Body.ExpiresAt
 	made, err := a.store.CreateKey(ctx, key, hash[:])
 	httpx.Concerns(ctx, made.ID, map[string]string{"name": made.Name, "scopes": strings.Join(made.Scopes, " ")})
+
 	return httpx.Answer(newKeyBody(made, plaintext), err)
 }
 
 func (a *keysAPI) listKeys(ctx context.Context, _ *struct{}) (*httpx.Body[[]apiKey], error) {
 	keys, err := a.store.Keys(ctx, httpx.CallerOf(ctx).User.ID)
+
 	out := make([]apiKey, len(keys))
 	for i, k := range keys {
 		out[i] = keyBody(k)
 	}
+
 	return httpx.Answer(out, err)
 }
 
@@ -136,6 +141,8 @@ func (a *keysAPI) deleteKey(ctx context.Context, in *KeyRef) (*struct{}, error) 
 	if err := a.store.RevokeKey(ctx, httpx.CallerOf(ctx).User.ID, in.ID); err != nil {
 		return nil, err
 	}
+
 	a.rights.Announce(ctx, domain.RightsChange{KeyID: in.ID})
+
 	return nil, nil
 }

@@ -18,7 +18,12 @@ type MCPServers interface {
 	CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error)
 	MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error)
 	MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error)
-	ChangeMCPServer(ctx context.Context, caller domain.User, id string, change func(*domain.MCPServerRecord) error) (domain.MCPServerRecord, error)
+	ChangeMCPServer(
+		ctx context.Context,
+		caller domain.User,
+		id string,
+		change func(*domain.MCPServerRecord) error,
+	) (domain.MCPServerRecord, error)
 	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error
 	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
 	MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error)
@@ -69,13 +74,16 @@ func mcpServerBody(s domain.MCPServerRecord, caller domain.User) mcpServer {
 	if s.Scope == domain.MCPOfService && !caller.Administrator {
 		return out
 	}
+
 	out.Command, out.Args, out.URL = s.Command, orEmpty(s.Args), s.URL
 	for name := range s.Env {
 		out.Env[name] = masked
 	}
+
 	for name := range s.Headers {
 		out.Headers[name] = masked
 	}
+
 	return out
 }
 
@@ -168,6 +176,7 @@ func (a *toolServersAPI) createMCPServer(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[mcpServer], error) {
 	caller := httpx.CallerOf(ctx)
+
 	record := domain.MCPServerRecord{
 		MCPServer: domain.MCPServer{TimeoutS: domain.DefaultMCPTimeout, Enabled: true}, OwnerID: caller.User.ID,
 		SolutionID: in.Body.SolutionID, SessionID: in.Body.SessionID, Scope: value(in.Body.Scope),
@@ -175,23 +184,29 @@ func (a *toolServersAPI) createMCPServer(ctx context.Context, in *struct {
 	if err := placeMCPServer(&record); err != nil {
 		return nil, err
 	}
+
 	if err := mayChangeMCPServer(caller, record); err != nil {
 		return nil, err
 	}
+
 	record.TrustHints = caller.User.Administrator && auth.Allows(caller, auth.Admin)
 	if record.Scope == domain.MCPOfSession {
 		if _, err := a.store.OwnSession(ctx, caller.User, *record.SessionID); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := applyMCPSettings(&record, in.Body.MCPSettings); err != nil {
 		return nil, err
 	}
+
 	made, err := a.servers.CreateMCPServer(ctx, record)
 	if err != nil {
 		return nil, err
 	}
+
 	a.mcpServerChanged(ctx, "mcp_server.create", made)
+
 	return httpx.Answer(mcpServerBody(made, caller.User), nil)
 }
 
@@ -207,12 +222,14 @@ func placeMCPServer(r *domain.MCPServerRecord) error {
 			r.Scope = domain.MCPOfService
 		}
 	}
+
 	switch {
 	case (r.Scope == domain.MCPOfSession) != (r.SessionID != nil):
 		return domain.Invalidf("body.session_id", "goes with the scope session, and only with it")
 	case (r.Scope == domain.MCPOfSolution) != (r.SolutionID != nil):
 		return domain.Invalidf("body.solution_id", "goes with the scope solution, and only with it")
 	}
+
 	return nil
 }
 
@@ -227,6 +244,7 @@ func mayChangeMCPServer(caller domain.Caller, r domain.MCPServerRecord) error {
 	case r.Scope != domain.MCPOfService && r.OwnerID != caller.User.ID:
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the tool server may change it")
 	}
+
 	return nil
 }
 
@@ -235,6 +253,7 @@ func (a *toolServersAPI) mcpServerChanged(ctx context.Context, action string, r 
 	if err := a.workers.ServerChanged(ctx, r.ID); err != nil {
 		a.logger.Warn("failed to notify workers of a changed tool server; they notice within seconds", "error", err)
 	}
+
 	details := map[string]string{"name": r.Name, "scope": string(r.Scope)}
 	a.auditor.Record(ctx, httpx.CallerOf(ctx).User.ID, action, r.ID, details)
 }
@@ -248,13 +267,16 @@ func (a *toolServersAPI) listMCPServers(ctx context.Context, in *struct {
 	caller := httpx.CallerOf(ctx).User
 	found, err := a.servers.MCPServers(ctx, caller.ID)
 	items := []mcpServer{}
+
 	for _, r := range found {
 		if in.Scope != "" && string(r.Scope) != in.Scope || in.SolutionID != "" && value(r.SolutionID) != in.SolutionID ||
 			in.SessionID != "" && value(r.SessionID) != in.SessionID {
 			continue
 		}
+
 		items = append(items, mcpServerBody(r, caller))
 	}
+
 	return httpx.Answer(listOf(items), err)
 }
 
@@ -264,22 +286,28 @@ func (a *toolServersAPI) changeMCPServer(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[mcpServer], error) {
 	caller := httpx.CallerOf(ctx)
+
 	changed, err := a.servers.ChangeMCPServer(ctx, caller.User, in.ID, func(r *domain.MCPServerRecord) error {
 		if err := mayChangeMCPServer(caller, *r); err != nil {
 			return err
 		}
+
 		return applyMCPSettings(r, in.Body)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	a.mcpServerChanged(ctx, "mcp_server.change", changed)
+
 	return httpx.Answer(mcpServerBody(changed, caller.User), nil)
 }
 
 func (a *toolServersAPI) deleteMCPServer(ctx context.Context, in *MCPServerRef) (*httpx.Body[okBody], error) {
 	caller := httpx.CallerOf(ctx)
+
 	var gone domain.MCPServerRecord
+
 	err := a.servers.DeleteMCPServer(ctx, caller.User, in.ID, func(r domain.MCPServerRecord) error {
 		gone = r
 		return mayChangeMCPServer(caller, r)
@@ -287,6 +315,8 @@ func (a *toolServersAPI) deleteMCPServer(ctx context.Context, in *MCPServerRef) 
 	if err != nil {
 		return nil, err
 	}
+
 	a.mcpServerChanged(ctx, "mcp_server.delete", gone)
+
 	return httpx.Answer(okBody{true}, nil)
 }

@@ -30,24 +30,30 @@ type lookers struct {
 func (l *lookers) Look(_ context.Context, sessionID string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.looked = append(l.looked, sessionID)
 	if l.onLook != nil {
 		l.onLook(sessionID)
 	}
+
 	return nil
 }
 
 func (l *lookers) ServerChanged(_ context.Context, serverID string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.changed = append(l.changed, serverID)
+
 	return nil
 }
 
 func (l *lookers) UserDeleted(_ context.Context, userID string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.users = append(l.users, userID)
+
 	return nil
 }
 
@@ -78,14 +84,17 @@ var mcpBad = []bad{
 // vault opens the secrets of the world's tool servers.
 func (w *world) vault() mcp.Vault {
 	w.t.Helper()
+
 	box, err := secrets.NewBox(boxKey)
 	require.NoError(w.t, err)
+
 	return mcp.Vault{SealedRecords: w.db, Box: box}
 }
 
 // toolServer configures a server, a stdio one unless more says otherwise.
 func (w *world) toolServer(who, more string) string {
 	w.t.Helper()
+
 	in := map[string]any{"name": "tools-1", "transport": "stdio", "command": "node"}
 	given := map[string]any{}
 	require.NoError(w.t, json.Unmarshal([]byte(more), &given))
@@ -94,6 +103,7 @@ func (w *world) toolServer(who, more string) string {
 	require.NoError(w.t, err)
 	r := w.do("POST", "/api/mcp-servers", who, string(text))
 	require.Equal(w.t, 200, r.status, r.text)
+
 	return r.json()["id"].(string)
 }
 
@@ -121,7 +131,8 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	require.False(t, kept[0].Trusted)
 
 	var row string
-	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT to_jsonb(m)::text || encode(sealed, 'escape') FROM mcp_servers m WHERE id = $1`, id).Scan(&row))
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT to_jsonb(m)::text || encode(sealed, 'escape') FROM mcp_servers m
+		WHERE id = $1`, id).Scan(&row))
 	list := w.do("GET", "/api/mcp-servers", w.ann, "").text + w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "").text
 	require.NotContains(t, made.text+changed.text+list+row+w.log.String(), "s3cret")
 
@@ -135,9 +146,12 @@ func TestWhoseToolServers(t *testing.T) {
 	w := newWorld(t)
 	session := w.session(`{"solution_id":"general"}`)
 	own := w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
-	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"tools-1","transport":"stdio","command":"x"}`).code(409, "mcp_server_name_taken")
-	w.do("POST", "/api/mcp-servers", w.bob, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).code(404, "session_not_found")
-	w.do("POST", "/api/mcp-servers", w.root, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).code(403, "forbidden")
+	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"tools-1","transport":"stdio","command":"x"}`).
+		code(409, "mcp_server_name_taken")
+	w.do("POST", "/api/mcp-servers", w.bob, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).
+		code(404, "session_not_found")
+	w.do("POST", "/api/mcp-servers", w.root, `{"session_id":"`+session+`","name":"b","transport":"stdio","command":"x"}`).
+		code(403, "forbidden")
 	w.do("POST", "/api/mcp-servers", w.ann, `{"name":"b","transport":"stdio","command":"x"}`).code(403, "administrator_required")
 	shared := w.toolServer(w.root, `{"args":["--inside"]}`)
 	require.Equal(t, true, w.do("GET", "/api/mcp-servers/"+shared, w.root, "").json()["trust_hints"])
@@ -154,10 +168,12 @@ func TestWhoseToolServers(t *testing.T) {
 	w.do("GET", "/api/mcp-servers/"+own, w.bob, "").code(404, "mcp_server_not_found")
 	w.do("DELETE", "/api/mcp-servers/"+own, w.bob, "").code(404, "mcp_server_not_found")
 	w.do("DELETE", "/api/mcp-servers/"+own, w.root, "").code(403, "forbidden")
+
 	names := func(r reply) (out []string) {
 		for _, item := range r.json()["items"].([]any) {
 			out = append(out, item.(map[string]any)["id"].(string))
 		}
+
 		return out
 	}
 	require.ElementsMatch(t, []string{bobs}, names(w.do("GET", "/api/mcp-servers?scope=solution", w.bob, "")))
@@ -173,7 +189,8 @@ func TestWhoseToolServers(t *testing.T) {
 	w.do("POST", "/api/mcp-servers", key, `{"name":"c","transport":"stdio","command":"x"}`).code(403, "scope_missing")
 
 	var audited int
-	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'mcp_server.create' AND details->>'scope' = 'service'`).Scan(&audited))
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'mcp_server.create'
+		AND details->>'scope' = 'service'`).Scan(&audited))
 	require.Equal(t, 2, audited)
 }
 
@@ -207,6 +224,7 @@ func TestToolServersOfASession(t *testing.T) {
 		map[string]any{"name": "look", "description": "Looks", "read_only": true},
 		map[string]any{"name": "act", "description": "", "read_only": false},
 	}, got["tools"])
+
 	w.lookers.onLook = nil
 
 	// Others who may read the session start nothing and get no errors.
@@ -221,8 +239,10 @@ func TestToolServersOfASession(t *testing.T) {
 	// What belongs to a deleted session goes with it.
 	require.NoError(t, w.db.DeleteSession(t.Context(), session))
 	require.NoError(t, w.db.PurgeSession(t.Context(), session))
+
 	var left int
-	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM mcp_servers) + (SELECT count(*) FROM mcp_connections)`).Scan(&left))
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM mcp_servers) + (SELECT count(*)
+		FROM mcp_connections)`).Scan(&left))
 	require.Zero(t, left)
 }
 
@@ -233,6 +253,7 @@ func TestToolServersOfADeletedUser(t *testing.T) {
 	w.toolServer(key, `{"solution_id":"general"}`)
 	require.Equal(t, 200, w.do("DELETE", "/api/admin/users/"+user, w.root, "").status)
 	require.Equal(t, []string{user}, w.lookers.users)
+
 	var left int
 	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM mcp_servers`).Scan(&left))
 	require.Zero(t, left)
@@ -241,11 +262,14 @@ func TestToolServersOfADeletedUser(t *testing.T) {
 func TestTooManyToolServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	session := w.session(`{}`)
 	for i := range 32 {
 		w.toolServer(w.ann, `{"session_id":"`+session+`","name":"n`+string(rune('a'+i/26))+string(rune('a'+i%26))+`"}`)
 	}
-	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"more","transport":"stdio","command":"x"}`).code(409, "too_many_mcp_servers")
+
+	w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"more","transport":"stdio","command":"x"}`).
+		code(409, "too_many_mcp_servers")
 
 	// Scopes together can be more than a session uses: the closest go first, and
 	// the others say so.
@@ -254,6 +278,7 @@ func TestTooManyToolServers(t *testing.T) {
 	require.Len(t, items, 33)
 	first := items[0].(map[string]any)
 	require.Equal(t, []any{"aa", "failed", "a session uses at most 32 tool servers"}, []any{first["name"], first["status"], first["error"]})
+
 	setup := w.do("GET", "/api/sessions/"+session, w.ann, "").json()["session_setup"].(map[string]any)
 	require.Len(t, setup["mcp_servers"], 32)
 }
@@ -266,6 +291,7 @@ func TestToolServersInTheSetupOfASession(t *testing.T) {
 		return w.do("GET", "/api/sessions/"+session, w.ann, "").json()["session_setup"].(map[string]any)["mcp_servers"]
 	}
 	require.Equal(t, []any{}, servers())
+
 	id := w.toolServer(w.ann, `{"session_id":"`+session+`","env":{"TOKEN":"s3cret-of-ann"}}`)
 	want := map[string]any{"id": id, "name": "tools-1", "scope": "session", "transport": "stdio"}
 	require.Equal(t, []any{want}, servers())

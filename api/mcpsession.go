@@ -36,29 +36,37 @@ func (a *toolServersAPI) sessionMCPServers(ctx context.Context, in *SessionRef) 
 	if err != nil {
 		return nil, err
 	}
+
 	servers, err := a.serversOf(ctx, session)
 	if err != nil {
 		return nil, err
 	}
+
 	used, left := domain.UsedMCPServers(servers)
 	if len(used) > 0 && role != domain.ViewerViewer { // who only looks on starts nothing
 		if err := a.workers.Look(ctx, session.ID); err != nil {
 			a.logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
 		}
 	}
+
 	states, err := a.servers.MCPConnections(ctx, session.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	items := []sessionMCPServer{}
+
 	for _, r := range servers {
 		item := sessionMCPServerBody(r, states, role)
+
 		if slices.ContainsFunc(left, func(l domain.MCPServerRecord) bool { return l.Name == r.Name }) {
 			why := fmt.Sprintf("a session uses at most %d tool servers", domain.MaxSessionMCPServers)
 			item.Status, item.Error, item.Tools = domain.MCPFailed, &why, []mcpTool{}
 		}
+
 		items = append(items, item)
 	}
+
 	return httpx.Answer(listOf(items), nil)
 }
 
@@ -72,36 +80,48 @@ type toolServers struct {
 // ones included.
 func (a *toolServers) serversOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
 	var servers []domain.MCPServerRecord
+
 	if !session.NoToolServers {
 		var err error
 		if servers, err = a.servers.SessionMCPServers(ctx, session.ID); err != nil {
 			return nil, err
 		}
 	}
+
 	return domain.ConfiguredMCPServers(servers, a.profile(session).MCPServers), nil
 }
 
 func sessionMCPServerBody(r domain.MCPServerRecord, states []domain.MCPConnection, role domain.ViewerRole) sessionMCPServer {
 	out := sessionMCPServer{
-		ID: r.ID, Name: r.Name, Scope: r.Scope, Transport: r.Transport, Enabled: r.Enabled, Status: domain.MCPConnecting, Tools: []mcpTool{},
+		ID:        r.ID,
+		Name:      r.Name,
+		Scope:     r.Scope,
+		Transport: r.Transport,
+		Enabled:   r.Enabled,
+		Status:    domain.MCPConnecting,
+		Tools:     []mcpTool{},
 	}
 	if !r.Enabled {
 		out.Status = mcpDisabled
 		return out
 	}
+
 	for _, state := range states {
 		if state.Name != r.Name {
 			continue
 		}
+
 		out.Status = state.Status
 		if state.Error != "" && role != domain.ViewerViewer { // it may quote the server
 			out.Error = &state.Error
 		}
+
 		for _, t := range state.Tools {
 			if len(r.Tools) == 0 || slices.Contains(r.Tools, t.Name) {
 				out.Tools = append(out.Tools, mcpTool{t.Name, t.Description, r.TrustHints && t.ReadOnly})
 			}
 		}
 	}
+
 	return out
 }

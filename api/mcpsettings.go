@@ -22,17 +22,20 @@ func applyMCPSettings(r *domain.MCPServerRecord, in MCPSettings) error {
 	set(&r.TimeoutS, in.Timeout)
 	set(&r.Enabled, in.Enabled)
 	set(&r.TrustHints, in.TrustHints)
+
 	var err error
 	if in.Env != nil {
 		if r.Env, err = cleanEnv(unmasked(*in.Env, r.Env)); err != nil {
 			return err
 		}
 	}
+
 	if in.Headers != nil {
 		if r.Headers, err = cleanHeaders(unmasked(*in.Headers, r.Headers)); err != nil {
 			return err
 		}
 	}
+
 	return checkMCPServer(r)
 }
 
@@ -49,8 +52,10 @@ func unmasked(given, known map[string]string) map[string]string {
 		if old, ok := known[name]; ok && v == masked {
 			v = old
 		}
+
 		out[name] = v
 	}
+
 	return out
 }
 
@@ -68,24 +73,31 @@ func checkMCPServer(r *domain.MCPServerRecord) error {
 	case r.Transport == domain.MCPHTTP && (r.Command != "" || len(r.Args) > 0 || len(r.Env) > 0):
 		return domain.Invalidf("body.command", "a server with HTTP has neither a command nor an environment")
 	}
+
 	size := 0
+
 	for _, arg := range append(slices.Clone(r.Args), r.Command) {
 		if strings.ContainsRune(arg, 0) {
 			return domain.Invalidf("body.args", "hold a NUL character")
 		}
+
 		size += len(arg)
 	}
+
 	if size > maxEnvBytes {
 		return domain.Invalidf("body.args", "are larger than %d bytes", maxEnvBytes)
 	}
+
 	for _, tool := range r.Tools {
 		if tool == "" || len(tool) > 256 {
 			return domain.Invalidf("body.tools", "are names of 1 to 256 bytes")
 		}
 	}
+
 	if r.Transport == domain.MCPHTTP {
 		return checkMCPAddress(r.URL)
 	}
+
 	return nil
 }
 
@@ -99,6 +111,7 @@ func checkMCPAddress(address string) error {
 	case u.Fragment != "":
 		return domain.Invalidf("body.url", "may hold no fragment")
 	}
+
 	return nil
 }
 
@@ -118,8 +131,10 @@ func cleanHeaders(given map[string]string) (map[string]string, error) {
 	if len(given) > maxMCPHeaders {
 		return nil, domain.Invalidf("body.headers", "are more than %d", maxMCPHeaders)
 	}
+
 	out := make(map[string]string, len(given))
 	size := 0
+
 	for name, v := range given {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
@@ -128,14 +143,18 @@ func cleanHeaders(given map[string]string) (map[string]string, error) {
 		case slices.Contains(ownHeaders, canonical):
 			return nil, domain.Invalidf("body.headers", "%s is set by the protocol", canonical)
 		}
+
 		if _, twice := out[canonical]; twice {
 			return nil, domain.Invalidf("body.headers", "%s is there twice", canonical)
 		}
+
 		size += len(name) + len(v)
 		out[canonical] = v
 	}
+
 	if size > maxMCPHeaderBytes {
 		return nil, domain.Invalidf("body.headers", "are larger than %d bytes", maxMCPHeaderBytes)
 	}
+
 	return out, nil
 }

@@ -29,10 +29,12 @@ func (a *meAPI) register(r *httpx.Server) {
 		Summary: "Get the current user",
 	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[me], error) {
 		caller := httpx.CallerOf(ctx)
+
 		out := me{User: caller.User, ExpiresAt: caller.ExpiresAt, Issuer: caller.User.Issuer, Subject: caller.User.Subject}
 		if len(caller.Scopes) > 0 {
 			out.Scopes = caller.Scopes
 		}
+
 		return httpx.Answer(out, nil)
 	})
 }

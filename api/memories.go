@@ -59,7 +59,9 @@ func (m memoryChange) fields() ([]domain.MemoryField, error) {
 			return nil, domain.Invalidf("body."+name, "cannot be null")
 		}
 	}
+
 	var fields []domain.MemoryField
+
 	for column, f := range map[string]httpx.Nullable[string]{
 		"content": m.Content, "type": m.Type, "skill_name": m.SkillName, "record_type": m.RecordType, "scope": m.Scope,
 		"owner": m.Owner, "topic": m.Topic, "external_id": m.ExternalID, "write_reason": m.WriteReason,
@@ -68,6 +70,7 @@ func (m memoryChange) fields() ([]domain.MemoryField, error) {
 			fields = append(fields, domain.MemoryField{Column: column, Value: f.Value})
 		}
 	}
+
 	return fields, nil
 }
 
@@ -140,6 +143,7 @@ func (a *memoriesAPI) register(r *httpx.Server) {
 
 func (a *memoriesAPI) createMemory(ctx context.Context, in *struct{ Body newMemoryBody }) (*httpx.Body[domain.Memory], error) {
 	b := in.Body
+
 	memory := domain.NewMemory{
 		Type: domain.MemoryFeedback, Content: domain.CleanText(b.Content), SkillName: b.SkillName, RecordType: b.RecordType,
 		Scope: b.Scope, Owner: b.Owner, Topic: b.Topic, ExternalID: b.ExternalID, WriteReason: b.WriteReason,
@@ -147,6 +151,7 @@ func (a *memoriesAPI) createMemory(ctx context.Context, in *struct{ Body newMemo
 	if b.Type != nil {
 		memory.Type = *b.Type
 	}
+
 	return httpx.Answer(a.memories.CreateMemory(ctx, httpx.CallerOf(ctx).User.ID, memory))
 }
 
@@ -172,6 +177,7 @@ func (a *memoriesAPI) listMemories(ctx context.Context, in *struct {
 		UserID: httpx.CallerOf(ctx).User.ID, Keyword: in.Keyword, SkillName: in.SkillName, Type: in.Type, RecordType: in.RecordType,
 		Scope: in.Scope, Owner: in.Owner, Topic: in.Topic, Status: in.Status, Offset: in.Offset, Limit: in.Limit,
 	})
+
 	return httpx.Answer(memoryPage{orEmpty(page), total}, err)
 }
 
@@ -184,15 +190,18 @@ func (a *memoriesAPI) updateMemory(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	for i, f := range fields {
 		if f.Value != nil {
 			text := domain.CleanText(*f.Value)
 			fields[i].Value = &text
 		}
 	}
+
 	if len(fields) == 0 {
 		return httpx.Answer(a.memories.Memory(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 	}
+
 	return httpx.Answer(a.memories.ChangeMemory(ctx, httpx.CallerOf(ctx).User.ID, in.ID, fields))
 }
 

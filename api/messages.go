@@ -52,10 +52,12 @@ func (a *messagesAPI) messages(ctx context.Context, in *messagesInput) (*httpx.S
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	var after *int64
 	if in.AfterSequence >= 0 {
 		after = &in.AfterSequence
 	}
+
 	return a.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return a.turns(ctx, in.SessionID, after, in.Limit, nil)
 	})
@@ -76,6 +78,7 @@ func (a *transcripts) streamRows(ctx context.Context, rows func(context.Context)
 
 	var head bytes.Buffer
 	head.WriteByte('[')
+
 	done := false
 	for first := true; !done && head.Len() < messagesInline; first = false {
 		row, err, more := next()
@@ -83,36 +86,49 @@ func (a *transcripts) streamRows(ctx context.Context, rows func(context.Context)
 			end()
 			return nil, err
 		}
+
 		if done = !more; more {
 			writeElement(&head, row, first)
 		}
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+
 		if done || c.Method() == fiber.MethodHead {
 			end()
 			head.WriteByte(']')
 			c.Response().SetBody(head.Bytes())
+
 			return
 		}
+
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 			defer end()
+
 			_, _ = w.Write(head.Bytes())
+
 			for {
 				_ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) // a client that stands still is disconnected
+
 				row, err, more := next()
 				if err != nil { // too late for a status: the client must not take this for the whole
 					a.logger.Error("list of messages broken off", "request_id", httpx.RequestOf(reading).ID, "error", err)
+
 					_ = conn.Close()
+
 					return
 				}
+
 				if !more {
 					_ = w.WriteByte(']')
 					return
 				}
+
 				writeElement(w, row, false)
+
 				if w.Buffered() == 0 { // it has just been written out
 					if err := w.Flush(); err != nil {
 						return // the client left
@@ -130,18 +146,22 @@ func (a *transcripts) turns(
 ) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		left := errors.New("reader left")
+
 		err := a.messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
 			t.Blocks, t.ToolCalls = orEmpty(t.Blocks), orEmpty(t.ToolCalls)
 			if change != nil {
 				change(&t)
 			}
+
 			row, err := json.Marshal(t)
 			if err != nil {
 				return err
 			}
+
 			if !yield(row, nil) {
 				return left
 			}
+
 			return nil
 		})
 		if err != nil && !errors.Is(err, left) {
@@ -159,5 +179,6 @@ func writeElement(w interface {
 	if !first {
 		_ = w.WriteByte(',')
 	}
+
 	_, _ = w.Write(row)
 }

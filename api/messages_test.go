@@ -22,6 +22,7 @@ func TestMessages(t *testing.T) {
 	w.turns.count = 3
 	r := w.do("GET", path+"?after_sequence=0&limit=3", w.ann, "")
 	require.Equal(t, "application/json", r.header.Get("Content-Type"))
+
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.text), &list))
 	require.Len(t, list, 3)
@@ -37,26 +38,34 @@ func TestMessages(t *testing.T) {
 // while the later ones have not been read.
 func TestLongHistoryIsStreamed(t *testing.T) {
 	t.Parallel()
+
 	const count = 10_000
+
 	w := newWorld(t)
 	path := "/api/sessions/" + w.session(`{}`) + "/messages"
 	w.turns.count, w.turns.gateAt, w.turns.gate = count, count/2, make(chan struct{})
 	response, err := http.DefaultTransport.RoundTrip(w.request("GET", path, w.ann, ""))
 	require.NoError(t, err)
+
 	defer response.Body.Close()
+
 	require.Equal(t, 200, response.StatusCode)
 	dec := json.NewDecoder(response.Body)
 	_, err = dec.Token()
 	require.NoError(t, err)
+
 	read := 0
+
 	for dec.More() {
 		var turn domain.Turn
 		require.NoError(t, dec.Decode(&turn))
 		require.EqualValues(t, read, turn.Sequence)
+
 		if read++; read == 100 {
 			close(w.turns.gate)
 		}
 	}
+
 	_, err = dec.Token()
 	require.NoError(t, err)
 	require.Equal(t, count, read)
@@ -71,7 +80,9 @@ func TestABrokenListIsNotTakenForAWhole(t *testing.T) {
 	w.turns.count, w.turns.failAt = 10_000, 9_000
 	response, err := http.DefaultTransport.RoundTrip(w.request("GET", "/api/sessions/"+w.session(`{}`)+"/messages", w.ann, ""))
 	require.NoError(t, err)
+
 	defer response.Body.Close()
+
 	_, err = io.ReadAll(response.Body)
 	require.Error(t, err)
 }

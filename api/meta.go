@@ -125,23 +125,31 @@ func (a *metaAPI) ready(ctx context.Context, _ *struct{}) (*httpx.Body[ready], e
 	if a.readiness == nil {
 		return httpx.Answer(out, nil)
 	}
-	var down []string
-	var why []error
+
+	var (
+		down []string
+		why  []error
+	)
+
 	for name, err := range a.readiness(ctx) {
 		out.Checks = append(out.Checks, name)
 		if _, short := errors.AsType[Degraded](err); short {
 			out.Status, out.Degraded = "degraded", append(out.Degraded, name)
 			continue
 		}
+
 		if err != nil {
 			down, why = append(down, name), append(why, err)
 		}
 	}
+
 	slices.Sort(out.Checks)
 	slices.Sort(down)
+
 	if len(down) > 0 {
 		return nil, domain.Unavailablef(strings.Join(down, ", "), errors.Join(why...))
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -151,27 +159,33 @@ func (a *metaAPI) listModels(ctx context.Context, _ *struct{}) (*httpx.Body[mode
 		if _, ok := errors.AsType[*domain.Error](err); !ok {
 			err = domain.Unavailablef("the model gateway", err)
 		}
+
 		return nil, err
 	}
+
 	out := modelList{Default: a.defaultModel, Models: []modelItem{}}
 	if out.Default == "" && len(found) > 0 { // as chats find theirs: not each model writes text
 		if chosen, err := a.modelFinder.Resolve(ctx, ""); err == nil {
 			out.Default = chosen.ID
 		}
 	}
+
 	for _, m := range found {
 		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, orEmpty(m.Modalities), m.Supports, m.Price}
 		if item.Name == "" {
 			item.Name = m.ID
 		}
+
 		out.Models = append(out.Models, item)
 	}
+
 	return httpx.Answer(out, nil)
 }
 
 // registerMetrics serves the metrics of Prometheus.
 func (a *metaAPI) registerMetrics(r *httpx.Server) {
 	serve := adaptor.HTTPHandler(promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{}))
+
 	httpx.Register(r, httpx.Operation{
 		ID: "get-metrics", Method: fiber.MethodGet, Path: "/metrics", Tag: "Service",
 		Summary:     "Get metrics for Prometheus",

@@ -17,7 +17,12 @@ type NetworkRules interface {
 	NetworkRules(ctx context.Context, userID string) ([]domain.UserNetworkRule, error)
 	// SetNetworkRule replaces the rule for the same domain; one too many is
 	// network_rule_limit.
-	SetNetworkRule(ctx context.Context, userID string, rule domain.NetworkRule, decision domain.PermissionDecision) (domain.UserNetworkRule, error)
+	SetNetworkRule(
+		ctx context.Context,
+		userID string,
+		rule domain.NetworkRule,
+		decision domain.PermissionDecision,
+	) (domain.UserNetworkRule, error)
 	DeleteNetworkRule(ctx context.Context, userID, id string) error
 }
 
@@ -77,13 +82,16 @@ func (a *networkRulesAPI) setNetworkRule(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, domain.Invalidf("body.domain", "%s", domain.CleanText(err.Error()))
 	}
+
 	decision := domain.PermissionAllow
 	if in.Body.Decision != nil {
 		decision = *in.Body.Decision
 	}
+
 	set, err := a.networkRules.SetNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, rule, decision)
 	if err == nil {
 		httpx.Concerns(ctx, set.ID, map[string]string{"domain": set.Domain, "decision": string(set.Decision)})
 	}
+
 	return httpx.Answer(set, err)
 }

@@ -21,20 +21,24 @@ type leaf struct {
 func (d *bounds) leaves(s *shape, field []any) []leaf {
 	s = d.of(s)
 	below := func(step any) []any { return append(slices.Clone(field), step) }
+
 	switch s.kind() {
 	case "string", "integer", "number":
 		return []leaf{{field, s.kind()}}
 	case "array":
 		return d.leaves(s.Items, below(0))
 	}
+
 	var all []leaf
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		all = append(all, d.leaves(s.Properties[name], below(name))...)
 	}
+
 	var values shape
 	if json.Unmarshal(s.Additional, &values) == nil && values.Type != nil {
 		all = append(all, d.leaves(&values, below("K"))...)
 	}
+
 	return all
 }
 
@@ -42,16 +46,38 @@ func (d *bounds) leaves(s *shape, field []any) []leaf {
 // with.
 var (
 	oddStrings = []string{
-		`"\u0000"`, `"a\u0000b"`, `"\ud800"`, `"\udfff\ud800"`, `"\u202e\ufeff\u200b"`, `"😀👩‍👩‍👧‍👦"`, `"\uffff\ufffe"`, "\"\xff\xfe\"", `"\u001b[31m\r\n\t"`,
-		`"../../etc/passwd"`, `"'; DROP TABLE sessions; --"`, `"%00%s%n{{.}}"`,
+		`"\u0000"`,
+		`"a\u0000b"`,
+		`"\ud800"`,
+		`"\udfff\ud800"`,
+		`"\u202e\ufeff\u200b"`,
+		`"😀👩‍👩‍👧‍👦"`,
+		`"\uffff\ufffe"`,
+		"\"\xff\xfe\"",
+		`"\u001b[31m\r\n\t"`,
+		`"../../etc/passwd"`,
+		`"'; DROP TABLE sessions; --"`,
+		`"%00%s%n{{.}}"`,
 	}
-	oddNumbers = []string{"1e400", "-1e400", "1e-400", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "-0", "1.0", "0.1"}
+	oddNumbers = []string{
+		"1e400",
+		"-1e400",
+		"1e-400",
+		"9223372036854775807",
+		"9223372036854775808",
+		"-9223372036854775809",
+		"123456789012345678901234567890",
+		"-0",
+		"1.0",
+		"0.1",
+	}
 )
 
 // answered checks that whatever was sent, the answer is one that clients can
 // read, and no fault of the service.
 func (w *world) answered(c call, r reply, about string) {
 	w.t.Helper()
+
 	if r.status >= 400 && r.status != c.status {
 		r.problem(r.status)
 		require.Less(w.t, r.status, 500, "%s: %s", about, r.text)
@@ -60,7 +86,11 @@ func (w *world) answered(c call, r reply, about string) {
 
 // large are operations of which each reads its body in a way of its own.
 var large = []string{
-	"/api/sessions", "/api/sessions/{session_id}/chat", "/api/sessions/{session_id}/upset_extra_info", "/api/profile", "/api/sessions/tokenize/prompt",
+	"/api/sessions",
+	"/api/sessions/{session_id}/chat",
+	"/api/sessions/{session_id}/upset_extra_info",
+	"/api/profile",
+	"/api/sessions/tokenize/prompt",
 }
 
 func TestOddBodies(t *testing.T) {
@@ -68,10 +98,12 @@ func TestOddBodies(t *testing.T) {
 	w := newWorld(t)
 	d := w.bounds()
 	huge := `{"zz":"` + strings.Repeat("x", 10<<20) + `"}`
+
 	for _, c := range walk {
 		if !c.hasBody || c.stream {
 			continue
 		}
+
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			w := *w
 			w.t = t
@@ -86,18 +118,23 @@ func TestOddBodies(t *testing.T) {
 			} else {
 				require.Equal(t, c.status, empty.status, empty.text)
 			}
+
 			for _, other := range []string{`[]`, `"x"`, `5`, `true`, `[{}]`} {
 				require.Equal(t, []string{"body"}, send(other).fields(), other)
 			}
+
 			w.answered(c, send(`null`), "null")
+
 			for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "application/xml", "application/cbor", "x", "multipart/form-data; boundary=x"} {
 				r := send(`{}`, header("Content-Type", kind))
 				require.Contains(t, []int{400, 415}, r.status, "%s: %s", kind, r.text)
 				r.problem(r.status)
 			}
+
 			send(strings.Repeat(`{"a":`, 20_000)).code(400, "malformed_request")
 			send(`{"zz":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`}`).code(400, "malformed_request")
 			w.answered(c, send(`{"zz":`+strings.Repeat("[", 9_000)+strings.Repeat("]", 9_000)+`}`), "a deep unknown field")
+
 			if slices.Contains(large, c.path) {
 				send(huge).code(413, "body_too_large")
 			}
@@ -106,17 +143,20 @@ func TestOddBodies(t *testing.T) {
 			if c.body != "" {
 				require.NoError(t, json.Unmarshal([]byte(c.body), &right))
 			}
+
 			for _, l := range d.leaves(schema, nil) {
 				values := oddNumbers
 				if l.kind == "string" {
 					values = oddStrings
 				}
+
 				for _, v := range values {
 					text, err := json.Marshal(d.put(schema, right, l.field, json.RawMessage(v)))
 					require.NoError(t, err)
 					w.answered(c, send(string(text)), fmt.Sprintf("%s is %q", trial{field: l.field}.location(), v))
 				}
 			}
+
 			w.namesCount(c, who, right)
 		})
 	}
@@ -129,10 +169,12 @@ func (w *world) namesCount(c call, who string, right any) {
 	for name, v := range fields {
 		value, err := json.Marshal(v)
 		require.NoError(w.t, err)
+
 		others := maps.Clone(fields)
 		delete(others, name)
 		rest, err := json.Marshal(others)
 		require.NoError(w.t, err)
+
 		for _, twice := range []string{
 			fmt.Sprintf(`{%q:{"zz":[]},%q:%s`, name, name, value),
 			fmt.Sprintf(`{%q:%s,%q:{"zz":[]}`, name, value, strings.ToUpper(name)),
@@ -141,6 +183,7 @@ func (w *world) namesCount(c call, who string, right any) {
 			if inner := strings.TrimPrefix(string(rest), "{"); inner != "}" {
 				twice += ","
 			}
+
 			r := w.do(c.method, c.url, who, twice+strings.TrimPrefix(string(rest), "{"))
 			w.answered(c, r, twice)
 			require.NotContains(w.t, []int{400, 422}, r.status, "%s: %s", twice, r.text)
@@ -152,12 +195,15 @@ func (w *world) namesCount(c call, who string, right any) {
 // for each operation on one thing. The list is of those that have no such thing.
 func TestWalkLooksForWhatIsMissing(t *testing.T) {
 	t.Parallel()
+
 	var without []string
+
 	for _, c := range walk {
 		if strings.Contains(c.path, "{") && c.missing == "" {
 			without = append(without, c.method+" "+c.path)
 		}
 	}
+
 	require.ElementsMatch(t, []string{
 		"GET /api/sessions/extra_info/by_task/{task_id}", // 200 with nothing (decisions.md 8.26)
 		"GET /api/user/preferences/{key}",                // 200 with null

@@ -91,9 +91,11 @@ type preferenceBody struct {
 func profileBody(profile map[string]json.RawMessage, at time.Time) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{"schema_version": json.RawMessage("1"), "updated_at": json.RawMessage("null")}
 	maps.Copy(out, profile)
+
 	if !at.IsZero() {
 		out["updated_at"], _ = json.Marshal(at.UTC()) // a time of the records can be written
 	}
+
 	return out
 }
 
@@ -102,24 +104,30 @@ func (a *preferencesAPI) setProfile(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[map[string]json.RawMessage], error) {
 	delete(in.Body, "updated_at")
+
 	size := 0
 	for name, value := range in.Body {
 		size += len(name) + len(value)
 	}
+
 	if size > maxProfile {
 		return nil, domain.Newf(domain.TooLarge, "profile_too_large", "the profile holds %d bytes, the limit is %d", size, maxProfile)
 	}
+
 	if version, given := in.Body["schema_version"]; given {
 		var number int
 		if json.Unmarshal(version, &number) != nil || number < profileVersion {
 			return nil, domain.Invalidf("body.schema_version", "is a whole number of at least 1")
 		}
 	}
+
 	profile, err := cleanProfile(in.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	at, err := a.userSettings.SetUserProfile(ctx, httpx.CallerOf(ctx).User.ID, profile)
+
 	return httpx.Answer(profileBody(profile, at), err)
 }
 
@@ -129,16 +137,21 @@ func cleanProfile(profile map[string]json.RawMessage) (map[string]json.RawMessag
 	if err != nil {
 		return nil, err
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // a number stays as it was written
+
 	var free any
 	if err := decoder.Decode(&free); err != nil {
 		return nil, err
 	}
+
 	if text, err = json.Marshal(cleanValue(free)); err != nil {
 		return nil, err
 	}
+
 	clean := map[string]json.RawMessage{}
+
 	return clean, json.Unmarshal(text, &clean)
 }
 
@@ -150,12 +163,14 @@ func cleanValue(v any) any {
 		for i := range v {
 			v[i] = cleanValue(v[i])
 		}
+
 		return v
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, value := range v {
 			out[domain.CleanText(name)] = cleanValue(value)
 		}
+
 		return out
 	default:
 		return v

@@ -43,7 +43,8 @@ func (a *prodSolutionsAPI) registerArchitecture(r *httpx.Server) {
 		ID: "save-architecture", Method: fiber.MethodPut, Path: base, Tag: prodTag,
 		Summary: "Save the architecture of a production solution as a new version",
 		Description: "base_version is the version that the change was made from. If another one was saved in the meantime, the request " +
-			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not known are rejected.",
+			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not " +
+			"known are rejected.",
 		Scope:  auth.Solutions,
 		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
 		Example: `{"base_version": 1, "architecture": {"nodes": [` +
@@ -60,8 +61,10 @@ func (a *prodSolutionsAPI) registerArchitecture(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		made, found, err := a.production.SaveArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.BaseVersion, in.Body.Architecture,
 			domain.CleanText(value(in.Body.Message)))
+
 		return httpx.Answer(savedBody(made, found), err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -80,12 +83,14 @@ func (a *prodSolutionsAPI) registerArchitecture(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.production.ValidateArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.Architecture))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "publish-architecture", Method: fiber.MethodPost, Path: base + "/publish", Tag: prodTag,
 		Summary: "Publish a version of the architecture of a production solution",
-		Description: "Without architecture, version is published, or the newest one. With architecture, it is saved first, on top of version if that is given, " +
+		Description: "Without architecture, version is published, or the newest one. With architecture, it is saved first, on top of " +
+			"version if that is given, " +
 			"and published. What is not valid is rejected with validation_failed and the result of the validation.",
 		Scope: auth.Solutions, Audit: "prod_architecture.publish",
 		Errors: httpx.Codes{
@@ -101,8 +106,15 @@ func (a *prodSolutionsAPI) registerArchitecture(r *httpx.Server) {
 		}
 	},
 	) (*httpx.Body[domain.PublishedDocument], error) {
-		published, err := a.production.PublishArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, value(in.Body.Version), in.Body.Architecture,
-			domain.CleanText(value(in.Body.Message)))
+		published, err := a.production.PublishArchitecture(
+			ctx,
+			httpx.CallerOf(ctx).User,
+			in.ID,
+			value(in.Body.Version),
+			in.Body.Architecture,
+			domain.CleanText(value(in.Body.Message)),
+		)
+
 		return httpx.Answer(published, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -127,20 +139,28 @@ func (a *prodSolutionsAPI) registerArchitecture(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		d, err := a.production.CompareArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.From, in.To)
+
 		return httpx.Answer(architectureDifferenceBody{in.From, in.To, d}, err)
 	})
 	a.registerVersions(r, domain.DocumentArchitecture, "the architecture of a production solution")
 }
 
 // architecture reads a version with its content; 0: the newest.
-func (a *prodSolutionsAPI) architecture(ctx context.Context, id string, version int) (stored domain.StoredDocument, content architecture.Document, err error) {
+func (a *prodSolutionsAPI) architecture(
+	ctx context.Context,
+	id string,
+	version int,
+) (stored domain.StoredDocument, content architecture.Document, err error) {
 	if err = a.auditAdministrator(ctx, id); err != nil {
 		return stored, content, err
 	}
+
 	stored, err = a.prodSolutions.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentArchitecture, version)
 	if err == nil {
 		err = json.Unmarshal(stored.Content, &content)
 	}
+
 	return stored, content, err
 }

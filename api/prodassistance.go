@@ -19,8 +19,10 @@ func (a *prodSolutionsAPI) ensureSession(ctx context.Context, solution string, p
 	if !place.assists || *place.id != nil {
 		return nil
 	}
+
 	made, err := a.store.CreateSession(ctx, httpx.CallerOf(ctx).User.ID, domain.NewSession{Intent: place.title + " of " + solution})
 	*place.id = &made.ID
+
 	return err
 }
 
@@ -44,19 +46,24 @@ func (a *prodSolutionsAPI) assistingSessions(ctx context.Context, caller domain.
 		if !value(place.on) {
 			continue
 		}
+
 		found, err := a.prodSolutions.ProdSolution(ctx, caller, id)
 		if err != nil {
 			return err
 		}
+
 		if found.OwnerID != caller.ID {
 			return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production solution may switch assistance on")
 		}
+
 		if place.had(found) != nil {
 			continue
 		}
+
 		if err := a.ensureSession(ctx, found.Name, assistedSession{place.make, true, place.name}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -43,7 +43,8 @@ func (a *prodSolutionsAPI) registerDAG(r *httpx.Server) {
 		ID: "save-dag", Method: fiber.MethodPut, Path: base, Tag: prodTag,
 		Summary: "Save the DAG of a production solution as a new version",
 		Description: "base_version is the version that the change was made from. If another one was saved in the meantime, the request " +
-			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not known are rejected.",
+			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not " +
+			"known are rejected.",
 		Scope:  auth.Solutions,
 		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
 		Example: `{"base_version": 1, "dag": {"nodes": [{"id": "start", "type": "start"}, ` +
@@ -61,8 +62,10 @@ func (a *prodSolutionsAPI) registerDAG(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		made, found, err := a.production.SaveDAG(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.BaseVersion, in.Body.DAG,
 			domain.CleanText(value(in.Body.Message)))
+
 		return httpx.Answer(savedBody(made, found), err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -82,12 +85,14 @@ func (a *prodSolutionsAPI) registerDAG(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.production.ValidateDAG(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.DAG))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "publish-dag", Method: fiber.MethodPost, Path: base + "/publish", Tag: prodTag,
 		Summary: "Publish a version of the DAG of a production solution",
-		Description: "Without dag, version is published, or the newest one. With dag, it is saved first, on top of version if that is given, " +
+		Description: "Without dag, version is published, or the newest one. With dag, it is saved first, on top of version if that is " +
+			"given, " +
 			"and published. What is not valid is rejected with validation_failed and the result of the validation.",
 		Scope: auth.Solutions, Audit: "prod_dag.publish",
 		Errors: httpx.Codes{
@@ -105,6 +110,7 @@ func (a *prodSolutionsAPI) registerDAG(r *httpx.Server) {
 	) (*httpx.Body[domain.PublishedDocument], error) {
 		published, err := a.production.PublishDAG(ctx, httpx.CallerOf(ctx).User, in.ID, value(in.Body.Version), in.Body.DAG,
 			domain.CleanText(value(in.Body.Message)))
+
 		return httpx.Answer(published, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -129,7 +135,9 @@ func (a *prodSolutionsAPI) registerDAG(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		d, err := a.production.CompareDAG(ctx, httpx.CallerOf(ctx).User, in.ID, in.From, in.To)
+
 		return httpx.Answer(graphDifferenceBody{in.From, in.To, d}, err)
 	})
 	a.registerVersions(r, domain.DocumentDAG, "the DAG of a production solution")
@@ -140,9 +148,11 @@ func (a *prodSolutionsAPI) graph(ctx context.Context, id string, version int) (s
 	if err = a.auditAdministrator(ctx, id); err != nil {
 		return stored, content, err
 	}
+
 	stored, err = a.prodSolutions.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentDAG, version)
 	if err == nil {
 		err = json.Unmarshal(stored.Content, &content)
 	}
+
 	return stored, content, err
 }

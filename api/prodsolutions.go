@@ -22,7 +22,13 @@ type ProdSolutions interface {
 	DeleteProdSolution(ctx context.Context, caller domain.User, id string) error
 
 	// Document reads a version; 0: the newest.
-	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (domain.StoredDocument, error)
+	Document(
+		ctx context.Context,
+		caller domain.User,
+		solutionID string,
+		kind domain.DocumentKind,
+		version int,
+	) (domain.StoredDocument, error)
 	DocumentVersions(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, limit, offset int) (
 		page []domain.DocumentVersion, total int, err error)
 	RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
@@ -38,7 +44,14 @@ type Production interface {
 	ValidateDAG(ctx context.Context, caller domain.User, id string, g dag.Graph) (domain.Validation, error)
 	SaveDAG(ctx context.Context, caller domain.User, id string, base int, g dag.Graph, message string) (
 		domain.DocumentVersion, []domain.Finding, error)
-	PublishDAG(ctx context.Context, caller domain.User, id string, version int, given *dag.Graph, message string) (domain.PublishedDocument, error)
+	PublishDAG(
+		ctx context.Context,
+		caller domain.User,
+		id string,
+		version int,
+		given *dag.Graph,
+		message string,
+	) (domain.PublishedDocument, error)
 	CompareDAG(ctx context.Context, caller domain.User, id string, from, to int) (dag.Difference, error)
 
 	ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (domain.Validation, error)
@@ -90,7 +103,8 @@ func (a *prodSolutionsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "create-prod-solution", Method: fiber.MethodPost, Path: "/api/prod_solution", Tag: prodTag,
 		Summary: "Create a production solution",
-		Description: "Version 1 of its DAG and of its architecture is empty. With ai_assist, flow_ai_assist or architecture_ai_assist, the agent " +
+		Description: "Version 1 of its DAG and of its architecture is empty. With ai_assist, flow_ai_assist or architecture_ai_assist, " +
+			"the agent " +
 			"of the session gets tools that read and edit the document; without a session, one is made.",
 		Scope: auth.Solutions, Audit: "prod_solution.create",
 		Errors: httpx.Codes{
@@ -112,6 +126,7 @@ func (a *prodSolutionsAPI) register(r *httpx.Server) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.prodSolutions.ProdSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -150,17 +165,24 @@ func (a *prodSolutionsAPI) auditAdministrator(ctx context.Context, id string) er
 	if !user.Administrator {
 		return nil
 	}
+
 	found, err := a.prodSolutions.ProdSolution(ctx, user, id)
 	if err != nil || found.OwnerID == user.ID {
 		return err
 	}
+
 	request := httpx.RequestOf(ctx)
 	details := map[string]string{"edge": string(auth.EdgeREST), "route": request.Route, "request_id": request.ID}
+
 	return a.auditor.Write(ctx, user.ID, "prod_solution.access", id, details)
 }
 
-func (a *prodSolutionsAPI) createProdSolution(ctx context.Context, in *struct{ Body newProdSolutionBody }) (*httpx.Body[domain.ProdSolution], error) {
+func (a *prodSolutionsAPI) createProdSolution(
+	ctx context.Context,
+	in *struct{ Body newProdSolutionBody },
+) (*httpx.Body[domain.ProdSolution], error) {
 	b := in.Body
+
 	made := domain.NewProdSolution{
 		OwnerID: httpx.CallerOf(ctx).User.ID, Name: domain.CleanText(b.Name), Description: domain.CleanText(value(b.Description)),
 		SessionID: orNil(b.SessionID), FlowSessionID: orNil(b.FlowSessionID), ArchitectureSessionID: orNil(b.ArchitectureSessionID),
@@ -170,10 +192,12 @@ func (a *prodSolutionsAPI) createProdSolution(ctx context.Context, in *struct{ B
 		if id == nil {
 			continue
 		}
+
 		if _, err := a.own(ctx, *id); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, place := range []assistedSession{
 		{&made.SessionID, made.AIAssist, "Assistant"},
 		{&made.FlowSessionID, made.FlowAIAssist, "DAG"},
@@ -183,10 +207,12 @@ func (a *prodSolutionsAPI) createProdSolution(ctx context.Context, in *struct{ B
 			return nil, err
 		}
 	}
+
 	solution, err := a.production.Create(ctx, made)
 	if err == nil {
 		httpx.Concerns(ctx, solution.ID, map[string]string{"name": solution.Name})
 	}
+
 	return httpx.Answer(solution, err)
 }
 
@@ -205,6 +231,7 @@ func (a *prodSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[domain.ProdSolution], error) {
 	caller := httpx.CallerOf(ctx).User
+
 	change := domain.ProdSolutionChange{
 		Status: in.Body.Status, Name: cleaned(in.Body.Name), Description: cleaned(in.Body.Description),
 		AIAssist: in.Body.AIAssist, FlowAIAssist: in.Body.FlowAIAssist, ArchitectureAIAssist: in.Body.ArchitectureAIAssist,
@@ -212,11 +239,13 @@ func (a *prodSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 	if err := a.assistingSessions(ctx, caller, in.ID, &change); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.prodSolutions.ChangeProdSolution(ctx, caller, in.ID,
 		func(found domain.ProdSolution) (domain.ProdSolutionChange, error) {
 			if change.Status != nil {
 				return change, found.Move(*change.Status)
 			}
+
 			return change, nil
 		}))
 }
@@ -225,7 +254,9 @@ func cleaned(text *string) *string {
 	if text == nil {
 		return nil
 	}
+
 	clean := domain.CleanText(*text)
+
 	return &clean
 }
 
@@ -240,17 +271,21 @@ func (a *prodSolutionsAPI) bindSession(ctx context.Context, in *struct {
 	if _, err := a.prodSolutions.ProdSolution(ctx, caller, in.ID); err != nil {
 		return nil, err
 	}
+
 	session, err := a.own(ctx, in.Body.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = a.prodSolutions.ChangeProdSolution(ctx, caller, in.ID, func(found domain.ProdSolution) (domain.ProdSolutionChange, error) {
 		if found.OwnerID != session.OwnerID {
 			return domain.ProdSolutionChange{}, domain.Newf(domain.Forbidden, "forbidden",
 				"the session belongs to another user than the production solution")
 		}
+
 		return domain.ProdSolutionChange{SessionID: &session.ID}, nil
 	})
 	httpx.Concerns(ctx, in.ID, map[string]string{"session_id": session.ID})
+
 	return httpx.Answer(okBody{true}, err)
 }

@@ -32,42 +32,105 @@ var prodSolutionsWalk = []call{
 	{method: "GET", path: "/api/prod_solution", scope: "solutions", url: "/api/prod_solution?limit=2", status: 200, bad: []bad{
 		{path: "/api/prod_solution?limit=0", at: "query.limit"}, {path: "/api/prod_solution?offset=-1", at: "query.offset"},
 	}},
-	{method: "GET", path: "/api/prod_solution/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/{p}", status: 200, missing: noProd},
 	{
-		method: "PATCH", path: "/api/prod_solution/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/{p}", hasBody: true, status: 200,
-		body: `{"name":"m"}`, missing: noProd, bad: []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"status":"done"}`, at: "body.status"}},
+		method:  "GET",
+		path:    "/api/prod_solution/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/{p}",
+		status:  200,
+		missing: noProd,
 	},
 	{
-		method: "PUT", path: "/api/prod_solution/{prod_solution_id}/session", scope: "solutions", url: "/api/prod_solution/{p}/session", hasBody: true,
-		status: 200, body: `{"session_id":"{s}"}`, missing: noProd + "/session", bad: []bad{{body: `{"session_id":""}`, at: "body.session_id"}},
+		method:  "PATCH",
+		path:    "/api/prod_solution/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/{p}",
+		hasBody: true,
+		status:  200,
+		body:    `{"name":"m"}`,
+		missing: noProd,
+		bad:     []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"status":"done"}`, at: "body.status"}},
 	},
-	{method: "DELETE", path: "/api/prod_solution/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/{p}", status: 200, missing: noProd},
+	{
+		method:  "PUT",
+		path:    "/api/prod_solution/{prod_solution_id}/session",
+		scope:   "solutions",
+		url:     "/api/prod_solution/{p}/session",
+		hasBody: true,
+		status:  200,
+		body:    `{"session_id":"{s}"}`,
+		missing: noProd + "/session",
+		bad:     []bad{{body: `{"session_id":""}`, at: "body.session_id"}},
+	},
+	{
+		method:  "DELETE",
+		path:    "/api/prod_solution/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/{p}",
+		status:  200,
+		missing: noProd,
+	},
 
-	{method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/dag/{p}", status: 200, missing: noDAG},
 	{
-		method: "PUT", path: "/api/prod_solution/dag/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/dag/{p}", hasBody: true, status: 200,
-		body: `{"base_version":2,"dag":` + smallDAG + `}`, missing: noDAG, bad: []bad{
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}",
+		status:  200,
+		missing: noDAG,
+	},
+	{
+		method:  "PUT",
+		path:    "/api/prod_solution/dag/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}",
+		hasBody: true,
+		status:  200,
+		body:    `{"base_version":2,"dag":` + smallDAG + `}`,
+		missing: noDAG,
+		bad: []bad{
 			{body: `{"base_version":0,"dag":{}}`, at: "body.base_version"},
 			{body: `{"base_version":1}`, at: "body.dag"},
 			{body: `{"base_version":1,"dag":{"nodes":{}}}`, at: "body.dag.nodes"},
 			{body: `{"base_version":1,"dag":{"nodes":[{"id":"a b","type":"start"}]}}`, at: "body.dag.nodes[0].id"},
 			{body: `{"base_version":1,"dag":{"nodes":[{"id":"a","type":"odd"}]}}`, at: "body.dag.nodes[0].type"},
 			{body: `{"base_version":1,"dag":{"nodes":[{"id":"a","type":"agent","promt":"x"}]}}`, at: "body.dag.nodes[0].promt"},
-			{body: `{"base_version":1,"dag":{"nodes":[{"id":"a","type":"agent","config":{"promt":"x"}}]}}`, at: "body.dag.nodes[0].config.promt"},
+			{
+				body: `{"base_version":1,"dag":{"nodes":[{"id":"a","type":"agent","config":{"promt":"x"}}]}}`,
+				at:   "body.dag.nodes[0].config.promt",
+			},
 		},
 	},
 	{
-		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/validate", scope: "solutions", url: "/api/prod_solution/dag/{p}/validate",
-		hasBody: true, status: 200, body: `{"dag":{}}`, missing: noDAG + "/validate",
-		bad: []bad{{body: `{}`, at: "body.dag"}, {body: `{"dag":[]}`, at: "body.dag"}},
+		method:  "POST",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/validate",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}/validate",
+		hasBody: true,
+		status:  200,
+		body:    `{"dag":{}}`,
+		missing: noDAG + "/validate",
+		bad:     []bad{{body: `{}`, at: "body.dag"}, {body: `{"dag":[]}`, at: "body.dag"}},
 	},
 	{
-		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/publish", scope: "solutions", url: "/api/prod_solution/dag/{p}/publish",
-		hasBody: true, status: 200, body: `{}`, missing: noDAG + "/publish", bad: []bad{{body: `{"version":0}`, at: "body.version"}},
+		method:  "POST",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/publish",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}/publish",
+		hasBody: true,
+		status:  200,
+		body:    `{}`,
+		missing: noDAG + "/publish",
+		bad:     []bad{{body: `{"version":0}`, at: "body.version"}},
 	},
 	{
-		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/versions", scope: "solutions", url: "/api/prod_solution/dag/{p}/versions", status: 200,
-		missing: noDAG + "/versions", bad: []bad{{path: "/api/prod_solution/dag/{p}/versions?limit=0", at: "query.limit"}},
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/versions",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}/versions",
+		status:  200,
+		missing: noDAG + "/versions",
+		bad:     []bad{{path: "/api/prod_solution/dag/{p}/versions?limit=0", at: "query.limit"}},
 	},
 	{
 		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/versions/{version}", scope: "solutions",
@@ -75,13 +138,24 @@ var prodSolutionsWalk = []call{
 		bad: []bad{{path: "/api/prod_solution/dag/{p}/versions/0", at: "path.version"}},
 	},
 	{
-		method: "GET", path: "/api/prod_solution/dag/{prod_solution_id}/diff", scope: "solutions", url: "/api/prod_solution/dag/{p}/diff?from=1&to=2",
-		status: 200, missing: "/api/prod_solution/dag/{p}/diff?from=1&to=9",
-		bad: []bad{{path: "/api/prod_solution/dag/{p}/diff?from=1", at: "query.to"}},
+		method:  "GET",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/diff",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}/diff?from=1&to=2",
+		status:  200,
+		missing: "/api/prod_solution/dag/{p}/diff?from=1&to=9",
+		bad:     []bad{{path: "/api/prod_solution/dag/{p}/diff?from=1", at: "query.to"}},
 	},
 	{
-		method: "POST", path: "/api/prod_solution/dag/{prod_solution_id}/rollback", scope: "solutions", url: "/api/prod_solution/dag/{p}/rollback",
-		hasBody: true, status: 200, body: `{"from_version":1}`, missing: noDAG + "/rollback", bad: []bad{{body: `{}`, at: "body.from_version"}},
+		method:  "POST",
+		path:    "/api/prod_solution/dag/{prod_solution_id}/rollback",
+		scope:   "solutions",
+		url:     "/api/prod_solution/dag/{p}/rollback",
+		hasBody: true,
+		status:  200,
+		body:    `{"from_version":1}`,
+		missing: noDAG + "/rollback",
+		bad:     []bad{{body: `{}`, at: "body.from_version"}},
 	},
 	{
 		method: "DELETE", path: "/api/prod_solution/dag/{prod_solution_id}/versions/{version}", scope: "solutions",
@@ -89,15 +163,29 @@ var prodSolutionsWalk = []call{
 	},
 
 	{
-		method: "GET", path: "/api/prod_solution/architecture/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/architecture/{p}",
-		status: 200, missing: noArch,
+		method:  "GET",
+		path:    "/api/prod_solution/architecture/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/architecture/{p}",
+		status:  200,
+		missing: noArch,
 	},
 	{
-		method: "PUT", path: "/api/prod_solution/architecture/{prod_solution_id}", scope: "solutions", url: "/api/prod_solution/architecture/{p}",
-		hasBody: true, status: 200, body: `{"base_version":2,"architecture":{"nodes":[]}}`, missing: noArch, bad: []bad{
+		method:  "PUT",
+		path:    "/api/prod_solution/architecture/{prod_solution_id}",
+		scope:   "solutions",
+		url:     "/api/prod_solution/architecture/{p}",
+		hasBody: true,
+		status:  200,
+		body:    `{"base_version":2,"architecture":{"nodes":[]}}`,
+		missing: noArch,
+		bad: []bad{
 			{body: `{"base_version":1,"architecture":{}}`, at: "body.architecture.nodes"},
 			{body: `{"base_version":1,"architecture":{"nodes":[{"id":"a","type":"odd"}]}}`, at: "body.architecture.nodes[0].type"},
-			{body: `{"base_version":1,"architecture":{"nodes":[{"id":"a","type":"user","color":"red"}]}}`, at: "body.architecture.nodes[0].color"},
+			{
+				body: `{"base_version":1,"architecture":{"nodes":[{"id":"a","type":"user","color":"red"}]}}`,
+				at:   "body.architecture.nodes[0].color",
+			},
 		},
 	},
 	{
@@ -119,13 +207,23 @@ var prodSolutionsWalk = []call{
 		url: "/api/prod_solution/architecture/{p}/versions/1", status: 200, missing: "/api/prod_solution/architecture/{p}/versions/9",
 	},
 	{
-		method: "GET", path: "/api/prod_solution/architecture/{prod_solution_id}/diff", scope: "solutions",
-		url: "/api/prod_solution/architecture/{p}/diff?from=1&to=2", status: 200, missing: "/api/prod_solution/architecture/{p}/diff?from=9&to=1",
+		method:  "GET",
+		path:    "/api/prod_solution/architecture/{prod_solution_id}/diff",
+		scope:   "solutions",
+		url:     "/api/prod_solution/architecture/{p}/diff?from=1&to=2",
+		status:  200,
+		missing: "/api/prod_solution/architecture/{p}/diff?from=9&to=1",
 	},
 	{
-		method: "POST", path: "/api/prod_solution/architecture/{prod_solution_id}/rollback", scope: "solutions",
-		url: "/api/prod_solution/architecture/{p}/rollback", hasBody: true, status: 200, body: `{"from_version":1}`, missing: noArch + "/rollback",
-		bad: []bad{{body: `{}`, at: "body.from_version"}},
+		method:  "POST",
+		path:    "/api/prod_solution/architecture/{prod_solution_id}/rollback",
+		scope:   "solutions",
+		url:     "/api/prod_solution/architecture/{p}/rollback",
+		hasBody: true,
+		status:  200,
+		body:    `{"from_version":1}`,
+		missing: noArch + "/rollback",
+		bad:     []bad{{body: `{}`, at: "body.from_version"}},
 	},
 	{
 		method: "DELETE", path: "/api/prod_solution/architecture/{prod_solution_id}/versions/{version}", scope: "solutions",
@@ -140,7 +238,12 @@ func (w *world) prodSolution(key string) string {
 	require.Equal(w.t, 200, r.status, r.text)
 	id := r.json()["id"].(string)
 	require.Equal(w.t, 200, w.do("PUT", "/api/prod_solution/dag/"+id, key, `{"base_version":1,"dag":`+smallDAG+`}`).status)
-	require.Equal(w.t, 200, w.do("PUT", "/api/prod_solution/architecture/"+id, key, `{"base_version":1,"architecture":{"nodes":[]}}`).status)
+	require.Equal(
+		w.t,
+		200,
+		w.do("PUT", "/api/prod_solution/architecture/"+id, key, `{"base_version":1,"architecture":{"nodes":[]}}`).status,
+	)
+
 	return id
 }
 
@@ -156,6 +259,7 @@ func TestProdSolutions_documents(t *testing.T) {
 	require.Equal(t, w.annID, read["updated_by"])
 	content := read["dag"].(map[string]any)
 	require.Len(t, content["steps"], 2, "in step with the nodes")
+
 	first := w.do("GET", at+"/versions/1", w.ann, "").json()
 	require.Equal(t, map[string]any{
 		"steps": []any{}, "nodes": []any{}, "edges": []any{}, "viewport": map[string]any{"x": 0.0, "y": 0.0, "zoom": 1.0},
@@ -169,13 +273,16 @@ func TestProdSolutions_documents(t *testing.T) {
 
 	saved := w.do("PUT", at, w.ann, `{"base_version":2,"message":"bad","dag":{"nodes":[{"id":"a","type":"agent"}]}}`).json()
 	require.Equal(t, "missing_start", saved["warnings"].([]any)[0].(map[string]any)["code"])
+
 	failed := w.do("POST", at+"/publish", w.ann, `{}`)
 	failed.code(422, "validation_failed")
 	require.Equal(t, false, failed.json()["valid"])
+
 	var codes []string
 	for _, e := range failed.json()["errors"].([]any) {
 		codes = append(codes, fmt.Sprint(e.(map[string]any)["code"], " ", e.(map[string]any)["path"]))
 	}
+
 	require.Equal(t, []string{"missing_start nodes", "missing_end nodes", "missing_config nodes[0].config.prompt"}, codes)
 	w.do("POST", at+"/publish", w.ann, `{"version":1}`).code(422, "validation_failed")
 	w.do("POST", at+"/publish", w.ann, `{"dag":{}}`).code(422, "validation_failed")
@@ -197,17 +304,22 @@ func TestProdSolutions_documents(t *testing.T) {
 	require.Equal(t, saved["digest"], back["digest"])
 	require.Equal(t, 200, w.do("DELETE", at+"/versions/1", w.ann, "").status)
 	items := w.do("GET", at+"/versions", w.ann, "").json()["items"].([]any)
+
 	var seen []string
+
 	for _, i := range items {
 		v := i.(map[string]any)
 		seen = append(seen, fmt.Sprintf("%v %v %v %v %v", v["version"], v["status"], v["published"], v["node_count"], v["edge_count"]))
 	}
+
 	require.Equal(t, []string{"5 draft false 1 0", "4 published true 2 1", "3 draft false 1 0", "2 draft false 2 1"}, seen)
+
 	diff := w.do("GET", at+"/diff?from=2&to=3", w.ann, "").json()
 	require.Len(t, diff["nodes"].(map[string]any)["added"], 1)
 	require.Len(t, diff["nodes"].(map[string]any)["removed"], 2)
 
-	w.do("PUT", at, w.ann, `{"base_version":5,"dag":{"nodes":[{"id":"a","type":"code","config":{"code":"`+strings.Repeat("x", 200_000)+`"}}]}}`).json()
+	w.do("PUT", at, w.ann, `{"base_version":5,"dag":{"nodes":[{"id":"a","type":"code","config":{"code":"`+strings.Repeat("x", 200_000)+`"}}]}}`).
+		json()
 	nodes := strings.Repeat(`{"id":"a","type":"code","config":{"code":"`+strings.Repeat("x", 200_000)+`"}},`, 21)
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[`+strings.TrimSuffix(nodes, ",")+`]}}`).code(413, "document_too_large")
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[{"id":"a","type":"agent","name":"a\u0000b"}]}}`).problem(422)
@@ -247,6 +359,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 	assisted := func(user, session string) []domain.AssistedSolution {
 		found, err := w.db.AssistedSolutions(t.Context(), user, session)
 		require.NoError(t, err)
+
 		return found
 	}
 	require.Equal(t, []domain.DocumentKind{domain.DocumentDAG}, assisted(ann, session)[0].Kinds)
@@ -258,6 +371,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 	made := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","ai_assist":true,"architecture_ai_assist":true}`).json()
 	require.NotContains(t, made, "flow_session_id")
 	require.NotEqual(t, made["session_id"], made["architecture_session_id"])
+
 	both := []domain.DocumentKind{domain.DocumentDAG, domain.DocumentArchitecture}
 	require.Equal(t, both, assisted(ann, made["session_id"].(string))[0].Kinds)
 }
@@ -274,11 +388,15 @@ func TestProdSolutions_sessions(t *testing.T) {
 	w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","flow_session_id":"`+bobs+`"}`).code(404, "session_not_found")
 	require.Equal(t, 200, w.do("PUT", at+"/session", w.ann, `{"session_id":"`+session+`"}`).status)
 	require.Equal(t, session, w.do("GET", at, w.root, "").json()["session_id"])
+
 	var accesses int
+
 	count := `SELECT count(*) FROM audit WHERE action = 'prod_solution.access' AND target = $1`
 	require.NoError(t, w.db.Pool.QueryRow(t.Context(), count, id).Scan(&accesses))
 	require.Equal(t, 1, accesses, "of the administrator")
-	made := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","flow_session_id":"`+session+`","architecture_session_id":"`+session+`"}`).json()
+
+	made := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","flow_session_id":"`+session+`","architecture_session_id":"`+session+`"}`).
+		json()
 	require.Equal(t, session, made["flow_session_id"])
 	require.Equal(t, session, made["architecture_session_id"])
 	require.NotContains(t, made, "session_id")
@@ -294,12 +412,14 @@ func TestProdSolutions_atOnce(t *testing.T) {
 	require.Equal(t, first, w.do("POST", "/api/prod_solution", w.ann, `{"name":"once"}`, once).json()["id"])
 
 	statuses := make([]int, 4)
+
 	var wg sync.WaitGroup
 	for i := range statuses {
 		wg.Go(func() {
 			statuses[i] = w.do("PUT", "/api/prod_solution/dag/"+first, w.ann, `{"base_version":1,"dag":`+smallDAG+`}`).status
 		})
 	}
+
 	wg.Wait()
 	require.ElementsMatch(t, []int{200, 409, 409, 409}, statuses)
 }

@@ -49,6 +49,7 @@ func versionStatus(v domain.DocumentVersion) string {
 	if v.Published {
 		return "published"
 	}
+
 	return "draft"
 }
 
@@ -113,11 +114,14 @@ func (a *prodSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
+
 		page, total, err := a.prodSolutions.DocumentVersions(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Limit, in.Offset)
+
 		items := make([]DocumentVersionItem, len(page))
 		for i, v := range page {
 			items[i] = versionItem(v)
 		}
+
 		return httpx.Answer(list[DocumentVersionItem]{items, total}, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -151,6 +155,7 @@ func (a *prodSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 	) (*httpx.Body[rolledBack], error) {
 		made, err := a.prodSolutions.RollbackDocument(ctx, httpx.CallerOf(ctx).User, in.ID, kind, in.Body.FromVersion,
 			domain.CleanText(value(in.Body.Message)))
+
 		return httpx.Answer(rolledBack{made.Version, in.Body.FromVersion, made.Digest}, err)
 	})
 }

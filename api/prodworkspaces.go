@@ -32,7 +32,13 @@ type Boards interface {
 
 	Issue(ctx context.Context, userID, workspaceID, id string) (domain.Issue, error)
 	QueryIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery) (page []domain.Issue, total int, err error)
-	GroupIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery, by domain.IssueGrouping, key string) ([]domain.IssueGroup, error)
+	GroupIssues(
+		ctx context.Context,
+		userID, workspaceID string,
+		q domain.IssueQuery,
+		by domain.IssueGrouping,
+		key string,
+	) ([]domain.IssueGroup, error)
 	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) ([]domain.ChildProgress, error)
 	Comments(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []domain.Comment, total int, err error)
 	Timeline(ctx context.Context, userID, workspaceID, issueID string, q domain.TimelineQuery) (domain.Timeline, error)
@@ -175,18 +181,23 @@ func (a *prodWorkspacesAPI) registerMembers(r *httpx.Server) {
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "set-prod-workspace-member", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/members", Tag: boardTag,
-		Summary:     "Add a member to a production workspace, or give one another role",
-		Description: "For administrators and owners of the workspace. A member cannot assign or remove a role above their own, and one owner stays.",
-		Scope:       auth.Workspaces, Audit: "workspace.member",
+		Summary: "Add a member to a production workspace, or give one another role",
+		Description: "For administrators and owners of the workspace. A member cannot assign or remove a role above their own, and one " +
+			"owner stays.",
+		Scope: auth.Workspaces, Audit: "workspace.member",
 		Errors:  httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found user_not_found", 409: "member_limit last_owner"},
 		Example: `{"user_id": "bob", "role": "member"}`,
 	}, a.setMember)
 	httpx.Register(r, httpx.Operation{
-		ID: "remove-prod-workspace-member", Method: fiber.MethodDelete, Path: "/api/prod_workspaces/{workspace_id}/members/{user_id}", Tag: boardTag,
+		ID:          "remove-prod-workspace-member",
+		Method:      fiber.MethodDelete,
+		Path:        "/api/prod_workspaces/{workspace_id}/members/{user_id}",
+		Tag:         boardTag,
 		Summary:     "Remove a member from a production workspace, or leave it",
 		Description: "Others are removed by administrators and owners of the workspace.",
-		Scope:       auth.Workspaces, Audit: "workspace.member_remove",
-		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found member_not_found", 409: "last_owner"},
+		Scope:       auth.Workspaces,
+		Audit:       "workspace.member_remove",
+		Errors:      httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found member_not_found", 409: "last_owner"},
 	}, a.removeMember)
 	httpx.Register(r, httpx.Operation{
 		ID: "list-squads", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/squads", Tag: boardTag,
@@ -208,18 +219,27 @@ func (a *prodWorkspacesAPI) registerMembers(r *httpx.Server) {
 	}, a.createSquad)
 }
 
-func (a *prodWorkspacesAPI) createWorkspace(ctx context.Context, in *struct{ Body newWorkspaceBody }) (*httpx.Body[domain.ProdWorkspace], error) {
+func (a *prodWorkspacesAPI) createWorkspace(
+	ctx context.Context,
+	in *struct{ Body newWorkspaceBody },
+) (*httpx.Body[domain.ProdWorkspace], error) {
 	made := domain.NewWorkspace{
-		Name: domain.CleanText(in.Body.Name), Description: domain.CleanText(value(in.Body.Description)), IssuePrefix: value(in.Body.IssuePrefix),
-		Settings: domain.DefaultWorkspaceSettings,
+		Name: domain.CleanText(
+			in.Body.Name,
+		),
+		Description: domain.CleanText(value(in.Body.Description)),
+		IssuePrefix: value(in.Body.IssuePrefix),
+		Settings:    domain.DefaultWorkspaceSettings,
 	}
 	if in.Body.Settings != nil {
 		made.Settings = *in.Body.Settings
 	}
+
 	workspace, err := a.boards.CreateWorkspace(ctx, httpx.CallerOf(ctx).User.ID, made)
 	if err == nil {
 		httpx.Concerns(ctx, workspace.ID, map[string]string{"name": workspace.Name})
 	}
+
 	return httpx.Answer(workspace, err)
 }
 
@@ -242,10 +262,12 @@ func (a *prodWorkspacesAPI) listAgents(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	page, err := a.instances.InstancesByID(ctx, ids)
 	for i := range page {
 		page[i].WorkspaceID = &in.WorkspaceID
 	}
+
 	return httpx.Answer(items[domain.AgentInstance]{orEmpty(page), total}, err)
 }
 
@@ -258,10 +280,12 @@ func (a *prodWorkspacesAPI) setMember(ctx context.Context, in *struct {
 	if role == "" {
 		role = domain.WorkspaceMember
 	}
+
 	member, err := a.boards.SetMember(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.Body.UserID, role)
 	if err == nil {
 		httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"user_id": member.UserID, "role": string(role)})
 	}
+
 	return httpx.Answer(member, err)
 }
 
@@ -275,6 +299,7 @@ func (a *prodWorkspacesAPI) removeMember(ctx context.Context, in *struct {
 		httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"user_id": in.UserID})
 		a.rights.Announce(ctx, domain.RightsChange{UserID: in.UserID})
 	}
+
 	return httpx.Answer(okBody{true}, err)
 }
 
@@ -290,6 +315,7 @@ func (a *prodWorkspacesAPI) createSquad(ctx context.Context, in *struct {
 	if err == nil {
 		httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"squad_id": made.ID})
 	}
+
 	return httpx.Answer(made, err)
 }
 
@@ -299,47 +325,62 @@ func (a *prodWorkspacesAPI) getAssistant(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[assistantSession], error) {
 	user := httpx.CallerOf(ctx).User
+
 	workspace, err := a.boards.Workspace(ctx, user.ID, in.WorkspaceID)
 	if err != nil {
 		return nil, err
 	}
+
 	id, err := a.boards.Assistant(ctx, user.ID, in.WorkspaceID, in.BizRoleID)
 	if err != nil {
 		return nil, err
 	}
+
 	created := false
 	if id == "" {
 		if id, created, err = a.createAssistant(ctx, workspace, in.BizRoleID); err != nil {
 			return nil, err
 		}
 	}
+
 	session, err := a.own(ctx, id)
+
 	return httpx.Answer(assistantSession{a.detailOf(session, domain.ViewerOwner), in.BizRoleID, created}, err)
 }
 
 // createAssistant makes the session with an assistant. Of requests at once, one makes it.
-func (a *prodWorkspacesAPI) createAssistant(ctx context.Context, workspace domain.ProdWorkspace, roleID string) (id string, created bool, err error) {
+func (a *prodWorkspacesAPI) createAssistant(
+	ctx context.Context,
+	workspace domain.ProdWorkspace,
+	roleID string,
+) (id string, created bool, err error) {
 	userID := httpx.CallerOf(ctx).User.ID
+
 	in := domain.NewSession{Intent: "Assistant of " + workspace.Name, BizRoleID: &roleID, WorkspaceID: &workspace.ID}
 	if solution, err := a.roleCheck.solutions.Get(assistantSolution); err == nil {
 		if _, found := solution.Role(roleID); found {
 			in.SolutionID = &solution.ID
 		}
 	}
+
 	if err := a.checkSolution(ctx, in.SolutionID, in.BizRoleID); err != nil {
 		return "", false, err
 	}
+
 	made, err := a.store.CreateSession(ctx, userID, in)
 	if err != nil {
 		return "", false, err
 	}
+
 	id, err = a.boards.SetAssistant(ctx, userID, workspace.ID, roleID, made.ID, false)
 	if id == made.ID {
 		return id, true, nil
 	}
+
 	if gone := a.deleter.DeleteSession(ctx, made.ID); err == nil {
 		err = gone
 	}
+
 	return id, false, err
 }
 
@@ -355,13 +396,17 @@ func (a *prodWorkspacesAPI) setAssistant(ctx context.Context, in *struct {
 	if _, err := a.boards.Workspace(ctx, userID, in.WorkspaceID); err != nil {
 		return nil, err
 	}
+
 	session, err := a.own(ctx, in.Body.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := a.boards.SetAssistant(ctx, userID, in.WorkspaceID, in.Body.BizRoleID, session.ID, true); err != nil {
 		return nil, err
 	}
+
 	httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"session_id": session.ID})
+
 	return httpx.Answer(assistantSession{a.detailOf(session, domain.ViewerOwner), in.Body.BizRoleID, false}, nil)
 }

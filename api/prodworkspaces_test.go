@@ -35,11 +35,22 @@ var prodWorkspacesWalk = []call{
 		missing: noBoard + "/members",
 	},
 	{
-		method: "POST", path: "/api/prod_workspaces/{workspace_id}/members", scope: "workspaces", url: onBoard + "/members", status: 200, hasBody: true,
-		body: `{"user_id":"bob","role":"viewer"}`, missing: noBoard + "/members", bad: []bad{{body: `{"user_id":"bob","role":"x"}`, at: "body.role"}},
+		method:  "POST",
+		path:    "/api/prod_workspaces/{workspace_id}/members",
+		scope:   "workspaces",
+		url:     onBoard + "/members",
+		status:  200,
+		hasBody: true,
+		body:    `{"user_id":"bob","role":"viewer"}`,
+		missing: noBoard + "/members",
+		bad:     []bad{{body: `{"user_id":"bob","role":"x"}`, at: "body.role"}},
 	},
 	{
-		method: "DELETE", path: "/api/prod_workspaces/{workspace_id}/members/{user_id}", scope: "workspaces", url: onBoard + "/members/{guest}", status: 200,
+		method:  "DELETE",
+		path:    "/api/prod_workspaces/{workspace_id}/members/{user_id}",
+		scope:   "workspaces",
+		url:     onBoard + "/members/{guest}",
+		status:  200,
 		missing: onBoard + "/members/" + none,
 	},
 	{
@@ -47,21 +58,38 @@ var prodWorkspacesWalk = []call{
 		missing: noBoard + "/squads",
 	},
 	{
-		method: "POST", path: "/api/prod_workspaces/{workspace_id}/squads", scope: "workspaces", url: onBoard + "/squads", status: 200, hasBody: true,
-		body: `{"name":"S","leader_id":"{agent}","members":[]}`, missing: noBoard + "/squads", bad: []bad{{body: `{"name":"S"}`, at: "body.leader_id"}},
+		method:  "POST",
+		path:    "/api/prod_workspaces/{workspace_id}/squads",
+		scope:   "workspaces",
+		url:     onBoard + "/squads",
+		status:  200,
+		hasBody: true,
+		body:    `{"name":"S","leader_id":"{agent}","members":[]}`,
+		missing: noBoard + "/squads",
+		bad:     []bad{{body: `{"name":"S"}`, at: "body.leader_id"}},
 	},
 	{
 		method: "GET", path: "/api/prod_workspaces/{workspace_id}/agents", scope: "workspaces", url: onBoard + "/agents", status: 200,
 		missing: noBoard + "/agents",
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/assistant-session", scope: "workspaces", url: onBoard + "/assistant-session", status: 200,
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/assistant-session",
+		scope:   "workspaces",
+		url:     onBoard + "/assistant-session",
+		status:  200,
 		missing: noBoard + "/assistant-session",
 	},
 	{
-		method: "PUT", path: "/api/prod_workspaces/{workspace_id}/assistant-session", scope: "workspaces", url: onBoard + "/assistant-session", status: 200,
-		hasBody: true, body: `{"biz_role_id":"operator","session_id":"{s}"}`, missing: noBoard + "/assistant-session",
-		bad: []bad{{body: `{"session_id":"x"}`, at: "body.biz_role_id"}},
+		method:  "PUT",
+		path:    "/api/prod_workspaces/{workspace_id}/assistant-session",
+		scope:   "workspaces",
+		url:     onBoard + "/assistant-session",
+		status:  200,
+		hasBody: true,
+		body:    `{"biz_role_id":"operator","session_id":"{s}"}`,
+		missing: noBoard + "/assistant-session",
+		bad:     []bad{{body: `{"session_id":"x"}`, at: "body.biz_role_id"}},
 	},
 	{method: "DELETE", path: "/api/prod_workspaces/{workspace_id}", scope: "workspaces", url: onBoard, status: 200, missing: noBoard},
 }
@@ -76,54 +104,126 @@ var issuesWalk = []call{
 			{body: `{"title":"t","due_date":"soon"}`, at: "body.due_date"},
 		},
 	},
-	{method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues", scope: "workspaces", url: on, status: 200, missing: noBoard + "/issues"},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/query", scope: "workspaces", url: on + "/query?status=todo&status=done&q=x", status: 200,
-		missing: noBoard + "/issues/query", bad: []bad{{path: on + "/query?limit=101", at: "query.limit"}, {path: on + "/query?sort=x", at: "query.sort"}},
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues",
+		scope:   "workspaces",
+		url:     on,
+		status:  200,
+		missing: noBoard + "/issues",
 	},
 	{
-		method: "POST", path: "/api/prod_workspaces/{workspace_id}/issues/query", scope: "workspaces", url: on + "/query", status: 200, hasBody: true,
-		body: `{"status":["todo"]}`, missing: noBoard + "/issues/query", bad: []bad{{body: `{"status":["x"]}`, at: "body.status[0]"}},
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/query",
+		scope:   "workspaces",
+		url:     on + "/query?status=todo&status=done&q=x",
+		status:  200,
+		missing: noBoard + "/issues/query",
+		bad:     []bad{{path: on + "/query?limit=101", at: "query.limit"}, {path: on + "/query?sort=x", at: "query.sort"}},
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/grouped", scope: "workspaces", url: on + "/grouped?group_by=status", status: 200,
-		missing: noBoard + "/issues/grouped", bad: []bad{{path: on + "/grouped?group_by=x", at: "query.group_by"}},
+		method:  "POST",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/query",
+		scope:   "workspaces",
+		url:     on + "/query",
+		status:  200,
+		hasBody: true,
+		body:    `{"status":["todo"]}`,
+		missing: noBoard + "/issues/query",
+		bad:     []bad{{body: `{"status":["x"]}`, at: "body.status[0]"}},
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/child-progress", scope: "workspaces", url: on + "/child-progress", status: 200,
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/grouped",
+		scope:   "workspaces",
+		url:     on + "/grouped?group_by=status",
+		status:  200,
+		missing: noBoard + "/issues/grouped",
+		bad:     []bad{{path: on + "/grouped?group_by=x", at: "query.group_by"}},
+	},
+	{
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/child-progress",
+		scope:   "workspaces",
+		url:     on + "/child-progress",
+		status:  200,
 		missing: noBoard + "/issues/child-progress",
 	},
-	{method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", scope: "workspaces", url: on + "/{j}", status: 200, missing: on + "/" + none},
 	{
-		method: "PUT", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", scope: "workspaces", url: on + "/{j}", status: 200, hasBody: true,
-		body: `{"status":"in_review"}`, missing: on + "/" + none, bad: []bad{{body: `{"expected_revision":0}`, at: "body.expected_revision"}},
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}",
+		scope:   "workspaces",
+		url:     on + "/{j}",
+		status:  200,
+		missing: on + "/" + none,
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments", scope: "workspaces", url: on + "/{j}/comments", status: 200,
+		method:  "PUT",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}",
+		scope:   "workspaces",
+		url:     on + "/{j}",
+		status:  200,
+		hasBody: true,
+		body:    `{"status":"in_review"}`,
+		missing: on + "/" + none,
+		bad:     []bad{{body: `{"expected_revision":0}`, at: "body.expected_revision"}},
+	},
+	{
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments",
+		scope:   "workspaces",
+		url:     on + "/{j}/comments",
+		status:  200,
 		missing: on + "/" + none + "/comments",
 	},
 	{
-		method: "POST", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments", scope: "workspaces", url: on + "/{j}/comments", status: 200,
-		hasBody: true, body: `{"content":"c"}`, missing: on + "/" + none + "/comments", bad: []bad{{body: `{"content":""}`, at: "body.content"}},
+		method:  "POST",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments",
+		scope:   "workspaces",
+		url:     on + "/{j}/comments",
+		status:  200,
+		hasBody: true,
+		body:    `{"content":"c"}`,
+		missing: on + "/" + none + "/comments",
+		bad:     []bad{{body: `{"content":""}`, at: "body.content"}},
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/timeline", scope: "workspaces", url: on + "/{y}/timeline?kinds=comment&kinds=run", status: 200,
-		missing: on + "/" + none + "/timeline", bad: []bad{{path: on + "/{y}/timeline?limit=0", at: "query.limit"}},
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/timeline",
+		scope:   "workspaces",
+		url:     on + "/{y}/timeline?kinds=comment&kinds=run",
+		status:  200,
+		missing: on + "/" + none + "/timeline",
+		bad:     []bad{{path: on + "/{y}/timeline?limit=0", at: "query.limit"}},
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs", scope: "workspaces", url: on + "/{y}/task-runs", status: 200,
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs",
+		scope:   "workspaces",
+		url:     on + "/{y}/task-runs",
+		status:  200,
 		missing: on + "/" + none + "/task-runs",
 	},
 	{
-		method: "POST", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs", scope: "workspaces", url: on + "/{j}/task-runs", status: 200,
-		hasBody: true, missing: on + "/" + none + "/task-runs", bad: []bad{{body: `{"handoff_note":1}`, at: "body.handoff_note"}},
+		method:  "POST",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs",
+		scope:   "workspaces",
+		url:     on + "/{j}/task-runs",
+		status:  200,
+		hasBody: true,
+		missing: on + "/" + none + "/task-runs",
+		bad:     []bad{{body: `{"handoff_note":1}`, at: "body.handoff_note"}},
 	},
 	{
 		method: "POST", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs/{run_id}/cancel", scope: "workspaces",
 		url: on + "/{y}/task-runs/{x}/cancel", status: 200, missing: on + "/{y}/task-runs/" + none + "/cancel",
 	},
 	{
-		method: "GET", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/usage", scope: "workspaces", url: on + "/{y}/usage", status: 200,
+		method:  "GET",
+		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/usage",
+		scope:   "workspaces",
+		url:     on + "/{y}/usage",
+		status:  200,
 		missing: on + "/" + none + "/usage",
 	},
 }
@@ -138,7 +238,8 @@ type aBoard struct{ workspace, issue, worked, run, guest, agent string }
 func (w *world) boardOfAnn() (b aBoard) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	_, err := w.db.Pool.Exec(ctx, `DELETE FROM prod_workspaces WHERE id IN (SELECT workspace_id FROM prod_workspace_members WHERE user_id = $1)`, w.annID)
+	_, err := w.db.Pool.Exec(ctx, `DELETE FROM prod_workspaces WHERE id IN (SELECT workspace_id FROM prod_workspace_members
+		WHERE user_id = $1)`, w.annID)
 	require.NoError(w.t, err)
 	made, err := w.db.CreateWorkspace(ctx, w.annID, domain.NewWorkspace{Name: "Board", Settings: domain.DefaultWorkspaceSettings})
 	require.NoError(w.t, err)
@@ -146,18 +247,22 @@ func (w *world) boardOfAnn() (b aBoard) {
 	b.guest, _ = w.person("guest-"+made.Slug, false)
 	_, err = w.db.SetMember(ctx, w.annID, made.ID, b.guest, domain.WorkspaceMember)
 	require.NoError(w.t, err)
+
 	issue := func(suppress bool) string {
 		title := "t"
 		made, _, err := w.db.CreateIssue(ctx, w.annID, b.workspace, domain.IssueFields{
 			Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: b.agent}, SuppressRun: suppress,
 		})
 		require.NoError(w.t, err)
+
 		if made.ActiveRun != nil {
 			b.run = made.ActiveRun.ID
 		}
+
 		return made.ID
 	}
 	b.issue, b.worked = issue(true), issue(false)
+
 	return b
 }
 
@@ -170,6 +275,7 @@ func TestProdWorkspaces_roles(t *testing.T) {
 	w.do("DELETE", at+"/members/"+w.annID, w.ann, "").code(409, "last_owner")
 	require.Equal(t, 200, w.do("POST", at+"/members", w.ann, `{"user_id":"bob","role":"viewer"}`).status)
 	require.Equal(t, 200, w.do("GET", at+"/issues/"+b.issue, w.bob, "").status)
+
 	for _, c := range [][3]string{
 		{"POST", "/issues", `{"title":"t"}`},
 		{"PUT", "/issues/" + b.issue, `{"title":"u"}`},
@@ -182,6 +288,7 @@ func TestProdWorkspaces_roles(t *testing.T) {
 	} {
 		w.do(c[0], at+c[1], w.bob, c[2]).code(403, "workspace_role_required")
 	}
+
 	require.Equal(t, 200, w.do("POST", at+"/members", w.ann, `{"user_id":"bob","role":"admin"}`).status)
 	w.do("POST", at+"/members", w.bob, `{"user_id":"root","role":"owner"}`).code(403, "workspace_role_required")
 	w.do("DELETE", at+"/members/"+w.annID, w.bob, "").code(403, "workspace_role_required")
@@ -200,23 +307,28 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	w := newWorld(t)
 	b := w.boardOfAnn()
 	at := "/api/prod_workspaces/" + b.workspace + "/issues"
-	parent := w.do("POST", at, w.ann, `{"title":"Parent","priority":"high","labels":["x"],"project":"p","assignee":"ann","due_date":"2030-01-01T00:00:00Z"}`).json()
+	parent := w.do("POST", at, w.ann, `{"title":"Parent","priority":"high","labels":["x"],"project":"p","assignee":"ann","due_date":"2030-01-01T00:00:00Z"}`).
+		json()
 	require.Equal(t, "BOA-3", parent["identifier"])
 	require.Equal(t, "member", parent["assignee_type"])
 	require.Equal(t, "ann", parent["assignee"].(map[string]any)["name"])
+
 	id := parent["id"].(string)
 	for i, status := range []string{"done", "cancelled", "blocked", "todo"} {
 		r := w.do("POST", at, w.ann, fmt.Sprintf(`{"title":"Part %d","status":%q,"stage":"s%d","parent_issue_id":%q}`, i, status, i/2, id))
 		require.Equal(t, 200, r.status, r.text)
 	}
+
 	progress := w.do("GET", at+"/child-progress", w.ann, "").json()["items"].([]any)[0].(map[string]any)
 	require.EqualValues(t, []any{4.0, 2.0, 1.0}, []any{progress["total"], progress["done"], progress["blocked"]})
 	require.Len(t, progress["by_stage"], 2)
 
-	changed := w.do("PUT", at+"/"+id, w.ann, `{"title":"Other","status":"done","labels":["y"],"assignee_id":null,"due_date":null,"expected_revision":1}`).json()
+	changed := w.do("PUT", at+"/"+id, w.ann, `{"title":"Other","status":"done","labels":["y"],"assignee_id":null,"due_date":null,"expected_revision":1}`).
+		json()
 	require.EqualValues(t, 2, changed["revision"])
 	require.NotNil(t, changed["closed_at"])
 	require.Nil(t, changed["assignee"])
+
 	stale := w.do("PUT", at+"/"+id, w.ann, `{"title":"x","expected_revision":1}`)
 	stale.code(409, "version_conflict")
 	require.EqualValues(t, 2, stale.json()["current_version"])
@@ -225,11 +337,18 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	w.do("PUT", at+"/"+id, w.bob, `{}`).code(404, "workspace_not_found")
 
 	var actions []string
+
 	timeline := w.do("GET", at+"/"+id+"/timeline", w.ann, "").json()
 	for _, item := range timeline["items"].([]any) {
 		actions = append(actions, item.(map[string]any)["action"].(string))
 	}
-	require.Equal(t, []string{"created", "title_changed", "status_changed", "assignee_changed", "due_date_changed", "label_changed"}, actions)
+
+	require.Equal(
+		t,
+		[]string{"created", "title_changed", "status_changed", "assignee_changed", "due_date_changed", "label_changed"},
+		actions,
+	)
+
 	last := w.do("GET", at+"/"+id+"/timeline?limit=2", w.ann, "").json()
 	require.Len(t, last["items"], 2)
 	require.Equal(t, true, last["truncated"].(map[string]any)["activity"])
@@ -244,13 +363,16 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	} {
 		require.EqualValues(t, total, w.do("GET", at+"/query?"+query, w.ann, "").json()["total"], query)
 	}
+
 	sorted := w.do("POST", at+"/query", w.ann, `{"sort":"priority","limit":1}`).json()
 	require.Equal(t, id, sorted["items"].([]any)[0].(map[string]any)["id"])
+
 	groups := w.do("GET", at+"/grouped?limit=1", w.ann, "").json()["groups"].([]any)
 	require.Len(t, groups, 2)
 	first := groups[0].(map[string]any)
 	require.EqualValues(t, []any{"none:", 5.0}, []any{first["id"], first["total"]})
 	require.Len(t, first["items"], 1)
+
 	one := w.do("GET", at+"/grouped?group_by=status&group_key=status:blocked", w.ann, "").json()["groups"].([]any)
 	require.Len(t, one, 1)
 }
@@ -262,8 +384,10 @@ func TestAssistantSession(t *testing.T) {
 	at := "/api/prod_workspaces/" + b.workspace + "/assistant-session"
 	first := w.do(http.MethodGet, at, w.ann, "").json()
 	require.Equal(t, []any{true, "operator", b.workspace}, []any{first["created"], first["biz_role_id"], first["workspace_id"]})
+
 	again := w.do(http.MethodGet, at, w.ann, "").json()
 	require.Equal(t, []any{false, first["id"]}, []any{again["created"], again["id"]})
+
 	own := w.session(`{}`)
 	require.Equal(t, own, w.do(http.MethodPut, at, w.ann, `{"biz_role_id":"operator","session_id":"`+own+`"}`).json()["id"])
 	require.Equal(t, own, w.do(http.MethodGet, at, w.ann, "").json()["id"])

@@ -17,11 +17,14 @@ import (
 // limits are the three headers of a limited key, as numbers.
 func (r reply) limits() (limit, left, reset int) {
 	r.t.Helper()
+
 	number := func(name string) int {
 		n, err := strconv.Atoi(r.header.Get(name))
 		require.NoError(r.t, err, name)
+
 		return n
 	}
+
 	return number("RateLimit-Limit"), number("RateLimit-Remaining"), number("RateLimit-Reset")
 }
 
@@ -33,7 +36,9 @@ func (c *stopped) advance(by time.Duration) { c.at.Add(int64(by)) }
 
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
+
 	var clock stopped
+
 	w := newWorld(t, func(c *api.Config) {
 		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 6, Now: clock.now})
 	})
@@ -52,6 +57,7 @@ func TestRateLimit(t *testing.T) {
 		require.Equal(t, 5-i, left)
 		require.Equal(t, 60*(i+1), reset, "a request a minute comes back")
 	}
+
 	r := w.do("GET", "/api/auth/me", w.ann, "")
 	r.code(429, "rate_limited")
 	require.Equal(t, true, r.problem(429)["retryable"])
@@ -67,7 +73,9 @@ func TestRateLimit(t *testing.T) {
 
 func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 	t.Parallel()
+
 	var clock stopped
+
 	w := newWorld(t, func(c *api.Config) {
 		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 3, Now: clock.now})
 	})
@@ -75,9 +83,11 @@ func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 		r := w.do("GET", "/api/auth/me", key, "")
 		require.Equal(t, 200, r.status, r.text)
 		_, left, _ := r.limits()
+
 		return left
 	}
 	require.Equal(t, 2, left(w.ann))
+
 	for _, wrong := range []string{"", "el_wrong", w.ann + "x", "not a key"} {
 		for range 4 {
 			r := w.do("GET", "/api/auth/me", wrong, "")
@@ -85,11 +95,13 @@ func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 			require.Empty(t, r.header.Get("RateLimit-Limit"))
 		}
 	}
+
 	for range 4 {
 		r := w.do("GET", "/healthz", w.ann, "")
 		require.Equal(t, 200, r.status)
 		require.Empty(t, r.header.Get("RateLimit-Limit"), "what is open to all costs nothing")
 	}
+
 	require.Equal(t, 1, left(w.ann))
 	require.Equal(t, 2, left(w.bob))
 	require.Equal(t, 2, left(w.restricted("chat")), "another key of the same user")
@@ -100,10 +112,12 @@ func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 
 func TestNoRateLimitUnlessConfigured(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld(t)
 	for range 100 {
 		r := w.do("GET", "/api/auth/me", w.ann, "")
 		require.Equal(t, 200, r.status)
+
 		for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 			require.Empty(t, r.header.Values(name))
 		}
@@ -121,11 +135,13 @@ func TestPagesReadWhatTheyNeed(t *testing.T) {
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", w.ann, "", ours).status)
 	r := w.do("GET", "/api/auth/me", w.ann, "", ours)
 	r.code(429, "rate_limited")
+
 	exposed := strings.Split(r.header.Get("Access-Control-Expose-Headers"), ", ")
 	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Request-Id"} {
 		require.NotEmpty(t, r.header.Get(name))
 		require.Contains(t, exposed, name)
 	}
+
 	require.Subset(t, exposed, []string{"ETag", "Content-Disposition", "Content-Range", "Idempotency-Replayed"})
 	require.True(t, slices.IsSorted(exposed))
 }

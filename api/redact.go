@@ -27,18 +27,24 @@ type redactor struct {
 
 func newRedactor(shared domain.SharedSession, token string, environments ...map[string]string) redactor {
 	r := redactor{shared: shared, path: "/api/share/" + token + "/attachments/"}
+
 	var secrets []string
+
 	for _, env := range environments {
 		for _, value := range env {
 			secrets = append(secrets, looks(value)...)
 		}
 	}
+
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a value may be part of another
+
 	var pairs []string
 	for _, secret := range secrets {
 		pairs = append(pairs, secret, hidden)
 	}
+
 	r.values = strings.NewReplacer(pairs...)
+
 	return r
 }
 
@@ -48,10 +54,12 @@ func looks(value string) []string {
 	if value = strings.TrimSpace(value); len(value) < minSecret {
 		return nil
 	}
+
 	all := []string{value}
 	if quoted, err := json.Marshal(value); err == nil {
 		all = append(all, string(quoted[1:len(quoted)-1]))
 	}
+
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
 			if line = strings.TrimSpace(line); len(line) >= minSecretLine {
@@ -59,6 +67,7 @@ func looks(value string) []string {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -71,7 +80,9 @@ func (r redactor) optional(s *string) *string {
 	if s == nil {
 		return nil
 	}
+
 	clean := r.text(*s)
+
 	return &clean
 }
 
@@ -80,10 +91,12 @@ func (r redactor) connections(all []domain.Connection) []domain.Connection {
 	if r.shared.Redact.ToolResults {
 		return nil
 	}
+
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].Host, all[i].Reason = r.text(all[i].Host), r.text(all[i].Reason)
 	}
+
 	return all
 }
 
@@ -91,6 +104,7 @@ func (r redactor) connections(all []domain.Connection) []domain.Connection {
 func (r redactor) turn(t *domain.Turn) {
 	t.MemoryRefs = nil
 	t.FailureReason, t.SummaryFull, t.SummaryPreview = r.optional(t.FailureReason), r.optional(t.SummaryFull), r.optional(t.SummaryPreview)
+
 	blocks := make([]domain.Block, 0, len(t.Blocks))
 	for _, b := range t.Blocks {
 		switch {
@@ -105,18 +119,23 @@ func (r redactor) turn(t *domain.Turn) {
 		default:
 			b.Content = r.text(b.Content)
 		}
+
 		b.DisplayName = r.optional(b.DisplayName)
 		blocks = append(blocks, b)
 	}
+
 	t.Blocks = blocks
+
 	calls := make([]domain.ToolCall, len(t.ToolCalls))
 	for i, call := range t.ToolCalls {
 		call.DisplayName, call.Arguments, call.Result = r.text(call.DisplayName), r.text(call.Arguments), r.text(call.Result)
 		if r.shared.Redact.ToolResults && call.Result != "" {
 			call.Result = hidden
 		}
+
 		call.Connections = r.connections(call.Connections)
 		calls[i] = call
 	}
+
 	t.ToolCalls = calls
 }

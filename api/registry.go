@@ -77,6 +77,7 @@ func (a *registryAPI) register(r *httpx.Server) {
 			for i := range found {
 				found[i] = whole(found[i])
 			}
+
 			return httpx.Answer(listOf(found), err)
 		})
 	httpx.Register(r, httpx.Operation{
@@ -124,7 +125,11 @@ func (a *registryAPI) listResources(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[resourcePage], error) {
 	in.Limit = min(in.Limit, 1000)
-	page, total, err := a.registry.Resources(ctx, domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit})
+	page, total, err := a.registry.Resources(
+		ctx,
+		domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit},
+	)
+
 	return httpx.Answer(resourcePage{orEmpty(page), total}, err)
 }
 
@@ -143,8 +148,10 @@ func whole(t domain.RegistryTemplate) domain.RegistryTemplate {
 	if t.Schema == nil {
 		t.Schema = map[string]any{}
 	}
+
 	if t.Defaults == nil {
 		t.Defaults = map[string]any{}
 	}
+
 	return t
 }

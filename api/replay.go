@@ -52,6 +52,7 @@ func (a *replayAPI) register(r *httpx.Server) {
 		if err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.replays.Preview(ctx, session))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -73,11 +74,14 @@ func (a *replayAPI) startReplay(ctx context.Context, in *struct {
 ) (*httpx.Body[sessionCreated], error) {
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
+
 	session, _, err := a.readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	made, err := a.replays.Start(ctx, httpx.CallerOf(ctx).User, session, in.Body.Speed)
+
 	return httpx.Answer(sessionCreated{made}, err)
 }
 
@@ -91,16 +95,22 @@ func (a *replayAPI) changeReplay(ctx context.Context, in *struct {
 ) (*httpx.Body[replayStateBody], error) {
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
+
 	user := httpx.CallerOf(ctx).User
+
 	session, err := a.store.OwnSession(ctx, user, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	status := in.Body.Status
+
 	change := domain.ReplayChange{Speed: in.Body.Speed, HandOver: status.Value != nil, Resume: status.Present && status.Value == nil}
 	if err := a.replays.Change(ctx, user, session, change); err != nil {
 		return nil, err
 	}
+
 	session, err = a.store.OwnSession(ctx, user, in.SessionID)
+
 	return httpx.Answer(replayStateBody{session.Replay}, err)
 }

@@ -23,20 +23,24 @@ func allBut(scope string) (others []string) {
 		for _, wider := range allScopes[scope] {
 			gives = gives || s == wider
 		}
+
 		if !gives {
 			others = append(others, s)
 		}
 	}
+
 	return others
 }
 
 // keyOf gives a user another key, restricted to scopes.
 func (w *world) keyOf(userID string, scopes ...string) string {
 	w.t.Helper()
+
 	key, plaintext, hash := auth.NewKey(userID, "restricted")
 	key.Scopes = scopes
 	_, err := w.db.CreateKey(w.t.Context(), key, hash[:])
 	require.NoError(w.t, err)
+
 	return plaintext
 }
 
@@ -52,8 +56,10 @@ func TestEveryOperationAsksForItsScope(t *testing.T) {
 		if keys[userID+name] == "" {
 			keys[userID+name] = w.keyOf(userID, scopes...)
 		}
+
 		return keys[userID+name]
 	}
+
 	for _, c := range walk {
 		scope := c.scope
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
@@ -62,20 +68,25 @@ func TestEveryOperationAsksForItsScope(t *testing.T) {
 			c, _ := w.ready(c)
 			require.Equal(t, c.public, scope == "public")
 			require.Equal(t, c.admin, scope == "admin")
+
 			url := c.url
 			if c.stream && c.missing != "" {
 				url = c.missing // which has an end
 			}
+
 			passes := func(who string) {
 				r := w.do(c.method, url, who, c.body)
 				require.NotContains(t, []int{401, 403}, r.status, r.text)
 			}
 			refused := func(who, code string) { w.do(c.method, c.url, who, c.body).code(403, code) }
+
 			who := w.annID
 			if scope == "admin" {
 				who = rootID
+
 				refused(key(w.annID, "only admin", "admin"), "administrator_required")
 			}
+
 			switch scope {
 			case "public":
 				passes("")
@@ -86,6 +97,7 @@ func TestEveryOperationAsksForItsScope(t *testing.T) {
 			default:
 				require.Contains(t, allScopes, scope)
 				refused(key(who, "all but "+scope, allBut(scope)...), "scope_missing")
+
 				for _, enough := range append(allScopes[scope], scope) {
 					passes(key(who, "only "+enough, enough))
 				}
@@ -111,36 +123,45 @@ var ownRights = []string{"/api/payloads/", "/api/prod_solution/", "/api/prod_wor
 func TestWhoMayDoWhatWithASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	for _, c := range walk {
-		if !strings.Contains(c.url+c.body, "{s}") || c.admin || slices.ContainsFunc(ownRights, func(p string) bool { return strings.HasPrefix(c.path, p) }) {
+		if !strings.Contains(c.url+c.body, "{s}") || c.admin ||
+			slices.ContainsFunc(ownRights, func(p string) bool { return strings.HasPrefix(c.path, p) }) {
 			continue
 		}
+
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			w := *w
 			w.t = t
 			name := c.method + " " + c.path
+
 			looks := c.method == "GET"
 			for _, l := range looking {
 				looks = looks || l == name
 			}
+
 			c, _ := w.ready(c)
 			session := w.sessionOf(c)
 			mayLook := func(who string) {
 				if c.stream && c.method == "GET" {
 					return // has no end: see the tests of streams
 				}
+
 				r := w.do(c.method, c.url, who, c.body)
 				require.NotContains(t, []int{401, 403, 404}, r.status, r.text)
 			}
 			mayNot := func(who string) { w.do(c.method, c.url, who, c.body).code(403, "forbidden") }
 
 			w.do(c.method, c.url, w.bob, c.body).code(404, "session_not_found")
+
 			if looks {
 				mayLook(w.root)
 			} else {
 				mayNot(w.root)
 			}
+
 			require.Equal(t, 200, w.do("PATCH", "/api/sessions/"+session+"/sharing", w.ann, `{"shared":true}`).status)
+
 			if looks {
 				mayLook(w.bob)
 			} else {
@@ -153,11 +174,15 @@ func TestWhoMayDoWhatWithASession(t *testing.T) {
 // sessionOf is the session that a call is about.
 func (w *world) sessionOf(c call) string {
 	w.t.Helper()
+
 	if id := c.values()["session_id"]; id != "" {
 		return id
 	}
+
 	_, rest, found := strings.Cut(c.body, `"session_id":"`)
 	require.True(w.t, found)
+
 	id, _, _ := strings.Cut(rest, `"`)
+
 	return id
 }

@@ -54,7 +54,8 @@ func (a *runsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "list-inbox", Method: fiber.MethodGet, Path: "/api/inbox", Tag: "Sessions",
 		Summary: "List the caller's sessions that wait for an answer",
-		Description: "Questions and permission requests of all sessions, of sub-agents and scheduled runs too, the oldest first. Each stays " +
+		Description: "Questions and permission requests of all sessions, of sub-agents and scheduled runs too, the oldest first. Each " +
+			"stays " +
 			"open until it is answered, its time is over, or its chat is stopped.",
 		Scope: auth.SessionsRead,
 	}, a.listInbox)
@@ -120,9 +121,11 @@ func (a *runsAPI) listRuns(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, domain.Invalidf("query.page", "is not one that this list gave")
 	}
+
 	runs, next, err := a.runs.Runs(ctx, domain.OperatorRunQuery{
 		Status: in.Status, Kind: in.Kind, SessionID: in.SessionID, OwnerID: in.OwnerID, Page: page, Limit: in.Limit,
 	})
+
 	return httpx.Answer(runPage{orEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
 }
 

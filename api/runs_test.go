@@ -21,7 +21,19 @@ func (e *engine) Runs(_ context.Context, q domain.OperatorRunQuery) ([]domain.Op
 	if q.Status == "failed" || string(q.Page) == "more" {
 		return nil, nil, nil
 	}
-	return []domain.OperatorRun{{WorkflowID: openRun, Type: "Chat", Kind: "chat", Status: "running", StartedAt: time.Now(), Actions: []domain.RunAction{domain.RunCancel}}}, []byte("more"), nil
+
+	return []domain.OperatorRun{
+			{
+				WorkflowID: openRun,
+				Type:       "Chat",
+				Kind:       "chat",
+				Status:     "running",
+				StartedAt:  time.Now(),
+				Actions:    []domain.RunAction{domain.RunCancel},
+			},
+		}, []byte(
+			"more",
+		), nil
 }
 
 func (e *engine) Cancel(_ context.Context, id string) error { return e.end(id, "cancelled") }
@@ -32,6 +44,7 @@ func (e *engine) Resume(_ context.Context, id string) error {
 	if id == waitingRun {
 		return domain.Newf(domain.Conflict, "run_waits_for_answer", "the chat waits for an answer of its user: there is nothing to resume")
 	}
+
 	return e.end(id, "resumed")
 }
 
@@ -39,7 +52,9 @@ func (e *engine) end(id, how string) error {
 	if id != openRun {
 		return domain.Newf(domain.NotFound, "run_not_found", "no run with the id %s is open", id)
 	}
+
 	e.ended[id] = how
+
 	return nil
 }
 
@@ -47,11 +62,23 @@ const encodedRun = "/api/admin/runs/session%2F01a1feca-3224-7e46-9d7f-967ca05e2f
 
 var runsWalk = []call{
 	{method: "GET", path: "/api/inbox", scope: "sessions:read", url: "/api/inbox", status: 200, bad: []bad{
-		{path: "/api/inbox?limit=0", at: "query.limit"}, {path: "/api/inbox?limit=201", at: "query.limit"}, {path: "/api/inbox?offset=-1", at: "query.offset"},
+		{
+			path: "/api/inbox?limit=0",
+			at:   "query.limit",
+		},
+		{path: "/api/inbox?limit=201", at: "query.limit"},
+		{path: "/api/inbox?offset=-1", at: "query.offset"},
 	}},
 	{
-		method: "POST", path: "/api/inbox/{question_id}/answer", scope: "chat", url: "/api/inbox/" + openQuestion + "/answer", status: 200, hasBody: true,
-		body: `{"selections":{"0":[0]}}`, missing: "/api/inbox/" + none + "/answer", bad: []bad{
+		method:  "POST",
+		path:    "/api/inbox/{question_id}/answer",
+		scope:   "chat",
+		url:     "/api/inbox/" + openQuestion + "/answer",
+		status:  200,
+		hasBody: true,
+		body:    `{"selections":{"0":[0]}}`,
+		missing: "/api/inbox/" + none + "/answer",
+		bad: []bad{
 			{body: `{}`, at: "body.selections"},
 			{body: `{"selections":{"0":["red"]}}`, at: "body.selections"},
 			{body: `{"custom":{"0":5}}`, at: "body.custom"},
@@ -64,14 +91,39 @@ var runsWalk = []call{
 		{path: "/api/admin/runs?status=odd", at: "query.status"},
 		{path: "/api/admin/runs?kind=odd", at: "query.kind"},
 	}},
-	{method: "POST", path: "/api/admin/runs/{workflow_id}/cancel", scope: "admin", url: encodedRun + "/cancel", status: 200, admin: true, missing: "/api/admin/runs/none/cancel"},
-	{method: "POST", path: "/api/admin/runs/{workflow_id}/force-fail", scope: "admin", url: encodedRun + "/force-fail", status: 200, admin: true, missing: "/api/admin/runs/none/force-fail"},
-	{method: "POST", path: "/api/admin/runs/{workflow_id}/resume", scope: "admin", url: encodedRun + "/resume", status: 200, admin: true, missing: "/api/admin/runs/none/resume"},
+	{
+		method:  "POST",
+		path:    "/api/admin/runs/{workflow_id}/cancel",
+		scope:   "admin",
+		url:     encodedRun + "/cancel",
+		status:  200,
+		admin:   true,
+		missing: "/api/admin/runs/none/cancel",
+	},
+	{
+		method:  "POST",
+		path:    "/api/admin/runs/{workflow_id}/force-fail",
+		scope:   "admin",
+		url:     encodedRun + "/force-fail",
+		status:  200,
+		admin:   true,
+		missing: "/api/admin/runs/none/force-fail",
+	},
+	{
+		method:  "POST",
+		path:    "/api/admin/runs/{workflow_id}/resume",
+		scope:   "admin",
+		url:     encodedRun + "/resume",
+		status:  200,
+		admin:   true,
+		missing: "/api/admin/runs/none/resume",
+	},
 }
 
 func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	first, second := w.session(`{"intent":"one"}`), w.session(`{"intent":"two"}`)
 	for i, session := range []string{first, second} {
 		_, err := w.db.Pool.Exec(t.Context(), `
@@ -86,6 +138,7 @@ func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
 			UPDATE sessions SET status = 'waiting_for_input' WHERE id = $1`, session, i)
 		require.NoError(t, err)
 	}
+
 	list := w.do("GET", "/api/inbox", w.ann, "").json()
 	require.EqualValues(t, 2, list["total"])
 	oldest := list["items"].([]any)[0].(map[string]any)
@@ -94,6 +147,7 @@ func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
 	require.Equal(t, "t"+second, oldest["tool_call_id"])
 	require.Equal(t, "question", oldest["kind"])
 	require.Equal(t, "Which?", oldest["questions"].([]any)[0].(map[string]any)["question"])
+
 	list = w.do("GET", "/api/inbox?limit=1&offset=5", w.ann, "").json()
 	require.EqualValues(t, 2, list["total"])
 	require.Empty(t, list["items"])

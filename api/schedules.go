@@ -42,6 +42,7 @@ func (b *taskBudgetBody) budget() *domain.Budget {
 	if b == nil || *b == (taskBudgetBody{}) {
 		return nil
 	}
+
 	return &domain.Budget{MaxTokens: b.MaxTokens, MaxCost: b.MaxCost}
 }
 
@@ -69,9 +70,11 @@ func (o TaskOptions) apply(spec *domain.TaskSpec) {
 	set(&spec.CatchupWindowS, o.CatchupWindowS)
 	set(&spec.PauseAfter, o.PauseAfter)
 	set(&spec.JitterS, o.JitterS)
+
 	if o.Files != nil {
 		spec.Files = o.Files
 	}
+
 	if o.Commands != nil {
 		spec.Commands = o.Commands
 	}
@@ -110,21 +113,27 @@ func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {
 	set(&spec.Prompt, c.Prompt)
 	set(&spec.Cron, c.Cron)
 	c.TaskOptions.apply(spec)
+
 	if c.ExpiresAt.Present {
 		spec.ExpiresAt = c.ExpiresAt.Value
 	}
+
 	if c.Model.Present {
 		spec.Model = orNil(c.Model.Value)
 	}
+
 	if c.Budget.Present {
 		spec.Budget = c.Budget.Value.budget()
 	}
+
 	if c.Notify != nil {
 		spec.Notify = slices.Clone(*c.Notify)
 	}
+
 	if c.QuestionPolicy.Present {
 		spec.QuestionPolicy = c.QuestionPolicy.Value.domain()
 	}
+
 	if c.OutputSchema.Present {
 		spec.OutputSchema = nil
 		if c.OutputSchema.Value != nil {
@@ -138,7 +147,9 @@ func schemaOf(schema map[string]any) json.RawMessage {
 	if schema == nil {
 		return nil
 	}
+
 	raw, _ := json.Marshal(schema) // of what was decoded
+
 	return raw
 }
 
@@ -151,11 +162,16 @@ const onTask = "scheduled_task_not_found"
 
 func (a *schedulesAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
-		ID: "create-scheduled-task", Method: fiber.MethodPost, Path: "/api/scheduled-tasks", Tag: "Scheduled tasks",
+		ID:      "create-scheduled-task",
+		Method:  fiber.MethodPost,
+		Path:    "/api/scheduled-tasks",
+		Tag:     "Scheduled tasks",
 		Summary: "Create a scheduled task",
 		Description: "Each tick of the cron expression sends the prompt to a session. A local time that a clock change leaves out is " +
 			"due once, at the next minute that exists; a repeated one is due once.",
-		Scope: auth.Schedules, Audit: "scheduled_task.create", Status: fiber.StatusCreated,
+		Scope:   auth.Schedules,
+		Audit:   "scheduled_task.create",
+		Status:  fiber.StatusCreated,
 		Errors:  httpx.Codes{409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
 		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}`,
 	}, a.create)
@@ -186,7 +202,8 @@ func (a *schedulesAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "update-scheduled-task", Method: fiber.MethodPatch, Path: "/api/scheduled-tasks/{id}", Tag: "Scheduled tasks",
 		Summary: "Update a scheduled task",
-		Description: "Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, budget, " +
+		Description: "Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, " +
+			"budget, " +
 			"persistent, skip_confirmations or question_policy the next run begins a new session.",
 		Scope: auth.Schedules, Audit: "scheduled_task.change",
 		Errors:  httpx.Codes{404: onTask, 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
@@ -233,19 +250,32 @@ func (a *schedulesAPI) register(r *httpx.Server) {
 
 func (a *schedulesAPI) create(ctx context.Context, in *struct{ Body newScheduledTask }) (*httpx.Body[domain.ScheduledTask], error) {
 	b := in.Body
+
 	spec := domain.TaskSpec{
-		Title: b.Title, Prompt: b.Prompt, Cron: b.Cron, Enabled: true, ExpiresAt: b.ExpiresAt, Model: orNil(b.Model),
-		Overlap: domain.OverlapSkip, CatchupWindowS: 3600, PauseAfter: 5, Budget: b.Budget.Value.budget(), OutputSchema: schemaOf(b.OutputSchema),
+		Title:          b.Title,
+		Prompt:         b.Prompt,
+		Cron:           b.Cron,
+		Enabled:        true,
+		ExpiresAt:      b.ExpiresAt,
+		Model:          orNil(b.Model),
+		Overlap:        domain.OverlapSkip,
+		CatchupWindowS: 3600,
+		PauseAfter:     5,
+		Budget:         b.Budget.Value.budget(),
+		OutputSchema:   schemaOf(b.OutputSchema),
 	}
 	if b.Notify != nil {
 		spec.Notify = slices.Clone(*b.Notify)
 	}
+
 	spec.QuestionPolicy = b.QuestionPolicy.Value.domain()
 	b.apply(&spec)
+
 	made, err := a.schedules.Create(ctx, httpx.CallerOf(ctx).User.ID, spec)
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, nil)
 	}
+
 	return httpx.Answer(made, err)
 }
 

@@ -32,17 +32,36 @@ var schedulesWalk = []call{
 		},
 	},
 	{method: "GET", path: "/api/scheduled-tasks", scope: "schedules", url: "/api/scheduled-tasks", status: 200},
-	{method: "GET", path: "/api/scheduled-tasks/calendar", scope: "schedules", url: calendarOf + "2030-02-01T00:00:00Z", status: 200, bad: []bad{
-		{path: "/api/scheduled-tasks/calendar", at: "query.from"},
-		{path: calendarOf + "x", at: "query.to"},
-		{path: calendarOf + "2029-01-01T00:00:00Z", at: "query.to"},
-		{path: calendarOf + "2032-01-01T00:00:00Z", at: "query.to"},
-	}},
-	{method: "GET", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 200, missing: "/api/scheduled-tasks/" + none},
+	{
+		method: "GET",
+		path:   "/api/scheduled-tasks/calendar",
+		scope:  "schedules",
+		url:    calendarOf + "2030-02-01T00:00:00Z",
+		status: 200,
+		bad: []bad{
+			{path: "/api/scheduled-tasks/calendar", at: "query.from"},
+			{path: calendarOf + "x", at: "query.to"},
+			{path: calendarOf + "2029-01-01T00:00:00Z", at: "query.to"},
+			{path: calendarOf + "2032-01-01T00:00:00Z", at: "query.to"},
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/api/scheduled-tasks/{id}",
+		scope:   "schedules",
+		url:     "/api/scheduled-tasks/{t}",
+		status:  200,
+		missing: "/api/scheduled-tasks/" + none,
+	},
 	{
 		method: "PATCH", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 200, hasBody: true,
 		body: `{"cron":"@hourly"}`, missing: "/api/scheduled-tasks/" + none, bad: []bad{
-			{body: `{"cron":"61 * * * *"}`, at: "body.cron"}, {body: `{"timezone":"Local"}`, at: "body.timezone"}, {body: `{"prompt":" "}`, at: "body.prompt"},
+			{
+				body: `{"cron":"61 * * * *"}`,
+				at:   "body.cron",
+			},
+			{body: `{"timezone":"Local"}`, at: "body.timezone"},
+			{body: `{"prompt":" "}`, at: "body.prompt"},
 		},
 	},
 	{
@@ -61,7 +80,14 @@ var schedulesWalk = []call{
 		method: "GET", path: "/api/scheduled-tasks/{id}/runs", scope: "schedules", url: "/api/scheduled-tasks/{t}/runs", status: 200,
 		missing: "/api/scheduled-tasks/" + none + "/runs", bad: []bad{{path: "/api/scheduled-tasks/{t}/runs?limit=0", at: "query.limit"}},
 	},
-	{method: "DELETE", path: "/api/scheduled-tasks/{id}", scope: "schedules", url: "/api/scheduled-tasks/{t}", status: 204, missing: "/api/scheduled-tasks/" + none},
+	{
+		method:  "DELETE",
+		path:    "/api/scheduled-tasks/{id}",
+		scope:   "schedules",
+		url:     "/api/scheduled-tasks/{t}",
+		status:  204,
+		missing: "/api/scheduled-tasks/" + none,
+	},
 }
 
 // noEngine takes schedules and runs of scheduled tasks, and starts nothing.
@@ -73,24 +99,29 @@ func (noEngine) SyncSchedule(context.Context, domain.ScheduleSync) error { retur
 // scheduledTask makes a scheduled task of ann's, in place of those that ann has.
 func (w *world) scheduledTask() string {
 	w.t.Helper()
-	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE scheduled_tasks SET deleted_at = now() WHERE owner_id = $1 AND deleted_at IS NULL`, w.annID)
+	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE scheduled_tasks SET deleted_at = now() WHERE owner_id = $1
+		AND deleted_at IS NULL`, w.annID)
 	require.NoError(w.t, err)
 	task, err := w.db.CreateScheduledTask(w.t.Context(), w.annID, domain.TaskSpec{
 		Title: "t", Prompt: "p", Cron: "@daily", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
 	})
 	require.NoError(w.t, err)
+
 	return task.ID
 }
 
 func TestScheduledTasks_limit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	body := `{"title":"t","prompt":"p","cron":"@daily","enabled":false}`
 	for range domain.MaxScheduledTasks {
 		require.Equal(t, 201, w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, body).status)
 	}
+
 	w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, body).code(409, "scheduled_task_limit")
 	require.Equal(t, 201, w.do(http.MethodPost, "/api/scheduled-tasks", w.bob, body).status)
+
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(w.do(http.MethodGet, "/api/scheduled-tasks", w.bob, "").text), &list))
 	require.Len(t, list, 1)

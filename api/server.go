@@ -114,16 +114,21 @@ func New(cfg Config) *fiber.App {
 	if cfg.Context == nil {
 		cfg.Context = context.Background()
 	}
+
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
+
 	if cfg.Rights == nil {
 		cfg.Rights = auth.NewChanges(nil, cfg.Logger)
 	}
+
 	cfg.Rights.Watch(cfg.Auth.Forget)
+
 	return newServer(cfg).App
 }
 
@@ -137,7 +142,9 @@ func newServer(cfg Config) *httpx.Server {
 	for _, area := range areas(cfg, server) {
 		area.register(server)
 	}
+
 	openapi.Complete(server.API.OpenAPI())
+
 	return server
 }
 
@@ -154,6 +161,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 		toolServers: servers, context: cfg.Context, setup: cfg.Setup, profile: cfg.Profile, modelFinder: cfg.ModelFinder,
 		solutions: cfg.Solutions, skills: cfg.Skills, logger: cfg.Logger,
 	}
+
 	return []area{
 		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},
 		&meAPI{},

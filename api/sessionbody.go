@@ -160,18 +160,22 @@ func (a *sessionViews) solutionOfSession(session domain.Session) any {
 	if session.SolutionID == nil {
 		return struct{}{}
 	}
+
 	solution, err := a.solutions.Get(*session.SolutionID)
 	if err != nil {
 		return map[string]any{"id": *session.SolutionID}
 	}
+
 	return solutionOf(solution)
 }
 
 func (a *sessionViews) setupOf(session domain.Session) setupBody {
 	ctx, cancel := context.WithTimeout(a.context, detailPatience)
 	defer cancel()
+
 	profile := a.profile(session)
 	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
+
 	out := setupBody{
 		Mode: session.Mode, Model: value(session.Model), SystemPromptDigest: a.setup.PromptDigest(session.Mode, profile),
 		ToolsEnabled: a.toolsOf(ctx, session), DisableTools: orEmpty(disabled),
@@ -184,29 +188,37 @@ func (a *sessionViews) setupOf(session domain.Session) setupBody {
 	for _, a := range profile.Agents {
 		out.Agents = append(out.Agents, a.Name)
 	}
+
 	for _, p := range profile.Permissions {
 		out.Permissions = append(out.Permissions, permissionRuleBody(p))
 	}
+
 	if profile.Budget != (domain.Budget{}) {
 		budget := shownBudget(profile.Budget)
 		out.Budget = &budget
 	}
+
 	out.Agent, out.LayoutType, out.PreviewURLs = session.Setup.Agent, session.Setup.LayoutType, session.Setup.PreviewURLs
 	if session.InitTaskID != nil {
 		out.InitScript = &initScriptBody{*session.InitTaskID}
 	}
+
 	if retry := session.Setup.MaxModelRetryS; retry > 0 {
 		out.MaxModelRetryS = &retry
 	}
+
 	if policy := session.Setup.QuestionPolicy; policy != nil && *policy != (domain.QuestionPolicy{}) {
 		out.QuestionPolicy = policy
 	}
+
 	if out.Model == "" {
 		out.Model = a.defaultModel()
 	}
+
 	if session.Status == domain.SessionRunning {
 		out.Sandbox.State = "running"
 	}
+
 	return out
 }
 
@@ -216,12 +228,15 @@ func (a *sessionViews) defaultModel() string {
 	if a.setup.DefaultModel != "" {
 		return a.setup.DefaultModel
 	}
+
 	ctx, cancel := context.WithTimeout(a.context, 2*time.Second)
 	defer cancel()
+
 	model, err := a.modelFinder.Resolve(ctx, "") // it remembers, also that it has no answer
 	if err != nil {
 		return ""
 	}
+
 	return model.ID
 }
 
@@ -236,17 +251,22 @@ func cleanEnv(given map[string]string) (map[string]string, error) {
 	if len(given) > maxEnvVars {
 		return nil, domain.Invalidf("body.env", "has more than %d variables", maxEnvVars)
 	}
+
 	env := make(map[string]string, len(given))
 	size := 0
+
 	for name, v := range given {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(v, "\x00") {
 			return nil, domain.Invalidf("body.env", "has a name that is empty or holds =, or a NUL character")
 		}
+
 		size += len(name) + len(v) + 2
 		env[name] = v
 	}
+
 	if size > maxEnvBytes {
 		return nil, domain.Invalidf("body.env", "is larger than %d bytes", maxEnvBytes)
 	}
+
 	return env, nil
 }

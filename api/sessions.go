@@ -60,7 +60,8 @@ func (a *sessionsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "get-session", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}", Tag: "Sessions",
 		Summary: "Get a session",
-		Description: "The owner, administrators (audited), members of its production workspace and, if it is shared, every user may read it. Environment values " +
+		Description: "The owner, administrators (audited), members of its production workspace and, if it is shared, every user may " +
+			"read it. Environment values " +
 			"are never returned.",
 		Scope: auth.SessionsRead,
 	}, a.getSession)
@@ -131,21 +132,27 @@ func (a *sessionsAPI) createSession(ctx context.Context, in *struct{ Body *newSe
 	if in.Body == nil {
 		in.Body = &newSessionBody{}
 	}
+
 	b := in.Body
+
 	env, err := cleanEnv(b.Env)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := a.checkNetwork(b.Network, b.Setup); err != nil {
 		return nil, err
 	}
+
 	if err := a.checkModel(ctx, b.Model); err != nil {
 		return nil, err
 	}
+
 	b.SolutionID, b.BizRoleID = orNil(b.SolutionID), orNil(b.BizRoleID)
 	if err := a.checkSolution(ctx, b.SolutionID, b.BizRoleID); err != nil {
 		return nil, err
 	}
+
 	made, err := a.store.CreateSession(ctx, httpx.CallerOf(ctx).User.ID, domain.NewSession{
 		Intent: value(b.Intent), SolutionID: b.SolutionID, BizRoleID: b.BizRoleID, TemplateID: b.TemplateID,
 		PrimarySkillID: b.PrimarySkillID, Model: orNil(b.Model), Mode: value(b.Mode),
@@ -156,6 +163,7 @@ func (a *sessionsAPI) createSession(ctx context.Context, in *struct{ Body *newSe
 	if err == nil {
 		a.snapshotOf(made) // the session keeps to its primary skill as it is now
 	}
+
 	return httpx.Answer(sessionCreated{made.ID}, err)
 }
 
@@ -167,18 +175,21 @@ func (a *sessionsAPI) listSessions(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[sessionPage], error) {
 	in.Limit = min(in.Limit, 10_000)
+
 	page, err := a.store.Sessions(ctx, domain.SessionQuery{
 		OwnerID: httpx.CallerOf(ctx).User.ID, TemplateIDPrefix: in.TemplateIDPrefix, Search: in.Q, Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	out := sessionPage{
 		Items: make([]sessionSummary, len(page.Items)), Total: page.Total, Limit: in.Limit, Offset: in.Offset,
 	}
 	for i, session := range page.Items {
 		out.Items[i] = summaryOf(session)
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -199,19 +210,24 @@ func (a *sessionsAPI) updateSession(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[SessionDetail], error) {
 	user := httpx.CallerOf(ctx).User
+
 	session, err := a.store.OwnSession(ctx, user, in.SessionID)
 	if err == nil && in.Body != nil {
 		err = a.checkNetwork(in.Body.Network, in.Body.Setup)
 	}
+
 	if err == nil && in.Body != nil && (in.Body.Setup != nil || in.Body.MaxModelRetryS != nil || in.Body.Network != nil) {
 		session, err = a.store.SetSessionSetup(ctx, user, in.SessionID, in.Body.Setup.with(in.Body.MaxModelRetryS, in.Body.Network))
 	}
+
 	if err == nil && in.Body != nil && in.Body.Mode != nil {
 		session, err = a.store.SetSessionMode(ctx, user, in.SessionID, *in.Body.Mode)
 	}
+
 	if err == nil && in.Body != nil && in.Body.Intent != nil {
 		session, err = a.store.RenameSession(ctx, user, in.SessionID, *in.Body.Intent)
 	}
+
 	return a.ownDetail(session, err)
 }
 
@@ -219,10 +235,13 @@ func (a *sessionsAPI) deleteSession(ctx context.Context, in *SessionRef) (*httpx
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	if err := a.deleter.DeleteSession(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	a.rightsChanged(ctx, in.SessionID)
+
 	return httpx.Answer(deletedBody{true}, nil)
 }
 
@@ -237,7 +256,9 @@ func (a *sessionsAPI) setEnv(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	session, err := a.store.SetSessionEnv(ctx, httpx.CallerOf(ctx).User, in.SessionID, env)
+
 	return httpx.Answer(sessionWithEnv{a.detailOf(session, domain.ViewerOwner), session.Env}, err)
 }
 
@@ -264,6 +285,7 @@ func (a *sessionsAPI) share(ctx context.Context, in *struct {
 	if err == nil && !session.Shared {
 		a.rightsChanged(ctx, in.SessionID)
 	}
+
 	return httpx.Answer(sharedBody{session.Shared}, err)
 }
 
@@ -294,12 +316,16 @@ func (a *sessionsAPI) checkModel(ctx context.Context, model *string) error {
 	if model == nil || *model == "" {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+
 	if _, err := a.modelFinder.Resolve(ctx, *model); !domain.HasCode(err, domain.CodeUnknownModel) {
 		return nil
 	}
+
 	e := domain.Invalidf("body.model", "is not a model of the gateway")
 	e.Code = domain.CodeUnknownModel
+
 	return e
 }

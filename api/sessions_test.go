@@ -14,7 +14,9 @@ import (
 func TestSessionLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	id := w.session(`{"intent":"Write a report","model":"m-1","env":{"TOKEN":"s3cret"},"disable_tools":["Bash"],"solution_id":null,"memory_enabled":true}`)
+	id := w.session(
+		`{"intent":"Write a report","model":"m-1","env":{"TOKEN":"s3cret"},"disable_tools":["Bash"],"solution_id":null,"memory_enabled":true}`,
+	)
 
 	detail := w.do("GET", "/api/sessions/"+id, w.ann, "")
 	d := detail.json()
@@ -30,6 +32,7 @@ func TestSessionLife(t *testing.T) {
 	require.Nil(t, d["solution_id"])
 	require.Nil(t, d["replay_state"])
 	require.NotContains(t, detail.text, "s3cret", "only a change of the environment shows it")
+
 	setup := d["session_setup"].(map[string]any)
 	require.Equal(t, []any{"Read"}, setup["tools_enabled"])
 	require.Equal(t, []any{"Bash"}, setup["disable_tools"])
@@ -40,7 +43,11 @@ func TestSessionLife(t *testing.T) {
 	require.Equal(t, map[string]any{"A": "1"}, d["env"])
 	require.Equal(t, "owner", d["viewer_role"], "the detail with the environment")
 	require.Equal(t, true, w.do("PATCH", "/api/sessions/"+id+"/pin", w.ann, `{"pinned":true}`).json()["is_pinned"])
-	require.Equal(t, map[string]any{"memory_enabled": false}, w.do("PATCH", "/api/sessions/"+id+"/memory", w.ann, `{"memory_enabled":false}`).json())
+	require.Equal(
+		t,
+		map[string]any{"memory_enabled": false},
+		w.do("PATCH", "/api/sessions/"+id+"/memory", w.ann, `{"memory_enabled":false}`).json(),
+	)
 	require.Equal(t, "Another", w.do("PATCH", "/api/sessions/"+id, w.ann, `{"intent":"Another"}`).json()["intent"])
 	require.Equal(t, "Another", w.do("PATCH", "/api/sessions/"+id, w.ann, `{"intent":null}`).json()["intent"], "null says nothing")
 	require.Equal(t, "Another", w.do("PATCH", "/api/sessions/"+id, w.ann, ``).json()["intent"])
@@ -50,6 +57,7 @@ func TestSessionLife(t *testing.T) {
 	require.EqualValues(t, 5, page["limit"])
 	require.EqualValues(t, 0, page["offset"])
 	require.Equal(t, false, page["content_match_truncated"])
+
 	item := page["items"].([]any)[0].(map[string]any)
 	for _, field := range []string{
 		"id", "intent", "status", "created_at", "updated_at", "user_id", "solution_id", "biz_role_id", "model",
@@ -57,6 +65,7 @@ func TestSessionLife(t *testing.T) {
 	} {
 		require.Contains(t, item, field)
 	}
+
 	require.NotContains(t, item, "env")
 
 	require.Equal(t, map[string]any{"deleted": true}, w.do("DELETE", "/api/sessions/"+id, w.ann, "").json())
@@ -73,21 +82,28 @@ func TestWhoMaySeeASession(t *testing.T) {
 	path := "/api/sessions/" + id
 	reads := []string{"", "/messages", "/ls/", "/background-tasks", "/tasks"}
 	audited := func() (n int) {
-		require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'session.read' AND target = $1`, id).Scan(&n))
+		require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit WHERE action = 'session.read'
+			AND target = $1`, id).Scan(&n))
+
 		return n
 	}
 
 	for _, r := range reads {
 		w.do("GET", path+r, w.bob, "").code(404, "session_not_found")
 	}
+
 	require.Equal(t, map[string]any{"shared": true}, w.do("PATCH", path+"/sharing", w.ann, `{"shared":true}`).json())
+
 	for _, r := range reads {
 		require.Equal(t, 200, w.do("GET", path+r, w.bob, "").status, r)
 	}
+
 	require.Zero(t, audited())
+
 	seen := w.do("GET", path, w.bob, "")
 	require.Equal(t, "viewer", seen.json()["viewer_role"])
 	require.NotContains(t, seen.text, "s3cret")
+
 	for _, c := range [][3]string{
 		{"PATCH", "", `{"intent":"x"}`},
 		{"PATCH", "", `{}`},
@@ -105,12 +121,15 @@ func TestWhoMaySeeASession(t *testing.T) {
 		w.do(c[0], path+c[1], w.bob, c[2]).code(403, "forbidden")
 		w.do(c[0], path+c[1], w.root, c[2]).code(403, "forbidden")
 	}
+
 	require.Empty(t, w.chats.messages())
 	require.Empty(t, w.deleted.ids)
+
 	for i, r := range reads {
 		require.Equal(t, 200, w.do("GET", path+r, w.root, "").status)
 		require.Equal(t, i+1, audited(), "every look by privilege is recorded")
 	}
+
 	require.Equal(t, "admin", w.do("GET", path, w.root, "").json()["viewer_role"])
 }
 
@@ -124,6 +143,7 @@ func TestUnknownModel(t *testing.T) {
 	r.code(503, "dependency_unavailable")
 	require.NotContains(t, r.text, "10.0.0.1")
 	require.Contains(t, r.text, "model gateway")
+
 	w.models.err = nil
 	require.JSONEq(t, `{"default":"m-1","models":[{"id":"m-1","name":"m-1","context_window":128000,"max_output":0,"modalities":["text"],
 		"supports":{"tools":false,"thinking":false,"json_schema":false}}]}`,
@@ -148,6 +168,7 @@ func TestTasks(t *testing.T) {
 	subject := "first"
 	_, err := w.db.AddSessionTask(t.Context(), id, "t1", domain.SessionTaskChange{Subject: &subject})
 	require.NoError(t, err)
+
 	list := w.do("GET", "/api/sessions/"+id+"/tasks", w.ann, "").json()
 	require.EqualValues(t, 1, list["total"])
 	item := list["items"].([]any)[0].(map[string]any)
@@ -157,6 +178,7 @@ func TestTasks(t *testing.T) {
 
 	list = w.do("GET", "/api/sessions/"+id+"/background-tasks", w.ann, "").json()
 	require.EqualValues(t, 1, list["total"])
+
 	out := w.do("GET", "/api/sessions/"+id+"/background-tasks/task-1", w.ann, "").json()
 	require.Equal(t, []any{}, out["lines"])
 	require.Equal(t, 100, w.tasks.tail)
@@ -172,6 +194,7 @@ func TestService(t *testing.T) {
 	config := w.do("GET", "/api/config", w.ann, "").json()
 	require.Len(t, config, 9)
 	require.Equal(t, true, config["asrEnabled"])
+
 	me := w.do("GET", "/api/auth/me", w.ann, "").json()
 	require.Equal(t, "ann", me["username"])
 	require.Equal(t, w.annID, me["id"])
@@ -200,6 +223,7 @@ func TestAnOutageOfTheStoreIsReported(t *testing.T) {
 	w.do("GET", "/api/auth/me", w.ann, "")
 	_, err := w.db.Pool.Exec(context.Background(), `ALTER TABLE sessions RENAME TO gone`)
 	require.NoError(t, err)
+
 	r := w.do("GET", "/api/sessions", w.ann, "")
 	r.code(500, "internal_error")
 	require.NotContains(t, r.text, "relation", "no internal detail")
@@ -229,7 +253,9 @@ func TestMe_scopesAndExpiry(t *testing.T) {
 	require.Contains(t, me, "scopes")
 	require.Nil(t, me["scopes"], "all that ann may")
 	require.Nil(t, me["expires_at"])
-	made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"n","scopes":["skills:write","chat"],"expires_at":"2100-01-02T03:04:05Z"}`).json()
+
+	made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"n","scopes":["skills:write","chat"],"expires_at":"2100-01-02T03:04:05Z"}`).
+		json()
 	for range 2 { // looked up, and remembered
 		me = w.do("GET", "/api/auth/me", made["plaintext"].(string), "").json()
 		require.Equal(t, []any{"skills:write", "chat"}, me["scopes"])
@@ -247,10 +273,12 @@ func TestSessionNetwork(t *testing.T) {
 	require.Equal(t, "rules", network(w.do("PATCH", path, w.ann, `{"network":"rules"}`)))
 	require.Equal(t, "rules", network(w.do("PATCH", path, w.ann, `{"network":null}`)), "null leaves it")
 	require.Equal(t, "rules", network(w.do("GET", "/api/sessions/"+w.session(`{}`), w.ann, "")), "as the service")
+
 	for _, body := range []string{`{"network":"public"}`, `{"network":"all"}`} {
 		require.Contains(t, w.do("PATCH", path, w.ann, body).fields(), "body.network")
 		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), "body.network")
 	}
+
 	bad := `{"session_setup":{"permissions":[{"tool":"Network","decision":"deny"},{"tool":"Network","pattern":"http://x","decision":"allow"}]}}`
 	require.Contains(t, w.do("PATCH", path, w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")
 	require.Contains(t, w.do("POST", "/api/sessions", w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")

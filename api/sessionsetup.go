@@ -31,6 +31,7 @@ func (b *questionPolicyBody) domain() *domain.QuestionPolicy {
 	if b == nil {
 		return nil
 	}
+
 	return &domain.QuestionPolicy{TimeoutS: value(b.TimeoutS), OnTimeout: value(b.OnTimeout), EscalateAfterS: value(b.EscalateAfterS)}
 }
 
@@ -65,32 +66,41 @@ func (b *sessionSetupBody) domain() domain.SessionSetup {
 	if b == nil {
 		return setup
 	}
+
 	for _, a := range b.Agents {
 		setup.Agents = append(setup.Agents, domain.AgentType(a))
 	}
+
 	for _, p := range b.Permissions {
 		setup.Permissions = append(setup.Permissions, domain.PermissionRule(p))
 	}
+
 	if b.Budget != nil {
 		budget := domain.Budget(*b.Budget)
 		setup.Budget = &budget
 	}
+
 	if c := b.Compaction; c != nil {
 		policy := domain.DefaultCompaction
 		if c.Auto != nil {
 			policy.Auto = *c.Auto
 		}
+
 		if c.ThresholdPct != nil {
 			policy.ThresholdPct = *c.ThresholdPct
 		}
+
 		if c.KeepLast != nil {
 			policy.KeepLast = *c.KeepLast
 		}
+
 		setup.Compaction = &policy
 	}
+
 	setup.QuestionPolicy = b.QuestionPolicy.domain()
 	setup.EnvBuckets = b.EnvBuckets
 	setup.MaxSteps, setup.StuckAfter = value(b.MaxSteps), value(b.StuckAfter)
+
 	return setup
 }
 
@@ -98,6 +108,7 @@ func (b *sessionSetupBody) domain() domain.SessionSetup {
 func (b *sessionSetupBody) with(maxModelRetryS *int, network *domain.NetworkMode) domain.SessionSetup {
 	setup := b.domain()
 	setup.MaxModelRetryS, setup.Network = value(maxModelRetryS), value(network)
+
 	return setup
 }
 
@@ -107,16 +118,20 @@ func (a *sessionsAPI) checkNetwork(mode *domain.NetworkMode, setup *sessionSetup
 	if mode != nil && a.setup.Network.Narrowed(*mode) != *mode {
 		return domain.Invalidf("body.network", "cannot be wider than the service's, which is %s", a.setup.Network)
 	}
+
 	if setup == nil {
 		return nil
 	}
+
 	for i, rule := range setup.Permissions {
 		if rule.Tool != domain.NetworkTool || rule.Pattern == "" {
 			continue
 		}
+
 		if _, err := domain.ParseNetworkRule(rule.Pattern); err != nil {
 			return domain.Invalidf(fmt.Sprintf("body.session_setup.permissions[%d].pattern", i), "%s", domain.CleanText(err.Error()))
 		}
 	}
+
 	return nil
 }

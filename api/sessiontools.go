@@ -16,6 +16,7 @@ func (a *sessionViews) toolsOf(ctx context.Context, session domain.Session) []st
 	if session.ID == "" {
 		return []string{} // the answer is an error
 	}
+
 	return orEmpty(a.setup.Tools(ctx, session))
 }
 
@@ -34,14 +35,17 @@ func (a *sessionViews) mcpServersOf(ctx context.Context, session domain.Session)
 	if session.ID == "" {
 		return out
 	}
+
 	servers, err := a.serversOf(ctx, session)
 	if err != nil {
 		a.logger.Warn("tool servers of a session not shown", "session_id", session.ID, "error", err)
 		return out
 	}
+
 	used, _ := domain.UsedMCPServers(servers)
 	for _, r := range used {
 		out = append(out, setupMCPServer{r.ID, r.Name, r.Scope, r.Transport})
 	}
+
 	return out
 }

@@ -114,6 +114,7 @@ func (a *shareAPI) sharing() error {
 	if !a.enabled {
 		return domain.Newf(domain.Forbidden, "sharing_disabled", "public links are turned off in this installation")
 	}
+
 	return nil
 }
 
@@ -135,33 +136,43 @@ func (a *shareAPI) createShare(ctx context.Context, in *struct {
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	if err := a.sharing(); err != nil {
 		return nil, err
 	}
+
 	life := int64(shareTTL)
+
 	link := domain.ShareLink{ID: domain.NewID(), SessionID: in.SessionID, Redact: domain.ShareRedaction{Env: true}}
 	if b := in.Body; b != nil {
 		if b.TTLSeconds != nil {
 			life = *b.TTLSeconds
 		}
+
 		if life > maxShareTTL {
 			return nil, domain.Invalidf("body.ttl_seconds", "must be at most %d", maxShareTTL)
 		}
+
 		if b.Redact != nil {
 			link.Redact.ToolResults, link.Redact.Thinking = b.Redact.ToolResults, b.Redact.Thinking
 		}
 	}
+
 	var random [16]byte
+
 	_, _ = rand.Read(random[:]) // never fails
 	token := hex.EncodeToString(random[:])
+
 	made, err := a.shares.CreateShare(ctx, link, shareHash(token), time.Duration(life)*time.Second)
 	if err != nil {
 		return nil, err
 	}
+
 	scheme := "http"
 	if strings.EqualFold(in.Proto, "https") {
 		scheme = "https"
 	}
+
 	return httpx.Answer(shareLink{
 		Token: token, URL: scheme + "://" + in.Host + "/api/share/" + token,
 		ExpiresAt: made.ExpiresAt, CreatedAt: made.CreatedAt, Views: made.Views, Redact: made.Redact,
@@ -176,7 +187,9 @@ func (a *shareAPI) revokeShare(ctx context.Context, in *struct {
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	err := a.shares.RevokeShare(ctx, in.SessionID, shareHash(in.Token))
+
 	return httpx.Answer(revokedBody{err == nil}, err)
 }
 
@@ -186,6 +199,7 @@ func (a *shareAPI) opened(ctx context.Context, token string, view bool) (domain.
 	if err := a.sharing(); err != nil {
 		return domain.SharedSession{}, err
 	}
+
 	return a.shares.OpenShare(ctx, shareHash(token), view)
 }
 
@@ -194,16 +208,19 @@ func (a *shareAPI) readShared(ctx context.Context, in *ShareRef) (*httpx.Streame
 	if err != nil {
 		return nil, err
 	}
+
 	hide, err := a.redactor(ctx, shared, in.Token)
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := a.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return a.turns(ctx, shared.SessionID, nil, 0, hide.turn)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return private(out), nil
 }
 
@@ -214,10 +231,12 @@ func (a *shareAPI) redactor(ctx context.Context, shared domain.SharedSession, to
 	if err != nil {
 		return redactor{}, err
 	}
+
 	environments := []map[string]string{shared.Env}
 	for _, b := range buckets {
 		environments = append(environments, b.Env)
 	}
+
 	return newRedactor(shared, token, environments...), nil
 }
 
@@ -230,10 +249,12 @@ func (a *shareAPI) readSharedAttachment(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	data, mime, err := a.images.Image(ctx, shared.SessionID, path.Base(in.Name))
 	if err != nil {
 		return nil, err
 	}
+
 	return private(&httpx.Streamed{Body: func(ctx huma.Context) {
 		httpx.FiberOf(ctx).Set(fiber.HeaderContentType, mime)
 		httpx.FiberOf(ctx).Response().SetBodyRaw(data)

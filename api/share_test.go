@@ -30,13 +30,16 @@ func (s spoken) Messages(_ context.Context, _ string, _ *int64, _ int, yield fun
 			return err
 		}
 	}
+
 	return nil
 }
 
 func (r reply) list() []map[string]any {
 	r.t.Helper()
+
 	var v []map[string]any
 	require.NoError(r.t, json.Unmarshal([]byte(r.text), &v), r.text)
+
 	return v
 }
 
@@ -60,12 +63,15 @@ func TestShareLinks(t *testing.T) {
 		require.NoError(t, err)
 		expires, err := time.Parse(time.RFC3339Nano, link["expires_at"].(string))
 		require.NoError(t, err)
+
 		return expires.Sub(created)
 	}
 	require.Equal(t, 7*24*time.Hour, life(link))
+
 	hour := w.do(http.MethodPost, path, w.ann, `{"ttl_seconds":3600}`).json()
 	require.Equal(t, time.Hour, life(hour))
 	require.Equal(t, 200, w.do(http.MethodPost, path, w.ann, `{"ttl_seconds":7776000}`).status)
+
 	for _, body := range []string{`{"ttl_seconds":7776001}`, `{"ttl_seconds":0}`, `{"ttl_seconds":-1}`, `{"ttl_seconds":"x"}`, `{"ttl_seconds":1.5}`} {
 		w.do(http.MethodPost, path, w.ann, body).problem(422)
 	}
@@ -90,6 +96,7 @@ func TestShareLinks(t *testing.T) {
 	for range 2 { // the second time changes nothing
 		require.Equal(t, map[string]any{"revoked": true}, w.do(http.MethodDelete, path+"/"+token, w.ann, "").json())
 	}
+
 	w.do(http.MethodGet, "/api/share/"+token, "", "").code(410, "share_gone")
 
 	// An expired link is gone too.
@@ -102,19 +109,25 @@ func TestShareLinks(t *testing.T) {
 	var views int64
 	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT sum(views) FROM share_links`).Scan(&views))
 	require.EqualValues(t, 2, views, "refused looks are no views")
+
 	var kept int
-	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM share_links WHERE share_links::text LIKE '%' || $1 || '%'`, token).Scan(&kept))
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM share_links
+		WHERE share_links::text LIKE '%' || $1 || '%'`, token).Scan(&kept))
 	require.Zero(t, kept, "the token is kept")
+
 	for _, secret := range []string{token, old} {
 		require.NotContains(t, w.log.String(), secret, "the token is in the log")
 	}
+
 	require.NoError(t, w.db.DeleteSession(t.Context(), id))
 	w.do(http.MethodGet, "/api/share/"+token, "", "").code(404, "share_not_found")
 }
 
 func TestASharedViewShowsNoSecrets(t *testing.T) {
 	t.Parallel()
+
 	const apiKey = "el_" + "0123456789abcdefghij0123456789ab"
+
 	name, call := "Bash", "call_1"
 	w := newWorld(t, sharing, func(c *api.Config) {
 		c.Messages = spoken{{
@@ -125,14 +138,21 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 				{Type: domain.BlockToolUse, Content: `{"command":"echo hunter2-long"}`, ToolCallID: &call, ToolName: &name},
 				{Type: domain.BlockToolResult, Content: "hunter2-long", ToolCallID: &call, ToolName: &name},
 			},
-			ToolCalls: []domain.ToolCall{{
-				ID: call, ToolName: name, Arguments: `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`, DisplayName: "Bash hunter2-long",
-				Result: "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy", Phase: domain.PhaseFinished,
-			}},
+			ToolCalls: []domain.ToolCall{
+				{
+					ID:          call,
+					ToolName:    name,
+					Arguments:   `{"command":"echo hunter2-long 'quoted \"hunter2\"' "}`,
+					DisplayName: "Bash hunter2-long",
+					Result:      "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy",
+					Phase:       domain.PhaseFinished,
+				},
+			},
 		}}
 	})
 	id := w.session(`{"env":{"PASSWORD":"hunter2-long","QUOTED":"quoted \"hunter2\"","PEM":"begin\nbGluZSBvZiBodW50ZXIy\nend","ONE":"1"}}`)
 	require.Equal(t, 200, w.do(http.MethodPut, "/api/env/buckets/any", w.ann, `{"env":{"B":"hunter2-bucket"}}`).status)
+
 	open := func(body string) reply {
 		token := w.do(http.MethodPost, "/api/sessions/"+id+"/share", w.ann, body).json()["token"].(string)
 		return w.do(http.MethodGet, "/api/share/"+token, "", "")
@@ -155,7 +175,9 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 
 func TestAPictureOfASharedSession(t *testing.T) {
 	t.Parallel()
+
 	var id string
+
 	turns := spoken{{ID: "t", Role: domain.RoleUser, Blocks: []domain.Block{{Type: domain.BlockImage}}}}
 	w := newWorld(t, sharing, func(c *api.Config) { c.Messages = turns })
 	id = w.session(`{}`)
@@ -186,9 +208,11 @@ func TestExtraInfo(t *testing.T) {
 
 	empty := w.do(http.MethodGet, path, w.ann, "").json()
 	require.Equal(t, map[string]any{"session_id": id, "extra": map[string]any{}, "created_at": nil, "updated_at": nil}, empty)
+
 	first := w.do(http.MethodPost, upset, w.ann, `{"extra":{"task_id":"t-1","n":12345678901234567890,"deep":{"a":1},"gone":true}}`)
 	require.Equal(t, 200, first.status, first.text)
 	require.Contains(t, first.text, "12345678901234567890", "a number stays what it was")
+
 	merged := w.do(http.MethodPost, upset, w.ann, `{"extra":{"deep":{"b":2},"gone":null,"never":null}}`).json()
 	require.Equal(t, map[string]any{"b": 2.0}, merged["extra"].(map[string]any)["deep"], "top-level keys are replaced whole")
 	require.NotContains(t, merged["extra"], "gone")
@@ -200,6 +224,7 @@ func TestExtraInfo(t *testing.T) {
 	byTask := func(key, task string) map[string]any {
 		r := w.do(http.MethodGet, "/api/sessions/extra_info/by_task/"+task, key, "")
 		require.Equal(t, 200, r.status, r.text)
+
 		return r.json()
 	}
 	require.Equal(t, id, byTask(w.ann, "t-1")["session_id"])
@@ -211,6 +236,7 @@ func TestExtraInfo(t *testing.T) {
 	require.Nil(t, byTask(w.root, "t-1")["session_id"])
 	w.do(http.MethodPost, "/api/sessions/"+other+"/upset_extra_info", w.ann, `{"extra":{"task_id":"t-1"}}`)
 	require.Equal(t, other, byTask(w.ann, "t-1")["session_id"], "the last change counts")
+
 	long := strings.Repeat("x", 3000)
 	require.Equal(t, 200, w.do(http.MethodPost, upset, w.ann, `{"extra":{"task_id":"`+long+`"}}`).status)
 	require.Equal(t, id, byTask(w.ann, long)["session_id"])
@@ -223,10 +249,13 @@ func TestExtraInfo(t *testing.T) {
 	w.do(http.MethodPatch, "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`)
 	require.Equal(t, 200, w.do(http.MethodGet, path, w.bob, "").status)
 	w.do(http.MethodPost, upset, w.bob, `{"extra":{}}`).problem(403)
+
 	for _, body := range []string{`{}`, `{"extra":[]}`, `{"extra":"x"}`, `{"extra":null}`, `{"extra":{"a":"\u0000"}}`} {
 		w.do(http.MethodPost, upset, w.ann, body).problem(422)
 	}
+
 	w.do(http.MethodGet, "/api/sessions/extra_info/by_task/a%00b", w.ann, "").problem(422)
+
 	half := strings.Repeat("x", 600<<10)
 	require.Equal(t, 200, w.do(http.MethodPost, upset, w.ann, `{"extra":{"one":"`+half+`"}}`).status)
 	w.do(http.MethodPost, upset, w.ann, `{"extra":{"two":"`+half+`"}}`).code(413, "extra_info_too_large")

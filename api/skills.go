@@ -69,6 +69,7 @@ func skillItems(skills []domain.Skill, err error) (*httpx.Body[list[SkillItem]],
 	for i, s := range skills {
 		items[i] = skillItemOf(s)
 	}
+
 	return httpx.Answer(listOf(items), err)
 }
 
@@ -154,6 +155,7 @@ func (a *skillsAPI) register(r *httpx.Server) {
 			if err != nil {
 				return nil, err
 			}
+
 			return skillItems(a.skills.OfSession(ctx, session))
 		})
 	httpx.Register(r, httpx.Operation{
@@ -201,10 +203,12 @@ func (a *skillsAPI) searchSkills(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[searchResults], error) {
 	hits, err := a.skills.Search(ctx, httpx.CallerOf(ctx).User, in.Q, in.Limit)
+
 	out := searchResults{make([]skillHit, len(hits))}
 	for i, hit := range hits {
 		out.Results[i] = skillHit(hit)
 	}
+
 	return httpx.Answer(out, err)
 }
 
@@ -216,6 +220,7 @@ func (a *skillsAPI) getSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	out := skillDetail{
 		SkillItem: skillItemOf(d.Skill), Files: make([]skillFile, len(d.Files)), FrontMatter: d.FrontMatter,
 		RequiredEnv: orEmpty(d.RequiredEnv), Permissions: orEmpty(d.Permissions), Readme: d.Readme,
@@ -223,9 +228,11 @@ func (a *skillsAPI) getSkill(ctx context.Context, in *struct {
 	for i, f := range d.Files {
 		out.Files[i] = skillFile(f)
 	}
+
 	if out.FrontMatter == nil {
 		out.FrontMatter = map[string]any{}
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -234,7 +241,9 @@ func (a *skillsAPI) skillStats(ctx context.Context, in *SessionRef) (*httpx.Body
 	if err != nil {
 		return nil, err
 	}
+
 	stats, err := a.skills.Stats(ctx, session)
+
 	items := make([]skillStat, len(stats))
 	for i, stat := range stats {
 		items[i] = skillStat{
@@ -242,6 +251,7 @@ func (a *skillsAPI) skillStats(ctx context.Context, in *SessionRef) (*httpx.Body
 			AvgDurationMS: stat.AvgDuration.Milliseconds(), Tokens: stat.Tokens,
 		}
 	}
+
 	return httpx.Answer(listOf(items), err)
 }
 
@@ -268,6 +278,7 @@ func (a *skillsAPI) uploadSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	files := make([]domain.NewSkillFile, len(in.Body.Files))
 	for i, f := range in.Body.Files {
 		files[i] = domain.NewSkillFile{Path: f.Path, Content: []byte(f.Content)}
@@ -277,11 +288,14 @@ func (a *skillsAPI) uploadSkill(ctx context.Context, in *struct {
 			}
 		}
 	}
+
 	done, err := a.skills.Upload(ctx, session, in.Body.Name, files)
 	if err != nil {
 		return nil, err
 	}
+
 	a.emitSkillChange(ctx, session.ID, done.Dir, done.Overwritten)
+
 	return httpx.Answer(uploadedSkill{Name: done.Name, SkillDir: done.Dir, FileCount: done.FileCount, Overwritten: done.Overwritten}, nil)
 }
 
@@ -291,6 +305,7 @@ func (a *skillsAPI) emitSkillChange(ctx context.Context, sessionID, dir string, 
 	if replaced {
 		change.Change = "modified"
 	}
+
 	a.emitFileChange(ctx, sessionID, change)
 }
 
@@ -317,11 +332,14 @@ func (a *skillsAPI) installSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	done, err := a.skills.Install(ctx, session, domain.SkillInstall(in.Body))
 	if err != nil {
 		return nil, err
 	}
+
 	a.emitSkillChange(ctx, session.ID, done.Dir, done.ReplacedVersion != nil)
+
 	return httpx.Answer(installedSkill{
 		Name: done.Name, Version: done.Version, Digest: done.Digest, SkillDir: done.Dir, FileCount: done.FileCount,
 		ReplacedVersion: done.ReplacedVersion,
@@ -347,7 +365,9 @@ func (a *skillsAPI) resyncSkills(ctx context.Context, in *SessionRef) (*httpx.Bo
 	if err != nil {
 		return nil, err
 	}
+
 	done, err := a.skills.Resync(ctx, session)
+
 	out := resyncedSkills{
 		Added: orEmpty(done.Added), Updated: orEmpty(done.Updated), Removed: orEmpty(done.Removed),
 		Failed: make([]skillFailure, len(done.Failed)),
@@ -355,8 +375,10 @@ func (a *skillsAPI) resyncSkills(ctx context.Context, in *SessionRef) (*httpx.Bo
 	for i, f := range done.Failed {
 		out.Failed[i] = skillFailure(f)
 	}
+
 	out.Detail = fmt.Sprintf("%d added, %d updated, %d removed, %d cannot be used",
 		len(out.Added), len(out.Updated), len(out.Removed), len(out.Failed))
+
 	return httpx.Answer(out, err)
 }
 
@@ -392,13 +414,19 @@ func (a *sessionViews) skillsOf(ctx context.Context, session domain.Session) []s
 	if session.ID == "" {
 		return out // the answer is an error
 	}
+
 	skills, err := a.skills.SetUp(ctx, session)
 	if err != nil {
 		a.logger.Warn("skills of a session not shown", "session_id", session.ID, "error", err)
 	}
+
 	for _, skill := range skills {
-		out = append(out, sessionSkill{Name: skill.Name, Org: skill.Org, Version: skill.Version, Digest: skill.Digest, Source: skill.Source})
+		out = append(
+			out,
+			sessionSkill{Name: skill.Name, Org: skill.Org, Version: skill.Version, Digest: skill.Digest, Source: skill.Source},
+		)
 	}
+
 	return out
 }
 
@@ -407,15 +435,20 @@ func (a *sessionViews) snapshotOf(session domain.Session) *skillSnapshot {
 	if session.ID == "" || value(session.PrimarySkillID) == "" {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(a.context, detailPatience)
 	defer cancel()
+
 	snapshot, err := a.skills.Snapshot(ctx, session)
 	if err != nil {
 		a.logger.Warn("the primary skill of a session was not kept", "session_id", session.ID, "error", err)
 	}
+
 	if snapshot == nil {
 		return nil
 	}
+
 	out := skillSnapshot(*snapshot)
+
 	return &out
 }

@@ -23,12 +23,40 @@ var skillWalk = []call{
 		{path: "/api/skills/search?q=a&limit=51", at: "query.limit"},
 		{path: "/api/skills/search?q=a&limit=x", at: "query.limit"},
 	}},
-	{method: "GET", path: "/api/skills/{skill_id}", scope: "skills", url: "/api/skills/builtin:git-workflow", status: 200, missing: "/api/skills/none"},
-	{method: "GET", path: "/api/sessions/{session_id}/skills", scope: "sessions:read", url: "/api/sessions/{s}/skills", status: 200, missing: "/api/sessions/" + none + "/skills"},
-	{method: "GET", path: "/api/sessions/{session_id}/skill-stats", scope: "sessions:read", url: "/api/sessions/{s}/skill-stats", status: 200, missing: "/api/sessions/" + none + "/skill-stats"},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/skills:upload", scope: "sessions:write", url: "/api/sessions/{s}/skills:upload", status: 200, hasBody: true, body: formsUpload,
-		missing: "/api/sessions/" + none + "/skills:upload", bad: []bad{
+		method:  "GET",
+		path:    "/api/skills/{skill_id}",
+		scope:   "skills",
+		url:     "/api/skills/builtin:git-workflow",
+		status:  200,
+		missing: "/api/skills/none",
+	},
+	{
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/skills",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/skills",
+		status:  200,
+		missing: "/api/sessions/" + none + "/skills",
+	},
+	{
+		method:  "GET",
+		path:    "/api/sessions/{session_id}/skill-stats",
+		scope:   "sessions:read",
+		url:     "/api/sessions/{s}/skill-stats",
+		status:  200,
+		missing: "/api/sessions/" + none + "/skill-stats",
+	},
+	{
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/skills:upload",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/skills:upload",
+		status:  200,
+		hasBody: true,
+		body:    formsUpload,
+		missing: "/api/sessions/" + none + "/skills:upload",
+		bad: []bad{
 			{body: `{"files":[]}`, at: "body.name"},
 			{body: `{"name":"forms"}`, at: "body.files"},
 			{body: `{"name":"forms","files":[]}`, at: "body.files"},
@@ -43,8 +71,15 @@ var skillWalk = []call{
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/skills/install", scope: "sessions:write", url: "/api/sessions/{s}/skills/install", status: 503, hasBody: true,
-		body: `{"org":"acme","name":"tables"}`, missing: "/api/sessions/" + none + "/skills/install", bad: []bad{
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/skills/install",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/skills/install",
+		status:  503,
+		hasBody: true,
+		body:    `{"org":"acme","name":"tables"}`,
+		missing: "/api/sessions/" + none + "/skills/install",
+		bad: []bad{
 			{body: `{"name":"tables"}`, at: "body.org"},
 			{body: `{"org":"acme"}`, at: "body.name"},
 			{body: `{"org":"a/b","name":"tables"}`, at: "body.org"},
@@ -55,7 +90,11 @@ var skillWalk = []call{
 		},
 	},
 	{
-		method: "POST", path: "/api/sessions/{session_id}/skills:resync", scope: "sessions:write", url: "/api/sessions/{s}/skills:resync", status: 200,
+		method:  "POST",
+		path:    "/api/sessions/{session_id}/skills:resync",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/skills:resync",
+		status:  200,
 		missing: "/api/sessions/" + none + "/skills:resync",
 	},
 }
@@ -68,6 +107,7 @@ func named(items any, name string) map[string]any {
 			return found
 		}
 	}
+
 	return nil
 }
 
@@ -89,16 +129,25 @@ func TestSkillsOfASession(t *testing.T) {
 	require.Equal(t, false, forms["update_available"])
 	require.Regexp(t, `^sha256:[0-9a-f]{64}$`, forms["digest"])
 	require.NotEmpty(t, forms["installed_at"])
+
 	builtin := named(list["items"], "git-workflow")
 	require.Equal(t, "builtin", builtin["source"])
 	require.Nil(t, builtin["installed_at"])
 
 	setup := w.do("GET", base, w.ann, "").json()["session_setup"].(map[string]any)["skills"]
-	require.Equal(t, map[string]any{"name": "forms", "version": "1.0.0", "digest": forms["digest"], "source": "uploaded"}, named(setup, "forms"))
+	require.Equal(
+		t,
+		map[string]any{"name": "forms", "version": "1.0.0", "digest": forms["digest"], "source": "uploaded"},
+		named(setup, "forms"),
+	)
 
 	detail := w.do("GET", "/api/skills/"+forms["id"].(string), w.ann, "").json()
 	require.Equal(t, "Do it.", detail["readme"])
-	require.Equal(t, []any{map[string]any{"path": "SKILL.md", "size": 100.0}, map[string]any{"path": "scripts/run.sh", "size": 10.0}}, detail["files"])
+	require.Equal(
+		t,
+		[]any{map[string]any{"path": "SKILL.md", "size": 100.0}, map[string]any{"path": "scripts/run.sh", "size": 10.0}},
+		detail["files"],
+	)
 	require.Equal(t, "forms", detail["frontmatter"].(map[string]any)["name"])
 	require.Equal(t, []any{}, detail["required_env"])
 	w.do("GET", "/api/skills/"+forms["id"].(string), w.bob, "").code(404, "skill_not_found")
@@ -117,6 +166,7 @@ func TestSkillsOfASession(t *testing.T) {
 	require.NotEqual(t, forms["digest"], named(changed, "forms")["digest"])
 	require.Equal(t, false, named(changed, "broken")["enabled"])
 	require.NotEmpty(t, named(changed, "broken")["problem"])
+
 	resync := w.do("POST", base+"/skills:resync", w.ann, "").json()
 	require.Equal(t, []any{"forms"}, resync["updated"])
 	require.Equal(t, []any{}, resync["added"])
@@ -139,10 +189,12 @@ func TestSkillUploadBounds(t *testing.T) {
 		for i := range n - 1 {
 			list = append(list, entry(i))
 		}
+
 		return `{"name":"forms","files":[` + strings.Join(list, ",") + `]}`
 	}
 	require.EqualValues(t, 500, w.do("POST", path, w.ann, many(500)).json()["file_count"])
 	require.Contains(t, w.do("POST", path, w.ann, many(501)).fields(), "body.files")
+
 	large := `{"name":"forms","files":[{"path":"SKILL.md","content":"` + formsSkill + strings.Repeat("x", 9<<20) + `"}]}`
 	r := w.do("POST", path, w.ann, large)
 	r.code(422, "invalid_skill")
@@ -153,6 +205,7 @@ func TestSkillUploadBounds(t *testing.T) {
 	body := `{"name":"forms","files":[{"path":"forms/SKILL.md","content":"` + formsSkill + `"},{"path":"forms/a.bin","content":"` + binary + `","encoding":"base64"}]}`
 	require.EqualValues(t, 2, w.do("POST", path, w.ann, body).json()["file_count"])
 	require.Equal(t, "\x00\x01\x02\xff", w.do("GET", strings.TrimSuffix(path, "skills:upload")+"files/.skills/forms/a.bin", w.ann, "").text)
+
 	again := header("Idempotency-Key", "one")
 	first := w.do("POST", path, w.ann, formsUpload, again)
 	require.Equal(t, first.text, w.do("POST", path, w.ann, formsUpload, again).text)
@@ -167,6 +220,7 @@ func TestPrimarySkillOfASession(t *testing.T) {
 	require.Nil(t, detail(`{}`)["primary_skill_snapshot"])
 	require.Nil(t, detail(`{"primary_skill_id":""}`)["primary_skill_snapshot"])
 	require.Nil(t, detail(`{"primary_skill_id":"no-such-skill"}`)["primary_skill_snapshot"])
+
 	for _, id := range []string{"git-workflow", "builtin:git-workflow"} {
 		d := detail(`{"primary_skill_id":"` + id + `"}`)
 		require.Equal(t, id, d["primary_skill_id"])

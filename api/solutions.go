@@ -60,11 +60,13 @@ func solutionOf(s domain.Solution) solutionBody {
 // rolesOf lists the roles, or those of them that are allowed.
 func rolesOf(roles []domain.BizRole, allowed *domain.AllowedRoles) []roleBody {
 	out := []roleBody{}
+
 	for _, r := range roles {
 		if allowed == nil || allowed.Allows(r.ID) {
 			out = append(out, roleBody{r.ID, r.Name, r.Description})
 		}
 	}
+
 	return out
 }
 
@@ -108,6 +110,7 @@ func (a *solutionsAPI) register(r *httpx.Server) {
 		if _, err := a.solutions.Get(in.SolutionID); err != nil {
 			return nil, err
 		}
+
 		return httpx.Answer(a.roleRights.AllowedRoles(ctx, in.UserID, in.SolutionID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -129,6 +132,7 @@ func (a *solutionsAPI) listSolutions(_ context.Context, _ *struct{}) (*httpx.Bod
 	for _, solution := range a.solutions.All() {
 		out.Items = append(out.Items, solutionOf(solution))
 	}
+
 	return httpx.Answer(out, nil)
 }
 
@@ -144,18 +148,23 @@ func (a *solutionsAPI) listRoles(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[roleList], error) {
 	caller := httpx.CallerOf(ctx).User
+
 	user := caller.ID
 	if in.UserID != "" && in.UserID != caller.ID {
 		if !caller.Administrator {
 			return nil, domain.Newf(domain.Forbidden, "administrator_required", "only administrators ask about other users")
 		}
+
 		user = in.UserID
 	}
+
 	solution, err := a.solutions.Get(in.SolutionID)
 	if err != nil {
 		return nil, err
 	}
+
 	allowed, err := a.roleRights.AllowedRoles(ctx, user, in.SolutionID)
+
 	return httpx.Answer(roleList{in.SolutionID, user, rolesOf(solution.Roles, &allowed)}, err)
 }
 
@@ -169,6 +178,7 @@ func (a *solutionsAPI) solutionFile(_ context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	kind := mime.TypeByExtension(path.Ext(in.FilePath))
 	switch {
 	case path.Ext(in.FilePath) == ".json" && json.Valid(content):
@@ -178,12 +188,15 @@ func (a *solutionsAPI) solutionFile(_ context.Context, in *struct {
 	case kind == "":
 		kind = http.DetectContentType(content)
 	}
+
 	return &httpx.Streamed{Body: func(ctx huma.Context) {
 		c := httpx.FiberOf(ctx)
 		c.Set(fiber.HeaderContentType, kind)
+
 		if active(kind) {
 			c.Set(fiber.HeaderContentSecurityPolicy, activeContent)
 		}
+
 		_ = c.Send(content)
 	}}, nil
 }
@@ -205,15 +218,19 @@ func (a *solutionsAPI) setAllowedRoles(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	for i, id := range in.Body.BizRoleIDs {
 		if _, ok := solution.Role(id); !ok {
 			return nil, domain.Invalidf(fmt.Sprintf("body.biz_role_ids[%d]", i), "names no role of the solution")
 		}
 	}
+
 	if err := a.roleRights.SetAllowedRoles(ctx, in.UserID, in.SolutionID, in.Body.BizRoleIDs); err != nil {
 		return nil, err
 	}
+
 	httpx.Concerns(ctx, in.UserID, map[string]string{"solution_id": in.SolutionID})
+
 	return httpx.Answer(okBody{true}, nil)
 }
 
@@ -229,17 +246,22 @@ func (a *roleCheck) checkSolution(ctx context.Context, solutionID, roleID *strin
 	if solutionID == nil {
 		return nil
 	}
+
 	if _, err := a.solutions.Get(*solutionID); err != nil {
 		e := domain.Invalidf("body.solution_id", "names no solution")
 		e.Code = "solution_not_found"
+
 		return e
 	}
+
 	if roleID == nil {
 		return nil
 	}
+
 	allowed, err := a.roleRights.AllowedRoles(ctx, httpx.CallerOf(ctx).User.ID, *solutionID)
 	if err == nil && !allowed.Allows(*roleID) {
 		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
 	}
+
 	return err
 }

@@ -8,8 +8,15 @@ import (
 
 var solutionWalk = []call{
 	{
-		method: "PATCH", path: "/api/sessions/{session_id}/budget", scope: "sessions:write", url: "/api/sessions/{s}/budget", status: 200, hasBody: true, body: `{"max_tokens":1000}`,
-		missing: "/api/sessions/" + none + "/budget", bad: []bad{
+		method:  "PATCH",
+		path:    "/api/sessions/{session_id}/budget",
+		scope:   "sessions:write",
+		url:     "/api/sessions/{s}/budget",
+		status:  200,
+		hasBody: true,
+		body:    `{"max_tokens":1000}`,
+		missing: "/api/sessions/" + none + "/budget",
+		bad: []bad{
 			{body: `{"max_tokens":0}`, at: "body.max_tokens"},
 			{body: `{"max_tokens":"many"}`, at: "body.max_tokens"},
 			{body: `{"max_tokens":1.5}`, at: "body.max_tokens"},
@@ -19,19 +26,49 @@ var solutionWalk = []call{
 		},
 	},
 	{method: "GET", path: "/api/solutions", scope: "solutions", url: "/api/solutions", status: 200},
-	{method: "GET", path: "/api/solutions/{solution_id}/biz-roles", scope: "solutions", url: "/api/solutions/skill_editor/biz-roles", status: 200, missing: "/api/solutions/none/biz-roles"},
 	{
-		method: "GET", path: "/api/solutions/{solution_id}/files/{file_path}", scope: "solutions", url: "/api/solutions/software_factory/files/agents/code-explorer.md", status: 200,
+		method:  "GET",
+		path:    "/api/solutions/{solution_id}/biz-roles",
+		scope:   "solutions",
+		url:     "/api/solutions/skill_editor/biz-roles",
+		status:  200,
+		missing: "/api/solutions/none/biz-roles",
+	},
+	{
+		method:  "GET",
+		path:    "/api/solutions/{solution_id}/files/{file_path}",
+		scope:   "solutions",
+		url:     "/api/solutions/software_factory/files/agents/code-explorer.md",
+		status:  200,
 		missing: "/api/solutions/software_factory/files/none",
 	},
 	{
-		method: "GET", path: "/api/admin/users/{user_id}/biz-roles", scope: "admin", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true,
-		missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general", bad: []bad{{path: "/api/admin/users/{u}/biz-roles", at: "query.solution_id"}},
+		method:  "GET",
+		path:    "/api/admin/users/{user_id}/biz-roles",
+		scope:   "admin",
+		url:     "/api/admin/users/{u}/biz-roles?solution_id=general",
+		status:  200,
+		admin:   true,
+		missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general",
+		bad:     []bad{{path: "/api/admin/users/{u}/biz-roles", at: "query.solution_id"}},
 	},
 	{
-		method: "PUT", path: "/api/admin/users/{user_id}/biz-roles", scope: "admin", url: "/api/admin/users/{u}/biz-roles?solution_id=general", status: 200, admin: true, hasBody: true,
-		body: `{"biz_role_ids":["analyst"]}`, missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general", bad: []bad{
-			{body: `{}`, at: "body.biz_role_ids"}, {body: `{"biz_role_ids":"analyst"}`, at: "body.biz_role_ids"}, {body: `{"biz_role_ids":["cook"]}`, at: "body.biz_role_ids[0]"},
+		method:  "PUT",
+		path:    "/api/admin/users/{user_id}/biz-roles",
+		scope:   "admin",
+		url:     "/api/admin/users/{u}/biz-roles?solution_id=general",
+		status:  200,
+		admin:   true,
+		hasBody: true,
+		body:    `{"biz_role_ids":["analyst"]}`,
+		missing: "/api/admin/users/" + none + "/biz-roles?solution_id=general",
+		bad: []bad{
+			{
+				body: `{}`,
+				at:   "body.biz_role_ids",
+			},
+			{body: `{"biz_role_ids":"analyst"}`, at: "body.biz_role_ids"},
+			{body: `{"biz_role_ids":["cook"]}`, at: "body.biz_role_ids[0]"},
 		},
 	},
 }
@@ -41,13 +78,16 @@ func TestSolutions(t *testing.T) {
 	w := newWorld(t)
 	items := w.do("GET", "/api/solutions", w.ann, "").json()["items"].([]any)
 	ids := map[string]map[string]any{}
+
 	for _, item := range items {
 		solution := item.(map[string]any)
+
 		ids[solution["id"].(string)] = solution
 		for _, field := range []string{"name", "version", "description", "layout_type", "initial_message", "data", "roles"} {
 			require.NotEmpty(t, solution[field], "%s of %s", field, solution["id"])
 		}
 	}
+
 	require.Contains(t, ids, "skill_editor")
 	require.Contains(t, ids, "software_factory")
 	require.Contains(t, ids, "general")
@@ -61,9 +101,17 @@ func TestSolutions(t *testing.T) {
 	require.Equal(t, []string{"body.solution_id"}, unknown.fields())
 
 	path := "/api/admin/users/" + w.annID + "/biz-roles?solution_id=general"
-	require.JSONEq(t, `{"user_id":"`+w.annID+`","solution_id":"general","biz_role_ids":[],"default_all":true}`, w.do("GET", path, w.root, "").text)
+	require.JSONEq(
+		t,
+		`{"user_id":"`+w.annID+`","solution_id":"general","biz_role_ids":[],"default_all":true}`,
+		w.do("GET", path, w.root, "").text,
+	)
 	require.JSONEq(t, `{"ok":true}`, w.do("PUT", path, w.root, `{"biz_role_ids":["analyst"]}`).text)
-	require.JSONEq(t, `{"user_id":"`+w.annID+`","solution_id":"general","biz_role_ids":["analyst"],"default_all":false}`, w.do("GET", path, w.root, "").text)
+	require.JSONEq(
+		t,
+		`{"user_id":"`+w.annID+`","solution_id":"general","biz_role_ids":["analyst"],"default_all":false}`,
+		w.do("GET", path, w.root, "").text,
+	)
 	roles := w.do("GET", "/api/solutions/general/biz-roles", w.ann, "").json()
 	require.Len(t, roles["items"], 1)
 	require.Equal(t, w.annID, roles["user_id"])
@@ -74,6 +122,7 @@ func TestSolutions(t *testing.T) {
 
 	file := w.do("GET", "/api/solutions/skill_editor/files/prompt.md", w.ann, "")
 	require.Contains(t, file.text, "SKILL.md")
+
 	for _, path := range []string{"..%2Fgeneral%2Fsolution.yaml", "%2e%2e/general/solution.yaml", "agents", ".hidden", "a%00b"} {
 		r := w.do("GET", "/api/solutions/skill_editor/files/"+path, w.ann, "")
 		require.Contains(t, []int{400, 404}, r.status, path+" "+r.text)
@@ -85,8 +134,16 @@ func TestBudget(t *testing.T) {
 	w := newWorld(t)
 	path := "/api/sessions/" + w.session(`{"session_setup":{"budget":{"max_cost":2.5}}}`) + "/budget"
 	require.JSONEq(t, `{"max_tokens":null,"max_cost":2.5,"used_tokens":0,"used_cost":0}`, w.do("PATCH", path, w.ann, `{}`).text)
-	require.JSONEq(t, `{"max_tokens":10,"max_cost":2.5,"used_tokens":0,"used_cost":0}`, w.do("PATCH", path, w.ann, `{"max_tokens":10}`).text)
-	require.JSONEq(t, `{"max_tokens":10,"max_cost":null,"used_tokens":0,"used_cost":0}`, w.do("PATCH", path, w.ann, `{"max_cost":null}`).text)
+	require.JSONEq(
+		t,
+		`{"max_tokens":10,"max_cost":2.5,"used_tokens":0,"used_cost":0}`,
+		w.do("PATCH", path, w.ann, `{"max_tokens":10}`).text,
+	)
+	require.JSONEq(
+		t,
+		`{"max_tokens":10,"max_cost":null,"used_tokens":0,"used_cost":0}`,
+		w.do("PATCH", path, w.ann, `{"max_cost":null}`).text,
+	)
 	w.do("PATCH", path, w.bob, `{"max_tokens":10}`).problem(404)
 }
 
@@ -100,10 +157,18 @@ func TestSessionSetup(t *testing.T) {
 	require.Len(t, got["permissions"], 1)
 	require.EqualValues(t, 80, got["compaction"].(map[string]any)["threshold_pct"])
 
-	got = setup(w.do("PATCH", path, w.ann, `{"intent":"x","session_setup":{"compaction":{"threshold_pct":50},"agents":[{"name":"scout","description":"Looks"}]}}`))
+	got = setup(
+		w.do(
+			"PATCH",
+			path,
+			w.ann,
+			`{"intent":"x","session_setup":{"compaction":{"threshold_pct":50},"agents":[{"name":"scout","description":"Looks"}]}}`,
+		),
+	)
 	require.EqualValues(t, 9, got["max_steps"], "what is not named stays")
 	require.EqualValues(t, 50, got["compaction"].(map[string]any)["threshold_pct"])
 	require.Equal(t, []any{"scout"}, got["agents"])
+
 	for body, at := range map[string]string{
 		`{"session_setup":{"max_steps":0}}`: "body.session_setup.max_steps", `{"session_setup":{"stuck_after":2}}`: "body.session_setup.stuck_after",
 		`{"session_setup":{"compaction":{"threshold_pct":96}}}`:               "body.session_setup.compaction.threshold_pct",
@@ -114,6 +179,7 @@ func TestSessionSetup(t *testing.T) {
 		require.Contains(t, w.do("PATCH", path, w.ann, body).fields(), at)
 		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), at)
 	}
+
 	w.do("PATCH", path, w.bob, `{"session_setup":{"max_steps":5}}`).problem(404)
 
 	require.NotContains(t, setup(w.do("GET", path, w.ann, "")), "max_model_retry_s")
@@ -122,8 +188,10 @@ func TestSessionSetup(t *testing.T) {
 	require.EqualValues(t, 9, got["max_steps"], "what is not named stays")
 	got = setup(w.do("PATCH", path, w.ann, `{"session_setup":{"max_steps":8}}`))
 	require.EqualValues(t, 30, got["max_model_retry_s"])
+
 	other := "/api/sessions/" + w.session(`{"max_model_retry_s":604800}`)
 	require.EqualValues(t, 604800, setup(w.do("GET", other, w.ann, ""))["max_model_retry_s"])
+
 	for _, body := range []string{`{"max_model_retry_s":0}`, `{"max_model_retry_s":604801}`, `{"max_model_retry_s":"x"}`} {
 		require.Contains(t, w.do("PATCH", path, w.ann, body).fields(), "body.max_model_retry_s")
 		require.Contains(t, w.do("POST", "/api/sessions", w.ann, body).fields(), "body.max_model_retry_s")

@@ -20,21 +20,27 @@ var specified string
 func TestSpecifiedOperations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(w.do("GET", "/api/openapi.json", "", "").text), &doc))
+
 	documented := map[string]bool{}
+
 	for path, item := range doc.Paths {
 		for method := range item {
 			documented[strings.ToUpper(method)+" "+path] = true
 		}
 	}
+
 	var missing []string
+
 	for operation := range strings.Lines(specified) {
 		if operation = strings.TrimSpace(operation); !documented[operation] {
 			missing = append(missing, operation)
 		}
 	}
+
 	require.Empty(t, missing)
 }

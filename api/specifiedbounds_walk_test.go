@@ -165,6 +165,7 @@ func (s *shape) describe(required bool) string {
 		if f == nil {
 			return ""
 		}
+
 		return fmt.Sprintf("%.0f", *f)
 	}
 	size := func(low, high *int) {
@@ -173,32 +174,41 @@ func (s *shape) describe(required bool) string {
 			if high != nil {
 				most = *high
 			}
+
 			text += between(at(low), most)
 		}
 	}
+
 	switch {
 	case len(s.Enum) > 0:
 		words := []string{}
+
 		for _, v := range s.Enum {
 			if v != nil { // required by the type already
 				words = append(words, fmt.Sprint(v))
 			}
 		}
+
 		text += " of " + strings.Join(words, ",")
 	case s.Minimum != nil || s.Maximum != nil:
 		text += between(number(s.Minimum), number(s.Maximum))
 	}
+
 	size(s.MinLength, s.MaxLength)
 	size(s.MinItems, s.MaxItems)
+
 	if required {
 		text = "required " + text
 	}
+
 	if s.nullable() {
 		text += " or null"
 	}
+
 	if s.Default != nil {
 		text += fmt.Sprintf(" =%v", s.Default)
 	}
+
 	return text
 }
 
@@ -206,29 +216,37 @@ func TestBoundsAreThoseOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	d := newWorld(t).bounds()
 	documented := map[string]string{}
+
 	var fields func(name string, s *shape, required bool)
+
 	fields = func(name string, s *shape, required bool) {
 		s = d.of(s)
+
 		documented[name] = s.describe(required)
 		for field, inner := range s.Properties {
 			needed := false
 			for _, r := range s.Required {
 				needed = needed || r == field
 			}
+
 			fields(name+"."+field, inner, needed)
 		}
+
 		if s.Items != nil {
 			fields(name+"[0]", s.Items, false)
 		}
 	}
+
 	for path, item := range d.Paths {
 		for method, op := range item {
 			name := strings.ToUpper(method) + " " + path + " "
+
 			for _, p := range op.Parameters {
 				if p.Schema != nil {
 					fields(name+p.In+"."+p.Name, p.Schema, p.Required)
 				}
 			}
+
 			if op.RequestBody != nil {
 				if form, ok := op.RequestBody.Content["application/json"]; ok {
 					fields(name+"body", form.Schema, op.RequestBody.Required)
@@ -236,8 +254,10 @@ func TestBoundsAreThoseOfTheSpecification(t *testing.T) {
 			}
 		}
 	}
+
 	for field, says := range specifiedBounds {
 		require.Contains(t, documented, field)
+
 		if documented[field] != says {
 			t.Errorf("%s is %q, specified is %q", field, documented[field], says)
 		}

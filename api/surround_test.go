@@ -26,6 +26,7 @@ func TestKeysOverTheInterface(t *testing.T) {
 	masked := key["masked"].(string)
 	require.True(t, strings.HasPrefix(masked, plaintext[:6]) && strings.HasSuffix(masked, plaintext[len(plaintext)-4:]))
 	require.NotContains(t, masked, plaintext[6:len(plaintext)-4])
+
 	path := "/api/user/api-keys/" + key["id"].(string)
 
 	read := w.do("GET", path, w.ann, "")
@@ -53,6 +54,7 @@ func TestUsersOverTheInterface(t *testing.T) {
 	user := r.json()["user"].(map[string]any)
 	require.Equal(t, "Eve", user["username"])
 	require.Equal(t, false, user["administrator"])
+
 	plaintext := r.json()["api_key"].(map[string]any)["plaintext"].(string)
 	require.Equal(t, user["id"], w.do("GET", "/api/auth/me", plaintext, "").json()["id"])
 	w.do("POST", "/api/admin/users", w.root, `{"username":"eve"}`).code(409, "username_taken")
@@ -67,6 +69,7 @@ func TestIdempotencyOverTheInterface(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key := func(k string) with { return header("Idempotency-Key", k) }
+
 	t.Run("the first answer again", func(t *testing.T) {
 		first := w.do("POST", "/api/sessions", w.ann, `{"intent":"x"}`, key("a"))
 		again := w.do("POST", "/api/sessions", w.ann, `{"intent":"x"}`, key("a"))
@@ -82,8 +85,10 @@ func TestIdempotencyOverTheInterface(t *testing.T) {
 	t.Run("a secret is not kept", func(t *testing.T) {
 		require.Equal(t, 201, w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`, key("s")).status)
 		w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`, key("s")).code(409, "idempotency_secret_not_kept")
+
 		var kept int
-		require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE convert_from(response, 'UTF8') LIKE '%el\_%'`).Scan(&kept))
+		require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys
+			WHERE convert_from(response, 'UTF8') LIKE '%el\_%'`).Scan(&kept))
 		require.Zero(t, kept)
 	})
 	t.Run("a refusal leaves the key free", func(t *testing.T) {
@@ -92,13 +97,17 @@ func TestIdempotencyOverTheInterface(t *testing.T) {
 	})
 	t.Run("of many at once one runs", func(t *testing.T) {
 		var mu sync.Mutex
+
 		ids := map[string]bool{}
+
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
 				r := w.do("POST", "/api/sessions", w.ann, `{"intent":"once"}`, key("c"))
+
 				mu.Lock()
 				defer mu.Unlock()
+
 				if r.status == 200 {
 					ids[r.text] = true
 				} else {
@@ -106,6 +115,7 @@ func TestIdempotencyOverTheInterface(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		require.Len(t, ids, 1)
 		require.EqualValues(t, 1, w.do("GET", "/api/sessions?q=once", w.ann, "").json()["total"])
@@ -115,6 +125,7 @@ func TestIdempotencyOverTheInterface(t *testing.T) {
 
 func TestErrorsRepeatNothing(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld(t)
 	for _, body := range []string{
 		`{"name": 5, "x":"hunter2"}`, `{"name":"hunter2hunter2hunter2hunter2hunter2hunter2hunter2hunter2hunter2"}`, `{"name":"a","scopes":["hunter2"]}`,
@@ -126,6 +137,7 @@ func TestErrorsRepeatNothing(t *testing.T) {
 		require.NotContains(t, r.text, "value\"")
 		require.NotContains(t, r.text, "Go ")
 	}
+
 	w.do("GET", "/api/sessions", "el_hunter2", "")
 	require.NotContains(t, w.log.String(), "hunter2")
 	require.NotContains(t, w.log.String(), w.ann)
@@ -161,6 +173,7 @@ func TestOrigins(t *testing.T) {
 	require.Equal(t, 204, preflight.status)
 	require.Contains(t, preflight.header.Get("Access-Control-Allow-Methods"), "PATCH")
 	require.Contains(t, preflight.header.Get("Access-Control-Allow-Headers"), "Authorization")
+
 	r := w.do("GET", "/healthz", "", "", ours)
 	require.Equal(t, "https://desktop.example", r.header.Get("Access-Control-Allow-Origin"))
 	require.Equal(t, "true", r.header.Get("Access-Control-Allow-Credentials"))
@@ -176,11 +189,13 @@ func (c cookie) Verify(_ context.Context, given auth.Credentials) (domain.Caller
 	if given.Cookie != "good" {
 		return domain.Caller{}, auth.ErrNotMine
 	}
+
 	return domain.Caller{User: c.user}, nil
 }
 
 func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	t.Parallel()
+
 	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
 	w := newWorld(t, func(c *api.Config) {
 		c.Origins = []string{"https://desktop.example"}
@@ -188,6 +203,7 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	})
 	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
+
 	jar := header("Cookie", "everloop_session=good")
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", jar).status, "reading needs no origin")
 	w.do("POST", "/api/sessions", "", `{}`, jar).code(403, "origin_refused")
@@ -195,7 +211,12 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	w.do("POST", "/api/sessions", "", `{}`, jar, header("Origin", "null")).code(403, "origin_refused")
 	require.Equal(t, 200, w.do("POST", "/api/sessions", "", `{}`, jar, header("Origin", "https://desktop.example")).status)
 	require.Equal(t, 200, w.do("POST", "/api/sessions", "", `{}`, jar, header("Origin", w.url)).status)
-	require.Equal(t, 200, w.do("POST", "/api/sessions", w.ann, `{}`, header("Origin", "https://evil.example")).status, "a key is never sent unasked")
+	require.Equal(
+		t,
+		200,
+		w.do("POST", "/api/sessions", w.ann, `{}`, header("Origin", "https://evil.example")).status,
+		"a key is never sent unasked",
+	)
 	w.do("GET", "/api/auth/me", "", "", header("Cookie", "everloop_session=bad")).code(401, "unauthorized")
 }
 
@@ -217,6 +238,10 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 
 	r = w.do("POST", "/api/sessions", w.ann, `{"model":"m"}`, header("Idempotency-Key", "p"))
 	r.code(500, "internal_error")
-	require.Equal(t, http.StatusInternalServerError, w.do("POST", "/api/sessions", w.ann, `{"model":"m"}`, header("Idempotency-Key", "p")).status,
-		"the key was left free")
+	require.Equal(
+		t,
+		http.StatusInternalServerError,
+		w.do("POST", "/api/sessions", w.ann, `{"model":"m"}`, header("Idempotency-Key", "p")).status,
+		"the key was left free",
+	)
 }

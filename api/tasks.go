@@ -32,7 +32,9 @@ func (a *tasksAPI) register(r *httpx.Server) {
 		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err
 		}
+
 		tasks, err := a.tasks.List(ctx, in.SessionID)
+
 		return httpx.Answer(listOf(tasks), err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -67,8 +69,10 @@ func (a *tasksAPI) taskOutput(ctx context.Context, in *struct {
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	out, err := a.tasks.Output(ctx, in.SessionID, in.TaskID, min(in.Tail, 10_000))
 	out.Lines, out.Markers = orEmpty(out.Lines), orEmpty(out.Markers)
+
 	return httpx.Answer(out, err)
 }
 
@@ -76,6 +80,7 @@ func (a *tasksAPI) stopTask(ctx context.Context, in *TaskRef) (*httpx.Body[domai
 	if _, err := a.own(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.tasks.Stop(ctx, in.SessionID, in.TaskID))
 }
 
@@ -83,6 +88,8 @@ func (a *tasksAPI) sessionTasks(ctx context.Context, in *SessionRef) (*httpx.Bod
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	tasks, err := a.store.SessionTasks(ctx, in.SessionID)
+
 	return httpx.Answer(listOf(tasks), err)
 }

@@ -111,17 +111,21 @@ func (a *transferAPI) export(ctx context.Context, in *SessionRef) (*httpx.Stream
 	// The archive is written after this handler has returned.
 	writing, stop := context.WithTimeout(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)), transferTime)
 	parts := domain.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(httpx.CallerOf(ctx), auth.Files)}
+
 	export, err := a.transfers.Export(writing, session, parts)
 	if err != nil {
 		stop()
 		return nil, err
 	}
+
 	end := func() {
 		stop()
+
 		if err := export.Close(); err != nil {
 			a.logger.Warn("an export was not cleared away", "request_id", httpx.RequestOf(ctx).ID, "error", err)
 		}
 	}
+
 	return &httpx.Streamed{Body: func(hctx huma.Context) {
 		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
@@ -130,9 +134,11 @@ func (a *transferAPI) export(ctx context.Context, in *SessionRef) (*httpx.Stream
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {
 			defer end()
+
 			pulse := &pulsing{w, func() { _ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) }}
 			if err := export.Write(writing, pulse); err != nil { // too late for a status
 				a.logger.Error("an export was broken off", "request_id", httpx.RequestOf(ctx).ID, "session_id", session.ID, "error", err)
+
 				_ = conn.Close()
 			}
 		}))
@@ -154,28 +160,36 @@ func (p *pulsing) Write(b []byte) (int, error) {
 func (a *transferAPI) previewImport(ctx context.Context, in *httpx.FormInput) (*httpx.Body[domain.ImportPreview], error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
+
 	var archive httpx.Spooled
 	defer archive.Close()
+
 	if _, err := in.Form("file", archive.Keep); err != nil {
 		return nil, err
 	}
+
 	return httpx.Answer(a.transfers.Preview(ctx, httpx.CallerOf(ctx).User.ID, archive.File, archive.Size))
 }
 
 func (a *transferAPI) importSession(ctx context.Context, in *httpx.FormInput) (*httpx.Body[importedSession], error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
+
 	user := httpx.CallerOf(ctx).User
+
 	asked, err := a.uploadArchive(ctx, user, in)
 	if err != nil {
 		return nil, err
 	}
+
 	id, from, err := a.transfers.Import(ctx, asked)
 	if err != nil {
 		return nil, httpx.At("body.file", err)
 	}
+
 	httpx.Concerns(ctx, id, nil)
 	session, err := a.store.OwnSession(ctx, user, id)
+
 	return httpx.Answer(importedSession{a.detailOf(session, domain.ViewerOwner), from}, err)
 }
 
@@ -187,32 +201,40 @@ func (a *transferAPI) uploadArchive(ctx context.Context, user domain.User, in *h
 		if err == nil || asked.Upload.SessionID == "" {
 			return
 		}
+
 		if left := a.transfers.Discard(ctx, asked.Upload); left != nil {
 			a.logger.Warn("failed to discard an upload; it will be removed later", "request_id", httpx.RequestOf(ctx).ID, "error", left)
 		}
 	}()
+
 	fields, err := in.Form("file", func(archive io.Reader) error {
 		upload, err := a.transfers.Upload(ctx, user.ID, archive)
 		if err == nil {
 			asked.Upload = upload
 		}
+
 		return err
 	})
 	if err != nil {
 		return asked, err
 	}
+
 	const maxName, maxSolution = 100_000, 256
 	if asked.Options.Name = fields["name"]; len(asked.Options.Name) > maxName {
 		return asked, domain.Invalidf("body.name", "has more than %d characters", maxName)
 	}
+
 	if solution := fields["solution_id"]; solution != "" {
 		if len(solution) > maxSolution {
 			return asked, domain.Invalidf("body.solution_id", "has more than %d characters", maxSolution)
 		}
+
 		asked.Options.SolutionID = &solution
 	}
+
 	if o := httpx.RequestOf(ctx).Once; o != nil {
 		asked.Key = o.Key
 	}
+
 	return asked, a.checkSolution(ctx, asked.Options.SolutionID, nil)
 }

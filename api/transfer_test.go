@@ -17,16 +17,20 @@ import (
 // form writes a multipart form with a file, and fields before it.
 func form(t *testing.T, content string, fields ...string) (body, kind string) {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	w := multipart.NewWriter(&out)
 	for i := 0; i < len(fields); i += 2 {
 		require.NoError(t, w.WriteField(fields[i], fields[i+1]))
 	}
+
 	f, err := w.CreateFormFile("file", "a.zip")
 	require.NoError(t, err)
 	_, err = f.Write([]byte(content))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
+
 	return out.String(), w.FormDataContentType()
 }
 
@@ -37,7 +41,9 @@ func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory o
 	send := func(path, body, kind string) reply {
 		return w.do(http.MethodPost, path, w.ann, body, header("Content-Type", kind))
 	}
+
 	const load, look = "/api/sessions/import", "/api/sessions/preview-import"
+
 	body, kind := form(t, "0123456789", "name", "a name", "solution_id", "skill_editor")
 	require.EqualValues(t, 10, send(look, body, kind).json()["counts"].(map[string]any)["bytes"])
 	require.Contains(t, send(load, body, kind).text, `10 bytes for \"a name\", solution true`)
@@ -51,21 +57,27 @@ func TestForms(t *testing.T) { //nolint:paralleltest // it names the directory o
 		send(path, body, "multipart/form-data; boundary=other").code(400, "malformed_request")
 		send(path, `{}`, "application/json").code(415, "unsupported_media_type")
 		send(path, "", "application/json").code(415, "unsupported_media_type")
+
 		field, fieldKind := form(t, "x", "name", strings.Repeat("n", 1<<20+1))
 		send(path, field, fieldKind).code(413, "body_too_large")
+
 		var many []string
 		for i := range 101 {
 			many = append(many, fmt.Sprint(i), "x")
 		}
+
 		crowd, crowdKind := form(t, "x", many...)
 		send(path, crowd, crowdKind).code(400, "malformed_request")
 	}
+
 	long, longKind := form(t, "x", "name", strings.Repeat("n", 100_001))
 	require.Equal(t, []string{"body.name"}, send(load, long, longKind).fields())
 	long, longKind = form(t, "x", "solution_id", strings.Repeat("n", 257))
 	require.Equal(t, []string{"body.solution_id"}, send(load, long, longKind).fields())
+
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
+
 	for _, f := range left {
 		require.NotContains(t, f.Name(), "everloop-upload-", "a file is left")
 	}
@@ -78,6 +90,7 @@ func TestExportHoldsWhatTheCallerMayRead(t *testing.T) {
 	w := newWorld(t)
 	id := w.session(`{}`)
 	w.do(http.MethodPatch, "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`).json()
+
 	for _, tc := range []struct{ key, want string }{
 		{w.ann, "Private:true Files:true"},
 		{w.restricted("sessions:read"), "Private:true Files:false"},
@@ -87,6 +100,7 @@ func TestExportHoldsWhatTheCallerMayRead(t *testing.T) {
 	} {
 		require.Contains(t, w.do(http.MethodGet, "/api/sessions/"+id+"/export", tc.key, "").text, tc.want)
 	}
+
 	w.do(http.MethodGet, "/api/sessions/"+id+"/export", w.restricted("files"), "").code(403, "scope_missing")
 }
 

@@ -32,19 +32,23 @@ func (d UsageDays) query(groups string) (q domain.UsageQuery, err error) {
 	for group := range strings.SplitSeq(groups, "_") {
 		q.Groups = append(q.Groups, domain.UsageGroup(group))
 	}
+
 	now := time.Now().UTC()
 	if q.To, err = usageDay("query.to", d.To, now.Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
 		return q, err
 	}
+
 	if q.From, err = usageDay("query.from", d.From, q.To.AddDate(0, 0, -30)); err != nil {
 		return q, err
 	}
+
 	switch {
 	case !q.From.Before(q.To):
 		return q, domain.Invalidf("query.to", "is not after from")
 	case q.To.Sub(q.From) > domain.MaxUsageRange*24*time.Hour:
 		return q, domain.Invalidf("query.to", "is more than %d days after from", domain.MaxUsageRange)
 	}
+
 	return q, nil
 }
 
@@ -52,10 +56,12 @@ func usageDay(location, text string, otherwise time.Time) (time.Time, error) {
 	if text == "" {
 		return otherwise, nil
 	}
+
 	day, err := time.Parse(time.DateOnly, text)
 	if err != nil || day.Year() < 1 {
 		return day, domain.Invalidf(location, "is not a day, as 2026-11-22")
 	}
+
 	return day, nil
 }
 
@@ -82,9 +88,10 @@ func (a *usageAPI) register(r *httpx.Server) {
 	}, a.ofAll)
 	httpx.Register(r, httpx.Operation{
 		ID: "get-session-usage", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/usage", Tag: "Sessions",
-		Summary:     "Report what the model calls of a session have used",
-		Description: "All its chats, sub-agents, summaries and other auxiliary calls together. Imported and replayed turns were paid elsewhere.",
-		Scope:       auth.SessionsRead,
+		Summary: "Report what the model calls of a session have used",
+		Description: "All its chats, sub-agents, summaries and other auxiliary calls together. Imported and replayed turns were paid " +
+			"elsewhere.",
+		Scope: auth.SessionsRead,
 	}, a.ofSession)
 }
 
@@ -97,7 +104,9 @@ func (a *usageAPI) ofCaller(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	q.UserID = httpx.CallerOf(ctx).User.ID
+
 	return httpx.Answer(a.usages.Usage(ctx, q))
 }
 
@@ -111,7 +120,9 @@ func (a *usageAPI) ofAll(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+
 	q.UserID = in.UserID
+
 	return httpx.Answer(a.usages.Usage(ctx, q))
 }
 
@@ -119,7 +130,9 @@ func (a *usageAPI) ofSession(ctx context.Context, in *SessionRef) (*httpx.Body[d
 	if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
+
 	usage, err := a.usages.SessionUsage(ctx, in.SessionID)
 	usage.ByModel = orEmpty(usage.ByModel)
+
 	return httpx.Answer(usage, err)
 }

@@ -32,7 +32,8 @@ func TestUsage_ofUsersAndSessions(t *testing.T) {
 	w := newWorld(t)
 	session := w.session("{}")
 	_, err := w.db.Pool.Exec(t.Context(), `
-		INSERT INTO session_usage (session_id, owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano)
+		INSERT INTO session_usage (session_id, owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens,
+		    cache_write_tokens, cost_nano)
 		VALUES ($1, $2, '2026-03-01', 'a', true, 2, 100, 10, 40, 5, 1500), ($1, $2, '2026-03-01', 'b', false, 1, 7, 3, 0, 0, 0),
 		       ($1, $2, '2026-03-02', 'a', true, 1, 50, 5, 0, 0, 1000000000)`, session, w.annID)
 	require.NoError(t, err)
@@ -41,12 +42,28 @@ func TestUsage_ofUsersAndSessions(t *testing.T) {
 	require.NoError(t, err)
 
 	const days = "?from=2026-03-01&to=2026-03-03"
+
 	report := w.do("GET", "/api/user/usage"+days, w.ann, "").json()
 	require.Equal(t, []any{"2026-03-01", "2026-03-03", false}, []any{report["from"], report["to"], report["more"]})
 	total := report["total"].(map[string]any)
-	require.Equal(t, []any{5.0, 158.0, 19.0, 40.0, 5.0, 1.000001501},
-		[]any{total["calls"], total["input_tokens"], total["output_tokens"], total["cache_read_tokens"], total["cache_write_tokens"], total["cost_usd"]})
-	require.Equal(t, map[string]any{"input_tokens": 7.0, "output_tokens": 3.0, "cache_read_tokens": 0.0, "cache_write_tokens": 0.0}, total["uncosted"])
+	require.Equal(
+		t,
+		[]any{5.0, 158.0, 19.0, 40.0, 5.0, 1.000001501},
+		[]any{
+			total["calls"],
+			total["input_tokens"],
+			total["output_tokens"],
+			total["cache_read_tokens"],
+			total["cache_write_tokens"],
+			total["cost_usd"],
+		},
+	)
+	require.Equal(
+		t,
+		map[string]any{"input_tokens": 7.0, "output_tokens": 3.0, "cache_read_tokens": 0.0, "cache_write_tokens": 0.0},
+		total["uncosted"],
+	)
+
 	items := report["items"].([]any)
 	require.Len(t, items, 2)
 	require.Equal(t, "2026-03-01", items[0].(map[string]any)["day"])

@@ -72,11 +72,14 @@ func (a *usersAPI) createUser(ctx context.Context, in *struct {
 		Administrator: value(in.Body.Administrator),
 	}
 	key, plaintext, hash := auth.NewKey(user.ID, "first key")
+
 	user, key, err := a.store.CreateUser(ctx, user, key, hash[:])
 	if err != nil {
 		return nil, err
 	}
+
 	httpx.Concerns(ctx, user.ID, map[string]string{"username": user.Username})
+
 	return httpx.Answer(newUser{user, newKeyBody(key, plaintext)}, nil)
 }
 
@@ -87,9 +90,12 @@ func (a *usersAPI) deleteUser(ctx context.Context, in *struct {
 	if err := a.store.DeleteUser(ctx, in.UserID); err != nil {
 		return nil, err
 	}
+
 	a.rights.Announce(ctx, domain.RightsChange{UserID: in.UserID})
+
 	if err := a.workers.UserDeleted(ctx, in.UserID); err != nil {
 		a.logger.Warn("failed to notify workers of a deleted user; unused tool servers end by themselves", "error", err)
 	}
+
 	return httpx.Answer(okBody{true}, nil)
 }

@@ -13,6 +13,7 @@ func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
+
 	return list
 }
 
@@ -21,6 +22,7 @@ func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
 	}
+
 	return v
 }
 
@@ -29,5 +31,6 @@ func orNil(p *string) *string {
 	if p == nil || *p == "" {
 		return nil
 	}
+
 	return p
 }

@@ -69,12 +69,15 @@ func (c webhookChange) apply(spec *domain.WebhookSpec) {
 	set(&spec.URL, c.URL)
 	set(&spec.Description, c.Description)
 	set(&spec.Enabled, c.Enabled)
+
 	if c.Events != nil {
 		spec.Events = append([]domain.WebhookEvent{}, *c.Events...)
 	}
+
 	if c.SessionID.Present {
 		spec.SessionID = orNil(c.SessionID.Value)
 	}
+
 	if c.TaskID.Present {
 		spec.TaskID = orNil(c.TaskID.Value)
 	}
@@ -164,13 +167,16 @@ func (a *webhooksAPI) create(ctx context.Context, in *struct{ Body newWebhook })
 		SessionID: orNil(b.SessionID), TaskID: orNil(b.TaskID), Enabled: true,
 	}
 	set(&spec.Enabled, b.Enabled)
+
 	if b.Events != nil {
 		spec.Events = append([]domain.WebhookEvent{}, *b.Events...)
 	}
+
 	made, secret, err := a.webhooks.Create(ctx, httpx.CallerOf(ctx).User.ID, spec)
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, nil)
 	}
+
 	return httpx.Answer(webhookWithSecret{made, secret}, err)
 }
 
@@ -191,7 +197,9 @@ func (a *webhooksAPI) rotate(ctx context.Context, in *struct {
 	if in.Body != nil {
 		set(&overlap, in.Body.OverlapS)
 	}
+
 	changed, secret, err := a.webhooks.Rotate(ctx, httpx.CallerOf(ctx).User.ID, in.ID, overlap)
+
 	return httpx.Answer(webhookWithSecret{changed, secret}, err)
 }
 

@@ -29,16 +29,35 @@ var webhooksWalk = []call{
 		},
 	},
 	{method: "GET", path: "/api/webhooks", scope: "sessions:read", url: "/api/webhooks", status: 200},
-	{method: "GET", path: "/api/webhooks/{id}", scope: "sessions:read", url: "/api/webhooks/{hook}", status: 200, missing: "/api/webhooks/" + none},
+	{
+		method:  "GET",
+		path:    "/api/webhooks/{id}",
+		scope:   "sessions:read",
+		url:     "/api/webhooks/{hook}",
+		status:  200,
+		missing: "/api/webhooks/" + none,
+	},
 	{
 		method: "PATCH", path: "/api/webhooks/{id}", scope: "sessions:write", url: "/api/webhooks/{hook}", status: 200, hasBody: true,
 		body: `{"description":"y"}`, missing: "/api/webhooks/" + none, bad: []bad{
-			{body: `{"url":"x"}`, at: "body.url"}, {body: `{"events":["odd"]}`, at: "body.events[0]"}, {body: `{"enabled":1}`, at: "body.enabled"},
+			{
+				body: `{"url":"x"}`,
+				at:   "body.url",
+			},
+			{body: `{"events":["odd"]}`, at: "body.events[0]"},
+			{body: `{"enabled":1}`, at: "body.enabled"},
 		},
 	},
 	{
-		method: "POST", path: "/api/webhooks/{id}/rotate-secret", scope: "sessions:write", url: "/api/webhooks/{hook}/rotate-secret", status: 200, hasBody: true,
-		body: `{"overlap_s":60}`, missing: "/api/webhooks/" + none + "/rotate-secret", bad: []bad{{body: `{"overlap_s":-1}`, at: "body.overlap_s"}},
+		method:  "POST",
+		path:    "/api/webhooks/{id}/rotate-secret",
+		scope:   "sessions:write",
+		url:     "/api/webhooks/{hook}/rotate-secret",
+		status:  200,
+		hasBody: true,
+		body:    `{"overlap_s":60}`,
+		missing: "/api/webhooks/" + none + "/rotate-secret",
+		bad:     []bad{{body: `{"overlap_s":-1}`, at: "body.overlap_s"}},
 	},
 	{
 		method: "GET", path: "/api/webhooks/{id}/deliveries", scope: "sessions:read", url: "/api/webhooks/{hook}/deliveries", status: 200,
@@ -49,10 +68,21 @@ var webhooksWalk = []call{
 		},
 	},
 	{
-		method: "POST", path: "/api/webhooks/{id}/deliveries/{delivery_id}/redeliver", scope: "sessions:write",
-		url: "/api/webhooks/{hook}/deliveries/{delivery}/redeliver", status: 200, missing: "/api/webhooks/{hook}/deliveries/" + none + "/redeliver",
+		method:  "POST",
+		path:    "/api/webhooks/{id}/deliveries/{delivery_id}/redeliver",
+		scope:   "sessions:write",
+		url:     "/api/webhooks/{hook}/deliveries/{delivery}/redeliver",
+		status:  200,
+		missing: "/api/webhooks/{hook}/deliveries/" + none + "/redeliver",
 	},
-	{method: "DELETE", path: "/api/webhooks/{id}", scope: "sessions:write", url: "/api/webhooks/{hook}", status: 204, missing: "/api/webhooks/" + none},
+	{
+		method:  "DELETE",
+		path:    "/api/webhooks/{id}",
+		scope:   "sessions:write",
+		url:     "/api/webhooks/{hook}",
+		status:  204,
+		missing: "/api/webhooks/" + none,
+	},
 }
 
 // webhook makes a webhook of ann's, in place of those that ann has, and a delivery of it.
@@ -64,11 +94,13 @@ func (w *world) webhook() (id, delivery string) {
 		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(w.t, err)
+
 	delivery = domain.NewID()
 	_, err = w.db.Pool.Exec(w.t.Context(), `
 		INSERT INTO webhook_deliveries (id, webhook_id, event, body, status) VALUES ($1, $2, 'chat.failed', '{"type":"chat.failed"}', 'failed')`,
 		delivery, made.ID)
 	require.NoError(w.t, err)
+
 	return made.ID, delivery
 }
 
@@ -97,10 +129,12 @@ func TestWebhooks_secretIsShownOnce(t *testing.T) {
 
 func TestWebhooks_limit(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld(t)
 	for range domain.MaxWebhooks {
 		require.Equal(t, 200, w.do("POST", "/api/webhooks", w.ann, `{"url":"https://hooks.example.org/x"}`).status)
 	}
+
 	w.do("POST", "/api/webhooks", w.ann, `{"url":"https://hooks.example.org/x"}`).code(409, "webhook_limit")
 	require.Equal(t, 200, w.do("POST", "/api/webhooks", w.bob, `{"url":"https://hooks.example.org/x"}`).status)
 }
@@ -131,6 +165,7 @@ func TestScheduledTasks_notifyAndPolicy(t *testing.T) {
 	require.Equal(t, []string{"body.notify"}, w.do("POST", "/api/scheduled-tasks", w.bob, body(id)).fields())
 
 	path := "/api/scheduled-tasks/" + made["id"].(string)
+
 	require.Equal(t, 204, w.do("DELETE", "/api/webhooks/"+id, w.ann, "").status)
 	require.Equal(t, 200, w.do("PATCH", path, w.ann, `{"title":"other"}`).status, "what it named may be gone")
 	changed := w.do("PATCH", path, w.ann, `{"notify":[],"question_policy":null}`).json()

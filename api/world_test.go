@@ -69,12 +69,22 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	w := &world{
-		t: t, db: db, log: &syncBuffer{}, chats: &fakeChats{}, turns: &turns{}, tasks: &tasks{}, models: &models{}, deleted: &deleter{}, lookers: &lookers{},
-		streams: newStreams(), down: map[string]error{},
+		t:       t,
+		db:      db,
+		log:     &syncBuffer{},
+		chats:   &fakeChats{},
+		turns:   &turns{},
+		tasks:   &tasks{},
+		models:  &models{},
+		deleted: &deleter{},
+		lookers: &lookers{},
+		streams: newStreams(),
+		down:    map[string]error{},
 	}
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	authenticator := auth.New(db, auth.Options{Logger: logger})
 	t.Cleanup(authenticator.Close)
+
 	ctx, shutDown := context.WithCancel(context.Background())
 	box, err := secrets.NewBox(boxKey)
 	require.NoError(t, err)
@@ -93,52 +103,119 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	hooks, err := webhooks.New(db, box)
 	require.NoError(t, err)
-	dags, err := dagruns.New(dagruns.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Logger: logger})
+	dags, err := dagruns.New(
+		dagruns.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Logger: logger},
+	)
 	require.NoError(t, err)
 	issues, err := board.New(board.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
 	require.NoError(t, err)
+
 	cfg := api.Config{
-		Boards: db, Board: issues, Instances: db,
-		Schedules: scheduled, Agents: agentService, Webhooks: hooks, Answers: w.chats,
-		Context: ctx, Auth: authenticator, Auditor: auth.NewAuditor(db, logger, nil), Store: postgres.NewStore(db, nowhere{}, logger), History: past{}, Compactor: contexts{}, Contexts: contexts{}, Tokens: tokens.New(nil, nil), ModelFinder: w.models, Messages: w.turns, Chats: w.chats,
-		Streams: w.streams.subscribe, Tasks: w.tasks, Images: oneImage{}, Memories: db, Annotations: db, Budgets: db, Usages: db, Profile: func(s domain.Session) domain.Profile {
+		Boards:      db,
+		Board:       issues,
+		Instances:   db,
+		Schedules:   scheduled,
+		Agents:      agentService,
+		Webhooks:    hooks,
+		Answers:     w.chats,
+		Context:     ctx,
+		Auth:        authenticator,
+		Auditor:     auth.NewAuditor(db, logger, nil),
+		Store:       postgres.NewStore(db, nowhere{}, logger),
+		History:     past{},
+		Compactor:   contexts{},
+		Contexts:    contexts{},
+		Tokens:      tokens.New(nil, nil),
+		ModelFinder: w.models,
+		Messages:    w.turns,
+		Chats:       w.chats,
+		Streams:     w.streams.subscribe,
+		Tasks:       w.tasks,
+		Images:      oneImage{},
+		Memories:    db,
+		Annotations: db,
+		Budgets:     db,
+		Usages:      db,
+		Profile: func(s domain.Session) domain.Profile {
 			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
-		}, Solutions: catalog, RoleRights: db, Diagnostics: diagnostics{}, Apps: site{}, AppRecords: site{}, Compute: environments, Runs: &engine{ended: map[string]string{}}, Inbox: db, Registry: skillregistry.New(registryOf(t)), GIS: func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} }, Administration: db, EnvBuckets: secrets.Buckets{Records: db, Box: box}, UserSettings: db, NetworkRules: db,
-		ProdSolutions: db, Production: prod, DAGRuns: dags, DAGRunRecords: db,
-		Replays: played{}, Shares: shown{}, ExtraInfos: db, Transfers: carried{}, Client: api.ClientConfig{PublicSharingEnabled: true}, Workspaces: sessionfiles.Files{Store: workspaces}, Skills: skilled,
-		MCP: mcp.Vault{SealedRecords: db, Box: box}, MCPWorkers: w.lookers, Models: w.models, Deleter: w.deleted, Logger: logger,
-		Readiness: func(context.Context) map[string]error { return w.down },
-		Version:   api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup: api.SessionSetup{DefaultModel: "m-1", Network: domain.NetworkRules, PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions }, Tools: func(_ context.Context, session domain.Session) []string {
-			return slices.DeleteFunc([]string{"Bash", "Read"}, func(tool string) bool { return slices.Contains(session.DisableTools, tool) })
-		}},
+		},
+		Solutions:      catalog,
+		RoleRights:     db,
+		Diagnostics:    diagnostics{},
+		Apps:           site{},
+		AppRecords:     site{},
+		Compute:        environments,
+		Runs:           &engine{ended: map[string]string{}},
+		Inbox:          db,
+		Registry:       skillregistry.New(registryOf(t)),
+		GIS:            func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
+		Administration: db,
+		EnvBuckets:     secrets.Buckets{Records: db, Box: box},
+		UserSettings:   db,
+		NetworkRules:   db,
+		ProdSolutions:  db,
+		Production:     prod,
+		DAGRuns:        dags,
+		DAGRunRecords:  db,
+		Replays:        played{},
+		Shares:         shown{},
+		ExtraInfos:     db,
+		Transfers:      carried{},
+		Client:         api.ClientConfig{PublicSharingEnabled: true},
+		Workspaces:     sessionfiles.Files{Store: workspaces},
+		Skills:         skilled,
+		MCP:            mcp.Vault{SealedRecords: db, Box: box},
+		MCPWorkers:     w.lookers,
+		Models:         w.models,
+		Deleter:        w.deleted,
+		Logger:         logger,
+		Readiness:      func(context.Context) map[string]error { return w.down },
+		Version:        api.Version{Version: "2026.11.21", MinSDK: "1"},
+		Setup: api.SessionSetup{
+			DefaultModel: "m-1",
+			Network:      domain.NetworkRules,
+			PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions },
+			Tools: func(_ context.Context, session domain.Session) []string {
+				return slices.DeleteFunc(
+					[]string{"Bash", "Read"},
+					func(tool string) bool { return slices.Contains(session.DisableTools, tool) },
+				)
+			},
+		},
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
+
 	app := api.New(cfg)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	served := make(chan error, 1)
 	go func() { served <- app.Listener(on(listener)) }()
+
 	t.Cleanup(func() {
 		shutDown()
 		require.NoError(t, app.ShutdownWithTimeout(5*time.Minute))
 		require.NoError(t, <-served)
 	})
+
 	w.url = "http://" + listener.Addr().String()
 	w.annID, w.ann = w.person("ann", false)
 	_, w.bob = w.person("bob", false)
 	_, w.root = w.person("root", true)
+
 	return w
 }
 
 func (w *world) person(name string, administrator bool) (id, plaintext string) {
 	w.t.Helper()
+
 	user := domain.User{ID: domain.NewID(), Username: name, Administrator: administrator}
 	key, plaintext, hash := auth.NewKey(user.ID, "first")
 	_, _, err := w.db.CreateUser(w.t.Context(), user, key, hash[:])
 	require.NoError(w.t, err)
+
 	return user.ID, plaintext
 }
 
@@ -149,6 +226,7 @@ func (w *world) restricted(scopes ...string) string {
 	key.Scopes = scopes
 	_, err := w.db.CreateKey(w.t.Context(), key, hash[:])
 	require.NoError(w.t, err)
+
 	return plaintext
 }
 
@@ -157,6 +235,7 @@ func (w *world) session(body string) string {
 	w.t.Helper()
 	r := w.do(http.MethodPost, "/api/sessions", w.ann, body)
 	require.Equal(w.t, 200, r.status, r.text)
+
 	return r.json()["session_id"].(string)
 }
 
@@ -170,8 +249,10 @@ type reply struct {
 
 func (r reply) json() map[string]any {
 	r.t.Helper()
+
 	var v map[string]any
 	require.NoError(r.t, json.Unmarshal([]byte(r.text), &v), r.text)
+
 	return v
 }
 
@@ -186,15 +267,19 @@ func (w *world) request(method, path, key, body string, changes ...with) *http.R
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, bytes.NewReader([]byte(body)))
 	require.NoError(w.t, err)
+
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
+
 	for _, c := range changes {
 		c(r)
 	}
+
 	return r
 }
 
@@ -202,12 +287,15 @@ func (w *world) do(method, path, key, body string, changes ...with) reply {
 	w.t.Helper()
 	response, err := http.DefaultTransport.RoundTrip(w.request(method, path, key, body, changes...))
 	require.NoError(w.t, err)
+
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	require.NoError(w.t, err)
 	require.NotEmpty(w.t, response.Header.Get("X-Request-Id"), "every answer names its request")
 	got := reply{w.t, response.StatusCode, response.Header, string(text)}
 	got.hold(method, path)
+
 	return got
 }
 
@@ -224,9 +312,11 @@ func (r reply) problem(status int) map[string]any {
 	require.Regexp(r.t, `^[a-z][a-z0-9_]*$`, p["code"])
 	require.Equal(r.t, r.header.Get("X-Request-Id"), p["request_id"])
 	require.IsType(r.t, true, p["retryable"])
+
 	if status == 401 {
 		require.Equal(r.t, "Bearer", r.header.Get("WWW-Authenticate"))
 	}
+
 	return p
 }
 
@@ -238,10 +328,12 @@ func (r reply) code(status int, code string) {
 // fields are the places that a 422 names.
 func (r reply) fields() []string {
 	r.t.Helper()
+
 	var out []string
 	for _, f := range r.problem(422)["errors"].([]any) {
 		out = append(out, f.(map[string]any)["location"].(string))
 	}
+
 	return out
 }
 
@@ -254,5 +346,6 @@ func (oneImage) Image(_ context.Context, _, name string) ([]byte, string, error)
 	if name != picture {
 		return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}
+
 	return []byte("\x89PNG\r\n"), "image/png", nil
 }

@@ -56,6 +56,7 @@ func NewAuditor(log AuditLog, logger *slog.Logger, now func() time.Time) *Audito
 	if now == nil {
 		now = time.Now
 	}
+
 	return &Auditor{log: log, logger: logger, now: now}
 }
 
@@ -64,6 +65,7 @@ func (a *Auditor) Write(ctx context.Context, actorID, action, target string, det
 	if a == nil {
 		return nil
 	}
+
 	return a.log.Audit(ctx, actorID, action, target, details)
 }
 
@@ -80,10 +82,12 @@ func (a *Auditor) SignedIn(ctx context.Context, caller domain.Caller, edge Edge,
 	if a == nil || !a.signIns.first(caller.User.ID+"\n"+caller.KeyID+"\n"+string(edge)+"\n"+address, a.now(), signInEvery) {
 		return
 	}
+
 	details := map[string]string{"edge": string(edge), "address": address}
 	if caller.KeyID != "" {
 		details["api_key_id"] = caller.KeyID
 	}
+
 	a.Record(ctx, caller.User.ID, ActionSignIn, caller.User.ID, details)
 }
 
@@ -94,24 +98,30 @@ func (a *Auditor) Refused(ctx context.Context, caller domain.Caller, edge Edge, 
 	if a == nil {
 		return
 	}
+
 	e := domain.AsError(err)
 	if e.Kind != domain.Unauthenticated && e.Kind != domain.Forbidden {
 		return
 	}
+
 	who := caller.User.ID + "\n" + caller.KeyID
 	if caller.User.ID == "" {
 		who, operation = address, "" // a scan of paths with a wrong key is one refusal
 	}
+
 	if !a.refusals.first(who+"\n"+e.Code+"\n"+string(edge)+"\n"+operation, a.now(), refusedEvery) {
 		return
 	}
+
 	details := map[string]string{"edge": string(edge), "address": address, "code": e.Code}
 	if operation != "" {
 		details["operation"] = operation
 	}
+
 	if caller.KeyID != "" {
 		details["api_key_id"] = caller.KeyID
 	}
+
 	a.Record(ctx, caller.User.ID, ActionRefused, caller.User.ID, details)
 }
 
@@ -121,6 +131,7 @@ func (a *Auditor) AdministratorRead(ctx context.Context, caller domain.Caller, o
 	if a == nil || !a.reads.first(caller.User.ID+"\n"+operation+"\n"+target, a.now(), readEvery) {
 		return
 	}
+
 	a.Record(ctx, caller.User.ID, ActionAdminRead, target, map[string]string{"operation": operation})
 }
 
@@ -138,9 +149,11 @@ type recent struct {
 func (r *recent) first(key string, now time.Time, period time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if now.Before(r.until[key]) {
 		return false
 	}
+
 	if len(r.until) >= recentLimit {
 		for k, until := range r.until {
 			if !now.Before(until) {
@@ -148,12 +161,16 @@ func (r *recent) first(key string, now time.Time, period time.Duration) bool {
 			}
 		}
 	}
+
 	if len(r.until) >= recentLimit {
 		return false
 	}
+
 	if r.until == nil {
 		r.until = map[string]time.Time{}
 	}
+
 	r.until[key] = now.Add(period)
+
 	return true
 }

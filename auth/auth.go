@@ -76,12 +76,15 @@ func New(keys Keys, opts Options) *Authenticator {
 	if opts.CacheFor == 0 {
 		opts.CacheFor = 5 * time.Second
 	}
+
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
+
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+
 	return &Authenticator{
 		keys: keys, verifiers: opts.Verifiers, now: opts.Now,
 		cache: newCache(opts.CacheFor), uses: newUses(keys, opts.Logger),
@@ -104,18 +107,22 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain
 	if c.Bearer != "" {
 		c.Cookie = "" // an explicit token is never backed by an ambient cookie
 	}
+
 	if c == (Credentials{}) {
 		return domain.Caller{}, Unauthorized()
 	}
+
 	if !hasKeyPrefix(c.Bearer) {
 		caller, err := a.byVerifier(ctx, c)
 		if !errors.Is(err, ErrNotMine) {
 			return caller, err
 		}
 	}
+
 	if c.Bearer == "" || len(c.Bearer) > maxKeyLength {
 		return domain.Caller{}, Unauthorized()
 	}
+
 	return a.byKey(ctx, c.Bearer) // an operator's own bootstrap key needs no prefix
 }
 
@@ -125,41 +132,51 @@ func (a *Authenticator) byVerifier(ctx context.Context, c Credentials) (domain.C
 	if len(a.verifiers) == 0 {
 		return domain.Caller{}, ErrNotMine
 	}
+
 	hash, now := Hash(c.Bearer+"\x00"+c.Cookie), a.now()
 	if caller, ok := a.cache.get(hash, now); ok {
 		return caller, nil
 	}
+
 	epoch := a.cache.currentEpoch()
 	for _, v := range a.verifiers {
 		caller, err := v.Verify(ctx, c)
 		if err == nil {
 			a.cache.put(hash, caller, caller.ExpiresAt, now, epoch)
 		}
+
 		if !errors.Is(err, ErrNotMine) {
 			return caller, err
 		}
 	}
+
 	return domain.Caller{}, ErrNotMine
 }
 
 func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Caller, error) {
 	hash := Hash(plaintext)
+
 	now := a.now()
 	if caller, ok := a.cache.get(hash, now); ok {
 		a.uses.note(caller.KeyID, now)
 		return caller, nil
 	}
+
 	epoch := a.cache.currentEpoch()
+
 	user, key, found, err := a.keys.KeyByHash(ctx, hash[:])
 	if err != nil {
 		return domain.Caller{}, err
 	}
+
 	if !found {
 		return domain.Caller{}, Unauthorized()
 	}
+
 	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt}
 	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
 	a.uses.note(key.ID, now)
+
 	return caller, nil
 }
 
@@ -170,10 +187,13 @@ func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 	if caller.KeyID != "" && a.cache.hasKey(caller.KeyID, a.now()) {
 		return true
 	}
+
 	if caller.Grant != "" && a.ended(ctx, caller) {
 		return false
 	}
+
 	alive, err := a.keys.CredentialAlive(ctx, caller.User.ID, caller.KeyID)
+
 	return alive || err != nil
 }
 
@@ -187,6 +207,7 @@ func (a *Authenticator) ended(ctx context.Context, caller domain.Caller) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -196,6 +217,7 @@ func (a *Authenticator) Forget(_ context.Context, change domain.RightsChange) {
 	if change.KeyID == "" && change.UserID == "" {
 		return
 	}
+
 	a.cache.forget(func(c domain.Caller) bool {
 		return change.KeyID != "" && c.KeyID == change.KeyID || change.UserID != "" && c.User.ID == change.UserID
 	})

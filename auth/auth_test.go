@@ -35,20 +35,24 @@ func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain
 	key, ok := r.byHash[[32]byte(hash)]
 	broken, during := r.broken, r.during
 	r.mu.Unlock()
+
 	if during != nil {
 		during()
 	}
+
 	return domain.User{ID: key.UserID}, key, ok, broken
 }
 
 func (r *records) CredentialAlive(_ context.Context, _, keyID string) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, key := range r.byHash {
 		if key.ID == keyID {
 			return true, r.broken
 		}
 	}
+
 	return keyID == "", r.broken
 }
 
@@ -60,25 +64,32 @@ func (r *records) TouchKeys(_ context.Context, used map[string]time.Time) error 
 func (r *records) EnsureBootstrap(_ context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.byHash) > 0 && !force {
 		return false, nil
 	}
+
 	r.byHash[[32]byte(hash)] = key
+
 	return true, nil
 }
 
 // issue makes a key that the records know.
 func (r *records) issue(user string) (plaintext string, key domain.APIKey) {
 	key, plaintext, hash := auth.NewKey(user, "k")
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.byHash[hash] = key
+
 	return plaintext, key
 }
 
 func (r *records) revoke(plaintext string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	delete(r.byHash, auth.Hash(plaintext))
 }
 
@@ -91,20 +102,24 @@ type clock struct {
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.at
 }
 
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.at = c.at.Add(d)
 }
 
 func set(t *testing.T, verifiers ...auth.Verifier) (*auth.Authenticator, *records, *clock) {
 	t.Helper()
+
 	r, c := newRecords(), &clock{at: time.Now()}
 	a := auth.New(r, auth.Options{Verifiers: verifiers, Now: c.now})
 	t.Cleanup(a.Close)
+
 	return a, r, c
 }
 
@@ -112,7 +127,9 @@ func bearer(token string) auth.Credentials { return auth.Credentials{Bearer: tok
 
 func TestNewKey(t *testing.T) {
 	t.Parallel()
+
 	seen := map[string]bool{}
+
 	for range 1000 {
 		key, plaintext, hash := auth.NewKey("u", "n")
 		require.Regexp(t, regexp.MustCompile(`^el_[0-9A-Za-z]{32}$`), plaintext)
@@ -128,6 +145,7 @@ func TestAuthenticator_Authenticate_sameErrorForAllWrongCredentials(t *testing.T
 	a, r, _ := set(t)
 	revoked, _ := r.issue("u")
 	r.revoke(revoked)
+
 	for name, c := range map[string]auth.Credentials{
 		"none": {}, "empty cookie": {Cookie: ""}, "no prefix": bearer("abc"), "unknown": bearer("el_unknown"),
 		"revoked": bearer(revoked), "too long": bearer("el_" + strings.Repeat("x", 10_000)), "an unknown cookie": {Cookie: "c"},
@@ -141,6 +159,7 @@ func TestAuthenticator_Authenticate_sameErrorForAllWrongCredentials(t *testing.T
 func TestAuthenticator_Authenticate_cachesKeys(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
+
 	plaintext, key := r.issue("u")
 	for range 5 {
 		caller, err := a.Authenticate(t.Context(), bearer(plaintext))
@@ -148,8 +167,10 @@ func TestAuthenticator_Authenticate_cachesKeys(t *testing.T) {
 		require.Equal(t, "u", caller.User.ID)
 		require.Equal(t, key.ID, caller.KeyID)
 	}
+
 	require.Equal(t, 1, r.asked)
 	c.pass(6 * time.Second)
+
 	_, err := a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
 	require.Equal(t, 2, r.asked)
@@ -159,6 +180,7 @@ func TestAuthenticator_Authenticate_cachesKeys(t *testing.T) {
 		_, err := a.Authenticate(t.Context(), bearer(plaintext))
 		require.NoError(t, err)
 		c.pass(6 * time.Second)
+
 		_, err = a.Authenticate(t.Context(), bearer(plaintext))
 		require.Error(t, err)
 	})
@@ -166,6 +188,7 @@ func TestAuthenticator_Authenticate_cachesKeys(t *testing.T) {
 
 func TestAuthenticator_Forget_countsAtOnce(t *testing.T) {
 	t.Parallel()
+
 	for name, forget := range map[string]func(*auth.Authenticator, domain.APIKey){
 		"of the key": func(a *auth.Authenticator, k domain.APIKey) { a.Forget(t.Context(), domain.RightsChange{KeyID: k.ID}) },
 		"of the user": func(a *auth.Authenticator, k domain.APIKey) {
@@ -189,6 +212,7 @@ func TestAuthenticator_Forget_countsAtOnce(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+
 	t.Run("also for a look-up that was on its way", func(t *testing.T) {
 		t.Parallel()
 		a, r, _ := set(t)
@@ -211,6 +235,7 @@ func TestAuthenticator_Authenticate_expiryEndsCacheEntry(t *testing.T) {
 	_, err := a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
 	c.pass(2 * time.Second)
+
 	_, _ = a.Authenticate(t.Context(), bearer(plaintext))
 	require.Equal(t, 2, r.asked, "the records decide about an expired key")
 }
@@ -218,18 +243,22 @@ func TestAuthenticator_Authenticate_expiryEndsCacheEntry(t *testing.T) {
 func TestAuthenticator_Authenticate_storesUseOncePerMinute(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)
+
 	plaintext, key := r.issue("u")
 	for range 3 {
 		_, err := a.Authenticate(t.Context(), bearer(plaintext))
 		require.NoError(t, err)
 	}
+
 	require.Equal(t, map[string]time.Time{key.ID: c.now()}, <-r.touched)
 	c.pass(59 * time.Second)
+
 	_, err := a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
 	a.Close()
 	require.Empty(t, r.touched)
 	c.pass(time.Second)
+
 	_, err = a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
 	require.Contains(t, <-r.touched, key.ID)
@@ -241,8 +270,11 @@ func TestAuthenticator_Authenticate_storeUnavailable(t *testing.T) {
 	plaintext, _ := r.issue("u")
 	caller, err := a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
+
 	r.broken = domain.Unavailablef("the database", errors.New("away"))
+
 	c.pass(6 * time.Second)
+
 	_, err = a.Authenticate(t.Context(), bearer(plaintext))
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 	require.True(t, a.Alive(t.Context(), caller), "who is in may stay")
@@ -258,6 +290,7 @@ func (cookies) Verify(_ context.Context, c auth.Credentials) (domain.Caller, err
 	case strings.Count(c.Bearer, ".") == 2:
 		return domain.Caller{}, auth.Unauthorized()
 	}
+
 	return domain.Caller{}, auth.ErrNotMine
 }
 
@@ -279,6 +312,7 @@ func TestOtherCredentials(t *testing.T) {
 
 func TestScopes(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		has  []string
 		asks auth.Scope
@@ -312,6 +346,7 @@ func TestEnsureBootstrap(t *testing.T) {
 	require.Empty(t, again)
 
 	const operators = "an-operators-own-key-of-32-chars"
+
 	made, returned, err := a.EnsureBootstrap(t.Context(), operators)
 	require.NoError(t, err)
 	require.True(t, made)

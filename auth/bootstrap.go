@@ -21,16 +21,21 @@ func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made b
 	} else if err := CheckBootstrapKey(key); err != nil {
 		return false, "", err
 	}
+
 	admin := domain.User{ID: domain.NewID(), Username: "admin", Name: "Administrator", Administrator: true}
 	hash := Hash(key)
+
 	made, err = a.keys.EnsureBootstrap(ctx, admin, keep(key, admin.ID, "bootstrap"), hash[:], given)
 	if err != nil || !made {
 		return false, "", err
 	}
+
 	a.cache.forget(func(domain.Caller) bool { return true })
+
 	if given {
 		return true, "", nil
 	}
+
 	return true, key, nil
 }
 
@@ -44,8 +49,10 @@ func CheckBootstrapKey(key string) error {
 		return domain.Invalidf("BOOTSTRAP_API_KEY", "must have %d to %d characters, as openssl rand -hex 24 makes them",
 			minGivenKey, maxKeyLength)
 	}
+
 	if strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
 		return domain.Invalidf("BOOTSTRAP_API_KEY", "must be printable ASCII without spaces")
 	}
+
 	return nil
 }

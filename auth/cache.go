@@ -33,13 +33,16 @@ func newCache(keep time.Duration) *cache {
 func (c *cache) get(hash [32]byte, now time.Time) (domain.Caller, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+
 	e, ok := c.entries[hash]
+
 	return e.caller, ok && now.Before(e.until)
 }
 
 func (c *cache) currentEpoch() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+
 	return c.epoch
 }
 
@@ -48,31 +51,38 @@ func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now
 	if expires != nil && expires.Before(until) {
 		until = *expires
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.epoch != epoch {
 		return
 	}
+
 	if len(c.entries) >= cacheLimit {
 		clear(c.entries)
 	}
+
 	c.entries[hash] = cached{caller, until}
 }
 
 func (c *cache) hasKey(keyID string, now time.Time) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+
 	for _, e := range c.entries {
 		if e.caller.KeyID == keyID {
 			return now.Before(e.until)
 		}
 	}
+
 	return false
 }
 
 func (c *cache) forget(which func(domain.Caller) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.epoch++
 	for hash, e := range c.entries {
 		if which(e.caller) {

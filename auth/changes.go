@@ -29,15 +29,18 @@ func NewChanges(send func(context.Context, domain.RightsChange) error, logger *s
 func (c *Changes) Watch(fn func(context.Context, domain.RightsChange)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.watchers = append(c.watchers, fn)
 }
 
 // Announce reports a change that was made here to every process.
 func (c *Changes) Announce(ctx context.Context, change domain.RightsChange) {
 	c.Receive(ctx, change)
+
 	if c.send == nil {
 		return
 	}
+
 	if err := c.send(ctx, change); err != nil {
 		c.logger.Warn("failed to announce a change of rights, other processes notice it at their next check", "error", err)
 	}
@@ -48,6 +51,7 @@ func (c *Changes) Announce(ctx context.Context, change domain.RightsChange) {
 func (c *Changes) Receive(ctx context.Context, change domain.RightsChange) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+
 	for _, watcher := range c.watchers {
 		watcher(ctx, change)
 	}

@@ -4,5 +4,6 @@ package auth
 func GuessAddresses(a *Authenticator) int {
 	a.guesses.mu.Lock()
 	defer a.guesses.mu.Unlock()
+
 	return len(a.guesses.failures)
 }

@@ -42,6 +42,7 @@ func newGuesses(perMinute int, now func() time.Time) *guesses {
 	if perMinute <= 0 {
 		return nil
 	}
+
 	return &guesses{
 		bucket: newBucketSize(perMinute, perMinute), now: now,
 		failures: map[string]*rate.Limiter{}, judged: map[attempt]bool{},
@@ -56,20 +57,25 @@ func attemptOf(address string, c Credentials) attempt {
 func (g *guesses) check(of attempt) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if _, known := g.judged[of]; known {
 		return nil
 	}
+
 	b := g.failures[of.address]
 	if b == nil {
 		return nil
 	}
+
 	tokens := b.TokensAt(g.now())
 	if tokens >= 1 {
 		return nil
 	}
+
 	wait := max(1, g.bucket.seconds(tokens, 1))
 	refused := domain.Newf(domain.RateLimited, CodeTooManyGuesses, "too many wrong credentials came from this address, retry in %d s", wait)
 	refused.RetryAfter = wait
+
 	return refused
 }
 
@@ -77,27 +83,33 @@ func (g *guesses) check(of attempt) error {
 func (g *guesses) note(of attempt, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	held, refused := err == nil, domain.AsError(err).Kind == domain.Unauthenticated
 	if !held && !refused {
 		return // an outage says nothing
 	}
+
 	if before, known := g.judged[of]; refused && (!known || before) {
 		g.spend(of.address)
 	}
+
 	if len(g.judged) >= mostAddresses {
 		clear(g.judged)
 	}
+
 	g.judged[of] = held
 }
 
 func (g *guesses) spend(address string) {
 	now := g.now()
+
 	b := g.failures[address]
 	if b == nil {
 		g.dropOld(now)
 		b = g.bucket.full()
 		g.failures[address] = b
 	}
+
 	b.AllowN(now, 1)
 }
 
@@ -107,7 +119,9 @@ func (g *guesses) dropOld(now time.Time) {
 	if len(g.failures) < mostAddresses {
 		return
 	}
+
 	maps.DeleteFunc(g.failures, func(_ string, b *rate.Limiter) bool { return g.bucket.isFull(b, now) })
+
 	if len(g.failures) >= mostAddresses {
 		clear(g.failures)
 	}
@@ -120,11 +134,14 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, address string, c 
 	if a.guesses == nil || c == (Credentials{}) {
 		return a.Authenticate(ctx, c)
 	}
+
 	of := attemptOf(address, c)
 	if err := a.guesses.check(of); err != nil {
 		return domain.Caller{}, err
 	}
+
 	caller, err := a.Authenticate(ctx, c)
 	a.guesses.note(of, err)
+
 	return caller, err
 }

@@ -13,17 +13,21 @@ import (
 
 func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 	t.Parallel()
+
 	r, c := newRecords(), &clock{at: time.Now()}
 	a := auth.New(r, auth.Options{Now: c.now, GuessesPerMinute: 3})
 	t.Cleanup(a.Close)
+
 	from := func(address, token string) error {
 		_, err := a.AuthenticateFrom(t.Context(), address, bearer(token))
 		return err
 	}
 	known, _ := r.issue("u")
 	fresh, _ := r.issue("v")
+
 	require.NoError(t, from("here", known))
 	require.NoError(t, from("here", known), "what is right is no guess")
+
 	for i := range 3 {
 		for range 5 { // the same again is no new guess
 			require.Equal(t, domain.Unauthenticated, domain.AsError(from("here", fmt.Sprint("guess-", i))).Kind)
@@ -34,7 +38,9 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 	require.Equal(t, auth.CodeTooManyGuesses, refused.Code)
 	require.Equal(t, domain.RateLimited, refused.Kind)
 	require.Equal(t, 20, refused.RetryAfter)
+
 	asked := r.asked
+
 	require.Equal(t, auth.CodeTooManyGuesses, domain.AsError(from("here", fresh)).Code, "a right guess among wrong ones is not found out")
 	require.Equal(t, asked, r.asked, "the records are not asked")
 	require.Equal(t, domain.Unauthenticated, domain.AsError(from("here", "")).Kind, "no credentials are no guess")
@@ -51,11 +57,14 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 
 func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 	t.Parallel()
+
 	r := newRecords()
 	a := auth.New(r, auth.Options{GuessesPerMinute: 1})
 	t.Cleanup(a.Close)
+
 	plaintext, _ := r.issue("u")
 	r.broken = domain.Unavailablef("the database", nil)
+
 	for range 3 {
 		_, err := a.AuthenticateFrom(t.Context(), "here", bearer(plaintext))
 		require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
@@ -64,11 +73,14 @@ func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 
 func TestAuthenticator_AuthenticateFrom_remembers_few_addresses(t *testing.T) {
 	t.Parallel()
+
 	a := auth.New(newRecords(), auth.Options{GuessesPerMinute: 1})
 	t.Cleanup(a.Close)
+
 	for i := range 25_000 {
 		_, err := a.AuthenticateFrom(t.Context(), fmt.Sprint("address-", i), bearer("guess"))
 		require.Error(t, err)
 	}
+
 	require.LessOrEqual(t, auth.GuessAddresses(a), 10_000)
 }

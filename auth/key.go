@@ -29,6 +29,7 @@ func keep(plaintext, userID, name string) domain.APIKey {
 func newPlaintext() string {
 	var b strings.Builder
 	b.WriteString(keyPrefix)
+
 	var random [64]byte
 	for b.Len() < len(keyPrefix)+keyDigits {
 		_, _ = rand.Read(random[:]) // never fails
@@ -39,6 +40,7 @@ func newPlaintext() string {
 			}
 		}
 	}
+
 	return b.String()
 }
 
@@ -53,6 +55,7 @@ func mask(plaintext string) string {
 	if len(plaintext) < 20 {
 		return "******...****"
 	}
+
 	return plaintext[:6] + "..." + plaintext[len(plaintext)-4:]
 }
 

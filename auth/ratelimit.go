@@ -59,12 +59,15 @@ func NewLimiter(r RateLimit) *Limiter {
 	if r.PerMinute <= 0 {
 		return nil
 	}
+
 	if r.Burst <= 0 {
 		r.Burst = r.PerMinute
 	}
+
 	if r.Now == nil {
 		r.Now = time.Now
 	}
+
 	return &Limiter{bucket: newBucketSize(r.PerMinute, r.Burst), now: r.Now, buckets: map[string]*rate.Limiter{}}
 }
 
@@ -81,33 +84,41 @@ func (l *Limiter) Take(caller domain.Caller) (Allowance, error) {
 	if l == nil {
 		return Allowance{}, nil
 	}
+
 	ok, left, reset := l.take(cmp.Or(caller.KeyID, caller.User.ID), l.now())
+
 	allowance := Allowance{Limit: l.bucket.burst, Left: left, Reset: reset}
 	if !ok {
 		e := domain.Newf(domain.RateLimited, "rate_limited", "too many requests, retry in %d s", reset)
 		e.RetryAfter = reset
+
 		return allowance, e
 	}
+
 	return allowance, nil
 }
 
 func (l *Limiter) take(credential string, now time.Time) (ok bool, left, reset int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	b := l.buckets[credential]
 	if b == nil {
 		if len(l.buckets) >= mostCredentials {
 			maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return l.bucket.isFull(b, now) })
 		}
+
 		b = l.bucket.full()
 		l.buckets[credential] = b
 	}
 
 	ok = b.AllowN(now, 1)
+
 	tokens := b.TokensAt(now)
 	if !ok {
 		return false, 0, max(1, l.bucket.seconds(tokens, 1))
 	}
+
 	return true, int(tokens), l.bucket.seconds(tokens, float64(l.bucket.burst))
 }
 

@@ -51,7 +51,9 @@ func Allows(caller domain.Caller, scope Scope) bool {
 	if len(caller.Scopes) == 0 || scope == AnyScope {
 		return true
 	}
+
 	has := func(s Scope) bool { return slices.Contains(caller.Scopes, string(s)) }
+
 	return has(scope) ||
 		scope == SessionsRead && has(SessionsWrite) ||
 		scope == Skills && has(SkillsWrite)

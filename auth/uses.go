@@ -30,15 +30,19 @@ func newUses(keys Keys, logger *slog.Logger) *uses {
 func (u *uses) note(keyID string, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if last, ok := u.written[keyID]; ok && at.Sub(last) < useEvery {
 		return
 	}
+
 	if len(u.written) >= cacheLimit {
 		clear(u.written)
 	}
+
 	u.written[keyID], u.pending[keyID] = at, at
 	if !u.writing {
 		u.writing = true
+
 		u.done.Add(1)
 		go u.write()
 	}
@@ -47,19 +51,23 @@ func (u *uses) note(keyID string, at time.Time) {
 // write stores what is pending, in as few statements as come together.
 func (u *uses) write() {
 	defer u.done.Done()
+
 	for {
 		u.mu.Lock()
 		batch := u.pending
 		u.pending = map[string]time.Time{}
 		u.writing = len(batch) > 0
 		u.mu.Unlock()
+
 		if len(batch) == 0 {
 			return
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		if err := u.keys.TouchKeys(ctx, batch); err != nil {
 			u.logger.Warn("failed to update the last use of API keys", "keys", len(batch), "error", err)
 		}
+
 		cancel()
 	}
 }

@@ -22,26 +22,33 @@ func (b *bench) aged(ctx context.Context, session string, turns int) (string, er
 		return "", err
 	}
 	defer response.Body.Close()
+
 	exported, err := io.ReadAll(response.Body)
 	if err != nil {
 		return "", err
 	}
+
 	archive, err := readArchive(exported)
 	if err != nil {
 		return "", err
 	}
+
 	if err := archive.lengthen(turns); err != nil {
 		return "", err
 	}
+
 	longer, err := archive.write()
 	if err != nil {
 		return "", err
 	}
+
 	began := time.Now()
+
 	imported, err := b.client.importSession(ctx, longer)
 	if err == nil {
 		b.value(fmt.Sprintf("importing %d turns", turns), "ms", ms(time.Since(began)), nil)
 	}
+
 	return imported, err
 }
 
@@ -56,21 +63,27 @@ func readArchive(data []byte) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := &archive{members: map[string][]byte{}}
+
 	for _, file := range reader.File {
 		content, err := file.Open()
 		if err != nil {
 			return nil, err
 		}
+
 		a.members[file.Name], err = io.ReadAll(content)
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	if err := json.Unmarshal(a.members["manifest.json"], &a.manifest); err != nil {
 		return nil, err
 	}
+
 	delete(a.members, "manifest.json")
+
 	return a, nil
 }
 
@@ -85,59 +98,81 @@ func (a *archive) lengthen(turns int) error {
 	if err := json.Unmarshal(a.members["history.json"], &tree); err != nil {
 		return err
 	}
+
 	if len(tree.Branches) != 1 {
 		return fmt.Errorf("the session has %d branches, not one", len(tree.Branches))
 	}
+
 	var pattern []map[string]any
+
 	for line := range strings.Lines(string(a.members["turns.jsonl"])) {
 		var turn map[string]any
 		if err := json.Unmarshal([]byte(line), &turn); err != nil {
 			return err
 		}
+
 		pattern = append(pattern, turn)
 	}
-	var lines bytes.Buffer
-	var parent any
+
+	var (
+		lines  bytes.Buffer
+		parent any
+	)
+
 	known := map[string]bool{}
+
 	var chats []map[string]any
+
 	for n := range turns {
 		turn := pattern[n%len(pattern)]
 		copied := func(id any) string { return fmt.Sprintf("%v-%d", id, n/len(pattern)) }
 		was := map[string]any{"id": turn["id"], "chat_id": turn["chat_id"]}
 		id, chat := copied(was["id"]), copied(was["chat_id"])
 		turn["id"], turn["chat_id"], turn["sequence"], turn["parent_id"] = id, chat, n, parent
+
 		line, err := json.Marshal(turn)
 		if err != nil {
 			return err
 		}
+
 		lines.Write(append(line, '\n'))
+
 		turn["id"], turn["chat_id"] = was["id"], was["chat_id"]
 		parent = id
+
 		if known[chat] {
 			continue
 		}
+
 		known[chat] = true
+
 		for _, c := range tree.Chats {
 			if c["id"] == was["chat_id"] {
 				c["id"] = chat
+
 				line, err := json.Marshal(c)
 				if err != nil {
 					return err
 				}
+
 				var one map[string]any
 				if err := json.Unmarshal(line, &one); err != nil {
 					return err
 				}
+
 				chats = append(chats, one)
 				c["id"] = was["chat_id"]
 			}
 		}
 	}
+
 	tree.Branches[0]["next_sequence"], tree.Chats = turns, chats
+
 	history, err := json.Marshal(tree)
 	if err != nil {
 		return err
 	}
+
 	a.members = map[string][]byte{
 		"session.json": a.members["session.json"], "memories.json": a.members["memories.json"], "history.json": history,
 		"turns.jsonl":  lines.Bytes(),
@@ -145,6 +180,7 @@ func (a *archive) lengthen(turns int) error {
 	}
 	a.manifest["counts"] = map[string]any{"turns": turns, "branches": 1}
 	a.manifest["links"], a.manifest["skipped"] = []any{}, []any{}
+
 	return nil
 }
 
@@ -154,13 +190,18 @@ func (a *archive) write() ([]byte, error) {
 	for name, content := range a.members {
 		listed = append(listed, map[string]any{"name": name, "size": len(content), "sha256": fmt.Sprintf("%x", sha256.Sum256(content))})
 	}
+
 	a.manifest["members"] = listed
+
 	manifest, err := json.Marshal(a.manifest)
 	if err != nil {
 		return nil, err
 	}
+
 	a.members["manifest.json"] = manifest
+
 	var out bytes.Buffer
+
 	writer := zip.NewWriter(&out)
 	for name, content := range a.members {
 		// Stored: what says the same so often would look like a bomb when packed.
@@ -168,43 +209,55 @@ func (a *archive) write() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if _, err := file.Write(content); err != nil {
 			return nil, err
 		}
 	}
+
 	err = writer.Close()
+
 	return out.Bytes(), err
 }
 
 // importSession uploads an archive and gives the new session.
 func (c *client) importSession(ctx context.Context, archive []byte) (string, error) {
 	var form bytes.Buffer
+
 	writer := multipart.NewWriter(&form)
+
 	file, err := writer.CreateFormFile("file", "session.zip")
 	if err != nil {
 		return "", err
 	}
+
 	if _, err := file.Write(archive); err != nil {
 		return "", err
 	}
+
 	if err := writer.Close(); err != nil {
 		return "", err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/api/sessions/import", &form)
 	if err != nil {
 		return "", err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	req.Header.Set("Content-Type", writer.FormDataContentType())
+
 	response, err := c.http.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
 		return "", err
 	}
+
 	var made struct {
 		SessionID string `json:"session_id"`
 		ID        string `json:"id"`
@@ -212,8 +265,10 @@ func (c *client) importSession(ctx context.Context, archive []byte) (string, err
 	if response.StatusCode >= 300 || json.Unmarshal(text, &made) != nil {
 		return "", fmt.Errorf("import: %s: %s", response.Status, text[:min(len(text), 2000)])
 	}
+
 	if made.SessionID == "" {
 		made.SessionID = made.ID
 	}
+
 	return made.SessionID, nil
 }

@@ -63,19 +63,23 @@ func (b *bare) conversation() *conversation {
 // chat runs one message to its end. watch, when not nil, gets each piece of text.
 func (c *conversation) chat(ctx context.Context, message string, watch func(text string)) (*chat, error) {
 	seen := &chat{sent: time.Now()}
+
 	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+
 	if err := c.keep(file, bareMessage{Role: "user", Content: message}); err != nil {
 		return nil, err
 	}
+
 	for {
 		answer, err := c.ask(ctx, func(text string) {
 			if seen.firstText.IsZero() {
 				seen.firstText = time.Now()
 			}
+
 			seen.text += len(text)
 			if watch != nil {
 				watch(text)
@@ -85,19 +89,23 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 			seen.ended = time.Now()
 			return seen, err
 		}
+
 		if err := c.keep(file, answer); err != nil {
 			return nil, err
 		}
+
 		for _, call := range answer.ToolCalls {
 			result, err := c.runTool(ctx, call)
 			if err != nil {
 				seen.ended = time.Now()
 				return seen, err
 			}
+
 			if err := c.keep(file, bareMessage{Role: "tool", ToolCallID: call.ID, Content: result}); err != nil {
 				return nil, err
 			}
 		}
+
 		if len(answer.ToolCalls) == 0 {
 			seen.ended = time.Now()
 			return seen, nil
@@ -108,13 +116,16 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 // keep makes a message durable.
 func (c *conversation) keep(file *os.File, message bareMessage) error {
 	c.messages = append(c.messages, message)
+
 	line, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
+
 	if _, err := file.Write(append(line, '\n')); err != nil {
 		return err
 	}
+
 	return syscall.Fdatasync(int(file.Fd()))
 }
 
@@ -126,31 +137,40 @@ var bareTools = json.RawMessage(
 // ask makes one model call.
 func (c *conversation) ask(ctx context.Context, text func(string)) (bareMessage, error) {
 	answer := bareMessage{Role: "assistant"}
+
 	body, err := json.Marshal(map[string]any{"model": "everloop-demo", "stream": true, "messages": c.messages, "tools": bareTools})
 	if err != nil {
 		return answer, err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return answer, err
 	}
+
 	req.Header.Set("Content-Type", "application/json")
+
 	response, err := c.http.Do(req)
 	if err != nil {
 		return answer, err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return answer, fmt.Errorf("model: %s", response.Status)
 	}
+
 	var whole strings.Builder
+
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(make([]byte, 64<<10), 1<<20)
+
 	for lines.Scan() {
 		data, found := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
 		if !found || string(data) == "[DONE]" {
 			continue
 		}
+
 		var chunk struct {
 			Choices []struct {
 				Delta struct {
@@ -162,11 +182,13 @@ func (c *conversation) ask(ctx context.Context, text func(string)) (bareMessage,
 		if err := json.Unmarshal(data, &chunk); err != nil {
 			return answer, err
 		}
+
 		for _, choice := range chunk.Choices {
 			if choice.Delta.Content != "" {
 				text(choice.Delta.Content)
 				whole.WriteString(choice.Delta.Content)
 			}
+
 			for _, piece := range choice.Delta.ToolCalls {
 				if piece.ID != "" {
 					answer.ToolCalls = append(answer.ToolCalls, piece)
@@ -176,7 +198,9 @@ func (c *conversation) ask(ctx context.Context, text func(string)) (bareMessage,
 			}
 		}
 	}
+
 	answer.Content = whole.String()
+
 	return answer, lines.Err()
 }
 
@@ -187,16 +211,20 @@ func (c *conversation) runTool(ctx context.Context, call bareCall) (string, erro
 	if err := json.Unmarshal([]byte(call.Function.Arguments), &arguments); err != nil {
 		return "", err
 	}
+
 	cmd := exec.CommandContext(ctx, "bash", "-c", arguments.Command)
 	cmd.Dir = c.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	output, err := cmd.CombinedOutput()
+
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+
 	if err != nil {
 		return fmt.Sprintf("%s\n%v", output, err), nil
 	}
+
 	return string(output), nil
 }

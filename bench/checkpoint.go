@@ -48,33 +48,43 @@ func measureCheckpoint(ctx context.Context, b *bench) error {
 	if err := makeTree(tree); err != nil {
 		return err
 	}
+
 	large, err := b.client.createSession(ctx)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
+
 	if _, err := b.client.completed(ctx, large, bashScript(fillTree)); err != nil {
 		return err
 	}
+
 	b.value("a command writes 50,000 files", "s", time.Since(began).Seconds(), nil)
 	// The first look reads all files, the second may still have to.
 	for range 2 {
 		if err := wait(ctx, checkpointAge); err != nil {
 			return err
 		}
+
 		began := time.Now()
+
 		if _, err := b.checkpoint(ctx, large); err != nil {
 			return err
 		}
+
 		b.value("checkpoint, files not yet known", "ms", ms(time.Since(began)), nil)
 	}
+
 	small, err := b.client.createSession(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := b.unchanged(ctx, large, small, tree); err != nil {
 		return err
 	}
+
 	return b.rewinds(ctx, large, tree)
 }
 
@@ -82,52 +92,67 @@ func measureCheckpoint(ctx context.Context, b *bench) error {
 // leave of the first text.
 func (b *bench) unchanged(ctx context.Context, large, small, tree string) error {
 	var took, bare, first, firstSmall sample
+
 	for range checkpointRounds {
 		began := time.Now()
+
 		if err := walkTree(tree); err != nil {
 			return err
 		}
+
 		bare.add(time.Since(began))
 		b.model.take()
+
 		seen, err := b.client.completed(ctx, small, helloScript)
 		if err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&firstSmall, seen, nil); err != nil {
 			return err
 		}
+
 		if seen, err = b.client.completed(ctx, large, helloScript); err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&first, seen, nil); err != nil {
 			return err
 		}
+
 		if err := b.captured(ctx, large, ""); err != nil {
 			return err
 		}
+
 		one, err := b.checkpoint(ctx, large)
 		if err != nil {
 			return err
 		}
+
 		took.add(one)
 	}
+
 	b.samples("checkpoint of 50,000 unchanged files", "ms", took, bare, atMost(checkpointGoal))
 	b.samples("first text while it runs (bare: an empty workspace)", "ms", first, firstSmall, nil)
+
 	return nil
 }
 
 // rewinds goes back over chats that changed 10 files each.
 func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 	var took, bare sample
+
 	for round := range rewindRounds {
 		command := fmt.Sprintf(`for d in {1..%d}; do echo "round %d" > pkg$d/src/f7.go; done`, rewindFiles, round)
 		if _, err := b.client.completed(ctx, session, bashScript(command)); err != nil {
 			return err
 		}
+
 		target, err := b.newest(ctx, session)
 		if err != nil {
 			return err
 		}
+
 		var moved struct {
 			Files struct {
 				Restored int   `json:"restored"`
@@ -135,12 +160,16 @@ func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 				Skipped  []any `json:"skipped"`
 			} `json:"files"`
 		}
+
 		began := time.Now()
+
 		path, body := "/api/sessions/"+session+"/rewind", map[string]any{"checkpoint_id": target.ID}
 		if err := b.client.call(ctx, http.MethodPost, path, body, &moved); err != nil {
 			return err
 		}
+
 		took.add(time.Since(began))
+
 		if moved.Files.Restored != rewindFiles || moved.Files.Deleted > 0 || len(moved.Files.Skipped) > 0 {
 			return fmt.Errorf(
 				"a rewind over %d changed files restored %d, deleted %d and skipped %v",
@@ -150,13 +179,18 @@ func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 				moved.Files.Skipped,
 			)
 		}
+
 		began = time.Now()
+
 		if err := restoreTree(tree); err != nil {
 			return err
 		}
+
 		bare.add(time.Since(began))
 	}
+
 	b.samples("rewind, 10 of 50,000 files changed", "ms", took, bare, nil)
+
 	return nil
 }
 
@@ -167,14 +201,18 @@ func (b *bench) checkpoint(ctx context.Context, session string) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
+
 	began := time.Now()
 	over := make(chan error, 1)
+
 	go func() {
 		_, err := b.client.completed(ctx, session, helloScript)
 		over <- err
 	}()
+
 	err = b.captured(ctx, session, before.ID)
 	took := time.Since(began)
+
 	return took, errors.Join(err, <-over)
 }
 
@@ -183,11 +221,13 @@ func (b *bench) checkpoint(ctx context.Context, session string) (time.Duration, 
 func (b *bench) captured(ctx context.Context, session, not string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	for {
 		newest, err := b.newest(ctx, session)
 		if err != nil || newest.ID != not && newest.Files.SnapshotID != nil {
 			return err
 		}
+
 		if err := wait(ctx, checkpointPoll); err != nil {
 			return err
 		}
@@ -200,11 +240,13 @@ func (b *bench) newest(ctx context.Context, session string) (checkpointed, error
 	if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session+"/checkpoints", nil, &list); err != nil {
 		return checkpointed{}, err
 	}
+
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].Kind == "user_turn" {
 			return list[i], nil
 		}
 	}
+
 	return checkpointed{}, fmt.Errorf("session %s has no checkpoint", session)
 }
 
@@ -221,6 +263,7 @@ func makeTree(root string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
+
 		for f := 1; f <= checkpointFiles; f++ {
 			text := fmt.Sprintf("package p%d // %d\n", d, f)
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%d.go", f)), []byte(text), 0o644); err != nil {
@@ -228,23 +271,28 @@ func makeTree(root string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
 // walkTree is the least that a look for changes must do.
 func walkTree(root string) error {
 	files := 0
+
 	err := filepath.WalkDir(root, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		files++
 		_, err = entry.Info()
+
 		return err
 	})
 	if err == nil && files != checkpointDirs*checkpointFiles {
 		err = fmt.Errorf("the tree of the baseline has %d files", files)
 	}
+
 	return err
 }
 
@@ -254,14 +302,17 @@ func restoreTree(root string) error {
 	if err := walkTree(root); err != nil {
 		return err
 	}
+
 	for d := 1; d <= rewindFiles; d++ {
 		path := filepath.Join(root, fmt.Sprintf("pkg%d/src/f7.go", d))
 		if err := os.WriteFile(path+".new", fmt.Appendf(nil, "package p%d // 7\n", d), 0o644); err != nil {
 			return err
 		}
+
 		if err := os.Rename(path+".new", path); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

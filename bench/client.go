@@ -56,29 +56,38 @@ func (c *chat) took() time.Duration { return c.ended.Sub(c.sent) }
 
 func (c *client) request(ctx context.Context, method, path, accept string, body any) (*http.Response, error) {
 	var reader io.Reader
+
 	if body != nil {
 		data, err := json.Marshal(body)
 		if err != nil {
 			return nil, err
 		}
+
 		reader = bytes.NewReader(data)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, reader)
 	if err != nil {
 		return nil, err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Content-Type", "application/json")
+
 	response, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
+
 	if response.StatusCode >= 300 {
 		defer response.Body.Close()
+
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 2000))
+
 		return nil, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, text)
 	}
+
 	return response, nil
 }
 
@@ -89,10 +98,12 @@ func (c *client) call(ctx context.Context, method, path string, body, out any) e
 		return err
 	}
 	defer response.Body.Close()
+
 	data, err := io.ReadAll(response.Body)
 	if err != nil || out == nil {
 		return err
 	}
+
 	return json.Unmarshal(data, out)
 }
 
@@ -100,7 +111,9 @@ func (c *client) createSession(ctx context.Context) (string, error) {
 	var out struct {
 		SessionID string `json:"session_id"`
 	}
+
 	err := c.call(ctx, http.MethodPost, "/api/sessions", map[string]any{}, &out)
+
 	return out.SessionID, err
 }
 
@@ -113,21 +126,26 @@ func (c *client) chat(ctx context.Context, session, message string, watch func(*
 func (c *client) follow(ctx context.Context, session string, body map[string]any, watch func(*event)) (*chat, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	seen := &chat{sent: time.Now()}
+
 	response, err := c.request(ctx, http.MethodPost, "/api/sessions/"+session+"/chat", "text/event-stream", body)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+
 	err = readEvents(response.Body, func(e *event) bool {
 		if watch != nil {
 			watch(e)
 		}
+
 		return seen.add(e)
 	})
 	if err == nil && seen.ended.IsZero() {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return seen, err
 }
 
@@ -138,12 +156,15 @@ func (c *chat) add(e *event) bool {
 		if c.firstText.IsZero() {
 			c.firstText = e.at
 		}
+
 		c.text += len(e.body.TextDelta)
 	}
+
 	if e.name == "chat:end" {
 		c.ended, c.finish = e.at, e.body.FinishReason
 		return false
 	}
+
 	return true
 }
 
@@ -153,6 +174,7 @@ func (c *client) completed(ctx context.Context, session, message string) (*chat,
 	if err == nil && seen.finish != "completed" {
 		err = fmt.Errorf("the chat in session %s ended as %q", session, seen.finish)
 	}
+
 	return seen, err
 }
 
@@ -160,10 +182,12 @@ func (c *client) stop(ctx context.Context, session string) error {
 	var out struct {
 		Stopped bool `json:"stopped"`
 	}
+
 	err := c.call(ctx, http.MethodPost, "/api/sessions/"+session+"/stop", nil, &out)
 	if err == nil && !out.Stopped {
 		err = fmt.Errorf("nothing was stopped in session %s", session)
 	}
+
 	return err
 }
 
@@ -171,7 +195,9 @@ func (c *client) stop(ctx context.Context, session string) error {
 func readEvents(stream io.Reader, more func(*event) bool) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(make([]byte, 64<<10), 16<<20)
+
 	var name string
+
 	for lines.Scan() {
 		line := lines.Text()
 		switch {
@@ -182,13 +208,16 @@ func readEvents(stream io.Reader, more func(*event) bool) error {
 			if err := json.Unmarshal([]byte(line[len("data: "):]), &e.body); err != nil {
 				return fmt.Errorf("event %s: %w", name, err)
 			}
+
 			if e.name == "session:resync" || e.name == "session:error" {
 				return fmt.Errorf("the stream ended with %s: %s", e.name, line)
 			}
+
 			if !more(e) {
 				return nil
 			}
 		}
 	}
+
 	return lines.Err()
 }

@@ -23,21 +23,26 @@ func measureContext(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range 5 {
 		if _, err := b.client.completed(ctx, young, saidScript(i)); err != nil {
 			return err
 		}
 	}
+
 	old, err := b.aged(ctx, young, contextTurns)
 	if err != nil {
 		return fmt.Errorf("make a session of %d turns: %w", contextTurns, err)
 	}
+
 	if err := b.compacted(ctx, young, old); err != nil {
 		return err
 	}
+
 	if err := b.readContext(ctx, young, old); err != nil {
 		return err
 	}
+
 	return b.chatInContext(ctx, young, old)
 }
 
@@ -50,23 +55,30 @@ func saidScript(i int) string {
 // compacted has both histories summarised.
 func (b *bench) compacted(ctx context.Context, young, old string) error {
 	var took sample
+
 	for _, session := range []string{young, old} {
 		var result struct {
 			Status   string `json:"status"`
 			Reason   string `json:"reason"`
 			Archived int    `json:"archived_count"`
 		}
+
 		began := time.Now()
+
 		if err := b.client.call(ctx, http.MethodPost, "/api/sessions/"+session+"/compact", nil, &result); err != nil {
 			return err
 		}
+
 		if result.Status != "completed" {
 			return fmt.Errorf("the compaction was %s: %s", result.Status, result.Reason)
 		}
+
 		took.add(time.Since(began))
 	}
+
 	b.compare(fmt.Sprintf("summarising %d turns (bare: 10)", contextTurns), "ms", took[1], took[0], nil)
 	b.model.take()
+
 	return nil
 }
 
@@ -84,16 +96,20 @@ func (b *bench) readContext(ctx context.Context, young, old string) error {
 			{"/api/sessions/" + old + "/context-stats", &late},
 		} {
 			began := time.Now()
+
 			if err := b.client.call(ctx, http.MethodGet, read.path, nil, nil); err != nil {
 				return err
 			}
+
 			read.to.add(time.Since(began))
 		}
 	}
+
 	b.samples("GET /api/version", "ms", nothing, nil, nil)
 	b.samples(fmt.Sprintf("context-stats of %d turns (bare: 10)", contextTurns), "ms", late, early, nil)
 	b.value("  less GET /api/version", "ms", late.median()-nothing.median(), atMost(contextGoal))
 	b.compare("  ratio", "", late.median()/early.median(), 1, atMost(contextRatio))
+
 	return nil
 }
 
@@ -101,38 +117,49 @@ func (b *bench) readContext(ctx context.Context, young, old string) error {
 // put together: from the turn's start to the model's request.
 func (b *bench) chatInContext(ctx context.Context, young, old string) error {
 	bare := b.bare.conversation()
-	var first, assembled [2]sample
-	var bareFirst sample
-	var parts [2]stages
+
+	var (
+		first, assembled [2]sample
+		bareFirst        sample
+		parts            [2]stages
+	)
+
 	sessions := [2]string{young, old}
 	for round := range contextRounds {
 		for n := range sessions {
 			i := (round + n) % 2 // what one leaves to be done meets the other as often
 			session := sessions[i]
+
 			seen, err := b.client.completed(ctx, session, helloScript)
 			if err != nil {
 				return err
 			}
+
 			call, err := b.model.one()
 			if err != nil {
 				return err
 			}
+
 			first[i].add(seen.firstText.Sub(seen.sent) - call.thinking())
 			parts[i].add(seen, call)
+
 			for _, e := range seen.events {
 				if e.name == "turn:start" && e.body.Role == "assistant" {
 					assembled[i].add(max(call.arrived.Sub(e.at), 0))
 				}
 			}
 		}
+
 		seen, err := bare.chat(ctx, helloScript, nil)
 		if err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&bareFirst, seen, nil); err != nil {
 			return err
 		}
 	}
+
 	b.samples("first text, 10 turns", "ms", first[0], bareFirst, nil)
 	b.samples(fmt.Sprintf("first text, %d turns", contextTurns), "ms", first[1], bareFirst, nil)
 	b.compare("  ratio", "", first[1].median()/first[0].median(), 1, atMost(contextRatio))
@@ -142,5 +169,6 @@ func (b *bench) chatInContext(ctx context.Context, young, old string) error {
 	b.samples("  model's last byte to turn:end", "ms", parts[1].closed, parts[0].closed, nil)
 	b.samples("turn:start to the request at the model, 10 turns", "ms", assembled[0], nil, nil)
 	b.samples(fmt.Sprintf("the same, %d turns", contextTurns), "ms", assembled[1], assembled[0], atMost(contextGoal))
+
 	return nil
 }

@@ -18,64 +18,88 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer socket.close()
+
 	later, err := b.client.createSession(ctx)
 	if err != nil {
 		return err
 	}
+
 	onSocket, err := b.client.createSession(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := socket.subscribe(onSocket); err != nil {
 		return err
 	}
+
 	bareLater := b.bare.conversation()
-	var create, first, again, live, ack, bareFirst, bareAgain sample
-	var parts stages
+
+	var (
+		create, first, again, live, ack, bareFirst, bareAgain sample
+		parts                                                 stages
+	)
+
 	rounds := time.Now()
 	meter := startMeter(b.server.cmd.Process.Pid)
+
 	for range firstTokenRounds {
 		began := time.Now()
+
 		session, err := b.client.createSession(ctx)
 		if err != nil {
 			return err
 		}
+
 		create.add(time.Since(began))
+
 		seen, err := b.client.completed(ctx, session, helloScript)
 		if err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&first, seen, &parts); err != nil {
 			return err
 		}
+
 		if seen, err = b.bare.conversation().chat(ctx, helloScript, nil); err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&bareFirst, seen, nil); err != nil {
 			return err
 		}
+
 		if seen, err = b.client.completed(ctx, later, helloScript); err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&again, seen, nil); err != nil {
 			return err
 		}
+
 		if seen, err = bareLater.chat(ctx, helloScript, nil); err != nil {
 			return err
 		}
+
 		if err := b.firstToken(&bareAgain, seen, nil); err != nil {
 			return err
 		}
+
 		seen, acked, err := socket.chat(onSocket, helloScript)
 		if err != nil {
 			return err
 		}
+
 		ack.add(acked.Sub(seen.sent))
+
 		if err := b.firstToken(&live, seen, nil); err != nil {
 			return err
 		}
 	}
+
 	used := meter.read()
+
 	b.samples("first text, new session", "ms", first, bareFirst, atMost(firstTokenGoal))
 	b.samples("first text, later message", "ms", again, bareAgain, atMost(firstTokenGoal))
 	b.samples("first text over Socket.IO, later message", "ms", live, bareAgain, atMost(firstTokenGoal))
@@ -84,6 +108,7 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 	parts.report(b)
 	b.cost("short chat", used, 3*firstTokenRounds)
 	b.value("rounds took", "s", time.Since(rounds).Seconds(), nil)
+
 	return nil
 }
 
@@ -92,10 +117,13 @@ func (b *bench) firstToken(to *sample, seen *chat, parts *stages) error {
 	if err != nil {
 		return err
 	}
+
 	to.add(seen.firstText.Sub(seen.sent) - call.thinking())
+
 	if parts != nil {
 		parts.add(seen, call)
 	}
+
 	return nil
 }
 
@@ -107,8 +135,10 @@ type stages struct {
 
 func (s *stages) add(seen *chat, call modelCall) {
 	users := 0
+
 	for i := range seen.events {
 		e := &seen.events[i]
+
 		since := e.at.Sub(seen.sent)
 		switch {
 		case e.name == "chat:start":
@@ -123,6 +153,7 @@ func (s *stages) add(seen *chat, call modelCall) {
 			}
 		}
 	}
+
 	s.asked.add(call.arrived.Sub(seen.sent))
 	s.relayed.add(seen.firstText.Sub(call.first))
 	s.ended.add(seen.ended.Sub(call.last))

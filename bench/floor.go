@@ -30,9 +30,11 @@ func measureFloor(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer floor.stop()
+
 	if _, err := floor.run(floorOrder{Sessions: 5, Steps: 3}); err != nil {
 		return fmt.Errorf("warm the floor up: %w", err)
 	}
+
 	b.model.take()
 
 	var ours, bare floorSamples
@@ -40,15 +42,18 @@ func measureFloor(ctx context.Context, b *bench) error {
 		if err := b.roundOfOurs(ctx, &ours); err != nil {
 			return err
 		}
+
 		if err := b.roundOfFloor(floor, &bare); err != nil {
 			return err
 		}
 	}
+
 	ours.report(b, "Everloop")
 	bare.report(b, "floor")
 	b.compareAt("CPU of a step, sandbox apart, with many sessions", "ms", ours.cpu, bare.cpu, atMost(floorCPUGoal))
 	b.compareAt("steps per second, with many sessions", "steps/s", ours.rate, bare.rate, atLeast(floorRateGoal))
 	b.compareAt("gap: answer's end to the next request, one session", "ms", ours.gap, bare.gap, atMost(floorGapGoal))
+
 	return nil
 }
 
@@ -73,6 +78,7 @@ func (s *floorSamples) add(used usage, worker time.Duration, steps int, wall tim
 func (s *floorSamples) report(b *bench, who string) {
 	b.samples(who+": CPU of a step in the service", "ms", s.service, nil, nil)
 	b.samples(who+": CPU of a step in PostgreSQL", "ms", s.records, nil, nil)
+
 	if s.worker.median() > 0 {
 		b.samples(who+": CPU of a step in its worker", "ms", s.worker, nil, nil)
 	}
@@ -86,37 +92,46 @@ func (b *bench) roundOfOurs(ctx context.Context, into *floorSamples) error {
 			return err
 		}
 	}
+
 	meter := startMeter(b.server.cmd.Process.Pid)
+
 	many := atOnce(b.sessions, func(i int) (*chat, error) { return b.client.completed(ctx, sessions[i], loopScript(manySteps)) })
 	if len(many.failures) > 0 {
 		return fmt.Errorf("%d sessions failed; the first: %w", len(many.failures), many.failures[0])
 	}
+
 	into.add(meter.read(), 0, b.sessions*manySteps, many.wall)
 	b.model.take()
 
 	if _, err := b.chatInNew(ctx, loopScript(stepLoop)); err != nil {
 		return err
 	}
+
 	calls, err := b.stepCalls()
 	into.gap.gaps(calls)
+
 	return err
 }
 
 func (b *bench) roundOfFloor(floor *floorProcess, into *floorSamples) error {
 	meter := startMeter(b.server.cmd.Process.Pid)
 	worker := treeCPU(floor.cmd.Process.Pid).service
+
 	done, err := floor.run(floorOrder{Sessions: b.sessions, Steps: manySteps})
 	if err != nil {
 		return err
 	}
+
 	into.add(meter.read(), treeCPU(floor.cmd.Process.Pid).service-worker, b.sessions*manySteps, done.Wall)
 	b.model.take()
 
 	if _, err := floor.run(floorOrder{Sessions: 1, Steps: stepLoop}); err != nil {
 		return err
 	}
+
 	calls, err := b.stepCalls()
 	into.gap.gaps(calls)
+
 	return err
 }
 
@@ -130,6 +145,7 @@ func registerFloor(w worker.Registry, loop *bare) {
 		c := &conversation{bare: loop}
 		return c.runTool(ctx, call)
 	}
+
 	w.RegisterActivityWithOptions(ask, activity.RegisterOptions{Name: "model"})
 	w.RegisterActivityWithOptions(tool, activity.RegisterOptions{Name: "tool"})
 }
@@ -147,7 +163,9 @@ func startFloor(b *bench) (*floorProcess, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := &floorProcess{cmd: exec.Command(self)}
+
 	f.cmd.Env = append(
 		os.Environ(),
 		floorEnv+"="+b.server.addr["TEMPORAL_ADDR"],
@@ -155,15 +173,19 @@ func startFloor(b *bench) (*floorProcess, error) {
 		floorModelEnv+"="+b.model.url,
 	)
 	f.cmd.Stderr = os.Stderr
+
 	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if f.in, err = f.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	stdout, err := f.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	f.out = bufio.NewReader(stdout)
+
 	return f, f.cmd.Start()
 }
 
@@ -171,16 +193,20 @@ func (f *floorProcess) run(order floorOrder) (done floorDone, err error) {
 	if err := json.NewEncoder(f.in).Encode(order); err != nil {
 		return done, err
 	}
+
 	line, err := f.out.ReadBytes('\n')
 	if err != nil {
 		return done, fmt.Errorf("the floor ended: %w", err)
 	}
+
 	if err := json.Unmarshal(line, &done); err != nil {
 		return done, err
 	}
+
 	if len(done.Failures) > 0 {
 		return done, fmt.Errorf("%d loops of the floor failed; the first: %s", len(done.Failures), done.Failures[0])
 	}
+
 	return done, nil
 }
 

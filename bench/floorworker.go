@@ -46,11 +46,13 @@ func floorLoop(ctx workflow.Context, message string) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
 	messages := []bareMessage{{Role: "user", Content: message}}
+
 	for {
 		var answer bareMessage
 		if err := workflow.ExecuteActivity(ctx, "model", messages).Get(ctx, &answer); err != nil {
 			return err
 		}
+
 		messages = append(messages, answer)
 		if len(answer.ToolCalls) == 0 {
 			return nil
@@ -61,6 +63,7 @@ func floorLoop(ctx workflow.Context, message string) error {
 			if err := workflow.ExecuteLocalActivity(ctx, "tool", call).Get(ctx, &result); err != nil {
 				return err
 			}
+
 			messages = append(messages, bareMessage{Role: "tool", ToolCallID: call.ID, Content: result})
 		}
 	}
@@ -76,6 +79,7 @@ func serveFloor(address string) error {
 	defer os.RemoveAll(dir)
 
 	quiet := sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+
 	c, err := sdk.Dial(sdk.Options{
 		HostPort: address, Namespace: "everloop", Logger: quiet,
 		Credentials: sdk.NewAPIKeyStaticCredentials(os.Getenv(floorKeyEnv)), ConnectionOptions: sdk.ConnectionOptions{TLSDisabled: true},
@@ -92,35 +96,45 @@ func serveFloor(address string) error {
 	w := worker.New(c, floorQueue, worker.Options{WorkflowTaskPollerBehavior: poll, ActivityTaskPollerBehavior: poll})
 	w.RegisterWorkflowWithOptions(floorLoop, workflow.RegisterOptions{Name: "FloorLoop"})
 	registerFloor(w, loop)
+
 	if err := w.Start(); err != nil {
 		return err
 	}
 	defer w.Stop()
 
 	out := json.NewEncoder(os.Stdout)
+
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
 		var order floorOrder
 		if err := json.Unmarshal(orders.Bytes(), &order); err != nil {
 			return err
 		}
+
 		if err := out.Encode(runFloor(c, order)); err != nil {
 			return err
 		}
 	}
+
 	return orders.Err()
 }
 
 func runFloor(c sdk.Client, order floorOrder) floorDone {
-	var done floorDone
-	var mu sync.Mutex
-	var group sync.WaitGroup
+	var (
+		done  floorDone
+		mu    sync.Mutex
+		group sync.WaitGroup
+	)
+
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+
 	began := time.Now()
+
 	for i := range order.Sessions {
 		group.Go(func() {
 			sent := time.Now()
+
 			run, err := c.ExecuteWorkflow(ctx, sdk.StartWorkflowOptions{
 				ID: fmt.Sprintf("floor/%d/%d", began.UnixNano(), i), TaskQueue: floorQueue, EnableEagerStart: true,
 			}, "FloorLoop", loopScript(order.Steps))
@@ -130,14 +144,19 @@ func runFloor(c sdk.Client, order floorOrder) floorDone {
 
 			mu.Lock()
 			defer mu.Unlock()
+
 			if err != nil {
 				done.Failures = append(done.Failures, err.Error())
 				return
 			}
+
 			done.TookMS = append(done.TookMS, ms(time.Since(sent)))
 		})
 	}
+
 	group.Wait()
+
 	done.Wall = time.Since(began)
+
 	return done
 }

@@ -25,36 +25,48 @@ func measureFork(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+
 	bare := b.bare.conversation()
+
 	var plain, bareFirst, fork, back sample
+
 	for range forkRounds {
 		seen, err := b.client.completed(ctx, session, helloScript)
 		if err != nil {
 			return err
 		}
+
 		call, err := b.model.one()
 		if err != nil {
 			return err
 		}
+
 		plain.add(call.arrived.Sub(seen.sent))
+
 		if seen, err = bare.chat(ctx, helloScript, nil); err != nil {
 			return err
 		}
+
 		if call, err = b.model.one(); err != nil {
 			return err
 		}
+
 		bareFirst.add(call.arrived.Sub(seen.sent))
+
 		calls, _, err := b.forks(ctx, session, 1, 0)
 		if err != nil {
 			return err
 		}
+
 		fork.add(calls[1].arrived.Sub(calls[0].last))
 		back.add(calls[2].arrived.Sub(calls[1].last))
 	}
+
 	b.samples("a message to its request at the model", "ms", plain, bareFirst, nil)
 	b.samples("a call of Agent to the sub-agent's own request", "ms", fork, bareFirst, nil)
 	b.value("what a sub-agent adds to its first model call", "ms", fork.median()-plain.median(), atMost(forkGoal))
 	b.samples("a sub-agent's last byte to its caller's next request", "ms", back, nil, nil)
+
 	return b.manyForks(ctx, session)
 }
 
@@ -62,23 +74,29 @@ func measureFork(ctx context.Context, b *bench) error {
 // for a while.
 func (b *bench) manyForks(ctx context.Context, session string) error {
 	var one, ten, spread sample
+
 	for range crowdRounds {
 		_, seen, err := b.forks(ctx, session, 1, forkThinking)
 		if err != nil {
 			return err
 		}
+
 		one.add(seen.took())
+
 		calls, seen, err := b.forks(ctx, session, forksAtOnce, forkThinking)
 		if err != nil {
 			return err
 		}
+
 		ten.add(seen.took())
 		spread.add(calls[forksAtOnce].arrived.Sub(calls[1].arrived))
 	}
+
 	b.samples(fmt.Sprintf("chat with one sub-agent of %d ms", forkThinking), "ms", one, nil, nil)
 	b.samples(fmt.Sprintf("chat with %d such sub-agents at once", forksAtOnce), "ms", ten, one, nil)
 	b.value("  times as long as with one", "", ten.median()/one.median(), atMost(crowdGoal))
 	b.samples("  first to last of their requests at the model", "ms", spread, nil, nil)
+
 	return nil
 }
 
@@ -90,27 +108,34 @@ func (b *bench) forks(ctx context.Context, session string, n, thinkingMS int) ([
 	if err != nil {
 		return nil, nil, err
 	}
+
 	calls := b.model.take()
 	if len(calls) != n+2 {
 		return nil, nil, fmt.Errorf("the model was called %d times, not %d", len(calls), n+2)
 	}
+
 	slices.SortFunc(calls, func(a, b modelCall) int { return a.arrived.Compare(b.arrived) })
+
 	return calls, seen, nil
 }
 
 func forkScript(n, thinkingMS int) string {
 	type object = map[string]any
+
 	script := func(steps ...object) string {
 		text, err := json.Marshal(object{"steps": steps})
 		if err != nil {
 			panic(err) // it holds strings and numbers
 		}
+
 		return "[[script]]" + string(text) + "[[/script]]"
 	}
 	prompt := script(object{"text": "Found.", "first_delay_ms": thinkingMS})
+
 	var calls []object
 	for i := range n {
 		calls = append(calls, object{"name": "Agent", "arguments": object{"description": fmt.Sprintf("part %d", i), "prompt": prompt}})
 	}
+
 	return script(object{"calls": calls}, object{"text": "Done."})
 }

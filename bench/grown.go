@@ -31,14 +31,18 @@ func measureGrown(ctx context.Context, b *bench) error {
 	if err != nil {
 		return fmt.Errorf("on an empty database: %w", err)
 	}
+
 	began := time.Now()
+
 	if err := seed.grow(ctx, b.grown); err != nil {
 		return err
 	}
+
 	b.value("sessions that were added", "", float64(b.grown), nil)
 	b.value("  chats", "", float64(b.grown*chatsOfSession), nil)
 	b.value("  turns", "", float64(b.grown*chatsOfSession*turnsOfChat), nil)
 	b.value("  adding them took", "s", time.Since(began).Seconds(), nil)
+
 	grown, err := b.takeCosts(ctx, seed)
 	if err != nil {
 		return fmt.Errorf("on a grown database: %w", err)
@@ -48,6 +52,7 @@ func measureGrown(ctx context.Context, b *bench) error {
 		b.samples(cost.what+", grown beside empty", cost.unit, cost.values, empty[i].values, nil)
 		b.value("  ratio to the empty database", "", cost.values.median()/empty[i].values.median(), atMost(grownGoal))
 	}
+
 	return nil
 }
 
@@ -60,6 +65,7 @@ type cost struct {
 // takeCosts measures everything that must not grow with the database.
 func (b *bench) takeCosts(ctx context.Context, seed *seeder) ([]cost, error) {
 	var costs []cost
+
 	for _, measure := range []func(context.Context, *seeder) ([]cost, error){
 		b.stepCosts, b.textCosts, b.readCosts,
 		b.deletionCost, b.idleCost,
@@ -68,39 +74,49 @@ func (b *bench) takeCosts(ctx context.Context, seed *seeder) ([]cost, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		costs = append(costs, taken...)
 	}
+
 	return costs, nil
 }
 
 func (b *bench) stepCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 	gap, cpu := cost{what: "gap of a step", unit: "ms"}, cost{what: "CPU of a step in PostgreSQL", unit: "ms"}
+
 	for range grownStepRounds {
 		meter := startMeter(b.server.cmd.Process.Pid)
 		if _, err := b.chatInNew(ctx, loopScript(stepLoop)); err != nil {
 			return nil, err
 		}
+
 		cpu.values = append(cpu.values, ms(meter.read().tree.records)/stepLoop)
+
 		calls, err := b.stepCalls()
 		if err != nil {
 			return nil, err
 		}
+
 		gap.values.gaps(calls)
 	}
+
 	return []cost{gap, cpu}, nil
 }
 
 func (b *bench) textCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 	first := cost{what: "first text", unit: "ms"}
+
 	for range grownRounds {
 		seen, err := b.chatInNew(ctx, helloScript)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := b.firstToken(&first.values, seen, nil); err != nil {
 			return nil, err
 		}
 	}
+
 	return []cost{first}, nil
 }
 
@@ -109,12 +125,15 @@ func (b *bench) readCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 	for path, into := range map[string]*cost{"/api/sessions?limit=20": &list, "/api/sessions?limit=20&q=unmatched": &search} {
 		for range grownRounds {
 			began := time.Now()
+
 			if err := b.client.call(ctx, http.MethodGet, path, nil, nil); err != nil {
 				return nil, err
 			}
+
 			into.values.add(time.Since(began))
 		}
 	}
+
 	return []cost{list, search}, nil
 }
 
@@ -122,10 +141,12 @@ func (b *bench) readCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 // gone.
 func (b *bench) deletionCost(ctx context.Context, seed *seeder) ([]cost, error) {
 	gone := cost{what: fmt.Sprintf("CPU of deleting %d turns in PostgreSQL", longSession), unit: "ms"}
+
 	id := seed.session(seed.owner, "long", nil, false, longSession, func(int) string { return "said" })
 	for n := 1; n < longSession; n += 2 {
 		seed.call(id, n, "result")
 	}
+
 	if err := seed.write(ctx); err != nil {
 		return nil, err
 	}
@@ -134,15 +155,19 @@ func (b *bench) deletionCost(ctx context.Context, seed *seeder) ([]cost, error) 
 	if err := b.client.call(ctx, http.MethodDelete, "/api/sessions/"+id, nil, nil); err != nil {
 		return nil, err
 	}
+
 	for left := 1; left > 0; {
 		if err := wait(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
+
 		if err := seed.conn.QueryRow(ctx, `SELECT count(*) FROM sessions WHERE id = $1`, id).Scan(&left); err != nil {
 			return nil, err
 		}
 	}
+
 	gone.values = append(gone.values, ms(meter.read().tree.records))
+
 	return []cost{gone}, nil
 }
 
@@ -151,11 +176,15 @@ func (b *bench) idleCost(ctx context.Context, _ *seeder) ([]cost, error) {
 	if err := wait(ctx, idleSettle); err != nil {
 		return nil, err
 	}
+
 	meter := startMeter(b.server.cmd.Process.Pid)
+
 	if err := wait(ctx, idleWatch); err != nil {
 		return nil, err
 	}
+
 	used := meter.read()
+
 	return []cost{
 		{what: "CPU of PostgreSQL when idle, per second", unit: "ms", values: sample{ms(used.tree.records) / used.wall.Seconds()}},
 	}, nil
@@ -205,9 +234,11 @@ func (s *seeder) grow(ctx context.Context, sessions int) error {
 		if statement.n > 0 {
 			args = append(args, statement.n)
 		}
+
 		if _, err := s.conn.Exec(ctx, statement.sql, args...); err != nil {
 			return fmt.Errorf("grow the database: %w\n%s", err, statement.sql)
 		}
 	}
+
 	return nil
 }

@@ -25,19 +25,25 @@ func measureLists(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer seed.conn.Close(ctx)
+
 	var before struct{ Total int }
 	if err := b.client.call(ctx, http.MethodGet, "/api/sessions?limit=1", nil, &before); err != nil {
 		return err
 	}
+
 	if err := seed.account(ctx); err != nil {
 		return err
 	}
+
 	all := listSessions + before.Total
+
 	took, err := seed.untilSearchable(ctx, b.client)
 	if err != nil {
 		return err
 	}
+
 	b.value(fmt.Sprintf("%d texts into the index of searches", 3*listSessions), "s", took.Seconds(), nil)
+
 	plain, stop, err := b.startPlain(ctx)
 	if err != nil {
 		return err
@@ -47,6 +53,7 @@ func measureLists(ctx context.Context, b *bench) error {
 	list := func(query string) func(int) string {
 		return func(int) string { return "/api/sessions?" + query }
 	}
+
 	search := func(text string) func(int) string { return list("q=" + url.QueryEscape(text)) }
 	for _, c := range []struct {
 		name   string
@@ -76,9 +83,11 @@ func measureLists(ctx context.Context, b *bench) error {
 		if err := b.client.call(ctx, http.MethodGet, c.path(0), nil, &page); err != nil {
 			return err
 		}
+
 		if c.total >= 0 && page.Total != c.total {
 			return fmt.Errorf("%s: %d sessions, not %d", c.name, page.Total, c.total)
 		}
+
 		best, err := bestOf(listRounds, quicker,
 			func() (load, error) { return b.client.requests(ctx, listRequests, listAtOnce, c.path) },
 			func() (load, error) {
@@ -89,15 +98,19 @@ func measureLists(ctx context.Context, b *bench) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
+
 		b.compare(c.name+", p95", "ms", best[0].took.quantile(0.95), best[1].took.quantile(0.95), atMost(listGoal))
 		b.compare("  median", "ms", best[0].took.median(), best[1].took.median(), nil)
+
 		meter := startMeter(b.server.cmd.Process.Pid)
 		if _, err := b.client.requests(ctx, listRequests, listAtOnce, c.path); err != nil {
 			return err
 		}
+
 		used := meter.read()
 		b.value("  CPU of one, with PostgreSQL's", "ms", ms(used.tree.sum())/listRequests, nil)
 	}
+
 	return nil
 }
 
@@ -110,11 +123,13 @@ func (s *seeder) account(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for n := range listSessions + listOthers {
 		owner, intent := s.owner, "project "+s.text(5)
 		if n >= listSessions {
 			owner = others[n%len(others)]
 		}
+
 		words := [2]string{s.text(12), s.text(25)}
 		for _, rare := range []struct {
 			every int
@@ -124,11 +139,14 @@ func (s *seeder) account(ctx context.Context) error {
 				intent += rare.text
 			}
 		}
+
 		if n%200 == 7 {
 			words[1] += " the Wombat said"
 		}
+
 		template := fmt.Sprintf("team_%d/t%d", n/10%10, n%7)
 		s.session(owner, intent, &template, n%500 == 0, 2, func(turn int) string { return words[turn] })
 	}
+
 	return s.write(ctx)
 }

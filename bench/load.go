@@ -18,33 +18,46 @@ func (l load) perSecond() float64 { return float64(len(l.took)) / l.wall.Seconds
 
 // requests makes n GET requests, so many of them at once; path gives the i-th.
 func (c *client) requests(ctx context.Context, n, atOnce int, path func(i int) string) (load, error) {
-	var l load
-	var mu sync.Mutex
-	var failed error
-	var next atomic.Int64
-	var group sync.WaitGroup
+	var (
+		l      load
+		mu     sync.Mutex
+		failed error
+		next   atomic.Int64
+		group  sync.WaitGroup
+	)
+
 	began := time.Now()
+
 	for range atOnce {
 		group.Go(func() {
 			var took sample
+
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				sent := time.Now()
 				err := c.call(ctx, http.MethodGet, path(i), nil, nil)
+
 				took.add(time.Since(sent))
+
 				if err != nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()
+
 					return
 				}
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			l.took = append(l.took, took...)
 		})
 	}
+
 	group.Wait()
+
 	l.wall = time.Since(began)
+
 	return l, failed
 }
 
@@ -59,11 +72,13 @@ func bestOf(rounds int, better func(a, b load) bool, runs ...func() (load, error
 			if err != nil {
 				return nil, err
 			}
+
 			if round == 0 || better(l, best[i]) {
 				best[i] = l
 			}
 		}
 	}
+
 	return best, nil
 }
 

@@ -65,13 +65,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: the baseline:", servePlain(url))
 		os.Exit(1)
 	}
+
 	if address := os.Getenv(floorEnv); address != "" {
 		if err := serveFloor(address); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: the floor:", err)
 			os.Exit(1)
 		}
+
 		return
 	}
+
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -83,28 +86,38 @@ func run() error {
 	if err != nil {
 		return err
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	report := newReport()
 	fmt.Println(report.Machine)
+
 	var failed error
+
 	for _, p := range parts {
 		if !slices.Contains(opts.parts, p.name) {
 			continue
 		}
+
 		fmt.Printf("\n%s: %s\n", p.name, p.about)
+
 		if err := runPart(ctx, opts, p, report); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", p.name, err))
 			fmt.Println("  FAILED:", err)
 		}
+
 		if ctx.Err() != nil {
 			break
 		}
 	}
+
 	report.summary()
+
 	if opts.json != "" {
 		failed = errors.Join(failed, report.save(opts.json))
 	}
+
 	return failed
 }
 
@@ -113,8 +126,11 @@ func parseOptions() (options, error) {
 	for _, p := range parts {
 		names = append(names, p.name)
 	}
+
 	var o options
+
 	chosen := flag.String("run", strings.Join(names, ","), "parts to run, separated by commas")
+
 	flag.StringVar(&o.binary, "bin", "bin/everloop", "the program to measure")
 	flag.StringVar(&o.json, "json", "", "file for all numbers as JSON")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions at once in part many")
@@ -123,19 +139,24 @@ func parseOptions() (options, error) {
 	flag.IntVar(&o.chats, "chats", 6000, "chats in part plateau")
 	flag.StringVar(&o.heap, "heap", "", "file for a heap profile of the service at the end of part plateau")
 	flag.Parse()
+
 	for name := range strings.SplitSeq(*chosen, ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(names, name) {
 			return o, fmt.Errorf("there is no part %q; parts are %s", name, strings.Join(names, ", "))
 		}
+
 		o.parts = append(o.parts, name)
 	}
+
 	if o.sessions < 1 || o.waiting < 1 || o.grown < 1 || o.chats < 1 {
 		return o, errors.New("-sessions, -waiting, -grown and -chats must be at least 1")
 	}
+
 	if _, err := os.Stat(o.binary); err != nil {
 		return o, fmt.Errorf("%w (make build builds it; -bin names another)", err)
 	}
+
 	return o, nil
 }
 
@@ -157,25 +178,31 @@ func runPart(ctx context.Context, opts options, p part, report *report) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	model, err := startModel()
 	if err != nil {
 		return err
 	}
 	defer model.close()
+
 	b := &bench{options: opts, report: report, part: p.name, model: model, bare: newBare(model.url, dir)}
 	if b.server, err = newServer(opts.binary, dir, model.url); err != nil {
 		return err
 	}
+
 	b.client = newClient(b.server.url(), b.server.key)
 	defer func() { err = errors.Join(err, b.server.stop()) }()
+
 	if p.name != "idle" {
 		if err := b.server.start(ctx); err != nil {
 			return err
 		}
+
 		if err := b.warm(ctx); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
+
 	return p.run(ctx, b)
 }
 
@@ -185,11 +212,14 @@ func (b *bench) warm(ctx context.Context) error {
 		if _, err := b.chatInNew(ctx, loopScript(3)); err != nil {
 			return err
 		}
+
 		if _, err := b.bare.conversation().chat(ctx, loopScript(3), nil); err != nil {
 			return err
 		}
 	}
+
 	b.model.take()
+
 	return nil
 }
 
@@ -199,6 +229,7 @@ func (b *bench) chatInNew(ctx context.Context, message string) (*chat, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return b.client.completed(ctx, session, message)
 }
 

@@ -16,12 +16,14 @@ const (
 func measureMany(ctx context.Context, b *bench) error {
 	sessions := make([]string, b.sessions)
 	began := time.Now()
+
 	for i := range sessions {
 		var err error
 		if sessions[i], err = b.client.createSession(ctx); err != nil {
 			return err
 		}
 	}
+
 	created := time.Since(began)
 
 	meter := startMeter(b.server.cmd.Process.Pid)
@@ -47,9 +49,11 @@ func measureMany(ctx context.Context, b *bench) error {
 	b.value("memory afterwards, PSS", "MiB", mib(held.pss), nil)
 	b.value("  of which PostgreSQL", "MiB", mib(held.records), nil)
 	b.value("creating a session", "ms", ms(created)/float64(b.sessions), nil)
+
 	if len(ours.failures) > 0 {
 		return fmt.Errorf("%d sessions failed; the first: %w", len(ours.failures), ours.failures[0])
 	}
+
 	return nil
 }
 
@@ -61,26 +65,37 @@ type crowd struct {
 }
 
 func atOnce(n int, run func(i int) (*chat, error)) crowd {
-	var c crowd
-	var mu sync.Mutex
-	var group sync.WaitGroup
+	var (
+		c     crowd
+		mu    sync.Mutex
+		group sync.WaitGroup
+	)
+
 	began := time.Now()
+
 	for i := range n {
 		group.Go(func() {
 			seen, err := run(i)
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			if err != nil {
 				c.failures = append(c.failures, err)
 				return
 			}
+
 			c.took.add(seen.took())
+
 			if len(seen.events) > 0 {
 				c.started.add(seen.events[0].at.Sub(seen.sent))
 			}
 		})
 	}
+
 	group.Wait()
+
 	c.wall = time.Since(began)
+
 	return c
 }

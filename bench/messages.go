@@ -32,6 +32,7 @@ func measureMessages(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer seed.conn.Close(ctx)
+
 	long := map[int]string{}
 	for _, turns := range []int{messagesFewer, messagesTurns} {
 		long[turns] = seed.session(seed.owner, "a long one", nil, false, turns, func(int) string { return seed.text(150) })
@@ -39,14 +40,17 @@ func measureMessages(ctx context.Context, b *bench) error {
 			seed.call(long[turns], n, strings.Repeat(seed.text(20)+"\n", 20))
 		}
 	}
+
 	if err := seed.write(ctx); err != nil {
 		return err
 	}
+
 	path := func(turns int) string { return "/api/sessions/" + long[turns] + "/messages" }
 
 	if err := b.held(ctx, path); err != nil { // first: what a service has once used it keeps for a while
 		return err
 	}
+
 	var first, firstFewer, whole, wholeFewer sample
 	for range messagesRounds {
 		for turns, into := range map[int][2]*sample{messagesTurns: {&first, &whole}, messagesFewer: {&firstFewer, &wholeFewer}} {
@@ -54,33 +58,41 @@ func measureMessages(ctx context.Context, b *bench) error {
 			if err != nil {
 				return err
 			}
+
 			into[0].add(begun)
 			into[1].add(ended)
 		}
 	}
+
 	b.samples("first byte of 10,000 turns (bare: 1,000)", "ms", first, firstFewer, atMost(messagesFirst))
 	b.value("  p95", "ms", first.quantile(0.95), atMost(messagesFirst))
 	b.samples("  to the last byte (bare: 1,000)", "ms", whole, wholeFewer, nil)
+
 	if err := b.pages(ctx, seed, long[messagesTurns]); err != nil {
 		return err
 	}
+
 	return b.slow(ctx, path(messagesTurns), "/api/sessions/"+long[messagesFewer])
 }
 
 // read gives when the first and the last byte of an answer came, and how many.
 func (c *client) read(ctx context.Context, path string) (first, last time.Duration, bytes int64, err error) {
 	sent := time.Now()
+
 	response, err := c.request(ctx, http.MethodGet, path, "application/json", nil)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	defer response.Body.Close()
+
 	var one [1]byte
 	if _, err := io.ReadFull(response.Body, one[:]); err != nil {
 		return 0, 0, 0, err
 	}
+
 	first = time.Since(sent)
 	bytes, err = io.Copy(io.Discard, response.Body)
+
 	return first, time.Since(sent), bytes + 1, err
 }
 
@@ -91,9 +103,12 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 		after int
 	}{{"first", -1}, {"middle", messagesTurns/2 - 1}, {"last", messagesTurns - 101}} {
 		var ours, bare sample
+
 		for range messagesRounds {
 			var turns []struct{ Sequence int }
+
 			began := time.Now()
+
 			err := b.client.call(
 				ctx,
 				http.MethodGet,
@@ -104,11 +119,15 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 			if err != nil {
 				return err
 			}
+
 			ours.add(time.Since(began))
+
 			if len(turns) != 100 || turns[0].Sequence != p.after+1 {
 				return fmt.Errorf("the %s page has %d turns", p.name, len(turns))
 			}
+
 			began = time.Now()
+
 			rows, err := seed.conn.Query(
 				ctx,
 				`SELECT id, role, blocks FROM entries WHERE branch_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 100`,
@@ -118,18 +137,23 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 			if err != nil {
 				return err
 			}
+
 			for rows.Next() {
 				if _, err := rows.Values(); err != nil {
 					return err
 				}
 			}
+
 			if err := rows.Err(); err != nil {
 				return err
 			}
+
 			bare.add(time.Since(began))
 		}
+
 		b.samples(p.name+" page of 100 turns (bare: pgx alone)", "ms", ours, bare, nil)
 	}
+
 	return nil
 }
 
@@ -137,24 +161,31 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 // list at once: to the peak, from what it had before it read any.
 func (b *bench) held(ctx context.Context, path func(turns int) string) error {
 	pid := b.server.cmd.Process.Pid
+
 	before, err := resetPeak(pid)
 	if err != nil {
 		return err
 	}
+
 	grown := map[int]float64{}
+
 	var size int64
+
 	for _, turns := range []int{messagesFewer, messagesTurns} {
 		for range messagesTurns / turns { // as many turns in all, so that the collector is late as often
 			if size, err = b.readAtOnce(ctx, path(turns)); err != nil {
 				return err
 			}
 		}
+
 		peak, err := peakMemory(pid)
 		if err != nil {
 			return err
 		}
+
 		grown[turns] = mib(peak - before)
 	}
+
 	b.value("10,000 turns as JSON", "MiB", mib(size), nil)
 	b.compare(
 		fmt.Sprintf("memory more at the peak, %d read them at once (bare: 1,000)", messagesAtOnce),
@@ -164,12 +195,14 @@ func (b *bench) held(ctx context.Context, path func(turns int) string) error {
 		nil,
 	)
 	b.value("  more than for 1,000 turns", "MiB", grown[messagesTurns]-grown[messagesFewer], atMost(messagesGrowth))
+
 	return nil
 }
 
 // readAtOnce has several clients read the same list, and gives its size.
 func (b *bench) readAtOnce(ctx context.Context, path string) (size int64, err error) {
 	var group sync.WaitGroup
+
 	errs := make([]error, messagesAtOnce)
 	for i := range errs {
 		group.Go(func() {
@@ -177,10 +210,13 @@ func (b *bench) readAtOnce(ctx context.Context, path string) (size int64, err er
 			if i == 0 {
 				size = bytes
 			}
+
 			errs[i] = err
 		})
 	}
+
 	group.Wait()
+
 	return size, errors.Join(errs...)
 }
 
@@ -190,6 +226,7 @@ func resetPeak(pid int) (int64, error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return 0, err
 	}
+
 	return statusField(pid, "VmRSS:")
 }
 
@@ -206,18 +243,24 @@ func (b *bench) slow(ctx context.Context, path, other string) error {
 	ask := func() (load, error) {
 		return b.client.requests(ctx, 300, 5, func(int) string { return other })
 	}
+
 	alone, err := ask()
 	if err != nil {
 		return err
 	}
+
 	before, err := statusField(b.server.cmd.Process.Pid, "VmRSS:")
 	if err != nil {
 		return err
 	}
+
 	small := newClient(b.client.base, b.client.key)
+
 	small.http.Transport = &http.Transport{DialContext: (&net.Dialer{Control: func(_, _ string, conn syscall.RawConn) error {
 		var set error
+
 		err := conn.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 8<<10) })
+
 		return errors.Join(err, set)
 	}}).DialContext}
 	for range slowReaders {
@@ -226,19 +269,24 @@ func (b *bench) slow(ctx context.Context, path, other string) error {
 			return fmt.Errorf("a slow reader: %w", err)
 		}
 		defer response.Body.Close()
+
 		if _, err := io.ReadFull(response.Body, make([]byte, 1000)); err != nil {
 			return fmt.Errorf("a slow reader: %w", err)
 		}
 	}
+
 	beside, err := ask()
 	if err != nil {
 		return err
 	}
+
 	after, err := statusField(b.server.cmd.Process.Pid, "VmRSS:")
 	if err != nil {
 		return err
 	}
+
 	b.samples(fmt.Sprintf("GET of a session beside %d slow readers (bare: alone)", slowReaders), "ms", beside.took, alone.took, nil)
 	b.value("memory of a slow reader", "MiB", mib(after-before)/slowReaders, nil)
+
 	return nil
 }

@@ -34,9 +34,12 @@ func startModel() (*model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scripted model: %w", err)
 	}
+
 	m := &model{url: "http://" + listener.Addr().String()}
+
 	m.server = &http.Server{Handler: m.timed(mock.New(mock.Config{}).Handler()), ReadHeaderTimeout: time.Minute}
 	go func() { _ = m.server.Serve(listener) }() // ends with close
+
 	return m, nil
 }
 
@@ -48,7 +51,9 @@ func (m *model) timed(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		call := &modelCall{arrived: time.Now()}
+
 		m.mu.Lock()
 		m.calls = append(m.calls, call)
 		m.mu.Unlock()
@@ -63,11 +68,14 @@ func (m *model) timed(next http.Handler) http.Handler {
 func (m *model) take() []modelCall {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	calls := make([]modelCall, len(m.calls))
 	for i, c := range m.calls {
 		calls[i] = *c
 	}
+
 	m.calls = nil
+
 	return calls
 }
 
@@ -77,6 +85,7 @@ func (m *model) one() (modelCall, error) {
 	if len(calls) != 1 {
 		return modelCall{}, fmt.Errorf("the model was called %d times, not once", len(calls))
 	}
+
 	return calls[0], nil
 }
 
@@ -94,5 +103,6 @@ func (w *timedWriter) FlushError() error {
 		w.call.first = time.Now()
 	}
 	w.model.mu.Unlock()
+
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }

@@ -30,15 +30,19 @@ type plainSession struct {
 // query, and JSON; no authentication, no validation, no log, no metrics.
 func servePlain(url string) error {
 	ctx := context.Background()
+
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return err
 	}
+
 	cfg.MaxConns = 24
+
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
+
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
 	app.Get("/sessions/:id", func(c *fiber.Ctx) error {
 		var s plainSession
@@ -46,6 +50,7 @@ func servePlain(url string) error {
 			Scan(&s.ID, &s.Owner, &s.Intent, &s.Status); err != nil {
 			return err
 		}
+
 		return c.JSON(s)
 	})
 	app.Get("/sessions", func(c *fiber.Ctx) error {
@@ -57,24 +62,32 @@ func servePlain(url string) error {
 			return err
 		}
 		defer rows.Close()
+
 		list := []plainSession{}
+
 		for rows.Next() {
 			var s plainSession
 			if err := rows.Scan(&s.ID, &s.Owner, &s.Intent, &s.Status); err != nil {
 				return err
 			}
+
 			list = append(list, s)
 		}
+
 		if err := rows.Err(); err != nil {
 			return err
 		}
+
 		return c.JSON(list)
 	})
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	fmt.Println(listener.Addr())
+
 	return app.Listener(listener)
 }
 
@@ -85,29 +98,37 @@ func (b *bench) startPlain(ctx context.Context) (c *client, stop func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
+
 	program, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cmd := exec.CommandContext(ctx, program)
+
 	cmd.Env = append(os.Environ(), plainEnv+"="+url)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
+
 	stop = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
+
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("the baseline did not start: %w", err)
 	}
+
 	return newClient("http://"+strings.TrimSpace(addr), ""), stop, nil
 }

@@ -29,28 +29,37 @@ const (
 func measurePlateau(ctx context.Context, b *bench) error {
 	pid := b.server.cmd.Process.Pid
 	b.value("memory of the service before", "MiB", mib(treeMemory(pid).service), nil)
+
 	var first, last time.Duration // of one chat of the block
+
 	for done := 0; done < b.chats; {
 		n := min(plateauBlock, b.chats-done)
+
 		took, err := b.block(ctx, n)
 		if err != nil {
 			return err
 		}
+
 		done += n
+
 		last = took / time.Duration(n)
 		if first == 0 {
 			first = last
 		}
+
 		held := treeMemory(pid)
 		b.value(fmt.Sprintf("memory of the service after %d chats, PSS", done), "MiB", mib(held.service), nil)
 		b.value("  PostgreSQL", "MiB", mib(held.records), nil)
 		b.value("  chats per second in this block", "chats/s", float64(n)/took.Seconds(), nil)
 	}
+
 	b.value("memory of the service at the end, PSS", "MiB", mib(treeMemory(pid).service), atMost(plateauGoal))
 	b.value("time of a chat, last block by first", "", float64(last)/float64(first), atMost(plateauSlower))
+
 	if b.heap != "" {
 		return b.server.saveHeap(ctx, b.heap)
 	}
+
 	return nil
 }
 
@@ -58,15 +67,20 @@ func measurePlateau(ctx context.Context, b *bench) error {
 func (b *bench) block(ctx context.Context, n int) (time.Duration, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(plateauAtOnce)
+
 	began := time.Now()
+
 	for range n {
 		group.Go(func() error {
 			_, err := b.chatInNew(ctx, loopScript(plateauSteps))
 			return err
 		})
 	}
+
 	err := group.Wait()
+
 	b.model.take()
+
 	return time.Since(began), err
 }
 
@@ -76,18 +90,23 @@ func (s *server) saveHeap(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("heap profile: %s", response.Status)
 	}
+
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(file, response.Body)
+
 	return errors.Join(err, file.Close())
 }

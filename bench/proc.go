@@ -28,17 +28,22 @@ func readStat(pid int) (stat, bool) {
 	if err != nil {
 		return stat{}, false
 	}
+
 	_, rest, found := bytes.Cut(text, []byte(") ")) // the name before it may hold anything but this
+
 	fields := strings.Fields(string(rest))
 	if !found || len(fields) < 15 {
 		return stat{}, false
 	}
+
 	s := stat{pid: pid, state: fields[0][0]}
+
 	s.parent, _ = strconv.Atoi(fields[1])
 	for _, field := range fields[11:15] {
 		ticks, _ := strconv.ParseInt(field, 10, 64)
 		s.cpu += time.Duration(ticks) * clockTick
 	}
+
 	return s, true
 }
 
@@ -50,32 +55,39 @@ func alive(pid int) bool {
 
 func processes() []stat {
 	entries, _ := filepath.Glob("/proc/[0-9]*")
+
 	all := make([]stat, 0, len(entries))
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(filepath.Base(entry))
 		if err != nil {
 			continue
 		}
+
 		if s, found := readStat(pid); found {
 			all = append(all, s)
 		}
 	}
+
 	return all
 }
 
 // tree gives a process and all below it.
 func tree(root int) []stat {
 	children := map[int][]stat{}
+
 	var found []stat
+
 	for _, s := range processes() {
 		children[s.parent] = append(children[s.parent], s)
 		if s.pid == root {
 			found = append(found, s)
 		}
 	}
+
 	for i := 0; i < len(found); i++ {
 		found = append(found, children[found[i].pid]...)
 	}
+
 	return found
 }
 
@@ -87,6 +99,7 @@ func findCommand(args ...string) (pid int, found bool) {
 			return s.pid, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -100,6 +113,7 @@ func kind(s stat, root int) string {
 	case strings.HasPrefix(string(name), "postgres"):
 		return "postgres"
 	}
+
 	return "sandbox"
 }
 
@@ -113,15 +127,18 @@ type memory struct {
 
 func treeMemory(root int) memory {
 	var m memory
+
 	for _, s := range tree(root) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", s.pid))
 		if err != nil {
 			continue
 		}
+
 		rss, pss := field(text, "Rss:"), field(text, "Pss:")
 		m.processes++
 		m.rss += rss
 		m.pss += pss
+
 		switch kind(s, root) {
 		case "postgres":
 			m.records += pss
@@ -131,6 +148,7 @@ func treeMemory(root int) memory {
 			m.service += pss
 		}
 	}
+
 	return m
 }
 
@@ -142,6 +160,7 @@ func field(text []byte, name string) int64 {
 			return n << 10
 		}
 	}
+
 	return 0
 }
 
@@ -169,6 +188,7 @@ func treeCPU(root int) (c cpuTime) {
 			c.service += s.cpu
 		}
 	}
+
 	return c
 }
 
@@ -183,6 +203,7 @@ type meter struct {
 func startMeter(root int) *meter {
 	m := &meter{root: root, began: time.Now()}
 	m.tree, m.own, m.busy = treeCPU(root), ownCPU(), machineBusy()
+
 	return m
 }
 
@@ -198,6 +219,7 @@ func (m *meter) read() usage {
 	u := usage{wall: time.Since(m.began), tree: treeCPU(m.root).minus(m.tree), own: ownCPU() - m.own}
 	foreign := machineBusy() - m.busy - u.tree.sum() - u.own
 	u.foreign = max(0, float64(foreign)/float64(u.wall)/float64(runtime.NumCPU()))
+
 	return u
 }
 
@@ -205,12 +227,14 @@ func (m *meter) read() usage {
 // its commands.
 func ownCPU() time.Duration {
 	var sum time.Duration
+
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
 		if syscall.Getrusage(who, &r) == nil {
 			sum += time.Duration(r.Utime.Nano() + r.Stime.Nano())
 		}
 	}
+
 	return sum
 }
 
@@ -218,7 +242,9 @@ func ownCPU() time.Duration {
 func machineBusy() time.Duration {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
+
 	var busy int64
+
 	for i, f := range strings.Fields(line) {
 		// user nice system (idle iowait) irq softirq; steal is not counted
 		if i >= 1 && i <= 7 && i != 4 && i != 5 {
@@ -226,6 +252,7 @@ func machineBusy() time.Duration {
 			busy += ticks
 		}
 	}
+
 	return time.Duration(busy) * clockTick
 }
 
@@ -233,5 +260,6 @@ func loadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")
 	load, _ := strconv.ParseFloat(first, 64)
+
 	return load
 }

@@ -16,18 +16,22 @@ import (
 // Large accounts are put there by COPY, as no client would make them in seconds.
 func (s *server) recordsURL() (string, error) {
 	dir := filepath.Join(s.dir, "data", "postgres")
+
 	password, err := os.ReadFile(filepath.Join(dir, "password"))
 	if err != nil {
 		return "", err
 	}
+
 	pid, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
 		return "", err
 	}
+
 	lines := strings.Split(string(pid), "\n")
 	if len(lines) < 4 {
 		return "", fmt.Errorf("the pid file of PostgreSQL has %d lines", len(lines))
 	}
+
 	return fmt.Sprintf(
 		"postgres://everloop:%s@127.0.0.1:%s/everloop?sslmode=disable",
 		strings.TrimSpace(string(password)),
@@ -51,10 +55,12 @@ func (b *bench) newSeeder(ctx context.Context) (*seeder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &seeder{rng: rand.New(rand.NewPCG(1, 2)), words: vocabulary(1000)}
 	if s.conn, err = pgx.Connect(ctx, url); err != nil {
 		return nil, err
 	}
+
 	return s, s.conn.QueryRow(ctx, `SELECT user_id FROM api_keys WHERE revoked_at IS NULL ORDER BY id LIMIT 1`).Scan(&s.owner)
 }
 
@@ -68,19 +74,24 @@ func vocabulary(n int) []string {
 			word.WriteByte("aeiou"[rest/16%5])
 			rest /= 80
 		}
+
 		words[i] = word.String()
 	}
+
 	return words
 }
 
 func (s *seeder) text(words int) string {
 	var text strings.Builder
+
 	for i := range words {
 		if i > 0 {
 			text.WriteByte(' ')
 		}
+
 		text.WriteString(s.words[s.rng.IntN(len(s.words))])
 	}
+
 	return text.String()
 }
 
@@ -92,7 +103,9 @@ func (s *seeder) session(owner, intent string, template *string, pinned bool, tu
 	s.sessions = append(s.sessions, []any{id, owner, intent, "completed", template, pinned, id + "-b", false})
 	s.branches = append(s.branches, []any{id + "-b", id, turns})
 	s.chats = append(s.chats, []any{id + "-c", id, id + "-b", "user", "executing", "ended", "completed"})
+
 	var parent any
+
 	for n := range turns {
 		entry := fmt.Sprintf("%s-%08d", id, n)
 		role := []string{"user", "assistant"}[n%2]
@@ -102,6 +115,7 @@ func (s *seeder) session(owner, intent string, template *string, pinned bool, tu
 		)
 		parent = entry
 	}
+
 	return id
 }
 
@@ -131,7 +145,9 @@ func (s *seeder) write(ctx context.Context) error {
 			return fmt.Errorf("seed %s: %w", t.name, err)
 		}
 	}
+
 	s.sessions, s.branches, s.chats, s.entries, s.calls = nil, nil, nil, nil, nil
+
 	return s.settle(ctx)
 }
 
@@ -141,6 +157,7 @@ func (s *seeder) settle(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -148,17 +165,21 @@ func (s *seeder) settle(ctx context.Context) error {
 // by, and gives how long that took.
 func (s *seeder) untilSearchable(ctx context.Context, c *client) (time.Duration, error) {
 	began := time.Now()
+
 	for waiting := 1; waiting > 0; {
 		if err := c.call(ctx, "GET", "/api/sessions?limit=1&q=whatever", nil, nil); err != nil {
 			return 0, err
 		}
+
 		if err := wait(ctx, 200*time.Millisecond); err != nil {
 			return 0, err
 		}
+
 		if err := s.conn.QueryRow(ctx, `SELECT count(*) FROM search_texts WHERE owner_id = $1 AND NOT indexed`,
 			s.owner).Scan(&waiting); err != nil {
 			return 0, err
 		}
 	}
+
 	return time.Since(began), s.settle(ctx)
 }

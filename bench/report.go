@@ -44,6 +44,7 @@ func (g *goal) met(value float64) bool {
 	if g.AtLeast {
 		return value >= g.Limit
 	}
+
 	return value <= g.Limit
 }
 
@@ -51,6 +52,7 @@ func (g *goal) String() string {
 	if g.AtLeast {
 		return fmt.Sprintf(">= %g", g.Limit)
 	}
+
 	return fmt.Sprintf("<= %g", g.Limit)
 }
 
@@ -76,6 +78,7 @@ func cpuName() string {
 			return strings.TrimSpace(value)
 		}
 	}
+
 	return "unknown processor"
 }
 
@@ -99,12 +102,15 @@ func (b *bench) samples(measure, unit string, values, bare sample, goal *goal) {
 	if len(values) == 0 {
 		return
 	}
+
 	p95, least := values.quantile(0.95), values.quantile(0)
+
 	r := row{Part: b.part, Measure: measure, Unit: unit, Value: values.median(), P95: &p95, Min: &least, N: len(values), Goal: goal}
 	if len(bare) > 0 {
 		median := bare.median()
 		r.Bare = &median
 	}
+
 	b.report.add(r)
 }
 
@@ -128,22 +134,28 @@ func (r *report) add(row row) {
 func (r row) line() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%-52s %10s %-8s", r.Measure, number(r.Value), r.Unit)
+
 	if r.P95 != nil {
 		fmt.Fprintf(&text, " p95 %-8s min %-8s n %-4d", number(*r.P95), number(*r.Min), r.N)
 	}
+
 	if r.Bare != nil {
 		fmt.Fprintf(&text, " bare %-8s", number(*r.Bare))
+
 		if *r.Bare > 0 {
 			fmt.Fprintf(&text, " x %-7s", number(r.Value / *r.Bare))
 		}
 	}
+
 	if r.Goal != nil {
 		verdict := "met"
 		if !r.Goal.met(r.Value) {
 			verdict = "MISSED"
 		}
+
 		fmt.Fprintf(&text, " goal %s: %s", r.Goal, verdict)
 	}
+
 	return strings.TrimRight(text.String(), " ")
 }
 
@@ -161,6 +173,7 @@ func number(v float64) string {
 // summary prints the rows that have a goal.
 func (r *report) summary() {
 	fmt.Printf("\nGoals (load %.2f now)\n", loadAverage())
+
 	for _, row := range r.Rows {
 		if row.Goal != nil {
 			fmt.Printf("  %-12s %s\n", row.Part, row.line())
@@ -173,6 +186,7 @@ func (r *report) save(path string) error {
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
@@ -188,10 +202,12 @@ func (s sample) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
 	}
+
 	sorted := slices.Sorted(slices.Values(s))
 	if q == 0.5 && len(sorted)%2 == 0 {
 		return (sorted[len(sorted)/2-1] + sorted[len(sorted)/2]) / 2
 	}
+
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 

@@ -29,6 +29,7 @@ func newServer(binary, dir, modelURL string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &server{binary: path, dir: dir, modelURL: modelURL, key: "el_" + rand.Text() + rand.Text(), addr: map[string]string{}}
 	for _, variable := range []string{
 		"AGENT_ADDR", "DESKTOP_ADDR", "GATEWAY_ADDR", "GIT_ADDR", "IDENTITY_ADDR", "MOCK_ADDR", "REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", "DEBUG_ADDR",
@@ -37,6 +38,7 @@ func newServer(binary, dir, modelURL string) (*server, error) {
 			return nil, err
 		}
 	}
+
 	return s, nil
 }
 
@@ -50,11 +52,13 @@ func freeAddr() (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+n.Int64())
 		if listener, err := net.Listen("tcp", addr); err == nil {
 			return addr, listener.Close()
 		}
 	}
+
 	return "", errors.New("found no free port between 20000 and 32000")
 }
 
@@ -65,35 +69,44 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
+
 	s.cmd = exec.Command(s.binary, "up")
 	s.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + os.TempDir(), "LOG_LEVEL=warn",
 		"DATA_DIR=" + filepath.Join(s.dir, "data"), "CONNECTIONS_PER_ADDRESS=0",
 		"BOOTSTRAP_API_KEY=" + s.key, "LLM_GATEWAY_URL=" + s.modelURL,
 	}
+
 	for _, variable := range []string{"GOGC", "GOMEMLIMIT", "CACHED_WORKFLOWS"} { // for trials
 		if value, set := os.LookupEnv(variable); set {
 			s.cmd.Env = append(s.cmd.Env, variable+"="+value)
 		}
 	}
+
 	for variable, addr := range s.addr {
 		s.cmd.Env = append(s.cmd.Env, variable+"="+addr)
 	}
+
 	s.cmd.Stdout, s.cmd.Stderr = log, log
+
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
+
 	s.exited = make(chan error, 1)
 	go func(cmd *exec.Cmd, exited chan<- error) { exited <- cmd.Wait() }(s.cmd, s.exited)
+
 	return s.untilReady(ctx)
 }
 
 func (s *server) untilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
+
 	for {
 		select {
 		case err := <-s.exited:
@@ -104,6 +117,7 @@ func (s *server) untilReady(ctx context.Context) error {
 		case <-poll.C:
 			if response, err := http.Get(s.url() + "/readyz"); err == nil {
 				response.Body.Close()
+
 				if response.StatusCode == http.StatusOK {
 					return nil
 				}
@@ -123,18 +137,23 @@ func (s *server) stop() error {
 	if s.cmd == nil {
 		return nil
 	}
+
 	process := s.cmd.Process
 	s.cmd = nil
 	_ = process.Signal(syscall.SIGTERM) // it may have ended already
+
 	select {
 	case err := <-s.exited:
 		if err != nil {
 			return fmt.Errorf("the service ended with %w\n%s", err, s.log())
 		}
+
 		return nil
 	case <-time.After(40 * time.Second):
 		_ = process.Kill()
+
 		<-s.exited //nolint:errcheck // killed; the error below says why
+
 		return errors.New("the service did not end within 40 s of SIGTERM")
 	}
 }

@@ -19,17 +19,20 @@ func measureSession(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+
 	plain, stop, err := b.startPlain(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
+
 	for _, atOnce := range []int{1, 20} {
 		read := func(c *client, path string) func() (load, error) {
 			return func() (load, error) {
 				return c.requests(ctx, oneRequests, atOnce, func(int) string { return path })
 			}
 		}
+
 		best, err := bestOf(
 			oneRounds,
 			more,
@@ -41,6 +44,7 @@ func measureSession(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
+
 		ours, bare := best[0].perSecond(), best[1].perSecond()
 		b.compare(fmt.Sprintf("GET of a session, %d at once", atOnce), "req/s", ours, bare, nil)
 		b.value("  share of the bare handler's", "", ours/bare, atLeast(oneGoal))
@@ -48,12 +52,15 @@ func measureSession(ctx context.Context, b *bench) error {
 		b.compare("  GET /api/version, which reads nothing", "req/s", best[2].perSecond(), bare, nil)
 		b.compare("  GET /api/auth/me, which is authenticated", "req/s", best[3].perSecond(), bare, nil)
 	}
+
 	meter := startMeter(b.server.cmd.Process.Pid)
 	for range oneRequests {
 		if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session, nil, nil); err != nil {
 			return err
 		}
 	}
+
 	b.cost("GET of a session", meter.read(), oneRequests)
+
 	return nil
 }

@@ -20,23 +20,29 @@ type socket struct {
 
 func (c *client) connect(ctx context.Context) (*socket, error) {
 	url := "ws" + strings.TrimPrefix(c.base, "http") + "/socket.io/?EIO=4&transport=websocket"
+
 	conn, response, err := websocket.DefaultDialer.DialContext(ctx, url, http.Header{})
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
+
 	_ = response.Body.Close()
 	s := &socket{conn: conn}
+
 	auth, err := json.Marshal(map[string]string{"token": c.key})
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.write("40" + string(auth)); err != nil {
 		return nil, err
 	}
+
 	return s, s.until(func(frame string) (bool, error) {
 		if strings.HasPrefix(frame, "44") {
 			return false, fmt.Errorf("socket: refused: %s", frame)
 		}
+
 		return strings.HasPrefix(frame, "40"), nil
 	})
 }
@@ -53,17 +59,21 @@ func (s *socket) until(last func(frame string) (bool, error)) error {
 		if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return err
 		}
+
 		_, data, err := s.conn.ReadMessage()
 		if err != nil {
 			return fmt.Errorf("socket: %w", err)
 		}
+
 		frame := string(data)
 		if frame == "2" {
 			if err := s.write("3"); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		if done, err := last(frame); done || err != nil {
 			return err
 		}
@@ -76,7 +86,9 @@ func (s *socket) emit(name string, body any) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	s.acks++
+
 	return s.acks, s.write(fmt.Sprintf("42%d%s", s.acks, payload))
 }
 
@@ -85,11 +97,13 @@ func (s *socket) subscribe(session string) error {
 	if err != nil {
 		return err
 	}
+
 	return s.until(func(frame string) (bool, error) {
 		acked := strings.HasPrefix(frame, fmt.Sprintf("43%d[", id))
 		if acked && !strings.Contains(frame, `"ok":true`) {
 			return false, fmt.Errorf("socket: subscribe: %s", frame)
 		}
+
 		return acked, nil
 	})
 }
@@ -98,29 +112,38 @@ func (s *socket) subscribe(session string) error {
 // chat:end. acked is when the message was promised to be durable.
 func (s *socket) chat(session, message string) (seen *chat, acked time.Time, err error) {
 	seen = &chat{sent: time.Now()}
+
 	id, err := s.emit("chat:send", map[string]string{"session_id": session, "message": message})
 	if err != nil {
 		return nil, acked, err
 	}
+
 	ack := fmt.Sprintf("43%d[", id)
 	err = s.until(func(frame string) (bool, error) {
 		if strings.HasPrefix(frame, ack) {
 			acked = time.Now()
+
 			if !strings.Contains(frame, `"ok":true`) {
 				return false, fmt.Errorf("socket: chat:send: %s", frame)
 			}
+
 			return !seen.ended.IsZero(), nil
 		}
+
 		payload, found := strings.CutPrefix(frame, "42")
 		if !found || !seen.ended.IsZero() {
 			return false, nil
 		}
+
 		e := &event{at: time.Now()}
 		if err := json.Unmarshal([]byte(payload), &[]any{&e.name, &e.body}); err != nil {
 			return false, fmt.Errorf("socket: %w", err)
 		}
+
 		seen.add(e)
+
 		return !seen.ended.IsZero() && !acked.IsZero(), nil
 	})
+
 	return seen, acked, err
 }

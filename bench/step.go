@@ -15,26 +15,34 @@ const (
 // measureStep takes the time of one step of a loop: a model call that asks for a
 // command, the command, and the next call.
 func measureStep(ctx context.Context, b *bench) error {
-	var whole, gap, bareWhole, bareGap sample
-	var parts stepStages
-	var used usage
+	var (
+		whole, gap, bareWhole, bareGap sample
+		parts                          stepStages
+		used                           usage
+	)
+
 	for range stepRounds {
 		session, err := b.client.createSession(ctx)
 		if err != nil {
 			return err
 		}
+
 		meter := startMeter(b.server.cmd.Process.Pid)
+
 		seen, err := b.client.completed(ctx, session, loopScript(stepLoop))
 		if err != nil {
 			return err
 		}
+
 		round := meter.read()
 		used.tree = used.tree.plus(round.tree)
 		used.foreign += round.foreign / stepRounds
+
 		calls, err := b.stepCalls()
 		if err != nil {
 			return err
 		}
+
 		whole.add(seen.took() / stepLoop)
 		gap.gaps(calls)
 		parts.add(seen, calls)
@@ -43,16 +51,20 @@ func measureStep(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
+
 		if calls, err = b.stepCalls(); err != nil {
 			return err
 		}
+
 		bareWhole.add(seen.took() / stepLoop)
 		bareGap.gaps(calls)
 	}
+
 	b.samples("step, whole chat / 50", "ms", whole, bareWhole, atMost(stepGoal))
 	b.samples("gap: answer's end to the next request", "ms", gap, bareGap, nil)
 	parts.report(b)
 	b.cost("step", used, stepRounds*stepLoop)
+
 	return nil
 }
 
@@ -61,6 +73,7 @@ func (b *bench) stepCalls() ([]modelCall, error) {
 	if len(calls) != stepLoop+1 {
 		return nil, fmt.Errorf("the model was called %d times, not %d", len(calls), stepLoop+1)
 	}
+
 	return calls, nil
 }
 
@@ -78,15 +91,19 @@ type stepStages struct {
 
 func (s *stepStages) add(seen *chat, calls []modelCall) {
 	step := -1 // the model call that the events belong to
+
 	var closed, result time.Time
+
 	for i := range seen.events {
 		e := &seen.events[i]
 		switch {
 		case e.name == "turn:start" && e.body.Role == "assistant":
 			step++
+
 			if !result.IsZero() {
 				s.turnOpened.add(e.at.Sub(result))
 			}
+
 			if step > 0 && step < len(calls) {
 				s.asked.add(calls[step].arrived.Sub(e.at))
 				s.model.add(calls[step].last.Sub(calls[step].arrived))

@@ -19,9 +19,11 @@ func measureStop(ctx context.Context, b *bench) error {
 	if err := b.stopStream(ctx); err != nil {
 		return fmt.Errorf("in a stream: %w", err)
 	}
+
 	if err := b.stopCommand(ctx); err != nil {
 		return fmt.Errorf("in a command: %w", err)
 	}
+
 	return nil
 }
 
@@ -37,9 +39,13 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 	if err != nil {
 		return stopped{}, err
 	}
+
 	ready := make(chan struct{})
+
 	var s stopped
+
 	order := make(chan error, 1)
+
 	go func() {
 		select {
 		case <-ready:
@@ -47,92 +53,123 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 			order <- ctx.Err()
 			return
 		}
+
 		s.asked = time.Now()
 		err := b.client.stop(ctx, session)
 		s.answered = time.Now()
+
 		order <- err
 	}()
+
 	open := true
+
 	s.chat, err = b.client.chat(ctx, session, message, func(e *event) {
 		if open && began(ctx, e) {
 			open = false
+
 			close(ready)
 		}
 	})
 	if err != nil {
 		return s, err
 	}
+
 	if open {
 		return s, errors.New("the chat ended before it could be stopped")
 	}
+
 	if err := <-order; err != nil {
 		return s, err
 	}
+
 	if s.finish != "interrupted" {
 		return s, fmt.Errorf("the chat ended as %q", s.finish)
 	}
+
 	return s, nil
 }
 
 func (b *bench) stopStream(ctx context.Context) error {
 	const message = `[[script]]{"steps":[{"text":"One moment.","hold":true}]}[[/script]]`
+
 	var ended, answered, left, bareEnded sample
+
 	for range stopRounds {
 		b.model.take()
+
 		s, err := b.stopWhen(ctx, message, func(_ context.Context, e *event) bool { return e.patch("add_content") })
 		if err != nil {
 			return err
 		}
+
 		ended.add(s.ended.Sub(s.asked))
 		answered.add(s.answered.Sub(s.asked))
+
 		call, err := b.model.one()
 		if err != nil {
 			return err
 		}
+
 		if !call.last.IsZero() {
 			left.add(call.last.Sub(s.asked))
 		}
 
 		bareCtx, cancel := context.WithCancel(ctx)
+
 		var asked time.Time
+
 		seen, err := b.bare.conversation().chat(bareCtx, message, func(string) { asked = time.Now(); cancel() })
+
 		cancel()
+
 		if !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("baseline: %w", err)
 		}
+
 		bareEnded.add(seen.ended.Sub(asked))
 	}
+
 	b.samples("stop in a stream to chat:end", "ms", ended, bareEnded, atMost(stopGoal))
 	b.samples("  to the answer of POST stop", "ms", answered, nil, nil)
 	b.samples("  to the model's connection closed", "ms", left, nil, nil)
+
 	return nil
 }
 
 func (b *bench) stopCommand(ctx context.Context) error {
 	var ended, gone, bareEnded sample
+
 	for i := range stopRounds {
 		// A duration of its own, by which its process is found.
 		seconds := fmt.Sprintf("60.%d%03d", os.Getpid(), i)
 		message := fmt.Sprintf(`[[script]]{"steps":[{"calls":[{"name":"Bash","arguments":{"command":"sleep %s"}}]}]}[[/script]]`, seconds)
+
 		var end time.Time
+
 		vanished := make(chan time.Time, 1)
+
 		s, err := b.stopWhen(ctx, message, func(ctx context.Context, e *event) bool {
 			if !e.patch("add_tool_call") {
 				return false
 			}
+
 			pid, err := untilRunning(ctx, "sleep", seconds)
 			if err != nil {
 				return false
 			}
+
 			go func() { vanished <- untilGone(ctx, pid) }()
+
 			return true
 		})
 		if err != nil {
 			return err
 		}
+
 		if end = <-vanished; end.IsZero() {
 			return fmt.Errorf("sleep %s still runs", seconds)
 		}
+
 		ended.add(s.ended.Sub(s.asked))
 		gone.add(end.Sub(s.asked))
 
@@ -140,26 +177,35 @@ func (b *bench) stopCommand(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("baseline: %w", err)
 		}
+
 		bareEnded.add(took)
 	}
+
 	b.samples("stop in a command to chat:end", "ms", ended, bareEnded, atMost(stopGoal))
 	b.samples("  to the command's process gone", "ms", gone, nil, atMost(stopGoal))
+
 	return nil
 }
 
 func (b *bench) bareStopCommand(ctx context.Context, message, seconds string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	asked := make(chan time.Time, 1)
+
 	go func() {
 		_, _ = untilRunning(ctx, "sleep", seconds) // when it never runs the chat fails below
+
 		asked <- time.Now()
+
 		cancel()
 	}()
+
 	seen, err := b.bare.conversation().chat(ctx, message, nil)
 	if !errors.Is(err, context.Canceled) {
 		return 0, err
 	}
+
 	return seen.ended.Sub(<-asked), nil
 }
 
@@ -167,12 +213,15 @@ func (b *bench) bareStopCommand(ctx context.Context, message, seconds string) (t
 func untilRunning(ctx context.Context, args ...string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
+
 	for {
 		if pid, found := findCommand(args...); found {
 			return pid, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -185,8 +234,10 @@ func untilRunning(ctx context.Context, args ...string) (int, error) {
 func untilGone(ctx context.Context, pid int) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	poll := time.NewTicker(300 * time.Microsecond)
 	defer poll.Stop()
+
 	for alive(pid) {
 		select {
 		case <-ctx.Done():
@@ -194,5 +245,6 @@ func untilGone(ctx context.Context, pid int) time.Time {
 		case <-poll.C:
 		}
 	}
+
 	return time.Now()
 }

@@ -25,6 +25,7 @@ const questionNumber = "^(0|[1-9][0-9]{0,3})$"
 func (Selections) Schema(huma.Registry) *huma.Schema {
 	least := 0.0
 	index := &huma.Schema{Type: huma.TypeInteger, Minimum: &least}
+
 	return byQuestion(&huma.Schema{Type: huma.TypeArray, Items: index, Nullable: true})
 }
 
@@ -54,25 +55,30 @@ func (a *ChatAnswer) answer() (*domain.Answer, error) {
 		if json.Unmarshal(raw, &text) != nil {
 			return nil, invalidAnswer("custom", "the text of a question must be a string")
 		}
+
 		if text != nil && strings.TrimSpace(*text) != "" {
 			answer.Custom[question] = domain.CleanText(*text)
 		}
 	}
+
 	for question, raw := range a.Selections {
 		var given []*int // an index that is null is none, and not 0
 		if json.Unmarshal(raw, &given) != nil || slices.Contains(given, nil) {
 			return nil, invalidAnswer("selections", "a question's options must be an array of indexes")
 		}
+
 		options := make([]int, len(given))
 		for i, option := range given {
 			options[i] = *option
 		}
+
 		if len(options) > 0 {
 			answer.Selections[question] = options
 		} else if answer.Custom[question] == "" {
 			return nil, invalidAnswer("selections", "a question has no option chosen and no custom text")
 		}
 	}
+
 	if len(answer.Selections) == 0 && len(answer.Custom) == 0 {
 		return nil, invalidAnswer("selections", "no question is answered")
 	}
@@ -82,22 +88,26 @@ func (a *ChatAnswer) answer() (*domain.Answer, error) {
 			return nil, invalidAnswer("custom", "questions are named by their number, from \"0\"")
 		}
 	}
+
 	for question, options := range answer.Selections {
 		if !isQuestionNumber(question) {
 			return nil, invalidAnswer("selections", "questions are named by their number, from \"0\"")
 		}
+
 		for _, option := range options {
 			if option < 0 {
 				return nil, invalidAnswer("selections", "an option's index is never negative")
 			}
 		}
 	}
+
 	return answer, nil
 }
 
 func invalidAnswer(field, message string) error {
 	err := domain.Invalidf("body.askuser_answer."+field, "%s", message)
 	err.Code = domain.CodeInvalidAnswer
+
 	return err
 }
 

@@ -67,6 +67,7 @@ func ParseChat(raw json.RawMessage) (Chat, error) {
 	if err := Decode(raw, &body); err != nil {
 		return Chat{}, err
 	}
+
 	if err := body.check(); err != nil {
 		return Chat{}, err
 	}
@@ -75,9 +76,12 @@ func ParseChat(raw json.RawMessage) (Chat, error) {
 	if body.AskUserAnswer != nil {
 		answer, err := body.AskUserAnswer.answer()
 		chat.Answer = answer
+
 		return chat, err
 	}
+
 	chat.Send = body.send()
+
 	return chat, nil
 }
 
@@ -91,12 +95,15 @@ func (b *ChatBody) check() error {
 	case b.OutputSchema == nil:
 		return nil
 	}
+
 	_, err := domain.CompileSchema(json.RawMessage(b.OutputSchema))
 	if err == nil {
 		return nil
 	}
+
 	fault := *domain.AsError(err)
 	fault.Fields = []domain.Field{{Location: "body.output_schema", Message: fault.Message}}
+
 	return &fault
 }
 
@@ -114,6 +121,7 @@ func (b *ChatBody) send() domain.Send {
 	if b.Whatif != nil {
 		send.Trigger, send.Whatif = domain.TriggerWhatif, b.Whatif.whatif()
 	}
+
 	return send
 }
 
@@ -122,6 +130,7 @@ func (w *ChatWhatif) whatif() *domain.Whatif {
 	for _, quote := range w.Quotes {
 		out.Quotes = append(out.Quotes, domain.Quote{EntryID: quote.EntryID, Text: domain.CleanText(quote.Text)})
 	}
+
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 
 func TestParseChat_messages(t *testing.T) {
 	t.Parallel()
+
 	words := func(s string) []domain.ContentPart { return []domain.ContentPart{{Type: "text", Text: s}} }
 	for body, want := range map[string]domain.Send{
 		`{"session_id":"s","message":"hi","unknown":{"a":1}}`: {SessionID: "s", Message: words("hi"), Delivery: "enqueue", Trigger: "user"},
@@ -60,6 +61,7 @@ func TestParseChat_messages(t *testing.T) {
 
 func TestParseChat_answers(t *testing.T) {
 	t.Parallel()
+
 	got, err := chatrequest.ParseChat(json.RawMessage(
 		`{"session_id":"s","message":"","askuser_answer":{"tool_call_id":"c","selections":{"0":[1,0],"2":[]},"custom":{"1":"mine",` +
 			`"2":"x","3":"","4":null}}}`,
@@ -72,6 +74,7 @@ func TestParseChat_answers(t *testing.T) {
 
 func TestParseChat_notJSON(t *testing.T) {
 	t.Parallel()
+
 	for _, body := range []string{
 		``, `{"a"`, `{"message":"x"`,
 		`{"message":"","askuser_answer":{"tool_call_id":"c","selections":{"0":[9,]}}`,

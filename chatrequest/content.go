@@ -44,6 +44,7 @@ type ImageAddress struct {
 func (Content) Schema(r huma.Registry) *huma.Schema {
 	part := func(t reflect.Type) *huma.Schema { return r.Schema(t, true, t.Name()) }
 	most := maxParts
+
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeString},
 		{
@@ -62,16 +63,20 @@ func (c *Content) read(at string, raw json.RawMessage) error {
 		if err := json.Unmarshal(raw, &part.Text); err != nil {
 			return domain.Invalidf(at, "must be a string")
 		}
+
 		c.set([]domain.ContentPart{part})
+
 		return nil
 	case '[':
 		var list []json.RawMessage
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return domain.Invalidf(at, "must be a string or an array of parts")
 		}
+
 		if len(list) > maxParts {
 			return domain.Invalidf(at, "must have at most %d parts", maxParts)
 		}
+
 		parts := make([]domain.ContentPart, len(list))
 		for i, raw := range list {
 			var err error
@@ -79,7 +84,9 @@ func (c *Content) read(at string, raw json.RawMessage) error {
 				return err
 			}
 		}
+
 		c.set(parts)
+
 		return nil
 	default:
 		return domain.Invalidf(at, "must be a string or an array of parts")
@@ -91,6 +98,7 @@ func (c *Content) set(parts []domain.ContentPart) {
 	for i := range parts {
 		parts[i].Text = domain.CleanText(parts[i].Text)
 	}
+
 	if slices.ContainsFunc(parts, said) {
 		*c = parts
 	}
@@ -104,9 +112,12 @@ func readPart(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	if err := decode(at, raw, &kind); err != nil {
 		return domain.ContentPart{}, err
 	}
+
 	if kind.Type == partText {
 		var part TextPart
+
 		err := decode(at, raw, &part)
+
 		return domain.ContentPart{Type: partText, Text: part.Text}, err
 	}
 
@@ -114,10 +125,12 @@ func readPart(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	if err := decode(at, raw, &part); err != nil {
 		return domain.ContentPart{}, err
 	}
+
 	if !isImageURL(part.ImageURL.URL) {
 		return domain.ContentPart{}, domain.Invalidf(at+".image_url.url",
 			"must be an http or https address, a data URL with base64 content, or the path of an attachment of this session")
 	}
+
 	return domain.ContentPart{Type: partImage, ImageURL: &domain.ImageURL{URL: part.ImageURL.URL}}, nil
 }
 
@@ -126,12 +139,15 @@ func isImageURL(url string) bool {
 	if _, _, ok := domain.ParseAttachmentPath(url); ok {
 		return true
 	}
+
 	if scheme, rest, ok := strings.Cut(url, "://"); ok && rest != "" {
 		return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 	}
+
 	head, data, ok := strings.Cut(url, ",")
 	if !ok || len(head) < len("data:") || !strings.EqualFold(head[:len("data:")], "data:") {
 		return false
 	}
+
 	return data != "" && strings.HasSuffix(strings.ToLower(head), ";base64")
 }

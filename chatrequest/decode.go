@@ -41,19 +41,24 @@ func decodeStruct(at string, raw json.RawMessage, target reflect.Value) error {
 	if err := readObject(at, raw, &values); err != nil {
 		return err
 	}
+
 	for _, field := range reflect.VisibleFields(target.Type()) {
 		if field.Anonymous {
 			continue
 		}
+
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+
 		raw := values[name]
 		if string(raw) == "null" {
 			raw = nil
 		}
+
 		if err := decodeField(at+"."+name, raw, field.Tag, target.FieldByIndex(field.Index)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -63,11 +68,14 @@ func decodeField(at string, raw json.RawMessage, tag reflect.StructTag, target r
 		if tag.Get("required") == "true" {
 			return domain.Invalidf(at, "is required")
 		}
+
 		if target.Kind() == reflect.String {
 			target.SetString(tag.Get("default"))
 		}
+
 		return nil
 	}
+
 	if own, ok := target.Addr().Interface().(reader); ok {
 		return own.read(at, raw)
 	}
@@ -76,6 +84,7 @@ func decodeField(at string, raw json.RawMessage, tag reflect.StructTag, target r
 	case reflect.Pointer:
 		value := reflect.New(target.Type().Elem())
 		target.Set(value)
+
 		return decodeField(at, raw, tag, value.Elem())
 	case reflect.Struct:
 		return decodeStruct(at, raw, target)
@@ -88,10 +97,12 @@ func decodeField(at string, raw json.RawMessage, tag reflect.StructTag, target r
 	case reflect.Int:
 		n, err := decodeCount(at, raw, tag, target.Type().Bits()-1)
 		target.SetInt(int64(n)) //nolint:gosec // below its highest bit
+
 		return err
 	case reflect.Uint64:
 		n, err := decodeCount(at, raw, tag, target.Type().Bits())
 		target.SetUint(n)
+
 		return err
 	default:
 		panic(fmt.Sprintf("%s: a request cannot have a %s", at, target.Type()))
@@ -103,6 +114,7 @@ func decodeSlice(at string, raw json.RawMessage, target reflect.Value) error {
 	if element.Kind() == reflect.Struct {
 		what = "an array of objects"
 	}
+
 	var values []json.RawMessage
 	if json.Unmarshal(raw, &values) != nil {
 		return domain.Invalidf(at, "must be %s", what)
@@ -114,16 +126,21 @@ func decodeSlice(at string, raw json.RawMessage, target reflect.Value) error {
 			if err := decodeStruct(fmt.Sprintf("%s[%d]", at, i), raw, list.Index(i)); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		if raw[0] != '"' {
 			return domain.Invalidf(at, "must be %s", what)
 		}
+
 		if err := unmarshal(at, what, raw, list.Index(i)); err != nil {
 			return err
 		}
 	}
+
 	target.Set(list)
+
 	return nil
 }
 
@@ -131,16 +148,20 @@ func decodeString(at string, raw json.RawMessage, tag reflect.StructTag, target 
 	if err := unmarshal(at, "a string", raw, target); err != nil {
 		return err
 	}
+
 	text := target.String()
 	if tag.Get("minLength") != "" && text == "" {
 		return domain.Invalidf(at, "is required")
 	}
+
 	if most, ok := number(tag, "maxLength"); ok && (uint64(len(text)) > most || strings.ContainsRune(text, 0)) {
 		return domain.Invalidf(at, "must have at most %d bytes and no NUL", most)
 	}
+
 	if values := tag.Get("enum"); values != "" && !slices.Contains(strings.Split(values, ","), text) {
 		return domain.Invalidf(at, "must be one of %q", strings.Split(values, ","))
 	}
+
 	return nil
 }
 
@@ -150,6 +171,7 @@ func decodeCount(at string, raw json.RawMessage, tag reflect.StructTag, bits int
 	if most, ok := number(tag, "maximum"); err != nil || ok && n > most {
 		return 0, domain.Invalidf(at, "must be a whole number, 0 or more")
 	}
+
 	return n, nil
 }
 
@@ -159,10 +181,12 @@ func number(tag reflect.StructTag, name string) (n uint64, ok bool) {
 	if text == "" {
 		return 0, false
 	}
+
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		panic(err)
 	}
+
 	return n, true
 }
 
@@ -170,6 +194,7 @@ func unmarshal(at, what string, raw json.RawMessage, target reflect.Value) error
 	if json.Unmarshal(raw, target.Addr().Interface()) != nil {
 		return domain.Invalidf(at, "must be %s", what)
 	}
+
 	return nil
 }
 
@@ -178,6 +203,7 @@ func readObject(at string, raw json.RawMessage, target any) error {
 	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, target) != nil {
 		return domain.Invalidf(at, "must be an object")
 	}
+
 	return nil
 }
 

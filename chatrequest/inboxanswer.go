@@ -19,5 +19,6 @@ func ParseInboxAnswer(raw json.RawMessage) (*domain.Answer, error) {
 	if err := Decode(raw, &body); err != nil {
 		return nil, err
 	}
+
 	return (&ChatAnswer{Selections: body.Selections, Custom: body.Custom}).answer()
 }

@@ -92,12 +92,15 @@ func (a *NewAnnotation) Check(payload AnnotationPayload) error {
 	if err := CheckAnnotationValue(a.Value); err != nil {
 		return err
 	}
+
 	if payload.IsSession && (a.Target == nil || a.Target.Path == nil) {
 		return Invalidf("body.target.path", "is required: the payload is a session, and the annotation is on one of its files")
 	}
+
 	if err := a.Target.check(); err != nil {
 		return err
 	}
+
 	return CheckAnnotationKind(a.Kind, a.Value, a.Text, a.Labels)
 }
 
@@ -118,6 +121,7 @@ func CheckAnnotationKind(kind AnnotationKind, value any, text *string, labels []
 		}
 	case AnnotationBookmark: // says enough by being there
 	}
+
 	return nil
 }
 
@@ -136,6 +140,7 @@ func CheckAnnotationValue(value any) error {
 	default:
 		return Invalidf("body.value", "must be a number or a text")
 	}
+
 	return nil
 }
 
@@ -143,17 +148,22 @@ func (t *AnnotationTarget) check() error {
 	if t == nil {
 		return nil
 	}
+
 	if t.Range != nil && t.Range.End < t.Range.Start {
 		return Invalidf("body.target.range.end", "is before the start")
 	}
+
 	if t.Path == nil {
 		return nil
 	}
+
 	clean := path.Clean(strings.TrimPrefix(*t.Path, "/workspace/"))
 	if clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) || len(clean) > maxAnnotationPathBytes {
 		return Invalidf("body.target.path", "is no file of the workspace")
 	}
+
 	t.Path = &clean
+
 	return nil
 }
 

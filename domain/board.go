@@ -132,12 +132,14 @@ func NeedsRole(has, needed WorkspaceRole) error {
 	if has.Includes(needed) {
 		return nil
 	}
+
 	return Newf(Forbidden, "workspace_role_required", "this needs the role %s in the workspace", needed)
 }
 
 // Slug makes a name for URLs out of a name. The id makes it unique.
 func Slug(name, id string) string {
 	var out strings.Builder
+
 	for _, r := range strings.ToLower(name) {
 		switch {
 		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
@@ -145,13 +147,16 @@ func Slug(name, id string) string {
 		case out.Len() > 0 && !strings.HasSuffix(out.String(), "-"):
 			out.WriteByte('-')
 		}
+
 		if out.Len() >= 40 {
 			break
 		}
 	}
+
 	if out.Len() > 0 && !strings.HasSuffix(out.String(), "-") {
 		out.WriteByte('-')
 	}
+
 	return out.String() + id[max(0, len(id)-7):]
 }
 
@@ -162,12 +167,15 @@ func IssuePrefixOf(name string) string {
 		if r >= 'A' && r <= 'Z' || out.Len() > 0 && unicode.IsDigit(r) && r < unicode.MaxASCII {
 			out.WriteRune(r)
 		}
+
 		if out.Len() == 3 {
 			return out.String()
 		}
 	}
+
 	if out.Len() == 0 {
 		return "ISS"
 	}
+
 	return out.String()
 }

@@ -140,6 +140,7 @@ func (e *ModelError) Error() string {
 	if e.Status == 0 {
 		return fmt.Sprintf("model call failed (%s): %s", e.Fault, e.Message)
 	}
+
 	return fmt.Sprintf("model call failed (%s, status %d): %s", e.Fault, e.Status, e.Message)
 }
 

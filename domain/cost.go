@@ -39,10 +39,12 @@ func (c Cost) String() string {
 	if c < 0 {
 		sign, n = "-", -n
 	}
+
 	whole, rest := n/costUnit, n%costUnit
 	if rest == 0 {
 		return fmt.Sprintf("%s%d", sign, whole)
 	}
+
 	return strings.TrimRight(fmt.Sprintf("%s%d.%09d", sign, whole, rest), "0")
 }
 
@@ -54,14 +56,18 @@ func (c *Cost) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
+
 	var amount float64
 	if err := json.Unmarshal(data, &amount); err != nil {
 		return err
 	}
+
 	if amount < 0 || amount > 1000*maxCost.Amount() {
 		return fmt.Errorf("%s is no cost", data)
 	}
+
 	*c = CostOf(amount)
+
 	return nil
 }
 
@@ -81,11 +87,13 @@ func (p *Price) Known() bool {
 	if p == nil {
 		return false
 	}
+
 	for _, price := range []float64{p.Input, p.Output, orPrice(p.CacheRead, 0), orPrice(p.CacheWrite, 0)} {
 		if math.IsNaN(price) || price < 0 || price > maxPrice {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -93,6 +101,7 @@ func orPrice(price *float64, otherwise float64) float64 {
 	if price == nil {
 		return otherwise
 	}
+
 	return *price
 }
 
@@ -104,6 +113,7 @@ func (p *Price) Charge(u Usage) Usage {
 		u.UncostedTokens = u.Tokens()
 		return u
 	}
+
 	sum := new(big.Int) // in trillionths
 	add := func(tokens int64, price float64) {
 		perToken := int64(math.Round(price * 1e6)) // prices are taken with six decimals
@@ -114,8 +124,10 @@ func (p *Price) Charge(u Usage) Usage {
 	add(u.CacheWriteTokens, orPrice(p.CacheWrite, p.Input))
 	add(u.OutputTokens, p.Output)
 	sum.Add(sum, big.NewInt(500)).Quo(sum, big.NewInt(1000)) // a half goes up
+
 	if u.Cost = maxCost; sum.IsInt64() {
 		u.Cost = min(Cost(sum.Int64()), maxCost)
 	}
+
 	return u
 }

@@ -10,6 +10,7 @@ import (
 
 func TestPrice_Charge(t *testing.T) {
 	t.Parallel()
+
 	cheap, dear := 0.05, 3.75
 	for name, tc := range map[string]struct {
 		price *Price
@@ -38,28 +39,35 @@ func TestPrice_Charge(t *testing.T) {
 
 func TestPrice_Charge_sumsExactly(t *testing.T) {
 	t.Parallel()
+
 	price := &Price{Input: 0.1}
+
 	var sum Usage
 	for range 1000 {
 		sum = sum.Add(price.Charge(Usage{InputTokens: 1}))
 	}
+
 	require.Equal(t, "0.0001", sum.Cost.String(), "a thousand times a tenth of a millionth")
 }
 
 func TestCost_JSON(t *testing.T) {
 	t.Parallel()
+
 	for text, cost := range map[string]Cost{"0": 0, "0.000000001": 1, "1.5": 1_500_000_000, "1000000": maxCost} {
 		written, err := json.Marshal(cost)
 		require.NoError(t, err)
 		require.Equal(t, text, string(written))
+
 		var read Cost
 		require.NoError(t, json.Unmarshal(written, &read))
 		require.Equal(t, cost, read)
 	}
+
 	for _, bad := range []string{`-1`, `1e300`, `"1"`, `{}`} {
 		var read Cost
 		require.Error(t, json.Unmarshal([]byte(bad), &read), bad)
 	}
+
 	require.Equal(t, "-0.5", Cost(-500_000_000).String())
 }
 
@@ -68,6 +76,7 @@ func TestUsage_Shown(t *testing.T) {
 	require.Equal(t, Usage{InputTokens: 3}, Usage{InputTokens: 3, UncostedTokens: 3}.Shown())
 	mixed := Usage{InputTokens: 3, UncostedTokens: 1, Cost: 5}
 	require.Equal(t, mixed, mixed.Shown())
+
 	text, err := json.Marshal(Usage{InputTokens: 3, OutputTokens: 1})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"input_tokens":3,"output_tokens":1}`, string(text))
@@ -75,6 +84,7 @@ func TestUsage_Shown(t *testing.T) {
 
 func TestBudget_Exhausted_byCost(t *testing.T) {
 	t.Parallel()
+
 	most := 0.3
 	b := Budget{MaxCost: &most}
 	require.Empty(t, b.Exhausted(0, CostOf(0.299999999)))

@@ -41,9 +41,11 @@ const checkTimeout = 15 * time.Second
 func (c Check) Do(ctx context.Context) CheckResult {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+
 	began := time.Now()
 	result := c.Run(ctx)
 	result.ID, result.DurationMS = c.ID, time.Since(began).Milliseconds()
+
 	return result
 }
 

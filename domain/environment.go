@@ -32,6 +32,7 @@ func (s Session) BucketNames() []string {
 	if s.SolutionID != nil {
 		names = append(names, *s.SolutionID)
 	}
+
 	return append(names, s.Setup.EnvBuckets...)
 }
 
@@ -39,11 +40,14 @@ func (s Session) BucketNames() []string {
 // over them.
 func (s Session) ToolEnv(buckets []EnvBucket) map[string]string {
 	env := map[string]string{}
+
 	for _, name := range s.BucketNames() {
 		if i := slices.IndexFunc(buckets, func(b EnvBucket) bool { return b.Bucket == name }); i >= 0 {
 			maps.Copy(env, buckets[i].Env)
 		}
 	}
+
 	maps.Copy(env, s.Env)
+
 	return env
 }

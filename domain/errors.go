@@ -60,6 +60,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		return e.Message + ": " + e.Err.Error()
 	}
+
 	return e.Message
 }
 
@@ -100,6 +101,7 @@ func Newf(kind Kind, code, format string, args ...any) *Error {
 // Invalidf is a refusal of one field that was parsed but is out of its bounds.
 func Invalidf(location, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
+
 	return &Error{
 		Kind: Invalid, Code: CodeInvalidRequest, Message: location + ": " + message,
 		Fields: []Field{{Location: location, Message: message}},
@@ -137,6 +139,7 @@ func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
+
 	return &Error{Kind: Internal, Code: CodeInternal, Message: "something went wrong on our side", Err: err}
 }
 

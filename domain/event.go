@@ -59,7 +59,8 @@ func DeclaredEvents() []DeclaredEvent {
 		{Name: EventFileChanged, Meaning: "A file of the workspace changed.", Payloads: []any{FileChange{}}},
 		{Name: EventCheckpoint, Meaning: "A checkpoint was created.", Payloads: []any{CheckpointCreated{}}},
 		{
-			Name: EventSessionResync, Meaning: "The subscriber was too slow, or the log could not be read: nothing more comes. Subscribe again.",
+			Name: EventSessionResync, Meaning: "The subscriber was too slow, or the log could not be read: nothing more comes. " +
+				"Subscribe again.",
 			Unlogged: true, Payloads: []any{SessionResync{}},
 		},
 		{
@@ -98,11 +99,14 @@ func (e LoggedEvent) Wire() json.RawMessage {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
+
 	if len(e.Data) <= 2 { // "{}" or nothing
 		return head
 	}
+
 	out := make([]byte, 0, len(head)+len(e.Data))
 	out = append(out, head[:len(head)-1]...)
 	out = append(out, ',')
+
 	return append(out, e.Data[1:]...)
 }

@@ -17,6 +17,7 @@ func FoldTurn(turn *Turn, e LoggedEvent) error {
 	fold := NewTurnFold(*turn)
 	err := fold.Apply(e)
 	*turn = fold.Turn()
+
 	return err
 }
 
@@ -38,6 +39,7 @@ type growingText struct {
 func NewTurnFold(turn Turn) *TurnFold {
 	turn.Blocks = append([]Block{}, turn.Blocks...)
 	turn.ToolCalls = append([]ToolCall{}, turn.ToolCalls...)
+
 	return &TurnFold{turn: turn, growing: map[int]*growingText{}}
 }
 
@@ -45,10 +47,12 @@ func NewTurnFold(turn Turn) *TurnFold {
 func (f *TurnFold) Turn() Turn {
 	turn := f.turn
 	turn.Blocks = append([]Block{}, f.turn.Blocks...)
+
 	turn.ToolCalls = append([]ToolCall{}, f.turn.ToolCalls...)
 	for i, g := range f.growing {
 		turn.Blocks[i].Content = string(g.text)
 	}
+
 	return turn
 }
 
@@ -89,13 +93,16 @@ func (f *TurnFold) Apply(e LoggedEvent) error {
 	default:
 		return nil
 	}
+
 	var p turnEvent
 	if err := json.Unmarshal(e.Data, &p); err != nil {
 		return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
 	}
+
 	if p.TurnID != f.turn.TurnID {
 		return nil
 	}
+
 	switch e.Name {
 	case EventTurnStart:
 		f.start(e, p)
@@ -106,6 +113,7 @@ func (f *TurnFold) Apply(e LoggedEvent) error {
 			return fmt.Errorf("event %d of turn %s: %w", e.Seq, p.TurnID, err)
 		}
 	}
+
 	return nil
 }
 
@@ -115,25 +123,31 @@ func (f *TurnFold) start(e LoggedEvent, p turnEvent) {
 	if t.Status != "" {
 		return
 	}
+
 	if t.ID == "" {
 		t.ID = t.TurnID
 	}
+
 	t.ChatID, t.Sequence, t.Role = e.ChatID, p.Sequence, p.Role
 	t.Status, t.LoopID, t.Kind, t.Model = TurnStatus(p.Status), p.LoopID, p.Kind, p.Model
 	t.ParentForkToolCallID = p.ParentForkToolCallID
+
 	t.StartedAt = e.At
 	if p.StartedAt != nil {
 		t.StartedAt = *p.StartedAt
 	}
+
 	t.Blocks = append(t.Blocks, p.Blocks...)
 }
 
 func (f *TurnFold) end(p turnEvent) {
 	f.turn.Status = TurnStatus(p.Status)
+
 	f.turn.DurationMS = p.DurationMS
 	if p.Usage != nil {
 		f.turn.Usage = *p.Usage
 	}
+
 	f.turn.FailureReason = p.FailureReason
 }
 
@@ -155,34 +169,42 @@ func (f *TurnFold) patch(p turnEvent) error {
 // turn ends with a block of that type: then it is that block's own beginning again.
 func (f *TurnFold) addContent(p turnEvent) error {
 	at := -1
+
 	for i := len(f.turn.Blocks) - 1; i >= 0; i-- {
 		if f.turn.Blocks[i].Type == p.BlockType {
 			at = i
 			break
 		}
 	}
+
 	if at < 0 || (p.Offset == 0 && at < len(f.turn.Blocks)-1) {
 		if p.Offset != 0 {
 			return fmt.Errorf("text at offset %d of a block that was never begun", p.Offset)
 		}
+
 		f.turn.Blocks = append(f.turn.Blocks, Block{Type: p.BlockType})
 		at = len(f.turn.Blocks) - 1
 	}
+
 	g := f.growing[at]
 	if g == nil {
 		text := f.turn.Blocks[at].Content
 		g = &growingText{text: []byte(text), units: UTF16Len(text)}
 		f.growing[at] = g
 	}
+
 	if p.Offset < 0 || p.Offset > g.units {
 		return fmt.Errorf("text at offset %d of a block that has %d", p.Offset, g.units)
 	}
+
 	rest, ok := SkipUTF16(p.TextDelta, g.units-p.Offset)
 	if !ok {
 		return fmt.Errorf("text at offset %d begins inside a character", p.Offset)
 	}
+
 	g.text = append(g.text, rest...)
 	g.units += UTF16Len(rest)
+
 	return nil
 }
 
@@ -190,17 +212,21 @@ func (f *TurnFold) addToolCall(p turnEvent) error {
 	if p.ToolCall == nil || p.ToolCall.ID == "" {
 		return fmt.Errorf("%s without a tool call", p.PatchType)
 	}
+
 	call := *p.ToolCall
 	if f.call(call.ID) != nil {
 		return nil
 	}
+
 	if call.Phase == "" {
 		call.Phase = PhaseQueued
 	}
+
 	f.turn.ToolCalls = append(f.turn.ToolCalls, call)
 	if !f.hasBlock(BlockToolUse, call.ID) {
 		f.turn.Blocks = append(f.turn.Blocks, toolBlock(BlockToolUse, call, call.Arguments))
 	}
+
 	return nil
 }
 
@@ -209,15 +235,19 @@ func (f *TurnFold) toolResult(p turnEvent) error {
 	if call == nil {
 		return fmt.Errorf("result of tool call %s, which the turn does not have", p.ToolCallID)
 	}
+
 	call.Result, call.Status, call.DurationMS = p.Result, ToolCallStatus(p.Status), p.DurationMS
 	call.Connections = p.Connections
+
 	call.PendingQuestionRef = nil
 	if call.Phase != PhaseUnknownOutcome {
 		call.Phase = PhaseFinished
 	}
+
 	if !f.hasBlock(BlockToolResult, call.ID) {
 		f.turn.Blocks = append(f.turn.Blocks, toolBlock(BlockToolResult, *call, p.Result))
 	}
+
 	return nil
 }
 
@@ -227,6 +257,7 @@ func (f *TurnFold) call(id string) *ToolCall {
 			return &f.turn.ToolCalls[i]
 		}
 	}
+
 	return nil
 }
 
@@ -236,6 +267,7 @@ func (f *TurnFold) hasBlock(kind BlockType, callID string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -256,6 +288,7 @@ func UTF16Len(text string) int {
 			units++
 		}
 	}
+
 	return units
 }
 
@@ -267,7 +300,9 @@ func SkipUTF16(text string, units int) (rest string, ok bool) {
 		if units--; r > 0xffff {
 			units--
 		}
+
 		text = text[size:]
 	}
+
 	return text, units >= 0
 }

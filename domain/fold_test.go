@@ -26,6 +26,7 @@ func delta(t, kind, text string, offset int) domain.LoggedEvent {
 	if err != nil {
 		panic(err)
 	}
+
 	return event(0, domain.EventTurnPatch, string(data))
 }
 
@@ -53,6 +54,7 @@ func TestFoldWholeTurn(t *testing.T) {
 	} {
 		require.NoError(t, domain.FoldTurn(&turn, e))
 	}
+
 	id, tool, display, parent, cut := "call_1", "Bash", "Run", "call_p", "cut"
 	require.Equal(t, domain.Turn{
 		ID: "t1", TurnID: "t1", Sequence: 3, ChatID: "c", LoopID: "root", Kind: "message", Role: domain.RoleAssistant,
@@ -85,12 +87,18 @@ func TestFoldUserTurnBringsItsBlocks(t *testing.T) {
 func TestFoldRepeatsChangeNothing(t *testing.T) {
 	turn := domain.Turn{TurnID: "t1"}
 	call := event(2, domain.EventTurnPatch, `{"turn_id":"t1","patch_type":"add_tool_call","tool_call":{"id":"call_1","status":"pending"}}`)
-	result := event(3, domain.EventTurnPatch, `{"turn_id":"t1","patch_type":"tool_result","tool_call_id":"call_1","result":"r","status":"error"}`)
+
+	result := event(
+		3,
+		domain.EventTurnPatch,
+		`{"turn_id":"t1","patch_type":"tool_result","tool_call_id":"call_1","result":"r","status":"error"}`,
+	)
 	for range 2 {
 		for _, e := range []domain.LoggedEvent{event(1, domain.EventTurnStart, startT1), call, result, call} {
 			require.NoError(t, domain.FoldTurn(&turn, e))
 		}
 	}
+
 	require.Len(t, turn.Blocks, 2)
 	require.Len(t, turn.ToolCalls, 1)
 	require.Equal(t, domain.CallError, turn.ToolCalls[0].Status)
@@ -133,10 +141,14 @@ func TestFoldRefusesWhatDoesNotJoin(t *testing.T) {
 func TestFoldFromAnyFlush(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom([]string{"a", "é", "😀", "日本", "𝄞x", "\n", `"<&>`, "👩‍👩‍👧"})
+
 		var stream []domain.LoggedEvent
+
 		whole := map[string]string{}
+
 		for _, kind := range []string{"thinking", "text"} {
 			units := 0
+
 			for _, words := range rapid.SliceOfN(rapid.SliceOfN(word, 1, 4), 1, 12).Draw(t, kind) {
 				text := strings.Join(words, "")
 				stream = append(stream, delta("t1", kind, text, units))
@@ -144,23 +156,31 @@ func TestFoldFromAnyFlush(t *testing.T) {
 				whole[kind] += text
 			}
 		}
+
 		flushed := rapid.IntRange(0, len(stream)).Draw(t, "flushed")
+
 		fold := domain.NewTurnFold(domain.Turn{TurnID: "t1"})
 		for _, e := range stream[:flushed] {
 			require.NoError(t, fold.Apply(e))
 		}
+
 		turn := fold.Turn()
+
 		from := rapid.IntRange(0, flushed).Draw(t, "from")
 		for from > 0 && from < flushed && kindOf(stream[from]) != kindOf(stream[flushed-1]) {
 			from++ // an overlap is within the block that grows
 		}
+
 		if from == 0 && flushed > 0 && kindOf(stream[0]) != kindOf(stream[flushed-1]) {
 			from = flushed
 		}
+
 		for _, e := range stream[from:] {
 			require.NoError(t, domain.FoldTurn(&turn, e))
 		}
+
 		require.Len(t, turn.Blocks, 2)
+
 		for _, b := range turn.Blocks {
 			require.Equal(t, whole[string(b.Type)], b.Content)
 		}
@@ -171,15 +191,19 @@ func kindOf(e domain.LoggedEvent) string {
 	var p struct {
 		BlockType string `json:"block_type"`
 	}
+
 	_ = json.Unmarshal(e.Data, &p)
+
 	return p.BlockType
 }
 
 func TestUTF16(t *testing.T) {
 	require.Equal(t, 5, domain.UTF16Len("aé😀z"))
+
 	rest, ok := domain.SkipUTF16("aé😀z", 4)
 	require.True(t, ok)
 	require.Equal(t, "z", rest)
+
 	_, ok = domain.SkipUTF16("😀", 1)
 	require.False(t, ok)
 	rest, ok = domain.SkipUTF16("a", 7)

@@ -147,24 +147,31 @@ func Differences(before, after Issue) (all []Activity) {
 	if before.Title != after.Title {
 		add(ActionTitleChanged, before.Title, after.Title)
 	}
+
 	if before.Description != after.Description {
 		add(ActionDescriptionUpdated, nil, nil)
 	}
+
 	if before.Status != after.Status {
 		add(ActionStatusChanged, before.Status, after.Status)
 	}
+
 	if before.Priority != after.Priority {
 		add(ActionPriorityChanged, before.Priority, after.Priority)
 	}
+
 	if !same(before.AssigneeType, after.AssigneeType) || !same(before.AssigneeID, after.AssigneeID) {
 		add(ActionAssigneeChanged, before.assigned(), after.assigned())
 	}
+
 	if !sameMoment(before.DueDate, after.DueDate) {
 		add(ActionDueDateChanged, before.DueDate, after.DueDate)
 	}
+
 	if !sameTexts(before.Labels, after.Labels) {
 		add(ActionLabelChanged, before.Labels, after.Labels)
 	}
+
 	return all
 }
 
@@ -172,6 +179,7 @@ func (i Issue) assigned() any {
 	if i.AssigneeID == nil || i.AssigneeType == nil {
 		return nil
 	}
+
 	return map[string]string{"type": string(*i.AssigneeType), "id": *i.AssigneeID}
 }
 
@@ -187,11 +195,13 @@ func sameTexts(a, b []string) bool {
 	if len(a) != len(b) {
 		return false
 	}
+
 	for i := range a {
 		if a[i] != b[i] {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -202,6 +202,7 @@ func (b IssueBrief) Message() string {
 		if text := strings.TrimSpace(b.Description); text != "" {
 			parts = append(parts, FirstRunes(text, mostRunesIssue))
 		}
+
 		if b.Squad != nil {
 			parts = append(parts, fmt.Sprintf("You lead the squad %q.", b.Squad.Name))
 			if b.Squad.Instructions != "" {
@@ -209,22 +210,27 @@ func (b IssueBrief) Message() string {
 			}
 		}
 	}
+
 	if b.Failure != "" {
 		parts = append(parts, "The attempt before failed: "+b.Failure+". See what it has done, and go on from there.")
 	}
+
 	if b.Note != "" {
 		parts = append(parts, "## Note of who handed it over", b.Note)
 	}
+
 	if comments := b.Comments; len(comments) > 0 {
 		parts = append(parts, "## Comments")
 		for _, c := range comments[max(0, len(comments)-mostComments):] {
 			parts = append(parts, c.Author+": "+FirstRunes(c.Content, mostRunesComment))
 		}
 	}
+
 	if !b.Continues {
 		parts = append(parts, "End with a short report of what was done: it becomes a comment on the issue. "+
 			"What only a person can decide, ask with AskUserQuestion: it is asked in a comment, and answered there.")
 	}
+
 	return strings.Join(parts, "\n\n")
 }
 
@@ -234,8 +240,10 @@ func FirstRunes(text string, n int) string {
 		if n == 0 {
 			return text[:i] + "…"
 		}
+
 		n--
 	}
+
 	return text
 }
 

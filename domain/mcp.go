@@ -97,11 +97,14 @@ type MCPTool struct {
 // that were made for the solution or the session.
 func ConfiguredMCPServers(servers []MCPServerRecord, profile []MCPServer) []MCPServerRecord {
 	servers = slices.Clone(servers)
+
 	for _, configured := range profile {
 		if !mcpServerName.MatchString(configured.Name) {
 			continue
 		}
+
 		record := MCPServerRecord{MCPServer: configured, Scope: MCPOfSolution, Trusted: true, TrustHints: true}
+
 		i := slices.IndexFunc(servers, func(s MCPServerRecord) bool { return s.Name == configured.Name })
 		switch {
 		case i < 0:
@@ -110,7 +113,9 @@ func ConfiguredMCPServers(servers []MCPServerRecord, profile []MCPServer) []MCPS
 			servers[i] = record
 		}
 	}
+
 	slices.SortStableFunc(servers, func(a, b MCPServerRecord) int { return strings.Compare(a.Name, b.Name) })
+
 	return servers
 }
 
@@ -122,18 +127,23 @@ const MaxSessionMCPServers = 32
 // the last by name. Disabled ones are in neither list.
 func UsedMCPServers(servers []MCPServerRecord) (used, left []MCPServerRecord) {
 	scopes := []MCPScope{MCPOfSession, MCPOfSolution, MCPOfService}
+
 	for _, s := range servers {
 		if s.Enabled {
 			used = append(used, s)
 		}
 	}
+
 	slices.SortStableFunc(used, func(a, b MCPServerRecord) int {
 		return cmp.Or(cmp.Compare(slices.Index(scopes, a.Scope), slices.Index(scopes, b.Scope)), strings.Compare(a.Name, b.Name))
 	})
+
 	if len(used) > MaxSessionMCPServers {
 		used, left = used[:MaxSessionMCPServers], used[MaxSessionMCPServers:]
 	}
+
 	slices.SortFunc(used, func(a, b MCPServerRecord) int { return strings.Compare(a.Name, b.Name) })
+
 	return used, left
 }
 
@@ -159,5 +169,6 @@ func EffectiveMCPServers(servers []MCPServerRecord, sessionOwner string) []MCPSe
 	slices.SortFunc(sorted, func(a, b MCPServerRecord) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(rank(b), rank(a)), strings.Compare(a.ID, b.ID))
 	})
+
 	return slices.CompactFunc(sorted, func(a, b MCPServerRecord) bool { return a.Name == b.Name })
 }

@@ -27,6 +27,7 @@ func (r ModelRetry) Limit(trigger Trigger, setup SessionSetup) time.Duration {
 	if setup.MaxModelRetryS > 0 {
 		return time.Duration(setup.MaxModelRetryS) * time.Second
 	}
+
 	switch trigger {
 	case TriggerSchedule, TriggerDAG, TriggerIssue:
 		return r.Unattended
@@ -48,10 +49,12 @@ type ModelFaults struct {
 // passes before the server wants to be asked again.
 func (f ModelFaults) Pause(limit, retryAfter time.Duration) (wait time.Duration, ok bool) {
 	left := limit - f.Age
+
 	wait = modelFirstPause
 	for range min(f.Count, 10) {
 		wait = min(2*wait, modelLastPause)
 	}
+
 	switch {
 	case left <= 0 || retryAfter > left:
 		return 0, false

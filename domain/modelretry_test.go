@@ -11,6 +11,7 @@ import (
 
 func TestModelRetry_Limit(t *testing.T) {
 	t.Parallel()
+
 	retry := domain.ModelRetry{For: time.Minute, Unattended: time.Hour}
 	for trigger, want := range map[domain.Trigger]time.Duration{
 		domain.TriggerUser: time.Minute, domain.TriggerAnswer: time.Minute, domain.TriggerAPI: time.Minute, domain.TriggerWhatif: time.Minute,
@@ -23,12 +24,14 @@ func TestModelRetry_Limit(t *testing.T) {
 
 func TestModelFaults_Pause(t *testing.T) {
 	t.Parallel()
+
 	const limit = 10 * time.Minute
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		wait, ok := domain.ModelFaults{Count: i}.Pause(limit, 0)
 		require.True(t, ok)
 		require.Equal(t, want*time.Second, wait, "fault %d", i+1)
 	}
+
 	for name, tc := range map[string]struct {
 		faults     domain.ModelFaults
 		retryAfter time.Duration

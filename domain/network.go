@@ -34,6 +34,7 @@ func (m NetworkMode) Narrowed(by NetworkMode) NetworkMode {
 	if by == "" || slices.Index(networkModes, by) > slices.Index(networkModes, m) {
 		return m
 	}
+
 	return by
 }
 
@@ -64,6 +65,7 @@ func CanonicalHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().String(), nil
 	}
+
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if !isHostName(name) {
 		var err error
@@ -71,13 +73,16 @@ func CanonicalHost(host string) (string, error) {
 			return "", ErrNoHostName
 		}
 	}
+
 	if addr, err := netip.ParseAddr(name); err == nil { // written in other digits
 		return addr.Unmap().String(), nil
 	}
+
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
 		return "", ErrOddAddress
 	}
+
 	return name, nil
 }
 
@@ -85,6 +90,7 @@ func isHostName(s string) bool {
 	if s == "" || len(s) > 253 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return false
 	}
+
 	return !slices.ContainsFunc(strings.Split(s, "."), func(label string) bool { return label == "" || len(label) > 63 })
 }
 
@@ -102,6 +108,7 @@ func ParseNetworkRule(pattern string) (NetworkRule, error) {
 	if len(pattern) > MaxPermissionPattern {
 		return rule, fmt.Errorf("a domain is longer than %d bytes", MaxPermissionPattern)
 	}
+
 	host, port := pattern, ""
 	if _, err := netip.ParseAddr(pattern); err != nil {
 		if name, number, err := net.SplitHostPort(pattern); err == nil {
@@ -111,21 +118,27 @@ func ParseNetworkRule(pattern string) (NetworkRule, error) {
 			}
 		}
 	}
+
 	if port != "" {
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {
 			return rule, notNetworkRule(pattern, "its port is not a number from 1 to 65535")
 		}
+
 		rule.Port = uint16(number)
 	}
+
 	host, rule.Below = strings.CutPrefix(host, "*.")
+
 	var err error
 	if rule.Host, err = CanonicalHost(host); err != nil {
 		return rule, notNetworkRule(pattern, err.Error())
 	}
+
 	if _, err := netip.ParseAddr(rule.Host); rule.Below && (err == nil || !strings.Contains(rule.Host, ".")) {
 		return rule, notNetworkRule(pattern, "a star stands for names below a domain of two labels at least")
 	}
+
 	return rule, nil
 }
 
@@ -139,9 +152,11 @@ func (r NetworkRule) String() string {
 	if r.Below {
 		host = "*." + host
 	}
+
 	if r.Port == 0 {
 		return host
 	}
+
 	return net.JoinHostPort(host, strconv.Itoa(int(r.Port)))
 }
 
@@ -170,10 +185,12 @@ type NetworkPolicy struct {
 // network at all.
 func NewNetworkPolicy(mode NetworkMode, rules []PermissionRule) NetworkPolicy {
 	p := NetworkPolicy{Mode: mode}
+
 	for _, r := range rules {
 		if r.Tool != NetworkTool || r.Decision == PermissionAsk {
 			continue
 		}
+
 		rule, err := ParseNetworkRule(r.Pattern)
 		switch {
 		case r.Pattern == "" && r.Decision == PermissionDeny:
@@ -188,6 +205,7 @@ func NewNetworkPolicy(mode NetworkMode, rules []PermissionRule) NetworkPolicy {
 			p.allow = append(p.allow, rule)
 		}
 	}
+
 	return p
 }
 
@@ -195,6 +213,7 @@ func NewNetworkPolicy(mode NetworkMode, rules []PermissionRule) NetworkPolicy {
 // is allowed, as far as the address is.
 func (p NetworkPolicy) Refusal(host string, port uint16) string {
 	matches := func(r NetworkRule) bool { return r.Matches(host, port) }
+
 	_, literal := netip.ParseAddr(host)
 	switch {
 	case p.Mode != NetworkRules && p.Mode != NetworkPublic:
@@ -222,17 +241,21 @@ func (p NetworkPolicy) Grants(rule NetworkRule) bool {
 	if port == 0 {
 		port = networkPorts[0]
 	}
+
 	if !rule.Below {
 		return p.Refusal(rule.Host, port) == ""
 	}
+
 	within := func(r NetworkRule) bool {
 		above := r.Below && (r.Host == rule.Host || strings.HasSuffix(rule.Host, "."+r.Host))
 		return above && (r.Port == rule.Port || r.Port == 0 && slices.Contains(networkPorts, port))
 	}
+
 	denied := func(r NetworkRule) bool { return within(NetworkRule{Host: r.Host, Below: r.Below, Port: rule.Port}) }
 	if p.Mode != NetworkRules && p.Mode != NetworkPublic || slices.ContainsFunc(p.deny, denied) {
 		return false
 	}
+
 	return p.allowAll || p.Mode == NetworkPublic || slices.ContainsFunc(p.allow, within)
 }
 

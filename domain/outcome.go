@@ -57,19 +57,24 @@ func (s TaskSpec) HasOutcome() bool { return len(s.Files)+len(s.Commands) > 0 }
 // EndOfChecks is how a run ended whose chat was completed and whose outcome was checked.
 func EndOfChecks(checks []RunCheck) RunEnd {
 	var missing []string
+
 	for _, c := range checks {
 		if c.Met {
 			continue
 		}
+
 		subject := c.Subject
 		if runes := []rune(subject); len(runes) > 100 {
 			subject = string(runes[:99]) + "…"
 		}
+
 		missing = append(missing, fmt.Sprintf("%s %q: %s", c.Kind, subject, c.Reason))
 	}
+
 	if len(missing) == 0 {
 		return RunEnd{Status: RunCompleted}
 	}
+
 	return RunEnd{
 		Status: RunFailed, Reason: ReasonOutcomeNotMet, Counts: true,
 		Error: "the outcome contract is not met: " + strings.Join(missing, "; "),

@@ -9,9 +9,11 @@ import (
 
 func TestEndOfChecks(t *testing.T) {
 	t.Parallel()
+
 	met := RunCheck{Kind: CheckFile, Subject: "a.md", Met: true}
 	missing := RunCheck{Kind: CheckFile, Subject: "b/*.md", Reason: "no file matches"}
 	failed := RunCheck{Kind: CheckCommand, Subject: "make " + strings.Repeat("x", 200), Reason: "exit code 2"}
+
 	require.Equal(t, RunEnd{Status: RunCompleted}, EndOfChecks(nil))
 	require.Equal(t, RunEnd{Status: RunCompleted}, EndOfChecks([]RunCheck{met}))
 

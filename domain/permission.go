@@ -17,7 +17,9 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 	if len(rules) == 0 {
 		return PermissionAllow
 	}
+
 	decision := PermissionAllow
+
 	for _, part := range permissionParts(tool, arguments) {
 		switch decide(rules, tool, part) {
 		case PermissionDeny:
@@ -27,6 +29,7 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 		case PermissionAllow:
 		}
 	}
+
 	return decision
 }
 
@@ -34,15 +37,19 @@ func Decide(rules []PermissionRule, tool string, arguments json.RawMessage) Perm
 // next time it is made. None: no rule can distinguish the call from others.
 func AllowingRules(rules []PermissionRule, tool string, arguments json.RawMessage) []PermissionRule {
 	var allowing []PermissionRule
+
 	for _, part := range permissionParts(tool, arguments) {
 		if decide(rules, tool, part) != PermissionAsk {
 			continue
 		}
+
 		if part == "" || len(part) > MaxPermissionPattern || strings.ContainsAny(part, "*\x00") {
 			return nil
 		}
+
 		allowing = append(allowing, PermissionRule{Tool: tool, Pattern: part, Decision: PermissionAllow})
 	}
+
 	return allowing
 }
 
@@ -59,10 +66,12 @@ func permissionParts(tool string, arguments json.RawMessage) []string {
 	if tool != "Bash" {
 		return []string{subject}
 	}
+
 	parts := commandParts(subject)
 	if len(parts) == 1 && parts[0] == subject {
 		return parts
 	}
+
 	return append(parts, subject)
 }
 
@@ -72,6 +81,7 @@ func decide(rules []PermissionRule, tool, subject string) PermissionDecision {
 			return rule.Decision
 		}
 	}
+
 	return PermissionAllow
 }
 
@@ -90,6 +100,7 @@ func PermissionSubject(arguments json.RawMessage) string {
 			}
 		}
 	}
+
 	return string(arguments)
 }
 
@@ -99,11 +110,13 @@ var commandBreak = regexp.MustCompile(`&&|\|\||[;|&\n]|\$\(|[()` + "`" + `]`)
 // looked at: a part too many only asks once too often.
 func commandParts(command string) []string {
 	var parts []string
+
 	for _, part := range commandBreak.Split(command, -1) {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)
 		}
 	}
+
 	return parts
 }
 
@@ -114,7 +127,9 @@ func matchesSubject(pattern, subject string) bool {
 	if !isURL {
 		return matchesGlob(pattern, subject)
 	}
+
 	askedOrigin, askedPath, isURL := splitURL(subject)
+
 	return isURL && matchesGlob(origin, askedOrigin) && (path == "" || matchesGlob(path, askedPath))
 }
 
@@ -123,10 +138,12 @@ func splitURL(url string) (origin, path string, ok bool) {
 	if !ok || strings.ContainsFunc(scheme, func(r rune) bool { return !unicode.IsLetter(r) && r != '*' }) {
 		return "", "", false
 	}
+
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
 		end = len(rest)
 	}
+
 	return strings.ToLower(scheme + "://" + rest[:end]), rest[end:], true
 }
 
@@ -137,19 +154,23 @@ func matchesGlob(pattern, text string) bool {
 	if !wild {
 		return pattern == text
 	}
+
 	text, ok := strings.CutPrefix(text, head)
 	if !ok {
 		return false
 	}
+
 	for {
 		part, more, wild := strings.Cut(rest, "*")
 		if !wild {
 			return strings.HasSuffix(text, part)
 		}
+
 		_, after, found := strings.Cut(text, part)
 		if !found {
 			return false
 		}
+
 		text, rest = after, more
 	}
 }

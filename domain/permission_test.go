@@ -12,6 +12,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
+
 	rules := []domain.PermissionRule{
 		{Tool: "Bash", Pattern: "git status*", Decision: domain.PermissionAllow},
 		{Tool: "Bash", Pattern: "git *", Decision: domain.PermissionAsk},
@@ -22,6 +23,7 @@ func TestDecide(t *testing.T) {
 		{Tool: "WebFetch", Pattern: "https://*.example.org/*", Decision: domain.PermissionAllow},
 		{Tool: "WebFetch", Decision: domain.PermissionDeny},
 	}
+
 	for _, c := range []struct{ tool, subject, value, want string }{
 		{"Bash", "command", "ls -l", "allow"},
 		{"Bash", "command", "git status --short", "allow"},
@@ -43,6 +45,7 @@ func TestDecide(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, c.want, domain.Decide(rules, c.tool, arguments), "%s %s", c.tool, c.value)
 	}
+
 	require.Equal(t, domain.PermissionAllow, domain.Decide(nil, "Bash", nil))
 	require.Equal(t, domain.PermissionAsk, domain.Decide(rules, "mcp__a__b", json.RawMessage(`{"broken`)))
 

@@ -42,9 +42,11 @@ func PermissionVerdict(answer string) (decision PermissionDecision, extent Permi
 	if json.Unmarshal([]byte(answer), &given) != nil || len(given.Answers) != 1 {
 		return PermissionDeny, PermittedOnce, ""
 	}
+
 	one := given.Answers[0]
 	if len(one.Selected) == 1 && one.Selected[0] != PermissionRefuse {
 		return PermissionAllow, extents[one.Selected[0]], ""
 	}
+
 	return PermissionDeny, PermittedOnce, one.Custom
 }

@@ -54,7 +54,9 @@ func (s AgentSpec) SystemText() string {
 	if len(s.SkillsData) == 0 {
 		return text
 	}
+
 	data, _ := json.Marshal(s.SkillsData) // of what was decoded from JSON
+
 	return join(text, "Data for the skills, as JSON:\n"+string(data))
 }
 

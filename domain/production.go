@@ -156,12 +156,21 @@ type Validation struct {
 // Failed is the error of publishing a document that is not valid.
 func (v Validation) Failed(kind DocumentKind) *Error {
 	e := &Error{Kind: Invalid, Code: CodeValidationFailed, Validation: &v}
+
 	e.Message = fmt.Sprintf("the document has %d errors; the first one: %s", len(v.Errors), v.Errors[0].Message)
 	for _, f := range v.Errors {
 		e.Fields = append(e.Fields, Field{
-			Location: "body." + string(kind) + "." + f.Path, Message: f.Message, Code: f.Code, NodeID: f.NodeID, EdgeID: f.EdgeID, Path: f.Path,
+			Location: "body." + string(
+				kind,
+			) + "." + f.Path,
+			Message: f.Message,
+			Code:    f.Code,
+			NodeID:  f.NodeID,
+			EdgeID:  f.EdgeID,
+			Path:    f.Path,
 		})
 	}
+
 	return e
 }
 
@@ -213,25 +222,39 @@ func (s ProdSolution) Move(to SolutionStatus) error {
 	if s.Status == to {
 		return nil
 	}
+
 	for _, possible := range moves[s.Status] {
 		if possible != to {
 			continue
 		}
+
 		if to == SolutionPublished && s.DAG.PublishedVersion == nil {
 			return Newf(Conflict, "invalid_status_move", "the solution cannot become published: publish a version of its DAG first")
 		}
+
 		return nil
 	}
-	return Newf(Conflict, "invalid_status_move", "a solution that is %s cannot become %s; it can become %s", s.Status, to, listed(moves[s.Status]))
+
+	return Newf(
+		Conflict,
+		"invalid_status_move",
+		"a solution that is %s cannot become %s; it can become %s",
+		s.Status,
+		to,
+		listed(moves[s.Status]),
+	)
 }
 
 func listed(states []SolutionStatus) string {
 	text := ""
+
 	for i, s := range states {
 		if i > 0 {
 			text += " or "
 		}
+
 		text += string(s)
 	}
+
 	return text
 }

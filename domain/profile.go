@@ -122,19 +122,24 @@ func (p Profile) With(setup SessionSetup) Profile {
 	p.Agents = append(p.Agents[:len(p.Agents):len(p.Agents)], setup.Agents...)
 	p.Permissions = append(setup.Permissions[:len(setup.Permissions):len(setup.Permissions)], p.Permissions...)
 	p.Instructions = join(p.Instructions, setup.Instructions)
+
 	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], setup.Skills...)
 	if setup.Budget != nil {
 		p.Budget = *setup.Budget
 	}
+
 	if setup.Compaction != nil {
 		p.Compaction = *setup.Compaction
 	}
+
 	if setup.MaxSteps > 0 {
 		p.MaxSteps = setup.MaxSteps
 	}
+
 	if setup.StuckAfter > 0 {
 		p.StuckAfter = setup.StuckAfter
 	}
+
 	return p
 }
 

@@ -38,17 +38,21 @@ func (p *QuestionPolicy) Times(asked time.Time) QuestionTimes {
 	if p == nil {
 		return times
 	}
+
 	if p.TimeoutS > 0 {
 		at := asked.Add(time.Duration(p.TimeoutS) * time.Second)
+
 		times.ExpiresAt, times.DefaultPolicy = &at, p.OnTimeout
 		if times.DefaultPolicy == "" {
 			times.DefaultPolicy = PolicyChoose
 		}
 	}
+
 	if p.EscalateAfterS > 0 && (p.TimeoutS == 0 || p.EscalateAfterS < p.TimeoutS) {
 		at := asked.Add(time.Duration(p.EscalateAfterS) * time.Second)
 		times.EscalateAt = &at
 	}
+
 	return times
 }
 
@@ -57,11 +61,13 @@ func (p *QuestionPolicy) Valid() bool {
 	if p == nil {
 		return true
 	}
+
 	switch p.OnTimeout {
 	case "", PolicyChoose, PolicyFirstOption:
 	default:
 		return false
 	}
+
 	return p.TimeoutS >= 0 && p.TimeoutS <= MaxQuestionWaitS && p.EscalateAfterS >= 0 && p.EscalateAfterS <= MaxQuestionWaitS
 }
 

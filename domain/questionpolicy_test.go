@@ -9,7 +9,9 @@ import (
 
 func TestQuestionPolicy_Times(t *testing.T) {
 	t.Parallel()
+
 	asked := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
 	at := func(seconds int) *time.Time {
 		then := asked.Add(time.Duration(seconds) * time.Second)
 		return &then

@@ -171,8 +171,10 @@ func FireAt(taskID string, tick time.Time, jitterS int) time.Time {
 	if jitterS <= 0 {
 		return tick
 	}
+
 	hash := fnv.New32a()
 	hash.Write([]byte(taskID + strconv.FormatInt(tick.Unix(), 10)))
+
 	return tick.Add(time.Duration(hash.Sum32()%uint32(jitterS+1)) * time.Second)
 }
 
@@ -197,13 +199,16 @@ func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd 
 	case reason == FinishAwaitingAnswer:
 		return RunEnd{Status: RunFailed, Reason: ReasonNotAnswered, Error: "the chat was ended before its question was answered"}
 	}
+
 	end := RunEnd{Status: RunFailed, Reason: string(reason), Error: message, Counts: true}
 	if code != "" {
 		end.Reason = code
 	}
+
 	if end.Error == "" {
 		end.Error = "the chat ended as " + string(reason)
 	}
+
 	return end
 }
 

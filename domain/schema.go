@@ -27,35 +27,43 @@ func CompileSchema(raw json.RawMessage) (schema *Schema, err error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is larger than %d bytes", maxSchemaBytes)
 	}
+
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Code: CodeInvalidSchema, Message: "output_schema is not JSON"}
 	}
+
 	switch _, depth, number := measure(doc); {
 	case depth > maxSchemaDepth:
 		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is nested more than %d deep", maxSchemaDepth)
 	case number != "":
 		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema holds a number that is too long: %.40s", number)
 	}
+
 	defer func() { // the library is given what clients have written
 		if p := recover(); p != nil {
 			schema, err = nil, Newf(Invalid, CodeInvalidSchema, "output_schema cannot be used")
 		}
 	}()
+
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
+
 	const name = "urn:everloop:output_schema"
 	if err := compiler.AddResource(name, doc); err != nil {
 		return nil, invalidSchema(err)
 	}
+
 	compiled, err := compiler.Compile(name)
 	if err != nil {
 		return nil, invalidSchema(err)
 	}
+
 	schema = &Schema{compiled, newSchemaCost(compiled)}
 	if schema.cost.of(compiled, 0) > maxSchemaPlace {
 		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema applies too many schemas to one value")
 	}
+
 	return schema, nil
 }
 
@@ -65,29 +73,36 @@ func (s *Schema) Validate(value any) (err error) {
 	if number != "" {
 		return fmt.Errorf("the number %.40s is too long to be checked", number)
 	}
+
 	if count > maxSchemaWork || s.cost.of(s.compiled, depth)*count > maxSchemaWork {
 		return errors.New("the answer is too large to be checked against this schema")
 	}
+
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.New("the answer could not be checked")
 		}
 	}()
+
 	return s.compiled.Validate(value)
 }
 
 // invalidSchema names the places that are wrong, innermost last.
 func invalidSchema(err error) *Error {
 	head, rest, _ := strings.Cut(err.Error(), "\n")
+
 	var places []string
+
 	for line := range strings.Lines(rest) {
 		if place, found := strings.CutPrefix(strings.TrimSpace(line), "- at "); found {
 			places = append(places, place)
 		}
 	}
+
 	if len(places) > 0 {
 		head = strings.Join(places, "; ")
 	}
+
 	return Newf(Invalid, CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", head)
 }
 
@@ -101,13 +116,16 @@ func (noLoader) Load(string) (any, error) {
 func ParseJSON(text string) (any, error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
+
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
+
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("more text follows the value")
 	}
+
 	return value, nil
 }
 
@@ -119,5 +137,6 @@ func JSONAnswer(answer string) (json.RawMessage, error) {
 	if _, err := ParseJSON(text); err != nil {
 		return nil, err
 	}
+
 	return json.Marshal(json.RawMessage(text))
 }

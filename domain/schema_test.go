@@ -16,16 +16,20 @@ import (
 func doubling(n int, each string) string {
 	var d strings.Builder
 	d.WriteString(`{"$ref":"#/$defs/d0","$defs":{`)
+
 	for i := range n {
 		ref := strings.ReplaceAll(each, "NEXT", fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1))
 		fmt.Fprintf(&d, `"d%d":{"allOf":[%s,%s]},`, i, ref, ref)
 	}
+
 	fmt.Fprintf(&d, `"d%d":{"type":"string"}}}`, n)
+
 	return d.String()
 }
 
 func TestHostileSchemasAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, schema := range map[string]string{
 		"deep":         strings.Repeat(`{"not":`, 9000) + "{}" + strings.Repeat("}", 9000),
 		"doubling":     doubling(40, "NEXT"),
@@ -51,6 +55,7 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 
 func TestTheFaultOfASchemaIsNamed(t *testing.T) {
 	t.Parallel()
+
 	_, err := domain.CompileSchema([]byte(`{"properties":{"n":{"type":"nothing"}}}`))
 	require.ErrorContains(t, err, "/properties/n/type")
 	require.ErrorContains(t, err, "value must be one of")
@@ -58,6 +63,7 @@ func TestTheFaultOfASchemaIsNamed(t *testing.T) {
 
 func TestHostileAnswersAndSchemasTakeNoTime(t *testing.T) {
 	t.Parallel()
+
 	nested := strings.Repeat("[", 50) + strings.Repeat("]", 50)
 	for name, tc := range map[string]struct{ schema, answer string }{
 		"number":             {`{"type":"number","minimum":0}`, `1e99999999`},
@@ -83,11 +89,14 @@ func TestHostileAnswersAndSchemasTakeNoTime(t *testing.T) {
 // Schemas that people write pass: trees, unions, composition.
 func TestOrdinarySchemasAreUsed(t *testing.T) {
 	t.Parallel()
+
 	tree := `{"type":"object","properties":{"name":{"type":"string"},"left":{"$ref":"#"},"right":{"$ref":"#"},"more":{"type":"array","items":{"$ref":"#"}}},"required":["name"],"additionalProperties":false}`
+
 	value := `{"name":"leaf"}`
 	for range 40 {
 		value = `{"name":"x","left":` + value + `,"more":[{"name":"y"}]}`
 	}
+
 	for name, tc := range map[string]struct{ schema, right, wrong string }{
 		"tree":        {tree, value, strings.Replace(value, "leaf", `leaf","other":"`, 1)},
 		"metaschema":  {`{"$ref":"https://json-schema.org/draft/2020-12/schema"}`, tree, `{"type":"nothing"}`},
@@ -101,6 +110,7 @@ func TestOrdinarySchemasAreUsed(t *testing.T) {
 		right, err := domain.ParseJSON(tc.right)
 		require.NoError(t, err, name)
 		require.NoError(t, schema.Validate(right), name)
+
 		wrong, err := domain.ParseJSON(tc.wrong)
 		require.NoError(t, err, name)
 		require.Error(t, schema.Validate(wrong), name)

@@ -34,24 +34,30 @@ type costKey struct {
 func newSchemaCost(root *jsonschema.Schema) *schemaCost {
 	c := &schemaCost{known: map[costKey]int{}, open: map[*jsonschema.Schema]bool{}, dynamic: map[string][]*jsonschema.Schema{}}
 	seen := map[*jsonschema.Schema]bool{}
+
 	left := []*jsonschema.Schema{root}
 	for len(left) > 0 {
 		s := left[len(left)-1]
 		left = left[:len(left)-1]
+
 		if s == nil || seen[s] {
 			continue
 		}
+
 		seen[s] = true
 		if s.DynamicAnchor != "" {
 			c.dynamic[s.DynamicAnchor] = append(c.dynamic[s.DynamicAnchor], s)
 		}
+
 		if s.RecursiveAnchor {
 			c.dynamic[""] = append(c.dynamic[""], s)
 		}
+
 		left = append(left, inPlace(s)...)
 		named, others := inside(s)
 		left = append(append(left, named...), others...)
 	}
+
 	return c
 }
 
@@ -61,33 +67,44 @@ func (c *schemaCost) of(s *jsonschema.Schema, depth int) int {
 	if cost, ok := c.known[key]; ok {
 		return cost
 	}
+
 	if s == nil || c.open[s] {
 		return 0
 	}
+
 	c.open[s] = true
+
 	cost := 1
 	for _, same := range inPlace(s) {
 		cost += c.of(same, depth)
 	}
+
 	if s.DynamicRef != nil {
 		cost += c.most(c.dynamic[s.DynamicRef.Anchor], depth)
 	}
+
 	if s.RecursiveRef != nil {
 		cost += c.most(c.dynamic[""], depth)
 	}
+
 	delete(c.open, s)
+
 	if depth > 0 {
 		open := c.open
 		c.open = map[*jsonschema.Schema]bool{} // another place
 		named, others := inside(s)
+
 		cost += c.most(named, depth-1)
 		for _, other := range others {
 			cost += c.of(other, depth-1)
 		}
+
 		c.open = open
 	}
+
 	cost = min(cost, maxSchemaWork+1)
 	c.known[key] = cost
+
 	return cost
 }
 
@@ -95,6 +112,7 @@ func (c *schemaCost) most(schemas []*jsonschema.Schema, depth int) (most int) {
 	for _, s := range schemas {
 		most = max(most, c.of(s, depth))
 	}
+
 	return most
 }
 
@@ -104,13 +122,16 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	if s.DynamicRef != nil {
 		parts = append(parts, s.DynamicRef.Ref)
 	}
+
 	parts = append(append(append(parts, s.AllOf...), s.AnyOf...), s.OneOf...)
 	for _, part := range s.DependentSchemas {
 		parts = append(parts, part)
 	}
+
 	for _, part := range s.Dependencies {
 		parts = append(parts, schemasIn(part)...)
 	}
+
 	return present(parts)
 }
 
@@ -120,12 +141,16 @@ func inside(s *jsonschema.Schema) (named, others []*jsonschema.Schema) {
 	for _, part := range s.Properties {
 		named = append(named, part)
 	}
+
 	named = append(append(named, s.PrefixItems...), present(schemasIn(s.Items))...)
+
 	others = []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema}
 	for _, part := range s.PatternProperties {
 		others = append(others, part)
 	}
+
 	others = append(append(others, schemasIn(s.AdditionalProperties)...), schemasIn(s.AdditionalItems)...)
+
 	return present(named), present(others)
 }
 
@@ -147,6 +172,7 @@ func present(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 			kept = append(kept, s)
 		}
 	}
+
 	return kept
 }
 
@@ -157,10 +183,12 @@ func measure(value any) (count, depth int, number string) {
 	add := func(member any) {
 		n, d, bad := measure(member)
 		count, depth = count+n, max(depth, d+1)
+
 		if bad != "" {
 			number = bad
 		}
 	}
+
 	switch value := value.(type) {
 	case map[string]any:
 		for _, member := range value {
@@ -175,6 +203,7 @@ func measure(value any) (count, depth int, number string) {
 			number = value.String()
 		}
 	}
+
 	return count, depth, number
 }
 
@@ -183,6 +212,8 @@ func tooLong(number string) bool {
 	if !found {
 		return len(number) > maxNumberLength
 	}
+
 	e, err := strconv.Atoi(exponent)
+
 	return err != nil || e > maxNumberLength || e < -maxNumberLength || len(number) > maxNumberLength
 }

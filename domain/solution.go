@@ -43,6 +43,7 @@ func (s Solution) Role(id string) (BizRole, bool) {
 			return role, true
 		}
 	}
+
 	return BizRole{}, false
 }
 
@@ -50,16 +51,23 @@ func (s Solution) Role(id string) (BizRole, bool) {
 // empty role is none.
 func (s Solution) Over(p Profile, roleID string) Profile {
 	p = p.With(SessionSetup{
-		Agents: s.Agents, Permissions: s.Permissions, Budget: s.Budget, Compaction: s.Compaction, MaxSteps: s.MaxSteps, StuckAfter: s.StuckAfter,
+		Agents:      s.Agents,
+		Permissions: s.Permissions,
+		Budget:      s.Budget,
+		Compaction:  s.Compaction,
+		MaxSteps:    s.MaxSteps,
+		StuckAfter:  s.StuckAfter,
 	})
 	p.Instructions = join(p.Instructions, s.Prompt)
 	p.DisableTools = append(p.DisableTools[:len(p.DisableTools):len(p.DisableTools)], s.DisableTools...)
 	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], s.Skills...)
+
 	p.MCPServers = append(p.MCPServers[:len(p.MCPServers):len(p.MCPServers)], s.MCPServers...)
 	if role, ok := s.Role(roleID); ok {
 		p.Instructions = join(p.Instructions, role.Prompt)
 		p.DisableTools = append(p.DisableTools, role.DisableTools...)
 	}
+
 	return p
 }
 
@@ -67,6 +75,7 @@ func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}
+
 	return a + "\n\n" + b
 }
 

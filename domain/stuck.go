@@ -17,25 +17,34 @@ func Repeats(turns []TranscriptTurn, calls []RequestedCall) int {
 	for i, call := range calls {
 		asked[i] = call.Name + " " + sameJSON(call.Arguments)
 	}
+
 	n := 0
+
 	var results []string
+
 	for _, turn := range slices.Backward(turns) {
 		if turn.Role != RoleAssistant || len(turn.Calls) != len(calls) {
 			break
 		}
+
 		got := make([]string, len(calls))
+
 		for i, call := range turn.Calls {
 			if call.ToolName+" "+sameJSON(call.Arguments) != asked[i] {
 				return n
 			}
+
 			got[i] = call.Result
 		}
+
 		if results != nil && !slices.Equal(results, got) {
 			break
 		}
+
 		results = got
 		n++
 	}
+
 	return n
 }
 
@@ -45,9 +54,11 @@ func sameJSON(text string) string {
 	if json.Unmarshal([]byte(text), &v) != nil {
 		return text
 	}
+
 	out, err := json.Marshal(v)
 	if err != nil {
 		return text
 	}
+
 	return string(out)
 }

@@ -10,11 +10,16 @@ import (
 
 func TestRepeats(t *testing.T) {
 	t.Parallel()
+
 	turn := func(arguments, result string) domain.TranscriptTurn {
-		return domain.TranscriptTurn{Role: domain.RoleAssistant, Calls: []domain.ToolCall{{ToolName: "Bash", Arguments: arguments, Result: result}}}
+		return domain.TranscriptTurn{
+			Role:  domain.RoleAssistant,
+			Calls: []domain.ToolCall{{ToolName: "Bash", Arguments: arguments, Result: result}},
+		}
 	}
 	again := []domain.RequestedCall{{Name: "Bash", Arguments: `{"command": "make", "timeout": 5}`}}
 	same := turn(`{"timeout":5,"command":"make"}`, "failed")
+
 	user := domain.TranscriptTurn{Role: domain.RoleUser}
 	for name, c := range map[string]struct {
 		turns []domain.TranscriptTurn

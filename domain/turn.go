@@ -97,6 +97,7 @@ func (p CallPhase) MarshalJSON() ([]byte, error) {
 	if p == PhaseFinished {
 		return []byte("null"), nil
 	}
+
 	return json.Marshal(string(p))
 }
 
@@ -106,6 +107,7 @@ func (p *CallPhase) UnmarshalJSON(data []byte) error {
 		*p = PhaseFinished
 		return nil
 	}
+
 	return json.Unmarshal(data, (*string)(p))
 }
 
@@ -212,6 +214,7 @@ func AttachmentPath(sessionID, url string) string {
 	if name, kept := strings.CutPrefix(url, ObjectScheme); kept {
 		return "/api/sessions/" + sessionID + "/attachments/" + path.Base(name)
 	}
+
 	return url
 }
 
@@ -224,5 +227,6 @@ func ParseAttachmentPath(url string) (sessionID, name string, ok bool) {
 	if found == nil {
 		return "", "", false
 	}
+
 	return found[1], found[2], true
 }

@@ -18,6 +18,7 @@ func TestPhaseOfToolCalls(t *testing.T) {
 		raw, err := json.Marshal(domain.ToolCall{Phase: phase})
 		require.NoError(t, err)
 		require.Contains(t, string(raw), `"phase":`+shown)
+
 		var back domain.ToolCall
 		require.NoError(t, json.Unmarshal(raw, &back))
 		require.Equal(t, phase, back.Phase)

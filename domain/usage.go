@@ -32,5 +32,6 @@ func (u Usage) Shown() Usage {
 	if u.Cost == 0 {
 		u.UncostedTokens = 0
 	}
+
 	return u
 }

@@ -50,6 +50,7 @@ func ChatWebhookEvent(reason FinishReason) WebhookEvent {
 	case FinishFailed, FinishMaxSteps, FinishSchemaMismatch, FinishStuckDetected, FinishContextOverflow:
 		return WebhookChatFailed
 	}
+
 	return WebhookChatFailed
 }
 
@@ -179,6 +180,7 @@ func NextDelivery(tries int, asked time.Duration) (time.Duration, bool) {
 	if tries < 1 || tries > len(waits) {
 		return 0, false
 	}
+
 	return max(waits[tries-1], min(asked, mostRetryAfter)), true
 }
 
@@ -194,6 +196,7 @@ func EndpointPause(failures int) time.Duration {
 			return endpointPause
 		}
 	}
+
 	return pause
 }
 

@@ -9,16 +9,20 @@ import (
 
 func TestNextDelivery_triesForADay(t *testing.T) {
 	t.Parallel()
+
 	total, tries := time.Duration(0), 0
 	for {
 		tries++
+
 		pause, more := NextDelivery(tries, 0)
 		if !more {
 			break
 		}
+
 		require.Positive(t, pause)
 		total += pause
 	}
+
 	require.Equal(t, 11, tries)
 	require.InDelta(t, 24*time.Hour, total, float64(time.Hour))
 
@@ -26,12 +30,14 @@ func TestNextDelivery_triesForADay(t *testing.T) {
 	require.Equal(t, time.Minute, pause, "the endpoint asks for more")
 	pause, _ = NextDelivery(1, 48*time.Hour)
 	require.Equal(t, 2*time.Hour, pause, "but not for that much")
+
 	_, more := NextDelivery(0, 0)
 	require.False(t, more)
 }
 
 func TestEndpointPause(t *testing.T) {
 	t.Parallel()
+
 	for failures, want := range map[int]time.Duration{
 		1: 2 * time.Second, 2: 4 * time.Second, 5: 32 * time.Second, 9: 5 * time.Minute, 1_000_000: 5 * time.Minute,
 	} {
@@ -41,6 +47,7 @@ func TestEndpointPause(t *testing.T) {
 
 func TestChatWebhookEvent(t *testing.T) {
 	t.Parallel()
+
 	for reason, want := range map[FinishReason]WebhookEvent{
 		FinishAwaitingAnswer: WebhookChatWaiting, FinishCompleted: WebhookChatCompleted, FinishInterrupted: WebhookChatInterrupted,
 		FinishBudgetExhausted: WebhookBudgetExhausted, FinishFailed: WebhookChatFailed, FinishSchemaMismatch: WebhookChatFailed,

@@ -41,6 +41,7 @@ func (d WorkerDeployment) Version(buildID string) (WorkerVersion, bool) {
 	if i < 0 {
 		return WorkerVersion{BuildID: buildID}, false
 	}
+
 	return d.Versions[i], true
 }
 

@@ -29,13 +29,16 @@ func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole service; left out with -short")
 	}
+
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("the suites need %s: %v", program, err)
 		}
 	}
+
 	installClient(t)
 	binary := serviceBinary(t)
+
 	suites, err := filepath.Glob("*.test.mjs")
 	if err != nil || len(suites) == 0 {
 		t.Fatalf("no suites found: %v", err)
@@ -48,6 +51,7 @@ func TestEndToEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, suite := range suites {
 		t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) {
 			// Each suite has a service of its own, and mostly waits.
@@ -60,17 +64,21 @@ func TestEndToEnd(t *testing.T) {
 // serviceBinary is the program that EVERLOOP_BIN names; without it, it is built.
 func serviceBinary(t *testing.T) string {
 	t.Helper()
+
 	if path := os.Getenv("EVERLOOP_BIN"); path != "" {
 		absolute, err := filepath.Abs(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return absolute
 	}
+
 	path := filepath.Join(t.TempDir(), "everloop")
 	if out, err := exec.Command("go", "build", "-o", path, "everloop/cmd/everloop").CombinedOutput(); err != nil {
 		t.Fatalf("build the service: %v\n%s", err, out)
 	}
+
 	return path
 }
 
@@ -78,14 +86,17 @@ func serviceBinary(t *testing.T) string {
 // lock file, one process at a time.
 func installClient(t *testing.T) {
 	t.Helper()
+
 	lock, err := os.OpenFile("package-lock.json", os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
+
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatalf("wait for another npm ci: %v", err)
 	}
+
 	wanted, err := os.Stat("package-lock.json")
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +105,7 @@ func installClient(t *testing.T) {
 	if made, err := os.Stat(filepath.Join("node_modules", ".package-lock.json")); err == nil && !made.ModTime().Before(wanted.ModTime()) {
 		return
 	}
+
 	if out, err := exec.Command("npm", "ci").CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
@@ -113,24 +125,32 @@ type event struct {
 func runSuite(t *testing.T, suite, binary string) {
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter=./lib/report.mjs", suite)
+
 	cmd.Env = append(os.Environ(), "EVERLOOP_BIN="+binary)
 	// The services of a suite end with it, however it ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
+
 	var said strings.Builder
+
 	cmd.Stderr = &said
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	count, failed, readErr := report(t, out)
 	err = cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+
 	switch {
 	case readErr != nil:
 		t.Errorf("%v\n%s", readErr, said.String())
@@ -146,16 +166,20 @@ func runSuite(t *testing.T, suite, binary string) {
 func report(t *testing.T, out io.Reader) (count int, failed bool, err error) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 16<<20)
+
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return count, failed, fmt.Errorf("a line of the report is not understood: %q", lines.Text())
 		}
+
 		failed = failed || !e.Passed
 		if e.Suite && e.Passed {
 			continue
 		}
+
 		count++
+
 		t.Run(e.Test, func(t *testing.T) {
 			switch {
 			case e.Skipped:
@@ -167,8 +191,10 @@ func report(t *testing.T, out io.Reader) (count int, failed bool, err error) {
 			}
 		})
 	}
+
 	if err := lines.Err(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return count, failed, err
 	}
+
 	return count, failed, nil
 }

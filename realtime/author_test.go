@@ -31,24 +31,29 @@ var words = []string{"a ", "é", "😀", "日本", "𝄞", "\n", `"<&>`, "👩�
 func (a *author) publish(name string, data map[string]any) uint64 {
 	e := event(a.session, name, data)
 	seq := a.env.publish(e)
+
 	logged := domain.LoggedEvent{Event: e, Seq: seq}
 	if n := len(a.events); n > 0 {
 		logged.PrevSeq = a.events[n-1].Seq
 	}
+
 	a.events = append(a.events, logged)
 	if a.pause > 0 {
 		time.Sleep(time.Duration(a.random.Int64N(int64(a.pause)))) //nolint:forbidigo // pace of a model, not synchronisation
 	}
+
 	return seq
 }
 
 func (a *author) record() {
 	live := a.live
+
 	live.OpenTurns = slices.Clone(a.live.OpenTurns)
 	for i := range live.OpenTurns {
 		live.OpenTurns[i].Blocks = slices.Clone(live.OpenTurns[i].Blocks)
 		live.OpenTurns[i].ToolCalls = slices.Clone(live.OpenTurns[i].ToolCalls)
 	}
+
 	a.env.state.set(a.session, live)
 }
 
@@ -67,9 +72,11 @@ func (a *author) turn() {
 		"kind": domain.KindMessage, "model": "m", "started_at": turn.StartedAt, "blocks": []any{},
 	})
 	at := len(a.live.OpenTurns) - 1
+
 	var blocks []domain.Block
 	for _, kind := range []domain.BlockType{domain.BlockThinking, domain.BlockText} {
 		blocks = append(blocks, domain.Block{Type: kind})
+
 		block := &blocks[len(blocks)-1]
 		for range 1 + a.random.IntN(15) {
 			delta := strings.Repeat(words[a.random.IntN(len(words))], 1+a.random.IntN(3))
@@ -78,14 +85,17 @@ func (a *author) turn() {
 				"offset": units(block.Content),
 			})
 			block.Content += delta
+
 			if a.random.IntN(4) == 0 {
 				a.live.OpenTurns[at].Blocks, a.live.OpenTurns[at].FlushedSeq = slices.Clone(blocks), seq
 				a.record()
 			}
 		}
 	}
+
 	a.said[id] = text(blocks)
 	status := "completed"
+
 	switch a.random.IntN(4) {
 	case 0:
 		a.tools(id, at)
@@ -99,6 +109,7 @@ func (a *author) turn() {
 		a.publish(domain.EventChatEnd, map[string]any{"status": "completed", "finish_reason": "awaiting_answer"})
 		a.publish(domain.EventChatStart, map[string]any{"trigger": "answer"})
 	}
+
 	a.live.OpenTurns = slices.Delete(a.live.OpenTurns, at, at+1)
 	a.record() // closed in the records before the log knows
 	a.publish(domain.EventTurnEnd, map[string]any{

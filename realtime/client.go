@@ -32,6 +32,7 @@ type pump struct {
 func newClient(conn Conn, caller domain.Caller) *client {
 	c := &client{conn: conn, caller: caller, drained: make(chan struct{}), pumps: map[string]*pump{}}
 	c.ctx, c.cancel = context.WithCancel(conn.Context())
+
 	return c
 }
 
@@ -39,6 +40,7 @@ func newClient(conn Conn, caller domain.Caller) *client {
 func (c *client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	close(c.drained)
 	c.drained = make(chan struct{})
 }
@@ -46,12 +48,14 @@ func (c *client) drain() {
 func (c *client) room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.drained
 }
 
 // end stops every pump; it waits until none will emit any more.
 func (c *client) end() {
 	c.cancel()
+
 	for _, id := range c.sessions() {
 		c.unfollow(id)
 	}
@@ -60,16 +64,19 @@ func (c *client) end() {
 func (c *client) sessions() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	ids := make([]string, 0, len(c.pumps))
 	for id := range c.pumps {
 		ids = append(ids, id)
 	}
+
 	return ids
 }
 
 func (c *client) follows() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return len(c.pumps)
 }
 
@@ -77,16 +84,20 @@ func (c *client) follows() int {
 func (c *client) follow(sub *Subscription) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	p := &pump{sub: sub, cancel: cancel, done: make(chan struct{})}
+
 	c.mu.Lock()
 	c.pumps[sub.sessionID] = p
 	c.mu.Unlock()
+
 	go func() {
 		defer close(p.done)
 		defer sub.Close()
 		defer cancel()
+
 		c.run(ctx, sub)
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
 		if c.pumps[sub.sessionID] == p {
 			delete(c.pumps, sub.sessionID)
 		}
@@ -100,11 +111,14 @@ func (c *client) unfollow(sessionID string) bool {
 	p := c.pumps[sessionID]
 	delete(c.pumps, sessionID)
 	c.mu.Unlock()
+
 	if p == nil {
 		return false
 	}
+
 	p.cancel()
 	<-p.done
+
 	return true
 }
 
@@ -120,11 +134,14 @@ func (c *client) run(ctx context.Context, sub *Subscription) {
 			if err == nil {
 				c.deliver(ctx, domain.EventSessionResync, data)
 			}
+
 			return
 		}
+
 		if err != nil {
 			return
 		}
+
 		if !c.deliver(ctx, it.event.Name, it.encoded()) {
 			return
 		}
@@ -135,12 +152,15 @@ func (c *client) run(ctx context.Context, sub *Subscription) {
 func (c *client) deliver(ctx context.Context, name string, data json.RawMessage) bool {
 	for {
 		room := c.room()
+
 		if ctx.Err() != nil {
 			return false
 		}
+
 		if c.conn.Emit(name, data) {
 			return true
 		}
+
 		select {
 		case <-ctx.Done():
 			return false

@@ -31,26 +31,33 @@ type env struct {
 func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
 	s := &env{Server: natskit.New(t), t: t, state: &records{sessions: map[string]domain.LiveState{}}}
 	s.nc = s.Connect()
+
 	var err error
+
 	s.log, err = events.Open(t.Context(), s.nc, events.Config{})
 	require.NoError(t, err)
+
 	cfg.Log, cfg.State = s.log, s.state
 	s.hub = realtime.NewHub(cfg)
 	s.run(s.hub)
+
 	return s
 }
 
 // run lets a hub run until the test ends.
 func (s *env) run(hub *realtime.Hub) {
 	ctx, cancel := context.WithCancel(context.Background())
+
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = hub.Run(ctx) }()
+
 	s.t.Cleanup(func() { cancel(); <-ended })
 }
 
 func (s *env) publish(e domain.Event) uint64 {
 	seq, err := s.log.Publish(context.Background(), e)
 	require.NoError(s.t, err)
+
 	return seq
 }
 
@@ -59,6 +66,7 @@ func (s *env) subscribe(session string, after *uint64) *realtime.Subscription {
 	sub, err := s.hub.Subscribe(context.Background(), session, after)
 	require.NoError(s.t, err)
 	s.t.Cleanup(sub.Close)
+
 	return sub
 }
 
@@ -71,14 +79,17 @@ func (s *env) reached(seq uint64) {
 // next takes n events.
 func next(t testing.TB, sub *realtime.Subscription, n int) []domain.LoggedEvent {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	var out []domain.LoggedEvent
 	for len(out) < n {
 		e, err := sub.Next(ctx)
 		require.NoError(t, err, "after %d of %d events", len(out), n)
 		out = append(out, e)
 	}
+
 	return out
 }
 
@@ -99,12 +110,14 @@ type records struct {
 func (r *records) Live(_ context.Context, sessionID string) (domain.LiveState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.sessions[sessionID], r.err
 }
 
 func (r *records) set(sessionID string, live domain.LiveState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.sessions[sessionID] = live
 }
 
@@ -112,14 +125,17 @@ func event(session, name string, data map[string]any) domain.Event {
 	if data == nil {
 		data = map[string]any{}
 	}
+
 	body, err := json.Marshal(data)
 	if err != nil {
 		panic(err)
 	}
+
 	e := domain.Event{SessionID: session, Name: name, ChatID: "c1", At: time.Now(), Data: body}
 	if name != domain.EventTurnPatch {
 		e.ID = domain.NewID()
 	}
+
 	return e
 }
 
@@ -139,6 +155,7 @@ func newViewer(snapshot realtime.Snapshot) *viewer {
 	for _, turn := range snapshot.OpenTurns {
 		v.turns[turn.TurnID] = turn.Blocks
 	}
+
 	return v
 }
 
@@ -146,7 +163,9 @@ func (v *viewer) take(e domain.LoggedEvent) error {
 	if e.PrevSeq != v.prev {
 		return fmt.Errorf("event %d names %d as the one before it, not %d", e.Seq, e.PrevSeq, v.prev)
 	}
+
 	v.prev = e.Seq
+
 	var p struct {
 		TurnID    string           `json:"turn_id"`
 		Status    string           `json:"status"`
@@ -160,42 +179,51 @@ func (v *viewer) take(e domain.LoggedEvent) error {
 			return err
 		}
 	}
+
 	blocks, open := v.turns[p.TurnID]
 	switch {
 	case e.Name == domain.EventTurnStart:
 		if open {
 			return fmt.Errorf("turn %s starts twice", p.TurnID)
 		}
+
 		v.turns[p.TurnID] = nil
 	case e.Name == domain.EventTurnEnd && p.Status != "paused":
 		if !open {
 			return fmt.Errorf("turn %s ends and was not open", p.TurnID)
 		}
+
 		v.ended[p.TurnID] = text(blocks)
 		delete(v.turns, p.TurnID)
 	case p.PatchType == domain.PatchAddContent:
 		if !open {
 			return fmt.Errorf("text for turn %s, which is not open", p.TurnID)
 		}
+
 		if p.Offset == 0 {
 			blocks = append(blocks, domain.Block{Type: p.BlockType})
 		}
+
 		at := len(blocks) - 1
 		if at < 0 || blocks[at].Type != p.BlockType || units(blocks[at].Content) != p.Offset {
 			return fmt.Errorf("event %d: text at %s offset %d does not follow %v", e.Seq, p.BlockType, p.Offset, blocks)
 		}
+
 		blocks[at].Content += p.TextDelta
 		v.turns[p.TurnID] = blocks
 	}
+
 	return nil
 }
 
 func text(blocks []domain.Block) string {
 	out := ""
+
 	for _, b := range blocks {
 		if b.Type == domain.BlockThinking || b.Type == domain.BlockText {
 			out += fmt.Sprintf("[%s %s]", b.Type, b.Content)
 		}
 	}
+
 	return out
 }

@@ -48,15 +48,19 @@ func NewHub(cfg HubConfig) *Hub {
 	if cfg.QueueEvents == 0 {
 		cfg.QueueEvents = 1024
 	}
+
 	if cfg.QueueBytes == 0 {
 		cfg.QueueBytes = 8 << 20
 	}
+
 	if cfg.FlushWait == 0 {
 		cfg.FlushWait = time.Second
 	}
+
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Hub{cfg: cfg, running: make(chan struct{}), rooms: map[string]*room{}}
 }
 
@@ -67,7 +71,9 @@ func (h *Hub) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		h.cfg.Logger.Error("failed to follow the event log", "error", err)
+
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
@@ -79,6 +85,7 @@ func (h *Hub) Run(ctx context.Context) error {
 func (h *Hub) begin(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if !h.started {
 		h.started = true
 		close(h.running)
@@ -89,6 +96,7 @@ func (h *Hub) begin(seq uint64) {
 			}
 		}
 	}
+
 	h.advance(max(h.position, seq))
 }
 
@@ -96,9 +104,11 @@ func (h *Hub) begin(seq uint64) {
 func (h *Hub) each(sessionID string, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if r := h.rooms[sessionID]; r != nil {
 		r.add(seq, size, load)
 	}
+
 	h.advance(seq)
 }
 
@@ -108,6 +118,7 @@ func (h *Hub) advance(seq uint64) {
 	if len(h.waiters) == 0 {
 		return
 	}
+
 	waiting := h.waiters[:0]
 	for _, w := range h.waiters {
 		if w.seq <= seq {
@@ -116,6 +127,7 @@ func (h *Hub) advance(seq uint64) {
 			waiting = append(waiting, w)
 		}
 	}
+
 	clear(h.waiters[len(waiting):])
 	h.waiters = waiting
 }
@@ -129,25 +141,31 @@ func (h *Hub) await(ctx context.Context, seq uint64) (uint64, error) {
 		defer h.mu.Unlock()
 		return h.position, nil
 	}
+
 	w := waiter{seq: seq, reached: make(chan struct{})}
 	h.waiters = append(h.waiters, w)
 	h.mu.Unlock()
+
 	timer := time.NewTimer(h.cfg.FlushWait)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-timer.C:
 	case <-w.reached:
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	for i := range h.waiters {
 		if h.waiters[i].reached == w.reached {
 			h.waiters = append(h.waiters[:i], h.waiters[i+1:]...)
 			break
 		}
 	}
+
 	return h.position, nil
 }
 
@@ -159,18 +177,22 @@ func (h *Hub) join(ctx context.Context, sessionID string) (*Subscription, error)
 		return nil, domain.Unavailablef("event log", ctx.Err())
 	case <-h.running:
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	r := h.rooms[sessionID]
 	if r == nil {
 		r = newRoom(h.position)
 		h.rooms[sessionID] = r
 	}
+
 	s := &Subscription{
 		hub: h, room: r, sessionID: sessionID, joined: h.position,
 		catching: true, upTo: h.position, wake: make(chan struct{}, 1),
 	}
 	r.subs[s] = struct{}{}
+
 	return s, nil
 }
 
@@ -178,7 +200,9 @@ func (h *Hub) join(ctx context.Context, sessionID string) (*Subscription, error)
 func (h *Hub) leave(s *Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	delete(s.room.subs, s)
+
 	if len(s.room.subs) == 0 && h.rooms[s.sessionID] == s.room {
 		delete(h.rooms, s.sessionID)
 	}
@@ -195,10 +219,12 @@ type HubStats struct {
 func (h *Hub) Stats() HubStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	stats := HubStats{Rooms: len(h.rooms), Position: h.position}
 	for _, r := range h.rooms {
 		stats.Subscriptions += len(r.subs)
 	}
+
 	return stats
 }
 
@@ -206,6 +232,7 @@ func (h *Hub) Stats() HubStats {
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

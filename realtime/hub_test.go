@@ -23,29 +23,37 @@ import (
 // from its first event.
 func openAt(t testing.TB, all []domain.LoggedEvent, n int) []domain.Turn {
 	folds := map[string]*domain.TurnFold{}
+
 	var order []string
+
 	for _, e := range all[:n] {
 		var p struct {
 			TurnID string `json:"turn_id"`
 		}
 		require.NoError(t, json.Unmarshal(e.Data, &p))
+
 		if e.Name == domain.EventTurnStart {
 			folds[p.TurnID] = domain.NewTurnFold(domain.Turn{TurnID: p.TurnID})
 			order = append(order, p.TurnID)
 		}
+
 		if fold := folds[p.TurnID]; fold != nil {
 			require.NoError(t, fold.Apply(e))
+
 			if !fold.Turn().Open() {
 				delete(folds, p.TurnID)
 			}
 		}
 	}
+
 	turns := []domain.Turn{}
+
 	for _, id := range order {
 		if fold := folds[id]; fold != nil {
 			turns = append(turns, fold.Turn())
 		}
 	}
+
 	return turns
 }
 
@@ -54,6 +62,7 @@ func openAt(t testing.TB, all []domain.LoggedEvent, n int) []domain.Turn {
 func same(t testing.TB, want, got []domain.Turn) {
 	t.Helper()
 	require.Len(t, got, len(want))
+
 	for i := range want {
 		got[i].ContextWindow, want[i].ContextWindow = 0, 0
 		w, err := json.Marshal(want[i])
@@ -69,6 +78,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 	session, other := domain.NewID(), s.author(domain.NewID(), 9)
 	a := s.author(session, 1)
 	a.publish(domain.EventChatStart, map[string]any{"trigger": "user"})
+
 	for range 6 {
 		a.turn()
 		other.turn()
@@ -82,18 +92,22 @@ func TestResumeAtEveryPosition(t *testing.T) {
 		Turn:       openAt(t, a.events, len(a.events))[0],
 		FlushedSeq: a.events[len(a.events)-1].Seq,
 	}}})
+
 	for n := range len(a.events) + 1 {
 		after := uint64(0)
 		if n > 0 {
 			after = a.events[n-1].Seq
 		}
+
 		sub, err := s.hub.Subscribe(t.Context(), session, &after)
 		require.NoError(t, err)
+
 		snapshot := sub.Snapshot()
 		require.Equal(t, after, snapshot.Seq)
 		require.False(t, snapshot.Truncated)
 		require.Equal(t, len(a.events)-n, snapshot.Replayed)
 		same(t, openAt(t, a.events, n), snapshot.OpenTurns)
+
 		got := next(t, sub, len(a.events)-n)
 		for i, e := range got {
 			want := a.events[n+i]
@@ -102,6 +116,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 			require.Equal(t, want.Name, e.Name)
 			require.JSONEq(t, string(want.Data), string(e.Data))
 		}
+
 		require.Equal(t, a.events[len(a.events)-1].Seq, sub.Position())
 		sub.Close()
 	}
@@ -110,9 +125,11 @@ func TestResumeAtEveryPosition(t *testing.T) {
 	if between == a.events[4].Seq {
 		between--
 	}
+
 	sub := s.subscribe(session, &between)
 	require.Equal(t, a.events[3].Seq, sub.Snapshot().Seq)
 	require.Equal(t, a.events[4].Seq, next(t, sub, 1)[0].Seq)
+
 	beyond := ^uint64(0)
 	sub = s.subscribe(session, &beyond)
 	require.Equal(t, a.events[len(a.events)-1].Seq, sub.Snapshot().Seq)
@@ -131,56 +148,71 @@ func TestJoinInMidTurn(t *testing.T) {
 			a.pause = 2 * time.Millisecond
 			written := make(chan struct{})
 			random := rand.New(rand.NewPCG(seed, 3))
+
 			var wg sync.WaitGroup
+
 			follow := func() {
 				sub, err := s.hub.Subscribe(context.Background(), session, nil)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				v := newViewer(sub.Snapshot())
+
 				wg.Go(func() {
 					defer sub.Close()
+
 					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 					defer cancel()
+
 					for {
 						e, err := sub.Next(ctx)
 						if err == nil {
 							err = v.take(e)
 						}
+
 						if err != nil {
 							t.Error(err)
 							return
 						}
+
 						if e.Name == "mark" {
 							break
 						}
 					}
+
 					for id, got := range v.ended {
 						if got != a.said[id] {
 							t.Errorf("turn %s: %q instead of %q", id, got, a.said[id])
 						}
 					}
+
 					if len(v.turns) > 0 {
 						t.Errorf("turns without an end: %v", v.turns)
 					}
 				})
 			}
+
 			go func() {
 				defer close(written)
+
 				for range 25 {
 					a.turn()
 				}
 			}()
+
 			for joined := 0; joined < 200; {
 				select {
 				case <-written:
 					joined = 200
 				case <-time.After(time.Duration(random.IntN(3000)) * time.Microsecond): // random moments are the point
 					follow()
+
 					joined++
 				}
 			}
+
 			<-written
 			a.publish("mark", nil) // behind the last who joined
 			wg.Wait()
@@ -209,6 +241,7 @@ func TestSubscribe_storeBehindLog(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{FlushWait: 50 * time.Millisecond})
 	a := s.author(domain.NewID(), 1)
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
+
 	var seqs []uint64
 	for n, word := range []string{"one ", "two ", "three "} {
 		seqs = append(seqs, a.publish(domain.EventTurnPatch, map[string]any{
@@ -216,7 +249,9 @@ func TestSubscribe_storeBehindLog(t *testing.T) {
 			"offset": []int{0, 4, 8}[n],
 		}))
 	}
+
 	s.reached(seqs[2])
+
 	for name, record := range map[string]domain.OpenTurn{
 		"a hole": {Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming}, FlushedSeq: seqs[1]},
 		"a position that the log never reached": {
@@ -239,7 +274,9 @@ func TestSubscribe_storeBehindLog(t *testing.T) {
 func TestOpenTurnsSideBySide(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
+
 	var flushed uint64
+
 	for _, step := range []struct{ turn, kind, text string }{
 		{"t1", "", ""}, {"t2", "", ""}, {"t1", "thinking", "A"}, {"t2", "thinking", "B"}, {"t1", "text", "C"}, {"t2", "text", "D"},
 	} {
@@ -247,10 +284,12 @@ func TestOpenTurnsSideBySide(t *testing.T) {
 			a.publish(domain.EventTurnStart, map[string]any{"turn_id": step.turn, "role": "assistant", "status": "streaming"})
 			continue
 		}
+
 		flushed = a.publish(domain.EventTurnPatch, map[string]any{
 			"turn_id": step.turn, "patch_type": "add_content", "block_type": step.kind, "text_delta": step.text, "offset": 0,
 		})
 	}
+
 	call := domain.ToolCall{ID: "ahead of the log"}
 	s.state.set(a.session, domain.LiveState{OpenTurns: []domain.OpenTurn{
 		{Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming, ToolCalls: []domain.ToolCall{call}}, FlushedSeq: flushed},
@@ -262,11 +301,13 @@ func TestOpenTurnsSideBySide(t *testing.T) {
 	s.reached(a.events[len(a.events)-1].Seq)
 	turns := s.subscribe(a.session, nil).Snapshot().OpenTurns
 	require.Len(t, turns, 2)
+
 	byID := map[string]string{}
 	for _, turn := range turns {
 		byID[turn.TurnID] = text(turn.Blocks)
 		require.Empty(t, turn.ToolCalls)
 	}
+
 	require.Equal(t, map[string]string{"t1": "[thinking A][text C]", "t2": "[thinking B][text D]"}, byID)
 }
 
@@ -283,6 +324,7 @@ func TestTruncated(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
+
 	cut := len(old.events) / 2
 	// The log drops its older half, as age and size make it do.
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(old.events[cut].Seq)))
@@ -292,6 +334,7 @@ func TestTruncated(t *testing.T) {
 	require.True(t, sub.Snapshot().Truncated)
 	require.Zero(t, sub.Snapshot().Seq)
 	require.Equal(t, len(old.events)-cut, sub.Snapshot().Replayed)
+
 	paused.ToolCalls = []domain.ToolCall{}
 	same(t, []domain.Turn{paused.Turn}, sub.Snapshot().OpenTurns) // known from the records alone
 	got := next(t, sub, len(old.events)-cut)
@@ -317,9 +360,11 @@ func TestLostLogGoesOnHigher(t *testing.T) {
 	sub := s.subscribe(a.session, &last) // not "from here": the hub may still be on its way through the turn
 	_, err := events.Open(t.Context(), s.nc, events.Config{HighWater: last + 5})
 	require.NoError(t, err)
+
 	seq := s.publish(event(a.session, domain.EventChatEnd, nil))
 	require.Greater(t, seq, last+5)
 	require.Equal(t, seq, next(t, sub, 1)[0].Seq)
+
 	again := s.subscribe(a.session, &last)
 	require.True(t, again.Snapshot().Truncated)
 	require.Equal(t, seq, next(t, again, 1)[0].Seq)
@@ -333,14 +378,18 @@ func TestSubscribe_lostEventsComeOnce(t *testing.T) {
 	publish := func(lost uint64) uint64 {
 		e := event(session, domain.EventChatEnd, nil)
 		e.LostSeq = lost
+
 		return s.publish(e)
 	}
 	kept := publish(0)
 	s.reached(kept)
 	live := s.subscribe(session, nil)
+
 	var err error
+
 	s.log, err = events.Open(t.Context(), s.nc, events.Config{HighWater: kept + 100})
 	require.NoError(t, err)
+
 	first, second, fresh := publish(kept+10), publish(kept+20), publish(0)
 	s.reached(fresh)
 
@@ -359,18 +408,23 @@ func TestSubscribe_lostEventsComeOnce(t *testing.T) {
 			check(t, s.subscribe(session, &test.after), test.want)
 		})
 	}
+
 	check(t, live, []uint64{first, second, fresh})
 }
 
 // check takes events and compares their places; each names the one before it.
 func check(t *testing.T, sub *realtime.Subscription, want []uint64) {
 	t.Helper()
+
 	prev := sub.Snapshot().Seq
+
 	var got []uint64
+
 	for _, e := range next(t, sub, len(want)) {
 		require.Equal(t, prev, e.PrevSeq)
 		prev, got = e.Seq, append(got, e.Seq)
 	}
+
 	require.Equal(t, want, got)
 }
 
@@ -380,12 +434,15 @@ func TestSubscription_overflow(t *testing.T) {
 	slow, quick := s.subscribe(session, nil), s.subscribe(session, nil)
 	a := s.author(session, 4)
 	a.publish("mark", nil)
+
 	first := next(t, slow, 1)[0].Seq
 	next(t, quick, 1)
+
 	for len(a.events) < 40 {
 		a.publish("mark", nil)
 		next(t, quick, 1) // one slow subscriber is no matter to another
 	}
+
 	_, err := slow.Next(t.Context())
 	require.ErrorIs(t, err, realtime.ErrResync)
 	_, err = slow.Next(t.Context())
@@ -395,10 +452,12 @@ func TestSubscription_overflow(t *testing.T) {
 	after := slow.Position()
 	again := s.subscribe(session, &after)
 	require.Equal(t, 39, again.Snapshot().Replayed)
+
 	for i, e := range next(t, again, 39) {
 		require.Equal(t, a.events[1+i].Seq, e.Seq)
 		require.Equal(t, a.events[i].Seq, e.PrevSeq)
 	}
+
 	s.nothing(again)
 }
 
@@ -406,29 +465,36 @@ func TestSubscription_overflow(t *testing.T) {
 // is left to the log, however much it is.
 func TestOverflowWhileCatchingUp(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{QueueEvents: 4})
+
 	a := s.author(domain.NewID(), 4)
 	for range 600 {
 		a.publish("mark", nil)
 	}
+
 	zero := uint64(0)
 	sub := s.subscribe(a.session, &zero)
 	require.Equal(t, 600, sub.Snapshot().Replayed)
 	got := next(t, sub, 10)
+
 	for range 300 {
 		a.publish("mark", nil)
 	}
+
 	s.reached(a.events[899].Seq)
+
 	got = append(got, next(t, sub, 890)...)
 	for i, e := range got {
 		require.Equal(t, a.events[i].Seq, e.Seq)
 		require.Equal(t, a.events[i].PrevSeq, e.PrevSeq)
 	}
+
 	s.nothing(sub)
 }
 
 func TestSubscription_serverRestart(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 4)
+
 	sub := s.subscribe(a.session, nil)
 	for range 3 {
 		a.publish("mark", nil)
@@ -436,6 +502,7 @@ func TestSubscription_serverRestart(t *testing.T) {
 		s.Start()
 		a.publish("mark", nil)
 	}
+
 	for i, e := range next(t, sub, 6) {
 		require.Equal(t, a.events[i].Seq, e.Seq)
 		require.Equal(t, a.events[i].PrevSeq, e.PrevSeq)
@@ -445,10 +512,13 @@ func TestSubscription_serverRestart(t *testing.T) {
 func TestSubscription_idleHasNoGoroutine(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	s.subscribe("warm", nil)
+
 	before := runtime.NumGoroutine()
+
 	for n := range 1000 {
 		s.subscribe(fmt.Sprintf("session-%d", n), nil)
 	}
+
 	require.Less(t, runtime.NumGoroutine(), before+200) // those of the event log come and go
 	require.Equal(t, 1001, s.hub.Stats().Subscriptions)
 }
@@ -462,16 +532,21 @@ func TestSubscribeErrors(t *testing.T) {
 	s.state.err = nil
 
 	idle := realtime.NewHub(realtime.HubConfig{Log: s.log, State: s.state}) // never runs
+
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
+
 	_, err = idle.Subscribe(ctx, "s1", nil)
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 
 	sub := s.subscribe("s1", nil)
 	_, err = sub.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+
 	closed := make(chan error)
+
 	go func() { _, err := sub.Next(context.Background()); closed <- err }()
+
 	sub.Close()
 	sub.Close()
 	require.ErrorIs(t, <-closed, realtime.ErrClosed)
@@ -490,6 +565,7 @@ func (f *flaky) Tail(ctx context.Context, started func(uint64),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	go func() {
 		select {
 		case <-f.cut:
@@ -497,14 +573,17 @@ func (f *flaky) Tail(ctx context.Context, started func(uint64),
 		case <-ctx.Done():
 		}
 	}()
+
 	return f.Log.Tail(ctx, started, func(id string, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 		each(id, seq, size, func(ctx context.Context) (domain.Event, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+
 			if f.fails > 0 {
 				f.fails--
 				return domain.Event{}, errors.New("the object store is down")
 			}
+
 			return load(ctx)
 		})
 	})
@@ -528,6 +607,7 @@ func TestHub_tailRestart_subscriptionsCatchUp(t *testing.T) {
 	s.run(s.hub)
 	sub := s.subscribe("s1", nil)
 	ended := make(chan error, 1)
+
 	go func() {
 		for {
 			if _, err := sub.Next(t.Context()); err != nil {
@@ -536,10 +616,14 @@ func TestHub_tailRestart_subscriptionsCatchUp(t *testing.T) {
 			}
 		}
 	}()
+
 	log.cut <- struct{}{}
+
 	var err error
+
 	require.Eventually(t, func() bool {
 		s.publish(event("s1", "mark", nil)) // missed while there is no tail
+
 		select {
 		case err = <-ended:
 			return true

@@ -29,16 +29,19 @@ func (e *endedTurns) late(it *item) bool {
 		if len(e.ids) == 0 {
 			return false
 		}
+
 		turn := it.turnOf()
 		if turn.PatchType != domain.PatchAddContent {
 			return false // results of tools come behind the end of the turn
 		}
+
 		for _, id := range e.ids {
 			if id == turn.TurnID {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -47,6 +50,7 @@ func (e *endedTurns) add(id string) {
 		e.ids = append(e.ids, id)
 		return
 	}
+
 	e.ids[e.next] = id
 	e.next = (e.next + 1) % maxEndedTurns
 }
@@ -63,12 +67,14 @@ type turnFields struct {
 func (it *item) turnOf() turnFields {
 	it.mu.Lock()
 	defer it.mu.Unlock()
+
 	if it.turn == nil {
 		it.turn = &turnFields{}
 		if err := json.Unmarshal(it.event.Data, it.turn); err != nil {
 			it.turn = &turnFields{}
 		}
 	}
+
 	return *it.turn
 }
 
@@ -76,5 +82,6 @@ func (it *item) turnOf() turnFields {
 func (it *item) behind(prev uint64) *item {
 	e := it.event
 	e.PrevSeq = prev
+
 	return ready(e)
 }

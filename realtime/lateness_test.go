@@ -22,6 +22,7 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 	}
 	zero := uint64(0)
 	live := s.subscribe(session, &zero)
+
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
 	delta("t1", "a", 0)
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "failed"})
@@ -34,17 +35,22 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t2", "role": "assistant", "status": "streaming"})
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t2", "status": "paused"})
 	delta("t2", "b", 0)
+
 	end := a.events[len(a.events)-1].Seq
 
 	for name, sub := range map[string]*realtime.Subscription{"live": live, "from the log": s.subscribe(session, &zero)} {
-		var before uint64
-		var names []string
+		var (
+			before uint64
+			names  []string
+		)
+
 		for _, e := range next(t, sub, 7) {
 			require.Equal(t, before, e.PrevSeq, name)
 			require.NotContains(t, string(e.Data), "late", name)
 			before = e.Seq
 			names = append(names, e.Name)
 		}
+
 		require.Equal(t, end, before)
 		require.Equal(t, []string{
 			domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd, domain.EventTurnPatch,

@@ -26,20 +26,25 @@ func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []
 	if b == 0 {
 		return turns, nil
 	}
+
 	open, order, err := h.turnsAt(ctx, sessionID, b, live)
 	if err != nil {
 		return nil, err
 	}
+
 	records := map[string]domain.OpenTurn{}
 	for _, turn := range live {
 		records[turn.TurnID] = turn
 	}
+
 	for id, t := range open {
 		t.begin(id, records[id], b)
 	}
+
 	if err := h.foldUpTo(ctx, sessionID, b, open); err != nil {
 		return nil, err
 	}
+
 	for _, id := range order {
 		if t := open[id]; t != nil {
 			turn := t.fold.Turn()
@@ -47,6 +52,7 @@ func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []
 			turns = append(turns, turn)
 		}
 	}
+
 	return turns, nil
 }
 
@@ -59,6 +65,7 @@ type edge struct {
 // turnsAt finds which turns are open at b, and their order.
 func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []domain.OpenTurn) (map[string]*openTurn, []string, error) {
 	open := map[string]*openTurn{}
+
 	var order []string
 	// A turn whose start has gone from the log is known from the records alone.
 	for _, turn := range live {
@@ -67,14 +74,17 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 			order = append(order, turn.TurnID)
 		}
 	}
+
 	err := h.cfg.Log.ReadEdges(ctx, sessionID, 0, b, func(e domain.LoggedEvent) error {
 		var p edge
 		if err := json.Unmarshal(e.Data, &p); err != nil {
 			return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
 		}
+
 		if e.LostSeq > 0 {
 			e.Seq = e.LostSeq // what the records flushed of the turn is behind that
 		}
+
 		t := open[p.TurnID]
 		switch {
 		case e.Name == domain.EventTurnStart && t == nil:
@@ -89,8 +99,10 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 		case e.Name == domain.EventTurnEnd:
 			delete(open, p.TurnID)
 		}
+
 		return nil
 	})
+
 	return open, order, err
 }
 
@@ -101,11 +113,13 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 func (t *openTurn) begin(id string, record domain.OpenTurn, b uint64) {
 	kept := t.start.Seq > 0
 	ahead := len(record.ToolCalls) > 0 || record.Status == domain.TurnPaused && t.status != domain.TurnPaused
+
 	flushed := record.FlushedSeq > 0 && record.FlushedSeq >= t.start.Seq && record.FlushedSeq <= b
 	if flushed && (!kept || !ahead) {
 		t.fold, t.from = domain.NewTurnFold(record.Turn), record.FlushedSeq
 		return
 	}
+
 	t.restart(id, record)
 }
 
@@ -126,20 +140,25 @@ func (h *Hub) foldUpTo(ctx context.Context, sessionID string, b uint64, open map
 	for _, t := range open {
 		from = min(from, t.from)
 	}
+
 	again := map[string]*openTurn{}
+
 	if from < b {
 		err := h.cfg.Log.Read(ctx, sessionID, from, b, func(e domain.LoggedEvent) error {
 			if e.Name != domain.EventTurnPatch && e.Name != domain.EventTurnEnd {
 				return nil
 			}
+
 			var p edge
 			if err := json.Unmarshal(e.Data, &p); err != nil {
 				return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
 			}
+
 			t := open[p.TurnID]
 			if t == nil || e.Seq <= t.from {
 				return nil
 			}
+
 			if err := t.fold.Apply(e); err != nil {
 				if t.start.Seq > 0 && t.from > t.start.Seq {
 					again[p.TurnID] = t
@@ -147,17 +166,21 @@ func (h *Hub) foldUpTo(ctx context.Context, sessionID string, b uint64, open map
 					h.cfg.Logger.Warn("open turn is missing events", "session_id", sessionID, "error", err)
 				}
 			}
+
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
+
 	if len(again) == 0 {
 		return nil
 	}
+
 	for id, t := range again {
 		t.restart(id, domain.OpenTurn{Turn: t.fold.Turn()})
 	}
+
 	return h.foldUpTo(ctx, sessionID, b, again)
 }

@@ -70,9 +70,11 @@ func NewProtocol(cfg ProtocolConfig) *Protocol {
 	if cfg.Recheck == 0 {
 		cfg.Recheck = 30 * time.Second
 	}
+
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Protocol{cfg: cfg, clients: map[string]*client{}}
 }
 
@@ -82,12 +84,15 @@ func (p *Protocol) Connected(conn Conn) {
 	if !ok {
 		p.cfg.Logger.Error("connection has no caller", "conn", conn.ID())
 		conn.Close()
+
 		return
 	}
+
 	c := newClient(conn, caller)
 	conn.OnDrained(c.drain)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.clients[conn.ID()] = c
 }
 
@@ -97,6 +102,7 @@ func (p *Protocol) Disconnected(conn Conn) {
 	c := p.clients[conn.ID()]
 	delete(p.clients, conn.ID())
 	p.mu.Unlock()
+
 	if c != nil {
 		c.end()
 	}
@@ -105,6 +111,7 @@ func (p *Protocol) Disconnected(conn Conn) {
 func (p *Protocol) client(conn Conn) *client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.clients[conn.ID()]
 }
 
@@ -133,6 +140,7 @@ func ClientEvents() map[string]auth.Scope {
 	for name, event := range clientEvents {
 		scopes[name] = event.scope
 	}
+
 	return scopes
 }
 
@@ -142,6 +150,7 @@ func Admits(caller domain.Caller) error {
 	if auth.Allows(caller, auth.Chat) {
 		return nil
 	}
+
 	return auth.Check(caller, auth.SessionsRead)
 }
 
@@ -152,6 +161,7 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 	if c == nil {
 		return // it was refused, and is closing
 	}
+
 	event, ok := clientEvents[name]
 	if !ok {
 		p.refuse(
@@ -162,23 +172,30 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 			ack,
 			domain.Newf(domain.Invalid, domain.CodeUnknownEvent, "there is no event of that name"),
 		)
+
 		return
 	}
+
 	ctx, span := p.startSpan(c.conn.Context(), name)
 	defer span.End()
+
 	if !p.alive(ctx, c) {
 		p.refuse(ctx, c, name, payload, ack, unauthorized())
 		conn.Close()
+
 		return
 	}
+
 	answer, then, err := p.serve(ctx, c, event, payload)
 	if err != nil {
 		p.refuse(ctx, c, name, payload, ack, err)
 		return
 	}
+
 	if ack != nil {
 		ack(answer)
 	}
+
 	if then != nil {
 		then()
 	}
@@ -189,9 +206,11 @@ func (p *Protocol) serve(ctx context.Context, c *client, event clientEvent, payl
 	if _, err := p.cfg.Limiter.Take(c.caller); err != nil {
 		return nil, nil, err
 	}
+
 	if err := auth.Check(c.caller, event.scope); err != nil {
 		return nil, nil, err
 	}
+
 	return event.serve(p, ctx, c, payload)
 }
 
@@ -211,17 +230,22 @@ type refused struct {
 func (p *Protocol) refuse(ctx context.Context, c *client, name string, payload json.RawMessage, ack func(v any), err error) {
 	ctx, cancel := request(ctx)
 	defer cancel()
+
 	trace.SpanFromContext(ctx).SetStatus(codes.Error, "")
 	p.cfg.Auditor.Refused(ctx, c.caller, auth.EdgeSocketIO, "", name, err)
+
 	if e := domain.AsError(err); e.Kind == domain.Internal || e.Kind == domain.Unavailable {
 		attrs := []any{"event", name, "user", c.caller.User.ID, "error", err}
 		p.cfg.Logger.Error("failed to handle a client event", append(attrs, traceAttribute(ctx)...)...)
 	}
+
 	if ack != nil {
 		ack(refused{Error: domain.NewFailure(err)})
 		return
 	}
+
 	var about sessionNamed
+
 	_ = chatrequest.Decode(payload, &about) // what names no session is refused without one
 	c.emit(domain.EventSessionError, domain.SessionError{SessionID: about.SessionID, Event: name, Error: domain.NewFailure(err)})
 }

@@ -48,27 +48,34 @@ func (w *wire) Context() context.Context { return w.ctx }
 func (w *wire) OnDrained(fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.drained = fn
 }
 
 func (w *wire) Emit(name string, data json.RawMessage) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.room == 0 || w.ctx.Err() != nil {
 		return false
 	}
+
 	w.room--
+
 	e := emitted{Name: name, raw: data}
 	if err := json.Unmarshal(data, &e.Data); err != nil {
 		panic(err)
 	}
+
 	w.got = append(w.got, e)
+
 	return true
 }
 
 func (w *wire) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.closed = true
 	w.cancel()
 }
@@ -76,12 +83,14 @@ func (w *wire) Close() {
 func (w *wire) isClosed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.closed
 }
 
 func (w *wire) events() []emitted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return append([]emitted(nil), w.got...)
 }
 
@@ -106,25 +115,31 @@ type fakeChats struct {
 func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID string) (domain.ViewerRole, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if role, ok := o.roles[sessionID]; ok {
 		return role, nil
 	}
+
 	return "", domain.SessionNotFound(sessionID)
 }
 
 func (o *fakeChats) Alive(_ context.Context, caller domain.Caller) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if caller.User.ID == "unknown" {
 		return false, errors.New("unknown")
 	}
+
 	return !o.dead[caller.User.ID], nil
 }
 
 func (o *fakeChats) call(format string, args ...any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.calls = append(o.calls, fmt.Sprintf(format, args...))
+
 	return o.fault
 }
 
@@ -133,6 +148,7 @@ func (o *fakeChats) Send(_ context.Context, c domain.Caller, s domain.Send) (dom
 	if len(s.Message) > 0 {
 		text = s.Message[0].Text
 	}
+
 	return domain.SendAck{ChatID: "c", TurnID: "t", DeliveryApplied: domain.DeliverRun},
 		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, text)
 }
@@ -152,6 +168,7 @@ func (o *fakeChats) Compact(_ context.Context, c domain.Caller, id string) (stri
 func (o *fakeChats) change(fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	fn()
 }
 
@@ -169,6 +186,7 @@ func newScene(t *testing.T, hub realtime.HubConfig, recheck time.Duration) *scen
 	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{
 		Hub: s.hub, Sessions: s.chats, Chats: s.chats, Recheck: recheck,
 	})
+
 	return s
 }
 
@@ -181,19 +199,23 @@ func (s *scene) connectAs(caller domain.Caller) *wire {
 	w := &wire{id: domain.NewID(), identity: caller, ctx: ctx, cancel: cancel, room: -1}
 	s.protocol.Connected(w)
 	s.t.Cleanup(func() { cancel(); s.protocol.Disconnected(w) })
+
 	return w
 }
 
 // ask sends an event and gives the acknowledgement.
 func (s *scene) ask(w *wire, name, payload string) map[string]any {
 	s.t.Helper()
+
 	var answer map[string]any
+
 	s.protocol.Event(w, name, json.RawMessage(payload), func(v any) {
 		data, err := json.Marshal(v)
 		require.NoError(s.t, err)
 		require.NoError(s.t, json.Unmarshal(data, &answer))
 	})
 	require.NotNil(s.t, answer, "no acknowledgement of %s %s", name, payload)
+
 	return answer
 }
 
@@ -201,6 +223,7 @@ func code(answer map[string]any) any {
 	if fault, ok := answer["error"].(map[string]any); ok && answer["ok"] == false {
 		return fault["code"]
 	}
+
 	return nil
 }
 
@@ -229,6 +252,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
 	require.Eventually(t, func() bool { return len(w.events()) == 1 }, time.Minute, time.Millisecond)
+
 	got := w.events()[0]
 	require.Equal(t, "turn:end", got.Name)
 	require.Equal(t, s.mine, got.Data["session_id"])
@@ -281,29 +305,36 @@ func TestProtocol_requestsReachTheService(t *testing.T) {
 func TestProtocol_chatSend_bodies(t *testing.T) {
 	text, err := os.ReadFile("../chatrequest/testdata/bodies.json")
 	require.NoError(t, err)
+
 	var cases []struct {
 		Name, Code, Message string
 		Body                json.RawMessage
 	}
 	require.NoError(t, json.Unmarshal(text, &cases))
 	s := newScene(t, realtime.HubConfig{}, 0)
+
 	w := s.client("ann")
 	for _, test := range cases {
 		payload, session := test.Body, json.RawMessage(strconv.Quote(s.mine))
+
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(test.Body, &fields) == nil && fields != nil {
 			if own := fields["session_id"]; own == nil || string(own) == "null" {
 				fields["session_id"] = session
 			}
+
 			payload, err = json.Marshal(fields)
 			require.NoError(t, err)
 		}
+
 		ack := s.ask(w, "chat:send", string(payload))
 		if test.Code == "" {
 			require.Equal(t, true, ack["ok"], "%s: %v", test.Name, ack)
 			continue
 		}
+
 		require.Equal(t, test.Code, code(ack), test.Name)
+
 		if test.Message != "*" {
 			require.Equal(t, test.Message, ack["error"].(map[string]any)["message"], test.Name)
 		}
@@ -316,6 +347,7 @@ func TestRefusals(t *testing.T) {
 	shared := domain.NewID()
 	s.chats.roles[shared] = domain.ViewerViewer
 	theirs := domain.NewID()
+
 	about := func(id, extra string) string { return fmt.Sprintf(`{"session_id":%q%s}`, id, extra) }
 	for _, c := range []struct{ event, payload, code string }{
 		{"session:subscribe", ``, "invalid_request"},
@@ -355,6 +387,7 @@ func TestRefusals(t *testing.T) {
 		ack := s.ask(w, c.event, c.payload)
 		require.Equal(t, c.code, code(ack), "%s %s: %v", c.event, c.payload, ack)
 	}
+
 	require.Empty(t, s.chats.calls)
 	require.Empty(t, w.events())
 	require.Equal(t, true, s.ask(w, "session:subscribe", about(shared, ""))["ok"]) // viewers may look
@@ -372,10 +405,13 @@ func TestRefusals(t *testing.T) {
 	}, got[0].Data)
 	require.NotContains(t, got[1].Data, "session_id")
 	require.Equal(t, "message_too_large", got[2].Data["error"].(map[string]any)["code"])
+
 	for _, e := range got {
 		require.Equal(t, "session:error", e.Name)
 	}
+
 	var answer any
+
 	s.protocol.Malformed(w, "chat:send", domain.CodeInvalidRequest, "broken", func(v any) { answer = v })
 	require.NotNil(t, answer)
 }
@@ -386,21 +422,25 @@ func TestSlowConnectionResyncs(t *testing.T) {
 	s.ask(slow, "session:subscribe", s.about(""))
 	s.ask(quick, "session:subscribe", s.about(""))
 	a := s.author(s.mine, 1)
+
 	slow.mu.Lock()
 	slow.room = 3
 	slow.mu.Unlock()
+
 	for n := range 30 {
 		a.publish("mark", nil)
 		require.Eventually(t, func() bool {
 			return len(quick.events()) == n+1 && len(slow.events()) == min(n+1, 3)
 		}, time.Minute, time.Millisecond)
 	}
+
 	require.Len(t, slow.events(), 3)
 	slow.give(-1)
 	require.Eventually(t, func() bool {
 		got := slow.events()
 		return got[len(got)-1].Name == "session:resync"
 	}, time.Minute, time.Millisecond)
+
 	got := slow.events()
 	last := got[len(got)-2]
 	resync := got[len(got)-1]
@@ -412,13 +452,16 @@ func TestSlowConnectionResyncs(t *testing.T) {
 	ack := s.ask(slow, "session:subscribe", s.about(fmt.Sprintf(`,"after_seq":%d`, uint64(resync.Data["seq"].(float64)))))
 	require.Equal(t, float64(30-(len(got)-1)), ack["replayed"])
 	require.Eventually(t, func() bool { return len(slow.events()) == 31 }, time.Minute, time.Millisecond)
+
 	n := 0
+
 	for _, e := range slow.events() {
 		if e.Name == "mark" {
 			require.Equal(t, float64(a.events[n].Seq), e.Data["seq"])
 			n++
 		}
 	}
+
 	require.Equal(t, 30, n)
 }
 
@@ -426,18 +469,23 @@ func TestSlowConnectionResyncs(t *testing.T) {
 // needs no resync.
 func TestSubscription_replayWaitsForSlowConnection(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{QueueEvents: 5}, 0)
+
 	a := s.author(s.mine, 1)
 	for range 700 {
 		a.publish("mark", nil)
 	}
+
 	s.reached(a.events[699].Seq)
 	w := s.client("u")
 	w.room = 10
 	s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
+
 	for len(w.events()) < 700 {
 		had := len(w.events())
+
 		require.Eventually(t, func() bool { w.give(50); return len(w.events()) > had }, time.Minute, time.Millisecond)
 	}
+
 	for i, e := range w.events() {
 		require.Equal(t, "mark", e.Name)
 		require.Equal(t, float64(a.events[i].Seq), e.Data["seq"])
@@ -446,18 +494,23 @@ func TestSubscription_replayWaitsForSlowConnection(t *testing.T) {
 
 func TestHub_subscribersShareOneEncoding(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
+
 	var all []*wire
+
 	for range 200 {
 		w := s.client("u")
 		s.ask(w, "session:subscribe", s.about(""))
 		all = append(all, w)
 	}
+
 	a := s.author(s.mine, 1)
 	for range 20 {
 		a.publish("mark", nil)
 	}
+
 	for _, w := range all {
 		require.Eventually(t, func() bool { return len(w.events()) == 20 }, time.Minute, time.Millisecond)
+
 		for i, e := range w.events() {
 			require.Same(t, &all[0].events()[i].raw[0], &e.raw[0])
 		}
@@ -467,8 +520,10 @@ func TestHub_subscribersShareOneEncoding(t *testing.T) {
 func TestProtocol_recheck(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 5*time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
+
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.protocol.Run(ctx) }()
+
 	defer func() { cancel(); <-ended }()
 
 	w, stays, unsure := s.client("u"), s.client("v"), s.client("unknown")
@@ -482,6 +537,7 @@ func TestProtocol_recheck(t *testing.T) {
 
 	s.chats.change(func() { delete(s.chats.roles, s.mine) })
 	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, time.Minute, time.Millisecond)
+
 	got := stays.events()[0]
 	require.Equal(t, "session:error", got.Name)
 	require.Equal(t, "session_not_found", got.Data["error"].(map[string]any)["code"])
@@ -518,8 +574,10 @@ func TestProtocol_RightsChanged_closes_connections_of_a_revoked_key(t *testing.T
 		return s.connectAs(domain.Caller{User: domain.User{ID: user}, KeyID: "key of " + user})
 	}
 	w, other := as("u"), as("v")
+
 	s.protocol.RightsChanged(t.Context(), domain.RightsChange{UserID: "u"})
 	require.False(t, w.isClosed(), "a user who was changed and may stay")
+
 	s.chats.dead["u"], s.chats.dead["v"] = true, true
 	s.protocol.RightsChanged(t.Context(), domain.RightsChange{KeyID: "another"})
 	require.False(t, w.isClosed())
@@ -549,7 +607,9 @@ func TestClientEventSpans(t *testing.T) {
 	collector := testkit.Traces(t)
 	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
+
 	var inSpan trace.SpanContext
+
 	s := newScene(t, realtime.HubConfig{}, 0)
 	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{
 		Hub: s.hub, Sessions: s.chats, Chats: spanChats{s.chats, &inSpan}, Tracer: traces.Requests(),

@@ -13,6 +13,7 @@ import (
 func (p *Protocol) Run(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Recheck)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,6 +48,7 @@ func (p *Protocol) recheck(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		p.recheckClient(ctx, c)
 	}
 }
@@ -54,10 +56,12 @@ func (p *Protocol) recheck(ctx context.Context) {
 func (p *Protocol) connected() []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	clients := make([]*client, 0, len(p.clients))
 	for _, c := range p.clients {
 		clients = append(clients, c)
 	}
+
 	return clients
 }
 
@@ -68,6 +72,7 @@ func (p *Protocol) recheckClient(ctx context.Context, c *client) {
 		c.conn.Close()
 		return
 	}
+
 	for _, id := range c.sessions() {
 		p.recheckFollow(ctx, c, id)
 	}
@@ -77,10 +82,12 @@ func (p *Protocol) recheckClient(ctx context.Context, c *client) {
 func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID string) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	_, err := p.cfg.Sessions.Role(ctx, c.caller, sessionID)
 	if err == nil {
 		return
 	}
+
 	switch domain.AsError(err).Kind {
 	case domain.NotFound, domain.Forbidden, domain.Unauthenticated, domain.Gone:
 		if c.unfollow(sessionID) {
@@ -96,10 +103,12 @@ func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID strin
 func (p *Protocol) alive(ctx context.Context, c *client) bool {
 	ctx, cancel := request(ctx)
 	defer cancel()
+
 	ok, err := p.cfg.Sessions.Alive(ctx, c.caller)
 	if err != nil {
 		p.cfg.Logger.Warn("failed to check a credential again", "user", c.caller.User.ID, "error", err)
 		return true
 	}
+
 	return ok
 }

@@ -33,22 +33,29 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
+
 	sessionID := body.SessionID
+
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	if err := p.mayRead(ctx, c, sessionID); err != nil {
 		c.unfollow(sessionID)
 		return nil, nil, err
 	}
+
 	c.unfollow(sessionID) // its last event is out before the new answer
+
 	if c.follows() >= maxFollows {
 		return nil, nil, domain.Newf(domain.RateLimited, "too_many_subscriptions",
 			"one connection can follow %d sessions", maxFollows)
 	}
+
 	sub, err := p.cfg.Hub.Subscribe(ctx, sessionID, body.AfterSeq)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return subscribed{true, sub.Snapshot()}, func() { c.follow(sub) }, nil
 }
 
@@ -62,11 +69,13 @@ func (p *Protocol) unsubscribe(_ context.Context, c *client, payload json.RawMes
 	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
+
 	if !c.unfollow(body.SessionID) {
 		if _, err := uuid.Parse(body.SessionID); err != nil {
 			return nil, nil, domain.Invalidf("body.session_id", "is not an id")
 		}
 	}
+
 	return unsubscribed{true, body.SessionID}, nil, nil
 }
 
@@ -85,19 +94,25 @@ func (p *Protocol) send(ctx context.Context, c *client, payload json.RawMessage)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if body.SessionID == "" {
 		return nil, nil, domain.Invalidf("body.session_id", "is required")
 	}
+
 	ctx, cancel := request(ctx)
 	defer cancel()
+
 	if err := p.owner(ctx, c, body.SessionID); err != nil {
 		return nil, nil, err
 	}
+
 	if body.Answer != nil {
 		ack, err := p.cfg.Chats.Answer(ctx, c.caller, body.SessionID, *body.Answer)
 		return answered{true, ack}, nil, err
 	}
+
 	ack, err := p.cfg.Chats.Send(ctx, c.caller, body.Send)
+
 	return sent{true, ack}, nil, err
 }
 
@@ -114,12 +129,16 @@ func (p *Protocol) stop(ctx context.Context, c *client, payload json.RawMessage)
 	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
+
 	ctx, cancel := request(ctx)
 	defer cancel()
+
 	if err := p.owner(ctx, c, body.SessionID); err != nil {
 		return nil, nil, err
 	}
+
 	done, err := p.cfg.Chats.Stop(ctx, c.caller, body.SessionID, body.AndQueue())
+
 	return stopped{true, done}, nil, err
 }
 
@@ -133,12 +152,16 @@ func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessa
 	if err := chatrequest.Decode(payload, &body); err != nil {
 		return nil, nil, err
 	}
+
 	ctx, cancel := request(ctx)
 	defer cancel()
+
 	if err := p.owner(ctx, c, body.SessionID); err != nil {
 		return nil, nil, err
 	}
+
 	id, err := p.cfg.Chats.Compact(ctx, c.caller, body.SessionID)
+
 	return compacting{true, id}, nil, err
 }
 
@@ -147,6 +170,7 @@ func (p *Protocol) role(ctx context.Context, c *client, sessionID string) (domai
 	if !isID(sessionID) {
 		return "", domain.Newf(domain.NotFound, domain.CodeSessionNotFound, "the session does not exist")
 	}
+
 	return p.cfg.Sessions.Role(ctx, c.caller, sessionID)
 }
 
@@ -157,7 +181,9 @@ func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID string) err
 	if err != nil || role != domain.ViewerAdmin {
 		return err
 	}
+
 	details := map[string]string{"edge": string(auth.EdgeSocketIO), "event": SessionSubscribe}
+
 	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, sessionID, details)
 }
 
@@ -167,9 +193,11 @@ func (p *Protocol) owner(ctx context.Context, c *client, sessionID string) error
 	if err != nil {
 		return err
 	}
+
 	if role != domain.ViewerOwner {
 		return domain.Newf(domain.Forbidden, "forbidden", "only the session's owner can do this")
 	}
+
 	return nil
 }
 
@@ -179,6 +207,7 @@ func isID(text string) bool {
 	if text == "" || len(text) > 128 {
 		return false
 	}
+
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '-', c == '_':
@@ -186,5 +215,6 @@ func isID(text string) bool {
 			return false
 		}
 	}
+
 	return true
 }

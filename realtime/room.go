@@ -28,20 +28,25 @@ func newRoom(from uint64) *room {
 func (r *room) settle(ctx context.Context, log Log, sessionID string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.settled {
 		return nil
 	}
+
 	base, err := log.LastUpTo(ctx, sessionID, r.from)
 	if err != nil {
 		return err
 	}
+
 	r.base, r.settled = base, true
+
 	return nil
 }
 
 // add passes an event to all subscriptions; the hub's lock is held.
 func (r *room) add(seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	it := &item{room: r, seq: seq, prev: r.last, size: size, load: load}
+
 	r.last = seq
 	for s := range r.subs {
 		s.enqueue(it)
@@ -68,21 +73,26 @@ type item struct {
 func (it *item) get(ctx context.Context) (domain.LoggedEvent, error) {
 	it.mu.Lock()
 	defer it.mu.Unlock()
+
 	if it.loaded {
 		return it.event, nil
 	}
+
 	e, err := it.load(ctx)
 	if err != nil {
 		return domain.LoggedEvent{}, err
 	}
+
 	prev := it.prev
 	if prev == 0 {
 		it.room.mu.Lock()
 		prev = it.room.base
 		it.room.mu.Unlock()
 	}
+
 	it.event = domain.LoggedEvent{Event: e, Seq: it.seq, PrevSeq: prev}
 	it.loaded, it.load = true, nil
+
 	return it.event, nil
 }
 
@@ -90,9 +100,11 @@ func (it *item) get(ctx context.Context) (domain.LoggedEvent, error) {
 func (it *item) encoded() json.RawMessage {
 	it.mu.Lock()
 	defer it.mu.Unlock()
+
 	if it.wire == nil {
 		it.wire = it.event.Wire()
 	}
+
 	return it.wire
 }
 

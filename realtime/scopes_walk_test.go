@@ -42,6 +42,7 @@ func (s *scene) restricted(scopes ...auth.Scope) *wire {
 	for _, scope := range scopes {
 		caller.Scopes = append(caller.Scopes, string(scope))
 	}
+
 	return s.connectAs(caller)
 }
 
@@ -51,33 +52,42 @@ func TestProtocol_everyEventNeedsItsScope(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	events := realtime.ClientEvents()
 	require.Len(t, eventWalk, len(events), "an event is not walked")
+
 	for name := range events {
 		event, known := eventWalk[name]
 		require.True(t, known, "%s is not walked", name)
+
 		suffices := func(scope auth.Scope) bool {
 			for _, enough := range event.enough {
 				if scope == enough {
 					return true
 				}
 			}
+
 			return event.enough == nil
 		}
+
 		for _, extra := range event.payloads {
 			before := len(s.chats.calls)
+
 			var others []auth.Scope
+
 			for _, scope := range everyScope {
 				answer := s.ask(s.restricted(scope), name, s.about(extra))
 				if suffices(scope) {
 					require.Equal(t, true, answer["ok"], "%s with %s: %v", name, scope, answer)
 					continue
 				}
+
 				others = append(others, scope)
 				require.Equal(t, auth.CodeScopeMissing, code(answer), "%s with %s: %v", name, scope, answer)
 			}
+
 			called := len(s.chats.calls) - before
 			if len(others) > 0 {
 				require.Equal(t, auth.CodeScopeMissing, code(s.ask(s.restricted(others...), name, s.about(extra))))
 			}
+
 			require.Equal(t, called, len(s.chats.calls)-before, "a refused event did something")
 			require.Equal(t, true, s.ask(s.restricted(), name, s.about(extra))["ok"], "a key without scopes")
 		}
@@ -87,6 +97,7 @@ func TestProtocol_everyEventNeedsItsScope(t *testing.T) {
 // TestAdmits lists whose keys have a use for a connection.
 func TestAdmits(t *testing.T) {
 	t.Parallel()
+
 	for _, scope := range everyScope {
 		err := realtime.Admits(domain.Caller{Scopes: []string{string(scope)}})
 		switch scope {
@@ -96,6 +107,7 @@ func TestAdmits(t *testing.T) {
 			require.True(t, domain.HasCode(err, auth.CodeScopeMissing), "%s: %v", scope, err)
 		}
 	}
+
 	require.NoError(t, realtime.Admits(domain.Caller{}))
 }
 
@@ -108,11 +120,13 @@ func TestEventsAreRateLimited(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, true, s.ask(first, realtime.ChatStop, s.about(""))["ok"])
 	require.Equal(t, true, s.ask(second, realtime.ChatStop, s.about(""))["ok"])
+
 	for _, w := range []*wire{first, second} {
 		answer := s.ask(w, realtime.ChatStop, s.about(""))
 		require.Equal(t, "rate_limited", code(answer))
 		require.Equal(t, true, answer["error"].(map[string]any)["retryable"])
 	}
+
 	require.Equal(t, true, s.ask(other, realtime.ChatStop, s.about(""))["ok"])
 	require.Len(t, s.chats.calls, 3)
 }
@@ -127,7 +141,9 @@ func (l *ledger) Audit(_ context.Context, actorID, action, target string, detail
 
 func TestProtocol_audit(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 10*time.Millisecond)
+
 	var kept ledger
+
 	theirs := domain.NewID()
 	s.chats.roles[theirs] = domain.ViewerAdmin
 	s.protocol = realtime.NewProtocol(realtime.ProtocolConfig{

@@ -20,12 +20,14 @@ func (h socketHandler) Event(c *sio.Conn, name string, payload json.RawMessage, 
 
 func (h socketHandler) Malformed(c *sio.Conn, event string, fault sio.Fault, ack func(v any)) {
 	code := domain.CodeInvalidRequest
+
 	switch fault.Code {
 	case sio.FaultTooLarge:
 		code = domain.CodeMessageTooLarge
 	case sio.FaultReserved, sio.FaultEventName:
 		code = domain.CodeUnknownEvent
 	}
+
 	h.protocol.Malformed(c, event, code, fault.Message, ack)
 }
 

@@ -46,10 +46,12 @@ func (h *Hub) subscribe(ctx context.Context, sessionID string, after *uint64, op
 	if err != nil {
 		return nil, err
 	}
+
 	if err := h.prepare(ctx, s, after, openTurns); err != nil {
 		s.Close()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -59,41 +61,50 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 	if err := s.room.settle(ctx, log, s.sessionID); err != nil {
 		return err
 	}
+
 	live, err := h.cfg.State.Live(ctx, s.sessionID)
 	if err != nil {
 		return err
 	}
+
 	var from place
 	if after == nil {
 		from, err = h.atEnd(ctx, s.sessionID, live)
 	} else {
 		from, err = h.atSeq(ctx, s.sessionID, *after)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	turns := []domain.Turn{}
 	if openTurns {
 		if turns, err = h.openTurns(ctx, s.sessionID, max(from.seq, from.turnsAt), live.OpenTurns); err != nil {
 			return err
 		}
 	}
+
 	s.snapshot = Snapshot{
 		SessionID: s.sessionID, Status: live.Status, WaitingReason: live.WaitingReason, ChatID: live.ChatID,
 		Seq: from.last, Replayed: from.behind, Truncated: from.truncated,
 		OpenTurns: turns, PendingQuestions: nonNil(live.Questions), Queue: nonNil(live.Queue),
 	}
 	s.cursor, s.given = from.seq, from.last
+
 	s.left = from.seq
 	if after != nil {
 		s.left = *after // it may have seen events that the log lost since
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.position = from.seq
 	if s.upTo == s.joined {
 		s.upTo = min(s.upTo, from.end) // behind the session's end there is nothing to read
 	}
+
 	return nil
 }
 
@@ -113,11 +124,14 @@ func (h *Hub) atEnd(ctx context.Context, sessionID string, live domain.LiveState
 	for _, turn := range live.OpenTurns {
 		flushed = max(flushed, turn.FlushedSeq)
 	}
+
 	if p.seq, err = h.await(ctx, flushed); err != nil {
 		return p, err
 	}
+
 	p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq)
 	p.end = p.seq
+
 	return p, err
 }
 
@@ -128,27 +142,34 @@ func (h *Hub) atSeq(ctx context.Context, sessionID string, after uint64) (p plac
 	if err != nil {
 		return p, err
 	}
+
 	p.end, p.seq = end, min(after, end)
+
 	first, since, err := h.cfg.Log.Kept(ctx)
 	if err != nil {
 		return p, err
 	}
+
 	if p.truncated = p.seq+1 < first && !madeAfter(sessionID, since); p.truncated {
 		// A generation that lost its end may have kept some events in between.
 		kept, err := h.cfg.Log.LastUpTo(ctx, sessionID, first-1)
 		if err != nil {
 			return p, err
 		}
+
 		if kept <= p.seq {
 			p.turnsAt = first - 1
 		}
 	}
+
 	if p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq); err != nil {
 		return p, err
 	}
+
 	if end > p.seq {
 		p.behind, err = h.cfg.Log.Count(ctx, sessionID, p.seq)
 	}
+
 	return p, err
 }
 
@@ -160,7 +181,9 @@ func madeAfter(sessionID string, t time.Time) bool {
 	if err != nil || id.Version() != 7 {
 		return false
 	}
+
 	seconds, nanos := id.Time().UnixTime()
+
 	return !time.Unix(seconds, nanos).Before(t.Truncate(time.Millisecond))
 }
 
@@ -168,5 +191,6 @@ func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
+
 	return list
 }

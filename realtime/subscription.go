@@ -62,6 +62,7 @@ func (s *Subscription) Snapshot() Snapshot { return s.snapshot }
 func (s *Subscription) Position() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.position
 }
 
@@ -83,6 +84,7 @@ func (s *Subscription) Next(ctx context.Context) (domain.LoggedEvent, error) {
 	if err != nil {
 		return domain.LoggedEvent{}, err
 	}
+
 	return it.event, nil
 }
 
@@ -99,21 +101,27 @@ func (s *Subscription) next(ctx context.Context) (*item, error) {
 			if err := s.fetch(ctx, it); err != nil {
 				return nil, err
 			}
+
 			if s.took < s.hub.cfg.Log.Base(it.seq) {
 				s.left = max(s.left, s.took)
 			}
+
 			s.cursor, s.took = it.seq, it.seq
 			s.mu.Lock()
 			s.position = it.seq
 			s.mu.Unlock()
+
 			if s.had(it) || s.ended.late(it) {
 				s.gap = true
 				continue
 			}
+
 			if s.gap {
 				it = it.behind(s.given)
 			}
+
 			s.given, s.gap = it.seq, false
+
 			return it, nil
 		case wait:
 			select {
@@ -142,33 +150,42 @@ func (s *Subscription) pick(ctx context.Context) (it *item, wait bool, err error
 		s.mu.Unlock()
 		return nil, false, ErrResync
 	}
+
 	catching, upTo := s.catching, s.upTo
 	if !catching {
 		defer s.mu.Unlock()
+
 		if len(s.queue) == 0 {
 			s.queue = nil
 			return nil, true, nil
 		}
+
 		it = s.queue[0]
 		s.queue[0] = nil
 		s.queue = s.queue[1:]
 		s.bytes -= it.size
+
 		return it, false, nil
 	}
 	s.mu.Unlock()
+
 	if len(s.batch) == 0 {
 		if err := s.read(ctx, upTo); err != nil {
 			return nil, false, err
 		}
 	}
+
 	if len(s.batch) > 0 {
 		it, s.batch = s.batch[0], s.batch[1:]
 		return it, false, nil
 	}
+
 	s.cursor = max(s.cursor, upTo)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.catching = s.upTo > upTo
+
 	return nil, false, nil
 }
 
@@ -180,19 +197,23 @@ func (s *Subscription) read(ctx context.Context, upTo uint64) error {
 	if s.cursor >= upTo {
 		return nil
 	}
+
 	return s.retry(ctx, func() error {
 		s.batch = nil
 		size := 0
+
 		err := s.hub.cfg.Log.Read(ctx, s.sessionID, s.cursor, upTo, func(e domain.LoggedEvent) error {
 			s.batch = append(s.batch, ready(e))
 			if size += len(e.Data); size >= batchBytes || len(s.batch) >= batchEvents {
 				return errEnough
 			}
+
 			return nil
 		})
 		if errors.Is(err, errEnough) {
 			return nil
 		}
+
 		return err
 	})
 }
@@ -212,20 +233,26 @@ func (s *Subscription) retry(ctx context.Context, try func() error) error {
 		if err == nil {
 			return nil
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		s.mu.Lock()
 		closed := s.closed
 		s.mu.Unlock()
+
 		if closed {
 			return ErrClosed
 		}
+
 		if n+1 == loadTries {
 			s.hub.cfg.Logger.Error("failed to read the events of a subscription", "session_id", s.sessionID, "error", err)
 			s.fail()
+
 			return ErrResync
 		}
+
 		if err := sleep(ctx, 250*time.Millisecond<<n); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ func (p *Protocol) startSpan(ctx context.Context, event string) (context.Context
 	if p.cfg.Tracer == nil {
 		return ctx, noop.Span{}
 	}
+
 	return p.cfg.Tracer.Start(ctx, event,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("everloop.event", event)))
 }
@@ -24,5 +25,6 @@ func traceAttribute(ctx context.Context) []any {
 	if !traced.IsValid() {
 		return nil
 	}
+
 	return []any{"trace_id", traced.TraceID().String()}
 }

@@ -17,6 +17,7 @@ import (
 
 func TestConstructors_emptyConfig_isRejected(t *testing.T) {
 	t.Parallel()
+
 	for name, construct := range map[string]func() error{
 		"apps":                func() error { _, err := apps.New(apps.Config{}); return err },
 		"chat":                func() error { _, err := chat.New(chat.Config{}); return err },

@@ -17,13 +17,18 @@ func (f *fake) run(o Options) (code int, out, notes string) {
 	f.t.Helper()
 	client, err := NewClient(f.server.URL, "el_right")
 	require.NoError(f.t, err)
+
 	var said screen
+
 	shown := screen{shown: f.onShown}
 	o.Out, o.Notes = &shown, &said
+
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
+
 	code = Run(ctx, client, o)
 	require.NoError(f.t, ctx.Err(), "it did not end by itself")
+
 	return code, shown.String(), said.String()
 }
 
@@ -37,6 +42,7 @@ func TestRun_streamsUntilChatEnds(t *testing.T) {
 			f.text("world.")
 			f.end("completed")
 		}()
+
 		return accept(body)
 	}
 	code, out, notes := f.run(Options{Message: "hi", Mode: "planning", Steer: true})
@@ -54,10 +60,13 @@ func TestRun_reconnectsWithoutLossOrDuplicates(t *testing.T) {
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("turn:patch", `"chat_id":"earlier","turn_id":"t0","patch_type":"add_content","text_delta":"before"`)
 		f.emit("chat:start", `"chat_id":"c1"`)
+
 		for _, word := range []string{"one ", "two ", "three ", "four ", "five"} {
 			f.text(word)
 		}
+
 		f.end("completed")
+
 		return accept(body)
 	}
 	code, out, notes := f.run(Options{Message: "count"})
@@ -75,8 +84,10 @@ func TestRun_retryKeepsClientMessageID(t *testing.T) {
 		if tries++; tries < 3 {
 			return 503, map[string]any{"code": "service_unavailable", "detail": "the database is down", "retryable": true}
 		}
+
 		f.emit("chat:start", `"chat_id":"c1"`)
 		f.end("failed")
+
 		return accept(body)
 	}
 	code, _, notes := f.run(Options{Message: "hi"})
@@ -94,6 +105,7 @@ func TestRun_showsErrorOfStream(t *testing.T) {
 			`{"code":"session_not_found","message":"session s1 does not exist","retryable":false}}`+"\n\n")
 		f.grown.Broadcast()
 		f.mu.Unlock()
+
 		return accept(body)
 	}
 	code, _, notes := f.run(Options{Message: "hi"})
@@ -110,12 +122,15 @@ func TestRun_answersQuestions(t *testing.T) {
 			f.emit("chat:start", `"chat_id":"c1"`)
 			f.text("Choose.")
 			f.end("awaiting_answer")
+
 			return accept(body)
 		}
+
 		f.emit("question:resolved", `"question_id":"qq"`)
 		f.emit("chat:start", `"chat_id":"c1"`)
 		f.text("Thanks.")
 		f.end("completed")
+
 		return 202, map[string]any{"chat_id": "c1", "resolved": true, "question_id": "qq"}
 	}
 	// What is typed: an option that is not there, one that is, several.
@@ -125,6 +140,7 @@ func TestRun_answersQuestions(t *testing.T) {
 	require.Contains(t, notes, "there is no option 9")
 	require.Contains(t, out, "Thanks.")
 	require.Equal(t, 1, strings.Count(out, "Choose."))
+
 	answer, _ := json.Marshal(f.posts[1]["askuser_answer"])
 	require.JSONEq(t, `{"tool_call_id":"q1","selections":{"0":[1],"1":[0,1]}}`, string(answer))
 }
@@ -142,11 +158,13 @@ func TestRun_questionWithoutTerminal(t *testing.T) {
 		f.emit("chat:start", `"chat_id":"c1"`)
 		f.text("Thanks.")
 		f.end("completed")
+
 		return 202, map[string]any{"chat_id": "c1", "resolved": true, "question_id": "qq"}
 	}
 	code, out, notes = f.run(Options{Continue: true, Answers: []string{"something else, really", "Editor"}})
 	require.Equal(t, ExitCompleted, code, notes)
 	require.Equal(t, "Thanks.\n", out)
+
 	answer, _ := json.Marshal(f.posts[0]["askuser_answer"])
 	require.JSONEq(t, `{"tool_call_id":"q1","custom":{"0":"something else, really"},"selections":{"1":[1]}}`, string(answer))
 }
@@ -158,6 +176,7 @@ func TestRun_answerTooLate(t *testing.T) {
 		f.mu.Lock()
 		f.status = "completed"
 		f.mu.Unlock()
+
 		return 202, map[string]any{"resolved": false, "question_id": "qq"}
 	}
 	code, _, notes := f.run(Options{Session: "s1", Answers: []string{"1", "1"}})
@@ -177,6 +196,7 @@ func TestRun_firstInterruptStopsSecondLeaves(t *testing.T) {
 			f.onPost = func(body map[string]any) (int, any) {
 				f.emit("chat:start", `"chat_id":"c1"`)
 				f.text("I begin")
+
 				return accept(body)
 			}
 			f.onShown = func() { interrupts <- struct{}{} }
@@ -201,6 +221,7 @@ func TestRun_headlessPrintsOnlyResult(t *testing.T) {
 		f.emit("chat:start", `"chat_id":"c1"`)
 		f.text("noise")
 		f.end("completed")
+
 		return accept(body)
 	}
 	code, out, notes := f.run(Options{Message: "hi", Schema: json.RawMessage(`{"type":"object"}`)})
@@ -216,12 +237,14 @@ func TestRun_followsRunningChatFromStart(t *testing.T) {
 	f.status, f.turns = "running", `[{"chat_id":"c0"},{"chat_id":"c1"}]`
 	f.emit("turn:patch", `"chat_id":"c0","turn_id":"t0","patch_type":"add_content","text_delta":"old"`)
 	f.emit("chat:start", `"chat_id":"c1"`)
+
 	f.text("From the start ")
 	go func() {
 		f.waitStreams(1)
 		f.text("to the end.")
 		f.end("completed")
 	}()
+
 	code, out, notes := f.run(Options{Session: "s1"})
 	require.Equal(t, ExitCompleted, code, notes)
 	require.Equal(t, "From the start to the end.\n", out)
@@ -231,11 +254,14 @@ func TestRun_interactiveUntilEndOfInput(t *testing.T) {
 	f := newFake(t)
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("chat:start", `"chat_id":"c1"`)
+
 		if body["message"] == "bad" {
 			return 422, map[string]any{"code": "invalid_request", "detail": "that does not do"}
 		}
+
 		f.text("You said " + body["message"].(string) + ". ")
 		f.end("completed")
+
 		return accept(body)
 	}
 	code, out, notes := f.run(Options{Interactive: true, In: strings.NewReader("one\n\nbad\ntwo\n")})
@@ -249,7 +275,9 @@ func TestRun_interactiveUntilEndOfInput(t *testing.T) {
 func TestRun_reportsFailuresClearly(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
+
 	f := newFake(t)
+
 	f.onPost = accept
 	for _, c := range []struct {
 		name, base, key string
@@ -267,17 +295,21 @@ func TestRun_reportsFailuresClearly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			client, err := NewClient(c.base, c.key)
 			require.NoError(t, err)
+
 			var notes screen
+
 			c.options.Out, c.options.Notes = io.Discard, &notes
 			require.Equal(t, ExitTrouble, Run(t.Context(), client, c.options))
 			require.Contains(t, notes.String(), c.want)
 			require.NotContains(t, notes.String(), c.key)
 		})
 	}
+
 	for _, base := range []string{"", "127.0.0.1:8020", "ftp://x", "http://"} {
 		_, err := NewClient(base, "el_right")
 		require.Error(t, err, base)
 	}
+
 	_, err := NewClient("http://x", "el\nright")
 	require.Error(t, err)
 }

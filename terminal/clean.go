@@ -35,16 +35,21 @@ func (c *cleaner) clean(text string) string {
 	if len(c.partial) > 0 {
 		text, c.partial = string(c.partial)+text, nil
 	}
+
 	var out strings.Builder
+
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		if r == utf8.RuneError && size == 1 && !utf8.FullRuneInString(text[i:]) {
 			c.partial = []byte(text[i:])
 			break
 		}
+
 		i += size
+
 		c.put(&out, r)
 	}
+
 	return out.String()
 }
 
@@ -60,11 +65,13 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 		default:
 			c.state = plain
 		}
+
 		return
 	case control:
 		if r >= '@' && r <= '~' || r == '\n' {
 			c.state = plain
 		}
+
 		return
 	case command:
 		switch r {
@@ -73,18 +80,22 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 		case 0x1b:
 			c.state = commandEsc
 		}
+
 		return
 	case commandEsc:
 		c.state = plain
 		return
 	case plain:
 	}
+
 	if c.wasCR {
 		c.wasCR = false
+
 		if r != '\n' {
 			out.WriteByte('\n')
 		}
 	}
+
 	switch {
 	case r == 0x1b:
 		c.state = escape
@@ -111,5 +122,6 @@ func oneLine(text string, width int) string {
 	if runes := []rune(text); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
+
 	return text
 }

@@ -33,10 +33,13 @@ func NewClient(base, key string) (*Client, error) {
 			Code: ExitTrouble, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)",
 		}
 	}
+
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &Fault{Code: ExitTrouble, Message: "the API key holds characters that no key has (--key or EVERLOOP_API_KEY)"}
 	}
+
 	u.User = nil
+
 	return &Client{base: strings.TrimRight(u.String(), "/"), key: key, http: &http.Client{}}, nil
 }
 
@@ -55,12 +58,14 @@ func (p *Problem) Error() string {
 	if detail == "" {
 		detail = "the service answered " + http.StatusText(p.Status)
 	}
+
 	switch {
 	case p.Status == http.StatusUnauthorized:
 		return "the service does not accept this API key: give another with --key or EVERLOOP_API_KEY"
 	case p.Status >= http.StatusInternalServerError && p.RequestID != "":
 		return fmt.Sprintf("%s (request %s)", detail, Clean(p.RequestID))
 	}
+
 	return detail
 }
 
@@ -86,14 +91,17 @@ func networkCause(err error) string {
 	if err == nil {
 		return "unknown"
 	}
+
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time"
 	}
+
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
 			return err.Error()
 		}
+
 		err = inner
 	}
 }
@@ -103,27 +111,35 @@ func passing(err error) bool {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Retryable || p.Status == http.StatusBadGateway || p.Status == http.StatusGatewayTimeout
 	}
+
 	_, unreachable := errors.AsType[*Unreachable](err)
+
 	return unreachable
 }
 
 func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var reader io.Reader
+
 	if body != nil {
 		encoded, err := json.Marshal(body)
 		if err != nil {
 			return nil, err
 		}
+
 		reader = bytes.NewReader(encoded)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, reader)
 	if err != nil {
 		return nil, err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+c.key)
+
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	return c.do(req)
 }
 
@@ -133,18 +149,24 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 		if errors.Is(context.Cause(req.Context()), context.Canceled) {
 			return nil, context.Canceled
 		}
+
 		return nil, &Unreachable{Base: c.base, Cause: err}
 	}
+
 	if res.StatusCode < 300 {
 		return res, nil
 	}
 	defer res.Body.Close()
+
 	problem := &Problem{}
+
 	content, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if json.Unmarshal(content, problem) != nil || problem.Code == "" {
 		*problem = Problem{Detail: fmt.Sprintf("%s answered %s, and not as Everloop does", c.base, res.Status)}
 	}
+
 	problem.Status = res.StatusCode
+
 	return nil, problem
 }
 
@@ -156,21 +178,26 @@ func (c *Client) call(ctx context.Context, method, path string, body, out any) e
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	res, err := c.request(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
+
 	if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 		return &Problem{Status: res.StatusCode, Detail: c.base + " answers, but is no Everloop"}
 	}
+
 	content, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
 		return &Unreachable{Base: c.base, Cause: err}
 	}
+
 	if err := json.Unmarshal(content, out); err != nil {
 		return &Problem{Status: res.StatusCode, Detail: "the answer of " + c.base + " cannot be read"}
 	}
+
 	return nil
 }
 
@@ -182,17 +209,22 @@ func (c *Client) CreateSession(ctx context.Context, model string) (string, error
 	if model != "" {
 		body["model"] = model
 	}
+
 	var made struct {
 		SessionID string `json:"session_id"`
 	}
+
 	err := c.call(ctx, http.MethodPost, "/api/sessions", body, &made)
+
 	return made.SessionID, err
 }
 
 // Session reads one session.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	var s Session
+
 	err := c.call(ctx, http.MethodGet, sessionPath(id, ""), nil, &s)
+
 	return s, err
 }
 
@@ -203,9 +235,11 @@ func (c *Client) LastSession(ctx context.Context) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
+
 	if len(sessions) == 0 {
 		return Session{}, &Fault{Code: ExitTrouble, Message: "there is no session to go on with: start one without --continue"}
 	}
+
 	return sessions[0], nil
 }
 
@@ -213,15 +247,19 @@ func (c *Client) LastSession(ctx context.Context) (Session, error) {
 // the message then counts once.
 func (c *Client) Send(ctx context.Context, session string, send Send) (Accepted, error) {
 	var accepted Accepted
+
 	err := c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), send, &accepted)
+
 	return accepted, err
 }
 
 // Answer resolves an open question.
 func (c *Client) Answer(ctx context.Context, session string, answer Answer) (Accepted, error) {
 	var accepted Accepted
+
 	body := map[string]any{"message": "", "askuser_answer": answer}
 	err := c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), body, &accepted)
+
 	return accepted, err
 }
 
@@ -230,7 +268,9 @@ func (c *Client) Stop(ctx context.Context, session string) (bool, error) {
 	var out struct {
 		Stopped bool `json:"stopped"`
 	}
+
 	err := c.call(ctx, http.MethodPost, sessionPath(session, "/stop"), map[string]string{}, &out)
+
 	return out.Stopped, err
 }
 
@@ -243,21 +283,26 @@ func (c *Client) Pending(ctx context.Context, session string) ([]Asked, error) {
 	if err := c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns); err != nil {
 		return nil, err
 	}
+
 	var open []Asked
+
 	for _, turn := range turns {
 		for _, call := range turn.ToolCalls {
 			if call.Status != "awaiting_answer" {
 				continue
 			}
+
 			var arguments struct {
 				Questions []Question `json:"questions"`
 			}
 			if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || len(arguments.Questions) == 0 {
 				return nil, &Problem{Status: http.StatusOK, Detail: "the session waits for an answer, but its question cannot be read"}
 			}
+
 			open = append(open, Asked{ToolCallID: call.ID, Questions: arguments.Questions})
 		}
 	}
+
 	return open, nil
 }
 
@@ -266,9 +311,11 @@ func (c *Client) lastChat(ctx context.Context, session string) (string, error) {
 	var turns []struct {
 		ChatID string `json:"chat_id"`
 	}
+
 	err := c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns)
 	if err != nil || len(turns) == 0 {
 		return "", err
 	}
+
 	return turns[len(turns)-1].ChatID, nil
 }

@@ -58,10 +58,12 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	if err := c.call(ctx, http.MethodGet, "/api/sessions?limit=100", nil, &page); err != nil {
 		return nil, err
 	}
+
 	sessions := slices.DeleteFunc(page.Items, func(s Session) bool {
 		return len(s.ReplayState) > 0 && string(s.ReplayState) != "null"
 	})
 	slices.SortStableFunc(sessions, func(a, b Session) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+
 	return sessions, nil
 }
 
@@ -74,7 +76,15 @@ func (c *Client) Checkpoints(ctx context.Context, session string) (list []Checkp
 // Rewind takes the conversation and the files back to before a checkpoint.
 func (c *Client) Rewind(ctx context.Context, session, checkpoint string) error {
 	var result struct{}
-	return c.callWithin(ctx, compactTime, http.MethodPost, sessionPath(session, "/rewind"), map[string]string{"checkpoint_id": checkpoint}, &result)
+
+	return c.callWithin(
+		ctx,
+		compactTime,
+		http.MethodPost,
+		sessionPath(session, "/rewind"),
+		map[string]string{"checkpoint_id": checkpoint},
+		&result,
+	)
 }
 
 // Compact summarises the older part of the history.
@@ -88,7 +98,9 @@ func (c *Client) Tasks(ctx context.Context, session string) ([]SessionTask, erro
 	var page struct {
 		Items []SessionTask `json:"items"`
 	}
+
 	err := c.call(ctx, http.MethodGet, sessionPath(session, "/tasks"), nil, &page)
+
 	return page.Items, err
 }
 

@@ -42,6 +42,7 @@ func asMessage(text string) string {
 	if strings.HasPrefix(text, "//") {
 		return text[1:]
 	}
+
 	return text
 }
 
@@ -53,14 +54,18 @@ func (c *conversation) carryOut(ctx context.Context, text string) error {
 		if known.name != name {
 			continue
 		}
+
 		argument = strings.TrimSpace(argument)
 		if argument != "" && known.argument == "" {
 			c.printer.notify(red, "/"+name+" takes no argument")
 			return nil
 		}
+
 		return known.run(c, ctx, argument)
 	}
+
 	c.printer.notify(red, "there is no command /"+Clean(name)+"; /help lists them, and //"+Clean(name)+" is a message")
+
 	return nil
 }
 
@@ -69,14 +74,17 @@ func (c *conversation) showCommands(context.Context, string) error {
 	for _, known := range promptCommands() {
 		fmt.Fprintf(&text, "  %-16s %s\n", strings.TrimSpace("/"+known.name+" "+known.argument), known.help)
 	}
+
 	text.WriteString("  //…              Send a message that begins with a slash\n")
 	c.printer.ask(text.String())
+
 	return nil
 }
 
 func (c *conversation) beginSession(context.Context, string) error {
 	c.enter("")
 	c.printer.notify(dim, "the next message begins a new session")
+
 	return nil
 }
 
@@ -89,17 +97,20 @@ func (c *conversation) enter(session string) {
 func (c *conversation) plan(context.Context, string) error {
 	c.Mode = "planning"
 	c.printer.notify(dim, "the next messages look and plan, and change nothing; /execute ends this")
+
 	return nil
 }
 
 func (c *conversation) execute(context.Context, string) error {
 	c.Mode = "executing"
 	c.printer.notify(dim, "the next messages may change things")
+
 	return nil
 }
 
 func (c *conversation) chooseModel(ctx context.Context, name string) error {
 	var models Models
+
 	err := c.attempt(ctx, func(ctx context.Context) (err error) {
 		models, err = c.client.Models(ctx)
 		return err
@@ -107,30 +118,40 @@ func (c *conversation) chooseModel(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	chosen := c.Model
 	if chosen == "" {
 		chosen = models.Default
 	}
+
 	if name == "" {
 		var text strings.Builder
+
 		for _, model := range models.Models {
 			mark := " "
 			if model.ID == chosen {
 				mark = "*"
 			}
+
 			fmt.Fprintf(&text, "  %s %s  %s\n", mark, Clean(model.ID), c.printer.paint(dim, Clean(model.Name)))
 		}
+
 		c.printer.ask(text.String())
+
 		return nil
 	}
+
 	for _, model := range models.Models {
 		if model.ID == name {
 			c.Model = name
 			c.printer.notify(dim, "new sessions use "+Clean(name)+"; a session keeps its model, so begin one with /new")
+
 			return nil
 		}
 	}
+
 	c.printer.notify(red, "there is no model "+Clean(name)+"; /model lists them")
+
 	return nil
 }
 
@@ -139,7 +160,9 @@ func (c *conversation) needSession() bool {
 	if c.session != "" {
 		return false
 	}
+
 	c.printer.notify(yellow, "there is no session yet: send a message, or choose one with /sessions")
+
 	return true
 }
 
@@ -151,13 +174,16 @@ func (c *conversation) pick(ctx context.Context, count int) (int, error) {
 			c.printer.ask("\n")
 			return 0, nil
 		}
+
 		if err != nil || typed == "" {
 			return 0, err
 		}
+
 		var n int
 		if _, err := fmt.Sscanf(typed+"\n", "%d\n", &n); err == nil && n >= 1 && n <= count {
 			return n, nil
 		}
+
 		c.printer.notify(yellow, "there is no "+oneLine(typed, 40))
 	}
 }

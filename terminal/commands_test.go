@@ -13,14 +13,18 @@ import (
 // serveCommands adds to a fake what commands ask for; it gives what they changed.
 func serveCommands(f *fake) *[]string {
 	var changed []string
+
 	reply := func(pattern, content string) {
 		f.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				body, _ := io.ReadAll(r.Body)
+
 				f.mu.Lock()
+
 				changed = append(changed, r.URL.Path+" "+string(body))
 				f.mu.Unlock()
 			}
+
 			_, _ = io.WriteString(jsonHead(w), content)
 		})
 	}
@@ -34,6 +38,7 @@ func serveCommands(f *fake) *[]string {
 		{"checkpoint_id":"k4","sequence":4,"kind":"user_turn","label":"left","reverted":true}]`)
 	reply("POST /api/sessions/s1/rewind", `{}`)
 	reply("POST /api/sessions/s1/compact", `{}`)
+
 	return &changed
 }
 
@@ -52,8 +57,11 @@ func TestRun_commands(t *testing.T) {
 		{"/model none", []string{"there is no model none"}, nil},
 		{"/model large", []string{"new sessions use large"}, nil},
 		{"/compact", []string{"done"}, []string{"/api/sessions/s1/compact "}},
-		{"/rewind\n9\nx\n2", []string{" 1  second", " 2  first", "there is no 9", "there is no x", "before “first”"},
-			[]string{`/api/sessions/s1/rewind {"checkpoint_id":"k1"}`}},
+		{
+			"/rewind\n9\nx\n2",
+			[]string{" 1  second", " 2  first", "there is no 9", "there is no x", "before “first”"},
+			[]string{`/api/sessions/s1/rewind {"checkpoint_id":"k1"}`},
+		},
 		{"/rewind\n\n", []string{" 1  second"}, nil},
 		{"/sessions\n1", []string{"session “”"}, nil},
 		{"/new\n/tasks", []string{"begins a new session", "there is no session yet"}, nil},
@@ -63,9 +71,11 @@ func TestRun_commands(t *testing.T) {
 			changed := serveCommands(f)
 			code, out, notes := f.run(Options{Session: "s1", Interactive: true, In: strings.NewReader(c.typed + "\n")})
 			require.Equal(t, ExitCompleted, code, notes)
+
 			for _, text := range c.shown {
 				require.Contains(t, out+notes, text)
 			}
+
 			require.Equal(t, c.changed, *changed)
 			require.Empty(t, f.posts, "a command is no message")
 		})
@@ -78,6 +88,7 @@ func TestRun_commandsBeforeMessages(t *testing.T) {
 	f.onPost = func(body map[string]any) (int, any) {
 		f.emit("chat:start", `"chat_id":"c1"`)
 		f.end("completed")
+
 		return accept(body)
 	}
 	code, _, notes := f.run(Options{Interactive: true, In: strings.NewReader("/plan\none\n/execute\n//etc\n/exit\nafter\n")})
@@ -101,7 +112,9 @@ func TestEditor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown bytes.Buffer
+
 			raw := 0
+
 			e := newEditor(Screen{
 				In: strings.NewReader(c.keys), Out: &shown,
 				Raw: func() (func(), error) {
@@ -116,6 +129,7 @@ func TestEditor(t *testing.T) {
 				require.Equal(t, want, text)
 				require.Zero(t, raw, "the screen is as it was")
 			}
+
 			_, err := e.line(t.Context(), "> ")
 			require.ErrorIs(t, err, errEnd)
 			require.Contains(t, shown.String(), "> ")

@@ -39,6 +39,7 @@ func newEditor(screen Screen, interrupts <-chan struct{}) *editor {
 		io.Reader
 		io.Writer
 	}{screen.In, screen.Out}
+
 	return &editor{screen: screen, terminal: term.NewTerminal(keys, ""), interrupts: interrupts}
 }
 
@@ -49,6 +50,7 @@ func (e *editor) line(ctx context.Context, prompt string) (string, error) {
 		return "", err
 	}
 	defer restore()
+
 	if width, height, err := e.screen.Size(); err == nil && width > 0 {
 		_ = e.terminal.SetSize(width, height) // only fails with the screen
 	}
@@ -57,11 +59,14 @@ func (e *editor) line(ctx context.Context, prompt string) (string, error) {
 		text string
 		err  error
 	}
+
 	typed := make(chan read, 1)
+
 	go func() {
 		text, err := e.read(prompt)
 		typed <- read{text, err}
 	}()
+
 	select {
 	case r := <-typed:
 		return r.text, r.err
@@ -75,22 +80,28 @@ func (e *editor) line(ctx context.Context, prompt string) (string, error) {
 // read gives what was typed or pasted up to the next Enter.
 func (e *editor) read(prompt string) (string, error) {
 	e.terminal.SetPrompt(prompt)
+
 	e.terminal.SetBracketedPasteMode(true)
 	defer e.terminal.SetBracketedPasteMode(false)
 
 	var text strings.Builder
+
 	for {
 		part, err := e.terminal.ReadLine()
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return "", errEnd
 		}
+
 		if text.Len()+len(part) > maxLine {
 			return "", &Fault{Code: ExitTrouble, Message: "the text is too long"}
 		}
+
 		text.WriteString(part)
+
 		if err == nil {
 			return strings.TrimSpace(strings.ToValidUTF8(text.String(), "")), nil
 		}
+
 		text.WriteByte('\n')
 		e.terminal.SetPrompt("… ")
 	}

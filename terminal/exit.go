@@ -33,8 +33,10 @@ func exitCode(err error) int {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f.Code
 	}
+
 	if errors.Is(err, context.Canceled) {
 		return ExitLeft
 	}
+
 	return ExitTrouble
 }

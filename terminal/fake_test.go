@@ -45,6 +45,7 @@ func newFake(t *testing.T) *fake {
 	mux.HandleFunc("GET /api/sessions", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		_, _ = fmt.Fprintf(jsonHead(w), `{"items":[{"id":"old","updated_at":"2026-01-01T00:00:00Z","replay_state":null},
 			{"id":"s1","status":%q,"updated_at":"2026-02-01T00:00:00Z","replay_state":null},
 			{"id":"played","updated_at":"2026-03-01T00:00:00Z","replay_state":{}}]}`, f.status)
@@ -52,20 +53,24 @@ func newFake(t *testing.T) *fake {
 	mux.HandleFunc("GET /api/sessions/s1", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		answer(w, 200, map[string]any{"id": "s1", "status": f.status})
 	})
 	mux.HandleFunc("GET /api/sessions/s1/messages", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		_, _ = fmt.Fprint(jsonHead(w), f.turns)
 	})
 	mux.HandleFunc("POST /api/sessions/s1/stop", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		f.stops++
 		f.mu.Unlock()
+
 		if f.onStop != nil {
 			f.onStop()
 		}
+
 		answer(w, 200, map[string]any{"stopped": true})
 	})
 	mux.HandleFunc("POST /api/sessions/s1/chat", func(w http.ResponseWriter, r *http.Request) {
@@ -73,6 +78,7 @@ func newFake(t *testing.T) *fake {
 		if json.NewDecoder(r.Body).Decode(&body) != nil {
 			t.Error("the body is not JSON")
 		}
+
 		f.mu.Lock()
 		f.posts = append(f.posts, body)
 		f.mu.Unlock()
@@ -85,12 +91,15 @@ func newFake(t *testing.T) *fake {
 			answer(w, 401, map[string]any{"status": 401, "code": "unauthorized", "detail": "valid credentials are required"})
 			return
 		}
+
 		mux.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() {
 		f.server.CloseClientConnections()
 		f.server.Close()
 	})
+
 	return f
 }
 
@@ -108,6 +117,7 @@ func answer(w http.ResponseWriter, status int, content any) {
 func (f *fake) emit(name, fields string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	seq, before := 10*(len(f.events)+1), 10*len(f.events)
 	f.events = append(f.events, fmt.Sprintf("id: %d\nevent: %s\ndata: {\"seq\":%d,\"prev_seq\":%d,%s}\n\n", seq, name, seq, before, fields))
 	f.grown.Broadcast()
@@ -123,6 +133,7 @@ func (f *fake) end(reason string) {
 	if status == "" {
 		status = "failed"
 	}
+
 	f.emit(
 		"chat:end",
 		fmt.Sprintf(`"chat_id":"c1","status":%q,"finish_reason":%q,"steps":1,"duration_ms":5,"result":{"output":{"n":1}}`, status, reason),
@@ -132,22 +143,29 @@ func (f *fake) end(reason string) {
 func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	number, at := len(f.streams), len(f.events)
+
 	after := r.URL.Query().Get("after_seq")
 	if after != "" {
 		seq, err := strconv.Atoi(after)
 		require.NoError(f.t, err)
+
 		at = seq / 10
+
 		f.streams = append(f.streams, after)
 	} else {
 		f.streams = append(f.streams, "live")
 	}
+
 	f.grown.Broadcast()
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, ": open\n\n")
 	w.(http.Flusher).Flush()
+
 	stop := make(chan struct{})
 	defer close(stop)
+
 	go func() {
 		select {
 		case <-r.Context().Done():
@@ -157,22 +175,28 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 		case <-stop:
 		}
 	}()
+
 	limit, cut := f.cut[number]
 	for sent := 0; !cut || sent < limit; sent++ {
 		for at >= len(f.events) && r.Context().Err() == nil {
 			f.grown.Wait()
 		}
+
 		if r.Context().Err() != nil {
 			return
 		}
+
 		_, _ = fmt.Fprint(w, f.events[at])
 		w.(http.Flusher).Flush()
+
 		at++
 	}
+
 	if at < len(f.events) { // the connection breaks in the middle of an event
 		_, _ = fmt.Fprint(w, f.events[at][:len(f.events[at])/2])
 		w.(http.Flusher).Flush()
 	}
+
 	panic(http.ErrAbortHandler)
 }
 
@@ -180,6 +204,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 func (f *fake) waitStreams(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	for len(f.streams) < n {
 		f.grown.Wait()
 	}
@@ -188,6 +213,7 @@ func (f *fake) waitStreams(n int) {
 func (f *fake) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return append([]string(nil), f.streams...)
 }
 
@@ -212,13 +238,16 @@ func (s *screen) Write(b []byte) (int, error) {
 	if s.shown != nil {
 		s.once.Do(func() { go s.shown() })
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.text.Write(b)
 }
 
 func (s *screen) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.text.String()
 }

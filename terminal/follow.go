@@ -40,7 +40,9 @@ func (f *follower) start(ctx context.Context, all bool) (err error) {
 	if all {
 		after = new(uint64)
 	}
+
 	f.stream, err = f.client.open(ctx, f.session, after)
+
 	return err
 }
 
@@ -64,6 +66,7 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 				return Event{}, err
 			}
 		}
+
 		event, err := f.stream.next(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -75,11 +78,14 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 			f.close()
 		case event.Name == eventError && event.Seq == 0:
 			f.close()
+
 			var cause failure
+
 			_ = json.Unmarshal(event.Error, &cause) // another form is no reason to come again
 			if !cause.Retryable {
 				return Event{}, &Problem{Code: cause.Code, Detail: cause.Message}
 			}
+
 			f.lost(errors.New(cause.Message))
 		case event.Seq <= f.last:
 			// seen before
@@ -90,7 +96,9 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 			if f.skipping && !f.anchor(&event) {
 				continue
 			}
+
 			f.skipping = false
+
 			return event, nil
 		}
 	}
@@ -102,34 +110,45 @@ func (f *follower) missing(event *Event) bool {
 	if f.last == 0 || event.PrevSeq <= f.last {
 		return false
 	}
+
 	if f.asked == f.last {
 		f.gap()
 		return false
 	}
+
 	f.asked = f.last
+
 	return true
 }
 
 func (f *follower) reconnect(ctx context.Context) error {
 	began, pause := time.Now(), firstPause
+
 	for {
 		after := f.last
+
 		stream, err := f.client.open(ctx, f.session, &after)
 		if err == nil {
 			f.stream, f.skipping = stream, f.last == 0 && f.anchor != nil
 			f.found()
+
 			return nil
 		}
+
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
 		if !passing(err) || time.Since(began) > f.patience {
 			return err
 		}
+
 		f.lost(err)
+
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
+
 		pause = min(2*pause, longPause)
 	}
 }
@@ -137,6 +156,7 @@ func (f *follower) reconnect(ctx context.Context) error {
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil

@@ -23,12 +23,15 @@ func newInput(from io.Reader, show func(prompt string), interrupts <-chan struct
 	in := &input{lines: make(chan string), show: show, interrupts: interrupts}
 	go func() {
 		defer close(in.lines)
+
 		scanner := bufio.NewScanner(from)
 		scanner.Buffer(make([]byte, 64<<10), maxLine)
+
 		for scanner.Scan() {
 			in.lines <- strings.TrimSpace(strings.ToValidUTF8(scanner.Text(), ""))
 		}
 	}()
+
 	return in
 }
 
@@ -37,11 +40,13 @@ var errEnd = errors.New("end of input")
 // line implements lines.
 func (in *input) line(ctx context.Context, prompt string) (string, error) {
 	in.show(prompt)
+
 	select {
 	case text, more := <-in.lines:
 		if !more {
 			return "", errEnd
 		}
+
 		return text, nil
 	case <-in.interrupts:
 		return "", errLeft

@@ -16,12 +16,15 @@ func FindKey(given, dataDir, base string) (string, error) {
 	if key := strings.TrimSpace(given); key != "" {
 		return key, nil
 	}
+
 	const ask = "give an API key with --key or EVERLOOP_API_KEY"
 	if !local(base) {
 		return "", &Fault{Code: ExitTrouble, Message: ask + ": the key of this machine's own service is not sent to another one"}
 	}
+
 	path := filepath.Join(dataDir, "bootstrap-key")
 	content, err := os.ReadFile(path)
+
 	key := strings.TrimSpace(string(content))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -31,6 +34,7 @@ func FindKey(given, dataDir, base string) (string, error) {
 	case key == "":
 		return "", &Fault{Code: ExitTrouble, Message: ask + ": " + path + " is empty"}
 	}
+
 	return key, nil
 }
 
@@ -40,6 +44,8 @@ func local(base string) bool {
 	if err != nil {
 		return false
 	}
+
 	ip := net.ParseIP(u.Hostname())
+
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -54,6 +54,7 @@ func newPrinter(out, notes io.Writer, style Style) *printer {
 	if style.Width <= 0 {
 		style.Width = 100
 	}
+
 	return &printer{
 		style: style, out: bufio.NewWriter(out), notes: notes,
 		turns: map[string]*shownTurn{}, calls: map[string]*shownCall{},
@@ -73,6 +74,7 @@ func (p *printer) paint(code, text string) string {
 	if !p.style.Color || text == "" {
 		return text
 	}
+
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
@@ -80,7 +82,9 @@ func (p *printer) paint(code, text string) string {
 func (p *printer) event(e *Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.clearStatus()
+
 	switch e.Name {
 	case eventChatStart:
 		if e.Resumed {
@@ -101,6 +105,7 @@ func (p *printer) event(e *Event) {
 	case eventChatEnd:
 		p.endChat(e)
 	}
+
 	p.showStatus()
 	_ = p.out.Flush() // a screen that is gone ends the program by its signal
 }
@@ -118,6 +123,7 @@ func (p *printer) startTurn(e *Event) {
 	if e.ParentCall != nil {
 		turn.parent = *e.ParentCall
 	}
+
 	p.turns[e.TurnID] = turn
 }
 
@@ -127,6 +133,7 @@ func (p *printer) patch(e *Event) {
 		turn = &shownTurn{clean: map[string]*cleaner{}}
 		p.turns[e.TurnID] = turn
 	}
+
 	switch e.PatchType {
 	case "add_content":
 		if turn.parent == "" { // a sub-agent answers its caller, not the user
@@ -151,41 +158,51 @@ func (p *printer) say(turn *shownTurn, e *Event) {
 	if e.BlockType == "thinking" {
 		kind = thinkingBlock
 	}
+
 	c := turn.clean[e.BlockType]
 	if c == nil {
 		c = &cleaner{}
 		turn.clean[e.BlockType] = c
 	}
+
 	text := c.clean(e.TextDelta)
 	if p.kind != kind {
 		if text = strings.TrimLeft(text, "\n"); text == "" {
 			return
 		}
+
 		p.begin(kind)
+
 		if kind == thinkingBlock && !p.style.Color {
 			text = "thinking: " + text
 		}
 	}
+
 	body := strings.TrimRight(text, "\n")
 	if body == "" {
 		p.held += len(text)
 		return
 	}
+
 	before := strings.Repeat("\n", p.held)
 	p.held = len(text) - len(body)
+
 	p.midLine = true
 	if kind == thinkingBlock {
 		body = p.paint(dim, body)
 	}
+
 	p.write(before + body)
 }
 
 // begin makes room for something of another kind: talk stands apart by a line.
 func (p *printer) begin(kind blockKind) {
 	p.breakLine()
+
 	if p.kind != nothing && p.kind != kind {
 		p.write("\n")
 	}
+
 	p.kind = kind
 }
 
@@ -206,6 +223,7 @@ func (p *printer) note(color, text string) {
 	if p.style.Live {
 		p.breakLine()
 	}
+
 	_ = p.out.Flush()
 	fmt.Fprintln(p.notes, p.paint(color, text))
 }
@@ -214,6 +232,7 @@ func (p *printer) note(color, text string) {
 func (p *printer) notify(color, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.clearStatus()
 	p.note(color, text)
 	p.showStatus()
@@ -224,6 +243,7 @@ func (p *printer) notify(color, text string) {
 func (p *printer) ask(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.clearStatus()
 	p.breakLine()
 	p.write(text)
@@ -234,15 +254,18 @@ func (p *printer) ask(text string) {
 func (p *printer) endTurn(e *Event) {
 	turn := p.turns[e.TurnID]
 	delete(p.turns, e.TurnID)
+
 	if turn != nil && turn.parent != "" {
 		return
 	}
+
 	switch e.Status {
 	case "failed":
 		reason := oneLine(e.FailureReason, 300)
 		if reason == "" {
 			reason = "no reason was given"
 		}
+
 		p.breakLine()
 		p.note(yellow, "the model's answer broke off: "+reason)
 		p.kind = nothing
@@ -257,20 +280,25 @@ func (p *printer) endChat(e *Event) {
 	clear(p.calls)
 	clear(p.turns)
 	p.breakLine()
+
 	if e.FinishReason == "awaiting_answer" {
 		return
 	}
+
 	facts := fmt.Sprintf(
 		"%s · %s · %d tokens in, %d out · %s", e.Status, steps(e.Steps), e.Usage.Input, e.Usage.Output, duration(e.DurationMS),
 	)
+
 	if p.kind != nothing {
 		_ = p.out.Flush()
 		fmt.Fprintln(p.notes)
 	}
+
 	p.kind = nothing
 	if e.Status == "failed" {
 		p.note(red, "✗ "+failureText(e))
 	}
+
 	p.note(dim, facts)
 }
 
@@ -278,6 +306,7 @@ func steps(n int) string {
 	if n == 1 {
 		return "1 step"
 	}
+
 	return fmt.Sprintf("%d steps", n)
 }
 
@@ -286,8 +315,10 @@ func failureText(e *Event) string {
 	if e.FinishReason != "failed" && e.FinishReason != "" {
 		text += " (" + oneLine(e.FinishReason, 60) + ")"
 	}
+
 	if why := e.failure(); why != "" {
 		text += ": " + oneLine(why, 1000)
 	}
+
 	return text
 }

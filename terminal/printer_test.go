@@ -17,10 +17,14 @@ var update = flag.Bool("update", false, "write the golden files again")
 // show renders recorded events: a file of testdata with "name data" a line.
 func show(t *testing.T, name string, style Style) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join("testdata", name+".events"))
 	require.NoError(t, err)
+
 	var screen bytes.Buffer
+
 	p := newPrinter(&screen, &screen, style)
+
 	for line := range strings.Lines(string(content)) {
 		kind, data, _ := strings.Cut(strings.TrimSpace(line), " ")
 		e := Event{}
@@ -28,6 +32,7 @@ func show(t *testing.T, name string, style Style) string {
 		e.Name = kind
 		p.event(&e)
 	}
+
 	return screen.String()
 }
 
@@ -43,10 +48,12 @@ func TestPrinter_matchesGoldenFiles(t *testing.T) {
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			got := show(t, c.name, c.style)
+
 			file := filepath.Join("testdata", c.golden)
 			if *update {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 			}
+
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
 			require.Equal(t, string(want), got)
@@ -79,11 +86,15 @@ func TestCleaner_removesSequencesAcrossPieces(t *testing.T) {
 		"\x1b[999999999999999999mz": "z",
 	} {
 		require.Equal(t, want, Clean(in))
-		var c cleaner
-		var got strings.Builder
+
+		var (
+			c   cleaner
+			got strings.Builder
+		)
 		for i := range len(in) { // one byte at a time
 			got.WriteString(c.clean(in[i : i+1]))
 		}
+
 		require.Equal(t, want, got.String(), "in pieces: %q", in)
 	}
 }
@@ -102,6 +113,7 @@ func FuzzClean(f *testing.F) {
 func TestQuestion_parse(t *testing.T) {
 	colours := Question{Options: []Option{{Label: "Blue"}, {Label: "Green"}, {Label: "3"}}}
 	several := colours
+
 	several.MultiSelect = true
 	for _, c := range []struct {
 		question Question
@@ -131,6 +143,7 @@ func TestQuestion_parse(t *testing.T) {
 			require.ErrorContains(t, err, c.fault, "%q", c.typed)
 			continue
 		}
+
 		require.NoError(t, err, "%q", c.typed)
 		require.Equal(t, c.options, options, "%q", c.typed)
 		require.Equal(t, c.custom, custom, "%q", c.typed)
@@ -142,15 +155,18 @@ func TestFindKey_onlyForLoopback(t *testing.T) {
 	_, err := FindKey("", dir, "http://127.0.0.1:8020")
 	require.ErrorContains(t, err, "there is no key in")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bootstrap-key"), []byte("el_first\n"), 0o600))
+
 	for _, base := range []string{"http://127.0.0.1:8020", "http://localhost", "http://[::1]:1"} {
 		key, err := FindKey("", dir, base)
 		require.NoError(t, err)
 		require.Equal(t, "el_first", key)
 	}
+
 	for _, base := range []string{"http://example.com", "http://10.0.0.1:8020", "http://127.0.0.1.example.com", "::"} {
 		_, err := FindKey("", dir, base)
 		require.ErrorContains(t, err, "not sent to another one", base)
 	}
+
 	key, err := FindKey("el_given", dir, "http://example.com")
 	require.NoError(t, err)
 	require.Equal(t, "el_given", key)

@@ -40,12 +40,14 @@ type output struct {
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.Write(b)
 }
 
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.String()
 }
 
@@ -54,11 +56,14 @@ func buildBinary(t *testing.T) string {
 	if binary := os.Getenv("EVERLOOP_BIN"); binary != "" {
 		return binary
 	}
+
 	binary := filepath.Join(t.TempDir(), "everloop")
+
 	out, err := exec.Command("go", "build", "-o", binary, "everloop/cmd/everloop").CombinedOutput()
 	if err != nil {
 		t.Skipf("everloop cannot be built: %v\n%s", err, out)
 	}
+
 	return binary
 }
 
@@ -66,17 +71,21 @@ func buildBinary(t *testing.T) string {
 // take.
 func freeAddrs(t *testing.T, n int) []string {
 	var found []string
+
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(8000)))
 		if err != nil {
 			continue
 		}
 		defer l.Close() // until all are found, which differ then
+
 		if found = append(found, l.Addr().String()); len(found) == n {
 			return found
 		}
 	}
+
 	t.Fatal("no free ports")
+
 	return nil
 }
 
@@ -86,22 +95,29 @@ func (p *program) start() {
 	p.up = exec.Command(p.binary, "up")
 	p.up.Env, p.up.Stdout, p.up.Stderr = p.environ, p.log, p.log
 	require.NoError(p.t, p.up.Start())
+
 	done := make(chan struct{})
+
 	p.done = done
 	go func() { _ = p.up.Wait(); close(done) }()
+
 	require.Eventually(p.t, func() bool {
 		select {
 		case <-done:
 			return true
 		default:
 		}
+
 		res, err := http.Get(p.url + "/readyz")
 		if err != nil {
 			return false
 		}
+
 		res.Body.Close()
+
 		return res.StatusCode == http.StatusOK
 	}, 5*time.Minute, 100*time.Millisecond, "%s", p.log)
+
 	select {
 	case <-done:
 		p.t.Fatalf("everloop up ended:\n%s", p.log)
@@ -118,9 +134,12 @@ func (p *program) kill() {
 func (p *program) chat(args ...string) (code int, out, notes string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), p.binary, append([]string{"chat"}, args...)...)
+
 	var stdout, stderr bytes.Buffer
+
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.environ, &stdout, &stderr
 	_ = cmd.Run() // how it ended is its code
+
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
@@ -128,6 +147,7 @@ func TestProgram_chatAgainstService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a whole service")
 	}
+
 	addrs := freeAddrs(t, 9)
 	agent := addrs[0]
 	dir := t.TempDir()
@@ -147,9 +167,11 @@ func TestProgram_chatAgainstService(t *testing.T) {
 
 	p.start()
 	t.Cleanup(func() { p.kill() })
+
 	code, _, notes = p.chat("--key", "el_wrong", "hello")
 	require.Equal(t, 4, code)
 	require.Contains(t, notes, "does not accept this API key")
+
 	p.environ = append(p.environ, "EVERLOOP_API_KEY="+testKey)
 
 	t.Run("text, thinking and tools", func(t *testing.T) {
@@ -178,6 +200,7 @@ func TestProgram_chatAgainstService(t *testing.T) {
 		require.Equal(t, 0, code, notes)
 		require.Empty(t, notes)
 		require.Equal(t, "{\n  \"n\": 7\n}\n", out)
+
 		code, _, notes = p.chat("--headless", `[[script]]{"steps":[{"status":400,"error_message":"no"}]}`)
 		require.Equal(t, 1, code, notes)
 	})
@@ -186,6 +209,7 @@ func TestProgram_chatAgainstService(t *testing.T) {
 		cmd.Env = p.environ
 		out, err := cmd.Output()
 		require.NoError(t, err, "%s", out)
+
 		var report struct {
 			OK     bool
 			Checks []struct{ Name, State, Detail string }
@@ -201,23 +225,29 @@ func TestProgram_chatAgainstService(t *testing.T) {
 		out, notes := &output{}, &output{}
 		cmd.Env, cmd.Stdout, cmd.Stderr = p.environ, out, notes
 		require.NoError(t, cmd.Start())
+
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
+
 		require.Eventually(
 			t, func() bool { return strings.Contains(out.String(), "Step 2.") }, 5*time.Minute, 10*time.Millisecond, "%s%s", out, notes,
 		)
 		p.kill()
 		p.start()
+
 		select {
 		case err := <-ended:
 			require.NoError(t, err, "%s%s", out, notes)
 		case <-time.After(10 * time.Minute):
 			_ = cmd.Process.Kill()
+
 			t.Fatalf("the chat did not end: %s%s", out, notes)
 		}
+
 		require.Contains(t, notes.String(), "the connection was lost")
 		require.Contains(t, notes.String(), "connected again")
 		require.Equal(t, 1, strings.Count(out.String(), "All is done."), out.String())
+
 		for _, step := range []string{"Step 0.", "Step 1.", "Step 5."} {
 			require.Equal(t, 1, strings.Count(out.String(), step), "%s of\n%s", step, out)
 		}

@@ -10,23 +10,29 @@ import (
 // render writes a question with numbered options.
 func (q Question) render(p *printer) string {
 	var out strings.Builder
+
 	title := Clean(strings.TrimSpace(q.Question))
 	if header := oneLine(q.Header, 60); header != "" {
 		title = header + ": " + title
 	}
+
 	out.WriteString("\n" + p.paint(cyan, "? ") + p.paint(bold, title) + "\n")
+
 	width := 0
 	for _, option := range q.Options {
 		width = max(width, min(len([]rune(oneLine(option.Label, 0))), 40))
 	}
+
 	for i, option := range q.Options {
 		line := fmt.Sprintf("  %2d  %s", i+1, oneLine(option.Label, 0))
 		if text := oneLine(option.Description, 0); text != "" {
 			gap := max(width-len([]rune(oneLine(option.Label, 0))), 0)
 			line += strings.Repeat(" ", gap+2) + p.paint(dim, text)
 		}
+
 		out.WriteString(line + "\n")
 	}
+
 	return out.String()
 }
 
@@ -49,53 +55,67 @@ func (q Question) parse(typed string) (options []int, custom string, err error) 
 	if typed == "" {
 		return nil, "", fmt.Errorf("an answer is needed")
 	}
+
 	if text, literal := strings.CutPrefix(typed, "="); literal {
 		if text = strings.TrimSpace(text); text == "" {
 			return nil, "", fmt.Errorf("an answer is needed after =")
 		}
+
 		return nil, text, nil
 	}
+
 	if len(q.Options) == 0 {
 		return nil, typed, nil
 	}
+
 	for i, option := range q.Options {
 		if strings.EqualFold(strings.TrimSpace(option.Label), typed) {
 			return []int{i}, "", nil
 		}
 	}
+
 	for _, word := range strings.FieldsFunc(typed, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }) {
 		n, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, typed, nil // words
 		}
+
 		if n < 1 || n > len(q.Options) {
 			return nil, "", fmt.Errorf("there is no option %d: choose from 1 to %d, or write =%s for the text", n, len(q.Options), typed)
 		}
+
 		if !slices.Contains(options, n-1) {
 			options = append(options, n-1)
 		}
 	}
+
 	switch {
 	case len(options) == 0:
 		return nil, typed, nil
 	case len(options) > 1 && !q.MultiSelect:
 		return nil, "", fmt.Errorf("only one option can be chosen")
 	}
+
 	return options, "", nil
 }
 
 // put enters an answer to the n-th question, from 0.
 func (a *Answer) put(n int, options []int, custom string) {
 	key := strconv.Itoa(n)
+
 	if custom != "" {
 		if a.Custom == nil {
 			a.Custom = map[string]string{}
 		}
+
 		a.Custom[key] = custom
+
 		return
 	}
+
 	if a.Selections == nil {
 		a.Selections = map[string][]int{}
 	}
+
 	a.Selections[key] = options
 }

@@ -36,28 +36,37 @@ func (c *Client) open(ctx context.Context, session string, after *uint64) (*stre
 	if after != nil {
 		path += fmt.Sprintf("?after_seq=%d", *after)
 	}
+
 	opening := ctx
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+
 	defer context.AfterFunc(opening, func() { cancel(context.Canceled) })()
+
 	alive := time.AfterFunc(silence, func() { cancel(errSilent) })
 	end := func() { alive.Stop(); cancel(context.Canceled) }
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		end()
 		return nil, err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	req.Header.Set("Accept", "text/event-stream")
+
 	res, err := c.do(req)
 	if err != nil {
 		end()
 		return nil, err
 	}
+
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		res.Body.Close()
 		end()
+
 		return nil, &Problem{Status: res.StatusCode, Detail: c.base + " answers, but not with events"}
 	}
+
 	return &stream{body: res.Body, lines: bufio.NewReaderSize(res.Body, 64<<10), alive: alive, cancel: end}, nil
 }
 
@@ -72,27 +81,38 @@ func (s *stream) close() {
 // is of no more use.
 func (s *stream) next(ctx context.Context) (Event, error) {
 	defer context.AfterFunc(ctx, s.cancel)()
-	var name string
-	var data []byte
+
+	var (
+		name string
+		data []byte
+	)
+
 	for {
 		line, err := s.line()
 		if err != nil {
 			return Event{}, err
 		}
+
 		s.alive.Reset(silence)
+
 		if len(line) == 0 {
 			if name == "" && len(data) == 0 {
 				continue // the end of a comment
 			}
+
 			event := Event{}
 			if err := json.Unmarshal(data, &event); err != nil {
 				return Event{}, fmt.Errorf("an event cannot be read: %w", err)
 			}
+
 			event.Name = name
+
 			return event, nil
 		}
+
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
+
 		switch string(field) {
 		case "event":
 			name = string(value)
@@ -100,6 +120,7 @@ func (s *stream) next(ctx context.Context) (Event, error) {
 			if len(data) > 0 {
 				data = append(data, '\n')
 			}
+
 			data = append(data, value...)
 		}
 	}
@@ -108,15 +129,19 @@ func (s *stream) next(ctx context.Context) (Event, error) {
 // line reads a line without its end; a longer one than an event can be is a fault.
 func (s *stream) line() ([]byte, error) {
 	var whole []byte
+
 	for {
 		part, err := s.lines.ReadSlice('\n')
+
 		whole = append(whole, part...)
 		if err == nil {
 			return bytes.TrimRight(whole, "\r\n"), nil
 		}
+
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err // an event that was cut off does not count
 		}
+
 		if len(whole) > maxEventLen {
 			return nil, errors.New("an event is too large")
 		}

@@ -35,14 +35,17 @@ func summarize(call *toolCall) string {
 	if json.Unmarshal([]byte(call.Arguments), &arguments) != nil {
 		return strings.TrimSpace(call.Arguments)
 	}
+
 	for _, name := range mainArguments[call.Tool] {
 		if text, ok := arguments[name].(string); ok && strings.TrimSpace(text) != "" {
 			return text
 		}
 	}
+
 	if len(arguments) == 0 {
 		return ""
 	}
+
 	return call.Arguments
 }
 
@@ -59,6 +62,7 @@ func planSteps(call *toolCall) []planStep {
 	if call.Tool != "SubmitPlan" || json.Unmarshal([]byte(call.Arguments), &plan) != nil {
 		return nil
 	}
+
 	return plan.Steps
 }
 

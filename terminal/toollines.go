@@ -28,25 +28,32 @@ func (p *printer) addCall(turn *shownTurn, call *toolCall) {
 	if call.Tool == "AskUserQuestion" {
 		return // it is asked when the chat pauses
 	}
+
 	if p.calls[call.ID] != nil {
 		return
 	}
+
 	name := call.Display
 	if name == "" {
 		name = call.Tool
 	}
+
 	shown := &shownCall{tool: oneLine(name, 60), summary: summarize(call)}
 	if parent := p.calls[turn.parent]; parent != nil {
 		shown.parent, shown.indent = parent, parent.indent+"  "
 	}
+
 	p.calls[call.ID] = shown
+
 	p.order = append(p.order, call.ID)
 	for i, step := range planSteps(call) {
 		if i == 0 {
 			p.begin(toolBlock)
 			p.line(p.paint(bold, "Plan: "+oneLine(shown.summary, p.style.Width-8)))
 		}
+
 		p.line(fmt.Sprintf("  %d. %s", i+1, oneLine(step.Title, p.style.Width-6)))
+
 		if detail := oneLine(step.Detail, p.style.Width-6); detail != "" {
 			p.line("     " + p.paint(dim, detail))
 		}
@@ -59,6 +66,7 @@ func (p *printer) head(call *shownCall, room int) string {
 	if summary := oneLine(call.summary, width); summary != "" {
 		return p.paint(bold, call.tool) + "  " + summary
 	}
+
 	return p.paint(bold, call.tool)
 }
 
@@ -71,6 +79,7 @@ func (p *printer) progress(e *Event) {
 	if call == nil {
 		return
 	}
+
 	text := call.partial + call.clean.clean(e.TextDelta)
 	for {
 		line, rest, ended := strings.Cut(text, "\n")
@@ -78,9 +87,12 @@ func (p *printer) progress(e *Event) {
 			call.partial = line
 			break
 		}
+
 		p.output(e.ToolCallID, call, line)
+
 		text = rest
 	}
+
 	if len(call.partial) > 4096 { // a line without an end
 		p.output(e.ToolCallID, call, call.partial)
 		call.partial = ""
@@ -89,14 +101,17 @@ func (p *printer) progress(e *Event) {
 
 func (p *printer) output(id string, call *shownCall, line string) {
 	call.lines++
+
 	call.last = line
 	if call.lines > liveLines {
 		return
 	}
+
 	if p.at != id || p.kind != toolBlock {
 		p.headUp(call)
 		p.at = id
 	}
+
 	p.quote(call, line)
 }
 
@@ -121,6 +136,7 @@ func (p *printer) quote(call *shownCall, line string) {
 	if runes, width := []rune(line), p.style.Width-len(call.indent)-4; width > 0 && len(runes) > width {
 		line = string(runes[:width-1]) + "…"
 	}
+
 	p.line(strings.TrimRight(call.indent+p.paint(dim, "  │ "+line), " "))
 }
 
@@ -129,13 +145,17 @@ func (p *printer) finishCall(e *Event) {
 	if call == nil {
 		return
 	}
+
 	delete(p.calls, e.ToolCallID)
+
 	p.order = slices.DeleteFunc(p.order, func(id string) bool { return id == e.ToolCallID })
 	if call.partial != "" {
 		p.output(e.ToolCallID, call, call.partial)
 	}
+
 	result := strings.TrimRight(Clean(e.text()), "\n ")
 	mark := p.paint(green, "✓")
+
 	took := p.paint(dim, duration(e.DurationMS))
 	switch e.Status {
 	case "error":
@@ -143,25 +163,33 @@ func (p *printer) finishCall(e *Event) {
 	case "cancelled":
 		mark, took = p.paint(yellow, "✗"), p.paint(yellow, "cancelled")
 	}
+
 	hidden := call.lines - liveLines
+
 	p.begin(toolBlock)
+
 	if p.at == e.ToolCallID { // its own output stands right above
 		if hidden > 0 {
 			p.quote(call, more(hidden))
 		}
+
 		p.failedEnd(call, e.Status, result)
 		p.line(call.indent + "  " + mark + " " + took)
 		p.at = ""
+
 		return
 	}
+
 	p.at = ""
 	p.headParent(call)
 	p.line(call.indent + mark + " " + p.head(call, 12) + "  " + took)
+
 	switch {
 	case call.lines > 0:
 		if hidden > 0 {
 			p.quote(call, more(hidden))
 		}
+
 		p.failedEnd(call, e.Status, result)
 	case result != "" && (e.Status == "error" || call.tool == "Bash"):
 		p.quoteSome(call, result)
@@ -173,9 +201,11 @@ func (p *printer) failedEnd(call *shownCall, status, result string) {
 	if status != "error" {
 		return
 	}
+
 	if at := strings.LastIndexByte(result, '\n'); at >= 0 {
 		result = result[at+1:]
 	}
+
 	if result != "" && result != call.last {
 		p.quote(call, result)
 	}
@@ -186,6 +216,7 @@ func (p *printer) quoteSome(call *shownCall, result string) {
 	for _, line := range lines[:min(len(lines), faultLines)] {
 		p.quote(call, line)
 	}
+
 	if hidden := len(lines) - faultLines; hidden > 0 {
 		p.quote(call, more(hidden))
 	}
@@ -195,6 +226,7 @@ func more(lines int) string {
 	if lines == 1 {
 		return "… 1 more line"
 	}
+
 	return fmt.Sprintf("… %d more lines", lines)
 }
 
@@ -203,14 +235,17 @@ func (p *printer) showStatus() {
 	if !p.style.Live || len(p.order) == 0 || p.held > 0 {
 		return
 	}
+
 	if p.midLine {
 		p.breakLine()
 	}
+
 	text := fmt.Sprintf("%d tools are running", len(p.order))
 	if len(p.order) == 1 {
 		call := p.calls[p.order[0]]
 		text = call.tool + "  " + oneLine(call.summary, max(p.style.Width-len([]rune(call.tool))-8, 10))
 	}
+
 	p.write(p.paint(dim, "… "+text))
 	p.status = true
 }

@@ -139,6 +139,7 @@ func (e *Event) text() string {
 	if json.Unmarshal(e.Result, &s) == nil {
 		return s
 	}
+
 	return string(e.Result)
 }
 
@@ -149,9 +150,13 @@ func (e *Event) failure() string {
 		if cause.Message != "" {
 			return cause.Message
 		}
+
 		return cause.Code
 	}
+
 	var s string
+
 	_ = json.Unmarshal(e.Error, &s) // neither form: nothing to report
+
 	return s
 }

@@ -19,6 +19,7 @@ func Desktop() (files fs.FS, ok bool) {
 	if _, err := fs.Stat(built, "desktop/dist/app/index.html"); err == nil {
 		return sub("desktop/dist/app"), true
 	}
+
 	return sub("desktop/dist/placeholder"), false
 }
 
@@ -27,5 +28,6 @@ func sub(dir string) fs.FS {
 	if err != nil {
 		panic(err) // the path is a valid one
 	}
+
 	return files
 }

@@ -11,6 +11,7 @@ func marked(mark func(context.Context) context.Context) []interceptor.WorkerInte
 	if mark == nil {
 		return nil
 	}
+
 	return []interceptor.WorkerInterceptor{&marker{mark: mark}}
 }
 

@@ -13,6 +13,7 @@ func counted(active *atomic.Int64) []interceptor.WorkerInterceptor {
 	if active == nil {
 		return nil
 	}
+
 	return []interceptor.WorkerInterceptor{&counter{active: active}}
 }
 
@@ -35,5 +36,6 @@ func (c *countedActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 		c.active.Add(1)
 		defer c.active.Add(-1)
 	}
+
 	return c.Next.ExecuteActivity(ctx, in)
 }

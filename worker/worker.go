@@ -49,9 +49,11 @@ func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opt
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
+
 	if opts.CachedWorkflows > 0 {
 		worker.SetStickyWorkflowCacheSize(opts.CachedWorkflows)
 	}
+
 	queue := cmp.Or(opts.Queue, durable.Queue)
 	w := worker.New(c, queue, worker.Options{
 		Identity:                           opts.Identity,
@@ -68,6 +70,7 @@ func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opt
 		ActivityTaskPollerBehavior:       pollers(),
 	})
 	Register(w, a, tasks)
+
 	return w
 }
 
@@ -76,6 +79,7 @@ func version(deployment, buildID string) worker.DeploymentOptions {
 	if buildID == "" {
 		return worker.DeploymentOptions{}
 	}
+
 	return worker.DeploymentOptions{
 		UseVersioning: true, Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildID},
 	}

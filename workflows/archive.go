@@ -20,11 +20,14 @@ func Archive(ctx workflow.Context, _ contract.ArchiveInput) error {
 		if err != nil {
 			return err
 		}
+
 		after, archived, failed = out.After, archived+out.Archived, failed+out.Failed
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("chats archived: %d, failed and left for later: %d", archived, failed))
+
 		if !out.More {
 			return nil
 		}
 	}
+
 	return nil
 }

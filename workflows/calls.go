@@ -19,15 +19,18 @@ type turnWork struct {
 func (l *loop) start(ctx workflow.Context, step contract.CallModelOut) *turnWork {
 	work := &turnWork{left: len(step.Calls)}
 	ctx, work.cancel = workflow.WithCancel(ctx)
+
 	slots := workflow.NewSemaphore(ctx, int64(cmp.Or(step.Parallel, contract.DefaultParallelTools)))
 	for _, call := range step.Calls {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer func() { work.left-- }()
+
 			if err := l.carryOut(ctx, slots, call); err != nil && work.failed == nil {
 				work.failed = err
 			}
 		})
 	}
+
 	return work
 }
 
@@ -35,12 +38,15 @@ func (l *loop) carryOut(ctx workflow.Context, slots workflow.Semaphore, call con
 	if call.Fork != nil {
 		return l.runFork(ctx, call)
 	}
+
 	if err := slots.Acquire(ctx, 1); err != nil || l.stopped {
 		return nil
 	}
 	defer slots.Release(1)
+
 	out, err := l.runTool(ctx, call)
 	l.stopped = l.stopped || out.Stopped
+
 	return err
 }
 
@@ -48,10 +54,12 @@ func (l *loop) carryOut(ctx workflow.Context, slots workflow.Semaphore, call con
 // takes longer.
 func (l *loop) runTool(ctx workflow.Context, call contract.ToolCall) (contract.RunToolOut, error) {
 	in := contract.RunToolIn{ChatID: l.chatID, ToolCallID: call.ID, TaskID: l.taskID}
+
 	out, err := contract.TryTool.LocalNamed(ctx, in, call.Summary)
 	if err != nil || !out.Pending {
 		return out, err
 	}
+
 	return contract.RunTool.Run(ctx, in, call.Summary)
 }
 
@@ -61,8 +69,10 @@ func (l *loop) runTool(ctx workflow.Context, call contract.ToolCall) (contract.R
 func (l *loop) settle(ctx workflow.Context, work *turnWork) {
 	waiting, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
+
 	settled := func() bool { return work.left == l.waitingForks() }
 	notified := func() bool { return len(l.forks) > 0 && l.waiter.notified(waiting) }
+
 	for !settled() {
 		_ = workflow.Await(waiting, func() bool { return settled() || notified() })
 		if notified() {
@@ -75,7 +85,9 @@ func (l *loop) settle(ctx workflow.Context, work *turnWork) {
 // abandon cancels what has not ended and waits for its end.
 func (l *loop) abandon(ctx workflow.Context, work *turnWork) {
 	work.cancel()
+
 	waiting, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
+
 	_ = workflow.Await(waiting, func() bool { return work.left == 0 })
 }

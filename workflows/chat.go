@@ -24,6 +24,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 	if err != nil {
 		return err
 	}
+
 	if begun.ChatID == "" {
 		return takeNext(ctx, in.SessionID, false)
 	}
@@ -32,6 +33,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 		name: "chat", sessionID: in.SessionID, chatID: begun.ChatID, id: domain.RootLoop, step: begun.Step, maxSteps: begun.MaxSteps,
 	}}
 	run.waiter = run
+
 	describe(ctx, begun)
 	working, cancel := workflow.WithCancel(ctx)
 	run.watchStop(ctx, cancel)
@@ -40,6 +42,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 	for end.unfinished() {
 		end = run.finish(ctx, working, end)
 	}
+
 	switch {
 	case end.err != nil:
 		return end.err
@@ -54,9 +57,11 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 // came meanwhile may stand for a message that this run has not seen.
 func takeNext(ctx workflow.Context, sessionID string, next bool) error {
 	contract.Stop.Drain(ctx) // duplicate stop signals are harmless: the database holds the flag
+
 	if woken := contract.Wake.Drain(ctx); next || woken {
 		return continueAsNew(ctx, contract.WorkflowChat, contract.ChatInput{SessionID: sessionID})
 	}
+
 	return nil
 }
 
@@ -71,11 +76,13 @@ func (r *chatRun) resume(ctx workflow.Context, begun contract.BeginChatOut) loop
 			return r.failure(err)
 		}
 	}
+
 	if begun.Parked {
 		if end := r.awaitWake(ctx); end != nil {
 			return *end
 		}
 	}
+
 	return r.run(ctx)
 }
 
@@ -87,7 +94,9 @@ func (r *chatRun) awaitInitScript(ctx workflow.Context, taskID string) error {
 	if err := workflow.Await(ctx, func() bool { return r.stopped || ended.IsReady() }); err != nil || r.stopped {
 		return err
 	}
+
 	_, err := ended.Get(ctx)
+
 	return err
 }
 
@@ -119,8 +128,10 @@ func (r *chatRun) awaitAnswer(ctx workflow.Context, _ bool) (answered bool, end 
 // chat has ended.
 func (r *chatRun) awaitWake(ctx workflow.Context) *loopEnd {
 	setStatus(ctx, "waiting for an answer", "awaiting_answer")
+
 	for {
 		contract.Wake.Receive(ctx)
+
 		now, err := contract.CheckChat.Local(ctx, contract.CheckChatIn{ChatID: r.chatID})
 		switch {
 		case err != nil:
@@ -140,16 +151,20 @@ func (r *chatRun) finish(ctx, working workflow.Context, end loopEnd) loopEnd {
 	// The chat is ended also when the run was cancelled.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
+
 	out, err := contract.FinishChat.Local(ctx, contract.FinishChatIn{
 		ChatID: r.chatID, Reason: end.reason, Code: end.code, Message: end.message,
 	})
 	if err != nil {
 		return loopEnd{err: err}
 	}
+
 	if out.More {
 		return r.run(working)
 	}
+
 	setStatus(ctx, string(end.reason), string(end.reason))
+
 	return loopEnd{closed: true, next: out.Next}
 }
 
@@ -173,7 +188,9 @@ func (r *chatRun) watchStop(ctx workflow.Context, cancel workflow.CancelFunc) {
 				r.stopped = workflow.GetVersion(ctx, "stop-of-another-chat", workflow.DefaultVersion, 1) >= 1
 			}
 		}
+
 		r.stopForks(ctx)
+
 		if err := workflow.Sleep(ctx, stopGrace); err == nil {
 			cancel()
 		}
@@ -196,6 +213,7 @@ func describe(ctx workflow.Context, begun contract.BeginChatOut) {
 		workflow.SetCurrentDetails(ctx, details)
 		return
 	}
+
 	setStatus(ctx, details, "running")
 }
 

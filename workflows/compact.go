@@ -16,12 +16,14 @@ import (
 // it: turns that are added meanwhile are not summarised.
 func Compact(ctx workflow.Context, in contract.CompactInput) (domain.CompactionStatus, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("compaction %s of session %s", in.CompactionID, in.SessionID))
+
 	out, err := compact(
 		ctx, contract.CompactIn{SessionID: in.SessionID, CompactionID: in.CompactionID, Trigger: domain.CompactManual}, sleepUntilRetry,
 	)
 	if errors.Is(err, errLongHistory) {
 		return "", continueAsNew(ctx, contract.WorkflowCompact, in)
 	}
+
 	return out.Status, err
 }
 
@@ -38,13 +40,16 @@ func compact(
 			if stopped, err := await(ctx, *out.Wait); err != nil || stopped {
 				return contract.CompactOut{Stopped: stopped}, err
 			}
+
 			piece--
+
 			continue
 		case err == nil && out.Status == domain.CompactionRunning:
 			continue
 		case err == nil || ctx.Err() != nil || temporal.IsCanceledError(err):
 			return out, err
 		}
+
 		return contract.FailCompaction.Run(ctx, contract.FailCompactionIn{CompactIn: in, Reason: lostReason(err)}, "")
 	}
 }
@@ -72,7 +77,9 @@ func (l *loop) compactContext(
 			"context_overflow", "the context is too long for the model, and could not be compacted: "+out.Reason,
 		)
 	}
+
 	call.Compacted = true
 	call.Overflowed = call.Overflowed || trigger == domain.CompactOverflow
+
 	return call, false, nil
 }

@@ -15,30 +15,39 @@ import (
 // cost for the ends of their chats, of subflows, and of pauses.
 func DAGRun(ctx workflow.Context, in contract.DAGRunInput) error {
 	workflow.SetCurrentDetails(ctx, "run "+in.RunID+" of a DAG")
+
 	run := &dagRun{open: map[string]bool{}}
 	for run.err == nil {
 		contract.ChatEnded.Drain(ctx)
+
 		run.again = false
+
 		out, err := contract.AdvanceDAGRun.Run(ctx, in, "Take the next steps")
 		if err != nil {
 			return err
 		}
+
 		if out.Ended {
 			return nil
 		}
+
 		for _, node := range out.Stop {
 			run.do(ctx, contract.StopDAGNode, "Stop node %s, attempt %d", node)
 		}
+
 		for _, node := range out.Begin {
 			run.do(ctx, contract.BeginDAGNode, "Begin node %s, attempt %d", node)
 		}
+
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return run.continued(ctx, in)
 		}
+
 		if err := run.wait(ctx, out.WakeMS); err != nil {
 			return err
 		}
 	}
+
 	return run.err
 }
 
@@ -57,10 +66,14 @@ func (r *dagRun) do(ctx workflow.Context, step durable.Activity[contract.DAGNode
 	if r.open[key] {
 		return
 	}
+
 	r.open[key] = true
+
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		out, err := step.Run(ctx, node, fmt.Sprintf(title, node.NodeID, node.Attempt))
+
 		delete(r.open, key)
+
 		r.again = r.again || out.Advance
 		if err != nil {
 			r.err = err
@@ -74,7 +87,9 @@ func (r *dagRun) wait(ctx workflow.Context, wakeMS int64) error {
 	if wakeMS == 0 {
 		return workflow.Await(ctx, due)
 	}
+
 	_, err := workflow.AwaitWithTimeout(ctx, time.Duration(wakeMS)*time.Millisecond, due)
+
 	return err
 }
 
@@ -84,9 +99,12 @@ func (r *dagRun) continued(ctx workflow.Context, in contract.DAGRunInput) error 
 	if err := workflow.Await(ctx, func() bool { return len(r.open) == 0 || r.err != nil }); err != nil {
 		return err
 	}
+
 	if r.err != nil {
 		return r.err
 	}
+
 	contract.ChatEnded.Drain(ctx)
+
 	return continueAsNew(ctx, contract.WorkflowDAGRun, in)
 }

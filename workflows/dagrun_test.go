@@ -14,6 +14,7 @@ import (
 
 func TestDAGRun(t *testing.T) {
 	t.Parallel()
+
 	node := func(id string) []contract.DAGNodeInput {
 		return []contract.DAGNodeInput{{ID: id, NodeID: "n", Attempt: 1}}
 	}
@@ -37,12 +38,17 @@ func TestDAGRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var suite testsuite.WorkflowTestSuite
+
 			env := suite.NewTestWorkflowEnvironment()
 			looks, begun, stopped := 0, 0, 0
+
 			contract.AdvanceDAGRun.Handle(env, func(_ context.Context, in contract.DAGRunInput) (contract.AdvanceDAGRunOut, error) {
 				require.Equal(t, "r1", in.RunID)
+
 				looks++
+
 				return tc.steps[looks-1], nil
 			})
 			contract.BeginDAGNode.Handle(env, func(context.Context, contract.DAGNodeInput) (contract.DAGNodeOut, error) {
@@ -53,11 +59,13 @@ func TestDAGRun(t *testing.T) {
 				stopped++
 				return contract.DAGNodeOut{Advance: tc.advance}, nil
 			})
+
 			if tc.signal > 0 {
 				env.RegisterDelayedCallback(func() {
 					env.SignalWorkflow(contract.ChatEnded.Name, contract.EndedChat{ChatID: "c"})
 				}, tc.signal)
 			}
+
 			env.ExecuteWorkflow(workflows.DAGRun, contract.DAGRunInput{RunID: "r1"})
 			require.True(t, env.IsWorkflowCompleted())
 			require.NoError(t, env.GetWorkflowError())

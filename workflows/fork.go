@@ -28,17 +28,21 @@ func Fork(ctx workflow.Context, in contract.ForkInput) (contract.ForkOut, error)
 
 	end := run.run(working)
 	run.clock.stop()
+
 	switch {
 	case end.continued:
 		run.drainSignals(ctx) // signals that are not received go with this run
 		in.Step, in.Seconds, in.Heard = run.step, int(run.clock.left.Seconds()), run.received
+
 		return contract.ForkOut{}, continueAsNew(ctx, contract.WorkflowFork, in)
 	case end.err != nil:
 		return contract.ForkOut{}, end.err
 	case run.clock.expired:
 		end = loopEnd{reason: domain.FinishFailed, code: "time_limit", message: "its time was over"}
 	}
+
 	err := endFork(ctx, in.LoopID, end)
+
 	return contract.ForkOut{Stopped: end.reason == domain.FinishInterrupted && ctx.Err() == nil}, err
 }
 
@@ -63,16 +67,21 @@ func (f *forkRun) awaitAnswer(ctx workflow.Context, asked bool) (answered bool, 
 	}
 
 	notifySlotWaiters(ctx, now.Next)
+
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.SignalExternalWorkflow(ctx, parent.ID, "", contract.Asked.Name, contract.AskedFork{LoopID: f.id, Heard: f.received})
 	}
+
 	f.clock.stop()
 	defer f.clock.start(ctx)
+
 	if err := workflow.Await(ctx, func() bool { return f.notified(ctx) }); err != nil {
 		end := f.failure(err)
 		return false, &end
 	}
+
 	f.drainSignals(ctx)
+
 	return false, nil
 }
 
@@ -83,8 +92,10 @@ const slotPoll = 15 * time.Second
 func (f *forkRun) awaitSlot(ctx workflow.Context) error {
 	f.clock.stop()
 	defer f.clock.start(ctx)
+
 	_, err := workflow.AwaitWithTimeout(ctx, slotPoll, func() bool { return f.notified(ctx) })
 	f.drainSignals(ctx)
+
 	return err
 }
 
@@ -112,6 +123,7 @@ func (c *clock) start(ctx workflow.Context) {
 	if c == nil || c.expired || ctx.Err() != nil {
 		return
 	}
+
 	c.now = func() time.Time { return workflow.Now(ctx) }
 	c.began = c.now()
 	ctx, c.halt = workflow.WithCancel(ctx)
@@ -127,6 +139,7 @@ func (c *clock) stop() {
 	if c == nil || c.halt == nil {
 		return
 	}
+
 	c.left = max(0, c.left-c.now().Sub(c.began))
 	c.halt()
 	c.halt = nil

@@ -20,22 +20,28 @@ type openFork struct {
 // runFork starts the child workflow of a sub-agent's call, and waits for its end.
 func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 	l.receiveAsked(ctx)
+
 	fork := &openFork{}
+
 	l.forks[call.ID] = fork
 	defer delete(l.forks, call.ID)
+
 	options := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: durable.ForkWorkflowID(l.chatID, call.ID), StaticSummary: call.Summary,
 		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
 		TypedSearchAttributes: temporal.NewSearchAttributes(durable.SessionID.ValueSet(l.sessionID), durable.Kind.ValueSet("fork")),
 	})
+
 	var out contract.ForkOut
+
 	child := workflow.ExecuteChildWorkflow(options, contract.WorkflowFork, contract.ForkInput{
 		SessionID: l.sessionID, ChatID: l.chatID, LoopID: call.ID, Title: call.Summary, Fork: *call.Fork, TaskID: l.taskID,
 	})
 	fork.started = child.GetChildWorkflowExecution().Get(ctx, nil) == nil
 	err := child.Get(ctx, &out)
 	l.stopped = l.stopped || out.Stopped
+
 	if err == nil {
 		return nil
 	}
@@ -44,6 +50,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 	if temporal.IsCanceledError(err) {
 		end = loopEnd{reason: domain.FinishInterrupted}
 	}
+
 	return endFork(ctx, call.ID, end)
 }
 
@@ -52,12 +59,14 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 func endFork(ctx workflow.Context, loopID string, end loopEnd) error {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
+
 	out, err := contract.EndFork.Local(ctx, contract.EndForkIn{
 		LoopID: loopID, Reason: end.reason, Code: end.code, Message: end.message,
 	})
 	if err == nil {
 		notifySlotWaiters(ctx, out.Next)
 	}
+
 	return err
 }
 
@@ -67,10 +76,12 @@ func endFork(ctx workflow.Context, loopID string, end loopEnd) error {
 func notifySlotWaiters(ctx workflow.Context, runs []string) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
+
 	var signals []workflow.Future
 	for _, id := range runs {
 		signals = append(signals, workflow.SignalExternalWorkflow(ctx, id, "", contract.Resume.Name, contract.ResumeFork{}))
 	}
+
 	for _, signal := range signals {
 		_ = signal.Get(ctx, nil)
 	}
@@ -81,6 +92,7 @@ func (l *loop) receiveAsked(ctx workflow.Context) {
 	if l.forks != nil {
 		return
 	}
+
 	l.forks = map[string]*openFork{}
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -101,6 +113,7 @@ func (l *loop) waitingForks() (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -112,6 +125,7 @@ func (l *loop) resumeForks(ctx workflow.Context) {
 		if !fork.started {
 			continue
 		}
+
 		fork.waiting = false
 		fork.resumed++
 		workflow.SignalExternalWorkflow(ctx, durable.ForkWorkflowID(l.chatID, id), "", contract.Resume.Name,

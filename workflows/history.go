@@ -15,24 +15,30 @@ import (
 // result are in the database. A run that is cancelled leaves the session as it was.
 func History(ctx workflow.Context, in contract.HistoryInput) (domain.HistoryState, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s of session %s\n\noperation %s", in.Kind, in.SessionID, in.OperationID))
+
 	out, err := contract.MoveHistory.Run(ctx, contract.MoveHistoryIn{OperationID: in.OperationID}, string(in.Kind))
 	if err == nil {
 		return out.State, nil
 	}
+
 	if durable.Code(err) == contract.CodeOperationGone {
 		return domain.HistoryFailed, nil
 	}
+
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
+
 	reason := "its run was cancelled"
 	if !temporal.IsCanceledError(err) {
 		reason = lostReason(err)
 	}
+
 	out, err = contract.AbortHistory.Run(
 		ctx, contract.AbortHistoryIn{OperationID: in.OperationID, Reason: reason}, "Leave the session as it was",
 	)
 	if durable.Code(err) == contract.CodeOperationGone {
 		return domain.HistoryFailed, nil
 	}
+
 	return out.State, err
 }

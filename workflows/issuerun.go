@@ -12,6 +12,7 @@ import (
 // weeks: the end of the chat has this run signalled.
 func IssueRun(ctx workflow.Context, in contract.IssueRunInput) error {
 	workflow.SetCurrentDetails(ctx, "issue run "+in.RunID)
+
 	out, err := contract.BeginIssueRun.Run(ctx, in, "Send the issue to the agent")
 	for err == nil && !out.Ended {
 		workflow.SetCurrentDetails(ctx, "issue run "+in.RunID+" waits for the end of its chat")
@@ -19,5 +20,6 @@ func IssueRun(ctx workflow.Context, in contract.IssueRunInput) error {
 		contract.ChatEnded.Drain(ctx)
 		out, err = contract.EndIssueRun.Run(ctx, in, "Write what the run came to")
 	}
+
 	return err
 }

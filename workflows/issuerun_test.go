@@ -14,6 +14,7 @@ import (
 
 func TestIssueRun(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		over    bool            // when it begins
 		signals []time.Duration // that a chat has ended
@@ -25,9 +26,12 @@ func TestIssueRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var suite testsuite.WorkflowTestSuite
+
 			env := suite.NewTestWorkflowEnvironment()
 			looks := 0
+
 			contract.BeginIssueRun.Handle(env, func(context.Context, contract.IssueRunInput) (contract.IssueRunOut, error) {
 				return contract.IssueRunOut{Ended: tc.over}, nil
 			})
@@ -35,9 +39,11 @@ func TestIssueRun(t *testing.T) {
 				looks++
 				return contract.IssueRunOut{Ended: looks == tc.endsAt}, nil
 			})
+
 			for _, after := range tc.signals {
 				env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.ChatEnded.Name, contract.EndedChat{ChatID: "c"}) }, after)
 			}
+
 			env.ExecuteWorkflow(workflows.IssueRun, contract.IssueRunInput{RunID: "r1"})
 			require.True(t, env.IsWorkflowCompleted())
 			require.NoError(t, env.GetWorkflowError())

@@ -66,6 +66,7 @@ func (l *loop) run(ctx workflow.Context) loopEnd {
 		if end := l.checkLimits(ctx); end != nil {
 			return *end
 		}
+
 		step, err := l.callModel(ctx)
 		switch {
 		case errors.Is(err, errLongHistory):
@@ -73,9 +74,11 @@ func (l *loop) run(ctx workflow.Context) loopEnd {
 		case err != nil:
 			return l.failure(err)
 		}
+
 		if end := l.endAfter(ctx, step); end != nil {
 			return *end
 		}
+
 		if end := l.act(ctx, step); end != nil {
 			return *end
 		}
@@ -103,6 +106,7 @@ func (l *loop) checkLimits(ctx workflow.Context) *loopEnd {
 // history compacted, until the call was made or the loop ends without it.
 func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 	l.step++
+
 	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID, Waits: true}
 	for {
 		step, err := contract.CallModel.Run(ctx, call, fmt.Sprintf("Model call %d", l.step))
@@ -111,6 +115,7 @@ func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 		}
 
 		stopped := false
+
 		switch step.Outcome {
 		case contract.OutcomeQueued:
 			err = l.waiter.awaitSlot(ctx)
@@ -121,6 +126,7 @@ func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 		default:
 			return step, nil
 		}
+
 		switch {
 		case errors.Is(err, errLongHistory):
 			l.step-- // the next run makes this call
@@ -166,12 +172,15 @@ func (l *loop) endAfter(ctx workflow.Context, step contract.CallModelOut) *loopE
 func (l *loop) act(ctx workflow.Context, step contract.CallModelOut) *loopEnd {
 	work := l.start(ctx, step)
 	asked := step.Asked > 0
+
 	for {
 		l.settle(ctx, work)
+
 		switch {
 		case work.failed != nil:
 			l.abandon(ctx, work)
 			end := l.failure(work.failed)
+
 			return &end
 		case work.left > 0 && (l.stopped || ctx.Err() != nil):
 			l.abandon(ctx, work)
@@ -185,7 +194,9 @@ func (l *loop) act(ctx workflow.Context, step contract.CallModelOut) *loopEnd {
 			l.abandon(ctx, work)
 			return end
 		}
+
 		asked = asked && !answered
+
 		l.resumeForks(ctx)
 	}
 }
@@ -195,12 +206,15 @@ func (l *loop) failure(err error) loopEnd {
 	if l.stopped || temporal.IsCanceledError(err) {
 		return loopEnd{reason: domain.FinishInterrupted}
 	}
+
 	code := durable.Code(err)
 	if code == "context_overflow" {
 		return loopEnd{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
 	}
+
 	if code == "" {
 		code = "internal_error"
 	}
+
 	return loopEnd{reason: domain.FinishFailed, code: code, message: durable.Message(err)}
 }

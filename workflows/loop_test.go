@@ -30,6 +30,7 @@ type fakeActivities struct {
 
 func newFakeActivities(step contract.CallModelOut) *fakeActivities {
 	var suite testsuite.WorkflowTestSuite
+
 	f := &fakeActivities{env: suite.NewTestWorkflowEnvironment(), step: step}
 	f.env.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
 	f.env.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
@@ -42,6 +43,7 @@ func newFakeActivities(step contract.CallModelOut) *fakeActivities {
 		if len(f.steps) == 1 {
 			return f.step, nil
 		}
+
 		return contract.CallModelOut{Outcome: contract.OutcomeCompleted}, nil
 	})
 	contract.TryTool.Handle(f.env, func(_ context.Context, in contract.RunToolIn) (contract.RunToolOut, error) {
@@ -64,6 +66,7 @@ func newFakeActivities(step contract.CallModelOut) *fakeActivities {
 		f.ended = &in
 		return contract.EndForkOut{}, nil
 	})
+
 	return f
 }
 
@@ -136,9 +139,11 @@ var outcomes = map[string]struct {
 
 func TestChat_outcomes(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			f := newFakeActivities(tc.step)
 			f.env.ExecuteWorkflow(workflows.Chat, contract.ChatInput{SessionID: "session"})
 
@@ -147,14 +152,17 @@ func TestChat_outcomes(t *testing.T) {
 			} else {
 				require.NoError(t, f.env.GetWorkflowError())
 			}
+
 			require.Equal(t, tc.steps, f.steps)
 			require.Equal(t, tc.tools, f.tools)
 			require.Equal(t, tc.compacts, f.compacts)
 			require.Equal(t, tc.parked, f.parked)
+
 			if tc.reason == "" {
 				require.Nil(t, f.finished)
 				return
 			}
+
 			require.Equal(t, &contract.FinishChatIn{ChatID: "chat", Reason: tc.reason, Code: tc.code, Message: tc.message}, f.finished)
 		})
 	}
@@ -163,6 +171,7 @@ func TestChat_outcomes(t *testing.T) {
 // A sub-agent runs the same loop: its outcomes end itself, not the chat.
 func TestFork_outcomes(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		step   contract.CallModelOut
 		steps  []int
@@ -180,6 +189,7 @@ func TestFork_outcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			f := newFakeActivities(tc.step)
 			f.env.ExecuteWorkflow(workflows.Fork, contract.ForkInput{
 				SessionID: "session", ChatID: "chat", LoopID: "fork", Fork: contract.Fork{MaxSteps: 10, Seconds: 60},
@@ -196,6 +206,7 @@ func TestFork_outcomes(t *testing.T) {
 // chat.
 func TestChat_unknownOutcome(t *testing.T) {
 	t.Parallel()
+
 	f := newFakeActivities(contract.CallModelOut{Outcome: "of_a_newer_version"})
 	f.env.ExecuteWorkflow(workflows.Chat, contract.ChatInput{SessionID: "session"})
 	require.ErrorContains(t, f.env.GetWorkflowError(), `outcome "of_a_newer_version" is not known to this version`)
@@ -205,9 +216,11 @@ func TestChat_unknownOutcome(t *testing.T) {
 // The table has every outcome that the contract declares.
 func TestChat_outcomesAreComplete(t *testing.T) {
 	t.Parallel()
+
 	var covered []contract.Outcome
 	for _, tc := range outcomes {
 		covered = append(covered, tc.step.Outcome)
 	}
+
 	require.Subset(t, covered, contract.Outcomes())
 }

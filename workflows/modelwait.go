@@ -22,18 +22,23 @@ func (l *loop) awaitModel(ctx workflow.Context, wait contract.Wait) (stopped boo
 	if l.stopped {
 		return true, nil
 	}
+
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return false, errLongHistory
 	}
+
 	l.clock.stop()
 	defer l.clock.start(ctx)
+
 	fork := l.id != domain.RootLoop
+
 	_, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout: wait.Duration(), TimerOptions: workflow.TimerOptions{Summary: wait.Summary},
 	}, func() bool { return l.stopped || fork && l.waiter.notified(ctx) })
 	if fork {
 		l.waiter.drainSignals(ctx)
 	}
+
 	return l.stopped, err
 }
 
@@ -42,5 +47,6 @@ func sleepUntilRetry(ctx workflow.Context, wait contract.Wait) (stopped bool, er
 	if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return false, errLongHistory
 	}
+
 	return false, workflow.NewTimerWithOptions(ctx, wait.Duration(), workflow.TimerOptions{Summary: wait.Summary}).Get(ctx, nil)
 }

@@ -19,17 +19,23 @@ func chatEnvironment(
 	t *testing.T, call func(n int, in contract.CallModelIn) contract.CallModelOut,
 ) (*testsuite.TestWorkflowEnvironment, *contract.FinishChatIn) {
 	t.Helper()
+
 	var suite testsuite.WorkflowTestSuite
+
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
+
 	calls, finished := 0, &contract.FinishChatIn{}
+
 	contract.BeginChat.Handle(env, func(context.Context, contract.BeginChatIn) (contract.BeginChatOut, error) {
 		return contract.BeginChatOut{ChatID: "c1", MaxSteps: 10}, nil
 	})
 	contract.CallModel.Handle(env, func(_ context.Context, in contract.CallModelIn) (contract.CallModelOut, error) {
 		calls++
+
 		require.True(t, in.Waits)
 		require.Equal(t, 1, in.Step)
+
 		return call(calls, in), nil
 	})
 	contract.CompactContext.Handle(env, func(context.Context, contract.CompactIn) (contract.CompactOut, error) {
@@ -39,6 +45,7 @@ func chatEnvironment(
 		*finished = in
 		return contract.FinishChatOut{}, nil
 	})
+
 	return env, finished
 }
 
@@ -54,6 +61,7 @@ func TestChat_waitsForItsModel(t *testing.T) {
 		if n <= 3 {
 			return away(8 * time.Hour)
 		}
+
 		return contract.CallModelOut{Outcome: contract.OutcomeCompleted}
 	})
 	began := env.Now()
@@ -66,6 +74,7 @@ func TestChat_waitsForItsModel(t *testing.T) {
 func TestChat_stopEndsTheWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	env, finished := chatEnvironment(t, func(int, contract.CallModelIn) contract.CallModelOut { return away(24 * time.Hour) })
+
 	const after = time.Hour
 	env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.Stop.Name, contract.StopChat{ChatID: "c1"}) }, after)
 	began := env.Now()
@@ -77,11 +86,14 @@ func TestChat_stopEndsTheWaitAtOnce(t *testing.T) {
 
 func TestChat_longHistoryContinuesAsNewBeforeTheWait(t *testing.T) {
 	t.Parallel()
+
 	var env *testsuite.TestWorkflowEnvironment
+
 	env, finished := chatEnvironment(t, func(n int, _ contract.CallModelIn) contract.CallModelOut {
 		if n == 2 {
 			env.SetContinueAsNewSuggested(true)
 		}
+
 		return away(time.Minute)
 	})
 	env.ExecuteWorkflow(workflows.Chat, contract.ChatInput{SessionID: "s1"})
@@ -95,9 +107,11 @@ func TestChat_overflowIsPassedOn(t *testing.T) {
 	t.Parallel()
 	env, finished := chatEnvironment(t, func(n int, in contract.CallModelIn) contract.CallModelOut {
 		require.Equal(t, n > 1, in.Overflowed)
+
 		if n == 1 {
 			return contract.CallModelOut{Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactOverflow}
 		}
+
 		return contract.CallModelOut{Outcome: contract.OutcomeCompleted}
 	})
 	env.ExecuteWorkflow(workflows.Chat, contract.ChatInput{SessionID: "s1"})

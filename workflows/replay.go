@@ -12,13 +12,17 @@ import (
 // it has come is in the store; the run only makes it go on.
 func Replay(ctx workflow.Context, in contract.ReplayInput) error {
 	workflow.SetCurrentDetails(ctx, "replay session "+in.SessionID)
+
 	for {
 		contract.Wake.Drain(ctx) // what it says is looked at now
+
 		out, err := contract.PlayReplay.Run(ctx, contract.PlayReplayIn(in), "Play")
 		if err != nil {
 			return err
 		}
+
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("replay session %s: %s at %d of %d", in.SessionID, out.Status, out.Position, out.Total))
+
 		if !out.Again && !contract.Wake.Waiting(ctx) {
 			return nil
 		}

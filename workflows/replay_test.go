@@ -25,9 +25,11 @@ import (
 // needs workflow.GetVersion, not a new recording.
 func TestHistories_replay(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files, "no recorded histories")
+
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
@@ -50,9 +52,11 @@ func TestRecordedHistoriesReplay_traced(t *testing.T) {
 	require.NoError(t, err)
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
+
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
+
 			replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 				Interceptors: []interceptor.WorkerInterceptor{interceptors[0].(interceptor.WorkerInterceptor)},
 			})
@@ -73,14 +77,18 @@ func (n *names) RegisterWorkflowWithOptions(_ any, options workflow.RegisterOpti
 // TestHistories_oneForEachWorkflow holds that no workflow goes without one.
 func TestHistories_oneForEachWorkflow(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
+
 	recorded := map[string]bool{}
 	for _, file := range files {
 		recorded[load(t, file).Events[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()] = true
 	}
+
 	var registered names
 	workflows.Register(&registered)
+
 	for _, name := range registered {
 		require.True(t, recorded[name], "no recorded history of %s", name)
 	}
@@ -89,8 +97,10 @@ func TestHistories_oneForEachWorkflow(t *testing.T) {
 // TestHistories_smallPayloads holds that content stays out of Temporal.
 func TestHistories_smallPayloads(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob("testdata/replay/*.json")
 	require.NoError(t, err)
+
 	for _, file := range files {
 		for _, event := range load(t, file).Events {
 			require.LessOrEqual(t, proto.Size(event), durable.MaxPayload, "%s: event %d", file, event.EventId)
@@ -100,9 +110,12 @@ func TestHistories_smallPayloads(t *testing.T) {
 
 func load(t *testing.T, file string) *historypb.History {
 	t.Helper()
+
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
+
 	history := &historypb.History{}
 	require.NoError(t, protojson.Unmarshal(raw, history))
+
 	return history
 }

@@ -14,12 +14,14 @@ const tickPages = 500
 // that are to run. Mostly that is one tick; after an outage it is all that were due.
 func ScheduleTick(ctx workflow.Context, in contract.ScheduleTickInput) error {
 	workflow.SetCurrentDetails(ctx, "take due ticks of scheduled task "+in.TaskID)
+
 	for range tickPages {
 		out, err := contract.TakeTicks.Run(ctx, in, "Take due ticks")
 		if err != nil || !out.More {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -28,6 +30,7 @@ func ScheduleTick(ctx workflow.Context, in contract.ScheduleTickInput) error {
 // weeks: the end of the chat has this run signalled.
 func ScheduledRun(ctx workflow.Context, in contract.ScheduledRunInput) error {
 	workflow.SetCurrentDetails(ctx, "run "+in.RunID+" of a scheduled task")
+
 	out, err := contract.BeginScheduledRun.Run(ctx, in, "Send the prompt")
 	for err == nil && !out.Ended && !out.Check {
 		workflow.SetCurrentDetails(ctx, "run "+in.RunID+" of a scheduled task waits for the end of its chat")
@@ -35,9 +38,11 @@ func ScheduledRun(ctx workflow.Context, in contract.ScheduledRunInput) error {
 		contract.ChatEnded.Drain(ctx)
 		out, err = contract.EndScheduledRun.Run(ctx, in, "Write the record of the run")
 	}
+
 	if err == nil && out.Check {
 		workflow.SetCurrentDetails(ctx, "run "+in.RunID+" of a scheduled task checks its outcome")
 		_, err = contract.CheckScheduledRun.Run(ctx, in, "Check files and commands")
 	}
+
 	return err
 }

@@ -14,12 +14,17 @@ import (
 
 func TestScheduleTick_goesOnWhileMoreIsDue(t *testing.T) {
 	t.Parallel()
+
 	var suite testsuite.WorkflowTestSuite
+
 	env := suite.NewTestWorkflowEnvironment()
 	calls := 0
+
 	contract.TakeTicks.Handle(env, func(_ context.Context, in contract.ScheduleTickInput) (contract.TakeTicksOut, error) {
 		require.Equal(t, "t1", in.TaskID)
+
 		calls++
+
 		return contract.TakeTicksOut{More: calls < 3}, nil
 	})
 	env.ExecuteWorkflow(workflows.ScheduleTick, contract.ScheduleTickInput{TaskID: "t1"})
@@ -29,21 +34,28 @@ func TestScheduleTick_goesOnWhileMoreIsDue(t *testing.T) {
 
 func TestScheduledRun_checksItsOutcome(t *testing.T) {
 	t.Parallel()
+
 	for name, atOnce := range map[string]bool{"after its chat": false, "when it is resumed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var suite testsuite.WorkflowTestSuite
+
 			env := suite.NewTestWorkflowEnvironment()
 			checks := 0
+
 			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Check: atOnce}, nil
 			})
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Check: true}, nil
 			})
+
 			check := func(_ context.Context, in contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				require.Equal(t, "r1", in.RunID)
+
 				checks++
+
 				return contract.ScheduledRunOut{Ended: true}, nil
 			}
 			contract.CheckScheduledRun.Handle(env, check)
@@ -57,6 +69,7 @@ func TestScheduledRun_checksItsOutcome(t *testing.T) {
 
 func TestScheduledRun(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		over    bool            // when it begins
 		signals []time.Duration // that a chat has ended
@@ -69,9 +82,12 @@ func TestScheduledRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var suite testsuite.WorkflowTestSuite
+
 			env := suite.NewTestWorkflowEnvironment()
 			looks := 0
+
 			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Ended: tc.over}, nil
 			})
@@ -79,9 +95,11 @@ func TestScheduledRun(t *testing.T) {
 				looks++
 				return contract.ScheduledRunOut{Ended: looks == tc.endsAt}, nil
 			})
+
 			for _, after := range tc.signals {
 				env.RegisterDelayedCallback(func() { env.SignalWorkflow(contract.ChatEnded.Name, contract.EndedChat{ChatID: "c"}) }, after)
 			}
+
 			env.ExecuteWorkflow(workflows.ScheduledRun, contract.ScheduledRunInput{RunID: "r1"})
 			require.True(t, env.IsWorkflowCompleted())
 			require.NoError(t, env.GetWorkflowError())

@@ -19,10 +19,14 @@ import (
 // chat that comes in between does not take it back.
 func TestChat_stopOfAnotherChat(t *testing.T) {
 	t.Parallel()
+
 	var suite testsuite.WorkflowTestSuite
+
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflow(workflows.Chat)
+
 	modelCalls, finished := 0, domain.FinishReason("")
+
 	contract.BeginChat.Handle(env, func(context.Context, contract.BeginChatIn) (contract.BeginChatOut, error) {
 		return contract.BeginChatOut{ChatID: "chat", MaxSteps: 10}, nil
 	})
@@ -31,6 +35,7 @@ func TestChat_stopOfAnotherChat(t *testing.T) {
 		if modelCalls > 1 {
 			return contract.CallModelOut{Outcome: contract.OutcomeCompleted}, nil
 		}
+
 		return contract.CallModelOut{
 			Outcome: contract.OutcomeContinue, Calls: []contract.ToolCall{{ID: "stopped", Name: "Bash"}, {ID: "slow", Name: "Bash"}},
 		}, nil
@@ -56,24 +61,33 @@ func TestChat_stopOfAnotherChat(t *testing.T) {
 // does not wait for it.
 func TestChat_waitsForTheInitScript(t *testing.T) {
 	t.Parallel()
+
 	for name, stopped := range map[string]bool{"ended": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var suite testsuite.WorkflowTestSuite
+
 			env := suite.NewTestWorkflowEnvironment()
 			env.RegisterWorkflow(workflows.Chat)
+
 			steps, finished := []string{}, domain.FinishReason("")
+
 			contract.BeginChat.Handle(env, func(context.Context, contract.BeginChatIn) (contract.BeginChatOut, error) {
 				return contract.BeginChatOut{ChatID: "chat", MaxSteps: 10, InitTask: "init"}, nil
 			})
 			contract.AwaitTask.Handle(env, func(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
 				require.Equal(t, "init", in.TaskID)
+
 				if stopped {
 					env.SignalWorkflow(contract.Stop.Name, contract.StopChat{ChatID: "chat"})
 					<-ctx.Done()
+
 					return contract.RunTaskOut{}, ctx.Err()
 				}
+
 				steps = append(steps, "script")
+
 				return contract.RunTaskOut{Status: domain.TaskFailed}, nil
 			})
 			contract.CallModel.Handle(env, func(context.Context, contract.CallModelIn) (contract.CallModelOut, error) {
@@ -86,11 +100,14 @@ func TestChat_waitsForTheInitScript(t *testing.T) {
 			})
 			env.ExecuteWorkflow(workflows.Chat, contract.ChatInput{SessionID: "session"})
 			require.NoError(t, env.GetWorkflowError())
+
 			if stopped {
 				require.Equal(t, domain.FinishInterrupted, finished)
 				require.Empty(t, steps)
+
 				return
 			}
+
 			require.Equal(t, domain.FinishCompleted, finished)
 			require.Equal(t, []string{"script", "model"}, steps)
 		})
@@ -101,12 +118,15 @@ func TestChat_waitsForTheInitScript(t *testing.T) {
 // the number goes on with the run.
 func TestFork_continuedAsNewKeepsWhatItReceived(t *testing.T) {
 	t.Parallel()
+
 	var suite testsuite.WorkflowTestSuite
+
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
 	contract.CallModel.Handle(env, func(context.Context, contract.CallModelIn) (contract.CallModelOut, error) {
 		env.SignalWorkflow(contract.Resume.Name, contract.ResumeFork{Number: 3})
 		env.SetContinueAsNewSuggested(true)
+
 		return contract.CallModelOut{Outcome: contract.OutcomeContinue}, nil
 	})
 	env.ExecuteWorkflow(workflows.Fork, contract.ForkInput{
@@ -114,6 +134,7 @@ func TestFork_continuedAsNewKeepsWhatItReceived(t *testing.T) {
 	})
 	continued, ok := errors.AsType[*workflow.ContinueAsNewError](env.GetWorkflowError())
 	require.True(t, ok, env.GetWorkflowError())
+
 	var next contract.ForkInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(continued.Input, &next))
 	require.Equal(t, 3, next.Heard)

@@ -14,6 +14,7 @@ import (
 // that the task ends in the store even when the work cannot report.
 func Task(ctx workflow.Context, in contract.TaskInput) (domain.TaskStatus, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("task %s of session %s", in.TaskID, in.SessionID))
+
 	out, err := contract.RunTask.Run(ctx, contract.RunTaskIn{
 		TaskID: in.TaskID, RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID,
 	}, "Background command")
@@ -23,10 +24,12 @@ func Task(ctx workflow.Context, in contract.TaskInput) (domain.TaskStatus, error
 	// The task is ended also when the run was cancelled.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
+
 	out, lost := contract.LoseTask.Run(ctx, contract.LoseTaskIn{TaskID: in.TaskID, Reason: lostReason(err)}, "")
 	if lost != nil {
 		return "", lost
 	}
+
 	return out.Status, nil
 }
 

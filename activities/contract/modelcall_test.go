@@ -35,6 +35,7 @@ func resultsByFlags() map[string]struct {
 } {
 	calls := []contract.ToolCall{{ID: "c", Name: "Bash", Summary: "Bash: ls"}}
 	wait := &contract.Wait{MS: 5, Summary: "Model unavailable"}
+
 	return map[string]struct {
 		before flagged
 		now    contract.CallModelOut
@@ -71,12 +72,15 @@ func resultsByFlags() map[string]struct {
 
 func TestCallModelOut_readsFlagsOfEarlierVersions(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range resultsByFlags() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if tc.before.Ended {
 				tc.before.Finish = "" // of a chat that had ended it was not set
 			}
+
 			raw, err := json.Marshal(tc.before)
 			require.NoError(t, err)
 
@@ -89,9 +93,11 @@ func TestCallModelOut_readsFlagsOfEarlierVersions(t *testing.T) {
 
 func TestCallModelOut_isReadByEarlierVersions(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range resultsByFlags() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			raw, err := json.Marshal(tc.now)
 			require.NoError(t, err)
 
@@ -109,6 +115,7 @@ func TestCallModelOut_isReadByEarlierVersions(t *testing.T) {
 // With several flags, the one that counted before counts now.
 func TestCallModelOut_precedenceOfFlags(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		raw  string
 		want contract.Outcome
@@ -120,6 +127,7 @@ func TestCallModelOut_precedenceOfFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var out contract.CallModelOut
 			require.NoError(t, json.Unmarshal([]byte(tc.raw), &out))
 			require.Equal(t, tc.want, out.Outcome)

@@ -47,6 +47,7 @@ func (out *CallModelOut) UnmarshalJSON(data []byte) error {
 	if out.Outcome == "" {
 		wire.decode(out)
 	}
+
 	return nil
 }
 

@@ -29,10 +29,12 @@ type AgentArguments struct {
 // admitted.
 func ParseAgent(arguments json.RawMessage) (AgentArguments, error) {
 	in, err := decode[AgentArguments](arguments)
+
 	in.Description, in.Prompt = oneLine(clean(in.Description)), clean(in.Prompt)
 	if in.Type == "" {
 		in.Type = GeneralPurpose
 	}
+
 	return in, err
 }
 
@@ -46,6 +48,7 @@ type agent struct{ background Background }
 // the chat carries it out. Only one in the background is started by Run.
 func newAgent(d Deps) Tool {
 	a := agent{d.Background}
+
 	return Tool{
 		Name: Agent, DisplayName: "Agent",
 		Spec: domain.ToolSpec{
@@ -64,6 +67,7 @@ func newAgent(d Deps) Tool {
 			case oneLine(in.Prompt) == "":
 				return "prompt is empty"
 			}
+
 			return ""
 		},
 		Summary: member("description"),
@@ -78,18 +82,22 @@ func (a agent) start(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	if a.background == nil || !in.Background {
 		return *failed("A sub-agent in the background cannot be started here."), nil
 	}
+
 	task, err := a.background.StartAgent(ctx, NewAgentTask{
 		SessionID: c.Session.ID, ChatID: c.ChatID, ToolCallID: c.ID, Title: cut(in.Description, 200),
 	})
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("The sub-agent was not started: %s", sentence(words)), nil
 	}
+
 	if err != nil {
 		return *failed("The sub-agent could not be started."), err
 	}
+
 	return Result{Output: fmt.Sprintf(
 		"The sub-agent works in the background as task %s. Its result is delivered to you when it is ready.", task.TaskID)}, nil
 }

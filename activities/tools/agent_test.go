@@ -15,6 +15,7 @@ import (
 
 func TestAgentFiles(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		content string
 		want    domain.AgentType
@@ -57,11 +58,13 @@ func TestAgentFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			got, err := parseAgentFile([]byte(tc.content))
 			if tc.problem != "" {
 				require.ErrorContains(t, err, tc.problem)
 				return
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 		})
@@ -89,6 +92,7 @@ func (f found) Open(ctx context.Context, s SessionView) (Files, error) {
 	if s.ID != f.session.ID {
 		return nil, fmt.Errorf("session %q", s.ID)
 	}
+
 	return f.Workspaces.Open(ctx, f.session)
 }
 
@@ -97,6 +101,7 @@ func TestAgentTypes_ofSession(t *testing.T) {
 	b := newBench(t, nil)
 	dir := filepath.Join(b.session.Root, AgentDir)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "deeper"), 0o755))
+
 	put := func(name, content string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
@@ -110,16 +115,20 @@ func TestAgentTypes_ofSession(t *testing.T) {
 
 	agents, err := NewAgents(Deps{Workspaces: found{b.registry.workspaces, b.session}})
 	require.NoError(t, err)
+
 	scope := Scope{Mode: domain.ModeExecuting, Session: domain.Session{ID: b.session.ID, SandboxUID: b.session.SandboxUID}}
 	scope.Profile.Agents = []domain.AgentType{{Name: "poet", Description: "writes verses"}, {Name: GeneralPurpose, Description: "ours"}}
 	types, problems := agents.Types(t.Context(), scope)
+
 	var names []string
 	for _, agent := range types {
 		names = append(names, agent.Name)
 	}
+
 	require.Equal(t, []string{GeneralPurpose, "explorer", "poet", "critic"}, names)
 	require.Equal(t, "ours", types[0].Description, "a profile may replace a built-in type")
 	require.NotNil(t, types[1].Tools, "a workspace may not")
+
 	for _, words := range []string{"large.md: it is larger than", "link.md: it cannot be read", `"poet" is taken`, `"explorer" is taken`} {
 		require.Contains(t, strings.Join(problems, "\n"), words)
 	}
@@ -128,6 +137,7 @@ func TestAgentTypes_ofSession(t *testing.T) {
 	require.Contains(t, refused.Output, "general-purpose, explorer, poet, critic")
 	offered := agents.Tools(t.Context(), scope)
 	require.Contains(t, offered[0].Spec.Description, "- critic: finds faults")
+
 	scope.Mode = domain.ModePlanning
 	require.Empty(t, agents.Tools(t.Context(), scope))
 	scope.Mode, scope.Only = domain.ModeExecuting, []string{"Read"}
@@ -139,10 +149,12 @@ func TestAgentFiles_tooMany(t *testing.T) {
 	b := newBench(t, nil)
 	dir := filepath.Join(b.session.Root, AgentDir)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
+
 	for i := range maxAgentFiles + 5 {
 		content := fmt.Sprintf("---\nname: a%d\ndescription: b\n---\n", i)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("a%03d.md", i)), []byte(content), 0o644))
 	}
+
 	found := readAgentFiles(t.Context(), b.registry.workspaces, b.session)
 	require.Len(t, found.types, maxAgentFiles)
 	require.Contains(t, found.problems[0], "more than 50 files")
@@ -150,11 +162,13 @@ func TestAgentFiles_tooMany(t *testing.T) {
 
 func TestAgent_startsInBackgroundOnly(t *testing.T) {
 	t.Parallel()
+
 	shells := &started{}
 	tool := newAgent(Deps{Background: shells})
 	run := func(arguments string) Result {
 		out, err := tool.Run(context.Background(), &Call{ID: "call_1", Arguments: []byte(arguments)})
 		require.NoError(t, err)
+
 		return out
 	}
 	require.True(t, run(`{"description": "d", "prompt": "p"}`).IsError)
@@ -164,6 +178,7 @@ func TestAgent_startsInBackgroundOnly(t *testing.T) {
 
 func TestWithSource_namesAsker(t *testing.T) {
 	t.Parallel()
+
 	out, err := WithSource(
 		[]byte(`{"questions": [{"question": "So?"}], "source_loop": {"loop_id": "forged"}}`),
 		domain.SourceLoop{LoopID: "call_1", AgentType: "poet"},

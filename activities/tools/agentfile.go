@@ -41,20 +41,24 @@ func readAgentFiles(ctx context.Context, workspaces Workspaces, session SessionV
 	if workspaces == nil {
 		return found
 	}
+
 	files, err := workspaces.Open(ctx, session)
 	if err != nil {
 		return found // the tools that use the workspace will say so
 	}
 	defer files.Close()
+
 	if info, err := files.Stat(AgentDir); err != nil || !info.IsDir {
 		return found
 	}
+
 	paths, more := agentPaths(ctx, files)
 	if more {
 		found.problems = append(
 			found.problems, fmt.Sprintf("%s holds more than %d files, the others are left out", AgentDir, maxAgentFiles),
 		)
 	}
+
 	for _, file := range paths {
 		agent, err := readAgentFile(files, file)
 		switch {
@@ -68,6 +72,7 @@ func readAgentFiles(ctx context.Context, workspaces Workspaces, session SessionV
 			found.types = append(found.types, agent)
 		}
 	}
+
 	return found
 }
 
@@ -80,6 +85,7 @@ func agentPaths(ctx context.Context, files Files) (paths []string, more bool) {
 			more = true
 			return fs.SkipAll
 		}
+
 		switch {
 		case info.Path == AgentDir:
 			return nil
@@ -91,9 +97,12 @@ func agentPaths(ctx context.Context, files Files) (paths []string, more bool) {
 			more = true
 			return fs.SkipAll
 		}
+
 		paths = append(paths, info.Path)
+
 		return nil
 	})
+
 	return paths, more
 }
 
@@ -103,9 +112,11 @@ func readAgentFile(files Files, name string) (domain.AgentType, error) {
 		return domain.AgentType{}, errors.New("it cannot be read as a file")
 	}
 	defer file.Close()
+
 	if info.Size > maxAgentFile {
 		return domain.AgentType{}, fmt.Errorf("it is larger than %d bytes", maxAgentFile)
 	}
+
 	content, err := io.ReadAll(io.LimitReader(file, maxAgentFile+1))
 	switch {
 	case err != nil:
@@ -113,6 +124,7 @@ func readAgentFile(files Files, name string) (domain.AgentType, error) {
 	case len(content) > maxAgentFile:
 		return domain.AgentType{}, fmt.Errorf("it is larger than %d bytes", maxAgentFile)
 	}
+
 	return parseAgentFile(content)
 }
 
@@ -124,21 +136,26 @@ func parseAgentFile(content []byte) (agent domain.AgentType, err error) {
 			agent, err = domain.AgentType{}, errors.New("its front matter is not valid YAML")
 		}
 	}()
+
 	if !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
 		return agent, errors.New("it is not UTF-8 text")
 	}
+
 	text := strings.ReplaceAll(strings.TrimPrefix(string(content), "\uFEFF"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")
+
 	head, body, closed := strings.Cut("\n"+rest, "\n---\n")
 	if !closed {
 		head, closed = strings.CutSuffix("\n"+rest, "\n---")
 	}
+
 	switch {
 	case !ok || !closed:
 		return agent, errors.New("it must begin with front matter between two lines of three hyphens")
 	case len(head) > maxAgentHead:
 		return agent, fmt.Errorf("its front matter is larger than %d bytes", maxAgentHead)
 	}
+
 	var fields struct {
 		Name        string    `yaml:"name"`
 		Description string    `yaml:"description"`
@@ -148,6 +165,7 @@ func parseAgentFile(content []byte) (agent domain.AgentType, err error) {
 	if err := yaml.Unmarshal([]byte(head), &fields); err != nil {
 		return agent, errors.New("its front matter is not valid YAML with name, description, tools and model")
 	}
+
 	agent = domain.AgentType{
 		Name: fields.Name, Description: oneLine(clean(fields.Description)), Prompt: strings.TrimSpace(clean(body)),
 		Model: strings.TrimSpace(fields.Model),
@@ -162,7 +180,9 @@ func parseAgentFile(content []byte) (agent domain.AgentType, err error) {
 	case length(agent.Model) > 200:
 		return agent, errors.New("model is longer than 200 characters")
 	}
+
 	agent.Tools, err = agentTools(fields.Tools)
+
 	return agent, err
 }
 
@@ -178,15 +198,19 @@ func agentTools(node yaml.Node) ([]string, error) {
 	case node.Kind != yaml.SequenceNode || node.Decode(&names) != nil:
 		return nil, errors.New("tools must be a list of names")
 	}
+
 	if len(names) > maxAgentTools {
 		return nil, fmt.Errorf("tools lists more than %d names", maxAgentTools)
 	}
+
 	tools := make([]string, 0, len(names))
 	for _, name := range names {
 		if name = strings.TrimSpace(name); name == "" || len(name) > 200 {
 			return nil, errors.New("tools must be a list of names")
 		}
+
 		tools = append(tools, oneLine(clean(name)))
 	}
+
 	return tools, nil
 }

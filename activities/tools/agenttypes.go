@@ -67,9 +67,11 @@ func (a *Agents) Tools(ctx context.Context, s Scope) []Tool {
 	if a.withholds(s) {
 		return nil
 	}
+
 	types, problems := a.Types(ctx, s)
 	tool := a.tool
 	tool.Spec.Description = agentDescription + listed(types, problems)
+
 	return []Tool{tool}
 }
 
@@ -78,6 +80,7 @@ func (a *Agents) Outline(_ context.Context, s Scope) []Tool {
 	if a.withholds(s) {
 		return nil
 	}
+
 	return []Tool{a.tool}
 }
 
@@ -92,14 +95,17 @@ func (a *Agents) Type(ctx context.Context, s Scope, name string) (domain.AgentTy
 	if i := slices.IndexFunc(types, func(t domain.AgentType) bool { return t.Name == name }); i >= 0 {
 		return types[i], nil
 	}
+
 	names := make([]string, len(types))
 	for i, t := range types {
 		names[i] = t.Name
 	}
+
 	words := fmt.Sprintf("There is no type of sub-agent named %s. The types are: %s.", quote(name), strings.Join(names, ", "))
 	if len(problems) > 0 {
 		words += " Files that cannot be used: " + strings.Join(problems, "; ") + "."
 	}
+
 	return domain.AgentType{}, &Result{Output: words, IsError: true}
 }
 
@@ -114,15 +120,19 @@ func (a *Agents) Types(ctx context.Context, s Scope) (types []domain.AgentType, 
 			types = append(types, given)
 		}
 	}
+
 	files := a.inWorkspace(ctx, s.Session)
+
 	problems = slices.Clone(files.problems)
 	for _, found := range files.types {
 		if slices.ContainsFunc(types, func(t domain.AgentType) bool { return t.Name == found.Name }) {
 			problems = append(problems, fmt.Sprintf("the name %s is taken", quote(found.Name)))
 			continue
 		}
+
 		types = append(types, found)
 	}
+
 	return types, problems
 }
 
@@ -130,19 +140,25 @@ func (a *Agents) inWorkspace(ctx context.Context, session domain.Session) agentF
 	a.mu.Lock()
 	known, ok := a.files[session.ID]
 	a.mu.Unlock()
+
 	if ok && time.Since(known.read) < agentFilesFor {
 		return known
 	}
+
 	found := readAgentFiles(ctx, a.workspaces, SessionView{ID: session.ID, SandboxUID: session.SandboxUID})
 	if ctx.Err() != nil {
 		return found // perhaps not all of it
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if len(a.files) >= agentFilesKept {
 		clear(a.files)
 	}
+
 	a.files[session.ID] = found
+
 	return found
 }
 
@@ -150,16 +166,21 @@ func (a *Agents) inWorkspace(ctx context.Context, session domain.Session) agentF
 func listed(types []domain.AgentType, problems []string) string {
 	var text strings.Builder
 	text.WriteString("\n\nTypes of sub-agents:\n")
+
 	for _, t := range types {
 		fmt.Fprintf(&text, "- %s: %s", t.Name, cut(oneLine(clean(t.Description)), 500))
+
 		if t.Tools != nil {
 			fmt.Fprintf(&text, " (tools: %s)", strings.Join(t.Tools, ", "))
 		}
+
 		text.WriteByte('\n')
 	}
+
 	for _, problem := range problems {
 		fmt.Fprintf(&text, "- (not usable: %s)\n", problem)
 	}
+
 	return text.String()
 }
 
@@ -170,9 +191,11 @@ func (r *Registry) Shorten(ctx context.Context, c *Call, output string) string {
 	if length(output) <= r.maxResult {
 		return output
 	}
+
 	if r.workspaces == nil {
 		return cut(output, r.maxResult)
 	}
+
 	return r.shorten(ctx, c, output)
 }
 
@@ -182,11 +205,14 @@ func WithSource(arguments json.RawMessage, source domain.SourceLoop) (string, er
 	if err := json.Unmarshal(arguments, &fields); err != nil {
 		return "", err
 	}
+
 	raw, err := json.Marshal(source)
 	if err != nil {
 		return "", err
 	}
+
 	fields["source_loop"] = raw
 	out, err := json.Marshal(fields)
+
 	return string(out), err
 }

@@ -30,15 +30,19 @@ func compileSchema(source json.RawMessage) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noRemote{})
+
 	if err := compiler.AddResource("arguments.json", document); err != nil {
 		return nil, err
 	}
+
 	compiled, err := compiler.Compile("arguments.json")
 	if err != nil {
 		return nil, err
 	}
+
 	return &schema{compiled}, nil
 }
 
@@ -54,24 +58,30 @@ func (s *schema) check(arguments string) (checked json.RawMessage, problem strin
 	if err := json.Unmarshal([]byte(arguments), &anything); err != nil {
 		return nil, malformed(err)
 	}
+
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
 	if err != nil {
 		return nil, malformed(err)
 	}
+
 	err = s.compiled.Validate(value)
 	if err == nil {
 		return json.RawMessage(arguments), ""
 	}
+
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return nil, "they could not be checked against the schema."
 	}
+
 	var problems []string
 	collect(invalid, &problems)
+
 	const most = 8
 	if len(problems) > most {
 		problems = append(problems[:most], fmt.Sprintf("and %d more", len(problems)-most))
 	}
+
 	return nil, strings.Join(problems, "; ") + "."
 }
 
@@ -79,9 +89,11 @@ func malformed(err error) string {
 	if at, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("they are not valid JSON (at byte %d: %s). Send one JSON object.", at.Offset, at.Error())
 	}
+
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return "they are not valid JSON: the text ends too soon. Send one JSON object."
 	}
+
 	return "they are not valid JSON. Send one JSON object."
 }
 
@@ -93,8 +105,10 @@ func collect(e *jsonschema.ValidationError, problems *[]string) {
 		for _, cause := range e.Causes {
 			collect(cause, problems)
 		}
+
 		return
 	}
+
 	*problems = append(*problems, place(e.InstanceLocation)+describe(e.ErrorKind))
 }
 
@@ -102,6 +116,7 @@ func place(location []string) string {
 	if len(location) == 0 {
 		return ""
 	}
+
 	return cut(clean(strings.Join(location, ".")), 100) + ": "
 }
 
@@ -116,6 +131,7 @@ func describe(k jsonschema.ErrorKind) string {
 		for _, name := range k.Properties[:min(len(k.Properties), 5)] {
 			names = append(names, quote(name))
 		}
+
 		return "unknown argument " + strings.Join(names, ", ")
 	case *kind.Type:
 		return fmt.Sprintf("must be of type %s, not %s", strings.Join(k.Want, " or "), k.Got)
@@ -148,6 +164,7 @@ func decode[T any](arguments json.RawMessage) (T, error) {
 	if err := json.Unmarshal(arguments, &in); err != nil {
 		return in, fmt.Errorf("arguments passed the schema but do not decode: %w", err)
 	}
+
 	return in, nil
 }
 
@@ -161,5 +178,6 @@ func (w *whole) UnmarshalJSON(data []byte) error {
 	}
 	// Beyond what an int holds on every machine, more is the same as much.
 	*w = whole(math.Max(math.MinInt32, math.Min(math.MaxInt32, value)))
+
 	return nil
 }

@@ -59,6 +59,7 @@ func newAskUserQuestion() Tool {
 			if err != nil || len(questions) == 0 {
 				return ""
 			}
+
 			return questions[0].Question
 		},
 	}
@@ -67,23 +68,29 @@ func newAskUserQuestion() Tool {
 // ParseQuestions reads the questions of an AskUserQuestion call whose arguments
 // the registry has admitted, or of a stored question (the bare list).
 func ParseQuestions(arguments json.RawMessage) ([]Question, error) {
-	var questions []Question
-	var err error
+	var (
+		questions []Question
+		err       error
+	)
 	if trimmed := bytes.TrimSpace(arguments); bytes.HasPrefix(trimmed, []byte("[")) {
 		err = json.Unmarshal(trimmed, &questions)
 	} else {
 		in := struct{ Questions *[]Question }{&questions}
 		err = json.Unmarshal(arguments, &in)
 	}
+
 	if err != nil {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "the arguments of %s are not valid", AskUserQuestion)
 	}
+
 	if len(questions) == 0 {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "%s needs at least one question", AskUserQuestion)
 	}
+
 	for i := range questions {
 		questions[i] = questions[i].clean()
 	}
+
 	return questions, nil
 }
 
@@ -91,11 +98,14 @@ func ParseQuestions(arguments json.RawMessage) ([]Question, error) {
 // may hold NUL as an escape, which no JSON column takes.
 func (q Question) clean() Question {
 	q.Question, q.Header = clean(q.Question), clean(q.Header)
+
 	options := make([]Option, len(q.Options))
 	for i, o := range q.Options {
 		options[i] = Option{Label: clean(o.Label), Description: clean(o.Description)}
 	}
+
 	q.Options = options
+
 	return q
 }
 
@@ -103,13 +113,16 @@ func (q Question) clean() Question {
 // type, as an option given by its label, is an invalid answer.
 func ParseAnswer(sent json.RawMessage) (domain.Answer, error) {
 	var answer domain.Answer
+
 	err := json.Unmarshal(sent, &answer)
 	if err == nil {
 		return answer, nil
 	}
+
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return domain.Answer{}, invalidAnswer("%s has the wrong type; selections are lists of option indexes, custom is text", wrong.Field)
 	}
+
 	return domain.Answer{}, invalidAnswer("the answer is not an object with selections and custom")
 }
 
@@ -122,39 +135,50 @@ func CheckAnswer(questions []Question, answer domain.Answer) (json.RawMessage, e
 			return nil, invalidAnswer("there is no question %s", quote(key))
 		}
 	}
+
 	type answered struct {
 		Question string   `json:"question"`
 		Selected []string `json:"selected"`
 		Custom   string   `json:"custom"`
 	}
+
 	result := struct {
 		Answers []answered `json:"answers"`
 	}{make([]answered, len(questions))}
 	for i, question := range questions {
 		key := strconv.Itoa(i)
+
 		custom := clean(answer.Custom[key])
 		if strings.TrimSpace(custom) == "" {
 			custom = ""
 		}
+
 		selected, err := labels(question, key, answer.Selections[key])
 		if err != nil {
 			return nil, err
 		}
+
 		if len(selected) == 0 && custom == "" {
 			return nil, invalidAnswer("question %s is not answered", key)
 		}
+
 		result.Answers[i] = answered{clean(question.Question), selected, custom}
 	}
+
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(result); err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
+
 	text := bytes.TrimSpace(out.Bytes())
 	if length(string(text)) > MaxResult {
 		return nil, invalidAnswer("the answer is longer than %d characters", MaxResult)
 	}
+
 	return text, nil
 }
 
@@ -164,17 +188,22 @@ func labels(question Question, key string, chosen []int) ([]string, error) {
 	if len(chosen) > 1 && !question.MultiSelect {
 		return nil, invalidAnswer("question %s takes one option", key)
 	}
+
 	seen := map[int]bool{}
+
 	for _, index := range chosen {
 		if index < 0 || index >= len(question.Options) {
 			return nil, invalidAnswer("question %s has no option %d", key, index)
 		}
+
 		if seen[index] {
 			return nil, invalidAnswer("question %s has option %d chosen twice", key, index)
 		}
+
 		seen[index] = true
 		selected = append(selected, clean(question.Options[index].Label))
 	}
+
 	return selected, nil
 }
 
@@ -185,6 +214,7 @@ func keys(selections map[string][]int, custom map[string]string) func(func(strin
 				return
 			}
 		}
+
 		for key := range custom {
 			if !yield(key) {
 				return
@@ -196,5 +226,6 @@ func keys(selections map[string][]int, custom map[string]string) func(func(strin
 func invalidAnswer(format string, args ...any) error {
 	err := domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, format, args...)
 	err.Fields = []domain.Field{{Location: "body.askuser_answer", Message: err.Message}}
+
 	return err
 }

@@ -17,6 +17,7 @@ var asked = []Question{
 
 func TestCheckAnswer(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		sent string
 		want string // empty: invalid
@@ -69,16 +70,21 @@ func TestCheckAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			answer, err := ParseAnswer(json.RawMessage(tc.sent))
+
 			var got json.RawMessage
 			if err == nil {
 				got, err = CheckAnswer(asked, answer)
 			}
+
 			if tc.want == "" {
 				require.True(t, domain.HasCode(err, domain.CodeInvalidAnswer), "%v", err)
 				require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
+
 				return
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, tc.want, string(got))
 		})
@@ -87,6 +93,7 @@ func TestCheckAnswer(t *testing.T) {
 
 func TestParseQuestions(t *testing.T) {
 	t.Parallel()
+
 	call, err := ParseQuestions(
 		json.RawMessage(
 			`{"questions":[{"question":"Why?"},{"question":"How?","options":[{"label":"So","description":"d"}],"multiSelect":true}]}`,
@@ -118,6 +125,7 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		result, err := CheckAnswer(asked, answer)
 		if err == nil && (!json.Valid(result) || length(string(result)) > MaxResult) {
 			t.Errorf("%q gives %q", sent, result)

@@ -53,8 +53,10 @@ func NewAssistance(documents SolutionDocuments, logger *slog.Logger) (Provider, 
 		if err != nil {
 			return nil, fmt.Errorf("schema of an edit: %w", err)
 		}
+
 		a.schemas[kind] = schema
 	}
+
 	return a, nil
 }
 
@@ -82,6 +84,7 @@ func (a assistance) editSchema(kind domain.DocumentKind) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
+
 	var elements struct {
 		Node, Edge  json.RawMessage
 		Definitions json.RawMessage `json:"$defs"`
@@ -89,7 +92,9 @@ func (a assistance) editSchema(kind domain.DocumentKind) (json.RawMessage, error
 	if err := json.Unmarshal(raw, &elements); err != nil {
 		return nil, err
 	}
+
 	ids := map[string]any{"type": "array", "maxItems": 1000, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": 64}}
+
 	properties := map[string]any{
 		"solution_id": map[string]any{
 			"type": "string", "maxLength": 128, "description": "The production solution, if there are several",
@@ -103,6 +108,7 @@ func (a assistance) editSchema(kind domain.DocumentKind) (json.RawMessage, error
 		properties["set_edges"] = map[string]any{"type": "array", "maxItems": 5000, "items": elements.Edge}
 		properties["remove_edges"] = ids
 	}
+
 	return json.Marshal(map[string]any{
 		"type": "object", "properties": properties, "required": []string{"base_version"}, "additionalProperties": false,
 		"$defs": elements.Definitions,
@@ -114,34 +120,43 @@ func (a assistance) Tools(ctx context.Context, scope Scope) []Tool {
 	if !scope.Session.AssistsSolutions {
 		return nil
 	}
+
 	found, err := a.documents.AssistedSolutions(ctx, scope.Session.OwnerID, scope.Session.ID)
 	if err != nil {
 		a.logger.Warn("failed to read the production solutions of a session", "session_id", scope.Session.ID, "error", err)
 		return nil
 	}
+
 	found = found[:min(len(found), maxAssisted)]
+
 	var all []Tool
+
 	for _, kind := range []domain.DocumentKind{domain.DocumentDAG, domain.DocumentArchitecture} {
 		list := solutionList(found, kind)
 		if list == "" {
 			continue
 		}
+
 		all = append(all, a.readTool(kind, list), a.editTool(kind, list))
 	}
+
 	return all
 }
 
 // solutionList lists, for the model, the solutions with a document that the session edits.
 func solutionList(found []domain.AssistedSolution, kind domain.DocumentKind) string {
 	var list strings.Builder
+
 	for _, s := range found {
 		if slices.Contains(s.Kinds, kind) {
 			fmt.Fprintf(&list, "- %s: %s\n", s.ID, cut(oneLine(clean(s.Name)), 200))
 		}
 	}
+
 	if list.Len() == 0 {
 		return ""
 	}
+
 	return "\nThe production solutions of this session:\n" + list.String()
 }
 
@@ -153,6 +168,7 @@ var documentNames = map[domain.DocumentKind]struct{ tool, text string }{
 
 func (a assistance) readTool(kind domain.DocumentKind, list string) Tool {
 	name := "Read" + documentNames[kind].tool
+
 	return Tool{
 		Name: name, DisplayName: "Read " + documentNames[kind].text,
 		Spec: domain.ToolSpec{
@@ -170,6 +186,7 @@ func (a assistance) editTool(kind domain.DocumentKind, list string) Tool {
 	if kind == domain.DocumentArchitecture {
 		description = editArchitectureDescription
 	}
+
 	return Tool{
 		Name: name, DisplayName: "Edit " + documentNames[kind].text,
 		Spec: domain.ToolSpec{Name: name, Description: fmt.Sprintf(description, list), Parameters: a.schemas[kind]},
@@ -186,8 +203,10 @@ func (a assistance) solution(ctx context.Context, kind domain.DocumentKind, c *C
 	if err != nil {
 		return "", failed("The production solutions cannot be reached at the moment."), err
 	}
+
 	found = slices.DeleteFunc(found, func(s domain.AssistedSolution) bool { return !slices.Contains(s.Kinds, kind) })
 	text := documentNames[kind].text
+
 	switch {
 	case len(found) == 0:
 		return "", failed("This session no longer assists with the %s of a production solution.", text), nil
@@ -207,14 +226,17 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *Call)
 	if err != nil {
 		return Result{}, err
 	}
+
 	id, refused, err := a.solution(ctx, kind, c, in.SolutionID)
 	if refused != nil {
 		return *refused, err
 	}
+
 	edit := a.documents.EditDAG
 	if kind == domain.DocumentArchitecture {
 		edit = a.documents.EditArchitecture
 	}
+
 	made, err := edit(ctx, domain.User{ID: c.Session.OwnerID}, id, domain.DocumentEdit{
 		BaseVersion: int(in.BaseVersion), SetNodes: in.SetNodes, RemoveNodes: in.RemoveNodes,
 		SetEdges: in.SetEdges, RemoveEdges: in.RemoveEdges, Message: domain.CleanText(in.Message),
@@ -222,14 +244,18 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *Call)
 	if err != nil {
 		return editRefused(kind, err)
 	}
+
 	var out strings.Builder
 	fmt.Fprintf(&out, "The %s is saved as version %d: %d nodes", documentNames[kind].text, made.Version.Version, made.Version.NodeCount)
+
 	if kind == domain.DocumentDAG {
 		fmt.Fprintf(&out, ", %d edges", made.Version.EdgeCount)
 	}
+
 	out.WriteString(".\n")
 	writeFindings(&out, "It cannot be published before these errors, which were there before, are corrected:", made.Validation.Errors)
 	writeFindings(&out, "Probably not meant:", made.Validation.Warnings)
+
 	return Result{Output: strings.TrimSpace(out.String())}, nil
 }
 
@@ -237,18 +263,22 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *Call)
 func editRefused(kind domain.DocumentKind, err error) (Result, error) {
 	e := domain.AsError(err)
 	text := documentNames[kind].text
+
 	switch {
 	case e.Validation != nil:
 		var out strings.Builder
 		writeFindings(&out, fmt.Sprintf("The %s was not changed (%s):", text, e.Code), e.Validation.Errors)
+
 		return Result{Output: strings.TrimSpace(out.String()), IsError: true}, nil
 	case e.Version != nil:
 		return *failed("The %s was not changed (%s): version %d was saved by user %s at %s. Read it, and make the edit from it.",
 			text, e.Code, e.Version.CurrentVersion, e.Version.ChangedBy, e.Version.ChangedAt.UTC().Format("2006-01-02T15:04:05Z")), nil
 	}
+
 	if words, ok := refusal(err); ok {
 		return *failed("The %s was not changed (%s): %s", text, e.Code, sentence(words)), nil
 	}
+
 	return *failed("The %s cannot be reached at the moment.", text), err
 }
 
@@ -259,18 +289,23 @@ func writeFindings(out *strings.Builder, head string, found []domain.Finding) {
 	if len(found) == 0 {
 		return
 	}
+
 	out.WriteString(head + "\n")
+
 	for i, f := range found {
 		if i == maxFindings {
 			fmt.Fprintf(out, "- and %d more\n", len(found)-i)
 			return
 		}
+
 		out.WriteString("- " + f.Code)
+
 		for _, part := range []struct{ name, value string }{{"node", f.NodeID}, {"edge", f.EdgeID}, {"at", f.Path}} {
 			if part.value != "" {
 				fmt.Fprintf(out, ", %s %s", part.name, cut(oneLine(clean(part.value)), 200))
 			}
 		}
+
 		fmt.Fprintf(out, ": %s\n", oneLine(clean(f.Message)))
 	}
 }

@@ -26,6 +26,7 @@ func (d *oneDocument) AssistedSolutions(_ context.Context, userID, _ string) ([]
 	if userID != "ann" {
 		return nil, nil
 	}
+
 	return d.assisted, nil
 }
 
@@ -44,36 +45,45 @@ func (d *oneDocument) EditDAG(_ context.Context, caller domain.User, _ string, e
 	if caller.Administrator || caller.ID != "ann" {
 		return made, domain.ProdSolutionNotFound("p")
 	}
+
 	d.edits = append(d.edits, edit)
 	made.Version.Version = edit.BaseVersion + 1
+
 	return made, d.err
 }
 
 func assistingTools(t *testing.T, d *oneDocument, owner string) *Toolset {
 	t.Helper()
+
 	provider, err := NewAssistance(d, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	registry, err := New(Deps{})
 	require.NoError(t, err)
 	registry.Provide(provider)
+
 	session := domain.Session{ID: "s", OwnerID: owner, AssistsSolutions: true}
+
 	return registry.For(t.Context(), Scope{Session: session, Mode: domain.ModeExecuting})
 }
 
 // use admits and runs a call as the worker does.
 func use(t *testing.T, set *Toolset, name, arguments string) Result {
 	t.Helper()
+
 	tool, checked, refused := set.Admit(name, arguments)
 	if refused != nil {
 		return *refused
 	}
+
 	result, err := tool.Run(t.Context(), &Call{Session: SessionView{ID: "s", OwnerID: set.scope.Session.OwnerID}, Arguments: checked})
 	require.NoError(t, err)
+
 	return result
 }
 
 func TestAssistance_isOfferedForWhatIsBound(t *testing.T) {
 	t.Parallel()
+
 	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Name: "Reports", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	set := assistingTools(t, d, "ann")
 	require.Subset(t, set.names(), []string{"ReadDAG", "EditDAG"})
@@ -86,6 +96,7 @@ func TestAssistance_isOfferedForWhatIsBound(t *testing.T) {
 
 func TestAssistance_checksAtEachCall(t *testing.T) {
 	t.Parallel()
+
 	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	set := assistingTools(t, d, "ann")
 	require.Contains(t, use(t, set, "EditDAG", `{"base_version": 3, "set_nodes": [{"name": "x"}]}`).Output, "id")
@@ -94,7 +105,9 @@ func TestAssistance_checksAtEachCall(t *testing.T) {
 	require.Len(t, d.edits, 1)
 
 	d.err = domain.NewVersionConflict(domain.DocumentVersion{Version: 7, CreatedBy: "bob"})
+
 	require.Contains(t, use(t, set, "EditDAG", `{"base_version": 3}`).Output, "(version_conflict): version 7 was saved by user bob")
+
 	d.err = nil
 	d.assisted = nil // switched off since the tool was offered
 	late := use(t, set, "EditDAG", `{"base_version": 3}`)
@@ -105,6 +118,7 @@ func TestAssistance_checksAtEachCall(t *testing.T) {
 
 func TestAssistance_longDocumentIsAnOutline(t *testing.T) {
 	t.Parallel()
+
 	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	node := func(id string) string {
 		return fmt.Sprintf(`{"id": %q, "type": "agent", "config": {"prompt": %q}}`, id, strings.Repeat(id, 40_000))

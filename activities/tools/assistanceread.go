@@ -49,28 +49,36 @@ func (a assistance) read(ctx context.Context, kind domain.DocumentKind, c *Call)
 	if err != nil {
 		return Result{}, err
 	}
+
 	id, refused, err := a.solution(ctx, kind, c, in.SolutionID)
 	if refused != nil {
 		return *refused, err
 	}
+
 	stored, err := a.documents.ReadDocument(ctx, domain.User{ID: c.Session.OwnerID}, id, kind, in.Version)
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("%s", sentence(words)), nil
 	}
+
 	if err != nil {
 		return *failed("The %s cannot be reached at the moment.", documentNames[kind].text), err
 	}
+
 	shown, missing, err := showDocument(stored, in.NodeIDs)
 	if err != nil {
 		return Result{}, err
 	}
+
 	if missing != "" {
 		return *failed("Version %d of the %s has no node %s.", stored.Version, documentNames[kind].text, quote(missing)), nil
 	}
+
 	var out strings.Builder
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false) // conditions hold < and >
 	err = encoder.Encode(shown)
+
 	return Result{Output: strings.TrimSpace(out.String())}, err
 }
 
@@ -80,31 +88,39 @@ func showDocument(stored domain.StoredDocument, nodes []string) (shown shownDocu
 	if err := json.Unmarshal(stored.Content, &document); err != nil {
 		return shown, "", fmt.Errorf("read version %d: %w", stored.Version, err)
 	}
+
 	shown = shownDocument{Version: stored.Version, PublishedVersion: stored.PublishedVersion, Nodes: []any{}}
+
 	outline := len(nodes) == 0 && len(stored.Content) > maxDocument
 	if outline {
 		shown.Note = "This is an outline, because the document is long: give node_ids to read nodes."
 	}
+
 	for _, id := range nodes {
 		if !slices.ContainsFunc(document.Nodes, func(e element) bool { return e.ID == id }) {
 			return shown, id, nil
 		}
 	}
+
 	show := func(e element) any {
 		if outline {
 			return e.elementHead
 		}
+
 		return e.raw
 	}
+
 	for _, node := range document.Nodes {
 		if len(nodes) == 0 || slices.Contains(nodes, node.ID) {
 			shown.Nodes = append(shown.Nodes, show(node))
 		}
 	}
+
 	for _, edge := range document.Edges {
 		if len(nodes) == 0 || slices.Contains(nodes, edge.Source) || slices.Contains(nodes, edge.Target) {
 			shown.Edges = append(shown.Edges, show(edge))
 		}
 	}
+
 	return shown, "", nil
 }

@@ -51,6 +51,7 @@ func newBash(d Deps) Tool {
 		timeout.Maximum = &limit
 		timeout.Description = fmt.Sprintf("Time limit in milliseconds; %d when left out", normally)
 	})
+
 	return Tool{
 		Name: "Bash", DisplayName: "Bash",
 		Spec:      domain.ToolSpec{Name: "Bash", Description: description, Parameters: schema},
@@ -60,6 +61,7 @@ func newBash(d Deps) Tool {
 			if in, err := decode[bashArguments](arguments); err == nil && strings.ContainsRune(in.Command, 0) {
 				return "the command holds a NUL character"
 			}
+
 			return ""
 		},
 		Run:     b.run,
@@ -74,15 +76,19 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	if in.Background {
 		return b.start(ctx, c, in)
 	}
+
 	limit := b.limits.BashTimeout
 	if in.Timeout > 0 {
 		limit = time.Duration(in.Timeout) * time.Millisecond
 	}
+
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	clock := time.AfterFunc(limit, func() { cancel(errTimedOut) })
 	defer clock.Stop()
 
@@ -93,6 +99,7 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 		runaway: func() { cancel(errRunaway) },
 		most:    b.limits.Result,
 	}
+
 	exit, err := b.sandbox.Run(run, Command{
 		Session: c.Session, Argv: []string{"bash", "-c", in.Command}, Env: Environment(c.Session.Env), Stdout: out, Stderr: out,
 		Started: func(int) { clock.Reset(limit) }, // waiting for its turn is not the command's time
@@ -100,10 +107,12 @@ func (b bash) run(ctx context.Context, c *Call) (Result, error) {
 	if err == nil {
 		return commandResult(out, path, exit), nil
 	}
+
 	words, refused := refusal(err)
 	ended := func(trailer string) Result {
 		return Result{Output: out.finish(path, withRefusals(trailer, exit.Connections)), IsError: true, Connections: exit.Connections}
 	}
+
 	switch cause := context.Cause(run); {
 	case ctx.Err() != nil:
 		return ended("[stopped before it ended]"), ctx.Err()
@@ -124,11 +133,13 @@ func (b bash) openOutput(ctx context.Context, s SessionView, path string) (io.Wr
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := files.Append(context.WithoutCancel(ctx), path)
 	if err != nil {
 		_ = files.Close()
 		return nil, err
 	}
+
 	return closeBoth{file, files}, nil
 }
 
@@ -139,6 +150,7 @@ func Environment(env map[string]string) map[string]string {
 	maps.DeleteFunc(kept, func(name, value string) bool {
 		return name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0)
 	})
+
 	return kept
 }
 
@@ -152,16 +164,19 @@ func (c closeBoth) Close() error { return errors.Join(c.WriteCloser.Close(), c.t
 func commandResult(out *output, path string, exit Exit) Result {
 	result := Result{Connections: exit.Connections, IsError: exit.Killed != "" || exit.Code != 0}
 	trailer := ""
+
 	switch {
 	case exit.Killed != "":
 		trailer = fmt.Sprintf("[stopped: %s; exit code %d]", exit.Killed, exit.Code)
 	case exit.Code != 0:
 		trailer = fmt.Sprintf("[exit code %d]", exit.Code)
 	}
+
 	result.Output = out.finish(path, withRefusals(trailer, exit.Connections))
 	if result.Output == "" {
 		result.Output = "(The command ended with exit code 0 and wrote nothing.)"
 	}
+
 	return result
 }
 
@@ -170,10 +185,12 @@ func (b bash) start(ctx context.Context, c *Call, in bashArguments) (Result, err
 	if b.background == nil {
 		return *failed("Background tasks are not available here. Run the command without run_in_background."), nil
 	}
+
 	title := in.Description
 	if title == "" {
 		title = redact(oneLine(in.Command))
 	}
+
 	task, err := b.background.StartShell(ctx, NewShell{
 		SessionID: c.Session.ID, ChatID: c.ChatID, ToolCallID: c.ID,
 		Title: cut(clean(title), 200), Command: in.Command,
@@ -181,9 +198,11 @@ func (b bash) start(ctx context.Context, c *Call, in bashArguments) (Result, err
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("The background task was not started: %s", words), nil
 	}
+
 	if err != nil {
 		return *failed("The background task could not be started because of a fault of the service."), err
 	}
+
 	return Result{Output: fmt.Sprintf(
 		"Background task %s has started. Its output grows in %s: look at it with Read. "+
 			"You are notified when it ends; only the user can stop it sooner, from the list of background tasks.",

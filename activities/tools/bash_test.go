@@ -42,6 +42,7 @@ func TestBash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			result := b.do("Bash", tc.arguments)
 			require.Equal(t, tc.want, result.Output)
 			require.Equal(t, tc.isError, result.IsError)
@@ -51,11 +52,13 @@ func TestBash(t *testing.T) {
 
 func TestBash_timeLimit(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t, realSandbox(t))
 	for limit := 700; ; limit *= 4 {
 		result := b.do("Bash", args{"command": "echo begun; (sleep 600; echo never > late.txt) & sleep 600", "timeout": limit})
 		require.True(t, result.IsError)
 		require.Contains(t, result.Output, fmt.Sprintf("timed out after %v", time.Duration(limit)*time.Millisecond))
+
 		if strings.Contains(result.Output, "begun\n") || limit > 60_000 {
 			require.Contains(t, result.Output, "begun\n")
 			return
@@ -66,8 +69,10 @@ func TestBash_timeLimit(t *testing.T) {
 func TestBash_stoppedKeepsOutput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	b.progress = func(_, text string) {
 		if strings.Contains(text, "begun") {
 			cancel()
@@ -109,6 +114,7 @@ func TestBash_longOutputInFile(t *testing.T) {
 	require.LessOrEqual(t, length(result.Output), MaxResult)
 	require.True(t, strings.HasPrefix(result.Output, "1\n2\n3\n"))
 	require.True(t, strings.HasSuffix(result.Output, "199999\n200000\n"))
+
 	path := outputPath("call_1")
 	require.Contains(t, result.Output, path)
 
@@ -116,6 +122,7 @@ func TestBash_longOutputInFile(t *testing.T) {
 	for i := 1; i <= 200000; i++ {
 		fmt.Fprintln(&want, i)
 	}
+
 	require.True(t, want.String() == b.content(path), "the file holds all of it")
 
 	page := b.do("Read", args{"file_path": path, "offset": 123456, "limit": 2})
@@ -134,32 +141,45 @@ func TestRead_longOutputLineInPieces(t *testing.T) {
 func TestBash_liveOutput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, realSandbox(t))
-	var mu sync.Mutex
-	var pieces []string
+
+	var (
+		mu     sync.Mutex
+		pieces []string
+	)
+
 	first := make(chan struct{})
 	b.progress = func(stream, text string) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		require.Equal(t, "stdout", stream)
+
 		if pieces = append(pieces, text); len(pieces) == 1 {
 			close(first)
 		}
 	}
+
 	done := make(chan Result, 1)
 	go func() {
 		done <- b.do("Bash", args{"command": "echo early; until test -e go; do sleep 0.05; done; seq 1 15000"})
 	}()
+
 	select {
 	case <-first:
 	case <-time.After(time.Minute):
 		t.Fatal("no live output")
 	}
+
 	require.Empty(t, done, "the first piece comes while the command runs")
 	b.file("go", "")
+
 	result := <-done
+
 	mu.Lock()
 	defer mu.Unlock()
+
 	require.True(t, result.Output == strings.Join(pieces, ""), "the pieces make up the whole")
+
 	for _, piece := range pieces {
 		require.Less(t, len(piece), progressSize+64<<10)
 	}
@@ -214,12 +234,14 @@ func (q queued) Run(ctx context.Context, c Command) (Exit, error) {
 		if started {
 			c.Started(1)
 		}
+
 		select {
 		case <-time.After(time.Duration(q)):
 		case <-ctx.Done():
 			return Exit{}, context.Cause(ctx)
 		}
 	}
+
 	return Exit{}, nil
 }
 

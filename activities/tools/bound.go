@@ -22,6 +22,7 @@ func cut(s string, n int) string {
 	if length(s) <= n {
 		return s
 	}
+
 	return first(s, n-1) + "…"
 }
 
@@ -30,12 +31,15 @@ func first(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
+
 	for i := range s {
 		if n == 0 {
 			return s[:i]
 		}
+
 		n--
 	}
+
 	return s
 }
 
@@ -46,6 +50,7 @@ func last(s string, n int) string {
 		_, size := utf8.DecodeLastRuneInString(s[:i])
 		i -= size
 	}
+
 	return s[i:]
 }
 
@@ -75,6 +80,7 @@ func fileName(id string) string {
 	if safe == "" {
 		safe = "_"
 	}
+
 	return safe[:min(len(safe), 120)]
 }
 
@@ -91,10 +97,12 @@ func shortenedNote(total int, path string) string {
 // shorten keeps the whole of an output in a file and gives its head and tail.
 func (r *Registry) shorten(ctx context.Context, c *Call, output string) string {
 	path := outputPath(c.ID)
+
 	note := shortenedNote(length(output), path)
 	if err := r.save(ctx, c.Session, path, output); err != nil {
 		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", length(output))
 	}
+
 	return headAndTail(output, output, note, r.maxResult)
 }
 
@@ -104,6 +112,8 @@ func (r *Registry) save(ctx context.Context, s SessionView, path, output string)
 		return err
 	}
 	defer files.Close()
+
 	_, err = files.Write(ctx, path, strings.NewReader(output), "")
+
 	return err
 }

@@ -31,6 +31,7 @@ type edit struct {
 
 func newEdit(d Deps) Tool {
 	e := edit{d.Workspaces, d.Reads}
+
 	return Tool{
 		Name: "Edit", DisplayName: "Edit",
 		Spec:      domain.ToolSpec{Name: "Edit", Description: editDescription, Parameters: parameters[editArguments]()},
@@ -40,6 +41,7 @@ func newEdit(d Deps) Tool {
 			if in, err := decode[editArguments](arguments); err == nil && in.Old == in.New {
 				return "old_string and new_string are identical, so there is nothing to change"
 			}
+
 			return ""
 		},
 		Run:     e.run,
@@ -52,33 +54,42 @@ func (e edit) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	files, err := e.workspaces.Open(ctx, c.Session)
 	if err != nil {
 		return toModel(err)
 	}
 	defer files.Close()
+
 	path, err := files.Clean(in.Path)
 	if err != nil {
 		return toModel(err)
 	}
 
-	var before string
-	var edits []udiff.Edit
+	var (
+		before string
+		edits  []udiff.Edit
+	)
+
 	return changeFile(ctx, e.reads, c, path, func(seen string) (FileInfo, error) {
 		var err error
 		if before, err = content(files, path, seen); err != nil {
 			return FileInfo{}, err
 		}
+
 		if edits, err = replacements(before, in); err != nil {
 			return FileInfo{}, err
 		}
+
 		after, err := udiff.Apply(before, edits)
 		if err != nil {
 			return FileInfo{}, fmt.Errorf("apply replacements: %w", err)
 		}
+
 		if len(after) > maxWritten {
 			return FileInfo{}, refuse("the file would have %d bytes; Edit handles at most %d", len(after), maxWritten)
 		}
+
 		return files.Write(ctx, path, strings.NewReader(after), seen)
 	}, func() (string, string) {
 		return FileModified, edited(path, before, edits)
@@ -91,23 +102,29 @@ func content(files Files, path, seen string) (string, error) {
 	if domain.HasCode(err, domain.CodeFileNotFound) {
 		return "", refuse("%s does not exist. Make it with Write", path)
 	}
+
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
+
 	if err := unchanged(path, info.ETag, seen); err != nil {
 		return "", err
 	}
+
 	data, err := io.ReadAll(io.LimitReader(file, maxWritten+1))
 	if err != nil {
 		return "", fmt.Errorf("read file of workspace: %w", err)
 	}
+
 	if len(data) > maxWritten {
 		return "", refuse("%s has %d bytes; Edit handles at most %d. Use Bash, with sed for example", path, info.Size, maxWritten)
 	}
+
 	if bytes.IndexByte(data, 0) >= 0 {
 		return "", refuse("%s is a binary file, which Edit cannot change", path)
 	}
+
 	return string(data), nil
 }
 
@@ -115,23 +132,28 @@ func content(files Files, path, seen string) (string, error) {
 // strings are taken with either kind.
 func replacements(text string, in editArguments) ([]udiff.Edit, error) {
 	from, to := in.Old, in.New
+
 	count := strings.Count(text, from)
 	if count == 0 && strings.Contains(text, "\r\n") {
 		from, to = windowsLines(from), windowsLines(to)
 		count = strings.Count(text, from)
 	}
+
 	switch {
 	case count == 0:
 		return nil, refuse("old_string does not occur in the file. Copy it exactly as Read shows it, without the line numbers")
 	case count > 1 && !in.All:
 		return nil, refuse("old_string occurs %d times in the file. Give more of the lines around it, or set replace_all", count)
 	}
+
 	edits := make([]udiff.Edit, 0, count)
+
 	for at := 0; ; {
 		i := strings.Index(text[at:], from)
 		if i < 0 {
 			return edits, nil
 		}
+
 		edits = append(edits, udiff.Edit{Start: at + i, End: at + i + len(from), New: to})
 		at += i + len(from)
 	}
@@ -149,14 +171,18 @@ func edited(path, before string, edits []udiff.Edit) string {
 	if len(edits) != 1 {
 		head += "s"
 	}
+
 	diff, err := udiff.ToUnified(path, path, before, edits, 3)
 	if err != nil {
 		return head + ")."
 	}
+
 	const most = 20_000
+
 	diff = clean(diff)
 	if length(diff) > most {
 		diff = first(diff, most) + "\n[… the difference is shortened here …]\n"
 	}
+
 	return head + "):\n" + diff
 }

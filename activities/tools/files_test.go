@@ -20,6 +20,7 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
+
 	var picture bytes.Buffer
 	require.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 7, 5))))
 	b.file("a.txt", "one\r\ntwo\nthree")
@@ -80,6 +81,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			result := b.do("Read", tc.arguments)
 			require.Equal(t, tc.want, result.Output)
 			require.Equal(t, tc.isError, result.IsError)
@@ -88,6 +90,7 @@ func TestRead(t *testing.T) {
 
 	t.Run("default number of lines", func(t *testing.T) {
 		t.Parallel()
+
 		result := b.do("Read", args{"file_path": "many.txt"})
 		require.Contains(t, result.Output, "  2000\tline\n")
 		require.NotContains(t, result.Output, "  2001\tline\n")
@@ -95,6 +98,7 @@ func TestRead(t *testing.T) {
 	})
 	t.Run("limit of characters", func(t *testing.T) {
 		t.Parallel()
+
 		result := b.do("Read", args{"file_path": "wide.txt"})
 		require.LessOrEqual(t, length(result.Output), MaxResult)
 		require.Contains(t, result.Output, "Lines 1 to 49 are shown")
@@ -113,8 +117,10 @@ func TestRead_pathInsideSandbox(t *testing.T) {
 
 func filesBelow(t *testing.T, b *bench, dir string) []string {
 	t.Helper()
+
 	found, err := filepath.Glob(filepath.Join(b.session.Root, dir, "*"))
 	require.NoError(t, err)
+
 	return found
 }
 
@@ -161,6 +167,7 @@ func (b *bench) touch(name, content string) {
 
 func TestEdit(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		before    string
 		arguments args
@@ -197,11 +204,14 @@ func TestEdit(t *testing.T) {
 			result := b.do("Edit", with(args{"file_path": "f.txt"}, tc.arguments))
 			require.Contains(t, result.Output, tc.says)
 			require.Equal(t, tc.after == "", result.IsError)
+
 			if tc.after == "" {
 				require.Equal(t, tc.before, b.content("f.txt"))
 				require.Empty(t, result.Changed)
+
 				return
 			}
+
 			require.Equal(t, tc.after, b.content("f.txt"))
 			require.Equal(t, []domain.FileChange{{Path: "f.txt", Change: FileModified}}, result.Changed)
 		})
@@ -229,14 +239,19 @@ func TestEdit_requiresVersionRead(t *testing.T) {
 func TestEdit_concurrentEditsLoseNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
+
 	const n = 24
+
 	var before strings.Builder
 	for i := range n {
 		fmt.Fprintf(&before, "line-%03d old\n", i)
 	}
+
 	b.file("f.txt", before.String())
 	b.do("Read", args{"file_path": "f.txt"})
+
 	var group sync.WaitGroup
+
 	failures := make(chan string, n)
 	for i := range n {
 		group.Go(func() {
@@ -248,6 +263,7 @@ func TestEdit_concurrentEditsLoseNothing(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	require.Empty(t, failures)
 	require.Equal(t, strings.ReplaceAll(before.String(), "old", "new"), b.content("f.txt"))
@@ -256,29 +272,36 @@ func TestEdit_concurrentEditsLoseNothing(t *testing.T) {
 func TestWrite_concurrentWritesLeaveOneWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
+
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
 			b.do("Write", args{"file_path": "f.txt", "content": strings.Repeat(fmt.Sprint(i), 1<<16)})
 		})
 	}
+
 	group.Wait()
+
 	content := b.content("f.txt")
 	require.Equal(t, strings.Repeat(content[:1], 1<<16), content)
 }
 
 func TestGlob(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t, nil)
 	for i, name := range []string{
 		"a.go", "cmd/b.go", "cmd/deep/c_test.go", "web/d.ts", "web/e.tsx", ".github/f.yml", ".git/g.go", ".everloop/output/h.txt",
 		"sub/.git/i.go",
 	} {
 		b.file(name, "x")
+
 		at := time.Unix(1_700_000_000+int64(i), 0)
 		require.NoError(t, os.Chtimes(filepath.Join(b.session.Root, name), at, at))
 	}
+
 	require.NoError(t, os.Symlink("/etc", filepath.Join(b.session.Root, "etc")))
+
 	for name, tc := range map[string]struct {
 		arguments args
 		want      string
@@ -301,17 +324,21 @@ func TestGlob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			result := b.do("Glob", tc.arguments)
 			require.Equal(t, tc.want, result.Output)
 			require.Equal(t, tc.isError, result.IsError)
 		})
 	}
+
 	t.Run("bounded", func(t *testing.T) {
 		t.Parallel()
+
 		b := newBench(t, nil)
 		for i := range 1100 {
 			b.file(fmt.Sprintf("many/%04d.txt", i), "")
 		}
+
 		result := b.do("Glob", args{"pattern": "many/*.txt"})
 		require.Equal(t, maxGlobPaths, strings.Count(result.Output, ".txt\n"))
 		require.Contains(t, result.Output, "The newest 1000 of 1100 files")

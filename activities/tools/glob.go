@@ -37,6 +37,7 @@ type glob struct {
 
 func newGlob(d Deps) Tool {
 	g := glob{d.Workspaces, d.Limits.Result}
+
 	return Tool{
 		Name: "Glob", DisplayName: "Glob",
 		Spec:     domain.ToolSpec{Name: "Glob", Description: globDescription, Parameters: parameters[globArguments]()},
@@ -51,11 +52,13 @@ func (g glob) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	files, err := g.workspaces.Open(ctx, c.Session)
 	if err != nil {
 		return toModel(err)
 	}
 	defer files.Close()
+
 	base, pattern, err := splitPattern(files, in.Path, in.Pattern)
 	if err != nil {
 		return toModel(err)
@@ -65,6 +68,7 @@ func (g glob) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return toModel(err)
 	}
+
 	return Result{Output: globList(found, capped, in.Pattern, g.maxResult)}, nil
 }
 
@@ -74,17 +78,22 @@ func splitPattern(files Files, dir, pattern string) (base, rest string, err erro
 	if pathpkg.IsAbs(pattern) {
 		dir, pattern = doublestar.SplitPattern(pattern)
 	}
+
 	if dir, err = files.Clean(dir); err != nil {
 		return "", "", err
 	}
+
 	if !doublestar.ValidatePattern(pattern) {
 		return "", "", refuse("%s is not a valid pattern", quote(pattern))
 	}
+
 	literal, rest := doublestar.SplitPattern(pattern)
+
 	base, err = files.Clean(pathpkg.Join(dir, literal))
 	if err == nil && slices.Contains(strings.Split(rest, "/"), "..") {
 		err = refuse("%s leaves the workspace", quote(pattern))
 	}
+
 	return base, rest, err
 }
 
@@ -93,35 +102,45 @@ func matching(ctx context.Context, files Files, base, pattern string) (found []F
 	if domain.HasCode(err, domain.CodeFileNotFound) {
 		return nil, false, nil
 	}
+
 	if err != nil {
 		return nil, false, err
 	}
+
 	if !info.IsDir {
 		return nil, false, refuse("%s is not a directory", base)
 	}
+
 	seen := 0
 	err = files.Walk(ctx, base, func(f FileInfo) error {
 		if seen++; seen > maxGlobSeen {
 			capped = true
 			return fs.SkipAll
 		}
+
 		if f.IsDir {
 			if f.Path != base && skipped(f.Path) {
 				return fs.SkipDir
 			}
+
 			return nil
 		}
+
 		name := strings.TrimPrefix(f.Path, base+"/")
 		if ok, _ := doublestar.Match(pattern, name); !ok {
 			return nil
 		}
+
 		if len(found) == maxGlobFound {
 			capped = true
 			return fs.SkipAll
 		}
+
 		found = append(found, f)
+
 		return nil
 	})
+
 	return found, capped, err
 }
 
@@ -137,33 +156,44 @@ func globList(found []FileInfo, capped bool, pattern string, most int) string {
 			"None of the first %d files and directories matches %s. Use a path to look among others.", maxGlobSeen, quote(pattern),
 		)
 	}
+
 	if len(found) == 0 {
 		return "No file matches " + quote(pattern) + "."
 	}
+
 	slices.SortStableFunc(found, func(a, b FileInfo) int {
 		return cmp.Or(b.ModTime.Compare(a.ModTime), cmp.Compare(a.Path, b.Path))
 	})
+
 	var out strings.Builder
+
 	const tail = 200
+
 	shown, chars := 0, 0
+
 	for _, f := range found[:min(len(found), maxGlobPaths)] {
 		n := length(f.Path) + 1
 		if chars+n > most-tail {
 			break
 		}
+
 		chars += n
 		shown++
+
 		out.WriteString(f.Path + "\n")
 	}
+
 	if shown < len(found) || capped {
 		more := ""
 		if capped {
 			more = "more than "
 		}
+
 		fmt.Fprintf(
 			&out, "\n[The newest %d of %s%d files are shown. Use a narrower pattern or a path to see the others.]\n", shown, more,
 			len(found),
 		)
 	}
+
 	return out.String()
 }

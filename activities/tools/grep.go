@@ -61,6 +61,7 @@ type grep struct {
 
 func newGrep(d Deps) Tool {
 	g := grep{d.Workspaces, d.Sandbox, new(atomic.Bool)}
+
 	return Tool{
 		Name: "Grep", DisplayName: "Grep",
 		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: parameters[grepArguments]()},
@@ -75,29 +76,36 @@ func (g grep) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	files, err := g.workspaces.Open(ctx, c.Session)
 	if err != nil {
 		return toModel(err)
 	}
 	defer files.Close()
+
 	s, err := newSearch(files, in)
 	if err != nil {
 		return toModel(err)
 	}
+
 	info, err := files.Stat(s.path)
 	if err != nil {
 		return toModel(err)
 	}
+
 	if !info.IsDir && !info.Regular {
 		return *failed("%s is neither a file nor a directory; links are not followed.", s.path), nil
 	}
+
 	if !info.IsDir && info.Size > maxGrepFile {
 		return *failed("%s has %d bytes; files over %d MiB are not searched. Use Bash with grep.", s.path, info.Size, maxGrepFile>>20), nil
 	}
+
 	out, err := g.find(ctx, c, files, s, in)
 	if err != nil {
 		return toModel(err)
 	}
+
 	return Result{Output: out.text()}, nil
 }
 
@@ -106,12 +114,15 @@ func (g grep) run(ctx context.Context, c *Call) (Result, error) {
 func (g grep) find(ctx context.Context, c *Call, files Files, s search, in grepArguments) (*report, error) {
 	if g.sandbox != nil && !g.missing.Load() {
 		out := newReport(s, in)
+
 		err := ripgrep{g.sandbox, c.Session, g.missing}.search(ctx, s, out)
 		if !errors.Is(err, errNoRipgrep) {
 			return out, err
 		}
 	}
+
 	out := newReport(s, in)
+
 	return out, scan{files}.search(ctx, s, out)
 }
 
@@ -120,17 +131,21 @@ func newSearch(files Files, in grepArguments) (search, error) {
 	if err != nil {
 		return search{}, err
 	}
+
 	if !in.Multiline && strings.Contains(in.Pattern, `\n`) {
 		return search{}, refuse(`the pattern holds \n but lines are matched one by one; set multiline`)
 	}
+
 	form, err := compilePattern(in.Pattern, in.Fold, in.Multiline)
 	if err != nil {
 		return search{}, err
 	}
+
 	names, err := newNameFilter(in.Glob)
 	if err != nil {
 		return search{}, err
 	}
+
 	return search{
 		pattern: in.Pattern, form: form, fold: in.Fold, multiline: in.Multiline, path: path, names: names,
 		before: int(max(in.Before, in.Around)), after: int(max(in.After, in.Around)),

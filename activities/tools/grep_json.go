@@ -38,9 +38,11 @@ func (l *jsonLexer) read(p []byte, member func(at []string) (to io.Writer, more 
 			p = l.text(p)
 			continue
 		}
+
 		l.mark(p[0], member)
 		p = p[1:]
 	}
+
 	return !l.stopped
 }
 
@@ -52,6 +54,7 @@ func (l *jsonLexer) text(p []byte) (rest []byte) {
 			l.give(plain)
 			plain = plain[:0]
 		}
+
 		switch {
 		case len(l.escape) > 0:
 			l.escape = append(l.escape, p[0])
@@ -59,10 +62,12 @@ func (l *jsonLexer) text(p []byte) (rest []byte) {
 				plain = appendUnescaped(plain, l.escape)
 				l.escape = l.escape[:0]
 			}
+
 			p = p[1:]
 		case p[0] == '"':
 			l.give(plain)
 			l.plain, l.inText = plain, false
+
 			return p[1:]
 		case p[0] != '\\':
 			plain = append(plain, p[0])
@@ -71,14 +76,18 @@ func (l *jsonLexer) text(p []byte) (rest []byte) {
 			if length := lengthOfEscape(p); length <= len(p) {
 				plain = appendUnescaped(plain, p[:length])
 				p = p[length:]
+
 				continue
 			}
+
 			l.escape = append(l.escape, p...)
 			p = nil
 		}
 	}
+
 	l.give(plain)
 	l.plain = plain
+
 	return nil
 }
 
@@ -87,6 +96,7 @@ func lengthOfEscape(p []byte) int {
 	if len(p) > 1 && p[1] == 'u' {
 		return len(`\u0000`)
 	}
+
 	return len(`\n`)
 }
 
@@ -119,8 +129,10 @@ func appendUnescaped(to, escape []byte) []byte {
 		if err != nil {
 			char = utf8.RuneError
 		}
+
 		return utf8.AppendRune(to, rune(char))
 	}
+
 	return append(to, escape[1])
 }
 
@@ -132,17 +144,21 @@ func (l *jsonLexer) mark(char byte, member func(at []string) (io.Writer, bool)) 
 			_, more := member(l.keys)
 			l.stopped = !more
 		}
+
 		if len(l.open) == maxJSONDepth {
 			l.stopped = true
 			return
 		}
+
 		l.open, l.keys = append(l.open, char), append(l.keys, "")
 		l.inKey, l.key = char == '{', l.key[:0]
 	case '}', ']':
 		l.endScalar(member)
+
 		if n := len(l.open); n > 0 {
 			l.open, l.keys = l.open[:n-1], l.keys[:n-1]
 		}
+
 		l.inKey = false
 	case ',':
 		l.endScalar(member)
@@ -152,6 +168,7 @@ func (l *jsonLexer) mark(char byte, member func(at []string) (io.Writer, bool)) 
 		if n := len(l.keys); n > 0 {
 			l.keys[n-1] = string(l.key)
 		}
+
 		l.inKey = false
 	case '"':
 		l.inText = true
@@ -171,10 +188,12 @@ func (l *jsonLexer) endScalar(member func(at []string) (io.Writer, bool)) {
 	if len(l.scalar) == 0 {
 		return
 	}
+
 	if to, more := member(l.keys); more {
 		_, _ = to.Write(l.scalar)
 	} else {
 		l.stopped = true
 	}
+
 	l.scalar = l.scalar[:0]
 }

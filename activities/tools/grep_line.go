@@ -21,27 +21,33 @@ const maxLineHead = (maxGrepLine + 1) * utf8.UTFMax
 // Write adds a piece of the line; it never fails.
 func (l *shownLine) Write(p []byte) (int, error) {
 	l.size += len(p)
+
 	l.head = append(l.head, p[:min(len(p), maxLineHead-len(l.head))]...)
 	for _, b := range p {
 		if utf8.RuneStart(b) {
 			l.chars++
 		}
 	}
+
 	rest := bytes.TrimRight(p, "\r")
 	if len(rest) > 0 {
 		l.returns = 0
 	}
+
 	l.returns += len(p) - len(rest)
+
 	return len(p), nil
 }
 
 // String returns the line as it is shown: without its end, cut when it is too long.
 func (l *shownLine) String() string {
 	text := clean(string(bytes.TrimRight(l.head, "\r")))
+
 	whole := l.size-l.returns <= len(l.head)
 	if whole && length(text) <= maxGrepLine {
 		return text
 	}
+
 	return first(text, maxGrepLine) + fmt.Sprintf(" [… cut: the line has %d characters]", l.chars-l.returns)
 }
 
@@ -72,10 +78,13 @@ func (l *shownLines) Write(p []byte) (int, error) {
 		} else {
 			l.line.size += len(piece)
 		}
+
 		if !ended {
 			return len(p), nil
 		}
+
 		l.end()
+
 		rest = after
 	}
 }
@@ -97,6 +106,7 @@ func (l *shownLines) end() {
 		l.list = append(l.list, text)
 		l.chars += length(text) + leastRow
 	}
+
 	l.count++
 	l.line.reset()
 }

@@ -48,13 +48,16 @@ func (g *rgReader) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0 && !g.done; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
 		rest = after
+
 		if !g.skip {
 			g.skip = !g.lexer.read(line, g.member)
 		}
+
 		if ended {
 			g.end()
 		}
 	}
+
 	return len(p), nil
 }
 
@@ -62,6 +65,7 @@ func (g *rgReader) Write(p []byte) (int, error) {
 // no use, and may be large: false ends the message.
 func (g *rgReader) member(at []string) (to io.Writer, more bool) {
 	m := &g.message
+
 	switch strings.Join(at, ".") {
 	case "type":
 		return &m.kind, true
@@ -74,6 +78,7 @@ func (g *rgReader) member(at []string) (to io.Writer, more bool) {
 		if at[len(at)-1] == "bytes" {
 			return &fromBase64{to: &m.lines}, true
 		}
+
 		return &m.lines, true
 	case "data.line_number":
 		return scalar(func(text string) { m.number, _ = strconv.Atoi(text) }), true
@@ -82,6 +87,7 @@ func (g *rgReader) member(at []string) (to io.Writer, more bool) {
 	case "data.submatches":
 		return nil, false
 	}
+
 	return io.Discard, true
 }
 
@@ -90,19 +96,23 @@ func (g *rgReader) end() {
 	m := g.message
 	g.message, g.skip = rgMessage{}, false
 	g.lexer = jsonLexer{plain: g.lexer.plain}
+
 	switch kind := string(m.kind.text); kind {
 	case "begin":
 		g.report.begin(path.Clean(string(m.path.text)))
 	case "match", "context":
 		m.lines.close()
+
 		if kind == "match" {
 			g.report.count += m.lines.count
 		}
+
 		for i, text := range m.lines.list {
 			g.report.show(m.number+i, text, kind == "match")
 		}
 	case "end":
 		g.report.end(m.binary)
+
 		if g.report.full {
 			g.done = true
 			g.full()
@@ -132,9 +142,12 @@ func (f *fromBase64) Write(p []byte) (int, error) {
 	text := make([]byte, base64.StdEncoding.DecodedLen(whole))
 	n, err := base64.StdEncoding.Decode(text, f.held[:whole])
 	f.held = slices.Delete(f.held, 0, whole)
+
 	if err != nil {
 		return 0, err
 	}
+
 	_, err = f.to.Write(text[:n])
+
 	return len(p), err
 }

@@ -17,26 +17,32 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 	if fold {
 		flags += "i"
 	}
+
 	if multiline {
 		flags += "s"
 	}
+
 	form, err := regexp.Compile("(?" + flags + ")" + unicodeClasses(pattern))
 	if err == nil {
 		return form, nil
 	}
+
 	invalid, ok := errors.AsType[*syntax.Error](err)
 	if !ok {
 		return nil, refuse("the pattern is not a valid regular expression")
 	}
+
 	if invalid.Code == syntax.ErrInvalidPerlOp || strings.Contains(pattern, "(?=") || strings.Contains(pattern, "(?!") ||
 		strings.Contains(pattern, "(?<") {
 		return nil, refuse("the pattern uses look-around or another form that RE2 does not have; say it without, or filter with Bash")
 	}
+
 	if invalid.Code == syntax.ErrInvalidEscape {
 		return nil, refuse(
 			"the pattern is not a valid regular expression: %s in %s (RE2 has no backreferences)", invalid.Code, quote(invalid.Expr),
 		)
 	}
+
 	return nil, refuse("the pattern is not a valid regular expression: %s in %s", invalid.Code, quote(invalid.Expr))
 }
 
@@ -44,13 +50,16 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 // and digits of all scripts.
 func unicodeClasses(pattern string) string {
 	var out strings.Builder
+
 	inClass := false
+
 	for i := 0; i < len(pattern); i++ {
 		char := pattern[i]
 		switch {
 		case char == '\\' && i+1 < len(pattern):
 			i++
 			out.WriteString(unicodeClass(pattern[i], inClass))
+
 			continue
 		case char == '[' && !inClass:
 			inClass = true
@@ -61,9 +70,11 @@ func unicodeClasses(pattern string) string {
 					out.WriteString(lead)
 					i += len(lead)
 					char = 0
+
 					break
 				}
 			}
+
 			if char == 0 {
 				continue
 			}
@@ -71,18 +82,22 @@ func unicodeClasses(pattern string) string {
 			if end := strings.Index(pattern[i:], ":]"); end > 0 {
 				out.WriteString(pattern[i : i+end+2])
 				i += end + 1
+
 				continue
 			}
 		case char == ']':
 			inClass = false
 		}
+
 		out.WriteByte(char)
 	}
+
 	return out.String()
 }
 
 func unicodeClass(letter byte, inClass bool) string {
 	const word, space = `\p{L}\p{M}\p{Nd}\p{Pc}`, `\s\x{0b}\x{85}\p{Z}`
+
 	switch {
 	case letter == 'd':
 		return `\p{Nd}`
@@ -119,14 +134,17 @@ func newNameFilter(source string) (nameFilter, error) {
 	if source == "" {
 		return nameFilter{}, nil
 	}
+
 	f := nameFilter{source: source, glob: source}
 	f.glob, f.negate = strings.CutPrefix(f.glob, "!")
 	anchored := strings.HasPrefix(f.glob, "/")
 	f.glob = strings.Trim(f.glob, "/")
+
 	f.base = !anchored && !strings.Contains(f.glob, "/")
 	if f.glob == "" || !doublestar.ValidatePattern(f.glob) {
 		return nameFilter{}, refuse("%s is not a valid glob", quote(source))
 	}
+
 	return f, nil
 }
 
@@ -134,7 +152,9 @@ func (f nameFilter) matches(name string) bool {
 	if f.base {
 		name = path.Base(name)
 	}
+
 	ok, _ := doublestar.Match(f.glob, name)
+
 	return ok
 }
 

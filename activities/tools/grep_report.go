@@ -39,7 +39,9 @@ func newReport(s search, in grepArguments) *report {
 	if r.mode == "" {
 		r.mode = grepContent
 	}
+
 	r.context = s.before > 0 || s.after > 0
+
 	return r
 }
 
@@ -57,10 +59,13 @@ func (r *report) line(number int, text []byte, matched bool) {
 	if matched {
 		r.count++
 	}
+
 	if r.mode != grepContent {
 		return
 	}
+
 	var line shownLine
+
 	_, _ = line.Write(text)
 	r.show(number, line.String(), matched)
 }
@@ -71,18 +76,23 @@ func (r *report) show(number int, text string, matched bool) {
 		r.full = true
 		return
 	}
+
 	if r.context && r.groups && number != r.lastLine+1 {
 		r.write("--\n")
 	}
+
 	r.lastLine, r.groups = number, true
+
 	mark := byte(':')
 	if !matched {
 		mark = '-'
 	}
+
 	row := fmt.Sprintf("%s%c", r.path, mark)
 	if r.numbers {
 		row += fmt.Sprintf("%d%c", number, mark)
 	}
+
 	r.write(row + text + "\n")
 	r.entries++
 }
@@ -103,6 +113,7 @@ func (r *report) end(binary bool) {
 		if r.mode == grepCount {
 			row += fmt.Sprintf(":%d", r.count)
 		}
+
 		r.write(row + "\n")
 		r.entries++
 	}
@@ -118,13 +129,16 @@ func (r *report) text() string {
 	if r.entries == 0 {
 		return "Nothing matches."
 	}
+
 	if !r.full {
 		return r.out.String()
 	}
+
 	what := "files"
 	if r.mode == grepContent {
 		what = "lines"
 	}
+
 	return r.out.String() + fmt.Sprintf(
 		"\n[The first %d %s are shown; there are more. Narrow the search, or give a higher head_limit.]\n", r.entries, what,
 	)

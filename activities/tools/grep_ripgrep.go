@@ -25,8 +25,10 @@ const (
 func (g ripgrep) search(ctx context.Context, s search, r *report) error {
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	enough := errors.New("the report is full")
 	reader := &rgReader{report: r, full: func() { cancel(enough) }}
+
 	exit, err := g.sandbox.Run(run, Command{Session: g.session, Argv: g.arguments(s), Stdout: reader})
 	switch {
 	case ctx.Err() != nil:
@@ -43,6 +45,7 @@ func (g ripgrep) search(ctx context.Context, s search, r *report) error {
 	case exit.Code > rgFault:
 		return errNoRipgrep
 	}
+
 	return nil // 2 with a summary: some files could not be read
 }
 
@@ -57,13 +60,16 @@ func (g ripgrep) arguments(s search) []string {
 	if s.names.source != "" {
 		args = append(args, "--glob", s.names.source)
 	}
+
 	if s.fold {
 		args = append(args, "--ignore-case")
 	} else {
 		args = append(args, "--case-sensitive")
 	}
+
 	if s.multiline {
 		args = append(args, "--multiline", "--multiline-dotall")
 	}
+
 	return append(args, "--regexp", s.pattern, "--", "./"+s.path)
 }

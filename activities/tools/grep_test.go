@@ -42,17 +42,21 @@ func grepBench(t *testing.T, box Sandbox) *bench {
 	} {
 		b.file(name, content)
 	}
+
 	require.NoError(t, os.Symlink("/etc", filepath.Join(b.session.Root, "etc")))
 	require.NoError(t, os.Symlink("main.go", filepath.Join(b.session.Root, "link.go")))
+
 	return b
 }
 
 func TestGrep_sameWithAndWithoutRipgrep(t *testing.T) {
 	t.Parallel()
+
 	withRg, without := grepBench(t, realSandbox(t)), grepBench(t, nil)
 	if withRg.do("Bash", args{"command": "command -v rg"}).IsError {
 		t.Skip("no ripgrep in the sandbox")
 	}
+
 	for name, arguments := range map[string]args{
 		"plain":                    {"pattern": "hello"},
 		"nothing":                  {"pattern": "no such thing"},
@@ -115,9 +119,11 @@ func TestGrep_sameWithAndWithoutRipgrep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			a, b := withRg.do("Grep", arguments), without.do("Grep", arguments)
 			require.False(t, a.IsError, a.Output)
 			require.Equal(t, b.Output, a.Output, "ripgrep (actual) and Go (expected) differ")
+
 			if !strings.HasPrefix(name, "braces") { // which only Go takes
 				require.Equal(t, a.Output, byRipgrep(t, withRg, arguments), "the tool did not use ripgrep")
 			}
@@ -128,17 +134,22 @@ func TestGrep_sameWithAndWithoutRipgrep(t *testing.T) {
 // byRipgrep searches with ripgrep and never without.
 func byRipgrep(t *testing.T, b *bench, arguments args) string {
 	t.Helper()
+
 	data, err := json.Marshal(arguments)
 	require.NoError(t, err)
 	in, err := decode[grepArguments](data)
 	require.NoError(t, err)
 	files, err := directory{}.Open(t.Context(), b.session)
 	require.NoError(t, err)
+
 	defer files.Close()
+
 	s, err := newSearch(files, in)
 	require.NoError(t, err)
+
 	out := newReport(s, in)
 	require.NoError(t, ripgrep{realSandbox(t), b.session, new(atomic.Bool)}.search(t.Context(), s, out))
+
 	return out.text()
 }
 
@@ -157,6 +168,7 @@ func TestGrep_finds(t *testing.T) {
 
 func TestGrep_refusals(t *testing.T) {
 	t.Parallel()
+
 	b := grepBench(t, nil)
 	for name, tc := range map[string]struct {
 		arguments args
@@ -175,6 +187,7 @@ func TestGrep_refusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			result := b.do("Grep", tc.arguments)
 			require.True(t, result.IsError)
 			require.Contains(t, result.Output, tc.says)
@@ -185,10 +198,12 @@ func TestGrep_refusals(t *testing.T) {
 func TestGrep_keepsLongReport(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
+
 	var text strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&text, "needle number %d\n", i)
 	}
+
 	b.file("many.txt", text.String())
 	result := b.do("Grep", args{"pattern": "needle"})
 	require.LessOrEqual(t, length(result.Output), MaxResult)
@@ -198,10 +213,12 @@ func TestGrep_keepsLongReport(t *testing.T) {
 
 func TestGrep_stopsRipgrepAtLimit(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t, realSandbox(t))
 	for i := range 50 {
 		b.file(fmt.Sprintf("f%02d.txt", i), strings.Repeat("needle\n", 2000))
 	}
+
 	result := b.do("Grep", args{"pattern": "needle", "head_limit": 3})
 	require.Equal(
 		t,
@@ -215,11 +232,13 @@ func TestGrep_stopsRipgrepAtLimit(t *testing.T) {
 // than was read of one once.
 func TestGrep_manyMatchesInOneFile(t *testing.T) {
 	t.Parallel()
+
 	for engine, box := range map[string]Sandbox{"ripgrep": realSandbox(t), "scan": nil} {
 		lines := 3 << 20
 		if box == nil {
 			lines = 1 << 18 // it writes no messages
 		}
+
 		for name, tc := range map[string]struct {
 			arguments args
 			want      string
@@ -245,6 +264,7 @@ func TestGrep_manyMatchesInOneFile(t *testing.T) {
 
 func TestGrep_longLinesAndBytes(t *testing.T) {
 	t.Parallel()
+
 	for engine, box := range map[string]Sandbox{"ripgrep": realSandbox(t), "scan": nil} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()

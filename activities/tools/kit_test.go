@@ -29,9 +29,11 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+
 	if shared.box != nil {
 		shared.box.Close()
 	}
+
 	os.Exit(code)
 }
 
@@ -46,13 +48,16 @@ func (c confined) Run(ctx context.Context, command Command) (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
+
 	if command.Started != nil {
 		command.Started(process.PID())
 	}
+
 	result, err := process.Wait()
 	if err != nil {
 		return Exit{}, err
 	}
+
 	switch result.Cause {
 	case sandbox.Cancelled, sandbox.Timeout:
 		return Exit{}, context.Cause(ctx)
@@ -70,12 +75,15 @@ func realSandbox(t testing.TB) Sandbox {
 	shared.once.Do(func() {
 		shared.box, shared.err = sandbox.New(context.Background(), sandbox.Config{MinLevel: sandbox.Landlocked})
 	})
+
 	if shared.err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(shared.err)
 		}
+
 		t.Skipf("no sandbox on this machine: %v", shared.err)
 	}
+
 	return confined{shared.box}
 }
 
@@ -91,13 +99,17 @@ func newMemory() *memory { return &memory{locks: map[string]*sync.Mutex{}, seen:
 func (m *memory) Record(_ context.Context, session, path, etag string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.seen[session+"\x00"+path] = etag
+
 	return nil
 }
 
 func (m *memory) Change(_ context.Context, session, path string, change func(string) (string, error)) error {
 	key := session + "\x00" + path
+
 	m.mu.Lock()
+
 	lock := m.locks[key]
 	if lock == nil {
 		lock = &sync.Mutex{}
@@ -106,16 +118,21 @@ func (m *memory) Change(_ context.Context, session, path string, change func(str
 	m.mu.Unlock()
 	lock.Lock()
 	defer lock.Unlock()
+
 	m.mu.Lock()
 	seen := m.seen[key]
 	m.mu.Unlock()
+
 	wrote, err := change(seen)
 	if err != nil {
 		return err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.seen[key] = wrote
+
 	return nil
 }
 
@@ -127,6 +144,7 @@ func (directory) Open(_ context.Context, s SessionView) (Files, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return rooted{root}, nil
 }
 
@@ -149,6 +167,7 @@ func fileError(err error) error {
 	case err != nil && strings.Contains(err.Error(), "escapes"):
 		return domain.Newf(domain.Malformed, domain.CodePathOutside, "the path leaves the workspace")
 	}
+
 	return err
 }
 
@@ -159,12 +178,14 @@ func (r rooted) Clean(name string) (string, error) {
 			clean = path.Clean("." + clean[len(root):])
 		}
 	}
+
 	switch {
 	case strings.ContainsRune(name, 0):
 		return "", domain.Newf(domain.Malformed, domain.CodeInvalidRequest, "the path holds a zero byte")
 	case path.IsAbs(clean), clean == "..", strings.HasPrefix(clean, "../"):
 		return "", domain.Newf(domain.Malformed, domain.CodePathOutside, "%s leaves the workspace", name)
 	}
+
 	return clean, nil
 }
 
@@ -173,14 +194,17 @@ func (r rooted) Read(path string) (io.ReadSeekCloser, FileInfo, error) {
 	if err != nil {
 		return nil, FileInfo{}, fileError(err)
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return nil, FileInfo{}, err
 	}
+
 	if !info.Mode().IsRegular() {
 		_ = file.Close()
 		return nil, FileInfo{}, domain.Newf(domain.Conflict, "not_a_file", "%s is not a regular file", path)
 	}
+
 	return file, described(path, info), nil
 }
 
@@ -189,6 +213,7 @@ func (r rooted) Stat(path string) (FileInfo, error) {
 	if err != nil {
 		return FileInfo{}, fileError(err)
 	}
+
 	return described(path, info), nil
 }
 
@@ -197,26 +222,34 @@ func (r rooted) Write(_ context.Context, path string, content io.Reader, ifMatch
 	if ifMatch == Absent && err == nil {
 		return FileInfo{}, domain.Newf(domain.Conflict, "file_exists", "%s exists already", path)
 	}
+
 	if ifMatch != "" && ifMatch != Absent && (err != nil || now.ETag != ifMatch) {
 		return FileInfo{}, domain.Newf(domain.Conflict, "stale_file", "%s was changed since it was read", path)
 	}
+
 	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return FileInfo{}, fileError(err)
 	}
+
 	draft := path + ".draft"
+
 	file, err := r.root.Create(draft)
 	if err != nil {
 		return FileInfo{}, fileError(err)
 	}
+
 	if _, err := io.Copy(file, content); err != nil {
 		return FileInfo{}, err
 	}
+
 	if err := file.Close(); err != nil {
 		return FileInfo{}, err
 	}
+
 	if err := r.root.Rename(draft, path); err != nil {
 		return FileInfo{}, fileError(err)
 	}
+
 	return r.Stat(path)
 }
 
@@ -224,7 +257,9 @@ func (r rooted) Append(_ context.Context, path string) (io.WriteCloser, error) {
 	if err := r.root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fileError(err)
 	}
+
 	file, err := r.root.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+
 	return file, fileError(err)
 }
 
@@ -233,10 +268,12 @@ func (r rooted) Walk(_ context.Context, dir string, visit func(FileInfo) error) 
 		if err != nil {
 			return fileError(err)
 		}
+
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
+
 		return visit(described(path, info))
 	})
 }
@@ -250,28 +287,36 @@ type tasks struct {
 func (s *tasks) AddSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if task, ok := s.list[id]; ok {
 		return task, nil
 	}
+
 	task := domain.SessionTask{ID: id, Subject: *in.Subject, Status: domain.SessionTaskPending}
 	if in.Status != nil {
 		task.Status = *in.Status
 	}
+
 	s.list[id] = task
+
 	return task, nil
 }
 
 func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	task, ok := s.list[id]
 	if !ok {
 		return task, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
 	}
+
 	if in.Status != nil {
 		task.Status = *in.Status
 	}
+
 	s.list[id] = task
+
 	return task, nil
 }
 
@@ -311,20 +356,25 @@ func newBench(t testing.TB, box Sandbox, limits ...Limits) *bench {
 	dir := t.TempDir()
 	// The session's own user works here, and has to get here.
 	require.NoError(t, os.Chmod(dir, 0o777))
+
 	for up := filepath.Dir(dir); up != os.TempDir() && len(up) > 1; up = filepath.Dir(up) {
 		require.NoError(t, os.Chmod(up, 0o755))
 	}
+
 	b := &bench{
 		t: t, reads: newMemory(), shells: &started{}, mode: domain.ModeExecuting,
 		session: SessionView{ID: "session-1", SandboxUID: 100_321, Root: dir, Env: map[string]string{}},
 	}
+
 	var err error
+
 	b.registry, err = New(Deps{
 		Limits:     append(limits, Limits{})[0],
 		Workspaces: directory{}, Sandbox: box, Reads: b.reads,
 		Tasks: &tasks{list: map[string]domain.SessionTask{}}, Background: b.shells,
 	})
 	require.NoError(t, err)
+
 	return b
 }
 
@@ -336,20 +386,25 @@ func (b *bench) set(mode domain.Mode, headless bool, disabled ...string) *Toolse
 // call does what a worker does with a call of the model's.
 func (b *bench) call(ctx context.Context, name string, arguments any) (Result, error) {
 	b.t.Helper()
+
 	text, ok := arguments.(string)
 	if !ok {
 		data, err := json.Marshal(arguments)
 		require.NoError(b.t, err)
+
 		text = string(data)
 	}
+
 	tool, checked, refused := b.set(b.mode, b.headless, b.disabled...).Admit(name, text)
 	if refused != nil {
 		return *refused, nil
 	}
+
 	b.mu.Lock()
 	b.calls++
 	id := fmt.Sprintf("call_%d", b.calls)
 	b.mu.Unlock()
+
 	return b.registry.Run(ctx, tool, &Call{
 		ID: id, Session: b.session, ChatID: "chat-1", EntryID: "turn-1", Arguments: checked, Progress: b.progress,
 	})
@@ -360,6 +415,7 @@ func (b *bench) do(name string, arguments any) Result {
 	b.t.Helper()
 	result, err := b.call(b.t.Context(), name, arguments)
 	require.NoError(b.t, err)
+
 	return result
 }
 
@@ -374,6 +430,7 @@ func (b *bench) content(name string) string {
 	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.session.Root, name))
 	require.NoError(b.t, err)
+
 	return string(data)
 }
 
@@ -382,5 +439,6 @@ type args map[string]any
 func with(base args, more args) args {
 	merged := maps.Clone(base)
 	maps.Copy(merged, more)
+
 	return merged
 }

@@ -22,11 +22,14 @@ func (l Limits) orDefault() Limits {
 	if l.Result == 0 {
 		l.Result = MaxResult
 	}
+
 	if l.BashTimeout == 0 {
 		l.BashTimeout = DefaultBashTimeout
 	}
+
 	if l.BashMost == 0 {
 		l.BashMost = MaxBashTimeout
 	}
+
 	return l
 }

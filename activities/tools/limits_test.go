@@ -13,12 +13,15 @@ import (
 // The limits of an operator are in the descriptions for the model, and are enforced.
 func TestLimits_ofBash(t *testing.T) {
 	t.Parallel()
+
 	registry, err := New(Deps{Limits: Limits{BashTimeout: 5 * time.Second, BashMost: 8 * time.Second, Result: 2000}})
 	require.NoError(t, err)
+
 	bash := registry.byName["Bash"]
 	require.Contains(t, bash.Spec.Description, "5000 when you leave it out, 8000 at most")
 	require.Contains(t, bash.Spec.Description, "Output over 2000 characters")
 	require.NotRegexp(t, `\{(timeout|most|characters)\}`, bash.Spec.Description)
+
 	var schema struct {
 		Properties map[string]struct {
 			Maximum     int    `json:"maximum"`
@@ -36,12 +39,16 @@ func TestLimits_ofBash(t *testing.T) {
 
 func TestLimits_ofResults(t *testing.T) {
 	t.Parallel()
+
 	const most = 2000
+
 	b := newBench(t, realSandbox(t), Limits{Result: most, BashTimeout: time.Minute, BashMost: time.Minute})
 	b.file("long.txt", strings.Repeat("a line of some length\n", 500))
+
 	for n := range 100 {
 		b.file(fmt.Sprintf("files/with-a-rather-long-name-%d.txt", n), "x")
 	}
+
 	for name, arguments := range map[string]args{
 		"Bash": {"command": "cat long.txt"}, "Read": {"file_path": "long.txt"}, "Glob": {"pattern": "**/*.txt"},
 	} {
@@ -50,6 +57,7 @@ func TestLimits_ofResults(t *testing.T) {
 		require.LessOrEqual(t, length(result.Output), most, name)
 		require.Greater(t, length(result.Output), most/2, name)
 	}
+
 	refused := b.do("Bash", args{"command": "true", "timeout": 60_001})
 	require.True(t, refused.IsError, "longer than an operator allows")
 }

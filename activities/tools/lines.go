@@ -26,14 +26,19 @@ func (r *lineReader) next() (string, error) {
 	if r.wrap {
 		return r.nextWrapped()
 	}
+
 	var kept []byte
+
 	total := 0
+
 	for {
 		part, err := r.in.ReadSlice('\n')
+
 		total += len(part)
 		if room := r.most*utf8.UTFMax + 2 - len(kept); room > 0 {
 			kept = append(kept, part[:min(room, len(part))]...)
 		}
+
 		switch {
 		case err == bufio.ErrBufferFull:
 			continue
@@ -42,15 +47,19 @@ func (r *lineReader) next() (string, error) {
 		case err != nil && err != io.EOF:
 			return "", err
 		}
+
 		r.number++
+
 		text := kept
 		if total == len(kept) {
 			text = trimEnd(kept)
 		}
+
 		line := clean(string(text))
 		if length(line) <= r.most && total == len(kept) {
 			return line, nil
 		}
+
 		return first(line, r.most) + fmt.Sprintf(" [… cut: the line has %d bytes]", total), nil
 	}
 }
@@ -58,28 +67,35 @@ func (r *lineReader) next() (string, error) {
 // nextWrapped gives the next piece of at most most characters.
 func (r *lineReader) nextWrapped() (string, error) {
 	var piece []byte
+
 	for chars := 0; chars < r.most; chars++ {
 		char, size, err := r.in.ReadRune()
 		if err == io.EOF && len(piece) > 0 {
 			break
 		}
+
 		if err != nil {
 			return "", err
 		}
+
 		if char == '\n' {
 			r.number++
 			return clean(string(trimEnd(piece))), nil
 		}
+
 		if char == utf8.RuneError && size == 1 {
 			char = '\uFFFD'
 		}
+
 		piece = utf8.AppendRune(piece, char)
 	}
 	// The end of a line that is just full belongs to it.
 	if next, err := r.in.Peek(1); err == nil && next[0] == '\n' {
 		_, _ = r.in.Discard(1)
 	}
+
 	r.number++
+
 	return clean(string(piece)), nil
 }
 

@@ -33,9 +33,11 @@ func (m MemoryTool) Tools(_ context.Context, s Scope) []Tool {
 	if !s.Session.MemoryEnabled {
 		return nil
 	}
+
 	owner := s.Session.OwnerID
 	tool := memoryTool
 	tool.Run = func(ctx context.Context, c *Call) (Result, error) { return m.run(ctx, owner, c) }
+
 	return []Tool{tool}
 }
 
@@ -51,6 +53,7 @@ func must(t Tool, err error) Tool {
 	if err != nil {
 		panic(err)
 	}
+
 	return t
 }
 
@@ -84,7 +87,9 @@ func (m MemoryTool) run(ctx context.Context, owner string, c *Call) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
+
 	var out string
+
 	switch in.Action {
 	case "search":
 		out, err = m.search(ctx, owner, in.Query)
@@ -94,12 +99,15 @@ func (m MemoryTool) run(ctx context.Context, owner string, c *Call) (Result, err
 	default:
 		out, err = m.save(ctx, owner, c, in)
 	}
+
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("%s", sentence(words)), nil
 	}
+
 	if err != nil {
 		return *failed("The memories cannot be reached at the moment."), err
 	}
+
 	return Result{Output: out}, nil
 }
 
@@ -107,6 +115,7 @@ func (m MemoryTool) save(ctx context.Context, owner string, c *Call, in memoryAr
 	if in.Type == "" {
 		in.Type = domain.MemoryExperience
 	}
+
 	made, err := m.memories.CreateMemory(ctx, owner, domain.NewMemory{
 		Type: in.Type, Content: strings.TrimSpace(clean(in.Content)), Topic: cleaned(in.Topic), SkillName: cleaned(in.SkillName),
 		WriteReason: cleaned(in.WriteReason), SourceSession: c.Session.ID, Supersedes: replaced(in), CallID: c.ID,
@@ -114,9 +123,11 @@ func (m MemoryTool) save(ctx context.Context, owner string, c *Call, in memoryAr
 	if err != nil {
 		return "", err
 	}
+
 	if in.Action == "supersede" {
 		return fmt.Sprintf("Memory %d is kept in place of %d.", made.ID, in.ID), nil
 	}
+
 	return fmt.Sprintf("Memory %d is kept.", made.ID), nil
 }
 
@@ -129,20 +140,26 @@ func (m MemoryTool) search(ctx context.Context, owner, query string) (string, er
 	if err != nil {
 		return "", err
 	}
+
 	if len(page) == 0 {
 		return "No memory holds that.", nil
 	}
+
 	var out strings.Builder
 	for _, memory := range page {
 		fmt.Fprintf(&out, "%d (%s, %s)", memory.ID, memory.Type, memory.CreatedAt.Format("2006-01-02"))
+
 		if memory.Topic != nil {
 			fmt.Fprintf(&out, " %s:", *memory.Topic)
 		}
+
 		fmt.Fprintf(&out, " %s\n", memory.Content)
 	}
+
 	if total > len(page) {
 		fmt.Fprintf(&out, "… and %d more; search for something narrower.\n", total-len(page))
 	}
+
 	return out.String(), nil
 }
 
@@ -151,5 +168,6 @@ func replaced(in memoryArguments) int64 {
 	if in.Action != "supersede" {
 		return 0
 	}
+
 	return in.ID
 }

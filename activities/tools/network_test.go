@@ -20,19 +20,23 @@ func (p policy) NetworkPolicy(context.Context, string) (domain.NetworkPolicy, er
 
 func networkTools(t *testing.T, mode domain.NetworkMode, rules ...domain.PermissionRule) *Registry {
 	t.Helper()
+
 	r, err := New(Deps{Network: mode, Policies: policy(domain.NewNetworkPolicy(mode, rules))})
 	require.NoError(t, err)
+
 	return r
 }
 
 func TestRequestAccess_offered(t *testing.T) {
 	t.Parallel()
+
 	offered := func(mode domain.NetworkMode, s Scope) bool {
 		for _, spec := range networkTools(t, mode).For(t.Context(), s).Offered() {
 			if spec.Name == RequestAccess {
 				return true
 			}
 		}
+
 		return false
 	}
 	executing := Scope{Mode: domain.ModeExecuting}
@@ -51,6 +55,7 @@ func TestRequestAccess_offered(t *testing.T) {
 func TestRequestAccess_arguments(t *testing.T) {
 	t.Parallel()
 	set := networkTools(t, domain.NetworkRules).For(t.Context(), Scope{Mode: domain.ModeExecuting})
+
 	many, _ := json.Marshal(map[string]any{
 		"domains": strings.Split(strings.Repeat("example.org,", domain.MaxAccessRequests)+"example.org", ","), "reason": "x",
 	})
@@ -62,6 +67,7 @@ func TestRequestAccess_arguments(t *testing.T) {
 		_, _, refused := set.Admit(RequestAccess, bad)
 		require.NotNil(t, refused, bad)
 	}
+
 	_, _, refused := set.Admit(RequestAccess, `{"domains": [" *.Example.org:8443 "], "reason": "x"}`)
 	require.Nil(t, refused)
 }
@@ -88,12 +94,14 @@ func TestRequestAccess_Run_listsAllowedAndDenied(t *testing.T) {
 
 func TestBash_Run_namesRefusedPlaces(t *testing.T) {
 	t.Parallel()
+
 	var refused []domain.Connection
 	for _, host := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} {
 		refused = append(
 			refused, domain.Connection{Host: host + ".test", Port: 443, Decision: domain.ConnectionRefused, Reason: domain.NoNetworkRule},
 		)
 	}
+
 	text := withRefusals(
 		"[exit code 1]", append(refused, domain.Connection{Host: "reached.test", Port: 443, Decision: domain.ConnectionAllowed}),
 	)

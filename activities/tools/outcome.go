@@ -23,13 +23,16 @@ func FileExists(ctx context.Context, workspaces Workspaces, s SessionView, patte
 		return "", err
 	}
 	defer files.Close()
+
 	found, err := fileExists(ctx, files, pattern)
 	if words, refused := refusal(err); err != nil && refused {
 		return words, nil
 	}
+
 	if err == nil && !found {
 		why = "no file matches"
 	}
+
 	return why, err
 }
 
@@ -39,34 +42,44 @@ func fileExists(ctx context.Context, files Files, pattern string) (found bool, e
 			return true, nil
 		}
 	}
+
 	base, rest, err := splitPattern(files, ".", pattern)
 	if err != nil {
 		return false, err
 	}
+
 	info, err := files.Stat(base)
 	if domain.HasCode(err, domain.CodeFileNotFound) || err == nil && !info.IsDir {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	seen := 0
 	err = files.Walk(ctx, base, func(f FileInfo) error {
 		if seen++; seen > maxGlobSeen {
 			return fs.SkipAll
 		}
+
 		if f.IsDir {
 			if f.Path != base && pathpkg.Base(f.Path) == ".git" {
 				return fs.SkipDir
 			}
+
 			return nil
 		}
+
 		if found, _ = doublestar.Match(rest, strings.TrimPrefix(f.Path, base+"/")); found && f.Regular {
 			return fs.SkipAll
 		}
+
 		found = false
+
 		return nil
 	})
+
 	return found, err
 }
 
@@ -74,10 +87,13 @@ func fileExists(ctx context.Context, files Files, pattern string) (found bool, e
 // whether it passed. An error is a fault of the service, or the cause of the context.
 func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command string) (check domain.RunCheck, err error) {
 	check = domain.RunCheck{Kind: domain.CheckCommand, Subject: command}
+
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	clock := time.AfterFunc(domain.OutcomeCommandTime, func() { cancel(errTimedOut) })
 	defer clock.Stop()
+
 	began := time.Now()
 	out := &output{
 		save:    func() (io.WriteCloser, error) { return nil, errNotSaved },
@@ -89,10 +105,12 @@ func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command strin
 		Session: s, Argv: []string{"bash", "-c", command}, Env: Environment(s.Env), Stdout: out, Stderr: out,
 		Started: func(int) { // waiting for its turn is not the command's time
 			began = time.Now()
+
 			clock.Reset(domain.OutcomeCommandTime)
 		},
 	})
 	check.Output, check.DurationMS = out.finish("", ""), time.Since(began).Milliseconds()
+
 	words, refused := refusal(err)
 	switch cause := context.Cause(run); {
 	case ctx.Err() != nil:
@@ -113,6 +131,7 @@ func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command strin
 	default:
 		return check, fmt.Errorf("run a command of an outcome contract: %w", err)
 	}
+
 	return check, nil
 }
 

@@ -20,6 +20,7 @@ func TestFileExists(t *testing.T) {
 	b.file("report/deep/er.txt", "x")
 	b.file("odd[1].txt", "x")
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(b.session.Root, "link")))
+
 	for pattern, want := range map[string]string{
 		"report/today.md": "", "report/*.md": "", "**/*.txt": "", "report/**": "", "odd[1].txt": "",
 		"report": "no file matches", "*.md": "no file matches", "none/*": "no file matches", "link": "no file matches",
@@ -42,12 +43,15 @@ func (a answers) Run(_ context.Context, c Command) (Exit, error) {
 	if c.Started != nil {
 		c.Started(1)
 	}
+
 	_, _ = c.Stdout.Write([]byte(a.text))
+
 	return a.exit, a.err
 }
 
 func TestRunCheck(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		sandbox answers
 		met     bool
@@ -72,6 +76,7 @@ func TestRunCheck(t *testing.T) {
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err = RunCheck(over, answers{err: context.Canceled}, SessionView{}, "make")
 	require.ErrorIs(t, err, context.Canceled)
 }

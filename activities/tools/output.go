@@ -40,20 +40,26 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.bytes <= maxOutput && o.bytes+int64(len(p)) > maxOutput && o.runaway != nil {
 		o.runaway()
 	}
+
 	o.bytes += int64(len(p))
+
 	data := p
 	if len(o.partial) > 0 {
 		data = append(o.partial, p...)
 		o.partial = nil
 	}
+
 	whole := wholeRunes(data)
 	if whole < len(data) {
 		o.partial = bytes.Clone(data[whole:])
 	}
+
 	o.take(cleanBytes(data[:whole]))
+
 	return len(p), nil
 }
 
@@ -62,15 +68,19 @@ func (o *output) take(text []byte) {
 	if len(text) == 0 {
 		return
 	}
+
 	o.live.add(text)
+
 	o.chars += utf8.RuneCount(text)
 	if o.file == nil && o.fileErr == nil {
 		o.head = append(o.head, text...)
 		if o.chars > o.most {
 			o.spill()
 		}
+
 		return
 	}
+
 	o.store(text)
 	o.tail = append(o.tail, text...)
 	// Four bytes a character at most, and room so that trimming is rare.
@@ -91,12 +101,14 @@ func (o *output) store(text []byte) {
 	if o.fileErr != nil || o.fileBytes >= maxSavedOutput {
 		return
 	}
+
 	if room := maxSavedOutput - o.fileBytes; int64(len(text)) > room {
 		text = text[:wholeRunes(text[:room])]
 		o.fileBytes = maxSavedOutput
 	} else {
 		o.fileBytes += int64(len(text))
 	}
+
 	if _, err := o.file.Write(text); err != nil {
 		o.fileErr = err
 		_ = o.file.Close()
@@ -109,23 +121,30 @@ func (o *output) store(text []byte) {
 func (o *output) finish(path, trailer string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if len(o.partial) > 0 {
 		o.take([]byte("\uFFFD"))
 		o.partial = nil
 	}
+
 	o.live.close()
+
 	if o.file == nil && o.fileErr == nil {
 		if trailer != "" && len(o.head) > 0 {
 			trailer = separated(o.head) + trailer
 		}
+
 		if o.chars+length(trailer) <= o.most {
 			return string(o.head) + trailer
 		}
+
 		o.spill()
 	}
+
 	if o.fileErr == nil {
 		o.fileErr = o.file.Close()
 	}
+
 	note := shortenedNote(o.chars, path)
 	switch {
 	case o.fileErr != nil:
@@ -135,9 +154,11 @@ func (o *output) finish(path, trailer string) string {
 			"offset and limit …]\n\n",
 			o.chars, maxSavedOutput>>20, path)
 	}
+
 	if trailer != "" && !strings.HasPrefix(trailer, "\n") {
 		trailer = separated(o.tail) + trailer
 	}
+
 	return headAndTail(string(o.head), string(o.tail), note, o.most-length(trailer)) + trailer
 }
 
@@ -146,6 +167,7 @@ func separated(output []byte) string {
 	if bytes.HasSuffix(output, []byte("\n")) {
 		return "\n"
 	}
+
 	return "\n\n"
 }
 
@@ -158,9 +180,11 @@ func wholeRunes(data []byte) int {
 			if utf8.FullRune(data[at:]) {
 				return len(data)
 			}
+
 			return at
 		}
 	}
+
 	return len(data)
 }
 
@@ -171,6 +195,7 @@ func trimStart(data []byte) []byte {
 			return data[i:]
 		}
 	}
+
 	return data
 }
 
@@ -178,5 +203,6 @@ func cleanBytes(data []byte) []byte {
 	if utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
 		return data
 	}
+
 	return []byte(clean(string(data)))
 }

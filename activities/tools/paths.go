@@ -11,6 +11,7 @@ func toModel(err error) (Result, error) {
 	if words, ok := refusal(err); ok {
 		return *failed("%s", sentence(words)), nil
 	}
+
 	return *failed("The files of the workspace cannot be reached at the moment."), err
 }
 
@@ -20,8 +21,10 @@ func sentence(words string) string {
 	if words == "" {
 		return "It was refused."
 	}
+
 	if !strings.HasSuffix(words, ".") {
 		words += "."
 	}
+
 	return words
 }

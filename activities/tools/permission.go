@@ -15,6 +15,7 @@ func (t *Toolset) About(name string, arguments json.RawMessage) string {
 	if subject := domain.PermissionSubject(arguments); subject != string(arguments) {
 		return clean(t.DisplayName(name)) + ": " + cut(clean(subject), shownSubject)
 	}
+
 	return t.Summary(name, string(arguments))
 }
 
@@ -32,6 +33,7 @@ func PermissionQuestion(callID, about string, session bool) json.RawMessage {
 			},
 		)
 	}
+
 	options = append(
 		options,
 		Option{
@@ -43,6 +45,7 @@ func PermissionQuestion(callID, about string, session bool) json.RawMessage {
 		Questions     []Question `json:"questions"`
 		PermissionFor string     `json:"permission_for"`
 	}{[]Question{{Question: "May the agent do this?\n\n" + about, Header: domain.PermissionDisplayName, Options: options}}, callID})
+
 	return asked
 }
 

@@ -37,11 +37,14 @@ func (p *progress) add(text []byte) {
 	if p.send == nil {
 		return
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.closed || p.sent >= progressMost {
 		return
 	}
+
 	p.held = append(p.held, text...)
 	switch {
 	case len(p.held) >= progressSize:
@@ -50,6 +53,7 @@ func (p *progress) add(text []byte) {
 		p.timer = time.AfterFunc(progressEvery, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
+
 			p.timer = nil
 			p.flush()
 		})
@@ -60,7 +64,9 @@ func (p *progress) add(text []byte) {
 func (p *progress) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.flush()
+
 	p.closed = true
 	if p.timer != nil {
 		p.timer.Stop()
@@ -72,13 +78,16 @@ func (p *progress) flush() {
 	if p.closed || len(p.held) == 0 {
 		return
 	}
+
 	text := string(p.held)
 	p.held = p.held[:0]
+
 	n := length(text)
 	if p.sent+n >= progressMost {
 		text = first(text, progressMost-p.sent) + progressEnd
 		n = progressMost - p.sent
 	}
+
 	p.sent += n
 	p.send(p.stream, text)
 }

@@ -32,7 +32,9 @@ func PolicyAnswer(q domain.Question) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	answer := policyAnswer{Answers: []policyChoice{}, AnsweredBy: domain.AnsweredByPolicy, Note: chooseNote}
+
 	switch {
 	case q.Guards != nil:
 		answer.Note = deniedNote
@@ -41,13 +43,16 @@ func PolicyAnswer(q domain.Question) (json.RawMessage, error) {
 		}
 	case q.DefaultPolicy != nil && *q.DefaultPolicy == domain.PolicyFirstOption:
 		answer.Note = firstOptionNote
+
 		for _, question := range asked {
 			choice := policyChoice{question.Question, []string{}, ""}
 			if len(question.Options) > 0 {
 				choice.Selected = append(choice.Selected, question.Options[0].Label)
 			}
+
 			answer.Answers = append(answer.Answers, choice)
 		}
 	}
+
 	return json.Marshal(answer)
 }

@@ -11,7 +11,9 @@ import (
 
 func TestPolicyAnswer(t *testing.T) {
 	t.Parallel()
+
 	questions := json.RawMessage(`[{"question":"Which?","options":[{"label":"a"},{"label":"b"}]},{"question":"Why?","options":[]}]`)
+
 	first, choose, guarded := domain.PolicyFirstOption, domain.PolicyChoose, "call_1"
 	for name, c := range map[string]struct {
 		question domain.Question
@@ -37,11 +39,13 @@ func TestPolicyAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			got, err := PolicyAnswer(c.question)
 			require.NoError(t, err)
 			require.JSONEq(t, c.want, string(got))
 		})
 	}
+
 	denied, err := PolicyAnswer(domain.Question{Questions: questions[:0], Guards: &guarded})
 	require.Error(t, err, string(denied))
 }
@@ -49,11 +53,14 @@ func TestPolicyAnswer(t *testing.T) {
 // A denial by policy is read as one.
 func TestPolicyAnswer_isNoPermission(t *testing.T) {
 	t.Parallel()
+
 	call := "call_1"
+
 	var asked struct{ Questions json.RawMessage }
 	require.NoError(t, json.Unmarshal(PermissionQuestion(call, "rm -r x", true), &asked))
 	answer, err := PolicyAnswer(domain.Question{Questions: asked.Questions, Guards: &call})
 	require.NoError(t, err)
+
 	decision, _, _ := domain.PermissionVerdict(string(answer))
 	require.Equal(t, domain.PermissionDeny, decision)
 }

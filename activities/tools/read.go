@@ -39,6 +39,7 @@ type read struct {
 
 func newRead(d Deps) Tool {
 	r := read{d.Workspaces, d.Reads, d.Limits.Result}
+
 	return Tool{
 		Name: "Read", DisplayName: "Read",
 		Spec:     domain.ToolSpec{Name: "Read", Description: readDescription, Parameters: parameters[readArguments]()},
@@ -53,15 +54,18 @@ func (r read) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	files, err := r.workspaces.Open(ctx, c.Session)
 	if err != nil {
 		return toModel(err)
 	}
 	defer files.Close()
+
 	path, err := files.Clean(in.Path)
 	if err != nil {
 		return toModel(err)
 	}
+
 	file, info, err := files.Read(path)
 	if err != nil {
 		return toModel(err)
@@ -72,9 +76,11 @@ func (r read) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("read file of workspace: %w", err)
 	}
+
 	if err := r.reads.Record(ctx, c.Session.ID, path, info.ETag); err != nil {
 		return Result{}, err
 	}
+
 	return result, nil
 }
 
@@ -82,19 +88,24 @@ func (r read) run(ctx context.Context, c *Call) (Result, error) {
 // when it is not text.
 func (r read) show(file io.ReadSeeker, info FileInfo, path string, in readArguments) (Result, error) {
 	start := make([]byte, sniffed)
+
 	n, err := io.ReadFull(file, start)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return Result{}, err
 	}
+
 	if n == 0 {
 		return Result{Output: fmt.Sprintf("(%s is empty.)", path)}, nil
 	}
+
 	if kind := binary(start[:n]); kind != "" {
 		return describeBinary(file, info, path, kind)
 	}
+
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Result{}, err
 	}
+
 	return r.page(file, info.Size, path, in)
 }
 
@@ -109,6 +120,7 @@ func (t inTime) Read(p []byte) (int, error) {
 	if err := t.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return t.ReadSeeker.Read(p)
 }
 
@@ -130,13 +142,16 @@ func describeBinary(file io.ReadSeeker, info FileInfo, path, kind string) (Resul
 		return *failed("%s is a binary file (%s, %d bytes); Read shows text only. Use Bash with a program that understands it.",
 			path, kind, info.Size), nil
 	}
+
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return Result{}, err
 	}
+
 	size := ""
 	if config, _, err := image.DecodeConfig(io.LimitReader(file, maxImageHead)); err == nil {
 		size = fmt.Sprintf(", %d × %d pixels", config.Width, config.Height)
 	}
+
 	return Result{
 		Output: fmt.Sprintf("%s is an image (%s%s, %d bytes). Its picture cannot be shown as text.", path, kind, size, info.Size),
 	}, nil
@@ -148,33 +163,46 @@ func (r read) page(file io.Reader, size int64, path string, in readArguments) (R
 	if in.Limit > 0 {
 		limit = int(in.Limit)
 	}
+
 	lines := newLineReader(io.LimitReader(file, size), maxLineShown, ofService(path)) // a command may be adding to it
+
 	var out strings.Builder
+
 	const tail = 200 // room for the remark at the end
+
 	chars, shown := 0, 0
+
 	for {
 		line, err := lines.next()
 		if err == io.EOF {
 			break
 		}
+
 		if err != nil {
 			return Result{}, err
 		}
+
 		if lines.number < offset {
 			continue
 		}
+
 		row := fmt.Sprintf("%6d\t%s\n", lines.number, line)
+
 		n := length(row)
 		if shown == limit || chars+n > r.maxResult-tail {
 			fmt.Fprintf(&out, "\n[Lines %d to %d are shown. There is more: go on with offset %d.]\n", offset, lines.number-1, lines.number)
 			return Result{Output: out.String()}, nil
 		}
+
 		out.WriteString(row)
+
 		chars += n
 		shown++
 	}
+
 	if shown == 0 {
 		return *failed("%s has %d lines, so there is nothing at offset %d.", path, lines.number, offset), nil
 	}
+
 	return Result{Output: out.String()}, nil
 }

@@ -38,6 +38,7 @@ type Registry struct {
 func New(d Deps) (*Registry, error) {
 	d.Limits = d.Limits.orDefault()
 	r := &Registry{workspaces: d.Workspaces, maxResult: d.Limits.Result, byName: map[string]*Tool{}}
+
 	builtIn := []Tool{
 		newBash(d), newRead(d), newWrite(d), newEdit(d), newGlob(d), newGrep(d),
 		newAskUserQuestion(), newTaskCreate(d), newAgent(d), newSubmitPlan(),
@@ -45,17 +46,21 @@ func New(d Deps) (*Registry, error) {
 	if d.Network == domain.NetworkRules {
 		builtIn = append(builtIn, newRequestAccess(d))
 	}
+
 	if d.Web != nil {
 		builtIn = append(builtIn, newWebFetch(d))
 	}
+
 	if d.Search != nil {
 		builtIn = append(builtIn, newWebSearch(d))
 	}
+
 	for _, tool := range builtIn {
 		if err := r.Add(tool); err != nil {
 			return nil, err
 		}
 	}
+
 	return r, nil
 }
 
@@ -64,13 +69,16 @@ func (r *Registry) Add(tool Tool) error {
 	if _, taken := r.byName[tool.Name]; taken {
 		return fmt.Errorf("tool %s is defined twice", tool.Name)
 	}
+
 	schema, err := compileSchema(tool.Spec.Parameters)
 	if err != nil {
 		return fmt.Errorf("schema of tool %s: %w", tool.Name, err)
 	}
+
 	tool.schema = schema
 	r.tools = append(r.tools, &tool)
 	r.byName[tool.Name] = &tool
+
 	return nil
 }
 
@@ -83,14 +91,18 @@ func (r *Registry) Run(ctx context.Context, tool Tool, c *Call) (result Result, 
 			err = fmt.Errorf("tool %s panicked: %v", tool.Name, p)
 		}
 	}()
+
 	if tool.Run == nil {
 		return *failed("%s is not run by a worker.", tool.Name), fmt.Errorf("tool %s has nothing to run", tool.Name)
 	}
+
 	result, err = tool.Run(ctx, c)
+
 	result.Output = clean(result.Output)
 	if length(result.Output) > r.maxResult {
 		result.Output = r.shorten(context.WithoutCancel(ctx), c, result.Output)
 	}
+
 	return result, err
 }
 

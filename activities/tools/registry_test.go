@@ -18,6 +18,7 @@ func offered(b *bench, mode domain.Mode, headless bool, disabled ...string) []st
 	for _, spec := range b.set(mode, headless, disabled...).Offered() {
 		names = append(names, spec.Name)
 	}
+
 	return names
 }
 
@@ -31,6 +32,7 @@ func TestOffered(t *testing.T) {
 	require.Equal(
 		t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate", "Agent"}, offered(b, domain.ModeExecuting, true, "Bash"),
 	)
+
 	for _, spec := range b.set(domain.ModeExecuting, false).Offered() {
 		require.NotEmpty(t, spec.Description)
 		require.True(t, json.Valid(spec.Parameters), spec.Name)
@@ -40,10 +42,12 @@ func TestOffered(t *testing.T) {
 func TestRegistry_retriesOnlyReadOnlyTools(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
+
 	acts := map[string]bool{}
 	for _, tool := range b.registry.tools {
 		acts[tool.Name] = tool.Acts
 	}
+
 	require.Equal(t, map[string]bool{
 		"Bash": true, "Write": true, "Edit": true, "Read": false, "Glob": false, "Grep": false,
 		"AskUserQuestion": false, "TaskCreate": false, "SubmitPlan": false, "Agent": true,
@@ -52,6 +56,7 @@ func TestRegistry_retriesOnlyReadOnlyTools(t *testing.T) {
 
 func TestAdmit(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		mode      domain.Mode
 		headless  bool
@@ -84,12 +89,15 @@ func TestAdmit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
+
 			_, checked, refused := b.set(tc.mode, tc.headless, "Glob").Admit(tc.tool, tc.arguments)
 			if tc.says == "" {
 				require.Nil(t, refused)
 				require.JSONEq(t, tc.arguments, string(checked))
+
 				return
 			}
+
 			require.NotNil(t, refused)
 			require.True(t, refused.IsError)
 			require.Contains(t, refused.Output, tc.says)
@@ -99,6 +107,7 @@ func TestAdmit(t *testing.T) {
 
 func TestRegistry_Admit_refusalOmitsValues(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t, nil)
 	for _, arguments := range []string{
 		`{"command":{"TOKEN":"hunter2"}}`, `{"command":"x","timeout":"hunter2"}`, `{"command":"x","description":["hunter2"]}`,
@@ -120,6 +129,7 @@ func FuzzArguments(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	b := newBench(f, nil)
 	b.file("a", "x\ny\n")
 	f.Fuzz(func(t *testing.T, arguments string) {
@@ -128,17 +138,21 @@ func FuzzArguments(f *testing.F) {
 			if !tool.Executing {
 				mode = domain.ModePlanning
 			}
+
 			summary := b.set(mode, false).Summary(tool.Name, arguments)
 			if !utf8.ValidString(summary) || length(summary) > maxSummary || strings.ContainsAny(summary, "\n\x00") {
 				t.Errorf("summary %q", summary)
 			}
+
 			admitted, checked, refused := b.set(mode, false).Admit(tool.Name, arguments)
 			if refused != nil {
 				if !utf8.ValidString(refused.Output) || length(refused.Output) > 5000 {
 					t.Errorf("refusal of %s: %q", tool.Name, refused.Output)
 				}
+
 				continue
 			}
+
 			switch tool.Name {
 			case "Bash":
 			case AskUserQuestion:
@@ -150,6 +164,7 @@ func FuzzArguments(f *testing.F) {
 				if err != nil && strings.Contains(err.Error(), "panicked") {
 					t.Errorf("%s: %v", tool.Name, err)
 				}
+
 				if !utf8.ValidString(result.Output) || length(result.Output) > MaxResult || strings.Contains(result.Output, "\x00") {
 					t.Errorf("result of %s is not bounded text", tool.Name)
 				}
@@ -162,6 +177,7 @@ func TestRegistry_Run_boundsResults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	long := strings.Repeat("ä", MaxResult+1)
+
 	require.NoError(t, b.registry.Add(Tool{
 		Name: "Long", DisplayName: "Long", Executing: true,
 		Spec: domain.ToolSpec{Name: "Long", Parameters: json.RawMessage(`{
@@ -177,6 +193,7 @@ func TestRegistry_Run_boundsResults(t *testing.T) {
 			case `{"panic":true}`:
 				panic("at the disco")
 			}
+
 			return Result{Output: long}, nil
 		},
 	}))
@@ -198,6 +215,7 @@ func TestRegistry_Run_boundsResults(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t, nil)
 	for _, tc := range []struct{ tool, arguments, want string }{
 		{"Bash", `{"command":"go test ./..."}`, "Bash: go test ./..."},
@@ -219,6 +237,7 @@ func TestSummary(t *testing.T) {
 	} {
 		require.Equal(t, tc.want, b.set(domain.ModeExecuting, false).Summary(tc.tool, tc.arguments))
 	}
+
 	for _, tc := range []struct{ tool, arguments, want string }{
 		{"Bash", `{"command":"go test ./...","description":"Run the tests"}`, "Bash: Run the tests"},
 		{"Bash", `{"command":"cd web &&\n\tnpm test -- plainsecret"}`, "Bash: cd web && npm test -- ***"},
@@ -234,10 +253,12 @@ func TestSummary(t *testing.T) {
 		values := []string{"plainsecret", "plainsecret-longer", "on"}
 		require.Equal(t, tc.want, b.set(domain.ModeExecuting, false).RunSummary(tc.tool, tc.arguments, values))
 	}
+
 	arguments := `{"command":"` + strings.Repeat("x ", 38) + `plainsecret"}`
 	cutAt := b.set(domain.ModeExecuting, false).RunSummary("Bash", arguments, []string{"plainsecret"})
 	require.LessOrEqual(t, length(cutAt), maxRunSummary)
 	require.NotContains(t, cutAt, "plain", "masked before it is cut")
+
 	long := b.set(domain.ModeExecuting, false).Summary("Bash", `{"command":"`+strings.Repeat("word ", 100)+`"}`)
 	require.Equal(t, maxSummary, length(long))
 	require.Equal(t, "Nope", b.set(domain.ModeExecuting, false).DisplayName("Nope"))
@@ -249,6 +270,7 @@ func TestTaskCreate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	made := b.do("TaskCreate", args{"subject": "Add the retry", "status": "in_progress"})
+
 	var task domain.SessionTask
 	require.NoError(t, json.Unmarshal([]byte(made.Output), &task))
 	require.Equal(t, "Add the retry", task.Subject)
@@ -268,6 +290,7 @@ func TestTaskCreate(t *testing.T) {
 
 func TestSubmitPlan(t *testing.T) {
 	t.Parallel()
+
 	step := func(id string, after ...string) map[string]any {
 		return map[string]any{"id": id, "title": "T", "detail": "D", "depends_on": after}
 	}
@@ -288,11 +311,13 @@ func TestSubmitPlan(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
 			b.mode = domain.ModePlanning
+
 			for _, steps := range tc.steps {
 				if steps["depends_on"] != nil && len(steps["depends_on"].([]string)) == 0 {
 					delete(steps, "depends_on")
 				}
 			}
+
 			result := b.do("SubmitPlan", args{"title": "Goal", "steps": tc.steps})
 			require.Equal(t, tc.says != "", result.IsError)
 			require.Contains(t, result.Output, tc.says)
@@ -304,11 +329,14 @@ func TestSubmitPlan(t *testing.T) {
 // what its model gets, whatever provides them.
 func TestRegistry_Names_matchOffered(t *testing.T) {
 	t.Parallel()
+
 	agents, err := NewAgents(Deps{})
 	require.NoError(t, err)
 	registry, err := New(Deps{})
 	require.NoError(t, err)
+
 	skills := &shelf{offers: []domain.SkillOffer{{Name: "main", Description: "First of all"}}}
+
 	registry.Provide(agents)
 	registry.Provide(NewMemoryTool(nil))
 	registry.Provide(NewSkillTool(skills, slog.New(slog.DiscardHandler)))
@@ -317,6 +345,7 @@ func TestRegistry_Names_matchOffered(t *testing.T) {
 		{Name: "mcp__a__b", Spec: domain.ToolSpec{Name: "mcp__a__b", Parameters: json.RawMessage(`{}`)}, Executing: true},
 		{Name: "broken", Spec: domain.ToolSpec{Name: "broken", Parameters: json.RawMessage(`{"type": 5}`)}, Executing: true},
 	})
+
 	for _, scope := range []Scope{
 		{Mode: domain.ModeExecuting},
 		{Mode: domain.ModePlanning},
@@ -332,6 +361,7 @@ func TestRegistry_Names_matchOffered(t *testing.T) {
 			require.NotContains(t, names, "broken")
 		}
 	}
+
 	require.Contains(t, registry.Names(t.Context(), Scope{Mode: domain.ModeExecuting}), SkillTool)
 }
 

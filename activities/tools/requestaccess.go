@@ -41,12 +41,14 @@ func newRequestAccess(d Deps) Tool {
 			if d.Network.Narrowed(s.Session.Setup.Network) != domain.NetworkRules {
 				return "commands of this session have no network"
 			}
+
 			return ""
 		},
 		Check: func(arguments json.RawMessage) string {
 			if _, _, err := ParseAccess(arguments); err != nil {
 				return err.Error()
 			}
+
 			return ""
 		},
 		Run:     requestAccess{d.Policies}.run,
@@ -61,13 +63,16 @@ func ParseAccess(arguments json.RawMessage) (allows []domain.NetworkRule, reason
 	if err != nil {
 		return nil, "", err
 	}
+
 	for _, named := range in.Domains {
 		rule, err := domain.ParseNetworkRule(strings.TrimSpace(named))
 		if err != nil {
 			return nil, "", err
 		}
+
 		allows = append(allows, rule)
 	}
+
 	return allows, clean(strings.TrimSpace(in.Reason)), nil
 }
 
@@ -76,6 +81,7 @@ func accessSummary(arguments json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
+
 	return ruleList(rules)
 }
 
@@ -84,6 +90,7 @@ func ruleList(rules []domain.NetworkRule) string {
 	for i, rule := range rules {
 		names[i] = rule.String()
 	}
+
 	return strings.Join(names, ", ")
 }
 
@@ -105,6 +112,7 @@ func AccessQuestion(callID string, rules []domain.NetworkRule, reason string) js
 			},
 		},
 	}}, callID})
+
 	return asked
 }
 
@@ -114,11 +122,14 @@ func (r requestAccess) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	policy, err := r.policies.NetworkPolicy(ctx, c.Session.ID)
 	if err != nil {
 		return *failed("The rules of the network could not be read."), err
 	}
+
 	var allowed, refused []domain.NetworkRule
+
 	for _, rule := range rules {
 		if policy.Grants(rule) {
 			allowed = append(allowed, rule)
@@ -126,12 +137,15 @@ func (r requestAccess) run(ctx context.Context, c *Call) (Result, error) {
 			refused = append(refused, rule)
 		}
 	}
+
 	var said []string
 	if len(allowed) > 0 {
 		said = append(said, "Allowed from now on: "+ruleList(allowed)+". Run the command again.")
 	}
+
 	if len(refused) > 0 {
 		said = append(said, "Not allowed, because another rule denies it or there are too many rules: "+ruleList(refused)+".")
 	}
+
 	return Result{Output: strings.Join(said, "\n"), IsError: len(refused) > 0}, nil
 }

@@ -27,6 +27,7 @@ func parameters[T any](adjust ...func(*jsonschema.Schema)) json.RawMessage {
 	if err == nil {
 		err = applyLimits(schema, reflect.TypeFor[T]())
 	}
+
 	if err != nil {
 		panic(fmt.Sprintf("schema of %s: %v", reflect.TypeFor[T](), err))
 	}
@@ -34,10 +35,12 @@ func parameters[T any](adjust ...func(*jsonschema.Schema)) json.RawMessage {
 	for _, f := range adjust {
 		f(schema)
 	}
+
 	raw, err := json.Marshal(schema)
 	if err != nil {
 		panic(fmt.Sprintf("schema of %s: %v", reflect.TypeFor[T](), err))
 	}
+
 	return raw
 }
 
@@ -46,37 +49,47 @@ func parameters[T any](adjust ...func(*jsonschema.Schema)) json.RawMessage {
 func applyLimits(schema *jsonschema.Schema, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
+
 		if schema.Items != nil {
 			schema = schema.Items
 		}
 	}
+
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
+
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+
 		property := schema.Properties[name]
 		if property == nil {
 			continue
 		}
+
 		if len(property.Types) == 2 && property.Types[0] == "null" {
 			property.Type, property.Types = property.Types[1], nil
 		}
+
 		if err := addLimits(property, field.Tag.Get("limits")); err != nil {
 			return fmt.Errorf("field %s: %w", field.Name, err)
 		}
+
 		if err := addLimits(property.Items, field.Tag.Get("each")); err != nil {
 			return fmt.Errorf("field %s: %w", field.Name, err)
 		}
+
 		if values, ok := field.Tag.Lookup("enum"); ok {
 			for value := range strings.SplitSeq(values, "|") {
 				property.Enum = append(property.Enum, value)
 			}
 		}
+
 		if err := applyLimits(property, field.Type); err != nil {
 			return fmt.Errorf("field %s: %w", field.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -85,12 +98,15 @@ func addLimits(schema *jsonschema.Schema, limits string) error {
 	if limits == "" {
 		return nil
 	}
+
 	least, most, isRange := strings.Cut(limits, "..")
 	low, err := bound(least)
+
 	high, err2 := bound(most)
 	if err := errors.Join(err, err2); err != nil || !isRange || schema == nil {
 		return fmt.Errorf("limits %q are not valid here", limits)
 	}
+
 	switch schema.Type {
 	case "string":
 		schema.MinLength, schema.MaxLength = low, high
@@ -101,6 +117,7 @@ func addLimits(schema *jsonschema.Schema, limits string) error {
 	default:
 		return fmt.Errorf("limits %q are not valid for type %s", limits, schema.Type)
 	}
+
 	return nil
 }
 
@@ -109,7 +126,9 @@ func bound(text string) (*int, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	n, err := strconv.Atoi(text)
+
 	return &n, err
 }
 
@@ -117,5 +136,6 @@ func number64(n *int) *float64 {
 	if n == nil {
 		return nil
 	}
+
 	return new(float64(*n))
 }

@@ -9,9 +9,11 @@ import (
 
 func TestParameters(t *testing.T) {
 	t.Parallel()
+
 	type item struct {
 		Name string `json:"name" limits:"1.."`
 	}
+
 	type arguments struct {
 		Text  string   `json:"text" jsonschema:"What it works on" limits:"1..10"`
 		Mode  *string  `json:"mode,omitempty" enum:"a|b"`
@@ -19,6 +21,7 @@ func TestParameters(t *testing.T) {
 		Tags  []string `json:"tags,omitempty" limits:"1..3" each:"..4"`
 		Items []item   `json:"items,omitempty"`
 	}
+
 	require.JSONEq(t, `{
 		"type": "object",
 		"properties": {

@@ -62,16 +62,20 @@ func (p *skillProvider) Tools(ctx context.Context, scope Scope) []Tool {
 	if err != nil {
 		p.logger.Warn("skills of a session are missing", "session_id", scope.Session.ID, "error", err)
 	}
+
 	if len(offers) == 0 {
 		return nil
 	}
+
 	tool, err := p.prepare(offers)
 	if err != nil {
 		p.logger.Error("the Skill tool cannot be offered", "session_id", scope.Session.ID, "error", err)
 		return nil
 	}
+
 	session := scope.Session
 	tool.Run = func(ctx context.Context, c *Call) (Result, error) { return p.run(ctx, session, c) }
+
 	return []Tool{tool}
 }
 
@@ -81,9 +85,11 @@ func (p *skillProvider) Outline(ctx context.Context, scope Scope) []Tool {
 	if err != nil {
 		p.logger.Warn("skills of a session are missing", "session_id", scope.Session.ID, "error", err)
 	}
+
 	if !some {
 		return nil
 	}
+
 	return []Tool{skillOutline}
 }
 
@@ -105,48 +111,62 @@ func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
 	for _, o := range offers {
 		offered = fmt.Appendf(offered, "%q %q %t %t\n", o.Name, o.Description, o.Primary, o.OfSolution)
 	}
+
 	key := sha256.Sum256(offered)
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if tool, ok := p.prepared[key]; ok {
 		return tool, nil
 	}
+
 	list := skillList(offers)
+
 	schema, err := skillParameters(offers)
 	if err != nil {
 		return Tool{}, err
 	}
+
 	tool, err := Prepare(newSkill(list, schema))
 	if err != nil {
 		return Tool{}, err
 	}
+
 	if len(p.prepared) >= maxPrepared {
 		clear(p.prepared) // those in use come back at once
 	}
+
 	p.prepared[key] = tool
+
 	return tool, nil
 }
 
 // skillList lists the skills for the tool's description.
 func skillList(offers []domain.SkillOffer) string {
 	var list strings.Builder
+
 	write := func(most int) {
 		list.Reset()
 		list.WriteString("The skills of this session:\n")
+
 		for _, o := range offers {
 			mark := ""
+
 			switch {
 			case o.Primary:
 				mark = " (this session was made for this skill: load it before anything else)"
 			case o.OfSolution:
 				mark = " (chosen for the work of this session: load it before you begin with what it is for)"
 			}
+
 			fmt.Fprintf(&list, "- %s%s: %s\n", o.Name, mark, cut(oneLine(clean(o.Description)), most))
 		}
 	}
 	if write(maxOffered); length(list.String()) > maxOffered {
 		write(maxOfferedEach)
 	}
+
 	return list.String()
 }
 
@@ -154,13 +174,16 @@ func skillList(offers []domain.SkillOffer) string {
 // unless they are very many.
 func skillParameters(offers []domain.SkillOffer) (json.RawMessage, error) {
 	name := map[string]any{"type": "string", "minLength": 1, "maxLength": 64, "description": "The skill to load"}
+
 	if len(offers) <= maxSkillEnum {
 		names := make([]string, len(offers))
 		for i, o := range offers {
 			names[i] = o.Name
 		}
+
 		name["enum"] = names
 	}
+
 	return json.Marshal(map[string]any{
 		"type": "object",
 		"properties": map[string]any{
@@ -181,13 +204,16 @@ func (p *skillProvider) run(ctx context.Context, session domain.Session, c *Call
 	if err != nil {
 		return Result{}, err
 	}
+
 	skill, err := p.skills.Load(ctx, session, in.Name)
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("%s", sentence(words)), nil
 	}
+
 	if err != nil {
 		return *failed("Skill %s cannot be read at the moment.", quote(in.Name)), err
 	}
+
 	return Result{Output: describeSkill(skill, c.Session.Env, plainArguments(in.Arguments))}, nil
 }
 
@@ -195,10 +221,13 @@ func (p *skillProvider) run(ctx context.Context, session domain.Session, c *Call
 func describeSkill(skill domain.LoadedSkill, env map[string]string, arguments string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Skill %s", skill.Name)
+
 	if skill.Version != "" {
 		fmt.Fprintf(&out, " (version %s)", oneLine(clean(skill.Version)))
 	}
+
 	fmt.Fprintf(&out, ". Its package is in %s, and paths in its text are relative to that directory.\n", skill.Dir)
+
 	if skill.Changed {
 		fmt.Fprintf(
 			&out,
@@ -207,46 +236,59 @@ func describeSkill(skill domain.LoadedSkill, env map[string]string, arguments st
 			skill.Digest,
 		)
 	}
+
 	var missing []string
+
 	for _, name := range skill.RequiredEnv {
 		if _, set := env[name]; !set {
 			missing = append(missing, oneLine(clean(name)))
 		}
 	}
+
 	if len(missing) > 0 {
 		fmt.Fprintf(
 			&out, "It needs variables that are not set in this session: %s. Say so to the user when you cannot go on without them.\n",
 			strings.Join(missing, ", "),
 		)
 	}
+
 	listFiles(&out, skill.Files)
+
 	body, used := skill.Body, false
 	if strings.Contains(body, "$ARGUMENTS") {
 		body, used = strings.ReplaceAll(body, "$ARGUMENTS", arguments), true
 	}
+
 	fmt.Fprintf(&out, "\n<skill name=%q>\n%s\n</skill>\n", skill.Name, strings.TrimSpace(body))
+
 	if arguments != "" && !used {
 		fmt.Fprintf(&out, "\nApply it to: %s\n", arguments)
 	}
+
 	return out.String()
 }
 
 func listFiles(out *strings.Builder, files []domain.SkillFile) {
 	const document = "SKILL.md"
+
 	var names []string
+
 	for _, f := range files {
 		if f.Path != document {
 			names = append(names, clean(f.Path))
 		}
 	}
+
 	if len(names) == 0 {
 		return
 	}
+
 	more := ""
 	if len(names) > maxFilesShown {
 		more = fmt.Sprintf(" and %d more", len(names)-maxFilesShown)
 		names = names[:maxFilesShown]
 	}
+
 	fmt.Fprintf(out, "Files beside SKILL.md: %s%s.\n", strings.Join(names, ", "), more)
 }
 
@@ -255,9 +297,11 @@ func plainArguments(raw json.RawMessage) string {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return ""
 	}
+
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
+
 	return string(raw)
 }

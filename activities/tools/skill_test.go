@@ -36,10 +36,13 @@ func (s *shelf) Load(_ context.Context, session domain.Session, name string) (do
 
 func skillSet(t *testing.T, s *shelf, scope Scope) *Toolset {
 	t.Helper()
+
 	registry, err := New(Deps{})
 	require.NoError(t, err)
 	registry.Provide(NewSkillTool(s, slog.New(slog.DiscardHandler)))
+
 	scope.Session.OwnerID = "ann"
+
 	return registry.For(t.Context(), scope)
 }
 
@@ -49,11 +52,13 @@ func specOf(set *Toolset, name string) (domain.ToolSpec, bool) {
 			return spec, true
 		}
 	}
+
 	return domain.ToolSpec{}, false
 }
 
 func TestSkill_offeredWithSessionSkills(t *testing.T) {
 	t.Parallel()
+
 	s := &shelf{
 		offers: []domain.SkillOffer{
 			{Name: "main", Description: "First\nof all", Primary: true},
@@ -73,6 +78,7 @@ func TestSkill_offeredWithSessionSkills(t *testing.T) {
 	require.False(t, offered, "no skills, no tool")
 	_, offered = specOf(skillSet(t, s, Scope{Mode: domain.ModePlanning}), SkillTool)
 	require.False(t, offered)
+
 	disabled := Scope{Mode: domain.ModeExecuting, Session: domain.Session{DisableTools: []string{SkillTool}}}
 	_, offered = specOf(skillSet(t, s, disabled), SkillTool)
 	require.False(t, offered)
@@ -84,14 +90,17 @@ func TestSkill_offeredWithSessionSkills(t *testing.T) {
 
 func TestSkill_manySkillsFitDescription(t *testing.T) {
 	t.Parallel()
+
 	s := &shelf{}
 	for i := range 100 {
 		s.offers = append(s.offers, domain.SkillOffer{Name: fmt.Sprintf("skill-%d", i), Description: strings.Repeat("x", 1024)})
 	}
+
 	spec, _ := specOf(skillSet(t, s, Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.Less(t, length(spec.Description), 30_000)
 	require.Contains(t, spec.Description, "- skill-99: xxx")
 	require.Contains(t, string(spec.Parameters), "skill-99")
+
 	s.offers = append(s.offers, domain.SkillOffer{Name: "one-more", Description: "y"})
 	spec, _ = specOf(skillSet(t, s, Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.NotContains(t, string(spec.Parameters), "enum")
@@ -99,6 +108,7 @@ func TestSkill_manySkillsFitDescription(t *testing.T) {
 
 func TestSkill_loads(t *testing.T) {
 	t.Parallel()
+
 	s := &shelf{
 		offers: []domain.SkillOffer{{Name: "forms", Description: "d"}},
 		loaded: domain.LoadedSkill{
@@ -109,14 +119,17 @@ func TestSkill_loads(t *testing.T) {
 	set := skillSet(t, s, Scope{Mode: domain.ModeExecuting})
 	run := func(arguments string) Result {
 		t.Helper()
+
 		tool, checked, refused := set.Admit(SkillTool, arguments)
 		if refused != nil {
 			return *refused
 		}
+
 		result, err := tool.Run(
 			t.Context(), &Call{ID: "call_1", Arguments: checked, Session: SessionView{Env: map[string]string{"SET": ""}}},
 		)
 		require.NoError(t, err)
+
 		return result
 	}
 	result := run(`{"name":"forms","arguments":"a.pdf"}`)
@@ -137,6 +150,7 @@ Apply it to: a.pdf
 
 	require.Contains(t, run(`{"name":"forms","arguments":{"a":1}}`).Output, `Apply it to: {"a":1}`)
 	require.NotContains(t, run(`{"name":"forms"}`).Output, "Apply")
+
 	s.loaded.Body, s.loaded.Changed = "Work on $ARGUMENTS.", true
 	result = run(`{"name":"forms","arguments":"b.pdf"}`)
 	require.Contains(t, result.Output, "Work on b.pdf.")
@@ -146,6 +160,7 @@ Apply it to: a.pdf
 	require.True(t, run(`{"name":"unknown"}`).IsError)
 	require.True(t, run(`{}`).IsError)
 	require.True(t, run(`{"name":"forms","file":"x"}`).IsError)
+
 	s.err = domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "skill forms does not exist")
 	result = run(`{"name":"forms"}`)
 	require.True(t, result.IsError)

@@ -38,6 +38,7 @@ func newSubmitPlan() Tool {
 			if _, err := ParsePlan(arguments); err != nil {
 				return domain.AsError(err).Message
 			}
+
 			return ""
 		},
 		Run: func(context.Context, *Call) (Result, error) {
@@ -54,13 +55,16 @@ func ParsePlan(arguments json.RawMessage) (Plan, error) {
 	if err := json.Unmarshal(arguments, &plan); err != nil {
 		return Plan{}, invalidPlan("the plan is not valid JSON")
 	}
+
 	steps := map[string]PlanStep{}
 	for _, step := range plan.Steps {
 		if _, taken := steps[step.ID]; taken {
 			return Plan{}, invalidPlan("two steps have the id %s", quote(step.ID))
 		}
+
 		steps[step.ID] = step
 	}
+
 	for _, step := range plan.Steps {
 		for _, id := range step.DependsOn {
 			if _, known := steps[id]; !known {
@@ -72,17 +76,20 @@ func ParsePlan(arguments json.RawMessage) (Plan, error) {
 	left := slices.Clone(plan.Steps)
 	for len(left) > 0 {
 		n := len(left)
+
 		left = slices.DeleteFunc(left, func(step PlanStep) bool {
 			blocked := slices.ContainsFunc(step.DependsOn, func(id string) bool { _, open := steps[id]; return open })
 			if !blocked {
 				delete(steps, step.ID)
 			}
+
 			return !blocked
 		})
 		if len(left) == n {
 			return Plan{}, invalidPlan("the steps from %s on depend on each other in a circle", quote(left[0].ID))
 		}
 	}
+
 	return plan, nil
 }
 

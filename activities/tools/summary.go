@@ -20,12 +20,15 @@ func member(names ...string) func(json.RawMessage) string {
 		if json.Unmarshal(arguments, &in) != nil {
 			return ""
 		}
+
 		var parts []string
+
 		for _, name := range names {
 			if text, ok := in[name].(string); ok && text != "" {
 				parts = append(parts, first(text, 4*maxSummary))
 			}
 		}
+
 		return strings.Join(parts, " in ")
 	}
 }
@@ -38,6 +41,7 @@ func firstMember(names ...string) func(json.RawMessage) string {
 				return text
 			}
 		}
+
 		return ""
 	}
 }
@@ -45,10 +49,12 @@ func firstMember(names ...string) func(json.RawMessage) string {
 // oneLine folds white space and drops what cannot be shown.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
+
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
 		}
+
 		return r
 	}, s)
 }
@@ -74,6 +80,7 @@ func redact(s string) string {
 	for _, secret := range secrets {
 		s = secret.form.ReplaceAllString(s, secret.with)
 	}
+
 	return s
 }
 
@@ -85,8 +92,10 @@ const leastMasked = 4
 func maskValues(s string, values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < leastMasked })
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+
 	for _, value := range values {
 		s = strings.ReplaceAll(s, value, "***")
 	}
+
 	return s
 }

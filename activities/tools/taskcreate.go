@@ -36,6 +36,7 @@ type taskCreate struct{ tasks TaskList }
 
 func newTaskCreate(d Deps) Tool {
 	t := taskCreate{d.Tasks}
+
 	return Tool{
 		Name: "TaskCreate", DisplayName: "Task",
 		Spec:      domain.ToolSpec{Name: "TaskCreate", Description: taskDescription, Parameters: parameters[taskArguments](taskLimits)},
@@ -50,6 +51,7 @@ func (t taskCreate) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	fields := domain.SessionTaskChange{
 		Subject: cleaned(in.Subject), Description: cleaned(in.Description), Status: in.Status, Owner: cleaned(in.Owner),
 	}
@@ -58,24 +60,31 @@ func (t taskCreate) run(ctx context.Context, c *Call) (Result, error) {
 		for i, id := range *in.BlockedBy {
 			ids[i] = clean(id)
 		}
+
 		fields.BlockedBy = &ids
 	}
+
 	if fields.Subject != nil && strings.TrimSpace(*fields.Subject) == "" {
 		return *failed("subject is empty."), nil
 	}
+
 	var task domain.SessionTask
 	if in.TaskID != "" {
 		task, err = t.tasks.ChangeSessionTask(ctx, c.Session.ID, clean(in.TaskID), fields)
 	} else {
 		task, err = t.tasks.AddSessionTask(ctx, c.Session.ID, taskID(c.ID), fields)
 	}
+
 	if words, ok := refusal(err); err != nil && ok {
 		return *failed("%s", sentence(words)), nil
 	}
+
 	if err != nil {
 		return *failed("The list of tasks cannot be reached at the moment."), err
 	}
+
 	out, err := json.Marshal(task)
+
 	return Result{Output: string(out)}, err
 }
 
@@ -87,6 +96,8 @@ func cleaned(s *string) *string {
 	if s == nil {
 		return nil
 	}
+
 	text := clean(*s)
+
 	return &text
 }

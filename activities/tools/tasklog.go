@@ -54,6 +54,7 @@ func NewTaskLog(to io.WriteCloser, limit int64, full func()) *TaskLog {
 	l := &TaskLog{to: to, limit: limit, full: full, stop: make(chan struct{})}
 	l.streams = [2]taskStream{{log: l, mark: outMark}, {log: l, mark: errMark}}
 	l.stopped.Go(l.flushNowAndThen)
+
 	return l
 }
 
@@ -68,6 +69,7 @@ func (l *TaskLog) Stderr() io.Writer { return &l.streams[1] }
 func (l *TaskLog) Written() (int64, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.written, l.last
 }
 
@@ -77,10 +79,13 @@ func (l *TaskLog) Close() error {
 	l.stopped.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for i := range l.streams {
 		l.streams[i].end()
 	}
+
 	l.flush()
+
 	return errors.Join(l.err, l.to.Close())
 }
 
@@ -89,13 +94,17 @@ func (s *taskStream) Write(p []byte) (int, error) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.last = time.Now()
+
 	for rest := p; len(rest) > 0; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
 		rest = after
+
 		if len(s.line) == 0 {
 			s.since = l.last
 		}
+
 		for len(s.line)+len(line) > maxTaskLine {
 			room := maxTaskLine - len(s.line)
 			s.line = append(s.line, line[:room]...)
@@ -106,15 +115,18 @@ func (s *taskStream) Write(p []byte) (int, error) {
 			s.end()
 			s.line = append(s.line, kept...)
 		}
+
 		s.line = append(s.line, line...)
 		if ended {
 			s.line = append(bytes.TrimSuffix(s.line, []byte("\r")), '\n')
 			s.end()
 		}
 	}
+
 	if l.pending.Len() > 64<<10 {
 		l.flush()
 	}
+
 	return len(p), nil
 }
 
@@ -124,18 +136,23 @@ func (s *taskStream) end() {
 	if len(s.line) == 0 {
 		return
 	}
+
 	text := clean(string(bytes.TrimSuffix(s.line, []byte("\n"))))
 	s.line = s.line[:0]
 	l := s.log
 	n := int64(len(s.mark) + len(text) + 1)
+
 	if l.written >= l.limit {
 		return
 	}
+
 	if l.written+n > l.limit {
 		l.written = l.limit // the rest is not kept
 		l.full()
+
 		return
 	}
+
 	l.written += n
 	l.pending.WriteString(s.mark)
 	l.pending.WriteString(text)
@@ -145,6 +162,7 @@ func (s *taskStream) end() {
 func (l *TaskLog) flushNowAndThen() {
 	tick := time.NewTicker(taskFlush)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-l.stop:
@@ -156,6 +174,7 @@ func (l *TaskLog) flushNowAndThen() {
 					s.end() // a prompt, or a row of dots: better seen than whole
 				}
 			}
+
 			l.flush()
 			l.mu.Unlock()
 		}
@@ -166,8 +185,10 @@ func (l *TaskLog) flush() {
 	if l.pending.Len() == 0 {
 		return
 	}
+
 	if _, err := l.to.Write(l.pending.Bytes()); err != nil && l.err == nil {
 		l.err = err
 	}
+
 	l.pending.Reset()
 }

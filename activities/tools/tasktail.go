@@ -29,22 +29,28 @@ func ReadTaskLog(ctx context.Context, log io.ReadSeeker, tail int) (domain.TaskO
 	if err := countLog(ctx, log, &out); err != nil {
 		return out, err
 	}
+
 	start, err := tailStart(ctx, log, out.NextOffset, tail)
 	if err != nil {
 		return out, err
 	}
+
 	text := make([]byte, out.NextOffset-start)
 	if _, err := log.Seek(start, io.SeekStart); err != nil {
 		return out, err
 	}
+
 	n, err := io.ReadFull(log, text)
 	if err != nil && !shortened(err) {
 		return out, err
 	}
+
 	for line := range bytes.Lines(text[:n]) {
 		out.Lines, out.Markers = appendLine(out.Lines, out.Markers, line)
 	}
+
 	out.Truncated = out.TotalLines > int64(len(out.Lines))
+
 	return out, nil
 }
 
@@ -60,6 +66,7 @@ func appendLine(lines, markers []string, line []byte) (moreLines, moreMarkers []
 	} else if rest, ok := strings.CutPrefix(text, errMark); ok {
 		text, marker = rest, "stderr"
 	}
+
 	return append(lines, clean(text)), append(markers, marker)
 }
 
@@ -68,24 +75,31 @@ func countLog(ctx context.Context, log io.ReadSeeker, out *domain.TaskOutput) er
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+
 	block := make([]byte, logBlock)
+
 	for at := int64(0); at < MaxTaskLog; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+
 		n, err := log.Read(block[:min(logBlock, MaxTaskLog-at)])
 		if last := bytes.LastIndexByte(block[:n], '\n'); last >= 0 {
 			out.TotalLines += int64(bytes.Count(block[:n], []byte("\n")))
 			out.NextOffset = at + int64(last) + 1
 		}
+
 		at += int64(n)
+
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -95,21 +109,27 @@ func tailStart(ctx context.Context, log io.ReadSeeker, end int64, tail int) (int
 	floor := max(0, end-maxTaskTail)
 	start := end // of the first line that was found whole
 	block := make([]byte, logBlock)
+
 	for at, ends := end, 0; at > floor; {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+
 		part := block[:min(logBlock, at-floor)]
+
 		at -= int64(len(part))
 		if _, err := log.Seek(at, io.SeekStart); err != nil {
 			return 0, err
 		}
+
 		if _, err := io.ReadFull(log, part); err != nil {
 			if shortened(err) {
 				return end, nil
 			}
+
 			return 0, err
 		}
+
 		for i := bytes.LastIndexByte(part, '\n'); i >= 0; i = bytes.LastIndexByte(part[:i], '\n') {
 			start = at + int64(i) + 1
 			if ends++; ends > tail {
@@ -117,8 +137,10 @@ func tailStart(ctx context.Context, log io.ReadSeeker, end int64, tail int) (int
 			}
 		}
 	}
+
 	if floor == 0 && tail > 0 {
 		return 0, nil
 	}
+
 	return start, nil
 }

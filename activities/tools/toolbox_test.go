@@ -30,17 +30,21 @@ type seen struct {
 func (s *seen) Record(_ context.Context, _, path, etag string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.etags[path] = etag
+
 	return nil
 }
 
 func (s *seen) Change(_ context.Context, _, path string, change func(string) (string, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	wrote, err := change(s.etags[path])
 	if err == nil && wrote != "" {
 		s.etags[path] = wrote
 	}
+
 	return err
 }
 
@@ -48,11 +52,14 @@ func (s *seen) Change(_ context.Context, _, path string, change func(string) (st
 // and the sandbox of the service.
 func TestTools_realWorkspace(t *testing.T) {
 	t.Parallel()
+
 	box, err := sandbox.New(t.Context(), sandbox.Config{})
 	if err != nil {
 		t.Skipf("no sandbox on this machine: %v", err)
 	}
+
 	t.Cleanup(box.Close)
+
 	dir, err := os.MkdirTemp("", "everloop-tools-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o711))
@@ -63,25 +70,32 @@ func TestTools_realWorkspace(t *testing.T) {
 		Workspaces: files, Sandbox: toolbox.Shell{Sandbox: box}, Reads: &seen{etags: map[string]string{}},
 	})
 	require.NoError(t, err)
+
 	session := tools.SessionView{ID: "session-1", SandboxUID: 100_777, Env: map[string]string{"NAME": "world"}}
 	session.Root, err = files.Root(t.Context(), session.ID, session.SandboxUID)
 	require.NoError(t, err)
+
 	calls := 0
 	do := func(name string, arguments map[string]any) tools.Result {
 		t.Helper()
+
 		text, err := json.Marshal(arguments)
 		require.NoError(t, err)
+
 		tool, checked, refused := registry.For(t.Context(), tools.Scope{Mode: domain.ModeExecuting}).Admit(name, string(text))
 		if refused != nil {
 			return *refused
 		}
+
 		calls++
 		result, err := registry.Run(t.Context(), tool, &tools.Call{
 			ID: "call_" + strings.Repeat("i", calls), Session: session, Arguments: checked,
 		})
 		require.NoError(t, err)
+
 		return result
 	}
+
 	type a = map[string]any
 
 	require.Equal(
@@ -104,6 +118,7 @@ func TestTools_realWorkspace(t *testing.T) {
 
 	long := do("Bash", a{"command": "seq 1 60000"})
 	require.LessOrEqual(t, utf8.RuneCountInString(long.Output), tools.MaxResult)
+
 	kept := tools.OutputDir + "/call_" + strings.Repeat("i", calls) + ".txt"
 	require.Contains(t, long.Output, kept)
 	require.Contains(t, do("Read", a{"file_path": kept, "offset": 59_999}).Output, " 60000\t60000\n")
@@ -112,6 +127,7 @@ func TestTools_realWorkspace(t *testing.T) {
 
 	// Links that lead outside, and what is no file, give no way out and no hang.
 	do("Bash", a{"command": "ln -s /etc/passwd link; ln -s /etc dir; mkfifo pipe"})
+
 	for _, refused := range []tools.Result{
 		do("Read", a{"file_path": "link"}), do("Read", a{"file_path": "dir/passwd"}), do("Read", a{"file_path": "pipe"}),
 		do("Write", a{"file_path": "dir/new", "content": "x"}), do("Write", a{"file_path": "link", "content": "x"}),

@@ -41,6 +41,7 @@ func (r *Registry) Provide(p Provider) { r.providers = append(r.providers, p) }
 func Prepare(tool Tool) (Tool, error) {
 	schema, err := compileSchema(tool.Spec.Parameters)
 	tool.schema = schema
+
 	return tool, err
 }
 
@@ -64,6 +65,7 @@ func (r *Registry) Names(ctx context.Context, s Scope) []string {
 		if outliner, ok := p.(Outliner); ok {
 			return outliner.Outline(ctx, s)
 		}
+
 		return p.Tools(ctx, s)
 	}).names()
 }
@@ -74,11 +76,13 @@ func (r *Registry) collect(s Scope, give func(Provider) []Tool) *Toolset {
 	for _, tool := range set.tools {
 		set.byName[tool.Name] = tool
 	}
+
 	for _, provider := range r.providers {
 		for _, tool := range give(provider) {
 			set.put(tool)
 		}
 	}
+
 	return set
 }
 
@@ -88,13 +92,16 @@ func (t *Toolset) put(tool Tool) {
 		if err != nil {
 			return // a provider that gives a tool without a schema gives none
 		}
+
 		tool = prepared
 	}
+
 	if known, replaced := t.byName[tool.Name]; replaced {
 		t.tools[slices.Index(t.tools, known)] = &tool
 	} else {
 		t.tools = append(t.tools, &tool)
 	}
+
 	t.byName[tool.Name] = &tool
 }
 
@@ -102,11 +109,13 @@ func (t *Toolset) put(tool Tool) {
 // headless chats cannot ask (decisions.md section 4).
 func (t *Toolset) Offered() []domain.ToolSpec {
 	var specs []domain.ToolSpec
+
 	for _, tool := range t.tools {
 		if tool.withheld(t.scope) == "" {
 			specs = append(specs, tool.Spec)
 		}
 	}
+
 	return specs
 }
 
@@ -116,6 +125,7 @@ func (t *Toolset) Lookup(name string) (Tool, bool) {
 	if !ok {
 		return Tool{}, false
 	}
+
 	return *tool, true
 }
 
@@ -124,6 +134,7 @@ func (t *Toolset) DisplayName(name string) string {
 	if tool, ok := t.byName[name]; ok {
 		return tool.DisplayName
 	}
+
 	return name
 }
 
@@ -134,18 +145,22 @@ func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result)
 	if !ok {
 		return Tool{}, nil, failed("There is no tool named %s. The tools are: %s.", quote(name), strings.Join(t.names(), ", "))
 	}
+
 	if reason := tool.withheld(t.scope); reason != "" {
 		return Tool{}, nil, failed("%s cannot be used here: %s.", tool.Name, reason)
 	}
+
 	checked, problem := tool.schema.check(arguments)
 	if problem != "" {
 		return Tool{}, nil, failed("The arguments of %s are not valid, so nothing was done: %s", tool.Name, problem)
 	}
+
 	if tool.Check != nil {
 		if problem := tool.Check(checked); problem != "" {
 			return Tool{}, nil, failed("%s was not carried out: %s", tool.Name, sentence(problem))
 		}
 	}
+
 	return *tool, checked, nil
 }
 
@@ -154,10 +169,12 @@ func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result)
 // are masked before it is cut.
 func (t *Toolset) RunSummary(name, arguments string, values []string) string {
 	head := oneLine(clean(name))
+
 	about := t.RunText(name, arguments)
 	if about == "" {
 		return cut(head, maxRunSummary)
 	}
+
 	return cut(head+": "+redact(oneLine(clean(maskValues(about, values)))), maxRunSummary)
 }
 
@@ -167,6 +184,7 @@ func (t *Toolset) RunText(name, arguments string) string {
 	if !ok || tool.RunSummary == nil {
 		return ""
 	}
+
 	return tool.RunSummary(json.RawMessage(arguments))
 }
 
@@ -174,13 +192,16 @@ func (t *Toolset) RunText(name, arguments string) string {
 // What looks like a secret in it is masked.
 func (t *Toolset) Summary(name, arguments string) string {
 	head := oneLine(clean(name))
+
 	tool, ok := t.byName[name]
 	if !ok || tool.Summary == nil {
 		return cut(head, maxSummary)
 	}
+
 	if about := redact(oneLine(clean(tool.Summary(json.RawMessage(arguments))))); about != "" {
 		head += ": " + about
 	}
+
 	return cut(head, maxSummary)
 }
 
@@ -189,6 +210,7 @@ func (t *Toolset) names() []string {
 	for _, spec := range t.Offered() {
 		names = append(names, spec.Name)
 	}
+
 	return names
 }
 

@@ -28,15 +28,18 @@ func (m fakeModel) Ask(_ context.Context, q ModelQuery) (string, error) { return
 // callWeb does what a worker does with a call of a tool for the web.
 func callWeb(t *testing.T, d Deps, name string, arguments args) (Result, error) {
 	t.Helper()
+
 	d.Workspaces = directory{}
 	registry, err := New(d)
 	require.NoError(t, err)
 	text, err := json.Marshal(arguments)
 	require.NoError(t, err)
+
 	tool, checked, refused := registry.For(t.Context(), Scope{Mode: domain.ModeExecuting}).Admit(name, string(text))
 	if refused != nil {
 		return *refused, nil
 	}
+
 	return registry.Run(
 		t.Context(), tool,
 		&Call{ID: "call", ChatID: "chat-1", Session: SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: checked},
@@ -52,15 +55,19 @@ func webOf(p WebPage) pages { return func(context.Context, string) (WebPage, err
 
 func TestWebTools_offered(t *testing.T) {
 	t.Parallel()
+
 	offered := func(d Deps, mode domain.Mode) string {
 		registry, err := New(d)
 		require.NoError(t, err)
+
 		var names []string
+
 		for _, spec := range registry.For(t.Context(), Scope{Mode: mode, Headless: true}).Offered() {
 			if strings.HasPrefix(spec.Name, "Web") {
 				names = append(names, spec.Name)
 			}
 		}
+
 		return strings.Join(names, " ")
 	}
 	both := Deps{Web: webOf(anyPage), Search: engine(nil)}
@@ -68,13 +75,16 @@ func TestWebTools_offered(t *testing.T) {
 	require.Empty(t, offered(both, domain.ModePlanning))
 	require.Equal(t, "WebFetch", offered(Deps{Web: webOf(anyPage)}, domain.ModeExecuting))
 	require.Empty(t, offered(Deps{}, domain.ModeExecuting))
+
 	registry, err := New(both)
 	require.NoError(t, err)
+
 	set := registry.For(t.Context(), Scope{Mode: domain.ModeExecuting})
 	for _, name := range []string{"WebFetch", "WebSearch"} {
 		tool, _ := set.Lookup(name)
 		require.False(t, tool.Acts, "only looks, so it is tried again")
 	}
+
 	require.Equal(t, "WebFetch: https://x.test/?key=***", set.Summary("WebFetch", `{"url": "https://x.test/?key=***"}`))
 	require.NotContains(t, set.Summary("WebFetch", `{"url": "https://x.test/?api_key=verysecret"}`), "verysecret")
 }
@@ -103,6 +113,7 @@ func TestWebFetch_namesPage(t *testing.T) {
 
 func TestWebFetch_failures(t *testing.T) {
 	t.Parallel()
+
 	missing := anyPage
 	missing.Status, missing.StatusText, missing.Text = 404, "Not Found", strings.Repeat("x", 10_000)
 	result, err := callWeb(t, Deps{Web: webOf(missing)}, "WebFetch", args{"url": "https://example.com", "prompt": "what?"})
@@ -125,6 +136,7 @@ func TestWebFetch_failures(t *testing.T) {
 	result, err = callWeb(t, Deps{Web: failing(fault)}, "WebFetch", args{"url": "http://x.test"})
 	require.ErrorIs(t, err, fault)
 	require.NotContains(t, result.Output, "secret detail")
+
 	for _, bad := range []args{{}, {"url": ""}, {"url": 1}, {"url": "http://x", "method": "POST"}, {"url": strings.Repeat("x", 9000)}} {
 		result, err = callWeb(t, Deps{Web: failing(fault)}, "WebFetch", bad)
 		require.NoError(t, err)
@@ -134,9 +146,12 @@ func TestWebFetch_failures(t *testing.T) {
 
 func TestWebFetch_appliesPrompt(t *testing.T) {
 	t.Parallel()
+
 	long := anyPage
 	long.Text = strings.Repeat("é", 200_000)
+
 	var asked ModelQuery
+
 	asker := fakeModel(func(q ModelQuery) (string, error) { asked = q; return "It costs 3.", nil })
 	result, err := callWeb(t, Deps{Web: webOf(long), Asker: asker},
 		"WebFetch", args{"url": "https://example.com", "prompt": "What does it cost?"})
@@ -172,12 +187,15 @@ func results(addresses ...string) WebResults {
 	for _, a := range addresses {
 		out.Items = append(out.Items, WebResult{Title: "Title of\n" + a, URL: a, Snippet: "Words   of it"})
 	}
+
 	return out
 }
 
 func TestWebSearch_listsResults(t *testing.T) {
 	t.Parallel()
+
 	var asked string
+
 	found := results(
 		"https://go.dev/doc", "https://EXAMPLE.com./x", "javascript:alert(1)", "https://sub.example.com/", "https://notexample.com/", "::",
 	)
@@ -185,40 +203,52 @@ func TestWebSearch_listsResults(t *testing.T) {
 		result, err := callWeb(t, Deps{Search: engine(func(q string) (WebResults, error) { asked = q; return found, nil })}, "WebSearch", a)
 		require.NoError(t, err)
 		require.False(t, result.IsError, result.Output)
+
 		return result.Output
 	}
 	out := search(args{"query": "two\nwords"})
+
 	require.Equal(t, "two words", asked)
 	require.Contains(t, out, "1. Title of https://go.dev/doc\n   https://go.dev/doc\n   Words of it\n2. ")
 	require.NotContains(t, out, "javascript:")
 	require.NotContains(t, out, "DEMO")
 
 	out = search(args{"query": "ab", "allowed_domains": []string{"Example.com", "https://go.dev/"}})
+
 	require.Equal(t, "ab site:example.com OR site:go.dev", asked)
 	require.NotContains(t, out, "notexample")
 	require.Contains(t, out, "3. ")
 	out = search(args{"query": "ab", "blocked_domains": []string{"*.example.com"}})
+
 	require.Equal(t, "ab -site:example.com", asked)
 	require.Contains(t, out, "notexample.com")
 	require.NotContains(t, out, "//sub.example.com")
 
 	out = search(args{"query": "ab", "allowed_domains": []string{"example.com"}, "blocked_domains": []string{"sub.example.com"}})
+
 	require.Equal(t, "ab site:example.com -site:sub.example.com", asked)
 	require.Contains(t, out, "//EXAMPLE.com")
 	require.NotContains(t, out, "//sub.example.com")
 	require.NotContains(t, out, "notexample.com")
 
 	require.Contains(t, search(args{"query": "ab", "allowed_domains": []string{"other.test"}}), "left out because of their domains")
+
 	found.Demo = true
+
 	require.Contains(t, search(args{"query": "ab"}), "[DEMO: these results are made up")
+
 	found = WebResults{}
+
 	require.Contains(t, search(args{"query": "ab"}), "Nothing was found")
+
 	found = results(strings.Split(strings.Repeat("https://x.test/ ", 50), " ")...)
+
 	require.NotContains(t, search(args{"query": "ab"}), "11. ")
 }
 
 func TestWebSearch_refusals(t *testing.T) {
 	t.Parallel()
+
 	never := engine(func(string) (WebResults, error) { panic("asked") })
 	for _, bad := range []args{
 		{},
@@ -234,6 +264,7 @@ func TestWebSearch_refusals(t *testing.T) {
 		require.True(t, result.IsError, "%v", bad)
 		require.NotContains(t, result.Output, "fault of the service")
 	}
+
 	result, err := callWeb(t, Deps{Search: engine(func(string) (WebResults, error) {
 		return WebResults{}, refuse("the search engine takes no more queries")
 	})}, "WebSearch", args{"query": "ab"})

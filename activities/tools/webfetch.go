@@ -39,6 +39,7 @@ type webFetch struct {
 
 func newWebFetch(d Deps) Tool {
 	w := webFetch{d.Web, d.Asker}
+
 	return Tool{
 		Name: "WebFetch", DisplayName: "Fetch page",
 		Spec:      domain.ToolSpec{Name: "WebFetch", Description: webFetchDescription, Parameters: parameters[webFetchArguments]()},
@@ -53,23 +54,29 @@ func (w webFetch) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	page, err := w.web.Fetch(ctx, in.URL)
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
+
 	if err != nil {
 		return webTrouble("The page was not fetched", err)
 	}
+
 	if page.Status >= 400 {
 		return *failed("%s\n%s", heading(page), orEmpty(cut(page.Text, maxFailedPage))), nil
 	}
+
 	if strings.TrimSpace(in.Prompt) == "" || strings.TrimSpace(page.Text) == "" {
 		return Result{Output: heading(page) + "\n" + orEmpty(page.Text)}, nil
 	}
+
 	answer, err := w.answer(ctx, c, page, in.Prompt)
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
+
 	if err != nil {
 		return Result{
 			Output: fmt.Sprintf(
@@ -78,6 +85,7 @@ func (w webFetch) run(ctx context.Context, c *Call) (Result, error) {
 			),
 		}, nil
 	}
+
 	return Result{Output: heading(page) + "\nAnswer from the page:\n\n" + answer}, nil
 }
 
@@ -86,9 +94,12 @@ func (w webFetch) answer(ctx context.Context, c *Call, page WebPage, prompt stri
 	if w.ask == nil {
 		return "", refuse("there is no model to ask")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+
 	text := cut(page.Text, maxAsked)
+
 	return w.ask.Ask(ctx, ModelQuery{
 		SessionID: c.Session.ID, ChatID: c.ChatID, System: reader,
 		Text: fmt.Sprintf("%s\n\n<page url=%q>\n%s\n</page>", prompt, page.URL, text),
@@ -99,17 +110,21 @@ func (w webFetch) answer(ctx context.Context, c *Call, page WebPage, prompt stri
 func heading(page WebPage) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "URL: %s\nStatus: %s\n", oneLine(page.URL), strings.TrimSpace(fmt.Sprintf("%d %s", page.Status, page.StatusText)))
+
 	if page.Title != "" {
 		fmt.Fprintf(&out, "Title: %s\n", cut(oneLine(page.Title), 300))
 	}
+
 	if page.ContentType != "" {
 		fmt.Fprintf(&out, "Type: %s\n", page.ContentType)
 	}
+
 	for _, remark := range []string{page.Cut, page.Note} {
 		if remark != "" {
 			fmt.Fprintf(&out, "[%s]\n", remark)
 		}
 	}
+
 	return out.String()
 }
 
@@ -117,6 +132,7 @@ func orEmpty(text string) string {
 	if strings.TrimSpace(text) == "" {
 		return "(The page is empty.)"
 	}
+
 	return text
 }
 
@@ -126,6 +142,7 @@ func webTrouble(what string, err error) (Result, error) {
 	if words, ok := refusal(err); ok {
 		return *failed("%s: %s", what, sentence(words)), nil
 	}
+
 	return *failed("%s because of a fault of the service.", what), err
 }
 
@@ -134,5 +151,6 @@ func trouble(err error) string {
 	if words, ok := refusal(err); ok {
 		return strings.TrimSuffix(words, ".")
 	}
+
 	return "the model did not answer"
 }

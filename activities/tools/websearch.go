@@ -31,6 +31,7 @@ type webSearch struct{ search Searcher }
 
 func newWebSearch(d Deps) Tool {
 	w := webSearch{d.Search}
+
 	return Tool{
 		Name: "WebSearch", DisplayName: "Web search",
 		Spec:      domain.ToolSpec{Name: "WebSearch", Description: webSearchDescription, Parameters: parameters[webSearchArguments]()},
@@ -49,11 +50,13 @@ func checkWebSearch(arguments json.RawMessage) string {
 	case strings.TrimSpace(in.Query) == "":
 		return "query is empty"
 	}
+
 	for _, name := range slices.Concat(in.Allowed, in.Blocked) {
 		if bareDomain(name) == "" {
 			return quote(name) + " is not a domain; write example.com"
 		}
 	}
+
 	return ""
 }
 
@@ -68,22 +71,27 @@ func (w webSearch) run(ctx context.Context, c *Call) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
+
 	if err != nil {
 		return webTrouble("The search failed", err)
 	}
+
 	return Result{Output: list(in, found)}, nil
 }
 
 func narrowed(in webSearchArguments) string {
 	query := oneLine(in.Query)
+
 	var sites []string
 	for _, name := range in.Allowed {
 		sites = append(sites, "site:"+bareDomain(name))
 	}
+
 	query = strings.TrimSpace(query + " " + strings.Join(sites, " OR "))
 	for _, name := range in.Blocked {
 		query += " -site:" + bareDomain(name)
 	}
+
 	return query
 }
 
@@ -95,28 +103,37 @@ func list(in webSearchArguments, found WebResults) string {
 			"[DEMO: these results are made up by the mock service, not found on the web. Set SEARCH_URL for a real search.]\n\n",
 		)
 	}
+
 	shown := 0
 	for _, item := range found.Items {
 		if shown == maxWebResults {
 			break
 		}
+
 		if !wanted(item.URL, in) {
 			continue
 		}
+
 		shown++
 		fmt.Fprintf(&out, "%d. %s\n   %s\n", shown, orUntitled(cut(oneLine(item.Title), 300)), oneLine(item.URL))
+
 		if snippet := cut(oneLine(item.Snippet), maxSnippet); snippet != "" {
 			fmt.Fprintf(&out, "   %s\n", snippet)
 		}
 	}
+
 	if shown == 0 {
 		fmt.Fprintf(&out, "Nothing was found for %s.", quote(in.Query))
+
 		if dropped := len(found.Items); dropped > 0 {
 			fmt.Fprintf(&out, " %d results were left out because of their domains.", dropped)
 		}
+
 		return out.String()
 	}
+
 	out.WriteString("\nRead a page with WebFetch before you rely on it.")
+
 	return out.String()
 }
 
@@ -124,6 +141,7 @@ func orUntitled(title string) string {
 	if title == "" {
 		return "(no title)"
 	}
+
 	return title
 }
 
@@ -133,12 +151,14 @@ func wanted(address string, in webSearchArguments) bool {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return false
 	}
+
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	within := func(name string) bool {
 		name = bareDomain(name)
 		return host == name || strings.HasSuffix(host, "."+name)
 	}
 	allowed := len(in.Allowed) == 0 || slices.ContainsFunc(in.Allowed, within)
+
 	return allowed && !slices.ContainsFunc(in.Blocked, within)
 }
 
@@ -149,10 +169,13 @@ func bareDomain(name string) string {
 	if _, rest, found := strings.Cut(name, "://"); found {
 		name = rest
 	}
+
 	name, _, _ = strings.Cut(name, "/")
+
 	name = strings.Trim(strings.TrimPrefix(name, "*."), ".")
 	if strings.ContainsAny(name, " \t\"'()|:@?#*\\") {
 		return ""
 	}
+
 	return name
 }

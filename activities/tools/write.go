@@ -27,6 +27,7 @@ type write struct {
 
 func newWrite(d Deps) Tool {
 	w := write{d.Workspaces, d.Reads}
+
 	return Tool{
 		Name: "Write", DisplayName: "Write",
 		Spec:      domain.ToolSpec{Name: "Write", Description: writeDescription, Parameters: parameters[writeArguments]()},
@@ -42,22 +43,27 @@ func (w write) run(ctx context.Context, c *Call) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	if len(in.Content) > maxWritten {
 		return *failed("The content has %d bytes; Write takes at most %d. Make large files with Bash.", len(in.Content), maxWritten), nil
 	}
+
 	files, err := w.workspaces.Open(ctx, c.Session)
 	if err != nil {
 		return toModel(err)
 	}
 	defer files.Close()
+
 	path, err := files.Clean(in.Path)
 	if err != nil {
 		return toModel(err)
 	}
 
 	change := FileCreated
+
 	return changeFile(ctx, w.reads, c, path, func(seen string) (FileInfo, error) {
 		match := ""
+
 		info, err := files.Stat(path)
 		switch {
 		case domain.HasCode(err, domain.CodeFileNotFound):
@@ -72,12 +78,14 @@ func (w write) run(ctx context.Context, c *Call) (Result, error) {
 				return FileInfo{}, err
 			}
 		}
+
 		return files.Write(ctx, path, strings.NewReader(in.Content), match)
 	}, func() (string, string) {
 		verb := "Made"
 		if change == FileModified {
 			verb = "Replaced"
 		}
+
 		return change, fmt.Sprintf("%s %s (%d lines, %d bytes).", verb, path, countLines(in.Content), len(in.Content))
 	})
 }
@@ -88,18 +96,22 @@ func changeFile(ctx context.Context, reads FileReads, c *Call, path string,
 	change func(seen string) (FileInfo, error), describe func() (kind, words string),
 ) (Result, error) {
 	written := false
+
 	err := reads.Change(ctx, c.Session.ID, path, func(seen string) (string, error) {
 		info, err := change(seen)
 		written = err == nil
+
 		return info.ETag, err
 	})
 	if err != nil && !written {
 		return toModel(err)
 	}
+
 	kind, words := describe()
 	if err != nil { // the file is as the model wants it, only the note of it is missing
 		words += " Read it again before the next change of it."
 	}
+
 	return Result{Output: words, Changed: []domain.FileChange{{Path: path, Change: kind}}}, nil
 }
 
@@ -125,5 +137,6 @@ func countLines(s string) int {
 	if s != "" && !strings.HasSuffix(s, "\n") {
 		n++
 	}
+
 	return n
 }

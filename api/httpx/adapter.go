@@ -30,23 +30,29 @@ func greedy(name string) bool { return name == "file_path" || name == "dir_path"
 // fiberPath translates an OpenAPI path into Fiber's pattern.
 func fiberPath(path string) string {
 	var b strings.Builder
+
 	for len(path) > 0 {
 		open := strings.IndexByte(path, '{')
 		if open < 0 {
 			open = len(path)
 		}
+
 		b.WriteString(strings.NewReplacer(":", `\:`, "*", `\*`, "+", `\+`).Replace(path[:open]))
+
 		if path = path[open:]; path == "" {
 			break
 		}
+
 		name, rest, _ := strings.Cut(path[1:], "}")
 		if greedy(name) {
 			b.WriteByte('*')
 		} else {
 			b.WriteString(":" + name)
 		}
+
 		path = rest
 	}
+
 	return b.String()
 }
 
@@ -54,9 +60,11 @@ func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	serve := func(c *fiber.Ctx) error {
 		RequestOf(c.UserContext()).Route = op.Path
 		handler(&exchange{op: op, c: c, api: a.api})
+
 		return nil
 	}
 	a.app.Add(op.Method, fiberPath(op.Path), serve)
+
 	if op.Method == fiber.MethodGet && op.Metadata[streams] == nil {
 		a.app.Add(fiber.MethodHead, fiberPath(op.Path), serve)
 	}
@@ -81,6 +89,7 @@ func exchangeOf(ctx huma.Context) *exchange {
 			ctx = wrapped.Unwrap()
 			continue
 		}
+
 		return ctx.(*exchange)
 	}
 }
@@ -104,6 +113,7 @@ func (x *exchange) Header(name string) string {
 		kind, _, _ := strings.Cut(value, ";")
 		value = strings.ToLower(kind) + value[len(kind):]
 	}
+
 	return value
 }
 
@@ -118,13 +128,16 @@ func (x *exchange) Param(name string) string {
 	if greedy(name) {
 		key = "*1"
 	}
+
 	value, err := url.PathUnescape(x.c.Params(key))
 	if err != nil {
 		return x.c.Params(key)
 	}
+
 	if name != "dir_path" {
 		return value
 	}
+
 	if value == "" {
 		value = "."
 	}
@@ -132,6 +145,7 @@ func (x *exchange) Param(name string) string {
 	if bytes.HasSuffix(x.c.Request().URI().PathOriginal(), []byte("/")) && !strings.HasSuffix(value, "/") {
 		value += "/"
 	}
+
 	return value
 }
 
@@ -145,6 +159,7 @@ func (x *exchange) BodyReader() io.Reader {
 	if in := RequestOf(x.c.UserContext()).body; in != nil {
 		return in
 	}
+
 	return bytes.NewReader(x.c.Request().Body())
 }
 
@@ -175,5 +190,6 @@ func rejectBadPath(c *fiber.Ctx) error {
 			return Malformed("the path holds a broken percent escape")
 		}
 	}
+
 	return c.Next()
 }

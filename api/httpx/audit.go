@@ -11,6 +11,7 @@ import (
 // and each look at what only administrators see.
 func audited(ctx context.Context, auditor *auth.Auditor, op Operation) {
 	r := RequestOf(ctx)
+
 	switch {
 	case op.Audit != "":
 		auditor.Record(ctx, r.Caller.User.ID, op.Audit, r.target, r.detail)
@@ -30,5 +31,6 @@ func Concerns(ctx context.Context, target string, details map[string]string) {
 func firstParameter(path string) string {
 	_, rest, _ := strings.Cut(path, "{")
 	name, _, _ := strings.Cut(rest, "}")
+
 	return name
 }

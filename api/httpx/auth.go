@@ -32,6 +32,7 @@ func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) 
 		Reject(ctx, err)
 		return
 	}
+
 	RequestOf(ctx.Context()).Caller, RequestOf(ctx.Context()).Came = caller, credentialsOf(FiberOf(ctx))
 	a.auditor.SignedIn(ctx.Context(), caller, auth.EdgeREST, a.clients.of(FiberOf(ctx)).String())
 	next(ctx)
@@ -41,10 +42,12 @@ func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) 
 // scopes, or with a body that was compressed.
 func admit(op Operation) func(huma.Context, func(huma.Context)) {
 	subject := firstParameter(op.Path)
+
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if subject != "" {
 			RequestOf(ctx.Context()).target = ctx.Param(subject)
 		}
+
 		encoding, caller := FiberOf(ctx).Get(fiber.HeaderContentEncoding), CallerOf(ctx.Context())
 		switch {
 		case encoding != "" && !strings.EqualFold(encoding, "identity"):
@@ -64,24 +67,29 @@ func admit(op Operation) func(huma.Context, func(huma.Context)) {
 // credentialsOf are copies: a string of the request lives only as long as it does.
 func credentialsOf(c *fiber.Ctx) auth.Credentials {
 	credentials := auth.Credentials{Cookie: strings.Clone(c.Cookies(SessionCookie))}
+
 	scheme, token, _ := strings.Cut(c.Get(fiber.HeaderAuthorization), " ")
 	if strings.EqualFold(scheme, "bearer") {
 		credentials.Bearer = strings.Clone(strings.TrimSpace(token))
 	}
+
 	return credentials
 }
 
 // identify asks the authentication package who is calling.
 func (a *authenticator) identify(c *fiber.Ctx) (domain.Caller, error) {
 	credentials := credentialsOf(c)
+
 	caller, err := a.auth.AuthenticateFrom(c.UserContext(), clients.Network(a.clients.of(c)).String(), credentials)
 	if err != nil {
 		return domain.Caller{}, err
 	}
+
 	if credentials.Bearer == "" && !IsSafe(c.Method()) && !a.sameOrigin(c) {
 		return domain.Caller{}, domain.Newf(domain.Forbidden, "origin_refused",
 			"a change by cookie needs the Origin of this service")
 	}
+
 	return caller, nil
 }
 
@@ -97,7 +105,9 @@ func (a *authenticator) sameOrigin(c *fiber.Ctx) bool {
 	if slices.Contains(a.origins, origin) {
 		return true
 	}
+
 	u, err := url.Parse(origin)
+
 	return err == nil && u.Host != "" && u.Host == string(c.Request().Host())
 }
 

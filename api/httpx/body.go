@@ -35,32 +35,43 @@ func (b *bodies) take(c *fiber.Ctx) error {
 	if !c.Request().IsBodyStream() {
 		return c.Next()
 	}
+
 	in := incomingOf(c)
+
 	in.reserved = b.budget.reserve()
 	defer in.reserved.release()
+
 	if isMultipart(c) && strings.HasPrefix(c.Path(), "/api/") {
 		RequestOf(c.UserContext()).body = in
 		defer in.settle(c)
+
 		return c.Next()
 	}
+
 	body, err := b.read(c, in)
 	if refusal, ok := errors.AsType[*domain.Error](err); ok {
 		in.reserved.release() // nothing of the rest is kept
 		in.settle(c)
+
 		return refusal
 	}
+
 	if err != nil {
 		c.Context().SetConnectionClose()
 		return Malformed("the body could not be read")
 	}
+
 	length := c.Request().Header.ContentLength()
 	if err := c.Request().CloseBodyStream(); err != nil {
 		return Malformed("the body could not be read")
 	}
+
 	c.Request().SetBodyRaw(body)
+
 	if length < 0 { // it came in chunks
 		c.Request().Header.SetContentLength(len(body))
 	}
+
 	return c.Next()
 }
 
@@ -69,17 +80,21 @@ func (b *bodies) take(c *fiber.Ctx) error {
 func (b *bodies) read(c *fiber.Ctx, from *incoming) ([]byte, error) {
 	in := from.reserved.reader(from)
 	most := min(maxAnonymousBody, b.max)
+
 	body, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
 	if err != nil || len(body) <= most {
 		return body, err
 	}
+
 	if _, err := b.auth.identify(c); err != nil {
 		return nil, err
 	}
+
 	rest, err := io.ReadAll(io.LimitReader(in, int64(b.max-len(body))+1))
 	if len(body)+len(rest) > b.max {
 		return nil, TooLarge()
 	}
+
 	return append(body, rest...), err
 }
 
@@ -95,11 +110,14 @@ func OpenForm(c *fiber.Ctx) (*multipart.Reader, error) {
 	if in == nil {
 		return nil, domain.Newf(domain.Unsupported, "unsupported_media_type", "the body must be multipart/form-data")
 	}
+
 	_, params, _ := mime.ParseMediaType(c.Get(fiber.HeaderContentType))
 	if params["boundary"] == "" {
 		return nil, Malformed("the form has no boundary")
 	}
+
 	in.quiet = slowest
+
 	return multipart.NewReader(bufio.NewReaderSize(in, 64<<10), params["boundary"]), nil
 }
 
@@ -114,12 +132,16 @@ func readForm(ctx huma.Context, field string, keep func(file io.Reader) error) (
 	if c.Request().Header.ContentLength() > MaxUpload+maxField {
 		return nil, uploadTooLarge()
 	}
+
 	form, err := OpenForm(c)
 	if err != nil {
 		return nil, err
 	}
+
 	fields, kept := map[string]string{}, false
+
 	const maxParts = 100
+
 	for n := 0; ; n++ {
 		part, err := form.NextRawPart()
 		switch {
@@ -137,6 +159,7 @@ func readForm(ctx huma.Context, field string, keep func(file io.Reader) error) (
 			return nil, domain.Invalidf("body."+field, "is given twice")
 		default:
 			kept = true
+
 			if err := keep(&uploadedFile{r: part, left: MaxUpload}); err != nil {
 				return nil, err
 			}
@@ -149,12 +172,15 @@ func readField(part io.Reader) (string, error) {
 	if refusal, ok := errors.AsType[*domain.Error](err); ok {
 		return "", refusal
 	}
+
 	if err != nil {
 		return "", Malformed("the form could not be read")
 	}
+
 	if len(value) > maxField {
 		return "", domain.Newf(domain.TooLarge, "body_too_large", "a field of the form is larger than %d bytes", maxField)
 	}
+
 	return strings.ToValidUTF8(string(value), "�"), nil
 }
 
@@ -173,9 +199,11 @@ func (u *uploadedFile) Read(p []byte) (int, error) {
 	if u.left -= int64(n); u.left < 0 {
 		return 0, uploadTooLarge()
 	}
+
 	if err != nil && err != io.EOF {
 		return n, Malformed("the form could not be read")
 	}
+
 	return n, err
 }
 
@@ -191,10 +219,13 @@ func (s *Spooled) Keep(content io.Reader) (err error) {
 	if s.File, err = os.CreateTemp("", "everloop-upload-"); err != nil {
 		return err
 	}
+
 	if err := os.Remove(s.File.Name()); err != nil {
 		return err
 	}
+
 	s.Size, err = io.Copy(s.File, content)
+
 	return err
 }
 
@@ -215,6 +246,7 @@ func (f *FormInput) Resolve(ctx huma.Context) []error {
 	f.Form = func(field string, keep func(file io.Reader) error) (map[string]string, error) {
 		return readForm(ctx, field, keep)
 	}
+
 	return nil
 }
 

@@ -28,12 +28,15 @@ func (b *bodyBudget) reserve() *reservation { return &reservation{budget: b} }
 // grow takes n bytes more, or refuses them.
 func (r *reservation) grow(n int) error {
 	used := r.budget.used.Add(int64(n))
+
 	r.held += int64(n)
 	if r.budget.most > 0 && used > r.budget.most {
 		e := domain.Newf(domain.Unavailable, CodeBodyBudget, "too many request bodies are being read, retry in a moment")
 		e.RetryAfter = 1
+
 		return e
 	}
+
 	return nil
 }
 
@@ -58,5 +61,6 @@ func (r *reservedReader) Read(p []byte) (int, error) {
 	if refused := r.of.grow(n); refused != nil {
 		return 0, refused
 	}
+
 	return n, err
 }

@@ -18,10 +18,12 @@ type addresses struct{ proxies clients.Proxies }
 // of is the address of the client of a request, behind trusted proxies too.
 func (a addresses) of(c *fiber.Ctx) netip.Addr {
 	peer, _ := netip.AddrFromSlice(c.Context().RemoteIP())
+
 	var forwarded []string
 	for _, value := range c.Request().Header.PeekAll(fiber.HeaderXForwardedFor) {
 		forwarded = append(forwarded, string(value))
 	}
+
 	return a.proxies.Client(peer, forwarded...)
 }
 
@@ -32,13 +34,16 @@ func (a addresses) countConnection(c *fiber.Ctx) error {
 	if !counted {
 		return c.Next()
 	}
+
 	if !conn.Begin(a.of(c)) {
 		return tooManyConnections()
 	}
+
 	err := c.Next()
 	if !c.Context().Hijacked() && !c.Response().IsBodyStream() {
 		conn.Idle() // streams and sockets count until the next request, or the end of their connection
 	}
+
 	return err
 }
 
@@ -48,6 +53,7 @@ const CodeTooManyConnections = "too_many_connections"
 func tooManyConnections() *domain.Error {
 	e := domain.Newf(domain.RateLimited, CodeTooManyConnections, "too many connections are open from this address")
 	e.RetryAfter = 1
+
 	return e
 }
 
@@ -56,12 +62,15 @@ func tooManyConnections() *domain.Error {
 func RefuseConnection() []byte {
 	refused := tooManyConnections()
 	problem := ProblemOf(refused, domain.NewID())
+
 	body, err := json.Marshal(problem)
 	if err != nil {
 		panic(err) // strings and numbers only
 	}
+
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n"+
 		"Retry-After: %d\r\nX-Request-Id: %s\r\nConnection: close\r\n\r\n",
 		problem.Status, http.StatusText(problem.Status), len(body), refused.RetryAfter, problem.RequestID)
+
 	return append([]byte(head), body...)
 }

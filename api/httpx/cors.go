@@ -18,21 +18,27 @@ func crossOrigin(origins []string) fiber.Handler {
 		if len(origins) == 0 {
 			return c.Next()
 		}
+
 		c.Vary(fiber.HeaderOrigin)
+
 		origin := c.Get(fiber.HeaderOrigin)
 		if !slices.Contains(origins, origin) {
 			return c.Next()
 		}
+
 		c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
 		c.Set(fiber.HeaderAccessControlAllowCredentials, "true")
 		c.Set(fiber.HeaderAccessControlExposeHeaders, exposed)
+
 		if c.Method() != fiber.MethodOptions || c.Get(fiber.HeaderAccessControlRequestMethod) == "" {
 			return c.Next()
 		}
+
 		c.Set(fiber.HeaderAccessControlAllowMethods, "GET, HEAD, POST, PUT, PATCH, DELETE")
 		c.Set(fiber.HeaderAccessControlAllowHeaders,
 			"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Range, X-Request-Id")
 		c.Set(fiber.HeaderAccessControlMaxAge, "600")
+
 		return c.SendStatus(fiber.StatusNoContent)
 	}
 }

@@ -68,15 +68,18 @@ func statusOf(e *domain.Error) int {
 	if e.Code == CodeRange {
 		return http.StatusRequestedRangeNotSatisfiable
 	}
+
 	if status, ok := statuses[e.Kind]; ok {
 		return status
 	}
+
 	return http.StatusInternalServerError
 }
 
 // ProblemOf returns the body of an error.
 func ProblemOf(e *domain.Error, requestID string) *Problem {
 	status := statusOf(e)
+
 	p := &Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: e.Message, Code: e.Code,
 		RequestID: requestID, Retryable: e.Retryable(), Errors: e.Fields,
@@ -84,9 +87,11 @@ func ProblemOf(e *domain.Error, requestID string) *Problem {
 	if e.Validation != nil {
 		p.Valid, p.Warnings = &e.Validation.Valid, e.Validation.Warnings
 	}
+
 	if c := e.Version; c != nil {
 		p.CurrentVersion, p.ChangedBy, p.ChangedAt = c.CurrentVersion, c.ChangedBy, &c.ChangedAt
 	}
+
 	return p
 }
 
@@ -100,6 +105,7 @@ func errorHeaders(e *domain.Error, set func(name, value string)) {
 	if e.Kind == domain.Unauthenticated {
 		set(fiber.HeaderWWWAuthenticate, "Bearer")
 	}
+
 	if e.Kind == domain.RateLimited || e.RetryAfter > 0 {
 		set(fiber.HeaderRetryAfter, strconv.Itoa(max(e.RetryAfter, 1)))
 	}
@@ -118,9 +124,11 @@ func init() {
 			named.Fields = unkeepable(FiberOf(ctx))
 			e = &named
 		}
+
 		errorHeaders(e, ctx.SetHeader)
 		problem := ProblemOf(e, RequestOf(ctx.Context()).ID)
 		FiberOf(ctx).Locals(causeKey, e)
+
 		return problem
 	}
 	huma.DefaultArrayNullable = false
@@ -137,11 +145,13 @@ func refusal(status int, message string, errs []error) *domain.Error {
 			return domain.AsError(own.error)
 		}
 	}
+
 	switch status {
 	case http.StatusBadRequest:
 		if message == "request body is required" {
 			return Malformed("a JSON body is required")
 		}
+
 		return Malformed("the body is not valid JSON")
 	case http.StatusUnsupportedMediaType:
 		return UnsupportedBody()
@@ -150,9 +160,11 @@ func refusal(status int, message string, errs []error) *domain.Error {
 	case http.StatusUnprocessableEntity:
 		return invalid(errs)
 	}
+
 	for _, err := range errs {
 		return domain.AsError(err)
 	}
+
 	return domain.AsError(errors.New(message))
 }
 
@@ -170,29 +182,37 @@ func TooLarge() *domain.Error {
 // not the object that lacks it.
 func invalid(errs []error) *domain.Error {
 	out := &domain.Error{Kind: domain.Invalid, Code: domain.CodeInvalidRequest, Message: "the request is invalid"}
+
 	for _, err := range errs {
 		if e, ok := errors.AsType[*domain.Error](err); ok {
 			out.Fields = append(out.Fields, e.Fields...)
 			continue
 		}
+
 		field := domain.Field{Location: "body", Message: "is invalid"}
+
 		if d, ok := err.(huma.ErrorDetailer); ok {
 			detail := d.ErrorDetail()
 			field.Location = detail.Location
+
 			field.Message = detail.Message
 			if name, ok := strings.CutPrefix(detail.Message, "expected required property "); ok {
 				field.Location += "." + strings.TrimSuffix(name, " to be present")
 				field.Message = "is required"
 			}
+
 			if strings.HasPrefix(detail.Message, "json: ") { // names Go types and may repeat the value
 				field.Message = "has a value of the wrong type or out of range"
 			}
 		}
+
 		out.Fields = append(out.Fields, field)
 	}
+
 	if len(out.Fields) > 0 {
 		out.Message = fmt.Sprintf("%s: %s", out.Fields[0].Location, out.Fields[0].Message)
 	}
+
 	return out
 }
 
@@ -205,14 +225,18 @@ func fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderXRequestID, id)
 		drain(c)
 	}
+
 	e := routingError(err)
 	errorHeaders(e, c.Set)
 	c.Locals(causeKey, e)
+
 	p := ProblemOf(e, id)
 	if raw, ok := errors.AsType[*fiber.Error](err); ok && e.Code == "method_not_allowed" {
 		p.Status, p.Title = raw.Code, http.StatusText(raw.Code)
 	}
+
 	c.Response().ResetBody()
+
 	return c.Status(p.Status).JSON(p, p.ContentType(""))
 }
 
@@ -226,8 +250,10 @@ func rejectUnknownMethods(app *fiber.App) {
 			inner(ctx)
 			return
 		}
+
 		c := app.AcquireCtx(ctx)
 		defer app.ReleaseCtx(c)
+
 		ctx.SetConnectionClose() // with whatever of a body is still on its way
 		c.Set(fiber.HeaderAllow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		_ = fail(c, fiber.ErrMethodNotAllowed)
@@ -238,10 +264,12 @@ func rejectUnknownMethods(app *fiber.App) {
 // client whose connection is closed while it writes never sees the answer.
 func drain(c *fiber.Ctx) {
 	const most, patience = 64 << 20, 10 * time.Second
+
 	length := c.Request().Header.ContentLength()
 	if length <= 0 || length > most || c.Get(fiber.HeaderExpect) != "" {
 		return
 	}
+
 	conn := c.Context().Conn()
 	if conn.SetReadDeadline(time.Now().Add(patience)) != nil {
 		return
@@ -254,6 +282,7 @@ func drain(c *fiber.Ctx) {
 		if read += n; err != nil {
 			return
 		}
+
 		if length-read < 64<<10 {
 			_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		}
@@ -265,6 +294,7 @@ func routingError(err error) *domain.Error {
 	if !ok {
 		return domain.AsError(err)
 	}
+
 	switch raw.Code {
 	case http.StatusNotFound:
 		return domain.Newf(domain.NotFound, "route_not_found", "there is no such route")

@@ -20,8 +20,10 @@ func At(location string, err error) error {
 	if !ok || e.Kind != domain.Invalid || len(e.Fields) > 0 {
 		return err
 	}
+
 	named := *e
 	named.Fields = []domain.Field{{Location: location, Message: e.Message}}
+
 	return &named
 }
 
@@ -30,28 +32,36 @@ func At(location string, err error) error {
 // where it came from.
 func unkeepable(c *fiber.Ctx) []domain.Field {
 	bad := func(text string) bool { return strings.Contains(text, "\x00") || !utf8.ValidString(text) }
+
 	var out []domain.Field
+
 	found := func(location string) {
 		out = append(out, domain.Field{Location: location, Message: "may hold neither NUL characters nor bytes that are not UTF-8"})
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(c.Queries())) {
 		if bad(c.Queries()[name]) {
 			found("query." + name)
 		}
 	}
+
 	for _, name := range c.Route().Params {
 		if bad((&exchange{c: c}).Param(name)) {
 			found("path." + name)
 		}
 	}
+
 	if RequestOf(c.UserContext()).body != nil {
 		return out // a form, which its handler has read
 	}
+
 	var body any
 	if json.Unmarshal(c.Request().Body(), &body) != nil {
 		return out
 	}
+
 	var look func(location string, value any)
+
 	look = func(location string, value any) {
 		switch v := value.(type) {
 		case string:
@@ -67,11 +77,13 @@ func unkeepable(c *fiber.Ctx) []domain.Field {
 				found(location)
 				return
 			}
+
 			for _, name := range slices.Sorted(maps.Keys(v)) {
 				look(location+"."+name, v[name])
 			}
 		}
 	}
 	look("body", body)
+
 	return out
 }

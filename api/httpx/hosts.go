@@ -14,6 +14,7 @@ func checkHost(allowed hosts.List) fiber.Handler {
 		if allowed.Allows(string(c.Request().Host())) {
 			return c.Next()
 		}
+
 		return domain.Newf(domain.Forbidden, domain.CodeHostNotAllowed, "this host name is not allowed: add it to ALLOWED_HOSTS")
 	}
 }

@@ -52,40 +52,52 @@ type idempotency struct {
 func (k *idempotency) middleware(op Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		c, r := FiberOf(ctx), RequestOf(ctx.Context())
+
 		key, err := idempotencyKey(c)
 		if err != nil {
 			Reject(ctx, err)
 			return
 		}
+
 		if key == "" {
 			next(ctx)
 			return
 		}
+
 		r.Once = &Once{userID: r.Caller.User.ID, Key: key, request: fingerprint(c), keys: k}
+
 		first, err := k.store.BeginIdempotent(ctx.Context(), r.Once.userID, key, r.Once.request)
 		if op.Joins && domain.HasCode(err, CodeKeyInUse) {
 			r.Once.settled = true // the key is the first request's
+
 			next(ctx)
+
 			return
 		}
+
 		if err != nil {
 			Reject(ctx, err)
 			return
 		}
+
 		var form *formPrint
 		if r.body != nil {
 			form = printForm(c, r.body)
 			defer form.end()
 		}
+
 		if first != nil {
 			repeat(ctx, op, first, form, next)
 			return
 		}
 		defer r.Once.free() // a panic passes through, and leaves the key free
+
 		if op.Stream {
 			defer r.Once.hold()()
 		}
+
 		next(ctx)
+
 		response := c.Response()
 		switch status := response.StatusCode(); {
 		case status >= 300 || response.IsBodyStream():
@@ -98,6 +110,7 @@ func (k *idempotency) middleware(op Operation) func(huma.Context, func(huma.Cont
 			if form != nil {
 				answer.Form = form.end()
 			}
+
 			r.Once.Keep(answer)
 		}
 	}
@@ -110,13 +123,18 @@ func repeat(ctx huma.Context, op Operation, first *domain.StoredAnswer, form *fo
 		Reject(ctx, domain.Newf(domain.Conflict, "idempotency_key_reused", "this Idempotency-Key was used for another request"))
 		return
 	}
+
 	ctx.SetHeader("Idempotency-Replayed", "true")
+
 	if op.Repeats {
 		o := RequestOf(ctx.Context()).Once
 		o.First, o.settled = first, true
+
 		next(ctx)
+
 		return
 	}
+
 	c := FiberOf(ctx)
 	c.Status(first.Status).Set(fiber.HeaderContentType, first.ContentType)
 	c.Response().SetBody(first.Body)
@@ -128,6 +146,7 @@ func idempotencyKey(c *fiber.Ctx) (string, error) {
 	wrong := func(message string) (string, error) {
 		return "", domain.Invalidf("header."+HeaderIdempotencyKey, "%s", message)
 	}
+
 	switch {
 	case len(given) == 0:
 		return "", nil
@@ -138,11 +157,13 @@ func idempotencyKey(c *fiber.Ctx) (string, error) {
 	case len(given[0]) > 255:
 		return wrong("has more than 255 characters")
 	}
+
 	for _, b := range given[0] {
 		if b < ' ' || b > '~' {
 			return wrong("has characters other than printable ASCII")
 		}
 	}
+
 	return string(given[0]), nil
 }
 
@@ -152,6 +173,7 @@ func (o *Once) Keep(answer *domain.StoredAnswer) {
 	if o == nil || o.settled {
 		return
 	}
+
 	o.settled = true
 	o.settle(func(ctx context.Context) error { return o.keys.store.FinishIdempotent(ctx, o.userID, o.Key, answer) })
 }
@@ -161,6 +183,7 @@ func (o *Once) free() {
 	if o.settled {
 		return
 	}
+
 	o.settle(func(ctx context.Context) error { return o.keys.store.ReleaseIdempotent(ctx, o.userID, o.Key) })
 }
 
@@ -168,6 +191,7 @@ func (o *Once) free() {
 func (o *Once) settle(write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+
 	if err := write(ctx); err != nil {
 		o.keys.logger.Warn("failed to store idempotent response", "error", err)
 	}
@@ -182,6 +206,7 @@ const renewEvery = 30 * time.Second
 func (o *Once) hold() (release func()) {
 	done := make(chan struct{})
 	ticks := time.NewTicker(renewEvery)
+
 	go func() {
 		for {
 			select {
@@ -192,6 +217,7 @@ func (o *Once) hold() (release func()) {
 			}
 		}
 	}()
+
 	return func() {
 		ticks.Stop()
 		close(done)
@@ -205,6 +231,7 @@ func (o *Once) MessageID() string {
 	h := sha256.New()
 	writeSized(h, []byte(o.Key))
 	writeSized(h, o.request)
+
 	return "idempotency:" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -213,8 +240,10 @@ func (o *Once) MessageID() string {
 func fingerprint(c *fiber.Ctx) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", c.Method(), c.OriginalURL())
+
 	if RequestOf(c.UserContext()).body == nil {
 		h.Write(c.Request().Body())
 	}
+
 	return h.Sum(nil)
 }

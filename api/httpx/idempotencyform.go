@@ -26,12 +26,16 @@ type formPrint struct {
 func printForm(c *fiber.Ctx, in *incoming) *formPrint {
 	_, params, _ := mime.ParseMediaType(c.Get(fiber.HeaderContentType))
 	read, write := io.Pipe()
+
 	p := &formPrint{in: in, pipe: write, sum: make(chan []byte, 1)}
 	go func() {
 		p.sum <- printParts(bufio.NewReader(read), params["boundary"])
+
 		_, _ = io.Copy(io.Discard, read) // the form's reader never waits for this one
 	}()
+
 	in.also = write
+
 	return p
 }
 
@@ -41,8 +45,10 @@ func (p *formPrint) end() []byte {
 	if p.in.also == nil {
 		return nil
 	}
+
 	p.in.also = nil
 	_ = p.pipe.Close()
+
 	return <-p.sum
 }
 
@@ -51,29 +57,35 @@ func (p *formPrint) end() []byte {
 func (p *formPrint) rest(ctx context.Context) []byte {
 	ctx, cancel := context.WithTimeout(ctx, TransferTime)
 	defer cancel()
+
 	p.in.quiet = slowest
 	for buffer := make([]byte, 64<<10); ctx.Err() == nil; {
 		if _, err := p.in.Read(buffer); err != nil {
 			break
 		}
 	}
+
 	return p.end()
 }
 
 func printParts(body io.Reader, boundary string) []byte {
 	whole := sha256.New()
+
 	for form := multipart.NewReader(body, boundary); ; {
 		part, err := form.NextRawPart()
 		if err == io.EOF {
 			return whole.Sum(nil)
 		}
+
 		if err != nil {
 			return nil
 		}
+
 		content := sha256.New()
 		if _, err := io.Copy(content, part); err != nil {
 			return nil
 		}
+
 		writeSized(whole, []byte(part.FormName()))
 		writeSized(whole, []byte(part.FileName()))
 		writeSized(whole, content.Sum(nil))

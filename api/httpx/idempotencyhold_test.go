@@ -20,6 +20,7 @@ func (c *countingStore) RenewIdempotent(_ context.Context, userID, key string) e
 	if userID == "u" && key == "k" {
 		c.renewed.Add(1)
 	}
+
 	return nil
 }
 
@@ -28,15 +29,19 @@ func TestOnce_hold_renewsItsClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{}
+
 		release := (&Once{userID: "u", Key: "k", keys: &idempotency{store: store}}).hold()
 		for minutes := range int32(10) {
 			require.GreaterOrEqual(t, store.renewed.Load(), minutes)
 			time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble
 			synctest.Wait()
 		}
+
 		release()
 		synctest.Wait()
+
 		kept := store.renewed.Load()
+
 		time.Sleep(10 * time.Minute) //nolint:forbidigo // in a synctest bubble
 		require.Equal(t, kept, store.renewed.Load(), "it goes on after the request")
 	})

@@ -34,19 +34,23 @@ func (in *incoming) Read(p []byte) (int, error) {
 	if in.err != nil {
 		return 0, in.err
 	}
+
 	if in.quiet > 0 {
 		_ = in.conn.SetReadDeadline(time.Now().Add(in.quiet))
 	}
+
 	n, err := in.r.Read(p)
 	if in.left >= 0 {
 		if in.left -= n; err == io.EOF && in.left > 0 {
 			err = io.ErrUnexpectedEOF // the client hung up
 		}
 	}
+
 	in.err = err
 	if in.also != nil && n > 0 {
 		_, _ = in.also.Write(p[:n]) // it looks on, and can refuse nothing
 	}
+
 	return n, err
 }
 
@@ -59,6 +63,7 @@ func (in *incoming) settle(c *fiber.Ctx) {
 		_ = in.conn.SetReadDeadline(time.Now().Add(patience))
 		_, _ = io.CopyN(io.Discard, in, most)
 	}
+
 	if in.err != io.EOF {
 		c.Context().SetConnectionClose()
 	}

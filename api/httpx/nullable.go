@@ -24,5 +24,6 @@ func (n *Nullable[T]) UnmarshalJSON(data []byte) error {
 func (Nullable[T]) Schema(r huma.Registry) *huma.Schema {
 	schema := *huma.SchemaFromType(r, reflect.TypeFor[T]())
 	schema.Nullable = schema.Type != "" // any value may be null anyway
+
 	return &schema
 }

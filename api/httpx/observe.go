@@ -37,6 +37,7 @@ type observer struct {
 // writes query strings, headers or bodies.
 func (o *observer) observe(c *fiber.Ctx) error {
 	began := time.Now()
+
 	r := &Request{
 		ID: c.Get(fiber.HeaderXRequestID), Base: o.ctx,
 		Events: strings.Contains(c.Get(fiber.HeaderAccept), "text/event-stream"),
@@ -44,6 +45,7 @@ func (o *observer) observe(c *fiber.Ctx) error {
 	if !givenRequestID.MatchString(r.ID) {
 		r.ID = domain.NewID()
 	}
+
 	c.Set(fiber.HeaderXRequestID, r.ID)
 	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
 	ctx, span := o.startSpan(c)
@@ -55,8 +57,10 @@ func (o *observer) observe(c *fiber.Ctx) error {
 			return err
 		}
 	}
+
 	endSpan(span, c, routeOf(c, r))
 	o.record(c, r, time.Since(began))
+
 	return nil
 }
 
@@ -68,6 +72,7 @@ func (o *observer) guarded(c *fiber.Ctx, r *Request) (err error) {
 			err = domain.AsError(fmt.Errorf("panic: %v", p))
 		}
 	}()
+
 	return c.Next()
 }
 
@@ -75,10 +80,12 @@ func (o *observer) record(c *fiber.Ctx, r *Request, took time.Duration) {
 	status := c.Response().StatusCode()
 	route := routeOf(c, r)
 	o.metrics.seconds.WithLabelValues(c.Method(), route, strconv.Itoa(status)).Observe(took.Seconds())
+
 	level := slog.LevelInfo
 	if isProbe(route) {
 		level = slog.LevelDebug
 	}
+
 	attrs := []slog.Attr{
 		slog.String("method", c.Method()), slog.String("route", route), slog.Int("status", status),
 		slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("request_id", r.ID),
@@ -86,17 +93,22 @@ func (o *observer) record(c *fiber.Ctx, r *Request, took time.Duration) {
 	if r.Caller.User.ID != "" {
 		attrs = append(attrs, slog.String("user_id", r.Caller.User.ID))
 	}
+
 	if traced := trace.SpanContextFromContext(c.UserContext()); traced.IsValid() {
 		attrs = append(attrs, slog.String("trace_id", traced.TraceID().String()))
 	}
+
 	if cause, ok := c.Locals(causeKey).(*domain.Error); ok {
 		o.auditor.Refused(c.UserContext(), r.Caller, auth.EdgeREST, o.clients.of(c).String(), route, cause)
 		attrs = append(attrs, slog.String("code", cause.Code))
+
 		if status >= 500 {
 			level = slog.LevelError
+
 			attrs = append(attrs, slog.Any("error", cause))
 		}
 	}
+
 	o.logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 
@@ -121,6 +133,7 @@ func isProbe(path string) bool {
 	case "/healthz", "/api/health", "/readyz", "/metrics":
 		return true
 	}
+
 	return false
 }
 
@@ -133,5 +146,6 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"method", "route", "status"})}
 	registry.MustRegister(m.seconds)
+
 	return m
 }

@@ -75,6 +75,7 @@ func (o Operation) ReplyExample(contentType string) string {
 			return reply.Example
 		}
 	}
+
 	return ""
 }
 
@@ -107,6 +108,7 @@ func Register[I, O any](s *Server, op Operation, handler func(context.Context, *
 	if op.Stream {
 		described.Metadata[streams] = true
 	}
+
 	if !op.Public {
 		// What is rejected further on counts too, and says what is left.
 		described.Middlewares = huma.Middlewares{s.auth.authenticate, limit(s.limiter), admit(op)}
@@ -114,20 +116,25 @@ func Register[I, O any](s *Server, op Operation, handler func(context.Context, *
 			described.Middlewares = append(described.Middlewares, s.once.middleware(op))
 		}
 	}
+
 	schemas := s.API.OpenAPI().Components.Schemas
 	for _, reply := range op.Replies {
 		reply.describe(&described, schemas)
 	}
+
 	huma.Register(s.API, described, func(ctx context.Context, in *I) (*O, error) {
 		if !op.Stream {
 			var cancel context.CancelFunc
+
 			ctx, cancel = context.WithTimeout(ctx, RequestTimeout)
 			defer cancel()
 		}
+
 		out, err := handler(ctx, in)
 		if err == nil {
 			audited(ctx, s.auth.auditor, op)
 		}
+
 		return out, err
 	})
 	// Afterwards: huma would check a body that it knows before, and decode a form as JSON.
@@ -143,8 +150,10 @@ func Register[I, O any](s *Server, op Operation, handler func(context.Context, *
 
 func (r Reply) describe(op *huma.Operation, schemas huma.Registry) {
 	content := map[string]*huma.MediaType{}
+
 	for _, kind := range r.Types {
 		schema := &huma.Schema{Type: huma.TypeString}
+
 		switch {
 		case kind == fiber.MIMEApplicationJSON && r.Of != nil:
 			schema = schemas.Schema(r.Of, true, op.OperationID)
@@ -153,15 +162,19 @@ func (r Reply) describe(op *huma.Operation, schemas huma.Registry) {
 		case !strings.HasPrefix(kind, "text/"):
 			schema.Format = "binary"
 		}
+
 		content[kind] = &huma.MediaType{Schema: schema}
 	}
+
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
+
 	status := strconv.Itoa(r.Status)
 	if op.Responses[status] == nil {
 		op.Responses[status] = &huma.Response{Description: http.StatusText(r.Status)}
 	}
+
 	if len(content) > 0 {
 		maps.Copy(content, op.Responses[status].Content)
 		op.Responses[status].Content = content
@@ -173,10 +186,12 @@ func (f *Form) describe() *huma.RequestBody {
 	if f.Many != "" {
 		file = &huma.Schema{Type: huma.TypeArray, Items: file, Description: f.Many}
 	}
+
 	properties := map[string]*huma.Schema{f.File: file}
 	for name, text := range f.Fields {
 		properties[name] = &huma.Schema{Type: huma.TypeString, Description: text}
 	}
+
 	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		fiber.MIMEMultipartForm: {Schema: &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: []string{f.File}}},
 	}}

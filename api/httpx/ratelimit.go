@@ -19,10 +19,12 @@ func limit(limiter *auth.Limiter) func(huma.Context, func(huma.Context)) {
 			ctx.SetHeader("RateLimit-Remaining", strconv.Itoa(allowance.Left))
 			ctx.SetHeader("RateLimit-Reset", strconv.Itoa(allowance.Reset))
 		}
+
 		if err != nil {
 			Reject(ctx, err)
 			return
 		}
+
 		next(ctx)
 	}
 }

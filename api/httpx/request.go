@@ -37,6 +37,7 @@ func RequestOf(ctx context.Context) *Request {
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
 		return r
 	}
+
 	return &Request{Base: ctx}
 }
 
@@ -51,6 +52,7 @@ func Answer[T any](v T, err error) (*Body[T], error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Body[T]{v}, nil
 }
 

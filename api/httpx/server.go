@@ -62,18 +62,23 @@ func NewServer(cfg Config, document huma.Config) *Server {
 	if cfg.Context == nil {
 		cfg.Context = context.Background()
 	}
+
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxAny
 	}
+
 	if cfg.StreamPulse == 0 {
 		cfg.StreamPulse = 15 * time.Second
 	}
+
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
+
 	s := &Server{
 		Streams: &Streams{logger: cfg.Logger, pulse: cfg.StreamPulse},
 		auth:    &authenticator{cfg.Auth, cfg.Auditor, addresses{cfg.Proxies}, cfg.Origins},
@@ -83,6 +88,7 @@ func NewServer(cfg Config, document huma.Config) *Server {
 	if cfg.Rights != nil {
 		cfg.Rights.Watch(s.Streams.open.changed)
 	}
+
 	s.App = fiber.New(fiber.Config{
 		AppName:               "everloop",
 		DisableStartupMessage: true,
@@ -109,5 +115,6 @@ func NewServer(cfg Config, document huma.Config) *Server {
 	s.API = huma.NewAPI(document, routes)
 	routes.api = s.API
 	rejectUnknownMethods(s.App)
+
 	return s
 }

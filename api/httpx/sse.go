@@ -40,16 +40,20 @@ func (s *Streams) Open(ctx huma.Context, run func(ctx context.Context, out *Even
 	c.Set(fiber.HeaderContentType, "text/event-stream")
 	c.Set(fiber.HeaderCacheControl, "no-store")
 	c.Set("X-Accel-Buffering", "no") // proxies must not collect it
+
 	r := RequestOf(ctx.Context())
 	conn := c.Context().Conn()
 	c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 		ctx, cancel := context.WithCancel(WithRequest(r.Base, r))
 		defer cancel()
+
 		out := &EventStream{w: w, conn: conn}
 		defer func() { _ = conn.SetWriteDeadline(time.Time{}) }() // the connection serves on
+
 		if err := out.Comment("open"); err != nil {
 			return
 		}
+
 		if err := run(ctx, out); err != nil {
 			s.logger.Debug("stream ended", "request_id", r.ID, "route", r.Route, "error", err)
 		}
@@ -71,11 +75,13 @@ func (e *EventStream) Send(event domain.LoggedEvent) {
 // Named writes an event without a place in the log.
 func (e *EventStream) Named(name string, data []byte) {
 	fmt.Fprintf(e.w, "event: %s\n", name)
+
 	for line := range bytes.Lines(data) { // JSON of our own is one line; stored JSON may not be
 		_, _ = e.w.WriteString("data: ")
 		_, _ = e.w.Write(bytes.TrimRight(line, "\r\n"))
 		_ = e.w.WriteByte('\n')
 	}
+
 	_ = e.w.WriteByte('\n')
 }
 
@@ -84,6 +90,7 @@ func (e *EventStream) Flush() error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(WriteTimeout)); err != nil {
 		return err
 	}
+
 	return e.w.Flush()
 }
 

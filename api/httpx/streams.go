@@ -30,15 +30,20 @@ func (s *openStream) concerns(change domain.RightsChange) bool {
 // join gives a channel that says when the rights of a stream may have changed.
 func (s *openStreams) join(caller domain.Caller, sessionID string) (poke <-chan struct{}, leave func()) {
 	own := &openStream{caller: caller, sessionID: sessionID, poke: make(chan struct{}, 1)}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.open == nil {
 		s.open = map[*openStream]struct{}{}
 	}
+
 	s.open[own] = struct{}{}
+
 	return own.poke, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		delete(s.open, own)
 	}
 }
@@ -47,10 +52,12 @@ func (s *openStreams) join(caller domain.Caller, sessionID string) (poke <-chan 
 func (s *openStreams) changed(_ context.Context, change domain.RightsChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for stream := range s.open {
 		if !stream.concerns(change) {
 			continue
 		}
+
 		select {
 		case stream.poke <- struct{}{}:
 		default: // it will look anyway

@@ -15,6 +15,7 @@ import (
 // therefore checked and read by the exact names, each with its last value.
 func init() {
 	huma.ValidateStrictCasing = true
+
 	for name, format := range huma.DefaultFormats {
 		format.Unmarshal = unmarshalExactly
 		huma.DefaultFormats[name] = format
@@ -29,20 +30,25 @@ func unmarshalExactly(data []byte, v any) error {
 	if target.Kind() == reflect.Interface || opaque(target) {
 		return json.Unmarshal(data, v)
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
+
 	var free any
 	if err := decoder.Decode(&free); err != nil {
 		return json.Unmarshal(data, v) // whose error says it
 	}
+
 	pairs := 0
 	if !foreign(free, target, &pairs) && pairs == colons(data) {
 		return json.Unmarshal(data, v)
 	}
+
 	exact, err := json.Marshal(free)
 	if err != nil {
 		return err
 	}
+
 	return json.Unmarshal(exact, v)
 }
 
@@ -57,17 +63,21 @@ func foreign(value any, t reflect.Type, pairs *int) (found bool) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	if t != nil && opaque(t) {
 		t = nil // anything may be in it
 	}
+
 	switch value := value.(type) {
 	case map[string]any:
 		*pairs += len(value)
 		for name, inner := range value {
 			declared, looksLike := elementOf(t, name)
 			found = foreign(inner, declared, pairs) || found
+
 			if looksLike {
 				delete(value, name)
+
 				found = true
 			}
 		}
@@ -76,10 +86,12 @@ func foreign(value any, t reflect.Type, pairs *int) (found bool) {
 		if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 			element = t.Elem()
 		}
+
 		for _, inner := range value {
 			found = foreign(inner, element, pairs) || found
 		}
 	}
+
 	return found
 }
 
@@ -94,15 +106,18 @@ func elementOf(t reflect.Type, name string) (declared reflect.Type, looksLike bo
 	case t.Kind() != reflect.Struct:
 		return nil, false
 	}
+
 	fields := namesOf(t)
 	if field, ok := fields[name]; ok {
 		return field, false
 	}
+
 	for known := range fields {
 		if strings.EqualFold(known, name) {
 			return nil, true
 		}
 	}
+
 	return nil, false
 }
 
@@ -113,7 +128,9 @@ func namesOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := namesByType.Load(t); ok {
 		return known.(map[string]reflect.Type)
 	}
+
 	names := map[string]reflect.Type{}
+
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
@@ -122,9 +139,12 @@ func namesOf(t reflect.Type) map[string]reflect.Type {
 		case name == "":
 			name = field.Name
 		}
+
 		names[name] = field.Type
 	}
+
 	namesByType.Store(t, names)
+
 	return names
 }
 
@@ -141,5 +161,6 @@ func colons(data []byte) (n int) {
 			n++
 		}
 	}
+
 	return n
 }

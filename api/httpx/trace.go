@@ -32,14 +32,17 @@ func endSpan(span trace.Span, c *fiber.Ctx, route string) {
 	if !span.IsRecording() {
 		return
 	}
+
 	status := c.Response().StatusCode()
 	span.SetName(c.Method() + " " + route)
 	span.SetAttributes(
 		attribute.String("http.request.method", c.Method()), attribute.String("http.route", route),
 		attribute.Int("http.response.status_code", status),
 	)
+
 	if status >= fiber.StatusInternalServerError {
 		span.SetStatus(codes.Error, "")
 	}
+
 	span.End()
 }

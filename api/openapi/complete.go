@@ -29,8 +29,10 @@ func Complete(doc *huma.OpenAPI) {
 		Description: "A repeat with the same key and body within 24 hours returns the first response.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: ptr(255)},
 	}}
+
 	delete(schemas.Map(), "ExtraInfo") // its answers are described as ExtraInfoBody
 	CompleteSchemas(schemas, schemaPrefix)
+
 	for _, op := range operationsOf(doc) {
 		completeOperation(schemas, op)
 	}
@@ -67,6 +69,7 @@ func describeLimit(headers map[string]*huma.Header) {
 // operationsOf lists the operations of a document, by path and method.
 func operationsOf(doc *huma.OpenAPI) []*huma.Operation {
 	var all []*huma.Operation
+
 	for _, item := range doc.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
 			if op != nil {
@@ -74,33 +77,46 @@ func operationsOf(doc *huma.OpenAPI) []*huma.Operation {
 			}
 		}
 	}
+
 	slices.SortFunc(all, func(a, b *huma.Operation) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
 	})
+
 	return all
 }
 
 func completeOperation(schemas huma.Registry, op *huma.Operation) {
 	made := op.Metadata[httpx.Metadata].(httpx.Operation)
+
 	op.Security = security(made)
 	for _, p := range op.Parameters {
 		completeParameter(schemas, p)
 	}
+
 	if made.Method == fiber.MethodPost && !made.Public {
 		op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + httpx.HeaderIdempotencyKey})
 	}
+
 	if op.RequestBody != nil {
 		completeRequest(op, made)
 	}
+
 	delete(op.Responses, "default")
+
 	for _, response := range op.Responses {
 		response.Headers = mapWith(response.Headers, "X-Request-Id", &huma.Header{Ref: "#/components/headers/" + headerRequestName})
 		if !made.Public {
 			describeLimit(response.Headers)
 		}
+
 		for name, about := range made.Headers {
-			response.Headers = mapWith(response.Headers, name, &huma.Header{Description: about, Schema: &huma.Schema{Type: huma.TypeString}})
+			response.Headers = mapWith(
+				response.Headers,
+				name,
+				&huma.Header{Description: about, Schema: &huma.Schema{Type: huma.TypeString}},
+			)
 		}
+
 		for kind, media := range response.Content {
 			switch {
 			case made.ReplyExample(kind) != "":
@@ -110,10 +126,12 @@ func completeOperation(schemas huma.Registry, op *huma.Operation) {
 			}
 		}
 	}
+
 	codes := errorsOf(op, made)
 	for status := range codes {
 		op.Responses[status] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
+
 	op.Extensions = mapWith(op.Extensions, "x-error-codes", any(codes))
 }
 
@@ -123,10 +141,12 @@ func security(made httpx.Operation) []map[string][]string {
 	if made.Public {
 		return []map[string][]string{{}}
 	}
+
 	scopes := []string{}
 	if made.Scope != "" {
 		scopes = append(scopes, string(made.Scope))
 	}
+
 	return []map[string][]string{{"bearer": scopes}, {"cookie": {}}}
 }
 
@@ -135,6 +155,7 @@ func completeParameter(schemas huma.Registry, p *huma.Param) {
 	if p.Schema == nil {
 		return
 	}
+
 	p.Schema.Description = ""
 	p.Example, p.Schema.Examples = exampleOf(schemas, p.Schema), nil
 	explainPattern(p.Schema, &p.Description)
@@ -145,6 +166,7 @@ func completeRequest(op *huma.Operation, made httpx.Operation) {
 	if len(content) > 1 { // of a handler that reads the bytes too
 		delete(content, fiber.MIMEOctetStream)
 	}
+
 	for kind, media := range content {
 		if made.Example != "" {
 			media.Example = given(kind, made.Example)
@@ -157,6 +179,7 @@ func given(contentType, example string) any {
 	if isJSON(contentType) || contentType == fiber.MIMEMultipartForm {
 		return json.RawMessage(example)
 	}
+
 	return example
 }
 
@@ -164,6 +187,7 @@ func given(contentType, example string) any {
 func NewSchemas(prefix string, name func(reflect.Type, string) string) huma.Registry {
 	schemas := huma.NewMapRegistry(prefix, name)
 	schemas.RegisterTypeAlias(reflect.TypeFor[domain.Cost](), reflect.TypeFor[float64]()) // as its MarshalJSON writes it
+
 	return schemas
 }
 
@@ -174,16 +198,20 @@ func CompleteSchemas(schemas huma.Registry, prefix string) {
 	for name, schema := range schemas.Map() {
 		for _, field := range reflect.VisibleFields(schemas.TypeFromRef(prefix + name)) {
 			tag := field.Tag.Get("json")
+
 			property := schema.Properties[tag]
 			if property == nil || property.Ref == "" || field.Type.Kind() != reflect.Pointer || field.Tag.Get("nullable") == "false" {
 				continue
 			}
+
 			schema.Properties[tag] = &huma.Schema{
 				Description: property.Description, AnyOf: []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
 			}
 		}
+
 		for _, property := range schema.Properties {
 			explainPattern(property, &property.Description)
+
 			if property.Nullable && len(property.Enum) > 0 && !slices.Contains(property.Enum, nil) {
 				property.Enum = append(property.Enum, nil)
 			}
@@ -197,6 +225,7 @@ func explainPattern(schema *huma.Schema, about *string) {
 	if schema.PatternDescription == "" {
 		return
 	}
+
 	*about = strings.TrimSpace(*about + " It is " + schema.PatternDescription + ".")
 	schema.PatternDescription = ""
 }
@@ -213,47 +242,59 @@ func errorsOf(op *huma.Operation, made httpx.Operation) map[string][]string {
 	add(http.StatusBadRequest, "malformed_request")
 	add(http.StatusInternalServerError, "internal_error")
 	add(http.StatusTooManyRequests, httpx.CodeTooManyConnections)
+
 	if !made.Public {
 		add(http.StatusUnauthorized, "unauthorized")
 		add(http.StatusTooManyRequests, "rate_limited")
 		add(http.StatusTooManyRequests, auth.CodeTooManyGuesses)
 		add(http.StatusServiceUnavailable, "dependency_unavailable")
+
 		if made.Scope != "" {
 			add(http.StatusForbidden, "scope_missing")
 		}
+
 		if made.Scope == "admin" {
 			add(http.StatusForbidden, "administrator_required")
 		}
+
 		if !httpx.IsSafe(made.Method) {
 			add(http.StatusForbidden, "origin_refused")
 		}
+
 		if made.Method == fiber.MethodPost {
 			add(http.StatusConflict, httpx.CodeKeyInUse)
 			add(http.StatusConflict, "idempotency_key_reused")
+
 			if made.Secret {
 				add(http.StatusConflict, "idempotency_secret_not_kept")
 			}
 		}
 	}
+
 	if op.RequestBody != nil {
 		add(http.StatusRequestEntityTooLarge, "body_too_large")
 		add(http.StatusUnsupportedMediaType, "unsupported_media_type")
 		add(http.StatusServiceUnavailable, httpx.CodeBodyBudget)
 	}
+
 	if op.RequestBody != nil || len(op.Parameters) > 0 {
 		add(http.StatusUnprocessableEntity, "invalid_request")
 	}
+
 	if strings.Contains(op.Path, "/api/sessions/{session_id}") {
 		add(http.StatusNotFound, "session_not_found")
+
 		if !httpx.IsSafe(made.Method) {
 			add(http.StatusForbidden, "forbidden") // a shared session of another user
 		}
 	}
+
 	for status, list := range made.Errors {
 		for code := range strings.FieldsSeq(list) {
 			add(status, code)
 		}
 	}
+
 	return codes
 }
 
@@ -261,7 +302,9 @@ func mapWith[V any](m map[string]V, name string, v V) map[string]V {
 	if m == nil {
 		m = map[string]V{}
 	}
+
 	m[name] = v
+
 	return m
 }
 

@@ -19,6 +19,7 @@ func Frame(version string) huma.Config {
 	if cfg.Info.Version == "" {
 		cfg.Info.Version = "0.0.0"
 	}
+
 	cfg.Info.Description = introduction
 	cfg.Info.License = &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}
 	cfg.Servers = []*huma.Server{{URL: "/", Description: "This service."}}
@@ -33,6 +34,7 @@ func Frame(version string) huma.Config {
 		"cookie": {Type: "apiKey", In: "cookie", Name: httpx.SessionCookie, Description: "The session of the identity service. " +
 			"A request by cookie that changes something needs the Origin of this service."},
 	}
+
 	return cfg
 }
 
@@ -45,6 +47,7 @@ func schemaName(t reflect.Type, hint string) string {
 	for word := range strings.SplitSeq(huma.DefaultSchemaNamer(t, hint), "-") {
 		b.WriteString(strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):])
 	}
+
 	return b.String()
 }
 
@@ -86,7 +89,8 @@ var tags = []*huma.Tag{
 	{Name: "Extra info", Description: "Values that clients store with a session."},
 	{Name: "Apps", Description: "Directories of workspaces, published as sites."},
 	{Name: "Tokenization", Description: "Token counts."},
-	{Name: "Registry", Description: "The skill registry of this installation. Without one, each request fails with registry_not_configured."},
+	{Name: "Registry", Description: "The skill registry of this installation. Without one, each request fails with " +
+		"registry_not_configured."},
 	{Name: "Environment", Description: "Variables of the tools, the compute environment, the configuration and the checks of the service."},
 	{Name: "User", Description: "Settings that front ends store for the caller."},
 	{Name: "API keys", Description: "The caller's keys. A key that is restricted to scopes cannot manage keys."},

@@ -27,6 +27,7 @@ func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 		return &huma.Header{Description: about, Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
 	}
 	all := map[string]*huma.Response{}
+
 	for _, e := range []struct {
 		about   string
 		example *domain.Error
@@ -51,6 +52,7 @@ func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 		problem := httpx.ProblemOf(e.example, exampleRequestID)
 		status := strconv.Itoa(problem.Status)
 		headers := map[string]*huma.Header{"X-Request-Id": {Ref: "#/components/headers/" + headerRequestName}}
+
 		switch problem.Status {
 		case http.StatusUnauthorized:
 			headers["WWW-Authenticate"] = text("How to authenticate.", "Bearer")
@@ -60,10 +62,12 @@ func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 		case http.StatusServiceUnavailable:
 			headers["Retry-After"] = text("Seconds to wait, if known.", "12")
 		}
+
 		all[responseName(status)] = &huma.Response{
 			Description: e.about, Headers: headers,
 			Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema, Example: problem}},
 		}
 	}
+
 	return all
 }

@@ -22,35 +22,44 @@ func example(schemas huma.Registry, schema *huma.Schema, inside []string) any {
 	if len(schema.Examples) > 0 {
 		return schema.Examples[0]
 	}
+
 	if schema.Ref != "" {
 		if slices.Contains(inside, schema.Ref) {
 			return nil
 		}
+
 		return example(schemas, schemas.SchemaFromRef(schema.Ref), append(slices.Clone(inside), schema.Ref))
 	}
+
 	if len(schema.AnyOf) > 0 { // an object, or null
 		return example(schemas, schema.AnyOf[0], inside)
 	}
+
 	if schema.Default != nil {
 		return schema.Default
 	}
+
 	if len(schema.Enum) > 0 {
 		return schema.Enum[0]
 	}
+
 	switch schema.Type {
 	case huma.TypeObject:
 		fields := map[string]any{}
+
 		for name, property := range schema.Properties {
 			value := example(schemas, property, inside)
 			if value != nil || slices.Contains(schema.Required, name) {
 				fields[name] = value
 			}
 		}
+
 		return fields
 	case huma.TypeArray:
 		if item := example(schemas, schema.Items, inside); item != nil {
 			return []any{item}
 		}
+
 		return []any{}
 	case huma.TypeBoolean:
 		return false
@@ -58,11 +67,13 @@ func example(schemas huma.Registry, schema *huma.Schema, inside []string) any {
 		if schema.Minimum != nil {
 			return *schema.Minimum
 		}
+
 		return 0
 	case huma.TypeString:
 		if schema.Format == "date-time" {
 			return exampleTime
 		}
+
 		return "text"
 	default: // of any type
 		return map[string]any{}

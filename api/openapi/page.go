@@ -29,10 +29,12 @@ var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 // sets styles from its scripts.
 func PagePolicy(page []byte) string {
 	scripts := "'self'"
+
 	for _, found := range inlineScript.FindAllSubmatch(page, -1) {
 		sum := sha256.Sum256(found[1])
 		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
+
 	return strings.Join([]string{
 		"default-src 'none'", "script-src " + scripts, "style-src 'self' 'unsafe-inline'", "img-src 'self' data:", "connect-src 'self'",
 		"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",

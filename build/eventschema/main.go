@@ -14,5 +14,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "eventschema:", err)
 		os.Exit(1)
 	}
+
 	_, _ = os.Stdout.Write(document)
 }

@@ -15,11 +15,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: specified <folder of the specification>")
 		os.Exit(2)
 	}
+
 	operations, err := specified.Operations(os.DirFS(os.Args[1]))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "specified:", err)
 		os.Exit(1)
 	}
+
 	for _, operation := range operations {
 		fmt.Println(operation)
 	}

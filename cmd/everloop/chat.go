@@ -46,8 +46,10 @@ func (c *chatCmd) Run() error {
 			os.Exit(terminal.Run(ctx, client, options))
 		}
 	}
+
 	fmt.Fprintln(os.Stderr, "everloop:", err)
 	os.Exit(terminal.ExitTrouble)
+
 	return nil
 }
 
@@ -56,11 +58,13 @@ func (c *chatCmd) client() (*terminal.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return terminal.NewClient(c.URL, key)
 }
 
 func (c *chatCmd) options() (terminal.Options, error) {
 	input, output := int(os.Stdin.Fd()), int(os.Stdout.Fd())
+
 	options := terminal.Options{
 		Session: c.Session, Continue: c.Continue, Model: c.Model, Mode: c.Mode, Headless: c.Headless, Steer: c.Steer,
 		Message: c.Message, Answers: c.Answer, Interactive: term.IsTerminal(input) && c.Message != "-",
@@ -71,29 +75,36 @@ func (c *chatCmd) options() (terminal.Options, error) {
 		if width, _, err := term.GetSize(output); err == nil {
 			options.Style.Width = width
 		}
+
 		if options.Interactive {
 			options.Screen = screen(input, output)
 		}
 	}
+
 	if c.Message == "-" {
 		content, err := io.ReadAll(os.Stdin)
 		if err != nil {
 			return options, err
 		}
+
 		if options.Message = strings.TrimSpace(string(content)); options.Message == "" {
 			return options, errors.New("standard input held no message")
 		}
 	}
+
 	if c.OutputSchema != "" {
 		content, err := os.ReadFile(c.OutputSchema)
 		if err != nil {
 			return options, err
 		}
+
 		if !json.Valid(content) {
 			return options, fmt.Errorf("%s is not JSON", c.OutputSchema)
 		}
+
 		options.Schema = content
 	}
+
 	return options, nil
 }
 
@@ -114,6 +125,7 @@ func screen(input, output int) *terminal.Screen {
 func chatSignals() (context.Context, <-chan struct{}) {
 	ctx, end := context.WithCancel(context.Background())
 	signals, interrupts := make(chan os.Signal, 2), make(chan struct{})
+
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		for s := range signals {
@@ -121,11 +133,13 @@ func chatSignals() (context.Context, <-chan struct{}) {
 				end()
 				continue
 			}
+
 			select {
 			case interrupts <- struct{}{}:
 			case <-ctx.Done():
 			}
 		}
 	}()
+
 	return ctx, interrupts
 }

@@ -50,11 +50,14 @@ func main() {
 	// caught, ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	context.AfterFunc(ctx, stop)
 
 	app.Version = version
 	_, unread := memlimit.Set()
+
 	var cli commands
+
 	parsed := kong.Parse(&cli,
 		kong.Name("everloop"),
 		kong.Description("Everloop, a durable agent service."),
@@ -62,9 +65,11 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	slog.SetDefault(cli.Log.logger())
+
 	if unread != nil {
 		slog.Warn("failed to read the memory limit; using what is known", "error", unread)
 	}
+
 	parsed.FatalIfErrorf(parsed.Run())
 }
 
@@ -76,11 +81,14 @@ type logFlags struct {
 
 func (f logFlags) logger() *slog.Logger {
 	var level slog.Level
+
 	_ = level.UnmarshalText([]byte(f.Level)) // the flag's enum holds only valid names
+
 	options := &slog.HandlerOptions{Level: level}
 	if f.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
+
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 

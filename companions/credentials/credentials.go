@@ -83,6 +83,7 @@ func New(agentURL, key string) *Checker {
 	if key != "" {
 		c.key, c.keyed = sha256.Sum256([]byte(key)), true
 	}
+
 	return c
 }
 
@@ -92,30 +93,37 @@ func (c *Checker) Check(ctx context.Context, token string) (Caller, error) {
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Caller{}, unauthorized()
 	}
+
 	sum := sha256.Sum256([]byte(token))
 	if c.keyed && subtle.ConstantTimeCompare(sum[:], c.key[:]) == 1 {
 		return Caller{ID: Machine, Username: Machine, Administrator: true}, nil
 	}
+
 	if known, ok := c.recall(sum); ok {
 		return known, nil
 	}
+
 	caller, err := c.ask(ctx, token)
 	if err == nil {
 		c.remember(sum, caller)
 	}
+
 	return caller, err
 }
 
 func (c *Checker) recall(sum [sha256.Size]byte) (Caller, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	known, ok := c.known[sum]
+
 	return known.caller, ok && c.now().Before(known.until)
 }
 
 func (c *Checker) remember(sum [sha256.Size]byte, caller Caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	now := c.now()
 	if len(c.known) >= remembered {
 		for key, old := range c.known {
@@ -124,6 +132,7 @@ func (c *Checker) remember(sum [sha256.Size]byte, caller Caller) {
 			}
 		}
 	}
+
 	if len(c.known) < remembered {
 		c.known[sum] = answer{caller, now.Add(rememberFor)}
 	}
@@ -132,25 +141,31 @@ func (c *Checker) remember(sum [sha256.Size]byte, caller Caller) {
 func (c *Checker) ask(ctx context.Context, token string) (Caller, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
+
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
 		return Caller{}, away()
 	}
+
 	if c.agent == "" {
 		return Caller{}, away()
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.agent+"/api/auth/me", nil)
 	if err != nil {
 		return Caller{}, fmt.Errorf("ask the agent: %w", err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+token)
+
 	response, err := c.http.Do(request)
 	if err != nil {
 		return Caller{}, away()
 	}
 	defer response.Body.Close()
+
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized:
@@ -162,11 +177,14 @@ func (c *Checker) ask(ctx context.Context, token string) (Caller, error) {
 	default:
 		return Caller{}, away()
 	}
+
 	var caller Caller
+
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil || json.Unmarshal(data, &caller) != nil || caller.ID == "" {
 		return Caller{}, away()
 	}
+
 	return caller, nil
 }
 
@@ -185,6 +203,7 @@ func Bearer(r *http.Request) string {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
+
 	return strings.TrimSpace(token)
 }
 
@@ -193,6 +212,7 @@ func Require(caller Caller, scope string) error {
 	if !caller.Has(scope) {
 		return edge.Refuse(http.StatusForbidden, "scope_missing", "the key lacks the scope %s", scope)
 	}
+
 	return nil
 }
 
@@ -204,5 +224,6 @@ func CheckKey(key string) error {
 	if key != "" && (len(key) < 16 || len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		return errShort
 	}
+
 	return nil
 }

@@ -46,18 +46,23 @@ func openAssets(files fs.FS) (*assets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("desktop: %w", err)
 	}
+
 	served := &assets{index: index, files: map[string]asset{}}
 	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || name == "index.html" {
 			return err
 		}
+
 		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
+
 		served.add(name, content)
+
 		return nil
 	})
+
 	return served, err
 }
 
@@ -67,12 +72,15 @@ func (a *assets) add(name string, content []byte) {
 		if !ok {
 			continue
 		}
+
 		file, known := a.files[plain]
 		if !known {
 			file = asset{content: map[string][]byte{}, mime: mime.TypeByExtension(path.Ext(plain))}
 		}
+
 		file.content[encoding.name] = content
 		a.files[plain] = file
+
 		return
 	}
 }
@@ -82,34 +90,42 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		edge.Write(w, edge.Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "pages can only be read"))
+
 		return
 	}
+
 	header := w.Header()
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 	header.Set("X-Frame-Options", "DENY")
+
 	name := strings.TrimPrefix(path.Clean(r.URL.Path), "/")
 	if file, ok := a.files[name]; ok {
 		file.serve(w, r, strings.HasPrefix(name, "assets/"))
 		return
 	}
+
 	if strings.HasPrefix(name, "assets/") { // of another build: the page has to be loaded again
 		header.Set("Cache-Control", "no-store")
 		edge.Write(w, edge.Refuse(http.StatusNotFound, "not_found", "no such file: reload the page"))
+
 		return
 	}
+
 	a.serveIndex(w, r)
 }
 
 func (a *assets) serveIndex(w http.ResponseWriter, r *http.Request) {
 	var random [16]byte
+
 	_, _ = rand.Read(random[:]) // never fails
 	nonce := base64.RawURLEncoding.EncodeToString(random[:])
 	header := w.Header()
 	header.Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "text/html; charset=utf-8")
+
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(bytes.ReplaceAll(a.index, []byte(nonceMark), []byte(nonce))) // the client has gone otherwise
 	}
@@ -117,21 +133,26 @@ func (a *assets) serveIndex(w http.ResponseWriter, r *http.Request) {
 
 func (f asset) serve(w http.ResponseWriter, r *http.Request, immutable bool) {
 	header := w.Header()
+
 	content, encoding, err := f.choose(r.Header.Values("Accept-Encoding"))
 	if err != nil {
 		edge.Write(w, edge.Refuse(http.StatusNotAcceptable, "not_acceptable", "no encoding of this file is accepted"))
 		return
 	}
+
 	if encoding != "" {
 		header.Set("Content-Encoding", encoding)
 	}
+
 	header.Set("Vary", "Accept-Encoding")
 	header.Set("Content-Type", f.mime)
 	header.Set("Content-Length", fmt.Sprint(len(content)))
 	header.Set("Cache-Control", "no-cache")
+
 	if immutable {
 		header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
+
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(content) // the client has gone otherwise
 	}
@@ -141,17 +162,20 @@ func (f asset) serve(w http.ResponseWriter, r *http.Request, immutable bool) {
 // gets those that it does not refuse with q=0.
 func (f asset) choose(accepted []string) (content []byte, encoding string, err error) {
 	var names []string
+
 	for one := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(one), ";")
 		if weight = strings.ReplaceAll(weight, " ", ""); strings.TrimRight(weight, "0.") != "q=" {
 			names = append(names, strings.ToLower(strings.TrimSpace(name)))
 		}
 	}
+
 	for _, one := range encodings {
 		content, ok := f.content[one.name]
 		if ok && (one.name == "" || slices.Contains(names, one.name)) {
 			return content, one.name, nil
 		}
 	}
+
 	return nil, "", errors.New("no encoding is accepted")
 }

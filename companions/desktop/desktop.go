@@ -39,6 +39,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	agent := forward(cfg.Agent, cfg.Log)
 	mux := http.NewServeMux()
 	mux.Handle("/api/", agent)
@@ -49,6 +50,7 @@ func New(cfg Config) (*Service, error) {
 	})
 	mux.HandleFunc("GET /desktop.json", cfg.describe)
 	mux.Handle("/", pages)
+
 	return &Service{handler: mux, cfg: cfg}, nil
 }
 
@@ -68,6 +70,7 @@ func (c Config) describe(w http.ResponseWriter, _ *http.Request) {
 	if c.Identity != nil {
 		ways = []string{"password", "api_key"}
 	}
+
 	w.Header().Set("Cache-Control", "no-store")
 	edge.WriteJSON(w, http.StatusOK, description{SignIn: ways})
 }
@@ -80,5 +83,6 @@ func identity(cfg Config) http.Handler {
 				"no identity service is configured: sign in with an API key, or set IDENTITY_URL"))
 		})
 	}
+
 	return forward(cfg.Identity, cfg.Log)
 }

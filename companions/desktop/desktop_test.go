@@ -19,10 +19,13 @@ import (
 
 func start(t *testing.T, cfg Config) string {
 	t.Helper()
+
 	var zipped strings.Builder
+
 	writer := gzip.NewWriter(&zipped)
 	_, _ = writer.Write([]byte("plain"))
 	require.NoError(t, writer.Close())
+
 	cfg.Files = fstest.MapFS{
 		"index.html":         {Data: []byte(`<meta content="__CSP_NONCE__">`)},
 		"theme.js":           {Data: []byte("theme")},
@@ -37,12 +40,15 @@ func start(t *testing.T, cfg Config) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
+
 	done := make(chan error, 1)
 	go func() { done <- service.Serve(ctx, listener) }()
+
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
 	})
+
 	return "http://" + listener.Addr().String()
 }
 
@@ -50,22 +56,29 @@ func get(t *testing.T, address string, header http.Header) (*http.Response, stri
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	require.NoError(t, err)
+
 	request.Header = header
 	if host := header.Get("Host"); host != "" {
 		request.Host = host
 	}
+
 	answer, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(request)
 	require.NoError(t, err)
+
 	defer answer.Body.Close()
+
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
+
 	return answer, string(body)
 }
 
 func address(t *testing.T, raw string) *url.URL {
 	t.Helper()
+
 	at, err := url.Parse(raw)
 	require.NoError(t, err)
+
 	return at
 }
 
@@ -78,6 +91,7 @@ func TestService_pages(t *testing.T) {
 	require.Equal(t, http.StatusOK, first.StatusCode)
 	require.NotContains(t, page, nonceMark)
 	require.NotEqual(t, page, other, "each page has a nonce of its own")
+
 	policy := first.Header.Get("Content-Security-Policy")
 	nonce := strings.TrimSuffix(strings.TrimPrefix(page, `<meta content="`), `">`)
 	require.Contains(t, policy, "'nonce-"+nonce+"'")
@@ -96,6 +110,7 @@ func TestService_pages(t *testing.T) {
 
 func TestService_assets(t *testing.T) {
 	t.Parallel()
+
 	at := start(t, Config{Agent: address(t, "http://127.0.0.1:1")})
 	for accept, encoding := range map[string]string{
 		"": "", "gzip": "gzip", "gzip, br": "br", "br;q=0, gzip;q=0.5": "gzip", "identity": "", "br;q=0.0": "",
@@ -106,26 +121,33 @@ func TestService_assets(t *testing.T) {
 		require.Equal(t, "Accept-Encoding", answer.Header.Get("Vary"))
 		require.Contains(t, answer.Header.Get("Content-Type"), "javascript")
 	}
+
 	answer, _ := get(t, at+"/assets/only.css", http.Header{})
 	require.Equal(t, http.StatusNotAcceptable, answer.StatusCode)
 }
 
 func TestService_forwards(t *testing.T) {
 	t.Parallel()
+
 	release := make(chan struct{})
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "sandbox")
 		w.Header().Set("X-Seen", r.Host+" "+r.Header.Get("Origin")+" "+r.Header.Get("X-Forwarded-For")+" "+r.URL.RequestURI())
+
 		if r.URL.Path != "/api/stream" {
 			return
 		}
+
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "data: one\n\n")
 		_ = http.NewResponseController(w).Flush()
+
 		<-release
+
 		_, _ = io.WriteString(w, "data: two\n\n")
 	}))
 	t.Cleanup(agent.Close)
+
 	identity := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "everloop_session", Value: "s", HttpOnly: true})
 	}))
@@ -144,13 +166,17 @@ func TestService_forwards(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
+
 	defer stream.Body.Close()
+
 	lines := bufio.NewScanner(stream.Body)
 	require.True(t, lines.Scan())
 	require.Equal(t, "data: one", lines.Text())
 	close(release)
+
 	rest, err := io.ReadAll(stream.Body)
 	require.NoError(t, err)
+
 	_ = rest // what the scanner has not taken
 
 	signedIn, _ := get(t, at+"/api/v1/auth/login", http.Header{})
@@ -161,6 +187,7 @@ func TestService_forwards(t *testing.T) {
 
 func TestService_withoutOthers(t *testing.T) {
 	t.Parallel()
+
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	at := start(t, Config{Agent: address(t, gone.URL)})

@@ -23,6 +23,7 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 			chain, scheme := r.In.Header.Values("X-Forwarded-For"), r.In.Header.Get("X-Forwarded-Proto")
 			r.Out.Header["X-Forwarded-For"] = chain // the service takes the last one that is no proxy of its own
 			r.SetXForwarded()
+
 			if scheme != "" {
 				r.Out.Header.Set("X-Forwarded-Proto", scheme)
 			}
@@ -36,15 +37,18 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 			if r.Context().Err() != nil {
 				return // the client has gone
 			}
+
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
 				edge.Write(w, edge.Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the body is too large"))
 				return
 			}
+
 			log.Warn("failed to reach a service", "service", to.Host, "method", r.Method, "error", err)
 			edge.Write(w, edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot be reached: try again"))
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The answers have headers of their own.
 		for _, name := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"} {
@@ -55,6 +59,7 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Time{})
+
 		proxy.ServeHTTP(w, r)
 	})
 }

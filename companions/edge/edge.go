@@ -45,8 +45,10 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.guard(s.Handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(netutil.LimitListener(listener, cmp.Or(s.Connections, connections))) }()
+
 	s.Log.Info("service started", "service", s.Name, "addr", listener.Addr().String())
 
 	select {
@@ -54,14 +56,18 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	case <-ctx.Done():
 	}
+
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
+
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // requests that did not end in time are cut
 	}
+
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
+
 	return nil
 }
 
@@ -73,22 +79,28 @@ func (s Service) guard(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
 		header.Set("Referrer-Policy", "no-referrer")
+
 		if !s.Hosts.Allows(r.Host) {
 			Write(w, Refuse(http.StatusForbidden, "host_not_allowed", "this host name is not allowed: add it to ALLOWED_HOSTS"))
 			return
 		}
+
 		Extend(w, requestTime)
+
 		defer func() {
 			p := recover()
 			if p == nil {
 				return
 			}
+
 			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 				panic(p)
 			}
+
 			s.Log.Error("failed to answer a request: panic", "service", s.Name, "method", r.Method, "panic", fmt.Sprint(p))
 			Write(w, Refuse(http.StatusInternalServerError, "internal", "internal error"))
 		}()
+
 		next.ServeHTTP(w, r)
 	})
 }

@@ -42,6 +42,7 @@ func Refuse(status int, code, format string, args ...any) *Problem {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		p.RetryAfter = 1
 	}
+
 	return p
 }
 
@@ -50,6 +51,7 @@ func Invalid(location, format string, args ...any) *Problem {
 	message := fmt.Sprintf(format, args...)
 	p := Refuse(http.StatusUnprocessableEntity, "invalid_request", "%s: %s", location, message)
 	p.Errors = []Field{{Location: location, Message: message}}
+
 	return p
 }
 
@@ -59,9 +61,11 @@ func Write(w http.ResponseWriter, p *Problem) {
 	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
+
 	if p.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
+
 	header.Del("ETag")
 	header.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
@@ -83,13 +87,16 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 		if err == nil {
 			return
 		}
+
 		if p, ok := errors.AsType[*Problem](err); ok {
 			Write(w, p)
 			return
 		}
+
 		if r.Context().Err() == nil {
 			log.Error("failed to answer a request", "method", r.Method, "route", r.Pattern, "error", err)
 		}
+
 		Write(w, Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again"))
 	}
 }
@@ -102,17 +109,22 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the body is larger than %d bytes", maxBody)
 	}
+
 	if err != nil {
 		return Refuse(http.StatusBadRequest, "malformed_request", "the body could not be read")
 	}
+
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
+
 	if err := decoder.Decode(value); err != nil {
 		return Refuse(http.StatusBadRequest, "malformed_request", "the body is not the JSON object that this operation takes")
 	}
+
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Refuse(http.StatusBadRequest, "malformed_request", "the body has more than one JSON value")
 	}
+
 	return nil
 }
 
@@ -122,9 +134,11 @@ func Number(r *http.Request, name string, otherwise, least, most int) (int, erro
 	if text == "" {
 		return otherwise, nil
 	}
+
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
 		return 0, Invalid("query."+name, "must be a number from %d to %d", least, most)
 	}
+
 	return n, nil
 }

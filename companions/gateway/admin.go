@@ -35,6 +35,7 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 		"script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
+
 	_, _ = io.WriteString(w, page) // the client may be gone
 }
 
@@ -46,8 +47,10 @@ func (s *Service) operatorOnly(next http.HandlerFunc) func(http.ResponseWriter, 
 				status: http.StatusForbidden, Type: "permission_error", Code: "operator_only",
 				Message: "only the operator's key opens the management interface",
 			})
+
 			return
 		}
+
 		next(w, r)
 	}
 }
@@ -73,11 +76,13 @@ func (s Settings) masked() Settings {
 	for i := range s.Keys {
 		s.Keys[i].Key = masked
 	}
+
 	for i := range s.Sources {
 		if s.Sources[i].APIKey != "" {
 			s.Sources[i].APIKey = masked
 		}
 	}
+
 	return s
 }
 
@@ -88,6 +93,7 @@ func (s *Settings) unmask(before Settings) error {
 		if k.Key != masked {
 			continue
 		}
+
 		s.Keys[i].Key = ""
 		for _, old := range before.Keys {
 			if old.Name == k.Name {
@@ -95,20 +101,24 @@ func (s *Settings) unmask(before Settings) error {
 			}
 		}
 	}
+
 	for i, one := range s.Sources {
 		if one.APIKey != masked {
 			continue
 		}
+
 		s.Sources[i].APIKey = ""
 		for _, old := range before.Sources {
 			if old.Name == one.Name && old.BaseURL == one.BaseURL && old.Kind == one.Kind {
 				s.Sources[i].APIKey = old.APIKey
 			}
 		}
+
 		if s.Sources[i].APIKey == "" {
 			return fmt.Errorf("sources[%d].api_key must be given again: the source is new, or its address has changed", i)
 		}
 	}
+
 	return nil
 }
 
@@ -119,18 +129,23 @@ func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
 		writeError(w, invalid("the body could not be read, or exceeds 4 MiB"))
 		return
 	}
+
 	var set Settings
+
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
+
 	if err := decoder.Decode(&set); err != nil {
 		writeError(w, invalid("the body is not a configuration: "+err.Error()))
 		return
 	}
+
 	version, fault := s.replace(set, r.Header.Get("If-Match"))
 	if fault != nil {
 		writeError(w, fault)
 		return
 	}
+
 	s.warmUp()
 	w.Header().Set("ETag", version)
 	writeJSON(w, http.StatusOK, s.table().set.masked())
@@ -139,29 +154,39 @@ func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
 func (s *Service) replace(set Settings, match string) (version string, fault *apiError) {
 	s.files.Lock()
 	defer s.files.Unlock()
+
 	s.reload() // what an editor has changed since counts
+
 	if match != "" && match != "*" && match != tag(s.seen) {
 		e := invalid("the configuration has changed since it was read: read it again")
 		e.status, e.Code = http.StatusPreconditionFailed, "config_changed"
+
 		return "", e
 	}
+
 	if err := errors.Join(set.unmask(s.table().set), set.check()); err != nil {
 		e := invalid(err.Error())
 		e.status, e.Code = http.StatusUnprocessableEntity, "invalid_config"
+
 		return "", e
 	}
+
 	text, err := merged(s.cfg.File, set)
 	if err == nil {
 		err = writeFile(s.cfg.File, text)
 	}
+
 	if err != nil {
 		s.log.Error("failed to write the configuration of the gateway", "error", err)
+
 		return "", sourceFault(http.StatusInternalServerError, "config_not_written",
 			"the configuration could not be written; the log says why")
 	}
+
 	s.seen = text
 	s.use(set)
 	s.log.Info("configuration of the gateway written", "sources", len(set.Sources), "keys", len(set.Keys))
+
 	return tag(text), nil
 }
 
@@ -171,23 +196,31 @@ func merged(file string, set Settings) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var document, fresh yaml.Node
 	if err := fresh.Encode(set); err != nil {
 		return nil, err
 	}
+
 	if yaml.Unmarshal(before, &document) != nil || len(document.Content) == 0 {
 		document = yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{{Kind: yaml.MappingNode}}}
 	}
+
 	merge(document.Content[0], &fresh)
+
 	var out bytes.Buffer
+
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
+
 	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
 		return nil, err
 	}
+
 	if _, err := Parse(out.Bytes()); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -198,12 +231,16 @@ func merge(into, from *yaml.Node) {
 			into.Kind, into.Tag, into.Value, into.Style = from.Kind, from.Tag, from.Value, from.Style
 			into.Content, into.Alias = from.Content, nil
 		}
+
 		return
 	}
+
 	if len(into.Content) == 0 {
 		into.Style = from.Style
 	}
+
 	var content []*yaml.Node
+
 	if into.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(into.Content); i += 2 { // in the order of the file
 			if value := field(from, into.Content[i].Value); value != nil {
@@ -211,24 +248,31 @@ func merge(into, from *yaml.Node) {
 				content = append(content, into.Content[i], into.Content[i+1])
 			}
 		}
+
 		for i := 0; i+1 < len(from.Content); i += 2 {
 			if field(into, from.Content[i].Value) == nil {
 				content = append(content, from.Content[i], from.Content[i+1])
 			}
 		}
+
 		into.Content = content
+
 		return
 	}
+
 	for _, item := range from.Content {
 		for _, old := range into.Content {
 			if name := identity(item); name != "" && identity(old) == name {
 				merge(old, item)
 				item = old
+
 				break
 			}
 		}
+
 		content = append(content, item)
 	}
+
 	into.Content = content
 }
 
@@ -239,6 +283,7 @@ func field(node *yaml.Node, name string) *yaml.Node {
 			return node.Content[i+1]
 		}
 	}
+
 	return nil
 }
 
@@ -247,10 +292,12 @@ func identity(node *yaml.Node) string {
 	if node.Kind == yaml.ScalarNode {
 		return node.Value
 	}
+
 	for _, name := range []string{"name", "id"} {
 		if value := field(node, name); value != nil {
 			return value.Value
 		}
 	}
+
 	return ""
 }

@@ -33,6 +33,7 @@ func TestAdmin_config_keepsCommentsAndSecrets(t *testing.T) {
 	text := read(t, res)
 	require.NotContains(t, text, "secret-of")
 	require.NotContains(t, text, "key-of")
+
 	var set map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &set))
 	source := set["sources"].([]any)[0].(map[string]any)
@@ -45,14 +46,17 @@ func TestAdmin_config_keepsCommentsAndSecrets(t *testing.T) {
 	require.NoError(t, err)
 	put := s.do(t.Context(), "PUT", "/admin/config", operatorKey, string(changed))
 	require.Equal(t, 200, put.StatusCode, read(t, put))
+
 	kept, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
 	require.NoError(t, err)
+
 	for _, part := range []string{
 		"# the head", "# of the editor", "# beside it", "# the address", "# of names", "a: other # an alias", "c: default_model",
 		"key-of-the-editor", "secret-of-the-source", "max_concurrency: 3", "default_model: m",
 	} {
 		require.Contains(t, string(kept), part)
 	}
+
 	require.NotContains(t, string(kept), "b: m")
 	require.NotContains(t, string(kept), "***")
 	require.Equal(t, 200, s.do(t.Context(), "GET", "/admin/usage", "key-of-the-editor", "").StatusCode)
@@ -61,6 +65,7 @@ func TestAdmin_config_keepsCommentsAndSecrets(t *testing.T) {
 func TestAdmin_config_rejects(t *testing.T) {
 	t.Parallel()
 	s := start(t, commented, 0)
+
 	const moved = `{"sources":[{"name":"s","kind":"openai","base_url":"http://127.0.0.1:2","api_key":"***"}]}`
 	for name, c := range map[string]struct {
 		key, body, code string
@@ -77,14 +82,18 @@ func TestAdmin_config_rejects(t *testing.T) {
 		require.Equal(t, c.status, res.StatusCode, name)
 		require.Equal(t, c.code, code(t, read(t, res)), name)
 	}
+
 	r, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/admin/config", strings.NewReader(moved))
 	require.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+operatorKey)
 	r.Header.Set("If-Match", `"old"`)
 	res, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	require.Equal(t, 412, res.StatusCode)
+
 	text, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, commented, string(text))

@@ -30,22 +30,29 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request) (b body, rele
 	if size < 0 || size > maxBody {
 		size = maxBody
 	}
+
 	if !s.bodies.TryAcquire(size) {
 		return b, nil, tooMany("gateway_busy", "the gateway holds as many requests as it may; try again")
 	}
+
 	release = func() { s.bodies.Release(size) }
+
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		release()
+
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return b, nil, &apiError{
 				status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Code: "request_too_large",
 				Message: "the request exceeds 64 MiB",
 			}
 		}
+
 		return b, nil, invalid("the body of the request could not be read")
 	}
+
 	b.text = text
+
 	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind == "multipart/form-data" {
 		b.boundary = parameters["boundary"]
@@ -53,10 +60,12 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request) (b body, rele
 	} else {
 		fault = b.parseJSON()
 	}
+
 	if fault != nil {
 		release()
 		return b, nil, fault
 	}
+
 	return b, release, nil
 }
 
@@ -65,6 +74,7 @@ func (b *body) parseJSON() *apiError {
 	if !json.Valid(b.text) { // unlike gjson's check it bounds the depth, which would exhaust the stack
 		return invalid("the body is not JSON, or is nested too deeply")
 	}
+
 	object := gjson.ParseBytes(b.text)
 	if !object.IsObject() {
 		return invalid("the body must be a JSON object")
@@ -72,7 +82,9 @@ func (b *body) parseJSON() *apiError {
 	// A second field of the name, in whatever case, may be the one that a source reads:
 	// a model that the key does not open.
 	seen := map[string]bool{}
+
 	var fault *apiError
+
 	object.ForEach(func(key, value gjson.Result) bool {
 		name := strings.ToLower(key.String())
 		switch name {
@@ -80,19 +92,23 @@ func (b *body) parseJSON() *apiError {
 			if seen[name] || key.String() != name {
 				fault = invalid("the field " + name + " must be there once, in small letters")
 			}
+
 			seen[name] = true
 		}
+
 		switch {
 		case name == "model" && value.Type != gjson.String && value.Type != gjson.Null:
 			fault = invalid("the field model must be a string")
 		case name == "stream" && !value.IsBool() && value.Type != gjson.Null:
 			fault = invalid("the field stream must be true or false")
 		}
+
 		return fault == nil
 	})
 	b.model = object.Get("model").String()
 	b.stream = object.Get("stream").Bool()
 	b.addsUsage = b.stream && !object.Get("stream_options.include_usage").Bool()
+
 	return fault
 }
 
@@ -104,13 +120,16 @@ func (b *body) parts(use func(part *multipart.Part, text []byte) error) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		text, err := io.ReadAll(part)
 		if err != nil {
 			return err
 		}
+
 		if err := use(part, text); err != nil {
 			return err
 		}
@@ -119,6 +138,7 @@ func (b *body) parts(use func(part *multipart.Part, text []byte) error) error {
 
 func (b *body) parseForm() *apiError {
 	models := 0
+
 	err := b.parts(func(part *multipart.Part, text []byte) error {
 		switch part.FormName() {
 		case "model":
@@ -127,6 +147,7 @@ func (b *body) parseForm() *apiError {
 		case "stream":
 			b.stream = strings.TrimSpace(string(text)) == "true"
 		}
+
 		return nil
 	})
 	switch {
@@ -135,6 +156,7 @@ func (b *body) parseForm() *apiError {
 	case models > 1:
 		return invalid("the field model must be there once")
 	}
+
 	return nil
 }
 
@@ -143,32 +165,40 @@ func (b *body) named(model string, chat bool) ([]byte, string, error) {
 	if b.boundary != "" {
 		return b.formNamed(model)
 	}
+
 	text := b.text
+
 	var err error
 	if b.model != model {
 		if text, err = sjson.SetBytes(text, "model", model); err != nil {
 			return nil, "", err
 		}
 	}
+
 	if chat && b.addsUsage {
 		text, err = sjson.SetBytes(text, "stream_options.include_usage", true)
 	}
+
 	return text, b.contentType, err
 }
 
 func (b *body) formNamed(model string) ([]byte, string, error) {
 	var out bytes.Buffer
+
 	writer := multipart.NewWriter(&out)
 	err := b.parts(func(part *multipart.Part, text []byte) error {
 		if part.FormName() == "model" {
 			return nil
 		}
+
 		to, err := writer.CreatePart(part.Header)
 		if err == nil {
 			_, err = to.Write(text)
 		}
+
 		return err
 	})
 	err = errors.Join(err, writer.WriteField("model", model), writer.Close())
+
 	return out.Bytes(), writer.FormDataContentType(), err
 }

@@ -26,6 +26,7 @@ type breaker struct {
 func (b *breaker) allow(now time.Time) (bool, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	switch {
 	case b.failed < breakAfter:
 		return true, 0
@@ -34,7 +35,9 @@ func (b *breaker) allow(now time.Time) (bool, time.Duration) {
 	case b.trying:
 		return false, time.Second
 	}
+
 	b.trying = true
+
 	return true, 0
 }
 
@@ -42,18 +45,21 @@ func (b *breaker) allow(now time.Time) (bool, time.Duration) {
 func (b *breaker) open(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.failed >= breakAfter && (b.trying || now.Before(b.until))
 }
 
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.failed, b.pause, b.trying = 0, 0, false
 }
 
 func (b *breaker) failedAt(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.trying = false
 	if b.failed++; b.failed >= breakAfter {
 		b.pause = min(max(2*b.pause, breakFirst), breakMost)
@@ -65,5 +71,6 @@ func (b *breaker) failedAt(now time.Time) {
 func (b *breaker) abandoned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.trying = false
 }

@@ -53,9 +53,11 @@ func writeError(w http.ResponseWriter, e *apiError) {
 	if e.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.after.Seconds()))))
 	}
+
 	if e.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+
 	writeBody(w, e.status, e.object())
 }
 
@@ -65,6 +67,7 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 		writeError(w, sourceFault(http.StatusInternalServerError, "internal", "the answer cannot be encoded"))
 		return
 	}
+
 	writeBody(w, status, text)
 }
 

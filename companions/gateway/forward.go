@@ -54,6 +54,7 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 		return
 	}
 	defer by.exit()
+
 	b, release, fault := s.readBody(w, r)
 	if fault != nil {
 		writeError(w, fault)
@@ -66,11 +67,14 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 		writeError(w, fault)
 		return
 	}
+
 	if fault := c.resolve(r.Context()); fault != nil {
 		writeError(w, fault)
 		return
 	}
+
 	w.Header().Set("X-Resolved-Model", c.target.model)
+
 	if fault := c.run(w, r); fault != nil {
 		writeError(w, fault)
 	}
@@ -78,6 +82,7 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 
 func (c *call) resolve(ctx context.Context) (fault *apiError) {
 	t := c.service.table()
+
 	c.asked = c.body.model
 	if c.asked == "" {
 		c.asked = t.set.DefaultModel
@@ -85,10 +90,13 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 			c.asked = t.set.ASRModel
 		}
 	}
+
 	if c.asked == "" {
 		return invalid("the field model is missing, and no model is the default")
 	}
+
 	c.target, fault = t.resolve(ctx, c.by, c.asked)
+
 	return fault
 }
 
@@ -96,31 +104,39 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 // answer. A fault is returned only while nothing was written.
 func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	var last *apiError
+
 	left := c.order()
 	for try := range tries {
 		if len(left) == 0 {
 			break
 		}
+
 		one := left[0]
 		left = left[1:]
+
 		fault, again := c.try(w, r, one, len(left) > 0)
 		if fault == nil {
 			return nil
 		}
+
 		last = fault
 		if r.Context().Err() != nil {
 			return last
 		}
+
 		if again == sameAgain && try+1 < tries {
 			left = append(left, one)
+
 			if err := pause(r.Context(), retryPause<<try); err != nil {
 				return last
 			}
 		}
+
 		if again == never {
 			return last
 		}
 	}
+
 	return last
 }
 
@@ -138,36 +154,47 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	if ok, after := to.breaker.allow(time.Now()); !ok {
 		e := unavailable("the source " + to.Name + " has failed again and again; it is tried again soon")
 		e.after = after
+
 		return e, otherSource
 	}
+
 	release, err := to.queue.acquire(r.Context(), c.by.name, to.wait())
 	if err != nil {
 		to.breaker.abandoned()
+
 		switch {
 		case errors.Is(err, errFull):
 			return tooMany("queue_full", "the queue of the source "+to.Name+" is full; try again"), otherSource
 		case errors.Is(err, errWaited):
 			return tooMany("queue_timeout", "the source "+to.Name+" had no place in time; try again"), never
 		}
+
 		return sourceFault(499, "client_gone", "the client left"), never
 	}
 	defer release()
 
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+
 	timer := time.AfterFunc(to.timeout(), func() { cancel(errSlow) })
 	defer timer.Stop()
+
 	began := time.Now()
+
 	res, err := c.send(ctx, to)
 	if err != nil {
 		return c.failed(ctx, to, err)
 	}
 	defer res.Body.Close()
+
 	to.answered(time.Since(began))
+
 	if others && slices.Contains([]int{429, 502, 503, 504}, res.StatusCode) {
 		return unavailable(fmt.Sprintf("the source %s has status %d", to.Name, res.StatusCode)), otherSource
 	}
+
 	defer func() { c.service.usage.add(c.by.name, c.target.model, c.meter.tally()) }()
+
 	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); {
 	case res.StatusCode != http.StatusOK:
 		c.meter.reported = &tally{Requests: 1} // it used nothing
@@ -177,6 +204,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	default:
 		return c.whole(ctx, w, res, to), never
 	}
+
 	return nil, never
 }
 
@@ -185,10 +213,12 @@ func (c *call) send(ctx context.Context, to *source) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := to.request(ctx, http.MethodPost, c.path, bytes.NewReader(text), kind)
 	if err != nil {
 		return nil, err
 	}
+
 	return to.client.Do(r)
 }
 
@@ -201,10 +231,13 @@ func (c *call) failed(ctx context.Context, to *source, err error) (*apiError, ag
 	case ctx.Err() != nil:
 		to.breaker.abandoned()
 		c.service.usage.add(c.by.name, c.target.model, c.meter.tally())
+
 		return sourceFault(499, "client_gone", "the client left"), never
 	}
+
 	to.unreachable(err)
 	c.service.log.Warn("failed to reach a source", "source", to.Name, "error", to.clean(cause(err)))
+
 	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), sameAgain
 }
 
@@ -214,21 +247,26 @@ func (c *call) refuse(w http.ResponseWriter, res *http.Response, to *source) {
 	if to.APIKey != "" {
 		text = bytes.ReplaceAll(text, []byte(to.APIKey), []byte("***"))
 	}
+
 	status := res.StatusCode
 	if status < 400 {
 		status = http.StatusBadGateway
 	}
+
 	for _, name := range []string{"Retry-After", "Retry-After-Ms"} {
 		if value := res.Header.Get(name); value != "" {
 			w.Header().Set(name, value)
 		}
 	}
+
 	if !json.Valid(text) || !gjson.ParseBytes(text).IsObject() || status != res.StatusCode {
 		message := to.clean(strings.TrimSpace(strings.ToValidUTF8(string(text), "")))
 		message = fmt.Sprintf("the source %s has status %d: %s", to.Name, res.StatusCode, message)
 		writeBody(w, status, sourceFault(status, "source_error", message).object())
+
 		return
 	}
+
 	writeBody(w, status, text)
 }
 
@@ -243,15 +281,20 @@ func (c *call) whole(ctx context.Context, w http.ResponseWriter, res *http.Respo
 	case len(text) > maxAnswer:
 		return sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is too long")
 	}
+
 	kind := res.Header.Get("Content-Type")
+
 	if json.Valid(text) && gjson.ParseBytes(text).IsObject() {
 		c.meter.read(text)
 		text = c.echo(text)
 	}
+
 	c.meter.pieces = int64(len(text) / bytesPerToken)
+
 	w.Header().Set("Content-Type", cmp.Or(kind, "application/json"))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(text) // the client may be gone
+
 	return nil
 }
 
@@ -261,9 +304,11 @@ func (c *call) echo(object []byte) []byte {
 	if !model.Exists() || model.String() == c.asked {
 		return object
 	}
+
 	if named, err := sjson.SetBytes(object, "model", c.asked); err == nil {
 		return named
 	}
+
 	return object
 }
 
@@ -275,23 +320,29 @@ func (c *call) order() []*source {
 	if len(sources) < 2 {
 		return sources
 	}
+
 	begin := c.prefix()
 	now := time.Now()
+
 	type rank struct {
 		broken, busy bool
 		score        uint64
 	}
+
 	ranks := map[*source]rank{}
+
 	for _, s := range sources {
 		hash := fnv.New64a()
 		_, _ = io.WriteString(hash, s.Name) // a hash never fails
 		_, _ = hash.Write(begin)
 		ranks[s] = rank{broken: s.breaker.open(now), busy: !s.queue.free(), score: mix(hash.Sum64())}
 	}
+
 	slices.SortStableFunc(sources, func(a, b *source) int {
 		x, y := ranks[a], ranks[b]
 		return cmp.Or(compareBool(x.broken, y.broken), compareBool(x.busy, y.busy), cmp.Compare(x.score, y.score))
 	})
+
 	return sources
 }
 
@@ -300,7 +351,9 @@ func (c *call) prefix() []byte {
 	if c.body.boundary != "" {
 		return nil
 	}
+
 	messages := gjson.GetBytes(c.body.text, "messages").Raw
+
 	return []byte(c.target.model + messages[:min(len(messages), prefix)])
 }
 
@@ -309,6 +362,7 @@ func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
 	h ^= h >> 33
+
 	return h
 }
 
@@ -319,12 +373,14 @@ func compareBool(a, b bool) int {
 	case a:
 		return 1
 	}
+
 	return -1
 }
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil
@@ -340,6 +396,7 @@ func (s *Service) warmUp() {
 		if !one.WarmUp || !one.warmed.CompareAndSwap(false, true) {
 			continue
 		}
+
 		for _, m := range one.Models {
 			go s.warm(one, cmp.Or(m.UpstreamID, m.ID))
 		}
@@ -349,22 +406,27 @@ func (s *Service) warmUp() {
 func (s *Service) warm(to *source, model string) {
 	ctx, cancel := context.WithTimeout(context.Background(), to.timeout())
 	defer cancel()
+
 	text, _ := sjson.SetBytes([]byte(`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":1}`), "model", model)
+
 	release, err := to.queue.acquire(ctx, "warm-up", to.timeout())
 	if err != nil {
 		return
 	}
 	defer release()
+
 	r, err := to.request(ctx, http.MethodPost, "/chat/completions", bytes.NewReader(text), "application/json")
 	if err != nil {
 		return
 	}
+
 	res, err := to.client.Do(r)
 	if err != nil {
 		s.log.Warn("failed to warm up a model", "source", to.Name, "model", model, "error", to.clean(cause(err)))
 		return
 	}
 	defer res.Body.Close()
+
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxRefusal)) // the answer does not matter
 	s.log.Info("warmed up a model", "source", to.Name, "model", model, "status", res.StatusCode)
 }

@@ -40,12 +40,14 @@ func start(t *testing.T, settings string, keepAlive time.Duration) *server {
 	require.NoError(t, err)
 	s := &server{Server: httptest.NewServer(service.Handler()), t: t, service: service, dir: dir}
 	t.Cleanup(s.Close)
+
 	return s
 }
 
 // upstream is a source that lists the model m and answers by the handler.
 func upstream(t *testing.T, answer http.HandlerFunc) string {
 	t.Helper()
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"data":[{"id":"other"},{"id":"m","context_window":9000,"price":{"input":1}}]}`)
@@ -53,6 +55,7 @@ func upstream(t *testing.T, answer http.HandlerFunc) string {
 	mux.HandleFunc("/", answer)
 	source := httptest.NewServer(mux)
 	t.Cleanup(source.Close)
+
 	return source.URL
 }
 
@@ -67,49 +70,63 @@ func (s *server) do(ctx context.Context, method, path, key, body string) *http.R
 	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader(body))
 	require.NoError(s.t, err)
 	r.Header.Set("Content-Type", "application/json")
+
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
+
 	res, err := http.DefaultClient.Do(r)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { res.Body.Close() })
+
 	return res
 }
 
 func (s *server) chat(body string) (status int, text string) {
 	s.t.Helper()
 	res := s.do(s.t.Context(), "POST", "/v1/chat/completions", operatorKey, body)
+
 	return res.StatusCode, read(s.t, res)
 }
 
 func read(t *testing.T, res *http.Response) string {
 	t.Helper()
+
 	text, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
+
 	return string(text)
 }
 
 func code(t *testing.T, text string) string {
 	t.Helper()
+
 	var e struct {
 		Error struct{ Code, Type, Message string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &e), text)
 	require.NotEmpty(t, e.Error.Message)
 	require.NotEmpty(t, e.Error.Type)
+
 	return e.Error.Code
 }
 
 func TestService_completion_passesUnknownFieldsBothWays(t *testing.T) {
 	t.Parallel()
-	var got string
-	var head http.Header
+
+	var (
+		got  string
+		head http.Header
+	)
+
 	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		got, head = string(text), r.Header.Clone()
+
 		fmt.Fprint(w, `{"id":"1","model":"m","odd":{"b":1,"a":[2]},"usage":{"prompt_tokens":3,"completion_tokens":4}}`)
 	})
 	s := start(t, one(url, ""), 0)
+
 	const rest = `"chat_template_kwargs":{"enable_thinking":false},"x_odd":[1, 2.50,"é<"],"messages":[]}`
 
 	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"gpt-x",`+rest)
@@ -126,6 +143,7 @@ func TestService_completion_passesUnknownFieldsBothWays(t *testing.T) {
 func TestService_rejects(t *testing.T) {
 	t.Parallel()
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) })
+
 	s := start(t, one(url, "")+"keys:\n  - {name: small, key: key-for-other-only, models: [other]}\n", 0)
 	for name, c := range map[string]struct {
 		key, body, code string
@@ -146,6 +164,7 @@ func TestService_rejects(t *testing.T) {
 		require.Equal(t, c.status, res.StatusCode, name)
 		require.Equal(t, c.code, code(t, read(t, res)), name)
 	}
+
 	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other"}`).StatusCode)
 	res := s.do(t.Context(), "GET", "/nowhere", operatorKey, "")
 	require.Equal(t, "route_not_found", code(t, read(t, res)))
@@ -168,17 +187,22 @@ func TestService_models_defaultFirstWithAliases(t *testing.T) {
 
 func TestService_stream(t *testing.T) {
 	t.Parallel()
+
 	const usage = `data: {"model":"m","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6}}`
+
 	var asked bool
+
 	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		asked = bytes.Contains(text, []byte(`"include_usage":true`))
+
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {\"model\":\"m\",\"choices\":[{\"delta\":{\"content\":\"a\",\"x\":1}}]}\n\n"+
 			"data: {\"model\":\"m\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n"+usage+"\n\ndata: [DONE]\n\n")
 	})
 	s := start(t, one(url, ""), 0)
 	_, text := s.chat(`{"model":"gpt-x","stream":true}`)
+
 	require.True(t, asked)
 	require.Equal(t, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"a\",\"x\":1}}]}\n\n"+
 		"data: {\"model\":\"gpt-x\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
@@ -190,6 +214,7 @@ func TestService_stream(t *testing.T) {
 
 func TestService_stream_brokenEndsWithAnError(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ sent, code string }{
 		"cut":          {"data: {\"choices\":[{\"delta\":{}}]}\n\ndata: {\"ch", "source_cut"},
 		"clean end":    {"data: {\"choices\":[{\"delta\":{}}]}\n\n", "source_cut"},
@@ -201,6 +226,7 @@ func TestService_stream_brokenEndsWithAnError(t *testing.T) {
 			url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				fmt.Fprint(w, c.sent)
+
 				if name == "cut" {
 					require.NoError(t, http.NewResponseController(w).Flush())
 					panic(http.ErrAbortHandler)
@@ -208,6 +234,7 @@ func TestService_stream_brokenEndsWithAnError(t *testing.T) {
 			})
 			_, text := start(t, one(url, ""), 0).chat(`{"model":"m","stream":true}`)
 			require.Equal(t, strings.Count(text, `"error"`), min(len(c.code), 1), text)
+
 			if c.code != "" {
 				last := strings.TrimSpace(text[strings.LastIndex(text, "data: ")+6:])
 				require.Equal(t, c.code, code(t, last))
@@ -222,6 +249,7 @@ func TestService_stream_silence(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{}}]}\n\n")
 		_ = http.NewResponseController(w).Flush()
+
 		<-r.Context().Done()
 	})
 	_, text := start(t, one(url, ", idle_timeout_s: 0.5"), 20*time.Millisecond).chat(`{"model":"m","stream":true}`)
@@ -231,11 +259,13 @@ func TestService_stream_silence(t *testing.T) {
 
 func TestService_clientLeaves_cancelsAndCounts(t *testing.T) {
 	t.Parallel()
+
 	gone := make(chan struct{})
 	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
 		_ = http.NewResponseController(w).Flush()
+
 		<-r.Context().Done()
 		close(gone)
 	})
@@ -254,6 +284,7 @@ func TestService_clientLeaves_cancelsAndCounts(t *testing.T) {
 
 func TestService_statusesOfTheSourcePassWithTheirWords(t *testing.T) {
 	t.Parallel()
+
 	for _, status := range []int{400, 401, 429, 500, 503} {
 		url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
@@ -269,8 +300,10 @@ func TestService_statusesOfTheSourcePassWithTheirWords(t *testing.T) {
 
 func TestService_unreachable(t *testing.T) {
 	t.Parallel()
+
 	dead := httptest.NewServer(nil)
 	dead.Close()
+
 	s := start(t, one(dead.URL, ", models: [{id: m}]"), 0)
 	for range 3 { // past the breaker's limit
 		status, text := s.chat(`{"model":"m"}`)
@@ -278,6 +311,7 @@ func TestService_unreachable(t *testing.T) {
 		require.Equal(t, "source_unavailable", code(t, text))
 		require.NotContains(t, text, dead.Listener.Addr().String())
 	}
+
 	require.Contains(t, read(t, s.do(t.Context(), "GET", "/health", "", "")), `"healthy":false`)
 	slow := start(t, one(upstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -294,6 +328,7 @@ func TestService_secondSourceTakesOver(t *testing.T) {
 	well := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"well"}`) })
 	dead := httptest.NewServer(nil)
 	dead.Close()
+
 	s := start(t, fmt.Sprintf(`sources:
   - {name: a, kind: openai, base_url: %s}
   - {name: b, kind: openai, base_url: %s}
@@ -307,8 +342,12 @@ func TestService_secondSourceTakesOver(t *testing.T) {
 
 func TestService_transcription_changesOnlyTheModel(t *testing.T) {
 	t.Parallel()
-	var got map[string][]string
-	var file string
+
+	var (
+		got  map[string][]string
+		file string
+	)
+
 	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ParseMultipartForm(1<<20) == nil {
 			got = r.MultipartForm.Value
@@ -316,10 +355,13 @@ func TestService_transcription_changesOnlyTheModel(t *testing.T) {
 			text, _ := io.ReadAll(f)
 			file = r.MultipartForm.File["file"][0].Filename + ":" + string(text)
 		}
+
 		fmt.Fprint(w, `{"text":"hello"}`)
 	})
 	s := start(t, one(url, "")+"asr_model: m\n", 0)
+
 	var form bytes.Buffer
+
 	writer := multipart.NewWriter(&form)
 	part, err := writer.CreateFormFile("file", "a.wav")
 	require.NoError(t, err)
@@ -333,7 +375,9 @@ func TestService_transcription_changesOnlyTheModel(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+operatorKey)
 	res, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	require.JSONEq(t, `{"text":"hello"}`, read(t, res))
 	require.Equal(t, map[string][]string{"model": {"m"}, "language": {"en"}}, got)
 	require.Equal(t, "a.wav:sound", file)
@@ -341,21 +385,27 @@ func TestService_transcription_changesOnlyTheModel(t *testing.T) {
 
 func TestService_queueFull(t *testing.T) {
 	t.Parallel()
+
 	begun, end := make(chan struct{}), make(chan struct{})
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		begun <- struct{}{}
+
 		<-end
 		fmt.Fprint(w, `{"id":"1"}`)
 	})
 	s := start(t, one(url, ", max_concurrency: 1, max_queue: 1"), 0)
 	done := make(chan int, 2)
+
 	send := func() {
 		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
 		done <- res.StatusCode
 	}
 	go send()
+
 	<-begun
+
 	go send()
+
 	require.Eventually(t, func() bool {
 		return strings.Contains(read(t, s.do(t.Context(), "GET", "/health", "", "")), `"in_flight":1,"queued":1`)
 	}, time.Minute, time.Millisecond)
@@ -363,8 +413,12 @@ func TestService_queueFull(t *testing.T) {
 	require.Equal(t, 429, res.StatusCode)
 	require.Equal(t, "1", res.Header.Get("Retry-After"))
 	require.Equal(t, "queue_full", code(t, read(t, res)))
+
 	end <- struct{}{}
+
 	<-begun
+
 	end <- struct{}{}
+
 	require.Equal(t, []int{200, 200}, []int{<-done, <-done})
 }

@@ -34,16 +34,20 @@ func (c *caller) permits(names ...string) bool {
 func (c *caller) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.most > 0 && c.running >= c.most {
 		return false
 	}
+
 	c.running++
+
 	return true
 }
 
 func (c *caller) exit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.running--
 }
 
@@ -51,12 +55,15 @@ func (c *caller) exit() {
 // time, so that the time says nothing of any key.
 func find(callers []*caller, key string) *caller {
 	hash := sha256.Sum256([]byte(key))
+
 	var found *caller
+
 	for _, c := range callers {
 		if subtle.ConstantTimeCompare(hash[:], c.hash[:]) == 1 {
 			found = c
 		}
 	}
+
 	return found
 }
 
@@ -66,5 +73,6 @@ func credential(r *http.Request) string {
 	if strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(key)
 	}
+
 	return strings.TrimSpace(r.Header.Get("X-Api-Key"))
 }

@@ -42,6 +42,7 @@ type messageWriter struct {
 func newMessageWriter(w http.ResponseWriter) *messageWriter {
 	id := w.Header().Get("X-Request-Id")
 	w.Header().Set("Request-Id", id)
+
 	return &messageWriter{ResponseWriter: w, id: id}
 }
 
@@ -54,12 +55,15 @@ func (m *messageWriter) translate(c *call) *apiError {
 	if c.body.boundary != "" {
 		return invalid("the body must be a JSON object")
 	}
+
 	chat, err := toChat(c.body.text)
 	if err != nil {
 		return err
 	}
+
 	c.body.text, m.stops = chat.text, chat.stops
 	c.body.addsUsage = false // the translation asks for it
+
 	return nil
 }
 
@@ -68,7 +72,9 @@ func (m *messageWriter) WriteHeader(status int) {
 	if m.status != 0 {
 		return
 	}
+
 	m.status = status
+
 	kind, _, _ := mime.ParseMediaType(m.Header().Get("Content-Type"))
 	if kind == "text/event-stream" && m.call.body.stream {
 		m.begin()
@@ -85,15 +91,18 @@ func (m *messageWriter) Write(text []byte) (int, error) {
 	if m.status == 0 {
 		m.WriteHeader(http.StatusOK)
 	}
+
 	m.held = append(m.held, text...)
 	if m.stream == nil {
 		return len(text), nil
 	}
+
 	for {
 		line, rest, whole := bytes.Cut(m.held, []byte("\n"))
 		if !whole {
 			return len(text), m.stream.err
 		}
+
 		m.stream.line(bytes.TrimRight(line, "\r"))
 		m.held = rest
 	}
@@ -111,23 +120,28 @@ func (m *messageWriter) finish() {
 		m.refuse(m.status, m.held)
 		return
 	}
+
 	if !json.Valid(m.held) || !gjson.GetBytes(m.held, "choices.0.message").IsObject() {
 		m.fail("the answer of the source is not a completion")
 		return
 	}
+
 	if m.call.body.stream { // the source does not stream
 		m.Header().Set("Content-Type", "text/event-stream")
 		m.Header().Set("Cache-Control", "no-cache")
 		m.begin()
 		m.stream.chunk(m.held)
 		m.stream.end()
+
 		return
 	}
+
 	whole, fault := m.message()
 	if fault != "" {
 		m.fail(fault)
 		return
 	}
+
 	m.Header().Del("Content-Length")
 	writeJSON(m.ResponseWriter, http.StatusOK, whole)
 }
@@ -142,7 +156,9 @@ func (m *messageWriter) refuse(status int, text []byte) {
 	if message == "" {
 		message = "the source has status " + strconv.Itoa(status)
 	}
+
 	fault := messageFault{Type: faultType(status), Message: message, Code: code}
+
 	m.Header().Del("Content-Length")
 	writeJSON(m.ResponseWriter, status, map[string]any{"type": "error", "error": fault, "request_id": m.id})
 }
@@ -174,9 +190,11 @@ func faultType(status int) string {
 	case http.StatusServiceUnavailable, 529:
 		return "overloaded_error"
 	}
+
 	if status < http.StatusInternalServerError {
 		return "invalid_request_error"
 	}
+
 	return "api_error"
 }
 
@@ -184,11 +202,13 @@ func faultType(status int) string {
 func reason(text []byte) (message, code string) {
 	object := gjson.ParseBytes(text)
 	fault := object.Get("error")
+
 	code = object.Get("error.code").String()
 	for _, one := range []gjson.Result{object.Get("error.message"), fault, object.Get("message"), object.Get("detail")} {
 		if one.Type == gjson.String && one.String() != "" {
 			return one.String(), code
 		}
 	}
+
 	return fault.Raw, code
 }

@@ -23,6 +23,7 @@ func (s *server) ask(body string) *http.Response {
 	res, err := http.DefaultClient.Do(r)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { res.Body.Close() })
+
 	return res
 }
 
@@ -35,21 +36,27 @@ type event struct {
 // events reads a stream and checks that its blocks follow one another.
 func events(t *testing.T, text string) []event {
 	t.Helper()
+
 	var all []event
+
 	open, next := false, int64(0)
+
 	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		head, data, is := strings.Cut(part, "\ndata: ")
 		require.True(t, is && json.Valid([]byte(data)), part)
 		one := event{strings.TrimPrefix(head, "event: "), gjson.Parse(data)}
 		require.Equal(t, one.name, one.data.Get("type").String())
+
 		switch one.name {
 		case "content_block_start":
 			require.False(t, open)
 			require.Equal(t, next, one.data.Get("index").Int())
+
 			open = true
 		case "content_block_delta", "content_block_stop":
 			require.True(t, open)
 			require.Equal(t, next, one.data.Get("index").Int())
+
 			if one.name == "content_block_stop" {
 				open = false
 				next++
@@ -57,8 +64,10 @@ func events(t *testing.T, text string) []event {
 		case "message_delta", "message_stop":
 			require.False(t, open)
 		}
+
 		all = append(all, one)
 	}
+
 	return all
 }
 
@@ -75,6 +84,7 @@ func blocks(all []event) (blocks []string) {
 			}
 		}
 	}
+
 	return blocks
 }
 
@@ -82,8 +92,11 @@ const question = `"model":"gpt-x","max_tokens":9,"messages":[{"role":"user","con
 
 func TestService_messages_whole(t *testing.T) {
 	t.Parallel()
-	const thought = `"reasoning_content":"hm","content":"yes"`
-	const call = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]`
+
+	const (
+		thought = `"reasoning_content":"hm","content":"yes"`
+		call    = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]`
+	)
 	for name, c := range map[string]struct{ answer, content, reason string }{
 		"thinking and text": {
 			`{"message":{` + thought + `},"finish_reason":"stop"}`,
@@ -123,10 +136,13 @@ func TestService_messages_whole(t *testing.T) {
 
 func TestService_messages_stream(t *testing.T) {
 	t.Parallel()
-	const callA = `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`
-	const callB = `{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"b\":2}"}}]}`
-	const restA = `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\""}}]}`
-	const restA2 = `{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`
+
+	const (
+		callA  = `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`
+		callB  = `{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"b\":2}"}}]}`
+		restA  = `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\""}}]}`
+		restA2 = `{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`
+	)
 	for name, c := range map[string]struct {
 		deltas []string
 		finish string
@@ -163,16 +179,22 @@ func TestService_messages_stream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var asked gjson.Result
+
 			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 				text, _ := io.ReadAll(r.Body)
 				asked = gjson.ParseBytes(text)
+
 				w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+
 				for _, delta := range c.deltas {
 					fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s}]}\r\n\r\n", delta)
 				}
+
 				fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":%q}]}\n\n", c.finish)
 				fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\n")
+
 				if name != "text" { // a source may end without it
 					fmt.Fprint(w, "data: [DONE]\n\n")
 				}
@@ -205,6 +227,7 @@ func TestService_messages_stream_ofAWholeAnswer(t *testing.T) {
 
 func TestService_messages_stream_brokenEndsWithAnError(t *testing.T) {
 	t.Parallel()
+
 	const piece = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
 	for name, c := range map[string]struct{ sent, kind, code string }{
 		"clean end": {piece, "api_error", "source_cut"},
@@ -222,8 +245,10 @@ func TestService_messages_stream_brokenEndsWithAnError(t *testing.T) {
 			url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				fmt.Fprint(w, c.sent)
+
 				if name == "silence" {
 					_ = http.NewResponseController(w).Flush()
+
 					<-r.Context().Done()
 				}
 			})
@@ -240,6 +265,7 @@ func TestService_messages_stream_brokenEndsWithAnError(t *testing.T) {
 
 func TestService_messages_errors(t *testing.T) {
 	t.Parallel()
+
 	for status, kind := range map[int]string{
 		400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
 		413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error", 504: "timeout_error",
@@ -258,6 +284,7 @@ func TestService_messages_errors(t *testing.T) {
 	}
 
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"choices":[]}`) })
+
 	s := start(t, one(url, ""), 0)
 	for name, c := range map[string]struct {
 		key, path, body, kind, code string

@@ -56,34 +56,42 @@ func (m *messageWriter) message() (whole answerMessage, fault string) {
 	object := gjson.ParseBytes(m.held)
 	choice := object.Get("choices.0")
 	said := choice.Get("message")
+
 	whole = emptyMessage(m.id, m.call.asked)
 	if text := thinkingOf(said); text != "" {
 		whole.Content = append(whole.Content, thinkingBlock(text))
 	}
+
 	text := textOf(said)
 	if text != "" {
 		whole.Content = append(whole.Content, textBlock(text))
 	}
+
 	calls := said.Get("tool_calls").Array()
 	for i, one := range calls {
 		arguments := one.Get("function.arguments").String()
 		if strings.TrimSpace(arguments) == "" {
 			arguments = "{}"
 		}
+
 		if !isObject(arguments) {
 			if choice.Get("finish_reason").String() == "length" && i == len(calls)-1 {
 				break // the limit cut the call
 			}
+
 			return whole, "the source called a tool with arguments that are not a JSON object"
 		}
+
 		whole.Content = append(whole.Content, contentBlock{
 			Type: "tool_use", ID: callID(one.Get("id").String()),
 			Name: one.Get("function.name").String(), Input: json.RawMessage(arguments),
 		})
 	}
+
 	reason, sequence := stopReason(choice, m.stops, len(calls) > 0, said.Get("refusal").String() != "")
 	whole.StopReason, whole.StopSequence = &reason, sequence
 	whole.Usage = m.call.messageUsage(object.Get("usage"))
+
 	return whole, ""
 }
 
@@ -96,6 +104,7 @@ func callID(id string) string {
 	if id == "" {
 		return "toolu_" + rand.Text()
 	}
+
 	return id
 }
 
@@ -105,10 +114,12 @@ func textOf(said gjson.Result) string {
 	if !content.IsArray() {
 		return content.String() + said.Get("refusal").String()
 	}
+
 	var text strings.Builder
 	for _, part := range content.Array() {
 		text.WriteString(part.Get("text").String())
 	}
+
 	return text.String() + said.Get("refusal").String()
 }
 
@@ -119,6 +130,7 @@ func thinkingOf(said gjson.Result) string {
 			return text.String()
 		}
 	}
+
 	return ""
 }
 
@@ -133,6 +145,7 @@ func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reaso
 	case finish == "tool_calls" || finish == "function_call" || calls:
 		return "tool_use", nil
 	}
+
 	for _, name := range []string{"stop_reason", "matched_stop"} {
 		stop := choice.Get(name)
 		if stop.Type == gjson.String && slices.Contains(stops, stop.String()) {
@@ -140,6 +153,7 @@ func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reaso
 			return "stop_sequence", &text
 		}
 	}
+
 	return "end_turn", nil
 }
 
@@ -149,5 +163,6 @@ func (c *call) messageUsage(reported gjson.Result) messageUsage {
 	usage := messageUsage{Input: sum.Prompt, Output: sum.Completion}
 	usage.Cached = min(max(reported.Get("prompt_tokens_details.cached_tokens").Int(), 0), usage.Input)
 	usage.Input -= usage.Cached
+
 	return usage
 }

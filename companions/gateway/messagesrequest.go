@@ -64,20 +64,26 @@ func toChat(text []byte) (chatRequest, *apiError) {
 	if !utf8.Valid(text) {
 		return chatRequest{}, invalid("the body must be UTF-8")
 	}
+
 	q := &chatWriter{out: map[string]any{}}
+
 	object := gjson.ParseBytes(text)
 	if fault := eachField("", object, q.field); fault != nil {
 		return chatRequest{}, fault
 	}
+
 	if fault := q.conversation(object.Get("system"), object.Get("messages")); fault != nil {
 		return chatRequest{}, fault
 	}
+
 	if q.out["max_tokens"] == nil {
 		return chatRequest{}, wrong("max_tokens", "is missing")
 	}
+
 	if object.Get("stream").Bool() {
 		q.out["stream_options"] = map[string]bool{"include_usage": true}
 	}
+
 	if q.thinks != nil {
 		if fault := q.switchThinking(); fault != nil {
 			return chatRequest{}, fault
@@ -85,11 +91,14 @@ func toChat(text []byte) (chatRequest, *apiError) {
 	}
 
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false) // a text of such characters would become six times as long
+
 	if encoder.Encode(q.out) != nil {
 		return chatRequest{}, invalid("the body is nested too deeply")
 	}
+
 	return chatRequest{text: bytes.TrimSpace(out.Bytes()), stops: q.stops}, nil
 }
 
@@ -111,25 +120,34 @@ func eachField(at string, object gjson.Result, use func(at, name string, value g
 	if !object.IsObject() {
 		return wrong(at, "must be an object")
 	}
-	var fault *apiError
-	var seen []string
+
+	var (
+		fault *apiError
+		seen  []string
+	)
+
 	object.ForEach(func(key, value gjson.Result) bool {
 		name := key.String()
+
 		path := joined(at, brief(name))
 		if slices.Contains(seen, name) {
 			fault = wrong(path, "must be there once")
 			return false
 		}
+
 		if value.Type != gjson.Null {
 			fault = use(path, name, value)
 		}
 		// The fields that are used are few; the first that is not is the last one read.
 		seen = append(seen, name)
+
 		return fault == nil && len(seen) <= 100
 	})
+
 	if fault == nil && len(seen) > 100 {
 		fault = wrong(at, "has too many fields")
 	}
+
 	return fault
 }
 
@@ -138,13 +156,18 @@ func eachItem(at string, array gjson.Result, use func(at string, item gjson.Resu
 	if !array.IsArray() {
 		return wrong(at, "must be an array")
 	}
+
 	var fault *apiError
+
 	i := 0
+
 	array.ForEach(func(_, item gjson.Result) bool {
 		fault = use(fmt.Sprintf("%s.%d", at, i), item)
 		i++
+
 		return fault == nil
 	})
+
 	return fault
 }
 
@@ -152,6 +175,7 @@ func joined(at, name string) string {
 	if at == "" {
 		return name
 	}
+
 	return at + "." + name
 }
 
@@ -161,6 +185,7 @@ func brief(name string) string {
 	if len(name) > most {
 		return strings.ToValidUTF8(name[:most], "") + "…"
 	}
+
 	return name
 }
 
@@ -169,7 +194,9 @@ func stringOf(at string, value gjson.Result, to *string) *apiError {
 	if value.Type != gjson.String {
 		return wrong(at, "must be a string")
 	}
+
 	*to = value.String()
+
 	return nil
 }
 
@@ -181,7 +208,9 @@ func (q *chatWriter) field(at, name string, value gjson.Result) *apiError {
 		if value.Type != gjson.Number || value.Num < 1 || value.Num != float64(value.Int()) {
 			return wrong(at, "must be a whole number of at least 1")
 		}
+
 		q.out[name] = value.Int()
+
 		return nil
 	case "temperature", "top_p", "top_k":
 		if value.Type != gjson.Number {
@@ -204,13 +233,16 @@ func (q *chatWriter) field(at, name string, value gjson.Result) *apiError {
 	case "output_format":
 		return q.outputFormat(at, value)
 	}
+
 	if !slices.Contains(shared, name) {
 		return untranslatable(at)
 	}
+
 	if q.out[name] == nil {
 		q.out[name] = json.RawMessage(value.Raw)
 		return nil
 	}
+
 	return wrong(at, "says again what another field says")
 }
 
@@ -220,12 +252,16 @@ func (q *chatWriter) stopSequences(at string, value gjson.Result) *apiError {
 		if fault := stringOf(at, item, &stop); fault != nil {
 			return fault
 		}
+
 		q.stops = append(q.stops, stop)
+
 		return nil
 	})
+
 	if len(q.stops) > 0 {
 		q.out["stop"] = q.stops
 	}
+
 	return fault
 }
 
@@ -234,7 +270,9 @@ func (q *chatWriter) once(at, name string, value any) *apiError {
 	if q.out[name] != nil {
 		return wrong(at, "says again what another field says")
 	}
+
 	q.out[name] = value
+
 	return nil
 }
 
@@ -242,10 +280,12 @@ func (q *chatWriter) metadata(at, name string, value gjson.Result) *apiError {
 	if name != "user_id" {
 		return untranslatable(at)
 	}
+
 	var user string
 	if fault := stringOf(at, value, &user); fault != nil {
 		return fault
 	}
+
 	return q.once(at, "user", user)
 }
 
@@ -253,6 +293,7 @@ func (q *chatWriter) metadata(at, name string, value gjson.Result) *apiError {
 // chat completions has none.
 func (q *chatWriter) thinking(at string, value gjson.Result) *apiError {
 	on := false
+
 	fault := eachField(at, value, func(at, name string, value gjson.Result) *apiError {
 		switch {
 		case name == "type" && slices.Contains([]string{"enabled", "disabled", "adaptive"}, value.String()):
@@ -266,6 +307,7 @@ func (q *chatWriter) thinking(at string, value gjson.Result) *apiError {
 		case name == "display" && value.String() == "summarized":
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	switch value.Get("type").String() {
@@ -276,7 +318,9 @@ func (q *chatWriter) thinking(at string, value gjson.Result) *apiError {
 	case "":
 		return wrong(at+".type", "is missing")
 	}
+
 	q.thinks = &on
+
 	return fault
 }
 
@@ -286,14 +330,18 @@ func (q *chatWriter) switchThinking() *apiError {
 	if raw, is := q.out["chat_template_kwargs"].(json.RawMessage); is && json.Unmarshal(raw, &arguments) != nil {
 		return wrong("chat_template_kwargs", "must be an object")
 	}
+
 	if arguments["enable_thinking"] != nil {
 		return wrong("chat_template_kwargs.enable_thinking", "says again what the field thinking says")
 	}
+
 	arguments["enable_thinking"] = json.RawMessage("false")
 	if *q.thinks {
 		arguments["enable_thinking"] = json.RawMessage("true")
 	}
+
 	q.out["chat_template_kwargs"] = arguments
+
 	return nil
 }
 
@@ -306,6 +354,7 @@ func (q *chatWriter) serviceTier(at string, value gjson.Result) *apiError {
 	default:
 		return wrong(at, "must be auto or standard_only")
 	}
+
 	return nil
 }
 
@@ -316,10 +365,12 @@ func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *apiError
 		if fault := stringOf(at, value, &effort); fault != nil {
 			return fault
 		}
+
 		return q.once(at, "reasoning_effort", effort)
 	case "format":
 		return q.outputFormat(at, value)
 	}
+
 	return untranslatable(at)
 }
 
@@ -330,6 +381,7 @@ func (q *chatWriter) outputFormat(at string, value gjson.Result) *apiError {
 		case name == "type" && value.String() == "json_schema", name == "schema" && value.IsObject():
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	switch {
@@ -338,7 +390,9 @@ func (q *chatWriter) outputFormat(at string, value gjson.Result) *apiError {
 	case !value.Get("schema").Exists():
 		return wrong(at+".schema", "is missing")
 	}
+
 	schema := map[string]any{"name": "answer", "schema": json.RawMessage(value.Get("schema").Raw), "strict": true}
+
 	return q.once(at, "response_format", map[string]any{"type": "json_schema", "json_schema": schema})
 }
 
@@ -346,6 +400,7 @@ func (q *chatWriter) tools(at string, value gjson.Result) *apiError {
 	tools := []any{}
 	fault := eachItem(at, value, func(at string, item gjson.Result) *apiError {
 		function := map[string]any{}
+
 		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
 			switch name {
 			case "type":
@@ -357,21 +412,25 @@ func (q *chatWriter) tools(at string, value gjson.Result) *apiError {
 				if fault := stringOf(at, value, &text); fault != nil {
 					return fault
 				}
+
 				function[name] = text
 			case "input_schema":
 				if !value.IsObject() {
 					return wrong(at, "must be an object")
 				}
+
 				function["parameters"] = json.RawMessage(value.Raw)
 			case "strict":
 				if !value.IsBool() {
 					return wrong(at, "must be true or false")
 				}
+
 				function["strict"] = value.Bool()
 			case "cache_control", "eager_input_streaming": // hints that change no answer
 			default:
 				return untranslatable(at)
 			}
+
 			return nil
 		})
 		switch {
@@ -382,12 +441,16 @@ func (q *chatWriter) tools(at string, value gjson.Result) *apiError {
 		case function["parameters"] == nil:
 			return wrong(at+".input_schema", "is missing")
 		}
+
 		tools = append(tools, map[string]any{"type": "function", "function": function})
+
 		return nil
 	})
+
 	if len(tools) > 0 {
 		q.out["tools"] = tools
 	}
+
 	return fault
 }
 
@@ -400,13 +463,16 @@ func (q *chatWriter) toolChoice(at string, value gjson.Result) *apiError {
 			if value.Bool() {
 				return q.once(at, "parallel_tool_calls", false)
 			}
+
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	if fault != nil {
 		return fault
 	}
+
 	name := value.Get("name").String()
 	switch value.Get("type").String() {
 	case "auto":
@@ -419,13 +485,17 @@ func (q *chatWriter) toolChoice(at string, value gjson.Result) *apiError {
 		if name == "" {
 			return wrong(at+".name", "is missing")
 		}
+
 		q.out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": name}}
+
 		return nil
 	default:
 		return wrong(at+".type", "must be auto, any, tool or none")
 	}
+
 	if name != "" {
 		return wrong(at+".name", "is for the type tool only")
 	}
+
 	return nil
 }

@@ -67,6 +67,7 @@ var conversations = map[string]struct{ asked, chat string }{
 
 func TestToChat(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range conversations {
 		chat, fault := toChat([]byte(c.asked))
 		require.Nil(t, fault, name)
@@ -112,12 +113,14 @@ var rejected = map[string]string{
 
 func TestToChat_rejects(t *testing.T) {
 	t.Parallel()
+
 	for words, asked := range rejected {
 		_, fault := toChat([]byte(asked))
 		require.NotNil(t, fault, words)
 		require.Contains(t, fault.Message, words)
 		require.Equal(t, 400, fault.status)
 	}
+
 	_, fault := toChat([]byte("{\"user\":\"\xff\"}"))
 	require.Contains(t, fault.Message, "UTF-8")
 	_, fault = toChat([]byte(`{"max_tokens":1,"seed":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) +
@@ -129,20 +132,25 @@ func FuzzToChat(f *testing.F) {
 	for _, c := range conversations {
 		f.Add([]byte(c.asked))
 	}
+
 	for _, asked := range rejected {
 		f.Add([]byte(asked))
 	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b := body{text: text}
 		if b.parseJSON() != nil {
 			return
 		}
+
 		chat, fault := toChat(text)
 		if fault != nil {
 			require.Equal(t, 400, fault.status)
 			require.LessOrEqual(t, len(fault.Message), 500)
+
 			return
 		}
+
 		again := body{text: chat.text}
 		require.Nil(t, again.parseJSON())
 		require.Equal(t, b.model, again.model)
@@ -158,16 +166,20 @@ func FuzzMessageStream(f *testing.F) {
 	f.Add([]byte(`data: {"choices":[{"message":{"content":[{"text":"a"}],"refusal":"r"},"finish_reason":1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var out strings.Builder
+
 		s := &messageStream{out: &out, call: &call{}}
 		for line := range strings.SplitSeq(string(text), "\n") {
 			s.line([]byte(line))
 		}
+
 		s.finish()
 		require.NoError(t, s.err)
+
 		for part := range strings.SplitSeq(strings.TrimSpace(out.String()), "\n\n") {
 			_, data, is := strings.Cut(part, "\ndata: ")
 			require.True(t, out.Len() == 0 || is && json.Valid([]byte(data)), part)
 		}
+
 		_, fault := (&messageWriter{held: text, call: &call{}}).message()
 		_, _ = io.WriteString(&out, fault)
 	})

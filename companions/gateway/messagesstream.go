@@ -48,10 +48,12 @@ func (s *messageStream) line(text []byte) {
 		s.event("ping", map[string]any{})
 		return
 	}
+
 	value, isData := bytes.CutPrefix(text, []byte("data:"))
 	if !isData {
 		return
 	}
+
 	value = bytes.TrimSpace(value)
 	switch {
 	case len(value) == 0:
@@ -70,20 +72,26 @@ func (s *messageStream) chunk(text []byte) {
 	if fault := object.Get("error"); fault.IsObject() || fault.Type == gjson.String {
 		message, code := reason(text)
 		s.fail(streamFaultType(fault), message, code)
+
 		return
 	}
+
 	if usage := object.Get("usage"); usage.IsObject() {
 		s.usage = usage
 	}
+
 	choice := object.Get("choices.0")
 	if s.over || !choice.IsObject() {
 		return
 	}
+
 	s.begin()
+
 	said := choice.Get("delta")
 	if !said.IsObject() {
 		said = choice.Get("message")
 	}
+
 	s.refused = s.refused || said.Get("refusal").String() != ""
 	s.say("thinking", thinkingOf(said))
 	s.say("text", textOf(said))
@@ -91,6 +99,7 @@ func (s *messageStream) chunk(text []byte) {
 		s.callPiece(key.Int(), one)
 		return !s.over
 	})
+
 	if choice.Get("finish_reason").String() != "" {
 		s.ended = choice
 	}
@@ -109,6 +118,7 @@ func streamFaultType(fault gjson.Result) string {
 	case strings.Contains(said, "invalid_request"):
 		return "invalid_request_error"
 	}
+
 	return "api_error"
 }
 
@@ -116,6 +126,7 @@ func (s *messageStream) begin() {
 	if s.begun {
 		return
 	}
+
 	s.begun = true
 	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.call.asked)})
 }
@@ -131,13 +142,17 @@ func (s *messageStream) say(kind, text string) {
 			s.tooLong()
 			return
 		}
+
 		block := textBlock(text)
 		if kind == "thinking" {
 			block = thinkingBlock(text)
 		}
+
 		s.late = append(s.late, block)
+
 		return
 	}
+
 	s.write(kind, text)
 }
 
@@ -145,12 +160,15 @@ func (s *messageStream) say(kind, text string) {
 func (s *messageStream) write(kind, text string) {
 	if s.open != kind {
 		s.closeBlock()
+
 		block := textBlock("")
 		if kind == "thinking" {
 			block = thinkingBlock("")
 		}
+
 		s.openBlock(kind, block)
 	}
+
 	s.delta(map[string]any{"type": kind + "_delta", kind: text})
 }
 
@@ -167,6 +185,7 @@ func (s *messageStream) closeBlock() {
 	if s.open == "" {
 		return
 	}
+
 	s.event("content_block_stop", map[string]any{"index": s.index})
 	s.open = ""
 	s.index++
@@ -178,31 +197,39 @@ func (s *messageStream) callPiece(place int64, piece gjson.Result) {
 	if index := piece.Get("index"); index.Exists() {
 		place = index.Int()
 	}
+
 	var one *streamedCall
+
 	for _, c := range s.calls {
 		if c.index == place {
 			one = c
 		}
 	}
+
 	if one == nil {
 		if len(s.calls) == maxCalls {
 			s.tooLong()
 			return
 		}
+
 		one = &streamedCall{index: place}
 		s.calls = append(s.calls, one)
 	}
+
 	if one.id == "" {
 		one.id = piece.Get("id").String()
 	}
+
 	if one.name == "" {
 		one.name = piece.Get("function.name").String()
 	}
+
 	arguments := piece.Get("function.arguments").String()
 	if s.size += len(arguments); s.size > maxLine {
 		s.tooLong()
 		return
 	}
+
 	one.arguments.WriteString(arguments)
 	s.writeCalls()
 }
@@ -214,10 +241,13 @@ func (s *messageStream) writeCalls() {
 		if one.name == "" {
 			return // it comes with a later piece
 		}
+
 		s.writeCall(one)
+
 		if s.done+1 == len(s.calls) || !isObject(one.arguments.String()) {
 			return
 		}
+
 		s.closeBlock()
 		s.done++
 	}
@@ -228,8 +258,10 @@ func (s *messageStream) writeCall(one *streamedCall) {
 		s.closeBlock()
 		s.openBlock("tool_use", contentBlock{Type: "tool_use", ID: callID(one.id), Name: one.name, Input: json.RawMessage("{}")})
 	}
+
 	if rest := one.arguments.Bytes()[one.sent:]; len(rest) > 0 {
 		s.delta(map[string]any{"type": "input_json_delta", "partial_json": string(rest)})
+
 		one.sent = one.arguments.Len()
 	}
 }
@@ -239,18 +271,23 @@ func (s *messageStream) end() {
 	if s.over {
 		return
 	}
+
 	s.begin()
+
 	cut := s.ended.Get("finish_reason").String() == "length"
 	for ; s.done < len(s.calls); s.done++ {
 		one := s.calls[s.done]
 		s.writeCall(one)
+
 		arguments := one.arguments.String()
 		if strings.TrimSpace(arguments) != "" && !isObject(arguments) && (!cut || s.done+1 < len(s.calls)) {
 			s.fail("api_error", "the source called a tool with arguments that are not a JSON object", "source_error")
 			return
 		}
+
 		s.closeBlock()
 	}
+
 	for _, block := range s.late {
 		if block.Thinking != nil {
 			s.write("thinking", *block.Thinking)
@@ -258,6 +295,7 @@ func (s *messageStream) end() {
 			s.write("text", *block.Text)
 		}
 	}
+
 	s.closeBlock()
 	reason, sequence := stopReason(s.ended, s.stops, len(s.calls) > 0, s.refused)
 	s.event("message_delta", map[string]any{
@@ -289,11 +327,14 @@ func (s *messageStream) event(name string, fields map[string]any) {
 	if s.over || s.err != nil {
 		return
 	}
+
 	fields["type"] = name
+
 	text, err := json.Marshal(fields)
 	if err != nil {
 		s.err = err
 		return
 	}
+
 	_, s.err = s.out.Write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
 }

@@ -12,19 +12,25 @@ import (
 // conversation translates the system prompt and the messages.
 func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
 	out := []chatMessage{}
+
 	if system.Exists() && system.Type != gjson.Null {
 		text, fault := systemText(system)
 		if fault != nil {
 			return fault
 		}
+
 		out = append(out, chatMessage{Role: "system", Content: text})
 	}
+
 	if !messages.Exists() || messages.IsArray() && messages.Get("#").Int() == 0 {
 		return wrong("messages", "must have at least one message")
 	}
+
 	last := ""
+
 	fault := eachItem("messages", messages, func(at string, item gjson.Result) *apiError {
 		var content gjson.Result
+
 		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
 			switch name {
 			case "role":
@@ -33,12 +39,15 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
 				content = value
 				return nil
 			}
+
 			return untranslatable(at)
 		})
 		if fault != nil {
 			return fault
 		}
+
 		turn := &turnReader{}
+
 		switch item.Get("role").String() {
 		case "user":
 			fault = turn.read(at+".content", content, turn.ofUser)
@@ -49,15 +58,19 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
 		default:
 			return wrong(at+".role", "must be user or assistant")
 		}
+
 		return fault
 	})
 	if fault != nil {
 		return fault
 	}
+
 	if last != "user" {
 		return wrong("messages", "must end with a message of the user: chat completions cannot continue a begun answer")
 	}
+
 	q.out["messages"] = out
+
 	return nil
 }
 
@@ -66,15 +79,20 @@ func systemText(system gjson.Result) (string, *apiError) {
 	if system.Type == gjson.String {
 		return system.String(), nil
 	}
+
 	var texts []string
+
 	fault := eachItem("system", system, func(at string, item gjson.Result) *apiError {
 		if item.Get("type").String() != "text" {
 			return wrong(at+".type", "must be text")
 		}
+
 		text, fault := blockText(at, item)
 		texts = append(texts, text)
+
 		return fault
 	})
+
 	return strings.Join(texts, "\n\n"), fault
 }
 
@@ -89,11 +107,13 @@ func blockText(at string, block gjson.Result) (text string, fault *apiError) {
 		case name == "citations" && value.IsArray() && value.Get("#").Int() == 0:
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	if fault == nil && !block.Get("text").Exists() {
 		fault = wrong(at+".text", "is missing")
 	}
+
 	return text, fault
 }
 
@@ -111,14 +131,18 @@ func (t *turnReader) read(at string, content gjson.Result, block func(at string,
 	if content.Type == gjson.String {
 		t.parts = []chatPart{textPart(content.String())}
 		t.text.WriteString(content.String())
+
 		return nil
 	}
+
 	if !content.IsArray() {
 		return wrong(at, "must be a string or an array of blocks")
 	}
+
 	if content.Get("#").Int() == 0 {
 		return wrong(at, "must not be empty")
 	}
+
 	return eachItem(at, content, block)
 }
 
@@ -127,22 +151,27 @@ func (t *turnReader) ofUser(at string, block gjson.Result) *apiError {
 	case "text":
 		text, fault := blockText(at, block)
 		t.parts = append(t.parts, textPart(text))
+
 		return fault
 	case "image":
 		image, fault := blockImage(at, block)
 		t.parts = append(t.parts, image)
+
 		return fault
 	case "tool_result":
 		if len(t.parts) > 0 {
 			return wrong(at, "must come before the other blocks of the message, as every tool_result")
 		}
+
 		return t.toolResult(at, block)
 	}
+
 	return wrong(at+".type", "must be text, image or tool_result: other blocks cannot be translated to chat completions")
 }
 
 func (t *turnReader) userMessages() []chatMessage {
 	messages := t.results
+
 	parts := slices.Concat(t.pictures, t.parts)
 	switch {
 	case len(parts) == 1 && parts[0].Text != nil:
@@ -150,14 +179,18 @@ func (t *turnReader) userMessages() []chatMessage {
 	case len(parts) > 0:
 		messages = append(messages, chatMessage{Role: "user", Content: parts})
 	}
+
 	return messages
 }
 
 // toolResult reads the result of a tool.
 func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 	var id string
+
 	failed := false
+
 	var content gjson.Result
+
 	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
 		switch {
 		case name == "type", name == "cache_control":
@@ -171,6 +204,7 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 			content = value
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	switch {
@@ -181,6 +215,7 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 	}
 
 	var texts []string
+
 	switch {
 	case !content.Exists():
 	case content.Type == gjson.String:
@@ -191,20 +226,26 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 			case "text":
 				text, fault := blockText(at, item)
 				texts = append(texts, text)
+
 				return fault
 			case "image":
 				image, fault := blockImage(at, item)
 				t.pictures = append(t.pictures, textPart("Image of the tool result "+id+":"), image)
+
 				return fault
 			}
+
 			return wrong(at+".type", "must be text or image")
 		})
 	}
+
 	text := strings.Join(texts, "\n")
 	if failed {
 		text = "Error: " + text
 	}
+
 	t.results = append(t.results, chatMessage{Role: "tool", CallID: id, Content: text})
+
 	return fault
 }
 
@@ -213,28 +254,34 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *apiError {
 	case "text":
 		text, fault := blockText(at, block)
 		t.text.WriteString(text)
+
 		return fault
 	case "thinking":
 		return eachField(at, block, func(at, name string, value gjson.Result) *apiError {
 			var text string
+
 			switch name {
 			case "type", "signature": // chat completions has no signatures
 				return nil
 			case "thinking":
 				fault := stringOf(at, value, &text)
 				t.reasoning.WriteString(text)
+
 				return fault
 			}
+
 			return untranslatable(at)
 		})
 	case "tool_use":
 		return t.toolUse(at, block)
 	}
+
 	return wrong(at+".type", "must be text, thinking or tool_use: other blocks cannot be translated to chat completions")
 }
 
 func (t *turnReader) toolUse(at string, block gjson.Result) *apiError {
 	one := chatCall{Type: "function"}
+
 	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
 		switch {
 		case name == "type", name == "cache_control":
@@ -251,6 +298,7 @@ func (t *turnReader) toolUse(at string, block gjson.Result) *apiError {
 		case name == "caller" && value.Get("type").String() == "direct":
 			return nil
 		}
+
 		return untranslatable(at)
 	})
 	switch {
@@ -263,7 +311,9 @@ func (t *turnReader) toolUse(at string, block gjson.Result) *apiError {
 	case one.Function.Arguments == "":
 		return wrong(at+".input", "is missing")
 	}
+
 	t.calls = append(t.calls, one)
+
 	return nil
 }
 
@@ -272,6 +322,7 @@ func (t *turnReader) assistantMessage() chatMessage {
 	if t.text.Len() > 0 || len(t.calls) == 0 {
 		message.Content = t.text.String()
 	}
+
 	return message
 }
 
@@ -286,28 +337,36 @@ func blockImage(at string, block gjson.Result) (chatPart, *apiError) {
 				if !slices.Contains([]string{"type", "media_type", "data", "url"}, name) {
 					return untranslatable(at)
 				}
+
 				var text string
+
 				return stringOf(at, value, &text)
 			})
 		}
+
 		return untranslatable(at)
 	})
 	if fault != nil {
 		return chatPart{}, fault
 	}
+
 	source := block.Get("source")
 	at += ".source"
+
 	var url string
+
 	switch source.Get("type").String() {
 	case "base64":
 		data, kind := source.Get("data").String(), source.Get("media_type").String()
 		if !slices.Contains(images, kind) {
 			return chatPart{}, wrong(at+".media_type", "must be one of "+strings.Join(images, ", "))
 		}
+
 		n, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, strings.NewReader(data)))
 		if err != nil || n == 0 {
 			return chatPart{}, wrong(at+".data", "must be base64")
 		}
+
 		url = "data:" + kind + ";base64," + data
 	case "url":
 		url = source.Get("url").String()
@@ -317,5 +376,6 @@ func blockImage(at string, block gjson.Result) (chatPart, *apiError) {
 	default:
 		return chatPart{}, wrong(at+".type", "must be base64 or url")
 	}
+
 	return chatPart{Type: "image_url", Image: &chatImage{URL: url}}, nil
 }

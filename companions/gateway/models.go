@@ -28,6 +28,7 @@ func (t *table) resolve(ctx context.Context, by *caller, name string) (target, *
 	if !by.permits(name, found.model) {
 		return found, noModel(name)
 	}
+
 	for _, maxAge := range []time.Duration{time.Hour, time.Second} {
 		for _, s := range t.sources {
 			if upstream, has := s.has(ctx, found.model, maxAge); has {
@@ -35,17 +36,21 @@ func (t *table) resolve(ctx context.Context, by *caller, name string) (target, *
 				found.sources = append(found.sources, s)
 			}
 		}
+
 		if len(found.sources) > 0 {
 			return found, nil
 		}
 	}
+
 	for _, s := range t.sources {
 		if is, _ := s.healthy(time.Now()); !is && len(s.Models) == 0 {
 			e := unavailable("the source " + s.Name + ", which may have the model, cannot be reached")
 			e.after = listFresh
+
 			return found, e
 		}
 	}
+
 	return found, noModel(name)
 }
 
@@ -58,6 +63,7 @@ func (t *table) real(name string) string {
 	case to == DefaultModel:
 		return t.set.DefaultModel
 	}
+
 	return to
 }
 
@@ -65,37 +71,47 @@ func (t *table) real(name string) string {
 // source says of its models is passed on as it is.
 func (t *table) list(ctx context.Context, by *caller) ([]map[string]any, *apiError) {
 	perSource := make([][]json.RawMessage, len(t.sources))
+
 	var looking sync.WaitGroup
 	for i, s := range t.sources {
 		looking.Go(func() { perSource[i] = s.models(ctx, listFresh) })
 	}
+
 	looking.Wait()
 
 	aliases := map[string][]string{}
 	for name := range t.set.Aliases {
 		aliases[t.real(name)] = append(aliases[t.real(name)], name)
 	}
+
 	var entries []map[string]any
+
 	known := map[string]bool{}
+
 	for i, s := range t.sources {
 		for _, entry := range s.entries(perSource[i]) {
 			id, _ := entry["id"].(string)
 			if id == "" || known[id] || !by.permits(slices.Concat(aliases[id], []string{id})...) {
 				continue
 			}
+
 			known[id] = true
 			complete(entry, s, aliases[id])
 			entries = append(entries, entry)
 		}
 	}
+
 	if len(entries) == 0 && slices.ContainsFunc(t.sources, func(s *source) bool { is, _ := s.healthy(time.Now()); return !is }) {
 		e := sourceFault(http.StatusBadGateway, "source_unavailable", "no source can be reached")
 		e.after = listFresh
+
 		return nil, e
 	}
+
 	slices.SortStableFunc(entries, func(a, b map[string]any) int {
 		return cmp.Compare(rank(b, t.set.DefaultModel), rank(a, t.set.DefaultModel))
 	})
+
 	return entries, nil
 }
 
@@ -103,6 +119,7 @@ func rank(entry map[string]any, first string) int {
 	if entry["id"] == first {
 		return 1
 	}
+
 	return 0
 }
 
@@ -110,33 +127,43 @@ func rank(entry map[string]any, first string) int {
 // says of them, else all of its list.
 func (s *source) entries(listed []json.RawMessage) []map[string]any {
 	byID := map[string]map[string]any{}
+
 	var all []map[string]any
+
 	for _, raw := range listed {
 		var entry map[string]any
 		if json.Unmarshal(raw, &entry) != nil || entry["id"] == nil {
 			continue
 		}
+
 		byID[entryID(raw)] = entry
 		all = append(all, entry)
 	}
+
 	if len(s.Models) == 0 {
 		return all
 	}
+
 	all = nil
+
 	for _, m := range s.Models {
 		entry := map[string]any{}
 		for field, value := range byID[cmp.Or(m.UpstreamID, m.ID)] {
 			entry[field] = value
 		}
+
 		entry["id"] = m.ID
 		if m.ContextWindow > 0 {
 			entry["context_window"] = m.ContextWindow
 		}
+
 		if len(m.Modalities) > 0 {
 			entry["modalities"] = m.Modalities
 		}
+
 		all = append(all, entry)
 	}
+
 	return all
 }
 
@@ -146,15 +173,18 @@ func complete(entry map[string]any, s *source, aliases []string) {
 	if entry["created"] == nil {
 		entry["created"] = created
 	}
+
 	if entry["owned_by"] == nil {
 		entry["owned_by"] = s.Name
 	}
+
 	given, _ := entry["aliases"].([]any)
 	for _, one := range given {
 		if name, is := one.(string); is && !slices.Contains(aliases, name) {
 			aliases = append(aliases, name)
 		}
 	}
+
 	if len(aliases) > 0 {
 		slices.Sort(aliases)
 		entry["aliases"] = aliases
@@ -166,6 +196,7 @@ func entryID(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &entry) != nil {
 		return ""
 	}
+
 	return entry.ID
 }
 
@@ -175,24 +206,29 @@ func (s *Service) listModels(w http.ResponseWriter, r *http.Request, by *caller)
 		writeError(w, fault)
 		return
 	}
+
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": append([]map[string]any{}, entries...)})
 }
 
 // getModel answers with one model; ids may hold slashes.
 func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	name := strings.TrimSpace(r.PathValue("id"))
+
 	entries, fault := s.table().list(r.Context(), by)
 	if fault != nil {
 		writeError(w, fault)
 		return
 	}
+
 	id := s.table().real(name)
 	for _, entry := range entries {
 		if entry["id"] == id {
 			w.Header().Set("X-Resolved-Model", id)
 			writeJSON(w, http.StatusOK, entry)
+
 			return
 		}
 	}
+
 	writeError(w, noModel(name))
 }

@@ -17,6 +17,7 @@ func TestQueue_takesKeysInTurns(t *testing.T) {
 		q := newQueue(1, 4)
 		release, err := q.acquire(t.Context(), "x", time.Hour)
 		require.NoError(t, err)
+
 		order := make(chan string, 5)
 		wait := func(key string) {
 			go func() {
@@ -25,9 +26,12 @@ func TestQueue_takesKeysInTurns(t *testing.T) {
 					order <- key + " " + err.Error()
 					return
 				}
+
 				order <- key
+
 				release()
 			}()
+
 			synctest.Wait()
 		}
 		wait("a")
@@ -42,6 +46,7 @@ func TestQueue_takesKeysInTurns(t *testing.T) {
 		release()
 		require.Equal(t, []string{"a", "b", "a", "a"}, []string{<-order, <-order, <-order, <-order})
 		synctest.Wait()
+
 		running, waiting := q.load()
 		require.Equal(t, []int{0, 0}, []int{running, waiting})
 	})
@@ -57,9 +62,11 @@ func TestQueue_waitEnds(t *testing.T) {
 		require.ErrorIs(t, err, errWaited)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		_, err = q.acquire(ctx, "a", time.Minute)
 		require.ErrorIs(t, err, context.Canceled)
 		release()
+
 		running, waiting := q.load()
 		require.Equal(t, []int{0, 0}, []int{running, waiting})
 	})
@@ -67,12 +74,14 @@ func TestQueue_waitEnds(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
+
 	b, now := &breaker{}, time.Now()
 	for range breakAfter {
 		ok, _ := b.allow(now)
 		require.True(t, ok)
 		b.failedAt(now)
 	}
+
 	ok, after := b.allow(now)
 	require.False(t, ok)
 	require.Equal(t, breakFirst, after)
@@ -93,6 +102,7 @@ func TestBreaker(t *testing.T) {
 
 func TestSettings_faults(t *testing.T) {
 	t.Parallel()
+
 	_, err := Parse([]byte(`
 keys: [{name: a, key: short}]
 sources:
@@ -106,6 +116,7 @@ aliases: {a: default_model}
 	} {
 		require.ErrorContains(t, err, text)
 	}
+
 	require.NotContains(t, err.Error(), "secret")
 	_, err = Parse([]byte("surces: []"))
 	require.ErrorContains(t, err, "surces")
@@ -118,14 +129,17 @@ func TestService_reload_keepsFaultlessSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.DemoOnly())
 	require.Equal(t, "everloop-demo", s.table().real("gpt-4o"))
+
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	before := s.table()
+
 	require.NoError(t, os.WriteFile(file, []byte("sources: ["), 0o600))
 	s.reload()
 	require.Same(t, before, s.table())
+
 	changed := []byte("keys: [{name: a, key: a-key-of-some-length}]\n" +
 		"sources: [{name: demo, kind: demo, max_concurrency: 1024, max_queue: 4096}]\n")
 	require.NoError(t, os.WriteFile(file, changed, 0o600))
@@ -135,6 +149,7 @@ func TestService_reload_keepsFaultlessSettings(t *testing.T) {
 
 	s.usage.add("a", "m", tally{Requests: 1, Prompt: 2})
 	s.save()
+
 	again, err := New(Config{File: file, Key: "k"})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), again.usage.byKey["a"]["m"].Prompt)

@@ -44,30 +44,37 @@ func (q *queue) acquire(ctx context.Context, key string, longest time.Duration) 
 	if q.running < q.slots && q.waiting == 0 {
 		q.running++
 		q.mu.Unlock()
+
 		return q.releaser(), nil
 	}
+
 	t, err := q.enter(key)
 	q.mu.Unlock()
+
 	if err != nil {
 		return nil, err
 	}
 
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
+
 	select {
 	case err := <-t.ready:
 		if err != nil {
 			return nil, err
 		}
+
 		return q.releaser(), nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:
 		err = errWaited
 	}
+
 	if got := q.leave(t); got {
 		q.releaser()()
 	}
+
 	return nil, err
 }
 
@@ -81,20 +88,26 @@ func (q *queue) enter(key string) (*ticket, error) {
 				longest = other
 			}
 		}
+
 		if longest == "" || len(q.byKey[longest]) <= len(q.byKey[key])+1 {
 			return nil, errFull
 		}
+
 		last := q.byKey[longest][len(q.byKey[longest])-1]
 		q.remove(last)
+
 		last.placed = true
 		last.ready <- errFull
 	}
+
 	t := &ticket{key: key, ready: make(chan error, 1)}
 	if len(q.byKey[key]) == 0 {
 		q.order = append(q.order, key)
 	}
+
 	q.byKey[key] = append(q.byKey[key], t)
 	q.waiting++
+
 	return t, nil
 }
 
@@ -105,6 +118,7 @@ func (q *queue) remove(t *ticket) {
 		tickets = slices.Delete(tickets, i, i+1)
 		q.waiting--
 	}
+
 	q.byKey[t.key] = tickets
 	if len(tickets) == 0 {
 		delete(q.byKey, t.key)
@@ -116,11 +130,14 @@ func (q *queue) remove(t *ticket) {
 func (q *queue) leave(t *ticket) (got bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if t.placed {
 		return <-t.ready == nil
 	}
+
 	q.remove(t)
 	t.placed = true
+
 	return false
 }
 
@@ -128,16 +145,20 @@ func (q *queue) releaser() func() {
 	return sync.OnceFunc(func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
+
 		q.running--
 		for q.running < q.slots && len(q.order) > 0 {
 			key := q.order[0]
 			next := q.byKey[key][0]
 			q.remove(next)
+
 			if len(q.byKey[key]) > 0 { // its next turn is after those of the others
 				q.order = append(q.order[1:], key)
 			}
+
 			next.placed = true
 			q.running++
+
 			next.ready <- nil
 		}
 	})
@@ -147,6 +168,7 @@ func (q *queue) releaser() func() {
 func (q *queue) load() (running, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	return q.running, q.waiting
 }
 

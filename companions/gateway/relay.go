@@ -47,6 +47,7 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 	head.Set("X-Accel-Buffering", "no")
 	y.w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(y.w)
+
 	flush := func() error {
 		_ = out.SetWriteDeadline(time.Now().Add(slowClient)) // recorders of tests have none
 		return out.Flush()
@@ -58,33 +59,44 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 
 	lines := make(chan line, 16)
 	go readLines(ctx, res.Body, lines)
+
 	quiet := time.NewTimer(y.call.service.cfg.KeepAlive)
 	defer quiet.Stop()
+
 	for {
 		quiet.Reset(y.call.service.cfg.KeepAlive)
+
 		var err error
+
 		select {
 		case l := <-lines:
 			if l.err != nil {
 				y.end(ctx, l.err)
+
 				_ = flush() // the client may be gone
+
 				return
 			}
+
 			if text := y.take(l.text); text != nil {
 				_, err = y.w.Write(text)
 			}
+
 			if err == nil && !l.more {
 				err = flush()
 			}
 		case <-ctx.Done():
 			y.end(ctx, ctx.Err())
+
 			_ = flush() // the client may be gone
+
 			return
 		case <-quiet.C:
 			if _, err = io.WriteString(y.w, ": keep-alive\n\n"); err == nil {
 				err = flush()
 			}
 		}
+
 		if err != nil { // the client left: so does the request to the source
 			y.cancel(err)
 			return
@@ -103,28 +115,36 @@ func readLines(ctx context.Context, from io.Reader, lines chan<- line) {
 			return false
 		}
 	}
+
 	var text []byte
+
 	for {
 		part, err := in.ReadSlice('\n')
+
 		text = append(text, part...)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			if len(text) <= maxLine {
 				continue
 			}
+
 			err = errLine
 		case err == nil:
 			if !give(line{text: text, more: in.Buffered() > 0}) {
 				return
 			}
+
 			text = nil
+
 			continue
 		case len(text) > 0 && errors.Is(err, io.EOF):
 			if !give(line{text: append(text, '\n')}) {
 				return
 			}
 		}
+
 		give(line{err: err})
+
 		return
 	}
 }
@@ -132,37 +152,47 @@ func readLines(ctx context.Context, from io.Reader, lines chan<- line) {
 // take is what is passed on of a line; nil: nothing.
 func (y *relay) take(text []byte) []byte {
 	bare := bytes.TrimRight(text, "\r\n")
+
 	value, isData := bytes.CutPrefix(bare, []byte("data:"))
 	if !isData {
 		y.timer.Reset(y.patience())
+
 		if y.dropped && len(bare) == 0 {
 			y.dropped = false
 			return nil
 		}
+
 		return text
 	}
+
 	y.begun = true
 	y.timer.Reset(y.patience())
+
 	value = bytes.TrimSpace(value)
 	if string(value) == "[DONE]" {
 		y.ended = true
 		return text
 	}
+
 	if !json.Valid(value) {
 		return text
 	}
+
 	y.call.meter.pieces++
 	y.call.meter.read(value)
 	fields := gjson.GetManyBytes(value, "error", "choices.0.finish_reason", "choices", "usage")
+
 	y.ended = y.ended || fields[0].IsObject() || fields[0].Type == gjson.String || fields[1].String() != ""
 	if y.call.body.addsUsage && fields[3].IsObject() && fields[2].IsArray() && len(fields[2].Array()) == 0 {
 		y.dropped = true // the client did not ask for it
 		return nil
 	}
+
 	named := y.call.echo(value)
 	if len(named) == len(value) && &named[0] == &value[0] {
 		return text
 	}
+
 	return append(append([]byte("data: "), named...), '\n')
 }
 
@@ -171,6 +201,7 @@ func (y *relay) patience() time.Duration {
 	if y.begun {
 		return y.to.idle()
 	}
+
 	return y.to.timeout()
 }
 
@@ -180,15 +211,19 @@ func (y *relay) end(ctx context.Context, err error) {
 	if ctx.Err() != nil && !silent {
 		return // the client left
 	}
+
 	if y.ended && errors.Is(err, io.EOF) {
 		return
 	}
+
 	fault := sourceFault(0, "source_cut", "the source "+y.to.Name+" ended the stream before its answer")
+
 	switch {
 	case silent:
 		fault = sourceFault(0, "source_timeout", "the source "+y.to.Name+" went silent")
 	case errors.Is(err, errLine):
 		fault = sourceFault(0, "source_error", "the source "+y.to.Name+" sent a line that is too long")
 	}
+
 	_, _ = y.w.Write(append(append([]byte("\ndata: "), fault.object()...), "\n\n"...)) // the client may be gone
 }

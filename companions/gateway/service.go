@@ -71,25 +71,33 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Key == "" {
 		return nil, errors.New("the gateway needs a key")
 	}
+
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = keepAlive
 	}
+
 	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies)}
+
 	set, err := Load(cfg.File)
 	if err != nil {
 		return nil, err
 	}
+
 	if s.seen, err = os.ReadFile(cfg.File); err != nil {
 		return nil, err
 	}
+
 	if s.usage, err = openLedger(cfg.File); err != nil {
 		return nil, err
 	}
+
 	s.use(set)
 	s.routes()
+
 	return s, nil
 }
 
@@ -102,14 +110,17 @@ func (s *Service) table() *table { return s.current.Load() }
 // queues and breakers; requests on the others end as they began.
 func (s *Service) use(set Settings) {
 	next := &table{set: set}
+
 	before := s.table()
 	for _, one := range set.Sources {
 		next.sources = append(next.sources, before.sourceLike(one, s.cfg.DemoURL))
 	}
+
 	operator := Key{Name: "operator", Key: s.cfg.Key}
 	for _, one := range append([]Key{operator}, set.Keys...) {
 		next.callers = append(next.callers, before.callerLike(one))
 	}
+
 	s.current.Store(next)
 }
 
@@ -121,6 +132,7 @@ func (t *table) sourceLike(set Source, demoURL string) *source {
 			}
 		}
 	}
+
 	return newSource(set, demoURL)
 }
 
@@ -130,6 +142,7 @@ func sameSource(a, b Source) bool {
 
 func (t *table) callerLike(k Key) *caller {
 	fresh := newCaller(k)
+
 	if t != nil {
 		for _, old := range t.callers {
 			if old.hash == fresh.hash && old.name == fresh.name && old.most == fresh.most &&
@@ -138,6 +151,7 @@ func (t *table) callerLike(k Key) *caller {
 			}
 		}
 	}
+
 	return fresh
 }
 
@@ -145,6 +159,7 @@ func (t *table) callerLike(k Key) *caller {
 func (s *Service) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -153,9 +168,11 @@ func (s *Service) watch(ctx context.Context) {
 			s.files.Lock()
 			changed := s.reload()
 			s.files.Unlock()
+
 			if changed {
 				s.warmUp()
 			}
+
 			s.save()
 		}
 	}
@@ -169,17 +186,22 @@ func (s *Service) reload() (changed bool) {
 		s.log.Error("failed to read the configuration of the gateway", "error", err)
 		return false
 	}
+
 	if bytes.Equal(text, s.seen) {
 		return false
 	}
+
 	s.seen = text
+
 	set, err := Parse(text)
 	if err != nil {
 		s.log.Error("failed to take over the configuration of the gateway; the one before stays", "error", err)
 		return false
 	}
+
 	s.use(set)
 	s.log.Info("configuration of the gateway changed", "sources", len(set.Sources), "keys", len(set.Keys))
+
 	return true
 }
 
@@ -196,9 +218,11 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	go s.watch(ctx)
+
 	s.warmUp()
 	s.log.Info("model gateway listens", "addr", listener.Addr().String(), "sources", len(s.table().sources))
 
@@ -207,15 +231,20 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("model gateway: %w", err)
 	case <-ctx.Done():
 	}
+
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // the answers that did not end in time are cut
 	}
+
 	s.save()
+
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("model gateway: %w", err)
 	}
+
 	return nil
 }
 
@@ -246,13 +275,16 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", rand.Text())
+
 		if !s.cfg.Hosts.Allows(r.Host) { // a page whose name was made to point at this machine
 			writeError(w, &apiError{
 				status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
 				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
 			})
+
 			return
 		}
+
 		s.mux.ServeHTTP(w, r)
 	})
 }
@@ -266,8 +298,10 @@ func (s *Service) withKey(next func(http.ResponseWriter, *http.Request, *caller)
 				status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key",
 				Message: "send a key of the gateway as Authorization: Bearer or as x-api-key",
 			})
+
 			return
 		}
+
 		next(w, r, by)
 	}
 }
@@ -288,6 +322,7 @@ type sourceHealth struct {
 func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 	t := s.table()
 	_, _ = t.list(r.Context(), &caller{}) // looks at each source that has not been seen of late
+
 	sources := []sourceHealth{}
 	for _, one := range t.sources {
 		is, fault := one.healthy(time.Now())
@@ -297,5 +332,6 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 			LastError: fault, Latency: one.p50().Milliseconds(),
 		})
 	}
+
 	writeJSON(w, http.StatusOK, map[string]any{"ok": true, "sources": sources})
 }

@@ -92,8 +92,10 @@ func Load(file string) (Settings, error) {
 		if err := writeFile(file, defaultFile); err != nil {
 			return Settings{}, fmt.Errorf("make the configuration of the gateway: %w", err)
 		}
+
 		return Parse(defaultFile)
 	}
+
 	if err != nil {
 		return Settings{}, fmt.Errorf("configuration of the gateway: %w", err)
 	}
@@ -103,24 +105,30 @@ func Load(file string) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("configuration of the gateway: %w", err)
 	}
+
 	if len(text) > maxSettings {
 		return Settings{}, fmt.Errorf("%s exceeds %d bytes", file, maxSettings)
 	}
+
 	set, err := Parse(text)
 	if err != nil {
 		return Settings{}, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return set, nil
 }
 
 // Parse reads settings and reports all their faults.
 func Parse(text []byte) (Settings, error) {
 	var set Settings
+
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
+
 	if err := decoder.Decode(&set); err != nil && !errors.Is(err, io.EOF) {
 		return Settings{}, err
 	}
+
 	return set, set.check()
 }
 
@@ -131,6 +139,7 @@ func (s Settings) DemoOnly() bool {
 
 func (s Settings) check() error {
 	var faults []error
+
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
 	names, keys := map[string]bool{}, map[string]bool{}
@@ -138,73 +147,90 @@ func (s Settings) check() error {
 		if k.Name == "" || names[k.Name] {
 			fault("keys[%d].name must be set and differ from the others", i)
 		}
+
 		if len(k.Key) < 16 || strings.ContainsAny(k.Key, " \t\r\n") || keys[k.Key] {
 			fault("keys[%d].key must have at least 16 characters, no spaces, and differ from the others", i)
 		}
+
 		if k.MaxConcurrency < 0 {
 			fault("keys[%d].max_concurrency must not be negative", i)
 		}
+
 		names[k.Name], keys[k.Key] = true, true
 	}
 
 	if len(s.Sources) == 0 {
 		fault("sources must have at least one entry")
 	}
+
 	names = map[string]bool{}
 	for i, one := range s.Sources {
 		if one.Name == "" || names[one.Name] {
 			fault("sources[%d].name must be set and differ from the others", i)
 		}
+
 		names[one.Name] = true
 		for _, err := range one.faults() {
 			fault("sources[%d].%w", i, err)
 		}
 	}
+
 	for name, target := range s.Aliases {
 		if name == "" || target == "" {
 			fault("aliases: names and models must not be empty")
 		}
+
 		if target == DefaultModel && s.DefaultModel == "" {
 			fault("aliases.%s names default_model, which is not set", name)
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
 func (s Source) faults() (faults []error) {
 	fault := func(text string) { faults = append(faults, errors.New(text)) }
+
 	switch s.Kind {
 	case KindDemo, KindOpenAI, KindLlama:
 	default:
 		fault("kind must be openai, llama_server or demo")
 	}
+
 	if s.Kind != KindDemo || s.BaseURL != "" {
 		u, err := url.Parse(s.BaseURL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 			fault("base_url must be an address with http:// or https://, without credentials and parameters")
 		}
 	}
+
 	if s.MaxConcurrency < 0 || s.MaxConcurrency > maxConcurrency {
 		fault(fmt.Sprintf("max_concurrency must be at most %d", maxConcurrency))
 	}
+
 	if s.MaxQueue < 0 || s.MaxQueue > maxQueue {
 		fault(fmt.Sprintf("max_queue must be at most %d", maxQueue))
 	}
+
 	for name, value := range map[string]float64{"max_wait_s": s.MaxWaitS, "timeout_s": s.TimeoutS, "idle_timeout_s": s.IdleTimeoutS} {
 		if !(value >= 0 && value <= maxSeconds) {
 			fault(fmt.Sprintf("%s must be between 0 and %d", name, maxSeconds))
 		}
 	}
+
 	ids := map[string]bool{}
 	for i, m := range s.Models {
 		if m.ID == "" || ids[m.ID] {
 			fault(fmt.Sprintf("models[%d].id must be set and differ from the others", i))
 		}
+
 		if m.ContextWindow < 0 {
 			fault(fmt.Sprintf("models[%d].context_window must not be negative", i))
 		}
+
 		ids[m.ID] = true
 	}
+
 	return faults
 }
 
@@ -216,6 +242,7 @@ func seconds(value float64, otherwise time.Duration) time.Duration {
 	if value == 0 {
 		return otherwise
 	}
+
 	return time.Duration(value * float64(time.Second))
 }
 
@@ -223,6 +250,7 @@ func orElse(value, otherwise int) int {
 	if value == 0 {
 		return otherwise
 	}
+
 	return value
 }
 
@@ -232,22 +260,27 @@ func writeFile(file string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
+
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
+
 	if err := os.Rename(f.Name(), file); err != nil {
 		return err
 	}
+
 	parent, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
+
 	return parent.Sync()
 }

@@ -48,8 +48,10 @@ func newSource(set Source, demoURL string) *source {
 	if base == "" {
 		base = demoURL
 	}
+
 	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1") + "/v1"
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+
 	return &source{
 		Source: set, base: base,
 		queue: newQueue(orElse(set.MaxConcurrency, defaultConcurrency), orElse(set.MaxQueue, defaultQueue)),
@@ -71,12 +73,15 @@ func (s *source) request(ctx context.Context, method, path string, body io.Reade
 	if err != nil {
 		return nil, err
 	}
+
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
+
 	if s.APIKey != "" {
 		r.Header.Set("Authorization", "Bearer "+s.APIKey)
 	}
+
 	return r, nil
 }
 
@@ -86,21 +91,26 @@ func (s *source) models(ctx context.Context, maxAge time.Duration) []json.RawMes
 	s.mu.Lock()
 	listed, age, never := s.listed, time.Since(s.listedAt), s.listedAt.IsZero()
 	s.mu.Unlock()
+
 	if !never && age < maxAge {
 		return listed
 	}
+
 	result := s.flight.DoChan("models", func() (any, error) {
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
+
 		fresh, err := s.list(look)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		s.listedAt, s.fault = time.Now(), ""
 		if err != nil {
 			s.fault = s.clean(cause(err))
 		} else {
 			s.listed = fresh
 		}
+
 		return s.listed, nil
 	})
 	select {
@@ -116,18 +126,22 @@ func (s *source) list(ctx context.Context) ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	res, err := s.client.Do(r)
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("its model list has status %d", res.StatusCode)
 	}
+
 	var list struct{ Data []json.RawMessage }
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxList)).Decode(&list); err != nil {
 		return nil, errors.New("its model list cannot be read")
 	}
+
 	return list.Data, nil
 }
 
@@ -138,16 +152,20 @@ func (s *source) has(ctx context.Context, id string, maxAge time.Duration) (upst
 		if i < 0 {
 			return "", false
 		}
+
 		if s.Models[i].UpstreamID != "" {
 			return s.Models[i].UpstreamID, true
 		}
+
 		return id, true
 	}
+
 	for _, entry := range s.models(ctx, maxAge) {
 		if entryID(entry) == id {
 			return id, true
 		}
 	}
+
 	return "", false
 }
 
@@ -156,6 +174,7 @@ func (s *source) healthy(now time.Time) (is bool, fault string) {
 	s.mu.Lock()
 	fault = s.fault
 	s.mu.Unlock()
+
 	return fault == "" && !s.breaker.open(now), fault
 }
 
@@ -164,11 +183,13 @@ func (s *source) answered(took time.Duration) {
 	s.breaker.succeeded()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.fault = ""
 	if len(s.recent) < latencies {
 		s.recent = append(s.recent, took)
 		return
 	}
+
 	s.recent[s.next] = took
 	s.next = (s.next + 1) % latencies
 }
@@ -178,6 +199,7 @@ func (s *source) unreachable(err error) {
 	s.breaker.failedAt(time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.fault = s.clean(cause(err))
 }
 
@@ -185,10 +207,13 @@ func (s *source) unreachable(err error) {
 func (s *source) p50() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if len(s.recent) == 0 {
 		return 0
 	}
+
 	sorted := slices.Sorted(slices.Values(s.recent))
+
 	return sorted[len(sorted)/2]
 }
 
@@ -197,10 +222,12 @@ func (s *source) clean(text string) string {
 	if s.APIKey != "" {
 		text = strings.ReplaceAll(text, s.APIKey, "***")
 	}
+
 	const most = 300
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
+
 	return text
 }
 
@@ -209,8 +236,10 @@ func cause(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
+
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Op + ": " + e.Err.Error()
 	}
+
 	return err.Error()
 }

@@ -39,39 +39,48 @@ type ledger struct {
 
 func openLedger(settings string) (*ledger, error) {
 	l := &ledger{file: filepath.Join(filepath.Dir(settings), "usage.json"), byKey: map[string]map[string]*tally{}}
+
 	text, err := os.ReadFile(l.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("usage of the gateway: %w", err)
 	}
+
 	if err := json.Unmarshal(text, &l.byKey); err != nil {
 		return nil, fmt.Errorf("usage of the gateway: %s: %w", l.file, err)
 	}
+
 	for _, models := range l.byKey {
 		l.count += len(models)
 	}
+
 	return l, nil
 }
 
 func (l *ledger) add(key, model string, one tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.byKey[key] == nil {
 		l.byKey[key] = map[string]*tally{}
 	}
+
 	sum := l.byKey[key][model]
 	if sum == nil {
 		if l.count >= maxTallies {
 			model = "other"
 		}
+
 		if sum = l.byKey[key][model]; sum == nil {
 			sum = &tally{}
 			l.byKey[key][model] = sum
 			l.count++
 		}
 	}
+
 	sum.Requests += one.Requests
 	sum.Estimated += one.Estimated
 	sum.Prompt += one.Prompt
@@ -88,20 +97,24 @@ func (l *ledger) text() []byte {
 // save writes the ledger where it has changed.
 func (l *ledger) save() error {
 	l.mu.Lock()
+
 	changed, text := l.changed, []byte(nil)
 	if changed {
 		text, l.changed = l.text(), false
 	}
 	l.mu.Unlock()
+
 	if !changed {
 		return nil
 	}
+
 	err := writeFile(l.file, text)
 	if err != nil {
 		l.mu.Lock()
 		l.changed = true
 		l.mu.Unlock()
 	}
+
 	return err
 }
 
@@ -109,10 +122,12 @@ func (l *ledger) save() error {
 func (s *Service) showUsage(w http.ResponseWriter, _ *http.Request, by *caller) {
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
+
 	if by == s.table().callers[0] {
 		writeJSON(w, http.StatusOK, map[string]any{"usage": s.usage.byKey})
 		return
 	}
+
 	own := map[string]map[string]*tally{by.name: s.usage.byKey[by.name]}
 	writeJSON(w, http.StatusOK, map[string]any{"usage": own})
 }
@@ -130,6 +145,7 @@ func (m *meter) read(object []byte) {
 	if !usage.IsObject() {
 		return
 	}
+
 	m.reported = &tally{
 		Requests: 1, Prompt: max(usage.Get("prompt_tokens").Int(), usage.Get("input_tokens").Int(), 0),
 		Completion: max(usage.Get("completion_tokens").Int(), usage.Get("output_tokens").Int(), 0),
@@ -142,5 +158,6 @@ func (m *meter) tally() tally {
 	if m.reported != nil {
 		return *m.reported
 	}
+
 	return tally{Requests: 1, Estimated: 1, Prompt: int64(m.prompt / bytesPerToken), Completion: m.pieces}
 }

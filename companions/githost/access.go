@@ -15,6 +15,7 @@ func token(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}
+
 	return credentials.Bearer(r)
 }
 
@@ -25,10 +26,13 @@ func (s *Service) writer(ctx context.Context, r *http.Request, org string) (call
 	if err == nil {
 		err = credentials.Require(caller, credentials.SkillsWrite)
 	}
+
 	if err != nil {
 		return caller, false, err
 	}
+
 	exists, err = s.registry.mayWrite(ctx, org, token(r))
+
 	return caller, exists, err
 }
 
@@ -36,8 +40,10 @@ func (s *Service) writer(ctx context.Context, r *http.Request, org string) (call
 func (s *Service) repository(id repoID) (*repository, error) {
 	repo, ok, err := s.store.get(id)
 	if err == nil && !ok {
-		err = edge.Refuse(http.StatusNotFound, "repository_not_found", "there is no repository %s: push one with an API key of the agent", id)
+		err = edge.Refuse(http.StatusNotFound, "repository_not_found", "there is no repository %s: push one with an API key of the "+
+			"agent", id)
 	}
+
 	return repo, err
 }
 
@@ -47,17 +53,21 @@ func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
 	if !ok {
 		return
 	}
+
 	header := w.Header()
 	if p.Status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", `Basic realm="Everloop git", charset="UTF-8"`)
 	}
+
 	if !gitClient(r) {
 		edge.Write(w, p)
 		return
 	}
+
 	if p.RetryAfter > 0 {
 		header.Set("Retry-After", "1")
 	}
+
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(p.Status)
 	_, _ = w.Write([]byte(plainText(p.Detail) + " (" + p.Code + ")\n")) // the client has gone otherwise

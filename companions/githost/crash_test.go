@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 		serveForTest(dir)
 		return
 	}
+
 	m.Run()
 }
 
@@ -38,13 +39,18 @@ func serveForTest(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	service, err := githost.Open(context.Background(), githost.Config{
-		Dir: dir, RegistryURL: os.Getenv("GITHOST_TEST_REGISTRY"), Credentials: credentials.New(os.Getenv("GITHOST_TEST_AGENT"), ""), Memory: -1,
+		Dir:         dir,
+		RegistryURL: os.Getenv("GITHOST_TEST_REGISTRY"),
+		Credentials: credentials.New(os.Getenv("GITHOST_TEST_AGENT"), ""),
+		Memory:      -1,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	fmt.Println(listener.Addr())
 	_ = service.Serve(context.Background(), listener)
 }
@@ -57,18 +63,29 @@ type role struct {
 
 func (w *world) startRole(agent, addr string) *role {
 	w.t.Helper()
+
 	r := &role{cmd: exec.Command(os.Args[0])}
-	r.cmd.Env = append(os.Environ(), "GITHOST_TEST_DIR="+w.dir, "GITHOST_TEST_REGISTRY="+w.registry, "GITHOST_TEST_AGENT="+agent, "GITHOST_TEST_ADDR="+addr)
+
+	r.cmd.Env = append(
+		os.Environ(),
+		"GITHOST_TEST_DIR="+w.dir,
+		"GITHOST_TEST_REGISTRY="+w.registry,
+		"GITHOST_TEST_AGENT="+agent,
+		"GITHOST_TEST_ADDR="+addr,
+	)
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(w.t, err)
 	require.NoError(w.t, r.cmd.Start())
 	w.t.Cleanup(r.kill)
+
 	line := make([]byte, 100)
 	n, err := out.Read(line)
 	require.NoError(w.t, err)
+
 	r.url = "http://" + strings.TrimSpace(string(line[:n]))
 	w.url = r.url
+
 	return r
 }
 
@@ -86,13 +103,19 @@ func TestPush_killedAfterPublication(t *testing.T) {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "git")}
 	target, err := url.Parse(newRegistry(t, agent))
 	require.NoError(t, err)
-	var killing sync.Once
-	var running *role
+
+	var (
+		killing sync.Once
+		running *role
+	)
+
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(answer *http.Response) error {
-		if answer.Request.Method == http.MethodPost && answer.StatusCode == http.StatusCreated && strings.HasSuffix(answer.Request.URL.Path, "1.1.0") {
+		if answer.Request.Method == http.MethodPost && answer.StatusCode == http.StatusCreated &&
+			strings.HasSuffix(answer.Request.URL.Path, "1.1.0") {
 			killing.Do(running.kill)
 		}
+
 		return nil
 	}
 	front := httptest.NewServer(proxy)
@@ -112,8 +135,10 @@ func TestPush_killedAfterPublication(t *testing.T) {
 	// Left by the end of a process that held a lock of a branch.
 	repo := filepath.Join(w.dir, "repositories/acme/tables.git")
 	require.NoError(t, os.WriteFile(filepath.Join(repo, "refs/heads/main.lock"), nil, 0o600))
+
 	running = w.startRole(agent, addr)
 	require.Equal(t, first, w.head("acme/tables", "main"), "it was not accepted")
+
 	left, err := filepath.Glob(filepath.Join(repo, "objects/tmp_objdir-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -124,6 +149,7 @@ func TestPush_killedAfterPublication(t *testing.T) {
 	// One process at a time has the directory.
 	once, cancel := context.WithCancel(t.Context())
 	cancel() // it does not wait for the other one's end
+
 	_, err = githost.Open(once, githost.Config{Dir: w.dir, RegistryURL: w.registry, Credentials: credentials.New(agent, "")})
 	require.ErrorContains(t, err, "another process uses the directory")
 	running.kill()
@@ -143,21 +169,27 @@ func TestPush_clientLeaves(t *testing.T) {
 	require.NoError(t, err)
 	request.SetBasicAuth("any", "ann")
 	request.Header.Set("Content-Type", "application/x-git-receive-pack-request")
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		if answer, err := http.DefaultClient.Do(request); err == nil {
 			answer.Body.Close()
 		}
 	}()
+
 	line := strings.Repeat("0", 40) + " " + c.must("rev-parse", "HEAD") + " refs/heads/x\x00report-status\n"
+
 	var start bytes.Buffer
 	fmt.Fprintf(&start, "%04x%s0000PACK", len(line)+4, line)
 	_, err = writer.Write(start.Bytes())
 	require.NoError(t, err)
+
 	for len(w.processes()) == 0 { // git waits for the rest of the pack
 		require.NoError(t, t.Context().Err())
 	}
+
 	leave()
 	writer.Close()
 	<-ended
@@ -169,13 +201,16 @@ func TestPush_clientLeaves(t *testing.T) {
 // processes are the ids of git processes that serve the directory.
 func (w *world) processes() (ids []string) {
 	w.t.Helper()
+
 	lists, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(w.t, err)
+
 	for _, path := range lists {
 		line, err := os.ReadFile(path)
 		if err == nil && bytes.Contains(line, []byte("receive-pack")) && bytes.Contains(line, []byte(w.dir)) {
 			ids = append(ids, path)
 		}
 	}
+
 	return ids
 }

@@ -34,9 +34,11 @@ func newRepoID(org, name string) (repoID, error) {
 		return repoID{}, edge.Invalid("path.org",
 			"must be 1 to 64 letters, digits, hyphens and underscores, beginning with a letter or digit")
 	}
+
 	if problem := skillpack.CheckName(name); problem != "" {
 		return repoID{}, edge.Invalid("path.name", "%s", problem)
 	}
+
 	return repoID{org, name}, nil
 }
 
@@ -46,6 +48,7 @@ func plainText(text string) string {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
+
 		return r
 	}, strings.ToValidUTF8(text, "�"))
 }

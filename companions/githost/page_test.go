@@ -20,6 +20,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 	require.Contains(t, string(w.get("/").body), "0 found")
 	c := w.skill("acme/tables", "ann", "1.0.0")
 	c.must("push", "origin", "main")
+
 	const hostile = `<script>alert(1)</script>"'&`
 	c.commit(hostile+"\n\nThe rest.", hostile, hostile, "dir/deep/file.txt", "deep text", "binary", "a\x00b",
 		"large", strings.Repeat("x", 300<<10))
@@ -31,6 +32,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 
 	page := func(path string) string {
 		t.Helper()
+
 		got := w.get(path)
 		require.Equal(t, 200, got.status, "%s: %s", path, got.body)
 		text := string(got.body)
@@ -42,6 +44,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 		sum := sha256.Sum256([]byte(style[1]))
 		require.Equal(t, "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+
 			"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'", got.header.Get("Content-Security-Policy"))
+
 		return text
 	}
 	require.Contains(t, page("/"), `<a href="/-/acme/tables">acme/tables</a>`)
@@ -51,6 +54,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 	require.Contains(t, topic, "&lt;script&gt;alert(1)&lt;/script&gt;")
 	require.Contains(t, topic, "directory")
 	require.Contains(t, topic, "link")
+
 	show := func(path string) string { return page("/-/acme/tables?ref=topic&path=" + url.QueryEscape(path)) }
 	require.Contains(t, show("dir/deep"), "file.txt")
 	require.Contains(t, show("dir/deep/file.txt"), "<pre>deep text</pre>")
@@ -61,6 +65,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 	commits := page("/-/acme/tables/commits?ref=topic")
 	require.Contains(t, commits, id[:10])
 	require.Contains(t, commits, "Start")
+
 	single := page("/-/acme/tables/commit?ref=" + id)
 	require.Contains(t, single, "The rest.")
 	require.Contains(t, single, "dir/deep/file.txt")
@@ -89,12 +94,15 @@ func TestPages_paginate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	c := w.newClone("acme/tables", "ann")
+
 	var stream strings.Builder
 	for i := range 60 {
 		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter A <a@b> %d +0000\ndata <<E\nnumber %d.\nE\n", 1e9+i, i)
 	}
+
 	c.input(stream.String(), "fast-import", "--quiet")
 	c.must("push", "origin", "main")
+
 	first, second := string(w.get("/-/acme/tables/commits").body), string(w.get("/-/acme/tables/commits?page=1").body)
 	require.Contains(t, first, "number 59.")
 	require.NotContains(t, first, "number 9.")
@@ -108,6 +116,7 @@ func TestService_health(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.skill("acme/tables", "ann", "1.0.0").must("push", "origin", "main")
+
 	for _, path := range []string{"/api/health", "/readyz"} {
 		got := w.get(path)
 		require.Equal(t, 200, got.status, string(got.body))
@@ -116,6 +125,7 @@ func TestService_health(t *testing.T) {
 		require.InDelta(t, 1, fields["repositories"], 0)
 		require.NotEmpty(t, fields["git_version"])
 	}
+
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "work")))
 	got := w.get("/api/health")
 	require.Equal(t, 503, got.status)

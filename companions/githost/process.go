@@ -65,6 +65,7 @@ func newGit(hooks, home string, memory, file uint64) (*git, error) {
 	if err != nil {
 		return nil, ErrNoGit
 	}
+
 	g := &git{program: program, memory: memory, file: file}
 	g.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8",
@@ -72,10 +73,12 @@ func newGit(hooks, home string, memory, file uint64) (*git, error) {
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_LITERAL_PATHSPECS=1", "GIT_ALLOW_PROTOCOL=none",
 	}
 	all := settings(hooks)
+
 	g.env = append(g.env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(all)))
 	for i, s := range all {
 		g.env = append(g.env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s[1]))
 	}
+
 	return g, nil
 }
 
@@ -90,6 +93,7 @@ func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = endTime
+
 	return cmd
 }
 
@@ -97,8 +101,10 @@ func (g *git) command(ctx context.Context, args ...string) *exec.Cmd {
 // Pdeathsig when the thread ends that forked, so that thread is kept until then.
 func (g *git) start(cmd *exec.Cmd) (done <-chan error, err error) {
 	started, ended := make(chan error, 1), make(chan error, 1)
+
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+
 		err := cmd.Start()
 		if err == nil {
 			err = g.limit(cmd.Process.Pid)
@@ -107,17 +113,23 @@ func (g *git) start(cmd *exec.Cmd) (done <-chan error, err error) {
 				_ = cmd.Wait()
 			}
 		}
+
 		started <- err
+
 		if err != nil {
 			return
 		}
+
 		awaitExit(cmd.Process.Pid)
+
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what git left running; its id is not free before Wait
 		ended <- cmd.Wait()
 	}()
+
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start git: %w", err)
 	}
+
 	return ended, nil
 }
 
@@ -136,11 +148,13 @@ func (g *git) limit(pid int) error {
 		if most == 0 && resource != unix.RLIMIT_CORE {
 			continue
 		}
+
 		bound := unix.Rlimit{Cur: most, Max: most}
 		if err := unix.Prlimit(pid, resource, &bound, nil); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("limit git: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -157,6 +171,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.most {
 		return 0, errTooLong
 	}
+
 	return b.Buffer.Write(p)
 }
 
@@ -170,6 +185,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	if len(t.text) > maxTail {
 		t.text = t.text[len(t.text)-maxTail:]
 	}
+
 	return len(p), nil
 }
 
@@ -195,6 +211,7 @@ func (p place) env() []string {
 		env = append(env, "GIT_OBJECT_DIRECTORY="+p.quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+p.dir+"/objects",
 			"GIT_QUARANTINE_PATH="+p.quarantine)
 	}
+
 	return env
 }
 
@@ -203,26 +220,33 @@ func (p place) env() []string {
 func (g *git) output(ctx context.Context, at place, most int, args ...string) ([]byte, error) {
 	out := &bounded{most: most}
 	err := g.run(ctx, at, nil, out, args...)
+
 	return out.Bytes(), err
 }
 
 // run runs a git on a repository.
 func (g *git) run(ctx context.Context, at place, in io.Reader, out io.Writer, args ...string) error {
 	var complaint tail
+
 	cmd := g.command(ctx, args...)
 	cmd.Env = append(cmd.Env, at.env()...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &complaint
+
 	done, err := g.start(cmd)
 	if err != nil {
 		return err
 	}
+
 	err = <-done
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return &exited{exit.ExitCode(), strings.TrimSpace(string(complaint.text))}
 	}
+
 	return err
 }
 

@@ -28,54 +28,72 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 	if errors.Is(err, errTooMany) {
 		return refusef("main has more than %d files, so that it is no skill", skillpack.MaxFiles)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	found := false
 	for _, e := range list {
 		found = found || e.path == skillpack.DocumentName
 	}
+
 	if !found {
 		p.say("main has no %s: nothing is published", skillpack.DocumentName)
 		return nil
 	}
+
 	if err := checkSkillFiles(list); err != nil {
 		return err
 	}
+
 	archive, size, err := p.service.pack(ctx, at, list)
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
+
 	pack, err := skillpack.FromZIP(ctx, archive, size)
 	if err != nil {
 		return invalid(err)
 	}
+
 	switch {
 	case pack.Name != p.repo.id.name:
-		return refusef("main is not a valid skill: the name in %s is %s, but the repository's is %s", skillpack.DocumentName, pack.Name, p.repo.id.name)
+		return refusef(
+			"main is not a valid skill: the name in %s is %s, but the repository's is %s",
+			skillpack.DocumentName,
+			pack.Name,
+			p.repo.id.name,
+		)
 	case pack.Version == "":
 		return refusef("main is not a valid skill: the front matter of %s has no metadata.version", skillpack.DocumentName)
 	}
+
 	what := p.repo.id.String() + " " + pack.Version
+
 	out, err := p.service.registry.publish(ctx, p.token, upload{
 		id: p.repo.id, version: pack.Version, archive: archive, size: size, commit: commit, branch: "main",
 	})
 	if problem, ok := errors.AsType[*edge.Problem](err); ok {
 		return refusef("%s is not published: %s (%s)", what, problem.Detail, problem.Code)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if out.again {
 		p.say("%s is published already with this content", what)
 	} else {
 		p.say("published %s, %s", what, out.Digest)
 		p.service.log.Info("skill version published", "repository", p.repo.id.String(), "version", pack.Version, "commit", commit)
 	}
+
 	for _, warning := range out.Warnings {
 		p.say("warning: %s", warning)
 	}
+
 	return nil
 }
 
@@ -83,17 +101,21 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 // before anything is read.
 func checkSkillFiles(list []entry) error {
 	var bytes int64
+
 	for _, e := range list {
 		if !e.file() {
 			return refusef("main is not a valid skill: %q is a link or a submodule", e.path)
 		}
+
 		if problem := safezip.CheckName(e.path); problem != "" {
 			return refusef("main is not a valid skill: %q %s", e.path, problem)
 		}
+
 		if bytes += e.size; bytes > skillpack.MaxBytes {
 			return refusef("main is not a valid skill: its files have more than %d bytes", skillpack.MaxBytes)
 		}
 	}
+
 	return nil
 }
 
@@ -102,9 +124,11 @@ func invalid(err error) error {
 	if wrong, ok := errors.AsType[*skillpack.Error](err); ok {
 		return refusef("main is not a valid skill: %s", wrong.Error())
 	}
+
 	if wrong, ok := errors.AsType[*safezip.Error](err); ok {
 		return refusef("main is not a valid skill: as a package, %s", wrong.Text)
 	}
+
 	return err
 }
 
@@ -119,25 +143,33 @@ func (s *Service) pack(ctx context.Context, at place, list []entry) (archive *os
 			archive.Close()
 		}
 	}()
+
 	if err := os.Remove(archive.Name()); err != nil {
 		return nil, 0, err
 	}
+
 	out := zip.NewWriter(archive)
+
 	err = s.store.git.contents(ctx, at, list, func(e entry, content io.Reader) error {
 		header := &zip.FileHeader{Name: e.path, Method: zip.Deflate}
 		header.SetMode(0o644)
+
 		if e.executable() {
 			header.SetMode(0o755)
 		}
+
 		member, err := out.CreateHeader(header)
 		if err == nil {
 			_, err = io.Copy(member, content)
 		}
+
 		return err
 	})
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, 0, err
 	}
+
 	size, err = archive.Seek(0, io.SeekEnd)
+
 	return archive, size, err
 }

@@ -40,10 +40,12 @@ type push struct {
 // serve answers the hook: one request, texts and one decision.
 func (p *push) serve(ctx context.Context) {
 	p.replies = json.NewEncoder(p.conn)
+
 	var request hook.Request
 	if err := json.NewDecoder(io.LimitReader(p.conn, hook.MaxRequest)).Decode(&request); err != nil {
 		return // git ended without asking, or another push failed before its hook
 	}
+
 	err := p.decide(ctx, request)
 	if reason, ok := errors.AsType[*refusal](err); ok {
 		p.say("%s", reason.text)
@@ -51,8 +53,10 @@ func (p *push) serve(ctx context.Context) {
 		if ctx.Err() == nil {
 			p.service.log.Error("failed to check a push", "repository", p.repo.id.String(), "error", err)
 		}
+
 		p.say("the push could not be checked: nothing was changed; try again")
 	}
+
 	p.accepted = err == nil
 	_ = p.replies.Encode(hook.Reply{Done: true, Accept: p.accepted}) // the hook refuses without an answer
 }
@@ -67,29 +71,36 @@ func (p *push) decide(ctx context.Context, request hook.Request) error {
 	if request.TooMany {
 		return refusef("one push may change at most %d branches and tags", hook.MaxUpdates)
 	}
+
 	at, err := p.quarantined(request.Quarantine)
 	if err != nil {
 		return err
 	}
+
 	if err := p.checkRoom(request); err != nil {
 		return err
 	}
+
 	if err := p.checkRefs(ctx, request.Updates); err != nil {
 		return err
 	}
+
 	for _, u := range request.Updates {
 		if u.New == zeroID {
 			continue
 		}
+
 		if err := p.checkFiles(ctx, at, u); err != nil {
 			return err
 		}
 	}
+
 	for _, u := range request.Updates {
 		if u.Ref == mainRef {
 			return p.updateMain(ctx, at, u)
 		}
 	}
+
 	return nil
 }
 
@@ -98,10 +109,12 @@ func (p *push) quarantined(dir string) (place, error) {
 	if dir == "" { // the push brings no objects
 		return p.repo.place(), nil
 	}
+
 	objects := filepath.Join(p.repo.dir, "objects")
 	if filepath.Dir(dir) != objects || !strings.HasPrefix(filepath.Base(dir), "tmp_objdir-") {
 		return place{}, errors.New("git keeps the objects of a push in another directory than expected")
 	}
+
 	return place{dir: p.repo.dir, quarantine: dir}, nil
 }
 
@@ -111,22 +124,27 @@ func (p *push) checkRoom(request hook.Request) error {
 	for _, u := range request.Updates {
 		removes = removes && u.New == zeroID
 	}
+
 	if removes {
 		return nil
 	}
+
 	used, err := size(p.repo.dir)
 	if err != nil {
 		return err
 	}
+
 	if quota := p.service.cfg.RepositoryBytes; used > quota {
 		return refusef("the repository would have %d bytes, of which %d are allowed: delete branches, or push less", used, quota)
 	}
+
 	return nil
 }
 
 // checkRefs checks the names of references, and how many there are afterwards.
 func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 	count := 0
+
 	for _, u := range updates {
 		branch, tag := strings.HasPrefix(u.Ref, "refs/heads/"), strings.HasPrefix(u.Ref, "refs/tags/")
 		switch {
@@ -142,13 +160,16 @@ func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 			count++
 		}
 	}
+
 	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=x")
 	if err != nil {
 		return err
 	}
+
 	if count > 0 && count+len(out)/2 > maxRefs {
 		return refusef("a repository has at most %d branches and tags: delete some first", maxRefs)
 	}
+
 	return nil
 }
 
@@ -158,18 +179,22 @@ func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 	if errors.Is(err, errTooMany) {
 		return refusef("%s has more than %d files", u.Ref, maxFiles)
 	}
+
 	if exit, ok := errors.AsType[*exited](err); ok && ctx.Err() == nil {
 		p.service.log.Info("push of an unusual object refused", "repository", p.repo.id.String(), "error", exit)
 		return refusef("%s names no commit whose files can be listed", u.Ref)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, e := range list {
 		if e.size > maxFileBytes {
 			return refusef("%q in %s is larger than %d bytes", e.path, u.Ref, maxFileBytes)
 		}
 	}
+
 	return nil
 }
 
@@ -180,26 +205,33 @@ func (p *push) updateMain(ctx context.Context, at place, u hook.Update) error {
 	if err := take(ctx, p.repo.published, 1); err != nil {
 		return refusef("another push to main takes its time: try again")
 	}
+
 	p.published = true
+
 	out, err := git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=%(objectname)", mainRef)
 	if err != nil {
 		return err
 	}
+
 	now := strings.TrimSpace(string(out))
 	if now == "" {
 		now = zeroID
 	}
+
 	if now != u.Old {
 		return refusef("main has changed meanwhile: fetch, merge and push again")
 	}
+
 	if u.Old != zeroID {
 		err := git.run(ctx, at, nil, nil, "merge-base", "--is-ancestor", u.Old, u.New)
 		if exit, ok := errors.AsType[*exited](err); ok && exit.code == 1 {
 			return refusef("main may only be fast-forwarded: fetch, merge and push again")
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return p.publishMain(ctx, at, u.New)
 }

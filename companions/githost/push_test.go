@@ -48,6 +48,7 @@ func (w *world) head(repo, branch string) string {
 	w.t.Helper()
 	c := &clone{w.t, w.t.TempDir()}
 	id, _, _ := strings.Cut(c.must("ls-remote", w.remote(repo, ""), "refs/heads/"+branch), "\t")
+
 	return id
 }
 
@@ -57,6 +58,7 @@ func TestPush_refusesWhatIsNoSkill(t *testing.T) {
 	c := w.newClone("acme/tables", "ann")
 	c.commit("Start", "README.md", "x")
 	require.Contains(t, c.must("push", "origin", "main"), "remote: main has no SKILL.md: nothing is published")
+
 	for _, tc := range []struct{ name, content, reason string }{
 		{"no front matter", "x", "remote: main is not a valid skill: "},
 		{"another name", document("other", "1.0.0", ""), "the name in SKILL.md is other, but the repository's is tables"},
@@ -71,15 +73,18 @@ func TestPush_refusesWhatIsNoSkill(t *testing.T) {
 		require.Contains(t, out, tc.reason, tc.name)
 		require.NotContains(t, out, "\x1b[2J", tc.name)
 	}
+
 	c.write("SKILL.md", document("tables", "1.0.0", ""))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(c.dir, "link")))
 	c.commit("Link")
 	c.refused(`"link" is a link or a submodule`, "push", "origin", "main")
 	c.must("rm", "--quiet", "--cached", "link")
 	require.NoError(t, os.Remove(filepath.Join(c.dir, "link")))
+
 	for i := range 500 {
 		c.write(fmt.Sprintf("f%d", i), "x")
 	}
+
 	c.commit("Add many files")
 	c.refused("main has more than 500 files", "push", "origin", "main")
 	c.must("push", "origin", "HEAD:refs/heads/many") // a branch may have more
@@ -118,7 +123,13 @@ func TestPush_credentials(t *testing.T) {
 	c.refused("only members of the organisation", push("acme/new", "bob")...)
 	c.refused("differs in case only", push("Acme/tables", "bob")...)
 	require.NoDirExists(t, filepath.Join(w.dir, "repositories", "Acme"))
-	added := w.send(http.MethodPut, w.registry+"/registry/organizations/acme/members/bob", "", map[string]string{"Authorization": "Bearer ann"}, nil)
+	added := w.send(
+		http.MethodPut,
+		w.registry+"/registry/organizations/acme/members/bob",
+		"",
+		map[string]string{"Authorization": "Bearer ann"},
+		nil,
+	)
 	require.Equal(t, 204, added.status)
 	c.must("push", w.remote("acme/tables", "bob"), "HEAD:refs/heads/bob")
 	// Reading is open, as that of the registry.
@@ -131,29 +142,39 @@ func TestPush_atOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	first := w.skill("acme/tables", "ann", "1.0.0")
 	first.must("push", "origin", "main")
+
 	const pushers = 4
-	var all sync.WaitGroup
-	var accepted [pushers]bool
-	var clones [pushers]*clone
+
+	var (
+		all      sync.WaitGroup
+		accepted [pushers]bool
+		clones   [pushers]*clone
+	)
 	for i := range clones {
 		clones[i] = &clone{t, t.TempDir()}
 		clones[i].must("clone", "--quiet", w.remote("acme/tables", "ann"), ".")
 		clones[i].commit("Next", "SKILL.md", document("tables", fmt.Sprintf("1.%d.0", i+1), "next"))
 	}
+
 	for i, c := range clones {
 		all.Go(func() { _, accepted[i] = c.git("push", "origin", "main") })
 	}
+
 	all.Wait()
 	// One wins, and only its version is published.
 	count := 0
+
 	for i, ok := range accepted {
 		status := 404
+
 		if ok {
 			count++
 			status = 200
 		}
+
 		require.Equal(t, status, w.version("acme/tables", fmt.Sprintf("1.%d.0", i+1)).status, accepted)
 	}
+
 	require.Equal(t, 1, count)
 }
 
@@ -162,8 +183,10 @@ func TestPush_largeAndShallow(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.skill("acme/large", "ann", "1.0.0")
 	c.must("push", "origin", "main")
+
 	data := make([]byte, 50<<20)
 	_, _ = rand.Read(data)
+
 	c.must("config", "core.compression", "0")
 	c.commit("Add data", "data", string(data))
 	c.must("push", "origin", "HEAD:refs/heads/data")
@@ -176,9 +199,19 @@ func TestPush_largeAndShallow(t *testing.T) {
 	require.True(t, string(data) == string(got))
 	shallow.must("fetch", "--quiet", "--unshallow")
 	require.Equal(t, "2", shallow.must("rev-list", "--count", "HEAD"))
+
 	for _, version := range []string{"0", "1", "2"} {
 		whole := &clone{t, t.TempDir()}
-		whole.must("-c", "protocol.version="+version, "clone", "--quiet", "--branch=main", "--single-branch", w.remote("acme/large", ""), ".")
+		whole.must(
+			"-c",
+			"protocol.version="+version,
+			"clone",
+			"--quiet",
+			"--branch=main",
+			"--single-branch",
+			w.remote("acme/large", ""),
+			".",
+		)
 		whole.must("fsck", "--strict")
 	}
 }
@@ -188,38 +221,48 @@ func TestPush_limitsOfSize(t *testing.T) {
 	w := newWorld(t, func(cfg *githost.Config) { cfg.PushBytes, cfg.RepositoryBytes = 3<<20, 5<<20 })
 	c := w.skill("acme/tables", "ann", "1.0.0")
 	c.must("push", "origin", "main")
+
 	random := func(size int) string {
 		data := make([]byte, size)
 		_, _ = rand.Read(data)
+
 		return string(data)
 	}
 	c.commit("Add too much", "data", random(4<<20))
 	c.refused("pack exceeds maximum allowed size", "push", "origin", "HEAD:refs/heads/large")
+
 	left, err := filepath.Glob(filepath.Join(w.dir, "repositories/acme/tables.git/objects/tmp_objdir-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 
 	c.must("reset", "--quiet", "--hard", "origin/main")
+
 	for _, branch := range []string{"one", "two"} {
 		c.commit("Add data", branch, random(5<<19))
+
 		if branch == "one" {
 			c.must("push", "origin", "HEAD:refs/heads/one")
 			c.must("reset", "--quiet", "--hard", "origin/main")
 		}
 	}
+
 	c.refused("remote: the repository would have ", "push", "origin", "HEAD:refs/heads/two")
 	c.must("push", "origin", ":one")
+
 	for { // maintenance removes what the branch had
 		if _, ok := c.git("push", "origin", "HEAD:refs/heads/two"); ok {
 			break
 		}
+
 		require.NoError(t, t.Context().Err())
 	}
+
 	(&clone{t, t.TempDir()}).must("clone", "--quiet", "--branch=two", w.remote("acme/tables", ""), ".")
 }
 
 func TestService_names(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld(t, nil)
 	for _, path := range []string{
 		"/..%2f..%2fetc/x.git", "/acme/..%2f..%2fx.git", "/acme/...git", "/acme/.git.git", "/acme/A.git", "/acme/a%00b.git", "/.hidden/x.git",
@@ -228,6 +271,7 @@ func TestService_names(t *testing.T) {
 		got := w.send(http.MethodGet, w.url+path+"/info/refs?service=git-receive-pack", "ann", nil, nil)
 		require.Contains(t, []int{404, 422}, got.status, "%s: %s", path, got.body)
 	}
+
 	entries, err := os.ReadDir(filepath.Join(w.dir, "repositories"))
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -237,6 +281,7 @@ func TestService_smartProtocolOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.skill("acme/tables", "ann", "1.0.0").must("push", "origin", "main")
+
 	for _, path := range []string{
 		"/info/refs", "/info/refs?service=git-upload-archive", "/HEAD", "/config", "/objects/info/packs", "/objects/info/alternates", "/hooks/pre-receive",
 	} {
@@ -244,9 +289,17 @@ func TestService_smartProtocolOnly(t *testing.T) {
 		require.Equal(t, 403, got.status, path)
 		require.Equal(t, "dumb_protocol_refused", got.json(t)["code"], path)
 	}
+
 	post := func(service, contentType, token string, body string) response {
-		return w.send(http.MethodPost, w.url+"/acme/tables.git/"+service, token, map[string]string{"Content-Type": contentType}, []byte(body))
+		return w.send(
+			http.MethodPost,
+			w.url+"/acme/tables.git/"+service,
+			token,
+			map[string]string{"Content-Type": contentType},
+			[]byte(body),
+		)
 	}
+
 	require.Equal(t, 405, w.get("/acme/tables.git/git-upload-pack").status)
 	require.Equal(t, 415, post("git-upload-pack", "text/plain", "", "0000").status)
 	require.Equal(t, 401, post("git-receive-pack", "application/x-git-receive-pack-request", "", "0000").status)
@@ -277,13 +330,16 @@ func TestPush_hostilePacks(t *testing.T) {
 	})
 	t.Run("more files than any disk has", func(t *testing.T) {
 		tree := c.must("write-tree")
+
 		for range 12 { // ten times as many at each level
 			var raw strings.Builder
 			for i := range 10 {
 				raw.WriteString(fmt.Sprintf("40000 d%d\x00", i) + string(unhex(t, tree)))
 			}
+
 			tree = c.object(raw.String(), "tree")
 		}
+
 		commit := c.object("tree "+tree+"\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nx\n", "commit")
 		c.refused("has more than 10000 files", "push", "origin", commit+":refs/heads/evil")
 	})
@@ -297,6 +353,7 @@ func TestPush_hostilePacks(t *testing.T) {
 		if w.unbounded {
 			t.Skip("the memory of git is not limited without EVERLOOP_BIN")
 		}
+
 		got := w.pushRaw("acme/tables", "refs/heads/evil", old, deltaBomb(t, 1<<24-1, 300))
 		require.Contains(t, got, "Out of memory")
 		require.Contains(t, got, "ng refs/heads/evil")

@@ -38,17 +38,20 @@ func newQueue(slots int, wait time.Duration) *queue {
 // acquire returns with a slot, which release frees, or with an error for the client.
 func (q *queue) acquire(ctx context.Context, key string) (release func(), err error) {
 	t := &ticket{key: key, ready: make(chan struct{})}
+
 	q.mu.Lock()
 	if len(q.waiting) >= maxWaiting {
 		q.mu.Unlock()
 		return nil, busy()
 	}
+
 	q.waiting = append(q.waiting, t)
 	q.assign()
 	q.mu.Unlock()
 
 	timer := time.NewTimer(q.wait)
 	defer timer.Stop()
+
 	select {
 	case <-t.ready:
 		return sync.OnceFunc(func() { q.release(key) }), nil
@@ -57,15 +60,19 @@ func (q *queue) acquire(ctx context.Context, key string) (release func(), err er
 	case <-timer.C:
 		err = busy()
 	}
+
 	q.mu.Lock()
+
 	i := slices.Index(q.waiting, t)
 	if i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	q.mu.Unlock()
+
 	if i < 0 { // it got its slot meanwhile
 		q.release(key)
 	}
+
 	return nil, err
 }
 
@@ -76,10 +83,12 @@ func busy() error {
 func (q *queue) release(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.free++
 	if q.running[key]--; q.running[key] == 0 {
 		delete(q.running, key)
 	}
+
 	q.assign()
 }
 
@@ -93,9 +102,11 @@ func (q *queue) assign() {
 				best = i
 			}
 		}
+
 		if best < 0 {
 			break
 		}
+
 		t := q.waiting[best]
 		q.waiting = slices.Delete(q.waiting, best, best+1)
 		q.free--
@@ -104,6 +115,7 @@ func (q *queue) assign() {
 		q.last[t.key] = q.count
 		close(t.ready)
 	}
+
 	if len(q.waiting) == 0 {
 		clear(q.last)
 	}
@@ -113,5 +125,6 @@ func (q *queue) before(key, other string) bool {
 	if q.running[key] != q.running[other] {
 		return q.running[key] < q.running[other]
 	}
+
 	return q.last[key] < q.last[other]
 }

@@ -12,13 +12,17 @@ import (
 // take acquires a slot in a goroutine, and sends its release.
 func (q *queue) take(key string) <-chan func() {
 	got := make(chan func(), 1)
+
 	go func() {
 		if release, err := q.acquire(context.Background(), key); err == nil {
 			got <- release
 		}
+
 		close(got)
 	}()
+
 	synctest.Wait()
+
 	return got
 }
 
@@ -29,8 +33,10 @@ func TestQueue_acquire_sharesBetweenKeys(t *testing.T) {
 		first, second, third := q.take("busy"), q.take("busy"), q.take("busy")
 		waiting := q.take("busy") // a quarter of the slots is for others
 		require.Empty(t, waiting)
+
 		other := <-q.take("other")
 		require.NotNil(t, other)
+
 		late := q.take("late")
 		require.Empty(t, late)
 
@@ -41,10 +47,12 @@ func TestQueue_acquire_sharesBetweenKeys(t *testing.T) {
 		(<-second)()
 		synctest.Wait()
 		require.Len(t, waiting, 1)
+
 		for _, release := range []func(){<-third, <-waiting, <-late, other} {
 			release()
 			release() // the second time does nothing
 		}
+
 		require.Equal(t, 4, q.free)
 		require.Empty(t, q.running)
 	})
@@ -60,6 +68,7 @@ func TestQueue_acquire_boundsWaiting(t *testing.T) {
 		require.ErrorContains(t, err, "too many git requests at once")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		_, err = q.acquire(ctx, "b")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Empty(t, q.waiting)

@@ -51,27 +51,34 @@ func (r *registry) call(ctx context.Context, method, path, token, contentType st
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask the registry: %w", err)
 	}
+
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
+
 	response, err := r.http.Do(request)
 	if err != nil {
 		return 0, nil, errAway()
 	}
 	defer response.Body.Close()
+
 	if data, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
 		return 0, nil, errAway()
 	}
+
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
 		return response.StatusCode, data, nil
 	}
+
 	var problem edge.Problem
 	if json.Unmarshal(data, &problem) != nil || problem.Code == "" || response.StatusCode < 400 {
 		return 0, nil, errAway()
 	}
+
 	return 0, nil, edge.Refuse(response.StatusCode, problem.Code, "%s", problem.Detail)
 }
 
@@ -80,10 +87,12 @@ func (r *registry) call(ctx context.Context, method, path, token, contentType st
 func (r *registry) mayWrite(ctx context.Context, org, token string) (exists bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+
 	_, _, err = r.call(ctx, http.MethodGet, "/registry/organizations/"+url.PathEscape(org)+"/members", token, "", nil)
 	if p, ok := errors.AsType[*edge.Problem](err); ok && p.Code == "organization_not_found" {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
@@ -91,11 +100,21 @@ func (r *registry) mayWrite(ctx context.Context, org, token string) (exists bool
 func (r *registry) claim(ctx context.Context, org, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+
 	body, err := json.Marshal(map[string]string{"display_name": org})
 	if err != nil {
 		return err
 	}
-	_, _, err = r.call(ctx, http.MethodPut, "/registry/organizations/"+url.PathEscape(org), token, "application/json", bytes.NewReader(body))
+
+	_, _, err = r.call(
+		ctx,
+		http.MethodPut,
+		"/registry/organizations/"+url.PathEscape(org),
+		token,
+		"application/json",
+		bytes.NewReader(body),
+	)
+
 	return err
 }
 
@@ -126,12 +145,15 @@ type published struct {
 func (r *registry) publish(ctx context.Context, token string, u upload) (out published, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTime)
 	defer cancel()
+
 	for tries := 1; ; tries++ {
 		out, err = r.send(ctx, token, u)
+
 		p, ok := errors.AsType[*edge.Problem](err)
 		if !ok || p.Status != http.StatusTooManyRequests || tries == retries {
 			return out, err
 		}
+
 		select {
 		case <-ctx.Done():
 			return out, err
@@ -143,17 +165,23 @@ func (r *registry) publish(ctx context.Context, token string, u upload) (out pub
 func (r *registry) send(ctx context.Context, token string, u upload) (out published, err error) {
 	reader, writer := io.Pipe()
 	defer reader.Close() // ends the goroutine
+
 	form := multipart.NewWriter(writer)
 	go func() { _ = writer.CloseWithError(u.write(form)) }()
+
 	path := "/skills/" + url.PathEscape(u.id.org) + "/" + url.PathEscape(u.id.name) + "/versions/" + url.PathEscape(u.version)
+
 	status, data, err := r.call(ctx, http.MethodPost, path, token, form.FormDataContentType(), reader)
 	if err != nil {
 		return out, err
 	}
+
 	if err := json.Unmarshal(data, &out); err != nil {
 		return out, errAway()
 	}
+
 	out.again = status == http.StatusOK
+
 	return out, nil
 }
 
@@ -163,12 +191,15 @@ func (u upload) write(form *multipart.Writer) error {
 			return err
 		}
 	}
+
 	part, err := form.CreateFormFile("file", "skill.zip")
 	if err != nil {
 		return err
 	}
+
 	if _, err := io.Copy(part, io.NewSectionReader(u.archive, 0, u.size)); err != nil {
 		return err
 	}
+
 	return form.Close()
 }

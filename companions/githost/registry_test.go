@@ -25,5 +25,6 @@ func newRegistry(t *testing.T, agent string) string {
 	t.Cleanup(service.Close)
 	server := httptest.NewServer(service.Handler())
 	t.Cleanup(server.Close)
+
 	return server.URL
 }

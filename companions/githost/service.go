@@ -71,32 +71,39 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if cfg.RepositoryBytes == 0 {
 		cfg.RepositoryBytes = DefaultRepositoryBytes
 	}
+
 	if cfg.PushBytes == 0 {
 		cfg.PushBytes = DefaultPushBytes
 	}
+
 	if cfg.Processes == 0 {
 		cfg.Processes = DefaultProcesses
 	}
+
 	switch {
 	case cfg.Memory == 0:
 		cfg.Memory = DefaultMemory
 	case cfg.Memory < 0:
 		cfg.Memory = 0
 	}
+
 	var err error
 	if cfg.Program == "" {
 		if cfg.Program, err = os.Executable(); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, path := range []*string{&cfg.Dir, &cfg.Program} { // git works in another directory
 		if *path, err = filepath.Abs(*path); err != nil {
 			return nil, err
 		}
 	}
+
 	s := &Service{
 		cfg: cfg, log: cfg.Log, registry: newRegistry(cfg.RegistryURL),
 		slots: newQueue(cfg.Processes, slotWait), views: newQueue(cfg.Processes, slotWait),
@@ -105,7 +112,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.store, err = openStore(ctx, cfg); err != nil {
 		return nil, err
 	}
+
 	s.pages = s.pageRoutes()
+
 	return s, nil
 }
 
@@ -116,13 +125,18 @@ func (s *Service) Close() { s.store.close() }
 // listener and the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
+
 	maintaining, stop := context.WithCancel(ctx)
+
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		s.maintain(maintaining)
 	}()
+
 	defer func() { stop(); <-ended }()
+
 	return edge.Service{Name: "git hosting", Handler: s.Handler(), Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
 }
 
@@ -145,7 +159,9 @@ func (s *Service) handle(mux *http.ServeMux, route string, serve func(w http.Res
 	mux.HandleFunc(route, edge.Handle(s.log, func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
+
 		edge.Extend(w, requestTime+slotWait)
+
 		return serve(w, r.WithContext(ctx))
 	}))
 }
@@ -171,22 +187,29 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Service) report(w http.ResponseWriter, r *http.Request, good func(state) bool) error {
 	const within = 5 * time.Second
+
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
+
 	list, listed := s.store.list()
+
 	file, err := os.CreateTemp(s.store.work(), "probe-")
 	if err == nil {
 		file.Close()
 		err = os.Remove(file.Name())
 	}
+
 	now := state{Status: "ok", Repositories: len(list), StorageOK: listed == nil && err == nil, RegistryOK: s.registry.ping(ctx) == nil}
 	if version, err := s.store.git.version(ctx); err == nil {
 		now.GitVersion = version
 	}
+
 	status := http.StatusOK
 	if !good(now) {
 		now.Status, status = "unavailable", http.StatusServiceUnavailable
 	}
+
 	edge.WriteJSON(w, status, now)
+
 	return nil
 }

@@ -46,31 +46,40 @@ func gitClient(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "
 func (s *Service) serveGit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), transferTime)
 	defer cancel()
+
 	r = r.WithContext(ctx)
+
 	edge.Extend(w, transferTime)
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
+
 	err := s.routeGit(w, r)
 	if err == nil {
 		return
 	}
+
 	if _, ok := errors.AsType[*edge.Problem](err); !ok {
 		if r.Context().Err() == nil {
 			s.log.Error("failed to answer a git request", "method", r.Method, "error", err)
 		}
+
 		err = edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again")
 	}
+
 	writeGitProblem(w, r, err)
 }
 
 func (s *Service) routeGit(w http.ResponseWriter, r *http.Request) error {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
 	if len(parts) != 3 || !strings.HasSuffix(parts[1], suffix) {
-		return edge.Refuse(http.StatusNotFound, "route_not_found", "git hosting has no such page: repositories are at /organisation/name.git")
+		return edge.Refuse(http.StatusNotFound, "route_not_found", "git hosting has no such page: repositories are at "+
+			"/organisation/name.git")
 	}
+
 	id, err := newRepoID(parts[0], strings.TrimSuffix(parts[1], suffix))
 	if err != nil {
 		return err
 	}
+
 	switch parts[2] {
 	case "info/refs":
 		return s.advertise(w, r, id)
@@ -79,7 +88,9 @@ func (s *Service) routeGit(w http.ResponseWriter, r *http.Request) error {
 	case receivePack:
 		return s.receive(w, r, id)
 	}
-	return edge.Refuse(http.StatusForbidden, "dumb_protocol_refused", "only the smart protocol of git is served: use a git of 1.6.6 or newer")
+
+	return edge.Refuse(http.StatusForbidden, "dumb_protocol_refused", "only the smart protocol of git is served: use a git of 1.6.6 or "+
+		"newer")
 }
 
 // advertise lists the references, as the first request of each fetch and push.
@@ -87,41 +98,55 @@ func (s *Service) advertise(w http.ResponseWriter, r *http.Request, id repoID) e
 	if r.Method != http.MethodGet {
 		return methodNotAllowed(w, http.MethodGet)
 	}
+
 	query := r.URL.Query()
+
 	service := query.Get("service")
 	if service != uploadPack && service != receivePack {
-		return edge.Refuse(http.StatusForbidden, "dumb_protocol_refused", "only the smart protocol of git is served: use a git of 1.6.6 or newer")
+		return edge.Refuse(http.StatusForbidden, "dumb_protocol_refused", "only the smart protocol of git is served: use a git of "+
+			"1.6.6 or newer")
 	}
+
 	at, key, err := s.advertised(r, id, service)
 	if err != nil {
 		return err
 	}
+
 	release, err := s.slots.acquire(r.Context(), key)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	cmd := s.store.git.command(r.Context(), strings.TrimPrefix(service, "git-"), "--stateless-rpc", "--advertise-refs", at.dir)
+
 	version := ""
 	if service == uploadPack {
 		version = protocol(r)
 		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+version)
 	}
+
 	out, complaint := &bounded{most: maxAdvertised}, &tail{}
+
 	if !strings.Contains(":"+version+":", ":version=2:") { // which has no line that names the service
 		line := "# service=" + service + "\n"
 		fmt.Fprintf(out, "%04x%s0000", len(line)+4, line)
 	}
+
 	cmd.Stdout, cmd.Stderr = out, complaint
+
 	done, err := s.store.git.start(cmd)
 	if err != nil {
 		return err
 	}
+
 	if err := <-done; err != nil {
 		return fmt.Errorf("list references: %w: %s", err, complaint.text)
 	}
+
 	w.Header().Set("Content-Type", "application/x-"+service+"-advertisement")
 	_, _ = w.Write(out.Bytes()) // the client has gone otherwise
+
 	return nil
 }
 
@@ -133,16 +158,20 @@ func (s *Service) advertised(r *http.Request, id repoID, service string) (at pla
 		if err != nil {
 			return at, "", err
 		}
+
 		return repo.place(), address(r), nil
 	}
+
 	caller, _, err := s.writer(r.Context(), r, id.org)
 	if err != nil {
 		return at, "", err
 	}
+
 	repo, ok, err := s.store.get(id)
 	if err != nil || !ok {
 		return s.store.empty(), caller.ID, err
 	}
+
 	return repo.place(), caller.ID, nil
 }
 
@@ -152,6 +181,7 @@ func address(r *http.Request) string {
 	if err != nil {
 		return "address"
 	}
+
 	return "address " + host
 }
 
@@ -160,6 +190,7 @@ func protocol(r *http.Request) string {
 	if text := r.Header.Get("Git-Protocol"); protocolForm.MatchString(text) {
 		return text
 	}
+
 	return ""
 }
 
@@ -174,9 +205,11 @@ func body(w http.ResponseWriter, r *http.Request, service string, most int64) (i
 	if r.Method != http.MethodPost {
 		return nil, methodNotAllowed(w, http.MethodPost)
 	}
+
 	if r.Header.Get("Content-Type") != "application/x-"+service+"-request" {
 		return nil, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "this is no request of a git client")
 	}
+
 	in := http.MaxBytesReader(w, r.Body, most)
 	switch r.Header.Get("Content-Encoding") {
 	case "", "identity":
@@ -186,8 +219,10 @@ func body(w http.ResponseWriter, r *http.Request, service string, most int64) (i
 		if err != nil {
 			return nil, edge.Refuse(http.StatusBadRequest, "malformed_request", "the body is not compressed with gzip as its header says")
 		}
+
 		return http.MaxBytesReader(w, unpacked, most), nil
 	}
+
 	return nil, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body may be compressed with gzip only")
 }
 
@@ -197,28 +232,34 @@ func (s *Service) fetch(w http.ResponseWriter, r *http.Request, id repoID) error
 	if err != nil {
 		return err
 	}
+
 	repo, err := s.repository(id)
 	if err != nil {
 		return err
 	}
+
 	release, err := s.slots.acquire(r.Context(), address(r))
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	cmd := s.store.git.command(r.Context(), "upload-pack", "--stateless-rpc", repo.dir)
 	cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+protocol(r))
 	out := answer(w, uploadPack)
 	complaint := &tail{}
 	cmd.Stdout, cmd.Stderr = out, complaint
+
 	err = s.feed(cmd, in, nil)
 	if err != nil && r.Context().Err() == nil {
 		// The client has its reason in git's own answer.
 		s.log.Debug("a fetch ended with an error", "repository", id.String(), "error", err, "stderr", plainText(string(complaint.text)))
+
 		if !out.begun {
 			return edge.Refuse(http.StatusBadRequest, "malformed_request", "git did not understand the request")
 		}
 	}
+
 	return nil
 }
 
@@ -228,6 +269,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 	if err != nil {
 		return err
 	}
+
 	in, err := body(w, r, receivePack, s.cfg.PushBytes+pushOverhead+drained)
 	if err != nil {
 		return err
@@ -238,29 +280,36 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 	if _, err := io.ReadFull(in, start); err != nil {
 		return edge.Refuse(http.StatusBadRequest, "malformed_request", "git did not understand the request")
 	}
+
 	if string(start) == flush {
 		answer(w, receivePack).begin()
 		return nil
 	}
+
 	release, err := s.slots.acquire(r.Context(), caller.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	if !exists {
 		if err := s.registry.claim(r.Context(), id.org, token(r)); err != nil {
 			return err
 		}
 	}
+
 	repo, err := s.store.ensure(r.Context(), id)
 	if err != nil {
 		return err
 	}
+
 	if err := take(r.Context(), repo.use, 1); err != nil {
 		return err
 	}
 	defer repo.use.Release(1)
+
 	p := &push{service: s, repo: repo, caller: caller, token: token(r)}
+
 	return p.receive(w, r, struct {
 		io.Reader
 		io.Closer
@@ -273,12 +322,14 @@ const flush = "0000"
 // receive runs git on a push, with the hook's socket.
 func (p *push) receive(w http.ResponseWriter, r *http.Request, in io.ReadCloser) error {
 	s := p.service
+
 	theirs, err := p.connect()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
 	defer p.conn.Close()
+
 	cmd := s.store.git.command(r.Context(), "-c", "receive.maxInputSize="+strconv.FormatInt(s.cfg.PushBytes, 10),
 		"receive-pack", "--stateless-rpc", p.repo.dir)
 	cmd.Env = append(cmd.Env, hook.Variable+"=1")
@@ -289,23 +340,30 @@ func (p *push) receive(w http.ResponseWriter, r *http.Request, in io.ReadCloser)
 	cmd.Stdout, cmd.Stderr = out, complaint
 
 	var asked sync.WaitGroup
+
 	err = s.feed(cmd, in, func() {
 		theirs.Close() // git has it: when git has ended, the socket has too
 		asked.Go(func() { p.serve(r.Context()) })
 	})
+
 	p.conn.Close()
 	asked.Wait()
+
 	if p.published {
 		p.repo.published.Release(1)
 	}
+
 	s.log.Info("push ended", "repository", p.repo.id.String(), "user", p.caller.ID, "accepted", p.accepted && err == nil)
+
 	if p.accepted {
 		s.plan(p.repo, p.removes)
 	}
+
 	if err != nil && r.Context().Err() == nil && !out.begun {
 		s.log.Warn("failed to run git on a push", "error", err, "stderr", plainText(string(complaint.text)))
 		return edge.Refuse(http.StatusBadRequest, "malformed_request", "git did not understand the request")
 	}
+
 	return nil
 }
 
@@ -315,13 +373,17 @@ func (p *push) connect() (theirs *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect the hook: %w", err)
 	}
+
 	ours := os.NewFile(uintptr(pair[0]), "hook")
 	theirs = os.NewFile(uintptr(pair[1]), "hook")
+
 	defer ours.Close()
+
 	if p.conn, err = net.FileConn(ours); err != nil {
 		theirs.Close()
 		return nil, fmt.Errorf("connect the hook: %w", err)
 	}
+
 	return theirs, nil
 }
 
@@ -332,25 +394,34 @@ func (s *Service) feed(cmd *exec.Cmd, in io.ReadCloser, started func()) error {
 	if err != nil {
 		return err
 	}
+
 	done, err := s.store.git.start(cmd)
 	if err != nil {
 		return err
 	}
+
 	if started != nil {
 		started()
 	}
+
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
+
 		if _, err := io.Copy(stdin, in); err == nil {
 			stdin.Close()
 			return
 		}
+
 		stdin.Close() // before its end: git finds the input cut off
+
 		_, _ = io.Copy(io.Discard, io.LimitReader(in, drained))
 	}()
+
 	err = <-done
+
 	<-fed
+
 	return err
 }
 
@@ -376,9 +447,11 @@ func (s *streamed) begin() {
 // Write implements io.Writer.
 func (s *streamed) Write(data []byte) (int, error) {
 	s.begin()
+
 	n, err := s.w.Write(data)
 	if err == nil {
 		err = http.NewResponseController(s.w).Flush()
 	}
+
 	return n, err
 }

@@ -65,14 +65,17 @@ func openStore(ctx context.Context, cfg Config) (*store, error) {
 			return nil, fmt.Errorf("git hosting: %w", err)
 		}
 	}
+
 	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, fmt.Errorf("git hosting: %w", err)
 	}
+
 	if err := s.prepare(ctx, cfg); err != nil {
 		s.lock.Close()
 		return nil, fmt.Errorf("git hosting: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -80,38 +83,47 @@ func (s *store) prepare(ctx context.Context, cfg Config) error {
 	if err := takeLock(ctx, s.lock); err != nil {
 		return err
 	}
+
 	hooks := filepath.Join(s.dir, "hooks")
 	if err := link(cfg.Program, filepath.Join(hooks, hook.Name)); err != nil {
 		return err
 	}
+
 	var err error
 	if s.git, err = newGit(hooks, filepath.Join(s.dir, "home"), uint64(cfg.Memory), 2*uint64(cfg.RepositoryBytes)); err != nil {
 		return err
 	}
+
 	for _, name := range []string{"work", "empty.git"} {
 		if err := os.RemoveAll(filepath.Join(s.dir, name)); err != nil {
 			return err
 		}
 	}
+
 	if err := os.Mkdir(s.work(), 0o700); err != nil {
 		return err
 	}
+
 	if err := s.initialise(ctx, s.empty().dir); err != nil {
 		return err
 	}
+
 	return s.clean()
 }
 
 // takeLock waits some seconds for a process that is about to end.
 func takeLock(ctx context.Context, file *os.File) error {
 	const within, pause = 10 * time.Second, 100 * time.Millisecond
+
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return errors.New("another process uses the directory of git hosting: only one may")
@@ -125,13 +137,16 @@ func link(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
 	}
+
 	fresh := path + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	if err := os.Symlink(target, fresh); err != nil {
 		return err
 	}
+
 	return os.Rename(fresh, path)
 }
 
@@ -153,32 +168,40 @@ func (s *store) clean() error {
 	if err != nil {
 		return err
 	}
+
 	for _, id := range list {
 		dir := s.path(id)
+
 		left, err := filepath.Glob(filepath.Join(dir, "objects", "tmp_objdir-*"))
 		if err != nil {
 			return err
 		}
+
 		locks, err := filepath.Glob(filepath.Join(dir, "*.lock"))
 		if err != nil {
 			return err
 		}
+
 		left = append(left, locks...)
+
 		err = filepath.WalkDir(filepath.Join(dir, "refs"), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && strings.HasSuffix(path, ".lock") {
 				left = append(left, path)
 			}
+
 			return err
 		})
 		if err != nil {
 			return err
 		}
+
 		for _, path := range left {
 			if err := os.RemoveAll(path); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -187,15 +210,18 @@ func (s *store) path(id repoID) string { return filepath.Join(s.roots(), id.org,
 // list returns all repositories in the order of their names.
 func (s *store) list() ([]repoID, error) {
 	var all []repoID
+
 	orgs, err := os.ReadDir(s.roots())
 	if err != nil {
 		return nil, err
 	}
+
 	for _, org := range orgs {
 		entries, err := os.ReadDir(filepath.Join(s.roots(), org.Name()))
 		if err != nil {
 			return nil, err
 		}
+
 		for _, entry := range entries {
 			name, whole := strings.CutSuffix(entry.Name(), suffix)
 			if id, err := newRepoID(org.Name(), name); err == nil && whole {
@@ -203,7 +229,9 @@ func (s *store) list() ([]repoID, error) {
 			}
 		}
 	}
+
 	slices.SortFunc(all, func(a, b repoID) int { return strings.Compare(a.String(), b.String()) })
+
 	return all, nil
 }
 
@@ -211,19 +239,23 @@ func (s *store) list() ([]repoID, error) {
 func (s *store) get(id repoID) (*repository, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if r, ok := s.handles[id]; ok {
 		return r, true, nil
 	}
+
 	if _, err := os.Stat(s.path(id)); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	} else if err != nil {
 		return nil, false, err
 	}
+
 	r := &repository{
 		id: id, dir: s.path(id),
 		use: semaphore.NewWeighted(math.MaxInt32), published: semaphore.NewWeighted(1),
 	}
 	s.handles[id] = r
+
 	return r, true, nil
 }
 
@@ -232,36 +264,47 @@ func (s *store) ensure(ctx context.Context, id repoID) (*repository, error) {
 	if r, ok, err := s.get(id); ok || err != nil {
 		return r, err
 	}
+
 	s.making.Lock()
 	defer s.making.Unlock()
+
 	if r, ok, err := s.get(id); ok || err != nil {
 		return r, err
 	}
+
 	org := filepath.Join(s.roots(), id.org)
 	if err := bound(s.roots(), org, maxOrgs); err != nil {
 		return nil, err
 	}
+
 	if err := os.MkdirAll(org, 0o700); err != nil {
 		return nil, err
 	}
+
 	if err := bound(org, s.path(id), maxRepositories); err != nil {
 		return nil, err
 	}
+
 	fresh, err := os.MkdirTemp(s.work(), "new-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(fresh)
+
 	if err := s.initialise(ctx, fresh); err != nil {
 		return nil, err
 	}
+
 	if err := os.Rename(fresh, s.path(id)); err != nil {
 		return nil, err
 	}
+
 	if err := syncDir(org); err != nil {
 		return nil, err
 	}
+
 	r, _, err := s.get(id)
+
 	return r, err
 }
 
@@ -271,9 +314,11 @@ func bound(dir, entry string, most int) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := os.Stat(entry); errors.Is(err, fs.ErrNotExist) && len(entries) >= most {
 		return edge.Refuse(http.StatusConflict, "too_many_repositories", "there is no room for one more repository: at most %d", most)
 	}
+
 	return nil
 }
 
@@ -283,6 +328,7 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer file.Close()
+
 	return file.Sync()
 }
 
@@ -292,18 +338,23 @@ func size(dir string) (bytes int64, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // git has removed it meanwhile
 		}
+
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		if err == nil {
 			bytes += info.Size()
 		}
+
 		return err
 	})
+
 	return bytes, err
 }
 
@@ -311,8 +362,10 @@ func size(dir string) (bytes int64, err error) {
 func take(ctx context.Context, lock *semaphore.Weighted, n int64) error {
 	waiting, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
+
 	if err := lock.Acquire(waiting, n); err != nil {
 		return edge.Refuse(http.StatusServiceUnavailable, "repository_busy", "another push or maintenance takes its time: try again")
 	}
+
 	return nil
 }

@@ -22,6 +22,7 @@ func (s *Service) plan(repo *repository, removed bool) {
 	if !removed && packs(repo.dir) < manyPacks {
 		return
 	}
+
 	select {
 	case s.upkeep <- repo.id:
 	default: // the next push plans it again
@@ -33,11 +34,13 @@ func packs(dir string) (n int) {
 	if err != nil {
 		return 0
 	}
+
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), ".pack") {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -62,11 +65,14 @@ func (s *Service) repack(ctx context.Context, id repoID) error {
 	if err != nil || !ok {
 		return err
 	}
+
 	if err := take(ctx, repo.use, math.MaxInt32); err != nil {
 		return err
 	}
 	defer repo.use.Release(math.MaxInt32)
+
 	ctx, cancel := context.WithTimeout(ctx, repackTime)
 	defer cancel()
+
 	return s.store.git.run(ctx, repo.place(), nil, nil, "gc", "--quiet", "--prune=now")
 }

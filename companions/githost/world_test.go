@@ -32,15 +32,18 @@ var callers = map[string]string{
 // newAgent is an agent that knows the callers.
 func newAgent(t *testing.T) string {
 	t.Helper()
+
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known, ok := callers[r.Header.Get("Authorization")]
 		if !ok {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		_, _ = io.WriteString(w, known)
 	}))
 	t.Cleanup(agent.Close)
+
 	return agent.URL
 }
 
@@ -67,21 +70,27 @@ func newWorld(t *testing.T, change func(cfg *githost.Config)) *world {
 	if cfg.Program == "" {
 		w.unbounded, cfg.Memory = true, -1
 	}
+
 	if change != nil {
 		change(&cfg)
 	}
+
 	service, err := githost.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+
 	ended := make(chan error, 1)
 	go func() { ended <- service.Serve(ctx, listener) }()
+
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
 	})
+
 	w.url = "http://" + listener.Addr().String()
+
 	return w
 }
 
@@ -90,6 +99,7 @@ func (w *world) remote(repo, token string) string {
 	if token == "" {
 		return w.url + "/" + repo + ".git"
 	}
+
 	return strings.Replace(w.url, "://", "://any:"+token+"@", 1) + "/" + repo + ".git"
 }
 
@@ -102,8 +112,16 @@ type clone struct {
 // gitEnv is the environment of clients.
 func gitEnv(further ...string) []string {
 	return append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=Ann", "GIT_AUTHOR_EMAIL=ann@example.org", "GIT_COMMITTER_NAME=Ann", "GIT_COMMITTER_EMAIL=ann@example.org", "LANG=C.UTF-8",
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=/nonexistent",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_AUTHOR_NAME=Ann",
+		"GIT_AUTHOR_EMAIL=ann@example.org",
+		"GIT_COMMITTER_NAME=Ann",
+		"GIT_COMMITTER_EMAIL=ann@example.org",
+		"LANG=C.UTF-8",
 	}, further...)
 }
 
@@ -112,10 +130,12 @@ func (c *clone) git(args ...string) (string, bool) {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "git", args...)
 	cmd.Dir, cmd.Env = c.dir, gitEnv()
+
 	out, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		require.NoError(c.t, err)
 	}
+
 	return string(out), err == nil
 }
 
@@ -124,6 +144,7 @@ func (c *clone) must(args ...string) string {
 	c.t.Helper()
 	out, ok := c.git(args...)
 	require.True(c.t, ok, "git %s: %s", strings.Join(args, " "), out)
+
 	return strings.TrimSpace(out)
 }
 
@@ -145,9 +166,11 @@ func (c *clone) write(name, content string) {
 // commit makes a commit of files and contents.
 func (c *clone) commit(message string, files ...string) {
 	c.t.Helper()
+
 	for i := 0; i < len(files); i += 2 {
 		c.write(files[i], files[i+1])
 	}
+
 	c.must("add", "--all")
 	c.must("commit", "--quiet", "--allow-empty", "-m", message)
 }
@@ -158,6 +181,7 @@ func (w *world) newClone(repo, token string) *clone {
 	c := &clone{w.t, w.t.TempDir()}
 	c.must("init", "--quiet", "--initial-branch=main")
 	c.must("remote", "add", "origin", w.remote(repo, token))
+
 	return c
 }
 
@@ -171,6 +195,7 @@ func (w *world) skill(repo, token, version string) *clone {
 	c := w.newClone(repo, token)
 	_, name, _ := strings.Cut(repo, "/")
 	c.commit("Start", "SKILL.md", document(name, version, "one"))
+
 	return c
 }
 
@@ -182,8 +207,10 @@ type response struct {
 
 func (r response) json(t *testing.T) map[string]any {
 	t.Helper()
+
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(r.body, &fields), string(r.body))
+
 	return fields
 }
 
@@ -191,17 +218,23 @@ func (w *world) send(method, address, token string, header map[string]string, bo
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.t.Context(), method, address, bytes.NewReader(body))
 	require.NoError(w.t, err)
+
 	if token != "" {
 		request.SetBasicAuth("any", token)
 	}
+
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}
+
 	answer, err := http.DefaultClient.Do(request)
 	require.NoError(w.t, err)
+
 	defer answer.Body.Close()
+
 	data, err := io.ReadAll(answer.Body)
 	require.NoError(w.t, err)
+
 	return response{answer.StatusCode, answer.Header, data}
 }
 

@@ -39,21 +39,25 @@ const (
 func (p *provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	decoder := schema.NewDecoder()
 	decoder.IgnoreUnknownKeys(true)
+
 	in, err := op.ParseAuthorizeRequest(r, decoder)
 	if err != nil {
 		op.WriteError(w, r, err, quiet)
 		return
 	}
+
 	c, known := p.clients[in.ClientID]
 	if !known {
 		err = oidc.ErrInvalidRequest().WithDescription("no client of this client_id is registered")
 	} else {
 		err = op.ValidateAuthReqRedirectURI(registered{c}, in.RedirectURI, in.ResponseType)
 	}
+
 	if err != nil {
 		op.WriteError(w, r, err, quiet)
 		return
 	}
+
 	to, err := p.authorize(r, in, registered{c})
 	if refused, ok := errors.AsType[*oidc.Error](err); ok {
 		var redirect *op.Redirect
@@ -61,10 +65,12 @@ func (p *provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 			to = redirect.URL
 		}
 	}
+
 	if err != nil {
 		op.WriteError(w, r, err, quiet)
 		return
 	}
+
 	http.Redirect(w, r, to, http.StatusFound)
 }
 
@@ -76,21 +82,26 @@ func (p *provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 	if err := checkAuthorize(r, in, c); err != nil {
 		return "", err
 	}
+
 	b, err := p.browser(r)
 	if err != nil {
 		return "", p.protocolError(ctx, err)
 	}
+
 	asked := p.asked(r, in, b.now)
+
 	hinted, err := p.hinted(ctx, in.IDTokenHint)
 	if err != nil {
 		return "", p.protocolError(ctx, err)
 	}
+
 	switch {
 	case b.fits(in, asked, hinted):
 		code, err := p.issueCode(ctx, b, in)
 		if err != nil {
 			return "", p.protocolError(ctx, err)
 		}
+
 		return op.AuthResponseURL(in.RedirectURI, in.ResponseType, in.ResponseMode, &struct {
 			Code   string `schema:"code"`
 			State  string `schema:"state,omitempty"`
@@ -99,52 +110,66 @@ func (p *provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 	case slices.Contains(in.Prompt, oidc.PromptNone):
 		return "", oidc.ErrLoginRequired().WithDescription("nobody has signed in")
 	}
+
 	if asked.IsZero() {
 		asked = b.now
 	}
+
 	sealed, err := p.cfg.Box.Seal(askedPurpose(in), []byte(asked.Format(time.RFC3339Nano)))
 	if err != nil {
 		return "", p.protocolError(ctx, err)
 	}
+
 	again := url.Values{}
 	maps.Copy(again, r.Form)
 	again.Set(askedParameter, base64.RawURLEncoding.EncodeToString(sealed))
+
 	return "/?" + url.Values{"authorize": {again.Encode()}}.Encode(), nil
 }
 
 // checkAuthorize checks all but client and redirect URI. PKCE is needed, with S256.
 func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err error) {
 	wrong := func(text string) error { return oidc.ErrInvalidRequest().WithDescription("%s", text) }
+
 	if in.RequestParam != "" || r.Form.Get("request_uri") != "" {
 		return oidc.ErrRequestNotSupported().WithDescription("request objects are not supported")
 	}
+
 	if len(r.Form.Encode()) > maxAuthorize || len(in.State) > maxState || len(in.Nonce) > maxNonce {
 		return wrong("the request, state or nonce is too long")
 	}
+
 	for name, values := range r.Form {
 		if len(values) > 1 {
 			return wrong("a parameter must not come twice")
 		}
+
 		if strings.ContainsRune(name+values[0], 0) || !utf8.ValidString(name+values[0]) {
 			return wrong("parameters must be text")
 		}
 	}
+
 	if in.MaxAge, err = op.ValidateAuthReqPrompt(in.Prompt, in.MaxAge); err != nil {
 		return err
 	}
+
 	if in.Scopes, err = op.ValidateAuthReqScopes(c, in.Scopes); err != nil {
 		return err
 	}
+
 	if err := op.ValidateAuthReqResponseType(c, in.ResponseType); err != nil {
 		return err
 	}
+
 	digest, err := base64.RawURLEncoding.DecodeString(in.CodeChallenge)
 	if in.CodeChallengeMethod != oidc.CodeChallengeMethodS256 || err != nil || len(digest) != 32 {
 		return wrong("PKCE is required: code_challenge with code_challenge_method S256")
 	}
+
 	if in.ResponseMode != "" && in.ResponseMode != oidc.ResponseModeQuery && in.ResponseMode != oidc.ResponseModeFragment {
 		return wrong("response_mode must be query or fragment")
 	}
+
 	return nil
 }
 
@@ -158,11 +183,14 @@ type browser struct {
 
 func (p *provider) browser(r *http.Request) (browser, error) {
 	ctx := r.Context()
+
 	var b browser
+
 	hash := []byte{}
 	if cookie, err := r.Cookie(sessionCookie); err == nil && len(cookie.Value) <= maxCredential {
 		hash = secretHash(cookie.Value)
 	}
+
 	err := p.db.QueryRow(ctx, `
 		SELECT `+userColumns+`, s.id, s.signed_in_at, now() FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL`, hash,
@@ -170,6 +198,7 @@ func (p *provider) browser(r *http.Request) (browser, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = p.db.QueryRow(ctx, `SELECT now()`).Scan(&b.now)
 	}
+
 	return b, err
 }
 
@@ -179,12 +208,15 @@ func (b browser) fits(in *oidc.AuthRequest, asked time.Time, hinted string) bool
 	if b.sessionID == "" || hinted != "" && hinted != b.user.ID {
 		return false
 	}
+
 	if !asked.IsZero() && !b.signedInAt.Before(asked) {
 		return true
 	}
+
 	if slices.Contains(in.Prompt, oidc.PromptSelectAccount) || slices.Contains(in.Prompt, oidc.PromptLogin) {
 		return false
 	}
+
 	return in.MaxAge == nil || b.now.Sub(b.signedInAt) <= time.Duration(min(*in.MaxAge, 1<<31))*time.Second
 }
 
@@ -194,14 +226,17 @@ func (p *provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) t
 	if err != nil {
 		return time.Time{}
 	}
+
 	text, err := p.cfg.Box.Open(askedPurpose(in), sealed)
 	if err != nil {
 		return time.Time{}
 	}
+
 	asked, err := time.Parse(time.RFC3339Nano, string(text))
 	if err != nil || now.Sub(asked) > signInTime {
 		return time.Time{}
 	}
+
 	return asked
 }
 
@@ -215,23 +250,28 @@ func (p *provider) hinted(ctx context.Context, hint string) (string, error) {
 	if hint == "" {
 		return "", nil
 	}
+
 	claims, err := p.verifyHint(ctx, hint)
 	if err != nil {
 		return "", err
 	}
+
 	return claims.Subject, nil
 }
 
 // verifyHint verifies an ID token of this service. That it has expired does not matter.
 func (p *provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenClaims, error) {
 	verifier := op.NewIDTokenHintVerifier(p.cfg.Issuer, keys{p.Service}, op.WithSupportedIDTokenHintSigningAlgorithms(string(jose.EdDSA)))
+
 	claims, err := op.VerifyIDTokenHint[*oidc.IDTokenClaims](ctx, hint, verifier)
 	if _, expired := errors.AsType[op.IDTokenHintExpiredError](err); expired {
 		err = nil
 	}
+
 	if err != nil || claims.AuthorizedParty == "" { // an access token names no party
 		return nil, oidc.ErrInvalidRequest().WithDescription("id_token_hint is no ID token of this service")
 	}
+
 	return claims, nil
 }
 
@@ -244,28 +284,35 @@ func (k keys) VerifySignature(ctx context.Context, signed *jose.JSONWebSignature
 	if err != nil {
 		return nil, err
 	}
+
 	if len(signed.Signatures) != 1 {
 		return nil, errors.New("one signature is needed")
 	}
+
 	found := set.Key(signed.Signatures[0].Header.KeyID)
 	if len(found) != 1 {
 		return nil, errors.New("the key is not known")
 	}
+
 	return signed.Verify(found[0])
 }
 
 // issueCode makes an authorization code for a session.
 func (p *provider) issueCode(ctx context.Context, b browser, in *oidc.AuthRequest) (string, error) {
 	code := codePrefix + rand.Text() + rand.Text()
+
 	return code, pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var open bool
+
 		err := tx.QueryRow(ctx, `SELECT ended_at IS NULL FROM identity.sessions WHERE id = $1 FOR UPDATE`, b.sessionID).Scan(&open)
 		if err != nil {
 			return err
 		}
+
 		if !open {
 			return oidc.ErrLoginRequired().WithDescription("the session has ended")
 		}
+
 		var batch pgx.Batch
 		batch.Queue(`
 			DELETE FROM identity.authorization_codes WHERE hash IN (
@@ -275,6 +322,7 @@ func (p *provider) issueCode(ctx context.Context, b browser, in *oidc.AuthReques
 			INSERT INTO identity.authorization_codes (hash, user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 			secretHash(code), b.user.ID, b.sessionID, in.ClientID, in.RedirectURI, strings.Join(in.Scopes, " "), in.Nonce, in.CodeChallenge)
+
 		return tx.SendBatch(ctx, &batch).Close()
 	})
 }

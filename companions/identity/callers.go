@@ -32,6 +32,7 @@ func (c caller) actor() string {
 	if c.user.ID != "" {
 		return c.user.ID
 	}
+
 	return "agent:" + c.agentUser
 }
 
@@ -57,13 +58,16 @@ func (s *Service) identify(r *http.Request) (caller, error) {
 	if strings.EqualFold(scheme, "bearer") {
 		return s.byBearer(r.Context(), strings.TrimSpace(bearer))
 	}
+
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil || len(cookie.Value) > maxCredential {
 		return caller{}, unauthorized()
 	}
+
 	if err := s.checkOrigin(r); err != nil {
 		return caller{}, err
 	}
+
 	return s.bySession(r.Context(), `s.cookie_hash = $1`, secretHash(cookie.Value))
 }
 
@@ -78,6 +82,7 @@ func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
 		if err != nil {
 			return caller{}, err
 		}
+
 		return s.bySession(ctx, `s.id = $1`, said.SessionID)
 	default:
 		return s.agent.caller(ctx, s, bearer)
@@ -86,26 +91,32 @@ func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
 
 func (s *Service) bySession(ctx context.Context, condition string, value any) (caller, error) {
 	var id string
+
 	u, err := s.oneUser(ctx, `, s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE `+condition+` AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL`, &id, value)
+
 	return caller{user: u, sessionID: id, administrator: u.Administrator}, err
 }
 
 func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, error) {
 	var id string
+
 	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
 		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL`, &id, secretHash(token))
+
 	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
 }
 
 // oneUser reads a user with the id of the credential that found them.
 func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...any) (user, error) {
 	var u user
+
 	err := s.db.QueryRow(ctx, `SELECT `+userColumns+from, args...).Scan(
 		append(u.columns(), id)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return user{}, unauthorized()
 	}
+
 	return u, err
 }
 
@@ -116,6 +127,7 @@ func (s *Service) person(r *http.Request) (caller, error) {
 		err = fault(http.StatusForbidden, "account_required",
 			"this API key belongs to no account of the identity service: sign in with a password")
 	}
+
 	return c, err
 }
 
@@ -125,6 +137,7 @@ func (s *Service) administrator(r *http.Request) (caller, error) {
 	if err == nil && !c.administrator {
 		err = fault(http.StatusForbidden, "administrator_required", "only administrators may do this")
 	}
+
 	return c, err
 }
 
@@ -134,13 +147,16 @@ func (s *Service) checkOrigin(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
+
 	origin := r.Header.Get("Origin")
 	if slices.Contains(s.cfg.Origins, origin) {
 		return nil
 	}
+
 	if u, err := url.Parse(origin); err == nil && u.Host != "" && u.Host == r.Host {
 		return nil
 	}
+
 	return fault(http.StatusForbidden, "origin_refused", "a change by cookie needs the Origin of this service")
 }
 
@@ -184,23 +200,31 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, key string) (caller,
 	if a.url == "" {
 		return caller{}, unauthorized()
 	}
+
 	hash := sha256.Sum256([]byte(key))
+
 	a.mu.Lock()
 	kept, found := a.known[hash]
 	a.mu.Unlock()
+
 	if found && time.Now().Before(kept.until) {
 		return kept.caller, nil
 	}
+
 	c, err := a.ask(ctx, s, key)
 	if err != nil {
 		return caller{}, err
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if len(a.known) >= mostKeys {
 		clear(a.known)
 	}
+
 	a.known[hash] = knownKey{c, time.Now().Add(keyFor)}
+
 	return c, nil
 }
 
@@ -209,33 +233,43 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, key string) (caller, er
 	if err != nil {
 		return caller{}, err
 	}
+
 	r.Header.Set("Authorization", "Bearer "+key)
+
 	response, err := a.client.Do(r)
 	if err != nil {
 		return caller{}, busy("the agent, which knows API keys,")
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
 		return caller{}, unauthorized()
 	}
+
 	var me struct {
 		ID, Issuer, Subject string
 		Administrator       bool
 		Scopes              []string
 	}
+
 	err = json.NewDecoder(io.LimitReader(response.Body, maxBody)).Decode(&me)
 	if response.StatusCode != http.StatusOK || err != nil || me.ID == "" {
 		return caller{}, busy("the agent, which knows API keys,")
 	}
+
 	unscoped := len(me.Scopes) == 0
+
 	c := caller{agentUser: me.ID, administrator: me.Administrator && (unscoped || slices.Contains(me.Scopes, "admin"))}
 	if me.Issuer == s.cfg.Issuer && unscoped {
 		var id string
+
 		u, err := s.oneUser(ctx, `, u.id FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, &id, me.Subject)
 		if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
 			return caller{}, err
 		}
+
 		c.user = u
 	}
+
 	return c, nil
 }

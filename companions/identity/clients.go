@@ -25,26 +25,32 @@ type Client struct {
 // After signing out a person may be sent to the root of the URI's site.
 func ParseClients(entries []string) ([]Client, error) {
 	var clients []Client
+
 	for _, entry := range entries {
 		id, uri, found := strings.Cut(strings.TrimSpace(entry), "=")
 		if !found {
 			return nil, fmt.Errorf("%q is not ID=REDIRECT_URI", entry)
 		}
+
 		at := slices.IndexFunc(clients, func(c Client) bool { return c.ID == id })
 		if at < 0 {
 			clients, at = append(clients, Client{ID: id}), len(clients)
 		}
+
 		c := &clients[at]
+
 		c.RedirectURIs = append(c.RedirectURIs, uri)
 		if root := originOf(uri) + "/"; !slices.Contains(c.SignOutURIs, root) {
 			c.SignOutURIs = append(c.SignOutURIs, root)
 		}
 	}
+
 	for _, c := range clients {
 		if err := c.check(); err != nil {
 			return nil, err
 		}
 	}
+
 	return clients, nil
 }
 
@@ -57,21 +63,26 @@ func (c Client) check() error {
 	}) {
 		return fmt.Errorf("client id %q must have 1 to 64 letters, digits, -, _ or .", c.ID)
 	}
+
 	if c.ID == Audience {
 		return fmt.Errorf("client id %q is the audience of access tokens: choose another", c.ID)
 	}
+
 	if len(c.RedirectURIs) == 0 {
 		return fmt.Errorf("client %s has no redirect URI", c.ID)
 	}
+
 	for _, uri := range slices.Concat(c.RedirectURIs, c.SignOutURIs) {
 		u, err := url.Parse(uri)
 		if err != nil || u.Host == "" || u.Fragment != "" || u.User != nil || len(uri) > maxURI || strings.ContainsAny(uri, "*\\ ") {
 			return fmt.Errorf("client %s: %q is not a complete URI without a fragment", c.ID, uri)
 		}
+
 		if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
 			return fmt.Errorf("client %s: %q must be https, or http on this machine", c.ID, uri)
 		}
 	}
+
 	return nil
 }
 
@@ -85,6 +96,7 @@ func originOf(uri string) string {
 	if err != nil || u.Host == "" {
 		return ""
 	}
+
 	return u.Scheme + "://" + u.Host
 }
 

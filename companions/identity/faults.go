@@ -40,6 +40,7 @@ func unauthorized() *Fault {
 func busy(what string) *Fault {
 	f := fault(http.StatusServiceUnavailable, "dependency_unavailable", "%s is not available, retry in some seconds", what)
 	f.RetryAfter = 2
+
 	return f
 }
 
@@ -68,8 +69,10 @@ func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() == nil {
 			s.log.Error("failed to answer a request", "path", r.URL.Path, "error", err)
 		}
+
 		f = busy("the database of the identity service")
 	}
+
 	p := problem{
 		Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Detail, Code: f.Code,
 		RequestID: w.Header().Get(requestIDHeader), Retryable: f.Status == http.StatusTooManyRequests || f.Status >= 500,
@@ -77,12 +80,15 @@ func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if f.Field != "" {
 		p.Errors = []problemField{{f.Field, f.Detail[len(f.Field)+2:]}}
 	}
+
 	if f.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(f.RetryAfter))
 	}
+
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(f.Status)
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
@@ -107,24 +113,30 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	if err != nil || kind != "application/json" {
 		return fault(http.StatusUnsupportedMediaType, "unsupported_media_type", "send the body as application/json")
 	}
+
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return fault(http.StatusRequestEntityTooLarge, "body_too_large", "the body holds more than %d bytes", maxBody)
 	}
+
 	if err != nil {
 		return fault(http.StatusBadRequest, "invalid_request", "the body could not be read")
 	}
+
 	err = json.Unmarshal(raw, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := "body"
 		if wrong.Field != "" {
 			field += "." + wrong.Field
 		}
+
 		return invalid(field, "must be of type %s, not %s", wrong.Type, wrong.Value)
 	}
+
 	if err != nil {
 		return fault(http.StatusBadRequest, "invalid_json", "the body is not JSON")
 	}
+
 	return nil
 }
 

@@ -43,30 +43,40 @@ type refusal struct{ action, description string }
 // that comes again ends the session that was made with it.
 func (p *provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID()}
+
 	var refused *refusal
+
 	err := pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) (err error) {
 		refused, err = p.spendCode(ctx, tx, &g, r.Data)
 		if err != nil || refused == nil {
 			return err
 		}
+
 		details := addressOf(ctx)
 		details["client"] = g.clientID
+
 		return p.audit(ctx, tx, g.user.ID, refused.action, g.sessionID, details)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	if refused != nil {
 		return nil, oidc.ErrInvalidGrant().WithDescription("%s", refused.description)
 	}
+
 	return p.tokens(ctx, g)
 }
 
 func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.AccessTokenRequest) (*refusal, error) {
-	var parentID, clientID, redirectURI, scope, challenge string
-	var made *string
-	var used, young bool
+	var (
+		parentID, clientID, redirectURI, scope, challenge string
+		made                                              *string
+		used, young                                       bool
+	)
+
 	hash := secretHash(in.Code)
+
 	err := tx.QueryRow(ctx, `
 		SELECT user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge, session_id, used_at IS NOT NULL,
 		       created_at > now() - make_interval(secs => $2)
@@ -75,20 +85,26 @@ func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, oidc.ErrInvalidGrant().WithDescription("this code is not valid")
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if used {
 		if made != nil {
 			g.sessionID = *made
 			err = endSession(ctx, tx, g.sessionID, "code reused")
 		}
+
 		return &refusal{"auth.code_reused", "this code was used before: its tokens have ended"}, err
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE identity.authorization_codes SET used_at = now() WHERE hash = $1`, hash); err != nil {
 		return nil, err
 	}
+
 	wrong := func(description string) (*refusal, error) { return &refusal{"auth.code_refused", description}, nil }
+
 	switch {
 	case clientID != g.clientID:
 		return wrong("this code was given to another client")
@@ -100,15 +116,20 @@ func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 		&oidc.CodeChallenge{Challenge: challenge, Method: oidc.CodeChallengeMethodS256}, in.CodeVerifier):
 		return wrong("code_verifier does not fit the code_challenge")
 	}
+
 	g.scopes = strings.Fields(scope)
+
 	open, err := p.openClientSession(ctx, tx, g, parentID)
 	if err != nil {
 		return nil, err
 	}
+
 	if !open {
 		return wrong("the sign-in behind this code has ended")
 	}
+
 	_, err = tx.Exec(ctx, `UPDATE identity.authorization_codes SET session_id = $2 WHERE hash = $1`, hash, g.sessionID)
+
 	return nil, err
 }
 
@@ -121,22 +142,27 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	err = tx.QueryRow(ctx, `
 		SELECT signed_in_at FROM identity.sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > now() FOR UPDATE`,
 		parentID).Scan(&g.signedInAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	g.sessionID, g.expires = newID(), time.Now().Add(p.cfg.TokenTTL)
 	if slices.Contains(g.scopes, oidc.ScopeOfflineAccess) {
 		g.refresh, g.expires = clientRefreshPrefix+rand.Text()+rand.Text(), time.Now().Add(p.cfg.SessionTTL)
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`
 		UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
@@ -146,14 +172,18 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"], g.expires)
+
 	if g.refresh != "" {
 		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(g.refresh), g.sessionID)
 	}
+
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return false, err
 	}
+
 	details := addressOf(ctx)
 	details["client"] = g.clientID
+
 	return true, p.audit(ctx, tx, g.user.ID, "auth.client_sign_in", g.sessionID, details)
 }
 
@@ -161,11 +191,17 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 // session, with all tokens that followed it.
 func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.RefreshTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID(), refresh: clientRefreshPrefix + rand.Text() + rand.Text()}
+
 	var reused bool
+
 	err := pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
-		var used bool
-		var scope string
+		var (
+			used  bool
+			scope string
+		)
+
 		hash := secretHash(r.Data.RefreshToken)
+
 		err := tx.QueryRow(ctx, `
 			SELECT `+userColumns+`, s.id, s.scope, s.signed_in_at, s.expires_at, t.used_at IS NOT NULL
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
@@ -175,34 +211,43 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 		if errors.Is(err, pgx.ErrNoRows) {
 			return oidc.ErrInvalidGrant().WithDescription("this refresh token is not valid")
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if reused = used; used {
 			if err := endSession(ctx, tx, g.sessionID, "refresh reused"); err != nil {
 				return err
 			}
+
 			details := addressOf(ctx)
 			details["client"] = g.clientID
+
 			return p.audit(ctx, tx, g.user.ID, "auth.refresh_reused", g.sessionID, details)
 		}
+
 		g.scopes = strings.Fields(scope)
 		for _, wanted := range r.Data.Scopes {
 			if !slices.Contains(g.scopes, wanted) {
 				return oidc.ErrInvalidScope().WithDescription("the sign-in did not include this scope")
 			}
 		}
+
 		if len(r.Data.Scopes) > 0 {
 			g.scopes = r.Data.Scopes
 		}
+
 		return replaceRefresh(ctx, tx, hash, g.refresh, g.sessionID)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	if reused {
 		return nil, oidc.ErrInvalidGrant().WithDescription("this refresh token was used before: the session has ended, sign in again")
 	}
+
 	return p.tokens(ctx, g)
 }
 
@@ -214,6 +259,7 @@ func (p *provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	out := &oidc.AccessTokenResponse{
 		AccessToken: access, TokenType: oidc.BearerToken, RefreshToken: g.refresh,
 		ExpiresIn: uint64(max(0, life.Seconds())), Scope: g.scopes,
@@ -223,6 +269,7 @@ func (p *provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
 			return nil, p.protocolError(ctx, err)
 		}
 	}
+
 	return op.NewResponse(out), nil
 }
 
@@ -231,12 +278,15 @@ func (p *provider) idToken(ctx context.Context, g grant, access string, life tim
 	if err != nil {
 		return "", err
 	}
+
 	claims := oidc.NewIDTokenClaims(
 		p.cfg.Issuer, g.user.ID, nil, time.Now().Add(life), g.signedInAt, g.nonce, "", []string{"pwd"}, g.clientID, 0)
+
 	claims.SessionID = g.sessionID
 	if claims.AccessTokenHash, err = oidc.ClaimHash(access, jose.EdDSA); err != nil {
 		return "", err
 	}
+
 	return jwt.Signed(signer).Claims(claims).Serialize()
 }
 
@@ -247,28 +297,36 @@ func (p *provider) UserInfo(ctx context.Context, r *op.Request[oidc.UserInfoRequ
 	if len(r.Data.AccessToken) > maxCredential {
 		return nil, invalidToken
 	}
+
 	said, err := p.verifyToken(ctx, r.Data.AccessToken)
+
 	var c caller
 	if err == nil {
 		c, err = p.bySession(ctx, `s.id = $1`, said.SessionID)
 	}
+
 	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
 		return nil, invalidToken
 	}
+
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	scopes := strings.Fields(said.Scope)
 	if !slices.Contains(scopes, oidc.ScopeOpenID) {
 		return nil, op.NewStatusError((&oidc.Error{ErrorType: "insufficient_scope"}).WithDescription(
 			"the access token was made without the scope openid"), http.StatusForbidden)
 	}
+
 	info := &oidc.UserInfo{Subject: c.user.ID}
 	if slices.Contains(scopes, oidc.ScopeProfile) {
 		info.Name, info.PreferredUsername = c.user.Name, c.user.Username
 	}
+
 	if slices.Contains(scopes, oidc.ScopeEmail) {
 		info.Email = c.user.Email
 	}
+
 	return op.NewResponse(info), nil
 }

@@ -33,6 +33,7 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, a := range from {
 			var left float64
+
 			err := tx.QueryRow(ctx, `
 				INSERT INTO identity.guesses AS g (key, left_, at) VALUES ($1, $2::float8 - 1, now())
 				ON CONFLICT (key) DO UPDATE
@@ -41,13 +42,16 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 			if err != nil {
 				return err
 			}
+
 			if left < 0 {
 				// The transaction is rolled back: a refused guess spends nothing.
 				refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong passwords, retry later")
 				refused.RetryAfter = max(1, int(math.Ceil(-left*60/float64(a.most))))
+
 				return refused
 			}
 		}
+
 		return nil
 	})
 }
@@ -58,5 +62,6 @@ func (s *Service) returnGuess(ctx context.Context, to []allowance) error {
 	for _, a := range to {
 		batch.Queue(`UPDATE identity.guesses SET left_ = least($2, left_ + 1) WHERE key = $1`, a.key, float64(a.most))
 	}
+
 	return s.db.SendBatch(ctx, &batch).Close()
 }

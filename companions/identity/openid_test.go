@@ -39,6 +39,7 @@ type person struct {
 
 func newPerson(t *testing.T, server *httptest.Server) *person {
 	t.Helper()
+
 	return &person{t: t, server: server, oauth: oauth2.Config{
 		ClientID: "desktop", RedirectURL: redirectURI, Scopes: []string{"openid", "profile", "email", "offline_access"},
 		Endpoint: oauth2.Endpoint{
@@ -51,6 +52,7 @@ func (p *person) signIn() {
 	p.t.Helper()
 	in := login(p.t, p.server, "admin", password)
 	require.Equal(p.t, http.StatusOK, in.status, in.body)
+
 	for _, line := range in.header.Values("Set-Cookie") {
 		if value, found := strings.CutPrefix(line, "everloop_session="); found {
 			p.cookie, _, _ = strings.Cut(value, ";")
@@ -66,26 +68,33 @@ func (p *person) get(address string) (int, *url.URL) {
 	r.AddCookie(&http.Cookie{Name: "everloop_session", Value: p.cookie})
 	response, err := http.DefaultTransport.RoundTrip(r)
 	require.NoError(p.t, err)
+
 	defer response.Body.Close()
+
 	to, err := url.Parse(response.Header.Get("Location"))
 	require.NoError(p.t, err)
+
 	return response.StatusCode, to
 }
 
 // authorize asks for a code; the answer is the query of the redirect.
 func (p *person) authorize(verifier string, options ...oauth2.AuthCodeOption) url.Values {
 	p.t.Helper()
+
 	options = append([]oauth2.AuthCodeOption{oauth2.S256ChallengeOption(verifier)}, options...)
 	status, to := p.get(p.oauth.AuthCodeURL("the state", options...))
 	require.Equal(p.t, http.StatusFound, status)
+
 	return to.Query()
 }
 
 func (p *person) tokens() *oauth2.Token {
 	p.t.Helper()
+
 	verifier := oauth2.GenerateVerifier()
 	token, err := p.oauth.Exchange(p.t.Context(), p.authorize(verifier).Get("code"), oauth2.VerifierOption(verifier))
 	require.NoError(p.t, err)
+
 	return token
 }
 
@@ -105,14 +114,18 @@ func (p *person) post(path string, form url.Values) (int, map[string]any) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	response, err := http.DefaultTransport.RoundTrip(r)
 	require.NoError(p.t, err)
+
 	defer response.Body.Close()
+
 	body := map[string]any{}
 	_ = json.NewDecoder(response.Body).Decode(&body)
+
 	return response.StatusCode, body
 }
 
 func refusedWith(t *testing.T, err error, code string) {
 	t.Helper()
+
 	var refused *oauth2.RetrieveError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, code, refused.ErrorCode, refused.ErrorDescription)
@@ -120,18 +133,23 @@ func refusedWith(t *testing.T, err error, code string) {
 
 func payload(t *testing.T, token string) map[string]any {
 	t.Helper()
+
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	require.NoError(t, err)
+
 	var out map[string]any
 	require.NoError(t, json.Unmarshal(raw, &out))
+
 	return out
 }
 
 func execute(t *testing.T, database, statement string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
+
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
+
 	_, err = conn.Exec(t.Context(), statement)
 	require.NoError(t, err)
 }
@@ -182,6 +200,7 @@ func TestProvider_refusesRequests(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t, open(t, testkit.Postgres(t), withClients))
 	p.signIn()
+
 	set := oauth2.SetAuthURLParam
 	for name, c := range map[string]struct {
 		option oauth2.AuthCodeOption
@@ -207,13 +226,17 @@ func TestProvider_refusesRequests(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, status, name)
 			continue
 		}
+
 		require.Equal(t, http.StatusFound, status, name)
+
 		said := to.Query()
 		if said.Get("error") == "" { // of a flow that answers in the fragment
 			said, _ = url.ParseQuery(to.Fragment)
 		}
+
 		require.Equal(t, c.code, said.Get("error"), "%s: %s", name, to)
 	}
+
 	stranger := newPerson(t, p.server)
 	require.Equal(t, "login_required", stranger.authorize(oauth2.GenerateVerifier(), set("prompt", "none")).Get("error"))
 
@@ -232,6 +255,7 @@ func TestProvider_CodeExchange_refuses(t *testing.T) {
 	database := testkit.Postgres(t)
 	p := newPerson(t, open(t, database, withClients))
 	p.signIn()
+
 	exchange := func(change func(url.Values)) (int, map[string]any) {
 		verifier := oauth2.GenerateVerifier()
 		form := url.Values{
@@ -239,6 +263,7 @@ func TestProvider_CodeExchange_refuses(t *testing.T) {
 			"code": {p.authorize(verifier).Get("code")}, "code_verifier": {verifier},
 		}
 		change(form)
+
 		return p.post("/oauth/token", form)
 	}
 	for name, change := range map[string]func(url.Values){
@@ -255,6 +280,7 @@ func TestProvider_CodeExchange_refuses(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status, name)
 		require.Equal(t, "invalid_grant", body["error"], name)
 	}
+
 	status, body := exchange(func(f url.Values) { f.Set("client_secret", "x") })
 	require.Equal(t, http.StatusUnauthorized, status, "a public client has no secret")
 	require.Equal(t, "invalid_client", body["error"])
@@ -269,21 +295,28 @@ func TestProvider_CodeExchange_refuses(t *testing.T) {
 
 	// A code is exchanged once, also by many at once, and a replay ends what it gave.
 	code = p.authorize(verifier).Get("code")
+
 	var wg sync.WaitGroup
+
 	tokens := make([]*oauth2.Token, 5)
 	for i := range tokens {
 		wg.Go(func() { tokens[i], _ = p.oauth.Exchange(t.Context(), code, oauth2.VerifierOption(verifier)) })
 	}
+
 	wg.Wait()
+
 	given := 0
+
 	for _, token := range tokens {
 		if token != nil {
 			given++
+
 			require.Equal(t, http.StatusUnauthorized, p.me(token.AccessToken))
 			_, err := p.refresh(token.RefreshToken)
 			refusedWith(t, err, "invalid_grant")
 		}
 	}
+
 	require.Equal(t, 1, given)
 	require.Equal(t, http.StatusOK, p.me(p.tokens().AccessToken), "other sign-ins go on")
 }
@@ -342,6 +375,7 @@ func TestProvider_revocationAndEndSession(t *testing.T) {
 		return p.get(p.server.URL + "/oauth/end_session?" + form.Encode())
 	}
 	idToken, _ := three.Extra("id_token").(string)
+
 	home := "http://127.0.0.1:8080/"
 	for name, form := range map[string]url.Values{
 		"unregistered URI":         {"id_token_hint": {idToken}, "post_logout_redirect_uri": {"https://evil.example/"}},
@@ -354,7 +388,9 @@ func TestProvider_revocationAndEndSession(t *testing.T) {
 		status, _ := end(form)
 		require.Equal(t, http.StatusBadRequest, status, name)
 	}
+
 	require.Equal(t, http.StatusOK, p.me(three.AccessToken))
+
 	status, to := end(url.Values{"id_token_hint": {idToken}, "post_logout_redirect_uri": {home}, "state": {"s"}})
 	require.Equal(t, http.StatusFound, status)
 	require.Equal(t, home+"?state=s", to.String())
@@ -375,6 +411,7 @@ func TestProvider_keyThatIsTooOld(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, p.me(token.AccessToken))
 	keys, _ := send(t, http.MethodGet, p.server.URL+"/.well-known/jwks.json", nil, nil).body["keys"].([]any)
 	require.Len(t, keys, 1)
+
 	next, err := p.refresh(token.RefreshToken)
 	require.NoError(t, err, "the sign-in goes on with the new key")
 	require.Equal(t, http.StatusOK, p.me(next.AccessToken))
@@ -384,13 +421,16 @@ func TestProvider_guessesAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t, open(t, testkit.Postgres(t), func(c *identity.Config) { withClients(c); c.AddressGuesses = 1 }))
 	refused := 0
+
 	for range 8 { // one a minute: a machine however slow has not eight
 		status, _ := p.post("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {"desktop"}, "refresh_token": {"x"}})
 		if status == http.StatusTooManyRequests {
 			refused++
 		}
 	}
+
 	require.Positive(t, refused)
+
 	status, _ := p.post("/oauth/token?client_id=desktop", url.Values{"grant_type": {"refresh_token"}})
 	require.Equal(t, http.StatusBadRequest, status, "secrets do not belong into addresses")
 }
@@ -408,12 +448,14 @@ func TestProvider_crossOrigin(t *testing.T) {
 
 func TestParseClients(t *testing.T) {
 	t.Parallel()
+
 	got, err := identity.ParseClients([]string{"a=https://a.example/one", "a=https://a.example/two", "b=http://localhost:1/x"})
 	require.NoError(t, err)
 	require.Equal(t, []identity.Client{
 		{ID: "a", RedirectURIs: []string{"https://a.example/one", "https://a.example/two"}, SignOutURIs: []string{"https://a.example/"}},
 		{ID: "b", RedirectURIs: []string{"http://localhost:1/x"}, SignOutURIs: []string{"http://localhost:1/"}},
 	}, got)
+
 	for _, entry := range []string{
 		"a", "=https://a.example/", "a=http://a.example/", "a=https://a.example/#x", "a=https://*.example/", "a=javascript:x",
 		"a=https://u:p@a.example/", "everloop=https://a.example/", "a b=https://a.example/", "a=",

@@ -27,6 +27,7 @@ func newHasher(atOnce int) *hasher {
 	if err != nil {
 		panic("identity: " + err.Error()) // the system has no randomness
 	}
+
 	return &hasher{turn: make(chan struct{}, atOnce), waiting: make(chan struct{}, mostWaiting), dummy: dummy}
 }
 
@@ -38,12 +39,14 @@ func (h *hasher) within(ctx context.Context, f func() error) error {
 	default:
 		return busy("checking of passwords")
 	}
+
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	return f()
 }
 
@@ -53,6 +56,7 @@ func (h *hasher) hash(ctx context.Context, password string) (hash string, err er
 		hash, err = argon2id.CreateHash(password, &hashing)
 		return err
 	})
+
 	return hash, err
 }
 
@@ -63,10 +67,12 @@ func (h *hasher) matches(ctx context.Context, password, hash string) (held bool,
 	if !known {
 		hash = h.dummy
 	}
+
 	err = h.within(ctx, func() (err error) {
 		held, err = argon2id.ComparePasswordAndHash(password, hash)
 		return err
 	})
+
 	return held && known, err
 }
 
@@ -80,9 +86,11 @@ func checkPassword(field, password string) error {
 	if utf8.RuneCountInString(password) < minPassword {
 		return invalid(field, "must have at least %d characters", minPassword)
 	}
+
 	if len(password) > maxPassword {
 		return invalid(field, "must have at most %d bytes", maxPassword)
 	}
+
 	return nil
 }
 

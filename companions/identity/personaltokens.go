@@ -19,13 +19,17 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 	if err != nil {
 		return err
 	}
+
 	ctx := r.Context()
 	id, token := newID(), tokenPrefix+rand.Text()+rand.Text()
+
 	sealed, err := s.cfg.Box.Seal(sealPurpose(id), []byte(token))
 	if err != nil {
 		return err
 	}
+
 	var created time.Time
+
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO identity.personal_tokens (id, user_id, name, hash, sealed)
@@ -34,29 +38,35 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() > 0 {
 			if err := s.audit(ctx, tx, c.user.ID, "token.create", id, nil); err != nil {
 				return err
 			}
 		}
+
 		err = tx.QueryRow(ctx, `
 			SELECT id, sealed, created_at FROM identity.personal_tokens WHERE user_id = $1 AND name = $2 AND revoked_at IS NULL`,
 			c.user.ID, defaultToken).Scan(&id, &sealed, &created)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized() // the user or the token was removed in this moment
 		}
+
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	plain, err := s.cfg.Box.Open(sealPurpose(id), sealed)
 	if err != nil {
 		return fault(http.StatusConflict, "token_unreadable",
 			"the token was sealed with another ENCRYPTION_KEY: revoke it, and a new one is made")
 	}
+
 	w.Header().Set("Cache-Control", "no-store")
 	answer(w, http.StatusOK, map[string]any{"token": string(plain), "name": defaultToken, "created_at": created})
+
 	return nil
 }
 
@@ -68,21 +78,26 @@ func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
+
 	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
 		if err := revokeTokens(r.Context(), tx, c.user.ID); err != nil {
 			return err
 		}
+
 		return s.audit(r.Context(), tx, c.user.ID, "token.revoke", c.user.ID, nil)
 	})
 	if err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
 func revokeTokens(ctx context.Context, q querier, userID string) error {
 	_, err := q.Exec(ctx,
 		`UPDATE identity.personal_tokens SET revoked_at = now(), sealed = '' WHERE user_id = $1 AND revoked_at IS NULL`, userID)
+
 	return err
 }

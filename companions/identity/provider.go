@@ -42,11 +42,14 @@ func newProvider(s *Service) (*provider, error) {
 		if err := c.check(); err != nil {
 			return nil, err
 		}
+
 		if _, twice := p.clients[c.ID]; twice {
 			return nil, errors.New("client " + c.ID + " is registered twice")
 		}
+
 		p.clients[c.ID] = c
 	}
+
 	return p, nil
 }
 
@@ -54,6 +57,7 @@ func newProvider(s *Service) (*provider, error) {
 // their own origins, without cookies.
 func (p *provider) handler() http.Handler {
 	at := op.NewEndpoint
+
 	return op.RegisterServer(p, op.Endpoints{
 		Token: at(tokenPath), Userinfo: at(userinfoPath), Revocation: at(revokePath), EndSession: at(endSessionPath),
 	}, op.WithServerCORSOptions(&cors.Options{
@@ -74,6 +78,7 @@ func (p *provider) allowsOrigin(origin string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -82,30 +87,39 @@ func (p *provider) allowsOrigin(origin string) bool {
 func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	r = r.WithContext(context.WithValue(r.Context(), addressKey{}, s.client(r).String()))
+
 	watched := &statusWriter{ResponseWriter: w}
 	if r.Method != http.MethodPost || r.URL.Path != tokenPath && r.URL.Path != revokePath {
 		s.oidc.ServeHTTP(watched, r)
 		return nil
 	}
+
 	if r.URL.RawQuery != "" { // it would be in logs of proxies
 		return refuseGrant(w, http.StatusBadRequest, "invalid_request", "send the parameters in the body, not in the address")
 	}
+
 	allowances := []allowance{{"token " + clients.Network(s.client(r)).String(), s.cfg.AddressGuesses}}
+
 	err := s.spendGuess(r.Context(), allowances)
 	if f, refused := errors.AsType[*Fault](err); refused {
 		w.Header().Set("Retry-After", seconds(f.RetryAfter))
 		return refuseGrant(w, f.Status, "temporarily_unavailable", "too many wrong codes and tokens, retry later")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	s.oidc.ServeHTTP(watched, r)
+
 	if watched.status >= 400 && watched.status < 500 {
 		return nil
 	}
+
 	if err := s.returnGuess(context.WithoutCancel(r.Context()), allowances); err != nil {
 		s.log.Warn("failed to restore a guess", "error", err) // the answer is sent already
 	}
+
 	return nil
 }
 
@@ -113,6 +127,7 @@ func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 func refuseGrant(w http.ResponseWriter, status int, code, description string) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+
 	return json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": description})
 }
 
@@ -135,6 +150,7 @@ func (w *statusWriter) WriteHeader(status int) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 	}
+
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -146,12 +162,15 @@ func (p *provider) protocolError(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*oidc.Error](err); ok {
 		return known
 	}
+
 	if known, ok := errors.AsType[op.StatusError](err); ok {
 		return known
 	}
+
 	if ctx.Err() == nil {
 		p.log.Error("failed to answer a request of an OpenID client", "error", err)
 	}
+
 	return op.NewStatusError(oidc.ErrServerError().WithDescription("the identity service is not available, retry in some seconds"),
 		http.StatusServiceUnavailable)
 }
@@ -164,12 +183,14 @@ func (p *provider) VerifyClient(_ context.Context, r *op.Request[op.ClientCreden
 		return nil, op.NewStatusError(oidc.ErrInvalidClient().WithDescription("no public client of this id is registered"),
 			http.StatusUnauthorized)
 	}
+
 	return registered{c}, nil
 }
 
 // discovery shows clients the endpoints, keys and abilities of the provider.
 func (s *Service) discovery(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*") // public, and no credential is looked at
+
 	at := func(path string) string { return strings.TrimRight(s.cfg.Issuer, "/") + path }
 	none := []oidc.AuthMethod{oidc.AuthMethodNone}
 	answer(w, http.StatusOK, struct {
@@ -192,5 +213,6 @@ func (s *Service) discovery(w http.ResponseWriter, _ *http.Request) error {
 			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "azp", "amr", "sid", "name", "preferred_username", "email",
 		},
 	}, true})
+
 	return nil
 }

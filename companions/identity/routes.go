@@ -18,12 +18,15 @@ func (s *Service) Handler() http.Handler {
 		h.Set(requestIDHeader, newID())
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
+
 		if !s.cfg.Hosts.Allows(r.Host) {
 			s.fail(w, r, fault(http.StatusForbidden, "host_not_allowed", "this host name is not allowed: add it to ALLOWED_HOSTS"))
 			return
 		}
+
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
+
 		s.mux.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -32,6 +35,7 @@ func (s *Service) Handler() http.Handler {
 // method is a 405.
 func (s *Service) routes() {
 	type methods map[string]func(http.ResponseWriter, *http.Request) error
+
 	s.mux = http.NewServeMux()
 	for path, handlers := range map[string]methods{
 		"/{$}":                              {http.MethodGet: s.loginPage},
@@ -61,22 +65,27 @@ func (s *Service) routes() {
 		for method := range handlers {
 			allow = append(allow, method)
 		}
+
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			method := r.Method
 			if method == http.MethodHead {
 				method = http.MethodGet
 			}
+
 			handle, known := handlers[method]
 			if !known {
 				w.Header().Set("Allow", strings.Join(allow, ", "))
 				s.fail(w, r, fault(http.StatusMethodNotAllowed, "method_not_allowed", "this path does not take %s", r.Method))
+
 				return
 			}
+
 			if err := handle(w, r); err != nil {
 				s.fail(w, r, err)
 			}
 		})
 	}
+
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fault(http.StatusNotFound, "route_not_found", "there is nothing at this path"))
 	})
@@ -86,10 +95,13 @@ func (s *Service) routes() {
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()
+
 	if err := s.db.Ping(ctx); err != nil {
 		return busy("the database of the identity service")
 	}
+
 	answer(w, http.StatusOK, map[string]string{"status": "ok"})
+
 	return nil
 }
 
@@ -100,11 +112,13 @@ func (s *Service) me(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, struct {
 		user
 		Issuer       string `json:"issuer"`
 		CredentialID string `json:"credential_id"`
 	}{c.user, s.cfg.Issuer, c.credential()})
+
 	return nil
 }
 
@@ -113,29 +127,36 @@ func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.administrator(r); err != nil {
 		return err
 	}
+
 	type state struct {
 		Sub   string `json:"sub"`
 		Email string `json:"email"`
 		Name  string `json:"name"`
 		OK    bool   `json:"ok"`
 	}
+
 	var in struct{ Subs []string }
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
+
 	if len(in.Subs) > 1000 {
 		return invalid("body.subs", "must have at most 1000 entries")
 	}
+
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT u.id, u.email, u.name,
 		       EXISTS (SELECT 1 FROM identity.sessions s WHERE s.user_id = u.id AND s.ended_at IS NULL AND s.expires_at > now())
 		    OR EXISTS (SELECT 1 FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL)
 		FROM   identity.users u WHERE u.deleted_at IS NULL AND u.id = ANY ($1)`, sane(in.Subs))
+
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[state])
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, map[string]any{"items": append([]state{}, states...)})
+
 	return nil
 }
 
@@ -144,14 +165,18 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.administrator(r); err != nil {
 		return err
 	}
+
 	limit := 100
+
 	if text := r.URL.Query().Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 1000 {
 			return invalid("query.limit", "must be a number from 1 to 1000")
 		}
+
 		limit = n
 	}
+
 	type record struct {
 		ID        int64           `json:"id"`
 		ActorID   string          `json:"actor_id"`
@@ -160,12 +185,16 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 		Details   json.RawMessage `json:"details"`
 		CreatedAt time.Time       `json:"created_at"`
 	}
+
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT id, actor_id, action, target, details, created_at FROM identity.audit ORDER BY id DESC LIMIT $1`, limit)
+
 	records, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record])
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, map[string]any{"items": append([]record{}, records...)})
+
 	return nil
 }

@@ -77,18 +77,23 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil || issuer.Host == "" || issuer.Scheme != "http" && issuer.Scheme != "https" || issuer.RawQuery != "" {
 		return nil, errors.New("IDENTITY_ISSUER must be the URL of the service, as https://id.example.org")
 	}
+
 	if err := records.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
+
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
 		return nil, errors.New("IDENTITY_DATABASE_URL is not a URL of PostgreSQL") // it holds a password
 	}
+
 	settings.MaxConns = maxConns
+
 	db, err := pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
+
 	s := &Service{
 		cfg: cfg, log: cfg.Log, db: db, hasher: newHasher(max(1, runtime.GOMAXPROCS(0)/2)),
 		agent: newAgentKeys(cfg.AgentURL), secure: issuer.Scheme == "https",
@@ -96,13 +101,16 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+
 	provider, err := newProvider(s)
 	if err := errors.Join(err, s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
 		db.Close()
 		return nil, err
 	}
+
 	s.oidc = provider.handler()
 	s.routes()
+
 	return s, nil
 }
 
@@ -113,17 +121,23 @@ func (s *Service) Close() { s.db.Close() }
 // seconds. It closes the listener and the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
+
 	server := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	bound := clients.NewConnections(connectionsPerAddress, s.cfg.Proxies)
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(bound.Listen(listener, refuseConnection)) }()
+
 	s.log.Info("identity service listens", "addr", listener.Addr().String(), "issuer", s.cfg.Issuer)
+
 	cleaning, stopCleaning := context.WithCancel(ctx)
+
 	cleaned := make(chan struct{})
 	go func() { defer close(cleaned); s.cleanRegularly(cleaning) }()
+
 	defer func() { stopCleaning(); <-cleaned }()
 
 	select {
@@ -131,11 +145,14 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("identity service: %w", err)
 	case <-ctx.Done():
 	}
+
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // the answers that did not end in time are cut
 	}
+
 	return nil
 }
 
@@ -151,6 +168,7 @@ func refuseConnection() []byte {
 func (s *Service) cleanRegularly(ctx context.Context) {
 	ticker := time.NewTicker(cleanEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,6 +178,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 			if err := errors.Join(s.rotateKey(within, s.cfg.KeyRotation), s.clean(within)); err != nil && ctx.Err() == nil {
 				s.log.Warn("failed to clean up, retrying in a minute", "error", err)
 			}
+
 			cancel()
 		}
 	}
@@ -168,6 +187,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 // clean removes rows that nothing reads any more, some thousands at a time.
 func (s *Service) clean(ctx context.Context) error {
 	var failed error
+
 	for _, statement := range []string{
 		`DELETE FROM identity.sessions WHERE id IN (
 			SELECT id FROM identity.sessions
@@ -182,5 +202,6 @@ func (s *Service) clean(ctx context.Context) error {
 		_, err := s.db.Exec(ctx, statement)
 		failed = errors.Join(failed, err)
 	}
+
 	return failed
 }

@@ -23,8 +23,10 @@ const password = "a password of the test"
 
 func open(t *testing.T, database string, change func(*identity.Config)) *httptest.Server {
 	t.Helper()
+
 	box, err := secrets.NewBox(strings.Repeat("k", 32))
 	require.NoError(t, err)
+
 	cfg := identity.Config{
 		DatabaseURL: database, Box: box, Issuer: "http://id.example", TokenTTL: time.Minute, SessionTTL: time.Hour,
 		KeyRotation: time.Hour, UserGuesses: 5, AddressGuesses: 1000,
@@ -33,11 +35,13 @@ func open(t *testing.T, database string, change func(*identity.Config)) *httptes
 	if change != nil {
 		change(&cfg)
 	}
+
 	service, err := identity.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(service.Close)
 	server := httptest.NewServer(service.Handler())
 	t.Cleanup(server.Close)
+
 	return server
 }
 
@@ -49,19 +53,25 @@ type reply struct {
 
 func send(t *testing.T, method, url string, body any, headers map[string]string) reply {
 	t.Helper()
+
 	text, err := json.Marshal(body)
 	require.NoError(t, err)
 	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, bytes.NewReader(text))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
+
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
+
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
+
 	defer response.Body.Close()
+
 	out := reply{status: response.StatusCode, header: response.Header, body: map[string]any{}}
 	_ = json.NewDecoder(response.Body).Decode(&out.body)
+
 	return out
 }
 
@@ -78,12 +88,16 @@ func bearer(r reply) map[string]string {
 func TestService_Open_severalAtOnce(t *testing.T) {
 	t.Parallel()
 	database := testkit.Postgres(t)
+
 	var wg sync.WaitGroup
+
 	servers := make([]*httptest.Server, 3)
 	for i := range servers {
 		wg.Go(func() { servers[i] = open(t, database, nil) })
 	}
+
 	wg.Wait()
+
 	for _, server := range servers {
 		in := login(t, server, "ADMIN", password)
 		require.Equal(t, http.StatusOK, in.status, in.body)
@@ -95,12 +109,16 @@ func TestService_Open_severalAtOnce(t *testing.T) {
 func TestService_login_manyAtOnce(t *testing.T) {
 	t.Parallel()
 	server := open(t, testkit.Postgres(t), func(c *identity.Config) { c.UserGuesses = 100 })
+
 	var wg sync.WaitGroup
+
 	statuses := make([]int, 50)
 	for i := range statuses {
 		wg.Go(func() { statuses[i] = login(t, server, "admin", password).status })
 	}
+
 	wg.Wait()
+
 	for _, status := range statuses {
 		require.Equal(t, http.StatusOK, status)
 	}
@@ -113,9 +131,11 @@ func TestService_login_throttledAcrossRestart(t *testing.T) {
 		for range 8 {
 			if r := login(t, server, "nosuchuser", "wrong"); r.status == http.StatusTooManyRequests {
 				require.NotEmpty(t, r.header.Get("Retry-After"))
+
 				refused++
 			}
 		}
+
 		return refused
 	}
 	// One guess a minute, of which a machine however slow has none left for 16 of them.
@@ -132,22 +152,29 @@ func TestService_defaultPersonalToken_keptSealed(t *testing.T) {
 	database := testkit.Postgres(t)
 	server := open(t, database, nil)
 	in := login(t, server, "admin", password)
+
 	var wg sync.WaitGroup
+
 	tokens := make([]string, 8)
 	for i := range tokens {
 		wg.Go(func() {
 			tokens[i], _ = send(t, http.MethodGet, server.URL+"/api/v1/pat/v3/default", nil, bearer(in)).body["token"].(string)
 		})
 	}
+
 	wg.Wait()
+
 	for _, token := range tokens {
 		require.Equal(t, tokens[0], token)
 	}
+
 	require.NotEmpty(t, tokens[0])
 
 	conn, err := pgx.Connect(t.Context(), database)
+
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
+
 	var dump string
 	require.NoError(t, conn.QueryRow(t.Context(), `
 		SELECT (SELECT string_agg(t::text || encode(t.sealed, 'escape'), ' ') FROM identity.personal_tokens t)
@@ -173,6 +200,7 @@ func TestService_changePassword(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, change("wrong", "another password"))
 	require.Equal(t, http.StatusUnprocessableEntity, change(password, "short"))
 	require.Equal(t, http.StatusNoContent, change(password, "another password"))
+
 	me := func(r reply) int { return send(t, http.MethodGet, server.URL+"/api/v1/auth/me", nil, bearer(r)).status }
 	require.Equal(t, http.StatusOK, me(here))
 	require.Equal(t, http.StatusUnauthorized, me(elsewhere))

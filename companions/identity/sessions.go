@@ -26,30 +26,38 @@ type tokenAnswer struct {
 // address, and every wrong one costs the same time.
 func (s *Service) checkLogin(r *http.Request, username, password string) (user, error) {
 	ctx := r.Context()
+
 	if username == "" || utf8.RuneCountInString(username) > 128 || strings.ContainsRune(username, 0) || !utf8.ValidString(username) {
 		return user{}, invalid("body.username", "must have 1 to 128 characters")
 	}
+
 	if password == "" || len(password) > maxPassword {
 		return user{}, invalid("body.password", "must have 1 to %d bytes", maxPassword)
 	}
+
 	allowances := s.allowances(username, s.client(r))
 	if err := s.spendGuess(ctx, allowances); err != nil {
 		return user{}, err
 	}
+
 	var hash string
+
 	u, err := s.oneUser(ctx, `, u.password_hash FROM identity.users u
 		WHERE lower(u.username) = lower($1) AND u.deleted_at IS NULL`, &hash, username)
 	if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
 		return user{}, err
 	}
+
 	held, err := s.hasher.matches(ctx, password, hash)
 	if err != nil {
 		return user{}, err
 	}
+
 	if !held {
 		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": s.client(r).String()})
 		return user{}, errors.Join(err, unauthorized())
 	}
+
 	return u, s.returnGuess(ctx, allowances)
 }
 
@@ -59,10 +67,12 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
+
 	u, err := s.checkLogin(r, in.Username, in.Password)
 	if err != nil {
 		return err
 	}
+
 	return s.start(w, r, u)
 }
 
@@ -72,37 +82,46 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
 	id, cookie, refresh := newID(), cookiePrefix+rand.Text()+rand.Text(), refreshPrefix+rand.Text()+rand.Text()
 	expires := time.Now().Add(s.cfg.SessionTTL)
 	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
+
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		// The lock orders the sign-in with a deletion of the user.
 		var alive bool
+
 		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL FROM identity.users WHERE id = $1 FOR UPDATE`, u.ID).Scan(&alive)
 		if err != nil {
 			return err
 		}
+
 		if !alive {
 			return unauthorized()
 		}
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
 			WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id = ''
 			              ORDER BY id DESC OFFSET $2)`, u.ID, mostSessions-1); err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO identity.sessions (id, user_id, cookie_hash, address, user_agent, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			id, u.ID, secretHash(cookie), s.client(r).String(), agent[:min(len(agent), 200)], expires); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(refresh), id)
 		if err != nil {
 			return err
 		}
+
 		return s.audit(ctx, tx, u.ID, "auth.sign_in", id, map[string]string{"address": s.client(r).String()})
 	})
 	if err != nil {
 		return err
 	}
+
 	s.setCookie(w, sessionCookie, "/", cookie, expires)
+
 	return s.answerToken(w, r, u, id, refresh, expires)
 }
 
@@ -111,8 +130,10 @@ func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, se
 	if err != nil {
 		return err
 	}
+
 	s.setCookie(w, refreshCookie, refreshPath, refresh, expires)
 	answer(w, http.StatusOK, tokenAnswer{token, "Bearer", int(life.Seconds())})
+
 	return nil
 }
 
@@ -129,13 +150,19 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+
 	ctx, next := r.Context(), refreshPrefix+rand.Text()+rand.Text()
-	var u user
-	var id string
-	var expires time.Time
-	var reused bool
+
+	var (
+		u       user
+		id      string
+		expires time.Time
+		reused  bool
+	)
+
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var used *time.Time
+
 		err := tx.QueryRow(ctx, `
 			SELECT `+userColumns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
@@ -145,24 +172,30 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized()
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if reused = used != nil; reused {
 			if err := endSession(ctx, tx, id, "refresh reused"); err != nil {
 				return err
 			}
+
 			return s.audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": s.client(r).String()})
 		}
+
 		return replaceRefresh(ctx, tx, secretHash(cookie.Value), next, id)
 	})
 	if err != nil {
 		return err
 	}
+
 	if reused {
 		s.clearCookies(w)
 		return fault(http.StatusUnauthorized, "refresh_reused", "this refresh token was used before: the session has ended, sign in again")
 	}
+
 	return s.answerToken(w, r, u, id, next, expires)
 }
 
@@ -178,7 +211,9 @@ func replaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID
 	// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
 	batch.Queue(`
 		DELETE FROM identity.refresh_tokens WHERE hash IN (
-			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1 ORDER BY created_at DESC OFFSET $2)`, sessionID, mostRefreshTokens)
+			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1
+			    ORDER BY created_at DESC OFFSET $2)`, sessionID, mostRefreshTokens)
+
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
@@ -188,33 +223,42 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var in struct{ Everywhere bool }
 	if r.ContentLength != 0 {
 		if err := decode(w, r, &in); err != nil {
 			return err
 		}
 	}
+
 	if c.sessionID == "" && !in.Everywhere {
 		return fault(http.StatusConflict, "no_session", "a personal token is no session: end all with everywhere, or revoke the token")
 	}
+
 	ctx := r.Context()
+
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if in.Everywhere {
 			if err := endSessions(ctx, tx, c.user.ID, "", "logout everywhere"); err != nil {
 				return err
 			}
+
 			return s.audit(ctx, tx, c.user.ID, "auth.logout_everywhere", c.user.ID, nil)
 		}
+
 		if err := endSession(ctx, tx, c.sessionID, "logout"); err != nil {
 			return err
 		}
+
 		return s.audit(ctx, tx, c.user.ID, "auth.logout", c.sessionID, nil)
 	})
 	if err != nil {
 		return err
 	}
+
 	s.clearCookies(w)
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
@@ -223,6 +267,7 @@ func endSession(ctx context.Context, q querier, id, why string) error {
 	_, err := q.Exec(ctx, `
 		UPDATE identity.sessions SET ended_at = now(), ended_by = $2
 		WHERE  (id = $1 OR parent_id = $1) AND ended_at IS NULL`, id, why)
+
 	return err
 }
 
@@ -231,6 +276,7 @@ func endSessions(ctx context.Context, q querier, userID, but, why string) error 
 	_, err := q.Exec(ctx, `
 		UPDATE identity.sessions SET ended_at = now(), ended_by = $3
 		WHERE  user_id = $1 AND id <> $2 AND ended_at IS NULL`, userID, but, why)
+
 	return err
 }
 
@@ -244,31 +290,38 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
+
 	if len(in.IDs) > mostAlive {
 		return invalid("body.ids", "must have at most %d entries", mostAlive)
 	}
+
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE  s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
 		UNION ALL
 		SELECT t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
 		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND u.deleted_at IS NULL`, sane(in.IDs))
+
 	alive, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, map[string]any{"alive": append([]string{}, alive...)})
+
 	return nil
 }
 
 // sane leaves out what cannot be an id and PostgreSQL would reject.
 func sane(ids []string) []string {
 	var out []string
+
 	for _, id := range ids {
 		if utf8.ValidString(id) && !strings.ContainsRune(id, 0) && len(id) <= 64 {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }
 

@@ -50,7 +50,9 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(schemaLock)); err != nil {
 			return err
 		}
+
 		var current bool
+
 		err := tx.QueryRow(ctx, `
 			SELECT EXISTS (SELECT 1 FROM identity.signing_keys
 			               WHERE retired_at IS NULL AND created_at > now() - make_interval(secs => $1))`,
@@ -58,19 +60,25 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 		if err != nil || current {
 			return err
 		}
+
 		public, private, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
 			return err
 		}
+
 		id := newID()
+
 		sealed, err := s.cfg.Box.Seal("signing-key/"+id, private.Seed())
 		if err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `UPDATE identity.signing_keys SET retired_at = now() WHERE retired_at IS NULL`); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `INSERT INTO identity.signing_keys (id, public, sealed) VALUES ($1, $2, $3)`, id, []byte(public), sealed)
+
 		return err
 	})
 }
@@ -78,19 +86,25 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 // signer reads the current key: another process may have rotated it. kind is `typ` of
 // what it signs.
 func (s *Service) signer(ctx context.Context, kind jose.ContentType) (jose.Signer, error) {
-	var id string
-	var sealed []byte
+	var (
+		id     string
+		sealed []byte
+	)
+
 	err := s.db.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
 	if err != nil {
 		return nil, err
 	}
+
 	seed, err := s.cfg.Box.Open("signing-key/"+id, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open the signing key: %w", err)
 	}
+
 	if len(seed) != ed25519.SeedSize {
 		return nil, errors.New("the signing key has a wrong length")
 	}
+
 	return jose.NewSigner(
 		jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: ed25519.NewKeyFromSeed(seed), KeyID: id}},
 		(&jose.SignerOptions{}).WithType(kind),
@@ -105,6 +119,7 @@ func (s *Service) accessToken(
 	if err != nil {
 		return "", 0, err
 	}
+
 	now := time.Now()
 	life := min(s.cfg.TokenTTL, expires.Sub(now))
 	token, err := jwt.Signed(signer).
@@ -116,6 +131,7 @@ func (s *Service) accessToken(
 			SessionID: sessionID, Username: u.Username, Name: u.Name, Email: u.Email,
 			Administrator: u.Administrator, First: u.First, Version: u.Version, clientClaims: of,
 		}).Serialize()
+
 	return token, life, err
 }
 
@@ -127,14 +143,20 @@ func (s *Service) keySet(ctx context.Context) (jose.JSONWebKeySet, error) {
 		WHERE  retired_at IS NULL OR retired_at > now() - make_interval(secs => $1)
 		ORDER  BY id DESC LIMIT 100`, (maxTokenTTL + time.Hour).Seconds())
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
-	var id string
-	var public []byte
+
+	var (
+		id     string
+		public []byte
+	)
+
 	_, err := pgx.ForEachRow(rows, []any{&id, &public}, func() error {
 		set.Keys = append(set.Keys, jose.JSONWebKey{
 			Key: ed25519.PublicKey(append([]byte(nil), public...)), KeyID: id, Algorithm: string(jose.EdDSA), Use: "sig",
 		})
+
 		return nil
 	})
+
 	return set, err
 }
 
@@ -145,23 +167,30 @@ func (s *Service) verifyToken(ctx context.Context, raw string) (claims, error) {
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != TokenType {
 		return claims{}, unauthorized()
 	}
+
 	set, err := s.keySet(ctx)
 	if err != nil {
 		return claims{}, err
 	}
+
 	keys := set.Key(token.Headers[0].KeyID)
 	if len(keys) != 1 {
 		return claims{}, unauthorized()
 	}
-	var registered jwt.Claims
-	var own claims
+
+	var (
+		registered jwt.Claims
+		own        claims
+	)
 	if token.Claims(keys[0], &registered, &own) != nil || registered.Expiry == nil {
 		return claims{}, unauthorized()
 	}
+
 	expected := jwt.Expected{Issuer: s.cfg.Issuer, AnyAudience: jwt.Audience{Audience}, Time: time.Now()}
 	if registered.ValidateWithLeeway(expected, 0) != nil {
 		return claims{}, unauthorized()
 	}
+
 	return own, nil
 }
 
@@ -171,23 +200,30 @@ func (s *Service) rotateNow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if err := s.rotateKey(r.Context(), 0); err != nil {
 		return err
 	}
+
 	if err := s.audit(r.Context(), s.db, c.actor(), "key.rotate", "", nil); err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
 // showKeySet is the JWKS.
 func (s *Service) showKeySet(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
+
 	set, err := s.keySet(r.Context())
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, set)
+
 	return nil
 }

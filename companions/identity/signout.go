@@ -17,12 +17,15 @@ func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 	if len(r.Data.Token) > maxCredential {
 		return op.NewResponse(struct{}{}), nil
 	}
+
 	said, err := p.verifyToken(ctx, r.Data.Token)
 	if _, unknown := errors.AsType[*Fault](err); err != nil && !unknown {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	err = pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var id, userID string
+
 		err := tx.QueryRow(ctx, `
 			SELECT s.id, s.user_id FROM identity.sessions s
 			WHERE  s.client_id = $1 AND s.ended_at IS NULL AND
@@ -31,19 +34,24 @@ func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if err := endSession(ctx, tx, id, "revoked"); err != nil {
 			return err
 		}
+
 		details := addressOf(ctx)
 		details["client"] = r.Client.GetID()
+
 		return p.audit(ctx, tx, userID, "auth.revoke", id, details)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	return op.NewResponse(struct{}{}), nil
 }
 
@@ -55,36 +63,46 @@ func (p *provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSession
 	wrong := func(text string) (*op.Redirect, error) {
 		return nil, oidc.ErrInvalidRequest().WithDescription("%s", text)
 	}
+
 	if in.IdTokenHint == "" {
 		if in.PostLogoutRedirectURI != "" {
 			return wrong("post_logout_redirect_uri needs an id_token_hint")
 		}
+
 		return op.NewRedirect("/"), nil
 	}
+
 	hint, err := p.verifyHint(ctx, in.IdTokenHint)
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	c, known := p.clients[hint.AuthorizedParty]
 	if !known || in.ClientID != "" && in.ClientID != c.ID {
 		return wrong("id_token_hint is not of this client")
 	}
+
 	to := "/"
+
 	if in.PostLogoutRedirectURI != "" {
 		if err := op.ValidateEndSessionPostLogoutRedirectURI(in.PostLogoutRedirectURI, registered{c}); err != nil {
 			return nil, err
 		}
+
 		if to, err = withState(in.PostLogoutRedirectURI, in.State); err != nil {
 			return wrong("state is too long")
 		}
 	}
+
 	if err := p.endBrowserSession(ctx, hint); err != nil {
 		return nil, p.protocolError(ctx, err)
 	}
+
 	out := op.NewRedirect(to)
 	for _, cookie := range p.emptyCookies() {
 		out.Header.Add("Set-Cookie", cookie.String())
 	}
+
 	return out, nil
 }
 
@@ -92,13 +110,16 @@ func withState(uri, state string) (string, error) {
 	if len(state) > maxState {
 		return "", errors.New("too long")
 	}
+
 	u, err := url.Parse(uri)
 	if err != nil || state == "" {
 		return uri, err
 	}
+
 	query := u.Query()
 	query.Set("state", state)
 	u.RawQuery = query.Encode()
+
 	return u.String(), nil
 }
 
@@ -106,19 +127,24 @@ func withState(uri, state string) (string, error) {
 func (p *provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClaims) error {
 	return pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var top string
+
 		err := tx.QueryRow(ctx, `SELECT coalesce(parent_id, id) FROM identity.sessions WHERE id = $1 AND user_id = $2`,
 			hint.SessionID, hint.Subject).Scan(&top)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it has ended long ago
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if err := endSession(ctx, tx, top, "logout"); err != nil {
 			return err
 		}
+
 		details := addressOf(ctx)
 		details["client"] = hint.AuthorizedParty
+
 		return p.audit(ctx, tx, hint.Subject, "auth.logout", top, details)
 	})
 }
@@ -131,5 +157,6 @@ func (s *Service) emptyCookies() []*http.Cookie {
 			Name: name, Path: path, MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode,
 		})
 	}
+
 	return out
 }

@@ -51,12 +51,15 @@ func (s *Service) audit(ctx context.Context, q querier, actor, action, target st
 	if details == nil {
 		details = map[string]string{}
 	}
+
 	text, err := json.Marshal(details)
 	if err != nil {
 		return err
 	}
+
 	_, err = q.Exec(ctx, `INSERT INTO identity.audit (actor_id, action, target, details) VALUES ($1, $2, $3, $4)`,
 		actor, action, target, string(text))
+
 	return err
 }
 
@@ -66,25 +69,31 @@ func (s *Service) ensureFirst(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(schemaLock)); err != nil {
 			return err
 		}
+
 		var populated bool
 		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM identity.users)`).Scan(&populated); err != nil || populated {
 			return err
 		}
+
 		password, err := s.cfg.FirstPassword()
 		if err != nil {
 			return err
 		}
+
 		if err := checkPassword("IDENTITY_ADMIN_PASSWORD", password); err != nil {
 			return err
 		}
+
 		hash, err := s.hasher.hash(ctx, password)
 		if err != nil {
 			return err
 		}
+
 		_, err = insertUser(ctx, tx, user{
 			ID: newID(), Username: firstUsername, Name: "Administrator", Administrator: true, First: true,
 		}, hash)
 		s.MadeFirst = err == nil
+
 		return err
 	})
 }
@@ -97,10 +106,12 @@ func insertUser(ctx context.Context, q querier, u user, hash string) (user, erro
 		"id": u.ID, "username": u.Username, "name": u.Name, "email": u.Email,
 		"administrator": u.Administrator, "first": u.First, "hash": hash,
 	})
+
 	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[user])
 	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.Code == "23505" {
 		return user{}, fault(http.StatusConflict, "username_taken", "this user name is taken")
 	}
+
 	return made, err
 }
 
@@ -108,6 +119,7 @@ func checkName(field, value string, most int) error {
 	if utf8.RuneCountInString(value) > most || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 		return invalid(field, "must have at most %d characters and no control characters", most)
 	}
+
 	return nil
 }
 
@@ -115,10 +127,12 @@ func checkEmail(email string) error {
 	if email == "" {
 		return nil
 	}
+
 	parsed, err := mail.ParseAddress(email)
 	if err != nil || parsed.Address != email || len(email) > 320 {
 		return invalid("body.email", "must be an e-mail address")
 	}
+
 	return nil
 }
 
@@ -128,6 +142,7 @@ func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var in struct {
 		Username, Password, Email, Name string
 		Administrator                   bool
@@ -135,31 +150,39 @@ func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
+
 	if in.Username == "" || in.Username != strings.TrimSpace(in.Username) {
 		return invalid("body.username", "must not be empty, nor begin or end with a space")
 	}
+
 	if err := firstOf(
 		checkName("body.username", in.Username, 128), checkName("body.name", in.Name, 256), checkEmail(in.Email),
 		checkPassword("body.password", in.Password),
 	); err != nil {
 		return err
 	}
+
 	hash, err := s.hasher.hash(r.Context(), in.Password)
 	if err != nil {
 		return err
 	}
+
 	var made user
+
 	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) (err error) {
 		u := user{ID: newID(), Username: in.Username, Name: in.Name, Email: in.Email, Administrator: in.Administrator}
 		if made, err = insertUser(r.Context(), tx, u, hash); err != nil {
 			return err
 		}
+
 		return s.audit(r.Context(), tx, c.actor(), "user.create", made.ID, nil)
 	})
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusCreated, made)
+
 	return nil
 }
 
@@ -169,6 +192,7 @@ func firstOf(faults ...error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -177,13 +201,17 @@ func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.administrator(r); err != nil {
 		return err
 	}
+
 	rows, _ := s.db.Query(r.Context(),
 		`SELECT `+userColumns+` FROM identity.users u WHERE u.deleted_at IS NULL ORDER BY u.id LIMIT $1`, maxUsers)
+
 	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[user])
 	if err != nil {
 		return err
 	}
+
 	answer(w, http.StatusOK, map[string]any{"items": append([]user{}, users...)})
+
 	return nil
 }
 
@@ -194,36 +222,47 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	id, ctx := r.PathValue("id"), r.Context()
+
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `SELECT id FROM identity.users WHERE administrator AND deleted_at IS NULL ORDER BY id FOR UPDATE`)
+
 		administrators, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return err
 		}
+
 		if len(administrators) == 1 && administrators[0] == id {
 			return fault(http.StatusConflict, "last_administrator", "the last administrator cannot be removed")
 		}
+
 		tag, err := tx.Exec(ctx,
 			`UPDATE identity.users SET deleted_at = now(), password_hash = '' WHERE id = $1 AND deleted_at IS NULL`, id)
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return fault(http.StatusNotFound, "user_not_found", "user %s does not exist", id)
 		}
+
 		if err := endSessions(ctx, tx, id, "", "user deleted"); err != nil {
 			return err
 		}
+
 		if err := revokeTokens(ctx, tx, id); err != nil {
 			return err
 		}
+
 		return s.audit(ctx, tx, c.actor(), "user.delete", id, nil)
 	})
 	if err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
@@ -233,6 +272,7 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var in struct {
 		Current string `json:"current_password"`
 		New     string `json:"new_password"`
@@ -240,28 +280,36 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
+
 	if err := checkPassword("body.new_password", in.New); err != nil {
 		return err
 	}
+
 	if _, err := s.checkLogin(r, c.user.Username, in.Current); err != nil {
 		return err
 	}
+
 	hash, err := s.hasher.hash(r.Context(), in.New)
 	if err != nil {
 		return err
 	}
+
 	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(r.Context(), `UPDATE identity.users SET password_hash = $2 WHERE id = $1`, c.user.ID, hash); err != nil {
 			return err
 		}
+
 		if err := endSessions(r.Context(), tx, c.user.ID, c.sessionID, "password changed"); err != nil {
 			return err
 		}
+
 		return s.audit(r.Context(), tx, c.user.ID, "user.password", c.user.ID, nil)
 	})
 	if err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }

@@ -13,15 +13,20 @@ func title(c *conversation) string {
 	if len(words) == 0 {
 		return "Demo conversation"
 	}
+
 	text := strings.Join(words[:min(6, len(words))], " ")
+
 	text = strings.TrimFunc(text, func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSpace(r) })
 	if text == "" {
 		return "Demo conversation"
 	}
+
 	if n := prefixLength(text, 60); n < len(text) {
 		text = text[:n]
 	}
+
 	first := prefixLength(text, 1)
+
 	return strings.ToUpper(text[:first]) + text[first:]
 }
 
@@ -33,17 +38,22 @@ func subject(c *conversation) string {
 			return after
 		}
 	}
+
 	if titleWord.MatchString(c.system()) {
 		return c.user
 	}
+
 	lines := slices.DeleteFunc(strings.Split(c.user, "\n"), titleWord.MatchString)
+
 	return strings.Join(lines, " ")
 }
 
 // summary says what was said and done, in plain sentences.
 func summary(c *conversation) string {
 	var asked, tools []string
+
 	last := ""
+
 	for _, m := range c.req.Messages {
 		switch m.Role {
 		case "user":
@@ -56,6 +66,7 @@ func summary(c *conversation) string {
 			if m.Content != "" {
 				last = string(m.Content)
 			}
+
 			for _, call := range m.ToolCalls {
 				if !slices.Contains(tools, call.Function.Name) {
 					tools = append(tools, call.Function.Name)
@@ -63,14 +74,18 @@ func summary(c *conversation) string {
 			}
 		}
 	}
+
 	var text strings.Builder
 	fmt.Fprintf(&text, "Summary by the scripted demo.\n\nThe user said:\n%s\n", strings.Join(asked[max(len(asked)-20, 0):], "\n"))
+
 	if len(tools) > 0 {
 		fmt.Fprintf(&text, "\nTools used so far: %s.\n", strings.Join(tools, ", "))
 	}
+
 	if last != "" {
 		fmt.Fprintf(&text, "\nThe last answer was: %s\n", excerpt(last, 4, 300))
 	}
+
 	return text.String() + progress(c.quoted())
 }
 
@@ -79,5 +94,6 @@ func pageAnswer(c *conversation) string {
 	_, page, _ := strings.Cut(c.user, "<page url=")
 	_, page, _ = strings.Cut(page, "\n")
 	page = strings.TrimSuffix(strings.TrimSpace(page), "</page>")
+
 	return "(The scripted demo cannot read. The page begins like this.)\n\n" + excerpt(page, 8, 500)
 }

@@ -47,20 +47,25 @@ func (l *requestLog) begin(body []byte) *Request {
 	if !l.on {
 		return e
 	}
+
 	if len(body) <= keptBody {
 		e.Body = body // checked when it is shown
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	e.ID = l.next
 	l.next++
 	l.entries = append(l.entries, e)
+
 	l.total += len(e.Body)
 	for len(l.entries) > keptRequests || l.total > keptTotal {
 		l.total -= len(l.entries[0].Body)
 		l.entries[0] = nil
 		l.entries = l.entries[1:]
 	}
+
 	return e
 }
 
@@ -68,15 +73,19 @@ func (l *requestLog) describe(e *Request, req *chatRequest) {
 	if !l.on {
 		return
 	}
+
 	key := req.key()
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	e.Model, e.Stream, e.Key = req.Model, req.Stream, key
 }
 
 func (l *requestLog) end(e *Request, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	e.Outcome = outcome
 }
 
@@ -84,17 +93,21 @@ func (l *requestLog) end(e *Request, outcome string) {
 func (l *requestLog) last(limit int) []Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	from := max(len(l.entries)-limit, 0)
+
 	out := make([]Request, 0, len(l.entries)-from)
 	for _, e := range l.entries[from:] {
 		out = append(out, *e)
 	}
+
 	return out
 }
 
 func (l *requestLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.entries, l.total = nil, 0
 }
 
@@ -102,14 +115,17 @@ func (l *requestLog) clear() {
 func (s *Service) local(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+
 		addr, err := netip.ParseAddr(host)
 		if !s.cfg.OpenControl && (err != nil || !addr.Unmap().IsLoopback()) {
 			writeError(w, &apiError{
 				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "local_only",
 				Message: "the control interface answers to this machine only",
 			})
+
 			return
 		}
+
 		next(w, r)
 	}
 }
@@ -119,21 +135,26 @@ func (s *Service) listRequests(w http.ResponseWriter, r *http.Request) {
 		writeError(w, notFound("request_log_off", "requests are not kept: start the service with MOCK_REQUEST_LOG=true"))
 		return
 	}
+
 	limit := keptRequests
+
 	if text := r.URL.Query().Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			writeError(w, badRequest("limit must be a number of at least 1"))
 			return
 		}
+
 		limit = n
 	}
+
 	items := s.requests.last(limit)
 	for i := range items {
 		if !json.Valid(items[i].Body) {
 			items[i].Body = nil
 		}
 	}
+
 	writeJSON(w, http.StatusOK, map[string]any{"items": items, "total": len(items)})
 }
 

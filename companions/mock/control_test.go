@@ -18,12 +18,14 @@ import (
 
 func (b *bed) log() []mock.Request {
 	b.t.Helper()
+
 	var out struct {
 		Items []mock.Request
 		Total int
 	}
 	require.Equal(b.t, 200, b.do("GET", "/control/requests", &out))
 	require.Len(b.t, out.Items, out.Total)
+
 	return out.Items
 }
 
@@ -37,11 +39,13 @@ func TestRequestLog(t *testing.T) {
 
 	log := b.log()
 	require.Len(t, log, 5)
+
 	var outcomes []string
 	for _, r := range log {
 		outcomes = append(outcomes, r.Outcome)
 		require.NotContains(t, string(r.Body), "sk-mine")
 	}
+
 	require.Equal(t, []string{"completed", "status 503", "status 503", "cut", "status 400"}, outcomes)
 	require.Equal(t, mock.DemoModel, log[0].Model)
 	require.True(t, log[0].Stream)
@@ -64,6 +68,7 @@ func TestRequestLogIsBounded(t *testing.T) {
 	for range 210 {
 		b.post(`{}`)
 	}
+
 	log := b.log()
 	require.Len(t, log, 200)
 	require.EqualValues(t, 11, log[0].ID)
@@ -96,21 +101,28 @@ func TestTooLargeRequest(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	addr := listener.Addr().String()
 
 	require.ErrorContains(t, mock.New(mock.Config{}).Run(t.Context(), addr), addr, "a port that is taken is named")
 
 	ctx, cancel := context.WithCancel(t.Context())
+
 	ended := make(chan error, 1)
 	go func() { ended <- mock.New(mock.Config{}).Serve(ctx, listener) }()
+
 	body := `{"model":"everloop-demo","stream":true,"messages":[{"role":"user","content":"[[script]]{\"steps\":[{\"text\":\"a ` +
 		`b\",\"hold\":true}]}"}]}`
 	res, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	cancel()
+
 	_, err = io.ReadAll(res.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "a held stream is cut at the end, not finished")
+
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
@@ -122,6 +134,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestRequestLog_offUnlessAskedFor(t *testing.T) {
 	b := start(t, mock.Config{})
 	b.must(prompt(specs("Bash"), script(`{"steps":[{"text":"x"}]}`)))
+
 	var answer struct{ Error struct{ Code string } }
 	require.Equal(t, http.StatusNotFound, b.do("GET", "/control/requests", &answer))
 	require.Equal(t, "request_log_off", answer.Error.Code)
@@ -129,6 +142,7 @@ func TestRequestLog_offUnlessAskedFor(t *testing.T) {
 
 func TestHandler_rejectsReboundHost(t *testing.T) {
 	handler := mock.New(mock.Config{KeepRequests: true, Hosts: hosts.List{"mock"}}).Handler()
+
 	for host, want := range map[string]int{
 		"127.0.0.1:30023": http.StatusOK, "localhost": http.StatusOK, "mock:30023": http.StatusOK,
 		"evil.example": http.StatusForbidden, "evil.example:30023": http.StatusForbidden,

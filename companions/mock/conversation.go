@@ -34,18 +34,22 @@ func newConversation(req *chatRequest) *conversation {
 		m := req.Messages[i]
 		if m.Role == "user" && !isReminder(string(m.Content)) {
 			c.user = withoutScript(string(m.Content))
+
 			c.since = req.Messages[i+1:]
 			for _, earlier := range req.Messages[:i] {
 				c.first = c.first && earlier.Role != "assistant"
 			}
+
 			break
 		}
 	}
+
 	for _, m := range c.since {
 		if m.Role == "assistant" {
 			c.step++
 		}
 	}
+
 	if len(req.Tools) == 0 {
 		// A conversation that is to be summarised may hold any words.
 		if system := c.system(); summaryWord.MatchString(system) && !titleWord.MatchString(system) {
@@ -54,16 +58,19 @@ func newConversation(req *chatRequest) *conversation {
 			c.task = findTask(system + "\n" + c.user)
 		}
 	}
+
 	return c
 }
 
 func (c *conversation) system() string {
 	var texts []string
+
 	for _, m := range c.req.Messages {
 		if m.Role == "system" || m.Role == "developer" {
 			texts = append(texts, string(m.Content))
 		}
 	}
+
 	return strings.Join(texts, "\n")
 }
 
@@ -82,6 +89,7 @@ func findTask(order string) task {
 	case summaryWord.MatchString(order):
 		return taskSummary
 	}
+
 	return taskNone
 }
 
@@ -93,7 +101,9 @@ func withoutScript(text string) string {
 // the user spoke.
 func (c *conversation) results(i int) []string {
 	var out []string
+
 	n := -1
+
 	for _, m := range c.since {
 		switch {
 		case m.Role == "assistant":
@@ -102,6 +112,7 @@ func (c *conversation) results(i int) []string {
 			out = append(out, string(m.Content))
 		}
 	}
+
 	return out
 }
 
@@ -110,6 +121,7 @@ func (c *conversation) results(i int) []string {
 // question was not answered.
 func (c *conversation) answer(i int) string {
 	var chosen []string
+
 	for _, result := range c.results(i) {
 		var body struct {
 			Answers []struct {
@@ -120,6 +132,7 @@ func (c *conversation) answer(i int) string {
 		if json.Unmarshal([]byte(result), &body) != nil {
 			continue
 		}
+
 		for _, a := range body.Answers {
 			chosen = append(chosen, a.Selected...)
 			if a.Custom != "" {
@@ -127,6 +140,7 @@ func (c *conversation) answer(i int) string {
 			}
 		}
 	}
+
 	return strings.ToLower(strings.Join(chosen, ", "))
 }
 
@@ -136,6 +150,7 @@ func (c *conversation) lastResult() string {
 	if len(results) == 0 {
 		return ""
 	}
+
 	return excerpt(results[len(results)-1], 12, 800)
 }
 
@@ -143,12 +158,15 @@ func (c *conversation) lastResult() string {
 func excerpt(text string, lines, characters int) string {
 	text = strings.TrimSpace(text)
 	all := strings.Split(text, "\n")
+
 	short := strings.Join(all[:min(lines, len(all))], "\n")
 	if n := prefixLength(short, characters); n < len(short) {
 		short = short[:n]
 	}
+
 	if len(short) < len(text) {
 		short += " …"
 	}
+
 	return short
 }

@@ -41,17 +41,22 @@ func demo(c *conversation) Step {
 				excerpt(c.user, 3, 200) + "”",
 		}
 	}
+
 	m := c.walk(c.choose())
+
 	step := Step{Thinking: m.thinking, Calls: m.calls}
 	if m.act != nil {
 		step.Calls = m.act(c)
 	}
+
 	if m.say != nil {
 		step.Text = m.say(c)
 	}
+
 	if c.first && c.step == 0 {
 		step.Text = introduction + step.Text
 	}
+
 	return step
 }
 
@@ -62,16 +67,19 @@ func (c *conversation) walk(moves []move) move {
 		if i == c.step {
 			return moves[i]
 		}
+
 		if moves[i].next != nil {
 			moves = append(slices.Clone(moves[:i+1]), c.possible(moves[i].next(c.answer(i)))...)
 		}
 	}
+
 	return move{say: says("That was the whole script. Ask for something else: " + menu)}
 }
 
 // possible leaves out what needs tools that are not offered.
 func (c *conversation) possible(moves []move) []move {
 	var out []move
+
 	for _, m := range moves {
 		if len(m.calls) > 0 {
 			m.calls = slices.DeleteFunc(slices.Clone(m.calls), func(call Call) bool { return !c.req.offers(call.Name) })
@@ -79,8 +87,10 @@ func (c *conversation) possible(moves []move) []move {
 				continue
 			}
 		}
+
 		out = append(out, m)
 	}
+
 	return out
 }
 
@@ -96,10 +106,12 @@ func reports(before, after string) func(*conversation) string {
 		if result == "" {
 			return before + " (no output)\n\n" + after
 		}
+
 		fence := "```"
 		for strings.Contains(result, fence) {
 			fence += "`"
 		}
+
 		return fmt.Sprintf("%s\n\n%s\n%s\n%s\n\n%s", before, fence, result, fence, after)
 	}
 }

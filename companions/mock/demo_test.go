@@ -21,9 +21,11 @@ func TestDemo_firstChat(t *testing.T) {
 		replies := b.play(specs(allTools...), "", say("system", "You are an agent."), say("user", hello))
 		require.Contains(t, replies[0].Text, saysDemo)
 		require.NotEmpty(t, replies[0].Thinking)
+
 		for _, later := range replies[1:] {
 			require.NotContains(t, later.Text, saysDemo, "once in a conversation is enough")
 		}
+
 		tools := used(replies)
 		require.Contains(t, tools, "AskUserQuestion")
 		require.NotEqual(t, "AskUserQuestion", tools[0], "it acts before it asks")
@@ -44,6 +46,7 @@ func TestChoicesOfTheTour(t *testing.T) {
 
 func TestScriptsByKeyword(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	tests := []struct {
 		said, choice string
 		tools        string
@@ -67,6 +70,7 @@ func TestScriptsByKeyword(t *testing.T) {
 			require.NotEmpty(t, replies[len(replies)-1].Text)
 		})
 	}
+
 	t.Run("parallel tools come in one answer", func(t *testing.T) {
 		require.Len(t, b.play(specs(allTools...), "", say("user", "parallel"))[0].Calls, 4)
 	})
@@ -91,6 +95,7 @@ func TestRemindersAreNotTheUser(t *testing.T) {
 
 func TestOnlyOfferedToolsAreUsed(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	offered := []string{"Bash", "Read"}
 	for _, said := range []string{"hi", "build it", "files", "question", "plan", "parallel", "sub-agent", "long", "count to 3"} {
 		replies := b.play(specs(offered...), "", say("user", said))
@@ -103,6 +108,7 @@ func TestPlanningMode(t *testing.T) {
 	b := start(t, mock.Config{})
 	replies := b.play(specs("AskUserQuestion", "Read", "Glob", "Grep", "SubmitPlan"), "", say("user", "build a program"))
 	require.Equal(t, []string{"Glob", "SubmitPlan"}, used(replies))
+
 	var plan struct {
 		Title string
 		Steps []struct {
@@ -131,6 +137,7 @@ func TestWithoutToolsItIsTextOnly(t *testing.T) {
 		} {
 			require.Equal(t, "Repair the login page of my", b.must(p).Text)
 		}
+
 		scripted := b.must(prompt(nil, say("system", "Give a title."), script(`{"steps":[{"status":500}]}`)))
 		require.Equal(t, "Please thanks", scripted.Text, "a quoted script is not obeyed")
 	})
@@ -148,6 +155,7 @@ func TestWithoutToolsItIsTextOnly(t *testing.T) {
 
 func TestAnswersFollowTheSchema(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	schemas := []string{
 		`{"type":"object","required":["name","age","tags","kind","when","nested"],"additionalProperties":false,"properties":{
 			"name":{"type":"string","minLength":30},"age":{"type":"integer","minimum":18,"maximum":99},
@@ -166,11 +174,14 @@ func TestAnswersFollowTheSchema(t *testing.T) {
 			answer := b.must(p).Text
 			value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
 			require.NoError(t, err, answer)
+
 			if strings.Contains(text, `"$ref":"#"`) {
 				return // endless by its nature: cut at a depth
 			}
+
 			doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 			require.NoError(t, err)
+
 			compiler := jsonschema.NewCompiler()
 			require.NoError(t, compiler.AddResource("s.json", doc))
 			schema, err := compiler.Compile("s.json")
@@ -196,6 +207,7 @@ func withoutIDs(replies []domain.Reply) []domain.Reply {
 			r.Calls[i].ID = ""
 		}
 	}
+
 	return replies
 }
 
@@ -203,6 +215,7 @@ func TestCallIdsDiffer(t *testing.T) {
 	b := start(t, mock.Config{})
 	p := prompt(specs(allTools...), say("user", "parallel"))
 	seen := map[string]bool{}
+
 	for _, r := range []domain.Reply{b.must(p), b.must(p)} {
 		for _, c := range r.Calls {
 			require.False(t, seen[c.ID])

@@ -41,6 +41,7 @@ func unreadable(err error) *apiError {
 			Message: fmt.Sprintf("the request exceeds %d bytes", maxBody),
 		}
 	}
+
 	return badRequest("the request's body could not be read")
 }
 
@@ -50,6 +51,7 @@ func writeError(w http.ResponseWriter, e *apiError) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter))))
 	}
+
 	writeJSON(w, e.Status, e.object())
 }
 

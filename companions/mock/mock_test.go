@@ -28,8 +28,10 @@ type bed struct {
 
 func start(t *testing.T, cfg mock.Config) *bed {
 	t.Helper()
+
 	s := httptest.NewServer(mock.New(cfg).Handler())
 	t.Cleanup(s.Close)
+
 	return &bed{t: t, url: s.URL, client: model.New(model.Config{BaseURL: s.URL, Key: "sk-mine"})}
 }
 
@@ -41,6 +43,7 @@ func specs(names ...string) []domain.ToolSpec {
 	for _, n := range names {
 		out = append(out, domain.ToolSpec{Name: n, Description: n})
 	}
+
 	return out
 }
 
@@ -59,8 +62,10 @@ func prompt(tools []domain.ToolSpec, messages ...domain.PromptMessage) domain.Pr
 
 func (b *bed) stream(p domain.Prompt) (domain.Reply, error) {
 	b.t.Helper()
+
 	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
 	defer cancel()
+
 	return b.client.Stream(ctx, p, nil)
 }
 
@@ -68,6 +73,7 @@ func (b *bed) must(p domain.Prompt) domain.Reply {
 	b.t.Helper()
 	reply, err := b.stream(p)
 	require.NoError(b.t, err)
+
 	return reply
 }
 
@@ -76,9 +82,12 @@ func (b *bed) post(body string) (int, string) {
 	b.t.Helper()
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(b.t, err)
+
 	defer res.Body.Close()
+
 	answer, err := io.ReadAll(res.Body)
 	require.NoError(b.t, err)
+
 	return res.StatusCode, string(answer)
 }
 
@@ -88,12 +97,16 @@ func (b *bed) do(method, path string, into any) int {
 	require.NoError(b.t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(b.t, err)
+
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	require.NoError(b.t, err)
+
 	if into != nil {
 		require.NoError(b.t, json.Unmarshal(body, into), string(body))
 	}
+
 	return res.StatusCode
 }
 
@@ -101,27 +114,36 @@ func (b *bed) do(method, path string, into any) int {
 // results and the given label for every question. It gives the replies.
 func (b *bed) play(tools []domain.ToolSpec, choice string, messages ...domain.PromptMessage) []domain.Reply {
 	b.t.Helper()
+
 	var replies []domain.Reply
+
 	for range 40 {
 		reply := b.must(prompt(tools, messages...))
+
 		replies = append(replies, reply)
 		if len(reply.Calls) == 0 {
 			return replies
 		}
+
 		assistant := say("assistant", reply.Text)
 		assistant.Calls = earlier(reply.Calls)
 		messages = append(messages, assistant)
+
 		for _, call := range reply.Calls {
 			require.True(b.t, json.Valid([]byte(call.Arguments)), call.Arguments)
+
 			result := say("tool", "result of "+call.Name)
 			if call.Name == "AskUserQuestion" {
 				result = say("tool", answers(b.t, call.Arguments, choice))
 			}
+
 			result.ToolCallID = call.ID
 			messages = append(messages, result)
 		}
 	}
+
 	b.t.Fatal("the conversation does not end")
+
 	return nil
 }
 
@@ -130,6 +152,7 @@ func earlier(calls []domain.RequestedCall) (out []domain.PromptCall) {
 	for _, call := range calls {
 		out = append(out, domain.PromptCall{ID: call.ID, ServerID: call.ID, Name: call.Name, Arguments: call.Arguments})
 	}
+
 	return out
 }
 
@@ -143,35 +166,44 @@ func answers(t *testing.T, arguments, choice string) string {
 	}
 	require.NoError(t, json.Unmarshal([]byte(arguments), &asked))
 	require.NotEmpty(t, asked.Questions)
+
 	var list []map[string]any
+
 	for _, q := range asked.Questions {
 		require.GreaterOrEqual(t, len(q.Options), 2)
+
 		label := q.Options[0].Label
 		for _, o := range q.Options {
 			if o.Label == choice {
 				label = choice
 			}
 		}
+
 		list = append(list, map[string]any{"question": q.Question, "selected": []string{label}, "custom": nil})
 	}
+
 	text, err := json.Marshal(map[string]any{"answers": list})
 	require.NoError(t, err)
+
 	return string(text)
 }
 
 // used lists the tools of a conversation, in order.
 func used(replies []domain.Reply) []string {
 	var out []string
+
 	for _, r := range replies {
 		for _, c := range r.Calls {
 			out = append(out, c.Name)
 		}
 	}
+
 	return out
 }
 
 func TestMetaEndpoints(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	var health map[string]string
 	require.Equal(t, 200, b.do("GET", "/health", &health))
 	require.Equal(t, map[string]string{"status": "ok"}, health)
@@ -181,13 +213,16 @@ func TestMetaEndpoints(t *testing.T) {
 	require.Equal(t, mock.DemoModel, list[0].ID)
 	require.Equal(t, "Everloop demo (scripted, not a real model)", list[0].Name)
 	require.EqualValues(t, 128_000, list[0].ContextWindow)
+
 	var one map[string]any
 	require.Equal(t, 200, b.do("GET", "/v1/models/"+mock.SmallModel, &one))
 	require.EqualValues(t, 8000, one["context_window"])
 
 	res, err := http.Get(b.url + "/")
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	page, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.Equal(t, 200, res.StatusCode)
@@ -199,9 +234,12 @@ func TestPageNamesEveryField(t *testing.T) {
 	b := start(t, mock.Config{})
 	res, err := http.Get(b.url + "/")
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	page, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
+
 	zero := 0
 	raw, closing := "", ""
 	whole, err := json.Marshal(mock.Script{
@@ -214,8 +252,10 @@ func TestPageNamesEveryField(t *testing.T) {
 		}},
 	})
 	require.NoError(t, err)
+
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(whole, &fields))
+
 	step := fields["steps"].([]any)[0].(map[string]any)
 	for _, m := range []map[string]any{fields, step} {
 		for name := range m {
@@ -232,12 +272,18 @@ func TestStreamOnTheWire(t *testing.T) {
 		`\"calls\":[{\"name\":\"Bash\",\"id\":\"call_1\",\"arguments\":{\"command\":\"ls -la\"}}]}]}"}]}`
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	require.Contains(t, res.Header.Get("Content-Type"), "text/event-stream")
 
-	var kinds []string
-	var arguments strings.Builder
+	var (
+		kinds     []string
+		arguments strings.Builder
+	)
+
 	id := ""
+
 	scan := bufio.NewScanner(res.Body)
 	for scan.Scan() {
 		data, found := bytes.CutPrefix(scan.Bytes(), []byte("data: "))
@@ -245,10 +291,12 @@ func TestStreamOnTheWire(t *testing.T) {
 			require.Empty(t, scan.Text())
 			continue
 		}
+
 		if string(data) == "[DONE]" {
 			kinds = append(kinds, "done")
 			continue
 		}
+
 		var c struct {
 			ID, Object, Model string
 			Created           int64
@@ -271,15 +319,21 @@ func TestStreamOnTheWire(t *testing.T) {
 		require.Equal(t, "chat.completion.chunk", c.Object)
 		require.Equal(t, mock.DemoModel, c.Model)
 		require.NotZero(t, c.Created)
+
 		if id == "" {
 			id = c.ID
 		}
+
 		require.Equal(t, id, c.ID)
+
 		if len(c.Choices) == 0 {
 			require.Equal(t, c.Usage.PromptTokens+c.Usage.CompletionTokens, c.Usage.TotalTokens)
+
 			kinds = append(kinds, "usage")
+
 			continue
 		}
+
 		d := c.Choices[0].Delta
 		switch {
 		case c.Choices[0].FinishReason != nil:
@@ -293,16 +347,19 @@ func TestStreamOnTheWire(t *testing.T) {
 		case len(d.ToolCalls) == 1:
 			require.Equal(t, 0, *d.ToolCalls[0].Index)
 			arguments.WriteString(d.ToolCalls[0].Function.Arguments)
+
 			if d.ToolCalls[0].ID != "" {
 				require.Equal(t, "call_1", d.ToolCalls[0].ID)
 				require.Equal(t, "function", d.ToolCalls[0].Type)
 				require.Equal(t, "Bash", d.ToolCalls[0].Function.Name)
+
 				kinds = append(kinds, "call")
 			} else {
 				kinds = append(kinds, "fragment")
 			}
 		}
 	}
+
 	require.NoError(t, scan.Err())
 	require.Equal(t, []string{
 		"role:assistant", "think:so ", "think:so", "text:one ", "text:two",
@@ -320,6 +377,7 @@ func TestWholeCompletion(t *testing.T) {
 			`several pieces\"}}]}]}"}]}]}`,
 	)
 	require.Equal(t, 200, status)
+
 	var c struct {
 		Object  string
 		Choices []struct {
@@ -340,6 +398,7 @@ func TestWholeCompletion(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	b := start(t, mock.Config{KeepRequests: true})
+
 	tests := map[string]struct {
 		body   string
 		status int
@@ -404,6 +463,7 @@ func TestBadRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status, answer := b.post(tt.body)
 			require.Equal(t, tt.status, status, answer)
+
 			var e struct {
 				Error struct{ Message, Type, Code string }
 			}
@@ -413,6 +473,7 @@ func TestBadRequests(t *testing.T) {
 			require.NotEmpty(t, e.Error.Type)
 		})
 	}
+
 	var e struct{ Error struct{ Code string } }
 	require.Equal(t, 404, b.do("GET", "/nowhere", &e))
 	require.Equal(t, "route_not_found", e.Error.Code)

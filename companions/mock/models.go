@@ -33,6 +33,7 @@ func findModel(id string) (modelInfo, *apiError) {
 			return m, nil
 		}
 	}
+
 	return modelInfo{}, notFound("model_not_found", "The model `"+id+"` does not exist; this mock service has `"+DemoModel+"`.")
 }
 
@@ -46,5 +47,6 @@ func serveModel(w http.ResponseWriter, r *http.Request) {
 		writeError(w, fault)
 		return
 	}
+
 	writeJSON(w, http.StatusOK, m)
 }

@@ -11,14 +11,17 @@ import (
 // with the space after it. Joined, they are the text.
 func split(text string, size int) []string {
 	var pieces []string
+
 	for text != "" {
 		n := wordLength(text)
 		if size > 0 {
 			n = prefixLength(text, size)
 		}
+
 		pieces = append(pieces, text[:n])
 		text = text[n:]
 	}
+
 	return pieces
 }
 
@@ -28,7 +31,9 @@ func wordLength(text string) int {
 	if space < 0 {
 		return len(text)
 	}
+
 	rest := strings.TrimLeftFunc(text[space:], unicode.IsSpace)
+
 	return len(text) - len(rest)
 }
 
@@ -39,9 +44,11 @@ func prefixLength(text string, characters int) int {
 		if n == len(text) {
 			break
 		}
+
 		_, width := utf8.DecodeRuneInString(text[n:])
 		n += width
 	}
+
 	return n
 }
 
@@ -51,6 +58,7 @@ func fragmentSize(chunk int) int {
 	if chunk > 0 {
 		return chunk
 	}
+
 	return 6
 }
 
@@ -60,6 +68,7 @@ func (c *Call) id() string {
 	if c.ID != "" {
 		return c.ID
 	}
+
 	return "call_" + rand.Text()[:24]
 }
 
@@ -71,5 +80,6 @@ func (c *Call) text() string {
 	case len(c.Arguments) == 0:
 		return "{}"
 	}
+
 	return string(c.Arguments)
 }

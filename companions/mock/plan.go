@@ -16,14 +16,19 @@ type plan struct {
 func decide(req *chatRequest) (plan, *apiError) {
 	model, _ := findModel(req.Model) // parseRequest knows it
 	talk := newConversation(req)
-	var script *Script
-	var at int
+
+	var (
+		script *Script
+		at     int
+	)
+
 	if talk.task == taskNone || talk.task == taskPage { // a title or summary may quote a script
 		var fault *apiError
 		if script, at, fault = findScript(req.Messages); fault != nil {
 			return plan{}, fault
 		}
 	}
+
 	if tokens := req.promptTokens(); tokens > model.ContextWindow {
 		return plan{}, &apiError{
 			Status: http.StatusBadRequest, Type: "invalid_request_error", Code: "context_length_exceeded",
@@ -34,7 +39,9 @@ func decide(req *chatRequest) (plan, *apiError) {
 			),
 		}
 	}
+
 	p := plan{paced: true}
+
 	ordered := orderedSummary(talk)
 	switch {
 	case ordered != nil:
@@ -46,12 +53,15 @@ func decide(req *chatRequest) (plan, *apiError) {
 	default:
 		p.Step = demo(talk)
 	}
+
 	if p.Echo {
 		p.Text = echo(req)
 	}
+
 	if !req.thinks() {
 		p.Thinking = ""
 	}
+
 	return p, nil
 }
 
@@ -64,6 +74,7 @@ func answersAfter(messages []chatMessage, at int) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -73,5 +84,6 @@ func echo(req *chatRequest) string {
 		"model": req.Model, "stream": req.Stream, "messages": req.Messages,
 		"tools": req.toolNames(), "response_schema": req.schema(),
 	}, "", "  ")
+
 	return string(text)
 }

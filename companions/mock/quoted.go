@@ -26,6 +26,7 @@ func (c *conversation) quoted() string {
 			return string(c.req.Messages[i].Content)
 		}
 	}
+
 	return ""
 }
 
@@ -37,11 +38,13 @@ func quotedUser(text string) (lines []string) {
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
+
 		said, _, _ := strings.Cut(withoutScript(text[begin[1]:end]), "\n")
 		if said = strings.TrimSpace(said); said != "" {
 			lines = append(lines, "- "+excerpt(said, 1, 160))
 		}
 	}
+
 	return lines
 }
 
@@ -51,17 +54,21 @@ func orderedSummary(c *conversation) *Step {
 	if c.task != taskSummary {
 		return nil
 	}
+
 	var found *Step
+
 	rest := c.quoted()
 	for {
 		at := strings.Index(rest, scriptOpen)
 		if at < 0 {
 			return found
 		}
+
 		rest = rest[at:]
 		if script, err := readScript(rest); err == nil && script != nil && script.Summary != nil {
 			found = script.Summary
 		}
+
 		rest = rest[len(scriptOpen):]
 	}
 }
@@ -69,11 +76,14 @@ func orderedSummary(c *conversation) *Step {
 // scriptName identifies a script.
 func scriptName(text string) string {
 	_, rest, _ := strings.Cut(text, scriptOpen)
+
 	var script json.RawMessage
 	if err := json.NewDecoder(strings.NewReader(rest)).Decode(&script); err != nil {
 		return ""
 	}
+
 	sum := sha256.Sum256(script)
+
 	return hex.EncodeToString(sum[:4])
 }
 
@@ -81,12 +91,14 @@ func scriptName(text string) string {
 // it goes on where it was.
 func progress(quoted string) string {
 	begin, name := 0, ""
+
 	for _, line := range userLine.FindAllStringIndex(quoted, -1) {
 		said, _, _ := strings.Cut(quoted[line[1]:], "\nUser: ")
 		if found := scriptName(said); found != "" {
 			begin, name = line[1], found
 		}
 	}
+
 	if name == "" {
 		if m := progressLine.FindStringSubmatch(quoted); m != nil {
 			name = m[1]
@@ -94,14 +106,17 @@ func progress(quoted string) string {
 			return ""
 		}
 	}
+
 	n := len(assistantLine.FindAllString(quoted[begin:], -1))
 	for _, m := range progressLine.FindAllStringSubmatch(quoted, -1) {
 		if m[1] == name {
 			before, _ := strconv.Atoi(m[2]) // digits
 			n += before
+
 			break
 		}
 	}
+
 	return fmt.Sprintf("\nScript %s: %d answers so far.\n", name, n)
 }
 
@@ -112,10 +127,12 @@ func answersSummarised(messages []chatMessage, name string) int {
 		if m.Role != "user" || !isReminder(string(m.Content)) {
 			continue
 		}
+
 		if found := progressLine.FindStringSubmatch(string(m.Content)); found != nil && found[1] == name {
 			n, _ := strconv.Atoi(found[2]) // digits
 			return n
 		}
 	}
+
 	return 0
 }

@@ -62,9 +62,11 @@ func (c *messageContent) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
+
 	if b[0] == '"' {
 		return json.Unmarshal(b, (*string)(c))
 	}
+
 	var parts []struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
@@ -72,13 +74,17 @@ func (c *messageContent) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return errors.New("content must be a string or a list of parts")
 	}
+
 	var texts []string
+
 	for _, p := range parts {
 		if p.Text != "" {
 			texts = append(texts, p.Text)
 		}
 	}
+
 	*c = messageContent(strings.Join(texts, "\n"))
+
 	return nil
 }
 
@@ -88,23 +94,29 @@ func parseRequest(body []byte) (*chatRequest, *apiError) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, badRequest("the request cannot be read: %v", err)
 	}
+
 	if req.Model == "" {
 		return nil, badRequest("model is missing")
 	}
+
 	if _, fault := findModel(req.Model); fault != nil {
 		return nil, fault
 	}
+
 	if len(req.Messages) == 0 {
 		return nil, badRequest("messages must be a list with at least one message")
 	}
+
 	if fault := checkMessages(req.Messages); fault != nil {
 		return nil, fault
 	}
+
 	for i, t := range req.Tools {
 		if t.Type != "function" || t.Function.Name == "" {
 			return nil, badRequest("tools[%d] must be a function with a name", i)
 		}
 	}
+
 	return &req, nil
 }
 
@@ -116,6 +128,7 @@ func checkMessages(messages []chatMessage) *apiError {
 		if m.Role != "tool" && len(open) > 0 {
 			return badRequest("messages[%d]: an assistant message with tool_calls must be followed by a tool message for each of them", i)
 		}
+
 		switch m.Role {
 		case "system", "developer", "user":
 		case "assistant":
@@ -123,20 +136,24 @@ func checkMessages(messages []chatMessage) *apiError {
 				if call.ID == "" || call.Function.Name == "" {
 					return badRequest("messages[%d]: a tool call needs an id and a function name", i)
 				}
+
 				open[call.ID] = true
 			}
 		case "tool":
 			if !open[m.ToolCallID] {
 				return badRequest("messages[%d]: tool_call_id %q answers no open tool call", i, m.ToolCallID)
 			}
+
 			delete(open, m.ToolCallID)
 		default:
 			return badRequest("messages[%d]: unknown role %q", i, m.Role)
 		}
 	}
+
 	if len(open) > 0 {
 		return badRequest("the last assistant message has tool calls without an answer")
 	}
+
 	return nil
 }
 
@@ -146,6 +163,7 @@ func (r *chatRequest) toolNames() []string {
 	for _, t := range r.Tools {
 		names = append(names, t.Function.Name)
 	}
+
 	return names
 }
 
@@ -156,6 +174,7 @@ func (r *chatRequest) schema() json.RawMessage {
 	if r.ResponseFormat == nil || r.ResponseFormat.Type != "json_schema" {
 		return nil
 	}
+
 	return r.ResponseFormat.JSONSchema.Schema
 }
 
@@ -170,17 +189,21 @@ func (r *chatRequest) key() string {
 	h := sha256.New()
 	field := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }
 	field(r.Model)
+
 	for _, m := range r.Messages {
 		if m.Role == "system" || m.Role == "developer" {
 			continue
 		}
+
 		field(m.Role)
 		field(string(m.Content))
+
 		for _, c := range m.ToolCalls {
 			field(c.Function.Name)
 			field(c.Function.Arguments)
 		}
 	}
+
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -193,8 +216,10 @@ func (r *chatRequest) promptTokens() int {
 			chars += len(c.Function.Name) + len(c.Function.Arguments)
 		}
 	}
+
 	for _, t := range r.Tools {
 		chars += len(t.Function.Name) + len(t.Function.Parameters)
 	}
+
 	return (chars + 3) / 4
 }

@@ -16,10 +16,12 @@ func sample(schema json.RawMessage) string {
 	if json.Unmarshal(schema, &root) != nil {
 		root = map[string]any{}
 	}
+
 	text, err := json.Marshal(sampler{root}.value(root, 0))
 	if err != nil {
 		return "{}"
 	}
+
 	return string(text)
 }
 
@@ -30,24 +32,29 @@ func (s sampler) value(node any, depth int) any {
 	if !ok || depth > maxSampleDepth {
 		return nil
 	}
+
 	for _, fixed := range []string{"const", "default"} {
 		if v, ok := schema[fixed]; ok {
 			return v
 		}
 	}
+
 	for _, list := range []string{"enum", "examples"} {
 		if v, ok := schema[list].([]any); ok && len(v) > 0 {
 			return v[0]
 		}
 	}
+
 	if ref, ok := schema["$ref"].(string); ok {
 		return s.value(s.resolve(ref), depth+1)
 	}
+
 	for _, list := range []string{"anyOf", "oneOf", "allOf"} {
 		if v, ok := schema[list].([]any); ok && len(v) > 0 {
 			return s.value(v[0], depth+1)
 		}
 	}
+
 	switch kind(schema) {
 	case "object":
 		return s.object(schema, depth)
@@ -56,6 +63,7 @@ func (s sampler) value(node any, depth int) any {
 		for i := range items {
 			items[i] = s.value(schema["items"], depth+1)
 		}
+
 		return items
 	case "string":
 		return word(schema)
@@ -65,6 +73,7 @@ func (s sampler) value(node any, depth int) any {
 	case "boolean":
 		return true
 	}
+
 	return nil
 }
 
@@ -78,28 +87,34 @@ func kind(schema map[string]any) string {
 			return name
 		}
 	}
+
 	if schema["items"] != nil {
 		return "array"
 	}
+
 	return "object"
 }
 
 // object fills the required properties, or all where none is required.
 func (s sampler) object(schema map[string]any, depth int) any {
 	properties, _ := schema["properties"].(map[string]any)
+
 	names := slices.Sorted(maps.Keys(properties))
 	if required, ok := schema["required"].([]any); ok && len(required) > 0 {
 		names = names[:0]
+
 		for _, r := range required {
 			if name, ok := r.(string); ok {
 				names = append(names, name)
 			}
 		}
 	}
+
 	out := make(map[string]any, len(names))
 	for _, name := range names {
 		out[name] = s.value(properties[name], depth+1)
 	}
+
 	return out
 }
 
@@ -119,13 +134,16 @@ func word(schema map[string]any) string {
 	case "uuid":
 		return "00000000-0000-4000-8000-000000000000"
 	}
+
 	text := "scripted demo answer"
 	if short := int(number(schema, "minLength", 0)); short > len(text) {
 		text += strings.Repeat(".", min(short, 10_000)-len(text))
 	}
+
 	if long := int(number(schema, "maxLength", float64(len(text)))); long >= 0 && long < len(text) {
 		text = text[:long]
 	}
+
 	return text
 }
 
@@ -133,6 +151,7 @@ func number(schema map[string]any, name string, otherwise float64) float64 {
 	if n, ok := schema[name].(float64); ok && n < 1e6 {
 		return n
 	}
+
 	return otherwise
 }
 
@@ -142,13 +161,16 @@ func (s sampler) resolve(ref string) any {
 	if !found {
 		return nil
 	}
+
 	var node any = s.root
 	for part := range strings.SplitSeq(path, "/") {
 		object, ok := node.(map[string]any)
 		if !ok {
 			return nil
 		}
+
 		node = object[part]
 	}
+
 	return node
 }

@@ -105,11 +105,13 @@ type UsageDetails struct {
 // in the last user message rules; else the last sticky one of the conversation.
 func findScript(messages []chatMessage) (script *Script, at int, fault *apiError) {
 	last := true
+
 	for i := len(messages) - 1; i >= 0; i-- {
 		text := string(messages[i].Content)
 		if messages[i].Role != "user" || isReminder(text) {
 			continue
 		}
+
 		found, err := readScript(text)
 		if err != nil && last {
 			return nil, 0, &apiError{
@@ -119,11 +121,14 @@ func findScript(messages []chatMessage) (script *Script, at int, fault *apiError
 				Message: "the script cannot be used: " + err.Error(),
 			}
 		}
+
 		if found != nil && err == nil && (last || found.Sticky) {
 			return found, i, nil
 		}
+
 		last = false
 	}
+
 	return nil, 0, nil
 }
 
@@ -139,15 +144,20 @@ func readScript(text string) (*Script, error) {
 	if !found {
 		return nil, nil
 	}
+
 	var s Script
+
 	dec := json.NewDecoder(strings.NewReader(rest))
 	dec.DisallowUnknownFields()
+
 	if err := dec.Decode(&s); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, errors.New("it ends too early")
 		}
+
 		return nil, err
 	}
+
 	return &s, s.check()
 }
 
@@ -157,24 +167,30 @@ func (s *Script) check() error {
 		if s.Loop.N < 1 || s.Loop.Call.Name == "" {
 			return errors.New("loop needs n of at least 1 and a call with a name")
 		}
+
 		total += s.Loop.N
 	}
+
 	if total > maxSteps {
 		return fmt.Errorf("it has more than %d steps", maxSteps)
 	}
+
 	if s.Summary != nil {
 		if err := s.Summary.check(); err != nil {
 			return fmt.Errorf("summary: %w", err)
 		}
 	}
+
 	if total == 0 && !s.Echo && s.Closing == nil && s.Summary == nil {
 		return errors.New("it orders nothing: give steps, loop, echo or closing")
 	}
+
 	for i := range s.Steps {
 		if err := s.Steps[i].check(); err != nil {
 			return fmt.Errorf("steps[%d]: %w", i, err)
 		}
 	}
+
 	return nil
 }
 
@@ -184,6 +200,7 @@ func (s *Step) check() error {
 			return errors.New("numbers must not be negative")
 		}
 	}
+
 	switch {
 	case s.Tokens > maxTokens:
 		return fmt.Errorf("tokens is at most %d", maxTokens)
@@ -196,11 +213,13 @@ func (s *Step) check() error {
 	case s.CutAfter != nil && *s.CutAfter < 0:
 		return errors.New("cut_after must not be negative")
 	}
+
 	for _, c := range s.Calls {
 		if c.Name == "" {
 			return errors.New("a call needs a name")
 		}
 	}
+
 	return nil
 }
 
@@ -210,17 +229,22 @@ func (s *Script) step(k int) Step {
 		if k < s.Loop.N {
 			return s.Loop.step(k)
 		}
+
 		k -= s.Loop.N
 	}
+
 	if k < len(s.Steps) {
 		return s.Steps[k]
 	}
+
 	if k == 0 && s.Echo {
 		return Step{Echo: true}
 	}
+
 	if s.Closing != nil {
 		return Step{Text: *s.Closing}
 	}
+
 	return Step{Text: "The script is done."}
 }
 
@@ -228,5 +252,6 @@ func (l *Loop) step(i int) Step {
 	number := strconv.Itoa(i)
 	call := l.Call
 	call.Arguments = json.RawMessage(strings.ReplaceAll(string(call.Arguments), "{{i}}", number))
+
 	return Step{Text: strings.ReplaceAll(l.Text, "{{i}}", number), Calls: []Call{call}}
 }

@@ -19,8 +19,10 @@ import (
 func (b *bed) fault(order string) (domain.Reply, *domain.ModelError) {
 	b.t.Helper()
 	reply, err := b.stream(prompt(nil, script(order)))
+
 	var fault *domain.ModelError
 	require.ErrorAs(b.t, err, &fault)
+
 	return reply, fault
 }
 
@@ -33,12 +35,15 @@ func TestStepsAnswerOneCallEach(t *testing.T) {
 				`"closing":"the end"}`,
 		),
 	}
+
 	var got []domain.Reply
+
 	for range 4 {
 		reply := b.must(prompt(nil, messages...))
 		got = append(got, reply)
 		messages = append(messages, say("assistant", reply.Text))
 	}
+
 	require.Equal(t, "first", got[0].Text)
 	require.Equal(t, "second", got[1].Text)
 	require.Equal(t, "length", got[1].FinishReason)
@@ -79,7 +84,9 @@ func TestScript_nestedForSubAgent(t *testing.T) {
 	inner := `[[script]]{"steps":[{"text":"from below"}]}[[/script]]`
 	arguments, err := json.Marshal(map[string]string{"prompt": inner})
 	require.NoError(t, err)
+
 	reply := b.must(prompt(nil, script(`{"steps":[{"calls":[{"name":"Agent","arguments":`+string(arguments)+`}]}]}`)))
+
 	var got map[string]string
 	require.NoError(t, json.Unmarshal([]byte(reply.Calls[0].Arguments), &got))
 	require.Equal(t, "from below", b.must(prompt(nil, say("user", got["prompt"]))).Text)
@@ -134,6 +141,7 @@ func TestTokens(t *testing.T) {
 
 func TestOrderedFaults(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	tests := []struct {
 		name, order string
 		want        domain.ModelFault
@@ -165,14 +173,17 @@ func TestOrderedFaults(t *testing.T) {
 			require.Equal(t, tt.want, fault.Fault, fault.Error())
 			require.Equal(t, tt.status, fault.Status)
 			require.Equal(t, tt.text, reply.Text)
+
 			if strings.Contains(tt.order, "retry_after") {
 				require.Equal(t, 3*time.Second, fault.RetryAfter)
 			}
+
 			if strings.Contains(tt.order, "melted") {
 				require.Equal(t, "melted", fault.Message)
 			}
 		})
 	}
+
 	t.Run("no [DONE] is no fault", func(t *testing.T) {
 		require.Equal(t, "a", b.must(prompt(nil, script(`{"steps":[{"text":"a","no_done":true}]}`))).Text)
 	})
@@ -180,6 +191,7 @@ func TestOrderedFaults(t *testing.T) {
 
 func TestFailTimes(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	for _, order := range []string{
 		`{"steps":[{"text":"at last","fail_times":2}]}`,
 		`{"steps":[{"text":"at last","fail_times":2,"cut_after":1}]}`,
@@ -191,6 +203,7 @@ func TestFailTimes(t *testing.T) {
 			require.Equal(t, "at last", b.must(prompt(nil, script(order))).Text)
 		}
 	}
+
 	t.Run("the clock in a system message does not count", func(t *testing.T) {
 		order := script(`{"note":"clock","steps":[{"text":"ok","fail_times":1}]}`)
 		_, err := b.stream(prompt(nil, say("system", "12:00"), order))
@@ -202,13 +215,17 @@ func TestFailTimes(t *testing.T) {
 func TestHoldUntilReleased(t *testing.T) {
 	b := start(t, mock.Config{})
 	first := make(chan struct{})
+
 	type result struct {
 		reply domain.Reply
 		err   error
 	}
+
 	done := make(chan result, 1)
+
 	go func() {
 		var once sync.Once
+
 		reply, err := b.client.Stream(
 			t.Context(),
 			prompt(nil, script(`{"steps":[{"text":"one two three","hold":true,"hold_after":2}]}`)),
@@ -216,17 +233,21 @@ func TestHoldUntilReleased(t *testing.T) {
 				if d.Text == "two " {
 					once.Do(func() { close(first) })
 				}
+
 				return nil
 			},
 		)
 		done <- result{reply, err}
 	}()
+
 	<-first
 	require.Eventually(t, func() bool {
 		var out map[string]int
 		require.Equal(t, 200, b.do("POST", "/control/release", &out))
+
 		return out["released"] == 1
 	}, time.Minute, 5*time.Millisecond)
+
 	got := <-done
 	require.NoError(t, got.err)
 	require.Equal(t, "one two three", got.reply.Text)
@@ -237,15 +258,18 @@ func TestHoldUntilTheClientLeaves(t *testing.T) {
 	for _, order := range []string{`{"steps":[{"text":"one two","hold":true}]}`, `{"steps":[{"hold":true}]}`} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := b.client.Stream(ctx, prompt(nil, script(order)), nil)
+
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
+
 	require.Eventually(t, func() bool {
 		for _, r := range b.log() {
 			if r.Outcome != "client gone" {
 				return false
 			}
 		}
+
 		return true
 	}, time.Minute, 5*time.Millisecond)
 }
@@ -253,6 +277,7 @@ func TestHoldUntilTheClientLeaves(t *testing.T) {
 func TestDelays(t *testing.T) {
 	b := start(t, mock.Config{})
 	began := time.Now()
+
 	b.must(prompt(nil, script(`{"steps":[{"text":"a b c","delay_ms":40,"first_delay_ms":60}]}`)))
 	require.GreaterOrEqual(t, time.Since(began), 60*time.Millisecond+3*40*time.Millisecond*2/3)
 }
@@ -263,6 +288,7 @@ func TestSmallContextOverflows(t *testing.T) {
 	b.must(p)
 	p.Model = mock.SmallModel
 	_, err := b.stream(p)
+
 	var fault *domain.ModelError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, domain.FaultContextOverflow, fault.Fault)
@@ -274,12 +300,14 @@ func TestThinkingCanBeSwitchedOff(t *testing.T) {
 		`\"steps\":[{\"thinking\":\"hm\",\"text\":\"x\"}]}"}]}`
 	_, with := b.post(fmt.Sprintf(body, true))
 	_, without := b.post(fmt.Sprintf(body, false))
+
 	require.Contains(t, with, "reasoning_content")
 	require.NotContains(t, without, "reasoning_content")
 }
 
 func TestManyStreamsAtOnce(t *testing.T) {
 	b := start(t, mock.Config{})
+
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
@@ -293,5 +321,6 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 }

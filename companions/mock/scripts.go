@@ -34,13 +34,16 @@ func (c *conversation) choose() []move {
 	if c.req.offers("SubmitPlan") {
 		return planningMoves()
 	}
+
 	said := strings.ToLower(c.user)
 	if moves := byWords(said); moves != nil {
 		return moves
 	}
+
 	if c.first {
 		return tourMoves()
 	}
+
 	return againMoves()
 }
 
@@ -50,6 +53,7 @@ func byWords(said string) []move {
 			return s.moves(said)
 		}
 	}
+
 	return nil
 }
 
@@ -80,6 +84,7 @@ func tourMoves() []move {
 				if moves := byWords(chosen); moves != nil {
 					return moves
 				}
+
 				return []move{{say: says("Good. You can ask me for " + menu)}}
 			},
 		},
@@ -151,6 +156,7 @@ func buildMoves(string) []move {
 
 func buildNext(chosen string) []move {
 	done := "\n\n**Summary:** I wrote `" + programFile + "`, ran it, read it back and followed your choice. The file is in your workspace."
+
 	switch {
 	case strings.Contains(chosen, "larger"):
 		return []move{
@@ -168,6 +174,7 @@ func buildNext(chosen string) []move {
 	case chosen == "" || strings.Contains(chosen, "stop"):
 		return []move{{say: says("Then I stop here." + done)}}
 	}
+
 	return []move{{say: says("You answered “" + chosen + "”, which is beyond a script." + done)}}
 }
 
@@ -189,7 +196,9 @@ func countMoves(said string) []move {
 	if found := countTo.FindStringSubmatch(said); found != nil {
 		n, _ = strconv.Atoi(found[1]) // at most three digits
 	}
+
 	n = min(max(n, 1), 20)
+
 	var moves []move
 	for i := 1; i <= n; i++ {
 		moves = append(moves, move{
@@ -197,6 +206,7 @@ func countMoves(said string) []move {
 			calls: []Call{bash(fmt.Sprintf("echo %d", i), fmt.Sprintf("Count: %d", i))},
 		})
 	}
+
 	counted := fmt.Sprintf("Counted to %d with one command a step. Each step was a model call, a tool call and a durable record.", n)
 
 	return append(moves, move{say: says(counted)})
@@ -208,7 +218,9 @@ func parallelMoves(string) []move {
 	for _, name := range []string{"one", "two", "three"} {
 		calls = append(calls, bash("sleep 1; echo "+name+" finished at $(date +%T)", "Wait a second: "+name))
 	}
+
 	calls = append(calls, use("Glob", map[string]any{"pattern": "*"}))
+
 	return []move{
 		{
 			thinking: "Independent calls can go into one answer; the agent runs them at the same time.",
@@ -218,9 +230,11 @@ func parallelMoves(string) []move {
 		{say: func(c *conversation) string {
 			var text strings.Builder
 			text.WriteString("All of them finished; together they took about as long as one:\n\n")
+
 			for _, result := range c.results(c.step - 1) {
 				text.WriteString("- " + strings.ReplaceAll(excerpt(result, 1, 80), "\n", " ") + "\n")
 			}
+
 			return text.String()
 		}},
 	}
@@ -260,6 +274,7 @@ func questionMoves(string) []move {
 				if chosen == "" {
 					return []move{{say: says("No answer came, and that is fine.")}}
 				}
+
 				return []move{
 					{
 						say:   says("Noted. I write your answer to a file."),
@@ -279,6 +294,7 @@ func taskMoves(string) []move {
 	for _, subject := range []string{"Look at the workspace", "Write a small program", "Check that it runs"} {
 		calls = append(calls, use("TaskCreate", map[string]any{"subject": subject, "description": "A task of the demonstration"}))
 	}
+
 	return []move{
 		{thinking: "A plan first, then the work.", say: says("I write down the plan as tasks."), calls: calls},
 		{say: says("The first task: look at the workspace."), calls: []Call{bash("ls -la", "List the workspace")}},
@@ -298,6 +314,7 @@ func planningMoves() []move {
 		},
 		{"id": "3", "title": "Run and check it", "detail": "Run it with two sizes and compare.", "depends_on": []string{"2"}},
 	}
+
 	return []move{
 		{
 			thinking: "In planning mode I may look but not act.",

@@ -96,7 +96,9 @@ func New(cfg Config) *Service {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+
 	s.routes()
+
 	return s
 }
 
@@ -111,8 +113,10 @@ func (s *Service) checkHost(next http.Handler) http.Handler {
 				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
 				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
 			})
+
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -124,6 +128,7 @@ func (s *Service) Run(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("mock service: cannot listen on %s: %w", addr, err)
 	}
+
 	return s.Serve(ctx, listener)
 }
 
@@ -133,8 +138,10 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
+
 	s.log.Info("mock service listens", "addr", listener.Addr().String(), "model", DemoModel)
 
 	select {
@@ -142,15 +149,20 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("mock service: %w", err)
 	case <-ctx.Done():
 	}
+
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+
 	s.held.close()
+
 	if err := server.Shutdown(drain); err != nil {
 		_ = server.Close() // the answers that did not end in time are cut
 	}
+
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("mock service: %w", err)
 	}
+
 	return nil
 }
 
@@ -180,9 +192,11 @@ func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
 		writeError(w, unreadable(err))
 		return
 	}
+
 	entry := s.requests.begin(body)
 	outcome := s.answer(w, r, body, entry)
 	s.requests.end(entry, outcome)
+
 	if outcome == outcomeCut {
 		panic(http.ErrAbortHandler) // net/http's way to break the connection
 	}
@@ -193,11 +207,14 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, body []byte, en
 	req, fault := parseRequest(body)
 	if fault == nil {
 		s.requests.describe(entry, req)
+
 		var plan plan
 		if plan, fault = decide(req); fault == nil {
 			return s.perform(w, r, req, plan)
 		}
 	}
+
 	writeError(w, fault)
+
 	return fmt.Sprintf("status %d", fault.Status)
 }

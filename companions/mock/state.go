@@ -23,14 +23,18 @@ func newCounters() *counters { return &counters{n: make(map[string]int)} }
 func (c *counters) add(key string, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.n[key] >= limit {
 		delete(c.n, key)
 		return false
 	}
+
 	if len(c.n) >= maxKeys {
 		clear(c.n)
 	}
+
 	c.n[key]++
+
 	return true
 }
 
@@ -54,12 +58,14 @@ func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
 	open := g.open
 	g.waiting++
+
 	g.mu.Unlock()
 	defer func() {
 		g.mu.Lock()
 		g.waiting--
 		g.mu.Unlock()
 	}()
+
 	select {
 	case <-open:
 		return nil
@@ -74,8 +80,10 @@ func (g *gate) wait(ctx context.Context) error {
 func (g *gate) release() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	close(g.open)
 	g.open = make(chan struct{})
+
 	return g.waiting
 }
 

@@ -21,6 +21,7 @@ func newStream(w http.ResponseWriter, req *chatRequest) *stream {
 	prefix := []byte(`data: {"id":"` + completionID() + `","object":"chat.completion.chunk","created":`)
 	prefix = append(appendInt(prefix, time.Now().Unix()), `,"model":`...)
 	prefix = append(append(prefix, model...), ',')
+
 	return &stream{w: w, rc: http.NewResponseController(w), usage: req.StreamOptions.IncludeUsage, prefix: prefix}
 }
 
@@ -37,6 +38,7 @@ func (s *stream) begin() error {
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	s.w.WriteHeader(http.StatusOK)
+
 	return s.delta(`{"role":"assistant","content":""}`, "")
 }
 
@@ -51,13 +53,16 @@ func (s *stream) chunk(delta, finish string) []byte {
 	b := append(s.buf[:0], s.prefix...)
 	b = append(b, `"choices":[{"index":0,"delta":`...)
 	b = append(b, delta...)
+
 	b = append(b, `,"finish_reason":`...)
 	if finish == "" {
 		b = append(b, `null`...)
 	} else {
 		b = append(b, quote(finish)...)
 	}
+
 	s.buf = append(b, "}]}\n\n"...)
+
 	return s.buf
 }
 
@@ -76,6 +81,7 @@ func (s *stream) text(piece string) error {
 
 func (s *stream) prepare(word string) func() error {
 	ready := append([]byte(nil), s.chunk(`{"content":`+quote(word)+`}`, "")...)
+
 	return func() error {
 		_, err := s.w.Write(ready)
 		return err
@@ -87,11 +93,14 @@ func (s *stream) call(index int, id, name, arguments string) error {
 	if id != "" {
 		call.Type = "function"
 	}
+
 	call.Function.Name, call.Function.Arguments = name, arguments
+
 	delta, err := json.Marshal(map[string]any{"tool_calls": []toolCall{call}})
 	if err != nil {
 		return err
 	}
+
 	return s.delta(string(delta), "")
 }
 
@@ -100,23 +109,28 @@ func (s *stream) end(finish string, usage Usage, step *Step) error {
 		if err := s.delta(`{}`, finish); err != nil {
 			return err
 		}
+
 		if s.usage {
 			counts, err := json.Marshal(usage)
 			if err != nil {
 				return err
 			}
+
 			b := append(append([]byte(nil), s.prefix...), `"choices":[],"usage":`...)
 			if _, err := s.w.Write(append(append(b, counts...), "}\n\n"...)); err != nil {
 				return err
 			}
 		}
 	}
+
 	if !step.NoDone && !step.NoFinish {
 		if _, err := s.w.Write([]byte("data: [DONE]\n\n")); err != nil {
 			return err
 		}
 	}
+
 	s.flush()
+
 	return nil
 }
 

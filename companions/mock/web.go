@@ -33,6 +33,7 @@ var webPages = func() (pages []webPage) {
 	if err := json.Unmarshal(webPagesJSON, &pages); err != nil {
 		panic("web.json: " + err.Error())
 	}
+
 	return pages
 }()
 
@@ -51,10 +52,12 @@ func findPages(query string) []webPage {
 				points++
 			}
 		}
+
 		return points
 	}
 	pages := slices.Clone(webPages)
 	slices.SortStableFunc(pages, func(a, b webPage) int { return cmp.Compare(score(b), score(a)) })
+
 	return pages
 }
 
@@ -79,6 +82,7 @@ func serveSearch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, badRequest("only format=json is served"))
 		return
 	}
+
 	results := []searchResult{}
 	for i, p := range findPages(query) {
 		results = append(results, searchResult{
@@ -86,6 +90,7 @@ func serveSearch(w http.ResponseWriter, r *http.Request) {
 			Score: 1 / float64(i+1), Category: "general",
 		})
 	}
+
 	writeJSON(w, http.StatusOK, map[string]any{
 		"query": query, "number_of_results": len(results), "results": results, "answers": []any{}, "suggestions": []any{},
 		"unresponsive_engines": []any{},
@@ -99,8 +104,10 @@ func serveWebPage(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprint(w, "<!doctype html><title>Not found</title><p>The demonstration's web has no such page.</p>")
+
 		return
 	}
+
 	p := webPages[i]
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -117,11 +124,13 @@ func serveWebPage(w http.ResponseWriter, r *http.Request) {
 
 func others(p webPage) string {
 	var links []string
+
 	for _, other := range webPages {
 		if other.Slug != p.Slug {
 			links = append(links, fmt.Sprintf("<a href=\"/pages/%s\">%s</a>", other.Slug, html.EscapeString(other.Title)))
 		}
 	}
+
 	return strings.Join(links, ", ")
 }
 
@@ -135,6 +144,7 @@ func serveWiki(w http.ResponseWriter, r *http.Request) {
 		if err != nil || limit < 1 {
 			limit = 10
 		}
+
 		hits := []map[string]any{}
 		for _, p := range findPages(q.Get("srsearch"))[:min(limit, len(webPages))] {
 			hits = append(
@@ -148,14 +158,17 @@ func serveWiki(w http.ResponseWriter, r *http.Request) {
 				},
 			)
 		}
+
 		writeJSON(w, http.StatusOK, map[string]any{"query": map[string]any{"search": hits}})
 	case q.Get("prop") == "extracts":
 		pages := map[string]any{}
+
 		for _, p := range webPages {
 			if id := pageID(p.Slug); strconv.Itoa(id) == q.Get("pageids") {
 				pages[strconv.Itoa(id)] = map[string]any{"pageid": id, "title": p.Title, "extract": strings.Join(p.Body, "\n")}
 			}
 		}
+
 		writeJSON(w, http.StatusOK, map[string]any{"query": map[string]any{"pages": pages}})
 	default:
 		writeError(w, badRequest("only list=search and prop=extracts are served"))

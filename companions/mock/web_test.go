@@ -18,9 +18,12 @@ func (b *bed) get(path string) (int, string) {
 	b.t.Helper()
 	res, err := http.Get(b.url + path)
 	require.NoError(b.t, err)
+
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	require.NoError(b.t, err)
+
 	return res.StatusCode, string(body)
 }
 
@@ -33,6 +36,7 @@ func (b *bed) search(query string) (f found) {
 	status, body := b.get("/search?format=json&q=" + url.QueryEscape(query))
 	require.Equal(b.t, http.StatusOK, status)
 	require.NoError(b.t, json.Unmarshal([]byte(body), &f))
+
 	return f
 }
 
@@ -45,16 +49,19 @@ func TestSearch_pagesCanBeFetched(t *testing.T) {
 		f := b.search(query)
 		require.Contains(t, f.Results[0].Title, title)
 		require.Equal(t, f, b.search(query), "the same query finds the same")
+
 		for _, r := range f.Results {
 			require.NotEmpty(t, r.Content)
 			at, ok := strings.CutPrefix(r.URL, b.url)
 			require.True(t, ok, r.URL)
+
 			status, page := b.get(at)
 			require.Equal(t, http.StatusOK, status)
 			require.Contains(t, page, "<title>"+r.Title+"</title>")
 			require.Contains(t, page, "demonstration")
 		}
 	}
+
 	require.NotEmpty(t, b.search("日本語 \x00 ]]>").Results)
 	require.NotEmpty(t, b.search(strings.Repeat("x", 5000)).Results)
 }

@@ -13,6 +13,7 @@ func webMoves(said string) []move {
 	if len(query) < 2 {
 		query = "durable execution"
 	}
+
 	return []move{
 		{
 			thinking: "A search first, then the best page.",
@@ -24,12 +25,14 @@ func webMoves(said string) []move {
 				if addressFound(c) == "" {
 					return "Nothing was found, or I may not look. That was the whole script."
 				}
+
 				return "I read the first page that was found."
 			},
 			act: func(c *conversation) []Call {
 				if address := addressFound(c); address != "" {
 					return []Call{use("WebFetch", map[string]any{"url": address})}
 				}
+
 				return nil
 			},
 		},
@@ -48,11 +51,13 @@ func addressFound(c *conversation) string {
 	if !c.req.offers("WebFetch") {
 		return ""
 	}
+
 	for _, result := range c.results(c.step - 1) {
 		if address := foundAddress.FindString(result); address != "" {
 			return address
 		}
 	}
+
 	return ""
 }
 

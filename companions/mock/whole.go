@@ -41,7 +41,9 @@ func (c *whole) call(index int, id, name, arguments string) error {
 		call.Function.Name = name
 		c.calls = append(c.calls, call)
 	}
+
 	c.calls[index].Function.Arguments += arguments
+
 	return nil
 }
 
@@ -50,20 +52,25 @@ func (c *whole) end(finish string, usage Usage, step *Step) error {
 	if c.said.Len() == 0 && len(c.calls) > 0 {
 		message["content"] = nil
 	}
+
 	if c.thought.Len() > 0 {
 		message["reasoning_content"] = c.thought.String()
 	}
+
 	if len(c.calls) > 0 {
 		message["tool_calls"] = c.calls
 	}
+
 	choice := map[string]any{"index": 0, "message": message, "finish_reason": finish}
 	if step.NoFinish {
 		choice["finish_reason"] = nil
 	}
+
 	writeJSON(c.w, http.StatusOK, map[string]any{
 		"id": completionID(), "object": "chat.completion", "created": time.Now().Unix(), "model": c.model,
 		"choices": []any{choice}, "usage": usage,
 	})
+
 	return nil
 }
 

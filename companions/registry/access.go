@@ -17,6 +17,7 @@ func (s *Service) writer(r *http.Request) (credentials.Caller, error) {
 	if err != nil {
 		return caller, err
 	}
+
 	return caller, credentials.Require(caller, credentials.SkillsWrite)
 }
 
@@ -26,6 +27,7 @@ func (s *Service) administrator(r *http.Request) (credentials.Caller, error) {
 	if err == nil && !caller.Administers() {
 		err = edge.Refuse(http.StatusForbidden, "administrator_required", "this is for administrators")
 	}
+
 	return caller, err
 }
 
@@ -37,8 +39,11 @@ type querier interface {
 // mayPublish reports whether a caller is a member of an organisation that exists, or
 // administers. There is none of that name when exists is false.
 func mayPublish(ctx context.Context, q querier, org string, caller credentials.Caller) (exists bool, err error) {
-	var name string
-	var member bool
+	var (
+		name   string
+		member bool
+	)
+
 	err = q.QueryRow(ctx, `
 		SELECT o.name, EXISTS (SELECT FROM registry.members m WHERE m.org = o.name AND m.user_id = $2)
 		FROM registry.organizations o WHERE lower(o.name) = lower($1)`, org, caller.ID).Scan(&name, &member)
@@ -52,6 +57,7 @@ func mayPublish(ctx context.Context, q querier, org string, caller credentials.C
 	case !member && !caller.Administers():
 		return true, edge.Refuse(http.StatusForbidden, "not_a_member", "only members of the organisation may change its skills")
 	}
+
 	return true, nil
 }
 
@@ -64,26 +70,33 @@ func claim(ctx context.Context, tx pgx.Tx, org string, caller credentials.Caller
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('registry/' || $1, 0))`, caller.ID); err != nil {
 		return err
 	}
+
 	exists, err := mayPublish(ctx, tx, org, caller)
 	if exists || err != nil {
 		return err
 	}
+
 	var count int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM registry.members WHERE user_id = $1`, caller.ID).Scan(&count); err != nil {
 		return err
 	}
+
 	if count >= maxOrganizations && !caller.Administers() {
 		return edge.Refuse(http.StatusConflict, "too_many_organizations",
 			"a user may be a member of at most %d organisations", maxOrganizations)
 	}
+
 	made, err := tx.Exec(ctx, `INSERT INTO registry.organizations (name, display_name) VALUES ($1, $1) ON CONFLICT DO NOTHING`, org)
 	if err != nil {
 		return err
 	}
+
 	if made.RowsAffected() == 0 { // another user was faster
 		_, err := mayPublish(ctx, tx, org, caller)
 		return err
 	}
+
 	_, err = tx.Exec(ctx, `INSERT INTO registry.members (org, user_id) VALUES ($1, $2)`, org, caller.ID)
+
 	return err
 }

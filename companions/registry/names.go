@@ -27,9 +27,11 @@ func skillOf(r *http.Request) (skillID, error) {
 	if err := checkOrg(id.org); err != nil {
 		return id, err
 	}
+
 	if problem := skillpack.CheckName(id.name); problem != "" {
 		return id, edge.Invalid("path.name", "%s", problem)
 	}
+
 	return id, nil
 }
 
@@ -37,6 +39,7 @@ func checkOrg(org string) error {
 	if !orgForm.MatchString(org) {
 		return edge.Invalid("path.org", "must be 1 to 64 letters, digits, hyphens and underscores, beginning with a letter or digit")
 	}
+
 	return nil
 }
 
@@ -47,6 +50,7 @@ func checkVersion(where, text string) (*semver.Version, error) {
 	if err != nil || len(text) > maxVersion || v.Metadata() != "" {
 		return nil, edge.Invalid(where, "must be a semantic version without build metadata, as 1.2.3")
 	}
+
 	return v, nil
 }
 
@@ -54,6 +58,7 @@ func checkVersion(where, text string) (*semver.Version, error) {
 func versionOf(r *http.Request) (string, error) {
 	text := r.PathValue("version")
 	_, err := checkVersion("path.version", text)
+
 	return text, err
 }
 

@@ -39,11 +39,14 @@ func (s *Service) listOrganizations(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
+
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[organization])
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, items[organization]{list})
+
 	return nil
 }
 
@@ -53,24 +56,30 @@ func (s *Service) putOrganization(w http.ResponseWriter, r *http.Request) error 
 	if err := checkOrg(org); err != nil {
 		return err
 	}
+
 	caller, err := s.writer(r)
 	if err != nil {
 		return err
 	}
+
 	var in struct {
 		DisplayName string `json:"display_name"`
 	}
 	if err := edge.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
+
 	if err := checkText("body.display_name", in.DisplayName, 1, maxTitle); err != nil {
 		return err
 	}
+
 	out := organization{Name: org, DisplayName: in.DisplayName}
+
 	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
 		if err := claim(r.Context(), tx, org, caller); err != nil {
 			return err
 		}
+
 		return tx.QueryRow(r.Context(), `
 			UPDATE registry.organizations SET display_name = $2 WHERE name = $1
 			RETURNING (SELECT count(released_version) FROM registry.skills WHERE org = $1)`, org, in.DisplayName).Scan(&out.SkillCount)
@@ -78,7 +87,9 @@ func (s *Service) putOrganization(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, out)
+
 	return nil
 }
 
@@ -87,6 +98,7 @@ func checkText(where, text string, least, most int) error {
 	if n < least || n > most || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return edge.Invalid(where, "must have %d to %d characters", least, most)
 	}
+
 	return nil
 }
 
@@ -97,14 +109,17 @@ func (s *Service) memberOf(r *http.Request) (org string, err error) {
 	if err := checkOrg(org); err != nil {
 		return org, err
 	}
+
 	caller, err := s.writer(r)
 	if err != nil {
 		return org, err
 	}
+
 	exists, err := mayPublish(r.Context(), s.db, org, caller)
 	if err == nil && !exists {
 		err = edge.Refuse(http.StatusNotFound, "organization_not_found", "there is no organisation %s", org)
 	}
+
 	return org, err
 }
 
@@ -113,16 +128,20 @@ func (s *Service) listMembers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	rows, err := s.db.Query(r.Context(),
 		`SELECT user_id FROM registry.members WHERE org = $1 ORDER BY added_at, user_id LIMIT $2`, org, maxMembers)
 	if err != nil {
 		return err
 	}
+
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, items[string]{list})
+
 	return nil
 }
 
@@ -131,10 +150,12 @@ func (s *Service) addMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	user := r.PathValue("user")
 	if err := checkText("path.user", user, 1, maxUserID); err != nil {
 		return err
 	}
+
 	added, err := s.db.Exec(r.Context(), `
 		INSERT INTO registry.members (org, user_id) SELECT $1, $2
 		WHERE (SELECT count(*) FROM registry.members WHERE org = $1) < $3
@@ -143,10 +164,13 @@ func (s *Service) addMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if added.RowsAffected() == 0 {
 		return edge.Refuse(http.StatusConflict, "too_many_members", "an organisation has at most %d members", maxMembers)
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }
 
@@ -155,13 +179,17 @@ func (s *Service) removeMember(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	user := r.PathValue("user")
 	if err := checkText("path.user", user, 1, maxUserID); err != nil {
 		return err
 	}
+
 	if _, err := s.db.Exec(r.Context(), `DELETE FROM registry.members WHERE org = $1 AND user_id = $2`, org, user); err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }

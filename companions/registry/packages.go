@@ -26,17 +26,21 @@ func openPackages(ctx context.Context, b Bucket) (*packages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object store at %s: %w", b.Endpoint, err)
 	}
+
 	p := &packages{client: client, bucket: b.Name}
+
 	found, err := client.BucketExists(ctx, b.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reach object store at %s: %w", b.Endpoint, err)
 	}
+
 	if !found {
 		err := client.MakeBucket(ctx, b.Name, minio.MakeBucketOptions{})
 		if err != nil && minio.ToErrorResponse(err).Code != "BucketAlreadyOwnedByYou" { // the agent was faster
 			return nil, fmt.Errorf("make bucket %s: %w", b.Name, err)
 		}
 	}
+
 	return p, nil
 }
 
@@ -45,6 +49,7 @@ func (p *packages) ping(ctx context.Context) error {
 	if err == nil && !found {
 		err = errors.New("the bucket does not exist")
 	}
+
 	return err
 }
 
@@ -52,6 +57,7 @@ func (p *packages) put(ctx context.Context, key string, content io.Reader, size 
 	if _, err := p.client.PutObject(ctx, p.bucket, prefix+key, content, size, packageOptions); err != nil {
 		return fmt.Errorf("store package: %w", err)
 	}
+
 	return nil
 }
 
@@ -61,10 +67,12 @@ func (p *packages) open(ctx context.Context, key string) (*minio.Object, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read package: %w", err)
 	}
+
 	if _, err := object.Stat(); err != nil {
 		_ = object.Close()
 		return nil, fmt.Errorf("read package: %w", err)
 	}
+
 	return object, nil
 }
 
@@ -73,5 +81,6 @@ func (p *packages) remove(ctx context.Context, key string) error {
 	if err := p.client.RemoveObject(ctx, p.bucket, prefix+key, minio.RemoveObjectOptions{}); err != nil {
 		return fmt.Errorf("remove package: %w", err)
 	}
+
 	return nil
 }

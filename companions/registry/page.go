@@ -35,10 +35,12 @@ func (s *Service) indexPage(w http.ResponseWriter, r *http.Request) error {
 	if len(q) > maxQuery {
 		return edge.Invalid("query.q", "has more than %d bytes", maxQuery)
 	}
+
 	found, err := s.find(r.Context(), q, "", mostPage, 0)
 	if err != nil {
 		return err
 	}
+
 	return render(w, view{Title: "Skills", Query: q, List: found.Items, Total: found.Total})
 }
 
@@ -48,24 +50,29 @@ func (s *Service) skillPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	entries, err := s.versions(r.Context(), id)
 	if err != nil {
 		return err
 	}
+
 	version := entries[0].Version
 	for _, v := range entries {
 		if v.Released {
 			version = v.Version
 		}
 	}
+
 	shown, err := s.version(r.Context(), id, version)
 	if err != nil {
 		return err
 	}
+
 	out := view{Title: id.org + "/" + id.name, Skill: &id, Org: id.org, Name: id.name, Shown: &shown, Entries: entries}
 	if err := json.Unmarshal(shown.Files, &out.Files); err != nil {
 		return err
 	}
+
 	return render(w, out)
 }
 
@@ -74,7 +81,9 @@ func render(w http.ResponseWriter, v view) error {
 	if err := page.Execute(&html, v); err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(html.Bytes()) // the client has gone otherwise
+
 	return nil
 }

@@ -52,21 +52,26 @@ func (s *Service) publish(ctx context.Context, p publication) (stored uploaded, 
 	if found || err != nil {
 		return stored, false, err
 	}
+
 	key := uuid.NewString()
 	if _, err := s.db.Exec(ctx, `INSERT INTO registry.uploads (package_key) VALUES ($1)`, key); err != nil {
 		return stored, false, err
 	}
+
 	defer func() {
 		if !added {
 			s.abandon(ctx, key)
 		}
 	}()
+
 	if _, err := p.form.archive.Seek(0, io.SeekStart); err != nil {
 		return stored, false, err
 	}
+
 	if err := s.packages.put(ctx, key, p.form.archive, p.form.size); err != nil {
 		return stored, false, err
 	}
+
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		stored, added, err = p.insert(ctx, tx, key)
 		return err
@@ -79,6 +84,7 @@ func (s *Service) publish(ctx context.Context, p publication) (stored uploaded, 
 // existing returns the version that is there; another digest is a conflict.
 func (p publication) existing(ctx context.Context, q querier) (stored uploaded, found bool, err error) {
 	stored = uploaded{Org: p.id.org, Name: p.id.name, Version: p.version}
+
 	err = q.QueryRow(ctx, `
 		SELECT digest, size, file_count, created_at, warnings FROM registry.versions WHERE org = $1 AND name = $2 AND version = $3`,
 		p.id.org, p.id.name, p.version).Scan(&stored.Digest, &stored.Size, &stored.FileCount, &stored.CreatedAt, &stored.Warnings)
@@ -91,6 +97,7 @@ func (p publication) existing(ctx context.Context, q querier) (stored uploaded, 
 		return stored, false, edge.Refuse(http.StatusConflict, "version_exists",
 			"%s/%s %s exists with other content; a version never changes: publish another one", p.id.org, p.id.name, p.version)
 	}
+
 	return stored, true, nil
 }
 
@@ -103,9 +110,11 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 		ON CONFLICT (org, name) DO UPDATE SET updated_at = now()`, p.id.org, p.id.name); err != nil {
 		return stored, false, err
 	}
+
 	if stored, found, err := p.existing(ctx, tx); found || err != nil {
 		return stored, false, err
 	}
+
 	var versions, skills int
 	if err := tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM registry.versions WHERE org = $1 AND name = $2),
@@ -113,19 +122,24 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 		p.id.org, p.id.name).Scan(&versions, &skills); err != nil {
 		return stored, false, err
 	}
+
 	if versions >= maxVersions {
 		return stored, false, edge.Refuse(http.StatusConflict, "too_many_versions", "a skill has at most %d versions", maxVersions)
 	}
+
 	if skills > maxSkills {
 		return stored, false, edge.Refuse(http.StatusConflict, "too_many_skills", "an organisation has at most %d skills", maxSkills)
 	}
+
 	announced, err := tx.Exec(ctx, `DELETE FROM registry.uploads WHERE package_key = $1 AND NOT expired`, key)
 	if err != nil {
 		return stored, false, err
 	}
+
 	if announced.RowsAffected() == 0 {
 		return stored, false, edge.Refuse(http.StatusServiceUnavailable, "upload_expired", "the upload took too long: try again")
 	}
+
 	return p.row(ctx, tx, key)
 }
 
@@ -134,10 +148,12 @@ func (p publication) row(ctx context.Context, tx pgx.Tx, key string) (stored upl
 	if err != nil {
 		return stored, false, err
 	}
+
 	files, err := json.Marshal(p.files)
 	if err != nil {
 		return stored, false, err
 	}
+
 	stored = uploaded{
 		Org: p.id.org, Name: p.id.name, Version: p.version, Digest: p.pack.Digest, Size: p.form.size,
 		FileCount: len(p.files), Warnings: append([]string{}, p.pack.Warnings...),
@@ -148,6 +164,7 @@ func (p publication) row(ctx context.Context, tx pgx.Tx, key string) (stored upl
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, nullif($11, ''), nullif($12, ''), $13, $14) RETURNING created_at`,
 		p.id.org, p.id.name, p.version, stored.Digest, stored.Size, p.pack.Description, frontMatter, files, stored.FileCount,
 		stored.Warnings, p.form.commit, p.form.branch, key, p.caller.ID).Scan(&stored.CreatedAt)
+
 	return stored, err == nil, err
 }
 
@@ -159,10 +176,12 @@ const abandonTime = 10 * time.Second
 func (s *Service) abandon(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
+
 	marked, err := s.db.Exec(ctx, `UPDATE registry.uploads SET expired = true WHERE package_key = $1`, key)
 	if err == nil && marked.RowsAffected() == 1 {
 		err = s.removeUpload(ctx, key)
 	}
+
 	if err != nil {
 		s.log.Warn("failed to remove the package of an upload; the periodic job retries", "error", err)
 	}
@@ -172,7 +191,9 @@ func (s *Service) removeUpload(ctx context.Context, key string) error {
 	if err := s.packages.remove(ctx, key); err != nil {
 		return err
 	}
+
 	_, err := s.db.Exec(ctx, `DELETE FROM registry.uploads WHERE package_key = $1`, key)
+
 	return err
 }
 
@@ -181,10 +202,12 @@ func (s *Service) removeUpload(ctx context.Context, key string) error {
 func (s *Service) cleanRegularly(ctx context.Context) {
 	tick := time.NewTicker(cleanEvery)
 	defer tick.Stop()
+
 	for {
 		if err := s.Clean(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("failed to remove the packages of cut-off uploads; retrying later", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -196,6 +219,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 // Clean removes the objects of uploads that were cut off.
 func (s *Service) Clean(ctx context.Context) error {
 	const most = 1000
+
 	rows, err := s.db.Query(ctx, `
 		UPDATE registry.uploads SET expired = true WHERE package_key IN
 			(SELECT package_key FROM registry.uploads WHERE expired OR created_at < now() - $1::interval ORDER BY created_at LIMIT $2)
@@ -203,17 +227,21 @@ func (s *Service) Clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
+
 	for _, key := range keys {
 		if err := s.removeUpload(ctx, key); err != nil {
 			return err
 		}
 	}
+
 	if len(keys) > 0 {
 		s.log.Info("packages of cut-off uploads removed", "count", len(keys))
 	}
+
 	return nil
 }

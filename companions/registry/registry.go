@@ -67,27 +67,35 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+
 	if s.cfg.UploadAge == 0 {
 		s.cfg.UploadAge = DefaultUploadAge
 	}
+
 	if err := records.Migrate(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
+
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
 		return nil, errors.New("the registry's database address is not valid") // it holds a password
 	}
+
 	settings.MaxConns = databaseConns
 	settings.ConnConfig.RuntimeParams["application_name"] = "everloop registry"
+
 	settings.ConnConfig.RuntimeParams["statement_timeout"] = "30s"
 	if s.db, err = pgxpool.NewWithConfig(ctx, settings); err != nil {
 		return nil, fmt.Errorf("connect to the registry's database: %w", err)
 	}
+
 	if s.packages, err = openPackages(ctx, cfg.Packages); err != nil {
 		s.db.Close()
 		return nil, err
 	}
+
 	s.routes()
+
 	return s, nil
 }
 
@@ -101,13 +109,18 @@ func (s *Service) Handler() http.Handler { return s.mux }
 // closes the listener and the service.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
+
 	cleaning, stop := context.WithCancel(ctx)
+
 	cleaned := make(chan struct{})
 	go func() {
 		defer close(cleaned)
+
 		s.cleanRegularly(cleaning)
 	}()
+
 	defer func() { stop(); <-cleaned }()
+
 	return edge.Service{Name: "registry", Handler: s.mux, Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
 }
 
@@ -152,7 +165,9 @@ func (s *Service) handle(route string, within time.Duration, serve func(w http.R
 	s.mux.HandleFunc(route, edge.Handle(s.log, func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), within)
 		defer cancel()
+
 		edge.Extend(w, within)
+
 		return serve(w, r.WithContext(ctx))
 	}))
 }
@@ -160,21 +175,27 @@ func (s *Service) handle(route string, within time.Duration, serve func(w http.R
 // health says whether the engines can be used.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	const within = 5 * time.Second
+
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
+
 	var state struct {
 		Status    string `json:"status"`
 		Skills    int    `json:"skills"`
 		StorageOK bool   `json:"storage_ok"`
 	}
+
 	err := s.db.QueryRow(ctx, `SELECT count(*) FROM registry.skills`).Scan(&state.Skills)
 	state.StorageOK = s.packages.ping(ctx) == nil
 	state.Status = "ok"
+
 	status := http.StatusOK
 	if err != nil || !state.StorageOK {
 		state.Status, status = "unavailable", http.StatusServiceUnavailable
 	}
+
 	edge.WriteJSON(w, status, state)
+
 	return nil
 }
 

@@ -44,12 +44,14 @@ var callers = map[string]string{
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known, ok := callers[r.Header.Get("Authorization")]
 		if !ok {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		_, _ = io.WriteString(w, known)
 	}))
 	t.Cleanup(agent.Close)
@@ -65,6 +67,7 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(service.Handler())
 	t.Cleanup(server.Close)
 	w.service, w.url = service, server.URL
+
 	return w
 }
 
@@ -76,8 +79,10 @@ type response struct {
 
 func (r response) json(t *testing.T) map[string]any {
 	t.Helper()
+
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(r.body, &fields), string(r.body))
+
 	return fields
 }
 
@@ -85,15 +90,20 @@ func (w *world) send(method, path, token, contentType string, body []byte) respo
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, bytes.NewReader(body))
 	require.NoError(w.t, err)
+
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	request.Header.Set("Content-Type", contentType)
 	answer, err := http.DefaultClient.Do(request)
 	require.NoError(w.t, err)
+
 	defer answer.Body.Close()
+
 	data, err := io.ReadAll(answer.Body)
 	require.NoError(w.t, err)
+
 	return response{answer.StatusCode, answer.Header, data}
 }
 
@@ -105,13 +115,18 @@ func (w *world) put(path, token, body string) response {
 
 func (w *world) upload(skill, version, token string, archive []byte) response {
 	w.t.Helper()
+
 	var body bytes.Buffer
+
 	form := multipart.NewWriter(&body)
 	part, err := form.CreateFormFile("file", "skill.zip")
 	require.NoError(w.t, err)
+
 	_, _ = part.Write(archive)
+
 	require.NoError(w.t, form.WriteField("git_commit", "abc"))
 	require.NoError(w.t, form.Close())
+
 	return w.send(http.MethodPost, "/skills/"+skill+"/versions/"+version, token, form.FormDataContentType(), body.Bytes())
 }
 
@@ -130,14 +145,19 @@ func document(name, version, text string) string {
 // pack makes an archive of names and contents.
 func pack(t *testing.T, files ...string) []byte {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	z := zip.NewWriter(&out)
 	for i := 0; i < len(files); i += 2 {
 		f, err := z.Create(files[i])
 		require.NoError(t, err)
+
 		_, _ = io.WriteString(f, files[i+1])
 	}
+
 	require.NoError(t, z.Close())
+
 	return out.Bytes()
 }
 
@@ -174,10 +194,12 @@ func TestService_publishesAndReleases(t *testing.T) {
 	w.refused(w.get("/skills/acme/tables/download?version=3.0.0"), 404, "skill_version_not_found")
 
 	list := w.get("/skills/acme/tables/versions").json(t)["items"].([]any)
+
 	var order []string
 	for _, v := range list {
 		order = append(order, v.(map[string]any)["version"].(string))
 	}
+
 	require.Equal(t, []string{"1.10.0", "1.10.0-beta.1", "1.2.0"}, order)
 	whole := w.get("/skills/acme/tables/versions/1.2.0").json(t)
 	require.Equal(t, true, whole["released"])
@@ -225,12 +247,15 @@ func TestService_refusesHostileArchives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	good := document("bad", "1.0.0", "x")
+
 	many := []string{"SKILL.md", good}
 	for i := range 500 {
 		many = append(many, fmt.Sprintf("f%d", i), "")
 	}
+
 	linked := func() []byte {
 		var out bytes.Buffer
+
 		z := zip.NewWriter(&out)
 		f, _ := z.Create("SKILL.md")
 		_, _ = io.WriteString(f, good)
@@ -238,7 +263,9 @@ func TestService_refusesHostileArchives(t *testing.T) {
 		header.SetMode(fs.ModeSymlink | 0o777)
 		f, _ = z.CreateHeader(header)
 		_, _ = io.WriteString(f, "/etc/passwd")
+
 		require.NoError(t, z.Close())
+
 		return out.Bytes()
 	}
 	for what, tc := range map[string]struct {
@@ -265,10 +292,12 @@ func TestService_refusesHostileArchives(t *testing.T) {
 		require.Equal(t, tc.status, r.status, "%s: %s", what, r.body)
 		require.Equal(t, tc.code, r.json(t)["code"], what)
 	}
+
 	raw := func(contentType string, body []byte) response {
 		return w.send(http.MethodPost, "/skills/acme/bad/versions/1.0.0", "ann", contentType, body)
 	}
 	w.refused(raw("application/json", []byte(`{}`)), 415, "unsupported_media_type")
+
 	cut := []byte("--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nabc")
 	w.refused(raw("multipart/form-data; boundary=x", cut), 400, "malformed_request")
 	w.refused(w.upload("acme/bad", "1.0", "ann", nil), 422, "invalid_request")
@@ -285,33 +314,42 @@ func (w *world) objectStore() *minio.Client {
 	keys := miniocredentials.NewStaticV4(w.bucket.AccessKey, w.bucket.SecretKey, "")
 	client, err := minio.New(w.bucket.Endpoint, &minio.Options{Creds: keys})
 	require.NoError(w.t, err)
+
 	return client
 }
 
 // objects lists what is in the bucket.
 func (w *world) objects() (keys []string) {
 	w.t.Helper()
+
 	for object := range w.objectStore().ListObjects(w.t.Context(), w.bucket.Name, minio.ListObjectsOptions{Recursive: true}) {
 		require.NoError(w.t, object.Err)
 		keys = append(keys, object.Key)
 	}
+
 	return keys
 }
 
 func TestService_sameVersionAtOnceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+
 	var all sync.WaitGroup
+
 	statuses := make([]int, 4) // as many as may upload at once
 	for i := range statuses {
 		archive := pack(t, "SKILL.md", document("tables", "1.0.0", fmt.Sprint(i%2)))
+
 		all.Go(func() { statuses[i] = w.upload("acme/tables", "1.0.0", "ann", archive).status })
 	}
+
 	all.Wait()
+
 	counts := map[int]int{}
 	for _, status := range statuses {
 		counts[status]++
 	}
+
 	require.Equal(t, 1, counts[201], statuses)
 	require.Equal(t, 1, counts[200], statuses)
 	require.Equal(t, 2, counts[409], statuses)
@@ -323,16 +361,20 @@ func TestService_Clean_removesCutOffUploads(t *testing.T) {
 	w := newWorld(t)
 	require.Equal(t, 201, w.upload("acme/tables", "1.0.0", "ann", pack(t, "SKILL.md", document("tables", "1.0.0", "one"))).status)
 	conn, err := pgx.Connect(t.Context(), w.database)
+
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
+
 	_, err = conn.Exec(t.Context(), `INSERT INTO registry.uploads (package_key) VALUES ('left'), ('never-stored')`)
 	require.NoError(t, err)
+
 	left := "registry/packages/left"
 	_, err = w.objectStore().PutObject(t.Context(), w.bucket.Name, left, strings.NewReader("x"), 1, minio.PutObjectOptions{})
 	require.NoError(t, err)
 	require.Len(t, w.objects(), 2)
 	require.NoError(t, w.service.Clean(t.Context()))
 	require.Len(t, w.objects(), 1)
+
 	var announced int
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM registry.uploads`).Scan(&announced))
 	require.Zero(t, announced)
@@ -346,12 +388,15 @@ func TestService_views(t *testing.T) {
 	empty := `{"skills":0,"versions":0,"organizations":0,"downloads":0,"updated_at":null}`
 	require.JSONEq(t, empty, string(w.get("/registry/skill-store/stats").body))
 	require.JSONEq(t, `{"items":[],"total":0}`, string(w.get("/skills?q=x").body))
+
 	for _, name := range []string{"pdf-forms", "pdf", "letters"} {
 		require.Equal(t, 201, w.upload("acme/"+name, "1.0.0", "ann", pack(t, "SKILL.md", document(name, "1.0.0", "x"))).status)
+
 		if name != "letters" {
 			require.Equal(t, 200, w.put("/skills/acme/"+name+"/release", "ann", `{"version":"1.0.0"}`).status)
 		}
 	}
+
 	found := w.get("/skills?q=PDF%20%00").json(t)
 	require.InDelta(t, 2, found["total"], 0)
 	require.Equal(t, "pdf", found["items"].([]any)[0].(map[string]any)["name"])
@@ -360,6 +405,7 @@ func TestService_views(t *testing.T) {
 	w.refused(w.get("/skills?limit=0"), 422, "invalid_request")
 
 	require.Equal(t, 200, w.put("/registry/organizations/acme", "ann", `{"display_name":"Acme & Co"}`).status)
+
 	acme := `{"items":[{"name":"acme","display_name":"Acme & Co","skill_count":2}]}`
 	require.JSONEq(t, acme, string(w.get("/registry/organizations").body))
 
@@ -376,6 +422,7 @@ func TestService_views(t *testing.T) {
 	} {
 		w.refused(w.put("/registry/templates/agent/basic", machineKey, body), 422, "invalid_request")
 	}
+
 	w.refused(w.put("/registry/templates/agent/basic", machineKey, `{"unknown":1}`), 400, "malformed_request")
 	require.Equal(t, 200, w.put("/registry/templates/agent/basic", machineKey, fmt.Sprintf(form, `{"n":1}`)).status)
 	require.Equal(t, 200, w.put("/registry/templates/agent/basic?driver=http", machineKey, fmt.Sprintf(form, `{"n":2}`)).status)
@@ -395,10 +442,12 @@ func TestService_views(t *testing.T) {
 	skills := w.get("/registry/resources?type=skill&subtype=acme&limit=1").json(t)
 	require.InDelta(t, 2, skills["total"], 0)
 	require.Len(t, skills["items"], 1)
+
 	for _, r := range all["items"].([]any) {
 		one := w.get("/registry/resources/" + r.(map[string]any)["id"].(string))
 		require.Equal(t, r, any(one.json(t)))
 	}
+
 	w.refused(w.get("/registry/resources/skill.acme.none"), 404, "resource_not_found")
 	require.Equal(t, 204, w.send(http.MethodDelete, "/registry/scenarios/first", machineKey, "", nil).status)
 	require.Equal(t, 204, w.send(http.MethodDelete, "/registry/templates/agent/basic?driver=http", machineKey, "", nil).status)

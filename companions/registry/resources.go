@@ -40,30 +40,38 @@ func (s *Service) listResources(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	offset, err := edge.Number(r, "offset", 0, 0, mostOffset)
 	if err != nil {
 		return err
 	}
+
 	query := r.URL.Query()
 	for _, name := range []string{"type", "subtype"} {
 		if err := checkText("query."+name, query.Get(name), 0, maxTitle); err != nil {
 			return err
 		}
 	}
+
 	const which = ` FROM registry.resources WHERE ($1 = '' OR type = $1) AND ($2 = '' OR subtype = $2)`
+
 	rows, err := s.db.Query(r.Context(), `SELECT `+resourceColumns+which+` ORDER BY id LIMIT $3 OFFSET $4`,
 		query.Get("type"), query.Get("subtype"), limit, offset)
 	if err != nil {
 		return err
 	}
+
 	var page resourcePage
 	if page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByPos[resource]); err != nil {
 		return err
 	}
+
 	if err := s.db.QueryRow(r.Context(), `SELECT count(*)`+which, query.Get("type"), query.Get("subtype")).Scan(&page.Total); err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, page)
+
 	return nil
 }
 
@@ -72,18 +80,23 @@ func (s *Service) getResource(w http.ResponseWriter, r *http.Request) error {
 	if err := checkText("path.id", id, 1, maxTitle); err != nil {
 		return err
 	}
+
 	rows, err := s.db.Query(r.Context(), `SELECT `+resourceColumns+` FROM registry.resources WHERE id = $1`, id)
 	if err != nil {
 		return err
 	}
+
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[resource])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return edge.Refuse(http.StatusNotFound, "resource_not_found", "the registry has no such resource")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, found)
+
 	return nil
 }
 
@@ -96,6 +109,7 @@ func (s *Service) stats(w http.ResponseWriter, r *http.Request) error {
 		Downloads     int64      `json:"downloads"`
 		UpdatedAt     *time.Time `json:"updated_at"`
 	}
+
 	err := s.db.QueryRow(r.Context(), `
 		SELECT (SELECT count(*) FROM registry.skills), (SELECT count(*) FROM registry.versions),
 			(SELECT count(*) FROM registry.organizations), (SELECT coalesce(sum(downloads), 0)::bigint FROM registry.skills),
@@ -104,6 +118,8 @@ func (s *Service) stats(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, counts)
+
 	return nil
 }

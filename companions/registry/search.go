@@ -38,29 +38,36 @@ func (s *Service) search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	offset, err := edge.Number(r, "offset", 0, 0, mostOffset)
 	if err != nil {
 		return err
 	}
+
 	query := r.URL.Query()
 	if len(query.Get("q")) > maxQuery {
 		return edge.Invalid("query.q", "has more than %d bytes", maxQuery)
 	}
+
 	org := query.Get("org")
 	if org != "" && !orgForm.MatchString(org) {
 		return edge.Invalid("query.org", "is not the name of an organisation")
 	}
+
 	page, err := s.find(r.Context(), query.Get("q"), org, limit, offset)
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, page)
+
 	return nil
 }
 
 func (s *Service) find(ctx context.Context, q, org string, limit, offset int) (page listingPage, err error) {
 	words := strings.Fields(strings.ToLower(strings.ToValidUTF8(strings.ReplaceAll(q, "\x00", " "), " ")))
 	words = words[:min(len(words), maxWords)]
+
 	const found = `
 		WITH found AS (
 			SELECT s.org, s.name, v.description, s.released_version, s.downloads, coalesce((
@@ -73,20 +80,26 @@ func (s *Service) find(ctx context.Context, q, org string, limit, offset int) (p
 			FROM registry.skills s
 			JOIN registry.versions v ON v.org = s.org AND v.name = s.name AND v.version = s.released_version
 			WHERE $2 = '' OR s.org = $2)`
+
 	page.Items = []listing{}
+
 	if words == nil {
 		words = []string{}
 	}
+
 	rows, err := s.db.Query(ctx, found+`
 		SELECT org, name, description, released_version, downloads, score FROM found WHERE score > 0
 		ORDER BY score DESC, downloads DESC, org, name LIMIT $3 OFFSET $4`, words, org, limit, offset)
 	if err != nil {
 		return page, err
 	}
+
 	if page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByPos[listing]); err != nil {
 		return page, err
 	}
+
 	err = s.db.QueryRow(ctx, found+` SELECT count(*) FROM found WHERE score > 0`, words, org).Scan(&page.Total)
+
 	return page, err
 }
 
@@ -96,8 +109,11 @@ func (s *Service) getSkill(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	var found listing
+
 	found.Org, found.Name, found.Score = id.org, id.name, 1
+
 	err = s.db.QueryRow(r.Context(), `
 		SELECT coalesce(v.description, ''), s.released_version, s.downloads FROM registry.skills s
 		LEFT JOIN registry.versions v ON v.org = s.org AND v.name = s.name AND v.version = s.released_version
@@ -105,9 +121,12 @@ func (s *Service) getSkill(w http.ResponseWriter, r *http.Request) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return noSkill(id)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, found)
+
 	return nil
 }

@@ -36,11 +36,14 @@ func (s *Service) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[template])
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, items[template]{list})
+
 	return nil
 }
 
@@ -52,6 +55,7 @@ func templateKey(r *http.Request) (key [3]string, err error) {
 			return key, edge.Invalid(where, "must be 1 to 64 lower-case letters, digits, hyphens and underscores")
 		}
 	}
+
 	return key, nil
 }
 
@@ -62,20 +66,25 @@ func (s *Service) getTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	rows, err := s.db.Query(r.Context(), `
 		SELECT `+templateColumns+` FROM registry.templates WHERE type_key = $1 AND subtype = $2 AND ($3 = '' OR driver = $3)
 		ORDER BY driver LIMIT 1`, key[0], key[1], key[2])
 	if err != nil {
 		return err
 	}
+
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[template])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return noTemplate()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, found)
+
 	return nil
 }
 
@@ -89,10 +98,12 @@ func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	caller, err := s.administrator(r)
 	if err != nil {
 		return err
 	}
+
 	var in struct {
 		Title       string          `json:"title"`
 		Description string          `json:"description"`
@@ -103,9 +114,11 @@ func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err := edge.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
+
 	if in.Defaults == nil {
 		in.Defaults = json.RawMessage(`{}`)
 	}
+
 	t := template{
 		TypeKey: key[0], Subtype: key[1], Driver: key[2],
 		Title: in.Title, Description: in.Description, Version: in.Version, Schema: in.Schema, Defaults: in.Defaults,
@@ -113,6 +126,7 @@ func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err := t.check(); err != nil {
 		return err
 	}
+
 	stored, err := s.db.Exec(r.Context(), `
 		INSERT INTO registry.templates (`+templateColumns+`, owner) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
 		WHERE (SELECT count(*) FROM registry.templates) < $10
@@ -123,10 +137,13 @@ func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if stored.RowsAffected() == 0 {
 		return edge.Refuse(http.StatusConflict, "too_many_templates", "the registry has at most %d templates", maxTemplates)
 	}
+
 	edge.WriteJSON(w, http.StatusOK, t)
+
 	return nil
 }
 
@@ -134,44 +151,56 @@ func (t *template) check() error {
 	if err := checkText("body.title", t.Title, 1, maxTitle); err != nil {
 		return err
 	}
+
 	if err := checkText("body.description", t.Description, 0, maxDescription); err != nil {
 		return err
 	}
+
 	if _, err := checkVersion("body.version", t.Version); err != nil {
 		return err
 	}
+
 	if bytes.Contains(t.Schema, []byte(`\u0000`)) || bytes.Contains(t.Defaults, []byte(`\u0000`)) {
 		return edge.Invalid("body", "must not hold NUL characters")
 	}
+
 	schema, err := object("body.schema", t.Schema)
 	if err != nil {
 		return err
 	}
+
 	defaults, err := object("body.defaults", t.Defaults)
 	if err != nil {
 		return err
 	}
+
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is fetched
+
 	if err := compiler.AddResource("template.json", schema); err != nil {
 		return edge.Invalid("body.schema", "is not a JSON Schema")
 	}
+
 	compiled, err := compiler.Compile("template.json")
 	if err != nil {
 		return edge.Invalid("body.schema", "is not a JSON Schema that stands alone")
 	}
+
 	if len(defaults) > 0 && compiled.Validate(any(defaults)) != nil {
 		return edge.Invalid("body.defaults", "do not follow the schema")
 	}
+
 	return nil
 }
 
 func object(where string, text json.RawMessage) (map[string]any, error) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+
 	fields, ok := value.(map[string]any)
 	if err != nil || !ok {
 		return nil, edge.Invalid(where, "must be a JSON object")
 	}
+
 	return fields, nil
 }
 
@@ -180,17 +209,22 @@ func (s *Service) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := s.administrator(r); err != nil {
 		return err
 	}
+
 	gone, err := s.db.Exec(r.Context(), `DELETE FROM registry.templates WHERE type_key = $1 AND subtype = $2 AND driver = $3`,
 		key[0], key[1], key[2])
 	if err == nil && gone.RowsAffected() == 0 {
 		err = noTemplate()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
+
 	return nil
 }

@@ -45,42 +45,53 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	version, err := versionOf(r)
 	if err != nil {
 		return err
 	}
+
 	caller, err := s.writer(r)
 	if err != nil {
 		return err
 	}
+
 	if _, err := mayPublish(r.Context(), s.db, id.org, caller); err != nil {
 		return err
 	}
+
 	select {
 	case s.uploads <- struct{}{}:
 		defer func() { <-s.uploads }()
 	default:
 		return edge.Refuse(http.StatusTooManyRequests, "rate_limited", "too many uploads at once: try again")
 	}
+
 	in, err := readForm(w, r)
 	if err != nil {
 		return err
 	}
 	defer in.archive.Close()
+
 	pack, files, err := inspect(r.Context(), in, id.name, version)
 	if err != nil {
 		return err
 	}
+
 	stored, added, err := s.publish(r.Context(), publication{id: id, version: version, pack: pack, files: files, form: in, caller: caller})
 	if err != nil {
 		return err
 	}
+
 	status := http.StatusOK
 	if added {
 		status = http.StatusCreated
+
 		s.log.Info("skill version stored", "org", id.org, "skill", id.name, "version", version, "digest", stored.Digest)
 	}
+
 	edge.WriteJSON(w, status, stored)
+
 	return nil
 }
 
@@ -88,34 +99,42 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 // limit.
 func readForm(w http.ResponseWriter, r *http.Request) (in form, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, safezip.SkillPackage.Archive+formOverhead)
+
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return in, edge.Refuse(http.StatusUnsupportedMediaType, "unsupported_media_type",
 			"send multipart/form-data with the archive as the part file")
 	}
+
 	defer func() {
 		if err != nil && in.archive != nil {
 			in.archive.Close()
 		}
 	}()
+
 	for n := 0; ; n++ {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return in, unread(err)
 		}
+
 		if n == maxParts {
 			return in, edge.Invalid("body", "has more than %d parts", maxParts)
 		}
+
 		if err := in.take(part); err != nil {
 			return in, err
 		}
 	}
+
 	if in.archive == nil {
 		return in, edge.Invalid("body.file", "is missing: send the archive as the part file")
 	}
+
 	return in, nil
 }
 
@@ -132,6 +151,7 @@ func (in *form) take(part *multipart.Part) (err error) {
 	default:
 		return edge.Invalid("body", "has a part that is neither file, git_commit nor git_branch")
 	}
+
 	return err
 }
 
@@ -140,22 +160,27 @@ func (in *form) takeArchive(part io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	in.archive = archive
 	if err := os.Remove(archive.Name()); err != nil {
 		return err
 	}
+
 	limit := safezip.SkillPackage.Archive
 	if in.size, err = io.Copy(archive, io.LimitReader(part, limit+1)); err != nil {
 		return unread(err)
 	}
+
 	if in.size > limit {
 		return edge.Refuse(http.StatusRequestEntityTooLarge, "invalid_skill_archive", "the archive is larger than %d bytes", limit)
 	}
+
 	return nil
 }
 
 func field(part io.Reader) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(part, maxField+1))
+
 	text := strings.TrimSpace(string(data))
 	switch {
 	case err != nil:
@@ -163,6 +188,7 @@ func field(part io.Reader) (string, error) {
 	case len(data) > maxField || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }):
 		return "", edge.Invalid("body", "has a text that is longer than %d bytes, or no text", maxField)
 	}
+
 	return text, nil
 }
 
@@ -171,9 +197,11 @@ func unread(err error) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return edge.Refuse(http.StatusRequestEntityTooLarge, "invalid_skill_archive", "the request is larger than an archive may be")
 	}
+
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path // the disk of the service
 	}
+
 	return edge.Refuse(http.StatusBadRequest, "malformed_request", "the body could not be read as multipart/form-data")
 }
 
@@ -184,9 +212,11 @@ func inspect(ctx context.Context, in form, name, version string) (skillpack.Pack
 	if err != nil {
 		return pack, nil, refusal(err)
 	}
+
 	if pack.Name != name {
 		return pack, nil, invalidSkill("the name in the front matter is " + pack.Name + ", not " + name)
 	}
+
 	switch pack.Version {
 	case version:
 	case "":
@@ -194,14 +224,17 @@ func inspect(ctx context.Context, in form, name, version string) (skillpack.Pack
 	default:
 		return pack, nil, invalidSkill("the version in the front matter is not " + version)
 	}
+
 	files := make([]file, len(pack.Files))
 	for i, f := range pack.Files {
 		sum, err := hash(ctx, f)
 		if err != nil {
 			return pack, nil, refusal(err)
 		}
+
 		files[i] = file{Path: f.Path, Size: f.Size, SHA256: sum}
 	}
+
 	return pack, files, nil
 }
 
@@ -209,15 +242,18 @@ func hash(ctx context.Context, f skillpack.File) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return "", err
 	}
 	defer content.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, content); err != nil {
 		return "", err
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
@@ -226,6 +262,7 @@ func invalidSkill(problems ...string) error {
 	for _, problem := range problems {
 		p.Errors = append(p.Errors, edge.Field{Location: "body.file", Message: problem})
 	}
+
 	return p
 }
 
@@ -234,12 +271,15 @@ func refusal(err error) error {
 	if invalid, ok := errors.AsType[*skillpack.Error](err); ok {
 		return invalidSkill(invalid.Problems...)
 	}
+
 	if unsafe, ok := errors.AsType[*safezip.Error](err); ok {
 		status := http.StatusUnprocessableEntity
 		if unsafe.Reason == safezip.TooLarge || unsafe.Reason == safezip.Expands || unsafe.Reason == safezip.TooManyFiles {
 			status = http.StatusRequestEntityTooLarge
 		}
+
 		return edge.Refuse(status, "invalid_skill_archive", "the package cannot be unpacked: %s", unsafe.Text)
 	}
+
 	return err
 }

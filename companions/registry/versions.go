@@ -46,6 +46,7 @@ const versionColumns = `v.version, v.digest, v.size, v.file_count, v.created_at,
 
 func (v *versionView) scan(row pgx.CollectableRow, more ...any) error {
 	var commit, branch *string
+
 	err := row.Scan(append([]any{
 		&v.Version, &v.Digest, &v.Size, &v.FileCount, &v.CreatedAt, &v.Released, &v.Yanked, &commit, &branch,
 	}, more...)...)
@@ -55,6 +56,7 @@ func (v *versionView) scan(row pgx.CollectableRow, more ...any) error {
 			v.Git.Branch = *branch
 		}
 	}
+
 	return err
 }
 
@@ -66,18 +68,23 @@ func (s *Service) versions(ctx context.Context, id skillID) ([]versionView, erro
 	if err != nil {
 		return nil, err
 	}
+
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v versionView, err error) { return v, v.scan(row) })
 	if err != nil {
 		return nil, err
 	}
+
 	if len(list) == 0 {
 		return nil, noSkill(id)
 	}
+
 	order := map[string]*semver.Version{}
 	for _, v := range list {
 		order[v.Version] = semver.MustParse(v.Version) // every stored one was parsed
 	}
+
 	slices.SortFunc(list, func(a, b versionView) int { return order[b.Version].Compare(order[a.Version]) })
+
 	return list, nil
 }
 
@@ -86,11 +93,14 @@ func (s *Service) listVersions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	list, err := s.versions(r.Context(), id)
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, items[versionView]{list})
+
 	return nil
 }
 
@@ -104,15 +114,19 @@ func (s *Service) getVersion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	version, err := versionOf(r)
 	if err != nil {
 		return err
 	}
+
 	found, err := s.version(r.Context(), id, version)
 	if err != nil {
 		return err
 	}
+
 	edge.WriteJSON(w, http.StatusOK, found)
+
 	return nil
 }
 
@@ -124,12 +138,14 @@ func (s *Service) version(ctx context.Context, id skillID, version string) (whol
 	if err != nil {
 		return wholeVersion{}, err
 	}
+
 	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (v wholeVersion, err error) {
 		return v, v.scan(row, &v.Description, &v.FrontMatter, &v.Files, &v.Warnings)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = noVersion(id, version)
 	}
+
 	return found, err
 }
 
@@ -139,14 +155,19 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	version := r.URL.Query().Get("version")
 	if version != "" {
 		if _, err := checkVersion("query.version", version); err != nil {
 			return err
 		}
 	}
-	var key, digest, found string
-	var created time.Time
+
+	var (
+		key, digest, found string
+		created            time.Time
+	)
+
 	err = s.db.QueryRow(r.Context(), `
 		SELECT v.package_key, v.digest, v.version, v.created_at FROM registry.versions v JOIN registry.skills s USING (org, name)
 		WHERE v.org = $1 AND v.name = $2 AND v.version = coalesce(nullif($3, ''), s.released_version)`,
@@ -159,22 +180,26 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
+
 	object, err := s.packages.open(r.Context(), key)
 	if err != nil {
 		return err
 	}
 	defer object.Close()
+
 	if r.Method == http.MethodGet && r.Header.Get("If-None-Match") == "" && r.Header.Get("Range") == "" {
 		if _, err := s.db.Exec(r.Context(), `UPDATE registry.skills SET downloads = downloads + 1 WHERE org = $1 AND name = $2`,
 			id.org, id.name); err != nil {
 			s.log.Warn("failed to count a download", "error", err)
 		}
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "application/zip")
 	header.Set("ETag", `"`+digest+`"`)
 	header.Set("X-Skill-Version", found)
 	header.Set("Content-Disposition", `attachment; filename="`+id.name+"-"+found+`.zip"`)
 	http.ServeContent(w, r, "", created, object)
+
 	return nil
 }

@@ -29,25 +29,31 @@ func (s Schema) Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("the database address of the %s service is not valid", s.Name) // it holds a password
 	}
 	defer db.Close()
+
 	if err := s.create(ctx, db); err != nil {
 		return fmt.Errorf("create schema %s: %w", s.Name, err)
 	}
+
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(s.Lock))
 	if err != nil {
 		return fmt.Errorf("prepare migration lock: %w", err)
 	}
+
 	files, err := fs.Sub(s.Files, "migrations")
 	if err != nil {
 		return err
 	}
+
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithSessionLocker(locker), goose.WithTableName(s.Name+".goose_db_version"), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read migrations of schema %s: %w", s.Name, err)
 	}
+
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", s.Name, err)
 	}
+
 	return nil
 }
 
@@ -63,11 +69,13 @@ func (s Schema) create(ctx context.Context, db *sql.DB) (err error) {
 			err = errors.Join(err, undone)
 		}
 	}()
+
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, s.Lock+1); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+s.Name); err != nil {
 		return err
 	}
+
 	return tx.Commit()
 }

@@ -66,6 +66,7 @@ func (d Document) Encode() ([]byte, error) {
 	if d.Nodes == nil {
 		d.Nodes = []Component{}
 	}
+
 	return document.Encode(d)
 }
 
@@ -74,6 +75,7 @@ func (d Document) Counts() (nodes, edges int) {
 	for _, c := range d.Nodes {
 		edges += len(c.Links)
 	}
+
 	return len(d.Nodes), edges
 }
 
@@ -101,15 +103,19 @@ func Validate(d Document) domain.Validation {
 	fail := func(code, id, path, format string, args ...any) {
 		result.Errors = append(result.Errors, domain.Finding{Code: code, Message: fmt.Sprintf(format, args...), NodeID: id, Path: path})
 	}
+
 	parents := map[string]string{}
 	for i, c := range d.Nodes {
 		if _, exists := parents[c.ID]; exists {
 			fail(CodeDuplicateID, c.ID, fmt.Sprintf("nodes[%d].id", i), "another component has the id %s already", c.ID)
 			continue
 		}
+
 		parents[c.ID] = c.ParentID
 	}
+
 	inCycle := cycleMembers(parents)
+
 	for i, c := range d.Nodes {
 		for k, link := range c.Links {
 			if _, exists := parents[link.TargetID]; !exists {
@@ -117,15 +123,19 @@ func Validate(d Document) domain.Validation {
 					"the link leads to component %s, which does not exist", link.TargetID)
 			}
 		}
+
 		at := fmt.Sprintf("nodes[%d].parent_id", i)
 		if _, exists := parents[c.ParentID]; c.ParentID != "" && !exists {
 			fail(CodeDanglingLink, c.ID, at, "the parent %s does not exist", c.ParentID)
 		}
+
 		if inCycle[c.ID] && parents[c.ID] == c.ParentID {
 			fail(CodeParentCycle, c.ID, at, "component %s is within itself by way of its parents", c.ID)
 		}
 	}
+
 	result.Valid = len(result.Errors) == 0
+
 	return result
 }
 
@@ -133,25 +143,31 @@ func Validate(d Document) domain.Validation {
 // walked once.
 func cycleMembers(parents map[string]string) map[string]bool {
 	members, walk := map[string]bool{}, map[string]int{}
+
 	number := 0
 	for id := range parents {
 		number++
+
 		at := id
 		for walk[at] == 0 {
 			parent, exists := parents[at]
 			if !exists {
 				break
 			}
+
 			walk[at] = number
 			at = parent
 		}
+
 		if walk[at] != number {
 			continue // it came to an end, or to where another walk has been
 		}
+
 		for !members[at] {
 			members[at] = true
 			at = parents[at]
 		}
 	}
+
 	return members
 }

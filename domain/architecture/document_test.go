@@ -9,13 +9,16 @@ import (
 
 func parse(t *testing.T, text string) Document {
 	t.Helper()
+
 	var d Document
 	require.NoError(t, json.Unmarshal([]byte(text), &d))
+
 	return d
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		document string
 		want     []string
@@ -36,11 +39,13 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result := Validate(parse(t, tc.document))
+
 			var got []string
 			for _, f := range result.Errors {
 				got = append(got, f.Code+" "+f.Path)
 				require.NotEmpty(t, f.NodeID)
 			}
+
 			require.Equal(t, tc.want, got)
 			require.Equal(t, len(got) == 0, result.Valid)
 		})
@@ -58,6 +63,7 @@ func TestCompare(t *testing.T) {
 	require.Equal(t, "technology", d.Nodes.Changed[0].Fields[0].Field)
 	nodes, links := parse(t, `{"nodes":[{"id":"a","type":"user","links":[{"target_id":"a"},{"target_id":"b"}]}]}`).Counts()
 	require.Equal(t, []int{1, 2}, []int{nodes, links})
+
 	text, err := Document{}.Encode()
 	require.NoError(t, err)
 	require.Equal(t, `{"nodes":[]}`, string(text))

@@ -18,9 +18,11 @@ func (w Work) Alive() bool {
 	if w.Loop == domain.LoopEnded {
 		return false
 	}
+
 	if w.Background {
 		return w.TaskRunning
 	}
+
 	return w.Chat == domain.ChatStateRunning && !w.StopRequested
 }
 

@@ -11,10 +11,12 @@ import (
 
 func TestDeliver(t *testing.T) {
 	t.Parallel()
+
 	const (
 		enqueue, steer    = domain.DeliverEnqueue, domain.DeliverSteer
 		interrupt, reject = domain.DeliverInterrupt, domain.DeliverReject
 	)
+
 	run := chat.Delivery{Applied: domain.DeliverRun}
 	instead := chat.Delivery{Applied: domain.DeliverRun, Front: true, CancelQuestions: true, CloseWaiting: true}
 	join := chat.Delivery{Applied: steer, CancelQuestions: true}
@@ -79,11 +81,13 @@ func TestDeliver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			got, err := chat.Deliver(c.session, c.asked)
 			if c.err != nil {
 				require.Equal(t, c.err, err)
 				return
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})
@@ -92,6 +96,7 @@ func TestDeliver(t *testing.T) {
 
 func TestSession_Current(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		session chat.Session
 		want    chat.Current
@@ -112,7 +117,9 @@ func TestSession_Current(t *testing.T) {
 
 func TestConflict(t *testing.T) {
 	t.Parallel()
+
 	planning := chat.Settings{Mode: "planning"}
+
 	schema := []byte(`{"type":"object"}`)
 	for name, c := range map[string]struct {
 		chat chat.Settings
@@ -142,11 +149,13 @@ func TestConflict(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
+
 	for _, asked := range []domain.Delivery{domain.DeliverSteer, domain.DeliverEnqueue} {
 		got, err := chat.Join(asked, "")
 		require.NoError(t, err)
 		require.Equal(t, chat.Delivery{Applied: domain.DeliverSteer, CancelQuestions: true}, got)
 	}
+
 	_, err := chat.Join(domain.DeliverSteer, "mode")
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 	got, err := chat.Join(domain.DeliverEnqueue, "mode")
@@ -165,6 +174,7 @@ func TestClaim(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		session chat.Session
 		want    chat.Stops
@@ -186,6 +196,7 @@ func TestStop(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name      string
 		state     domain.ChatState
@@ -210,6 +221,7 @@ func TestWait(t *testing.T) {
 
 func TestResumes(t *testing.T) {
 	t.Parallel()
+
 	for _, state := range []domain.ChatState{domain.ChatStateQueued, domain.ChatStateRunning, domain.ChatStateWaiting, domain.ChatStateEnded} {
 		require.Equal(t, state == domain.ChatStateWaiting, chat.Resumes(state, 0), state)
 		require.False(t, chat.Resumes(state, 1), state)
@@ -218,6 +230,7 @@ func TestResumes(t *testing.T) {
 
 func TestFinish(t *testing.T) {
 	t.Parallel()
+
 	const completed, interrupted, failed = domain.FinishCompleted, domain.FinishInterrupted, domain.FinishFailed
 	for _, c := range []struct {
 		name   string
@@ -245,6 +258,7 @@ func TestFinish(t *testing.T) {
 
 func TestWork_Alive(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		work chat.Work
 		want bool
@@ -278,7 +292,9 @@ func TestWork_Alive(t *testing.T) {
 
 func TestClaimCall(t *testing.T) {
 	t.Parallel()
+
 	ready := chat.Call{Phase: domain.PhaseQueued, Alive: true, Permitted: true}
+
 	with := func(change func(*chat.Call)) chat.Call { c := ready; change(&c); return c }
 	for name, c := range map[string]struct {
 		call chat.Call

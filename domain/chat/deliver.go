@@ -17,6 +17,7 @@ type Delivery struct {
 // current chat (see Join, which decides the rest), interrupts it, or is rejected.
 func Deliver(s Session, asked domain.Delivery) (Delivery, error) {
 	current := s.Current()
+
 	waiting := s.Queued
 	if current == Promised {
 		waiting-- // the promised chat itself

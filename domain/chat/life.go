@@ -55,6 +55,7 @@ func Wait(state domain.ChatState, questions int, stopRequested bool) domain.Chat
 	if state == domain.ChatStateRunning && questions > 0 && !stopRequested {
 		return domain.ChatStateWaiting
 	}
+
 	return state
 }
 
@@ -78,8 +79,10 @@ func Finish(state domain.ChatState, stopRequested bool, reason domain.FinishReas
 	if state != domain.ChatStateRunning {
 		return Ending{}
 	}
+
 	if stopRequested && reason == domain.FinishCompleted {
 		reason = domain.FinishInterrupted
 	}
+
 	return Ending{Ends: true, Reason: reason, UnlessSteered: reason == domain.FinishCompleted}
 }

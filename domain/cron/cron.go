@@ -31,6 +31,7 @@ func (e *Error) Error() string {
 	if e.Field == "" {
 		return e.Reason
 	}
+
 	return e.Field + ": " + e.Reason
 }
 
@@ -72,6 +73,7 @@ func Parse(expression string) (Schedule, error) {
 		if known == "" {
 			return Schedule{}, &Error{Reason: "is none of @hourly, @daily, @weekly, @monthly and @yearly"}
 		}
+
 		text = known
 	}
 
@@ -80,14 +82,18 @@ func Parse(expression string) (Schedule, error) {
 		return Schedule{}, &Error{Reason: fmt.Sprintf(
 			"has %d fields, not the five of minute, hour, day of month, month and day of week", len(parts))}
 	}
+
 	var parsed [5]field
+
 	for i, part := range parts {
 		bits, reason := fields[i].parse(part)
 		if reason != "" {
 			return Schedule{}, &Error{Field: fields[i].name, Reason: reason}
 		}
+
 		parsed[i] = field{bits: bits, restricted: part != "*" && part != "*/1"}
 	}
+
 	if parsed[4].has(7) { // 0 and 7 are both Sunday
 		parsed[4].bits = parsed[4].bits&^(1<<7) | 1
 	}
@@ -96,6 +102,7 @@ func Parse(expression string) (Schedule, error) {
 	if !s.everDue() {
 		return Schedule{}, &Error{Field: "day of month", Reason: "no month of the expression has such a day"}
 	}
+
 	return s, nil
 }
 
@@ -107,6 +114,7 @@ func (s Schedule) everDue() bool {
 	if s.weekdays.restricted {
 		return true
 	}
+
 	for month := 1; month <= 12; month++ {
 		for day := 1; s.months.has(month) && day <= longest[month]; day++ {
 			if s.days.has(day) {
@@ -114,5 +122,6 @@ func (s Schedule) everDue() bool {
 			}
 		}
 	}
+
 	return false
 }

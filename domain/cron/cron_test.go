@@ -12,6 +12,7 @@ import (
 
 func TestParse_refusals(t *testing.T) {
 	t.Parallel()
+
 	for expression, want := range map[string]cron.Error{
 		"":                  {Reason: "has 0 fields, not the five of minute, hour, day of month, month and day of week"},
 		"* * * *":           {Reason: "has 4 fields, not the five of minute, hour, day of month, month and day of week"},
@@ -40,6 +41,7 @@ func TestParse_refusals(t *testing.T) {
 		},
 	} {
 		_, err := cron.Parse(expression)
+
 		var fault *cron.Error
 		require.ErrorAs(t, err, &fault, expression)
 		require.Equal(t, want, *fault, expression)
@@ -48,6 +50,7 @@ func TestParse_refusals(t *testing.T) {
 
 func TestSchedule_String(t *testing.T) {
 	t.Parallel()
+
 	for expression, want := range map[string]string{
 		"* * * * *":             "Every minute",
 		"*/1 * * * *":           "Every minute",
@@ -73,6 +76,7 @@ func TestSchedule_String(t *testing.T) {
 
 func TestSchedule_Next_clockChanges(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		expression, zone, after string
 		want                    []string
@@ -106,12 +110,14 @@ func TestSchedule_Next_clockChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			parsed, err := cron.Parse(tc.expression)
 			require.NoError(t, err)
 			zone, err := time.LoadLocation(tc.zone)
 			require.NoError(t, err)
 			at, err := time.Parse(time.RFC3339, tc.after)
 			require.NoError(t, err)
+
 			for _, want := range tc.want {
 				next, ok := parsed.Next(at, zone)
 				require.True(t, ok)
@@ -126,13 +132,16 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"* * * * *", "@daily", "1-5/2,7 */3 ? L 7", "0 0 29 2 *", "9999 1 1 1 1"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, expression string) {
 		parsed, err := cron.Parse(expression)
 		if err != nil {
 			var fault *cron.Error
 			require.ErrorAs(t, err, &fault)
+
 			return
 		}
+
 		require.NotEmpty(t, parsed.String())
 		_, due := parsed.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC)
 		require.True(t, due, expression)

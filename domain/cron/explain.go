@@ -28,9 +28,11 @@ func (s Schedule) String() string {
 	case s.weekdays.restricted:
 		text += ", on " + s.weekdays.words(6, word(weekdayWords))
 	}
+
 	if s.months.restricted {
 		text += ", in " + s.months.words(12, word(monthWords))
 	}
+
 	return text
 }
 
@@ -40,6 +42,7 @@ func (s Schedule) times() string {
 	switch {
 	case hours*minutes <= mostTimes:
 		var times []string
+
 		for hour := range 24 {
 			for minute := range 60 {
 				if s.hours.has(hour) && s.minutes.has(minute) {
@@ -47,6 +50,7 @@ func (s Schedule) times() string {
 				}
 			}
 		}
+
 		return "At " + joined(times)
 	case minutes == 60 && hours == 24:
 		return "Every minute"
@@ -66,14 +70,17 @@ func word(of []string) func(int) string {
 // words lists the values of a field up to high; three and more in a row are a range.
 func (f field) words(high int, name func(int) string) string {
 	var list []string
+
 	for from := 0; from <= high; from++ {
 		if !f.has(from) {
 			continue
 		}
+
 		to := from
 		for to < high && f.has(to+1) {
 			to++
 		}
+
 		switch to - from {
 		case 0:
 			list = append(list, name(from))
@@ -82,8 +89,10 @@ func (f field) words(high int, name func(int) string) string {
 		default:
 			list = append(list, name(from)+" to "+name(to))
 		}
+
 		from = to
 	}
+
 	return joined(list)
 }
 
@@ -91,6 +100,8 @@ func joined(list []string) string {
 	if len(list) == 1 {
 		return list[0]
 	}
+
 	last := len(list) - 1
+
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }

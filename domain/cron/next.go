@@ -23,10 +23,12 @@ func (s Schedule) Next(after time.Time, zone *time.Location) (time.Time, bool) {
 		if wall, found = s.nextWall(wall, end); !found {
 			break
 		}
+
 		if at := instant(wall, zone); at.After(after) {
 			return at, true
 		}
 	}
+
 	return time.Time{}, false
 }
 
@@ -48,6 +50,7 @@ func (s Schedule) nextWall(wall, end time.Time) (time.Time, bool) {
 			return wall, true
 		}
 	}
+
 	return wall, false
 }
 
@@ -58,6 +61,7 @@ func (s Schedule) dayFits(day time.Time) bool {
 	if s.days.restricted && s.weekdays.restricted {
 		return ofMonth || ofWeek
 	}
+
 	return ofMonth && ofWeek
 }
 
@@ -65,15 +69,18 @@ func (s Schedule) dayFits(day time.Time) bool {
 // out, the first whole minute after that.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
+
 	start, end := at.ZoneBounds()
 	if shows(at, wall) {
 		if start.IsZero() {
 			return at
 		}
+
 		_, before := start.Add(-time.Nanosecond).Zone()
 		if earlier := wall.Add(-time.Duration(before) * time.Second); earlier.Before(start) && shows(earlier.In(zone), wall) {
 			return earlier.In(zone)
 		}
+
 		return at
 	}
 
@@ -82,9 +89,11 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 	if reading(at).After(wall) {
 		change = start
 	}
+
 	if whole := change.Truncate(time.Minute); !whole.Equal(change) {
 		change = whole.Add(time.Minute)
 	}
+
 	return change.In(zone)
 }
 

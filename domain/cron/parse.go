@@ -12,18 +12,22 @@ func (b bounds) parse(text string) (bits uint64, reason string) {
 		if item == "" {
 			return 0, "has an empty item in its list"
 		}
+
 		more, reason := b.item(item)
 		if reason != "" {
 			return 0, reason
 		}
+
 		bits |= more
 	}
+
 	return bits, ""
 }
 
 func (b bounds) item(text string) (bits uint64, reason string) {
 	span, stepText, stepped := strings.Cut(text, "/")
 	step := 1
+
 	if stepped {
 		var ok bool
 		if step, ok = number(stepText); !ok || step < 1 || step > b.high {
@@ -32,20 +36,24 @@ func (b bounds) item(text string) (bits uint64, reason string) {
 	}
 
 	first, last, ranged := strings.Cut(span, "-")
+
 	from, to := b.low, b.high
 	if span == "*" && b.high == 7 {
 		to = 6 // Sunday once
 	}
+
 	if span != "*" {
 		var ok bool
 		if from, ok = b.value(first); !ok {
 			return 0, b.outside(first)
 		}
+
 		switch {
 		case ranged:
 			if to, ok = b.value(last); !ok {
 				return 0, b.outside(last)
 			}
+
 			if b.high == 7 && to == 0 && from > 0 {
 				to = 7 // FRI-SUN
 			}
@@ -55,12 +63,15 @@ func (b bounds) item(text string) (bits uint64, reason string) {
 			to = 6
 		}
 	}
+
 	if from > to {
 		return 0, fmt.Sprintf("the range of %q begins after its end", shown(text))
 	}
+
 	for value := from; value <= to; value += step {
 		bits |= 1 << value
 	}
+
 	return bits, ""
 }
 
@@ -71,7 +82,9 @@ func (b bounds) value(text string) (int, bool) {
 			return b.low + i, true
 		}
 	}
+
 	value, ok := number(text)
+
 	return value, ok && value >= b.low && value <= b.high
 }
 
@@ -79,6 +92,7 @@ func (b bounds) outside(text string) string {
 	if b.names == nil {
 		return fmt.Sprintf("%q is not a number from %d to %d", shown(text), b.low, b.high)
 	}
+
 	return fmt.Sprintf("%q is neither a number from %d to %d nor one of %s to %s", shown(text), b.low, b.high,
 		strings.ToUpper(b.names[0]), strings.ToUpper(b.names[len(b.names)-1]))
 }
@@ -88,7 +102,9 @@ func number(text string) (int, bool) {
 	if text == "" || len(text) > 4 || strings.Trim(text, "0123456789") != "" {
 		return 0, false
 	}
+
 	value, err := strconv.Atoi(text)
+
 	return value, err == nil
 }
 
@@ -97,5 +113,6 @@ func shown(text string) string {
 	if len(text) > 20 {
 		text = text[:20] + "…"
 	}
+
 	return strings.ToValidUTF8(text, "?")
 }

@@ -22,29 +22,40 @@ func compileCondition(text string) (condition, error) {
 	if err != nil {
 		return condition{}, err
 	}
-	var code strings.Builder
-	var quote rune
+
+	var (
+		code  strings.Builder
+		quote rune
+	)
+
 	values := types.Map{}
+
 	for _, s := range template {
 		if s.Reference == nil {
 			code.WriteString(s.Text)
 			quote = openQuote(quote, s.Text)
+
 			continue
 		}
+
 		if quote != 0 {
 			return condition{}, fmt.Errorf("%s is within quotes, where it would be text; write it without", s.Reference)
 		}
+
 		name := variable(len(values))
 		values[name] = types.Any
 		code.WriteString(" " + name + " ")
 	}
+
 	if strings.TrimSpace(code.String()) == "" {
 		return condition{}, errors.New("it is empty")
 	}
+
 	program, err := expr.Compile(code.String(), expr.Env(values), expr.AsBool(), expr.MaxNodes(500))
 	if err != nil {
 		return condition{}, firstLine(err)
 	}
+
 	return condition{program, template.References()}, nil
 }
 
@@ -67,21 +78,26 @@ func Holds(text string, value func(Reference) any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	values := make(map[string]any, len(c.references))
 	for i, r := range c.references {
 		values[variable(i)] = value(r)
 	}
+
 	result, err := expr.Run(c.program, values)
 	if err != nil {
 		return false, firstLine(err)
 	}
+
 	holds, _ := result.(bool)
+
 	return holds, nil
 }
 
 // openQuote returns the quote that is open behind a text, given the one before it; 0: none.
 func openQuote(open rune, text string) rune {
 	skip := false
+
 	for _, c := range text {
 		switch {
 		case skip:
@@ -94,5 +110,6 @@ func openQuote(open rune, text string) rune {
 			open = 0
 		}
 	}
+
 	return open
 }

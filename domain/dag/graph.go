@@ -167,8 +167,10 @@ func (g Graph) Complete() Graph {
 	if g.Viewport == nil {
 		g.Viewport = &document.Viewport{Zoom: 1}
 	}
+
 	given := slices.Clone(g.Steps)
 	slices.SortStableFunc(given, func(a, b Step) int { return cmp.Compare(a.Order, b.Order) })
+
 	names := map[string]string{}
 	for _, n := range g.Nodes {
 		names[n.ID] = cmp.Or(n.Name, n.ID)
@@ -176,13 +178,16 @@ func (g Graph) Complete() Graph {
 
 	g.Steps = nil
 	placed, ids := map[string]bool{}, map[string]bool{}
+
 	place := func(s Step) {
 		if _, exists := names[s.NodeID]; !exists || placed[s.NodeID] {
 			return
 		}
+
 		if s.ID == "" || ids[s.ID] {
 			s.ID = "step-" + s.NodeID
 		}
+
 		placed[s.NodeID], ids[s.ID] = true, true
 		s.Order, s.Title = len(g.Steps)+1, cmp.Or(s.Title, names[s.NodeID])
 		g.Steps = append(g.Steps, s)
@@ -190,9 +195,11 @@ func (g Graph) Complete() Graph {
 	for _, s := range given {
 		place(s)
 	}
+
 	for _, id := range newLinks(g).order() {
 		place(Step{NodeID: id})
 	}
+
 	return g
 }
 
@@ -202,16 +209,20 @@ func (g Graph) Order() []string { return newLinks(g).order() }
 // After gives a node and everything that comes after it; nil: there is no such node.
 func (g Graph) After(id string) map[string]bool {
 	l := newLinks(g)
+
 	from, known := l.number[id]
 	if !known {
 		return nil
 	}
+
 	after := map[string]bool{}
+
 	for i, reached := range l.reach(from) {
 		if reached {
 			after[l.ids[i]] = true
 		}
 	}
+
 	return after
 }
 
@@ -226,6 +237,8 @@ func Compare(from, to Graph) (d Difference, err error) {
 	if d.Nodes, err = document.Compare(from.Nodes, to.Nodes, func(n Node) string { return n.ID }); err != nil {
 		return d, err
 	}
+
 	d.Edges, err = document.Compare(from.Edges, to.Edges, func(e Edge) string { return e.ID })
+
 	return d, err
 }

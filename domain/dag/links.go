@@ -21,14 +21,17 @@ func newLinks(g Graph) links {
 			l.ids = append(l.ids, n.ID)
 		}
 	}
+
 	l.next = make([][]int, len(l.ids))
 	for _, e := range g.Edges {
 		from, known := l.number[e.Source]
+
 		to, alsoKnown := l.number[e.Target]
 		if known && alsoKnown {
 			l.next[from] = append(l.next[from], to)
 		}
 	}
+
 	return l
 }
 
@@ -41,17 +44,22 @@ func (l links) order() []string {
 			incoming[to]++
 		}
 	}
+
 	var ready []int
+
 	for i, n := range incoming {
 		if n == 0 {
 			ready = append(ready, i)
 		}
 	}
+
 	out := make([]string, 0, len(l.ids))
+
 	placed := make([]bool, len(l.ids))
 	for len(ready) > 0 {
 		i := ready[0]
 		ready = ready[1:]
+
 		out, placed[i] = append(out, l.ids[i]), true
 		for _, to := range l.next[i] {
 			if incoming[to]--; incoming[to] == 0 {
@@ -59,11 +67,13 @@ func (l links) order() []string {
 			}
 		}
 	}
+
 	for i, id := range l.ids {
 		if !placed[i] {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }
 
@@ -73,11 +83,13 @@ func (l links) reach(from ...int) []bool {
 	for len(from) > 0 {
 		i := from[len(from)-1]
 		from = from[:len(from)-1]
+
 		if !seen[i] {
 			seen[i] = true
 			from = append(from, l.next[i]...)
 		}
 	}
+
 	return seen
 }
 
@@ -89,6 +101,7 @@ func (l links) reversed() links {
 			back.next[to] = append(back.next[to], from)
 		}
 	}
+
 	return back
 }
 
@@ -101,6 +114,7 @@ func (l links) cycles() [][]string {
 			t.visit(i)
 		}
 	}
+
 	return t.found
 }
 
@@ -117,6 +131,7 @@ type tarjan struct {
 func (t *tarjan) visit(i int) {
 	t.count++
 	t.index[i], t.low[i] = t.count, t.count
+
 	t.stack, t.open[i] = append(t.stack, i), true
 	for _, to := range t.next[i] {
 		if t.index[to] == 0 {
@@ -126,22 +141,27 @@ func (t *tarjan) visit(i int) {
 			t.low[i] = min(t.low[i], t.index[to])
 		}
 	}
+
 	if t.low[i] != t.index[i] {
 		return
 	}
 
 	at := slices.Index(t.stack, i)
 	members := slices.Clone(t.stack[at:])
+
 	t.stack = t.stack[:at]
 	for _, m := range members {
 		t.open[m] = false
 	}
+
 	if len(members) > 1 || slices.Contains(t.next[i], i) {
 		slices.SortFunc(members, func(a, b int) int { return cmp.Compare(a, b) })
+
 		names := make([]string, len(members))
 		for k, m := range members {
 			names[k] = t.ids[m]
 		}
+
 		t.found = append(t.found, names)
 	}
 }

@@ -26,6 +26,7 @@ func (r Reference) String() string {
 	if r.Root == RootNodes {
 		parts = append(parts, r.NodeID, "output")
 	}
+
 	return "{{" + strings.Join(append(parts, r.Path...), ".") + "}}"
 }
 
@@ -59,30 +60,38 @@ const maxReference = 500
 // ParseTemplate finds the references in a text. Braces that are meant as text are
 // written as \{{.
 func ParseTemplate(text string) (Template, error) {
-	var out Template
-	var literal strings.Builder
+	var (
+		out     Template
+		literal strings.Builder
+	)
+
 	flush := func() {
 		if literal.Len() > 0 {
 			out = append(out, Segment{Text: literal.String()})
 			literal.Reset()
 		}
 	}
+
 	for at := 0; at < len(text); {
 		rest := text[at:]
 		switch {
 		case strings.HasPrefix(rest, escaped):
 			literal.WriteString(opening)
+
 			at += len(escaped)
 		case strings.HasPrefix(rest, opening):
 			end := strings.Index(rest, closing)
 			if end < 0 || end > maxReference {
 				return nil, &SyntaxError{at, "{{ without }}; write \\{{ for braces that are text"}
 			}
+
 			reference, err := parseReference(rest[len(opening):end])
 			if err != nil {
 				return nil, &SyntaxError{at, err.Error()}
 			}
+
 			flush()
+
 			out = append(out, Segment{Reference: &reference})
 			at += end + len(closing)
 		default:
@@ -90,31 +99,38 @@ func ParseTemplate(text string) (Template, error) {
 			at++
 		}
 	}
+
 	flush()
+
 	return out, nil
 }
 
 // String returns a text that parses to the template.
 func (t Template) String() string {
 	var out strings.Builder
+
 	for _, s := range t {
 		if s.Reference != nil {
 			out.WriteString(s.Reference.String())
 			continue
 		}
+
 		out.WriteString(strings.ReplaceAll(s.Text, opening, escaped))
 	}
+
 	return out.String()
 }
 
 // References are the references of the template, in their order.
 func (t Template) References() []Reference {
 	var out []Reference
+
 	for _, s := range t {
 		if s.Reference != nil {
 			out = append(out, *s.Reference)
 		}
 	}
+
 	return out
 }
 
@@ -124,6 +140,7 @@ func (t Template) Whole() *Reference {
 	if len(t) == 1 {
 		return t[0].Reference
 	}
+
 	return nil
 }
 
@@ -135,6 +152,7 @@ func parseReference(text string) (Reference, error) {
 				shorten(text))
 		}
 	}
+
 	switch root := parts[0]; {
 	case root == RootNodes && len(parts) >= 3 && parts[2] == "output":
 		return Reference{Root: root, NodeID: parts[1], Path: parts[3:]}, nil
@@ -145,6 +163,7 @@ func parseReference(text string) (Reference, error) {
 	case root == RootInput:
 		return Reference{}, fmt.Errorf("%q names no field; write {{input.field}}", shorten(text))
 	}
+
 	return Reference{}, fmt.Errorf("%q begins with neither nodes, input nor item", shorten(text))
 }
 
@@ -155,6 +174,7 @@ func isName(s string) bool {
 			return false
 		}
 	}
+
 	return s != ""
 }
 
@@ -164,5 +184,6 @@ func shorten(s string) string {
 	if s = strings.TrimSpace(s); len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
+
 	return s
 }

@@ -8,6 +8,7 @@ import (
 
 func TestParseTemplate(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string][]string{
 		"no reference { } }}":                   nil,
 		"{{nodes.a.output}}":                    {"{{nodes.a.output}}"},
@@ -18,15 +19,19 @@ func TestParseTemplate(t *testing.T) {
 	} {
 		template, err := ParseTemplate(text)
 		require.NoError(t, err, text)
+
 		var got []string
 		for _, r := range template.References() {
 			got = append(got, r.String())
 		}
+
 		require.Equal(t, want, got, text)
 	}
+
 	whole, err := ParseTemplate("{{nodes.a.output.x}}")
 	require.NoError(t, err)
 	require.Equal(t, &Reference{Root: RootNodes, NodeID: "a", Path: []string{"x"}}, whole.Whole())
+
 	part, err := ParseTemplate(" {{nodes.a.output.x}}")
 	require.NoError(t, err)
 	require.Nil(t, part.Whole())
@@ -47,11 +52,13 @@ func FuzzParseTemplate(f *testing.F) {
 	for _, text := range []string{"", "{{nodes.a.output}}", `\{{ {{input.x}} \\{{`, "{{{", `\{{{{input.a}}`, "{{item}}{{", "}}{{ input.a }}"} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		template, err := ParseTemplate(text)
 		if err != nil {
 			return
 		}
+
 		again, err := ParseTemplate(template.String())
 		require.NoError(t, err, "%q from %q", template.String(), text)
 		require.Equal(t, template, again, "%q from %q", template.String(), text)

@@ -40,25 +40,30 @@ type Known struct {
 // Names are the skills and production solutions that a graph names, sorted.
 func (g Graph) Names() (skills, solutions []string) {
 	named := [2]map[string]bool{{}, {}}
+
 	for _, n := range g.Nodes {
 		if c := n.config(); c.Skill != "" {
 			named[0][c.Skill] = true
 		}
+
 		if c := n.config(); c.ProdSolutionID != "" {
 			named[1][c.ProdSolutionID] = true
 		}
 	}
+
 	return slices.Sorted(maps.Keys(named[0])), slices.Sorted(maps.Keys(named[1]))
 }
 
 // Agents are the agent_ids of production agents that a graph names, sorted.
 func (g Graph) Agents() []string {
 	named := map[string]bool{}
+
 	for _, n := range g.Nodes {
 		if c := n.config(); c.AgentID != "" {
 			named[c.AgentID] = true
 		}
 	}
+
 	return slices.Sorted(maps.Keys(named))
 }
 
@@ -66,6 +71,7 @@ func (n Node) config() Config {
 	if n.Config == nil {
 		return Config{}
 	}
+
 	return *n.Config
 }
 
@@ -79,6 +85,7 @@ func Validate(g Graph, known Known) domain.Validation {
 	v.checkPaths()
 	v.checkNodes()
 	v.result.Valid = len(v.result.Errors) == 0
+
 	return v.result
 }
 
@@ -99,6 +106,7 @@ func (v *validator) warn(f domain.Finding) { v.result.Warnings = append(v.result
 
 func (v *validator) checkIDs() {
 	starts, ends := 0, 0
+
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if v.node[n.ID] != nil {
@@ -106,8 +114,10 @@ func (v *validator) checkIDs() {
 				Code: CodeDuplicateID, Message: fmt.Sprintf("another node has the id %s already", n.ID), NodeID: n.ID,
 				Path: fmt.Sprintf("nodes[%d].id", i),
 			})
+
 			continue
 		}
+
 		v.node[n.ID] = n
 		switch n.Type {
 		case Start:
@@ -118,12 +128,15 @@ func (v *validator) checkIDs() {
 		default:
 		}
 	}
+
 	if starts > 1 {
 		v.start = nil
 	}
+
 	if starts == 0 {
 		v.fail(domain.Finding{Code: CodeMissingStart, Message: "there is no node of the type start", Path: "nodes"})
 	}
+
 	if ends == 0 {
 		v.fail(domain.Finding{Code: CodeMissingEnd, Message: "there is no node of the type end", Path: "nodes"})
 	}
@@ -131,34 +144,43 @@ func (v *validator) checkIDs() {
 
 func (v *validator) checkEdges() {
 	seen := map[string]bool{}
+
 	for i, e := range v.Edges {
 		at := fmt.Sprintf("edges[%d]", i)
+
 		fail := func(code, field, format string, args ...any) {
 			v.fail(domain.Finding{Code: code, Message: fmt.Sprintf(format, args...), EdgeID: e.ID, Path: at + "." + field})
 		}
 		if seen[e.ID] {
 			fail(CodeDuplicateID, "id", "another edge has the id %s already", e.ID)
 		}
+
 		seen[e.ID] = true
+
 		source, target := v.node[e.Source], v.node[e.Target]
 		if source == nil {
 			fail(CodeDanglingEdge, "source", "the edge leaves node %s, which does not exist", e.Source)
 		}
+
 		if target == nil {
 			fail(CodeDanglingEdge, "target", "the edge leads to node %s, which does not exist", e.Target)
 		}
+
 		if source != nil && source.Type == End {
 			fail(CodeTypeMismatch, "source", "no edge can leave %s, which is an end", e.Source)
 		}
+
 		if target != nil && target.Type == Start {
 			fail(CodeTypeMismatch, "target", "no edge can lead to %s, which is a start", e.Target)
 		}
+
 		if source != nil && e.Kind == EdgeError && source.OnError != ErrorIsRouted {
 			v.warn(domain.Finding{
 				Code: CodeUnreachable, Message: fmt.Sprintf("the edge is never taken: set on_error of node %s to route", e.Source),
 				EdgeID: e.ID, Path: at + ".kind",
 			})
 		}
+
 		v.checkCondition(e, at+".condition", source)
 	}
 }
@@ -167,16 +189,21 @@ func (v *validator) checkCondition(e Edge, path string, source *Node) {
 	if e.Condition == "" {
 		return
 	}
+
 	finding := domain.Finding{EdgeID: e.ID, Path: path}
+
 	references, err := checkCondition(e.Condition)
 	if err != nil {
 		finding.Code, finding.Message = CodeTypeMismatch, "the condition is not valid: "+err.Error()
 		if _, syntax := err.(*SyntaxError); syntax {
 			finding.Code = CodeUnknownReference
 		}
+
 		v.fail(finding)
+
 		return
 	}
+
 	for _, r := range references {
 		v.checkReference(r, source, true, finding)
 	}
@@ -192,7 +219,9 @@ func (v *validator) checkPaths() {
 			Path:    fmt.Sprintf("nodes[%d]", slices.IndexFunc(v.Nodes, func(n Node) bool { return n.ID == cycle[0] })),
 		})
 	}
+
 	var starts, ends []int
+
 	for id, n := range v.node {
 		switch n.Type {
 		case Start:
@@ -202,6 +231,7 @@ func (v *validator) checkPaths() {
 		default:
 		}
 	}
+
 	fromStart, toEnd := v.links.reach(starts...), v.back.reach(ends...)
 	for i, n := range v.Nodes {
 		number := v.links.number[n.ID]
@@ -240,6 +270,7 @@ func (v *validator) checkConfig(n *Node, at string) {
 			fail(CodeMissingConfig, field, "node %s of the type %s needs %s", n.ID, n.Type, what)
 		}
 	}
+
 	switch n.Type {
 	case Agent:
 		need(c.AgentID != "" || c.Prompt != "", "config.prompt", "an agent_id or a prompt")
@@ -247,7 +278,8 @@ func (v *validator) checkConfig(n *Node, at string) {
 		need(c.Tool != "", "config.tool", "the name of a tool")
 	case Map:
 		need(n.Inputs["items"] != nil, "inputs.items", "a list of items")
-		need(c.AgentID != "" || c.Prompt != "" || c.Tool != "" || c.ProdSolutionID != "", "config", "a prompt, an agent_id, a tool or a prod_solution_id")
+		need(c.AgentID != "" || c.Prompt != "" || c.Tool != "" || c.ProdSolutionID != "", "config", "a prompt, an agent_id, a tool or "+
+			"a prod_solution_id")
 	case Human:
 		need(c.Prompt != "", "config.prompt", "a question as prompt")
 	case Subflow:
@@ -261,19 +293,24 @@ func (v *validator) checkConfig(n *Node, at string) {
 			"config", "an edge that leaves it with a condition")
 	case Start, End, Join: // they need nothing
 	}
+
 	if n.OnError == ErrorIsRouted {
 		need(slices.ContainsFunc(v.Edges, func(e Edge) bool { return e.Source == n.ID && e.Kind == EdgeError }),
 			"on_error", "an edge of the kind error that leaves it")
 	}
+
 	if a := n.Approval; a != nil && a.Policy != ApprovalRequired && a.Policy != ApprovalNone {
 		fail(CodeTypeMismatch, "approval.policy", "the approval policy of node %s is neither required nor none", n.ID)
 	}
+
 	if c.AgentID != "" && !v.known.Agents[c.AgentID] {
 		fail(CodeMissingAgent, "config.agent_id", "there is no production agent %s", shorten(c.AgentID))
 	}
+
 	if c.Skill != "" && !v.known.Skills[c.Skill] {
 		fail(CodeMissingSkill, "config.skill", "there is no skill %s", shorten(c.Skill))
 	}
+
 	switch {
 	case c.ProdSolutionID == "":
 	case c.ProdSolutionID == v.known.SolutionID:
@@ -286,18 +323,24 @@ func (v *validator) checkConfig(n *Node, at string) {
 func (v *validator) checkBounds(n *Node, at string) {
 	unused := func(field, why string) {
 		v.warn(domain.Finding{
-			Code: CodeTypeMismatch, Message: fmt.Sprintf("node %s has a field without effect: %s", n.ID, why), NodeID: n.ID, Path: at + "." + field,
+			Code:    CodeTypeMismatch,
+			Message: fmt.Sprintf("node %s has a field without effect: %s", n.ID, why),
+			NodeID:  n.ID,
+			Path:    at + "." + field,
 		})
 	}
 	if c := n.config(); c.AgentID != "" && c.Skill != "" {
 		unused("config.skill", "the skills are those of the production agent")
 	}
+
 	if n.HeartbeatS != nil {
 		unused("heartbeat_s", "the service watches the work of nodes itself")
 	}
+
 	if n.Approval != nil && n.Approval.Escalation != "" {
 		unused("approval.escalation", "a question stays open until it is answered")
 	}
+
 	if n.Retry != nil && n.Retry.MaxAttempts == 0 {
 		v.fail(domain.Finding{
 			Code: CodeUnboundedLoop, Message: fmt.Sprintf("node %s is tried again without end: set max_attempts", n.ID), NodeID: n.ID,
@@ -310,10 +353,12 @@ func (v *validator) checkSchema(n *Node, at string) {
 	if n.OutputSchema == nil {
 		return
 	}
+
 	raw, err := json.Marshal(n.OutputSchema)
 	if err == nil {
 		_, err = domain.CompileSchema(raw)
 	}
+
 	if err != nil {
 		v.fail(domain.Finding{Code: CodeTypeMismatch, Message: domain.AsError(err).Message, NodeID: n.ID, Path: at + ".output_schema"})
 	}
@@ -327,12 +372,15 @@ func (v *validator) checkTexts(n *Node, at string) {
 	c := n.config()
 	v.checkText(c.Prompt, n, at+".config.prompt")
 	v.checkSecrets(c.Code, n, at+".config.code") // braces are part of many languages
+
 	for _, name := range slices.Sorted(maps.Keys(c.Arguments)) {
 		v.checkValue(c.Arguments[name], n, at+".config.arguments."+name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(n.Inputs)) {
 		v.checkValue(n.Inputs[name], n, at+".inputs."+name)
 	}
+
 	if n.Type == Map && n.Inputs["items"] != nil {
 		v.checkItems(n, at+".inputs.items")
 	}
@@ -363,12 +411,15 @@ func (v *validator) walkTexts(value any, n *Node, path string) {
 func (v *validator) checkText(text string, n *Node, path string) {
 	v.checkSecrets(text, n, path)
 	finding := domain.Finding{Code: CodeUnknownReference, NodeID: n.ID, Path: path}
+
 	template, err := ParseTemplate(text)
 	if err != nil {
 		finding.Message = err.Error()
 		v.fail(finding)
+
 		return
 	}
+
 	for _, r := range template.References() {
 		v.checkReference(r, n, false, finding)
 	}
@@ -376,6 +427,7 @@ func (v *validator) checkText(text string, n *Node, path string) {
 
 func (v *validator) checkSecrets(text string, n *Node, path string) {
 	finding := domain.Finding{Code: CodeSecretInPrompt, NodeID: n.ID, Path: path}
+
 	switch {
 	case domain.SecretShapes.MatchString(text):
 		finding.Message = "the text holds a credential: keep it in an environment bucket"
@@ -394,18 +446,23 @@ func (v *validator) checkReference(r Reference, n *Node, edge bool, finding doma
 		finding.Message = fmt.Sprintf(format, args...)
 		v.fail(finding)
 	}
+
 	if r.Root == RootItem {
 		if edge || n == nil || n.Type != Map {
 			fail("%s is known only in a map node", r)
 		}
+
 		return
 	}
+
 	if r.Root == RootInput {
 		if v.start != nil {
 			v.checkField(r, v.start, finding)
 		}
+
 		return
 	}
+
 	source := v.node[r.NodeID]
 	switch {
 	case source == nil:
@@ -416,17 +473,20 @@ func (v *validator) checkReference(r Reference, n *Node, edge bool, finding doma
 		fail("%s names node %s, which does not run before %s", r, r.NodeID, n.ID)
 		return
 	}
+
 	v.checkField(r, source, finding)
 }
 
 // runsBefore reports whether a path leads from one node to another.
 func (v *validator) runsBefore(source, n *Node) bool {
 	number := v.links.number[n.ID]
+
 	before, known := v.before[number]
 	if !known {
 		before = v.back.reach(v.back.next[number]...)
 		v.before[number] = before
 	}
+
 	return before[v.links.number[source.ID]]
 }
 
@@ -443,38 +503,58 @@ func (v *validator) checkField(r Reference, source *Node, finding domain.Finding
 	if source.OutputSchema == nil {
 		return ""
 	}
+
 	raw, err := json.Marshal(source.OutputSchema)
 	if err != nil {
 		return ""
 	}
+
 	for i := 0; ; i++ {
 		var s schemaAt
 		if json.Unmarshal(raw, &s) != nil {
 			return ""
 		}
+
 		kind, _ = s.Type.(string)
 		if i == len(r.Path) {
 			return kind
 		}
+
 		field := r.Path[i]
+
 		if kind != "" && kind != "object" && kind != "array" {
 			finding.Code = CodeTypeMismatch
-			finding.Message = fmt.Sprintf("%s takes the field %s of what is a %s by the output_schema of node %s", r, field, kind, source.ID)
+			finding.Message = fmt.Sprintf(
+				"%s takes the field %s of what is a %s by the output_schema of node %s",
+				r,
+				field,
+				kind,
+				source.ID,
+			)
 			v.fail(finding)
+
 			return ""
 		}
+
 		next, found := s.Properties[field]
 		if !found {
 			if len(s.Properties) > 0 || string(s.Additional) == "false" {
-				finding.Message = fmt.Sprintf("%s names the field %s, which the output_schema of node %s does not have", r, field, source.ID)
+				finding.Message = fmt.Sprintf(
+					"%s names the field %s, which the output_schema of node %s does not have",
+					r,
+					field,
+					source.ID,
+				)
 				if string(s.Additional) == "false" {
 					v.fail(finding)
 				} else {
 					v.warn(finding)
 				}
 			}
+
 			return ""
 		}
+
 		raw = next
 	}
 }
@@ -482,11 +562,14 @@ func (v *validator) checkField(r Reference, source *Node, finding domain.Finding
 // checkItems checks that what a map goes over is a list, as far as that is known.
 func (v *validator) checkItems(n *Node, path string) {
 	finding := domain.Finding{Code: CodeTypeMismatch, NodeID: n.ID, Path: path}
+
 	var value any
 	if json.Unmarshal(n.Inputs["items"], &value) != nil {
 		return
 	}
+
 	kind := "array"
+
 	switch value := value.(type) {
 	case []any:
 	case string:
@@ -494,12 +577,14 @@ func (v *validator) checkItems(n *Node, path string) {
 		if err != nil {
 			return // reported as a text
 		}
+
 		if kind = "string"; template.Whole() != nil {
 			kind = v.kindOf(*template.Whole())
 		}
 	default:
 		kind = "value of another type"
 	}
+
 	if kind != "array" && kind != "" {
 		finding.Message = fmt.Sprintf("a map goes over a list; items is a %s", kind)
 		v.fail(finding)
@@ -510,11 +595,13 @@ func (v *validator) checkItems(n *Node, path string) {
 // is wrong with it is reported as part of its text.
 func (v *validator) kindOf(r Reference) string {
 	quiet := &validator{}
+
 	switch source := v.node[r.NodeID]; {
 	case r.Root == RootInput && v.start != nil:
 		return quiet.checkField(r, v.start, domain.Finding{})
 	case r.Root == RootNodes && source != nil:
 		return quiet.checkField(r, source, domain.Finding{})
 	}
+
 	return ""
 }

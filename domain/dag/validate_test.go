@@ -13,8 +13,10 @@ import (
 // parse reads a graph as a client sends it.
 func parse(t *testing.T, text string) Graph {
 	t.Helper()
+
 	var g Graph
 	require.NoError(t, json.Unmarshal([]byte(text), &g))
+
 	return g
 }
 
@@ -24,9 +26,11 @@ func around(nodes, edges string) string {
 	if !strings.Contains(nodes, `"id":"a"`) {
 		nodes = strings.TrimSuffix(`{"id":"a","type":"agent","config":{"prompt":"work"}},`+nodes, ",")
 	}
+
 	if edges != "" {
 		edges = "," + edges
 	}
+
 	return `{"nodes":[{"id":"s","type":"start"},` + nodes + `,{"id":"z","type":"end"}],
 		"edges":[{"id":"e1","source":"s","target":"a"},{"id":"e2","source":"a","target":"z"}` + edges + `]}`
 }
@@ -40,6 +44,7 @@ var known = Known{
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
+
 	const secret = "sk-abcdefghijklmnopqrstuvwx"
 	for name, tc := range map[string]struct {
 		graph string
@@ -138,6 +143,7 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result := Validate(parse(t, tc.graph), known)
+
 			var got []string
 			for _, f := range result.Errors {
 				got = append(got, f.Code+" "+f.Path)
@@ -145,9 +151,11 @@ func TestValidate(t *testing.T) {
 				require.NotContains(t, f.Message, secret)
 				require.True(t, f.Code == CodeMissingStart || f.Code == CodeMissingEnd || f.NodeID != "" || f.EdgeID != "")
 			}
+
 			for _, f := range result.Warnings {
 				got = append(got, "warning "+f.Code+" "+f.Path)
 			}
+
 			require.Equal(t, tc.want, got, "%+v", result)
 			require.Equal(t, len(result.Errors) == 0, result.Valid)
 		})
@@ -171,24 +179,31 @@ func branch(condition string) string {
 // and a busy machine, and not for a walk of all pairs of edges.
 func TestValidate_greatestGraph(t *testing.T) {
 	t.Parallel()
+
 	g := Graph{Nodes: []Node{{ID: "s", Type: Start}}}
 	for i := 1; i < MaxNodes-1; i++ {
 		g.Nodes = append(g.Nodes, Node{ID: fmt.Sprintf("n%d", i), Type: Agent, Config: &Config{Prompt: "do {{nodes.s.output.x}}"}})
 	}
+
 	g.Nodes = append(g.Nodes, Node{ID: "z", Type: End})
+
 	for i := range MaxEdges {
 		from := i % (MaxNodes - 1)
 		to := min(from+1+i/(MaxNodes-1), MaxNodes-1)
+
 		e := Edge{ID: fmt.Sprintf("e%d", i), Source: g.Nodes[from].ID, Target: g.Nodes[to].ID}
 		if i%10 == 0 {
 			e.Condition = "{{nodes.s.output.x}} > 1"
 		}
+
 		g.Edges = append(g.Edges, e)
 	}
+
 	began := time.Now()
 	g = g.Complete()
 	result := Validate(g, Known{})
 	took := time.Since(began)
+
 	require.True(t, result.Valid, "%+v", result.Errors)
 	require.Len(t, g.Steps, MaxNodes)
 	require.Less(t, took, 10*time.Second)
@@ -197,31 +212,54 @@ func TestValidate_greatestGraph(t *testing.T) {
 
 func TestGraph_Complete(t *testing.T) {
 	t.Parallel()
-	g := parse(t, around(node("b", `"type":"join","name":"Both"`), `{"id":"e3","source":"s","target":"b"},{"id":"e4","source":"b","target":"z"}`))
+	g := parse(
+		t,
+		around(node("b", `"type":"join","name":"Both"`), `{"id":"e3","source":"s","target":"b"},{"id":"e4","source":"b","target":"z"}`),
+	)
+
 	var ids []string
 	for _, s := range g.Complete().Steps {
 		ids = append(ids, fmt.Sprintf("%d %s %s %s", s.Order, s.ID, s.NodeID, s.Title))
 	}
+
 	require.Equal(t, []string{"1 step-s s s", "2 step-a a a", "3 step-b b Both", "4 step-z z z"}, ids)
 
-	g.Steps = []Step{{NodeID: "z", Order: 9}, {ID: "first", NodeID: "b", Order: 1, Title: "Begin"}, {NodeID: "gone", Order: 2}, {NodeID: "b", Order: 3}}
+	g.Steps = []Step{
+		{NodeID: "z", Order: 9},
+		{ID: "first", NodeID: "b", Order: 1, Title: "Begin"},
+		{NodeID: "gone", Order: 2},
+		{NodeID: "b", Order: 3},
+	}
+
 	ids = nil
 	for _, s := range g.Complete().Steps {
 		ids = append(ids, fmt.Sprintf("%d %s %s", s.Order, s.ID, s.Title))
 	}
+
 	require.Equal(t, []string{"1 first Begin", "2 step-z z", "3 step-s s", "4 step-a a"}, ids)
 }
 
 func TestGraph_Encode_isStable(t *testing.T) {
 	t.Parallel()
-	one := parse(t, `{"nodes":[{"type":"tool","id":"a","config":{"tool":"T","arguments":{"b":1.50,"a":{"y":"<&>","x":12345678901234567890}}}}],"edges":[]}`)
-	other := parse(t, `{"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}]}`)
+	one := parse(
+		t,
+		`{"nodes":[{"type":"tool","id":"a","config":{"tool":"T","arguments":{"b":1.50,"a":{"y":"<&>","x":12345678901234567890}}}}],"edges":[]}`,
+	)
+	other := parse(
+		t,
+		`{"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}]}`,
+	)
 	a, err := one.Encode()
 	require.NoError(t, err)
 	b, err := other.Encode()
 	require.NoError(t, err)
 	require.Equal(t, string(a), string(b))
-	require.Equal(t, `{"edges":[],"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}],"steps":[]}`, string(a))
+	require.Equal(
+		t,
+		`{"edges":[],"nodes":[{"config":{"arguments":{"a":{"x":12345678901234567890,"y":"<&>"},"b":1.50},"tool":"T"},"id":"a","type":"tool"}],"steps":[]}`,
+		string(a),
+	)
+
 	_, err = Graph{Nodes: []Node{{ID: "a", Type: Agent, Name: "a\x00b"}}}.Encode()
 	require.ErrorContains(t, err, "NUL")
 	_, err = Graph{Nodes: []Node{{ID: "a", Type: Agent, Config: &Config{Code: strings.Repeat("x", 5<<20)}}}}.Encode()
@@ -230,7 +268,10 @@ func TestGraph_Encode_isStable(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	from := parse(t, around(node("b", `"type":"agent","config":{"prompt":"old","model":"m"},"inputs":{"x":1}`), `{"id":"e3","source":"a","target":"b"}`))
+	from := parse(
+		t,
+		around(node("b", `"type":"agent","config":{"prompt":"old","model":"m"},"inputs":{"x":1}`), `{"id":"e3","source":"a","target":"b"}`),
+	)
 	to := parse(t, around(node("b", `"type":"agent","config":{"prompt":"new"},"inputs":{"x":1}`)+","+node("c", `"type":"join"`),
 		`{"id":"e3","source":"a","target":"c"}`))
 	to.Nodes = append(to.Nodes[:1], to.Nodes[2:]...) // without a
@@ -242,6 +283,7 @@ func TestCompare(t *testing.T) {
 		"nodes":{"added":[{"id":"c","type":"join"}],"removed":[{"id":"a","type":"agent","config":{"prompt":"work"}}],
 			"changed":[{"id":"b","fields":[{"field":"config.model","from":"m"},{"field":"config.prompt","from":"old","to":"new"}]}]},
 		"edges":{"added":[],"removed":[],"changed":[{"id":"e3","fields":[{"field":"target","from":"b","to":"c"}]}]}}`, string(text))
+
 	d, err = Compare(from, from)
 	require.NoError(t, err)
 	require.True(t, d.Nodes.Empty() && d.Edges.Empty())

@@ -12,18 +12,24 @@ import (
 // activate begins a node that the run has come to, or uses its earlier output.
 func (r *Run) activate(n dag.Node, u *Unit, before []string) {
 	request := r.scope(nil).resolve(n, before)
+
 	u.Definition, u.Inputs, u.Request, u.Changed = definition(n), digestOf(request), &request, true
 	if !immediate(n.Type) && r.reuse(n, u) {
 		return
 	}
+
 	if size := len(asText(request)); size > MaxRequestText && !immediate(n.Type) && n.Type != dag.Map {
-		r.fail(u, NodeFailure{CodeInvalidInputs, fmt.Sprintf("what the node is given has %d bytes; at most %d are possible", size, MaxRequestText)})
+		r.fail(u, NodeFailure{CodeInvalidInputs, fmt.Sprintf("what the node is given has %d bytes; at most %d are "+
+			"possible", size, MaxRequestText)})
+
 		return
 	}
+
 	if n.Approval != nil && n.Approval.Policy != dag.ApprovalNone {
 		u.Status, u.Phase = Ready, PhaseApproval
 		return
 	}
+
 	r.start(n, u)
 }
 
@@ -40,6 +46,7 @@ func immediate(t dag.NodeType) bool {
 // reuse takes an earlier output of the same node, or says why it does not.
 func (r *Run) reuse(n dag.Node, u *Unit) bool {
 	reason := ""
+
 	for _, e := range r.Before[n.ID] {
 		switch {
 		case e.Kept:
@@ -56,18 +63,23 @@ func (r *Run) reuse(n dag.Node, u *Unit) bool {
 		default:
 			reason = ReuseSameInputs
 		}
+
 		r.complete(u, e.Output)
+
 		if u.Status == Completed {
 			u.Status, u.ReusedFrom, u.ReuseReason = Reused, e.ID, reason
 		}
+
 		return true
 	}
+
 	return false
 }
 
 // start begins the work of a node.
 func (r *Run) start(n dag.Node, u *Unit) {
 	u.Changed, u.Phase = true, PhaseWork
+
 	switch n.Type {
 	case dag.Start:
 		r.complete(u, r.Inputs)
@@ -77,6 +89,7 @@ func (r *Run) start(n dag.Node, u *Unit) {
 			r.fail(u, *failure)
 			return
 		}
+
 		r.complete(u, output)
 	case dag.Wait:
 		due := r.Now.Add(time.Duration(configOf(n).WaitS) * time.Second)
@@ -94,13 +107,16 @@ func (r *Run) passed(u *Unit) any {
 	if len(u.Request.Inputs) > 0 {
 		return u.Request.Inputs
 	}
+
 	if len(u.Request.Before) == 1 {
 		return u.Request.Before[0].Output
 	}
+
 	outputs := map[string]any{}
 	for _, b := range u.Request.Before {
 		outputs[b.NodeID] = b.Output
 	}
+
 	return outputs
 }
 
@@ -111,6 +127,7 @@ func (r *Run) spread(n dag.Node, u *Unit) {
 		r.fail(u, NodeFailure{CodeInvalidItems, fmt.Sprintf("items has to be a list of at most %d entries", MaxItems)})
 		return
 	}
+
 	u.Status, u.StartedAt, u.Attempt = Running, &r.Now, 1
 	for i, item := range items {
 		request := r.scope(item).resolve(n, nil)
@@ -125,57 +142,73 @@ func (r *Run) spread(n dag.Node, u *Unit) {
 // gather ends a map node whose items are over, and one of whose items failed.
 func (r *Run) gather(n dag.Node, u *Unit) error {
 	defer r.note(n, u)
+
 	if n.Type != dag.Map || u.Status != Running || u.Phase != PhaseWork {
 		return nil
 	}
+
 	items, open := r.Items[n.ID], false
 	for _, item := range items {
 		if item.Status == Failed && n.OnError != dag.ErrorIgnored {
 			r.cancelItems(n.ID)
 			r.fail(u, NodeFailure{item.Failure.Code, cut(fmt.Sprintf("item %d failed: %s", item.Item, item.Failure.Message))})
+
 			return nil
 		}
+
 		open = open || !item.Status.Over()
 	}
+
 	if open {
 		return nil
 	}
+
 	outputs, err := r.itemOutputs(n.ID)
 	if err != nil {
 		return err
 	}
+
 	list, err := marshal(outputs)
 	if err != nil {
 		return err
 	}
+
 	if failure := checkOutput(n.OutputSchema, list); failure != nil {
 		r.fail(u, *failure)
 		return nil
 	}
+
 	r.complete(u, list)
+
 	return nil
 }
 
 // itemOutputs are the outputs of a map's items. Those of this step are not stored yet.
 func (r *Run) itemOutputs(nodeID string) ([]json.RawMessage, error) {
 	items := r.Items[nodeID]
+
 	outputs := make([]json.RawMessage, len(items))
 	if len(items) == 0 || items[0].New {
 		return outputs, nil
 	}
+
 	stored, err := r.ItemOutputs(nodeID)
 	if err != nil {
 		return nil, err
 	}
+
 	copy(outputs, stored)
+
 	for i, item := range items {
 		if item.Output != nil {
 			outputs[i] = item.Output
 		}
+
 		if outputs[i] == nil {
 			outputs[i] = json.RawMessage("null")
 		}
 	}
+
 	return outputs, nil
 }
 
@@ -189,6 +222,7 @@ func (r *Run) cancel(u *Unit) {
 	if u.Status.Over() {
 		return
 	}
+
 	u.Stop = u.Status == Running && u.Begun
 	u.Status, u.Phase, u.DueAt, u.Deadline = Cancelled, "", nil, nil
 	r.over(u)
@@ -207,9 +241,12 @@ func (r *Run) finish() {
 				return
 			}
 		}
+
 		r.Status, r.Outputs = Completed, r.result()
+
 		return
 	}
+
 	for _, u := range r.units() {
 		r.cancel(u)
 	}
@@ -218,38 +255,48 @@ func (r *Run) finish() {
 // result is what a run gives: the output of its end, or of its ends by their ids.
 func (r *Run) result() json.RawMessage {
 	ends := map[string]json.RawMessage{}
+
 	var last json.RawMessage
+
 	for _, n := range r.Graph.Nodes {
 		if u := r.Nodes[n.ID]; n.Type == dag.End && u.Status == Completed {
 			ends[n.ID], last = u.Output, u.Output
 		}
 	}
+
 	if len(ends) == 1 {
 		return last
 	}
+
 	raw, _ := marshal(ends) // of JSON
+
 	return raw
 }
 
 // begin lets ready units work, as many at once as are allowed.
 func (r *Run) begin() {
 	working := 0
+
 	for _, u := range r.units() {
 		if u.Status == Running && !isMap(r.nodes[u.NodeID], u) {
 			working++
 		}
 	}
+
 	for _, n := range r.Graph.Nodes {
 		r.beginUnit(n, r.Nodes[n.ID], &working)
+
 		wide := MapWidth
 		if n.Concurrency != nil {
 			wide = *n.Concurrency
 		}
+
 		for _, item := range r.Items[n.ID] {
 			if item.Status == Running {
 				wide--
 			}
 		}
+
 		for _, item := range r.Items[n.ID] {
 			if wide > 0 && r.beginUnit(n, item, &working) {
 				wide--
@@ -266,20 +313,25 @@ func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
 	if u.Status != Ready || *working >= MaxWidth {
 		return false
 	}
+
 	*working++
+
 	u.Status, u.Changed, u.Begun = Running, true, false
 	if u.Attempt++; u.StartedAt == nil {
 		u.StartedAt = &r.Now
 	}
+
 	if u.Phase == PhaseWork && Subflow(n) {
 		u.ChildID = domain.NewID()
 	} else {
 		u.SessionID = domain.NewID()
 	}
+
 	if n.TimeoutS != nil && u.Phase == PhaseWork {
 		deadline := r.Now.Add(time.Duration(*n.TimeoutS) * time.Second)
 		u.Deadline = &deadline
 	}
+
 	return true
 }
 

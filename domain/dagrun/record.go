@@ -99,11 +99,14 @@ func (r RunRecord) InputsWith(override map[string]any) (json.RawMessage, error) 
 	if len(override) == 0 {
 		return r.Inputs, nil
 	}
+
 	values := map[string]any{}
 	if err := json.Unmarshal(r.Inputs, &values); err != nil {
 		return nil, fmt.Errorf("read the inputs of a run: %w", err)
 	}
+
 	maps.Copy(values, override)
+
 	return json.Marshal(values)
 }
 

@@ -37,6 +37,7 @@ type scope struct {
 // value is what a reference stands for. What is not there is null.
 func (s scope) value(r dag.Reference) any {
 	var at any
+
 	switch r.Root {
 	case dag.RootNodes:
 		at = s.outputs(r.NodeID)
@@ -45,14 +46,17 @@ func (s scope) value(r dag.Reference) any {
 	default:
 		at = s.item
 	}
+
 	for _, field := range r.Path {
 		if text, isText := at.(string); isText && field == "text" {
 			at = text // an output that is text alone is its own text
 			continue
 		}
+
 		object, _ := at.(map[string]any)
 		at = object[field]
 	}
+
 	return at
 }
 
@@ -62,17 +66,22 @@ func (s scope) text(text string) any {
 	if err != nil {
 		return text // validation has rejected it
 	}
+
 	if whole := template.Whole(); whole != nil {
 		return s.value(*whole)
 	}
+
 	var out strings.Builder
+
 	for _, segment := range template {
 		if segment.Reference == nil {
 			out.WriteString(segment.Text)
 			continue
 		}
+
 		out.WriteString(asText(s.value(*segment.Reference)))
 	}
+
 	return out.String()
 }
 
@@ -93,9 +102,11 @@ func asText(value any) string {
 // marshal writes JSON as people write it: < and & are not escaped.
 func marshal(value any) (json.RawMessage, error) {
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
+
 	return bytes.TrimRight(out.Bytes(), "\n"), err
 }
 
@@ -109,12 +120,14 @@ func (s scope) any(value any) any {
 		for i, inner := range value {
 			out[i] = s.any(inner)
 		}
+
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(value))
 		for name, inner := range value {
 			out[name] = s.any(inner)
 		}
+
 		return out
 	default:
 		return value
@@ -125,17 +138,21 @@ func (s scope) values(given map[string]json.RawMessage) map[string]any {
 	if len(given) == 0 {
 		return nil
 	}
+
 	out := make(map[string]any, len(given))
 	for name, raw := range given {
 		out[name] = s.any(decode(raw))
 	}
+
 	return out
 }
 
 // decode reads JSON that was stored; what is none is null.
 func decode(raw json.RawMessage) any {
 	var value any
+
 	_ = json.Unmarshal(raw, &value)
+
 	return value
 }
 
@@ -144,12 +161,14 @@ func decode(raw json.RawMessage) any {
 func (s scope) resolve(n dag.Node, before []string) Request {
 	c := configOf(n)
 	request := Request{Prompt: asText(s.text(c.Prompt)), Arguments: s.values(c.Arguments), Inputs: s.values(n.Inputs)}
+
 	named := wholeOutputs(n)
 	for _, id := range before {
 		if !named[id] {
 			request.Before = append(request.Before, Before{id, s.outputs(id)})
 		}
 	}
+
 	return request
 }
 
@@ -161,6 +180,7 @@ func wholeOutputs(n dag.Node) map[string]bool {
 		if err != nil {
 			return
 		}
+
 		for _, r := range template.References() {
 			if r.Root == dag.RootNodes && len(r.Path) == 0 {
 				found[r.NodeID] = true
@@ -168,11 +188,13 @@ func wholeOutputs(n dag.Node) map[string]bool {
 		}
 	}
 	look(configOf(n).Prompt)
+
 	for _, raw := range n.Inputs {
 		if text, isText := decode(raw).(string); isText {
 			look(text)
 		}
 	}
+
 	return found
 }
 
@@ -180,19 +202,23 @@ func wholeOutputs(n dag.Node) map[string]bool {
 func (r Request) Message() string {
 	var out strings.Builder
 	out.WriteString(r.Prompt)
+
 	section := func(title string, value any) {
 		text := asText(value)
 		if text == "" || text == "{}" {
 			return
 		}
+
 		fmt.Fprintf(&out, "\n\n%s:\n%s", title, text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Inputs)) {
 		section("Input "+name, r.Inputs[name])
 	}
+
 	for _, b := range r.Before {
 		section("Output of "+b.NodeID, b.Output)
 	}
+
 	return strings.TrimSpace(out.String())
 }
 
@@ -200,6 +226,7 @@ func configOf(n dag.Node) dag.Config {
 	if n.Config == nil {
 		return dag.Config{}
 	}
+
 	return *n.Config
 }
 
@@ -209,6 +236,7 @@ func digestOf(value any) string {
 	if err != nil {
 		return "" // of nothing else
 	}
+
 	return document.Digest(raw)
 }
 
@@ -216,6 +244,7 @@ func digestOf(value any) string {
 func definition(n dag.Node) string {
 	n.Name, n.Position, n.Retry, n.TimeoutS, n.HeartbeatS, n.OnError, n.Concurrency = "", nil, nil, nil, nil, "", nil
 	n.Approval = nil
+
 	return digestOf(n)
 }
 
@@ -224,21 +253,26 @@ func checkOutput(schema map[string]json.RawMessage, output json.RawMessage) *Nod
 	if schema == nil {
 		return nil
 	}
+
 	raw, err := json.Marshal(schema)
 	if err != nil {
 		return &NodeFailure{CodeInvalidOutput, "its output_schema cannot be read"}
 	}
+
 	compiled, err := domain.CompileSchema(raw)
 	if err != nil {
 		return &NodeFailure{CodeInvalidOutput, domain.AsError(err).Message}
 	}
+
 	value, err := domain.ParseJSON(string(output))
 	if err == nil {
 		err = compiled.Validate(value)
 	}
+
 	if err != nil {
 		return &NodeFailure{CodeInvalidOutput, cut("the output does not follow output_schema: " + err.Error())}
 	}
+
 	return nil
 }
 
@@ -248,10 +282,16 @@ func CheckInputs(g dag.Graph, inputs json.RawMessage) error {
 		if n.Type != dag.Start {
 			continue
 		}
+
 		if failure := checkOutput(n.OutputSchema, inputs); failure != nil {
-			return &domain.Error{Kind: domain.Invalid, Code: CodeInvalidInputs, Message: strings.Replace(failure.Message, "output does", "inputs do", 1)}
+			return &domain.Error{
+				Kind:    domain.Invalid,
+				Code:    CodeInvalidInputs,
+				Message: strings.Replace(failure.Message, "output does", "inputs do", 1),
+			}
 		}
 	}
+
 	return nil
 }
 
@@ -261,5 +301,6 @@ func cut(text string) string {
 	if len(text) <= most {
 		return text
 	}
+
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -43,32 +43,41 @@ func (r *Run) Advance() error {
 	if r.Status.Over() {
 		return nil
 	}
+
 	r.prepare()
 	r.settle()
 	r.expire()
+
 	for _, id := range r.Graph.Order() {
 		r.visit(r.nodes[id], r.Nodes[id])
+
 		if err := r.gather(r.nodes[id], r.Nodes[id]); err != nil {
 			return err
 		}
 	}
+
 	r.finish()
+
 	if !r.Status.Over() {
 		r.begin()
 		r.plan()
 	}
+
 	return nil
 }
 
 func (r *Run) prepare() {
 	r.Status = Running
+
 	r.nodes, r.into, r.decoded = map[string]dag.Node{}, map[string][]dag.Edge{}, map[string]any{}
 	for _, n := range r.Graph.Nodes {
 		r.nodes[n.ID] = n
 	}
+
 	for _, e := range r.Graph.Edges {
 		r.into[e.Target] = append(r.into[e.Target], e)
 	}
+
 	for _, u := range r.Nodes {
 		r.total += len(u.Output)
 	}
@@ -81,6 +90,7 @@ func (r *Run) units() []*Unit {
 		all = append(all, r.Nodes[n.ID])
 		all = append(all, r.Items[n.ID]...)
 	}
+
 	return all
 }
 
@@ -91,7 +101,9 @@ func (r *Run) settle() {
 		if !ended || u.Status != Running {
 			continue
 		}
+
 		u.Usage = u.Usage.Add(result.Usage)
+
 		u.Changed = true
 		switch {
 		case result.Failure != nil:
@@ -115,6 +127,7 @@ func (r *Run) decided(u *Unit, answer string) {
 		r.fail(u, NodeFailure{CodeNotApproved, "the node was not approved: " + cut(answer)})
 		return
 	}
+
 	u.SessionID, u.Begun, u.Attempt = "", false, 0
 	r.start(r.nodes[u.NodeID], u)
 }
@@ -122,6 +135,7 @@ func (r *Run) decided(u *Unit, answer string) {
 // take makes the output of a unit from what its work gave.
 func (r *Run) take(u *Unit, result Result) {
 	schema := r.schemaOf(u)
+
 	output := result.JSON
 	switch {
 	case output != nil:
@@ -131,14 +145,17 @@ func (r *Run) take(u *Unit, result Result) {
 			r.fail(u, NodeFailure{CodeInvalidOutput, "the output is not one JSON value, as output_schema asks for"})
 			return
 		}
+
 		output = parsed
 	default:
 		output, _ = marshal(domain.CleanText(result.Text))
 	}
+
 	if failure := checkOutput(schema, output); failure != nil {
 		r.fail(u, *failure)
 		return
 	}
+
 	r.complete(u, output)
 }
 
@@ -153,21 +170,26 @@ func SchemaOf(n dag.Node, item int) map[string]json.RawMessage {
 	if item == NoItem {
 		return n.OutputSchema
 	}
+
 	var inner map[string]json.RawMessage
 	if raw, found := n.OutputSchema["items"]; found && json.Unmarshal(raw, &inner) == nil {
 		return inner
 	}
+
 	return nil
 }
 
 func (r *Run) complete(u *Unit, output json.RawMessage) {
 	n := r.nodes[u.NodeID]
+
 	bounded := !immediate(n.Type) && !isMap(n, u)
 	if bounded && len(output) > MaxOutput || r.total+len(output) > MaxTotal {
 		r.fail(u, NodeFailure{CodeOutputTooLarge, fmt.Sprintf("the output has %d bytes: one may have %d, those of a run together %d",
 			len(output), MaxOutput, MaxTotal)})
+
 		return
 	}
+
 	r.total += len(output)
 	u.Output, u.Status, u.Phase, u.Failure = output, Completed, "", nil
 	u.DueAt, u.Deadline = nil, nil
@@ -190,12 +212,17 @@ func (r *Run) fail(u *Unit, failure NodeFailure) {
 	u.Failure, u.Changed, u.DueAt, u.Deadline = &failure, true, nil, nil
 	// An item has the attempts of its node, a map node itself has one.
 	again := n.Retry != nil && u.Attempt > 0 && u.Attempt < n.Retry.MaxAttempts && u.Phase == PhaseWork &&
-		!slices.Contains(final, failure.Code) && !slices.Contains(n.Retry.NonRetryable, failure.Code) && (n.Type != dag.Map || u.Item != NoItem)
+		!slices.Contains(
+			final,
+			failure.Code,
+		) && !slices.Contains(n.Retry.NonRetryable, failure.Code) && (n.Type != dag.Map || u.Item != NoItem)
 	if !again {
 		u.Status, u.Phase = Failed, ""
 		r.over(u)
+
 		return
 	}
+
 	due := r.Now.Add(Pause(*n.Retry, u.Attempt))
 	u.Status, u.Phase, u.DueAt = Waiting, PhasePause, &due
 }
@@ -206,13 +233,16 @@ func Pause(retry dag.Retry, failed int) time.Duration {
 	if first == 0 {
 		first = 1
 	}
+
 	if factor == 0 {
 		factor = 2
 	}
+
 	most := retry.MaxIntervalS
 	if most == 0 {
 		most = 3600
 	}
+
 	return time.Duration(min(first*math.Pow(factor, float64(failed-1)), most) * float64(time.Second))
 }
 
@@ -225,6 +255,7 @@ func (r *Run) expire() {
 				r.complete(u, json.RawMessage("null"))
 				continue
 			}
+
 			u.Status, u.Phase, u.DueAt, u.Changed = Ready, PhaseWork, nil, true
 			u.SessionID, u.ChildID, u.Begun = "", "", false
 		case u.Status == Running && u.Deadline != nil && !r.Now.Before(*u.Deadline):
@@ -239,6 +270,7 @@ func (r *Run) visit(n dag.Node, u *Unit) {
 	if u.Status != Pending || r.Failure != nil || r.Cancel {
 		return
 	}
+
 	before, decided := r.taken(n)
 	switch {
 	case !decided:
@@ -248,6 +280,7 @@ func (r *Run) visit(n dag.Node, u *Unit) {
 	default:
 		r.activate(n, u, before)
 	}
+
 	r.note(n, u)
 }
 
@@ -266,11 +299,13 @@ func (r *Run) taken(n dag.Node) (sources []string, decided bool) {
 			return nil, false
 		}
 	}
+
 	for _, e := range r.into[n.ID] {
 		if r.follows(e) && !slices.Contains(sources, e.Source) {
 			sources = append(sources, e.Source)
 		}
 	}
+
 	return sources, true
 }
 
@@ -278,6 +313,7 @@ func (r *Run) taken(n dag.Node) (sources []string, decided bool) {
 func (r *Run) follows(e dag.Edge) bool {
 	source, node := r.Nodes[e.Source], r.nodes[e.Source]
 	onError := e.Kind == dag.EdgeError
+
 	switch source.Status {
 	case Completed, Reused:
 		if onError {
@@ -290,12 +326,15 @@ func (r *Run) follows(e dag.Edge) bool {
 	default:
 		return false
 	}
+
 	if node.Type == dag.Human && e.SourceHandle != "" && e.SourceHandle != asText(r.output(e.Source)) {
 		return false
 	}
+
 	if e.Condition == "" {
 		return node.Type != dag.Condition || onError || !r.otherFollows(e)
 	}
+
 	return r.holds(e)
 }
 
@@ -313,6 +352,7 @@ func (r *Run) holds(e dag.Edge) bool {
 	if err != nil && r.Failure == nil {
 		r.Failure = &NodeFailure{CodeCondition, cut(fmt.Sprintf("the condition of edge %s cannot be evaluated: %v", e.ID, err))}
 	}
+
 	return holds && err == nil
 }
 
@@ -324,13 +364,16 @@ func (r *Run) output(nodeID string) any {
 	if value, known := r.decoded[nodeID]; known {
 		return value
 	}
+
 	u := r.Nodes[nodeID]
 	if u == nil || u.Output == nil {
 		return nil
 	}
+
 	value := decode(u.Output)
 	if u.Status.Over() {
 		r.decoded[nodeID] = value
 	}
+
 	return value
 }

@@ -23,8 +23,10 @@ type play struct {
 
 func begin(t *testing.T, graph, inputs string) *play {
 	t.Helper()
+
 	var g dag.Graph
 	require.NoError(t, json.Unmarshal([]byte(graph), &g))
+
 	p := &play{t, dagrun.Run{
 		Graph: g, Inputs: json.RawMessage(inputs), Now: noon, Nodes: map[string]*dagrun.Unit{}, Items: map[string][]*dagrun.Unit{},
 		Before: map[string][]dagrun.Earlier{},
@@ -32,12 +34,15 @@ func begin(t *testing.T, graph, inputs string) *play {
 	for _, n := range g.Nodes {
 		p.run.Nodes[n.ID] = &dagrun.Unit{ID: "u-" + n.ID, NodeID: n.ID, Item: dagrun.NoItem, Status: dagrun.Pending}
 	}
+
 	p.run.ItemOutputs = func(id string) (outputs []json.RawMessage, err error) {
 		for _, item := range p.run.Items[id] {
 			outputs = append(outputs, item.Output)
 		}
+
 		return outputs, nil
 	}
+
 	return p
 }
 
@@ -45,19 +50,24 @@ func begin(t *testing.T, graph, inputs string) *play {
 // an exclamation mark is the code of a failure.
 func (p *play) step(ended map[string]string) {
 	p.t.Helper()
+
 	p.run.Ended, p.run.WakeAt = map[string]dagrun.Result{}, nil
 	for _, u := range p.units() {
 		u.New = false
+
 		text, over := ended[u.ID]
 		if !over {
 			continue
 		}
+
 		result := dagrun.Result{Text: text}
 		if code, failed := strings.CutPrefix(text, "!"); failed {
 			result = dagrun.Result{Failure: &dagrun.NodeFailure{Code: code, Message: "it broke"}}
 		}
+
 		p.run.Ended[u.ID] = result
 	}
+
 	require.NoError(p.t, p.run.Advance())
 }
 
@@ -65,28 +75,35 @@ func (p *play) units() (all []*dagrun.Unit) {
 	for _, n := range p.run.Graph.Nodes {
 		all = append(append(all, p.run.Nodes[n.ID]), p.run.Items[n.ID]...)
 	}
+
 	return all
 }
 
 func (p *play) is(want map[string]dagrun.Status) {
 	p.t.Helper()
+
 	got := map[string]dagrun.Status{}
 	for id := range want {
 		got[id] = p.run.Nodes[id].Status
 	}
+
 	require.Equal(p.t, want, got)
 }
 
 func edges(pairs ...string) string {
 	var list []string
+
 	for i, pair := range pairs {
 		fields := strings.SplitN(pair, " ", 3)
+
 		extra := ""
 		if len(fields) == 3 {
 			extra = "," + fields[2]
 		}
+
 		list = append(list, `{"id":"e`+string(rune('a'+i))+`","source":"`+fields[0]+`","target":"`+fields[1]+`"`+extra+`}`)
 	}
+
 	return `"edges":[` + strings.Join(list, ",") + `]`
 }
 
@@ -112,8 +129,17 @@ func TestRun_linear(t *testing.T) {
 
 func TestRun_branches(t *testing.T) {
 	t.Parallel()
+
 	graph := `{"nodes":[` + startEnd + `,{"id":"c","type":"condition"},{"id":"high","type":"agent"},{"id":"low","type":"agent"},{"id":"j","type":"join"}],` +
-		edges("s c", `c high "condition":"{{input.score}} >= 7"`, "c low", "high j", "low j", "j z") + `}`
+		edges(
+			"s c",
+			`c high "condition":"{{input.score}} >= 7"`,
+			"c low",
+			"high j",
+			"low j",
+			"j z",
+		) + `}`
+
 	for name, tc := range map[string]struct{ inputs, taken, skipped string }{
 		"the condition holds": {`{"score":8}`, "high", "low"},
 		"no condition holds":  {`{"score":3}`, "low", "high"},
@@ -128,6 +154,7 @@ func TestRun_branches(t *testing.T) {
 			require.JSONEq(t, `"x"`, string(p.run.Outputs))
 		})
 	}
+
 	p := begin(t, graph, `{"score":"high"}`)
 	p.step(nil)
 	require.Equal(t, dagrun.Failed, p.run.Status)
@@ -136,8 +163,12 @@ func TestRun_branches(t *testing.T) {
 
 func TestRun_humanHandles(t *testing.T) {
 	t.Parallel()
-	p := begin(t, `{"nodes":[`+startEnd+`,{"id":"h","type":"human","config":{"prompt":"ok?"}},{"id":"y","type":"join"},{"id":"n","type":"join"}],`+
-		edges("s h", `h y "source_handle":"yes"`, `h n "source_handle":"no"`, "y z", "n z")+`}`, `{}`)
+	p := begin(
+		t,
+		`{"nodes":[`+startEnd+`,{"id":"h","type":"human","config":{"prompt":"ok?"}},{"id":"y","type":"join"},{"id":"n","type":"join"}],`+
+			edges("s h", `h y "source_handle":"yes"`, `h n "source_handle":"no"`, "y z", "n z")+`}`,
+		`{}`,
+	)
 	p.step(nil)
 	p.step(map[string]string{"u-h": "no"})
 	p.is(map[string]dagrun.Status{"y": dagrun.Skipped, "n": dagrun.Completed})
@@ -146,6 +177,7 @@ func TestRun_humanHandles(t *testing.T) {
 
 func TestRun_failures(t *testing.T) {
 	t.Parallel()
+
 	graph := func(rest string) string {
 		return `{"nodes":[` + startEnd + `,{"id":"a","type":"agent"` + rest + `},{"id":"b","type":"agent"},{"id":"r","type":"join"}],` +
 			edges("s a", "s b", "a z", `a r "kind":"error"`, "r z") + `}`
@@ -169,6 +201,7 @@ func TestRun_failures(t *testing.T) {
 			p.step(map[string]string{"u-a": "!broken"})
 			p.is(tc.want)
 			require.Equal(t, tc.run, p.run.Status)
+
 			if tc.run == dagrun.Failed {
 				require.True(t, p.run.Nodes["b"].Stop, "work that goes on is stopped")
 				require.Equal(t, "broken", p.run.Failure.Code)
@@ -185,16 +218,19 @@ func TestRun_attempts(t *testing.T) {
 	a := p.run.Nodes["a"]
 	first := a.SessionID
 	a.Begun = true
+
 	require.Equal(t, noon.Add(time.Minute), *p.run.WakeAt)
 
 	p.run.Now = noon.Add(time.Minute)
 	p.step(nil)
 	require.Equal(t, dagrun.CodeTimeout, a.Failure.Code)
 	require.True(t, a.Stop)
+
 	p.run.Now = noon.Add(2 * time.Minute)
 	p.step(nil)
 	require.Equal(t, dagrun.Waiting, a.Status, "the next attempt waits until the first is stopped")
 	a.Stop = false
+
 	p.step(nil)
 	require.Equal(t, dagrun.Running, a.Status)
 	require.Equal(t, 2, a.Attempt)
@@ -205,6 +241,7 @@ func TestRun_attempts(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	t.Parallel()
+
 	retry := dag.Retry{InitialIntervalS: 2, Backoff: 3, MaxIntervalS: 10}
 	require.Equal(t, []time.Duration{2 * time.Second, 6 * time.Second, 10 * time.Second},
 		[]time.Duration{dagrun.Pause(retry, 1), dagrun.Pause(retry, 2), dagrun.Pause(retry, 3)})
@@ -213,13 +250,21 @@ func TestPause(t *testing.T) {
 
 func TestRun_map(t *testing.T) {
 	t.Parallel()
+
 	graph := `{"nodes":[` + startEnd + `,{"id":"m","type":"map","concurrency":2,"config":{"prompt":"do {{item.n}}"},"inputs":{"items":"{{input.list}}"},` +
-		`"output_schema":{"type":"array","items":{"type":"object","required":["n"]}}}],` + edges("s m", "m z") + `}`
+		`"output_schema":{"type":"array","items":{"type":"object","required":["n"]}}}],` + edges(
+		"s m",
+		"m z",
+	) + `}`
 	p := begin(t, graph, `{"list":[{"n":1},{"n":2},{"n":3}]}`)
 	p.step(nil)
 	items := p.run.Items["m"]
 	require.Len(t, items, 3)
-	require.Equal(t, []dagrun.Status{dagrun.Running, dagrun.Running, dagrun.Ready}, []dagrun.Status{items[0].Status, items[1].Status, items[2].Status})
+	require.Equal(
+		t,
+		[]dagrun.Status{dagrun.Running, dagrun.Running, dagrun.Ready},
+		[]dagrun.Status{items[0].Status, items[1].Status, items[2].Status},
+	)
 	require.Equal(t, "do 1", items[0].Request.Prompt)
 	p.step(map[string]string{items[1].ID: `{"n":20}`})
 	require.Equal(t, dagrun.Running, items[2].Status)
@@ -245,32 +290,47 @@ func TestRun_map(t *testing.T) {
 
 func TestRun_widthIsBounded(t *testing.T) {
 	t.Parallel()
+
 	nodes, links := []string{startEnd}, []string{}
+
 	for i := range dagrun.MaxWidth + 5 {
 		id := "n" + string(rune('A'+i/26)) + string(rune('a'+i%26))
 		nodes, links = append(nodes, `{"id":"`+id+`","type":"agent"}`), append(links, "s "+id)
 	}
+
 	p := begin(t, `{"nodes":[`+strings.Join(nodes, ",")+`],`+edges(links...)+`}`, `{}`)
 	p.step(nil)
+
 	running := 0
+
 	for _, u := range p.units() {
 		if u.Status == dagrun.Running {
 			running++
 		}
 	}
+
 	require.Equal(t, dagrun.MaxWidth, running)
 }
 
 func TestRun_approval(t *testing.T) {
 	t.Parallel()
+
 	for answer, want := range map[string]dagrun.Status{dagrun.Approve: dagrun.Running, dagrun.Reject: dagrun.Failed} {
-		p := begin(t, `{"nodes":[`+startEnd+`,{"id":"a","type":"tool","config":{"tool":"Bash"},"approval":{"policy":"required"}}],`+edges("s a", "a z")+`}`, `{}`)
+		p := begin(
+			t,
+			`{"nodes":[`+startEnd+`,{"id":"a","type":"tool","config":{"tool":"Bash"},"approval":{"policy":"required"}}],`+edges(
+				"s a",
+				"a z",
+			)+`}`,
+			`{}`,
+		)
 		p.step(nil)
 		a := p.run.Nodes["a"]
 		asked := a.SessionID
 		require.Equal(t, dagrun.PhaseApproval, a.Phase)
 		p.step(map[string]string{"u-a": answer})
 		require.Equal(t, want, a.Status, answer)
+
 		if want == dagrun.Running {
 			require.NotEqual(t, asked, a.SessionID)
 			require.Equal(t, 1, a.Attempt)
@@ -280,7 +340,11 @@ func TestRun_approval(t *testing.T) {
 
 func TestRun_waitAndCancel(t *testing.T) {
 	t.Parallel()
-	p := begin(t, `{"nodes":[`+startEnd+`,{"id":"w","type":"wait","config":{"wait_s":30}},{"id":"a","type":"agent"}],`+edges("s w", "w a", "a z")+`}`, `{}`)
+	p := begin(
+		t,
+		`{"nodes":[`+startEnd+`,{"id":"w","type":"wait","config":{"wait_s":30}},{"id":"a","type":"agent"}],`+edges("s w", "w a", "a z")+`}`,
+		`{}`,
+	)
 	p.step(nil)
 	require.Equal(t, noon.Add(30*time.Second), *p.run.WakeAt)
 	p.run.Now = noon.Add(31 * time.Second)
@@ -294,11 +358,13 @@ func TestRun_waitAndCancel(t *testing.T) {
 
 func TestRun_reuse(t *testing.T) {
 	t.Parallel()
+
 	graph := `{"nodes":[` + startEnd + `,{"id":"a","type":"agent","config":{"prompt":"p {{input.x}}"}}],` + edges("s a", "a z") + `}`
 	done := begin(t, graph, `{"x":1}`)
 	done.step(nil)
 	a := done.run.Nodes["a"]
 	earlier := dagrun.Earlier{ID: "old", NodeID: "a", Definition: a.Definition, Inputs: a.Inputs, Output: json.RawMessage(`"before"`)}
+
 	for name, tc := range map[string]struct {
 		change func(*dagrun.Earlier)
 		inputs string
@@ -313,6 +379,7 @@ func TestRun_reuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			e := earlier
 			tc.change(&e)
 			p := begin(t, graph, tc.inputs)
@@ -320,6 +387,7 @@ func TestRun_reuse(t *testing.T) {
 			p.step(nil)
 			u := p.run.Nodes["a"]
 			require.Equal(t, tc.reason, u.ReuseReason)
+
 			if tc.reused {
 				require.Equal(t, dagrun.Reused, u.Status)
 				require.Equal(t, "old", u.ReusedFrom)
@@ -333,8 +401,12 @@ func TestRun_reuse(t *testing.T) {
 
 func TestCheckInputs(t *testing.T) {
 	t.Parallel()
+
 	var g dag.Graph
-	require.NoError(t, json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start","output_schema":{"type":"object","required":["topic"]}}]}`), &g))
+	require.NoError(
+		t,
+		json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start","output_schema":{"type":"object","required":["topic"]}}]}`), &g),
+	)
 	require.NoError(t, dagrun.CheckInputs(g, json.RawMessage(`{"topic":"x"}`)))
 	err := dagrun.CheckInputs(g, json.RawMessage(`{}`))
 	require.True(t, domain.HasCode(err, dagrun.CodeInvalidInputs), "%v", err)

@@ -40,27 +40,34 @@ func Compare[T any](from, to []T, id func(T) string) (Difference[T], error) {
 	d := Difference[T]{Added: []T{}, Removed: []T{}, Changed: []ElementChange{}}
 	before := byID(from, id)
 	kept := map[string]bool{}
+
 	for _, key := range orderedIDs(to, id) {
 		now := key.element
+
 		old, found := before[key.name]
 		if !found {
 			d.Added = append(d.Added, now)
 			continue
 		}
+
 		kept[key.name] = true
+
 		fields, err := fieldChanges(old, now)
 		if err != nil {
 			return d, err
 		}
+
 		if len(fields) > 0 {
 			d.Changed = append(d.Changed, ElementChange{id(now), fields})
 		}
 	}
+
 	for _, key := range orderedIDs(from, id) {
 		if !kept[key.name] {
 			d.Removed = append(d.Removed, key.element)
 		}
 	}
+
 	return d, nil
 }
 
@@ -71,11 +78,13 @@ type named[T any] struct {
 
 func orderedIDs[T any](list []T, id func(T) string) []named[T] {
 	seen := map[string]int{}
+
 	out := make([]named[T], len(list))
 	for i, element := range list {
 		seen[id(element)]++
 		out[i] = named[T]{id(element) + "\x00" + strconv.Itoa(seen[id(element)]), element}
 	}
+
 	return out
 }
 
@@ -84,6 +93,7 @@ func byID[T any](list []T, id func(T) string) map[string]T {
 	for _, key := range orderedIDs(list, id) {
 		out[key.name] = key.element
 	}
+
 	return out
 }
 
@@ -92,10 +102,12 @@ func fieldChanges(from, to any) ([]FieldChange, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b, err := object(to)
 	if err != nil {
 		return nil, err
 	}
+
 	return compareObjects("", a, b, nil), nil
 }
 
@@ -104,7 +116,9 @@ func object(element any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode element: %w", err)
 	}
+
 	var fields map[string]any
+
 	return fields, json.Unmarshal(raw, &fields)
 }
 
@@ -114,15 +128,19 @@ func compareObjects(path string, from, to map[string]any, found []FieldChange) [
 	for name := range from {
 		names[name] = true
 	}
+
 	for name := range to {
 		names[name] = true
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		at := name
 		if path != "" {
 			at = path + "." + name
 		}
+
 		a, inFrom := from[name].(map[string]any)
+
 		b, inTo := to[name].(map[string]any)
 		switch {
 		case inFrom && inTo:
@@ -131,5 +149,6 @@ func compareObjects(path string, from, to map[string]any, found []FieldChange) [
 			found = append(found, FieldChange{at, from[name], to[name]})
 		}
 	}
+
 	return found
 }

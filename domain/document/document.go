@@ -34,27 +34,34 @@ func Encode(doc any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode document: %w", err)
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber() // numbers keep all their digits
+
 	var free any
 	if err := decoder.Decode(&free); err != nil {
 		return nil, fmt.Errorf("read encoded document: %w", err)
 	}
+
 	if holdsNUL(free) {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "text may not hold NUL characters")
 	}
 
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(free); err != nil {
 		return nil, fmt.Errorf("encode canonical document: %w", err)
 	}
+
 	canonical := bytes.TrimRight(out.Bytes(), "\n")
 	if len(canonical) > domain.MaxDocumentBytes {
 		return nil, domain.Newf(domain.TooLarge, "document_too_large", "the document has %d bytes; at most %d are possible",
 			len(canonical), domain.MaxDocumentBytes)
 	}
+
 	return canonical, nil
 }
 
@@ -81,5 +88,6 @@ func holdsNUL(value any) bool {
 			}
 		}
 	}
+
 	return false
 }

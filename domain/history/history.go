@@ -14,9 +14,11 @@ func Claim(s chat.Session) error {
 	if err := s.Free(); err != nil {
 		return err
 	}
+
 	if s.Active || s.Queued > 0 {
 		return chat.Busy()
 	}
+
 	return nil
 }
 

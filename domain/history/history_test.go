@@ -12,6 +12,7 @@ import (
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		session chat.Session
 		want    *domain.Error
@@ -27,11 +28,13 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			err := history.Claim(c.session)
 			if c.want == nil {
 				require.NoError(t, err)
 				return
 			}
+
 			require.Equal(t, c.want, err)
 		})
 	}
@@ -39,6 +42,7 @@ func TestClaim(t *testing.T) {
 
 func TestEnd(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name            string
 		state           domain.HistoryState
@@ -68,6 +72,7 @@ var (
 
 func TestPath_Until(t *testing.T) {
 	t.Parallel()
+
 	for _, want := range []struct {
 		path history.Path
 		at   int64
@@ -88,6 +93,7 @@ func TestPath_Until(t *testing.T) {
 
 func TestPath_Shows(t *testing.T) {
 	t.Parallel()
+
 	for _, want := range []struct {
 		branch   string
 		sequence int64
@@ -118,6 +124,7 @@ func TestPath_Reaches(t *testing.T) {
 
 func TestCommon(t *testing.T) {
 	t.Parallel()
+
 	for _, want := range []struct {
 		one, other history.Path
 		same       int64
@@ -137,6 +144,7 @@ func TestCommon(t *testing.T) {
 
 func TestAfterStep(t *testing.T) {
 	t.Parallel()
+
 	calls := []history.ModelCall{
 		{"first", 1, 2}, {"first", 2, 5}, {"first", 2, 7}, // the second call was made again
 		{"second", 1, 10}, {"second", 2, 12},
@@ -151,10 +159,12 @@ func TestAfterStep(t *testing.T) {
 		require.Equal(t, want.sequence, sequence, "step %d", want.step)
 		require.Equal(t, want.before, before, "step %d", want.step)
 	}
+
 	for _, step := range []int{-1, 5} {
 		_, _, err := history.AfterStep(calls, step)
 		require.ErrorContains(t, err, "between 0 and 4")
 	}
+
 	_, _, err := history.AfterStep(nil, 0)
 	require.ErrorContains(t, err, "between 0 and 0")
 }

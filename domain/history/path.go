@@ -13,28 +13,35 @@ type Path []Stretch
 // Until returns the part of a path below a sequence.
 func (p Path) Until(sequence int64) Path {
 	cut := Path{}
+
 	from := int64(0)
 	for _, s := range p {
 		if from >= sequence {
 			break
 		}
+
 		if upto := min(s.UpTo, sequence); upto > from {
 			cut = append(cut, Stretch{s.BranchID, upto})
 		}
+
 		from = s.UpTo
 	}
+
 	return cut
 }
 
 // Shows reports whether a path shows the entry at a sequence of a branch.
 func (p Path) Shows(branchID string, sequence int64) bool {
 	from := int64(0)
+
 	for _, s := range p {
 		if s.BranchID == branchID {
 			return sequence >= from && sequence < s.UpTo
 		}
+
 		from = s.UpTo
 	}
+
 	return false
 }
 
@@ -45,6 +52,7 @@ func (p Path) Reaches(branchID string, sequence int64) bool {
 			return sequence <= s.UpTo
 		}
 	}
+
 	return false
 }
 
@@ -57,5 +65,6 @@ func Common(a, b Path) int64 {
 			break
 		}
 	}
+
 	return same
 }

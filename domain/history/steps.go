@@ -18,17 +18,22 @@ func AfterStep(calls []ModelCall, step int) (sequence int64, before bool, err er
 	if step == 0 && len(calls) > 0 {
 		return calls[0].Sequence, true, nil
 	}
+
 	count := 0
+
 	for i, c := range calls {
 		if i == 0 || c.ChatID != calls[i-1].ChatID || c.Step != calls[i-1].Step {
 			count++
 		}
+
 		if count == step {
 			sequence = c.Sequence
 		}
 	}
+
 	if step < 0 || step > count || count == 0 {
 		return 0, false, domain.Invalidf("body.whatif.from_step", "must be between 0 and %d, the steps of the active branch", count)
 	}
+
 	return sequence, false, nil
 }

@@ -26,17 +26,22 @@ func (c *Command) track(conn net.Conn, ended func()) net.Conn {
 		delete(c.open, t)
 		c.mu.Unlock()
 		ended()
+
 		return conn.Close()
 	})
+
 	c.mu.Lock()
+
 	closed := c.closed
 	if !closed {
 		c.open[t] = struct{}{}
 	}
 	c.mu.Unlock()
+
 	if closed {
 		_ = t.Close()
 	}
+
 	return t
 }
 
@@ -49,6 +54,7 @@ func closeWrite(conn net.Conn) error {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
+
 	return conn.Close()
 }
 
@@ -90,12 +96,14 @@ type metered struct {
 func (m metered) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p)
 	m.record.received.Add(int64(n))
+
 	return n, err
 }
 
 func (m metered) Write(p []byte) (int, error) {
 	n, err := m.Conn.Write(p)
 	m.record.sent.Add(int64(n))
+
 	return n, err
 }
 
@@ -105,6 +113,7 @@ func (m metered) CloseWrite() error { return closeWrite(m.Conn) }
 // and closes both connections.
 func tunnel(client, upstream net.Conn) {
 	var copying sync.WaitGroup
+
 	carry := func(to, from net.Conn) {
 		_, err := io.Copy(onlyWriter{to}, onlyReader{from})
 		if err != nil || closeWrite(to) != nil {
@@ -112,9 +121,11 @@ func tunnel(client, upstream net.Conn) {
 			_ = upstream.Close()
 		}
 	}
+
 	copying.Go(func() { carry(upstream, client) })
 	copying.Go(func() { carry(client, upstream) })
 	copying.Wait()
+
 	_ = client.Close()
 	_ = upstream.Close()
 }

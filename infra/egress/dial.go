@@ -27,6 +27,7 @@ func (c *Command) dialAddress(ctx context.Context, _, address string) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
+
 	return c.dial(ctx, host, port)
 }
 
@@ -35,10 +36,12 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	if err != nil {
 		return "", 0, errNoAddress
 	}
+
 	at, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || at == 0 || host == "" {
 		return "", 0, errNoAddress
 	}
+
 	return host, uint16(at), nil
 }
 
@@ -51,32 +54,41 @@ func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn
 	if err != nil {
 		return nil, c.refuse(shown(named), port, err.Error())
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, c.proxy.cfg.DialTimeout)
 	defer cancel()
+
 	stop := context.AfterFunc(c.ctx, cancel)
 	defer stop()
+
 	policy, err := c.rules.policy(ctx)
 	if err != nil {
 		return nil, c.refuse(host, port, "the rules could not be read, try again later")
 	}
+
 	if why := policy.Refusal(host, port); why != "" {
 		return nil, c.refuse(host, port, why)
 	}
+
 	dialer := net.Dialer{Resolver: c.proxy.cfg.Resolver, Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
 		}
+
 		return c.proxy.cfg.Guard.CheckAddress(host, to)
 	}}
+
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if refused, ok := errors.AsType[*netguard.Refusal](err); ok {
 		return nil, c.refuse(host, port, refused.Error())
 	}
+
 	record := c.records.note(host, port, domain.ConnectionAllowed, unreachable(ctx, err))
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be reached: %s", place(host, port), unreachable(ctx, err))
 	}
+
 	return c.track(idle{metered{conn, record}, c.proxy.cfg.Idle}, func() {}), nil
 }
 
@@ -88,6 +100,7 @@ func (c *Command) refuse(host string, port uint16, why string) error {
 // unreachable puts the failure of a connection into words without addresses.
 func unreachable(ctx context.Context, err error) string {
 	unknown, dns := errors.AsType[*net.DNSError](err)
+
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {
 	case err == nil:
@@ -115,7 +128,9 @@ func shown(host string) string {
 		if r <= ' ' || r > '~' {
 			return '?'
 		}
+
 		return r
 	}, host)
+
 	return host[:min(len(host), 253)]
 }

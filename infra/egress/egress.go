@@ -54,6 +54,7 @@ func New(cfg Config) *Proxy {
 	cfg.Idle = cmp.Or(cfg.Idle, DefaultIdle)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, DefaultHeaderTimeout)
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, DefaultDialTimeout)
+
 	return &Proxy{cfg: cfg, slots: make(chan struct{}, cfg.Total)}
 }
 
@@ -105,6 +106,7 @@ func (p *Proxy) Open(policy Policy) *Command {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          noLog, // what a command sends is no fault of the service
 	}
+
 	return c
 }
 
@@ -117,9 +119,11 @@ func (c *Command) Serve(listener net.Listener) {
 	}
 	go func() {
 		defer c.busy.Done()
+
 		c.accept(listener)
 	}()
 	go func() { _ = c.server.Serve(c.requests) }()
+
 	context.AfterFunc(c.ctx, func() { _ = listener.Close() })
 }
 
@@ -135,12 +139,15 @@ func (c *Command) accept(listener net.Listener) {
 		case <-c.ctx.Done():
 			return
 		}
+
 		conn, err := listener.Accept()
 		if err == nil {
 			c.welcome(conn)
 			continue
 		}
+
 		<-c.places
+
 		select {
 		case <-time.After(acceptPause):
 		case <-c.ctx.Done():
@@ -155,12 +162,14 @@ func (c *Command) welcome(conn net.Conn) {
 	if !ok {
 		return
 	}
+
 	if !c.enter() {
 		_ = client.Close()
 		return
 	}
 	go func() {
 		defer c.busy.Done()
+
 		c.greet(client)
 	}()
 }
@@ -176,9 +185,12 @@ func (c *Command) admit(conn net.Conn) (net.Conn, bool) {
 		_ = conn.SetDeadline(time.Now().Add(time.Second))
 		_, _ = conn.Write([]byte(tooMany))
 		_ = conn.Close()
+
 		<-c.places
+
 		return nil, false
 	}
+
 	return c.track(conn, func() {
 		<-c.proxy.slots
 		<-c.places
@@ -189,9 +201,11 @@ func (c *Command) admit(conn net.Conn) (net.Conn, bool) {
 func (c *Command) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if !c.closed {
 		c.busy.Add(1)
 	}
+
 	return !c.closed
 }
 
@@ -203,8 +217,10 @@ func (c *Command) Close() []domain.Connection {
 	if c == nil {
 		return nil
 	}
+
 	c.mu.Lock()
 	c.closed = true
+
 	open := make([]net.Conn, 0, len(c.open))
 	for conn := range c.open {
 		open = append(open, conn)
@@ -212,11 +228,14 @@ func (c *Command) Close() []domain.Connection {
 	c.mu.Unlock()
 	c.cancel()
 	_ = c.requests.Close()
+
 	_ = c.server.Close()
 	for _, conn := range open {
 		_ = conn.Close()
 	}
+
 	c.transport.CloseIdleConnections()
 	c.busy.Wait()
+
 	return c.Connections()
 }

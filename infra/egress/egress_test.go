@@ -36,19 +36,25 @@ type env struct {
 // open gives a command a proxy whose guard lets through what allow names.
 func open(t *testing.T, cfg Config, policy domain.NetworkPolicy, allow ...string) env {
 	t.Helper()
+
 	var err error
+
 	cfg.Guard, err = netguard.New(allow, nil)
 	require.NoError(t, err)
+
 	return openIn(t, New(cfg), policy)
 }
 
 func openIn(t *testing.T, p *Proxy, policy domain.NetworkPolicy) env {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	c := p.Open(func(context.Context) (domain.NetworkPolicy, error) { return policy, nil })
 	c.Serve(listener)
 	t.Cleanup(func() { c.Close() })
+
 	return env{c, t, listener.Addr().String()}
 }
 
@@ -57,6 +63,7 @@ func allowing(patterns ...string) domain.NetworkPolicy {
 	for _, p := range patterns {
 		rules = append(rules, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: p, Decision: domain.PermissionAllow})
 	}
+
 	return domain.NewNetworkPolicy(domain.NetworkRules, rules)
 }
 
@@ -65,6 +72,7 @@ func (s env) client() *http.Client {
 	at, _ := url.Parse("http://" + s.addr)
 	transport := &http.Transport{Proxy: http.ProxyURL(at), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	s.t.Cleanup(transport.CloseIdleConnections)
+
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
@@ -73,6 +81,7 @@ func (s env) dial() net.Conn {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(s.t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+
 	return conn
 }
 
@@ -81,9 +90,11 @@ func (s env) connect(to string) (net.Conn, *bufio.Reader, string) {
 	conn := s.dial()
 	_, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 	require.NoError(s.t, err)
+
 	in := bufio.NewReader(conn)
 	response, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	require.NoError(s.t, err)
+
 	return conn, in, response.Status
 }
 
@@ -94,28 +105,34 @@ func (s env) entry(host string) (found domain.Connection) {
 			found = c
 		}
 	}
+
 	return found
 }
 
 func hostPort(t *testing.T, server *httptest.Server) string {
 	t.Helper()
+
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
+
 	return u.Host
 }
 
 func page(t *testing.T, text string) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
 	t.Cleanup(server.Close)
+
 	return server
 }
 
 // resolver answers every question for an address with the next of a list, over and over.
 func resolver(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
+
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
+
 	go func() {
 		buf := make([]byte, 1500)
 		for asked := 0; ; {
@@ -123,12 +140,15 @@ func resolver(t *testing.T, answers ...string) *net.Resolver {
 			if err != nil {
 				return
 			}
+
 			var m dnsmessage.Message
 			if m.Unpack(buf[:n]) != nil || len(m.Questions) == 0 {
 				continue
 			}
+
 			m.Header.Response, m.Header.RecursionAvailable = true, true
 			m.Additionals = nil
+
 			addr := netip.MustParseAddr(answers[asked%len(answers)])
 			if q := m.Questions[0]; q.Type == dnsmessage.TypeA && addr.Is4() {
 				asked++
@@ -142,13 +162,16 @@ func resolver(t *testing.T, answers ...string) *net.Resolver {
 					Class: q.Class,
 				}, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}}}
 			}
+
 			out, err := m.Pack()
 			if err == nil {
 				_, _ = server.WriteTo(out, from)
 			}
 		}
 	}()
+
 	at := server.LocalAddr().String()
+
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", at)
@@ -157,7 +180,9 @@ func resolver(t *testing.T, answers ...string) *net.Resolver {
 
 func TestProxy_plainHTTP(t *testing.T) {
 	t.Parallel()
+
 	var seen http.Header
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r.Header.Clone()
 		body, _ := io.ReadAll(r.Body)
@@ -170,8 +195,10 @@ func TestProxy_plainHTTP(t *testing.T) {
 	request.Header.Set("Proxy-Authorization", "Basic eA==")
 	res, err := s.client().Do(request)
 	require.NoError(t, err)
+
 	body, _ := io.ReadAll(res.Body)
 	_ = res.Body.Close()
+
 	require.Equal(t, "POST "+at+" body", string(body))
 	require.Empty(t, seen.Get("Proxy-Authorization"))
 	require.Empty(t, seen.Get("X-Forwarded-For"), "where a command runs stays private")
@@ -187,6 +214,7 @@ func TestProxy_plainHTTP(t *testing.T) {
 
 func TestProxy_CONNECT(t *testing.T) {
 	t.Parallel()
+
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
 	t.Cleanup(server.Close)
 	at := hostPort(t, server)
@@ -194,8 +222,10 @@ func TestProxy_CONNECT(t *testing.T) {
 	s := open(t, Config{Resolver: resolver(t, "127.0.0.1")}, allowing("mirror.test:"+port), "mirror.test")
 	res, err := s.client().Get("https://mirror.test:" + port + "/")
 	require.NoError(t, err)
+
 	body, _ := io.ReadAll(res.Body)
 	_ = res.Body.Close()
+
 	require.Equal(t, "secret", string(body))
 	require.Equal(t, "mirror.test", s.entry("mirror.test").Host)
 }
@@ -207,14 +237,18 @@ func TestProxy_SOCKS5(t *testing.T) {
 	s := open(t, Config{Resolver: resolver(t, "127.0.0.1")}, allowing("mirror.test:"+port, at), "mirror.test", at)
 	dialer, err := proxy.SOCKS5("tcp", s.addr, nil, nil)
 	require.NoError(t, err)
+
 	for _, to := range []string{"mirror.test:" + port, at, "[::ffff:127.0.0.1]:" + port} {
 		conn, err := dialer.Dial("tcp", to)
 		require.NoError(t, err, to)
+
 		_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\nHost: x\r\n\r\n")
 		got, _ := io.ReadAll(conn)
 		require.Contains(t, string(got), "by socks")
+
 		_ = conn.Close()
 	}
+
 	_, err = dialer.Dial("tcp", "other.test:443")
 	require.ErrorContains(t, err, "connection not allowed by ruleset")
 	require.Equal(t, domain.NoNetworkRule, s.entry("other.test").Reason)
@@ -241,14 +275,17 @@ func TestProxy_refusalsByRule(t *testing.T) {
 	s := open(t, Config{}, allowing("*.example.org"), at)
 	res, err := s.client().Get("http://" + at + "/")
 	require.NoError(t, err)
+
 	body, _ := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	require.Equal(t, http.StatusForbidden, res.StatusCode)
 	require.Contains(t, string(body), domain.NoNetworkRule)
+
 	for _, to := range []string{"example.org:443", "a.example.org:8443", "a.example.org:25"} {
 		_, _, status := s.connect(to)
 		require.Contains(t, status, "403", to)
 	}
+
 	require.Equal(t, domain.ConnectionRefused, s.entry("a.example.org").Decision)
 	require.Equal(t, domain.NoNetworkRule, s.entry("example.org").Reason)
 }
@@ -256,6 +293,7 @@ func TestProxy_refusalsByRule(t *testing.T) {
 // A port that no rule speaks of and that public mode does not have.
 func TestProxy_refusedPort(t *testing.T) {
 	t.Parallel()
+
 	s := open(t, Config{}, domain.NewNetworkPolicy(domain.NetworkPublic, nil))
 	for _, to := range []string{
 		"93.184.215.14:25", "example.org:53", "example.org:0", "example.org:99999", "example.org",
@@ -278,6 +316,7 @@ func TestProxy_addressesThatAreNotPublic(t *testing.T) {
 	}))
 	socks, err := proxy.SOCKS5("tcp", s.addr, nil, nil)
 	require.NoError(t, err)
+
 	for _, host := range []string{
 		"127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.0.0.1", "127.0.0.1.", "１２７.0.0.1", "localhost",
 		"localhost.", "LOCALHOST",
@@ -290,14 +329,17 @@ func TestProxy_addressesThatAreNotPublic(t *testing.T) {
 		to := host + ":443"
 		_, _, status := s.connect(to)
 		require.Regexp(t, "^40[03]", status, to)
+
 		res, err := s.client().Get("http://" + host + "/")
 		if err == nil {
 			_ = res.Body.Close()
 			require.Contains(t, []int{400, 403}, res.StatusCode, host)
 		}
+
 		_, err = socks.Dial("tcp", to)
 		require.Error(t, err, to)
 	}
+
 	for _, c := range s.Connections() {
 		require.Equal(t, domain.ConnectionRefused, c.Decision, c)
 		require.Zero(t, c.BytesSent+c.BytesReceived, c)
@@ -308,15 +350,19 @@ func TestProxy_addressesThatAreNotPublic(t *testing.T) {
 // nothing: the address is judged when it is connected to.
 func TestProxy_DNSRebinding(t *testing.T) {
 	t.Parallel()
+
 	var reached atomic.Int32
+
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(hostPort(t, server))
+
 	s := open(t, Config{Resolver: resolver(t, "192.0.2.1", "127.0.0.1"), DialTimeout: time.Second}, allowing("rebound.test:"+port))
 	for range 6 {
 		_, _, status := s.connect("rebound.test:" + port)
 		require.Contains(t, status, "403")
 	}
+
 	require.Zero(t, reached.Load())
 	require.Contains(t, s.entry("rebound.test").Reason, "not on the public Internet")
 }
@@ -325,8 +371,12 @@ func TestProxy_aThousandConnectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	at := hostPort(t, page(t, "one of many"))
 	s := open(t, Config{PerCommand: 64}, allowing(at), at)
-	var all sync.WaitGroup
-	var served atomic.Int32
+
+	var (
+		all    sync.WaitGroup
+		served atomic.Int32
+	)
+
 	for range 1000 {
 		all.Go(func() {
 			conn, err := net.Dial("tcp", s.addr)
@@ -334,13 +384,16 @@ func TestProxy_aThousandConnectionsAtOnce(t *testing.T) {
 				return
 			}
 			defer conn.Close()
+
 			_, _ = fmt.Fprintf(conn, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", at, at)
+
 			got, _ := io.ReadAll(conn)
 			if strings.HasSuffix(string(got), "one of many") {
 				served.Add(1)
 			}
 		})
 	}
+
 	all.Wait()
 	require.EqualValues(t, 1000, served.Load(), "those without a place wait for one")
 }
@@ -350,6 +403,7 @@ func TestProxy_boundOfAllCommands(t *testing.T) {
 	server := echo(t)
 	guard, err := netguard.New([]string{server}, nil)
 	require.NoError(t, err)
+
 	p := New(Config{Guard: guard, Total: 2})
 	first, second := openIn(t, p, allowing(server)), openIn(t, p, allowing(server))
 	first.connect(server)
@@ -357,6 +411,7 @@ func TestProxy_boundOfAllCommands(t *testing.T) {
 	_, _, status := second.connect(server)
 	require.Contains(t, status, "503")
 	first.Close()
+
 	_, _, status = second.connect(server)
 	require.Contains(t, status, "200", "places are released with their command")
 }
@@ -364,21 +419,25 @@ func TestProxy_boundOfAllCommands(t *testing.T) {
 // echo is a server that sends back what it gets, and its end after the other's.
 func echo(t *testing.T) string {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				_, _ = io.Copy(conn, conn)
 				_ = conn.Close()
 			}()
 		}
 	}()
+
 	return listener.Addr().String()
 }
 
@@ -388,11 +447,14 @@ func TestProxy_halfClosedTunnel(t *testing.T) {
 	s := open(t, Config{}, allowing(server), server)
 	conn, in, status := s.connect(server)
 	require.Contains(t, status, "200")
+
 	_, _ = io.WriteString(conn, "question")
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+
 	got, err := io.ReadAll(in)
 	require.NoError(t, err)
 	require.Equal(t, "question", string(got))
+
 	entry := s.entry("127.0.0.1")
 	require.EqualValues(t, 8, entry.BytesSent)
 	require.EqualValues(t, 8, entry.BytesReceived)
@@ -400,9 +462,11 @@ func TestProxy_halfClosedTunnel(t *testing.T) {
 
 func TestCommand_Close_inTheMiddle(t *testing.T) {
 	t.Parallel()
+
 	gone := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(gone)
+
 		chunk := make([]byte, 64<<10)
 		for r.Context().Err() == nil {
 			if _, err := w.Write(chunk); err != nil {
@@ -417,17 +481,21 @@ func TestCommand_Close_inTheMiddle(t *testing.T) {
 	_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	_, err := io.CopyN(io.Discard, in, 1<<20)
 	require.NoError(t, err)
+
 	entries := s.Close()
 	require.GreaterOrEqual(t, entries[0].BytesReceived, int64(1<<20))
+
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
 		require.Fail(t, "the server's end of the connection is still open")
 	}
+
 	_, err = io.Copy(io.Discard, in)
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 	}
+
 	require.Error(t, err)
 	_, err = net.Dial("tcp", s.addr)
 	require.Error(t, err, "nothing listens any more")
@@ -436,6 +504,7 @@ func TestCommand_Close_inTheMiddle(t *testing.T) {
 func TestProxy_limitsOfTime(t *testing.T) {
 	t.Parallel()
 	server := echo(t)
+
 	s := open(t, Config{Idle: time.Minute, HeaderTimeout: 200 * time.Millisecond}, allowing(server), server)
 	for name, begun := range map[string]string{
 		"nothing sent": "", "half a header": "CONNECT x", "half a greeting": "\x05",
@@ -450,12 +519,14 @@ func TestProxy_limitsOfTime(t *testing.T) {
 	s = open(t, Config{Idle: 3 * time.Second, HeaderTimeout: time.Minute}, allowing(server), server)
 	conn, in, status := s.connect(server)
 	require.Contains(t, status, "200")
+
 	for range 5 { // what moves stays
 		_, err := io.WriteString(conn, "x")
 		require.NoError(t, err)
 		_, err = in.ReadByte()
 		require.NoError(t, err)
 	}
+
 	_, err := in.ReadByte()
 	require.Error(t, err, "a tunnel on which nothing moves is closed")
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -463,11 +534,13 @@ func TestProxy_limitsOfTime(t *testing.T) {
 
 func TestCommand_Connections_bounded(t *testing.T) {
 	t.Parallel()
+
 	s := open(t, Config{}, allowing())
 	for i := range 3 * domain.MaxConnections {
 		_, _, status := s.connect("host" + strconv.Itoa(i) + ".test:443")
 		require.Contains(t, status, "403")
 	}
+
 	entries := s.Connections()
 	require.Len(t, entries, domain.MaxConnections+1)
 	require.Equal(
@@ -479,10 +552,12 @@ func TestCommand_Connections_bounded(t *testing.T) {
 
 func TestProxy_rulesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+
 	guard, err := netguard.New(nil, nil)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	c := New(Config{Guard: guard}).Open(func(context.Context) (domain.NetworkPolicy, error) {
 		return domain.NetworkPolicy{}, io.ErrUnexpectedEOF
 	})
@@ -500,11 +575,14 @@ func TestProxy_rulesOfTheMoment(t *testing.T) {
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	var allowed atomic.Bool
+
 	c := New(Config{Guard: guard}).Open(func(context.Context) (domain.NetworkPolicy, error) {
 		if allowed.Load() {
 			return allowing(server), nil
 		}
+
 		return allowing(), nil
 	})
 	c.Serve(listener)
@@ -521,6 +599,7 @@ func TestProxy_rulesOfTheMoment(t *testing.T) {
 
 func TestProxy_notAProxyRequest(t *testing.T) {
 	t.Parallel()
+
 	s := open(t, Config{}, allowing("example.org"))
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET https://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n",
@@ -532,6 +611,7 @@ func TestProxy_notAProxyRequest(t *testing.T) {
 		require.NoError(t, err, request)
 		require.Equal(t, http.StatusBadRequest, response.StatusCode, request)
 	}
+
 	for _, other := range []string{"\x04\x01\x00\x50\x01\x01\x01\x01\x00", "\x16\x03\x01\x02\x00"} {
 		conn := s.dial()
 		_, _ = io.WriteString(conn, other)

@@ -14,17 +14,21 @@ import (
 func (c *Command) greet(client net.Conn) {
 	in := bufio.NewReader(client)
 	_ = client.SetReadDeadline(time.Now().Add(c.proxy.cfg.HeaderTimeout))
+
 	first, err := in.Peek(1)
 	if err != nil || first[0] < ' ' && first[0] != socksVersion { // TLS, SOCKS4 and the like
 		_ = client.Close()
 		return
 	}
+
 	conn := peeked{client, in}
 	if first[0] == socksVersion {
 		c.serveSOCKS(conn)
 		return
 	}
+
 	_ = client.SetReadDeadline(time.Time{})
+
 	c.requests.put(conn)
 }
 
@@ -34,6 +38,7 @@ func (c *Command) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.busy.Done()
+
 	switch {
 	case r.Method == http.MethodConnect:
 		c.connect(w, r)
@@ -51,23 +56,29 @@ func (c *Command) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, sentence(err), http.StatusBadRequest)
 		return
 	}
+
 	upstream, err := c.dial(r.Context(), host, port)
 	if err != nil {
 		answer(w, err)
 		return
 	}
+
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		_ = upstream.Close()
 		return
 	}
+
 	_ = conn.SetDeadline(time.Time{})
+
 	client := idle{peeked{conn, buffered.Reader}, c.proxy.cfg.Idle}
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		_ = upstream.Close()
 		_ = conn.Close()
+
 		return
 	}
+
 	tunnel(client, upstream)
 }
 
@@ -82,11 +93,13 @@ func (c *Command) forward(w http.ResponseWriter, r *http.Request) {
 		ErrorLog:      noLog,
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { answer(w, err) },
 	}
+
 	defer func() {
 		if failed := recover(); failed != nil && failed != http.ErrAbortHandler {
 			panic(failed)
 		}
 	}()
+
 	proxy.ServeHTTP(steady, r)
 }
 
@@ -96,6 +109,7 @@ func answer(w http.ResponseWriter, err error) {
 	if _, refused := errors.AsType[*refusal](err); refused {
 		status = http.StatusForbidden
 	}
+
 	w.Header().Set("Connection", "close")
 	http.Error(w, sentence(err), status)
 }
@@ -126,9 +140,11 @@ type steadyBody struct {
 
 func (s steadyBody) Read(p []byte) (int, error) {
 	_ = s.control.SetReadDeadline(time.Now().Add(s.limit))
+
 	n, err := s.ReadCloser.Read(p)
 	if err != nil {
 		_ = s.control.SetReadDeadline(time.Time{}) // the answer may take its time
 	}
+
 	return n, err
 }

@@ -31,24 +31,31 @@ type record struct {
 func (r *records) note(host string, port uint16, decision domain.NetworkDecision, reason string) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	key := recordKey{host, port, decision}
+
 	known := r.byPlace[key]
 	if known == nil && len(r.order) >= domain.MaxConnections {
 		key, reason = recordKey{"*", 0, decision}, ""
 		known = r.byPlace[key]
 	}
+
 	if known == nil {
 		known = &record{}
+
 		if r.byPlace == nil {
 			r.byPlace = map[recordKey]*record{}
 		}
+
 		r.byPlace[key] = known
 		r.order = append(r.order, key)
 	}
+
 	known.count++
 	if reason != "" {
 		known.reason = reason
 	}
+
 	return known
 }
 
@@ -56,7 +63,9 @@ func (r *records) note(host string, port uint16, decision domain.NetworkDecision
 func (r *records) list() []domain.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var all []domain.Connection
+
 	for _, key := range r.order {
 		known := r.byPlace[key]
 		all = append(all, domain.Connection{
@@ -64,5 +73,6 @@ func (r *records) list() []domain.Connection {
 			BytesSent: known.sent.Load(), BytesReceived: known.received.Load(),
 		})
 	}
+
 	return all
 }

@@ -24,13 +24,17 @@ type rules struct {
 func (r *rules) policy(ctx context.Context) (domain.NetworkPolicy, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if !r.at.IsZero() && time.Since(r.at) < policyFor {
 		return r.last, nil
 	}
+
 	policy, err := r.read(ctx)
 	if err != nil {
 		return domain.NetworkPolicy{}, err
 	}
+
 	r.last, r.at = policy, time.Now()
+
 	return policy, nil
 }

@@ -29,30 +29,39 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+
 	cmd.SysProcAttr.Setpgid = true
 	endWithParent(cmd.SysProcAttr)
 
 	c := &child{done: make(chan struct{})}
 	started := make(chan error)
+
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+
 		err := cmd.Start()
 		if err == nil {
 			c.pid, c.process = cmd.Process.Pid, cmd.Process
 		}
+
 		started <- err
+
 		if err != nil {
 			return
 		}
+
 		_ = cmd.Wait() // the state below says it all
+
 		c.mu.Lock()
 		c.process, c.state = nil, cmd.ProcessState
 		c.mu.Unlock()
 		close(c.done)
 	}()
+
 	if err := <-started; err != nil {
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -60,6 +69,7 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 func (c *child) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.process != nil {
 		_ = c.process.Signal(s)
 	}
@@ -70,5 +80,6 @@ func (c *child) Err() error {
 	if c.state == nil {
 		return fmt.Errorf("process %d ended", c.pid)
 	}
+
 	return fmt.Errorf("process %d: %s", c.pid, c.state)
 }

@@ -18,9 +18,11 @@ func openPathHandle(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
+
 	return os.NewFile(uintptr(fd), dir), nil
 }

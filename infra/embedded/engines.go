@@ -108,10 +108,12 @@ func Of[T Running](e *Engines) (found T) {
 		if !p.isReady() {
 			continue
 		}
+
 		if running, ok := p.running.(T); ok {
 			return running
 		}
 	}
+
 	return found
 }
 
@@ -126,13 +128,16 @@ func Start(ctx context.Context, cfg Config) (*Engines, error) {
 	if err := cfg.checkAddresses(); err != nil {
 		return nil, err
 	}
+
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
+
 	if err := makePrivate(dir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
+
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
@@ -147,24 +152,30 @@ func Start(ctx context.Context, cfg Config) (*Engines, error) {
 	for _, engine := range cfg.Engines {
 		e.parts = append(e.parts, &part{Engine: engine, ready: make(chan struct{}), stopped: make(chan struct{})})
 	}
+
 	if err := e.startAll(ctx, dir, cfg.Logger); err != nil {
 		// The caller's context may be the reason; give the clean-up its own time.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
+
 		_ = e.Stop(cleanup)
+
 		return nil, err
 	}
+
 	return e, nil
 }
 
 // checkAddresses refuses a malformed or occupied configured address by name.
 func (cfg *Config) checkAddresses() error {
 	var faults []error
+
 	for _, engine := range cfg.Engines {
 		for _, l := range engine.listens() {
 			faults = append(faults, l.probe())
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -176,24 +187,30 @@ func (e *Engines) startAll(ctx context.Context, dir string, logger *slog.Logger)
 				if !slices.Contains(p.after(), needed.name()) {
 					continue
 				}
+
 				select {
 				case <-needed.ready:
 				case <-ctx.Done():
 					return ctx.Err()
 				}
 			}
+
 			e.report(p.name(), "starting")
+
 			running, err := p.start(ctx, dir, e, logger)
 			if err != nil {
 				return fmt.Errorf("start %s: %w", p.title(), err)
 			}
+
 			p.running = running
 			e.watch(p.title(), running)
 			e.report(p.name(), "ready")
 			close(p.ready) // those that wait for it start now
+
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -202,6 +219,7 @@ func (e *Engines) watch(title string, running Running) {
 	if running.Done() == nil {
 		return
 	}
+
 	go func() {
 		select {
 		case <-e.stopping:
@@ -236,30 +254,38 @@ func (e *Engines) Stop(ctx context.Context) error {
 		close(e.stopping)
 		e.stopErr = e.stopAll(ctx)
 	})
+
 	return e.stopErr
 }
 
 func (e *Engines) stopAll(ctx context.Context) error {
 	var group sync.WaitGroup
+
 	faults := make([]error, len(e.parts))
 	for i, p := range e.parts {
 		group.Go(func() {
 			defer close(p.stopped)
+
 			if !p.isReady() {
 				return
 			}
+
 			for _, dependent := range e.parts {
 				if slices.Contains(dependent.after(), p.name()) {
 					<-dependent.stopped
 				}
 			}
+
 			if err := p.running.Stop(ctx); err != nil {
 				faults[i] = fmt.Errorf("stop %s: %w", p.title(), err)
 			}
+
 			e.report(p.name(), "stopped")
 		})
 	}
+
 	group.Wait()
+
 	return errors.Join(append(faults, e.lock.release())...)
 }
 
@@ -268,10 +294,13 @@ func serialProgress(progress func(name, state string)) func(name, state string) 
 	if progress == nil {
 		return func(string, string) {}
 	}
+
 	var mu sync.Mutex
+
 	return func(name, state string) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		progress(name, state)
 	}
 }
@@ -283,13 +312,16 @@ func makePrivate(dir string) error {
 	if err := os.MkdirAll(dir, passOnly); err != nil {
 		return err
 	}
+
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
+
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(owner.Uid) != os.Geteuid() || info.Mode().Perm()&^passOnly == 0 {
 		return nil
 	}
+
 	return os.Chmod(dir, info.Mode().Perm()&passOnly)
 }

@@ -35,12 +35,14 @@ const taskQueue = "embedded-test"
 func parked(ctx workflow.Context) (string, error) {
 	var said string
 	workflow.GetSignalChannel(ctx, "go").Receive(ctx, &said)
+
 	return said, nil
 }
 
 func TestEngines_keepDataOverStopAndKill(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
+
 	dir := t.TempDir()
 
 	first := startProcess(t, dir)
@@ -57,6 +59,7 @@ func TestEngines_keepDataOverStopAndKill(t *testing.T) {
 	// At once: PostgreSQL may still be on its way down.
 	third := startProcess(t, dir)
 	requireEverywhere(ctx, t, third.addresses)
+
 	store := s3Client(t, third.addresses)
 	for key, content := range acked {
 		object, err := store.GetObject(ctx, Bucket, key, minio.GetObjectOptions{})
@@ -65,6 +68,7 @@ func TestEngines_keepDataOverStopAndKill(t *testing.T) {
 		require.NoError(t, err, "acknowledged object %s", key)
 		require.Equal(t, content, string(got))
 	}
+
 	finishParked(ctx, t, third.addresses)
 	third.stop(t)
 	_, err := net.Dial("tcp", third.Temporal)
@@ -85,7 +89,9 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 
 	nc, err := nats.Connect(at.Events, nats.Timeout(time.Minute))
 	require.NoError(t, err)
+
 	defer nc.Close()
+
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Storage: jetstream.FileStorage})
@@ -109,6 +115,7 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 		minio.CopySrcOptions{Bucket: Bucket, Object: "kept/one"},
 	)
 	require.NoError(t, err)
+
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB in parts of 5
 	_, err = store.PutObject(ctx, Bucket, "kept/large", bytes.NewReader(large), -1, minio.PutObjectOptions{PartSize: 5 << 20})
 	require.NoError(t, err)
@@ -126,14 +133,18 @@ func writeEverywhere(ctx context.Context, t *testing.T, at addresses) {
 func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	conn, err := pgx.Connect(ctx, at.Postgres)
 	require.NoError(t, err)
+
 	defer conn.Close(ctx)
+
 	var rows int
 	require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM kept").Scan(&rows))
 	require.Equal(t, 2, rows)
 
 	nc, err := nats.Connect(at.Events, nats.Timeout(time.Minute))
 	require.NoError(t, err)
+
 	defer nc.Close()
+
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	stream, err := js.Stream(ctx, "KEPT")
@@ -146,6 +157,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	info, err := store.StatObject(ctx, Bucket, "kept/one", minio.StatObjectOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "blue", info.UserMetadata["Colour"])
+
 	for key, size := range map[string]int64{"kept/deep/copy": 3, "kept/large": 16 << 20} {
 		info, err := store.StatObject(ctx, Bucket, key, minio.StatObjectOptions{})
 		require.NoError(t, err)
@@ -157,6 +169,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 		count, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
 			Query: `SessionId = "kept" AND ChatStatus = "running" AND ExecutionStatus = "Running"`,
 		})
+
 		return err == nil && count.Count == 1
 	}, time.Minute, 50*time.Millisecond)
 }
@@ -166,9 +179,12 @@ func finishParked(ctx context.Context, t *testing.T, at addresses) {
 	c := temporalClient(t, at)
 	w := worker.New(c, taskQueue, worker.Options{})
 	w.RegisterWorkflowWithOptions(parked, workflow.RegisterOptions{Name: "parked"})
+
 	require.NoError(t, w.Start())
 	defer w.Stop()
+
 	require.NoError(t, c.SignalWorkflow(ctx, "session/kept", "", "go", "done"))
+
 	var said string
 	require.NoError(t, c.GetWorkflow(ctx, "session/kept", "").Get(ctx, &said))
 	require.Equal(t, "done", said)
@@ -179,9 +195,14 @@ func finishParked(ctx context.Context, t *testing.T, at addresses) {
 func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end func()) map[string]string {
 	store := s3Client(t, p.addresses)
 	acked := map[string]string{}
-	var mu sync.Mutex
-	var writers sync.WaitGroup
+
+	var (
+		mu      sync.Mutex
+		writers sync.WaitGroup
+	)
+
 	enough := make(chan struct{})
+
 	for side := range 4 {
 		writers.Go(func() {
 			for n := 0; ; n++ {
@@ -189,11 +210,15 @@ func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end
 				content := strings.Repeat(key, 200)
 				put, cancel := context.WithTimeout(ctx, time.Minute)
 				_, err := store.PutObject(put, Bucket, key, strings.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
+
 				cancel()
+
 				if err != nil {
 					return // killed
 				}
+
 				mu.Lock()
+
 				acked[key] = content
 				if len(acked) == 100 {
 					close(enough)
@@ -202,13 +227,16 @@ func writeObjectsUntil(ctx context.Context, t *testing.T, p *enginesProcess, end
 			}
 		})
 	}
+
 	select {
 	case <-enough:
 	case <-ctx.Done():
 		t.Fatal("too few objects were written")
 	}
+
 	end()
 	writers.Wait()
+
 	return acked
 }
 
@@ -221,6 +249,7 @@ func TestStart_directoryInUse(t *testing.T) {
 	require.ErrorContains(t, err, "DATA_DIR")
 
 	require.NoError(t, held.release())
+
 	again, err := lockDir(dir)
 	require.NoError(t, err)
 	require.NoError(t, again.release())
@@ -229,7 +258,9 @@ func TestStart_directoryInUse(t *testing.T) {
 func TestStart_addressesInUse(t *testing.T) {
 	one, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer one.Close()
+
 	dir := t.TempDir() + "/data"
 	_, err = Start(t.Context(), Config{Dir: dir, Engines: []Engine{
 		PostgresConfig{},
@@ -244,21 +275,25 @@ func TestStart_addressesInUse(t *testing.T) {
 
 func TestStart_postgresDies(t *testing.T) {
 	var states []string
+
 	e, err := Start(t.Context(), Config{
 		Dir: t.TempDir(), Engines: []Engine{PostgresConfig{}},
 		Progress: func(part, state string) { states = append(states, part+" "+state) },
 	})
 	require.NoError(t, err)
+
 	postgres := Of[*Postgres](e)
 	server, err := os.FindProcess(postgres.Pid())
 	require.NoError(t, err)
 	require.NoError(t, server.Kill())
+
 	select {
 	case err := <-e.Dead():
 		require.ErrorContains(t, err, "PostgreSQL ended by itself")
 	case <-time.After(time.Minute):
 		t.Fatal("the death was not reported")
 	}
+
 	require.NoError(t, e.Stop(context.Background()))
 	require.NoDirExists(t, postgres.socketDir)
 	require.Equal(t, []string{"postgres starting", "postgres ready", "postgres stopped"}, states)
@@ -267,6 +302,7 @@ func TestStart_postgresDies(t *testing.T) {
 // An engine that another one needs must be there, and the fault ends the start.
 func TestStart_engineWithoutItsNeed(t *testing.T) {
 	temporal := TemporalConfig{Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}}
+
 	ui := TemporalUIConfig{Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}}
 	for want, engines := range map[string][]Engine{
 		"needs a PostgreSQL server":          {temporal},
@@ -307,6 +343,7 @@ func (fakeRunning) Stop(context.Context) error { return nil }
 // configuration.
 func TestEngines_order(t *testing.T) {
 	var states []string
+
 	progress := func(name, state string) { states = append(states, name+" "+state) }
 	e, err := Start(t.Context(), Config{Dir: t.TempDir(), Progress: progress, Engines: []Engine{
 		fakeEngine{id: "c", needs: []string{"b", "absent"}}, fakeEngine{id: "b", needs: []string{"a"}}, fakeEngine{id: "a"},
@@ -342,26 +379,32 @@ func TestListenAddress(t *testing.T) {
 		if err != nil {
 			require.ErrorContains(t, err, want)
 			require.ErrorContains(t, err, "X_ADDR")
+
 			continue
 		}
+
 		require.Equal(t, want, fmt.Sprintf("%s %d", ip, port), addr)
 	}
 }
 
 func s3Client(t *testing.T, at addresses) *minio.Client {
 	t.Helper()
+
 	c, err := minio.New(at.S3Endpoint, &minio.Options{Creds: credentials.NewStaticV4(at.S3AccessKey, at.S3SecretKey, ""), MaxRetries: 1})
 	require.NoError(t, err)
+
 	return c
 }
 
 func temporalClient(t *testing.T, at addresses) client.Client {
 	t.Helper()
+
 	options := keyed(at.Temporal, testServiceKey)
 	options.ConnectionOptions.GetSystemInfoTimeout = time.Minute
 	c, err := client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
+
 	return c
 }
 
@@ -373,18 +416,23 @@ func keyed(address, key string) client.Options {
 	if key != "" {
 		options.Credentials = client.NewAPIKeyStaticCredentials(key)
 	}
+
 	return options
 }
 
 func get(ctx context.Context, t *testing.T, url string) string {
 	t.Helper()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
+
 	defer response.Body.Close()
+
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode)
+
 	return string(body)
 }

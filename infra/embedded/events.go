@@ -39,6 +39,7 @@ func (c EventsConfig) listens() []Listen {
 	if c.Listen.Addr == "" {
 		return nil
 	}
+
 	return []Listen{c.Listen}
 }
 
@@ -58,10 +59,12 @@ func StartEvents(dir string, cfg EventsConfig, logger *slog.Logger) (*Events, er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	token, err := loadSecret(filepath.Join(dir, "token"))
 	if err != nil {
 		return nil, err
 	}
+
 	options := &server.Options{
 		ServerName:             "everloop",
 		DontListen:             true,
@@ -80,24 +83,30 @@ func StartEvents(dir string, cfg EventsConfig, logger *slog.Logger) (*Events, er
 			return nil, err
 		}
 	}
+
 	srv, err := server.NewServer(options)
 	if err != nil {
 		return nil, err
 	}
+
 	srv.SetLoggerV2(natsLogger{logger.With("engine", "events")}, false, false, false)
 	srv.Start()
+
 	if !srv.ReadyForConnections(30 * time.Second) {
 		srv.Shutdown()
 		return nil, errors.New("the NATS server was not ready within 30 s")
 	}
+
 	if !srv.JetStreamEnabled() {
 		srv.Shutdown()
 		return nil, fmt.Errorf("JetStream cannot use %s; the log says why", dir)
 	}
+
 	e := &Events{server: srv, token: token}
 	if !options.DontListen {
 		e.url = fmt.Sprintf("nats://%s@%s", token, joinHostPort(options.Host, options.Port))
 	}
+
 	return e, nil
 }
 
@@ -107,6 +116,7 @@ func listenEvents(options *server.Options, listen Listen) error {
 	if err != nil {
 		return err
 	}
+
 	if !ip.IsLoopback() {
 		return fmt.Errorf(
 			"%s: the embedded event server listens on this machine only, not on %s: run a NATS server and set NATS_URL",
@@ -114,12 +124,15 @@ func listenEvents(options *server.Options, listen Listen) error {
 			listen.Addr,
 		)
 	}
+
 	if port == 0 {
 		if port, err = freePort(); err != nil {
 			return err
 		}
 	}
+
 	options.DontListen, options.Host, options.Port = false, ip.String(), port
+
 	return nil
 }
 
@@ -143,6 +156,7 @@ func (e *Events) Err() error { return nil }
 func (e *Events) Stop(context.Context) error {
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
+
 	return nil
 }
 

@@ -25,6 +25,7 @@ func newJoinedListener(listeners ...net.Listener) *joinedListener {
 	for _, listener := range listeners {
 		go j.accept(listener)
 	}
+
 	return j
 }
 
@@ -38,8 +39,10 @@ func (j *joinedListener) accept(listener net.Listener) {
 			if err == nil {
 				_ = conn.Close()
 			}
+
 			return
 		}
+
 		if err != nil && !temporary(err) {
 			return
 		}
@@ -67,12 +70,14 @@ func (j *joinedListener) Accept() (net.Conn, error) {
 func (j *joinedListener) Close() (err error) {
 	j.closeOnce.Do(func() {
 		close(j.closed)
+
 		for _, listener := range j.listeners {
 			if fault := listener.Close(); fault != nil && err == nil {
 				err = fault
 			}
 		}
 	})
+
 	return err
 }
 

@@ -19,28 +19,37 @@ type dirLock struct{ file *os.File }
 // lockDir claims dir or says which process holds it.
 func lockDir(dir string) (*dirLock, error) {
 	path := filepath.Join(dir, "lock")
+
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open lock of the data directory: %w", err)
 	}
+
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		defer file.Close()
+
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 		}
+
 		holder, _ := io.ReadAll(io.LimitReader(file, 32))
+
 		return nil, fmt.Errorf("data directory %s is in use by process %s: stop it, or set DATA_DIR to another directory",
 			dir, strings.TrimSpace(string(holder)))
 	}
+
 	pid := strconv.Itoa(os.Getpid()) + "\n"
+
 	err = file.Truncate(0)
 	if err == nil {
 		_, err = file.WriteAt([]byte(pid), 0)
 	}
+
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("write lock of the data directory: %w", err)
 	}
+
 	return &dirLock{file: file}, nil
 }
 

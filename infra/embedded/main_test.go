@@ -25,8 +25,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -56,13 +58,18 @@ func allEngines(dir string) Config {
 func runEnginesProcess(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+
 	began := time.Now()
+
 	e, err := Start(ctx, allEngines(dir))
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(os.Stderr, "engines ready after", time.Since(began).Round(time.Millisecond))
+
 	postgres, objects := Of[*Postgres](e), Of[*Objects](e)
+
 	err = json.NewEncoder(os.Stdout).Encode(addresses{
 		Postgres: postgres.URL("everloop"), PostgresTCP: postgres.TCPURL("everloop"), PostgresPid: postgres.Pid(),
 		Temporal: Of[*Temporal](e).Address(), UI: Of[*TemporalUI](e).URL(), Events: Of[*Events](e).URL(),
@@ -71,20 +78,26 @@ func runEnginesProcess(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
+
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
+
 	select {
 	case <-closed:
 	case err = <-e.Dead():
 	}
+
 	stopCtx, cancelStop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancelStop()
+
 	if stopErr := e.Stop(stopCtx); stopErr != nil {
 		return stopErr
 	}
+
 	return err
 }
 
@@ -98,9 +111,12 @@ type enginesProcess struct {
 // startProcess runs the engines on dir in a process of their own.
 func startProcess(t *testing.T, dir string) *enginesProcess {
 	t.Helper()
+
 	program, err := os.Executable()
 	require.NoError(t, err)
+
 	cmd := exec.Command(program)
+
 	cmd.Env = append(os.Environ(), enginesDir+"="+dir)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -110,12 +126,16 @@ func startProcess(t *testing.T, dir string) *enginesProcess {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		stdin.Close()
+
 		_ = cmd.Wait()
 	})
+
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	require.NoError(t, err, "the engines did not start")
+
 	p := &enginesProcess{cmd: cmd, stdin: stdin}
 	require.NoError(t, json.Unmarshal(line, &p.addresses))
+
 	return p
 }
 

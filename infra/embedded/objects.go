@@ -43,6 +43,7 @@ func (c ObjectsConfig) listens() []Listen {
 	if c.Listen.Addr == "" {
 		return nil
 	}
+
 	return []Listen{c.Listen}
 }
 
@@ -76,13 +77,16 @@ func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *sl
 	if err != nil {
 		return nil, err
 	}
+
 	if cfg.Listen.Addr == "" {
 		cfg.Listen = Listen{Addr: "127.0.0.1:0", Variable: "S3_ENDPOINT"}
 	}
+
 	ip, port, err := cfg.Listen.split()
 	if err != nil {
 		return nil, err
 	}
+
 	if !ip.IsLoopback() {
 		return nil, fmt.Errorf(
 			"%s: the embedded object store listens on this machine only, not on %s: run an S3 server and set S3_ENDPOINT",
@@ -90,15 +94,18 @@ func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *sl
 			cfg.Listen.Addr,
 		)
 	}
+
 	if port == 0 {
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
 	}
+
 	store, err := openObjectFiles(dir, logger)
 	if err != nil {
 		return nil, err
 	}
+
 	keys, err := loadObjectKeys(filepath.Join(dir, "credentials.json"))
 	if err != nil {
 		return nil, err
@@ -106,9 +113,11 @@ func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *sl
 
 	o := &Objects{endpoint: joinHostPort(ip.String(), port), keys: keys, done: make(chan struct{})}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
 	o.cancel = cancel
 	go func() {
 		defer close(o.done)
+
 		o.err = embedgw.RunVersityGW(run, store, &embedgw.Config{
 			RootUserAccess:    keys.AccessKey,
 			RootUserSecret:    keys.SecretKey,
@@ -122,11 +131,14 @@ func StartObjects(ctx context.Context, dir string, cfg ObjectsConfig, logger *sl
 			Quiet:             true,
 		})
 	}()
+
 	if err := o.awaitReady(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
+
 		return nil, errors.Join(err, o.Stop(stop))
 	}
+
 	return o, nil
 }
 
@@ -139,12 +151,14 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.MkdirAll(root, 0o700)); err != nil {
 		return nil, err
 	}
+
 	options := posix.PosixOpts{
 		NewDirPerm:          0o700,
 		NewFilePerm:         0o600,
 		Concurrency:         64,
 		CopyObjectThreshold: maxCopySize,
 	}
+
 	var metadata meta.MetadataStorer = meta.XattrMeta{}
 	// A store that began with sidecar files has its metadata there for good.
 	_, began := os.Stat(sidecar)
@@ -152,11 +166,14 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 		if err := os.MkdirAll(sidecar, 0o700); err != nil {
 			return nil, err
 		}
+
 		files, err := meta.NewSideCar(sidecar)
 		if err != nil {
 			return nil, err
 		}
+
 		metadata, options.SideCarDir = files, sidecar
+
 		if began != nil {
 			logger.Warn(
 				"no extended attributes on the file system: object metadata goes to files, small writes take twice as long",
@@ -165,10 +182,12 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 			)
 		}
 	}
+
 	backend, err := posix.New(root, metadata, options)
 	if err != nil {
 		return nil, err
 	}
+
 	return &durableFiles{Posix: backend, root: root, sidecar: options.SideCarDir}, nil
 }
 
@@ -180,26 +199,33 @@ func hasExtendedAttributes(dir string) bool {
 	}
 	defer os.Remove(scratch.Name())
 	defer scratch.Close()
+
 	return unix.Fsetxattr(int(scratch.Fd()), "user.everloop", []byte("1"), 0) == nil
 }
 
 func loadObjectKeys(path string) (objectKeys, error) {
 	var keys objectKeys
+
 	content, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		keys = objectKeys{AccessKey: "everloop-" + randomSecret()[:12], SecretKey: randomSecret()}
+
 		content, err = json.MarshalIndent(keys, "", "  ")
 		if err != nil {
 			return keys, err
 		}
+
 		return keys, writeFileAtomic(path, append(content, '\n'), 0o600)
 	}
+
 	if err != nil {
 		return keys, err
 	}
+
 	if json.Unmarshal(content, &keys) != nil || keys.AccessKey == "" || keys.SecretKey == "" {
 		return keys, fmt.Errorf("%s holds no credentials: remove it to have new ones made", path)
 	}
+
 	return keys, nil
 }
 
@@ -207,6 +233,7 @@ func loadObjectKeys(path string) (objectKeys, error) {
 func (o *Objects) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+
 	err := poll(ctx, func() error {
 		select {
 		case <-o.done:
@@ -219,17 +246,21 @@ func (o *Objects) awaitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	c, err := minio.New(o.endpoint, &minio.Options{Creds: credentials.NewStaticV4(o.keys.AccessKey, o.keys.SecretKey, "")})
 	if err != nil {
 		return err
 	}
+
 	exists, err := c.BucketExists(ctx, Bucket)
 	if err == nil && !exists {
 		err = c.MakeBucket(ctx, Bucket, minio.MakeBucketOptions{})
 	}
+
 	if err != nil {
 		return fmt.Errorf("make bucket %s: %w", Bucket, err)
 	}
+
 	return nil
 }
 
@@ -250,12 +281,14 @@ func (o *Objects) Err() error {
 	if o.err == nil {
 		return errors.New("the S3 server ended")
 	}
+
 	return o.err
 }
 
 // Stop ends the server after the requests in flight.
 func (o *Objects) Stop(ctx context.Context) error {
 	o.cancel()
+
 	select {
 	case <-o.done:
 		return nil
@@ -270,13 +303,16 @@ func answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", url, response.Status)
 	}
+
 	return nil
 }

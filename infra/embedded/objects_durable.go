@@ -28,6 +28,7 @@ func (d *durableFiles) PutObject(ctx context.Context, in s3response.PutObjectInp
 	if err == nil {
 		err = d.flush(in.Bucket, in.Key)
 	}
+
 	return out, err
 }
 
@@ -37,6 +38,7 @@ func (d *durableFiles) CopyObject(ctx context.Context, in s3response.CopyObjectI
 	if err == nil {
 		err = d.flush(in.Bucket, in.Key)
 	}
+
 	return out, err
 }
 
@@ -50,6 +52,7 @@ func (d *durableFiles) CompleteMultipartUpload(
 	if err == nil {
 		err = d.flush(in.Bucket, in.Key)
 	}
+
 	return out, version, err
 }
 
@@ -58,6 +61,7 @@ func (d *durableFiles) CreateBucket(ctx context.Context, in *s3.CreateBucketInpu
 	if err := d.Posix.CreateBucket(ctx, in, acl); err != nil {
 		return err
 	}
+
 	return errors.Join(syncPath(filepath.Join(d.root, *in.Bucket)), syncPath(d.root))
 }
 
@@ -68,25 +72,30 @@ func (d *durableFiles) flush(bucket, key *string) error {
 	if err == nil && d.sidecar != "" {
 		err = d.flushSidecar(*bucket, *key)
 	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
 // flushSidecar writes the files of an object's metadata to the disk.
 func (d *durableFiles) flushSidecar(bucket, key string) error {
 	const metadataDir = "meta" // the gateway's name for it
+
 	names, err := os.ReadDir(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir))
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		err := syncPath(filepath.Join(d.sidecar, bucket, filepath.FromSlash(key), metadataDir, name.Name()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // replaced by another writer
 			return err
 		}
 	}
+
 	return syncUpwards(d.sidecar, filepath.Join(bucket, filepath.FromSlash(key), metadataDir))
 }
 
@@ -97,5 +106,6 @@ func syncUpwards(top, path string) error {
 			return err
 		}
 	}
+
 	return syncPath(top)
 }

@@ -25,6 +25,7 @@ func (l Listen) probe() error {
 	if _, _, err := l.split(); err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("tcp", l.Addr)
 	switch {
 	case err == nil:
@@ -45,25 +46,31 @@ func (l Listen) split() (netip.Addr, int, error) {
 	fault := func(why string) error {
 		return fmt.Errorf("%s: %q is not a listen address of the form host:port: %s", l.Variable, l.Addr, why)
 	}
+
 	host, portText, err := net.SplitHostPort(l.Addr)
 	if err != nil {
 		return netip.Addr{}, 0, fault("a host and a port are needed")
 	}
+
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
 		return netip.Addr{}, 0, fault("the port is not a number from 0 to 65535")
 	}
+
 	if host == "" {
 		host = "0.0.0.0"
 	}
+
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		found, lookupErr := net.DefaultResolver.LookupNetIP(context.Background(), "ip4", host)
 		if lookupErr != nil || len(found) == 0 {
 			return netip.Addr{}, 0, fault("the host is neither an IP address nor a known name")
 		}
+
 		ip = found[0].Unmap()
 	}
+
 	return ip, int(port), nil
 }
 
@@ -72,9 +79,11 @@ func dialHost(ip netip.Addr) string {
 	if !ip.IsUnspecified() {
 		return ip.String()
 	}
+
 	if ip.Is6() {
 		return "::1"
 	}
+
 	return "127.0.0.1"
 }
 
@@ -84,10 +93,12 @@ func loopback(port int) string { return joinHostPort("127.0.0.1", port) }
 func freePort() (int, error) {
 	for range 1000 {
 		port := firstRandomPort + rand.IntN(lastRandomPort-firstRandomPort+1)
+
 		listener, err := net.Listen("tcp", loopback(port))
 		if err == nil {
 			return port, listener.Close()
 		}
 	}
+
 	return 0, fmt.Errorf("no free loopback port between %d and %d", firstRandomPort, lastRandomPort)
 }

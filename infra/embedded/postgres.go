@@ -75,10 +75,12 @@ func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *
 	if err != nil {
 		return nil, err
 	}
+
 	socketDir := cluster.socketDir()
 	if err := cluster.writeSettings(port, socketDir); err != nil {
 		return nil, err
 	}
+
 	p := &Postgres{
 		port:              port,
 		socketDir:         socketDir,
@@ -90,11 +92,14 @@ func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *
 		p.removeSocket()
 		return nil, err
 	}
+
 	if err := p.prepareDatabases(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
+
 		return nil, errors.Join(err, p.Stop(stop))
 	}
+
 	return p, nil
 }
 
@@ -103,31 +108,41 @@ func StartPostgres(ctx context.Context, dir string, cfg PostgresConfig, logger *
 // is stale, so the file is never removed here.
 func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Logger) error {
 	deadline := time.Now().Add(staleServerWait)
+
 	for {
 		log, err := openLog(p.logPath)
 		if err != nil {
 			return err
 		}
+
 		p.child, err = startChild(cluster.serverCommand(log.file))
 		log.file.Close()
+
 		if err != nil {
 			return fmt.Errorf("run %s: %w", cluster.program("postgres"), err)
 		}
+
 		err = p.awaitReady(ctx)
 		if err == nil {
 			p.removeStaleSockets()
 			go boundLog(p.logPath, logCheckEvery, p.child.done, logger)
+
 			return nil
 		}
+
 		p.child.signal(syscall.SIGQUIT)
 		<-p.child.done
+
 		said := log.written()
+
 		held := strings.Contains(said, `lock file "postmaster.pid" already exists`) ||
 			strings.Contains(said, "pre-existing shared memory block")
 		if !held || ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("%w; its log %s ends with:\n%s", err, p.logPath, tail(said, 20))
 		}
+
 		logger.Warn("waiting for the PostgreSQL of an earlier run to end", "dir", filepath.Dir(p.logPath))
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -141,14 +156,17 @@ func (p *Postgres) launch(ctx context.Context, cluster *cluster, logger *slog.Lo
 func (p *Postgres) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		conn, err := pgx.Connect(ctx, p.SuperuserURL("postgres"))
 		if err == nil {
 			return conn.Close(ctx)
 		}
+
 		if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.Code == "28P01" {
 			return errors.New("PostgreSQL refuses the password kept beside its data: the file named password was changed")
 		}
+
 		select {
 		case <-p.child.done:
 			return fmt.Errorf("PostgreSQL did not start: %w", p.child.Err())
@@ -162,16 +180,20 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 // createDatabase makes a database unless it exists.
 func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	var exists bool
+
 	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
 	if err != nil {
 		return fmt.Errorf("look for database %s: %w", name, err)
 	}
+
 	if exists {
 		return nil
 	}
+
 	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return fmt.Errorf("create database %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -196,8 +218,10 @@ func (p *Postgres) url(user *url.Userinfo, database string) string {
 	if p.socketDir == "" {
 		return p.tcpURL(user, database)
 	}
+
 	query := url.Values{"host": {p.socketDir}, "port": {strconv.Itoa(p.port)}, "sslmode": {"disable"}}
 	u := url.URL{Scheme: "postgres", User: user, Path: "/" + database, RawQuery: query.Encode()}
+
 	return u.String()
 }
 
@@ -209,6 +233,7 @@ func (p *Postgres) tcpURL(user *url.Userinfo, database string) string {
 		Path:     "/" + database,
 		RawQuery: "sslmode=disable",
 	}
+
 	return u.String()
 }
 
@@ -227,13 +252,16 @@ func (p *Postgres) Err() error {
 // When ctx ends first the server is stopped at once; it then recovers at the next start.
 func (p *Postgres) Stop(ctx context.Context) error {
 	defer p.removeSocket()
+
 	p.child.signal(syscall.SIGINT)
+
 	select {
 	case <-p.child.done:
 		return nil
 	case <-ctx.Done():
 		p.child.signal(syscall.SIGQUIT)
 		<-p.child.done
+
 		return fmt.Errorf("PostgreSQL was stopped without a clean shutdown: %w", ctx.Err())
 	}
 }
@@ -244,7 +272,9 @@ func (p *Postgres) removeStaleSockets() {
 	if p.socketDir == "" {
 		return
 	}
+
 	ours := ".s.PGSQL." + strconv.Itoa(p.port)
+
 	found, _ := filepath.Glob(filepath.Join(p.socketDir, ".s.PGSQL.*"))
 	for _, path := range found {
 		if strings.TrimSuffix(filepath.Base(path), ".lock") != ours {
@@ -259,6 +289,7 @@ func (p *Postgres) removeSocket() {
 	if p.socketDir == "" {
 		return
 	}
+
 	socket := filepath.Join(p.socketDir, ".s.PGSQL."+strconv.Itoa(p.port))
 	for _, path := range []string{socket, socket + ".lock", p.socketDir} {
 		_ = os.Remove(path)

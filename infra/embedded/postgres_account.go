@@ -34,8 +34,10 @@ func serverAccount(dataDir string) (*account, error) {
 				uid,
 			)
 		}
+
 		return nil, nil
 	}
+
 	if exists {
 		if owner == 0 {
 			return nil, fmt.Errorf(
@@ -43,17 +45,21 @@ func serverAccount(dataDir string) (*account, error) {
 				dataDir,
 			)
 		}
+
 		found, err := user.LookupId(strconv.Itoa(owner))
 		if err != nil {
 			return nil, fmt.Errorf("%s belongs to user id %d, which is not in the user database: %w", dataDir, owner, err)
 		}
+
 		return newAccount(found)
 	}
+
 	for _, name := range []string{"postgres", "nobody"} {
 		if found, err := user.Lookup(name); err == nil {
 			return newAccount(found)
 		}
 	}
+
 	return nil, errors.New(
 		"PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: create one (useradd --system " +
 			"postgres), or start Everloop as an ordinary user",
@@ -65,10 +71,12 @@ func newAccount(found *user.User) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	gid, err := strconv.Atoi(found.Gid)
 	if err != nil {
 		return nil, err
 	}
+
 	return &account{name: found.Username, uid: uid, gid: gid}, nil
 }
 
@@ -77,6 +85,7 @@ func ownerOf(path string) (uid int, exists bool) {
 	if err := unix.Lstat(path, &stat); err != nil {
 		return 0, false
 	}
+
 	return int(stat.Uid), true
 }
 
@@ -85,9 +94,11 @@ func (a *account) apply(cmd *exec.Cmd) {
 	if a == nil {
 		return
 	}
+
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 }
 
@@ -96,6 +107,7 @@ func (a *account) chown(path string) error {
 	if a == nil {
 		return nil
 	}
+
 	return os.Lchown(path, a.uid, a.gid)
 }
 
@@ -106,18 +118,23 @@ func (a *account) privateDir(dir string) error {
 	if err == nil {
 		return a.chown(dir)
 	}
+
 	info, statErr := os.Lstat(dir)
 	if statErr != nil {
 		return err
 	}
+
 	owner, _ := ownerOf(dir)
+
 	want := os.Geteuid()
 	if a != nil {
 		want = a.uid
 	}
+
 	if !info.IsDir() || owner != want || info.Mode().Perm() != 0o700 {
 		return fmt.Errorf("%s is not a private directory of user id %d", dir, want)
 	}
+
 	return nil
 }
 
@@ -127,11 +144,13 @@ func (a *account) canWalkTo(dir string) bool {
 	if a == nil {
 		return true
 	}
+
 	for {
 		var stat unix.Stat_t
 		if err := unix.Stat(dir, &stat); err != nil {
 			return false
 		}
+
 		search := stat.Mode & 0o001
 		switch {
 		case int(stat.Uid) == a.uid:
@@ -139,12 +158,15 @@ func (a *account) canWalkTo(dir string) bool {
 		case int(stat.Gid) == a.gid:
 			search = stat.Mode & 0o010
 		}
+
 		if search == 0 {
 			return false
 		}
+
 		if dir == filepath.Dir(dir) {
 			return true
 		}
+
 		dir = filepath.Dir(dir)
 	}
 }

@@ -42,37 +42,46 @@ func openCluster(ctx context.Context, dir, binDir string) (*cluster, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	major, err := c.existingMajor()
 	if err != nil {
 		return nil, err
 	}
+
 	if c.install, err = pgprograms.Find(ctx, binDir, major); err != nil {
 		return nil, err
 	}
+
 	if c.account, err = serverAccount(c.dataDir()); err != nil {
 		return nil, err
 	}
+
 	if c.superuserPassword, err = c.own("password", loadSecret); err != nil {
 		return nil, err
 	}
+
 	if c.appPassword, err = c.own("app-password", loadSecret); err != nil {
 		return nil, err
 	}
+
 	if err := c.account.chown(dir); err != nil {
 		return nil, err
 	}
+
 	if !c.account.canWalkTo(dir) {
 		if c.handle, err = openPathHandle(dir); err != nil {
 			return nil, fmt.Errorf("user %s, who runs PostgreSQL, may not enter a directory above %s: "+
 				"make those directories searchable (chmod o+x), or move DATA_DIR: %w", c.account.name, dir, err)
 		}
 	}
+
 	if major == 0 {
 		if err := c.initialise(ctx); err != nil {
 			c.close()
 			return nil, err
 		}
 	}
+
 	return c, nil
 }
 
@@ -89,10 +98,12 @@ func (c *cluster) program(name string) string { return filepath.Join(c.install.B
 // own makes or loads a file of dir and gives it to the server's user.
 func (c *cluster) own(name string, load func(path string) (string, error)) (string, error) {
 	path := filepath.Join(c.dir, name)
+
 	value, err := load(path)
 	if err != nil {
 		return "", err
 	}
+
 	return value, c.account.chown(path)
 }
 
@@ -106,11 +117,14 @@ func (c *cluster) existingMajor() (int, error) {
 				c.dataDir(),
 			)
 		}
+
 		return 0, nil
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil || major <= 0 {
 		return 0, fmt.Errorf(
@@ -119,6 +133,7 @@ func (c *cluster) existingMajor() (int, error) {
 			strings.TrimSpace(string(content)),
 		)
 	}
+
 	return major, nil
 }
 
@@ -129,22 +144,29 @@ func (c *cluster) initialise(ctx context.Context) error {
 	if err := os.RemoveAll(temp); err != nil {
 		return err
 	}
+
 	cmd := c.command(c.program("initdb"),
 		"-D", c.reach("data.tmp"), "-U", superuser, "-A", "scram-sha-256", "--pwfile="+c.reach("password"),
 		"-k", "-E", "UTF8", "--locale=C.UTF-8")
+
 	var output bytes.Buffer
+
 	cmd.Stdout, cmd.Stderr = &output, &output
+
 	run, err := startChild(cmd)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", c.program("initdb"), err)
 	}
+
 	select {
 	case <-run.done:
 	case <-ctx.Done():
 		run.signal(unix.SIGKILL)
 		<-run.done
+
 		return ctx.Err()
 	}
+
 	if run.state == nil || !run.state.Success() {
 		return fmt.Errorf("initdb failed (%w):\n%s", run.Err(), tail(output.String(), 20))
 	}
@@ -153,13 +175,16 @@ func (c *cluster) initialise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = conf.WriteString("\ninclude '" + settingsFile + "'\n")
 	if err := errors.Join(err, conf.Sync(), conf.Close()); err != nil {
 		return err
 	}
+
 	if err := os.Rename(temp, c.dataDir()); err != nil {
 		return err
 	}
+
 	return syncPath(c.dir)
 }
 
@@ -210,6 +235,7 @@ func walSize(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
+
 	return walSizeFor(int64(fs.Bavail) * int64(fs.Bsize) >> 20), nil
 }
 
@@ -220,15 +246,19 @@ func (c *cluster) writeSettings(port int, socketDir string) error {
 	if strings.ContainsAny(socketDir, "'\n\\,") {
 		socketDir = ""
 	}
+
 	wal, err := walSize(c.dataDir())
 	if err != nil {
 		return err
 	}
+
 	text := settings + fmt.Sprintf("port = %d\nunix_socket_directories = '%s'\nmax_wal_size = %dMB\n", port, socketDir, wal)
+
 	path := filepath.Join(c.dataDir(), settingsFile)
 	if err := writeFileAtomic(path, []byte(text), 0o600); err != nil {
 		return err
 	}
+
 	return c.account.chown(path)
 }
 
@@ -247,10 +277,12 @@ func (c *cluster) socketDir() string {
 		if len(dir)+len("/.s.PGSQL.65535") > maxSocketPath || strings.ContainsAny(dir, "'\n\\,") {
 			continue
 		}
+
 		if c.account.canWalkTo(filepath.Dir(dir)) && c.account.privateDir(dir) == nil {
 			return dir
 		}
 	}
+
 	return ""
 }
 
@@ -267,6 +299,7 @@ func (c *cluster) reach(name string) string {
 func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 	cmd := c.command(c.program("postgres"), "-D", c.reach("data"))
 	cmd.Stdout, cmd.Stderr = log, log
+
 	return cmd
 }
 
@@ -274,10 +307,13 @@ func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 func (c *cluster) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"
+
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=/", "TZ=UTC"}
 	if c.handle != nil {
 		cmd.ExtraFiles = []*os.File{c.handle}
 	}
+
 	c.account.apply(cmd)
+
 	return cmd
 }

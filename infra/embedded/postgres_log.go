@@ -27,15 +27,18 @@ func openLog(path string) (*serverLog, error) {
 	if err := shortenLog(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+
 	file, err := openLogFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
+
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		file.Close()
 		return nil, err
 	}
+
 	return &serverLog{file: file, path: path, offset: size}, nil
 }
 
@@ -51,6 +54,7 @@ func (l *serverLog) written() string {
 	if err != nil || int64(len(content)) < l.offset {
 		return ""
 	}
+
 	return string(content[l.offset:])
 }
 
@@ -58,6 +62,7 @@ func (l *serverLog) written() string {
 func boundLog(path string, every time.Duration, ended <-chan struct{}, logger *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ended:
@@ -78,17 +83,22 @@ func shortenLog(path string) error {
 		return err
 	}
 	defer file.Close()
+
 	info, err := file.Stat()
 	if err != nil || info.Size() <= maxLogSize {
 		return err
 	}
+
 	end := make([]byte, keptLogSize)
 	if _, err := file.ReadAt(end, info.Size()-keptLogSize); err != nil {
 		return err
 	}
+
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
+
 	_, err = file.Write(end)
+
 	return err
 }

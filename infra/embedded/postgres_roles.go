@@ -23,11 +23,13 @@ func (p *Postgres) prepareDatabases(ctx context.Context) error {
 		if err := ensureApplicationRole(ctx, conn, p.appPassword); err != nil {
 			return err
 		}
+
 		for _, name := range applicationDatabases {
 			if err := createDatabase(ctx, conn, name); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -40,6 +42,7 @@ func (p *Postgres) prepareDatabases(ctx context.Context) error {
 			return fmt.Errorf("give database %s to role %s: %w", name, applicationRole, err)
 		}
 	}
+
 	return nil
 }
 
@@ -49,6 +52,7 @@ func (p *Postgres) asSuperuser(ctx context.Context, database string, do func(*pg
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+
 	return do(conn)
 }
 
@@ -62,6 +66,7 @@ func ensureApplicationRole(ctx context.Context, conn *pgx.Conn, password string)
 	if err != nil {
 		return fmt.Errorf("look for role %s: %w", applicationRole, err)
 	}
+
 	if _, err := conn.Exec(ctx, setUp[0]); err != nil { // not by execAll, whose error quotes the statement
 		return fmt.Errorf("set up role %s: %w", applicationRole, err)
 	}
@@ -73,6 +78,7 @@ func ensureApplicationRole(ctx context.Context, conn *pgx.Conn, password string)
 	if err != nil {
 		return fmt.Errorf("list memberships of role %s: %w", applicationRole, err)
 	}
+
 	return execAll(ctx, conn, revokes)
 }
 
@@ -120,6 +126,7 @@ func transferOwnership(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
+
 		return execAll(ctx, tx, changes)
 	})
 }
@@ -135,6 +142,7 @@ func statements(ctx context.Context, on executor, query string, args ...any) ([]
 	if err != nil {
 		return nil, err
 	}
+
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -144,5 +152,6 @@ func execAll(ctx context.Context, on executor, statements []string) error {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
+
 	return nil
 }

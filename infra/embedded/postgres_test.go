@@ -18,26 +18,32 @@ import (
 // openDir is a directory that every user can walk to; t.TempDir is closed to others.
 func openDir(t *testing.T) string {
 	t.Helper()
+
 	dir, err := os.MkdirTemp("", "embedded-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { os.RemoveAll(dir) })
+
 	return dir
 }
 
 func TestPostgres_kindsOfDirectories(t *testing.T) {
 	closed := filepath.Join(t.TempDir(), "closed")
 	require.NoError(t, os.Mkdir(closed, 0o700))
+
 	long := filepath.Join(openDir(t), strings.Repeat("long-", 20))
 	for name, dir := range map[string]string{"open": openDir(t), "closed": closed, "too long for a socket": long} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(dir, "postgres")
 			p := startPostgres(t, dir)
 			require.FileExists(t, filepath.Join(p.socketDir, ".s.PGSQL."+strconv.Itoa(p.port)))
+
 			if name == "open" {
 				require.Equal(t, filepath.Join(dir, "run"), p.socketDir)
 			}
+
 			execSQL(t, p.URL(everloopDatabase), "CREATE TABLE kept AS SELECT 1 AS n")
+
 			var fsync, commit, listen string
 			querySQL(
 				t,
@@ -52,6 +58,7 @@ func TestPostgres_kindsOfDirectories(t *testing.T) {
 			require.NoDirExists(t, p.socketDir)
 
 			again := startPostgres(t, dir)
+
 			var n int
 			querySQL(t, again.URL(everloopDatabase), "SELECT n FROM kept", &n)
 			require.Equal(t, 1, n)
@@ -75,6 +82,7 @@ func TestPostgres_afterKill(t *testing.T) {
 	require.ErrorContains(t, p.Err(), "signal: killed")
 
 	again := startPostgres(t, dir)
+
 	var n int
 	querySQL(t, again.URL(everloopDatabase), "SELECT n FROM kept", &n)
 	require.Equal(t, 1, n)
@@ -87,21 +95,27 @@ func TestPostgres_predecessorEnding(t *testing.T) {
 	p := startPostgres(t, dir)
 	// A predecessor in the midst of its work, which ends while the next one starts.
 	time.AfterFunc(time.Second, func() { p.child.signal(syscall.SIGINT) })
+
 	again := startPostgres(t, dir)
+
 	select {
 	case <-p.Done():
 	default:
 		t.Fatal("two servers run on one directory")
 	}
+
 	stopPostgres(t, again)
 }
 
 func TestPostgres_predecessorStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "postgres")
+
 	p := startPostgres(t, dir)
 	defer stopPostgres(t, p)
+
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
+
 	_, err := StartPostgres(ctx, dir, PostgresConfig{}, slog.Default())
 	require.Error(t, err)
 	require.NoError(t, ping(t, p.URL(everloopDatabase)), "the first server was harmed")
@@ -124,6 +138,7 @@ func TestPostgres_foreignData(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, content, string(kept))
 	}
+
 	dir := filepath.Join(t.TempDir(), "postgres")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data", "photos"), 0o700))
 	_, err := StartPostgres(t.Context(), dir, PostgresConfig{}, slog.Default())
@@ -141,18 +156,23 @@ func TestPostgres_passwordChanged(t *testing.T) {
 
 func startPostgres(t *testing.T, dir string) *Postgres {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	p, err := StartPostgres(ctx, dir, PostgresConfig{}, slog.Default())
 	require.NoError(t, err)
 	t.Cleanup(func() { p.child.signal(syscall.SIGQUIT); <-p.Done() })
+
 	return p
 }
 
 func stopPostgres(t *testing.T, p *Postgres) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+
 	require.NoError(t, p.Stop(ctx))
 }
 
@@ -160,7 +180,9 @@ func execSQL(t *testing.T, url, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
+
 	defer conn.Close(context.Background())
+
 	_, err = conn.Exec(t.Context(), sql)
 	require.NoError(t, err)
 }
@@ -169,16 +191,20 @@ func querySQL(t *testing.T, url, sql string, into ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
+
 	defer conn.Close(context.Background())
+
 	require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(into...))
 }
 
 func ping(t *testing.T, url string) error {
 	t.Helper()
+
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		return err
 	}
+
 	return conn.Close(context.Background())
 }
 

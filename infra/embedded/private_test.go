@@ -11,9 +11,11 @@ import (
 // Other users of the machine may not look into the data directory.
 func TestMakePrivate(t *testing.T) {
 	t.Parallel()
+
 	mode := func(path string) os.FileMode {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
+
 		return info.Mode().Perm()
 	}
 	made := filepath.Join(t.TempDir(), "a", "data")

@@ -15,7 +15,9 @@ import (
 // randomSecret returns 24 random bytes in hexadecimal.
 func randomSecret() string {
 	var b [24]byte
+
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+
 	return hex.EncodeToString(b[:])
 }
 
@@ -27,12 +29,16 @@ func loadSecret(path string) (string, error) {
 		if secret := strings.TrimSpace(string(content)); secret != "" {
 			return secret, nil
 		}
+
 		return "", fmt.Errorf("secret file %s is empty: restore it, or remove the directory it belongs to", path)
 	}
+
 	if !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
+
 	secret := randomSecret()
+
 	return secret, writeFileAtomic(path, []byte(secret+"\n"), 0o600)
 }
 
@@ -43,14 +49,18 @@ func writeFileAtomic(path string, content []byte, mode os.FileMode) error {
 		return err
 	}
 	defer os.Remove(temp.Name())
+
 	_, err = temp.Write(content)
+
 	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
 	if err != nil {
 		return err
 	}
+
 	if err := os.Rename(temp.Name(), path); err != nil {
 		return err
 	}
+
 	return syncPath(filepath.Dir(path))
 }
 
@@ -61,8 +71,10 @@ func syncPath(path string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
+
 	if err := unix.Fsync(fd); err != nil {
 		return &os.PathError{Op: "fsync", Path: path, Err: err}
 	}
+
 	return nil
 }

@@ -57,6 +57,7 @@ func newSignIn(access temporalAccess, allowed hosts.List, pages http.Handler) ht
 	routes.HandleFunc("POST "+signInPath, s.open)
 	routes.HandleFunc("POST "+signOutPath, s.close)
 	routes.HandleFunc("/", s.serve)
+
 	return s.checkHost(http.NewCrossOriginProtection().Handler(routes))
 }
 
@@ -67,6 +68,7 @@ func (s *signIn) checkHost(next http.Handler) http.Handler {
 			http.Error(w, "this host name is not allowed: add it to ALLOWED_HOSTS", http.StatusForbidden)
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -76,12 +78,15 @@ func (s *signIn) serve(w http.ResponseWriter, r *http.Request) {
 	if s.user(r) != "" {
 		r.Header.Del("Authorization")
 		s.pages.ServeHTTP(w, r)
+
 		return
 	}
+
 	if r.Method != http.MethodGet || strings.HasPrefix(r.URL.Path, "/api/") {
 		http.Error(w, "sign in at "+signInPath+" with an administrator's API key", http.StatusUnauthorized)
 		return
 	}
+
 	http.Redirect(w, r, signInPath+"?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
@@ -91,20 +96,26 @@ func (s *signIn) user(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
+
 	id := sha256.Sum256([]byte(cookie.Value))
+
 	s.mu.Lock()
 	found, ok := s.opened[id]
 	s.mu.Unlock()
+
 	if !ok || s.now().After(found.until) {
 		return ""
 	}
+
 	name, err := s.access.caller(r.Context(), found.key)
 	if errors.Is(err, ErrNoAdministrator) {
 		s.forget(id)
 	}
+
 	if err != nil {
 		return ""
 	}
+
 	return name
 }
 
@@ -120,11 +131,13 @@ func (s *signIn) open(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a form of at most 4 KB is needed", http.StatusBadRequest)
 		return
 	}
+
 	next, key := localPath(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("key"))
 	if _, err := s.access.caller(r.Context(), key); err != nil {
 		s.page(w, http.StatusUnauthorized, signInData{Next: next, Fault: err.Error()})
 		return
 	}
+
 	value := rand.Text()
 	s.keep(sha256.Sum256([]byte(value)), signedIn{key: key, until: s.now().Add(signInTime)})
 	http.SetCookie(w, s.cookie(r, value, int(signInTime/time.Second)))
@@ -136,6 +149,7 @@ func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(signInCookie); err == nil {
 		s.forget(sha256.Sum256([]byte(cookie.Value)))
 	}
+
 	http.SetCookie(w, s.cookie(r, "", -1))
 	http.Redirect(w, r, signInPath, http.StatusSeeOther)
 }
@@ -152,6 +166,7 @@ func (s *signIn) cookie(r *http.Request, value string, maxAge int) *http.Cookie 
 func (s *signIn) keep(id [32]byte, in signedIn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if len(s.opened) >= maxSignIns {
 		now := s.now()
 		for other, in := range s.opened {
@@ -160,15 +175,18 @@ func (s *signIn) keep(id [32]byte, in signedIn) {
 			}
 		}
 	}
+
 	if len(s.opened) >= maxSignIns {
 		clear(s.opened)
 	}
+
 	s.opened[id] = in
 }
 
 func (s *signIn) forget(id [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	delete(s.opened, id)
 }
 
@@ -195,5 +213,6 @@ func localPath(next string) string {
 		strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") {
 		return "/"
 	}
+
 	return u.RequestURI()
 }

@@ -15,17 +15,20 @@ import (
 // signInServer protects pages that say who asked for what.
 func signInServer(t *testing.T, keys *knownKeys) *browser {
 	t.Helper()
+
 	access := temporalAccess{administrators: keys, logger: slog.New(slog.DiscardHandler)}
 	pages := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
 	})
 	server := httptest.NewServer(newSignIn(access, nil, pages))
 	t.Cleanup(server.Close)
+
 	return newBrowser(server.URL)
 }
 
 func TestSignIn_endsWithTheKeyAndBySignOut(t *testing.T) {
 	t.Parallel()
+
 	keys := &knownKeys{names: map[string]string{annsKey: "ann"}}
 	ui := signInServer(t, keys)
 	require.Equal(t, http.StatusSeeOther, ui.do(t, "POST", signInPath, "key="+annsKey+"&next=/namespaces/everloop"))
@@ -47,17 +50,22 @@ func TestSignIn_endsWithTheKeyAndBySignOut(t *testing.T) {
 
 func TestSignIn_ends(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now()
+
 	s := &signIn{now: func() time.Time { return now }, opened: map[[32]byte]signedIn{}}
 	for i := range maxSignIns {
 		s.keep([32]byte{byte(i), byte(i >> 8)}, signedIn{until: now.Add(time.Duration(i%2) * time.Hour)})
 	}
+
 	now = now.Add(time.Minute)
 	s.keep([32]byte{1, 2, 3}, signedIn{until: now.Add(time.Hour)})
 	require.Len(t, s.opened, maxSignIns/2+1, "those that ended make room")
+
 	for i := range maxSignIns {
 		s.keep([32]byte{byte(i), byte(i >> 8), 9}, signedIn{until: now.Add(time.Hour)})
 	}
+
 	require.LessOrEqual(t, len(s.opened), maxSignIns)
 }
 
@@ -72,6 +80,7 @@ func TestSignIn_bounds(t *testing.T) {
 
 func TestLocalPath(t *testing.T) {
 	t.Parallel()
+
 	for next, want := range map[string]string{
 		"": "/", "/": "/", "/a/b?c=d": "/a/b?c=d",
 		"//evil.example": "/", "http://evil.example/": "/", `/\evil.example`: "/", "evil": "/", "javascript:alert(1)": "/", "/\tx": "/",

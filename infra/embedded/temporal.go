@@ -48,11 +48,14 @@ func (c TemporalConfig) start(ctx context.Context, _ string, others *Engines, lo
 		c.external = true
 		return StartTemporal(ctx, c, logger)
 	}
+
 	postgres := Of[*Postgres](others)
 	if postgres == nil {
 		return nil, errors.New("the embedded server needs a PostgreSQL server")
 	}
+
 	c.DatabaseURL = postgres.URL("postgres")
+
 	return StartTemporal(ctx, c, logger)
 }
 
@@ -76,9 +79,11 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+
 	if !ip.IsLoopback() {
 		logger.Warn("Temporal listens beyond this machine and takes keys unencrypted", "address", cfg.Frontend.Addr)
 	}
+
 	t := &Temporal{
 		access: temporalAccess{administrators: cfg.Administrators, serviceKey: cfg.ServiceKey, logger: logger},
 		logger: newTemporalLogger(logger), done: make(chan struct{}),
@@ -87,16 +92,21 @@ func StartTemporal(ctx context.Context, cfg TemporalConfig, logger *slog.Logger)
 		if err := createTemporalDatabases(ctx, cfg.DatabaseURL); err != nil {
 			return nil, err
 		}
+
 		if t.claim, err = claimTemporalDatabase(ctx, cfg.DatabaseURL); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := t.start(ctx, cfg, ip.String(), dialHost(ip), port); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
+
 		return nil, errors.Join(err, t.Stop(stop))
 	}
+
 	t.logger.ready.Store(true)
+
 	return t, nil
 }
 
@@ -104,16 +114,19 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 	if err := updateTemporalSchema(cfg.DatabaseURL, t.logger); err != nil {
 		return err
 	}
+
 	if port == 0 {
 		var err error
 		if port, err = freePort(); err != nil {
 			return err
 		}
 	}
+
 	listener, err := net.Listen("tcp", joinHostPort(bindIP, port))
 	if err != nil {
 		return err
 	}
+
 	t.address = joinHostPort(dialHost, port)
 	t.transport = newProcessTransport(listener)
 
@@ -129,10 +142,12 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 	if err != nil {
 		return errors.Join(fmt.Errorf("configure server: %w", err), t.transport.frontend.Close())
 	}
+
 	t.server = server
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start server: %w", err)
 	}
+
 	go func() {
 		select {
 		case <-t.logger.fatal:
@@ -140,10 +155,13 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 		case <-t.logger.quiet:
 		}
 	}()
+
 	if err := prepareNamespace(ctx, t.ClientOptions(), cmp.Or(cfg.Retention, DefaultTemporalRetention)); err != nil {
 		return err
 	}
+
 	t.stopRefresh, err = startCrashRefresh(cfg.DatabaseURL, t.transport, t.logger.to)
+
 	return err
 }
 
@@ -151,11 +169,13 @@ func prepareNamespace(ctx context.Context, options client.Options, retention tim
 	options.Namespace, options.Logger = Namespace, sdkLogger{}
 	// The library's five seconds are too few for the first answer on a busy machine.
 	options.ConnectionOptions.GetSystemInfoTimeout = namespaceWait
+
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return fmt.Errorf("connect to the server: %w", err)
 	}
 	defer c.Close()
+
 	return ensureNamespace(ctx, c, retention)
 }
 
@@ -181,24 +201,31 @@ const temporalStopTime = 5 * time.Second
 // of the process: its state in the database is consistent at every moment.
 func (t *Temporal) Stop(ctx context.Context) error {
 	t.logger.silence()
+
 	if t.stopRefresh != nil {
 		t.stopRefresh()
 	}
+
 	if t.claim != nil {
 		defer t.claim.Close(context.WithoutCancel(ctx))
 	}
+
 	if t.server == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, temporalStopTime)
 	defer cancel()
+
 	stopped := make(chan error, 1)
 	go func() { stopped <- t.server.Stop() }()
+
 	select {
 	case err := <-stopped:
 		if err != nil {
 			return fmt.Errorf("stop Temporal: %w", err)
 		}
+
 		return nil
 	case <-ctx.Done():
 		t.logger.to.Warn("the server still waits for calls in flight; leaving it")

@@ -41,9 +41,11 @@ func (a temporalAccess) Authorize(ctx context.Context, _ *authorization.Claims, 
 	if p, ok := peer.FromContext(ctx); ok && insideProcess(p.Addr) {
 		return authorization.Result{Decision: authorization.DecisionAllow}, nil
 	}
+
 	if _, err := a.caller(ctx, bearer(ctx)); err != nil {
 		return authorization.Result{Decision: authorization.DecisionDeny, Reason: err.Error()}, nil
 	}
+
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }
 
@@ -52,17 +54,21 @@ func (a temporalAccess) caller(ctx context.Context, key string) (string, error) 
 	if key == "" {
 		return "", errors.New("an administrator's API key is needed, as a bearer token")
 	}
+
 	if a.serviceKey != "" && equalSecrets(key, a.serviceKey) {
 		return serviceName, nil
 	}
+
 	if a.administrators == nil {
 		return "", ErrNoAdministrator
 	}
+
 	name, err := a.administrators.Administrator(ctx, key)
 	if err != nil && !errors.Is(err, ErrNoAdministrator) {
 		a.logger.Warn("failed to check an API key for Temporal", "error", err)
 		return "", errors.New("API keys cannot be checked now: try again later")
 	}
+
 	return name, err
 }
 
@@ -72,10 +78,12 @@ func bearer(ctx context.Context) string {
 	if len(values) != 1 {
 		return ""
 	}
+
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "bearer") {
 		return ""
 	}
+
 	return strings.TrimSpace(token)
 }
 

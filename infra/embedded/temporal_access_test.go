@@ -38,15 +38,18 @@ type knownKeys struct {
 func (k *knownKeys) Administrator(_ context.Context, key string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if name := k.names[key]; name != "" || k.err != nil {
 		return name, k.err
 	}
+
 	return "", ErrNoAdministrator
 }
 
 func (k *knownKeys) set(names map[string]string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.names, k.err = names, err
 }
 
@@ -67,6 +70,7 @@ func TestTemporal_access(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, engines.Stop(context.Background())) })
+
 	address := Of[*Temporal](engines).Address()
 	options := Of[*Temporal](engines).ClientOptions()
 	options.Namespace, options.Logger = Namespace, sdkLogger{}
@@ -82,11 +86,14 @@ func TestTemporal_access(t *testing.T) {
 			require.ErrorContains(t, err, "unauthorized", "key %q", key)
 			require.NotContains(t, err.Error(), "el_bensuserkey")
 		}
+
 		conn := dialPlain(t, address)
+
 		for name, call := range map[string]func(context.Context) error{
 			"terminate": func(ctx context.Context) error {
 				_, err := workflowservice.NewWorkflowServiceClient(conn).TerminateWorkflowExecution(ctx,
 					&workflowservice.TerminateWorkflowExecutionRequest{Namespace: Namespace})
+
 				return err
 			},
 			"admin service": func(ctx context.Context) error {
@@ -98,17 +105,21 @@ func TestTemporal_access(t *testing.T) {
 				if err == nil {
 					_, err = stream.Recv()
 				}
+
 				return err
 			},
 		} {
 			for _, header := range []string{"", "Basic " + annsKey, "Bearer", "Bearer wrong", annsKey} {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
+
 				if header != "" {
 					ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
 				}
+
 				err := call(ctx)
 				require.ErrorContains(t, err, "Request unauthorized", "%s with %q", name, header)
+
 				if name != "stream" { // whose errors the server does not translate
 					require.Equal(t, codes.PermissionDenied, status.Code(err), "%s with %q", name, header)
 				}
@@ -128,10 +139,13 @@ func TestTemporal_access(t *testing.T) {
 
 	t.Run("revoked key, and keys that cannot be checked", func(t *testing.T) {
 		defer keys.set(map[string]string{annsKey: "ann"}, nil)
+
 		keys.set(nil, nil)
+
 		_, err := client.Dial(keyed(address, annsKey))
 		require.ErrorContains(t, err, "unauthorized")
 		keys.set(nil, errors.New("the database of hunter2 is down"))
+
 		_, err = client.Dial(keyed(address, annsKey))
 		require.ErrorContains(t, err, "unauthorized")
 		require.NotContains(t, err.Error(), "hunter2")
@@ -148,6 +162,7 @@ func TestTemporal_access(t *testing.T) {
 	t.Run("UI needs a sign-in", func(t *testing.T) {
 		ui := newBrowser(Of[*TemporalUI](engines).URL())
 		terminate := "/api/v1/namespaces/" + Namespace + "/workflows/victim/terminate"
+
 		require.Equal(t, http.StatusForbidden, ui.do(t, "GET", "/", "", "Host", "evil.example"))
 		require.Equal(t, http.StatusForbidden, ui.do(t, "GET", "/healthz", "", "Host", "evil.example"))
 		require.Equal(t, http.StatusOK, ui.do(t, "GET", "/healthz", "", "Host", "temporal.example.org"))
@@ -181,35 +196,44 @@ func requireStatus(t *testing.T, c client.Client, want enumspb.WorkflowExecution
 
 func dialPlain(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
+
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
+
 	return conn
 }
 
 // listeningPorts are the TCP ports on which this process accepts connections.
 func listeningPorts(t *testing.T) (ports []string) {
 	t.Helper()
+
 	open := map[string]bool{} // inodes of the process's sockets
 	descriptors, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(t, err)
+
 	for _, descriptor := range descriptors {
 		target, _ := os.Readlink(descriptor)
 		open[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")] = true
 	}
+
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		content, err := os.ReadFile(table)
 		require.NoError(t, err)
+
 		for line := range strings.Lines(string(content)) {
 			const listening = "0A"
 			if fields := strings.Fields(line); len(fields) > 9 && fields[3] == listening && open[fields[9]] {
 				var port int
+
 				_, err := fmt.Sscanf(fields[1][strings.LastIndex(fields[1], ":")+1:], "%X", &port)
 				require.NoError(t, err)
+
 				ports = append(ports, fmt.Sprint(port))
 			}
 		}
 	}
+
 	return ports
 }
 
@@ -232,26 +256,33 @@ func (b *browser) do(t *testing.T, method, path, body string, headers ...string)
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, b.base+path, strings.NewReader(body))
 	require.NoError(t, err)
+
 	if _, err := url.ParseQuery(body); err == nil && strings.Contains(body, "=") {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
+
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
+
 	if b.cookie != "" {
 		request.AddCookie(&http.Cookie{Name: signInCookie, Value: b.cookie})
 	}
+
 	b.answer, err = b.client.Do(request)
 	require.NoError(t, err)
 	require.NoError(t, b.answer.Body.Close())
+
 	for _, cookie := range b.answer.Cookies() {
 		require.Equal(t, signInCookie, cookie.Name)
 		require.True(t, cookie.HttpOnly)
 		require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
 		b.cookie = cookie.Value
 	}
+
 	return b.answer.StatusCode
 }

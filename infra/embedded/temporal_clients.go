@@ -31,6 +31,7 @@ func newSystemClients(options client.Options, logger log.Logger) *systemClients 
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithUnaryInterceptor(asServer))
 	f := &systemClients{options: options, logger: logger}
 	f.system = sync.OnceValue(f.dial)
+
 	return f
 }
 
@@ -40,6 +41,7 @@ func (f *systemClients) NewClient(options client.Options) client.Client {
 	if err != nil {
 		f.logger.Fatal("failed to make a client of the server", tag.Error(err))
 	}
+
 	return c
 }
 
@@ -68,6 +70,7 @@ func (f *systemClients) dial() (c client.Client) {
 	if err != nil {
 		f.logger.Fatal("failed to reach the frontend from the server's own workers", tag.Error(err))
 	}
+
 	return c
 }
 
@@ -79,8 +82,10 @@ func asServer(
 	if !ok {
 		sent = metadata.MD{}
 	}
+
 	sent = sent.Copy()
 	sent.Set(headers.ClientNameHeaderName, headers.ClientNameServer)
 	sent.Set(headers.ClientVersionHeaderName, headers.ServerVersion)
+
 	return invoke(metadata.NewOutgoingContext(ctx, sent), method, req, reply, conn, options...)
 }

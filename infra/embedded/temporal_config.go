@@ -46,12 +46,14 @@ func temporalHosts() map[primitives.ServiceName]static.Hosts {
 	for service, port := range temporalPorts {
 		hosts[service] = static.SingleLocalHost(loopback(port))
 	}
+
 	return hosts
 }
 
 // temporalServerConfig is the static configuration.
 func temporalServerConfig(databaseURL string) *config.Config {
 	const active = "active"
+
 	frontend := loopback(temporalPorts[primitives.FrontendService])
 	cfg := &config.Config{
 		Persistence: config.Persistence{
@@ -75,15 +77,18 @@ func temporalServerConfig(databaseURL string) *config.Config {
 		// Required: without it the server's own workers have no client.
 		PublicClient: config.PublicClient{HostPort: frontend},
 	}
+
 	cfg.Services = map[string]config.Service{}
 	for service, port := range temporalPorts {
 		cfg.Services[string(service)] = config.Service{RPC: config.RPC{BindOnIP: "127.0.0.1", GRPCPort: port}}
 	}
+
 	cfg.Global.Membership = config.Membership{BroadcastAddress: "127.0.0.1", MaxJoinDuration: 30 * time.Second}
 	cfg.Archival.History.State = "disabled"
 	cfg.Archival.Visibility.State = "disabled"
 	cfg.NamespaceDefaults.Archival.History.State = "disabled"
 	cfg.NamespaceDefaults.Archival.Visibility.State = "disabled"
+
 	return cfg
 }
 
@@ -107,14 +112,17 @@ func temporalSQL(databaseURL, database string) *config.SQL {
 			if err != nil {
 				return nil, err
 			}
+
 			db, err := (&driver.PGXDriver{}).CreateConnection(dsn)
 			if err != nil {
 				return nil, err
 			}
+
 			db.SetMaxOpenConns(cfg.MaxConns)
 			db.SetMaxIdleConns(cfg.MaxConns)
 			db.SetConnMaxIdleTime(temporalPoolIdle)
 			db.MapperFunc(strcase.ToSnake) // Temporal's rows carry no db tags
+
 			return db, nil
 		},
 	}

@@ -43,13 +43,16 @@ func (l *temporalLogger) log(level slog.Level, msg string, tags []tag.Tag) {
 	if !l.ready.Load() {
 		level = slog.LevelDebug
 	}
+
 	if l.silent.Load() || !l.to.Enabled(context.Background(), level) {
 		return
 	}
+
 	attrs := make([]slog.Attr, len(tags))
 	for i, t := range tags {
 		attrs[i] = slog.Any(t.Key(), t.Value())
 	}
+
 	l.to.LogAttrs(context.Background(), level, msg, attrs...)
 }
 
@@ -85,11 +88,13 @@ func (l *temporalLogger) Fatal(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelError, msg, tags)
 	l.once.Do(func() {
 		l.err = errors.New(msg)
+
 		for _, t := range tags {
 			if t.Key() == "error" {
 				l.err = fmt.Errorf("%s: %v", msg, t.Value())
 			}
 		}
+
 		close(l.fatal)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 func TestTemporalLogger_onlyWhileTheServerRuns(t *testing.T) {
 	var text bytes.Buffer
+
 	l := newTemporalLogger(slog.New(slog.NewTextHandler(&text, nil)))
 	l.Error("while starting")
 	l.ready.Store(true)
@@ -21,6 +22,7 @@ func TestTemporalLogger_onlyWhileTheServerRuns(t *testing.T) {
 	l.silence() // a second stop must not panic
 	l.Error("while stopping")
 	require.Contains(t, text.String(), `msg="while running" engine=temporal shard=1`)
+
 	for _, unwanted := range []string{"while starting", "chatter", "while stopping"} {
 		require.NotContains(t, text.String(), unwanted)
 	}
@@ -28,6 +30,7 @@ func TestTemporalLogger_onlyWhileTheServerRuns(t *testing.T) {
 
 func TestTemporalLogger_firstFatalError(t *testing.T) {
 	var text bytes.Buffer
+
 	l := newTemporalLogger(slog.New(slog.NewTextHandler(&text, nil)))
 	l.Fatal("cannot serve", tag.Error(errors.New("port gone")))
 	l.Fatal("and again")

@@ -49,6 +49,7 @@ func ensureNamespace(ctx context.Context, c client.Client, retention time.Durati
 			Namespace: Namespace, Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(retention)},
 		})
 	}
+
 	if err != nil {
 		return fmt.Errorf("register namespace %s: %w", Namespace, err)
 	}
@@ -57,15 +58,18 @@ func ensureNamespace(ctx context.Context, c client.Client, retention time.Durati
 	if err != nil {
 		return err
 	}
+
 	if len(missing) == 0 {
 		return nil
 	}
+
 	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 		Namespace: Namespace, SearchAttributes: missing,
 	})
 	if err != nil {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
+
 	return awaitAttributes(ctx, c)
 }
 
@@ -73,6 +77,7 @@ func ensureNamespace(ctx context.Context, c client.Client, retention time.Durati
 // so new that the server's cache does not know it yet.
 func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb.IndexedValueType, error) {
 	var known *operatorservice.ListSearchAttributesResponse
+
 	err := poll(ctx, func() (err error) {
 		known, err = c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: Namespace})
 		return err
@@ -80,7 +85,9 @@ func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb
 	if err != nil {
 		return nil, fmt.Errorf("list search attributes: %w", err)
 	}
+
 	missing := map[string]enumspb.IndexedValueType{}
+
 	for _, name := range searchAttributes {
 		switch kind, exists := known.GetCustomAttributes()[name]; {
 		case !exists:
@@ -89,6 +96,7 @@ func missingAttributes(ctx context.Context, c client.Client) (map[string]enumspb
 			return nil, fmt.Errorf("search attribute %s has type %v, Keyword is needed", name, kind)
 		}
 	}
+
 	return missing, nil
 }
 
@@ -100,12 +108,14 @@ func awaitAttributes(ctx context.Context, c client.Client) error {
 			_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
 				Namespace: Namespace, Query: name + ` = "none"`,
 			})
+
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("wait for search attribute %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -113,11 +123,13 @@ func awaitAttributes(ctx context.Context, c client.Client) error {
 func poll(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := f()
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return err

@@ -44,7 +44,9 @@ func newProcessTransport(port net.Listener) *processTransport {
 	for _, service := range temporal.DefaultServices {
 		t.pipes[primitives.ServiceName(service)] = bufconn.Listen(pipeBuffer)
 	}
+
 	t.frontend = newJoinedListener(port, t.pipes[primitives.FrontendService])
+
 	return t
 }
 
@@ -64,6 +66,7 @@ func (t *processTransport) listener(service primitives.ServiceName) net.Listener
 	if service == primitives.FrontendService {
 		return t.frontend
 	}
+
 	return t.pipes[service]
 }
 
@@ -128,6 +131,7 @@ func (t *processTransport) decorate(name primitives.ServiceName) fx.Option {
 			for service := range t.pipes {
 				all[service] = append(options[service], t.dialTo(service))
 			}
+
 			return all
 		},
 		func(logger log.SnTaggedLogger) sdk.ClientFactory { return newSystemClients(t.clientOptions(), logger) },

@@ -59,13 +59,17 @@ func startCrashRefresh(serverURL string, transport *processTransport, logger *sl
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer c.conn.Close()
+
 		c.run(ctx)
 	}()
+
 	return func() { cancel(); <-done }, nil
 }
 
@@ -75,17 +79,20 @@ func newCrashRefresh(serverURL string, transport *processTransport, logger *slog
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := grpc.NewClient(temporalTarget,
 		transport.dialTo(primitives.FrontendService), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
+
 	return &crashRefresh{databaseURL: url, conn: conn, admin: adminservice.NewAdminServiceClient(conn), logger: logger}, nil
 }
 
 // run looks for crashes until ctx ends.
 func (c *crashRefresh) run(ctx context.Context) {
 	failures := 0
+
 	for {
 		if err := c.follow(ctx); ctx.Err() == nil && err != nil {
 			if failures++; failures%30 == 1 {
@@ -94,6 +101,7 @@ func (c *crashRefresh) run(ctx context.Context) {
 		} else {
 			failures = 0
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -109,6 +117,7 @@ func (c *crashRefresh) follow(ctx context.Context) error {
 		return withoutURL("connect to database "+temporalDatabase, err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+
 	if _, err := conn.Exec(ctx, crashTable); err != nil {
 		return err
 	}
@@ -117,6 +126,7 @@ func (c *crashRefresh) follow(ctx context.Context) error {
 		if err := c.once(ctx, conn); err != nil {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -129,22 +139,28 @@ func (c *crashRefresh) follow(ctx context.Context) error {
 // the meantime takes the row away again, and the next call starts over.
 func (c *crashRefresh) once(ctx context.Context, conn *pgx.Conn) error {
 	var refreshed bool
+
 	err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(refreshed), false) FROM everloop_no_crash_since`).Scan(&refreshed)
 	if err != nil || refreshed {
 		return err
 	}
+
 	if _, err := conn.Exec(ctx, `
 		INSERT INTO everloop_no_crash_since SELECT now(), false WHERE NOT EXISTS (SELECT FROM everloop_no_crash_since)`); err != nil {
 		return err
 	}
+
 	runs, err := c.refreshAll(ctx, conn)
 	if err != nil {
 		return err
 	}
+
 	if runs > 0 {
 		c.logger.Warn("PostgreSQL was not shut down cleanly; the tasks of all open Temporal runs were scheduled again", "runs", runs)
 	}
+
 	_, err = conn.Exec(ctx, `UPDATE everloop_no_crash_since SET refreshed = true`)
+
 	return err
 }
 
@@ -168,15 +184,19 @@ func (c *crashRefresh) refreshAll(ctx context.Context, conn *pgx.Conn) (total in
 		if err != nil {
 			return total, err
 		}
+
 		for _, run := range runs {
 			if err := c.refresh(ctx, run); err != nil {
 				return total, fmt.Errorf("refresh run %s of workflow %s: %w", run.run, run.workflow, err)
 			}
+
 			total++
 		}
+
 		if len(runs) < refreshPage {
 			return total, nil
 		}
+
 		last = runs[len(runs)-1]
 	}
 }
@@ -193,11 +213,13 @@ func openRuns(ctx context.Context, conn *pgx.Conn, behind openRun) ([]openRun, e
 	if err != nil {
 		return nil, err
 	}
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r openRun, err error) {
 		var namespace, run []byte
 		if err := row.Scan(&r.shard, &namespace, &r.workflow, &run, &r.namespaceName); err != nil {
 			return r, err
 		}
+
 		return r, errors.Join(r.namespace.UnmarshalBinary(namespace), r.run.UnmarshalBinary(run))
 	})
 }
@@ -207,12 +229,14 @@ func openRuns(ctx context.Context, conn *pgx.Conn, behind openRun) ([]openRun, e
 func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
+
 	var err error
 	if strings.HasPrefix(run.workflow, systemRuns) {
 		err = c.refreshUpdated(ctx, run)
 	} else {
 		err = c.refreshTasks(ctx, run)
 	}
+
 	switch status.Code(err) {
 	case codes.OK, codes.NotFound: // it has closed meanwhile
 		return nil
@@ -221,6 +245,7 @@ func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	default: // the fault is the run's own, and must not hold up the others
 		c.logger.Error("failed to schedule the tasks of a Temporal run again; it is left out",
 			"workflow_id", run.workflow, "run_id", run.run.String(), "error", err)
+
 		return nil
 	}
 }
@@ -229,6 +254,7 @@ func (c *crashRefresh) refreshTasks(ctx context.Context, run openRun) error {
 	_, err := c.admin.RefreshWorkflowTasks(ctx, &adminservice.RefreshWorkflowTasksRequest{
 		NamespaceId: run.namespace.String(), Execution: run.execution(),
 	})
+
 	return err
 }
 
@@ -242,16 +268,20 @@ func (c *crashRefresh) refreshUpdated(ctx context.Context, run openRun) error {
 	if _, err := c.reload(ctx, run); err != nil {
 		return err
 	}
+
 	if err := c.refreshTasks(ctx, run); err != nil {
 		return err
 	}
+
 	task, err := c.reload(ctx, run)
 	if err != nil || task != enumsspb.WORKFLOW_TASK_TYPE_SPECULATIVE {
 		return err
 	}
+
 	_, err = c.admin.RebuildMutableState(ctx, &adminservice.RebuildMutableStateRequest{
 		Namespace: run.namespaceName, Execution: run.execution(),
 	})
+
 	return err
 }
 
@@ -261,5 +291,6 @@ func (c *crashRefresh) reload(ctx context.Context, run openRun) (enumsspb.Workfl
 	state, err := c.admin.DescribeMutableState(ctx, &adminservice.DescribeMutableStateRequest{
 		Namespace: run.namespaceName, Execution: run.execution(),
 	})
+
 	return state.GetDatabaseMutableState().GetExecutionInfo().GetWorkflowTaskType(), err
 }

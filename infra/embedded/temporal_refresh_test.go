@@ -33,8 +33,10 @@ func short(ctx workflow.Context) error { return workflow.Sleep(ctx, 200*time.Mil
 // seconds of Temporal's commits; each run that is left must end all the same.
 func TestTemporal_runsGoOnAfterACrashOfPostgres(t *testing.T) {
 	const runs = 150
+
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)
+
 	superuser := server.SuperuserURL("postgres")
 	execSQL(t, superuser, "ALTER SYSTEM SET wal_writer_delay = '10s'")
 	execSQL(t, superuser, "ALTER SYSTEM SET wal_writer_flush_after = '1GB'")
@@ -42,18 +44,22 @@ func TestTemporal_runsGoOnAfterACrashOfPostgres(t *testing.T) {
 	engines, err := Start(t.Context(), Config{Dir: t.TempDir(), Engines: []Engine{TemporalConfig{
 		Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, DatabaseURL: superuser, ServiceKey: testServiceKey,
 	}}})
+
 	require.NoError(t, err)
 	defer func() { require.NoError(t, engines.Stop(context.Background())) }()
+
 	requireRefreshed(t, server)
 
 	c := temporalClient(t, addresses{Temporal: Of[*Temporal](engines).Address()})
 	w := worker.New(c, taskQueue, worker.Options{})
 	w.RegisterWorkflowWithOptions(short, workflow.RegisterOptions{Name: "short"})
+
 	require.NoError(t, w.Start())
 	defer w.Stop()
 
 	// A synchronous commit in the middle keeps what was written until then.
 	name := func(i int) string { return fmt.Sprint("short/", i) }
+
 	var starts sync.WaitGroup
 	for side := range 10 {
 		starts.Go(func() {
@@ -65,26 +71,33 @@ func TestTemporal_runsGoOnAfterACrashOfPostgres(t *testing.T) {
 			}
 		})
 	}
+
 	starts.Wait()
+
 	var backend int
 	querySQL(t, superuser, "SELECT pid FROM pg_stat_activity WHERE application_name = 'temporal' LIMIT 1", &backend)
 	require.NoError(t, syscall.Kill(backend, syscall.SIGKILL))
 
 	open, kept := 0, 0
+
 	require.Eventually(t, func() bool { // PostgreSQL recovers meanwhile
 		return lookUp(server, "SELECT count(*) FROM current_executions WHERE state < 3", &open) == nil
 	}, time.Minute, 10*time.Millisecond)
+
 	for i := range runs {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			seen, err := c.DescribeWorkflowExecution(context.Background(), name(i), "")
 			if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 				return // its start was lost whole
 			}
+
 			require.NoError(t, err)
 			require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, seen.GetWorkflowExecutionInfo().GetStatus(), name(i))
+
 			kept++
 		}, time.Minute, 100*time.Millisecond)
 	}
+
 	t.Logf("of %d runs, %d were kept, and %d were open again", runs, kept, open)
 	require.Positive(t, open, "the crash took nothing")
 	requireRefreshed(t, server)
@@ -95,7 +108,9 @@ func asked(ctx workflow.Context) error {
 	if err := workflow.SetUpdateHandler(ctx, "ask", func(workflow.Context) error { return nil }); err != nil {
 		return err
 	}
+
 	_ = ctx.Done().Receive(ctx, nil)
+
 	return ctx.Err()
 }
 
@@ -105,22 +120,29 @@ func asked(ctx workflow.Context) error {
 func TestTemporal_refreshedWhileAnUpdateWaits(t *testing.T) {
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)
+
 	engines, err := Start(t.Context(), Config{Dir: t.TempDir(), Engines: []Engine{TemporalConfig{
 		Frontend:    Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"},
 		DatabaseURL: server.SuperuserURL("postgres"), ServiceKey: testServiceKey,
 	}}})
+
 	require.NoError(t, err)
 	defer func() { require.NoError(t, engines.Stop(context.Background())) }()
+
 	temporal := Of[*Temporal](engines)
+
 	requireRefreshed(t, server) // as at each first start
 	refresh, err := newCrashRefresh(server.SuperuserURL("postgres"), temporal.transport, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+
 	defer refresh.conn.Close()
+
 	c := temporalClient(t, addresses{Temporal: temporal.Address()})
 	begin := func() worker.Worker {
 		w := worker.New(c, taskQueue, worker.Options{})
 		w.RegisterWorkflowWithOptions(asked, workflow.RegisterOptions{Name: "asked"})
 		require.NoError(t, w.Start())
+
 		return w
 	}
 	id := systemRuns + "test"
@@ -131,6 +153,7 @@ func TestTemporal_refreshedWhileAnUpdateWaits(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		return update.Get(ctx, nil)
 	}
 
@@ -139,13 +162,16 @@ func TestTemporal_refreshedWhileAnUpdateWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, ask(t.Context()))
 	first.Stop()
+
 	described, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
 	require.NoError(t, err)
+
 	open := openRun{
 		namespace: uuid.MustParse(described.GetNamespaceInfo().GetId()), run: uuid.MustParse(run.GetRunID()),
 		workflow: id, namespaceName: Namespace,
 	}
 	waiting, leave := context.WithCancel(t.Context())
+
 	var left sync.WaitGroup
 	left.Go(func() { _ = ask(waiting) })
 	require.Eventually(t, func() bool {
@@ -153,17 +179,22 @@ func TestTemporal_refreshedWhileAnUpdateWaits(t *testing.T) {
 			Namespace: Namespace, Execution: open.execution(), SkipForceReload: true,
 		})
 		kind := state.GetCacheMutableState().GetExecutionInfo().GetWorkflowTaskType()
+
 		return err == nil && kind == enumsspb.WORKFLOW_TASK_TYPE_SPECULATIVE
 	}, time.Minute, time.Millisecond, "no update waits")
 
 	require.NoError(t, refresh.refresh(t.Context(), open))
 	leave()
 	left.Wait()
+
 	_, err = refresh.reload(t.Context(), open) // as a restart of the server does
 	require.NoError(t, err)
+
 	defer begin().Stop()
+
 	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	require.NoError(t, ask(soon), "the run takes no updates any more")
 }
 
@@ -172,7 +203,9 @@ func requireRefreshed(t *testing.T, server *Postgres) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var refreshed bool
+
 		err := lookUp(server, "SELECT coalesce(bool_or(refreshed), false) FROM everloop_no_crash_since", &refreshed)
+
 		return err == nil && refreshed
 	}, time.Minute, 100*time.Millisecond)
 }
@@ -184,5 +217,6 @@ func lookUp(server *Postgres, sql string, into any) error {
 		return err
 	}
 	defer conn.Close(context.Background())
+
 	return conn.QueryRow(context.Background(), sql).Scan(into)
 }

@@ -28,6 +28,7 @@ func updateTemporalSchema(databaseURL string, logger log.Logger) error {
 			return fmt.Errorf("bring schema of database %s up to date: %w", database, err)
 		}
 	}
+
 	return nil
 }
 
@@ -37,12 +38,14 @@ func updateSchema(databaseURL, database, name string, logger log.Logger) error {
 		return err
 	}
 	defer conn.Close()
+
 	if _, err := conn.ReadSchemaVersion(); err != nil {
 		// Unknown table: a fresh database. An outage shows in the next statement.
 		if err := schema.NewSetupSchemaTask(conn, &schema.SetupConfig{InitialVersion: "0.0"}, logger).Run(); err != nil {
 			return err
 		}
 	}
+
 	return schema.NewUpdateSchemaTask(conn, &schema.UpdateConfig{DBName: database, SchemaName: name}, logger).Run()
 }
 
@@ -53,15 +56,18 @@ func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 		return withoutURL("connect to the PostgreSQL server", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+
 	for _, name := range []string{temporalDatabase, temporalVisibilityDatabase} {
 		err := createDatabase(ctx, conn, name)
 		if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.Code == "42P04" {
 			continue // another process was quicker
 		}
+
 		if err != nil {
 			return fmt.Errorf("%w (Temporal needs it; create it by hand, or set TEMPORAL_ADDRESS to use a running Temporal)", err)
 		}
 	}
+
 	return nil
 }
 
@@ -76,19 +82,24 @@ func claimTemporalDatabase(ctx context.Context, databaseURL string) (*pgx.Conn, 
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return nil, withoutURL("connect to database "+temporalDatabase, err)
 	}
+
 	var claimed bool
+
 	err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(temporalClaimKey)).Scan(&claimed)
 	if err == nil && !claimed {
 		err = errors.New("another process runs the embedded Temporal on this PostgreSQL server: set TEMPORAL_ADDRESS to its address")
 	}
+
 	if err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
+
 	return conn, nil
 }
 
@@ -99,13 +110,17 @@ func databaseAt(serverURL, database string, parameters map[string]string) (strin
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return "", errors.New("the database address must be a URL that begins with postgres://")
 	}
+
 	u.Path = "/" + database
 	query := u.Query()
 	query.Del("dbname")
+
 	for key, value := range parameters {
 		query.Set(key, value)
 	}
+
 	u.RawQuery = query.Encode()
+
 	return u.String(), nil
 }
 
@@ -114,5 +129,6 @@ func withoutURL(doing string, err error) error {
 	if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
 		return fmt.Errorf("%s: the address is not a valid postgres:// URL", doing)
 	}
+
 	return fmt.Errorf("%s: %w", doing, err)
 }

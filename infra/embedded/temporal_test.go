@@ -29,10 +29,12 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	c := temporalClient(t, addresses{Temporal: Of[*Temporal](first).Address()})
 	_, err = c.CheckHealth(t.Context(), &client.CheckHealthRequest{})
 	require.NoError(t, err)
+
 	kept := func() time.Duration {
 		namespace, err := c.WorkflowService().
 			DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: Namespace})
 		require.NoError(t, err)
+
 		return namespace.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	}
 	require.Equal(t, DefaultTemporalRetention, kept())
@@ -46,9 +48,11 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "another process runs the embedded Temporal")
 
 	require.NoError(t, first.Stop(context.Background()))
+
 	var registered bool
 	querySQL(t, server.SuperuserURL(temporalDatabase), "SELECT EXISTS (SELECT FROM namespaces WHERE name = 'everloop')", &registered)
 	require.True(t, registered)
+
 	var commit string
 	querySQL(t, server.TCPURL(everloopDatabase), "SHOW synchronous_commit", &commit)
 	require.Equal(t, "on", commit, "only Temporal's own connections may commit asynchronously")
@@ -57,38 +61,49 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 // delayed gives an address that leads to another one, after a while.
 func delayed(t *testing.T, address string, by time.Duration) string {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer conn.Close()
+
 				<-time.After(by)
+
 				server, err := net.Dial("tcp", address)
 				if err != nil {
 					return
 				}
+
 				defer server.Close()
 				go func() { _, _ = io.Copy(server, conn) }()
+
 				_, _ = io.Copy(conn, server)
 			}()
 		}
 	}()
+
 	return listener.Addr().String()
 }
 
 func TestTemporal_asynchronousCommit(t *testing.T) {
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)
+
 	store := temporalSQL(server.URL("postgres"), temporalDatabase)
 	db, err := store.Connect(store)
 	require.NoError(t, err)
+
 	defer db.Close()
+
 	var commit, database string
 	require.NoError(t, db.QueryRow("SELECT current_setting('synchronous_commit'), current_database()").Scan(&commit, &database))
 	require.Equal(t, []string{"off", temporalDatabase}, []string{commit, database})

@@ -43,6 +43,7 @@ func (c TemporalUIConfig) start(_ context.Context, _ string, others *Engines, lo
 	if temporal == nil {
 		return nil, errors.New("it needs the embedded Temporal server")
 	}
+
 	return StartTemporalUI(c, temporal, logger)
 }
 
@@ -70,26 +71,32 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
+
 	if port == 0 {
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
 	}
+
 	ui := &TemporalUI{url: "http://" + joinHostPort(dialHost(ip), port)}
+
 	pages, err := ui.pages(temporal)
 	if err != nil {
 		return nil, errors.Join(err, ui.close())
 	}
+
 	listener, err := net.Listen("tcp", joinHostPort(ip.String(), port))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot listen on %s (%s): %w", cfg.Listen.Addr, cfg.Listen.Variable, err), ui.close())
 	}
+
 	ui.server = &http.Server{
 		Handler:           newSignIn(temporal.access, cfg.Hosts, pages),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	go func() { _ = ui.server.Serve(listener) }() // ends with Stop
+
 	return ui, nil
 }
 
@@ -97,21 +104,25 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 // listens by itself, and calls Temporal over a port.
 func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	var err error
+
 	u.config, err = uiconfig.NewConfigProviderWithRefresh(uiSettings{&uiconfig.Config{
 		DefaultNamespace: Namespace, EnableUI: true, HideLogs: true, DisableNewsFetch: true,
 	}})
 	if err != nil {
 		return nil, err
 	}
+
 	u.conn, err = grpc.NewClient(temporalTarget, temporal.transport.dialTo(primitives.FrontendService),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxUIMessage)))
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := uiassets.Assets()
 	if err != nil {
 		return nil, err
 	}
+
 	assets, err := fs.Sub(all, "local")
 	if err != nil {
 		return nil, err
@@ -126,6 +137,7 @@ func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	api.Any("/*", uiapi.TemporalAPIHandler(u.config, nil, u.conn))
 	route.SetHealthRoute(e)
 	route.SetRenderRoute(e, "/")
+
 	return e, route.SetUIRoutes(e, "", assets, u.config)
 }
 
@@ -145,10 +157,13 @@ func (u *TemporalUI) Err() error { return nil }
 func (u *TemporalUI) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, uiStopTime)
 	defer cancel()
+
 	if err := u.server.Shutdown(ctx); err != nil {
 		_ = u.server.Close()
 	}
+
 	_ = u.close()
+
 	return nil
 }
 
@@ -157,8 +172,10 @@ func (u *TemporalUI) close() error {
 	if u.config != nil {
 		u.config.Close()
 	}
+
 	if u.conn != nil {
 		return u.conn.Close()
 	}
+
 	return nil
 }

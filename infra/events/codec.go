@@ -44,22 +44,28 @@ func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 	if len(data) > 0 && data[0] != '{' {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidRequest, "data of event %s is not an object", e.Name)
 	}
+
 	r := record{ID: e.ID, Name: e.Name, ChatID: e.ChatID, At: e.At.UnixNano(), Data: data, Lost: e.LostSeq}
+
 	body, err := marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", e.Name, err)
 	}
+
 	if len(body) <= maxInline {
 		return body, nil
 	}
+
 	if l.cfg.Blobs == nil {
 		return nil, domain.Newf(domain.TooLarge, domain.CodeMessageTooLarge,
 			"event %s has %d bytes and there is no object store for it", e.Name, len(body))
 	}
+
 	r.Ref, r.Data = "events/"+e.SessionID+"/"+bodyName(e), nil
 	if err := l.cfg.Blobs.Put(ctx, r.Ref, data); err != nil {
 		return nil, fmt.Errorf("store the body of event %s: %w", e.Name, err)
 	}
+
 	return marshal(r)
 }
 
@@ -68,17 +74,21 @@ func bodyName(e domain.Event) string {
 	if e.ID != "" {
 		return e.ID
 	}
+
 	return domain.NewID()
 }
 
 // marshal is json.Marshal without the escaping of HTML, which would grow text.
 func marshal(r record) ([]byte, error) {
 	var out bytes.Buffer
+
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(r); err != nil {
 		return nil, err
 	}
+
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
@@ -89,6 +99,7 @@ func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain
 	if err := json.Unmarshal(body, &r); err != nil {
 		return domain.Event{}, fmt.Errorf("event log holds what is not an event: %w", err)
 	}
+
 	e := domain.Event{
 		ID: r.ID, SessionID: sessionID, Name: r.Name, ChatID: r.ChatID,
 		At: time.Unix(0, r.At).UTC(), Data: r.Data, LostSeq: r.Lost,
@@ -96,9 +107,11 @@ func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain
 	if r.Ref == "" {
 		return e, nil
 	}
+
 	if l.cfg.Blobs == nil {
 		return e, domain.Unavailablef("object store", errors.New("not configured"))
 	}
+
 	data, err := l.cfg.Blobs.Get(ctx, r.Ref)
 	switch {
 	case err == nil:
@@ -108,5 +121,6 @@ func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain
 	default:
 		return e, fmt.Errorf("fetch the body of event %s: %w", e.Name, err)
 	}
+
 	return e, nil
 }

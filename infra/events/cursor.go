@@ -29,30 +29,37 @@ func (c *cursor) peek(ctx context.Context) (*message, error) {
 			c.left = c.left[1:]
 			continue
 		}
+
 		answer, err := c.log.direct(ctx, from, directRequest{
 			Seq: c.after + 1, NextFor: c.subject, Batch: batchMessages, MaxBytes: batchBytes,
 		})
 		if err != nil {
 			return nil, err
 		}
+
 		c.batch = answer.messages
 		done := answer.pending == 0 || len(answer.messages) == 0
+
 		for i, m := range c.batch {
 			if m.seq > end {
 				c.batch, done = c.batch[:i], true
 				break
 			}
 		}
+
 		if len(c.batch) > 0 {
 			c.after = c.batch[len(c.batch)-1].seq
 		}
+
 		if done {
 			c.left = c.left[1:]
 		}
 	}
+
 	if len(c.batch) == 0 {
 		return nil, nil
 	}
+
 	return &c.batch[0], nil
 }
 
@@ -64,6 +71,8 @@ func idOf(body []byte) (string, error) {
 	var r struct {
 		ID string `json:"id"`
 	}
+
 	err := json.Unmarshal(body, &r)
+
 	return r.ID, err
 }

@@ -58,11 +58,13 @@ func (l *Log) direct(ctx context.Context, g generation, request directRequest) (
 		if err == nil {
 			return answer, nil
 		}
+
 		if !g.open() && errors.Is(err, nats.ErrNoResponders) {
 			if _, err := l.js.Stream(ctx, g.name); errors.Is(err, jetstream.ErrStreamNotFound) {
 				return directAnswer{}, nil
 			}
 		}
+
 		if try >= 2 || ctx.Err() != nil || !(errors.Is(err, errBroken) || errors.Is(err, context.DeadlineExceeded)) {
 			return directAnswer{}, domain.Unavailablef("event log", err)
 		}
@@ -72,46 +74,60 @@ func (l *Log) direct(ctx context.Context, g generation, request directRequest) (
 func (l *Log) directOnce(ctx context.Context, stream string, request directRequest) (answer directAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
+
 	body, err := json.Marshal(request)
 	if err != nil {
 		return answer, err
 	}
+
 	inbox := l.nc.NewInbox()
+
 	sub, err := l.nc.SubscribeSync(inbox)
 	if err != nil {
 		return answer, err
 	}
+
 	defer func() { _ = sub.Unsubscribe() }()
+
 	if err := l.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
 		return answer, err
 	}
+
 	many := request.Batch > 0 || len(request.MultiLast) > 0
+
 	var last uint64
+
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
 			return answer, err
 		}
+
 		switch status := msg.Header.Get("Status"); status {
 		case "":
 			seq, err := strconv.ParseUint(msg.Header.Get("Nats-Sequence"), 10, 64)
 			if err != nil {
 				return answer, fmt.Errorf("direct get: %w", err)
 			}
+
 			answer.messages = append(answer.messages, message{seq: seq, subject: msg.Header.Get("Nats-Subject"), body: msg.Data})
 			if !many {
 				return answer, nil
 			}
+
 			if !follows(msg, last) {
 				return answer, errBroken
 			}
+
 			answer.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
 			last = seq
 		case "204": // end of batch
 			if !follows(msg, last) {
 				return answer, errBroken
 			}
+
 			answer.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
+
 			return answer, nil
 		case "404":
 			return answer, nil
@@ -119,6 +135,7 @@ func (l *Log) directOnce(ctx context.Context, stream string, request directReque
 			if status == "503" {
 				return answer, nats.ErrNoResponders
 			}
+
 			return answer, fmt.Errorf("direct get: status %s %s", status, msg.Header.Get("Description"))
 		}
 	}

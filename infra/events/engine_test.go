@@ -24,6 +24,7 @@ func newEngine(t testing.TB) *engine { return &engine{natskit.New(t), t} }
 func (e *engine) open(cfg Config) *Log {
 	l, err := Open(e.t.Context(), e.Connect(), cfg)
 	require.NoError(e.t, err)
+
 	return l
 }
 
@@ -39,20 +40,25 @@ func newBlobs() *blobs { return &blobs{data: map[string][]byte{}} }
 func (b *blobs) Put(_ context.Context, key string, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.data[key] = append([]byte(nil), data...)
+
 	return b.err
 }
 
 func (b *blobs) Get(_ context.Context, key string) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.err != nil {
 		return nil, b.err
 	}
+
 	data, ok := b.data[key]
 	if !ok {
 		return nil, domain.Newf(domain.NotFound, "object_not_found", "no object %s", key)
 	}
+
 	return data, nil
 }
 
@@ -72,17 +78,22 @@ func edgeEvent(session, name, turn string) domain.Event {
 
 func publish(t testing.TB, l *Log, e domain.Event) uint64 {
 	t.Helper()
+
 	seq, err := l.Publish(context.Background(), e)
 	require.NoError(t, err)
+
 	return seq
 }
 
 func readAll(t testing.TB, l *Log, session string, after, upTo uint64) []domain.LoggedEvent {
 	t.Helper()
+
 	var got []domain.LoggedEvent
+
 	require.NoError(t, l.Read(context.Background(), session, after, upTo, func(e domain.LoggedEvent) error {
 		got = append(got, e)
 		return nil
 	}))
+
 	return got
 }

@@ -50,6 +50,7 @@ func (l *Log) known() []generation {
 	if list := l.gens.Load(); list != nil {
 		return *list
 	}
+
 	return nil
 }
 
@@ -61,6 +62,7 @@ func (l *Log) generations(ctx context.Context) ([]generation, error) {
 			return nil, err
 		}
 	}
+
 	return l.known(), nil
 }
 
@@ -70,6 +72,7 @@ func (l *Log) newest() generation {
 	if list := l.known(); len(list) > 0 {
 		return list[len(list)-1]
 	}
+
 	return generation{name: l.cfg.Stream, number: 1, last: math.MaxUint64}
 }
 
@@ -82,6 +85,7 @@ func (l *Log) Base(seq uint64) uint64 {
 			base = g.base
 		}
 	}
+
 	return base
 }
 
@@ -98,13 +102,16 @@ func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, er
 		if g.after < seq && seq < g.base {
 			return true, nil
 		}
+
 		if seq < g.base || seq > g.last || i == len(list)-1 {
 			continue
 		}
 		// Near the end of a closed generation there are places whose event was removed.
 		found, err := l.direct(ctx, g, directRequest{Seq: seq})
+
 		return err == nil && len(found.messages) == 0, err
 	}
+
 	return false, nil
 }
 
@@ -113,32 +120,41 @@ func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, er
 func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 	ours := regexp.MustCompile(`^` + regexp.QuoteMeta(l.cfg.Stream) + `(?:_([1-9][0-9]{0,8}))?$`)
 	found := l.js.ListStreams(ctx)
+
 	var list []generation
+
 	for info := range found.Info() {
 		match := ours.FindStringSubmatch(info.Config.Name)
 		if match == nil {
 			continue
 		}
+
 		g := generation{name: info.Config.Name, number: 1, last: math.MaxUint64, msgs: info.State.Msgs, config: info.Config}
+
 		g.base, g.after = number(info, metaBase), number(info, metaAfter)
 		if match[1] != "" {
 			g.number, _ = strconv.Atoi(match[1])
 		}
+
 		if slices.Contains(info.Config.Subjects, l.closedSubject(g.name)) {
 			g.last = number(info, metaLast)
 		} else if !l.takesEvents(info.Config) {
 			continue // another program's
 		}
+
 		list = append(list, g)
 	}
+
 	if err := found.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 		return nil, domain.Unavailablef("event log", err)
 	}
+
 	slices.SortFunc(list, func(a, b generation) int { return a.number - b.number })
 	list = slices.DeleteFunc(list, func(g generation) bool {
 		return !g.open() && g.msgs == 0 && g.number < list[len(list)-1].number && l.js.DeleteStream(ctx, g.name) == nil
 	})
 	l.gens.Store(&list)
+
 	return list, nil
 }
 
@@ -154,6 +170,7 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	closed.Subjects = []string{l.closedSubject(closed.Name)}
 	closed.Metadata = with(closed.Metadata, metaLast, info.State.LastSeq)
 	_, err := l.js.UpdateStream(ctx, closed)
+
 	return err
 }
 
@@ -161,22 +178,26 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 func (l *Log) next(ctx context.Context, closed []generation) error {
 	g := generation{name: l.cfg.Stream, number: 1, base: max(now(), l.high.Load()+1)}
 	config := jetstream.StreamConfig{Replicas: l.cfg.Replicas, MaxAge: l.cfg.MaxAge, MaxBytes: l.cfg.MaxBytes, Duplicates: l.cfg.Duplicates}
+
 	if len(closed) > 0 {
 		before := closed[len(closed)-1]
 		g.number, g.after = before.number+1, before.last
 		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
 		config = l.wanted(before.config)
+
 		config.Replicas = before.config.Replicas // raised once the stream is there
 		if err := l.endTails(ctx, before); err != nil {
 			return err
 		}
 	}
+
 	config.Name, config.Subjects, config.FirstSeq = g.name, []string{l.cfg.SubjectPrefix + ".>"}, g.base
 	config.Description = "Events of all sessions; seq is the stream's sequence."
 	config.Storage, config.Retention, config.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	config.AllowDirect = true
 	config.Metadata = with(with(nil, metaBase, g.base), metaAfter, g.after)
 	_, err := l.js.CreateStream(ctx, config)
+
 	return err
 }
 
@@ -184,6 +205,7 @@ func (l *Log) next(ctx context.Context, closed []generation) error {
 func (l *Log) endTails(ctx context.Context, g generation) error {
 	msg := &nats.Msg{Subject: l.closedSubject(g.name), Data: []byte("{}"), Header: nats.Header{jetstream.MsgIDHeader: {"closed"}}}
 	_, err := l.js.PublishMsg(ctx, msg)
+
 	return err
 }
 
@@ -192,6 +214,8 @@ func with(metadata map[string]string, key string, value uint64) map[string]strin
 	for k, v := range metadata {
 		out[k] = v
 	}
+
 	out[key] = strconv.FormatUint(value, 10)
+
 	return out
 }

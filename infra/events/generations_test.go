@@ -20,6 +20,7 @@ func (e *engine) copyData() string {
 	e.t.Helper()
 	dir := e.t.TempDir()
 	require.NoError(e.t, os.CopyFS(dir, os.DirFS(e.Dir)))
+
 	return dir
 }
 
@@ -27,10 +28,12 @@ func (e *engine) copyData() string {
 func (e *engine) restore(dir string) {
 	e.t.Helper()
 	require.NoError(e.t, os.RemoveAll(e.Dir))
+
 	if dir == "" {
 		require.NoError(e.t, os.Mkdir(e.Dir, 0o700))
 		return
 	}
+
 	require.NoError(e.t, os.CopyFS(e.Dir, os.DirFS(dir)))
 }
 
@@ -39,22 +42,27 @@ func streams(t *testing.T, l *Log) (names []string) {
 	t.Helper()
 	list, err := l.refresh(t.Context())
 	require.NoError(t, err)
+
 	for _, g := range list {
 		names = append(names, g.name)
 	}
+
 	return names
 }
 
 // numbers gives the field n of events, and checks that each names the one before it.
 func numbers(t *testing.T, list []domain.LoggedEvent) (ns []int) {
 	t.Helper()
+
 	prev := uint64(0)
+
 	for _, e := range list {
 		var n int
 		require.NoError(t, parse(e.Data, &n))
 		require.Equal(t, prev, e.PrevSeq, "event %d", n)
 		prev, ns = e.Seq, append(ns, n)
 	}
+
 	return ns
 }
 
@@ -72,21 +80,27 @@ type tailCount struct {
 func countTail(t *testing.T, l *Log) *tailCount {
 	f := &tailCount{seen: map[int]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
+
 	started, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		_ = l.Tail(ctx, func(uint64) { close(started) }, func(_ string, _ uint64, _ int, load Load) {
 			e, err := load(ctx)
+
 			var n int
 			if err == nil && parse(e.Data, &n) == nil {
 				f.mu.Lock()
 				defer f.mu.Unlock()
+
 				f.seen[n]++
 			}
 		})
 	}()
+
 	<-started
 	t.Cleanup(func() { cancel(); <-ended })
+
 	return f
 }
 
@@ -95,10 +109,12 @@ func (f *tailCount) await(t *testing.T, want map[int]int) {
 	require.Eventually(t, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		return len(f.seen) >= len(want)
 	}, time.Minute, time.Millisecond)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	require.Equal(t, want, f.seen)
 }
 
@@ -118,6 +134,7 @@ func TestLog_restoredData(t *testing.T) {
 			l, reader := e.open(Config{}), e.open(Config{})
 			f := countTail(t, reader)
 			want := map[int]int{}
+
 			say := func(n int) uint64 {
 				want[n] = 1
 				return publish(t, l, patch("s1", n))
@@ -125,18 +142,24 @@ func TestLog_restoredData(t *testing.T) {
 			for n := range 3 {
 				say(n)
 			}
+
 			f.await(t, want)
 			e.Stop()
+
 			data := ""
 			if test.copied {
 				data = e.copyData()
 			}
+
 			e.Start()
+
 			var lost []uint64
 			for n := 3; n < 8; n++ {
 				lost = append(lost, say(n))
 			}
+
 			f.await(t, want)
+
 			high := l.HighWater()
 
 			e.Stop()
@@ -146,6 +169,7 @@ func TestLog_restoredData(t *testing.T) {
 			say(9)
 			f.await(t, want)
 			require.Equal(t, test.names, streams(t, l))
+
 			for _, log := range []*Log{l, reader, e.open(Config{HighWater: high})} {
 				require.Equal(t, test.kept, numbers(t, readAll(t, log, "s1", 0, math.MaxUint64)))
 				count, err := log.Count(t.Context(), "s1", 0)
@@ -166,20 +190,26 @@ func TestLog_restoredData(t *testing.T) {
 func TestLog_positionsInGenerations(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
+
 	var seqs []uint64
 	for n := range 3 {
 		seqs = append(seqs, publish(t, l, patch("s1", n)))
 		publish(t, l, patch("s2", n))
 	}
+
 	high := seqs[2] + 100
+
 	l = e.open(Config{HighWater: high})
 	for n := 3; n < 6; n++ {
 		seqs = append(seqs, publish(t, l, patch("s1", n)))
 	}
+
 	positions := []uint64{0, seqs[0] - 1, seqs[1] + 1, seqs[2] + 50, seqs[3] - 1, seqs[5] + 10}
 	for _, at := range append(positions, seqs...) {
 		var behind []uint64
+
 		last := uint64(0)
+
 		for _, seq := range seqs {
 			if seq > at {
 				behind = append(behind, seq)
@@ -187,10 +217,12 @@ func TestLog_positionsInGenerations(t *testing.T) {
 				last = seq
 			}
 		}
+
 		var got []uint64
 		for _, event := range readAll(t, l, "s1", at, math.MaxUint64) {
 			got = append(got, event.Seq)
 		}
+
 		require.Equal(t, behind, got, "behind %d", at)
 		count, err := l.Count(t.Context(), "s1", at)
 		require.NoError(t, err)
@@ -199,6 +231,7 @@ func TestLog_positionsInGenerations(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, last, found, "at %d", at)
 	}
+
 	oldest, err := l.Oldest(t.Context(), "s1")
 	require.NoError(t, err)
 	require.Equal(t, seqs[0], oldest)
@@ -211,8 +244,10 @@ func TestLog_positionsInGenerations(t *testing.T) {
 func TestOpen_oneGenerationForAllProcesses(t *testing.T) {
 	e := newEngine(t)
 	publish(t, e.open(Config{}), patch("s1", 0))
+
 	high := now() + 1000
 	logs := make([]*Log, 6)
+
 	var wg sync.WaitGroup
 	for i := range logs {
 		wg.Go(func() {
@@ -220,8 +255,10 @@ func TestOpen_oneGenerationForAllProcesses(t *testing.T) {
 			publish(t, logs[i], patch("s1", i+1))
 		})
 	}
+
 	wg.Wait()
 	require.Equal(t, []string{"EVENTS", "EVENTS_2"}, streams(t, logs[0]))
+
 	for _, l := range logs {
 		require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 7)
 	}
@@ -237,6 +274,7 @@ func TestLog_Repeat_looksInAllGenerations(t *testing.T) {
 	again, err := l.Repeat(t.Context(), kept, 0)
 	require.NoError(t, err)
 	require.Equal(t, seq, again)
+
 	lost := edgeEvent("s1", domain.EventTurnEnd, "t1")
 	next, err := l.Repeat(t.Context(), lost, 0)
 	require.NoError(t, err)
@@ -250,15 +288,18 @@ func TestOpen_deletesAgedGenerations(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	publish(t, l, patch("s1", 0))
+
 	reader := e.open(Config{HighWater: now() + 1000})
 	publish(t, reader, patch("s1", 1))
 	old, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
 	require.NoError(t, old.Purge(t.Context())) // as their age does
+
 	l = e.open(Config{})
 	require.Equal(t, []string{"EVENTS_2"}, streams(t, l))
 	require.Len(t, readAll(t, reader, "s1", 0, math.MaxUint64), 1, "a process that knows the deleted one")
 	require.NoError(t, reader.Forget(t.Context(), "s2"))
+
 	l = e.open(Config{HighWater: now() + 1000})
 	require.Equal(t, []string{"EVENTS_2", "EVENTS_3"}, streams(t, l))
 	_, err = l.js.Stream(t.Context(), "EVENTS")

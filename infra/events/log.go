@@ -37,24 +37,31 @@ func (c Config) withDefaults() Config {
 	if c.Stream == "" {
 		c.Stream = "EVENTS"
 	}
+
 	if c.SubjectPrefix == "" {
 		c.SubjectPrefix = "events"
 	}
+
 	if c.MaxAge == 0 {
 		c.MaxAge = 24 * time.Hour
 	}
+
 	if c.MaxBytes == 0 {
 		c.MaxBytes = -1
 	}
+
 	if c.Duplicates == 0 {
 		c.Duplicates = min(2*time.Minute, c.MaxAge)
 	}
+
 	if c.Replicas == 0 {
 		c.Replicas = 1
 	}
+
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return c
 }
 
@@ -80,11 +87,14 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event log: %w", err)
 	}
+
 	l := &Log{nc: nc, js: js, cfg: cfg.withDefaults()}
 	l.high.Store(cfg.HighWater)
+
 	if err := l.ensure(ctx); err != nil {
 		return nil, err
 	}
+
 	return l, nil
 }
 
@@ -96,21 +106,27 @@ const ensureTries = 8
 func (l *Log) ensure(ctx context.Context) error {
 	l.repair.Lock()
 	defer l.repair.Unlock()
+
 	err := errContended
+
 	for range ensureTries {
 		reconnects := l.nc.Stats().Reconnects
+
 		done, failed := l.ensureOnce(ctx)
 		if done && failed == nil {
 			l.reconnects.Store(reconnects)
 			return nil
 		}
+
 		if failed != nil {
 			err = failed
 		}
+
 		if failed != nil && !contended(failed) {
 			break
 		}
 	}
+
 	return domain.Unavailablef("event log", err)
 }
 
@@ -119,6 +135,7 @@ var errContended = errors.New("other processes change the streams of the event l
 // contended reports that another process has just created or removed the stream.
 func contended(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
+
 	return errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		ok && refused.ErrorCode == streamSubjectOverlap
 }
@@ -129,23 +146,30 @@ const streamSubjectOverlap = 10065
 // ensureOnce makes one step: done says that the newest generation is good.
 func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	high := l.high.Load() // before the look at the stream, which other goroutines publish to
+
 	info, err := l.openInfo(ctx)
 	if err != nil {
 		return false, err
 	}
+
 	if info == nil { // the generations are to be looked for
 		list, err := l.refresh(ctx)
 		if err != nil || len(list) > 0 && list[len(list)-1].open() {
 			return false, err
 		}
+
 		return false, l.next(ctx, list)
 	}
+
 	if info.State.LastSeq < high {
 		l.cfg.Logger.Warn("event log lost its tail; continuing in a new generation at a higher sequence number",
 			"stream", info.Config.Name, "last", info.State.LastSeq, "high_water", high)
+
 		return false, l.close(ctx, info)
 	}
+
 	l.raise(info.State.LastSeq)
+
 	return true, l.update(ctx, info.Config)
 }
 
@@ -156,17 +180,21 @@ func (l *Log) openInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if len(list) == 0 || !list[len(list)-1].open() {
 		return nil, nil
 	}
+
 	stream, err := l.js.Stream(ctx, list[len(list)-1].name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	info := stream.CachedInfo()
 	if !l.takesEvents(info.Config) || number(info, metaBase) != list[len(list)-1].base {
 		return nil, nil
 	}
+
 	return info, nil
 }
 
@@ -182,17 +210,20 @@ func (l *Log) wanted(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want.MaxBytes = higher(have.MaxBytes, l.cfg.MaxBytes)
 	want.Duplicates, want.Replicas = max(have.Duplicates, l.cfg.Duplicates), max(have.Replicas, l.cfg.Replicas)
 	want.AllowDirect, want.Discard = true, jetstream.DiscardOld
+
 	return want
 }
 
 // update writes what differs from the wanted configuration.
 func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 	want := l.wanted(have)
+
 	same := want.MaxAge == have.MaxAge && want.MaxBytes == have.MaxBytes && want.Duplicates == have.Duplicates &&
 		want.Replicas == have.Replicas && have.AllowDirect && have.Discard == jetstream.DiscardOld
 	if same {
 		return nil
 	}
+
 	_, err := l.js.UpdateStream(ctx, want)
 	if err != nil && want.Replicas > have.Replicas {
 		// Too few servers of the cluster are up: the log works with those it has.
@@ -201,6 +232,7 @@ func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 		want.Replicas = have.Replicas
 		_, err = l.js.UpdateStream(ctx, want)
 	}
+
 	return err
 }
 
@@ -209,6 +241,7 @@ func higher[T int64 | time.Duration](have, want T) T {
 	if have <= 0 || want <= 0 {
 		return min(have, want)
 	}
+
 	return max(have, want)
 }
 
@@ -233,13 +266,16 @@ func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err erro
 	if _, err := l.generations(ctx); err != nil {
 		return 0, time.Time{}, err
 	}
+
 	stream, err := l.js.Stream(ctx, l.newest().name)
 	if err != nil {
 		return 0, time.Time{}, domain.Unavailablef("event log", err)
 	}
+
 	info := stream.CachedInfo()
 	first = info.State.FirstSeq
 	base := number(info, metaBase)
+
 	baseTime := time.UnixMicro(int64(base)).UTC() //nolint:gosec // microseconds since 1970 fit for 290,000 years
 	switch {
 	case first <= base:
@@ -259,15 +295,18 @@ func (l *Log) Forget(ctx context.Context, sessionID string) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}
+
 	list, err := l.generations(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, g := range list {
 		if err := l.forgetIn(ctx, g, l.flow(sessionID), l.edge(sessionID)); err != nil {
 			return domain.Unavailablef("event log", err)
 		}
 	}
+
 	return nil
 }
 
@@ -276,14 +315,17 @@ func (l *Log) forgetIn(ctx context.Context, g generation, subjects ...string) er
 	if errors.Is(err, jetstream.ErrStreamNotFound) && !g.open() {
 		return nil // it has aged
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, subject := range subjects {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -297,16 +339,20 @@ func (l *Log) Lost(ctx context.Context, seqs []uint64) ([]uint64, error) {
 	if err := l.ensure(ctx); err != nil {
 		return nil, err
 	}
+
 	list := l.known()
+
 	var lost []uint64
 	for _, seq := range seqs {
 		gone, err := l.lost(ctx, list, seq)
 		if err != nil {
 			return nil, err
 		}
+
 		if gone {
 			lost = append(lost, seq)
 		}
 	}
+
 	return lost, nil
 }

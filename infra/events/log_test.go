@@ -30,6 +30,7 @@ func TestLog_reopen(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
+
 	e.Stop()
 	e.Start()
 	l = e.open(Config{HighWater: seq, MaxAge: 48 * time.Hour, MaxBytes: 1 << 20})
@@ -47,13 +48,16 @@ func TestOpen_lowersNoLimit(t *testing.T) {
 	l := e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
 	raised, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
+
 	byHand := raised.CachedInfo().Config
 	byHand.MaxAge, byHand.MaxBytes, byHand.Duplicates = 48*time.Hour, -1, 10*time.Minute
 	_, err = l.js.UpdateStream(t.Context(), byHand)
 	require.NoError(t, err)
+
 	l = e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
 	stream, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
+
 	have := stream.CachedInfo().Config
 	require.Equal(t, 48*time.Hour, have.MaxAge)
 	require.EqualValues(t, -1, have.MaxBytes)
@@ -138,6 +142,7 @@ func TestLog_oldSequenceNumbers(t *testing.T) {
 		_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{
 			Name: "EVENTS", Subjects: []string{"events.>"}, AllowDirect: true,
 		})
+
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	next := publish(t, l, patch("s1", 2))
@@ -161,6 +166,7 @@ func TestPublish_serverRestart(t *testing.T) {
 	l := e.open(Config{})
 	publish(t, l, patch("s1", 0))
 	e.Stop()
+
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 1; n <= 5; n++ {
@@ -169,8 +175,10 @@ func TestPublish_serverRestart(t *testing.T) {
 	})
 	e.Start()
 	wg.Wait()
+
 	got := readAll(t, l, "s1", 0, math.MaxUint64)
 	require.Len(t, got, 6)
+
 	for n, event := range got {
 		require.JSONEq(t, string(patch("s1", n).Data), string(event.Data))
 	}
@@ -187,6 +195,7 @@ func TestLog_Repeat_publishesOnce(t *testing.T) {
 	again, err := l.Repeat(t.Context(), event, before)
 	require.NoError(t, err)
 	require.Equal(t, seq, again)
+
 	fresh := patch("s1", 3)
 	fresh.ID = "d-2"
 	next, err := l.Repeat(t.Context(), fresh, before)
@@ -203,8 +212,10 @@ func TestLog_PublishDelta_isNotSentLater(t *testing.T) {
 	l, err := Open(t.Context(), nc, Config{})
 	require.NoError(t, err)
 	before := publish(t, l, patch("s1", 0))
+
 	e.Stop()
 	require.Eventually(t, nc.IsReconnecting, time.Minute, time.Millisecond)
+
 	event := patch("s1", 1)
 	event.ID = "d-1"
 	_, err = l.PublishDelta(t.Context(), event)
@@ -241,6 +252,7 @@ func TestLog_Repeat_looksAgainWhenItWasOvertaken(t *testing.T) {
 	event.ID = "d-1"
 	msg, err := l.message(t.Context(), event)
 	require.NoError(t, err)
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -253,8 +265,10 @@ func TestLog_Repeat_looksAgainWhenItWasOvertaken(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+
 	wg.Wait()
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 201)
+
 	stale := *msg
 	stale.Header = map[string][]string{jetstream.ExpectedLastSubjSeqHeader: {"1"}}
 	_, err = l.publishOnce(t.Context(), &stale, 0)
@@ -281,12 +295,14 @@ func TestLargeBodiesAreReferences(t *testing.T) {
 	require.ErrorContains(t, err, "the store is down")
 	store.err = nil
 	clear(store.data)
+
 	got = readAll(t, l, "s1", 0, math.MaxUint64)
 	require.JSONEq(t, `{"payload_missing":true}`, string(got[0].Data))
 }
 
 func TestRefusedEvents(t *testing.T) {
 	l := newEngine(t).open(Config{})
+
 	for _, id := range []string{"", "a.b", "*", ">", "a b", "a\n", "ü", strings.Repeat("x", 129)} {
 		event := patch(id, 1)
 		_, err := l.Publish(t.Context(), event)
@@ -300,12 +316,14 @@ func TestRefusedEvents(t *testing.T) {
 		_, err = l.Count(t.Context(), id, 0)
 		require.Error(t, err)
 	}
+
 	for _, data := range []string{`[1]`, `"x"`, `{"a":`, `{} {}`} {
 		event := patch("s1", 1)
 		event.Data = []byte(data)
 		_, err := l.Publish(t.Context(), event)
 		require.Error(t, err, data)
 	}
+
 	big := patch("s1", 1)
 	big.Data = []byte(`{"text":"` + strings.Repeat("x", maxInline) + `"}`)
 	_, err := l.Publish(t.Context(), big)
@@ -316,8 +334,10 @@ func TestPublish_deadline(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	e.Stop()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
+
 	_, err := l.Publish(ctx, patch("s1", 1))
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 }
@@ -342,11 +362,13 @@ func TestKeptAndForget(t *testing.T) {
 	for n := 0; kept <= seq; n++ {
 		require.Less(t, n, 10_000)
 		publish(t, l, patch("s1", n))
+
 		if n%100 == 0 {
 			kept, since, err = l.Kept(t.Context())
 			require.NoError(t, err)
 		}
 	}
+
 	require.False(t, since.Before(opened.Add(-time.Second)))
 	oldest, err := l.Oldest(t.Context(), "s1")
 	require.NoError(t, err)
@@ -355,6 +377,7 @@ func TestKeptAndForget(t *testing.T) {
 
 func TestPublish_concurrentIsNoLostTail(t *testing.T) {
 	l := newEngine(t).open(Config{})
+
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -363,6 +386,7 @@ func TestPublish_concurrentIsNoLostTail(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1600)
 }

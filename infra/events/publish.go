@@ -38,17 +38,21 @@ func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 	if e.ID != "" && l.olderThanGeneration(e.At) {
 		return l.Repeat(ctx, e, 0) // the closed ones may have it
 	}
+
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
+
 	msg, err := l.message(ctx, e)
 	if err != nil {
 		return 0, err
 	}
+
 	if e.ID != "" {
 		msg.Header = nats.Header{jetstream.MsgIDHeader: {e.ID}}
 	}
 
 	before := l.high.Load()
+
 	for try := 0; ; try++ {
 		var seq uint64
 		if try == 0 || e.ID != "" {
@@ -56,9 +60,11 @@ func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 		} else {
 			seq, err = l.repeatOnce(ctx, msg, before, sameBody(msg.Data))
 		}
+
 		if err == nil {
 			return seq, nil
 		}
+
 		if err := l.backOff(ctx, e, try, err); err != nil {
 			return 0, err
 		}
@@ -78,20 +84,24 @@ func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) 
 	if time.Now().UnixNano() < l.away.Load() {
 		return 0, domain.Unavailablef("event log", errAway)
 	}
+
 	msg, err := l.message(ctx, e)
 	if err != nil {
 		return 0, err
 	}
+
 	var seq uint64
 	if l.nc.IsConnected() {
 		seq, err = l.publishOnce(ctx, msg, l.high.Load())
 	} else {
 		err = nats.ErrDisconnected
 	}
+
 	if err != nil {
 		l.away.Store(time.Now().Add(deltaPause).UnixNano())
 		return 0, domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w", e.Name, err))
 	}
+
 	return seq, nil
 }
 
@@ -102,6 +112,7 @@ func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) 
 func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
+
 	msg, err := l.message(ctx, e)
 	if err != nil {
 		return 0, err
@@ -114,6 +125,7 @@ func (l *Log) Repeat(ctx context.Context, e domain.Event, after uint64) (uint64,
 		if err == nil {
 			return seq, nil
 		}
+
 		if err := l.backOff(ctx, e, try, err); err != nil {
 			return 0, err
 		}
@@ -125,6 +137,7 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
+
 	return context.WithTimeout(ctx, publishTimeout)
 }
 
@@ -133,13 +146,16 @@ func (l *Log) message(ctx context.Context, e domain.Event) (*nats.Msg, error) {
 	if err := token("session_id", e.SessionID); err != nil {
 		return nil, err
 	}
+
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
+
 	body, err := l.encode(ctx, e)
 	if err != nil {
 		return nil, err
 	}
+
 	return &nats.Msg{Subject: l.subjectOf(e), Data: body}, nil
 }
 
@@ -148,12 +164,15 @@ func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error)
 	if errors.Is(cause, errOvertaken) && ctx.Err() == nil {
 		return nil // another publisher was faster: nothing is wrong
 	}
+
 	if !retryable(cause) {
 		return domain.Unavailablef("event log", cause)
 	}
+
 	if err := pause(ctx, try); err != nil {
 		return domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w: %w", e.Name, err, cause))
 	}
+
 	return nil
 }
 
@@ -165,6 +184,7 @@ var errRegressed = errors.New("the event log has lost its tail")
 func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (uint64, error) {
 	tryCtx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
+
 	ack, err := l.js.PublishMsg(tryCtx, msg)
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, nats.ErrNoResponders):
@@ -179,10 +199,12 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 		// The log remembers the id of an event that it no longer has.
 		again := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: maps.Clone(msg.Header)}
 		again.Header.Del(jetstream.MsgIDHeader)
+
 		if ack, err = l.js.PublishMsg(tryCtx, again); err != nil {
 			return 0, err
 		}
 	}
+
 	if ack.Sequence > before {
 		if ack.Stream != l.newest().name {
 			// Another process made a generation. Readers of this event must know it.
@@ -190,11 +212,15 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 				return 0, err
 			}
 		}
+
 		l.raise(ack.Sequence)
 		l.away.Store(0)
+
 		return ack.Sequence, nil
 	}
+
 	l.withdraw(tryCtx, ack)
+
 	return 0, errors.Join(errRegressed, l.ensure(ctx))
 }
 
@@ -205,6 +231,7 @@ func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 	if err == nil {
 		err = stream.DeleteMsg(ctx, ack.Sequence)
 	}
+
 	if err != nil {
 		l.cfg.Logger.Warn("failed to remove an event from a stream that lost its tail", "stream", ack.Stream, "error", err)
 	}
@@ -227,11 +254,13 @@ func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same 
 	if err != nil {
 		return 0, err
 	}
+
 	err = l.scan(ctx, msg.Subject, after, last, func(m message) error {
 		if same(m) {
 			seq = m.seq
 			return errStop
 		}
+
 		return nil
 	})
 	if err != nil || seq > 0 {
@@ -241,19 +270,23 @@ func (l *Log) repeatOnce(ctx context.Context, msg *nats.Msg, after uint64, same 
 	if last < l.newest().base {
 		last = 0 // the generation that takes events has none of the subject
 	}
+
 	next := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: nats.Header{}}
 	maps.Copy(next.Header, msg.Header)
 	next.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+
 	seq, err = l.publishOnce(ctx, next, l.high.Load())
 	if overtaken(err) {
 		return 0, errOvertaken
 	}
+
 	return seq, err
 }
 
 // overtaken reports that the log refused a publish for its condition.
 func overtaken(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
+
 	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
@@ -282,6 +315,7 @@ func retryable(err error) bool {
 func pause(ctx context.Context, try int) error {
 	timer := time.NewTimer(min(maxPause, 20*time.Millisecond<<min(try, 10)))
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -16,22 +16,29 @@ var errStop = errors.New("stop")
 // (math.MaxUint64: everything that the log has now). An error of fn ends it and is returned.
 func (l *Log) Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
 	var prev uint64
+
 	first := true
+
 	return l.merge(ctx, sessionID, after, upTo, func(m message) error {
 		if first && after > 0 {
 			before, err := l.lastOf(ctx, min(after, m.seq-1), l.flow(sessionID), l.edge(sessionID))
 			if err != nil {
 				return err
 			}
+
 			prev = before
 		}
+
 		first = false
+
 		e, err := l.decode(ctx, sessionID, m.body)
 		if err != nil {
 			return err
 		}
+
 		logged := domain.LoggedEvent{Event: e, Seq: m.seq, PrevSeq: prev}
 		prev = m.seq
+
 		return fn(logged)
 	})
 }
@@ -41,11 +48,13 @@ func (l *Log) ReadEdges(ctx context.Context, sessionID string, after, upTo uint6
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}
+
 	return l.scan(ctx, l.edge(sessionID), after, upTo, func(m message) error {
 		e, err := l.decode(ctx, sessionID, m.body)
 		if err != nil {
 			return err
 		}
+
 		return fn(domain.LoggedEvent{Event: e, Seq: m.seq})
 	})
 }
@@ -61,6 +70,7 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
+
 	return l.lastOf(ctx, upTo, l.flow(sessionID), l.edge(sessionID))
 }
 
@@ -70,15 +80,18 @@ func (l *Log) lastOf(ctx context.Context, upTo uint64, subjects ...string) (uint
 	if err != nil {
 		return 0, err
 	}
+
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].base > upTo {
 			continue
 		}
+
 		last, err := l.lastIn(ctx, list[i], upTo, subjects...)
 		if err != nil || last > 0 {
 			return last, err
 		}
 	}
+
 	return 0, nil
 }
 
@@ -89,19 +102,24 @@ func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ..
 	if upTo == 0 {
 		return 0, nil
 	}
+
 	request := directRequest{MultiLast: subjects}
 	if upTo <= min(l.high.Load(), g.last) {
 		request.UpToSeq = upTo
 	}
+
 	answer, err := l.direct(ctx, g, request)
+
 	var last uint64
 	for _, m := range answer.messages {
 		last = max(last, m.seq)
 	}
+
 	if err == nil && last > upTo {
 		l.raise(last)
 		return l.lastIn(ctx, g, upTo, subjects...)
 	}
+
 	return last, err
 }
 
@@ -110,25 +128,31 @@ func (l *Log) Oldest(ctx context.Context, sessionID string) (uint64, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
+
 	var oldest uint64
+
 	list, err := l.generations(ctx)
 	if err != nil {
 		return 0, err
 	}
+
 	for _, g := range list {
 		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
 			answer, err := l.direct(ctx, g, directRequest{Seq: 1, NextFor: subject})
 			if err != nil {
 				return 0, err
 			}
+
 			if len(answer.messages) > 0 && (oldest == 0 || answer.messages[0].seq < oldest) {
 				oldest = answer.messages[0].seq
 			}
 		}
+
 		if oldest > 0 {
 			break
 		}
 	}
+
 	return oldest, nil
 }
 
@@ -137,24 +161,30 @@ func (l *Log) Count(ctx context.Context, sessionID string, after uint64) (int, e
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
+
 	total := 0
+
 	list, err := l.generations(ctx)
 	if err != nil {
 		return 0, err
 	}
+
 	for _, g := range list {
 		if after >= g.last {
 			continue
 		}
+
 		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
 			// MaxBytes 1 ends the batch behind its first message.
 			answer, err := l.direct(ctx, g, directRequest{Seq: after + 1, NextFor: subject, Batch: 2, MaxBytes: 1})
 			if err != nil {
 				return 0, err
 			}
+
 			total += len(answer.messages) + int(answer.pending) //nolint:gosec // a count of kept messages
 		}
 	}
+
 	return total, nil
 }
 
@@ -164,12 +194,15 @@ func (l *Log) scan(ctx context.Context, subject string, after, upTo uint64, fn f
 	if err != nil {
 		return err
 	}
+
 	for {
 		m, err := c.peek(ctx)
 		if err != nil || m == nil {
 			return err
 		}
+
 		c.take()
+
 		if err := fn(*m); errors.Is(err, errStop) {
 			return nil
 		} else if err != nil {
@@ -183,6 +216,7 @@ func (l *Log) merge(ctx context.Context, sessionID string, after, upTo uint64, f
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}
+
 	flow, edge := l.flow(sessionID), l.edge(sessionID)
 	if upTo > l.high.Load() {
 		// The end must be one for both subjects, else an entry could be passed over.
@@ -190,31 +224,38 @@ func (l *Log) merge(ctx context.Context, sessionID string, after, upTo uint64, f
 		if err != nil {
 			return err
 		}
+
 		upTo = min(upTo, last)
 	}
+
 	a, err := l.walk(ctx, flow, after, upTo)
 	if err != nil {
 		return err
 	}
+
 	b := cursor{log: l, subject: edge, after: after, upTo: upTo, left: a.left}
 	for {
 		m, err := a.peek(ctx)
 		if err != nil {
 			return err
 		}
+
 		n, err := b.peek(ctx)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case m == nil && n == nil:
 			return nil
 		case m == nil || (n != nil && n.seq < m.seq):
 			m = n
+
 			b.take()
 		default:
 			a.take()
 		}
+
 		if err := fn(*m); errors.Is(err, errStop) {
 			return nil
 		} else if err != nil {

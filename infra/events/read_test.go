@@ -16,19 +16,24 @@ import (
 // mixed with a third one's, and gives the two sessions' sequences.
 func fill(t *testing.T, l *Log, n int) (a, b []uint64) {
 	random := rand.New(rand.NewPCG(1, 2))
+
 	for i := range n {
 		for _, session := range []string{"a", "b", "other"} {
 			if session != "a" && random.IntN(3) > 0 {
 				continue
 			}
+
 			event := patch(session, i)
+
 			switch random.IntN(5) {
 			case 0:
 				event = edgeEvent(session, domain.EventTurnStart, fmt.Sprint(i))
 			case 1:
 				event = edgeEvent(session, domain.EventTurnEnd, fmt.Sprint(i))
 			}
+
 			seq := publish(t, l, event)
+
 			switch session {
 			case "a":
 				a = append(a, seq)
@@ -37,27 +42,35 @@ func fill(t *testing.T, l *Log, n int) (a, b []uint64) {
 			}
 		}
 	}
+
 	return a, b
 }
 
 func TestReadFromEveryPosition(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	a, _ := fill(t, l, 120)
+
 	end := l.HighWater()
 	for after := a[0] - 2; after <= end+2; after++ {
 		var want, prev []uint64
+
 		last := uint64(0)
+
 		for _, seq := range a {
 			if seq > after {
 				want, prev = append(want, seq), append(prev, last)
 			}
+
 			last = seq
 		}
+
 		var got, gotPrev []uint64
+
 		for _, e := range readAll(t, l, "a", after, math.MaxUint64) {
 			require.Equal(t, "a", e.SessionID)
 			got, gotPrev = append(got, e.Seq), append(gotPrev, e.PrevSeq)
 		}
+
 		require.Equal(t, want, got, "after %d", after)
 		require.Equal(t, prev, gotPrev, "after %d", after)
 		count, err := l.Count(t.Context(), "a", after)
@@ -68,21 +81,26 @@ func TestReadFromEveryPosition(t *testing.T) {
 
 func TestReadUpToEveryPosition(t *testing.T) {
 	l := newEngine(t).open(Config{})
+
 	a, _ := fill(t, l, 60)
 	for upTo := a[0] - 2; upTo <= l.HighWater()+2; upTo++ {
 		var want []uint64
+
 		for _, seq := range a {
 			if seq <= upTo {
 				want = append(want, seq)
 			}
 		}
+
 		var got []uint64
 		for _, e := range readAll(t, l, "a", 0, upTo) {
 			got = append(got, e.Seq)
 		}
+
 		require.Equal(t, want, got, "up to %d", upTo)
 		last, err := l.LastUpTo(t.Context(), "a", upTo)
 		require.NoError(t, err)
+
 		if len(want) == 0 {
 			require.Zero(t, last)
 		} else {
@@ -94,11 +112,14 @@ func TestReadUpToEveryPosition(t *testing.T) {
 func TestReadOverManyBatches(t *testing.T) {
 	l := newEngine(t).open(Config{})
 	a, _ := fill(t, l, 3*batchMessages)
+
 	var got []uint64
 	for _, e := range readAll(t, l, "a", 0, math.MaxUint64) {
 		got = append(got, e.Seq)
 	}
+
 	require.Equal(t, a, got)
+
 	stop := errors.New("enough")
 	n := 0
 	err := l.Read(t.Context(), "a", 0, math.MaxUint64, func(domain.LoggedEvent) error {
@@ -115,11 +136,14 @@ func TestReadEdges(t *testing.T) {
 	publish(t, l, patch("s1", 1))
 	end := publish(t, l, edgeEvent("s1", domain.EventTurnEnd, "t1"))
 	publish(t, l, patch("s1", 2))
+
 	var got []uint64
+
 	collect := func(e domain.LoggedEvent) error { got = append(got, e.Seq); return nil }
 	require.NoError(t, l.ReadEdges(t.Context(), "s1", 0, math.MaxUint64, collect))
 	require.Equal(t, []uint64{start, end}, got)
 	got = nil
+
 	require.NoError(t, l.ReadEdges(t.Context(), "s1", 0, end-1, collect))
 	require.Equal(t, []uint64{start}, got)
 }

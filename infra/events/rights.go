@@ -16,12 +16,15 @@ func (s *Signals) AnnounceRights(ctx context.Context, change domain.RightsChange
 	if err != nil {
 		return err
 	}
+
 	if err := s.nc.Publish(rightsChanged, body); err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	if err := s.flush(ctx); err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	return nil
 }
 
@@ -37,5 +40,6 @@ func (s *Signals) WatchRights(fn func(domain.RightsChange)) (cancel func(), err 
 	if err != nil {
 		return nil, domain.Unavailablef("signals", err)
 	}
+
 	return func() { _ = sub.Unsubscribe() }, nil
 }

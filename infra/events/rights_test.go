@@ -26,6 +26,7 @@ func TestSignals_AnnounceRights_reaches_every_process(t *testing.T) {
 	changes := auth.NewChanges(here.AnnounceRights, slog.Default())
 	for _, change := range []domain.RightsChange{{KeyID: "k"}, {UserID: "u"}, {SessionID: "s"}} {
 		changes.Announce(t.Context(), change)
+
 		select {
 		case received := <-got:
 			require.Equal(t, change, received)
@@ -33,6 +34,7 @@ func TestSignals_AnnounceRights_reaches_every_process(t *testing.T) {
 			t.Fatal("the other process was not notified")
 		}
 	}
+
 	cancel()
 	require.NoError(t, there.flush(t.Context()))
 	changes.Announce(t.Context(), domain.RightsChange{KeyID: "k"})

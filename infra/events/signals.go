@@ -42,12 +42,15 @@ func OpenSignals(ctx context.Context, nc *nats.Conn) (*Signals, error) {
 			s.Close()
 			return nil, domain.Unavailablef("signals", err)
 		}
+
 		s.subs = append(s.subs, sub)
 	}
+
 	if err := s.flush(ctx); err != nil {
 		s.Close()
 		return nil, domain.Unavailablef("signals", err)
 	}
+
 	return s, nil
 }
 
@@ -86,12 +89,15 @@ func (s *Signals) announce(ctx context.Context, kind, field, id, body string) er
 	if err := token(field, id); err != nil {
 		return err
 	}
+
 	if err := s.nc.Publish(kind+id, []byte(body)); err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	if err := s.flush(ctx); err != nil {
 		return domain.Unavailablef("signals", fmt.Errorf("%s%s: %w", kind, id, err))
 	}
+
 	return nil
 }
 
@@ -99,21 +105,28 @@ func (s *Signals) announce(ctx context.Context, kind, field, id, body string) er
 func (s *Signals) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, directTimeout)
 	defer cancel()
+
 	return s.nc.FlushWithContext(ctx)
 }
 
 func (s *Signals) watch(subject string) (<-chan struct{}, func()) {
 	w := &watcher{ch: make(chan struct{}, 1)}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.watchers[subject] == nil {
 		s.watchers[subject] = map[*watcher]struct{}{}
 	}
+
 	s.watchers[subject][w] = struct{}{}
+
 	return w.ch, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		delete(s.watchers[subject], w)
+
 		if len(s.watchers[subject]) == 0 {
 			delete(s.watchers, subject)
 		}
@@ -124,6 +137,7 @@ func (s *Signals) watch(subject string) (<-chan struct{}, func()) {
 func (s *Signals) receive(msg *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for w := range s.watchers[msg.Subject] {
 		select {
 		case w.ch <- struct{}{}:

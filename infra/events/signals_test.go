@@ -12,6 +12,7 @@ func openSignals(t *testing.T, e *engine) *Signals {
 	s, err := OpenSignals(t.Context(), e.Connect())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -34,16 +35,20 @@ func TestSignals_stopReachesEveryProcess(t *testing.T) {
 	far, cancelFar := there.WatchStop("c1")
 	other, cancelOther := there.WatchStop("c2")
 	task, cancelTask := there.WatchTaskStop("c1")
+
 	defer cancelOne()
 	defer cancelFar()
 	defer cancelOther()
 	defer cancelTask()
+
 	cancelTwo()
 	cancelTwo()
 	require.NoError(t, here.AnnounceStop(t.Context(), "c1", 1))
+
 	for _, ch := range []<-chan struct{}{one, far} {
 		require.Eventually(t, arrived(ch), time.Minute, time.Millisecond)
 	}
+
 	require.NoError(t, here.AnnounceTaskStop(t.Context(), "c1"))
 	require.Eventually(t, arrived(task), time.Minute, time.Millisecond)
 	// The task's signal came behind the chat's on the same connection.
@@ -55,13 +60,17 @@ func TestSignals_stopReachesEveryProcess(t *testing.T) {
 func TestSignals_watchThenCheck(t *testing.T) {
 	e := newEngine(t)
 	watching, announcing := openSignals(t, e), openSignals(t, e)
+
 	for range 200 {
 		flag := make(chan struct{})
 		go func() {
 			close(flag) // state first
+
 			_ = announcing.AnnounceStop(context.Background(), "c1", 1)
 		}()
+
 		ch, cancel := watching.WatchStop("c1")
+
 		select {
 		case <-flag: // the check finds it
 		default:
@@ -71,6 +80,7 @@ func TestSignals_watchThenCheck(t *testing.T) {
 				t.Fatal("neither the flag nor the signal was seen")
 			}
 		}
+
 		cancel()
 	}
 }
@@ -84,8 +94,10 @@ func TestSignalsRefuseWhatIsNoID(t *testing.T) {
 func TestSignals_serverRestart(t *testing.T) {
 	e := newEngine(t)
 	s := openSignals(t, e)
+
 	ch, cancel := s.WatchStop("c1")
 	defer cancel()
+
 	e.Stop()
 	e.Start()
 	require.Eventually(t, func() bool {

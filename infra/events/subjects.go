@@ -20,6 +20,7 @@ func (l *Log) subjectOf(e domain.Event) string {
 	if e.Name == domain.EventTurnStart || e.Name == domain.EventTurnEnd {
 		return l.edge(e.SessionID)
 	}
+
 	return l.flow(e.SessionID)
 }
 
@@ -35,10 +36,12 @@ func token(kind, id string) error {
 	if id == "" || len(id) > 128 {
 		return domain.Invalidf(kind, "must have 1 to 128 characters")
 	}
+
 	for i := range len(id) {
 		if c := id[i]; c <= ' ' || c == '.' || c == '*' || c == '>' || c >= 0x7f {
 			return domain.Invalidf(kind, "is not an id")
 		}
 	}
+
 	return nil
 }

@@ -38,31 +38,41 @@ func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sess
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
+
 	stream, err := l.js.Stream(ctx, l.newest().name)
 	if err != nil {
 		return domain.Unavailablef("event log", err)
 	}
+
 	t := &tail{log: l, each: each, position: stream.CachedInfo().State.LastSeq}
 	l.raise(t.position)
 	started(t.position)
+
 	changes := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer l.nc.RemoveStatusListener(changes)
+
 	for try := 0; ; try++ {
 		before := t.position
+
 		err := t.follow(ctx, changes)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if l.nc.IsClosed() {
 			return domain.Unavailablef("event log", nats.ErrConnectionClosed)
 		}
+
 		if t.position != before {
 			try = 0
 		}
+
 		l.cfg.Logger.Warn("event tail restarted", "position", t.position, "error", err.Error())
+
 		if errors.Is(err, errReconnected) || errors.Is(err, errClosedGeneration) {
 			continue
 		}
+
 		if err := pause(ctx, try); err != nil {
 			return err
 		}
@@ -90,22 +100,30 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
+
 	for _, g := range l.known() {
 		if err := t.catchUp(ctx, g); err != nil {
 			return err
 		}
 	}
+
 	open := l.newest()
 	inbox := l.nc.NewInbox()
 	messages := make(chan *nats.Msg, tailBuffer)
+
 	sub, err := l.nc.ChanSubscribe(inbox, messages)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = sub.Unsubscribe() }()
+
 	name := "tail_" + domain.NewID()
+
 	makeCtx, cancel := context.WithTimeout(ctx, directTimeout)
+
 	defer cancel()
+
 	_, err = l.js.CreatePushConsumer(makeCtx, open.name, jetstream.ConsumerConfig{
 		Name:              name,
 		Description:       "a process that follows all sessions",
@@ -126,8 +144,10 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 	defer func() {
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
+
 		_ = l.js.DeleteConsumer(drop, open.name, name) // it would end by itself
 	}()
+
 	return t.receive(ctx, messages, changes)
 }
 
@@ -140,13 +160,16 @@ func (t *tail) catchUp(ctx context.Context, g generation) error {
 		if err != nil {
 			return err
 		}
+
 		for _, m := range answer.messages {
 			t.deliver(m.subject, m.body, m.seq)
 		}
+
 		if answer.pending == 0 || len(answer.messages) == 0 {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -154,8 +177,11 @@ func (t *tail) catchUp(ctx context.Context, g generation) error {
 func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <-chan nats.Status) error {
 	silence := time.NewTicker(3 * tailHeartbeat)
 	defer silence.Stop()
+
 	heard := true
+
 	var delivered uint64 // by this consumer
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,31 +190,40 @@ func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <
 			if !ok || status == nats.CLOSED {
 				return nats.ErrConnectionClosed
 			}
+
 			return errReconnected
 		case <-silence.C:
 			if !heard {
 				return errSilent
 			}
+
 			heard = false
 		case msg := <-messages:
 			heard = true
+
 			if len(msg.Header) > 0 && len(msg.Data) == 0 && msg.Header.Get("Status") == "100" {
 				if err := t.control(msg, delivered); err != nil {
 					return err
 				}
+
 				continue
 			}
+
 			streamSeq, consumerSeq, err := sequences(msg.Reply)
 			if err != nil {
 				return err
 			}
+
 			if consumerSeq != delivered+1 {
 				return errSkipped
 			}
+
 			delivered = consumerSeq
+
 			if !strings.HasPrefix(msg.Subject, t.log.cfg.SubjectPrefix+".") {
 				return errClosedGeneration
 			}
+
 			if streamSeq > t.position {
 				t.deliver(msg.Subject, msg.Data, streamSeq)
 			}
@@ -211,14 +246,17 @@ func (t *tail) control(msg *nats.Msg, delivered uint64) error {
 	if msg.Reply != "" {
 		return msg.Respond(nil)
 	}
+
 	if stalled := msg.Header.Get("Nats-Consumer-Stalled"); stalled != "" {
 		return t.log.nc.Publish(stalled, nil)
 	}
+
 	if last := msg.Header.Get("Nats-Last-Consumer"); last != "" {
 		if n, err := strconv.ParseUint(last, 10, 64); err == nil && n != delivered {
 			return errSkipped
 		}
 	}
+
 	return nil
 }
 
@@ -231,13 +269,17 @@ func sequences(reply string) (stream, consumer uint64, err error) {
 	if len(parts) < 9 || parts[0] != "$JS" || parts[1] != "ACK" {
 		return 0, 0, fmt.Errorf("a message of the event log came with the reply subject %q", reply)
 	}
+
 	at := 5
 	if len(parts) > 9 {
 		at = 7
 	}
+
 	if stream, err = strconv.ParseUint(parts[at], 10, 64); err != nil {
 		return 0, 0, err
 	}
+
 	consumer, err = strconv.ParseUint(parts[at+1], 10, 64)
+
 	return stream, consumer, err
 }

@@ -24,8 +24,10 @@ func (s *seen) each(session string, seq uint64, _ int, load Load) {
 	if err != nil || e.SessionID != session {
 		e.Name = fmt.Sprint("broken: ", err)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.position = seq
 	s.events = append(s.events, domain.LoggedEvent{Event: e, Seq: seq})
 }
@@ -33,10 +35,12 @@ func (s *seen) each(session string, seq uint64, _ int, load Load) {
 func (s *seen) seqs() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	var out []uint64
 	for _, e := range s.events {
 		out = append(out, e.Seq)
 	}
+
 	return out
 }
 
@@ -44,13 +48,17 @@ func (s *seen) seqs() []uint64 {
 func follow(t *testing.T, l *Log) *seen {
 	s := &seen{}
 	ctx, cancel := context.WithCancel(context.Background())
+
 	started, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+
 		_ = l.Tail(ctx, func(seq uint64) { s.position = seq; close(started) }, s.each)
 	}()
+
 	t.Cleanup(func() { cancel(); <-ended })
 	<-started
+
 	return s
 }
 
@@ -59,16 +67,21 @@ func TestTail_allSessionsInOrder(t *testing.T) {
 	old := publish(t, l, patch("s1", 0))
 	s := follow(t, l)
 	require.Equal(t, old, s.position)
+
 	var want []uint64
+
 	for n := range 500 {
 		event := patch(fmt.Sprintf("s%d", n%7), n)
 		if n%10 == 0 {
 			event = edgeEvent(event.SessionID, domain.EventTurnStart, "t")
 		}
+
 		want = append(want, publish(t, l, event))
 	}
+
 	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, time.Minute, time.Millisecond)
 	require.Equal(t, want, s.seqs())
+
 	for n, e := range s.events {
 		require.Equal(t, fmt.Sprintf("s%d", n%7), e.SessionID)
 	}
@@ -78,15 +91,20 @@ func TestTail_serverRestarts(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	s := follow(t, l)
+
 	var want []uint64
+
 	for round := range 3 {
 		for n := range 50 {
 			want = append(want, publish(t, l, patch("s1", n)))
 		}
+
 		e.Stop()
 		e.Start()
+
 		want = append(want, publish(t, l, patch("s1", round)))
 	}
+
 	require.Eventually(t, func() bool { return len(s.seqs()) >= len(want) }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, want, s.seqs())
 }
@@ -98,9 +116,11 @@ func TestTail_consumerLost(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, time.Minute, time.Millisecond)
 	stream, err := l.js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)
+
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		require.NoError(t, stream.DeleteConsumer(t.Context(), name))
 	}
+
 	want = append(want, publish(t, l, patch("s1", 1)))
 	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, want, s.seqs())
@@ -129,6 +149,7 @@ func TestSequencesOfReplySubjects(t *testing.T) {
 		require.EqualValues(t, 42, stream)
 		require.EqualValues(t, 7, consumer)
 	}
+
 	for _, reply := range []string{"", "_INBOX.x", "$JS.ACK.EVENTS.tail.1.x.7.1.0", "$JS.ACK.EVENTS.tail.1.7.x.1.0"} {
 		_, _, err := sequences(reply)
 		require.Error(t, err, reply)

@@ -29,35 +29,44 @@ type NATS struct {
 // hold no secret.
 func (n NATS) Options() ([]nats.Option, error) {
 	options := []nats.Option{nats.Name("everloop"), nats.MaxReconnects(-1)}
+
 	faults := []error{n.addresses()}
 	if n.Creds != "" && n.NKey != "" {
 		faults = append(faults, errors.New("NATS_CREDS and NATS_NKEY_FILE are two ways to log in: set one"))
 	}
+
 	if n.Creds != "" {
 		faults = append(faults, checkCreds(n.Creds))
 		options = append(options, nats.UserCredentials(n.Creds))
 	}
+
 	if n.NKey != "" {
 		option, err := nats.NkeyOptionFromSeed(n.NKey)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("NATS_NKEY_FILE: %s holds no seed of a user's nkey", n.NKey))
 		}
+
 		options = append(options, option)
 	}
+
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+
 	if n.CAFile != "" {
 		pool, err := certPool("NATS_CA_FILE", n.CAFile)
 		faults = append(faults, err)
 		config.RootCAs = pool
 	}
+
 	if n.Cert != "" || n.CertsKey != "" {
 		pair, err := keyPair("NATS_CERT_FILE", "NATS_KEY_FILE", n.Cert, n.CertsKey)
 		faults = append(faults, err)
 		config.Certificates = []tls.Certificate{pair}
 	}
+
 	if config.RootCAs != nil || len(config.Certificates) > 0 {
 		options = append(options, nats.Secure(config))
 	}
+
 	return options, errors.Join(faults...)
 }
 
@@ -69,11 +78,13 @@ func (n NATS) addresses() error {
 		if !strings.Contains(address, "://") {
 			address = "nats://" + address
 		}
+
 		at, err := url.Parse(address)
 		if err != nil || at.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, at.Scheme) {
 			return errors.New("NATS_URL must be nats://host:port or tls://host:port, or several of them separated by commas")
 		}
 	}
+
 	return nil
 }
 
@@ -83,14 +94,18 @@ func checkCreds(path string) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := nkeys.ParseDecoratedJWT(content); err != nil {
 		return fmt.Errorf("NATS_CREDS: %s holds no JWT of a user", path)
 	}
+
 	seed, err := nkeys.ParseDecoratedUserNKey(content)
 	if err != nil {
 		return fmt.Errorf("NATS_CREDS: %s holds no seed of a user's nkey", path)
 	}
+
 	seed.Wipe()
+
 	return nil
 }
 
@@ -100,13 +115,16 @@ func certPool(variable, path string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool() // a machine without any
 	}
+
 	if !pool.AppendCertsFromPEM(content) {
 		return nil, fmt.Errorf("%s: %s holds no certificate in PEM form", variable, path)
 	}
+
 	return pool, nil
 }
 
@@ -115,10 +133,12 @@ func keyPair(certVariable, keyVariable, cert, key string) (tls.Certificate, erro
 	if cert == "" || key == "" {
 		return tls.Certificate{}, fmt.Errorf("%s and %s belong together: set both", certVariable, keyVariable)
 	}
+
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("%s and %s: %w", certVariable, keyVariable, err)
 	}
+
 	return pair, nil
 }
 
@@ -130,15 +150,20 @@ func ProbeNATS(ctx context.Context, url string, options []nats.Option) domain.Ch
 			"start it, or correct NATS_URL, NATS_CREDS and the files for TLS")
 	}
 	defer connection.Close()
+
 	place := connection.ConnectedAddr()
+
 	stream, err := jetstream.New(connection)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, probeTime)
 		defer cancel()
+
 		_, err = stream.AccountInfo(ctx)
 	}
+
 	if err != nil {
 		return failed(place+" has no JetStream ("+Cause(err)+")", "start nats-server with -js")
 	}
+
 	return passed(place + ", JetStream works")
 }

@@ -22,6 +22,7 @@ func TestNATS_authentication(t *testing.T) {
 	t.Parallel()
 	p := newPKI(t, "everloop")
 	creds, operator := natsCreds(t)
+
 	seed, public := natsKey(t)
 	for name, test := range map[string]struct {
 		serve   func(*server.Options)
@@ -59,7 +60,9 @@ func TestNATS_authentication(t *testing.T) {
 			require.NoError(t, err)
 			nc, err := nats.Connect(test.client.URL, append(options, events.ConnectOptions()...)...)
 			require.NoError(t, err)
+
 			defer nc.Close()
+
 			_, err = nc.TLSConnectionState()
 			require.NoError(t, err)
 			_, err = events.Open(t.Context(), nc, events.Config{MaxBytes: 1 << 20})
@@ -78,6 +81,7 @@ func TestNATS_authentication(t *testing.T) {
 func TestNATS_faults(t *testing.T) {
 	t.Parallel()
 	p := newPKI(t, "everloop")
+
 	_, err := external.NATS{
 		URL: "http://u:hunter2@x", Creds: p.serverKey, NKey: p.caFile, CAFile: p.dir + "/none.pem", Cert: p.clientCert,
 	}.Options()
@@ -87,7 +91,9 @@ func TestNATS_faults(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
+
 	require.NotContains(t, err.Error(), "hunter2")
+
 	for _, url := range []string{"127.0.0.1:4222", "tls://a:4222,tls://b:4222", "nats://token@a", "wss://a"} {
 		_, err := external.NATS{URL: url}.Options()
 		require.NoError(t, err, url)
@@ -98,15 +104,18 @@ func TestNATS_faults(t *testing.T) {
 func startNATS(t *testing.T, serve func(*server.Options)) string {
 	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, TLSTimeout: 30}
 	serve(o)
+
 	if o.TLSConfig != nil {
 		o.TLS, o.AuthTimeout = true, 60
 		o.TLSConfig.MinVersion = tls.VersionTLS12
 	}
+
 	s, err := server.NewServer(o)
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	require.True(t, s.ReadyForConnections(time.Minute))
+
 	return s.Addr().String()
 }
 
@@ -119,6 +128,7 @@ func natsKey(t *testing.T) (seedFile, public string) {
 	require.NoError(t, err)
 	seedFile = filepath.Join(t.TempDir(), "user.nk")
 	require.NoError(t, os.WriteFile(seedFile, seed, 0o600))
+
 	return seedFile, public
 }
 
@@ -129,6 +139,7 @@ func natsCreds(t *testing.T) (file string, serve func(*server.Options)) {
 		require.NoError(t, err)
 		public, err := pair.PublicKey()
 		require.NoError(t, err)
+
 		return pair, public
 	}
 	operator, operatorID := must(nkeys.CreateOperator())
@@ -154,6 +165,7 @@ func natsCreds(t *testing.T) (file string, serve func(*server.Options)) {
 	resolver := &server.MemAccResolver{}
 	require.NoError(t, resolver.Store(accountID, accountJWT))
 	require.NoError(t, resolver.Store(systemID, systemJWT))
+
 	return file, func(o *server.Options) {
 		o.TrustedKeys, o.AccountResolver, o.SystemAccount = []string{operatorID}, resolver, systemID
 	}

@@ -18,18 +18,23 @@ func Objects(useTLS bool, caFile string) (http.RoundTripper, error) {
 	if caFile == "" {
 		return nil, nil
 	}
+
 	if !useTLS {
 		return nil, errors.New("S3_CA_FILE needs S3_USE_TLS")
 	}
+
 	pool, err := certPool("S3_CA_FILE", caFile)
 	if err != nil {
 		return nil, err
 	}
+
 	transport, err := minio.DefaultTransport(true)
 	if err != nil {
 		return nil, fmt.Errorf("transport to the S3 server: %w", err)
 	}
+
 	transport.TLSClientConfig.RootCAs = pool
+
 	return transport, nil
 }
 
@@ -48,10 +53,13 @@ func (s S3) Probe(ctx context.Context) domain.CheckResult {
 	if err != nil {
 		return failed("S3_ENDPOINT cannot be used", "it is host:port, without http://")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 2*probeTime)
 	defer cancel()
+
 	found, err := c.BucketExists(ctx, s.Bucket)
 	place := fmt.Sprintf("%s, bucket %s", s.Endpoint, s.Bucket)
+
 	switch {
 	case err != nil && minio.ToErrorResponse(err).Code != "":
 		return failed(place+" refuses ("+minio.ToErrorResponse(err).Code+")", "correct S3_ACCESS_KEY, S3_SECRET_KEY or S3_BUCKET")
@@ -60,5 +68,6 @@ func (s S3) Probe(ctx context.Context) domain.CheckResult {
 	case !found:
 		return passed(place + " (will be made)")
 	}
+
 	return passed(place)
 }

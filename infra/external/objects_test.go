@@ -20,6 +20,7 @@ func TestObjects_privateCA(t *testing.T) {
 	open := func(caFile string) (*objects.Store, error) {
 		transport, err := external.Objects(true, caFile)
 		require.NoError(t, err)
+
 		return objects.Open(t.Context(), objects.Config{
 			Endpoint: addr, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey, UseTLS: true,
 			Transport: transport,
@@ -39,6 +40,7 @@ func TestObjects_privateCA(t *testing.T) {
 
 	transport, err := external.Objects(true, p.caFile)
 	require.NoError(t, err)
+
 	s3 := external.S3{
 		Endpoint:  addr,
 		Bucket:    bucket.Name,

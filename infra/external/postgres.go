@@ -23,31 +23,40 @@ func ProbePostgres(ctx context.Context, url string) (server domain.CheckResult, 
 	if err != nil {
 		return failed("DATABASE_URL cannot be read", "it has the form postgres://user:password@host:5432/database"), nil
 	}
+
 	config.ConnectTimeout = 10 * time.Second
 	place := fmt.Sprintf("%s, database %s", config.Host, config.Database)
+
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return failed(place+" cannot be reached ("+databaseFault(err)+")", "start the server, or correct DATABASE_URL"), nil
 	}
 	defer connection.Close(context.WithoutCancel(ctx))
 
-	var version int
-	var now time.Time
+	var (
+		version int
+		now     time.Time
+	)
+
 	asked := time.Now()
+
 	err = connection.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, clock_timestamp()").Scan(&version, &now)
 	if err != nil {
 		return failed(place+" does not answer ("+databaseFault(err)+")", ""), nil
 	}
+
 	detail := fmt.Sprintf("version %d.%d at %s", version/10000, version%10000, place)
 	if version/10000 < pgprograms.MinMajor {
 		return failed(detail, fmt.Sprintf("version %d or newer is needed", pgprograms.MinMajor)), nil
 	}
+
 	if spread := asked.Sub(now).Abs(); spread > clockSpread {
 		clock = &domain.CheckResult{
 			Status: domain.CheckWarn, Message: fmt.Sprintf("differs by %s from this machine's", spread.Round(time.Second)),
 			Hint: "synchronise both clocks (NTP)",
 		}
 	}
+
 	return passed(detail), clock
 }
 
@@ -56,5 +65,6 @@ func databaseFault(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Message
 	}
+
 	return Cause(err)
 }

@@ -32,7 +32,9 @@ func TestPostgres_clientCertificate(t *testing.T) {
 	require.NoError(t, postgres.Migrate(t.Context(), good))
 	db, err := postgres.Open(t.Context(), good, postgres.Options{})
 	require.NoError(t, err)
+
 	defer db.Close()
+
 	require.NoError(t, db.Ping(t.Context()))
 	server, clock := external.ProbePostgres(t.Context(), good)
 	require.Equal(t, domain.CheckOK, server.Status)
@@ -68,16 +70,19 @@ func startPostgres(t *testing.T, p *pki) (addr string) {
 	data := filepath.Join(dir, "data")
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Mkdir(data, 0o700))
+
 	key := p.serverKey
 	if account != nil { // the server reads its key, and writes its data
 		key = filepath.Join(dir, "server.key")
 		content, err := os.ReadFile(p.serverKey)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(key, content, 0o600))
+
 		for _, path := range []string{data, key} {
 			require.NoError(t, os.Chown(path, int(account.Uid), int(account.Gid)))
 		}
 	}
+
 	initdb := run(filepath.Join(bin, "initdb"), "-D", data, "-U", "everloop", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
 	out, err := initdb.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -107,6 +112,7 @@ func startPostgres(t *testing.T, p *pki) (addr string) {
 	)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
+
 	server.Stdout, server.Stderr = log, log
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
@@ -114,6 +120,7 @@ func startPostgres(t *testing.T, p *pki) (addr string) {
 		_ = server.Wait()
 		_ = log.Close()
 	})
+
 	addr = "127.0.0.1:" + port
 	// The server accepts connections while it still starts up, and refuses them by word.
 	require.Eventually(t, func() bool {
@@ -121,8 +128,10 @@ func startPostgres(t *testing.T, p *pki) (addr string) {
 		if err != nil {
 			return false
 		}
+
 		return connection.Close(t.Context()) == nil
 	}, time.Minute, 50*time.Millisecond, "see %s", log.Name())
+
 	return addr
 }
 
@@ -130,13 +139,17 @@ func postgresPrograms(t *testing.T) string {
 	if dir := os.Getenv("POSTGRES_BIN_DIR"); dir != "" {
 		return dir
 	}
+
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	require.NoError(t, err)
+
 	if len(found) > 0 {
 		return filepath.Dir(found[len(found)-1])
 	}
+
 	path, err := exec.LookPath("initdb")
 	require.NoError(t, err, "PostgreSQL is needed")
+
 	return filepath.Dir(path)
 }
 
@@ -144,22 +157,27 @@ func postgresPrograms(t *testing.T) string {
 // commands of that user.
 func postgresAccount(t *testing.T) (*syscall.Credential, func(name string, args ...string) *exec.Cmd) {
 	var account *syscall.Credential
+
 	if os.Geteuid() == 0 {
 		found, err := user.Lookup("postgres")
 		if err != nil {
 			found, err = user.Lookup("nobody")
 		}
+
 		require.NoError(t, err)
 		uid, err := strconv.Atoi(found.Uid)
 		require.NoError(t, err)
 		gid, err := strconv.Atoi(found.Gid)
 		require.NoError(t, err)
+
 		account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
+
 	return account, func(name string, args ...string) *exec.Cmd {
 		cmd := exec.Command(name, args...)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account, Pdeathsig: syscall.SIGINT}
+
 		return cmd
 	}
 }

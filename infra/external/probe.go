@@ -27,14 +27,17 @@ func Cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return "no answer in time"
 	}
+
 	for {
 		inner := errors.Unwrap(err)
 		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
 			inner = joined.Unwrap()[0]
 		}
+
 		if inner == nil {
 			return err.Error()
 		}
+
 		err = inner
 	}
 }

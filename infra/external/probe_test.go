@@ -14,13 +14,16 @@ import (
 // A server that is not there fails its probe with a hint, and no secret is repeated.
 func TestProbes_serversThatAreNotThere(t *testing.T) {
 	t.Parallel()
+
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	addr := gone.Addr().String()
 	require.NoError(t, gone.Close())
 
 	server, clock := external.ProbePostgres(t.Context(), "postgres://user:hunter2@"+addr+"/db")
 	require.Nil(t, clock)
+
 	unreadable, _ := external.ProbePostgres(t.Context(), "postgres://hunter2:::")
 	for name, result := range map[string]domain.CheckResult{
 		"PostgreSQL":     server,

@@ -15,13 +15,16 @@ import (
 // through. It gives its address.
 func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit func(*http.Request) bool) string {
 	t.Helper()
+
 	target, err := url.Parse("http://" + backend)
 	require.NoError(t, err)
+
 	transport := &http.Transport{}
 	if grpc {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 	}
+
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -34,6 +37,7 @@ func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		proxy.ServeHTTP(w, r)
 	}))
 	server.TLS = p.serverTLS(t, demandCert)
@@ -41,6 +45,7 @@ func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
+
 	return server.Listener.Addr().String()
 }
 
@@ -48,6 +53,8 @@ func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit
 func freePort(t *testing.T) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer listener.Close()
+
 	return listener.Addr().(*net.TCPAddr).Port
 }

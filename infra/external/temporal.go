@@ -28,19 +28,25 @@ import (
 // TEMPORAL_PROFILE is set. The address and the namespace are left to the caller.
 func Temporal(env envconfig.EnvLookup) (client.Options, error) {
 	set := nonEmpty{env}
+
 	var faults []error
+
 	for _, variable := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
 		if value, found := set.LookupEnv(variable); found && !slices.Contains([]string{"true", "false", "1", "0"}, strings.ToLower(value)) {
 			faults = append(faults, fmt.Errorf("%s must be true or false", variable))
 		}
 	}
+
 	_, file := set.LookupEnv("TEMPORAL_CONFIG_FILE")
 	_, profile := set.LookupEnv("TEMPORAL_PROFILE")
+
 	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{DisableFile: !file && !profile, EnvLookup: set})
 	if err != nil {
 		faults = append(faults, fmt.Errorf("TEMPORAL_TLS_… and the other settings of Temporal's client: %w", err))
 	}
+
 	options.HostPort, options.Namespace = "", ""
+
 	return options, errors.Join(faults...)
 }
 
@@ -65,6 +71,7 @@ func readFile(variable, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)
 	}
+
 	return content, nil
 }
 
@@ -73,23 +80,30 @@ func readFile(variable, path string) ([]byte, error) {
 func ProbeTemporal(ctx context.Context, options client.Options, further func(context.Context, client.Client)) domain.CheckResult {
 	ctx, cancel := context.WithTimeout(ctx, 2*probeTime)
 	defer cancel()
+
 	options.Logger = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
+
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return failed(options.HostPort+" cannot be reached ("+Cause(err)+")",
 			"start the server, or correct TEMPORAL_ADDRESS, TEMPORAL_API_KEY and TEMPORAL_TLS_…")
 	}
 	defer c.Close()
+
 	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
+
 	detail := fmt.Sprintf("%s, namespace %s", options.HostPort, options.Namespace)
 	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		return failed(detail+" does not exist", "temporal operator namespace create "+options.Namespace+", or set TEMPORAL_NAMESPACE")
 	}
+
 	if err != nil {
 		return failed(detail+" cannot be used ("+Cause(err)+")", "see the server's log")
 	}
+
 	if further != nil {
 		further(ctx, c)
 	}
+
 	return passed(detail)
 }

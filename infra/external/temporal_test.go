@@ -31,6 +31,7 @@ func (v variables) Environ() (all []string) {
 	for name, value := range v {
 		all = append(all, name+"="+value)
 	}
+
 	return all
 }
 
@@ -49,6 +50,7 @@ func TestTemporal_certificateAndAPIKey(t *testing.T) {
 	options := temporalOptions(t, env, addr, namespace)
 	c, err := temporal.Dial(t.Context(), options, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
+
 	defer c.Close()
 
 	queue := testkit.Prefix(t)
@@ -57,10 +59,13 @@ func TestTemporal_certificateAndAPIKey(t *testing.T) {
 		func(workflow.Context) (string, error) { return "over TLS", nil },
 		workflow.RegisterOptions{Name: "Hello"},
 	)
+
 	require.NoError(t, w.Start())
 	defer w.Stop()
+
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: queue, TaskQueue: queue}, "Hello")
 	require.NoError(t, err)
+
 	var said string
 	require.NoError(t, run.Get(t.Context(), &said))
 	require.Equal(t, "over TLS", said)
@@ -77,12 +82,16 @@ func TestTemporal_certificateAndAPIKey(t *testing.T) {
 			for variable, value := range env {
 				wrong[variable] = value
 			}
+
 			for variable, value := range change {
 				wrong[variable] = value
 			}
+
 			options := temporalOptions(t, wrong, addr, namespace)
+
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
+
 			_, err := temporal.Dial(ctx, options, slog.New(slog.DiscardHandler))
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "hunter2")
@@ -96,7 +105,9 @@ func TestTemporal_certificateAndAPIKey(t *testing.T) {
 func temporalOptions(t *testing.T, env variables, addr, namespace string) client.Options {
 	options, err := external.Temporal(env)
 	require.NoError(t, err)
+
 	options.HostPort, options.Namespace = addr, namespace
+
 	return options
 }
 
@@ -108,6 +119,7 @@ func temporalDiagnosis(t *testing.T, options client.Options) domain.CheckResult 
 // library would take the empty path of a certificate for the wish to use TLS.
 func TestTemporal_emptyVariables(t *testing.T) {
 	t.Parallel()
+
 	options, err := external.Temporal(variables{
 		"TEMPORAL_API_KEY": "", "TEMPORAL_TLS": "", "TEMPORAL_TLS_CLIENT_CERT_PATH": "", "TEMPORAL_TLS_SERVER_CA_CERT_PATH": "",
 	})
@@ -118,6 +130,7 @@ func TestTemporal_emptyVariables(t *testing.T) {
 
 func TestTemporal_faults(t *testing.T) {
 	t.Parallel()
+
 	p := newPKI(t, "everloop")
 	for name, test := range map[string]struct {
 		env  variables

@@ -54,6 +54,7 @@ func NewClient(url string, now func() time.Time) *Client {
 	if now == nil {
 		now = time.Now
 	}
+
 	return &Client{
 		url: strings.TrimRight(url, "/"), now: now, load: make(chan struct{}, 1),
 		client: &http.Client{
@@ -70,30 +71,38 @@ func (c *Client) do(ctx context.Context, method, path string, credentials auth.C
 	c.mu.Lock()
 	away := c.now().Before(c.away)
 	c.mu.Unlock()
+
 	if away {
 		return 0, errAway
 	}
+
 	var payload io.Reader
+
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
 			return 0, err
 		}
+
 		payload = bytes.NewReader(text)
 	}
+
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, payload)
 	if err != nil {
 		return 0, err
 	}
+
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+
 	if credentials.Bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+credentials.Bearer)
 	} else if credentials.Cookie != "" {
 		r.AddCookie(&http.Cookie{Name: "everloop_session", Value: credentials.Cookie})
 		r.Header.Set("Origin", c.url) // the agent has checked that of its client
 	}
+
 	response, err := c.client.Do(r)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -101,17 +110,21 @@ func (c *Client) do(ctx context.Context, method, path string, credentials auth.C
 			c.away = c.now().Add(awayFor)
 			c.mu.Unlock()
 		}
+
 		return 0, errAway
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode == http.StatusOK && into != nil {
 		if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(into); err != nil {
 			return 0, fmt.Errorf("%w: its answer is not JSON", errAway)
 		}
 	}
+
 	if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
 		return response.StatusCode, errAway
 	}
+
 	return response.StatusCode, nil
 }
 
@@ -125,6 +138,7 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 		First         bool   `json:"first_administrator"`
 		CredentialID  string `json:"credential_id"`
 	}
+
 	status, err := c.do(ctx, http.MethodGet, "/api/v1/auth/me", credentials, nil, &me)
 	switch {
 	case err != nil:
@@ -134,6 +148,7 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 	case status != http.StatusOK || me.ID == "" || me.Issuer == "" || me.CredentialID == "":
 		return domain.Identity{}, "", domain.Unavailablef(dependency, fmt.Errorf("status %d", status))
 	}
+
 	return domain.Identity{
 		Issuer: me.Issuer, Subject: me.ID, Username: me.Username, Name: me.Name, Email: me.Email,
 		Administrator: me.Administrator, First: me.First, Version: me.Version,
@@ -144,10 +159,12 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 // answer.
 func (c *Client) alive(ctx context.Context, id string) (bool, error) {
 	var out struct{ Alive []string }
+
 	status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"ids": {id}}, &out)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%w: status %d", errAway, status)
 	}
+
 	return slices.Contains(out.Alive, id), err
 }
 
@@ -157,33 +174,42 @@ func (c *Client) key(ctx context.Context, id string) (ed25519.PublicKey, string,
 	if key, issuer, done := c.known(id); done {
 		return key, issuer, nil
 	}
+
 	select { // one look at a time, which all wait for
 	case c.load <- struct{}{}:
 		defer func() { <-c.load }()
 	case <-ctx.Done():
 		return nil, "", domain.Unavailablef(dependency, ctx.Err())
 	}
+
 	if key, issuer, done := c.known(id); done {
 		return key, issuer, nil
 	}
+
 	c.mu.Lock()
+
 	soon := c.now().Before(c.asked.Add(keysAfter)) && len(c.keys) > 0
 	if !soon {
 		c.asked = c.now()
 	}
 	c.mu.Unlock()
+
 	var err error
 	if !soon {
 		err = c.readKeys(ctx)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if key, found := c.keys[id]; found {
 		return key, c.issuer, nil
 	}
+
 	if err != nil {
 		return nil, "", domain.Unavailablef(dependency, err)
 	}
+
 	return nil, "", auth.Unauthorized()
 }
 
@@ -191,35 +217,45 @@ func (c *Client) key(ctx context.Context, id string) (ed25519.PublicKey, string,
 func (c *Client) known(id string) (ed25519.PublicKey, string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	key, found := c.keys[id]
+
 	return key, c.issuer, found && c.now().Before(c.loaded.Add(keysFor))
 }
 
 // readKeys reads issuer and keys of the service.
 func (c *Client) readKeys(ctx context.Context) error {
-	var about struct{ Issuer string }
-	var set jose.JSONWebKeySet
+	var (
+		about struct{ Issuer string }
+		set   jose.JSONWebKeySet
+	)
 	for path, into := range map[string]any{"/.well-known/openid-configuration": &about, "/.well-known/jwks.json": &set} {
 		status, err := c.do(ctx, http.MethodGet, path, auth.Credentials{}, nil, into)
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("%w: status %d", errAway, status)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	keys := map[string]ed25519.PublicKey{}
 	for _, one := range set.Keys {
 		if public, ok := one.Key.(ed25519.PublicKey); ok && one.Algorithm == string(jose.EdDSA) && len(keys) < mostKeys {
 			keys[one.KeyID] = public
 		}
 	}
+
 	if len(keys) == 0 || about.Issuer == "" {
 		return fmt.Errorf("%w: it shows no keys", errAway)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.keys, c.issuer, c.loaded = keys, about.Issuer, c.now()
+
 	return nil
 }
 
@@ -230,28 +266,36 @@ func (c *Client) TokenStates(ctx context.Context, by auth.Credentials, people []
 	for i, p := range people {
 		subs[i] = p.Sub
 	}
+
 	type account struct {
 		Sub, Email, Name string
 		OK               bool
 	}
+
 	var out struct{ Items []account }
+
 	status, err := c.do(ctx, http.MethodPost, "/api/v1/users/token-state", by, map[string][]string{"subs": subs}, &out)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d", status)
 	}
+
 	if err != nil {
 		return nil, domain.Unavailablef(dependency, err)
 	}
+
 	known := map[string]account{}
 	for _, one := range out.Items {
 		known[one.Sub] = one
 	}
+
 	found := map[string]domain.TokenState{}
+
 	for _, p := range people {
 		has, ok := known[p.Sub]
 		if !ok {
 			continue
 		}
+
 		state := domain.TokenState{
 			Sub: p.Sub, Email: p.Email, OK: has.OK, Message: "the account has a session or a personal token",
 			Changed: p.Name != "" && p.Name != has.Name || p.Email != "" && p.Email != has.Email,
@@ -259,7 +303,9 @@ func (c *Client) TokenStates(ctx context.Context, by auth.Credentials, people []
 		if !has.OK {
 			state.Message = "the account has no session and no personal token"
 		}
+
 		found[p.Sub] = state
 	}
+
 	return found, nil
 }

@@ -46,6 +46,7 @@ func NewVerifier(service *Client, users Users, now func() time.Time) *Verifier {
 	if now == nil {
 		now = time.Now
 	}
+
 	return &Verifier{service: service, users: users, now: now}
 }
 
@@ -74,6 +75,7 @@ func (v *Verifier) byService(ctx context.Context, c auth.Credentials) (domain.Ca
 	if err != nil {
 		return domain.Caller{}, err
 	}
+
 	return v.caller(ctx, person, grant, nil)
 }
 
@@ -82,9 +84,11 @@ func (v *Verifier) caller(ctx context.Context, p domain.Identity, grant string, 
 	if err == nil && !found {
 		err = auth.Unauthorized()
 	}
+
 	if err != nil {
 		return domain.Caller{}, err
 	}
+
 	return domain.Caller{User: user, Grant: grant, ExpiresAt: expires}, nil
 }
 
@@ -107,27 +111,36 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != tokenType {
 		return domain.Caller{}, auth.Unauthorized()
 	}
+
 	key, issuer, err := v.service.key(ctx, token.Headers[0].KeyID)
 	if err != nil {
 		return domain.Caller{}, err
 	}
-	var registered jwt.Claims
-	var own tokenClaims
+
+	var (
+		registered jwt.Claims
+		own        tokenClaims
+	)
 	if token.Claims(key, &registered, &own) != nil || registered.Expiry == nil || registered.Subject == "" || own.SessionID == "" {
 		return domain.Caller{}, auth.Unauthorized()
 	}
+
 	expected := jwt.Expected{Issuer: issuer, AnyAudience: jwt.Audience{audience}, Time: v.now()}
 	if registered.ValidateWithLeeway(expected, leeway) != nil {
 		return domain.Caller{}, auth.Unauthorized()
 	}
+
 	alive, err := v.service.alive(ctx, own.SessionID)
 	if err != nil && !errors.Is(err, errAway) {
 		return domain.Caller{}, err
 	}
+
 	if err == nil && !alive {
 		return domain.Caller{}, auth.Unauthorized()
 	}
+
 	expires := registered.Expiry.Time()
+
 	return v.caller(ctx, domain.Identity{
 		Issuer: issuer, Subject: registered.Subject, Username: own.Username, Name: own.Name, Email: own.Email,
 		Administrator: own.Administrator, First: own.First, Version: own.Version,

@@ -35,36 +35,43 @@ type service struct {
 
 func newService(t *testing.T) *service {
 	t.Helper()
+
 	s := &service{private: map[string]ed25519.PrivateKey{}, ended: map[string]bool{}, asked: map[string]int{}}
 	s.addKey(t, "k1")
 	s.Server = httptest.NewServer(http.HandlerFunc(s.answer))
 	t.Cleanup(s.Close)
+
 	return s
 }
 
 func (s *service) addKey(t *testing.T, id string) {
 	t.Helper()
+
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.private[id] = private
 }
 
 func (s *service) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	change()
 }
 
 func (s *service) answer(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.asked[r.URL.Path]++
 	if s.away {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
+
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer})
@@ -73,22 +80,27 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request) {
 		for id, private := range s.private {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: private.Public(), KeyID: id, Algorithm: "EdDSA", Use: "sig"})
 		}
+
 		_ = json.NewEncoder(w).Encode(set)
 	case "/api/v1/auth/alive":
 		var in struct{ IDs []string }
+
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		alive := []string{}
+
 		for _, id := range in.IDs {
 			if !s.ended[id] {
 				alive = append(alive, id)
 			}
 		}
+
 		_ = json.NewEncoder(w).Encode(map[string]any{"alive": alive})
 	case "/api/v1/auth/me":
 		if r.Header.Get("Authorization") != "Bearer ep_good" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"id": "person", "username": "eve", "issuer": issuer, "credential_id": "token", "version": 1,
 		})
@@ -100,18 +112,22 @@ func (s *service) token(t *testing.T, kid, kind string, change func(*jwt.Claims)
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	signer, err := jose.NewSigner(
 		jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: s.private[kid], KeyID: kid}},
 		(&jose.SignerOptions{}).WithType(jose.ContentType(kind)))
 	require.NoError(t, err)
+
 	claims := jwt.Claims{
 		Issuer: issuer, Subject: "person", Audience: jwt.Audience{"everloop"}, Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour)),
 	}
 	if change != nil {
 		change(&claims)
 	}
+
 	raw, err := jwt.Signed(signer).Claims(claims).Claims(map[string]any{"sid": "session", "preferred_username": "eve"}).Serialize()
 	require.NoError(t, err)
+
 	return raw
 }
 
@@ -131,18 +147,22 @@ type clock struct {
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.at
 }
 
 func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.at = c.at.Add(d)
 }
 
 func newVerifier(t *testing.T, s *service) (*identity.Verifier, *clock) {
 	t.Helper()
+
 	c := &clock{at: time.Now()}
+
 	return identity.NewVerifier(identity.NewClient(s.URL, c.now), users{}, c.now), c
 }
 
@@ -165,6 +185,7 @@ func TestVerifier_Verify_token(t *testing.T) {
 	require.NotNil(t, caller.ExpiresAt)
 
 	ago := jwt.NewNumericDate(time.Now().Add(-time.Minute))
+
 	for name, change := range map[string]func(*jwt.Claims){
 		"expired":        func(c *jwt.Claims) { c.Expiry = ago },
 		"without expiry": func(c *jwt.Claims) { c.Expiry = nil },
@@ -176,6 +197,7 @@ func TestVerifier_Verify_token(t *testing.T) {
 	} {
 		requireRefused(t, v, s.token(t, "k1", "at+jwt", change), name)
 	}
+
 	requireRefused(t, v, s.token(t, "k1", "JWT", nil), "an ID token")
 	other := newService(t)
 	requireRefused(t, v, other.token(t, "k1", "at+jwt", nil), "the key of another service")
@@ -193,15 +215,18 @@ func TestVerifier_Verify_serviceAway(t *testing.T) {
 	v, c := newVerifier(t, s)
 	token := s.token(t, "k1", "at+jwt", nil)
 	s.set(func() { s.away = true })
+
 	_, err := v.Verify(t.Context(), bearer(token))
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, "its keys were never seen")
 	s.set(func() { s.away = false })
 	c.pass(10 * time.Second)
+
 	_, err = v.Verify(t.Context(), bearer(token))
 	require.NoError(t, err)
 
 	s.set(func() { s.away = true })
 	c.pass(10 * time.Minute)
+
 	caller, err := v.Verify(t.Context(), bearer(token))
 	require.NoError(t, err, "its keys are cached")
 	_, err = v.Alive(t.Context(), caller)
@@ -219,12 +244,15 @@ func TestVerifier_Verify_rotation(t *testing.T) {
 	_, err := v.Verify(t.Context(), bearer(s.token(t, "k1", "at+jwt", nil)))
 	require.NoError(t, err)
 	s.addKey(t, "k2")
+
 	fresh := s.token(t, "k2", "at+jwt", nil)
 	for range 20 {
 		requireRefused(t, v, fresh, "no look for keys yet")
 	}
+
 	require.Equal(t, 1, s.asked["/.well-known/jwks.json"], "unknown keys do not make a look each")
 	c.pass(6 * time.Second)
+
 	_, err = v.Verify(t.Context(), bearer(fresh))
 	require.NoError(t, err)
 }

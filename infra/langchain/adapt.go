@@ -51,17 +51,22 @@ func Adapt(tool framework.Tool, o Options) tools.Tool {
 	}
 	// Model servers take no other characters, and no more than 64.
 	name := strings.Trim(notInNames.ReplaceAllString(display, "_"), "_")
+
 	name = name[:min(len(name), 64)]
 	if name == "" {
 		name = "Tool"
 	}
+
 	if o.Description == "" {
 		o.Description = strings.TrimSpace(tool.Description())
 	}
+
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
+
 	a := adapter{tool, name, o}
+
 	return tools.Tool{
 		Name: name, DisplayName: display,
 		Spec:      domain.ToolSpec{Name: name, Description: o.Description, Parameters: json.RawMessage(parameters)},
@@ -83,7 +88,9 @@ func input(arguments json.RawMessage) string {
 	var in struct {
 		Input string `json:"input"`
 	}
+
 	_ = json.Unmarshal(arguments, &in) // the schema was checked
+
 	return in.Input[:min(len(in.Input), 4*maxInput)]
 }
 
@@ -102,6 +109,7 @@ func (a adapter) check(arguments json.RawMessage) string {
 func (a adapter) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
 	limited, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
+
 	text, err := run(limited, a.tool, input(c.Arguments))
 	switch {
 	case ctx.Err() != nil:
@@ -121,8 +129,10 @@ func (a adapter) words(ctx context.Context, err error) string {
 	if known, ok := errors.AsType[*domain.Error](err); ok && known.Kind != domain.Internal {
 		return known.Message + "."
 	}
+
 	if ctx.Err() != nil {
 		return "it took longer than " + a.options.Timeout.String() + "."
 	}
+
 	return "the service that it asks cannot be reached, or answered in a way that was not understood."
 }

@@ -16,10 +16,12 @@ func checkExpression(text string) string {
 	if len(text) > maxExpression {
 		return fmt.Sprintf("the expression is longer than %d characters", maxExpression)
 	}
+
 	expression, err := syntax.ParseExpr("input", text, 0)
 	if err != nil {
 		return "this is not an arithmetic expression; write it as (3.5 + 4) * sqrt(2), and powers as pow(2, 10)"
 	}
+
 	return checkNode(expression)
 }
 
@@ -29,6 +31,7 @@ func checkNode(node syntax.Expr) string {
 		if e.Token == syntax.INT || e.Token == syntax.FLOAT {
 			return ""
 		}
+
 		return "only numbers can be worked with"
 	case *syntax.ParenExpr:
 		return checkNode(e.X)
@@ -43,12 +46,14 @@ func checkNode(node syntax.Expr) string {
 			if problem := checkNode(e.X); problem != "" {
 				return problem
 			}
+
 			return checkNode(e.Y)
 		}
 	case *syntax.Ident:
 		if _, known := starmath.Module.Members[e.Name]; known {
 			return ""
 		}
+
 		return fmt.Sprintf("%s is unknown; there are pi, e and functions such as sqrt, pow, log and sin", e.Name)
 	case *syntax.CallExpr:
 		if name, ok := e.Fn.(*syntax.Ident); ok && checkNode(name) == "" {
@@ -57,9 +62,12 @@ func checkNode(node syntax.Expr) string {
 					return problem
 				}
 			}
+
 			return ""
 		}
+
 		return "only functions such as sqrt, pow, log and sin can be called"
 	}
+
 	return "only numbers, + - * / // %, comparisons, parentheses and functions can be used"
 }

@@ -46,6 +46,7 @@ var available = map[string]func(Config) (adapted, error){
 		if err != nil {
 			return adapted{}, err
 		}
+
 		return adapted{
 			Tool: wikipedia.New(identity, wikipedia.WithHTTPClient(client)), name: "Wikipedia", example: "Ada Lovelace",
 			about: "Looks a subject up in Wikipedia and returns the beginnings of the two articles that fit best.",
@@ -57,23 +58,30 @@ var available = map[string]func(Config) (adapted, error){
 // available is refused with those that are.
 func Tools(cfg Config) ([]tools.Tool, error) {
 	var out []tools.Tool
+
 	seen := map[string]bool{}
+
 	for _, name := range cfg.Names {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if name == "" || seen[name] {
 			continue
 		}
+
 		seen[name] = true
+
 		build, ok := available[name]
 		if !ok {
 			return nil, fmt.Errorf("LANGCHAIN_TOOLS: there is no tool %q; available are %s", name, strings.Join(Available(), ", "))
 		}
+
 		tool, err := build(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("LANGCHAIN_TOOLS: %s: %w", name, err)
 		}
+
 		out = append(out, Adapt(tool.Tool, Options{Name: tool.name, Description: tool.describe(), Check: tool.check}))
 	}
+
 	return out, nil
 }
 
@@ -83,7 +91,9 @@ func Available() []string {
 	for name := range available {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -106,12 +116,15 @@ func wikiClient(cfg Config) (*http.Client, error) {
 	if cfg.WikipediaURL == "" {
 		return cfg.HTTP, nil
 	}
+
 	to, err := url.Parse(cfg.WikipediaURL)
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
 		return nil, domain.Invalidf("LANGCHAIN_WIKIPEDIA_URL", "must be the http:// or https:// address of an api.php")
 	}
+
 	client := *cfg.HTTP
 	client.Transport = elsewhere{to, cfg.HTTP.Transport}
+
 	return &client, nil
 }
 
@@ -126,11 +139,13 @@ func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasSuffix(r.URL.Hostname(), ".wikipedia.org") {
 		return e.next.RoundTrip(r) // where a redirect led
 	}
+
 	r = r.Clone(r.Context())
 	query := r.URL.RawQuery
 	target := *e.to
 	target.RawQuery = query
 	r.URL, r.Host = &target, ""
+
 	return e.next.RoundTrip(r)
 }
 
@@ -141,16 +156,20 @@ func run(ctx context.Context, tool framework.Tool, input string) (string, error)
 		text string
 		err  error
 	}
+
 	done := make(chan outcome, 1)
+
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
 				done <- outcome{err: fmt.Errorf("the tool panicked: %v", p)}
 			}
 		}()
+
 		text, err := tool.Call(ctx, input)
 		done <- outcome{text, err}
 	}()
+
 	select {
 	case o := <-done:
 		return o.text, o.err

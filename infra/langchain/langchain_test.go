@@ -22,8 +22,10 @@ import (
 
 func guarded(t *testing.T, allow ...string) *http.Client {
 	t.Helper()
+
 	client, err := web.New(web.Config{Allow: allow, Timeout: time.Minute})
 	require.NoError(t, err)
+
 	return client.HTTP()
 }
 
@@ -36,11 +38,14 @@ type offer struct {
 // registry holds adapted tools as the service does.
 func registry(t *testing.T, list ...tools.Tool) offer {
 	t.Helper()
+
 	r, err := tools.New(tools.Deps{})
 	require.NoError(t, err)
+
 	for _, tool := range list {
 		require.NoError(t, r.Add(tool))
 	}
+
 	return offer{r.For(t.Context(), tools.Scope{Mode: domain.ModeExecuting}), r}
 }
 
@@ -48,6 +53,7 @@ func call(t *testing.T, set offer, name, input string) tools.Result {
 	t.Helper()
 	result, err := try(t.Context(), set, name, input)
 	require.NoError(t, err)
+
 	return result
 }
 
@@ -56,18 +62,22 @@ func try(ctx context.Context, set offer, name, input string) (tools.Result, erro
 	if refused != nil {
 		return *refused, nil
 	}
+
 	return set.registry.Run(ctx, tool, &tools.Call{Arguments: arguments})
 }
 
 func offered(t *testing.T, cfg langchain.Config) offer {
 	t.Helper()
+
 	list, err := langchain.Tools(cfg)
 	require.NoError(t, err)
+
 	return registry(t, list...)
 }
 
 func TestCalculator(t *testing.T) {
 	t.Parallel()
+
 	set := offered(t, langchain.Config{Names: []string{"calculator", " Calculator ", ""}, HTTP: guarded(t)})
 	for input, want := range map[string]string{
 		"1 + 2 * 3": "7", "(3.5 + 4) * 2": "15.0", "pow(2, 10)": "1024.0", "round(sqrt(2) * 1000)": "1414.0", "-7 // 2": "-4", "7 % 4": "3",
@@ -78,6 +88,7 @@ func TestCalculator(t *testing.T) {
 		require.False(t, result.IsError, "%s: %s", input, result.Output)
 		require.Equal(t, want, result.Output, input)
 	}
+
 	result := call(t, set, "Calculator", "1 / 0")
 	require.True(t, result.IsError)
 	require.Contains(t, result.Output, "zero")
@@ -86,6 +97,7 @@ func TestCalculator(t *testing.T) {
 // What the framework would evaluate without end, or into all memory.
 func TestCalculator_rejectsAllButArithmetic(t *testing.T) {
 	t.Parallel()
+
 	set := offered(t, langchain.Config{Names: []string{"calculator"}, HTTP: guarded(t)})
 	for _, input := range []string{
 		"[x for x in range(1000000000) for y in range(1000000000)]", `"a" * 1000000000`, "[0] * 1000000000", "range(10)", "(lambda: 1)()",
@@ -105,6 +117,7 @@ func TestCalculator_rejectsAllButArithmetic(t *testing.T) {
 
 func TestWikipedia_otherMediaWiki(t *testing.T) {
 	t.Parallel()
+
 	server := httptest.NewServer(mock.New(mock.Config{}).Handler())
 	t.Cleanup(server.Close)
 	set := offered(t, langchain.Config{
@@ -118,7 +131,9 @@ func TestWikipedia_otherMediaWiki(t *testing.T) {
 
 func TestTools_requestsUseGuard(t *testing.T) {
 	t.Parallel()
+
 	var hits atomic.Int64
+
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(server.Close)
 	set := offered(t, langchain.Config{Names: []string{"wikipedia", "calculator"}, HTTP: guarded(t), WikipediaURL: server.URL})
@@ -151,7 +166,9 @@ func (o odd) Call(ctx context.Context, input string) (string, error) { return o.
 
 func TestAdapt_anyTool(t *testing.T) {
 	t.Parallel()
+
 	hang := make(chan struct{})
+
 	t.Cleanup(func() { close(hang) })
 	set := registry(t,
 		langchain.Adapt(
@@ -180,11 +197,13 @@ func TestAdapt_anyTool(t *testing.T) {
 	require.Equal(t, "An odd tool.", tool.Spec.Description)
 	require.Equal(t, "My_S_per_tool: what", set.Summary("My_S_per_tool", `{"input": "what"}`))
 	require.Equal(t, "got a \"b\"\ufffd\ufffd", call(t, set, "My_S_per_tool", `a "b"`).Output)
+
 	for _, name := range []string{"panics", "fails"} {
 		result := call(t, set, name, "x")
 		require.True(t, result.IsError)
 		require.NotContains(t, result.Output, "10.0.0.7")
 	}
+
 	result := call(t, set, "deaf", "x")
 	require.Contains(t, result.Output, "took longer than 50ms")
 	require.Contains(t, call(t, set, strings.Repeat("long", 16), "x").Output, "xxx")
@@ -193,6 +212,7 @@ func TestAdapt_anyTool(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	cancel(stopped)
+
 	_, err := try(ctx, set, "deaf", "x")
 	require.ErrorIs(t, err, stopped)
 }

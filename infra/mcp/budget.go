@@ -25,13 +25,17 @@ type budget struct {
 func (b *budget) spend(bytes, messages int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if now := time.Now(); now.Sub(b.since) > time.Minute {
 		b.since, b.bytes, b.messages = now, 0, 0
 	}
+
 	b.bytes += int64(bytes)
+
 	b.messages += messages
 	if b.bytes > maxMinute || b.messages > maxMinuteMessages {
 		return fmt.Errorf("it sent more than %d MiB or %d messages within a minute", maxMinute>>20, maxMinuteMessages)
 	}
+
 	return nil
 }

@@ -37,14 +37,17 @@ type Remote struct{ Conn *nats.Conn }
 func (r Remote) Look(ctx context.Context, sessionID string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
+
 	body, err := json.Marshal(notice{SessionID: sessionID})
 	if err != nil {
 		return err
 	}
+
 	_, err = r.Conn.RequestWithContext(ctx, lookSubject, body)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return domain.Unavailablef("a worker", err)
 	}
+
 	return err
 }
 
@@ -68,14 +71,18 @@ func (r Remote) announce(ctx context.Context, n notice) error {
 	if err != nil {
 		return err
 	}
+
 	if err := r.Conn.Publish(forgetSubject, body); err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
+
 	if err := r.Conn.FlushWithContext(ctx); err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	return nil
 }
 
@@ -86,18 +93,22 @@ func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 		if json.Unmarshal(msg.Data, &n) != nil {
 			return
 		}
+
 		m.spawn(func() {
 			ctx, cancel := context.WithTimeout(m.life, lookTime)
 			defer cancel()
+
 			if err := m.Look(ctx, n.SessionID); err != nil {
 				m.Logger.Info("failed to check the tool servers of a session", "session_id", n.SessionID, "error", err)
 			}
+
 			_ = msg.Respond(nil)
 		})
 	})
 	if err != nil {
 		return domain.Unavailablef("signals", err)
 	}
+
 	forget, err := conn.Subscribe(forgetSubject, func(msg *nats.Msg) {
 		var n notice
 		if json.Unmarshal(msg.Data, &n) == nil {
@@ -108,12 +119,15 @@ func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 		_ = look.Unsubscribe()
 		return domain.Unavailablef("signals", err)
 	}
+
 	context.AfterFunc(m.life, func() {
 		_ = look.Unsubscribe()
 		_ = forget.Unsubscribe()
 	})
+
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
+
 	return conn.FlushWithContext(ctx)
 }
 

@@ -21,6 +21,7 @@ func TestWhatOtherProcessesAskFor(t *testing.T) {
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	require.NoError(t, w.manager.Listen(t.Context(), conn))
+
 	for name, forget := range map[string]func() error{
 		"session": func() error { return remote.SessionDeleted(t.Context(), session.ID) },
 		"server":  func() error { return remote.ServerChanged(t.Context(), "id-every") },
@@ -33,6 +34,7 @@ func TestWhatOtherProcessesAskFor(t *testing.T) {
 		require.NoError(t, forget(), name)
 		require.Eventually(t, func() bool { _, alive := w.launcher.running(); return alive == 0 }, soon, tick, name)
 	}
+
 	require.NoError(t, conn.Publish(forgetSubject, []byte("{nonsense")))
 	require.Eventually(t, func() bool { return remote.Look(t.Context(), session.ID) == nil }, soon, tick, "nonsense changes nothing")
 	w.manager.Close()

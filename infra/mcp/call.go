@@ -28,6 +28,7 @@ func timeLimit(server domain.MCPServer) time.Duration {
 	if server.TimeoutS <= 0 {
 		return domain.DefaultMCPTimeout * time.Second
 	}
+
 	return min(time.Duration(server.TimeoutS)*time.Second, maxTime)
 }
 
@@ -39,6 +40,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 	l.calls++
 	l.used = time.Now()
 	server := l.target.server
+
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -46,7 +48,9 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 		l.used = time.Now()
 		l.mu.Unlock()
 	}()
+
 	limit := timeLimit(server.MCPServer)
+
 	timed, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
 
@@ -56,11 +60,14 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			var answer *sdk.CallToolResult
 			if answer, err = conn.ask(timed, c, tool); err == nil {
 				l.fine()
+
 				result := resultOf(answer)
 				result.Output = redact(result.Output, server.MCPServer, false)
+
 				return result, nil
 			}
 		}
+
 		switch {
 		case ctx.Err() != nil:
 			return tools.Result{}, ctx.Err()
@@ -72,8 +79,10 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 		case conn == nil:
 			result := failure("The tool server %s is not available, so nothing was done: %s.", server.Name,
 				errorText(err, server.MCPServer))
+
 			return result, again(acts, err)
 		}
+
 		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
 			return failure(
 				"The tool server %s refused the call: %s",
@@ -81,27 +90,33 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 				cleanText(oneLine(redact(refused.Message, server.MCPServer, true)), maxDescription),
 			), nil
 		}
+
 		why := conn.explain(err)
 		if neverSent(err) {
 			l.lost(conn, why)
+
 			if !fresh {
 				continue // nothing has happened yet: once more on a new connection
 			}
+
 			result := failure(
 				"The tool server %s could not be reached, so nothing was done: %s.",
 				server.Name,
 				errorText(why, server.MCPServer),
 			)
+
 			return result, again(acts, err)
 		}
 		// A connection that is still there may be a server's way to say no.
 		gone := conn.why() != nil || errors.Is(err, sdk.ErrConnectionClosed)
+
 		result := failure("The call of %s failed and may have taken effect in part: %s.", tool, errorText(why, server.MCPServer))
 		if gone {
 			l.lost(conn, why)
 			result = failure("The tool server %s was lost while the call ran, which may have taken effect in part: %s.",
 				server.Name, errorText(why, server.MCPServer))
 		}
+
 		return result, again(acts, err)
 	}
 }
@@ -113,6 +128,7 @@ const codeRejected = -32005
 func (l *link) fine() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.failures = 0
 }
 
@@ -121,6 +137,7 @@ func again(acts bool, err error) error {
 	if acts {
 		return nil
 	}
+
 	return err
 }
 
@@ -129,7 +146,9 @@ func neverSent(err error) bool {
 	if errors.Is(err, sdk.ErrSessionMissing) {
 		return true
 	}
+
 	dialing, ok := errors.AsType[*net.OpError](err)
+
 	return ok && dialing.Op == "dial"
 }
 
@@ -145,6 +164,7 @@ func (l *link) reach(ctx context.Context) (*connection, error) {
 		state, conn, settled, why := l.state, l.conn, l.settled, l.err
 		wait := time.Until(l.retryAt)
 		l.mu.Unlock()
+
 		switch {
 		case state == linkUp:
 			return conn, nil
@@ -155,6 +175,7 @@ func (l *link) reach(ctx context.Context) (*connection, error) {
 		case state == linkDown && tries > 1:
 			return nil, errors.New(why)
 		}
+
 		select {
 		case <-settled:
 		case <-ctx.Done():
@@ -171,15 +192,19 @@ func (c *connection) ask(ctx context.Context, call *tools.Call, tool string) (*s
 		params.SetProgressToken(call.ID)
 	}
 	defer c.listen(call.ID, call.Progress)()
+
 	type answered struct {
 		answer *sdk.CallToolResult
 		err    error
 	}
+
 	result := make(chan answered, 1)
+
 	go func() {
 		answer, err := c.session.CallTool(ctx, params)
 		result <- answered{answer, err}
 	}()
+
 	select {
 	case r := <-result:
 		return r.answer, r.err
@@ -192,8 +217,10 @@ func (c *connection) ask(ctx context.Context, call *tools.Call, tool string) (*s
 func (l *link) probe(conn *connection) {
 	ctx, cancel := context.WithTimeout(l.manager.life, pingTime)
 	defer cancel()
+
 	alive := make(chan error, 1)
 	go func() { alive <- conn.session.Ping(ctx, nil) }()
+
 	select {
 	case err := <-alive:
 		if _, answered := errors.AsType[*jsonrpc.Error](err); err == nil || answered {
@@ -201,6 +228,7 @@ func (l *link) probe(conn *connection) {
 		}
 	case <-ctx.Done():
 	}
+
 	if l.manager.life.Err() == nil {
 		l.lost(conn, errors.New("it does not answer any more"))
 	}

@@ -27,15 +27,18 @@ const (
 // it was left out, and why; it is empty when all was taken.
 func listTools(ctx context.Context, session *sdk.ClientSession) (list []domain.MCPTool, note string, err error) {
 	var c collector
+
 	params := &sdk.ListToolsParams{}
 	for page := 1; ; page++ {
 		result, err := session.ListTools(ctx, params)
 		if err != nil {
 			return nil, "", err
 		}
+
 		for _, tool := range result.Tools {
 			c.add(tool)
 		}
+
 		switch {
 		case result.NextCursor == "" || len(c.list) >= maxTools:
 			return c.list, c.note(), nil
@@ -43,6 +46,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession) (list []domain.M
 			c.problem("the list has no end")
 			return c.list, c.note(), nil
 		}
+
 		params.Cursor = result.NextCursor
 	}
 }
@@ -65,6 +69,7 @@ func (c *collector) note() string {
 	if c.left > 0 {
 		c.problem("%d tools are not offered", c.left)
 	}
+
 	return strings.Join(c.problems, "; ")
 }
 
@@ -72,26 +77,34 @@ func (c *collector) add(tool *sdk.Tool) {
 	if tool == nil {
 		return
 	}
+
 	if len(c.list) >= maxTools {
 		if c.left == 0 {
 			c.problem("it has more than %d tools", maxTools)
 		}
+
 		c.left++
+
 		return
 	}
+
 	made, err := describe(tool)
 	if err == nil && slices.ContainsFunc(c.list, func(t domain.MCPTool) bool { return t.Name == made.Name }) {
 		err = fmt.Errorf("it is there twice")
 	}
+
 	size := len(made.Schema) + len(made.Description)
 	if err == nil && c.size+size > maxSchemas {
 		err = fmt.Errorf("all descriptions together are larger than %d KiB", maxSchemas>>10)
 	}
+
 	if err != nil {
 		c.problem("tool %q: %s", cleanText(oneLine(tool.Name), 80), cleanText(oneLine(err.Error()), 200))
 		c.left++
+
 		return
 	}
+
 	c.size += size
 	c.list = append(c.list, made)
 }
@@ -102,10 +115,12 @@ func describe(tool *sdk.Tool) (domain.MCPTool, error) {
 		tool.Name != strings.ToValidUTF8(tool.Name, "") {
 		return domain.MCPTool{}, fmt.Errorf("its name cannot be used")
 	}
+
 	schema, err := schemaOf(tool.InputSchema)
 	if err != nil {
 		return domain.MCPTool{}, err
 	}
+
 	made := domain.MCPTool{Name: tool.Name, Title: tool.Title, Description: cleanText(tool.Description, maxDescription), Schema: schema}
 	if a := tool.Annotations; a != nil {
 		made.ReadOnly, made.Idempotent = a.ReadOnlyHint, a.IdempotentHint
@@ -113,10 +128,12 @@ func describe(tool *sdk.Tool) (domain.MCPTool, error) {
 			made.Title = a.Title
 		}
 	}
+
 	made.Title = cleanText(oneLine(made.Title), maxTitle)
 	if _, err := checker(made.Schema); err != nil {
 		return domain.MCPTool{}, err
 	}
+
 	return made, nil
 }
 
@@ -127,6 +144,7 @@ func schemaOf(given any) (json.RawMessage, error) {
 	if !ok {
 		return nil, fmt.Errorf("its schema is not an object")
 	}
+
 	switch kind := schema["type"]; kind {
 	case "object":
 	case nil:
@@ -134,9 +152,11 @@ func schemaOf(given any) (json.RawMessage, error) {
 	default:
 		return nil, fmt.Errorf("its arguments are not an object")
 	}
+
 	if dialect, _ := schema["$schema"].(string); !strings.Contains(dialect, "json-schema.org/") {
 		delete(schema, "$schema")
 	}
+
 	encoded, err := json.Marshal(schema)
 	switch {
 	case err != nil:
@@ -146,6 +166,7 @@ func schemaOf(given any) (json.RawMessage, error) {
 	case bytes.Contains(encoded, []byte(`\u0000`)):
 		return nil, fmt.Errorf("its schema holds a NUL character")
 	}
+
 	return encoded, nil
 }
 
@@ -162,14 +183,18 @@ func checker(schema json.RawMessage) (prepared tools.Tool, err error) {
 			err = fmt.Errorf("its schema cannot be read: %v", p)
 		}
 	}()
+
 	local := schema
 	if bytes.Contains(schema, []byte(`Ref"`)) || bytes.Contains(schema, []byte(`$ref"`)) {
 		local = json.RawMessage(anyObject)
 	}
+
 	prepared, err = tools.Prepare(tools.Tool{Spec: domain.ToolSpec{Parameters: local}})
 	if err != nil {
 		return prepared, fmt.Errorf("its schema is not valid: %w", err)
 	}
+
 	prepared.Spec.Parameters = schema
+
 	return prepared, nil
 }

@@ -41,33 +41,42 @@ type connection struct {
 // longer what it was.
 func (m *Manager) dial(ctx context.Context, t target, changed func()) (*connection, error) {
 	c := &connection{since: time.Now(), sinks: map[string]*sink{}}
+
 	transport, err := m.transport(ctx, t, c)
 	if err != nil {
 		return nil, err
 	}
+
 	client := sdk.NewClient(&sdk.Implementation{Name: "everloop", Version: m.Version}, &sdk.ClientOptions{
 		Logger:                      slog.New(slog.DiscardHandler), // it would write what servers say
 		Capabilities:                &sdk.ClientCapabilities{},
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress(r.Params) },
 	})
+
 	type opened struct {
 		session *sdk.ClientSession
 		err     error
 	}
+
 	result := make(chan opened, 1)
+
 	go func() {
 		session, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
 		result <- opened{session, err}
 	}()
+
 	select {
 	case o := <-result:
 		if o.err != nil {
 			err := c.explain(o.err)
 			c.drop()
+
 			return nil, err
 		}
+
 		c.session = o.session
+
 		return c, nil
 	case <-ctx.Done(): // the SDK may hang where its context does not reach
 		c.drop()
@@ -83,18 +92,24 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 		if err != nil {
 			return nil, err
 		}
+
 		c.cut, c.why = channel, channel.why
+
 		return transport, nil
 	}
+
 	program, err := m.program(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+
 	process, err := startStdio(m.life, m.Launcher, program)
 	if err != nil {
 		return nil, fmt.Errorf("the sandbox could not start it: %w", err)
 	}
+
 	c.cut, c.why, c.process = process, process.why, process.process
+
 	return process, nil
 }
 
@@ -108,22 +123,27 @@ func (m *Manager) program(ctx context.Context, t target) (Program, error) {
 		p.Env = tools.Environment(t.server.Env)
 		return p, nil
 	}
+
 	root, err := m.Roots.Root(ctx, t.session.ID, t.session.SandboxUID)
 	if err != nil {
 		return p, fmt.Errorf("the session's workspace cannot be opened: %w", err)
 	}
+
 	env := maps.Clone(t.session.Env)
 	if m.Environment != nil {
 		if env, err = m.Environment.ToolEnv(ctx, t.session); err != nil {
 			return p, fmt.Errorf("the environment of its session cannot be read: %w", err)
 		}
 	}
+
 	if env == nil {
 		env = map[string]string{}
 	}
+
 	maps.Copy(env, t.server.Env)
 	p.Session = &tools.SessionView{ID: t.session.ID, OwnerID: t.session.OwnerID, SandboxUID: t.session.SandboxUID, Root: root}
 	p.Env = tools.Environment(env)
+
 	return p, nil
 }
 
@@ -133,9 +153,11 @@ func (c *connection) explain(err error) error {
 	if why := c.why(); why != nil {
 		return why
 	}
+
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
+
 	return err
 }
 
@@ -146,16 +168,20 @@ func (c *connection) list(ctx context.Context) (list []domain.MCPTool, note stri
 		note string
 		err  error
 	}
+
 	result := make(chan listed, 1)
+
 	go func() {
 		list, note, err := listTools(ctx, c.session)
 		result <- listed{list, note, err}
 	}()
+
 	select {
 	case l := <-result:
 		if l.err != nil {
 			return nil, "", c.explain(l.err)
 		}
+
 		return l.list, l.note, nil
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
@@ -168,13 +194,16 @@ func (c *connection) close() {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
+
 			_ = c.session.Close() // ends the session at the server
 		}()
+
 		select {
 		case <-over:
 		case <-time.After(time.Second):
 		}
 	}
+
 	c.drop()
 }
 

@@ -34,6 +34,7 @@ var errNotPublic = errors.New("servers of users may not be on this network or po
 // NewGuard makes a Guard whose untrusted servers may be where the checks allow.
 func NewGuard(checks *netguard.Guard) *Guard {
 	open := &net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}
+
 	return &Guard{
 		open: way(open.DialContext),
 		guarded: way(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -43,10 +44,12 @@ func NewGuard(checks *netguard.Guard) *Guard {
 			}
 			// A connection serves requests of several paths, so that it has none.
 			dialer := &net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: checks.Control(host, "")}
+
 			conn, err := dialer.DialContext(ctx, network, address)
 			if _, refused := errors.AsType[*netguard.Refusal](err); refused {
 				return nil, &net.OpError{Op: "dial", Net: network, Err: errNotPublic}
 			}
+
 			return conn, err
 		}),
 	}
@@ -65,5 +68,6 @@ func (g *Guard) Transport(trusted bool) http.RoundTripper {
 	if trusted {
 		return g.open
 	}
+
 	return g.guarded
 }

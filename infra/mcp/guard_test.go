@@ -16,12 +16,14 @@ import (
 
 func TestGuard_serversOfUsers(t *testing.T) {
 	t.Parallel()
+
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
 	t.Cleanup(inside.Close)
 	w := newEnv(t)
 	w.add(domain.MCPServer{Name: "inside", Transport: domain.MCPHTTP, URL: inside.URL})
 	w.add(domain.MCPServer{Name: "byname", Transport: domain.MCPHTTP, URL: strings.Replace(inside.URL, "127.0.0.1", "localhost", 1)})
 	w.offered()
+
 	for _, name := range []string{"inside", "byname"} {
 		require.Eventually(t, func() bool { return w.records.state(name).Status == domain.MCPFailed }, soon, tick)
 		require.Contains(t, w.records.state(name).Error, "may not be on this network or port")
@@ -32,11 +34,13 @@ func TestGuard_serversOfUsers(t *testing.T) {
 	t.Cleanup(answer.Close)
 	checks, err := netguard.New([]string{strings.TrimPrefix(answer.URL, "http://")}, nil)
 	require.NoError(t, err)
+
 	guard := NewGuard(checks)
 	request, _ := http.NewRequest(http.MethodGet, answer.URL, nil)
 	got, err := guard.Transport(false).RoundTrip(request)
 	require.NoError(t, err)
 	require.NoError(t, got.Body.Close())
+
 	request, _ = http.NewRequest(http.MethodGet, "http://"+host, nil)
 	_, err = guard.Transport(false).RoundTrip(request)
 	require.ErrorContains(t, err, "may not be on this network or port")
@@ -46,7 +50,9 @@ func TestGuard_serversOfUsers(t *testing.T) {
 // round. Nothing is sent: a refusal comes before the connection.
 func TestGuard_Transport_refusesWhatWebFetchRefuses(t *testing.T) {
 	t.Parallel()
+
 	const ownPort = "18020"
+
 	allow := []string{"127.0.0.0/30"} // a network does not allow the service's own ports
 	listening := []string{"0.0.0.0:" + ownPort, "0.0.0.0:443"}
 	addresses := []string{
@@ -60,14 +66,18 @@ func TestGuard_Transport_refusesWhatWebFetchRefuses(t *testing.T) {
 	}
 	own, err := net.InterfaceAddrs()
 	require.NoError(t, err)
+
 	for _, a := range own {
 		addresses = append(addresses, net.JoinHostPort(a.(*net.IPNet).IP.String(), "443"))
 	}
+
 	client, err := web.New(web.Config{Allow: allow, Own: listening})
 	require.NoError(t, err)
 	checks, err := netguard.New(allow, listening)
 	require.NoError(t, err)
+
 	servers := NewGuard(checks).Transport(false)
+
 	for _, address := range addresses {
 		_, err := client.Fetch(t.Context(), "http://"+address+"/")
 		require.True(t, domain.HasCode(err, "web_refused"), "WebFetch of %s: %v", address, err)

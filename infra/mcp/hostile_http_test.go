@@ -16,6 +16,7 @@ import (
 
 func TestHostileServersByHTTP(t *testing.T) {
 	t.Parallel()
+
 	trusted := func(s *domain.MCPServerRecord) { s.Trusted = true }
 	short := func(s *domain.MCPServerRecord) { s.TimeoutS = 2 }
 	front := func(t *testing.T, w *env, name string, handle http.HandlerFunc, change ...func(*domain.MCPServerRecord)) {
@@ -31,6 +32,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 		w.offered()
 		require.Eventually(t, func() bool { return w.records.state(name).Status == domain.MCPFailed }, soon, tick)
 		require.NotContains(t, w.records.state(name).Error+w.log.String(), "s3cret")
+
 		return w.records.state(name).Error
 	}
 	// answering makes a server that speaks plain JSON, but for what change does.
@@ -40,6 +42,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 				rw.WriteHeader(http.StatusMethodNotAllowed)
 				return
 			}
+
 			var request struct {
 				ID     json.RawMessage `json:"id"`
 				Method string          `json:"method"`
@@ -48,10 +51,13 @@ func TestHostileServersByHTTP(t *testing.T) {
 				rw.WriteHeader(http.StatusAccepted)
 				return
 			}
+
 			if change != nil && change(rw, r, request.Method, request.ID) {
 				return
 			}
+
 			rw.Header().Set("Content-Type", "application/json")
+
 			switch request.Method {
 			case "initialize":
 				_, _ = rw.Write(reply(request.ID, hello))
@@ -62,6 +68,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 			}
 		}
 	}
+
 	t.Run("hangs", func(t *testing.T) {
 		t.Parallel()
 		w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
@@ -75,11 +82,13 @@ func TestHostileServersByHTTP(t *testing.T) {
 		t.Parallel()
 		w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 		plain := answering(nil)
+
 		front(t, w, "notices", func(rw http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
 				<-r.Context().Done()
 				return
 			}
+
 			plain(rw, r)
 		})
 		failing(t, w, "notices")
@@ -106,19 +115,23 @@ func TestHostileServersByHTTP(t *testing.T) {
 	})
 	t.Run("floods", func(t *testing.T) {
 		t.Parallel()
+
 		for _, kind := range []string{"application/json", "text/event-stream"} {
 			w := newEnv(t)
 			front(t, w, "flood", answering(func(rw http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) bool {
 				if method != "tools/call" {
 					return false
 				}
+
 				rw.Header().Set("Content-Type", kind)
+
 				chunk := []byte("data: " + strings.Repeat("x", 1<<20))
 				for range 200 {
 					if _, err := rw.Write(chunk); err != nil {
 						break
 					}
 				}
+
 				return true
 			}))
 			result, err := w.call(t.Context(), "mcp__flood__act", `{}`)
@@ -134,7 +147,9 @@ func TestHostileServersByHTTP(t *testing.T) {
 			if method != "tools/call" {
 				return false
 			}
+
 			rw.Header().Set("Content-Type", "text/event-stream")
+
 			return true
 		}))
 		result, err := w.call(t.Context(), "mcp__cut__act", `{}`)
@@ -151,6 +166,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 				<-r.Context().Done()
 				return true
 			}
+
 			return false
 		}), short)
 		result, err := w.call(t.Context(), "mcp__slow__act", `{}`)
@@ -163,8 +179,10 @@ func TestHostileServersByHTTP(t *testing.T) {
 		server := httptest.NewServer(answering(nil))
 		w.add(domain.MCPServer{Name: "gone", Transport: domain.MCPHTTP, URL: server.URL}, trusted)
 		tool := w.tool("mcp__gone__act")
+
 		server.CloseClientConnections()
 		server.Close()
+
 		result, err := tool.Run(t.Context(), newCall(`{}`))
 		require.NoError(t, err)
 		require.True(t, result.IsError) // the call was perhaps sent on the old connection

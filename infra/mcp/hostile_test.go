@@ -21,13 +21,16 @@ func oneSecond(s *domain.MCPServerRecord) { s.TimeoutS = 1 }
 
 func TestManager_serverHangs(t *testing.T) {
 	t.Parallel()
+
 	for _, method := range []string{"initialize", "tools/list"} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
+
 			hang := polite(func(m string, _, _ json.RawMessage) []byte {
 				if m == method {
 					return silence
 				}
+
 				return nil
 			})
 			w := newEnv(t)
@@ -63,14 +66,17 @@ func TestACallThatHangs(t *testing.T) {
 		if method == "tools/call" {
 			return silence
 		}
+
 		return nil
 	}), oneSecond)
+
 	for _, name := range []string{"mcp__slow__act", "mcp__slow__look"} {
 		result, err := w.call(t.Context(), name, `{}`)
 		require.NoError(t, err)
 		require.True(t, result.IsError)
 		require.Contains(t, result.Output, "longer than 1s")
 	}
+
 	started, alive := w.launcher.running()
 	require.Equal(t, [2]int{1, 1}, [2]int{started, alive}, "it answers pings, so it is only slow")
 }
@@ -82,6 +88,7 @@ func TestAServerThatDiedInside(t *testing.T) {
 		if method == "tools/call" || method == "ping" {
 			return silence
 		}
+
 		return nil
 	}), oneSecond)
 	_, err := w.call(t.Context(), "mcp__dead__act", `{}`)
@@ -100,16 +107,22 @@ func TestCall_serverDies(t *testing.T) {
 	w.stdio("frail", func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		dying, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+
 		server := polite(func(method string, _, _ json.RawMessage) []byte {
 			if method == "tools/call" {
 				_, _ = errs.Write([]byte("fatal: out of \x1b[31mluck\n"))
+
 				cancel(errors.New("killed"))
+
 				return silence
 			}
+
 			return nil
 		})
+
 		over := make(chan error, 1)
 		go func() { over <- server(dying, in, out, errs) }()
+
 		select {
 		case err := <-over:
 			return err
@@ -130,6 +143,7 @@ func TestCall_serverDies(t *testing.T) {
 	looking, err := w.call(t.Context(), "mcp__frail__look", `{}`)
 	require.Error(t, err, "what only looks is tried again")
 	require.True(t, looking.IsError)
+
 	started, _ := w.launcher.running()
 	require.GreaterOrEqual(t, started, 2)
 }
@@ -141,10 +155,12 @@ func TestACrashLoopIsSlowedDown(t *testing.T) {
 		_, _ = errs.Write([]byte("no configuration"))
 		return nil
 	})
+
 	began := time.Now()
 	for time.Since(began) < 1500*time.Millisecond {
 		require.Empty(t, w.offered())
 	}
+
 	started, _ := w.launcher.running()
 	// Twice, and then again after 1, 2, 4, … seconds.
 	require.LessOrEqual(t, started, 3+bits.Len(uint(time.Since(began)/time.Second)))
@@ -163,6 +179,7 @@ func TestAMissingProgram(t *testing.T) {
 
 func TestAFloodIsBounded(t *testing.T) {
 	t.Parallel()
+
 	flood := strings.Repeat("x", 1<<20)
 	w := newEnv(t)
 	w.stdio("flood", fake(nil))
@@ -171,13 +188,16 @@ func TestAFloodIsBounded(t *testing.T) {
 			if method != "tools/call" {
 				return nil
 			}
+
 			_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, id)
 			for range 100 { // 100 MiB
 				if err == nil {
 					_, err = io.WriteString(out, flood)
 				}
 			}
+
 			_, _ = io.WriteString(out, `"}]}}`)
+
 			return silence
 		})(ctx, in, out, errs)
 	}
@@ -192,6 +212,7 @@ func TestAFloodIsBounded(t *testing.T) {
 			if method == "tools/call" {
 				return reply(id, `{"content":[{"type":"text","text":"`+strings.Repeat(flood, 10)+`"}]}`)
 			}
+
 			return nil
 		}))
 		w.manager.ForgetServer("")
@@ -210,12 +231,14 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 			if _, err := io.WriteString(out, noise); err != nil {
 				return err
 			}
+
 			return polite(func(method string, id, _ json.RawMessage) []byte {
 				if method == "tools/call" {
 					// Answers to no request, half an answer and an answer of a wrong kind come before the right one.
 					return append([]byte("{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n{\"jsonrpc\":\"1.0\"}\n[1,2]\n{\"id\":\n"),
 						reply(id, `{"content":[{"type":"text","text":"right"}]}`)...)
 				}
+
 				return nil
 			})(ctx, in, out, errs)
 		}
@@ -239,6 +262,7 @@ func TestCall_strayAnswers(t *testing.T) {
 		if method == "tools/call" {
 			return reply(json.RawMessage(`"another"`), `{"content":[]}`)
 		}
+
 		return nil
 	}), oneSecond)
 	result, err := w.call(t.Context(), "mcp__liar__act", `{}`)
@@ -254,13 +278,16 @@ func TestAHugeList(t *testing.T) {
 			if method == "tools/list" {
 				return reply(id, `{"tools":[`+strings.Join(tools, ",")+`]}`)
 			}
+
 			return nil
 		})
 	}
+
 	var many []string
 	for i := range 10_000 {
 		many = append(many, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i))
 	}
+
 	w.stdio("many", list(many...))
 	w.stdio("wordy", list(
 		`{"name":"long","description":"`+strings.Repeat("word ", 2<<20)+`","inputSchema":{"type":"object"}}`,
@@ -284,23 +311,30 @@ func TestAHugeList(t *testing.T) {
 		if method == "tools/list" {
 			return reply(id, fmt.Sprintf(`{"tools":[],"nextCursor":"c%d"}`, time.Now().UnixNano()))
 		}
+
 		return nil
 	}))
 	w.offered()
+
 	names := func(server string) []string {
 		require.Eventually(t, func() bool { return w.records.state(server).Status == domain.MCPConnected }, soon, tick, server)
+
 		var out []string
+
 		for name, tool := range w.offered() {
 			if strings.HasPrefix(name, "mcp__"+server+"__") {
 				require.LessOrEqual(t, len([]rune(tool.Spec.Description)), maxDescription)
+
 				out = append(out, strings.TrimPrefix(name, "mcp__"+server+"__"))
 			}
 		}
+
 		return out
 	}
 	require.Len(t, names("many"), maxTools)
 	require.Equal(t, "it has more than 128 tools; 9872 tools are not offered", w.records.state("many").Error)
 	require.Equal(t, []string{"long"}, names("wordy"))
+
 	evil := strings.TrimPrefix(toolName("wrong", "evil \u202ename\a"), "mcp__wrong__")
 	require.ElementsMatch(t, []string{"remote", "twice", "dialect", "draft7", evil}, names("wrong"))
 	require.Equal(t, "ab[2J", w.offered()["mcp__wrong__"+evil].Spec.Description)
@@ -316,10 +350,12 @@ func TestCall_serverEndsBeforeItReads(t *testing.T) {
 	w.stdio("short", func(ctx context.Context, in io.Reader, _, errs io.Writer) error {
 		_, _ = errs.Write([]byte("no licence"))
 		_ = in.(io.Closer).Close()
+
 		select { // its end is noticed late
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 		}
+
 		return nil
 	})
 	require.Empty(t, w.offered())

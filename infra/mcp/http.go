@@ -29,14 +29,17 @@ func openHTTP(way http.RoundTripper, server domain.MCPServer) (*sdk.StreamableCl
 	if err != nil {
 		return nil, nil, errors.New("its URL cannot be used")
 	}
+
 	c := &channel{way: way, host: request.URL.Scheme + "://" + request.URL.Host, headers: server.Headers}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	client := &http.Client{Transport: c, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > 3 || to.URL.Scheme+"://"+to.URL.Host != c.host {
 			return errors.New("it redirects to another host")
 		}
+
 		return nil
 	}}
+
 	return &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: maxMessage}, c, nil
 }
 
@@ -45,6 +48,7 @@ func (c *channel) why() error {
 	if cause := context.Cause(c.ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
+
 	return nil
 }
 
@@ -59,23 +63,28 @@ func (c *channel) Close() error {
 func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+
 	r = r.Clone(ctx)
 	if r.URL.Scheme+"://"+r.URL.Host == c.host {
 		for name, value := range c.headers {
 			r.Header.Set(name, value)
 		}
 	}
+
 	answer, err := c.way.RoundTrip(r)
 	if err != nil {
 		stop()
 		cancel(nil)
+
 		return nil, err
 	}
+
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	answer.Body = &measured{
 		ReadCloser: answer.Body, channel: c, stream: strings.EqualFold(kind, "text/event-stream"),
 		release: func() { stop(); cancel(nil) },
 	}
+
 	return answer, nil
 }
 
@@ -91,14 +100,17 @@ type measured struct {
 func (m *measured) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	m.read += n
+
 	trouble := m.channel.budget.spend(n, 0)
 	if trouble == nil && !m.stream && m.read > maxMessage {
 		trouble = errTooLarge
 	}
+
 	if trouble != nil {
 		m.channel.end(trouble)
 		return 0, trouble
 	}
+
 	return n, err
 }
 

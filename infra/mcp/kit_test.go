@@ -36,6 +36,7 @@ type records struct {
 func (r *records) SessionMCPServers(context.Context, string) ([]domain.MCPServerRecord, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.servers, nil
 }
 
@@ -46,23 +47,28 @@ func (r *records) MCPSession(_ context.Context, id string) (domain.Session, erro
 func (r *records) MCPConnections(context.Context, string) ([]domain.MCPConnection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var list []domain.MCPConnection
 	for _, s := range r.states {
 		list = append(list, s)
 	}
+
 	return list, nil
 }
 
 func (r *records) SaveMCPConnection(_ context.Context, c domain.MCPConnection) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.states[c.Name] = c
+
 	return nil
 }
 
 func (r *records) state(name string) domain.MCPConnection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.states[name]
 }
 
@@ -83,26 +89,32 @@ type launcher struct {
 func (l *launcher) Launch(ctx context.Context, p Program) (Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	run := l.programs[p.Argv[0]]
 	if run == nil {
 		return nil, errors.New("no such program")
 	}
+
 	in, stdin := io.Pipe()
 	ctx, kill := context.WithCancel(ctx)
 	process := &fakeProcess{stdin: stdin, kill: kill, done: make(chan struct{})}
 	l.started = append(l.started, process)
 	l.last = p
+
 	go func() {
 		context.AfterFunc(ctx, func() { _ = in.CloseWithError(errors.New("killed")) })
 		err := run(ctx, in, p.Stdout, p.Stderr)
 		_ = in.Close()
+
 		process.ending = "its process ended with exit code 0"
 		if err != nil {
 			process.ending = fmt.Sprintf("its process ended by a signal (%v)", err)
 		}
+
 		kill()
 		close(process.done)
 	}()
+
 	return process, nil
 }
 
@@ -110,6 +122,7 @@ func (l *launcher) Launch(ctx context.Context, p Program) (Process, error) {
 func (l *launcher) running() (all, alive int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, p := range l.started {
 		select {
 		case <-p.done:
@@ -117,6 +130,7 @@ func (l *launcher) running() (all, alive int) {
 			alive++
 		}
 	}
+
 	return len(l.started), alive
 }
 
@@ -148,6 +162,7 @@ func fake(answer func(method string, id json.RawMessage, params json.RawMessage)
 	return func(ctx context.Context, in io.Reader, out, _ io.Writer) error {
 		lines := bufio.NewScanner(in)
 		lines.Buffer(nil, 32<<20)
+
 		for lines.Scan() {
 			var request struct {
 				ID     json.RawMessage `json:"id"`
@@ -157,12 +172,14 @@ func fake(answer func(method string, id json.RawMessage, params json.RawMessage)
 			if json.Unmarshal(lines.Bytes(), &request) != nil || request.ID == nil {
 				continue
 			}
+
 			if reply := answer(request.Method, request.ID, request.Params); reply != nil {
 				if _, err := out.Write(append(reply, '\n')); err != nil {
 					return err
 				}
 			}
 		}
+
 		return ctx.Err()
 	}
 }
@@ -184,8 +201,10 @@ func polite(change func(method string, id, params json.RawMessage) []byte) progr
 			if string(changed) == string(silence) {
 				return nil
 			}
+
 			return changed
 		}
+
 		switch method {
 		case "initialize":
 			return reply(id, hello)
@@ -196,6 +215,7 @@ func polite(change func(method string, id, params json.RawMessage) []byte) progr
 		case "ping":
 			return reply(id, `{}`)
 		}
+
 		return nil
 	})
 }
@@ -219,6 +239,7 @@ func newEnv(t *testing.T, change ...func(*Config)) *env {
 	}
 	checks, err := netguard.New(nil, nil)
 	require.NoError(t, err)
+
 	c := Config{
 		Records: w.records, Launcher: w.launcher, Roots: w.records, HTTP: NewGuard(checks), Version: "test",
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)), ConnectTime: soon,
@@ -226,12 +247,15 @@ func newEnv(t *testing.T, change ...func(*Config)) *env {
 	for _, f := range change {
 		f(&c)
 	}
+
 	w.manager = NewManager(c)
+
 	t.Cleanup(func() {
 		w.manager.Close()
 		_, alive := w.launcher.running()
 		require.Zero(t, alive, "processes outlive the manager")
 	})
+
 	return w
 }
 
@@ -245,6 +269,7 @@ func (w *env) stdio(name string, p program, change ...func(*domain.MCPServerReco
 
 func (w *env) add(server domain.MCPServer, change ...func(*domain.MCPServerRecord)) {
 	server.Enabled = true
+
 	record := domain.MCPServerRecord{
 		MCPServer:  server,
 		ID:         "id-" + server.Name,
@@ -255,6 +280,7 @@ func (w *env) add(server domain.MCPServer, change ...func(*domain.MCPServerRecor
 	for _, f := range change {
 		f(&record)
 	}
+
 	w.records.mu.Lock()
 	w.records.servers = append(w.records.servers, record)
 	w.records.mu.Unlock()
@@ -269,6 +295,7 @@ func (w *env) offered() map[string]tools.Tool {
 		require.NotContains(w.t, out, tool.Name)
 		out[tool.Name] = tool
 	}
+
 	return out
 }
 
@@ -276,24 +303,33 @@ func (w *env) offered() map[string]tools.Tool {
 // manager's patience. It may end before a slow machine has connected.
 func (w *env) atFirst(n int) map[string]tools.Tool {
 	w.t.Helper()
+
 	began := time.Now()
+
 	offered := w.offered()
 	if len(offered) != n && time.Since(began) >= patience {
 		require.Eventually(w.t, func() bool { offered = w.offered(); return len(offered) == n }, soon, tick)
 	}
+
 	require.Len(w.t, offered, n)
+
 	return offered
 }
 
 // tool waits for a tool.
 func (w *env) tool(name string) tools.Tool {
 	w.t.Helper()
+
 	var found tools.Tool
+
 	require.Eventually(w.t, func() bool {
 		var ok bool
+
 		found, ok = w.offered()[name]
+
 		return ok
 	}, soon, tick, "tool %s; the state is %+v", name, w.records.states)
+
 	return found
 }
 
@@ -305,7 +341,9 @@ var calls struct {
 func newCall(arguments string) *tools.Call {
 	calls.Lock()
 	defer calls.Unlock()
+
 	calls.n++
+
 	return &tools.Call{ID: fmt.Sprintf("call-%d", calls.n), Arguments: json.RawMessage(arguments)}
 }
 
@@ -324,12 +362,15 @@ type lockedBuffer struct {
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.b = append(l.b, p...)
+
 	return len(p), nil
 }
 
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return string(l.b)
 }

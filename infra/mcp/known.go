@@ -33,6 +33,7 @@ const maxKnown = 256
 // Tools implements tools.Provider.
 func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	var servers []domain.MCPServerRecord
+
 	if !s.Session.NoToolServers {
 		var err error
 		if servers, err = k.Records.SessionMCPServers(ctx, s.Session.ID); err != nil {
@@ -40,16 +41,20 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 			return nil
 		}
 	}
+
 	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, s.Profile.MCPServers))
 	if len(used) == 0 {
 		return nil
 	}
+
 	states, err := k.Records.MCPConnections(ctx, s.Session.ID)
 	if err != nil {
 		k.Logger.Warn("failed to read the states of tool servers", "session_id", s.Session.ID, "error", err)
 		return nil
 	}
+
 	var all []tools.Tool
+
 	for _, server := range used {
 		for _, state := range states {
 			if state.Name == server.Name && state.Fingerprint == configHash(server) && state.Status != domain.MCPFailed {
@@ -57,24 +62,32 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 			}
 		}
 	}
+
 	return all
 }
 
 // offer makes the tools of one server, once for each state.
 func (k *Known) offer(server domain.MCPServerRecord, state domain.MCPConnection) []tools.Tool {
 	key := knownKey{state.SessionID, server.Name, state.Fingerprint, state.UpdatedAt}
+
 	k.mu.Lock()
 	made, ok := k.prepared[key]
 	k.mu.Unlock()
+
 	if ok {
 		return made
 	}
+
 	made = offerOf(server, state.Tools, func(string, bool) runner { return nil })
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if k.prepared == nil || len(k.prepared) >= maxKnown {
 		k.prepared = map[knownKey][]tools.Tool{} // those in use come back at once
 	}
+
 	k.prepared[key] = made
+
 	return made
 }

@@ -16,6 +16,7 @@ func names(list []tools.Tool) []string {
 	for _, tool := range list {
 		out = append(out, tool.Name)
 	}
+
 	return out
 }
 
@@ -26,23 +27,27 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
 	scope := tools.Scope{Session: session, Mode: domain.ModeExecuting}
 	require.Empty(t, known.Tools(t.Context(), scope), "the server was not asked yet")
+
 	started, _ := w.launcher.running()
 	require.Zero(t, started)
 
 	w.tool("mcp__every__echo")
 	require.Eventually(t, func() bool { return len(known.Tools(t.Context(), scope)) == 6 }, soon, tick)
+
 	offered := w.offered()
 	for _, tool := range known.Tools(t.Context(), scope) {
 		require.Equal(t, offered[tool.Name].Spec, tool.Spec)
 		require.Equal(t, offered[tool.Name].Acts, tool.Acts)
 		require.Nil(t, tool.Run)
 	}
+
 	w.manager.ForgetSession(session.ID) // at rest it is known all the same
 	require.Len(t, known.Tools(t.Context(), scope), 6)
 
 	change := func(f func(*domain.MCPServerRecord)) {
 		w.records.mu.Lock()
 		defer w.records.mu.Unlock()
+
 		f(&w.records.servers[0])
 	}
 	change(func(s *domain.MCPServerRecord) { s.Enabled = false })
@@ -51,6 +56,7 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	require.Empty(t, known.Tools(t.Context(), scope), "of another program nothing is known")
 	change(func(s *domain.MCPServerRecord) { s.Command = "every" })
 	require.Len(t, known.Tools(t.Context(), scope), 6)
+
 	state := w.records.state("every")
 	state.Status = domain.MCPFailed
 	require.NoError(t, w.records.SaveMCPConnection(t.Context(), state))
@@ -65,6 +71,7 @@ func TestKnown_configuredServers(t *testing.T) {
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
 		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
 	}}}
+
 	require.Eventually(t, func() bool { return len(w.manager.Tools(t.Context(), scope)) > 0 }, soon, tick)
 	require.Equal(t, []string{"mcp__every__echo"}, names(w.manager.Tools(t.Context(), scope)))
 	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}

@@ -50,10 +50,12 @@ type said struct {
 func (s *said) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.tail = append(s.tail, p[max(0, len(p)-maxSaid):]...)
 	if len(s.tail) > 2*maxSaid {
 		s.tail = append(s.tail[:0:0], s.tail[len(s.tail)-maxSaid:]...)
 	}
+
 	return len(p), nil
 }
 
@@ -61,6 +63,8 @@ func (s *said) Write(p []byte) (int, error) {
 func (s *said) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	const most = 400
+
 	return cleanText(oneLine(string(s.tail[max(0, len(s.tail)-most):])), most)
 }

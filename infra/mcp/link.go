@@ -72,21 +72,27 @@ func (l *link) start() {
 	if l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
 		return
 	}
+
 	l.state = linkConnecting
 	l.settled = make(chan struct{})
 	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
+
 	l.abort = cancel
 	if l.began.IsZero() {
 		l.began = time.Now()
 	}
+
 	t, settled := l.target, l.settled
+
 	connect := func() {
 		defer close(settled)
 		defer cancel()
+
 		l.connect(ctx, t)
 	}
 	if !l.manager.spawn(connect) {
 		cancel()
+
 		l.state = linkClosed
 	}
 }
@@ -100,9 +106,11 @@ func (l *link) connect(ctx context.Context, t target) {
 	switch {
 	case l.state != linkConnecting: // closed meanwhile
 		l.mu.Unlock()
+
 		if conn != nil {
 			conn.close()
 		}
+
 		return
 	case err != nil:
 		l.failed(errorText(err, t.server.MCPServer))
@@ -111,10 +119,13 @@ func (l *link) connect(ctx context.Context, t target) {
 		l.catalog, l.listed, l.offer = list, true, nil
 	}
 	l.mu.Unlock()
+
 	if conn != nil && !l.manager.spawn(func() { l.watch(conn) }) {
 		conn.close()
 	}
+
 	l.save(l.manager.life)
+
 	if err != nil {
 		l.manager.Logger.Info(
 			"failed to connect to a tool server",
@@ -134,16 +145,20 @@ func (l *link) open(ctx context.Context, t target) (*connection, []domain.MCPToo
 			return nil, nil, "", err
 		}
 	}
+
 	var conn *connection
+
 	conn, err := l.manager.dial(ctx, t, func() { l.changed() })
 	if err != nil {
 		return nil, nil, "", err
 	}
+
 	list, note, err := conn.list(ctx)
 	if err != nil {
 		conn.close()
 		return nil, nil, "", fmt.Errorf("its tools cannot be listed: %w", err)
 	}
+
 	return conn, list, note, nil
 }
 
@@ -151,6 +166,7 @@ func (l *link) open(ctx context.Context, t target) (*connection, []domain.MCPToo
 func (l *link) failed(why string) {
 	l.state, l.conn, l.err = linkDown, nil, why
 	l.failures++
+
 	l.retryAt = time.Now()
 	if l.failures > 1 { // the first time, at once
 		l.retryAt = l.retryAt.Add(min(time.Second<<min(l.failures-2, 10), backoffMost))
@@ -160,13 +176,16 @@ func (l *link) failed(why string) {
 // watch waits for the end of a connection.
 func (l *link) watch(conn *connection) {
 	err := conn.session.Wait()
+
 	why := conn.why()
 	if why == nil {
 		why = err
 	}
+
 	if why == nil {
 		why = errors.New("it closed the connection")
 	}
+
 	l.lost(conn, why)
 }
 
@@ -177,9 +196,11 @@ func (l *link) lost(conn *connection, why error) {
 		l.mu.Unlock()
 		return
 	}
+
 	if time.Since(conn.since) > steady {
 		l.failures = 0
 	}
+
 	l.failed(errorText(why, l.target.server.MCPServer))
 	name, session, text := l.target.server.Name, l.target.session.ID, l.err
 	l.mu.Unlock()
@@ -196,15 +217,18 @@ func (l *link) rest(state linkState) {
 		l.mu.Unlock()
 		return // in use again
 	}
+
 	conn := l.conn
 	if l.state == linkConnecting {
 		l.abort()
 	}
+
 	l.state, l.conn = state, nil
 	if l.relist != nil {
 		l.relist.Stop()
 	}
 	l.mu.Unlock()
+
 	if conn != nil {
 		conn.close()
 	}
@@ -214,6 +238,7 @@ func (l *link) rest(state linkState) {
 func (l *link) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.state == linkUp && l.relist == nil {
 		conn := l.conn
 		l.relist = time.AfterFunc(relistPause, func() { l.manager.spawn(func() { l.refresh(conn) }) })
@@ -223,15 +248,19 @@ func (l *link) changed() {
 func (l *link) refresh(conn *connection) {
 	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
 	defer cancel()
+
 	l.mu.Lock()
 	l.relist = nil // a notice from now on means another list again
 	l.mu.Unlock()
+
 	list, note, err := conn.list(ctx)
+
 	l.mu.Lock()
 	if l.conn != conn {
 		l.mu.Unlock()
 		return
 	}
+
 	if err != nil {
 		l.err = "its changed tools cannot be listed: " + errorText(err, l.target.server.MCPServer)
 	} else {
@@ -246,7 +275,9 @@ func (l *link) refresh(conn *connection) {
 func (l *link) save(ctx context.Context) {
 	l.saving.Lock()
 	defer l.saving.Unlock()
+
 	l.mu.Lock()
+
 	state := domain.MCPConnection{
 		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: configHash(l.target.server),
 		Error: l.err, Tools: l.catalog,
@@ -263,8 +294,10 @@ func (l *link) save(ctx context.Context) {
 		return
 	}
 	l.mu.Unlock()
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+
 	if err := l.manager.Records.SaveMCPConnection(ctx, state); err != nil {
 		l.manager.Logger.Warn("failed to store the state of a tool server",
 			"session_id", state.SessionID, "server", state.Name, "error", err)
@@ -276,12 +309,15 @@ func (l *link) wait(ctx context.Context, deadline time.Time) {
 	l.mu.Lock()
 	settled, connecting := l.settled, l.state == linkConnecting
 	l.mu.Unlock()
+
 	left := time.Until(deadline)
 	if !connecting || left <= 0 {
 		return
 	}
+
 	late := time.NewTimer(left)
 	defer late.Stop()
+
 	select {
 	case <-settled:
 	case <-late.C:
@@ -293,11 +329,14 @@ func (l *link) wait(ctx context.Context, deadline time.Time) {
 func (l *link) tools() []tools.Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.listed || l.state == linkClosed || l.state == linkDown && l.failures >= hopeless {
 		return nil
 	}
+
 	if l.offer == nil {
 		l.offer = l.makeOffer()
 	}
+
 	return l.offer
 }

@@ -86,16 +86,20 @@ const (
 // NewManager makes a Manager; Close ends it.
 func NewManager(c Config) *Manager {
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
+
 	c.MaxProcesses = cmp.Or(c.MaxProcesses, 64)
 	if c.Profile == nil {
 		c.Profile = func(domain.Session) domain.Profile { return domain.Profile{} }
 	}
+
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+
 	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[string]*known{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	m.spawn(m.closeIdle)
+
 	return m
 }
 
@@ -118,27 +122,33 @@ func (m *Manager) Close() {
 func (m *Manager) spawn(run func()) bool {
 	m.spawning.Lock()
 	defer m.spawning.Unlock()
+
 	if !m.ending {
 		m.running.Go(run)
 	}
+
 	return !m.ending
 }
 
 // drop ends the links that match, all at once, and waits for their ends.
 func (m *Manager) drop(match func(linkKey, *link) bool) {
 	var dropped []*link
+
 	m.mu.Lock()
 	for key, l := range m.links {
 		if match(key, l) {
 			dropped = append(dropped, l)
+
 			delete(m.links, key)
 		}
 	}
 	m.mu.Unlock()
+
 	var all sync.WaitGroup
 	for _, l := range dropped {
 		all.Go(func() { l.rest(linkClosed) })
 	}
+
 	all.Wait()
 }
 
@@ -159,6 +169,7 @@ func (m *Manager) ForgetServer(serverID string) {
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+
 		return l.target.server.ID == serverID
 	})
 }
@@ -171,6 +182,7 @@ func (m *Manager) ForgetUser(userID string) {
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+
 		return l.target.session.OwnerID == userID || l.target.server.OwnerID == userID
 	})
 }
@@ -180,17 +192,23 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPSe
 	m.mu.Lock()
 	k := m.known[sessionID]
 	m.mu.Unlock()
+
 	if k != nil && time.Now().Before(k.until) {
 		return k.servers, nil
 	}
+
 	k = &known{until: time.Now().Add(knownFor)}
+
 	var err error
 	if k.servers, err = m.Records.SessionMCPServers(ctx, sessionID); err != nil {
 		return nil, err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.known[sessionID] = k
+
 	return k.servers, nil
 }
 
@@ -200,6 +218,7 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPSe
 func configHash(s domain.MCPServerRecord) string {
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
 	sum := sha256.Sum256(data)
+
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -210,8 +229,10 @@ func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
 	if s.Transport == domain.MCPStdio && s.OfSession() {
 		env = session.Env
 	}
+
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.Env, s.URL, s.Headers, s.Trusted, env})
 	sum := sha256.Sum256(data)
+
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -220,29 +241,39 @@ func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
 func (m *Manager) link(session domain.Session, server domain.MCPServerRecord) (l *link, fresh bool) {
 	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
 	key := linkKey{session.ID, server.Name}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.closed {
 		return nil, false
 	}
+
 	if l = m.links[key]; l != nil {
 		l.mu.Lock()
+
 		same := l.target.fingerprint == t.fingerprint
 		if same {
 			if !l.target.server.UpdatedAt.Equal(server.UpdatedAt) {
 				l.offer = nil
 			}
+
 			l.target, l.used = t, time.Now()
 		}
 		l.mu.Unlock()
+
 		if same {
 			return l, false
 		}
+
 		old := l
+
 		m.spawn(func() { old.rest(linkClosed) })
 	}
+
 	l = &link{manager: m, target: t, used: time.Now()}
 	m.links[key] = l
+
 	return l, true
 }
 
@@ -250,6 +281,7 @@ func (m *Manager) link(session domain.Session, server domain.MCPServerRecord) (l
 func (m *Manager) closeIdle() {
 	tick := time.NewTicker(min(idleCheckEvery, m.Idle))
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-m.life.Done():
@@ -267,9 +299,12 @@ func (m *Manager) tidy(now time.Time) {
 			delete(m.known, id)
 		}
 	}
+
 	var idle []*link
+
 	for key, l := range m.links {
 		l.mu.Lock()
+
 		unused := now.Sub(l.used)
 		switch {
 		case l.calls > 0:
@@ -281,6 +316,7 @@ func (m *Manager) tidy(now time.Time) {
 		l.mu.Unlock()
 	}
 	m.mu.Unlock()
+
 	for _, l := range idle {
 		l.rest(linkIdle)
 	}
@@ -291,15 +327,20 @@ var errCrowded = errors.New("too many tool servers run on this machine just now"
 // makeRoom lets the longest unused process go when there are too many.
 func (m *Manager) makeRoom(for_ *link) error {
 	m.mu.Lock()
+
 	var idle []*link
+
 	count := 0
+
 	for _, l := range m.links {
 		if l == for_ {
 			continue
 		}
+
 		l.mu.Lock()
 		if l.target.server.Transport == domain.MCPStdio && (l.state == linkUp || l.state == linkConnecting) {
 			count++
+
 			if l.state == linkUp && l.calls == 0 {
 				idle = append(idle, l)
 			}
@@ -307,19 +348,24 @@ func (m *Manager) makeRoom(for_ *link) error {
 		l.mu.Unlock()
 	}
 	m.mu.Unlock()
+
 	if count < m.MaxProcesses {
 		return nil
 	}
+
 	if len(idle) == 0 {
 		return errCrowded
 	}
+
 	slices.SortFunc(idle, func(a, b *link) int { return a.lastUse().Compare(b.lastUse()) })
 	idle[0].rest(linkIdle)
+
 	return nil
 }
 
 func (l *link) lastUse() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.used
 }

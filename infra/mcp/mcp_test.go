@@ -22,12 +22,15 @@ import (
 // everything is a server with a tool of each kind.
 func everything() *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ServerOptions{PageSize: 2})
+
 	type words struct {
 		Text string `json:"text"`
 	}
+
 	text := func(s string) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: s}}}
 	}
+
 	sdk.AddTool(
 		server,
 		&sdk.Tool{Name: "echo", Title: "Echo it", Description: "Says it again", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
@@ -68,8 +71,10 @@ func everything() *sdk.Server {
 					return nil, ctx.Err()
 				}
 			}
+
 			return text("slow"), nil
 		})
+
 	return server
 }
 
@@ -107,6 +112,7 @@ func TestToolsOfAServer(t *testing.T) {
 		require.False(t, echo.Acts)
 		require.True(t, offered["mcp__every__act"].Acts)
 		require.False(t, offered["mcp__every__put"].Acts)
+
 		for name, tool := range offered {
 			require.False(t, tool.Planning, "%s is offered while a plan is made", name)
 			require.Equal(t, 65*time.Second, tool.TimeLimit)
@@ -140,11 +146,16 @@ func TestProgressIsShown(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, w *env) {
 		call := newCall(`{}`)
-		var mu sync.Mutex
-		var shown strings.Builder
+
+		var (
+			mu    sync.Mutex
+			shown strings.Builder
+		)
+
 		call.Progress = func(stream, text string) {
 			mu.Lock()
 			defer mu.Unlock()
+
 			require.Equal(t, "progress", stream)
 			shown.WriteString(text)
 		}
@@ -153,6 +164,7 @@ func TestProgressIsShown(t *testing.T) {
 		require.Equal(t, "slow", result.Output)
 		mu.Lock()
 		defer mu.Unlock()
+
 		require.Contains(t, shown.String(), "1/3 working\n")
 		require.Contains(t, shown.String(), "3/3 working\n")
 	})
@@ -163,24 +175,29 @@ func TestAStopReachesTheServer(t *testing.T) {
 	run := func(t *testing.T, w *env, entered, left chan struct{}) {
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error, 1)
+
 		tool := w.tool("mcp__h__hang")
 		go func() {
 			_, err := tool.Run(ctx, newCall(`{}`))
 			over <- err
 		}()
+
 		<-entered
 		stop()
+
 		select {
 		case err := <-over:
 			require.ErrorIs(t, err, context.Canceled)
 		case <-time.After(soon):
 			t.Fatal("the stop is not heard")
 		}
+
 		select {
 		case <-left:
 		case <-time.After(soon):
 			t.Fatal("the server did not hear of it")
 		}
+
 		result, err := w.call(t.Context(), "mcp__h__fine", `{}`)
 		require.NoError(t, err)
 		require.Equal(t, "fine", result.Output, "the connection goes on")
@@ -194,6 +211,7 @@ func TestAStopReachesTheServer(t *testing.T) {
 				close(entered)
 				<-ctx.Done()
 				close(left)
+
 				return nil, ctx.Err()
 			},
 		)
@@ -203,8 +221,10 @@ func TestAStopReachesTheServer(t *testing.T) {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "fine"}}}, nil
 			},
 		)
+
 		return server, entered, left
 	}
+
 	t.Run("stdio", func(t *testing.T) {
 		w := newEnv(t)
 		server, entered, left := hanging()
@@ -232,6 +252,7 @@ func TestAChangedListIsNoticed(t *testing.T) {
 		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return &sdk.CallToolResult{}, nil
 		})
+
 	result, err := w.call(t.Context(), "mcp__every__new", `{}`)
 	require.NoError(t, err)
 	require.Equal(t, "(The tool gave no content.)", result.Output)
@@ -242,32 +263,42 @@ func TestAChangedListIsNoticed(t *testing.T) {
 func TestAServerThatComesBack(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
-	var lives atomic.Int32
-	var handler atomic.Pointer[sdk.StreamableHTTPHandler]
+
+	var (
+		lives   atomic.Int32
+		handler atomic.Pointer[sdk.StreamableHTTPHandler]
+	)
+
 	restart := func() {
 		lives.Add(1)
 		handler.Store(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return everything() }, nil))
 	}
 	restart()
+
 	var secret atomic.Value
+
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		secret.Store(r.Header.Get("X-Api-Key"))
+
 		if r.Method == http.MethodGet { // no notices: the client finds out by a call
 			rw.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
+
 		handler.Load().ServeHTTP(rw, r)
 	}))
 	t.Cleanup(front.Close)
 	t.Cleanup(w.manager.Close)
 	w.add(domain.MCPServer{Name: "web", Transport: domain.MCPHTTP, URL: front.URL, Headers: map[string]string{"X-Api-Key": "s3cret-key"}},
 		func(s *domain.MCPServerRecord) { s.Trusted = true })
+
 	for range 3 {
 		result, err := w.call(t.Context(), "mcp__web__act", `{"text":"x"}`)
 		require.NoError(t, err)
 		require.Equal(t, "cannot act", result.Output, "the new process does not know the old session; the call is sent again")
 		restart()
 	}
+
 	require.Equal(t, "s3cret-key", secret.Load())
 	require.NotContains(t, w.log.String(), "s3cret-key")
 }
@@ -291,6 +322,7 @@ func TestTools_beforeTheServerResponds(t *testing.T) {
 	tool, there := w2.offered()["mcp__every__echo"]
 	require.True(t, there)
 	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+
 	result, err := tool.Run(t.Context(), newCall(`{"text":"late"}`))
 	require.NoError(t, err)
 	require.Equal(t, "You said late", result.Output)
@@ -302,13 +334,17 @@ func TestManager_oneProcessPerSessionAndServer(t *testing.T) {
 	w.stdio("every", serving(everything()), func(s *domain.MCPServerRecord) {
 		s.Env, s.Args = map[string]string{"TOKEN": "t"}, []string{"--x"}
 	})
+
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() { w.offered() })
 	}
+
 	all.Wait()
+
 	_, err := w.call(t.Context(), "mcp__every__echo", `{"text":"a"}`)
 	require.NoError(t, err)
+
 	started, alive := w.launcher.running()
 	require.Equal(t, [2]int{1, 1}, [2]int{started, alive})
 	require.Equal(t, []string{"every", "--x"}, w.launcher.last.Argv)
@@ -331,6 +367,7 @@ func TestAnUnusedProcessEnds(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, func(c *Config) { c.Idle = 200 * time.Millisecond })
 	w.stdio("every", serving(everything()))
+
 	for _, text := range []string{"a", "b"} {
 		result, err := w.call(t.Context(), "mcp__every__echo", `{"text":"`+text+`"}`)
 		require.NoError(t, err)
@@ -344,6 +381,7 @@ func TestManager_changedSettings(t *testing.T) {
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
 	w.tool("mcp__every__echo")
+
 	change := func(f func(*domain.MCPServerRecord)) {
 		w.records.mu.Lock()
 		changed := w.records.servers[0]
@@ -358,10 +396,12 @@ func TestManager_changedSettings(t *testing.T) {
 	change(func(s *domain.MCPServerRecord) { s.Tools = []string{"echo", "none"} })
 	require.Len(t, w.offered(), 1)
 	change(func(s *domain.MCPServerRecord) { s.TrustHints, s.TimeoutS = false, 3600 })
+
 	echo := w.offered()["mcp__every__echo"]
 	require.True(t, echo.Acts, "hints of a server that is not believed count for nothing")
 	require.Greater(t, echo.TimeLimit, time.Hour)
 	require.LessOrEqual(t, echo.TimeLimit, tools.MaxTimeLimit)
+
 	started, _ := w.launcher.running()
 	require.Equal(t, 1, started)
 	change(func(s *domain.MCPServerRecord) { s.Env = map[string]string{"A": "1"} })
@@ -377,10 +417,12 @@ func TestManager_changedSettings(t *testing.T) {
 
 func TestCrowdedMachine(t *testing.T) {
 	t.Parallel()
+
 	w := newEnv(t, func(c *Config) { c.MaxProcesses = 2 })
 	for _, name := range []string{"a", "b", "c"} {
 		w.stdio(name, serving(everything()))
 	}
+
 	for range 3 { // each is there when it is used, and not more than two at once
 		for _, name := range []string{"a", "b", "c"} {
 			result, err := w.call(t.Context(), "mcp__"+name+"__echo", `{"text":"x"}`)
@@ -388,6 +430,7 @@ func TestCrowdedMachine(t *testing.T) {
 				require.Equal(t, "You said x", result.Output)
 			}
 		}
+
 		require.Eventually(t, func() bool { _, alive := w.launcher.running(); return alive <= 3 }, soon, tick)
 	}
 }
@@ -402,7 +445,9 @@ func TestManager_configuredServersOfTheProfile(t *testing.T) {
 		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
 		{Name: "Bad Name", Transport: domain.MCPStdio, Command: "other", Enabled: true},
 	}}}
+
 	var offered []tools.Tool
+
 	require.Eventually(t, func() bool { offered = w.manager.Tools(t.Context(), scope); return len(offered) > 0 }, soon, tick)
 	require.Len(t, offered, 1)
 	require.Equal(t, "mcp__every__echo", offered[0].Name)

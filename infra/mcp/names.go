@@ -15,14 +15,19 @@ const maxToolName = 64
 // two tools never share one and each keeps its own.
 func toolName(server, tool string) string {
 	safe := safeName(tool)
+
 	name := "mcp__" + server + "__" + safe
 	if safe == tool && len(name) <= maxToolName && !strings.Contains(server, "__") && !strings.HasSuffix(server, "_") {
 		return name
 	}
+
 	sum := sha256.Sum256([]byte(server + "\x00" + tool))
 	suffix := "_" + hex.EncodeToString(sum[:4])
+
 	const room = maxToolName - len("mcp____") - len("_00000000")
+
 	server = server[:min(len(server), room-min(len(safe), room/2))]
+
 	return "mcp__" + server + "__" + safe[:min(len(safe), room-len(server))] + suffix
 }
 

@@ -22,28 +22,35 @@ func (l *link) makeOffer() []tools.Tool {
 // what carries a tool's calls out.
 func offerOf(server domain.MCPServerRecord, catalog []domain.MCPTool, run func(tool string, acts bool) runner) []tools.Tool {
 	offer := []tools.Tool{}
+
 	for _, t := range catalog {
 		if len(server.Tools) > 0 && !slices.Contains(server.Tools, t.Name) {
 			continue
 		}
+
 		tool, err := checker(t.Schema)
 		if err != nil {
 			continue // was checked when it was listed; the rules may have changed since
 		}
+
 		name, title := toolName(server.Name, t.Name), t.Title
 		if title == "" {
 			title = cleanText(oneLine(t.Name), maxTitle)
 		}
+
 		tool.Name, tool.DisplayName = name, server.Name+": "+title
+
 		tool.Spec.Name, tool.Spec.Description = name, t.Description
 		if t.Description == "" {
 			tool.Spec.Description = "Tool " + cleanText(oneLine(t.Name), maxTitle) + " of the tool server " + server.Name + "."
 		}
+
 		tool.Acts = !server.TrustHints || !t.ReadOnly && !t.Idempotent
 		tool.Executing = true // while a plan is made, the model has the built-in tools alone
 		tool.TimeLimit = timeLimit(server.MCPServer) + pingTime
 		tool.Run = run(t.Name, tool.Acts)
 		offer = append(offer, tool)
 	}
+
 	return offer
 }

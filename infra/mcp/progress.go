@@ -31,10 +31,13 @@ func (c *connection) listen(token string, show func(stream, text string)) (stop 
 	if show == nil {
 		return func() {}
 	}
+
 	s := &sink{show: show}
+
 	c.mu.Lock()
 	c.sinks[token] = s
 	c.mu.Unlock()
+
 	return func() {
 		c.mu.Lock()
 		delete(c.sinks, token)
@@ -48,26 +51,34 @@ func (c *connection) listen(token string, show func(stream, text string)) (stop 
 // progress takes a notification; one for a call that is over is dropped.
 func (c *connection) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
+
 	c.mu.Lock()
 	s := c.sinks[token]
 	c.mu.Unlock()
+
 	if s == nil {
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	final := p.Total > 0 && p.Progress >= p.Total
 	if s.closed || s.shown >= progressMost || !final && time.Since(s.last) < progressEvery {
 		return
 	}
+
 	s.shown++
 	s.last = time.Now()
+
 	text := fmt.Sprintf("%g", p.Progress)
 	if p.Total > 0 {
 		text += fmt.Sprintf("/%g", p.Total)
 	}
+
 	if message := cleanText(oneLine(p.Message), maxWords); message != "" {
 		text += " " + message
 	}
+
 	s.show("progress", text+"\n")
 }

@@ -14,15 +14,19 @@ func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	links := m.connect(ctx, s.Session, s.Profile.MCPServers, func(l *link) time.Time {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+
 		if l.listed {
 			return time.Time{} // its tools are known from earlier
 		}
+
 		return l.began.Add(patience)
 	})
+
 	var all []tools.Tool
 	for _, l := range links {
 		all = append(all, l.tools()...)
 	}
+
 	return all
 }
 
@@ -33,8 +37,11 @@ func (m *Manager) Look(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
+
 	deadline := time.Now().Add(patience)
+
 	m.connect(ctx, session, m.Profile(session).MCPServers, func(*link) time.Time { return deadline })
+
 	return nil
 }
 
@@ -46,29 +53,37 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 		m.Logger.Warn("failed to read the tool servers of a session", "session_id", session.ID, "error", err)
 		return nil
 	}
+
 	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, configured))
+
 	var links, fresh []*link
+
 	for _, server := range used {
 		l, isNew := m.link(session, server)
 		if l == nil {
 			return nil // closing
 		}
+
 		links = append(links, l)
 		if isNew {
 			fresh = append(fresh, l)
 		}
 	}
+
 	if len(fresh) > 0 {
 		m.remember(ctx, session.ID, fresh)
 	}
+
 	for _, l := range links {
 		l.mu.Lock()
 		l.start()
 		l.mu.Unlock()
 	}
+
 	for _, l := range links {
 		l.wait(ctx, until(l))
 	}
+
 	return links
 }
 
@@ -80,6 +95,7 @@ func (m *Manager) remember(ctx context.Context, sessionID string, fresh []*link)
 		m.Logger.Warn("failed to read the states of tool servers", "session_id", sessionID, "error", err)
 		return
 	}
+
 	for _, l := range fresh {
 		l.mu.Lock()
 		for _, s := range states {

@@ -32,6 +32,7 @@ func errorText(err error, server domain.MCPServer) string {
 	case errors.Is(err, io.EOF):
 		return "the connection ended"
 	}
+
 	text := err.Error()
 	if trouble, ok := errors.AsType[*net.OpError](err); ok && trouble.Err != nil {
 		text = "the connection failed: " + trouble.Err.Error()
@@ -39,15 +40,18 @@ func errorText(err error, server domain.MCPServer) string {
 			text = "it cannot be reached: " + trouble.Err.Error()
 		}
 	}
+
 	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
 		text = "its host cannot be found: " + unknown.Err
 	}
+
 	if server.URL != "" {
 		text = strings.ReplaceAll(text, server.URL, "its address")
 		if at, err := url.Parse(server.URL); err == nil && len(at.Hostname()) > 2 {
 			text = strings.NewReplacer(at.Host, "its host", at.Hostname(), "its host").Replace(text)
 		}
 	}
+
 	return cleanText(oneLine(redact(text, server, true)), maxWords)
 }
 
@@ -57,6 +61,7 @@ func errorText(err error, server domain.MCPServer) string {
 // worth nothing without it.
 func redact(text string, server domain.MCPServer, all bool) string {
 	var secrets []string
+
 	take := func(value string) {
 		if len(value) >= minSecret {
 			secrets = append(secrets, value)
@@ -67,16 +72,20 @@ func redact(text string, server domain.MCPServer, all bool) string {
 			take(value)
 		}
 	}
+
 	for _, value := range server.Headers {
 		take(value)
+
 		if _, credential, found := strings.Cut(value, " "); found { // Bearer …
 			take(strings.TrimSpace(credential))
 		}
 	}
 	// The longest first: one may be the beginning of another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+
 	for _, secret := range secrets {
 		text = strings.ReplaceAll(text, secret, hiddenValue)
 	}
+
 	return text
 }

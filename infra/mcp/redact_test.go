@@ -19,6 +19,7 @@ import (
 
 func TestConnectionError_hidesAddressAndSecrets(t *testing.T) {
 	t.Parallel()
+
 	server := domain.MCPServer{
 		URL: "https://tools.internal:8443/mcp?key=s3cret-1", Headers: map[string]string{"Authorization": "Bearer s3cret-2"},
 		Env: map[string]string{"ANY": "s3cret-3", "A": "s3cret-33", "SHORT": "abc"},
@@ -50,18 +51,21 @@ func TestConnectionError_hidesAddressAndSecrets(t *testing.T) {
 // A server that repeats what it was given shows the model no secret.
 func TestCall_resultRepeatsSecrets(t *testing.T) {
 	t.Parallel()
+
 	repeating := func(text string) *sdk.Server {
 		server := sdk.NewServer(&sdk.Implementation{Name: "repeat", Version: "1"}, nil)
 		server.AddTool(&sdk.Tool{Name: "repeat", InputSchema: map[string]any{"type": "object"}},
 			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
 			})
+
 		return server
 	}
 	w := newEnv(t)
 	w.stdio("env", serving(repeating("key s3cret-of-mine in /srv/files")), func(s *domain.MCPServerRecord) {
 		s.Env = map[string]string{"API_KEY": "s3cret-of-mine", "ROOT": "/srv/files"}
 	})
+
 	front := httptest.NewServer(
 		sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server { return repeating(r.Header.Get("Authorization")) }, nil),
 	)
@@ -76,6 +80,7 @@ func TestCall_resultRepeatsSecrets(t *testing.T) {
 		},
 		func(s *domain.MCPServerRecord) { s.Trusted = true },
 	)
+
 	for name, want := range map[string]string{"mcp__env__repeat": "key *** in /srv/files", "mcp__web__repeat": "***"} {
 		result, err := w.call(t.Context(), name, `{}`)
 		require.NoError(t, err)

@@ -18,34 +18,45 @@ const maxResultText = 8 << 20
 // cannot look at it.
 func resultOf(answer *sdk.CallToolResult) tools.Result {
 	var b strings.Builder
+
 	text := false
+
 	for _, content := range answer.Content {
 		part, isText := words(content)
 		text = text || isText
+
 		if part == "" {
 			continue
 		}
+
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
+
 		if room := maxResultText - b.Len(); len(part) > room {
 			b.WriteString(part[:max(room, 0)])
 			b.WriteString("\n[… the result is longer than 8 MiB; the rest is left out …]")
+
 			break
 		}
+
 		b.WriteString(part)
 	}
+
 	if answer.StructuredContent != nil && !text {
 		if data, err := json.Marshal(answer.StructuredContent); err == nil {
 			if b.Len() > 0 {
 				b.WriteByte('\n')
 			}
+
 			b.Write(data[:min(len(data), maxResultText)])
 		}
 	}
+
 	if b.Len() == 0 {
 		b.WriteString("(The tool gave no content.)")
 	}
+
 	return tools.Result{Output: b.String(), IsError: answer.IsError}
 }
 
@@ -65,6 +76,7 @@ func words(content sdk.Content) (text string, isText bool) {
 				about += ", " + more
 			}
 		}
+
 		return about + "]", false
 	case *sdk.EmbeddedResource:
 		r := c.Resource

@@ -47,16 +47,20 @@ func startStdio(ctx context.Context, launcher Launcher, program Program) (*stdio
 	reader, writer := io.Pipe()
 	t := &stdio{out: reader, said: &said{}, incoming: make(chan jsonrpc.Message), closed: make(chan struct{})}
 	program.Stdout, program.Stderr = writer, t.said
+
 	process, err := launcher.Launch(ctx, program)
 	if err != nil {
 		return nil, err
 	}
+
 	t.process = process
 	go t.read()
 	go func() {
 		<-process.Done()
+
 		_ = writer.Close() // what it wrote last was taken by then
 	}()
+
 	return t, nil
 }
 
@@ -69,28 +73,35 @@ func (t *stdio) SessionID() string { return "" }
 func (t *stdio) read() {
 	in := bufio.NewReaderSize(t.out, 64<<10)
 	noise := 0
+
 	for {
 		line, err := readLine(in, maxMessage)
 		if err == nil {
 			err = t.budget.spend(len(line), 0)
 		}
+
 		if err != nil {
 			t.fail(t.explain(err))
 			return
 		}
+
 		message, err := decode(line)
 		if err != nil {
 			if noise += len(line) + 1; noise > maxNoise {
 				t.fail(errors.New("it writes to its standard output what is no protocol message"))
 				return
 			}
+
 			_, _ = t.said.Write(append(line[:min(len(line), 400)], '\n'))
+
 			continue
 		}
+
 		if err := t.budget.spend(0, 1); err != nil {
 			t.fail(err)
 			return
 		}
+
 		select {
 		case t.incoming <- message:
 		case <-t.closed:
@@ -104,12 +115,15 @@ var errTooLarge = fmt.Errorf("it sent a message of more than %d MiB", maxMessage
 // readLine reads up to the next line break.
 func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
+
 	for {
 		part, err := in.ReadSlice('\n')
 		if len(line)+len(part) > limit {
 			return nil, errTooLarge
 		}
+
 		line = append(line, part...)
+
 		switch {
 		case err == nil:
 			return line[:len(line)-1], nil
@@ -123,6 +137,7 @@ func decode(line []byte) (jsonrpc.Message, error) {
 	if len(line) == 0 || line[0] != '{' {
 		return nil, errors.New("no JSON object")
 	}
+
 	return jsonrpc.DecodeMessage(line)
 }
 
@@ -131,15 +146,19 @@ func (t *stdio) explain(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		return err
 	}
+
 	ending := "its output was closed"
+
 	select {
 	case <-t.process.Done():
 		ending = t.process.Ending()
 	default:
 	}
+
 	if last := t.said.last(); last != "" {
 		return fmt.Errorf("%s; it wrote: %s", ending, last)
 	}
+
 	return errors.New(ending)
 }
 
@@ -157,6 +176,7 @@ func (t *stdio) fail(cause error) {
 func (t *stdio) why() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return t.cause
 }
 
@@ -178,10 +198,13 @@ func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
+
 	late := time.AfterFunc(writeTime, func() { t.fail(errors.New("it does not read what is sent to it")) })
 	defer late.Stop()
+
 	t.writing.Lock()
 	defer t.writing.Unlock()
+
 	if _, err = t.process.Stdin().Write(append(data, '\n')); err == nil {
 		return nil
 	}
@@ -189,13 +212,16 @@ func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
 	// more than that is not shown.
 	moment := time.NewTimer(endingTime)
 	defer moment.Stop()
+
 	select {
 	case <-t.closed:
 	case <-moment.C:
 	}
+
 	if why := t.why(); why != nil {
 		return why
 	}
+
 	return err
 }
 
@@ -207,5 +233,6 @@ func (t *stdio) Close() error {
 		_ = t.process.Stdin().Close()
 		_ = t.out.Close()
 	})
+
 	return nil
 }

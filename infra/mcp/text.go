@@ -20,6 +20,7 @@ func cleanText(s string, limit int) string {
 	if len(s) > limit*utf8.UTFMax {
 		s = s[:limit*utf8.UTFMax] // cheap first: it may be megabytes
 	}
+
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t':
@@ -32,16 +33,20 @@ func cleanText(s string, limit int) string {
 			return r
 		}
 	}, strings.ToValidUTF8(s, "\uFFFD"))
+
 	s = strings.TrimSpace(s)
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
+
 	for i := range s {
 		if limit == 1 {
 			return s[:i] + "…"
 		}
+
 		limit--
 	}
+
 	return s
 }
 

@@ -14,7 +14,9 @@ func TestToolNames(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "mcp__files__read_file", toolName("files", "read_file"))
 	require.Equal(t, toolName("a", "x.y"), toolName("a", "x.y"))
+
 	different := map[string]bool{}
+
 	long := strings.Repeat("n", 64)
 	for _, pair := range [][2]string{
 		{"a", "x.y"},
@@ -39,10 +41,13 @@ func TestToolNames(t *testing.T) {
 		require.False(t, different[name], name)
 		different[name] = true
 	}
+
 	valid := regexp.MustCompile(`^mcp__[a-zA-Z0-9_-]+__[a-zA-Z0-9_-]*$`)
+
 	rapid.Check(t, func(t *rapid.T) {
 		server := rapid.StringMatching(`[a-z0-9_-]{1,64}`).Draw(t, "server")
 		tool := rapid.String().Draw(t, "tool")
+
 		name := toolName(server, tool)
 		if len(name) > maxToolName || !valid.MatchString(name) {
 			t.Fatalf("%q", name)
@@ -57,6 +62,7 @@ func TestCleanText(t *testing.T) {
 	require.Equal(t, "äöü…", cleanText(strings.Repeat("äöü", 1<<20), 4))
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 50).Draw(t, "limit")
+
 		out := cleanText(string(rapid.SliceOf(rapid.Byte()).Draw(t, "text")), limit)
 		if !utf8.ValidString(out) || utf8.RuneCountInString(out) > limit {
 			t.Fatalf("%q", out)

@@ -51,20 +51,26 @@ func (v Vault) seal(s *domain.MCPServerRecord) error {
 	if err != nil {
 		return err
 	}
+
 	s.Sealed, err = v.Box.Seal(purpose(s.ID), text)
+
 	return err
 }
 
 func (v Vault) open(s *domain.MCPServerRecord) error {
 	text, err := v.Box.Open(purpose(s.ID), s.Sealed)
+
 	var k kept
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
+
 	if err != nil {
 		return fmt.Errorf("open the secrets of tool server %s: %w", s.ID, err)
 	}
+
 	s.Env, s.Headers, s.Sealed = k.Env, k.Headers, nil
+
 	return nil
 }
 
@@ -74,6 +80,7 @@ func (v Vault) openAll(list []domain.MCPServerRecord) ([]domain.MCPServerRecord,
 			return nil, err
 		}
 	}
+
 	return list, nil
 }
 
@@ -83,11 +90,14 @@ func (v Vault) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (d
 	if err := v.seal(&s); err != nil {
 		return s, err
 	}
+
 	made, err := v.SealedRecords.CreateMCPServer(ctx, s)
 	if err != nil {
 		return s, err
 	}
+
 	err = v.open(&made)
+
 	return made, err
 }
 
@@ -97,6 +107,7 @@ func (v Vault) MCPServers(ctx context.Context, userID string) ([]domain.MCPServe
 	if err != nil {
 		return nil, err
 	}
+
 	return v.openAll(list)
 }
 
@@ -106,7 +117,9 @@ func (v Vault) MCPServer(ctx context.Context, caller domain.User, id string) (do
 	if err != nil {
 		return s, err
 	}
+
 	err = v.open(&s)
+
 	return s, err
 }
 
@@ -121,15 +134,19 @@ func (v Vault) ChangeMCPServer(
 		if err := v.open(s); err != nil {
 			return err
 		}
+
 		if err := change(s); err != nil {
 			return err
 		}
+
 		return v.seal(s)
 	})
 	if err != nil {
 		return s, err
 	}
+
 	err = v.open(&s)
+
 	return s, err
 }
 
@@ -139,5 +156,6 @@ func (v Vault) SessionMCPServers(ctx context.Context, sessionID string) ([]domai
 	if err != nil {
 		return nil, err
 	}
+
 	return v.openAll(list)
 }

@@ -43,8 +43,12 @@ func (d *disk) Collect(metrics chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
+
 	metrics <- prometheus.MustNewConstMetric(d.bytes, prometheus.GaugeValue, float64(now.FreeBytes))
+
 	metrics <- prometheus.MustNewConstMetric(d.inodes, prometheus.GaugeValue, float64(now.FreeInodes))
+
 	metrics <- prometheus.MustNewConstMetric(d.reservedBytes, prometheus.GaugeValue, float64(now.ReservedBytes))
+
 	metrics <- prometheus.MustNewConstMetric(d.reservedInodes, prometheus.GaugeValue, float64(now.ReservedInodes))
 }

@@ -14,6 +14,7 @@ import (
 func New() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
 	return registry
 }
 
@@ -48,6 +49,7 @@ func NewWork(registry *prometheus.Registry) *Work {
 		}, []string{"job"}),
 	}
 	registry.MustRegister(w.chats, w.models, w.tools, w.findings, w.failures)
+
 	return w
 }
 
@@ -101,22 +103,28 @@ const scrapeTimeout = 5 * time.Second
 
 func (l *load) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- l.chats
+
 	descriptions <- l.queued
+
 	descriptions <- l.unpublished
 }
 
 func (l *load) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+
 	chats, queued, unpublished, err := l.records.Load(ctx)
 	if err != nil {
 		metrics <- prometheus.NewInvalidMetric(l.chats, err)
 		return
 	}
+
 	for state, n := range chats {
 		metrics <- prometheus.MustNewConstMetric(l.chats, prometheus.GaugeValue, float64(n), state)
 	}
+
 	metrics <- prometheus.MustNewConstMetric(l.queued, prometheus.GaugeValue, float64(queued))
+
 	metrics <- prometheus.MustNewConstMetric(l.unpublished, prometheus.GaugeValue, float64(unpublished))
 }
 
@@ -130,6 +138,7 @@ func NewWorkerVersion(registry *prometheus.Registry, buildID string) *WorkerVers
 		ConstLabels: prometheus.Labels{"build_id": buildID},
 	}, []string{"status"})}
 	registry.MustRegister(w.status)
+
 	return w
 }
 

@@ -39,20 +39,24 @@ type waits struct {
 
 func (w *waits) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- w.longest
+
 	descriptions <- w.drifted
 }
 
 func (w *waits) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+
 	longest, drifted, err := w.records.Waits(ctx)
 	if err != nil {
 		metrics <- prometheus.NewInvalidMetric(w.longest, err)
 		return
 	}
+
 	for reason, waited := range longest {
 		metrics <- prometheus.MustNewConstMetric(w.longest, prometheus.GaugeValue, waited.Seconds(), reason)
 	}
+
 	for kind, n := range drifted {
 		metrics <- prometheus.MustNewConstMetric(w.drifted, prometheus.GaugeValue, float64(n), kind)
 	}

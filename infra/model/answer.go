@@ -26,27 +26,33 @@ func (a *answer) add(c *chunk) error {
 	if c.Model != "" {
 		a.reply.Model = c.Model
 	}
+
 	if c.Usage != nil {
 		a.reply.Usage = c.Usage.domain()
 	}
+
 	for i := range c.Choices {
 		choice := &c.Choices[i]
 		if choice.Index != 0 {
 			continue
 		}
+
 		piece := choice.Delta
 		if piece == nil {
 			piece = choice.Message
 		}
+
 		if piece != nil {
 			if err := a.piece(piece); err != nil {
 				return err
 			}
 		}
+
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
 	}
+
 	return nil
 }
 
@@ -55,17 +61,21 @@ func (a *answer) piece(d *delta) error {
 	if a.reply.ReasoningField == "" {
 		a.reply.ReasoningField = field
 	}
+
 	if err := a.say(&a.thinking, domain.DeltaThinking, thought); err != nil {
 		return err
 	}
+
 	if err := a.say(&a.text, domain.DeltaText, d.text()); err != nil {
 		return err
 	}
+
 	for _, call := range d.ToolCalls {
 		if err := a.calls.add(call); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -73,17 +83,22 @@ func (a *answer) say(to *strings.Builder, kind domain.DeltaKind, text string) er
 	if text == "" {
 		return nil
 	}
+
 	if to.Len()+len(text) > maxTextBytes {
 		return refused(fmt.Sprintf("the model's answer exceeds %d bytes", maxTextBytes))
 	}
+
 	to.WriteString(text)
+
 	if a.onDelta == nil {
 		return nil
 	}
+
 	if err := a.onDelta(domain.Delta{Kind: kind, Text: text}); err != nil {
 		a.stopped = err
 		return err
 	}
+
 	return nil
 }
 
@@ -93,21 +108,26 @@ func (a *answer) end(c *Client, cause error) error {
 	if errors.Is(cause, errLineTooLong) {
 		return refused(cause.Error())
 	}
+
 	switch a.finish {
 	case "":
 		if errors.Is(cause, io.EOF) {
 			return transient("the stream ended before the answer was complete")
 		}
+
 		return transient(c.clean("the stream was cut: " + networkText(cause)))
 	case "error", "abort", "aborted", "cancelled":
 		return transient("the model server gave up on the answer (" + a.finish + ")")
 	}
+
 	calls, err := a.calls.finish()
 	if err != nil {
 		return err
 	}
+
 	a.reply.Calls = calls
 	a.reply.FinishReason = finishReason(a.finish, len(calls) > 0)
+
 	return nil
 }
 
@@ -120,9 +140,11 @@ func finishReason(word string, calls bool) string {
 	case "content_filter":
 		return word
 	}
+
 	if calls {
 		return "tool_calls"
 	}
+
 	return "stop"
 }
 
@@ -130,5 +152,6 @@ func finishReason(word string, calls bool) string {
 func (a *answer) result() domain.Reply {
 	a.reply.Text = a.text.String()
 	a.reply.Thinking = a.thinking.String()
+
 	return a.reply
 }

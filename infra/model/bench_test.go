@@ -16,7 +16,9 @@ import (
 // tokens a second) of one core.
 func BenchmarkStream(b *testing.B) {
 	const tokens = 2000
+
 	line := delta(`{"content":"word "}`) + "\n\n"
+
 	for _, flush := range []bool{false, true} {
 		b.Run(fmt.Sprintf("flushed=%t", flush), func(b *testing.B) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -27,13 +29,18 @@ func BenchmarkStream(b *testing.B) {
 						w.(http.Flusher).Flush()
 					}
 				}
+
 				fmt.Fprint(w, strings.Join([]string{finish("stop"), usage, done, ""}, "\n\n"))
 			}))
 			defer s.Close()
+
 			c := model.New(model.Config{BaseURL: s.URL})
+
 			b.ReportAllocs()
+
 			for b.Loop() {
 				seen := 0
+
 				_, err := c.Stream(b.Context(), ask(), func(domain.Delta) error {
 					seen++
 					return nil
@@ -42,6 +49,7 @@ func BenchmarkStream(b *testing.B) {
 					b.Fatal(seen, err)
 				}
 			}
+
 			b.ReportMetric(float64(b.N*tokens)/b.Elapsed().Seconds(), "tokens/s")
 		})
 	}

@@ -23,8 +23,12 @@ type callIDs struct {
 
 func newCallIDs(messages []domain.PromptMessage) *callIDs {
 	c := &callIDs{sent: map[string]string{}, used: map[string]bool{}}
-	var replaced []domain.PromptCall
-	var positions []int
+
+	var (
+		replaced  []domain.PromptCall
+		positions []int
+	)
+
 	for _, m := range messages {
 		for _, call := range m.Calls {
 			switch id := call.ServerID; {
@@ -36,13 +40,16 @@ func newCallIDs(messages []domain.PromptMessage) *callIDs {
 					c.sample = id
 				}
 			}
+
 			c.count++
 		}
 	}
+
 	for i, call := range replaced {
 		id := c.replacement(call, positions[i])
 		c.sent[call.ID], c.used[id] = id, true
 	}
+
 	return c
 }
 
@@ -51,6 +58,7 @@ func (c *callIDs) of(own string) string {
 	if id, known := c.sent[own]; known {
 		return id
 	}
+
 	return own // a result without a call: the server is to say so
 }
 
@@ -75,7 +83,9 @@ func (c *callIDs) replacement(call domain.PromptCall, position int) string {
 			}
 		}
 	}
+
 	draw := rand.New(rand.NewChaCha8(sha256.Sum256([]byte(call.ID))))
+
 	if c.sample != "" && len(c.sample) <= maxImitated {
 		for range imitatedTries {
 			if id := imitate(c.sample, draw); !c.used[id] {
@@ -83,6 +93,7 @@ func (c *callIDs) replacement(call domain.PromptCall, position int) string {
 			}
 		}
 	}
+
 	for {
 		if id := alphanumeric(draw); !c.used[id] {
 			return id
@@ -113,19 +124,25 @@ func imitate(sample string, draw *rand.Rand) string {
 	if len(runs) == 0 {
 		return alphanumeric(draw)
 	}
+
 	var out strings.Builder
+
 	end := 0
 	for i, run := range runs {
 		out.WriteString(sample[end:run[0]])
 		end = run[1]
+
 		text := sample[run[0]:run[1]]
 		if i < len(runs)-1 && !strings.ContainsAny(text, digits) {
 			out.WriteString(text)
 			continue
 		}
+
 		out.WriteString(drawn(len(text), alphabet(text), draw))
 	}
+
 	out.WriteString(sample[end:])
+
 	return out.String()
 }
 
@@ -142,6 +159,7 @@ func alphabet(text string) string {
 	case only(digits + lowers):
 		return digits + lowers
 	}
+
 	return digits + letters
 }
 
@@ -150,5 +168,6 @@ func drawn(n int, set string, draw *rand.Rand) string {
 	for i := range out {
 		out[i] = set[draw.IntN(len(set))]
 	}
+
 	return string(out)
 }

@@ -29,9 +29,11 @@ type sent struct {
 
 func receive(t *testing.T, r *http.Request) (got sent) {
 	t.Helper()
+
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(body, &got))
+
 	return got
 }
 
@@ -39,32 +41,43 @@ func receive(t *testing.T, r *http.Request) (got sent) {
 // a list of the ids that the server gave.
 func idsSent(t *testing.T, answers ...[]string) (ids []string) {
 	t.Helper()
+
 	p, n := ask(), 0
+
 	for _, given := range answers {
 		message := domain.PromptMessage{Role: "assistant"}
+
 		var results []domain.PromptMessage
+
 		for _, id := range given {
 			own := fmt.Sprintf("call_own-%d", n)
 			n++
+
 			message.Calls = append(message.Calls, domain.PromptCall{ID: own, ServerID: id, Name: "Bash", Arguments: "{}"})
 			results = append(results, domain.PromptMessage{Role: "tool", ToolCallID: own})
 		}
+
 		p.Messages = append(append(p.Messages, message), results...)
 	}
+
 	var answered []string
+
 	_, err := server(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range receive(t, r).Messages {
 			for _, call := range m.ToolCalls {
 				ids = append(ids, call.ID)
 			}
+
 			if m.ToolCallID != "" {
 				answered = append(answered, m.ToolCallID)
 			}
 		}
+
 		events(finish("stop"), done)(w, r)
 	}).Stream(t.Context(), p, nil)
 	require.NoError(t, err)
 	require.Equal(t, ids, answered, "results name the ids of their calls")
+
 	return ids
 }
 
@@ -113,11 +126,13 @@ func TestClient_Stream_sendsTheServersCallIDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := idsSent(t, c.given...)
 			require.Regexp(t, "^(?:"+c.want+")$", strings.Join(got, " "))
+
 			seen := map[string]bool{}
 			for _, id := range got {
 				require.False(t, seen[id], "%s names two calls", id)
 				seen[id] = true
 			}
+
 			require.Equal(t, got, idsSent(t, c.given...), "the same calls have the same ids")
 		})
 	}
@@ -130,6 +145,7 @@ func thoughtful() domain.Prompt {
 		domain.PromptMessage{Role: "assistant", Reasoning: "hm", ReasoningField: domain.ReasoningContent},
 		domain.PromptMessage{Role: "assistant", Reasoning: "so", ReasoningField: domain.Reasoning},
 		domain.PromptMessage{Role: "assistant"})
+
 	return p
 }
 
@@ -174,14 +190,17 @@ func TestClient_Stream_remembersModelsThatTakeNoReasoning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
+
 			client := server(t, func(w http.ResponseWriter, r *http.Request) {
 				calls++
+
 				for _, m := range receive(t, r).Messages {
 					if m.ReasoningContent+m.Reasoning != "" {
 						c.with(w, r)
 						return
 					}
 				}
+
 				c.without(w, r)
 			})
 			for range 2 {
@@ -190,8 +209,10 @@ func TestClient_Stream_remembersModelsThatTakeNoReasoning(t *testing.T) {
 					require.NoError(t, err)
 					continue
 				}
+
 				require.Contains(t, requireFault(t, err, c.fault).Message, c.message)
 			}
+
 			require.Equal(t, c.calls, calls)
 		})
 	}
@@ -202,10 +223,12 @@ func TestClient_Stream_forgetsTheOldestModelThatTakesNoReasoning(t *testing.T) {
 	calls := 0
 	client := server(t, func(w http.ResponseWriter, r *http.Request) {
 		calls++
+
 		if receive(t, r).Messages[1].ReasoningContent != "" {
 			status(400, `{}`)(w, r)
 			return
 		}
+
 		events(finish("stop"), done)(w, r)
 	})
 	use := func(model string) int {
@@ -213,13 +236,16 @@ func TestClient_Stream_forgetsTheOldestModelThatTakesNoReasoning(t *testing.T) {
 		p.Model = model
 		_, err := client.Stream(t.Context(), p, nil)
 		require.NoError(t, err)
+
 		return calls - before
 	}
 	require.Equal(t, 2, use("first"))
 	require.Equal(t, 1, use("first"))
+
 	for n := range 256 {
 		require.Equal(t, 2, use(fmt.Sprint("m", n)))
 	}
+
 	require.Equal(t, 1, use("m255"))
 	require.Equal(t, 2, use("first"))
 }

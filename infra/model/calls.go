@@ -31,15 +31,19 @@ func (a *assembler) add(d callDelta) *domain.ModelError {
 		if len(a.calls) >= maxToolCalls {
 			return refused(fmt.Sprintf("the model asked for more than %d tool calls at once", maxToolCalls))
 		}
+
 		call = &building{id: d.ID}
+
 		a.calls = append(a.calls, call)
 		if d.Index != nil {
 			if a.byIndex == nil {
 				a.byIndex = make(map[int]*building)
 			}
+
 			a.byIndex[*d.Index] = call
 		}
 	}
+
 	if call.id == "" {
 		call.id = d.ID
 	}
@@ -48,10 +52,13 @@ func (a *assembler) add(d callDelta) *domain.ModelError {
 	if name := d.Function.Name; name != call.name && call.arguments.Len() == 0 {
 		call.name += name
 	}
+
 	if a.bytes += len(d.ID) + len(d.Function.Arguments) + len(d.Function.Name); a.bytes > maxTextBytes {
 		return refused(fmt.Sprintf("the arguments of the model's tool calls exceed %d bytes", maxTextBytes))
 	}
+
 	call.arguments.WriteString(string(d.Function.Arguments))
+
 	return nil
 }
 
@@ -60,6 +67,7 @@ func (a *assembler) find(d callDelta) *building {
 	if call := a.candidate(d); call != nil && !call.before(d) {
 		return call
 	}
+
 	return nil
 }
 
@@ -76,8 +84,10 @@ func (a *assembler) candidate(d callDelta) *building {
 		if call != nil && d.ID != "" && call.id != "" && d.ID != call.id && d.Function.Name != "" {
 			return nil // another whole call under an index that was used before
 		}
+
 		return call
 	}
+
 	if d.ID != "" {
 		for _, call := range slices.Backward(a.calls) { // where an id repeats, the last call has it
 			if call.id == d.ID {
@@ -85,9 +95,11 @@ func (a *assembler) candidate(d callDelta) *building {
 			}
 		}
 	}
+
 	if d.Function.Name != "" || len(a.calls) == 0 {
 		return nil
 	}
+
 	return a.calls[len(a.calls)-1]
 }
 
@@ -95,18 +107,23 @@ func (a *assembler) candidate(d callDelta) *building {
 // and with the id that the server gave it, if it gave one.
 func (a *assembler) finish() ([]domain.RequestedCall, *domain.ModelError) {
 	var out []domain.RequestedCall
+
 	for _, call := range a.calls {
 		if call.name == "" {
 			return nil, transient("the model server sent a tool call without a name")
 		}
+
 		if !domain.KeepableCallID(call.id) {
 			call.id = ""
 		}
+
 		arguments := call.arguments.String()
 		if strings.TrimSpace(arguments) == "" {
 			arguments = "{}"
 		}
+
 		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments})
 	}
+
 	return out, nil
 }

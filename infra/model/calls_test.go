@@ -14,12 +14,14 @@ func TestToolCallsAreAssembled(t *testing.T) {
 		for _, f := range list {
 			out = append(out, delta(`{"tool_calls":[`+f+`]}`))
 		}
+
 		return append(out, finish("stop"), done) // stop with calls counts as calls
 	}
 	want := []domain.RequestedCall{
 		{ID: "a", Name: "Bash", Arguments: `{"command":"ls"}`},
 		{ID: "b", Name: "Read", Arguments: `{"file_path":"x"}`},
 	}
+
 	tests := map[string][]string{
 		"fragments, interleaved": fragments(
 			`{"index":0,"id":"a","type":"function","function":{"name":"Bash","arguments":""}}`,

@@ -42,6 +42,7 @@ func (d *delta) thinking() (text, field string) {
 	case d.Reasoning != "":
 		return d.Reasoning, domain.Reasoning
 	}
+
 	return "", ""
 }
 
@@ -50,6 +51,7 @@ func (d *delta) text() string {
 	if d.Content != "" {
 		return d.Content
 	}
+
 	return d.Refusal
 }
 
@@ -70,10 +72,12 @@ func (a *argumentsText) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(b, []byte("null")) {
 		return nil
 	}
+
 	if b[0] != '"' {
 		*a = argumentsText(b)
 		return nil
 	}
+
 	return json.Unmarshal(b, (*string)(a))
 }
 
@@ -98,12 +102,15 @@ type usage struct {
 // those of the prompt, of which they are a part.
 func (u *usage) domain() domain.Usage {
 	used := domain.Usage{InputTokens: max(u.PromptTokens, 0), OutputTokens: max(u.CompletionTokens, 0)}
+
 	read, written := max(u.CachedTokens, u.CacheHitTokens, u.CacheReadTokens, 0), max(u.CacheCreationTokens, 0)
 	if d := u.Details; d != nil {
 		read, written = max(read, d.CachedTokens), max(written, d.CacheWriteTokens, d.CacheCreationTokens)
 	}
+
 	used.CacheReadTokens = min(read, used.InputTokens)
 	used.CacheWriteTokens = min(written, used.InputTokens-used.CacheReadTokens)
+
 	return used
 }
 

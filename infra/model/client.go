@@ -84,22 +84,29 @@ func New(cfg Config) *Client {
 	if cfg.ContextWindow <= 0 {
 		cfg.ContextWindow = DefaultContextWindow
 	}
+
 	if cfg.ReasoningHistory == "" {
 		cfg.ReasoningHistory = domain.ReasoningToolLoop
 	}
+
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = DefaultIdleTimeout
 	}
+
 	if cfg.FirstTimeout <= 0 {
 		cfg.FirstTimeout = DefaultFirstTimeout
 	}
+
 	if cfg.ListTTL <= 0 {
 		cfg.ListTTL = DefaultListTTL
 	}
+
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport(cfg.FirstTimeout)
 	}
+
 	base := strings.TrimRight(cfg.BaseURL, "/")
+
 	return &Client{
 		cfg:  cfg,
 		base: strings.TrimSuffix(base, "/v1") + "/v1",
@@ -111,6 +118,7 @@ func New(cfg Config) *Client {
 // asks for no compression: a compressed event stream arrives in lumps.
 func newTransport(header time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dialer.DialContext,

@@ -51,10 +51,12 @@ type serverError struct {
 // httpFault sorts an answer other than 200.
 func (c *Client) httpFault(res *http.Response) *domain.ModelError {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read of it is used
+
 	e := readError(body)
 	if e.message == "" {
 		e.message = "the server gave no reason"
 	}
+
 	return &domain.ModelError{
 		Fault: sortFault(res.StatusCode, e), Status: res.StatusCode,
 		Message: c.clean(e.message), RetryAfter: retryAfter(res.Header),
@@ -68,6 +70,7 @@ func (c *Client) bodyFault(body []byte) *domain.ModelError {
 	if e.message == "" {
 		e.message = "the model server reported an error without a text"
 	}
+
 	return &domain.ModelError{Fault: sortFault(e.status, e), Message: c.clean(e.message)}
 }
 
@@ -92,6 +95,7 @@ func sortFault(status int, e serverError) domain.ModelFault {
 		strings.Contains(e.code, "permission"), strings.Contains(e.code, "invalid_api_key"):
 		return domain.FaultRefused
 	}
+
 	return domain.FaultTransient
 }
 
@@ -100,6 +104,7 @@ func mayOverflow(status int) bool {
 	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
 		return true
 	}
+
 	return false
 }
 
@@ -110,6 +115,7 @@ func overflows(e serverError) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -121,22 +127,28 @@ func readError(body []byte) serverError {
 	if json.Unmarshal(body, &outer) != nil {
 		return serverError{message: strings.TrimSpace(string(body))}
 	}
+
 	if inner, ok := outer["error"]; ok && !bytes.Equal(inner, []byte("null")) {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(inner, &object) != nil {
 			return serverError{message: plainText(inner)}
 		}
+
 		outer = object
 	}
+
 	e := serverError{message: plainText(outer["message"])}
 	if e.message == "" {
 		e.message = plainText(outer["detail"])
 	}
+
 	code := plainText(outer["code"])
 	if n, err := strconv.Atoi(code); err == nil && n >= 400 && n < 600 {
 		e.status = n
 	}
+
 	e.code = strings.ToLower(code + " " + plainText(outer["type"]))
+
 	return e
 }
 
@@ -145,10 +157,12 @@ func plainText(raw json.RawMessage) string {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return ""
 	}
+
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
+
 	return string(raw)
 }
 
@@ -158,10 +172,13 @@ func (c *Client) clean(text string) string {
 	if c.cfg.Key != "" {
 		text = strings.ReplaceAll(text, c.cfg.Key, "***")
 	}
+
 	text = domain.CleanText(text)
 	if utf8.RuneCountInString(text) <= maxErrorText {
 		return text
 	}
+
 	runes := []rune(text)
+
 	return fmt.Sprintf("%s… (%d characters more)", string(runes[:maxErrorText]), len(runes)-maxErrorText)
 }

@@ -18,6 +18,7 @@ func status(code int, body string, headers ...string) http.HandlerFunc {
 		for i := 0; i+1 < len(headers); i += 2 {
 			w.Header().Set(headers[i], headers[i+1])
 		}
+
 		w.WriteHeader(code)
 		fmt.Fprint(w, body)
 	}
@@ -97,6 +98,7 @@ func TestHTTPFaults(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	in90 := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
+
 	tests := []struct {
 		name, header, value string
 		low, high           time.Duration

@@ -36,13 +36,17 @@ func FuzzStream(f *testing.F) {
 	f.Add("", `data: {"object":"error","code":null,"error":[1]}`)
 	f.Fuzz(func(t *testing.T, contentType, body string) {
 		c := model.New(model.Config{BaseURL: "http://127.0.0.1:1", Transport: answering{contentType, body}})
+
 		reply, err := c.Stream(t.Context(), ask(), nil)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 			return
 		}
+
 		require.NotEmpty(t, reply.FinishReason)
+
 		ids := map[string]bool{}
+
 		for _, call := range reply.Calls {
 			require.NotEmpty(t, call.Name)
 			require.False(t, ids[call.ID])

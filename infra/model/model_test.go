@@ -27,9 +27,11 @@ func server(t *testing.T, handler http.HandlerFunc) *model.Client {
 
 func serverWith(t *testing.T, cfg model.Config, handler http.HandlerFunc) *model.Client {
 	t.Helper()
+
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	cfg.BaseURL, cfg.Key = s.URL, testKey
+
 	return model.New(cfg)
 }
 
@@ -37,6 +39,7 @@ func serverWith(t *testing.T, cfg model.Config, handler http.HandlerFunc) *model
 func events(lines ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
+
 		for _, line := range lines {
 			fmt.Fprint(w, line, "\n\n")
 			w.(http.Flusher).Flush()
@@ -67,17 +70,21 @@ func ask() domain.Prompt {
 
 func call(t *testing.T, c *model.Client) (domain.Reply, error) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	return c.Stream(ctx, ask(), nil)
 }
 
 func requireFault(t *testing.T, err error, want domain.ModelFault) *domain.ModelError {
 	t.Helper()
+
 	var fault *domain.ModelError
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, want, fault.Fault, fault.Error())
 	require.NotContains(t, err.Error(), testKey)
+
 	return fault
 }
 
@@ -92,7 +99,9 @@ func TestStream_deltasInOrder(t *testing.T) {
 		delta(`{"content":"lo ✓"}`),
 		finish("stop"), usage, done,
 	))
+
 	var got []domain.Delta
+
 	reply, err := c.Stream(t.Context(), ask(), func(d domain.Delta) error {
 		got = append(got, d)
 		return nil
@@ -287,6 +296,7 @@ func TestStreamFaults(t *testing.T) {
 			for range 9 {
 				events(line)(w, r)
 			}
+
 			events(finish("stop"), done)(w, r)
 		}, domain.FaultRefused, "exceeds"},
 		"too many calls": {func(w http.ResponseWriter, r *http.Request) {
@@ -298,11 +308,14 @@ func TestStreamFaults(t *testing.T) {
 					r,
 				)
 			}
+
 			events(finish("tool_calls"), done)(w, r)
 		}, domain.FaultRefused, "256 tool calls"},
 		"an endless line": {func(w http.ResponseWriter, _ *http.Request) {
 			chunk := strings.Repeat("x", 1<<20)
+
 			fmt.Fprint(w, `data: {"choices":[{"delta":{"content":"`)
+
 			for range 20 {
 				fmt.Fprint(w, chunk)
 			}
@@ -333,6 +346,7 @@ func TestSilentStreamIsAFault(t *testing.T) {
 	}
 	idle := model.Config{IdleTimeout: 50 * time.Millisecond, FirstTimeout: time.Minute}
 	late := model.Config{IdleTimeout: time.Minute, FirstTimeout: 3 * time.Second}
+
 	t.Run("after the first piece", func(t *testing.T) {
 		_, err := call(t, serverWith(t, idle, hold(delta(`{"content":"a"}`))))
 		require.Contains(t, requireFault(t, err, domain.FaultTransient).Message, "nothing for 50ms")
@@ -371,22 +385,28 @@ func TestStream_keepAliveExtendsIdleTimeout(t *testing.T) {
 	worked := func(idle time.Duration) error {
 		c := serverWith(t, model.Config{IdleTimeout: idle}, func(w http.ResponseWriter, r *http.Request) {
 			events(delta(`{"content":"a"}`))(w, r)
+
 			tick := time.NewTicker(idle / 7)
 			defer tick.Stop()
+
 			for range 8 {
 				<-tick.C
 				events(": working")(w, r)
 			}
+
 			events(finish("stop"), done)(w, r)
 		})
 		reply, err := call(t, c)
 		require.Equal(t, "a", reply.Text)
+
 		return err
 	}
+
 	err := worked(2 * time.Second)
 	for idle := 8 * time.Second; err != nil && idle < time.Minute; idle *= 4 {
 		err = worked(idle) // a slow machine may send a keep-alive late
 	}
+
 	require.NoError(t, err)
 }
 
@@ -404,6 +424,7 @@ func TestStream_cancelled(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, "a", reply.Text)
+
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
@@ -421,6 +442,7 @@ func TestStream_callbackFails(t *testing.T) {
 	})
 	_, err := c.Stream(t.Context(), ask(), func(domain.Delta) error { return stop })
 	require.ErrorIs(t, err, stop)
+
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
@@ -430,6 +452,7 @@ func TestStream_callbackFails(t *testing.T) {
 
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	seen := make(map[string]int)
+
 	c := server(t, func(w http.ResponseWriter, r *http.Request) {
 		seen[r.RemoteAddr]++
 		events(delta(`{"content":"a"}`), finish("stop"), done)(w, r)
@@ -438,6 +461,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		_, err := call(t, c)
 		require.NoError(t, err)
 	}
+
 	require.Less(t, len(seen), 50)
 }
 

@@ -53,13 +53,16 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if seen.err != nil {
 		return nil, seen.err
 	}
+
 	models := make([]domain.Model, 0, len(seen.entries))
 	for _, e := range seen.entries {
 		models = append(models, c.model(e, e.ID))
 	}
+
 	return models, nil
 }
 
@@ -76,23 +79,29 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	if err != nil {
 		return domain.Model{}, err
 	}
+
 	name := requested
 	if name == "" {
 		name = c.cfg.DefaultModel
 	}
+
 	if name == "" {
 		return c.first(seen)
 	}
+
 	e, known := seen.named(name)
 	if !known && seen.err == nil {
 		if seen, err = c.entries(ctx, 0); err != nil {
 			return domain.Model{}, err
 		}
+
 		e, known = seen.named(name)
 	}
+
 	if known || seen.err != nil {
 		return c.model(e, name), nil
 	}
+
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
 }
 
@@ -104,9 +113,11 @@ func (c *Client) first(seen listing) (domain.Model, error) {
 			return c.model(e, e.ID), nil
 		}
 	}
+
 	if seen.err != nil {
 		return domain.Model{}, seen.err
 	}
+
 	return domain.Model{}, domain.Newf(domain.Unavailable, domain.CodeServiceDown, "the model server has no model")
 }
 
@@ -117,6 +128,7 @@ func (l listing) named(name string) (entry, bool) {
 			return e, true
 		}
 	}
+
 	return entry{}, false
 }
 
@@ -134,22 +146,27 @@ func (c *Client) model(e entry, id string) domain.Model {
 	if e.ReasoningHistory.Known() {
 		m.ReasoningHistory = e.ReasoningHistory
 	}
+
 	m.Supports = domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
 	if e.Supports != nil {
 		m.Supports = *e.Supports
 	}
+
 	if m.Name == "" {
 		m.Name = id
 	}
+
 	for _, window := range []int64{e.ContextWindow, e.MaxModelLen, e.ContextLength} {
 		if window > 0 {
 			m.ContextWindow = window
 			break
 		}
 	}
+
 	if len(m.Modalities) == 0 {
 		m.Modalities = []string{"text"}
 	}
+
 	return m
 }
 
@@ -161,9 +178,11 @@ func (c *Client) price(e entry, id string) *domain.Price {
 			return &price
 		}
 	}
+
 	if !e.Price.Known() {
 		return nil
 	}
+
 	return e.Price
 }
 
@@ -173,12 +192,15 @@ func (c *Client) known(ctx context.Context) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
 	c.mu.Unlock()
+
 	if len(seen.entries) == 0 {
 		return c.entries(ctx, c.cfg.ListTTL)
 	}
+
 	if time.Since(seen.at) >= c.cfg.ListTTL {
 		c.refresh(ctx)
 	}
+
 	return seen, nil
 }
 
@@ -187,9 +209,11 @@ func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, er
 	c.mu.Lock()
 	seen := c.list
 	c.mu.Unlock()
+
 	if !seen.at.IsZero() && time.Since(seen.at) < maxAge {
 		return seen, nil
 	}
+
 	select {
 	case <-ctx.Done():
 		return listing{}, context.Cause(ctx)
@@ -205,13 +229,16 @@ func (c *Client) refresh(ctx context.Context) <-chan singleflight.Result {
 	return c.flight.DoChan("models", func() (any, error) {
 		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
+
 		fresh, err := c.fetch(fetch)
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
 		c.list.at, c.list.err = time.Now(), err
 		if err == nil {
 			c.list.entries = fresh
 		}
+
 		return c.list, nil
 	})
 }
@@ -221,27 +248,35 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 	if err != nil {
 		return nil, unavailable("its address is not valid")
 	}
+
 	c.authorize(req)
 	req.Header.Set("Accept", "application/json")
+
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, unavailable(c.clean(networkText(err)))
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return nil, domain.Unavailablef("the model server", c.httpFault(res))
 	}
+
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxListBytes))
 	if err != nil {
 		return nil, unavailable(c.clean(networkText(err)))
 	}
-	var list struct {
-		Data json.RawMessage `json:"data"` // null where there is no model; without it the answer is something else
-	}
-	var entries []entry
+
+	var (
+		list struct {
+			Data json.RawMessage `json:"data"` // null where there is no model; without it the answer is something else
+		}
+		entries []entry
+	)
 	if json.Unmarshal(body, &list) != nil || json.Unmarshal(list.Data, &entries) != nil {
 		return nil, unavailable("its model list cannot be read")
 	}
+
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.ID == "" }), nil
 }
 

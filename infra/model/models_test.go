@@ -27,11 +27,13 @@ const modelList = `{"object":"list","data":[
 
 func TestModels(t *testing.T) {
 	var calls atomic.Int32
+
 	c := serverWith(t, model.Config{ContextWindow: 64_000, ListTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		require.Equal(t, "/v1/models", r.URL.Path)
 		fmt.Fprint(w, modelList)
 	})
+
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -41,9 +43,12 @@ func TestModels(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	list, err := c.Models(t.Context())
 	require.NoError(t, err)
+
 	unsaid := domain.ModelSupport{Tools: true, Thinking: true, JSONSchema: true}
 	require.Equal(t, []domain.Model{
 		{
@@ -86,6 +91,7 @@ func TestModels_prices(t *testing.T) {
 				{"id":"said","price":{"input":2,"output":6,"cache_read":0.5}},
 				{"id":"odd","price":{"input":-2,"output":6}},{"id":"none"}]}`)
 		})
+
 	half := 0.5
 	for name, want := range map[string]*domain.Price{
 		"own": {Input: 1, Output: 2}, "listed": {Input: 9}, "said": {Input: 2, Output: 6, CacheRead: &half}, "odd": nil, "none": nil,
@@ -98,6 +104,7 @@ func TestModels_prices(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	list := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, modelList) }
+
 	tests := []struct {
 		name, configured, requested, want string
 		window                            int64
@@ -116,6 +123,7 @@ func TestResolve(t *testing.T) {
 			require.Equal(t, tt.window, got.ContextWindow)
 		})
 	}
+
 	t.Run("unknown", func(t *testing.T) {
 		_, err := server(t, list).Resolve(t.Context(), "nope")
 		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
@@ -123,20 +131,24 @@ func TestResolve(t *testing.T) {
 	})
 	t.Run("newer than the cached list", func(t *testing.T) {
 		var grown atomic.Bool
+
 		c := serverWith(t, model.Config{ListTTL: time.Hour}, func(w http.ResponseWriter, _ *http.Request) {
 			if grown.Load() {
 				fmt.Fprint(w, `{"data":[{"id":"old"},{"id":"new"}]}`)
 				return
 			}
+
 			fmt.Fprint(w, `{"data":[{"id":"old"}]}`)
 		})
 		_, err := c.Resolve(t.Context(), "new")
 		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
 		grown.Store(true)
+
 		got, err := c.Resolve(t.Context(), "new")
 		require.NoError(t, err)
 		require.Equal(t, "new", got.ID)
 	})
+
 	for _, empty := range []string{`{"data":[]}`, `{"data":null}`} {
 		t.Run("empty list "+empty, func(t *testing.T) {
 			c := server(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, empty) })
@@ -175,11 +187,13 @@ func TestResolveWithoutAList(t *testing.T) {
 
 func TestModels_serverUnavailable(t *testing.T) {
 	var down atomic.Bool
+
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if down.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
+
 		fmt.Fprint(w, modelList)
 	}))
 	t.Cleanup(s.Close)
@@ -187,6 +201,7 @@ func TestModels_serverUnavailable(t *testing.T) {
 	_, err := c.Models(t.Context())
 	require.NoError(t, err)
 	down.Store(true)
+
 	_, err = c.Models(t.Context())
 	require.Error(t, err)
 	got, err := c.Resolve(t.Context(), "main")
@@ -197,6 +212,7 @@ func TestModels_serverUnavailable(t *testing.T) {
 // A step does not wait for the list again once there is one.
 func TestClient_Resolve_refreshesInTheBackground(t *testing.T) {
 	var calls atomic.Int32
+
 	hang, answered := make(chan struct{}), make(chan struct{}, 100)
 	c := serverWith(t, model.Config{ListTTL: time.Nanosecond}, func(w http.ResponseWriter, _ *http.Request) {
 		switch calls.Add(1) {
@@ -208,19 +224,23 @@ func TestClient_Resolve_refreshesInTheBackground(t *testing.T) {
 		default:
 			fmt.Fprint(w, `{"data":[{"id":"m","context_window":2000}]}`)
 		}
+
 		answered <- struct{}{}
 	})
 	resolve := func() int64 {
 		t.Helper()
 		got, err := c.Resolve(t.Context(), "m")
 		require.NoError(t, err)
+
 		return got.ContextWindow
 	}
 	require.EqualValues(t, 1000, resolve(), "the first list is waited for")
 	<-answered
+
 	for range 50 {
 		require.EqualValues(t, 1000, resolve(), "the old list serves while the server hangs")
 	}
+
 	require.LessOrEqual(t, calls.Load(), int32(2), "one refresh at a time")
 	close(hang)
 	require.Eventually(t, func() bool { return resolve() == 2000 }, time.Minute, time.Millisecond, "a failed refresh is repeated")
@@ -235,14 +255,17 @@ func TestModels_oneCallerCancels(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
+
 	go func() {
 		_, err := c.Models(ctx)
 		first <- err
 	}()
+
 	<-entered
 	cancel()
 	require.ErrorIs(t, <-first, context.Canceled)
 	close(release)
+
 	_, err := c.Models(t.Context())
 	require.NoError(t, err)
 }

@@ -22,18 +22,22 @@ type refusers struct {
 func (r *refusers) has(model string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return slices.Contains(r.models, model)
 }
 
 func (r *refusers) add(model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if slices.Contains(r.models, model) {
 		return
 	}
+
 	if len(r.models) >= maxRefusers {
 		r.models = slices.Delete(r.models, 0, 1)
 	}
+
 	r.models = append(r.models, model)
 }
 
@@ -46,6 +50,7 @@ func reasons(p domain.Prompt) bool {
 // does not know: it refuses the request as it is, and not for its length.
 func mayRefuseReasoning(err error) bool {
 	fault, is := errors.AsType[*domain.ModelError](err)
+
 	return is && fault.Fault == domain.FaultRefused &&
 		(fault.Status == http.StatusBadRequest || fault.Status == http.StatusUnprocessableEntity)
 }

@@ -36,29 +36,35 @@ func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
 	req.Model = p.Model
 	req.Stream = true
 	req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+
 	ids := newCallIDs(p.Messages)
 	for _, m := range p.Messages {
 		sent := message{Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls, ids)}
 		if m.ToolCallID != "" {
 			sent.ToolCallID = ids.of(m.ToolCallID)
 		}
+
 		if reasoning && m.ReasoningField == domain.Reasoning {
 			sent.Reasoning = m.Reasoning
 		} else if reasoning {
 			sent.ReasoningContent = m.Reasoning
 		}
+
 		req.Messages = append(req.Messages, sent)
 	}
+
 	for _, t := range p.Tools {
 		parameters := t.Parameters
 		if len(parameters) == 0 {
 			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
+
 		req.Tools = append(req.Tools, openai.Tool{
 			Type:     openai.ToolTypeFunction,
 			Function: &openai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: parameters},
 		})
 	}
+
 	if len(p.Schema) > 0 {
 		// Not strict: strict servers take only a subset of JSON Schema, and the
 		// answer is validated by the loop in any case.
@@ -67,12 +73,16 @@ func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
 			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{Name: "answer", Schema: p.Schema},
 		}
 	}
+
 	var body bytes.Buffer
+
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(req); err != nil {
 		return nil, err
 	}
+
 	return bytes.TrimRight(body.Bytes(), "\n"), nil
 }
 
@@ -82,24 +92,31 @@ func content(parts []domain.ContentPart) any {
 	texts := make([]string, 0, len(parts))
 	list := make([]openai.ChatMessagePart, 0, len(parts))
 	plain := true
+
 	for _, p := range parts {
 		if p.ImageURL != nil {
 			plain = false
+
 			list = append(list, openai.ChatMessagePart{
 				Type:     openai.ChatMessagePartTypeImageURL,
 				ImageURL: &openai.ChatMessageImageURL{URL: p.ImageURL.URL},
 			})
+
 			continue
 		}
+
 		if p.Text == "" {
 			continue
 		}
+
 		texts = append(texts, p.Text)
 		list = append(list, openai.ChatMessagePart{Type: openai.ChatMessagePartTypeText, Text: p.Text})
 	}
+
 	if plain {
 		return strings.Join(texts, "\n")
 	}
+
 	return list
 }
 
@@ -111,6 +128,7 @@ func toolCalls(calls []domain.PromptCall, ids *callIDs) []openai.ToolCall {
 			Function: openai.FunctionCall{Name: call.Name, Arguments: sendable(call.Arguments)},
 		})
 	}
+
 	return out
 }
 
@@ -122,9 +140,12 @@ func sendable(arguments string) string {
 	if trimmed == "" {
 		return "{}"
 	}
+
 	if trimmed[0] == '{' && json.Valid([]byte(trimmed)) {
 		return arguments
 	}
+
 	wrapped, _ := json.Marshal(map[string]string{"malformed_arguments": arguments}) // a map of strings always encodes
+
 	return string(wrapped)
 }

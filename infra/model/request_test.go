@@ -12,9 +12,12 @@ import (
 )
 
 func TestRequestOnTheWire(t *testing.T) {
-	var header http.Header
-	var path string
-	var body []byte
+	var (
+		header http.Header
+		path   string
+		body   []byte
+	)
+
 	c := server(t, func(w http.ResponseWriter, r *http.Request) {
 		header, path = r.Header, r.URL.Path
 		body, _ = io.ReadAll(r.Body)

@@ -281,6 +281,7 @@ func TestClient_Stream_readsTheAnswersOfKnownServers(t *testing.T) {
 			for _, choice := range a.chunks {
 				lines = append(lines, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[`+choice+`]}`)
 			}
+
 			streamed, err := call(t, server(t, events(append(lines, usage, done)...)))
 			require.NoError(t, err)
 			whole, err := call(t, server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -292,6 +293,7 @@ func TestClient_Stream_readsTheAnswersOfKnownServers(t *testing.T) {
 				)
 			}))
 			require.NoError(t, err)
+
 			want := domain.Reply{
 				Text: a.text, Thinking: a.thinking, ReasoningField: a.field, Calls: a.calls, FinishReason: "stop", Model: "m",
 				Usage: domain.Usage{InputTokens: 11, OutputTokens: 7},
@@ -299,10 +301,13 @@ func TestClient_Stream_readsTheAnswersOfKnownServers(t *testing.T) {
 			if len(a.calls) > 0 {
 				want.FinishReason = "tool_calls"
 			}
+
 			require.Equal(t, want, streamed)
+
 			if name == "long ids" {
 				want.Calls = want.Calls[:1]
 			}
+
 			require.Equal(t, want, whole)
 		})
 	}

@@ -30,16 +30,21 @@ func (l *lines) next() ([]byte, error) {
 			if line, err = l.r.ReadSlice('\n'); len(l.long)+len(line) > maxLineBytes {
 				return nil, errLineTooLong
 			}
+
 			l.long = append(l.long, line...)
 		}
+
 		line = l.long
 	}
+
 	if err != nil && len(line) == 0 {
 		return nil, err
 	}
+
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
@@ -50,6 +55,7 @@ func field(line []byte) (name string, value []byte) {
 	if !found {
 		return string(line), nil
 	}
+
 	switch {
 	case len(before) == 4 && string(before) == "data":
 		name = "data"
@@ -58,5 +64,6 @@ func field(line []byte) (name string, value []byte) {
 	default:
 		name = string(before)
 	}
+
 	return name, bytes.TrimSpace(after)
 }

@@ -43,13 +43,16 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 		if ctx.Err() != nil {
 			return domain.Reply{}, context.Cause(ctx)
 		}
+
 		return domain.Reply{}, err
 	}
 	defer res.Body.Close()
 
 	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: p.Model}}
+
 	silence := time.AfterFunc(c.cfg.FirstTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
+
 	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind {
 	case "application/json":
 		err = c.readWhole(res.Body, a)
@@ -68,6 +71,7 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 			err = transient(fmt.Sprintf("the model server sent nothing for %s", c.patience(a)))
 		}
 	}
+
 	return a.result(), err
 }
 
@@ -77,10 +81,12 @@ func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, err
 	if !reasons(p) || c.refusers.has(p.Model) {
 		return c.request(ctx, p, false)
 	}
+
 	res, first := c.request(ctx, p, true)
 	if !mayRefuseReasoning(first) {
 		return res, first
 	}
+
 	res, err := c.request(ctx, p, false)
 	switch {
 	case err == nil:
@@ -88,6 +94,7 @@ func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, err
 	case mayRefuseReasoning(err):
 		err = first // it was refused for something else, which the first answer names
 	}
+
 	return res, err
 }
 
@@ -98,10 +105,12 @@ func (c *Client) request(ctx context.Context, p domain.Prompt, reasoning bool) (
 	if err != nil {
 		return nil, refused("the prompt cannot be encoded: " + err.Error())
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return nil, refused("the address of the model server is not valid")
 	}
+
 	c.authorize(req)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
@@ -110,10 +119,12 @@ func (c *Client) request(ctx context.Context, p domain.Prompt, reasoning bool) (
 	if err != nil {
 		return nil, transient(c.clean(networkText(err)))
 	}
+
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
 		return nil, c.httpFault(res)
 	}
+
 	return res, nil
 }
 
@@ -122,6 +133,7 @@ func (c *Client) patience(a *answer) time.Duration {
 	if a.begun {
 		return c.cfg.IdleTimeout
 	}
+
 	return c.cfg.FirstTimeout
 }
 
@@ -129,17 +141,20 @@ func (c *Client) patience(a *answer) time.Duration {
 func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) error {
 	in := newLines(body)
 	event := ""
+
 	for {
 		line, err := in.next()
 		if err != nil {
 			return a.end(c, err)
 		}
+
 		a.begun = true
 		if a.finish == "" {
 			silence.Reset(c.cfg.IdleTimeout)
 		} else {
 			silence.Reset(min(waitAfterFinish, c.cfg.IdleTimeout))
 		}
+
 		name, value := field(line)
 		switch name {
 		case "event":
@@ -155,18 +170,24 @@ func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) erro
 			if line[0] != '{' {
 				continue
 			}
+
 			value = line
 		}
+
 		if string(value) == "[DONE]" {
 			if a.finish != "" {
 				silence.Reset(waitAfterDone)
+
 				_, _ = io.CopyN(io.Discard, in.r, 1<<10) // its error changes nothing: the answer is complete
 			}
+
 			return a.end(c, io.EOF)
 		}
+
 		if len(value) == 0 {
 			continue
 		}
+
 		if err := c.take(a, value, event == "error"); err != nil {
 			return err
 		}
@@ -179,9 +200,11 @@ func (c *Client) take(a *answer, data []byte, isError bool) error {
 	if err := json.Unmarshal(data, &piece); err != nil {
 		return transient(c.clean("the model server sent a malformed chunk: " + err.Error()))
 	}
+
 	if isError || piece.isError() {
 		return c.bodyFault(data)
 	}
+
 	return a.add(&piece)
 }
 
@@ -191,12 +214,15 @@ func (c *Client) readWhole(body io.Reader, a *answer) error {
 	if err != nil {
 		return transient(c.clean("the answer was cut: " + networkText(err)))
 	}
+
 	if len(data) > maxLineBytes {
 		return refused(fmt.Sprintf("the answer exceeds %d bytes", maxLineBytes))
 	}
+
 	if err := c.take(a, data, false); err != nil {
 		return err
 	}
+
 	return a.end(c, io.EOF)
 }
 
@@ -206,5 +232,6 @@ func networkText(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
+
 	return err.Error()
 }

@@ -27,6 +27,7 @@ func parseExceptions(list []string) (exceptions, error) {
 			return e, err
 		}
 	}
+
 	return e, nil
 }
 
@@ -34,28 +35,36 @@ func (e *exceptions) add(entry string) error {
 	if entry == "" {
 		return nil
 	}
+
 	if network, err := netip.ParsePrefix(entry); err == nil {
 		e.networks = append(e.networks, network.Masked())
 		return nil
 	}
+
 	if addr, err := netip.ParseAddr(unbracketed(entry)); err == nil {
 		addr = addr.Unmap()
 		e.networks = append(e.networks, netip.PrefixFrom(addr, addr.BitLen()))
+
 		return nil
 	}
+
 	if suffix, ok := strings.CutPrefix(strings.ToLower(entry), "*."); ok && isName(suffix) {
 		e.suffixes = append(e.suffixes, "."+suffix)
 		return nil
 	}
+
 	place, below, limited := strings.Cut(strings.ToLower(entry), "/")
 	if limited {
 		below = entry[len(place):] // paths are case-sensitive
 	}
+
 	host, port, err := net.SplitHostPort(place)
 	if err != nil {
 		host, port = place, ""
 	}
+
 	number, err := strconv.ParseUint(port, 10, 16)
+
 	addr, notAddress := netip.ParseAddr(host)
 	switch {
 	case port == "" && !limited && isName(host):
@@ -71,6 +80,7 @@ func (e *exceptions) add(entry string) error {
 	default:
 		return notUnderstood(entry)
 	}
+
 	return nil
 }
 
@@ -82,6 +92,7 @@ func unbracketed(s string) string {
 	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
 		return s[1 : len(s)-1]
 	}
+
 	return s
 }
 
@@ -93,6 +104,7 @@ func isName(s string) bool {
 // exactly says that this very port was named, for this path.
 func (e *exceptions) exactly(host string, addr netip.Addr, port uint16, wanted string) bool {
 	below := slices.Concat(e.places[netip.AddrPortFrom(addr, port)], e.named[hostPort(host, port)])
+
 	return slices.ContainsFunc(below, func(prefix string) bool {
 		// A path with dots in it may become another one at the server.
 		return prefix == "" || strings.HasPrefix(wanted, prefix) && path.Clean(wanted) == strings.TrimSuffix(wanted, "/")
@@ -105,16 +117,19 @@ func (e *exceptions) admit(host string, addr netip.Addr) bool {
 	if e.hosts[host] {
 		return true
 	}
+
 	for _, suffix := range e.suffixes {
 		if strings.HasSuffix(host, suffix) {
 			return true
 		}
 	}
+
 	for _, network := range e.networks {
 		if network.Contains(addr) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -125,16 +140,20 @@ func hostPort(host string, port uint16) string {
 // parsePorts gives the ports of listening addresses.
 func parsePorts(addresses []string) (map[uint16]bool, error) {
 	ports := map[uint16]bool{}
+
 	for _, address := range addresses {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not host:port: %w", address, err)
 		}
+
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
 			return nil, fmt.Errorf("%q has no numeric port", address)
 		}
+
 		ports[uint16(number)] = true
 	}
+
 	return ports, nil
 }

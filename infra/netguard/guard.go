@@ -32,11 +32,14 @@ type Guard struct {
 // is an error.
 func New(allow, own []string) (*Guard, error) {
 	g := &Guard{}
+
 	var err error
 	if g.exceptions, err = parseExceptions(allow); err != nil {
 		return nil, err
 	}
+
 	g.own, err = parsePorts(own)
+
 	return g, err
 }
 
@@ -85,15 +88,18 @@ func notPublic(addr netip.Addr) string {
 	if addr.Zone() != "" {
 		return "a link-local address"
 	}
+
 	addr = addr.Unmap() // ::ffff:127.0.0.1 is 127.0.0.1
 	for _, f := range forbidden {
 		if f.network.Contains(addr) {
 			return f.what
 		}
 	}
+
 	if addr.Is6() && !publicUnicast.Contains(addr) {
 		return "a reserved address"
 	}
+
 	return ""
 }
 
@@ -107,6 +113,7 @@ func (g *Guard) Control(host, path string) func(network, address string, _ sysca
 		if err != nil {
 			return refusef("%s cannot be reached: it has no ordinary address", host)
 		}
+
 		return g.Check(host, to, path)
 	}
 }
@@ -117,6 +124,7 @@ func (g *Guard) Check(host string, to netip.AddrPort, path string) error {
 	if err != nil || named {
 		return err
 	}
+
 	return checkPort(host, to.Port())
 }
 
@@ -132,19 +140,24 @@ func (g *Guard) check(host string, to netip.AddrPort, path string) (named bool, 
 	if g.exceptions.exactly(host, addr, port, path) {
 		return true, nil
 	}
+
 	here := ofThisMachine(addr)
 	if here && g.own[port] {
 		return false, refusef("%s is this service itself, which is not fetched from", hostPort(host, port))
 	}
+
 	if g.exceptions.admit(host, addr) {
 		return true, nil
 	}
+
 	if what := notPublic(to.Addr()); what != "" {
 		return false, refusef("%s is not on the public Internet: it has %s", host, what)
 	}
+
 	if here {
 		return false, refusef("%s is the machine that this service runs on", host)
 	}
+
 	return false, nil
 }
 
@@ -154,6 +167,7 @@ func checkPort(host string, port uint16) error {
 	if port == 80 || port == 443 || port >= 1024 {
 		return nil
 	}
+
 	return refusef("port %d of %s is not one for web pages", port, host)
 }
 
@@ -163,10 +177,12 @@ func ofThisMachine(addr netip.Addr) bool {
 	if addr.IsLoopback() || addr.IsUnspecified() {
 		return true
 	}
+
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		return false // private addresses are refused by themselves
 	}
+
 	for _, a := range own {
 		if network, ok := a.(*net.IPNet); ok {
 			if ip, ok := netip.AddrFromSlice(network.IP); ok && ip.Unmap() == addr {
@@ -174,5 +190,6 @@ func ofThisMachine(addr netip.Addr) bool {
 			}
 		}
 	}
+
 	return false
 }

@@ -16,23 +16,28 @@ func (s *Store) CopyPrefix(ctx context.Context, from, to string) error {
 		if object.Err != nil {
 			return domain.Unavailablef("the object store", object.Err)
 		}
+
 		target := minio.CopyDestOptions{Bucket: s.bucket, Object: to + strings.TrimPrefix(object.Key, from)}
 		if _, err := s.client.CopyObject(ctx, target, minio.CopySrcOptions{Bucket: s.bucket, Object: object.Key}); err != nil {
 			return domain.Unavailablef("the object store", err)
 		}
 	}
+
 	return nil
 }
 
 // Keys lists what is kept below a prefix.
 func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
+
 	for object := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if object.Err != nil {
 			return nil, domain.Unavailablef("the object store", object.Err)
 		}
+
 		keys = append(keys, object.Key)
 	}
+
 	return keys, nil
 }
 

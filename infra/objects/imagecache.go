@@ -41,16 +41,20 @@ func (c *ImageCache) DataURL(ctx context.Context, key string) (string, error) {
 	if url, cached := c.get(key); cached {
 		return url, nil
 	}
+
 	done := c.flight.DoChan(key, func() (any, error) {
 		if url, cached := c.get(key); cached { // it came in between
 			return url, nil
 		}
+
 		loading, cancel := context.WithTimeout(context.WithoutCancel(ctx), imageTimeout)
 		defer cancel()
+
 		url, err := c.load(loading, key)
 		if err == nil {
 			c.put(key, url)
 		}
+
 		return url, err
 	})
 	select {
@@ -60,6 +64,7 @@ func (c *ImageCache) DataURL(ctx context.Context, key string) (string, error) {
 		if r.Err != nil {
 			return "", r.Err
 		}
+
 		return r.Val.(string), nil
 	}
 }
@@ -67,11 +72,14 @@ func (c *ImageCache) DataURL(ctx context.Context, key string) (string, error) {
 func (c *ImageCache) get(key string) (url string, cached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	e, cached := c.byKey[key]
 	if !cached {
 		return "", false
 	}
+
 	c.recent.MoveToFront(e)
+
 	return e.Value.(cachedImage).url, true
 }
 
@@ -80,11 +88,14 @@ func (c *ImageCache) put(key, url string) {
 	if len(url) > c.most/2 {
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.byKey[key] != nil {
 		return
 	}
+
 	c.byKey[key] = c.recent.PushFront(cachedImage{key, url})
 	for c.bytes += len(url); c.bytes > c.most; {
 		last := c.recent.Remove(c.recent.Back()).(cachedImage)

@@ -15,7 +15,9 @@ import (
 
 func TestImageCache_DataURL_loadsOnceAndStaysWithinItsBound(t *testing.T) {
 	t.Parallel()
+
 	loads := map[string]int{}
+
 	c := objects.NewImageCache(func(_ context.Context, key string) (string, error) {
 		loads[key]++
 		return strings.Repeat(key, 40), nil
@@ -27,6 +29,7 @@ func TestImageCache_DataURL_loadsOnceAndStaysWithinItsBound(t *testing.T) {
 			require.Equal(t, strings.Repeat(key, 40), url)
 		}
 	}
+
 	require.Equal(t, map[string]int{"a": 1, "b": 1}, loads)
 
 	get := func(key string) {
@@ -46,16 +49,19 @@ func TestImageCache_DataURL_loadsOnceAndStaysWithinItsBound(t *testing.T) {
 
 func TestImageCache_DataURL_doesNotKeepFailures(t *testing.T) {
 	t.Parallel()
+
 	lost := errors.New("lost")
 	fail := true
 	c := objects.NewImageCache(func(context.Context, string) (string, error) {
 		if fail {
 			return "", lost
 		}
+
 		return "data:", nil
 	}, 100)
 	_, err := c.DataURL(t.Context(), "a")
 	require.ErrorIs(t, err, lost)
+
 	fail = false
 	url, err := c.DataURL(t.Context(), "a")
 	require.NoError(t, err)
@@ -64,24 +70,31 @@ func TestImageCache_DataURL_doesNotKeepFailures(t *testing.T) {
 
 func TestImageCache_DataURL_sharesOneRequest(t *testing.T) {
 	t.Parallel()
+
 	var loads atomic.Int32
+
 	entered, release := make(chan struct{}), make(chan struct{})
 	c := objects.NewImageCache(func(context.Context, string) (string, error) {
 		if loads.Add(1) == 1 {
 			close(entered)
 		}
+
 		<-release
+
 		return "data:", nil
 	}, 100)
 	leaving, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
+
 	go func() {
 		_, err := c.DataURL(leaving, "a")
 		left <- err
 	}()
+
 	<-entered
 	leave()
 	require.ErrorIs(t, <-left, context.Canceled)
+
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -90,6 +103,7 @@ func TestImageCache_DataURL_sharesOneRequest(t *testing.T) {
 			}
 		})
 	}
+
 	close(release)
 	wg.Wait()
 	require.EqualValues(t, 1, loads.Load(), "a caller that leaves does not fail the others")

@@ -26,29 +26,38 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
 		return s.kept(ctx, sessionID, owner, name)
 	}
+
 	if !strings.HasPrefix(address, "data:") {
 		if u, err := url.Parse(address); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return "", badImage("neither a data URL nor an http address")
 		}
+
 		return address, nil
 	}
+
 	head, encoded, found := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
+
 	mime, isBase64 := strings.CutSuffix(head, ";base64")
 	if !found || !isBase64 {
 		return "", badImage("a data URL must hold base64")
 	}
+
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return "", badImage("its base64 cannot be decoded")
 	}
+
 	if !slices.Contains(imageTypes, mime) || http.DetectContentType(data) != mime {
 		return "", badImage("it is not a PNG, JPEG, GIF or WebP picture of the type that it names")
 	}
+
 	sum := sha256.Sum256(data)
+
 	key := imagePrefix(sessionID) + hex.EncodeToString(sum[:])
 	if err := s.put(ctx, key, mime, data); err != nil {
 		return "", err
 	}
+
 	return domain.ObjectScheme + key, nil
 }
 
@@ -58,13 +67,16 @@ func (s *Store) kept(ctx context.Context, sessionID, owner, name string) (string
 	if owner != sessionID {
 		return "", badImage("it is an attachment of another session")
 	}
+
 	key := imagePrefix(sessionID) + name
 	if _, err := s.client.StatObject(ctx, s.bucket, key, minio.StatObjectOptions{}); err != nil {
 		if err = readFault(err); domain.HasCode(err, "object_not_found") {
 			err = badImage("this session has no such attachment")
 		}
+
 		return "", err
 	}
+
 	return domain.ObjectScheme + key, nil
 }
 
@@ -80,6 +92,7 @@ func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 

@@ -21,7 +21,9 @@ func TestStore_Keep_attachmentOfTheSession(t *testing.T) {
 		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
 	})
 	require.NoError(t, err)
+
 	const picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
 	_, err = base64.StdEncoding.DecodeString(picture)
 	require.NoError(t, err)
 	object, err := store.Keep(t.Context(), "s1", "data:image/png;base64,"+picture)
@@ -30,6 +32,7 @@ func TestStore_Keep_attachmentOfTheSession(t *testing.T) {
 	again, err := store.Keep(t.Context(), "s1", domain.AttachmentPath("s1", object))
 	require.NoError(t, err)
 	require.Equal(t, object, again)
+
 	for name, address := range map[string]string{
 		"another session's":      domain.AttachmentPath("s2", object),
 		"one that is not there":  "/api/sessions/s1/attachments/" + strings.Repeat("0", 64),

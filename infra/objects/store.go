@@ -42,16 +42,20 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object store at %s: %w", cfg.Endpoint, err)
 	}
+
 	s := &Store{client: client, bucket: cfg.Bucket}
+
 	found, err := client.BucketExists(ctx, cfg.Bucket)
 	if err != nil {
 		return nil, fmt.Errorf("reach object store at %s: %w", cfg.Endpoint, err)
 	}
+
 	if !found {
 		if err := client.MakeBucket(ctx, cfg.Bucket, minio.MakeBucketOptions{}); err != nil {
 			return nil, fmt.Errorf("make bucket %s: %w", cfg.Bucket, err)
 		}
 	}
+
 	return s, nil
 }
 
@@ -61,6 +65,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err == nil && !found {
 		err = fmt.Errorf("bucket %s does not exist", s.bucket)
 	}
+
 	return err
 }
 
@@ -81,6 +86,7 @@ func (s *Store) put(ctx context.Context, key, contentType string, data []byte) e
 	if err != nil {
 		return domain.Unavailablef("the object store", err)
 	}
+
 	return nil
 }
 
@@ -96,11 +102,14 @@ func (s *Store) get(ctx context.Context, key string) (data []byte, contentType s
 		return nil, "", domain.Unavailablef("the object store", err)
 	}
 	defer object.Close()
+
 	data, err = io.ReadAll(object)
 	if err != nil {
 		return nil, "", readFault(err)
 	}
+
 	info, err := object.Stat()
+
 	return data, info.ContentType, err
 }
 
@@ -109,6 +118,7 @@ func readFault(err error) error {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusNotFound {
 		return domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}
+
 	return domain.Unavailablef("the object store", err)
 }
 
@@ -118,10 +128,12 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 		if object.Err != nil {
 			return domain.Unavailablef("the object store", object.Err)
 		}
+
 		if err := s.client.RemoveObject(ctx, s.bucket, object.Key, minio.RemoveObjectOptions{}); err != nil {
 			return domain.Unavailablef("the object store", err)
 		}
 	}
+
 	return nil
 }
 
@@ -138,9 +150,11 @@ func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) 
 		return nil, readFault(err)
 	}
 	defer body.Close()
+
 	data := bytes.NewBuffer(make([]byte, 0, length+bytes.MinRead))
 	if _, err := data.ReadFrom(body); err != nil {
 		return nil, readFault(err)
 	}
+
 	return data.Bytes(), nil
 }

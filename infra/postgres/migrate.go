@@ -34,17 +34,21 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return fmt.Errorf("prepare migration lock: %w", err)
 	}
+
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
 	}
+
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
+
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate database: %w", err)
 	}
+
 	return nil
 }
 
@@ -57,7 +61,9 @@ func MigrationsHash() string {
 			h.Write([]byte(path))
 			h.Write(content)
 		}
+
 		return nil
 	})
+
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -22,8 +22,10 @@ import (
 // there. EVERLOOP_TEST_POSTGRES_IMAGE names another image than the official one.
 func TestRecordsOnAnExternalServer(t *testing.T) {
 	testcontainers.SkipIfProviderIsNotHealthy(t)
+
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	container, err := testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
 		ContainerRequest: testcontainers.ContainerRequest{
 			Image:        cmp.Or(os.Getenv("EVERLOOP_TEST_POSTGRES_IMAGE"), "postgres:15"),
@@ -39,15 +41,28 @@ func TestRecordsOnAnExternalServer(t *testing.T) {
 	require.NoError(t, err)
 	port, err := container.MappedPort(ctx, "5432/tcp")
 	require.NoError(t, err)
+
 	url := fmt.Sprintf("postgres://everloop:test@%s:%s/everloop?sslmode=disable", host, port.Port())
 
-	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, postgres.Migrate(ctx, url)) }, time.Minute, 200*time.Millisecond)
+	require.EventuallyWithT(
+		t,
+		func(c *assert.CollectT) { require.NoError(c, postgres.Migrate(ctx, url)) },
+		time.Minute,
+		200*time.Millisecond,
+	)
 	require.NoError(t, postgres.Migrate(ctx, url), "migrating again changes nothing")
 	db, err := postgres.Open(ctx, url, postgres.Options{})
 	require.NoError(t, err)
+
 	defer db.Close()
+
 	user := domain.User{ID: domain.NewID(), Username: "ann"}
-	_, _, err = db.CreateUser(ctx, user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m", Scopes: []string{}}, make([]byte, 32))
+	_, _, err = db.CreateUser(
+		ctx,
+		user,
+		domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m", Scopes: []string{}},
+		make([]byte, 32),
+	)
 	require.NoError(t, err)
 	made, err := db.CreateSession(ctx, user.ID, domain.NewSession{Intent: "on another server"})
 	require.NoError(t, err)

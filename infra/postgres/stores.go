@@ -73,6 +73,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &DB{
 		DB:               db,
 		accountStore:     accounts.New(db),
@@ -116,6 +117,7 @@ type Store struct {
 // publishes.
 func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 	outbox := pg.NewOutbox(db.DB, log, logger)
+
 	return &Store{
 		DB:                db.DB,
 		Outbox:            outbox,

@@ -38,11 +38,14 @@ func (a *accounts) add(p *Process) {
 	if !a.needed() {
 		return
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.live == nil {
 		a.live = map[*Process]bool{}
 	}
+
 	a.live[p] = true
 	if !a.running {
 		a.running = true
@@ -53,6 +56,7 @@ func (a *accounts) add(p *Process) {
 func (a *accounts) remove(p *Process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	delete(a.live, p)
 }
 
@@ -64,8 +68,10 @@ func (a *accounts) run() {
 		if len(a.live) == 0 {
 			a.running = false
 			a.mu.Unlock()
+
 			return
 		}
+
 		live := make([]*Process, 0, len(a.live))
 		for p := range a.live {
 			live = append(live, p)
@@ -73,7 +79,9 @@ func (a *accounts) run() {
 		a.mu.Unlock()
 
 		began := time.Now()
+
 		a.check(live)
+
 		pause = max(accountPause, accountShare*time.Since(began))
 	}
 }
@@ -90,13 +98,18 @@ type account struct {
 // theirs, the largest.
 func (a *accounts) check(live []*Process) {
 	children := processTree()
-	var within []account
-	var total account
+
+	var (
+		within []account
+		total  account
+	)
+
 	for _, p := range live {
 		x := measure(p, children)
 		if !a.held.memory && x.memory > p.in.shape.memory {
 			x.memory = x.proportional()
 		}
+
 		switch {
 		case !a.held.memory && x.memory > p.in.shape.memory:
 			p.end(OutOfMemory)
@@ -108,14 +121,17 @@ func (a *accounts) check(live []*Process) {
 			total.processes += x.processes
 		}
 	}
+
 	if !a.held.memory && total.memory > a.total.memory {
 		total.memory = 0
 		for i := range within {
 			within[i].memory = within[i].proportional()
 			total.memory += within[i].memory
 		}
+
 		endLargest(within, OutOfMemory, total.memory-a.total.memory, func(x account) int64 { return x.memory })
 	}
+
 	if !a.held.pids {
 		endLargest(within, TooMany, int64(total.processes-a.total.processes), func(x account) int64 { return int64(x.processes) })
 	}
@@ -130,6 +146,7 @@ func endLargest(commands []account, cause Cause, tooMuch int64, size func(accoun
 				largest = i
 			}
 		}
+
 		ended[largest] = true
 		tooMuch -= size(commands[largest])
 		commands[largest].process.end(cause)
@@ -145,6 +162,7 @@ func measure(p *Process, children map[int][]int) account {
 		x.processes += int(fields[0])
 		x.memory += 1024 * (fields[1] + fields[2] + fields[3])
 	}
+
 	return x
 }
 
@@ -154,13 +172,16 @@ func measure(p *Process, children map[int][]int) account {
 // it, all that the process has counts.
 func (x account) proportional() int64 {
 	var sum int64
+
 	for _, pid := range x.pids {
 		shared := statusFields(pid, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 		if shared[0]+shared[1]+shared[2] == 0 {
 			shared = statusFields(pid, "status", "RssAnon:", "RssShmem:", "VmSwap:")
 		}
+
 		sum += 1024 * (shared[0] + shared[1] + shared[2])
 	}
+
 	return sum
 }
 
@@ -168,10 +189,12 @@ func (x account) proportional() int64 {
 // missing is 0.
 func statusFields(pid int, list string, names ...string) []int64 {
 	values := make([]int64, len(names))
+
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + list)
 	if err != nil {
 		return values // the process is gone
 	}
+
 	for line := range strings.Lines(string(data)) {
 		for i, name := range names {
 			if rest, ok := strings.CutPrefix(line, name); ok {
@@ -180,5 +203,6 @@ func statusFields(pid int, list string, names ...string) []int64 {
 			}
 		}
 	}
+
 	return values
 }

@@ -68,12 +68,15 @@ func TestAccounts_sharedMemoryCountsOnce(t *testing.T) {
 // that it shared with the others are not counted again for each of them.
 func TestAccounts_processThatEnds(t *testing.T) {
 	t.Parallel()
+
 	ended := exec.Command("true")
 	require.NoError(t, ended.Start())
 	pid := ended.Process.Pid
+
 	require.Eventually(t, func() bool { return statusFields(pid, "status", "VmSize:")[0] == 0 }, time.Minute, time.Millisecond)
 	require.Zero(t, account{pids: []int{pid}, memory: 1 << 40}.proportional())
 	require.NoError(t, ended.Wait())
+
 	self := account{pids: []int{os.Getpid(), pid}, memory: 1 << 40}.proportional()
 	require.NotZero(t, self)
 	require.Less(t, self, int64(1<<40))
@@ -92,6 +95,7 @@ func TestAccounts_noFilesInMemory(t *testing.T) {
 // A loop of forks is ended where nothing but measuring counts processes.
 func TestAccounts_processes(t *testing.T) {
 	t.Parallel()
+
 	a := accounts{held: holds{memory: true}, total: totals{processes: 1 << 20}}
 	s := open(t, Config{noGroups: true})
 	x := newSession(t, s)
@@ -103,6 +107,7 @@ func TestAccounts_processes(t *testing.T) {
 	limited := &Process{sandbox: s, in: &instance{child: p.in.child, cgroup: p.in.cgroup, shape: p.in.shape}}
 	limited.in.shape.processes = 20
 	a.check([]*Process{limited})
+
 	_, err = p.Wait()
 	require.NoError(t, err)
 	require.Equal(t, TooMany, limited.cause)
@@ -114,20 +119,25 @@ func TestTotals_memory(t *testing.T) {
 	t.Parallel()
 	holders(t, Config{TotalMemory: 400 << 20}, func(t *testing.T, s *Sandbox) {
 		small, large := newSession(t, s), newSession(t, s)
+
 		var out said
+
 		spec := small.spec(hold(60))
 		spec.Stdout = &out
 		quiet, err := s.Start(t.Context(), spec)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return strings.Contains(out.String(), "HELD") }, time.Minute, 5*time.Millisecond)
+
 		spec = large.spec("exec " + hold(600))
 		_, r := sh(t, s, spec)
 		require.Equal(t, OutOfMemory, r.Cause, "%v", r)
+
 		select {
 		case <-quiet.Done():
 			t.Error("the small command ended too")
 		default:
 		}
+
 		quiet.Kill()
 	})
 }
@@ -136,17 +146,22 @@ func TestTotals_processes(t *testing.T) {
 	t.Parallel()
 	holders(t, Config{TotalProcesses: 60}, func(t *testing.T, s *Sandbox) {
 		var running []*Process
+
 		for range 3 {
 			p, err := s.Start(t.Context(), newSession(t, s).spec("for i in $(seq 40); do sleep 1000 & done; wait"))
 			require.NoError(t, err)
+
 			running = append(running, p)
 		}
+
 		count := func() (n int) {
 			for _, p := range running {
 				n += len(descendants(p.PID()))
 			}
+
 			return n
 		}
+
 		if s.cgroups.pids != "" {
 			require.Eventually(t, func() bool { return count() > 40 }, time.Minute, time.Millisecond)
 			require.Never(t, func() bool { return count() > 60 }, 300*time.Millisecond, 20*time.Millisecond)
@@ -156,16 +171,20 @@ func TestTotals_processes(t *testing.T) {
 					select {
 					case <-p.Done():
 						require.Equal(t, TooMany, p.result.Cause)
+
 						n++
 					default:
 					}
 				}
+
 				return n
 			}
+
 			require.Eventually(t, func() bool { return ended() == 2 }, time.Minute, time.Millisecond, "one has its 40 processes, two "+
 				"do not fit")
 			require.LessOrEqual(t, count(), 60)
 		}
+
 		for _, p := range running {
 			p.Kill()
 		}
@@ -174,10 +193,12 @@ func TestTotals_processes(t *testing.T) {
 
 func TestConfig_totals(t *testing.T) {
 	t.Parallel()
+
 	group := t.TempDir()
 	for name, content := range map[string]string{"memory.max": "4000000\n", "pids.max": "max\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(group, name), []byte(content), 0o644))
 	}
+
 	own := Config{}.totals(map[string]string{"": group})
 	require.EqualValues(t, 3_000_000, own.memory, "three quarters of what the service's own group has")
 	require.Positive(t, own.processes)
@@ -191,17 +212,22 @@ func TestCgroups_processorShare(t *testing.T) {
 	s := open(t, Config{CPUWeight: 50})
 	p, err := s.Start(t.Context(), newSession(t, s).spec("sleep 1000"))
 	require.NoError(t, err)
+
 	defer p.Kill()
+
 	if s.cgroups.cpu == "" {
 		t.Skip("no control group for processors may be made here")
 	}
+
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID()))
 	require.NoError(t, err)
 	require.Contains(t, string(groups), filepath.Base(s.cgroups.cpu))
+
 	file, want := "cpu.shares", strconv.Itoa(512*runtime.NumCPU())
 	if s.cgroups.v2 {
 		file, want = "cpu.weight", "50"
 	}
+
 	share, err := os.ReadFile(filepath.Join(s.cgroups.cpu, file))
 	require.NoError(t, err)
 	require.Equal(t, want, strings.TrimSpace(string(share)))
@@ -220,12 +246,14 @@ type said struct {
 func (s *said) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.b.Write(p)
 }
 
 func (s *said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.b.String()
 }
 
@@ -234,9 +262,11 @@ func (s *said) String() string {
 func TestFindCgroups_refusedLimit(t *testing.T) {
 	usable := findCgroups(Config{})
 	defer usable.close()
+
 	if usable.pids == "" {
 		t.Skip("no control group that limits processes may be made here")
 	}
+
 	c := findCgroups(Config{TotalProcesses: math.MaxInt})
 	require.Equal(t, holds{}, c.holds())
 	require.Contains(t, c.describe(), "the control groups here refuse limits: ")

@@ -52,16 +52,20 @@ func (c *cgroups) holds() holds { return holds{c.memory != "", c.pids != "", c.c
 // there are no groups, and commands are measured.
 func findCgroups(config Config) *cgroups {
 	c := &cgroups{}
+
 	mounts := map[string]string{}
 	if !config.noGroups {
 		mounts = cgroupMounts()
 	}
+
 	c.total = config.totals(mounts)
 	c.makeBases(mounts)
+
 	if err := c.limitBases(config.CPUWeight); err != nil {
 		c.close()
 		return &cgroups{total: c.total, refused: err}
 	}
+
 	return c
 }
 
@@ -72,19 +76,23 @@ func (c *cgroups) makeBases(mounts map[string]string) {
 			return
 		}
 	}
+
 	made := map[string]string{}
 	base := func(controller string) string {
 		parent, ok := mounts[controller]
 		if !ok {
 			return ""
 		}
+
 		if made[parent] == "" {
 			dir, err := makeBase(parent)
 			if err != nil {
 				return ""
 			}
+
 			made[parent] = dir
 		}
+
 		return made[parent]
 	}
 	c.memory, c.pids, c.cpu = base("memory"), base("pids"), base("cpu")
@@ -98,20 +106,25 @@ func (c *cgroups) limitBases(weight int) error {
 		_ = writeFile(filepath.Join(c.cpu, "cpu.weight"), strconv.Itoa(weight)) // where the controller is
 		return errors.Join(writeFile(filepath.Join(c.memory, "memory.max"), memory), writeFile(filepath.Join(c.pids, "pids.max"), pids))
 	}
+
 	var errs []error
 	if c.memory != "" {
 		errs = append(errs, writeFile(filepath.Join(c.memory, "memory.limit_in_bytes"), memory))
 		_ = writeFile(filepath.Join(c.memory, "memory.kmem.tcp.limit_in_bytes"), strconv.FormatInt(c.total.memory/socketShare, 10))
 	}
+
 	if c.pids != "" {
 		errs = append(errs, writeFile(filepath.Join(c.pids, "pids.max"), pids))
 	}
+
 	if c.cpu != "" {
 		// The group competes with single threads, of which each has this weight.
 		const threadShares, fullWeight = 1024, 100
+
 		shares := max(2, weight*threadShares*runtime.NumCPU()/fullWeight)
 		errs = append(errs, writeFile(filepath.Join(c.cpu, "cpu.shares"), strconv.Itoa(shares)))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -121,17 +134,20 @@ func (c *cgroups) adopt(forkServer int) error {
 	if c.v2 || c.cpu == "" {
 		return nil
 	}
+
 	return writeFile(filepath.Join(c.cpu, "cgroup.procs"), strconv.Itoa(forkServer))
 }
 
 // describe says what holds the limits, for operators.
 func (c *cgroups) describe() string {
 	var have []string
+
 	for name, dir := range map[string]string{"memory": c.memory, "pids": c.pids, "cpu": c.cpu} {
 		if dir != "" {
 			have = append(have, name)
 		}
 	}
+
 	switch {
 	case c.v2:
 		return "cgroup v2"
@@ -142,6 +158,7 @@ func (c *cgroups) describe() string {
 	case len(have) == 0:
 		return "measuring (no control group with limits may be made here)"
 	}
+
 	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
@@ -149,10 +166,12 @@ func (c *cgroups) describe() string {
 // under "" the one of version 2.
 func cgroupMounts() map[string]string {
 	own := map[string]string{}
+
 	data, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil
 	}
+
 	for line := range strings.Lines(string(data)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) == 3 {
@@ -161,24 +180,31 @@ func cgroupMounts() map[string]string {
 			}
 		}
 	}
+
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil
 	}
+
 	defer func() { _ = f.Close() }()
+
 	dirs := map[string]string{}
+
 	for scan := bufio.NewScanner(f); scan.Scan(); {
 		before, after, ok := strings.Cut(scan.Text(), " - ")
+
 		fields, rest := strings.Fields(before), strings.Fields(after)
 		if !ok || len(fields) < 5 || len(rest) < 3 {
 			continue
 		}
+
 		within := func(controller string) {
 			path, ok := own[controller]
 			if rel, inside := strings.CutPrefix(path, strings.TrimSuffix(fields[3], "/")); ok && inside {
 				dirs[controller] = filepath.Join(fields[4], rel)
 			}
 		}
+
 		switch rest[0] {
 		case "cgroup2":
 			within("")
@@ -190,6 +216,7 @@ func cgroupMounts() map[string]string {
 			}
 		}
 	}
+
 	return dirs
 }
 
@@ -203,6 +230,7 @@ func makeBase(parent string) (string, error) {
 			removeTree(dir)
 		}
 	}
+
 	return os.MkdirTemp(parent, cgroupPrefix+strconv.Itoa(os.Getpid())+"-")
 }
 
@@ -213,6 +241,7 @@ func removeTree(dir string) {
 			_ = os.Remove(filepath.Join(dir, c.Name()))
 		}
 	}
+
 	_ = os.Remove(dir)
 }
 
@@ -220,6 +249,7 @@ func removeTree(dir string) {
 func hasControllers(dir string) bool {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	list := " " + strings.TrimSpace(string(data)) + " "
+
 	return strings.Contains(list, " memory ") && strings.Contains(list, " pids ")
 }
 
@@ -231,14 +261,17 @@ func delegate(dir string) bool {
 	if enable(dir) == nil {
 		return true
 	}
+
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil || strings.TrimSpace(string(procs)) != strconv.Itoa(os.Getpid()) {
 		return false
 	}
+
 	leaf := filepath.Join(dir, "everloop-service")
 	if err := os.Mkdir(leaf, 0o755); err != nil && !os.IsExist(err) {
 		return false
 	}
+
 	return writeFile(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())) == nil && enable(dir) == nil
 }
 
@@ -246,7 +279,9 @@ func enable(dir string) error {
 	if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids"); err != nil {
 		return err
 	}
+
 	_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+cpu")
+
 	return nil
 }
 
@@ -261,29 +296,36 @@ func (c *cgroups) new(sh shape) (*cgroup, error) {
 				return dir, nil
 			}
 		}
+
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return "", fmt.Errorf("sandbox: control group: %w", err)
 		}
+
 		g.dirs = append(g.dirs, dir)
+
 		return dir, nil
 	}
 	set := func(base string, values ...string) error {
 		if base == "" {
 			return nil
 		}
+
 		dir, err := make(base)
 		if err != nil {
 			return err
 		}
+
 		for i := 0; i < len(values); i += 2 {
 			name, optional := strings.CutPrefix(values[i], "?")
 			if err := writeFile(filepath.Join(dir, name), values[i+1]); err != nil && !optional {
 				return fmt.Errorf("sandbox: control group: %w", err)
 			}
 		}
+
 		return nil
 	}
 	memory, pids := strconv.FormatInt(sh.memory, 10), strconv.Itoa(sh.processes+1) // one is process 1
+
 	var err error
 	if c.v2 {
 		err = set(c.memory, "memory.max", memory, "?memory.swap.max", "0", "?memory.oom.group", "1", "pids.max", pids)
@@ -293,19 +335,23 @@ func (c *cgroups) new(sh shape) (*cgroup, error) {
 	} else {
 		// Version 1 counts the buffers of sockets apart, and version 2 with the rest.
 		sockets := strconv.FormatInt(sh.memory/socketShare, 10)
+
 		err = set(c.memory, "memory.limit_in_bytes", memory, "?memory.memsw.limit_in_bytes", memory,
 			"?memory.kmem.tcp.limit_in_bytes", sockets)
 		if err == nil {
 			err = set(c.pids, "pids.max", pids)
 		}
+
 		if err == nil && sh.cpu > 0 {
 			err = set(c.cpu, "cpu.cfs_quota_us", strconv.Itoa(int(sh.cpu*100000)))
 		}
 	}
+
 	if err != nil {
 		g.remove()
 		return nil, err
 	}
+
 	return g, nil
 }
 
@@ -316,6 +362,7 @@ func (g *cgroup) attach(pid int) error {
 			return fmt.Errorf("sandbox: control group: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -324,16 +371,19 @@ func (g *cgroup) outOfMemory() bool {
 	if g.owner.memory == "" {
 		return false
 	}
+
 	file := "memory.oom_control"
 	if g.owner.v2 {
 		file = "memory.events"
 	}
+
 	data, _ := os.ReadFile(filepath.Join(g.owner.memory, g.name, file))
 	for line := range strings.Lines(string(data)) {
 		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			return strings.TrimSpace(n) != "0"
 		}
 	}
+
 	return false
 }
 
@@ -343,28 +393,35 @@ func (g *cgroup) kill() bool {
 	if g.owner.pids == "" || len(g.dirs) == 0 {
 		return false
 	}
+
 	dir := filepath.Join(g.owner.pids, g.name)
 	if g.owner.v2 && writeFile(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return true
 	}
+
 	if writeFile(filepath.Join(dir, "pids.max"), "0") != nil {
 		return false
 	}
+
 	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); {
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			return false
 		}
+
 		if len(data) == 0 {
 			return true
 		}
+
 		for pid := range strings.FieldsSeq(string(data)) {
 			if n, err := strconv.Atoi(pid); err == nil {
 				_ = unix.Kill(n, unix.SIGKILL)
 			}
 		}
+
 		time.Sleep(time.Millisecond) // the kernel has no event for an empty version 1 group
 	}
+
 	return false
 }
 
@@ -375,6 +432,7 @@ func (g *cgroup) remove() {
 			if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) {
 				break
 			}
+
 			time.Sleep(time.Millisecond) // the last process is not yet reaped
 		}
 	}
@@ -396,8 +454,10 @@ func writeFile(path, content string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	if _, err := unix.Write(fd, []byte(content)); err != nil {
 		return &os.PathError{Op: "write", Path: path, Err: err}
 	}
+
 	return nil
 }

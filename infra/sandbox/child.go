@@ -32,16 +32,20 @@ func (c *child) mapUser(uid int, dedicated bool) error {
 			return fmt.Errorf("sandbox: user namespace: %w", err)
 		}
 	}
+
 	gid := uid
 	if !dedicated {
 		gid = os.Getegid()
 	}
+
 	if err := writeFile(dir+"/gid_map", fmt.Sprintf("%d %d 1", guestID, gid)); err != nil {
 		return fmt.Errorf("sandbox: user namespace: %w", err)
 	}
+
 	if err := writeFile(dir+"/uid_map", fmt.Sprintf("%d %d 1", guestID, uid)); err != nil {
 		return fmt.Errorf("sandbox: user namespace: %w", err)
 	}
+
 	return nil
 }
 
@@ -51,27 +55,36 @@ func (c *child) send(message []byte, fds ...int) error {
 	if err != nil {
 		return err
 	}
+
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	var sent int
-	var failed error
+
+	var (
+		sent   int
+		failed error
+	)
+
 	if err := conn.Write(func(fd uintptr) bool {
 		failed = ignoringEINTR(func() (err error) {
 			sent, err = unix.SendmsgN(int(fd), message, rights, nil, unix.MSG_NOSIGNAL)
 			return err
 		})
+
 		return failed != unix.EAGAIN
 	}); err != nil {
 		return err
 	}
+
 	if failed != nil {
 		return failed
 	}
+
 	if sent < len(message) {
 		_, err = c.ctl.Write(message[sent:])
 	}
+
 	return err
 }
 
@@ -82,8 +95,10 @@ func (c *child) receive() (forkserver.Report, error) {
 		if errors.Is(err, unix.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = io.EOF
 		}
+
 		return forkserver.Report{}, err
 	}
+
 	return forkserver.DecodeReport(b), nil
 }
 
@@ -97,10 +112,12 @@ func (c *child) wait(limit time.Duration) bool {
 	for {
 		left := max(time.Until(deadline), 0)
 		fds := []unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}
+
 		n, err := unix.Poll(fds, int(left.Milliseconds()))
 		if err == unix.EINTR {
 			continue
 		}
+
 		return n == 1
 	}
 }

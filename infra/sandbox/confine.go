@@ -35,6 +35,7 @@ func (p *program) limits(sh shape, held holds) {
 		if err := unix.Getrlimit(resource, &now); err == nil && value > now.Max {
 			value = now.Max
 		}
+
 		p.call(label, unix.SYS_PRLIMIT64, none, num(resource), object(p, unix.Rlimit{Cur: value, Max: value}), none)
 	}
 	set("limit core files", unix.RLIMIT_CORE, 0)
@@ -43,6 +44,7 @@ func (p *program) limits(sh shape, held holds) {
 	set("limit locked memory", unix.RLIMIT_MEMLOCK, 8<<20)
 	set("limit message queues", unix.RLIMIT_MSGQUEUE, 1<<20)
 	set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
+
 	if !held.memory {
 		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
 	}
@@ -72,9 +74,11 @@ func (p *program) dropAll() {
 func (p *program) dropBounding() {
 	const secureBits = 0x23 // no capabilities for user 0 (locked), none kept (locked)
 	p.try(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secureBits), none, none, none)
+
 	for c := range lastCapability {
 		p.try(unix.SYS_PRCTL, num(unix.PR_CAPBSET_DROP), num(c), none, none, none)
 	}
+
 	p.try(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), none, none, none)
 }
 

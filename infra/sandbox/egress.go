@@ -28,7 +28,9 @@ const proxyFD = 64
 // one for HTTP: some programs refuse to start when they read of SOCKS.
 func proxyVariables() map[string]string {
 	at := "http://127.0.0.1:" + strconv.Itoa(proxyPort)
+
 	const direct = "localhost,127.0.0.1,::1"
+
 	return map[string]string{
 		"http_proxy": at, "https_proxy": at, "all_proxy": at, "no_proxy": direct,
 		"HTTP_PROXY": at, "HTTPS_PROXY": at, "ALL_PROXY": at, "NO_PROXY": direct,
@@ -82,40 +84,55 @@ func (c *child) receiveListener() (report forkserver.Report, listener net.Listen
 	if err != nil {
 		return report, nil, err
 	}
+
 	var b [forkserver.ReportSize]byte
+
 	oob := make([]byte, unix.CmsgSpace(4))
-	var n, oobn int
-	var failed error
+
+	var (
+		n, oobn int
+		failed  error
+	)
+
 	if err := conn.Read(func(fd uintptr) bool {
 		failed = ignoringEINTR(func() (err error) {
 			n, oobn, _, _, err = unix.Recvmsg(int(fd), b[:], oob, unix.MSG_CMSG_CLOEXEC)
 			return err
 		})
+
 		return failed != unix.EAGAIN
 	}); err != nil {
 		return report, nil, err
 	}
+
 	file, err := receivedFile(oob[:oobn])
 	if err != nil {
 		return report, nil, err
 	}
+
 	if file != nil {
 		defer func() { _ = file.Close() }()
 	}
+
 	if failed != nil || n != len(b) {
 		return report, nil, fmt.Errorf("report of %d bytes: %w", n, errors.Join(failed, unix.EPIPE))
 	}
+
 	report = forkserver.DecodeReport(b)
 	if report.Kind != forkserver.Listening {
 		return report, nil, nil
 	}
+
 	if file == nil {
 		return report, nil, errors.New("the proxy's socket is missing")
 	}
+
 	if listener, err = net.FileListener(file); err != nil {
 		return report, nil, err
 	}
+
 	report, err = c.receive()
+
 	return report, listener, err
 }
 
@@ -124,14 +141,17 @@ func receivedFile(oob []byte) (*os.File, error) {
 	if len(oob) == 0 {
 		return nil, nil
 	}
+
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {
 		return nil, errors.Join(err, unix.EBADMSG)
 	}
+
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
 		return nil, errors.Join(err, unix.EBADMSG)
 	}
+
 	return os.NewFile(uintptr(fds[0]), "proxy"), nil
 }
 
@@ -140,6 +160,8 @@ func (in *instance) ready() (report forkserver.Report, err error) {
 	if !in.shape.proxy {
 		return in.receive()
 	}
+
 	report, in.listener, err = in.receiveListener()
+
 	return report, err
 }

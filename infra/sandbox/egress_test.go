@@ -17,23 +17,29 @@ import (
 // proxied gives the command a proxy that answers every request with its URL.
 func proxied(t *testing.T, spec Spec) Spec {
 	t.Helper()
+
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "proxied "+r.URL.String())
 	})}
+
 	t.Cleanup(func() { _ = server.Close() })
+
 	spec.Proxy = func(l net.Listener) { go func() { _ = server.Serve(l) }() }
+
 	return spec
 }
 
 func TestProxy_isReachedByItsVariables(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{MinLevel: Namespaced})
+
 	x := newSession(t, s)
 	for range 3 { // the later ones in sandboxes that were ready
 		out, r := sh(t, s, proxied(t, x.spec("curl -sS http://example.test/page; echo; echo $HTTPS_PROXY $all_proxy $no_proxy")))
 		require.True(t, r.Success(), out)
 		require.Equal(t, "proxied http://example.test/page\nhttp://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1", out)
 	}
+
 	out, _ := sh(t, s, x.spec("env | grep -ci proxy; exec 3<>/dev/tcp/127.0.0.1/3128"))
 	require.Contains(t, out, "0\n")
 	require.Contains(t, out, "Connection refused", "a command without a proxy has none")
@@ -46,6 +52,7 @@ func TestProxy_isTheOnlyWayOut(t *testing.T) {
 	host, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = host.Close() })
+
 	_, port, _ := net.SplitHostPort(host.Addr().String())
 	for _, script := range []string{
 		"curl -sS --max-time 5 --noproxy '*' http://93.184.215.14/",
@@ -59,6 +66,7 @@ func TestProxy_isTheOnlyWayOut(t *testing.T) {
 		require.NotZero(t, r.ExitCode, "%s: %s", script, out)
 		require.NotContains(t, out, "proxied")
 	}
+
 	out, _ := sh(
 		t,
 		s,
@@ -82,9 +90,11 @@ func TestProxy_listenerGoesWithItsSandbox(t *testing.T) {
 	spec.Proxy = func(l net.Listener) { first <- l }
 	p, err := s.Start(t.Context(), spec)
 	require.NoError(t, err)
+
 	l := <-first
 	conn, err := l.Accept()
 	require.NoError(t, err)
+
 	spec.Proxy = func(l net.Listener) { second <- l }
 	other, err := s.Start(t.Context(), spec)
 	require.NoError(t, err)
@@ -93,12 +103,14 @@ func TestProxy_listenerGoesWithItsSandbox(t *testing.T) {
 	_, err = p.Wait()
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+
 	_, err = io.ReadAll(conn)
 	if err != nil {
 		require.NotErrorIs(t, err, io.ErrNoProgress)
 		timeout, ok := err.(net.Error)
 		require.False(t, ok && timeout.Timeout(), "the end of a killed command's connection is seen")
 	}
+
 	require.NoError(t, l.Close())
 	other.Kill()
 	_, _ = other.Wait()
@@ -111,8 +123,12 @@ func TestProxy_aThousandConnections(t *testing.T) {
 	x := newSession(t, s)
 	spec := x.spec(`for i in $(seq 1000); do exec {fd}<>/dev/tcp/127.0.0.1/3128 || exit 9; done; echo opened`)
 	spec.Limits.OpenFiles = 2048
-	var open sync.WaitGroup
-	var seen atomic.Int32
+
+	var (
+		open sync.WaitGroup
+		seen atomic.Int32
+	)
+
 	spec.Proxy = func(l net.Listener) {
 		open.Go(func() {
 			for {
@@ -120,11 +136,13 @@ func TestProxy_aThousandConnections(t *testing.T) {
 				if err != nil {
 					return
 				}
+
 				seen.Add(1)
 				open.Go(func() {
 					_, _ = io.Copy(io.Discard, conn)
 					_ = conn.Close()
 				})
+
 				if seen.Load() == 1000 {
 					_ = l.Close()
 				}

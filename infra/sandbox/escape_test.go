@@ -34,6 +34,7 @@ func denied(t *testing.T, s *Sandbox, spec Spec, secret string) string {
 	t.Helper()
 	out, _ := sh(t, s, spec)
 	require.NotContains(t, out, secret)
+
 	return out
 }
 
@@ -42,6 +43,7 @@ func secretFile(t *testing.T, dir string) string {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	path := filepath.Join(dir, "secret")
 	require.NoError(t, os.WriteFile(path, []byte("TOP-SECRET"), 0o644))
+
 	return path
 }
 
@@ -52,10 +54,12 @@ func TestHostFilesAreOutOfReach(t *testing.T) {
 		theirs := secretFile(t, other.dir)
 		require.NoError(t, os.Symlink(host, x.dir+"/link"))
 		require.NoError(t, os.Symlink("/etc/shadow", x.dir+"/shadow"))
+
 		for _, path := range []string{host, theirs, "link", "../../../../" + host, "/proc/1/root" + host, "/proc/$PPID/root" + host} {
 			out := denied(t, s, x.spec("cat "+path), "TOP-SECRET")
 			require.NotEmpty(t, out, "the attempt itself must fail with a message")
 		}
+
 		for _, path := range []string{
 			"/etc/shadow", "shadow", "/root", "/var/lib", "/home", filepath.Dir(host),
 			os.TempDir() + "/sandbox-test-*",
@@ -63,10 +67,12 @@ func TestHostFilesAreOutOfReach(t *testing.T) {
 			_, r := sh(t, s, x.spec(fmt.Sprintf("ls %[1]s/ || cat %[1]s", path)))
 			require.False(t, r.Success(), path)
 		}
+
 		for _, path := range []string{"/usr/x", "/etc/x", "/x", "/usr/bin/bash", host} {
 			_, r := sh(t, s, x.spec("echo x >>"+path))
 			require.False(t, r.Success(), path)
 		}
+
 		data, err := os.ReadFile(host)
 		require.NoError(t, err)
 		require.Equal(t, "TOP-SECRET", string(data))
@@ -78,6 +84,7 @@ func TestTemporaryFilesArePrivate(t *testing.T) {
 		x, other := newSession(t, s), newSession(t, s)
 		_, r := sh(t, s, x.spec("echo mine >$TMPDIR/mark && cat $TMPDIR/mark"))
 		require.True(t, r.Success())
+
 		for _, who := range []session{x, other} {
 			out, _ := sh(t, s, who.spec("ls -A $TMPDIR"))
 			require.Empty(t, out)
@@ -91,14 +98,17 @@ func TestSandbox_serviceEnvironment(t *testing.T) {
 		x := newSession(t, s)
 		victim := exec.Command("sleep", "3600")
 		victim.Env = []string{"SECRET_TOKEN=TOP-SECRET"}
+
 		require.NoError(t, victim.Start())
 		defer func() { _ = victim.Process.Kill(); _ = victim.Wait() }()
+
 		t.Setenv("SERVICE_SECRET", "TOP-SECRET")
 		denied(t, s, x.spec("env; cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/1/environ /proc/$PPID/environ"), "TOP-SECRET")
 		denied(t, s, x.spec("cat /proc/*/task/*/environ /proc/1/mem /proc/1/maps"), "TOP-SECRET")
 		_, r := sh(t, s, x.spec(fmt.Sprintf("kill -9 %d", victim.Process.Pid)))
 		require.False(t, r.Success())
 		require.NoError(t, victim.Process.Signal(syscall.Signal(0)))
+
 		if s.Level() == Namespaced {
 			out, _ := sh(t, s, x.spec("cat /proc/*/cmdline | tr '\\0' ' '; ls /proc"))
 			require.NotContains(t, out, "sleep 3600")
@@ -123,31 +133,38 @@ func TestProcessOneIsOutOfReach(t *testing.T) {
 func TestHostNetworkIsOutOfReach(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
+
 		var targets []string
+
 		listen := func(network, address string) {
 			l, err := net.Listen(network, address)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = l.Close() })
+
 			go func() {
 				for {
 					c, err := l.Accept()
 					if err != nil {
 						return
 					}
+
 					_ = c.Close()
 				}
 			}()
+
 			targets = append(targets, l.Addr().Network()+"="+l.Addr().String())
 		}
 		listen("tcp", "127.0.0.1:0")
 		listen("tcp", "0.0.0.0:0")
 		listen("unix", fmt.Sprintf("@everloop-test-%d", time.Now().UnixNano()))
+
 		if s.Level() == Namespaced {
 			// Level 1 does not promise this one.
 			path := filepath.Join(t.TempDir(), "socket")
 			listen("unix", path)
 			require.NoError(t, os.Chmod(path, 0o777))
 		}
+
 		targets = append(targets, "udp=198.51.100.1:53", "tcp=198.51.100.1:80", "tcp=[::1]:22")
 		spec := x.attack(t, append([]string{"dial"}, targets...)...)
 		out, r := sh(t, s, spec)
@@ -237,15 +254,19 @@ func requireNoProcess(t *testing.T, s *Sandbox, x session) {
 			if cwd, err := os.Readlink(dir + "/cwd"); err == nil && strings.HasPrefix(cwd, x.dir) {
 				return false
 			}
+
 			if !s.DedicatedUsers() {
 				continue
 			}
+
 			status, _ := os.ReadFile(dir + "/status")
+
 			line, _ := os.ReadFile(dir + "/cmdline")
 			if strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", x.uid)) && len(line) > 0 && !isForkServer(line) {
 				return false
 			}
 		}
+
 		return true
 	}, time.Minute, 5*time.Millisecond)
 }
@@ -262,6 +283,7 @@ func TestMemoryLimit(t *testing.T) {
 		out, r := sh(t, s, spec)
 		require.NotContains(t, out, "ALLOCATED")
 		require.False(t, r.Success())
+
 		if s.cgroups.memory != "" {
 			require.Equal(t, OutOfMemory, r.Cause)
 			require.Equal(t, 137, r.ExitCode)
@@ -290,6 +312,7 @@ func TestFileSizeIsLimited(t *testing.T) {
 		spec.Limits.FileSize = 1 << 20
 		_, r := sh(t, s, spec)
 		require.Equal(t, FileTooLarge, r.Cause)
+
 		info, err := os.Stat(x.dir + "/big")
 		require.NoError(t, err)
 		require.LessOrEqual(t, info.Size(), int64(1<<20))
@@ -333,20 +356,25 @@ func TestDaemonsDieWithTheCommand(t *testing.T) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
 				x := newSession(t, s)
+
 				spec := x.spec(daemons + c.tail)
 				for spec.Limits.Wall = c.wall; ; spec.Limits.Wall *= 4 {
 					_, r := sh(t, s, spec)
 					require.Equal(t, c.cause, r.Cause)
+
 					if _, err := os.Stat(x.dir + "/beat"); err == nil || spec.Limits.Wall > time.Minute {
 						break
 					} // the daemons had no time to begin
 				}
+
 				size := func() int64 {
 					info, err := os.Stat(x.dir + "/beat")
 					require.NoError(t, err)
+
 					return info.Size()
 				}
 				last := size()
+
 				require.Never(t, func() bool { return size() != last }, 200*time.Millisecond, 10*time.Millisecond)
 				requireNoProcess(t, s, x)
 			})
@@ -362,6 +390,7 @@ func TestCancelIsQuick(t *testing.T) {
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { _, err := os.Stat(x.dir + "/beat"); return err == nil }, time.Minute, time.Millisecond)
 		cancel()
+
 		r, err := p.Wait()
 		require.NoError(t, err)
 		require.Equal(t, Cancelled, r.Cause, "the sleep was waited for")
@@ -373,19 +402,24 @@ func TestCancelIsQuick(t *testing.T) {
 // be killed.
 func doomedService() {
 	var level Level
+
 	_, _ = fmt.Sscan(os.Getenv("SANDBOX_TEST_LEVEL"), &level)
+
 	s, err := New(context.Background(), Config{MinLevel: level, MaxLevel: level})
 	if err != nil {
 		fmt.Println("FAILED", err)
 		return
 	}
+
 	x := session{dir: os.Getenv("SANDBOX_TEST_DIR")}
 	_, _ = fmt.Sscan(os.Getenv("SANDBOX_TEST_UID"), &x.uid)
+
 	p, err := s.Start(context.Background(), x.spec(daemons+"sleep 600"))
 	if err != nil {
 		fmt.Println("FAILED", err)
 		return
 	}
+
 	_, _ = p.Wait()
 }
 
@@ -393,6 +427,7 @@ func TestSandbox_serviceKilled(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		service := exec.Command("/proc/self/exe")
+
 		service.Env = append(os.Environ(), "SANDBOX_TEST_PART=service", "SANDBOX_TEST_DIR="+x.dir,
 			fmt.Sprintf("SANDBOX_TEST_UID=%d", x.uid), fmt.Sprintf("SANDBOX_TEST_LEVEL=%d", s.Level()))
 		service.Stdout, service.Stderr = os.Stderr, os.Stderr
@@ -400,6 +435,7 @@ func TestSandbox_serviceKilled(t *testing.T) {
 		require.Eventually(t, func() bool { _, err := os.Stat(x.dir + "/beat"); return err == nil }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, service.Process.Kill())
 		_ = service.Wait()
+
 		requireNoProcess(t, s, x)
 	})
 }
@@ -409,12 +445,14 @@ func TestForkServerIsStartedAgain(t *testing.T) {
 	x := newSession(t, s)
 	_, r := sh(t, s, x.spec("true"))
 	require.True(t, r.Success())
+
 	for _, pid := range descendants(os.Getpid()) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if isForkServer(line) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
+
 	require.Eventually(t, func() bool {
 		out, r := sh(t, s, x.spec("echo again"))
 		return r.Success() && out == "again"

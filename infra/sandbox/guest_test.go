@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+
 	switch os.Getenv("SANDBOX_TEST_PART") {
 	case "guest":
 		guest(os.Args[1:])
@@ -36,20 +37,26 @@ func TestMain(m *testing.M) {
 		doomedService()
 		return
 	}
+
 	os.Exit(m.Run())
 }
 
 // attack gives a command that runs this binary as the hostile program.
 func (x session) attack(t testing.TB, args ...string) Spec {
 	t.Helper()
+
 	data, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
+
 	path := x.dir + "/attack"
 	require.NoError(t, os.WriteFile(path, data, 0o755))
 	require.NoError(t, os.Chmod(path, 0o755))
+
 	spec := x.spec("")
+
 	spec.Argv = append([]string{"sh", "-c", `exec ./attack "$@"`, "attack"}, args...)
 	spec.Env = map[string]string{"SANDBOX_TEST_PART": "guest"}
+
 	return spec
 }
 
@@ -64,14 +71,17 @@ func guest(args []string) {
 	case "dial":
 		for _, target := range args[1:] {
 			network, address, _ := strings.Cut(target, "=")
+
 			conn, err := net.DialTimeout(network, address, 2*time.Second)
 			if err == nil && network == "udp" {
 				_, err = conn.Write([]byte("x"))
 			}
+
 			if err == nil {
 				fmt.Println("REACHED", target)
 				continue
 			}
+
 			fmt.Println("no", target, err)
 		}
 	case "allocate":
@@ -79,6 +89,7 @@ func guest(args []string) {
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
 		}
+
 		fmt.Println("ALLOCATED", len(b))
 	}
 }
@@ -127,22 +138,28 @@ func attackCalls() {
 		"raw ip":         socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP),
 		"terminal input": {unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(name)},
 	}
+
 	var names []string
 	for n := range calls {
 		names = append(names, n)
 	}
+
 	sort.Strings(names)
+
 	for _, n := range names {
 		var a [7]uintptr
 		copy(a[:], calls[n])
+
 		r, _, errno := syscall.RawSyscall6(a[0], a[1], a[2], a[3], a[4], a[5], a[6])
 		if n == "clone user" && errno == 0 && r == 0 {
 			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 		}
+
 		if errno == 0 {
 			fmt.Println("SUCCEEDED", n)
 			continue
 		}
+
 		fmt.Printf("%s: %v\n", n, errno)
 	}
 }

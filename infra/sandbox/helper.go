@@ -36,6 +36,7 @@ func (h *helper) start() error {
 	if err != nil {
 		return fmt.Errorf("sandbox: fork server: %w", err)
 	}
+
 	theirs := os.NewFile(uintptr(pair[1]), "fork server")
 	defer func() { _ = theirs.Close() }()
 	// One program and its answer at a time; the default buffer may be smaller.
@@ -45,17 +46,22 @@ func (h *helper) start() error {
 	cmd.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{theirs}
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's signals
+
 	if err := cmd.Start(); err != nil {
 		_ = unix.Close(pair[0])
 		return fmt.Errorf("sandbox: fork server: %w", err)
 	}
 	go func() { _ = cmd.Wait() }()
+
 	if err := h.adopt(cmd.Process.Pid); err != nil {
 		_ = unix.Close(pair[0]) // the server ends
 		return fmt.Errorf("sandbox: fork server: %w", err)
 	}
+
 	h.socket = pair[0]
+
 	return nil
 }
 
@@ -73,37 +79,46 @@ func (h *helper) fork(program []byte) (*child, error) {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	defer func() { _ = unix.Close(pair[1]) }()
+
 	pid, pidfd, err := h.request(program, pair[1])
 	if err != nil {
 		_ = unix.Close(pair[0])
 		return nil, err
 	}
+
 	if err := unix.SetNonblock(pair[0], true); err != nil {
 		_ = unix.Close(pair[0])
 		_ = unix.Close(pidfd)
+
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
+
 	return &child{pid: pid, pidfd: pidfd, ctl: os.NewFile(uintptr(pair[0]), "sandbox")}, nil
 }
 
 func (h *helper) request(program []byte, ctl int) (pid, pidfd int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	for range 2 { // a server that died is started again, once
 		if h.closed {
 			return 0, -1, errClosed
 		}
+
 		if h.socket < 0 {
 			if err := h.start(); err != nil {
 				return 0, -1, err
 			}
 		}
+
 		if pid, pidfd, err = h.exchange(program, ctl); !errors.Is(err, errServerGone) {
 			return pid, pidfd, err
 		}
+
 		_ = unix.Close(h.socket)
 		h.socket = -1
 	}
+
 	return 0, -1, err
 }
 
@@ -115,8 +130,11 @@ func (h *helper) exchange(program []byte, ctl int) (int, int, error) {
 	}); err != nil {
 		return 0, -1, fmt.Errorf("%w (%w)", errServerGone, err)
 	}
+
 	var answer [8]byte
+
 	oob := make([]byte, unix.CmsgSpace(4))
+
 	var n, oobn int
 	if err := ignoringEINTR(func() (err error) {
 		n, oobn, _, _, err = unix.Recvmsg(h.socket, answer[:], oob, unix.MSG_CMSG_CLOEXEC)
@@ -124,18 +142,22 @@ func (h *helper) exchange(program []byte, ctl int) (int, int, error) {
 	}); err != nil || n != len(answer) {
 		return 0, -1, errServerGone
 	}
+
 	reply := forkserver.DecodeCloneReply(answer)
 	if reply.Errno != 0 {
 		return 0, -1, fmt.Errorf("sandbox: new process with its own namespaces: %w", syscall.Errno(reply.Errno))
 	}
+
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(messages) != 1 {
 		return 0, -1, errServerGone
 	}
+
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
 		return 0, -1, errServerGone
 	}
+
 	return int(reply.PID), fds[0], nil
 }
 
@@ -143,6 +165,7 @@ func (h *helper) exchange(program []byte, ctl int) (int, int, error) {
 func (h *helper) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.closed = true
 	if h.socket >= 0 {
 		_ = unix.Close(h.socket)

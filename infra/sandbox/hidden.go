@@ -18,15 +18,19 @@ const mostDescriptors = 100_000
 // processes below pid keep open or mapped. What cannot be looked at is left out.
 func deletedFiles(pid int, device uint64) diskspace.Usage {
 	var used diskspace.Usage
+
 	seen := map[uint64]bool{}
 	left := mostDescriptors
+
 	for _, pid := range append(descendants(pid), pid) {
 		for _, list := range []string{"fd", "map_files"} {
 			dir := "/proc/" + strconv.Itoa(pid) + "/" + list
+
 			names, err := readNames(dir, left)
 			if err != nil {
 				continue
 			}
+
 			left -= len(names)
 			for _, name := range names {
 				var st unix.Stat_t
@@ -34,11 +38,13 @@ func deletedFiles(pid int, device uint64) diskspace.Usage {
 					uint64(st.Dev) != device || seen[st.Ino] {
 					continue
 				}
+
 				seen[st.Ino] = true
 				used = used.Plus(diskspace.Usage{Bytes: st.Blocks*512 + diskspace.PerInode, Inodes: 1})
 			}
 		}
 	}
+
 	return used
 }
 
@@ -46,11 +52,15 @@ func readNames(dir string, most int) ([]string, error) {
 	if most <= 0 {
 		return nil, os.ErrNotExist
 	}
+
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = f.Close() }()
+
 	names, _ := f.Readdirnames(most) // a process may end while it is looked at
+
 	return names, nil
 }

@@ -39,6 +39,7 @@ func TestNamespaces_maskedProc(t *testing.T) {
 // Of /etc only named files are shown, and directories of public data.
 func TestScanHost_etcShowsNamedFiles(t *testing.T) {
 	t.Parallel()
+
 	etc := t.TempDir()
 	for _, name := range []string{
 		"ssl/private/key.pem", "ssl/openssl.cnf", "ssl/certs/ca.crt", "pki/private/key", "pki/tls/private/key", "pki/tls/cert.pem",
@@ -49,13 +50,18 @@ func TestScanHost_etcShowsNamedFiles(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte("x"), 0o644))
 	}
-	var v hostView
-	var shown []string
+
+	var (
+		v     hostView
+		shown []string
+	)
+
 	require.NoError(t, v.scanEtc(etc, func(path string) error {
 		_, err := os.Lstat(path)
 		if err == nil {
 			shown = append(shown, strings.TrimPrefix(path, etc+"/"))
 		}
+
 		return err
 	}))
 	require.ElementsMatch(t, []string{
@@ -77,10 +83,12 @@ func TestNamespaces_dropGroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may drop groups")
 	}
+
 	before, err := syscall.Getgroups()
 	require.NoError(t, err)
 	require.NoError(t, syscall.Setgroups([]int{0, 42}))
 	t.Cleanup(func() { require.NoError(t, syscall.Setgroups(before)) })
+
 	for _, shared := range []bool{false, true} {
 		s := open(t, Config{SharedUser: shared})
 		out, _ := sh(t, s, newSession(t, s).spec("grep ^Groups /proc/self/status"))
@@ -96,26 +104,33 @@ func fillSockets() {
 		fmt.Println("no listener:", err)
 		return
 	}
+
 	total, chunk := 0, make([]byte, 64<<10)
+
 	for range 60 {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
 			break
 		}
+
 		accepted, err := listener.Accept()
 		if err != nil {
 			break
 		}
+
 		defer func() { _ = accepted.Close() }()
+
 		for {
 			_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 			n, err := conn.Write(chunk)
 			total += n
+
 			if err != nil {
 				break
 			}
 		}
 	}
+
 	fmt.Println(total)
 }
 
@@ -133,10 +148,12 @@ func TestNamespaces_socketBuffersAreBounded(t *testing.T) {
 	require.Less(t, queued, 60*4*socketBuffer, "a pair holds no more than its two buffers")
 
 	spec.Limits.Memory = 128 << 20
+
 	out, r = sh(t, s, spec)
 	if s.cgroups.memory == "" {
 		return
 	}
+
 	queued, err = strconv.Atoi(out)
 	require.NoError(t, err, "%s %v", out, r)
 	require.Less(t, queued, 64<<20, "a control group bounds them all together")

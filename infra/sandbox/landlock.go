@@ -31,50 +31,62 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 	if err != nil {
 		return -1, fmt.Errorf("sandbox: this kernel has no Landlock: %w", err)
 	}
+
 	if abi < minLandlock {
 		return -1, fmt.Errorf("sandbox: Landlock version %d, need %d (Linux 6.12)", abi, minLandlock)
 	}
+
 	fd, err = syscall.LandlockCreateRuleset(&syscall.RulesetAttr{HandledAccessFS: landlockAll, Scoped: landlockScope}, 0)
 	if err != nil {
 		return -1, fmt.Errorf("sandbox: Landlock rules: %w", err)
 	}
+
 	defer func() {
 		if err != nil {
 			_ = unix.Close(fd)
 		}
 	}()
+
 	allow := func(path string, access uint64) error {
 		f, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("sandbox: open %s: %w", path, err)
 		}
 		defer func() { _ = unix.Close(f) }()
+
 		if err := syscall.LandlockAddPathBeneathRule(fd, &syscall.PathBeneathAttr{AllowedAccess: access, ParentFd: f}, 0); err != nil {
 			return fmt.Errorf("sandbox: Landlock rule for %s: %w", path, err)
 		}
+
 		return nil
 	}
+
 	errs := []error{allow(scratch, landlockWrite), allow("/proc", landlockRead)}
 	if workspace != "" {
 		errs = append(errs, allow(workspace, landlockWrite))
 	}
+
 	for _, dir := range view.dirs {
 		errs = append(errs, allow(dir, landlockRead))
 	}
+
 	for _, file := range append([]string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts"}, view.files...) {
 		if err := allow(file, unix.LANDLOCK_ACCESS_FS_READ_FILE); !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, err)
 		}
 	}
+
 	for _, name := range guestDevices {
 		access := uint64(landlockFile)
 		if name == "tty" {
 			access = landlockTTY
 		}
+
 		if err := allow("/dev/"+name, access); !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, err)
 		}
 	}
+
 	return fd, errors.Join(errs...)
 }
 
@@ -85,35 +97,45 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 // dedicated says that the command gets a user of its own.
 func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 	p := &program{}
+
 	ruleset := none
 	if confined {
 		ruleset = p.received()
 	}
+
 	p.raiseOOMScore()
 	p.giveWay(held)
 	p.call("collect orphans", unix.SYS_PRCTL, num(unix.PR_SET_CHILD_SUBREAPER), num(1), none, none, none)
+
 	if !dedicated {
 		// The kernel counts all that the service's user runs. This bound is
 		// loose, but it is one.
 		sh.processes += userTasks(sh.uid)
 	}
+
 	p.limits(sh, held)
+
 	if confined {
 		p.dropBounding()
 	}
+
 	if dedicated {
 		p.call("drop groups", unix.SYS_SETGROUPS, none, none)
 		p.call("set the group", unix.SYS_SETRESGID, num(sh.uid), num(sh.uid), num(sh.uid))
 		p.call("set the user", unix.SYS_SETRESUID, num(sh.uid), num(sh.uid), num(sh.uid))
 	}
+
 	if !confined {
 		p.call("set the file mask", unix.SYS_UMASK, num(0o022))
 		p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
+
 		return p
 	}
+
 	p.dropAll()
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("apply Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, none)
 	p.finish(callRule{memfd: held.memory})
+
 	return p
 }

@@ -28,5 +28,6 @@ func (l Level) String() string {
 	case Namespaced:
 		return "2 (namespaces)"
 	}
+
 	return fmt.Sprintf("Level(%d)", int(l))
 }

@@ -46,15 +46,18 @@ func (sh shape) home() string {
 	if sh.private() {
 		return guestHome
 	}
+
 	return guestRoot
 }
 
 func shapeOf(s Spec, dedicated bool) shape {
 	l := s.Limits.withDefaults()
+
 	uid := s.UID
 	if !dedicated {
 		uid = os.Geteuid()
 	}
+
 	return shape{
 		workspace: s.Workspace, uid: uid, memory: l.Memory, processes: l.Processes,
 		fileSize: l.FileSize, openFiles: l.OpenFiles, tmp: l.Tmp, cpu: l.CPU,
@@ -121,50 +124,61 @@ type hostView struct {
 // the useful parts of /etc, and the extra paths of the configuration.
 func scanHost(extra []string) (hostView, error) {
 	v := hostView{links: map[string]string{}}
+
 	add := func(path string) error {
 		info, err := os.Lstat(path)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case info.Mode()&os.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {
 				return err
 			}
+
 			v.links[path] = target
 		case info.IsDir():
 			v.dirs = append(v.dirs, path)
 		case info.Mode().IsRegular():
 			v.files = append(v.files, path)
 		}
+
 		return nil
 	}
 	if err := add("/usr"); err != nil {
 		return v, err
 	}
+
 	for _, path := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		if err := add(path); err != nil && !os.IsNotExist(err) {
 			return v, err
 		}
 	}
+
 	if err := v.scanEtc("/etc", add); err != nil {
 		return v, err
 	}
+
 	v.maskedFiles, v.maskedDirs = existingIn("/proc", maskedFiles), existingIn("/proc", maskedDirs)
+
 	for _, path := range extra {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
 			return v, fmt.Errorf("sandbox: extra read-only path %q is not an absolute path below /", path)
 		}
+
 		for _, own := range []string{"/tmp", "/proc", "/dev", guestRoot, guestHome} {
 			if strings.HasPrefix(filepath.Clean(path)+"/", own+"/") {
 				return v, fmt.Errorf("sandbox: extra read-only path %q is in %s, of which each sandbox has its own", path, own)
 			}
 		}
+
 		if err := add(filepath.Clean(path)); err != nil {
 			return v, fmt.Errorf("sandbox: extra read-only path: %w", err)
 		}
 	}
+
 	return v, nil
 }
 
@@ -176,27 +190,32 @@ func (v *hostView) scanEtc(etc string, add func(path string) error) error {
 			if info, err := os.Lstat(path); err != nil || info.IsDir() {
 				continue // named files only
 			}
+
 			if err := add(path); err != nil {
 				return err
 			}
 		}
 	}
+
 	for _, dir := range etcDirs {
 		if err := add(filepath.Join(etc, dir)); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // existingIn keeps the names that a directory has.
 func existingIn(dir string, names []string) []string {
 	var found []string
+
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			found = append(found, name)
 		}
 	}
+
 	return found
 }
 
@@ -235,6 +254,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 	if mayDropGroups(dedicated) {
 		p.call("drop groups", unix.SYS_SETGROUPS, none, none)
 	}
+
 	p.call("set the group", unix.SYS_SETRESGID, num(guestID), num(guestID), num(guestID))
 	p.call("set the user", unix.SYS_SETRESUID, num(guestID), num(guestID), num(guestID))
 
@@ -248,20 +268,24 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 	p.mount("tmpfs", "tmp", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=1777,size=%d,nr_inodes=65536", sh.tmp))
 	p.mount("tmpfs", "dev/shm", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=1777,size=%d,nr_inodes=4096", sh.tmp))
 	p.mount("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+
 	for _, name := range guestDevices {
 		p.call("show /dev/"+name, unix.SYS_MOUNT, p.str("/dev/"+name), p.str("dev/"+name), none, num(unix.MS_BIND), none)
 	}
+
 	if sh.private() {
 		p.mount("tmpfs", guestHome[1:], unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=0700,size=%d,nr_inodes=65536", sh.tmp))
 	} else {
 		p.call("show the workspace", unix.SYS_MOVE_MOUNT, workspace, p.str(""), atCWD, p.str(guestRoot[1:]),
 			num(unix.MOVE_MOUNT_F_EMPTY_PATH))
 	}
+
 	p.call("enter the new root", unix.SYS_PIVOT_ROOT, p.str("."), p.str("."))
 	p.call("leave the host's root", unix.SYS_UMOUNT2, p.str("."), num(unix.MNT_DETACH))
 	p.call("go to the new root", unix.SYS_CHDIR, p.str("/"))
 	p.call("set the host name", unix.SYS_SETHOSTNAME, p.str("sandbox"), num(len("sandbox")))
 	p.loopback()
+
 	if sh.proxy {
 		p.proxy()
 	}
@@ -269,6 +293,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 	p.limits(sh, held)
 	p.dropCapabilities()
 	p.finish(callRule{inet: true, netlink: true, memfd: held.memory})
+
 	return p
 }
 
@@ -298,9 +323,11 @@ func (p *program) mask(view hostView) {
 	for _, name := range view.maskedFiles {
 		p.call("mask /proc/"+name, unix.SYS_MOUNT, p.str("/dev/null"), p.str("proc/"+name), none, num(unix.MS_BIND), none)
 	}
+
 	for _, name := range view.maskedDirs {
 		p.call("mask /proc/"+name, unix.SYS_MOUNT, p.str("tmp"), p.str("proc/"+name), none, num(unix.MS_BIND), none)
 	}
+
 	p.call("keep /proc/sys apart", unix.SYS_MOUNT, p.str("proc/sys"), p.str("proc/sys"), none, num(unix.MS_BIND), none)
 	p.setAttr(
 		"make /proc/sys read-only",
@@ -327,11 +354,14 @@ func (p *program) tree(view hostView, home string) {
 	p.call("go to the root", unix.SYS_CHDIR, p.str("/tmp"))
 
 	made := map[string]bool{".": true}
+
 	var mkdir func(dir string)
+
 	mkdir = func(dir string) {
 		if made[dir] {
 			return
 		}
+
 		mkdir(filepath.Dir(dir))
 		made[dir] = true
 		p.call("make "+dir, unix.SYS_MKDIRAT, atCWD, p.str(dir), num(0o755))
@@ -339,28 +369,35 @@ func (p *program) tree(view hostView, home string) {
 	for _, dir := range []string{"etc", "proc", "tmp", "dev/shm", "dev/pts", home[1:]} {
 		mkdir(dir)
 	}
+
 	for _, path := range view.dirs {
 		mkdir(path[1:])
 		p.call("show "+path, unix.SYS_MOUNT, p.str(path), p.str(path[1:]), none, num(unix.MS_BIND|unix.MS_REC), none)
 	}
+
 	for _, path := range view.files {
 		mkdir(filepath.Dir(path[1:]))
 		p.file(path[1:], "")
 		p.call("show "+path, unix.SYS_MOUNT, p.str(path), p.str(path[1:]), none, num(unix.MS_BIND), none)
 	}
+
 	for path, target := range view.links {
 		mkdir(filepath.Dir(path[1:]))
 		p.symlink(target, path[1:])
 	}
+
 	for _, f := range guestFiles(home) {
 		p.file(f.path, f.content)
 	}
+
 	for _, name := range guestDevices {
 		p.file("dev/"+name, "")
 	}
+
 	p.symlink("/proc/mounts", "etc/mtab")
 	p.symlink("pts/ptmx", "dev/ptmx")
 	p.symlink("/proc/self/fd", "dev/fd")
+
 	for i, name := range []string{"stdin", "stdout", "stderr"} {
 		p.symlink(fmt.Sprintf("/proc/self/fd/%d", i), "dev/"+name)
 	}
@@ -375,6 +412,7 @@ func (p *program) file(path, content string) {
 	if content != "" {
 		p.call("write "+path, unix.SYS_WRITE, fd, p.str(content), num(len(content)))
 	}
+
 	p.call("close "+path, unix.SYS_CLOSE, fd)
 	p.slots-- // its slot is free again
 }
@@ -395,8 +433,10 @@ func (p *program) loopback() {
 		flags uint16
 		_     [22]byte
 	}
+
 	req := ifreq{flags: unix.IFF_UP | unix.IFF_RUNNING}
 	copy(req.name[:], "lo")
+
 	fd := p.open("open a socket", unix.SYS_SOCKET, num(unix.AF_INET), num(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), none)
 	p.call("bring up the loopback interface", unix.SYS_IOCTL, fd, num(unix.SIOCSIFFLAGS), object(p, req))
 	p.call("close the socket", unix.SYS_CLOSE, fd)

@@ -49,18 +49,23 @@ func newPool(make_ func(shape) (*instance, error), limit int, idle time.Duration
 // is waited for, one that still waits for its turn is not.
 func (p *pool) take(sh shape) *instance {
 	p.mu.Lock()
+
 	e := p.warm[sh]
 	if e == nil {
 		p.mu.Unlock()
 		return nil
 	}
+
 	sl := p.remove(e)
 	building := sl.building
 	p.mu.Unlock()
+
 	if !building {
 		return nil
 	}
+
 	<-sl.done
+
 	return sl.in
 }
 
@@ -68,9 +73,11 @@ func (p *pool) take(sh shape) *instance {
 func (p *pool) remove(e *list.Element) *slot {
 	sl := p.order.Remove(e).(*slot)
 	delete(p.warm, sl.shape)
+
 	if sl.timer != nil {
 		sl.timer.Stop()
 	}
+
 	return sl
 }
 
@@ -78,16 +85,20 @@ func (p *pool) remove(e *list.Element) *slot {
 func (p *pool) ensure(sh shape) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.closed || p.max <= 0 || p.warm[sh] != nil {
 		return
 	}
+
 	for p.order.Len() >= p.max {
 		oldest := p.order.Front()
 		if time.Since(oldest.Value.(*slot).made) < minAge {
 			return // more sessions are active than fit: replacing would only burn time
 		}
+
 		p.discard(p.remove(oldest))
 	}
+
 	sl := &slot{shape: sh, made: time.Now(), done: make(chan struct{})}
 	p.warm[sh] = p.order.PushBack(sl)
 	p.busy.Go(func() { p.build(sl) })
@@ -96,17 +107,22 @@ func (p *pool) ensure(sh shape) {
 func (p *pool) build(sl *slot) {
 	p.builders <- struct{}{}
 	defer func() { <-p.builders }()
+
 	p.mu.Lock()
 	wanted := p.holds(sl)
 	sl.building = wanted
 	p.mu.Unlock()
+
 	if wanted {
 		// A failure is not reported here: the next command tries again and reports it.
 		sl.in, _ = p.make(sl.shape)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	close(sl.done)
+
 	if p.holds(sl) {
 		sl.timer = time.AfterFunc(p.idle, func() { p.expire(sl) })
 	}
@@ -121,6 +137,7 @@ func (p *pool) holds(sl *slot) bool {
 func (p *pool) expire(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.holds(sl) {
 		p.discard(p.remove(p.warm[sl.shape]))
 	}
@@ -131,8 +148,10 @@ func (p *pool) discard(sl *slot) {
 	if !sl.building {
 		return
 	}
+
 	p.busy.Go(func() {
 		<-sl.done
+
 		if sl.in != nil {
 			sl.in.discard()
 		}
@@ -143,11 +162,13 @@ func (p *pool) discard(sl *slot) {
 func (p *pool) dropIf(match func(shape) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for e := p.order.Front(); e != nil; {
 		next := e.Next()
 		if match(e.Value.(*slot).shape) {
 			p.discard(p.remove(e))
 		}
+
 		e = next
 	}
 }

@@ -21,6 +21,7 @@ func TestSandbox_Start_privateCommandHasAnEmptyHome(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		require.NoError(t, os.WriteFile(x.dir+"/secret", []byte("S"), 0o644))
+
 		for range 2 { // what the first leaves, the second does not find
 			out, r := sh(
 				t,
@@ -31,6 +32,7 @@ func TestSandbox_Start_privateCommandHasAnEmptyHome(t *testing.T) {
 			require.NotContains(t, out, "S\n")
 			require.False(t, r.Success(), "there is no workspace: %s", out)
 		}
+
 		if s.Level() == Namespaced {
 			out, _ := sh(t, s, private(`id -un; pwd; getent passwd agent | cut -d: -f6; ls /`))
 			require.True(t, strings.HasPrefix(out, "agent\n/server\n/server\n"), out)
@@ -45,11 +47,15 @@ func TestSandbox_Start_privateCommandsShareNoUser(t *testing.T) {
 	if !s.DedicatedUsers() {
 		t.Skip("the service is not root, so that there is one user")
 	}
+
 	seen := map[int]bool{}
+
 	var running []*Process
+
 	for range 5 {
 		p, err := s.Start(t.Context(), private("sleep 1000"))
 		require.NoError(t, err)
+
 		running = append(running, p)
 		uid := userOf(t, p)
 		require.Less(t, uid, DefaultUserBase)
@@ -57,6 +63,7 @@ func TestSandbox_Start_privateCommandsShareNoUser(t *testing.T) {
 		require.False(t, seen[uid])
 		seen[uid] = true
 	}
+
 	for _, p := range running {
 		p.Kill()
 		_, err := p.Wait()
@@ -67,12 +74,16 @@ func TestSandbox_Start_privateCommandsShareNoUser(t *testing.T) {
 // userOf gives the host user that process 1 of a command runs as.
 func userOf(t *testing.T, p *Process) (uid int) {
 	t.Helper()
+
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	require.NoError(t, err)
+
 	_, line, found := strings.Cut(string(status), "\nUid:")
 	require.True(t, found)
+
 	_, err = fmt.Sscan(line, &uid)
 	require.NoError(t, err)
+
 	return uid
 }
 
@@ -87,7 +98,9 @@ func TestSandbox_Start_privateCommandWithAWorkspace(t *testing.T) {
 		_, err := s.Start(t.Context(), spec)
 		require.ErrorContains(t, err, "private command")
 	}
+
 	var out bytes.Buffer
+
 	spec := private("head -c 400M /dev/zero >big; echo $?")
 	spec.Stdout = &out
 	_, err := s.Run(t.Context(), spec)
@@ -98,6 +111,7 @@ func TestSandbox_Start_privateCommandWithAWorkspace(t *testing.T) {
 func TestUsers_take_endsAndRecovers(t *testing.T) {
 	u := users{below: DefaultUserBase}
 	seen := map[int]bool{}
+
 	for range maxPrivate {
 		uid, err := u.take()
 		require.NoError(t, err)
@@ -105,6 +119,7 @@ func TestUsers_take_endsAndRecovers(t *testing.T) {
 		require.Less(t, uid, DefaultUserBase)
 		seen[uid] = true
 	}
+
 	_, err := u.take()
 	require.ErrorIs(t, err, errNoUsers)
 	u.release(DefaultUserBase - 7)

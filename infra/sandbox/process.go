@@ -49,6 +49,7 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	return p.Wait()
 }
 
@@ -62,27 +63,35 @@ func (s *Sandbox) start(ctx context.Context, spec Spec, warm bool) (*Process, er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	if s.isClosed() {
 		return nil, errClosed
 	}
+
 	if err := s.check(&spec); err != nil {
 		return nil, err
 	}
+
 	if !s.Networked() {
 		spec.Proxy = nil
 	}
+
 	if !spec.Private {
 		return s.startIn(ctx, spec, warm)
 	}
+
 	uid, err := s.users.take()
 	if err != nil {
 		return nil, err
 	}
+
 	spec.UID = uid
+
 	p, err := s.startIn(ctx, spec, false) // few and long-lived: none is kept ready
 	if err != nil {
 		s.users.release(uid)
 	}
+
 	return p, err
 }
 
@@ -90,6 +99,7 @@ func (s *Sandbox) start(ctx context.Context, spec Spec, warm bool) (*Process, er
 func (s *Sandbox) startIn(ctx context.Context, spec Spec, warm bool) (*Process, error) {
 	began := time.Now()
 	sh := shapeOf(spec, s.dedicated)
+
 	var in *instance
 	if warm {
 		if in = s.pool.take(sh); in != nil && !s.usable(in) {
@@ -97,6 +107,7 @@ func (s *Sandbox) startIn(ctx context.Context, spec Spec, warm bool) (*Process, 
 			in = nil
 		}
 	}
+
 	for {
 		fresh := in == nil
 		if fresh {
@@ -105,14 +116,18 @@ func (s *Sandbox) startIn(ctx context.Context, spec Spec, warm bool) (*Process, 
 				return nil, err
 			}
 		}
+
 		p, err := s.launch(ctx, in, spec, began)
 		if err == nil {
 			if warm {
 				s.pool.ensure(sh)
 			}
+
 			return p, nil
 		}
+
 		in.discard()
+
 		if in = nil; fresh || !errors.Is(err, unix.EPIPE) {
 			return nil, err
 		}
@@ -134,21 +149,26 @@ func (s *Sandbox) check(spec *Spec) error {
 	case s.dedicated && (spec.UID <= 0 || int64(spec.UID) > math.MaxUint32-1):
 		return fmt.Errorf("sandbox: user %d cannot own a session", spec.UID)
 	}
+
 	if !spec.Private {
 		spec.Workspace = filepath.Clean(spec.Workspace)
 	}
+
 	zero := strings.IndexByte(spec.Dir, 0) >= 0
 	for _, a := range spec.Argv {
 		zero = zero || strings.IndexByte(a, 0) >= 0
 	}
+
 	for name, value := range spec.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.IndexByte(value, 0) >= 0 {
 			return fmt.Errorf("sandbox: environment variable %q has an impossible name or value", name)
 		}
 	}
+
 	if zero {
 		return errors.New("sandbox: the command holds a zero byte")
 	}
+
 	return nil
 }
 
@@ -163,37 +183,47 @@ func (s *Sandbox) usable(in *instance) bool {
 // still owns the sandbox.
 func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began time.Time) (*Process, error) {
 	paths, env := s.environment(in, spec)
+
 	message := forkserver.EncodeStart(paths, spec.Argv, env, filepath.Join(s.home(in), spec.Dir))
 	if len(message) > forkserver.MaxStart {
 		return nil, fmt.Errorf("sandbox: command and environment of %d bytes are longer than %d", len(message), forkserver.MaxStart)
 	}
+
 	p := &Process{sandbox: s, in: in, spec: spec, began: began, done: make(chan struct{})}
+
 	theirs, err := p.streams.open(s.devNull, spec)
 	if err != nil {
 		return nil, err
 	}
+
 	err = in.send(message, theirs[:]...)
 	p.streams.closeTheirs(s.devNull, theirs)
+
 	if err != nil {
 		p.streams.abandon()
 		return nil, fmt.Errorf("sandbox: start: %w", err)
 	}
+
 	if !s.enter() {
 		p.streams.abandon()
 		return nil, errClosed
 	}
+
 	if in.listener != nil {
 		spec.Proxy(in.listener)
 		in.listener = nil
 	}
+
 	p.streams.copy(spec)
 	p.mu.Lock()
 	if spec.Limits.Wall > 0 {
 		p.wall = time.AfterFunc(spec.Limits.Wall, func() { p.end(Timeout) })
 	}
+
 	s.watch(p)
 	p.mu.Unlock()
 	s.accounts.add(p)
+
 	p.stop = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.end(Timeout)
@@ -202,6 +232,7 @@ func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began tim
 		}
 	})
 	go p.await()
+
 	return p, nil
 }
 
@@ -214,6 +245,7 @@ func (p *Process) Stdin() io.WriteCloser {
 	if p.streams.stdin == nil {
 		return nil
 	}
+
 	return p.streams.stdin
 }
 
@@ -233,9 +265,11 @@ func (p *Process) Wait() (Result, error) {
 func (p *Process) end(cause Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.over || p.cause != "" {
 		return
 	}
+
 	p.cause = cause
 	p.sandbox.killTree(p.in)
 }
@@ -246,20 +280,25 @@ func (p *Process) await() {
 	if p.sandbox.level != Namespaced || !exited {
 		// Here the report alone does not say that everything is gone.
 		p.sandbox.killTree(p.in)
+
 		if !p.in.wait(killTime) {
 			p.err = fmt.Errorf("sandbox: process %d and its tree did not die within %v", p.in.pid, killTime)
 		}
 	}
+
 	p.stop()
 	p.sandbox.accounts.remove(p)
 	p.mu.Lock()
+
 	p.over = true
 	if p.wall != nil {
 		p.wall.Stop()
 	}
+
 	if p.scan != nil && p.scan.Stop() { // else the look that is under way sees that it is over
 		p.watcher.close()
 	}
+
 	cause, detail := p.cause, p.detail
 	p.mu.Unlock()
 	p.sandbox.usage.end(p)
@@ -269,11 +308,14 @@ func (p *Process) await() {
 	if !p.result.Success() && p.in.cgroup.outOfMemory() && (p.result.Cause == Exited || p.result.Cause == Lost) {
 		p.result.Cause = OutOfMemory
 	}
+
 	p.result.Duration = time.Since(p.began)
+
 	p.result.CPUTime, p.result.MaxRSS = cpu, rss
 	if p.result.Cause == WorkspaceFull {
 		p.sandbox.usage.after(p)
 	}
+
 	close(p.done)
 
 	if p.spec.Private {
@@ -283,9 +325,11 @@ func (p *Process) await() {
 		p.sandbox.pool.ensure(p.in.shape)
 		p.in.discard()
 	}
+
 	if p.result.Cause != WorkspaceFull {
 		p.sandbox.usage.after(p)
 	}
+
 	p.sandbox.live.Done()
 }
 
@@ -297,12 +341,14 @@ func (p *Process) collect() (status unix.WaitStatus, exited bool, cpu time.Durat
 		if err != nil {
 			return 0, false, 0, 0
 		}
+
 		switch r.Kind {
 		case forkserver.ExecFailed:
 			what := p.spec.Argv[0]
 			if r.Index == 1 {
 				what = "working directory " + p.spec.Dir
 			}
+
 			p.mu.Lock()
 			p.detail = fmt.Sprintf("%s: %v", what, unix.Errno(r.Errno))
 			p.mu.Unlock()
@@ -320,6 +366,7 @@ func conclude(status unix.WaitStatus, exited bool, cause Cause, detail string) R
 	} else if status.Signaled() {
 		r.ExitCode, r.Signal = 128+int(status.Signal()), status.Signal().String()
 	}
+
 	killed := r.Signal == unix.SIGKILL.String()
 	switch {
 	case detail != "":
@@ -329,6 +376,7 @@ func conclude(status unix.WaitStatus, exited bool, cause Cause, detail string) R
 	case r.ExitCode == 128+int(unix.SIGXFSZ):
 		r.Cause = FileTooLarge
 	}
+
 	return r
 }
 
@@ -342,21 +390,27 @@ func (s *Sandbox) environment(in *instance, spec Spec) (paths, env []string) {
 	if in.scratch != "" {
 		vars["TMPDIR"] = in.scratch
 	}
+
 	if in.listener != nil {
 		maps.Copy(vars, proxyVariables())
 	}
+
 	maps.Copy(vars, spec.Env)
+
 	for name, value := range vars {
 		env = append(env, name+"="+value)
 	}
+
 	if strings.Contains(spec.Argv[0], "/") {
 		return []string{spec.Argv[0]}, env
 	}
+
 	for _, dir := range filepath.SplitList(vars["PATH"]) {
 		if filepath.IsAbs(dir) {
 			paths = append(paths, filepath.Join(dir, spec.Argv[0]))
 		}
 	}
+
 	return paths, env
 }
 

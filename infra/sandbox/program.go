@@ -48,8 +48,10 @@ func (p *program) bytes(b []byte) operand {
 	for len(p.data)%8 != 0 {
 		p.data = append(p.data, 0)
 	}
+
 	at := len(p.data)
 	p.data = append(p.data, b...)
+
 	return operand{forkserver.Pointer, uint64(at)}
 }
 
@@ -87,14 +89,18 @@ func (p *program) add(label string, flags uint8, keep bool, nr uintptr, args []o
 		op.Kinds |= a.kind << (2 * i)
 		op.Args[i] = a.value
 	}
+
 	result := none
+
 	if keep {
 		op.Out = p.slots
 		result = operand{forkserver.Slot, uint64(p.slots)}
 		p.slots++
 	}
+
 	p.ops = append(p.ops, op)
 	p.labels = append(p.labels, label)
+
 	return result
 }
 
@@ -103,6 +109,7 @@ func (p *program) add(label string, flags uint8, keep bool, nr uintptr, args []o
 func (p *program) received() operand {
 	result := operand{forkserver.Slot, uint64(p.slots)}
 	p.slots++
+
 	return result
 }
 
@@ -111,6 +118,7 @@ func (p *program) encode() ([]byte, error) {
 	if len(b) > forkserver.MaxProgram {
 		return nil, fmt.Errorf("sandbox: program of %d bytes is too large", len(b))
 	}
+
 	return b, nil
 }
 
@@ -120,5 +128,6 @@ func (p *program) fault(r forkserver.Report) error {
 	if int(r.Index) < len(p.labels) {
 		label = p.labels[r.Index]
 	}
+
 	return fmt.Errorf("sandbox: %s: %w", label, syscall.Errno(r.Errno))
 }

@@ -30,12 +30,15 @@ func TestSandbox_environment(t *testing.T) {
 		require.True(t, r.Success())
 		require.Contains(t, out, "GREETING=hello = \n world")
 		require.Contains(t, out, "HOME=/elsewhere")
+
 		var names []string
+
 		for line := range strings.SplitSeq(out, "\n") {
 			if name, _, ok := strings.Cut(line, "="); ok {
 				names = append(names, name)
 			}
 		}
+
 		require.ElementsMatch(t, []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "GREETING"}, names)
 	})
 }
@@ -44,6 +47,7 @@ func TestHowCommandsEnd(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		require.NoError(t, os.WriteFile(x.dir+"/plain", nil, 0o644))
+
 		cases := map[string]struct {
 			argv []string
 			dir  string
@@ -77,8 +81,10 @@ func TestHowCommandsEnd(t *testing.T) {
 			r.Duration, r.CPUTime, r.MaxRSS = 0, 0, 0
 			require.Equal(t, c.want, r, name)
 		}
+
 		spec := x.spec("pwd; echo made >here")
 		spec.Dir = "a/b"
+
 		require.NoError(t, os.MkdirAll(x.dir+"/a/b", 0o777))
 		require.NoError(t, os.Chmod(x.dir+"/a/b", 0o777))
 		out, r := sh(t, s, spec)
@@ -90,6 +96,7 @@ func TestHowCommandsEnd(t *testing.T) {
 
 func TestMistakesOfTheCaller(t *testing.T) {
 	s := open(t, Config{})
+
 	x := newSession(t, s)
 	for name, change := range map[string]func(*Spec){
 		"no command":         func(p *Spec) { p.Argv = nil },
@@ -107,8 +114,10 @@ func TestMistakesOfTheCaller(t *testing.T) {
 		_, err := s.Run(t.Context(), spec)
 		require.ErrorContains(t, err, "sandbox: ", name)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err := s.Run(ctx, x.spec("true"))
 	require.ErrorIs(t, err, context.Canceled)
 	out, r := sh(t, s, x.spec("echo "+strings.Repeat("x", 120<<10)+" | wc -c"))
@@ -120,7 +129,9 @@ func TestInputAndOutput(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
 		data := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB
+
 		var stdout, stderr bytes.Buffer
+
 		spec := x.spec("cat; echo problem >&2")
 		spec.Stdin, spec.Stdout, spec.Stderr = strings.NewReader(data), &stdout, &stderr
 		r, err := s.Run(t.Context(), spec)
@@ -133,8 +144,10 @@ func TestInputAndOutput(t *testing.T) {
 		out, r := sh(t, s, x.spec("cat; echo end"))
 		require.True(t, r.Success())
 		require.Equal(t, "end", out)
+
 		reader, writer := io.Pipe()
 		defer func() { _ = writer.Close() }()
+
 		spec = x.spec("echo done")
 		spec.Stdin = reader
 		_, r = sh(t, s, spec)
@@ -150,7 +163,9 @@ func TestServerOnStandardInput(t *testing.T) {
 	spec.StdinPipe, spec.Stdout, spec.Limits.Wall = true, writer, 0
 	p, err := s.Start(t.Context(), spec)
 	require.NoError(t, err)
+
 	buf := make([]byte, 64)
+
 	for i := range 3 {
 		_, err := fmt.Fprintf(p.Stdin(), "%d\n", i)
 		require.NoError(t, err)
@@ -158,11 +173,14 @@ func TestServerOnStandardInput(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("got %d\n", i), string(buf[:n]))
 	}
+
 	require.Positive(t, p.PID())
 	require.NoError(t, p.Stdin().Close())
+
 	n, err := reader.Read(buf)
 	require.NoError(t, err)
 	require.Equal(t, "bye\n", string(buf[:n]))
+
 	r, err := p.Wait()
 	require.NoError(t, err)
 	require.True(t, r.Success())
@@ -178,16 +196,21 @@ func TestServerOnStandardInput(t *testing.T) {
 
 func TestSandbox_contextDeadline(t *testing.T) {
 	s := open(t, Config{})
+
 	x := newSession(t, s)
 	for within := time.Second; ; within *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		r, err := s.Run(ctx, x.spec("sleep 600"))
+
 		cancel()
+
 		if errors.Is(err, context.DeadlineExceeded) && within < time.Minute {
 			continue // it was over before the command could be started
 		}
+
 		require.NoError(t, err)
 		require.Equal(t, Timeout, r.Cause)
+
 		return
 	}
 }
@@ -195,18 +218,23 @@ func TestSandbox_contextDeadline(t *testing.T) {
 func TestSandbox_parallelCommandsOfASession(t *testing.T) {
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
+
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
 				spec := x.spec(fmt.Sprintf("echo %d >f%[1]d; cat f%[1]d", i))
+
 				var out bytes.Buffer
+
 				spec.Stdout = &out
+
 				r, err := s.Run(context.Background(), spec)
 				if err != nil || !r.Success() || out.String() != fmt.Sprintf("%d\n", i) {
 					t.Errorf("%d: %v %v %q", i, r, err, out.String())
 				}
 			})
 		}
+
 		wg.Wait()
 	})
 }
@@ -216,6 +244,7 @@ func TestProcessorQuota(t *testing.T) {
 	if s.cgroups.cpu == "" {
 		t.Skip("no cpu control group may be made here")
 	}
+
 	x := newSession(t, s)
 	spec := x.spec("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
 	spec.Limits.CPU = 0.25
@@ -231,18 +260,23 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 	sp := x.spec("true")
 	_, r := sh(t, s, sp)
 	require.True(t, r.Success())
+
 	warm := func() *instance {
 		var in *instance
+
 		require.Eventually(t, func() bool {
 			s.pool.mu.Lock()
 			defer s.pool.mu.Unlock()
+
 			if e := s.pool.warm[shapeOf(sp, s.dedicated)]; e != nil {
 				if sl := e.Value.(*slot); sl.timer != nil {
 					in = sl.in
 				}
 			}
+
 			return in != nil
 		}, time.Minute, time.Millisecond)
+
 		return in
 	}
 	first := warm().pid
@@ -256,14 +290,17 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 	// A recreated workspace is not taken for the old one.
 	require.NoError(t, os.Rename(x.dir, x.dir+"-old"))
 	require.NoError(t, os.Mkdir(x.dir, 0o700))
+
 	if s.DedicatedUsers() {
 		require.NoError(t, os.Chown(x.dir, x.uid, x.uid))
 	}
+
 	_, r = sh(t, s, x.spec("echo new >mark"))
 	require.True(t, r.Success())
 	require.FileExists(t, x.dir+"/mark")
 
 	gone := warm()
+
 	s.Forget(x.dir)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", gone.pid))
@@ -281,9 +318,11 @@ func TestPool_boundedAndExpires(t *testing.T) {
 		require.LessOrEqual(t, s.pool.order.Len(), 2)
 		s.pool.mu.Unlock()
 	}
+
 	require.Eventually(t, func() bool {
 		s.pool.mu.Lock()
 		defer s.pool.mu.Unlock()
+
 		return s.pool.order.Len() == 0
 	}, time.Minute, 5*time.Millisecond)
 }
@@ -294,11 +333,13 @@ func TestCloseEndsCommands(t *testing.T) {
 	p, err := s.Start(t.Context(), x.spec("sleep 600"))
 	require.NoError(t, err)
 	s.Close()
+
 	r, err := p.Wait()
 	require.NoError(t, err)
 	require.NotEqual(t, Exited, r.Cause)
 	_, err = s.Run(t.Context(), x.spec("true"))
 	require.ErrorIs(t, err, errClosed)
+
 	for _, dir := range []string{s.cgroups.memory, s.cgroups.pids} {
 		if dir != "" {
 			require.NoDirExists(t, dir)
@@ -329,6 +370,7 @@ func TestNew_belowMinimumLevel(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, os.Remove(temp)) })
 	_, err = New(t.Context(), Config{MinLevel: Namespaced, MaxLevel: Namespaced, ReadOnly: []string{temp}})
 	require.ErrorContains(t, err, "in /tmp, of which each sandbox has its own")
+
 	if os.Getuid() != 0 {
 		t.Skip("needs root to take the namespaces away")
 	}
@@ -349,6 +391,7 @@ func TestPartRefused(t *testing.T) {
 	_, err := New(t.Context(), Config{})
 	require.Error(t, err)
 	fmt.Println(err)
+
 	s := open(t, Config{MinLevel: Landlocked})
 	fmt.Println("fallback: level", s.Level())
 }
@@ -357,8 +400,11 @@ func TestPartRefused(t *testing.T) {
 // as root of a user namespace of its own.
 func asUser(t *testing.T, run, user string, env ...string) *exec.Cmd {
 	t.Helper()
+
 	cmd := exec.Command("/proc/self/exe", "-test.run", run, "-test.v", "-test.timeout", "20m")
+
 	cmd.Env = append(os.Environ(), append(env, "TMPDIR=/tmp")...)
+
 	cmd.Dir = "/tmp"
 	if user == "0" {
 		cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -366,10 +412,13 @@ func asUser(t *testing.T, run, user string, env ...string) *exec.Cmd {
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1 << 20}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1 << 20}},
 		}
+
 		return cmd
 	}
+
 	cmd.Env = append(cmd.Env, "SANDBOX_TEST_BOUNDED=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64123, Gid: 64123}}
+
 	return cmd
 }
 
@@ -379,6 +428,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("this is not root")
 	}
+
 	tests := "HostFiles|TemporaryFiles|ServiceEnvironment|ProcessOne|HostNetwork|SystemCalls|Privileges|ForkBomb|MemoryLimit|" +
 		"TemporarySpace|FileSize|ManyFiles|Daemons|Cancel|KilledService|HowCommandsEnd|InputAndOutput"
 	out, err := asUser(t, tests, "64123").CombinedOutput()

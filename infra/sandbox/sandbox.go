@@ -92,54 +92,68 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if config.MinLevel == 0 && !config.Unsafe {
 		config.MinLevel = Namespaced
 	}
+
 	if config.MinLevel < 0 || config.MinLevel > Namespaced {
 		return nil, fmt.Errorf("sandbox: there is no level %d to require; 1 and 2 exist", int(config.MinLevel))
 	}
+
 	switch {
 	case config.MaxLevel == 0 || config.MaxLevel > Namespaced:
 		config.MaxLevel = Namespaced
 	case config.MaxLevel < 0:
 		config.MaxLevel = Unconfined
 	}
+
 	if config.WarmMax == 0 {
 		config.WarmMax = 128
 	}
+
 	if config.WarmIdle == 0 {
 		config.WarmIdle = 30 * time.Second
 	}
+
 	if config.MinFree == 0 {
 		config.MinFree = 64 << 20
 	}
+
 	if config.UserBase == 0 {
 		config.UserBase = DefaultUserBase
 	}
+
 	if config.CPUWeight == 0 {
 		config.CPUWeight = 100
 	}
+
 	view, err := scanHost(config.ReadOnly)
 	if err == nil {
 		err = view.checkPrivate(config.Private)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
+
 	scratch, err := scratchDir()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
+
 	groups := findCgroups(config)
 	s := &Sandbox{config: config, view: view, cgroups: groups, helper: newHelper(groups.adopt), devNull: null, scratch: scratch}
 	s.users.below = config.UserBase
 	s.accounts.total, s.accounts.held = groups.total, groups.holds()
+
 	s.pool = newPool(s.prepare, config.WarmMax, config.WarmIdle)
 	if err := s.choose(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -155,36 +169,46 @@ func scratchDir() (string, error) {
 			_ = os.RemoveAll(dir)
 		}
 	}
+
 	dir, err := os.MkdirTemp("", scratchPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err != nil {
 		return "", err
 	}
+
 	return dir, os.Chmod(dir, 0o711)
 }
 
 // choose tries the levels, strongest first.
 func (s *Sandbox) choose(ctx context.Context) error {
 	users := []bool{false}
+
 	if os.Geteuid() == 0 && !s.config.SharedUser {
 		if err := checkSubordinate(s.config.UserBase); err != nil {
 			return err
 		}
+
 		users = []bool{true, false}
 	}
+
 	var refused []error
+
 	for level := s.config.MaxLevel; level >= s.config.MinLevel; level-- {
 		for _, dedicated := range users {
 			s.level, s.dedicated = level, dedicated
+
 			err := s.probe(ctx)
 			if err == nil {
 				return nil
 			}
+
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+
 			refused = append(refused, fmt.Errorf("level %s: %w", level, err))
 		}
 	}
+
 	return fmt.Errorf("sandbox: commands of agents cannot be confined on this host as required (level %s or stronger).\n"+
 		"Level 2 needs user namespaces: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 and "+
 		"kernel.apparmor_restrict_unprivileged_userns=0 where these exist; in a container, security_opt seccomp=unconfined "+
@@ -199,27 +223,34 @@ func (s *Sandbox) probe(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+
 	if s.dedicated {
 		if err := os.Chown(dir, s.ProbeUID(), s.ProbeUID()); err != nil {
 			return err
 		}
 	}
+
 	var out limitedBuffer
+
 	spec := Spec{
 		Argv: []string{"/bin/sh", "-c", "echo works >probe && cat probe"}, Workspace: dir, UID: s.ProbeUID(),
 		Limits: Limits{Wall: 10 * time.Second}, Stdout: &out, Stderr: &out,
 	}
+
 	process, err := s.start(ctx, spec, false)
 	if err != nil {
 		return err
 	}
+
 	result, err := process.Wait()
 	if err != nil {
 		return err
 	}
+
 	if !result.Success() || out.String() != "works\n" {
 		return fmt.Errorf("the trial command ended with %s, code %d: %q %s", result.Cause, result.ExitCode, out.String(), result.Detail)
 	}
+
 	return nil
 }
 
@@ -240,6 +271,7 @@ func (s *Sandbox) Describe() string {
 	if s.dedicated {
 		user = "a user for each session"
 	}
+
 	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.describe())
 }
 
@@ -265,6 +297,7 @@ func (s *Sandbox) WorkspacePath(workspace string) string {
 	if s.level == Namespaced {
 		return guestRoot
 	}
+
 	return workspace
 }
 
@@ -272,6 +305,7 @@ func (s *Sandbox) WorkspacePath(workspace string) string {
 // removed or replaced.
 func (s *Sandbox) Forget(workspace string) {
 	workspace = filepath.Clean(workspace)
+
 	s.pool.dropIf(func(sh shape) bool { return sh.workspace == workspace })
 	s.usage.forget(workspace)
 }
@@ -283,6 +317,7 @@ func (s *Sandbox) Close() {
 		s.mu.Unlock()
 		return
 	}
+
 	s.closed = true
 	s.mu.Unlock()
 	s.pool.close()
@@ -297,15 +332,18 @@ func (s *Sandbox) Close() {
 func (s *Sandbox) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if !s.closed {
 		s.live.Add(1)
 	}
+
 	return !s.closed
 }
 
 func (s *Sandbox) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.closed
 }
 
@@ -328,60 +366,75 @@ func identify(dir string) (dirID, error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return dirID{}, &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
+
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return dirID{}, &os.PathError{Op: "open", Path: dir, Err: unix.ENOTDIR}
 	}
+
 	return dirID{uint64(st.Dev), st.Ino}, nil
 }
 
 // prepare makes a sandbox up to the point where the command is missing.
 func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 	in := &instance{shape: sh}
+
 	defer func() {
 		if err != nil {
 			in.discard()
 		}
 	}()
+
 	if !sh.private() {
 		if in.dir, err = identify(sh.workspace); err != nil {
 			return nil, fmt.Errorf("sandbox: workspace: %w", err)
 		}
 	}
+
 	if in.cgroup, err = s.cgroups.new(sh); err != nil {
 		return nil, err
 	}
+
 	p, fds, err := s.program(in)
 	for _, fd := range fds {
 		defer func() { _ = unix.Close(fd) }()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	encoded, err := p.encode()
 	if err != nil {
 		return nil, err
 	}
+
 	if in.child, err = s.helper.fork(encoded); err != nil {
 		return nil, err
 	}
+
 	if err = in.cgroup.attach(in.pid); err != nil {
 		return nil, err
 	}
+
 	if s.level == Namespaced {
 		if err = in.mapUser(sh.uid, s.dedicated); err != nil {
 			return nil, err
 		}
 	}
+
 	if err = in.send(make([]byte, forkserver.ReleaseSize), fds...); err != nil {
 		return nil, fmt.Errorf("sandbox: release: %w", err)
 	}
+
 	report, err := in.ready()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: set-up was killed: %w", err)
 	}
+
 	if report.Kind != forkserver.Ready {
 		return nil, p.fault(report)
 	}
+
 	return in, nil
 }
 
@@ -393,24 +446,30 @@ func (s *Sandbox) program(in *instance) (*program, []int, error) {
 	}
 	// A cleaner of /tmp may have been here.
 	_ = os.Mkdir(s.scratch, 0o711)
+
 	scratch, err := os.MkdirTemp(s.scratch, "tmp-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: %w", err)
 	}
+
 	in.scratch = scratch
 	if s.dedicated {
 		if err := os.Chown(scratch, in.shape.uid, in.shape.uid); err != nil {
 			return nil, nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
+
 	var fds []int
+
 	if s.level == Landlocked {
 		ruleset, err := landlockRuleset(s.view, in.shape.workspace, scratch)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		fds = []int{ruleset}
 	}
+
 	return landlockProgram(in.shape, s.dedicated, s.level == Landlocked, held), fds, nil
 }
 
@@ -421,12 +480,15 @@ func (in *instance) discard() {
 		in.wait(killTime)
 		in.close()
 	}
+
 	if in.cgroup != nil {
 		in.cgroup.remove()
 	}
+
 	if in.scratch != "" {
 		_ = os.RemoveAll(in.scratch)
 	}
+
 	if in.listener != nil {
 		_ = in.listener.Close()
 	}

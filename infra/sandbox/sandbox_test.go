@@ -24,6 +24,7 @@ func open(t testing.TB, config Config) *Sandbox {
 	s, err := New(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -35,16 +36,19 @@ type session struct {
 
 func newSession(t testing.TB, s *Sandbox) session {
 	t.Helper()
+
 	parent, err := os.MkdirTemp("", "sandbox-test-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(parent) })
 	require.NoError(t, os.Chmod(parent, 0o711))
 	x := session{dir: filepath.Join(parent, "workspace"), uid: os.Getuid()}
 	require.NoError(t, os.Mkdir(x.dir, 0o700))
+
 	if s.DedicatedUsers() {
 		x.uid = DefaultUserBase + 1000*os.Getpid()%50000*10 + int(nextUID.Add(1))
 		require.NoError(t, os.Chown(x.dir, x.uid, x.uid))
 	}
+
 	return x
 }
 
@@ -55,16 +59,20 @@ func (x session) spec(script string) Spec {
 // sh runs a script and gives its output, both streams.
 func sh(t testing.TB, s *Sandbox, spec Spec) (string, Result) {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	spec.Stdout, spec.Stderr = &out, &out
 	r, err := s.Run(t.Context(), spec)
 	require.NoError(t, err)
+
 	return strings.TrimRight(out.String(), "\n"), r
 }
 
 func TestWhatACommandSees(t *testing.T) {
 	s := open(t, Config{})
 	t.Log(s.Describe())
+
 	x := newSession(t, s)
 	for script, want := range map[string]string{
 		"id -un; id -u; pwd; hostname": "agent\n1000\n/workspace\nsandbox",
@@ -77,15 +85,18 @@ func TestWhatACommandSees(t *testing.T) {
 	} {
 		out, r := sh(t, s, x.spec(script))
 		require.True(t, r.Success(), script)
+
 		if script == "ls /" {
 			out = strings.ReplaceAll(strings.ReplaceAll(out, "lib32\n", ""), "libx32\n", "")
 		}
+
 		require.Equal(t, want, out, script)
 	}
 }
 
 func BenchmarkLoop(b *testing.B) {
 	s := open(b, Config{})
+
 	x := newSession(b, s)
 	for b.Loop() {
 		r, err := s.Run(b.Context(), x.spec("true"))
@@ -98,13 +109,19 @@ func BenchmarkLoop(b *testing.B) {
 // BenchmarkSessions has 100 sessions run commands at the same time.
 func BenchmarkSessions(b *testing.B) {
 	s := open(b, Config{})
+
 	var sessions []session
 	for range 100 {
 		sessions = append(sessions, newSession(b, s))
 	}
+
 	b.ResetTimer()
-	var wg sync.WaitGroup
-	var next atomic.Int64
+
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+	)
+
 	for _, x := range sessions {
 		wg.Go(func() {
 			for next.Add(1) <= int64(b.N) {
@@ -115,6 +132,7 @@ func BenchmarkSessions(b *testing.B) {
 			}
 		})
 	}
+
 	wg.Wait()
 }
 

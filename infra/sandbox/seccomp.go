@@ -64,14 +64,17 @@ func (b *bpf) section(nr uint32, body func(*bpf)) {
 func (b *bpf) allow(calls []uint32) {
 	calls = slices.Clone(calls)
 	slices.Sort(calls)
+
 	for i := 0; i < len(calls); {
 		last := i
 		for last+1 < len(calls) && calls[last+1] <= calls[last]+1 {
 			last++
 		}
+
 		b.jump(unix.BPF_JGE, calls[i], 0, 2)
 		b.jump(unix.BPF_JGT, calls[last], 1, 0)
 		b.ret(retAllow)
+
 		i = last + 1
 	}
 }
@@ -92,10 +95,12 @@ func filter(rule callRule) bpf {
 	b.jump(unix.BPF_JEQ, auditArch, 1, 0)
 	b.ret(retKill)
 	b.load(dataNr)
+
 	if x32Bit != 0 {
 		b.jump(unix.BPF_JGE, x32Bit, 0, 1)
 		b.ret(retErrno(unix.ENOSYS))
 	}
+
 	b.allow(append(slices.Clone(allowedCalls), allowedArch...))
 	b.section(unix.SYS_CLONE, func(b *bpf) {
 		b.load(dataArg0)
@@ -111,18 +116,23 @@ func filter(rule callRule) bpf {
 	})
 	b.section(unix.SYS_IOCTL, func(b *bpf) {
 		b.load(dataArg1)
+
 		for _, request := range refusedRequests {
 			b.when(request, retErrno(unix.EPERM))
 		}
+
 		b.ret(retAllow)
 	})
 	b.section(unix.SYS_PERSONALITY, func(b *bpf) {
 		b.load(dataArg0)
+
 		for _, persona := range allowedPersonas {
 			b.when(persona, retAllow)
 		}
+
 		b.ret(retErrno(unix.EPERM))
 	})
+
 	if rule.memfd {
 		b.when(unix.SYS_MEMFD_CREATE, retAllow)
 	}
@@ -133,10 +143,13 @@ func filter(rule callRule) bpf {
 		b.ret(retErrno(unix.EPERM))
 		b.ret(retAllow)
 	})
+
 	for _, nr := range append(slices.Clone(refusedCalls), refusedArch...) {
 		b.when(nr, retErrno(unix.EPERM))
 	}
+
 	b.ret(retErrno(unix.ENOSYS))
+
 	return b
 }
 
@@ -160,12 +173,14 @@ const (
 func (r callRule) sockets(b *bpf) {
 	b.load(dataArg0)
 	b.when(unix.AF_UNIX, retAllow)
+
 	if r.netlink {
 		b.jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4)
 		b.load(dataArg2)
 		b.when(unix.NETLINK_ROUTE, retAllow)
 		b.ret(retErrno(unix.EAFNOSUPPORT))
 	}
+
 	if r.inet {
 		b.jump(unix.BPF_JEQ, unix.AF_INET, 2, 0)
 		b.jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0)
@@ -175,8 +190,10 @@ func (r callRule) sockets(b *bpf) {
 		b.protocol(unix.SOCK_STREAM, unix.IPPROTO_TCP)
 		b.protocol(unix.SOCK_DGRAM, unix.IPPROTO_UDP)
 		b.ret(retErrno(unix.EPROTONOSUPPORT))
+
 		return
 	}
+
 	b.ret(retErrno(unix.EAFNOSUPPORT))
 }
 

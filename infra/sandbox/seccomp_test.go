@@ -60,16 +60,19 @@ func tryFilter() {
 	try := func(name string, want syscall.Errno, call ...uintptr) {
 		var a [7]uintptr
 		copy(a[:], call)
+
 		pid, _, got := syscall.RawSyscall6(a[0], a[1], a[2], a[3], a[4], a[5], a[6])
 		if a[0] == unix.SYS_CLONE && got == 0 && pid == 0 {
 			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
+
 		if got != want {
 			fmt.Printf("WRONG %s: %v, not %v\n", name, got, want)
 		}
 	}
 	skip := slices.Concat(allowedCalls, allowedArch, conditionalCalls)
 	refused := slices.Concat(refusedCalls, refusedArch)
+
 	for nr := range uint32(lastTried) {
 		switch {
 		case slices.Contains(skip, nr):
@@ -79,12 +82,15 @@ func tryFilter() {
 			try(fmt.Sprint("call ", nr), unix.ENOSYS, uintptr(nr))
 		}
 	}
+
 	for _, c := range decided {
 		try(c.name, c.want, c.call...)
 	}
+
 	if os.Getenv("OWN_NETWORK") == "" {
 		return
 	}
+
 	for _, c := range decidedSockets {
 		try(c.name, c.want, unix.SYS_SOCKET, c.family, c.kind, c.protocol)
 	}
@@ -96,10 +102,12 @@ func TestFilter_refusesWhatIsNotListed(t *testing.T) {
 	t.Parallel()
 	levels(t, func(t *testing.T, s *Sandbox) {
 		x := newSession(t, s)
+
 		spec := x.attack(t, "filter")
 		if s.Level() == Namespaced {
 			spec.Env["OWN_NETWORK"] = "1"
 		}
+
 		out, r := sh(t, s, spec)
 		require.True(t, r.Success(), "%v %s", r, out)
 		require.NotContains(t, out, "WRONG")
@@ -109,6 +117,7 @@ func TestFilter_refusesWhatIsNotListed(t *testing.T) {
 // A call is in one list only, so that its answer is the one that its list says.
 func TestFilter_listsAreDisjoint(t *testing.T) {
 	t.Parallel()
+
 	seen := map[uint32]bool{}
 	for _, nr := range slices.Concat(allowedCalls, allowedArch, conditionalCalls, refusedCalls, refusedArch) {
 		require.False(t, seen[nr], "call %d is listed twice", nr)
@@ -120,6 +129,7 @@ func TestFilter_listsAreDisjoint(t *testing.T) {
 func TestFilter_programsWork(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{})
+
 	programs := []struct{ program, script, want string }{
 		{"bash", `for i in 1 2 3; do (echo $i) & done | sort; wait; ulimit -n 100; echo $(ulimit -n)`, "1\n2\n3\n100"},
 		{"git", `git init -q r && cd r && git config user.email a@b.c && git config user.name A && echo x >f && git add f &&
@@ -163,13 +173,16 @@ const server = http.createServer((q, a) => a.end("http")).listen(0, "127.0.0.1",
 	for _, p := range programs {
 		t.Run(p.program, func(t *testing.T) {
 			t.Parallel()
+
 			if testing.Short() && p.program == "go" {
 				t.Skip("builds the runtime")
 			}
+
 			x := newSession(t, s)
 			if _, r := sh(t, s, x.spec("export PATH=$PATH:/usr/local/go/bin; command -v "+p.program)); !r.Success() {
 				t.Skip("not on this machine")
 			}
+
 			out, r := sh(t, s, x.spec(p.script))
 			require.True(t, r.Success(), "%v %s", r, out)
 			require.Equal(t, p.want, out)

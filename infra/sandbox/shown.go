@@ -18,12 +18,14 @@ func (v hostView) checkPrivate(private []string) error {
 			if err != nil {
 				return fmt.Errorf("sandbox: compare %s with %s: %w", dir, shown, err)
 			}
+
 			if overlap {
 				return fmt.Errorf("sandbox: %s holds secrets of the service and overlaps %s, which commands can read: move one of them "+
 					"(DATA_DIR, KEY_DIR, SANDBOX_READ_ONLY)", dir, shown)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -36,6 +38,7 @@ func overlaps(a, b string) (bool, error) {
 			return inside, err
 		}
 	}
+
 	return false, nil
 }
 
@@ -44,24 +47,30 @@ func liesIn(path, dir string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	path, err = existing(path)
 	if err != nil {
 		return false, err
 	}
+
 	for {
 		info, err := os.Stat(path)
 		if err != nil {
 			return false, err
 		}
+
 		if os.SameFile(info, of) {
 			return true, nil
 		}
+
 		if path == filepath.Dir(path) {
 			return false, nil
 		}
+
 		path = filepath.Dir(path)
 	}
 }
@@ -72,11 +81,13 @@ func existing(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for {
 		real, err := filepath.EvalSymlinks(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return real, err
 		}
+
 		path = filepath.Dir(path)
 	}
 }

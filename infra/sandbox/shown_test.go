@@ -17,6 +17,7 @@ func TestHostView_checkPrivate(t *testing.T) {
 	dir := func(name string) string {
 		path := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(path, 0o755))
+
 		return path
 	}
 	shown, other := dir("opt"), dir("srv")
@@ -31,6 +32,7 @@ func TestHostView_checkPrivate(t *testing.T) {
 	} {
 		require.ErrorContains(t, view.checkPrivate([]string{other, private}), "which commands can read", private)
 	}
+
 	for _, private := range []string{other, filepath.Join(other, "new"), shown + "-data", filepath.Join(root, "new/opt")} {
 		require.NoError(t, view.checkPrivate([]string{private}), private)
 	}
@@ -46,9 +48,11 @@ func TestHostView_checkPrivate_bindMount(t *testing.T) {
 	shown, elsewhere := filepath.Join(root, "opt"), filepath.Join(root, "elsewhere")
 	require.NoError(t, os.MkdirAll(filepath.Join(shown, "data"), 0o755))
 	require.NoError(t, os.MkdirAll(elsewhere, 0o755))
+
 	if err := unix.Mount(shown, elsewhere, "", unix.MS_BIND, ""); err != nil {
 		t.Skipf("no bind mounts here: %v", err)
 	}
+
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(elsewhere, unix.MNT_DETACH)) })
 
 	view := hostView{dirs: []string{shown}}

@@ -63,18 +63,23 @@ func (l Limits) withDefaults() Limits {
 	if l.Memory <= 0 {
 		l.Memory = 2 << 30
 	}
+
 	if l.Processes <= 0 {
 		l.Processes = 512
 	}
+
 	if l.FileSize <= 0 {
 		l.FileSize = 2 << 30
 	}
+
 	if l.OpenFiles <= 0 {
 		l.OpenFiles = 4096
 	}
+
 	if l.Tmp <= 0 {
 		l.Tmp = 256 << 20
 	}
+
 	return l
 }
 

@@ -29,27 +29,33 @@ type streams struct {
 // open makes the pipes and gives the command's ends.
 func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 	theirs = [3]int{null, null, null}
+
 	defer func() {
 		if err != nil {
 			s.closeTheirs(null, theirs)
 			s.abandon()
 		}
 	}()
+
 	if spec.Stdin != nil || spec.StdinPipe {
 		var pair [2]int
 		if err = pipe(&pair, 1); err != nil {
 			return theirs, err
 		}
+
 		theirs[0], s.stdin = pair[0], os.NewFile(uintptr(pair[1]), "stdin")
 	}
+
 	output := func(i int, w io.Writer) error {
 		var pair [2]int
 		if err := pipe(&pair, 0); err != nil {
 			return err
 		}
+
 		theirs[i] = pair[1]
 		s.outputs = append(s.outputs, os.NewFile(uintptr(pair[0]), "output"))
 		s.writers = append(s.writers, w)
+
 		return nil
 	}
 	if spec.Stdout != nil {
@@ -57,6 +63,7 @@ func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 			return theirs, err
 		}
 	}
+
 	switch {
 	case spec.Stderr == nil:
 	case same(spec.Stdout, spec.Stderr):
@@ -64,6 +71,7 @@ func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 	default:
 		err = output(2, spec.Stderr)
 	}
+
 	return theirs, err
 }
 
@@ -72,9 +80,11 @@ func pipe(pair *[2]int, ours int) error {
 	if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
+
 	if err := unix.SetNonblock(pair[ours], true); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
+
 	return nil
 }
 
@@ -97,6 +107,7 @@ func (s *streams) abandon() {
 	if s.stdin != nil {
 		_ = s.stdin.Close()
 	}
+
 	for _, f := range s.outputs {
 		_ = f.Close()
 	}
@@ -111,6 +122,7 @@ func (s *streams) copy(spec Spec) {
 			_ = f.Close()
 		})
 	}
+
 	if spec.Stdin != nil {
 		// Not waited for: a reader may block long after the command's end.
 		go func() {
@@ -125,11 +137,13 @@ func (s *streams) finish() {
 	if s.stdin != nil {
 		_ = s.stdin.Close()
 	}
+
 	late := time.AfterFunc(drainTime, func() {
 		for _, f := range s.outputs {
 			_ = f.Close()
 		}
 	})
+
 	s.copying.Wait()
 	late.Stop()
 }

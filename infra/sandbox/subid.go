@@ -28,6 +28,7 @@ func checkSubordinate(base int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -38,24 +39,30 @@ func checkSubordinateFile(path string, first, last int) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+
 	for scan := bufio.NewScanner(f); scan.Scan(); {
 		fields := strings.Split(strings.TrimSpace(scan.Text()), ":")
 		if len(fields) != 3 {
 			continue
 		}
+
 		start, err := strconv.Atoi(fields[1])
+
 		count, err2 := strconv.Atoi(fields[2])
 		if err != nil || err2 != nil || count <= 0 {
 			continue
 		}
+
 		if start <= last && start+count-1 >= first {
 			return fmt.Errorf("sandbox: %s gives the ids from %d on to %s, who could act as the user of a session: "+
 				"choose a higher SANDBOX_UID_BASE, below %d, or change that file", path, start, fields[0], LastUser)
 		}
 	}
+
 	return nil
 }

@@ -25,14 +25,18 @@ func TestCheckSubordinateFile(t *testing.T) {
 
 func TestNew_userBase(t *testing.T) {
 	t.Parallel()
+
 	if os.Geteuid() != 0 {
 		t.Skip("the service is not root, so that there is one user")
 	}
+
 	s := open(t, Config{UserBase: 1_950_000_000})
 	require.Equal(t, 1_950_000_000, s.ProbeUID())
 	p, err := s.Start(t.Context(), private("sleep 1000"))
 	require.NoError(t, err)
+
 	defer p.Kill()
+
 	require.Equal(t, 1_950_000_000-1, userOf(t, p))
 	require.Equal(t, DefaultUserBase, open(t, Config{}).ProbeUID())
 }

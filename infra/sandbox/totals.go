@@ -25,9 +25,11 @@ func (c Config) totals(mounts map[string]string) totals {
 	if t.memory <= 0 {
 		t.memory = availableMemory(mounts) / 4 * 3
 	}
+
 	if t.processes <= 0 {
 		t.processes = int(availableProcesses(mounts) / 2)
 	}
+
 	return t
 }
 
@@ -35,10 +37,12 @@ func (c Config) totals(mounts map[string]string) totals {
 // the host permit.
 func availableMemory(mounts map[string]string) int64 {
 	available := int64(math.MaxInt64)
+
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		available = int64(info.Totalram) * int64(info.Unit)
 	}
+
 	return min(available, lowestLimit(mounts[""], "memory.max"), lowestLimit(mounts["memory"], "memory.limit_in_bytes"))
 }
 
@@ -55,6 +59,7 @@ func lowestLimit(dir, file string) int64 {
 	for ; dir != "" && dir != "/"; dir = filepath.Dir(dir) {
 		lowest = min(lowest, readLimit(filepath.Join(dir, file)))
 	}
+
 	return lowest
 }
 
@@ -64,9 +69,11 @@ func readLimit(path string) int64 {
 	if err != nil {
 		return math.MaxInt64
 	}
+
 	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 	if err != nil || n <= 0 {
 		return math.MaxInt64
 	}
+
 	return n
 }

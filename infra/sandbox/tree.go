@@ -19,6 +19,7 @@ func (s *Sandbox) killTree(in *instance) {
 		in.kill()
 		return
 	}
+
 	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); {
 		// Stopping comes first: what is stopped does not fork, and still counts
 		// against the limit of processes, so that a fork bomb cannot outrun this.
@@ -31,18 +32,23 @@ func (s *Sandbox) killTree(in *instance) {
 					_ = unix.Kill(pid, unix.SIGSTOP)
 				}
 			}
+
 			if len(stopped) == before || time.Now().After(deadline) {
 				break
 			}
 		}
+
 		if len(stopped) == 0 {
 			break
 		}
+
 		for pid := range stopped {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
+
 		time.Sleep(time.Millisecond) // let process 1 reap
 	}
+
 	in.kill()
 }
 
@@ -53,7 +59,9 @@ func userTasks(uid int) int {
 	if err != nil {
 		return 0
 	}
+
 	n := 0
+
 	for _, entry := range proc {
 		var st unix.Stat_t
 		if entry.Name()[0] >= '0' && entry.Name()[0] <= '9' &&
@@ -61,6 +69,7 @@ func userTasks(uid int) int {
 			n += int(st.Nlink) - 2
 		}
 	}
+
 	return n
 }
 
@@ -70,15 +79,18 @@ func descendants(pid int) []int { return below(processTree(), pid) }
 // processTree gives the living processes of the host by their parents.
 func processTree() map[int][]int {
 	children := map[int][]int{}
+
 	proc, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
+
 	for _, entry := range proc {
 		id, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
+
 		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
 		if err != nil {
 			continue
@@ -88,10 +100,12 @@ func processTree() map[int][]int {
 		if len(fields) < 2 || fields[0][0] == 'Z' {
 			continue
 		}
+
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
 			children[parent] = append(children[parent], id)
 		}
 	}
+
 	return children
 }
 
@@ -101,5 +115,6 @@ func below(children map[int][]int, pid int) []int {
 	for i := 0; i < len(found); i++ {
 		found = append(found, children[found[i]]...)
 	}
+
 	return found
 }

@@ -69,21 +69,25 @@ const maxMeasured = 4096
 func (u *usageBook) get(workspace string) measured {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	return u.known[workspace]
 }
 
 func (u *usageBook) set(workspace string, used diskspace.Usage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if u.known == nil || len(u.known) >= maxMeasured {
 		u.known = map[string]measured{}
 	}
+
 	u.known[workspace] = measured{used, time.Now()}
 }
 
 func (u *usageBook) forget(workspace string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	delete(u.known, workspace)
 }
 
@@ -91,15 +95,18 @@ func (u *usageBook) forget(workspace string) {
 func (u *usageBook) begin(p *Process) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if u.running == nil {
 		u.running = map[*Process]*growth{}
 	}
+
 	u.running[p] = &growth{device: p.in.dir.dev}
 }
 
 func (u *usageBook) end(p *Process) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	delete(u.running, p)
 }
 
@@ -108,13 +115,16 @@ func (u *usageBook) end(p *Process) {
 func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	g := u.running[p]
 	if g == nil {
 		return
 	}
+
 	if !g.marked || !short {
 		g.mark, g.marked = used, true
 	}
+
 	g.added = used.Minus(g.mark)
 }
 
@@ -123,24 +133,31 @@ func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
 func (u *usageBook) most(device uint64) *Process {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if time.Since(u.ended) < shortPause {
 		return nil
 	}
+
 	var found *Process
+
 	most := 1.0
+
 	for p, g := range u.running {
 		if g.device != device {
 			continue
 		}
+
 		share := max(float64(g.added.Bytes)/usageSlack, float64(g.added.Inodes)/inodeSlack)
 		if share > most {
 			found, most = p, share
 		}
 	}
+
 	if found != nil {
 		u.ended = time.Now()
 		delete(u.running, found)
 	}
+
 	return found
 }
 
@@ -169,23 +186,29 @@ func (s *Sandbox) watch(p *Process) {
 	if p.spec.Private {
 		return
 	}
+
 	w := &watcher{s: s, p: p, allowed: limit}
 	w.began, _ = diskspace.Of(p.spec.Workspace) // without it, no deleted files are looked for
 	p.watcher = w
+
 	first := firstScan
 	if known := s.usage.get(p.spec.Workspace); known.used.Exceeds(limit) {
 		first /= 10
 		w.allowed = slack(limit, known.used)
 	}
+
 	s.usage.begin(p)
 	p.scan = time.AfterFunc(first, func() {
 		pause, over := w.look()
+
 		p.mu.Lock()
 		defer p.mu.Unlock()
+
 		if over || p.over {
 			w.close()
 			return
 		}
+
 		p.scan.Reset(pause)
 	})
 }
@@ -195,9 +218,11 @@ func slack(limit, used diskspace.Usage) diskspace.Usage {
 	if limit.Bytes > 0 {
 		limit.Bytes = max(limit.Bytes, used.Bytes+usageSlack)
 	}
+
 	if limit.Inodes > 0 {
 		limit.Inodes = max(limit.Inodes, used.Inodes+inodeSlack)
 	}
+
 	return limit
 }
 
@@ -205,30 +230,38 @@ func slack(limit, used diskspace.Usage) diskspace.Usage {
 // says when to look again, or that the command is ended.
 func (w *watcher) look() (pause time.Duration, over bool) {
 	began := time.Now()
+
 	space, err := diskspace.Of(w.p.spec.Workspace)
 	if err != nil {
 		return longestPause, false // the workspace is gone, and the command will be
 	}
+
 	short := w.s.short(space)
 	if !short && (w.allowed == (diskspace.Usage{}) || began.Before(w.due)) {
 		return firstScan, false
 	}
+
 	used := w.measure()
 	w.lookForHidden(space, used, short)
+
 	used = used.Plus(w.hidden)
 	if used.Exceeds(w.allowed) {
 		w.p.end(WorkspaceFull)
 		return 0, true
 	}
+
 	if w.whole {
 		w.s.usage.looked(w.p, used, short)
 	}
+
 	if short {
 		if most := w.s.usage.most(w.p.in.dir.dev); most != nil {
 			most.end(DiskFull)
 		}
 	}
+
 	w.due = time.Now().Add(min(scanShare*time.Since(began), longestPause))
+
 	return max(firstScan, shortShare*time.Since(began)), false
 }
 
@@ -250,24 +283,30 @@ func (w *watcher) measure() diskspace.Usage {
 		case <-ctx.Done():
 		}
 	}()
+
 	if w.scan == nil {
 		var err error
 		if w.scan, err = diskspace.NewScan(w.p.spec.Workspace); err != nil {
 			return w.used
 		}
 	}
+
 	done, err := w.scan.Step(ctx, w.allowed, time.Now().Add(scanTime))
+
 	found := w.scan.Used()
 	if done && err == nil {
 		if !w.whole {
 			w.start = found
 		}
+
 		w.used, w.whole = found, true
 		w.s.usage.set(w.p.spec.Workspace, found)
 	}
+
 	if done || err != nil {
 		w.close()
 	}
+
 	return diskspace.Usage{Bytes: max(w.used.Bytes, found.Bytes), Inodes: max(w.used.Inodes, found.Inodes)}
 }
 
@@ -278,6 +317,7 @@ func (w *watcher) lookForHidden(space diskspace.Space, used diskspace.Usage, sho
 	if !short && lost < hiddenFrom && w.hidden.Bytes == 0 {
 		return
 	}
+
 	w.hidden = deletedFiles(w.p.in.pid, w.p.in.dir.dev)
 	if w.hidden.Bytes == 0 { // another writer took the space
 		w.began, w.start = space, used
@@ -299,8 +339,10 @@ func (u *usageBook) after(p *Process) {
 	if limits.Workspace <= 0 && limits.Inodes <= 0 || p.result.Cause != WorkspaceFull && time.Since(u.get(p.spec.Workspace).at) < restScan {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), afterTime)
 	defer cancel()
+
 	if used, err := diskspace.Measure(ctx, p.spec.Workspace, diskspace.Usage{}); err == nil {
 		u.set(p.spec.Workspace, used)
 	}

@@ -22,13 +22,17 @@ import (
 // does no harm.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
+
 	dir, err := os.MkdirTemp("", "sandbox-disk-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+
 	if err := unix.Mount("everloop-test", dir, "tmpfs", 0, "mode=0711,"+options); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
+
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+
 	return dir
 }
 
@@ -38,10 +42,12 @@ func (s *Sandbox) on(t *testing.T, disk string) session {
 	x := newSession(t, s)
 	dir, err := os.MkdirTemp(disk, "workspace-")
 	require.NoError(t, err)
+
 	x.dir = dir
 	if s.DedicatedUsers() {
 		require.NoError(t, os.Chown(dir, x.uid, x.uid))
 	}
+
 	return x
 }
 
@@ -83,6 +89,7 @@ func TestSandbox_deletedFilesThatAreOpenCount(t *testing.T) {
 // The disk runs short: who fills it is ended, who does little is not.
 func TestSandbox_onlyWhoFillsTheDiskIsEnded(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ options, fill string }{
 		"bytes":  {"size=400m", `i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); sleep 0.002; done`},
 		"inodes": {"size=400m,nr_inodes=50000", `i=0; while :; do : >$i; i=$((i+1)); [ $((i % 50)) = 0 ] && sleep 0.005; done`},
@@ -92,18 +99,23 @@ func TestSandbox_onlyWhoFillsTheDiskIsEnded(t *testing.T) {
 			s := open(t, Config{Reserve: diskspace.Reserve{Bytes: 128 << 20, Percent: 30}})
 			disk := smallDisk(t, c.options)
 			ann, bob := s.on(t, disk), s.on(t, disk)
+
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
+
 			var ticks lockedBuffer
+
 			innocent := bob.spec(`while :; do echo tick | tee -a log; sleep 0.01; done`)
 			innocent.Limits.Workspace = 1 << 30
 			innocent.Stdout = &ticks
 			bobs, err := s.Start(ctx, innocent)
 			require.NoError(t, err)
+
 			spec := ann.spec(c.fill)
 			spec.Limits.Workspace = 1 << 30
 			_, r := sh(t, s, spec)
 			require.Equal(t, DiskFull, r.Cause)
+
 			space, err := diskspace.Of(disk)
 			require.NoError(t, err)
 			require.True(t, s.short(space), "what was written stays")
@@ -112,7 +124,9 @@ func TestSandbox_onlyWhoFillsTheDiskIsEnded(t *testing.T) {
 
 			// Bob's goes on, and can be measured several times.
 			now := ticks.lines()
+
 			require.Eventually(t, func() bool { return ticks.lines() > now+100 }, time.Minute, 10*time.Millisecond)
+
 			select {
 			case <-bobs.Done():
 				result, err := bobs.Wait()
@@ -136,25 +150,31 @@ type lockedBuffer struct {
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.b.Write(p)
 }
 
 func (l *lockedBuffer) lines() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return strings.Count(l.b.String(), "\n")
 }
 
 func TestUsageBook_mostIsWhoAddedMostWhileTheDiskWasShort(t *testing.T) {
 	t.Parallel()
+
 	var u usageBook
+
 	command := func(device uint64) *Process {
 		return &Process{in: &instance{dir: dirID{dev: device}}}
 	}
+
 	old, filler, small, elsewhere := command(1), command(1), command(1), command(2)
 	for _, p := range []*Process{old, filler, small, elsewhere} {
 		u.begin(p)
 	}
+
 	size := func(mib int64) diskspace.Usage { return diskspace.Usage{Bytes: mib << 20} }
 	u.looked(old, size(5000), false)
 	u.looked(filler, size(0), false)
@@ -175,10 +195,13 @@ func TestDeletedFiles_ofOtherDevicesDoNotCount(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	require.NoError(t, err)
+
 	defer func() { _ = f.Close() }()
+
 	_, err = f.Write(make([]byte, 1<<20))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(f.Name()))
+
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(int(f.Fd()), &st))
 	require.GreaterOrEqual(t, deletedFiles(os.Getpid(), uint64(st.Dev)).Bytes, int64(1<<20))

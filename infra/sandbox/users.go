@@ -25,22 +25,28 @@ var errNoUsers = errors.New("sandbox: too many private commands run at once")
 func (u *users) take() (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	for range maxPrivate {
 		u.next = u.next%maxPrivate + 1
+
 		uid := u.below - u.next
 		if !u.taken[uid] {
 			if u.taken == nil {
 				u.taken = map[int]bool{}
 			}
+
 			u.taken[uid] = true
+
 			return uid, nil
 		}
 	}
+
 	return 0, errNoUsers
 }
 
 func (u *users) release(uid int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	delete(u.taken, uid)
 }

@@ -50,10 +50,13 @@ func New(cfg Config) (*Client, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, errors.New("the search engine's address must be an http:// or https:// URL")
 	}
+
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/search")
+
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout
 	}
+
 	return &Client{
 		endpoint: base.JoinPath("search"), demo: cfg.Demo,
 		http: &http.Client{
@@ -83,20 +86,25 @@ func (c *Client) Search(ctx context.Context, query string) (tools.WebResults, er
 	parameters.Set("q", query)
 	parameters.Set("format", "json")
 	at.RawQuery = parameters.Encode()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return tools.WebResults{}, failedf("the query cannot be sent")
 	}
+
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "Everloop/1.0 (WebSearch)")
+
 	res, err := c.http.Do(request)
 	if err != nil {
 		return tools.WebResults{}, lost(ctx, err)
 	}
 	defer res.Body.Close()
+
 	if res.StatusCode != http.StatusOK {
 		return tools.WebResults{}, refusedBy(res)
 	}
+
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -104,23 +112,28 @@ func (c *Client) Search(ctx context.Context, query string) (tools.WebResults, er
 	case len(body) > maxAnswer:
 		return tools.WebResults{}, failedf("the search engine's answer is longer than %d MB", maxAnswer>>20)
 	}
+
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
 		return tools.WebResults{}, failedf("the search engine did not answer in JSON; is its JSON format switched on?")
 	}
+
 	return c.results(a), nil
 }
 
 func (c *Client) results(a answer) tools.WebResults {
 	out := tools.WebResults{Demo: c.demo}
+
 	seen := map[string]bool{}
 	for _, r := range a.Results[:min(len(a.Results), maxResults)] {
 		if r.URL == "" || len(r.URL) > maxField || seen[r.URL] {
 			continue
 		}
+
 		seen[r.URL] = true
 		out.Items = append(out.Items, tools.WebResult{Title: bound(r.Title), URL: r.URL, Snippet: bound(r.Content)})
 	}
+
 	return out
 }
 
@@ -133,9 +146,11 @@ func lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return failedf("the search engine did not answer in time")
 	}
+
 	return failedf("the search engine cannot be reached")
 }
 
@@ -146,6 +161,7 @@ func refusedBy(res *http.Response) error {
 		if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 			wait = fmt.Sprintf(" for %d seconds", seconds)
 		}
+
 		return failedf("the search engine takes no more queries%s (status 429); try again later", wait)
 	case res.StatusCode == http.StatusForbidden:
 		return failedf("the search engine refused the query (status 403); its JSON format may be switched off")

@@ -25,18 +25,23 @@ func ask(t *testing.T, base, query string) (tools.WebResults, error) {
 
 func askWithin(t *testing.T, limit time.Duration, base, query string) (tools.WebResults, error) {
 	t.Helper()
+
 	c, err := search.New(search.Config{BaseURL: base, Timeout: limit})
 	require.NoError(t, err)
+
 	return c.Search(t.Context(), query)
 }
 
 func serving(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
+
 	server := httptest.NewServer(handler)
+
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
+
 	return server.URL
 }
 
@@ -54,9 +59,12 @@ func TestSearchOfTheDemonstration(t *testing.T) {
 
 func TestSearch_query(t *testing.T) {
 	t.Parallel()
+
 	var asked []string
+
 	base := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path+" "+r.URL.Query().Get("q")+" "+r.URL.Query().Get("format")+" "+r.URL.Query().Get("language"))
+
 		fmt.Fprint(
 			w,
 			`{"results": [{"url": "https://a", "title": "A", "content": null}, {"url": "https://a", "title": "again"}, {"title": "no `+
@@ -68,20 +76,24 @@ func TestSearch_query(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []tools.WebResult{{Title: "A", URL: "https://a"}}, found.Items)
 	}
+
 	q := " a&b=c #+ü json "
 	require.Equal(t, []string{"/search" + q, "/search" + q, "/search" + q, "/sub/search" + q, "/search" + q + "de"}, asked)
 }
 
 func TestFailuresAreClear(t *testing.T) {
 	t.Parallel()
+
 	status := func(code int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			if len(header) > 0 {
 				w.Header().Set(header[0], header[1])
 			}
+
 			w.WriteHeader(code)
 		}
 	}
+
 	say := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
 	}
@@ -100,6 +112,7 @@ func TestFailuresAreClear(t *testing.T) {
 		if words == "did not answer in time" {
 			limit = 50 * time.Millisecond
 		}
+
 		_, err := askWithin(t, limit, serving(t, handler), "x")
 		require.ErrorContains(t, err, words)
 		require.NotContains(t, []domain.Kind{domain.Internal, domain.Unavailable}, domain.AsError(err).Kind, "the model sees it")
@@ -109,6 +122,7 @@ func TestFailuresAreClear(t *testing.T) {
 
 func TestSearch_cancelled(t *testing.T) {
 	t.Parallel()
+
 	reached := make(chan struct{})
 	base := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(reached)
@@ -118,16 +132,19 @@ func TestSearch_cancelled(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
+
 	go func() {
 		<-reached
 		cancel(stopped)
 	}()
+
 	_, err = c.Search(ctx, "x")
 	require.ErrorIs(t, err, stopped)
 }
 
 func TestAddressesThatAreNone(t *testing.T) {
 	t.Parallel()
+
 	for _, base := range []string{"", "searx.local", "ftp://x", "http://", "http://[::1"} {
 		_, err := search.New(search.Config{BaseURL: base})
 		require.ErrorContains(t, err, "http:// or https:// URL", base)

@@ -28,17 +28,21 @@ func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]do
 	if err != nil {
 		return nil, err
 	}
+
 	buckets := make([]domain.EnvBucket, len(sealed))
 	for i, s := range sealed {
 		buckets[i].Bucket = s.Bucket
+
 		text, err := b.Box.Open(purpose(userID, s.Bucket), s.Sealed)
 		if err == nil {
 			err = json.Unmarshal(text, &buckets[i].Env)
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("open environment bucket %s: %w", s.Bucket, err)
 		}
 	}
+
 	return buckets, nil
 }
 
@@ -48,9 +52,11 @@ func (b Buckets) Get(ctx context.Context, userID, bucket string) (domain.EnvBuck
 	if err != nil {
 		return domain.EnvBucket{}, err
 	}
+
 	if len(found) == 0 {
 		return domain.EnvBucket{}, notFound(bucket)
 	}
+
 	return found[0], nil
 }
 
@@ -60,33 +66,39 @@ func (b Buckets) Set(ctx context.Context, userID string, bucket domain.EnvBucket
 	if err != nil {
 		return err
 	}
+
 	sealed, err := b.Box.Seal(purpose(userID, bucket.Bucket), text)
 	if err != nil {
 		return err
 	}
 	defer b.Recent.forget()
+
 	return b.Records.SetSealedBucket(ctx, userID, domain.SealedBucket{Bucket: bucket.Bucket, Sealed: sealed})
 }
 
 // Delete removes a bucket; env_bucket_not_found.
 func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
 	defer b.Recent.forget()
+
 	found, err := b.Records.DeleteBucket(ctx, userID, bucket)
 	if err == nil && !found {
 		return notFound(bucket)
 	}
+
 	return err
 }
 
 // ToolEnv gives the environment of a session's tools.
 func (b Buckets) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
 	names := session.BucketNames()
+
 	buckets, err := b.Recent.use(session.OwnerID, names, func() ([]domain.EnvBucket, error) {
 		return b.List(ctx, session.OwnerID, names...)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return session.ToolEnv(buckets), nil
 }
 

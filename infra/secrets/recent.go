@@ -39,25 +39,32 @@ func (r *Recent) use(userID string, names []string, read func() ([]domain.EnvBuc
 	if r == nil {
 		return read()
 	}
+
 	key := recentKey{userID, strings.Join(names, "\x00")}
+
 	r.mu.Lock()
 	kept, found := r.kept[key]
 	changes := r.changes
 	r.mu.Unlock()
+
 	if found && time.Now().Before(kept.until) {
 		return kept.buckets, nil
 	}
 
 	until := time.Now().Add(recentFor)
 	buckets, err := read()
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if err == nil && r.changes == changes {
 		if len(r.kept) >= mostRecent {
 			clear(r.kept)
 		}
+
 		r.kept[key] = recentBuckets{buckets, until}
 	}
+
 	return buckets, err
 }
 
@@ -66,8 +73,10 @@ func (r *Recent) forget() {
 	if r == nil {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.changes++
 	clear(r.kept)
 }

@@ -26,6 +26,7 @@ func (s *sealedBuckets) SealedBuckets(_ context.Context, _ string, names ...stri
 			found = append(found, domain.SealedBucket{Bucket: name, Sealed: sealed})
 		}
 	}
+
 	return found, nil
 }
 
@@ -37,6 +38,7 @@ func (s *sealedBuckets) SetSealedBucket(_ context.Context, _ string, b domain.Se
 func (s *sealedBuckets) DeleteBucket(_ context.Context, _, name string) (bool, error) {
 	_, found := s.kept[name]
 	delete(s.kept, name)
+
 	return found, nil
 }
 
@@ -45,6 +47,7 @@ func TestBuckets_ToolEnv_readsBucketsOnceInAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box, err := secrets.NewBox(strings.Repeat("k", 32))
 		require.NoError(t, err)
+
 		records := &sealedBuckets{kept: map[string][]byte{}}
 		here := secrets.Buckets{Records: records, Box: box, Recent: secrets.NewRecent()}
 		elsewhere := secrets.Buckets{Records: records, Box: box}
@@ -52,6 +55,7 @@ func TestBuckets_ToolEnv_readsBucketsOnceInAWhile(t *testing.T) {
 		env := func() string {
 			got, err := here.ToolEnv(t.Context(), session)
 			require.NoError(t, err)
+
 			return got["TOKEN"]
 		}
 		set := func(b secrets.Buckets, token string) {

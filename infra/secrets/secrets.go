@@ -32,15 +32,19 @@ func NewBox(key string) (*Box, error) {
 	if key = strings.TrimSpace(key); len(key) < minKey {
 		return nil, fmt.Errorf("the encryption key holds %d characters, at least %d are needed", len(key), minKey)
 	}
+
 	derived, err := hkdf.Key(sha256.New, []byte(key), nil, "everloop secrets v1", 32)
 	if err != nil {
 		return nil, err
 	}
+
 	block, err := aes.NewCipher(derived)
 	if err != nil {
 		return nil, err
 	}
+
 	aead, err := cipher.NewGCM(block)
+
 	return &Box{aead}, err
 }
 
@@ -50,22 +54,28 @@ func KeyFile(path string) (string, error) {
 	if err == nil {
 		return string(kept), nil
 	}
+
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+
 	random := make([]byte, 32)
 	if _, err := rand.Read(random); err != nil {
 		return "", err
 	}
+
 	key := base64.RawURLEncoding.EncodeToString(random)
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
+
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(f.Name())
+
 	_, err = f.WriteString(key)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return "", err
@@ -75,6 +85,7 @@ func KeyFile(path string) (string, error) {
 	if errors.Is(err, fs.ErrExist) {
 		return KeyFile(path) // another process of this service was quicker
 	}
+
 	return key, err
 }
 
@@ -85,6 +96,7 @@ func (b *Box) Seal(purpose string, value []byte) ([]byte, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
+
 	return b.aead.Seal(nonce, nonce, value, []byte(purpose)), nil
 }
 
@@ -94,9 +106,11 @@ func (b *Box) Open(purpose string, sealed []byte) ([]byte, error) {
 	if len(sealed) < size {
 		return nil, ErrUnreadable
 	}
+
 	value, err := b.aead.Open(nil, sealed[:size], sealed[size:], []byte(purpose))
 	if err != nil {
 		return nil, ErrUnreadable
 	}
+
 	return value, nil
 }

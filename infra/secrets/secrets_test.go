@@ -14,6 +14,7 @@ import (
 
 func TestBox(t *testing.T) {
 	t.Parallel()
+
 	_, err := secrets.NewBox("short")
 	require.Error(t, err)
 	box, err := secrets.NewBox(strings.Repeat("k", 32))
@@ -21,6 +22,7 @@ func TestBox(t *testing.T) {
 	sealed, err := box.Seal("bucket/a", []byte("hunter2"))
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), "hunter2")
+
 	again, err := box.Seal("bucket/a", []byte("hunter2"))
 	require.NoError(t, err)
 	require.NotEqual(t, sealed, again)
@@ -30,8 +32,10 @@ func TestBox(t *testing.T) {
 
 	other, err := secrets.NewBox(strings.Repeat("x", 32))
 	require.NoError(t, err)
+
 	broken := append([]byte{}, sealed...)
 	broken[len(broken)-1] ^= 1
+
 	for _, open := range []func() ([]byte, error){
 		func() ([]byte, error) { return box.Open("bucket/b", sealed) },
 		func() ([]byte, error) { return other.Open("bucket/a", sealed) },
@@ -46,17 +50,22 @@ func TestBox(t *testing.T) {
 func TestKeyFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "key")
+
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() { _, _ = secrets.KeyFile(path) })
 	}
+
 	wg.Wait()
+
 	first, err := secrets.KeyFile(path)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(first), 32)
+
 	second, err := secrets.KeyFile(path)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
+
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

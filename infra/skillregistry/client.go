@@ -36,6 +36,7 @@ func New(base string) *Client {
 	if base == "" {
 		return nil
 	}
+
 	return &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Timeout: timeout}}
 }
 
@@ -78,6 +79,7 @@ func (c *Client) Versions(ctx context.Context, org, name string) ([]Version, err
 			return nil, misunderstood(err)
 		}
 	}
+
 	return list.Items, nil
 }
 
@@ -89,6 +91,7 @@ func (c *Client) Version(ctx context.Context, org, name, version string) (v Vers
 			return v, misunderstood(err)
 		}
 	}
+
 	return v, err
 }
 
@@ -96,10 +99,12 @@ func (c *Client) Version(ctx context.Context, org, name, version string) (v Vers
 // names it by.
 func (c *Client) Download(ctx context.Context, org, name, version string) (archive []byte, digest string, err error) {
 	query := "?" + url.Values{"version": {version}}.Encode()
+
 	archive, header, err := c.get(ctx, skillPath(org, name)+"/download"+query, safezip.SkillPackage.Archive)
 	if errors.Is(err, errLargeAnswer) {
 		err = domain.Newf(domain.TooLarge, "invalid_skill_archive", "the package is larger than %d bytes", safezip.SkillPackage.Archive)
 	}
+
 	return archive, strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`), err
 }
 
@@ -114,18 +119,22 @@ func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, htt
 	if c == nil {
 		return nil, http.Header{}, NotConfigured()
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return nil, http.Header{}, fmt.Errorf("ask the skill registry: %w", err)
 	}
+
 	answer, err := c.http.Do(request)
 	if err != nil {
 		return nil, http.Header{}, domain.Unavailablef("the skill registry", err)
 	}
 	defer answer.Body.Close()
+
 	if answer.StatusCode != http.StatusOK {
 		return nil, http.Header{}, c.refused(answer)
 	}
+
 	data, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	switch {
 	case err != nil:
@@ -133,6 +142,7 @@ func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, htt
 	case int64(len(data)) > limit:
 		return nil, http.Header{}, misunderstood(errLargeAnswer)
 	}
+
 	return data, answer.Header, nil
 }
 
@@ -142,6 +152,7 @@ func (c *Client) refused(answer *http.Response) error {
 		return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the skill registry has no such skill, or no such version")
 	case code == http.StatusTooManyRequests:
 		wait, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+
 		return &domain.Error{
 			Kind: domain.RateLimited, Code: "rate_limited", RetryAfter: max(wait, 1),
 			Message: "the skill registry asks to wait",
@@ -170,18 +181,22 @@ type Listing struct {
 // search finds none.
 func (c *Client) Search(ctx context.Context, q string, limit int) ([]Listing, error) {
 	query := url.Values{"q": {q}, "limit": {strconv.Itoa(limit)}}
+
 	data, _, err := c.get(ctx, "/skills?"+query.Encode(), maxJSON)
 	if domain.HasCode(err, domain.CodeSkillNotFound) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var list struct {
 		Items []Listing `json:"items"`
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, misunderstood(err)
 	}
+
 	return list.Items, nil
 }

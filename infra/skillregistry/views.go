@@ -22,14 +22,17 @@ func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domai
 			query.Set(name, value)
 		}
 	}
+
 	var page struct {
 		Items []domain.RegistryResource `json:"items"`
 		Total int                       `json:"total"`
 	}
+
 	err := notOffered(c.view(ctx, "/resources?"+query.Encode(), &page))
 	for i := range page.Items {
 		page.Items[i].Tags = orEmpty(page.Items[i].Tags)
 	}
+
 	return atMost(page.Items, q.Limit), max(page.Total, len(page.Items)), err
 }
 
@@ -37,6 +40,7 @@ func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domai
 func (c *Client) Resource(ctx context.Context, id string) (resource domain.RegistryResource, err error) {
 	err = c.view(ctx, "/resources/"+url.PathEscape(id), &resource)
 	resource.Tags = orEmpty(resource.Tags)
+
 	return resource, noSuch(err, "resource", id)
 }
 
@@ -56,7 +60,9 @@ func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) 
 	if driver != "" {
 		path += "?" + url.Values{"driver": {driver}}.Encode()
 	}
+
 	err = c.view(ctx, path, &template)
+
 	return template, noSuch(err, "template", typeKey+"/"+subtype)
 }
 
@@ -66,6 +72,7 @@ func (c *Client) Scenarios(ctx context.Context, limit int) ([]domain.RegistrySce
 	for i := range found {
 		found[i].Tags, found[i].ResourceIDs = orEmpty(found[i].Tags), orEmpty(found[i].ResourceIDs)
 	}
+
 	return atMost(found, limit), err
 }
 
@@ -79,7 +86,9 @@ func items[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 	var list struct {
 		Items []T `json:"items"`
 	}
+
 	err := notOffered(c.view(ctx, path, &list))
+
 	return list.Items, err
 }
 
@@ -88,12 +97,15 @@ func (c *Client) view(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
+
 	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
 		return misunderstood(errors.New("it is null"))
 	}
+
 	if err := json.Unmarshal(data, into); err != nil {
 		return misunderstood(err)
 	}
+
 	return nil
 }
 
@@ -103,6 +115,7 @@ func notOffered(err error) error {
 	if domain.HasCode(err, domain.CodeSkillNotFound) {
 		return domain.Unavailablef("this view of the skill registry", errors.New("the registry does not offer it"))
 	}
+
 	return err
 }
 
@@ -111,6 +124,7 @@ func noSuch(err error, kind, id string) error {
 	if domain.HasCode(err, domain.CodeSkillNotFound) {
 		return domain.Newf(domain.NotFound, kind+"_not_found", "the skill registry has no %s %s", kind, id)
 	}
+
 	return err
 }
 
@@ -123,5 +137,6 @@ func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
+
 	return list
 }

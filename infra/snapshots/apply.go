@@ -64,20 +64,24 @@ func (r *restorer) apply() error {
 			return err
 		}
 	}
+
 	slices.SortStableFunc(r.done.Skipped, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
 	r.done.Skipped = slices.CompactFunc(r.done.Skipped, func(a, b Skipped) bool { return a.Path == b.Path })
+
 	return nil
 }
 
 func (r *restorer) skip(p, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.done.Skipped = append(r.done.Skipped, Skipped{Path: p, Reason: why})
 }
 
 func (r *restorer) restored() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.done.Restored++
 }
 
@@ -86,10 +90,12 @@ func (r *restorer) tolerate(p string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	if why := reason(err); why != "" && r.ctx.Err() == nil {
 		r.skip(p, why)
 		return nil
 	}
+
 	return fault(p, err)
 }
 
@@ -104,11 +110,14 @@ func (r *restorer) within(p string, do func(dir int, name string) error) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
+
 	dir, name, err := r.parent(p)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	return do(dir, name)
 }
 
@@ -118,11 +127,13 @@ func (r *restorer) openDirs() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
+
 	for _, e := range r.fixDirs {
 		if err := r.tolerate(e.path, r.setDir(e.path, 0o700|uint32(e.mode))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -133,17 +144,20 @@ func (r *restorer) setDir(p string, mode uint32) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	if r.uid >= 0 {
 		if err := unix.Fchownat(fd, "", r.uid, r.gid, unix.AT_EMPTY_PATH); err != nil {
 			return err
 		}
 	}
+
 	return unix.Chmod(viaProc(fd), mode)
 }
 
 func (r *restorer) deletions() error {
 	for _, d := range r.remove {
 		files := 0
+
 		err := r.within(d.path, func(dir int, name string) (err error) {
 			files, err = rmtree.Remove(r.ctx, dir, name, restoringPrefix)
 			return err
@@ -151,14 +165,18 @@ func (r *restorer) deletions() error {
 		if d.replaced && files > 0 {
 			files--
 		}
+
 		r.done.Deleted += files
+
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
+
 		if err := r.tolerate(d.path, err); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -168,15 +186,18 @@ func (r *restorer) directories() error {
 			if err := unix.Mkdirat(dir, name, 0o700); err != nil {
 				return err
 			}
+
 			if r.uid < 0 {
 				return nil
 			}
+
 			return unix.Fchownat(dir, name, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
 		})
 		if err := r.tolerate(e.path, err); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -184,18 +205,23 @@ func (r *restorer) directories() error {
 func (r *restorer) files() error {
 	group, ctx := errgroup.WithContext(r.ctx)
 	group.SetLimit(r.workers)
+
 	for start := 0; start < len(r.write) && ctx.Err() == nil; {
 		in, end := parentOf(r.write[start].path), start
 		for end < len(r.write) && end-start < 500 && parentOf(r.write[end].path) == in {
 			end++
 		}
+
 		list := r.write[start:end]
 		start = end
+
 		group.Go(func() error { return r.fill(ctx, in, list) })
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	return r.ctx.Err()
 }
 
@@ -205,20 +231,24 @@ func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
 	if err == nil {
 		defer func() { _ = unix.Close(dir) }()
 	}
+
 	for _, e := range list {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		failed := err
 		if failed == nil {
 			failed = r.put(dir, e)
 		}
+
 		if failed == nil {
 			r.restored()
 		} else if err := r.tolerate(e.path, failed); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -226,17 +256,21 @@ func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
 // a part of it is never seen.
 func (r *restorer) put(dir int, e *entry) error {
 	temp := restoringPrefix + rand.Text()
+
 	make := r.makeFile
 	if e.kind == kindLink {
 		make = r.makeLink
 	}
+
 	err := make(dir, temp, e)
 	if err == nil {
 		err = sharedfs.Rename(dir, temp, dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
 	}
+
 	if err != nil {
 		_ = unix.Unlinkat(dir, temp, 0)
 	}
+
 	return err
 }
 
@@ -244,9 +278,11 @@ func (r *restorer) makeLink(dir int, temp string, e *entry) error {
 	if err := unix.Symlinkat(e.target, dir, temp); err != nil {
 		return err
 	}
+
 	if r.uid < 0 {
 		return nil
 	}
+
 	return unix.Fchownat(dir, temp, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
 }
 
@@ -255,23 +291,30 @@ func (r *restorer) makeFile(dir int, temp string, e *entry) error {
 	if err != nil {
 		return err
 	}
+
 	f := os.NewFile(uintptr(fd), "file of a workspace")
 	defer func() { _ = f.Close() }()
+
 	if err := r.content(dir, f, e); err != nil {
 		return err
 	}
+
 	if err := sharedfs.Flush(fd); err != nil { // before it replaces anything
 		return err
 	}
+
 	if r.uid >= 0 {
 		if err := unix.Fchown(fd, r.uid, r.gid); err != nil {
 			return err
 		}
 	}
+
 	if err := unix.Fchmod(fd, uint32(e.mode)); err != nil {
 		return err
 	}
+
 	mtime := unix.NsecToTimespec(e.id.mtime)
+
 	return unix.UtimesNanoAt(fd, "", []unix.Timespec{mtime, mtime}, unix.AT_EMPTY_PATH)
 }
 
@@ -281,46 +324,60 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 	if e.id.size == 0 {
 		return nil
 	}
+
 	if e.chunks == nil {
 		pool := buffersFor(e.id.size)
+
 		pooled := pool.Get().(*[]byte)
 		defer pool.Put(pooled)
+
 		data, err := r.contents.spool.read(r.contents.blobs[e.sum], *pooled)
 		if err == nil {
 			_, err = f.Write(data)
 		}
+
 		return err
 	}
+
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
+
 	if err := f.Truncate(e.id.size); err != nil {
 		return err
 	}
+
 	old, err := r.openLocal(dir, e)
 	if err != nil {
 		return err
 	}
+
 	if old != nil {
 		defer func() { _ = old.Close() }()
 	}
+
 	for index, sum := range dataOf(e.chunks) {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
+
 		data, err := r.data(old, e, index, sum, *pooled)
 		if err != nil {
 			return err
 		}
+
 		at := index * chunkSize
+
 		for block := range slices.Chunk(data, len(zeroBlock)) {
 			if !isZero(block) {
 				if _, err := f.WriteAt(block, at); err != nil {
 					return err
 				}
 			}
+
 			at += int64(len(block))
 		}
 	}
+
 	return nil
 }
 
@@ -333,13 +390,16 @@ func (r *restorer) modes() error {
 				return err
 			}
 			defer func() { _ = unix.Close(fd) }()
+
 			var st unix.Stat_t
 			if err := unix.Fstat(fd, &st); err != nil {
 				return err
 			}
+
 			if st.Ino != fix.inode || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
 				return errNotRegular
 			}
+
 			return unix.Chmod(viaProc(fd), uint32(fix.entry.mode))
 		})
 		if err == nil {
@@ -348,6 +408,7 @@ func (r *restorer) modes() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -356,13 +417,16 @@ func (r *restorer) modes() error {
 func (r *restorer) dirModes() error {
 	list := slices.Concat(r.makeDirs, r.fixDirs)
 	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(b.path, a.path) })
+
 	for _, e := range list {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
+
 		if err := r.tolerate(e.path, r.setDir(e.path, uint32(e.mode))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

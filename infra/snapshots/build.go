@@ -46,6 +46,7 @@ func (s *Store) NewBuilder(sessionID string, open func(content string) (io.ReadC
 	if err := checkSession(sessionID); err != nil {
 		return nil, err
 	}
+
 	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]entry{}, at: time.Now().UnixNano()}, nil
 }
 
@@ -57,20 +58,25 @@ func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err 
 		return "", err
 	}
 	defer unlock()
+
 	entries, err := b.entries(ctx, list)
 	if err != nil {
 		return "", err
 	}
+
 	if ready := b.packed.finish(); ready != nil {
 		if err := b.store.putPack(ctx, b.ses, ready); err != nil {
 			return "", fmt.Errorf("store the files of a snapshot: %w", err)
 		}
 	}
+
 	t := newTree(b.ses, entries)
+
 	t.sum = t.identify()
 	if err := b.store.putManifest(ctx, b.ses, t); err != nil {
 		return "", fmt.Errorf("store the manifest of a snapshot: %w", err)
 	}
+
 	return makeID(b.ses.id, t.sum), nil
 }
 
@@ -84,14 +90,18 @@ func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]entry, erro
 			out = append(out, entry{path: path, kind: kindDir, mode: 0o755, id: identity{mtime: b.at}})
 		}
 	}
+
 	for _, in := range list {
 		if leftOut(in.Path) {
 			continue
 		}
+
 		if len(out) >= b.store.most {
 			return nil, domain.Newf(domain.TooLarge, CodeTooMany, "a snapshot has more than %d files and directories", b.store.most)
 		}
+
 		directory(parentOf(in.Path))
+
 		switch in.Type {
 		case Directory:
 			directory(in.Path)
@@ -102,11 +112,14 @@ func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]entry, erro
 			if err != nil {
 				return nil, err
 			}
+
 			e.path, e.kind, e.mode, e.id.mtime = in.Path, kindFile, uint16(in.Mode.Perm()), b.at
 			out = append(out, e)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+
 	return out, nil
 }
 
@@ -115,11 +128,13 @@ func leftOut(path string) bool {
 	if path == serviceDir || strings.HasPrefix(path, serviceDir+"/") {
 		return true
 	}
+
 	for name := range strings.SplitSeq(path, "/") {
 		if strings.HasPrefix(name, writingPrefix) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -128,42 +143,52 @@ func (b *Builder) content(ctx context.Context, in BuildEntry) (entry, error) {
 	if known, found := b.contents[in.Content]; found {
 		return known, nil
 	}
+
 	e := entry{id: identity{size: in.Size}}
 	if in.Size == 0 {
 		return e, nil
 	}
+
 	content, err := b.open(in.Content)
 	if err != nil {
 		return e, err
 	}
 	defer content.Close()
+
 	if in.Size <= smallLimit {
 		err = b.small(ctx, &e, content)
 	} else {
 		err = b.large(ctx, &e, content)
 	}
+
 	if err == nil {
 		b.contents[in.Content] = e
 	}
+
 	return e, err
 }
 
 func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error {
 	pool := buffersFor(e.id.size)
+
 	pooled := pool.Get().(*[]byte)
 	defer pool.Put(pooled)
+
 	data := (*pooled)[:e.id.size]
 	if _, err := io.ReadFull(content, data); err != nil {
 		return err
 	}
+
 	e.sum = sha256.Sum256(data)
 	if b.ses.blobKnown(e.sum) {
 		return nil
 	}
+
 	ready := b.packed.add(e.sum, data)
 	if ready == nil {
 		return nil
 	}
+
 	return b.store.putPack(ctx, b.ses, ready)
 }
 
@@ -171,32 +196,42 @@ func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error 
 func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
+
 	for index := range chunksOf(e.id.size) {
 		pooled := buffers.Get().(*[]byte)
+
 		data := (*pooled)[:chunkLength(index, e.id.size)]
 		if _, err := io.ReadFull(content, data); err != nil {
 			return abandon(group, err)
 		}
+
 		if isZero(data) {
 			buffers.Put(pooled)
 			e.addZeros()
+
 			continue
 		}
+
 		sum := hash(sha256.Sum256(data))
+
 		e.chunks = append(e.chunks, run{sum: sum})
 		if b.ses.chunkKnown(sum) {
 			buffers.Put(pooled)
 			continue
 		}
+
 		if sending.Err() != nil {
 			break
 		}
+
 		group.Go(func() error {
 			defer buffers.Put(pooled)
 			return b.store.putChunkData(sending, b.ses, sum, data)
 		})
 	}
+
 	e.sum = sumOfChunks(e.id.size, e.chunks)
+
 	return errors.Join(group.Wait(), ctx.Err())
 }
 
@@ -206,5 +241,6 @@ func (e *entry) addZeros() {
 		e.chunks[last].zeros++
 		return
 	}
+
 	e.chunks = append(e.chunks, run{zeros: 1})
 }

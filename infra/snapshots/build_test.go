@@ -18,16 +18,21 @@ import (
 // What is built of contents is what a capture of the same files would be.
 func TestBuilder_makesWhatACaptureMakes(t *testing.T) {
 	t.Parallel()
+
 	large := make([]byte, 20<<20)
 	for i := range 9 << 20 {
 		large[i] = byte(rand.Uint32())
 	}
+
 	contents := map[string][]byte{"small": []byte("hello\n"), "large": large}
+
 	dir := t.TempDir()
 	for _, sub := range []string{"deep/er", "hollow", ".everloop"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
 	}
+
 	var entries []BuildEntry
+
 	file := func(path, content string, mode os.FileMode) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, path), contents[content], mode))
 		require.NoError(t, os.Chmod(filepath.Join(dir, path), mode))
@@ -41,6 +46,7 @@ func TestBuilder_makesWhatACaptureMakes(t *testing.T) {
 	file("deep/copy", "small", 0o644)
 	file("empty", "none", 0o644)
 	require.NoError(t, os.Symlink("deep/copy", filepath.Join(dir, "link")))
+
 	entries = append(entries,
 		BuildEntry{Path: "link", Type: Link, Target: "deep/copy"},
 		BuildEntry{Path: "hollow", Type: Directory},
@@ -64,6 +70,7 @@ func TestBuilder_makesWhatACaptureMakes(t *testing.T) {
 	captured, err := New(Config{Objects: store, SpoolDir: t.TempDir()}).
 		Capture(t.Context(), CaptureIn{SessionID: "captured", Root: dir})
 	require.NoError(t, err)
+
 	sum := func(id string) string { return id[strings.IndexByte(id, '.'):] }
 	require.Equal(t, sum(captured.ID), sum(one))
 
@@ -72,6 +79,7 @@ func TestBuilder_makesWhatACaptureMakes(t *testing.T) {
 		SnapshotID: one, SessionID: "built", Root: target,
 	})
 	require.NoError(t, err)
+
 	for _, path := range []string{"deep/er/large", "deep/er/again"} {
 		data, err := os.ReadFile(filepath.Join(target, path))
 		require.NoError(t, err)

@@ -27,10 +27,12 @@ func TestCapture_concurrentWriter(t *testing.T) {
 	s, err := b.store.Capture(t.Context(), in)
 	require.NoError(t, err)
 	require.False(t, s.Complete)
+
 	known := b.store.session(b.session).last()
 	require.False(t, known.at("quiet").trusted, "what a memory mapping wrote may show later")
 
 	stop := make(chan struct{})
+
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		f, err := os.OpenFile(filepath.Join(b.root, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -38,6 +40,7 @@ func TestCapture_concurrentWriter(t *testing.T) {
 			return
 		}
 		defer f.Close()
+
 		for {
 			select {
 			case <-stop:
@@ -71,11 +74,14 @@ type appender struct {
 
 func (a *appender) small(hash, []byte) error {
 	a.reads++
+
 	f, err := os.OpenFile(a.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteString("more")
+
 	return errors.Join(err, f.Close())
 }
 
@@ -83,11 +89,13 @@ func (a *appender) chunk(hash, []byte) error { return a.small(hash{}, nil) }
 
 func TestCapture_fileThatKeepsChanging(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t)
 	for p, size := range map[string]int{"small": 4, "large": smallLimit + 4} {
 		b.put(t, p, strings.Repeat("m", size))
 		root, err := unix.Open(b.root, unix.O_PATH, 0)
 		require.NoError(t, err)
+
 		a := &appender{path: filepath.Join(b.root, p)}
 		r := &reader{ctx: t.Context(), sink: a, quiet: time.Now().Add(time.Hour).UnixNano()}
 		f := found{entry: entry{path: p, kind: kindFile}}
@@ -104,6 +112,7 @@ func TestCapture_fileThatKeepsChanging(t *testing.T) {
 // be missed.
 func TestCapture_treeChangesDuringWalk(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t)
 	for what, change := range map[string]func(){
 		"renamed": func() { _ = os.Rename(filepath.Join(b.root, "from/file"), filepath.Join(b.root, "to/file")) },
@@ -120,6 +129,7 @@ func TestCapture_treeChangesDuringWalk(t *testing.T) {
 		w := &walker{ctx: t.Context(), root: root, most: 1000, content: func(int, string, *found) error { return nil }}
 		require.NoError(t, w.run(2))
 		change()
+
 		moved, err := w.moved(2)
 		require.NoError(t, err)
 		require.Equal(t, what != "nothing", moved, what)
@@ -133,6 +143,7 @@ func TestCaptureBesideABusyTree(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stop := make(chan struct{})
+
 	var writers sync.WaitGroup
 	for n := range 3 {
 		writers.Go(func() {
@@ -142,10 +153,12 @@ func TestCaptureBesideABusyTree(t *testing.T) {
 					return
 				default:
 				}
+
 				dir := filepath.Join(b.root, "w"+strconv.Itoa(n))
 				_ = os.MkdirAll(filepath.Join(dir, "sub"), 0o755)
 				size := []int{0, 10, 5 << 20}[i%3]
 				_ = os.WriteFile(filepath.Join(dir, "sub", strconv.Itoa(i%5)), make([]byte, size, size+1), 0o644)
+
 				_ = os.Truncate(filepath.Join(dir, "sub", strconv.Itoa((i+2)%5)), int64(i%3))
 				if i%7 == 0 {
 					_ = os.RemoveAll(filepath.Join(dir, "sub"))
@@ -153,9 +166,11 @@ func TestCaptureBesideABusyTree(t *testing.T) {
 			}
 		})
 	}
+
 	deadline := time.Now().Add(3 * time.Second)
 	g := &gate{Objects: b.objects}
 	b.store = b.fresh(t, g)
+
 	var captures errgroup.Group
 	for range 2 {
 		captures.Go(func() error {
@@ -163,16 +178,21 @@ func TestCaptureBesideABusyTree(t *testing.T) {
 			for i := 0; time.Now().Before(deadline); i++ {
 				in := b.in(previous)
 				in.UID, in.Busy = 0, i%2 == 0
+
 				s, err := b.store.Capture(t.Context(), in)
 				if err != nil {
 					return err
 				}
+
 				previous = s.ID
 			}
+
 			return nil
 		})
 	}
+
 	err := captures.Wait()
+
 	close(stop)
 	writers.Wait()
 	require.NoError(t, err)

@@ -80,6 +80,7 @@ func (s *Store) Capture(ctx context.Context, in CaptureIn) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer p.Discard()
+
 	return p.Finish(ctx)
 }
 
@@ -90,15 +91,19 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 	if err := checkSession(in.SessionID); err != nil {
 		return nil, err
 	}
+
 	ses := s.session(in.SessionID)
+
 	previous, err := s.previous(ctx, in)
 	if err != nil {
 		return nil, err
 	}
+
 	root, err := openRoot(in.Root)
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() { _ = unix.Close(root) }()
 
 	p := &Pending{store: s, ses: ses, spool: spool{dir: s.spool, reserve: s.reserve}, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
@@ -106,6 +111,7 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 		p.Discard()
 		return nil, err
 	}
+
 	return p, nil
 }
 
@@ -115,6 +121,7 @@ func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
 	if in.Previous == "" {
 		return nil, nil
 	}
+
 	t, err := s.load(ctx, in.Previous)
 	if domain.HasCode(err, CodeDamaged) || domain.HasCode(err, CodeNotFound) {
 		s.log.WarnContext(
@@ -125,8 +132,10 @@ func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
 			"error",
 			err,
 		)
+
 		return nil, nil
 	}
+
 	return t, err
 }
 
@@ -136,23 +145,28 @@ func (p *Pending) read(ctx context.Context, root int, in CaptureIn, previous *tr
 	if known == nil && previous != nil && previous.home.id == in.SessionID {
 		known = previous
 	}
+
 	p.snapshot.Complete = !in.Busy
 	for round := 1; ; round++ {
 		w, quiet, err := p.walk(ctx, root, in, known)
 		if err != nil {
 			return err
 		}
+
 		moved := !quiet
 		if quiet && !in.Busy {
 			if moved, err = w.moved(p.store.workers); err != nil {
 				return err
 			}
 		}
+
 		if again := moved && !in.Busy && round < walkRounds; !again {
 			p.snapshot.Complete = p.snapshot.Complete && !moved
 			p.settle(w, in, known, previous)
+
 			return nil
 		}
+
 		known = arrange(p.ses, w.all())
 	}
 }
@@ -163,11 +177,14 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 	if in.Busy {
 		grain = busyGrain
 	}
+
 	r := &reader{ctx: ctx, sink: p, quiet: time.Now().Add(-grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
+
 	usable := p.has
 	if known != nil && known.home == p.ses && known.stored.Load() {
 		usable = func(*entry) bool { return true }
 	}
+
 	w = &walker{
 		ctx:    ctx,
 		root:   root,
@@ -179,10 +196,12 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 				f.kind = kindUnread
 				return nil
 			}
+
 			return r.read(dir, name, f)
 		},
 	}
 	err = w.run(p.store.workers)
+
 	return w, !r.unstable, err
 }
 
@@ -200,7 +219,9 @@ func arrange(home *session, list []found) *tree {
 			*e = entry{path: e.path, kind: e.kind}
 		}
 	}
+
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+
 	return newTree(home, entries)
 }
 
@@ -208,18 +229,22 @@ func arrange(home *session, list []found) *tree {
 func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	list := w.all()
 	equal, read := 0, false
+
 	for i := range list {
 		f := &list[i]
+
 		read = read || f.read
 		if f.kind.opaque() {
 			p.snapshot.Skipped++
 			p.snapshot.Complete = p.snapshot.Complete && f.kind != kindUnread
 			f.entry = entry{path: f.path, kind: f.kind}
 		}
+
 		if f.kind.counts() {
 			p.snapshot.Files++
 			p.snapshot.Bytes += f.size()
 		}
+
 		old := previous.at(f.path)
 		switch {
 		case old != nil && old.same(&f.entry):
@@ -231,30 +256,38 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 			p.snapshot.Added++
 		}
 	}
+
 	if previous != nil {
 		for i := range previous.entries {
 			e := &previous.entries[i]
 			if !e.kind.counts() {
 				continue
 			}
+
 			p.snapshot.Deleted++
 		}
 	}
+
 	p.snapshot.Deleted -= p.snapshot.Files - p.snapshot.Added
+
 	unchanged := previous != nil && previous.home.id == in.SessionID && equal == len(list) && equal == len(previous.entries)
 	if unchanged {
 		p.snapshot.ID = in.Previous
+
 		if !read && known != nil && len(known.entries) == len(list) {
 			return // nothing was learned either
 		}
 	}
+
 	t := arrange(p.ses, list)
 	if unchanged {
 		t.sum = previous.sum
 		t.stored.Store(true)
 		p.ses.walked(t)
+
 		return
 	}
+
 	t.sum = t.identify()
 	p.snapshot.ID, p.tree = makeID(in.SessionID, t.sum), t
 	p.ses.walked(t)
@@ -265,17 +298,21 @@ func (p *Pending) has(e *entry) bool {
 	if p.ses.holds(e) {
 		return true
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if e.chunks == nil {
 		_, here := p.blobs[e.sum]
 		return here
 	}
+
 	for _, c := range e.chunks {
 		if _, here := p.chunks[c.sum]; c.zeros == 0 && !here && !p.ses.chunkKnown(c.sum) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -283,6 +320,7 @@ func (p *Pending) small(sum hash, data []byte) error {
 	if p.ses.blobKnown(sum) {
 		return nil
 	}
+
 	return p.keep(p.blobs, sum, data)
 }
 
@@ -290,27 +328,33 @@ func (p *Pending) chunk(sum hash, data []byte) error {
 	if p.ses.chunkKnown(sum) {
 		return nil
 	}
+
 	return p.keep(p.chunks, sum, data)
 }
 
 // keep puts a content into the spool, once. A failure ends the whole capture.
 func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
 	p.mu.Lock()
+
 	_, here := in[sum]
 	if !here {
 		in[sum] = extent{}
 	}
 	p.mu.Unlock()
+
 	if here {
 		return nil
 	}
+
 	at, err := p.spool.add(data)
 	if err != nil {
 		return err
 	}
+
 	p.mu.Lock()
 	in[sum] = at
 	p.mu.Unlock()
+
 	return nil
 }
 
@@ -322,8 +366,10 @@ func (p *Pending) Needs() int64 {
 	if p.tree == nil || p.tree.stored.Load() {
 		return 0
 	}
+
 	p.spool.mu.Lock()
 	defer p.spool.mu.Unlock()
+
 	return p.spool.end
 }
 

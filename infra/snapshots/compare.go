@@ -18,12 +18,15 @@ import (
 func (r *restorer) compare(w *walker) {
 	there := w.all()
 	slices.SortFunc(there, func(a, b found) int { return strings.Compare(a.path, b.path) })
+
 	forced := map[string]bool{}
 	for _, s := range w.scans {
 		forced[s.path] = s.forced
 		r.leftovers = append(r.leftovers, s.leftovers...)
 	}
+
 	settled := map[string]bool{} // paths of the snapshot that need not be made
+
 	for i := range there {
 		f := &there[i]
 		switch e := r.target.at(f.path); {
@@ -37,11 +40,13 @@ func (r *restorer) compare(w *walker) {
 			settled[f.path] = r.keeps(f, e, forced)
 		}
 	}
+
 	for i := range r.target.entries {
 		e := &r.target.entries[i]
 		if settled[e.path] {
 			continue
 		}
+
 		switch e.kind {
 		case kindDir:
 			r.makeDirs = append(r.makeDirs, e)
@@ -62,28 +67,35 @@ func (r *restorer) compare(w *walker) {
 // snapshot take is estimated from their sizes.
 func (r *restorer) grows() (diskspace.Usage, error) {
 	grows := diskspace.Usage{Inodes: int64(len(r.makeDirs)), Bytes: int64(len(r.makeDirs)) * diskspace.PerInode}
+
 	goes := map[string]bool{}
 	for _, d := range r.remove {
 		goes[d.path] = true
 	}
+
 	for _, e := range r.write {
 		grows = grows.Plus(diskspace.Usage{Bytes: e.takes() + diskspace.PerInode, Inodes: 1})
 		if goes[e.path] {
 			continue
 		}
+
 		old, err := r.holds(e.path)
 		if err != nil {
 			return grows, err
 		}
+
 		grows = grows.Minus(old)
 	}
+
 	for _, d := range r.remove {
 		old, err := r.holds(d.path)
 		if err != nil {
 			return grows, err
 		}
+
 		grows = grows.Minus(old)
 	}
+
 	return grows, nil
 }
 
@@ -94,22 +106,28 @@ func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 		if err := sharedfs.Stat(dir, name, &st, false); err != nil {
 			return err
 		}
+
 		used = diskspace.Usage{Bytes: st.Blocks*512 + diskspace.PerInode, Inodes: 1}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil
 		}
+
 		fd, err := openBelow(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
+
 		defer func() { _ = unix.Close(fd) }()
+
 		below, err := diskspace.Measure(r.ctx, viaProc(fd)+"/.", diskspace.Usage{})
 		used = used.Plus(below)
+
 		return err
 	})
 	if err != nil && r.ctx.Err() == nil {
 		return diskspace.Usage{}, nil // gone meanwhile, or not to be reached: it frees nothing
 	}
+
 	return used, err
 }
 
@@ -118,16 +136,19 @@ func (e *entry) takes() int64 {
 	if e.kind != kindFile {
 		return 0
 	}
+
 	bytes := e.id.size
 	for _, c := range e.chunks {
 		bytes -= min(c.zeros*chunkSize, bytes)
 	}
+
 	return diskspace.Block(bytes)
 }
 
 // keeps says that what is there can stay, perhaps with another mode.
 func (r *restorer) keeps(f *found, e *entry, forced map[string]bool) bool {
 	owned := r.uid < 0 || int(f.uid) == r.uid
+
 	switch e.kind {
 	case kindLink:
 		return f.target == e.target
@@ -135,13 +156,16 @@ func (r *restorer) keeps(f *found, e *entry, forced map[string]bool) bool {
 		if f.mode != e.mode || !owned || forced[f.path] || f.mode&0o700 != 0o700 {
 			r.fixDirs = append(r.fixDirs, e)
 		}
+
 		return true
 	case kindFile, kindSpecial, kindUnread:
 	}
+
 	if f.sum != e.sum || f.size() != e.size() || !owned {
 		r.local.find(f, e)
 		return false
 	}
+
 	if f.mode == e.mode {
 		return true
 	}
@@ -150,6 +174,8 @@ func (r *restorer) keeps(f *found, e *entry, forced map[string]bool) bool {
 		r.local.find(f, e)
 		return false
 	}
+
 	r.fixModes = append(r.fixModes, modeFix{entry: e, inode: f.id.inode})
+
 	return true
 }

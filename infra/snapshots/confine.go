@@ -26,6 +26,7 @@ func openRoot(host string) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("snapshots: open the workspace: %w", err)
 	}
+
 	return fd, nil
 }
 
@@ -44,6 +45,7 @@ func openBelow(dir int, rel string, flags int) (int, error) {
 		if err == unix.EXDEV && try < 100 {
 			continue
 		}
+
 		return fd, err
 	}
 }
@@ -59,21 +61,27 @@ var errAltered = errors.New("was changed at the same time")
 // something. fresh asks the server for what the client has cached of it.
 func openFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
+
 	found, err := openBelow(dir, name, unix.O_PATH)
 	if err != nil {
 		return nil, st, err
 	}
+
 	defer func() { _ = unix.Close(found) }()
+
 	if err := sharedfs.Stat(found, "", &st, fresh); err != nil {
 		return nil, st, err
 	}
+
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, st, errNotRegular
 	}
+
 	fd, err := unix.Open(viaProc(found), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, st, err
 	}
+
 	file := os.NewFile(uintptr(fd), "file of a workspace")
 	if fresh {
 		if err := sharedfs.DropPages(fd); err != nil {
@@ -81,6 +89,7 @@ func openFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
 			return nil, st, err
 		}
 	}
+
 	return file, st, nil
 }
 
@@ -90,13 +99,16 @@ func viaProc(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // readLink reads a link's target.
 func readLink(dir int, name string) (string, error) {
 	buf := make([]byte, unix.PathMax)
+
 	n, err := unix.Readlinkat(dir, name, buf)
 	if errors.Is(err, unix.EINVAL) { // no link any more
 		return "", errAltered
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	return string(buf[:n]), nil
 }
 

@@ -18,20 +18,27 @@ func outsider(t *testing.T) (dir string, check func()) {
 	for _, name := range []string{"file", "extra", "mode"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("SECRET"), 0o600))
 	}
+
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+
 	return dir, func() {
 		t.Helper()
+
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Len(t, left, 4)
+
 		for _, e := range left {
 			info, err := e.Info()
 			require.NoError(t, err)
+
 			if e.IsDir() {
 				require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 				continue
 			}
+
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
 			data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 			require.NoError(t, err)
 			require.Equal(t, "SECRET", string(data))
@@ -52,11 +59,14 @@ func TestCapture_swappedForLink(t *testing.T) {
 	b.put(t, "dir/sub/file", "inside")
 	root, err := openRoot(b.root)
 	require.NoError(t, err)
+
 	defer func() { _ = unix.Close(root) }()
+
 	w := &walker{ctx: t.Context(), root: root, most: 1000}
 	_, err = w.scan("dir/sub")
 	require.NoError(t, err)
 	b.swap(t, "dir", outside)
+
 	_, err = w.scan("dir")
 	require.True(t, vanished(err), "%v", err)
 	_, err = w.scan("dir/sub")
@@ -66,13 +76,17 @@ func TestCapture_swappedForLink(t *testing.T) {
 	// The same with a file: between the look at it and its opening.
 	at, err := unix.Open(b.root, unix.O_PATH, 0)
 	require.NoError(t, err)
+
 	defer func() { _ = unix.Close(at) }()
+
 	b.put(t, "plain", "inside")
 	b.swap(t, "plain", filepath.Join(outside, "file"))
+
 	_, _, err = openFile(at, "plain", false)
 	require.ErrorIs(t, err, errNotRegular)
 	require.NoError(t, os.Remove(filepath.Join(b.root, "plain")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(b.root, "plain"), 0o600))
+
 	_, _, err = openFile(at, "plain", false)
 	require.ErrorIs(t, err, errNotRegular)
 	_, err = readLink(at, "plain")
@@ -108,11 +122,13 @@ func TestRestore_swappedForLink(t *testing.T) {
 	require.NoError(t, r.apply())
 	done()
 	check()
+
 	var skipped []string
 	for _, s := range r.done.Skipped {
 		skipped = append(skipped, s.Path)
 		require.NotEmpty(t, s.Reason)
 	}
+
 	require.Equal(t, []string{"dir/extra", "dir/file", "dir/mode", "dir/sub", "dir/sub/file", "last", "other/mode"}, skipped)
 
 	require.Empty(t, b.restore(t, id).Skipped)
@@ -125,12 +141,15 @@ func TestRestore_modesOfHardLinks(t *testing.T) {
 	b := newBench(t)
 	b.put(t, "a", "x")
 	id := b.capture(t, "").ID
+
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.Link(filepath.Join(b.root, "a"), elsewhere); err != nil {
 		t.Skipf("no links between these directories: %v", err)
 	}
+
 	require.NoError(t, os.Chmod(elsewhere, 0o600))
 	require.Equal(t, 1, b.restore(t, id).Restored)
+
 	info, err := os.Stat(elsewhere)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

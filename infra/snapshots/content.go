@@ -66,6 +66,7 @@ func buffersFor(size int64) *sync.Pool {
 	if size <= pageSize {
 		return &pages
 	}
+
 	return &buffers
 }
 
@@ -77,22 +78,29 @@ func (r *reader) read(dir int, name string, f *found) error {
 		if err != nil {
 			return err
 		}
+
 		after, err := r.once(file, &before, f)
 		_ = file.Close()
+
 		if err != nil {
 			return err
 		}
+
 		f.mode = uint16(after.Mode & 0o777)
 		if identityOf(&before) == identityOf(&after) && f.id.size == after.Size {
 			f.id = identityOf(&after)
 			f.trusted = f.id.ctime < r.quiet
+
 			return nil
 		}
+
 		if try == readTries {
 			f.id.mtime, f.trusted = after.Mtim.Nano(), false
+
 			r.mu.Lock()
 			r.unstable = true
 			r.mu.Unlock()
+
 			return nil
 		}
 	}
@@ -107,9 +115,11 @@ func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat
 	} else {
 		err = r.large(file, st.Size, f)
 	}
+
 	if err == nil {
 		err = sharedfs.Stat(int(file.Fd()), "", &after, r.fresh)
 	}
+
 	return after, err
 }
 
@@ -117,18 +127,24 @@ func (r *reader) small(file *os.File, f *found) error {
 	if f.id.size == 0 {
 		return nil
 	}
+
 	pool := buffersFor(f.id.size)
+
 	pooled := pool.Get().(*[]byte)
 	defer pool.Put(pooled)
+
 	n, err := io.ReadFull(file, (*pooled)[:f.id.size])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
+
 	f.id.size = int64(n)
 	if n == 0 {
 		return nil
 	}
+
 	f.sum = sha256.Sum256((*pooled)[:n])
+
 	return r.sink.small(f.sum, (*pooled)[:n])
 }
 
@@ -138,44 +154,57 @@ func (r *reader) large(file *os.File, size int64, f *found) error {
 	if err != nil {
 		return err
 	}
+
 	sums := make([]hash, len(plan)) // zero: nothing but zeros
 	group, ctx := errgroup.WithContext(r.ctx)
 	group.SetLimit(2)
+
 	for i, index := range plan {
 		if ctx.Err() != nil {
 			break
 		}
+
 		group.Go(func() error {
 			sum, err := r.chunk(file, index, size)
 			sums[i] = sum
+
 			return err
 		})
 	}
+
 	if err := errors.Join(group.Wait(), r.ctx.Err()); err != nil {
 		return err
 	}
+
 	var runs []run
+
 	zeros := func(n int64) {
 		if n <= 0 {
 			return
 		}
+
 		if last := len(runs) - 1; last >= 0 && runs[last].zeros > 0 {
 			runs[last].zeros += n
 			return
 		}
+
 		runs = append(runs, run{zeros: n})
 	}
+
 	next := int64(0)
 	for i, index := range plan {
 		zeros(index - next)
+
 		if next = index + 1; sums[i] == (hash{}) {
 			zeros(1)
 		} else {
 			runs = append(runs, run{sum: sums[i]})
 		}
 	}
+
 	zeros(chunksOf(size) - next)
 	f.id.size, f.chunks, f.sum = size, runs, sumOfChunks(size, runs)
+
 	return nil
 }
 
@@ -187,21 +216,26 @@ func chunkLength(index, size int64) int { return int(min(chunkSize, size-index*c
 // dataChunks lists the chunks that are not wholly in holes.
 func dataChunks(fd int, size int64) ([]int64, error) {
 	var list []int64
+
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // nothing but a hole, up to the end
 			break
 		}
+
 		if err != nil {
 			data = at // the file system knows no holes
 		}
+
 		index := data / chunkSize
 		if index >= chunksOf(size) { // it grew
 			break
 		}
+
 		list = append(list, index)
 		at = (index + 1) * chunkSize
 	}
+
 	return list, nil
 }
 
@@ -210,16 +244,22 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
+
 	data := (*pooled)[:chunkLength(index, size)]
+
 	n, err := file.ReadAt(data, index*chunkSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return hash{}, err
 	}
+
 	clear(data[n:])
+
 	if isZero(data) {
 		return hash{}, nil
 	}
+
 	sum := hash(sha256.Sum256(data))
+
 	return sum, r.sink.chunk(sum, data)
 }
 
@@ -231,7 +271,9 @@ func isZero(data []byte) bool {
 		if !bytes.Equal(data[:n], zeroBlock[:n]) {
 			return false
 		}
+
 		data = data[n:]
 	}
+
 	return true
 }

@@ -31,9 +31,11 @@ type gate struct {
 func (g *gate) pass(ctx context.Context, key string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if g.before == nil {
 		return nil
 	}
+
 	return g.before(ctx, key)
 }
 
@@ -41,12 +43,15 @@ func (g *gate) Put(ctx context.Context, key string, data []byte) error {
 	if err := g.pass(ctx, key); err != nil {
 		return err
 	}
+
 	err := g.Objects.Put(ctx, key, data)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if err == nil {
 		g.put = append(g.put, key)
 	}
+
 	return err
 }
 
@@ -62,10 +67,12 @@ func (g *gate) got(ctx context.Context, key string, get func() ([]byte, error)) 
 	if err := g.pass(ctx, key); err != nil {
 		return nil, err
 	}
+
 	data, err := get()
 	if err == nil && g.after != nil {
 		data, err = g.after(key, data)
 	}
+
 	return data, err
 }
 
@@ -73,22 +80,27 @@ func (g *gate) got(ctx context.Context, key string, get func() ([]byte, error)) 
 func checkWhole(t *testing.T, b *bench, keys []string) {
 	t.Helper()
 	s := b.fresh(t, b.objects)
+
 	for _, key := range keys {
 		_, name, found := strings.Cut(key, "/manifests/")
 		if !found {
 			continue
 		}
+
 		v, err := s.View(t.Context(), b.session+"."+name)
 		require.NoError(t, err)
 		require.NoError(t, v.Walk(func(i Info) error {
 			if i.Type != File {
 				return nil
 			}
+
 			r, _, err := v.Open(t.Context(), i.Path)
 			if err != nil {
 				return err
 			}
+
 			_, err = io.Copy(io.Discard, r)
+
 			return err
 		}))
 	}
@@ -110,6 +122,7 @@ func TestCapture_interrupted(t *testing.T) {
 	b.variety(t)
 	want := picture(t, b.root)
 	gone := errors.New("the line is cut")
+
 	for at := 1; ; at++ {
 		b.session = "0190-s" + strings.Repeat("x", at)
 		n := 0
@@ -117,6 +130,7 @@ func TestCapture_interrupted(t *testing.T) {
 			if n++; n >= at {
 				return gone
 			}
+
 			return nil
 		}}
 		b.store = b.fresh(t, g)
@@ -124,11 +138,14 @@ func TestCapture_interrupted(t *testing.T) {
 		require.NoError(t, err)
 		_, err = p.Finish(t.Context())
 		checkWhole(t, b, g.put)
+
 		if err == nil {
 			require.Greater(t, at, 4, "pack, chunk, part, head")
 			break
 		}
+
 		require.ErrorIs(t, err, gone)
+
 		for _, key := range g.put {
 			require.NotContains(t, key, "/manifests/")
 		}
@@ -154,6 +171,7 @@ func TestCapture_cancelled(t *testing.T) {
 	b.variety(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err := b.store.Begin(ctx, b.in(""))
 	require.ErrorIs(t, err, context.Canceled)
 
@@ -175,6 +193,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 	b.variety(t)
 	want := picture(t, b.root)
 	id := b.capture(t, "").ID
+
 	spoil := func() {
 		require.NoError(t, os.RemoveAll(filepath.Join(b.root, "dir")))
 		b.put(t, "dir", "a file now")
@@ -184,6 +203,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 	}
 	for at := 1; ; at++ {
 		spoil()
+
 		spoiled := picture(t, b.root)
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
@@ -192,14 +212,18 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 				cancel()
 				return ctx.Err()
 			}
+
 			return nil
 		}})
 		_, err := b.store.Restore(ctx, RestoreIn{SnapshotID: id, Root: b.root, UID: b.uid(), GID: b.uid()})
+
 		cancel()
+
 		if err == nil {
 			require.Greater(t, at, 4, "head, part, pack, chunk")
 			break
 		}
+
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, spoiled, picture(t, b.root), "nothing is touched before everything is here")
 		require.Empty(t, b.restore(t, id).Skipped)
@@ -214,6 +238,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 		b.put(t, "void/"+restoringPrefix+"left", "half")
 		target, err := b.store.load(t.Context(), id)
 		require.NoError(t, err)
+
 		r, done := b.prepared(t, target)
 		for _, step := range []func() error{
 			r.openDirs, r.removeLeftovers, r.deletions,
@@ -221,6 +246,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 		}[:steps] {
 			require.NoError(t, step())
 		}
+
 		done()
 		require.Empty(t, b.restore(t, id).Skipped)
 		require.Equal(t, want, picture(t, b.root), "after %d steps", steps)
@@ -233,23 +259,31 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 	require.NoError(t, err)
 	w, err := b.store.survey(t.Context(), root, nil, target)
 	require.NoError(t, err)
+
 	r = &restorer{ctx: t.Context(), root: root, uid: -1, gid: -1, workers: 2, target: target, local: local{}}
 	if os.Geteuid() == 0 {
 		r.uid, r.gid = testUID, testUID
 	}
+
 	r.compare(w)
+
 	waiting := &spool{dir: t.TempDir()}
+
 	var need []*entry
+
 	for _, e := range r.write {
 		if e.kind == kindFile {
 			need = append(need, e)
 		}
 	}
+
 	from := source{store: b.store, id: "x", tree: target}
 	r.contents, err = from.fetch(t.Context(), need, r.local, waiting)
 	require.NoError(t, err)
+
 	return r, func() {
 		waiting.close()
+
 		_ = os.NewFile(uintptr(root), "root").Close()
 	}
 }
@@ -258,14 +292,17 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.variety(t)
+
 	id := b.capture(t, "").ID
 	for _, p := range []string{"small", "dir", "large"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(b.root, p)))
 	}
+
 	before := picture(t, b.root)
 	changed := func(data []byte) ([]byte, error) {
 		data = append([]byte(nil), data...)
 		data[len(data)/2] ^= 0x40
+
 		return data, nil
 	}
 	short := func(data []byte) ([]byte, error) { return data[:len(data)-1], nil }
@@ -275,9 +312,12 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
+
 		raw[len(raw)/2] ^= 0x40
+
 		return compress(raw), nil
 	}
+
 	lost := func([]byte) ([]byte, error) {
 		return nil, domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}
@@ -289,22 +329,27 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 			if what == "forged" && (where == "/packs/" || where == "/manifests/") {
 				continue // of a pack only a range is read, whose length is known; a head is not compressed
 			}
+
 			b.store = b.fresh(t, &gate{Objects: b.objects, after: func(key string, data []byte) ([]byte, error) {
 				if strings.Contains(key, where) {
 					return do(data)
 				}
+
 				return data, nil
 			}})
+
 			_, err := b.store.Restore(t.Context(), RestoreIn{SnapshotID: id, Root: b.root, UID: b.uid(), GID: b.uid()})
 			if where == "/manifests/" && what == "lost" {
 				code(t, CodeNotFound, err)
 			} else {
 				code(t, CodeDamaged, err)
 			}
+
 			named := false
 			for _, name := range names {
 				named = named || strings.Contains(err.Error(), name)
 			}
+
 			require.True(t, named, "%v", err)
 			require.Equal(t, before, picture(t, b.root), "%s %s", where, what)
 
@@ -320,6 +365,7 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 
 func TestAForgedFrameIsNoticed(t *testing.T) {
 	t.Parallel()
+
 	content := []byte("content")
 	e := &entry{path: "dir/name", kind: kindFile, sum: sha256.Sum256(content)}
 	s := source{id: "x"}
@@ -327,6 +373,7 @@ func TestAForgedFrameIsNoticed(t *testing.T) {
 	got, err := s.cutOut([]byte("..content"), at, e)
 	require.NoError(t, err)
 	require.Equal(t, content, got)
+
 	for _, frame := range []string{"..contenT", "..conten", ".", ""} {
 		_, err = s.cutOut([]byte(frame), at, e)
 		code(t, CodeDamaged, err)

@@ -28,8 +28,10 @@ func (s *scanner) bytes(n uint64) []byte {
 		s.fail()
 		return nil
 	}
+
 	out := s.rest[:n]
 	s.rest = s.rest[n:]
+
 	return out
 }
 
@@ -37,6 +39,7 @@ func (s *scanner) byte() byte {
 	if b := s.bytes(1); b != nil {
 		return b[0]
 	}
+
 	return 0
 }
 
@@ -46,7 +49,9 @@ func (s *scanner) uint(most uint64) uint64 {
 		s.fail()
 		return 0
 	}
+
 	s.rest = s.rest[size:]
+
 	return n
 }
 
@@ -56,7 +61,9 @@ func (s *scanner) int() int64 {
 		s.fail()
 		return 0
 	}
+
 	s.rest = s.rest[size:]
+
 	return n
 }
 
@@ -71,35 +78,45 @@ func decodeHead(data []byte) ([]part, error) {
 	if end < 0 || !bytes.HasPrefix(data, []byte(headMagic)) {
 		return nil, errFormat
 	}
+
 	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
 		return nil, errors.New("its manifest was changed")
 	}
+
 	s := scanner{rest: data[len(headMagic):end]}
+
 	var parts []part
 	for range s.uint(uint64(len(data) / len(hash{}))) {
 		parts = append(parts, part{sum: s.hash(), entries: int(s.uint(partMost))})
 	}
+
 	if s.bad || len(s.rest) > 0 {
 		return nil, errFormat
 	}
+
 	return parts, nil
 }
 
 // decodePart returns a part's entries, and calls place with where small files lie.
 func decodePart(raw []byte, count int, place func(hash, location)) ([]entry, error) {
 	s := scanner{rest: raw}
+
 	var packs []hash
 	for range s.uint(uint64(len(raw) / len(hash{}))) {
 		packs = append(packs, s.hash())
 	}
+
 	entries := make([]entry, 0, count)
 	last := ""
+
 	for range count {
 		var e entry
+
 		first := s.byte()
 		e.kind, e.trusted = kind(first&^(bitChunked|bitTrusted)), first&bitTrusted != 0
 		shared := s.uint(uint64(len(last)))
 		e.path = last[:shared] + string(s.bytes(s.uint(2*maxPath)))
+
 		e.mode = uint16(s.uint(0o777))
 		switch e.kind {
 		case kindDir, kindSpecial, kindUnread:
@@ -111,15 +128,19 @@ func decodePart(raw []byte, count int, place func(hash, location)) ([]entry, err
 		default:
 			s.fail()
 		}
+
 		if s.bad || e.path <= last || !proper(e.path) {
 			return nil, errFormat
 		}
+
 		last = e.path
 		entries = append(entries, e)
 	}
+
 	if s.bad || len(s.rest) > 0 {
 		return nil, errFormat
 	}
+
 	return entries, nil
 }
 
@@ -127,17 +148,22 @@ func (s *scanner) file(e *entry, chunked bool, packs []hash, place func(hash, lo
 	e.id.mtime = s.int()
 	e.id.ctime = e.id.mtime + s.int()
 	e.id.inode = s.uint(math.MaxUint64)
+
 	e.id.size = int64(s.uint(math.MaxInt64))
 	if chunked {
 		e.chunks = s.chunks(e.id.size)
 		e.sum = sumOfChunks(e.id.size, e.chunks)
+
 		return
 	}
+
 	if e.id.size == 0 {
 		return
 	}
+
 	e.sum = s.hash()
 	number := s.uint(math.MaxUint32)
+
 	at := location{
 		frame: uint32(s.uint(math.MaxUint32)), frameLength: uint32(s.uint(math.MaxUint32)),
 		offset: uint32(s.uint(math.MaxUint32)), length: uint32(e.id.size),
@@ -146,6 +172,7 @@ func (s *scanner) file(e *entry, chunked bool, packs []hash, place func(hash, lo
 		s.fail()
 		return
 	}
+
 	at.pack = packs[number]
 	place(e.sum, at)
 }
@@ -156,24 +183,30 @@ func (s *scanner) chunks(size int64) []run {
 		s.fail()
 		return nil
 	}
+
 	n := s.uint(uint64(len(s.rest)))
 	chunks := make([]run, 0, n)
 	total := int64(0)
+
 	for range n {
 		r := run{zeros: int64(s.uint(math.MaxInt64))}
 		if r.zeros == 0 {
 			r.sum = s.hash()
 		}
+
 		if more := max(r.zeros, 1); more <= chunksOf(size)-total {
 			total += more
 		} else {
 			s.fail()
 		}
+
 		chunks = append(chunks, r)
 	}
+
 	if total != chunksOf(size) {
 		s.fail()
 	}
+
 	return chunks
 }
 
@@ -182,10 +215,12 @@ func proper(p string) bool {
 	if strings.IndexByte(p, 0) >= 0 {
 		return false
 	}
+
 	for name := range strings.SplitSeq(p, "/") {
 		if name == "" || name == "." || name == ".." || len(name) > 255 {
 			return false
 		}
 	}
+
 	return p != serviceDir && !strings.HasPrefix(p, serviceDir+"/")
 }

@@ -28,37 +28,48 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 	if a == b {
 		return nil, nil
 	}
+
 	var trees [2][]entry
+
 	for i, id := range [...]string{a, b} {
 		if id == "" {
 			continue
 		}
+
 		t, err := s.load(ctx, id)
 		if err != nil {
 			return nil, err
 		}
+
 		trees[i] = t.entries
 	}
+
 	var out []Change
+
 	report := func(e *entry, what string) {
 		if e.kind.opaque() {
 			return
 		}
+
 		c := Change{Path: e.path, Type: e.kind.public(), Change: what}
 		if what != Deleted {
 			c.Size = e.size()
 		}
+
 		out = append(out, c)
 	}
+
 	before, after := trees[0], trees[1]
 	for len(before) > 0 || len(after) > 0 {
 		order := -1
+
 		switch {
 		case len(before) == 0:
 			order = 1
 		case len(after) > 0:
 			order = strings.Compare(before[0].path, after[0].path)
 		}
+
 		switch {
 		case order < 0:
 			report(&before[0], Deleted)
@@ -71,6 +82,7 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 			before, after = before[1:], after[1:]
 		}
 	}
+
 	return out, nil
 }
 

@@ -39,39 +39,49 @@ func cut(entries []entry) (ends []int) {
 		if n < partLeast {
 			continue
 		}
+
 		h := fnv.New32a()
+
 		_, _ = h.Write([]byte(entries[i].path))
 		if n == partMost || h.Sum32()%partMean == 0 {
 			ends = append(ends, i+1)
 			start = i + 1
 		}
 	}
+
 	if start < len(entries) {
 		ends = append(ends, len(entries))
 	}
+
 	return ends
 }
 
 // encodePart writes entries; place gives where the content of a small file lies.
 func encodePart(entries []entry, place func(hash) location) part {
 	var packs []byte
+
 	numbers := map[hash]int{}
 	body := make([]byte, 0, 96*len(entries))
 	last := ""
+
 	for i := range entries {
 		e := &entries[i]
+
 		first := byte(e.kind)
 		if e.chunks != nil {
 			first |= bitChunked
 		}
+
 		if e.trusted {
 			first |= bitTrusted
 		}
+
 		body = append(body, first)
 		shared := sharedPrefix(last, e.path)
 		last = e.path
 		body = binary.AppendUvarint(body, uint64(shared))
 		body = appendString(body, e.path[shared:])
+
 		body = binary.AppendUvarint(body, uint64(e.mode))
 		switch e.kind {
 		case kindLink:
@@ -81,17 +91,20 @@ func encodePart(entries []entry, place func(hash) location) part {
 			body = binary.AppendVarint(body, e.id.mtime)
 			body = binary.AppendVarint(body, e.id.ctime-e.id.mtime)
 			body = binary.AppendUvarint(body, e.id.inode)
+
 			body = binary.AppendUvarint(body, uint64(e.id.size))
 			if e.chunks != nil {
 				body = appendChunks(body, e.chunks)
 			} else if e.id.size > 0 {
 				at := place(e.sum)
+
 				number, known := numbers[at.pack]
 				if !known {
 					number = len(numbers)
 					numbers[at.pack] = number
 					packs = append(packs, at.pack[:]...)
 				}
+
 				body = append(body, e.sum[:]...)
 				for _, n := range [...]uint32{uint32(number), at.frame, at.frameLength, at.offset} {
 					body = binary.AppendUvarint(body, uint64(n))
@@ -100,8 +113,10 @@ func encodePart(entries []entry, place func(hash) location) part {
 		case kindDir, kindSpecial, kindUnread: // the path and the mode say it all
 		}
 	}
+
 	raw := binary.AppendUvarint(nil, uint64(len(numbers)))
 	raw = append(append(raw, packs...), body...)
+
 	return part{sum: sha256.Sum256(raw), entries: len(entries), raw: raw}
 }
 
@@ -117,6 +132,7 @@ func appendChunks(to []byte, chunks []run) []byte {
 			to = append(to, c.sum[:]...)
 		}
 	}
+
 	return to
 }
 
@@ -127,6 +143,7 @@ func sharedPrefix(a, b string) int {
 			return i
 		}
 	}
+
 	return n
 }
 
@@ -137,6 +154,8 @@ func encodeHead(parts []part) []byte {
 		out = append(out, p.sum[:]...)
 		out = binary.AppendUvarint(out, uint64(p.entries))
 	}
+
 	sum := sha256.Sum256(out)
+
 	return append(out, sum[:]...)
 }

@@ -12,6 +12,7 @@ import (
 func someEntries() []entry {
 	chunks := []run{{zeros: 3}, {sum: hash{9}}, {zeros: 1}}
 	size := int64(4*chunkSize + 5)
+
 	return []entry{
 		{path: "a", kind: kindDir, mode: 0o755},
 		{path: "a/b", kind: kindFile, mode: 0o644, sum: hash{1}, trusted: true, id: identity{ctime: -5, mtime: 7, size: 3, inode: 1 << 63}},
@@ -25,6 +26,7 @@ func someEntries() []entry {
 
 func TestManifest_roundTrip(t *testing.T) {
 	t.Parallel()
+
 	at := location{pack: hash{7}, frame: 1, frameLength: 2, offset: 3, length: 3}
 	p := encodePart(someEntries(), func(hash) location { return at })
 	got, err := decodePart(p.raw, p.entries, func(sum hash, found location) {
@@ -33,6 +35,7 @@ func TestManifest_roundTrip(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, someEntries(), got)
+
 	parts, err := decodeHead(encodeHead([]part{p}))
 	require.NoError(t, err)
 	require.Equal(t, []part{{sum: p.sum, entries: p.entries}}, parts)
@@ -40,14 +43,17 @@ func TestManifest_roundTrip(t *testing.T) {
 
 func TestParts_cutByPath(t *testing.T) {
 	t.Parallel()
+
 	var list []entry
 	for i := range 30_000 {
 		list = append(list, entry{path: strings.Repeat("x", 1+i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/1000), kind: kindDir})
 	}
+
 	ends := cut(list)
 	require.Equal(t, len(list), ends[len(ends)-1])
 	later := cut(list[3:])
 	shared := 0
+
 	for _, end := range ends {
 		for _, other := range later {
 			if end == other+3 {
@@ -55,6 +61,7 @@ func TestParts_cutByPath(t *testing.T) {
 			}
 		}
 	}
+
 	require.Greater(t, shared, len(ends)/2, "a change at the start does not move all cuts")
 }
 
@@ -66,10 +73,12 @@ func FuzzManifest(f *testing.F) {
 	f.Add(encodeHead([]part{p}), 1)
 	f.Fuzz(func(t *testing.T, data []byte, count int) {
 		_, _ = decodeHead(data)
+
 		list, err := decodePart(data, min(max(count, 0), partMost), func(hash, location) {})
 		if err != nil {
 			return
 		}
+
 		for i := range list {
 			require.True(t, proper(list[i].path))
 		}

@@ -111,6 +111,7 @@ func (e *entry) size() int64 {
 	if e.kind != kindFile {
 		return 0
 	}
+
 	return e.id.size
 }
 
@@ -127,23 +128,29 @@ func (e *entry) info() Info {
 	if e.kind == kindFile {
 		info.Identity = e.sum.String()
 	}
+
 	return info
 }
 
 // sumOfChunks stands for the content of a chunked file.
 func sumOfChunks(size int64, chunks []run) hash {
 	h := sha256.New()
+
 	var number [8]byte
+
 	write := func(n int64) {
 		binary.BigEndian.PutUint64(number[:], uint64(n))
 		_, _ = h.Write(number[:])
 	}
 	_, _ = h.Write([]byte("chunks of a file\n"))
+
 	write(size)
+
 	for _, c := range chunks {
 		write(c.zeros)
 		_, _ = h.Write(c.sum[:])
 	}
+
 	return hash(h.Sum(nil))
 }
 
@@ -162,6 +169,7 @@ func newTree(home *session, entries []entry) *tree {
 	for i := range entries {
 		t.index[entries[i].path] = int32(i)
 	}
+
 	return t
 }
 
@@ -170,10 +178,12 @@ func (t *tree) at(p string) *entry {
 	if t == nil {
 		return nil
 	}
+
 	i, found := t.index[p]
 	if !found {
 		return nil
 	}
+
 	return &t.entries[i]
 }
 
@@ -181,13 +191,17 @@ func (t *tree) at(p string) *entry {
 // the same, wherever and whenever they are found.
 func (t *tree) identify() hash {
 	h := sha256.New()
+
 	buf := append(make([]byte, 0, 1<<16), "everloop snapshot 1\n"...)
+
 	for i := range t.entries {
 		e := &t.entries[i]
+
 		if len(buf) > 1<<15 {
 			_, _ = h.Write(buf)
 			buf = buf[:0]
 		}
+
 		buf = append(buf, byte(e.kind))
 		buf = binary.AppendUvarint(buf, uint64(e.mode))
 		buf = binary.AppendUvarint(buf, uint64(e.size()))
@@ -197,7 +211,9 @@ func (t *tree) identify() hash {
 		buf = binary.AppendUvarint(buf, uint64(len(e.target)))
 		buf = append(buf, e.target...)
 	}
+
 	_, _ = h.Write(buf)
+
 	return hash(h.Sum(nil))
 }
 

@@ -29,6 +29,7 @@ func damaged(id, path, format string, args ...any) error {
 	if path == "" {
 		return domain.Newf(domain.Internal, CodeDamaged, "snapshot %s is damaged: %s", id, what)
 	}
+
 	return domain.Newf(domain.Internal, CodeDamaged, "snapshot %s is damaged: the content of %s %s", id, shown(path), what)
 }
 
@@ -43,6 +44,7 @@ func shown(p string) string {
 	if len(p) > 200 {
 		p = p[:200] + "…"
 	}
+
 	return strings.ToValidUTF8(p, "\uFFFD")
 }
 
@@ -55,9 +57,11 @@ func fault(p string, err error) error {
 	case full(err):
 		return domain.Newf(domain.TooLarge, CodeNoSpace, "%s could not be written: no space is left in the workspace", shown(p))
 	}
+
 	if _, ok := errors.AsType[*domain.Error](err); ok {
 		return err
 	}
+
 	return fmt.Errorf("snapshots: %s: %w", shown(p), err)
 }
 
@@ -79,5 +83,6 @@ func reason(err error) string {
 	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY):
 		return "something else was put in its place at the same time"
 	}
+
 	return ""
 }

@@ -28,10 +28,12 @@ func (s *source) frame(ctx context.Context, at location, path string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := decompress(data)
 	if err != nil {
 		return nil, damaged(s.id, path, "was changed in the store")
 	}
+
 	return raw, nil
 }
 
@@ -40,12 +42,15 @@ func (s *source) packed(ctx context.Context, pack hash, offset, length int64, pa
 	if missing(err) {
 		return nil, damaged(s.id, path, "is missing: pack %s does not exist", pack)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if int64(len(data)) != length {
 		return nil, damaged(s.id, path, "is cut off in the store")
 	}
+
 	return data, nil
 }
 
@@ -55,6 +60,7 @@ func (s *source) cutOut(frame []byte, at location, e *entry) ([]byte, error) {
 	if end > int64(len(frame)) || sha256.Sum256(frame[at.offset:end]) != e.sum {
 		return nil, damaged(s.id, e.path, "was changed in the store")
 	}
+
 	return frame[at.offset:end], nil
 }
 
@@ -64,13 +70,16 @@ func (s *source) chunk(ctx context.Context, sum hash, length int, path string) (
 	if missing(err) {
 		return nil, damaged(s.id, path, "is missing: chunk %s does not exist", sum)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := decompress(data)
 	if err != nil || len(raw) != length || sha256.Sum256(raw) != sum {
 		return nil, damaged(s.id, path, "was changed in the store")
 	}
+
 	return raw, nil
 }
 
@@ -93,9 +102,12 @@ func (f *fetched) keep(in map[hash]extent, sum hash, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	in[sum] = at
+
 	return nil
 }
 
@@ -105,39 +117,51 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 	f := &fetched{spool: into, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
 	group, getting := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
+
 	asked := map[hash]bool{}
+
 	var small []wanted
+
 	for _, e := range files {
 		if e.chunks == nil {
 			if e.id.size > 0 && !asked[e.sum] {
 				asked[e.sum] = true
 				small = append(small, wanted{e, s.tree.home.location(e.sum)})
 			}
+
 			continue
 		}
+
 		for index, sum := range dataOf(e.chunks) {
 			if has.holds(e, index) || asked[sum] || getting.Err() != nil {
 				continue
 			}
+
 			asked[sum] = true
+
 			group.Go(func() error {
 				data, err := s.chunk(getting, sum, chunkLength(index, e.id.size), e.path)
 				if err != nil {
 					return err
 				}
+
 				return f.keep(f.chunks, sum, data)
 			})
 		}
 	}
+
 	for _, list := range stretches(small) {
 		if getting.Err() != nil {
 			break
 		}
+
 		group.Go(func() error { return s.fetchStretch(getting, list, f) })
 	}
+
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+
 	return f, ctx.Err()
 }
 
@@ -151,31 +175,39 @@ func stretches(list []wanted) (out [][]wanted) {
 			cmp.Compare(a.at.offset, b.at.offset),
 		)
 	})
+
 	start := 0
+
 	for i := 1; i <= len(list); i++ {
 		if i < len(list) {
 			first, last, next := list[start].at, list[i-1].at, list[i].at
+
 			gap := int64(next.frame) - int64(last.frame) - int64(last.frameLength)
 			if next.pack == last.pack && gap < frameSize/4 && next.frame-first.frame < fetchSize {
 				continue
 			}
 		}
+
 		out = append(out, list[start:i])
 		start = i
 	}
+
 	if len(list) == 0 {
 		return nil
 	}
+
 	return out
 }
 
 func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched) error {
 	first, last := list[0].at, list[len(list)-1].at
 	length := int64(last.frame) - int64(first.frame) + int64(last.frameLength)
+
 	data, err := s.packed(ctx, first.pack, int64(first.frame), length, list[0].entry.path)
 	if err != nil {
 		return err
 	}
+
 	var frame []byte
 	for i, w := range list {
 		if i == 0 || w.at.frame != list[i-1].at.frame {
@@ -184,13 +216,16 @@ func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched)
 				return damaged(s.id, w.entry.path, "was changed in the store")
 			}
 		}
+
 		content, err := s.cutOut(frame, w.at, w.entry)
 		if err != nil {
 			return err
 		}
+
 		if err := into.keep(into.blobs, w.entry.sum, content); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

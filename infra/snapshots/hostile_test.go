@@ -46,51 +46,65 @@ func TestSwappedLinksLeadNowhere(t *testing.T) {
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "file"), []byte("SECRET"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "keep"), []byte("KEEP"), 0o600))
+
 	for i := range 50 {
 		b.put(t, "dir/file", "inside")
 		b.put(t, "dir/n"+strconv.Itoa(i), "x")
 	}
+
 	quiet := b.capture(t, "")
 
 	stop := make(chan struct{})
+
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		dir, aside, link := filepath.Join(b.root, "dir"), filepath.Join(b.root, "aside"), filepath.Join(b.root, "link")
 		_ = os.Symlink(outside, link)
+
 		for {
 			select {
 			case <-stop:
 				return
 			default:
 			}
+
 			_ = os.Rename(dir, aside)
 			_ = os.Rename(link, dir)
 			_ = os.Rename(dir, link)
 			_ = os.Rename(aside, dir)
 		}
 	})
+
 	var ids []string
+
 	for i := range 40 {
 		in := b.in(quiet.ID)
 		in.Busy = i%2 == 0
+
 		b.restart(t)
 		s, err := b.store.Capture(t.Context(), in)
 		require.NoError(t, err)
+
 		ids = append(ids, s.ID)
 		done, err := b.store.Restore(t.Context(), RestoreIn{SnapshotID: quiet.ID, Root: b.root, UID: b.uid(), GID: b.uid()})
 		require.NoError(t, err)
+
 		for _, skipped := range done.Skipped {
 			require.NotEmpty(t, skipped.Reason)
 		}
 	}
+
 	close(stop)
 	writer.Wait()
+
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, left, 2, "nothing was written or deleted outside")
+
 	data, err := os.ReadFile(filepath.Join(outside, "file"))
 	require.NoError(t, err)
 	require.Equal(t, "SECRET", string(data))
+
 	for _, id := range ids {
 		v, err := b.store.View(t.Context(), id)
 		require.NoError(t, err)
@@ -98,13 +112,16 @@ func TestSwappedLinksLeadNowhere(t *testing.T) {
 			if i.Type != File {
 				return nil
 			}
+
 			r, _, err := v.Open(t.Context(), i.Path)
 			require.NoError(t, err)
 			data, err := io.ReadAll(r)
 			require.NotContains(t, string(data), "SECRET")
+
 			return err
 		}))
 	}
+
 	_ = os.Remove(filepath.Join(b.root, "dir"))
 	require.Empty(t, b.restore(t, quiet.ID).Skipped)
 	require.Equal(t, "inside", b.get(t, "dir/file"))
@@ -118,13 +135,16 @@ func TestCapture_deepTrees(t *testing.T) {
 	name := strings.Repeat("d", 200)
 	dir, err := unix.Open(b.root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
+
 	for range 100 {
 		require.NoError(t, unix.Mkdirat(dir, name, 0o755))
 		next, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 		require.NoError(t, err)
+
 		_ = unix.Close(dir)
 		dir = next
 	}
+
 	_ = unix.Close(dir)
 	s, err := b.store.Capture(t.Context(), b.in(first.ID))
 	require.NoError(t, err)
@@ -142,6 +162,7 @@ func TestRootOnlyRights(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the service must be root for files of others to be readable")
 	}
+
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "mine", "1")
@@ -150,10 +171,12 @@ func TestRootOnlyRights(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(b.root, "mine"), 0o4755|os.ModeSetuid))
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("of another user"), 0o600))
+
 	if err := os.Link(secret, filepath.Join(b.root, "stolen")); err != nil {
 		require.NoError(t, os.WriteFile(filepath.Join(b.root, "stolen"), []byte("of another user"), 0o600))
 		require.NoError(t, os.Link(filepath.Join(b.root, "stolen"), filepath.Join(b.root, "stolen2")))
 	}
+
 	s, err := b.store.Capture(t.Context(), b.in(""))
 	require.NoError(t, err)
 	require.Equal(t, 3, s.Files)
@@ -168,6 +191,7 @@ func TestRootOnlyRights(t *testing.T) {
 	require.NoError(t, os.Lchown(filepath.Join(b.root, "again"), 0, 0))
 	require.Empty(t, b.restore(t, s.ID).Skipped)
 	require.NoError(t, os.Remove(filepath.Join(b.root, "stolen")))
+
 	for p, shown := range picture(t, b.root) {
 		require.NotContains(t, shown, "u", "%s: no setuid bit", p)
 	}
@@ -175,6 +199,7 @@ func TestRootOnlyRights(t *testing.T) {
 
 func TestNamesThatAreHardToSay(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t)
 	for _, name := range []string{
 		"-", "--help", "$(reboot)", "\x01\x02", "\x80", "con", "a\\b", "...", "*", "'",
@@ -183,6 +208,7 @@ func TestNamesThatAreHardToSay(t *testing.T) {
 		b.put(t, name, name)
 		b.put(t, "d/"+name, name)
 	}
+
 	want := picture(t, b.root)
 	id := b.capture(t, "").ID
 	b.clear(t)
@@ -193,13 +219,16 @@ func TestNamesThatAreHardToSay(t *testing.T) {
 
 func TestTooManyFiles(t *testing.T) {
 	t.Parallel()
+
 	b := newBench(t)
 	for i := range 11 {
 		b.put(t, "d/"+strconv.Itoa(i), "x")
 	}
+
 	b.store.most = 11
 	_, err := b.store.Capture(t.Context(), b.in(""))
 	code(t, CodeTooMany, err)
+
 	b.store.most = 12
 	b.capture(t, "")
 }
@@ -209,11 +238,13 @@ func TestCapture_unreadableDirectories(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may enter everything")
 	}
+
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "closed/in/file", "1")
 	b.put(t, "plain", "1")
 	closed := filepath.Join(b.root, "closed")
+
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
 	require.NoError(t, os.Chmod(closed, 0o500))
 	first := b.capture(t, "")
@@ -229,6 +260,7 @@ func TestCapture_unreadableDirectories(t *testing.T) {
 	require.Equal(t, 2, s.Skipped)
 
 	require.Empty(t, b.restore(t, s.ID).Skipped)
+
 	info, err := os.Stat(closed)
 	require.NoError(t, err)
 	require.Zero(t, info.Mode().Perm(), "what was not captured is left alone")

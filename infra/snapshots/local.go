@@ -19,16 +19,20 @@ func (l local) find(f *found, e *entry) {
 	if f.kind != kindFile || f.chunks == nil || e.chunks == nil {
 		return
 	}
+
 	has := map[int64]hash{}
 	for index, sum := range dataOf(f.chunks) {
 		has[index] = sum
 	}
+
 	shared := map[int64]hash{}
+
 	for index, sum := range dataOf(e.chunks) {
 		if has[index] == sum {
 			shared[index] = sum
 		}
 	}
+
 	if len(shared) > 0 {
 		l[e.path] = shared
 	}
@@ -47,6 +51,7 @@ func dataOf(chunks []run) func(yield func(int64, hash) bool) {
 			if c.zeros == 0 && !yield(index, c.sum) {
 				return
 			}
+
 			index += max(c.zeros, 1)
 		}
 	}
@@ -57,7 +62,9 @@ func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
 	if len(r.local[e.path]) == 0 {
 		return nil, nil
 	}
+
 	f, _, err := openFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:], false) // data compares what it reads
+
 	return f, err
 }
 
@@ -66,13 +73,17 @@ func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byt
 	if !r.local.holds(e, index) {
 		return r.contents.spool.read(r.contents.chunks[sum], buf)
 	}
+
 	buf = buf[:chunkLength(index, e.id.size)]
+
 	n, err := old.ReadAt(buf, index*chunkSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
+
 	if n < len(buf) || sha256.Sum256(buf) != sum {
 		return nil, errAltered
 	}
+
 	return buf, nil
 }

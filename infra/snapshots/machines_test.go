@@ -21,13 +21,17 @@ import (
 func TestWalk_asksForFreshAttributes(t *testing.T) {
 	b := newBench(t)
 	b.put(t, "dir/f", "content")
+
 	var looks, fresh atomic.Int64
+
 	defer sharedfs.Simulate(sharedfs.Simulation{CachesAttributes: true, Looked: func(_ string, flags int) {
 		looks.Add(1)
+
 		if flags&unix.AT_STATX_FORCE_SYNC != 0 {
 			fresh.Add(1)
 		}
 	}})()
+
 	b.capture(t, "")
 	require.Positive(t, looks.Load())
 	require.Equal(t, looks.Load(), fresh.Load())
@@ -48,18 +52,23 @@ func TestStore_Capture_seesChangesAcrossMachines(t *testing.T) {
 		snapshot, err := store.Capture(t.Context(), CaptureIn{SessionID: "s", Root: worker})
 		require.NoError(t, err)
 		require.True(t, snapshot.Complete)
+
 		return snapshot.ID
 	}
 	file := filepath.Join(writer, "f")
 	first := ""
+
 	for i, content := range []string{"one", "two", "six", "ten"} { // of equal size
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+
 		at := time.Unix(1e9+int64(i), 0) // clocks of file systems tick slowly
 		require.NoError(t, os.Chtimes(file, at, at))
+
 		next := capture()
 		require.NotEqual(t, first, next, content)
 		first = next
 	}
+
 	replaced := filepath.Join(writer, "g")
 	require.NoError(t, os.WriteFile(replaced, []byte("new"), 0o644))
 	require.NoError(t, os.Rename(replaced, file))

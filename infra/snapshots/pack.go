@@ -36,17 +36,22 @@ func (p *packer) add(sum hash, content []byte) *pack {
 	if len(p.frame) > 0 && len(p.frame)+len(content) > frameSize {
 		p.endFrame()
 	}
+
 	if p.open == nil {
 		p.open = map[hash]location{}
 	}
+
 	p.open[sum] = location{offset: uint32(len(p.frame)), length: uint32(len(content))}
+
 	p.frame = append(p.frame, content...)
 	if len(p.frame) >= frameSize {
 		p.endFrame()
 	}
+
 	if len(p.data) >= packSize {
 		return p.finish()
 	}
+
 	return nil
 }
 
@@ -54,15 +59,19 @@ func (p *packer) endFrame() {
 	if len(p.frame) == 0 {
 		return
 	}
+
 	start := len(p.data)
+
 	p.data = encoder().EncodeAll(p.frame, p.data)
 	if p.holds == nil {
 		p.holds = map[hash]location{}
 	}
+
 	for sum, at := range p.open {
 		at.frame, at.frameLength = uint32(start), uint32(len(p.data)-start)
 		p.holds[sum] = at
 	}
+
 	clear(p.open)
 	p.frame = p.frame[:0]
 }
@@ -70,14 +79,18 @@ func (p *packer) endFrame() {
 // finish gives what there is as a pack, nil when that is nothing.
 func (p *packer) finish() *pack {
 	p.endFrame()
+
 	if len(p.data) == 0 {
 		return nil
 	}
+
 	done := &pack{name: sha256.Sum256(p.data), data: p.data, holds: p.holds}
 	for sum, at := range done.holds {
 		at.pack = done.name
 		done.holds[sum] = at
 	}
+
 	p.data, p.holds = nil, nil
+
 	return done
 }

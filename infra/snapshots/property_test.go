@@ -25,31 +25,39 @@ func TestAnyTreeComesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	run := 0
+
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		b.session = "0190-run-" + strings.Repeat("i", run%100+1)
 		b.clear(t)
+
 		var all []kept
+
 		previous := ""
 		take := func() {
 			now := picture(t, b.root)
 			s := b.capture(t, previous)
 			require.Equal(t, len(files(now)), s.Files)
+
 			if previous != "" {
 				before := last(all, previous)
 				added, deleted, changed := counts(before, now)
 				require.Equal(t, [3]int{added, deleted, changed}, [3]int{s.Added, s.Deleted, s.Changed})
 			}
+
 			for _, k := range all {
 				require.Equal(t, same(k.tree, now), k.id == s.ID, "equal ids if and only if equal trees")
 			}
+
 			previous = s.ID
 			all = append(all, kept{s.ID, now})
 		}
+
 		for range rapid.IntRange(3, 10).Draw(rt, "rounds") {
 			for range rapid.IntRange(0, 5).Draw(rt, "changes") {
 				b.mutate(t, rt)
 			}
+
 			switch rapid.IntRange(0, 5).Draw(rt, "then") {
 			case 0:
 				b.restart(t)
@@ -57,6 +65,7 @@ func TestAnyTreeComesBack(t *testing.T) {
 				if len(all) == 0 {
 					continue
 				}
+
 				to := rapid.SampledFrom(all).Draw(rt, "to")
 				require.Empty(t, b.restore(t, to.id).Skipped)
 				require.Equal(t, to.tree, picture(t, b.root))
@@ -66,14 +75,18 @@ func TestAnyTreeComesBack(t *testing.T) {
 				take()
 			}
 		}
+
 		take()
+
 		a, z := rapid.SampledFrom(all).Draw(rt, "a"), rapid.SampledFrom(all).Draw(rt, "z")
 		changes, err := b.store.Diff(t.Context(), a.id, z.id)
 		require.NoError(t, err)
+
 		got := map[string]string{}
 		for _, c := range changes {
 			got[c.Path] = c.Change
 		}
+
 		require.Equal(t, difference(a.tree, z.tree), got)
 	})
 }
@@ -81,6 +94,7 @@ func TestAnyTreeComesBack(t *testing.T) {
 func (b *bench) clear(t testing.TB) {
 	list, err := os.ReadDir(b.root)
 	require.NoError(t, err)
+
 	for _, e := range list {
 		require.NoError(t, os.RemoveAll(filepath.Join(b.root, e.Name())))
 	}
@@ -97,21 +111,30 @@ func (b *bench) mutate(t testing.TB, rt *rapid.T) {
 	for range rapid.IntRange(1, 3).Draw(rt, "depth") {
 		parts = append(parts, rapid.SampledFrom(someNames).Draw(rt, "name"))
 	}
+
 	p := strings.Join(parts, "/")
 	full := filepath.Join(b.root, p)
+
 	var err error
+
 	switch rapid.IntRange(0, 7).Draw(rt, "what") {
 	case 0, 1, 2: // write; over a link it is the link's target that is written
 		b.clearWay(t, parts)
+
 		_ = os.RemoveAll(full)
+
 		b.put(t, p, rapid.SampledFrom(someContents).Draw(rt, "content"))
 	case 3:
 		b.clearWay(t, parts)
+
 		_ = os.RemoveAll(full)
+
 		b.mkdir(t, p)
 	case 4:
 		b.clearWay(t, parts)
+
 		_ = os.RemoveAll(full)
+
 		b.mkdir(t, filepath.Dir(p))
 		b.link(t, rapid.SampledFrom([]string{"a", "../..", "/etc", "none", "\xff"}).Draw(rt, "target"), p)
 	case 5:
@@ -122,12 +145,14 @@ func (b *bench) mutate(t testing.TB, rt *rapid.T) {
 			if info.IsDir() {
 				mode |= 0o700
 			}
+
 			err = os.Chmod(full, mode)
 		}
 	case 7:
 		to := filepath.Join(b.root, rapid.SampledFrom(someNames).Draw(rt, "to"))
 		_ = os.Rename(full, to) // may be impossible
 	}
+
 	require.NoError(t, err)
 }
 
@@ -150,6 +175,7 @@ func files(tree map[string]string) (out []string) {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
@@ -168,16 +194,19 @@ func counts(before, now map[string]string) (added, deleted, changed int) {
 			changed++
 		}
 	}
+
 	for _, p := range files(before) {
 		if shown, there := now[p]; !there || isDir(shown) {
 			deleted++
 		}
 	}
+
 	return added, deleted, changed
 }
 
 func difference(a, z map[string]string) map[string]string {
 	out := map[string]string{}
+
 	for p, shown := range a {
 		switch now, there := z[p]; {
 		case !there:
@@ -186,11 +215,13 @@ func difference(a, z map[string]string) map[string]string {
 			out[p] = Modified
 		}
 	}
+
 	for p := range z {
 		if _, there := a[p]; !there {
 			out[p] = Created
 		}
 	}
+
 	return out
 }
 

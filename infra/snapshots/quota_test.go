@@ -19,10 +19,12 @@ func TestStore_Restore_asksForItsSpace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	content := make([]byte, 3<<20)
+
 	_, _ = rand.Read(content)
 	for _, name := range []string{"a", "b", "dir/c"} {
 		b.put(t, name, string(content))
 	}
+
 	full := b.capture(t, "")
 	require.NoError(t, os.RemoveAll(b.root+"/a"))
 	require.NoError(t, os.RemoveAll(b.root+"/dir"))
@@ -35,6 +37,7 @@ func TestStore_Restore_asksForItsSpace(t *testing.T) {
 	b.own(t, b.root+"/sparse")
 
 	var asked diskspace.Usage
+
 	refusal := domain.Newf(domain.TooLarge, CodeNoSpace, "there is no room")
 	in := RestoreIn{SnapshotID: full.ID, Root: b.root, UID: b.uid(), GID: b.uid()}
 	in.Fits = func(_ context.Context, grows diskspace.Usage) error {
@@ -56,6 +59,7 @@ func TestStore_Restore_asksForItsSpace(t *testing.T) {
 	require.NoError(t, err)
 	after, err = diskspace.Measure(t.Context(), b.root, diskspace.Usage{})
 	require.NoError(t, err)
+
 	took := after.Minus(before)
 	require.EqualValues(t, took.Inodes, asked.Inodes)
 	require.InDelta(t, took.Bytes, asked.Bytes, 64<<10)

@@ -23,6 +23,7 @@ func (r *restorer) removeLeftovers() error {
 			return fault(p, err)
 		}
 	}
+
 	return nil
 }
 

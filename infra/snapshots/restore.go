@@ -56,23 +56,28 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	if err != nil {
 		return Restored{}, err
 	}
+
 	home := target.home
 	if in.SessionID != "" && in.SessionID != home.id {
 		if err := checkSession(in.SessionID); err != nil {
 			return Restored{}, err
 		}
+
 		home = s.session(in.SessionID)
 	}
+
 	root, err := openRoot(in.Root)
 	if err != nil {
 		return Restored{}, err
 	}
+
 	defer func() { _ = unix.Close(root) }()
 
 	w, err := s.survey(ctx, root, s.current(ctx, in, home), target)
 	if err != nil {
 		return Restored{}, err
 	}
+
 	r := &restorer{ctx: ctx, root: root, uid: -1, gid: -1, workers: s.workers, target: target, local: local{}}
 	if in.UID > 0 && os.Geteuid() == 0 {
 		r.uid, r.gid = in.UID, in.GID
@@ -80,12 +85,15 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 			r.gid = in.UID
 		}
 	}
+
 	r.compare(w)
+
 	if in.Fits != nil {
 		grows, err := r.grows()
 		if err == nil {
 			err = in.Fits(ctx, grows)
 		}
+
 		if err != nil {
 			return Restored{}, err
 		}
@@ -96,17 +104,22 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 		waiting.reserve = s.reserve
 	}
 	defer waiting.close()
+
 	var need []*entry
+
 	for _, e := range r.write {
 		if e.kind == kindFile {
 			need = append(need, e)
 		}
 	}
+
 	from := source{store: s, id: in.SnapshotID, tree: target}
 	if r.contents, err = from.fetch(ctx, need, r.local, &waiting); err != nil {
 		return Restored{}, err
 	}
+
 	err = r.apply()
+
 	return r.done, err
 }
 
@@ -116,9 +129,11 @@ func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree 
 	if t := home.last(); t != nil {
 		return t
 	}
+
 	if in.Current == "" {
 		return nil
 	}
+
 	t, err := s.load(ctx, in.Current)
 	if err != nil {
 		s.log.WarnContext(
@@ -129,8 +144,10 @@ func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree 
 			"error",
 			err,
 		)
+
 		return nil
 	}
+
 	return t
 }
 
@@ -152,8 +169,10 @@ func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*wal
 			if e.id.size == f.id.size || e.chunks != nil && f.id.size > smallLimit {
 				return r.read(dir, name, f)
 			}
+
 			return nil
 		},
 	}
+
 	return w, w.run(s.workers)
 }

@@ -21,13 +21,16 @@ import (
 // many fills a workspace with 50,000 files in 1,000 directories, 1 to 9 KB each.
 func (b *bench) many(t testing.TB) {
 	random := rand.New(rand.NewPCG(1, 2))
+
 	content := make([]byte, 9<<10)
 	for i := range content {
 		content[i] = "abcdefghijklmnop"[random.IntN(16)]
 	}
+
 	for d := range 1000 {
 		dir := fmt.Sprintf("pkg%02d/module-%03d/src", d%40, d)
 		b.mkdir(t, dir)
+
 		for f := range 50 {
 			p := filepath.Join(b.root, dir, fmt.Sprintf("file-%03d.go", f))
 			copy(content, fmt.Sprintf("%d/%d", d, f))
@@ -41,18 +44,27 @@ func TestFiftyThousandFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+
 	b := newBench(t)
 	b.many(t)
+
 	measure := func(what string, do func()) time.Duration {
 		began := time.Now()
+
 		do()
+
 		took := time.Since(began)
 		t.Logf("%s: %v", what, took.Round(time.Millisecond))
+
 		return took
 	}
-	var first, again Snapshot
-	var pending *Pending
-	var err error
+
+	var (
+		first, again Snapshot
+		pending      *Pending
+		err          error
+	)
+
 	measure("first capture, to where commands go on", func() { pending, err = b.store.Begin(t.Context(), b.in("")) })
 	require.NoError(t, err)
 	measure("first capture, the rest", func() { first, err = pending.Finish(t.Context()) })
@@ -67,9 +79,12 @@ func TestFiftyThousandFiles(t *testing.T) {
 		b.put(t, fmt.Sprintf("pkg%02d/new-%d", i, i), "new")
 		require.NoError(t, os.Remove(filepath.Join(b.root, fmt.Sprintf("pkg%02d/module-%03d/src/file-001.go", i, i))))
 	}
+
 	g := &gate{Objects: b.objects}
 	b.store.objects = g
+
 	var second Snapshot
+
 	measure("20 files changed", func() { second = b.capture(t, first.ID) })
 	require.Equal(t, []int{10, 10, 0}, []int{second.Added, second.Deleted, second.Changed})
 	require.Less(t, len(g.put), 25, "most of the manifest stays what it is")
@@ -77,7 +92,9 @@ func TestFiftyThousandFiles(t *testing.T) {
 	b.restart(t)
 	measure("unchanged, after a restart", func() { again = b.capture(t, second.ID) })
 	require.Equal(t, second.ID, again.ID)
+
 	var done Restored
+
 	measure("restore 20 files", func() { done = b.restore(t, first.ID) })
 	require.Equal(t, Restored{Restored: 10, Deleted: 10}, done)
 	b.clear(t)
@@ -91,10 +108,12 @@ func TestFiftyThousandFiles(t *testing.T) {
 			if i.Type != File {
 				return nil
 			}
+
 			r, _, err := v.Open(t.Context(), i.Path)
 			if err == nil {
 				_, err = io.Copy(io.Discard, r)
 			}
+
 			return err
 		}))
 	})
@@ -106,9 +125,12 @@ func TestABigSparseFile(t *testing.T) {
 	path := filepath.Join(b.root, "disk.img")
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
+
 	defer f.Close()
+
 	const size = 20<<30 + 12345
 	require.NoError(t, f.Truncate(size))
+
 	random := make([]byte, 100<<20)
 	source := rand.NewChaCha8([32]byte{7})
 	_, _ = source.Read(random)
@@ -119,6 +141,7 @@ func TestABigSparseFile(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+
 	g := &gate{Objects: b.objects}
 	b.store.objects = g
 	first := b.capture(t, "")
@@ -127,6 +150,7 @@ func TestABigSparseFile(t *testing.T) {
 
 	_, err = f.WriteAt([]byte("X"), 3<<30+50<<20)
 	require.NoError(t, err)
+
 	stored := len(g.put)
 	second := b.capture(t, first.ID)
 	require.Equal(t, 1, second.Changed)
@@ -137,8 +161,10 @@ func TestABigSparseFile(t *testing.T) {
 		if strings.Contains(key, "/chunks/") {
 			read++
 		}
+
 		return nil
 	}
+
 	require.Equal(t, 1, b.restore(t, first.ID).Restored)
 	require.Equal(t, 1, read, "the other chunks are still there")
 	runtime.ReadMemStats(&after)
@@ -146,15 +172,19 @@ func TestABigSparseFile(t *testing.T) {
 
 	back, err := os.Open(path)
 	require.NoError(t, err)
+
 	defer back.Close()
+
 	got := make([]byte, len(random))
 	_, err = back.ReadAt(got, 3<<30+777)
 	require.NoError(t, err)
 	require.True(t, string(got) == string(random))
+
 	end := make([]byte, 100)
 	n, err := back.ReadAt(end, size-100)
 	require.NoError(t, err)
 	require.Equal(t, "the end", string(end[n-7:]))
+
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(int(back.Fd()), &st))
 	require.EqualValues(t, size, st.Size)
@@ -174,10 +204,12 @@ func TestADiskThatIsFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
+
 	b := newBench(t)
 	for i := range 20 {
 		b.put(t, fmt.Sprintf("f%02d", i), string(make([]byte, 200<<10))+fmt.Sprint(i))
 	}
+
 	b.put(t, "big", string(make([]byte, smallLimit))+"some")
 	id := b.capture(t, "").ID
 
@@ -185,16 +217,20 @@ func TestADiskThatIsFull(t *testing.T) {
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=2m"); err != nil {
 		t.Skipf("cannot mount a small file system: %v", err)
 	}
+
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(small, unix.MNT_DETACH)) })
+
 	in := RestoreIn{SnapshotID: id, Root: small, UID: b.uid(), GID: b.uid()}
 	_, err := b.store.Restore(t.Context(), in)
 	code(t, CodeNoSpace, err)
 	require.NotContains(t, err.Error(), small, "no path of the host is shown")
 	left, err := os.ReadDir(small)
 	require.NoError(t, err)
+
 	for _, e := range left {
 		require.False(t, leftover(e.Name()), "%s", e.Name())
 	}
+
 	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", unix.MS_REMOUNT, "size=64m"))
 	done, err := b.store.Restore(t.Context(), in)
 	require.NoError(t, err)
@@ -204,6 +240,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	// The same where files wait: the capture fails, and says so.
 	b.store.spool = small
 	require.NoError(t, unix.Mount("tmpfs", small, "tmpfs", unix.MS_REMOUNT, "size=10m"))
+
 	random := make([]byte, 12<<20)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(random)
 	b.put(t, "big", string(random))
@@ -220,6 +257,7 @@ func BenchmarkUnchanged(tb *testing.B) {
 	b.many(tb)
 	first := b.capture(tb, "")
 	require.Equal(tb, first.ID, b.capture(tb, first.ID).ID)
+
 	for tb.Loop() {
 		require.Equal(tb, first.ID, b.capture(tb, first.ID).ID)
 	}
@@ -229,6 +267,7 @@ func BenchmarkUnchanged(tb *testing.B) {
 func BenchmarkOneFileChanged(tb *testing.B) {
 	b := newBench(tb)
 	b.many(tb)
+
 	id := b.capture(tb, "").ID
 	for i := 0; tb.Loop(); i++ {
 		b.put(tb, "pkg00/changing", fmt.Sprint(i))

@@ -46,17 +46,22 @@ const keptManifests = 3
 func (s *Store) session(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.clock++
+
 	ses := s.sessions[id]
 	if ses == nil {
 		s.shrink()
+
 		ses = &session{
 			id: id, turn: make(chan struct{}, 1),
 			blobs: map[hash]location{}, chunks: map[hash]struct{}{}, parts: map[hash]struct{}{},
 		}
 		s.sessions[id] = ses
 	}
+
 	ses.used = s.clock
+
 	return ses
 }
 
@@ -66,21 +71,28 @@ func (s *Store) shrink() {
 		ses    *session
 		weight int
 	}
+
 	var list []weighed
+
 	total := 0
+
 	for _, ses := range s.sessions {
 		w := ses.weight()
 		total += w
 		list = append(list, weighed{ses, w})
 	}
+
 	if total <= s.budget {
 		return
 	}
+
 	slices.SortFunc(list, func(a, b weighed) int { return int(int64(a.ses.used) - int64(b.ses.used)) })
+
 	for _, w := range list {
 		if total <= s.budget {
 			return
 		}
+
 		delete(s.sessions, w.ses.id)
 		total -= w.weight
 	}
@@ -89,15 +101,18 @@ func (s *Store) shrink() {
 func (s *session) weight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	n := 64 + len(s.blobs)/2
 	if s.latest != nil {
 		n += len(s.latest.entries)
 	}
+
 	for _, t := range s.loaded {
 		if t != s.latest {
 			n += len(t.entries)
 		}
 	}
+
 	return n
 }
 
@@ -116,12 +131,14 @@ func (s *session) lock(ctx context.Context) (unlock func(), err error) {
 func (s *session) remembered(sum hash) *tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for i, t := range s.loaded {
 		if t.sum == sum {
 			s.loaded = append(slices.Delete(s.loaded, i, i+1), t)
 			return t
 		}
 	}
+
 	return nil
 }
 
@@ -129,10 +146,12 @@ func (s *session) remembered(sum hash) *tree {
 func (s *session) remember(t *tree) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.loaded = slices.DeleteFunc(s.loaded, func(o *tree) bool { return o.sum == t.sum })
 	if len(s.loaded) == keptManifests {
 		s.loaded = slices.Delete(s.loaded, 0, 1)
 	}
+
 	s.loaded = append(s.loaded, t)
 }
 
@@ -140,12 +159,14 @@ func (s *session) remember(t *tree) {
 func (s *session) last() *tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.latest
 }
 
 func (s *session) walked(t *tree) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.latest = t
 }
 
@@ -154,36 +175,45 @@ func (s *session) holds(e *entry) bool {
 	if e.id.size == 0 {
 		return true
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if e.chunks == nil {
 		_, known := s.blobs[e.sum]
 		return known
 	}
+
 	for _, c := range e.chunks {
 		if _, known := s.chunks[c.sum]; !known && c.zeros == 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
 func (s *session) blobKnown(sum hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	_, known := s.blobs[sum]
+
 	return known
 }
 
 func (s *session) chunkKnown(sum hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	_, known := s.chunks[sum]
+
 	return known
 }
 
 func (s *session) location(sum hash) location {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.blobs[sum]
 }

@@ -33,6 +33,7 @@ func TestRestore_everything(t *testing.T) {
 	b.link(t, "bin/run", "inside")
 	b.link(t, "/etc/passwd", "outside")
 	b.link(t, "nowhere\xff", "dangling")
+
 	old := time.Date(2001, 2, 3, 4, 5, 6, 789, time.UTC)
 	require.NoError(t, os.Chtimes(filepath.Join(b.root, "main.go"), old, old))
 	want := picture(t, b.root)
@@ -111,18 +112,23 @@ func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 	b.age(t, "old")
 	b.put(t, "new", "content")
 	first := b.capture(t, "")
+
 	for _, restarted := range []bool{false, true} {
 		if restarted {
 			b.restart(t)
 			_, err := b.store.load(t.Context(), first.ID)
 			require.NoError(t, err)
 		}
+
 		known := b.store.session(b.session).last()
+
 		if restarted {
 			_, sum, err := parseID(first.ID)
 			require.NoError(t, err)
+
 			known = b.store.session(b.session).remembered(sum)
 		}
+
 		require.True(t, known.at("old").trusted)
 		require.False(t, known.at("new").trusted, "it was written a moment ago")
 		// What is remembered is made wrong: who believes it did not look.
@@ -130,6 +136,7 @@ func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 		known.at("new").sum[0] ^= 1
 		p, err := b.store.Begin(t.Context(), b.in(first.ID))
 		require.NoError(t, err)
+
 		got := b.store.session(b.session).last()
 		require.Equal(t, known.at("old").sum, got.at("old").sum)
 		require.NotEqual(t, known.at("new").sum, got.at("new").sum)
@@ -144,6 +151,7 @@ func TestViewAndDiff(t *testing.T) {
 	b.put(t, "dir/b.txt", "beta")
 	b.put(t, "gone", "soon")
 	b.link(t, "a.txt", "ln")
+
 	big := strings.Repeat("0123456789abcdef", (chunkSize+smallLimit)/16) + "end"
 	b.put(t, "big", big)
 	first := b.capture(t, "")
@@ -164,11 +172,13 @@ func TestViewAndDiff(t *testing.T) {
 	require.Len(t, changes, 6)
 
 	var paths []string
+
 	require.NoError(t, b.store.Walk(t.Context(), first.ID, func(i Info) error {
 		paths = append(paths, i.Path)
 		if i.Type == Link {
 			require.Equal(t, "a.txt", i.Target)
 		}
+
 		return nil
 	}))
 	require.Equal(t, []string{"a.txt", "big", "dir", "dir/b.txt", "gone", "ln"}, paths)
@@ -182,12 +192,14 @@ func TestViewAndDiff(t *testing.T) {
 		require.True(t, want == string(data), p)
 		require.EqualValues(t, len(want), info.Size)
 	}
+
 	_, _, err = b.store.Open(t.Context(), first.ID, "dir")
 	code(t, CodeNotRegular, err)
 	_, _, err = b.store.Open(t.Context(), first.ID, "../x")
 	code(t, domain.CodeFileNotFound, err)
 	_, _, err = b.store.Open(t.Context(), b.session+"."+strings.Repeat("0", 64), "x")
 	code(t, CodeNotFound, err)
+
 	for _, bad := range []string{
 		"", "x", "../a." + strings.Repeat("0", 64), "a/b." + strings.Repeat("0", 64),
 		b.session + "." + strings.Repeat("A", 64),
@@ -248,18 +260,22 @@ func TestCapture_copiedSessionOwnsItsObjects(t *testing.T) {
 func TestContentsAreKeptOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+
 	content := strings.Repeat("the same ", 1000)
 	for _, p := range []string{"a", "b", "c/d"} {
 		b.put(t, p, content)
 	}
+
 	first := b.capture(t, "")
 	counting := &gate{Objects: b.objects}
 	b.store.objects = counting
 	b.put(t, "e", content)
 	require.NotEqual(t, first.ID, b.capture(t, first.ID).ID)
+
 	for _, key := range counting.put {
 		require.NotContains(t, key, "/packs/", "a known content is not stored again")
 	}
+
 	require.Len(t, counting.put, 2, "a part and a head")
 	require.True(t, bytes.Contains([]byte(counting.put[1]), []byte("/manifests/")), "the head comes last")
 }

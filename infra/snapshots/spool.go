@@ -41,15 +41,19 @@ func (s *spool) add(data []byte) (extent, error) {
 			s.mu.Unlock()
 			return extent{}, fmt.Errorf("snapshots: make the spool file: %w", err)
 		}
+
 		s.file = file
 	}
+
 	if err := s.room(int64(len(data))); err != nil {
 		s.mu.Unlock()
 		return extent{}, err
 	}
+
 	file, at := s.file, extent{offset: s.end, length: len(data)}
 	s.end += int64(len(data))
 	s.mu.Unlock()
+
 	if _, err := file.WriteAt(data, at.offset); err != nil {
 		if full(err) {
 			return extent{}, domain.Newf(
@@ -58,8 +62,10 @@ func (s *spool) add(data []byte) (extent, error) {
 				"no space is left on the disk where files wait to be stored or restored",
 			)
 		}
+
 		return extent{}, fmt.Errorf("snapshots: write the spool file: %w", err)
 	}
+
 	return at, nil
 }
 
@@ -68,10 +74,12 @@ func (s *spool) room(n int64) error {
 	if s.reserve == (diskspace.Reserve{}) {
 		return nil
 	}
+
 	space, err := diskspace.Of(s.dir)
 	if err != nil {
 		return err
 	}
+
 	if s.reserve.Touched(space, diskspace.Usage{Bytes: n}) {
 		return domain.Newf(
 			domain.Unavailable,
@@ -79,6 +87,7 @@ func (s *spool) room(n int64) error {
 			"the disk on which files wait to be stored or restored is full but for what is reserved",
 		)
 	}
+
 	return nil
 }
 
@@ -87,16 +96,20 @@ func (s *spool) read(at extent, buf []byte) ([]byte, error) {
 	s.mu.Lock()
 	file := s.file
 	s.mu.Unlock()
+
 	if file == nil {
 		return nil, errors.New("snapshots: the spool was closed")
 	}
+
 	if cap(buf) < at.length {
 		buf = make([]byte, at.length)
 	}
+
 	buf = buf[:at.length]
 	if _, err := file.ReadAt(buf, at.offset); err != nil {
 		return nil, fmt.Errorf("snapshots: read the spool file: %w", err)
 	}
+
 	return buf, nil
 }
 
@@ -104,6 +117,7 @@ func (s *spool) read(at extent, buf []byte) ([]byte, error) {
 func (s *spool) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.file != nil {
 		_ = s.file.Close()
 		s.file = nil
@@ -115,6 +129,7 @@ func openNameless(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		return os.NewFile(uintptr(fd), "spool"), nil
@@ -124,9 +139,11 @@ func openNameless(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := os.Remove(file.Name()); err != nil {
 		_ = file.Close()
 		return nil, err
 	}
+
 	return file, nil
 }

@@ -75,15 +75,19 @@ func New(cfg Config) *Store {
 	if s.spool == "" {
 		s.spool = os.TempDir()
 	}
+
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+
 	if s.budget <= 0 {
 		s.budget = 500_000
 	}
+
 	if s.most <= 0 {
 		s.most = 1_000_000
 	}
+
 	return s
 }
 
@@ -93,6 +97,7 @@ func checkSession(id string) error {
 	if !sessionName.MatchString(id) {
 		return domain.Newf(domain.Malformed, CodeBadID, "this is no session id")
 	}
+
 	return nil
 }
 
@@ -102,10 +107,12 @@ func makeID(session string, sum hash) string { return session + "." + sum.String
 
 func parseID(id string) (session string, sum hash, err error) {
 	session, digits, _ := strings.Cut(id, ".")
+
 	raw, bad := hex.DecodeString(digits)
 	if bad != nil || len(raw) != len(sum) || digits != hex.EncodeToString(raw) || checkSession(session) != nil {
 		return "", sum, domain.Newf(domain.Invalid, CodeBadID, "this is no id of a snapshot")
 	}
+
 	return session, hash(raw), nil
 }
 
@@ -121,8 +128,10 @@ func (s *Store) DeleteSession(ctx context.Context, sessionID string) error {
 	if err := checkSession(sessionID); err != nil {
 		return err
 	}
+
 	s.mu.Lock()
 	delete(s.sessions, sessionID)
 	s.mu.Unlock()
+
 	return s.objects.DeletePrefix(ctx, prefixOf(sessionID))
 }

@@ -21,18 +21,23 @@ func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 		p.Discard()
 		return p.snapshot, nil
 	}
+
 	unlock, err := p.ses.lock(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer unlock()
+
 	before := p.ses.written.Load()
 	err = p.finish(ctx)
 	p.snapshot.Stored += p.ses.written.Load() - before // also by a try that failed
+
 	if err != nil {
 		return Snapshot{}, err
 	}
+
 	p.Discard()
+
 	return p.snapshot, nil
 }
 
@@ -40,11 +45,14 @@ func (p *Pending) finish(ctx context.Context) error {
 	if err := p.store.putContents(ctx, p); err != nil {
 		return fmt.Errorf("store the files of a snapshot: %w", err)
 	}
+
 	if err := p.store.putManifest(ctx, p.ses, p.tree); err != nil {
 		return fmt.Errorf("store the manifest of a snapshot: %w", err)
 	}
+
 	p.tree.stored.Store(true)
 	p.ses.remember(p.tree)
+
 	return nil
 }
 
@@ -54,6 +62,7 @@ func (s *Store) put(ctx context.Context, ses *session, key string, data []byte) 
 	if err == nil {
 		ses.written.Add(int64(len(data)))
 	}
+
 	return err
 }
 
@@ -61,40 +70,53 @@ func (s *Store) put(ctx context.Context, ses *session, key string, data []byte) 
 func (s *Store) putContents(ctx context.Context, p *Pending) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
+
 	var full packer
+
 	sent := map[hash]bool{}
+
 	for i := range p.tree.entries {
 		e := &p.tree.entries[i]
 		if e.kind != kindFile || sending.Err() != nil {
 			continue
 		}
+
 		for _, c := range e.chunks {
 			at, here := p.chunks[c.sum]
 			if c.zeros > 0 || !here || sent[c.sum] || p.ses.chunkKnown(c.sum) {
 				continue
 			}
+
 			sent[c.sum] = true
+
 			group.Go(func() error { return s.putChunk(sending, p, c.sum, at) })
 		}
+
 		at, here := p.blobs[e.sum]
 		if e.chunks != nil || !here || sent[e.sum] || p.ses.blobKnown(e.sum) {
 			continue
 		}
+
 		sent[e.sum] = true
+
 		content, err := p.spool.read(at, nil)
 		if err != nil {
 			return abandon(group, err)
 		}
+
 		if ready := full.add(e.sum, content); ready != nil {
 			group.Go(func() error { return s.putPack(sending, p.ses, ready) })
 		}
 	}
+
 	if ready := full.finish(); ready != nil {
 		group.Go(func() error { return s.putPack(sending, p.ses, ready) })
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	return ctx.Err()
 }
 
@@ -107,22 +129,28 @@ func abandon(group *errgroup.Group, err error) error {
 func (s *Store) putChunk(ctx context.Context, p *Pending, sum hash, at extent) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
+
 	data, err := p.spool.read(at, *pooled)
 	if err != nil {
 		return err
 	}
+
 	return s.putChunkData(ctx, p.ses, sum, data)
 }
 
 func (s *Store) putChunkData(ctx context.Context, ses *session, sum hash, data []byte) error {
 	out := buffers.Get().(*[]byte)
 	defer buffers.Put(out)
+
 	if err := s.put(ctx, ses, chunkKey(ses.id, sum), encoder().EncodeAll(data, (*out)[:0])); err != nil {
 		return err
 	}
+
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
+
 	ses.chunks[sum] = struct{}{}
+
 	return nil
 }
 
@@ -130,10 +158,13 @@ func (s *Store) putPack(ctx context.Context, ses *session, ready *pack) error {
 	if err := s.put(ctx, ses, packKey(ses.id, ready.name), ready.data); err != nil {
 		return err
 	}
+
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
+
 	for sum, at := range ready.holds {
 		ses.blobs[sum] = at
 	}
+
 	return nil
 }

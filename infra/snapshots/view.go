@@ -37,6 +37,7 @@ func (s *Store) View(ctx context.Context, snapshotID string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &View{source: source{store: s, id: snapshotID, tree: t}}, nil
 }
 
@@ -47,6 +48,7 @@ func (s *Store) Walk(ctx context.Context, snapshotID string, visit func(Info) er
 	if err != nil {
 		return err
 	}
+
 	return v.Walk(visit)
 }
 
@@ -56,6 +58,7 @@ func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadSeekC
 	if err != nil {
 		return nil, Info{}, err
 	}
+
 	return v.Open(ctx, path)
 }
 
@@ -67,10 +70,12 @@ func (v *View) Walk(visit func(Info) error) error {
 		if entries[i].kind.opaque() {
 			continue
 		}
+
 		if err := visit(entries[i].info()); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -80,6 +85,7 @@ func (v *View) Stat(path string) (Info, error) {
 	if e == nil || e.kind.opaque() {
 		return Info{}, domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(path))
 	}
+
 	return e.info(), nil
 }
 
@@ -91,6 +97,7 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, 
 	if err != nil {
 		return nil, Info{}, err
 	}
+
 	e := v.source.tree.at(path)
 	switch {
 	case e.kind != kindFile:
@@ -100,15 +107,19 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, 
 	case e.id.size == 0:
 		return smallContent{bytes.NewReader(nil)}, info, nil
 	}
+
 	at := v.source.tree.home.location(e.sum)
+
 	frame, err := v.frame(ctx, at, path)
 	if err != nil {
 		return nil, info, err
 	}
+
 	content, err := v.source.cutOut(frame, at, e)
 	if err != nil {
 		return nil, info, err
 	}
+
 	return smallContent{bytes.NewReader(content)}, info, nil
 }
 
@@ -124,20 +135,26 @@ func (v *View) frame(ctx context.Context, at location, path string) ([]byte, err
 		if f.pack == at.pack && f.frame == at.frame {
 			v.frames = append(slices.Delete(v.frames, i, i+1), f)
 			v.mu.Unlock()
+
 			return f.raw, nil
 		}
 	}
 	v.mu.Unlock()
+
 	raw, err := v.source.frame(ctx, at, path)
 	if err != nil {
 		return nil, err
 	}
+
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	if len(v.frames) == keptFrames {
 		v.frames = slices.Delete(v.frames, 0, 1)
 	}
+
 	v.frames = append(v.frames, keptFrame{at.pack, at.frame, raw})
+
 	return raw, nil
 }
 
@@ -159,13 +176,16 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	if len(r.data) == 0 && r.zeros == 0 {
 		if r.next == len(r.entry.chunks) {
 			return 0, io.EOF
 		}
+
 		c := r.entry.chunks[r.next]
 		if c.zeros > 0 {
 			r.zeros = r.lengthOf(c, r.at)
@@ -174,10 +194,13 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, err
 			}
+
 			r.data, r.skip = data[r.skip:], 0
 		}
+
 		r.next++
 	}
+
 	var n int
 	if r.zeros > 0 {
 		n = int(min(int64(len(p)), r.zeros))
@@ -187,7 +210,9 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 		n = copy(p, r.data)
 		r.data = r.data[n:]
 	}
+
 	r.at += int64(n)
+
 	return n, nil
 }
 
@@ -197,6 +222,7 @@ func (r *chunkReader) lengthOf(c run, at int64) int64 {
 	if chunks := max(c.zeros, 1); chunks <= left/chunkSize {
 		return chunks * chunkSize
 	}
+
 	return left
 }
 
@@ -208,27 +234,35 @@ func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekEnd:
 		offset += r.entry.id.size
 	}
+
 	if offset < 0 {
 		return r.at, errors.New("snapshots: seek before the beginning of a file")
 	}
+
 	r.data, r.zeros, r.skip = nil, 0, 0
 	begin := int64(0)
+
 	for r.next = 0; r.next < len(r.entry.chunks); r.next++ {
 		c := r.entry.chunks[r.next]
+
 		length := r.lengthOf(c, begin)
 		if offset >= begin+length {
 			begin += length
 			continue
 		}
+
 		if c.zeros > 0 {
 			r.zeros = begin + length - offset
 			r.next++
 		} else {
 			r.skip = offset - begin
 		}
+
 		break
 	}
+
 	r.at = offset
+
 	return offset, nil
 }
 

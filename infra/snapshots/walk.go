@@ -89,9 +89,11 @@ func (w *walker) admit(dir string, names []string) error {
 	for _, name := range names {
 		bytes += len(name)
 	}
+
 	if w.entries.Add(int64(len(names))) > int64(w.most) {
 		return domain.Newf(domain.TooLarge, CodeTooMany, "the workspace has more than %d files and directories", w.most)
 	}
+
 	if w.pathBytes.Add(int64(bytes)) > pathShare*int64(w.most) {
 		return domain.Newf(
 			domain.TooLarge,
@@ -100,6 +102,7 @@ func (w *walker) admit(dir string, names []string) error {
 			pathShare*w.most,
 		)
 	}
+
 	return nil
 }
 
@@ -108,13 +111,17 @@ func (w *walker) run(workers int) error {
 	w.more = sync.NewCond(&w.mu)
 	w.queue, w.lost = []string{"."}, map[string]kind{}
 	w.fresh = sharedfs.CachesAttributes(w.root)
+
 	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
 	defer stop()
+
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(w.work)
 	}
+
 	all.Wait()
+
 	return w.err
 }
 
@@ -130,13 +137,16 @@ func (w *walker) fail(err error) {
 func (w *walker) work() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for {
 		for len(w.queue) == 0 && w.active > 0 && w.err == nil {
 			w.more.Wait()
 		}
+
 		if len(w.queue) == 0 || w.err != nil {
 			return
 		}
+
 		dir := w.queue[len(w.queue)-1]
 		w.queue = w.queue[:len(w.queue)-1]
 		w.active++
@@ -145,6 +155,7 @@ func (w *walker) work() {
 		scan, err := w.scan(dir)
 
 		w.mu.Lock()
+
 		w.active--
 		switch {
 		case err == nil:
@@ -161,6 +172,7 @@ func (w *walker) work() {
 		case w.err == nil:
 			w.err = fault(dir, err)
 		}
+
 		w.more.Broadcast()
 	}
 }
@@ -171,24 +183,31 @@ func (w *walker) scan(dir string) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := os.NewFile(uintptr(fd), "directory of a workspace")
 	defer func() { _ = f.Close() }()
+
 	var st unix.Stat_t
 	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil {
 		return nil, err
 	}
+
 	s := &scanned{path: dir, id: identityOf(&st), forced: forced}
+
 	for {
 		names, err := f.Readdirnames(readBatch)
 		if errors.Is(err, io.EOF) {
 			return s, nil
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		if err := errors.Join(w.ctx.Err(), w.admit(dir, names)); err != nil {
 			return nil, err
 		}
+
 		for _, name := range names {
 			if err := w.item(fd, name, s); err != nil {
 				return nil, err
@@ -205,20 +224,26 @@ func (w *walker) item(dir int, name string, s *scanned) error {
 	} else if name == serviceDir {
 		return nil
 	}
+
 	if strings.HasPrefix(name, writingPrefix) {
 		if leftover(name) {
 			s.leftovers = append(s.leftovers, p)
 		}
+
 		return nil
 	}
+
 	item, err := w.look(dir, name, p)
 	if vanished(err) {
 		return nil // the second look at the directory shows it
 	}
+
 	if err != nil {
 		return err
 	}
+
 	s.items = append(s.items, item)
+
 	return nil
 }
 
@@ -227,15 +252,20 @@ func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
 	if !w.force || !errors.Is(err, unix.EACCES) {
 		return fd, false, err
 	}
+
 	found, err := openBelow(w.root, dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, false, err
 	}
+
 	defer func() { _ = unix.Close(found) }()
+
 	if err := unix.Chmod(viaProc(found), 0o700); err != nil {
 		return -1, false, err
 	}
+
 	fd, err = openBelow(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+
 	return fd, true, err
 }
 
@@ -245,7 +275,9 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 	if err := sharedfs.Stat(dir, name, &st, w.fresh); err != nil {
 		return found{}, err
 	}
+
 	item := found{uid: st.Uid, links: uint64(st.Nlink)}
+
 	item.path, item.id = p, identityOf(&st)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -258,6 +290,7 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 		if err != nil {
 			return found{}, err
 		}
+
 		item.kind, item.target = kindLink, target
 	case unix.S_IFREG:
 		item.kind, item.mode = kindFile, uint16(st.Mode&0o777)
@@ -266,18 +299,23 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 			item.entry = *old
 			return item, nil
 		}
+
 		if w.content == nil {
 			return item, nil
 		}
+
 		item.read = true
+
 		err := w.content(dir, name, &item)
 		if denied(err) {
 			item.kind, err = kindUnread, nil
 		}
+
 		return item, err
 	default:
 		item.kind = kindSpecial
 	}
+
 	return item, nil
 }
 
@@ -291,9 +329,14 @@ func (w *walker) moved(workers int) (bool, error) {
 			}
 		}
 	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
+
+	var (
+		all sync.WaitGroup
+		mu  sync.Mutex
+	)
+
 	changed, next := false, 0
+
 	for range workers {
 		all.Go(func() {
 			for {
@@ -302,9 +345,11 @@ func (w *walker) moved(workers int) (bool, error) {
 				next++
 				stop := changed || i >= len(w.scans) || w.ctx.Err() != nil
 				mu.Unlock()
+
 				if stop {
 					return
 				}
+
 				if w.stirred(w.scans[i]) {
 					mu.Lock()
 					changed = true
@@ -313,7 +358,9 @@ func (w *walker) moved(workers int) (bool, error) {
 			}
 		})
 	}
+
 	all.Wait()
+
 	return changed, w.ctx.Err()
 }
 
@@ -323,20 +370,24 @@ func (w *walker) stirred(s *scanned) bool {
 		return true
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	var st unix.Stat_t
 	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil || identityOf(&st) != s.id {
 		return true
 	}
+
 	for i := range s.items {
 		item := &s.items[i]
 		if !item.read || item.kind != kindFile {
 			continue
 		}
+
 		err := sharedfs.Stat(fd, item.path[strings.LastIndexByte(item.path, '/')+1:], &st, w.fresh)
 		if err != nil || identityOf(&st) != item.id {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -346,7 +397,9 @@ func (w *walker) all() []found {
 	for _, s := range w.scans {
 		n += len(s.items)
 	}
+
 	out := make([]found, 0, n)
+
 	for _, s := range w.scans {
 		for _, item := range s.items {
 			if item.kind == kindDir {
@@ -354,11 +407,14 @@ func (w *walker) all() []found {
 					if k == 0 {
 						continue
 					}
+
 					item.kind, item.mode = k, 0
 				}
 			}
+
 			out = append(out, item)
 		}
 	}
+
 	return out
 }

@@ -38,6 +38,7 @@ func newBench(t testing.TB) *bench {
 	require.NoError(t, err)
 	b := &bench{objects: store, session: "0190-session", root: t.TempDir()}
 	b.restart(t)
+
 	return b
 }
 
@@ -47,6 +48,7 @@ func (b *bench) restart(t testing.TB) { b.store = b.fresh(t, b.objects) }
 func (b *bench) fresh(t testing.TB, o Objects) *Store {
 	s := New(Config{Objects: o, SpoolDir: spoolDir(t)})
 	s.grain = 20 * time.Millisecond // of the file system of the tests
+
 	return s
 }
 
@@ -57,6 +59,7 @@ func spoolDir(t testing.TB) string {
 		require.NoError(t, err)
 		require.Empty(t, left, "the spool leaves no files")
 	})
+
 	return dir
 }
 
@@ -64,6 +67,7 @@ func (b *bench) uid() int {
 	if os.Geteuid() == 0 {
 		return testUID
 	}
+
 	return os.Geteuid()
 }
 
@@ -76,6 +80,7 @@ func (b *bench) capture(t testing.TB, previous string) Snapshot {
 	s, err := b.store.Capture(t.Context(), b.in(previous))
 	require.NoError(t, err)
 	require.True(t, s.Complete)
+
 	return s
 }
 
@@ -83,6 +88,7 @@ func (b *bench) restore(t testing.TB, id string) Restored {
 	t.Helper()
 	done, err := b.store.Restore(t.Context(), RestoreIn{SnapshotID: id, Root: b.root, UID: b.uid(), GID: b.uid()})
 	require.NoError(t, err)
+
 	return done
 }
 
@@ -97,6 +103,7 @@ func (b *bench) put(t testing.TB, p, content string) {
 
 func (b *bench) mkdir(t testing.TB, p string) {
 	t.Helper()
+
 	at := b.root
 	for name := range strings.SplitSeq(p, "/") {
 		at = filepath.Join(at, name)
@@ -120,8 +127,10 @@ func (b *bench) own(t testing.TB, full string) {
 
 func (b *bench) get(t testing.TB, p string) string {
 	t.Helper()
+
 	data, err := os.ReadFile(filepath.Join(b.root, p))
 	require.NoError(t, err)
+
 	return string(data)
 }
 
@@ -129,33 +138,43 @@ func (b *bench) get(t testing.TB, p string) string {
 // its type, mode and content.
 func picture(t testing.TB, root string) map[string]string {
 	t.Helper()
+
 	out := map[string]string{}
+
 	require.NoError(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == root {
 			return err
 		}
+
 		rel, _ := filepath.Rel(root, p)
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		if os.Geteuid() == 0 {
 			require.EqualValues(t, testUID, info.Sys().(*syscall.Stat_t).Uid, "owner of %q", rel)
 		}
+
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(p)
 			out[rel] = "link " + target
+
 			return err
 		case d.IsDir():
 			out[rel] = "directory " + info.Mode().String()
 		default:
 			data, err := os.ReadFile(p)
 			out[rel] = info.Mode().String() + " " + string(data)
+
 			return err
 		}
+
 		return nil
 	}))
+
 	return out
 }
 
@@ -168,8 +187,10 @@ func code(t testing.TB, want string, err error) {
 // age waits until a file counts as left alone.
 func (b *bench) age(t testing.TB, p string) {
 	t.Helper()
+
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(filepath.Join(b.root, p), &st))
 	changed := time.Unix(st.Ctim.Unix())
+
 	require.Eventually(t, func() bool { return time.Since(changed) > 2*b.store.grain }, time.Minute, time.Millisecond)
 }

@@ -17,6 +17,7 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	if err != nil {
 		panic(err) // the options are wrong
 	}
+
 	return e
 })
 
@@ -25,6 +26,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	if err != nil {
 		panic(err) // the options are wrong
 	}
+
 	return d
 })
 

@@ -18,20 +18,25 @@ func (f *file) withinLimits() error {
 	var wrong error
 	within(&wrong, "max_steps", f.MaxSteps, 1, domain.MostSteps)
 	within(&wrong, "stuck_after", f.StuckAfter, 3, 1000)
+
 	if b := f.Budget; b != nil {
 		within(&wrong, "budget.max_tokens", b.MaxTokens, 1, 1_000_000_000_000)
 		within(&wrong, "budget.max_cost", b.MaxCost, 0, 1_000_000_000)
 	}
+
 	if c := f.Compaction; c != nil {
 		within(&wrong, "compaction.threshold_pct", c.ThresholdPct, 10, 95)
 		within(&wrong, "compaction.keep_last", c.KeepLast, 0, 200)
 	}
+
 	for i, m := range f.Servers {
 		within(&wrong, fmt.Sprintf("mcp_servers[%d].timeout_s", i), m.TimeoutS, 1, 3600)
 	}
+
 	atMost(&wrong, "agents", len(f.Agents), mostAgents)
 	atMost(&wrong, "permissions", len(f.Permissions), mostPermissions)
 	atMost(&wrong, "mcp_servers", len(f.Servers), domain.MaxSessionMCPServers)
+
 	return wrong
 }
 

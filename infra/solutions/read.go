@@ -91,25 +91,33 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	if !identifier.MatchString(id) {
 		return none, errors.New("its directory's name is not an identifier")
 	}
+
 	text, err := fs.ReadFile(files, "solution.yaml")
 	if err != nil {
 		return none, err
 	}
+
 	var f file
+
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
+
 	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return none, fmt.Errorf("solution.yaml: %s", strings.Join(strings.Fields(err.Error()), " ")) // several lines
 	}
+
 	if err := f.withinLimits(); err != nil {
 		return none, fmt.Errorf("solution.yaml: %w", err)
 	}
+
 	if f.Name == "" {
 		return none, errors.New("solution.yaml: name is missing")
 	}
+
 	if _, err := json.Marshal(f.Data); err != nil {
 		return none, errors.New("solution.yaml: data holds what JSON cannot: its names must be texts, its numbers finite")
 	}
+
 	s := domain.Solution{
 		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),
 		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0),
@@ -119,62 +127,77 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	if s.Data == nil {
 		s.Data = map[string]any{}
 	}
+
 	if s.Prompt, err = prompt(files, "prompt.md"); err != nil {
 		return none, err
 	}
+
 	for _, r := range f.Roles {
 		if !identifier.MatchString(r.ID) {
 			return none, fmt.Errorf("solution.yaml: role id %q is not an identifier", r.ID)
 		}
+
 		text, err := prompt(files, "roles/"+r.ID+".md")
 		if err != nil {
 			return none, err
 		}
+
 		s.Roles = append(
 			s.Roles,
 			domain.BizRole{ID: r.ID, Name: orElse(r.Name, r.ID), Description: r.Description, Prompt: text, DisableTools: r.DisableTools},
 		)
 	}
+
 	for _, a := range f.Agents {
 		if !identifier.MatchString(a.Name) || a.Description == "" {
 			return none, fmt.Errorf("solution.yaml: agent %q needs an identifier as its name, and a description", a.Name)
 		}
+
 		text, err := prompt(files, "agents/"+a.Name+".md")
 		if err != nil {
 			return none, err
 		}
+
 		s.Agents = append(
 			s.Agents, domain.AgentType{Name: a.Name, Description: a.Description, Prompt: text, Tools: a.Tools, Model: a.Model},
 		)
 	}
+
 	for i, p := range f.Permissions {
 		if p.Tool == "" {
 			return none, fmt.Errorf("solution.yaml: permissions[%d].tool is missing", i)
 		}
+
 		switch p.Decision {
 		case domain.PermissionAllow, domain.PermissionAsk, domain.PermissionDeny:
 		default:
 			return none, fmt.Errorf("solution.yaml: a permission's decision is allow, ask or deny, not %q", p.Decision)
 		}
+
 		if _, err := domain.ParseNetworkRule(p.Pattern); p.Tool == domain.NetworkTool && p.Pattern != "" && err != nil {
 			return none, fmt.Errorf("solution.yaml: permissions[%d].pattern: %w", i, err)
 		}
+
 		s.Permissions = append(s.Permissions, domain.PermissionRule(p))
 	}
+
 	for _, m := range f.Servers {
 		if !serverName.MatchString(m.Name) || m.Transport != domain.MCPStdio && m.Transport != domain.MCPHTTP {
 			return none, fmt.Errorf(
 				"solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name,
 			)
 		}
+
 		if m.Transport == domain.MCPStdio && m.Command == "" || m.Transport == domain.MCPHTTP && m.URL == "" {
 			return none, fmt.Errorf("solution.yaml: MCP server %q needs a command for stdio, or a url for http", m.Name)
 		}
+
 		s.MCPServers = append(s.MCPServers, domain.MCPServer{
 			Name: m.Name, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
 			Tools: m.Tools, TimeoutS: value(m.TimeoutS, 0), Enabled: true,
 		})
 	}
+
 	return s, nil
 }
 
@@ -184,6 +207,7 @@ func prompt(files fs.FS, name string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+
 	return string(bytes.TrimSpace(text)), err
 }
 
@@ -192,7 +216,9 @@ func (c *compaction) policy() *domain.CompactionPolicy {
 	if c == nil {
 		return nil
 	}
+
 	everywhere := domain.DefaultCompaction
+
 	return &domain.CompactionPolicy{
 		Auto: value(c.Auto, everywhere.Auto), ThresholdPct: value(c.ThresholdPct, everywhere.ThresholdPct),
 		KeepLast: value(c.KeepLast, everywhere.KeepLast),
@@ -204,6 +230,7 @@ func value[T any](given *T, otherwise T) T {
 	if given == nil {
 		return otherwise
 	}
+
 	return *given
 }
 
@@ -211,5 +238,6 @@ func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise
 	}
+
 	return text
 }

@@ -23,23 +23,30 @@ func redacted(text []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, err
 	}
+
 	if len(file.Content) == 0 || file.Content[0].Kind != yaml.MappingNode {
 		return text, nil
 	}
+
 	hidden := false
+
 	eachField(file.Content[0], func(name string, value *yaml.Node) {
 		if name != "mcp_servers" || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
 			return
 		}
+
 		hidden = true
+
 		if value.Kind != yaml.SequenceNode {
 			hide(value)
 			return
 		}
+
 		for _, server := range value.Content {
 			if server.Kind != yaml.MappingNode {
 				hide(server)
 			}
+
 			eachField(server, func(name string, value *yaml.Node) {
 				if !slices.Contains(publicServerFields, name) {
 					hide(value)
@@ -48,9 +55,11 @@ func redacted(text []byte) ([]byte, error) {
 			uncomment(server)
 		}
 	})
+
 	if !hidden {
 		return text, nil
 	}
+
 	return yaml.Marshal(&file)
 }
 
@@ -59,6 +68,7 @@ func eachField(mapping *yaml.Node, visit func(name string, value *yaml.Node)) {
 	if mapping.Kind != yaml.MappingNode {
 		return
 	}
+
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		visit(mapping.Content[i].Value, mapping.Content[i+1])
 	}

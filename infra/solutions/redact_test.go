@@ -43,8 +43,10 @@ mcp_servers:
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "hidden-")
 	require.Contains(t, string(text), "# kept")
+
 	var shown map[string]any
 	require.NoError(t, yaml.Unmarshal(text, &shown))
+
 	const masked = "********"
 	require.Equal(t, []any{
 		map[string]any{

@@ -37,26 +37,33 @@ type entry struct {
 // nothing else: Faults reports it.
 func Load(dir string) (*Catalog, error) {
 	c := &Catalog{solutions: map[string]entry{}, faults: map[string]error{}}
+
 	own, err := fs.Sub(builtin, "builtin")
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.add(own, "built-in solutions"); err != nil {
 		return nil, err
 	}
+
 	if faults := c.Faults(); len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+
 	if dir == "" {
 		return c, nil
 	}
+
 	root, err := os.OpenRoot(dir) // links of an operator's solution cannot lead out of it
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read the solutions: %w", err)
 	}
+
 	return c, c.add(root.FS(), dir)
 }
 
@@ -65,24 +72,30 @@ func (c *Catalog) add(root fs.FS, what string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", what, err)
 	}
+
 	for _, dir := range dirs {
 		if !dir.IsDir() || strings.HasPrefix(dir.Name(), ".") {
 			continue
 		}
+
 		files, err := fs.Sub(root, dir.Name())
 		if err != nil {
 			return err
 		}
+
 		solution, err := read(files, dir.Name())
 		if err != nil {
 			c.faults[dir.Name()] = fmt.Errorf("%s/%s: %w", what, dir.Name(), err)
 			continue
 		}
+
 		if _, replaced := c.solutions[solution.ID]; !replaced {
 			c.order = append(c.order, solution.ID)
 		}
+
 		c.solutions[solution.ID] = entry{solution, files}
 	}
+
 	return nil
 }
 
@@ -93,6 +106,7 @@ func (c *Catalog) Faults() []error {
 	for _, id := range slices.Sorted(maps.Keys(c.faults)) {
 		faults = append(faults, c.faults[id])
 	}
+
 	return faults
 }
 
@@ -102,6 +116,7 @@ func (c *Catalog) All() []domain.Solution {
 	for i, id := range c.order {
 		out[i] = c.solutions[id].solution
 	}
+
 	return out
 }
 
@@ -111,6 +126,7 @@ func (c *Catalog) Get(id string) (domain.Solution, error) {
 	if !ok {
 		return domain.Solution{}, domain.UnknownSolution(id)
 	}
+
 	return e.solution, nil
 }
 
@@ -124,22 +140,28 @@ func (c *Catalog) File(id, path string) ([]byte, error) {
 	if !ok {
 		return nil, domain.UnknownSolution(id)
 	}
+
 	missing := domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the solution has no file %s", path)
+
 	hidden := func(part string) bool { return strings.HasPrefix(part, ".") }
 	if !fs.ValidPath(path) || slices.ContainsFunc(strings.Split(path, "/"), hidden) {
 		return nil, missing
 	}
+
 	info, err := fs.Stat(e.files, path)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, missing
 	}
+
 	if info.Size() > maxFile {
 		return nil, domain.Newf(domain.TooLarge, "file_too_large", "the file holds %d bytes, the limit is %d", info.Size(), maxFile)
 	}
+
 	content, err := fs.ReadFile(e.files, path)
 	if err != nil || path != definition {
 		return content, err
 	}
+
 	return redacted(content)
 }
 
@@ -152,11 +174,14 @@ func (c *Catalog) Profile(base domain.Profile, s domain.Session) domain.Profile 
 		if s.BizRoleID != nil {
 			role = *s.BizRoleID
 		}
+
 		e, found := c.solutions[*s.SolutionID]
 		if !found && c.faults[*s.SolutionID] != nil {
 			e.solution.Permissions = []domain.PermissionRule{{Tool: "*", Decision: domain.PermissionAsk}}
 		}
+
 		base = e.solution.Over(base, role)
 	}
+
 	return base.With(s.Setup)
 }

@@ -14,6 +14,7 @@ import (
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
+
 	path := filepath.Join(dir, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -47,6 +48,7 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}]
 	editor := "skill_editor"
 	require.Equal(t, []string{"skill-authoring"}, c.Profile(domain.Profile{}, domain.Session{SolutionID: &editor}).Skills)
 	require.Equal(t, "Be brief.\n\nYou file papers.", profile.Instructions)
+
 	tokens := int64(5)
 	profile = c.Profile(domain.Profile{MaxSteps: 200}, domain.Session{SolutionID: &extra, Setup: domain.SessionSetup{
 		Budget: &domain.Budget{MaxTokens: &tokens}, Permissions: []domain.PermissionRule{{Tool: "Write", Decision: domain.PermissionAllow}},
@@ -62,12 +64,14 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}]
 		_, err := c.File("extra", path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), path)
 	}
+
 	_, err = c.File("none", "x")
 	require.True(t, domain.HasCode(err, "solution_not_found"))
 }
 
 func TestLoad_reportsFaults(t *testing.T) {
 	t.Parallel()
+
 	for text, says := range map[string]string{
 		"":                              "name is missing",
 		"nme: x":                        "field nme not found",
@@ -110,6 +114,7 @@ func TestLoad_reportsFaults(t *testing.T) {
 		require.True(t, domain.HasCode(err, "solution_not_found"), text)
 		require.Len(t, c.All(), 4, "the others are there")
 	}
+
 	c, err := solutions.Load(filepath.Join(t.TempDir(), "missing"))
 	require.NoError(t, err)
 	require.Empty(t, c.Faults())
@@ -129,6 +134,7 @@ func TestLoad_faultKeepsBuiltIn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "General agent", general.Name)
 	require.Len(t, c.Faults(), 4)
+
 	for i, says := range []string{"empty", "general", "not an id", "unread"} {
 		require.ErrorContains(t, c.Faults()[i], says)
 	}
@@ -141,6 +147,7 @@ func TestCatalog_Profile_faultySolutionAsks(t *testing.T) {
 	write(t, dir, "general/solution.yaml", "nonsense")
 	c, err := solutions.Load(dir)
 	require.NoError(t, err)
+
 	decide := func(solution string) domain.PermissionDecision {
 		profile := c.Profile(domain.Profile{}, domain.Session{SolutionID: &solution})
 		return domain.Decide(profile.Permissions, "Bash", []byte(`{"command":"ls"}`))
@@ -160,6 +167,7 @@ func TestLoad_compactionDefaults(t *testing.T) {
 	mine, err := c.Get("mine")
 	require.NoError(t, err)
 	require.Equal(t, domain.CompactionPolicy{Auto: true, ThresholdPct: 60, KeepLast: 6}, *mine.Compaction)
+
 	off, err := c.Get("off")
 	require.NoError(t, err)
 	require.Equal(t, domain.CompactionPolicy{Auto: false, ThresholdPct: 80, KeepLast: 0}, *off.Compaction)

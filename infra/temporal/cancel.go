@@ -16,6 +16,7 @@ func (r Runs) CancelTask(ctx context.Context, taskID string) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil
 	}
+
 	return err
 }
 

@@ -35,10 +35,12 @@ func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (cli
 	// Payloads are small and the server is near: packing them costs more than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.GetSystemInfoTimeout = firstAnswer
+
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal at %s: %w", options.HostPort, err)
 	}
+
 	return c, nil
 }
 
@@ -57,6 +59,7 @@ const defaultNamespace = "everloop"
 // that carries nothing, else a new one.
 func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 	id := durable.SessionWorkflowID(s.SessionID)
+
 	queue := cmp.Or(r.Queue, durable.Queue)
 	for range 3 {
 		_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -72,11 +75,13 @@ func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 		if _, open := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); !open {
 			return err
 		}
+
 		err = r.Client.SignalWorkflow(ctx, id, "", contract.Wake.Name, struct{}{})
 		if _, gone := errors.AsType[*serviceerror.NotFound](err); !gone {
 			return err
 		}
 	}
+
 	return errors.New("the session's run opens and closes faster than it can be woken")
 }
 
@@ -86,6 +91,7 @@ func (r Runs) Stop(ctx context.Context, sessionID, chatID string) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil // there is nothing left to stop
 	}
+
 	return err
 }
 
@@ -101,6 +107,7 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil
 	}
+
 	return err
 }
 
@@ -111,10 +118,12 @@ func (r Runs) TerminateSession(ctx context.Context, sessionID string, operations
 	for _, id := range operations {
 		runs = append(runs, durable.HistoryWorkflowID(sessionID, id))
 	}
+
 	for _, id := range runs {
 		if err := r.Terminate(ctx, id, "", reason); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

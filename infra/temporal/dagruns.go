@@ -21,6 +21,8 @@ func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error 
 	if err := r.StartDAGRun(ctx, solutionID, runID); err != nil {
 		return err
 	}
+
 	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(solutionID, runID)})
+
 	return err
 }

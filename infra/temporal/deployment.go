@@ -64,6 +64,7 @@ func (d Deployment) describe(ctx context.Context) (*deploymentpb.WorkerDeploymen
 	answer, err := d.Client.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
 		Namespace: d.namespace(), DeploymentName: d.name(),
 	})
+
 	return answer.GetWorkerDeploymentInfo(), err
 }
 
@@ -71,19 +72,23 @@ func (d Deployment) describe(ctx context.Context) (*deploymentpb.WorkerDeploymen
 // at most the version of workers without one.
 func (d Deployment) Look(ctx context.Context) (domain.WorkerDeployment, error) {
 	out := domain.WorkerDeployment{Name: d.name(), Versions: []domain.WorkerVersion{}}
+
 	info, err := d.describe(ctx)
 	switch err.(type) {
 	case nil, *serviceerror.NotFound, *serviceerror.Unimplemented, *serviceerror.PermissionDenied:
 	default:
 		return out, err
 	}
+
 	workers, err := d.workers(ctx)
 	if err != nil {
 		return out, err
 	}
+
 	routing := info.GetRoutingConfig()
 	out.Current, out.Ramping = routing.GetCurrentDeploymentVersion().GetBuildId(), routing.GetRampingDeploymentVersion().GetBuildId()
 	out.RampPercent = routing.GetRampingVersionPercentage()
+
 	for _, version := range info.GetVersionSummaries() {
 		build := version.GetDeploymentVersion().GetBuildId()
 		out.Versions = append(out.Versions, domain.WorkerVersion{
@@ -91,10 +96,13 @@ func (d Deployment) Look(ctx context.Context) (domain.WorkerDeployment, error) {
 			Activated: version.GetFirstActivationTime().IsValid(), CreatedAt: version.GetCreateTime().AsTime(),
 		})
 	}
+
 	slices.SortFunc(out.Versions, func(a, b domain.WorkerVersion) int { return b.CreatedAt.Compare(a.CreatedAt) })
+
 	if plain := len(workers[""]); plain > 0 {
 		out.Versions = append(out.Versions, unversioned(plain, out.Current == ""))
 	}
+
 	return out, nil
 }
 
@@ -104,6 +112,7 @@ func unversioned(workers int, current bool) domain.WorkerVersion {
 	if current {
 		status = domain.VersionCurrent
 	}
+
 	return domain.WorkerVersion{Status: status, Workers: workers, Activated: true}
 }
 
@@ -118,6 +127,7 @@ func statusOf(
 	case build == in.Ramping:
 		return domain.VersionRamping
 	}
+
 	switch version.GetDrainageInfo().GetStatus() {
 	case enumspb.VERSION_DRAINAGE_STATUS_DRAINING:
 		return domain.VersionDraining
@@ -136,20 +146,26 @@ func (d Deployment) workers(ctx context.Context) (map[string]map[string]bool, er
 	if err != nil {
 		return nil, err
 	}
+
 	workers := map[string]map[string]bool{}
+
 	for _, poller := range queue.GetPollers() {
 		if time.Since(poller.GetLastAccessTime().AsTime()) > workerSilence {
 			continue
 		}
+
 		build := ""
 		if options := poller.GetDeploymentOptions(); options.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
 			build = options.GetBuildId()
 		}
+
 		if workers[build] == nil {
 			workers[build] = map[string]bool{}
 		}
+
 		workers[build][poller.GetIdentity()] = true
 	}
+
 	return workers, nil
 }
 
@@ -159,6 +175,7 @@ func (d Deployment) Promote(ctx context.Context, buildID string) error {
 	_, err := d.Client.WorkerDeploymentClient().
 		GetHandle(d.name()).
 		SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID})
+
 	return err
 }
 
@@ -168,9 +185,11 @@ func (d Deployment) Ramp(ctx context.Context, buildID string, percent float32) e
 	if percent == 0 {
 		buildID = ""
 	}
+
 	_, err := d.Client.WorkerDeploymentClient().GetHandle(d.name()).SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{
 		BuildID: buildID, Percentage: percent,
 	})
+
 	return err
 }
 
@@ -197,6 +216,7 @@ func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) 
 	if waiting {
 		query += fmt.Sprintf(" AND %s = '%s'", durable.ChatStatus.GetName(), domain.FinishAwaitingAnswer)
 	}
+
 	var runs []*workflowpb.WorkflowExecutionInfo
 	for page := []byte(nil); len(runs) < mostMoves; {
 		list, err := d.Client.ListWorkflow(
@@ -206,16 +226,20 @@ func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) 
 		if err != nil {
 			return 0, err
 		}
+
 		runs = append(runs, list.GetExecutions()...)
 		if page = list.GetNextPageToken(); len(page) == 0 {
 			break
 		}
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(movesAside)
+
 	for _, run := range runs {
 		group.Go(func() error { return d.move(ctx, run.GetExecution().GetWorkflowId(), run.GetExecution().GetRunId()) })
 	}
+
 	return len(runs), group.Wait()
 }
 
@@ -231,5 +255,6 @@ func (d Deployment) move(ctx context.Context, workflowID, runID string) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil
 	}
+
 	return err
 }

@@ -19,6 +19,7 @@ import (
 // its reason; one that cannot be asked is not taken for such a one.
 func TestDeployment_Refusal(t *testing.T) {
 	t.Parallel()
+
 	server := testkit.Temporal(t)
 	for name, c := range map[string]struct {
 		answer  error
@@ -34,6 +35,7 @@ func TestDeployment_Refusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			options := server
 			options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 				func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
@@ -42,20 +44,25 @@ func TestDeployment_Refusal(t *testing.T) {
 					if c.answer != nil && strings.HasSuffix(method, "/DescribeWorkerDeployment") {
 						return c.answer
 					}
+
 					return call(ctx, method, in, out, conn, more...)
 				},
 			)}
 			reached, err := temporal.Dial(t.Context(), options, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
+
 			defer reached.Close()
+
 			deployment := temporal.Deployment{Client: reached, Namespace: server.Namespace, Name: testkit.Prefix(t)}
 
 			refusal, err := deployment.Refusal(t.Context())
 			require.Equal(t, c.refused, refusal != nil, "%v", refusal)
 			require.Equal(t, c.failed, err != nil, "%v", err)
+
 			if c.failed || status.Code(c.answer) == codes.ResourceExhausted {
 				return
 			}
+
 			look, err := deployment.Look(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, look.Current)

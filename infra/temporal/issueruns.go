@@ -24,6 +24,8 @@ func (r Runs) ResumeIssueRun(ctx context.Context, runID string) error {
 	if err := r.StartIssueRun(ctx, runID); err != nil {
 		return err
 	}
+
 	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.IssueRunWorkflowID(runID)})
+
 	return err
 }

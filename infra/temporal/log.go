@@ -16,9 +16,11 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 			if !q.Enabled(ctx, slog.LevelDebug) {
 				return nil
 			}
+
 			r.Level = slog.LevelDebug
 		}
 	}
+
 	return q.Handler.Handle(ctx, r)
 }
 

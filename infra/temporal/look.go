@@ -50,9 +50,11 @@ func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLoo
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return domain.RunLook{State: domain.RunUnknown, RunID: runID, Cause: "the run is not known to Temporal"}, nil
 	}
+
 	if err != nil {
 		return domain.RunLook{RunID: runID}, err
 	}
+
 	look := domain.RunLook{RunID: d.GetWorkflowExecutionInfo().GetExecution().GetRunId()}
 	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
@@ -64,6 +66,7 @@ func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLoo
 	default:
 		look.State, look.Cause = domain.RunClosed, "the run was closed: "+status.String()
 	}
+
 	return look, nil
 }
 
@@ -78,20 +81,25 @@ func (r Runs) lookAtOpen(
 		look.State, look.Cause = domain.RunStuck, "the run's workflow task keeps failing"
 		return look, nil
 	}
+
 	for _, activity := range d.GetPendingActivities() {
 		if name := activity.GetActivityType().GetName(); slices.Contains(steps, name) && activity.GetAttempt() > stuckStepAttempts {
 			look.State, look.Finishing = domain.RunStuck, name == contract.FinishChat.Name
 			look.Cause = fmt.Sprintf("the step %s has failed %d times", name, activity.GetAttempt()-1)
+
 			return look, nil
 		}
 	}
+
 	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || time.Since(task.GetScheduledTime().AsTime()) < stuckTaskAge {
 		return look, nil
 	}
+
 	idle, err := r.workersAreIdle(ctx)
 	if err == nil && idle {
 		look.State, look.Cause = domain.RunStuck, "the run's workflow task was never given to a worker"
 	}
+
 	return look, err
 }
 
@@ -105,8 +113,10 @@ func (r Runs) workersAreIdle(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	polled := slices.ContainsFunc(queue.GetPollers(), func(p *taskqueuepb.PollerInfo) bool {
 		return time.Since(p.GetLastAccessTime().AsTime()) < stuckTaskAge
 	})
+
 	return polled && queue.GetStats().GetApproximateBacklogCount() == 0, nil
 }

@@ -38,6 +38,7 @@ func (q queues) DescribeTaskQueue(context.Context, *workflowservice.DescribeTask
 
 func TestRuns_LookAtSession(t *testing.T) {
 	t.Parallel()
+
 	now, old := timestamppb.Now(), timestamppb.New(time.Now().Add(-2*time.Minute))
 	step := func(name string, attempt int32) []*workflowpb.PendingActivityInfo {
 		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: name}, Attempt: attempt}}
@@ -47,6 +48,7 @@ func TestRuns_LookAtSession(t *testing.T) {
 			State: enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, ScheduledTime: since, OriginalScheduledTime: since, Attempt: 1,
 		}
 	}
+
 	const running, failed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
 	for name, tc := range map[string]struct {
 		status     enumspb.WorkflowExecutionStatus
@@ -74,6 +76,7 @@ func TestRuns_LookAtSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			client := &mocks.Client{}
 			client.On("DescribeWorkflowExecution", mock.Anything, "session/s", "").
 				Return(&workflowservice.DescribeWorkflowExecutionResponse{

@@ -50,6 +50,7 @@ var statuses = map[string]enumspb.WorkflowExecutionStatus{
 // The list is eventually consistent: a run may take a second to appear.
 func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error) {
 	var terms []string
+
 	for name, value := range map[string]string{
 		durable.Kind.GetName(): q.Kind, durable.SessionID.GetName(): q.SessionID, durable.OwnerID.GetName(): q.OwnerID,
 	} {
@@ -57,25 +58,31 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 			terms = append(terms, name+" = '"+strings.ReplaceAll(value, "'", "''")+"'")
 		}
 	}
+
 	if q.Status != "" {
 		terms = append(terms, fmt.Sprintf("ExecutionStatus = '%s'", statuses[q.Status]))
 	}
+
 	if len(q.Page) > 0 && !json.Valid(q.Page) { // the engine would try for ten seconds to read it
 		return nil, nil, wrongPage()
 	}
+
 	list, err := o.Client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: int32(q.Limit), NextPageToken: q.Page, Query: strings.Join(terms, " AND "),
 	})
 	if _, invalid := errors.AsType[*serviceerror.InvalidArgument](err); invalid && len(q.Page) > 0 {
 		return nil, nil, wrongPage()
 	}
+
 	if err != nil {
 		return nil, nil, domain.Unavailablef("Temporal", err)
 	}
+
 	runs = make([]domain.OperatorRun, len(list.GetExecutions()))
 	for i, info := range list.GetExecutions() {
 		runs[i] = operatorRun(info)
 	}
+
 	return runs, list.GetNextPageToken(), nil
 }
 
@@ -89,6 +96,7 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 		return value
 	}
 	_, build, _ := strings.Cut(attribute("TemporalWorkerDeploymentVersion"), ":")
+
 	run := domain.OperatorRun{
 		BuildID:    build,
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
@@ -101,10 +109,12 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
 			run.Status = name
 		}
 	}
+
 	if info.GetCloseTime().IsValid() && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		closed := info.GetCloseTime().AsTime()
 		run.ClosedAt = &closed
 	}
+
 	return run
 }
 
@@ -115,11 +125,13 @@ func (o Operator) Cancel(ctx context.Context, workflowID string) error {
 	if err != nil {
 		return err
 	}
+
 	if run.Type == contract.WorkflowChat {
 		if stopped, err := o.stopChat(ctx, run); stopped || err != nil {
 			return err
 		}
 	}
+
 	return closing(workflowID, o.Client.CancelWorkflow(ctx, workflowID, ""))
 }
 
@@ -131,24 +143,29 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 	if err != nil {
 		return err
 	}
+
 	if run.Type == contract.WorkflowChat && run.ChatStatus == "awaiting_answer" {
 		stopped, err := o.stopChat(ctx, run)
 		if err != nil {
 			return err
 		}
+
 		if stopped { // the run that waited, not one that a message starts now
 			err = closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, run.RunID, reason))
 			if domain.HasCode(err, codeRunNotFound) {
 				return nil // it heard of the stop
 			}
+
 			return err
 		}
 	}
+
 	if run.Type == contract.WorkflowChat {
 		if err := o.Marks.ForceFailChat(ctx, run.SessionID, reason); err != nil {
 			return err
 		}
 	}
+
 	return closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, "", reason))
 }
 
@@ -158,10 +175,12 @@ func (o Operator) open(ctx context.Context, workflowID string) (domain.OperatorR
 	if err != nil {
 		return domain.OperatorRun{}, closing(workflowID, err)
 	}
+
 	run := operatorRun(seen.GetWorkflowExecutionInfo())
 	if run.ClosedAt != nil {
 		return run, noRun(workflowID)
 	}
+
 	return run, nil
 }
 
@@ -172,6 +191,7 @@ func (o Operator) stopChat(ctx context.Context, run domain.OperatorRun) (bool, e
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return false, nil
 	}
+
 	return stopped, err
 }
 
@@ -185,8 +205,10 @@ func closing(workflowID string, err error) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return noRun(workflowID)
 	}
+
 	if err != nil {
 		return domain.Unavailablef("Temporal", err)
 	}
+
 	return nil
 }

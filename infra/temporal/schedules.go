@@ -37,7 +37,9 @@ func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
 	if err := r.StartScheduledRun(ctx, runID); err != nil {
 		return err
 	}
+
 	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
+
 	return err
 }
 
@@ -48,6 +50,7 @@ func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signa
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
@@ -59,7 +62,9 @@ func (r Runs) SyncSchedule(ctx context.Context, in domain.ScheduleSync) error {
 	if in.Deleted {
 		return unlessGone(handle.Delete(ctx))
 	}
+
 	wanted := r.schedule(in)
+
 	err := handle.Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			return &client.ScheduleUpdate{Schedule: &wanted}, nil
@@ -68,15 +73,18 @@ func (r Runs) SyncSchedule(ctx context.Context, in domain.ScheduleSync) error {
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); !missing {
 		return err
 	}
+
 	_, err = r.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: durable.ScheduleID(in.TaskID), Spec: *wanted.Spec, Action: wanted.Action, Overlap: wanted.Policy.Overlap,
 		CatchupWindow: wanted.Policy.CatchupWindow, Paused: wanted.State.Paused, Note: wanted.State.Note,
 	})
+
 	return err
 }
 
 func (r Runs) schedule(in domain.ScheduleSync) client.Schedule {
 	spec := &client.ScheduleSpec{}
+
 	for _, at := range in.Times {
 		at = at.UTC()
 		spec.Calendars = append(spec.Calendars, client.ScheduleCalendarSpec{
@@ -84,10 +92,12 @@ func (r Runs) schedule(in domain.ScheduleSync) client.Schedule {
 			Hour: only(at.Hour()), Minute: only(at.Minute()), Second: only(at.Second()),
 		})
 	}
+
 	note := "disabled by its owner or by failures"
 	if in.Enabled {
 		note = ""
 	}
+
 	return client.Schedule{
 		Spec: spec,
 		Action: &client.ScheduleWorkflowAction{
@@ -108,5 +118,6 @@ func unlessGone(err error) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil
 	}
+
 	return err
 }

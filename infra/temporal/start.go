@@ -30,10 +30,12 @@ func (r Runs) start(ctx context.Context, in run) error {
 	options.EnableEagerStart = true
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
 	options.WorkflowExecutionErrorWhenAlreadyStarted = true
+
 	_, err := r.Client.ExecuteWorkflow(ctx, options, in.workflow, in.input)
 	if _, known := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); known {
 		return nil
 	}
+
 	return err
 }
 
@@ -53,6 +55,7 @@ func (in run) attributes() temporal.SearchAttributes {
 	case in.sessionID == "":
 		return temporal.NewSearchAttributes(durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
 	}
+
 	return temporal.NewSearchAttributes(
 		durable.SessionID.ValueSet(in.sessionID), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
 }
@@ -90,6 +93,7 @@ func (r Runs) StartReplay(ctx context.Context, sessionID, ownerID string) error 
 		sessionID: sessionID, ownerID: ownerID, workflow: contract.WorkflowReplay, input: contract.ReplayInput{SessionID: sessionID},
 	}
 	_, err := r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
+
 	return err
 }
 

@@ -13,38 +13,47 @@ func Estimate(text string) int {
 			quarters += 4 + max(word-6, 0) // beyond six letters a token for each four
 			word = 0
 		}
+
 		if digits > 0 {
 			quarters += 4 * ((digits + 2) / 3)
 			digits = 0
 		}
 	}
+
 	for _, r := range text {
 		if r != ' ' && spaces > 1 {
 			quarters += 4 // a run of spaces, as an indent
 		}
+
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z':
 			if digits > 0 || word > 0 && r <= 'Z' && last > 'Z' { // aWord
 				flush()
 			}
+
 			word++
 		case r >= '0' && r <= '9':
 			if word > 0 {
 				flush()
 			}
+
 			digits++
 		case r == ' ':
 			flush()
+
 			spaces++
 			last = r
+
 			continue
 		case r == '\n', r == '\t', r == '\r':
 			flush()
+
 			if last != r {
 				quarters += 4
 			}
 		case r < 0x80:
 			flush()
+
 			if last != r { // a row of the same signs is one
 				quarters += 3
 			} else {
@@ -52,20 +61,27 @@ func Estimate(text string) int {
 			}
 		case r < 0x2000: // European and other alphabets
 			flush()
+
 			quarters += 2
 		case r > 0xffff: // pictures and rare scripts
 			flush()
+
 			quarters += 8
 		default: // Chinese, Japanese, Korean
 			flush()
+
 			quarters += 3
 		}
+
 		spaces = 0
 		last = r
 	}
+
 	flush()
+
 	if quarters == 0 && spaces > 0 {
 		return 1
 	}
+
 	return (quarters + 3) / 4
 }

@@ -45,6 +45,7 @@ var templates = []struct {
 // Template gives the chat template of a model, by its name.
 func (c *Counter) Template(model string) domain.ChatTemplate {
 	name := strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
+
 	for _, t := range templates {
 		for _, prefix := range t.prefixes {
 			if strings.HasPrefix(name, prefix) {
@@ -53,5 +54,6 @@ func (c *Counter) Template(model string) domain.ChatTemplate {
 			}
 		}
 	}
+
 	return generic
 }

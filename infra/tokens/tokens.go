@@ -44,6 +44,7 @@ func New(store Ratios, logger *slog.Logger) *Counter {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+
 	return &Counter{store: store, logger: logger, ratios: map[string]learnt{}}
 }
 
@@ -69,6 +70,7 @@ func (c *Counter) Tokenizer(model string) (name string, exact bool) {
 	if encoding, known := encodingOf(model); known {
 		return string(encoding), true
 	}
+
 	return EstimateTokenizer, false
 }
 
@@ -78,6 +80,7 @@ func (c *Counter) Count(model, text string) int {
 	if n, exact := c.exactly(model, text); exact {
 		return n
 	}
+
 	return c.scaled(model, Estimate(text))
 }
 
@@ -86,14 +89,17 @@ func (c *Counter) Encode(model, text string, most int) (count int, exact bool, i
 	if !c.Exact(model, len(text)) {
 		return c.Count(model, text), false, nil
 	}
+
 	codec := codecOf(model)
 	if codec == nil {
 		return c.scaled(model, Estimate(text)), false, nil
 	}
+
 	all, _, err := codec.Encode(text)
 	if err != nil {
 		return c.scaled(model, Estimate(text)), false, nil
 	}
+
 	return len(all), true, all[:min(most, len(all))]
 }
 
@@ -113,11 +119,14 @@ func (c *Counter) exactly(model, text string) (int, bool) {
 	if len(text) > MaxExact {
 		return 0, false
 	}
+
 	codec := codecOf(model)
 	if codec == nil {
 		return 0, false
 	}
+
 	n, err := codec.Count(text)
+
 	return n, err == nil
 }
 
@@ -130,13 +139,16 @@ func (c *Counter) scaled(model string, estimated int) int {
 func (c *Counter) ratio(model string) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.store != nil && time.Since(c.read) > readEvery {
 		c.read = time.Now()
 		go c.readKept()
 	}
+
 	if known, ok := c.ratios[model]; ok {
 		return known.ratio
 	}
+
 	return 1
 }
 
@@ -150,15 +162,19 @@ func (c *Counter) readKept() {
 	if c.store == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
+
 	kept, err := c.store.TokenRatios(ctx)
 	if err != nil {
 		c.logger.Warn("failed to read token ratios, counts are less exact", "error", err)
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.read = time.Now()
 	for model, ratio := range kept {
 		if time.Since(c.ratios[model].at) > readEvery {
@@ -173,8 +189,10 @@ func (c *Counter) Due(model string) bool {
 	if _, known := encodingOf(model); known {
 		return false
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return time.Since(c.ratios[model].at) > readEvery
 }
 
@@ -184,19 +202,26 @@ func (c *Counter) Observe(model string, estimated int, reported int64) {
 	if estimated < minObserved || reported <= 0 {
 		return
 	}
+
 	seen := min(max(float64(reported)/float64(estimated), minRatio), maxRatio)
+
 	c.mu.Lock()
+
 	known, before := c.ratios[model]
 	if before {
 		seen = known.ratio*(1-weight) + seen*weight
 	}
+
 	known.ratio, known.at = seen, time.Now()
+
 	keep := c.store != nil && math.Abs(seen-known.kept) > keptAgain*seen
 	if keep {
 		known.kept = seen
 	}
+
 	c.ratios[model] = known
 	c.mu.Unlock()
+
 	if keep {
 		go c.keep(model, seen)
 	}
@@ -205,6 +230,7 @@ func (c *Counter) Observe(model string, estimated int, reported int64) {
 func (c *Counter) keep(model string, ratio float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
+
 	if err := c.store.KeepTokenRatio(ctx, model, ratio); err != nil {
 		c.logger.Warn("failed to store a token ratio", "model", model, "error", err)
 	}
@@ -243,6 +269,7 @@ func encodingOf(model string) (tokenizer.Encoding, bool) {
 			return e.encoding, true
 		}
 	}
+
 	return "", false
 }
 
@@ -258,9 +285,11 @@ func codecOf(model string) tokenizer.Codec {
 	if !known {
 		return nil
 	}
+
 	codec, err := codecs[encoding]()
 	if err != nil {
 		return nil
 	}
+
 	return codec
 }

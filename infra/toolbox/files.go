@@ -26,6 +26,7 @@ func (f Files) owner(uid int) int {
 	if f.OneUser {
 		return 0
 	}
+
 	return uid
 }
 
@@ -36,6 +37,7 @@ func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, err
 		return "", err
 	}
 	defer w.Close()
+
 	return w.HostPath(), nil
 }
 
@@ -46,6 +48,7 @@ func (f Files) Fits(ctx context.Context, sessionID string, uid int, grows disksp
 		return err
 	}
 	defer w.Close()
+
 	return w.Fits(ctx, grows)
 }
 
@@ -55,6 +58,7 @@ func (f Files) Open(ctx context.Context, s tools.SessionView) (tools.Files, erro
 	if err != nil {
 		return nil, err
 	}
+
 	return toolFiles{w}, nil
 }
 
@@ -65,6 +69,7 @@ func (f toolFiles) Read(path string) (io.ReadSeekCloser, tools.FileInfo, error) 
 	if err != nil {
 		return nil, tools.FileInfo{}, err
 	}
+
 	return file, toolInfo(info), nil
 }
 
@@ -78,7 +83,9 @@ func (f toolFiles) Write(ctx context.Context, path string, content io.Reader, if
 	if ifMatch == tools.Absent {
 		options.IfMatch, options.CreateOnly = "", true
 	}
+
 	info, err := f.WriteFile(ctx, path, content, options)
+
 	return toolInfo(info), err
 }
 

@@ -18,7 +18,9 @@ func TestWriteOfAnAbsentFileReplacesNone(t *testing.T) {
 	t.Parallel()
 	files, err := Files{Store: workspace.New(t.TempDir())}.Open(t.Context(), tools.SessionView{ID: "s"})
 	require.NoError(t, err)
+
 	defer files.Close()
+
 	made, err := files.Write(t.Context(), "dir/f", strings.NewReader("user"), tools.Absent)
 	require.NoError(t, err)
 	_, err = files.Write(t.Context(), "dir/f", strings.NewReader("tool"), tools.Absent)

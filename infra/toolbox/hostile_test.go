@@ -53,19 +53,26 @@ type hostile struct {
 // entries take seconds there.
 func newHostile(t *testing.T) *hostile {
 	t.Helper()
+
 	parent := "/dev/shm"
+
 	var room unix.Statfs_t
+
 	err := errors.Join(unix.Access(parent, unix.W_OK), unix.Statfs(parent, &room))
 	if err != nil || room.Ffree < 2*manyEntries || room.Bavail*uint64(room.Bsize) < 2<<30 {
 		parent = ""
 	}
+
 	dir, err := os.MkdirTemp(parent, "everloop-hostile-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+
 	store := workspace.New(filepath.Join(dir, "workspace"))
 	w, err := store.Open(t.Context(), "s", 0)
 	require.NoError(t, err)
+
 	defer w.Close()
+
 	files, err := Files{Store: store}.Open(t.Context(), tools.SessionView{ID: "s"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = files.Close() })
@@ -83,6 +90,7 @@ func newHostile(t *testing.T) *hostile {
 				return err
 			}
 		}
+
 		return nil
 	})
 	h.write("linefeeds", func(f *os.File) error {
@@ -95,11 +103,14 @@ func newHostile(t *testing.T) *hostile {
 	})
 	require.NoError(t, unix.Mkfifo(filepath.Join(h.host, "fifo"), 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("TOP-SECRET"), 0o644))
+
 	for name, target := range map[string]string{"itself": "itself", "zero": "/dev/zero", "outside": "../../secret"} {
 		require.NoError(t, os.Symlink(target, filepath.Join(h.host, name)))
 	}
+
 	h.many("many", manyEntries, "")
 	h.many(tools.AgentDir, agentEntries, ".md")
+
 	return h
 }
 
@@ -118,8 +129,11 @@ func (h *hostile) many(name string, count int, suffix string) {
 	require.NoError(h.t, os.MkdirAll(dir, 0o755))
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	require.NoError(h.t, err)
+
 	defer func() { _ = unix.Close(fd) }()
+
 	var all sync.WaitGroup
+
 	workers := runtime.NumCPU()
 	for worker := range workers {
 		all.Go(func() {
@@ -131,33 +145,42 @@ func (h *hostile) many(name string, count int, suffix string) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 
 // bounded fails the test when do holds much of the heap, or takes long.
 func bounded(t *testing.T, do func(ctx context.Context) (string, error)) string {
 	t.Helper()
+
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	heap := func() uint64 {
 		runtime.GC()
 		metrics.Read(sample)
+
 		return sample[0].Value.Uint64()
 	}
 	before, peak := heap(), uint64(0)
+
 	ctx, stop := context.WithTimeout(t.Context(), timeLimit)
 	defer stop()
+
 	type outcome struct {
 		text string
 		err  error
 	}
+
 	ended := make(chan outcome, 1)
 	began := time.Now()
+
 	go func() {
 		text, err := do(ctx)
 		ended <- outcome{text, err}
 	}()
+
 	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-tick.C:
@@ -167,10 +190,13 @@ func bounded(t *testing.T, do func(ctx context.Context) (string, error)) string 
 			t.Logf("%v, %d MiB", time.Since(began).Round(time.Millisecond), held>>20)
 			require.NoError(t, ctx.Err())
 			require.Less(t, held, uint64(peakLimit))
+
 			if e, ok := errors.AsType[*domain.Error](out.err); ok {
 				return e.Code
 			}
+
 			require.NoError(t, out.err)
+
 			return out.text
 		case <-time.After(timeLimit + time.Minute):
 			t.Fatal("a reader does not end")
@@ -194,25 +220,32 @@ func (r reads) Change(_ context.Context, _, path string, change func(string) (st
 // tool runs a tool of the agent as a chat does.
 func (h *hostile) tool(ctx context.Context, name string, arguments map[string]any) (string, error) {
 	seen := reads{map[string]string{}}
+
 	if path, ok := arguments["file_path"].(string); ok {
 		if info, err := h.files.Stat(path); err == nil {
 			seen.seen[path] = info.ETag
 		}
 	}
+
 	registry, err := tools.New(tools.Deps{Workspaces: Files{Store: h.rest.Store}, Reads: seen})
 	if err != nil {
 		return "", err
 	}
+
 	text, err := json.Marshal(arguments)
 	if err != nil {
 		return "", err
 	}
+
 	set := registry.For(ctx, tools.Scope{Session: h.session, Mode: domain.ModeExecuting})
+
 	admitted, checked, refused := set.Admit(name, string(text))
 	if refused != nil {
 		return refused.Output, nil
 	}
+
 	result, err := registry.Run(ctx, admitted, &tools.Call{ID: "call", Session: tools.SessionView{ID: "s"}, Arguments: checked})
+
 	return result.Output, err
 }
 
@@ -223,15 +256,20 @@ func TestReaders_areBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a million files")
 	}
+
 	h := newHostile(t)
+
 	type reader func(ctx context.Context, name string) (string, error)
+
 	taskLog := func(ctx context.Context, name string) (string, error) {
 		file, _, err := h.files.Read(name)
 		if err != nil {
 			return "", err
 		}
 		defer file.Close()
+
 		out, err := tools.ReadTaskLog(ctx, file, 100)
+
 		return strconv.FormatInt(out.TotalLines, 10) + " lines, " + strconv.Itoa(len(out.Lines)) + " given", err
 	}
 	read := func(ctx context.Context, name string) (string, error) {
@@ -262,10 +300,13 @@ func TestReaders_areBounded(t *testing.T) {
 			return "", err
 		}
 		defer file.Close()
+
 		if _, err := file.Seek(-1, io.SeekEnd); err != nil {
 			return "", err
 		}
+
 		last, err := io.ReadAll(file)
+
 		return strconv.Itoa(len(last)) + " of " + strconv.FormatInt(info.Size, 10), err
 	}
 	zip := func(ctx context.Context, name string) (string, error) {
@@ -273,6 +314,7 @@ func TestReaders_areBounded(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		return "zip", write(ctx, io.Discard)
 	}
 	agents := func(ctx context.Context, _ string) (string, error) {
@@ -280,7 +322,9 @@ func TestReaders_areBounded(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		_, problems := provider.Types(ctx, tools.Scope{Session: h.session})
+
 		return strings.Join(problems, "\n"), nil
 	}
 
@@ -292,6 +336,7 @@ func TestReaders_areBounded(t *testing.T) {
 		if err == nil {
 			err = file.Close()
 		}
+
 		return "appended", err
 	}
 	carrier := files.Carrier{Workspaces: h.rest.Store}
@@ -302,13 +347,16 @@ func TestReaders_areBounded(t *testing.T) {
 			if f.Open == nil || entries > 1000 {
 				return nil
 			}
+
 			content, err := f.Open()
 			if err == nil {
 				opened++
 				err = content.Close()
 			}
+
 			return err
 		})
+
 		return "all: " + strconv.FormatBool(entries > manyEntries+agentEntries && opened > 0), err
 	}
 
@@ -370,18 +418,23 @@ func TestCarrier_CopyFiles_hostileWorkspace(t *testing.T) {
 	from, to := domain.Session{ID: "from"}, domain.Session{ID: "to"}
 	source, err := store.Open(t.Context(), from.ID, 0)
 	require.NoError(t, err)
+
 	defer source.Close()
+
 	host := source.HostPath()
+
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("TOP-SECRET"), 0o644))
 	require.NoError(t, unix.Mkfifo(filepath.Join(host, "fifo"), 0o666))
 	require.NoError(t, os.Symlink("../../secret", filepath.Join(host, "outside")))
 	require.NoError(t, os.Symlink("itself", filepath.Join(host, "itself")))
 	require.NoError(t, os.WriteFile(filepath.Join(host, "sparse"), nil, 0o644))
 	require.NoError(t, os.Truncate(filepath.Join(host, "sparse"), 64<<20))
+
 	deep := host
 	for range 200 {
 		deep = filepath.Join(deep, "d")
 	}
+
 	require.NoError(t, os.MkdirAll(deep, 0o755))
 
 	bounded(t, func(ctx context.Context) (string, error) {
@@ -389,14 +442,19 @@ func TestCarrier_CopyFiles_hostileWorkspace(t *testing.T) {
 	})
 	target, err := store.Open(t.Context(), to.ID, 0)
 	require.NoError(t, err)
+
 	defer target.Close()
+
 	entries, err := os.ReadDir(target.HostPath())
 	require.NoError(t, err)
+
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
+
 	require.ElementsMatch(t, []string{"d", "itself", "outside", "sparse"}, names)
+
 	link, err := os.Readlink(filepath.Join(target.HostPath(), "outside"))
 	require.NoError(t, err)
 	require.Equal(t, "../../secret", link)

@@ -21,25 +21,32 @@ func (s Shell) Launch(ctx context.Context, p mcp.Program) (mcp.Process, error) {
 	} else {
 		spec.Private, spec.Limits.Workspace, spec.Limits.Inodes = true, 0, 0
 	}
+
 	release := func() {}
+
 	if p.Session != nil {
 		var err error
 		if release, err = s.Slots.take(ctx, *p.Session); err != nil {
 			return nil, err
 		}
 	}
+
 	way := s.connect(&spec, p.SessionID)
+
 	process, err := s.Sandbox.Start(ctx, spec)
 	if err != nil {
 		way.Close()
 		release()
+
 		return nil, err
 	}
+
 	go func() {
 		<-process.Done()
 		way.Close()
 		release()
 	}()
+
 	return launched{process}, nil
 }
 

@@ -39,9 +39,16 @@ const adminSecret = "ghp_ADMINONLYSECRET0123456789"
 // hostileEnv holds the variables by which the owner of a session tries to load code
 // into the processes of tool servers.
 var hostileEnv = map[string]string{
-	"PYTHONPATH": "/workspace", "PYTHONSTARTUP": "/workspace/sitecustomize.py", "NODE_OPTIONS": "--require=/workspace/evil.js",
-	"NODE_PATH": "/workspace/node_modules", "BASH_ENV": "/workspace/evil.sh", "ENV": "/workspace/evil.sh", "LD_PRELOAD": "/workspace/evil.so",
-	"HOME": "/workspace", "PATH": "/workspace/bin:/usr/bin:/bin", "npm_config_userconfig": "/workspace/.npmrc",
+	"PYTHONPATH":            "/workspace",
+	"PYTHONSTARTUP":         "/workspace/sitecustomize.py",
+	"NODE_OPTIONS":          "--require=/workspace/evil.js",
+	"NODE_PATH":             "/workspace/node_modules",
+	"BASH_ENV":              "/workspace/evil.sh",
+	"ENV":                   "/workspace/evil.sh",
+	"LD_PRELOAD":            "/workspace/evil.so",
+	"HOME":                  "/workspace",
+	"PATH":                  "/workspace/bin:/usr/bin:/bin",
+	"npm_config_userconfig": "/workspace/.npmrc",
 }
 
 const (
@@ -52,10 +59,18 @@ const (
 
 // trap is a workspace whose files leak the environment of what loads them.
 var trap = map[string]string{
-	"sitecustomize.py": pythonLeak, "usercustomize.py": pythonLeak, "json.py": pythonLeak + "raise SystemExit(3)\n",
-	"evil.js": nodeLeak, "node_modules/leftpad/index.js": nodeLeak, "evil.sh": shellLeak, ".bashrc": shellLeak, ".profile": shellLeak,
-	".npmrc": "script-shell=/workspace/evil.sh\n", "evil.so": "no library",
-	"bin/python3": "#!/bin/sh\n" + shellLeak + "exec /usr/bin/python3 \"$@\"\n", "bin/node": "#!/bin/sh\n" + shellLeak + "exec /usr/bin/node \"$@\"\n",
+	"sitecustomize.py":              pythonLeak,
+	"usercustomize.py":              pythonLeak,
+	"json.py":                       pythonLeak + "raise SystemExit(3)\n",
+	"evil.js":                       nodeLeak,
+	"node_modules/leftpad/index.js": nodeLeak,
+	"evil.sh":                       shellLeak,
+	".bashrc":                       shellLeak,
+	".profile":                      shellLeak,
+	".npmrc":                        "script-shell=/workspace/evil.sh\n",
+	"evil.so":                       "no library",
+	"bin/python3":                   "#!/bin/sh\n" + shellLeak + "exec /usr/bin/python3 \"$@\"\n",
+	"bin/node":                      "#!/bin/sh\n" + shellLeak + "exec /usr/bin/node \"$@\"\n",
 }
 
 // servers keep what mcp.Manager reads, in memory.
@@ -81,7 +96,9 @@ func (s *servers) MCPConnections(context.Context, string) ([]domain.MCPConnectio
 func (s *servers) SaveMCPConnection(_ context.Context, c domain.MCPConnection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.states[c.Name] = c
+
 	return nil
 }
 
@@ -105,11 +122,13 @@ type trapped struct {
 
 func newTrapped(t *testing.T, list []domain.MCPServerRecord, files []domain.MCPServer) *trapped {
 	t.Helper()
+
 	for _, program := range []string{"/usr/bin/python3", "/usr/bin/node"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip("sandboxes have no " + program)
 		}
 	}
+
 	box, err := sandbox.New(t.Context(), sandbox.Config{})
 	require.NoError(t, err)
 	t.Cleanup(box.Close)
@@ -120,11 +139,13 @@ func newTrapped(t *testing.T, list []domain.MCPServerRecord, files []domain.MCPS
 	require.NoError(t, os.Chmod(parent, 0o711))
 	root, uid := filepath.Join(parent, "workspace"), sandbox.DefaultUserBase+1+os.Getpid()
 	require.NoError(t, os.Mkdir(root, 0o700))
+
 	for name, content := range trap {
 		at := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		require.NoError(t, os.WriteFile(at, []byte(content), 0o755))
 	}
+
 	if box.DedicatedUsers() {
 		require.NoError(t, exec.Command("chown", "-R", strconv.Itoa(uid), root).Run())
 	}
@@ -135,30 +156,41 @@ func newTrapped(t *testing.T, list []domain.MCPServerRecord, files []domain.MCPS
 	}}
 	checks, err := netguard.New(nil, nil)
 	require.NoError(t, err)
+
 	w.manager = mcp.NewManager(mcp.Config{
-		Records: w.records, Launcher: w.shell, Roots: w.records, HTTP: mcp.NewGuard(checks), Version: "test", Logger: slog.New(slog.DiscardHandler),
+		Records:     w.records,
+		Launcher:    w.shell,
+		Roots:       w.records,
+		HTTP:        mcp.NewGuard(checks),
+		Version:     "test",
+		Logger:      slog.New(slog.DiscardHandler),
 		ConnectTime: time.Minute,
 	})
 	t.Cleanup(w.manager.Close)
+
 	return w
 }
 
 // report asks a server what its process has.
 func (w *trapped) report(server string) (got report) {
 	w.t.Helper()
+
 	var tool tools.Tool
+
 	require.Eventually(w.t, func() bool {
 		for _, offered := range w.manager.Tools(w.t.Context(), tools.Scope{Session: w.records.session, Profile: w.profile}) {
 			if offered.Name == "mcp__"+server+"__report" {
 				tool = offered
 			}
 		}
+
 		return tool.Run != nil
 	}, time.Minute, 10*time.Millisecond, "%s: %+v", server, w.records.states)
 	result, err := tool.Run(w.t.Context(), &tools.Call{ID: "call-1", Arguments: json.RawMessage(`{}`)})
 	require.NoError(w.t, err)
 	require.False(w.t, result.IsError, result.Output)
 	require.NoError(w.t, json.Unmarshal([]byte(result.Output), &got), result.Output)
+
 	return got
 }
 
@@ -177,29 +209,43 @@ func stdio(name, scope string, argv ...string) domain.MCPServerRecord {
 // files and the variables of a session.
 func TestShell_Launch_keepsServersOfOthersApart(t *testing.T) {
 	t.Parallel()
+
 	byShell := []string{"bash", "-c", `exec python3 -c "$0"`, pythonServer}
 	list := []domain.MCPServerRecord{
-		stdio("py", "service", "python3", "-c", pythonServer), stdio("js", "service", "node", "-e", nodeServer), stdio("sh", "service", byShell...),
+		stdio(
+			"py",
+			"service",
+			"python3",
+			"-c",
+			pythonServer,
+		),
+		stdio("js", "service", "node", "-e", nodeServer),
+		stdio("sh", "service", byShell...),
 		stdio("sol", "solution", "python3", "-c", pythonServer),
 	}
 	fromFiles := stdio("file", "solution", "python3", "-c", pythonServer).MCPServer
+
 	w := newTrapped(t, list, []domain.MCPServer{fromFiles})
 	for _, name := range []string{"py", "js", "sh", "sol", "file"} {
 		got := w.report(name)
 		require.Equal(t, adminSecret, got.Env["ADMIN_VALUE"], "%s has its own variables", name)
+
 		for variable, value := range hostileEnv {
 			require.NotEqual(t, value, got.Env[variable], "%s has %s of the session", name, variable)
 		}
+
 		require.Equal(t, "/server", got.Env["HOME"])
 		require.Equal(t, "/server", got.Place)
 		require.Empty(t, got.Cwd, name)
 		require.Empty(t, got.Home, name)
 		require.False(t, got.Workspace, "%s sees the workspace", name)
 	}
+
 	require.NoFileExists(t, filepath.Join(w.records.root, "leak"))
 
 	// While they run, no command of the session finds them.
 	var out bytes.Buffer
+
 	exit, err := w.shell.Run(t.Context(), tools.Command{
 		Session: tools.SessionView{SandboxUID: w.records.session.SandboxUID, Root: w.records.root}, Stdout: &out, Stderr: &out,
 		Argv: []string{"sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'; ls /; echo looked"},
@@ -215,6 +261,7 @@ func TestShell_Launch_keepsServersOfOthersApart(t *testing.T) {
 // A server of the session itself keeps the session's files, variables and user.
 func TestShell_Launch_keepsServersOfTheSessionInIt(t *testing.T) {
 	t.Parallel()
+
 	own := stdio("own", "session", "/usr/bin/python3", "-I", "-c", pythonServer)
 	w := newTrapped(t, []domain.MCPServerRecord{own}, nil)
 	got := w.report("own")

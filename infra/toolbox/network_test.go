@@ -51,6 +51,7 @@ func (n *networked) NetworkPolicy(_ context.Context, sessionID string) (domain.N
 	if sessionID != n.view.ID {
 		return domain.NetworkPolicy{}, domain.SessionNotFound(sessionID)
 	}
+
 	return *n.rules.Load(), nil
 }
 
@@ -59,6 +60,7 @@ func (n *networked) allow(patterns ...string) {
 	for _, pattern := range patterns {
 		rules = append(rules, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: pattern, Decision: domain.PermissionAllow})
 	}
+
 	policy := domain.NewNetworkPolicy(domain.NetworkRules, rules)
 	n.rules.Store(&policy)
 }
@@ -68,6 +70,7 @@ func newNetworked(t *testing.T, server *httptest.Server) *networked {
 	box, err := sandbox.New(t.Context(), sandbox.Config{MinLevel: sandbox.Namespaced})
 	require.NoError(t, err)
 	t.Cleanup(box.Close)
+
 	parent, err := os.MkdirTemp("", "everloop-network-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(parent) })
@@ -75,27 +78,34 @@ func newNetworked(t *testing.T, server *httptest.Server) *networked {
 	n := &networked{t: t, view: tools.SessionView{ID: "session-1", SandboxUID: 100_733, Root: filepath.Join(parent, "w")}}
 	require.NoError(t, os.Mkdir(n.view.Root, 0o777))
 	require.NoError(t, os.Chmod(n.view.Root, 0o777))
+
 	guard, err := netguard.New([]string{"example.com"}, nil)
 	require.NoError(t, err)
+
 	n.shell = Shell{Sandbox: box, Policies: n, Proxy: egress.New(egress.Config{Guard: guard, Resolver: loopbackResolver(t)})}
 	if server != nil {
 		_, n.port, err = net.SplitHostPort(server.Listener.Addr().String())
 		require.NoError(t, err)
+
 		if cert := server.Certificate(); cert != nil {
 			text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 			require.NoError(t, os.WriteFile(filepath.Join(n.view.Root, "ca.pem"), text, 0o644))
 		}
 	}
+
 	n.allow("example.com:" + n.port)
+
 	return n
 }
 
 // loopbackResolver answers every name with 127.0.0.1.
 func loopbackResolver(t *testing.T) *net.Resolver {
 	t.Helper()
+
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
+
 	go func() {
 		buf := make([]byte, 1500)
 		for {
@@ -103,10 +113,13 @@ func loopbackResolver(t *testing.T) *net.Resolver {
 			if err != nil {
 				return
 			}
+
 			_, _ = server.WriteTo(loopbackAnswer(buf[:n]), from)
 		}
 	}()
+
 	at := server.LocalAddr().String()
+
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", at)
@@ -115,16 +128,21 @@ func loopbackResolver(t *testing.T) *net.Resolver {
 
 func (n *networked) bash(script string) (string, tools.Exit) {
 	n.t.Helper()
+
 	var out bytes.Buffer
+
 	ctx, cancel := context.WithTimeout(n.t.Context(), 3*time.Minute)
 	defer cancel()
+
 	exit, err := n.shell.Run(ctx, tools.Command{Session: n.view, Argv: []string{"bash", "-c", script}, Stdout: &out, Stderr: &out})
 	require.NoError(n.t, err, out.String())
+
 	return out.String(), exit
 }
 
 func needs(t *testing.T, programs ...string) {
 	t.Helper()
+
 	for _, program := range programs {
 		if path, err := exec.LookPath(program); err != nil || !strings.HasPrefix(path, "/usr/") {
 			t.Skip("sandboxes have no " + program)
@@ -135,6 +153,7 @@ func needs(t *testing.T, programs ...string) {
 func TestShell_Run_gitOverHTTPS(t *testing.T) {
 	t.Parallel()
 	needs(t, "git")
+
 	root := t.TempDir()
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "main", root + "/source"},
@@ -145,10 +164,21 @@ func TestShell_Run_gitOverHTTPS(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
+
 	core, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
 	require.NoError(t, err)
+
 	server := httptest.NewTLSServer(&cgi.Handler{
-		Path: strings.TrimSpace(string(core)) + "/git-http-backend", Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Path: strings.TrimSpace(
+			string(core),
+		) + "/git-http-backend",
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + root,
+			"GIT_HTTP_EXPORT_ALL=1",
+			"GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory",
+			"GIT_CONFIG_VALUE_0=*",
+		},
 	})
 	t.Cleanup(server.Close)
 	n := newNetworked(t, server)
@@ -172,22 +202,31 @@ func TestShell_Run_gitOverHTTPS(t *testing.T) {
 // npmRegistry is a registry with one package.
 func npmRegistry(t *testing.T) *httptest.Server {
 	t.Helper()
+
 	var packed bytes.Buffer
+
 	zipped := gzip.NewWriter(&packed)
+
 	files := tar.NewWriter(zipped)
 	for name, text := range map[string]string{"package/package.json": `{"name":"greeting","version":"1.0.0","main":"index.js"}`, "package/index.js": `module.exports = "hello from the registry"`} {
 		require.NoError(t, files.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o644}))
 		_, _ = io.WriteString(files, text)
 	}
+
 	require.NoError(t, files.Close())
 	require.NoError(t, zipped.Close())
+
 	sum := sha512.Sum512(packed.Bytes())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/greeting":
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"name":"greeting","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"greeting","version":"1.0.0","dist":{"tarball":"http://%s/greeting.tgz","integrity":"sha512-%s"}}}}`,
-				r.Host, base64.StdEncoding.EncodeToString(sum[:]))
+			_, _ = fmt.Fprintf(
+				w,
+				`{"name":"greeting","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"greeting","version":"1.0.0","dist":{"tarball":"http://%s/greeting.tgz","integrity":"sha512-%s"}}}}`,
+				r.Host,
+				base64.StdEncoding.EncodeToString(sum[:]),
+			)
 		case "/greeting.tgz":
 			_, _ = w.Write(packed.Bytes())
 		default:
@@ -195,6 +234,7 @@ func npmRegistry(t *testing.T) *httptest.Server {
 		}
 	}))
 	t.Cleanup(server.Close)
+
 	return server
 }
 
@@ -202,7 +242,9 @@ func TestShell_Run_npmInstall(t *testing.T) {
 	t.Parallel()
 	needs(t, "npm", "node")
 	n := newNetworked(t, npmRegistry(t))
-	out, exit := n.bash(`npm install --no-audit --no-fund --no-update-notifier --registry http://example.com:` + n.port + ` greeting && node -p 'require("greeting")'`)
+	out, exit := n.bash(
+		`npm install --no-audit --no-fund --no-update-notifier --registry http://example.com:` + n.port + ` greeting && node -p 'require("greeting")'`,
+	)
 	require.Zero(t, exit.Code, out)
 	require.Contains(t, out, "hello from the registry")
 	require.Equal(t, "example.com", exit.Connections[0].Host)
@@ -211,15 +253,22 @@ func TestShell_Run_npmInstall(t *testing.T) {
 func TestShell_Run_goModule(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
+
 	var packed bytes.Buffer
+
 	files := zip.NewWriter(&packed)
+
 	const mod = "module example.test/greeting\n\ngo 1.20\n"
-	for name, text := range map[string]string{"go.mod": mod, "greeting.go": "package greeting\n\nconst Text = \"hello from the module proxy\"\n"} {
+	for name, text := range map[string]string{"go.mod": mod, "greeting.go": "package greeting\n\nconst Text = \"hello from the module " +
+		"proxy\"\n"} {
 		file, err := files.Create("example.test/greeting@v1.0.0/" + name)
 		require.NoError(t, err)
+
 		_, _ = io.WriteString(file, text)
 	}
+
 	require.NoError(t, files.Close())
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/example.test/greeting/@v/list":
@@ -236,8 +285,10 @@ func TestShell_Run_goModule(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	n := newNetworked(t, server)
-	out, exit := n.bash(`export PATH=$PATH:/usr/local/go/bin GOPROXY=http://example.com:` + n.port + ` GONOSUMDB='*' GOFLAGS=-mod=mod GOTOOLCHAIN=local
-		go mod init here 2>/dev/null && go mod download -x example.test/greeting@v1.0.0 && cat ~/go/pkg/mod/example.test/greeting@v1.0.0/greeting.go; chmod -R u+w ~/go`)
+	out, exit := n.bash(
+		`export PATH=$PATH:/usr/local/go/bin GOPROXY=http://example.com:` + n.port + ` GONOSUMDB='*' GOFLAGS=-mod=mod GOTOOLCHAIN=local
+		go mod init here 2>/dev/null && go mod download -x example.test/greeting@v1.0.0 && cat ~/go/pkg/mod/example.test/greeting@v1.0.0/greeting.go; chmod -R u+w ~/go`,
+	)
 	require.Zero(t, exit.Code, out)
 	require.Contains(t, out, "hello from the module proxy")
 	require.Equal(t, "example.com", exit.Connections[0].Host)
@@ -248,25 +299,32 @@ func TestShell_Run_goModule(t *testing.T) {
 func TestShell_Run_stoppedDownload(t *testing.T) {
 	t.Parallel()
 	needs(t, "curl")
+
 	begun, gone := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(gone)
+
 		_, _ = w.Write(make([]byte, 64<<10))
 		_ = http.NewResponseController(w).Flush()
+
 		close(begun)
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
 	n := newNetworked(t, server)
+
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+
 	go func() {
 		<-begun
 		stop()
 	}()
+
 	exit, err := n.shell.Run(ctx, tools.Command{Session: n.view, Argv: []string{"curl", "-sS", "http://example.com:" + n.port + "/"}})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, exit.Connections, 1)
+
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
@@ -278,14 +336,18 @@ func TestShell_Run_stoppedDownload(t *testing.T) {
 func TestShell_Launch_network(t *testing.T) {
 	t.Parallel()
 	needs(t, "curl")
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "reached") }))
 	t.Cleanup(server.Close)
+
 	n := newNetworked(t, server)
 	for name, session := range map[string]*tools.SessionView{"of the session": &n.view, "private": nil} {
 		var out bytes.Buffer
+
 		process, err := n.shell.Launch(t.Context(), mcp.Program{
 			SessionID: n.view.ID, Session: session, Stdout: &out, Stderr: &out,
-			Argv: []string{"bash", "-c", "curl -sS http://example.com:" + n.port + "/; curl -sS -o /dev/null -w ' %{http_code}' http://elsewhere.test/"},
+			Argv: []string{"bash", "-c", "curl -sS http://example.com:" + n.port + "/; curl -sS -o /dev/null -w ' %{http_code}' " +
+				"http://elsewhere.test/"},
 		})
 		require.NoError(t, err)
 		<-process.Done()
@@ -310,12 +372,15 @@ func loopbackAnswer(question []byte) []byte {
 	if m.Unpack(question) != nil || len(m.Questions) == 0 {
 		return nil
 	}
+
 	m.Header.Response, m.Additionals = true, nil
 	if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
 		m.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
 		}}
 	}
+
 	answer, _ := m.Pack()
+
 	return answer
 }

@@ -19,7 +19,9 @@ func TestFiles_toolsKeepToTheQuota(t *testing.T) {
 	store := workspace.NewLimited(t.TempDir(), workspace.Limits{Bytes: 1 << 20, Inodes: 20})
 	files, err := Files{Store: store}.Open(t.Context(), tools.SessionView{ID: "s"})
 	require.NoError(t, err)
+
 	defer files.Close()
+
 	_, err = files.Write(t.Context(), "large", strings.NewReader(strings.Repeat("x", 2<<20)), "")
 	require.True(t, domain.HasCode(err, workspace.CodeNoSpace), "%v", err)
 	_, err = files.Write(t.Context(), "small", strings.NewReader("x"), "")
@@ -27,13 +29,18 @@ func TestFiles_toolsKeepToTheQuota(t *testing.T) {
 
 	saved, err := files.Append(t.Context(), tools.OutputDir+"/call.txt")
 	require.NoError(t, err)
+
 	defer saved.Close()
+
 	written, chunk := 0, make([]byte, 32<<10)
+
 	for err == nil {
 		var n int
+
 		n, err = saved.Write(chunk)
 		written += n
 	}
+
 	require.True(t, domain.HasCode(err, workspace.CodeNoSpace), "%v", err)
 	require.Greater(t, written, 900<<10)
 	require.Less(t, written, 1<<20)

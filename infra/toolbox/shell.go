@@ -31,10 +31,12 @@ func (s Shell) connect(spec *sandbox.Spec, sessionID string) *egress.Command {
 	if s.Proxy == nil || !s.Sandbox.Networked() {
 		return nil
 	}
+
 	way := s.Proxy.Open(func(ctx context.Context) (domain.NetworkPolicy, error) {
 		return s.Policies.NetworkPolicy(ctx, sessionID)
 	})
 	spec.Proxy = way.Serve
+
 	return way
 }
 
@@ -46,24 +48,31 @@ func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 		return tools.Exit{}, err
 	}
 	defer release()
+
 	spec := sandbox.Spec{
 		Argv: c.Argv, Workspace: c.Session.Root, UID: c.Session.SandboxUID, Env: c.Env, Limits: s.Limits,
 		Stdout: c.Stdout, Stderr: c.Stderr,
 	}
+
 	way := s.connect(&spec, c.Session.ID)
 	defer way.Close()
+
 	process, err := s.Sandbox.Start(ctx, spec)
 	if err != nil {
 		return tools.Exit{}, err
 	}
+
 	if c.Started != nil {
 		c.Started(process.PID())
 	}
+
 	result, err := process.Wait()
+
 	exit := tools.Exit{Code: result.ExitCode, Connections: way.Close()}
 	if err != nil {
 		return exit, err
 	}
+
 	switch result.Cause {
 	case sandbox.Exited:
 	case sandbox.Cancelled:
@@ -73,5 +82,6 @@ func (s Shell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	default:
 		exit.Killed = strings.ReplaceAll(string(result.Cause), "_", " ")
 	}
+
 	return exit, nil
 }

@@ -31,13 +31,16 @@ func (s *Slots) take(ctx context.Context, session tools.SessionView) (release fu
 	if s == nil {
 		return func() {}, nil
 	}
+
 	timer := time.NewTimer(s.Wait)
 	defer timer.Stop()
+
 	for {
 		freed, holder := s.try(session)
 		if holder == "" {
 			return sync.OnceFunc(func() { s.release(session) }), nil
 		}
+
 		select {
 		case <-freed:
 		case <-timer.C:
@@ -50,7 +53,8 @@ func (s *Slots) take(ctx context.Context, session tools.SessionView) (release fu
 
 func tooMany(holder string, wait time.Duration) error {
 	return &domain.Error{Kind: domain.RateLimited, Code: CodeTooManyCommands, Message: fmt.Sprintf(
-		"the command did not run: as many commands of this %s run as may run at once, and none ended within %s; wait for some, or run fewer in parallel",
+		"the command did not run: as many commands of this %s run as may run at once, and none ended within %s; wait for some, or run "+
+			"fewer in parallel",
 		holder, wait)}
 }
 
@@ -58,9 +62,11 @@ func tooMany(holder string, wait time.Duration) error {
 func (s *Slots) try(session tools.SessionView) (freed <-chan struct{}, holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.freed == nil {
 		s.freed, s.taken = make(chan struct{}), map[string]int{}
 	}
+
 	byUser := session.OwnerID != ""
 	switch {
 	case s.PerSession > 0 && s.taken[sessionKey(session)] >= s.PerSession:
@@ -68,25 +74,30 @@ func (s *Slots) try(session tools.SessionView) (freed <-chan struct{}, holder st
 	case byUser && s.PerUser > 0 && s.taken[userKey(session)] >= s.PerUser:
 		return s.freed, "user"
 	}
+
 	s.taken[sessionKey(session)]++
 	if byUser {
 		s.taken[userKey(session)]++
 	}
+
 	return nil, ""
 }
 
 func (s *Slots) release(session tools.SessionView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	keys := []string{sessionKey(session)}
 	if session.OwnerID != "" {
 		keys = append(keys, userKey(session))
 	}
+
 	for _, key := range keys {
 		if s.taken[key]--; s.taken[key] == 0 {
 			delete(s.taken, key)
 		}
 	}
+
 	close(s.freed)
 	s.freed = make(chan struct{})
 }

@@ -36,9 +36,11 @@ func (e *exporterOfKnown) ExportSpans(ctx context.Context, spans []sdktrace.Read
 	for i, span := range spans {
 		known[i] = knownSpan{span}
 	}
+
 	if err := e.SpanExporter.ExportSpans(ctx, known); err != nil {
 		e.failures.Handle(err)
 	}
+
 	return nil // it is reported
 }
 
@@ -48,11 +50,13 @@ type knownSpan struct{ sdktrace.ReadOnlySpan }
 // Attributes implements sdktrace.ReadOnlySpan.
 func (s knownSpan) Attributes() []attribute.KeyValue {
 	var kept []attribute.KeyValue
+
 	for _, a := range s.ReadOnlySpan.Attributes() {
 		if known[a.Key] {
 			kept = append(kept, a)
 		}
 	}
+
 	return kept
 }
 
@@ -81,10 +85,13 @@ type failureLog struct {
 func (l *failureLog) Handle(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if now := l.now(); l.last.IsZero() || now.Sub(l.last) >= l.every {
 		l.logger.Warn("failed to export traces", "error", err, "failures_not_logged", l.unlogged)
 		l.last, l.unlogged = now, 0
+
 		return
 	}
+
 	l.unlogged++
 }

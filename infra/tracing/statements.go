@@ -15,6 +15,7 @@ func (t *Tracing) Statements() pgx.QueryTracer {
 	if t == nil {
 		return nil
 	}
+
 	return statements{otelpgx.NewTracer(
 		otelpgx.WithTracerProvider(t.provider), otelpgx.WithMeterProvider(metricnoop.NewMeterProvider()),
 		otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithSpanNameFunc(firstWord),
@@ -30,6 +31,7 @@ func firstWord(sql string) string {
 	if len(words) == 0 {
 		return "empty"
 	}
+
 	return strings.ToUpper(strings.TrimLeft(words[0], "("))
 }
 

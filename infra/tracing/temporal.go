@@ -19,6 +19,7 @@ func (t *Tracing) Interceptors() ([]interceptor.ClientInterceptor, error) {
 	if t == nil {
 		return nil, nil
 	}
+
 	tracer, err := opentelemetry.NewTracer(opentelemetry.TracerOptions{
 		Tracer: t.Work(), TextMapPropagator: propagation.TraceContext{}, DisableBaggage: true,
 		DisableQueryTracing: true, DisableUpdateTracing: true, AllowInvalidParentSpans: true,
@@ -27,6 +28,7 @@ func (t *Tracing) Interceptors() ([]interceptor.ClientInterceptor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return []interceptor.ClientInterceptor{interceptor.NewTracingInterceptor(plainLogs{tracer})}, nil
 }
 
@@ -40,7 +42,9 @@ func startOutsideWorkflows(ctx context.Context, tracer trace.Tracer, name string
 			return trace.SpanFromContext(ctx)
 		}
 	}
+
 	_, span := tracer.Start(ctx, name, options...)
+
 	return span
 }
 
@@ -53,5 +57,6 @@ func (plainLogs) GetLogger(logger log.Logger, ref interceptor.TracerSpanRef) log
 	if !ok || !span.SpanContext().IsValid() {
 		return logger
 	}
+
 	return log.With(logger, "trace_id", span.SpanContext().TraceID().String())
 }

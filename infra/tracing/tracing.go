@@ -42,10 +42,12 @@ func Check(endpoint string) error {
 	if endpoint == "" {
 		return nil
 	}
+
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return errors.New("must be http:// or https:// with a host, as http://127.0.0.1:4318, without credentials or a query")
 	}
+
 	return nil
 }
 
@@ -65,13 +67,16 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil
 	}
+
 	if err := Check(cfg.Endpoint); err != nil {
 		return nil, fmt.Errorf("the endpoint of traces %w", err)
 	}
+
 	exporter, err := otlptrace.New(ctx, cfg.client())
 	if err != nil {
 		return nil, fmt.Errorf("open the exporter of traces: %w", err)
 	}
+
 	about, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(attribute.String("service.name", "everloop"), attribute.String("service.version", cfg.Version)),
@@ -80,16 +85,20 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	if err != nil { // the rest of it counts
 		cfg.Logger.Warn("failed to read some attributes of this process for traces", "error", err)
 	}
+
 	failures := &failureLog{logger: cfg.Logger, every: failureInterval, now: time.Now}
 	otel.SetErrorHandler(failures)
+
 	limits := sdktrace.NewSpanLimits()
 	if limits.AttributeValueLengthLimit < 0 {
 		limits.AttributeValueLengthLimit = maxAttribute
 	}
+
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&exporterOfKnown{exporter, failures}), // drops spans when its queue is full
 		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
 	)
+
 	return &Tracing{provider, failures}, nil
 }
 
@@ -101,12 +110,16 @@ func (c Config) client() otlptrace.Client {
 		if own {
 			return otlptracegrpc.NewClient()
 		}
+
 		return otlptracegrpc.NewClient(otlptracegrpc.WithEndpointURL(c.Endpoint))
 	}
+
 	if own {
 		return otlptracehttp.NewClient()
 	}
+
 	base, _ := url.Parse(c.Endpoint) // Check has parsed it
+
 	return otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(base.JoinPath("v1", "traces").String()))
 }
 
@@ -118,8 +131,10 @@ func (t *Tracing) Close() {
 	if t == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
+
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.failures.Handle(fmt.Errorf("send the last spans: %w", err))
 	}
@@ -133,6 +148,7 @@ func (t *Tracing) Requests() trace.Tracer {
 	if t == nil {
 		return nil
 	}
+
 	return t.provider.Tracer(scope)
 }
 
@@ -142,6 +158,7 @@ func (t *Tracing) Work() trace.Tracer {
 	if t == nil {
 		return noop.NewTracerProvider().Tracer(scope)
 	}
+
 	return below{Tracer: t.provider.Tracer(scope)}
 }
 
@@ -153,5 +170,6 @@ func (b below) Start(ctx context.Context, name string, options ...trace.SpanStar
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, noop.Span{}
 	}
+
 	return b.Tracer.Start(ctx, name, options...)
 }

@@ -26,6 +26,7 @@ func open(t *testing.T, endpoint string, log *bytes.Buffer) *Tracing {
 	t.Helper()
 	traces, err := Open(t.Context(), Config{Endpoint: endpoint, Version: "1", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, err)
+
 	return traces
 }
 
@@ -56,13 +57,18 @@ func (c grpcCollector) Export(_ context.Context, r *otlp.ExportTraceServiceReque
 
 func TestOpen_gRPC(t *testing.T) {
 	t.Parallel()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	collector := grpcCollector{received: make(chan *otlp.ExportTraceServiceRequest, 1)}
 	server := grpc.NewServer()
+
 	otlp.RegisterTraceServiceServer(server, collector)
 	go func() { _ = server.Serve(listener) }()
+
 	defer server.Stop()
+
 	traces, err := Open(t.Context(), Config{
 		Endpoint: "http://" + listener.Addr().String(), Protocol: GRPC, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -75,9 +81,11 @@ func TestOpen_gRPC(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
+
 	for _, good := range []string{"", "http://127.0.0.1:4318", "https://collector.example/otlp"} {
 		require.NoError(t, Check(good), good)
 	}
+
 	for _, bad := range []string{
 		"127.0.0.1:4318", "ftp://host", "http://", "http://user:secret@host", "http://host?key=secret", "http://h\x00st",
 	} {
@@ -117,6 +125,7 @@ func TestWork_startsNoTraces(t *testing.T) {
 	ctx, span := traces.Work().Start(t.Context(), "periodic")
 	require.False(t, trace.SpanContextFromContext(ctx).IsValid())
 	span.End()
+
 	ctx, request := traces.Requests().Start(t.Context(), "request")
 	_, span = traces.Work().Start(ctx, "work")
 	span.End()
@@ -128,29 +137,39 @@ func TestWork_startsNoTraces(t *testing.T) {
 // A collector that refuses everything is logged once in a minute.
 func TestExport_failuresAreLoggedOnceInAWhile(t *testing.T) {
 	t.Parallel()
+
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	defer refusing.Close()
+
 	var log bytes.Buffer
+
 	traces := open(t, refusing.URL, &log)
 	for range 3 {
 		_, span := traces.Requests().Start(t.Context(), "request")
 		span.End()
 		require.NoError(t, traces.provider.ForceFlush(t.Context()))
 	}
+
 	traces.Close()
 	require.Equal(t, 1, strings.Count(log.String(), "failed to export traces"), log.String())
 }
 
 func TestFailureLog_onceAnInterval(t *testing.T) {
 	t.Parallel()
+
 	var log bytes.Buffer
+
 	now := time.Now()
+
 	failures := &failureLog{logger: slog.New(slog.NewTextHandler(&log, nil)), every: time.Minute, now: func() time.Time { return now }}
 	for range 100 {
 		failures.Handle(errors.New("away"))
 	}
+
 	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
+
 	now = now.Add(time.Minute)
+
 	failures.Handle(errors.New("still away"))
 	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"))
 	require.Contains(t, log.String(), "failures_not_logged=99")
@@ -160,18 +179,24 @@ func TestFailureLog_onceAnInterval(t *testing.T) {
 // the process for closeTimeout at most.
 func TestClose_collectorThatHangs(t *testing.T) {
 	t.Parallel()
+
 	free := make(chan struct{})
+
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free }))
 	defer hanging.Close()
 	defer close(free)
+
 	traces := open(t, hanging.URL, &bytes.Buffer{})
 	began := time.Now()
+
 	for range 10_000 { // more than its queue holds
 		_, span := traces.Requests().Start(context.Background(), "request")
 		span.End()
 	}
+
 	require.Less(t, time.Since(began), closeTimeout)
 	began = time.Now()
+
 	traces.Close()
 	require.Less(t, time.Since(began), 2*closeTimeout)
 }

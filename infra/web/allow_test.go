@@ -17,6 +17,7 @@ func TestWhatAnOperatorAllows(t *testing.T) {
 	dns := &names{answers: map[string][][4]byte{
 		"wiki.corp.test": {{127, 0, 0, 1}}, "evil-corp.test": {{127, 0, 0, 1}}, "other.test": {{127, 0, 0, 1}},
 	}}
+
 	resolver := dns.resolver(t)
 	for _, test := range []struct {
 		allow []string
@@ -44,6 +45,7 @@ func TestWhatAnOperatorAllows(t *testing.T) {
 		{[]string{"127.0.0.1:" + s.port}, []string{"127.0.0.1:" + s.port}, "127.0.0.1", true},
 	} {
 		c := newClient(t, Config{Allow: test.allow, Own: test.own, Resolver: resolver, Timeout: time.Minute})
+
 		page, err := c.Fetch(t.Context(), "http://"+test.host+":"+s.port+"/")
 		if test.want {
 			require.NoError(t, err, "%v", test)
@@ -61,16 +63,20 @@ func TestAnExceptionForAPath(t *testing.T) {
 			http.Redirect(w, r, "/control/requests", http.StatusFound)
 			return
 		}
+
 		fmt.Fprint(w, r.URL.Path)
 	})
 	dns := &names{answers: map[string][][4]byte{"demo.test": {{127, 0, 0, 1}}}}
+
 	resolver := dns.resolver(t)
 	for _, allowed := range []string{"127.0.0.1:" + s.port, "demo.test:" + s.port} {
 		c := newClient(t, Config{Allow: []string{allowed + "/pages/"}, Own: []string{"0.0.0.0:" + s.port}, Resolver: resolver})
 		page, err := c.Fetch(t.Context(), "http://"+allowed+"/pages/one?x=1")
 		require.NoError(t, err)
 		require.Equal(t, "/pages/one", page.Text)
+
 		before := s.hits.Load()
+
 		for _, path := range []string{
 			"", "/", "/pages", "/Pages/one", "/control/requests", "/pages/../control/requests", "/pages/%2e%2e/control/requests",
 			"/pages/..%2fcontrol",
@@ -79,6 +85,7 @@ func TestAnExceptionForAPath(t *testing.T) {
 			_, err = c.Fetch(t.Context(), "http://"+allowed+path)
 			refusal(t, err)
 		}
+
 		_, err = c.Fetch(t.Context(), "http://localhost:"+s.port+"/control/requests")
 		refusal(t, err)
 		require.Equal(t, before, s.hits.Load())
@@ -90,6 +97,7 @@ func TestAnExceptionForAPath(t *testing.T) {
 
 func TestAllow_invalid(t *testing.T) {
 	t.Parallel()
+
 	for _, entry := range []string{
 		"http://example.com", "example.com/path", "example.com:80/../x", "127.0.0.1/pages/",
 		"exa mple", "10.0.0.0/99", "host:port", "host:0", "host:70000", "*", "*.", "[::1",
@@ -97,6 +105,7 @@ func TestAllow_invalid(t *testing.T) {
 		_, err := New(Config{Allow: []string{entry}})
 		require.ErrorContains(t, err, strings.TrimSpace(entry))
 	}
+
 	_, err := New(Config{Own: []string{"8020"}})
 	require.Error(t, err)
 }
@@ -110,6 +119,7 @@ func TestClient_guarded(t *testing.T) {
 	request := func(method string) *http.Request {
 		r, err := http.NewRequestWithContext(t.Context(), method, s.URL, nil)
 		require.NoError(t, err)
+
 		return r
 	}
 	res, err := outside.Do(request(http.MethodGet)) //nolint:bodyclose // there is none
@@ -122,9 +132,12 @@ func TestClient_guarded(t *testing.T) {
 	require.Nil(t, res)
 	require.ErrorContains(t, err, "only GET")
 	require.Zero(t, s.hits.Load())
+
 	res, err = inside.Do(request(http.MethodGet))
 	require.NoError(t, err)
+
 	defer res.Body.Close()
+
 	read, err := io.ReadAll(res.Body)
 	require.ErrorContains(t, err, "too long")
 	require.LessOrEqual(t, len(read), 1001)

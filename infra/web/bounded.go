@@ -19,15 +19,18 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, refusef("only GET requests are sent")
 	}
+
 	if err := b.client.checkURL(r.URL); err != nil {
 		return nil, err
 	}
+
 	res, err := b.next.RoundTrip(r.WithContext(context.WithValue(r.Context(), pathKey{}, r.URL.Path)))
 	if err != nil {
 		return nil, err
 	}
 	// One byte more than Fetch reads, so that it can distinguish full from too long.
 	res.Body = &boundedBody{ReadCloser: res.Body, left: b.client.cfg.MaxBody + 1}
+
 	return res, nil
 }
 
@@ -43,7 +46,9 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooLong
 	}
+
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+
 	return n, err
 }

@@ -37,6 +37,7 @@ func mediaType(declared string) string {
 	if err != nil {
 		kind, _, _ = strings.Cut(declared, ";")
 	}
+
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
@@ -58,19 +59,24 @@ func (c *Client) convert(ctx context.Context, body []byte, declared string, at *
 	if declared == "" {
 		declared = http.DetectContentType(body)
 	}
+
 	page.ContentType = shown(mediaType(declared))
+
 	form := formOf(declared)
 	if form == unreadable {
 		return unsupportedf("the page does not say its type and looks like %s; only HTML, text, JSON and XML are fetched", page.ContentType)
 	}
+
 	content := decode(body, declared)
 	if strings.IndexByte(content, 0) >= 0 {
 		return unsupportedf("the page says that it is %s but holds binary data", page.ContentType)
 	}
+
 	if form == asText {
 		page.Text = content
 		return nil
 	}
+
 	return c.markdown(ctx, content, at, page)
 }
 
@@ -79,11 +85,13 @@ func (c *Client) convert(ctx context.Context, body []byte, declared string, at *
 // replaced.
 func decode(body []byte, declared string) string {
 	encoding, _, certain := charset.DetermineEncoding(body, declared)
+
 	content := body
 	if json := strings.HasSuffix(mediaType(declared), "json"); !(json || !certain) || !utf8.Valid(body) {
 		if decoded, _, err := transform.Bytes(encoding.NewDecoder(), body); err == nil {
 			content = decoded
 		}
 	}
+
 	return strings.TrimPrefix(strings.ToValidUTF8(string(content), "\ufffd"), "\ufeff")
 }

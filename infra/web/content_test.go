@@ -20,13 +20,16 @@ func serving(t testing.TB, kind, body string) (tools.WebPage, error) {
 		if kind != "" {
 			w.Header().Set("Content-Type", kind)
 		}
+
 		fmt.Fprint(w, body)
 	})
+
 	return fetch(t, s, "/dir/page", Config{})
 }
 
 func TestTextComesAsItIs(t *testing.T) {
 	t.Parallel()
+
 	for kind, body := range map[string]string{
 		"application/json":                "{\"a\": [1, \"ü\"]}\n",
 		"application/vnd.api+json":        "{}",
@@ -50,6 +53,7 @@ func TestTextComesAsItIs(t *testing.T) {
 
 func TestOtherTypesAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for kind, body := range map[string]string{
 		"application/pdf": "%PDF-1.7", "image/png": "\x89PNG", "application/octet-stream": "text", "application/zip": "PK",
 		"video/mp4": "x",
@@ -59,6 +63,7 @@ func TestOtherTypesAreRefused(t *testing.T) {
 		require.Error(t, err, kind)
 		require.Regexp(t, "only HTML, text, JSON and XML are fetched|holds binary data", refusal(t, err))
 	}
+
 	s := newSite(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("Content-Encoding", "br\x01")
@@ -85,6 +90,7 @@ func TestFetch_reportsStatus(t *testing.T) {
 
 func TestEncodings(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("<!-- ascii -->", 200)
 	for _, test := range []struct{ name, kind, body, want string }{
 		{"by header", "text/html; charset=iso-8859-1", "<p>caf\xe9", "café"},
@@ -118,16 +124,20 @@ y := 2</code></pre>
 		<img src="data:image/png;base64,AAAA" alt="inline"><img src="/logo.png" alt="Logo"></body></html>`)
 	require.NoError(t, err)
 	require.Equal(t, "The page & title", page.Title)
+
 	for _, want := range []string{
 		"# Heading", "**bold**", "/other?a=1#x)", "no link", "- one", "```go\nx := 1\ny := 2\n```",
 		"| Name | Value |", "| a | 1 |", "/logo.png)",
 	} {
 		require.Contains(t, page.Text, want)
 	}
+
 	require.Contains(t, page.Text, "[a link](http://127.0.0.1:")
+
 	for _, unwanted := range []string{"script", "ignore all", "obey", "remark", "base64", "picture", "steal", "p{}"} {
 		require.NotContains(t, page.Text, unwanted)
 	}
+
 	page, err = serving(t, "text/html", `<base href="https://example.org/docs/"><base href="https://second.example/"><a href="page">x</a>`)
 	require.NoError(t, err)
 	require.Equal(t, "[x](https://example.org/docs/page)", page.Text)
@@ -135,6 +145,7 @@ y := 2</code></pre>
 
 func TestPagesThatWouldBlowUp(t *testing.T) {
 	t.Parallel()
+
 	repeat := strings.Repeat
 	for name, body := range map[string]string{
 		"deep":            repeat("<div>", 20_000) + "the bottom",
@@ -157,9 +168,11 @@ func TestPagesThatWouldBlowUp(t *testing.T) {
 			page, err := serving(t, "text/html; charset=utf-8", body)
 			require.NoError(t, err)
 			require.Less(t, len(page.Text), 12<<20)
+
 			if page.Cut == "" && strings.Contains(body, "the bottom") {
 				require.Contains(t, page.Text, "the bottom")
 			}
+
 			t.Logf(
 				"%d bytes of HTML gave %d of text in %s (cut: %q, note: %q)",
 				len(body),
@@ -179,6 +192,7 @@ func FuzzConversion(f *testing.F) {
 	} {
 		f.Add([]byte(seed), "text/html; charset=utf-8")
 	}
+
 	c := newClient(f, Config{})
 	at, err := c.target("https://example.com/page")
 	require.NoError(f, err)

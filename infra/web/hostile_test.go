@@ -34,7 +34,9 @@ type site struct {
 // newSite serves on a listener, or on a port of loopback of its own.
 func newSite(t testing.TB, handler http.HandlerFunc, on ...net.Listener) *site {
 	t.Helper()
+
 	s := &site{}
+
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hits.Add(1)
 		handler(w, r)
@@ -43,43 +45,53 @@ func newSite(t testing.TB, handler http.HandlerFunc, on ...net.Listener) *site {
 		_ = s.Listener.Close()
 		s.Listener = on[0]
 	}
+
 	s.Start()
 	_, s.port, _ = net.SplitHostPort(s.Listener.Addr().String())
+
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
 	})
+
 	return s
 }
 
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
+
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute) // for a slow machine
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 5*time.Minute)
 	c, err := New(cfg)
 	require.NoError(t, err)
+
 	return c
 }
 
 // fetch gets a page of a site that is allowed.
 func fetch(t testing.TB, s *site, path string, cfg Config) (tools.WebPage, error) {
 	t.Helper()
+
 	cfg.Allow = append(cfg.Allow, s.Listener.Addr().String())
+
 	return newClient(t, cfg).Fetch(t.Context(), s.URL+path)
 }
 
 // refusal asserts that the model may see the error, and returns its text.
 func refusal(t testing.TB, err error) string {
 	t.Helper()
+
 	var e *domain.Error
 	require.ErrorAs(t, err, &e)
 	require.NotContains(t, []domain.Kind{domain.Internal, domain.Unavailable}, e.Kind)
+
 	return e.Message
 }
 
 func TestFetch_ownAddresses(t *testing.T) {
 	t.Parallel()
 	victim := newSite(t, func(http.ResponseWriter, *http.Request) {})
+
 	c := newClient(t, Config{Timeout: time.Minute})
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "LOCALHOST", "localhost.", "[::1]", "[::]", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
@@ -90,11 +102,13 @@ func TestFetch_ownAddresses(t *testing.T) {
 		require.Error(t, err, host)
 		refusal(t, err)
 	}
+
 	require.Zero(t, victim.hits.Load(), "a connection reached the server")
 }
 
 func TestFetch_privateNetworksAndMetadataServices(t *testing.T) {
 	t.Parallel()
+
 	c := newClient(t, Config{Timeout: time.Minute})
 	for _, host := range []string{
 		"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "100.100.100.200", "169.254.169.254", "168.63.129.16",
@@ -109,6 +123,7 @@ func TestFetch_privateNetworksAndMetadataServices(t *testing.T) {
 
 func TestFetch_otherSchemesAndCredentials(t *testing.T) {
 	t.Parallel()
+
 	c := newClient(t, Config{})
 	for _, raw := range []string{
 		"file:///etc/passwd", "ftp://example.com/", "gopher://127.0.0.1:6379/_INFO", "javascript:alert(1)", "data:text/html,x",
@@ -132,10 +147,12 @@ type names struct {
 
 func (n *names) resolver(t testing.TB) *net.Resolver {
 	t.Helper()
+
 	n.asked = map[string]int{}
 	server, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
+
 	go func() {
 		buffer := make([]byte, 1500)
 		for {
@@ -143,11 +160,13 @@ func (n *names) resolver(t testing.TB) *net.Resolver {
 			if err != nil {
 				return
 			}
+
 			if reply, err := n.reply(buffer[:size]); err == nil {
 				_, _ = server.WriteTo(reply, from)
 			}
 		}
 	}()
+
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
 	}}
@@ -155,21 +174,26 @@ func (n *names) resolver(t testing.TB) *net.Resolver {
 
 func (n *names) reply(query []byte) ([]byte, error) {
 	var parser dnsmessage.Parser
+
 	header, err := parser.Start(query)
 	if err != nil {
 		return nil, err
 	}
+
 	question, err := parser.Question()
 	if err != nil {
 		return nil, err
 	}
+
 	message := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: header.ID, Response: true, Authoritative: true},
 		Questions: []dnsmessage.Question{question},
 	}
 	name := strings.ToLower(strings.TrimSuffix(question.Name.String(), "."))
+
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	answers, known := n.answers[name]
 	switch {
 	case !known:
@@ -181,6 +205,7 @@ func (n *names) reply(query []byte) ([]byte, error) {
 		}}
 		n.asked[name]++
 	}
+
 	return message.Pack()
 }
 
@@ -188,19 +213,24 @@ func (n *names) reply(query []byte) ([]byte, error) {
 // them: another is tried then.
 func samePort(t *testing.T, one, other string) (net.Listener, net.Listener) {
 	t.Helper()
+
 	var config net.ListenConfig
 	for range 100 {
 		first, err := config.Listen(t.Context(), "tcp", one+":0")
 		require.NoError(t, err)
 		_, port, err := net.SplitHostPort(first.Addr().String())
 		require.NoError(t, err)
+
 		second, err := config.Listen(t.Context(), "tcp", other+":"+port)
 		if err == nil {
 			return first, second
 		}
+
 		require.NoError(t, first.Close())
 	}
+
 	t.Fatal("no port is free on both addresses")
+
 	return nil, nil
 }
 
@@ -212,6 +242,7 @@ func TestFetch_dnsRebinding(t *testing.T) {
 			http.Redirect(w, r, "http://flip.test:"+r.URL.Query().Get("port")+"/secret", http.StatusFound)
 			return
 		}
+
 		fmt.Fprint(w, "good")
 	}, outside)
 	victim := newSite(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") }, inside)
@@ -241,7 +272,9 @@ func TestFetch_dnsRebinding(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	inner := newSite(t, func(http.ResponseWriter, *http.Request) {})
+
 	var headers http.Header
+
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		var left int
 		switch _, err := fmt.Sscanf(r.URL.Path, "/hops/%d", &left); {
@@ -260,6 +293,7 @@ func TestRedirects(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 		default:
 			headers = r.Header
+
 			fmt.Fprint(w, "here")
 		}
 	})
@@ -274,10 +308,12 @@ func TestRedirects(t *testing.T) {
 	_, err = fetch(t, s, "/loop", Config{})
 	require.Contains(t, refusal(t, err), "redirects more than 5 times")
 	require.Equal(t, before+6, s.hits.Load())
+
 	for path, words := range map[string]string{"/inside": "not on the public Internet", "/file": "only http", "/password": "password"} {
 		_, err = fetch(t, s, path, Config{})
 		require.Contains(t, refusal(t, err), words)
 	}
+
 	require.Zero(t, inner.hits.Load())
 }
 
@@ -289,6 +325,7 @@ func TestFetch_redirectFromHTTPSToHTTP(t *testing.T) {
 	c := newClient(t, Config{Allow: []string{"127.0.0.1"}})
 	_, err := c.Fetch(t.Context(), secure.URL)
 	require.Contains(t, refusal(t, err), "has no valid certificate")
+
 	c.http.Transport.(bounded).next.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
 	_, err = c.Fetch(t.Context(), secure.URL)
 	require.Contains(t, refusal(t, err), "from https to http")
@@ -302,10 +339,13 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
+
 		w.Header().Set("Content-Type", "text/plain")
+
 		for r.Context().Err() == nil { // one byte at a time, without end
 			fmt.Fprint(w, "x")
 			_ = http.NewResponseController(w).Flush()
+
 			select {
 			case <-time.After(20 * time.Millisecond):
 			case <-r.Context().Done():
@@ -321,24 +361,29 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer conn.Close()
+
 				_, _ = conn.Read(make([]byte, 4096))
 				for _, c := range []byte("HTTP/1.1 200 OK\r\nX-Slow: " + strings.Repeat("a", 10_000)) {
 					if _, err := conn.Write([]byte{c}); err != nil {
 						return
 					}
+
 					time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the pace of the server, nothing waits for it
 				}
 			}()
 		}
 	}()
+
 	c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: 2 * time.Second})
 	_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String())
 	require.Contains(t, refusal(t, err), "took longer than")
@@ -346,6 +391,7 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 
 func TestFetch_cancelled(t *testing.T) {
 	t.Parallel()
+
 	reached := make(chan struct{})
 	s := newSite(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(reached)
@@ -353,10 +399,12 @@ func TestFetch_cancelled(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
+
 	go func() {
 		<-reached
 		cancel(stopped)
 	}()
+
 	_, err := newClient(t, Config{Allow: []string{"127.0.0.1"}, Timeout: time.Hour, HeaderTimeout: time.Hour}).Fetch(ctx, s.URL)
 	require.ErrorIs(t, err, stopped)
 }
@@ -367,6 +415,7 @@ func allocated(fn func()) uint64 {
 	runtime.ReadMemStats(&before)
 	fn()
 	runtime.ReadMemStats(&after)
+
 	return after.TotalAlloc - before.TotalAlloc
 }
 
@@ -376,33 +425,44 @@ func TestHugeAnswersAreNeverHeld(t *testing.T) {
 	ended := make(chan string, 4)
 	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
 		defer func() { ended <- r.URL.Path }()
+
 		var to io.Writer = w
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+
 		switch r.URL.Path {
 		case "/bomb":
 			w.Header().Set("Content-Encoding", "gzip")
+
 			packed, _ := gzip.NewWriterLevel(w, gzip.BestCompression)
 			defer packed.Close()
+
 			to = packed
 		case "/gigabyte":
 			w.Header().Set("Content-Length", "1073741824")
 		case "/page":
 			w.Header().Set("Content-Type", "text/html")
 		}
+
 		for sent := 0; sent < 1<<30; sent += len(chunk) {
 			if _, err := to.Write(chunk); err != nil {
 				return
 			}
 		}
 	})
+
 	for _, path := range []string{"/bomb", "/gigabyte", "/chunks", "/page"} {
-		var page tools.WebPage
-		var err error
+		var (
+			page tools.WebPage
+			err  error
+		)
+
 		used := allocated(func() { page, err = fetch(t, s, path, Config{}) })
+
 		require.NoError(t, err, path)
 		require.LessOrEqual(t, len(page.Text), DefaultMaxBody, path)
 		require.NotEmpty(t, page.Cut, path)
 		require.Less(t, used, uint64(300<<20), "%s: a gigabyte went through memory", path)
+
 		select {
 		case got := <-ended:
 			require.Equal(t, path, got)
@@ -425,6 +485,7 @@ func TestAHugeHeaderIsRefused(t *testing.T) {
 
 func TestAnswersThatAreNoHTTP(t *testing.T) {
 	t.Parallel()
+
 	for name, said := range map[string]string{
 		"nothing": "", "another protocol": "SSH-2.0-OpenSSH_9.9\r\n", "cut body": "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n" +
 			"Content-Length: 100\r\n\r\nshort",
@@ -436,22 +497,26 @@ func TestAnswersThatAreNoHTTP(t *testing.T) {
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = listener.Close() })
+
 			go func() {
 				for {
 					conn, err := listener.Accept()
 					if err != nil {
 						return
 					}
+
 					_, _ = conn.Read(make([]byte, 4096))
 					_, _ = io.WriteString(conn, said)
 					_ = conn.Close()
 				}
 			}()
+
 			c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: time.Minute})
 			_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String())
 			require.Contains(t, refusal(t, err), "broke off or could not be understood")
 		})
 	}
+
 	c := newClient(t, Config{Allow: []string{"127.0.0.1"}})
 	_, err := c.Fetch(t.Context(), "http://127.0.0.1:1/")
 	require.Contains(t, refusal(t, err), "no connection to 127.0.0.1:1 could be made")

@@ -31,25 +31,32 @@ func (c *Client) markdown(ctx context.Context, content string, at *url.URL, page
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	done := make(chan converted, 1)
+
 	go func() {
 		defer func() { <-c.converting }()
+
 		done <- toMarkdown(content, at)
 	}()
+
 	var out converted
 	select {
 	case out = <-done:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	if out.err != nil {
 		out = plain(content)
 		page.Note = "The page is nested too deeply for Markdown: this is its bare text."
 	}
+
 	page.Title, page.Text = out.title, out.text
 	if out.cut && page.Cut == "" {
 		page.Cut = "The page is too large to convert: only its beginning is here."
 	}
+
 	return nil
 }
 
@@ -59,10 +66,12 @@ func toMarkdown(content string, at *url.URL) (out converted) {
 			out = converted{err: errors.New("the converter gave up")}
 		}
 	}()
+
 	document, err := dom.Parse(strings.NewReader(content))
 	if err != nil {
 		return converted{err: err}
 	}
+
 	p := pruner{base: at}
 	p.prune(document)
 	// Escapes are for renderers; to a model they are noise, and finding where they
@@ -77,20 +86,27 @@ func toMarkdown(content string, at *url.URL) (out converted) {
 			table.WithHeaderPromotion(true),
 		),
 	))
+
 	text, err := conv.ConvertNode(document, converter.WithDomain(p.base.String()))
 	if err != nil {
 		return converted{err: err}
 	}
+
 	return converted{title: p.title, text: strings.TrimSpace(string(text)), cut: p.cut}
 }
 
 // plain takes the words of a page without its structure.
 func plain(content string) converted {
-	var out converted
-	var text strings.Builder
+	var (
+		out  converted
+		text strings.Builder
+	)
+
 	tokens := dom.NewTokenizer(strings.NewReader(content))
 	tokens.SetMaxBuf(maxText)
+
 	hidden, titled := "", false
+
 	for text.Len() < maxText {
 		switch tokens.Next() {
 		case dom.ErrorToken:
@@ -121,6 +137,8 @@ func plain(content string) converted {
 			}
 		}
 	}
+
 	out.text, out.cut = strings.TrimSpace(text.String()), true
+
 	return out
 }

@@ -40,15 +40,18 @@ func (p *pruner) prune(n *dom.Node) {
 		} else {
 			p.descend(child)
 		}
+
 		child = next
 	}
 }
 
 func (p *pruner) descend(n *dom.Node) {
 	deep := false
+
 	switch n.DataAtom {
 	case atom.Ul, atom.Ol, atom.Blockquote:
 		deep = true
+
 		if p.nesting++; p.nesting > maxNesting {
 			rename(n, atom.Div)
 		}
@@ -61,7 +64,9 @@ func (p *pruner) descend(n *dom.Node) {
 			flatten(n)
 		}
 	}
+
 	p.prune(n)
+
 	if deep {
 		p.nesting--
 	}
@@ -80,6 +85,7 @@ func (p *pruner) drop(n *dom.Node) bool {
 	case dom.ElementNode:
 		return p.dropElement(n)
 	}
+
 	return p.crowded()
 }
 
@@ -88,6 +94,7 @@ func (p *pruner) crowded() bool {
 	if p.nodes > maxNodes {
 		p.cut = true
 	}
+
 	return p.nodes > maxNodes
 }
 
@@ -97,6 +104,7 @@ func (p *pruner) dropElement(n *dom.Node) bool {
 		if n.Namespace == "" && !p.titleTaken {
 			p.title, p.titleTaken = words(n), true
 		}
+
 		return true
 	case atom.Base:
 		p.rebase(attribute(n, "href"))
@@ -115,6 +123,7 @@ func (p *pruner) dropElement(n *dom.Node) bool {
 	case atom.Td, atom.Th:
 		narrow(n)
 	}
+
 	return invisible(n) || p.crowded()
 }
 
@@ -124,6 +133,7 @@ func (p *pruner) rebase(href string) {
 	if p.based || href == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return
 	}
+
 	p.base, p.based = u, true
 }
 
@@ -141,6 +151,7 @@ func invisible(n *dom.Node) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -153,8 +164,10 @@ func narrow(n *dom.Node) {
 				continue
 			}
 		}
+
 		kept = append(kept, a)
 	}
+
 	n.Attr = kept
 }
 
@@ -162,7 +175,9 @@ func narrow(n *dom.Node) {
 // long.
 func cells(table *dom.Node) int {
 	rows, widest := 0, 0
+
 	var count func(n *dom.Node)
+
 	count = func(n *dom.Node) {
 		for child := n.FirstChild; child != nil; child = child.NextSibling {
 			switch child.DataAtom {
@@ -176,11 +191,13 @@ func cells(table *dom.Node) int {
 		}
 	}
 	count(table)
+
 	return rows * widest
 }
 
 func width(row *dom.Node) int {
 	total := 0
+
 	for cell := row.FirstChild; cell != nil; cell = cell.NextSibling {
 		if cell.DataAtom == atom.Td || cell.DataAtom == atom.Th {
 			narrow(cell)
@@ -189,6 +206,7 @@ func width(row *dom.Node) int {
 			total += max(columns, 1) * max(rows, 1)
 		}
 	}
+
 	return total
 }
 
@@ -200,6 +218,7 @@ func flatten(n *dom.Node) {
 	case atom.Td, atom.Th:
 		rename(n, atom.Span)
 	}
+
 	for child := n.FirstChild; child != nil; child = child.NextSibling {
 		flatten(child)
 	}
@@ -215,17 +234,21 @@ func attribute(n *dom.Node, name string) string {
 			return a.Val
 		}
 	}
+
 	return ""
 }
 
 // words is the text of a node in one line.
 func words(n *dom.Node) string {
 	var text strings.Builder
+
 	for child := range n.Descendants() {
 		if child.Type == dom.TextNode {
 			text.WriteString(child.Data)
 		}
 	}
+
 	line := strings.Join(strings.Fields(text.String()), " ")
+
 	return strings.ToValidUTF8(line[:min(len(line), 500)], "")
 }

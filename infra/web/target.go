@@ -17,14 +17,18 @@ func (c *Client) target(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, malformedf("the URL is longer than %d bytes", maxURL)
 	}
+
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, malformedf("this is not a URL that can be read; give one such as https://example.com/page")
 	}
+
 	if err := c.checkURL(u); err != nil {
 		return nil, err
 	}
+
 	u.Fragment, u.RawFragment = "", ""
+
 	return u, nil
 }
 
@@ -39,11 +43,13 @@ func (c *Client) checkURL(u *url.URL) error {
 	case u.Opaque != "" || u.Hostname() == "":
 		return malformedf("the URL names no host")
 	}
+
 	if port := u.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return malformedf("the URL's port is not a port")
 		}
 	}
+
 	return checkHost(u.Hostname())
 }
 
@@ -57,6 +63,7 @@ func checkHost(host string) error {
 	case err != nil:
 		return malformedf("the URL's host is not a valid name")
 	}
+
 	return nil // the guard looks at its address
 }
 

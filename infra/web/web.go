@@ -59,10 +59,12 @@ func New(cfg Config) (*Client, error) {
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.Identity = cmp.Or(cfg.Identity, defaultIdentity)
 	c := &Client{cfg: cfg, converting: make(chan struct{}, maxConversions)}
+
 	var err error
 	if c.guard, err = netguard.New(cfg.Allow, cfg.Own); err != nil {
 		return nil, err
 	}
+
 	transport := &http.Transport{
 		Proxy:                  nil, // a proxy would connect where the guard does not look
 		DialContext:            c.dial,
@@ -72,6 +74,7 @@ func New(cfg Config) (*Client, error) {
 		MaxResponseHeaderBytes: maxHeader,
 	}
 	c.http = &http.Client{Transport: bounded{c, transport}, CheckRedirect: c.redirect}
+
 	return c, nil
 }
 
@@ -90,10 +93,13 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return refusef("the page redirects more than %d times", maxRedirects)
 	}
+
 	if via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https" {
 		return refusef("the page redirects from https to %s, which is not followed", next.URL.Scheme)
 	}
+
 	next.Header.Del("Referer") // the origin of the request is private
+
 	return nil
 }
 
@@ -106,12 +112,15 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+
 	path, _ := ctx.Value(pathKey{}).(string)
 	dialer := net.Dialer{Timeout: connectTimeout, Resolver: c.cfg.Resolver, Control: c.guard.Control(host, path)}
+
 	conn, err := dialer.DialContext(ctx, network, addr)
 	if refusal, ok := errors.AsType[*netguard.Refusal](err); ok {
 		return nil, refusef("%s", refusal)
 	}
+
 	return conn, err
 }
 

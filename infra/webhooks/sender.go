@@ -52,6 +52,7 @@ func New(guard *netguard.Guard) *Sender {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+
 	return s
 }
 
@@ -60,7 +61,9 @@ func (s *Sender) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+
 	dialer := net.Dialer{Timeout: connectTime, Control: s.guard.Control(host, "")}
+
 	return dialer.DialContext(ctx, network, addr)
 }
 
@@ -68,17 +71,21 @@ func (s *Sender) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // a secret of its owner.
 func (s *Sender) Send(ctx context.Context, to, id, body string, secrets []string) domain.WebhookAnswer {
 	answer := domain.WebhookAnswer{At: time.Now().UTC()}
+
 	ctx, cancel := context.WithTimeout(ctx, s.time)
 	defer cancel()
+
 	request, err := newRequest(ctx, to, id, body, answer.At, secrets)
 	if err != nil {
 		answer.Error = "the request could not be made"
 		return answer
 	}
+
 	response, err := s.http.Do(request)
 	if err == nil {
 		err = read(response, &answer)
 	}
+
 	answer.Duration = time.Since(answer.At)
 	switch {
 	case err != nil:
@@ -86,6 +93,7 @@ func (s *Sender) Send(ctx context.Context, to, id, body string, secrets []string
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
 		answer.Error = "the endpoint answered " + strconv.Itoa(answer.StatusCode)
 	}
+
 	return answer
 }
 
@@ -94,38 +102,48 @@ func newRequest(ctx context.Context, to, id, body string, at time.Time, secrets 
 	if err != nil {
 		return nil, err
 	}
+
 	var signatures []string
+
 	for _, secret := range secrets {
 		signer, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {
 			return nil, err
 		}
+
 		signature, err := signer.Sign(id, at, []byte(body))
 		if err != nil {
 			return nil, err
 		}
+
 		signatures = append(signatures, signature)
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", identity)
 	request.Header.Set(standardwebhooks.HeaderWebhookID, id)
 	request.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(at.Unix(), 10))
 	request.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+
 	return request, nil
 }
 
 // read takes the status and the beginning of the body.
 func read(response *http.Response, answer *domain.WebhookAnswer) error {
 	defer response.Body.Close()
+
 	answer.StatusCode = response.StatusCode
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		answer.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second
 	}
+
 	begin, err := io.ReadAll(io.LimitReader(response.Body, domain.MaxWebhookAnswer))
 	answer.Response = domain.CleanText(string(begin))
+
 	if response.StatusCode >= 200 && response.StatusCode <= 299 {
 		return nil // it was taken, whatever becomes of the rest
 	}
+
 	return err
 }
 
@@ -134,23 +152,30 @@ func explain(ctx context.Context, err error) string {
 	if refusal, ok := errors.AsType[*netguard.Refusal](err); ok {
 		return refusal.Error()
 	}
+
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}
+
 	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
 		if unknown.IsNotFound {
 			return "there is no host of that name"
 		}
+
 		return "the host's name could not be looked up"
 	}
+
 	if timeout, ok := errors.AsType[net.Error](err); ctx.Err() != nil || ok && timeout.Timeout() {
 		return "the endpoint did not answer in time"
 	}
+
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the endpoint has no valid certificate"
 	}
+
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return "no connection to the endpoint could be made"
 	}
+
 	return "the answer broke off or could not be understood"
 }

@@ -22,10 +22,12 @@ const (
 // endpoint is a server on this machine, and a sender that may reach it.
 func endpoint(t *testing.T, handle http.HandlerFunc) (*Sender, string) {
 	t.Helper()
+
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
 	guard, err := netguard.New([]string{strings.TrimPrefix(server.URL, "http://")}, nil)
 	require.NoError(t, err)
+
 	return New(guard), server.URL
 }
 
@@ -33,16 +35,19 @@ func TestSender_Send_signs(t *testing.T) {
 	t.Parallel()
 	sender, url := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+
 		for _, known := range []string{secret, previous} {
 			verifier, err := standardwebhooks.NewWebhook(known)
 			if err == nil {
 				err = verifier.Verify(body, r.Header)
 			}
+
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusUnauthorized)
 				return
 			}
 		}
+
 		_, _ = io.WriteString(w, "taken "+r.Header.Get("webhook-id")+" "+string(body))
 	})
 	answer := sender.Send(t.Context(), url+"/x", "msg_1", `{"a":1}`, []string{secret, previous})
@@ -54,6 +59,7 @@ func TestSender_Send_signs(t *testing.T) {
 
 func TestSender_Send_outcomes(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		handle http.HandlerFunc
 		status int
@@ -87,6 +93,7 @@ func TestSender_Send_outcomes(t *testing.T) {
 
 func TestSender_Send_isBounded(t *testing.T) {
 	t.Parallel()
+
 	release := make(chan struct{})
 	sender, url := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
@@ -94,8 +101,10 @@ func TestSender_Send_isBounded(t *testing.T) {
 			case <-release:
 			case <-r.Context().Done():
 			}
+
 			return
 		}
+
 		for range 1000 {
 			if _, err := io.WriteString(w, strings.Repeat("x", 1<<10)); err != nil {
 				return
@@ -117,6 +126,7 @@ func TestSender_Send_refusesWhatIsNotPublic(t *testing.T) {
 	_, url := endpoint(t, func(http.ResponseWriter, *http.Request) { t.Error("it was connected to") })
 	guard, err := netguard.New(nil, nil)
 	require.NoError(t, err)
+
 	sender := New(guard)
 	for _, target := range []string{url, strings.Replace(url, "127.0.0.1", "localhost", 1), "http://169.254.169.254/latest/meta-data"} {
 		answer := sender.Send(t.Context(), target, "m", "{}", []string{secret})

@@ -27,16 +27,19 @@ func TestCopyFile(t *testing.T) {
 	w.put(t, "d/a.tar.gz", "A")
 	require.NoError(t, os.Chmod(filepath.Join(w.HostPath(), "d/a.tar.gz"), 0o750))
 	w.put(t, ".profile", "P")
+
 	for _, want := range []string{"d/a.tar copy.gz", "d/a.tar copy 2.gz", "d/a.tar copy 3.gz"} {
 		info, err := w.duplicate(t, "d/a.tar.gz", "", true) // overwrite is for a named target
 		require.NoError(t, err)
 		require.Equal(t, want, info.Path)
 		require.Equal(t, fs.FileMode(0o750), info.Mode)
 		require.Equal(t, "A", w.get(t, want))
+
 		if os.Getuid() == 0 {
 			require.Equal(t, testUID, owner(t, filepath.Join(w.HostPath(), want)))
 		}
 	}
+
 	info, err := w.duplicate(t, ".profile", "", false)
 	require.NoError(t, err)
 	require.Equal(t, ".profile copy", info.Path)
@@ -48,6 +51,7 @@ func TestCopyFile(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, info.Replaced)
 	require.Equal(t, "A", w.get(t, "old"))
+
 	for to, want := range map[string]string{
 		"d": CodeExists, ".": CodeExists, "../x": domain.CodePathOutside, "d/a.tar.gz": CodeExists, "new/": CodeIsDirectory,
 		"old/x": CodeNotDirectory,
@@ -55,6 +59,7 @@ func TestCopyFile(t *testing.T) {
 		_, err = w.duplicate(t, "d/a.tar.gz", to, false)
 		code(t, want, err)
 	}
+
 	_, err = w.duplicate(t, "d/a.tar.gz", "d", true)
 	require.Error(t, err)
 	_, err = w.duplicate(t, "none", "", false)
@@ -77,7 +82,9 @@ func TestCopyDirectory(t *testing.T) {
 	info, err := w.duplicate(t, "src", "", false)
 	require.NoError(t, err)
 	require.Equal(t, "src copy", info.Path)
+
 	var got []string
+
 	require.NoError(t, w.Walk(t.Context(), "src copy", func(i Info) error {
 		got = append(got, i.Path+" "+i.Mode.String()+" "+i.Target)
 		return nil
@@ -97,6 +104,7 @@ func TestCopyDirectory(t *testing.T) {
 	info, err = w.duplicate(t, "src", "dst", true)
 	require.NoError(t, err)
 	require.True(t, info.Replaced)
+
 	_, err = w.Stat("dst/gone")
 	code(t, domain.CodeFileNotFound, err)
 	w.put(t, "file", "f")
@@ -128,17 +136,20 @@ func TestCopy_tooLargeOrInterrupted(t *testing.T) {
 	w := open(t)
 	w.put(t, "src/a", strings.Repeat("a", 1000))
 	w.put(t, "src/b", strings.Repeat("b", 100_000))
+
 	for _, from := range []string{"src", "src/b"} {
 		w.room(t, 50_000).Close()
 		_, err := w.Copy(t.Context(), from, "dst", CopyOptions{})
 		code(t, CodeNoSpace, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		_, err = w.Copy(ctx, from, "dst", CopyOptions{})
 		require.ErrorIs(t, err, context.Canceled)
 		_, err = w.Stat("dst")
 		code(t, domain.CodeFileNotFound, err)
 	}
+
 	require.Empty(t, hidden(t, w))
 }
 
@@ -153,8 +164,10 @@ func TestCopyNeverFollowsOutside(t *testing.T) {
 	code(t, domain.CodePathOutside, err)
 	_, err = w.duplicate(t, "src", "out/copy", false)
 	code(t, domain.CodePathOutside, err)
+
 	host := w.HostPath()
 	stop := make(chan struct{})
+
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
 		for {
@@ -163,25 +176,31 @@ func TestCopyNeverFollowsOutside(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.Rename(host+"/src/swap", host+"/aside")
 			_ = os.Symlink(outside, host+"/src/swap")
 			_ = os.Remove(host + "/src/swap")
 			_ = os.Rename(host+"/aside", host+"/src/swap")
 		}
 	})
+
 	for range 200 {
 		if _, err := w.duplicate(t, "src", "dst", true); err != nil {
 			continue
 		}
+
 		_ = w.Walk(t.Context(), "dst", func(i Info) error {
 			if i.Type == File {
 				require.Equal(t, "inside", w.get(t, i.Path))
 			}
+
 			return nil
 		})
 	}
+
 	close(stop)
 	swapper.Wait()
+
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
@@ -197,6 +216,7 @@ func TestLinkTo(t *testing.T) {
 	target, err := os.Readlink(filepath.Join(w.HostPath(), at))
 	require.NoError(t, err)
 	require.Equal(t, "../../../dir/f", target)
+
 	_, err = w.LinkTo("dir/f", ".share/a/b", "name")
 	code(t, CodeExists, err)
 	_, err = w.LinkTo("none", ".share", "x")
@@ -218,6 +238,7 @@ func TestStaysBelow(t *testing.T) {
 	for _, ok := range [][2]string{{"l", "x"}, {"l", "./x/y"}, {"a/l", "../x"}, {"a/b/l", "../../x"}, {"a/l", ".."}} {
 		require.True(t, StaysBelow(ok[0], ok[1]), ok)
 	}
+
 	for _, not := range [][2]string{{"l", ".."}, {"l", "/x"}, {
 		"l",
 		"",
@@ -232,11 +253,13 @@ func TestResolve(t *testing.T) {
 	require.NoError(t, w.Symlink("real", "l1"))
 	require.NoError(t, w.Symlink("l1/sub", "l2"))
 	require.NoError(t, w.Symlink("/etc", "etc"))
+
 	for in, want := range map[string]string{"l2/f": "real/sub/f", "l1": "real", ".": ".", "real/../l2": "real/sub"} {
 		got, err := w.Resolve(in)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
+
 	_, err := w.Resolve("etc/passwd")
 	code(t, domain.CodePathOutside, err)
 }

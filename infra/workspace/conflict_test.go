@@ -22,15 +22,18 @@ import (
 // hidden lists what the service itself has left, in the workspace or beside it.
 func hidden(t testing.TB, w *Workspace) (out []string) {
 	t.Helper()
+
 	for _, dir := range []string{w.HostPath(), filepath.Join(w.store.root, stagingDir)} {
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
+
 		for _, e := range entries {
 			if dir != w.HostPath() || strings.HasPrefix(e.Name(), tempPrefix) {
 				out = append(out, e.Name())
 			}
 		}
 	}
+
 	return out
 }
 
@@ -42,10 +45,12 @@ func TestUsersAndToolsLoseNoWrite(t *testing.T) {
 	other, err := New(w.store.root).Open(t.Context(), "0190-session", testUID)
 	require.NoError(t, err)
 	w.put(t, "count", "0")
+
 	var done, refused atomic.Int64
 	for round := 0; round < 20 && refused.Load() == 0; round++ {
 		count(t, w, other, &done, &refused)
 	}
+
 	require.Equal(t, fmt.Sprint(done.Load()), w.get(t, "count"))
 	require.Positive(t, refused.Load(), "they never met")
 	require.Empty(t, hidden(t, w))
@@ -54,11 +59,13 @@ func TestUsersAndToolsLoseNoWrite(t *testing.T) {
 // count has eight writers count one file up, over two stores.
 func count(t *testing.T, w, other *Workspace, done, refused *atomic.Int64) {
 	var wg sync.WaitGroup
+
 	for i := range 8 {
 		at := w
 		if i%2 == 1 {
 			at = other
 		}
+
 		wg.Go(func() {
 			for range 50 {
 				data, info, err := at.ReadFile("count", 100)
@@ -66,8 +73,11 @@ func count(t *testing.T, w, other *Workspace, done, refused *atomic.Int64) {
 					t.Error(err)
 					return
 				}
+
 				var n int
+
 				_, _ = fmt.Sscan(string(data), &n)
+
 				_, err = at.WriteFile(context.Background(), "count", strings.NewReader(fmt.Sprint(n+1)), WriteOptions{IfMatch: info.ETag()})
 				switch {
 				case err == nil:
@@ -80,6 +90,7 @@ func count(t *testing.T, w, other *Workspace, done, refused *atomic.Int64) {
 			}
 		})
 	}
+
 	wg.Wait()
 }
 
@@ -94,30 +105,37 @@ func TestWriteFile_concurrentCommand(t *testing.T) {
 	for round := range 400 {
 		base := w.put(t, "f", "base")
 		begun := make(chan struct{})
+
 		var wg sync.WaitGroup
 		wg.Go(func() { // the command
 			<-begun
+
 			if err := os.WriteFile(file+".new", []byte("command"), 0o644); err != nil {
 				t.Error(err)
 			}
+
 			if err := os.Rename(file+".new", file); err != nil {
 				t.Error(err)
 			}
 		})
 		close(begun)
+
 		_, err := w.WriteFile(t.Context(), "f", strings.NewReader("user"), WriteOptions{IfMatch: base.ETag()})
+
 		wg.Wait()
 		// Let through: the command came after it and replaced it knowingly, for it
 		// asks for no version. Refused: the command's is there.
 		if err != nil {
 			code(t, CodeStale, err)
 		}
+
 		if got := w.get(t, "f"); err == nil && !atomically {
 			require.Contains(t, []string{"command", "user"}, got, "round %d", round)
 		} else {
 			require.Equal(t, "command", got, "round %d", round)
 		}
 	}
+
 	require.Empty(t, hidden(t, w))
 }
 
@@ -127,12 +145,15 @@ func exchanges(t *testing.T, w *Workspace) bool {
 	w.put(t, "one", "")
 	w.put(t, "other", "")
 	root := int(w.root.Fd())
+
 	err := sharedfs.Exchange(root, "one", root, "other")
 	if err != nil {
 		require.ErrorIs(t, err, sharedfs.ErrUnsupported)
 	}
+
 	require.NoError(t, w.Remove(t.Context(), "one", false))
 	require.NoError(t, w.Remove(t.Context(), "other", false))
+
 	return err == nil
 }
 
@@ -143,6 +164,7 @@ func TestSwap_unexpectedFile(t *testing.T) {
 	prepare := func() Info {
 		old := w.put(t, "f", "old")
 		require.NoError(t, os.WriteFile(filepath.Join(w.HostPath(), "temp"), []byte("ours"), 0o644))
+
 		return old
 	}
 	old := prepare()
@@ -151,12 +173,14 @@ func TestSwap_unexpectedFile(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(w.HostPath(), "temp"))
 
 	old = prepare()
+
 	require.NoError(t, os.WriteFile(filepath.Join(w.HostPath(), "f"), []byte("changed in place"), 0o644))
 	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
 	require.Equal(t, "changed in place", w.get(t, "f"))
 	require.Equal(t, "ours", w.get(t, "temp"))
 
 	old = prepare()
+
 	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
 	require.NoError(t, os.MkdirAll(filepath.Join(w.HostPath(), "f/dir"), 0o755))
 	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
@@ -164,6 +188,7 @@ func TestSwap_unexpectedFile(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(w.HostPath(), "f")))
 
 	old = prepare()
+
 	require.NoError(t, os.Remove(filepath.Join(w.HostPath(), "f")))
 	require.ErrorIs(t, w.swap(root, "temp", root, "f", old), errStale)
 	require.NoFileExists(t, filepath.Join(w.HostPath(), "f"))
@@ -185,8 +210,11 @@ func TestRemoveIf(t *testing.T) {
 	// Of a write and a delete of the same version one wins.
 	for range 100 {
 		tag := w.put(t, "f", "base").ETag()
-		var won atomic.Int32
-		var wg sync.WaitGroup
+
+		var (
+			won atomic.Int32
+			wg  sync.WaitGroup
+		)
 		wg.Go(func() {
 			if _, err := w.WriteFile(context.Background(), "f", strings.NewReader("x"), WriteOptions{IfMatch: tag}); err == nil {
 				won.Add(1)
@@ -207,6 +235,7 @@ func TestRemoveIf(t *testing.T) {
 func TestMove_bothWays(t *testing.T) {
 	w := open(t)
 	w.put(t, "a", "x")
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -216,13 +245,17 @@ func TestMove_bothWays(t *testing.T) {
 			}
 		})
 	}
+
 	done := make(chan struct{})
+
 	go func() { wg.Wait(); close(done) }()
+
 	select {
 	case <-done:
 	case <-t.Context().Done():
 		t.Fatal("they wait for each other")
 	}
+
 	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
@@ -245,6 +278,7 @@ func TestReadFile_whileItIsReplaced_doesNotLeave(t *testing.T) {
 	inside, outside := filepath.Join(w.HostPath(), "f"), filepath.Join(w.store.root, "beside")
 
 	over := make(chan struct{})
+
 	var mover, readers sync.WaitGroup
 	mover.Go(func() {
 		for {
@@ -253,12 +287,14 @@ func TestReadFile_whileItIsReplaced_doesNotLeave(t *testing.T) {
 				return
 			default:
 			}
+
 			if err := errors.Join(os.Rename(inside, outside), os.Rename(outside, inside)); err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	})
+
 	for range 2 {
 		readers.Go(func() {
 			for range 3_000 {
@@ -269,6 +305,7 @@ func TestReadFile_whileItIsReplaced_doesNotLeave(t *testing.T) {
 			}
 		})
 	}
+
 	readers.Wait()
 	close(over)
 	mover.Wait()

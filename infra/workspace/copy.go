@@ -35,64 +35,80 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 	if err != nil {
 		return Info{}, err
 	}
+
 	if given == "." {
 		return Info{}, domain.Newf(domain.Invalid, CodeIsDirectory, "the root of a workspace cannot be copied into itself")
 	}
+
 	source, st, err := w.look(given)
 	if err != nil {
 		return Info{}, explain(from, err)
 	}
+
 	defer func() { _ = unix.Close(source) }()
+
 	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if !directory {
 		if err := regular(given, &st); err != nil {
 			return Info{}, err
 		}
 	}
+
 	names := copyNames(given, directory)
 	if to != "" {
 		rel, err := w.copyTarget(given, to, directory)
 		if err != nil {
 			return Info{}, err
 		}
+
 		if err := w.mkdirAll(path.Dir(rel)); err != nil {
 			return Info{}, explain(to, err)
 		}
+
 		if _, err := w.Stat(rel); err == nil && !o.Overwrite { // before anything is copied
 			return Info{}, explain(to, unix.EEXIST)
 		}
+
 		names = func(yield func(string) bool) { yield(rel) }
 	} else {
 		o.Overwrite = false
 	}
+
 	staging, err := w.store.staging()
 	if err != nil {
 		return Info{}, explain(from, err)
 	}
+
 	defer func() { _ = unix.Close(staging) }()
+
 	quota, err := w.Quota(ctx)
 	if err != nil {
 		return Info{}, explain(from, err)
 	}
 	defer quota.Close()
+
 	c := &copier{w: w, staging: staging, ctx: ctx, quota: quota, from: shorten(given)}
 	if directory {
 		return c.directory(source, names, o)
 	}
+
 	return c.file(source, &st, names, o)
 }
 
 // look gives what a path leads to, unopened.
 func (w *Workspace) look(rel string) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
+
 	fd, err := w.openAt(rel, unix.O_PATH, inside)
 	if err != nil {
 		return -1, st, err
 	}
+
 	if err := unix.Fstat(fd, &st); err != nil {
 		_ = unix.Close(fd)
 		return -1, st, err
 	}
+
 	return fd, st, nil
 }
 
@@ -113,21 +129,26 @@ func (w *Workspace) copyTarget(given, to string, directory bool) (string, error)
 	case !directory && strings.HasSuffix(to, "/"):
 		return "", explain(to, unix.EISDIR)
 	}
+
 	return rel, nil
 }
 
 // copyNames are the names that a copy may have beside its original.
 func copyNames(rel string, directory bool) iter.Seq[string] {
 	dir, name := path.Split(rel)
+
 	ext := path.Ext(name)
 	if directory || ext == name { // .profile has no extension
 		ext = ""
 	}
+
 	stem := dir + strings.TrimSuffix(name, ext) + " copy"
+
 	return func(yield func(string) bool) {
 		if !yield(stem + ext) {
 			return
 		}
+
 		for n := 2; n <= maxCopies; n++ {
 			if !yield(fmt.Sprintf("%s %d%s", stem, n, ext)) {
 				return
@@ -153,12 +174,15 @@ func (c *copier) place(names iter.Seq[string], try func(dir int, name, rel strin
 		if err != nil {
 			return Info{}, explain(rel, err)
 		}
+
 		info, err := try(dir, name, rel)
 		_ = unix.Close(dir)
+
 		if err == nil || !errors.Is(err, unix.EEXIST) {
 			return info, explain(rel, err)
 		}
 	}
+
 	return Info{}, domain.Newf(domain.Conflict, CodeExists, "the name of the copy of %s is taken", c.from)
 }
 
@@ -166,19 +190,25 @@ func (c *copier) file(source int, st *unix.Stat_t, names iter.Seq[string], o Cop
 	if err := c.quota.Take(oneEntry); err != nil {
 		return Info{}, err
 	}
+
 	temp := tempPrefix + rand.Text()
+
 	out, err := c.content(source, c.staging, temp)
 	if err != nil {
 		return Info{}, explain(c.from, err)
 	}
+
 	defer func() { _ = out.Close() }()
+
 	options := WriteOptions{CreateOnly: !o.Overwrite, Mode: modeOf(st)}
+
 	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
 		return c.w.place(int(out.Fd()), c.staging, temp, to, name, rel, options)
 	})
 	if err != nil {
 		_ = unix.Unlinkat(c.staging, temp, 0)
 	}
+
 	return info, err
 }
 
@@ -188,6 +218,7 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, temp)
 		return Info{}, explain(c.from, err)
 	}
+
 	info, err := c.place(names, func(to int, name, rel string) (Info, error) {
 		return c.name(temp, to, name, rel, o.Overwrite)
 	})
@@ -196,6 +227,7 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 	} else {
 		c.w.spent(c.quota.taken())
 	}
+
 	return info, err
 }
 
@@ -203,35 +235,46 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 // it, and only then deleted.
 func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (Info, error) {
 	from := c.staging
+
 	copied, err := unix.Openat(from, temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Info{}, err
 	}
+
 	defer func() { _ = unix.Close(copied) }()
+
 	err = sharedfs.RenameNoReplace(-1, from, temp, dir, name)
+
 	replaced := errors.Is(err, unix.EEXIST) && overwrite
 	if replaced {
 		old, lookErr := infoAt(dir, name, rel)
 		if lookErr != nil {
 			return Info{}, lookErr
 		}
+
 		if old.Type != Directory {
 			return Info{}, unix.ENOTDIR
 		}
+
 		var aside string
 		if aside, err = c.exchange(temp, dir, name); err == nil {
 			defer c.w.forget()
+
 			err = removeAll(context.WithoutCancel(c.ctx), from, aside)
 		}
 	}
+
 	if err == nil {
 		err = unix.Fchmod(copied, c.mode)
 	}
+
 	if err != nil {
 		return Info{}, err
 	}
+
 	info, err := infoAt(dir, name, rel)
 	info.Replaced = replaced
+
 	return info, err
 }
 
@@ -244,13 +287,16 @@ func (c *copier) exchange(temp string, dir int, name string) (string, error) {
 	if !errors.Is(err, sharedfs.ErrUnsupported) {
 		return temp, err
 	}
+
 	aside := tempPrefix + rand.Text()
 	if err := sharedfs.Rename(dir, name, c.staging, aside); err != nil {
 		return "", err
 	}
+
 	err = sharedfs.RenameNoReplace(-1, c.staging, temp, dir, name)
 	if err != nil && sharedfs.RenameNoReplace(-1, c.staging, aside, dir, name) != nil {
 		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, aside)
 	}
+
 	return aside, err
 }

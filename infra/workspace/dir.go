@@ -15,9 +15,11 @@ func (w *Workspace) OpenDir(p string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fd, err := w.openAt(rel, unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if err != nil {
 		return nil, explain(p, err)
 	}
+
 	return os.NewFile(uintptr(fd), rel), nil
 }

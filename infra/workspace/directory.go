@@ -34,11 +34,14 @@ const (
 // fails with too_many_entries when there are more than most.
 func (w *Workspace) List(ctx context.Context, p string, most int) ([]Info, error) {
 	var list []Info
+
 	err := w.Each(ctx, p, most, func(info Info) { list = append(list, info) })
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortStableFunc(list, directoriesFirst)
+
 	return list, nil
 }
 
@@ -49,6 +52,7 @@ func directoriesFirst(a, b Info) int {
 	case a.Type == Directory:
 		return -1
 	}
+
 	return 1
 }
 
@@ -59,28 +63,36 @@ func (w *Workspace) Each(ctx context.Context, p string, most int, visit func(Inf
 	if err != nil {
 		return err
 	}
+
 	d := &directory{w: w, rel: rel, resolve: inside}
 	defer d.release()
+
 	names, whole, err := d.read(ctx, most+1)
 	if err != nil {
 		return explain(p, err)
 	}
+
 	if !whole {
 		return domain.Newf(domain.TooLarge, CodeTooManyEntries, "%s has more than %d entries", shorten(rel), most)
 	}
+
 	for i, name := range names {
 		if i%readBatch == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		info, err := d.look(name)
 		if gone(err) {
 			continue
 		}
+
 		if err != nil {
 			return explain(p, err)
 		}
+
 		visit(info)
 	}
+
 	return nil
 }
 
@@ -95,11 +107,14 @@ func (w *Workspace) Walk(ctx context.Context, p string, visit func(Info) error) 
 	if err != nil {
 		return err
 	}
+
 	k := &walk{w: w, ctx: ctx, visit: visit}
+
 	err = k.entry(info)
 	if errors.Is(err, fs.SkipAll) || errors.Is(err, fs.SkipDir) {
 		return nil
 	}
+
 	return err
 }
 
@@ -115,19 +130,24 @@ func (k *walk) entry(info Info) error {
 	if err := k.ctx.Err(); err != nil {
 		return err
 	}
+
 	if err := k.visit(info); err != nil {
 		if info.Type == Directory && errors.Is(err, fs.SkipDir) {
 			return nil
 		}
+
 		return err
 	}
+
 	if info.Type != Directory {
 		return nil
 	}
+
 	err := k.directory(info.Path)
 	if errors.Is(err, fs.SkipDir) {
 		return nil // from a file: the rest of its directory
 	}
+
 	return err
 }
 
@@ -136,34 +156,43 @@ func (k *walk) entry(info Info) error {
 func (k *walk) directory(rel string) error {
 	d := &directory{w: k.w, rel: rel, resolve: inside | unix.RESOLVE_NO_SYMLINKS}
 	defer d.release()
+
 	for {
 		names, whole, err := d.read(k.ctx, walkBatch)
 		if err != nil {
 			if rel != "." && gone(err) {
 				return nil
 			}
+
 			return explain(rel, err)
 		}
+
 		if k.held+len(names) > maxHeld {
 			return domain.Newf(domain.TooLarge, CodeTooManyEntries, "the directories above %s have too many entries", shorten(rel))
 		}
+
 		k.held += len(names)
 		for _, name := range names {
 			info, err := d.look(name)
 			if gone(err) {
 				continue
 			}
+
 			if err != nil {
 				return explain(rel, err)
 			}
+
 			if info.Type == Directory && whole {
 				d.release()
 			}
+
 			if err := k.entry(info); err != nil {
 				return err
 			}
 		}
+
 		k.held -= len(names)
+
 		if whole {
 			return nil
 		}
@@ -182,10 +211,12 @@ func (d *directory) open() error {
 	if d.file != nil {
 		return nil
 	}
+
 	fd, err := d.w.openAt(d.rel, unix.O_RDONLY|unix.O_DIRECTORY, d.resolve)
 	if err == nil {
 		d.file = os.NewFile(uintptr(fd), d.rel)
 	}
+
 	return err
 }
 
@@ -202,25 +233,31 @@ func (d *directory) read(ctx context.Context, most int) (names []string, whole b
 	if err := d.open(); err != nil {
 		return nil, false, err
 	}
+
 	for len(names) < most {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
+
 		found, err := d.file.Readdirnames(min(readBatch, most-len(names)))
 		for _, name := range found {
 			if !strings.HasPrefix(name, tempPrefix) {
 				names = append(names, name)
 			}
 		}
+
 		if errors.Is(err, io.EOF) {
 			whole = true
 			break
 		}
+
 		if err != nil {
 			return nil, false, err
 		}
 	}
+
 	slices.Sort(names)
+
 	return names, whole, nil
 }
 
@@ -229,5 +266,6 @@ func (d *directory) look(name string) (Info, error) {
 	if err := d.open(); err != nil {
 		return Info{}, err
 	}
+
 	return infoAt(int(d.file.Fd()), name, path.Join(d.rel, name))
 }

@@ -33,16 +33,20 @@ func explain(path string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	if _, ok := errors.AsType[*domain.Error](err); ok {
 		return err
 	}
+
 	if path == "" {
 		path = "."
 	}
+
 	path = shorten(path)
 	fault := func(kind domain.Kind, code, what string) error {
 		return domain.Newf(kind, code, "%s %s", path, what)
 	}
+
 	switch {
 	case errors.Is(err, errStale), errors.Is(err, unix.ESTALE): // another machine replaced it
 		return fault(domain.Conflict, CodeStale, "was changed since it was read")
@@ -69,6 +73,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return fault(domain.Forbidden, CodeDenied, "may not be accessed")
 	}
+
 	return fmt.Errorf("workspace: %s: %w", path, err)
 }
 

@@ -13,14 +13,18 @@ func (w *Workspace) Follow(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+
 	fd, err := w.openAt(rel, unix.O_PATH, inside)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	return infoOf(rel, &st), nil
 }

@@ -60,6 +60,7 @@ func infoOf(rel string, st *unix.Stat_t) Info {
 	case unix.S_IFLNK:
 		i.Type = Link
 	}
+
 	return i
 }
 
@@ -71,6 +72,7 @@ func regular(rel string, st *unix.Stat_t) error {
 	case unix.S_IFDIR:
 		return explain(rel, unix.EISDIR)
 	}
+
 	return domain.Newf(domain.Invalid, CodeNotRegular, "%s is not a regular file", rel)
 }
 
@@ -80,6 +82,7 @@ func infoAt(dir int, name, rel string) (Info, error) {
 	if err := sharedfs.Stat(dir, name, &st, false); err != nil {
 		return Info{}, err
 	}
+
 	i := infoOf(rel, &st)
 	if i.Type == Link {
 		buf := make([]byte, unix.PathMax)
@@ -87,5 +90,6 @@ func infoAt(dir int, name, rel string) (Info, error) {
 			i.Target = string(buf[:n])
 		}
 	}
+
 	return i, nil
 }

@@ -19,23 +19,29 @@ func (w *Workspace) Resolve(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	fd, _, err := w.look(rel)
 	if err != nil {
 		return "", explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
+
 	root, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(w.root.Fd())))
 	if err != nil {
 		return "", explain(p, err)
 	}
+
 	found, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return "", explain(p, err)
 	}
+
 	below, ok := within(root, found)
 	if !ok { // it was moved away, or deleted, in this moment
 		return "", explain(p, unix.ENOENT)
 	}
+
 	return path.Clean(below), nil
 }
 
@@ -47,15 +53,19 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	fd, _, err := w.look(target)
 	if err != nil {
 		return "", explain(source, err)
 	}
+
 	_ = unix.Close(fd)
+
 	at, err := w.Clean(dir)
 	if err != nil {
 		return "", err
 	}
+
 	if err := w.mkdirAll(at); err != nil {
 		return "", explain(dir, err)
 	}
@@ -64,21 +74,27 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	if err == unix.ELOOP {
 		return "", domain.Newf(domain.Invalid, CodeNotDirectory, "%s is a link, or a part of it is", shorten(at))
 	}
+
 	if err != nil {
 		return "", explain(dir, err)
 	}
 	defer func() { _ = unix.Close(holder) }()
+
 	up := ""
 	if at != "." {
 		up = strings.Repeat("../", strings.Count(at, "/")+1)
 	}
+
 	rel := path.Join(at, name)
+
 	if err := w.takeEntry(); err != nil {
 		return "", err
 	}
+
 	if err := unix.Symlinkat(up+target, holder, name); err != nil {
 		return "", explain(rel, err)
 	}
+
 	return rel, explain(rel, w.own(holder, name))
 }
 
@@ -90,7 +106,9 @@ func StaysBelow(link, target string) bool {
 	if target == "" || path.IsAbs(target) {
 		return false
 	}
+
 	depth, climbing := strings.Count(path.Clean(link), "/"), true
+
 	for part := range strings.SplitSeq(target, "/") {
 		switch part {
 		case "", ".":
@@ -98,10 +116,12 @@ func StaysBelow(link, target string) bool {
 			if !climbing || depth == 0 {
 				return false
 			}
+
 			depth--
 		default:
 			climbing = false
 		}
 	}
+
 	return true
 }

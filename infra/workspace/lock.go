@@ -46,24 +46,30 @@ func (l *locks) hold(places ...place) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var slots []int64
+
 	for _, p := range places {
 		slot, err := l.slot(p)
 		if err != nil {
 			return nil, err
 		}
+
 		slots = append(slots, slot)
 	}
 	// In one order, and each once: who waits never holds what another waits for.
 	slices.Sort(slots)
 	slots = slices.Compact(slots)
+
 	var held []int64
+
 	release = func() {
 		for _, n := range held {
 			_ = l.byte(file, n, unix.F_UNLCK)
 			l.inside[n].Unlock()
 		}
 	}
+
 	for _, n := range slots {
 		// The kernel's lock belongs to the open file, which all of this process
 		// share: among themselves they take the mutex.
@@ -71,10 +77,13 @@ func (l *locks) hold(places ...place) (release func(), err error) {
 		if err := l.byte(file, n, unix.F_WRLCK); err != nil {
 			l.inside[n].Unlock()
 			release()
+
 			return nil, err
 		}
+
 		held = append(held, n)
 	}
+
 	return release, nil
 }
 
@@ -86,6 +95,7 @@ func (l *locks) slot(p place) (int64, error) {
 	// Not by its device: a shared file system has another number on each machine.
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d/%s", st.Ino, p.name)
+
 	return int64(h.Sum32()) % int64(len(l.inside)), nil
 }
 
@@ -102,19 +112,24 @@ func (l *locks) byte(file *os.File, n int64, kind int16) error {
 func (l *locks) open() (*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.file != nil {
 		return l.file, nil
 	}
+
 	fd, err := unix.Open(l.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		if err = l.create(); err == nil {
 			fd, err = unix.Open(l.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		}
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("workspace: locks: %w", err)
 	}
+
 	l.file = os.NewFile(uintptr(fd), lockFile)
+
 	return l.file, nil
 }
 
@@ -130,9 +145,11 @@ func (l *locks) create() error {
 		_ = temp.Close()
 		_ = os.Remove(temp.Name()) // gone where it was renamed
 	}()
+
 	err = sharedfs.RenameNoReplace(int(temp.Fd()), unix.AT_FDCWD, temp.Name(), unix.AT_FDCWD, l.path)
 	if errors.Is(err, unix.EEXIST) {
 		return nil // another process was first
 	}
+
 	return err
 }

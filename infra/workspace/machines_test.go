@@ -32,8 +32,10 @@ func machines(t *testing.T) [2]*Store {
 // what it writes first.
 func TestStore_Open_twoMachinesAtOnce(t *testing.T) {
 	stores := machines(t)
+
 	for round := range 30 {
 		session := "s" + strconv.Itoa(round)
+
 		var all sync.WaitGroup
 		for i, store := range stores {
 			all.Go(func() {
@@ -43,12 +45,15 @@ func TestStore_Open_twoMachinesAtOnce(t *testing.T) {
 					return
 				}
 				defer func() { _ = w.Close() }()
+
 				if _, err := w.WriteFile(t.Context(), fmt.Sprint(i), strings.NewReader("x"), WriteOptions{}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
+
 		all.Wait()
+
 		w, err := stores[0].Open(t.Context(), session, testUID)
 		require.NoError(t, err)
 		require.Equal(t, "x", w.get(t, "0"))
@@ -61,11 +66,15 @@ func TestStore_Open_twoMachinesAtOnce(t *testing.T) {
 // staging directory, so that of two that make the same file one wins.
 func TestStore_firstUse_AcrossMachines(t *testing.T) {
 	one, other := sharedfstest.Machines(t)
+
 	for round := range 60 {
 		name := strconv.Itoa(round)
 		require.NoError(t, os.Mkdir(filepath.Join(one, name), 0o711))
-		var won, lost atomic.Int32
-		var all sync.WaitGroup
+
+		var (
+			won, lost atomic.Int32
+			all       sync.WaitGroup
+		)
 		for _, root := range []string{filepath.Join(one, name), filepath.Join(other, name)} {
 			all.Go(func() {
 				w, err := New(root).Open(t.Context(), "s", testUID)
@@ -74,6 +83,7 @@ func TestStore_firstUse_AcrossMachines(t *testing.T) {
 					return
 				}
 				defer func() { _ = w.Close() }()
+
 				_, err = w.WriteFile(t.Context(), "f", strings.NewReader("x"), WriteOptions{CreateOnly: true})
 				switch {
 				case err == nil:
@@ -85,6 +95,7 @@ func TestStore_firstUse_AcrossMachines(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		require.EqualValues(t, 1, won.Load(), "round %d", round)
 		require.EqualValues(t, 1, lost.Load(), "round %d", round)
@@ -94,14 +105,19 @@ func TestStore_firstUse_AcrossMachines(t *testing.T) {
 // Each of two machines counts one file up, only over the version that it read.
 func TestWorkspace_WriteFile_conditionAcrossMachines(t *testing.T) {
 	var open [2]*Workspace
+
 	for i, store := range machines(t) {
 		w, err := store.Open(t.Context(), "s", testUID)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = w.Close() })
+
 		open[i] = w
 	}
+
 	open[0].put(t, "n", "0")
+
 	const each = 40
+
 	var all sync.WaitGroup
 	for _, w := range open {
 		all.Go(func() {
@@ -110,15 +126,18 @@ func TestWorkspace_WriteFile_conditionAcrossMachines(t *testing.T) {
 					t.Error("too many conflicts")
 					return
 				}
+
 				data, info, err := w.ReadFile("n", 100)
 				if err != nil {
 					continue // it was replaced at the same time
 				}
+
 				n, err := strconv.Atoi(string(data))
 				if err != nil {
 					t.Errorf("%q: %v", data, err)
 					return
 				}
+
 				_, err = w.WriteFile(context.Background(), "n", strings.NewReader(strconv.Itoa(n+1)), WriteOptions{IfMatch: info.ETag()})
 				switch {
 				case err == nil:
@@ -130,6 +149,7 @@ func TestWorkspace_WriteFile_conditionAcrossMachines(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	require.Equal(t, strconv.Itoa(2*each), open[0].get(t, "n"))
 }
@@ -139,7 +159,9 @@ func TestWorkspace_WriteFile_conditionAcrossMachines(t *testing.T) {
 func TestWorkspace_WriteFile_staleName(t *testing.T) {
 	w, err := New(t.TempDir()).Open(t.Context(), "s", testUID)
 	require.NoError(t, err)
+
 	defer func() { _ = w.Close() }()
+
 	w.put(t, "n", "0")
 	_, info, err := w.ReadFile("n", 100)
 	require.NoError(t, err)
@@ -150,11 +172,13 @@ func TestWorkspace_WriteFile_staleName(t *testing.T) {
 		Stale: func(name string) bool { stale--; return name == "n" && stale >= 0 },
 	})
 	_, err = w.WriteFile(t.Context(), "n", strings.NewReader("1"), WriteOptions{IfMatch: info.ETag()})
+
 	restore()
 	require.NoError(t, err)
 	require.Equal(t, "1", w.get(t, "n"))
 
 	defer sharedfs.Simulate(sharedfs.Simulation{Stale: func(name string) bool { return name == "n" }})()
+
 	_, err = w.WriteFile(t.Context(), "n", strings.NewReader("2"), WriteOptions{})
 	require.True(t, domain.HasCode(err, CodeStale), "%v", err)
 }
@@ -165,17 +189,25 @@ func TestWorkspace_ReadFile_writtenInPlaceAcrossMachines(t *testing.T) {
 	stores := machines(t)
 	writer, err := stores[0].Open(t.Context(), "s", testUID)
 	require.NoError(t, err)
+
 	defer func() { _ = writer.Close() }()
+
 	reader, err := stores[1].Open(t.Context(), "s", testUID)
 	require.NoError(t, err)
+
 	defer func() { _ = reader.Close() }()
+
 	writer.put(t, "f", "one")
+
 	seen := map[string]bool{}
+
 	file := filepath.Join(writer.HostPath(), "f")
 	for i, content := range []string{"one", "two", "six"} { // of equal size
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+
 		at := time.Unix(1e9+int64(i), 0) // clocks of file systems tick slowly
 		require.NoError(t, os.Chtimes(file, at, at))
+
 		data, info, err := reader.ReadFile("f", 100)
 		require.NoError(t, err)
 		require.Equal(t, content, string(data))
@@ -187,15 +219,21 @@ func TestWorkspace_ReadFile_writtenInPlaceAcrossMachines(t *testing.T) {
 // Of two machines that make the same file one wins.
 func TestWorkspace_WriteFile_createOnlyAcrossMachines(t *testing.T) {
 	stores := machines(t)
+
 	for round := range 30 {
 		name := strconv.Itoa(round)
-		var won, lost atomic.Int32
-		var all sync.WaitGroup
+
+		var (
+			won, lost atomic.Int32
+			all       sync.WaitGroup
+		)
+
 		for _, store := range stores {
 			w, err := store.Open(t.Context(), "s", testUID)
 			require.NoError(t, err)
 			all.Go(func() {
 				defer func() { _ = w.Close() }()
+
 				_, err := w.WriteFile(t.Context(), name, strings.NewReader("x"), WriteOptions{CreateOnly: true})
 				switch fault := (*domain.Error)(nil); {
 				case err == nil:
@@ -207,6 +245,7 @@ func TestWorkspace_WriteFile_createOnlyAcrossMachines(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		require.EqualValues(t, 1, won.Load())
 		require.EqualValues(t, 1, lost.Load())

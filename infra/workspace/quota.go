@@ -38,18 +38,22 @@ func (w *Workspace) Quota(ctx context.Context) (*Quota, error) {
 	if limits == (Limits{}) {
 		return nil, nil
 	}
+
 	u := &w.store.usage
 	u.mu.Lock()
 	q := &Quota{w: w, of: u.of(w.host), limit: limits.usage()}
 	q.of.writers++
 	u.mu.Unlock()
+
 	if q.limit == (diskspace.Usage{}) {
 		return q, nil
 	}
+
 	if err := w.remeasure(ctx, q.of); err != nil {
 		q.Close()
 		return nil, err
 	}
+
 	return q, nil
 }
 
@@ -59,9 +63,11 @@ func (q *Quota) Close() {
 	if q == nil {
 		return
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	q.of.held = q.of.held.Minus(q.held)
 	q.of.writers--
 	q.held = diskspace.Usage{}
@@ -73,17 +79,22 @@ func (q *Quota) Take(n diskspace.Usage) error {
 	if q == nil || n == (diskspace.Usage{}) {
 		return nil
 	}
+
 	if err := q.w.checkReserve(n); err != nil {
 		return err
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if q.total().Plus(n).Exceeds(q.limit) {
 		return full()
 	}
+
 	q.held = q.held.Plus(n)
 	q.of.held = q.of.held.Plus(n)
+
 	return nil
 }
 
@@ -93,15 +104,19 @@ func (q *Quota) Fits(n diskspace.Usage) error {
 	if q == nil {
 		return nil
 	}
+
 	if err := q.w.checkReserve(n); err != nil {
 		return err
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if (n.Bytes > 0 || n.Inodes > 0) && q.total().Plus(n).Exceeds(q.limit) {
 		return full()
 	}
+
 	return nil
 }
 
@@ -110,9 +125,11 @@ func (q *Quota) give(n diskspace.Usage) {
 	if q == nil {
 		return
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	q.held = q.held.Minus(n)
 	q.of.held = q.of.held.Minus(n)
 }
@@ -122,9 +139,11 @@ func (q *Quota) left() int64 {
 	if q == nil || q.limit.Bytes <= 0 {
 		return math.MaxInt64 - 1
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	return max(0, q.limit.Bytes-q.total().Bytes)
 }
 
@@ -133,9 +152,11 @@ func (q *Quota) taken() diskspace.Usage {
 	if q == nil {
 		return diskspace.Usage{}
 	}
+
 	u := &q.w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	return q.held
 }
 
@@ -147,14 +168,17 @@ func (w *Workspace) checkReserve(n diskspace.Usage) error {
 	if reserve == (diskspace.Reserve{}) || n.Bytes <= 0 && n.Inodes <= 0 {
 		return nil
 	}
+
 	space, err := diskspace.Of(w.host)
 	if err != nil {
 		return err
 	}
+
 	if reserve.Touched(space, n) {
 		return domain.Newf(domain.Unavailable, CodeDiskFull,
 			"the disk of the service is full but for what is reserved: delete files, or ask its operator for space")
 	}
+
 	return nil
 }
 
@@ -171,6 +195,7 @@ func (w *Workspace) Fits(ctx context.Context, n diskspace.Usage) error {
 		return err
 	}
 	defer q.Close()
+
 	return q.Fits(n)
 }
 
@@ -186,6 +211,7 @@ func newCharge(q *Quota, old *Info) *charge {
 	if old == nil {
 		return &charge{quota: q}
 	}
+
 	return &charge{quota: q, credit: old.Size}
 }
 
@@ -194,17 +220,21 @@ func (c *charge) entry(old *Info) error {
 	if old != nil {
 		return nil
 	}
+
 	return c.take(oneEntry)
 }
 
 func (c *charge) take(n diskspace.Usage) error {
 	free := min(c.credit, n.Bytes)
+
 	n.Bytes -= free
 	if err := c.quota.Take(n); err != nil {
 		return err
 	}
+
 	c.credit -= free
 	c.taken = c.taken.Plus(n)
+
 	return nil
 }
 
@@ -225,6 +255,7 @@ func (c charged) Read(p []byte) (int, error) {
 	if refused := c.charge.take(diskspace.Usage{Bytes: int64(n)}); refused != nil {
 		return 0, refused
 	}
+
 	return n, err
 }
 
@@ -237,15 +268,19 @@ const measureTime = time.Minute
 func (w *Workspace) takeEntry() error {
 	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
 	defer cancel()
+
 	q, err := w.Quota(ctx)
 	if err != nil {
 		return err
 	}
 	defer q.Close()
+
 	if err := q.Take(oneEntry); err != nil {
 		return err
 	}
+
 	w.spent(oneEntry)
+
 	return nil
 }
 

@@ -21,7 +21,9 @@ func (w *Workspace) room(t *testing.T, n int64) *Quota {
 	t.Helper()
 	used, err := diskspace.Measure(t.Context(), w.host, diskspace.Usage{})
 	require.NoError(t, err)
+
 	w.store.limits = Limits{Bytes: used.Bytes + n}
+
 	return w.quota(t)
 }
 
@@ -29,6 +31,7 @@ func (w *Workspace) quota(t *testing.T) *Quota {
 	t.Helper()
 	q, err := w.Quota(t.Context())
 	require.NoError(t, err)
+
 	return q
 }
 
@@ -40,8 +43,10 @@ func bytesOf(n int64) diskspace.Usage { return diskspace.Usage{Bytes: n} }
 func TestQuota_writersShareIt(t *testing.T) {
 	w := open(t)
 	w.put(t, "old", strings.Repeat("x", 8192))
+
 	first := w.room(t, 1000)
 	defer first.Close()
+
 	second := w.quota(t)
 	require.True(t, first.takes(600))
 	require.False(t, second.takes(600), "they are the first one's")
@@ -56,15 +61,20 @@ func TestQuota_writersShareIt(t *testing.T) {
 	// What is deleted is room again once it is measured.
 	require.False(t, first.takes(501))
 	require.NoError(t, w.Remove(t.Context(), "old", false))
+
 	third := w.quota(t)
 	defer third.Close()
+
 	require.Greater(t, third.left(), int64(8192))
 
 	other, err := w.store.Open(t.Context(), "another", testUID)
 	require.NoError(t, err)
+
 	defer other.Close()
+
 	q := other.quota(t)
 	defer q.Close()
+
 	require.True(t, q.takes(1000), "a workspace has one owner")
 
 	var unbounded *Quota
@@ -75,8 +85,11 @@ func TestQuota_writersShareIt(t *testing.T) {
 func TestQuota_noMoreIsTakenThanThereIs(t *testing.T) {
 	w := open(t)
 	w.room(t, 100_000).Close()
-	var taken atomic.Int64
-	var all sync.WaitGroup
+
+	var (
+		taken atomic.Int64
+		all   sync.WaitGroup
+	)
 	for range 16 {
 		all.Go(func() {
 			q, err := w.Quota(t.Context())
@@ -84,15 +97,18 @@ func TestQuota_noMoreIsTakenThanThereIs(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			for range 1000 {
 				if q.takes(70) {
 					taken.Add(70)
 				}
 			}
+
 			w.forget() // the next is measured beside the others
 			t.Cleanup(q.Close)
 		})
 	}
+
 	all.Wait()
 	require.LessOrEqual(t, taken.Load(), int64(100_000))
 	require.Greater(t, taken.Load(), int64(100_000-70))
@@ -101,18 +117,24 @@ func TestQuota_noMoreIsTakenThanThereIs(t *testing.T) {
 // The memory of sizes is only a cache, but it forgets no writer.
 func TestQuota_outlivesTheCache(t *testing.T) {
 	w := open(t)
+
 	q := w.room(t, 1000)
 	defer q.Close()
+
 	require.True(t, q.takes(1000))
+
 	u := &w.store.usage
 	u.mu.Lock()
 	for i := range maxMeasured + 10 {
 		u.of(string(rune(i)) + "/elsewhere")
 	}
+
 	require.LessOrEqual(t, len(u.known), maxMeasured)
 	u.mu.Unlock()
+
 	again := w.quota(t)
 	defer again.Close()
+
 	require.False(t, again.takes(1))
 }
 
@@ -134,12 +156,16 @@ func TestQuota_everyWriterAsks(t *testing.T) {
 			w.put(t, "dir/file", strings.Repeat("x", 1000))
 			log, err := w.Append(t.Context(), "log")
 			require.NoError(t, err)
+
 			defer log.Close()
+
 			used, err := diskspace.Measure(t.Context(), w.host, diskspace.Usage{})
 			require.NoError(t, err)
+
 			w.store.limits = c.limits(used)
 
 			content := strings.Repeat("y", 100)
+
 			for writer, write := range map[string]func() error{
 				"write": func() error {
 					_, err := w.WriteFile(t.Context(), "new", strings.NewReader(content), WriteOptions{})
@@ -162,10 +188,14 @@ func TestQuota_everyWriterAsks(t *testing.T) {
 				"staging": func() error {
 					q := w.quota(t)
 					defer q.Close()
+
 					s, err := w.Stage(t.Context(), q)
 					require.NoError(t, err)
+
 					defer s.Close()
+
 					_, err = s.Add(t.Context(), strings.NewReader(content), 1000)
+
 					return err
 				},
 			} {
@@ -175,6 +205,7 @@ func TestQuota_everyWriterAsks(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, used, after, writer)
 			}
+
 			if name != "inodes" {
 				_, err = log.Write([]byte(content))
 				require.True(t, domain.HasCode(err, c.code), "%v", err)
@@ -185,6 +216,7 @@ func TestQuota_everyWriterAsks(t *testing.T) {
 			if c.code == CodeNoSpace {
 				require.NoError(t, err)
 			}
+
 			left, err := os.ReadDir(filepath.Join(w.store.root, stagingDir))
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing half written stays")
@@ -196,12 +228,16 @@ func TestQuota_growingFileStopsAtTheLimit(t *testing.T) {
 	w := open(t)
 	log, err := w.Append(t.Context(), "log")
 	require.NoError(t, err)
+
 	defer log.Close()
+
 	w.room(t, 1<<20).Close()
+
 	line := make([]byte, 8<<10)
 	for err == nil {
 		_, err = log.Write(line)
 	}
+
 	require.True(t, domain.HasCode(err, CodeNoSpace), "%v", err)
 	used, err := diskspace.Measure(t.Context(), w.host, diskspace.Usage{})
 	require.NoError(t, err)

@@ -19,22 +19,30 @@ func (w *Workspace) Stat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+
 	if rel == "." {
 		fd, err := w.openAt(".", unix.O_PATH|unix.O_DIRECTORY, inside)
 		if err != nil {
 			return Info{}, explain(p, err)
 		}
 		defer func() { _ = unix.Close(fd) }()
+
 		var st unix.Stat_t
+
 		err = unix.Fstat(fd, &st)
+
 		return infoOf(rel, &st), explain(p, err)
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	info, err := infoAt(dir, name, rel)
+
 	return info, explain(p, err)
 }
 
@@ -45,10 +53,12 @@ func (w *Workspace) Open(p string) (*os.File, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
+
 	fd, st, err := w.openRegular(rel)
 	if err != nil {
 		return nil, Info{}, explain(p, err)
 	}
+
 	return os.NewFile(uintptr(fd), path.Base(rel)), infoOf(rel, &st), nil
 }
 
@@ -59,13 +69,16 @@ func (w *Workspace) ReadFile(p string, limit int64) ([]byte, Info, error) {
 		return nil, info, err
 	}
 	defer func() { _ = f.Close() }()
+
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, info, explain(p, err)
 	}
+
 	if int64(len(data)) > limit {
 		return nil, info, domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", p, limit)
 	}
+
 	return data, info, nil
 }
 
@@ -77,6 +90,7 @@ func gone(err error) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -87,9 +101,11 @@ func (w *Workspace) CheckDir(p string) error {
 	if err != nil {
 		return err
 	}
+
 	fd, err := w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside)
 	if err != nil {
 		return explain(p, err)
 	}
+
 	return unix.Close(fd)
 }

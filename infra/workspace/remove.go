@@ -19,22 +19,28 @@ func (w *Workspace) Remove(ctx context.Context, p string, recursive bool) error 
 	if err != nil {
 		return err
 	}
+
 	if rel == "." {
 		return domain.Newf(domain.Invalid, CodeIsDirectory, "the root of a workspace cannot be deleted")
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
 	defer w.forget()
+
 	err = w.unlink(dir, name)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 		if recursive {
 			return explain(p, removeAll(ctx, dir, name))
 		}
+
 		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 	}
+
 	return explain(p, err)
 }
 
@@ -45,6 +51,7 @@ func (w *Workspace) unlink(dir int, name string) error {
 		return err
 	}
 	defer release()
+
 	return unix.Unlinkat(dir, name, 0)
 }
 

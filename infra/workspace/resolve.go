@@ -21,6 +21,7 @@ const inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 // openAt opens a clean path with the kernel holding the rule.
 func (w *Workspace) openAt(rel string, flags int, resolve uint64) (int, error) {
 	defer runtime.KeepAlive(w)
+
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(int(w.root.Fd()), rel, &how)
@@ -34,6 +35,7 @@ func (w *Workspace) openAt(rel string, flags int, resolve uint64) (int, error) {
 		if err == unix.EXDEV && try < 100 {
 			continue
 		}
+
 		return fd, err
 	}
 }
@@ -44,7 +46,9 @@ func (w *Workspace) parent(rel string) (fd int, name string, err error) {
 	if rel == "." {
 		return -1, "", unix.EISDIR
 	}
+
 	fd, err = w.openAt(path.Dir(rel), unix.O_PATH|unix.O_DIRECTORY, inside)
+
 	return fd, path.Base(rel), err
 }
 
@@ -57,9 +61,11 @@ func (w *Workspace) openRegular(rel string) (int, unix.Stat_t, error) {
 		if !errors.Is(err, errReplaced) {
 			return fd, st, err
 		}
+
 		if try == replacedTries {
 			return fd, st, unix.ENOENT
 		}
+
 		w.forgetName(rel)
 		time.Sleep(replacedPause)
 	}
@@ -80,7 +86,9 @@ func (w *Workspace) forgetName(rel string) {
 		return // the next try returns it
 	}
 	defer func() { _ = unix.Close(dir) }()
+
 	var st unix.Stat_t
+
 	_ = sharedfs.Stat(dir, "", &st, true)
 	_ = sharedfs.Stat(dir, name, &st, true)
 }
@@ -90,31 +98,40 @@ var errReplaced = errors.New("was replaced at the same time")
 
 func (w *Workspace) tryRegular(rel string) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
+
 	found, err := w.openAt(rel, unix.O_PATH, inside)
 	if err != nil {
 		return -1, st, err
 	}
+
 	defer func() { _ = unix.Close(found) }()
+
 	fresh := w.store.cached(found)
+
 	err = sharedfs.Stat(found, "", &st, fresh)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		return -1, st, errReplaced
 	}
+
 	if err != nil {
 		return -1, st, err
 	}
+
 	if err := regular(rel, &st); err != nil {
 		return -1, st, err
 	}
+
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(found), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
 		err = errReplaced
 	}
+
 	if err == nil && fresh { // else an ETag could stand for content that is older
 		if err = sharedfs.DropPages(fd); err != nil {
 			_ = unix.Close(fd)
 		}
 	}
+
 	return fd, st, err
 }
 
@@ -123,9 +140,11 @@ func (w *Workspace) own(fd int, name string) error {
 	if w.uid < 0 {
 		return nil
 	}
+
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags = unix.AT_EMPTY_PATH
 	}
+
 	return unix.Fchownat(fd, name, w.uid, w.uid, flags)
 }

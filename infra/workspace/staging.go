@@ -41,17 +41,22 @@ func (w *Workspace) Stage(ctx context.Context, quota *Quota) (*Staging, error) {
 	if err != nil {
 		return nil, explain("", err)
 	}
+
 	removeStale(ctx, holder, time.Now().Add(-leftFor))
 	s := &Staging{w: w, holder: holder, name: tempPrefix + rand.Text(), quota: quota}
+
 	fd := -1
 	if err = unix.Mkdirat(holder, s.name, 0o700); err == nil {
 		fd, err = unix.Openat(holder, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
+
 	if err != nil {
 		_ = unix.Close(holder)
 		return nil, explain("", err)
 	}
+
 	s.dir = os.NewFile(uintptr(fd), "staging")
+
 	return s, nil
 }
 
@@ -61,10 +66,12 @@ func (s *Staging) Close() error {
 		_ = s.dir.Close()
 		_ = unix.Close(s.holder)
 	}()
+
 	err := removeAll(context.Background(), s.holder, s.name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+
 	return explain("", err)
 }
 
@@ -82,29 +89,40 @@ func (e *SourceError) Unwrap() error { return e.Err }
 func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int, error) {
 	name := strconv.Itoa(len(s.costs))
 	dir := int(s.dir.Fd())
+
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, explain("the file", err)
 	}
+
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
+
 	cost := &charge{quota: s.quota}
+
 	err = s.fill(ctx, f, content, limit, cost)
 	if err == nil {
 		err = s.w.own(fd, "")
 	}
+
 	if err == nil {
 		err = sharedfs.Flush(fd)
 	}
+
 	if err != nil {
 		cost.release() // its space is free again
+
 		_ = unix.Unlinkat(dir, name, 0)
+
 		if _, theirs := errors.AsType[*SourceError](err); theirs {
 			return 0, err
 		}
+
 		return 0, explain("the file", err)
 	}
+
 	s.costs = append(s.costs, cost)
+
 	return len(s.costs) - 1, nil
 }
 
@@ -112,7 +130,9 @@ func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit
 	if err := cost.take(oneEntry); err != nil {
 		return err
 	}
+
 	source := &blamed{r: contextReader{ctx, content}}
+
 	n, err := io.Copy(f, io.LimitReader(charged{source, cost}, limit+1))
 	switch {
 	case source.err != nil:
@@ -120,6 +140,7 @@ func (s *Staging) fill(ctx context.Context, f *os.File, content io.Reader, limit
 	case err == nil && n > limit:
 		err = domain.Newf(domain.TooLarge, CodeTooLarge, "the file is larger than %d bytes", limit)
 	}
+
 	return err
 }
 
@@ -134,6 +155,7 @@ func (b *blamed) Read(p []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		b.err = err
 	}
+
 	return n, err
 }
 
@@ -142,34 +164,45 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
 	}
+
 	w := s.w
+
 	rel, err := w.Clean(p)
 	if err != nil {
 		return Info{}, err
 	}
+
 	if strings.HasSuffix(p, "/") {
 		return Info{}, explain(p, unix.EISDIR)
 	}
+
 	if o.Parents && rel != "." {
 		if err := w.mkdirAll(path.Dir(rel)); err != nil {
 			return Info{}, explain(p, err)
 		}
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	from, temp := int(s.dir.Fd()), strconv.Itoa(number)
+
 	fd, err := unix.Openat(from, temp, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Info{}, fmt.Errorf("workspace: staged file %d: %w", number, err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
+
 	info, err := w.place(fd, from, temp, dir, name, rel, o)
 	if err == nil { // it counts as written now
 		s.costs[number].release()
 	}
+
 	return info, explain(p, err)
 }
 
@@ -179,8 +212,10 @@ func removeStale(ctx context.Context, staging int, older time.Time) {
 	if err != nil {
 		return
 	}
+
 	dir := os.NewFile(uintptr(fd), stagingDir)
 	defer func() { _ = dir.Close() }()
+
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
 		if info, err := infoAt(fd, name, name); err == nil && info.Changed.Before(older) {

@@ -27,9 +27,12 @@ func TestStaging_otherProcesses(t *testing.T) {
 	list, err := w.List(t.Context(), "", MaxListed)
 	require.NoError(t, err)
 	require.Empty(t, list)
+
 	visited := 0
+
 	require.NoError(t, w.Walk(t.Context(), "", func(Info) error { visited++; return nil }))
 	require.Equal(t, 1, visited)
+
 	entries, err := os.ReadDir(w.HostPath())
 	require.NoError(t, err)
 	require.Empty(t, entries, "no command meets it")
@@ -49,7 +52,9 @@ func TestStagingKeepsToItsBounds(t *testing.T) {
 	w := open(t)
 	s, err := w.Stage(t.Context(), w.room(t, 1000+3*diskspace.PerInode))
 	require.NoError(t, err)
+
 	defer s.Close()
+
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 101)), 100)
 	code(t, CodeTooLarge, err)
 	_, err = s.Add(t.Context(), strings.NewReader(strings.Repeat("x", 1001+2*diskspace.PerInode)), 2000)
@@ -64,6 +69,7 @@ func TestStagingKeepsToItsBounds(t *testing.T) {
 
 	broken := errors.New("the line is dead")
 	_, err = s.Add(t.Context(), io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 100)
+
 	var source *SourceError
 	require.ErrorAs(t, err, &source)
 	require.ErrorIs(t, err, broken)
@@ -82,7 +88,9 @@ func TestStaging_staleFilesAreRemoved(t *testing.T) {
 	require.NoError(t, err)
 	alive, err := w.Stage(t.Context(), nil)
 	require.NoError(t, err)
+
 	defer alive.Close()
+
 	require.Len(t, hidden(t, w), 2)
 
 	removeStale(t.Context(), alive.holder, time.Now().Add(-time.Hour))
@@ -94,20 +102,24 @@ func TestStaging_staleFilesAreRemoved(t *testing.T) {
 // small gives a workspace on a disk of its own of one megabyte.
 func small(t *testing.T) *Workspace {
 	t.Helper()
+
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skipf("no disk can be mounted here: %v", err)
 	}
+
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	w, err := New(filepath.Join(dir, "workspace")).Open(t.Context(), "s", testUID)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() })
+
 	return w
 }
 
 func TestFullDisk(t *testing.T) {
 	w := small(t)
 	large := strings.Repeat("x", 700_000)
+
 	w.put(t, "kept", "before")
 	before := w.put(t, "half", large)
 	_, err := w.WriteFile(t.Context(), "kept", strings.NewReader(large), WriteOptions{IfMatch: ""})

@@ -54,16 +54,20 @@ func NewLimited(root string, limits Limits) *Store {
 // staging opens the directory for what is being written.
 func (s *Store) staging() (fd int, err error) {
 	dir := filepath.Join(s.root, stagingDir)
+
 	fd, err = openRoot(dir)
 	if errors.Is(err, unix.ENOENT) {
 		if err := s.create(stagingDir, -1); err != nil {
 			return -1, err
 		}
+
 		fd, err = openRoot(dir)
 	}
+
 	if err != nil {
 		return -1, fmt.Errorf("workspace: staging: %w", err)
 	}
+
 	return fd, nil
 }
 
@@ -86,29 +90,37 @@ func (s *Store) Open(ctx context.Context, sessionID string, uid int) (*Workspace
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	host, err := s.path(sessionID)
 	if err != nil {
 		return nil, err
 	}
+
 	w := &Workspace{store: s, host: host, uid: -1}
 	if uid > 0 && os.Geteuid() == 0 {
 		w.uid = uid
 	}
+
 	fd, err := openRoot(host)
 	if errors.Is(err, unix.ENOENT) {
 		// Others may pass, not look: at level 1 commands walk in from outside.
 		if err := os.MkdirAll(s.root, 0o711); err != nil {
 			return nil, fmt.Errorf("workspace: %w", err)
 		}
+
 		if err := s.create(sessionID, w.uid); err != nil {
 			return nil, err
 		}
+
 		fd, err = openRoot(host)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("workspace: open %s: %w", sessionID, err)
 	}
+
 	w.root = os.NewFile(uintptr(fd), "workspace")
+
 	return w, nil
 }
 
@@ -123,18 +135,22 @@ func (s *Store) create(name string, uid int) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
+
 	if uid >= 0 {
 		if err := os.Chown(temp, uid, uid); err != nil {
 			_ = os.Remove(temp)
 			return fmt.Errorf("workspace: give %s to user %d: %w", name, uid, err)
 		}
 	}
+
 	if err := s.publish(temp, name); err != nil {
 		_ = os.Remove(temp)
+
 		if !errors.Is(err, unix.EEXIST) { // else another process was first
 			return fmt.Errorf("workspace: make %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -146,21 +162,25 @@ func (s *Store) publish(temp, name string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(root) }()
+
 	err = sharedfs.RenameInOneStep(unix.AT_FDCWD, temp, root, name)
 	if !errors.Is(err, sharedfs.ErrUnsupported) {
 		return err
 	}
+
 	release, err := s.locks.hold(place{root, name})
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	if s.cached(root) {
 		var st unix.Stat_t
 		if err := sharedfs.Stat(root, "", &st, true); err != nil {
 			return err
 		}
 	}
+
 	return sharedfs.RenameNoReplace(-1, unix.AT_FDCWD, temp, root, name)
 }
 
@@ -175,6 +195,7 @@ func (s *Store) path(sessionID string) (string, error) {
 	if !sessionName.MatchString(sessionID) {
 		return "", domain.Newf(domain.Malformed, CodeBadPath, "this is no session id")
 	}
+
 	return filepath.Join(s.root, sessionID), nil
 }
 
@@ -184,17 +205,21 @@ func (s *Store) Remove(ctx context.Context, sessionID string) error {
 	if _, err := s.path(sessionID); err != nil {
 		return err
 	}
+
 	fd, err := unix.Open(s.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	if err := removeAll(ctx, fd, sessionID); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("workspace: remove %s: %w", sessionID, err)
 	}
+
 	return nil
 }
 
@@ -206,8 +231,11 @@ func (s *Store) Lacks(sessionID, rel string) bool {
 	if err != nil {
 		return false
 	}
+
 	var st unix.Stat_t
+
 	err = unix.Lstat(host+"/"+rel, &st)
+
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
 
@@ -225,25 +253,32 @@ func (w *Workspace) Clean(p string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return "", domain.Newf(domain.Malformed, CodeBadPath, "the path holds a zero byte")
 	}
+
 	shown := p
 	if path.IsAbs(p) {
 		p = path.Clean(p)
+
 		rel, ok := within(GuestRoot, p)
 		if !ok {
 			rel, ok = within(w.host, p)
 		}
+
 		if !ok {
 			return "", outside(shorten(shown))
 		}
+
 		p = rel
 	}
+
 	p = path.Clean(p)
 	if p == ".." || strings.HasPrefix(p, "../") {
 		return "", outside(shorten(shown))
 	}
+
 	if len(p) >= unix.PathMax {
 		return "", explain(shorten(shown), unix.ENAMETOOLONG)
 	}
+
 	for name := range strings.SplitSeq(p, "/") {
 		if len(name) > 255 {
 			return "", explain(shorten(shown), unix.ENAMETOOLONG)
@@ -253,6 +288,7 @@ func (w *Workspace) Clean(p string) (string, error) {
 			return "", domain.Newf(domain.Malformed, CodeBadPath, "names that begin with %s are the service's own", tempPrefix)
 		}
 	}
+
 	return p, nil
 }
 
@@ -261,6 +297,7 @@ func within(root, p string) (string, bool) {
 	if !ok || rel != "" && rel[0] != '/' {
 		return "", false
 	}
+
 	return "." + rel, true
 }
 
@@ -269,5 +306,6 @@ func shorten(p string) string {
 	if len(p) > 200 {
 		return strings.ToValidUTF8(p[:200], "") + "…"
 	}
+
 	return p
 }

@@ -25,6 +25,7 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	if err != nil {
 		return err
 	}
+
 	err = sharedfs.Exchange(from, temp, dir, name)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -34,6 +35,7 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	case err != nil:
 		return err
 	}
+
 	if w.unchanged(from, temp, old) {
 		return unix.Unlinkat(from, temp, 0)
 	}
@@ -48,6 +50,7 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	case !w.unchanged(from, temp, ours):
 		_ = sharedfs.Exchange(from, temp, dir, name)
 	}
+
 	return errStale
 }
 
@@ -57,32 +60,39 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 // look and the rename is replaced unnoticed; without hard links also one that it writes.
 func (w *Workspace) replaceIf(from int, temp string, dir int, name string, old, ours Info) error {
 	kept := tempPrefix + rand.Text()
+
 	linked := sharedfs.Link(dir, name, from, kept)
 	switch {
 	case errors.Is(linked, unix.ENOENT):
 		return errStale
 	case linked == nil:
 		defer func() { _ = unix.Unlinkat(from, kept, 0) }() // ENOENT when it got its name back
+
 		if !w.unchanged(from, kept, old) {
 			return errStale
 		}
 	case !errors.Is(linked, sharedfs.ErrUnsupported):
 		return linked
 	}
+
 	if !w.unchanged(dir, name, old) {
 		return errStale
 	}
+
 	if err := sharedfs.Rename(from, temp, dir, name); err != nil || linked != nil {
 		return err
 	}
+
 	if w.unchanged(from, kept, old) {
 		return nil
 	}
+
 	if w.unchanged(dir, name, ours) { // else a command has put a newer one there
 		if err := sharedfs.Rename(from, kept, dir, name); err != nil {
 			return err
 		}
 	}
+
 	return errStale
 }
 
@@ -92,7 +102,9 @@ func (w *Workspace) unchanged(dir int, name string, old Info) bool {
 	if sharedfs.Stat(dir, name, &st, w.store.cached(dir)) != nil {
 		return false
 	}
+
 	now := infoOf(name, &st)
+
 	return now.Device == old.Device && now.Inode == old.Inode && now.Type == old.Type &&
 		now.Size == old.Size && now.ModTime.Equal(old.ModTime)
 }
@@ -103,40 +115,52 @@ func (w *Workspace) RemoveIf(ctx context.Context, p, etag string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	rel, err := w.Clean(p)
 	if err != nil {
 		return err
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	release, err := w.store.locks.hold(place{dir, name})
 	if err != nil {
 		return explain(p, err)
 	}
 	defer release()
+
 	old, err := w.target(dir, name, rel, WriteOptions{IfMatch: etag})
 	if err != nil {
 		return explain(p, err)
 	}
+
 	aside, err := w.store.staging()
 	if err != nil {
 		return explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(aside) }()
+
 	temp := tempPrefix + rand.Text()
 	if err := sharedfs.Rename(dir, name, aside, temp); err != nil {
 		return explain(p, err)
 	}
+
 	if !w.unchanged(aside, temp, *old) {
 		// One that a command made at the free name is newer, and stays.
 		if sharedfs.RenameNoReplace(-1, aside, temp, dir, name) != nil {
 			_ = removeAll(context.WithoutCancel(ctx), aside, temp)
 		}
+
 		return explain(p, errStale)
 	}
+
 	w.spent(diskspace.Usage{Bytes: -old.blocks*512 - diskspace.PerInode, Inodes: -1})
+
 	return explain(p, unix.Unlinkat(aside, temp, 0))
 }

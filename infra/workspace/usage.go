@@ -37,14 +37,18 @@ func (u *usage) of(host string) *measured {
 	if m := u.known[host]; m != nil {
 		return m
 	}
+
 	if len(u.known) >= maxMeasured {
 		maps.DeleteFunc(u.known, func(_ string, m *measured) bool { return m.writers == 0 })
 	}
+
 	if u.known == nil {
 		u.known = map[string]*measured{}
 	}
+
 	m := &measured{}
 	u.known[host] = m
+
 	return m
 }
 
@@ -55,18 +59,24 @@ func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 	u.mu.Lock()
 	fresh, grown := time.Now().Before(m.until), m.grown
 	u.mu.Unlock()
+
 	if fresh {
 		return nil
 	}
+
 	began := time.Now()
+
 	used, err := diskspace.Measure(ctx, w.host, w.store.limits.usage())
 	if err != nil {
 		return err
 	}
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	m.used = used.Plus(m.grown).Minus(grown)
 	m.until = time.Now().Add(measureShare * time.Since(began))
+
 	return nil
 }
 
@@ -75,6 +85,7 @@ func (w *Workspace) spent(n diskspace.Usage) {
 	u := &w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if m := u.known[w.host]; m != nil {
 		m.used = m.used.Plus(n)
 		m.grown = m.grown.Plus(diskspace.Usage{Bytes: max(0, n.Bytes), Inodes: max(0, n.Inodes)})
@@ -87,6 +98,7 @@ func (w *Workspace) forget() {
 	u := &w.store.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if m := u.known[w.host]; m != nil {
 		m.until = time.Time{}
 	}

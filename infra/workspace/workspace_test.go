@@ -34,8 +34,10 @@ func open(t testing.TB) *Workspace {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = w.Close()
+
 		makeRemovable(dir)
 	})
+
 	return w
 }
 
@@ -46,6 +48,7 @@ func makeRemovable(dir string) {
 		if err == nil && d.IsDir() {
 			_ = os.Chmod(path, 0o700)
 		}
+
 		return nil
 	})
 }
@@ -54,13 +57,16 @@ func (w *Workspace) put(t testing.TB, p, content string) Info {
 	t.Helper()
 	info, err := w.WriteFile(t.Context(), p, strings.NewReader(content), WriteOptions{Parents: true})
 	require.NoError(t, err)
+
 	return info
 }
 
 func (w *Workspace) get(t testing.TB, p string) string {
 	t.Helper()
+
 	data, _, err := w.ReadFile(p, 1<<20)
 	require.NoError(t, err)
+
 	return string(data)
 }
 
@@ -72,8 +78,10 @@ func code(t testing.TB, want string, err error) {
 
 func owner(t testing.TB, path string) int {
 	t.Helper()
+
 	info, err := os.Lstat(path)
 	require.NoError(t, err)
+
 	return int(info.Sys().(*syscall.Stat_t).Uid)
 }
 
@@ -81,6 +89,7 @@ func names(list []Info) (out []string) {
 	for _, i := range list {
 		out = append(out, i.Name)
 	}
+
 	return out
 }
 
@@ -88,6 +97,7 @@ func TestLacks(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	lacks := func(p string) bool { return w.store.Lacks("0190-session", p) }
+
 	require.True(t, w.store.Lacks("0190-other", ".skills"), "it was not opened yet")
 	require.False(t, w.store.Lacks("../0190-session", ".skills"), "Open says what is wrong with it")
 	require.True(t, lacks(".skills"))
@@ -105,17 +115,21 @@ func TestOpen_privateDirectory(t *testing.T) {
 	info, err := os.Stat(w.HostPath())
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+
 	if os.Getuid() == 0 {
 		require.Equal(t, testUID, owner(t, w.HostPath()))
 	}
+
 	w.put(t, "kept", "x")
 	again, err := w.store.Open(t.Context(), "0190-session", testUID)
 	require.NoError(t, err)
 	require.Equal(t, "x", again.get(t, "kept"))
+
 	for _, id := range []string{"", ".", "..", "a/b", "../x", "a\x00", strings.Repeat("a", 129)} {
 		_, err := w.store.Open(t.Context(), id, testUID)
 		code(t, CodeBadPath, err)
 	}
+
 	require.NoError(t, w.store.Remove(t.Context(), "0190-session"))
 	require.NoDirExists(t, w.HostPath())
 	require.NoError(t, w.store.Remove(t.Context(), "0190-session"))
@@ -123,8 +137,12 @@ func TestOpen_privateDirectory(t *testing.T) {
 
 func TestConcurrentFirstUse(t *testing.T) {
 	store := New(filepath.Join(t.TempDir(), "workspace"))
-	var wg sync.WaitGroup
-	var failed atomic.Int32
+
+	var (
+		wg     sync.WaitGroup
+		failed atomic.Int32
+	)
+
 	for range 20 {
 		wg.Go(func() {
 			w, err := store.Open(context.Background(), "s", testUID)
@@ -133,10 +151,13 @@ func TestConcurrentFirstUse(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	require.Zero(t, failed.Load())
+
 	left, err := os.ReadDir(store.root)
 	require.NoError(t, err)
+
 	left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == lockFile }) // where the lock holds the condition
 	require.Len(t, left, 1)
 }
@@ -151,10 +172,12 @@ func TestClean(t *testing.T) {
 		require.NoError(t, err, in)
 		require.Equal(t, want, got)
 	}
+
 	for _, in := range []string{"..", "../x", "a/../../x", "/etc/passwd", "/", "/workspacex", "/workspace/../etc", "/workspace/../../x"} {
 		_, err := w.Clean(in)
 		code(t, domain.CodePathOutside, err)
 	}
+
 	for _, in := range []string{"a\x00b", strings.Repeat("x", 256), strings.Repeat("ab/", 1400)} {
 		_, err := w.Clean(in)
 		code(t, CodeBadPath, err)
@@ -167,11 +190,13 @@ func TestWriteAndRead(t *testing.T) {
 	require.Equal(t, "dir/sub/file.txt", info.Path)
 	require.Equal(t, int64(3), info.Size)
 	require.Equal(t, "one", w.get(t, "/workspace/dir/sub/file.txt"))
+
 	if os.Getuid() == 0 {
 		for _, p := range []string{"dir", "dir/sub", "dir/sub/file.txt"} {
 			require.Equal(t, testUID, owner(t, filepath.Join(w.HostPath(), p)), p)
 		}
 	}
+
 	stat, err := w.Stat("dir/sub/file.txt")
 	require.NoError(t, err)
 	require.Equal(t, info, stat)
@@ -184,6 +209,7 @@ func TestWriteAndRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o751), after.Mode)
 	require.NotEqual(t, before.ETag(), after.ETag())
+
 	left, err := os.ReadDir(filepath.Join(w.HostPath(), "dir/sub"))
 	require.NoError(t, err)
 	require.Len(t, left, 1)
@@ -214,6 +240,7 @@ func TestWriteAndRead(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err = w.WriteFile(ctx, "never", strings.NewReader("x"), WriteOptions{})
 	require.ErrorIs(t, err, context.Canceled)
 	list, err := os.ReadDir(w.HostPath())
@@ -224,19 +251,24 @@ func TestWriteAndRead(t *testing.T) {
 func TestWriteFile_concurrentConditional(t *testing.T) {
 	w := open(t)
 	tag := w.put(t, "f", "0").ETag()
-	var wins, created atomic.Int32
-	var wg sync.WaitGroup
+
+	var (
+		wins, created atomic.Int32
+		wg            sync.WaitGroup
+	)
 	for i := range 20 {
 		wg.Go(func() {
 			if _, err := w.WriteFile(context.Background(), "f", strings.NewReader(fmt.Sprint(i)), WriteOptions{IfMatch: tag}); err == nil {
 				wins.Add(1)
 			}
+
 			if _, err := w.WriteFile(context.Background(), "new", strings.NewReader(fmt.Sprint(i)),
 				WriteOptions{CreateOnly: true}); err == nil {
 				created.Add(1)
 			}
 		})
 	}
+
 	wg.Wait()
 	require.EqualValues(t, 1, wins.Load())
 	require.EqualValues(t, 1, created.Load())
@@ -248,6 +280,7 @@ func TestNames(t *testing.T) {
 		w.put(t, name, name)
 		require.Equal(t, name, w.get(t, name))
 	}
+
 	deep := strings.Repeat("0123456789/", 360) + "end"
 	w.put(t, deep, "deep")
 	require.Equal(t, "deep", w.get(t, deep))
@@ -275,15 +308,18 @@ func TestListOrdersAndShowsLinks(t *testing.T) {
 
 func TestTenThousandEntries(t *testing.T) {
 	w := open(t)
+
 	count := 10000
 	if sharedfstest.Mounted() || sharedfstest.Simulated() { // where a list takes no other way, only longer
 		count = 1000
 	}
+
 	for i := range count {
 		f, err := os.Create(fmt.Sprintf("%s/%05d", w.HostPath(), i))
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
+
 	began := time.Now()
 	list, err := w.List(t.Context(), ".", MaxListed)
 	require.NoError(t, err)
@@ -297,22 +333,27 @@ func TestLinksStayInside(t *testing.T) {
 	host := t.TempDir()
 	require.NoError(t, os.WriteFile(host+"/secret", []byte("TOP-SECRET"), 0o644))
 	w.put(t, "real/file", "in")
+
 	for target, name := range map[string]string{
 		"real": "dirlink", "real/file": "filelink", host: "out", host + "/secret": "outfile",
 		"../../../../../../../../" + host: "up", "loop": "loop", "/proc/self/root": "magic", "gone": "dangling",
 	} {
 		require.NoError(t, w.Symlink(target, name))
 	}
+
 	require.Equal(t, "in", w.get(t, "dirlink/file"))
 	require.Equal(t, "in", w.get(t, "filelink"))
+
 	for _, p := range []string{"out/secret", "outfile", "up/secret", "magic" + host + "/secret"} {
 		_, _, err := w.Open(p)
 		code(t, domain.CodePathOutside, err)
 	}
+
 	_, _, err := w.Open("loop")
 	code(t, CodeNotRegular, err)
 	_, _, err = w.Open("dangling")
 	code(t, domain.CodeFileNotFound, err)
+
 	for _, p := range []string{"out/new", "up/new"} {
 		_, err = w.WriteFile(t.Context(), p, strings.NewReader("x"), WriteOptions{Parents: true})
 		code(t, domain.CodePathOutside, err)
@@ -336,9 +377,11 @@ func TestLinksStayInside(t *testing.T) {
 	require.NoError(t, w.Remove(t.Context(), "dirlink", true))
 	require.NoError(t, w.Remove(t.Context(), "loop", false))
 	require.Equal(t, "in", w.get(t, "real/file"))
+
 	data, err := os.ReadFile(host + "/secret")
 	require.NoError(t, err)
 	require.Equal(t, "TOP-SECRET", string(data))
+
 	entries, err := os.ReadDir(host)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -347,26 +390,36 @@ func TestLinksStayInside(t *testing.T) {
 func TestPipesAndSocketsNeverHang(t *testing.T) {
 	w := open(t)
 	require.NoError(t, unix.Mkfifo(filepath.Join(w.HostPath(), "pipe"), 0o666))
+
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
+
 	defer func() { _ = unix.Close(sock) }()
+
 	dir, err := unix.Open(w.HostPath(), unix.O_PATH, 0)
 	require.NoError(t, err)
+
 	defer func() { _ = unix.Close(dir) }()
+
 	require.NoError(t, unix.Bind(sock, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir)}))
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		for _, p := range []string{"pipe", "sock"} {
 			_, _, err := w.Open(p)
 			code(t, CodeNotRegular, err)
 			_, err = w.WriteFile(context.Background(), p, strings.NewReader("x"), WriteOptions{})
 			code(t, CodeNotRegular, err)
 		}
+
 		n := 0
 		_ = w.Walk(context.Background(), "", func(Info) error { n++; return nil })
+
 		require.Equal(t, 3, n)
 	}()
+
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
@@ -409,13 +462,16 @@ func TestRemoveBottomlessTree(t *testing.T) {
 	w := open(t)
 	fd, err := unix.Open(w.HostPath(), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	require.NoError(t, err)
+
 	name, depth := "d", 3000
+
 	switch {
 	case sharedfstest.Mounted(): // GlusterFS builds the path of each, and refuses one that is too long
 		depth = 300
 	case sharedfstest.Simulated(): // longer than a path can be too, but sooner
 		name, depth = strings.Repeat("d", 40), 200
 	}
+
 	for range depth {
 		require.NoError(t, unix.Mkdirat(fd, name, 0o755))
 		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -423,8 +479,11 @@ func TestRemoveBottomlessTree(t *testing.T) {
 		require.NoError(t, unix.Close(fd))
 		fd = next
 	}
+
 	require.NoError(t, unix.Close(fd))
+
 	n := 0
+
 	require.NoError(t, w.Walk(t.Context(), "", func(Info) error { n++; return nil }))
 	require.Greater(t, n, depth/3)
 	require.NoError(t, w.Remove(t.Context(), name, true))
@@ -438,7 +497,9 @@ func TestWalk(t *testing.T) {
 	for _, p := range []string{"a/1", "a/2", "b/skip/x", "b/y", "c"} {
 		w.put(t, p, "")
 	}
+
 	require.NoError(t, w.Symlink("a", "link"))
+
 	walk := func(p string, stop map[string]error) (got []string, err error) {
 		err = w.Walk(t.Context(), p, func(i Info) error { got = append(got, i.Path); return stop[i.Path] })
 		return got, err
@@ -449,6 +510,7 @@ func TestWalk(t *testing.T) {
 	got, err = walk("a", map[string]error{"a/1": fs.SkipAll})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "a/1"}, got)
+
 	boom := errors.New("boom")
 	_, err = walk("", map[string]error{"b/y": boom})
 	require.ErrorIs(t, err, boom)
@@ -464,6 +526,7 @@ func TestWorkspace_directorySwappedForLink(t *testing.T) {
 	w.put(t, "real/file", "inside")
 	host := w.HostPath()
 	stop := make(chan struct{})
+
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
 		for {
@@ -472,6 +535,7 @@ func TestWorkspace_directorySwappedForLink(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.Remove(host + "/swap")
 			_ = os.Symlink(outside, host+"/swap")
 			_ = os.Remove(host + "/swap")
@@ -481,18 +545,23 @@ func TestWorkspace_directorySwappedForLink(t *testing.T) {
 			_ = os.RemoveAll(host + "/swap")
 		}
 	})
+
 	read, wrote := 0, 0
 	for began := time.Now(); time.Since(began) < time.Second || read+wrote == 0 && time.Since(began) < time.Minute; {
 		if f, _, err := w.Open("swap/file"); err == nil {
 			data, err := io.ReadAll(f)
 			_ = f.Close()
+
 			require.NoError(t, err)
 			require.NotEqual(t, "OUTSIDE", string(data))
+
 			read++
 		}
+
 		if _, err := w.WriteFile(t.Context(), "swap/new", strings.NewReader("x"), WriteOptions{}); err == nil {
 			wrote++
 		}
+
 		_ = w.MkdirAll("swap/dir/below")
 		_ = w.Remove(t.Context(), "swap/file2", true)
 		_ = w.Remove(t.Context(), "swap", true)
@@ -500,17 +569,21 @@ func TestWorkspace_directorySwappedForLink(t *testing.T) {
 		_ = w.Rename("real/file", "swap/moved", true)
 		_ = w.Rename("swap/moved", "real/file", true)
 		_, _ = w.List(t.Context(), "swap", MaxListed)
+
 		_ = w.Walk(t.Context(), "", func(Info) error { return nil })
 		if _, err := w.Stat("real/file"); err != nil {
 			_, _ = w.WriteFile(t.Context(), "real/file", strings.NewReader("inside"), WriteOptions{})
 		}
 	}
+
 	close(stop)
 	swapper.Wait()
 	require.Positive(t, read+wrote)
+
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
+
 	data, err := os.ReadFile(outside + "/file")
 	require.NoError(t, err)
 	require.Equal(t, "OUTSIDE", string(data))
@@ -520,8 +593,11 @@ func TestWriteFile_concurrentReaders(t *testing.T) {
 	w := open(t)
 	content := func(c string) string { return strings.Repeat(c, 1<<16) }
 	w.put(t, "f", content("a"))
+
 	var wg sync.WaitGroup
+
 	stop := make(chan struct{})
+
 	wg.Go(func() {
 		for i := 0; ; i++ {
 			select {
@@ -532,10 +608,12 @@ func TestWriteFile_concurrentReaders(t *testing.T) {
 			}
 		}
 	})
+
 	for range 300 {
 		got := w.get(t, "f")
 		require.Equal(t, content(got[:1]), got)
 	}
+
 	close(stop)
 	wg.Wait()
 }
@@ -544,6 +622,7 @@ func FuzzClean(f *testing.F) {
 	for _, s := range []string{"a/b", "../x", "/workspace/..", "/workspace//a", "..\x00", "a/./../..", "/workspace/a/../../../b"} {
 		f.Add(s)
 	}
+
 	w := open(f)
 	f.Fuzz(func(t *testing.T, p string) {
 		rel, err := w.Clean(p)

@@ -37,25 +37,31 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 	if err != nil {
 		return Info{}, err
 	}
+
 	if o.Parents && rel != "." {
 		if err := w.mkdirAll(path.Dir(rel)); err != nil {
 			return Info{}, explain(p, err)
 		}
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	old, err := w.target(dir, name, rel, o) // before the content is read
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	quota, err := w.Quota(ctx)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
 	defer quota.Close()
+
 	cost := newCharge(quota, old)
 	if err := cost.entry(old); err != nil {
 		return Info{}, err
@@ -66,22 +72,29 @@ func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, 
 		return Info{}, explain(p, err)
 	}
 	defer func() { _ = unix.Close(staging) }()
+
 	temp := tempPrefix + rand.Text()
+
 	fd, err := unix.Openat(staging, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return Info{}, explain(p, err)
 	}
+
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
+
 	err = w.fill(f, rel, charged{contextReader{ctx, content}, cost}, o)
+
 	var info Info
 	if err == nil {
 		info, err = w.place(fd, staging, temp, dir, name, rel, o)
 	}
+
 	if err != nil {
 		_ = unix.Unlinkat(staging, temp, 0)
 		return Info{}, explain(p, err)
 	}
+
 	return info, nil
 }
 
@@ -90,19 +103,24 @@ func (w *Workspace) fill(f *os.File, rel string, content io.Reader, o WriteOptio
 	if o.MaxSize > 0 {
 		content = io.LimitReader(content, o.MaxSize+1)
 	}
+
 	n, err := io.Copy(f, content)
 	if err != nil {
 		return err
 	}
+
 	if o.MaxSize > 0 && n > o.MaxSize {
 		return domain.Newf(domain.TooLarge, CodeTooLarge, "%s is larger than %d bytes", rel, o.MaxSize)
 	}
+
 	if err := w.own(int(f.Fd()), ""); err != nil {
 		return err
 	}
+
 	if o.Sync {
 		return f.Sync()
 	}
+
 	return sharedfs.Flush(int(f.Fd()))
 }
 
@@ -114,20 +132,25 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 		return Info{}, err
 	}
 	defer release()
+
 	old, err := w.target(dir, name, rel, o)
 	if err != nil {
 		return Info{}, err
 	}
+
 	mode := o.Mode.Perm()
 	if mode == 0 {
 		mode = 0o644
 	}
+
 	if old != nil {
 		mode = old.Mode
 	}
+
 	if err := unix.Fchmod(fd, uint32(mode)); err != nil {
 		return Info{}, err
 	}
+
 	switch {
 	case old == nil:
 		err = sharedfs.RenameNoReplace(fd, from, temp, dir, name)
@@ -139,22 +162,29 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	default:
 		err = sharedfs.Rename(from, temp, dir, name)
 	}
+
 	if err != nil {
 		return Info{}, err
 	}
+
 	if o.Sync {
 		syncDirectory(dir)
 	}
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Info{}, err
 	}
+
 	info := infoOf(rel, &st)
 	info.Replaced = old != nil
+
 	w.spent(diskspace.Usage{Bytes: st.Blocks*512 + diskspace.PerInode, Inodes: 1})
+
 	if old != nil {
 		w.spent(diskspace.Usage{Bytes: -old.blocks*512 - diskspace.PerInode, Inodes: -1})
 	}
+
 	return info, nil
 }
 
@@ -162,32 +192,40 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 // conditions.
 func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
 	var st unix.Stat_t
+
 	fresh := w.store.cached(dir)
 	if fresh { // what the name is may be cached too
 		if err := sharedfs.Stat(dir, "", &st, true); err != nil {
 			return nil, err
 		}
 	}
+
 	err := sharedfs.Stat(dir, name, &st, fresh)
 	if errors.Is(err, unix.ENOENT) {
 		if o.IfMatch != "" {
 			return nil, errStale
 		}
+
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if o.CreateOnly {
 		return nil, unix.EEXIST
 	}
+
 	if err := regular(rel, &st); err != nil {
 		return nil, err
 	}
+
 	info := infoOf(rel, &st)
 	if o.IfMatch != "" && o.IfMatch != info.ETag() {
 		return nil, errStale
 	}
+
 	return &info, nil
 }
 
@@ -206,6 +244,7 @@ func (w *Workspace) MkdirAll(p string) error {
 	if err != nil {
 		return err
 	}
+
 	return explain(p, w.mkdirAll(rel))
 }
 
@@ -214,13 +253,16 @@ func (w *Workspace) mkdirAll(rel string) error {
 	if err == nil {
 		return unix.Close(fd)
 	}
+
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
+
 	for i := range len(rel) + 1 {
 		if i < len(rel) && rel[i] != '/' {
 			continue
 		}
+
 		if err := w.mkdir(rel[:i]); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -229,6 +271,7 @@ func (w *Workspace) mkdirAll(rel string) error {
 	if fd, err = w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside); err != nil {
 		return err
 	}
+
 	return unix.Close(fd)
 }
 
@@ -238,15 +281,19 @@ func (w *Workspace) mkdir(rel string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(dir) }()
+
 	if _, err := infoAt(dir, name, rel); err == nil {
 		return unix.EEXIST
 	}
+
 	if err := w.takeEntry(); err != nil {
 		return err
 	}
+
 	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
 		return err
 	}
+
 	return w.own(dir, name)
 }
 
@@ -257,20 +304,26 @@ func (w *Workspace) Symlink(target, p string) error {
 	if err != nil {
 		return err
 	}
+
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
 		return domain.Newf(domain.Malformed, CodeBadPath, "this is no target of a link")
 	}
+
 	dir, name, err := w.parent(rel)
 	if err != nil {
 		return explain(p, err)
 	}
+
 	defer func() { _ = unix.Close(dir) }()
+
 	if err := w.takeEntry(); err != nil {
 		return err
 	}
+
 	if err := unix.Symlinkat(target, dir, name); err != nil {
 		return explain(p, err)
 	}
+
 	return explain(p, w.own(dir, name))
 }
 
@@ -281,19 +334,24 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 	if err != nil {
 		return err
 	}
+
 	relTo, err := w.Clean(to)
 	if err != nil {
 		return err
 	}
+
 	dirFrom, nameFrom, err := w.parent(relFrom)
 	if err != nil {
 		return explain(from, err)
 	}
+
 	defer func() { _ = unix.Close(dirFrom) }()
+
 	dirTo, nameTo, err := w.parent(relTo)
 	if err != nil {
 		return explain(to, err)
 	}
+
 	defer func() { _ = unix.Close(dirTo) }()
 	// No other process puts a new file in the place of either while it moves.
 	release, err := w.store.locks.hold(place{dirFrom, nameFrom}, place{dirTo, nameTo})
@@ -301,17 +359,20 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 		return explain(from, err)
 	}
 	defer release()
+
 	if replace {
 		err = sharedfs.Rename(dirFrom, nameFrom, dirTo, nameTo)
 	} else {
 		err = sharedfs.RenameNoReplace(-1, dirFrom, nameFrom, dirTo, nameTo)
 	}
+
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return domain.Newf(domain.Invalid, CodeBadPath, "%s cannot be moved into itself", from)
 	case errors.Is(err, unix.ENOENT):
 		return explain(from, err)
 	}
+
 	return explain(to, err)
 }
 
@@ -325,5 +386,6 @@ func (c contextReader) Read(p []byte) (int, error) {
 	if err := c.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return c.r.Read(p)
 }

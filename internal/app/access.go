@@ -38,6 +38,7 @@ func (s hostSettings) check() error {
 	if err := s.allowed().Check(); err != nil {
 		return fmt.Errorf("ALLOWED_HOSTS: %w", err)
 	}
+
 	return nil
 }
 
@@ -51,6 +52,7 @@ func (s keySettings) privateDirs(dataDir string) []string {
 	if s.KeyDir == "" {
 		return []string{dataDir}
 	}
+
 	return []string{dataDir, s.KeyDir}
 }
 
@@ -60,6 +62,7 @@ func (s keySettings) keyFile(dataDir, name string) (string, error) {
 	if dir == "" {
 		dir = dataDir
 	}
+
 	return filepath.Abs(filepath.Join(dir, name))
 }
 
@@ -77,16 +80,20 @@ func (s keySettings) serviceKey(dataDir, given string) (string, error) {
 		if len(given) < minTemporalKey {
 			return "", fmt.Errorf("TEMPORAL_API_KEY must have at least %d characters", minTemporalKey)
 		}
+
 		return given, nil
 	}
+
 	file, err := s.keyFile(dataDir, temporalKeyFile)
 	if err != nil {
 		return "", err
 	}
+
 	key, err := secrets.KeyFile(file)
 	if err != nil {
 		return "", fmt.Errorf("key for Temporal: %w", err)
 	}
+
 	return strings.TrimSpace(key), nil
 }
 
@@ -96,19 +103,24 @@ func (s keySettings) ownTemporal(dataDir string, options client.Options) (client
 	if options.Credentials != nil || options.ConnectionOptions.TLS != nil {
 		return options, nil
 	}
+
 	file, err := s.keyFile(dataDir, temporalKeyFile)
 	if err != nil {
 		return options, err
 	}
+
 	key, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return options, nil
 	}
+
 	if err != nil {
 		return options, fmt.Errorf("key for Temporal: %w", err)
 	}
+
 	options.Credentials = client.NewAPIKeyStaticCredentials(strings.TrimSpace(string(key)))
 	options.ConnectionOptions.TLSDisabled = true // the library takes a key for a wish to use TLS
+
 	return options, nil
 }
 
@@ -132,11 +144,14 @@ func (a *administrators) Administrator(ctx context.Context, key string) (string,
 		if domain.AsError(err).Kind == domain.Unauthenticated {
 			return "", embedded.ErrNoAdministrator
 		}
+
 		return "", err
 	}
+
 	if !caller.User.Administrator || !auth.Allows(caller, auth.Admin) {
 		return "", embedded.ErrNoAdministrator
 	}
+
 	return caller.User.Username, nil
 }
 
@@ -148,6 +163,7 @@ func checkPublished(key, addr string) error {
 	if subtle.ConstantTimeCompare([]byte(strings.TrimSpace(key)), []byte(publishedKey)) == 0 || loopbackOnly(addr) {
 		return nil
 	}
+
 	return errors.New("ENCRYPTION_KEY is the published example: set one of your own, or leave it unset and one is made")
 }
 
@@ -157,9 +173,12 @@ func loopbackOnly(addr string) bool {
 	if err != nil {
 		return false
 	}
+
 	if host == "localhost" {
 		return true
 	}
+
 	ip, err := netip.ParseAddr(host)
+
 	return err == nil && ip.Unmap().IsLoopback()
 }

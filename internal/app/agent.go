@@ -41,6 +41,7 @@ type agent struct {
 func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	s := b.settings
 	ctx, stop := context.WithCancel(ctx)
+
 	defer func() {
 		if err != nil {
 			stop()
@@ -51,64 +52,90 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	signIn := b.newSignIn()
 	a.auth = auth.New(b.db, auth.Options{Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers()})
 	hub := realtime.NewHub(realtime.HubConfig{Log: b.log, State: b.db, Logger: b.logger})
+
 	shown, err := b.newShownTools()
 	if err != nil {
 		return nil, err
 	}
+
 	contexts := b.newContexts(shown)
+
 	past, err := b.newHistory(contexts)
 	if err != nil {
 		return nil, err
 	}
+
 	chats, err := b.newChats(past)
 	if err != nil {
 		return nil, err
 	}
+
 	scheduled, err := b.newSchedules(chats)
 	if err != nil {
 		return nil, err
 	}
+
 	hooks, err := b.newWebhooks()
 	if err != nil {
 		return nil, err
 	}
+
 	board, err := b.newBoard(chats)
 	if err != nil {
 		return nil, err
 	}
+
 	toolServers := mcp.Remote{Conn: b.nats}
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
 	auditor := auth.NewAuditor(b.db, b.logger, nil)
 	access := access{db: b.db, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.proxies()}
-	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: hub, Sessions: access, Chats: chats, Limiter: limiter, Auditor: auditor, Logger: b.logger, Tracer: b.tracing.Requests()})
+	protocol := realtime.NewProtocol(
+		realtime.ProtocolConfig{
+			Hub:      hub,
+			Sessions: access,
+			Chats:    chats,
+			Limiter:  limiter,
+			Auditor:  auditor,
+			Logger:   b.logger,
+			Tracer:   b.tracing.Requests(),
+		},
+	)
+
 	compute, err := b.newCompute(toolServers)
 	if err != nil {
 		return nil, err
 	}
+
 	prod, err := production.New(b.db, shown.skills)
 	if err != nil {
 		return nil, err
 	}
+
 	agents, err := b.newAgents()
 	if err != nil {
 		return nil, err
 	}
+
 	dags, err := b.newDAGRuns(chats, prod)
 	if err != nil {
 		return nil, err
 	}
+
 	operated, err := b.newOperator(chats, scheduled, board)
 	if err != nil {
 		return nil, err
 	}
+
 	deleter, err := b.sessionDeleter()
 	if err != nil {
 		return nil, err
 	}
+
 	jobs, err := b.newEdgeJobs()
 	if err != nil {
 		return nil, err
 	}
+
 	rights := auth.NewChanges(b.signals.AnnounceRights, b.logger)
 	a.app = api.New(api.Config{
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
@@ -144,11 +171,14 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
 	})
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
+
 	unwatch, err := b.signals.WatchRights(func(change domain.RightsChange) { rights.Receive(ctx, change) })
 	if err != nil {
 		return nil, err
 	}
+
 	context.AfterFunc(ctx, unwatch)
+
 	a.sockets = sio.New(sio.Options{
 		Authenticate: access.handshake, Handler: protocol.SocketHandler(), AllowedOrigins: s.AllowedOrigins, Log: b.logger,
 	})
@@ -156,6 +186,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	a.beside = lifecycle.Layer{
 		lifecycle.Func("event hub", hub.Run), lifecycle.Func("recheck of connections", protocol.Run), lifecycle.Loop("edge jobs", jobs.Run),
 	}
+
 	return a, nil
 }
 
@@ -176,22 +207,28 @@ func (a *agent) services(listener net.Listener) lifecycle.Layer {
 // serve answers on the listener until ctx ends, then closes all client connections.
 func (a *agent) serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
+
 	bound := clients.NewConnections(a.edge.Connections, a.edge.proxies())
 	go func() { failed <- a.app.Listener(bound.Listen(listener, httpx.RefuseConnection)) }()
+
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+
 	a.stop()
 	closing := a.sockets.Close(leave)
 	shutdown := a.app.ShutdownWithContext(leave)
 	a.auth.Close()
+
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = nil // lingering connections close on exit
 	}
+
 	return errors.Join(err, closing, shutdown)
 }
 
@@ -213,22 +250,30 @@ func (a access) handshake(ctx context.Context, token string, r *http.Request) (a
 	if cookie, err := r.Cookie(sessionCookie); err == nil && token == "" {
 		credentials.Cookie = cookie.Value
 	}
+
 	from := a.client(r)
+
 	caller, err := a.auth.AuthenticateFrom(ctx, clients.Network(from).String(), credentials)
 	if err == nil {
 		_, err = a.limiter.Take(caller)
 	}
+
 	if err == nil {
 		err = realtime.Admits(caller)
 	}
+
 	if err != nil {
 		a.auditor.Refused(ctx, caller, auth.EdgeSocketIO, from.String(), "connect", err)
+
 		if e := domain.AsError(err); e.Kind != domain.Unauthenticated {
 			return nil, &sio.Refusal{Code: e.Code, Retryable: e.Retryable()}
 		}
+
 		return nil, err
 	}
+
 	a.auditor.SignedIn(ctx, caller, auth.EdgeSocketIO, from.String())
+
 	return caller, nil
 }
 

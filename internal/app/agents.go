@@ -41,13 +41,16 @@ func (s runtimeSettings) check() error {
 	if s.AgentRuntime == "" {
 		return nil
 	}
+
 	provider, name, found := strings.Cut(s.AgentRuntime, "/")
 	if !found || provider == "" || name == "" || len(provider) > mostRuntimeName || len(name) > mostRuntimeName {
 		return errors.New("AGENT_RUNTIME must have the form provider/name")
 	}
+
 	if provider == domain.BuiltinRuntime {
 		return errors.New("AGENT_RUNTIME must not have the provider builtin: leave the variable out")
 	}
+
 	return nil
 }
 
@@ -61,5 +64,6 @@ func (s runtimeSettings) workerReport() domain.WorkerReport {
 		report.Provider, report.Name, _ = strings.Cut(s.AgentRuntime, "/")
 		report.Mode = domain.RuntimeMode(s.AgentRuntimeMode)
 	}
+
 	return report
 }

@@ -46,38 +46,47 @@ const connectTimeout = time.Minute
 // dial connects to the engines that the settings name.
 func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b := &backend{settings: s, logger: slog.Default(), metrics: metrics.New()}
+
 	defer func() {
 		if err != nil {
 			b.close()
 		}
 	}()
+
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 
 	if b.tracing, err = tracing.Open(ctx, s.tracing(b.logger)); err != nil {
 		return nil, err
 	}
+
 	b.closers = append(b.closers, b.tracing.Close) // the last one: what the others end is sent
+
 	box, err := s.secretBox()
 	if err != nil {
 		return nil, err
 	}
+
 	b.buckets = secrets.Buckets{Box: box, Recent: secrets.NewRecent()}
 	for _, e := range engineList() {
 		if err := e.open(ctx, b); err != nil {
 			return nil, err
 		}
 	}
+
 	b.buckets.Records = b.db
 	b.registerSpace()
+
 	b.store = postgres.NewStore(b.db, b.log, b.logger)
 	if err := b.store.Requeue(ctx); err != nil {
 		b.logger.Error("failed to look for events that the event log lost; the periodic job retries", "error", err)
 	}
+
 	prices, err := s.prices()
 	if err != nil {
 		return nil, err
 	}
+
 	b.models = model.New(model.Config{
 		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
 		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning),
@@ -85,17 +94,21 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
 		return nil, err
 	}
+
 	for _, fault := range b.solutions.Faults() {
 		b.logger.Error("failed to load a solution", "error", fault)
 	}
+
 	b.tokens = tokens.New(b.db, b.logger)
 	b.tokens.Load()
+
 	b.workspace = workspace.NewLimited(filepath.Join(s.DataDir, "workspace"), workspace.Limits{
 		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.reserve(),
 	})
 	if b.services, err = b.newServices(); err != nil {
 		return nil, err
 	}
+
 	return b, nil
 }
 

@@ -12,6 +12,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return board.New(board.Config{Records: b.db, Runs: b.runs, Chats: chats, Agents: agents, Logger: b.logger})
 }
 
@@ -22,14 +23,18 @@ func (b *backend) boardWork() (*activities.IssueRuns, *maintenance.IssueRuns, er
 	if err != nil {
 		return nil, nil, err
 	}
+
 	chats, err := b.newChats(past)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	board, err := b.newBoard(chats)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	repair, err := maintenance.NewIssueRuns(b.db, board, b.runs)
+
 	return &activities.IssueRuns{Board: board}, repair, err
 }

@@ -12,6 +12,7 @@ import (
 // out of range, a key that is too short, addresses that are none.
 func (s *settings) bounds() error {
 	var faults []error
+
 	for _, n := range []struct {
 		variable    string
 		value, from int64
@@ -32,19 +33,23 @@ func (s *settings) bounds() error {
 			faults = append(faults, fmt.Errorf("%s must be at least %d", n.variable, n.from))
 		}
 	}
+
 	if s.EncryptionKey != "" {
 		if _, err := secrets.NewBox(s.EncryptionKey); err != nil {
 			faults = append(faults, fmt.Errorf("ENCRYPTION_KEY: %w", err))
 		}
 	}
+
 	for _, origin := range s.AllowedOrigins {
 		at, err := url.Parse(origin)
 		if origin != "" && (err != nil || !isWeb(origin) || origin != at.Scheme+"://"+at.Host) {
 			faults = append(faults, fmt.Errorf("ALLOWED_ORIGINS: %q is no origin, as https://app.example or http://127.0.0.1:3000", origin))
 		}
 	}
+
 	_, err := s.mcpGuard(nil)
 	_, hooks := s.webhookGuard(nil)
+
 	return errors.Join(append(faults, err, hooks)...)
 }
 

@@ -14,8 +14,14 @@ import (
 
 // newActivities builds the activities of chats, complete, for the worker, which runs
 // them, and for the API, which assembles prompts with them to count their tokens.
-func (b *backend) newActivities(registry *tools.Registry, agents *tools.Agents, files toolbox.Files, counts *metrics.Work) *activities.Activities {
+func (b *backend) newActivities(
+	registry *tools.Registry,
+	agents *tools.Agents,
+	files toolbox.Files,
+	counts *metrics.Work,
+) *activities.Activities {
 	s := b.settings
+
 	acts := &activities.Activities{
 		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Compactions: b.store,
 		Log: b.log, Stops: b.signals, Models: b.models, Tokens: b.tokens,
@@ -33,6 +39,7 @@ func (b *backend) newActivities(registry *tools.Registry, agents *tools.Agents, 
 	if s.MemoryEnabled {
 		acts.Memories = ownerMemories{b.db}
 	}
+
 	return acts
 }
 
@@ -62,6 +69,7 @@ func (c contexts) Standing(ctx context.Context, session domain.Session) (system,
 			tools += int(category.Tokens)
 		}
 	}
+
 	return system, tools, stats.Model, err
 }
 

@@ -34,6 +34,7 @@ func (c *Up) checkCompanions() error {
 	for _, one := range companionList() {
 		faults = errors.Join(faults, address(one.variable, one.address(c)))
 	}
+
 	return faults
 }
 
@@ -43,27 +44,33 @@ type fronts map[string]net.Listener
 // listenCompanions takes the ports of all companions.
 func (c *Up) listenCompanions() (fronts, error) {
 	taken := fronts{}
+
 	for _, one := range companionList() {
 		take := one.listen
 		if take == nil {
 			take = listen
 		}
+
 		front, err := take(one.variable, one.address(c))
 		if err != nil {
 			return nil, errors.Join(err, taken.close())
 		}
+
 		taken[one.variable] = front
 	}
+
 	return taken, nil
 }
 
 func (f fronts) close() error {
 	var failed error
+
 	for _, front := range f {
 		if err := front.Close(); !errors.Is(err, net.ErrClosed) {
 			failed = errors.Join(failed, err)
 		}
 	}
+
 	return failed
 }
 
@@ -76,18 +83,22 @@ func (f fronts) addrs() []string {
 	for variable := range f {
 		all = append(all, f.addr(variable))
 	}
+
 	return all
 }
 
 // openCompanions makes the services of all companions.
 func (c *Up) openCompanions(ctx context.Context, taken fronts) (lifecycle.Layer, error) {
 	var services lifecycle.Layer
+
 	for _, one := range companionList() {
 		service, err := one.open(ctx, c, taken[one.variable])
 		if err != nil {
 			return nil, err
 		}
+
 		services = append(services, service)
 	}
+
 	return services, nil
 }

@@ -15,10 +15,12 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 	if err != nil {
 		return err
 	}
+
 	provider, err := tools.NewAssistance(documents, b.logger)
 	if err == nil {
 		registry.Provide(provider)
 	}
+
 	return err
 }
 
@@ -28,6 +30,7 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 	if err != nil {
 		return nil, err
 	}
+
 	return dagruns.New(dagruns.Config{Records: b.store, Runs: b.runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger})
 }
 
@@ -38,22 +41,28 @@ func (b *backend) dagRunWork() (*activities.DAGRuns, *maintenance.DAGRuns, error
 	if err != nil {
 		return nil, nil, err
 	}
+
 	chats, err := b.newChats(past)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	shown, err := b.newShownTools()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	graphs, err := production.New(b.db, shown.skills)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	runs, err := b.newDAGRuns(chats, graphs)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	repair, err := maintenance.NewDAGRuns(b.store, b.runs)
+
 	return &activities.DAGRuns{Runs: runs}, repair, err
 }

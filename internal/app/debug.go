@@ -18,13 +18,16 @@ func (f debugFlags) service() (lifecycle.Service, error) {
 	if f.DebugAddr == "" {
 		return nil, nil
 	}
+
 	listener, err := listen("DEBUG_ADDR", f.DebugAddr)
 	if err != nil {
 		return nil, err
 	}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+
 	return httpService("debug server", listener, mux), nil
 }

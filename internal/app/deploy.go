@@ -43,32 +43,41 @@ const (
 func (c *Deploy) with(ctx context.Context, work func(ctx context.Context, d temporal.Deployment) error) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTime)
 	defer cancel()
+
 	options, err := external.Temporal(envconfig.EnvLookupOS)
 	if err == nil {
 		options, err = c.ownTemporal(c.DataDir, options)
 	}
+
 	if err := errors.Join(address("TEMPORAL_ADDRESS", c.TemporalAddress), err); err != nil {
 		return err
 	}
+
 	options.HostPort, options.Namespace = c.TemporalAddress, c.TemporalNamespace
+
 	reached, err := temporal.Dial(ctx, options, slog.Default())
 	if err != nil {
 		return err
 	}
 	defer reached.Close()
+
 	d := temporal.Deployment{Client: reached, Namespace: c.TemporalNamespace}
+
 	refusal, err := d.Refusal(ctx)
 	if refusal != nil {
 		err = fmt.Errorf("the Temporal server has no worker deployments: %w", refusal)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for {
 		err := work(ctx, d)
 		if _, busy := errors.AsType[*serviceerror.ResourceExhausted](err); !busy {
 			return err
 		}
+
 		select { // the server is about to start what keeps the deployment
 		case <-ctx.Done():
 			return err
@@ -89,18 +98,23 @@ func (c *deployStatusCmd) Run(ctx context.Context, parent *Deploy) error {
 		if err != nil {
 			return err
 		}
+
 		pinned := map[string]int64{}
+
 		for _, v := range deployment.Versions {
 			if v.BuildID == "" {
 				continue
 			}
+
 			if pinned[v.BuildID], err = d.CountPinned(ctx, v.BuildID); err != nil {
 				return err
 			}
 		}
+
 		if c.JSON {
 			return json.NewEncoder(os.Stdout).Encode(deployStatus{WorkerDeployment: deployment, Pinned: pinned})
 		}
+
 		return writeDeployment(os.Stdout, deployment, pinned)
 	})
 }
@@ -114,11 +128,13 @@ type deployStatus struct {
 func writeDeployment(w io.Writer, d domain.WorkerDeployment, pinned map[string]int64) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "BUILD\tSTATUS\tWORKERS\tPINNED RUNS\t")
+
 	for _, v := range d.Versions {
 		name, status := v.BuildID, string(v.Status)
 		if name == "" {
 			name = "(unversioned)"
 		}
+
 		switch v.Status {
 		case domain.VersionDrained:
 			status = "drained: may be stopped"
@@ -126,11 +142,14 @@ func writeDeployment(w io.Writer, d domain.WorkerDeployment, pinned map[string]i
 			status = fmt.Sprintf("ramping, %g %%", d.RampPercent)
 		case domain.VersionCurrent, domain.VersionInactive, domain.VersionDraining:
 		}
+
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t\n", name, status, v.Workers, pinned[v.BuildID])
 	}
+
 	if len(d.Versions) == 0 {
 		fmt.Fprintln(table, "(no worker has asked for work yet)\t\t\t\t")
 	}
+
 	return table.Flush()
 }
 
@@ -145,15 +164,19 @@ func (c *deployPromoteCmd) Run(ctx context.Context, parent *Deploy) error {
 	if err := named.complete(); err != nil {
 		return err
 	}
+
 	build := named.BuildID
 	if build == "unversioned" {
 		build = ""
 	}
+
 	return parent.with(ctx, func(ctx context.Context, d temporal.Deployment) error {
 		if err := d.Promote(ctx, build); err != nil {
 			return err
 		}
+
 		fmt.Println("current:", named.BuildID) //nolint:forbidigo // the output of the command
+
 		return nil
 	})
 }
@@ -169,11 +192,14 @@ func (c *deployRampCmd) Run(ctx context.Context, parent *Deploy) error {
 	if c.Percent < 0 || c.Percent > 100 {
 		return errors.New("--percent must be from 0 to 100")
 	}
+
 	return parent.with(ctx, func(ctx context.Context, d temporal.Deployment) error {
 		if err := d.Ramp(ctx, c.BuildID, c.Percent); err != nil {
 			return err
 		}
+
 		fmt.Printf("ramping: %s, %g %%\n", c.BuildID, c.Percent) //nolint:forbidigo // the output of the command
+
 		return nil
 	})
 }
@@ -190,14 +216,18 @@ func (c *deployMoveCmd) Run(ctx context.Context, parent *Deploy) error {
 		if err != nil {
 			return err
 		}
+
 		if c.BuildID == deployment.Current {
 			return fmt.Errorf("%s is the current build: promote another one first", c.BuildID)
 		}
+
 		moved, err := d.MoveRuns(ctx, c.BuildID, false)
 		if err != nil {
 			return err
 		}
+
 		fmt.Println("runs moved:", moved) //nolint:forbidigo // the output of the command
+
 		return nil
 	})
 }

@@ -35,11 +35,14 @@ func desktopCompanion() companion {
 // listenDesktop takes the port, or the other one where this process may not bind port 80.
 func listenDesktop(variable, addr string) (net.Listener, error) {
 	front, err := listen(variable, addr)
+
 	host, port, _ := net.SplitHostPort(addr)
 	if port != desktopPort || !errors.Is(err, syscall.EACCES) {
 		return front, err
 	}
+
 	slog.Warn("port 80 may not be bound: the desktop listens on port 8080", "variable", variable)
+
 	return listen(variable, net.JoinHostPort(host, desktopOtherPort))
 }
 
@@ -47,23 +50,28 @@ func listenDesktop(variable, addr string) (net.Listener, error) {
 // sign in.
 func openDesktop(agent, identity string, names hostSettings, front net.Listener) (lifecycle.Service, error) {
 	cfg := desktop.Config{Hosts: names.allowed(), Log: slog.Default()}
+
 	var built bool
 	if cfg.Files, built = web.Desktop(); !built {
 		slog.Warn("the desktop was not built into this program: make build does it")
 	}
+
 	var err error
 	if cfg.Agent, err = serviceURL("AGENT_URL", agent); err != nil {
 		return nil, err
 	}
+
 	if identity != "" {
 		if cfg.Identity, err = serviceURL("IDENTITY_URL", identity); err != nil {
 			return nil, err
 		}
 	}
+
 	service, err := desktop.New(cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	return lifecycle.Func("desktop", func(ctx context.Context) error { return service.Serve(ctx, front) }), nil
 }
 
@@ -73,6 +81,7 @@ func serviceURL(variable, value string) (*url.URL, error) {
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 		return nil, fmt.Errorf("%s must start with http:// or https://", variable)
 	}
+
 	return at, nil
 }
 
@@ -87,21 +96,26 @@ type Desktop struct {
 // Run implements the command.
 func (c *Desktop) Run(ctx context.Context) error {
 	_, agent := serviceURL("AGENT_URL", c.AgentURL)
+
 	var identity error
 	if c.IdentityURL != "" {
 		_, identity = serviceURL("IDENTITY_URL", c.IdentityURL)
 	}
+
 	if err := errors.Join(address("DESKTOP_ADDR", c.Addr), agent, identity, c.hostSettings.check()); err != nil {
 		return err
 	}
+
 	front, err := listenDesktop("DESKTOP_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
+
 	service, err := openDesktop(c.AgentURL, c.IdentityURL, c.hostSettings, front)
 	if err != nil {
 		return err
 	}
+
 	return lifecycle.Run(ctx, lifecycle.Layer{service})
 }

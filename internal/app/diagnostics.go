@@ -28,19 +28,28 @@ func (b *backend) Checks() []domain.Check {
 			if err != nil {
 				return domain.CheckResult{Status: domain.CheckFail, Message: domain.CleanText(err.Error()), Hint: hint}
 			}
+
 			return domain.CheckResult{Status: domain.CheckOK, Message: message}
 		}}
 	}
+
 	var checks []domain.Check
 	for _, e := range engineList() {
 		checks = append(checks, check(e.name, e.title, e.hint, func(ctx context.Context) (string, error) { return e.run(ctx, b) }))
 	}
-	return append(checks,
+
+	return append(
+		checks,
 		check("worker", "Workers", "Start a worker with `everloop worker`: nothing runs without one.", b.workers),
 		domain.Check{ID: "model", Title: "Models", Run: b.checkModel},
-		check("solutions", "Solutions", "Fix the file and restart; until then the solution is disabled.", func(context.Context) (string, error) {
-			return fmt.Sprintf("%d can be taken", len(b.solutions.All())), errors.Join(b.solutions.Faults()...)
-		}),
+		check(
+			"solutions",
+			"Solutions",
+			"Fix the file and restart; until then the solution is disabled.",
+			func(context.Context) (string, error) {
+				return fmt.Sprintf("%d can be taken", len(b.solutions.All())), errors.Join(b.solutions.Faults()...)
+			},
+		),
 		domain.Check{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
 		domain.Check{ID: "workspaces", Title: "Workspaces below DATA_DIR", Run: b.checkWorkspaces},
 		b.checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL),
@@ -56,15 +65,19 @@ func (b *backend) workers(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	pollers := 0
+
 	for _, p := range queue.GetPollers() {
 		if time.Since(p.GetLastAccessTime().AsTime()) < 2*time.Minute {
 			pollers++
 		}
 	}
+
 	if pollers == 0 {
 		return "", errors.New("no worker has asked for work in the last two minutes")
 	}
+
 	return fmt.Sprintf("%d at work", pollers), nil
 }
 
@@ -72,11 +85,17 @@ func (b *backend) checkModel(ctx context.Context) domain.CheckResult {
 	models, err := b.models.Models(ctx)
 	switch {
 	case err != nil:
-		return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that the model server runs and that LLM_GATEWAY_URL and LLM_GATEWAY_KEY are right."}
+		return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that the model server runs and that " +
+			"LLM_GATEWAY_URL and LLM_GATEWAY_KEY are right."}
 	case len(models) == 0:
-		return domain.CheckResult{Status: domain.CheckFail, Message: "the server lists no model", Hint: "Load a model, or point LLM_GATEWAY_URL elsewhere."}
+		return domain.CheckResult{Status: domain.CheckFail, Message: "the server lists no model", Hint: "Load a model, or point " +
+			"LLM_GATEWAY_URL elsewhere."}
 	case strings.HasPrefix(models[0].ID, "everloop-"):
-		return domain.CheckResult{Status: domain.CheckWarn, Message: "only the scripted demo model answers", Hint: "Set LLM_GATEWAY_URL to a chat-completions server."}
+		return domain.CheckResult{
+			Status:  domain.CheckWarn,
+			Message: "only the scripted demo model answers",
+			Hint:    "Set LLM_GATEWAY_URL to a chat-completions server.",
+		}
 	default:
 		return domain.CheckResult{Status: domain.CheckOK, Message: fmt.Sprintf("%d models, first %s", len(models), models[0].ID)}
 	}
@@ -90,11 +109,14 @@ func (b *backend) checkDisk(context.Context) domain.CheckResult {
 	if err := unix.Statfs(b.settings.DataDir, &fs); err != nil {
 		return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that DATA_DIR exists and can be read."}
 	}
+
 	free, all := float64(fs.Bavail)*float64(fs.Bsize), float64(fs.Blocks)*float64(fs.Bsize)
+
 	result := domain.CheckResult{Status: domain.CheckOK, Message: fmt.Sprintf("%.1f GB free of %.1f GB", free/1e9, all/1e9)}
 	if free < scarce*all {
 		result.Status, result.Hint = domain.CheckWarn, "Make room: without it nothing can be kept."
 	}
+
 	return result
 }
 
@@ -104,16 +126,24 @@ func (b *backend) checkWorkspaces(ctx context.Context) domain.CheckResult {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		dir = b.settings.DataDir // it is made with the first workspace
 	}
+
 	uid := 0
 	if os.Geteuid() == 0 {
 		uid = b.settings.SandboxUsers
 	}
+
 	findings, err := sharedfs.Probe(ctx, dir, uid)
 	if err != nil {
-		return domain.CheckResult{Status: domain.CheckFail, Message: domain.CleanText(err.Error()), Hint: "Let the service write to " + dir + "."}
+		return domain.CheckResult{
+			Status:  domain.CheckFail,
+			Message: domain.CleanText(err.Error()),
+			Hint:    "Let the service write to " + dir + ".",
+		}
 	}
+
 	worst, message, hint := sharedfs.Summary(findings)
 	status := domain.CheckOK
+
 	switch worst {
 	case sharedfs.Fail:
 		status = domain.CheckFail
@@ -121,6 +151,7 @@ func (b *backend) checkWorkspaces(ctx context.Context) domain.CheckResult {
 		status = domain.CheckWarn
 	case sharedfs.OK, sharedfs.Info:
 	}
+
 	return domain.CheckResult{Status: status, Message: message, Hint: hint}
 }
 
@@ -130,9 +161,15 @@ func (b *backend) checkAddress(id, title, variable, address string) domain.Check
 		if address == "" {
 			return domain.CheckResult{Status: domain.CheckSkipped, Message: variable + " is not set"}
 		}
+
 		if err := answers(ctx, address); err != nil {
-			return domain.CheckResult{Status: domain.CheckFail, Message: err.Error(), Hint: "See that it runs and that " + variable + " is right."}
+			return domain.CheckResult{
+				Status:  domain.CheckFail,
+				Message: err.Error(),
+				Hint:    "See that it runs and that " + variable + " is right.",
+			}
 		}
+
 		return domain.CheckResult{Status: domain.CheckOK, Message: "answers"}
 	}}
 }
@@ -143,10 +180,15 @@ func (b *backend) Configuration() []domain.ConfigGroup {
 	if flags == nil {
 		flags = b.settings
 	}
+
 	service := domain.ConfigGroup{Group: "Service"}
 	for _, row := range envtable.Of(flags) {
-		service.Items = append(service.Items, domain.ConfigItem{EnvVar: row.Variable, Value: row.Value, Default: row.Default, Remark: row.Help})
+		service.Items = append(
+			service.Items,
+			domain.ConfigItem{EnvVar: row.Variable, Value: row.Value, Default: row.Default, Remark: row.Help},
+		)
 	}
+
 	return []domain.ConfigGroup{service}
 }
 
@@ -156,9 +198,11 @@ func answers(ctx context.Context, address string) error {
 	if err != nil {
 		return errors.New("the address is not valid")
 	}
+
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		return err
 	}
+
 	return response.Body.Close()
 }

@@ -28,18 +28,23 @@ func (s diskSettings) check() error {
 	if s.WorkspaceInodes < 0 {
 		faults = append(faults, errors.New("WORKSPACE_INODES must not be negative"))
 	}
+
 	if s.ReserveBytes < 0 {
 		faults = append(faults, errors.New("DISK_RESERVE_BYTES must not be negative"))
 	}
+
 	if s.CheckpointBytes < 0 {
 		faults = append(faults, errors.New("CHECKPOINT_SESSION_BYTES must not be negative"))
 	}
+
 	if s.CheckpointOwner < 0 {
 		faults = append(faults, errors.New("CHECKPOINT_USER_BYTES must not be negative"))
 	}
+
 	if s.ReservePercent < 0 || s.ReservePercent > mostReserve {
 		faults = append(faults, fmt.Errorf("DISK_RESERVE_PERCENT must be from 0 to %d", mostReserve))
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -64,21 +69,31 @@ func (b *backend) disks() map[string]string {
 // for the engines is left.
 func (b *backend) checkSpace() error {
 	var degraded error
+
 	for name, dir := range b.disks() {
 		space, err := diskspace.Of(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is made with the first workspace
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if space.FreeBytes < leastBytes || space.Inodes > 0 && space.FreeInodes < leastInodes {
-			return fmt.Errorf("the disk of the directory %q is full: %d bytes and %d inodes are free", name, space.FreeBytes, space.FreeInodes)
+			return fmt.Errorf(
+				"the disk of the directory %q is full: %d bytes and %d inodes are free",
+				name,
+				space.FreeBytes,
+				space.FreeInodes,
+			)
 		}
+
 		if err := b.settings.reserve().Check(dir); err != nil {
 			degraded = api.Degraded{Err: fmt.Errorf("disk of the directory %q: %w", name, err)}
 		}
 	}
+
 	return degraded
 }
 
@@ -90,7 +105,9 @@ func (b *backend) registerSpace() {
 			if err != nil {
 				return metrics.Disk{}, err
 			}
+
 			reserved := b.settings.reserve().Of(space)
+
 			return metrics.Disk{
 				FreeBytes: space.FreeBytes, FreeInodes: space.FreeInodes,
 				ReservedBytes: reserved.Bytes, ReservedInodes: reserved.Inodes,

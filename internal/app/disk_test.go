@@ -15,11 +15,14 @@ import (
 // smallDisk mounts a file system that can be filled.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	if err := unix.Mount("everloop-test", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
+
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+
 	return dir
 }
 
@@ -37,9 +40,11 @@ func TestBackend_checkSpace(t *testing.T) {
 	require.Len(t, families[0].GetMetric(), 1, "the workspaces' directory is not made yet")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), make([]byte, 120<<20), 0o600))
+
 	var degraded api.Degraded
 	require.ErrorAs(t, b.checkSpace(), &degraded)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "more"), make([]byte, 30<<20), 0o600))
+
 	err = b.checkSpace()
 	require.ErrorContains(t, err, "is full")
 	require.False(t, func() bool { _, short := err.(api.Degraded); return short }())
@@ -48,6 +53,7 @@ func TestBackend_checkSpace(t *testing.T) {
 func TestDiskSettings_check(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, diskSettings{}.check())
+
 	err := diskSettings{WorkspaceInodes: -1, ReserveBytes: -1, ReservePercent: 51}.check()
 	for _, variable := range []string{"WORKSPACE_INODES", "DISK_RESERVE_BYTES", "DISK_RESERVE_PERCENT"} {
 		require.ErrorContains(t, err, variable)

@@ -21,32 +21,38 @@ type Doctor struct {
 // Run implements the command. Exit code 1 says that something has to be fixed.
 func (c *Doctor) Run(ctx context.Context) error {
 	checks := doctor.Run(ctx, c.settings())
+
 	var err error
 	if c.JSON {
 		err = doctor.WriteJSON(os.Stdout, checks)
 	} else {
 		err = doctor.WriteText(os.Stdout, checks, term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "")
 	}
+
 	if err == nil && doctor.Failed(checks) {
 		os.Exit(1)
 	}
+
 	return err
 }
 
 func (c *Doctor) settings() doctor.Settings {
 	s := &c.Start.settings
+
 	out := doctor.Settings{
 		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, Sandbox: s.sandboxConfig(), Reserve: s.reserve(),
 	}
 	if err := s.check(); err != nil {
 		out.Faults = strings.Split(err.Error(), "\n")
 	}
+
 	out.DataDir = s.DataDir
 	if dir, err := filepath.Abs(s.DataDir); err == nil {
 		out.DataDir = dir
 	}
 
 	var unused []string // variables of embedded engines that are not started
+
 	for _, e := range engineList() {
 		out.Engines = append(out.Engines, func(ctx context.Context) []doctor.Check {
 			return e.diagnose(ctx, s, out.DataDir, c.Start.embedding())
@@ -55,8 +61,10 @@ func (c *Doctor) settings() doctor.Settings {
 			unused = append(unused, e.listens...)
 		}
 	}
+
 	out.Addresses = slices.DeleteFunc(doctor.Addresses(c.Start), func(a doctor.Address) bool {
 		return slices.Contains(unused, a.Variable)
 	})
+
 	return out
 }

@@ -23,15 +23,19 @@ func (s edgeSettings) check() error {
 	if _, err := clients.ParseProxies(s.TrustedProxies); err != nil {
 		faults = append(faults, fmt.Errorf("TRUSTED_PROXIES: %w", err))
 	}
+
 	if s.Connections < 0 {
 		faults = append(faults, errors.New("CONNECTIONS_PER_ADDRESS must not be negative"))
 	}
+
 	if s.BodyBudget != 0 && s.BodyBudget < leastBodyBudget {
 		faults = append(faults, fmt.Errorf("BODY_BUDGET_BYTES must be 0 or at least %d", leastBodyBudget))
 	}
+
 	if s.KeyGuesses < 0 {
 		faults = append(faults, errors.New("KEY_GUESSES_PER_MINUTE must not be negative"))
 	}
+
 	return errors.Join(faults...)
 }
 

@@ -22,13 +22,19 @@ func (noKeys) KeyByHash(context.Context, []byte) (domain.User, domain.APIKey, bo
 
 func TestAccess_handshake_bounds_guesses_by_client(t *testing.T) {
 	t.Parallel()
+
 	edge := edgeSettings{TrustedProxies: []string{"10.0.0.0/8"}, KeyGuesses: 1}
 	require.NoError(t, edge.check())
 	a := access{auth: auth.New(noKeys{}, auth.Options{GuessesPerMinute: edge.KeyGuesses}), proxies: edge.proxies()}
 	guess := 0
 	connect := func(peer, client string) error {
 		guess++
-		_, err := a.handshake(t.Context(), fmt.Sprint("el_wrong", guess), &http.Request{RemoteAddr: peer, Header: http.Header{"X-Forwarded-For": {client}}})
+		_, err := a.handshake(
+			t.Context(),
+			fmt.Sprint("el_wrong", guess),
+			&http.Request{RemoteAddr: peer, Header: http.Header{"X-Forwarded-For": {client}}},
+		)
+
 		return err
 	}
 	refused := &sio.Refusal{Code: auth.CodeTooManyGuesses, Retryable: true}
@@ -41,15 +47,18 @@ func TestAccess_handshake_bounds_guesses_by_client(t *testing.T) {
 
 func TestEdgeSettings_check_names_every_fault(t *testing.T) {
 	t.Parallel()
+
 	err := edgeSettings{TrustedProxies: []string{"proxy"}, Connections: -1, BodyBudget: 1, KeyGuesses: -1}.check()
 	for _, variable := range []string{"TRUSTED_PROXIES", "CONNECTIONS_PER_ADDRESS", "BODY_BUDGET_BYTES", "KEY_GUESSES_PER_MINUTE"} {
 		require.ErrorContains(t, err, variable)
 	}
+
 	require.NoError(t, edgeSettings{}.check())
 }
 
 func TestSettings_check_refuses_short_bootstrap_keys(t *testing.T) {
 	t.Parallel()
+
 	s := settings{BootstrapKey: "key-of-15-chars"}
 	err := s.check()
 	require.ErrorContains(t, err, "BOOTSTRAP_API_KEY: must have 16 to 512 characters")

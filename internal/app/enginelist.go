@@ -84,17 +84,20 @@ func (s *settings) checkEngines() error {
 	for _, e := range engineList() {
 		faults = append(faults, e.options(s))
 	}
+
 	return errors.Join(faults...)
 }
 
 // embeds lists the engines that no setting points elsewhere.
 func (s *settings) embeds() []engine {
 	var inside []engine
+
 	for _, e := range engineList() {
 		if e.address(s) == "" {
 			inside = append(inside, e)
 		}
 	}
+
 	return inside
 }
 
@@ -120,6 +123,7 @@ const engineCheckTime = 4 * time.Second
 func (e engine) run(ctx context.Context, b *backend) (message string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, engineCheckTime)
 	defer cancel()
+
 	return e.check(ctx, b)
 }
 
@@ -128,16 +132,19 @@ func (e engine) run(ctx context.Context, b *backend) (message string, err error)
 func (b *backend) ready(ctx context.Context) map[string]error {
 	list := engineList()
 	faults := make([]error, len(list))
+
 	var all sync.WaitGroup
 	for i, e := range list {
 		all.Go(func() { _, faults[i] = e.run(ctx, b) })
 	}
+
 	all.Wait()
 
 	checks := map[string]error{"disk": b.checkSpace()}
 	for i, e := range list {
 		checks[e.name] = faults[i]
 	}
+
 	return checks
 }
 

@@ -16,18 +16,22 @@ import (
 // Every engine has all parts, and no other one has its name or its variable.
 func TestEngineList_complete(t *testing.T) {
 	t.Parallel()
+
 	seen := map[string]bool{}
 	only, _ := reflect.TypeFor[Engines]().FieldByName("Only")
+
 	for _, e := range engineList() {
 		for _, text := range []string{e.name, e.label, e.title, e.variable, e.hint} {
 			require.NotEmpty(t, text, e.name)
 		}
+
 		for what, missing := range map[string]bool{
 			"address": e.address == nil, "options": e.options == nil, "embed": e.embed == nil, "adopt": e.adopt == nil,
 			"reach": e.reach == nil, "open": e.open == nil, "check": e.check == nil, "probe": e.probe == nil,
 		} {
 			require.False(t, missing, "%s has no %s", e.name, what)
 		}
+
 		require.False(t, seen[e.name] || seen[e.variable], e.name)
 		seen[e.name], seen[e.variable] = true, true
 		require.Contains(t, e.hint, e.variable)
@@ -35,6 +39,7 @@ func TestEngineList_complete(t *testing.T) {
 
 		// An engine that was not started is left out.
 		require.Nil(t, e.reach(&embedded.Engines{}, embedding{}), e.name)
+
 		var s settings
 		e.adopt(&s, &embedded.Engines{})
 		require.Empty(t, e.address(&s), e.name)
@@ -43,6 +48,7 @@ func TestEngineList_complete(t *testing.T) {
 
 func TestEngine_where(t *testing.T) {
 	t.Parallel()
+
 	s := &settings{}
 	s.DatabaseURL, s.S3Endpoint = "postgres://user:hunter2@db/x", "s3.example.org:443"
 	require.Equal(t, "external, by DATABASE_URL", postgresEngine().where(s, false))
@@ -66,6 +72,7 @@ func TestEngine_run_timeLimit(t *testing.T) {
 
 func TestEngines_only(t *testing.T) {
 	t.Parallel()
+
 	_, err := (&Engines{Only: []string{"postgres", "mysql"}}).chosen()
 	require.ErrorContains(t, err, `there is no engine "mysql"`)
 	chosen, err := (&Engines{Only: []string{"nats"}}).chosen()
@@ -80,19 +87,23 @@ func TestEngines_only(t *testing.T) {
 // A role without embedded engines names every address that it misses.
 func TestSettings_external(t *testing.T) {
 	t.Parallel()
+
 	err := (&settings{}).external()
 	for _, e := range engineList() {
 		require.ErrorContains(t, err, e.variable)
 	}
+
 	require.ErrorContains(t, err, "LLM_GATEWAY_URL")
 }
 
 func TestDoctor_settings(t *testing.T) {
 	t.Parallel()
+
 	c := &Doctor{}
 	c.Start.DataDir, c.Start.TemporalAddr, c.Start.TemporalAddress = t.TempDir(), "127.0.0.1:7233", "temporal.example.org:7233"
 	found := c.settings()
 	require.Len(t, found.Engines, len(engineList()))
+
 	for _, a := range found.Addresses {
 		require.False(t, strings.HasPrefix(a.Variable, "TEMPORAL_"), "the embedded Temporal is not started: %s", a.Variable)
 	}

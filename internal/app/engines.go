@@ -42,11 +42,14 @@ func (c *Engines) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	if c.WatchStdin {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
+
 			cancel()
 		}()
 	}
@@ -57,14 +60,17 @@ func (c *Engines) Run(ctx context.Context) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
+
 		c.Dir = dir
 	}
 
 	c.temporalKey = rand.Text()
+
 	engines, err := embedded.Start(ctx, c.config(chosen))
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(c.serve(ctx, chosen, engines), stopEngines(engines))
 }
 
@@ -74,14 +80,18 @@ func (c *Engines) chosen() ([]engine, error) {
 	if len(c.Only) == 0 {
 		return list, nil
 	}
+
 	var chosen []engine
+
 	for _, name := range c.Only {
 		at := slices.IndexFunc(list, func(e engine) bool { return e.name == name })
 		if at < 0 {
 			return nil, fmt.Errorf("--only: there is no engine %q", name)
 		}
+
 		chosen = append(chosen, list[at])
 	}
+
 	return chosen, nil
 }
 
@@ -96,6 +106,7 @@ func (c *Engines) config(chosen []engine) embedded.Config {
 	for _, e := range chosen {
 		cfg.Engines = append(cfg.Engines, e.embed(c.embedding())...)
 	}
+
 	return cfg
 }
 
@@ -109,27 +120,34 @@ func (c *Engines) embedding() embedding {
 	if c.UI {
 		how.temporalUI = &embedded.TemporalUIConfig{Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}}
 	}
+
 	return how
 }
 
 // serve announces the engines and waits for the end of ctx or of an engine.
 func (c *Engines) serve(ctx context.Context, chosen []engine, engines *embedded.Engines) error {
 	path := filepath.Join(c.Dir, "engines.json")
+
 	reach := map[string]string{}
 	for _, e := range chosen {
 		maps.Copy(reach, e.reach(engines, c.embedding()))
 	}
+
 	if err := writeReach(path, reach); err != nil {
 		return err
 	}
-	defer os.Remove(path)      // who reads it from now on finds nothing, not dead addresses
+
+	defer os.Remove(path) // who reads it from now on finds nothing, not dead addresses
+
 	fmt.Println("ready", path) //nolint:forbidigo // the output of the command
+
 	return engines.Wait(ctx)
 }
 
 func stopEngines(engines *embedded.Engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
+
 	return engines.Stop(ctx)
 }
 
@@ -140,14 +158,17 @@ func writeReach(path string, reach map[string]string) error {
 	if err != nil {
 		return err
 	}
+
 	temp, err := os.CreateTemp(filepath.Dir(path), ".engines-*.json") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name())
+
 	_, err = temp.Write(append(content, '\n'))
 	if err := errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return os.Rename(temp.Name(), path)
 }

@@ -20,15 +20,19 @@ func (s forkSettings) check() error {
 	if s.ForkDepth < 0 {
 		faults = append(faults, errors.New("SUBAGENT_DEPTH must not be negative"))
 	}
+
 	if s.ForkAtOnce < 1 {
 		faults = append(faults, errors.New("SUBAGENTS_AT_ONCE must be at least 1"))
 	}
+
 	if s.ForkSteps < 1 {
 		faults = append(faults, errors.New("SUBAGENT_STEPS must be at least 1"))
 	}
+
 	if s.ForkTime < time.Second {
 		faults = append(faults, errors.New("SUBAGENT_TIME must be at least 1s"))
 	}
+
 	return errors.Join(faults...)
 }
 

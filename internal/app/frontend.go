@@ -21,6 +21,7 @@ type frontendSettings struct {
 
 func (s frontendSettings) check() error {
 	var faults []error
+
 	for variable, address := range map[string]string{
 		"GIS_MAP_URL": s.GISMapURL, "ERROR_TRACKING_DSN": s.ErrorTrackingDSN, "ANALYTICS_HOST": s.AnalyticsHost,
 	} {
@@ -28,6 +29,7 @@ func (s frontendSettings) check() error {
 			faults = append(faults, errors.New(variable+" must start with http:// or https://"))
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -41,5 +43,6 @@ func (s *settings) clientConfig() api.ClientConfig {
 	if config.ASREnabled {
 		config.ASRProvider = s.ASRProvider
 	}
+
 	return config
 }

@@ -11,14 +11,18 @@ import (
 // configured reads the settings as a role does, from variables.
 func configured(t *testing.T, variables map[string]string) *settings {
 	t.Helper()
+
 	for name, value := range variables {
 		t.Setenv(name, value)
 	}
+
 	var s settings
+
 	parser, err := kong.New(&s)
 	require.NoError(t, err)
 	_, err = parser.Parse(nil)
 	require.NoError(t, err)
+
 	return &s
 }
 
@@ -28,6 +32,7 @@ func TestClientConfig_eachFieldHasAVariable(t *testing.T) {
 	require.True(t, plain.MemoryEnabled)
 	require.True(t, plain.PublicSharingEnabled)
 	require.Empty(t, plain.ASRProvider, "no provider recognises speech")
+
 	fields := map[string]map[string]string{
 		"ErrorTrackingDSN": {"ERROR_TRACKING_DSN": "https://key@errors.example/1"}, "AnalyticsKey": {"ANALYTICS_KEY": "k"},
 		"AnalyticsHost": {"ANALYTICS_HOST": "https://numbers.example"}, "ASREnabled": {"ASR_MODEL": "whisper"},
@@ -37,6 +42,7 @@ func TestClientConfig_eachFieldHasAVariable(t *testing.T) {
 	}
 	kind := reflect.TypeOf(plain)
 	require.Len(t, fields, kind.NumField())
+
 	for i := range kind.NumField() {
 		name := kind.Field(i).Name
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +60,7 @@ func TestSettings_limits(t *testing.T) {
 	require.NoError(t, s.limitSettings.check())
 	require.Equal(t, 200, s.MaxSteps)
 	require.Equal(t, 32, s.ParallelTools)
+
 	for variable, values := range map[string][]string{
 		"MAX_STEPS": {"0", "10001"}, "PARALLEL_TOOLS": {"0", "1001"}, "BASH_TIMEOUT": {"0s", "11m"}, "BASH_MAX_TIMEOUT": {"0s", "15m"},
 		"TOOL_RESULT_CHARACTERS": {"999", "10000001"},

@@ -40,14 +40,17 @@ func (c *Gateway) Run(ctx context.Context) error {
 	if err := errors.Join(c.check(), address("GATEWAY_ADDR", c.Addr)); err != nil {
 		return err
 	}
+
 	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.keySettings, c.allowed())
 	if err != nil {
 		return err
 	}
+
 	front, err := listen("GATEWAY_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
+
 	return service.Serve(ctx, front)
 }
 
@@ -58,8 +61,10 @@ func newGateway(dataDir, key, mockURL string, keys keySettings, allowed hosts.Li
 		if err != nil {
 			return nil, err
 		}
+
 		key = kept
 	}
+
 	return gateway.New(gateway.Config{
 		File: filepath.Join(dataDir, "config", "config.yaml"), Key: key, DemoURL: mockURL, Hosts: allowed, Log: slog.Default(),
 	})
@@ -71,6 +76,7 @@ func (s keySettings) gatewayKey(dataDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return secrets.KeyFile(file)
 }
 
@@ -79,19 +85,24 @@ func (s keySettings) gatewayKey(dataDir string) (string, error) {
 // reports whether the agent has only the demo model.
 func (c *Up) useGateway(beside fronts) (demo bool, err error) {
 	own := c.GatewayURL == ""
+
 	key := ""
 	if own {
 		key = c.GatewayKey
 	}
+
 	if key == "" {
 		if key, err = c.gatewayKey(c.DataDir); err != nil {
 			return false, err
 		}
 	}
+
 	c.gateway, err = newGateway(c.DataDir, key, "http://"+beside.addr("MOCK_ADDR"), c.keySettings, c.allowed())
 	if err != nil || !own {
 		return false, err
 	}
+
 	c.GatewayURL, c.GatewayKey = "http://"+beside.addr("GATEWAY_ADDR"), key
+
 	return c.gateway.DemoOnly(), nil
 }

@@ -13,11 +13,17 @@ const gisTimeout = 3 * time.Second
 
 // gis looks whether the configured map service answers.
 func (b *backend) gis(ctx context.Context) domain.GISStatus {
-	status := domain.GISStatus{Enabled: b.settings.GISMapURL != "", Source: envtable.Masked("GIS_MAP_URL", b.settings.GISMapURL), UpdatedAt: time.Now().UTC()}
+	status := domain.GISStatus{
+		Enabled:   b.settings.GISMapURL != "",
+		Source:    envtable.Masked("GIS_MAP_URL", b.settings.GISMapURL),
+		UpdatedAt: time.Now().UTC(),
+	}
 	if status.Enabled {
 		ctx, cancel := context.WithTimeout(ctx, gisTimeout)
 		defer cancel()
+
 		status.Healthy = answers(ctx, b.settings.GISMapURL) == nil
 	}
+
 	return status
 }

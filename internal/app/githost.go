@@ -27,25 +27,38 @@ type gitSettings struct {
 
 func (s gitSettings) checkGit() error {
 	var faults []error
+
 	const least = 1 << 20
 	if s.RepositoryBytes < least || s.PushBytes < least {
 		faults = append(faults, errors.New("GIT_REPOSITORY_BYTES and GIT_PUSH_BYTES must be at least 1048576"))
 	}
+
 	if s.GitProcesses < 1 || s.GitProcesses > 256 {
 		faults = append(faults, errors.New("GIT_PROCESSES must be 1 to 256"))
 	}
+
 	return errors.Join(faults...)
 }
 
 // openGit takes the directory of the repositories, below the data directory.
 func (s gitSettings) openGit(ctx context.Context, dataDir, registryURL, agent, key string, allowed hosts.List) (*githost.Service, error) {
 	service, err := githost.Open(ctx, githost.Config{
-		Dir: filepath.Join(dataDir, "git"), RegistryURL: registryURL, Credentials: credentials.New(agent, key), Hosts: allowed, Log: slog.Default(),
-		RepositoryBytes: s.RepositoryBytes, PushBytes: s.PushBytes, Processes: s.GitProcesses,
+		Dir: filepath.Join(
+			dataDir,
+			"git",
+		),
+		RegistryURL:     registryURL,
+		Credentials:     credentials.New(agent, key),
+		Hosts:           allowed,
+		Log:             slog.Default(),
+		RepositoryBytes: s.RepositoryBytes,
+		PushBytes:       s.PushBytes,
+		Processes:       s.GitProcesses,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open git hosting: %w", err)
 	}
+
 	return service, nil
 }
 
@@ -59,14 +72,23 @@ func gitCompanion() companion {
 		label: "Git hosting", variable: "GIT_ADDR",
 		address: func(c *Up) string { return c.GitAddr },
 		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, cmp.Or(c.registrySettings.AgentURL, c.ownURL()), c.RegistryKey, c.allowed())
+			service, err := c.openGit(
+				ctx,
+				c.DataDir,
+				c.RegistryURL,
+				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
+				c.RegistryKey,
+				c.allowed(),
+			)
 			if errors.Is(err, githost.ErrNoGit) {
 				slog.Warn("git hosting is not available: the program git is not installed")
 				return withoutGit(front, c.allowed()), nil
 			}
+
 			if err != nil {
 				return nil, err
 			}
+
 			return gitService(service, front), nil
 		},
 	}
@@ -79,6 +101,7 @@ func withoutGit(front net.Listener, allowed hosts.List) lifecycle.Service {
 		edge.Write(w, edge.Refuse(http.StatusServiceUnavailable, "git_missing", "%s", githost.ErrNoGit))
 	})
 	service := edge.Service{Name: "git hosting", Handler: refuse, Hosts: allowed, Log: slog.Default()}
+
 	return lifecycle.Func("git hosting", func(ctx context.Context) error { return service.Serve(ctx, front) })
 }
 
@@ -104,22 +127,27 @@ func (c *Git) Run(ctx context.Context) error {
 	if err := credentials.CheckKey(c.RegistryKey); err != nil {
 		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
 	}
+
 	if c.RegistryURL == "" || c.AgentURL == "" && c.RegistryKey == "" {
 		faults = append(faults, errors.New("git hosting needs REGISTRY_URL, and AGENT_URL (or REGISTRY_KEY)"))
 	}
+
 	faults = append(faults, webURL("REGISTRY_URL", c.RegistryURL), webURL("AGENT_URL", c.AgentURL))
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
+
 	front, err := listen("GIT_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
+
 	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, c.allowed())
 	if err != nil {
 		return err
 	}
+
 	return lifecycle.Run(ctx, lifecycle.Layer{gitService(service, front)})
 }
 
@@ -129,5 +157,6 @@ func webURL(variable, text string) error {
 	if text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
 		return fmt.Errorf("%s must start with http:// or https://", variable)
 	}
+
 	return nil
 }

@@ -22,7 +22,9 @@ func (b *backend) health() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
+
 		status, checks := http.StatusOK, map[string]string{}
+
 		for name, err := range b.ready(ctx) {
 			_, degraded := errors.AsType[api.Degraded](err)
 			switch {
@@ -34,8 +36,10 @@ func (b *backend) health() http.Handler {
 				status, checks[name] = http.StatusServiceUnavailable, "down"
 			}
 		}
+
 		answer(w, status, checks)
 	})
+
 	return mux
 }
 

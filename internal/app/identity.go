@@ -28,7 +28,9 @@ func identityCompanion() companion {
 			if err != nil {
 				return nil, err
 			}
+
 			cfg.AgentURL = "http://" + c.AgentAddr
+
 			return openIdentity(ctx, cfg, c.DataDir, front)
 		},
 	}
@@ -55,6 +57,7 @@ type identitySettings struct {
 
 func (s identitySettings) checkIdentity() error {
 	var faults []error
+
 	fault := func(broken bool, text string) {
 		if broken {
 			faults = append(faults, errors.New(text))
@@ -65,6 +68,7 @@ func (s identitySettings) checkIdentity() error {
 	fault(s.KeyRotation < time.Hour, "SIGNING_KEY_ROTATION must be at least 1h")
 	fault(s.UserGuesses < 1 || s.AddressGuesses < 1, "LOGIN_GUESSES_PER_USER and LOGIN_GUESSES_PER_ADDRESS must be at least 1")
 	_, err := s.openIDClients()
+
 	return errors.Join(append(faults, err)...)
 }
 
@@ -75,10 +79,12 @@ func (s identitySettings) openIDClients() ([]identity.Client, error) {
 		desktop := "desktop=" + strings.TrimRight(s.DesktopURL, "/") + "/signin/callback"
 		entries = append([]string{desktop}, entries...)
 	}
+
 	registered, err := identity.ParseClients(entries)
 	if err != nil {
 		return nil, fmt.Errorf("DESKTOP_URL or OPENID_CLIENTS: %w", err)
 	}
+
 	return registered, nil
 }
 
@@ -87,14 +93,17 @@ func (s identitySettings) config(front net.Listener, shared settings) (identity.
 	if err := s.checkIdentity(); err != nil {
 		return identity.Config{}, err
 	}
+
 	box, err := shared.secretBox()
 	if err != nil {
 		return identity.Config{}, err
 	}
+
 	registered, err := s.openIDClients()
 	if err != nil {
 		return identity.Config{}, err
 	}
+
 	return identity.Config{
 		Clients:     registered,
 		DatabaseURL: cmp.Or(s.IdentityDatabaseURL, shared.DatabaseURL), Box: box,
@@ -105,6 +114,7 @@ func (s identitySettings) config(front net.Listener, shared settings) (identity.
 			if s.AdminPassword != "" {
 				return s.AdminPassword, nil
 			}
+
 			return secrets.KeyFile(passwordFile(shared.DataDir))
 		},
 		Proxies: shared.proxies(), Origins: shared.AllowedOrigins, Hosts: shared.allowed(), Log: slog.Default(),
@@ -121,19 +131,28 @@ func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, fron
 	cfg.FirstPassword = func() (string, error) {
 		password, err := first()
 		made = password
+
 		return password, err
 	}
+
 	opening, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+
 	service, err := identity.Open(opening, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("identity service: %w", err)
 	}
+
 	if service.MadeFirst {
 		if kept, err := os.ReadFile(passwordFile(dataDir)); err == nil && string(kept) == made {
-			fmt.Printf("\n  First sign-in (shown once, kept in %s): admin\n    %s\n", passwordFile(dataDir), made) //nolint:forbidigo // the output of the command
+			fmt.Printf(
+				"\n  First sign-in (shown once, kept in %s): admin\n    %s\n",
+				passwordFile(dataDir),
+				made,
+			) //nolint:forbidigo // the output of the command
 		}
 	}
+
 	return lifecycle.Func("identity service", func(ctx context.Context) error { return service.Serve(ctx, front) }), nil
 }
 
@@ -158,34 +177,42 @@ func (c *Identity) Run(ctx context.Context) error {
 	if proxies != nil {
 		proxies = fmt.Errorf("TRUSTED_PROXIES: %w", proxies)
 	}
+
 	var missing error
 	if c.DatabaseURL == "" && c.IdentityDatabaseURL == "" {
 		missing = errors.New("set IDENTITY_DATABASE_URL or DATABASE_URL")
 	}
+
 	if err := errors.Join(
 		address("IDENTITY_ADDR", c.Addr), c.hostSettings.check(), proxies, missing, c.checkIdentity(),
 		checkPublished(c.EncryptionKey, c.Addr),
 	); err != nil {
 		return err
 	}
+
 	front, err := listen("IDENTITY_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
+
 	shared := settings{
 		DataDir: c.DataDir, AllowedOrigins: c.AllowedOrigins, EncryptionKey: c.EncryptionKey,
 		keySettings: c.keySettings, hostSettings: c.hostSettings, edgeSettings: edgeSettings{TrustedProxies: c.TrustedProxies},
 	}
 	shared.DatabaseURL = c.DatabaseURL
+
 	cfg, err := c.identitySettings.config(front, shared)
 	if err != nil {
 		return err
 	}
+
 	cfg.AgentURL = c.AgentURL
+
 	service, err := openIdentity(ctx, cfg, c.DataDir, front)
 	if err != nil {
 		return err
 	}
+
 	return lifecycle.Run(ctx, lifecycle.Layer{service})
 }

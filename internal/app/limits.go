@@ -31,18 +31,23 @@ func (s limitSettings) check() error {
 	if s.MaxSteps < 1 || s.MaxSteps > domain.MostSteps {
 		faults = append(faults, fmt.Errorf("MAX_STEPS must be from 1 to %d", domain.MostSteps))
 	}
+
 	if s.ParallelTools < 1 || s.ParallelTools > mostParallelTools {
 		faults = append(faults, fmt.Errorf("PARALLEL_TOOLS must be from 1 to %d", mostParallelTools))
 	}
+
 	if s.BashMost < time.Second || s.BashMost > mostBash {
 		faults = append(faults, fmt.Errorf("BASH_MAX_TIMEOUT must be from 1s to %s", mostBash))
 	}
+
 	if s.BashTimeout < time.Second || s.BashTimeout > s.BashMost {
 		faults = append(faults, errors.New("BASH_TIMEOUT must be from 1s to BASH_MAX_TIMEOUT"))
 	}
+
 	if s.ToolResult < leastToolResult || s.ToolResult > mostToolResult {
 		faults = append(faults, fmt.Errorf("TOOL_RESULT_CHARACTERS must be from %d to %d", leastToolResult, mostToolResult))
 	}
+
 	return errors.Join(faults...)
 }
 

@@ -31,6 +31,7 @@ func (b *backend) newWaitingChats() (*chat.Service, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return b.newChats(past)
 }
 
@@ -39,6 +40,7 @@ const mostDays = 36500
 
 func (s retentionSettings) check() error {
 	var faults []error
+
 	for variable, days := range map[string]int{
 		"RETENTION_AUDIT_DAYS": s.AuditDays, "RETENTION_USAGE_DAYS": s.UsageDays, "RETENTION_HISTORY_DAYS": s.HistoryDays,
 		"RETENTION_WEBHOOK_DAYS": s.WebhookDays,
@@ -47,6 +49,7 @@ func (s retentionSettings) check() error {
 			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, mostDays))
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -55,6 +58,7 @@ func temporalRetention(kept time.Duration) error {
 	if kept < embedded.MinTemporalRetention || kept > embedded.MaxTemporalRetention {
 		return fmt.Errorf("TEMPORAL_RETENTION must be from %s to %s", embedded.MinTemporalRetention, embedded.MaxTemporalRetention)
 	}
+
 	return nil
 }
 
@@ -90,27 +94,33 @@ func (b *backend) newMaintenance(
 	if err != nil {
 		return nil, err
 	}
+
 	compactions, err := maintenance.NewCompactions(b.db, b.runs)
 	if err != nil {
 		return nil, err
 	}
+
 	deleter, err := b.sessionDeleter()
 	if err != nil {
 		return nil, err
 	}
+
 	waiting, err := b.newWaitingChats()
 	if err != nil {
 		return nil, err
 	}
+
 	publish := func(ctx context.Context) error {
 		published, err := b.store.PublishLeft(ctx, publishAge)
 		for range published {
 			counts.Found("unpublished")
 		}
+
 		return err
 	}
 	spool := func(context.Context) error { return b.transfers.ClearSpool() }
 	s := b.settings
+
 	return maintenance.NewRunner(b.db, "everloop/maintenance", []maintenance.Job{
 		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
 		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
@@ -143,7 +153,11 @@ func (b *backend) newMaintenance(
 		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.db.PruneDeliveries)},
 		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCrowdedDeliveries)},
 		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.db.PruneUsage)},
-		{Name: "prune history operations", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.HistoryDays), b.db.PruneHistoryOperations)},
+		{
+			Name:  "prune history operations",
+			Every: pruneEvery,
+			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.db.PruneHistoryOperations),
+		},
 	}, counts.JobFailed, b.logger)
 }
 
@@ -151,6 +165,7 @@ func (b *backend) newMaintenance(
 // no worker does.
 func (b *backend) newEdgeJobs() (*maintenance.Runner, error) {
 	logged := func(string) {} // by the runner
+
 	return maintenance.NewRunner(b.db, "everloop/edge", []maintenance.Job{
 		{Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting},
 	}, logged, b.logger)
@@ -164,28 +179,35 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 	report := func() {
 		ctx, cancel := context.WithTimeout(ctx, workerEvery)
 		defer cancel()
+
 		_, err := b.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
 		if err == nil {
 			announced.Used = int(active.Load())
 			err = b.db.ReportWorker(ctx, announced)
 		}
+
 		if err != nil && ctx.Err() == nil {
 			b.logger.Warn("failed to report that this worker takes work, retrying", "error", err)
 		}
 	}
+
 	tick := time.NewTicker(workerEvery)
 	defer tick.Stop()
+
 	for report(); ; report() {
 		select {
 		case <-tick.C:
 			continue
 		case <-ctx.Done():
 		}
+
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), workerEvery)
 		defer cancel()
+
 		if err := b.db.ReportWorkerStopped(leave, announced.ID); err != nil {
 			b.logger.Warn("failed to report that this worker has stopped", "error", err)
 		}
+
 		return
 	}
 }

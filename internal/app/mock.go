@@ -45,7 +45,9 @@ func (c *Mock) Run(ctx context.Context) error {
 	if err := c.hostSettings.check(); err != nil {
 		return err
 	}
+
 	cfg := c.mockSettings.config(c.allowed())
 	cfg.OpenControl = c.OpenControl
+
 	return mock.New(cfg).Run(ctx, c.Addr)
 }

@@ -18,9 +18,11 @@ func (s retrySettings) check() error {
 	if s.ModelRetryFor < 0 {
 		faults = append(faults, errors.New("MODEL_RETRY_FOR must not be negative"))
 	}
+
 	if s.ModelRetryUnattended < 0 {
 		faults = append(faults, errors.New("MODEL_RETRY_UNATTENDED must not be negative"))
 	}
+
 	return errors.Join(faults...)
 }
 

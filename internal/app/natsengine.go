@@ -45,6 +45,7 @@ func natsEngine() engine {
 			if s.NATSURL == "" {
 				return s.checkReplicas()
 			}
+
 			faults := []error{s.checkReplicas(), absolutePaths(map[string]*string{
 				"NATS_CREDS": &s.NATSCreds, "NATS_NKEY_FILE": &s.NATSNKey, "NATS_CA_FILE": &s.NATSCA,
 				"NATS_CERT_FILE": &s.NATSCert, "NATS_KEY_FILE": &s.NATSKey,
@@ -52,12 +53,14 @@ func natsEngine() engine {
 			s.natsOptions, err = external.NATS{
 				URL: s.NATSURL, Creds: s.NATSCreds, NKey: s.NATSNKey, CAFile: s.NATSCA, Cert: s.NATSCert, CertsKey: s.NATSKey,
 			}.Options()
+
 			return errors.Join(append(faults, err)...)
 		},
 		embed: func(e embedding) []embedded.Engine {
 			if e.ports {
 				return []embedded.Engine{embedded.EventsConfig{Listen: embedded.Listen{Addr: "127.0.0.1:0"}}}
 			}
+
 			return []embedded.Engine{embedded.EventsConfig{}}
 		},
 		adopt: func(s *settings, engines *embedded.Engines) { s.natsInside = embedded.Of[*embedded.Events](engines) },
@@ -66,6 +69,7 @@ func natsEngine() engine {
 			if server == nil {
 				return nil
 			}
+
 			return map[string]string{"nats_url": server.URL()}
 		},
 		open: openNATS,
@@ -73,6 +77,7 @@ func natsEngine() engine {
 			if !b.nats.IsConnected() {
 				return "", errors.New("not connected")
 			}
+
 			return "connected to " + b.nats.ConnectedServerName(), b.nats.FlushWithContext(ctx)
 		},
 		probe: func(ctx context.Context, s *settings) []doctor.Check {
@@ -88,6 +93,7 @@ func (s *natsSettings) checkReplicas() error {
 	case s.NATSReplicas > 1 && s.NATSURL == "":
 		return errors.New("NATS_REPLICAS above 1 needs NATS_URL, of a cluster: the embedded server is one")
 	}
+
 	return nil
 }
 
@@ -97,6 +103,7 @@ func (s *natsSettings) connectNATS() (*nats.Conn, error) {
 	if s.natsInside != nil {
 		return s.natsInside.Connect(events.ConnectOptions()...)
 	}
+
 	return nats.Connect(s.NATSURL, append(s.natsOptions, events.ConnectOptions()...)...)
 }
 
@@ -104,21 +111,27 @@ func openNATS(ctx context.Context, b *backend) (err error) {
 	if b.nats, err = b.settings.connectNATS(); err != nil {
 		return fmt.Errorf("reach NATS: %w", err)
 	}
+
 	b.closers = append(b.closers, b.nats.Close)
+
 	mark, err := b.db.HighWater(ctx)
 	if err != nil {
 		return err
 	}
+
 	b.log, err = events.Open(ctx, b.nats, events.Config{
 		HighWater: mark, Blobs: b.objects, MaxBytes: b.settings.EventLogBytes, Replicas: b.settings.NATSReplicas, Logger: b.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open the event log: %w", err)
 	}
+
 	if b.signals, err = events.OpenSignals(ctx, b.nats); err != nil {
 		return fmt.Errorf("open signals: %w", err)
 	}
+
 	b.closers = append(b.closers, b.signals.Close)
+
 	return nil
 }
 
@@ -126,16 +139,20 @@ func openNATS(ctx context.Context, b *backend) (err error) {
 // directory of the process. An empty one stays empty: it is as good as none.
 func absolutePaths(files map[string]*string) error {
 	var faults []error
+
 	for variable, path := range files {
 		if *path == "" {
 			continue
 		}
+
 		whole, err := filepath.Abs(*path)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", variable, err))
 			continue
 		}
+
 		*path = whole
 	}
+
 	return errors.Join(faults...)
 }

@@ -27,6 +27,7 @@ func (s *networkSettings) networkGuard(own []string) (*netguard.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("SANDBOX_NETWORK_ALLOW: %w", err)
 	}
+
 	return guard, nil
 }
 
@@ -35,6 +36,7 @@ func (s *networkSettings) check() error {
 	if !s.SandboxNetwork.Valid() {
 		err = errors.Join(err, errors.New("SANDBOX_NETWORK must be none, rules or public"))
 	}
+
 	return err
 }
 
@@ -44,17 +46,22 @@ func (b *backend) connectCommands(shell *toolbox.Shell, deps *tools.Deps, box *s
 	mode := b.settings.SandboxNetwork
 	if mode != domain.NetworkNone && !box.Networked() {
 		b.logger.Warn("commands have no network at this level of the sandbox", "level", box.Level().String())
+
 		mode = domain.NetworkNone
 	}
+
 	if mode == domain.NetworkNone {
 		return nil
 	}
+
 	guard, err := b.settings.networkGuard(b.settings.ownAddresses())
 	if err != nil {
 		return err
 	}
+
 	shell.Proxy, shell.Policies = egress.New(egress.Config{Guard: guard}), b
 	deps.Network, deps.Policies = mode, b
+
 	return nil
 }
 
@@ -66,6 +73,8 @@ func (b *backend) NetworkPolicy(ctx context.Context, sessionID string) (domain.N
 	if err != nil || planning {
 		return domain.NetworkPolicy{}, err
 	}
+
 	mode := b.settings.SandboxNetwork.Narrowed(session.Setup.Network)
+
 	return domain.NewNetworkPolicy(mode, slices.Concat(b.Profile(session).Permissions, rules)), nil
 }

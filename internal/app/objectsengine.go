@@ -37,11 +37,14 @@ func objectsEngine() engine {
 			if s.S3Endpoint == "" {
 				return nil
 			}
+
 			if s.S3AccessKey == "" || s.S3SecretKey == "" {
 				err = errors.New("S3_ENDPOINT needs S3_ACCESS_KEY and S3_SECRET_KEY")
 			}
+
 			faults := []error{err, absolutePaths(map[string]*string{"S3_CA_FILE": &s.S3CA})}
 			s.s3Transport, err = external.Objects(s.S3UseTLS, s.S3CA)
+
 			return errors.Join(append(faults, err)...)
 		},
 		embed: func(embedding) []embedded.Engine { return []embedded.Engine{embedded.ObjectsConfig{}} },
@@ -56,6 +59,7 @@ func objectsEngine() engine {
 			if server == nil {
 				return nil
 			}
+
 			return map[string]string{
 				"s3_endpoint": server.Endpoint(), "s3_bucket": embedded.Bucket,
 				"s3_access_key": server.AccessKey(), "s3_secret_key": server.SecretKey(),
@@ -67,6 +71,7 @@ func objectsEngine() engine {
 				Endpoint: s.S3Endpoint, Bucket: s.S3Bucket, AccessKey: s.S3AccessKey, SecretKey: s.S3SecretKey, UseTLS: s.S3UseTLS,
 				Transport: s.s3Transport,
 			})
+
 			return err
 		},
 		check: func(ctx context.Context, b *backend) (string, error) {

@@ -35,6 +35,7 @@ func (someLoad) Waits(context.Context) (map[string]time.Duration, map[string]int
 // added its metrics: the names of labels by the name of the series.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
+
 	b := &backend{metrics: metrics.New()}
 	b.settings.DataDir = t.TempDir()
 	b.registerSpace()
@@ -47,6 +48,7 @@ func exported(t *testing.T) map[string][]string {
 	work.ToolCalled("Bash", "completed", time.Second)
 	work.JobFailed("archives")
 	work.Found("stalled")
+
 	edge := api.New(api.Config{Context: t.Context(), Auth: auth.New(noKeys{}, auth.Options{}), Metrics: b.metrics})
 	request := httptest.NewRequestWithContext(t.Context(), "GET", "/healthz", nil)
 	request.Host = "localhost"
@@ -56,20 +58,25 @@ func exported(t *testing.T) map[string][]string {
 
 	families, err := b.metrics.Gather()
 	require.NoError(t, err)
+
 	series := map[string][]string{}
+
 	for _, family := range families {
 		labels := []string{"instance", "job"} // added by Prometheus
 		for _, pair := range family.GetMetric()[0].GetLabel() {
 			labels = append(labels, pair.GetName())
 		}
+
 		name := family.GetName()
 		if family.GetMetric()[0].GetHistogram() == nil {
 			series[name] = labels
 			continue
 		}
+
 		series[name+"_count"], series[name+"_sum"] = labels, labels
 		series[name+"_bucket"] = append(slices.Clone(labels), "le")
 	}
+
 	return series
 }
 
@@ -94,12 +101,15 @@ func badQuery(query string, series map[string][]string) string {
 	if strings.Count(text, "(") != strings.Count(text, ")") {
 		return "the brackets do not match"
 	}
+
 	var labels []string
+
 	for _, found := range grouping.FindAllStringSubmatch(text, -1) {
 		for label := range strings.SplitSeq(found[1], ",") {
 			labels = append(labels, strings.TrimSpace(label))
 		}
 	}
+
 	text = grouping.ReplaceAllString(text, "")
 	for _, found := range selector.FindAllStringSubmatch(text, -1) {
 		for condition := range strings.SplitSeq(found[2], ",") {
@@ -107,36 +117,45 @@ func badQuery(query string, series map[string][]string) string {
 			if match == nil {
 				return "unknown matcher " + condition
 			}
+
 			if !slices.Contains(series[found[1]], match[1]) {
 				return found[1] + " has no label " + match[1]
 			}
 		}
 	}
+
 	text = function.ReplaceAllString(window.ReplaceAllString(selector.ReplaceAllString(text, "$1"), ""), "(")
+
 	names := word.FindAllString(text, -1)
 	if len(names) == 0 {
 		return "no series"
 	}
+
 	for _, name := range names {
 		if series[name] == nil {
 			return "unknown series or function " + name
 		}
+
 		for _, label := range labels {
 			if !slices.Contains(series[name], label) {
 				return name + " has no label " + label
 			}
 		}
 	}
+
 	if left := word.ReplaceAllString(text, ""); !rest.MatchString(left) {
 		return "unknown syntax " + left
 	}
+
 	return ""
 }
 
 func TestBadQuery(t *testing.T) {
 	t.Parallel()
+
 	series := map[string][]string{"a": {"x", "job"}, "b": {"x"}}
 	require.Empty(t, badQuery(`sum by (x) (rate(a{x="b{"}[5m])) / 2 > 0.1`, series))
+
 	for _, query := range []string{
 		"c", "sum by (y) (a)", `a{y="1"}`, "sum by (job) (a - b)", "total(a)", "sum(a", "a offset 5m", `a{x~"1"}`, "a @ 1", "1",
 	} {
@@ -149,6 +168,7 @@ var templated = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}`)
 // visible fails when a text shows a label that the result of its query does not have.
 func visible(t *testing.T, text, query string) {
 	t.Helper()
+
 	for _, found := range templated.FindAllStringSubmatch(text, -1) {
 		kept := grouping.FindStringSubmatch(query)
 		require.NotNil(t, kept, "%s has no labels", query)
@@ -163,6 +183,7 @@ func TestAlerts(t *testing.T) {
 	require.NoError(t, err)
 	docs, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
+
 	var file struct {
 		Groups []struct {
 			Name  string
@@ -172,12 +193,16 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
+
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	require.NoError(t, decoder.Decode(&file))
+
 	seen := map[string]bool{}
+
 	for _, group := range file.Groups {
 		require.NotEmpty(t, group.Name)
+
 		for _, rule := range group.Rules {
 			require.NotEmpty(t, rule.Alert)
 			require.False(t, seen[rule.Alert], rule.Alert)
@@ -191,6 +216,7 @@ func TestAlerts(t *testing.T) {
 			require.Contains(t, string(docs), "| `"+rule.Alert+"` |", "docs/operations.md says what to do")
 		}
 	}
+
 	require.NotEmpty(t, seen)
 }
 
@@ -199,6 +225,7 @@ func TestDashboard(t *testing.T) {
 	series := exported(t)
 	text, err := os.ReadFile("../../build/observability/dashboard.json")
 	require.NoError(t, err)
+
 	var board struct {
 		Panels []struct {
 			ID      int
@@ -207,28 +234,34 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &board))
+
 	seen := map[int]bool{}
 	for _, panel := range board.Panels {
 		require.False(t, seen[panel.ID], panel.Title)
 		seen[panel.ID] = true
 		require.NotEmpty(t, panel.Targets, panel.Title)
+
 		for _, target := range panel.Targets {
 			require.Empty(t, badQuery(target.Expr, series), panel.Title)
 			visible(t, target.LegendFormat, target.Expr)
 		}
 	}
+
 	require.NotEmpty(t, seen)
 }
 
 // Every metric of the service's own is in the table of docs/operations.md.
 func TestMetrics_areDocumented(t *testing.T) {
 	t.Parallel()
+
 	docs, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
+
 	for _, name := range slices.Sorted(maps.Keys(exported(t))) {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			name = strings.TrimSuffix(name, suffix)
 		}
+
 		if strings.HasPrefix(name, "everloop_") {
 			require.Contains(t, string(docs), "`"+name+"`")
 		}

@@ -16,6 +16,8 @@ func (OpenAPI) Run() error {
 	if err != nil {
 		return err
 	}
+
 	_, err = os.Stdout.Write(append(document, '\n'))
+
 	return err
 }

@@ -42,6 +42,7 @@ func postgresEngine() engine {
 			if s.DatabaseURL == "" {
 				return nil
 			}
+
 			return databaseURL(s.DatabaseURL)
 		},
 		embed: func(e embedding) []embedded.Engine {
@@ -57,6 +58,7 @@ func postgresEngine() engine {
 			if server == nil {
 				return nil
 			}
+
 			return map[string]string{
 				"postgres_url":           server.URL("everloop"),
 				"postgres_superuser_url": server.SuperuserURL("everloop"), // for tests that create databases
@@ -66,14 +68,17 @@ func postgresEngine() engine {
 		check: func(ctx context.Context, b *backend) (string, error) {
 			began := time.Now()
 			err := b.db.Ping(ctx)
+
 			return fmt.Sprintf("answers in %d ms", time.Since(began).Milliseconds()), err
 		},
 		probe: func(ctx context.Context, s *settings) []doctor.Check {
 			server, clock := external.ProbePostgres(ctx, s.DatabaseURL)
+
 			checks := []doctor.Check{doctor.CheckOf("PostgreSQL", server)}
 			if clock != nil {
 				checks = append(checks, doctor.CheckOf("database clock", *clock))
 			}
+
 			return checks
 		},
 		needs: func(ctx context.Context, dataDir string, e embedding) []doctor.Check {
@@ -86,14 +91,17 @@ func openPostgres(ctx context.Context, b *backend) (err error) {
 	if err := postgres.Migrate(ctx, b.settings.DatabaseURL); err != nil {
 		return err
 	}
+
 	if b.db, err = postgres.Open(ctx, b.settings.DatabaseURL, postgres.Options{
 		MaxConns: sharedConns, StepConns: stepConns, LeaseConns: leaseConns, Box: b.buckets.Box, Tracer: b.tracing.Statements(),
 	}); err != nil {
 		return err
 	}
+
 	b.closers = append(b.closers, b.db.Close)
 	metrics.RegisterLoad(b.metrics, b.db)
 	metrics.RegisterWaits(b.metrics, b.db)
+
 	return b.db.RaiseSandboxUsers(ctx, b.settings.SandboxUsers)
 }
 
@@ -104,8 +112,10 @@ func databaseURL(url string) error {
 		if file, ok := errors.AsType[*fs.PathError](err); ok {
 			return fmt.Errorf("DATABASE_URL: %w", file)
 		}
+
 		return errors.New(
 			"DATABASE_URL must be as postgres://user:password@host:5432/database; check also the files and the mode of TLS that it names")
 	}
+
 	return nil
 }

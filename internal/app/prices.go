@@ -21,13 +21,16 @@ func (s priceSettings) check() error {
 // prices gives the prices by the names of their models.
 func (s priceSettings) prices() (map[string]domain.Price, error) {
 	prices := map[string]domain.Price{}
+
 	for _, text := range s.ModelPrices {
 		name, price, err := parsePrice(text)
 		if err != nil {
 			return nil, fmt.Errorf("MODEL_PRICES: %q is no price, as m-1=0.5/1.5 or m-1=0.5/1.5/0.05/0.6", text)
 		}
+
 		prices[name] = price
 	}
+
 	return prices, nil
 }
 
@@ -36,14 +39,18 @@ func parsePrice(text string) (name string, price domain.Price, err error) {
 	if at < 1 {
 		return "", price, strconv.ErrSyntax
 	}
+
 	var amounts []float64
+
 	for part := range strings.SplitSeq(text[at+1:], "/") {
 		amount, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 		if err != nil {
 			return "", price, err
 		}
+
 		amounts = append(amounts, amount)
 	}
+
 	switch len(amounts) {
 	case 2:
 		price = domain.Price{Input: amounts[0], Output: amounts[1]}
@@ -52,8 +59,10 @@ func parsePrice(text string) (name string, price domain.Price, err error) {
 	default:
 		return "", price, strconv.ErrSyntax
 	}
+
 	if !price.Known() {
 		return "", price, strconv.ErrRange
 	}
+
 	return strings.TrimSpace(text[:at]), price, nil
 }

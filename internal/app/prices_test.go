@@ -10,6 +10,7 @@ import (
 
 func TestPriceSettings(t *testing.T) {
 	t.Parallel()
+
 	read, written := 0.05, 0.6
 	s := priceSettings{ModelPrices: []string{"m-1=0.5/1.5", "org/m=2 = 1/2/0.05/0.6", "free=0/0"}}
 	prices, err := s.prices()

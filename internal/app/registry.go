@@ -27,15 +27,18 @@ func (s *registrySettings) checkRegistry() error {
 	if err := credentials.CheckKey(s.RegistryKey); err != nil {
 		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
 	}
+
 	if s.AgentURL != "" {
 		at, err := url.Parse(s.AgentURL)
 		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 			faults = append(faults, errors.New("AGENT_URL must start with http:// or https://"))
 		}
 	}
+
 	if s.RegistryDatabaseURL != "" && databaseURL(s.RegistryDatabaseURL) != nil {
 		faults = append(faults, errors.New("REGISTRY_DATABASE_URL must be as postgres://user:password@host:5432/database"))
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -63,10 +66,17 @@ func registryCompanion() companion {
 		label: "Registry", variable: "REGISTRY_ADDR",
 		address: func(c *Up) string { return c.RegistryAddr },
 		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			service, err := c.openRegistry(ctx, c.DatabaseURL, c.objectsSettings, cmp.Or(c.registrySettings.AgentURL, c.ownURL()), c.allowed())
+			service, err := c.openRegistry(
+				ctx,
+				c.DatabaseURL,
+				c.objectsSettings,
+				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
+				c.allowed(),
+			)
 			if err != nil {
 				return nil, err
 			}
+
 			return registryService(service, front), nil
 		},
 	}
@@ -89,6 +99,7 @@ func reachable(addr string) string {
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
+
 	return addr
 }
 
@@ -105,23 +116,30 @@ type Registry struct {
 func (c *Registry) Run(ctx context.Context) error {
 	faults := []error{address("REGISTRY_ADDR", c.Addr), c.checkRegistry(), c.hostSettings.check()}
 	all := settings{engineSettings: engineSettings{objectsSettings: c.objectsSettings}}
+
 	faults = append(faults, objectsEngine().options(&all))
 	if c.DatabaseURL == "" && c.RegistryDatabaseURL == "" || c.S3Endpoint == "" || c.AgentURL == "" && c.RegistryKey == "" {
-		faults = append(faults, errors.New("the registry needs DATABASE_URL (or REGISTRY_DATABASE_URL), S3_ENDPOINT, and AGENT_URL (or REGISTRY_KEY)"))
+		faults = append(faults, errors.New("the registry needs DATABASE_URL (or REGISTRY_DATABASE_URL), S3_ENDPOINT, and AGENT_URL (or "+
+			"REGISTRY_KEY)"))
 	}
+
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
+
 	front, err := listen("REGISTRY_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
+
 	opening, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+
 	service, err := c.openRegistry(opening, c.DatabaseURL, all.objectsSettings, c.AgentURL, c.allowed())
 	if err != nil {
 		return err
 	}
+
 	return lifecycle.Run(ctx, lifecycle.Layer{registryService(service, front)})
 }

@@ -19,15 +19,18 @@ func (s *settings) open(ctx context.Context, variable, addr string) (net.Listene
 	if err := errors.Join(s.check(), s.external(), address(variable, addr)); err != nil {
 		return nil, nil, err
 	}
+
 	front, err := listen(variable, addr)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	b, err := dial(ctx, *s)
 	if err != nil {
 		_ = front.Close()
 		return nil, nil, err
 	}
+
 	return front, b, nil
 }
 
@@ -44,18 +47,23 @@ func (c *API) Run(ctx context.Context) error {
 	}
 	defer front.Close()
 	defer b.close()
+
 	edge, err := newAgent(ctx, b)
 	if err != nil {
 		return err
 	}
+
 	key, err := firstKey(ctx, edge, c.settings)
 	if err != nil {
 		return err
 	}
+
 	if key != "" {
 		fmt.Println("First API key (shown once, kept in DATA_DIR/bootstrap-key):", key) //nolint:forbidigo // the output of the command
 	}
+
 	slog.Info("API server started", "addr", front.Addr().String())
+
 	return lifecycle.Run(ctx, b.publisher(), edge.services(front))
 }
 
@@ -72,21 +80,26 @@ func (c *Worker) Run(ctx context.Context) error {
 	if err := c.versionSettings.complete(); err != nil {
 		return err
 	}
+
 	front, b, err := c.open(ctx, "WORKER_ADDR", c.MetricsAddr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
 	defer b.close()
+
 	build, err := c.versionSettings.supported(ctx, b.deployment())
 	if err != nil {
 		return err
 	}
+
 	worker, err := newWork(ctx, b, build)
 	if err != nil {
 		return err
 	}
+
 	slog.Info("worker started", "build_id", build.BuildID, "sandbox", worker.sandbox.Describe(), "health", front.Addr().String())
+
 	return lifecycle.Run(ctx, b.publisher(), lifecycle.Layer{worker, httpService("health server", front, b.health())})
 }
 
@@ -94,10 +107,13 @@ func (c *Worker) Run(ctx context.Context) error {
 func httpService(name string, listener net.Listener, handler http.Handler) lifecycle.Service {
 	return lifecycle.Func(name, func(ctx context.Context) error {
 		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
+
 		return nil
 	})
 }

@@ -30,6 +30,7 @@ const (
 
 func (s boundSettings) check() error {
 	var faults []error
+
 	for _, n := range []struct {
 		variable string
 		value    int64
@@ -43,15 +44,19 @@ func (s boundSettings) check() error {
 			faults = append(faults, fmt.Errorf("%s must not be negative", n.variable))
 		}
 	}
+
 	if s.CPUWeight < 1 || s.CPUWeight > mostWeight {
 		faults = append(faults, fmt.Errorf("SANDBOX_CPU_WEIGHT must be from 1 to %d", mostWeight))
 	}
+
 	if s.CommandWait < 0 || s.CommandWait > mostCommandWait {
 		faults = append(faults, fmt.Errorf("COMMAND_WAIT must be from 0s to %s", mostCommandWait))
 	}
+
 	if s.SandboxUsers < leastUserBase || s.SandboxUsers >= sandbox.LastUser {
 		faults = append(faults, fmt.Errorf("SANDBOX_UID_BASE must be from %d to %d", leastUserBase, sandbox.LastUser-1))
 	}
+
 	return errors.Join(faults...)
 }
 

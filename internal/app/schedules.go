@@ -27,14 +27,18 @@ func (b *backend) scheduleWork(outcomes *activities.Outcomes) (*activities.Sched
 	if err != nil {
 		return nil, nil, err
 	}
+
 	chats, err := b.newChats(past)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	tasks, err := b.newSchedules(chats)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	repair, err := maintenance.NewSchedules(b.store, tasks, b.runs)
+
 	return &activities.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
 }

@@ -41,6 +41,7 @@ func (b *backend) newServices() (s services, err error) {
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return s, err
 	}
+
 	store := snapshots.New(snapshots.Config{Objects: b.objects, SpoolDir: spool, Reserve: b.settings.reserve(), Logger: b.logger})
 	s.sessionFiles = files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
@@ -50,34 +51,41 @@ func (b *backend) newServices() (s services, err error) {
 	}); err != nil {
 		return s, err
 	}
+
 	if s.archive, err = eventarchive.New(eventarchive.Config{
 		Records: b.db, Log: b.log, Objects: b.objects, Runs: b.runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
+
 	if s.captures, err = history.NewCapturer(history.CapturerConfig{
 		Records: b.store, Files: s.sessionFiles, Process: domain.NewID(), Logger: b.logger,
 		Budget: history.Budget{Session: b.settings.CheckpointBytes, Owner: b.settings.CheckpointOwner},
 	}); err != nil {
 		return s, err
 	}
+
 	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Records: b.db, Runs: b.runs, Logger: b.logger}); err != nil {
 		return s, err
 	}
+
 	if s.replays, err = replay.New(replay.Config{
 		Records: b.store, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
+
 	if s.tasks, err = tasks.New(tasks.Config{
 		Records: b.store, Runs: b.runs, Bus: b.signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
+
 	s.transfers, err = transfer.New(transfer.Config{
 		Records: b.db, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Known: b.known, Logger: b.logger,
 		Version: Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes,
 	})
+
 	return s, err
 }
 
@@ -108,6 +116,7 @@ func (b *backend) known(ctx context.Context, kind, name string) bool {
 		_, err := b.solutions.Get(name)
 		return err == nil
 	}
+
 	return true
 }
 

@@ -77,24 +77,48 @@ func (s *settings) check() error {
 	if err != nil {
 		return fmt.Errorf("DATA_DIR: %w", err)
 	}
+
 	s.DataDir = dir
+
 	faults := []error{
-		address("AGENT_ADDR", s.AgentAddr), s.bounds(), s.webSettings.check(), s.networkSettings.check(), s.forkSettings.check(), s.skillSettings.check(),
+		address(
+			"AGENT_ADDR",
+			s.AgentAddr,
+		),
+		s.bounds(),
+		s.webSettings.check(),
+		s.networkSettings.check(),
+		s.forkSettings.check(),
+		s.skillSettings.check(),
 		webURL("GIT_URL", s.GitURL),
-		s.retrySettings.check(), s.retentionSettings.check(), s.workflowSettings.check(), s.runtimeSettings.check(), s.priceSettings.check(),
+		s.retrySettings.check(),
+		s.retentionSettings.check(),
+		s.workflowSettings.check(),
+		s.runtimeSettings.check(),
+		s.priceSettings.check(),
 		s.checkEngines(),
-		s.frontendSettings.check(), s.limitSettings.check(), s.edgeSettings.check(), s.boundSettings.check(),
-		s.diskSettings.check(), s.hostSettings.check(), s.tracingSettings.check(), s.signInSettings.check(), checkPublished(s.EncryptionKey, s.AgentAddr),
+		s.frontendSettings.check(),
+		s.limitSettings.check(),
+		s.edgeSettings.check(),
+		s.boundSettings.check(),
+		s.diskSettings.check(),
+		s.hostSettings.check(),
+		s.tracingSettings.check(),
+		s.signInSettings.check(),
+		checkPublished(s.EncryptionKey, s.AgentAddr),
 	}
 	if s.BootstrapKey != "" {
 		faults = append(faults, auth.CheckBootstrapKey(s.BootstrapKey))
 	}
+
 	if s.SandboxMinLevel < 1 || s.SandboxMinLevel > 2 {
 		faults = append(faults, errors.New("SANDBOX_MIN_LEVEL must be 1 or 2"))
 	}
+
 	if s.GatewayURL != "" && !strings.HasPrefix(s.GatewayURL, "http://") && !strings.HasPrefix(s.GatewayURL, "https://") {
 		faults = append(faults, errors.New("LLM_GATEWAY_URL must start with http:// or https://"))
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -107,16 +131,20 @@ func (s *settings) secretBox() (*secrets.Box, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		kept, err := secrets.KeyFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("encryption key: %w", err)
 		}
+
 		key = kept
 	}
+
 	box, err := secrets.NewBox(key)
 	if err != nil {
 		return nil, fmt.Errorf("ENCRYPTION_KEY: %w", err)
 	}
+
 	return box, nil
 }
 
@@ -125,6 +153,7 @@ func (s *settings) solutionsDir() string {
 	if s.SolutionsDir != "" {
 		return s.SolutionsDir
 	}
+
 	return filepath.Join(s.DataDir, "solutions")
 }
 
@@ -134,20 +163,28 @@ func (s *settings) external() error {
 	for _, e := range s.embeds() {
 		missing = append(missing, e.variable)
 	}
+
 	if s.GatewayURL == "" {
 		missing = append(missing, "LLM_GATEWAY_URL")
 	}
+
 	if len(missing) == 0 {
 		return nil
 	}
+
 	slices.Sort(missing)
-	return fmt.Errorf("this role reaches its engines by address: set %s, or start everything with `everloop up`", strings.Join(missing, ", "))
+
+	return fmt.Errorf(
+		"this role reaches its engines by address: set %s, or start everything with `everloop up`",
+		strings.Join(missing, ", "),
+	)
 }
 
 func address(variable, value string) error {
 	if _, _, err := net.SplitHostPort(value); err != nil {
 		return fmt.Errorf("%s must be host:port, as 127.0.0.1:8020: %w", variable, err)
 	}
+
 	return nil
 }
 
@@ -157,15 +194,18 @@ func listen(variable, addr string) (net.Listener, error) {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return nil, fmt.Errorf("cannot listen on %s (%w): choose another address with %s", addr, op.Err, variable)
 	}
+
 	return listener, err
 }
 
 // keepBootstrapKey writes the first key where the operator finds it again.
 func keepBootstrapKey(dataDir, key string) error {
 	path := filepath.Join(dataDir, "bootstrap-key")
+
 	temp := path + ".new"
 	if err := os.WriteFile(temp, []byte(key+"\n"), 0o600); err != nil {
 		return fmt.Errorf("keep the first API key: %w", err)
 	}
+
 	return os.Rename(temp, path)
 }

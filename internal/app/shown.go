@@ -24,20 +24,26 @@ func (b *backend) newShownTools() (shownTools, error) {
 	if err != nil {
 		return shownTools{}, err
 	}
+
 	agents, err := tools.NewAgents(tools.Deps{Workspaces: toolbox.Files{Store: b.workspace}})
 	if err != nil {
 		return shownTools{}, err
 	}
+
 	registry.Provide(agents)
 	b.provideMemory(registry)
+
 	s, err := b.newSkills(registry, false)
 	if err != nil {
 		return shownTools{}, err
 	}
+
 	if err := b.provideAssistance(registry, s); err != nil {
 		return shownTools{}, err
 	}
+
 	registry.Provide(&mcp.Known{Records: b.toolServers(), Logger: b.logger})
+
 	return shownTools{registry, agents, s}, nil
 }
 

@@ -21,6 +21,7 @@ func (s signInSettings) check() error {
 	if s.IdentityURL != "" && !strings.HasPrefix(s.IdentityURL, "http://") && !strings.HasPrefix(s.IdentityURL, "https://") {
 		return errors.New("IDENTITY_URL must start with http:// or https://")
 	}
+
 	return nil
 }
 
@@ -34,7 +35,9 @@ func (b *backend) newSignIn() signIn {
 	if b.settings.IdentityURL == "" {
 		return signIn{}
 	}
+
 	service := identity.NewClient(b.settings.IdentityURL, nil)
+
 	return signIn{service, identity.NewVerifier(service, b.db, nil)}
 }
 
@@ -42,6 +45,7 @@ func (s signIn) verifiers() []auth.Verifier {
 	if s.verifier == nil {
 		return nil
 	}
+
 	return []auth.Verifier{s.verifier}
 }
 
@@ -57,14 +61,17 @@ func (a administration) TokenStates(ctx context.Context, people []domain.Person)
 	if err != nil || a.signIn.service == nil || len(people) == 0 {
 		return states, err
 	}
+
 	known, err := a.signIn.service.TokenStates(ctx, httpx.RequestOf(ctx).Came, people)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range states {
 		if state, found := known[states[i].Sub]; found {
 			states[i] = state
 		}
 	}
+
 	return states, nil
 }

@@ -21,10 +21,12 @@ func (s *skillSettings) check() error {
 	if s.RegistryURL == "" {
 		return nil
 	}
+
 	at, err := url.Parse(s.RegistryURL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
 		return fmt.Errorf("REGISTRY_URL must start with http:// or https://")
 	}
+
 	return nil
 }
 
@@ -39,15 +41,19 @@ func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Ser
 	if err != nil {
 		return nil, err
 	}
+
 	for _, solution := range b.solutions.All() {
 		missing, err := s.Missing(context.Background(), solution.Skills)
 		if err != nil {
 			return nil, err
 		}
+
 		if len(missing) > 0 {
 			b.logger.Warn("skills of a solution are missing unless a user installs them", "solution", solution.ID, "skills", missing)
 		}
 	}
+
 	registry.Provide(tools.NewSkillTool(s, b.logger))
+
 	return s, nil
 }

@@ -39,11 +39,14 @@ func temporalEngine() engine {
 			if s.TemporalAddress == "" {
 				return nil
 			}
+
 			options, err := external.Temporal(envconfig.EnvLookupOS)
 			if err == nil {
 				options, err = s.ownTemporal(s.DataDir, options)
 			}
+
 			s.temporalOptions = options
+
 			return err
 		},
 		embed: func(e embedding) []embedded.Engine {
@@ -51,6 +54,7 @@ func temporalEngine() engine {
 			if e.temporalUI != nil {
 				engines = append(engines, *e.temporalUI)
 			}
+
 			return engines
 		},
 		adopt: func(s *settings, engines *embedded.Engines) {
@@ -64,6 +68,7 @@ func temporalEngine() engine {
 			if server == nil {
 				return nil
 			}
+
 			return map[string]string{
 				"temporal_address": server.Address(), "temporal_namespace": embedded.Namespace, "temporal_api_key": e.temporal.ServiceKey,
 			}
@@ -83,7 +88,9 @@ func (s *temporalSettings) temporalClient() client.Options {
 	if options.HostPort == "" { // else it is reached inside the process
 		options.HostPort = s.TemporalAddress
 	}
+
 	options.Namespace = s.TemporalNamespace
+
 	return options
 }
 
@@ -92,20 +99,25 @@ func openTemporal(ctx context.Context, b *backend) (err error) {
 	if options.Interceptors, err = b.tracing.Interceptors(); err != nil {
 		return err
 	}
+
 	if b.temporal, err = temporal.Dial(ctx, options, b.logger); err != nil {
 		return err
 	}
+
 	b.closers = append(b.closers, b.temporal.Close)
 	b.runs = temporal.Runs{Client: b.temporal, Namespace: b.settings.TemporalNamespace}
+
 	return nil
 }
 
 // probeTemporal adds the versions of the workers to the check of the server.
 func probeTemporal(ctx context.Context, s *settings) []doctor.Check {
 	var versions []doctor.Check
+
 	server := external.ProbeTemporal(ctx, s.temporalClient(), func(ctx context.Context, c client.Client) {
 		versions = workerVersions(ctx, temporal.Deployment{Client: c, Namespace: s.TemporalNamespace})
 	})
+
 	return append([]doctor.Check{doctor.CheckOf("Temporal", server)}, versions...)
 }
 
@@ -113,9 +125,11 @@ func probeTemporal(ctx context.Context, s *settings) []doctor.Check {
 // stopped. A server that workers have not joined yet has nothing to say.
 func workerVersions(ctx context.Context, d temporal.Deployment) []doctor.Check {
 	refusal, err := d.Refusal(ctx)
+
 	var look domain.WorkerDeployment
 	if err == nil && refusal == nil {
 		look, err = d.Look(ctx)
 	}
+
 	return doctor.WorkerVersions(look, refusal, errors.Join(err))
 }

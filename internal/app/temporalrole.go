@@ -30,23 +30,32 @@ type Temporal struct {
 
 // Run implements the command.
 func (c *Temporal) Run(ctx context.Context) error {
-	if err := errors.Join(address("TEMPORAL_ADDR", c.Addr), address("TEMPORAL_UI_ADDR", c.UIAddr), temporalRetention(c.Retention), c.hostSettings.check()); err != nil {
+	if err := errors.Join(
+		address("TEMPORAL_ADDR", c.Addr),
+		address("TEMPORAL_UI_ADDR", c.UIAddr),
+		temporalRetention(c.Retention),
+		c.hostSettings.check(),
+	); err != nil {
 		return err
 	}
+
 	key, err := c.serviceKey(c.DataDir, c.APIKey)
 	if err != nil {
 		return err
 	}
+
 	administrators, closeKeys, err := c.administrators(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeKeys()
+
 	dir, err := os.MkdirTemp("", "everloop-temporal-") // for the lock of the engines alone
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+
 	engines, err := embedded.Start(ctx, embedded.Config{
 		Dir: dir,
 		Engines: []embedded.Engine{
@@ -60,8 +69,10 @@ func (c *Temporal) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	slog.Info("Temporal started", "addr", embedded.Of[*embedded.Temporal](engines).Address(),
 		"ui", embedded.Of[*embedded.TemporalUI](engines).URL(), "namespace", embedded.Namespace)
+
 	return errors.Join(engines.Wait(ctx), stopEngines(engines))
 }
 
@@ -75,8 +86,10 @@ func (c *Temporal) administrators(ctx context.Context) (_ *administrators, close
 	if err != nil {
 		return nil, nil, err
 	}
+
 	found := &administrators{}
 	authenticator := auth.New(db, auth.Options{})
 	found.authenticator.Store(authenticator)
+
 	return found, func() { authenticator.Close(); db.Close() }, nil
 }

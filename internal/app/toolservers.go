@@ -24,6 +24,7 @@ func (s *mcpSettings) mcpGuard(own []string) (*netguard.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("MCP_ALLOW: %w", err)
 	}
+
 	return guard, nil
 }
 
@@ -34,6 +35,7 @@ func guardWithoutPaths(allow, own []string) (*netguard.Guard, error) {
 			return nil, fmt.Errorf("%q is neither a host, host:port, *.domain, an address nor a network", entry)
 		}
 	}
+
 	return netguard.New(allow, own)
 }
 
@@ -41,11 +43,17 @@ func guardWithoutPaths(allow, own []string) (*netguard.Guard, error) {
 func (b *backend) toolServers() mcp.Vault { return mcp.Vault{SealedRecords: b.db, Box: b.buckets.Box} }
 
 // newToolServers connects the worker's sessions with their tool servers.
-func (b *backend) newToolServers(ctx context.Context, registry *tools.Registry, files toolbox.Files, shell toolbox.Shell) (*mcp.Manager, error) {
+func (b *backend) newToolServers(
+	ctx context.Context,
+	registry *tools.Registry,
+	files toolbox.Files,
+	shell toolbox.Shell,
+) (*mcp.Manager, error) {
 	guard, err := b.settings.mcpGuard(b.settings.ownAddresses())
 	if err != nil {
 		return nil, err
 	}
+
 	manager := mcp.NewManager(mcp.Config{
 		Records: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
 		Environment: b.buckets, Profile: b.Profile, Version: Version, Logger: b.logger,
@@ -54,6 +62,8 @@ func (b *backend) newToolServers(ctx context.Context, registry *tools.Registry, 
 		manager.Close()
 		return nil, err
 	}
+
 	registry.Provide(manager)
+
 	return manager, nil
 }

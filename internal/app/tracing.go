@@ -18,6 +18,7 @@ func (s tracingSettings) check() error {
 	if err := tracing.Check(s.OTLPEndpoint); err != nil {
 		return fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %w", err)
 	}
+
 	return nil
 }
 

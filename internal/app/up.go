@@ -49,13 +49,21 @@ type Up struct {
 
 // Run implements the command.
 func (c *Up) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), c.checkCompanions(), c.checkRegistry(), c.checkGit(), temporalRetention(c.TemporalRetention)); err != nil {
+	if err := errors.Join(
+		c.check(),
+		c.checkCompanions(),
+		c.checkRegistry(),
+		c.checkGit(),
+		temporalRetention(c.TemporalRetention),
+	); err != nil {
 		return err
 	}
+
 	var err error
 	if c.debug, err = c.debugFlags.service(); err != nil {
 		return err
 	}
+
 	c.administrators = &administrators{}
 	began := time.Now()
 	screen := newScreen(os.Stdout)
@@ -66,22 +74,28 @@ func (c *Up) Run(ctx context.Context) error {
 		return err
 	}
 	defer front.Close()
+
 	beside, err := c.listenCompanions()
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = beside.close() }()
 
 	inside := c.embeds()
+
 	engines, err := embedded.Start(ctx, c.engines(inside, screen))
 	if err != nil {
 		return err
 	}
+
 	for _, e := range inside {
 		e.adopt(&c.settings, engines)
 	}
+
 	sum := summary{began: began, inside: inside, ui: embedded.Of[*embedded.TemporalUI](engines)}
 	served := c.serveAll(ctx, engines, front, beside, screen, sum)
+
 	return errors.Join(served, stopEngines(engines))
 }
 
@@ -91,6 +105,7 @@ func (c *Up) engines(inside []engine, screen *screen) embedded.Config {
 	for _, e := range inside {
 		cfg.Engines = append(cfg.Engines, e.embed(c.embedding())...)
 	}
+
 	return cfg
 }
 
@@ -98,7 +113,12 @@ func (c *Up) embedding() embedding {
 	return embedding{
 		postgresBinDir: c.PostgresBinDir,
 		temporal: embedded.TemporalConfig{
-			Frontend: embedded.Listen{Addr: c.TemporalAddr, Variable: "TEMPORAL_ADDR"}, DatabaseURL: c.DatabaseURL, Retention: c.TemporalRetention,
+			Frontend: embedded.Listen{
+				Addr:     c.TemporalAddr,
+				Variable: "TEMPORAL_ADDR",
+			},
+			DatabaseURL:    c.DatabaseURL,
+			Retention:      c.TemporalRetention,
 			Administrators: c.administrators,
 		},
 		temporalUI: &embedded.TemporalUIConfig{
@@ -114,43 +134,56 @@ func (c *Up) serveAll(
 	if err != nil {
 		return err
 	}
+
 	c.useOwnIdentity(beside)
+
 	c.listening = append(beside.addrs(), c.TemporalAddr, c.TemporalUIAddr)
 	if c.SearchURL == "" {
 		c.useDemoWeb(beside.addr("MOCK_ADDR"))
 	}
+
 	c.useOwnRegistry(beside.addr("REGISTRY_ADDR"))
 	c.useOwnGit(beside.addr("GIT_ADDR"))
+
 	b, err := dial(ctx, c.settings)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+
 	b.flags = *c
+
 	edge, err := newAgent(ctx, b)
 	if err != nil {
 		return err
 	}
+
 	c.administrators.authenticator.Store(edge.auth)
+
 	key, err := firstKey(ctx, edge, c.settings)
 	if err != nil {
 		return err
 	}
+
 	worker, err := newWork(ctx, b, versionSettings{}) // one process: what a new binary finds it takes over at once
 	if err != nil {
 		return err
 	}
+
 	companions, err := c.openCompanions(ctx, beside)
 	if err != nil {
 		return err
 	}
+
 	top := slices.Concat(edge.services(front), companions, lifecycle.Layer{worker, lifecycle.Func("engines", engines.Wait)})
 	if c.debug != nil {
 		top = append(top, c.debug)
 	}
+
 	sum.agent, sum.companions, sum.sandbox = front.Addr().String(), beside, worker.sandbox.Describe()
 	sum.demo, sum.settings, sum.key = demo, c.settings, key
 	screen.ready(sum)
+
 	return lifecycle.Run(ctx, b.publisher(), top)
 }
 
@@ -161,9 +194,11 @@ func firstKey(ctx context.Context, a *agent, s settings) (string, error) {
 	if err != nil || key == "" {
 		return "", err
 	}
+
 	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {
 		return "", err
 	}
+
 	return key, keepBootstrapKey(s.DataDir, key)
 }
 
@@ -189,26 +224,33 @@ func (s summary) lines() []string {
 	if s.ui != nil {
 		lines = append(lines, line("Temporal UI", s.ui.URL()+"   sign in with an administrator's API key"))
 	}
+
 	for _, e := range engineList() {
 		inside := slices.ContainsFunc(s.inside, func(other engine) bool { return other.name == e.name })
 		lines = append(lines, line(strings.ToUpper(e.label[:1])+e.label[1:], e.where(&s.settings, inside)))
 	}
+
 	for _, one := range companionList() {
 		lines = append(lines, line(one.label, "http://"+s.companions.addr(one.variable)))
 	}
+
 	lines = append(lines, line("Sandbox", s.sandbox))
 	if s.demo {
-		lines = append(lines, line("Model", "DEMO: scripted by the mock service; give the gateway a source for a real one, or set LLM_GATEWAY_URL"))
+		lines = append(lines, line("Model", "DEMO: scripted by the mock service; give the gateway a source for a real one, or set "+
+			"LLM_GATEWAY_URL"))
 	} else {
 		lines = append(lines, line("Model", s.settings.GatewayURL))
 	}
+
 	if s.settings.demoSearch {
 		lines = append(lines, line("Web search", "DEMO: made up by the mock service; set SEARCH_URL for a real one"))
 	}
+
 	lines = append(lines, line("Data", s.settings.DataDir))
 	if s.key != "" {
 		lines = append(lines, "", "  First API key (shown once, kept in "+s.settings.DataDir+"/bootstrap-key):", "    "+s.key)
 	}
+
 	return lines
 }
 
@@ -231,5 +273,11 @@ func (s *screen) engine(part, state string) {
 }
 
 func (s *screen) ready(sum summary) {
-	fmt.Fprintf(s.out, "\nEverloop %s is ready (%.1f s)\n\n%s\n\n", Version, time.Since(sum.began).Seconds(), strings.Join(sum.lines(), "\n"))
+	fmt.Fprintf(
+		s.out,
+		"\nEverloop %s is ready (%.1f s)\n\n%s\n\n",
+		Version,
+		time.Since(sum.began).Seconds(),
+		strings.Join(sum.lines(), "\n"),
+	)
 }

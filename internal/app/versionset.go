@@ -32,9 +32,12 @@ func (s *versionSettings) complete() (err error) {
 		s.BuildID, err = buildid.Of(Version)
 		return err
 	}
+
 	if !buildNames.MatchString(s.BuildID) {
-		return errors.New("WORKER_BUILD_ID must be up to 100 letters, digits, dots, dashes, underscores and plus signs, and begin with a letter or a digit")
+		return errors.New("WORKER_BUILD_ID must be up to 100 letters, digits, dots, dashes, underscores and plus signs, and begin with " +
+			"a letter or a digit")
 	}
+
 	return nil
 }
 
@@ -43,14 +46,17 @@ func (s versionSettings) supported(ctx context.Context, deployment temporal.Depl
 	if s.Versioning == "off" {
 		return versionSettings{}, nil
 	}
+
 	refusal, err := deployment.Refusal(ctx)
 	if err != nil {
 		return s, err
 	}
+
 	if refusal != nil {
 		slog.Warn("the Temporal server has no worker deployments, running without a worker version", "error", refusal)
 		return versionSettings{}, nil
 	}
+
 	return s, nil
 }
 
@@ -64,18 +70,22 @@ func (b *backend) deployment() temporal.Deployment {
 func (b *backend) newVersions(build versionSettings) (*maintenance.Versions, <-chan struct{}, error) {
 	drained := make(chan struct{})
 	report := func(domain.WorkerVersionStatus) {}
+
 	if build.BuildID != "" {
 		shown := metrics.NewWorkerVersion(b.metrics, build.BuildID)
 		end := sync.OnceFunc(func() { close(drained) })
 		report = func(status domain.WorkerVersionStatus) {
 			shown.Set(string(status))
+
 			if status == domain.VersionDrained && build.ExitWhenDrained {
 				end()
 			}
 		}
 	}
+
 	versions, err := maintenance.NewVersions(maintenance.VersionsConfig{
 		Deployment: b.deployment(), BuildID: build.BuildID, Promote: build.Promote == "auto", Report: report, Logger: b.logger,
 	})
+
 	return versions, drained, err
 }

@@ -19,6 +19,7 @@ func (s *webhookSettings) webhookGuard(own []string) (*netguard.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WEBHOOK_ALLOW: %w", err)
 	}
+
 	return guard, nil
 }
 
@@ -31,5 +32,6 @@ func (b *backend) newDeliverer() (*webhooks.Deliverer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return webhooks.NewDeliverer(b.db, b.buckets.Box, sending.New(guard), b.logger)
 }

@@ -38,12 +38,15 @@ func (s *webSettings) check() error {
 	if _, err := web.New(web.Config{Allow: s.WebAllow}); err != nil {
 		faults = append(faults, fmt.Errorf("WEB_ALLOW: %w", err))
 	}
+
 	if s.SearchURL != "" {
 		if _, err := search.New(search.Config{BaseURL: s.SearchURL}); err != nil {
 			faults = append(faults, fmt.Errorf("SEARCH_URL: %w", err))
 		}
 	}
+
 	_, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: http.DefaultClient, WikipediaURL: s.WikipediaURL})
+
 	return errors.Join(append(faults, err)...)
 }
 
@@ -51,30 +54,37 @@ func (s *webSettings) check() error {
 // has for them, those for the web, and those of the framework.
 func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 	s := b.settings
+
 	client, err := web.New(web.Config{Allow: s.WebAllow, Own: s.ownAddresses()})
 	if err != nil {
 		return nil, fmt.Errorf("WEB_ALLOW: %w", err)
 	}
+
 	d.Web, d.Asker = client, &activities.Asker{Models: b.models, Accounts: b.db, Tracer: b.tracing.Work(), Logger: b.logger}
+
 	d.Limits = s.toolLimits()
 	if s.SearchURL != "" {
 		if d.Search, err = search.New(search.Config{BaseURL: s.SearchURL, Demo: s.demoSearch}); err != nil {
 			return nil, fmt.Errorf("SEARCH_URL: %w", err)
 		}
 	}
+
 	registry, err := tools.New(d)
 	if err != nil {
 		return nil, err
 	}
+
 	adapted, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: client.HTTP(), WikipediaURL: s.WikipediaURL})
 	if err != nil {
 		return nil, err
 	}
+
 	for _, tool := range adapted {
 		if err := registry.Add(tool); err != nil {
 			return nil, err
 		}
 	}
+
 	return registry, nil
 }
 
@@ -82,6 +92,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 // host:port, leaving out what is not of that form.
 func (s *settings) ownAddresses() []string {
 	addresses := append([]string{s.AgentAddr, s.S3Endpoint, s.TemporalAddress}, s.listening...)
+
 	return slices.DeleteFunc(addresses, func(address string) bool {
 		_, port, err := net.SplitHostPort(address)
 		return err != nil || port == ""

@@ -46,17 +46,21 @@ const drainTimeout = 10 * time.Second
 // newWork starts the sandbox and puts the worker together.
 func newWork(ctx context.Context, b *backend, build versionSettings) (*work, error) {
 	s := b.settings
+
 	box, err := sandbox.New(ctx, s.sandboxConfig())
 	if err != nil {
 		return nil, err
 	}
+
 	files := toolbox.Files{Store: b.workspace, OneUser: !box.DedicatedUsers()}
 	if box.Measured() {
 		b.logger.Warn("no control group holds the limits of commands: they are measured", "sandbox", box.Describe())
 	}
+
 	shell := toolbox.Shell{Sandbox: box, Slots: s.slots(), Limits: sandbox.Limits{
 		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes, Inodes: s.WorkspaceInodes,
 	}}
+
 	deps := tools.Deps{
 		Workspaces: files, Reads: b.db.FileReads(), Tasks: b.db, Background: b.tasks,
 	}
@@ -64,73 +68,90 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		box.Close()
 		return nil, err
 	}
+
 	deps.Sandbox = shell
+
 	registry, err := b.newTools(deps)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	agents, err := tools.NewAgents(deps)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	registry.Provide(agents)
 	b.provideMemory(registry)
+
 	skilled, err := b.newSkills(registry, files.OneUser)
 	if err == nil {
 		err = b.provideAssistance(registry, skilled)
 	}
+
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	servers, err := b.newToolServers(ctx, registry, files, shell)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	counts := metrics.NewWork(b.metrics)
 	acts := b.newActivities(registry, agents, files, counts)
 	tasks := &activities.Tasks{
 		Records: b.store, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
+
 	versions, drained, err := b.newVersions(build)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	scheduled, scheduleRepair, err := b.scheduleWork(b.outcomes(shell, files))
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	dags, dagRepair, err := b.dagRunWork()
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	issueRuns, issueRepair, err := b.boardWork()
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	maintained, err := b.newMaintenance(acts, counts, versions, scheduleRepair, dagRepair, issueRepair)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	deliverer, err := b.newDeliverer()
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	past, err := b.newHistory(nil)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
+
 	var active atomic.Int64
+
 	serves := worker.New(b.temporal, acts, tasks, worker.Options{
 		StopTimeout: s.StopTimeout, CachedWorkflows: s.CachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
@@ -142,10 +163,21 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	worker.RegisterIssueRuns(serves, issueRuns)
 	worker.RegisterImports(serves, &activities.Imports{Sessions: b.transfers})
 	worker.RegisterHistories(serves, &activities.Histories{Moves: past})
+
 	return &work{
-		sandbox: box, servers: servers, activities: acts, tasks: tasks, schedules: scheduled, history: past, captures: b.captures, worker: serves, maintenance: maintained,
-		versions: versions, drained: drained,
-		report: func(ctx context.Context) { b.reportWorker(ctx, &active) }, deliver: deliverer.Run,
+		sandbox:     box,
+		servers:     servers,
+		activities:  acts,
+		tasks:       tasks,
+		schedules:   scheduled,
+		history:     past,
+		captures:    b.captures,
+		worker:      serves,
+		maintenance: maintained,
+		versions:    versions,
+		drained:     drained,
+		report:      func(ctx context.Context) { b.reportWorker(ctx, &active) },
+		deliver:     deliverer.Run,
 	}, nil
 }
 
@@ -160,8 +192,10 @@ func (w *work) Run(ctx context.Context) error {
 		case <-w.drained:
 		case <-ctx.Done():
 		}
+
 		return nil
 	})
+
 	return lifecycle.Run(ctx, lifecycle.Layer{lifecycle.Func("activities and workflows", w.serve)}, lifecycle.Layer{
 		lifecycle.Loop("history repair", w.history.Run), lifecycle.Loop("maintenance", w.maintenance.Run),
 		lifecycle.Loop("webhooks", w.deliver),
@@ -174,15 +208,19 @@ func (w *work) serve(ctx context.Context) error {
 	if err := w.worker.Start(); err != nil {
 		return err
 	}
+
 	<-ctx.Done()
 	w.worker.Stop()
+
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+
 	w.activities.Drain(rest)
 	w.tasks.Drain(rest)
 	w.schedules.Drain(rest)
 	w.captures.Drain(rest)
 	w.servers.Close()
 	w.sandbox.Close()
+
 	return nil
 }

@@ -15,5 +15,6 @@ func (s workflowSettings) check() error {
 	if s.CachedWorkflows < 1 {
 		return errors.New("CACHED_WORKFLOWS must be at least 1")
 	}
+
 	return nil
 }

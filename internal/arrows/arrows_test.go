@@ -171,36 +171,47 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyDownwards(t *testing.T) {
 	t.Parallel()
+
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "everloop/...").Output()
 	require.NoError(t, err)
+
 	decoder := json.NewDecoder(bytes.NewReader(out))
 	seen := map[string]bool{}
+
 	for {
 		var pkg struct {
 			ImportPath string
 			Imports    []string
 		}
+
 		err := decoder.Decode(&pkg)
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		require.NoError(t, err)
+
 		name := strings.TrimPrefix(pkg.ImportPath, "everloop/")
+
 		rule, found := ruleFor(name)
 		if !found {
 			continue
 		}
+
 		seen[rule] = true
+
 		for _, imported := range pkg.Imports {
 			target, ours := strings.CutPrefix(imported, "everloop/")
 			if !ours || target == rule || strings.HasPrefix(target, rule+"/") && !hasRule(target) {
 				continue
 			}
+
 			if !permits(allowed[rule], target) {
 				t.Errorf("%s imports %s, which its place in the tree does not allow", name, target)
 			}
 		}
 	}
+
 	for rule := range allowed {
 		if !seen[rule] {
 			t.Errorf("there is a rule for %s, but no such package", rule)
@@ -215,6 +226,7 @@ func ruleFor(name string) (string, bool) {
 			return name, true
 		}
 	}
+
 	return "", false
 }
 
@@ -228,6 +240,7 @@ func parent(name string) string {
 	if i < 0 {
 		return ""
 	}
+
 	return name[:i]
 }
 
@@ -238,9 +251,11 @@ func permits(list []string, target string) bool {
 				return true
 			}
 		}
+
 		if hasRule(target) {
 			return false
 		}
 	}
+
 	return false
 }

@@ -25,32 +25,41 @@ const (
 // A simulated file system would take the service's conditions on files away.
 func TestOnlyTestsSimulateFileSystems(t *testing.T) {
 	t.Parallel()
+
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles", "everloop/...").Output()
 	require.NoError(t, err)
+
 	decoder := json.NewDecoder(bytes.NewReader(out))
 	helperSimulates := false
+
 	for {
 		var pkg struct {
 			ImportPath, Dir string
 			GoFiles         []string
 		}
+
 		err := decoder.Decode(&pkg)
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		require.NoError(t, err)
+
 		for _, name := range pkg.GoFiles {
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg.Dir, name), nil, parser.SkipObjectResolution)
 			require.NoError(t, err)
+
 			if pkg.ImportPath == sharedfstest {
 				helperSimulates = helperSimulates || simulates(file)
 				continue
 			}
+
 			if simulates(file) || importName(file, sharedfstest) != "" {
 				t.Errorf("%s of %s simulates a file system outside tests", name, pkg.ImportPath)
 			}
 		}
 	}
+
 	require.True(t, helperSimulates, "this test no longer finds the calls")
 }
 
@@ -62,10 +71,13 @@ func simulates(file *ast.File) (found bool) {
 		if !is || s.Sel.Name != "Simulate" {
 			return true
 		}
+
 		x, is := s.X.(*ast.Ident)
 		found = found || is && x.Name == name
+
 		return true
 	})
+
 	return found || name == "."
 }
 
@@ -75,10 +87,13 @@ func importName(file *ast.File, target string) string {
 		if value, err := strconv.Unquote(spec.Path.Value); err != nil || value != target {
 			continue
 		}
+
 		if spec.Name != nil {
 			return spec.Name.Name
 		}
+
 		return path.Base(target)
 	}
+
 	return ""
 }

@@ -21,10 +21,12 @@ func Of(version string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the running program: %w", err)
 	}
+
 	hash, err := ofFile(path)
 	if err != nil {
 		return "", fmt.Errorf("hash the running program: %w", err)
 	}
+
 	return version + "-" + hash, nil
 }
 
@@ -36,12 +38,14 @@ func ofFile(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
+
 	hash := sha256.New()
 	if id := linkedID(file); id != nil {
 		hash.Write(id)
 	} else if _, err := io.Copy(hash, file); err != nil {
 		return "", err
 	}
+
 	return hex.EncodeToString(hash.Sum(nil))[:hashLength], nil
 }
 
@@ -51,13 +55,16 @@ func linkedID(file io.ReaderAt) []byte {
 	if err != nil {
 		return nil // another format, as on macOS
 	}
+
 	section := program.Section(".note.go.buildid")
 	if section == nil {
 		return nil
 	}
+
 	note, err := section.Data()
 	if err != nil || len(note) == 0 {
 		return nil
 	}
+
 	return note
 }

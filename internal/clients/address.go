@@ -16,13 +16,17 @@ type Proxies []netip.Prefix
 // ParseProxies reads addresses and networks, as 10.0.0.5 or 10.0.0.0/8. Empty entries
 // are skipped.
 func ParseProxies(entries []string) (Proxies, error) {
-	var proxies Proxies
-	var faults []error
+	var (
+		proxies Proxies
+		faults  []error
+	)
+
 	for _, entry := range entries {
 		entry = strings.TrimSpace(entry)
 		if entry == "" {
 			continue
 		}
+
 		network, err := netip.ParsePrefix(entry)
 		if err != nil {
 			var addr netip.Addr
@@ -30,12 +34,15 @@ func ParseProxies(entries []string) (Proxies, error) {
 				network = netip.PrefixFrom(addr, addr.BitLen())
 			}
 		}
+
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%q is no address and no network: write 10.0.0.5 or 10.0.0.0/8", entry))
 			continue
 		}
+
 		proxies = append(proxies, network.Masked())
 	}
+
 	return proxies, errors.Join(faults...)
 }
 
@@ -50,17 +57,21 @@ func (p Proxies) Trusts(peer netip.Addr) bool {
 // clients can write what stands before it. An entry that is no address ends the search.
 func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
 	client := peer.Unmap()
+
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
 	for _, entry := range slices.Backward(entries) {
 		if !p.Trusts(client) {
 			break
 		}
+
 		next, err := netip.ParseAddr(strings.TrimSpace(entry))
 		if err != nil {
 			break
 		}
+
 		client = next.Unmap().WithZone("")
 	}
+
 	return client
 }
 
@@ -68,10 +79,13 @@ func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
 // address, which one machine can fill alone.
 func Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
+
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = 64
 	}
+
 	network, _ := addr.Prefix(bits) // the zero prefix for the zero address
+
 	return network
 }

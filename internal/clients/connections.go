@@ -27,16 +27,20 @@ func NewConnections(most int, proxies Proxies) *Connections {
 func (c *Connections) acquire(client netip.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.most > 0 && c.open[client] >= c.most {
 		return false
 	}
+
 	c.open[client]++
+
 	return true
 }
 
 func (c *Connections) release(client netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.open[client]--; c.open[client] == 0 {
 		delete(c.open, client)
 	}
@@ -70,14 +74,17 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		peer := addressOf(conn)
 		if l.connections.proxies.Trusts(peer) {
 			return &Conn{Conn: conn, connections: l.connections, proxied: true}, nil
 		}
+
 		client := Network(peer)
 		if l.connections.acquire(client) {
 			return &Conn{Conn: conn, connections: l.connections, counted: true, client: client}, nil
 		}
+
 		l.refuse(conn)
 	}
 }
@@ -89,9 +96,11 @@ func (l *boundListener) refuse(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
+
 	go func() {
 		defer func() { <-l.refusing }()
 		defer conn.Close()
+
 		_ = conn.SetDeadline(time.Now().Add(refusalTime))
 		if _, err := conn.Write(l.refusal()); err != nil {
 			return
@@ -123,14 +132,18 @@ func (c *Conn) Begin(client netip.Addr) bool {
 	if !c.proxied {
 		return true
 	}
+
 	c.Idle()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	network := Network(client)
 	if c.closed || !c.connections.acquire(network) {
 		return c.closed
 	}
+
 	c.client, c.counted = network, true
+
 	return true
 }
 
@@ -138,6 +151,7 @@ func (c *Conn) Begin(client netip.Addr) bool {
 func (c *Conn) Idle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.proxied {
 		c.releaseLocked()
 	}
@@ -149,6 +163,7 @@ func (c *Conn) Close() error {
 	c.closed = true
 	c.releaseLocked()
 	c.mu.Unlock()
+
 	return c.Conn.Close()
 }
 
@@ -165,5 +180,6 @@ func addressOf(conn net.Conn) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
+
 	return at.Addr().Unmap()
 }

@@ -43,7 +43,9 @@ func Measure(ctx context.Context, dir string, limit Usage) (Usage, error) {
 		return Usage{}, err
 	}
 	defer s.Close()
+
 	_, err = s.Step(ctx, limit, time.Time{})
+
 	return s.Used(), err
 }
 
@@ -74,11 +76,13 @@ func NewScan(dir string) (*Scan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure a directory: %w", err)
 	}
+
 	id, err := identify(fd)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("measure a directory: %w", err)
 	}
+
 	return &Scan{dir: fd, levels: []level{{id: id, name: dir}}, buf: make([]byte, 32<<10)}, nil
 }
 
@@ -101,9 +105,11 @@ func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done boo
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
+
 		if !until.IsZero() && time.Now().After(until) {
 			return false, nil
 		}
+
 		top := &s.levels[len(s.levels)-1]
 		switch {
 		case !top.read:
@@ -116,6 +122,7 @@ func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done boo
 			s.up()
 		}
 	}
+
 	return true, nil
 }
 
@@ -125,10 +132,12 @@ func (s *Scan) read(top *level) {
 	if errors.Is(err, unix.EINTR) {
 		return
 	}
+
 	if err != nil || n <= 0 {
 		top.read = true
 		return
 	}
+
 	_, _, s.names = unix.ParseDirent(s.buf[:n], -1, s.names[:0])
 	for _, name := range s.names {
 		var st unix.Stat_t
@@ -147,15 +156,18 @@ func (s *Scan) read(top *level) {
 func (s *Scan) down(top *level) {
 	name := top.rest[len(top.rest)-1]
 	top.rest = top.rest[:len(top.rest)-1]
+
 	fd, err := openDir(s.dir, name)
 	if err != nil {
 		return // gone meanwhile
 	}
+
 	id, err := identify(fd)
 	if err != nil {
 		_ = unix.Close(fd)
 		return
 	}
+
 	_ = unix.Close(s.dir)
 	s.dir = fd
 	s.levels = append(s.levels, level{id: id, name: name})
@@ -168,12 +180,15 @@ func (s *Scan) up() {
 	if s.open("..", len(s.levels)-1) {
 		return
 	}
+
 	path := s.levels
+
 	s.levels = path[:1]
 	if !s.open(path[0].name, 0) {
 		path[0].rest, path[0].read = nil, true // the whole tree is gone
 		return
 	}
+
 	for i := 1; i < len(path) && s.open(path[i].name, i); i++ {
 		s.levels = path[:i+1]
 	}
@@ -185,13 +200,16 @@ func (s *Scan) open(name string, at int) bool {
 	if err != nil {
 		return false
 	}
+
 	path := s.levels[:at+1] // up keeps what lies behind
 	if id, err := identify(fd); err != nil || id != path[at].id {
 		_ = unix.Close(fd)
 		return false
 	}
+
 	_ = unix.Close(s.dir)
 	s.dir = fd
+
 	return true
 }
 
@@ -207,26 +225,33 @@ func openDir(at int, name string) (int, error) {
 		case !errors.Is(err, unix.EACCES):
 			return fd, err
 		}
+
 		return openClosed(at, name)
 	}
 }
 
 func openClosed(at int, name string) (int, error) {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+
 	fd, err := unix.Openat(at, name, unix.O_PATH|flags, 0)
 	if err != nil {
 		return -1, err
 	}
+
 	defer func() { _ = unix.Close(fd) }()
+
 	var st unix.Stat_t
+
 	if err := unix.Fstat(fd, &st); err != nil {
 		return -1, err
 	}
+
 	self := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if err := unix.Chmod(self, st.Mode&0o7777|0o500); err != nil {
 		return -1, err
 	}
 	defer func() { _ = unix.Chmod(self, st.Mode&0o7777) }()
+
 	return unix.Openat(fd, ".", unix.O_RDONLY|flags, 0)
 }
 
@@ -235,5 +260,6 @@ func identify(fd int) (inode, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return inode{}, err
 	}
+
 	return inode{uint64(st.Dev), st.Ino}, nil
 }

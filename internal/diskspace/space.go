@@ -24,10 +24,12 @@ func Of(path string) (Space, error) {
 	if err := unix.Statfs(path, &fs); err != nil {
 		return Space{}, fmt.Errorf("free space of a file system: %w", err)
 	}
+
 	block := fs.Frsize
 	if block <= 0 {
 		block = fs.Bsize
 	}
+
 	return Space{
 		Bytes: int64(fs.Blocks) * block, FreeBytes: int64(fs.Bavail) * block,
 		Inodes: int64(fs.Files), FreeInodes: int64(fs.Ffree),
@@ -70,6 +72,7 @@ func (r Reserve) Check(path string) error {
 	if err != nil {
 		return err
 	}
+
 	reserved := r.Of(s)
 	switch {
 	case s.FreeBytes < reserved.Bytes:
@@ -77,5 +80,6 @@ func (r Reserve) Check(path string) error {
 	case s.Inodes > 0 && s.FreeInodes < reserved.Inodes:
 		return fmt.Errorf("%d inodes are free, and %d are reserved for the engines", s.FreeInodes, reserved.Inodes)
 	}
+
 	return nil
 }

@@ -21,10 +21,12 @@ func TestContributing_recipesNameExistingFiles(t *testing.T) {
 	page := read(t, "CONTRIBUTING.md")
 	recipes := strings.Split(page, "\n### ")[1:]
 	require.Len(t, recipes, 4, "a tool, an operation, an event, an engine")
+
 	for _, recipe := range recipes {
 		title, _, _ := strings.Cut(recipe, "\n")
 		rows := recipeRow.FindAllStringSubmatch(recipe, -1)
 		require.NotEmpty(t, rows, title)
+
 		for _, row := range rows {
 			content, err := os.ReadFile(filepath.Join(root, row[1]))
 			require.NoError(t, err, "%s: the recipe names a file that is not there: update CONTRIBUTING.md", title)

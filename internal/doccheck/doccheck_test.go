@@ -37,14 +37,18 @@ var (
 func TestErrors_everyCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/errors.md")
+
 	var missing []string
+
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if d.IsDir() && (d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
 			return filepath.SkipDir
 		}
+
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
+
 		source, err := os.ReadFile(path)
 		for _, pattern := range []*regexp.Regexp{codeUse, codeConst} {
 			for _, found := range pattern.FindAllStringSubmatch(string(source), -1) {
@@ -54,6 +58,7 @@ func TestErrors_everyCodeIsExplained(t *testing.T) {
 				}
 			}
 		}
+
 		return err
 	}))
 	require.Empty(t, missing, "docs/errors.md does not explain these codes")
@@ -62,55 +67,69 @@ func TestErrors_everyCodeIsExplained(t *testing.T) {
 // Each claim of docs/security.md names the test that holds it.
 func TestSecurity_claimsNameTests(t *testing.T) {
 	t.Parallel()
+
 	tests := map[string]bool{}
+
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+
 		if d.Name() == "node_modules" {
 			return filepath.SkipDir
 		}
+
 		if strings.HasSuffix(path, ".test.mjs") {
 			tests["e2e/"+strings.TrimSuffix(d.Name(), ".test.mjs")] = true
 		}
+
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
+
 		source, err := os.ReadFile(path)
 		for _, found := range testFunc.FindAllStringSubmatch(string(source), -1) {
 			tests[found[1]] = true
 		}
+
 		return err
 	}))
 
 	claims := 0
+
 	for row := range strings.Lines(read(t, "docs/security.md")) {
 		cells := strings.Split(row, "|")
 		if len(cells) != 4 || !strings.Contains(row, "`") {
 			continue
 		}
+
 		claims++
+
 		for _, name := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			require.True(t, tests[name[1]], "docs/security.md names %s, which is no test", name[1])
 		}
 	}
+
 	require.Greater(t, claims, 20, "claims with tests")
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	t.Parallel()
+
 	for _, page := range pages(t) {
 		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(read(t, page), ""), -1) {
 			target, anchor := found[1], found[2]
 			if strings.Contains(target, "://") {
 				continue
 			}
+
 			to := page
 			if target != "" {
 				to = filepath.Join(filepath.Dir(page), target)
 				_, err := os.Stat(filepath.Join(root, to))
 				require.NoError(t, err, "%s links to %s", page, target)
 			}
+
 			if anchor != "" && strings.HasSuffix(to, ".md") {
 				require.Contains(t, anchors(read(t, to)), anchor, "%s links to %s%s", page, target, anchor)
 			}
@@ -120,6 +139,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	t.Parallel()
+
 	index := read(t, "docs/README.md")
 	for _, page := range pages(t) {
 		if name, below := strings.CutPrefix(page, "docs/"); below && name != "README.md" {
@@ -131,20 +151,25 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 // pages lists all Markdown pages, relative to the repository.
 func pages(t *testing.T) []string {
 	t.Helper()
+
 	found := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+
 	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
 		matches, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
+
 		for _, match := range matches {
 			found = append(found, strings.TrimPrefix(match, root+"/"))
 		}
 	}
+
 	return found
 }
 
 // anchors gives the anchors of a page's headings.
 func anchors(page string) []string {
 	var all []string
+
 	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
 		anchor := strings.Map(func(r rune) rune {
 			switch {
@@ -158,12 +183,15 @@ func anchors(page string) []string {
 		}, strings.ToLower(found[1]))
 		all = append(all, "#"+anchor)
 	}
+
 	return all
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(root, path))
 	require.NoError(t, err)
+
 	return string(text)
 }

@@ -39,6 +39,7 @@ func (a Activity[In, Out]) Handle(r worker.ActivityRegistry, fn func(context.Con
 		if err != nil {
 			return out, Fault(err)
 		}
+
 		return out, small(a.Name+" result", out)
 	}
 	r.RegisterActivityWithOptions(guarded, activity.RegisterOptions{Name: a.Name})
@@ -55,10 +56,13 @@ func (a Activity[In, Out]) Start(ctx workflow.Context, in In, summary string) Fu
 	if err := small(a.Name+" input", in); err != nil {
 		future, settle := workflow.NewFuture(ctx)
 		settle.SetError(err)
+
 		return Future[Out]{future}
 	}
+
 	options := a.Preset.activity
 	options.Summary = cut(summary, maxSummary)
+
 	return Future[Out]{workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), a.Name, in)}
 }
 
@@ -77,10 +81,12 @@ func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	if err := small(a.Name+" input", in); err != nil {
 		return out, err
 	}
+
 	err := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, a.Preset.local), a.Name, in).Get(ctx, &out)
 	if err == nil || !transient(err) {
 		return out, err
 	}
+
 	return a.Run(ctx, in, "")
 }
 
@@ -90,9 +96,11 @@ func transient(err error) bool {
 	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return timeout != nil
 	}
+
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return !app.NonRetryable()
 	}
+
 	return false
 }
 
@@ -102,7 +110,9 @@ type Future[Out any] struct{ workflow.Future }
 // Get waits for the result.
 func (f Future[Out]) Get(ctx workflow.Context) (Out, error) {
 	var out Out
+
 	err := f.Future.Get(ctx, &out)
+
 	return out, err
 }
 
@@ -113,6 +123,7 @@ type Signal[T any] struct{ Name string }
 func (s Signal[T]) Receive(ctx workflow.Context) T {
 	var value T
 	workflow.GetSignalChannel(ctx, s.Name).Receive(ctx, &value)
+
 	return value
 }
 
@@ -124,10 +135,12 @@ func (s Signal[T]) Waiting(ctx workflow.Context) bool {
 // Drain takes all waiting signals and reports whether there were any.
 func (s Signal[T]) Drain(ctx workflow.Context) bool {
 	var value T
+
 	any := false
 	for workflow.GetSignalChannel(ctx, s.Name).ReceiveAsync(&value) {
 		any = true
 	}
+
 	return any
 }
 
@@ -136,9 +149,11 @@ func small(what string, value any) error {
 	if err != nil {
 		return temporal.NewNonRetryableApplicationError(what+" cannot be encoded", CodePayloadTooLarge, err)
 	}
+
 	if len(data) > MaxPayload {
 		return temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("%s holds %d bytes, the limit is %d", what, len(data), MaxPayload), CodePayloadTooLarge, nil)
 	}
+
 	return nil
 }

@@ -30,6 +30,7 @@ var approve = durable.Signal[struct{}]{Name: "approve"}
 func newEnvironment() *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+
 	return suite.NewTestWorkflowEnvironment()
 }
 
@@ -45,6 +46,7 @@ func ExampleActivity() {
 		// As a local activity, without a round trip to the server: for a short step of
 		// the database.
 		second, err := greet.Local(ctx, greetIn{Name: "Bob"})
+
 		return first.Text + " " + second.Text, err
 	}
 
@@ -64,11 +66,14 @@ func ExampleActivity_Start() {
 	greetBoth := func(ctx workflow.Context) (string, error) {
 		ann := greet.Start(ctx, greetIn{Name: "Ann"}, "Greet Ann")
 		bob := greet.Start(ctx, greetIn{Name: "Bob"}, "Greet Bob")
+
 		first, err := ann.Get(ctx)
 		if err != nil {
 			return "", err
 		}
+
 		second, err := bob.Get(ctx)
+
 		return first.Text + " " + second.Text, err
 	}
 

@@ -25,9 +25,11 @@ func Fault(err error) error {
 	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return err
 	}
+
 	if _, ok := errors.AsType[*temporal.CanceledError](err); ok {
 		return err
 	}
+
 	return temporal.NewApplicationError(cut(err.Error(), maxMessage), "internal_error")
 }
 
@@ -41,9 +43,11 @@ func Code(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return app.Type()
 	}
+
 	if _, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		return "timeout"
 	}
+
 	return ""
 }
 
@@ -52,5 +56,6 @@ func Message(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return app.Message()
 	}
+
 	return err.Error()
 }

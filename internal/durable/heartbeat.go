@@ -34,11 +34,14 @@ const (
 func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		beat := time.NewTicker(heartbeatEvery)
 		defer beat.Stop()
+
 		for {
 			select {
 			case <-attempt.Done():
@@ -48,7 +51,9 @@ func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 				if end == nil {
 					continue
 				}
+
 				cancel(end)
+
 				if temporal.IsCanceledError(end) {
 					// The SDK accepts a cancelled result only when it knows of
 					// the cancellation itself.
@@ -57,6 +62,7 @@ func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 			}
 		}
 	}()
+
 	return attempt, func() {
 		unlink()
 		cancel(nil)
@@ -67,6 +73,7 @@ func Heartbeat(ctx context.Context) (attempt context.Context, stop func()) {
 func sendHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatLimit)
 	defer cancel()
+
 	return activity.GetClient(ctx).RecordActivityHeartbeat(ctx, activity.GetInfo(ctx).TaskToken)
 }
 
@@ -76,11 +83,14 @@ func endOf(err error) error {
 	if canceled, ok := errors.AsType[*temporal.CanceledError](err); ok {
 		return canceled
 	}
+
 	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 		return ErrAttemptLost
 	}
+
 	if errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset) {
 		return ErrAttemptLost
 	}
+
 	return nil
 }

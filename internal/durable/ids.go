@@ -71,8 +71,10 @@ func cut(text string, n int) string {
 		if n == 0 {
 			return text[:i] + "…"
 		}
+
 		n--
 	}
+
 	return text
 }
 
@@ -108,6 +110,7 @@ func KindOfWorkflow(workflowID string) (kind, id string) {
 	case ArchiveWorkflowID:
 		return "archive", ""
 	}
+
 	return "", ""
 }
 

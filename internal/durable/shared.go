@@ -38,6 +38,7 @@ type sharedWork[Out any] struct {
 func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, work func(context.Context) (Out, error)) (Out, error) {
 	attempt, stop := Heartbeat(ctx)
 	defer stop()
+
 	for {
 		joined, ending := s.join(ctx, key, work)
 		select {
@@ -46,12 +47,16 @@ func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, 
 			cause := context.Cause(attempt)
 			if errors.Is(cause, ErrAttemptLost) {
 				s.leave(key, joined, abandon)
+
 				var none Out
+
 				return none, cause
 			}
+
 			s.end(joined, cause)
 			<-joined.over
 		}
+
 		if !ending || attempt.Err() != nil {
 			return joined.out, joined.err
 		}
@@ -63,24 +68,31 @@ func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, 
 func (s *Shared[K, Out]) join(ctx context.Context, key K, work func(context.Context) (Out, error)) (w *sharedWork[Out], ending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if w = s.running[key]; w != nil {
 		w.waiting++
 		return w, w.aborted
 	}
+
 	w = &sharedWork[Out]{waiting: 1, over: make(chan struct{})}
 	ctx, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+
 	if s.running == nil {
 		s.running = map[K]*sharedWork[Out]{}
 	}
+
 	s.running[key] = w
 	go func() {
 		defer w.abort(nil)
+
 		w.out, w.err = guarded(ctx, work)
+
 		s.mu.Lock()
 		delete(s.running, key)
 		s.mu.Unlock()
 		close(w.over)
 	}()
+
 	return w, false
 }
 
@@ -93,6 +105,7 @@ func guarded[Out any](ctx context.Context, work func(context.Context) (Out, erro
 			err = fmt.Errorf("the activity panicked: %v", fault)
 		}
 	}()
+
 	return work(ctx)
 }
 
@@ -101,13 +114,16 @@ func guarded[Out any](ctx context.Context, work func(context.Context) (Out, erro
 func (s *Shared[K, Out]) leave(key K, w *sharedWork[Out], abandon time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	w.waiting--
 	if w.waiting > 0 || abandon == 0 {
 		return
 	}
+
 	time.AfterFunc(abandon, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		if w.waiting == 0 && s.running[key] == w {
 			w.aborted = true
 			w.abort(ErrAttemptLost)
@@ -118,6 +134,7 @@ func (s *Shared[K, Out]) leave(key K, w *sharedWork[Out], abandon time.Duration)
 func (s *Shared[K, Out]) end(w *sharedWork[Out], cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	w.aborted = true
 	w.abort(cause)
 }
@@ -127,14 +144,17 @@ func (s *Shared[K, Out]) end(w *sharedWork[Out], cause error) {
 func (s *Shared[K, Out]) Wait(ctx context.Context) {
 	for {
 		var left *sharedWork[Out]
+
 		s.mu.Lock()
 		for _, left = range s.running {
 			break
 		}
 		s.mu.Unlock()
+
 		if left == nil {
 			return
 		}
+
 		select {
 		case <-left.over:
 		case <-ctx.Done():

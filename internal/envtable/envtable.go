@@ -25,12 +25,14 @@ type Row struct {
 func Of(flags any) []Row {
 	var rows []Row
 	add(&rows, reflect.ValueOf(flags))
+
 	return rows
 }
 
 func add(rows *[]Row, flags reflect.Value) {
 	for i := range flags.NumField() {
 		field := flags.Type().Field(i)
+
 		variable := field.Tag.Get("env")
 		switch {
 		case variable != "" && field.IsExported():
@@ -63,9 +65,11 @@ func short(d time.Duration) string {
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
+
 	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
 	}
+
 	return s
 }
 
@@ -73,6 +77,7 @@ func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise
 	}
+
 	return text
 }
 
@@ -90,22 +95,28 @@ func Masked(variable, value string) string {
 	if value == "" {
 		return ""
 	}
+
 	if secretName.MatchString(variable) || strings.Contains(value, "password=") && !strings.Contains(value, "://") {
 		return hidden
 	}
+
 	value = userinfo.ReplaceAllStringFunc(value, func(at string) string {
 		user, _, both := strings.Cut(strings.TrimSuffix(at[2:], "@"), ":")
 		if !both { // a token in the place of a user
 			return "//" + hidden + "@"
 		}
+
 		return "//" + user + ":" + hidden + "@"
 	})
+
 	return parameters.ReplaceAllStringFunc(value, func(parameter string) string {
 		part := parameters.FindStringSubmatch(parameter)
+
 		name, err := url.QueryUnescape(part[2])
 		if err != nil || secretName.MatchString(name) || slices.Contains([]string{"auth", "pass", "pwd", "sig"}, strings.ToLower(name)) {
 			return part[1] + part[2] + "=" + hidden
 		}
+
 		return parameter
 	})
 }

@@ -28,6 +28,7 @@ type outer struct {
 
 func TestEveryVariableIsListed(t *testing.T) {
 	t.Parallel()
+
 	flags := outer{
 		Addr:   "127.0.0.1:2",
 		APIKey: "hunter2",
@@ -45,6 +46,7 @@ func TestEveryVariableIsListed(t *testing.T) {
 
 func TestMasked(t *testing.T) {
 	t.Parallel()
+
 	for value, masked := range map[string]string{
 		"": "", "plain": "plain", "http://127.0.0.1:8010/path": "http://127.0.0.1:8010/path",
 		"postgres://ann:s3cret@db:5432/everloop?sslmode=disable": "postgres://ann:***@db:5432/everloop?sslmode=disable",
@@ -59,6 +61,7 @@ func TestMasked(t *testing.T) {
 	} {
 		require.Equal(t, masked, envtable.Masked("ADDRESS", value))
 	}
+
 	require.Equal(t, "***", envtable.Masked("S3_SECRET_KEY", "anything"))
 	require.Empty(t, envtable.Masked("S3_SECRET_KEY", ""))
 }

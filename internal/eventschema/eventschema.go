@@ -28,39 +28,49 @@ func Document() ([]byte, error) {
 	schemas := openapi.NewSchemas(prefix, huma.DefaultSchemaNamer)
 	envelope := schemas.Schema(reflect.TypeFor[domain.EventEnvelope](), false, "")
 	events, definitions := []any{}, map[string]any{}
+
 	for _, event := range domain.DeclaredEvents() {
 		for _, payload := range event.Payloads { // the types that it uses enter the registry
 			schemas.Schema(reflect.TypeOf(payload), true, "")
 		}
 	}
+
 	openapi.CompleteSchemas(schemas, prefix)
 
 	whole := map[string]bool{"EventEnvelope": true} // defined as a part of an event
+
 	for _, event := range domain.DeclaredEvents() {
 		var variants []any
+
 		for _, payload := range event.Payloads {
 			name := reflect.TypeOf(payload).Name()
 			if whole[name] {
 				return nil, fmt.Errorf("%s is the payload of two events", name)
 			}
+
 			whole[name] = true
+
 			data := *schemas.Map()[name]
 			if !event.Unlogged {
 				addEnvelope(&data, envelope, event.OfChat)
 			}
+
 			variants = append(variants, &data)
 		}
+
 		definitions[event.Name] = describe(event, variants)
 		events = append(events, map[string]any{
 			"title": event.Name, "description": event.Meaning, "x-direction": "service to client",
 			"properties": map[string]any{"name": map[string]any{"const": event.Name}, "data": map[string]any{"$ref": prefix + event.Name}},
 		})
 	}
+
 	for name, schema := range schemas.Map() {
 		if !whole[name] {
 			definitions[name] = schema
 		}
 	}
+
 	return indented(map[string]any{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Events of Everloop", "description": about,
 		"type": "object", "required": []string{"name", "data"}, "oneOf": events, "$defs": definitions,
@@ -73,6 +83,7 @@ func addEnvelope(data, envelope *huma.Schema, ofChat bool) {
 	maps.Copy(properties, data.Properties)
 	properties["session_id"] = envelope.Properties["session_id"] // also of what has it as a field of its own
 	data.Properties = properties
+
 	data.Required = append(append([]string{}, envelope.Required...), data.Required...)
 	if ofChat {
 		data.Required = append(data.Required, "chat_id")
@@ -84,8 +95,10 @@ func describe(event domain.DeclaredEvent, variants []any) any {
 	if len(variants) == 1 {
 		schema := variants[0].(*huma.Schema)
 		schema.Title, schema.Description = event.Name, event.Meaning
+
 		return schema
 	}
+
 	return map[string]any{
 		"title": event.Name, "description": event.Meaning, "type": "object", "required": []string{"patch_type"},
 		"discriminator": map[string]any{"propertyName": "patch_type"}, "oneOf": variants,
@@ -95,9 +108,11 @@ func describe(event domain.DeclaredEvent, variants []any) any {
 // indented writes a document with a tab for each level.
 func indented(document any) ([]byte, error) {
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "\t")
 	err := encoder.Encode(document)
+
 	return out.Bytes(), err
 }

@@ -21,18 +21,23 @@ const (
 // attempt may have begun. check returns fenced when one has. The caller calls release.
 func Guard(ctx context.Context, fenced error, check func(context.Context) error) (guarded context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+
 	go func() {
 		tick := time.NewTicker(checkEvery)
 		defer tick.Stop()
+
 		for confirmed := time.Now(); ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
+
 			limited, done := context.WithTimeout(ctx, checkEvery)
 			err := check(limited)
+
 			done()
+
 			switch {
 			case err == nil:
 				confirmed = time.Now()
@@ -41,6 +46,7 @@ func Guard(ctx context.Context, fenced error, check func(context.Context) error)
 			}
 		}
 	}()
+
 	return ctx, func() { cancel(nil) }
 }
 
@@ -49,5 +55,6 @@ func Cause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+
 	return err
 }

@@ -25,6 +25,7 @@ const Any = "*"
 // everloop.example.org, or *.example.org for all names below example.org.
 func (l List) Check() error {
 	var faults []error
+
 	for _, entry := range l {
 		name := strings.TrimPrefix(entry, "*.")
 		if entry != Any && (name == "" || strings.ContainsAny(name, "*/:@ \t")) {
@@ -34,6 +35,7 @@ func (l List) Check() error {
 			)
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -47,19 +49,23 @@ func (l List) Allows(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		name = bare
 	}
+
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
+
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if local.MatchString(name) || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
+
 	for _, entry := range l {
 		if matches(strings.ToLower(entry), name) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -67,5 +73,6 @@ func matches(entry, name string) bool {
 	if domain, wildcard := strings.CutPrefix(entry, "*."); wildcard {
 		return strings.HasSuffix(name, "."+domain)
 	}
+
 	return entry == Any || entry == name
 }

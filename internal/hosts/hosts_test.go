@@ -8,6 +8,7 @@ import (
 
 func TestList_Allows(t *testing.T) {
 	t.Parallel()
+
 	list := List{"Everloop.example.org", "*.apps.example.org"}
 	for host, want := range map[string]bool{
 		"127.0.0.1:8020": true, "127.0.0.1": true, "[::1]:8233": true, "[::1]": true, "10.1.2.3:80": true,
@@ -22,6 +23,7 @@ func TestList_Allows(t *testing.T) {
 	} {
 		require.Equal(t, want, list.Allows(host), host)
 	}
+
 	require.False(t, List(nil).Allows("everloop.example.org"))
 	require.True(t, List{Any}.Allows("evil.example"))
 }
@@ -29,6 +31,7 @@ func TestList_Allows(t *testing.T) {
 func TestList_Check(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, List{"everloop.example.org", "*.example.org", Any, "api"}.Check())
+
 	for _, entry := range []string{"", "https://example.org", "example.org:443", "example.org/x", "*.", "a.*.org", "**"} {
 		require.ErrorContains(t, List{entry}.Check(), "is not a host name", entry)
 	}

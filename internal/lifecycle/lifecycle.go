@@ -28,23 +28,30 @@ type Layer []Service
 func Run(ctx context.Context, layers ...Layer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
+
 	group := &group{end: end}
+
 	ended := make([]func(), len(layers))
 	for i, layer := range layers {
 		below, stop := context.WithCancel(context.WithoutCancel(ctx))
 		defer stop()
+
 		if i == len(layers)-1 {
 			below, stop = ctx, func() {}
 		}
+
 		var running sync.WaitGroup
 		for _, service := range layer {
 			running.Go(func() { group.run(below, service) })
 		}
+
 		ended[i] = func() { stop(); running.Wait() }
 	}
+
 	for i := len(ended) - 1; i >= 0; i-- {
 		ended[i]()
 	}
+
 	return group.first
 }
 
@@ -57,10 +64,12 @@ type group struct {
 
 func (g *group) run(ctx context.Context, service Service) {
 	defer g.end()
+
 	err := service.Run(ctx)
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return
 	}
+
 	g.once.Do(func() { g.first = fmt.Errorf("%s: %w", service.Name(), err) })
 }
 
@@ -74,9 +83,11 @@ func Func(name string, run func(ctx context.Context) error) Service {
 func Loop(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
 		run(ctx)
+
 		if ctx.Err() == nil {
 			return errors.New("ended by itself")
 		}
+
 		return nil
 	})
 }
@@ -86,6 +97,7 @@ func Task(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
 		run(ctx)
 		<-ctx.Done()
+
 		return nil
 	})
 }

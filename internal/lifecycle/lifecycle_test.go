@@ -19,15 +19,21 @@ func waits(name string, noted *[]string, mu *sync.Mutex) lifecycle.Service {
 		<-ctx.Done()
 		mu.Lock()
 		defer mu.Unlock()
+
 		*noted = append(*noted, name)
+
 		return ctx.Err()
 	})
 }
 
 func TestRun_endsUpperLayersFirst(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var noted []string
+
+	var (
+		mu    sync.Mutex
+		noted []string
+	)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	upper := lifecycle.Task("task", func(context.Context) { cancel() })
 	err := lifecycle.Run(ctx,
@@ -41,7 +47,9 @@ func TestRun_endsUpperLayersFirst(t *testing.T) {
 
 func TestRun_returnsFirstError(t *testing.T) {
 	t.Parallel()
+
 	fails := lifecycle.Func("hub", func(context.Context) error { return errBroken })
+
 	late := lifecycle.Func("edge", func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.New("could not close")
@@ -61,8 +69,12 @@ func TestRun_returnsFirstError(t *testing.T) {
 
 func TestRun_endsWhenOneServiceEnds(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var noted []string
+
+	var (
+		mu    sync.Mutex
+		noted []string
+	)
+
 	done := lifecycle.Func("drained", func(context.Context) error { return nil })
 	require.NoError(t, lifecycle.Run(t.Context(), lifecycle.Layer{done, waits("other", &noted, &mu)}))
 	require.Equal(t, []string{"other"}, noted)

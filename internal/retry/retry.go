@@ -18,11 +18,13 @@ type Backoff struct {
 // ctx ends. It returns the last error of try.
 func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error) bool) error {
 	began := time.Now()
+
 	for n := 0; ; n++ {
 		err := try()
 		if err == nil || !retryable(err) {
 			return err
 		}
+
 		if b.Limit > 0 && time.Since(began) > b.Limit || !Wait(ctx, b.Pause(n)) {
 			return err
 		}
@@ -36,8 +38,10 @@ func (b Backoff) Pause(n int) time.Duration {
 		if pause >= b.Max {
 			break
 		}
+
 		pause *= 2
 	}
+
 	return min(pause, b.Max)
 }
 
@@ -45,6 +49,7 @@ func (b Backoff) Pause(n int) time.Duration {
 func Wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false

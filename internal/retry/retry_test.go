@@ -21,6 +21,7 @@ func isAway(err error) bool { return errors.Is(err, errAway) }
 
 func TestBackoff_Do(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		errs  []error // of the tries; the last one is repeated
 		limit time.Duration
@@ -42,9 +43,11 @@ func TestBackoff_Do(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
+
 				if tc.stop > 0 {
 					time.AfterFunc(tc.stop, cancel)
 				}
+
 				began, tries := time.Now(), 0
 				err := retry.Backoff{First: time.Second, Max: 4 * time.Second, Limit: tc.limit}.Do(ctx, func() error {
 					tries++
@@ -60,9 +63,11 @@ func TestBackoff_Do(t *testing.T) {
 
 func TestBackoff_Pause(t *testing.T) {
 	t.Parallel()
+
 	b := retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}
 	for n, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
 		require.Equal(t, want*time.Millisecond, b.Pause(n))
 	}
+
 	require.Equal(t, time.Second, b.Pause(1_000_000), "no overflow")
 }

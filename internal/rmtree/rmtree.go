@@ -32,11 +32,13 @@ func Remove(ctx context.Context, dir int, name, prefix string) (files int, err e
 	r := remover{ctx: ctx, top: dir, prefix: prefix, queue: []string{name}}
 	for first := true; len(r.queue) > 0; first = false {
 		next := r.queue[len(r.queue)-1]
+
 		r.queue = r.queue[:len(r.queue)-1]
 		if err := r.remove(dir, next, 0); err != nil && (first || !errors.Is(err, unix.ENOENT)) {
 			return r.files, err
 		}
 	}
+
 	return r.files, nil
 }
 
@@ -52,22 +54,28 @@ func (r *remover) remove(dir int, name string, depth int) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
+
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil {
 		r.files++
 	}
+
 	if !errors.Is(err, unix.EISDIR) {
 		return err
 	}
+
 	if depth >= maxDepth {
 		if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); err == nil {
 			return nil // it was empty
 		}
+
 		moved := r.prefix + rand.Text()
 		if err := unix.Renameat(dir, name, r.top, moved); err != nil {
 			return err
 		}
+
 		r.queue = append(r.queue, moved)
+
 		return nil
 	}
 	// While commands run, new files may come as fast as they go.
@@ -75,10 +83,12 @@ func (r *remover) remove(dir int, name string, depth int) error {
 		if err = r.empty(dir, name, depth); err != nil {
 			return err
 		}
+
 		if err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
 	}
+
 	return err
 }
 
@@ -89,17 +99,21 @@ func (r *remover) empty(dir int, name string, depth int) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
 		// Not root, and a command took the rights away.
 		_ = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
 	}
+
 	names, err := open(fd, ".", unix.O_RDONLY) // fd was opened for looking things up
 	if err != nil {
 		return err
 	}
+
 	f := os.NewFile(uintptr(names), "directory")
 	defer func() { _ = f.Close() }()
+
 	for {
 		batch, err := f.Readdirnames(readBatch)
 		for _, n := range batch {
@@ -107,9 +121,11 @@ func (r *remover) empty(dir int, name string, depth int) error {
 				return err
 			}
 		}
+
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}

@@ -21,17 +21,21 @@ func bench(t *testing.T) (host string, dir int) {
 	fd, err := unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
+
 	return host, fd
 }
 
 func entries(t *testing.T, host string) []string {
 	t.Helper()
+
 	list, err := os.ReadDir(host)
 	require.NoError(t, err)
+
 	names := []string{}
 	for _, e := range list {
 		names = append(names, e.Name())
 	}
+
 	return names
 }
 
@@ -40,9 +44,11 @@ func TestRemove_wholeTreeOnly(t *testing.T) {
 	host, dir := bench(t)
 	require.NoError(t, os.MkdirAll(host+"/tree/a/b", 0o755))
 	require.NoError(t, os.Mkdir(host+"/kept", 0o755))
+
 	for _, file := range []string{"tree/one", "tree/a/two", "tree/a/b/three", "kept/file"} {
 		require.NoError(t, os.WriteFile(filepath.Join(host, file), nil, 0o600))
 	}
+
 	require.NoError(t, os.Symlink("../kept", host+"/tree/link"))
 	require.NoError(t, os.Symlink("kept", host+"/link"))
 	require.NoError(t, os.Chmod(host+"/tree/a/b", 0))
@@ -67,16 +73,19 @@ func TestRemoveGoesAnyDepth(t *testing.T) {
 	name := strings.Repeat("d", 200)
 	at, err := unix.Openat(dir, ".", unix.O_PATH|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
+
 	for range 5*maxDepth + 7 {
 		require.NoError(t, unix.Mkdirat(at, name, 0o700))
 		fd, err := unix.Openat(at, "x", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(fd))
+
 		below, err := unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(at))
 		at = below
 	}
+
 	require.NoError(t, unix.Close(at))
 	files, err := Remove(t.Context(), dir, name, ".moved-")
 	require.NoError(t, err)
@@ -90,6 +99,7 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 	require.NoError(t, os.MkdirAll(host+"/tree/a", 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	_, err := Remove(ctx, dir, "tree", ".moved-")
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []string{"tree"}, entries(t, host))
@@ -101,7 +111,9 @@ func TestRemoveNeverLeavesTheTree(t *testing.T) {
 	host, dir := bench(t)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(outside+"/precious", nil, 0o600))
+
 	stop := make(chan struct{})
+
 	var swapping sync.WaitGroup
 	swapping.Go(func() {
 		for {
@@ -116,9 +128,11 @@ func TestRemoveNeverLeavesTheTree(t *testing.T) {
 			}
 		}
 	})
+
 	for range 300 {
 		_, _ = Remove(t.Context(), dir, "tree", ".moved-")
 	}
+
 	close(stop)
 	swapping.Wait()
 	require.Equal(t, []string{"precious"}, entries(t, outside))

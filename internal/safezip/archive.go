@@ -38,7 +38,9 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*Archive, error) {
 	if limits.Archive > 0 && size > limits.Archive {
 		return nil, refuse(TooLarge, "", "the archive is larger than %d bytes", limits.Archive)
 	}
+
 	directory := &bounded{r: r, left: directoryBytes(limits)}
+
 	reader, err := zip.NewReader(directory, size)
 	switch {
 	case errors.Is(err, errDirectory):
@@ -46,7 +48,9 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*Archive, error) {
 	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // names are checked below
 		return nil, &Error{Reason: NotAnArchive, Text: "this is not a ZIP archive, or it is damaged", Err: err}
 	}
+
 	directory.opened = true
+
 	return check(reader.File, size, limits)
 }
 
@@ -61,31 +65,39 @@ const implied = 4
 func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	a := &Archive{Files: make([]*File, 0, len(members))}
 	names := newNames(limits.FoldNames)
+
 	var compressed uint64
+
 	for _, m := range members {
 		name, isDir := strings.CutSuffix(m.Name, "/")
 		if problem := CheckName(name); problem != "" {
 			return nil, refuse(UnsafeName, m.Name, "%s", problem)
 		}
+
 		if err := kind(m, isDir); err != nil {
 			return nil, err
 		}
+
 		if isDir {
 			if err := names.directory(name); err != nil {
 				return nil, err
 			}
+
 			a.Directories = append(a.Directories, name)
 		} else {
 			if err := names.file(name); err != nil {
 				return nil, err
 			}
+
 			if err := a.add(m, limits); err != nil {
 				return nil, err
 			}
 		}
+
 		if limits.Files > 0 && (len(a.Files) > limits.Files || len(a.Directories) > limits.Files+1) {
 			return nil, tooMany(limits)
 		}
+
 		if limits.Files > 0 && len(names.dirs) > implied*(limits.Files+1) {
 			return nil, tooMany(limits)
 		}
@@ -94,15 +106,18 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 			return nil, refuse(NotAnArchive, m.Name, "claims more data than the archive has")
 		}
 	}
+
 	if len(a.Files) == 0 {
 		return nil, refuse(NotAnArchive, "", "the archive holds no file")
 	}
+
 	return a, nil
 }
 
 // kind refuses what is not a plain file or directory, and what cannot be read.
 func kind(m *zip.File, isDir bool) error {
 	const encrypted = 1
+
 	mode := m.Mode()
 	switch {
 	case mode&fs.ModeSymlink != 0:
@@ -116,6 +131,7 @@ func kind(m *zip.File, isDir bool) error {
 	case m.Method != zip.Store && m.Method != zip.Deflate:
 		return refuse(CannotUnpack, m.Name, "is compressed by a method that is not supported (%d)", m.Method)
 	}
+
 	return nil
 }
 
@@ -131,12 +147,16 @@ func (a *Archive) add(m *zip.File, limits Limits) error {
 	case limits.Ratio > 0 && size > ratioFrom && size/uint64(limits.Ratio) > m.CompressedSize64:
 		return refuse(Expands, m.Name, "is compressed more than %d to 1", limits.Ratio)
 	}
+
 	a.Expanded += int64(size)
+
 	file := &File{Name: m.Name, Mode: 0o644, Size: int64(size), Modified: m.Modified, member: m}
 	if m.Mode()&0o111 != 0 {
 		file.Mode = 0o755
 	}
+
 	a.Files = append(a.Files, file)
+
 	return nil
 }
 
@@ -155,6 +175,7 @@ func (n *names) key(name string) string {
 	if n.fold {
 		return folded(name)
 	}
+
 	return name
 }
 
@@ -163,7 +184,9 @@ func (n *names) file(name string) error {
 	if n.files[key] || n.dirs[key] {
 		return refuse(NameTwice, name, "comes twice")
 	}
+
 	n.files[key] = true
+
 	return n.parents(name, key)
 }
 
@@ -172,7 +195,9 @@ func (n *names) directory(name string) error {
 	if n.files[key] {
 		return refuse(NameTwice, name, "is a file and a directory")
 	}
+
 	n.dirs[key] = true
+
 	return n.parents(name, key)
 }
 
@@ -183,13 +208,16 @@ func (n *names) parents(name, key string) error {
 		if i < 0 {
 			return nil
 		}
+
 		key = key[:i]
 		if n.files[key] {
 			return refuse(NameTwice, name, "lies below a name that is a file")
 		}
+
 		if n.dirs[key] {
 			return nil
 		}
+
 		n.dirs[key] = true
 	}
 }

@@ -35,6 +35,7 @@ func refuse(reason Reason, name, format string, args ...any) *Error {
 	if name != "" {
 		e.Text = fmt.Sprintf("%q %s", e.Name, e.Text)
 	}
+
 	return e
 }
 
@@ -44,5 +45,6 @@ func shown(name string) string {
 	if len(name) > most {
 		return name[:most] + "…"
 	}
+
 	return name
 }

@@ -33,11 +33,13 @@ func CheckName(name string) (problem string) {
 	case len(name) > 1 && name[1] == ':' && isLetter(name[0]):
 		return "has a drive letter in its name"
 	}
+
 	for _, r := range name {
 		if unicode.IsControl(r) {
 			return "has a control character in its name"
 		}
 	}
+
 	for element := range strings.SplitSeq(name, "/") {
 		switch {
 		case element == "":
@@ -48,6 +50,7 @@ func CheckName(name string) (problem string) {
 			return "has a name that is too long"
 		}
 	}
+
 	return ""
 }
 

@@ -12,6 +12,7 @@ func (f *File) Open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, f.damaged(err)
 	}
+
 	return &reader{file: f, content: content, left: f.Size}, nil
 }
 
@@ -20,19 +21,23 @@ func (f *File) ReadAll(limit int64) ([]byte, error) {
 	if f.Size > limit {
 		return nil, refuse(Expands, f.Name, "is larger than %d bytes", limit)
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer content.Close()
+
 	data := make([]byte, f.Size)
 	if _, err := io.ReadFull(content, data); err != nil {
 		return nil, f.damaged(err)
 	}
+
 	var more [1]byte // the checksum is looked at behind the last byte
 	if _, err := content.Read(more[:]); err != io.EOF {
 		return nil, f.damaged(err)
 	}
+
 	return data, nil
 }
 
@@ -40,8 +45,10 @@ func (f *File) damaged(err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
+
 	e := refuse(ContentDamaged, f.Name, "is damaged")
 	e.Err = err
+
 	return e
 }
 
@@ -54,6 +61,7 @@ type reader struct {
 
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.content.Read(p)
+
 	r.left -= int64(n)
 	switch {
 	case r.left < 0:
@@ -63,6 +71,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	case err != nil && err != io.EOF:
 		return n, r.file.damaged(err)
 	}
+
 	return n, err
 }
 
@@ -84,6 +93,7 @@ func directoryBytes(limits Limits) int64 {
 	if limits.Files == 0 {
 		return 64 << 20
 	}
+
 	return 256<<10 + 512*int64(limits.Files)
 }
 
@@ -93,5 +103,6 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 			return 0, errDirectory
 		}
 	}
+
 	return b.r.ReadAt(p, off)
 }

@@ -30,22 +30,30 @@ func mode(m fs.FileMode) func(*zip.FileHeader) {
 
 func archive(t testing.TB, members ...member) []byte {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	w := zip.NewWriter(&out)
+
 	for _, m := range members {
 		h := &zip.FileHeader{Name: m.name, Method: zip.Deflate}
 		h.SetMode(0o644)
+
 		if m.change != nil {
 			m.change(h)
 		}
+
 		f, err := w.CreateHeader(h)
 		require.NoError(t, err)
+
 		if m.content != "" {
 			_, err = f.Write([]byte(m.content))
 			require.NoError(t, err)
 		}
 	}
+
 	require.NoError(t, w.Close())
+
 	return out.Bytes()
 }
 
@@ -55,10 +63,12 @@ func open(data []byte, limits safezip.Limits) (*safezip.Archive, error) {
 
 func refused(t *testing.T, err error, reason safezip.Reason) *safezip.Error {
 	t.Helper()
+
 	e, ok := errors.AsType[*safezip.Error](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, reason, e.Reason, e.Text)
 	require.NotEmpty(t, e.Text)
+
 	return e
 }
 
@@ -77,29 +87,35 @@ func TestAGoodArchiveIsReadWhole(t *testing.T) {
 	require.Len(t, a.Files, 3)
 	require.Equal(t, fs.FileMode(0o755), a.Files[1].Mode)
 	require.Equal(t, fs.FileMode(0o644), a.Files[2].Mode)
+
 	for _, f := range a.Files {
 		content, err := f.Open()
 		require.NoError(t, err)
 		streamed, err := io.ReadAll(content)
 		require.NoError(t, err)
 		require.NoError(t, content.Close())
+
 		whole, err := f.ReadAll(1 << 20)
 		require.NoError(t, err)
 		require.Equal(t, whole, streamed)
 		require.Len(t, whole, int(f.Size))
 	}
+
 	_, err = a.Files[2].ReadAll(5999)
 	refused(t, err, safezip.Expands)
 }
 
 func TestArchive_concurrentReads(t *testing.T) {
 	t.Parallel()
+
 	members := make([]member, 20)
 	for i := range members {
 		members[i] = member{name: fmt.Sprint(i), content: strings.Repeat(fmt.Sprint(i), 50_000)}
 	}
+
 	a, err := open(archive(t, members...), safezip.SkillPackage)
 	require.NoError(t, err)
+
 	var all sync.WaitGroup
 	for i, f := range a.Files {
 		all.Go(func() {
@@ -109,11 +125,13 @@ func TestArchive_concurrentReads(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 
 func TestNamesThatAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, name := range []string{
 		"../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/.", "a\\b", "C:/x", "c:x", "a\x00b", "a\nb", "\x7f", "..",
 		"a\xff", strings.Repeat("x", 256), strings.Repeat("a/", 2100) + "a", "a/../b",
@@ -121,11 +139,13 @@ func TestNamesThatAreRefused(t *testing.T) {
 		_, err := open(archive(t, member{name: name, content: "x"}), safezip.SkillPackage)
 		refused(t, err, safezip.UnsafeName)
 	}
+
 	require.Empty(t, safezip.CheckName("a b/c…/.hidden/..dots"))
 }
 
 func TestWhatIsNoFileIsRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, m := range []member{
 		{name: "link", content: "/etc/passwd", change: mode(fs.ModeSymlink | 0o777)},
 		{name: "pipe", change: mode(fs.ModeNamedPipe | 0o644)},
@@ -136,12 +156,14 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 		_, err := open(archive(t, member{name: "a", content: "a"}, m), safezip.SkillPackage)
 		refused(t, err, safezip.NotRegular)
 	}
+
 	_, err := open(archive(t, member{name: "a", content: "a", change: func(h *zip.FileHeader) { h.Flags |= 1 }}), safezip.SkillPackage)
 	refused(t, err, safezip.CannotUnpack)
 }
 
 func TestNamesThatLieOnOneAnother(t *testing.T) {
 	t.Parallel()
+
 	for _, pair := range [][2]string{
 		{"a", "a"},
 		{"a", "A"},
@@ -154,16 +176,20 @@ func TestNamesThatLieOnOneAnother(t *testing.T) {
 		{"\u00fc", "u\u0308"}, // composed and not
 	} {
 		members := []member{}
+
 		for _, name := range pair {
 			m := member{name: name, content: "x"}
 			if strings.HasSuffix(name, "/") {
 				m = member{name: name, change: mode(fs.ModeDir | 0o755)}
 			}
+
 			members = append(members, m)
 		}
+
 		_, err := open(archive(t, members...), safezip.SkillPackage)
 		refused(t, err, safezip.NameTwice)
 	}
+
 	exact := safezip.SkillPackage
 	exact.FoldNames = false
 	_, err := open(archive(t, member{name: "a", content: "x"}, member{name: "A", content: "x"}), exact)
@@ -177,6 +203,7 @@ func TestNamesThatLieOnOneAnother(t *testing.T) {
 
 func TestBombs(t *testing.T) {
 	t.Parallel()
+
 	zeros := strings.Repeat("\x00", 2<<20)
 	_, err := open(archive(t, member{name: "a", content: zeros}), safezip.SkillPackage)
 	refused(t, err, safezip.Expands)
@@ -193,14 +220,17 @@ func TestBombs(t *testing.T) {
 	for i := range many {
 		many[i] = member{name: fmt.Sprint(i), content: "x"}
 	}
+
 	_, err = open(archive(t, many...), safezip.SkillPackage)
 	refused(t, err, safezip.TooManyFiles)
 	_, err = open(archive(t, many[:500]...), safezip.SkillPackage)
 	require.NoError(t, err)
+
 	flood := make([]member, 60_000)
 	for i := range flood {
 		flood[i] = member{name: fmt.Sprint(i), change: func(h *zip.FileHeader) { h.Method = zip.Store }}
 	}
+
 	_, err = open(archive(t, flood...), safezip.SkillPackage)
 	refused(t, err, safezip.TooManyFiles)
 
@@ -211,6 +241,7 @@ func TestBombs(t *testing.T) {
 // TestPromisesAreHeld changes what the directory says of a file's size.
 func TestPromisesAreHeld(t *testing.T) {
 	t.Parallel()
+
 	content := strings.Repeat("0123456789", 1000)
 	for _, claimed := range []uint32{1, 9_999, 10_001, 500_000} {
 		data := archive(t, member{name: "a", content: content})
@@ -226,6 +257,7 @@ func TestPromisesAreHeld(t *testing.T) {
 		require.LessOrEqual(t, n, int64(claimed))
 		refused(t, err, safezip.ContentDamaged)
 	}
+
 	data := archive(t, member{name: "a", content: content, change: func(h *zip.FileHeader) { h.Method = zip.Store }})
 	data[bytes.Index(data, []byte("0123456789"))] ^= 1
 	a, err := open(data, safezip.SkillPackage)
@@ -237,36 +269,45 @@ func TestPromisesAreHeld(t *testing.T) {
 // TestSharedDataIsRefused lets many members name the same bytes.
 func TestSharedDataIsRefused(t *testing.T) {
 	t.Parallel()
+
 	content := make([]byte, 100_000)
 	for i := range content {
 		content[i] = byte(i * i >> 3)
 	}
+
 	members := []member{}
+
 	for i := range 10 {
 		m := member{name: fmt.Sprint(i)}
 		if i == 0 {
 			m = member{name: "0", content: string(content), change: func(h *zip.FileHeader) { h.Method = zip.Store }}
 		}
+
 		members = append(members, m)
 	}
+
 	data := archive(t, members...)
+
 	first := bytes.Index(data, []byte("PK\x01\x02"))
 	for at := first; ; {
 		next := bytes.Index(data[at+4:], []byte("PK\x01\x02"))
 		if next < 0 {
 			break
 		}
+
 		at += 4 + next
 		copy(data[at+10:at+12], data[first+10:]) // method
 		copy(data[at+16:at+28], data[first+16:]) // checksum and sizes
 		copy(data[at+42:at+46], data[first+42:]) // where the data lies
 	}
+
 	_, err := open(data, safezip.SkillPackage)
 	refused(t, err, safezip.NotAnArchive)
 }
 
 func TestWhatIsNoArchive(t *testing.T) {
 	t.Parallel()
+
 	good := archive(t, member{name: "a", content: "x"})
 	for _, data := range [][]byte{
 		nil, []byte("PK"), []byte("hello"), good[:len(good)/2], bytes.Repeat([]byte("PK\x05\x06"), 100),
@@ -285,27 +326,34 @@ func FuzzOpen(f *testing.F) {
 	f.Add(archive(f, member{name: "l", content: "t", change: mode(fs.ModeSymlink)}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		limits := safezip.Limits{Archive: 1 << 20, Files: 20, Expanded: 1 << 20, Ratio: 100, FoldNames: true}
+
 		a, err := open(data, limits)
 		if err != nil {
 			if _, ok := errors.AsType[*safezip.Error](err); !ok {
 				t.Fatalf("an error of another kind: %v", err)
 			}
+
 			return
 		}
+
 		if len(a.Files) > limits.Files || a.Expanded > limits.Expanded {
 			t.Fatal("the limits were passed")
 		}
+
 		for _, file := range a.Files {
 			if !fs.ValidPath(file.Name) {
 				t.Fatalf("%q got through", file.Name)
 			}
+
 			content, err := file.Open()
 			if err != nil {
 				continue
 			}
+
 			if n, _ := io.Copy(io.Discard, content); n > file.Size {
 				t.Fatalf("%d bytes of a file of %d", n, file.Size)
 			}
+
 			_ = content.Close()
 		}
 	})
@@ -314,13 +362,16 @@ func FuzzOpen(f *testing.F) {
 // Long names need directories that are not listed: each takes memory.
 func TestArchive_tooManyDirectories(t *testing.T) {
 	t.Parallel()
+
 	members := make([]member, 20)
 	for i := range members {
 		members[i] = member{name: fmt.Sprintf("%d/", i) + strings.Repeat("d/", 1000) + "f", content: "x"}
 	}
+
 	limits := safezip.SkillPackage
 	_, err := open(archive(t, members...), limits)
 	refused(t, err, safezip.TooManyFiles)
+
 	limits.Files = 10_000
 	_, err = open(archive(t, members...), limits)
 	require.NoError(t, err)

@@ -13,10 +13,12 @@ func CachesAttributes(fd int) bool {
 	if simulated().CachesAttributes {
 		return true
 	}
+
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return false
 	}
+
 	return cachesAttributes(int64(fs.Type))
 }
 
@@ -26,6 +28,7 @@ func cachesAttributes(kind int64) bool {
 		unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
 		return true
 	}
+
 	return false
 }
 
@@ -42,12 +45,15 @@ func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
+
 	if fresh {
 		flags |= unix.AT_STATX_FORCE_SYNC
 	}
+
 	if look := simulated().Looked; look != nil {
 		look(name, flags)
 	}
+
 	switch {
 	case name != "" && staleName(name):
 		return unix.ESTALE
@@ -56,10 +62,12 @@ func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	case !fresh:
 		return unix.Fstatat(dir, name, st, flags)
 	}
+
 	var x unix.Statx_t
 	if err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &x); err != nil {
 		return err
 	}
+
 	*st = unix.Stat_t{
 		Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Ino: x.Ino,
 		Mode: uint32(x.Mode), Uid: x.Uid, Gid: x.Gid, Size: int64(x.Size), Blocks: int64(x.Blocks),
@@ -68,6 +76,7 @@ func stat(dir int, name string, st *unix.Stat_t, fresh bool) error {
 	// Their types differ between architectures.
 	set(&st.Nlink, x.Nlink)
 	set(&st.Blksize, x.Blksize)
+
 	return nil
 }
 
@@ -90,5 +99,6 @@ func Flush(fd int) error {
 	if err != nil {
 		return err
 	}
+
 	return unix.Close(again)
 }

@@ -22,20 +22,24 @@ func mountOf(fd int) (mount, error) {
 	if as := simulated(); as.Mount != "" {
 		return parseMount(as.Mount), nil
 	}
+
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
 		return mount{}, err
 	}
+
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return mount{}, err
 	}
+
 	id := strconv.FormatUint(st.Mnt_id, 10) + " "
 	for line := range strings.Lines(string(table)) {
 		if strings.HasPrefix(line, id) {
 			return parseMount(line), nil
 		}
 	}
+
 	return mount{}, nil
 }
 
@@ -44,16 +48,20 @@ func mountOf(fd int) (mount, error) {
 func parseMount(line string) mount {
 	before, after, _ := strings.Cut(line, " - ")
 	first, last := strings.Fields(before), strings.Fields(after)
+
 	var m mount
 	if len(last) > 0 {
 		m.kind = last[0]
 	}
+
 	if len(first) > 5 {
 		m.options = strings.Split(first[5], ",")
 	}
+
 	if len(last) > 2 {
 		m.options = append(m.options, strings.Split(last[2], ",")...)
 	}
+
 	return m
 }
 
@@ -63,6 +71,7 @@ func (m mount) has(option string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -73,6 +82,7 @@ func (m mount) value(option, otherwise string) string {
 			return value
 		}
 	}
+
 	return otherwise
 }
 
@@ -91,33 +101,42 @@ func (m mount) caching() Finding {
 	if !m.nfs() {
 		return f
 	}
+
 	if m.has("noac") {
 		return Finding{About: f.About, Level: OK, Detail: m.kind + ", attributes are not cached"}
 	}
+
 	longest := 0
+
 	for option, otherwise := range map[string]string{"acregmax": "60", "acdirmax": "60"} { // nfs(5)
 		seconds, err := strconv.Atoi(m.value(option, otherwise))
 		if err != nil {
 			return f
 		}
+
 		longest = max(longest, seconds)
 	}
+
 	f.Detail = fmt.Sprintf("%s, attributes are cached for up to %d s", m.kind, longest)
 	if longest > longestCache {
 		f.Level = Warn
 		return f
 	}
+
 	if names := m.value("lookupcache", "all"); names != "pos" && names != "positive" && names != "none" {
 		f.Level, f.Detail = Warn, f.Detail+", and that a name is free"
 		return f
 	}
+
 	f.Level, f.Hint = OK, ""
+
 	return f
 }
 
 // advice names the options that keep a cache short.
 func (m mount) advice() string {
 	const why = "where other machines use this directory too, "
+
 	switch {
 	case m.nfs():
 		return why + "mount it with actimeo=1,lookupcache=positive: else a snapshot can miss what a command on another machine wrote"
@@ -132,5 +151,6 @@ func (m mount) advice() string {
 	case m.kind == "9p":
 		return why + "mount it with cache=none"
 	}
+
 	return why + "let its clients cache attributes for one second at most"
 }

@@ -21,23 +21,32 @@ const (
 // found probes a directory and gives the findings by what they are about.
 func found(t *testing.T, as Simulation) map[string]Finding {
 	t.Helper()
+
 	defer Simulate(as)()
+
 	dir := t.TempDir()
+
 	uid := 0
 	if os.Geteuid() == 0 {
 		uid = probeUID
 	}
+
 	list, err := Probe(t.Context(), dir, uid)
 	require.NoError(t, err)
 	require.Empty(t, names(t, dir), "the probe leaves nothing behind")
+
 	out := map[string]Finding{}
+
 	for _, f := range list {
 		require.NotEmpty(t, f.Detail)
+
 		if f.Level != OK {
 			require.NotEmpty(t, f.Hint, "%s: %s", f.About, f.Detail)
 		}
+
 		out[f.About] = f
 	}
+
 	return out
 }
 
@@ -75,6 +84,7 @@ func TestProbe(t *testing.T) {
 			if c.root && os.Geteuid() != 0 {
 				t.Skip("only root gives files away")
 			}
+
 			f := found(t, c.as)[c.about]
 			require.Equal(t, c.level, f.Level, f.Detail)
 			require.Contains(t, f.Detail, c.detail)
@@ -107,11 +117,13 @@ func TestProbe_attributeCaches(t *testing.T) {
 			require.Equal(t, want.level, f.Level, f.Detail)
 			require.Contains(t, f.Detail, want.detail)
 			require.Contains(t, f.Hint, want.hint)
+
 			if want.hint == "" {
 				require.Empty(t, f.Hint)
 			}
 		})
 	}
+
 	require.NotContains(t, found(t, Simulation{})["fs"].Detail, "cache")
 }
 
@@ -125,6 +137,7 @@ func TestProbe_directory(t *testing.T) {
 	for _, probe := range []string{old, running} {
 		require.NoError(t, os.Mkdir(probe, 0o700))
 	}
+
 	before := time.Now().Add(-2 * abandoned)
 	require.NoError(t, os.Chtimes(old, before, before))
 	_, err = Probe(t.Context(), dir, 0)
@@ -135,16 +148,20 @@ func TestProbe_directory(t *testing.T) {
 // A server that does not answer holds the first probe, and the next ones end in time.
 func TestProbe_serverThatDoesNotAnswer(t *testing.T) {
 	release := make(chan struct{})
+
 	restore := Simulate(Simulation{Looked: func(string, int) { <-release }})
 	defer restore()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+
 	_, err := Probe(ctx, t.TempDir(), 0)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "does not answer")
 	_, err = Probe(ctx, t.TempDir(), 0)
 	require.ErrorContains(t, err, "earlier look")
 	close(release)
+
 	_, err = Probe(t.Context(), t.TempDir(), 0)
 	require.NoError(t, err)
 }

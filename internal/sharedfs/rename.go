@@ -28,13 +28,16 @@ func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 	if !errors.Is(err, ErrUnsupported) {
 		return err
 	}
+
 	var st unix.Stat_t
 	if err := Stat(fromDir, from, &st, false); err != nil {
 		return err
 	}
+
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return renameDirectory(fromDir, from, toDir, to)
 	}
+
 	err = linkat(fromDir, from, toDir, to)
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EMLINK), refused(err): // no hard links here
@@ -42,14 +45,17 @@ func RenameNoReplace(fd, fromDir int, from string, toDir int, to string) error {
 	case err != nil:
 		return err
 	}
+
 	hold(fd, toDir, to)
 	// What a command has put at the old name by now is another file, and stays.
 	if same(fromDir, from, &st) {
 		err = unix.Unlinkat(fromDir, from, 0)
 	}
+
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+
 	return err
 }
 
@@ -60,6 +66,7 @@ func RenameInOneStep(fromDir int, from string, toDir int, to string) error {
 	if refused(err) {
 		return ErrUnsupported
 	}
+
 	return err
 }
 
@@ -74,6 +81,7 @@ func Exchange(dirA int, a string, dirB int, b string) error {
 	if refused(err) {
 		return ErrUnsupported
 	}
+
 	return err
 }
 
@@ -82,17 +90,21 @@ func Exchange(dirA int, a string, dirB int, b string) error {
 // directory that comes there is replaced. Who must exclude that too holds a lock.
 func renameDirectory(fromDir int, from string, toDir int, to string) error {
 	var st unix.Stat_t
+
 	err := Stat(toDir, to, &st, false)
 	if err == nil {
 		return unix.EEXIST
 	}
+
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
+
 	err = Rename(fromDir, from, toDir, to)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
 		return unix.EEXIST
 	}
+
 	return err
 }
 
@@ -104,15 +116,20 @@ func renameByClaim(fromDir int, from string, toDir int, to string) error {
 	if err != nil {
 		return err
 	}
+
 	var st unix.Stat_t
+
 	err = unix.Fstat(claim, &st)
 	_ = unix.Close(claim)
+
 	if err == nil {
 		err = Rename(fromDir, from, toDir, to)
 	}
+
 	if err != nil && same(toDir, to, &st) {
 		_ = unix.Unlinkat(toDir, to, 0)
 	}
+
 	return err
 }
 
@@ -124,11 +141,14 @@ func hold(fd, dir int, name string) {
 	if fd < 0 || unix.Fstat(fd, &st) != nil {
 		return
 	}
+
 	renamed, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // a command took it away already
 	}
+
 	defer func() { _ = unix.Close(renamed) }()
+
 	if same(renamed, "", &st) {
 		_ = unix.Dup3(renamed, fd, unix.O_CLOEXEC)
 	}
@@ -137,7 +157,9 @@ func hold(fd, dir int, name string) {
 // same says that a name still is the file that was looked at.
 func same(dir int, name string, st *unix.Stat_t) bool {
 	var now unix.Stat_t
+
 	err := Stat(dir, name, &now, false)
+
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
@@ -152,10 +174,12 @@ func renameat2(fromDir int, from string, toDir int, to string, flags uint) error
 	if simulated().NoRenameFlags && flags != 0 {
 		return unix.EINVAL
 	}
+
 	return lookedUpAgain(toDir, to, func() error {
 		if staleName(from, to) {
 			return unix.ESTALE
 		}
+
 		return unix.Renameat2(fromDir, from, toDir, to, flags)
 	})
 }
@@ -164,10 +188,12 @@ func linkat(fromDir int, from string, toDir int, to string) error {
 	if simulated().NoHardLinks {
 		return unix.EPERM
 	}
+
 	return lookedUpAgain(fromDir, from, func() error {
 		if staleName(from) {
 			return unix.ESTALE
 		}
+
 		return unix.Linkat(fromDir, from, toDir, to, 0)
 	})
 }
@@ -179,5 +205,6 @@ func Link(fromDir int, from string, toDir int, to string) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || refused(err) {
 		return ErrUnsupported
 	}
+
 	return err
 }

@@ -22,10 +22,13 @@ func onEach(t *testing.T, test func(t *testing.T, dir string, fd int)) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			defer Simulate(kind)()
+
 			dir := t.TempDir()
 			fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+
 			require.NoError(t, err)
 			defer func() { require.NoError(t, unix.Close(fd)) }()
+
 			test(t, dir, fd)
 		})
 	}
@@ -34,9 +37,11 @@ func onEach(t *testing.T, test func(t *testing.T, dir string, fd int)) {
 func names(t *testing.T, dir string) (out []string) {
 	list, err := os.ReadDir(dir)
 	require.NoError(t, err)
+
 	for _, e := range list {
 		out = append(out, e.Name())
 	}
+
 	return out
 }
 
@@ -45,13 +50,16 @@ func TestRenameNoReplace_file(t *testing.T) {
 		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 		require.NoError(t, os.WriteFile(from, []byte("new"), 0o600))
 		file, err := os.Open(from)
+
 		require.NoError(t, err)
 		defer func() { require.NoError(t, file.Close()) }()
+
 		before, err := file.Stat()
 		require.NoError(t, err)
 
 		require.NoError(t, os.WriteFile(to, []byte("old"), 0o600))
 		require.ErrorIs(t, RenameNoReplace(int(file.Fd()), fd, "from", fd, "to"), unix.EEXIST)
+
 		content, err := os.ReadFile(to)
 		require.NoError(t, err)
 		require.Equal(t, "old", string(content))
@@ -60,6 +68,7 @@ func TestRenameNoReplace_file(t *testing.T) {
 		require.NoError(t, os.Remove(to))
 		require.NoError(t, RenameNoReplace(int(file.Fd()), fd, "from", fd, "to"))
 		require.Equal(t, []string{"to"}, names(t, dir))
+
 		after, err := file.Stat() // the descriptor still stands for the file
 		require.NoError(t, err)
 		require.True(t, os.SameFile(before, after))
@@ -72,6 +81,7 @@ func TestRenameNoReplace_link(t *testing.T) {
 	onEach(t, func(t *testing.T, dir string, fd int) {
 		require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "from")))
 		require.NoError(t, RenameNoReplace(-1, fd, "from", fd, "to"))
+
 		target, err := os.Readlink(filepath.Join(dir, "to"))
 		require.NoError(t, err)
 		require.Equal(t, "nowhere", target)
@@ -82,6 +92,7 @@ func TestRenameNoReplace_link(t *testing.T) {
 func TestRenameNoReplace_directory(t *testing.T) {
 	onEach(t, func(t *testing.T, dir string, fd int) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "from/sub"), 0o700))
+
 		for _, taken := range []string{"empty", "full", "file"} {
 			switch at := filepath.Join(dir, taken); taken {
 			case "file":
@@ -91,8 +102,10 @@ func TestRenameNoReplace_directory(t *testing.T) {
 			default:
 				require.NoError(t, os.Mkdir(at, 0o700))
 			}
+
 			require.ErrorIs(t, RenameNoReplace(-1, fd, "from", fd, taken), unix.EEXIST, taken)
 		}
+
 		sub, err := unix.Open(filepath.Join(dir, "from/sub"), unix.O_PATH|unix.O_DIRECTORY, 0)
 		require.NoError(t, err)
 		require.ErrorIs(t, RenameNoReplace(-1, fd, "from", sub, "into"), unix.EINVAL) // itself
@@ -105,9 +118,12 @@ func TestRenameNoReplace_directory(t *testing.T) {
 
 func TestStat_fresh(t *testing.T) {
 	var passed []int
+
 	defer Simulate(Simulation{Looked: func(_ string, flags int) { passed = append(passed, flags) }})()
+
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, []byte("content"), 0o640))
+
 	var cached, fresh unix.Stat_t
 	require.NoError(t, Stat(unix.AT_FDCWD, path, &cached, false))
 	require.NoError(t, Stat(unix.AT_FDCWD, path, &fresh, true))
@@ -124,7 +140,9 @@ func TestStaleNames(t *testing.T) {
 		dir := t.TempDir()
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 		require.NoError(t, err)
+
 		defer func() { _ = unix.Close(fd) }()
+
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("content"), 0o640))
 
 		left := 0
@@ -135,8 +153,11 @@ func TestStaleNames(t *testing.T) {
 			require.Negative(t, left, "it was not stale")
 			left = times
 		}
+
 		var st unix.Stat_t
+
 		left = times
+
 		again(Stat(fd, "a", &st, true))
 		again(Stat(fd, "a", &st, false))
 		again(Link(fd, "a", fd, "b"))
@@ -145,8 +166,11 @@ func TestStaleNames(t *testing.T) {
 		again(Rename(fd, "c", fd, "a"))
 		restore()
 	}
+
 	looks := 0
+
 	defer Simulate(Simulation{Stale: func(string) bool { looks++; return true }})()
+
 	var st unix.Stat_t
 	require.ErrorIs(t, Stat(unix.AT_FDCWD, "a", &st, true), unix.ESTALE)
 	require.Equal(t, staleTries, looks)
@@ -156,6 +180,7 @@ func TestCachesAttributes(t *testing.T) {
 	for _, kind := range []int64{unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.V9FS_MAGIC, unix.SMB2_SUPER_MAGIC} {
 		require.True(t, cachesAttributes(kind), "%x", kind)
 	}
+
 	for _, kind := range []int64{
 		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
 		unix.CEPH_SUPER_MAGIC,

@@ -36,6 +36,7 @@ func simulated() Simulation {
 	if s := simulation.Load(); s != nil {
 		return *s
 	}
+
 	return Simulation{}
 }
 

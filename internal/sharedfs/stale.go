@@ -26,8 +26,11 @@ func lookedUpAgain(dir int, name string, do func() error) error {
 		if !errors.Is(err, unix.ESTALE) || name == "" || try == staleTries {
 			return err
 		}
+
 		var x unix.Statx_t
+
 		_ = unix.Statx(dir, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &x)
+
 		if try > 1 {
 			time.Sleep(stalePause)
 		}

@@ -38,29 +38,36 @@ func Parse(content []byte) (Document, error) {
 	if len(content) > MaxDocument {
 		return Document{}, failf("%s is larger than %d bytes", DocumentName, MaxDocument)
 	}
+
 	text, err := decoded(content)
 	if err != nil {
 		return Document{}, err
 	}
+
 	head, body, err := split(text)
 	if err != nil {
 		return Document{}, err
 	}
+
 	fields, err := readFrontMatter(head)
 	if err != nil {
 		return Document{}, err
 	}
+
 	d, err := document(fields)
 	if err != nil {
 		return Document{}, err
 	}
+
 	d.Body = body
 	if strings.TrimSpace(body) == "" {
 		d.warn("the text below the front matter is empty")
 	}
+
 	if lines := strings.Count(body, "\n"); lines > maxBodyLines {
 		d.warn("the text has more than 500 lines: move details to files of their own, which are read only when they are needed")
 	}
+
 	return d, nil
 }
 
@@ -74,7 +81,9 @@ func decoded(content []byte) (string, error) {
 	case bytes.IndexByte(content, 0) >= 0:
 		return "", failf("%s holds NUL characters, so it is no text", DocumentName)
 	}
+
 	text := strings.TrimPrefix(string(content), "\uFEFF")
+
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"), nil
 }
 
@@ -88,41 +97,54 @@ func split(text string) (head, body string, err error) {
 			DocumentName,
 		)
 	}
+
 	for at := 0; at <= len(rest); {
 		line, _, more := strings.Cut(rest[at:], "\n")
+
 		next := at + len(line) + 1
 		if strings.TrimRight(line, " \t") == "---" {
 			if at > maxFrontMatter {
 				return "", "", failf("the front matter is larger than %d bytes", maxFrontMatter)
 			}
+
 			return rest[:at], rest[min(next, len(rest)):], nil
 		}
+
 		if !more {
 			break
 		}
+
 		at = next
 	}
+
 	return "", "", failf("the front matter does not end: a line with three hyphens is missing")
 }
 
 // document takes the fields of the front matter.
 func document(fields map[string]any) (Document, error) {
 	var wrong problems
+
 	d := Document{FrontMatter: fields}
+
 	d.Name = word(fields, "name", true, &wrong)
 	if problem := CheckName(d.Name); d.Name != "" && problem != "" {
 		wrong.addf("name %s", problem)
 	}
+
 	d.Description = strings.TrimSpace(word(fields, "description", true, &wrong))
 	if n := utf8.RuneCountInString(d.Description); n > MaxDescription {
 		wrong.addf("description has %d characters; %d are allowed", n, MaxDescription)
 	}
+
 	d.License = word(fields, "license", false, &wrong)
+
 	d.Compatibility = word(fields, "compatibility", false, &wrong)
 	if n := utf8.RuneCountInString(d.Compatibility); n > MaxCompatibility {
 		wrong.addf("compatibility has %d characters; %d are allowed", n, MaxCompatibility)
 	}
+
 	d.AllowedTools = list(fields, "allowed-tools", "allowed-tools", &wrong)
+
 	d.Version = word(fields, "version", false, &wrong)
 	switch metadata := fields["metadata"].(type) {
 	case nil:
@@ -131,7 +153,9 @@ func document(fields map[string]any) (Document, error) {
 	default:
 		wrong.addf("metadata must be a map")
 	}
+
 	d.unknownFields()
+
 	return d, wrong.err()
 }
 
@@ -139,7 +163,9 @@ func (d *Document) metadata(metadata map[string]any, wrong *problems) {
 	if version := plain(metadata["version"]); version != "" {
 		d.Version = version
 	}
+
 	d.RequiredEnv = list(metadata, "required_env", "metadata.required_env", wrong)
+
 	d.Permissions = list(metadata, "permissions", "metadata.permissions", wrong)
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if _, isMap := metadata[key].(map[string]any); isMap {
@@ -180,11 +206,13 @@ func CheckName(name string) (problem string) {
 	case strings.Contains(name, "--"):
 		return "has two hyphens in a row"
 	}
+
 	for _, r := range name {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
 			return "may have lower-case letters a to z, digits and hyphens only"
 		}
 	}
+
 	return ""
 }
 
@@ -195,8 +223,10 @@ func word(fields map[string]any, name string, required bool, wrong *problems) st
 		if required {
 			wrong.addf("%s is missing", name)
 		}
+
 		return ""
 	}
+
 	text := plain(value)
 	switch {
 	case text == "" && value != "":
@@ -204,6 +234,7 @@ func word(fields map[string]any, name string, required bool, wrong *problems) st
 	case required && strings.TrimSpace(text) == "":
 		wrong.addf("%s is empty", name)
 	}
+
 	return text
 }
 
@@ -217,6 +248,7 @@ func plain(value any) string {
 		if v {
 			return "true"
 		}
+
 		return "false"
 	case json.Number:
 		return v.String()
@@ -240,6 +272,7 @@ func list(fields map[string]any, key, name string, wrong *problems) []string {
 				wrong.addf("%s must hold texts", name)
 			}
 		}
+
 		return words
 	case map[string]any:
 		wrong.addf("%s must be a list, or a text", name)
@@ -251,6 +284,7 @@ func list(fields map[string]any, key, name string, wrong *problems) []string {
 
 func words(text string) []string {
 	depth := 0
+
 	return strings.FieldsFunc(text, func(r rune) bool {
 		switch r {
 		case '(':
@@ -260,6 +294,7 @@ func words(text string) []string {
 		case ' ', ',', '\t', '\n':
 			return depth <= 0
 		}
+
 		return false
 	})
 }

@@ -32,6 +32,7 @@ Read references/forms.md.
 
 func TestAGoodDocument(t *testing.T) {
 	t.Parallel()
+
 	d, err := skillpack.Parse([]byte(good))
 	require.NoError(t, err)
 	require.Equal(t, "pdf-forms", d.Name)
@@ -50,6 +51,7 @@ func TestAGoodDocument(t *testing.T) {
 
 func TestForms(t *testing.T) {
 	t.Parallel()
+
 	for what, text := range map[string]string{
 		"a byte order mark":    "\uFEFF---\nname: a\ndescription: b\n---\nbody",
 		"Windows lines":        "---\r\nname: a\r\ndescription: b\r\n---\r\nbody",
@@ -67,6 +69,7 @@ func TestForms(t *testing.T) {
 		_, err := skillpack.Parse([]byte(text))
 		require.NoError(t, err, what)
 	}
+
 	d, err := skillpack.Parse([]byte("---\nname: a\ndescription: b\nversion: 2.0.1\nmodel: x\nmetadata: {deep: {a: 1}}\n---\n"))
 	require.NoError(t, err)
 	require.Equal(t, "2.0.1", d.Version)
@@ -75,12 +78,15 @@ func TestForms(t *testing.T) {
 
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
+
 	with := func(lines ...string) string { return "---\n" + strings.Join(lines, "\n") + "\n---\nbody\n" }
 	bomb := []string{"name: a", "description: b", "metadata:", "  a: &a [x,x,x,x,x,x,x,x,x]"}
+
 	for c := 'b'; c < 'j'; c++ {
 		p := "*" + string(c-1)
 		bomb = append(bomb, "  "+string(c)+": &"+string(c)+" ["+strings.Repeat(p+",", 8)+p+"]")
 	}
+
 	for what, tc := range map[string]struct{ text, says string }{
 		"nothing":            {"", "must begin with front matter"},
 		"no front matter":    {"# Hello", "must begin with front matter"},
@@ -150,20 +156,25 @@ func FuzzParse(f *testing.F) {
 			if _, ok := errors.AsType[*skillpack.Error](err); !ok || err.Error() == "" || !utf8.ValidString(err.Error()) {
 				t.Fatalf("an error without a reason: %q", err)
 			}
+
 			return
 		}
+
 		if problem := skillpack.CheckName(d.Name); problem != "" {
 			t.Fatalf("name %q %s", d.Name, problem)
 		}
+
 		if n := utf8.RuneCountInString(d.Description); n == 0 || n > skillpack.MaxDescription {
 			t.Fatalf("a description of %d characters", n)
 		}
+
 		if !bytes.HasSuffix(
 			bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n")),
 			[]byte(d.Body),
 		) {
 			t.Fatal("the body is not the end of the file")
 		}
+
 		if _, err := json.Marshal(d.FrontMatter); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,9 @@ func readFrontMatter(text string) (fields map[string]any, err error) {
 			fields, err = nil, failf("the front matter is not valid YAML")
 		}
 	}()
+
 	decoder := yaml.NewDecoder(strings.NewReader(text))
+
 	var root yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF):
@@ -30,14 +32,19 @@ func readFrontMatter(text string) (fields map[string]any, err error) {
 	case err != nil:
 		return nil, failf("the front matter is not valid YAML: %s", yamlReason(err))
 	}
+
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, failf("the front matter must be one YAML document")
 	}
+
 	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
 		return nil, failf("the front matter must have lines like \"name: my-skill\"")
 	}
+
 	var wrong problems
+
 	value, _ := convert(root.Content[0], 1, &wrong).(map[string]any)
+
 	return value, wrong.err()
 }
 
@@ -48,6 +55,7 @@ func yamlReason(err error) string {
 	if runes := []rune(text); len(runes) > 200 {
 		text = string(runes[:200]) + "…"
 	}
+
 	return strings.ToValidUTF8(text, "�")
 }
 
@@ -64,6 +72,7 @@ func convert(n *yaml.Node, depth int, wrong *problems) any {
 		wrong.addf("line %d: anchors and aliases are not allowed", line)
 		return nil
 	}
+
 	switch n.Kind {
 	case yaml.ScalarNode:
 		return scalar(n, line, wrong)
@@ -71,15 +80,18 @@ func convert(n *yaml.Node, depth int, wrong *problems) any {
 		if n.Tag != "!!seq" {
 			wrong.addf("line %d: the type %s is not allowed", line, shown(n.Tag))
 		}
+
 		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
 			list[i] = convert(item, depth+1, wrong)
 		}
+
 		return list
 	case yaml.MappingNode:
 		if n.Tag != "!!map" {
 			wrong.addf("line %d: the type %s is not allowed", line, shown(n.Tag))
 		}
+
 		return mapping(n, depth, wrong)
 	default:
 		wrong.addf("line %d: this is not understood", line)
@@ -95,12 +107,15 @@ func mapping(n *yaml.Node, depth int, wrong *problems) any {
 			wrong.addf("line %d: a name must be a plain word", key.Line+1)
 			continue
 		}
+
 		if _, twice := fields[key.Value]; twice {
 			wrong.addf("line %d: %s comes twice", key.Line+1, shown(key.Value))
 			continue
 		}
+
 		fields[key.Value] = convert(value, depth+1, wrong)
 	}
+
 	return fields
 }
 
@@ -116,6 +131,7 @@ func scalar(n *yaml.Node, line int, wrong *problems) any {
 		if json.Valid([]byte(n.Value)) {
 			return json.Number(n.Value)
 		}
+
 		return n.Value // 0x10, .inf, 1_000: JSON has no such numbers
 	default:
 		wrong.addf("line %d: the type %s is not allowed", line, shown(n.Tag))

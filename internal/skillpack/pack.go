@@ -38,21 +38,27 @@ type Pack struct {
 func Inspect(ctx context.Context, files []File) (Pack, error) {
 	p := Pack{Files: slices.Clone(files)}
 	slices.SortFunc(p.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+
 	if err := p.checkFiles(); err != nil {
 		return Pack{}, err
 	}
+
 	i := slices.IndexFunc(p.Files, func(f File) bool { return f.Path == DocumentName })
 	if i < 0 {
 		return Pack{}, failf("the package has no %s", DocumentName)
 	}
+
 	content, err := readAll(p.Files[i], MaxDocument)
 	if err != nil {
 		return Pack{}, err
 	}
+
 	if p.Document, err = Parse(content); err != nil {
 		return Pack{}, err
 	}
+
 	p.Digest, p.Size, err = Digest(ctx, p.Files)
+
 	return p, err
 }
 
@@ -60,8 +66,12 @@ func (p *Pack) checkFiles() error {
 	if len(p.Files) > MaxFiles {
 		return failf("the package has more than %d files", MaxFiles)
 	}
-	var wrong problems
-	var size int64
+
+	var (
+		wrong problems
+		size  int64
+	)
+
 	for i, f := range p.Files {
 		if problem := safezip.CheckName(f.Path); problem != "" {
 			wrong.addf("%s %s", shown(f.Path), problem)
@@ -73,11 +83,14 @@ func (p *Pack) checkFiles() error {
 		} else if slices.ContainsFunc(p.Files[i+1:], below) {
 			wrong.addf("%s is a file and a directory", shown(f.Path))
 		}
+
 		size += f.Size
 	}
+
 	if size > MaxBytes {
 		wrong.addf("the package is larger than %d bytes", MaxBytes)
 	}
+
 	return wrong.err()
 }
 
@@ -87,10 +100,12 @@ func readAll(f File, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer content.Close()
+
 	data, err := io.ReadAll(io.LimitReader(content, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = failf("%s is larger than %d bytes", f.Path, limit)
 	}
+
 	return data, err
 }
 
@@ -101,18 +116,22 @@ func readAll(f File, limit int64) ([]byte, error) {
 // holds to MaxBytes.
 func Digest(ctx context.Context, files []File) (digest string, size int64, err error) {
 	h := sha256.New()
+
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return "", 0, err
 		}
+
 		n, err := hashFile(h, f)
 		if err != nil {
 			return "", 0, err
 		}
+
 		if size += n; size > MaxBytes {
 			return "", 0, failf("the package is larger than %d bytes", MaxBytes)
 		}
 	}
+
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
@@ -125,11 +144,14 @@ func hashFile(h io.Writer, f File) (int64, error) {
 		return 0, err
 	}
 	defer content.Close()
+
 	fmt.Fprintf(h, "%s\x00%d\x00", f.Path, f.Size)
+
 	n, err := io.Copy(h, io.LimitReader(content, f.Size+1))
 	if err == nil && n != f.Size {
 		err = fmt.Errorf("%w: %s", ErrChanged, f.Path)
 	}
+
 	return n, err
 }
 
@@ -139,6 +161,7 @@ func InMemory(name string, content []byte) File {
 	if bytes.HasPrefix(content, []byte("#!")) {
 		mode = 0o755
 	}
+
 	return File{
 		Path: name, Size: int64(len(content)), Mode: mode,
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
@@ -154,15 +177,19 @@ func Unwrap(files []File) (unwrapped []File, dir string) {
 		if !below || dir != "" && top != dir {
 			return files, ""
 		}
+
 		dir = top
 	}
+
 	if !slices.ContainsFunc(files, func(f File) bool { return f.Path == path.Join(dir, DocumentName) }) {
 		return files, ""
 	}
+
 	unwrapped = slices.Clone(files)
 	for i := range unwrapped {
 		unwrapped[i].Path = strings.TrimPrefix(unwrapped[i].Path, dir+"/")
 	}
+
 	return unwrapped, dir
 }
 
@@ -174,10 +201,13 @@ func FromZIP(ctx context.Context, r io.ReaderAt, size int64) (Pack, error) {
 	if err != nil {
 		return Pack{}, err
 	}
+
 	files := make([]File, len(archive.Files))
 	for i, f := range archive.Files {
 		files[i] = File{Path: f.Name, Size: f.Size, Mode: f.Mode, Open: f.Open}
 	}
+
 	files, _ = Unwrap(files)
+
 	return Inspect(ctx, files)
 }

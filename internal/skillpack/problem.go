@@ -25,6 +25,7 @@ func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
+
 	return &Error{p}
 }
 
@@ -38,5 +39,6 @@ func shown(word string) string {
 	if runes := []rune(word); len(runes) > most {
 		word = string(runes[:most]) + "…"
 	}
+
 	return fmt.Sprintf("%q", word)
 }

@@ -29,20 +29,25 @@ var pages = []struct {
 // name that comes first is kept.
 func Operations(spec fs.FS) ([]string, error) {
 	found := list{named: map[string]bool{}}
+
 	for _, page := range pages {
 		text, err := fs.ReadFile(spec, page.name)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := found.read(selected(string(text), page.sections)); err != nil {
 			return nil, fmt.Errorf("%s: %w", page.name, err)
 		}
 	}
+
 	slices.SortFunc(found.operations, func(a, b string) int {
 		methodA, pathA, _ := strings.Cut(a, " ")
 		methodB, pathB, _ := strings.Cut(b, " ")
+
 		return strings.Compare(pathA+" "+methodA, pathB+" "+methodB)
 	})
+
 	return found.operations, nil
 }
 
@@ -51,16 +56,21 @@ func selected(text string, headings []string) string {
 	if headings == nil {
 		return text
 	}
+
 	var kept strings.Builder
+
 	keep := false
+
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "## ") {
 			keep = slices.ContainsFunc(headings, func(h string) bool { return strings.HasPrefix(line, h) })
 		}
+
 		if keep {
 			kept.WriteString(line)
 		}
 	}
+
 	return kept.String()
 }
 
@@ -92,6 +102,7 @@ func (l *list) add(methods, at string) {
 	if !strings.HasPrefix(at, "/api") && at != "/metrics" && at != "/readyz" && at != "/healthz" {
 		return // of another service
 	}
+
 	for method := range strings.SplitSeq(methods, ",") {
 		method = strings.TrimSpace(method)
 		if key := method + " " + parameter.ReplaceAllString(at, "{}"); !l.named[key] {
@@ -107,19 +118,23 @@ func (l *list) read(text string) error {
 			l.add(found[1], found[2])
 			continue
 		}
+
 		if found := cell.FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil {
 			l.cell(found[1])
 			continue
 		}
+
 		if found := alike.FindStringSubmatch(line); found != nil {
 			if err := l.like(found[1], found[2]); err != nil {
 				return err
 			}
 		}
+
 		for _, found := range inline.FindAllStringSubmatch(line, -1) {
 			l.add(found[1], found[2])
 		}
 	}
+
 	return nil
 }
 
@@ -132,14 +147,17 @@ func (l *list) cell(text string) {
 		if i+1 < len(groups) {
 			end = groups[i+1][0]
 		}
+
 		methods, rest := text[g[2]:g[3]], text[g[4]:end]
 		rest, _, _ = strings.Cut(rest, ";")
 		rest = beforeBody(rest)
+
 		before, opening := first, ""
 		for _, found := range shorthand.FindAllStringSubmatch(rest, -1) {
 			if strings.HasPrefix(found[1], "/") && opening != "" {
 				before = opening // /b and /c stand beside the group's first path
 			}
+
 			before = expand(found[1], before)
 			first, opening = cmp.Or(first, before), cmp.Or(opening, before)
 			l.add(methods, before)
@@ -152,6 +170,7 @@ func beforeBody(text string) string {
 	for _, mark := range []string{" {", " →", " (", " with "} {
 		text, _, _ = strings.Cut(text, mark)
 	}
+
 	return text
 }
 
@@ -163,8 +182,10 @@ func expand(short, before string) string {
 	if before == "" || !dots && strings.HasPrefix(rest, "/api/") {
 		return short
 	}
+
 	segments := strings.Split(strings.Trim(before, "/"), "/")
 	head, _, _ := strings.Cut(strings.Trim(rest, "/"), "/")
+
 	cut := slices.Index(segments, head)
 	switch {
 	case cut >= 0:
@@ -178,6 +199,7 @@ func expand(short, before string) string {
 	default:
 		cut = len(segments) - 1
 	}
+
 	return path.Join("/"+strings.Join(segments[:cut], "/"), rest)
 }
 
@@ -187,22 +209,29 @@ var numbers = []string{"zero", "one", "two", "three", "four", "five", "six", "se
 // whose prefix differs in one fixed segment.
 func (l *list) like(number, prefix string) error {
 	segments := strings.Split(prefix, "/")
+
 	var made []string
+
 	for _, operation := range l.operations {
 		method, at, _ := strings.Cut(operation, " ")
+
 		theirs := strings.Split(at, "/")
 		if len(theirs) < len(segments) || !differInOne(segments, theirs[:len(segments)]) {
 			continue
 		}
+
 		made = append(made, method+" "+path.Join(append([]string{prefix}, theirs[len(segments):]...)...))
 	}
+
 	if want := slices.Index(numbers, number); want != len(made) {
 		return fmt.Errorf("%s operations are said to be below %s, and %d were found to be like them", number, prefix, len(made))
 	}
+
 	for _, operation := range made {
 		method, at, _ := strings.Cut(operation, " ")
 		l.add(method, at)
 	}
+
 	return nil
 }
 
@@ -210,14 +239,18 @@ func (l *list) like(number, prefix string) error {
 // parameter.
 func differInOne(a, b []string) bool {
 	differ := 0
+
 	for i := range a {
 		if a[i] == b[i] {
 			continue
 		}
+
 		if strings.HasPrefix(a[i], "{") || strings.HasPrefix(b[i], "{") {
 			return false
 		}
+
 		differ++
 	}
+
 	return differ == 1
 }

@@ -19,13 +19,16 @@ const root = "../.."
 // with the specification, wherever that is at hand.
 func TestOperations_ofTheSpecification(t *testing.T) {
 	t.Parallel()
+
 	folder := cmp.Or(os.Getenv("EVERLOOP_SPEC"), filepath.Join(root, "../shared/spec"))
 	if _, err := os.Stat(folder); err != nil {
 		if os.Getenv("EVERLOOP_SPEC") != "" {
 			t.Fatal(err)
 		}
+
 		t.Skipf("the specification is not at %s: set EVERLOOP_SPEC to its folder to compare the list with it", folder)
 	}
+
 	read, err := specified.Operations(os.DirFS(folder))
 	require.NoError(t, err)
 	kept, err := os.ReadFile(filepath.Join(root, "api/testdata/specified.txt"))
@@ -35,6 +38,7 @@ func TestOperations_ofTheSpecification(t *testing.T) {
 
 func TestOperations(t *testing.T) {
 	t.Parallel()
+
 	spec := fstest.MapFS{
 		"agent-service.md": {Data: []byte("First `POST /api/things` and then `GET {other}/api/v1` or `GET /elsewhere`.\n" +
 			"| Method | Path | Request |\n|---|---|---|\n" +

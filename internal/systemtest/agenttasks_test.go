@@ -19,12 +19,18 @@ func background(description string, steps ...obj) obj {
 // tasksEnded waits until no background task of the session runs and gives them.
 func (s *stack) tasksEnded(session string) []domain.BackgroundTask {
 	s.t.Helper()
+
 	var tasks []domain.BackgroundTask
+
 	require.Eventually(s.t, func() bool {
 		var err error
+
 		tasks, err = s.tasks.List(s.t.Context(), session)
-		return err == nil && len(tasks) > 0 && !slices.ContainsFunc(tasks, func(b domain.BackgroundTask) bool { return b.Status == domain.TaskRunning })
+
+		return err == nil && len(tasks) > 0 &&
+			!slices.ContainsFunc(tasks, func(b domain.BackgroundTask) bool { return b.Status == domain.TaskRunning })
 	}, patience, 20*time.Millisecond)
+
 	return tasks
 }
 
@@ -53,13 +59,18 @@ func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	require.Len(t, tasks, 1)
 	require.Equal(t, domain.TaskAgent, tasks[0].Kind)
 	require.Equal(t, domain.TaskRunning, tasks[0].Status)
+
 	call := ofLoop(s.messages(session), domain.RootLoop)[1].ToolCalls[0]
 	require.Equal(t, domain.CallDone, call.Status)
 	require.Contains(t, call.Result, tasks[0].TaskID)
 
 	// A stop of the session's next chat is not for it.
 	held := s.send(session, script(obj{"steps": []obj{{"text": "one two three", "hold": true, "hold_after": 1}}}))
-	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_content" && d["chat_id"] == held.ChatID })
+	s.await(
+		session,
+		domain.EventTurnPatch,
+		func(d map[string]any) bool { return d["patch_type"] == "add_content" && d["chat_id"] == held.ChatID },
+	)
 	s.stop(session)
 	s.awaitEnd(session, held.ChatID)
 
@@ -79,6 +90,7 @@ func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	for i, turn := range turns {
 		require.EqualValues(t, i, turn.Sequence)
 	}
+
 	dig := ofLoop(turns, call.ID)
 	require.Len(t, dig, 3)
 	require.Equal(t, ack.ChatID, dig[0].ChatID)
@@ -107,20 +119,26 @@ func TestABackgroundSubAgentIsStoppedByItsTask(t *testing.T) {
 	}}))
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "tool_progress" })
+
 	for _, begins := range []string{"on ", "deep "} {
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["text_delta"] == begins })
 	}
+
 	tasks, err := s.tasks.List(t.Context(), session)
 	require.NoError(t, err)
+
 	for _, task := range tasks {
 		_, err := s.tasks.Stop(t.Context(), session, task.TaskID)
 		require.NoError(t, err)
 	}
+
 	for _, task := range s.tasksEnded(session) {
 		require.Equal(t, domain.TaskStopped, task.Status)
 	}
+
 	for _, turn := range s.messages(session) {
 		require.NotEqual(t, domain.TurnStreaming, turn.Status)
+
 		for _, call := range turn.ToolCalls {
 			require.NotEqual(t, domain.CallPending, call.Status)
 		}
@@ -143,6 +161,7 @@ func TestABackgroundSubAgentWhoseRunIsGoneIsLost(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, s.tasks.Repair(t.Context()))
 		now, err := s.tasks.List(t.Context(), session)
+
 		return err == nil && now[0].Status == domain.TaskLost
 	}, patience, 200*time.Millisecond)
 }
@@ -155,7 +174,12 @@ func TestSubAgentsGoOnWithAnotherWorker(t *testing.T) {
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{
-			agent("counts", obj{"calls": []obj{bash("echo x >> count; wc -l < count")}}, obj{"text": "half way", "delay_ms": 400}, obj{"text": "counted"}),
+			agent(
+				"counts",
+				obj{"calls": []obj{bash("echo x >> count; wc -l < count")}},
+				obj{"text": "half way", "delay_ms": 400},
+				obj{"text": "counted"},
+			),
 			agent("asks", obj{"calls": []obj{ask()}}, obj{"text": "asked"}),
 			agent("nests", obj{"calls": []obj{agent("inner", obj{"text": "one two three", "delay_ms": 500})}}, obj{"text": "nested"}),
 		}},
@@ -170,15 +194,18 @@ func TestSubAgentsGoOnWithAnotherWorker(t *testing.T) {
 	s.startWorker()
 	s.answerTo(session, s.asked(session, 1)[0])
 	s.awaitEnds(session, ack.ChatID, 2)
+
 	calls := ofLoop(s.messages(session), domain.RootLoop)[1].ToolCalls
 	for i, want := range []string{"half way", "asked", "nested"} {
 		require.Equal(t, domain.CallDone, calls[i].Status)
 		require.Equal(t, want, calls[i].Result)
 	}
+
 	for _, turn := range ofLoop(s.messages(session), calls[0].ID) {
 		for _, call := range turn.ToolCalls {
 			require.Equal(t, "1", strings.TrimSpace(call.Result))
 		}
 	}
+
 	s.checkEvents(session)
 }

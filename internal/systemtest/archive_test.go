@@ -26,6 +26,7 @@ func (u unreadable) Read(ctx context.Context, sessionID string, after, upTo uint
 	if strings.HasPrefix(sessionID, "broken") {
 		return errors.New("the log cannot be read")
 	}
+
 	return u.Log.Read(ctx, sessionID, after, upTo, fn)
 }
 
@@ -39,8 +40,11 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
 	})
 	require.NoError(t, err)
+
 	runs := temporal.Runs{Client: s.client, Queue: s.queue, Archive: "archive/" + s.queue}
-	kept, err := eventarchive.New(eventarchive.Config{Records: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger})
+	kept, err := eventarchive.New(
+		eventarchive.Config{Records: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger},
+	)
 	require.NoError(t, err)
 	worker.RegisterArchives(s.worker, &activities.Archives{Pages: kept})
 	require.NoError(t, kept.ArchiveDue(t.Context()), "there is nothing to archive, and nothing is started")
@@ -51,10 +55,12 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 		WITH made AS (
 			INSERT INTO sessions (id, owner_id, sandbox_uid, active_branch_id)
 			SELECT 'broken' || n, $1, 700000 + n, 'b' || n FROM generate_series(1, 60) n RETURNING id),
-		branched AS (INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 7), id, '[]', 'root' FROM made RETURNING id, session_id)
+		branched AS (INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 7), id, '[]', 'root' FROM made
+		    RETURNING id, session_id)
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, round)
 		SELECT '00' || id, session_id, id, 'user', 'executing', 'ended', 1 FROM branched`, s.caller.User.ID)
 	require.NoError(t, err)
+
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{{"text": "done"}}}))
 	s.awaitEnd(session, ack.ChatID)
@@ -69,11 +75,14 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 	list, err := s.journal.Archived(t.Context(), session)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
+
 	var texts int
+
 	require.NoError(t, kept.Events(t.Context(), session, func(e domain.LoggedEvent) error {
 		if e.Name == domain.EventChatEnd {
 			texts++
 		}
+
 		return nil
 	}))
 	require.Equal(t, 1, texts)
@@ -81,8 +90,10 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 	left, err := s.journal.Unarchived(t.Context(), "", 100)
 	require.NoError(t, err)
 	require.Empty(t, left, "those that failed are left for later")
+
 	var postponed int
 	require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `
-		SELECT count(*) FROM chats WHERE archive_tries = 1 AND archive_after BETWEEN now() - interval '1 minute' AND now() + interval '1 minute'`).Scan(&postponed))
+		SELECT count(*) FROM chats WHERE archive_tries = 1 AND archive_after BETWEEN now() - interval '1 minute'
+		    AND now() + interval '1 minute'`).Scan(&postponed))
 	require.Equal(t, 60, postponed)
 }

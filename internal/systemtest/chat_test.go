@@ -19,6 +19,7 @@ func TestAChatStreamsItsAnswer(t *testing.T) {
 
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "completed", end["status"])
+
 	turns := s.messages(session)
 	require.Len(t, turns, 2)
 	require.Equal(t, domain.RoleUser, turns[0].Role)
@@ -32,12 +33,18 @@ func TestToolsRunInALoop(t *testing.T) {
 	s := newStack(t)
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
-		{"calls": []obj{{"name": "Bash", "arguments": obj{"command": "echo one >> log; cat log"}}, {"name": "Bash", "arguments": obj{"command": "exit 3"}}}},
+		{
+			"calls": []obj{
+				{"name": "Bash", "arguments": obj{"command": "echo one >> log; cat log"}},
+				{"name": "Bash", "arguments": obj{"command": "exit 3"}},
+			},
+		},
 		{"text": "done"},
 	}}))
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "completed", end["status"], end)
 	require.EqualValues(t, 2, end["steps"])
+
 	turns := s.messages(session)
 	require.Len(t, turns, 3)
 	require.Equal(t, domain.CallDone, turns[1].ToolCalls[0].Status)
@@ -51,13 +58,17 @@ func TestLongChatsLeaveSmallHistories(t *testing.T) {
 	s := newStack(t)
 	s.acts.NoFastPaths = false // what is measured is a step of the service as it runs
 	session := s.session()
+
 	const steps = 60
+
 	ack := s.send(session, script(obj{"loop": obj{"n": steps, "call": bash("true")}}))
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+
 	size := 0
 	for _, history := range s.histories(durable.SessionWorkflowID(session)) {
 		size += proto.Size(history)
 	}
+
 	require.Less(t, size/steps*1000, 5<<20, "bytes of a chat of 1,000 model calls")
 }
 

@@ -20,17 +20,21 @@ import (
 type remembered struct{}
 
 func (remembered) Recall(_ context.Context, _ domain.Session, query string) ([]domain.RecalledMemory, error) {
-	return []domain.RecalledMemory{{ID: 7, Type: domain.MemoryFeedback, Content: "prefers tabs; asked: " + strings.SplitN(query, "[[", 2)[0], Score: 0.5}}, nil
+	return []domain.RecalledMemory{
+		{ID: 7, Type: domain.MemoryFeedback, Content: "prefers tabs; asked: " + strings.SplitN(query, "[[", 2)[0], Score: 0.5},
+	}, nil
 }
 
 // small makes a session on the model with a window of 8,000 tokens.
 func (s *stack) small(policy *domain.CompactionPolicy) string {
 	s.t.Helper()
+
 	name := mock.SmallModel
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{
 		Model: &name, MemoryEnabled: true, Setup: domain.SessionSetup{Compaction: policy},
 	})
 	require.NoError(s.t, err)
+
 	return made.ID
 }
 
@@ -44,6 +48,7 @@ func (s *stack) compactions(session string) (found []domain.Turn) {
 			found = append(found, turn)
 		}
 	}
+
 	return found
 }
 
@@ -53,15 +58,18 @@ func (s *stack) beside(session string, c domain.Turn) (before, behind domain.Tur
 	all := s.messages(session)
 	require.Greater(s.t, c.Sequence, int64(0))
 	require.Greater(s.t, len(all), int(c.Sequence)+1)
+
 	return all[c.Sequence-1], all[c.Sequence+1]
 }
 
 func (s *stack) talk(session string, messages ...string) (end map[string]any) {
 	s.t.Helper()
+
 	for _, m := range messages {
 		ack := s.send(session, m)
 		end = s.awaitEnd(session, ack.ChatID)
 	}
+
 	return end
 }
 
@@ -74,6 +82,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		for i := range 8 {
 			require.Equal(t, "completed", s.talk(session, plain(i, 900))["finish_reason"])
 		}
+
 		found := s.compactions(session)
 		require.NotEmpty(t, found)
 		c := found[0]
@@ -90,6 +99,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		before, behind := s.beside(session, c)
 		require.Equal(t, domain.RoleUser, before.Role)
 		require.Equal(t, domain.RoleAssistant, behind.Role)
+
 		event := s.await(session, domain.EventSessionCompacted, nil)
 		require.NotEmpty(t, event)
 	},
@@ -101,10 +111,12 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, "completed", end["finish_reason"], end)
 		require.EqualValues(t, 31, end["steps"], "no step was made twice, and summaries are none")
 		require.Greater(t, len(s.compactions(session)), 1)
+
 		input := int64(0)
 		for _, turn := range s.messages(session) {
 			input += turn.Usage.InputTokens
 		}
+
 		require.EqualValues(t, input, end["usage"].(map[string]any)["input_tokens"], "the chat's usage holds that of its summaries")
 	},
 	"compact_overflow": func(t *testing.T, s *stack, session string) {
@@ -113,6 +125,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 			end = s.talk(session, plain(i, 900))
 			require.Equal(t, "completed", end["finish_reason"], end)
 		}
+
 		found := s.compactions(session)
 		require.NotEmpty(t, found)
 		require.Equal(t, "overflow", *found[0].Trigger)
@@ -132,11 +145,13 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
 		}
+
 		broken := obj{"status": 400, "error_message": "no summaries today"}
 		end := s.talk(session, "x"+filler(600)+script(obj{"steps": []obj{{"text": "went on"}}, "summary": broken}))
 		require.Equal(t, "completed", end["finish_reason"], "the call still fits")
 		end = s.talk(session, last)
 		require.Equal(t, "completed", end["finish_reason"], "the call still fits")
+
 		found := s.compactions(session)
 		require.NotEmpty(t, found)
 		require.Equal(t, domain.TurnFailed, found[0].Status)
@@ -146,6 +161,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
 		}
+
 		held := obj{"text": "never", "hold": true}
 		ack := s.send(session, "x"+filler(1400)+script(obj{"steps": []obj{{"text": "no"}}, "summary": held}))
 		s.awaitSummary(session)
@@ -157,12 +173,15 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
 		}
+
 		held := obj{"text": "the summary", "hold": true}
 		ack := s.send(session, "x"+filler(1400)+script(obj{"steps": []obj{{"text": "first"}}, "summary": held}))
 		s.awaitSummary(session)
 		steered, err := s.chats.Send(t.Context(), s.caller, domain.Send{
-			SessionID: session, Message: []domain.ContentPart{{Type: "text", Text: "also" + script(obj{"steps": []obj{{"text": "steered answer"}}})}},
-			Delivery: domain.DeliverSteer, Trigger: domain.TriggerUser,
+			SessionID: session,
+			Message:   []domain.ContentPart{{Type: "text", Text: "also" + script(obj{"steps": []obj{{"text": "steered answer"}}})}},
+			Delivery:  domain.DeliverSteer,
+			Trigger:   domain.TriggerUser,
 		})
 		require.NoError(t, err)
 		require.Equal(t, ack.ChatID, steered.ChatID)
@@ -181,6 +200,7 @@ var policies = map[string]*domain.CompactionPolicy{
 
 func TestCompactions(t *testing.T) {
 	t.Parallel()
+
 	for name, scenario := range compactScenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,27 +220,34 @@ func TestManualCompaction(t *testing.T) {
 	ask := func() domain.CompactionResult {
 		id, err := s.chats.Compact(t.Context(), s.caller, session)
 		require.NoError(t, err)
+
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
+
 		result, err := s.compacting.Await(ctx, s.caller, id)
 		require.NoError(t, err)
 		require.Equal(t, id, result.CompactionID)
+
 		return result
 	}
 	require.Equal(t, domain.CompactionSkipped, ask().Status, "there is nothing yet")
+
 	for i := range 3 {
 		s.talk(session, plain(i, 300))
 	}
+
 	result := ask()
 	require.Equal(t, domain.CompactionCompleted, result.Status, result.Reason)
 	require.Equal(t, 4, result.ArchivedCount)
 	require.Less(t, result.TokensAfter, result.TokensBefore)
+
 	found := s.compactions(session)
 	require.Len(t, found, 1)
 	require.Equal(t, result.CompactionID, *found[0].CompactionID)
 	require.Equal(t, result.CompactionID, found[0].ID)
 	require.Equal(t, "manual", *found[0].Trigger)
 	require.Len(t, s.messages(session), 7, "nothing is deleted")
+
 	again := ask()
 	require.Equal(t, domain.CompactionSkipped, again.Status, "nothing was said since")
 	require.Equal(t, "completed", s.talk(session, plain(4, 10))["finish_reason"])
@@ -245,17 +272,20 @@ func toJSON(v any) string {
 	if err != nil {
 		panic(err)
 	}
+
 	return string(raw)
 }
 
 // control asks the mock model's control interface.
 func (s *stack) control(method, path string) string {
 	s.t.Helper()
+
 	r := httptest.NewRequest(method, path, nil)
 	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
 	w := httptest.NewRecorder()
 	s.model.Handler().ServeHTTP(w, r)
 	require.Equal(s.t, 200, w.Code, w.Body.String())
+
 	return w.Body.String()
 }
 

@@ -32,37 +32,50 @@ type works struct {
 func newWorks(t *testing.T) *works {
 	t.Helper()
 	s := &works{stack: newStack(t)}
+
 	var err error
+
 	s.graphs, err = production.New(s.db, noSkills{})
 	require.NoError(t, err)
+
 	engine := temporal.Runs{Client: s.client, Queue: s.queue}
-	s.runs, err = dagruns.New(dagruns.Config{Records: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Logger: s.logger})
+	s.runs, err = dagruns.New(
+		dagruns.Config{Records: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Logger: s.logger},
+	)
 	require.NoError(t, err)
 	worker.RegisterDAGRuns(s.worker, &activities.DAGRuns{Runs: s.runs})
 
 	timetable := newRepair(t, s.stack, engine)
 	stalled, err := maintenance.NewDAGRuns(s.journal, engine)
 	require.NoError(t, err)
+
 	s.repair = func() {
 		require.NoError(t, timetable.NotifyWaiters(t.Context()))
 		require.NoError(t, stalled.Repair(t.Context()))
 	}
+
 	return s
 }
 
 // newRepair signals the runs that wait for chats.
 func newRepair(t *testing.T, s *stack, engine temporal.Runs) *maintenance.Schedules {
 	t.Helper()
+
 	repair, err := maintenance.NewSchedules(s.journal, noTasks{}, engine)
 	require.NoError(t, err)
+
 	return repair
 }
 
 // play publishes a DAG, runs it and waits for its end.
 func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 	s.t.Helper()
+
 	var g dag.Graph
-	require.NoError(s.t, json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`), &g))
+	require.NoError(
+		s.t,
+		json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`), &g),
+	)
 	user := s.caller.User
 	solution, err := s.graphs.Create(s.t.Context(), domain.NewProdSolution{OwnerID: user.ID, Name: "n"})
 	require.NoError(s.t, err)
@@ -74,8 +87,10 @@ func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 		s.repair()
 		run, err = s.db.DAGRun(s.t.Context(), user, solution.ID, run.ID)
 		require.NoError(s.t, err)
+
 		return run.Status.Over()
 	}, 3*patience, 50*time.Millisecond, "the run did not end") // a thousand workflows, with the race detector
+
 	return run
 }
 
@@ -88,6 +103,7 @@ func TestDAGRun_agentToolAndPause(t *testing.T) {
 	s := newWorks(t)
 	prompt, err := json.Marshal("go" + script(obj{"steps": []obj{{"text": "drafted"}}}))
 	require.NoError(t, err)
+
 	run := s.play(`{"id":"a","type":"agent","config":{"prompt":`+string(prompt)+`}},
 		{"id":"w","type":"wait","config":{"wait_s":1}},
 		{"id":"b","type":"tool","config":{"tool":"Bash","arguments":{"command":"echo {{nodes.a.output}}"}}}`,
@@ -104,12 +120,14 @@ func TestDAGRun_large(t *testing.T) {
 	s := newWorks(t)
 	nodes, edges := []string{}, []string{}
 	before := "s"
+
 	for i := range 198 {
 		id := fmt.Sprintf("j%d", i)
 		nodes = append(nodes, fmt.Sprintf(`{"id":"%s","type":"join"}`, id))
 		edges = append(edges, edge("e"+id, before, id))
 		before = id
 	}
+
 	run := s.play(strings.Join(nodes, ","), strings.Join(append(edges, edge("last", before, "z")), ","), `{"x":1}`)
 	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
 	require.JSONEq(t, `{"x":1}`, string(run.Outputs))
@@ -119,15 +137,19 @@ func TestDAGRun_large(t *testing.T) {
 		Nodes: []dag.Node{{ID: "s", Type: dag.Start}, {ID: "z", Type: dag.End}}, Edges: []dag.Edge{{ID: "e", Source: "s", Target: "z"}},
 	}, "")
 	require.NoError(t, err)
+
 	items := make([]int, 1000)
 	for i := range items {
 		items[i] = i
 	}
+
 	inputs, err := json.Marshal(map[string]any{"list": items})
 	require.NoError(t, err)
+
 	run = s.play(`{"id":"m","type":"map","concurrency":32,"config":{"prod_solution_id":"`+inner+`"},"inputs":{"items":"{{input.list}}"}}`,
 		edge("e1", "s", "m")+","+edge("e2", "m", "z"), string(inputs))
 	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
+
 	var outputs []struct{ Item int }
 	require.NoError(t, json.Unmarshal(run.Outputs, &outputs))
 	require.Len(t, outputs, 1000)

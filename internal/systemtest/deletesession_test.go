@@ -26,7 +26,9 @@ type outside struct {
 func (o *outside) note(what string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.removed = append(o.removed, what)
+
 	return nil
 }
 
@@ -39,9 +41,11 @@ func (o *outside) Remove(_ context.Context, id string) error {
 	o.tries++
 	first := o.tries == 1
 	o.mu.Unlock()
+
 	if first {
 		return errors.New("the file system is away")
 	}
+
 	return o.note("files of " + id)
 }
 
@@ -56,9 +60,11 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	worker.RegisterDeletions(s.worker, &activities.Deletions{
 		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
 	})
+
 	lost := &lostStarts{}
 	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, lost, s.logger)
 	require.NoError(t, err)
+
 	session := s.session()
 	before := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo one")}}, {"text": "done"}}}))
 	require.Equal(t, "completed", s.awaitEnd(session, before.ChatID)["finish_reason"])
@@ -82,13 +88,16 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `
 		SELECT (SELECT count(*) FROM sessions WHERE id = $1) + (SELECT count(*) FROM chats WHERE session_id = $1)
 		     + (SELECT count(*) FROM entries WHERE session_id = $1) + (SELECT count(*) FROM tool_calls WHERE session_id = $1)
-		     + (SELECT count(*) FROM inbox WHERE session_id = $1) + (SELECT count(*) FROM branches WHERE session_id = $1)`, session).Scan(&rows))
+		     + (SELECT count(*) FROM inbox WHERE session_id = $1) + (SELECT count(*) FROM branches
+		         WHERE session_id = $1)`, session).Scan(&rows))
 	require.Zero(t, rows)
 	require.Contains(t, rest.removed, "files of "+session)
 	require.Contains(t, rest.removed, "servers of "+session)
+
 	for _, prefix := range activities.SessionPrefixes {
 		require.Contains(t, rest.removed, prefix+session+"/")
 	}
+
 	require.Empty(t, s.events(session))
 	left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ func agentOf(description string, more obj, steps ...obj) obj {
 	for name, value := range more {
 		arguments[name] = value
 	}
+
 	return obj{"name": "Agent", "arguments": arguments}
 }
 
@@ -41,10 +42,12 @@ func TestASubAgentWorksOnItsOwn(t *testing.T) {
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "completed", end["status"], end)
 	require.EqualValues(t, 2, end["steps"], "the steps of sub-agents are their own")
+
 	turns := s.messages(session)
 	for i, turn := range turns {
 		require.EqualValues(t, i, turn.Sequence)
 	}
+
 	root := ofLoop(turns, domain.RootLoop)
 	require.Len(t, root, 3)
 	call := root[1].ToolCalls[0]
@@ -54,24 +57,30 @@ func TestASubAgentWorksOnItsOwn(t *testing.T) {
 	fork := ofLoop(turns, call.ID)
 	require.Len(t, fork, 3)
 	require.Equal(t, domain.RoleUser, fork[0].Role)
+
 	for _, turn := range fork {
 		require.Equal(t, call.ID, *turn.ParentForkToolCallID)
 		require.Equal(t, ack.ChatID, turn.ChatID)
 	}
+
 	require.Equal(t, domain.CallDone, fork[1].ToolCalls[0].Status)
 	require.Contains(t, fork[1].ToolCalls[0].Result, "inside")
+
 	var used domain.Usage
 	for _, turn := range turns {
 		used = used.Add(turn.Usage)
 	}
+
 	usage := end["usage"].(map[string]any)
 	require.EqualValues(t, used.InputTokens, usage["input_tokens"])
 	require.EqualValues(t, used.OutputTokens, usage["output_tokens"])
+
 	for _, e := range s.events(session) {
 		if d := fields(e); e.Name == domain.EventTurnStart && d["loop_id"] != "root" {
 			require.Equal(t, call.ID, d["parent_fork_tool_call_id"])
 		}
 	}
+
 	s.checkEvents(session)
 }
 
@@ -80,6 +89,7 @@ func TestSubAgentsRunAtTheSameTimeAndNest(t *testing.T) {
 	s := newStack(t)
 	session := s.session()
 	inner := agent("inner", obj{"text": "deep down"})
+
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{
 			agent("one", obj{"text": "first part", "hold": true}),
@@ -92,6 +102,7 @@ func TestSubAgentsRunAtTheSameTimeAndNest(t *testing.T) {
 	for _, begins := range []string{"first ", "second "} { // each before the other ends
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["text_delta"] == begins })
 	}
+
 	s.releaseUntil(func() bool { return s.anyChatEnded(session) })
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	turns := s.messages(session)
@@ -107,10 +118,12 @@ func TestSubAgentsOfAnUnknownTypeOrTooDeepAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
+
 	deep := obj{"text": "bottom"}
 	for depth := range 4 {
 		deep = obj{"calls": []obj{agent(fmt.Sprintf("level %d", 4-depth), deep, obj{"text": "up"})}}
 	}
+
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{
 			agentOf("odd", obj{"subagent_type": "poet"}, obj{"text": "never"}),
@@ -122,17 +135,21 @@ func TestSubAgentsOfAnUnknownTypeOrTooDeepAreRefused(t *testing.T) {
 	}}))
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	turns := s.messages(session)
+
 	calls := ofLoop(turns, domain.RootLoop)[1].ToolCalls
 	for i, words := range []string{"general-purpose, explorer", "The models are: ", "description is empty"} {
 		require.Equal(t, domain.CallError, calls[i].Status)
 		require.Contains(t, calls[i].Result, words)
 	}
+
 	require.Equal(t, domain.CallDone, calls[3].Status)
+
 	at := calls[3]
 	for range 2 {
 		at = ofLoop(turns, at.ID)[1].ToolCalls[0]
 		require.Equal(t, domain.CallDone, at.Status)
 	}
+
 	at = ofLoop(turns, at.ID)[1].ToolCalls[0]
 	require.Equal(t, domain.CallError, at.Status)
 	require.Contains(t, at.Result, "3 deep")
@@ -142,10 +159,12 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
+
 	var calls []obj
 	for i := range 12 {
 		calls = append(calls, agent(fmt.Sprintf("worker %d", i), obj{"text": fmt.Sprintf("part %d", i), "hold": true}))
 	}
+
 	ack := s.send(session, script(obj{"steps": []obj{{"calls": calls}, {"text": "done"}}}))
 	working := func() (n int) {
 		for _, e := range s.events(session) {
@@ -153,8 +172,10 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 				n++
 			}
 		}
+
 		return n
 	}
+
 	require.Eventually(t, func() bool { return working() == 10 }, patience, 10*time.Millisecond, "ten do not work at once")
 	require.Eventually(t, func() bool {
 		live, err := s.journal.Live(t.Context(), session)
@@ -164,6 +185,7 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	turns := s.messages(session)
 	open, most := 0, 0
+
 	for _, e := range s.events(session) {
 		d := fields(e)
 		if d["turn_id"] == nil || !slices.ContainsFunc(turns, func(t domain.Turn) bool {
@@ -171,6 +193,7 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 		}) {
 			continue
 		}
+
 		switch e.Name {
 		case domain.EventTurnStart:
 			open++
@@ -179,13 +202,17 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 			open--
 		}
 	}
+
 	require.Equal(t, 10, most)
+
 	for i, call := range ofLoop(turns, domain.RootLoop)[1].ToolCalls {
 		require.Equal(t, fmt.Sprintf("part %d", i), call.Result)
 	}
+
 	for i, turn := range turns {
 		require.EqualValues(t, i, turn.Sequence)
 	}
+
 	s.checkEvents(session)
 }
 
@@ -219,10 +246,18 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		s.checkEvents(session)
 		turns := s.messages(session)
+
 		return turns, ofLoop(turns, domain.RootLoop)[1].ToolCalls[0]
 	}
 	s.acts.ForkLimits.Steps = 2
-	_, busy := one(agent("busy", obj{"text": "one", "calls": []obj{bash("true")}}, obj{"text": "two", "calls": []obj{bash("true")}}, obj{"text": "three"}))
+	_, busy := one(
+		agent(
+			"busy",
+			obj{"text": "one", "calls": []obj{bash("true")}},
+			obj{"text": "two", "calls": []obj{bash("true")}},
+			obj{"text": "three"},
+		),
+	)
 	require.Equal(t, domain.CallError, busy.Status)
 	require.Contains(t, busy.Result, "2 model calls")
 	require.Contains(t, busy.Result, "two")
@@ -232,11 +267,14 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 		turns, slow := one(agent("slow", obj{"text": "a very long story", "hold": true, "hold_after": 2}))
 		require.Equal(t, domain.CallError, slow.Status)
 		require.Contains(t, slow.Result, "time was over")
+
 		if !strings.Contains(slow.Result, "a very") && limit < time.Minute {
 			continue // it had not come to say anything yet
 		}
+
 		require.Contains(t, slow.Result, "a very", "what it had found so far")
 		require.NotEqual(t, domain.TurnStreaming, ofLoop(turns, slow.ID)[1].Status)
+
 		return
 	}
 }
@@ -244,12 +282,16 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 // asked waits until so many questions are open and gives them.
 func (s *stack) asked(session string, n int) []domain.Question {
 	s.t.Helper()
+
 	var open []domain.Question
+
 	require.Eventually(s.t, func() bool {
 		live, err := s.journal.Live(s.t.Context(), session)
 		open = live.Questions
+
 		return err == nil && len(open) == n
 	}, patience, 10*time.Millisecond)
+
 	return open
 }
 
@@ -282,6 +324,7 @@ func TestASubAgentAsksWhileOthersWork(t *testing.T) {
 	require.NotNil(t, q.SourceLoop)
 	require.Equal(t, "asks", q.SourceLoop.Description)
 	require.Equal(t, q.LoopID, q.SourceLoop.LoopID)
+
 	turns := s.messages(session)
 	calls := ofLoop(turns, domain.RootLoop)[1].ToolCalls
 	require.Equal(t, q.SourceLoop.ParentToolCallID, calls[0].ID)
@@ -304,6 +347,7 @@ func (s *stack) status(session string) domain.SessionStatus {
 	s.t.Helper()
 	live, err := s.journal.Live(s.t.Context(), session)
 	require.NoError(s.t, err)
+
 	return live.Status
 }
 
@@ -322,12 +366,15 @@ func TestNestedQuestionsOfSeveralSubAgents(t *testing.T) {
 	}}))
 	open := s.asked(session, 4)
 	require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+
 	for i, q := range open {
 		if i == 3 {
 			require.Equal(t, domain.SessionWaitingForInput, s.status(session))
 		}
+
 		s.answerTo(session, q)
 	}
+
 	s.awaitEnds(session, ack.ChatID, 2)
 	turns := s.messages(session)
 	calls := ofLoop(turns, domain.RootLoop)[1].ToolCalls
@@ -354,7 +401,8 @@ func TestAnAnswerMovesASubAgentWhileOthersWork(t *testing.T) {
 	s.answerTo(session, q)
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(s.messages(session), func(turn domain.Turn) bool {
-			return turn.LoopID == q.LoopID && slices.ContainsFunc(turn.Blocks, func(b domain.Block) bool { return strings.Contains(b.Content, "deep is blue") })
+			return turn.LoopID == q.LoopID &&
+				slices.ContainsFunc(turn.Blocks, func(b domain.Block) bool { return strings.Contains(b.Content, "deep is blue") })
 		})
 	}, patience, 20*time.Millisecond)
 	s.stop(session)
@@ -372,12 +420,15 @@ func TestAMessageInsteadOfAnAnswerEndsSubAgents(t *testing.T) {
 	s.awaitEnd(session, ack.ChatID)
 	next := s.send(session, script(obj{"steps": []obj{{"text": "instead"}}}))
 	require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
+
 	for _, turn := range s.messages(session) {
 		require.NotContains(t, []domain.TurnStatus{domain.TurnStreaming, domain.TurnPaused}, turn.Status)
+
 		for _, call := range turn.ToolCalls {
 			require.Equal(t, domain.CallCancelled, call.Status)
 		}
 	}
+
 	s.checkEvents(session)
 	s.noOpenForks(session)
 }
@@ -399,17 +450,21 @@ func TestAStopReachesSubAgents(t *testing.T) {
 	s.asked(session, 1)
 	s.stop(session)
 	require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+
 	for _, turn := range s.messages(session) {
 		require.NotContains(t, []domain.TurnStatus{domain.TurnStreaming, domain.TurnPaused}, turn.Status)
+
 		for _, call := range turn.ToolCalls {
 			require.Equal(t, domain.CallCancelled, call.Status, call.ToolName)
 		}
+
 		for _, block := range turn.Blocks {
 			if block.Type == domain.BlockText && strings.HasPrefix(block.Content, "deep") {
 				require.Equal(t, domain.TurnInterrupted, turn.Status)
 			}
 		}
 	}
+
 	s.checkEvents(session)
 	s.noOpenForks(session)
 	require.Equal(t, "completed", s.awaitEnd(session, s.send(session, script(obj{"steps": []obj{{"text": "next"}}})).ChatID)["status"])
@@ -424,12 +479,14 @@ func (s *stack) noOpenForks(session string) {
 				if call.ToolName != "Agent" {
 					continue
 				}
+
 				d, err := s.client.DescribeWorkflowExecution(s.t.Context(), "fork/"+turn.ChatID+"/"+call.ID, "")
 				if err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() == nil {
 					return false
 				}
 			}
 		}
+
 		return true
 	}, patience, 50*time.Millisecond)
 }

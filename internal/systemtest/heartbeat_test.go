@@ -29,22 +29,32 @@ type heartbeats struct {
 	lost    atomic.Int32 // heartbeats of attempts that the server had given up
 }
 
-func (h *heartbeats) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (h *heartbeats) intercept(
+	ctx context.Context,
+	method string,
+	req, reply any,
+	conn *grpc.ClientConn,
+	call grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
 	_, heartbeat := req.(*workflowservice.RecordActivityTaskHeartbeatRequest)
 	if heartbeat && h.stalled.Load() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+
 	err := call(ctx, method, req, reply, conn, opts...)
 	if heartbeat && status.Code(err) == codes.NotFound {
 		h.lost.Add(1)
 	}
+
 	return err
 }
 
 // throughHeartbeats restarts the worker behind the interceptor.
 func (s *stack) throughHeartbeats() *heartbeats {
 	s.t.Helper()
+
 	h := &heartbeats{}
 	options := testkit.Temporal(s.t)
 	options.ConnectionOptions.GrpcCompression, options.ConnectionOptions.GetSystemInfoTimeout = &client.GrpcCompressionNone{}, time.Minute
@@ -55,6 +65,7 @@ func (s *stack) throughHeartbeats() *heartbeats {
 	s.client = through
 	s.startWorker()
 	s.t.Cleanup(func() { s.worker.Stop(); through.Close() })
+
 	return h
 }
 
@@ -66,11 +77,13 @@ func (s *stack) awaitAttempt(workflowID string, n int32) {
 		if err != nil {
 			return false
 		}
+
 		for _, pending := range run.GetPendingActivities() {
 			if pending.GetAttempt() >= n && pending.GetLastStartedTime() != nil {
 				return true
 			}
 		}
+
 		return false
 	}, patience, 50*time.Millisecond, "%s: attempt %d", workflowID, n)
 }
@@ -85,16 +98,20 @@ func (s *stack) write(name string) {
 // modelCalls counts the requests to the model whose body has the text.
 func (s *stack) modelCalls(text string) int {
 	s.t.Helper()
+
 	var list struct {
 		Items []struct{ Body json.RawMessage } `json:"items"`
 	}
 	require.NoError(s.t, json.Unmarshal([]byte(s.control("GET", "/control/requests")), &list))
+
 	n := 0
+
 	for _, item := range list.Items {
 		if strings.Contains(string(item.Body), text) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -112,16 +129,21 @@ func TestWorkGoesOnWhileHeartbeatsAreLost(t *testing.T) {
 	task := s.send(tasking, script(obj{"steps": []obj{{"calls": []obj{bashInBackground(in("task"))}}, {"text": "started"}}}))
 	require.Equal(t, "completed", s.awaitEnd(tasking, task.ChatID)["status"])
 	s.awaitProcess(tasking)
-	stream := s.send(streaming, script(obj{"note": "streaming", "steps": []obj{{"text": "one two three four", "hold": true, "hold_after": 2}}}))
+	stream := s.send(
+		streaming,
+		script(obj{"note": "streaming", "steps": []obj{{"text": "one two three four", "hold": true, "hold_after": 2}}}),
+	)
 	s.awaitText(streaming)
 	h.stalled.Store(true)
 
 	tasks, err := s.tasks.List(t.Context(), tasking)
 	require.NoError(t, err)
+
 	runs := []string{durable.SessionWorkflowID(tooling), durable.SessionWorkflowID(streaming), durable.TaskWorkflowID(tasks[0].TaskID)}
 	for _, run := range runs {
 		s.awaitAttempt(run, 2)
 	}
+
 	h.stalled.Store(false)
 	require.Eventually(t, func() bool { return int(h.lost.Load()) >= len(runs) }, patience, 20*time.Millisecond,
 		"the first attempts hear that they are given up")

@@ -33,9 +33,12 @@ type standing struct {
 func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (domain.RestoredFiles, error) {
 	if f.on.Load() {
 		f.begun <- struct{}{}
+
 		<-ctx.Done()
+
 		return domain.RestoredFiles{}, ctx.Err()
 	}
+
 	return f.Files.Restore(ctx, in)
 }
 
@@ -59,15 +62,19 @@ func newPast(t *testing.T) *past {
 	p := &past{stack: s, dir: t.TempDir()}
 	kept := snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: s.logger})
 	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, begun: make(chan struct{}, 100)}
-	p.captures, err = history.NewCapturer(history.CapturerConfig{Records: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger})
+	p.captures, err = history.NewCapturer(
+		history.CapturerConfig{Records: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.captures.Drain(context.Background()) })
+
 	p.moves, err = history.New(history.Config{
 		Records: s.journal, Captures: p.captures, Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Logger: s.logger,
 	})
 	require.NoError(t, err)
 	s.configure(func(cfg *chat.Config) { cfg.History = p.moves })
 	p.register()
+
 	return p
 }
 
@@ -84,6 +91,7 @@ func (p *past) read() string {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, "a.txt"))
 	require.NoError(p.t, err)
+
 	return string(data)
 }
 
@@ -91,6 +99,7 @@ func (p *past) read() string {
 // the checkpoint before the second.
 func (p *past) talked() (session, point string) {
 	p.t.Helper()
+
 	session = p.session()
 	for _, content := range []string{"one", "two"} {
 		p.write(content)
@@ -98,19 +107,23 @@ func (p *past) talked() (session, point string) {
 		require.Equal(p.t, "completed", p.awaitEnd(session, ack.ChatID)["status"])
 		require.NoError(p.t, p.captures.Flush(p.t.Context(), session))
 	}
+
 	p.write("three")
 	list, err := p.moves.Checkpoints(p.t.Context(), session)
 	require.NoError(p.t, err)
 	require.Len(p.t, list, 2)
+
 	return session, list[1].ID
 }
 
 // runID gives the workflow id of the newest operation of a session.
 func (p *past) runID(session string) string {
 	p.t.Helper()
+
 	var id string
 	require.NoError(p.t, p.journal.Pool.QueryRow(p.t.Context(), `
 		SELECT id FROM history_operations WHERE session_id = $1 ORDER BY id DESC LIMIT 1`, session).Scan(&id))
+
 	return durable.HistoryWorkflowID(session, id)
 }
 
@@ -125,8 +138,10 @@ func TestHistoryOperations_areWorkflows(t *testing.T) {
 	p.replayRun("history_rewind", p.runID(session))
 	described, err := p.client.DescribeWorkflowExecution(t.Context(), p.runID(session), "")
 	require.NoError(t, err)
+
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
+
 	for name, want := range map[string]string{"Kind": `"history"`, "SessionId": `"` + session + `"`, "OwnerId": `"` + p.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
@@ -152,11 +167,14 @@ func TestHistoryOperation_workerThatDied(t *testing.T) {
 	p := newPast(t)
 	session, point := p.talked()
 	p.files.on.Store(true)
+
 	over := make(chan error, 1)
+
 	go func() {
 		_, err := p.moves.Rewind(t.Context(), p.caller.User, session, point)
 		over <- err
 	}()
+
 	<-p.files.begun
 	p.worker.Stop()
 	require.Equal(t, "three", p.read())
@@ -173,14 +191,18 @@ func TestHistoryOperation_cancelledByAnOperator(t *testing.T) {
 	p := newPast(t)
 	session, point := p.talked()
 	p.files.on.Store(true)
+
 	over := make(chan error, 1)
+
 	go func() {
 		_, err := p.moves.Rewind(t.Context(), p.caller.User, session, point)
 		over <- err
 	}()
+
 	<-p.files.begun
 	p.files.on.Store(false)
 	require.NoError(t, temporal.Operator{Client: p.client, Chats: p.stack.chats}.Cancel(t.Context(), p.runID(session)))
+
 	err := <-over
 	require.True(t, domain.HasCode(err, "history_not_changed"), "%v", err)
 	require.Equal(t, "three", p.read())
@@ -194,16 +216,20 @@ func TestHistoryOperation_startedByRepair(t *testing.T) {
 	p := newPast(t)
 	session, point := p.talked()
 	p.files.on.Store(true)
+
 	over := make(chan error, 1)
+
 	go func() {
 		_, err := p.moves.Rewind(t.Context(), p.caller.User, session, point)
 		over <- err
 	}()
+
 	<-p.files.begun
 	p.files.on.Store(false)
 	id := p.runID(session)
 	require.NoError(t, p.client.TerminateWorkflow(t.Context(), id, "", "as if its start had been lost"))
-	_, err := p.journal.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute' WHERE session_id = $1`, session)
+	_, err := p.journal.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
+		WHERE session_id = $1`, session)
 	require.NoError(t, err)
 	require.NoError(t, p.moves.Repair(t.Context()))
 	require.NoError(t, <-over)

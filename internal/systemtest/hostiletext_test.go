@@ -18,6 +18,7 @@ func TestHeadlessAnswer_whiteSpace(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
+
 	for _, space := range []string{"\u00a0", "\u3000", "\u2028", "\u0085", "\f", "\v", " \n\t"} {
 		for _, answer := range []string{`{"a":1}` + space, space + `{"a":1}`} {
 			ack := s.sendHeadless(session, script(obj{"steps": []obj{{"text": answer}}}), `{"type":"object"}`)
@@ -27,6 +28,7 @@ func TestHeadlessAnswer_whiteSpace(t *testing.T) {
 			require.EqualValues(t, 1, end["steps"])
 		}
 	}
+
 	s.checkEvents(session)
 }
 
@@ -40,6 +42,7 @@ func TestFinishChat_answerIsNoJSON(t *testing.T) {
 	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "tool_progress" })
 	_, err := s.journal.FinishChat(t.Context(), contract.FinishChatIn{ChatID: ack.ChatID, Reason: domain.FinishCompleted}, nil)
 	require.NoError(t, err)
+
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "schema_mismatch", end["finish_reason"])
 	require.Equal(t, "failed", end["status"])
@@ -50,10 +53,15 @@ func TestFinishChat_answerIsNoJSON(t *testing.T) {
 func (s *stack) sendHeadless(session, message, schema string) domain.SendAck {
 	s.t.Helper()
 	ack, err := s.chats.Send(s.t.Context(), s.caller, domain.Send{
-		SessionID: session, Message: []domain.ContentPart{{Type: "text", Text: message}}, Headless: true, OutputSchema: json.RawMessage(schema),
-		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
+		SessionID:    session,
+		Message:      []domain.ContentPart{{Type: "text", Text: message}},
+		Headless:     true,
+		OutputSchema: json.RawMessage(schema),
+		Delivery:     domain.DeliverEnqueue,
+		Trigger:      domain.TriggerUser,
 	})
 	require.NoError(s.t, err)
+
 	return ack
 }
 
@@ -80,35 +88,58 @@ func TestHostileText(t *testing.T) {
 		Permissions: []domain.PermissionRule{{Tool: "Write", Decision: domain.PermissionAsk}},
 	}})
 	require.NoError(t, err)
+
 	session := made.ID
 
 	calls := []obj{
-		rawCall("No\x00pe", `{}`), rawCall("Bash", `{"command":"HOSTILE"}`), rawCall("Bash", `{"command":"true","description":"HOSTILE"}`),
-		rawCall("Bash", `{"command":"true","description":"HOSTILE","run_in_background":true}`), rawCall("Bash", `HOSTILE`),
-		rawCall("Read", `{"file_path":"HOSTILE"}`), rawCall("Edit", `{"file_path":"a","old_string":"HOSTILE","new_string":"HOSTILE"}`),
-		rawCall("Glob", `{"pattern":"HOSTILE"}`), rawCall("Grep", `{"pattern":"HOSTILE"}`), rawCall("Bash", `{"command":"printf 'a\\0b'"}`),
-		rawCall("TaskCreate", `{"subject":"HOSTILE","description":"HOSTILE"}`), rawCall("TaskCreate", `{"task_id":"HOSTILE","status":"completed"}`),
+		rawCall("No\x00pe", `{}`),
+		rawCall("Bash", `{"command":"HOSTILE"}`),
+		rawCall("Bash", `{"command":"true","description":"HOSTILE"}`),
+		rawCall("Bash", `{"command":"true","description":"HOSTILE","run_in_background":true}`),
+		rawCall("Bash", `HOSTILE`),
+		rawCall("Read", `{"file_path":"HOSTILE"}`),
+		rawCall("Edit", `{"file_path":"a","old_string":"HOSTILE","new_string":"HOSTILE"}`),
+		rawCall("Glob", `{"pattern":"HOSTILE"}`),
+		rawCall("Grep", `{"pattern":"HOSTILE"}`),
+		rawCall("Bash", `{"command":"printf 'a\\0b'"}`),
+		rawCall(
+			"TaskCreate",
+			`{"subject":"HOSTILE","description":"HOSTILE"}`,
+		),
+		rawCall("TaskCreate", `{"task_id":"HOSTILE","status":"completed"}`),
 		rawCall("Memory", `{"action":"save","content":"HOSTILE","topic":"HOSTILE","write_reason":"HOSTILE"}`),
 		rawCall("Memory", `{"action":"search","query":"HOSTILE"}`),
-		rawCall("Agent", `{"description":"HOSTILE","prompt":"HOSTILE SCRIPT"}`), rawCall("Agent", `{"description":"d","prompt":"SCRIPT","subagent_type":"HOSTILE"}`),
+		rawCall(
+			"Agent",
+			`{"description":"HOSTILE","prompt":"HOSTILE SCRIPT"}`,
+		),
+		rawCall("Agent", `{"description":"d","prompt":"SCRIPT","subagent_type":"HOSTILE"}`),
 		rawCall("Agent", `{"description":"d","prompt":"SCRIPT","model":"HOSTILE"}`),
 		rawCall("Agent", `{"description":"HOSTILE","prompt":"HOSTILE SCRIPT","run_in_background":true}`),
 	}
-	ack := s.send(session, "tools"+script(obj{"steps": []obj{{"text": "a\x00b \xed\xa0\x80", "thinking": "c\x00d", "calls": calls}, {"text": "done\x00"}}}))
+	ack := s.send(
+		session,
+		"tools"+script(obj{"steps": []obj{{"text": "a\x00b \xed\xa0\x80", "thinking": "c\x00d", "calls": calls}, {"text": "done\x00"}}}),
+	)
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "completed", end["finish_reason"], end)
 	require.EqualValues(t, 2, end["steps"])
 
 	ack = s.send(session, "questions"+script(obj{"steps": []obj{{"calls": []obj{
-		rawCall("AskUserQuestion", `{"questions":[{"question":"HOSTILE","header":"\u0000","options":[{"label":"HOSTILE","description":"HOSTILE"},{"label":"b"}]}]}`),
+		rawCall(
+			"AskUserQuestion",
+			`{"questions":[{"question":"HOSTILE","header":"\u0000","options":[{"label":"HOSTILE","description":"HOSTILE"},{"label":"b"}]}]}`,
+		),
 		rawCall("Write", `{"file_path":"HOSTILE","content":"HOSTILE"}`),
 	}}, {"text": "thanks"}}}))
 	require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+
 	for range s.asked(session, 2) {
 		live, err := s.journal.Live(t.Context(), session)
 		require.NoError(t, err)
 		s.answerTo(session, live.Questions[0])
 	}
+
 	s.awaitEnds(session, ack.ChatID, 2)
 
 	planned, err := s.chats.Send(t.Context(), s.caller, domain.Send{
@@ -124,12 +155,15 @@ func TestHostileText(t *testing.T) {
 	require.Equal(t, "completed", s.awaitEnd(session, headless.ChatID)["finish_reason"])
 
 	s.tasksEnded(session)
+
 	for _, turn := range s.messages(session) {
 		require.NotEqual(t, domain.TurnFailed, turn.Status, "%+v", turn)
 	}
+
 	for _, e := range s.events(session) {
 		require.NotEqual(t, "retry", fields(e)["patch_type"], "%v", fields(e))
 	}
+
 	s.checkEvents(session)
 }
 
@@ -138,19 +172,26 @@ func TestManyCallsInOneReply(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
+
 	var calls []obj
 	for i := range 256 {
-		calls = append(calls, obj{"name": "Bash", "arguments": obj{"command": "true", "description": fmt.Sprintf("%d %s", i, strings.Repeat("long ", 60))}})
+		calls = append(
+			calls,
+			obj{"name": "Bash", "arguments": obj{"command": "true", "description": fmt.Sprintf("%d %s", i, strings.Repeat("long ", 60))}},
+		)
 	}
+
 	ack := s.send(session, script(obj{"steps": []obj{{"calls": calls}, {"text": "done"}}}))
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "completed", end["finish_reason"], end)
+
 	status := map[domain.ToolCallStatus]int{}
 	for i, call := range s.messages(session)[1].ToolCalls {
 		if status[call.Status]++; call.Status == domain.CallError {
 			require.Contains(t, call.Result, fmt.Sprintf("this was call %d. Make it again in your next reply", i+1))
 		}
 	}
+
 	require.Equal(t, map[domain.ToolCallStatus]int{domain.CallDone: 64, domain.CallError: 192}, status)
 	s.checkEvents(session)
 }

@@ -38,9 +38,12 @@ type slowFiles struct {
 func (f *slowFiles) Put(ctx context.Context, s domain.Session, file domain.CarriedFile, content io.Reader) error {
 	if f.on.Load() {
 		f.begun <- struct{}{}
+
 		<-ctx.Done()
+
 		return context.Cause(ctx)
 	}
+
 	return f.Files.Put(ctx, s, file, content)
 }
 
@@ -63,11 +66,14 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 	t.Helper()
 	a := &abroad{stack: newStack(t), dir: t.TempDir()}
 	bucket := testkit.Objects(t)
+
 	var err error
+
 	a.objects, err = objects.Open(t.Context(), objects.Config{
 		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
 	})
 	require.NoError(t, err)
+
 	logger, runs := a.stack.logger, temporal.Runs{Client: a.client, Queue: a.queue}
 	a.files = &slowFiles{begun: make(chan struct{}, 100), Files: files.Carrier{
 		Workspaces: workspace.New(filepath.Join(a.dir, "workspace")),
@@ -81,6 +87,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 	})
 	require.NoError(t, err)
 	a.register()
+
 	return a
 }
 
@@ -96,13 +103,17 @@ func (a *abroad) exported() []byte {
 	require.Equal(a.t, "completed", a.awaitEnd(id, ack.ChatID)["status"])
 	session, err := a.journal.OwnSession(a.t.Context(), a.caller.User, id)
 	require.NoError(a.t, err)
+
 	content := bytes.NewReader([]byte("a file"))
 	require.NoError(a.t, a.files.Files.Put(a.t.Context(), session, domain.CarriedFile{Path: "a.txt", Mode: 0o644, Size: 6}, content))
 	x, err := a.transfers.Export(a.t.Context(), session, domain.ExportParts{Private: true, Files: true})
 	require.NoError(a.t, err)
+
 	defer x.Close()
+
 	var out bytes.Buffer
 	require.NoError(a.t, x.Write(a.t.Context(), &out))
+
 	return out.Bytes()
 }
 
@@ -116,11 +127,14 @@ func (a *abroad) load(archive []byte) (id string, over chan imported) {
 	a.t.Helper()
 	up, err := a.transfers.Upload(a.t.Context(), a.caller.User.ID, bytes.NewReader(archive))
 	require.NoError(a.t, err)
+
 	over = make(chan imported, 1)
+
 	go func() {
 		id, _, err := a.transfers.Import(a.t.Context(), domain.ImportRequest{OwnerID: a.caller.User.ID, Upload: up})
 		over <- imported{id, err}
 	}()
+
 	return up.SessionID, over
 }
 
@@ -129,18 +143,23 @@ func (a *abroad) traces() []string {
 	a.t.Helper()
 	left, err := a.objects.Keys(a.t.Context(), "")
 	require.NoError(a.t, err)
+
 	for _, dir := range []string{"workspace", "spool"} {
 		list, err := os.ReadDir(filepath.Join(a.dir, dir))
 		require.NoError(a.t, err)
+
 		for _, e := range list {
 			left = append(left, dir+"/"+e.Name())
 		}
 	}
+
 	var sessions int
 	require.NoError(a.t, a.journal.Pool.QueryRow(a.t.Context(), `SELECT count(*) FROM sessions`).Scan(&sessions))
+
 	for range sessions {
 		left = append(left, "session")
 	}
+
 	return left
 }
 
@@ -155,11 +174,14 @@ func TestImport_isAWorkflow(t *testing.T) {
 	a.replayRun("import", durable.ImportWorkflowID(id))
 	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(id), "")
 	require.NoError(t, err)
+
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
+
 	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": `"` + id + `"`, "OwnerId": `"` + a.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
+
 	_, err = a.journal.OwnSession(t.Context(), a.caller.User, id)
 	require.NoError(t, err)
 
@@ -226,13 +248,16 @@ func (e *endless) DeletePrefix(ctx context.Context, prefix string) error {
 	case e.begun <- struct{}{}:
 	default:
 	}
+
 	<-ctx.Done()
+
 	return context.Cause(ctx)
 }
 
 // The deletion of a session closes an import that has made it and is still open.
 func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 	t.Parallel()
+
 	stuck := &endless{begun: make(chan struct{}, 1)}
 	a := newAbroadOn(t, func(store *objects.Store) transfer.Objects {
 		stuck.Store = store
@@ -270,11 +295,14 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 	p := newPast(t)
 	session, point := p.talked()
 	p.files.on.Store(true)
+
 	over := make(chan error, 1)
+
 	go func() {
 		_, err := p.moves.Rewind(t.Context(), p.caller.User, session, point)
 		over <- err
 	}()
+
 	<-p.files.begun
 	id := p.runID(session)
 	rest := &outside{tries: 1}

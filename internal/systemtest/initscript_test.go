@@ -19,10 +19,13 @@ func TestInitScript_comesBeforeTheFirstModelCall(t *testing.T) {
 	s := newStack(t)
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{InitScript: "echo ready"})
 	require.NoError(t, err)
+
 	ack := s.send(made.ID, script(obj{"steps": []obj{{"text": "begun"}}}))
+
 	require.Eventually(t, func() bool {
 		session, _, err := s.journal.ReadSession(t.Context(), s.caller.User, made.ID)
 		require.NoError(t, err)
+
 		return session.Status == domain.SessionRunning && session.WaitingReason == domain.WaitingTool
 	}, patience, 20*time.Millisecond)
 
@@ -37,6 +40,10 @@ func TestInitScript_comesBeforeTheFirstModelCall(t *testing.T) {
 	require.Len(t, turns, 3)
 	require.Equal(t, []domain.Role{domain.RoleUser, domain.RoleSystem, domain.RoleAssistant},
 		[]domain.Role{turns[0].Role, turns[1].Role, turns[2].Role})
-	require.True(t, strings.HasPrefix(turns[1].Blocks[0].Content, "Background task "+task+" (Init script) has ended: failed"), turns[1].Blocks)
+	require.True(
+		t,
+		strings.HasPrefix(turns[1].Blocks[0].Content, "Background task "+task+" (Init script) has ended: failed"),
+		turns[1].Blocks,
+	)
 	s.replayRun("init_script", durable.SessionWorkflowID(made.ID))
 }

@@ -42,6 +42,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 		MaxConcurrentTasks: 1, Visibility: domain.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
+
 	title, text := "Paint the wall", script(obj{"steps": []obj{{"text": "painted"}}})
 	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, domain.IssueFields{
 		Title: &title, Description: &text, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: agent},
@@ -49,6 +50,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 
 	var run domain.IssueRun
+
 	require.Eventually(t, func() bool {
 		require.NoError(t, ended.NotifyWaiters(t.Context()))
 		require.NoError(t, stalled.Repair(t.Context()))
@@ -56,6 +58,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		run = found[0]
+
 		return run.FinishedAt != nil
 	}, patience, 50*time.Millisecond, "the run did not end")
 	require.Equal(t, domain.IssueRunCompleted, run.Status)

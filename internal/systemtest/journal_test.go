@@ -23,6 +23,7 @@ func (l *awayLog) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 	if l.away.Load() {
 		return 0, errors.New("the log is away")
 	}
+
 	return l.EventLog.Publish(ctx, e)
 }
 
@@ -30,16 +31,19 @@ func (l *awayLog) Repeat(ctx context.Context, e domain.Event, after uint64) (uin
 	if l.away.Load() {
 		return 0, errors.New("the log is away")
 	}
+
 	return l.EventLog.Repeat(ctx, e, after)
 }
 
 func TestEventsKeepTheirOrderWhenTheLogWasAway(t *testing.T) {
 	t.Parallel()
+
 	for name, after := range map[string]func(t *testing.T, s *stack, same *postgres.Store) *postgres.Store{
 		"in the same process": func(_ *testing.T, _ *stack, same *postgres.Store) *postgres.Store { return same },
 		"after a restart": func(t *testing.T, s *stack, _ *postgres.Store) *postgres.Store {
 			next := postgres.NewStore(s.db, s.log, s.logger)
 			require.NoError(t, next.Recover(t.Context()))
+
 			return next
 		},
 	} {
@@ -59,6 +63,7 @@ func TestEventsKeepTheirOrderWhenTheLogWasAway(t *testing.T) {
 			rename(journal, "second") // committed all the same
 			rename(journal, "third")
 			log.away.Store(false)
+
 			last := after(t, s, journal)
 			rename(last, "fourth")
 			require.NoError(t, last.Flush(t.Context()))
@@ -67,6 +72,7 @@ func TestEventsKeepTheirOrderWhenTheLogWasAway(t *testing.T) {
 			for _, e := range s.events(session) {
 				intents = append(intents, fields(e)["intent"])
 			}
+
 			require.Equal(t, []any{"first", "second", "third", "fourth"}, intents)
 		})
 	}

@@ -53,9 +53,11 @@ type faultServer struct {
 
 func newFaultServer(t *testing.T, cases map[string]faultCase) *faultServer {
 	t.Helper()
+
 	s := &faultServer{cases: cases, calls: map[string]int{}, sound: map[string]int{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
+
 	return s
 }
 
@@ -64,6 +66,7 @@ func (s *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable) // names are believed then
 		return
 	}
+
 	var body struct {
 		Model    string
 		Tools    []any
@@ -72,13 +75,16 @@ func (s *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		panic(err)
 	}
+
 	s.mu.Lock()
 	if s.sound[body.Model] > 0 {
 		s.sound[body.Model]--
 		s.mu.Unlock()
 		say(w, text("answered", strings.Repeat("word ", 50)), finish("stop"))
+
 		return
 	}
+
 	s.calls[body.Model]++
 	n := s.calls[body.Model]
 	s.mu.Unlock()
@@ -88,6 +94,7 @@ func (s *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *faultServer) count(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.calls[name]
 }
 
@@ -97,13 +104,16 @@ func delta(v obj) string {
 	if err != nil {
 		panic(err)
 	}
+
 	return string(raw)
 }
 
 func text(words ...string) string { return delta(obj{"content": strings.Join(words, " ")}) }
 
 func toolCall(index int, name, arguments string) string {
-	return delta(obj{"tool_calls": []obj{{"index": index, "id": fmt.Sprintf("c%d", index), "function": obj{"name": name, "arguments": arguments}}}})
+	return delta(
+		obj{"tool_calls": []obj{{"index": index, "id": fmt.Sprintf("c%d", index), "function": obj{"name": name, "arguments": arguments}}}},
+	)
 }
 
 func finish(why string) string {
@@ -113,19 +123,24 @@ func finish(why string) string {
 // say streams pieces and ends as it should.
 func say(w http.ResponseWriter, pieces ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
+
 	for _, piece := range pieces {
 		_, _ = io.WriteString(w, "data: "+piece+"\n\n")
 	}
+
 	_, _ = io.WriteString(w, "data: [DONE]\n\n")
 }
 
 // cut streams pieces and breaks the connection.
 func cut(w http.ResponseWriter, pieces ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
+
 	for _, piece := range pieces {
 		_, _ = io.WriteString(w, "data: "+piece+"\n\n")
 	}
+
 	_ = http.NewResponseController(w).Flush()
+
 	panic(http.ErrAbortHandler)
 }
 
@@ -144,6 +159,7 @@ func refusal(w http.ResponseWriter, status int, code, message string) {
 	if err != nil {
 		panic(err)
 	}
+
 	whole(w, "application/json", status, string(raw))
 }
 
@@ -167,6 +183,7 @@ func withTools(answer func(http.ResponseWriter, request)) func(http.ResponseWrit
 			say(w, text("a summary"), finish("stop"))
 			return
 		}
+
 		answer(w, r)
 	}
 }
@@ -176,9 +193,11 @@ func faultCases() map[string]faultCase {
 	for _, status := range []int{400, 401, 402, 403, 405, 406, 410, 411, 412, 413, 414, 415, 417, 418, 421, 422, 423, 424, 426, 428, 431, 451} {
 		cases[fmt.Sprintf("status %d", status)] = final(refuse(status, "", "no"))
 	}
+
 	for _, status := range []int{408, 409, 425, 429, 500, 501, 502, 503, 504, 505, 507, 508, 520, 524, 529, 599} {
 		cases[fmt.Sprintf("status %d", status)] = passing(refuse(status, "", "later"))
 	}
+
 	for name, c := range map[string]faultCase{
 		"status 204": final(func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusNoContent) }),
 		"status 404": {answer: refuse(404, "model_not_found", "no such model"), reason: "failed", code: "unknown_model", most: 1},
@@ -254,6 +273,7 @@ func faultCases() map[string]faultCase {
 	} {
 		cases[name] = c
 	}
+
 	for i, words := range []string{
 		"This model's maximum context length is 10 tokens", "exceeds maximum model length", "the model's context length is only 10",
 		"request exceeds the available context size", "Context size has been exceeded.", "input exceeds the context window of 10",
@@ -264,6 +284,7 @@ func faultCases() map[string]faultCase {
 		status := []int{400, 413, 422, 500}[i%4]
 		cases[fmt.Sprintf("length %d, status %d", i, status)] = overflowing(withTools(refuse(status, "", words)))
 	}
+
 	return cases
 }
 
@@ -271,16 +292,20 @@ func manyCalls(n int) (pieces []string) {
 	for i := range n {
 		pieces = append(pieces, toolCall(i, "Bash", fmt.Sprintf(`{"command":"echo %d","description":"%s"}`, i, strings.Repeat("d", 150))))
 	}
+
 	return append(pieces, finish("tool_calls"))
 }
 
 // stall streams pieces and then says nothing until the client leaves.
 func stall(w http.ResponseWriter, r request, pieces ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
+
 	for _, piece := range pieces {
 		_, _ = io.WriteString(w, "data: "+piece+"\n\n")
 	}
+
 	_ = http.NewResponseController(w).Flush()
+
 	<-r.left
 }
 
@@ -293,13 +318,18 @@ func TestModelFaults_bounded(t *testing.T) {
 	server := newFaultServer(t, cases)
 	s.acts.ModelRetry = domain.ModelRetry{For: 2 * time.Second}
 	s.useModels(server.URL)
+
 	limit := make(chan struct{}, 6) // chats at once
+
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			limit <- struct{}{}
 			defer func() { <-limit }()
+
 			s := s.in(t)
+
 			session := s.onModel(name, c.setup)
 			for range c.steps {
 				server.mu.Lock()
@@ -307,21 +337,27 @@ func TestModelFaults_bounded(t *testing.T) {
 				server.mu.Unlock()
 				s.talk(session, "hello")
 			}
+
 			ack := s.headless(session, c.schema)
 			end := s.awaitEnd(session, ack.ChatID)
 			require.Equal(t, c.reason, end["finish_reason"], end)
+
 			if c.status == "" {
 				c.status = "failed"
 			}
+
 			require.Equal(t, c.status, end["status"])
+
 			if c.code != "" {
 				fault := end["error"].(map[string]any)
 				require.Equal(t, c.code, fault["code"], end)
 				require.Equal(t, c.code == "model_unavailable", fault["retryable"])
 			}
+
 			require.LessOrEqual(t, server.count(name), c.most, "model calls")
 			require.GreaterOrEqual(t, server.count(name), max(c.least, 1), "model calls")
 			s.checkEvents(session)
+
 			made := server.count(name)
 			server.mu.Lock()
 			server.sound[name] = 1
@@ -351,12 +387,14 @@ func (s *stack) onModel(name string, setup domain.SessionSetup) string {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{Model: &name, Setup: setup})
 	require.NoError(s.t, err)
+
 	return made.ID
 }
 
 // headless sends a message whose answer has to follow a schema; empty: any.
 func (s *stack) headless(session, schema string) domain.SendAck {
 	s.t.Helper()
+
 	send := domain.Send{
 		SessionID: session, Message: []domain.ContentPart{{Type: "text", Text: "hello"}},
 		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
@@ -364,7 +402,9 @@ func (s *stack) headless(session, schema string) domain.SendAck {
 	if schema != "" {
 		send.Headless, send.OutputSchema = true, json.RawMessage(schema)
 	}
+
 	ack, err := s.chats.Send(s.t.Context(), s.caller, send)
 	require.NoError(s.t, err)
+
 	return ack
 }

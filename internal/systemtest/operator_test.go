@@ -22,11 +22,16 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	s.awaitText(failed)
 
 	require.Eventually(t, func() bool { // the list comes a little later than the run
-		others, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10})
+		others, _, err := operator.Runs(
+			t.Context(),
+			domain.OperatorRunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10},
+		)
 		if err != nil || len(others) != 1 {
 			return false
 		}
+
 		runs, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
+
 		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
 			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
 	}, patience, 50*time.Millisecond)
@@ -48,6 +53,7 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 		s.age(second.ChatID)
 		return s.reconciler.CheckRuns(t.Context()) == nil && s.status(failed) == domain.SessionFailed
 	}, patience, 100*time.Millisecond)
+
 	end := s.awaitEnd(failed, second.ChatID)
 	require.Equal(t, "failed", end["finish_reason"])
 	require.Equal(t, obj{"code": "run_lost", "message": "ended by an administrator", "retryable": true}, end["error"])
@@ -61,6 +67,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	operator := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
+
 	asks := script(obj{"steps": []obj{{"calls": []obj{ask()}}}})
 	for name, c := range map[string]struct {
 		message string
@@ -78,7 +85,9 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 			require.Eventually(t, func() bool { // it says so a moment after the records
 				run, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
 				require.NoError(t, err)
+
 				status, _ := run.TypedSearchAttributes.GetKeyword(durable.ChatStatus)
+
 				return status == "awaiting_answer"
 			}, patience, 20*time.Millisecond)
 			waited, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
@@ -96,6 +105,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 			require.Eventually(t, func() bool { // once the stop's own wake has found nothing
 				stalled, err := s.journal.StalledSessions(t.Context(), 0, "", 10)
 				require.NoError(t, err)
+
 				return len(stalled) == 0
 			}, patience, 50*time.Millisecond, "a run would be started without end")
 			require.Eventually(t, func() bool {

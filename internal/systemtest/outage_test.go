@@ -19,38 +19,46 @@ import (
 // retries gives the retry patches of a session.
 func (s *stack) retries(session string) (found []map[string]any) {
 	s.t.Helper()
+
 	for _, e := range s.events(session) {
 		if d := fields(e); d["patch_type"] == "retry" {
 			found = append(found, d)
 		}
 	}
+
 	return found
 }
 
 // waits gives the waiting reasons that were published, each change once.
 func (s *stack) waits(session string) (reasons []string) {
 	s.t.Helper()
+
 	for _, e := range s.events(session) {
 		if e.Name == domain.EventSessionUpdated {
 			reasons = append(reasons, fields(e)["waiting_reason"].(string))
 		}
 	}
+
 	return reasons
 }
 
 // timers gives the summaries of a history's timers.
 func timers(t *testing.T, history *historypb.History) (summaries []string) {
 	t.Helper()
+
 	for _, event := range history.Events {
 		if event.GetTimerStartedEventAttributes() == nil {
 			continue
 		}
+
 		var summary string
 		if payload := event.GetUserMetadata().GetSummary(); payload != nil {
 			require.NoError(t, converter.GetDefaultDataConverter().FromPayload(payload, &summary))
 		}
+
 		summaries = append(summaries, summary)
 	}
+
 	return summaries
 }
 
@@ -60,7 +68,9 @@ func init() {
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		found := s.retries(session)
 		require.Len(t, found, 3)
+
 		var before time.Time
+
 		for i, retry := range found {
 			require.EqualValues(t, i+1, retry["attempt"])
 			require.Contains(t, retry["reason"], "status 503")
@@ -68,19 +78,28 @@ func init() {
 			require.NoError(t, err)
 			emitted, err := time.Parse(time.RFC3339Nano, retry["ts"].(string))
 			require.NoError(t, err)
+
 			pause := time.Second << i // a busy machine comes late, which leaves less of a pause and makes it begin later
 			require.Less(t, at.Sub(emitted), pause+900*time.Millisecond)
+
 			if i > 0 {
 				require.Greater(t, at.Sub(before), pause-100*time.Millisecond, "the pause grows")
 			}
+
 			before = at
 		}
-		require.Equal(t, "model,model_unavailable,model,model_unavailable,model,model_unavailable,model,none", strings.Join(s.waits(session), ","))
+
+		require.Equal(
+			t,
+			"model,model_unavailable,model,model_unavailable,model,model_unavailable,model,none",
+			strings.Join(s.waits(session), ","),
+		)
 		require.Equal(t, []string{
 			"Model unavailable: retry of model call 1 after fault 1 (transient, status 503)",
 			"Model unavailable: retry of model call 1 after fault 2 (transient, status 503)",
 			"Model unavailable: retry of model call 1 after fault 3 (transient, status 503)",
 		}, timers(t, s.histories(durable.SessionWorkflowID(session))[0]))
+
 		var faults int
 		require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT model_faults FROM chats WHERE id = $1`, ack.ChatID).Scan(&faults))
 		require.Zero(t, faults, "a call that succeeds ends the count")
@@ -98,8 +117,10 @@ func init() {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{failing}}, {"text": "done"}}, "note": session}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		require.Len(t, s.retries(session), 2)
+
 		var left int
-		require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT sum(model_faults) FROM loops WHERE session_id = $1`, session).Scan(&left))
+		require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT sum(model_faults) FROM loops
+			WHERE session_id = $1`, session).Scan(&left))
 		require.Zero(t, left)
 	}
 }
@@ -127,11 +148,16 @@ func TestModelOutage_limit(t *testing.T) {
 
 	scheduled := s.session()
 	ack, err := s.chats.Send(t.Context(), s.caller, domain.Send{
-		SessionID: scheduled, Message: []domain.ContentPart{{Type: "text", Text: script(obj{"steps": []obj{{"status": 500, "fail_times": 3, "text": "there"}}, "note": scheduled})}},
-		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule,
+		SessionID: scheduled,
+		Message: []domain.ContentPart{
+			{Type: "text", Text: script(obj{"steps": []obj{{"status": 500, "fail_times": 3, "text": "there"}}, "note": scheduled})},
+		},
+		Delivery: domain.DeliverEnqueue,
+		Trigger:  domain.TriggerSchedule,
 	})
 	require.NoError(t, err)
 	require.Equal(t, "completed", s.awaitEnd(scheduled, ack.ChatID)["finish_reason"])
+
 	for _, id := range []string{session, patient, scheduled} {
 		s.checkEvents(id)
 	}
@@ -143,8 +169,11 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.acts.ModelRetry = domain.ModelRetry{For: 5 * time.Minute}
+
 	const restarts = 10
+
 	var calls atomic.Int32
+
 	begun := make(chan struct{}, restarts)
 	server := newFaultServer(t, map[string]faultCase{"m": {answer: func(w http.ResponseWriter, r request) {
 		switch n := calls.Add(1); {
@@ -152,7 +181,9 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write([]byte("data: " + text("half of") + "\n\n"))
 			_ = http.NewResponseController(w).Flush()
+
 			begun <- struct{}{}
+
 			time.Sleep(900 * time.Millisecond) //nolint:forbidigo // a slow server, nothing waits for it
 			panic(http.ErrAbortHandler)
 		case n <= restarts+2:
@@ -164,11 +195,13 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 	s.useModels(server.URL)
 	session := s.onModel("m", domain.SessionSetup{})
 	ack := s.headless(session, "")
+
 	for range restarts {
 		<-begun
 		s.worker.Stop()
 		s.startWorker()
 	}
+
 	s.await(session, domain.EventSessionUpdated, func(d map[string]any) bool { return d["waiting_reason"] == "model_unavailable" })
 	s.worker.Stop()
 	s.startWorker()
@@ -182,7 +215,10 @@ func TestModelOutage_lostRun(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := s.session()
-	ack := s.send(session, script(obj{"steps": []obj{{"status": 429, "retry_after": 8, "fail_times": 1, "text": "there"}}, "note": session}))
+	ack := s.send(
+		session,
+		script(obj{"steps": []obj{{"status": 429, "retry_after": 8, "fail_times": 1, "text": "there"}}, "note": session}),
+	)
 	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "retry" })
 	require.NoError(t, s.client.TerminateWorkflow(context.Background(), durable.SessionWorkflowID(session), "", "lost"))
 	run, err := s.journal.SessionRun(t.Context(), s.caller.User.ID, session)
@@ -193,6 +229,7 @@ func TestModelOutage_lostRun(t *testing.T) {
 	require.Len(t, retry, 1, "the model was not called before its time")
 	due, err := time.Parse(time.RFC3339Nano, retry[0]["next_attempt_at"].(string))
 	require.NoError(t, err)
+
 	for _, e := range s.events(session) {
 		if fields(e)["patch_type"] == domain.PatchAddContent {
 			emitted, err := time.Parse(time.RFC3339Nano, fields(e)["ts"].(string))
@@ -200,6 +237,7 @@ func TestModelOutage_lostRun(t *testing.T) {
 			require.WithinRange(t, emitted, due.Add(-time.Second), emitted)
 		}
 	}
+
 	s.checkEvents(session)
 }
 
@@ -207,13 +245,16 @@ func TestModelOutage_lostRun(t *testing.T) {
 func TestModelOutage_summary(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
+
 	session := s.small(nil)
 	for i := range 5 {
 		s.talk(session, plain(i, 700))
 	}
+
 	failing := obj{"status": 503, "fail_times": 2, "text": "the summary"}
 	end := s.talk(session, "x"+filler(1400)+script(obj{"steps": []obj{{"text": "went on"}}, "summary": failing, "note": session}))
 	require.Equal(t, "completed", end["finish_reason"], end)
+
 	found := s.compactions(session)
 	require.Len(t, found, 1)
 	require.Equal(t, domain.TurnCompleted, found[0].Status, "%+v", found[0].FailureReason)

@@ -31,8 +31,12 @@ func TestAReplayIsPlayed(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	bucket := testkit.Objects(t)
-	store, err := objects.Open(t.Context(), objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	store, err := objects.Open(
+		t.Context(),
+		objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey},
+	)
 	require.NoError(t, err)
+
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
 	events, err := eventarchive.New(eventarchive.Config{Records: s.journal, Log: s.log, Objects: store, Runs: runs, Logger: s.logger})
 	require.NoError(t, err)
@@ -44,9 +48,11 @@ func TestAReplayIsPlayed(t *testing.T) {
 	source := s.session()
 	ack := s.send(source, script(obj{"loop": obj{"n": 5, "call": bash("echo a; sleep 2; echo b{{i}}")}, "closing": "done"}))
 	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
+
 	session := func(id string) domain.Session {
 		found, err := s.journal.OwnSession(t.Context(), s.caller.User, id)
 		require.NoError(t, err)
+
 		return found
 	}
 	status := func(id string, want domain.ReplayStatus) {
@@ -60,6 +66,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	s.await(id, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
 	s.stop(id)
 	status(id, domain.ReplayPaused)
+
 	fast := 5
 	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(id), domain.ReplayChange{Resume: true, Speed: &fast}))
 	status(id, domain.ReplayFinished)

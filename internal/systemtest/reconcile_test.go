@@ -17,10 +17,12 @@ import (
 // age makes a chat look as if nothing had happened in it for a while.
 func (s *stack) age(chatID string) {
 	s.t.Helper()
+
 	for _, statement := range []string{
 		`UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = $1`,
 		`UPDATE entries SET started_at = now() - interval '1 minute', ended_at = ended_at - interval '1 minute' WHERE chat_id = $1`,
-		`UPDATE tool_calls SET lease_until = now() - interval '1 second' WHERE chat_id = $1 AND lease_until > now() AND status <> 'pending'`,
+		`UPDATE tool_calls SET lease_until = now() - interval '1 second' WHERE chat_id = $1 AND lease_until > now()
+			AND status <> 'pending'`,
 	} {
 		_, err := s.journal.Pool.Exec(s.t.Context(), statement, chatID)
 		require.NoError(s.t, err)
@@ -31,6 +33,7 @@ func (s *stack) age(chatID string) {
 func (s *stack) findings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return slices.Clone(s.found)
 }
 
@@ -45,6 +48,7 @@ func (s *stack) reconcileUntil(chatID string, holds func() bool) {
 	require.Eventually(s.t, func() bool {
 		s.age(chatID)
 		require.NoError(s.t, s.reconciler.CheckRuns(s.t.Context()))
+
 		return holds()
 	}, patience, 50*time.Millisecond)
 }
@@ -68,13 +72,17 @@ func TestReconciler_CheckRuns_goesOnAfterATerminatedRun(t *testing.T) {
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	s.awaitEnds(session, ack.ChatID, 1)
 	require.Equal(t, []string{"lost_run"}, s.findings(), "each lost run is one finding")
+
 	results := 0
+
 	for _, turn := range s.messages(session) {
 		for _, call := range turn.ToolCalls {
 			results++
+
 			require.Equal(t, "1", call.Result[:1], "the command ran once")
 		}
 	}
+
 	require.Equal(t, 1, results)
 	s.checkEvents(session)
 }
@@ -84,16 +92,21 @@ func TestReconciler_CheckRuns_failsAChatWhoseRunsAreLostAgainAndAgain(t *testing
 	s := newStack(t)
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{{"text": "a long story about everything", "hold": true, "hold_after": 2}}}))
+
 	run := ""
 	for range 4 {
 		before, last := len(s.findings()), run
+
 		require.Eventually(t, func() bool { // a new run may join the model call of the one before
-			require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT coalesce(run_id, '') FROM chats WHERE id = $1`, ack.ChatID).Scan(&run))
+			require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT coalesce(run_id, '') FROM chats
+				WHERE id = $1`, ack.ChatID).Scan(&run))
+
 			return run != "" && run != last
 		}, patience, 10*time.Millisecond)
 		s.terminate(session)
 		s.reconcileUntil(ack.ChatID, func() bool { return len(s.findings()) > before })
 	}
+
 	s.reconcileUntil(ack.ChatID, func() bool { return s.anyChatEnded(session) })
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "failed", end["finish_reason"])
@@ -125,6 +138,7 @@ func TestReconciler_WakeSessions_answerOfATerminatedRun(t *testing.T) {
 // between two. Each goes on from the database in a new run.
 func TestReconciler_restartsStuckRuns(t *testing.T) {
 	t.Parallel()
+
 	for name, broken := range map[string]func(ctx workflow.Context, in contract.ChatInput) error{
 		"stuck_run": func(workflow.Context, contract.ChatInput) error { panic("broken by a deploy") },
 		"lost_run": func(ctx workflow.Context, in contract.ChatInput) error {
@@ -142,8 +156,10 @@ func TestReconciler_restartsStuckRuns(t *testing.T) {
 			deployed.RegisterWorkflowWithOptions(broken, workflow.RegisterOptions{Name: contract.WorkflowChat})
 			contract.BeginChat.Handle(deployed, s.acts.BeginChat)
 			require.NoError(t, deployed.Start())
+
 			session := s.session()
 			ack := s.send(session, script(obj{"steps": []obj{{"text": "hello"}}}))
+
 			require.Eventually(t, func() bool {
 				look, err := s.runs.LookAtSession(t.Context(), session)
 				return err == nil && look.State == domain.RunStuck
@@ -153,10 +169,12 @@ func TestReconciler_restartsStuckRuns(t *testing.T) {
 
 			require.Eventually(t, func() bool {
 				s.age(ack.ChatID)
-				_, err := s.journal.Pool.Exec(t.Context(), `UPDATE inbox SET created_at = now() - interval '1 minute' WHERE session_id = $1`, session)
+				_, err := s.journal.Pool.Exec(t.Context(), `UPDATE inbox SET created_at = now() - interval '1 minute'
+					WHERE session_id = $1`, session)
 				require.NoError(t, err)
 				require.NoError(t, s.reconciler.WakeSessions(t.Context()))
 				require.NoError(t, s.reconciler.CheckRuns(t.Context()))
+
 				return slices.Contains(s.findings(), name)
 			}, patience, 100*time.Millisecond)
 			require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])

@@ -68,7 +68,8 @@ func TestNewRunGoesBackForCallsOfLostRun(t *testing.T) {
 		s.awaitFile("runs")
 		s.loseRun(session)
 		_, err := s.journal.Pool.Exec(t.Context(), `
-			UPDATE tool_calls SET attempt = attempt + 1, claimed_by = NULL, lease_until = now() - interval '1 second' WHERE session_id = $1`, session)
+			UPDATE tool_calls SET attempt = attempt + 1, claimed_by = NULL, lease_until = now() - interval '1 second'
+			    WHERE session_id = $1`, session)
 		require.NoError(t, err)
 		s.wake(session)
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])
@@ -131,6 +132,7 @@ func (l *lossyLedger) ClaimCall(ctx context.Context, id, claimant string) (domai
 	if l.asked.Add(1) == 1 && err == nil {
 		err = errAnswerLost
 	}
+
 	return call, state, err
 }
 
@@ -159,6 +161,7 @@ func (l *lossyEnds) CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) 
 	if l.asked.Add(1) == 1 && err == nil {
 		return nil, errAnswerLost
 	}
+
 	return claimed, err
 }
 
@@ -175,10 +178,12 @@ func TestCallsOfATurnWhoseEndWasNotAnsweredAreRunOnce(t *testing.T) {
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	turns := s.messages(session)
 	require.Len(t, turns, 3, "the model is not called again")
+
 	for i, ran := range []string{"x", "y"} {
 		require.Equal(t, domain.CallDone, turns[1].ToolCalls[i].Status)
 		require.Equal(t, ran, strings.TrimSpace(turns[1].ToolCalls[i].Result))
 	}
+
 	s.checkEvents(session)
 }
 
@@ -195,6 +200,7 @@ func (l *lossyTurns) OpenTurnIf(
 	if l.asked.Add(1) == 1 && err == nil {
 		err = errAnswerLost
 	}
+
 	return turn, state, err
 }
 

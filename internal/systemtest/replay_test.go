@@ -32,6 +32,7 @@ func (r *record) Replay(_ context.Context, session string) (domain.ReplayClaim, 
 	if r.looks.Add(1) == 2 {
 		status = domain.ReplayFinished
 	}
+
 	return domain.ReplayClaim{SessionID: session, Status: status, Position: int(r.looks.Load()), Total: 3}, nil
 }
 
@@ -43,10 +44,17 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	s := newStack(t)
 	played := &record{}
 	worker.RegisterReplays(s.worker, &activities.Replays{Records: played, Scripts: played, Logger: s.logger})
+
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	id := durable.ReplayWorkflowID(domain.NewID())
-	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: s.queue}, contract.WorkflowReplay, contract.ReplayInput{SessionID: "s"})
+	run, err := s.client.ExecuteWorkflow(
+		ctx,
+		client.StartWorkflowOptions{ID: id, TaskQueue: s.queue},
+		contract.WorkflowReplay,
+		contract.ReplayInput{SessionID: "s"},
+	)
 	require.NoError(t, err)
 	require.NoError(t, run.Get(ctx, nil))
 	require.EqualValues(t, 2, played.looks.Load())
@@ -64,6 +72,7 @@ func (p *pausing) Replay(_ context.Context, session string) (domain.ReplayClaim,
 		p.resume()
 		return domain.ReplayClaim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
 	}
+
 	return domain.ReplayClaim{SessionID: session, Status: domain.ReplayFinished, Total: 3}, nil
 }
 
@@ -84,6 +93,7 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	id := durable.ReplayWorkflowID(session)
 	require.NoError(t, s.client.GetWorkflow(ctx, id, "").Get(ctx, nil))
 	require.EqualValues(t, 2, played.looks.Load(), "one run has looked again")

@@ -14,6 +14,7 @@ func (s *stack) setUp(setup domain.SessionSetup) string {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{Setup: setup})
 	require.NoError(s.t, err)
+
 	return made.ID
 }
 
@@ -76,12 +77,14 @@ func TestACallWaitsForPermission(t *testing.T) {
 // permit answers a question for permission with an option, or with words.
 func (s *stack) permit(session string, q domain.Question, option int, words string) {
 	s.t.Helper()
+
 	answer := domain.Answer{ToolCallID: q.ToolCallID}
 	if option >= 0 {
 		answer.Selections = map[string][]int{"0": {option}}
 	} else {
 		answer.Custom = map[string]string{"0": words}
 	}
+
 	ack, err := s.chats.Answer(s.t.Context(), s.caller, session, answer)
 	require.NoError(s.t, err)
 	require.True(s.t, ack.Resolved)
@@ -106,8 +109,13 @@ func TestAHeadlessChatIsRefusedWhatNeedsPermission(t *testing.T) {
 	s := newStack(t)
 	session := s.setUp(askAboutTouch)
 	ack, err := s.chats.Send(t.Context(), s.caller, domain.Send{
-		SessionID: session, Headless: true, Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerAPI,
-		Message: []domain.ContentPart{{Type: "text", Text: script(obj{"steps": []obj{{"calls": []obj{bash("echo no")}}, {"text": "done"}}})}},
+		SessionID: session,
+		Headless:  true,
+		Delivery:  domain.DeliverEnqueue,
+		Trigger:   domain.TriggerAPI,
+		Message: []domain.ContentPart{
+			{Type: "text", Text: script(obj{"steps": []obj{{"calls": []obj{bash("echo no")}}, {"text": "done"}}})},
+		},
 	})
 	require.NoError(t, err)
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])
@@ -123,7 +131,12 @@ func TestASubAgentWaitsForPermission(t *testing.T) {
 		{Tool: "Bash", Decision: domain.PermissionAsk}, {Tool: "Agent", Decision: domain.PermissionAsk},
 	}})
 	ack := s.send(session, script(obj{"steps": []obj{
-		{"calls": []obj{agent("helper", obj{"calls": []obj{bash("echo inside")}}, obj{"text": "helped"}), agent("unwanted", obj{"text": "never"})}},
+		{
+			"calls": []obj{
+				agent("helper", obj{"calls": []obj{bash("echo inside")}}, obj{"text": "helped"}),
+				agent("unwanted", obj{"text": "never"}),
+			},
+		},
 		{"text": "done"},
 	}}))
 	s.awaitEnd(session, ack.ChatID)
@@ -137,6 +150,7 @@ func TestASubAgentWaitsForPermission(t *testing.T) {
 			}
 		}
 	})
+
 	inner := s.asked(session, 1)[0]
 	require.NotNil(t, inner.SourceLoop)
 	require.NotNil(t, inner.Guards)
@@ -158,7 +172,12 @@ func TestAChatEndsWithItsBudget(t *testing.T) {
 	most := int64(250)
 	session := s.setUp(domain.SessionSetup{Budget: &domain.Budget{MaxTokens: &most}})
 	usage := obj{"prompt_tokens": 50, "completion_tokens": 10}
-	sub := agent("spends", obj{"usage": usage, "calls": []obj{bash("true")}}, obj{"usage": usage, "calls": []obj{bash("true")}}, obj{"usage": usage, "text": "spent"})
+	sub := agent(
+		"spends",
+		obj{"usage": usage, "calls": []obj{bash("true")}},
+		obj{"usage": usage, "calls": []obj{bash("true")}},
+		obj{"usage": usage, "text": "spent"},
+	)
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"usage": usage, "calls": []obj{sub}}, {"usage": usage, "calls": []obj{bash("echo one")}}, {"usage": usage, "text": "never said"},
 	}}))
@@ -177,9 +196,11 @@ func TestAChatEndsWithItsBudget(t *testing.T) {
 	live, err := s.journal.Live(t.Context(), session)
 	require.NoError(t, err)
 	require.Equal(t, domain.WaitingBudget, live.WaitingReason)
+
 	more := int64(100_000)
 	_, err = s.journal.SetSessionBudget(t.Context(), s.caller.User, session, domain.Budget{MaxTokens: &more})
 	require.NoError(t, err)
+
 	raised := s.send(session, script(obj{"steps": []obj{{"text": "on we go"}}}))
 	require.Equal(t, "completed", s.awaitEnd(session, raised.ChatID)["finish_reason"])
 	s.checkEvents(session)
@@ -193,6 +214,7 @@ func TestARepeatedCallEndsTheChat(t *testing.T) {
 	end := s.awaitEnd(session, ack.ChatID)
 	require.Equal(t, "stuck_detected", end["finish_reason"], end)
 	require.EqualValues(t, 4, end["steps"])
+
 	turns := s.messages(session)
 	last := turns[len(turns)-1].ToolCalls[0]
 	require.Equal(t, domain.CallError, last.Status)

@@ -53,7 +53,13 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"sub_agents": func(t *testing.T, s *stack, session string) {
 		inner := agent("inner", obj{"text": "deep down"})
 		ack := s.send(session, script(obj{"steps": []obj{
-			{"calls": []obj{agent("one", obj{"calls": []obj{bash("echo a"), inner}}, obj{"text": "first"}), agent("two", obj{"text": "second"}), bash("echo b")}},
+			{
+				"calls": []obj{
+					agent("one", obj{"calls": []obj{bash("echo a"), inner}}, obj{"text": "first"}),
+					agent("two", obj{"text": "second"}),
+					bash("echo b"),
+				},
+			},
 			{"text": "done"},
 		}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
@@ -61,13 +67,20 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"sub_agent_question": func(t *testing.T, s *stack, session string) {
 		inner := agent("inner", obj{"calls": []obj{ask()}}, obj{"text": "deep down"})
 		ack := s.send(session, script(obj{"steps": []obj{
-			{"calls": []obj{agent("one", obj{"calls": []obj{inner, ask()}}, obj{"text": "first"}), agent("two", obj{"first_delay_ms": 300, "text": "second"})}},
+			{
+				"calls": []obj{
+					agent("one", obj{"calls": []obj{inner, ask()}}, obj{"text": "first"}),
+					agent("two", obj{"first_delay_ms": 300, "text": "second"}),
+				},
+			},
 			{"text": "done"},
 		}}))
 		require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+
 		for _, q := range s.asked(session, 2) {
 			s.answerTo(session, q)
 		}
+
 		s.awaitEnds(session, ack.ChatID, 2)
 	},
 	"sub_agent_message": func(t *testing.T, s *stack, session string) {
@@ -78,7 +91,11 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	},
 	"sub_agent_stop": func(t *testing.T, s *stack, session string) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{
-			agent("holds", obj{"text": "a long story about everything", "hold": true, "hold_after": 2}), agent("asks", obj{"calls": []obj{ask()}}),
+			agent(
+				"holds",
+				obj{"text": "a long story about everything", "hold": true, "hold_after": 2},
+			),
+			agent("asks", obj{"calls": []obj{ask()}}),
 		}}}}))
 		s.awaitText(session)
 		s.asked(session, 1)
@@ -88,7 +105,12 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"sub_agent_queue": func(t *testing.T, s *stack, session string) {
 		s.acts.ForkLimits.AtOnce, s.acts.ForkLimits.Time = 1, 5*time.Second
 		ack := s.send(session, script(obj{"steps": []obj{
-			{"calls": []obj{agent("one", obj{"first_delay_ms": 300, "text": "first"}), agent("two", obj{"first_delay_ms": 300, "text": "second"})}},
+			{
+				"calls": []obj{
+					agent("one", obj{"first_delay_ms": 300, "text": "first"}),
+					agent("two", obj{"first_delay_ms": 300, "text": "second"}),
+				},
+			},
 			{"calls": []obj{agent("slow", obj{"text": "too long for its time", "hold": true, "hold_after": 2})}},
 			{"text": "done"},
 		}}))
@@ -118,10 +140,12 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		s.awaitProcess(session)
 		tasks, err := s.tasks.List(t.Context(), session)
 		require.NoError(t, err)
+
 		for _, task := range tasks {
 			_, err := s.tasks.Stop(t.Context(), session, task.TaskID)
 			require.NoError(t, err)
 		}
+
 		for _, task := range s.tasksEnded(session) {
 			require.Equal(t, domain.TaskStopped, task.Status)
 		}
@@ -139,17 +163,37 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"permission": func(t *testing.T, s *stack, session string) {
 		_, err := s.journal.SetSessionSetup(t.Context(), s.caller.User, session, askAboutTouch)
 		require.NoError(t, err)
-		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo held"), bash("true"), agent("too", obj{"calls": []obj{bash("echo inside")}}, obj{"text": "done"})}}, {"text": "thanks"}}}))
+
+		ack := s.send(
+			session,
+			script(
+				obj{
+					"steps": []obj{
+						{
+							"calls": []obj{
+								bash("echo held"),
+								bash("true"),
+								agent("too", obj{"calls": []obj{bash("echo inside")}}, obj{"text": "done"}),
+							},
+						},
+						{"text": "thanks"},
+					},
+				},
+			),
+		)
 		s.awaitEnd(session, ack.ChatID)
+
 		for _, q := range s.asked(session, 2) {
 			s.permit(session, q, 0, "")
 		}
+
 		s.awaitEnds(session, ack.ChatID, 2)
 	},
 	"budget": func(t *testing.T, s *stack, session string) {
 		most := int64(1)
 		_, err := s.journal.SetSessionBudget(t.Context(), s.caller.User, session, domain.Budget{MaxTokens: &most})
 		require.NoError(t, err)
+
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("true")}}, {"text": "never"}}}))
 		require.Equal(t, "budget_exhausted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
@@ -164,7 +208,10 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
 	"cut_stream": func(t *testing.T, s *stack, session string) {
-		ack := s.send(session, script(obj{"steps": []obj{{"text": "one two three four", "cut_after": 2, "fail_times": 1}}, "note": session}))
+		ack := s.send(
+			session,
+			script(obj{"steps": []obj{{"text": "one two three four", "cut_after": 2, "fail_times": 1}}, "note": session}),
+		)
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
 	"refused": func(t *testing.T, s *stack, session string) {
@@ -175,6 +222,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 
 func TestScenarios(t *testing.T) {
 	t.Parallel()
+
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,6 +256,7 @@ func (s *stack) answer(session string, option int) domain.AnswerAck {
 		ToolCallID: live.Questions[0].ToolCallID, Selections: map[string][]int{"0": {option}},
 	})
 	require.NoError(s.t, err)
+
 	return ack
 }
 
@@ -227,11 +276,13 @@ func (s *stack) awaitEnds(session, chatID string, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		ends := 0
+
 		for _, e := range s.events(session) {
 			if e.Name == domain.EventChatEnd && e.ChatID == chatID {
 				ends++
 			}
 		}
+
 		return ends == n
 	}, patience, 10*time.Millisecond)
 }
@@ -240,13 +291,17 @@ func (s *stack) awaitEnds(session, chatID string, n int) {
 // chat:start, no turn ended twice but paused ones, and an unbroken chain.
 func (s *stack) checkEvents(session string) {
 	s.t.Helper()
+
 	var previous uint64
+
 	open := map[string]int{}
 	ended := map[string]string{}
+
 	for _, e := range s.events(session) {
 		require.Equal(s.t, previous, e.PrevSeq)
 		require.Greater(s.t, e.Seq, previous)
 		previous = e.Seq
+
 		data := fields(e)
 		switch e.Name {
 		case domain.EventChatStart:
@@ -254,6 +309,7 @@ func (s *stack) checkEvents(session string) {
 				require.Equal(s.t, 1, open[e.ChatID], "only a chat that has started can be resumed")
 				continue
 			}
+
 			open[e.ChatID]++
 			require.Equal(s.t, 1, open[e.ChatID], "chat started twice")
 		case domain.EventChatEnd:
@@ -264,9 +320,11 @@ func (s *stack) checkEvents(session string) {
 			if before, again := ended[id]; again {
 				require.Equal(s.t, "paused", before, "turn ended twice")
 			}
+
 			ended[id] = data["status"].(string)
 		}
 	}
+
 	for chat, n := range open {
 		require.Zero(s.t, n, "chat %s did not end", chat)
 	}

@@ -28,19 +28,27 @@ func newTimetable(t *testing.T) *timetable {
 	t.Helper()
 	s := &timetable{stack: newStack(t)}
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
+
 	var err error
+
 	s.tasks, err = schedules.New(schedules.Config{Records: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
 	require.NoError(t, err)
 	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks, runs)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &activities.Schedules{Tasks: s.tasks, Outcomes: &activities.Outcomes{
-		Sandbox: s.shells.Sandbox, Workspaces: s.shells.Workspaces, Roots: s.shells.Roots, Environment: s.shells.Environment, Logger: s.logger,
+		Sandbox:     s.shells.Sandbox,
+		Workspaces:  s.shells.Workspaces,
+		Roots:       s.shells.Roots,
+		Environment: s.shells.Environment,
+		Logger:      s.logger,
 	}})
+
 	return s
 }
 
 func (s *timetable) create(change func(*domain.TaskSpec)) domain.ScheduledTask {
 	s.t.Helper()
+
 	spec := domain.TaskSpec{
 		Title: "t", Prompt: "hello" + script(obj{"steps": []obj{{"text": "done"}}}), Cron: "@yearly", Timezone: "UTC", Enabled: true,
 		Overlap: domain.OverlapSkip, CatchupWindowS: 3600, PauseAfter: 5,
@@ -52,6 +60,7 @@ func (s *timetable) create(change func(*domain.TaskSpec)) domain.ScheduledTask {
 		_ = s.tasks.Delete(context.Background(), s.caller.User.ID, task.ID)
 		_ = s.tasks.Sync(context.Background(), task.ID)
 	})
+
 	return task
 }
 
@@ -63,11 +72,14 @@ func (s *timetable) record(taskID string) (run domain.ScheduledRun) {
 		require.NoError(s.t, s.repair.NotifyWaiters(s.t.Context()))
 		runs, err := s.tasks.History(s.t.Context(), s.caller.User.ID, taskID, 0, 1)
 		require.NoError(s.t, err)
+
 		if len(runs) == 1 && runs[0].Status != domain.RunRunning {
 			run = runs[0]
 		}
+
 		return run.ID != ""
 	}, patience, 50*time.Millisecond, "no run has ended")
+
 	return run
 }
 
@@ -83,12 +95,17 @@ func (s *timetable) backdate(taskID string, age time.Duration) {
 // after it has done it.
 func (s *timetable) describe(schedule client.ScheduleHandle, shows func(*client.ScheduleDescription) bool) *client.ScheduleDescription {
 	s.t.Helper()
+
 	var described *client.ScheduleDescription
+
 	require.Eventually(s.t, func() bool {
 		var err error
+
 		described, err = schedule.Describe(s.t.Context())
+
 		return err == nil && shows(described)
 	}, patience, 50*time.Millisecond)
+
 	return described
 }
 
@@ -126,9 +143,11 @@ func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
 
 	s.backdate(task.ID, 2*time.Second)
 	require.NoError(t, schedule.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
+
 	run := s.record(task.ID)
 	require.Equal(t, domain.TickFired, run.Outcome)
 	require.Equal(t, domain.RunCompleted, run.Status)
+
 	described := s.describe(schedule, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
 	s.replayRun("schedule_tick", described.Info.RecentActions[0].StartWorkflowResult.WorkflowID)
 
@@ -150,9 +169,14 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	})
 	run, err := s.tasks.RunNow(t.Context(), s.caller.User.ID, task.ID)
 	require.NoError(t, err)
+
 	run = s.record(task.ID)
 	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ReasonCode})
-	require.Equal(t, `the outcome contract is not met: command "echo broken >&2; exit 3": exit code 3; file "report/*.md": no file matches`, *run.Error)
+	require.Equal(
+		t,
+		`the outcome contract is not met: command "echo broken >&2; exit 3": exit code 3; file "report/*.md": no file matches`,
+		*run.Error,
+	)
 	require.Len(t, run.Checks, 3)
 	require.Equal(t, []any{true, "checked\n", 0}, []any{run.Checks[0].Met, run.Checks[0].Output, *run.Checks[0].ExitCode})
 	require.Equal(t, []any{false, "broken\n", 3}, []any{run.Checks[1].Met, run.Checks[1].Output, *run.Checks[1].ExitCode})

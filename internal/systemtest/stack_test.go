@@ -109,11 +109,15 @@ func newStackOn(
 	signals, err := events.OpenSignals(ctx, nc)
 	require.NoError(t, err)
 	t.Cleanup(signals.Close)
+
 	s.db, s.journal = db, postgres.NewStore(db, s.log, logger)
 	go s.journal.Run(ctx)
 
 	bucket := testkit.Objects(t)
-	store, err := objects.Open(ctx, objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	store, err := objects.Open(
+		ctx,
+		objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey},
+	)
 	require.NoError(t, err)
 
 	s.model = mock.New(mock.Config{KeepRequests: true})
@@ -133,8 +137,13 @@ func newStackOn(
 	s.tasks, err = tasks.New(tasks.Config{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
 	require.NoError(t, err)
 	s.shells = &activities.Tasks{
-		Records: s.journal, Stops: signals, Sandbox: plainShell{}, Workspaces: toolbox.Files{Store: workspace.New(t.TempDir())}, Roots: workspaces,
-		Environment: secrets.Buckets{Records: s.journal}, Logger: logger,
+		Records:     s.journal,
+		Stops:       signals,
+		Sandbox:     plainShell{},
+		Workspaces:  toolbox.Files{Store: workspace.New(t.TempDir())},
+		Roots:       workspaces,
+		Environment: secrets.Buckets{Records: s.journal},
+		Logger:      logger,
 	}
 	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
 	require.NoError(t, err)
@@ -155,8 +164,16 @@ func newStackOn(
 
 	s.compacting, err = chat.NewCompactions(chat.CompactionsConfig{Records: db, Runs: runs, Logger: logger})
 	require.NoError(t, err)
+
 	s.chatConfig = chat.Config{
-		Records: s.journal, Runs: runs, Bus: signals, Models: models, Images: store, History: noHistory{}, Logger: logger, Compactions: s.compacting,
+		Records:     s.journal,
+		Runs:        runs,
+		Bus:         signals,
+		Models:      models,
+		Images:      store,
+		History:     noHistory{},
+		Logger:      logger,
+		Compactions: s.compacting,
 	}
 	s.configure(func(*chat.Config) {})
 	s.runs, s.bus = runs, signals
@@ -166,6 +183,7 @@ func newStackOn(
 	})
 	require.NoError(t, err)
 	s.caller.User = testkit.User(t, db, "tester")
+
 	return s
 }
 
@@ -173,7 +191,9 @@ func newStackOn(
 func (s *stack) configure(change func(*chat.Config)) {
 	s.t.Helper()
 	change(&s.chatConfig)
+
 	var err error
+
 	s.chats, err = chat.New(s.chatConfig)
 	require.NoError(s.t, err)
 }
@@ -191,8 +211,10 @@ func noFastPaths(t *testing.T) bool {
 	if os.Getenv("EVERLOOP_RECORD") != "" {
 		return false
 	}
+
 	hash := fnv.New32a()
 	hash.Write([]byte(t.Name()))
+
 	return hash.Sum32()%2 == 0
 }
 
@@ -210,6 +232,7 @@ func (s *stack) session() string {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{})
 	require.NoError(s.t, err)
+
 	return made.ID
 }
 
@@ -220,6 +243,7 @@ func (s *stack) send(sessionID, message string) domain.SendAck {
 		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 	})
 	require.NoError(s.t, err)
+
 	return ack
 }
 
@@ -228,46 +252,59 @@ func (s *stack) send(sessionID, message string) domain.SendAck {
 func (s *stack) events(sessionID string) (all []domain.LoggedEvent) {
 	s.t.Helper()
 	require.NoError(s.t, s.journal.Flush(context.Background()))
+
 	read := func() error {
 		all = nil
+
 		last, err := s.log.Last(context.Background(), sessionID)
 		if err != nil {
 			return err
 		}
+
 		return s.log.Read(context.Background(), sessionID, 0, last, func(e domain.LoggedEvent) error {
 			all = append(all, e)
 			return nil
 		})
 	}
+
 	err := read()
 	for tries := 0; err != nil && domain.AsError(err).Kind == domain.Unavailable && tries < 10; tries++ {
 		err = read()
 	}
+
 	require.NoError(s.t, err)
 	s.holdToSchema(sessionID, all)
+
 	return all
 }
 
 // await waits for an event of the session that fits and gives all until then.
 func (s *stack) await(sessionID, name string, fits func(data map[string]any) bool) []domain.LoggedEvent {
 	s.t.Helper()
+
 	var seen []domain.LoggedEvent
+
 	require.Eventually(s.t, func() bool {
 		seen = s.events(sessionID)
+
 		return slices.ContainsFunc(seen, func(e domain.LoggedEvent) bool {
 			return e.Name == name && (fits == nil || fits(fields(e)))
 		})
 	}, patience, 10*time.Millisecond, "no %s came", name)
+
 	return seen
 }
 
 func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
 	s.t.Helper()
+
 	var end map[string]any
+
 	s.await(sessionID, domain.EventChatEnd, func(data map[string]any) bool {
 		end = data
 		return data["chat_id"] == chatID
 	})
+
 	return end
 }
 
@@ -275,28 +312,36 @@ func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
 // statement to PostgreSQL.
 func (s *stack) awaitEndInLog(sessionID, chatID string) {
 	s.t.Helper()
+
 	var after uint64
+
 	ended := false
+
 	require.Eventually(s.t, func() bool {
 		last, err := s.log.Last(context.Background(), sessionID)
 		if err == nil && last > after {
 			err = s.log.Read(context.Background(), sessionID, after, last, func(e domain.LoggedEvent) error {
 				after = e.Seq
 				ended = ended || e.Name == domain.EventChatEnd && e.ChatID == chatID
+
 				return nil
 			})
 		}
+
 		return err == nil && ended
 	}, patience, 10*time.Millisecond, "no chat:end came")
 }
 
 func (s *stack) messages(sessionID string) []domain.Turn {
 	s.t.Helper()
+
 	var turns []domain.Turn
+
 	require.NoError(s.t, s.journal.Messages(s.t.Context(), sessionID, nil, 0, func(turn domain.Turn) error {
 		turns = append(turns, turn)
 		return nil
 	}))
+
 	return turns
 }
 
@@ -305,6 +350,7 @@ func fields(e domain.LoggedEvent) map[string]any {
 	if err := json.Unmarshal(e.Wire(), &data); err != nil {
 		panic(err)
 	}
+
 	return data
 }
 
@@ -313,6 +359,7 @@ func script(v any) string {
 	if err != nil {
 		panic(err)
 	}
+
 	return "[[script]]" + string(raw) + "[[/script]]"
 }
 
@@ -337,18 +384,23 @@ type plainShell struct{}
 func (plainShell) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Session.Root, c.Stdout, c.Stderr
+
 	err := cmd.Start()
 	if err == nil {
 		if c.Started != nil {
 			c.Started(cmd.Process.Pid)
 		}
+
 		err = cmd.Wait()
 	}
+
 	if ctx.Err() != nil {
 		return tools.Exit{}, ctx.Err()
 	}
+
 	if exit, ok := err.(*exec.ExitError); ok {
 		return tools.Exit{Code: exit.ExitCode()}, nil
 	}
+
 	return tools.Exit{}, err
 }

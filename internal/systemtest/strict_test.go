@@ -40,6 +40,7 @@ func (s *strictServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/chat/completions") {
 		body, err := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
+
 		var got struct {
 			Messages []strictMessage `json:"messages"`
 		}
@@ -47,43 +48,54 @@ func (s *strictServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, `{"error":{"message":"unreadable"}}`, http.StatusBadRequest)
 			return
 		}
+
 		problem := s.problem(got.Messages)
 		s.mu.Lock()
+
 		s.requests = append(s.requests, got.Messages)
 		if problem != "" {
 			s.refused = append(s.refused, problem)
 		}
 		s.mu.Unlock()
+
 		if problem != "" {
 			http.Error(w, `{"error":{"message":"`+problem+`"}}`, http.StatusBadRequest)
 			return
 		}
 	}
+
 	s.next.ServeHTTP(w, r)
 }
 
 func (s *strictServer) problem(messages []strictMessage) string {
 	user := 0
+
 	for i, m := range messages {
 		if m.Role == "user" {
 			user = i
 		}
 	}
+
 	seen := map[string]bool{}
+
 	for i, m := range messages {
 		for _, call := range m.ToolCalls {
 			if !s.shape.MatchString(call.ID) || seen[call.ID] {
 				return "Tool call id was " + call.ID + " but must be another"
 			}
+
 			seen[call.ID] = true
 		}
+
 		if m.ToolCallID != "" && !seen[m.ToolCallID] {
 			return "Tool message without its call"
 		}
+
 		if len(m.ToolCalls) > 0 && (m.ReasoningContent == "hm") != (i > user) {
 			return "reasoning_content is missing or too much"
 		}
 	}
+
 	return ""
 }
 
@@ -91,6 +103,7 @@ func (s *strictServer) problem(messages []strictMessage) string {
 // ledger, transcript, prompt.
 func TestStrictModelServers(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		shape, first, second string
 	}{
@@ -99,6 +112,7 @@ func TestStrictModelServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			strict := &strictServer{shape: regexp.MustCompile(c.shape)}
 			s := newStackBehind(t, func(mock http.Handler) http.Handler {
 				strict.next = mock
@@ -118,17 +132,22 @@ func TestStrictModelServers(t *testing.T) {
 
 			strict.mu.Lock()
 			defer strict.mu.Unlock()
+
 			require.Empty(t, strict.refused)
 			require.Len(t, strict.requests, 4)
 			last := strict.requests[3]
+
 			var sent []string
+
 			for _, m := range last {
 				for _, call := range m.ToolCalls {
 					sent = append(sent, call.ID)
 				}
 			}
+
 			require.Len(t, sent, 3)
 			require.Equal(t, []string{c.first, c.second}, sent[:2])
+
 			for _, turn := range s.messages(id) {
 				for _, call := range turn.ToolCalls {
 					require.True(t, strings.HasPrefix(call.ID, "call_"), "clients see Everloop's ids")

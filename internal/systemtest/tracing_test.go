@@ -25,6 +25,7 @@ func newTracedStack(t *testing.T, endpoint string) (*stack, *tracing.Tracing) {
 	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: endpoint, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	s := newStackOn(t, func(mock http.Handler) http.Handler { return mock }, testkit.Events(t), traces.Statements(), traces)
+
 	return s, traces
 }
 
@@ -39,8 +40,10 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)
+
 	served := make(chan error, 1)
 	go func() { served <- app.Listener(listener) }()
+
 	s.t.Cleanup(func() {
 		require.NoError(s.t, app.ShutdownWithTimeout(time.Minute))
 		require.NoError(s.t, <-served)
@@ -48,28 +51,35 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 	made, key, hash := auth.NewKey(s.caller.User.ID, "edge")
 	_, err = s.journal.CreateKey(s.t.Context(), made, hash[:])
 	require.NoError(s.t, err)
+
 	return "http://" + listener.Addr().String(), key
 }
 
 // post sends a message over REST and gives its chat.
 func (s *stack) post(url, key, session, message string, header http.Header) (chatID string) {
 	s.t.Helper()
+
 	body, err := json.Marshal(obj{"message": message})
 	require.NoError(s.t, err)
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url+"/api/sessions/"+session+"/chat?note=query-s3cret",
 		strings.NewReader(string(body)))
 	require.NoError(s.t, err)
+
 	r.Header = header.Clone()
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+key)
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(s.t, err)
+
 	defer response.Body.Close()
+
 	var accepted struct {
 		ChatID string `json:"chat_id"`
 	}
+
 	require.Less(s.t, response.StatusCode, 300)
 	require.NoError(s.t, json.NewDecoder(response.Body).Decode(&accepted))
+
 	return accepted.ChatID
 }
 
@@ -77,7 +87,9 @@ func (s *stack) post(url, key, session, message string, header http.Header) (cha
 // calls, the tools and the SQL statements, without anything that was said.
 func TestChat_isOneTrace(t *testing.T) {
 	t.Parallel()
+
 	const traceID, client = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
 	collector := testkit.Traces(t)
 	s, traces := newTracedStack(t, collector.URL)
 	url, key := s.edge(traces)
@@ -95,15 +107,18 @@ func TestChat_isOneTrace(t *testing.T) {
 	traces.Close()
 
 	spans := map[string]testkit.Span{}
+
 	for _, span := range collector.Spans() {
 		require.Equal(t, traceID, span.Trace(), span.Name)
 		spans[span.ID()] = span
 	}
+
 	nameOf := func(span testkit.Span) string {
 		if model := span.Attributes["gen_ai.request.model"]; model != "" {
 			require.Equal(t, "chat "+model, span.Name)
 			return "chat"
 		}
+
 		return span.Name
 	}
 	path := func(span testkit.Span) (names []string) {
@@ -111,18 +126,25 @@ func TestChat_isOneTrace(t *testing.T) {
 			require.Contains(t, spans, span.Parent(), "%s hangs below a span that did not come", span.Name)
 			names = append(names, nameOf(span))
 		}
+
 		return append(names, nameOf(span))
 	}
+
 	const root = " < StartWorkflow:Chat < POST /api/sessions/{session_id}/chat"
+
 	found := map[string]testkit.Span{}
+
 	var ends []string // of the chat's model calls
+
 	for _, span := range spans {
 		at := strings.Join(path(span), " < ")
+
 		found[at] = span
 		if at == "chat < RunActivity:model.call"+root {
 			ends = append(ends, span.Attributes["gen_ai.response.finish_reasons"])
 		}
 	}
+
 	require.Contains(t, found, "chat < RunActivity:model.call"+root)
 	require.Contains(t, found, "execute_tool Bash < RunActivity:model.call"+root)
 	require.Contains(t, found, "chat < RunActivity:model.call < StartChildWorkflow:Fork"+root)
@@ -154,24 +176,29 @@ func TestChat_isOneTrace(t *testing.T) {
 // A collector that takes requests and never answers holds up no chat.
 func TestChat_collectorHangs(t *testing.T) {
 	t.Parallel()
+
 	free := make(chan struct{})
 	asked := make(chan struct{}, 1000)
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}
+
 		<-free
 	}))
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(free) })
 	s, traces := newTracedStack(t, hanging.URL)
+
 	url, key := s.edge(traces)
 	for range 2 {
 		session := s.session()
 		chat := s.post(url, key, session, script(obj{"loop": obj{"n": 5, "call": bash("true")}, "closing": "done"}), http.Header{})
 		require.Equal(t, "completed", s.awaitEnd(session, chat)["status"])
+
 		select {
 		case <-asked: // the second chat runs while it hangs
 		case <-t.Context().Done():
 		}
+
 		asked <- struct{}{}
 	}
 }

@@ -20,21 +20,25 @@ func buildProgram() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("find the user's cache directory (or set EVERLOOP_BIN to a built everloop): %w", err)
 	}
 	// Several checkouts may be tested at once.
 	sum := sha256.Sum256([]byte(root))
+
 	dir := filepath.Join(cache, "everloop", fmt.Sprintf("testkit-%x", sum[:6]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
+
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
+
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -42,11 +46,14 @@ func buildProgram() (string, error) {
 	program := filepath.Join(dir, "everloop")
 	cmd := exec.Command("go", "build", "-o", program, "./cmd/everloop")
 	cmd.Dir = root
+
 	var output bytes.Buffer
+
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("build cmd/everloop (set EVERLOOP_BIN to use a built one): %w\n%s", err, output.String())
 	}
+
 	return program, nil
 }
 
@@ -57,13 +64,16 @@ func moduleRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
 		}
+
 		if dir == filepath.Dir(dir) {
 			return "", errors.New("no go.mod above the working directory: set EVERLOOP_BIN to a built everloop")
 		}
+
 		dir = filepath.Dir(dir)
 	}
 }

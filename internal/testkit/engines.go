@@ -26,10 +26,12 @@ type Addresses map[string]string
 // Get returns a setting. A test that needs an engine which does not run fails.
 func (a Addresses) Get(t testing.TB, setting string) string {
 	t.Helper()
+
 	value := a[setting]
 	if value == "" {
 		t.Fatalf("the engines of this test have no %s", setting)
 	}
+
 	return value
 }
 
@@ -41,10 +43,12 @@ var engines = sync.OnceValues(startEngines)
 // with this process, however it ends. A fault fails the test.
 func Engines(t testing.TB) Addresses {
 	t.Helper()
+
 	found, err := engines()
 	if err != nil {
 		t.Fatalf("the engines that this test needs: %v", err)
 	}
+
 	return found
 }
 
@@ -54,16 +58,20 @@ func startEngines() (Addresses, error) {
 		if err != nil {
 			return found, fmt.Errorf("file named by EVERLOOP_TEST_ENGINES: %w", err)
 		}
+
 		return found, nil
 	}
+
 	program := os.Getenv("EVERLOOP_BIN")
 	if program == "" {
 		built, err := buildProgram()
 		if err != nil {
 			return nil, err
 		}
+
 		program = built
 	}
+
 	return runEngines(program, startTime)
 }
 
@@ -81,22 +89,26 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 	defer stdin.Close()
 
 	var said lockedBuffer
+
 	cmd := exec.Command(program, "engines", "--temporary", "--watch-stdin")
 	cmd.Stdin, cmd.Stderr = stdin, &said
 	// The settings of a server that the developer runs must not reach this one.
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDR=127.0.0.1:0", "LOG_FORMAT=text", "LOG_LEVEL=warn")
 	// A Ctrl-C is for the tests; the engines follow when these are done.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		write.Close()
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 
 	ready := make(chan string, 1)
+
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
@@ -104,23 +116,30 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 				ready <- path
 			}
 		}
+
 		_ = cmd.Wait() // until all that it said has been read
+
 		close(ready)
 	}()
+
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()
+
 	select {
 	case path, ok := <-ready:
 		if !ok {
 			write.Close()
 			return nil, fmt.Errorf("%s engines ended before it was ready:\n%s", program, said.String())
 		}
+
 		found, err := readAddresses(path)
 		if err != nil {
 			write.Close()
 			return found, err
 		}
+
 		lifeline = write
+
 		return found, nil
 	case <-timeout.C:
 		write.Close()
@@ -130,18 +149,22 @@ func runEngines(program string, within time.Duration) (Addresses, error) {
 
 func readAddresses(path string) (Addresses, error) {
 	var found Addresses
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return found, err
 	}
+
 	if err := json.Unmarshal(content, &found); err != nil {
 		return found, fmt.Errorf("%s: %w", path, err)
 	}
+
 	for setting, value := range found {
 		if value == "" {
 			return found, fmt.Errorf("%s has no value of %s", path, setting)
 		}
 	}
+
 	return found, nil
 }
 
@@ -158,9 +181,11 @@ const maxSaid = 64 << 10
 func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if room := maxSaid - b.text.Len(); room > 0 {
 		b.text.Write(p[:min(len(p), room)])
 	}
+
 	return len(p), nil
 }
 
@@ -168,5 +193,6 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	return b.text.String()
 }

@@ -37,17 +37,21 @@ const templateLock = 0x7465_7374_6b69_7400 // "testkit"
 func Postgres(t testing.TB) string {
 	t.Helper()
 	found := Engines(t)
+
 	server := found.creator()
 	if err := ensureTemplate(found); err != nil {
 		t.Fatalf("make the template database: %v", err)
 	}
+
 	name := "test_" + randomHex(8)
+
 	err := onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
 		return execAlone(ctx, conn, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", name, templateName(), found.owner()))
 	})
 	if err != nil {
 		t.Fatalf("make a database for the test: %v", err)
 	}
+
 	t.Cleanup(func() {
 		err := onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, fmt.Sprintf("DROP DATABASE IF EXISTS %s WITH (FORCE)", name))
@@ -57,6 +61,7 @@ func Postgres(t testing.TB) string {
 			t.Errorf("drop the test's database: %v", err)
 		}
 	})
+
 	return databaseURL(found.Get(t, "postgres_url"), name)
 }
 
@@ -64,10 +69,12 @@ func Postgres(t testing.TB) string {
 // Everloop itself may not do, as filling tables without their system triggers.
 func AsSuperuser(t testing.TB, database string) string {
 	t.Helper()
+
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal("the database's address is not a URL")
 	}
+
 	return databaseURL(Engines(t).creator(), strings.TrimPrefix(u.Path, "/"))
 }
 
@@ -80,6 +87,7 @@ func (a Addresses) owner() string {
 	if err != nil {
 		panic("testkit: the engines' PostgreSQL address is not a URL") // our own program wrote it
 	}
+
 	return pgx.Identifier{u.User.Username()}.Sanitize()
 }
 
@@ -95,16 +103,19 @@ var (
 func ensureTemplate(found Addresses) error {
 	templateMu.Lock()
 	defer templateMu.Unlock()
+
 	name := templateName()
 	if templateMade[name] {
 		return nil
 	}
+
 	err := onServer(found.creator(), func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(templateLock)); err != nil {
 			return err
 		}
 		// The lock ends with the connection.
 		var exists bool
+
 		err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
 		if err != nil || exists {
 			return err
@@ -120,12 +131,15 @@ func ensureTemplate(found Addresses) error {
 				return err
 			}
 		}
+
 		if err := postgres.Migrate(ctx, databaseURL(found["postgres_url"], draft)); err != nil {
 			return err
 		}
+
 		return execAlone(ctx, conn, fmt.Sprintf("ALTER DATABASE %s RENAME TO %s", draft, name))
 	})
 	templateMade[name] = err == nil
+
 	return err
 }
 
@@ -145,11 +159,13 @@ func execAlone(ctx context.Context, conn *pgx.Conn, statement string) error {
 func onServer(server string, f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTime)
 	defer cancel()
+
 	conn, err := pgx.Connect(ctx, databaseURL(server, "postgres"))
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+
 	return f(ctx, conn)
 }
 
@@ -159,6 +175,8 @@ func databaseURL(server, name string) string {
 	if err != nil {
 		panic("testkit: the engines' PostgreSQL address is not a URL") // our own program wrote it
 	}
+
 	u.Path = "/" + name
+
 	return u.String()
 }

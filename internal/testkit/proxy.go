@@ -31,16 +31,20 @@ type FaultProxy struct {
 // engine, or a URL that names it. The proxy ends with the test.
 func Proxy(t testing.TB, target string) *FaultProxy {
 	t.Helper()
+
 	if u, err := url.Parse(target); err == nil && u.Host != "" {
 		target = u.Host
 	}
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
+
 	p := &FaultProxy{listener: listener, target: target, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	p.running.Go(p.accept)
 	t.Cleanup(p.close)
+
 	return p
 }
 
@@ -50,11 +54,14 @@ func (p *FaultProxy) Addr() string { return p.listener.Addr().String() }
 // URL is a URL of the engine with the proxy's address in place of its own.
 func (p *FaultProxy) URL(t testing.TB, engine string) string {
 	t.Helper()
+
 	u, err := url.Parse(engine)
 	if err != nil {
 		t.Fatalf("the engine's address is not a URL: %v", err)
 	}
+
 	u.Host = p.Addr()
+
 	return u.String()
 }
 
@@ -72,6 +79,7 @@ func (p *FaultProxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 func (p *FaultProxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for conn := range p.conns {
 		reset(conn)
 	}
@@ -89,6 +97,7 @@ func (p *FaultProxy) Up() { p.change(func() { p.down = false }) }
 func (p *FaultProxy) change(set func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	set()
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -107,9 +116,11 @@ func (p *FaultProxy) accept() {
 		if err != nil {
 			return
 		}
+
 		if !p.keep(client) {
 			continue
 		}
+
 		p.running.Go(func() { p.serve(client) })
 	}
 }
@@ -118,28 +129,34 @@ func (p *FaultProxy) accept() {
 func (p *FaultProxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.down || p.closed {
 		reset(conn)
 		return false
 	}
+
 	p.conns[conn] = struct{}{}
+
 	return true
 }
 
 func (p *FaultProxy) drop(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	delete(p.conns, conn)
 	conn.Close()
 }
 
 func (p *FaultProxy) serve(client net.Conn) {
 	defer p.drop(client)
+
 	engine, err := net.Dial("tcp", p.target)
 	if err != nil || !p.keep(engine) {
 		return
 	}
 	defer p.drop(engine)
+
 	var both sync.WaitGroup
 	both.Go(func() { p.pipe(engine, client) })
 	both.Go(func() { p.pipe(client, engine) })
@@ -157,11 +174,13 @@ func (p *FaultProxy) pipe(to, from net.Conn) {
 				return
 			}
 		}
+
 		if errors.Is(err, io.EOF) && p.hold() {
 			if half, ok := to.(*net.TCPConn); ok && half.CloseWrite() == nil {
 				return
 			}
 		}
+
 		if err != nil {
 			reset(to)
 			return
@@ -174,16 +193,20 @@ func (p *FaultProxy) hold() bool {
 	p.mu.Lock()
 	delay := p.delay
 	p.mu.Unlock()
+
 	if delay > 0 {
 		time.Sleep(delay)
 	}
+
 	for {
 		p.mu.Lock()
 		paused, closed, changed := p.paused, p.closed, p.changed
 		p.mu.Unlock()
+
 		if closed || !paused {
 			return !closed
 		}
+
 		<-changed
 	}
 }
@@ -194,5 +217,6 @@ func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
+
 	conn.Close()
 }

@@ -15,18 +15,22 @@ func echo(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer conn.Close()
+
 				_, _ = io.Copy(conn, conn)
 			}()
 		}
 	}()
+
 	return listener.Addr().String()
 }
 
@@ -34,6 +38,7 @@ func dial(t *testing.T, p *FaultProxy) (net.Conn, *bufio.Reader) {
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
+
 	return conn, bufio.NewReader(conn)
 }
 
@@ -46,10 +51,12 @@ func TestFaultProxy_passesBytesAndEnds(t *testing.T) {
 	p := Proxy(t, echo(t))
 	conn, in := dial(t, p)
 	say(t, conn, "one")
+
 	line, err := in.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "one\n", line)
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+
 	_, err = in.ReadString('\n')
 	require.ErrorIs(t, err, io.EOF)
 }
@@ -61,10 +68,12 @@ func TestFaultProxy_Pause_holdsBytesBackInOrder(t *testing.T) {
 	say(t, conn, "one")
 	say(t, conn, "two")
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+
 	_, err := in.ReadString('\n')
 	require.ErrorContains(t, err, "timeout")
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	p.Resume()
+
 	for _, want := range []string{"one\n", "two\n"} {
 		line, err := in.ReadString('\n')
 		require.NoError(t, err)
@@ -76,19 +85,24 @@ func TestFaultProxy_Down_resetsOldAndNewConnections(t *testing.T) {
 	p := Proxy(t, "nats://token@"+echo(t))
 	conn, in := dial(t, p)
 	say(t, conn, "one")
+
 	_, err := in.ReadString('\n')
 	require.NoError(t, err)
 	p.Down()
+
 	_, err = in.ReadString('\n')
 	require.Error(t, err)
+
 	refused, err := net.Dial("tcp", p.Addr())
 	if err == nil { // the kernel accepts before the proxy resets
 		_, err = refused.Read(make([]byte, 1))
 	}
+
 	require.Error(t, err)
 	p.Up()
 	conn, in = dial(t, p)
 	say(t, conn, "again")
+
 	line, err := in.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "again\n", line)

@@ -12,6 +12,7 @@ import (
 func Temporal(t testing.TB) client.Options {
 	t.Helper()
 	found := Engines(t)
+
 	return client.Options{
 		HostPort: found.Get(t, "temporal_address"), Namespace: found.Get(t, "temporal_namespace"),
 		Credentials:       client.NewAPIKeyStaticCredentials(found.Get(t, "temporal_api_key")),

@@ -31,6 +31,7 @@ func Prefix(t testing.TB) string {
 		}
 	}, t.Name())
 	name = strings.Trim(name[:min(len(name), 27)], "-")
+
 	return name + "-" + randomHex(6)
 }
 
@@ -38,5 +39,6 @@ func Prefix(t testing.TB) string {
 func randomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
+
 	return hex.EncodeToString(b)
 }

@@ -34,21 +34,27 @@ func TestMain(m *testing.M) {
 			fmt.Println("fault", err)
 			os.Exit(1)
 		}
+
 		fmt.Println(found.creator())
+
 		select {}
 	}
+
 	os.Exit(m.Run())
 }
 
 func TestPostgres_ownDatabasePerTest(t *testing.T) {
 	var urls [2]string
+
 	t.Run("uses", func(t *testing.T) {
 		var both sync.WaitGroup
 		for i := range urls {
 			both.Go(func() { urls[i] = Postgres(t) })
 		}
+
 		both.Wait()
 		require.NotEqual(t, urls[0], urls[1])
+
 		for _, url := range urls {
 			conn, err := pgx.Connect(t.Context(), url)
 			require.NoError(t, err)
@@ -57,6 +63,7 @@ func TestPostgres_ownDatabasePerTest(t *testing.T) {
 			require.NoError(t, err, "the schema is there and the table is empty")
 		}
 	})
+
 	for _, url := range urls {
 		_, err := pgx.Connect(t.Context(), url)
 		require.ErrorContains(t, err, "does not exist")
@@ -66,7 +73,9 @@ func TestPostgres_ownDatabasePerTest(t *testing.T) {
 func TestPostgres_templateMadeOnce(t *testing.T) {
 	Postgres(t)
 	server := Engines(t).Get(t, "postgres_url")
+
 	var before, after uint32
+
 	oid := func(into *uint32) {
 		require.NoError(t, onServer(server, func(ctx context.Context, conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, "SELECT oid FROM pg_database WHERE datname = $1", templateName()).Scan(into)
@@ -88,13 +97,18 @@ func TestTemporal_runsWorkflows(t *testing.T) {
 	prefix := Prefix(t)
 	c, err := client.Dial(options)
 	require.NoError(t, err)
+
 	defer c.Close()
+
 	w := worker.New(c, prefix, worker.Options{})
 	w.RegisterWorkflowWithOptions(func(workflow.Context) (int, error) { return 42, nil }, workflow.RegisterOptions{Name: "answer"})
+
 	require.NoError(t, w.Start())
 	defer w.Stop()
+
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: prefix, TaskQueue: prefix}, "answer")
 	require.NoError(t, err)
+
 	var answer int
 	require.NoError(t, run.Get(t.Context(), &answer))
 	require.Equal(t, 42, answer)
@@ -103,7 +117,9 @@ func TestTemporal_runsWorkflows(t *testing.T) {
 func TestEvents_keepStreams(t *testing.T) {
 	nc, err := nats.Connect(Events(t), nats.Timeout(time.Minute))
 	require.NoError(t, err)
+
 	defer nc.Close()
+
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	prefix := Prefix(t)
@@ -115,11 +131,16 @@ func TestEvents_keepStreams(t *testing.T) {
 }
 
 func TestObjects_removesBucket(t *testing.T) {
-	var bucket Bucket
-	var store *minio.Client
+	var (
+		bucket Bucket
+		store  *minio.Client
+	)
+
 	t.Run("uses", func(t *testing.T) {
 		bucket = Objects(t)
+
 		var err error
+
 		store, err = minio.New(bucket.Endpoint, &minio.Options{Creds: credentials.NewStaticV4(bucket.AccessKey, bucket.SecretKey, "")})
 		require.NoError(t, err)
 		_, err = store.PutObject(t.Context(), bucket.Name, "a/b/c", strings.NewReader("x"), 1, minio.PutObjectOptions{})
@@ -141,18 +162,23 @@ func TestPrefix_uniqueAndPlain(t *testing.T) {
 func TestEngines_endWithTestProcess(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
+
 	probe := exec.Command(program)
+
 	probe.Env = append(os.Environ(), asProbe+"=1", "EVERLOOP_TEST_ENGINES=")
 	stdout, err := probe.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, probe.Start())
+
 	lines := bufio.NewScanner(stdout)
 	require.True(t, lines.Scan())
 	url := lines.Text()
 	require.True(t, strings.HasPrefix(url, "postgres://"), url)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
+
 	defer conn.Close(context.Background())
+
 	var data string
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT setting FROM pg_settings WHERE name = 'unix_socket_directories'").Scan(&data))
 	require.DirExists(t, data)
@@ -181,6 +207,7 @@ func TestEngines_reportStartFaults(t *testing.T) {
 	require.ErrorContains(t, err, "start "+filepath.Join(dir, "absent"))
 
 	t.Setenv("EVERLOOP_TEST_ENGINES", filepath.Join(dir, "absent.json"))
+
 	_, err = startEngines()
 	require.ErrorContains(t, err, "EVERLOOP_TEST_ENGINES")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "half.json"), []byte(`{"postgres_url":"x","nats_url":""}`), 0o600))

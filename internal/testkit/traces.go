@@ -42,23 +42,29 @@ func (s Span) Parent() string { return hex.EncodeToString(s.ParentSpanId) }
 // Traces starts a collector, which ends with the test.
 func Traces(t testing.TB) *Collector {
 	t.Helper()
+
 	c := &Collector{}
 	server := httptest.NewServer(http.HandlerFunc(c.receive))
 	t.Cleanup(server.Close)
 	c.URL = server.URL
+
 	return c
 }
 
 func (c *Collector) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+
 	request := &collector.ExportTraceServiceRequest{}
 	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, request) != nil {
 		http.Error(w, "no traces", http.StatusBadRequest)
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.received.Write(body)
+
 	for _, of := range request.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, span := range scope.Spans {
@@ -70,16 +76,20 @@ func (c *Collector) receive(w http.ResponseWriter, r *http.Request) {
 
 func attributes(span *trace.Span) map[string]string {
 	found := map[string]string{}
+
 	for _, a := range span.Attributes {
 		text := a.Value.GetStringValue()
 		for _, entry := range a.Value.GetArrayValue().GetValues() {
 			text += entry.GetStringValue() + ";"
 		}
+
 		if text == "" {
 			text = strconv.FormatInt(a.Value.GetIntValue(), 10)
 		}
+
 		found[a.Key] = text
 	}
+
 	return found
 }
 
@@ -87,6 +97,7 @@ func attributes(span *trace.Span) map[string]string {
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return append([]Span(nil), c.spans...)
 }
 
@@ -94,5 +105,6 @@ func (c *Collector) Spans() []Span {
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return bytes.Contains(c.received.Bytes(), []byte(text))
 }

@@ -22,6 +22,7 @@ const root = "../.."
 // plain splits identifiers at capitals and underscores, and lowers the case.
 func plain(line string) string {
 	var out strings.Builder
+
 	runes := []rune(line)
 	for i, r := range runes {
 		switch {
@@ -30,6 +31,7 @@ func plain(line string) string {
 		case i > 0 && unicode.IsUpper(r) && startsWord(runes, i):
 			out.WriteByte(' ')
 		}
+
 		out.WriteRune(unicode.ToLower(r))
 	}
 
@@ -49,6 +51,7 @@ func startsWord(runes []rune, i int) bool {
 
 func TestPlain_splitsIdentifiers(t *testing.T) {
 	t.Parallel()
+
 	for in, want := range map[string]string{
 		"func (d *TaskDesk) LetGo()": "func (d *task desk) let go()",
 		"HTTPDoor":                   "http door",
@@ -57,6 +60,7 @@ func TestPlain_splitsIdentifiers(t *testing.T) {
 	} {
 		require.Equal(t, want, plain(in))
 	}
+
 	require.True(t, matcher.MatchString(plain("chatDesk")))
 	require.False(t, matcher.MatchString(plain("desktop")))
 }
@@ -65,14 +69,18 @@ func TestPlain_splitsIdentifiers(t *testing.T) {
 // and for each allowance that is not needed any more.
 func TestSources_wordList(t *testing.T) {
 	t.Parallel()
+
 	var used [256]bool
+
 	for _, path := range sources(t) {
 		for number, line := range lines(t, path) {
 			text := plain(line)
+
 			word := matcher.FindString(text)
 			if word == "" || isAllowed(path, line, &used) {
 				continue
 			}
+
 			t.Errorf("%s:%d: %q: use %s: %s", path, number+1, word, suggestion(word), shorten(line))
 		}
 	}
@@ -91,6 +99,7 @@ func sources(t *testing.T) []string {
 	require.NoError(t, err)
 
 	var paths []string
+
 	for _, path := range strings.Split(string(out), "\x00") {
 		switch {
 		case path == "docs/api.md", strings.Contains(path, "testdata/"): // generated; recorded
@@ -99,6 +108,7 @@ func sources(t *testing.T) []string {
 			paths = append(paths, path)
 		}
 	}
+
 	require.NotEmpty(t, paths)
 
 	return paths
@@ -106,10 +116,12 @@ func sources(t *testing.T) []string {
 
 func lines(t *testing.T, path string) []string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(root, path))
 	if os.IsNotExist(err) {
 		return nil // deleted, and not committed yet
 	}
+
 	require.NoError(t, err)
 
 	return strings.Split(string(content), "\n")

@@ -62,10 +62,12 @@ var rules = []rule{
 
 var matcher = func() *regexp.Regexp {
 	all := ""
+
 	for i, r := range rules {
 		if i > 0 {
 			all += "|"
 		}
+
 		all += r.pattern
 	}
 

@@ -33,14 +33,18 @@ func dialWS(addr, sid string) (*wsClient, error) {
 	if sid != "" {
 		query += "&sid=" + url.QueryEscape(sid)
 	}
+
 	dialer := websocket.Dialer{HandshakeTimeout: patience}
+
 	conn, response, err := dialer.Dial(socketURL("ws", addr, query), nil)
 	if response != nil {
 		_ = response.Body.Close()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &wsClient{conn}, nil
 }
 
@@ -51,6 +55,7 @@ func (c *wsClient) send(packet string) error {
 func (c *wsClient) receive(timeout time.Duration) (string, error) {
 	_ = c.conn.SetReadDeadline(time.Now().Add(timeout))
 	_, data, err := c.conn.ReadMessage()
+
 	return string(data), err
 }
 
@@ -65,15 +70,19 @@ type pollClient struct {
 
 func dialPoll(addr string) (*pollClient, error) {
 	c := &pollClient{addr: addr, http: &http.Client{Transport: &http.Transport{}}}
+
 	first, err := c.receive(patience)
 	if err != nil {
 		return nil, err
 	}
+
 	var open struct{ Sid string }
 	if len(first) == 0 || json.Unmarshal([]byte(first[1:]), &open) != nil || open.Sid == "" {
 		return nil, fmt.Errorf("no handshake in %q", first)
 	}
+
 	c.sid = open.Sid
+
 	return c, nil
 }
 
@@ -82,6 +91,7 @@ func (c *pollClient) url() string {
 	if c.sid != "" {
 		query += "&sid=" + url.QueryEscape(c.sid)
 	}
+
 	return socketURL("http", c.addr, query)
 }
 
@@ -90,6 +100,7 @@ func (c *pollClient) send(packet string) error {
 	if err == nil && (status != 200 || body != "ok") {
 		err = fmt.Errorf("post: %d %s", status, body)
 	}
+
 	return err
 }
 
@@ -99,7 +110,9 @@ func (c *pollClient) post(contentType string, body io.Reader) (int, string, erro
 		return 0, "", err
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
+
 	return response.StatusCode, string(text), err
 }
 
@@ -107,24 +120,30 @@ func (c *pollClient) receive(timeout time.Duration) (string, error) {
 	if len(c.pending) == 0 {
 		client := *c.http
 		client.Timeout = timeout
+
 		response, err := client.Get(c.url())
 		if err != nil {
 			return "", err
 		}
 		defer response.Body.Close()
+
 		text, err := io.ReadAll(response.Body)
 		if err != nil {
 			return "", err
 		}
+
 		if response.StatusCode != 200 {
 			return "", fmt.Errorf("poll: %d %s", response.StatusCode, text)
 		}
+
 		for _, packet := range bytes.Split(text, []byte{0x1e}) {
 			c.pending = append(c.pending, string(packet))
 		}
 	}
+
 	first := c.pending[0]
 	c.pending = c.pending[1:]
+
 	return first, nil
 }
 
@@ -135,13 +154,16 @@ func dial(addr, transport string) (rawClient, error) {
 	if transport == "polling" {
 		return dialPoll(addr)
 	}
+
 	c, err := dialWS(addr, "")
 	if err != nil {
 		return nil, err
 	}
+
 	if open, err := c.receive(patience); err != nil || !strings.HasPrefix(open, "0{") {
 		return nil, fmt.Errorf("no handshake: %q %v", open, err)
 	}
+
 	return c, nil
 }
 
@@ -153,13 +175,16 @@ func await(c rawClient, prefix string, timeout time.Duration) (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		if packet == "2" {
 			_ = c.send("3")
 		}
+
 		if strings.HasPrefix(packet, prefix) {
 			return packet, nil
 		}
 	}
+
 	return "", fmt.Errorf("no packet %q", prefix)
 }
 
@@ -169,9 +194,12 @@ func join(addr, transport string) (rawClient, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.send(`40{"token":"` + goodToken + `"}`); err != nil {
 		return nil, err
 	}
+
 	_, err = await(c, `40{"sid":`, patience)
+
 	return c, err
 }

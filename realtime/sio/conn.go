@@ -38,6 +38,7 @@ func newConn(s *session, id string, identity any) *Conn {
 	c.inbox = newInbox(c.ctx.Done())
 	c.outbox.engine = s.engine
 	c.outbox.limit = s.server.opts.BufferLimit
+
 	return c
 }
 
@@ -69,9 +70,11 @@ func (c *Conn) Buffered() int { return c.outbox.bytes() }
 func (c *Conn) OnDrained(fn func()) {
 	c.outbox.mu.Lock()
 	defer c.outbox.mu.Unlock()
+
 	c.outbox.onDrain = func() {
 		c.server.handlers.Go(func() {
 			defer c.server.recovered("drained")
+
 			fn()
 		})
 	}
@@ -88,6 +91,7 @@ func (c *Conn) Emit(event string, data json.RawMessage) bool {
 	} else if c.ctx.Err() == nil {
 		c.server.stats.overflows.Add(1)
 	}
+
 	return ok
 }
 
@@ -112,10 +116,12 @@ func (s *Server) eventHead(event string) []byte {
 	if head, ok := s.heads.Load(event); ok {
 		return head.([]byte)
 	}
+
 	name, _ := json.Marshal(event)
 	head := append([]byte{typeEvent, '['}, name...)
 	head = append(head, ',')
 	s.heads.Store(event, head)
+
 	return head
 }
 
@@ -123,9 +129,11 @@ func (s *Server) eventHead(event string) []byte {
 func (c *Conn) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.started {
 		return
 	}
+
 	c.started = true
 	c.server.stats.joined.Add(1)
 	c.server.handlers.Go(c.dispatch)
@@ -143,14 +151,17 @@ func (c *Conn) onClosed(reason string) {
 // dispatch calls the handler, one call at a time.
 func (c *Conn) dispatch() {
 	defer c.server.stats.joined.Add(-1)
+
 	h := c.server.opts.Handler
 	c.guard("Connected", func() { h.Connected(c) })
+
 	for {
 		ev, ok := c.inbox.take()
 		if ok {
 			c.handle(ev)
 			continue
 		}
+
 		select {
 		case <-c.inbox.ready:
 			continue
@@ -161,26 +172,32 @@ func (c *Conn) dispatch() {
 			c.handle(ev)
 			continue
 		}
+
 		c.mu.Lock()
 		reason := c.reason
 		c.mu.Unlock()
 		c.guard("Disconnected", func() { h.Disconnected(c, reason) })
+
 		return
 	}
 }
 
 func (c *Conn) handle(ev event) {
 	c.server.stats.eventsIn.Add(1)
+
 	var ack func(any)
 	if ev.hasID {
 		ack = c.acknowledger(ev.id)
 	}
+
 	ok := c.guard(ev.name, func() {
 		if ev.fault != nil {
 			c.server.stats.malformed.Add(1)
 			c.server.opts.Handler.Malformed(c, ev.name, *ev.fault, ack)
+
 			return
 		}
+
 		c.server.opts.Handler.Event(c, ev.name, ev.payload, ack)
 	})
 	if !ok && ack != nil {
@@ -201,8 +218,10 @@ func (c *Conn) acknowledge(id uint64, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		c.server.opts.Log.Error("failed to encode an acknowledgement as JSON", slog.String("error", err.Error()))
+
 		body = internalError
 	}
+
 	head := append(strconv.AppendUint([]byte{typeAck}, id, 10), '[')
 	if !c.outbox.push(&frame{head: head, body: body, tail: closeBracket}, ackReserve) && c.ctx.Err() == nil {
 		// An answer is never dropped silently: a client that asks without
@@ -218,6 +237,8 @@ func (c *Conn) guard(what string, fn func()) (ok bool) {
 			c.server.panicked(what, recover())
 		}
 	}()
+
 	fn()
+
 	return true
 }

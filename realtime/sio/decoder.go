@@ -32,10 +32,12 @@ func (d *decoder) Add(data any) error {
 	if !ok {
 		return errPacket
 	}
+
 	err := d.accept(in)
 	if err != nil && !errors.Is(err, errClosed) {
 		in.session.violation(err)
 	}
+
 	return err
 }
 
@@ -46,13 +48,16 @@ func (d *decoder) accept(in *inbound) error {
 	if in.binary {
 		return s.skipAttachment()
 	}
+
 	if s.attachmentsDue() {
 		return fmt.Errorf("%w: text between binary parts", errState)
 	}
+
 	h, body, err := parseHead(in.data)
 	if err != nil {
 		return err
 	}
+
 	switch h.kind {
 	case typeConnect:
 		return d.connect(s, h, body)
@@ -64,13 +69,16 @@ func (d *decoder) accept(in *inbound) error {
 	if conn == nil || h.namespace != "/" {
 		return fmt.Errorf("%w: not connected to %q", errState, h.namespace)
 	}
+
 	switch h.kind {
 	case typeEvent, typeBinaryEvent:
 		ev, err := parseEvent(h, body, s.server.opts.MaxMessage)
 		if err != nil {
 			return err
 		}
+
 		s.expectAttachments(h.attachments)
+
 		if !conn.inbox.put(ev) {
 			return errClosed
 		}
@@ -82,6 +90,7 @@ func (d *decoder) accept(in *inbound) error {
 		// One namespace, so leaving it is leaving altogether.
 		s.close("client namespace disconnect")
 	}
+
 	return nil
 }
 
@@ -94,10 +103,12 @@ func (d *decoder) connect(s *session, h head, body []byte) error {
 	if err := s.beginConnect(h.namespace); err != nil {
 		return err
 	}
+
 	d.Emit("decoded", &parser.Packet{
 		Type: parser.CONNECT,
 		Nsp:  h.namespace,
 		Data: map[string]any{"token": token},
 	})
+
 	return nil
 }

@@ -27,31 +27,39 @@ func (c *handedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 func (c *handedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if !c.corked {
 		return c.Conn.Write(p)
 	}
+
 	if len(c.buffer)+len(p) > corkSize {
 		if err := c.flush(); err != nil {
 			return 0, err
 		}
 	}
+
 	if len(p) > corkSize {
 		return c.Conn.Write(p)
 	}
+
 	c.buffer = append(c.buffer, p...)
+
 	return len(p), nil
 }
 
 func (c *handedConn) cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.corked = true
 }
 
 func (c *handedConn) uncork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.corked = false
+
 	return c.flush()
 }
 
@@ -59,10 +67,12 @@ func (c *handedConn) flush() error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
+
 	_, err := c.Conn.Write(c.buffer)
 	if c.buffer = c.buffer[:0]; cap(c.buffer) > corkSize/4 {
 		c.buffer = nil // most connections are quiet most of the time
 	}
+
 	return err
 }
 

@@ -48,12 +48,14 @@ func newRecorder() *recorder {
 func (h *recorder) Connected(c *sio.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.conns[c.ID()] = c
 }
 
 func (h *recorder) Disconnected(c *sio.Conn, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	delete(h.conns, c.ID())
 	h.disconnected[c.ID()] = reason
 }
@@ -64,6 +66,7 @@ func (h *recorder) Malformed(c *sio.Conn, event string, fault sio.Fault, ack fun
 		ack(answer)
 		return
 	}
+
 	data, _ := json.Marshal(answer)
 	c.Emit("session:error", data)
 }
@@ -72,23 +75,29 @@ func (h *recorder) Event(c *sio.Conn, name string, payload json.RawMessage, ack 
 	var in struct {
 		N, Count, Bytes int
 	}
+
 	_ = json.Unmarshal(payload, &in)
+
 	if ack == nil {
 		ack = func(any) {}
 	}
+
 	switch name {
 	case "echo":
 		ack(map[string]any{"ok": true, "payload": payload})
 	case "burst":
 		queued := 0
+
 		for n := range in.Count {
 			if c.Emit("tick", tick(n)) {
 				queued++
 			}
 		}
+
 		ack(map[string]any{"ok": true, "queued": queued})
 	case "paced":
 		go pace(c)
+
 		ack(map[string]any{"ok": true})
 	case "big":
 		ack(map[string]any{"ok": true})
@@ -100,6 +109,7 @@ func (h *recorder) Event(c *sio.Conn, name string, payload json.RawMessage, ack 
 	case "logged":
 		h.mu.Lock()
 		defer h.mu.Unlock()
+
 		ack(map[string]any{"ok": true, "logged": h.logged[c.ID()]})
 	case "kick":
 		c.Close()
@@ -115,6 +125,7 @@ func (h *recorder) Event(c *sio.Conn, name string, payload json.RawMessage, ack 
 func pace(c *sio.Conn) {
 	ticker := time.NewTicker(3 * time.Millisecond)
 	defer ticker.Stop()
+
 	for n := 0; ; n++ {
 		select {
 		case <-ticker.C:
@@ -135,21 +146,28 @@ func blob(size int) json.RawMessage {
 	for i := range text {
 		text[i] = 'a' + byte(i%26)
 	}
+
 	data, _ := json.Marshal(map[string]string{"text": string(text)})
+
 	return data
 }
 
 func (h *recorder) conn(t *testing.T) *sio.Conn {
 	t.Helper()
+
 	var found *sio.Conn
+
 	require.Eventually(t, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+
 		for _, c := range h.conns {
 			found = c
 		}
+
 		return found != nil
 	}, time.Minute, 5*time.Millisecond)
+
 	return found
 }
 
@@ -162,6 +180,7 @@ func authenticate(_ context.Context, token string, _ *http.Request) (any, error)
 	case "panic":
 		panic("an authenticator's mistake")
 	}
+
 	return nil, errors.New("no such token")
 }
 
@@ -169,37 +188,47 @@ func authenticate(_ context.Context, token string, _ *http.Request) (any, error)
 func serve(opts sio.Options, config fiber.Config) (addr string, server *sio.Server, stop func(), err error) {
 	opts.Authenticate = authenticate
 	opts.AllowedOrigins = []string{foreignOrigin}
+
 	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, patience) // a slow machine takes its time to join
 	if opts.Handler == nil {
 		opts.Handler = newRecorder()
 	}
+
 	server = sio.New(opts)
 	config.DisableStartupMessage = true
 	app := fiber.New(config)
 	app.Get("/ping", func(c *fiber.Ctx) error { return c.SendString("pong") })
 	app.Post("/length", func(c *fiber.Ctx) error { return c.JSON(len(c.Body())) })
 	server.Mount(app)
+
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, nil, err
 	}
+
 	go func() { _ = app.Listener(ln) }()
+
 	stop = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+
 		_ = server.Close(ctx)
 		_ = app.ShutdownWithContext(ctx)
 	}
+
 	return ln.Addr().String(), server, stop, nil
 }
 
 func start(t *testing.T, opts sio.Options) (string, *sio.Server) {
 	t.Helper()
+
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+
 	addr, server, stop, err := serve(opts, fiber.Config{})
 	require.NoError(t, err)
 	t.Cleanup(stop)
+
 	return addr, server
 }

@@ -16,11 +16,14 @@ func withPingTimeout(handshake []byte, timeout time.Duration) []byte {
 	if json.Unmarshal(handshake, &fields) != nil {
 		return handshake
 	}
+
 	fields["pingTimeout"] = timeout.Milliseconds()
+
 	changed, err := json.Marshal(fields)
 	if err != nil {
 		return handshake
 	}
+
 	return changed
 }
 

@@ -30,10 +30,13 @@ func pollOf(s *Server, method, sid, body string) string {
 	if sid != "" {
 		target += "&sid=" + sid
 	}
+
 	ctx, done := context.WithCancel(context.Background())
 	defer done()
+
 	answer := httptest.NewRecorder()
 	s.serveHTTP(answer, httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body)))
+
 	return answer.Body.String()
 }
 
@@ -45,6 +48,7 @@ func TestHeartbeat_pongBeforeTheLibraryWaits(t *testing.T) {
 			Handler:      quiet{},
 			Authenticate: func(context.Context, string, *http.Request) (any, error) { return "user", nil },
 		})
+
 		var open struct {
 			Sid         string
 			PingTimeout int64
@@ -53,24 +57,31 @@ func TestHeartbeat_pongBeforeTheLibraryWaits(t *testing.T) {
 		require.EqualValues(t, 20_000, open.PingTimeout)
 		session, ok := server.session(open.Sid)
 		require.True(t, ok)
+
 		var deaf atomic.Bool
+
 		_ = session.engine.On("packetCreate", func(args ...any) { // about to be sent
 			if args[0].(*packet.Packet).Type == packet.PING && !deaf.Load() {
 				session.engine.Transport().OnPacket(&packet.Packet{Type: packet.PONG})
 			}
 		})
+
 		require.Equal(t, "ok", pollOf(server, http.MethodPost, open.Sid, `40{"token":"good"}`))
+
 		ended := make(chan time.Time, 1)
 		began := time.Now()
+
 		go func() {
 			for !strings.HasSuffix(pollOf(server, http.MethodGet, open.Sid, ""), "1") { // a CLOSE packet
 			}
+
 			ended <- time.Now()
 		}()
 
 		time.Sleep(10 * time.Minute) //nolint:forbidigo // in a synctest bubble
 		require.Empty(t, ended, "a client that answers was given up")
 		deaf.Store(true)
+
 		stopped := time.Now()
 		gone := <-ended
 		require.LessOrEqual(t, gone.Sub(stopped), defaultPingInterval+defaultPingTimeout)

@@ -58,6 +58,7 @@ var misuses = map[string]func(t *testing.T, addr string){
 
 func TestMisuse(t *testing.T) {
 	server := startChild(t)
+
 	watcher := startWitness(t, server.addr)
 	for name, attack := range misuses {
 		t.Run(name, func(t *testing.T) {
@@ -66,14 +67,17 @@ func TestMisuse(t *testing.T) {
 			watcher.goesOn(t)
 		})
 	}
+
 	require.Equal(t, "panics 0", server.finish(t), server.log())
 }
 
 func mustJoin(t *testing.T, addr, transport string) rawClient {
 	t.Helper()
+
 	c, err := join(addr, transport)
 	require.NoError(t, err)
 	t.Cleanup(c.close)
+
 	return c
 }
 
@@ -86,6 +90,7 @@ func clientFrame(payload string) []byte {
 // which kills the library without our guards.
 func pongsBehindHandshake(t *testing.T, addr string) {
 	request := "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\n" + wsHeaders + "\r\n"
+
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
@@ -94,6 +99,7 @@ func pongsBehindHandshake(t *testing.T, addr string) {
 				return
 			}
 			defer conn.Close()
+
 			frames := strings.Repeat(string(clientFrame("3")), 400)
 			if i%2 == 0 {
 				_, _ = conn.Write([]byte(request + frames))
@@ -101,10 +107,12 @@ func pongsBehindHandshake(t *testing.T, addr string) {
 				_, _ = conn.Write([]byte(request))
 				_, _ = conn.Write([]byte(frames))
 			}
+
 			_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 			_, _ = io.Copy(io.Discard, conn)
 		})
 	}
+
 	all.Wait()
 }
 
@@ -112,12 +120,17 @@ func pongsBehindHandshake(t *testing.T, addr string) {
 func framesBehindRequest(t *testing.T, addr string) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
+
 	defer conn.Close()
+
 	_, err = conn.Write(append([]byte("GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\n"+wsHeaders+"\r\n"),
 		clientFrame(`40{"token":"good"}`)...))
 	require.NoError(t, err)
+
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
+
 	var got strings.Builder
+
 	buffer := make([]byte, 4096)
 	for !strings.Contains(got.String(), `40{"sid":`) {
 		n, err := conn.Read(buffer)
@@ -131,16 +144,20 @@ func upgradeWith(packets ...string) func(t *testing.T, addr string) {
 		poll := mustJoin(t, addr, "polling").(*pollClient)
 		ws, err := dialWS(addr, poll.sid)
 		require.NoError(t, err)
+
 		defer ws.close()
+
 		for _, packet := range packets {
 			kind := websocket.TextMessage
 			if packet == "\xff" {
 				kind = websocket.BinaryMessage
 			}
+
 			if ws.conn.WriteMessage(kind, []byte(packet)) != nil {
 				break
 			}
 		}
+
 		_, _ = ws.receive(20 * time.Millisecond)
 	}
 }
@@ -154,18 +171,22 @@ func upgradeClosedWhileProbing(t *testing.T, addr string) {
 				return
 			}
 			defer poll.close()
+
 			ws, err := dialWS(addr, poll.sid)
 			if err != nil {
 				return
 			}
 			defer ws.close()
+
 			for _, packet := range []string{"2probe", "5", "2probe", "2probe"} {
 				_ = ws.send(packet)
 			}
+
 			_ = poll.send("1")
 			_ = ws.send("2probe")
 		})
 	}
+
 	all.Wait()
 }
 
@@ -173,11 +194,14 @@ func upgradeTwice(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
 	first, err := dialWS(addr, poll.sid)
 	require.NoError(t, err)
+
 	defer first.close()
+
 	second, err := dialWS(addr, poll.sid)
 	if err == nil {
 		second.close()
 	}
+
 	require.Error(t, err, "a second upgrade at the same time")
 	require.NoError(t, first.send("2probe"))
 	got, err := first.receive(patience)
@@ -193,9 +217,12 @@ func upgradeTwice(t *testing.T, addr string) {
 func upgradeOfWebSocket(t *testing.T, addr string) {
 	c, err := dialWS(addr, "")
 	require.NoError(t, err)
+
 	defer c.close()
+
 	open, err := c.receive(patience)
 	require.NoError(t, err)
+
 	sid := strings.Split(strings.SplitN(open, `"sid":"`, 2)[1], `"`)[0]
 	_, err = dialWS(addr, sid)
 	require.Error(t, err)
@@ -204,21 +231,25 @@ func upgradeOfWebSocket(t *testing.T, addr string) {
 func twoPolls(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
 	first := make(chan error, 1)
+
 	other := *poll
 	go func() {
 		_, err := other.receive(patience)
 		first <- err
 	}()
+
 	_, err := poll.receive(patience)
 	require.True(t, err != nil || <-first != nil, "two polls at once were both served")
 }
 
 func twoPosts(t *testing.T, addr string) {
 	poll := mustJoin(t, addr, "polling").(*pollClient)
+
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() { _ = poll.send(strings.Repeat(`42["echo",{}]`+"\x1e", 2000) + "3") })
 	}
+
 	all.Wait()
 }
 
@@ -240,7 +271,9 @@ func postChunked(t *testing.T, addr string) {
 func postBeforeJoining(t *testing.T, addr string) {
 	poll, err := dialPoll(addr)
 	require.NoError(t, err)
+
 	defer poll.close()
+
 	status, _, err := poll.post("text/plain", strings.NewReader(strings.Repeat("x", 70<<10)))
 	require.True(t, err != nil || status == http.StatusRequestEntityTooLarge, "status %d", status)
 }
@@ -271,6 +304,7 @@ func putRequest(t *testing.T, addr string) {
 	require.NoError(t, err)
 	response, err := poll.http.Do(r)
 	require.NoError(t, err)
+
 	_ = response.Body.Close()
 	require.Equal(t, http.StatusBadRequest, response.StatusCode)
 }
@@ -298,7 +332,9 @@ func messageOver16MB(t *testing.T, addr string) {
 func messageBeforeJoining(t *testing.T, addr string) {
 	c, err := dial(addr, "websocket")
 	require.NoError(t, err)
+
 	defer c.close()
+
 	_ = c.send(`40{"token":"` + strings.Repeat("x", 1<<20) + `"}`)
 	_, err = await(c, "4", patience)
 	require.Error(t, err)
@@ -309,13 +345,17 @@ func rawFrames(masked bool, bytes ...byte) func(t *testing.T, addr string) {
 	return func(t *testing.T, addr string) {
 		c, err := dialWS(addr, "")
 		require.NoError(t, err)
+
 		defer c.close()
+
 		if masked {
 			bytes = append([]byte{}, bytes...)
 			bytes[1] |= 0x80
 		}
+
 		_, err = c.conn.NetConn().Write(binary.BigEndian.AppendUint64(bytes, 0))
 		require.NoError(t, err)
+
 		_, _ = c.receive(30 * time.Millisecond)
 		_, _ = c.receive(30 * time.Millisecond)
 	}
@@ -333,6 +373,7 @@ func pingFlood(t *testing.T, addr string) {
 // eventFlood sends far more than the rate allows, for half a second.
 func eventFlood(t *testing.T, addr string) {
 	c := mustJoin(t, addr, "websocket").(*wsClient)
+
 	deadline := time.Now().Add(500 * time.Millisecond)
 	for n := 0; time.Now().Before(deadline); n++ {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -346,11 +387,13 @@ func eventFlood(t *testing.T, addr string) {
 func answersNotRead(t *testing.T, addr string) {
 	c := mustJoin(t, addr, "websocket").(*wsClient)
 	question := `421["echo",{"a":"` + strings.Repeat("x", 1<<20) + `"}]`
+
 	for deadline := time.Now().Add(3 * patience); time.Now().Before(deadline); {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 		if c.send(question) != nil {
 			return // cut off, as it should be
 		}
 	}
+
 	t.Error("a client that reads no answers was kept")
 }

@@ -26,19 +26,24 @@ func handedConnOf(r *http.Request) *handedConn {
 // serveHTTP checks a request before the library sees any of it.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recovered("request")
+
 	if conn := handedConnOf(r); conn != nil && conn.requestID != "" {
 		w.Header().Set(fiber.HeaderXRequestID, conn.requestID)
 	}
+
 	if !s.allowOrigin(w.Header(), r) {
 		refuse(w, http.StatusForbidden, "Origin not allowed")
 		return
 	}
+
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+
 	query := r.URL.Query()
 	name, sid := query.Get("transport"), query.Get("sid")
+
 	upgrade := websocket.IsWebSocketUpgrade(r)
 	switch {
 	case query.Get("EIO") != "4":
@@ -62,11 +67,13 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) openPolling(w http.ResponseWriter, r *http.Request) {
 	_, t := s.engine.Handshake(transports.POLLING, types.NewHttpContext(w, r))
+
 	poll, ok := t.(*pollTransport)
 	if !ok {
 		refuse(w, http.StatusBadRequest, "Bad request")
 		return
 	}
+
 	poll.servePoll(w, r)
 }
 
@@ -76,11 +83,14 @@ var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return
 
 func (s *Server) openWebSocket(w http.ResponseWriter, r *http.Request) {
 	ctx := types.NewHttpContext(w, r)
+
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return // answered by the upgrader
 	}
+
 	conn.SetReadLimit(s.opts.MaxTransport)
+
 	ctx.Websocket = &types.WebSocketConn{EventEmitter: events.New(), Conn: conn}
 	if _, t := s.engine.Handshake(transports.WEBSOCKET, ctx); t == nil {
 		_ = conn.Close()
@@ -93,6 +103,7 @@ func (s *Server) continueSession(w http.ResponseWriter, r *http.Request, sid str
 		refuseCode(w, http.StatusBadRequest, engine.UNKNOWN_SID.Code, "Session ID unknown")
 		return
 	}
+
 	poll, ok := sess.pollTransport()
 	switch {
 	case !ok:
@@ -113,6 +124,7 @@ func (s *Server) bodyLimit(sid string) int64 {
 	if sess, ok := s.session(sid); ok {
 		return sess.limit.Load()
 	}
+
 	return maxHandshake
 }
 
@@ -123,17 +135,22 @@ func (s *Server) allowOrigin(header http.Header, r *http.Request) bool {
 	if origin == "" {
 		return true
 	}
+
 	header.Add("Vary", "Origin")
+
 	if slices.Contains(s.opts.AllowedOrigins, origin) {
 		header.Set("Access-Control-Allow-Origin", origin)
 		header.Set("Access-Control-Allow-Credentials", "true")
+
 		if r.Method == http.MethodOptions {
 			header.Set("Access-Control-Allow-Methods", "GET, POST")
 			header.Set("Access-Control-Allow-Headers", "Content-Type, Authorization")
 			header.Set("Access-Control-Max-Age", "600")
 		}
+
 		return true
 	}
+
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
 		return false

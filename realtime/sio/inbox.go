@@ -34,10 +34,12 @@ func (b *inbox) put(ev event) bool {
 			return false
 		default:
 		}
+
 		if b.tryPut(ev) {
 			wake(b.ready)
 			return true
 		}
+
 		select {
 		case <-b.space:
 		case <-b.done:
@@ -48,11 +50,14 @@ func (b *inbox) put(ev event) bool {
 func (b *inbox) tryPut(ev event) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if n := len(b.events); n > 0 && (n >= inboxEvents || b.bytes+ev.size > inboxBytes) {
 		return false
 	}
+
 	b.events = append(b.events, ev)
 	b.bytes += ev.size
+
 	return true
 }
 
@@ -60,17 +65,22 @@ func (b *inbox) tryPut(ev event) bool {
 func (b *inbox) take() (event, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if len(b.events) == 0 {
 		return event{}, false
 	}
+
 	ev := b.events[0]
 	b.events[0] = event{}
+
 	b.events = b.events[1:]
 	if len(b.events) == 0 {
 		b.events = nil
 	}
+
 	b.bytes -= ev.size
 	wake(b.space)
+
 	return ev, true
 }
 

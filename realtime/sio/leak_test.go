@@ -19,6 +19,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		for i := range n {
 			leave(t, addr, i)
 		}
+
 		require.Eventually(t, func() bool {
 			s := server.Stats()
 			return s.Open == 0 && s.Joined == 0
@@ -26,13 +27,18 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	round(10)
 	http.DefaultClient.CloseIdleConnections()
+
 	var before int
+
 	require.Eventually(t, func() bool { // the first round's last goroutines end
 		last := before
 		before = runtime.NumGoroutine()
+
 		return before == last
 	}, patience, 200*time.Millisecond)
+
 	memory := heap()
+
 	round(300)
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+5 }, time.Minute, 50*time.Millisecond,
 		"goroutines left behind")
@@ -41,20 +47,26 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 func heap() uint64 {
 	runtime.GC()
+
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+
 	return m.HeapAlloc
 }
 
 // leave connects and goes in one of several ways.
 func leave(t *testing.T, addr string, i int) {
 	t.Helper()
+
 	c, err := join(addr, bothTransports[i%2])
 	require.NoError(t, err)
+
 	defer c.close()
+
 	require.NoError(t, c.send(`421["echo",{}]`))
 	_, err = await(c, "431", patience)
 	require.NoError(t, err)
+
 	switch poll, polling := c.(*pollClient); {
 	case polling && i%4 == 1: // upgrade, then vanish
 		ws, err := dialWS(addr, poll.sid)

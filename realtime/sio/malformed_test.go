@@ -135,6 +135,7 @@ func repeat(packet string, times int) []string {
 	for i := range all {
 		all[i] = packet
 	}
+
 	return all
 }
 
@@ -143,6 +144,7 @@ func repeat(packet string, times int) []string {
 func TestMalformedFrames(t *testing.T) {
 	server := startChild(t)
 	watcher := startWitness(t, server.addr)
+
 	for name, packets := range frames {
 		for _, transport := range bothTransports {
 			for _, joined := range []bool{false, true} {
@@ -150,15 +152,18 @@ func TestMalformedFrames(t *testing.T) {
 				if joined {
 					state = "after joining"
 				}
+
 				t.Run(name+"/"+transport+"/"+state, func(t *testing.T) {
 					attack(t, server.addr, transport, joined, packets)
 					survived(t, server)
 				})
 			}
 		}
+
 		if !server.alive() {
 			t.Fatalf("the server died of %q:\n%s", name, server.log())
 		}
+
 		watcher.goesOn(t)
 	}
 	// One panic a transport of the handler and the authenticator, before and after joining where that applies.
@@ -171,15 +176,18 @@ func TestMalformedFrames(t *testing.T) {
 // comes back for a moment. A panic is waited for: it is counted in the end.
 func attack(t *testing.T, addr, transport string, joined bool, packets []string) {
 	t.Helper()
+
 	open := dial
 	if joined {
 		open = join
 	}
+
 	c, err := open(addr, transport)
 	if err != nil {
 		t.Fatalf("no session: %v", err)
 	}
 	defer c.close()
+
 	if poll, ok := c.(*pollClient); ok {
 		_ = poll.send(strings.Join(packets, "\x1e"))
 	} else {
@@ -189,15 +197,18 @@ func attack(t *testing.T, addr, transport string, joined bool, packets []string)
 			}
 		}
 	}
+
 	if strings.Contains(packets[0], `"panic"`) {
 		_, _ = await(c, "4", patience)
 		return
 	}
+
 	_, _ = c.receive(30 * time.Millisecond)
 }
 
 func survived(t *testing.T, server *child) {
 	t.Helper()
+
 	if !server.alive() {
 		t.Fatalf("the server died:\n%s", server.log())
 	}

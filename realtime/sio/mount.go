@@ -30,11 +30,14 @@ func (s *Server) Mount(app *fiber.App) {
 		if others != nil {
 			config = others(header)
 		}
+
 		if uri := string(header.RequestURI()); strings.HasPrefix(uri, Path) {
 			config.MaxRequestBodySize = int(s.bodyLimit(sessionID(uri)))
 		}
+
 		return config
 	}
+
 	app.All(Path+"*", s.handOver)
 }
 
@@ -43,29 +46,36 @@ func (s *Server) handOver(c *fiber.Ctx) error {
 	if string(ctx.Path()) != Path {
 		return fiber.ErrNotFound
 	}
+
 	limit := s.bodyLimit(string(ctx.QueryArgs().Peek("sid")))
+
 	body, ok := takeBody(&ctx.Request, limit)
 	if !ok {
 		c.Set(fiber.HeaderConnection, "close")
 		return fiber.ErrRequestEntityTooLarge
 	}
+
 	request := rebuild(&ctx.Request, len(body))
 	id := strings.Clone(c.GetRespHeader(fiber.HeaderXRequestID))
+
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(wrapped net.Conn) {
 		// The wrapper goes back to a pool: what it has buffered is taken out
 		// without waiting for more, then only the socket below is used.
 		early := drain(wrapped)
+
 		inner, ok := wrapped.(interface{ UnsafeConn() net.Conn })
 		if !ok {
 			_ = wrapped.Close()
 			return
 		}
+
 		conn := inner.UnsafeConn()
 		_ = conn.SetDeadline(time.Time{})
 		s.conns.give(&handedConn{Conn: conn, requestID: id, reader: io.MultiReader(
 			bytes.NewReader(request), bytes.NewReader(body), bytes.NewReader(early), conn)})
 	})
+
 	return nil
 }
 
@@ -75,15 +85,19 @@ const maxEarly = 64 << 10
 // drain returns what was read ahead of the request's end.
 func drain(conn net.Conn) []byte {
 	_ = conn.SetReadDeadline(time.Unix(1, 0))
+
 	var early []byte
+
 	chunk := make([]byte, 4096)
 	for len(early) < maxEarly {
 		n, err := conn.Read(chunk)
 		early = append(early, chunk[:n]...)
+
 		if err != nil {
 			break
 		}
 	}
+
 	return early
 }
 
@@ -95,9 +109,12 @@ func takeBody(r *fasthttp.Request, limit int64) ([]byte, bool) {
 		if int64(len(body)) > limit {
 			return nil, false
 		}
+
 		return bytes.Clone(body), true
 	}
+
 	body, err := io.ReadAll(io.LimitReader(r.BodyStream(), limit+1))
+
 	return body, err == nil && int64(len(body)) <= limit
 }
 
@@ -111,26 +128,32 @@ func rebuild(r *fasthttp.Request, length int) []byte {
 	b.WriteString(" HTTP/1.1\r\nHost: ")
 	b.Write(r.Header.Host())
 	b.WriteString("\r\n")
+
 	for key, value := range r.Header.All() {
 		switch strings.ToLower(string(key)) {
 		case "host", "content-length", "transfer-encoding", "expect":
 			continue
 		}
+
 		b.Write(key)
 		b.WriteString(": ")
 		b.Write(value)
 		b.WriteString("\r\n")
 	}
+
 	b.WriteString("Content-Length: ")
 	b.WriteString(strconv.Itoa(length))
 	b.WriteString("\r\n\r\n")
+
 	return b.Bytes()
 }
 
 // sessionID finds the session id in a request's target.
 func sessionID(uri string) string {
 	_, query, _ := strings.Cut(uri, "?")
+
 	var args fasthttp.Args
 	args.Parse(query)
+
 	return string(args.Peek("sid"))
 }

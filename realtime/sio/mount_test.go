@@ -24,8 +24,11 @@ func TestMixedKeepAlive(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
+
 	defer conn.Close()
+
 	reader := bufio.NewReader(conn)
+
 	ask := func(method, path, body string) (*http.Response, string) {
 		_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
 		require.NoError(t, err)
@@ -33,12 +36,14 @@ func TestMixedKeepAlive(t *testing.T) {
 		require.NoError(t, err)
 		text, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
+
 		return response, string(text)
 	}
 	for range 3 {
 		response, text := ask("GET", "/ping", "")
 		require.Equal(t, "pong", text)
 		require.False(t, response.Close)
+
 		_, text = ask("POST", "/length", strings.Repeat("x", 100_000))
 		require.Equal(t, "100000", text)
 	}
@@ -50,11 +55,13 @@ func TestMixedKeepAlive(t *testing.T) {
 
 	// A client that keeps connections alive where it may mixes both freely.
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+
 	for i := range 20 {
 		path, want := "/ping", "pong"
 		if i%2 == 1 {
 			path, want = "/socket.io/?EIO=4&transport=polling", `"sid"`
 		}
+
 		response, err := client.Get("http://" + addr + path)
 		require.NoError(t, err)
 		text, err := io.ReadAll(response.Body)
@@ -70,12 +77,17 @@ func TestMountLeavesTheAppAlone(t *testing.T) {
 		t.Run(fmt.Sprintf("streaming %v", streaming), func(t *testing.T) {
 			addr, _, stop, err := serve(sio.Options{}, fiber.Config{BodyLimit: 128 << 10, StreamRequestBody: streaming})
 			require.NoError(t, err)
+
 			defer stop()
+
 			response, err := http.Post("http://"+addr+"/length", "text/plain", strings.NewReader(strings.Repeat("x", 100<<10)))
 			require.NoError(t, err)
+
 			text, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
+
 			require.Equal(t, "102400", string(text))
+
 			if !streaming {
 				response, err = http.Post("http://"+addr+"/length", "text/plain", strings.NewReader(strings.Repeat("x", 200<<10)))
 				require.True(t, err != nil || response.StatusCode == http.StatusRequestEntityTooLarge)
@@ -86,6 +98,7 @@ func TestMountLeavesTheAppAlone(t *testing.T) {
 			got, err := await(c, "431[", patience)
 			require.NoError(t, err)
 			require.Greater(t, len(got), 9<<20)
+
 			status, _, err := c.post("text/plain", io.LimitReader(strings.NewReader(strings.Repeat("x", 17<<20)), 17<<20))
 			require.True(t, err != nil || status == http.StatusRequestEntityTooLarge, "status %d", status)
 			idle, err := dialPoll(addr)
@@ -104,6 +117,7 @@ func TestMountKeepsAnEarlierHook(t *testing.T) {
 	}
 	server.Mount(app)
 	t.Cleanup(func() { _ = server.Close(context.Background()) })
+
 	var header fasthttp.RequestHeader
 	header.SetRequestURI("/elsewhere")
 	require.Equal(t, 77, app.Server().HeaderReceived(&header).MaxRequestBodySize)
@@ -120,18 +134,24 @@ func TestMount_answersCarryTheRequestID(t *testing.T) {
 		return c.Next()
 	})
 	server.Mount(app)
+
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	go func() { _ = app.Listener(ln) }()
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+
 		_ = server.Close(ctx)
 		_ = app.ShutdownWithContext(ctx)
 	})
+
 	for n, query := range []string{"transport=polling&n=0", "transport=none&n=1"} {
 		response, err := http.Get(socketURL("http", ln.Addr().String(), query))
 		require.NoError(t, err)
+
 		_ = response.Body.Close()
 		require.Equal(t, []int{200, 400}[n], response.StatusCode)
 		require.Equal(t, []string{fmt.Sprint("id of ", n)}, response.Header.Values("X-Request-Id"))
@@ -146,12 +166,15 @@ func TestMount_allowedOrigin(t *testing.T) {
 		r.Header.Set("Origin", foreignOrigin)
 		response, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
+
 		_ = response.Body.Close()
 		require.Equal(t, foreignOrigin, response.Header.Get("Access-Control-Allow-Origin"))
 		require.Equal(t, "true", response.Header.Get("Access-Control-Allow-Credentials"))
 	}
+
 	response, err := http.Get(socketURL("http", addr, "transport=polling"))
 	require.NoError(t, err)
+
 	_ = response.Body.Close()
 	require.Empty(t, response.Header.Get("Access-Control-Allow-Origin"))
 }

@@ -24,6 +24,7 @@ var transportSettings = []string{"polling", "websocket", "upgrade"}
 func client(t *testing.T, scenario, addr, setting string) map[string]any {
 	t.Helper()
 	run := startClient(t, scenario, addr, setting)
+
 	return run.result(t)
 }
 
@@ -36,27 +37,36 @@ type clientRun struct {
 func startClient(t *testing.T, scenario, addr, setting string) *clientRun {
 	t.Helper()
 	installClient(t)
+
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
+
 	cmd := exec.CommandContext(ctx, "node", "testdata/js/client.mjs", scenario, "http://"+addr, setting)
+
 	var stderr strings.Builder
+
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 16<<20)
+
 	return &clientRun{cmd, lines, &stderr}
 }
 
 func (r *clientRun) line(t *testing.T) map[string]any {
 	t.Helper()
+
 	if !r.lines.Scan() {
 		_ = r.cmd.Wait()
 		t.Fatalf("the client failed: %s", r.stderr)
 	}
+
 	var result map[string]any
 	require.NoError(t, json.Unmarshal(r.lines.Bytes(), &result))
+
 	return result
 }
 
@@ -64,6 +74,7 @@ func (r *clientRun) result(t *testing.T) map[string]any {
 	t.Helper()
 	result := r.line(t)
 	require.NoError(t, r.cmd.Wait(), r.stderr.String())
+
 	return result
 }
 
@@ -72,28 +83,37 @@ var installOnce sync.Once
 // installClient runs npm ci when the client is not there, one process at a time.
 func installClient(t *testing.T) {
 	t.Helper()
+
 	if testing.Short() {
 		t.Skip("needs node and npm")
 	}
+
 	var failure error
+
 	installOnce.Do(func() {
 		dir := "testdata/js"
+
 		lock, err := os.OpenFile(filepath.Join(os.TempDir(), "everloop-sio-npm.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			failure = err
 			return
 		}
 		defer lock.Close()
+
 		if failure = unix.Flock(int(lock.Fd()), unix.LOCK_EX); failure != nil {
 			return
 		}
+
 		if _, err := os.Stat(filepath.Join(dir, "node_modules", "socket.io-client", "package.json")); err == nil {
 			return
 		}
+
 		cmd := exec.Command("npm", "ci", "--no-fund", "--no-audit")
+
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Logf("npm ci: %s", out)
+
 			failure = err
 		}
 	})
@@ -110,6 +130,7 @@ func code(answer any) string {
 	m, _ := answer.(map[string]any)
 	e, _ := m["error"].(map[string]any)
 	text, _ := e["code"].(string)
+
 	return text
 }
 
@@ -117,10 +138,12 @@ func TestOfficialClientEcho(t *testing.T) {
 	addr, _ := start(t, sio.Options{})
 	everySetting(t, func(t *testing.T, setting string) {
 		got := client(t, "echo", addr, setting)
+
 		want := setting
 		if setting == "upgrade" {
 			want = "websocket"
 		}
+
 		require.Equal(t, want, got["transport"])
 		require.Equal(t, map[string]any{"ok": true, "payload": nil}, got["none"])
 	})
@@ -195,8 +218,10 @@ func TestOfficialClient_serverStops(t *testing.T) {
 		run := startClient(t, "wait", addr, setting)
 		run.line(t)
 		id := handler.conn(t).ID()
+
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+
 		require.NoError(t, server.Close(ctx))
 		require.Equal(t, "transport close", run.result(t)["reason"])
 		require.Equal(t, "server shutting down", handler.disconnected[id])

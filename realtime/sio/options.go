@@ -132,12 +132,15 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.PingInterval, defaultPingInterval)
 	setDefault(&o.PingTimeout, defaultPingTimeout)
 	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
+
 	if o.MaxTransport < o.MaxMessage {
 		o.MaxTransport = o.MaxMessage
 	}
+
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+
 	return o
 }
 

@@ -33,6 +33,7 @@ func (f *frame) size() int { return len(f.head) + len(f.body) + len(f.tail) }
 func (f *frame) appendTo(buffer []byte) []byte {
 	buffer = append(buffer, f.head...)
 	buffer = append(buffer, f.body...)
+
 	return append(buffer, f.tail...)
 }
 
@@ -67,18 +68,22 @@ type outbox struct {
 func (o *outbox) push(f *frame, reserve int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.closed.Load() {
 		return false
 	}
+
 	n := f.size() + frameOverhead
 	if o.queued > 0 && o.queued+n > o.limit+reserve {
 		o.full = true
 		return false
 	}
+
 	f.out = o
 	o.queued += n
 	o.queue = append(o.queue, f)
 	o.pump()
+
 	return true
 }
 
@@ -88,10 +93,12 @@ func (o *outbox) pump() {
 	for !o.paused && !o.closed.Load() && o.inFlight < sendWindow && len(o.queue) > 0 {
 		f := o.queue[0]
 		o.queue[0] = nil
+
 		o.queue = o.queue[1:]
 		if len(o.queue) == 0 {
 			o.queue = nil
 		}
+
 		o.inFlight += f.size() + frameOverhead
 		o.engine.Write(f, plain, nil)
 	}
@@ -103,18 +110,23 @@ func (o *outbox) written(n int) {
 	o.inFlight -= n
 	o.queued -= n
 	o.pump()
+
 	var drained, empty func()
+
 	if o.full && !o.closed.Load() && o.queued <= o.limit/2 {
 		o.full = false
 		drained = o.onDrain
 	}
+
 	if o.queued == 0 {
 		empty, o.onEmpty = o.onEmpty, nil
 	}
 	o.mu.Unlock()
+
 	if drained != nil {
 		drained()
 	}
+
 	if empty != nil {
 		empty()
 	}
@@ -123,11 +135,13 @@ func (o *outbox) written(n int) {
 // whenEmpty calls fn once everything is written, or at once.
 func (o *outbox) whenEmpty(fn func()) {
 	o.mu.Lock()
+
 	wait := o.queued > 0 && !o.closed.Load()
 	if wait {
 		o.onEmpty = fn
 	}
 	o.mu.Unlock()
+
 	if !wait {
 		fn()
 	}
@@ -137,6 +151,7 @@ func (o *outbox) whenEmpty(fn func()) {
 func (o *outbox) pause(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.paused = on
 	o.pump()
 }
@@ -144,19 +159,23 @@ func (o *outbox) pause(on bool) {
 func (o *outbox) bytes() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.queued
 }
 
 // release reports to the outboxes of a batch that it was written.
 func release(batch []*packet.Packet) {
 	var out *outbox
+
 	n := 0
+
 	for _, p := range batch {
 		if f, ok := p.Data.(*frame); ok && f.out != nil {
 			out = f.out
 			n += f.size() + frameOverhead
 		}
 	}
+
 	if out != nil {
 		out.written(n)
 	}

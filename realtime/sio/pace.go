@@ -24,8 +24,10 @@ func (p *pace) wait(done <-chan struct{}) bool {
 	if delay <= 0 {
 		return true
 	}
+
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return true

@@ -54,6 +54,7 @@ func parseHead(data []byte) (head, []byte, error) {
 	if len(data) == 0 || data[0] < typeConnect || data[0] > typeBinaryAck {
 		return h, nil, fmt.Errorf("%w: unknown type", errPacket)
 	}
+
 	h.kind, data = data[0], data[1:]
 
 	if h.kind == typeBinaryEvent || h.kind == typeBinaryAck {
@@ -61,15 +62,18 @@ func parseHead(data []byte) (head, []byte, error) {
 		if n == 0 || n > 4 || n >= len(data) || data[n] != '-' {
 			return h, nil, fmt.Errorf("%w: attachments", errPacket)
 		}
+
 		h.attachments, _ = strconv.Atoi(string(data[:n]))
 		if h.attachments > maxAttachments {
 			return h, nil, fmt.Errorf("%w: %d attachments", errPacket, h.attachments)
 		}
+
 		data = data[n+1:]
 	}
 
 	if len(data) > 0 && data[0] == '/' {
 		window := data[:min(len(data), maxEventName)]
+
 		end := bytes.IndexByte(window, ',')
 		switch {
 		case end >= 0:
@@ -79,6 +83,7 @@ func parseHead(data []byte) (head, []byte, error) {
 		default:
 			return h, nil, fmt.Errorf("%w: namespace too long", errPacket)
 		}
+
 		if !utf8.ValidString(h.namespace) {
 			return h, nil, fmt.Errorf("%w: namespace", errPacket)
 		}
@@ -89,8 +94,10 @@ func parseHead(data []byte) (head, []byte, error) {
 		if err != nil || n > 20 {
 			return h, nil, fmt.Errorf("%w: acknowledgement id", errPacket)
 		}
+
 		h.hasID, h.id, data = true, id, data[n:]
 	}
+
 	return h, data, nil
 }
 
@@ -99,6 +106,7 @@ func digits(data []byte) int {
 	for n < len(data) && data[n] >= '0' && data[n] <= '9' {
 		n++
 	}
+
 	return n
 }
 
@@ -107,10 +115,12 @@ func digits(data []byte) int {
 // answered; anything else is a fault of the event.
 func parseEvent(h head, body []byte, maxMessage int64) (event, error) {
 	ev := event{hasID: h.hasID, id: h.id, size: len(body)}
+
 	name, rest, err := eventName(body)
 	if err != nil {
 		return ev, err
 	}
+
 	ev.name = name
 	switch {
 	case int64(len(body)) > maxMessage:
@@ -126,16 +136,21 @@ func parseEvent(h head, body []byte, maxMessage int64) (event, error) {
 	case name == "" || len(name) > maxEventName:
 		ev.name = ""
 		ev.fault = &Fault{FaultEventName, fmt.Sprintf("the name of an event has 1 to %d bytes", maxEventName)}
+
 		return ev, nil
 	}
+
 	if depth(body) > maxDepth {
 		ev.fault = &Fault{FaultTooDeep, fmt.Sprintf("the payload nests deeper than %d levels", maxDepth)}
 		return ev, nil
 	}
+
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return ev, fmt.Errorf("%w: not JSON", errPacket)
 	}
+
 	ev.payload, ev.fault = payload(rest)
+
 	return ev, nil
 }
 
@@ -146,21 +161,27 @@ func eventName(body []byte) (string, []byte, error) {
 	if len(body) == 0 || body[0] != '[' {
 		return "", nil, fmt.Errorf("%w: an event is an array", errPacket)
 	}
+
 	body = bytes.TrimLeft(body[1:], " \t\r\n")
 	if len(body) == 0 || body[0] != '"' {
 		return "", nil, fmt.Errorf("%w: an event starts with its name", errPacket)
 	}
+
 	end := stringEnd(body)
 	if end < 0 {
 		return "", nil, fmt.Errorf("%w: unfinished name", errPacket)
 	}
+
 	var name string
+
 	if end > 6*maxEventName+2 { // longer than any escaping of a name that is allowed
 		return "", body[end:], nil
 	}
+
 	if !utf8.Valid(body[:end]) || json.Unmarshal(body[:end], &name) != nil {
 		return "", nil, fmt.Errorf("%w: the name is not a string", errPacket)
 	}
+
 	return name, body[end:], nil
 }
 
@@ -170,24 +191,29 @@ func payload(rest []byte) (json.RawMessage, *Fault) {
 	if rest[0] == ']' {
 		return nil, nil
 	}
+
 	rest = bytes.TrimLeft(rest[1:], " \t\r\n")
 	end := valueEnd(rest)
+
 	arg := bytes.TrimRight(rest[:end], " \t\r\n")
 	if rest[end] != ']' {
 		return nil, &Fault{FaultArguments, "an event has one payload"}
 	}
+
 	switch {
 	case string(arg) == "null":
 		return nil, nil
 	case arg[0] != '{':
 		return nil, &Fault{FaultNotObject, "the payload of an event is a JSON object"}
 	}
+
 	return json.RawMessage(arg), nil
 }
 
 // valueEnd is the index of the ',' or ']' that ends the first value of data.
 func valueEnd(data []byte) int {
 	level := 0
+
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '"':
@@ -200,6 +226,7 @@ func valueEnd(data []byte) int {
 			if level == 0 {
 				return i
 			}
+
 			level--
 		case ',':
 			if level == 0 {
@@ -207,12 +234,14 @@ func valueEnd(data []byte) int {
 			}
 		}
 	}
+
 	return len(data) - 1
 }
 
 // depth is how deep data nests, for data that may be unsound.
 func depth(data []byte) int {
 	level, deepest := 0, 0
+
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '"':
@@ -220,6 +249,7 @@ func depth(data []byte) int {
 			if end < 0 {
 				return deepest
 			}
+
 			i += end - 1
 		case '{', '[':
 			level++
@@ -228,6 +258,7 @@ func depth(data []byte) int {
 			level--
 		}
 	}
+
 	return deepest
 }
 
@@ -242,6 +273,7 @@ func stringEnd(data []byte) int {
 			return i + 1
 		}
 	}
+
 	return -1
 }
 
@@ -250,15 +282,19 @@ func parseToken(body []byte) (string, error) {
 	if len(body) == 0 {
 		return "", nil
 	}
+
 	if body[0] != '{' || depth(body) > maxDepth || !utf8.Valid(body) {
 		return "", fmt.Errorf("%w: auth is not an object", errPacket)
 	}
+
 	var auth struct {
 		Token any `json:"token"`
 	}
 	if json.Unmarshal(body, &auth) != nil {
 		return "", fmt.Errorf("%w: auth is not an object", errPacket)
 	}
+
 	token, _ := auth.Token.(string)
+
 	return token, nil
 }

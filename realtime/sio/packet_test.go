@@ -56,17 +56,21 @@ func TestParseEvent(t *testing.T) {
 		`2/` + strings.Repeat("n", 300) + `,["a"]`: {fault: "error"},
 	} {
 		h, body, err := parseHead([]byte(packet))
+
 		var ev event
 		if err == nil {
 			ev, err = parseEvent(h, body, 4000)
 		}
+
 		if want.fault == "error" {
 			require.Error(t, err, packet)
 			continue
 		}
+
 		require.NoError(t, err, packet)
 		require.Equal(t, want.name, ev.name, packet)
 		require.Equal(t, want.payload, string(ev.payload), packet)
+
 		if want.fault == "" {
 			require.Nil(t, ev.fault, packet)
 		} else {
@@ -87,6 +91,7 @@ func TestParseHead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "/admin", h.namespace)
 	require.Empty(t, rest)
+
 	h, _, err = parseHead([]byte(`218446744073709551615[]`))
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(18446744073709551615), h.id)
@@ -98,6 +103,7 @@ func TestParseToken(t *testing.T) {
 		require.NoError(t, err, body)
 		require.Equal(t, want, got, body)
 	}
+
 	for _, body := range []string{"null", "[]", `"t"`, "{", `{"token":"t"}x`, strings.Repeat("[", 500), `{"token":"` + "\xff" + `"}`} {
 		_, err := parseToken([]byte(body))
 		require.Error(t, err, body)
@@ -112,27 +118,34 @@ func FuzzPacket(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, body, err := parseHead(data)
 		if err != nil {
 			return
 		}
+
 		_, _ = parseToken(body)
+
 		if h.kind != typeEvent {
 			return
 		}
+
 		ev, err := parseEvent(h, bytes.Clone(body), 1000)
 		if err != nil || ev.fault != nil {
 			return
 		}
+
 		var args []json.RawMessage
 		if json.Unmarshal(body, &args) != nil {
 			t.Fatalf("accepted %q", body)
 		}
+
 		var name string
 		if json.Unmarshal(args[0], &name) != nil || name != ev.name || !utf8.Valid(ev.payload) {
 			t.Fatalf("name %q of %q", ev.name, body)
 		}
+
 		switch {
 		case ev.payload == nil && (len(args) == 1 || string(args[1]) == "null"):
 		case len(args) == 2 && string(args[1]) == string(ev.payload):
@@ -146,24 +159,32 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
 		p.init(10)
+
 		open := make(chan struct{})
 		spendBurst := func() {
 			began := time.Now()
+
 			for range 10 * burstSeconds {
 				require.True(t, p.wait(open))
 			}
+
 			require.Zero(t, time.Since(began), "a burst waits for nothing")
 		}
 		spendBurst()
+
 		began := time.Now()
+
 		require.True(t, p.wait(open))
 		require.Equal(t, 100*time.Millisecond, time.Since(began), "then ten a second")
 
 		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble's clock
 		spendBurst()
+
 		closed := make(chan struct{})
 		close(closed)
+
 		began = time.Now()
+
 		require.False(t, p.wait(closed), "a closed connection waits for nothing")
 		require.Zero(t, time.Since(began))
 	})
@@ -171,21 +192,27 @@ func TestPace(t *testing.T) {
 
 func TestInboxIsBounded(t *testing.T) {
 	done := make(chan struct{})
+
 	b := newInbox(done)
 	for range inboxEvents {
 		require.True(t, b.put(event{size: 10}))
 	}
+
 	require.False(t, b.tryPut(event{}))
+
 	put := make(chan bool)
 	go func() { put <- b.put(event{name: "last"}) }()
+
 	_, ok := b.take()
 	require.True(t, ok)
 	require.True(t, <-put)
 
 	large := newInbox(done)
 	require.True(t, large.put(event{size: 2 * inboxBytes}), "one event always fits")
+
 	require.False(t, large.tryPut(event{size: 1}))
 	go func() { put <- large.put(event{size: 1}) }()
+
 	close(done)
 	require.False(t, <-put, "a closed connection takes no more")
 }

@@ -14,12 +14,16 @@ import (
 // comes in time.
 func request(t *testing.T, addr, raw string, within time.Duration) string {
 	t.Helper()
+
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
+
 	defer conn.Close()
+
 	_, _ = conn.Write([]byte(raw)) // the server may close before it has read all
 	_ = conn.SetReadDeadline(time.Now().Add(within))
 	line, _ := bufio.NewReader(conn).ReadString('\n')
+
 	return strings.TrimSpace(line)
 }
 
@@ -109,6 +113,7 @@ var requests = map[string][2]string{
 
 func TestMalformedRequests(t *testing.T) {
 	server := startChild(t)
+
 	watcher := startWitness(t, server.addr)
 	for name, r := range requests {
 		t.Run(name, func(t *testing.T) {
@@ -116,11 +121,13 @@ func TestMalformedRequests(t *testing.T) {
 			if r[1] == "" { // there need not be an answer
 				within = 500 * time.Millisecond
 			}
+
 			line := request(t, server.addr, r[0], within)
 			require.True(t, strings.HasPrefix(line, r[1]), "answered %q", line)
 			survived(t, server)
 			watcher.goesOn(t)
 		})
 	}
+
 	require.Equal(t, "panics 0", server.finish(t), server.log())
 }

@@ -49,6 +49,7 @@ func (e guardedEngine) CreateTransport(name string, ctx *types.HttpContext) (tra
 			return newWSTransport(ctx, ctx.Websocket.Conn, handedConnOf(ctx.Request())), nil
 		}
 	}
+
 	return nil, errors.New("unsupported transport")
 }
 
@@ -91,6 +92,7 @@ func New(opts Options) *Server {
 			s.opts.Log.Error("socket server failed", slog.String("error", err.Error()))
 		}
 	}()
+
 	return s
 }
 
@@ -99,6 +101,7 @@ func (s *Server) opened(args ...any) {
 	sess := newSession(s, args[0].(engine.Socket))
 	s.stats.connections.Add(1)
 	s.stats.open.Add(1)
+
 	_ = sess.engine.Once("close", func(...any) { s.stats.open.Add(-1) })
 	sess.listen()
 	s.sessions.Store(sess.engine.Id(), sess)
@@ -110,6 +113,7 @@ func (s *Server) session(id string) (*session, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	return v.(*session), true
 }
 
@@ -119,18 +123,22 @@ func (s *Server) admit(sock *socket.Socket, next func(*socket.ExtendedError)) {
 	if !ok {
 		return // lost meanwhile
 	}
+
 	auth, _ := sock.Handshake().Auth.(map[string]any)
 	token, _ := auth["token"].(string)
 	// In a goroutine: looking a token up must not keep the client's other packets waiting.
 	s.handlers.Go(func() {
 		defer s.recovered("authenticate")
+
 		identity, err := s.authenticate(sess, token)
 		if err != nil {
 			sess.refused()
 			s.stats.refused.Add(1)
 			next(refusal(err))
+
 			return
 		}
+
 		if sess.join(newConn(sess, string(sock.Id()), identity)) {
 			next(nil)
 		}
@@ -141,11 +149,14 @@ func (s *Server) authenticate(sess *session, token string) (identity any, err er
 	defer func() {
 		if v := recover(); v != nil {
 			s.panicked("authenticate", v)
+
 			err = &Refusal{Code: "internal_error", Retryable: true}
 		}
 	}()
+
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.ConnectTimeout)
 	defer cancel()
+
 	go func() {
 		select {
 		case <-sess.done:
@@ -153,6 +164,7 @@ func (s *Server) authenticate(sess *session, token string) (identity any, err er
 		case <-ctx.Done():
 		}
 	}()
+
 	return s.opts.Authenticate(ctx, token, sess.engine.Request().Request())
 }
 
@@ -163,6 +175,7 @@ func refusal(err error) *socket.ExtendedError {
 			"code": refused.Code, "retryable": refused.Retryable,
 		})
 	}
+
 	return socket.NewExtendedError("unauthorized", map[string]any{"code": "unauthorized"})
 }
 
@@ -185,7 +198,9 @@ func (s *Server) Close(ctx context.Context) error {
 		v.(*session).close("server shutting down")
 		return true
 	})
+
 	finished := make(chan struct{})
+
 	go func() {
 		s.sessions.Range(func(_, v any) bool {
 			<-v.(*session).done // a polling client learns it at its next poll
@@ -194,17 +209,22 @@ func (s *Server) Close(ctx context.Context) error {
 		s.handlers.Wait()
 		close(finished)
 	}()
+
 	var err error
+
 	select {
 	case <-finished:
 	case <-ctx.Done():
 		err = fmt.Errorf("socket connections still open: %w", ctx.Err())
 	}
+
 	_ = s.conns.Close()
 	if shut := s.http.Shutdown(ctx); err == nil {
 		err = shut
 	}
+
 	_ = s.http.Close()
+
 	return err
 }
 

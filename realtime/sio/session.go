@@ -49,6 +49,7 @@ func newSession(server *Server, socket engine.Socket) *session {
 	s := &session{server: server, engine: socket, done: make(chan struct{})}
 	s.pace.init(server.opts.EventRate)
 	s.limit.Store(maxHandshake)
+
 	return s
 }
 
@@ -58,17 +59,21 @@ func (s *session) listen() {
 	s.watchHeartbeat()
 	_ = s.engine.Once("close", func(args ...any) {
 		reason := "transport close"
+
 		if len(args) > 0 {
 			if text, ok := args[0].(string); ok {
 				reason = text
 			}
 		}
+
 		s.ended(reason)
 	})
+
 	t, ok := s.engine.Transport().(*pollTransport)
 	if !ok {
 		return
 	}
+
 	t.bind(s)
 	// What was sent while no poll was open goes out first on the new transport.
 	_ = s.engine.Once("upgrade", func(...any) {
@@ -90,12 +95,14 @@ func (s *session) ended(reason string) {
 	s.doneOnce.Do(func() {
 		s.server.sessions.Delete(s.engine.Id())
 		s.mu.Lock()
+
 		conn := s.conn
 		if s.reason != "" {
 			reason = s.reason
 		}
 		s.mu.Unlock()
 		close(s.done)
+
 		if conn != nil {
 			conn.onClosed(reason)
 		}
@@ -117,6 +124,7 @@ func (s *session) close(reason string) {
 func (s *session) abort() {
 	go func() {
 		defer s.server.recovered("close")
+
 		s.engine.Close(true)
 	}()
 }
@@ -133,16 +141,21 @@ func (s *session) violation(err error) {
 func (s *session) beginConnect(namespace string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.tries++; s.tries > maxConnectTries {
 		return fmt.Errorf("%w: too many attempts to connect", errState)
 	}
+
 	if namespace != "/" {
 		return nil
 	}
+
 	if s.phase != phaseNew {
 		return fmt.Errorf("%w: connected already", errState)
 	}
+
 	s.phase = phaseJoining
+
 	return nil
 }
 
@@ -150,6 +163,7 @@ func (s *session) beginConnect(namespace string) error {
 func (s *session) refused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.phase = phaseNew
 }
 
@@ -158,42 +172,51 @@ func (s *session) refused() {
 func (s *session) join(conn *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	select {
 	case <-s.done:
 		return false
 	default:
 	}
+
 	s.phase, s.conn = phaseJoined, conn
 	conn.outbox.paused = s.held
 	s.limit.Store(s.server.opts.MaxTransport)
+
 	return true
 }
 
 func (s *session) joined() *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.conn
 }
 
 func (s *session) expectAttachments(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.attachments = n
 }
 
 func (s *session) attachmentsDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.attachments > 0
 }
 
 func (s *session) skipAttachment() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.attachments == 0 {
 		return errBinary
 	}
+
 	s.attachments--
+
 	return nil
 }
 

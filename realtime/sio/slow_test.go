@@ -19,24 +19,29 @@ import (
 // connection fills up.
 func stalledClient(t *testing.T, addr, transport string) rawClient {
 	t.Helper()
+
 	if transport == "polling" {
 		return mustJoin(t, addr, transport)
 	}
+
 	dialer := websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
 		if err == nil {
 			err = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
 		}
+
 		return conn, err
 	}}
 	conn, response, err := dialer.Dial(socketURL("ws", addr, "transport=websocket"), nil)
 	require.NoError(t, err)
+
 	_ = response.Body.Close()
 	c := &wsClient{conn}
 	t.Cleanup(c.close)
 	require.NoError(t, c.send(`40{"token":"good"}`))
 	_, err = await(c, "40{", patience)
 	require.NoError(t, err)
+
 	return c
 }
 
@@ -50,23 +55,31 @@ func TestSlowClientOverflowsAlone(t *testing.T) {
 			slow := stalledClient(t, addr, transport)
 			conn := handler.conn(t)
 			drained := make(chan struct{}, 1)
+
 			conn.OnDrained(func() { drained <- struct{}{} })
+
 			watcher := startWitness(t, addr)
 
 			text := strings.Repeat("x", 10_000)
+
 			queued := 0
 			for {
 				data, err := json.Marshal(map[string]any{"n": queued, "text": text})
 				require.NoError(t, err)
+
 				began := time.Now()
 				ok := conn.Emit("tick", data)
+
 				require.Less(t, time.Since(began), patience, "Emit blocked")
+
 				if !ok {
 					break
 				}
+
 				queued++
 				require.Less(t, queued, 10_000, "no bound")
 			}
+
 			require.LessOrEqual(t, conn.Buffered(), 1<<20)
 			require.Positive(t, server.Stats().Overflows)
 			watcher.goesOn(t)
@@ -76,11 +89,13 @@ func TestSlowClientOverflowsAlone(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, strings.HasPrefix(got, fmt.Sprintf(`42["tick",{"n":%d,`, n)), "out of order: %.40s", got)
 			}
+
 			select {
 			case <-drained:
 			case <-time.After(patience):
 				t.Fatal("the handler was not notified")
 			}
+
 			require.True(t, conn.Emit("tick", tick(0)))
 		})
 	}
@@ -107,7 +122,9 @@ func (h *blocker) Event(_ *sio.Conn, name string, _ json.RawMessage, ack func(an
 	<-h.step
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.names = append(h.names, name)
+
 	if ack != nil {
 		ack(map[string]any{"ok": true})
 	}
@@ -116,6 +133,7 @@ func (h *blocker) Event(_ *sio.Conn, name string, _ json.RawMessage, ack func(an
 func (h *blocker) handled() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	return append([]string(nil), h.names...)
 }
 
@@ -127,6 +145,7 @@ func TestTransport_floodInOrder(t *testing.T) {
 	for pause := 20 * time.Second; len(names) < 256 && pause < 3*time.Minute; pause *= 3 {
 		names = flooded(t, pause) // the server was too slow to get to its bound before it gave the client up
 	}
+
 	require.GreaterOrEqual(t, len(names), 256)
 }
 
@@ -135,33 +154,42 @@ func TestTransport_floodInOrder(t *testing.T) {
 // notices that it is gone.
 func flooded(t *testing.T, pause time.Duration) []string {
 	t.Helper()
+
 	handler := &blocker{recorder: *newRecorder(), step: make(chan struct{})}
 	addr, server := start(t, sio.Options{
 		Handler: handler, EventRate: 1_000_000, PingInterval: pause, PingTimeout: pause / 5,
 	})
+
 	joined, err := join(addr, "websocket")
 	if err != nil {
 		return nil // given up before it came to that
 	}
+
 	c := joined.(*wsClient)
 	filler := `"` + strings.Repeat("x", 20_000) + `"`
+
 	sent := 0
 	for ; ; sent++ {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(pause * 4 / 5))
 		if c.send(fmt.Sprintf(`42["e%d",{"a":%s}]`, sent, filler)) != nil {
 			break // the server reads no more
 		}
+
 		require.Less(t, sent, 20_000, "not held back")
 	}
+
 	c.close()
 	require.Eventually(t, func() bool { return server.Stats().Open == 0 }, patience+2*pause, 5*time.Millisecond)
 	close(handler.step)
 	require.Eventually(t, func() bool { return server.Stats().Joined == 0 }, patience, 5*time.Millisecond)
+
 	names := handler.handled()
 	require.LessOrEqual(t, len(names), 258)
+
 	for n, name := range names {
 		require.Equal(t, fmt.Sprintf("e%d", n), name)
 	}
+
 	return names
 }
 
@@ -169,9 +197,11 @@ func TestPaceLimitsAConnection(t *testing.T) {
 	addr, server := start(t, sio.Options{EventRate: 100})
 	c := mustJoin(t, addr, "websocket")
 	began := time.Now()
+
 	for n := range 599 {
 		require.NoError(t, c.send(fmt.Sprintf(`42["log",{"n":%d}]`, n)))
 	}
+
 	require.NoError(t, c.send(`421["logged",{}]`))
 	_, err := await(c, "431[", patience)
 	require.NoError(t, err)
@@ -184,10 +214,12 @@ func TestClose_clientDoesNotRead(t *testing.T) {
 	handler := newRecorder()
 	addr, server := start(t, sio.Options{Handler: handler, BufferLimit: 32 << 20})
 	stalledClient(t, addr, "websocket")
+
 	conn := handler.conn(t)
 	for range 20 {
 		conn.Emit("blob", blob(1<<20))
 	}
+
 	conn.Close()
 	conn.Close()
 	require.Eventually(t, func() bool { return server.Stats().Joined == 0 }, patience, 5*time.Millisecond)

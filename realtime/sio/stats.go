@@ -23,6 +23,7 @@ type counters struct {
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	c := &s.stats
+
 	return Stats{
 		Open: c.open.Load(), Joined: c.joined.Load(), Connections: c.connections.Load(),
 		Refused: c.refused.Load(), Violations: c.violations.Load(),

@@ -39,6 +39,7 @@ func newPollTransport(s *Server, ctx *types.HttpContext) *pollTransport {
 	t := &pollTransport{Transport: transports.MakeTransport(), server: s}
 	t.Prototype(t)
 	t.Construct(ctx)
+
 	return t
 }
 
@@ -47,6 +48,7 @@ func (*pollTransport) Name() string { return transports.POLLING }
 func (t *pollTransport) bind(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.session = s
 }
 
@@ -57,6 +59,7 @@ func (*pollTransport) OnRequest(*types.HttpContext) {}
 func (t *pollTransport) Send(packets []*packet.Packet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.SetWritable(false)
 	t.backlog = append(t.backlog, packets...)
 	t.answer()
@@ -66,6 +69,7 @@ func (t *pollTransport) Send(packets []*packet.Packet) {
 func (t *pollTransport) answer() {
 	if t.waiting != nil && len(t.backlog) > 0 {
 		t.waiting <- t.backlog
+
 		t.waiting, t.backlog = nil, nil
 	}
 }
@@ -80,6 +84,7 @@ var (
 func (t *pollTransport) flushForUpgrade(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.hurry = on
 	if on && t.waiting != nil {
 		t.SetWritable(false)
@@ -92,22 +97,28 @@ func (t *pollTransport) flushForUpgrade(on bool) {
 func (t *pollTransport) takeBacklog() []*packet.Packet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	left := t.backlog
 	t.backlog = nil
+
 	return left
 }
 
 // servePoll holds a GET until there is something to send.
 func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 	poll := make(chan []*packet.Packet, 1)
+
 	t.mu.Lock()
 	if t.waiting != nil {
 		t.mu.Unlock()
 		refuse(w, http.StatusBadRequest, "Bad request")
 		t.session.close("overlapping polls")
+
 		return
 	}
+
 	t.waiting = poll
+
 	closing := t.closing
 	switch {
 	case closing:
@@ -115,12 +126,15 @@ func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 	case t.hurry && len(t.backlog) == 0:
 		t.backlog = append(t.backlog, noop)
 	}
+
 	t.answer()
+
 	idle := t.waiting != nil
 	if idle {
 		t.SetWritable(true)
 	}
 	t.mu.Unlock()
+
 	if idle {
 		t.Emit("ready")
 	}
@@ -128,6 +142,7 @@ func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 	select {
 	case packets := <-poll:
 		t.respond(w, packets)
+
 		if closing {
 			t.finishClose()
 		}
@@ -136,6 +151,7 @@ func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 		if t.waiting == poll {
 			t.waiting = nil
 		}
+
 		t.SetWritable(false)
 		t.mu.Unlock()
 		t.fail("poll connection closed prematurely", nil)
@@ -146,26 +162,32 @@ func (t *pollTransport) servePoll(w http.ResponseWriter, r *http.Request) {
 func (t *pollTransport) fail(message string, err error) {
 	t.session.change.Lock()
 	defer t.session.change.Unlock()
+
 	t.OnError(message, err)
 }
 
 func (t *pollTransport) respond(w http.ResponseWriter, packets []*packet.Packet) {
 	var body []byte
+
 	for i, p := range packets {
 		if i > 0 {
 			body = append(body, separator)
 		}
+
 		body = t.server.appendPacket(body, p)
 	}
+
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pollWriteTimeout))
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=UTF-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+
 	if _, err := w.Write(body); err != nil {
 		t.fail("polling write error", err)
 		return
 	}
+
 	release(packets)
 	t.Emit("drain")
 }
@@ -176,15 +198,20 @@ func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/octet-stream") {
 		refuse(w, http.StatusBadRequest, "Bad request")
 		t.session.close("invalid content")
+
 		return
 	}
+
 	t.mu.Lock()
 	overlap := t.posting
+
 	t.posting = true
 	t.mu.Unlock()
+
 	if overlap {
 		refuse(w, http.StatusBadRequest, "Bad request")
 		t.session.close("overlapping posts")
+
 		return
 	}
 	defer func() {
@@ -194,16 +221,20 @@ func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 	}()
 
 	limit := t.session.limit.Load()
+
 	body, ok := readBody(r, limit)
 	if !ok {
 		refuse(w, http.StatusRequestEntityTooLarge, "Payload too large")
 		t.session.close("message too large")
+
 		return
 	}
+
 	if !t.receive(body) {
 		refuse(w, http.StatusBadRequest, "Session ID unknown")
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = io.WriteString(w, "ok")
@@ -214,17 +245,22 @@ func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 func (t *pollTransport) receive(body []byte) bool {
 	for more := true; more; {
 		var one []byte
+
 		one, body, more = bytes.Cut(body, []byte{separator})
+
 		if t.ReadyState() != "open" || !t.session.pace.wait(t.session.done) {
 			return false
 		}
+
 		p := decodePacket(t.session, one, false)
 		if p.Type == packet.CLOSE {
 			t.OnClose()
 			return true
 		}
+
 		t.OnPacket(p)
 	}
+
 	return true
 }
 
@@ -232,8 +268,10 @@ func readBody(r *http.Request, limit int64) ([]byte, bool) {
 	if r.ContentLength > limit {
 		return nil, false
 	}
+
 	body := make([]byte, max(r.ContentLength, 0))
 	_, err := io.ReadFull(r.Body, body)
+
 	return body, err == nil
 }
 
@@ -252,6 +290,7 @@ func (t *pollTransport) OnClose() {
 func (t *pollTransport) DoClose(fn types.Callable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.closing = true
 	if t.hurry {
 		// The client is on another transport by now; the library has stopped listening to this one.
@@ -260,15 +299,20 @@ func (t *pollTransport) DoClose(fn types.Callable) {
 			t.answer()
 		}
 		go t.ended(fn)
+
 		return
 	}
+
 	if t.waiting != nil {
 		t.SetWritable(false)
 		t.backlog = append(t.backlog, closePoll)
+
 		t.answer()
 		go t.ended(fn)
+
 		return
 	}
+
 	t.closeDone = fn
 	time.AfterFunc(closeGrace, t.finishClose)
 }
@@ -286,10 +330,13 @@ func (t *pollTransport) finishClose() {
 // hold what a change of transport needs.
 func (t *pollTransport) ended(fn types.Callable) {
 	defer t.server.recovered("close")
+
 	t.session.change.Lock()
 	defer t.session.change.Unlock()
+
 	if fn != nil {
 		fn()
 	}
+
 	t.Transport.OnClose()
 }

@@ -45,6 +45,7 @@ func newWSTransport(ctx *types.HttpContext, conn *websocket.Conn, net *handedCon
 	t.Prototype(t)
 	t.Construct(ctx)
 	t.SetWritable(true)
+
 	return t
 }
 
@@ -55,6 +56,7 @@ func (*wsTransport) HandlesUpgrades() bool { return true }
 func (t *wsTransport) start(s *session) {
 	t.mu.Lock()
 	t.session = s
+
 	t.mu.Unlock()
 	go t.write()
 	go t.read()
@@ -68,6 +70,7 @@ func (t *wsTransport) Send(packets []*packet.Packet) {
 		t.mu.Unlock()
 		return
 	}
+
 	t.SetWritable(false)
 	t.queue = append(t.queue, packets...)
 	t.mu.Unlock()
@@ -77,6 +80,7 @@ func (t *wsTransport) Send(packets []*packet.Packet) {
 func (t *wsTransport) mute(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.suppressed = on
 }
 
@@ -87,11 +91,13 @@ func (t *wsTransport) DoClose(fn types.Callable) {
 	started := t.session != nil
 	t.mu.Unlock()
 	wake(t.wake)
+
 	if started {
 		time.AfterFunc(closeGrace, func() { t.net.Close() })
 	} else {
 		t.net.Close()
 	}
+
 	if fn != nil {
 		fn()
 	}
@@ -102,18 +108,22 @@ func (t *wsTransport) read() {
 	defer t.net.Close()
 	defer func() {
 		defer t.session.server.recovered("close")
+
 		t.OnClose()
 	}()
 	defer t.session.server.recovered("read")
+
 	for {
 		kind, message, err := t.conn.NextReader()
 		if err != nil {
 			return
 		}
+
 		data, ok := readLimited(message, t.session.limit.Load())
 		if !ok || !t.session.pace.wait(t.session.done) {
 			return
 		}
+
 		t.OnPacket(decodePacket(t.session, data, kind == websocket.BinaryMessage))
 	}
 }
@@ -121,20 +131,25 @@ func (t *wsTransport) read() {
 // readLimited reads all of r unless it is longer than limit bytes.
 func readLimited(r io.Reader, limit int64) ([]byte, bool) {
 	var buffer bytes.Buffer
+
 	n, err := buffer.ReadFrom(io.LimitReader(r, limit+1))
+
 	return buffer.Bytes(), err == nil && n <= limit
 }
 
 func (t *wsTransport) write() {
 	defer t.net.Close()
 	defer t.session.server.recovered("write")
+
 	var scratch []byte
+
 	for {
 		select {
 		case <-t.wake:
 		case <-t.done:
 			return
 		}
+
 		t.mu.Lock()
 		batch, closing := t.queue, t.closing
 		t.queue = nil
@@ -146,13 +161,16 @@ func (t *wsTransport) write() {
 				t.session.abort() // the reader may be waiting for room in the inbox
 				return
 			}
+
 			release(batch)
+
 			if !closing {
 				t.Emit("drain")
 				t.SetWritable(true)
 				t.Emit("ready")
 			}
 		}
+
 		if closing {
 			t.writeClose()
 			return
@@ -163,15 +181,18 @@ func (t *wsTransport) write() {
 // writeBatch writes packets as one message each, with as few system calls as possible.
 func (t *wsTransport) writeBatch(batch []*packet.Packet, scratch []byte) ([]byte, error) {
 	t.net.cork()
+
 	for _, p := range batch {
 		scratch = t.session.server.appendPacket(scratch[:0], p)
 		if err := t.conn.WriteMessage(websocket.TextMessage, scratch); err != nil {
 			return nil, err
 		}
 	}
+
 	if cap(scratch) > wsScratch {
 		scratch = nil
 	}
+
 	return scratch, t.net.uncork()
 }
 

@@ -26,30 +26,40 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, sess *session, 
 		refuse(w, http.StatusBadRequest, "Bad request")
 		return
 	}
+
 	ctx := types.NewHttpContext(w, r)
+
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		sess.upgrading.Store(false)
 		return // answered by the upgrader
 	}
+
 	ctx.Websocket = &types.WebSocketConn{EventEmitter: events.New(), Conn: conn}
+
 	done := false
 	defer func() {
 		if !done {
 			poll.flushForUpgrade(false)
 			sess.holdOutput(false)
+
 			_ = conn.Close()
+
 			sess.upgrading.Store(false)
 		}
 	}()
+
 	done = s.changeTransport(ctx, sess, poll) == nil
 }
 
 func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *pollTransport) error {
 	conn := ctx.Websocket.Conn
+
 	stop := closeWith(sess.done, conn)
 	defer stop()
+
 	conn.SetReadLimit(maxHandshake)
+
 	_ = conn.SetReadDeadline(time.Now().Add(upgradeTimeout))
 	if err := expect(conn, "2probe"); err != nil {
 		return err
@@ -57,14 +67,18 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	// From here on nothing goes out until the change is done: an answer to a
 	// poll that the client has given up would be lost.
 	sess.holdOutput(true)
+
 	_ = conn.SetWriteDeadline(time.Now().Add(upgradeTimeout))
 	if err := conn.WriteMessage(websocket.TextMessage, []byte("3probe")); err != nil {
 		return err
 	}
+
 	poll.flushForUpgrade(true)
+
 	if err := expect(conn, "5"); err != nil {
 		return err
 	}
+
 	_ = conn.SetReadDeadline(time.Time{})
 	_ = conn.SetWriteDeadline(time.Time{})
 	conn.SetReadLimit(s.opts.MaxTransport)
@@ -73,8 +87,10 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 	if !sess.switchTo(t) {
 		return errUpgrade
 	}
+
 	t.start(sess)
 	sess.holdOutput(false)
+
 	return nil
 }
 
@@ -83,14 +99,17 @@ func (s *Server) changeTransport(ctx *types.HttpContext, sess *session, poll *po
 func (s *session) switchTo(t *wsTransport) bool {
 	s.change.Lock()
 	defer s.change.Unlock()
+
 	if s.engine.ReadyState() != "open" {
 		return false
 	}
+
 	t.mute(true)
 	s.engine.MaybeUpgrade(t)
 	t.OnPacket(&packet.Packet{Type: packet.PING, Data: strings.NewReader("probe")})
 	t.mute(false)
 	t.OnPacket(&packet.Packet{Type: packet.UPGRADE, Data: strings.NewReader("")})
+
 	return s.engine.Transport() == t
 }
 
@@ -100,16 +119,19 @@ func expect(conn *websocket.Conn, want string) error {
 	if err != nil {
 		return err
 	}
+
 	got, ok := readLimited(message, int64(len(want)))
 	if !ok || kind != websocket.TextMessage || string(got) != want {
 		return errUpgrade
 	}
+
 	return nil
 }
 
 // closeWith closes conn when the session ends, until stop is called.
 func closeWith(done <-chan struct{}, conn *websocket.Conn) (stop func()) {
 	stopped := make(chan struct{})
+
 	go func() {
 		select {
 		case <-done:
@@ -117,6 +139,7 @@ func closeWith(done <-chan struct{}, conn *websocket.Conn) (stop func()) {
 		case <-stopped:
 		}
 	}()
+
 	return func() { close(stopped) }
 }
 
@@ -126,6 +149,7 @@ func (s *session) holdOutput(on bool) {
 	s.held = on
 	conn := s.conn
 	s.mu.Unlock()
+
 	if conn != nil {
 		conn.outbox.pause(on)
 	}

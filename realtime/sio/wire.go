@@ -37,15 +37,18 @@ func decodePacket(s *session, data []byte, binary bool) *packet.Packet {
 	if binary {
 		return &packet.Packet{Type: packet.MESSAGE, Data: &inbound{s, data, true}}
 	}
+
 	if len(data) > 0 {
 		if data[0] == 'b' {
 			// Base64 of a binary part, which is refused: it need not be decoded.
 			return &packet.Packet{Type: packet.MESSAGE, Data: &inbound{s, data[1:], true}}
 		}
+
 		if kind, ok := packetTypes[data[0]]; ok {
 			return &packet.Packet{Type: kind, Data: &inbound{s, data[1:], false}}
 		}
 	}
+
 	return &packet.Packet{Type: packet.ERROR, Data: &inbound{s, nil, false}}
 }
 
@@ -61,7 +64,9 @@ func (s *Server) appendPacket(buffer []byte, p *packet.Packet) []byte {
 		if p.Type == packet.OPEN {
 			text = withPingTimeout(text, s.opts.PingTimeout)
 		}
+
 		buffer = append(buffer, text...)
 	}
+
 	return buffer
 }

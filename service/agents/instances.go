@@ -16,35 +16,49 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string) (dom
 	if err != nil {
 		return domain.AgentInstance{}, agent, err
 	}
+
 	runtime, err := s.cfg.Records.RuntimeOf(ctx, agent.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		err = domain.Newf(domain.Conflict, "no_runtime", "no runtime of the provider %s has announced itself", agent.RuntimeProvider)
 	}
+
 	if err != nil {
 		return domain.AgentInstance{}, agent, err
 	}
+
 	made, err := s.cfg.Records.CreateAgentInstance(ctx, domain.AgentInstance{
 		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
 		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: domain.DefaultAgentTasks, Spec: agent.Spec(),
 	})
+
 	return made, agent, err
 }
 
 // CreateInstance makes an instance without a production agent: a general agent with its
 // instructions.
 func (s *Service) CreateInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error) {
-	in.Name, in.Instructions, in.Description = domain.CleanText(in.Name), domain.CleanText(in.Instructions), domain.CleanText(in.Description)
+	in.Name, in.Instructions, in.Description = domain.CleanText(
+		in.Name,
+	), domain.CleanText(
+		in.Instructions,
+	), domain.CleanText(
+		in.Description,
+	)
 	if strings.TrimSpace(in.Name) == "" {
 		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
 	}
+
 	if err := s.checkRuntime(ctx, in.RuntimeID); err != nil {
 		return domain.AgentInstance{}, err
 	}
+
 	if err := s.checkModel(ctx, in.Model); err != nil {
 		return domain.AgentInstance{}, err
 	}
+
 	in.ID = domain.NewID()
 	in.Spec = domain.AgentSpec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
+
 	return s.cfg.Records.CreateAgentInstance(ctx, in)
 }
 
@@ -63,22 +77,27 @@ func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c domai
 	if err := s.ownInstance(ctx, userID, id); err != nil {
 		return domain.AgentInstance{}, err
 	}
+
 	for _, text := range []*string{c.Name, c.Description, c.Instructions} {
 		if text != nil {
 			*text = domain.CleanText(*text)
 		}
 	}
+
 	if c.Name != nil && strings.TrimSpace(*c.Name) == "" {
 		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
 	}
+
 	if c.RuntimeID != nil {
 		if err := s.checkRuntime(ctx, *c.RuntimeID); err != nil {
 			return domain.AgentInstance{}, err
 		}
 	}
+
 	if err := s.checkModel(ctx, c.Model); err != nil {
 		return domain.AgentInstance{}, err
 	}
+
 	return s.cfg.Records.ChangeAgentInstance(ctx, userID, id, c)
 }
 
@@ -87,6 +106,7 @@ func (s *Service) DeleteInstance(ctx context.Context, userID, id string) error {
 	if err := s.ownInstance(ctx, userID, id); err != nil {
 		return err
 	}
+
 	return s.cfg.Records.DeleteAgentInstance(ctx, userID, id)
 }
 
@@ -96,6 +116,7 @@ func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
 	if err == nil && found.OwnerID != userID {
 		err = domain.Newf(domain.Forbidden, "forbidden", "only the owner of the agent instance may change it")
 	}
+
 	return err
 }
 
@@ -104,8 +125,10 @@ func (s *Service) checkRuntime(ctx context.Context, id string) error {
 	if domain.HasCode(err, codeNoRuntime) {
 		e := domain.Invalidf("body.runtime_id", "names no runtime")
 		e.Code = codeNoRuntime
+
 		return e
 	}
+
 	return err
 }
 

@@ -75,6 +75,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Solutions == nil || cfg.Models == nil || cfg.Scripts == nil || cfg.Logger == nil {
 		return nil, errors.New("agents: the configuration needs Records, Solutions, Models, Scripts and Logger")
 	}
+
 	return &Service{cfg}, nil
 }
 
@@ -83,10 +84,12 @@ func (s *Service) Create(ctx context.Context, in domain.ProdAgent) (domain.ProdA
 	if err := s.check(ctx, &in); err != nil {
 		return domain.ProdAgent{}, err
 	}
+
 	in.RecordID = domain.NewID()
 	if in.AgentID == "" {
 		in.AgentID = "agent_" + in.RecordID
 	}
+
 	return s.shown(s.cfg.Records.CreateProdAgent(ctx, in))
 }
 
@@ -96,12 +99,15 @@ func (s *Service) Replace(ctx context.Context, in domain.ProdAgent) (domain.Prod
 	if err != nil {
 		return domain.ProdAgent{}, err
 	}
+
 	if found.OwnerID != in.OwnerID {
 		return domain.ProdAgent{}, domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may change it")
 	}
+
 	if err := s.check(ctx, &in); err != nil {
 		return domain.ProdAgent{}, err
 	}
+
 	return s.shown(s.cfg.Records.ReplaceProdAgent(ctx, in))
 }
 
@@ -111,9 +117,11 @@ func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
 	if err != nil {
 		return err
 	}
+
 	if found.OwnerID != userID {
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may delete it")
 	}
+
 	return s.cfg.Records.DeleteProdAgent(ctx, userID, recordID)
 }
 
@@ -123,6 +131,7 @@ func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([
 	for i := range page {
 		page[i].Status = s.status(page[i].SolutionID)
 	}
+
 	return page, total, err
 }
 
@@ -133,10 +142,12 @@ func (s *Service) Get(ctx context.Context, userID, recordID string) (domain.Prod
 	if err != nil {
 		return found, nil, err
 	}
+
 	runtime, err := s.cfg.Records.RuntimeOf(ctx, found.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		return found, nil, nil
 	}
+
 	return found, &runtime, err
 }
 
@@ -149,6 +160,7 @@ func (s *Service) status(solutionID string) domain.ProdAgentStatus {
 	if _, err := s.cfg.Solutions.Get(solutionID); err != nil {
 		return domain.ProdAgentUnavailable
 	}
+
 	return domain.ProdAgentActive
 }
 
@@ -159,21 +171,27 @@ func (s *Service) check(ctx context.Context, in *domain.ProdAgent) error {
 	} {
 		*text = domain.CleanText(*text)
 	}
+
 	if strings.TrimSpace(in.Name) == "" {
 		return domain.Invalidf("body.name", "is empty")
 	}
+
 	if err := s.checkRole(ctx, in.OwnerID, in.SolutionID, in.BizRoleID); err != nil {
 		return err
 	}
+
 	for i, preview := range in.PreviewURLs {
 		if !showable(preview.URL) {
-			return domain.Invalidf(fmt.Sprintf("body.preview_urls[%d].url", i), "is neither an http or https URL nor a path that begins with /")
+			return domain.Invalidf(fmt.Sprintf("body.preview_urls[%d].url", i), "is neither an http or https URL nor a path that "+
+				"begins with /")
 		}
 	}
+
 	text, err := json.Marshal(in.SkillsData)
 	if err != nil || len(text) > domain.MaxSkillsData {
 		return domain.Invalidf("body.skills_data", "has more than %d bytes as JSON", domain.MaxSkillsData)
 	}
+
 	return nil
 }
 
@@ -184,17 +202,22 @@ func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID stri
 	if err != nil {
 		e := domain.Invalidf("body.solution_id", "names no solution")
 		e.Code = "solution_not_found"
+
 		return e
 	}
+
 	if _, found := solution.Role(roleID); !found && len(solution.Roles) > 0 {
 		e := domain.Invalidf("body.biz_role_id", "names no role of the solution")
 		e.Code = "biz_role_not_found"
+
 		return e
 	}
+
 	allowed, err := s.cfg.Records.AllowedRoles(ctx, userID, solutionID)
 	if err == nil && !allowed.Allows(roleID) {
 		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
 	}
+
 	return err
 }
 
@@ -205,9 +228,11 @@ func showable(text string) bool {
 	if err != nil {
 		return false
 	}
+
 	if at.Scheme == "" && at.Host == "" {
 		return strings.HasPrefix(at.Path, "/")
 	}
+
 	return (at.Scheme == "http" || at.Scheme == "https") && at.Host != ""
 }
 
@@ -217,12 +242,16 @@ func (s *Service) checkModel(ctx context.Context, model *string) error {
 	if model == nil || *model == "" {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+
 	if _, err := s.cfg.Models.Resolve(ctx, *model); domain.HasCode(err, domain.CodeUnknownModel) {
 		e := domain.Invalidf("body.model", "is not a model of the gateway")
 		e.Code = domain.CodeUnknownModel
+
 		return e
 	}
+
 	return nil
 }

@@ -25,8 +25,14 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 	if err != nil {
 		return err
 	}
+
 	made := domain.NewSession{
-		ID: in.SessionID, Intent: in.Intent, Model: from.model, WorkspaceID: in.WorkspaceID, Env: from.env, InitScript: from.spec.InitScript,
+		ID:          in.SessionID,
+		Intent:      in.Intent,
+		Model:       from.model,
+		WorkspaceID: in.WorkspaceID,
+		Env:         from.env,
+		InitScript:  from.spec.InitScript,
 		Setup: domain.SessionSetup{
 			Instructions: from.spec.SystemText(), Skills: from.spec.Skills, Agent: &from.agent,
 			LayoutType: from.spec.LayoutType, PreviewURLs: from.spec.PreviewURLs,
@@ -36,24 +42,29 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 	if in.Model != nil {
 		made.Model = in.Model
 	}
+
 	if from.spec.Mode != nil {
 		made.Mode = *from.spec.Mode
 	}
+
 	if from.spec.SolutionID != "" {
 		if err := s.checkRole(ctx, ownerID, from.spec.SolutionID, from.spec.BizRoleID); err != nil {
 			return unavailable(err)
 		}
+
 		made.SolutionID, made.BizRoleID = &from.spec.SolutionID, &from.spec.BizRoleID
 	}
 
 	if err := s.cfg.Records.EnsureSession(ctx, ownerID, made); err != nil {
 		return err
 	}
+
 	if in.InstanceID != "" {
 		if err := s.cfg.Records.NoteAgentSession(ctx, in.SessionID, in.InstanceID); err != nil {
 			return err
 		}
 	}
+
 	if made.InitScript == "" {
 		return nil
 	}
@@ -61,6 +72,7 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 	if err := s.cfg.Scripts.StartInitScript(context.WithoutCancel(ctx), ownerID, in.SessionID); err != nil {
 		s.cfg.Logger.Warn("failed to start an init script, retrying", "session_id", in.SessionID, "error", err)
 	}
+
 	return nil
 }
 
@@ -68,8 +80,10 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 // the request.
 func unavailable(err error) error {
 	if e := domain.AsError(err); e.Kind == domain.Invalid {
-		return domain.Newf(domain.Conflict, "agent_unavailable", "the solution or the role of the agent does not exist any more: change the agent")
+		return domain.Newf(domain.Conflict, "agent_unavailable", "the solution or the role of the agent does not exist any more: "+
+			"change the agent")
 	}
+
 	return err
 }
 
@@ -77,11 +91,14 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 	if in.InstanceID != "" {
 		return s.ofInstance(ctx, ownerID, in.InstanceID)
 	}
+
 	find, name := s.cfg.Records.ProdAgent, in.RecordID
 	if in.RecordID == "" {
 		find, name = s.cfg.Records.ProdAgentByName, in.AgentID
 	}
+
 	agent, err := find(ctx, ownerID, name)
+
 	return origin{agent: domain.SessionAgent{AgentID: agent.AgentID, RecordID: agent.RecordID}, spec: agent.Spec()}, err
 }
 
@@ -90,15 +107,19 @@ func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, e
 	if err != nil {
 		return origin{}, err
 	}
+
 	if instance.ArchivedAt != nil {
 		return origin{}, domain.Newf(domain.Conflict, "agent_instance_archived", "the agent instance is archived")
 	}
+
 	from := origin{agent: domain.SessionAgent{InstanceID: id}, spec: instance.Spec, model: instance.Model}
 	if instance.RecordID != nil {
 		from.agent.RecordID = *instance.RecordID
 	}
+
 	if instance.OwnerID == ownerID { // others could read the values in their session
 		from.env, err = s.cfg.Records.InstanceEnv(ctx, id)
 	}
+
 	return from, err
 }

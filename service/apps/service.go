@@ -58,6 +58,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Copies == nil || cfg.Logger == nil {
 		return nil, errors.New("apps: the configuration needs Records, Copies and Logger")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -69,29 +70,35 @@ const index = "index.html"
 // refused as no_index_page. What is refused leaves nothing behind.
 func (s *Service) Publish(ctx context.Context, session domain.Session, dir string) (domain.App, error) {
 	dir = path.Clean(dir)
+
 	name := path.Base(dir)
 	if dir == "." {
 		name = session.Intent
 	}
+
 	if name == "" {
 		name = "App"
 	}
+
 	app, err := s.cfg.Records.BeginApp(ctx, domain.App{
 		ID: domain.NewID(), OwnerID: session.OwnerID, SessionID: session.ID, WorkingDir: dir, Name: name,
 	})
 	if err != nil {
 		return app, err
 	}
+
 	copyID, err := s.copy(ctx, app, session)
 	if err == nil {
 		return s.cfg.Records.FinishApp(ctx, app.ID, copyID)
 	}
+
 	if app.Status == domain.AppBuilding {
 		// The caller gets the cause; a record that stays must not hide it.
 		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), app.ID); kept != nil {
 			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", app.ID, "error", kept)
 		}
 	}
+
 	return app, err
 }
 
@@ -100,13 +107,16 @@ func (s *Service) copy(ctx context.Context, app domain.App, session domain.Sessi
 	if err != nil {
 		return "", err
 	}
+
 	page, err := s.cfg.Copies.Open(ctx, copyID, index)
 	if domain.HasCode(err, domain.CodeFileNotFound) {
 		return "", domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no %s", index)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	return copyID, page.Content.Close()
 }
 
@@ -116,9 +126,11 @@ func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (domain.
 	if err != nil {
 		return app, err
 	}
+
 	if err := s.cfg.Copies.Drop(ctx, appID); err != nil {
 		s.cfg.Logger.Warn("failed to remove the copies of an app", "app_id", appID, "error", err)
 	}
+
 	return app, nil
 }
 
@@ -130,23 +142,28 @@ func (s *Service) Serve(ctx context.Context, appID, name string) (domain.ServedA
 	if err != nil {
 		return domain.ServedApp{}, err
 	}
+
 	clean := path.Clean("/" + name)[1:]
 	if hidden(clean) || strings.ContainsRune(name, 0) {
 		return domain.ServedApp{}, missing(name)
 	}
+
 	if clean == "" && !strings.HasSuffix(name, "/") {
 		return domain.ServedApp{Directory: true}, nil // a browser needs the slash to find the other files
 	}
+
 	at := clean
 	if strings.HasSuffix(name, "/") {
 		at = path.Join(clean, index)
 	}
+
 	file, err := s.cfg.Copies.Open(ctx, copyID, at)
 	if domain.HasCode(err, domain.CodeFileNotFound) && at == clean {
 		if directory, looked := s.cfg.Copies.Directory(ctx, copyID, clean); looked == nil && directory {
 			return domain.ServedApp{Path: clean, Directory: true}, nil
 		}
 	}
+
 	return domain.ServedApp{File: file, Path: at}, err
 }
 
@@ -156,6 +173,7 @@ func hidden(name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

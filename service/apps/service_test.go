@@ -36,6 +36,7 @@ func newWorld(t *testing.T) *world {
 	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	user := domain.User{ID: domain.NewID(), Username: "ann"}
 	key, _, hash := auth.NewKey(user.ID, "first")
 	_, _, err = db.CreateUser(t.Context(), user, key, hash[:])
@@ -43,7 +44,10 @@ func newWorld(t *testing.T) *world {
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Intent: "A site"})
 	require.NoError(t, err)
 	bucket := testkit.Objects(t)
-	store, err := objects.Open(t.Context(), objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	store, err := objects.Open(
+		t.Context(),
+		objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey},
+	)
 	require.NoError(t, err)
 	spaces := workspace.New(t.TempDir())
 	session.SandboxUID = -1
@@ -54,6 +58,7 @@ func newWorld(t *testing.T) *world {
 		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir()}), Workspaces: spaces,
 	}})
 	require.NoError(t, err)
+
 	return &world{t: t, db: db, session: session, root: w.HostPath(), Service: service}
 }
 
@@ -70,9 +75,11 @@ func (w *world) read(appID, name string) (string, error) {
 		return "directory " + served.Path, err
 	}
 	defer served.File.Content.Close()
+
 	content, err := io.ReadAll(served.File.Content)
 	require.NoError(w.t, err)
 	require.EqualValues(w.t, len(content), served.File.Size)
+
 	return string(content), nil
 }
 
@@ -94,6 +101,7 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	require.Equal(t, domain.AppLive, app.Status)
 	require.Equal(t, "site", app.WorkingDir)
 	w.write("site/index.html", "<h1>two</h1>")
+
 	for path, want := range map[string]string{
 		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
 		"./docs/../docs/a.txt": "a",
@@ -102,10 +110,12 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 		require.NoError(t, err, path)
 		require.Equal(t, want, got, path)
 	}
+
 	for _, path := range []string{".env", ".git/config", "docs/../.env", "../outside.txt", "link.txt", "passwd", "none", "docs/a.txt/", "index.html/x", "a\x00b", strings.Repeat("a/", 3000)} {
 		_, err := w.read(app.ID, path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), "%q: %v", path, err)
 	}
+
 	_, err = w.read("none", "./")
 	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
 
@@ -122,6 +132,7 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, app.ID)
 	require.NoError(t, err)
 	require.Equal(t, domain.AppStopped, stopped.Status)
+
 	_, err = w.read(app.ID, "./")
 	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
@@ -140,11 +151,13 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "%v", err)
 	_, err = w.Publish(t.Context(), w.session, "../site")
 	require.True(t, domain.HasCode(err, domain.CodePathOutside), "%v", err)
+
 	for _, dir := range []string{"none", "bare/readme.md", "a\x00b", strings.Repeat("x", 300)} {
 		_, err := w.Publish(t.Context(), w.session, dir)
 		require.Error(t, err)
 		require.NotEqual(t, domain.Internal, domain.AsError(err).Kind, "%q: %v", dir, err)
 	}
+
 	require.NoError(t, os.Symlink("/etc", filepath.Join(w.root, "etc")))
 	_, err = w.Publish(t.Context(), w.session, "etc")
 	require.Error(t, err, "a link that leaves the workspace")

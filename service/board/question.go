@@ -21,8 +21,10 @@ func (s *Service) answerIn(ctx context.Context, runID string) error {
 		if err != nil {
 			return err
 		}
+
 		err = s.Settle(ctx, question)
 	}
+
 	return err
 }
 
@@ -33,12 +35,14 @@ func (s *Service) Settle(ctx context.Context, question domain.AskedInRun) error 
 	if err := json.Unmarshal(question.Questions, &asked); err != nil {
 		return fmt.Errorf("read the question of an issue run: %w", err)
 	}
+
 	switch {
 	case !question.Posted:
 		return s.cfg.Records.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
 	case question.Permission || question.CommentID == "":
 		return nil
 	}
+
 	_, err := s.cfg.Chats.Answer(ctx, caller(question.OwnerID), question.SessionID, answerOf(question.ToolCallID, asked, question.Answer))
 	if err != nil && domain.AsError(err).Retryable() {
 		return err
@@ -66,15 +70,19 @@ func textOf(asked []askedQuestion, permission bool) string {
 			if option.Description != "" {
 				line += ": " + option.Description
 			}
+
 			lines = append(lines, line)
 		}
+
 		lines = append(lines, "")
 	}
+
 	if permission {
 		lines = append(lines, "The owner of the agent answers this in their inbox.")
 	} else {
 		lines = append(lines, "The next comment is the answer.")
 	}
+
 	return domain.FirstRunes(strings.Join(lines, "\n"), domain.MaxRunReport)
 }
 
@@ -82,8 +90,10 @@ func textOf(asked []askedQuestion, permission bool) string {
 // its text.
 func answerOf(toolCallID string, asked []askedQuestion, text string) domain.Answer {
 	answer := domain.Answer{ToolCallID: toolCallID, Selections: map[string][]int{}, Custom: map[string]string{}}
+
 	for i, q := range asked {
 		key := strconv.Itoa(i)
+
 		answer.Custom[key] = text
 		for n, option := range q.Options {
 			if strings.EqualFold(strings.TrimSpace(text), strings.TrimSpace(option.Label)) {
@@ -92,5 +102,6 @@ func answerOf(toolCallID string, asked []askedQuestion, text string) domain.Answ
 			}
 		}
 	}
+
 	return answer
 }

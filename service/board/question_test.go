@@ -14,6 +14,7 @@ const colours = `[{"question":"Which colour?","options":[{"label":"Red"},{"label
 func read(t *testing.T) (asked []askedQuestion) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(colours), &asked))
+
 	return asked
 }
 
@@ -25,6 +26,7 @@ func TestTextOf(t *testing.T) {
 
 func TestAnswerOf(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		text string
 		want domain.Answer
@@ -34,6 +36,7 @@ func TestAnswerOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			tc.want.ToolCallID = "call"
 			require.Equal(t, tc.want, answerOf("call", read(t), tc.text))
 		})

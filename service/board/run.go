@@ -16,7 +16,9 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 	if err != nil {
 		return false, err
 	}
+
 	s.follow(ctx, plan)
+
 	switch {
 	case claimed.Ended:
 		return true, nil
@@ -30,16 +32,20 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 		if e.Retryable() {
 			return false, err
 		}
+
 		plan, err := s.cfg.Records.BlockIssueRun(ctx, runID, e.Code, e.Message)
 		if err == nil {
 			s.follow(ctx, plan)
 		}
+
 		return true, err
 	}
+
 	cancelled, err := s.cfg.Records.IssueRunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
 	}
+
 	return false, err
 }
 
@@ -50,11 +56,13 @@ func (s *Service) send(ctx context.Context, run domain.ClaimedIssueRun) (chatID 
 	if err != nil {
 		return "", err
 	}
+
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: run.Message}},
 		ClientMessageID: fmt.Sprintf("issue-run/%s/%d", run.RunID, run.Round),
 		Delivery:        domain.DeliverEnqueue, Trigger: domain.TriggerIssue, Waiter: durable.IssueRunWorkflowID(run.RunID),
 	})
+
 	return ack.ChatID, err
 }
 
@@ -65,9 +73,12 @@ func (s *Service) End(ctx context.Context, runID string) (ended bool, err error)
 	if err != nil {
 		return false, err
 	}
+
 	s.follow(ctx, plan)
+
 	if again {
 		return s.Begin(ctx, runID)
 	}
+
 	return ended, nil
 }

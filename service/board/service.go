@@ -70,6 +70,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Agents == nil || cfg.Logger == nil {
 		return nil, errors.New("board: the configuration needs Records, Runs, Chats, Agents and Logger")
 	}
+
 	return &Service{cfg}, nil
 }
 
@@ -79,6 +80,7 @@ func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, i
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return made, err
 }
 
@@ -88,6 +90,7 @@ func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id strin
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return changed, err
 }
 
@@ -97,6 +100,7 @@ func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID stri
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return made, err
 }
 
@@ -106,6 +110,7 @@ func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, no
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return made, err
 }
 
@@ -115,6 +120,7 @@ func (s *Service) CancelRun(ctx context.Context, userID, workspaceID, issueID, r
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return err
 }
 
@@ -124,6 +130,7 @@ func (s *Service) CancelAnyRun(ctx context.Context, runID string) (open bool, er
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return open, err
 }
 
@@ -133,6 +140,7 @@ func (s *Service) FailRun(ctx context.Context, runID, code, message string) erro
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return err
 }
 
@@ -142,6 +150,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, userID, id string) error 
 	if err == nil {
 		s.follow(ctx, plan)
 	}
+
 	return err
 }
 
@@ -153,11 +162,13 @@ func (s *Service) follow(ctx context.Context, plan domain.IssueRunPlan) {
 			s.cfg.Logger.Warn("failed to stop an issue run, retrying", "session_id", run.SessionID, "error", err)
 		}
 	}
+
 	for _, agentID := range plan.Agents {
 		if err := s.Dispatch(ctx, agentID); err != nil {
 			s.cfg.Logger.Warn("failed to start issue runs, retrying", "agent_id", agentID, "error", err)
 		}
 	}
+
 	for _, runID := range plan.Answer {
 		if err := s.answerIn(ctx, runID); err != nil {
 			s.cfg.Logger.Warn("failed to answer an issue run, retrying", "run_id", runID, "error", err)
@@ -171,6 +182,7 @@ func (s *Service) Dispatch(ctx context.Context, agentID string) error {
 	for _, runID := range started {
 		err = errors.Join(err, s.cfg.Runs.StartIssueRun(ctx, runID))
 	}
+
 	return err
 }
 
@@ -180,6 +192,7 @@ func (s *Service) Stop(ctx context.Context, run domain.RunSession) error {
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}
+
 	return err
 }
 

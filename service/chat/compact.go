@@ -38,6 +38,7 @@ func NewCompactions(cfg CompactionsConfig) (*Compactions, error) {
 	if cfg.Records == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("chat: the configuration needs Records, Runs and Logger")
 	}
+
 	return &Compactions{cfg: cfg}, nil
 }
 
@@ -47,13 +48,16 @@ func (c *Compactions) Request(ctx context.Context, caller domain.Caller, session
 	if err != nil {
 		return "", err
 	}
+
 	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwardsTimeout)
 	go func() {
 		defer cancel()
+
 		if err := c.cfg.Runs.StartCompaction(start, run); err != nil {
 			c.cfg.Logger.Warn("failed to start a compaction, retrying", "session_id", sessionID, "compaction_id", run.ID, "error", err)
 		}
 	}()
+
 	return run.ID, nil
 }
 
@@ -71,6 +75,7 @@ func (c *Compactions) Await(ctx context.Context, caller domain.Caller, compactio
 		if err != nil || result.Status != domain.CompactionRunning {
 			return result, err
 		}
+
 		select {
 		case <-ctx.Done():
 			return result, nil

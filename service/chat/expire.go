@@ -16,17 +16,20 @@ const expirePage = 100
 // repeated for what fails.
 func (s *Service) ExpireQuestions(ctx context.Context) error {
 	var faults []error
+
 	for after := ""; ; {
 		expired, err := s.cfg.Records.ExpiredQuestions(ctx, after, expirePage)
 		if err != nil {
 			return errors.Join(append(faults, err)...)
 		}
+
 		for _, question := range expired {
 			after = question.ID
 			if err := s.expire(ctx, question); err != nil && !domain.HasCode(err, domain.CodeSessionBusy) {
 				faults = append(faults, err)
 			}
 		}
+
 		if len(expired) < expirePage || ctx.Err() != nil {
 			return errors.Join(faults...)
 		}
@@ -38,24 +41,35 @@ func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) e
 	if err != nil {
 		return err
 	}
+
 	resolved, err := s.cfg.Records.ResolveQuestion(ctx, question.OwnerID, question.Question, domain.AnsweredByPolicy, string(result))
 	if err != nil || !resolved {
 		return err
 	}
+
 	run, err := s.cfg.Records.SessionRun(ctx, question.OwnerID, question.SessionID)
 	if err != nil {
 		return err
 	}
+
 	s.wake(ctx, run)
+
 	return nil
 }
 
 // AnswerQuestion is Answer for a question that is named by its own id.
-func (s *Service) AnswerQuestion(ctx context.Context, caller domain.Caller, questionID string, answer domain.Answer) (domain.AnswerAck, error) {
+func (s *Service) AnswerQuestion(
+	ctx context.Context,
+	caller domain.Caller,
+	questionID string,
+	answer domain.Answer,
+) (domain.AnswerAck, error) {
 	sessionID, toolCallID, err := s.cfg.Records.InboxQuestion(ctx, caller.User.ID, questionID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
+
 	answer.ToolCallID = toolCallID
+
 	return s.Answer(ctx, caller, sessionID, answer)
 }

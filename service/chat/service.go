@@ -69,9 +69,12 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Models == nil || cfg.Images == nil || cfg.History == nil || cfg.Logger == nil || cfg.Compactions == nil {
+	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Models == nil || cfg.Images == nil || cfg.History == nil ||
+		cfg.Logger == nil ||
+		cfg.Compactions == nil {
 		return nil, errors.New("chat: the configuration needs Records, Runs, Bus, Models, Images, History, Logger and Compactions")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -81,33 +84,42 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 		if _, err := domain.CompileSchema(send.OutputSchema); err != nil {
 			return domain.SendAck{}, err
 		}
+
 		send.Headless = true
 	}
+
 	run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, send.SessionID)
 	if err != nil {
 		return domain.SendAck{}, err
 	}
+
 	if run.Model != nil {
 		if _, err := s.cfg.Models.Resolve(ctx, *run.Model); domain.HasCode(err, domain.CodeUnknownModel) {
 			return domain.SendAck{}, err
 		}
 	}
+
 	if send.Message, err = s.keep(ctx, send.SessionID, send.Message); err != nil {
 		return domain.SendAck{}, err
 	}
+
 	if send.Whatif != nil {
 		return s.whatif(ctx, caller, send)
 	}
+
 	taken, err := s.cfg.Records.Enqueue(ctx, caller.User.ID, send)
 	if err != nil {
 		return domain.SendAck{}, err
 	}
+
 	s.afterwards(ctx, func(ctx context.Context) {
 		if taken.StopChat != "" {
 			s.announceStop(ctx, send.SessionID, taken.StopChat)
 		}
+
 		s.wake(ctx, run)
 	})
+
 	return taken.Ack, nil
 }
 
@@ -121,10 +133,13 @@ func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.Con
 			if err != nil {
 				return nil, err
 			}
+
 			p.ImageURL = &domain.ImageURL{URL: object}
 		}
+
 		kept[i] = p
 	}
+
 	return kept, nil
 }
 
@@ -134,28 +149,41 @@ func (s *Service) Answer(ctx context.Context, caller domain.Caller, sessionID st
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
+
 	ack := domain.AnswerAck{QuestionID: question.ID, ChatID: question.ChatID}
 	if !open {
 		return ack, nil
 	}
+
 	var asked []tools.Question
 	if err := json.Unmarshal(question.Questions, &asked); err != nil {
 		return ack, err
 	}
+
 	result, err := tools.CheckAnswer(asked, answer)
 	if err != nil {
 		return ack, err
 	}
-	if ack.Resolved, err = s.cfg.Records.ResolveQuestion(ctx, caller.User.ID, question, caller.User.ID, domain.CleanText(string(result))); err != nil {
+
+	if ack.Resolved, err = s.cfg.Records.ResolveQuestion(
+		ctx,
+		caller.User.ID,
+		question,
+		caller.User.ID,
+		domain.CleanText(string(result)),
+	); err != nil {
 		return ack, err
 	}
+
 	if ack.Resolved {
 		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
 		if err != nil {
 			return ack, err
 		}
+
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
+
 	return ack, nil
 }
 
@@ -165,20 +193,33 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID stri
 	if err != nil {
 		return false, err
 	}
+
 	if stopped.ChatID != "" {
 		// Broadcast first: it is the latency-critical path.
 		if err := s.cfg.Bus.AnnounceStop(ctx, stopped.ChatID, 0); err != nil {
-			s.cfg.Logger.Warn("failed to broadcast a stop, falling back to the workflow signal", "session_id", sessionID, "chat_id", stopped.ChatID, "error", err)
+			s.cfg.Logger.Warn(
+				"failed to broadcast a stop, falling back to the workflow signal",
+				"session_id",
+				sessionID,
+				"chat_id",
+				stopped.ChatID,
+				"error",
+				err,
+			)
 		}
+
 		s.afterwards(ctx, func(ctx context.Context) { s.signalStop(ctx, sessionID, stopped.ChatID) })
 	}
+
 	if stopped.Wake {
 		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
 		if err != nil {
 			return true, err
 		}
+
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
+
 	return stopped.Stopped, nil
 }
 
@@ -189,8 +230,17 @@ func (s *Service) Compact(ctx context.Context, caller domain.Caller, sessionID s
 
 func (s *Service) announceStop(ctx context.Context, sessionID, chatID string) {
 	if err := s.cfg.Bus.AnnounceStop(ctx, chatID, 0); err != nil {
-		s.cfg.Logger.Warn("failed to broadcast a stop, falling back to the workflow signal", "session_id", sessionID, "chat_id", chatID, "error", err)
+		s.cfg.Logger.Warn(
+			"failed to broadcast a stop, falling back to the workflow signal",
+			"session_id",
+			sessionID,
+			"chat_id",
+			chatID,
+			"error",
+			err,
+		)
 	}
+
 	s.signalStop(ctx, sessionID, chatID)
 }
 
@@ -215,6 +265,7 @@ func (s *Service) afterwards(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwardsTimeout)
 	go func() {
 		defer cancel()
+
 		do(ctx)
 	}()
 }

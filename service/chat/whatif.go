@@ -21,11 +21,14 @@ func (s *Service) whatif(ctx context.Context, caller domain.Caller, send domain.
 			message = append(message, domain.ContentPart{Type: "text", Text: quoted(text)})
 		}
 	}
+
 	send.Message = append(message, send.Message...)
+
 	ack, err := s.cfg.History.Whatif(ctx, caller.User, send)
 	if err == nil && len(send.Message) == 0 {
 		ack.TurnID = "" // the loop continues without a user turn
 	}
+
 	return ack, err
 }
 

@@ -36,6 +36,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Tasks == nil || cfg.ToolServers == nil || cfg.Version == "" {
 		return nil, errors.New("compute: the configuration needs Records, Tasks, ToolServers and Version")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -54,27 +55,35 @@ func (s *Service) Reset(ctx context.Context, userID string) (done domain.Compute
 	if err != nil {
 		return done, err
 	}
+
 	if work.Chats > 0 {
-		return done, domain.Newf(domain.Conflict, "compute_env_busy", "chats run in %d of your sessions; stop them first, or wait for their end", work.Chats)
+		return done, domain.Newf(domain.Conflict, "compute_env_busy", "chats run in %d of your sessions; stop them first, or wait for "+
+			"their end", work.Chats)
 	}
+
 	for _, task := range work.Tasks {
 		if _, err := s.cfg.Tasks.Stop(ctx, task.SessionID, task.TaskID); err != nil {
 			return done, err
 		}
+
 		done.RemovedContainers++
 	}
+
 	if err := s.cfg.ToolServers.UserDeleted(ctx, userID); err != nil {
 		return done, err
 	}
+
 	if done.ClearedMemo, err = s.cfg.Records.ForgetReads(ctx, userID); err != nil {
 		return done, err
 	}
+
 	return done, s.cfg.Records.SetComputeVersion(ctx, userID, s.cfg.Version)
 }
 
 // CheckUpgrade compares the user's environment with the current one.
 func (s *Service) CheckUpgrade(ctx context.Context, userID string) (domain.ComputeUpgrade, error) {
 	version, err := s.cfg.Records.ComputeVersion(ctx, userID, s.cfg.Version)
+
 	check := domain.ComputeUpgrade{
 		UpgradeAvailable: version != s.cfg.Version, CurrentVersion: version, TargetVersion: s.cfg.Version,
 		Reason: "the environment is up to date",
@@ -82,6 +91,7 @@ func (s *Service) CheckUpgrade(ctx context.Context, userID string) (domain.Compu
 	if check.UpgradeAvailable {
 		check.Reason = fmt.Sprintf("the service is now %s; background processes may still run on %s", s.cfg.Version, version)
 	}
+
 	return check, err
 }
 
@@ -91,5 +101,6 @@ func (s *Service) Upgrade(ctx context.Context, userID string) (domain.ComputeRes
 	if err != nil || !check.UpgradeAvailable {
 		return domain.ComputeReset{}, err
 	}
+
 	return s.Reset(ctx, userID)
 }

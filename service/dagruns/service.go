@@ -73,32 +73,56 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Logger == nil {
 		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents and Logger")
 	}
+
 	return &Service{cfg}, nil
 }
 
 // Start begins a run of a version; 0: the published one.
-func (s *Service) Start(ctx context.Context, caller domain.User, solutionID string, version int, inputs json.RawMessage) (dagrun.RunRecord, error) {
+func (s *Service) Start(
+	ctx context.Context,
+	caller domain.User,
+	solutionID string,
+	version int,
+	inputs json.RawMessage,
+) (dagrun.RunRecord, error) {
 	graph, version, ownerID, err := s.cfg.Graphs.RunnableDAG(ctx, caller, solutionID, version)
 	if err != nil {
 		return dagrun.RunRecord{}, err
 	}
+
 	if err := checkInputs(graph, inputs); err != nil {
 		return dagrun.RunRecord{}, err
 	}
+
 	run := dagrun.New{
-		ID: domain.NewID(), SolutionID: solutionID, OwnerID: ownerID, Version: version, Trigger: dagrun.TriggerAPI, Inputs: inputs, Nodes: graph.Order(),
+		ID:         domain.NewID(),
+		SolutionID: solutionID,
+		OwnerID:    ownerID,
+		Version:    version,
+		Trigger:    dagrun.TriggerAPI,
+		Inputs:     inputs,
+		Nodes:      graph.Order(),
 	}
 	if err := s.cfg.Records.CreateDAGRun(ctx, run); err != nil {
 		return dagrun.RunRecord{}, err
 	}
+
 	s.start(ctx, solutionID, run.ID)
+
 	return s.cfg.Records.DAGRun(ctx, caller, solutionID, run.ID)
 }
 
 func checkInputs(graph dag.Graph, inputs json.RawMessage) error {
 	if len(inputs) > dagrun.MaxInputs {
-		return domain.Newf(domain.TooLarge, "inputs_too_large", "the inputs have %d bytes; at most %d are possible", len(inputs), dagrun.MaxInputs)
+		return domain.Newf(
+			domain.TooLarge,
+			"inputs_too_large",
+			"the inputs have %d bytes; at most %d are possible",
+			len(inputs),
+			dagrun.MaxInputs,
+		)
 	}
+
 	return dagrun.CheckInputs(graph, inputs)
 }
 
@@ -114,13 +138,16 @@ func (s *Service) Cancel(ctx context.Context, caller domain.User, solutionID, ru
 	if _, err := s.cfg.Records.DAGRun(ctx, caller, solutionID, runID); err != nil {
 		return dagrun.RunRecord{}, err
 	}
+
 	cancelled, err := s.cfg.Records.CancelDAGRun(ctx, runID)
 	if err != nil {
 		return dagrun.RunRecord{}, err
 	}
+
 	if cancelled {
 		s.Resume(ctx, solutionID, runID)
 	}
+
 	return s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
 }
 
@@ -133,35 +160,48 @@ func (s *Service) Resume(ctx context.Context, solutionID, runID string) {
 
 // Retry has a run that failed begin again under its id. Outputs of nodes whose definition
 // and inputs are the same are used again.
-func (s *Service) Retry(ctx context.Context, caller domain.User, solutionID, runID string, how dagrun.Resumption) (dagrun.RunRecord, error) {
+func (s *Service) Retry(
+	ctx context.Context,
+	caller domain.User,
+	solutionID, runID string,
+	how dagrun.Resumption,
+) (dagrun.RunRecord, error) {
 	run, err := s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
 	if err != nil {
 		return run, err
 	}
+
 	if how.Version == 0 {
 		how.Version = run.Version
 	}
+
 	graph, version, _, err := s.cfg.Graphs.RunnableDAG(ctx, caller, solutionID, how.Version)
 	if err != nil {
 		return run, err
 	}
+
 	retry := dagrun.Retry{Version: version, Kept: how.KeepNodes, Nodes: graph.Order()}
 	if how.FromNodeID != "" {
 		if retry.Barred = graph.After(how.FromNodeID); retry.Barred == nil {
 			return run, domain.Invalidf("body.from_node_id", "is not a node of version %d", version)
 		}
 	}
+
 	inputs, err := run.InputsWith(how.Override)
 	if err != nil {
 		return run, err
 	}
+
 	if err := checkInputs(graph, inputs); err != nil {
 		return run, err
 	}
+
 	retry.Inputs = inputs
 	if err := s.cfg.Records.RetryDAGRun(ctx, runID, retry); err != nil {
 		return run, err
 	}
+
 	s.Resume(ctx, solutionID, runID)
+
 	return s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
 }

@@ -20,6 +20,7 @@ func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error
 	if err == nil && step.Ended && step.Parent != "" {
 		_, err = s.cfg.Runs.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)})
 	}
+
 	return step, err
 }
 
@@ -31,20 +32,26 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 	if err != nil || !found {
 		return false, err
 	}
+
 	u := work.Unit
+
 	var chatID string
+
 	if u.ChildID != "" {
 		err = s.beginSubflow(ctx, work)
 	} else {
 		chatID, err = s.send(ctx, work)
 	}
+
 	if err != nil {
 		e := domain.AsError(err)
 		if e.Retryable() {
 			return false, err
 		}
+
 		return true, s.cfg.Records.RejectDAGUnit(ctx, unitID, u.Attempt, e.Code, e.Message)
 	}
+
 	goesOn, err := s.cfg.Records.DAGUnitBegan(ctx, unitID, u.Attempt, chatID)
 	if err == nil && !goesOn {
 		err = s.stop(ctx, work)
@@ -55,18 +62,22 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 
 func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID string, err error) {
 	u, n, run := work.Unit, work.Node, work.Run
+
 	session, send, err := messageOf(work)
 	if err != nil {
 		return "", err
 	}
+
 	session.ID, session.Intent = u.SessionID, cmp.Or(n.Name, n.ID)
 	if err := s.makeSession(ctx, run.OwnerID, configOf(n), session); err != nil {
 		return "", err
 	}
+
 	send.SessionID, send.Delivery, send.Trigger = u.SessionID, domain.DeliverEnqueue, domain.TriggerDAG
 	send.ClientMessageID = "dag-run/" + u.ID + "/" + strconv.Itoa(u.Attempt) + "/" + string(u.Phase)
 	send.Waiter = durable.DAGRunWorkflowID(run.SolutionID, run.ID)
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), send)
+
 	return ack.ChatID, err
 }
 
@@ -76,18 +87,22 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 	if session.Setup.Script != nil {
 		return s.cfg.Records.EnsureSession(ctx, ownerID, session)
 	}
+
 	if c.AgentID != "" {
 		return s.cfg.Agents.StartSession(ctx, ownerID, domain.AgentStart{
 			SessionID: session.ID, AgentID: c.AgentID, Intent: session.Intent, Model: session.Model, Budget: session.Setup.Budget,
 		})
 	}
+
 	if c.Skill != "" {
 		id, err := s.cfg.Graphs.SkillID(ctx, ownerID, c.Skill)
 		if err != nil {
 			return err
 		}
+
 		session.PrimarySkillID = &id
 	}
+
 	return s.cfg.Records.EnsureSession(ctx, ownerID, session)
 }
 
@@ -98,6 +113,7 @@ func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, e
 	u, n := work.Unit, work.Node
 	c := configOf(n)
 	text := ""
+
 	switch {
 	case u.Phase == dagrun.PhaseApproval:
 		text = "Approve the start of node " + cmp.Or(n.Name, n.ID) + "?"
@@ -110,18 +126,23 @@ func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, e
 		session.Setup.Script, err = call(c.Tool, u.Request.Arguments)
 	default:
 		text = u.Request.Message()
+
 		if c.Model != "" {
 			session.Model = &c.Model
 		}
+
 		send.Mode = domain.Mode(c.Mode)
 		if schema := dagrun.SchemaOf(n, u.Item); schema != nil {
 			send.OutputSchema, err = json.Marshal(schema)
 		}
 	}
+
 	if n.Budget != nil {
 		session.Setup.Budget = &domain.Budget{MaxTokens: n.Budget.MaxTokens, MaxCost: n.Budget.MaxCost}
 	}
+
 	send.Message = []domain.ContentPart{{Type: "text", Text: cmp.Or(text, "Begin.")}}
+
 	return session, send, err
 }
 
@@ -132,14 +153,17 @@ func question(header, text string, options []string) (*domain.ScriptedCall, erro
 	if len(text) > mostQuestion {
 		text = domain.CleanText(text[:mostQuestion-4]) + "…"
 	}
+
 	offered := make([]map[string]any, len(options))
 	for i, o := range options {
 		offered[i] = map[string]any{"label": o}
 	}
+
 	asked := map[string]any{"question": text, "options": offered}
 	if header != "" {
 		asked["header"] = header
 	}
+
 	return call("AskUserQuestion", map[string]any{"questions": []any{asked}})
 }
 
@@ -147,7 +171,9 @@ func call(tool string, arguments map[string]any) (*domain.ScriptedCall, error) {
 	if arguments == nil {
 		arguments = map[string]any{}
 	}
+
 	raw, err := json.Marshal(arguments)
+
 	return &domain.ScriptedCall{Tool: tool, Arguments: raw}, err
 }
 
@@ -155,6 +181,7 @@ func configOf(n dag.Node) dag.Config {
 	if n.Config == nil {
 		return dag.Config{}
 	}
+
 	return *n.Config
 }
 
@@ -164,18 +191,23 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 	if run.Depth >= dagrun.MaxDepth {
 		return domain.Newf(domain.Invalid, dagrun.CodeSubflowTooDeep, "subflows may be nested %d deep", dagrun.MaxDepth)
 	}
+
 	solutionID := configOf(work.Node).ProdSolutionID
+
 	graph, version, ownerID, err := s.cfg.Graphs.RunnableDAG(ctx, domain.User{ID: run.OwnerID}, solutionID, 0)
 	if err != nil {
 		return err
 	}
+
 	inputs, err := json.Marshal(given(work.Unit.Request.Inputs))
 	if err != nil {
 		return fmt.Errorf("encode the inputs of a subflow: %w", err)
 	}
+
 	if err := checkInputs(graph, inputs); err != nil {
 		return err
 	}
+
 	err = s.cfg.Records.CreateDAGRun(ctx, dagrun.New{
 		ID: work.Unit.ChildID, SolutionID: solutionID, OwnerID: ownerID, Version: version, Trigger: dagrun.TriggerSubflow, Inputs: inputs,
 		ParentRun: run.ID, Depth: run.Depth + 1, Nodes: graph.Order(),
@@ -183,6 +215,7 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 	if err != nil {
 		return err
 	}
+
 	return s.cfg.Runs.StartDAGRun(ctx, solutionID, work.Unit.ChildID)
 }
 
@@ -190,6 +223,7 @@ func given(inputs map[string]any) map[string]any {
 	if inputs == nil {
 		return map[string]any{}
 	}
+
 	return inputs
 }
 
@@ -199,9 +233,11 @@ func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, er
 	if err != nil || !found {
 		return false, err
 	}
+
 	if err := s.stop(ctx, work); err != nil {
 		return false, err
 	}
+
 	return true, s.cfg.Records.DAGUnitStopped(ctx, unitID)
 }
 
@@ -212,11 +248,14 @@ func (s *Service) stop(ctx context.Context, work dagrun.Work) error {
 		if err == nil && cancelled {
 			err = s.cfg.Runs.ResumeDAGRun(ctx, work.ChildSolution, u.ChildID)
 		}
+
 		return err
 	}
+
 	_, err := s.cfg.Chats.Stop(ctx, caller(work.Run.OwnerID), u.SessionID, true)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}
+
 	return err
 }

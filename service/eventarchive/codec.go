@@ -32,11 +32,14 @@ func AppendLine(w io.Writer, e domain.LoggedEvent) error {
 	if len(data) == 0 {
 		data = json.RawMessage("{}")
 	}
+
 	row, err := json.Marshal(line{Seq: e.Seq, ID: e.ID, Name: e.Name, ChatID: e.ChatID, At: e.At, Data: data})
 	if err != nil {
 		return err
 	}
+
 	_, err = w.Write(append(row, '\n'))
+
 	return err
 }
 
@@ -45,23 +48,28 @@ func AppendLine(w io.Writer, e domain.LoggedEvent) error {
 func ReadLines(r io.Reader, longest int, yield func(domain.LoggedEvent) error) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, longest)
+
 	for n := 1; in.Scan(); n++ {
 		if len(bytes.TrimSpace(in.Bytes())) == 0 {
 			continue
 		}
+
 		var l line
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
 			return fmt.Errorf("event in line %d: %w", n, err)
 		}
+
 		if l.Name == "" || len(l.Data) == 0 || l.Data[0] != '{' {
 			return fmt.Errorf("event in line %d has no name, or its data is no object", n)
 		}
+
 		if err := yield(domain.LoggedEvent{
 			Event: domain.Event{ID: l.ID, Name: l.Name, ChatID: l.ChatID, At: l.At.UTC(), Data: bytes.Clone(l.Data)}, Seq: l.Seq,
 		}); err != nil {
 			return err
 		}
 	}
+
 	return in.Err()
 }
 
@@ -78,14 +86,18 @@ type packer struct {
 
 func newPacker() (*packer, error) {
 	p := &packer{}
+
 	var err error
+
 	p.zip, err = zstd.NewWriter(&p.out, zstd.WithEncoderConcurrency(1))
+
 	return p, err
 }
 
 func (p *packer) add(e domain.LoggedEvent) error {
 	p.count++
 	p.size += len(e.Data) + lineBytes
+
 	return AppendLine(p.zip, e)
 }
 
@@ -101,5 +113,6 @@ func Unpack(data []byte, yield func(domain.LoggedEvent) error) error {
 		return err
 	}
 	defer unzip.Close()
+
 	return ReadLines(unzip, maxLine, yield)
 }

@@ -21,6 +21,7 @@ func (a *Service) ArchiveDue(ctx context.Context) error {
 	if err != nil || len(chats) == 0 {
 		return err
 	}
+
 	return a.cfg.Runs.StartArchive(ctx)
 }
 
@@ -34,18 +35,25 @@ const (
 // keep the others from it. Page may be broken off and run again.
 func (a *Service) Page(ctx context.Context, after string) (domain.ArchivedPage, error) {
 	chats, err := a.cfg.Records.Unarchived(ctx, after, pageSize)
+
 	page := domain.ArchivedPage{After: after, More: len(chats) == pageSize}
 	if err != nil || len(chats) == 0 {
 		return page, err
 	}
+
 	page.After = chats[len(chats)-1].ChatID
+
 	sessions := map[string][]domain.UnarchivedChat{}
 	for _, chat := range chats {
 		sessions[chat.SessionID] = append(sessions[chat.SessionID], chat)
 	}
-	var failed atomic.Int32
-	var group errgroup.Group
+
+	var (
+		failed atomic.Int32
+		group  errgroup.Group
+	)
 	group.SetLimit(pageSessions)
+
 	for _, ended := range sessions { // those of one session one after another
 		group.Go(func() error {
 			for _, chat := range ended {
@@ -53,16 +61,20 @@ func (a *Service) Page(ctx context.Context, after string) (domain.ArchivedPage, 
 				if err != nil {
 					return err
 				}
+
 				if !ok {
 					failed.Add(1)
 				}
 			}
+
 			return nil
 		})
 	}
+
 	err = group.Wait()
 	page.Failed = int(failed.Load())
 	page.Archived = len(chats) - page.Failed
+
 	return page, err
 }
 
@@ -72,9 +84,12 @@ func (a *Service) try(ctx context.Context, chat domain.UnarchivedChat) (ok bool,
 	if err = a.archive(ctx, chat); err == nil {
 		return true, nil
 	}
+
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
+
 	a.cfg.Logger.Warn("failed to archive a chat; it will be retried", "session_id", chat.SessionID, "chat_id", chat.ChatID, "error", err)
+
 	return false, a.cfg.Records.PostponeArchive(ctx, chat)
 }

@@ -29,14 +29,17 @@ func (a *Service) ArchiveParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, session := range sessions {
 		if err := a.archivePart(ctx, session); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+
 			a.cfg.Logger.Warn("failed to archive a running chat; retrying", "session_id", session, "error", err)
 		}
 	}
+
 	return nil
 }
 
@@ -46,16 +49,20 @@ func (a *Service) archivePart(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
+
 	for more := true; more; {
 		var made domain.EventArchive
 		if made, more, err = a.store(ctx, session, from); err != nil || made.Events == 0 {
 			return err
 		}
+
 		if kept, err := a.cfg.Records.KeepPart(ctx, made); err != nil || !kept {
 			return err
 		}
+
 		from = made.UpToSeq
 	}
+
 	return nil
 }
 
@@ -66,17 +73,21 @@ func (a *Service) archive(ctx context.Context, chat domain.UnarchivedChat) error
 	if err != nil {
 		return err
 	}
+
 	for {
 		made, more, err := a.store(ctx, chat.SessionID, from)
 		if err != nil {
 			return err
 		}
+
 		if !more {
 			return a.cfg.Records.KeepArchive(ctx, chat, made)
 		}
+
 		if kept, err := a.cfg.Records.KeepPart(ctx, made); err != nil || !kept {
 			return err
 		}
+
 		from = made.UpToSeq
 	}
 }
@@ -88,27 +99,35 @@ func (a *Service) store(ctx context.Context, session string, from uint64) (made 
 		SessionID: session, FromSeq: from, UpToSeq: from,
 		Key: fmt.Sprintf("%s%020d-%s", Prefix(session), from, domain.NewID()),
 	}
+
 	packed, err := newPacker()
 	if err != nil {
 		return made, false, err
 	}
+
 	err = a.cfg.Log.Read(ctx, session, from, math.MaxUint64, func(e domain.LoggedEvent) error {
 		if packed.size >= partBytes {
 			return errPartFull
 		}
+
 		made.UpToSeq = e.Seq
+
 		return packed.add(e)
 	})
+
 	more = errors.Is(err, errPartFull)
 	if err != nil && !more {
 		return made, false, err
 	}
+
 	data, err := packed.bytes()
 	if err != nil {
 		return made, false, err
 	}
+
 	if made.Events = packed.count; made.Events > 0 {
 		err = a.cfg.Objects.Put(ctx, made.Key, data)
 	}
+
 	return made, more, err
 }

@@ -38,6 +38,7 @@ func (s *shelf) Unarchived(context.Context, string, int) ([]domain.UnarchivedCha
 	if !s.ended || s.rounds > 0 {
 		return nil, nil
 	}
+
 	return []domain.UnarchivedChat{{ChatID: "c", SessionID: "s", Round: 1}}, nil
 }
 
@@ -47,7 +48,9 @@ func (s *shelf) KeepArchive(_ context.Context, chat domain.UnarchivedChat, made 
 	if made.Events > 0 {
 		s.parts = append(s.parts, made)
 	}
+
 	s.rounds = chat.Round
+
 	return nil
 }
 
@@ -55,6 +58,7 @@ func (s *shelf) LongRunning(context.Context, time.Duration, int) ([]string, erro
 	if !s.running {
 		return nil, nil
 	}
+
 	return []string{"s"}, nil
 }
 
@@ -71,6 +75,7 @@ func (s *shelf) Read(_ context.Context, _ string, after, upTo uint64, fn func(do
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -84,7 +89,10 @@ func (s *shelf) Get(_ context.Context, key string) ([]byte, error) { return s.ob
 func (s *shelf) say(from, to, size int) {
 	for n := from; n < to; n++ {
 		data := fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", size))
-		s.events = append(s.events, domain.LoggedEvent{Event: domain.Event{Name: "e", At: time.Unix(1, 0).UTC(), Data: []byte(data)}, Seq: uint64(n)})
+		s.events = append(
+			s.events,
+			domain.LoggedEvent{Event: domain.Event{Name: "e", At: time.Unix(1, 0).UTC(), Data: []byte(data)}, Seq: uint64(n)},
+		)
 	}
 }
 
@@ -94,6 +102,7 @@ func TestArchive_ArchiveParts_archivesLongChats(t *testing.T) {
 	s := &shelf{running: true, objects: map[string][]byte{}}
 	a, err := eventarchive.New(eventarchive.Config{Records: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
+
 	s.archive = a
 	s.say(1, 11, 10)
 	require.NoError(t, a.ArchiveParts(t.Context()))
@@ -107,15 +116,18 @@ func TestArchive_ArchiveParts_archivesLongChats(t *testing.T) {
 	s.events = nil
 	s.say(91, 95, 10)
 	s.running, s.ended = false, true
+
 	require.NoError(t, a.ArchiveDue(t.Context()))
 	require.Len(t, s.parts, 5)
 	require.Equal(t, 1, s.rounds)
 	s.say(95, 97, 10) // of the next chat
 
 	next := uint64(1)
+
 	require.NoError(t, a.Events(t.Context(), "s", func(e domain.LoggedEvent) error {
 		require.Equal(t, next, e.Seq)
 		next++
+
 		return nil
 	}))
 	require.EqualValues(t, 97, next)

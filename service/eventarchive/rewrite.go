@@ -27,6 +27,7 @@ func (n Names) Path(content string) string {
 	if !ours {
 		return content
 	}
+
 	return "/api/sessions/" + n.To + "/attachments/" + rest
 }
 
@@ -35,16 +36,21 @@ func (n Names) Path(content string) string {
 func (n Names) Data(data json.RawMessage) (json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
+
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
+
 	var out bytes.Buffer
+
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(n.value("", value)); err != nil {
 		return nil, err
 	}
+
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
@@ -63,19 +69,23 @@ func (n Names) value(field string, v any) any {
 				v[name] = n.value(name, inner)
 			}
 		}
+
 		return v
 	case []any:
 		for i, inner := range v {
 			v[i] = n.value(field, inner)
 		}
+
 		return v
 	case string:
 		if to, known := n.IDs[v]; known {
 			return to
 		}
+
 		if v == n.From && n.From != "" {
 			return n.To
 		}
 	}
+
 	return v
 }

@@ -57,6 +57,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Log == nil || cfg.Objects == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("eventarchive: the configuration needs Records, Log, Objects, Runs and Logger")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -70,6 +71,7 @@ func (a *Service) end(ctx context.Context, sessionID string) (uint64, error) {
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
+
 	return list[len(list)-1].UpToSeq, nil
 }
 
@@ -81,20 +83,26 @@ func (a *Service) Events(ctx context.Context, sessionID string, yield func(domai
 	if err != nil {
 		return err
 	}
+
 	end := uint64(0)
+
 	for _, part := range list {
 		data, err := a.cfg.Objects.Get(ctx, part.Key)
 		if domain.AsError(err).Kind == domain.NotFound && err != nil {
 			a.cfg.Logger.Warn("archived events are missing", "session_id", sessionID, "key", part.Key)
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if err := Unpack(data, yield); err != nil {
 			return fmt.Errorf("archive %s: %w", part.Key, err)
 		}
+
 		end = part.UpToSeq
 	}
+
 	return a.cfg.Log.Read(ctx, sessionID, end, math.MaxUint64, yield)
 }

@@ -33,13 +33,16 @@ func (w *Writer) Add(ctx context.Context, e domain.LoggedEvent) error {
 			return err
 		}
 	}
+
 	if w.packed == nil {
 		var err error
 		if w.packed, err = newPacker(); err != nil {
 			return err
 		}
 	}
+
 	w.open.UpToSeq = e.Seq
+
 	return w.packed.add(e)
 }
 
@@ -48,7 +51,9 @@ func (w *Writer) Close(ctx context.Context) ([]domain.EventArchive, error) {
 	if w.packed == nil {
 		return w.made, nil
 	}
+
 	err := w.store(ctx)
+
 	return w.made, err
 }
 
@@ -57,12 +62,16 @@ func (w *Writer) store(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	part := w.open
+
 	part.Key, part.Events = Prefix(w.session)+domain.NewID(), w.packed.count
 	if err := w.objects.Put(ctx, part.Key, data); err != nil {
 		return err
 	}
+
 	w.made = append(w.made, part)
 	w.packed, w.open = nil, domain.EventArchive{SessionID: w.session, FromSeq: part.UpToSeq}
+
 	return nil
 }

@@ -29,25 +29,33 @@ func (c AppCopies) Take(ctx context.Context, appID string, session domain.Sessio
 		return "", err
 	}
 	defer func() { _ = w.Close() }()
-	var files int
-	var bytes int64
+
+	var (
+		files int
+		bytes int64
+	)
+
 	if err := w.Walk(ctx, dir, func(info workspace.Info) error {
 		files, bytes = files+1, bytes+info.Size
 		return appBounds(files, bytes)
 	}); err != nil {
 		return "", err
 	}
+
 	root, err := w.OpenDir(dir)
 	if err != nil {
 		return "", err
 	}
+
 	defer func() { _ = root.Close() }()
+
 	taken, err := c.Store.Capture(ctx, snapshots.CaptureIn{
 		SessionID: appKey(appID), Root: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())) + "/.", UID: session.SandboxUID,
 	})
 	if err != nil {
 		return "", err
 	}
+
 	return taken.ID, appBounds(taken.Files, taken.Bytes)
 }
 
@@ -55,6 +63,7 @@ func appBounds(files int, bytes int64) error {
 	if files <= domain.MaxAppFiles && bytes <= domain.MaxAppBytes {
 		return nil
 	}
+
 	return domain.Newf(domain.TooLarge, domain.CodeAppTooLarge, "an app has at most %d files and %d MB",
 		domain.MaxAppFiles, domain.MaxAppBytes>>20)
 }
@@ -65,9 +74,11 @@ func (c AppCopies) Open(ctx context.Context, copyID, path string) (domain.AppFil
 	if domain.HasCode(err, snapshots.CodeNotRegular) || domain.HasCode(err, domain.CodeFileNotFound) {
 		err = domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the app has no such file")
 	}
+
 	if err != nil {
 		return domain.AppFile{}, err
 	}
+
 	return domain.AppFile{Content: content, Size: info.Size, ETag: `"` + info.Identity + `"`}, nil
 }
 
@@ -77,7 +88,9 @@ func (c AppCopies) Directory(ctx context.Context, copyID, path string) (bool, er
 	if err != nil {
 		return false, err
 	}
+
 	info, err := view.Stat(path)
+
 	return err == nil && info.Type == snapshots.Directory, err
 }
 

@@ -38,11 +38,13 @@ func (c Carrier) CopyFiles(ctx context.Context, from, to domain.Session, snapsho
 	if snapshotID == "" {
 		return c.copyAll(ctx, from, to, ".")
 	}
+
 	target, err := c.Workspaces.Open(ctx, to.ID, to.SandboxUID)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
+
 	_, err = c.Snapshots.Restore(ctx, snapshots.RestoreIn{
 		SnapshotID: snapshotID, SessionID: to.ID, Root: target.HostPath(), UID: owner(to), GID: owner(to), Fits: target.Fits,
 	})
@@ -50,8 +52,10 @@ func (c Carrier) CopyFiles(ctx context.Context, from, to domain.Session, snapsho
 		if kind := domain.AsError(err).Kind; kind != domain.NotFound && kind != domain.Gone {
 			return err
 		}
+
 		return c.copyAll(ctx, from, to, ".")
 	}
+
 	return c.copyAll(ctx, from, to, own) // snapshots leave it out
 }
 
@@ -59,6 +63,7 @@ func owner(s domain.Session) int {
 	if os.Geteuid() == 0 {
 		return s.SandboxUID
 	}
+
 	return 0
 }
 
@@ -68,14 +73,17 @@ func (c Carrier) copyAll(ctx context.Context, from, to domain.Session, dir strin
 		return err
 	}
 	defer source.Close()
+
 	target, err := c.Workspaces.Open(ctx, to.ID, to.SandboxUID)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
+
 	if err := fits(ctx, source, target, dir); err != nil {
 		return ignoreMissing(err)
 	}
+
 	err = source.Walk(ctx, dir, func(info workspace.Info) error {
 		switch info.Type {
 		case workspace.Directory:
@@ -86,25 +94,31 @@ func (c Carrier) copyAll(ctx context.Context, from, to domain.Session, dir strin
 			return copyFile(ctx, source, target, info)
 		case workspace.Other: // pipes, sockets and devices are not carried
 		}
+
 		return nil
 	})
+
 	return ignoreMissing(err)
 }
 
 // fits fails, before anything is copied, when the target has no room for it all.
 func fits(ctx context.Context, source, target *workspace.Workspace, dir string) error {
 	var all diskspace.Usage
+
 	err := source.Walk(ctx, dir, func(info workspace.Info) error {
 		entry := diskspace.Usage{Bytes: diskspace.PerInode, Inodes: 1}
 		if info.Type == workspace.File {
 			entry.Bytes += diskspace.Block(info.Size) // holes are filled
 		}
+
 		all = all.Plus(entry)
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return target.Fits(ctx, all)
 }
 
@@ -113,6 +127,7 @@ func ignoreMissing(err error) error {
 	if domain.HasCode(err, domain.CodeFileNotFound) {
 		return nil
 	}
+
 	return err
 }
 
@@ -124,6 +139,7 @@ func (c Carrier) Fits(ctx context.Context, session domain.Session, bytes int64, 
 		return err
 	}
 	defer w.Close()
+
 	return w.Fits(ctx, diskspace.Usage{Bytes: bytes + int64(files)*diskspace.PerInode, Inodes: int64(files)})
 }
 
@@ -132,10 +148,12 @@ func relink(ctx context.Context, w *workspace.Workspace, target, path string) er
 		if info.Target == target {
 			return nil
 		}
+
 		if err := w.Remove(ctx, path, false); err != nil {
 			return err
 		}
 	}
+
 	return w.Symlink(target, path)
 }
 
@@ -145,11 +163,13 @@ func copyFile(ctx context.Context, source, target *workspace.Workspace, info wor
 		if domain.HasCode(err, domain.CodeFileNotFound) || domain.HasCode(err, workspace.CodeNotRegular) {
 			return nil // gone meanwhile
 		}
+
 		return err
 	}
 	defer content.Close()
 	// A command may be writing to it, and never end.
 	_, err = target.WriteFile(ctx, info.Path, io.LimitReader(content, found.Size), workspace.WriteOptions{Parents: true, Mode: found.Mode})
+
 	return err
 }
 
@@ -164,6 +184,7 @@ func (c Carrier) Walk(ctx context.Context, session domain.Session, visit func(Fi
 		return err
 	}
 	defer w.Close()
+
 	return w.Walk(ctx, ".", func(info workspace.Info) error {
 		file := File{Path: info.Path, Mode: info.Mode, ModTime: info.ModTime, Target: info.Target}
 		switch info.Type {
@@ -180,9 +201,11 @@ func (c Carrier) Walk(ctx context.Context, session domain.Session, visit func(Fi
 		default:
 			return nil
 		}
+
 		if info.Path == "." {
 			return nil
 		}
+
 		return visit(file)
 	})
 }
@@ -194,12 +217,15 @@ func (c Carrier) WalkSnapshot(ctx context.Context, snapshotID string, visit func
 		if kind := domain.AsError(err).Kind; kind == domain.NotFound || kind == domain.Gone {
 			return false, nil
 		}
+
 		return false, err
 	}
+
 	return true, view.Walk(func(info snapshots.Info) error {
 		if !utf8.ValidString(info.Path) || strings.ContainsRune(info.Path, 0) {
 			return nil
 		}
+
 		file := File{Path: info.Path, Mode: info.Mode, ModTime: info.ModTime, Target: info.Target, Size: info.Size, Identity: info.Identity}
 		switch info.Type {
 		case snapshots.Directory:
@@ -212,6 +238,7 @@ func (c Carrier) WalkSnapshot(ctx context.Context, snapshotID string, visit func
 				return content, err
 			}
 		}
+
 		return visit(file)
 	})
 }
@@ -224,6 +251,7 @@ func (c Carrier) Put(ctx context.Context, session domain.Session, file File, con
 		return err
 	}
 	defer w.Close()
+
 	switch {
 	case file.Mode.IsDir():
 		return w.MkdirAll(file.Path)
@@ -233,9 +261,17 @@ func (c Carrier) Put(ctx context.Context, session domain.Session, file File, con
 				return err
 			}
 		}
+
 		return w.Symlink(file.Target, file.Path)
 	}
-	_, err = w.WriteFile(ctx, file.Path, content, workspace.WriteOptions{Parents: true, Mode: file.Mode.Perm(), MaxSize: file.Size, CreateOnly: true})
+
+	_, err = w.WriteFile(
+		ctx,
+		file.Path,
+		content,
+		workspace.WriteOptions{Parents: true, Mode: file.Mode.Perm(), MaxSize: file.Size, CreateOnly: true},
+	)
+
 	return err
 }
 
@@ -243,6 +279,7 @@ func parentOf(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i > 0 {
 		return p[:i]
 	}
+
 	return "."
 }
 
@@ -255,6 +292,7 @@ func (c Carrier) Build(
 	if err != nil {
 		return nil, err
 	}
+
 	return func(ctx context.Context, files []File) (string, error) {
 		entries := make([]snapshots.BuildEntry, len(files))
 		for i, f := range files {
@@ -262,6 +300,7 @@ func (c Carrier) Build(
 				Path: f.Path, Type: entryType(f.Mode), Mode: f.Mode, Size: f.Size, Content: f.Identity, Target: f.Target,
 			}
 		}
+
 		return builder.Build(ctx, entries)
 	}, nil
 }
@@ -273,6 +312,7 @@ func entryType(mode fs.FileMode) snapshots.Type {
 	case mode&fs.ModeSymlink != 0:
 		return snapshots.Link
 	}
+
 	return snapshots.File
 }
 

@@ -18,6 +18,7 @@ import (
 // A copy that has no room is refused before its first file is written.
 func TestCarrier_CopyFiles_refusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
+
 	for name, limits := range map[string]workspace.Limits{
 		"bytes":   {Bytes: 1 << 20},
 		"inodes":  {Inodes: 8},
@@ -29,17 +30,27 @@ func TestCarrier_CopyFiles_refusedBeforeAnythingIsWritten(t *testing.T) {
 			from, to := domain.Session{ID: "from"}, domain.Session{ID: "to"}
 			source, err := workspace.New(root).Open(t.Context(), from.ID, 0)
 			require.NoError(t, err)
+
 			defer source.Close()
+
 			for i := range 10 {
-				_, err := source.WriteFile(t.Context(), string(rune('a'+i)), strings.NewReader(strings.Repeat("x", 200<<10)), workspace.WriteOptions{})
+				_, err := source.WriteFile(
+					t.Context(),
+					string(rune('a'+i)),
+					strings.NewReader(strings.Repeat("x", 200<<10)),
+					workspace.WriteOptions{},
+				)
 				require.NoError(t, err)
 			}
+
 			c := Carrier{Workspaces: workspace.NewLimited(root, limits)}
 			err = c.CopyFiles(t.Context(), from, to, "")
+
 			code := workspace.CodeNoSpace
 			if name == "reserve" {
 				code = workspace.CodeDiskFull
 			}
+
 			require.True(t, domain.HasCode(err, code), "%v", err)
 			left, err := os.ReadDir(filepath.Join(root, to.ID))
 			require.NoError(t, err)

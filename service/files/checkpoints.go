@@ -32,12 +32,14 @@ func (f Checkpoints) Begin(ctx context.Context, in history.CaptureIn) (history.P
 	if err != nil {
 		return nil, err
 	}
+
 	pending, err := f.Store.Begin(ctx, snapshots.CaptureIn{
 		SessionID: in.SessionID, Root: root, UID: in.SandboxUID, Previous: in.Previous, Busy: in.Busy,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return pendingSnapshot{pending}, nil
 }
 
@@ -46,6 +48,7 @@ type pendingSnapshot struct{ *snapshots.Pending }
 // Finish implements history.Pending.
 func (p pendingSnapshot) Finish(ctx context.Context) (domain.Snapshot, error) {
 	s, err := p.Pending.Finish(ctx)
+
 	return domain.Snapshot{
 		ID:       s.ID,
 		Changed:  s.Changed,
@@ -63,6 +66,7 @@ func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.
 	if err != nil {
 		return domain.RestoredFiles{}, err
 	}
+
 	restore := snapshots.RestoreIn{
 		SnapshotID: in.SnapshotID, SessionID: in.SessionID, Root: root, UID: in.SandboxUID, GID: in.SandboxUID, Current: in.Current,
 	}
@@ -71,11 +75,14 @@ func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.
 			return f.Roots.Fits(ctx, in.SessionID, in.SandboxUID, grows)
 		}
 	}
+
 	done, err := f.Store.Restore(ctx, restore)
+
 	out := domain.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []domain.SkippedFile{}}
 	for _, s := range done.Skipped {
 		out.Skipped = append(out.Skipped, domain.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
 	}
+
 	return out, err
 }
 
@@ -83,11 +90,13 @@ func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.
 func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]domain.FileDifference, error) {
 	changes, err := f.Store.Diff(ctx, from, to)
 	out := []domain.FileDifference{}
+
 	for _, c := range changes {
 		if c.Type != snapshots.Directory {
 			out = append(out, domain.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
 		}
 	}
+
 	return out, err
 }
 
@@ -97,6 +106,7 @@ func (f Checkpoints) Walk(ctx context.Context, snapshotID string, visit func(pat
 		if info.Type == snapshots.Directory {
 			return nil
 		}
+
 		return visit(readable(info.Path), info.Size)
 	})
 }
@@ -106,5 +116,6 @@ func readable(path string) string {
 	if utf8.ValidString(path) {
 		return path
 	}
+
 	return domain.CleanText(path)
 }

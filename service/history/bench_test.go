@@ -36,7 +36,9 @@ type heard struct {
 func (h *heard) Publish(_ context.Context, e domain.Event) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.events = append(h.events, e)
+
 	return uint64(len(h.events)), nil
 }
 
@@ -49,11 +51,13 @@ func (h *heard) Lost(context.Context, []uint64) ([]uint64, error) { return nil, 
 func (h *heard) count(name string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	for _, e := range h.events {
 		if e.Name == name {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -61,11 +65,13 @@ func (h *heard) count(name string) (n int) {
 func (h *heard) moves() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	for _, e := range h.events {
 		if e.Name == domain.EventSessionUpdated && bytes.Contains(e.Data, []byte(`"history":{`)) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -84,40 +90,50 @@ type runs struct {
 func (r *runs) Wake(context.Context, domain.SessionRun) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.wakes++
+
 	return nil
 }
 
 func (r *runs) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.wakes
 }
 
 func (r *runs) started() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return r.starts
 }
 
 func (r *runs) set(away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.away = away
 }
 
 func (r *runs) StartMove(ctx context.Context, op domain.HistoryOperation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.away {
 		return errors.New("Temporal is away")
 	}
+
 	if r.open[op.ID] {
 		return nil
 	}
+
 	r.starts++
+
 	r.open[op.ID] = true
 	go r.move(context.WithoutCancel(ctx), r.service, op.ID)
+
 	return nil
 }
 
@@ -126,10 +142,13 @@ func (r *runs) move(ctx context.Context, service *history.Service, id string) {
 		if _, err := service.Move(ctx, id); err == nil {
 			break
 		}
+
 		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // pause between bounded attempts
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	delete(r.open, id)
 }
 
@@ -170,19 +189,26 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, log: &heard{}, runs: &runs{open: map[string]bool{}}, dir: t.TempDir()}
 	w.j = postgres.NewStore(db, w.log, w.logger())
 	w.owner = domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err = db.CreateUser(t.Context(), w.owner, domain.APIKey{ID: domain.NewID(), UserID: w.owner.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err = db.CreateUser(
+		t.Context(),
+		w.owner,
+		domain.APIKey{ID: domain.NewID(), UserID: w.owner.ID, Name: "k", Masked: "m"},
+		make([]byte, 32),
+	)
 	require.NoError(t, err)
 	bucket := testkit.Objects(t)
 	store, err := objects.Open(t.Context(), objects.Config{
 		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
 	})
 	require.NoError(t, err)
+
 	w.store = store
 	w.service = w.process(store)
 	w.session, err = db.CreateSession(t.Context(), w.owner.ID, domain.NewSession{})
 	require.NoError(t, err)
 	w.root, err = rootDir(w.dir).Root(t.Context(), w.session.ID, 0)
 	require.NoError(t, err)
+
 	return w
 }
 
@@ -191,12 +217,20 @@ func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.t.
 // process makes what one process of the service has.
 func (w *world) process(store snapshots.Objects) *history.Service {
 	spool := w.t.TempDir()
-	snapshotted := files.Checkpoints{Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: spool, Logger: w.logger()}), Roots: rootDir(w.dir)}
-	captures, err := history.NewCapturer(history.CapturerConfig{Records: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()})
+	snapshotted := files.Checkpoints{
+		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: spool, Logger: w.logger()}),
+		Roots: rootDir(w.dir),
+	}
+	captures, err := history.NewCapturer(
+		history.CapturerConfig{Records: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()},
+	)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { captures.Drain(context.Background()) })
-	w.runs.service, err = history.New(history.Config{Records: w.j, Captures: captures, Files: snapshotted, Runs: w.runs, Logger: w.logger()})
+	w.runs.service, err = history.New(
+		history.Config{Records: w.j, Captures: captures, Files: snapshotted, Runs: w.runs, Logger: w.logger()},
+	)
 	require.NoError(w.t, err)
+
 	return w.runs.service
 }
 
@@ -208,6 +242,7 @@ func (w *world) send(text string) domain.SendAck {
 		SessionID: w.session.ID, Message: words(text), Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 	})
 	require.NoError(w.t, err)
+
 	return out.Ack
 }
 
@@ -215,6 +250,7 @@ func (w *world) begin() string {
 	w.t.Helper()
 	out, err := w.j.BeginChat(w.t.Context(), contract.BeginChatIn{SessionID: w.session.ID, RunID: domain.NewID()})
 	require.NoError(w.t, err)
+
 	return out.ChatID
 }
 
@@ -229,32 +265,45 @@ func (w *world) step(chat string, n int, text string, do act) (entry string) {
 	turn, state, err := w.j.OpenTurn(ctx, key, "mock", 10, "")
 	require.NoError(w.t, err)
 	require.Equal(w.t, domain.TurnOpened, state)
+
 	if turn.CaptureDue {
 		w.service.Config().Captures.Changed(w.session.ID)
 	}
+
 	closing := domain.ClosingTurn{
 		TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnCompleted, Duration: time.Millisecond,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: text}}, Usage: domain.Usage{InputTokens: int64(10 * n), OutputTokens: 2},
 	}
 	if do != nil {
-		closing.Calls = []domain.PlannedCall{{
-			ID: domain.NewToolCallID(), ToolName: cmp.Or(w.tool, "Bash"), DisplayName: "Bash", Arguments: cmp.Or(w.arguments, "{}"), Acts: true,
-		}}
+		closing.Calls = []domain.PlannedCall{
+			{
+				ID:          domain.NewToolCallID(),
+				ToolName:    cmp.Or(w.tool, "Bash"),
+				DisplayName: "Bash",
+				Arguments:   cmp.Or(w.arguments, "{}"),
+				Acts:        true,
+			},
+		}
 	}
+
 	require.NoError(w.t, w.j.CloseTurn(ctx, closing))
+
 	for _, planned := range closing.Calls {
 		call, claimed, err := w.j.ClaimCall(ctx, planned.ID, "")
 		require.NoError(w.t, err)
 		require.Equal(w.t, domain.CallClaimed, claimed)
+
 		if call.CaptureDue {
 			require.NoError(w.t, w.service.Config().Captures.Settle(ctx, w.session.ID))
 		}
+
 		do()
 		require.NoError(w.t, w.j.RecordCall(ctx, call, domain.FinishedCall{
 			ID: call.ID, Attempt: call.Attempt, Status: domain.CallDone, Phase: domain.PhaseFinished, Result: "done",
 		}))
 		w.service.Config().Captures.Changed(w.session.ID)
 	}
+
 	return turn.EntryID
 }
 
@@ -270,15 +319,18 @@ func (w *world) chat(text string, acts ...act) domain.SendAck {
 	w.t.Helper()
 	ack := w.send(text)
 	w.run(ack.ChatID, acts...)
+
 	return ack
 }
 
 func (w *world) run(chat string, acts ...act) {
 	w.t.Helper()
 	require.Equal(w.t, chat, w.begin())
+
 	for i, do := range acts {
 		w.step(chat, i+1, "step", do)
 	}
+
 	w.step(chat, len(acts)+1, "done", nil)
 	w.finish(chat)
 }
@@ -297,16 +349,21 @@ func (w *world) write(path, content string) {
 // files gives the content of every file of the workspace.
 func (w *world) files() map[string]string {
 	w.t.Helper()
+
 	found := map[string]string{}
+
 	require.NoError(w.t, filepath.WalkDir(w.root, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		rel, _ := filepath.Rel(w.root, path)
 		found[rel] = string(data)
+
 		return err
 	}))
+
 	return found
 }
 
@@ -316,15 +373,20 @@ func (w *world) messages() (texts []string) {
 	w.t.Helper()
 	require.NoError(w.t, w.j.Messages(w.t.Context(), w.session.ID, nil, 0, func(turn domain.Turn) error {
 		require.EqualValues(w.t, len(texts), turn.Sequence)
+
 		text := ""
+
 		for _, b := range turn.Blocks {
 			if b.Type == domain.BlockText || b.Type == domain.BlockSystemNote {
 				text += b.Content
 			}
 		}
+
 		texts = append(texts, text)
+
 		return nil
 	}))
+
 	return texts
 }
 
@@ -332,18 +394,22 @@ func (w *world) checkpoints() []domain.Checkpoint {
 	w.t.Helper()
 	list, err := w.service.Checkpoints(w.t.Context(), w.session.ID)
 	require.NoError(w.t, err)
+
 	return list
 }
 
 // before gives the checkpoint before a turn.
 func (w *world) before(turn string) domain.Checkpoint {
 	w.t.Helper()
+
 	for _, k := range w.checkpoints() {
 		if k.TurnID == turn && k.Kind == domain.CheckpointUserTurn {
 			return k
 		}
 	}
+
 	require.Fail(w.t, "no checkpoint before turn "+turn)
+
 	return domain.Checkpoint{}
 }
 
@@ -351,5 +417,6 @@ func (w *world) rewind(turn string) domain.MovedHistory {
 	w.t.Helper()
 	moved, err := w.service.Rewind(w.t.Context(), w.owner, w.session.ID, w.before(turn).ID)
 	require.NoError(w.t, err)
+
 	return moved
 }

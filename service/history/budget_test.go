@@ -30,12 +30,14 @@ func (c *counting) Put(ctx context.Context, key string, data []byte) error {
 	if err == nil {
 		c.bytes.Add(int64(len(data)))
 	}
+
 	return err
 }
 
 // Every turn writes new content: the object store keeps what the budget allows.
 func TestCapturer_keepsToItsBudget(t *testing.T) {
 	t.Parallel()
+
 	const size = 1 << 20
 	for name, budget := range map[string]history.Budget{
 		"session": {Session: 5 * size / 2}, "owner": {Owner: 5 * size / 2},
@@ -46,17 +48,24 @@ func TestCapturer_keepsToItsBudget(t *testing.T) {
 			store := &counting{Objects: w.store}
 			w.service = w.process(store)
 			w.service.Config().Captures.Config().Budget = budget
-			var turns []string
-			var second string
+
+			var (
+				turns  []string
+				second string
+			)
+
 			for i := range 6 {
 				content := make([]byte, size)
+
 				_, _ = rand.Read(content)
 				if i == 1 {
 					second = string(content)
 				}
+
 				turns = append(turns, w.chat("again", w.writes("f", string(content))).TurnID)
 				require.NoError(t, w.service.Config().Captures.Flush(t.Context(), w.session.ID))
 			}
+
 			require.Less(t, store.bytes.Load(), int64(5*size/2))
 			require.Greater(t, store.bytes.Load(), int64(2*size))
 			session, owner, err := w.j.CheckpointBytes(t.Context(), w.session.ID)
@@ -67,6 +76,7 @@ func TestCapturer_keepsToItsBudget(t *testing.T) {
 			last := w.before(turns[5]).Files
 			require.Nil(t, last.SnapshotID)
 			require.False(t, last.Complete)
+
 			var failure string
 			require.NoError(t, w.j.Pool.QueryRow(t.Context(), `
 				SELECT failure FROM checkpoints WHERE session_id = $1 AND state = 'failed' LIMIT 1`, w.session.ID).Scan(&failure))

@@ -40,6 +40,7 @@ func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
 	if cfg.Records == nil || cfg.Files == nil || cfg.Process == "" || cfg.Logger == nil {
 		return nil, errors.New("history: the configuration needs Records, Files, Process and Logger")
 	}
+
 	return &Capturer{cfg: cfg}, nil
 }
 
@@ -59,22 +60,38 @@ func (c *Capturer) affords(ctx context.Context, sessionID string, needs int64) e
 	if needs == 0 || c.cfg.Budget == (Budget{}) {
 		return nil
 	}
+
 	var session, owner int64
+
 	err := retried(ctx, func() (err error) {
 		session, owner, err = c.cfg.Records.CheckpointBytes(ctx, sessionID)
 		return err
 	})
+
 	over := func(used, budget int64) bool { return budget > 0 && used+needs > budget }
 	switch {
 	case err != nil:
 		return err
 	case over(session, c.cfg.Budget.Session):
-		return domain.Newf(domain.TooLarge, CodeCheckpointBudget,
-			"the files were not kept: the checkpoints of the session take %d bytes of %d, and these %d more", session, c.cfg.Budget.Session, needs)
+		return domain.Newf(
+			domain.TooLarge,
+			CodeCheckpointBudget,
+			"the files were not kept: the checkpoints of the session take %d bytes of %d, and these %d more",
+			session,
+			c.cfg.Budget.Session,
+			needs,
+		)
 	case over(owner, c.cfg.Budget.Owner):
-		return domain.Newf(domain.TooLarge, CodeCheckpointBudget,
-			"the files were not kept: the checkpoints of the user's sessions take %d bytes of %d, and these %d more", owner, c.cfg.Budget.Owner, needs)
+		return domain.Newf(
+			domain.TooLarge,
+			CodeCheckpointBudget,
+			"the files were not kept: the checkpoints of the user's sessions take %d bytes of %d, and these %d more",
+			owner,
+			c.cfg.Budget.Owner,
+			needs,
+		)
 	}
+
 	return nil
 }
 
@@ -82,10 +99,13 @@ func (c *Capturer) affords(ctx context.Context, sessionID string, needs int64) e
 func (c *Capturer) work() (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.active++
+
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
 		if c.active--; c.active == 0 && c.idle != nil {
 			close(c.idle)
 			c.idle = nil
@@ -107,21 +127,26 @@ type capturing struct {
 func (c *Capturer) enter(sessionID string) *capturing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.sessions == nil {
 		c.sessions = map[string]*capturing{}
 	}
+
 	s := c.sessions[sessionID]
 	if s == nil {
 		s = &capturing{look: make(chan struct{}, 1), inHand: map[string]chan struct{}{}}
 		c.sessions[sessionID] = s
 	}
+
 	s.users++
+
 	return s
 }
 
 func (c *Capturer) leave(sessionID string, s *capturing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if s.users--; s.users == 0 {
 		delete(c.sessions, sessionID)
 	}
@@ -138,21 +163,26 @@ func (c *Capturer) Changed(sessionID string) {
 	again := s.queued
 	s.queued = true
 	c.mu.Unlock()
+
 	if again { // one that has not begun will see it
 		c.leave(sessionID, s)
 		return
 	}
+
 	done := c.work()
 	go func() {
 		defer done()
 		defer c.leave(sessionID, s)
+
 		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 		defer cancel()
+
 		err := c.locked(ctx, s, func() error {
 			c.mu.Lock()
 			s.queued = false
 			c.mu.Unlock()
 			_, err := c.capture(ctx, sessionID, s, false)
+
 			return err
 		})
 		if err != nil {
@@ -167,7 +197,9 @@ func (c *Capturer) locked(ctx context.Context, s *capturing, do func() error) er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	defer func() { <-s.look }()
+
 	return do()
 }
 
@@ -180,8 +212,10 @@ const heldPoll = 100 * time.Millisecond
 func (c *Capturer) Settle(ctx context.Context, sessionID string) error {
 	s := c.enter(sessionID)
 	defer c.leave(sessionID, s)
+
 	for {
 		var held int
+
 		err := c.locked(ctx, s, func() (err error) {
 			held, err = c.capture(ctx, sessionID, s, false)
 			return err
@@ -189,6 +223,7 @@ func (c *Capturer) Settle(ctx context.Context, sessionID string) error {
 		if err != nil || held == 0 {
 			return err
 		}
+
 		if err := pause(ctx, heldPoll); err != nil {
 			return err
 		}
@@ -200,8 +235,10 @@ func (c *Capturer) Settled(ctx context.Context, sessionID string) error {
 	if err := c.Settle(ctx, sessionID); err != nil {
 		return err
 	}
+
 	s := c.enter(sessionID)
 	defer c.leave(sessionID, s)
+
 	return s.stored(ctx)
 }
 
@@ -210,8 +247,10 @@ func (c *Capturer) Settled(ctx context.Context, sessionID string) error {
 func (c *Capturer) Flush(ctx context.Context, sessionID string) error {
 	s := c.enter(sessionID)
 	defer c.leave(sessionID, s)
+
 	for {
 		var held int
+
 		err := c.locked(ctx, s, func() (err error) {
 			held, err = c.capture(ctx, sessionID, s, true)
 			return err
@@ -219,9 +258,11 @@ func (c *Capturer) Flush(ctx context.Context, sessionID string) error {
 		if err == nil {
 			err = s.stored(ctx)
 		}
+
 		if err != nil || held == 0 {
 			return err
 		}
+
 		if err := pause(ctx, heldPoll); err != nil {
 			return err
 		}
@@ -235,28 +276,37 @@ func (c *Capturer) capture(ctx context.Context, sessionID string, s *capturing, 
 	if err != nil || len(due.IDs) == 0 {
 		return due.Held, err
 	}
+
 	stop := c.keep(ctx, due.IDs)
 	in := CaptureIn{SessionID: sessionID, SandboxUID: due.SandboxUID, Previous: due.Previous, Busy: due.Busy}
+
 	pending, err := c.cfg.Files.Begin(ctx, in)
 	if err != nil && in.Previous != "" && ctx.Err() == nil {
 		in.Previous = "" // the store cannot give it now: what was there is still seen
 		pending, err = c.cfg.Files.Begin(ctx, in)
 	}
+
 	if err != nil {
 		stop()
 		c.release(ctx, sessionID, due.IDs, err)
+
 		return due.Held, err
 	}
+
 	before, over := s.begin(due.IDs)
+
 	c.enter(sessionID)
+
 	done := c.work()
 	go func() {
 		defer done()
 		defer c.leave(sessionID, s)
 		defer stop()
 		defer over()
+
 		c.store(context.WithoutCancel(ctx), due, pending, before)
 	}()
+
 	return due.Held, nil
 }
 
@@ -264,12 +314,14 @@ func (c *Capturer) capture(ctx context.Context, sessionID string, s *capturing, 
 // gives them up when their files cannot be read.
 func (c *Capturer) release(ctx context.Context, sessionID string, ids []string, cause error) {
 	free := context.WithoutCancel(ctx)
+
 	var err error
 	if ctx.Err() != nil {
 		err = c.cfg.Records.LeaveCaptures(free, c.cfg.Process, ids)
 	} else {
 		err = c.cfg.Records.FailCaptures(free, c.cfg.Process, ids, cause.Error())
 	}
+
 	if err != nil {
 		c.cfg.Logger.Warn("failed to release checkpoint leases", "session_id", sessionID, "error", err)
 	}
@@ -288,6 +340,7 @@ func (c *Capturer) keep(ctx context.Context, ids []string) (stop func()) {
 			}
 		}
 	}()
+
 	return cancel
 }
 
@@ -298,9 +351,12 @@ const storeTries = 4
 // since that one is emitted.
 func (c *Capturer) store(ctx context.Context, due domain.DueCaptures, pending Pending, before <-chan struct{}) {
 	defer pending.Discard()
+
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+
 	var snapshot domain.Snapshot
+
 	err := c.affords(ctx, due.SessionID, pending.Needs())
 	if err == nil {
 		err = retried(ctx, func() (err error) {
@@ -308,16 +364,20 @@ func (c *Capturer) store(ctx context.Context, due domain.DueCaptures, pending Pe
 			return err
 		})
 	}
+
 	if err == nil {
 		select {
 		case <-before:
 		case <-ctx.Done():
 		}
+
 		snapshot.Complete = snapshot.Complete && !due.Late
 		err = c.record(ctx, due, snapshot)
 	}
+
 	if err != nil {
 		c.cfg.Logger.Error("checkpoint snapshot failed permanently", "session_id", due.SessionID, "error", err)
+
 		if err := c.cfg.Records.FailCaptures(ctx, c.cfg.Process, due.IDs, err.Error()); err != nil {
 			c.cfg.Logger.Warn("failed to record that checkpoints failed", "session_id", due.SessionID, "error", err)
 		}
@@ -328,6 +388,7 @@ func (c *Capturer) store(ctx context.Context, due domain.DueCaptures, pending Pe
 // before.
 func (c *Capturer) record(ctx context.Context, due domain.DueCaptures, snapshot domain.Snapshot) error {
 	var base domain.CaptureBase
+
 	err := retried(ctx, func() (err error) {
 		base, err = c.cfg.Records.RecordCaptures(ctx, c.cfg.Process, due, snapshot)
 		return err
@@ -335,6 +396,7 @@ func (c *Capturer) record(ctx context.Context, due domain.DueCaptures, snapshot 
 	if err == nil {
 		c.emitCaptured(ctx, due.SessionID, base, snapshot.ID)
 	}
+
 	return err
 }
 
@@ -344,6 +406,7 @@ func retried(ctx context.Context, do func() error) (err error) {
 		if err = do(); err == nil || try == storeTries || ctx.Err() != nil {
 			return err
 		}
+
 		if pause(ctx, time.Duration(try*try)*500*time.Millisecond) != nil {
 			return err
 		}
@@ -354,22 +417,28 @@ func retried(ctx context.Context, do func() error) (err error) {
 // them is over.
 func (s *capturing) begin(ids []string) (before <-chan struct{}, over func()) {
 	done := make(chan struct{})
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	before = closed
 	if s.latest != nil {
 		before = s.latest
 	}
+
 	s.latest = done
 	for _, id := range ids {
 		s.inHand[id] = done
 	}
+
 	return before, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		for _, id := range ids {
 			delete(s.inHand, id)
 		}
+
 		close(done)
 	}
 }
@@ -378,27 +447,32 @@ func (s *capturing) begin(ids []string) (before <-chan struct{}, over func()) {
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
+
 	return c
 }()
 
 func (s *capturing) hand() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	ids := make([]string, 0, len(s.inHand))
 	for id := range s.inHand {
 		ids = append(ids, id)
 	}
+
 	return ids
 }
 
 // stored waits until what is being stored now has been.
 func (s *capturing) stored(ctx context.Context) error {
 	s.mu.Lock()
+
 	waiting := make([]chan struct{}, 0, len(s.inHand))
 	for _, done := range s.inHand {
 		waiting = append(waiting, done)
 	}
 	s.mu.Unlock()
+
 	for _, done := range waiting {
 		select {
 		case <-done:
@@ -406,6 +480,7 @@ func (s *capturing) stored(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+
 	return nil
 }
 
@@ -417,16 +492,20 @@ const forgottenAfter = 10 * time.Second
 func (c *Capturer) Repair(ctx context.Context) error {
 	c.repairing.Lock()
 	defer c.repairing.Unlock()
+
 	sessions, err := c.cfg.Records.ForgottenCaptures(ctx, forgottenAfter, c.repaired)
 	if err != nil {
 		return err
 	}
+
 	for _, id := range sessions {
 		c.Changed(id)
 	}
+
 	if c.repaired = ""; len(sessions) > 0 {
 		c.repaired = sessions[len(sessions)-1]
 	}
+
 	return nil
 }
 
@@ -437,11 +516,14 @@ func (c *Capturer) Drain(ctx context.Context) {
 		c.mu.Unlock()
 		return
 	}
+
 	if c.idle == nil {
 		c.idle = make(chan struct{})
 	}
+
 	idle := c.idle
 	c.mu.Unlock()
+
 	select {
 	case <-idle:
 	case <-ctx.Done():
@@ -451,6 +533,7 @@ func (c *Capturer) Drain(ctx context.Context) {
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil

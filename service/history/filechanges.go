@@ -20,10 +20,12 @@ func (c *Capturer) emitCaptured(ctx context.Context, sessionID string, base doma
 	if base.Snapshot == "" || base.Snapshot == snapshot {
 		return // the first capture of a session says what there is, not what changed
 	}
+
 	changed, err := c.cfg.Files.Diff(ctx, base.Snapshot, snapshot)
 	if err == nil {
 		err = c.cfg.Records.FilesChanged(ctx, sessionID, announced(changed, writtenPaths(base.Calls)))
 	}
+
 	if err != nil {
 		c.cfg.Logger.Warn("failed to emit the changes of files", "session_id", sessionID, "error", err)
 	}
@@ -35,10 +37,12 @@ func (d *Service) emitMoved(ctx context.Context, op domain.HistoryOperation) {
 	if err != nil || snapshot == "" || left == "" || snapshot == left {
 		return
 	}
+
 	changed, err := d.cfg.Files.Diff(ctx, left, snapshot)
 	if err == nil {
 		err = d.cfg.Records.FilesChanged(ctx, op.SessionID, announced(changed, nil))
 	}
+
 	if err != nil {
 		d.cfg.Logger.Warn("failed to emit the changes of files", "session_id", op.SessionID, "operation_id", op.ID, "error", err)
 	}
@@ -48,20 +52,24 @@ func (d *Service) emitMoved(ctx context.Context, op domain.HistoryOperation) {
 // common directory.
 func announced(changed []domain.FileDifference, known map[string]bool) []domain.FileChange {
 	var out []domain.FileChange
+
 	for _, c := range changed {
 		if !known[c.Path] {
 			out = append(out, domain.FileChange{Path: c.Path, Change: c.Change})
 		}
 	}
+
 	if len(out) <= mostChanges {
 		return out
 	}
+
 	common := path.Dir(out[0].Path)
 	for _, c := range out[1:] {
 		for common != "." && !strings.HasPrefix(c.Path, common+"/") {
 			common = path.Dir(common)
 		}
 	}
+
 	return []domain.FileChange{{Path: common, Change: "modified"}}
 }
 
@@ -69,6 +77,7 @@ func announced(changed []domain.FileDifference, known map[string]bool) []domain.
 // the workspace.
 func writtenPaths(calls []string) map[string]bool {
 	paths := map[string]bool{}
+
 	for _, arguments := range calls {
 		var in struct {
 			Path string `json:"file_path"`
@@ -78,5 +87,6 @@ func writtenPaths(calls []string) map[string]bool {
 			paths[strings.TrimPrefix(strings.TrimPrefix(cleaned, "/workspace/"), "/")] = true
 		}
 	}
+
 	return paths
 }

@@ -43,6 +43,7 @@ func TestFileChanges_of_many_paths_are_one_of_their_directory(t *testing.T) {
 			}
 		}
 	}
+
 	w.chat("first", w.writes("a.txt", "1"))
 	w.chat("second", many("tree"))
 	w.requireChanges("created a.txt", "modified tree/of")
@@ -82,10 +83,12 @@ func (p slowPending) Finish(ctx context.Context) (domain.Snapshot, error) {
 	if p.n == 1 {
 		<-p.of.second
 	}
+
 	snapshot, err := p.Pending.Finish(ctx)
 	if p.n == 2 {
 		close(p.of.second)
 	}
+
 	return snapshot, err
 }
 
@@ -102,6 +105,7 @@ func TestFileChanges_of_a_capture_that_is_stored_late(t *testing.T) {
 // there are no others since the last call.
 func (w *world) requireChanges(want ...string) {
 	w.t.Helper()
+
 	var shown []string
 	for _, change := range want {
 		require.Eventually(w.t, func() bool {
@@ -109,6 +113,7 @@ func (w *world) requireChanges(want ...string) {
 			return slices.Contains(shown, change)
 		}, waitFor, tick, "%s is not among %v", change, shown)
 	}
+
 	require.ElementsMatch(w.t, want, shown)
 	w.seenChanges += len(shown)
 }
@@ -119,7 +124,9 @@ func (w *world) fileChanges() []string {
 	require.NoError(w.t, w.j.Flush(w.t.Context()))
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
+
 	var shown []string
+
 	for _, e := range w.log.events {
 		if e.Name == domain.EventFileChanged {
 			var change domain.FileChange
@@ -127,5 +134,6 @@ func (w *world) fileChanges() []string {
 			shown = append(shown, change.Change+" "+change.Path)
 		}
 	}
+
 	return shown[w.seenChanges:]
 }

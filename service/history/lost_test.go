@@ -18,7 +18,8 @@ import (
 func (w *world) lose() {
 	w.t.Helper()
 	require.NoError(w.t, w.service.Config().Captures.Flush(w.t.Context(), w.session.ID))
-	_, err := w.j.Pool.Exec(w.t.Context(), `UPDATE checkpoints SET state = 'failed', snapshot_id = NULL WHERE session_id = $1`, w.session.ID)
+	_, err := w.j.Pool.Exec(w.t.Context(), `UPDATE checkpoints SET state = 'failed', snapshot_id = NULL
+		WHERE session_id = $1`, w.session.ID)
 	require.NoError(w.t, err)
 }
 
@@ -45,8 +46,10 @@ func TestWhatifWithoutFilesIsNotRun(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return w.log.count(domain.EventChatEnd) == 2 }, waitFor, tick)
+
 	var reason, code string
-	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT finish_reason, error_code FROM chats WHERE id = $1`, ack.ChatID).Scan(&reason, &code))
+	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT finish_reason, error_code FROM chats
+		WHERE id = $1`, ack.ChatID).Scan(&reason, &code))
 	require.Equal(t, []string{"failed", "snapshot_lost"}, []string{reason, code})
 	require.Equal(t, []string{"first", "step", "step", "done"}, w.messages(), "the session stands where it stood")
 	require.Equal(t, "2", w.files()["a.txt"])
@@ -64,6 +67,7 @@ func (r *refusing) Put(ctx context.Context, key string, data []byte) error {
 	if r.shut.Load() {
 		return errors.New("the store is full")
 	}
+
 	return r.Objects.Put(ctx, key, data)
 }
 
@@ -83,6 +87,7 @@ func TestWhatCannotBeKeptIsNotLeft(t *testing.T) {
 	require.Equal(t, "only here", w.files()["a.txt"])
 
 	store.shut.Store(false)
+
 	moved := w.rewind(one.TurnID)
 	require.Empty(t, w.files())
 	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, moved.PreRewindID)

@@ -17,21 +17,27 @@ func (d *Service) Move(ctx context.Context, operationID string) (domain.HistoryS
 	if err != nil {
 		return "", err
 	}
+
 	if op.State != domain.HistoryRunning {
 		d.wake(ctx, op.SessionID) // the attempt before may have ended between its commit and this
 		return op.State, nil
 	}
+
 	ctx, release := d.fence(ctx, op)
 	defer release()
+
 	files, err := d.restore(ctx, op)
 	if err != nil {
 		return d.giveUp(ctx, op, err)
 	}
+
 	if _, err := d.cfg.Records.FinishHistory(ctx, op, files); err != nil {
 		return op.State, fencing.Cause(ctx, err)
 	}
+
 	d.emitMoved(ctx, op)
 	d.wake(ctx, op.SessionID)
+
 	return domain.HistoryDone, nil
 }
 
@@ -42,8 +48,10 @@ func (d *Service) Abort(ctx context.Context, operationID, reason string) (domain
 	if err != nil || op.State != domain.HistoryRunning {
 		return op.State, err
 	}
+
 	ctx, release := d.fence(ctx, op)
 	defer release()
+
 	return d.giveUp(ctx, op, domain.Newf(domain.Unavailable, "history_not_changed", "%s", reason))
 }
 
@@ -59,6 +67,7 @@ func (d *Service) wake(ctx context.Context, sessionID string) {
 	if err == nil {
 		err = d.cfg.Runs.Wake(ctx, run)
 	}
+
 	if err != nil {
 		d.cfg.Logger.Warn("failed to wake the run of a session; it will be retried", "session_id", sessionID, "error", err)
 	}
@@ -70,13 +79,15 @@ var errNotLeft = domain.Newf(domain.Unavailable, "snapshot_failed", "the files a
 
 // errNotKept is the error of a what-if whose files are lost: its acknowledgement
 // was given, and has no room for a list of skipped files.
-var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of this step were not captured or cannot be had any more; nothing was changed")
+var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of this step were not captured or cannot be had any more; "+
+	"nothing was changed")
 
 // restore captures the files as they are and makes them what they were.
 func (d *Service) restore(ctx context.Context, op domain.HistoryOperation) (domain.RestoredFiles, error) {
 	if err := d.cfg.Captures.Flush(ctx, op.SessionID); err != nil {
 		return domain.RestoredFiles{}, err
 	}
+
 	snapshot, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
 	switch {
 	case err != nil:
@@ -86,16 +97,20 @@ func (d *Service) restore(ctx context.Context, op domain.HistoryOperation) (doma
 	case snapshot == "":
 		return filesLost(op, "the files of this checkpoint were not captured")
 	}
+
 	in := RestoreIn{SessionID: op.SessionID, SandboxUID: op.SandboxUID, SnapshotID: snapshot, Current: left}
+
 	files, err := d.cfg.Files.Restore(ctx, in)
 	if err == nil {
 		return files, nil
 	}
+
 	switch domain.AsError(err).Code {
 	case "snapshot_damaged", "snapshot_not_found":
 		d.cfg.Logger.Error("failed to read the files of a checkpoint", "session_id", op.SessionID, "error", err)
 		return filesLost(op, "the files of this checkpoint cannot be had any more")
 	}
+
 	return files, err
 }
 
@@ -104,6 +119,7 @@ func filesLost(op domain.HistoryOperation, why string) (domain.RestoredFiles, er
 	if op.Kind == domain.OperationWhatif {
 		return domain.RestoredFiles{}, errNotKept
 	}
+
 	return domain.RestoredFiles{Skipped: []domain.SkippedFile{{Path: ".", Reason: why}}}, nil
 }
 
@@ -114,20 +130,39 @@ func (d *Service) giveUp(ctx context.Context, op domain.HistoryOperation, cause 
 	if ctx.Err() != nil {
 		return op.State, fencing.Cause(ctx, cause)
 	}
+
 	_, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
 	if err == nil && left != "" {
-		_, err = d.cfg.Files.Restore(ctx, RestoreIn{SessionID: op.SessionID, SandboxUID: op.SandboxUID, SnapshotID: left, Current: left, Back: true})
+		_, err = d.cfg.Files.Restore(
+			ctx,
+			RestoreIn{SessionID: op.SessionID, SandboxUID: op.SandboxUID, SnapshotID: left, Current: left, Back: true},
+		)
 	}
+
 	if err == nil {
 		err = d.cfg.Records.AbortHistory(ctx, op, domain.AsError(cause))
 	}
+
 	if err != nil {
 		err = fencing.Cause(ctx, errors.Join(cause, err))
 		d.cfg.Logger.Error("failed to move a session and to leave it as it was; retrying",
 			"session_id", op.SessionID, "operation_id", op.ID, "kind", op.Kind, "error", err)
+
 		return op.State, err
 	}
-	d.cfg.Logger.Warn("failed to move a session; it is as it was", "session_id", op.SessionID, "operation_id", op.ID, "kind", op.Kind, "error", cause)
+
+	d.cfg.Logger.Warn(
+		"failed to move a session; it is as it was",
+		"session_id",
+		op.SessionID,
+		"operation_id",
+		op.ID,
+		"kind",
+		op.Kind,
+		"error",
+		cause,
+	)
 	d.wake(ctx, op.SessionID)
+
 	return domain.HistoryFailed, nil
 }

@@ -24,15 +24,19 @@ type held struct {
 
 func (h *held) Restore(ctx context.Context, in history.RestoreIn) (domain.RestoredFiles, error) {
 	first := false
+
 	h.once.Do(func() { first = true })
+
 	if first {
 		close(h.begun)
+
 		select {
 		case <-h.on:
 		case <-ctx.Done():
 			return domain.RestoredFiles{}, ctx.Err()
 		}
 	}
+
 	return h.Files.Restore(ctx, in)
 }
 
@@ -43,6 +47,7 @@ func (w *world) claim(turn string) domain.HistoryOperation {
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(turn).ID,
 	})
 	require.NoError(w.t, err)
+
 	return *claimed.Operation
 }
 
@@ -53,11 +58,14 @@ func (w *world) hold(op domain.HistoryOperation) (slow *held, over chan error) {
 	slow = &held{Files: service.Config().Files, begun: make(chan struct{}), on: make(chan struct{})}
 	service.Config().Files, w.runs.service = slow, w.service
 	over = make(chan error, 1)
+
 	go func() {
 		_, err := service.Move(w.t.Context(), op.ID)
 		over <- err
 	}()
+
 	<-slow.begun
+
 	return slow, over
 }
 
@@ -125,14 +133,19 @@ func TestRewind_startedLaterWhenTemporalIsAway(t *testing.T) {
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
 	w.runs.set(true)
+
 	over := make(chan error, 1)
+
 	point := w.before(one.TurnID).ID
 	go func() {
 		_, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, point)
 		over <- err
 	}()
+
 	require.Eventually(t, func() bool {
-		tag, err := w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute' WHERE session_id = $1`, w.session.ID)
+		tag, err := w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
+			WHERE session_id = $1`, w.session.ID)
+
 		return err == nil && tag.RowsAffected() == 1
 	}, waitFor, tick)
 	require.Error(t, w.service.Repair(t.Context()))
@@ -171,22 +184,29 @@ func TestLostHistory_pagesThroughAll(t *testing.T) {
 		WITH many AS (
 			INSERT INTO sessions (id, owner_id, sandbox_uid, active_branch_id)
 			SELECT 's' || n, owner_id, 900000 + n, 'b' || n FROM sessions, generate_series(1, 120) n WHERE id = $1 RETURNING id),
-		branched AS (INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 2), id, '[]', 'root' FROM many RETURNING id, session_id)
+		branched AS (INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 2), id, '[]', 'root' FROM many
+		    RETURNING id, session_id)
 		INSERT INTO history_operations (id, session_id, kind, caller_id, left_id, branch_id, created_at)
-		SELECT '0' || session_id, session_id, 'switch_branch', 'x', $2, id, now() - interval '1 hour' FROM branched`, w.session.ID, op.LeftID)
+		SELECT '0' || session_id, session_id, 'switch_branch', 'x', $2, id, now() - interval '1 hour'
+		    FROM branched`, w.session.ID, op.LeftID)
 	require.NoError(t, err)
 	_, err = w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute' WHERE id = $1`, op.ID)
 	require.NoError(t, err)
+
 	seen := 0
+
 	for after := ""; ; {
 		page, err := w.j.LostHistory(t.Context(), time.Second, after)
 		require.NoError(t, err)
+
 		if len(page) == 0 {
 			break
 		}
+
 		require.LessOrEqual(t, len(page), 100)
 		seen += len(page)
 		after = page[len(page)-1].ID
 	}
+
 	require.Equal(t, 121, seen)
 }

@@ -21,12 +21,19 @@ func (w *world) ask(text string) (ack domain.SendAck, question domain.Question) 
 	key := domain.TurnKey{SessionID: w.session.ID, ChatID: ack.ChatID, LoopID: domain.RootLoop, Step: 1}
 	turn, _, err := w.j.OpenTurn(ctx, key, "mock", 10, "")
 	require.NoError(w.t, err)
+
 	call := domain.NewToolCallID()
 	require.NoError(w.t, w.j.CloseTurn(ctx, domain.ClosingTurn{
 		TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnPaused, Blocks: []domain.Block{},
-		Calls: []domain.PlannedCall{{
-			ID: call, ToolName: "AskUserQuestion", DisplayName: "Question", Arguments: "{}", Questions: json.RawMessage(`[{"question":"Which?"}]`),
-		}},
+		Calls: []domain.PlannedCall{
+			{
+				ID:          call,
+				ToolName:    "AskUserQuestion",
+				DisplayName: "Question",
+				Arguments:   "{}",
+				Questions:   json.RawMessage(`[{"question":"Which?"}]`),
+			},
+		},
 	}))
 	out, err := w.j.ParkChat(ctx, contract.ParkChatIn{ChatID: ack.ChatID})
 	require.NoError(w.t, err)
@@ -34,6 +41,7 @@ func (w *world) ask(text string) (ack domain.SendAck, question domain.Question) 
 	question, open, err := w.j.Question(ctx, w.owner.ID, w.session.ID, call)
 	require.NoError(w.t, err)
 	require.True(w.t, open)
+
 	return ack, question
 }
 
@@ -41,6 +49,7 @@ func (w *world) status() domain.SessionStatus {
 	w.t.Helper()
 	s, err := w.j.OwnSession(w.t.Context(), w.owner, w.session.ID)
 	require.NoError(w.t, err)
+
 	return s.Status
 }
 
@@ -92,12 +101,14 @@ func TestBackgroundTasksGoOnDetached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
+
 	var call string
 	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT id FROM tool_calls WHERE session_id = $1`, w.session.ID).Scan(&call))
 	_, err := w.j.AddTask(t.Context(), contract.NewTask{
 		ID: "bg_1", SessionID: w.session.ID, ChatID: one.ChatID, ToolCallID: call, Kind: domain.TaskShell, Title: "Serve",
 	})
 	require.NoError(t, err)
+
 	moved := w.rewind(one.TurnID)
 	require.Equal(t, 1, moved.Cancelled.Detached)
 	require.Zero(t, moved.Cancelled.BackgroundTasks)
@@ -105,6 +116,7 @@ func TestBackgroundTasksGoOnDetached(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, tasks[0].Detached)
 	require.Equal(t, domain.TaskRunning, tasks[0].Status)
+
 	list := w.checkpoints()
 	require.False(t, list[len(list)-1].Files.Complete, "something was writing")
 

@@ -36,6 +36,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Captures == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -59,7 +60,9 @@ func (d *Service) move(ctx context.Context, owner domain.User, want domain.Histo
 	case claimed.Done != nil:
 		return *claimed.Done, nil
 	}
+
 	d.start(ctx, *claimed.Operation)
+
 	return d.await(ctx, claimed.Operation.ID)
 }
 
@@ -72,7 +75,9 @@ func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Sen
 	if err != nil || claimed.Operation == nil { // it was sent before
 		return claimed.Ack, err
 	}
+
 	d.start(ctx, *claimed.Operation)
+
 	return claimed.Ack, nil
 }
 
@@ -85,6 +90,7 @@ func (d *Service) start(ctx context.Context, op domain.HistoryOperation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	go func() {
 		defer cancel()
+
 		if err := d.cfg.Runs.StartMove(ctx, op); err != nil {
 			d.cfg.Logger.Warn("failed to start the workflow of a move; it will be retried",
 				"session_id", op.SessionID, "operation_id", op.ID, "kind", op.Kind, "error", err)
@@ -112,8 +118,10 @@ func (d *Service) await(ctx context.Context, operationID string) (domain.MovedHi
 	if wait == 0 {
 		wait = moveWait
 	}
+
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
 		moved, done, err := d.cfg.Records.HistoryResult(waiting, operationID)
 		switch {
@@ -155,17 +163,21 @@ func (d *Service) Repair(ctx context.Context) error {
 // open is not started again.
 func (d *Service) startLostMoves(ctx context.Context) error {
 	var failed error
+
 	for after := ""; ; {
 		ops, err := d.cfg.Records.LostHistory(ctx, lostAfter, after)
 		if err != nil || len(ops) == 0 {
 			return errors.Join(failed, err)
 		}
+
 		for _, op := range ops {
 			failed = errors.Join(failed, d.cfg.Runs.StartMove(ctx, op))
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		after = ops[len(ops)-1].ID
 	}
 }

@@ -117,9 +117,11 @@ func TestRewindKeepsWhatAWorkspaceIsMadeOf(t *testing.T) {
 	two := w.chat("destroy", func() {
 		entries, err := os.ReadDir(w.root)
 		require.NoError(t, err)
+
 		for _, e := range entries {
 			require.NoError(t, os.RemoveAll(filepath.Join(w.root, e.Name())))
 		}
+
 		w.write("link", "now a file")
 		w.write("empty", "now a file too")
 	})
@@ -131,10 +133,12 @@ func TestRewindKeepsWhatAWorkspaceIsMadeOf(t *testing.T) {
 	target, err = os.Readlink(filepath.Join(w.root, "dangling"))
 	require.NoError(t, err)
 	require.Equal(t, "/nowhere", target)
+
 	info, err := os.Stat(filepath.Join(w.root, "run.sh"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o750), info.Mode())
 	require.DirExists(t, filepath.Join(w.root, "empty/deep"))
+
 	for path, want := range map[string]string{"repo/.git/HEAD": "ref: refs/heads/main\n", "repo/inner/.git/config": "[core]\n", "repo/inner/x": "x"} {
 		got, err := os.ReadFile(filepath.Join(w.root, path))
 		require.NoError(t, err)
@@ -158,12 +162,16 @@ func TestMovesNeedAnIdleSession(t *testing.T) {
 		require.True(t, domain.HasCode(err, domain.CodeSessionBusy), "%v", err)
 	}
 	_, err := w.j.Pool.Exec(t.Context(), `
-		INSERT INTO replays (session_id, source_session_id, speed, status, script, total) VALUES ($1, 'source', 1, 'paused', 'script', 1)`, w.session.ID)
+		INSERT INTO replays (session_id, source_session_id, speed, status, script, total)
+		    VALUES ($1, 'source', 1, 'paused', 'script', 1)`, w.session.ID)
 	require.NoError(t, err)
 	busy() // replayed
+
 	_, err = w.j.Pool.Exec(t.Context(), `UPDATE replays SET status = 'autonomous' WHERE session_id = $1`, w.session.ID)
 	require.NoError(t, err)
+
 	two := w.send("second")
+
 	busy() // queued
 	require.Equal(t, two.ChatID, w.begin())
 	busy() // running
@@ -184,6 +192,7 @@ func TestOfTwoMovesAtOnceOneWins(t *testing.T) {
 	one := w.chat("first", w.writes("a.txt", "1"))
 	w.chat("second", w.writes("a.txt", "2"))
 	point := w.before(one.TurnID).ID
+
 	errs := make(chan error, 4)
 	for range cap(errs) {
 		go func() {
@@ -191,7 +200,9 @@ func TestOfTwoMovesAtOnceOneWins(t *testing.T) {
 			errs <- err
 		}()
 	}
+
 	won := 0
+
 	for range cap(errs) {
 		if err := <-errs; err == nil {
 			won++
@@ -199,15 +210,19 @@ func TestOfTwoMovesAtOnceOneWins(t *testing.T) {
 			require.True(t, domain.HasCode(err, domain.CodeSessionBusy), "%v", err)
 		}
 	}
+
 	require.GreaterOrEqual(t, won, 1)
 	require.Empty(t, w.messages())
 	require.Empty(t, w.files())
+
 	left := 0
+
 	for _, k := range w.checkpoints() {
 		if k.Kind == domain.CheckpointPreRewind {
 			left++
 		}
 	}
+
 	require.Equal(t, won, left, "one that was refused has left nothing")
 }
 
@@ -219,6 +234,7 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(one.TurnID).ID,
 	})
 	require.NoError(t, err)
+
 	ack := w.send("meanwhile")
 	require.Equal(t, domain.DeliverRun, ack.DeliveryApplied)
 	require.Empty(t, w.begin(), "no chat begins while the session is moved")
@@ -229,7 +245,8 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 	// soon as the start may be taken for lost.
 	require.NoError(t, w.service.Repair(t.Context()))
 	require.Zero(t, w.runs.started())
-	_, err = w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute' WHERE id = $1`, claimed.Operation.ID)
+	_, err = w.j.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
+		WHERE id = $1`, claimed.Operation.ID)
 	require.NoError(t, err)
 	require.NoError(t, w.service.Repair(t.Context()))
 	require.Eventually(t, func() bool { return w.log.moves() == 1 }, waitFor, tick)

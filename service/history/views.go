@@ -20,10 +20,12 @@ func (d *Service) Tree(ctx context.Context, session domain.Session) (domain.Hist
 	if err != nil || d.cfg.Tokens == nil {
 		return tree, err
 	}
+
 	tree.SystemPromptTokens, tree.ToolsTokens, tree.TokenizerModel, err = d.cfg.Tokens.Standing(ctx, session)
 	if err != nil { // the past can be read without a model server
 		d.cfg.Logger.Warn("failed to count the tokens of the prompt", "session_id", session.ID, "error", err)
 	}
+
 	return tree, nil
 }
 
@@ -31,13 +33,16 @@ func (d *Service) Tree(ctx context.Context, session domain.Session) (domain.Hist
 // the chat that the turn started. Nothing is changed by it.
 func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error) {
 	out := domain.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []domain.FileDifference{}}
+
 	view, err := d.view(ctx, sessionID, func() (domain.CheckoutView, error) {
 		return d.cfg.Records.CheckoutView(ctx, sessionID, checkpointID, position)
 	})
 	if err != nil {
 		return out, err
 	}
+
 	out.Tokens = view.Tokens
+
 	err = d.cfg.Records.TurnsBefore(ctx, view.BranchID, view.UpTo, func(t domain.Turn) error {
 		out.Turns = append(out.Turns, t)
 		return nil
@@ -45,8 +50,10 @@ func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, 
 	if err != nil || view.Snapshot == "" {
 		return out, err
 	}
+
 	out.SnapshotID = &view.Snapshot
 	out.Files, out.FilesTruncated, err = d.listing(ctx, view)
+
 	return out, err
 }
 
@@ -56,9 +63,11 @@ func (d *Service) view(ctx context.Context, sessionID string, look func() (domai
 	if err != nil || view.Snapshot != "" {
 		return view, err
 	}
+
 	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
 		return view, err
 	}
+
 	return look()
 }
 
@@ -69,14 +78,18 @@ func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files 
 	if err != nil {
 		return nil, false, err
 	}
+
 	what := make(map[string]string, len(changed))
 	for _, f := range changed {
 		what[f.Path] = f.Change
 	}
+
 	files = []domain.FileDifference{}
+
 	err = d.cfg.Files.Walk(ctx, view.Snapshot, func(path string, size int64) error {
 		change := what[path]
 		delete(what, path)
+
 		switch {
 		case change == "" && len(files) >= maxListed:
 			truncated = true
@@ -84,17 +97,21 @@ func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files 
 		case change == "":
 			change = "unchanged"
 		}
+
 		files = append(files, domain.FileDifference{Path: path, Change: change, Size: size})
+
 		return nil
 	})
 	if truncated {
 		return changed, true, err
 	}
+
 	for _, f := range changed {
 		if f.Change == "deleted" {
 			files = append(files, f)
 		}
 	}
+
 	return files, false, err
 }
 
@@ -103,14 +120,18 @@ func (d *Service) Compare(ctx context.Context, sessionID, base, other string) (d
 	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
 		return domain.Comparison{}, err
 	}
+
 	out, err := d.cfg.Records.CompareBranches(ctx, sessionID, base, other)
+
 	out.Files = []domain.FileDifference{}
 	if err != nil || out.Base.Snapshot == "" || out.Other.Snapshot == "" {
 		return out, err
 	}
+
 	files, err := d.cfg.Files.Diff(ctx, out.Base.Snapshot, out.Other.Snapshot)
 	if files != nil {
 		out.Files = files
 	}
+
 	return out, err
 }

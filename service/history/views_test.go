@@ -56,10 +56,12 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	tree, err = w.service.Tree(t.Context(), w.session)
 	require.NoError(t, err)
 	require.Len(t, tree.Nodes, 8)
+
 	byID := map[string]domain.HistoryNode{}
 	for _, n := range tree.Nodes {
 		byID[n.ID] = n
 	}
+
 	fork := tree.Nodes[2]
 	require.ElementsMatch(t, []string{two.TurnID, three.TurnID}, fork.Children)
 	require.Equal(t, fork.ID, *byID[three.TurnID].ParentID)
@@ -83,6 +85,7 @@ func steps(nodes []domain.HistoryNode) (all []int) {
 	for _, n := range nodes {
 		all = append(all, n.Step)
 	}
+
 	return all
 }
 

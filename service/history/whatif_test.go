@@ -19,15 +19,18 @@ const (
 // whatif sends a what-if and waits until its chat can begin.
 func (w *world) whatif(text string, ask domain.Whatif) domain.SendAck {
 	w.t.Helper()
+
 	send := domain.Send{SessionID: w.session.ID, Message: []domain.ContentPart{}, Whatif: &ask, Trigger: domain.TriggerWhatif}
 	if text != "" {
 		send.Message = words(text)
 	}
+
 	moves := w.log.moves()
 	ack, err := w.service.Whatif(w.t.Context(), w.owner, send)
 	require.NoError(w.t, err)
 	require.Equal(w.t, domain.DeliverRun, ack.DeliveryApplied)
 	require.Eventually(w.t, func() bool { return w.log.moves() > moves }, waitFor, tick)
+
 	return ack
 }
 
@@ -61,6 +64,7 @@ func TestWhatifRunsOnFromAStepWithItsFiles(t *testing.T) {
 		_, err := w.service.Whatif(t.Context(), w.owner, domain.Send{SessionID: w.session.ID, Whatif: &domain.Whatif{FromStep: step}})
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
 	}
+
 	tree, err := w.service.Tree(t.Context(), w.session)
 	require.NoError(t, err)
 	require.Len(t, tree.Branches, 7)
@@ -101,22 +105,31 @@ func TestWhatifDeprecatesEntries(t *testing.T) {
 		SessionID: w.session.ID, Message: words("x"), Whatif: &domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{"unknown"}},
 	})
 	require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
+
 	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{one.TurnID}})
 	w.run(ack.ChatID)
+
 	deprecated := map[string]bool{}
+
 	require.NoError(t, w.j.Messages(t.Context(), w.session.ID, nil, 0, func(turn domain.Turn) error {
 		deprecated[turn.ID] = turn.Deprecated
 		return nil
 	}))
 	require.True(t, deprecated[one.TurnID])
 	require.Len(t, deprecated, 6)
+
 	var branch string
 	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT active_branch_id FROM sessions WHERE id = $1`, w.session.ID).Scan(&branch))
-	transcript, err := w.j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: branch, LoopID: domain.RootLoop, Before: 100, ChatID: ack.ChatID})
+	transcript, err := w.j.Transcript(
+		t.Context(),
+		domain.TranscriptQuery{BranchID: branch, LoopID: domain.RootLoop, Before: 100, ChatID: ack.ChatID},
+	)
 	require.NoError(t, err)
+
 	for _, turn := range transcript.Turns {
 		require.NotEqual(t, one.TurnID, turn.ID, "a deprecated entry leaves the model's context")
 	}
+
 	require.Len(t, transcript.Turns, 5)
 }
 
@@ -136,28 +149,36 @@ func TestWhatif_deprecatesOnItsBranchOnly(t *testing.T) {
 		}))
 		tree, err := w.service.Tree(t.Context(), w.session)
 		require.NoError(t, err)
+
 		for _, n := range tree.Nodes {
 			node = node || n.Deprecated
 		}
+
 		var branch string
-		require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT active_branch_id FROM sessions WHERE id = $1`, w.session.ID).Scan(&branch))
+		require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT active_branch_id FROM sessions
+			WHERE id = $1`, w.session.ID).Scan(&branch))
 		transcript, err := w.j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: branch, LoopID: domain.RootLoop, Before: 100})
 		require.NoError(t, err)
+
 		for _, turn := range transcript.Turns {
 			sent = sent || turn.ID == one.TurnID
 		}
+
 		return shown, node, sent
 	}
 	is := func(deprecated bool) {
 		t.Helper()
+
 		shown, node, sent := look()
 		require.Equal(t, []bool{deprecated, deprecated, !deprecated}, []bool{shown, node, sent})
 	}
 
 	is(false)
+
 	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{one.TurnID}})
 	w.run(ack.ChatID)
 	is(true)
+
 	made := w.active()
 	w.switchTo(left)
 	is(false)
@@ -171,7 +192,13 @@ func TestWhatifIsOneMessageHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.chat("first")
-	send := domain.Send{SessionID: w.session.ID, Message: words("x"), ClientMessageID: "m1", Whatif: &domain.Whatif{FromStep: 1}, Trigger: domain.TriggerWhatif}
+	send := domain.Send{
+		SessionID:       w.session.ID,
+		Message:         words("x"),
+		ClientMessageID: "m1",
+		Whatif:          &domain.Whatif{FromStep: 1},
+		Trigger:         domain.TriggerWhatif,
+	}
 	ack, err := w.service.Whatif(t.Context(), w.owner, send)
 	require.NoError(t, err)
 	again, err := w.service.Whatif(t.Context(), w.owner, send)

@@ -37,7 +37,9 @@ func newBackoff(now func() time.Time) *backoff {
 func (b *backoff) try(key string) (tries int, due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	now := b.now()
+
 	p, known := b.keys[key]
 	switch {
 	case known && now.Before(p.until):
@@ -45,12 +47,15 @@ func (b *backoff) try(key string) (tries int, due bool) {
 	case !known || now.After(p.until.Add(lastPause)):
 		p = pause{next: firstPause}
 	}
+
 	if !known {
 		b.makeRoom(now)
 	}
+
 	p.tries++
 	p.until, p.next = now.Add(p.next), min(2*p.next, lastPause)
 	b.keys[key] = p
+
 	return p.tries, true
 }
 
@@ -59,15 +64,18 @@ func (b *backoff) makeRoom(now time.Time) {
 	if len(b.keys) < mostKeys {
 		return
 	}
+
 	for key, p := range b.keys {
 		if now.After(p.until.Add(lastPause)) {
 			delete(b.keys, key)
 		}
 	}
+
 	for key := range b.keys {
 		if len(b.keys) < mostKeys/2 {
 			return
 		}
+
 		delete(b.keys, key)
 	}
 }

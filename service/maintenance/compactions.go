@@ -30,8 +30,14 @@ func NewCompactions(store CompactionStore, runs CompactionRuns) (*Compactions, e
 	if store == nil || runs == nil {
 		return nil, errors.New("maintenance: compactions need a store and runs")
 	}
+
 	key := func(run domain.CompactionRun) string { return run.ID }
-	return &Compactions{runs: runs, lost: walk[domain.CompactionRun]{list: store.LostCompactions, key: key}, starts: newBackoff(time.Now)}, nil
+
+	return &Compactions{
+		runs:   runs,
+		lost:   walk[domain.CompactionRun]{list: store.LostCompactions, key: key},
+		starts: newBackoff(time.Now),
+	}, nil
 }
 
 // Start starts them again, after a doubling pause. It goes on after one that cannot be
@@ -41,6 +47,7 @@ func (c *Compactions) Start(ctx context.Context) error {
 		if _, due := c.starts.try(run.ID); !due {
 			return nil
 		}
+
 		return c.runs.StartCompaction(ctx, run)
 	})
 }

@@ -30,6 +30,7 @@ func NewDAGRuns(store DAGRunStore, runs DAGRunWorkflows) (*DAGRuns, error) {
 	if store == nil || runs == nil {
 		return nil, errors.New("maintenance: runs of DAGs need a store and workflows")
 	}
+
 	return &DAGRuns{
 		runs: runs, signals: newBackoff(time.Now),
 		stalled: walk[dagrun.Ref]{list: store.StalledDAGRuns, key: func(r dagrun.Ref) string { return r.RunID }},
@@ -42,6 +43,7 @@ func (d *DAGRuns) Repair(ctx context.Context) error {
 		if _, due := d.signals.try(run.RunID); !due {
 			return nil
 		}
+
 		return d.runs.ResumeDAGRun(ctx, run.SolutionID, run.RunID)
 	})
 }

@@ -47,10 +47,17 @@ type DeletionRuns interface {
 }
 
 // NewSessionDeleter checks that everything is there.
-func NewSessionDeleter(store DeletedStore, tasks TaskStopper, bus StopBus, runs DeletionRuns, logger *slog.Logger) (*SessionDeleter, error) {
+func NewSessionDeleter(
+	store DeletedStore,
+	tasks TaskStopper,
+	bus StopBus,
+	runs DeletionRuns,
+	logger *slog.Logger,
+) (*SessionDeleter, error) {
 	if store == nil || tasks == nil || bus == nil || runs == nil || logger == nil {
 		return nil, errors.New("maintenance: the session deleter needs a store, tasks, a bus, runs and a logger")
 	}
+
 	d := &SessionDeleter{store: store, tasks: tasks, bus: bus, runs: runs, logger: logger, starts: newBackoff(time.Now)}
 	d.deleted = walk[domain.DeletedSession]{
 		list: func(ctx context.Context, after string, limit int) ([]domain.DeletedSession, error) {
@@ -58,6 +65,7 @@ func NewSessionDeleter(store DeletedStore, tasks TaskStopper, bus StopBus, runs 
 		},
 		key: func(s domain.DeletedSession) string { return s.SessionID },
 	}
+
 	return d, nil
 }
 
@@ -74,22 +82,29 @@ func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID string) er
 	if err != nil {
 		return err
 	}
+
 	stopped, err := d.store.RequestStop(ctx, "", sessionID, true)
 	if err != nil {
 		return err
 	}
+
 	if err := d.tasks.StopAll(ctx, sessionID); err != nil {
 		return err
 	}
+
 	if err := d.store.DeleteSession(ctx, sessionID); err != nil {
 		return err
 	}
+
 	deleted := domain.DeletedSession{SessionID: sessionID, OwnerID: run.OwnerID}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	go func() {
 		defer cancel()
+
 		d.start(ctx, deleted, stopped.ChatID)
 	}()
+
 	return nil
 }
 
@@ -97,9 +112,18 @@ func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID string) er
 func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSession, chatID string) {
 	if chatID != "" {
 		if err := d.bus.AnnounceStop(ctx, chatID, 0); err != nil {
-			d.logger.Warn("failed to announce the stop of a deleted session", "session_id", deleted.SessionID, "chat_id", chatID, "error", err)
+			d.logger.Warn(
+				"failed to announce the stop of a deleted session",
+				"session_id",
+				deleted.SessionID,
+				"chat_id",
+				chatID,
+				"error",
+				err,
+			)
 		}
 	}
+
 	if err := d.runs.StartDeletion(ctx, deleted); err != nil {
 		d.logger.Warn("failed to start the removal of a deleted session, retrying", "session_id", deleted.SessionID, "error", err)
 	}
@@ -112,6 +136,7 @@ func (d *SessionDeleter) StartDeletions(ctx context.Context) error {
 		if _, due := d.starts.try(session.SessionID); !due {
 			return nil
 		}
+
 		return d.runs.StartDeletion(ctx, session)
 	})
 }

@@ -47,7 +47,9 @@ func NewIssueRuns(store IssueRunStore, board IssueBoard, runs IssueWorkflows) (*
 	if store == nil || board == nil || runs == nil {
 		return nil, errors.New("maintenance: issue runs need a store, a board and runs")
 	}
+
 	itself := func(id string) string { return id }
+
 	return &IssueRuns{
 		store: store, board: board, runs: runs, signals: newBackoff(time.Now), answers: newBackoff(time.Now),
 		asked: walk[domain.AskedInRun]{
@@ -68,9 +70,11 @@ func (r *IssueRuns) Ask(ctx context.Context) error {
 		if question.Posted && (question.Permission || question.CommentID == "") {
 			return nil
 		}
+
 		if _, due := r.answers.try(question.QuestionID + question.CommentID); !due {
 			return nil
 		}
+
 		return r.board.Settle(ctx, question)
 	})
 }
@@ -83,11 +87,13 @@ func (r *IssueRuns) Repair(ctx context.Context) error {
 		if _, due := r.signals.try(runID); !due {
 			return nil
 		}
+
 		return r.runs.ResumeIssueRun(ctx, runID)
 	}))
 
 	cancelled, err := r.store.CancelledIssueRuns(ctx)
 	faults.add(err)
 	doAll(ctx, cancelled, atOnce, func(run domain.RunSession) { faults.add(r.board.Stop(ctx, run)) })
+
 	return faults.joined()
 }

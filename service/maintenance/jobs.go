@@ -53,13 +53,16 @@ func NewRunner(leader Leader, name string, jobs []Job, failed func(job string), 
 	if name == "" || leader == nil || failed == nil || logger == nil {
 		return nil, errors.New("maintenance: leader, name, failed and logger are required")
 	}
+
 	seen := map[string]bool{}
 	for i, job := range jobs {
 		if job.Name == "" || job.Run == nil || job.Every <= 0 || seen[job.Name] {
 			return nil, fmt.Errorf("maintenance: job %d (%q) needs a name of its own, an interval and a function", i, job.Name)
 		}
+
 		seen[job.Name] = true
 	}
+
 	return &Runner{name: name, jobs: jobs, leader: leader, failed: failed, logger: logger}, nil
 }
 
@@ -69,8 +72,10 @@ const electEvery = 2 * time.Second
 // Run works until ctx ends, and returns when every job has.
 func (r *Runner) Run(ctx context.Context) {
 	var local sync.WaitGroup
+
 	local.Go(func() { r.runAll(ctx, true) })
 	defer local.Wait()
+
 	for {
 		led, err := r.leader.Lead(ctx, r.name, func(ctx context.Context) { r.runAll(ctx, false) })
 		switch {
@@ -81,6 +86,7 @@ func (r *Runner) Run(ctx context.Context) {
 		case led:
 			r.logger.Warn("lost the lead of the maintenance jobs, retrying")
 		}
+
 		if !sleep(ctx, electEvery) {
 			return
 		}
@@ -90,11 +96,13 @@ func (r *Runner) Run(ctx context.Context) {
 // runAll runs the jobs of one kind until ctx ends.
 func (r *Runner) runAll(ctx context.Context, local bool) {
 	var running sync.WaitGroup
+
 	for _, job := range r.jobs {
 		if job.Local == local {
 			running.Go(func() { r.repeat(ctx, job) })
 		}
 	}
+
 	running.Wait()
 }
 
@@ -112,8 +120,10 @@ func runOnce(ctx context.Context, job Job) error {
 	if limit == 0 {
 		limit = defaultLimit
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	return job.Run(ctx)
 }
 
@@ -121,6 +131,7 @@ func runOnce(ctx context.Context, job Job) error {
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false

@@ -20,6 +20,7 @@ type leader struct{ lose chan struct{} }
 func (l leader) Lead(ctx context.Context, _ string, work func(context.Context)) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	go func() {
 		select {
 		case <-l.lose:
@@ -27,7 +28,9 @@ func (l leader) Lead(ctx context.Context, _ string, work func(context.Context)) 
 		case <-ctx.Done():
 		}
 	}()
+
 	work(ctx)
+
 	return true, nil
 }
 
@@ -35,7 +38,9 @@ func TestRunner_goesOnAfterFailingAndHangingJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
+
 		var good, bad, hung, local, failures atomic.Int32
+
 		lead := leader{lose: make(chan struct{})}
 		runner, err := maintenance.NewRunner(lead, "test", []maintenance.Job{
 			{Name: "bad", Every: time.Second, Run: func(context.Context) error { bad.Add(1); return errors.New("away") }},
@@ -43,13 +48,16 @@ func TestRunner_goesOnAfterFailingAndHangingJobs(t *testing.T) {
 			{Name: "hangs", Every: time.Second, Limit: 10 * time.Second, Run: func(ctx context.Context) error {
 				hung.Add(1)
 				<-ctx.Done()
+
 				return ctx.Err()
 			}},
 			{Name: "local", Every: time.Second, Local: true, Run: func(context.Context) error { local.Add(1); return nil }},
 		}, func(string) { failures.Add(1) }, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
+
 		done := make(chan struct{})
 		go func() { defer close(done); runner.Run(ctx) }()
+
 		time.Sleep(23500 * time.Millisecond) //nolint:forbidigo // in a synctest bubble
 		require.EqualValues(t, 23, good.Load())
 		require.EqualValues(t, 23, bad.Load())
@@ -57,8 +65,11 @@ func TestRunner_goesOnAfterFailingAndHangingJobs(t *testing.T) {
 		require.EqualValues(t, 23+2, failures.Load())
 
 		lead.lose <- struct{}{}
+
 		synctest.Wait()
+
 		led, alone := good.Load(), local.Load()
+
 		time.Sleep(1500 * time.Millisecond) //nolint:forbidigo // in a synctest bubble
 		require.Equal(t, led, good.Load(), "without the lead only local jobs run")
 		require.Greater(t, local.Load(), alone)
@@ -71,6 +82,7 @@ func TestRunner_goesOnAfterFailingAndHangingJobs(t *testing.T) {
 
 func TestNewRunner_checksItsJobs(t *testing.T) {
 	t.Parallel()
+
 	ok := func(context.Context) error { return nil }
 	for name, jobs := range map[string][]maintenance.Job{
 		"no name":     {{Every: 1, Run: ok}},
@@ -81,18 +93,22 @@ func TestNewRunner_checksItsJobs(t *testing.T) {
 		_, err := maintenance.NewRunner(leader{}, "test", jobs, func(string) {}, slog.Default())
 		require.Error(t, err, name)
 	}
+
 	_, err := maintenance.NewRunner(nil, "test", nil, nil, nil)
 	require.Error(t, err)
 }
 
 func TestPrune_worksInBatchesUntilNothingIsLeft(t *testing.T) {
 	t.Parallel()
+
 	left := int64(1234)
 	runs := 0
+
 	require.NoError(t, maintenance.Prune(func(_ context.Context, limit int) (int64, error) {
 		runs++
 		removed := min(left, int64(limit))
 		left -= removed
+
 		return removed, nil
 	})(t.Context()))
 	require.Zero(t, left)

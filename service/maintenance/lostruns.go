@@ -32,16 +32,21 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 	if err != nil || look.State == domain.RunOpen {
 		return err
 	}
+
 	if look.State == domain.RunStuck && !r.confirmed(look) {
 		return nil
 	}
+
 	if look.State == domain.RunUnknown {
 		if _, due := r.wakes.try(chat.SessionID); !due {
 			return nil
 		}
+
 		r.report(chat, look)
+
 		return r.wake(ctx, chat.SessionID)
 	}
+
 	return r.restart(ctx, chat, look)
 }
 
@@ -59,14 +64,17 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 	if err != nil || !restart.Running {
 		return err // it has ended meanwhile
 	}
+
 	if restart.Counted {
 		r.report(chat, look)
 	}
+
 	if look.State == domain.RunStuck {
 		if err := r.runs.TerminateRun(ctx, chat.SessionID, look.RunID, "everloop: "+look.Cause); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case restart.ForceFailed != "":
 		return r.end(ctx, chat, "run_lost", restart.ForceFailed)
@@ -75,14 +83,26 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 	case restart.Count > mostRestarts:
 		return r.end(ctx, chat, "run_lost", look.Cause)
 	}
+
 	if _, due := r.wakes.try(chat.SessionID); !due && !restart.Counted {
 		return nil
 	}
+
 	return r.wake(ctx, chat.SessionID)
 }
 
 func (r *Reconciler) report(chat domain.OpenChat, look domain.RunLook) {
-	r.logger.Warn("chat has no live workflow run", "session_id", chat.SessionID, "chat_id", chat.ChatID, "run_id", look.RunID, "cause", look.Cause)
+	r.logger.Warn(
+		"chat has no live workflow run",
+		"session_id",
+		chat.SessionID,
+		"chat_id",
+		chat.ChatID,
+		"run_id",
+		look.RunID,
+		"cause",
+		look.Cause,
+	)
 	r.found("lost_run")
 }
 
@@ -93,18 +113,30 @@ func (r *Reconciler) end(ctx context.Context, chat domain.OpenChat, code, messag
 	if !due {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
+
 	out, err := r.chats.FinishChat(ctx, contract.FinishChatIn{
 		ChatID: chat.ChatID, Reason: domain.FinishFailed, Code: code, Message: message,
 	})
 	if err != nil && tries >= plainEndAfter {
-		r.logger.Error("failed to end a chat in order, ending it plainly", "session_id", chat.SessionID, "chat_id", chat.ChatID, "error", err)
+		r.logger.Error(
+			"failed to end a chat in order, ending it plainly",
+			"session_id",
+			chat.SessionID,
+			"chat_id",
+			chat.ChatID,
+			"error",
+			err,
+		)
 		r.found("abandoned_chat")
 		out.Next, err = r.store.AbandonChat(ctx, chat.ChatID, domain.CodeInternal, message)
 	}
+
 	if err != nil || !out.Next {
 		return err
 	}
+
 	return r.wake(ctx, chat.SessionID)
 }

@@ -80,9 +80,11 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Found == nil || cfg.Logger == nil {
 		return nil, errors.New("maintenance: the reconciler needs a store, runs, chats, found and a logger")
 	}
+
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+
 	r := &Reconciler{
 		store: cfg.Store, runs: cfg.Runs, chats: cfg.Chats, found: cfg.Found, logger: cfg.Logger, now: cfg.Now,
 		wakes: newBackoff(cfg.Now), signals: newBackoff(cfg.Now), suspects: newBackoff(cfg.Now), ends: newBackoff(cfg.Now),
@@ -101,6 +103,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 		},
 		key: chatID,
 	}
+
 	return r, nil
 }
 
@@ -114,12 +117,15 @@ func (r *Reconciler) WakeSessions(ctx context.Context) error {
 		if !due {
 			return nil
 		}
+
 		r.found("stalled")
+
 		if tries > 1 {
 			if err := r.terminateStuck(ctx, sessionID); err != nil {
 				return err
 			}
 		}
+
 		return r.wake(ctx, sessionID)
 	})
 }
@@ -130,8 +136,10 @@ func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error
 	if err != nil || look.State != domain.RunStuck || !r.confirmed(look) {
 		return err
 	}
+
 	r.logger.Warn("terminating a stuck run between two chats", "session_id", sessionID, "run_id", look.RunID, "cause", look.Cause)
 	r.found("stuck_run")
+
 	return r.runs.TerminateRun(ctx, sessionID, look.RunID, "everloop: "+look.Cause)
 }
 
@@ -141,6 +149,7 @@ func (r *Reconciler) RepeatStops(ctx context.Context) error {
 		if _, due := r.signals.try(chat.ChatID); !due {
 			return nil
 		}
+
 		return r.runs.Stop(ctx, chat.SessionID, chat.ChatID)
 	})
 }
@@ -151,8 +160,10 @@ func (r *Reconciler) wake(ctx context.Context, sessionID string) error {
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return r.runs.Wake(ctx, run)
 }

@@ -49,6 +49,7 @@ func page[T any](list []T, key func(T) string, after string, limit int) (found [
 			found = append(found, item)
 		}
 	}
+
 	return found
 }
 
@@ -76,17 +77,21 @@ func (w *world) AbandonChat(_ context.Context, chatID, code, _ string) (bool, er
 func (w *world) Wake(_ context.Context, s domain.SessionRun) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.woken[s.SessionID]++
 	if w.refused[s.SessionID] {
 		return errors.New("refused")
 	}
+
 	return nil
 }
 
 func (w *world) Stop(_ context.Context, _, chatID string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.stopped[chatID]++
+
 	return nil
 }
 
@@ -95,7 +100,9 @@ func (w *world) LookAtSession(context.Context, string) (domain.RunLook, error) {
 func (w *world) TerminateRun(_ context.Context, _, runID, _ string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.terminated[runID]++
+
 	return nil
 }
 
@@ -103,18 +110,22 @@ func (w *world) FinishChat(_ context.Context, in contract.FinishChatIn) (contrac
 	if w.unended {
 		return contract.FinishChatOut{}, errors.New("invalid character after top-level value")
 	}
+
 	w.ended = append(w.ended, in.ChatID+" "+in.Code)
+
 	return contract.FinishChatOut{}, nil
 }
 
 func (w *world) reconciler(t *testing.T) *maintenance.Reconciler {
 	t.Helper()
+
 	r, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
 		Store: w, Runs: w, Chats: w, Logger: slog.New(slog.DiscardHandler),
 		Found: func(kind string) { w.mu.Lock(); defer w.mu.Unlock(); w.found[kind]++ },
 		Now:   func() time.Time { return w.now },
 	})
 	require.NoError(t, err)
+
 	return r
 }
 
@@ -124,15 +135,18 @@ func (w *world) pass(seconds int, do func() error) (last error) {
 		last = do()
 		w.now = w.now.Add(time.Second)
 	}
+
 	return last
 }
 
 func TestReconciler_WakeSessions_goesOnAndDoublesItsPauses(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld()
 	for i := range 500 {
 		w.stalledSessions = append(w.stalledSessions, fmt.Sprintf("s%03d", i))
 	}
+
 	w.refused["s000"] = true
 	r := w.reconciler(t)
 	require.Error(t, r.WakeSessions(t.Context()))
@@ -144,6 +158,7 @@ func TestReconciler_WakeSessions_goesOnAndDoublesItsPauses(t *testing.T) {
 
 func TestReconciler_WakeSessions_terminatesAStuckRun(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld()
 	w.stalledSessions, w.look = []string{"s"}, domain.RunLook{State: domain.RunStuck, RunID: "r", Cause: "its workflow task keeps failing"}
 	r := w.reconciler(t)
@@ -156,6 +171,7 @@ func TestReconciler_WakeSessions_terminatesAStuckRun(t *testing.T) {
 
 func TestReconciler_RepeatStops_doublesItsPauses(t *testing.T) {
 	t.Parallel()
+
 	w := newWorld()
 	w.running = []domain.OpenChat{{ChatID: "c", SessionID: "s"}}
 	r := w.reconciler(t)
@@ -165,6 +181,7 @@ func TestReconciler_RepeatStops_doublesItsPauses(t *testing.T) {
 
 func TestReconciler_CheckRuns(t *testing.T) {
 	t.Parallel()
+
 	for name, tc := range map[string]struct {
 		look       domain.RunLook
 		restart    domain.Restart
@@ -188,16 +205,20 @@ func TestReconciler_CheckRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			w := newWorld()
 			w.running, w.look, w.restart, w.unended = []domain.OpenChat{{ChatID: "c", SessionID: "s"}}, tc.look, tc.restart, tc.unended
+
 			r := w.reconciler(t)
 			for range 60 {
 				_ = r.CheckRuns(t.Context())
+
 				w.now = w.now.Add(10 * time.Second)
 				if len(w.ended)+len(w.abandoned) > 0 {
 					break
 				}
 			}
+
 			require.Equal(t, tc.woken, w.woken["s"] > 0)
 			require.Equal(t, tc.terminated, w.terminated["r"] > 0)
 			require.Equal(t, tc.ended, w.ended)

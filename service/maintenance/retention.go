@@ -25,6 +25,7 @@ func Prune(prune Pruning) func(ctx context.Context) error {
 			if err != nil || removed < pruneBatch {
 				return err
 			}
+
 			if !sleep(ctx, prunePause) {
 				return ctx.Err()
 			}
@@ -34,9 +35,13 @@ func Prune(prune Pruning) func(ctx context.Context) error {
 
 // PruneOlder is Prune for what is kept for some time; nothing is removed when that is
 // not above zero.
-func PruneOlder(age time.Duration, prune func(ctx context.Context, age time.Duration, limit int) (int64, error)) func(ctx context.Context) error {
+func PruneOlder(
+	age time.Duration,
+	prune func(ctx context.Context, age time.Duration, limit int) (int64, error),
+) func(ctx context.Context) error {
 	if age <= 0 {
 		return func(context.Context) error { return nil }
 	}
+
 	return Prune(func(ctx context.Context, limit int) (int64, error) { return prune(ctx, age, limit) })
 }

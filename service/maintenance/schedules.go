@@ -52,7 +52,9 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 	if store == nil || tasks == nil || runs == nil {
 		return nil, errors.New("maintenance: schedules need a store, tasks and runs")
 	}
+
 	itself := func(id string) string { return id }
+
 	return &Schedules{
 		store: store, tasks: tasks, runs: runs, signals: newBackoff(time.Now), syncs: newBackoff(time.Now),
 		waiters: walk[domain.ChatWaiter]{list: store.ChatWaiters, key: func(w domain.ChatWaiter) string { return w.ChatID }},
@@ -69,9 +71,11 @@ func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 		if _, due := s.signals.try(waiter.ChatID); !due {
 			return nil
 		}
+
 		if _, err := s.runs.NotifyWaiter(ctx, waiter); err != nil {
 			return err
 		}
+
 		return s.store.WaiterNotified(ctx, waiter.ChatID)
 	})
 }
@@ -84,6 +88,7 @@ func (s *Schedules) Repair(ctx context.Context) error {
 		if _, due := s.syncs.try(taskID); !due {
 			return nil
 		}
+
 		return s.tasks.Sync(ctx, taskID)
 	}))
 	faults.add(s.overdue.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
@@ -92,17 +97,20 @@ func (s *Schedules) Repair(ctx context.Context) error {
 				return err
 			}
 		}
+
 		return nil
 	}))
 	faults.add(s.stalled.each(ctx, atOnce, func(ctx context.Context, runID string) error {
 		if _, due := s.signals.try(runID); !due {
 			return nil
 		}
+
 		return s.runs.ResumeScheduledRun(ctx, runID)
 	}))
 
 	cancelled, err := s.store.CancelledRuns(ctx)
 	faults.add(err)
 	doAll(ctx, cancelled, atOnce, func(run domain.RunSession) { faults.add(s.tasks.Stop(ctx, run)) })
+
 	return faults.joined()
 }

@@ -50,12 +50,15 @@ func NewVersions(cfg VersionsConfig) (*Versions, error) {
 	if cfg.Deployment == nil || cfg.Logger == nil {
 		return nil, errors.New("maintenance: versions need a deployment and a logger")
 	}
+
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+
 	if cfg.Report == nil {
 		cfg.Report = func(domain.WorkerVersionStatus) {}
 	}
+
 	return &Versions{cfg: cfg, current: absences{}, replaced: absences{}}, nil
 }
 
@@ -77,11 +80,13 @@ func (a absences) gone(version domain.WorkerVersion, now time.Time, least time.D
 		delete(a, version.BuildID)
 		return false
 	}
+
 	since, seen := a[version.BuildID]
 	if !seen {
 		a[version.BuildID] = now
 		return false
 	}
+
 	return now.Sub(since) >= least
 }
 
@@ -97,16 +102,20 @@ func (v *Versions) Join(ctx context.Context) {
 	if v.cfg.BuildID == "" {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, joinFor)
 	defer cancel()
+
 	for {
 		joined, err := v.follow(ctx)
 		if joined || ctx.Err() != nil {
 			return
 		}
+
 		if err != nil {
 			v.cfg.Logger.Debug("failed to join the worker deployment, retrying", "build_id", v.cfg.BuildID, "error", err)
 		}
+
 		if !sleep(ctx, joinEvery) {
 			v.cfg.Logger.Warn("failed to join the worker deployment in time, retrying later", "build_id", v.cfg.BuildID, "error", err)
 			return
@@ -127,18 +136,24 @@ func (v *Versions) follow(ctx context.Context) (joined bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	own, known := deployment.Version(v.cfg.BuildID)
 	if !known {
 		return false, nil // it polls in a moment
 	}
+
 	if v.due(deployment, own) {
 		if err := v.cfg.Deployment.Promote(ctx, v.cfg.BuildID); err != nil {
 			return false, err
 		}
+
 		v.cfg.Logger.Info("worker version is current now", "build_id", named(v.cfg.BuildID), "previous", named(deployment.Current))
+
 		own.Status = domain.VersionCurrent
 	}
+
 	v.report(own.Status)
+
 	return true, nil
 }
 
@@ -148,7 +163,9 @@ func (v *Versions) due(deployment domain.WorkerDeployment, own domain.WorkerVers
 	if deployment.Current == own.BuildID {
 		return false
 	}
+
 	current, _ := deployment.Version(deployment.Current)
+
 	gone := v.current.gone(current, v.cfg.Now(), replacedAfter)
 	switch {
 	case gone:
@@ -167,14 +184,17 @@ func (v *Versions) report(status domain.WorkerVersionStatus) {
 	if status == v.status {
 		return
 	}
+
 	v.status = status
 	if v.cfg.BuildID != "" {
 		text := "worker version has a new status"
 		if status == domain.VersionDrained {
 			text = "worker version is drained, its workers may be stopped"
 		}
+
 		v.cfg.Logger.Info(text, "build_id", v.cfg.BuildID, "status", status)
 	}
+
 	v.cfg.Report(status)
 }
 
@@ -185,19 +205,24 @@ func (v *Versions) MoveRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var faults []error
+
 	for _, version := range deployment.Versions {
 		if version.Status != domain.VersionDraining {
 			continue
 		}
+
 		waiting := !v.replaced.gone(version, v.cfg.Now(), movedAfter)
 		moved, err := v.cfg.Deployment.MoveRuns(ctx, version.BuildID, waiting)
 		faults = append(faults, err)
+
 		if moved > 0 {
 			v.cfg.Logger.Info("moved runs to the current worker version", "runs", moved, "waiting_for_input", waiting,
 				"from", version.BuildID, "to", named(deployment.Current))
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -206,5 +231,6 @@ func named(buildID string) string {
 	if buildID == "" {
 		return "unversioned"
 	}
+
 	return buildID
 }

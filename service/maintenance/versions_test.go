@@ -34,16 +34,24 @@ func (r *rollout) MoveRuns(_ context.Context, buildID string, waiting bool) (int
 	if waiting {
 		r.moved[buildID] = "waiting"
 	}
+
 	return 1, nil
 }
 
 func (r *rollout) versionsOf(t *testing.T, build string, promote bool, report func(domain.WorkerVersionStatus)) *maintenance.Versions {
 	t.Helper()
+
 	r.now, r.moved = time.Now(), map[string]string{}
 	v, err := maintenance.NewVersions(maintenance.VersionsConfig{
-		Deployment: r, BuildID: build, Promote: promote, Report: report, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return r.now },
+		Deployment: r,
+		BuildID:    build,
+		Promote:    promote,
+		Report:     report,
+		Logger:     slog.New(slog.DiscardHandler),
+		Now:        func() time.Time { return r.now },
 	})
 	require.NoError(t, err)
+
 	return v
 }
 
@@ -104,6 +112,7 @@ func TestVersions_Follow_promotes(t *testing.T) {
 			require.NoError(t, v.Follow(t.Context()))
 			require.Equal(t, c.want, r.current)
 			r.now = r.now.Add(61 * time.Second)
+
 			require.NoError(t, v.Follow(t.Context()))
 			require.Equal(t, c.later, r.current)
 		})
@@ -111,36 +120,59 @@ func TestVersions_Follow_promotes(t *testing.T) {
 }
 
 func TestVersions_Follow_waitsThroughARestartOfTemporal(t *testing.T) {
-	r := &rollout{current: "b", versions: []domain.WorkerVersion{build("b", domain.VersionCurrent, 0), build("a", domain.VersionDraining, 1)}}
+	r := &rollout{
+		current:  "b",
+		versions: []domain.WorkerVersion{build("b", domain.VersionCurrent, 0), build("a", domain.VersionDraining, 1)},
+	}
 	v := r.versionsOf(t, "a", true, nil)
 	require.NoError(t, v.Follow(t.Context()))
+
 	r.now, r.versions[0].Workers = r.now.Add(30*time.Second), 1 // they ask again
+
 	require.NoError(t, v.Follow(t.Context()))
+
 	r.now, r.versions[0].Workers = r.now.Add(31*time.Second), 0
+
 	require.NoError(t, v.Follow(t.Context()))
 	require.Equal(t, "b", r.current, "the minute starts again")
 }
 
 func TestVersions_Follow_reportsEachStatusOnce(t *testing.T) {
-	r := &rollout{current: "b", versions: []domain.WorkerVersion{build("b", domain.VersionCurrent, 1), build("a", domain.VersionDraining, 1)}}
+	r := &rollout{
+		current:  "b",
+		versions: []domain.WorkerVersion{build("b", domain.VersionCurrent, 1), build("a", domain.VersionDraining, 1)},
+	}
+
 	var seen []domain.WorkerVersionStatus
+
 	v := r.versionsOf(t, "a", true, func(status domain.WorkerVersionStatus) { seen = append(seen, status) })
 	for _, status := range []domain.WorkerVersionStatus{domain.VersionDraining, domain.VersionDraining, domain.VersionDrained, domain.VersionDrained} {
 		r.versions[1].Status = status
+
 		require.NoError(t, v.Follow(t.Context()))
 	}
+
 	require.Equal(t, []domain.WorkerVersionStatus{domain.VersionDraining, domain.VersionDrained}, seen)
 }
 
 func TestVersions_MoveRuns(t *testing.T) {
 	r := &rollout{current: "c", versions: []domain.WorkerVersion{
-		build("c", domain.VersionCurrent, 1), build("r", domain.VersionRamping, 0), build("b", domain.VersionDraining, 1), build("a", domain.VersionDraining, 0),
-		build("z", domain.VersionDrained, 0), build("n", domain.VersionInactive, 1),
+		build(
+			"c",
+			domain.VersionCurrent,
+			1,
+		),
+		build("r", domain.VersionRamping, 0),
+		build("b", domain.VersionDraining, 1),
+		build("a", domain.VersionDraining, 0),
+		build("z", domain.VersionDrained, 0),
+		build("n", domain.VersionInactive, 1),
 	}}
 	v := r.versionsOf(t, "c", true, nil)
 	require.NoError(t, v.MoveRuns(t.Context()))
 	require.Equal(t, map[string]string{"b": "waiting", "a": "waiting"}, r.moved)
 	r.now = r.now.Add(11 * time.Second)
+
 	require.NoError(t, v.MoveRuns(t.Context()))
 	require.Equal(t, map[string]string{"b": "waiting", "a": "all"}, r.moved)
 }

@@ -24,38 +24,50 @@ type walk[T any] struct {
 // fails.
 func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Context, item T) error) error {
 	var faults faults
+
 	for ctx.Err() == nil {
 		page, err := w.list(ctx, w.after, pageSize)
 		if err != nil {
 			faults.add(err)
 			break
 		}
+
 		doAll(ctx, page, atOnce, func(item T) { faults.add(do(ctx, item)) })
+
 		if ctx.Err() != nil {
 			break // the page is done again
 		}
+
 		if len(page) < pageSize {
 			w.after = ""
 			break
 		}
+
 		w.after = w.key(page[len(page)-1])
 	}
+
 	return faults.joined()
 }
 
 func doAll[T any](ctx context.Context, items []T, atOnce int, do func(T)) {
 	slots := make(chan struct{}, atOnce)
+
 	var running sync.WaitGroup
+
 	for _, item := range items {
 		if ctx.Err() != nil {
 			break
 		}
+
 		slots <- struct{}{}
+
 		running.Go(func() {
 			defer func() { <-slots }()
+
 			do(item)
 		})
 	}
+
 	running.Wait()
 }
 
@@ -73,20 +85,25 @@ func (f *faults) add(err error) {
 	if err == nil {
 		return
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if len(f.first) < mostFaults {
 		f.first = append(f.first, err)
 		return
 	}
+
 	f.more++
 }
 
 func (f *faults) joined() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.more > 0 {
 		return errors.Join(append(f.first, fmt.Errorf("and %d more errors", f.more))...)
 	}
+
 	return errors.Join(f.first...)
 }

@@ -82,6 +82,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Engine == nil || cfg.Store == nil || cfg.Tasks == nil || cfg.Schedules == nil || cfg.Board == nil {
 		return nil, errors.New("operator: the configuration needs Engine, Store, Tasks, Schedules and Board")
 	}
+
 	return &Service{cfg}, nil
 }
 
@@ -91,26 +92,33 @@ func (s *Service) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 	if q.Status == domain.RunLost {
 		return s.lost(ctx, q)
 	}
+
 	if runs, next, err = s.cfg.Engine.Runs(ctx, q); err != nil {
 		return nil, nil, err
 	}
+
 	ids := map[string][]string{}
+
 	for _, run := range runs {
 		if kind, id := durable.KindOfWorkflow(run.WorkflowID); id != "" {
 			ids[kind] = append(ids[kind], id)
 		}
 	}
+
 	jobs, err := s.cfg.Store.Jobs(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	byWorkflow := map[string]*domain.OperatorJob{}
 	for i := range jobs {
 		byWorkflow[jobs[i].WorkflowID] = &jobs[i]
 	}
+
 	for i := range runs {
 		describe(&runs[i], byWorkflow[runs[i].WorkflowID])
 	}
+
 	return runs, next, nil
 }
 
@@ -123,6 +131,7 @@ func describe(run *domain.OperatorRun, job *domain.OperatorJob) {
 			run.SessionID = job.SessionID
 		}
 	}
+
 	run.Actions = []domain.RunAction{}
 	for _, action := range []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume} {
 		if possible(*run, action) == nil {
@@ -137,16 +146,20 @@ func possible(run domain.OperatorRun, action domain.RunAction) error {
 	if subject, _ := durable.KindOfWorkflow(run.WorkflowID); subject == "" {
 		kind = "" // as a tick of a schedule, which takes seconds
 	}
+
 	work := run.Work != nil && run.Work.Open
 	if !open && !work {
 		return refused("run_over", "the run is over")
 	}
+
 	if !open && run.Status != domain.RunLost {
 		return refused("run_over", "the run is over; its work goes on in a newer one")
 	}
+
 	if reason := impossible[action][kind]; reason != "" {
 		return refused("run_action_impossible", reason)
 	}
+
 	switch {
 	case action != domain.RunCancel && work && (run.Work.Status == "queued" || run.Work.Status == "waiting") && kind != domain.RunKindFork:
 		return refused("run_action_impossible", "the run waits for its turn, and nothing has begun: cancel it, or wait")
@@ -159,6 +172,7 @@ func possible(run domain.OperatorRun, action domain.RunAction) error {
 	case !open && action == domain.RunForceFail && kind == domain.RunKindChat:
 		return refused("run_action_impossible", "no workflow is open that could be closed: resume the run first")
 	}
+
 	return nil
 }
 
@@ -198,11 +212,13 @@ func (s *Service) Cancel(ctx context.Context, workflowID string) error {
 	if err != nil {
 		return err
 	}
+
 	switch run.Kind {
 	case domain.RunKindTask:
 		if run.Work == nil {
 			return s.cfg.Engine.Cancel(ctx, workflowID)
 		}
+
 		_, err = s.cfg.Tasks.Stop(ctx, run.Work.SessionID, id)
 	case domain.RunKindCompaction:
 		if _, err = s.cfg.Store.EndCompaction(ctx, id, "cancelled by an administrator"); err == nil {
@@ -223,6 +239,7 @@ func (s *Service) Cancel(ctx context.Context, workflowID string) error {
 	default:
 		return s.cfg.Engine.Cancel(ctx, workflowID)
 	}
+
 	return unavailable(err)
 }
 
@@ -235,6 +252,7 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 	if err != nil {
 		return err
 	}
+
 	switch run.Kind {
 	case domain.RunKindChat, domain.RunKindFork:
 		return s.cfg.Engine.ForceFail(ctx, workflowID, reason)
@@ -249,12 +267,15 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 	case domain.RunKindDAG:
 		_, err = s.cfg.Store.FailDAGRun(ctx, id, codeForced, reason)
 	}
+
 	if err == nil {
 		err = s.cfg.Engine.Terminate(ctx, workflowID, "", reason)
 	}
+
 	if err == nil && run.Kind == domain.RunKindDAG { // a new workflow stops what nodes have begun
 		err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
 	}
+
 	return unavailable(err)
 }
 
@@ -265,7 +286,9 @@ func (s *Service) loseTask(ctx context.Context, work *domain.OperatorJob, taskID
 	case work.Detail != "":
 		return s.cfg.Store.LoseAgent(ctx, work.Detail, reason)
 	}
+
 	_, err := s.cfg.Store.MarkTaskLost(ctx, taskID, reason)
+
 	return err
 }
 
@@ -274,6 +297,7 @@ func (s *Service) stop(ctx context.Context, work *domain.OperatorJob) error {
 	if work == nil || work.SessionID == "" {
 		return nil
 	}
+
 	return s.cfg.Schedules.Stop(ctx, domain.RunSession{OwnerID: work.OwnerID, SessionID: work.SessionID})
 }
 
@@ -284,9 +308,11 @@ func (s *Service) Resume(ctx context.Context, workflowID string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := s.cfg.Engine.Terminate(ctx, workflowID, "", "everloop: resumed from the database by an administrator"); err != nil {
 		return unavailable(err)
 	}
+
 	return unavailable(s.start(ctx, run, id))
 }
 
@@ -298,6 +324,7 @@ func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) 
 		if err != nil {
 			return err
 		}
+
 		return s.cfg.Engine.Wake(ctx, session)
 	case domain.RunKindReplay:
 		return s.cfg.Engine.StartReplay(ctx, id, work.OwnerID)
@@ -326,28 +353,36 @@ func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) 
 func (s *Service) find(ctx context.Context, workflowID string, action domain.RunAction) (run domain.OperatorRun, id string, err error) {
 	run.WorkflowID, run.Status = workflowID, "running"
 	run.Kind, id = durable.KindOfWorkflow(workflowID)
+
 	state, _, err := s.cfg.Engine.Describe(ctx, workflowID, "")
 	if err != nil {
 		return run, id, unavailable(err)
 	}
+
 	if state == domain.RunClosed || state == domain.RunUnknown {
 		run.Status = domain.RunLost
 	}
+
 	if id != "" {
 		jobs, err := s.cfg.Store.Jobs(ctx, map[string][]string{run.Kind: {id}})
 		if err != nil {
 			return run, id, err
 		}
+
 		if i := slices.IndexFunc(jobs, func(j domain.OperatorJob) bool { return j.WorkflowID == workflowID }); i >= 0 {
 			run.Work = &jobs[i]
 		}
 	}
-	if run.Status == domain.RunLost && (run.Work == nil || !run.Work.Open) && (run.Kind != domain.RunKindArchive || action != domain.RunResume) {
+
+	if run.Status == domain.RunLost && (run.Work == nil || !run.Work.Open) &&
+		(run.Kind != domain.RunKindArchive || action != domain.RunResume) {
 		return run, id, domain.Newf(domain.NotFound, "run_not_found", "no run with the id %s is open", workflowID)
 	}
+
 	if run.Kind == domain.RunKindArchive && action == domain.RunResume {
 		return run, id, nil
 	}
+
 	return run, id, possible(run, action)
 }
 
@@ -356,8 +391,10 @@ func unavailable(err error) error {
 	if err == nil {
 		return nil
 	}
+
 	if _, known := errors.AsType[*domain.Error](err); known {
 		return err
 	}
+
 	return domain.Unavailablef("Temporal", err)
 }

@@ -35,6 +35,7 @@ func (f *fakes) Describe(_ context.Context, id, _ string) (domain.RunState, stri
 	if !known {
 		state = domain.RunUnknown
 	}
+
 	return state, "", nil
 }
 
@@ -78,6 +79,7 @@ func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []domain
 	for range ids {
 		return f.jobs, nil
 	}
+
 	return nil, nil
 }
 
@@ -88,6 +90,7 @@ func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]do
 			page = append(page, job)
 		}
 	}
+
 	return page, nil
 }
 
@@ -135,14 +138,17 @@ func (s stopper) Stop(_ context.Context, _, id string) (domain.BackgroundTask, e
 
 func newService(t *testing.T, f *fakes) *operator.Service {
 	t.Helper()
+
 	s, err := operator.New(operator.Config{Engine: f, Store: f, Tasks: stopper{f}, Schedules: ends{f}, Board: ends{f}})
 	require.NoError(t, err)
+
 	return s
 }
 
 // Cancel, force-fail and resume of each kind, or the reason why one is refused.
 func TestService_actions(t *testing.T) {
 	t.Parallel()
+
 	for id, c := range map[string]struct{ cancel, fail, resume []string }{
 		"session/x":            {[]string{"cancel session/x"}, []string{"force-fail session/x"}, []string{"terminate session/x", "wake x"}},
 		"fork/c/x":             {[]string{"cancel fork/c/x"}, []string{"force-fail fork/c/x"}, nil},
@@ -160,10 +166,12 @@ func TestService_actions(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
+
 			f := &fakes{
 				states: map[string]domain.RunState{id: domain.RunOpen},
 				jobs:   []domain.OperatorJob{{WorkflowID: id, Open: true, SessionID: "s", OwnerID: "o", Status: "running"}},
 			}
+
 			s := newService(t, f)
 			for name, action := range map[string]struct {
 				do   func() error
@@ -176,16 +184,19 @@ func TestService_actions(t *testing.T) {
 				f.done = nil
 				err := action.do()
 				require.Equal(t, action.want, f.done, name)
+
 				if action.want == nil {
 					require.Equal(t, domain.Conflict, domain.AsError(err).Kind, name)
 				} else {
 					require.NoError(t, err, name)
 				}
 			}
+
 			f.states[id], f.jobs[0].Open = domain.RunClosed, false
 			if id != "archive" {
 				require.True(t, domain.HasCode(s.Resume(t.Context(), id), "run_not_found"))
 			}
+
 			require.True(t, domain.HasCode(s.Cancel(t.Context(), id), "run_not_found"))
 		})
 	}
@@ -193,6 +204,7 @@ func TestService_actions(t *testing.T) {
 
 func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
+
 	f := &fakes{
 		states: map[string]domain.RunState{"session/x": domain.RunOpen},
 		jobs:   []domain.OperatorJob{{WorkflowID: "session/x", Open: true, Status: "parked"}},
@@ -200,7 +212,10 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.Resume(t.Context(), "session/x"), "run_waits_for_answer"))
 	require.Empty(t, f.done)
-	f.runs = []domain.OperatorRun{{WorkflowID: "session/x", Kind: "chat", Status: "running"}, {WorkflowID: "session/x", Kind: "chat", Status: "failed"}}
+	f.runs = []domain.OperatorRun{
+		{WorkflowID: "session/x", Kind: "chat", Status: "running"},
+		{WorkflowID: "session/x", Kind: "chat", Status: "failed"},
+	}
 	runs, _, err := s.Runs(t.Context(), domain.OperatorRunQuery{Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, []domain.RunAction{domain.RunCancel, domain.RunForceFail}, runs[0].Actions)
@@ -210,6 +225,7 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 
 func TestService_ForceFail_notWhatWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
+
 	f := &fakes{jobs: []domain.OperatorJob{{WorkflowID: "issue-run/x", Open: true, Status: "queued"}}}
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.ForceFail(t.Context(), "issue-run/x", "because"), "run_action_impossible"))
@@ -220,26 +236,34 @@ func TestService_ForceFail_notWhatWaitsForItsTurn(t *testing.T) {
 
 func TestService_Runs_lost(t *testing.T) {
 	t.Parallel()
+
 	f := &fakes{states: map[string]domain.RunState{"dag/s/b": domain.RunOpen, "dag/s/c": domain.RunClosed}}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		f.jobs = append(f.jobs, domain.OperatorJob{WorkflowID: "dag/s/" + id, Open: true, Status: "running", OwnerID: "o"})
 	}
+
 	s := newService(t, f)
+
 	var listed []string
+
 	q := domain.OperatorRunQuery{Status: domain.RunLost, Limit: 2}
+
 	for pages := 1; ; pages++ {
 		require.Less(t, pages, 10)
 		runs, next, err := s.Runs(t.Context(), q)
 		require.NoError(t, err)
+
 		for _, run := range runs {
 			listed = append(listed, run.WorkflowID)
 			require.Equal(t, domain.RunLost, run.Status)
 			require.Equal(t, []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume}, run.Actions)
 		}
+
 		if q.Page = next; next == nil {
 			break
 		}
 	}
+
 	require.Equal(t, []string{"dag/s/a", "dag/s/c", "dag/s/d"}, listed)
 	_, _, err := s.Runs(t.Context(), domain.OperatorRunQuery{Status: domain.RunLost, Limit: 2, Page: []byte("odd")})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)

@@ -20,13 +20,16 @@ func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, ed
 	if err := s.base(ctx, caller, id, domain.DocumentDAG, edit.BaseVersion, &base); err != nil {
 		return domain.DocumentEdited{}, err
 	}
+
 	var found findings
+
 	next := base
 	next.Nodes = change(&found, "nodes", base.Nodes, edit.SetNodes, edit.RemoveNodes, func(n dag.Node) string { return n.ID },
 		func(n, before dag.Node) dag.Node {
 			if n.Position == nil {
 				n.Position = before.Position
 			}
+
 			return n
 		})
 	// The edges of a removed node go with it; one that is set in the same edit is checked.
@@ -38,6 +41,7 @@ func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, ed
 		return slices.ContainsFunc(base.Edges, named) && !slices.ContainsFunc(kept, named)
 	})
 	next.Edges = change(&found, "edges", kept, edit.SetEdges, edit.RemoveEdges, func(e dag.Edge) string { return e.ID }, nil)
+
 	next = next.Complete()
 	if err := s.checkEdit(domain.DocumentDAG, next, found); err != nil {
 		return domain.DocumentEdited{}, err
@@ -47,10 +51,12 @@ func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, ed
 	if err != nil {
 		return domain.DocumentEdited{}, err
 	}
+
 	after, err := s.ValidateDAG(ctx, caller, id, next)
 	if err != nil {
 		return domain.DocumentEdited{}, err
 	}
+
 	return s.saveEdit(ctx, caller, id, domain.DocumentDAG, edit, next, before, after)
 }
 
@@ -62,21 +68,27 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 	if err := s.base(ctx, caller, id, domain.DocumentArchitecture, edit.BaseVersion, &base); err != nil {
 		return domain.DocumentEdited{}, err
 	}
+
 	var found findings
+
 	next := base
+
 	next.Nodes = change(&found, "nodes", base.Nodes, edit.SetNodes, edit.RemoveNodes, func(c architecture.Component) string { return c.ID },
 		func(c, before architecture.Component) architecture.Component {
 			if c.Position == nil {
 				c.Position = before.Position
 			}
+
 			if c.Size == nil {
 				c.Size = before.Size
 			}
+
 			return c
 		})
 	if err := s.checkEdit(domain.DocumentArchitecture, next, found); err != nil {
 		return domain.DocumentEdited{}, err
 	}
+
 	return s.saveEdit(ctx, caller, id, domain.DocumentArchitecture, edit, next, architecture.Validate(base), architecture.Validate(next))
 }
 
@@ -106,9 +118,11 @@ func (s *Service) base(ctx context.Context, caller domain.User, id string, kind 
 	if err != nil {
 		return err
 	}
+
 	if stored.Version != base {
 		return domain.NewVersionConflict(stored.DocumentVersion)
 	}
+
 	return json.Unmarshal(stored.Content, into)
 }
 
@@ -120,11 +134,14 @@ func (s *Service) checkEdit(kind domain.DocumentKind, next any, found findings) 
 		if err != nil {
 			return err
 		}
+
 		found = shape
 	}
+
 	if len(found) == 0 {
 		return nil
 	}
+
 	return domain.Validation{Errors: found, Warnings: []domain.Finding{}}.Failed(kind)
 }
 
@@ -134,8 +151,10 @@ func (s *Service) saveEdit(ctx context.Context, caller domain.User, id string, k
 	if added := newErrors(before.Errors, after.Errors); len(added) > 0 {
 		return made, domain.Validation{Errors: added, Warnings: after.Warnings}.Failed(kind)
 	}
+
 	made.Validation = after
 	made.Version, err = s.save(ctx, caller, id, kind, edit.BaseVersion, next, edit.Message)
+
 	return made, err
 }
 
@@ -147,6 +166,7 @@ func change[T any](found *findings, list string, before []T, set []json.RawMessa
 	keep func(element, before T) T,
 ) []T {
 	after := slices.Clone(before)
+
 	at := func(wanted string) int { return slices.IndexFunc(after, func(e T) bool { return id(e) == wanted }) }
 	for i, named := range remove {
 		k := at(named)
@@ -155,24 +175,32 @@ func change[T any](found *findings, list string, before []T, set []json.RawMessa
 				Code: CodeUnknownElement, Message: fmt.Sprintf("%q cannot be removed: there is none with this id", named),
 				Path: fmt.Sprintf("remove_%s[%d]", list, i),
 			})
+
 			continue
 		}
+
 		after = slices.Delete(after, k, k+1)
 	}
+
 	given := map[string]bool{}
+
 	for i, raw := range set {
 		path := fmt.Sprintf("set_%s[%d]", list, i)
+
 		element, problem := decodeStrictly[T](raw, path)
 		if problem == nil && given[id(element)] {
 			problem = &domain.Finding{
 				Code: dag.CodeDuplicateID, Message: fmt.Sprintf("%q is given twice", id(element)), Path: path + ".id",
 			}
 		}
+
 		if problem != nil {
 			*found = append(*found, *problem)
 			continue
 		}
+
 		given[id(element)] = true
+
 		k := at(id(element))
 		switch {
 		case k < 0:
@@ -183,6 +211,7 @@ func change[T any](found *findings, list string, before []T, set []json.RawMessa
 			after[k] = element
 		}
 	}
+
 	return after
 }
 
@@ -192,16 +221,20 @@ const CodeUnknownElement = "unknown_element"
 // newErrors gives the errors of a document that it did not have before.
 func newErrors(before, after []domain.Finding) (added []domain.Finding) {
 	known := map[domain.Finding]bool{}
+
 	for _, f := range before {
 		f.Path = "" // elements move within their list
 		known[f] = true
 	}
+
 	for _, f := range after {
 		key := f
+
 		key.Path = ""
 		if !known[key] {
 			added = append(added, f)
 		}
 	}
+
 	return added
 }

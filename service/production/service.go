@@ -54,12 +54,14 @@ func New(records Records, skills Skills) (*Service, error) {
 	if records == nil || skills == nil {
 		return nil, errors.New("production: records and skills are needed")
 	}
+
 	return &Service{records, skills, newShapes()}, nil
 }
 
 // Create makes a solution. The first version of each document is empty.
 func (s *Service) Create(ctx context.Context, in domain.NewProdSolution) (domain.ProdSolution, error) {
 	first := map[domain.DocumentKind]domain.NewDocument{}
+
 	for kind, empty := range map[domain.DocumentKind]encoder{
 		domain.DocumentDAG: dag.Graph{}.Complete(), domain.DocumentArchitecture: architecture.Document{},
 	} {
@@ -67,8 +69,10 @@ func (s *Service) Create(ctx context.Context, in domain.NewProdSolution) (domain
 		if err != nil {
 			return domain.ProdSolution{}, err
 		}
+
 		first[kind] = made
 	}
+
 	return s.records.CreateProdSolution(ctx, in, first)
 }
 
@@ -78,6 +82,7 @@ func (s *Service) ValidateDAG(ctx context.Context, caller domain.User, id string
 	if err != nil {
 		return domain.Validation{}, err
 	}
+
 	return dag.Validate(g, known), nil
 }
 
@@ -87,11 +92,14 @@ func (s *Service) SaveDAG(ctx context.Context, caller domain.User, id string, ba
 	made domain.DocumentVersion, found []domain.Finding, err error,
 ) {
 	g = g.Complete()
+
 	result, err := s.ValidateDAG(ctx, caller, id, g)
 	if err != nil {
 		return made, nil, err
 	}
+
 	made, err = s.save(ctx, caller, id, domain.DocumentDAG, base, g, message)
+
 	return made, append(result.Errors, result.Warnings...), err
 }
 
@@ -102,21 +110,27 @@ func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string,
 ) {
 	if given != nil {
 		g := given.Complete()
+
 		result, err := s.ValidateDAG(ctx, caller, id, g)
 		if err != nil {
 			return domain.PublishedDocument{}, err
 		}
+
 		return s.publishNew(ctx, caller, id, domain.DocumentDAG, version, g, result, message)
 	}
+
 	var g dag.Graph
+
 	version, err := s.read(ctx, caller, id, domain.DocumentDAG, version, &g)
 	if err != nil {
 		return domain.PublishedDocument{}, err
 	}
+
 	result, err := s.ValidateDAG(ctx, caller, id, g)
 	if err != nil {
 		return domain.PublishedDocument{}, err
 	}
+
 	return s.publishStored(ctx, caller, id, domain.DocumentDAG, version, result, message)
 }
 
@@ -130,17 +144,21 @@ func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string
 	case err != nil:
 		return g, 0, "", err
 	case version == 0 && solution.DAG.PublishedVersion == nil:
-		return g, 0, "", domain.Newf(domain.Conflict, "dag_not_published", "no version of the DAG is published: publish one, or name a version")
+		return g, 0, "", domain.Newf(domain.Conflict, "dag_not_published", "no version of the DAG is published: publish one, or name a "+
+			"version")
 	case version == 0:
 		version = *solution.DAG.PublishedVersion
 	}
+
 	if number, err = s.read(ctx, caller, id, domain.DocumentDAG, version, &g); err != nil {
 		return g, 0, "", err
 	}
+
 	result, err := s.ValidateDAG(ctx, caller, id, g)
 	if err == nil && !result.Valid {
 		err = result.Failed(domain.DocumentDAG)
 	}
+
 	return g, number, solution.OwnerID, err
 }
 
@@ -151,12 +169,14 @@ func (s *Service) SkillID(ctx context.Context, ownerID, named string) (string, e
 		if err != nil {
 			return "", err
 		}
+
 		for _, skill := range found {
 			if skill.ID == named || skill.Name == named {
 				return skill.ID, nil
 			}
 		}
 	}
+
 	return "", domain.Newf(domain.Invalid, dag.CodeMissingSkill, "there is no skill %s", named)
 }
 
@@ -166,9 +186,11 @@ func (s *Service) CompareDAG(ctx context.Context, caller domain.User, id string,
 	if _, err = s.read(ctx, caller, id, domain.DocumentDAG, from, &a); err != nil {
 		return d, err
 	}
+
 	if _, err = s.read(ctx, caller, id, domain.DocumentDAG, to, &b); err != nil {
 		return d, err
 	}
+
 	return dag.Compare(a, b)
 }
 
@@ -179,6 +201,7 @@ func (s *Service) ValidateArchitecture(ctx context.Context, caller domain.User, 
 	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
 		return domain.Validation{}, err
 	}
+
 	return architecture.Validate(d), nil
 }
 
@@ -188,6 +211,7 @@ func (s *Service) SaveArchitecture(ctx context.Context, caller domain.User, id s
 ) (made domain.DocumentVersion, found []domain.Finding, err error) {
 	result := architecture.Validate(d)
 	made, err = s.save(ctx, caller, id, domain.DocumentArchitecture, base, d, message)
+
 	return made, append(result.Errors, result.Warnings...), err
 }
 
@@ -198,11 +222,14 @@ func (s *Service) PublishArchitecture(ctx context.Context, caller domain.User, i
 	if given != nil {
 		return s.publishNew(ctx, caller, id, domain.DocumentArchitecture, version, *given, architecture.Validate(*given), message)
 	}
+
 	var d architecture.Document
+
 	version, err := s.read(ctx, caller, id, domain.DocumentArchitecture, version, &d)
 	if err != nil {
 		return domain.PublishedDocument{}, err
 	}
+
 	return s.publishStored(ctx, caller, id, domain.DocumentArchitecture, version, architecture.Validate(d), message)
 }
 
@@ -214,9 +241,11 @@ func (s *Service) CompareArchitecture(ctx context.Context, caller domain.User, i
 	if _, err = s.read(ctx, caller, id, domain.DocumentArchitecture, from, &a); err != nil {
 		return d, err
 	}
+
 	if _, err = s.read(ctx, caller, id, domain.DocumentArchitecture, to, &b); err != nil {
 		return d, err
 	}
+
 	return architecture.Compare(a, b)
 }
 
@@ -231,7 +260,9 @@ func newDocument(doc encoder, userID, message string) (domain.NewDocument, error
 	if err != nil {
 		return domain.NewDocument{}, err
 	}
+
 	nodes, edges := doc.Counts()
+
 	return domain.NewDocument{
 		Content: content, Digest: document.Digest(content), Message: message, NodeCount: nodes, EdgeCount: edges, CreatedBy: userID,
 	}, nil
@@ -244,6 +275,7 @@ func (s *Service) save(ctx context.Context, caller domain.User, id string, kind 
 	if err != nil {
 		return domain.DocumentVersion{}, err
 	}
+
 	return s.records.SaveDocument(ctx, caller, id, kind, base, in)
 }
 
@@ -253,13 +285,16 @@ func (s *Service) publishNew(ctx context.Context, caller domain.User, id string,
 	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
 		return domain.PublishedDocument{}, err // first: it may be another user's
 	}
+
 	if !result.Valid {
 		return domain.PublishedDocument{}, result.Failed(kind)
 	}
+
 	in, err := newDocument(doc, caller.ID, message)
 	if err != nil {
 		return domain.PublishedDocument{}, err
 	}
+
 	return s.records.PublishDocument(ctx, caller, id, kind, base, &in, message)
 }
 
@@ -269,6 +304,7 @@ func (s *Service) publishStored(ctx context.Context, caller domain.User, id stri
 	if !result.Valid {
 		return domain.PublishedDocument{}, result.Failed(kind)
 	}
+
 	return s.records.PublishDocument(ctx, caller, id, kind, version, nil, message)
 }
 
@@ -280,9 +316,11 @@ func (s *Service) read(ctx context.Context, caller domain.User, id string, kind 
 	if err != nil {
 		return 0, err
 	}
+
 	if err := json.Unmarshal(stored.Content, into); err != nil {
 		return 0, fmt.Errorf("read version %d: %w", stored.Version, err)
 	}
+
 	return stored.Version, nil
 }
 
@@ -292,41 +330,50 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 	if err != nil {
 		return dag.Known{}, err
 	}
+
 	owner := caller
 	if solution.OwnerID != caller.ID {
 		owner = domain.User{ID: solution.OwnerID}
 	}
+
 	known := dag.Known{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
 	if named := g.Agents(); len(named) > 0 {
 		found, err := s.records.KnownAgents(ctx, owner.ID, named)
 		if err != nil {
 			return known, err
 		}
+
 		for _, agent := range found {
 			known.Agents[agent] = true
 		}
 	}
+
 	skills, solutions := g.Names()
 	if len(solutions) > 0 {
 		ids, err := s.records.KnownProdSolutions(ctx, owner, solutions)
 		if err != nil {
 			return known, err
 		}
+
 		for _, id := range ids {
 			known.Solutions[id] = true
 		}
 	}
+
 	if len(skills) == 0 {
 		return known, nil
 	}
+
 	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Catalog, s.skills.Installed} {
 		found, err := list(ctx, owner)
 		if err != nil {
 			return known, err
 		}
+
 		for _, skill := range found {
 			known.Skills[skill.ID], known.Skills[skill.Name] = true, true
 		}
 	}
+
 	return known, nil
 }

@@ -26,6 +26,7 @@ type shapes struct {
 
 func newShapes() shapes {
 	registry := huma.NewMapRegistry(prefix, huma.DefaultSchemaNamer)
+
 	return shapes{registry, map[domain.DocumentKind]*huma.Schema{
 		domain.DocumentDAG:          registry.Schema(reflect.TypeFor[dag.Graph](), false, "Graph"),
 		domain.DocumentArchitecture: registry.Schema(reflect.TypeFor[architecture.Document](), false, "Architecture"),
@@ -39,9 +40,11 @@ func (s shapes) elements(kind domain.DocumentKind) (node, edge *huma.Schema, def
 	if edges := s.wholes[kind].Properties["edges"]; edges != nil {
 		edge = edges.Items
 	}
+
 	definitions = map[string]*huma.Schema{}
 	s.define(node, definitions)
 	s.define(edge, definitions)
+
 	return node, edge, definitions
 }
 
@@ -50,14 +53,18 @@ func (s shapes) define(schema *huma.Schema, into map[string]*huma.Schema) {
 	if schema == nil {
 		return
 	}
+
 	if name, ok := strings.CutPrefix(schema.Ref, prefix); ok {
 		if into[name] == nil {
 			into[name] = s.registry.SchemaFromRef(schema.Ref)
 			s.define(into[name], into)
 		}
+
 		return
 	}
+
 	s.define(schema.Items, into)
+
 	for _, property := range schema.Properties {
 		s.define(property, into)
 	}
@@ -69,20 +76,26 @@ func (s shapes) check(kind domain.DocumentKind, doc any) ([]domain.Finding, erro
 	if err != nil {
 		return nil, fmt.Errorf("encode document: %w", err)
 	}
+
 	var free any
 	if err := json.Unmarshal(raw, &free); err != nil {
 		return nil, fmt.Errorf("read encoded document: %w", err)
 	}
+
 	path, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
 	huma.Validate(s.registry, s.wholes[kind], path, huma.ModeWriteToServer, free, result)
+
 	var found []domain.Finding
+
 	for _, problem := range result.Errors {
 		finding := domain.Finding{Code: domain.CodeInvalidRequest, Message: problem.Error()}
 		if detail, ok := problem.(*huma.ErrorDetail); ok {
 			finding.Message, finding.Path = detail.Message, detail.Location
 		}
+
 		found = append(found, finding)
 	}
+
 	return found, nil
 }
 
@@ -90,9 +103,11 @@ func (s shapes) check(kind domain.DocumentKind, doc any) ([]domain.Finding, erro
 func decodeStrictly[T any](raw json.RawMessage, path string) (element T, finding *domain.Finding) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
+
 	if err := decoder.Decode(&element); err != nil {
 		message := strings.TrimPrefix(err.Error(), "json: ")
 		return element, &domain.Finding{Code: domain.CodeInvalidRequest, Message: message, Path: path}
 	}
+
 	return element, nil
 }

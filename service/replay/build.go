@@ -25,6 +25,7 @@ type moment struct {
 // its events where all of them are there, else of its records.
 func (s *source) script(sessionID, branchID string) ([]domain.ReplayStep, error) {
 	var moments []moment
+
 	for _, id := range s.order {
 		played, whole := s.recorded(id)
 		if !whole {
@@ -33,8 +34,10 @@ func (s *source) script(sessionID, branchID string) ([]domain.ReplayStep, error)
 				return nil, err
 			}
 		}
+
 		moments = append(moments, s.withCheckpoints(id, played)...)
 	}
+
 	return s.renamed(moments, s.names(sessionID, branchID))
 }
 
@@ -45,6 +48,7 @@ func (s *source) names(sessionID, branchID string) eventarchive.Names {
 	for _, branch := range s.tree.Branches {
 		names.IDs[branch.ID] = branchID // the replay has one branch
 	}
+
 	for _, id := range s.order {
 		names.IDs[id] = domain.NewID()
 		for _, e := range s.byChat[id] {
@@ -57,41 +61,51 @@ func (s *source) names(sessionID, branchID string) eventarchive.Names {
 			}
 		}
 	}
+
 	for _, k := range s.tree.Checkpoints {
 		names.IDs[k.ID] = domain.NewID()
 	}
+
 	return names
 }
 
 // renamed turns moments into steps of the new session.
 func (s *source) renamed(moments []moment, names eventarchive.Names) ([]domain.ReplayStep, error) {
 	steps := make([]domain.ReplayStep, 0, len(moments))
+
 	var last time.Time
+
 	for _, m := range moments {
 		step := domain.ReplayStep{Name: m.name, ChatID: names.IDs[m.chatID], Files: m.files, Data: json.RawMessage("{}")}
 		if !last.IsZero() {
 			step.Gap = max(0, m.at.Sub(last).Milliseconds())
 		}
+
 		if m.at.After(last) {
 			last = m.at
 		}
+
 		if m.data != nil {
 			var err error
 			if step.Data, err = names.Data(m.data); err != nil {
 				return nil, fmt.Errorf("%s of chat %s: %w", m.name, m.chatID, err)
 			}
 		}
+
 		if m.entry != nil {
 			step.Entry = renamedEntry(*m.entry, names)
 		}
+
 		step.ServerCallID = s.serverCallID(m)
 		if m.checkpoint != nil {
 			k := *m.checkpoint
 			k.ID, k.TurnID = names.IDs[k.ID], names.IDs[k.TurnID]
 			step.Checkpoint = &k
 		}
+
 		steps = append(steps, step)
 	}
+
 	return steps, nil
 }
 
@@ -101,15 +115,18 @@ func (s *source) serverCallID(m moment) string {
 	if m.name != domain.EventTurnPatch {
 		return ""
 	}
+
 	p, err := parse(m.data)
 	if err != nil || p.ToolCall == nil || s.on[p.TurnID] == nil {
 		return ""
 	}
+
 	for _, call := range s.on[p.TurnID].Calls {
 		if call.ID == p.ToolCall.ID {
 			return call.ServerCallID
 		}
 	}
+
 	return ""
 }
 
@@ -123,6 +140,7 @@ func renamedEntry(e domain.EntryRecord, names eventarchive.Names) *domain.Replay
 			out.Compaction = data
 		}
 	}
+
 	return out
 }
 
@@ -132,6 +150,7 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 	if parts == nil {
 		return nil
 	}
+
 	out := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		if p.ImageURL != nil {
@@ -140,8 +159,10 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 				p.ImageURL = &domain.ImageURL{URL: to + url[len(from):]}
 			}
 		}
+
 		out[i] = p
 	}
+
 	return out
 }
 
@@ -149,11 +170,13 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 // user turn's behind it, that of a turn's tools behind their last result.
 func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 	user, batch := map[string]*domain.CheckpointRecord{}, map[string]*domain.CheckpointRecord{}
+
 	for i := range s.tree.Checkpoints {
 		k := &s.tree.Checkpoints[i]
 		if on := s.on[k.TurnID]; on == nil || on.ChatID != chatID || k.SnapshotID == nil {
 			continue
 		}
+
 		switch k.Kind {
 		case domain.CheckpointUserTurn:
 			user[k.TurnID] = k
@@ -162,31 +185,41 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 		default: // made without a turn's files
 		}
 	}
+
 	if len(user)+len(batch) == 0 {
 		return moments
 	}
+
 	lastResult := map[string]int{}
+
 	for i, m := range moments {
 		if p, err := parse(m.data); err == nil && m.name == domain.EventTurnPatch && p.PatchType == domain.PatchToolResult {
 			lastResult[p.TurnID] = i
 		}
 	}
+
 	out := make([]moment, 0, len(moments)+len(user)+len(batch))
 	for i, m := range moments {
 		out = append(out, m)
+
 		p, err := parse(m.data)
 		if err != nil || p.TurnID == "" {
 			continue
 		}
+
 		if k := user[p.TurnID]; k != nil && m.name == domain.EventTurnEnd {
 			out = append(out, s.checkpointMoment(m, k))
+
 			delete(user, p.TurnID)
 		}
+
 		if k := batch[p.TurnID]; k != nil && lastResult[p.TurnID] == i {
 			out = append(out, moment{at: m.at, name: domain.ReplayBatch, chatID: m.chatID, checkpoint: k, files: *k.SnapshotID})
+
 			delete(batch, p.TurnID)
 		}
 	}
+
 	return out
 }
 
@@ -194,5 +227,6 @@ func (s *source) checkpointMoment(after moment, k *domain.CheckpointRecord) mome
 	data, _ := json.Marshal(domain.CheckpointCreated{ // strings and numbers always marshal
 		ID: k.ID, TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
 	})
+
 	return moment{at: after.at, name: domain.EventCheckpoint, chatID: after.chatID, data: data, checkpoint: k, files: *k.SnapshotID}
 }

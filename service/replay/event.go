@@ -30,7 +30,9 @@ type event struct {
 
 func parse(data json.RawMessage) (event, error) {
 	var e event
+
 	err := json.Unmarshal(data, &e)
+
 	return e, err
 }
 
@@ -39,5 +41,6 @@ func (e event) turn() string {
 	if e.Turn != nil {
 		return e.Turn.TurnID
 	}
+
 	return e.TurnID
 }

@@ -29,23 +29,36 @@ func newRecording(t *testing.T) *recording {
 	r := &recording{t: t, session: domain.NewID(), at: began}
 	r.tree.ActiveBranchID = domain.NewID()
 	r.tree.Branches = []domain.BranchRecord{{ID: r.tree.ActiveBranchID}}
+
 	return r
 }
 
 func (r *recording) emit(name, chat string, payload any) {
 	r.t.Helper()
+
 	data, err := json.Marshal(payload)
 	require.NoError(r.t, err)
 	r.events = append(r.events, domain.LoggedEvent{
-		Event: domain.Event{ID: domain.NewID(), SessionID: r.session, Name: name, ChatID: chat, At: r.at, Data: data}, Seq: uint64(len(r.events) + 1),
+		Event: domain.Event{
+			ID:        domain.NewID(),
+			SessionID: r.session,
+			Name:      name,
+			ChatID:    chat,
+			At:        r.at,
+			Data:      data,
+		},
+		Seq: uint64(len(r.events) + 1),
 	})
 	r.at = r.at.Add(100 * time.Millisecond)
 }
 
 func (r *recording) entry(e domain.EntryRecord) *domain.EntryRecord {
-	e.ID, e.BranchID, e.Sequence, e.LoopID, e.Kind = domain.NewID(), r.tree.ActiveBranchID, int64(len(r.entries)), domain.RootLoop, domain.KindMessage
+	e.ID, e.BranchID, e.Sequence, e.LoopID, e.Kind = domain.NewID(), r.tree.ActiveBranchID, int64(
+		len(r.entries),
+	), domain.RootLoop, domain.KindMessage
 	e.StartedAt = r.at
 	r.entries = append(r.entries, e)
+
 	return &r.entries[len(r.entries)-1]
 }
 
@@ -54,48 +67,106 @@ func (r *recording) entry(e domain.EntryRecord) *domain.EntryRecord {
 func (r *recording) chat(message string, ask bool) string {
 	chat := domain.NewID()
 	reason := domain.FinishCompleted
-	r.tree.Chats = append(r.tree.Chats, domain.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2})
+	r.tree.Chats = append(
+		r.tree.Chats,
+		domain.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2},
+	)
 	r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
 	user := r.entry(domain.EntryRecord{
 		ChatID: chat, Role: domain.RoleUser, Status: domain.TurnCompleted,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: message}}, Parts: []domain.ContentPart{{Type: "text", Text: message}},
 	})
-	r.emit(domain.EventTurnStart, chat, domain.TurnStarted{TurnID: user.ID, Role: user.Role, Status: user.Status, LoopID: user.LoopID, Kind: user.Kind, Blocks: user.Blocks})
+	r.emit(
+		domain.EventTurnStart,
+		chat,
+		domain.TurnStarted{
+			TurnID: user.ID,
+			Role:   user.Role,
+			Status: user.Status,
+			LoopID: user.LoopID,
+			Kind:   user.Kind,
+			Blocks: user.Blocks,
+		},
+	)
 	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: user.ID, Status: user.Status})
 
 	call := domain.CallRecord{
-		ID: domain.NewToolCallID(), ToolName: "Bash", DisplayName: "Bash", Arguments: `{"command":"ls"}`,
-		Status: domain.CallDone, Phase: domain.PhaseFinished, Result: "a\nb", DurationMS: 20, ServerCallID: "functions.Bash:" + strconv.Itoa(len(r.entries)),
+		ID:           domain.NewToolCallID(),
+		ToolName:     "Bash",
+		DisplayName:  "Bash",
+		Arguments:    `{"command":"ls"}`,
+		Status:       domain.CallDone,
+		Phase:        domain.PhaseFinished,
+		Result:       "a\nb",
+		DurationMS:   20,
+		ServerCallID: "functions.Bash:" + strconv.Itoa(len(r.entries)),
 	}
 	if ask {
 		call.ToolName, call.Question = "AskUserQuestion", &domain.QuestionRecord{ID: domain.NewID(), State: "answered"}
 	}
+
 	first := r.entry(domain.EntryRecord{
-		ChatID: chat, Role: domain.RoleAssistant, Status: domain.TurnCompleted, Step: 1, DurationMS: 300,
+		ChatID:         chat,
+		Role:           domain.RoleAssistant,
+		Status:         domain.TurnCompleted,
+		Step:           1,
+		DurationMS:     300,
 		ReasoningField: domain.Reasoning,
-		Blocks:         []domain.Block{{Type: domain.BlockThinking, Content: "hm"}, {Type: domain.BlockText, Content: "héllo 😀 there"}}, Calls: []domain.CallRecord{call},
+		Blocks: []domain.Block{
+			{Type: domain.BlockThinking, Content: "hm"},
+			{Type: domain.BlockText, Content: "héllo 😀 there"},
+		},
+		Calls: []domain.CallRecord{call},
 	})
 	r.stream(first)
+
 	status, shown := domain.TurnCompleted, domain.CallPending
 	if ask {
 		status, shown = domain.TurnPaused, domain.CallAwaitingAnswer
 	}
-	added := map[string]any{"id": call.ID, "tool_name": call.ToolName, "display_name": call.DisplayName, "arguments": call.Arguments, "status": shown}
+
+	added := map[string]any{
+		"id":           call.ID,
+		"tool_name":    call.ToolName,
+		"display_name": call.DisplayName,
+		"arguments":    call.Arguments,
+		"status":       shown,
+	}
 	if ask {
 		added["pending_question_ref"] = domain.PendingQuestionRef{QuestionID: call.Question.ID, AskedAt: r.at}
 	}
+
 	r.emit(domain.EventTurnPatch, chat, map[string]any{"turn_id": first.ID, "patch_type": domain.PatchAddToolCall, "tool_call": added})
 	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: status, DurationMS: 300})
+
 	if ask {
 		r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishAwaitingAnswer})
 		r.at = r.at.Add(time.Hour)
-		r.emit(domain.EventQuestionResolved, chat, map[string]any{"question_id": call.Question.ID, "tool_call_id": call.ID, "resolution": "answered", "by": "x"})
+		r.emit(
+			domain.EventQuestionResolved,
+			chat,
+			map[string]any{"question_id": call.Question.ID, "tool_call_id": call.ID, "resolution": "answered", "by": "x"},
+		)
 	}
-	r.emit(domain.EventTurnPatch, chat, domain.ToolResultPatch{TurnID: first.ID, PatchType: domain.PatchToolResult, ToolCallID: call.ID, Result: call.Result, Status: call.Status, DurationMS: 20})
+
+	r.emit(
+		domain.EventTurnPatch,
+		chat,
+		domain.ToolResultPatch{
+			TurnID:     first.ID,
+			PatchType:  domain.PatchToolResult,
+			ToolCallID: call.ID,
+			Result:     call.Result,
+			Status:     call.Status,
+			DurationMS: 20,
+		},
+	)
+
 	if ask {
 		r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: domain.TurnCompleted})
 		r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
 	}
+
 	last := r.entry(domain.EntryRecord{
 		ChatID: chat, Role: domain.RoleAssistant, Status: domain.TurnCompleted, Step: 2,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: "that was " + message}},
@@ -103,18 +174,36 @@ func (r *recording) chat(message string, ask bool) string {
 	r.stream(last)
 	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: last.ID, Status: last.Status})
 	r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishCompleted, Steps: 2})
+
 	return chat
 }
 
 // stream is the events of an assistant turn's text, a few characters at a time.
 func (r *recording) stream(e *domain.EntryRecord) {
-	r.emit(domain.EventTurnStart, e.ChatID, domain.TurnStarted{TurnID: e.ID, Role: e.Role, Status: domain.TurnStreaming, LoopID: e.LoopID, Kind: e.Kind, Blocks: []domain.Block{}})
+	r.emit(
+		domain.EventTurnStart,
+		e.ChatID,
+		domain.TurnStarted{
+			TurnID: e.ID,
+			Role:   e.Role,
+			Status: domain.TurnStreaming,
+			LoopID: e.LoopID,
+			Kind:   e.Kind,
+			Blocks: []domain.Block{},
+		},
+	)
+
 	for _, b := range e.Blocks {
 		sent := 0
+
 		for runes := []rune(b.Content); len(runes) > 0; {
 			n := min(3, len(runes))
 			piece := string(runes[:n])
-			r.emit(domain.EventTurnPatch, e.ChatID, domain.AddContentPatch{TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: piece, BlockType: b.Type, Offset: sent})
+			r.emit(
+				domain.EventTurnPatch,
+				e.ChatID,
+				domain.AddContentPatch{TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: piece, BlockType: b.Type, Offset: sent},
+			)
 			sent, runes = sent+domain.UTF16Len(piece), runes[n:]
 		}
 	}
@@ -125,15 +214,20 @@ func (r *recording) script(events []domain.LoggedEvent) []domain.ReplayStep {
 	r.t.Helper()
 	src := newSource(r.session)
 	require.NoError(r.t, src.frame(r.tree))
+
 	for _, e := range r.entries {
 		require.NoError(r.t, src.entry(e))
 	}
+
 	require.Empty(r.t, src.reason(domain.Session{Status: domain.SessionCompleted}))
+
 	for _, e := range events {
 		require.NoError(r.t, src.event(e))
 	}
+
 	steps, err := src.script("new-session", "new-branch")
 	require.NoError(r.t, err)
+
 	return steps
 }
 
@@ -151,13 +245,21 @@ type audience struct {
 }
 
 func watch(t *testing.T) *audience {
-	return &audience{t: t, turns: map[string]*domain.TurnFold{}, ended: map[string]string{}, chats: map[string]string{}, calls: map[string]bool{}}
+	return &audience{
+		t:     t,
+		turns: map[string]*domain.TurnFold{},
+		ended: map[string]string{},
+		chats: map[string]string{},
+		calls: map[string]bool{},
+	}
 }
 
 func (a *audience) take(step domain.ReplayStep) {
 	a.t.Helper()
+
 	e, err := parse(step.Data)
 	require.NoError(a.t, err)
+
 	switch step.Name {
 	case domain.ReplayCut: // what the hand-over closes
 		for _, id := range a.order {
@@ -165,9 +267,11 @@ func (a *audience) take(step domain.ReplayStep) {
 				a.ended[id] = "interrupted"
 			}
 		}
+
 		for id := range a.calls {
 			a.calls[id] = true
 		}
+
 		for id := range a.chats {
 			a.chats[id] = "ended"
 		}
@@ -175,15 +279,18 @@ func (a *audience) take(step domain.ReplayStep) {
 		for id, state := range a.chats {
 			require.Equal(a.t, "ended", state, "chat %s still runs", id)
 		}
+
 		if e.Trigger == domain.TriggerAnswer {
 			require.Contains(a.t, a.chats, step.ChatID)
 		} else {
 			require.Equal(a.t, domain.TriggerReplay, e.Trigger)
 			require.NotContains(a.t, a.chats, step.ChatID)
 		}
+
 		a.chats[step.ChatID] = "open"
 	case domain.EventChatEnd:
 		require.Equal(a.t, "open", a.chats[step.ChatID])
+
 		a.chats[step.ChatID] = "ended"
 		for id, end := range a.ended {
 			require.NotEmpty(a.t, end, "turn %s is open at the end of a chat", id)
@@ -193,6 +300,7 @@ func (a *audience) take(step domain.ReplayStep) {
 		require.NotContains(a.t, a.turns, e.TurnID)
 		a.turns[e.TurnID] = domain.NewTurnFold(domain.Turn{TurnID: e.TurnID})
 		a.order = append(a.order, e.TurnID)
+
 		a.ended[e.TurnID] = ""
 		if step.Entry.ReasoningField != "" {
 			a.fields = append(a.fields, step.Entry.ReasoningField)
@@ -203,6 +311,7 @@ func (a *audience) take(step domain.ReplayStep) {
 		a.ended[e.TurnID] = e.Status
 	case domain.EventTurnPatch:
 		require.Contains(a.t, a.turns, e.TurnID)
+
 		if e.PatchType == domain.PatchAddToolCall {
 			require.NotContains(a.t, a.calls, e.ToolCall.ID)
 			a.calls[e.ToolCall.ID] = false
@@ -210,11 +319,13 @@ func (a *audience) take(step domain.ReplayStep) {
 		} else {
 			require.Empty(a.t, step.ServerCallID)
 		}
+
 		if e.PatchType == domain.PatchToolResult {
 			require.False(a.t, a.calls[e.ToolCallID], "call %s has two results", e.ToolCallID)
 			a.calls[e.ToolCallID] = true
 		}
 	}
+
 	if fold := a.turns[e.TurnID]; fold != nil {
 		require.NoError(a.t, fold.Apply(domain.LoggedEvent{Event: domain.Event{Name: step.Name, ChatID: step.ChatID, Data: step.Data}}))
 	}
@@ -223,17 +334,21 @@ func (a *audience) take(step domain.ReplayStep) {
 // said are the turns that ended well, with their text and results.
 func (a *audience) said() []string {
 	var out []string
+
 	for _, id := range a.order {
 		turn := a.turns[id].Turn()
 		if a.ended[id] != "completed" {
 			continue
 		}
+
 		var text strings.Builder
 		for _, b := range turn.Blocks {
 			fmt.Fprintf(&text, "%s:%s|", b.Type, b.Content)
 		}
+
 		out = append(out, string(turn.Role)+" "+text.String())
 	}
+
 	return out
 }
 
@@ -241,23 +356,30 @@ func (a *audience) whole(r *recording) {
 	a.t.Helper()
 	require.Len(a.t, a.order, len(r.entries))
 	said := strings.Join(a.said(), "\n")
+
 	var serverIDs, fields []string
+
 	for _, e := range r.entries {
 		if e.ReasoningField != "" {
 			fields = append(fields, e.ReasoningField)
 		}
+
 		for _, c := range e.Calls {
 			serverIDs = append(serverIDs, c.ServerCallID)
 		}
+
 		for _, b := range e.Blocks {
 			require.Contains(a.t, said, b.Content)
 		}
+
 		for _, c := range e.Calls {
 			require.Contains(a.t, said, c.Result)
 		}
 	}
+
 	require.Equal(a.t, serverIDs, a.serverIDs)
 	require.Equal(a.t, fields, a.fields)
+
 	for id, state := range a.chats {
 		require.Equal(a.t, "ended", state, id)
 	}
@@ -270,27 +392,36 @@ func TestTheRecordedEventsArePlayedAsTheyWere(t *testing.T) {
 	r.chat("two", true)
 	steps := r.script(r.events)
 	require.Len(t, steps, len(r.events), "every event is played")
+
 	a := watch(t)
 	for i, step := range steps {
 		require.Equal(t, r.events[i].Name, step.Name)
+
 		if i > 0 {
 			require.Equal(t, r.events[i].At.Sub(r.events[i-1].At).Milliseconds(), step.Gap)
 		}
+
 		a.take(step)
 	}
+
 	a.whole(r)
+
 	text, err := json.Marshal(steps)
 	require.NoError(t, err)
+
 	for _, e := range r.entries { // nothing of the source is named
 		require.NotContains(t, string(text), e.ID)
 		require.NotContains(t, string(text), e.ChatID)
+
 		for _, c := range e.Calls {
 			require.NotContains(t, string(text), c.ID)
+
 			if c.Question != nil {
 				require.NotContains(t, string(text), c.Question.ID)
 			}
 		}
 	}
+
 	require.Equal(t, []domain.ContentPart{{Type: "text", Text: "one"}}, steps[1].Entry.Parts)
 	packed, err := Encode(steps)
 	require.NoError(t, err)
@@ -304,18 +435,22 @@ func TestChatsWhoseEventsAreGoneArePutTogetherFromTheRecords(t *testing.T) {
 	r := newRecording(t)
 	r.chat("one", false)
 	r.chat("two", true)
+
 	for gone := 0; gone <= len(r.events); gone++ { // the log forgets from its beginning on
 		a := watch(t)
 		for _, step := range r.script(r.events[gone:]) {
 			a.take(step)
 		}
+
 		a.whole(r)
 	}
+
 	for hole := range r.events { // or has lost one in the middle
 		a := watch(t)
 		for _, step := range r.script(append(append([]domain.LoggedEvent{}, r.events[:hole]...), r.events[hole+1:]...)) {
 			a.take(step)
 		}
+
 		a.whole(r)
 	}
 }
@@ -325,6 +460,7 @@ func TestPlayingGoesOnBehindAnInterruptionAnywhere(t *testing.T) {
 	r := newRecording(t)
 	r.chat("one", true)
 	r.chat("two", false)
+
 	steps := r.script(r.events)
 	for at := range len(steps) + 1 {
 		again, position, err := resume(steps, at)
@@ -332,21 +468,27 @@ func TestPlayingGoesOnBehindAnInterruptionAnywhere(t *testing.T) {
 		require.Equal(t, at+1, position)
 		require.Equal(t, steps[:at], again[:at], "what was played stays")
 		require.Equal(t, domain.ReplayCut, again[at].Name)
+
 		a := watch(t)
 		for _, step := range again {
 			a.take(step)
 		}
+
 		for id, state := range a.chats {
 			require.Equal(t, "ended", state, "chat %s, interrupted at %d", id, at)
 		}
+
 		said := strings.Join(a.said(), "\n")
+
 		for i, e := range r.entries {
 			if e.Calls == nil { // a call may have been cancelled by the interruption
 				require.Contains(t, said, e.Blocks[len(e.Blocks)-1].Content, "turn %d, interrupted at %d", i, at)
 			}
 		}
+
 		twice, _, err := resume(again, min(position+3, len(again)))
 		require.NoError(t, err)
+
 		a = watch(t)
 		for _, step := range twice {
 			a.take(step)
@@ -359,32 +501,41 @@ func TestCheckpointsComeWithTheirTurns(t *testing.T) {
 	r := newRecording(t)
 	chat := r.chat("one", false)
 	before, after := r.session+".aa", r.session+".bb"
+
 	r.tree.Checkpoints = []domain.CheckpointRecord{
 		{ID: domain.NewID(), TurnID: r.entries[0].ID, ChatID: &chat, Kind: domain.CheckpointUserTurn, Label: "one", SnapshotID: &before},
 		{ID: domain.NewID(), TurnID: r.entries[1].ID, ChatID: &chat, Kind: domain.CheckpointToolBatch, SnapshotID: &after},
 	}
 	for _, events := range [][]domain.LoggedEvent{r.events, nil} {
 		steps := r.script(events)
+
 		var files []string
+
 		started := map[string]bool{}
 		results := 0
+
 		for _, step := range steps {
 			e, err := parse(step.Data)
 			require.NoError(t, err)
+
 			if step.Name == domain.EventTurnStart {
 				started[e.TurnID] = true
 			}
+
 			if e.PatchType == domain.PatchToolResult {
 				results++
 			}
+
 			if step.Files != "" {
 				files = append(files, step.Files)
 				require.True(t, started[step.Checkpoint.TurnID], "a checkpoint comes after its turn began")
 			}
+
 			if step.Name == domain.ReplayBatch {
 				require.Equal(t, 1, results, "the files of a batch are those behind its last result")
 			}
 		}
+
 		require.Equal(t, []string{before, after}, files)
 	}
 }
@@ -393,6 +544,7 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
 	r := newRecording(t)
 	r.chat("one", false)
+
 	active := "x"
 	for want, session := range map[string]domain.Session{
 		domain.ReplayRunning: {Status: domain.SessionRunning, ActiveChatID: &active},
@@ -403,8 +555,10 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 		require.NoError(t, src.entry(r.entries[0]))
 		require.Equal(t, want, src.reason(session))
 	}
+
 	empty := newSource(r.session)
 	require.Equal(t, domain.ReplayNoTurns, empty.reason(domain.Session{Status: domain.SessionCreated}))
+
 	odd := newSource(r.session)
 	strange := r.entries[0]
 	strange.Kind = "hologram"

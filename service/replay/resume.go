@@ -28,11 +28,13 @@ func (p *played) reset() {
 func state(steps []domain.ReplayStep) (*played, error) {
 	p := &played{}
 	p.reset()
+
 	for _, step := range steps {
 		e, err := parse(step.Data)
 		if err != nil {
 			return nil, err
 		}
+
 		switch step.Name {
 		case domain.ReplayCut:
 			p.reset()
@@ -46,6 +48,7 @@ func state(steps []domain.ReplayStep) (*played, error) {
 		case domain.EventTurnEnd:
 			delete(p.turns, e.TurnID)
 			delete(p.paused, e.TurnID)
+
 			if domain.TurnStatus(e.Status) == domain.TurnPaused {
 				p.paused[e.TurnID] = true
 			}
@@ -54,10 +57,12 @@ func state(steps []domain.ReplayStep) (*played, error) {
 		case domain.EventQuestionResolved:
 			delete(p.asked, e.QuestionID)
 		}
+
 		if _, open := p.turns[e.TurnID]; open {
 			p.turns[e.TurnID] = append(p.turns[e.TurnID], step)
 		}
 	}
+
 	return p, nil
 }
 
@@ -79,71 +84,92 @@ func (p *played) call(e event) {
 // are left out. Position is where playing goes on.
 func resume(script []domain.ReplayStep, at int) (steps []domain.ReplayStep, position int, err error) {
 	at = min(at, len(script))
+
 	was, err := state(script[:at])
 	if err != nil {
 		return nil, 0, err
 	}
+
 	names := eventarchive.Names{IDs: map[string]string{}}
+
 	dead := map[string]bool{} // turns and calls that were closed for good
 	for id := range was.paused {
 		dead[id] = true
 	}
+
 	for id := range was.calls {
 		dead[id] = true
 	}
+
 	for id := range was.asked {
 		dead[id] = true
 	}
+
 	steps = append(steps, script[:at]...)
 	steps = append(steps, domain.ReplayStep{Name: domain.ReplayCut, Data: json.RawMessage("{}")})
 	position = len(steps)
+
 	cut := was.running || len(was.paused) > 0
 	if cut {
 		names.IDs[was.start.ChatID] = domain.NewID()
 	}
+
 	var again []domain.ReplayStep
 	if was.running {
 		again = append(again, was.start)
 	}
+
 	for _, id := range was.order {
 		if before, open := was.turns[id]; open {
 			names.IDs[id] = domain.NewID()
+
 			again = append(again, before...)
 		}
 	}
+
 	for _, step := range again { // the calls of a turn that is emitted again are new ones
 		if e, err := parse(step.Data); err == nil && e.ToolCall != nil {
 			names.IDs[e.ToolCall.ID] = domain.NewToolCallID()
 			delete(dead, e.ToolCall.ID)
+
 			if ref := e.ToolCall.PendingQuestionRef; ref != nil {
 				names.IDs[ref.QuestionID] = domain.NewID()
 				delete(dead, ref.QuestionID)
 			}
 		}
 	}
+
 	fresh := cut && !was.running // the chat has yet to start for the first time
+
 	for i, step := range append(again, script[at:]...) {
 		e, err := parse(step.Data)
 		if err != nil {
 			return nil, 0, err
 		}
+
 		if i < len(again) {
 			step.Gap = 0
 		}
+
 		if dead[e.TurnID] && step.Name != domain.EventTurnStart || dead[e.ToolCallID] || dead[e.QuestionID] {
 			continue
 		}
+
 		if step.Name == domain.EventChatStart && (i == 0 && was.running || fresh && step.ChatID == was.start.ChatID) {
 			if step.Data, err = firstStart(step.Data); err != nil {
 				return nil, 0, err
 			}
+
 			fresh = false
 		}
+
 		if step, err = rename(step, names); err != nil {
 			return nil, 0, err
 		}
+
 		steps = append(steps, step)
 	}
+
 	return steps, position, nil
 }
 
@@ -155,17 +181,23 @@ func rename(step domain.ReplayStep, names eventarchive.Names) (domain.ReplayStep
 	if len(names.IDs) == 0 {
 		return step, nil
 	}
+
 	if to, known := names.IDs[step.ChatID]; known {
 		step.ChatID = to
 	}
+
 	if step.Checkpoint != nil {
 		k := *step.Checkpoint
 		if to, known := names.IDs[k.TurnID]; known {
 			k.TurnID = to
 		}
+
 		step.Checkpoint = &k
 	}
+
 	var err error
+
 	step.Data, err = names.Data(step.Data)
+
 	return step, err
 }

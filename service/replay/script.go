@@ -21,20 +21,25 @@ const maxStep = 64 << 20
 // Encode makes an object of a script.
 func Encode(steps []domain.ReplayStep) ([]byte, error) {
 	var out bytes.Buffer
+
 	zip, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}
+
 	lines := json.NewEncoder(zip)
 	lines.SetEscapeHTML(false)
+
 	for _, step := range steps {
 		if err := lines.Encode(step); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := zip.Close(); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -45,15 +50,20 @@ func Decode(data []byte) ([]domain.ReplayStep, error) {
 		return nil, err
 	}
 	defer unzip.Close()
+
 	lines := bufio.NewScanner(unzip)
 	lines.Buffer(nil, maxStep)
+
 	var steps []domain.ReplayStep
+
 	for lines.Scan() {
 		var step domain.ReplayStep
 		if err := json.Unmarshal(lines.Bytes(), &step); err != nil {
 			return nil, fmt.Errorf("step %d of the script: %w", len(steps), err)
 		}
+
 		steps = append(steps, step)
 	}
+
 	return steps, lines.Err()
 }

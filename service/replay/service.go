@@ -68,6 +68,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("replay: the configuration needs Records, Events, Objects, Files, Runs and Logger")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -77,10 +78,12 @@ func (d *Service) Preview(ctx context.Context, session domain.Session) (domain.R
 	if err != nil {
 		return domain.ReplayPreview{}, err
 	}
+
 	preview := domain.ReplayPreview{SessionID: session.ID, Intent: session.Intent, Supported: true}
 	if reason := src.reason(session); reason != "" {
 		preview.Supported, preview.Reason = false, &reason
 	}
+
 	return preview, nil
 }
 
@@ -96,6 +99,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 	if err != nil {
 		return "", err
 	}
+
 	switch reason := src.reason(session); reason {
 	case "":
 	case domain.ReplayRunning:
@@ -103,19 +107,25 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 	default:
 		return "", domain.Newf(domain.Conflict, "replay_unsupported", "the session cannot be replayed: %s", reason)
 	}
+
 	if err := d.cfg.Events.Events(ctx, session.ID, src.event); err != nil {
 		return "", fmt.Errorf("read the events of %s: %w", session.ID, err)
 	}
+
 	made := domain.NewReplay{SessionID: domain.NewID(), BranchID: domain.NewID(), Source: session, OwnerID: caller.ID, Speed: speed}
+
 	steps, err := src.script(made.SessionID, made.BranchID)
 	if err != nil {
 		return "", err
 	}
+
 	made.Total, made.Snapshot = len(steps), src.before()
 	if err := d.make(ctx, made, steps, src.pictures()); err != nil {
 		return "", errors.Join(err, d.discard(ctx, made.SessionID))
 	}
+
 	d.start(ctx, made.SessionID, caller.ID)
+
 	return made.SessionID, nil
 }
 
@@ -124,11 +134,13 @@ func (d *Service) make(ctx context.Context, in domain.NewReplay, steps []domain.
 	if in.Script, err = d.keep(ctx, in.SessionID, steps); err != nil {
 		return err
 	}
+
 	if pictures {
 		if err := d.cfg.Objects.CopyPrefix(ctx, images(in.Source.ID), images(in.SessionID)); err != nil {
 			return err
 		}
 	}
+
 	return d.cfg.Records.CreateReplay(ctx, in)
 }
 
@@ -139,9 +151,11 @@ func images(sessionID string) string { return "images/" + sessionID + "/" }
 func (d *Service) discard(ctx context.Context, sessionID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
+
 	if _, err := d.cfg.Records.Replay(ctx, sessionID); domain.AsError(err).Kind != domain.NotFound {
 		return err
 	}
+
 	return errors.Join(d.cfg.Objects.DeletePrefix(ctx, Prefix(sessionID)), d.cfg.Objects.DeletePrefix(ctx, images(sessionID)))
 }
 
@@ -153,6 +167,7 @@ func (s *source) before() string {
 			return *k.SnapshotID
 		}
 	}
+
 	return ""
 }
 
@@ -165,6 +180,7 @@ func (s *source) pictures() bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -173,7 +189,9 @@ func (d *Service) keep(ctx context.Context, sessionID string, steps []domain.Rep
 	if err != nil {
 		return "", err
 	}
+
 	key = Prefix(sessionID) + domain.NewID()
+
 	return key, d.cfg.Objects.Put(ctx, key, data)
 }
 
@@ -190,10 +208,12 @@ func (d *Service) Script(ctx context.Context, key string) ([]domain.ReplayStep, 
 	if err != nil {
 		return nil, err
 	}
+
 	steps, err := Decode(data)
 	if err != nil {
 		return nil, &domain.Error{Kind: domain.Invalid, Code: "replay_damaged", Message: "the script of this replay is damaged", Err: err}
 	}
+
 	return steps, nil
 }
 
@@ -203,20 +223,24 @@ func (d *Service) Change(ctx context.Context, owner domain.User, session domain.
 	if err != nil {
 		return err
 	}
+
 	if change.Speed != nil {
 		if err := d.cfg.Records.SetReplaySpeed(ctx, owner.ID, session.ID, *change.Speed); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case change.HandOver:
 		if err := d.cfg.Records.HandOverReplay(ctx, owner.ID, session.ID); err != nil {
 			return err
 		}
+
 		return d.Settle(ctx, session.ID)
 	case change.Resume && (claim.Status == domain.ReplayPaused || claim.Status == domain.ReplayAutonomous):
 		return d.resume(ctx, owner, session, claim)
 	}
+
 	return nil
 }
 
@@ -226,18 +250,23 @@ func (d *Service) resume(ctx context.Context, owner domain.User, session domain.
 	if err != nil {
 		return err
 	}
+
 	steps, position, err := resume(script, claim.Position)
 	if err != nil {
 		return err
 	}
+
 	key, err := d.keep(ctx, session.ID, steps)
 	if err != nil {
 		return err
 	}
+
 	if err := d.cfg.Records.ResumeReplay(ctx, owner.ID, claim, key, position, len(steps)); err != nil {
 		return err
 	}
+
 	d.start(ctx, session.ID, owner.ID)
+
 	return nil
 }
 
@@ -248,20 +277,32 @@ func (d *Service) Settle(ctx context.Context, sessionID string) error {
 	if err != nil || !claim.FilesOwed {
 		return err
 	}
+
 	own, source, found, err := d.cfg.Records.ReplayPair(ctx, sessionID)
 	if err != nil {
 		return err
 	}
+
 	if !found {
-		d.cfg.Logger.Warn("source session of a replay deleted, skipping its files", "session_id", sessionID, "source_session_id", claim.SourceID)
+		d.cfg.Logger.Warn(
+			"source session of a replay deleted, skipping its files",
+			"session_id",
+			sessionID,
+			"source_session_id",
+			claim.SourceID,
+		)
+
 		return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
 	}
+
 	if err := d.cfg.Objects.CopyPrefix(ctx, "snapshots/"+source.ID+"/", "snapshots/"+sessionID+"/"); err != nil {
 		return fmt.Errorf("copy the snapshots of %s: %w", source.ID, err)
 	}
+
 	if err := d.cfg.Files.CopyFiles(ctx, source, own, claim.SnapshotID); err != nil {
 		return fmt.Errorf("copy the files of %s: %w", source.ID, err)
 	}
+
 	return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
 }
 
@@ -275,13 +316,17 @@ func (d *Service) Repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var failed []error
+
 	for _, id := range stale {
 		own, _, _, err := d.cfg.Records.ReplayPair(ctx, id)
 		if err == nil {
 			d.start(ctx, id, own.OwnerID)
 		}
+
 		failed = append(failed, err)
 	}
+
 	return errors.Join(failed...)
 }

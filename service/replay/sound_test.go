@@ -21,6 +21,7 @@ func TestEventsThatAreNotSoundAreNotPlayed(t *testing.T) {
 	t.Parallel()
 	r := newRecording(t)
 	r.chat("one", true)
+
 	for field, value := range map[string]any{
 		"mode": "dreaming", "role": "god", "kind": "hologram", "loop_id": "elsewhere", "status": "golden", "parent_fork_tool_call_id": "call_x",
 		"resolution": "perhaps", "text_delta": "a\x00b",
@@ -28,22 +29,37 @@ func TestEventsThatAreNotSoundAreNotPlayed(t *testing.T) {
 		for i, e := range r.events {
 			var data map[string]any
 			require.NoError(t, json.Unmarshal(e.Data, &data))
+
 			if _, has := data[field]; !has && field != "parent_fork_tool_call_id" || e.Name == domain.EventChatEnd {
 				continue
 			}
+
 			data[field] = value
 			events := slices.Clone(r.events)
 			changed, err := json.Marshal(data)
 			require.NoError(t, err)
+
 			events[i].Data = changed
+
 			a := watch(t)
 			for _, step := range r.script(events) {
 				a.take(step)
+
 				if field == "parent_fork_tool_call_id" && e.Name != domain.EventTurnStart {
 					continue // it means nothing there
 				}
-				require.NotContains(t, string(step.Data), strings.Trim(string(mustJSON(value)), `"`), "%s of event %d, %s", field, i, e.Name)
+
+				require.NotContains(
+					t,
+					string(step.Data),
+					strings.Trim(string(mustJSON(value)), `"`),
+					"%s of event %d, %s",
+					field,
+					i,
+					e.Name,
+				)
 			}
+
 			a.whole(r)
 		}
 	}
@@ -54,6 +70,7 @@ func mustJSON(v any) []byte {
 	if err != nil {
 		panic(err)
 	}
+
 	return data
 }
 
@@ -64,10 +81,16 @@ func TestAReplayOfAReplayWaitsUntilItIsOver(t *testing.T) {
 	src := newSource(r.session)
 	require.NoError(t, src.frame(r.tree))
 	require.NoError(t, src.entry(r.entries[0]))
+
 	for status, want := range map[domain.ReplayStatus]string{
 		domain.ReplayPlaying: domain.ReplayRunning, domain.ReplayPaused: domain.ReplayRunning, domain.ReplayFinished: "", domain.ReplayAutonomous: "",
 	} {
-		require.Equal(t, want, src.reason(domain.Session{Status: domain.SessionCompleted, Replay: &domain.ReplayState{Status: &status}}), status)
+		require.Equal(
+			t,
+			want,
+			src.reason(domain.Session{Status: domain.SessionCompleted, Replay: &domain.ReplayState{Status: &status}}),
+			status,
+		)
 	}
 }
 
@@ -78,7 +101,13 @@ type shelf struct {
 	created bool
 }
 
-func (s *shelf) SessionRecords(_ context.Context, id string, _ bool, frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error {
+func (s *shelf) SessionRecords(
+	_ context.Context,
+	id string,
+	_ bool,
+	frame func(domain.SessionTree) error,
+	entry func(domain.EntryRecord) error,
+) error {
 	return errors.Join(frame(domain.SessionTree{Chats: []domain.ChatRecord{{ID: "c"}}}),
 		entry(domain.EntryRecord{
 			ID: "e", ChatID: "c", Kind: domain.KindMessage, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: domain.RootLoop,
@@ -94,6 +123,7 @@ func (s *shelf) Replay(context.Context, string) (domain.ReplayClaim, error) {
 	if s.created {
 		return domain.ReplayClaim{}, nil
 	}
+
 	return domain.ReplayClaim{}, domain.Newf(domain.NotFound, "replay_not_found", "none")
 }
 
@@ -114,16 +144,19 @@ func (s *shelf) DeletePrefix(_ context.Context, prefix string) error {
 
 func TestAReplayThatIsNotMadeLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
+
 	for _, created := range []bool{false, true} {
 		s := &shelf{created: created}
 		service := &Service{cfg: Config{Records: s, Events: s, Objects: s, Logger: slog.New(slog.DiscardHandler)}}
 		_, err := service.Start(t.Context(), domain.User{ID: "u"}, domain.Session{ID: "s", Status: domain.SessionCompleted}, 1)
 		require.ErrorContains(t, err, "the records are away")
+
 		if created { // the answer was lost, not the row: it needs what is there
 			require.Len(t, s.keys, 2)
 		} else {
 			require.Empty(t, s.keys)
 		}
+
 		_, err = service.Script(t.Context(), "k")
 		require.True(t, domain.HasCode(err, "replay_damaged"), err)
 	}

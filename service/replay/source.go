@@ -41,6 +41,7 @@ func (s *source) frame(tree domain.SessionTree) error {
 	for _, chat := range tree.Chats {
 		s.chats[chat.ID] = chat
 	}
+
 	return nil
 }
 
@@ -48,9 +49,11 @@ func (s *source) entry(e domain.EntryRecord) error {
 	if _, known := s.byChat[e.ChatID]; !known {
 		s.order = append(s.order, e.ChatID)
 	}
+
 	s.entries = append(s.entries, e)
 	s.byChat[e.ChatID] = append(s.byChat[e.ChatID], e)
 	s.on[e.ID] = &e
+
 	return nil
 }
 
@@ -60,23 +63,29 @@ func (s *source) event(e domain.LoggedEvent) error {
 	if !slices.Contains(playable, e.Name) {
 		return nil
 	}
+
 	p, err := parse(e.Data)
 	if err != nil {
 		return nil //nolint:nilerr // a body that is gone: its chat is put together from the records
 	}
+
 	chat := e.ChatID
 	if e.Name == domain.EventSessionCompacted && p.Turn != nil {
 		if on := s.on[p.Turn.TurnID]; on != nil {
 			chat = on.ChatID
 		}
 	}
+
 	if _, known := s.byChat[chat]; !known {
 		return nil
 	}
+
 	if turn := p.turn(); turn != "" && s.on[turn] == nil {
 		return nil
 	}
+
 	s.events[chat] = append(s.events[chat], e)
+
 	return nil
 }
 
@@ -89,13 +98,16 @@ func (s *source) reason(session domain.Session) string {
 	case len(s.entries) == 0:
 		return domain.ReplayNoTurns
 	}
+
 	for _, e := range s.entries {
 		if e.Kind != domain.KindMessage && e.Kind != domain.KindCompaction {
 			return domain.ReplayUnsupported
 		}
+
 		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused {
 			return domain.ReplayRunning
 		}
 	}
+
 	return ""
 }

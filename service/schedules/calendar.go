@@ -23,20 +23,24 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 	case to.Sub(from) > mostRange:
 		return nil, domain.Invalidf("query.to", "is more than 366 days after from")
 	}
+
 	tasks, err := s.cfg.Records.ScheduledTasks(ctx, ownerID)
 	if err != nil {
 		return nil, err
 	}
+
 	entries := make([]domain.CalendarEntry, len(tasks))
 	for i, task := range tasks {
 		entries[i] = domain.CalendarEntry{TaskID: task.ID, Title: task.Title, Occurrences: []time.Time{}}
 		if !task.Enabled {
 			continue
 		}
+
 		if err := occurrences(task, from, to, &entries[i]); err != nil {
 			return nil, err
 		}
 	}
+
 	return entries, nil
 }
 
@@ -45,22 +49,27 @@ func occurrences(task domain.ScheduledTask, from, to time.Time, entry *domain.Ca
 	if err != nil {
 		return err
 	}
+
 	zone, err := time.LoadLocation(task.Timezone)
 	if err != nil {
 		return err
 	}
+
 	if task.ExpiresAt != nil && task.ExpiresAt.Before(to) {
 		to = *task.ExpiresAt
 	}
+
 	for at := from.Add(-time.Nanosecond); ; {
 		next, ok := parsed.Next(at, zone)
 		if !ok || !next.Before(to) {
 			return nil
 		}
+
 		if len(entry.Occurrences) == mostOccurrences {
 			entry.Truncated = true
 			return nil
 		}
+
 		entry.Occurrences = append(entry.Occurrences, next.UTC())
 		at = next
 	}

@@ -23,52 +23,67 @@ func (s *Service) check(ctx context.Context, spec *domain.TaskSpec, expiry bool)
 	if err := checkSpec(spec); err != nil {
 		return err
 	}
+
 	if expiry && spec.ExpiresAt != nil && !spec.ExpiresAt.After(time.Now()) {
 		return domain.Invalidf("body.expires_at", "is in the past")
 	}
+
 	if spec.Model == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+
 	if _, err := s.cfg.Models.Resolve(ctx, *spec.Model); domain.HasCode(err, domain.CodeUnknownModel) {
 		e := domain.Invalidf("body.model", "is not a model of the gateway")
 		e.Code = domain.CodeUnknownModel
+
 		return e
 	}
+
 	return nil
 }
 
 // checkSpec checks what needs no other service, and cleans texts.
 func checkSpec(spec *domain.TaskSpec) error {
 	spec.Title, spec.Prompt = domain.CleanText(spec.Title), domain.CleanText(spec.Prompt)
+
 	spec.Cron = strings.TrimSpace(spec.Cron)
 	if strings.TrimSpace(spec.Prompt) == "" {
 		return domain.Invalidf("body.prompt", "is empty")
 	}
+
 	if _, err := cron.Parse(spec.Cron); err != nil {
 		var fault *cron.Error
 		errors.As(err, &fault)
 		e := domain.Invalidf("body.cron", "%s", domain.CleanText(fault.Error()))
 		e.Code = "invalid_cron"
+
 		return e
 	}
+
 	if spec.Timezone == "" {
 		spec.Timezone = systemZone()
 	}
+
 	if !knownZone(spec.Timezone) {
 		e := domain.Invalidf("body.timezone", "is not an IANA time zone, as Europe/Berlin or UTC")
 		e.Code = "invalid_timezone"
+
 		return e
 	}
+
 	if err := checkOutcome(spec); err != nil {
 		return err
 	}
+
 	if len(spec.OutputSchema) > 0 {
 		if _, err := domain.CompileSchema(spec.OutputSchema); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -79,10 +94,12 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 	if len(named) == 0 {
 		return nil
 	}
+
 	own, err := s.cfg.Records.OwnWebhooks(ctx, ownerID, named)
 	if err == nil && !own {
 		err = domain.Invalidf("body.notify", "names a webhook that you do not have")
 	}
+
 	return err
 }
 
@@ -90,20 +107,25 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 func checkOutcome(spec *domain.TaskSpec) error {
 	for i, pattern := range spec.Files {
 		at := fmt.Sprintf("body.files[%d]", i)
+
 		switch {
 		case strings.ContainsRune(pattern, 0) || !doublestar.ValidatePattern(pattern):
 			return domain.Invalidf(at, "is not a valid pattern")
 		case path.IsAbs(pattern) || slices.Contains(strings.Split(pattern, "/"), ".."):
 			return domain.Invalidf(at, "leaves the workspace")
 		}
+
 		spec.Files[i] = domain.CleanText(pattern)
 	}
+
 	for i, command := range spec.Commands {
 		if strings.TrimSpace(command) == "" || strings.ContainsRune(command, 0) {
 			return domain.Invalidf(fmt.Sprintf("body.commands[%d]", i), "is empty or has a NUL character")
 		}
+
 		spec.Commands[i] = domain.CleanText(command)
 	}
+
 	return nil
 }
 
@@ -112,7 +134,9 @@ func knownZone(name string) bool {
 	if name == "" || name == "Local" {
 		return false
 	}
+
 	_, err := time.LoadLocation(name)
+
 	return err == nil
 }
 
@@ -121,11 +145,13 @@ func systemZone() string {
 	if name := strings.TrimPrefix(os.Getenv("TZ"), ":"); knownZone(name) {
 		return name
 	}
+
 	if target, err := filepath.EvalSymlinks("/etc/localtime"); err == nil {
 		if _, name, found := strings.Cut(target, "zoneinfo/"); found && knownZone(name) {
 			return name
 		}
 	}
+
 	return "UTC"
 }
 
@@ -136,7 +162,8 @@ func sameTime(a, b *time.Time) bool {
 // otherSession reports whether a session that was made for one cannot be used for the
 // other.
 func otherSession(a, b domain.TaskSpec) bool {
-	return !same(a.Model, b.Model) || a.SkipConfirmations != b.SkipConfirmations || a.Persistent != b.Persistent || !sameBudget(a.Budget, b.Budget) ||
+	return !same(a.Model, b.Model) || a.SkipConfirmations != b.SkipConfirmations || a.Persistent != b.Persistent ||
+		!sameBudget(a.Budget, b.Budget) ||
 		!same(a.QuestionPolicy, b.QuestionPolicy)
 }
 
@@ -144,6 +171,7 @@ func sameBudget(a, b *domain.Budget) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
+
 	return same(a.MaxTokens, b.MaxTokens) && same(a.MaxCost, b.MaxCost)
 }
 

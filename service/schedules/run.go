@@ -14,7 +14,9 @@ func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error
 	if err != nil {
 		return false, err
 	}
+
 	s.follow(ctx, taskID, plan)
+
 	return plan.More, nil
 }
 
@@ -25,7 +27,9 @@ func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, erro
 	if err != nil {
 		return domain.RunWaits, err
 	}
+
 	s.follow(ctx, plan.TaskID, plan)
+
 	switch {
 	case claimed.Ended:
 		return domain.RunOver, nil
@@ -39,21 +43,26 @@ func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, erro
 		if e.Retryable() {
 			return domain.RunWaits, err
 		}
+
 		plan, err := s.cfg.Records.BlockRun(ctx, runID, e.Code, e.Message)
 		if err == nil {
 			s.follow(ctx, plan.TaskID, plan)
 		}
+
 		return domain.RunOver, err
 	}
+
 	cancelled, err := s.cfg.Records.RunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
 	}
+
 	return domain.RunWaits, err
 }
 
 func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID string, err error) {
 	task := run.Task
+
 	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
 		ID: run.SessionID, Intent: task.Title, Model: task.Model,
 		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
@@ -61,11 +70,13 @@ func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID strin
 	if err != nil {
 		return "", err
 	}
+
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Prompt}},
 		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: "schedule-run/" + run.RunID,
 		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
 	})
+
 	return ack.ChatID, err
 }
 
@@ -76,7 +87,9 @@ func (s *Service) End(ctx context.Context, runID string) (domain.RunNext, error)
 	if err != nil {
 		return domain.RunWaits, err
 	}
+
 	s.follow(ctx, plan.TaskID, plan)
+
 	return next, nil
 }
 
@@ -91,5 +104,6 @@ func (s *Service) EndChecks(ctx context.Context, runID string, checks []domain.R
 	if err == nil {
 		s.follow(ctx, plan.TaskID, plan)
 	}
+
 	return err
 }

@@ -79,6 +79,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
 		return nil, errors.New("schedules: the configuration needs Records, Runs, Chats, Models and Logger")
 	}
+
 	return &Service{cfg, make(chan struct{}, mostSyncs)}, nil
 }
 
@@ -87,13 +88,16 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec domain.TaskSp
 	if err := s.check(ctx, &spec, true); err != nil {
 		return domain.ScheduledTask{}, err
 	}
+
 	if err := s.checkNotify(ctx, ownerID, nil, spec.Notify); err != nil {
 		return domain.ScheduledTask{}, err
 	}
+
 	task, err := s.cfg.Records.CreateScheduledTask(ctx, ownerID, spec)
 	if err == nil {
 		s.synchronise(ctx, task.ID)
 	}
+
 	return task, err
 }
 
@@ -117,29 +121,37 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*doma
 	// What needs the model server is checked before the lock.
 	proposed := before.TaskSpec
 	set(&proposed)
+
 	if err := s.check(ctx, &proposed, !sameTime(proposed.ExpiresAt, before.ExpiresAt)); err != nil {
 		return before, err
 	}
+
 	if err := s.checkNotify(ctx, ownerID, before.Notify, proposed.Notify); err != nil {
 		return before, err
 	}
+
 	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *domain.ScheduledTask) error {
 		was := task.TaskSpec
 		set(&task.TaskSpec)
+
 		if err := checkSpec(&task.TaskSpec); err != nil {
 			return err
 		}
+
 		if otherSession(was, task.TaskSpec) {
 			task.SessionID = nil
 		}
+
 		if task.Enabled && !was.Enabled {
 			task.ConsecutiveFailures, task.PausedReason = 0, nil
 		}
+
 		return nil
 	})
 	if err == nil {
 		s.synchronise(ctx, id)
 	}
+
 	return task, err
 }
 
@@ -149,12 +161,15 @@ func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bo
 		if enabled {
 			task.ConsecutiveFailures, task.PausedReason = 0, nil
 		}
+
 		task.Enabled = enabled
+
 		return nil
 	})
 	if err == nil {
 		s.synchronise(ctx, id)
 	}
+
 	return task, err
 }
 
@@ -164,6 +179,7 @@ func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
 	if err == nil {
 		s.synchronise(ctx, id)
 	}
+
 	return err
 }
 
@@ -173,7 +189,9 @@ func (s *Service) RunNow(ctx context.Context, ownerID, id string) (domain.Schedu
 	if err != nil {
 		return domain.ScheduledRun{}, err
 	}
+
 	s.follow(ctx, id, plan)
+
 	return *plan.Run, nil
 }
 
@@ -189,6 +207,7 @@ const syncTimeout = 10 * time.Second
 func (s *Service) Sync(ctx context.Context, taskID string) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+
 	return s.cfg.Records.SyncSchedule(ctx, taskID, s.cfg.Runs.SyncSchedule)
 }
 
@@ -200,9 +219,12 @@ func (s *Service) synchronise(ctx context.Context, taskID string) {
 	default:
 		return
 	}
+
 	ctx = context.WithoutCancel(ctx)
+
 	go func() {
 		defer func() { <-s.syncs }()
+
 		if err := s.Sync(ctx, taskID); err != nil {
 			s.cfg.Logger.Warn("failed to update the schedule of a task, retrying", "task_id", taskID, "error", err)
 		}
@@ -217,11 +239,13 @@ func (s *Service) follow(ctx context.Context, taskID string, plan domain.TickPla
 			s.cfg.Logger.Warn("failed to stop a scheduled run, retrying", "session_id", run.SessionID, "error", err)
 		}
 	}
+
 	for _, run := range plan.Start {
 		if err := s.cfg.Runs.StartScheduledRun(ctx, run); err != nil {
 			s.cfg.Logger.Warn("failed to start a scheduled run, retrying", "run_id", run, "error", err)
 		}
 	}
+
 	if plan.Sync {
 		s.synchronise(ctx, taskID)
 	}
@@ -233,6 +257,7 @@ func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err e
 	if err == nil && open {
 		s.follow(ctx, plan.TaskID, plan)
 	}
+
 	return open, err
 }
 
@@ -242,6 +267,7 @@ func (s *Service) FailRun(ctx context.Context, runID, code, message string) erro
 	if err == nil {
 		s.follow(ctx, plan.TaskID, plan)
 	}
+
 	return err
 }
 
@@ -251,6 +277,7 @@ func (s *Service) Stop(ctx context.Context, run domain.RunSession) error {
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}
+
 	return err
 }
 

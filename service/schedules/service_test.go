@@ -25,7 +25,9 @@ func (h hanging) DeleteScheduledTask(context.Context, string, string) error { re
 
 func (h hanging) SyncSchedule(context.Context, string, func(context.Context, domain.ScheduleSync) error) error {
 	h.began <- struct{}{}
+
 	<-h.release
+
 	return nil
 }
 
@@ -39,6 +41,7 @@ func TestService_synchronise_isBounded(t *testing.T) {
 		for i := range 100 {
 			require.NoError(t, s.Delete(t.Context(), "owner", strconv.Itoa(i)))
 		}
+
 		synctest.Wait()
 		require.Len(t, h.began, mostSyncs)
 

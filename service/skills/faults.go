@@ -17,15 +17,19 @@ func refusal(where string, err error) error {
 		for _, problem := range invalid.Problems {
 			e.Fields = append(e.Fields, domain.Field{Location: where, Message: problem})
 		}
+
 		return e
 	}
+
 	if unsafe, ok := errors.AsType[*safezip.Error](err); ok {
 		kind := domain.Invalid
 		if unsafe.Reason == safezip.TooLarge || unsafe.Reason == safezip.Expands || unsafe.Reason == safezip.TooManyFiles {
 			kind = domain.TooLarge
 		}
+
 		return domain.Newf(kind, "invalid_skill_archive", "the package cannot be unpacked: %s", unsafe.Text)
 	}
+
 	return err
 }
 
@@ -34,11 +38,14 @@ func problemOf(err error) string {
 	if invalid, ok := errors.AsType[*skillpack.Error](err); ok {
 		return invalid.Error()
 	}
+
 	if e, ok := errors.AsType[*domain.Error](err); ok {
 		return e.Message
 	}
+
 	if errors.Is(err, skillpack.ErrChanged) || errors.Is(err, context.DeadlineExceeded) {
 		return "its files change all the time"
 	}
+
 	return "it cannot be read"
 }

@@ -22,38 +22,47 @@ func (s *Service) Install(ctx context.Context, session domain.Session, in domain
 	if err := checkInstall(in); err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	if s.Registry == nil {
 		return domain.SkillInstalled{}, skillregistry.NotConfigured()
 	}
+
 	p, chosen, err := s.fetch(ctx, in)
 	if err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	if err := s.store.keep(ctx, p); err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	w, err := s.open(ctx, session)
 	if err != nil {
 		return domain.SkillInstalled{}, err
 	}
 	defer w.Close()
+
 	dir := path.Join(SessionDir, in.Name)
 	if _, err := s.place(ctx, w, dir, p); err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	record := domain.SessionSkill{
 		SessionID: session.ID, Name: in.Name, Source: domain.SkillRegistry, Org: in.Org, Version: chosen.Version, Digest: p.Digest,
 	}
 	if err := s.Records.PutSessionSkill(ctx, record); err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	replaced, err := s.Records.InstallSkill(ctx, domain.InstalledSkill{
 		OwnerID: session.OwnerID, Org: in.Org, Name: in.Name, Version: chosen.Version, Digest: p.Digest,
 	})
 	if err != nil {
 		return domain.SkillInstalled{}, err
 	}
+
 	s.installed.forget(session.OwnerID)
+
 	return domain.SkillInstalled{
 		Name: in.Name, Version: chosen.Version, Digest: p.Digest, Dir: dir, FileCount: len(p.Files), ReplacedVersion: replaced,
 	}, nil
@@ -70,6 +79,7 @@ func checkInstall(in domain.SkillInstall) error {
 	case in.Digest != "" && !digestForm.MatchString(withPrefix(in.Digest)):
 		return domain.Invalidf("body.digest", "is not a SHA-256 in hex")
 	}
+
 	return nil
 }
 
@@ -79,6 +89,7 @@ func withPrefix(digest string) string {
 	if digest == "" || strings.HasPrefix(digest, "sha256:") {
 		return digest
 	}
+
 	return "sha256:" + strings.ToLower(digest)
 }
 
@@ -88,19 +99,23 @@ func (s *Service) fetch(ctx context.Context, in domain.SkillInstall) (skillpack.
 	if err != nil {
 		return skillpack.Pack{}, chosen, err
 	}
+
 	archive, etag, err := s.Registry.Download(ctx, in.Org, in.Name, chosen.Version)
 	if err != nil {
 		return skillpack.Pack{}, chosen, err
 	}
+
 	p, err := skillpack.FromZIP(ctx, bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
 		return p, chosen, refusal("body.name", err)
 	}
+
 	if err := named(p, in.Name, "body.name"); err != nil {
 		return p, chosen, err
 	}
 	// The digest may be that of the package's content or of the archive.
 	sum := sha256.Sum256(archive)
+
 	names := []string{p.Digest, "sha256:" + hex.EncodeToString(sum[:])}
 	for _, want := range []string{withPrefix(in.Digest), withPrefix(chosen.Digest), withPrefix(etag)} {
 		if digestForm.MatchString(want) && !slices.Contains(names, want) {
@@ -108,6 +123,7 @@ func (s *Service) fetch(ctx context.Context, in domain.SkillInstall) (skillpack.
 				"the package of %s/%s %s is not the one that its digest names; nothing was installed", in.Org, in.Name, chosen.Version)
 		}
 	}
+
 	return p, chosen, nil
 }
 
@@ -117,15 +133,31 @@ func (s *Service) choose(ctx context.Context, in domain.SkillInstall) (skillregi
 	if err != nil {
 		return skillregistry.Version{}, err
 	}
+
 	for _, v := range versions {
 		if v.Version == in.Version || in.Version == "" && v.Released && !v.Yanked {
 			return v, nil
 		}
 	}
+
 	if in.Version == "" {
-		return skillregistry.Version{}, domain.Newf(domain.NotFound, "skill_not_released", "no version of %s/%s is released; name one", in.Org, in.Name)
+		return skillregistry.Version{}, domain.Newf(
+			domain.NotFound,
+			"skill_not_released",
+			"no version of %s/%s is released; name one",
+			in.Org,
+			in.Name,
+		)
 	}
-	return skillregistry.Version{}, domain.Newf(domain.NotFound, "skill_version_not_found", "%s/%s has no version %s", in.Org, in.Name, in.Version)
+
+	return skillregistry.Version{}, domain.Newf(
+		domain.NotFound,
+		"skill_version_not_found",
+		"%s/%s has no version %s",
+		in.Org,
+		in.Name,
+		in.Version,
+	)
 }
 
 // detailOfRegistry describes the released version of a skill that is not
@@ -135,17 +167,21 @@ func (s *Service) detailOfRegistry(ctx context.Context, id string) (domain.Skill
 	if !found {
 		org, name, found = strings.Cut(id, "/")
 	}
+
 	if !found || !orgForm.MatchString(org) || skillpack.CheckName(name) != "" || s.Registry == nil {
 		return domain.SkillDetail{}, notFound(id)
 	}
+
 	chosen, err := s.choose(ctx, domain.SkillInstall{Org: org, Name: name})
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	v, err := s.Registry.Version(ctx, org, name, chosen.Version)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	detail := domain.SkillDetail{
 		Skill: domain.Skill{
 			ID: registryID(org, name), Org: org, Name: name, Description: v.Description, Version: chosen.Version,
@@ -156,5 +192,6 @@ func (s *Service) detailOfRegistry(ctx context.Context, id string) (domain.Skill
 	for _, f := range v.Files {
 		detail.Files = append(detail.Files, domain.SkillFile{Path: f.Path, Size: f.Size})
 	}
+
 	return detail, nil
 }

@@ -20,6 +20,7 @@ func (s *Service) Catalog(ctx context.Context, user domain.User) ([]domain.Skill
 	if err != nil {
 		return nil, err
 	}
+
 	return s.shown(ctx, byTheirNames(firstOfName(list))), nil
 }
 
@@ -29,7 +30,9 @@ func (s *Service) Installed(ctx context.Context, user domain.User) ([]domain.Ski
 	if err != nil {
 		return nil, err
 	}
+
 	list = append(list, s.partner.entries(ctx, true)...)
+
 	return s.shown(ctx, byTheirNames(firstOfName(list))), nil
 }
 
@@ -44,7 +47,9 @@ func (s *Service) shown(ctx context.Context, list []*entry) []domain.Skill {
 	for i, e := range list {
 		out[i] = e.Skill
 	}
+
 	s.addReleases(ctx, out)
+
 	return out
 }
 
@@ -54,6 +59,7 @@ func (s *Service) OfSession(ctx context.Context, session domain.Session) ([]doma
 	if err == nil {
 		s.addReleases(ctx, out)
 	}
+
 	return out, err
 }
 
@@ -66,6 +72,7 @@ func (s *Service) SetUp(ctx context.Context, session domain.Session) ([]domain.S
 
 func (s *Service) listSession(ctx context.Context, session domain.Session) ([]domain.Skill, error) {
 	var w *workspace.Workspace
+
 	if !s.Workspaces.Lacks(session.ID, SessionDir) {
 		var err error
 		if w, err = s.open(ctx, session); err != nil {
@@ -73,24 +80,30 @@ func (s *Service) listSession(ctx context.Context, session domain.Session) ([]do
 		}
 		defer w.Close()
 	}
+
 	list, _, err := s.ofSession(ctx, session, w)
 	if err != nil {
 		return nil, err
 	}
+
 	uploaded := func(e *entry) bool { return e.pack == nil && e.Problem == "" }
+
 	var known map[string]domain.SessionSkill
 	if slices.ContainsFunc(list, uploaded) {
 		if known, err = s.known(ctx, session.ID); err != nil {
 			return nil, err
 		}
 	}
+
 	out := make([]domain.Skill, len(list))
 	for i, e := range list {
 		if uploaded(e) {
 			s.lookInto(ctx, w, e, known)
 		}
+
 		out[i] = e.Skill
 	}
+
 	return out, ctx.Err()
 }
 
@@ -102,9 +115,11 @@ func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry
 		e.Problem = problemOf(err)
 		return
 	}
+
 	e.Digest = p.Digest
 	if record, ok := known[e.Name]; ok {
 		e.Source, e.Org, e.InstalledAt = record.Source, record.Org, &record.InstalledAt
+
 		e.Changed = record.Digest != p.Digest
 		if record.Source == domain.SkillRegistry {
 			e.ID, e.Version = registryID(record.Org, record.Name), record.Version
@@ -114,10 +129,12 @@ func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry
 
 func (s *Service) known(ctx context.Context, sessionID string) (map[string]domain.SessionSkill, error) {
 	records, err := s.Records.SessionSkills(ctx, sessionID)
+
 	known := make(map[string]domain.SessionSkill, len(records))
 	for _, r := range records {
 		known[r.Name] = r
 	}
+
 	return known, err
 }
 
@@ -133,19 +150,24 @@ func (s *Service) Detail(ctx context.Context, user domain.User, id string) (doma
 	if rest, ok := strings.CutPrefix(id, "uploaded:"); ok {
 		return s.detailOfUploaded(ctx, user, rest)
 	}
+
 	list, err := s.catalog(ctx, user.ID)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	e := byID(list, id)
 	if e == nil {
 		return s.detailOfRegistry(ctx, id)
 	}
+
 	skill := s.shown(ctx, []*entry{e})[0]
 	if e.Problem != "" {
 		return domain.SkillDetail{Skill: skill}, nil
 	}
+
 	p, err := e.pack(ctx)
+
 	return detailOf(skill, p), err
 }
 
@@ -158,36 +180,46 @@ func detailOf(skill domain.Skill, p skillpack.Pack) domain.SkillDetail {
 
 func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (domain.SkillDetail, error) {
 	sessionID, name, _ := strings.Cut(rest, ":")
+
 	session, _, err := s.Records.ReadSession(ctx, user, sessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return domain.SkillDetail{}, notFound("uploaded:" + rest)
 	}
+
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	w, err := s.open(ctx, session)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
 	defer w.Close()
+
 	list, err := s.scan(ctx, session.ID, w)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	e := byName(list, name)
 	if e == nil {
 		return domain.SkillDetail{}, notFound("uploaded:" + rest)
 	}
+
 	known, err := s.known(ctx, session.ID)
 	if err != nil {
 		return domain.SkillDetail{}, err
 	}
+
 	if e.Problem == "" {
 		s.lookInto(ctx, w, e, known)
 	}
+
 	if e.Problem != "" {
 		return domain.SkillDetail{Skill: e.Skill}, nil
 	}
+
 	p, err := s.inspect(ctx, w, e.Dir)
+
 	return detailOf(e.Skill, p), err
 }

@@ -27,11 +27,14 @@ func newMemo[K comparable, V any](most int, keep time.Duration) *memo[K, V] {
 func (m *memo[K, V]) get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	found, ok := m.values[key]
 	if ok && m.keep > 0 && time.Now().After(found.until) {
 		delete(m.values, key)
+
 		ok = false
 	}
+
 	return found.value, ok
 }
 
@@ -40,15 +43,18 @@ func (m *memo[K, V]) put(key K, value V) { m.putFor(key, value, m.keep) }
 func (m *memo[K, V]) putFor(key K, value V, keep time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if len(m.values) >= m.most {
 		clear(m.values) // what is in use comes back at once
 	}
+
 	m.values[key] = remembered[V]{value, time.Now().Add(keep)}
 }
 
 func (m *memo[K, V]) forget(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.values, key)
 }
 

@@ -14,20 +14,28 @@ import (
 // Offer gives the skills that the model of a session can load. A session without
 // an id is any session. An error comes with what could be found all the same.
 func (s *Service) Offer(ctx context.Context, session domain.Session) ([]domain.SkillOffer, error) {
-	var w *workspace.Workspace
-	var opening error
+	var (
+		w       *workspace.Workspace
+		opening error
+	)
 	if session.ID != "" {
 		if w, opening = s.open(ctx, session); opening == nil {
 			defer w.Close()
 		}
 	}
+
 	list, snapshot, err := s.ofSession(ctx, session, w)
+
 	offers := make([]domain.SkillOffer, 0, len(list))
 	for _, e := range list {
 		if e.Problem == "" {
-			offers = append(offers, domain.SkillOffer{Name: e.Name, Description: e.Description, Primary: isPrimary(snapshot, e), OfSolution: e.rank > 0})
+			offers = append(
+				offers,
+				domain.SkillOffer{Name: e.Name, Description: e.Description, Primary: isPrimary(snapshot, e), OfSolution: e.rank > 0},
+			)
 		}
 	}
+
 	return offers, errors.Join(opening, err)
 }
 
@@ -37,7 +45,9 @@ func (s *Service) Offers(ctx context.Context, session domain.Session) (bool, err
 	if len(s.builtin) > 0 {
 		return true, nil
 	}
+
 	offers, err := s.Offer(ctx, session)
+
 	return len(offers) > 0, err
 }
 
@@ -49,7 +59,9 @@ func (s *Service) Load(ctx context.Context, session domain.Session, name string)
 		return domain.LoadedSkill{}, err
 	}
 	defer w.Close()
+
 	list, _, err := s.ofSession(ctx, session, w)
+
 	found := byName(list, name)
 	switch {
 	case found == nil && err != nil:
@@ -57,16 +69,25 @@ func (s *Service) Load(ctx context.Context, session domain.Session, name string)
 	case found == nil:
 		return domain.LoadedSkill{}, notFound(name)
 	case found.Problem != "":
-		return domain.LoadedSkill{}, domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "skill %s cannot be used: %s", name, found.Problem)
+		return domain.LoadedSkill{}, domain.Newf(
+			domain.Invalid,
+			domain.CodeInvalidSkill,
+			"skill %s cannot be used: %s",
+			name,
+			found.Problem,
+		)
 	}
+
 	p, dir, err := s.packOf(ctx, w, found)
 	if err != nil {
 		return domain.LoadedSkill{}, refusal("name", err)
 	}
+
 	changed, err := s.note(ctx, session.ID, found, p.Digest)
 	if err != nil {
 		return domain.LoadedSkill{}, err
 	}
+
 	return domain.LoadedSkill{
 		Name: name, Version: found.Version, Dir: dir, Digest: p.Digest, Body: p.Body, Files: filesOf(p),
 		RequiredEnv: p.RequiredEnv, Changed: changed,
@@ -79,10 +100,13 @@ func (s *Service) packOf(ctx context.Context, w *workspace.Workspace, e *entry) 
 		p, err = s.inspect(ctx, w, e.Dir)
 		return p, e.Dir, err
 	}
+
 	if p, err = e.pack(ctx); err != nil {
 		return p, "", err
 	}
+
 	dir, err = s.copyOf(ctx, w, p)
+
 	return p, dir, err
 }
 
@@ -93,13 +117,16 @@ func (s *Service) note(ctx context.Context, sessionID string, e *entry, digest s
 	if err != nil || before != "" {
 		return before != digest, err
 	}
+
 	if e.pack != nil {
 		return false, nil
 	}
+
 	known, err := s.Records.SessionSkills(ctx, sessionID)
 	if err != nil {
 		return false, err
 	}
+
 	for _, record := range known {
 		if record.Name == e.Name {
 			return record.Digest != digest, nil
@@ -117,6 +144,7 @@ func byName(list []*entry, name string) *entry {
 			return e
 		}
 	}
+
 	return nil
 }
 
@@ -125,5 +153,6 @@ func filesOf(p skillpack.Pack) []domain.SkillFile {
 	for i, f := range p.Files {
 		files[i] = domain.SkillFile{Path: f.Path, Size: f.Size}
 	}
+
 	return files
 }

@@ -38,30 +38,39 @@ type partner struct {
 func (p *partners) entries(ctx context.Context, fresh bool) []*entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if !fresh && time.Since(p.looked) < partnersFor {
 		return p.list
 	}
+
 	dirs, err := os.ReadDir(p.dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			p.logger.Warn("failed to read the directory of skills", "error", err)
 		}
+
 		dirs = nil
 	}
+
 	known, list := map[string]partner{}, []*entry(nil)
+
 	for _, dir := range dirs {
 		name := dir.Name()
 		if !dir.IsDir() || skillpack.CheckName(name) != "" {
 			continue
 		}
+
 		now := p.read(ctx, name)
 		if ctx.Err() != nil {
 			return p.list
 		}
+
 		known[name] = now
 		list = append(list, now.entry)
 	}
+
 	p.known, p.list, p.looked = known, list, time.Now()
+
 	return list
 }
 
@@ -70,30 +79,38 @@ func (p *partners) entries(ctx context.Context, fresh bool) []*entry {
 func (p *partners) read(ctx context.Context, name string) partner {
 	path := filepath.Join(p.dir, name)
 	files, look, err := hostFiles(path)
+
 	before, seen := p.known[name]
 	if err == nil && seen && before.look == look {
 		return before
 	}
+
 	var pack skillpack.Pack
 	if err == nil {
 		pack, err = skillpack.Inspect(ctx, files)
 	}
+
 	if err == nil && pack.Name != name {
 		err = fmt.Errorf("its name is %s, and must be that of its directory", pack.Name)
 	}
+
 	now := partner{look: look}
 	if err != nil {
 		if ctx.Err() == nil && (!seen || before.look != look) {
 			p.logger.Warn("failed to load a skill of the operator", "skill", name, "error", err)
 		}
+
 		now.entry = &entry{Skill: domain.Skill{Name: name, Problem: problemOf(err)}}
 	} else {
 		now.entry = entryOf(domain.SkillPartner, "", pack)
 	}
+
 	now.entry.ID, now.entry.Source = "partner:"+name, domain.SkillPartner
+
 	if info, err := os.Stat(path); err == nil {
 		changed := info.ModTime().UTC()
 		now.entry.InstalledAt = &changed
 	}
+
 	return now
 }

@@ -21,8 +21,10 @@ func (s *Service) place(ctx context.Context, w *workspace.Workspace, dir string,
 	defer lock.Unlock()
 
 	above := path.Dir(dir)
+
 	fresh := path.Join(above, freshPrefix+rand.Text())
 	defer func() { _ = w.Remove(context.WithoutCancel(ctx), fresh, true) }() // gone when all went well
+
 	for _, f := range p.Files {
 		if err := writeTo(ctx, w, path.Join(fresh, f.Path), f); err != nil {
 			return false, err
@@ -31,14 +33,17 @@ func (s *Service) place(ctx context.Context, w *workspace.Workspace, dir string,
 	// Another process may place the same package at this moment.
 	for attempt := 1; ; attempt++ {
 		old := path.Join(above, asideName(path.Base(dir)))
+
 		err := w.Rename(dir, old, false)
 		switch {
 		case err == nil:
 			replaced = true
+
 			defer func() { _ = w.Remove(context.WithoutCancel(ctx), old, true) }()
 		case !domain.HasCode(err, domain.CodeFileNotFound):
 			return false, err
 		}
+
 		err = w.Rename(fresh, dir, false)
 		if err == nil || !domain.HasCode(err, workspace.CodeExists) || attempt == 5 {
 			return replaced, err
@@ -52,7 +57,9 @@ func writeTo(ctx context.Context, w *workspace.Workspace, to string, f skillpack
 		return err
 	}
 	defer content.Close()
+
 	_, err = w.WriteFile(ctx, to, content, workspace.WriteOptions{Parents: true, Mode: f.Mode.Perm()})
+
 	return err
 }
 
@@ -63,6 +70,8 @@ func (s *Service) copyOf(ctx context.Context, w *workspace.Workspace, p skillpac
 	if there, err := s.inspect(ctx, w, dir); err == nil && there.Digest == p.Digest {
 		return dir, nil
 	}
+
 	_, err = s.place(ctx, w, dir, p)
+
 	return dir, err
 }

@@ -34,10 +34,12 @@ func TestInstall(t *testing.T) {
 	// released waits for a release: a list does not wait for a registry that is slow to answer.
 	released := func(version string) domain.Skill {
 		var skill *domain.Skill
+
 		require.Eventually(t, func() bool {
 			skill = w.listed(session, "tables")
 			return skill != nil && skill.ReleaseVersion == version
 		}, 3*time.Minute, 10*time.Millisecond)
+
 		return *skill
 	}
 	skill := released("1.0.0")
@@ -76,6 +78,7 @@ func TestInstall(t *testing.T) {
 	// An older one by its version; also without a registry all stays usable.
 	_, err = w.skills.Install(t.Context(), other, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0", Digest: skill.Digest})
 	require.NoError(t, err)
+
 	w.skills = w.start("")
 	require.Equal(t, "one", w.load(w.session(""), "tables").Body)
 }
@@ -90,8 +93,15 @@ func TestInstallsThatAreRefused(t *testing.T) {
 	w.registry.publish("acme/tables", "3.0.0", false, []byte("no archive"), "")
 	w.registry.publish("acme/tables", "4.0.0", false, archive(t, "SKILL.md", document("tables", "1.0.0", ""), "../evil", "x"), "")
 	w.registry.publish("acme/tables", "5.0.0", false, archive(t, "SKILL.md", "broken"), "")
-	w.registry.publish("acme/tables", "6.0.0", false, archive(t, "zeros", strings.Repeat("\x00", 3<<20), "SKILL.md", document("tables", "1.0.0", "")), "")
+	w.registry.publish(
+		"acme/tables",
+		"6.0.0",
+		false,
+		archive(t, "zeros", strings.Repeat("\x00", 3<<20), "SKILL.md", document("tables", "1.0.0", "")),
+		"",
+	)
 	w.registry.publish("acme/other", "1.0.0", true, good, "")
+
 	for what, tc := range map[string]struct {
 		in   domain.SkillInstall
 		kind domain.Kind
@@ -120,6 +130,7 @@ func TestInstallsThatAreRefused(t *testing.T) {
 		require.Equal(t, tc.kind, e.Kind, "%s: %v", what, err)
 		require.Equal(t, tc.code, e.Code, what)
 	}
+
 	require.Nil(t, w.listed(session, "tables"))
 
 	w.registry.fail(500)
@@ -129,6 +140,7 @@ func TestInstallsThatAreRefused(t *testing.T) {
 	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, err)
 	require.NotContains(t, domain.AsError(err).Message, "127.0.0.1")
+
 	w.skills = w.start("")
 	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables"})
 	require.True(t, domain.HasCode(err, domain.CodeNoRegistry), err)
@@ -142,15 +154,19 @@ func TestSearch(t *testing.T) {
 		t.Helper()
 		hits, err := w.skills.Search(t.Context(), w.ann, q, limit)
 		require.NoError(t, err)
+
 		ids := make([]string, len(hits))
 		for i, hit := range hits {
 			require.Positive(t, hit.Score)
 			require.LessOrEqual(t, hit.Score, 1.0)
+
 			if i > 0 {
 				require.LessOrEqual(t, hit.Score, hits[i-1].Score)
 			}
+
 			ids[i] = hit.ID
 		}
+
 		return ids
 	}
 	require.Equal(t, "builtin:git-workflow", found("GIT", 10)[0])

@@ -35,22 +35,29 @@ func (s *Service) addReleases(ctx context.Context, list []domain.Skill) {
 	if s.Registry == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, releasesWithin)
 	defer cancel()
+
 	var all sync.WaitGroup
+
 	slots := make(chan struct{}, releasesAtATime)
+
 	for i := range list {
 		if list[i].Source != domain.SkillRegistry {
 			continue
 		}
+
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
+
 			skill := &list[i]
 			skill.ReleaseVersion = s.released(ctx, skill.Org, skill.Name)
 			skill.UpdateAvailable = newer(skill.ReleaseVersion, skill.Version)
 		})
 	}
+
 	all.Wait()
 }
 
@@ -60,19 +67,24 @@ func (s *Service) released(ctx context.Context, org, name string) string {
 	if known, ok := s.releases.get(key); ok {
 		return known.version
 	}
+
 	versions, err := s.Registry.Versions(ctx, org, name)
 	if err != nil {
 		s.Logger.Debug("failed to look up the release of a skill", "skill", key, "error", err)
 		s.releases.putFor(key, release{}, noReleaseFor)
+
 		return ""
 	}
+
 	for _, v := range versions {
 		if v.Released {
 			s.releases.put(key, release{v.Version})
 			return v.Version
 		}
 	}
+
 	s.releases.put(key, release{})
+
 	return ""
 }
 
@@ -81,6 +93,7 @@ func newer(a, b string) bool {
 	if !versionForm.MatchString(a) || !versionForm.MatchString(b) {
 		return a != "" && b != "" && a != b
 	}
+
 	return compareVersions(a, b) > 0
 }
 
@@ -88,10 +101,12 @@ func compareVersions(a, b string) int {
 	a, _, _ = strings.Cut(a, "+")
 	b, _, _ = strings.Cut(b, "+")
 	numbersA, preA, _ := strings.Cut(a, "-")
+
 	numbersB, preB, _ := strings.Cut(b, "-")
 	if c := compareParts(numbersA, numbersB); c != 0 {
 		return c
 	}
+
 	switch { // a version comes after its previews
 	case preA == "" && preB == "":
 		return 0
@@ -100,6 +115,7 @@ func compareVersions(a, b string) int {
 	case preB == "":
 		return -1
 	}
+
 	return compareParts(preA, preB)
 }
 
@@ -109,6 +125,7 @@ func compareParts(a, b string) int {
 		x, errX := strconv.ParseUint(left[i], 10, 64)
 		y, errY := strconv.ParseUint(right[i], 10, 64)
 		c := 0
+
 		switch {
 		case errX == nil && errY == nil:
 			c = cmp.Compare(x, y)
@@ -119,9 +136,11 @@ func compareParts(a, b string) int {
 		default:
 			c = strings.Compare(left[i], right[i])
 		}
+
 		if c != 0 {
 			return c
 		}
 	}
+
 	return cmp.Compare(len(left), len(right))
 }

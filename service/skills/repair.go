@@ -31,10 +31,12 @@ func asideName(name string) string { return asidePrefix + name + "-" + rand.Text
 // other directories.
 func setAside(dir string) string {
 	rest, found := strings.CutPrefix(dir, asidePrefix)
+
 	last := strings.LastIndexByte(rest, '-')
 	if !found || last < 0 || skillpack.CheckName(rest[:last]) != "" {
 		return ""
 	}
+
 	return rest[:last]
 }
 
@@ -48,13 +50,16 @@ func (s *Service) repair(ctx context.Context, w *workspace.Workspace, above stri
 		if left.Type != workspace.Directory || name == "" && !strings.HasPrefix(left.Name, freshPrefix) {
 			continue
 		}
+
 		from := path.Join(above, left.Name)
 		if name == "" {
 			if time.Since(left.ModTime) > freshFor {
 				_ = w.Remove(ctx, from, true)
 			}
+
 			continue
 		}
+
 		lock := s.placing.of(w.HostPath() + "/" + path.Join(above, name))
 		if !lock.TryLock() {
 			continue // it is being placed here at this moment
@@ -67,5 +72,6 @@ func (s *Service) repair(ctx context.Context, w *workspace.Workspace, above stri
 		}
 		lock.Unlock()
 	}
+
 	return renamed
 }

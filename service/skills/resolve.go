@@ -19,6 +19,7 @@ import (
 func (s *Service) catalog(ctx context.Context, ownerID string) ([]*entry, error) {
 	list, err := s.installedBy(ctx, ownerID)
 	list = append(list, s.partner.entries(ctx, false)...)
+
 	return append(list, s.builtin...), err
 }
 
@@ -27,19 +28,23 @@ func (s *Service) installedBy(ctx context.Context, ownerID string) ([]*entry, er
 	if ownerID == "" {
 		return nil, nil
 	}
+
 	records, known := s.installed.get(ownerID)
 	if !known {
 		var err error
 		if records, err = s.Records.InstalledSkills(ctx, ownerID); err != nil {
 			return nil, err
 		}
+
 		s.installed.put(ownerID, records)
 	}
+
 	list := make([]*entry, len(records))
 	for i, r := range records {
 		list[i] = s.kept(ctx, registryID(r.Org, r.Name), domain.SkillRegistry, r.Name, r.Digest)
 		list[i].Org, list[i].Version, list[i].InstalledAt = r.Org, r.Version, &r.InstalledAt
 	}
+
 	return list, nil
 }
 
@@ -54,33 +59,43 @@ func (s *Service) kept(ctx context.Context, id string, source domain.SkillSource
 			pack:  func(context.Context) (skillpack.Pack, error) { return skillpack.Pack{}, err },
 		}
 	}
+
 	return entryOf(source, id, p)
 }
 
 // ofSession gives the skills of a session: one of each name, the primary one
 // first, then those that its solution names, then by name. An error comes with what could be found all the same.
-func (s *Service) ofSession(ctx context.Context, session domain.Session, w *workspace.Workspace) (list []*entry, snapshot *domain.SkillSnapshot, err error) {
+func (s *Service) ofSession(
+	ctx context.Context,
+	session domain.Session,
+	w *workspace.Workspace,
+) (list []*entry, snapshot *domain.SkillSnapshot, err error) {
 	var faults [3]error
 	if w != nil {
 		list, faults[0] = s.scan(ctx, session.ID, w)
 	}
+
 	if wantsPrimary(session) {
 		if snapshot, faults[1] = s.Snapshot(ctx, session); snapshot != nil {
 			list = append(list, s.pinned(ctx, snapshot))
 		}
 	}
+
 	others, err := s.catalog(ctx, session.OwnerID)
 	faults[2] = err
 	alone := len(list) == 0 && len(others) == len(s.builtin) // then they are of one name each, in order
+
 	wanted := s.wanted(session)
 	if list = append(list, others...); !alone || len(wanted) > 0 {
 		list = inOrder(markWanted(firstOfName(list), wanted), snapshot)
 	}
+
 	for _, fault := range faults {
 		if fault != nil {
 			return list, snapshot, fault
 		}
 	}
+
 	return list, snapshot, nil
 }
 
@@ -92,10 +107,13 @@ func inOrder(list []*entry, snapshot *domain.SkillSnapshot) []*entry {
 			if first {
 				return -1
 			}
+
 			return 1
 		}
+
 		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.Name, b.Name))
 	})
+
 	return list
 }
 
@@ -104,6 +122,7 @@ func place(e *entry) int {
 	if e.rank == 0 {
 		return math.MaxInt
 	}
+
 	return e.rank
 }
 
@@ -116,6 +135,7 @@ func (s *Service) pinned(ctx context.Context, snapshot *domain.SkillSnapshot) *e
 	source, _, _ := strings.Cut(snapshot.SkillID, ":")
 	e := s.kept(ctx, snapshot.SkillID, domain.SkillSource(source), snapshot.Name, snapshot.Digest)
 	e.Org, e.Version, e.InstalledAt = snapshot.Org, snapshot.Version, &snapshot.TakenAt
+
 	return e
 }
 
@@ -123,15 +143,19 @@ func (s *Service) pinned(ctx context.Context, snapshot *domain.SkillSnapshot) *e
 // be used hides nothing that can.
 func firstOfName(list []*entry) []*entry {
 	usable := map[string]bool{}
+
 	for _, e := range list {
 		if e.Problem == "" {
 			usable[e.Name] = true
 		}
 	}
+
 	seen := map[string]bool{}
+
 	return slices.DeleteFunc(slices.Clone(list), func(e *entry) bool {
 		hidden := seen[e.Name] || e.Problem != "" && usable[e.Name]
 		seen[e.Name] = seen[e.Name] || !hidden
+
 		return hidden
 	})
 }

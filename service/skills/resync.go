@@ -15,29 +15,37 @@ import (
 func (s *Service) Resync(ctx context.Context, session domain.Session) (domain.SkillResync, error) {
 	s.partner.entries(ctx, true)
 	s.installed.forget(session.OwnerID)
+
 	w, err := s.open(ctx, session)
 	if err != nil {
 		return domain.SkillResync{}, err
 	}
 	defer w.Close()
+
 	if copies, err := w.List(ctx, copiesDir, maxSessionEntries); err == nil {
 		s.repair(ctx, w, copiesDir, copies)
 	}
+
 	found, err := s.scan(ctx, session.ID, w)
 	if err != nil {
 		return domain.SkillResync{}, err
 	}
+
 	known, err := s.known(ctx, session.ID)
 	if err != nil {
 		return domain.SkillResync{}, err
 	}
+
 	var out domain.SkillResync
+
 	for _, e := range found {
 		record, recorded := known[e.Name]
 		delete(known, e.Name)
+
 		if e.Problem == "" {
 			s.lookInto(ctx, w, e, map[string]domain.SessionSkill{})
 		}
+
 		switch {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
@@ -52,16 +60,20 @@ func (s *Service) Resync(ctx context.Context, session domain.Session) (domain.Sk
 		default:
 			continue
 		}
+
 		record.Digest = e.Digest
 		if record.Source == domain.SkillUploaded || e.Version != "" {
 			record.Version = e.Version
 		}
+
 		if err := s.Records.PutSessionSkill(ctx, record); err != nil {
 			return out, err
 		}
 	}
+
 	if out.Removed = slices.Sorted(maps.Keys(known)); len(out.Removed) > 0 {
 		err = s.Records.DropSessionSkills(ctx, session.ID, out.Removed)
 	}
+
 	return out, err
 }

@@ -38,17 +38,21 @@ func (s *Service) scan(ctx context.Context, sessionID string, w *workspace.Works
 	if err == nil && s.repair(ctx, w, SessionDir, dirs) {
 		dirs, err = w.List(ctx, SessionDir, maxSessionEntries)
 	}
+
 	if domain.HasCode(err, domain.CodeFileNotFound) || domain.HasCode(err, workspace.CodeNotDirectory) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var list []*entry
 	for _, dir := range dirs {
 		if dir.Type != workspace.Directory || strings.HasPrefix(dir.Name, ".") || len(list) == maxSessionSkills {
 			continue
 		}
+
 		found := s.document(sessionID, w, dir.Name)
 		list = append(list, &entry{
 			Skill: domain.Skill{
@@ -58,6 +62,7 @@ func (s *Service) scan(ctx context.Context, sessionID string, w *workspace.Works
 			doc: found.doc,
 		})
 	}
+
 	return list, nil
 }
 
@@ -68,27 +73,35 @@ func (s *Service) document(sessionID string, w *workspace.Workspace, name string
 	if problem := skillpack.CheckName(name); problem != "" {
 		return parsed{problem: "the name of its directory " + problem}
 	}
+
 	file := path.Join(SessionDir, name, skillpack.DocumentName)
+
 	info, err := w.Stat(file)
 	if err != nil {
 		return parsed{problem: "it has no " + skillpack.DocumentName}
 	}
+
 	key := sessionID + "/" + file + info.ETag()
 	if found, ok := s.documents.get(key); ok {
 		return found
 	}
+
 	var found parsed
+
 	content, _, err := w.ReadFile(file, skillpack.MaxDocument)
 	if err == nil {
 		found.doc, err = skillpack.Parse(content)
 	}
+
 	switch {
 	case err != nil:
 		found.problem = problemOf(err)
 	case found.doc.Name != name:
 		found.problem = "the name in its front matter is not that of its directory"
 	}
+
 	s.documents.put(key, found)
+
 	return found
 }
 
@@ -101,18 +114,22 @@ func (s *Service) inspect(ctx context.Context, w *workspace.Workspace, dir strin
 		if err != nil {
 			return skillpack.Pack{}, err
 		}
+
 		known, ok := s.digests.get(look)
 		if ok {
 			known.Files = slices.SortedFunc(slices.Values(files), func(a, b skillpack.File) int { return strings.Compare(a.Path, b.Path) })
 			return known, nil
 		}
+
 		p, err := skillpack.Inspect(ctx, files)
 		if err == nil {
 			remembered := p
 			remembered.Files = nil // they belong to this workspace's descriptor
 			s.digests.put(look, remembered)
+
 			return p, nil
 		}
+
 		if !errors.Is(err, skillpack.ErrChanged) && !domain.HasCode(err, domain.CodeFileNotFound) || attempt == 3 {
 			return skillpack.Pack{}, err
 		}
@@ -123,17 +140,21 @@ func (s *Service) inspect(ctx context.Context, w *workspace.Workspace, dir strin
 // the state that they are in.
 func packageFiles(ctx context.Context, w *workspace.Workspace, dir string) (files []skillpack.File, look string, err error) {
 	var state strings.Builder
+
 	err = w.Walk(ctx, dir, func(info workspace.Info) error {
 		if info.Type != workspace.File {
 			return nil
 		}
+
 		if len(files) > skillpack.MaxFiles {
 			return fs.SkipAll // it is refused for their number
 		}
+
 		mode := fs.FileMode(0o644)
 		if info.Mode&0o111 != 0 {
 			mode = 0o755
 		}
+
 		files = append(files, skillpack.File{
 			Path: strings.TrimPrefix(info.Path, dir+"/"), Size: info.Size, Mode: mode,
 			Open: func() (io.ReadCloser, error) {
@@ -141,11 +162,14 @@ func packageFiles(ctx context.Context, w *workspace.Workspace, dir string) (file
 				if err != nil {
 					return nil, err
 				}
+
 				return file, nil
 			},
 		})
 		fmt.Fprintf(&state, "%s\x00%d\x00%s\x00", info.Path, info.Device, info.ETag())
+
 		return nil
 	})
+
 	return files, state.String(), err
 }

@@ -18,20 +18,27 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 	if err != nil {
 		return nil, err
 	}
+
 	words := strings.Fields(strings.ToLower(q))
 	hits := []domain.SkillHit{}
 	seen := map[string]bool{}
+
 	for _, e := range firstOfName(list) {
 		if fit := score(words, e.Name, e.Description); fit > 0 && e.Problem == "" {
-			hits = append(hits, domain.SkillHit{ID: e.ID, Org: e.Org, Name: e.Name, Description: e.Description, Version: e.Version, Score: fit})
+			hits = append(
+				hits,
+				domain.SkillHit{ID: e.ID, Org: e.Org, Name: e.Name, Description: e.Description, Version: e.Version, Score: fit},
+			)
 			seen[e.ID] = true
 		}
 	}
+
 	if s.Registry != nil {
 		found, err := s.Registry.Search(ctx, q, limit)
 		if err != nil {
 			s.Logger.Warn("failed to search the skill registry", "error", err)
 		}
+
 		for _, r := range found {
 			hit := domain.SkillHit{
 				ID: registryID(r.Org, r.Name), Org: r.Org, Name: r.Name, Description: r.Description,
@@ -43,9 +50,11 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 			}
 		}
 	}
+
 	slices.SortStableFunc(hits, func(a, b domain.SkillHit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
 	})
+
 	return hits[:min(len(hits), limit)], nil
 }
 
@@ -54,6 +63,7 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 func score(words []string, name, description string) float64 {
 	name, description = strings.ToLower(name), strings.ToLower(description)
 	total := 0.0
+
 	for _, word := range words {
 		switch {
 		case name == word:
@@ -66,5 +76,6 @@ func score(words []string, name, description string) float64 {
 			total += 0.4
 		}
 	}
+
 	return total / float64(max(len(words), 1))
 }

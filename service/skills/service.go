@@ -69,6 +69,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Service{
 		Config: cfg, builtin: builtin,
 		partner:   &partners{dir: cfg.Dir, logger: cfg.Logger},
@@ -86,6 +87,7 @@ func (s *Service) open(ctx context.Context, session domain.Session) (*workspace.
 	if s.OneUser {
 		uid = 0
 	}
+
 	return s.Workspaces.Open(ctx, session.ID, uid)
 }
 
@@ -118,5 +120,6 @@ func shorten(name string) string {
 	if len(name) > 100 {
 		return name[:100] + "…"
 	}
+
 	return name
 }

@@ -29,6 +29,7 @@ func TestBuiltinSkills(t *testing.T) {
 	list, err := w.skills.Catalog(t.Context(), w.ann)
 	require.NoError(t, err)
 	require.Len(t, list, len(builtin))
+
 	for i, skill := range list {
 		require.Equal(t, builtin[i], skill.Name)
 		require.Equal(t, domain.SkillBuiltin, skill.Source)
@@ -45,10 +46,12 @@ func TestBuiltinSkills(t *testing.T) {
 		require.Equal(t, ".everloop/skills/"+skill.Name, loaded.Dir)
 		require.Equal(t, skill.Digest, loaded.Digest)
 		require.False(t, loaded.Changed)
+
 		for _, f := range loaded.Files {
 			require.Len(t, w.read(session, loaded.Dir+"/"+f.Path), int(f.Size))
 		}
 	}
+
 	require.Equal(t, builtin, w.offered(session))
 	require.Equal(t, builtin, w.offered(domain.Session{}), "of no session in particular")
 
@@ -60,6 +63,7 @@ func TestBuiltinSkills(t *testing.T) {
 
 	_, err = w.skills.Load(t.Context(), session, "unknown")
 	require.True(t, domain.HasCode(err, domain.CodeSkillNotFound), err)
+
 	for _, id := range []string{"unknown", "builtin:unknown", "registry:a", "uploaded:x", "uploaded:x:y", "../x", "registry:acme:none"} {
 		_, err = w.skills.Detail(t.Context(), w.ann, id)
 		require.True(t, domain.HasCode(err, domain.CodeSkillNotFound), "%s: %v", id, err)
@@ -80,7 +84,11 @@ func TestUpload(t *testing.T) {
 	require.NotNil(t, skill.InstalledAt)
 	require.False(t, skill.Changed)
 	require.Equal(t, skill.Digest, w.load(session, "forms").Digest)
-	host := filepath.Join(func() string { f, _ := w.workspaces.Open(t.Context(), session.ID, 0); return f.HostPath() }(), ".skills/forms/scripts/run.sh")
+
+	host := filepath.Join(
+		func() string { f, _ := w.workspaces.Open(t.Context(), session.ID, 0); return f.HostPath() }(),
+		".skills/forms/scripts/run.sh",
+	)
 	info, err := os.Stat(host)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o755, info.Mode().Perm(), "a script can be run")
@@ -89,6 +97,7 @@ func TestUpload(t *testing.T) {
 	second := w.upload(session, "forms", "forms/SKILL.md", document("forms", "2.0.0", "two"))
 	require.Equal(t, domain.SkillUpload{Name: "forms", Dir: ".skills/forms", FileCount: 1, Overwritten: true}, second)
 	require.NoFileExists(t, filepath.Join(filepath.Dir(host), "../old"))
+
 	loaded := w.load(session, "forms")
 	require.True(t, loaded.Changed, "the model had read the first")
 	require.Equal(t, "two", loaded.Body)
@@ -115,6 +124,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	w := newWorld(t)
 	session := w.session("")
 	w.upload(session, "forms", "SKILL.md", document("forms", "1.0.0", "kept"))
+
 	good := document("forms", "1.0.0", "x")
 	for what, tc := range map[string]struct {
 		name  string
@@ -143,6 +153,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 		require.Equal(t, tc.field, e.Fields[0].Location, what)
 		require.NotContains(t, e.Fields[0].Message, "passwd", "values are not repeated")
 	}
+
 	require.Equal(t, "kept", w.load(session, "forms").Body)
 	require.Nil(t, w.listed(session, "other"))
 }
@@ -170,11 +181,13 @@ func TestWhatTheAgentWritesCounts(t *testing.T) {
 		if content == "" {
 			file = "README.md"
 		}
+
 		w.write(session, ".skills/"+name+"/"+file, content)
 		skill := w.listed(session, name)
 		require.NotEmpty(t, skill.Problem, name)
 		require.NotContains(t, w.offered(session), name)
 	}
+
 	_, err := w.skills.Load(t.Context(), session, "broken")
 	require.True(t, domain.HasCode(err, domain.CodeInvalidSkill), err)
 	// One that is broken hides no good one.
@@ -184,6 +197,7 @@ func TestWhatTheAgentWritesCounts(t *testing.T) {
 	for i := range skillpack.MaxFiles + 5 {
 		w.write(session, fmt.Sprint(".skills/own/many/", i), "x")
 	}
+
 	require.Contains(t, w.listed(session, "own").Problem, "more than 500 files")
 }
 
@@ -196,12 +210,15 @@ func TestTheSetupShowsSkillsAsTheyAreNow(t *testing.T) {
 	shown := func() (names []string) {
 		list, err := w.skills.SetUp(t.Context(), session)
 		require.NoError(t, err)
+
 		for _, skill := range list {
 			names = append(names, skill.Name)
 		}
+
 		some, err := w.skills.Offers(t.Context(), session)
 		require.NoError(t, err)
 		require.True(t, some)
+
 		return names
 	}
 	builtin := []string{"data-table-report", "git-workflow", "skill-authoring"}
@@ -212,7 +229,9 @@ func TestTheSetupShowsSkillsAsTheyAreNow(t *testing.T) {
 	require.Equal(t, []string{"data-table-report", "forms", "git-workflow", "skill-authoring"}, shown())
 	open, err := w.workspaces.Open(t.Context(), session.ID, session.SandboxUID)
 	require.NoError(t, err)
+
 	defer open.Close()
+
 	require.NoError(t, open.Rename(".skills", "elsewhere", false))
 	require.Equal(t, builtin, shown())
 	require.NoError(t, open.Rename("elsewhere", ".skills", false))
@@ -229,6 +248,7 @@ func TestResync(t *testing.T) {
 		t.Helper()
 		out, err := w.skills.Resync(t.Context(), session)
 		require.NoError(t, err)
+
 		return out
 	}
 	require.Empty(t, sync())
@@ -240,6 +260,7 @@ func TestResync(t *testing.T) {
 	w.write(session, ".skills/c/SKILL.md", document("c", "1.0.0", ""))
 	w.write(session, ".skills/d/SKILL.md", "broken")
 	require.True(t, w.listed(session, "a").Changed)
+
 	out := sync()
 	require.Equal(t, []string{"c"}, out.Added)
 	require.Equal(t, []string{"a"}, out.Updated)
@@ -248,6 +269,7 @@ func TestResync(t *testing.T) {
 	require.Equal(t, "d", out.Failed[0].Name)
 	require.NotEmpty(t, out.Failed[0].Message)
 	require.False(t, w.listed(session, "a").Changed)
+
 	again := sync()
 	again.Failed = nil
 	require.Empty(t, again)
@@ -262,6 +284,7 @@ func TestOperatorsSkills(t *testing.T) {
 	w.operator("broken/SKILL.md", "nothing")
 	_, err := w.skills.Resync(t.Context(), session)
 	require.NoError(t, err)
+
 	loaded := w.load(session, "house-style")
 	require.Equal(t, "r", w.read(session, loaded.Dir+"/ref.md"))
 	list, err := w.skills.Installed(t.Context(), w.ann)
@@ -274,19 +297,26 @@ func TestOperatorsSkills(t *testing.T) {
 	w.operator("house-style/SKILL.md", document("house-style", "1.1.0", "another text"))
 	_, err = w.skills.Resync(t.Context(), session)
 	require.NoError(t, err)
+
 	loaded = w.load(session, "house-style")
 	require.True(t, loaded.Changed)
 	require.Equal(t, "another text", loaded.Body)
 	require.Contains(t, w.read(session, loaded.Dir+"/SKILL.md"), "another text")
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "house-style")))
-	require.Eventually(t, func() bool { return !strings.Contains(strings.Join(w.offered(session), " "), "house-style") }, time.Minute, 50*time.Millisecond,
-		"it is noticed without a notification")
+	require.Eventually(
+		t,
+		func() bool { return !strings.Contains(strings.Join(w.offered(session), " "), "house-style") },
+		time.Minute,
+		50*time.Millisecond,
+		"it is noticed without a notification",
+	)
 }
 
 func TestPrimarySkill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.operator("house-style/SKILL.md", document("house-style", "1.0.0", "one"))
+
 	for _, id := range []string{"house-style", "partner:house-style"} {
 		session := w.session(id)
 		snapshot, err := w.skills.Snapshot(t.Context(), session)
@@ -297,6 +327,7 @@ func TestPrimarySkill(t *testing.T) {
 		require.Contains(t, w.read(session, snapshot.Path+"/SKILL.md"), "one")
 		require.Equal(t, "house-style", w.offered(session)[0], "it comes first")
 	}
+
 	session := w.session("house-style")
 	before, err := w.skills.Snapshot(t.Context(), session)
 	require.NoError(t, err)
@@ -313,6 +344,7 @@ func TestPrimarySkill(t *testing.T) {
 	// What was kept has changed: it is not used.
 	path := filepath.Join(w.dir, ".packages", strings.TrimPrefix(before.Digest, "sha256:"), "SKILL.md")
 	require.NoError(t, os.WriteFile(path, []byte(document("house-style", "1.0.0", "evil")), 0o644))
+
 	w.skills = w.start("")
 	require.Equal(t, "two, longer", w.load(session, "house-style").Body)
 
@@ -328,10 +360,13 @@ func TestHostileWorkspaces(t *testing.T) {
 	w := newWorld(t)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "SKILL.md"), []byte(document("out", "1.0.0", "outside")), 0o644))
+
 	link := func(session domain.Session, target, name string) {
 		f, err := w.workspaces.Open(t.Context(), session.ID, 0)
 		require.NoError(t, err)
+
 		defer f.Close()
+
 		require.NoError(t, f.MkdirAll(filepath.Dir(name)))
 		require.NoError(t, f.Symlink(target, name))
 	}
@@ -343,13 +378,16 @@ func TestHostileWorkspaces(t *testing.T) {
 	link(session, outside, ".skills")
 	_, err := w.skills.Upload(t.Context(), session, "forms", files("SKILL.md", document("forms", "1.0.0", "")))
 	require.Error(t, err)
+
 	session = w.session("")
 	link(session, outside, ".everloop/skills")
 	_, err = w.skills.Load(t.Context(), session, "git-workflow")
 	require.Error(t, err)
+
 	session = w.session("")
 	link(session, outside, ".everloop/skills/git-workflow")
 	require.Equal(t, ".everloop/skills/git-workflow", w.load(session, "git-workflow").Dir)
+
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -365,6 +403,7 @@ func TestManyAtOnce(t *testing.T) {
 	session := w.session("skill-authoring")
 	// A worker of another process shares the workspace.
 	elsewhere := w.start("")
+
 	var all sync.WaitGroup
 	for i := range 24 {
 		all.Go(func() {
@@ -372,22 +411,28 @@ func TestManyAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				s = elsewhere
 			}
+
 			if _, err := s.Load(t.Context(), session, builtin[i%3]); err != nil {
 				t.Errorf("load: %v", err)
 			}
+
 			if _, err := s.Snapshot(t.Context(), session); err != nil {
 				t.Errorf("snapshot: %v", err)
 			}
+
 			if _, err := w.skills.Upload(t.Context(), session, "forms", files("SKILL.md", document("forms", "1.0.0", "x"))); err != nil {
 				t.Errorf("upload: %v", err)
 			}
 		})
 	}
+
 	all.Wait()
 	require.Equal(t, []string{"skill-authoring", "data-table-report", "forms", "git-workflow"}, w.offered(session))
 	f, err := w.workspaces.Open(t.Context(), session.ID, 0)
 	require.NoError(t, err)
+
 	defer f.Close()
+
 	for dir, want := range map[string]int{".skills": 1, ".everloop/skills": 3} {
 		list, err := f.List(t.Context(), dir, workspace.MaxListed)
 		require.NoError(t, err)
@@ -417,19 +462,28 @@ func TestSkills_Offer_ofASolution(t *testing.T) {
 	offers, err := s.Offer(t.Context(), session)
 	require.NoError(t, err)
 	require.Equal(t, "git-workflow", offers[0].Name)
+
 	for i, o := range offers {
 		require.Equal(t, i == 0, o.OfSolution, o.Name)
 	}
+
 	list, err := s.OfSession(t.Context(), session)
 	require.NoError(t, err)
+
 	problems := map[string]string{}
+
 	for _, skill := range list {
 		if skill.Problem != "" {
 			problems[skill.ID] = skill.Name
 			require.Contains(t, skill.Problem, "names this skill")
 		}
 	}
-	require.Equal(t, map[string]string{"acme/release-notes": "release-notes", "no-such-skill": "no-such-skill", "registry:acme:gone": "gone"}, problems)
+
+	require.Equal(
+		t,
+		map[string]string{"acme/release-notes": "release-notes", "no-such-skill": "no-such-skill", "registry:acme:gone": "gone"},
+		problems,
+	)
 	_, err = s.Load(t.Context(), session, "no-such-skill")
 	require.ErrorContains(t, err, "names this skill")
 

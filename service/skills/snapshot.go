@@ -20,30 +20,38 @@ func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*domain
 	if !wantsPrimary(session) {
 		return nil, nil
 	}
+
 	snapshot, err := s.Records.SkillSnapshot(ctx, session.ID)
 	if err != nil || snapshot != nil {
 		return snapshot, err
 	}
+
 	list, err := s.catalog(ctx, session.OwnerID)
+
 	e := byID(list, *session.PrimarySkillID)
 	if e == nil || e.Problem != "" {
 		return nil, err
 	}
+
 	p, err := e.pack(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.store.keep(ctx, p); err != nil {
 		return nil, err
 	}
+
 	w, err := s.open(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
+
 	if _, err := s.copyOf(ctx, w, p); err != nil {
 		return nil, err
 	}
+
 	return s.Records.TakeSkillSnapshot(ctx, session.ID, domain.SkillSnapshot{
 		SkillID: e.ID, Org: e.Org, Name: e.Name, Version: e.Version, Digest: p.Digest,
 		Path: path.Join(copiesDir, e.Name), FilesCount: len(p.Files),
@@ -57,5 +65,6 @@ func byID(list []*entry, id string) *entry {
 			return e
 		}
 	}
+
 	return byName(firstOfName(list), id)
 }

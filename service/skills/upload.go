@@ -14,24 +14,34 @@ import (
 
 // Upload puts a package into a session's workspace, in place of one of that name.
 // Nothing is changed when it is refused.
-func (s *Service) Upload(ctx context.Context, session domain.Session, name string, files []domain.NewSkillFile) (domain.SkillUpload, error) {
+func (s *Service) Upload(
+	ctx context.Context,
+	session domain.Session,
+	name string,
+	files []domain.NewSkillFile,
+) (domain.SkillUpload, error) {
 	p, err := s.uploaded(ctx, name, files)
 	if err != nil {
 		return domain.SkillUpload{}, err
 	}
+
 	w, err := s.open(ctx, session)
 	if err != nil {
 		return domain.SkillUpload{}, err
 	}
 	defer w.Close()
+
 	dir := path.Join(SessionDir, name)
+
 	replaced, err := s.place(ctx, w, dir, p)
 	if err != nil {
 		return domain.SkillUpload{}, err
 	}
+
 	err = s.Records.PutSessionSkill(ctx, domain.SessionSkill{
 		SessionID: session.ID, Name: name, Source: domain.SkillUploaded, Version: p.Version, Digest: p.Digest,
 	})
+
 	return domain.SkillUpload{Name: name, Dir: dir, FileCount: len(p.Files), Overwritten: replaced}, err
 }
 
@@ -40,24 +50,31 @@ func (s *Service) uploaded(ctx context.Context, name string, given []domain.NewS
 	if problem := skillpack.CheckName(name); problem != "" {
 		return skillpack.Pack{}, domain.Invalidf("body.name", "%s", problem)
 	}
+
 	wrong := domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "the package has files that cannot be")
+
 	files := make([]skillpack.File, len(given))
 	for i, f := range given {
 		if problem := safezip.CheckName(f.Path); problem != "" {
 			wrong.Fields = append(wrong.Fields, domain.Field{Location: fmt.Sprintf("body.files[%d].path", i), Message: problem})
 		}
+
 		files[i] = skillpack.InMemory(f.Path, f.Content)
 	}
+
 	if len(wrong.Fields) > 0 {
 		return skillpack.Pack{}, wrong
 	}
+
 	if unwrapped, dir := skillpack.Unwrap(files); dir == name {
 		files = unwrapped
 	}
+
 	p, err := skillpack.Inspect(ctx, files)
 	if err != nil {
 		return p, refusal("body.files", err)
 	}
+
 	return p, named(p, name, "body.name")
 }
 
@@ -66,8 +83,11 @@ func named(p skillpack.Pack, name, where string) error {
 	if p.Name == name {
 		return nil
 	}
+
 	const message = "is not the name in the front matter of SKILL.md"
+
 	e := domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "%s %s", where, message)
 	e.Fields = []domain.Field{{Location: where, Message: message}}
+
 	return e
 }

@@ -20,6 +20,7 @@ func TestNewer(t *testing.T) {
 			require.Equal(t, i > j, newer(a, b), "%s after %s", a, b)
 		}
 	}
+
 	require.False(t, newer("1.0.0+b", "1.0.0+a"))
 	require.False(t, newer("", "1.0.0"))
 	require.False(t, newer("1.0.0", ""))

@@ -11,7 +11,8 @@ import (
 )
 
 // notInstalled is the problem of a skill that a solution names and that is not there.
-const notInstalled = "the session's solution or agent names this skill, and it is not there: install it from the registry, or have the operator add it to agent_env/skills"
+const notInstalled = "the session's solution or agent names this skill, and it is not there: install it from the registry, or have the " +
+	"operator add it to agent_env/skills"
 
 // wanted lists the skills that the solution and the agent of a session name, by the id of a list,
 // org/name, or name.
@@ -19,6 +20,7 @@ func (s *Service) wanted(session domain.Session) []string {
 	if s.Wanted == nil || session.SolutionID == nil && len(session.Setup.Skills) == 0 {
 		return nil
 	}
+
 	return s.Wanted(session)
 }
 
@@ -33,10 +35,12 @@ func markWanted(list []*entry, wanted []string) []*entry {
 			list = append(list, missing(id, i+1))
 			continue
 		}
+
 		marked := *found
 		marked.rank = i + 1
 		list[slices.Index(list, found)] = &marked
 	}
+
 	return list
 }
 
@@ -48,7 +52,9 @@ func missing(id string, rank int) *entry {
 	default:
 		source = string(domain.SkillPartner)
 	}
+
 	name := id[strings.LastIndexAny(id, ":/")+1:]
+
 	return &entry{Skill: domain.Skill{ID: id, Name: name, Source: domain.SkillSource(source), Problem: notInstalled}, rank: rank}
 }
 
@@ -59,5 +65,6 @@ func (s *Service) Missing(ctx context.Context, wanted []string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
+
 	return slices.DeleteFunc(slices.Clone(wanted), func(id string) bool { return byID(list, id) != nil }), nil
 }

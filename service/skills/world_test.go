@@ -44,40 +44,49 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: db, workspaces: workspace.New(t.TempDir()), dir: t.TempDir(), registry: newRegistry(t)}
 	w.ann, w.bob = w.person("ann"), w.person("bob")
 	w.skills = w.start(w.registry.server.URL)
+
 	return w
 }
 
 // start is the service after a restart.
 func (w *world) start(registryURL string) *skills.Service {
 	w.t.Helper()
+
 	logger := slog.New(slog.DiscardHandler)
 	s, err := skills.New(skills.Config{
 		Dir: w.dir, Workspaces: w.workspaces, Records: w.db, Registry: skillregistry.New(registryURL), Logger: logger,
 	})
 	require.NoError(w.t, err)
+
 	return s
 }
 
 func (w *world) person(name string) domain.User {
 	w.t.Helper()
+
 	user := domain.User{ID: domain.NewID(), Username: name}
 	key := domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m", Scopes: []string{}}
 	hash := make([]byte, 32)
 	copy(hash, user.ID)
 	_, _, err := w.db.CreateUser(w.t.Context(), user, key, hash)
 	require.NoError(w.t, err)
+
 	return user
 }
 
 func (w *world) session(primary string) domain.Session {
 	w.t.Helper()
+
 	in := domain.NewSession{}
 	if primary != "" {
 		in.PrimarySkillID = &primary
 	}
+
 	session, err := w.db.CreateSession(w.t.Context(), w.ann.ID, in)
 	require.NoError(w.t, err)
+
 	session.SandboxUID = 0
+
 	return session
 }
 
@@ -86,7 +95,9 @@ func (w *world) write(session domain.Session, path, content string) {
 	w.t.Helper()
 	files, err := w.workspaces.Open(w.t.Context(), session.ID, 0)
 	require.NoError(w.t, err)
+
 	defer files.Close()
+
 	_, err = files.WriteFile(w.t.Context(), path, strings.NewReader(content), workspace.WriteOptions{Parents: true})
 	require.NoError(w.t, err)
 }
@@ -95,9 +106,12 @@ func (w *world) read(session domain.Session, path string) string {
 	w.t.Helper()
 	files, err := w.workspaces.Open(w.t.Context(), session.ID, 0)
 	require.NoError(w.t, err)
+
 	defer files.Close()
+
 	content, _, err := files.ReadFile(path, 1<<20)
 	require.NoError(w.t, err)
+
 	return string(content)
 }
 
@@ -105,7 +119,9 @@ func (w *world) remove(session domain.Session, path string) {
 	w.t.Helper()
 	files, err := w.workspaces.Open(w.t.Context(), session.ID, 0)
 	require.NoError(w.t, err)
+
 	defer files.Close()
+
 	require.NoError(w.t, files.Remove(w.t.Context(), path, true))
 }
 
@@ -118,7 +134,8 @@ func (w *world) operator(path, content string) {
 }
 
 func document(name, version, body string) string {
-	return "---\nname: " + name + "\ndescription: What " + name + " does. Use when it is asked for.\nmetadata:\n  version: " + version + "\n---\n" + body
+	return "---\nname: " + name + "\ndescription: What " + name + " does. Use when it is asked for.\nmetadata:\n  version: " +
+		"" + version + "\n---\n" + body
 }
 
 func files(pairs ...string) []domain.NewSkillFile {
@@ -126,6 +143,7 @@ func files(pairs ...string) []domain.NewSkillFile {
 	for i := 0; i < len(pairs); i += 2 {
 		list = append(list, domain.NewSkillFile{Path: pairs[i], Content: []byte(pairs[i+1])})
 	}
+
 	return list
 }
 
@@ -133,6 +151,7 @@ func (w *world) upload(session domain.Session, name string, pairs ...string) dom
 	w.t.Helper()
 	done, err := w.skills.Upload(w.t.Context(), session, name, files(pairs...))
 	require.NoError(w.t, err)
+
 	return done
 }
 
@@ -140,6 +159,7 @@ func (w *world) load(session domain.Session, name string) domain.LoadedSkill {
 	w.t.Helper()
 	loaded, err := w.skills.Load(w.t.Context(), session, name)
 	require.NoError(w.t, err)
+
 	return loaded
 }
 
@@ -147,11 +167,13 @@ func (w *world) listed(session domain.Session, name string) *domain.Skill {
 	w.t.Helper()
 	list, err := w.skills.OfSession(w.t.Context(), session)
 	require.NoError(w.t, err)
+
 	for _, skill := range list {
 		if skill.Name == name {
 			return &skill
 		}
 	}
+
 	return nil
 }
 
@@ -159,10 +181,12 @@ func (w *world) offered(session domain.Session) []string {
 	w.t.Helper()
 	offers, err := w.skills.Offer(w.t.Context(), session)
 	require.NoError(w.t, err)
+
 	var names []string
 	for _, o := range offers {
 		names = append(names, o.Name)
 	}
+
 	return names
 }
 
@@ -180,6 +204,7 @@ type registry struct {
 
 func newRegistry(t *testing.T) *registry {
 	t.Helper()
+
 	r := &registry{versions: map[string][]map[string]any{}, packages: map[string][]byte{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /skills", r.search)
@@ -189,14 +214,17 @@ func newRegistry(t *testing.T) *registry {
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+
 		r.asked = append(r.asked, q.URL.String())
 		if r.status != 0 {
 			w.WriteHeader(r.status)
 			return
 		}
+
 		mux.ServeHTTP(w, q)
 	}))
 	t.Cleanup(r.server.Close)
+
 	return r
 }
 
@@ -204,11 +232,13 @@ func newRegistry(t *testing.T) *registry {
 func (r *registry) publish(skill, version string, released bool, archive []byte, digest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if released {
 		for _, v := range r.versions[skill] {
 			v["released"] = false
 		}
 	}
+
 	r.versions[skill] = append(r.versions[skill], map[string]any{
 		"version": version, "digest": digest, "released": released, "yanked": false, "description": "From the registry",
 		"frontmatter": map[string]any{"name": "x"}, "files": []map[string]any{{"path": "SKILL.md", "size": 3, "sha256": "y"}},
@@ -219,6 +249,7 @@ func (r *registry) publish(skill, version string, released bool, archive []byte,
 func (r *registry) fail(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.status = status
 }
 
@@ -230,6 +261,7 @@ func (r *registry) list(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
+
 	reply(w, map[string]any{"items": versions, "total": len(versions)})
 }
 
@@ -240,6 +272,7 @@ func (r *registry) one(w http.ResponseWriter, q *http.Request) {
 			return
 		}
 	}
+
 	http.NotFound(w, q)
 }
 
@@ -249,6 +282,7 @@ func (r *registry) download(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
+
 	_, _ = w.Write(archive)
 }
 
@@ -257,6 +291,7 @@ func (r *registry) search(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
+
 	reply(w, map[string]any{"items": []map[string]any{
 		{"org": "acme", "name": "tables", "description": "Works with tables", "released_version": "3.0.0", "downloads": 7},
 	}})
@@ -264,7 +299,9 @@ func (r *registry) search(w http.ResponseWriter, q *http.Request) {
 
 func archive(t *testing.T, pairs ...string) []byte {
 	t.Helper()
+
 	var out bytes.Buffer
+
 	w := zip.NewWriter(&out)
 	for i := 0; i < len(pairs); i += 2 {
 		f, err := w.Create(pairs[i])
@@ -272,6 +309,8 @@ func archive(t *testing.T, pairs ...string) []byte {
 		_, err = f.Write([]byte(pairs[i+1]))
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, w.Close())
+
 	return out.Bytes()
 }

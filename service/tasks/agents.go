@@ -19,6 +19,7 @@ func (s *Service) StartAgent(ctx context.Context, in tools.NewAgentTask) (domain
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
+
 	task, err := s.cfg.Records.AddTask(ctx, contract.NewTask{
 		ID: run.TaskID, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID, Kind: domain.TaskAgent, Title: in.Title,
 	})
@@ -27,24 +28,36 @@ func (s *Service) StartAgent(ctx context.Context, in tools.NewAgentTask) (domain
 	}
 	// It is durable now: a caller that disconnects must not keep it from starting.
 	if err := s.cfg.Runs.StartAgent(context.WithoutCancel(ctx), run); err != nil {
-		s.cfg.Logger.Warn("failed to start a background sub-agent, retrying", "task_id", run.TaskID, "session_id", in.SessionID, "error", err)
+		s.cfg.Logger.Warn(
+			"failed to start a background sub-agent, retrying",
+			"task_id",
+			run.TaskID,
+			"session_id",
+			in.SessionID,
+			"error",
+			err,
+		)
 	}
+
 	return task, nil
 }
 
 // said returns the text of a sub-agent so far, as the output of its task.
 func (s *Service) said(ctx context.Context, task domain.BackgroundTask, tail int) (domain.TaskOutput, error) {
 	var text domain.ForkText
+
 	if task.ToolCallID != nil {
 		var err error
 		if text, err = s.cfg.Records.ForkText(ctx, *task.ToolCallID); err != nil {
 			return domain.TaskOutput{Lines: []string{}, Markers: []string{}, Tail: tail}, err
 		}
 	}
+
 	all := text.All
 	if all != "" {
 		all += "\n"
 	}
+
 	return tools.ReadTaskLog(ctx, strings.NewReader(all), tail)
 }
 
@@ -55,19 +68,24 @@ func (s *Service) repairAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var failed []error
 	for _, run := range reserved {
 		failed = append(failed, s.cfg.Runs.StartAgent(ctx, run))
 	}
+
 	for _, run := range stopping {
 		failed = append(failed, s.cfg.Runs.CancelTask(ctx, run.TaskID))
 	}
+
 	for _, run := range open {
 		state, cause, err := s.cfg.Runs.DescribeTask(ctx, run.TaskID)
 		if err == nil && (state == domain.RunClosed || state == domain.RunUnknown) {
 			err = s.cfg.Records.LoseAgent(ctx, run.LoopID, cause)
 		}
+
 		failed = append(failed, err)
 	}
+
 	return errors.Join(failed...)
 }

@@ -33,6 +33,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Workspaces == nil || cfg.Logger == nil {
 		return nil, errors.New("tasks: the configuration needs Records, Runs, Bus, Workspaces and Logger")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -74,10 +75,12 @@ type Bus interface {
 // a start that fails after the commit is retried by Repair.
 func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.BackgroundTask, error) {
 	id := tools.BackgroundTaskID(in.ToolCallID)
+
 	run, err := s.cfg.Records.SessionRun(ctx, "", in.SessionID)
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
+
 	task, err := s.cfg.Records.AddTask(ctx, contract.NewTask{
 		ID: id, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID,
 		Kind: domain.TaskShell, Title: in.Title, Command: in.Command, OutputPath: tools.TaskLogPath(id),
@@ -90,6 +93,7 @@ func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.Bac
 	if err := s.cfg.Runs.StartTask(context.WithoutCancel(ctx), start); err != nil {
 		s.cfg.Logger.Warn("failed to start a background task, retrying", "task_id", id, "session_id", in.SessionID, "error", err)
 	}
+
 	return task, nil
 }
 
@@ -104,13 +108,16 @@ func (s *Service) Output(ctx context.Context, sessionID, taskID string, tail int
 	if err != nil {
 		return domain.TaskOutput{}, err
 	}
+
 	var out domain.TaskOutput
 	if task.Kind == domain.TaskAgent {
 		out, err = s.said(ctx, task, tail)
 	} else {
 		out, err = s.log(ctx, tools.SessionView{ID: sessionID, SandboxUID: uid}, path, tail)
 	}
+
 	out.TaskID, out.Status = task.TaskID, task.Status
+
 	return out, err
 }
 
@@ -119,19 +126,23 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 	if path == "" {
 		return nothing, nil
 	}
+
 	files, err := s.cfg.Workspaces.Open(ctx, view)
 	if err != nil {
 		return nothing, err
 	}
 	defer files.Close()
+
 	file, _, err := files.Read(path)
 	if domain.HasCode(err, domain.CodeFileNotFound) { // it has not begun, or the file was deleted
 		return nothing, nil
 	}
+
 	if err != nil {
 		return nothing, err
 	}
 	defer file.Close()
+
 	return tools.ReadTaskLog(ctx, file, tail)
 }
 
@@ -142,6 +153,7 @@ func (s *Service) Stop(ctx context.Context, sessionID, taskID string) (domain.Ba
 	if err == nil && task.Status == domain.TaskRunning {
 		s.announce(ctx, task)
 	}
+
 	return task, err
 }
 
@@ -151,6 +163,7 @@ func (s *Service) StopAll(ctx context.Context, sessionID string) error {
 	for _, task := range tasks {
 		s.announce(ctx, task)
 	}
+
 	return err
 }
 
@@ -161,6 +174,7 @@ func (s *Service) announce(ctx context.Context, task domain.BackgroundTask) {
 	if task.Kind == domain.TaskAgent {
 		err = errors.Join(err, s.cfg.Runs.CancelTask(context.WithoutCancel(ctx), task.TaskID))
 	}
+
 	if err != nil {
 		s.cfg.Logger.Warn("failed to announce the stop of a background task, retrying", "task_id", task.TaskID, "error", err)
 	}
@@ -181,16 +195,20 @@ func (s *Service) Repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var failed []error
 	for _, task := range unclaimed {
 		failed = append(failed, s.cfg.Runs.StartTask(ctx, task))
 	}
+
 	failed = append(failed, s.repairAgents(ctx))
 	abandoned, err := s.cfg.Records.AbandonedTasks(ctx, abandonedAfter)
+
 	failed = append(failed, err)
 	for _, id := range abandoned {
 		_, err := s.cfg.Records.MarkTaskLost(ctx, id, "its worker was lost")
 		failed = append(failed, err)
 	}
+
 	return errors.Join(failed...)
 }

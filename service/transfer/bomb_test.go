@@ -18,12 +18,14 @@ import (
 // compressible is 64 MB that are allowed to become a hundredth of it.
 func compressible() string {
 	random := rand.New(rand.NewPCG(1, 2))
+
 	data := make([]byte, 64<<20)
 	for at := 0; at < len(data); at += 4096 {
 		for i := range 32 {
 			data[at+i] = byte(random.Uint32())
 		}
 	}
+
 	return string(data)
 }
 
@@ -32,12 +34,14 @@ func (b *box) named(content string, times int) {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 	b.put("blobs/"+sum, content)
 	b.change["blobs/"+sum] = func(h *zip.FileHeader) { h.Method = zip.Deflate }
+
 	files := []any{}
 	for i := range times {
 		files = append(files, map[string]any{
 			"path": fmt.Sprintf("copies/%d", i), "type": "file", "mode": 0o644, "size": len(content), "sha256": sum,
 		})
 	}
+
 	b.json("checkpoints.json", func(m map[string]any) {
 		m["snapshots"] = append(m["snapshots"].([]any), map[string]any{"id": "bomb", "files": files})
 		m["checkpoints"].([]any)[0].(map[string]any)["snapshot_id"] = "bomb"
@@ -55,6 +59,7 @@ func TestImport_contentNamedManyTimes(t *testing.T) {
 	archive := func(times int) []byte {
 		b := unpack(t, data)
 		b.named(content, times)
+
 		return b.pack()
 	}
 	before := h.traces()
@@ -65,13 +70,16 @@ func TestImport_contentNamedManyTimes(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, preview.Compatible)
 		require.Contains(t, preview.Errors[0], "the files of a snapshot")
+
 		_, _, err = h.load(packed)
 		require.True(t, domain.HasCode(err, "zip_expands"), "%v", err)
 		require.Equal(t, before, h.traces())
 	}
 	refused(archive(24)) // more than 200 times the archive
 	refused(archive(80)) // more than an archive may expand to
+
 	h.service.Config().WorkspaceBytes = 100 << 20
+
 	refused(archive(2)) // more than a workspace may hold
 
 	h.service.Config().WorkspaceBytes = 200 << 20
@@ -91,6 +99,7 @@ func TestImport_workspaceLargerThanAllowed_isRefused(t *testing.T) {
 	preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
 	require.False(t, preview.Compatible)
+
 	_, _, err = h.load(data)
 	require.True(t, domain.HasCode(err, "zip_expands"), "%v", err)
 	require.Equal(t, before, h.traces())
@@ -109,10 +118,13 @@ func TestImport_smallJSONThatBecomesLarge_isRefused(t *testing.T) {
 		for i := range files {
 			files[i] = map[string]any{"path": fmt.Sprintf("%d/", i) + strings.Repeat("d/", 2000) + "f", "type": "directory"}
 		}
+
 		list, err := json.Marshal(files)
 		require.NoError(t, err)
+
 		return `{"checkpoints":[],"snapshots":[{"id":"s","files":` + string(list) + `}]}`
 	}
+
 	for name, change := range map[string]func(*box){
 		"calls":       func(b *box) { b.content["turns.jsonl"] = `{"tool_calls":` + many(1_000_000) + "}\n" },
 		"blocks":      func(b *box) { b.content["turns.jsonl"] = `{"blocks":` + many(1_000_000) + "}\n" },
@@ -131,5 +143,6 @@ func TestImport_smallJSONThatBecomesLarge_isRefused(t *testing.T) {
 		require.False(t, preview.Compatible, name)
 		require.Regexp(t, `more than`, preview.Errors[0], name)
 	}
+
 	require.Equal(t, before, h.traces())
 }

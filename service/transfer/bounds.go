@@ -13,11 +13,13 @@ import (
 // the archive expands to.
 func (p *pack) fits() error {
 	var bytes int64
+
 	for name, m := range p.listed {
 		if p.expanded += m.Size; strings.HasPrefix(name, workspaceDir) {
 			bytes += m.Size
 		}
 	}
+
 	return p.bounded("the files of the workspace", bytes)
 }
 
@@ -39,6 +41,7 @@ func (p *pack) bounded(what string, bytes int64) error {
 	case bytes > copiesFrom && bytes/limits.Ratio > p.size && bytes/maxCopies > p.expanded:
 		return expands("%s are larger than the archive by more than %d to 1", what, limits.Ratio)
 	}
+
 	return nil
 }
 
@@ -56,17 +59,21 @@ type placed struct {
 // returns how many entries the tree has, with the directories that names need.
 func arrange(names []placed) (entries int, err error) {
 	slices.SortFunc(names, func(a, b placed) int { return comparePaths(a.path, b.path) })
+
 	var before placed
 	for _, n := range names {
 		if n.path == before.path {
 			return 0, badf("%q is listed twice", shorten(n.path))
 		}
+
 		if before.leaf && strings.HasPrefix(n.path, before.path+"/") {
 			return 0, badf("%q lies below what is no directory", shorten(n.path))
 		}
+
 		entries += 1 + strings.Count(n.path[sharedDirectories(before.path, n.path):], "/")
 		before = n
 	}
+
 	return entries, nil
 }
 
@@ -83,6 +90,7 @@ func comparePaths(a, b string) int {
 			return cmp.Compare(a[i], b[i])
 		}
 	}
+
 	return cmp.Compare(len(a), len(b))
 }
 
@@ -90,16 +98,20 @@ func comparePaths(a, b string) int {
 // before may be one of them itself.
 func sharedDirectories(before, path string) int {
 	n := 0
+
 	for i := range len(path) {
 		if i == len(before) && path[i] == '/' {
 			return i + 1
 		}
+
 		if i >= len(before) || before[i] != path[i] {
 			return n
 		}
+
 		if path[i] == '/' {
 			n = i + 1
 		}
 	}
+
 	return n
 }

@@ -33,6 +33,7 @@ func countable[N int | int64](most int64, numbers ...N) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -43,10 +44,13 @@ func (s ids) add(what, id string) error {
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return badf("a %s has no usable id", what)
 	}
+
 	if s[id] {
 		return badf("two of %s have the id %q", what, shorten(id))
 	}
+
 	s[id] = true
+
 	return nil
 }
 
@@ -55,6 +59,7 @@ func (s ids) has(what string, id *string) error {
 	if id != nil && !s[*id] {
 		return badf("%s %q is not in the archive", what, shorten(*id))
 	}
+
 	return nil
 }
 
@@ -62,6 +67,7 @@ func oneOf[T ~string](what string, value T, allowed ...T) error {
 	if !slices.Contains(allowed, value) {
 		return badf("%s is %q", what, shorten(string(value)))
 	}
+
 	return nil
 }
 
@@ -70,21 +76,26 @@ func (p *pack) checkSession() error {
 	if s.ID == "" || len(s.ID) > maxID || s.ID != p.m.Session.ID {
 		return badf("%s and the manifest do not name one session", sessionFile)
 	}
+
 	if len(s.Intent) > 400_000 || len(s.Tasks) > maxTasks || len(s.DisableTools) > 1000 || len(s.Extra) > domain.MaxExtraInfo {
 		return badf("%s holds more than a session can have", sessionFile)
 	}
+
 	if len(s.Extra) > 0 {
 		var extra map[string]json.RawMessage
 		if json.Unmarshal(s.Extra, &extra) != nil {
 			return badf("%s: extra is no object", sessionFile)
 		}
 	}
+
 	if err := oneOf("the mode of the session", s.Mode, domain.ModeExecuting, domain.ModePlanning); err != nil {
 		return err
 	}
+
 	if err := checkTasks(s.Tasks); err != nil {
 		return err
 	}
+
 	return oneOf("the status of the session", s.Status, domain.SessionCreated, domain.SessionRunning, domain.SessionCompleted,
 		domain.SessionFailed, domain.SessionInterrupted, domain.SessionWaitingForInput)
 }
@@ -95,22 +106,28 @@ func checkTasks(tasks []domain.SessionTask) error {
 	for _, t := range tasks {
 		known[t.ID] = true
 	}
+
 	if len(known) != len(tasks) {
 		return badf("%s: two tasks have the same id", sessionFile)
 	}
+
 	for _, t := range tasks {
 		if err := oneOf("the status of a task", string(t.Status), "pending", "in_progress", "completed", "cancelled"); err != nil {
 			return err
 		}
-		if t.Owner != nil && (*t.Owner == "" || utf8.RuneCountInString(*t.Owner) > domain.MaxTaskOwner) || len(t.BlockedBy) > domain.MaxTaskBlockers {
+
+		if t.Owner != nil && (*t.Owner == "" || utf8.RuneCountInString(*t.Owner) > domain.MaxTaskOwner) ||
+			len(t.BlockedBy) > domain.MaxTaskBlockers {
 			return badf("%s: the owner of a task is too long, or it waits for too many", sessionFile)
 		}
+
 		for _, id := range t.BlockedBy {
 			if id == t.ID || !known[id] {
 				return badf("%s: a task waits for one that is no other task of the list", sessionFile)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -120,53 +137,68 @@ func (p *pack) checkTree() error {
 	if len(p.tree.Branches) == 0 || len(p.tree.Branches) > maxBranches || len(p.tree.Chats) > maxChats {
 		return badf("%s holds no branch, or more than a session can have", historyFile)
 	}
+
 	branches := ids{}
 	for _, b := range p.tree.Branches {
 		if err := branches.has("the parent of a branch,", b.ParentBranchID); err != nil {
 			return err
 		}
+
 		for _, a := range b.Lineage {
 			if err := branches.has("an ancestor of a branch,", &a.BranchID); err != nil {
 				return err
 			}
+
 			if a.UpTo < 0 || a.UpTo > b.ForkSequence {
 				return badf("branch %q shows more of an ancestor than lies before it", shorten(b.ID))
 			}
 		}
+
 		if b.ForkSequence < 0 || b.ForkSequence > maxTurns || b.NextSequence < b.ForkSequence {
 			return badf("branch %q has impossible numbers", shorten(b.ID))
 		}
+
 		if err := oneOf("the reason of a branch", b.Reason, "root", "rewind", "whatif", "fork"); err != nil {
 			return err
 		}
+
 		if err := branches.add("the branches", b.ID); err != nil {
 			return err
 		}
 	}
+
 	if err := branches.has("the active branch", &p.tree.ActiveBranchID); err != nil {
 		return err
 	}
+
 	chats := ids{}
 	for _, c := range p.tree.Chats {
 		if err := chats.add("the chats", c.ID); err != nil {
 			return err
 		}
+
 		if err := branches.has("the branch of a chat,", &c.BranchID); err != nil {
 			return err
 		}
+
 		if err := oneOf("the state of a chat", c.State, "queued", "running", "parked", "ended"); err != nil {
 			return err
 		}
+
 		if err := oneOf("the mode of a chat", c.Mode, domain.ModeExecuting, domain.ModePlanning); err != nil {
 			return err
 		}
+
 		if c.FinishReason != nil && !slices.Contains(finishes, *c.FinishReason) {
 			return badf("the finish reason of a chat is %q", shorten(string(*c.FinishReason)))
 		}
-		if len(c.Trigger) > 32 || !countable(maxTurns, c.Steps, c.Round) || !countable(maxCount, c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Uncosted) {
+
+		if len(c.Trigger) > 32 || !countable(maxTurns, c.Steps, c.Round) ||
+			!countable(maxCount, c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Uncosted) {
 			return badf("chat %q has impossible values", shorten(c.ID))
 		}
 	}
+
 	return nil
 }
 
@@ -187,40 +219,54 @@ type turnCheck struct {
 
 func (p *pack) checkTurns() error {
 	c := turnCheck{
-		branches: map[string]domain.BranchRecord{}, chats: ids{}, entries: map[string]int64{}, calls: ids{}, questions: ids{}, next: map[string]int64{},
+		branches:  map[string]domain.BranchRecord{},
+		chats:     ids{},
+		entries:   map[string]int64{},
+		calls:     ids{},
+		questions: ids{},
+		next:      map[string]int64{},
 	}
 	for _, b := range p.tree.Branches {
 		c.branches[b.ID], c.next[b.ID] = b, b.ForkSequence
 	}
+
 	for _, chat := range p.tree.Chats {
 		c.chats[chat.ID] = true
 	}
+
 	err := p.entries(func(e domain.EntryRecord) error {
 		if p.turns++; p.turns > maxTurns {
 			return badf("%s holds more than %d turns", turnsFile, maxTurns)
 		}
+
 		if p.calls += len(e.Calls); p.calls > maxAllCalls {
 			return badf("%s holds more than %d tool calls", turnsFile, maxAllCalls)
 		}
+
 		if err := c.turn(e); err != nil {
 			return err
 		}
+
 		p.wait(e)
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, b := range p.tree.Branches {
 		if b.ForkedFromID != nil {
 			if _, known := c.entries[*b.ForkedFromID]; !known {
 				return badf("branch %q comes from a turn that is not in the archive", shorten(b.ID))
 			}
 		}
+
 		if b.NextSequence != c.next[b.ID] {
 			return badf("branch %q has not as many turns as it says", shorten(b.ID))
 		}
 	}
+
 	return nil
 }
 
@@ -232,8 +278,10 @@ func (p *pack) wait(e domain.EntryRecord) {
 		if call.Question == nil || call.Question.State != "open" {
 			continue
 		}
+
 		before, known := p.waiting[e.ChatID]
-		p.waiting[e.ChatID] = (before || !known) && e.LoopID == domain.RootLoop && call.ToolName == "AskUserQuestion" && call.Status == domain.CallAwaitingAnswer
+		p.waiting[e.ChatID] = (before || !known) && e.LoopID == domain.RootLoop && call.ToolName == "AskUserQuestion" &&
+			call.Status == domain.CallAwaitingAnswer
 	}
 }
 
@@ -246,37 +294,46 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 	if _, known := c.branches[e.BranchID]; !known {
 		return badf("turn %q is on a branch that is not in the archive", shorten(e.ID))
 	}
+
 	for _, branch := range e.DeprecatedOn {
 		if _, known := c.branches[branch]; !known {
 			return badf("turn %q is left out of a branch that is not in the archive", shorten(e.ID))
 		}
 	}
+
 	if e.Sequence != c.next[e.BranchID] {
 		return badf("turn %q is not the next one of its branch", shorten(e.ID))
 	}
+
 	c.next[e.BranchID]++
 	if _, twice := c.entries[e.ID]; twice {
 		return badf("two turns have the id %q", shorten(e.ID))
 	}
+
 	if err := (ids{}).add("the turns", e.ID); err != nil {
 		return err
 	}
+
 	if err := c.chats.has("the chat of a turn,", &e.ChatID); err != nil {
 		return err
 	}
+
 	if e.ParentID != nil {
 		if before, known := c.entries[*e.ParentID]; !known || before >= e.Sequence {
 			return badf("the parent of turn %q does not come before it", shorten(e.ID))
 		}
 	}
+
 	if e.LoopID != domain.RootLoop {
 		if err := c.calls.has("the loop of a turn,", &e.LoopID); err != nil {
 			return err
 		}
 	}
+
 	if err := c.calls.has("the call that owns a turn,", e.ParentForkToolCallID); err != nil {
 		return err
 	}
+
 	for _, err := range []error{
 		oneOf("the kind of a turn", e.Kind, domain.KindMessage, domain.KindCompaction),
 		oneOf("the role of a turn", e.Role, domain.RoleUser, domain.RoleAssistant, domain.RoleSystem),
@@ -287,12 +344,16 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 			return err
 		}
 	}
-	if !countable(maxTurns, e.Step) || !countable(maxCount, e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.DurationMS, e.ContextWindow) {
+
+	if !countable(maxTurns, e.Step) ||
+		!countable(maxCount, e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.DurationMS, e.ContextWindow) {
 		return badf("turn %q has impossible numbers", shorten(e.ID))
 	}
+
 	if len(e.Calls) > maxCalls {
 		return badf("turn %q has more than %d tool calls", shorten(e.ID), maxCalls)
 	}
+
 	if e.Kind == domain.KindCompaction {
 		var turn *domain.Turn
 		if json.Unmarshal(e.Compaction, &turn) != nil || turn == nil {
@@ -301,12 +362,15 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 	} else if len(e.Compaction) > 0 && string(e.Compaction) != "null" {
 		return badf("turn %q is no compaction, but holds one", shorten(e.ID))
 	}
+
 	for _, call := range e.Calls {
 		if err := c.call(call); err != nil {
 			return err
 		}
 	}
+
 	c.entries[e.ID] = e.Sequence
+
 	return nil
 }
 
@@ -314,27 +378,50 @@ func (c *turnCheck) call(call domain.CallRecord) error {
 	if err := c.calls.add("the tool calls", call.ID); err != nil {
 		return err
 	}
-	if err := oneOf("the status of a tool call", call.Status, domain.CallPending, domain.CallDone, domain.CallError, domain.CallCancelled, domain.CallAwaitingAnswer); err != nil {
+
+	if err := oneOf(
+		"the status of a tool call",
+		call.Status,
+		domain.CallPending,
+		domain.CallDone,
+		domain.CallError,
+		domain.CallCancelled,
+		domain.CallAwaitingAnswer,
+	); err != nil {
 		return err
 	}
-	if err := oneOf("the phase of a tool call", call.Phase, domain.PhaseQueued, domain.PhaseRunning, domain.PhaseFinished, domain.PhaseUnknownOutcome); err != nil {
+
+	if err := oneOf(
+		"the phase of a tool call",
+		call.Phase,
+		domain.PhaseQueued,
+		domain.PhaseRunning,
+		domain.PhaseFinished,
+		domain.PhaseUnknownOutcome,
+	); err != nil {
 		return err
 	}
+
 	if !domain.ConnectionsUsable(call.Connections) {
 		return badf("the connections of tool call %q are not usable", shorten(call.ID))
 	}
+
 	if !countable(maxCount, call.DurationMS) {
 		return badf("tool call %q has impossible numbers", shorten(call.ID))
 	}
+
 	if call.ServerCallID != "" && !domain.KeepableCallID(call.ServerCallID) {
 		return badf("tool call %q has a server_call_id that cannot be stored: too long, blank or with a NUL", shorten(call.ID))
 	}
+
 	if q := call.Question; q != nil {
 		if err := c.questions.add("the questions", q.ID); err != nil {
 			return err
 		}
+
 		return oneOf("the state of a question", q.State, "open", "answered", "cancelled")
 	}
+
 	return nil
 }
 
@@ -343,33 +430,49 @@ func (p *pack) checkPoints() error {
 	if len(p.points.Checkpoints) > maxCheckpoints || len(p.points.Snapshots) > maxCheckpoints {
 		return badf("%s holds more than a session can have", checkpointsFile)
 	}
+
 	branches, points, snapshots := ids{}, ids{}, ids{}
 	for _, b := range p.tree.Branches {
 		branches[b.ID] = true
 	}
+
 	for _, s := range p.points.Snapshots {
 		if err := snapshots.add("the snapshots", s.ID); err != nil {
 			return err
 		}
 	}
+
 	for _, k := range p.points.Checkpoints {
 		if err := points.add("the checkpoints", k.ID); err != nil {
 			return err
 		}
+
 		if err := branches.has("the branch of a checkpoint,", &k.BranchID); err != nil {
 			return err
 		}
+
 		if err := snapshots.has("the snapshot of a checkpoint,", k.SnapshotID); err != nil {
 			return err
 		}
-		if err := oneOf("the kind of a checkpoint", k.Kind, domain.CheckpointUserTurn, domain.CheckpointToolBatch, domain.CheckpointCompaction,
-			domain.CheckpointManual, domain.CheckpointPreRewind); err != nil {
+
+		if err := oneOf(
+			"the kind of a checkpoint",
+			k.Kind,
+			domain.CheckpointUserTurn,
+			domain.CheckpointToolBatch,
+			domain.CheckpointCompaction,
+			domain.CheckpointManual,
+			domain.CheckpointPreRewind,
+		); err != nil {
 			return err
 		}
-		if !countable(maxTurns+1, k.Sequence) || !countable(maxFiles, k.Changed, k.Added, k.Deleted) || !countable(maxCount, k.Bytes) || len(k.Label) > 10_000 {
+
+		if !countable(maxTurns+1, k.Sequence) || !countable(maxFiles, k.Changed, k.Added, k.Deleted) || !countable(maxCount, k.Bytes) ||
+			len(k.Label) > 10_000 {
 			return badf("checkpoint %q has impossible values", shorten(k.ID))
 		}
 	}
+
 	return nil
 }
 
@@ -378,6 +481,7 @@ func (p *pack) checkEvents() error {
 		if p.events++; p.events > maxEvents {
 			return badf("%s holds more than %d events", eventsFile, maxEvents)
 		}
+
 		return nil
 	})
 }
@@ -387,12 +491,15 @@ func (p *pack) eachEvent(yield func(domain.LoggedEvent) error) error {
 	if f == nil {
 		return badf("%s is missing", eventsFile)
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return refusal(err)
 	}
 	defer content.Close()
+
 	var stop error
+
 	err = eventarchive.ReadLines(content, maxEvent, func(e domain.LoggedEvent) error {
 		stop = yield(e)
 		return stop
@@ -400,6 +507,7 @@ func (p *pack) eachEvent(yield func(domain.LoggedEvent) error) error {
 	if err != nil && stop == nil {
 		return badf("%s: an event cannot be read", eventsFile)
 	}
+
 	return stop
 }
 
@@ -408,5 +516,6 @@ func later(t time.Time) time.Time {
 	if t.Year() < 1970 || t.Year() > 9999 {
 		return time.Unix(0, 0).UTC()
 	}
+
 	return t
 }

@@ -21,9 +21,11 @@ func refusal(err error) error {
 	if !ok {
 		return err
 	}
+
 	kind := domain.Invalid
 	if zip.Reason == safezip.TooLarge {
 		kind = domain.TooLarge
 	}
+
 	return &domain.Error{Kind: kind, Code: string(zip.Reason), Message: zip.Text, Err: zip.Err}
 }

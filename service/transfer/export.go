@@ -112,9 +112,13 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Known == nil || cfg.Logger == nil || cfg.Version == "" || cfg.Spool == "" {
+	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Known == nil ||
+		cfg.Logger == nil ||
+		cfg.Version == "" ||
+		cfg.Spool == "" {
 		return nil, errors.New("transfer: the configuration needs Records, Events, Objects, Files, Runs, Known, Logger, Version and Spool")
 	}
+
 	return &Service{cfg: cfg}, nil
 }
 
@@ -137,7 +141,9 @@ func (d *Service) Export(ctx context.Context, session domain.Session, parts doma
 	if err != nil {
 		return nil, err
 	}
+
 	x := &Export{service: d, session: session, spool: spool, parts: parts, blobs: map[string]string{}, kept: map[string]bool{}}
+
 	x.m = manifest{
 		FormatVersion: FormatVersion, ServiceVersion: d.cfg.Version, ExportedAt: time.Now().UTC(),
 		Session: summary{session.ID, session.Intent, session.Model, session.CreatedAt},
@@ -146,9 +152,11 @@ func (d *Service) Export(ctx context.Context, session domain.Session, parts doma
 	if !parts.Files {
 		x.m.Redactions = append(slices.Clone(redactions), "files")
 	}
+
 	if err := errors.Join(x.conversation(ctx), x.events(ctx), x.about(ctx)); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
+
 	return x, nil
 }
 
@@ -164,7 +172,9 @@ func (x *Export) lines(name string, fill func(io.Writer) error) error {
 		return err
 	}
 	defer f.Close()
+
 	w := bufio.NewWriter(f)
+
 	return errors.Join(fill(w), w.Flush())
 }
 
@@ -175,6 +185,7 @@ func (x *Export) json(name string, value any) error {
 func encode(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
+
 	return e.Encode(value)
 }
 
@@ -184,8 +195,10 @@ func (x *Export) conversation(ctx context.Context) error {
 			x.tree = tree
 			x.m.Counts.Branches = len(tree.Branches)
 			x.m.Counts.Checkpoints = len(tree.Checkpoints)
+
 			return x.json(historyFile, tree)
 		}
+
 		return x.service.cfg.Records.SessionRecords(ctx, x.session.ID, false, frame, func(e domain.EntryRecord) error {
 			x.m.Counts.Turns++
 			return encode(w, e)
@@ -205,34 +218,56 @@ func (x *Export) events(ctx context.Context) error {
 // about writes what is known of the session itself.
 func (x *Export) about(ctx context.Context) error {
 	s := x.session
+
 	body := sessionBody{
-		ID: s.ID, Intent: s.Intent, Status: s.Status, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID, TemplateID: s.TemplateID,
-		PrimarySkillID: s.PrimarySkillID, Model: s.Model, SoftwareFactory: s.SoftwareFactory, Mode: s.Mode, MemoryEnabled: s.MemoryEnabled,
-		Persistent: s.Persistent, EnvNames: []string{}, DisableTools: s.DisableTools, Setup: s.Setup, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		ID:              s.ID,
+		Intent:          s.Intent,
+		Status:          s.Status,
+		SolutionID:      s.SolutionID,
+		BizRoleID:       s.BizRoleID,
+		TemplateID:      s.TemplateID,
+		PrimarySkillID:  s.PrimarySkillID,
+		Model:           s.Model,
+		SoftwareFactory: s.SoftwareFactory,
+		Mode:            s.Mode,
+		MemoryEnabled:   s.MemoryEnabled,
+		Persistent:      s.Persistent,
+		EnvNames:        []string{},
+		DisableTools:    s.DisableTools,
+		Setup:           s.Setup,
+		CreatedAt:       s.CreatedAt,
+		UpdatedAt:       s.UpdatedAt,
 	}
 	if x.parts.Private {
 		for name := range s.Env {
 			body.EnvNames = append(body.EnvNames, name)
 		}
+
 		slices.Sort(body.EnvNames)
 	}
+
 	var err error
 	if body.Tasks, err = x.service.cfg.Records.SessionTasks(ctx, s.ID); err != nil {
 		return err
 	}
+
 	extra, err := x.service.cfg.Records.ExtraInfo(ctx, s.ID)
 	if err != nil {
 		return err
 	}
+
 	body.Extra = extra.Extra
 	memories := []domain.Memory{}
+
 	if x.parts.Private {
 		found, err := x.service.cfg.Records.SessionMemories(ctx, s.OwnerID, s.ID)
 		if err != nil {
 			return err
 		}
+
 		memories = append(memories, found...)
 	}
+
 	return errors.Join(x.json(sessionFile, body), x.json(memoriesFile, memories))
 }
 
@@ -241,28 +276,34 @@ func (x *Export) about(ctx context.Context) error {
 func (x *Export) Write(ctx context.Context, w io.Writer) error {
 	z := newZipper(w)
 	defer z.close()
+
 	for _, name := range []string{sessionFile, historyFile, turnsFile, eventsFile, memoriesFile} {
 		info, err := os.Stat(x.file(name))
 		if err != nil {
 			return err
 		}
+
 		open := func() (io.ReadCloser, error) { return os.Open(x.file(name)) }
 		if err := x.add(ctx, z, member{Name: name, Size: info.Size()}, open); err != nil {
 			return err
 		}
 	}
+
 	for _, part := range []func(context.Context, *zipper) error{x.pictures, x.workspace, x.snapshots} {
 		if err := part(ctx, z); err != nil {
 			return err
 		}
 	}
+
 	data, err := json.MarshalIndent(x.m, "", " ")
 	if err != nil {
 		return err
 	}
+
 	if _, err := z.add(ctx, manifestFile, 0o644, int64(len(data)), inMemory(data)); err != nil {
 		return err
 	}
+
 	return z.finish()
 }
 
@@ -276,8 +317,10 @@ func (x *Export) add(ctx context.Context, z *zipper, m member, open func() (io.R
 	if err != nil {
 		return err
 	}
+
 	m.Size, m.SHA256 = done.size, done.sum
 	x.m.Members = append(x.m.Members, m)
+
 	return nil
 }
 
@@ -286,15 +329,19 @@ func (x *Export) pictures(ctx context.Context, z *zipper) error {
 	if err != nil {
 		return err
 	}
+
 	for _, key := range keys {
 		name := path.Base(key)
+
 		data, _, err := x.service.cfg.Objects.Image(ctx, x.session.ID, name)
 		if err != nil {
 			return err
 		}
+
 		if err := x.add(ctx, z, member{Name: attachmentsDir + name, Size: int64(len(data))}, inMemory(data)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -18,16 +18,20 @@ func (x *Export) workspace(ctx context.Context, z *zipper) error {
 	if !x.parts.Files {
 		return nil
 	}
+
 	entries := 0
+
 	return x.service.cfg.Files.Walk(ctx, x.session, func(f domain.CarriedFile) error {
 		if entries++; entries > limits.Files {
 			x.skip(f.Path, fmt.Sprintf("the workspace has more than %d files and directories; the rest is left out", limits.Files))
 			return fs.SkipAll
 		}
+
 		if problem := safezip.CheckName(f.Path); problem != "" {
 			x.skip(f.Path, problem)
 			return nil
 		}
+
 		switch typeOf(f.Mode) {
 		case typeDirectory:
 			return z.directory(workspaceDir + f.Path)
@@ -36,23 +40,30 @@ func (x *Export) workspace(ctx context.Context, z *zipper) error {
 				x.skip(f.Path, problem)
 				return nil
 			}
+
 			x.m.Links = append(x.m.Links, link{f.Path, f.Target})
+
 			return nil
 		}
+
 		if f.Size > limits.File {
 			x.skip(f.Path, "is too large")
 			return nil
 		}
+
 		m := member{Name: workspaceDir + f.Path, Size: f.Size, Mode: uint32(f.Mode.Perm())}
 		if err := x.add(ctx, z, m, f.Open); err != nil {
 			if gone, ok := errors.AsType[notOpened](err); ok && unreadable(gone) {
 				x.skip(f.Path, "could not be read")
 				return nil
 			}
+
 			return err
 		}
+
 		x.m.Counts.Files++
 		x.m.Counts.Bytes += x.m.Members[len(x.m.Members)-1].Size
+
 		return nil
 	})
 }
@@ -71,6 +82,7 @@ func (x *Export) skip(at, reason string) {
 		if len(at) > 500 {
 			at = at[:500]
 		}
+
 		x.m.Skipped = append(x.m.Skipped, skipped{at, reason})
 	}
 }
@@ -82,46 +94,64 @@ func (x *Export) snapshots(ctx context.Context, z *zipper) error {
 	if body.Checkpoints == nil {
 		body.Checkpoints = []domain.CheckpointRecord{}
 	}
+
 	known := map[string]bool{}
+
 	for i, k := range body.Checkpoints {
 		if k.SnapshotID == nil {
 			continue
 		}
+
 		if !x.parts.Files {
 			body.Checkpoints[i].SnapshotID = nil
 			continue
 		}
+
 		if found, seen := known[*k.SnapshotID]; seen {
 			if !found {
 				body.Checkpoints[i].SnapshotID = nil
 			}
+
 			continue
 		}
+
 		s := snapshot{ID: *k.SnapshotID, Files: []snapshotFile{}}
+
 		found, err := x.service.cfg.Files.WalkSnapshot(ctx, s.ID, func(f domain.CarriedFile) error {
 			file, carried, err := x.snapshotFile(ctx, z, f)
 			if carried {
 				s.Files = append(s.Files, file)
 			}
+
 			return err
 		})
 		if err != nil {
 			return err
 		}
+
 		if known[s.ID] = found; !found {
 			body.Checkpoints[i].SnapshotID = nil
 			continue
 		}
+
 		body.Snapshots = append(body.Snapshots, s)
 	}
+
 	if err := x.json(checkpointsFile, body); err != nil {
 		return err
 	}
+
 	info, err := os.Stat(x.file(checkpointsFile))
 	if err != nil {
 		return err
 	}
-	return x.add(ctx, z, member{Name: checkpointsFile, Size: info.Size()}, func() (io.ReadCloser, error) { return os.Open(x.file(checkpointsFile)) })
+
+	return x.add(
+		ctx,
+		z,
+		member{Name: checkpointsFile, Size: info.Size()},
+		func() (io.ReadCloser, error) { return os.Open(x.file(checkpointsFile)) },
+	)
 }
 
 func (x *Export) snapshotFile(ctx context.Context, z *zipper, f domain.CarriedFile) (snapshotFile, bool, error) {
@@ -129,31 +159,41 @@ func (x *Export) snapshotFile(ctx context.Context, z *zipper, f domain.CarriedFi
 	if safezip.CheckName(f.Path) != "" || out.Type == typeLink && linkProblem(f.Path, f.Target) != "" {
 		return out, false, nil
 	}
+
 	if out.Type != typeFile {
 		return out, true, nil
 	}
+
 	if f.Size > limits.File {
 		return out, false, nil
 	}
+
 	out.Size = f.Size
 	if sum, seen := x.blobs[f.Identity]; seen && f.Identity != "" {
 		out.SHA256 = sum
 		return out, true, nil
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return out, false, err
 	}
+
 	sum, err := hashOf(ctx, content)
 	_ = content.Close()
+
 	if err != nil {
 		return out, false, err
 	}
+
 	out.SHA256 = sum
+
 	x.blobs[f.Identity] = sum
 	if x.kept[sum] {
 		return out, true, nil
 	}
+
 	x.kept[sum] = true
+
 	return out, true, x.add(ctx, z, member{Name: blobsDir + sum, Size: f.Size}, f.Open)
 }

@@ -15,17 +15,21 @@ func (d *Service) fetch(ctx context.Context, in domain.Import) (content *os.File
 	if err := os.MkdirAll(d.cfg.Spool, 0o700); err != nil {
 		return nil, 0, err
 	}
+
 	content, err = os.CreateTemp(d.cfg.Spool, spoolPattern)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	err = os.Remove(content.Name())
 	for n := 0; err == nil && n < len(in.Parts); n++ {
 		size, err = d.fetchPart(ctx, in, n, content, size)
 	}
+
 	if err != nil {
 		return nil, 0, errors.Join(err, content.Close())
 	}
+
 	return content, size, nil
 }
 
@@ -34,9 +38,12 @@ func (d *Service) fetchPart(ctx context.Context, in domain.Import, n int, to *os
 	if err != nil && domain.AsError(err).Kind == domain.NotFound || err == nil && int64(len(part)) != in.Parts[n] {
 		return at, fmt.Errorf("part %d of the archive is missing or was changed", n)
 	}
+
 	if err != nil {
 		return at, err
 	}
+
 	written, err := to.WriteAt(part, at)
+
 	return at + int64(written), err
 }

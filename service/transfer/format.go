@@ -149,6 +149,7 @@ func typeOf(mode fs.FileMode) string {
 	case mode&fs.ModeSymlink != 0:
 		return typeLink
 	}
+
 	return typeFile
 }
 
@@ -159,13 +160,17 @@ func linkProblem(at, target string) string {
 	if problem := safezip.CheckName(at); problem != "" {
 		return "link " + problem
 	}
+
 	if target == "" || len(target) > 4096 || strings.ContainsRune(target, 0) {
 		return "has no usable target"
 	}
+
 	if path.IsAbs(target) || strings.Contains(target, "\\") {
 		return "leads to an absolute path"
 	}
+
 	up, down := 0, false
+
 	for element := range strings.SplitSeq(target, "/") {
 		switch element {
 		case "", ".":
@@ -173,13 +178,16 @@ func linkProblem(at, target string) string {
 			if down {
 				return "leads up again behind a name"
 			}
+
 			up++
 		default:
 			down = true
 		}
 	}
+
 	if up > strings.Count(at, "/") {
 		return "leaves the workspace"
 	}
+
 	return ""
 }

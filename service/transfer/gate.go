@@ -26,6 +26,7 @@ const (
 func tooMany() *domain.Error {
 	e := domain.Newf(domain.RateLimited, "too_many_imports", "too many imports are under way; try again when one of them has ended")
 	e.RetryAfter = retryTooMany
+
 	return e
 }
 
@@ -40,17 +41,22 @@ type entrance struct {
 func (e *entrance) enter(ownerID string) (leave func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.all >= maxUploads || e.owners[ownerID] >= maxOwnUploads {
 		return nil, tooMany()
 	}
+
 	if e.owners == nil {
 		e.owners = map[string]int{}
 	}
+
 	e.all++
 	e.owners[ownerID]++
+
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+
 		e.all--
 		if e.owners[ownerID]--; e.owners[ownerID] == 0 {
 			delete(e.owners, ownerID)
@@ -68,6 +74,7 @@ type turns struct {
 // wait waits for a turn, which release ends.
 func (t *turns) wait(ctx context.Context) (release func(), err error) {
 	t.once.Do(func() { t.taken = make(chan struct{}, maxReading) })
+
 	select {
 	case t.taken <- struct{}{}:
 		return func() { <-t.taken }, nil

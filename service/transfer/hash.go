@@ -11,5 +11,6 @@ import (
 func hashOf(ctx context.Context, content io.Reader) (string, error) {
 	h := sha256.New()
 	_, err := io.Copy(h, &untilDone{ctx, content})
+
 	return hex.EncodeToString(h.Sum(nil)), err
 }

@@ -28,9 +28,11 @@ type box struct {
 
 func unpack(t testing.TB, data []byte) *box {
 	t.Helper()
+
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
 	b := &box{t: t, content: map[string]string{}, change: map[string]func(*zip.FileHeader){}}
+
 	for _, f := range z.File {
 		r, err := f.Open()
 		require.NoError(t, err)
@@ -38,6 +40,7 @@ func unpack(t testing.TB, data []byte) *box {
 		require.NoError(t, err)
 		b.put(f.Name, string(content))
 	}
+
 	return b
 }
 
@@ -45,6 +48,7 @@ func (b *box) put(name, content string) {
 	if _, known := b.content[name]; !known {
 		b.names = append(b.names, name)
 	}
+
 	b.content[name] = content
 }
 
@@ -57,6 +61,7 @@ func (b *box) edit(name, from, to string) {
 // json changes a member that is one JSON object.
 func (b *box) json(name string, change func(map[string]any)) {
 	b.t.Helper()
+
 	var v map[string]any
 	require.NoError(b.t, json.Unmarshal([]byte(b.content[name]), &v))
 	change(v)
@@ -69,11 +74,13 @@ func (b *box) json(name string, change func(map[string]any)) {
 func (b *box) turn(n int, change func(map[string]any)) {
 	b.t.Helper()
 	lines := strings.Split(strings.TrimSpace(b.content["turns.jsonl"]), "\n")
+
 	var v map[string]any
 	require.NoError(b.t, json.Unmarshal([]byte(lines[n]), &v))
 	change(v)
 	data, err := json.Marshal(v)
 	require.NoError(b.t, err)
+
 	lines[n] = string(data)
 	b.content["turns.jsonl"] = strings.Join(lines, "\n")
 }
@@ -82,35 +89,52 @@ func (b *box) turn(n int, change func(map[string]any)) {
 func (b *box) sign() {
 	b.json("manifest.json", func(m map[string]any) {
 		members := []map[string]any{}
+
 		for _, name := range b.names {
 			if name != "manifest.json" && !strings.HasSuffix(name, "/") {
-				members = append(members, map[string]any{"name": name, "size": len(b.content[name]), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(b.content[name])))})
+				members = append(
+					members,
+					map[string]any{
+						"name":   name,
+						"size":   len(b.content[name]),
+						"sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(b.content[name]))),
+					},
+				)
 			}
 		}
+
 		m["members"] = members
 	})
 }
 
 func (b *box) pack() []byte {
 	var out bytes.Buffer
+
 	w := zip.NewWriter(&out)
+
 	for _, name := range b.names {
 		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 		if len(b.content[name]) > 1<<20 {
 			h.Method = zip.Store
 		}
+
 		h.SetMode(0o644)
+
 		if change := b.change[name]; change != nil {
 			change(h)
 		}
+
 		f, err := w.CreateHeader(h)
 		require.NoError(b.t, err)
+
 		if !strings.HasSuffix(name, "/") {
 			_, err = f.Write([]byte(b.content[name]))
 			require.NoError(b.t, err)
 		}
 	}
+
 	require.NoError(b.t, w.Close())
+
 	return out.Bytes()
 }
 
@@ -120,6 +144,7 @@ func (b *box) links(list ...string) {
 		for i := 0; i < len(list); i += 2 {
 			links = append(links, map[string]any{"path": list[i], "target": list[i+1]})
 		}
+
 		m["links"] = links
 	})
 }
@@ -130,8 +155,12 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 	source := h.furnish()
 	data := h.export(source)
 	before := h.traces()
-	const unsigned = false
-	const signed = true
+
+	const (
+		unsigned = false
+		signed   = true
+	)
+
 	zeros := strings.Repeat("\x00", 30<<20)
 
 	for name, c := range map[string]struct {
@@ -208,6 +237,7 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 				for i := range many {
 					many[i] = map[string]any{"host": "a", "port": i, "decision": "allowed"}
 				}
+
 				call(e)["connections"] = many
 			})
 		}},
@@ -245,6 +275,7 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		} else {
 			c.change(b)
 		}
+
 		packed := b.pack()
 		_, _, err := h.load(packed)
 		require.Error(t, err, name)
@@ -254,15 +285,18 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		require.Equal(t, before, h.traces(), name)
 		preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(packed), int64(len(packed)))
 		require.NoError(t, err, name)
+
 		if name != "a NUL in a text" && name != "a picture that is none" { // the records and the store refuse these
 			require.False(t, preview.Compatible, name)
 			require.NotEmpty(t, preview.Errors, name)
 		}
 	}
+
 	for _, junk := range [][]byte{nil, []byte("PK"), []byte("not a zip"), data[:len(data)/2], data[:len(data)-1]} {
 		_, _, err := h.load(junk)
 		require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 	}
+
 	require.Equal(t, before, h.traces())
 	b := unpack(t, data) // what is taken apart and put together again is still good
 	b.sign()
@@ -272,17 +306,21 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 
 func remove(list []string, name string) []string {
 	var out []string
+
 	for _, n := range list {
 		if n != name {
 			out = append(out, n)
 		}
 	}
+
 	return out
 }
 
 func firstID(b *box) any {
 	var e map[string]any
+
 	_ = json.Unmarshal([]byte(strings.SplitN(b.content["turns.jsonl"], "\n", 2)[0]), &e)
+
 	return e["id"]
 }
 
@@ -291,6 +329,7 @@ func calls(n int) []any {
 	for i := range list {
 		list[i] = map[string]any{"id": fmt.Sprintf("c%d", i), "status": "done", "phase": "finished"}
 	}
+
 	return list
 }
 
@@ -308,6 +347,7 @@ func file(m map[string]any) map[string]any {
 // about the archive.
 func FuzzPreview(f *testing.F) {
 	var out bytes.Buffer
+
 	w := zip.NewWriter(&out)
 	members := map[string]string{
 		"session.json": `{"id":"s","mode":"executing","status":"completed"}`, "turns.jsonl": "", "events.jsonl": "",
@@ -315,18 +355,31 @@ func FuzzPreview(f *testing.F) {
 		"checkpoints.json": `{"checkpoints":[],"snapshots":[]}`, "memories.json": "[]", "workspace/a": "a",
 	}
 	list := []map[string]any{}
+
 	for name, content := range members {
 		m, err := w.Create(name)
 		require.NoError(f, err)
+
 		_, _ = m.Write([]byte(content))
 		list = append(list, map[string]any{"name": name, "size": len(content), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(content)))})
 	}
-	manifest, err := json.Marshal(map[string]any{"format_version": 1, "session": map[string]any{"id": "s"}, "members": list, "links": []any{map[string]any{"path": "l", "target": "a"}}})
+
+	manifest, err := json.Marshal(
+		map[string]any{
+			"format_version": 1,
+			"session":        map[string]any{"id": "s"},
+			"members":        list,
+			"links":          []any{map[string]any{"path": "l", "target": "a"}},
+		},
+	)
 	require.NoError(f, err)
 	m, err := w.Create("manifest.json")
 	require.NoError(f, err)
+
 	_, _ = m.Write(manifest)
+
 	require.NoError(f, w.Close())
+
 	service := &transfer.Service{}
 	preview, err := service.Preview(context.Background(), "owner", bytes.NewReader(out.Bytes()), int64(out.Len()))
 	require.NoError(f, err)
@@ -338,10 +391,12 @@ func FuzzPreview(f *testing.F) {
 			data = bytes.Clone(data)
 			data[int(at)%len(data)] ^= flip
 		}
+
 		preview, err := service.Preview(context.Background(), "owner", bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if preview.Compatible == (len(preview.Errors) > 0) {
 			t.Fatalf("compatible %v with errors %v", preview.Compatible, preview.Errors)
 		}

@@ -16,41 +16,56 @@ import (
 // archive that an import would refuse is returned as not compatible, with the reason.
 func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, size int64) (domain.ImportPreview, error) {
 	out := domain.ImportPreview{Missing: []domain.MissingThing{}, Warnings: []string{}, Errors: []string{}}
+
 	leave, err := d.uploads.enter(ownerID)
 	if err != nil {
 		return out, err
 	}
 	defer leave()
+
 	release, err := d.reading.wait(ctx)
 	if err != nil {
 		return out, err
 	}
 	defer release()
+
 	p, err := open(ctx, r, size, d.cfg.WorkspaceBytes)
 	if err != nil {
 		if kind := domain.AsError(err).Kind; kind != domain.Invalid && kind != domain.TooLarge {
 			return out, err
 		}
+
 		out.Errors = append(out.Errors, domain.AsError(err).Message)
+
 		return out, nil
 	}
+
 	out.FormatVersion, out.Compatible = p.m.FormatVersion, true
+
 	out.Session = domain.ImportSummary{Intent: p.session.Intent, CreatedAt: later(p.session.CreatedAt)}
 	if p.session.Model != nil {
 		out.Session.Model = *p.session.Model
 	}
+
 	out.Counts = p.counts()
+
 	out.Missing = d.missing(ctx, p)
 	if len(p.session.EnvNames) > 0 {
-		out.Warnings = append(out.Warnings, "the environment has to be set again: "+strings.Join(p.session.EnvNames[:min(len(p.session.EnvNames), 50)], ", "))
+		out.Warnings = append(
+			out.Warnings,
+			"the environment has to be set again: "+strings.Join(p.session.EnvNames[:min(len(p.session.EnvNames), 50)], ", "),
+		)
 	}
+
 	out.Warnings = append(out.Warnings, leftBehind(p.session.Setup)...)
 	if p.unfinished() {
 		out.Warnings = append(out.Warnings, "the session was running when it was exported; its open chat is imported as interrupted")
 	}
+
 	if n := len(p.m.Skipped); n > 0 {
 		out.Warnings = append(out.Warnings, "some files were not exported; the manifest names them")
 	}
+
 	return out, nil
 }
 
@@ -62,6 +77,7 @@ func (p *pack) counts() domain.ImportCounts {
 			c.Bytes += m.Size
 		}
 	}
+
 	return c
 }
 
@@ -71,12 +87,14 @@ func (p *pack) unfinished() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
 // missing lists what the session names and this installation does not have.
 func (d *Service) missing(ctx context.Context, p *pack) []domain.MissingThing {
 	out := []domain.MissingThing{}
+
 	for _, thing := range []struct {
 		kind string
 		name *string
@@ -85,6 +103,7 @@ func (d *Service) missing(ctx context.Context, p *pack) []domain.MissingThing {
 			out = append(out, domain.MissingThing{Kind: thing.kind, Name: *thing.name})
 		}
 	}
+
 	return out
 }
 
@@ -105,26 +124,38 @@ func (im *importing) run(ctx context.Context) error {
 	if err := im.service.cfg.Files.Fits(ctx, im.session, counts.Bytes, counts.Files); err != nil {
 		return err
 	}
+
 	if err := im.role(ctx); err != nil {
 		return err
 	}
+
 	if err := im.pictures(ctx); err != nil {
 		return err
 	}
+
 	if err := im.workspace(ctx); err != nil {
 		return err
 	}
+
 	snapshots, err := im.snapshots(ctx)
 	if err != nil {
 		return err
 	}
+
 	events, err := im.events(ctx)
 	if err != nil {
 		return err
 	}
+
 	return im.service.cfg.Records.FinishImport(ctx, domain.ImportedSession{
-		Session: im.session, Tree: im.tree(snapshots), Entries: im.entries, Tasks: im.pack.session.Tasks, Extra: im.pack.session.Extra, Events: events,
-		Attempt: im.attempt, From: im.from,
+		Session: im.session,
+		Tree:    im.tree(snapshots),
+		Entries: im.entries,
+		Tasks:   im.pack.session.Tasks,
+		Extra:   im.pack.session.Extra,
+		Events:  events,
+		Attempt: im.attempt,
+		From:    im.from,
 	})
 }
 
@@ -135,10 +166,12 @@ func (im *importing) role(ctx context.Context) error {
 	if s.SolutionID == nil || s.BizRoleID == nil {
 		return nil
 	}
+
 	allowed, err := im.service.cfg.Records.AllowedRoles(ctx, s.OwnerID, *s.SolutionID)
 	if err == nil && !allowed.Allows(*s.BizRoleID) {
 		s.BizRoleID = nil
 	}
+
 	return err
 }
 
@@ -148,18 +181,22 @@ func (im *importing) pictures(ctx context.Context) error {
 		if !ours {
 			continue
 		}
+
 		data, err := f.ReadAll(maxPicture)
 		if err != nil {
 			return refusal(err)
 		}
+
 		mime := http.DetectContentType(data)
 		if !strings.HasPrefix(mime, "image/") {
 			return badf("%q is no picture", shorten(name))
 		}
+
 		if err := im.service.cfg.Objects.PutImage(ctx, im.session.ID, picture, mime, data); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -169,30 +206,37 @@ func (im *importing) workspace(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for name, f := range im.pack.files {
 		rel, ours := strings.CutPrefix(name, workspaceDir)
 		if !ours {
 			continue
 		}
+
 		mode := fs.FileMode(im.pack.listed[name].Mode & 0o777)
 		if mode == 0 {
 			mode = f.Mode
 		}
+
 		content, err := f.Open()
 		if err != nil {
 			return refusal(err)
 		}
+
 		err = im.put(ctx, domain.CarriedFile{Path: rel, Mode: mode, Size: f.Size}, content)
 		_ = content.Close()
+
 		if err != nil {
 			return refusal(err)
 		}
 	}
+
 	for _, l := range im.pack.m.Links {
 		if err := im.put(ctx, domain.CarriedFile{Path: l.Path, Mode: fs.ModeSymlink, Target: l.Target}, nil); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -204,39 +248,47 @@ func (im *importing) put(ctx context.Context, f domain.CarriedFile, content io.R
 func (im *importing) events(ctx context.Context) ([]domain.EventArchive, error) {
 	out := eventarchive.NewWriter(im.session.ID, im.service.cfg.Objects)
 	seq := uint64(0)
+
 	err := im.pack.eachEvent(func(e domain.LoggedEvent) error {
 		data, err := im.names.Data(e.Data)
 		if err != nil {
 			return badf("%s: an event cannot be read", eventsFile)
 		}
+
 		e.Data, e.ID, e.At = data, "", later(e.At)
 		if chat, known := im.names.IDs[e.ChatID]; known {
 			e.ChatID = chat
 		} else if e.ChatID != "" {
 			return nil // of a chat that the session does not have any more
 		}
+
 		seq++
 		e.Seq = seq
+
 		return out.Add(ctx, e)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out.Close(ctx)
 }
 
 // snapshots makes each snapshot again, of the contents that it names.
 func (im *importing) snapshots(ctx context.Context) (map[string]string, error) {
 	made := map[string]string{}
+
 	build, err := im.service.cfg.Files.Build(im.session.ID, im.blob)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range im.pack.points.Snapshots {
 		if made[s.ID], err = build(ctx, s.carried()); err != nil {
 			return nil, refusal(err)
 		}
 	}
+
 	return made, nil
 }
 
@@ -248,5 +300,6 @@ func rawOrNil(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
+
 	return raw
 }

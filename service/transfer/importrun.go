@@ -23,17 +23,21 @@ func (d *Service) Import(ctx context.Context, in domain.ImportRequest) (sessionI
 	if err != nil {
 		return "", from, err
 	}
+
 	sessionID, err = d.cfg.Records.StartImport(ctx, in, sum)
 	if sessionID != in.Upload.SessionID {
 		if left := d.Discard(ctx, in.Upload); left != nil {
 			d.cfg.Logger.Warn("failed to discard an upload; it will be removed later", "session_id", in.Upload.SessionID, "error", left)
 		}
 	}
+
 	if err != nil {
 		return "", from, err
 	}
+
 	d.start(ctx, domain.Import{SessionID: sessionID, OwnerID: in.OwnerID})
 	from, err = d.await(ctx, sessionID)
+
 	return sessionID, from, err
 }
 
@@ -41,6 +45,7 @@ func (d *Service) Import(ctx context.Context, in domain.ImportRequest) (sessionI
 func requestSum(in domain.ImportRequest) ([]byte, error) {
 	options, err := json.Marshal(in.Options)
 	sum := sha256.Sum256(append(append([]byte{}, in.Upload.SHA256...), options...))
+
 	return sum[:], err
 }
 
@@ -50,6 +55,7 @@ func (d *Service) start(ctx context.Context, in domain.Import) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	go func() {
 		defer cancel()
+
 		if err := d.cfg.Runs.StartImport(ctx, in); err != nil {
 			d.cfg.Logger.Warn("failed to start the workflow of an import; it will be retried", "session_id", in.SessionID, "error", err)
 		}
@@ -81,11 +87,13 @@ func (d *Service) await(ctx context.Context, sessionID string) (domain.ImportedF
 		case done, err != nil && domain.AsError(err).Kind != domain.Unavailable:
 			return from, err
 		}
+
 		timer := time.NewTimer(between)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
+
 		timer.Stop()
 	}
 }
@@ -106,13 +114,16 @@ func (d *Service) Load(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer release()
+
 	in, err := d.cfg.Records.AttemptImport(ctx, sessionID)
 	if err != nil {
 		return err
 	}
+
 	if in.State == domain.ImportRunning {
 		attempt, release := d.fence(ctx, in)
 		defer release()
+
 		err = d.load(attempt, in)
 		switch {
 		case err == nil:
@@ -124,6 +135,7 @@ func (d *Service) Load(ctx context.Context, sessionID string) error {
 			return d.giveUp(attempt, in, err)
 		}
 	}
+
 	return d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(sessionID))
 }
 
@@ -134,11 +146,14 @@ func (d *Service) Abort(ctx context.Context, sessionID, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	if in.State != domain.ImportRunning {
 		return d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(sessionID))
 	}
+
 	attempt, release := d.fence(ctx, in)
 	defer release()
+
 	return d.giveUp(attempt, in, domain.Newf(domain.Conflict, "import_cancelled", "the import was cancelled: %s", reason))
 }
 
@@ -166,15 +181,19 @@ func (d *Service) giveUp(ctx context.Context, in domain.Import, cause error) err
 	if err == nil {
 		err = d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(in.SessionID))
 	}
+
 	if err == nil {
 		err = d.cfg.Records.FailImport(ctx, in, domain.AsError(cause))
 	}
+
 	if err != nil {
 		return fencing.Cause(ctx, errors.Join(cause, err))
 	}
+
 	if kind := domain.AsError(cause).Kind; kind == domain.Internal || kind == domain.Unavailable {
 		d.cfg.Logger.Error("failed to import a session", "session_id", in.SessionID, "attempt", in.Attempt, "error", cause)
 	}
+
 	return nil
 }
 
@@ -184,6 +203,7 @@ func (d *Service) clear(ctx context.Context, sessionID string) error {
 	for _, prefix := range []string{"images/" + sessionID + "/", eventarchive.Prefix(sessionID), "snapshots/" + sessionID + "/"} {
 		err = errors.Join(err, d.cfg.Objects.DeletePrefix(ctx, prefix))
 	}
+
 	return err
 }
 
@@ -194,15 +214,18 @@ func (d *Service) load(ctx context.Context, in domain.Import) error {
 		return err
 	}
 	defer content.Close()
+
 	p, err := open(ctx, content, size, d.cfg.WorkspaceBytes)
 	if err != nil {
 		return err
 	}
+
 	if in.Attempt > 1 {
 		if err := d.clear(ctx, in.SessionID); err != nil {
 			return err
 		}
 	}
+
 	im := &importing{
 		service: d, pack: p, attempt: in.Attempt, names: p.names(in.SessionID),
 		session: p.newSession(in.SessionID, in.OwnerID, in.SandboxUID, in.Options),
@@ -221,6 +244,7 @@ func (d *Service) load(ctx context.Context, in domain.Import) error {
 			im.session.PrimarySkillID = nil
 		}
 	}
+
 	return im.run(ctx)
 }
 
@@ -242,17 +266,21 @@ func (d *Service) Repair(ctx context.Context) error {
 
 func (d *Service) startLost(ctx context.Context) error {
 	var failed error
+
 	for after := ""; ; {
 		list, err := d.cfg.Records.LostImports(ctx, lostAfter, after)
 		if err != nil || len(list) == 0 {
 			return errors.Join(failed, err)
 		}
+
 		for _, in := range list {
 			failed = errors.Join(failed, d.cfg.Runs.StartImport(ctx, in))
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		after = list[len(list)-1].SessionID
 	}
 }
@@ -264,6 +292,7 @@ func (d *Service) removeUploads(ctx context.Context) error {
 	for _, id := range abandoned {
 		err = errors.Join(err, d.clear(ctx, id), d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(id)))
 	}
+
 	return err
 }
 
@@ -274,10 +303,13 @@ func (d *Service) removeEnded(ctx context.Context) error {
 		if in.State == domain.ImportFailed {
 			left = errors.Join(left, d.clear(ctx, in.SessionID))
 		}
+
 		if left == nil {
 			left = d.cfg.Records.ForgetImport(ctx, in.SessionID)
 		}
+
 		err = errors.Join(err, left)
 	}
+
 	return err
 }

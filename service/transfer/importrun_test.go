@@ -27,8 +27,10 @@ func (b *breaking) Put(ctx context.Context, s domain.Session, f domain.CarriedFi
 		if b.away {
 			b.left = 1000
 		}
+
 		return b.err
 	}
+
 	return b.Files.Put(ctx, s, f, content)
 }
 
@@ -36,6 +38,7 @@ func (h *house) upload(data []byte) domain.ArchiveUpload {
 	h.t.Helper()
 	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
 	require.NoError(h.t, err)
+
 	return up
 }
 
@@ -44,6 +47,7 @@ func TestImport_faultThatStays_leavesNothing(t *testing.T) {
 	h := newHouse(t)
 	data := h.export(h.furnish())
 	before := h.traces()
+
 	whole := h.service.Config().Files
 	for left := range 9 {
 		h.service.Config().Files = &breaking{Files: whole, left: left, err: errors.New("the disk is broken")}
@@ -59,13 +63,20 @@ func TestImport_dependencyThatIsAway_isTriedAgain(t *testing.T) {
 	h := newHouse(t)
 	source := h.furnish()
 	data := h.export(source)
+
 	whole := h.service.Config().Files
 	for left := range 9 {
-		h.service.Config().Files = &breaking{Files: whole, left: left, err: domain.Unavailablef("the file system", errors.New("away")), away: true}
+		h.service.Config().Files = &breaking{
+			Files: whole,
+			left:  left,
+			err:   domain.Unavailablef("the file system", errors.New("away")),
+			away:  true,
+		}
 		id, _, err := h.load(data)
 		require.NoError(t, err)
 		same(t, h.shown(source), h.shown(h.session(id)))
 	}
+
 	keys, err := h.objects.Keys(t.Context(), "imports/")
 	require.NoError(t, err)
 	require.Empty(t, keys, "the archive is gone with its import")
@@ -97,8 +108,10 @@ func TestImport_callerThatLeaves_doesNotEndIt(t *testing.T) {
 	same(t, h.shown(source), h.shown(h.session(up.SessionID)))
 
 	up = h.upload(h.export(source))
+
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+
 	_, _, err = lost.Import(ctx, domain.ImportRequest{OwnerID: h.owner, Upload: up})
 	require.True(t, domain.HasCode(err, "import_pending"), "%v", err)
 }
@@ -111,16 +124,19 @@ func TestImport_sameKey_joins(t *testing.T) {
 		id, _, err := h.service.Import(t.Context(), domain.ImportRequest{
 			OwnerID: h.owner, Upload: h.upload(data), Options: domain.ImportOptions{Name: name}, Key: "k",
 		})
+
 		return id, err
 	}
 	_, err := ask([]byte("no archive"), "")
 	require.True(t, domain.HasCode(err, "not_a_zip"), "%v", err)
 	first, err := ask(data, "")
 	require.NoError(t, err, "the key of an import that failed is free")
+
 	left := h.traces()
 	again, err := ask(data, "")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
+
 	_, err = ask(data, "another")
 	require.True(t, domain.HasCode(err, "idempotency_key_reused"), "%v", err)
 	require.Equal(t, left, h.traces(), "uploads that are not imported are discarded")
@@ -134,14 +150,17 @@ func TestImport_workerThatDied(t *testing.T) {
 	source := h.furnish()
 	data := h.export(source)
 	before := h.traces()
+
 	whole := h.service.Config().Records
 	for _, cancelled := range []bool{false, true} {
 		up := h.upload(data)
 		started, err := h.db.StartImport(t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
 		require.NoError(t, err)
+
 		h.service.Config().Records = dying{whole}
 		require.ErrorContains(t, h.service.Load(t.Context(), started), "killed")
 		require.NotEqual(t, before, h.traces(), "it has left something")
+
 		h.service.Config().Records = whole
 		if cancelled {
 			require.NoError(t, h.service.Abort(t.Context(), started, "for a test"))
@@ -149,8 +168,10 @@ func TestImport_workerThatDied(t *testing.T) {
 			require.True(t, done)
 			require.True(t, domain.HasCode(err, "import_cancelled"), "%v", err)
 			require.Equal(t, before, h.traces())
+
 			continue
 		}
+
 		require.NoError(t, h.service.Load(t.Context(), started))
 		same(t, h.shown(source), h.shown(h.session(started)))
 		require.NoError(t, h.service.Load(t.Context(), started), "it is over")
@@ -191,6 +212,7 @@ func TestUpload_abandoned_isRemoved(t *testing.T) {
 	up := h.upload(data)
 	require.NoError(t, h.service.Repair(t.Context()))
 	require.NotEqual(t, before, h.traces(), "it may still be under way")
+
 	age := func(age string) {
 		_, err := h.db.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - $1::interval`, age)
 		require.NoError(t, err)
@@ -206,6 +228,7 @@ func TestUpload_abandoned_isRemoved(t *testing.T) {
 		require.NoError(t, h.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM imports`).Scan(&n))
 		return n
 	}
+
 	require.NoError(t, h.service.Repair(t.Context()))
 	require.Equal(t, 2, rows())
 	age("25 hours")
@@ -221,6 +244,7 @@ func (c cut) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return n, err
 }
 
@@ -244,12 +268,15 @@ func TestUpload_clientThatLeaves_leavesNothing(t *testing.T) {
 func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+
 	var first domain.ArchiveUpload
+
 	for n := range 4 {
 		if up := h.upload([]byte("x")); n == 0 {
 			first = up
 		}
 	}
+
 	_, err := h.service.Upload(t.Context(), h.owner, bytes.NewReader([]byte("x")))
 	require.True(t, domain.HasCode(err, "too_many_imports"), "%v", err)
 	require.Equal(t, domain.RateLimited, domain.AsError(err).Kind)
@@ -259,11 +286,14 @@ func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
 
 	// Those that send at the same time are counted by their process.
 	other := newHouse(t)
+
 	slow, feed := io.Pipe()
 	defer feed.Close()
+
 	for range 4 {
 		go func() { _, _ = other.service.Preview(t.Context(), other.owner, held{slow}, 10) }()
 	}
+
 	require.Eventually(t, func() bool {
 		_, err := other.service.Preview(t.Context(), other.owner, bytes.NewReader([]byte("x")), 1)
 		return domain.HasCode(err, "too_many_imports")

@@ -16,9 +16,11 @@ func (p *pack) names(sessionID string) eventarchive.Names {
 	for _, b := range p.tree.Branches {
 		names.IDs[b.ID] = domain.NewID()
 	}
+
 	for _, c := range p.tree.Chats {
 		names.IDs[c.ID] = domain.NewID()
 	}
+
 	_ = p.entries(func(e domain.EntryRecord) error { // read before without an error
 		names.IDs[e.ID] = domain.NewID()
 		for _, call := range e.Calls {
@@ -27,37 +29,58 @@ func (p *pack) names(sessionID string) eventarchive.Names {
 				names.IDs[call.Question.ID] = domain.NewID()
 			}
 		}
+
 		return nil
 	})
 	for _, k := range p.points.Checkpoints {
 		names.IDs[k.ID] = domain.NewID()
 	}
+
 	return names
 }
 
 func (p *pack) newSession(id, ownerID string, uid int, o domain.ImportOptions) domain.Session {
 	s := p.session
+
 	out := domain.Session{
-		ID: id, OwnerID: ownerID, Intent: s.Intent, Status: s.Status, SolutionID: s.SolutionID, BizRoleID: s.BizRoleID, TemplateID: s.TemplateID,
-		PrimarySkillID: s.PrimarySkillID, Model: s.Model, SoftwareFactory: s.SoftwareFactory, Mode: s.Mode, MemoryEnabled: s.MemoryEnabled,
-		Persistent: s.Persistent, DisableTools: s.DisableTools, Setup: carried(s.Setup), SandboxUID: uid,
+		ID:              id,
+		OwnerID:         ownerID,
+		Intent:          s.Intent,
+		Status:          s.Status,
+		SolutionID:      s.SolutionID,
+		BizRoleID:       s.BizRoleID,
+		TemplateID:      s.TemplateID,
+		PrimarySkillID:  s.PrimarySkillID,
+		Model:           s.Model,
+		SoftwareFactory: s.SoftwareFactory,
+		Mode:            s.Mode,
+		MemoryEnabled:   s.MemoryEnabled,
+		Persistent:      s.Persistent,
+		DisableTools:    s.DisableTools,
+		Setup:           carried(s.Setup),
+		SandboxUID:      uid,
 	}
 	if o.Name != "" {
 		out.Intent = o.Name
 	}
+
 	if o.SolutionID != nil && *o.SolutionID != "" {
 		if s.SolutionID == nil || *s.SolutionID != *o.SolutionID {
 			out.BizRoleID = nil // it is a role of the other solution
 		}
+
 		out.SolutionID = o.SolutionID
 	}
+
 	parked := false
 	for _, c := range p.tree.Chats {
 		parked = parked || p.parked(c)
 	}
+
 	if out.Status == domain.SessionRunning || out.Status == domain.SessionWaitingForInput && !parked {
 		out.Status = domain.SessionInterrupted
 	}
+
 	return out
 }
 
@@ -67,9 +90,11 @@ func (im *importing) ref(old *string) *string {
 	if old == nil {
 		return nil
 	}
+
 	if to, known := im.names.IDs[*old]; known {
 		return &to
 	}
+
 	return nil
 }
 
@@ -78,30 +103,38 @@ func (im *importing) ref(old *string) *string {
 func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 	p := im.pack
 	out := domain.SessionTree{ActiveBranchID: im.id(p.tree.ActiveBranchID)}
+
 	var last time.Time
 	for _, b := range p.tree.Branches { // each comes after its parent, also by its time
 		if b.CreatedAt = later(b.CreatedAt); b.CreatedAt.Before(last) {
 			b.CreatedAt = last
 		}
+
 		last = b.CreatedAt
 		b.ID, b.ParentBranchID, b.ForkedFromID = im.id(b.ID), im.ref(b.ParentBranchID), im.ref(b.ForkedFromID)
+
 		lineage := make([]domain.BranchAncestor, len(b.Lineage))
 		for i, a := range b.Lineage {
 			lineage[i] = domain.BranchAncestor{BranchID: im.id(a.BranchID), UpTo: a.UpTo}
 		}
+
 		b.Lineage = lineage
 		out.Branches = append(out.Branches, b)
 	}
+
 	for _, c := range p.tree.Chats {
 		waits := p.parked(c)
 		c.ID, c.BranchID, c.CreatedAt = im.id(c.ID), im.id(c.BranchID), later(c.CreatedAt)
+
 		c.OutputSchema = rawOrNil(c.OutputSchema)
 		if c.State != "ended" && !waits {
 			interrupted := domain.FinishInterrupted
 			c.State, c.FinishReason = "ended", &interrupted
 		}
+
 		out.Chats = append(out.Chats, c)
 	}
+
 	for _, k := range p.points.Checkpoints {
 		k.ID, k.BranchID, k.ChatID, k.CreatedAt = im.id(k.ID), im.id(k.BranchID), im.ref(k.ChatID), later(k.CreatedAt)
 		if to, known := im.names.IDs[k.TurnID]; known {
@@ -109,12 +142,15 @@ func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 		} else {
 			k.TurnID = ""
 		}
+
 		if k.SnapshotID != nil {
 			made := snapshots[*k.SnapshotID]
 			k.SnapshotID = &made
 		}
+
 		out.Checkpoints = append(out.Checkpoints, k)
 	}
+
 	return out
 }
 
@@ -124,38 +160,48 @@ func (im *importing) entries(yield func(domain.EntryRecord) error) error {
 	for _, c := range im.pack.tree.Chats {
 		open[c.ID] = im.pack.parked(c)
 	}
+
 	return im.pack.entries(func(e domain.EntryRecord) error {
 		waits := open[e.ChatID]
 		e.ID, e.BranchID, e.ChatID, e.ParentID = im.id(e.ID), im.id(e.BranchID), im.id(e.ChatID), im.ref(e.ParentID)
+
 		e.ParentForkToolCallID, e.StartedAt = im.ref(e.ParentForkToolCallID), later(e.StartedAt)
 		if e.LoopID != domain.RootLoop {
 			e.LoopID = im.id(e.LoopID)
 		}
+
 		for i, branch := range e.DeprecatedOn {
 			e.DeprecatedOn[i] = im.id(branch)
 		}
+
 		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused && !waits {
 			e.Status = domain.TurnInterrupted
 		}
+
 		for i, b := range e.Blocks {
 			if b.Type == domain.BlockImage {
 				e.Blocks[i].Content = im.names.Path(b.Content)
 			}
 		}
+
 		if e.Blocks == nil {
 			e.Blocks = []domain.Block{}
 		}
+
 		e.Parts = replay.RenamedParts(e.Parts, im.names)
 		if e.Compaction = rawOrNil(e.Compaction); e.Compaction != nil {
 			data, err := im.names.Data(e.Compaction)
 			if err != nil {
 				return badf("compaction %q cannot be read", shorten(e.ID))
 			}
+
 			e.Compaction = data
 		}
+
 		for i := range e.Calls {
 			im.call(&e.Calls[i], waits)
 		}
+
 		return yield(e)
 	})
 }
@@ -168,17 +214,21 @@ func (im *importing) call(c *domain.CallRecord, waits bool) {
 			c.Result = "Cancelled before it finished."
 		}
 	}
+
 	q := c.Question
 	if q == nil {
 		return
 	}
+
 	q.ID, q.AskedAt = im.id(q.ID), later(q.AskedAt)
 	if q.State == "open" && !waits {
 		q.State = "cancelled"
 	}
+
 	if q.Answer = rawOrNil(q.Answer); q.Answer != nil && !json.Valid(q.Answer) {
 		q.Answer = nil
 	}
+
 	if q.SourceLoop = rawOrNil(q.SourceLoop); q.SourceLoop != nil {
 		if data, err := im.names.Data(q.SourceLoop); err == nil {
 			q.SourceLoop = data

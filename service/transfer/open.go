@@ -58,21 +58,26 @@ func open(ctx context.Context, r io.ReaderAt, size, room int64) (*pack, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
+
 	p := &pack{size: size, room: room, files: map[string]*safezip.File{}, listed: map[string]*member{}, waiting: map[string]bool{}}
 	for _, f := range zip.Files {
 		p.files[f.Name] = f
 	}
+
 	for _, dir := range zip.Directories {
 		if rel, ours := strings.CutPrefix(dir, workspaceDir); ours {
 			p.dirs = append(p.dirs, rel)
 		}
 	}
+
 	if err := p.decode(manifestFile, maxManifest, maxManifestObjects, &p.m); err != nil {
 		return nil, err
 	}
+
 	if p.m.FormatVersion != FormatVersion {
 		return nil, badf("%s: format_version is %d; this service reads %d", manifestFile, p.m.FormatVersion, FormatVersion)
 	}
+
 	for _, check := range []func() error{
 		p.members, p.fits, func() error { return p.hashes(ctx) },
 		func() error { return p.decode(sessionFile, maxSession, maxSessionObjects, &p.session) },
@@ -84,6 +89,7 @@ func open(ctx context.Context, r io.ReaderAt, size, room int64) (*pack, error) {
 			return nil, err
 		}
 	}
+
 	return p, nil
 }
 
@@ -93,13 +99,16 @@ func (p *pack) decode(name string, limit int64, objects int, into any) error {
 	if f == nil {
 		return badf("%s is missing", name)
 	}
+
 	data, err := f.ReadAll(limit)
 	if err != nil {
 		return refusal(err)
 	}
+
 	if err := strict(data, objects, into); err != nil {
 		return badf("%s: %s", name, err)
 	}
+
 	return nil
 }
 
@@ -109,13 +118,16 @@ func strict(data []byte, objects int, into any) error {
 	if countObjects(data) > objects {
 		return fmt.Errorf("holds more than %d objects and lists", objects)
 	}
+
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(into); err != nil {
 		return jsonFault(err)
 	}
+
 	if _, err := d.Token(); err != io.EOF {
 		return fmt.Errorf("holds more than one JSON value")
 	}
+
 	return nil
 }
 
@@ -124,15 +136,18 @@ func jsonFault(err error) error {
 	if syntax, ok := err.(*json.SyntaxError); ok {
 		return fmt.Errorf("is not valid JSON at byte %d", syntax.Offset)
 	}
+
 	if kind, ok := err.(*json.UnmarshalTypeError); ok {
 		return fmt.Errorf("%s has the wrong type", kind.Field)
 	}
+
 	return fmt.Errorf("is not valid JSON of this form")
 }
 
 // countObjects counts the objects and lists of JSON before they take memory.
 func countObjects(data []byte) int {
 	n, text := 0, false
+
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '"':
@@ -145,6 +160,7 @@ func countObjects(data []byte) int {
 			}
 		}
 	}
+
 	return n
 }
 
@@ -154,23 +170,29 @@ func (p *pack) members() error {
 		if _, twice := p.listed[m.Name]; twice {
 			return badf("the manifest lists %q twice", shorten(m.Name))
 		}
+
 		p.listed[m.Name] = &p.m.Members[i]
+
 		f := p.files[m.Name]
 		if f == nil {
 			return badf("the manifest lists %q, which the archive does not have", shorten(m.Name))
 		}
+
 		if f.Size != m.Size {
 			return badf("%q has %d bytes, the manifest says %d", shorten(m.Name), f.Size, m.Size)
 		}
 	}
+
 	for name := range p.files {
 		if _, listed := p.listed[name]; !listed && name != manifestFile {
 			return badf("%q is not in the manifest", shorten(name))
 		}
+
 		switch name {
 		case manifestFile, sessionFile, turnsFile, eventsFile, checkpointsFile, historyFile, memoriesFile:
 			continue
 		}
+
 		dir, rest, _ := strings.Cut(name, "/")
 		switch dir + "/" {
 		case workspaceDir:
@@ -182,6 +204,7 @@ func (p *pack) members() error {
 			return badf("%q has no place in an archive of a session", shorten(name))
 		}
 	}
+
 	return nil
 }
 
@@ -192,20 +215,25 @@ func (p *pack) hashes(ctx context.Context) error {
 		if err != nil {
 			return refusal(err)
 		}
+
 		sum, err := hashOf(ctx, content)
 		_ = content.Close()
+
 		if err != nil {
 			return refusal(err)
 		}
+
 		if sum != m.SHA256 {
 			return badf("%q does not have the hash that the manifest gives", shorten(m.Name))
 		}
+
 		for _, dir := range []string{blobsDir, attachmentsDir} {
 			if name, ours := strings.CutPrefix(m.Name, dir); ours && name != sum {
 				return badf("%q does not have the hash that it is named by", shorten(m.Name))
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -215,25 +243,32 @@ func (p *pack) links() error {
 	if len(p.m.Links) > limits.Files {
 		return badf("the manifest lists more than %d links", limits.Files)
 	}
+
 	names := make([]placed, 0, len(p.files)+len(p.dirs)+len(p.m.Links))
 	for name := range p.files {
 		if rel, ours := strings.CutPrefix(name, workspaceDir); ours {
 			names = append(names, placed{path: rel, leaf: true})
 		}
 	}
+
 	for _, dir := range p.dirs {
 		names = append(names, placed{path: dir})
 	}
+
 	for _, l := range p.m.Links {
 		if problem := linkProblem(l.Path, l.Target); problem != "" {
 			return badf("the link %q %s", shorten(l.Path), problem)
 		}
+
 		names = append(names, placed{path: l.Path, leaf: true})
 	}
+
 	if len(p.m.Links) == 0 {
 		return nil
 	}
+
 	_, err := arrange(names)
+
 	return err
 }
 
@@ -243,24 +278,30 @@ func (p *pack) eachLine(name string, yield func(n int, line []byte) error) error
 	if f == nil {
 		return badf("%s is missing", name)
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return refusal(err)
 	}
 	defer content.Close()
+
 	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, maxLine)
+
 	for n := 1; lines.Scan(); n++ {
 		if err := yield(n, lines.Bytes()); err != nil {
 			return err
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		if err == bufio.ErrTooLong {
 			return badf("%s has a line of more than %d bytes", name, maxLine)
 		}
+
 		return refusal(err)
 	}
+
 	return nil
 }
 
@@ -271,6 +312,7 @@ func (p *pack) entries(yield func(domain.EntryRecord) error) error {
 		if err := strict(line, maxTurnObjects, &e); err != nil {
 			return badf("%s line %d: %s", turnsFile, n, err)
 		}
+
 		return yield(e)
 	})
 }
@@ -279,5 +321,6 @@ func shorten(s string) string {
 	if len(s) > 120 {
 		return strings.ToValidUTF8(s[:120], "") + "…"
 	}
+
 	return s
 }

@@ -22,6 +22,7 @@ func TestExportWithoutFiles(t *testing.T) {
 	data := h.exportParts(source, domain.ExportParts{Private: true})
 	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
+
 	var manifest struct {
 		Redactions []string `json:"redactions"`
 		Links      []any    `json:"links"`
@@ -29,12 +30,14 @@ func TestExportWithoutFiles(t *testing.T) {
 			Turns, Files int
 		} `json:"counts"`
 	}
+
 	for _, f := range archive.File {
 		require.False(t, strings.HasPrefix(f.Name, "workspace/") || strings.HasPrefix(f.Name, "blobs/"), f.Name)
 		r, err := f.Open()
 		require.NoError(t, err)
 		content, err := io.ReadAll(r)
 		require.NoError(t, err)
+
 		switch f.Name {
 		case "manifest.json":
 			require.NoError(t, json.Unmarshal(content, &manifest))
@@ -42,6 +45,7 @@ func TestExportWithoutFiles(t *testing.T) {
 			require.NotContains(t, string(content), `"path"`)
 		}
 	}
+
 	require.Contains(t, manifest.Redactions, "files")
 	require.Empty(t, manifest.Links)
 	require.Zero(t, manifest.Counts.Files)
@@ -49,7 +53,9 @@ func TestExportWithoutFiles(t *testing.T) {
 
 	id, _, err := h.load(data)
 	require.NoError(t, err)
+
 	turns, files := 0, 0
+
 	require.NoError(t, h.db.Messages(t.Context(), id, nil, 0, func(domain.Turn) error { turns++; return nil }))
 	require.NoError(t, h.carrier.Walk(t.Context(), h.session(id), func(domain.CarriedFile) error { files++; return nil }))
 	require.Positive(t, turns)

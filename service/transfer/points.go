@@ -43,6 +43,7 @@ func (s listedSnapshot) carried() []domain.CarriedFile {
 			list[i].Mode = fs.ModeDir
 		}
 	}
+
 	return list
 }
 
@@ -61,6 +62,7 @@ type pointsReader struct {
 func (p *pack) readPoints() error {
 	return p.stream(checkpointsFile, maxPoints, func(d *json.Decoder) error {
 		r := &pointsReader{p: p, json: d, texts: map[string]string{}}
+
 		return object(d, func(field string) error {
 			switch field {
 			case "checkpoints":
@@ -68,6 +70,7 @@ func (p *pack) readPoints() error {
 			case "snapshots":
 				return array(d, r.snapshot)
 			}
+
 			return skip(d)
 		})
 	})
@@ -78,10 +81,13 @@ func (r *pointsReader) checkpoint() error {
 	if err := r.json.Decode(&k); err != nil {
 		return err
 	}
+
 	if len(r.p.points.Checkpoints) == maxCheckpoints {
 		return badf("%s holds more than a session can have", checkpointsFile)
 	}
+
 	r.p.points.Checkpoints = append(r.p.points.Checkpoints, k)
+
 	return nil
 }
 
@@ -89,7 +95,9 @@ func (r *pointsReader) snapshot() error {
 	if len(r.p.points.Snapshots) == maxCheckpoints {
 		return badf("%s holds more than a session can have", checkpointsFile)
 	}
+
 	var s listedSnapshot
+
 	err := object(r.json, func(field string) error {
 		switch field {
 		case "id":
@@ -97,15 +105,19 @@ func (r *pointsReader) snapshot() error {
 		case "files":
 			return array(r.json, func() error { return r.file(&s) })
 		}
+
 		return skip(r.json)
 	})
 	if err != nil {
 		return err
 	}
+
 	if err := r.check(s); err != nil {
 		return err
 	}
+
 	r.p.points.Snapshots = append(r.p.points.Snapshots, s)
+
 	return nil
 }
 
@@ -114,12 +126,15 @@ func (r *pointsReader) file(s *listedSnapshot) error {
 	if err := r.json.Decode(&f); err != nil {
 		return err
 	}
+
 	if len(s.Files) >= maxListed {
 		return badf("%s lists more than %d files", checkpointsFile, maxListed)
 	}
+
 	if problem := safezip.CheckName(f.Path); problem != "" {
 		return badf("a file of a snapshot %s", problem)
 	}
+
 	out := listedFile{path: r.shared(f.Path), mode: uint16(f.Mode & 0o777)}
 	switch f.Type {
 	case typeDirectory:
@@ -127,17 +142,21 @@ func (r *pointsReader) file(s *listedSnapshot) error {
 		if problem := linkProblem(f.Path, f.Target); problem != "" {
 			return badf("the link %q of a snapshot %s", shorten(f.Path), problem)
 		}
+
 		out.target = r.shared(f.Target)
 	case typeFile:
 		m, listed := r.p.listed[blobsDir+f.SHA256]
 		if !listed || m.Size != f.Size {
 			return badf("the content of %q in a snapshot is not in the archive", shorten(f.Path))
 		}
+
 		out.content = m
 	default:
 		return badf("%q in a snapshot is neither file, directory nor link", shorten(f.Path))
 	}
+
 	s.Files = append(s.Files, out)
+
 	return nil
 }
 
@@ -146,33 +165,42 @@ func (r *pointsReader) shared(text string) string {
 	if known, found := r.texts[text]; found {
 		return known
 	}
+
 	r.texts[text] = text
+
 	return text
 }
 
 // check holds a snapshot as a whole against its bounds.
 func (r *pointsReader) check(s listedSnapshot) error {
 	names := make([]placed, len(s.Files))
+
 	var bytes int64
+
 	for i, f := range s.Files {
 		names[i] = placed{path: f.path, leaf: f.content != nil || f.target != ""}
 		if f.content != nil {
 			bytes += f.content.Size
 		}
+
 		if bytes > limits.Expanded {
 			break
 		}
 	}
+
 	if err := r.p.bounded("the files of a snapshot", bytes); err != nil {
 		return err
 	}
+
 	entries, err := arrange(names)
 	if err != nil {
 		return err
 	}
+
 	if r.total += entries; r.total > maxListed {
 		return badf("%s lists more than %d files and directories", checkpointsFile, maxListed)
 	}
+
 	return nil
 }
 
@@ -190,25 +218,32 @@ func (p *pack) stream(name string, limit int64, read func(*json.Decoder) error) 
 	if f == nil {
 		return badf("%s is missing", name)
 	}
+
 	if f.Size > limit {
 		return badf("%s has more than %d bytes", name, limit)
 	}
+
 	content, err := f.Open()
 	if err != nil {
 		return refusal(err)
 	}
 	defer content.Close()
+
 	d := json.NewDecoder(content)
+
 	err = read(d)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
 			return badf("%s: holds more than one JSON value", name)
 		}
+
 		return nil
 	}
+
 	if refused := refusal(err); domain.AsError(refused).Kind != domain.Internal {
 		return refused
 	}
+
 	return badf("%s: %s", name, jsonFault(err))
 }
 
@@ -219,7 +254,9 @@ func object(d *json.Decoder, value func(field string) error) error {
 		if err != nil {
 			return err
 		}
+
 		name, _ := field.(string)
+
 		return value(name)
 	})
 }
@@ -237,12 +274,15 @@ func between(d *json.Decoder, open json.Delim, each func() error) error {
 	case begin != open:
 		return &json.UnmarshalTypeError{Field: "a value"}
 	}
+
 	for d.More() {
 		if err := each(); err != nil {
 			return err
 		}
 	}
+
 	_, err = d.Token()
+
 	return err
 }
 
@@ -253,12 +293,14 @@ func skip(d *json.Decoder) error {
 		if err != nil {
 			return err
 		}
+
 		switch token {
 		case json.Delim('{'), json.Delim('['):
 			depth++
 		case json.Delim('}'), json.Delim(']'):
 			depth--
 		}
+
 		if depth == 0 {
 			return nil
 		}

@@ -29,19 +29,24 @@ func (d *Service) spool() (*spool, error) {
 	if err := os.MkdirAll(d.cfg.Spool, 0o700); err != nil {
 		return nil, err
 	}
+
 	_ = d.ClearSpool() // a process without periodic jobs clears up here; what stays now goes next time
+
 	dir, err := os.MkdirTemp(d.cfg.Spool, spoolPattern)
 	if err != nil {
 		return nil, err
 	}
+
 	lock, err := os.Open(dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+
 	s := &spool{dir, lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+
 	return s, nil
 }
 
@@ -59,6 +64,7 @@ func (d *Service) ClearSpool() error {
 	for _, dir := range found {
 		err = errors.Join(err, clearSpool(dir))
 	}
+
 	return err
 }
 
@@ -68,13 +74,16 @@ func clearSpool(dir string) error {
 		return ignoreGone(err)
 	}
 	defer lock.Close()
+
 	info, err := lock.Stat()
 	if err != nil || time.Since(info.ModTime()) < spoolGrace {
 		return err
 	}
+
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil //nolint:nilerr // it is in use
 	}
+
 	return ignoreGone(os.RemoveAll(dir))
 }
 
@@ -82,5 +91,6 @@ func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }

@@ -18,10 +18,12 @@ func TestWhatKilledProcessesLeftOnTheDiskIsClearedAway(t *testing.T) {
 	h := newHouse(t)
 	source := h.furnish()
 	old := time.Now().Add(-time.Hour)
+
 	dead, fresh := filepath.Join(h.service.Config().Spool, "transfer-dead"), filepath.Join(h.service.Config().Spool, "transfer-fresh")
 	for _, dir := range []string{dead, fresh} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "deep"), 0o700))
 	}
+
 	foreign := filepath.Join(h.service.Config().Spool, "chunk-1")
 	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
 	require.NoError(t, os.Chtimes(dead, old, old))
@@ -31,16 +33,21 @@ func TestWhatKilledProcessesLeftOnTheDiskIsClearedAway(t *testing.T) {
 	require.NoDirExists(t, dead)
 	require.DirExists(t, fresh, "its process may be about to lock it")
 	require.FileExists(t, foreign, "it belongs to others")
+
 	dirs, err := filepath.Glob(filepath.Join(h.service.Config().Spool, "transfer-*"))
 	require.NoError(t, err)
+
 	for _, dir := range dirs {
 		require.NoError(t, os.Chtimes(dir, old, old))
 	}
+
 	require.NoError(t, h.service.ClearSpool())
 	require.NoDirExists(t, fresh)
+
 	dirs, err = filepath.Glob(filepath.Join(h.service.Config().Spool, "transfer-*"))
 	require.NoError(t, err)
 	require.Len(t, dirs, 1, "the export that is under way keeps its own, however long it takes")
+
 	var out bytes.Buffer
 	require.NoError(t, x.Write(t.Context(), &out))
 	require.NoError(t, x.Close())
@@ -55,6 +62,7 @@ func TestASetupOfAnArchiveGivesNothingAway(t *testing.T) {
 		b := unpack(t, data)
 		b.json("session.json", func(m map[string]any) { m["session_setup"] = s })
 		b.sign()
+
 		return b.pack()
 	}
 	rules := []any{
@@ -72,15 +80,21 @@ func TestASetupOfAnArchiveGivesNothingAway(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, preview.Compatible, preview.Errors)
 	require.Len(t, preview.Warnings, 5, preview.Warnings) // besides the environment and two files
+
 	id, _, err := h.load(good)
 	require.NoError(t, err)
+
 	got := h.session(id).Setup
 	require.Empty(t, got.EnvBuckets)
 	require.False(t, got.SkipConfirmations, "an archive grants no permission")
 	require.Nil(t, got.Script, "an archive makes no call")
 	require.Equal(t, 5, got.MaxSteps)
 	require.Equal(t, domain.NetworkNone, got.Network)
-	require.Equal(t, []domain.PermissionRule{{Tool: "Bash", Pattern: "rm *", Decision: "deny"}, {Tool: "Write", Decision: "ask"}}, got.Permissions)
+	require.Equal(
+		t,
+		[]domain.PermissionRule{{Tool: "Bash", Pattern: "rm *", Decision: "deny"}, {Tool: "Write", Decision: "ask"}},
+		got.Permissions,
+	)
 
 	for name, bad := range map[string]map[string]any{
 		"a decision that is none": {"permissions": []any{map[string]any{"tool": "Bash", "decision": "perhaps"}}},

@@ -52,13 +52,19 @@ type house struct {
 func newHouse(t testing.TB) *house {
 	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), owner: domain.NewID()}
+
 	var err error
+
 	h.db, err = postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(h.db.Close)
 	bucket := testkit.Objects(t)
-	h.objects, err = objects.Open(t.Context(), objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey})
+	h.objects, err = objects.Open(
+		t.Context(),
+		objects.Config{Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey},
+	)
 	require.NoError(t, err)
+
 	spool := filepath.Join(h.dir, "spool")
 	require.NoError(t, os.MkdirAll(spool, 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(h.dir, "workspace"), 0o711))
@@ -79,6 +85,7 @@ func newHouse(t testing.TB) *house {
 	_, _, err = h.db.CreateUser(t.Context(), domain.User{ID: h.owner, Username: "owner"},
 		domain.APIKey{ID: domain.NewID(), UserID: h.owner, Name: "k", Masked: "m", Scopes: []string{}}, make([]byte, 32))
 	require.NoError(t, err)
+
 	return h
 }
 
@@ -98,10 +105,12 @@ func (h *house) furnish() domain.Session {
 	begun, err := h.db.BeginUpload(ctx, id, h.owner, 1)
 	require.NoError(t, err)
 	require.True(t, begun)
+
 	_, err = h.db.StartImport(ctx, domain.ImportRequest{OwnerID: h.owner, Upload: domain.ArchiveUpload{SessionID: id}}, nil)
 	require.NoError(t, err)
 	claim, err := h.db.AttemptImport(ctx, id)
 	require.NoError(t, err)
+
 	uid := claim.SandboxUID
 	model, role, owner, at := "known", "clerk", "Explore", time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	session := domain.Session{
@@ -110,7 +119,10 @@ func (h *house) furnish() domain.Session {
 	}
 
 	write := func(path, content string, mode fs.FileMode) {
-		require.NoError(t, h.carrier.Put(ctx, session, domain.CarriedFile{Path: path, Mode: mode, Size: int64(len(content))}, strings.NewReader(content)))
+		require.NoError(
+			t,
+			h.carrier.Put(ctx, session, domain.CarriedFile{Path: path, Mode: mode, Size: int64(len(content))}, strings.NewReader(content)),
+		)
 	}
 	write("a.txt", "alpha\n", 0o644)
 	write("bin/run.sh", "#!/bin/sh\n", 0o755)
@@ -119,9 +131,11 @@ func (h *house) furnish() domain.Session {
 	write("zeros.bin", strings.Repeat("\x00", 3<<20), 0o644)
 	write("empty", "", 0o644)
 	require.NoError(t, h.carrier.Put(ctx, session, domain.CarriedFile{Path: "hollow/dir", Mode: fs.ModeDir | 0o755}, nil))
+
 	for path, target := range map[string]string{"link": "a.txt", "bin/up": "../a.txt", "dangling": "nowhere"} {
 		require.NoError(t, h.carrier.Put(ctx, session, domain.CarriedFile{Path: path, Mode: fs.ModeSymlink, Target: target}, nil))
 	}
+
 	w, err := h.carrier.Workspaces.Open(ctx, id, uid)
 	require.NoError(t, err)
 	require.NoError(t, w.Symlink("/etc/passwd", "escape"))
@@ -129,8 +143,12 @@ func (h *house) furnish() domain.Session {
 	require.NoError(t, w.Close())
 
 	contents := map[string]string{"before": "before\n", "more": "more\n"}
-	build, err := h.carrier.Build(id, func(name string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(contents[name])), nil })
+	build, err := h.carrier.Build(
+		id,
+		func(name string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(contents[name])), nil },
+	)
 	require.NoError(t, err)
+
 	older := domain.CarriedFile{Path: "a.txt", Mode: 0o644, Size: 7, Identity: "before"}
 	first, err := build(ctx, []domain.CarriedFile{older})
 	require.NoError(t, err)
@@ -151,41 +169,138 @@ func (h *house) furnish() domain.Session {
 	text := func(s string) []domain.Block { return []domain.Block{{Type: domain.BlockText, Content: s}} }
 	entries := []domain.EntryRecord{
 		{
-			ID: u1, BranchID: root, Sequence: 0, ChatID: chat, LoopID: "root", Kind: "message", Role: "user", Status: "completed", StartedAt: at,
-			Blocks: []domain.Block{{Type: domain.BlockText, Content: "look"}, {Type: domain.BlockImage, Content: "/api/sessions/" + id + "/attachments/" + picture}},
-			Parts:  []domain.ContentPart{{Type: "text", Text: "look"}, {Type: "image_url", ImageURL: &domain.ImageURL{URL: domain.ObjectScheme + "images/" + id + "/" + picture}}},
+			ID:        u1,
+			BranchID:  root,
+			Sequence:  0,
+			ChatID:    chat,
+			LoopID:    "root",
+			Kind:      "message",
+			Role:      "user",
+			Status:    "completed",
+			StartedAt: at,
+			Blocks: []domain.Block{
+				{Type: domain.BlockText, Content: "look"},
+				{Type: domain.BlockImage, Content: "/api/sessions/" + id + "/attachments/" + picture},
+			},
+			Parts: []domain.ContentPart{
+				{Type: "text", Text: "look"},
+				{Type: "image_url", ImageURL: &domain.ImageURL{URL: domain.ObjectScheme + "images/" + id + "/" + picture}},
+			},
 		},
 		{
-			ID: a1, BranchID: root, Sequence: 1, ParentID: &u1, ChatID: chat, LoopID: "root", Kind: "message", Role: "assistant", Status: "completed", Step: 1,
-			StartedAt: at.Add(time.Second), DurationMS: 12, InputTokens: 5, OutputTokens: 7, Model: "known", ContextWindow: 1000, Blocks: text("I call a tool"),
+			ID:       a1,
+			BranchID: root,
+			Sequence: 1,
+			ParentID: &u1,
+			ChatID:   chat,
+			LoopID:   "root",
+			Kind:     "message",
+			Role:     "assistant",
+			Status:   "completed",
+			Step:     1,
+			StartedAt: at.Add(
+				time.Second,
+			),
+			DurationMS:     12,
+			InputTokens:    5,
+			OutputTokens:   7,
+			Model:          "known",
+			ContextWindow:  1000,
+			Blocks:         text("I call a tool"),
 			ReasoningField: domain.ReasoningContent,
 			Calls: []domain.CallRecord{
 				{
-					ID: call, ToolName: "Agent", DisplayName: "Agent", Arguments: `{"prompt":"x"}`, Status: "done", Phase: "finished", Result: "r", CreatedAt: at,
+					ID:           call,
+					ToolName:     "Agent",
+					DisplayName:  "Agent",
+					Arguments:    `{"prompt":"x"}`,
+					Status:       "done",
+					Phase:        "finished",
+					Result:       "r",
+					CreatedAt:    at,
 					ServerCallID: "functions.Agent:0",
-					Connections:  []domain.Connection{{Host: "example.org", Port: 443, Decision: domain.ConnectionAllowed, Count: 2, BytesSent: 3, BytesReceived: 4}},
+					Connections: []domain.Connection{
+						{Host: "example.org", Port: 443, Decision: domain.ConnectionAllowed, Count: 2, BytesSent: 3, BytesReceived: 4},
+					},
 				},
 				{
-					ID: asked, ToolName: "AskUserQuestion", DisplayName: "Question", Arguments: `{}`, Status: "done", Phase: "finished", Result: "yes", CreatedAt: at,
-					Question: &domain.QuestionRecord{ID: domain.NewID(), Questions: json.RawMessage(`[{"question":"q"}]`), State: "answered", Answer: json.RawMessage(`{"answers":[]}`), AskedAt: at},
+					ID:          asked,
+					ToolName:    "AskUserQuestion",
+					DisplayName: "Question",
+					Arguments:   `{}`,
+					Status:      "done",
+					Phase:       "finished",
+					Result:      "yes",
+					CreatedAt:   at,
+					Question: &domain.QuestionRecord{
+						ID:        domain.NewID(),
+						Questions: json.RawMessage(`[{"question":"q"}]`),
+						State:     "answered",
+						Answer:    json.RawMessage(`{"answers":[]}`),
+						AskedAt:   at,
+					},
 				},
 			},
 		},
 		{
-			ID: sub, BranchID: root, Sequence: 2, ParentID: &a1, ChatID: chat, LoopID: call, ParentForkToolCallID: &call, Kind: "message", Role: "assistant",
-			Status: "failed", Step: 1, StartedAt: at, Blocks: text("sub"),
+			ID:                   sub,
+			BranchID:             root,
+			Sequence:             2,
+			ParentID:             &a1,
+			ChatID:               chat,
+			LoopID:               call,
+			ParentForkToolCallID: &call,
+			Kind:                 "message",
+			Role:                 "assistant",
+			Status:               "failed",
+			Step:                 1,
+			StartedAt:            at,
+			Blocks:               text("sub"),
 		},
 		{
-			ID: k, BranchID: root, Sequence: 3, ParentID: &a1, ChatID: chat, LoopID: "root", Kind: "compaction", Role: "system", Status: "completed", StartedAt: at,
-			Blocks: []domain.Block{}, Compaction: json.RawMessage(`{"compaction_id":"` + k + `","summary_full":"short","archived_count":2,"kept_from":1}`),
+			ID:         k,
+			BranchID:   root,
+			Sequence:   3,
+			ParentID:   &a1,
+			ChatID:     chat,
+			LoopID:     "root",
+			Kind:       "compaction",
+			Role:       "system",
+			Status:     "completed",
+			StartedAt:  at,
+			Blocks:     []domain.Block{},
+			Compaction: json.RawMessage(`{"compaction_id":"` + k + `","summary_full":"short","archived_count":2,"kept_from":1}`),
 		},
 		{
-			ID: u2, BranchID: root, Sequence: 4, ParentID: &k, ChatID: chat, LoopID: "root", Kind: "message", Role: "user", Status: "completed", StartedAt: at,
-			Blocks: text("left behind"), Deprecated: true,
+			ID:         u2,
+			BranchID:   root,
+			Sequence:   4,
+			ParentID:   &k,
+			ChatID:     chat,
+			LoopID:     "root",
+			Kind:       "message",
+			Role:       "user",
+			Status:     "completed",
+			StartedAt:  at,
+			Blocks:     text("left behind"),
+			Deprecated: true,
 		},
-		{ID: f2, BranchID: fork, Sequence: 3, ParentID: &a1, ChatID: other, LoopID: "root", Kind: "message", Role: "user", Status: "completed", StartedAt: at, Blocks: text("another way")},
+		{
+			ID:        f2,
+			BranchID:  fork,
+			Sequence:  3,
+			ParentID:  &a1,
+			ChatID:    other,
+			LoopID:    "root",
+			Kind:      "message",
+			Role:      "user",
+			Status:    "completed",
+			StartedAt: at,
+			Blocks:    text("another way"),
+		},
 	}
 	snap := func(s string) *string { return &s }
+
 	events := eventarchive.NewWriter(id, h.objects)
 	for _, e := range []domain.LoggedEvent{
 		{Event: domain.Event{Name: "chat:start", ChatID: chat, At: at, Data: json.RawMessage(`{"mode":"executing"}`)}, Seq: 10},
@@ -195,6 +310,7 @@ func (h *house) furnish() domain.Session {
 	} {
 		require.NoError(t, events.Add(ctx, e))
 	}
+
 	archived, err := events.Close(ctx)
 	require.NoError(t, err)
 	require.NoError(t, h.db.FinishImport(ctx, domain.ImportedSession{
@@ -204,18 +320,72 @@ func (h *house) furnish() domain.Session {
 			Branches: []domain.BranchRecord{
 				{ID: root, NextSequence: 5, Lineage: []domain.BranchAncestor{}, Reason: "root", CreatedAt: at},
 				{
-					ID: fork, ParentBranchID: &root, ForkSequence: 3, NextSequence: 4, Lineage: []domain.BranchAncestor{{BranchID: root, UpTo: 3}}, Reason: "rewind",
-					ForkedFromID: &a1, CreatedAt: at.Add(time.Minute),
+					ID:             fork,
+					ParentBranchID: &root,
+					ForkSequence:   3,
+					NextSequence:   4,
+					Lineage:        []domain.BranchAncestor{{BranchID: root, UpTo: 3}},
+					Reason:         "rewind",
+					ForkedFromID:   &a1,
+					CreatedAt:      at.Add(time.Minute),
 				},
 			},
 			Chats: []domain.ChatRecord{
-				{ID: chat, BranchID: root, Trigger: "user", Mode: "executing", State: "ended", Steps: 1, Round: 1, FinishReason: &done, CreatedAt: at},
-				{ID: other, BranchID: fork, Trigger: "user", Mode: "executing", State: "ended", Round: 1, FinishReason: &done, CreatedAt: at},
+				{
+					ID:           chat,
+					BranchID:     root,
+					Trigger:      "user",
+					Mode:         "executing",
+					State:        "ended",
+					Steps:        1,
+					Round:        1,
+					FinishReason: &done,
+					CreatedAt:    at,
+				},
+				{
+					ID:           other,
+					BranchID:     fork,
+					Trigger:      "user",
+					Mode:         "executing",
+					State:        "ended",
+					Round:        1,
+					FinishReason: &done,
+					CreatedAt:    at,
+				},
 			},
 			Checkpoints: []domain.CheckpointRecord{
-				{ID: domain.NewID(), BranchID: root, TurnID: u1, ChatID: &chat, Kind: "user_turn", Label: "look", SnapshotID: snap(first), Complete: true, CreatedAt: at},
-				{ID: domain.NewID(), BranchID: root, TurnID: a1, ChatID: &chat, Kind: "tool_batch", Sequence: 1, SnapshotID: snap(second), Added: 2, CreatedAt: at},
-				{ID: domain.NewID(), BranchID: fork, TurnID: f2, ChatID: &other, Kind: "user_turn", Sequence: 3, Label: "no files", CreatedAt: at},
+				{
+					ID:         domain.NewID(),
+					BranchID:   root,
+					TurnID:     u1,
+					ChatID:     &chat,
+					Kind:       "user_turn",
+					Label:      "look",
+					SnapshotID: snap(first),
+					Complete:   true,
+					CreatedAt:  at,
+				},
+				{
+					ID:         domain.NewID(),
+					BranchID:   root,
+					TurnID:     a1,
+					ChatID:     &chat,
+					Kind:       "tool_batch",
+					Sequence:   1,
+					SnapshotID: snap(second),
+					Added:      2,
+					CreatedAt:  at,
+				},
+				{
+					ID:        domain.NewID(),
+					BranchID:  fork,
+					TurnID:    f2,
+					ChatID:    &other,
+					Kind:      "user_turn",
+					Sequence:  3,
+					Label:     "no files",
+					CreatedAt: at,
+				},
 			},
 		},
 		Entries: func(yield func(domain.EntryRecord) error) error {
@@ -224,6 +394,7 @@ func (h *house) furnish() domain.Session {
 					return err
 				}
 			}
+
 			return nil
 		},
 		Tasks: []domain.SessionTask{
@@ -235,6 +406,7 @@ func (h *house) furnish() domain.Session {
 	}))
 	_, err = h.db.SetSessionEnv(ctx, domain.User{ID: h.owner}, id, map[string]string{"TOKEN": secret})
 	require.NoError(t, err)
+
 	return h.session(id)
 }
 
@@ -242,6 +414,7 @@ func (h *house) session(id string) domain.Session {
 	h.t.Helper()
 	s, err := h.db.OwnSession(h.t.Context(), domain.User{ID: h.owner}, id)
 	require.NoError(h.t, err)
+
 	return s
 }
 
@@ -254,9 +427,11 @@ func (h *house) exportParts(s domain.Session, parts domain.ExportParts) []byte {
 	h.t.Helper()
 	x, err := h.service.Export(h.t.Context(), s, parts)
 	require.NoError(h.t, err)
+
 	var out bytes.Buffer
 	require.NoError(h.t, x.Write(h.t.Context(), &out))
 	require.NoError(h.t, x.Close())
+
 	return out.Bytes()
 }
 
@@ -269,6 +444,7 @@ func (h *house) loadAs(data []byte, o domain.ImportOptions) (string, domain.Impo
 	if err != nil {
 		return "", domain.ImportedFrom{}, err
 	}
+
 	return h.service.Import(h.t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up, Options: o})
 }
 
@@ -278,6 +454,7 @@ type runs struct{ h *house }
 func (r runs) StartImport(ctx context.Context, in domain.Import) error {
 	for ctx.Err() == nil && r.h.service.Load(ctx, in.SessionID) != nil {
 	}
+
 	return ctx.Err()
 }
 
@@ -292,40 +469,53 @@ func (h *house) shown(s domain.Session) string {
 			numbers[id] = fmt.Sprintf("ID%d", len(numbers))
 		}
 	}
+
 	var out strings.Builder
+
 	say := func(v any) {
 		row, err := json.Marshal(v)
 		require.NoError(h.t, err)
 		fmt.Fprintf(&out, "%s\n", row)
 	}
+
 	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree domain.SessionTree) error {
 		for _, b := range tree.Branches {
 			number(b.ID)
 		}
+
 		for _, c := range tree.Chats {
 			number(c.ID)
 		}
+
 		slices.SortFunc(tree.Checkpoints, func(a, b domain.CheckpointRecord) int {
 			return strings.Compare(string(a.Kind)+a.Label, string(b.Kind)+b.Label)
 		})
+
 		for _, k := range tree.Checkpoints {
 			number(k.ID)
 			say(k)
+
 			if k.SnapshotID != nil {
 				h.snapshot(*k.SnapshotID, say)
 			}
 		}
+
 		say(tree)
+
 		return nil
 	}, func(e domain.EntryRecord) error {
 		number(e.ID)
+
 		for _, c := range e.Calls {
 			number(c.ID)
+
 			if c.Question != nil {
 				number(c.Question.ID)
 			}
 		}
+
 		say(e)
+
 		return nil
 	}))
 	require.NoError(h.t, h.db.Messages(ctx, s.ID, nil, 0, func(t domain.Turn) error { say(t); return nil }))
@@ -333,47 +523,58 @@ func (h *house) shown(s domain.Session) string {
 		var data map[string]any // in the order of its names
 		require.NoError(h.t, json.Unmarshal(e.Data, &data))
 		say([]any{e.Name, e.ChatID, e.At, data})
+
 		return nil
 	}))
 	require.NoError(h.t, h.carrier.Walk(ctx, s, func(f domain.CarriedFile) error {
 		if strings.HasSuffix(f.Path, "escape") {
 			return nil // links that lead outside stay behind
 		}
+
 		say([]any{f.Path, f.Mode, f.Target, h.content(f)})
+
 		return nil
 	}))
 	tasks, err := h.db.SessionTasks(ctx, s.ID)
 	require.NoError(h.t, err)
+
 	subjects := map[string]string{}
 	for _, task := range tasks {
 		subjects[task.ID] = task.Subject
 	}
+
 	for _, task := range tasks {
 		before := []string{}
 		for _, id := range task.BlockedBy {
 			before = append(before, subjects[id])
 		}
+
 		say([]any{task.Subject, task.Status, task.Description, task.Owner, before})
 	}
+
 	extra, err := h.db.ExtraInfo(ctx, s.ID)
 	require.NoError(h.t, err)
 	say(extra.Extra)
 	say([]any{s.Intent, s.Status, s.Model, s.Mode, s.DisableTools, s.Setup})
+
 	text := out.String()
 	for id, name := range numbers {
 		text = strings.ReplaceAll(text, id, name)
 	}
+
 	return text
 }
 
 // same compares line by line, so that a difference can be read.
 func same(t *testing.T, want, got string) {
 	t.Helper()
+
 	was, is := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range was {
 		require.Less(t, i, len(is), "there is less")
 		require.Equal(t, was[i], is[i])
 	}
+
 	require.Len(t, is, len(was))
 }
 
@@ -381,12 +582,17 @@ func (h *house) content(f domain.CarriedFile) string {
 	if f.Open == nil {
 		return ""
 	}
+
 	r, err := f.Open()
 	require.NoError(h.t, err)
+
 	defer r.Close()
+
 	data, err := io.ReadAll(r)
 	require.NoError(h.t, err)
+
 	sum := sha256.Sum256(data)
+
 	return fmt.Sprintf("%d %x", len(data), sum)
 }
 
@@ -402,7 +608,9 @@ func (h *house) snapshot(id string, say func(any)) {
 // traces is everything that an import could leave behind.
 func (h *house) traces() string {
 	h.t.Helper()
+
 	var out strings.Builder
+
 	for _, table := range []string{
 		"sessions", "branches", "chats", "entries", "tool_calls", "questions", "checkpoints", "session_tasks", "session_extras", "event_archives",
 		"imports WHERE state IN ('uploading', 'running')",
@@ -411,15 +619,19 @@ func (h *house) traces() string {
 		require.NoError(h.t, h.db.Pool.QueryRow(h.t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
 		fmt.Fprintf(&out, "%s %d\n", table, n)
 	}
+
 	keys, err := h.objects.Keys(h.t.Context(), "")
 	require.NoError(h.t, err)
+
 	for _, dir := range []string{"workspace", "spool"} {
 		list, err := os.ReadDir(filepath.Join(h.dir, dir))
 		require.NoError(h.t, err)
+
 		for _, e := range list {
 			fmt.Fprintln(&out, dir, e.Name())
 		}
 	}
+
 	return out.String() + strings.Join(keys, "\n")
 }
 
@@ -445,6 +657,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	id, from, err := h.load(data)
 	require.NoError(t, err)
 	require.Equal(t, source.ID, from.SessionID)
+
 	copied := h.session(id)
 	same(t, h.shown(source), h.shown(copied))
 	require.Empty(t, copied.Env)
@@ -471,12 +684,15 @@ func TestAnArchiveHoldsNoSecretsAndLinksAreListed(t *testing.T) {
 	data := h.export(h.furnish())
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
+
 	var m struct {
 		Members []struct{ Name, SHA256 string }
 		Links   []struct{ Path, Target string }
 		Skipped []struct{ Path, Reason string }
 	}
+
 	hashes := map[string]string{}
+
 	for i, f := range z.File {
 		require.True(t, f.Mode().IsRegular() || f.Mode().IsDir(), f.Name)
 		r, err := f.Open()
@@ -484,25 +700,31 @@ func TestAnArchiveHoldsNoSecretsAndLinksAreListed(t *testing.T) {
 		content, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.NotContains(t, string(content), secret, f.Name)
+
 		hashes[f.Name] = fmt.Sprintf("%x", sha256.Sum256(content))
 		if f.Name == "manifest.json" {
 			require.Equal(t, len(z.File)-1, i, "the manifest is written last")
 			require.NoError(t, json.Unmarshal(content, &m))
 		}
 	}
+
 	for _, member := range m.Members {
 		require.Equal(t, hashes[member.Name], member.SHA256, member.Name)
 	}
+
 	for _, name := range []string{"session.json", "turns.jsonl", "events.jsonl", "checkpoints.json", "history.json", "memories.json", "workspace/a.txt"} {
 		require.Contains(t, hashes, name)
 	}
+
 	var links, skipped []string
 	for _, l := range m.Links {
 		links = append(links, l.Path+">"+l.Target)
 	}
+
 	for _, s := range m.Skipped {
 		skipped = append(skipped, s.Path)
 	}
+
 	slices.Sort(links)
 	slices.Sort(skipped)
 	require.Equal(t, []string{"bin/up>../a.txt", "dangling>nowhere", "link>a.txt"}, links)
@@ -518,9 +740,11 @@ func TestANameAndWhatIsMissing(t *testing.T) {
 	preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
 	require.Equal(t, []domain.MissingThing{{Kind: "model", Name: "known"}}, preview.Missing)
+
 	solution := "skill_editor"
 	id, _, err := h.loadAs(data, domain.ImportOptions{Name: "another", SolutionID: &solution})
 	require.NoError(t, err)
+
 	got := h.session(id)
 	require.Equal(t, "another", got.Intent)
 	require.Nil(t, got.Model, "a model that is not there would refuse every message")
@@ -538,6 +762,7 @@ func TestAnArchiveGivesNoRole(t *testing.T) {
 	roleOf := func() *string {
 		id, _, err := h.loadAs(data, domain.ImportOptions{})
 		require.NoError(t, err)
+
 		return h.session(id).BizRoleID
 	}
 	clerk := "clerk"

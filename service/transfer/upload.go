@@ -35,45 +35,57 @@ func uploadPart(sessionID string, n int) string {
 // imports or discards it.
 func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader) (domain.ArchiveUpload, error) {
 	up := domain.ArchiveUpload{SessionID: domain.NewID()}
+
 	leave, err := d.uploads.enter(ownerID)
 	if err != nil {
 		return up, err
 	}
 	defer leave()
+
 	begun, err := d.cfg.Records.BeginUpload(ctx, up.SessionID, ownerID, maxOpen)
 	if err != nil {
 		return up, err
 	}
+
 	if !begun {
 		return up, tooMany()
 	}
+
 	if err := d.store(ctx, &up, content); err != nil {
 		return up, errors.Join(err, d.Discard(ctx, up))
 	}
+
 	return up, nil
 }
 
 func (d *Service) store(ctx context.Context, up *domain.ArchiveUpload, content io.Reader) error {
 	sum := sha256.New()
+
 	buffer := make([]byte, partBytes)
 	for n, last := 0, false; !last; n++ {
 		part, end, err := readPart(content, buffer)
 		if err != nil {
 			return err
 		}
+
 		if last = end; len(part) == 0 {
 			break
 		}
+
 		if err := d.cfg.Records.AddUploadPart(ctx, up.SessionID, int64(len(part))); err != nil {
 			return err
 		}
+
 		if err := d.cfg.Objects.Put(ctx, uploadPart(up.SessionID, n), part); err != nil {
 			return err
 		}
+
 		up.Size += int64(len(part))
 		sum.Write(part)
 	}
+
 	up.SHA256 = sum.Sum(nil)
+
 	return nil
 }
 
@@ -82,14 +94,17 @@ func readPart(content io.Reader, buffer []byte) (part []byte, last bool, err err
 	n := 0
 	for began := time.Now(); n < len(buffer) && (n == 0 || time.Since(began) < partTime); {
 		more, err := content.Read(buffer[n:])
+
 		n += more
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return buffer[:n], true, nil
 		}
+
 		if err != nil {
 			return nil, false, err
 		}
 	}
+
 	return buffer[:n], false, nil
 }
 
@@ -97,8 +112,10 @@ func readPart(content io.Reader, buffer []byte) (part []byte, last bool, err err
 func (d *Service) Discard(ctx context.Context, up domain.ArchiveUpload) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
+
 	if err := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(up.SessionID)); err != nil {
 		return err
 	}
+
 	return d.cfg.Records.DropUpload(ctx, up.SessionID)
 }

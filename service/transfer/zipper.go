@@ -47,30 +47,38 @@ func (e notOpened) Unwrap() error { return e.error }
 // add writes a member whose content open gives; it may be opened twice.
 func (z *zipper) add(ctx context.Context, name string, mode uint32, size int64, open func() (io.ReadCloser, error)) (written, error) {
 	header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: z.made}
+
 	if mode == 0 {
 		mode = 0o644
 	}
+
 	header.SetMode(fs.FileMode(mode & 0o777))
+
 	if size > ratioFrom {
 		small, err := shrinksTooFar(ctx, open)
 		if err != nil {
 			return written{}, err
 		}
+
 		if small {
 			header.Method = zip.Store
 		}
 	}
+
 	content, err := open()
 	if err != nil {
 		return written{}, notOpened{err}
 	}
 	defer content.Close()
+
 	out, err := z.out.CreateHeader(header)
 	if err != nil {
 		return written{}, err
 	}
+
 	hash := sha256.New()
 	n, err := io.Copy(io.MultiWriter(out, hash), &untilDone{ctx, content})
+
 	return written{n, hex.EncodeToString(hash.Sum(nil))}, err
 }
 
@@ -87,15 +95,19 @@ func shrinksTooFar(ctx context.Context, open func() (io.ReadCloser, error)) (boo
 		return false, notOpened{err}
 	}
 	defer content.Close()
+
 	var packed counter
+
 	pack, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
 		return false, err
 	}
+
 	n, err := io.Copy(pack, &untilDone{ctx, content})
 	if err != nil {
 		return false, err
 	}
+
 	return n/maxRatio > int64(packed), pack.Close()
 }
 
@@ -116,5 +128,6 @@ func (u *untilDone) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return u.r.Read(p)
 }

@@ -47,6 +47,7 @@ func NewDeliverer(due Due, box Box, sender Sender, logger *slog.Logger) (*Delive
 	if due == nil || box == nil || sender == nil || logger == nil {
 		return nil, errors.New("webhooks: a deliverer needs deliveries, a box, a sender and a logger")
 	}
+
 	return &Deliverer{due, box, sender, logger}, nil
 }
 
@@ -55,19 +56,24 @@ func NewDeliverer(due Due, box Box, sender Sender, logger *slog.Logger) (*Delive
 func (d *Deliverer) Run(ctx context.Context) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
+
 	slots := make(chan struct{}, atOnce)
 	for pause := time.Duration(0); sleep(ctx, pause); {
 		claimed, err := d.due.ClaimDeliveries(ctx, atOnce-len(slots))
 		if err != nil && ctx.Err() == nil {
 			d.logger.Warn("failed to look for webhook deliveries, retrying", "error", err)
 		}
+
 		for _, due := range claimed {
 			slots <- struct{}{} // there is room: only this loop takes slots
+
 			attempts.Go(func() {
 				defer func() { <-slots }()
+
 				d.attempt(ctx, due)
 			})
 		}
+
 		pause = lookEvery
 	}
 }
@@ -75,14 +81,18 @@ func (d *Deliverer) Run(ctx context.Context) {
 // attempt makes one request and records its outcome.
 func (d *Deliverer) attempt(ctx context.Context, due domain.DueDelivery) {
 	answer := d.send(ctx, due)
+
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
+
 	if ctx.Err() != nil && answer.Error != "" { // it was cut off, which says nothing about the endpoint
 		if err := d.due.ReleaseDelivery(record, due); err != nil {
 			d.logger.Warn("failed to release a webhook delivery, retrying when its claim ends", "delivery_id", due.ID, "error", err)
 		}
+
 		return
 	}
+
 	disabled, err := d.due.RecordAttempt(record, due, answer)
 	switch {
 	case err != nil:
@@ -94,17 +104,22 @@ func (d *Deliverer) attempt(ctx context.Context, due domain.DueDelivery) {
 
 func (d *Deliverer) send(ctx context.Context, due domain.DueDelivery) domain.WebhookAnswer {
 	began := time.Now()
+
 	var secrets []string
+
 	for _, sealed := range [][]byte{due.Secrets.Current, due.Secrets.Previous} {
 		if sealed == nil {
 			continue
 		}
+
 		secret, err := d.box.Open(purpose(due.WebhookID), sealed)
 		if err != nil {
 			return domain.WebhookAnswer{At: began, Error: "its secret cannot be read: the service has another encryption key"}
 		}
+
 		secrets = append(secrets, string(secret))
 	}
+
 	return d.sender.Send(ctx, due.URL, due.ID, due.Body, secrets)
 }
 
@@ -112,6 +127,7 @@ func (d *Deliverer) send(ctx context.Context, due domain.DueDelivery) domain.Web
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false

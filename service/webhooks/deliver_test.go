@@ -26,24 +26,30 @@ type queue struct {
 func (q *queue) ClaimDeliveries(_ context.Context, limit int) ([]domain.DueDelivery, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.asked = append(q.asked, limit)
 	n := min(limit, len(q.due))
 	claimed := q.due[:n]
 	q.due = q.due[n:]
+
 	return claimed, nil
 }
 
 func (q *queue) RecordAttempt(_ context.Context, due domain.DueDelivery, _ domain.WebhookAnswer) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.recorded = append(q.recorded, due.ID)
+
 	return "", nil
 }
 
 func (q *queue) ReleaseDelivery(_ context.Context, due domain.DueDelivery) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.released = append(q.released, due.ID)
+
 	return nil
 }
 
@@ -59,7 +65,9 @@ func (slowly) Send(ctx context.Context, url, _, _ string, _ []string) domain.Web
 	if url != "hang" {
 		return domain.WebhookAnswer{StatusCode: 200}
 	}
+
 	<-ctx.Done()
+
 	return domain.WebhookAnswer{Error: "cut off"}
 }
 
@@ -69,17 +77,22 @@ func TestDeliverer_Run_hangingEndpointsDelayNoOther(t *testing.T) {
 		for i := range 40 {
 			q.due = append(q.due, domain.DueDelivery{ID: "hanging" + strconv.Itoa(i), URL: "hang"})
 		}
+
 		for i := range 100 {
 			q.due = append(q.due, domain.DueDelivery{ID: strconv.Itoa(i), URL: "quick"})
 		}
+
 		d, err := NewDeliverer(q, plainBox{}, slowly{}, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
+
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+
 			d.Run(ctx)
 		}()
+
 		time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
 		synctest.Wait()
 		q.mu.Lock()

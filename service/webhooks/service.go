@@ -49,6 +49,7 @@ func New(records Records, box Box) (*Service, error) {
 	if records == nil || box == nil {
 		return nil, errors.New("webhooks: the service needs records and a box")
 	}
+
 	return &Service{records, box}, nil
 }
 
@@ -61,8 +62,10 @@ func (s *Service) newSecret(webhookID string) (secret string, sealed []byte, err
 	if _, err := rand.Read(random); err != nil {
 		return "", nil, err
 	}
+
 	secret = "whsec_" + base64.StdEncoding.EncodeToString(random)
 	sealed, err = s.box.Seal(purpose(webhookID), []byte(secret))
+
 	return secret, sealed, err
 }
 
@@ -73,12 +76,16 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec domain.Webhoo
 	if err := check(&spec); err != nil {
 		return made, "", err
 	}
+
 	id := domain.NewID()
+
 	secret, sealed, err := s.newSecret(id)
 	if err != nil {
 		return made, "", err
 	}
+
 	made, err = s.CreateWebhook(ctx, ownerID, id, spec, sealed)
+
 	return made, secret, err
 }
 
@@ -96,11 +103,14 @@ func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) 
 	if _, err := s.Webhook(ctx, ownerID, id); err != nil {
 		return changed, "", err
 	}
+
 	secret, sealed, err := s.newSecret(id)
 	if err != nil {
 		return changed, "", err
 	}
+
 	changed, err = s.RotateWebhookSecret(ctx, ownerID, id, sealed, overlapS)
+
 	return changed, secret, err
 }
 
@@ -109,10 +119,12 @@ func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) 
 func check(spec *domain.WebhookSpec) error {
 	spec.Description = domain.CleanText(spec.Description)
 	slices.Sort(spec.Events)
+
 	spec.Events = slices.Compact(spec.Events)
 	if fault := faultOfURL(spec.URL); fault != "" {
 		return domain.Invalidf("body.url", "%s", fault)
 	}
+
 	return nil
 }
 
@@ -130,13 +142,16 @@ func faultOfURL(raw string) string {
 	case u.Fragment != "" || u.RawFragment != "":
 		return "must not have a fragment"
 	}
+
 	if port := u.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return "has a port that is none"
 		}
 	}
+
 	if _, err := domain.CanonicalHost(u.Hostname()); err != nil {
 		return fmt.Sprintf("has a host that is none: %s", err)
 	}
+
 	return ""
 }

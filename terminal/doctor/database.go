@@ -23,6 +23,7 @@ func EmbeddedPostgres(ctx context.Context, dataDir, binDir string) []Check {
 			Hint: "useradd --system postgres, or start Everloop as an ordinary user",
 		})
 	}
+
 	return checks
 }
 
@@ -34,6 +35,7 @@ func known(name string) bool {
 // postgresPrograms looks for programs of a version that can open what is there.
 func postgresPrograms(ctx context.Context, dataDir, binDir string) []Check {
 	const name = "PostgreSQL"
+
 	want := 0
 	if content, err := os.ReadFile(filepath.Join(dataDir, "postgres", "data", "PG_VERSION")); err == nil {
 		want, _ = strconv.Atoi(strings.TrimSpace(string(content)))
@@ -43,8 +45,10 @@ func postgresPrograms(ctx context.Context, dataDir, binDir string) []Check {
 	if missing, ok := errors.AsType[*pgprograms.MissingError](err); ok {
 		return one(name, Fail, missing.Detail, missing.Hint)
 	}
+
 	if err != nil {
 		return one(name, Fail, err.Error(), "correct POSTGRES_BIN_DIR, or unset it")
 	}
+
 	return one(name, OK, fmt.Sprintf("version %d in %s (embedded)", found.Major, found.BinDir), "")
 }

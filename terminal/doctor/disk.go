@@ -30,7 +30,9 @@ func existing(dir string) (string, bool) {
 
 func dataDir(_ context.Context, s Settings) []Check {
 	const name = "data directory"
+
 	dir, exists := existing(s.DataDir)
+
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
@@ -42,24 +44,30 @@ func dataDir(_ context.Context, s Settings) []Check {
 			name, Fail, fmt.Sprintf("%s cannot be written by user id %d", dir, os.Geteuid()), "give it to that user, or set DATA_DIR",
 		)
 	}
+
 	detail := s.DataDir
 	if !exists {
 		detail += " (will be made)"
 	} else if pid := holder(s.DataDir); pid != "" {
 		detail += " (in use by process " + pid + ")"
 	}
+
 	var fs unix.Statfs_t
+
 	space, err := diskspace.Of(dir)
 	if err == nil {
 		err = unix.Statfs(dir, &fs)
 	}
+
 	if err != nil {
 		return one(name, Warn, detail+": its free space is unknown", err.Error())
 	}
+
 	detail += fmt.Sprintf(", %.1f GiB free", float64(space.FreeBytes)/(1<<30))
 	if space.Inodes > 0 {
 		detail += fmt.Sprintf(", %d inodes free", space.FreeInodes)
 	}
+
 	reserved := s.Reserve.Of(space)
 	switch {
 	case fs.Flags&unix.ST_RDONLY != 0:
@@ -73,6 +81,7 @@ func dataDir(_ context.Context, s Settings) []Check {
 	case space.FreeBytes < max(enoughSpace, 2*reserved.Bytes), space.Inodes > 0 && space.FreeInodes < 2*reserved.Inodes:
 		return one(name, Warn, detail, "workspaces and events will soon fill it: make room, or set DATA_DIR to another disk")
 	}
+
 	return one(name, OK, detail, "")
 }
 
@@ -83,14 +92,17 @@ func holder(dir string) string {
 		return ""
 	}
 	defer file.Close()
+
 	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		return "" // closing the file gives the lock back
 	}
+
 	pid, _ := io.ReadAll(io.LimitReader(file, 32))
 	if text := strings.TrimSpace(string(pid)); text != "" {
 		return text
 	}
+
 	return "unknown"
 }
 
@@ -98,17 +110,21 @@ func holder(dir string) string {
 // without them it keeps its metadata in files.
 func ExtendedAttributes(parent string) []Check {
 	const name = "file system"
+
 	dir, _ := existing(parent)
+
 	probe, err := os.CreateTemp(dir, ".everloop-doctor-*")
 	if err != nil {
 		return nil // the data directory's own check reports it
 	}
 	defer os.Remove(probe.Name())
 	defer probe.Close()
+
 	err = unix.Fsetxattr(int(probe.Fd()), "user.everloop.doctor", []byte("1"), 0)
 	if err != nil {
 		return one(name, Warn, "no extended attributes ("+err.Error()+")",
 			"object metadata goes to files, which halves the rate of small writes: put DATA_DIR on ext4, xfs or btrfs, or set S3_ENDPOINT")
 	}
+
 	return one(name, OK, "extended attributes work", "")
 }

@@ -69,27 +69,34 @@ func Run(ctx context.Context, s Settings) []Check {
 	for _, engine := range s.Engines {
 		probes = append(probes, func(ctx context.Context, _ Settings) []Check { return engine(ctx) })
 	}
+
 	probes = append(probes, ports, model, tools, git, clock)
 	results := make([][]Check, len(probes))
+
 	var all sync.WaitGroup
 	for i, probe := range probes {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, checkTime)
 			defer cancel()
+
 			results[i] = probe(ctx, s)
 		})
 	}
+
 	all.Wait()
+
 	var checks []Check
 	for _, result := range results {
 		checks = append(checks, result...)
 	}
+
 	return checks
 }
 
 // CheckOf makes the result of a probe a line of the report.
 func CheckOf(name string, result domain.CheckResult) Check {
 	state := OK
+
 	switch result.Status {
 	case domain.CheckFail:
 		state = Fail
@@ -99,6 +106,7 @@ func CheckOf(name string, result domain.CheckResult) Check {
 		state = Info
 	case domain.CheckOK:
 	}
+
 	return Check{Name: name, State: state, Detail: result.Message, Hint: result.Hint}
 }
 
@@ -109,26 +117,34 @@ func Failed(checks []Check) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
 // WriteText writes the report for people; with color, outcomes are coloured.
 func WriteText(w io.Writer, checks []Check, color bool) error {
 	colors := map[State]string{OK: "32", Info: "2", Warn: "33", Fail: "31"}
+
 	var out strings.Builder
+
 	counts := map[State]int{}
 	for _, c := range checks {
 		counts[c.State]++
+
 		state := fmt.Sprintf("%-4s", c.State)
 		if color {
 			state = "\x1b[" + colors[c.State] + "m" + state + "\x1b[0m"
 		}
+
 		fmt.Fprintf(&out, "%s  %-16s %s", state, c.Name, flat(c.Detail))
+
 		if c.Hint != "" {
 			out.WriteString(": " + flat(c.Hint))
 		}
+
 		out.WriteByte('\n')
 	}
+
 	switch {
 	case counts[Fail] > 0:
 		fmt.Fprintf(&out, "\n%d to fix before a start, %d to know.\n", counts[Fail], counts[Warn])
@@ -137,7 +153,9 @@ func WriteText(w io.Writer, checks []Check, color bool) error {
 	default:
 		out.WriteString("\nReady to start.\n")
 	}
+
 	_, err := io.WriteString(w, out.String())
+
 	return err
 }
 
@@ -149,6 +167,7 @@ func WriteJSON(w io.Writer, checks []Check) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
+
 	return encoder.Encode(map[string]any{"ok": !Failed(checks), "checks": checks})
 }
 
@@ -161,8 +180,10 @@ func settings(_ context.Context, s Settings) []Check {
 	for _, fault := range s.Faults {
 		checks = append(checks, Check{Name: "settings", State: Fail, Detail: fault})
 	}
+
 	if checks == nil {
 		return one("settings", OK, "no faults", "")
 	}
+
 	return checks
 }

@@ -24,6 +24,7 @@ import (
 func only(t *testing.T, checks []Check) Check {
 	t.Helper()
 	require.Len(t, checks, 1)
+
 	return checks[0]
 }
 
@@ -33,6 +34,7 @@ func TestReports(t *testing.T) {
 		{Name: "model", State: Warn, Detail: "demo\nmodel", Hint: "set LLM_GATEWAY_URL"},
 		{Name: "MOCK_ADDR", State: Fail, Detail: "taken", Hint: "stop it"},
 	}
+
 	var out bytes.Buffer
 	require.NoError(t, WriteText(&out, checks, false))
 	require.Equal(t, "ok    settings         no faults\nwarn  model            demo model: set LLM_GATEWAY_URL\n"+
@@ -46,6 +48,7 @@ func TestReports(t *testing.T) {
 
 	out.Reset()
 	require.NoError(t, WriteJSON(&out, checks))
+
 	var report struct {
 		OK     bool
 		Checks []Check
@@ -61,6 +64,7 @@ func TestSettings_addresses(t *testing.T) {
 		X string `env:"S3_ENDPOINT"`
 		N int    `env:"NUMBER_ADDR"`
 	}
+
 	found := Addresses(struct {
 		inner
 		M string `env:"MOCK_ADDR"`
@@ -71,29 +75,37 @@ func TestSettings_addresses(t *testing.T) {
 func TestPorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	defer taken.Close()
+
 	go func() { // a program that speaks no HTTP
 		for {
 			c, err := taken.Accept()
 			if err != nil {
 				return
 			}
+
 			c.Close()
 		}
 	}()
+
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	free.Close()
+
 	ready := http.StatusOK
+
 	everloop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/version" {
 			_, _ = w.Write([]byte(`{"version":"2611.0.0","min_sdk":"2611.0.0"}`))
 			return
 		}
+
 		w.WriteHeader(ready)
 		_, _ = w.Write([]byte(`{"checks":["nats","postgres"],"detail":"temporal is down"}`))
 	}))
 	defer everloop.Close()
+
 	at := func(addr string) Check {
 		return only(t, ports(t.Context(), Settings{DataDir: t.TempDir(), Addresses: []Address{{"MOCK_ADDR", addr}}}))
 	}
@@ -107,6 +119,7 @@ func TestPorts(t *testing.T) {
 	check = at(everloop.Listener.Addr().String())
 	require.Equal(t, OK, check.State)
 	require.Contains(t, check.Detail, "Everloop 2611.0.0, ready (nats, postgres)")
+
 	ready = http.StatusServiceUnavailable
 	check = at(everloop.Listener.Addr().String())
 	require.Equal(t, Fail, check.State)
@@ -130,7 +143,9 @@ func TestDataDirectory(t *testing.T) {
 
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	require.NoError(t, err)
+
 	defer lock.Close()
+
 	_, err = lock.WriteString("4711\n")
 	require.NoError(t, err)
 	require.NotContains(t, only(t, dataDir(t.Context(), Settings{DataDir: dir})).Detail, "in use", "a lock without a holder")
@@ -170,8 +185,10 @@ func TestPostgresPrograms(t *testing.T) {
 func TestModels_serverThatIsNotThere(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+
 	addr := gone.Addr().String()
 	gone.Close()
+
 	check := only(t, model(t.Context(), Settings{ModelURL: "http://user:hunter2@" + addr, ModelKey: "hunter2"}))
 	require.Equal(t, Fail, check.State, check.Detail)
 	require.NotEmpty(t, check.Hint)
@@ -184,9 +201,11 @@ func TestModels(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		_, _ = w.Write([]byte(`{"data":[{"id":"one"},{"id":"two"}]}`))
 	}))
 	defer server.Close()
+
 	check := only(t, model(t.Context(), Settings{ModelURL: server.URL, ModelKey: "right"}))
 	require.Equal(t, OK, check.State, check.Detail)
 	require.True(t, strings.HasSuffix(check.Detail, "one, two"), check.Detail)
@@ -203,15 +222,19 @@ func TestRun_wholeReport(t *testing.T) {
 		DataDir: t.TempDir(), Sandbox: sandbox.Config{MinLevel: 1}, Faults: []string{"AGENT_ADDR must be host:port"},
 		Engines: []Engine{func(context.Context) []Check { return one("engine", OK, "embedded", "") }},
 	})
+
 	seen := map[string]State{}
 	for _, c := range checks {
 		seen[c.Name] = c.State
 		require.NotEmpty(t, c.Detail, c.Name)
 	}
+
 	for _, name := range []string{"settings", "data directory", "engine", "model", "sandbox", "limits of commands", "git", "clock"} {
 		require.Contains(t, seen, name)
 	}
+
 	require.Equal(t, Fail, seen["settings"])
+
 	if seen["sandbox"] != Fail {
 		require.Contains(t, seen, "ripgrep")
 		require.Contains(t, seen, "user separation")
@@ -222,10 +245,12 @@ func TestWorkspaces(t *testing.T) {
 	s := Settings{DataDir: filepath.Join(t.TempDir(), "data")} // still to be made
 	find := func(as sharedfs.Simulation) map[string]Check {
 		defer sharedfs.Simulate(as)()
+
 		out := map[string]Check{}
 		for _, check := range workspaces(t.Context(), s) {
 			out[check.Name] = check
 		}
+
 		return out
 	}
 	checks := find(sharedfs.Simulation{})
@@ -260,6 +285,7 @@ func TestDescribeVersions(t *testing.T) {
 		{Name: "worker versions", State: Info, Detail: "old: drained, 1 workers", Hint: "its workers may be stopped"},
 		{Name: "worker versions", State: Info, Detail: "unversioned: inactive, 1 workers"},
 	}, checks)
+
 	lost := describeVersions(
 		"worker versions", domain.WorkerDeployment{Versions: []domain.WorkerVersion{{BuildID: "new", Status: domain.VersionCurrent}}},
 	)

@@ -15,18 +15,23 @@ import (
 // tools tries the sandbox as a worker would, and looks for what agents use in it.
 func tools(ctx context.Context, s Settings) []Check {
 	const name = "sandbox"
+
 	config := s.Sandbox
 	config.WarmMax = -1
+
 	box, err := sandbox.New(ctx, config)
 	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
+
 		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, "+
 			"kernel.unprivileged_userns_clone=1, "+
 			"kernel.apparmor_restrict_unprivileged_userns=0; in a container, security_opt seccomp=unconfined and systempaths=unconfined); "+
 			"SANDBOX_MIN_LEVEL=1 permits Landlock")
 	}
 	defer box.Close()
+
 	checks := []Check{level(box), limits(box), users(box)}
+
 	return append(checks, ripgrep(ctx, box))
 }
 
@@ -39,6 +44,7 @@ func level(box *sandbox.Sandbox) Check {
 		check.State, check.Hint = Warn, "tools see the processes of the host: permit user namespaces for level 2"
 	case sandbox.Namespaced:
 	}
+
 	return check
 }
 
@@ -50,6 +56,7 @@ func limits(box *sandbox.Sandbox) Check {
 		check.Detail = "memory and processes are measured ten times a second: no control group for both may be made here"
 		check.Hint = "start as root, or delegate a group (systemd: Delegate=memory pids cpu), and the kernel holds them"
 	}
+
 	return check
 }
 
@@ -61,25 +68,30 @@ func users(box *sandbox.Sandbox) Check {
 			check.Hint = "start as root for a user each"
 		}
 	}
+
 	return check
 }
 
 // ripgrep makes searches fast; the agent's own search needs it in the sandbox.
 func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
 	missing := Check{Name: "ripgrep", State: Warn, Detail: "not found in the sandbox", Hint: "install it (ripgrep) for fast searches"}
+
 	dir, err := os.MkdirTemp("", "everloop-doctor-")
 	if err != nil {
 		missing.Detail = "could not be looked for: " + err.Error()
 		return missing
 	}
 	defer os.RemoveAll(dir)
+
 	if box.DedicatedUsers() {
 		if err := os.Chown(dir, box.ProbeUID(), box.ProbeUID()); err != nil {
 			missing.Detail = "could not be looked for: " + err.Error()
 			return missing
 		}
 	}
+
 	var out strings.Builder
+
 	result, err := box.Run(ctx, sandbox.Spec{
 		Argv: []string{"rg", "--version"}, Workspace: dir, UID: box.ProbeUID(), Stdout: &out,
 		Limits: sandbox.Limits{Wall: 10 * time.Second},
@@ -87,7 +99,9 @@ func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
 	if err != nil || !result.Success() {
 		return missing
 	}
+
 	first, _, _ := strings.Cut(out.String(), "\n")
+
 	return Check{Name: "ripgrep", State: OK, Detail: first}
 }
 
@@ -97,6 +111,7 @@ func git(ctx context.Context, _ Settings) []Check {
 	if err != nil {
 		return one("git", Info, "not found", "install it to host skills as git repositories")
 	}
+
 	return one("git", Info, strings.TrimSpace(string(out)), "")
 }
 
@@ -107,18 +122,23 @@ var earliest = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 // of events depend on it.
 func clock(_ context.Context, _ Settings) []Check {
 	now := time.Now().UTC()
+
 	detail := now.Format("2006-01-02 15:04:05 UTC")
 	if now.Before(earliest) {
 		return one("clock", Fail, detail, "set it: the order of events and the validity of tokens depend on it")
 	}
+
 	var timex unix.Timex
+
 	state, err := unix.Adjtimex(&timex)
 	if err != nil {
 		return one("clock", OK, detail, "")
 	}
+
 	const unsynchronised = 5 // TIME_ERROR
 	if state == unsynchronised {
 		return one("clock", Info, detail+", not synchronised as far as the kernel knows", "run an NTP client on the host")
 	}
+
 	return one("clock", OK, detail+", synchronised", "")
 }

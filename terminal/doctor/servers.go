@@ -18,6 +18,7 @@ import (
 // server's, when it has no worker deployments.
 func WorkerVersions(look domain.WorkerDeployment, refusal, err error) []Check {
 	const name = "worker versions"
+
 	switch {
 	case refusal != nil:
 		return one(
@@ -29,6 +30,7 @@ func WorkerVersions(look domain.WorkerDeployment, refusal, err error) []Check {
 	case len(look.Versions) == 0:
 		return nil
 	}
+
 	return describeVersions(name, look)
 }
 
@@ -39,6 +41,7 @@ func describeVersions(name string, d domain.WorkerDeployment) []Check {
 		if build == "" {
 			build = "unversioned"
 		}
+
 		check := Check{Name: name, State: Info, Detail: fmt.Sprintf("%s: %s, %d workers", build, v.Status, v.Workers)}
 		switch {
 		case v.Status == domain.VersionCurrent && v.Workers == 0:
@@ -48,8 +51,10 @@ func describeVersions(name string, d domain.WorkerDeployment) []Check {
 		case v.Status == domain.VersionDrained:
 			check.Hint = "its workers may be stopped"
 		}
+
 		checks = append(checks, check)
 	}
+
 	return checks
 }
 
@@ -59,33 +64,42 @@ func model(ctx context.Context, s Settings) []Check {
 	if s.ModelURL == "" {
 		return one(name, Warn, "demo model, scripted by the mock service", "set LLM_GATEWAY_URL for a real one")
 	}
+
 	place := s.ModelURL
 	if u, err := url.Parse(place); err == nil {
 		place = u.Redacted()
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+
 	server := modelserver.New(modelserver.Config{BaseURL: s.ModelURL, Key: s.ModelKey, DefaultModel: s.Model})
+
 	models, err := server.Models(ctx)
 	if err != nil {
 		why := external.Cause(err)
 		if e, ok := errors.AsType[*domain.Error](err); ok {
 			why = e.Message
 		}
+
 		return one(name, Fail, place+": "+why, "start the model server, or correct LLM_GATEWAY_URL and LLM_GATEWAY_KEY")
 	}
+
 	var names []string
 	for _, m := range models {
 		names = append(names, m.ID)
 	}
+
 	if len(names) == 0 {
 		return one(name, Fail, place+" has no model", "load one")
 	}
+
 	if s.Model != "" {
 		if _, err := server.Resolve(ctx, s.Model); err != nil {
 			return one(name, Fail, fmt.Sprintf("%s does not know %s", place, s.Model), "set LLM_MODEL to one of "+some(names))
 		}
 	}
+
 	return one(name, OK, place+": "+some(names), "")
 }
 
@@ -95,5 +109,6 @@ func some(names []string) string {
 	if len(names) > shown {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 	}
+
 	return strings.Join(names, ", ")
 }

@@ -61,13 +61,16 @@ func init() {
 	if os.Getenv(Variable) == "" || filepath.Base(os.Args[0]) != Name {
 		return
 	}
+
 	accepted, err := run(os.Stdin, os.NewFile(socketFD, "service"), os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the git hosting service has ended: nothing was changed; push again")
 	}
+
 	if !accepted {
 		os.Exit(1)
 	}
+
 	os.Exit(0)
 }
 
@@ -76,32 +79,41 @@ func run(updates io.Reader, service io.ReadWriter, client io.Writer) (accepted b
 	request := Request{Quarantine: os.Getenv("GIT_QUARANTINE_PATH"), Updates: []Update{}}
 	lines := bufio.NewScanner(updates)
 	lines.Buffer(nil, maxLine)
+
 	for lines.Scan() {
 		if len(request.Updates) == MaxUpdates {
 			request.TooMany = true
 			break
 		}
+
 		parts := strings.SplitN(lines.Text(), " ", 3)
 		if len(parts) != 3 {
 			return false, errors.New("an update of git has another form")
 		}
+
 		request.Updates = append(request.Updates, Update{Old: parts[0], New: parts[1], Ref: parts[2]})
 	}
+
 	if err := lines.Err(); err != nil {
 		return false, err
 	}
+
 	if err := json.NewEncoder(service).Encode(request); err != nil {
 		return false, err
 	}
+
 	replies := json.NewDecoder(service)
+
 	for {
 		var reply Reply
 		if err := replies.Decode(&reply); err != nil {
 			return false, err
 		}
+
 		if reply.Done {
 			return reply.Accept, nil
 		}
+
 		fmt.Fprintln(client, reply.Say)
 	}
 }

@@ -15,18 +15,24 @@ import (
 // replies.
 func answer(t *testing.T, updates, replies string) (request, shown string, accepted bool, err error) {
 	t.Helper()
+
 	ours, theirs := net.Pipe()
+
 	received := make(chan string)
 	go func() {
 		buffer := make([]byte, MaxRequest)
 		n, _ := theirs.Read(buffer)
 		_, _ = io.WriteString(theirs, replies)
 		theirs.Close()
+
 		received <- string(buffer[:n])
 	}()
+
 	var client bytes.Buffer
+
 	accepted, err = run(strings.NewReader(updates), ours, &client)
 	ours.Close()
+
 	return <-received, client.String(), accepted, err
 }
 
@@ -51,10 +57,12 @@ func TestRun_refusesWithoutDecision(t *testing.T) {
 
 func TestRun_boundsUpdates(t *testing.T) {
 	t.Parallel()
+
 	var many strings.Builder
 	for i := range MaxUpdates + 1 {
 		fmt.Fprintf(&many, "old new refs/heads/%d\n", i)
 	}
+
 	request, _, _, err := answer(t, many.String(), `{"done":true}`)
 	require.NoError(t, err)
 	require.Contains(t, request, `"too_many":true`)

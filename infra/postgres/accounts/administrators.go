@@ -14,6 +14,7 @@ import (
 func (a *Store) Administrators(ctx context.Context) ([]domain.User, error) {
 	rows, _ := a.db.Pool.Query(ctx, `SELECT `+userColumns+` FROM users WHERE administrator AND deleted_at IS NULL ORDER BY id`)
 	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.User])
+
 	return users, pg.Fault("list administrators", err)
 }
 
@@ -25,18 +26,23 @@ func (a *Store) SetAdministrator(ctx context.Context, userID string, administrat
 		if err != nil {
 			return err
 		}
+
 		if !administrator && slices.Equal(administrators, []string{userID}) {
 			return lastAdministrator()
 		}
+
 		if !administrator && !slices.Contains(administrators, userID) {
 			return domain.Newf(domain.NotFound, "user_not_found", "user %s is no administrator", userID)
 		}
+
 		tag, err := tx.Exec(ctx, `UPDATE users SET administrator = $2 WHERE id = $1 AND deleted_at IS NULL`, userID, administrator)
 		if err == nil && tag.RowsAffected() == 0 {
 			return userNotFound(userID)
 		}
+
 		return err
 	})
+
 	return pg.Fault("set administrator", err)
 }
 
@@ -57,10 +63,14 @@ func (a *Store) AuditTrail(ctx context.Context, q domain.AuditQuery) ([]domain.A
 	const where = `
 		FROM audit a
 		WHERE (@actor = '' OR a.actor_id = @actor) AND (@action = '' OR a.action = @action) AND (@target = '' OR a.target = @target)`
+
 	args := pgx.NamedArgs{"actor": q.ActorID, "action": q.Action, "target": q.Target, "limit": q.Limit, "offset": q.Offset}
-	var records []domain.AuditRecord
-	var total int
-	var batch pgx.Batch
+
+	var (
+		records []domain.AuditRecord
+		total   int
+		batch   pgx.Batch
+	)
 	batch.Queue(`
 		SELECT a.id, a.actor_id, coalesce((SELECT u.username FROM users u WHERE u.id = a.actor_id), '') AS actor_name,
 		       a.action, a.target, a.details, a.created_at`+where+`
@@ -70,6 +80,7 @@ func (a *Store) AuditTrail(ctx context.Context, q domain.AuditQuery) ([]domain.A
 			return err
 		})
 	batch.Queue(`SELECT count(*)`+where, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return records, total, pg.Fault("read audit trail", a.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -77,27 +88,35 @@ func (a *Store) AuditTrail(ctx context.Context, q domain.AuditQuery) ([]domain.A
 // in here, and whether what is known of them has changed.
 func (a *Store) TokenStates(ctx context.Context, people []domain.Person) ([]domain.TokenState, error) {
 	out := make([]domain.TokenState, len(people))
+
 	var batch pgx.Batch
+
 	for i, p := range people {
 		out[i] = domain.TokenState{Sub: p.Sub, Email: p.Email, Message: "no account of this service fits"}
 		batch.Queue(`
 			SELECT u.name, u.email, EXISTS (
-			       SELECT 1 FROM api_keys k WHERE k.user_id = u.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()))
+			       SELECT 1 FROM api_keys k WHERE k.user_id = u.id AND k.revoked_at IS NULL
+			           AND (k.expires_at IS NULL OR k.expires_at > now()))
 			FROM   users u
 			WHERE  u.deleted_at IS NULL AND (u.id = @sub OR (@email <> '' AND lower(u.email) = lower(@email)))
 			ORDER  BY u.id = @sub DESC, u.id LIMIT 1`, pgx.NamedArgs{"sub": p.Sub, "email": p.Email}).
 			Query(func(rows pgx.Rows) error {
 				var name, email string
+
 				_, err := pgx.ForEachRow(rows, []any{&name, &email, &out[i].OK}, func() error {
 					out[i].Changed = p.Name != "" && p.Name != name || p.Email != "" && p.Email != email
+
 					out[i].Message = "the account has a valid key"
 					if !out[i].OK {
 						out[i].Message = "the account has no valid key"
 					}
+
 					return nil
 				})
+
 				return err
 			})
 	}
+
 	return out, pg.Fault("check token states", a.db.Pool.SendBatch(ctx, &batch).Close())
 }

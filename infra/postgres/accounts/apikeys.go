@@ -28,6 +28,7 @@ func insertKey(ctx context.Context, q pg.Queryer, key domain.APIKey, hash []byte
 	if key.Scopes == nil {
 		key.Scopes = []string{}
 	}
+
 	rows, _ := q.Query(ctx, `
 		INSERT INTO api_keys (id, user_id, name, hash, masked, scopes, bootstrap, expires_at)
 		VALUES (@id, @user, @name, @hash, @masked, @scopes, @bootstrap, @expires)
@@ -37,6 +38,7 @@ func insertKey(ctx context.Context, q pg.Queryer, key domain.APIKey, hash []byte
 			"scopes": key.Scopes, "bootstrap": bootstrap, "expires": key.ExpiresAt,
 		})
 	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.APIKey])
+
 	return made, pg.Fault("create API key", err)
 }
 
@@ -49,6 +51,7 @@ func (a *Store) Keys(ctx context.Context, userID string) ([]domain.APIKey, error
 		ORDER  BY id DESC`,
 		pgx.NamedArgs{"user": userID})
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.APIKey])
+
 	return keys, pg.Fault("list API keys", err)
 }
 
@@ -59,6 +62,7 @@ func (a *Store) Key(ctx context.Context, userID, id string) (domain.APIKey, erro
 		FROM   api_keys
 		WHERE  id = @id AND user_id = @user AND revoked_at IS NULL`,
 		pgx.NamedArgs{"id": id, "user": userID})
+
 	return oneKey(rows, id, "read API key")
 }
 
@@ -70,6 +74,7 @@ func (a *Store) RenameKey(ctx context.Context, userID, id, name string) (domain.
 		WHERE  id = @id AND user_id = @user AND revoked_at IS NULL
 		RETURNING `+keyColumns,
 		pgx.NamedArgs{"id": id, "user": userID, "name": name})
+
 	return oneKey(rows, id, "rename API key")
 }
 
@@ -84,6 +89,7 @@ func (a *Store) RevokeKey(ctx context.Context, userID, id string) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return keyNotFound(id)
 	}
+
 	return pg.Fault("revoke API key", err)
 }
 
@@ -92,6 +98,7 @@ func oneKey(rows pgx.Rows, id, doing string) (domain.APIKey, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.APIKey{}, keyNotFound(id)
 	}
+
 	return key, pg.Fault(doing, err)
 }
 
@@ -112,6 +119,7 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.User{}, domain.APIKey{}, false, nil
 	}
+
 	return user, key, err == nil, pg.Fault("look up API key", err)
 }
 
@@ -119,6 +127,7 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 // empty, whether that key of the user can still be used.
 func (a *Store) CredentialAlive(ctx context.Context, userID, keyID string) (bool, error) {
 	var alive bool
+
 	err := a.db.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND deleted_at IS NULL)
 		AND   (@key = '' OR EXISTS (
@@ -126,6 +135,7 @@ func (a *Store) CredentialAlive(ctx context.Context, userID, keyID string) (bool
 			WHERE  id = @key AND user_id = @user AND revoked_at IS NULL
 			AND    (expires_at IS NULL OR expires_at > now())))`,
 		pgx.NamedArgs{"user": userID, "key": keyID}).Scan(&alive)
+
 	return alive, pg.Fault("check credential", err)
 }
 
@@ -135,11 +145,13 @@ func (a *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error 
 	for id, at := range used {
 		ids, times = append(ids, id), append(times, at)
 	}
+
 	_, err := a.db.Pool.Exec(ctx, `
 		UPDATE api_keys k
 		SET    last_used_at = greatest(k.last_used_at, u.at)
 		FROM   unnest(@ids::text[], @times::timestamptz[]) AS u (id, at)
 		WHERE  k.id = u.id`,
 		pgx.NamedArgs{"ids": ids, "times": times})
+
 	return pg.Fault("record use of API keys", err)
 }

@@ -16,9 +16,11 @@ func (a *Store) Audit(ctx context.Context, actorID, action, target string, detai
 	if details == nil {
 		details = map[string]string{}
 	}
+
 	_, err := a.db.Pool.Exec(ctx, `
 		INSERT INTO audit (id, actor_id, action, target, details) VALUES (@id, @actor, @action, @target, @details)`,
 		pgx.NamedArgs{"id": domain.NewID(), "actor": actorID, "action": action, "target": target, "details": details})
+
 	return pg.Fault("write audit record", err)
 }
 
@@ -26,5 +28,6 @@ func (a *Store) Audit(ctx context.Context, actorID, action, target string, detai
 func (a *Store) PruneAudit(ctx context.Context, age time.Duration, limit int) (int64, error) {
 	return a.db.Prune(ctx, "forget old audit entries", `
 		DELETE FROM audit WHERE id IN (
-			SELECT id FROM (SELECT id, created_at FROM audit ORDER BY id LIMIT $2) oldest WHERE created_at < now() - $1::interval)`, age, limit)
+			SELECT id FROM (SELECT id, created_at FROM audit ORDER BY id LIMIT $2) oldest
+			    WHERE created_at < now() - $1::interval)`, age, limit)
 }

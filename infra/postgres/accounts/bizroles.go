@@ -14,6 +14,7 @@ import (
 // there is not is user_not_found.
 func (a *Store) AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error) {
 	allowed := domain.AllowedRoles{UserID: userID, SolutionID: solutionID, BizRoleIDs: []string{}}
+
 	err := a.db.Pool.QueryRow(ctx, `
 		SELECT coalesce(r.biz_role_ids, '{}'), r.user_id IS NULL
 		FROM   users u LEFT JOIN allowed_biz_roles r ON r.user_id = u.id AND r.solution_id = $2
@@ -21,6 +22,7 @@ func (a *Store) AllowedRoles(ctx context.Context, userID, solutionID string) (do
 	if errors.Is(err, pgx.ErrNoRows) {
 		return allowed, userNotFound(userID)
 	}
+
 	return allowed, pg.Fault("read allowed roles", err)
 }
 
@@ -34,5 +36,6 @@ func (a *Store) SetAllowedRoles(ctx context.Context, userID, solutionID string, 
 	if err == nil && tag.RowsAffected() == 0 {
 		return userNotFound(userID)
 	}
+
 	return pg.Fault("set allowed roles", err)
 }

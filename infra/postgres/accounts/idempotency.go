@@ -27,6 +27,7 @@ func (a *Store) BeginIdempotent(ctx context.Context, userID, key string, request
 	args := pgx.NamedArgs{
 		"user": userID, "key": key, "request": request, "kept": idempotencyKept, "lease": idempotencyLease,
 	}
+
 	tag, err := a.db.Pool.Exec(ctx, `
 		INSERT INTO idempotency_keys AS i (user_id, key, request) VALUES (@user, @key, @request)
 		ON CONFLICT (user_id, key) DO UPDATE
@@ -37,13 +38,18 @@ func (a *Store) BeginIdempotent(ctx context.Context, userID, key string, request
 	if err != nil {
 		return nil, pg.Fault("claim idempotency key", err)
 	}
+
 	if tag.RowsAffected() == 1 {
 		return nil, nil
 	}
-	var same, finished bool
-	var status *int
-	var contentType *string
-	var body, form []byte
+
+	var (
+		same, finished bool
+		status         *int
+		contentType    *string
+		body, form     []byte
+	)
+
 	err = a.db.Pool.QueryRow(ctx, `
 		SELECT substr(request, 1, 32) = @request, finished_at IS NOT NULL, status, content_type, response, substr(request, 33)
 		FROM   idempotency_keys WHERE user_id = @user AND key = @key`, args).
@@ -59,6 +65,7 @@ func (a *Store) BeginIdempotent(ctx context.Context, userID, key string, request
 		return nil, domain.Newf(domain.Conflict, "idempotency_secret_not_kept",
 			"the request was answered with a secret, which is not kept and cannot be given again")
 	}
+
 	return &domain.StoredAnswer{Status: *status, ContentType: *contentType, Body: body, Form: form}, nil
 }
 
@@ -68,6 +75,7 @@ func (a *Store) RenewIdempotent(ctx context.Context, userID, key string) error {
 	_, err := a.db.Pool.Exec(ctx, `
 		UPDATE idempotency_keys SET created_at = now() WHERE user_id = @user AND key = @key AND finished_at IS NULL`,
 		pgx.NamedArgs{"user": userID, "key": key})
+
 	return pg.Fault("renew idempotency key", err)
 }
 
@@ -79,10 +87,12 @@ func (a *Store) FinishIdempotent(ctx context.Context, userID, key string, answer
 		args["status"], args["type"], args["body"] = answer.Status, answer.ContentType, answer.Body
 		args["form"] = append([]byte{}, answer.Form...)
 	}
+
 	_, err := a.db.Pool.Exec(ctx, `
 		UPDATE idempotency_keys
 		SET    status = @status, content_type = @type, response = @body, finished_at = now(), request = request || @form::bytea
 		WHERE  user_id = @user AND key = @key AND finished_at IS NULL`, args)
+
 	return pg.Fault("keep idempotent answer", err)
 }
 
@@ -92,6 +102,7 @@ func (a *Store) ReleaseIdempotent(ctx context.Context, userID, key string) error
 	_, err := a.db.Pool.Exec(ctx, `
 		DELETE FROM idempotency_keys WHERE user_id = @user AND key = @key AND finished_at IS NULL`,
 		pgx.NamedArgs{"user": userID, "key": key})
+
 	return pg.Fault("release idempotency key", err)
 }
 
@@ -99,5 +110,6 @@ func (a *Store) ReleaseIdempotent(ctx context.Context, userID, key string) error
 func (a *Store) PruneIdempotency(ctx context.Context, limit int) (int64, error) {
 	return a.db.Prune(ctx, "forget old idempotency keys", `
 		DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY (
-			SELECT ctid FROM idempotency_keys WHERE created_at < now() - $1::interval ORDER BY created_at LIMIT $2))`, idempotencyKept, limit)
+			SELECT ctid FROM idempotency_keys WHERE created_at < now() - $1::interval ORDER BY created_at
+			    LIMIT $2))`, idempotencyKept, limit)
 }

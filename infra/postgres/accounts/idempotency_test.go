@@ -27,10 +27,13 @@ func TestIdempotency(t *testing.T) {
 
 	t.Run("one of many at once runs", func(t *testing.T) {
 		var ran, refused atomic.Int32
+
 		done := make(chan struct{})
+
 		for range 10 {
 			go func() {
 				defer func() { done <- struct{}{} }()
+
 				if first, err := db.BeginIdempotent(t.Context(), "u", "race", []byte("r")); err == nil && first == nil {
 					ran.Add(1)
 				} else if domain.HasCode(err, "idempotency_key_in_use") {
@@ -38,9 +41,11 @@ func TestIdempotency(t *testing.T) {
 				}
 			}()
 		}
+
 		for range 10 {
 			<-done
 		}
+
 		require.EqualValues(t, 1, ran.Load())
 		require.EqualValues(t, 9, refused.Load())
 	})

@@ -24,14 +24,17 @@ func (a *Store) IdentityUser(ctx context.Context, p domain.Identity) (user domai
 	if err != nil || current {
 		return user, found, pg.Fault("read user", err)
 	}
+
 	err = a.db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, hashtext($2))`, identityLock, p.Issuer+" "+p.Subject); err != nil {
 			return err
 		}
+
 		user, found, current, err = readIdentity(ctx, tx, p)
 		if err != nil || current {
 			return err
 		}
+
 		if found {
 			_, err = tx.Exec(ctx, `
 				UPDATE users SET name = @name, email = @email, identity_version = @version,
@@ -43,23 +46,31 @@ func (a *Store) IdentityUser(ctx context.Context, p domain.Identity) (user domai
 		} else {
 			err = provision(ctx, tx, p)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		user, found, _, err = readIdentity(ctx, tx, p)
+
 		return err
 	})
+
 	return user, found, pg.Fault("provision user", err)
 }
 
 // readIdentity finds the user of a person. current says that nothing has to be written:
 // what is known is up to date, or the user was deleted.
 func readIdentity(ctx context.Context, q pg.Queryer, p domain.Identity) (user domain.User, found, current bool, err error) {
-	var deleted bool
-	var version int64
+	var (
+		deleted bool
+		version int64
+	)
+
 	rows, _ := q.Query(ctx, `
 		SELECT id, username, name, email, avatar_url, administrator, created_at, deleted_at IS NOT NULL, identity_version
 		FROM   users WHERE issuer = $1 AND subject = $2`, p.Issuer, p.Subject)
+
 	_, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		return struct{}{}, row.Scan(
 			&user.ID, &user.Username, &user.Name, &user.Email, &user.AvatarURL, &user.Administrator, &user.CreatedAt, &deleted, &version)
@@ -67,7 +78,9 @@ func readIdentity(ctx context.Context, q pg.Queryer, p domain.Identity) (user do
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.User{}, false, false, nil
 	}
+
 	user.Issuer, user.Subject = p.Issuer, p.Subject
+
 	return user, err == nil && !deleted, deleted || version >= p.Version, err
 }
 
@@ -93,5 +106,6 @@ func provision(ctx context.Context, tx pgx.Tx, p domain.Identity) error {
 		SELECT @id, CASE WHEN EXISTS (SELECT 1 FROM users WHERE lower(username) = lower(@username) AND deleted_at IS NULL)
 		            THEN left(@username, 100) || '-' || @suffix ELSE @username END,
 		       @name, @email, @administrator, @issuer, @subject, @version, @administrator`, args)
+
 	return err
 }

@@ -20,6 +20,7 @@ func TestStore_IdentityUser(t *testing.T) {
 	ctx := t.Context()
 
 	var wg sync.WaitGroup
+
 	ids := make([]string, 8)
 	for i := range ids {
 		wg.Go(func() {
@@ -28,7 +29,9 @@ func TestStore_IdentityUser(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	for _, id := range ids {
 		require.NotEmpty(t, id)
 		require.Equal(t, ids[0], id, "one person is one user")

@@ -16,6 +16,7 @@ const networkRuleColumns = `id, domain, decision, created_at`
 func (a *Store) NetworkRules(ctx context.Context, userID string) ([]domain.UserNetworkRule, error) {
 	rows, _ := a.db.Pool.Query(ctx, `SELECT `+networkRuleColumns+` FROM network_rules WHERE user_id = $1 ORDER BY domain`, userID)
 	rules, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.UserNetworkRule])
+
 	return rules, pg.Fault("read network rules", err)
 }
 
@@ -31,6 +32,7 @@ func (a *Store) SetNetworkRule(ctx context.Context, userID string, rule domain.N
 	if errors.Is(err, pgx.ErrNoRows) {
 		return set, domain.Newf(domain.Conflict, "network_rule_limit", "a user may have %d network rules at most", domain.MaxNetworkRules)
 	}
+
 	return set, pg.Fault("write network rule", err)
 }
 
@@ -42,9 +44,11 @@ func SetNetworkRule(ctx context.Context, tx pgx.Tx, userID string, rule domain.N
 	// The row of the user serialises writers, so that they count each other's rules.
 	rows, _ := tx.Query(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID)
 	rows.Close()
+
 	if err := rows.Err(); err != nil {
 		return domain.UserNetworkRule{}, err
 	}
+
 	rows, _ = tx.Query(ctx, `
 		INSERT INTO network_rules (id, user_id, domain, decision)
 		SELECT @id, @user, @domain, @decision
@@ -52,6 +56,7 @@ func SetNetworkRule(ctx context.Context, tx pgx.Tx, userID string, rule domain.N
 		ON CONFLICT (user_id, domain) DO UPDATE SET decision = excluded.decision
 		RETURNING `+networkRuleColumns,
 		pgx.NamedArgs{"id": domain.NewID(), "user": userID, "domain": rule.String(), "decision": decision, "most": domain.MaxNetworkRules})
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.UserNetworkRule])
 }
 
@@ -61,5 +66,6 @@ func (a *Store) DeleteNetworkRule(ctx context.Context, userID, id string) error 
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.Newf(domain.NotFound, "network_rule_not_found", "network rule %s does not exist", id)
 	}
+
 	return pg.Fault("delete network rule", err)
 }

@@ -12,8 +12,10 @@ import (
 
 func rule(t *testing.T, pattern string) domain.NetworkRule {
 	t.Helper()
+
 	parsed, err := domain.ParseNetworkRule(pattern)
 	require.NoError(t, err)
+
 	return parsed
 }
 
@@ -32,10 +34,12 @@ func TestSetNetworkRule(t *testing.T) {
 	require.Equal(t, domain.PermissionDeny, rules[0].Decision)
 
 	require.Equal(t, "network_rule_not_found", domain.AsError(db.DeleteNetworkRule(t.Context(), ben, first.ID)).Code)
+
 	for i := range domain.MaxNetworkRules - 1 {
 		_, err := db.SetNetworkRule(t.Context(), ann, rule(t, fmt.Sprintf("host%d.example.org", i)), domain.PermissionAllow)
 		require.NoError(t, err)
 	}
+
 	_, err = db.SetNetworkRule(t.Context(), ann, rule(t, "one.more.example.org"), domain.PermissionAllow)
 	require.Equal(t, "network_rule_limit", domain.AsError(err).Code)
 	_, err = db.SetNetworkRule(t.Context(), ann, rule(t, "*.example.org"), domain.PermissionAllow)
@@ -55,7 +59,11 @@ func TestNetworkSession(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, planning)
 	require.Equal(t, domain.NetworkNone, session.Setup.Network)
-	require.Equal(t, []domain.PermissionRule{{Tool: domain.NetworkTool, Pattern: "example.org:8443", Decision: domain.PermissionAllow}}, rules)
+	require.Equal(
+		t,
+		[]domain.PermissionRule{{Tool: domain.NetworkTool, Pattern: "example.org:8443", Decision: domain.PermissionAllow}},
+		rules,
+	)
 
 	_, err = db.Pool.Exec(t.Context(), `
 		WITH chat AS (INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)

@@ -16,8 +16,10 @@ import (
 // when none is, by name.
 func (a *Store) SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error) {
 	rows, _ := a.db.Pool.Query(ctx, `
-		SELECT bucket, sealed FROM env_buckets WHERE user_id = $1 AND ($2::text[] IS NULL OR bucket = ANY ($2)) ORDER BY bucket`, userID, names)
+		SELECT bucket, sealed FROM env_buckets WHERE user_id = $1 AND ($2::text[] IS NULL OR bucket = ANY ($2))
+		    ORDER BY bucket`, userID, names)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.SealedBucket])
+
 	return found, pg.Fault("read environment buckets", err)
 }
 
@@ -26,6 +28,7 @@ func (a *Store) SetSealedBucket(ctx context.Context, userID string, bucket domai
 	_, err := a.db.Pool.Exec(ctx, `
 		INSERT INTO env_buckets (user_id, bucket, sealed) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, bucket) DO UPDATE SET sealed = excluded.sealed, updated_at = now()`, userID, bucket.Bucket, bucket.Sealed)
+
 	return pg.Fault("write environment bucket", err)
 }
 
@@ -38,10 +41,12 @@ func (a *Store) DeleteBucket(ctx context.Context, userID, bucket string) (bool, 
 // Preference reads what the user keeps under a key; nil when there is nothing.
 func (a *Store) Preference(ctx context.Context, userID, key string) (*string, error) {
 	var value string
+
 	err := a.db.Pool.QueryRow(ctx, `SELECT value FROM user_preferences WHERE user_id = $1 AND key = $2`, userID, key).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
+
 	return &value, pg.Fault("read preference", err)
 }
 
@@ -50,6 +55,7 @@ func (a *Store) SetPreference(ctx context.Context, userID, key, value string) er
 	_, err := a.db.Pool.Exec(ctx, `
 		INSERT INTO user_preferences (user_id, key, value) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, key) DO UPDATE SET value = excluded.value, updated_at = now()`, userID, key, value)
+
 	return pg.Fault("write preference", err)
 }
 
@@ -60,6 +66,7 @@ func (a *Store) UserProfile(ctx context.Context, userID string) (profile map[str
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, at, nil
 	}
+
 	return profile, at, pg.Fault("read profile", err)
 }
 
@@ -68,5 +75,6 @@ func (a *Store) SetUserProfile(ctx context.Context, userID string, profile map[s
 	err = a.db.Pool.QueryRow(ctx, `
 		INSERT INTO user_profiles (user_id, profile) VALUES ($1, $2)
 		ON CONFLICT (user_id) DO UPDATE SET profile = excluded.profile, updated_at = now() RETURNING updated_at`, userID, profile).Scan(&at)
+
 	return at, pg.Fault("write profile", err)
 }

@@ -44,6 +44,7 @@ func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageRep
 		"by_model": slices.Contains(q.Groups, domain.UsageByModel),
 		"by_user":  slices.Contains(q.Groups, domain.UsageByUser),
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+usageSums+` FROM `+usageRows, args).QueryRow(func(row pgx.Row) error {
 		return row.Scan(sumFields(&report.Total)...)
@@ -59,12 +60,15 @@ func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageRep
 			report.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item domain.UsageItem, err error) {
 				return item, row.Scan(append([]any{&item.Day, &item.Model, &item.UserID, &item.Username}, sumFields(&item.UsageSums)...)...)
 			})
+
 			return err
 		})
 	err := a.db.Pool.SendBatch(ctx, &batch).Close()
+
 	if len(report.Items) > q.Limit {
 		report.Items, report.More = report.Items[:q.Limit], true
 	}
+
 	return report, pg.Fault("report usage", err)
 }
 
@@ -72,6 +76,7 @@ func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageRep
 // authorised the reader.
 func (a *Store) SessionUsage(ctx context.Context, sessionID string) (domain.SessionUsage, error) {
 	usage := domain.SessionUsage{SessionID: sessionID}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT min(first_at), max(last_at), `+usageSums+` FROM session_usage WHERE session_id = $1`, sessionID).
 		QueryRow(func(row pgx.Row) error {
@@ -79,14 +84,17 @@ func (a *Store) SessionUsage(ctx context.Context, sessionID string) (domain.Sess
 		})
 	batch.Queue(`
 		SELECT model, `+usageSums+` FROM session_usage WHERE session_id = $1
-		GROUP  BY model ORDER BY sum(cost_nano) DESC, sum(input_tokens + output_tokens) DESC, model LIMIT $2`, sessionID, domain.MaxUsagePage).
+		GROUP  BY model ORDER BY sum(cost_nano) DESC, sum(input_tokens + output_tokens) DESC, model
+		    LIMIT $2`, sessionID, domain.MaxUsagePage).
 		Query(func(rows pgx.Rows) (err error) {
 			usage.ByModel, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item domain.UsageItem, err error) {
 				return item, row.Scan(append([]any{&item.Model}, sumFields(&item.UsageSums)...)...)
 			})
+
 			return err
 		})
 	err := a.db.Pool.SendBatch(ctx, &batch).Close()
+
 	return usage, pg.Fault("report the usage of a session", err)
 }
 

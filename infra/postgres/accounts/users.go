@@ -28,18 +28,24 @@ func userNotFound(id string) *domain.Error {
 // CreateUser makes an account together with its first API key. A user name
 // that is taken, in whatever case, is a conflict.
 func (a *Store) CreateUser(ctx context.Context, user domain.User, key domain.APIKey, hash []byte) (domain.User, domain.APIKey, error) {
-	var madeUser domain.User
-	var madeKey domain.APIKey
+	var (
+		madeUser domain.User
+		madeKey  domain.APIKey
+	)
+
 	err := a.db.InTx(ctx, func(tx pgx.Tx) (err error) {
 		if madeUser, err = insertUser(ctx, tx, user); err != nil {
 			return err
 		}
+
 		madeKey, err = insertKey(ctx, tx, key, hash, false)
+
 		return err
 	})
 	if pg.HasState(err, pg.UniqueViolation) {
 		return domain.User{}, domain.APIKey{}, domain.Newf(domain.Conflict, "username_taken", "this user name is taken")
 	}
+
 	return madeUser, madeKey, pg.Fault("create user", err)
 }
 
@@ -52,6 +58,7 @@ func insertUser(ctx context.Context, tx pgx.Tx, user domain.User) (domain.User, 
 			"id": user.ID, "username": user.Username, "name": user.Name, "email": user.Email,
 			"avatar": user.AvatarURL, "administrator": user.Administrator,
 		})
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.User])
 }
 
@@ -59,16 +66,19 @@ func insertUser(ctx context.Context, tx pgx.Tx, user domain.User) (domain.User, 
 func (a *Store) Users(ctx context.Context) ([]domain.User, error) {
 	rows, _ := a.db.Pool.Query(ctx, `SELECT `+userColumns+` FROM users WHERE deleted_at IS NULL ORDER BY id`)
 	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.User])
+
 	return users, pg.Fault("list users", err)
 }
 
 // User reads one account.
 func (a *Store) User(ctx context.Context, id string) (domain.User, error) {
 	rows, _ := a.db.Pool.Query(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1 AND deleted_at IS NULL`, id)
+
 	user, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.User])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.User{}, userNotFound(id)
 	}
+
 	return user, pg.Fault("read user", err)
 }
 
@@ -80,13 +90,16 @@ func (a *Store) DeleteUser(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
+
 		if len(administrators) == 1 && administrators[0] == id {
 			return lastAdministrator()
 		}
+
 		tag, err := tx.Exec(ctx, `UPDATE users SET deleted_at = now() WHERE id = $1 AND deleted_at IS NULL`, id)
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return userNotFound(id)
 		}
@@ -104,9 +117,12 @@ func (a *Store) DeleteUser(ctx context.Context, id string) error {
 			WHERE  owner_id = $1 AND deleted_at IS NULL`, id); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL`, id)
+
 		return err
 	})
+
 	return pg.Fault("delete user", err)
 }
 
@@ -121,10 +137,13 @@ const bootstrapLock = 0x65766572_626f6f74 // "everboot"
 func (a *Store) EnsureBootstrap(ctx context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (wrote bool, err error) {
 	err = a.db.InTx(ctx, func(tx pgx.Tx) error {
 		wrote = false
+
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(bootstrapLock)); err != nil {
 			return err
 		}
+
 		var populated, current bool
+
 		err := tx.QueryRow(ctx, `
 			SELECT EXISTS (SELECT 1 FROM users),
 			       EXISTS (SELECT 1 FROM api_keys k JOIN users u ON u.id = k.user_id
@@ -133,9 +152,12 @@ func (a *Store) EnsureBootstrap(ctx context.Context, user domain.User, key domai
 		if err != nil || current || (populated && !force) {
 			return err
 		}
+
 		wrote = true
+
 		return putBootstrap(ctx, tx, user, key, hash)
 	})
+
 	return wrote, pg.Fault("set up the first administrator", err)
 }
 
@@ -148,19 +170,24 @@ func putBootstrap(ctx context.Context, tx pgx.Tx, user domain.User, key domain.A
 		if _, err = insertUser(ctx, tx, user); err != nil {
 			return err
 		}
+
 		key.UserID = user.ID
 	} else if err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE api_keys SET revoked_at = now() WHERE bootstrap AND revoked_at IS NULL`); err != nil {
 		return err
 	}
+
 	tag, err := tx.Exec(ctx, `
 		UPDATE api_keys SET revoked_at = NULL, expires_at = NULL, bootstrap = true, user_id = $2, scopes = '{}'
 		WHERE  hash = $1`, hash, key.UserID)
 	if err != nil || tag.RowsAffected() == 1 {
 		return err
 	}
+
 	_, err = insertKey(ctx, tx, key, hash, true)
+
 	return err
 }

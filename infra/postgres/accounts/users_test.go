@@ -15,6 +15,7 @@ import (
 func hashOf(s string) []byte {
 	h := make([]byte, 32)
 	copy(h, s)
+
 	return h
 }
 
@@ -26,7 +27,12 @@ func TestUsers(t *testing.T) {
 
 	t.Run("names are taken in any case", func(t *testing.T) {
 		again := domain.User{ID: domain.NewID(), Username: "aNN"}
-		_, _, err := db.CreateUser(t.Context(), again, domain.APIKey{ID: domain.NewID(), UserID: again.ID, Name: "k", Masked: "m"}, hashOf("other"))
+		_, _, err := db.CreateUser(
+			t.Context(),
+			again,
+			domain.APIKey{ID: domain.NewID(), UserID: again.ID, Name: "k", Masked: "m"},
+			hashOf("other"),
+		)
 		require.True(t, domain.HasCode(err, "username_taken"), err)
 	})
 	t.Run("the list has all users, oldest first", func(t *testing.T) {
@@ -54,15 +60,19 @@ func TestUsers(t *testing.T) {
 	t.Run("two administrators cannot remove each other at once", func(t *testing.T) {
 		other := pgtest.User(t, db, "other", true)
 		results := make(chan error, 2)
+
 		for _, id := range []string{root.ID, other.ID} {
 			go func() { results <- db.DeleteUser(t.Context(), id) }()
 		}
+
 		failed := 0
+
 		for range 2 {
 			if <-results != nil {
 				failed++
 			}
 		}
+
 		require.Equal(t, 1, failed)
 	})
 }
@@ -71,16 +81,19 @@ func TestEnsureBootstrap(t *testing.T) {
 	t.Parallel()
 	enter := func(t *testing.T, db *postgres.DB, plaintext string, force bool) bool {
 		t.Helper()
+
 		admin := domain.User{ID: domain.NewID(), Username: "admin", Administrator: true}
 		key := domain.APIKey{ID: domain.NewID(), UserID: admin.ID, Name: "bootstrap", Masked: "m"}
 		wrote, err := db.EnsureBootstrap(t.Context(), admin, key, hashOf(plaintext), force)
 		require.NoError(t, err)
+
 		return wrote
 	}
 	works := func(t *testing.T, db *postgres.DB, plaintext string) bool {
 		t.Helper()
 		user, _, found, err := db.KeyByHash(t.Context(), hashOf(plaintext))
 		require.NoError(t, err)
+
 		return found && user.Administrator && user.Username == "admin"
 	}
 	t.Run("without a word of the operator only the first start makes a key", func(t *testing.T) {
@@ -94,18 +107,25 @@ func TestEnsureBootstrap(t *testing.T) {
 	t.Run("several processes at once make one", func(t *testing.T) {
 		t.Parallel()
 		db := pgtest.Open(t)
-		var wrote [6]bool
-		var all sync.WaitGroup
+
+		var (
+			wrote [6]bool
+			all   sync.WaitGroup
+		)
 		for i := range wrote {
 			all.Go(func() { wrote[i] = enter(t, db, string(rune('a'+i)), false) })
 		}
+
 		all.Wait()
+
 		n := 0
+
 		for _, w := range wrote {
 			if w {
 				n++
 			}
 		}
+
 		require.Equal(t, 1, n)
 	})
 	t.Run("the operator's key replaces the one before", func(t *testing.T) {
@@ -127,8 +147,18 @@ func TestKeys(t *testing.T) {
 	db := pgtest.Open(t)
 	ann, bob := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "bob", false)
 	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	key, err := db.CreateKey(t.Context(),
-		domain.APIKey{ID: domain.NewID(), UserID: ann.ID, Name: "ci", Masked: "el_abc...wxyz", Scopes: []string{"chat"}, ExpiresAt: &soon}, hashOf("ci"))
+	key, err := db.CreateKey(
+		t.Context(),
+		domain.APIKey{
+			ID:        domain.NewID(),
+			UserID:    ann.ID,
+			Name:      "ci",
+			Masked:    "el_abc...wxyz",
+			Scopes:    []string{"chat"},
+			ExpiresAt: &soon,
+		},
+		hashOf("ci"),
+	)
 	require.NoError(t, err)
 	require.Equal(t, soon, *key.ExpiresAt)
 
@@ -155,7 +185,11 @@ func TestKeys(t *testing.T) {
 	})
 	t.Run("an expired one is unknown", func(t *testing.T) {
 		past := time.Now().Add(-time.Second)
-		old, err := db.CreateKey(t.Context(), domain.APIKey{ID: domain.NewID(), UserID: ann.ID, Name: "old", Masked: "m", ExpiresAt: &past}, hashOf("old"))
+		old, err := db.CreateKey(
+			t.Context(),
+			domain.APIKey{ID: domain.NewID(), UserID: ann.ID, Name: "old", Masked: "m", ExpiresAt: &past},
+			hashOf("old"),
+		)
 		require.NoError(t, err)
 		_, _, found, err := db.KeyByHash(t.Context(), hashOf("old"))
 		require.NoError(t, err)

@@ -39,6 +39,7 @@ func scanInstance(row pgx.CollectableRow) (a domain.AgentInstance, err error) {
 		&a.MaxConcurrentTasks, &a.EnvKeyCount, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt, &a.ArchivedAt, &a.Spec, &a.Status)
 	a.RuntimeBound, a.HasEnv = a.RuntimeID != "", a.EnvKeyCount > 0
 	a.Spec.Instructions, a.Skills = a.Instructions, a.Spec.Skills
+
 	return a, err
 }
 
@@ -55,18 +56,22 @@ func (s *Store) CreateAgentInstance(ctx context.Context, in domain.AgentInstance
 		if err := within(ctx, tx, in.OwnerID, "agent_instances", domain.MaxAgentInstances); err != nil {
 			return err
 		}
+
 		made, err = oneInstance(ctx, tx, `
 			INSERT INTO agent_instances AS a (id, owner_id, record_id, runtime_id, name, icon, description, instructions, template, model,
 			                                  max_concurrent_tasks, env, env_keys, visibility)
-			VALUES (@id, @user, @record, @runtime, @name, @icon, @description, @instructions, @template, @model, @tasks, @env, @keys, @visibility)
+			VALUES (@id, @user, @record, @runtime, @name, @icon, @description, @instructions, @template, @model, @tasks, @env, @keys,
+			    @visibility)
 			RETURNING `+storedColumns+`, `+status,
 			pgx.NamedArgs{
 				"id": in.ID, "user": in.OwnerID, "record": in.RecordID, "runtime": in.RuntimeID, "name": in.Name, "icon": in.Icon,
 				"description": in.Description, "instructions": in.Instructions, "template": in.Spec, "model": in.Model,
 				"tasks": in.MaxConcurrentTasks, "env": orNone(in.Env), "keys": len(in.Env), "visibility": in.Visibility,
 			})
+
 		return err
 	})
+
 	return made, pg.Fault("create agent instance", err)
 }
 
@@ -74,6 +79,7 @@ func orNone(env domain.SessionEnv) domain.SessionEnv {
 	if env == nil {
 		return domain.SessionEnv{}
 	}
+
 	return env
 }
 
@@ -83,7 +89,9 @@ func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool
 	page []domain.AgentInstance, total int, err error,
 ) {
 	const those = ` FROM agent_instances a WHERE (@archived OR a.archived_at IS NULL) AND ` + visible
+
 	args := pgx.NamedArgs{"user": userID, "archived": archived, "limit": limit, "offset": offset}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+listedColumns+`, `+status+those+` ORDER BY a.id DESC LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
@@ -91,6 +99,7 @@ func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool
 			return err
 		})
 	batch.Queue(`SELECT count(*)`+those, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list agent instances", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -101,6 +110,7 @@ func (s *Store) AgentInstance(ctx context.Context, userID, id string) (domain.Ag
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.AgentInstanceNotFound(id)
 	}
+
 	return found, pg.Fault("read agent instance", err)
 }
 
@@ -110,16 +120,19 @@ func (s *Store) InstanceEnv(ctx context.Context, id string) (env domain.SessionE
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.AgentInstanceNotFound(id)
 	}
+
 	return env, pg.Fault("read the environment of an agent instance", err)
 }
 
 // ChangeAgentInstance changes a user's own instance. The next sessions are made so.
 func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c domain.AgentInstanceChange) (domain.AgentInstance, error) {
 	var keys *int
+
 	if c.Env != nil {
 		n := len(c.Env)
 		keys = &n
 	}
+
 	changed, err := oneInstance(ctx, s.db.Pool, `
 		UPDATE agent_instances a
 		SET    name = coalesce(@name, name), description = coalesce(@description, description),
@@ -139,6 +152,7 @@ func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c do
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.AgentInstanceNotFound(id)
 	}
+
 	return changed, pg.Fault("change agent instance", err)
 }
 
@@ -151,6 +165,7 @@ func (s *Store) DeleteAgentInstance(ctx context.Context, userID, id string) erro
 	if err == nil && tag.RowsAffected() == 0 {
 		err = domain.AgentInstanceNotFound(id)
 	}
+
 	return pg.Fault("delete agent instance", err)
 }
 
@@ -158,5 +173,6 @@ func (s *Store) DeleteAgentInstance(ctx context.Context, userID, id string) erro
 func (s *Store) NoteAgentSession(ctx context.Context, sessionID, instanceID string) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		INSERT INTO agent_sessions (session_id, instance_id) VALUES ($1, $2) ON CONFLICT (session_id) DO NOTHING`, sessionID, instanceID)
+
 	return pg.Fault("record the session of an agent instance", err)
 }

@@ -48,6 +48,7 @@ func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []do
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM agent_runtimes`).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list agent runtimes", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -62,6 +63,7 @@ func (s *Store) RuntimeOf(ctx context.Context, provider string) (domain.AgentRun
 	if provider == "" {
 		provider = domain.BuiltinRuntime
 	}
+
 	return s.runtime(ctx, `r.provider = $1`, provider)
 }
 
@@ -69,10 +71,12 @@ func (s *Store) RuntimeOf(ctx context.Context, provider string) (domain.AgentRun
 func (s *Store) runtime(ctx context.Context, condition, value string) (domain.AgentRuntime, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+runtimeColumns+` FROM `+runtimeTables+` WHERE `+condition+` ORDER BY o.workers = 0, r.created_at, r.id LIMIT 1`, value)
+
 	found, err := pgx.CollectExactlyOneRow(rows, scanRuntime)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.Newf(domain.NotFound, "runtime_not_found", "there is no such runtime")
 	}
+
 	return found, pg.Fault("read agent runtime", err)
 }
 
@@ -83,6 +87,7 @@ func (s *Store) ReportWorker(ctx context.Context, in domain.WorkerReport) error 
 	if in.Provider == "" {
 		in.Provider, in.Name, in.Mode = domain.BuiltinRuntime, domain.BuiltinRuntime, domain.RuntimeBuiltin
 	}
+
 	_, err := s.db.Pool.Exec(ctx, `
 		WITH forgotten AS (DELETE FROM workers WHERE seen_at < now() - interval '1 day' AND id <> @id),
 		runtime AS (
@@ -98,5 +103,6 @@ func (s *Store) ReportWorker(ctx context.Context, in domain.WorkerReport) error 
 			"id": in.ID, "runtime": domain.NewID(), "provider": in.Provider, "name": in.Name, "mode": in.Mode, "version": in.Version,
 			"device": in.Device, "slots": in.Slots, "used": in.Used,
 		})
+
 	return pg.Fault("report a worker", err)
 }

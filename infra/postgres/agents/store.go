@@ -31,8 +31,21 @@ const summaryColumns = `
 
 func summaryFields(a *domain.ProdAgentSummary) []any {
 	return []any{
-		&a.RecordID, &a.AgentID, &a.Name, &a.Icon, &a.SolutionID, &a.BizRoleID, &a.InitialMode, &a.Skills, &a.LayoutType, &a.RuntimeProvider,
-		&a.Visibility, &a.Version, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt,
+		&a.RecordID,
+		&a.AgentID,
+		&a.Name,
+		&a.Icon,
+		&a.SolutionID,
+		&a.BizRoleID,
+		&a.InitialMode,
+		&a.Skills,
+		&a.LayoutType,
+		&a.RuntimeProvider,
+		&a.Visibility,
+		&a.Version,
+		&a.OwnerID,
+		&a.CreatedAt,
+		&a.UpdatedAt,
 	}
 }
 
@@ -68,14 +81,18 @@ func (s *Store) CreateProdAgent(ctx context.Context, in domain.ProdAgent) (made 
 		if err := within(ctx, tx, in.OwnerID, "prod_agents", domain.MaxProdAgents); err != nil {
 			return err
 		}
+
 		made, err = oneAgent(ctx, tx, `
 			INSERT INTO prod_agents AS a (id, owner_id, agent_id, name, icon, solution_id, biz_role_id, agent_template, instructions,
-			                              initial_mode, skills, skills_data, init_script, layout_type, preview_urls, runtime_provider, visibility)
+			                              initial_mode, skills, skills_data, init_script, layout_type, preview_urls, runtime_provider,
+			                                  visibility)
 			VALUES (@id, @user, @agent, @name, @icon, @solution, @role, @template, @instructions, @mode, @skills, @data, @script, @layout,
 			        @previews, @provider, @visibility)
 			RETURNING `+agentColumns, agentArgs(in))
+
 		return taken(err, in.AgentID)
 	})
+
 	return made, pg.Fault("create production agent", err)
 }
 
@@ -85,6 +102,7 @@ func taken(err error, agentID string) error {
 	if errors.As(err, &violation) && violation.ConstraintName == "prod_agents_owner_id_agent_id_key" {
 		return domain.Newf(domain.Conflict, "agent_id_taken", "you have a production agent with the agent_id %s", agentID)
 	}
+
 	return err
 }
 
@@ -94,10 +112,12 @@ func within(ctx context.Context, tx pgx.Tx, userID, table string, most int) erro
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID); err != nil {
 		return err
 	}
+
 	var count int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table+` WHERE owner_id = $1`, userID).Scan(&count); err != nil {
 		return err
 	}
+
 	switch {
 	case count < most:
 		return nil
@@ -112,6 +132,7 @@ func within(ctx context.Context, tx pgx.Tx, userID, table string, most int) erro
 // how many there are.
 func (s *Store) ProdAgents(ctx context.Context, userID string, limit, offset int) (page []domain.ProdAgentSummary, total int, err error) {
 	args := pgx.NamedArgs{"user": userID, "limit": limit, "offset": offset}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+summaryColumns+` FROM prod_agents a WHERE `+visible+` ORDER BY a.id DESC LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
@@ -120,6 +141,7 @@ func (s *Store) ProdAgents(ctx context.Context, userID string, limit, offset int
 		})
 	batch.Queue(`SELECT count(*) FROM prod_agents a WHERE `+visible, args).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list production agents", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -130,6 +152,7 @@ func (s *Store) ProdAgent(ctx context.Context, userID, recordID string) (domain.
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.ProdAgentNotFound(recordID)
 	}
+
 	return found, pg.Fault("read production agent", err)
 }
 
@@ -142,6 +165,7 @@ func (s *Store) ProdAgentByName(ctx context.Context, userID, agentID string) (do
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.ProdAgentNotFound(agentID)
 	}
+
 	return found, pg.Fault("read production agent", err)
 }
 
@@ -151,6 +175,7 @@ func (s *Store) KnownAgents(ctx context.Context, userID string, agentIDs []strin
 	rows, _ := s.db.Pool.Query(ctx, `SELECT DISTINCT a.agent_id FROM prod_agents a WHERE a.agent_id = ANY (@ids) AND `+visible,
 		pgx.NamedArgs{"ids": agentIDs, "user": userID})
 	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return known, pg.Fault("look for production agents", err)
 }
 
@@ -167,6 +192,7 @@ func (s *Store) ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (doma
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.ProdAgentNotFound(in.RecordID)
 	}
+
 	return changed, pg.Fault("change production agent", err)
 }
 
@@ -176,5 +202,6 @@ func (s *Store) DeleteProdAgent(ctx context.Context, userID, recordID string) er
 	if err == nil && tag.RowsAffected() == 0 {
 		err = domain.ProdAgentNotFound(recordID)
 	}
+
 	return pg.Fault("delete production agent", err)
 }

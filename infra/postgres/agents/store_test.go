@@ -42,8 +42,10 @@ func TestStore_prodAgents(t *testing.T) {
 	in := newAgent(ann, "reviewer")
 	made, err := db.CreateProdAgent(ctx, in)
 	require.NoError(t, err)
+
 	in.Version, in.CreatedAt, in.UpdatedAt = 1, made.CreatedAt, made.UpdatedAt
 	require.Equal(t, in, made)
+
 	_, err = db.CreateProdAgent(ctx, newAgent(ann, "reviewer"))
 	requireCode(t, "agent_id_taken", err)
 	_, err = db.CreateProdAgent(ctx, newAgent(ben, "reviewer"))
@@ -62,6 +64,7 @@ func TestStore_prodAgents(t *testing.T) {
 	changed, err := db.ReplaceProdAgent(ctx, made)
 	require.NoError(t, err)
 	require.Equal(t, []any{"Other", 2}, []any{changed.Name, changed.Version})
+
 	instance := newInstance(ann)
 	instance.RecordID = &made.RecordID
 	_, err = db.CreateAgentInstance(ctx, instance)
@@ -82,7 +85,8 @@ func TestStore_limits(t *testing.T) {
 	_, err := db.CreateProdAgent(ctx, newAgent(ann, "first"))
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, `
-		INSERT INTO prod_agents (id, owner_id, agent_id, name, icon, solution_id, biz_role_id, agent_template, instructions, skills, skills_data,
+		INSERT INTO prod_agents (id, owner_id, agent_id, name, icon, solution_id, biz_role_id, agent_template, instructions, skills,
+		    skills_data,
 		                         init_script, layout_type, preview_urls, runtime_provider, visibility)
 		SELECT id || n, owner_id, agent_id || n, name, icon, solution_id, biz_role_id, '', '', skills, skills_data,
 		       '', '', preview_urls, '', visibility
@@ -110,6 +114,7 @@ func TestStore_runtimes(t *testing.T) {
 		shown, total, err := db.AgentRuntimes(ctx, 10, 0)
 		require.NoError(t, err)
 		require.Len(t, shown, total)
+
 		return shown
 	}
 	require.Equal(t, []any{domain.BuiltinRuntime, domain.RuntimeOffline}, []any{runtimes()[0].ID, runtimes()[0].Status})
@@ -121,22 +126,28 @@ func TestStore_runtimes(t *testing.T) {
 	gpu.ID, gpu.Version = "w2", "2"
 	require.NoError(t, db.ReportWorker(ctx, gpu))
 	require.NoError(t, db.ReportWorker(ctx, gpu))
+
 	found := runtimes()[1]
 	require.Equal(t, []any{domain.RuntimeOnline, "2", 2, domain.RuntimeCapacity{Slots: 10, Used: 4}, gpu.Device},
 		[]any{found.Status, found.Version, found.Metadata.Workers, found.Capacity, found.DeviceInfo})
+
 	chosen, err := db.RuntimeOf(ctx, "gpu")
 	require.NoError(t, err)
 	require.Equal(t, found.ID, chosen.ID)
+
 	_, err = db.RuntimeOf(ctx, "none")
 	requireCode(t, "runtime_not_found", err)
 
 	for _, id := range []string{"w1", "w2"} {
 		require.NoError(t, db.ReportWorkerStopped(ctx, id))
 	}
+
 	require.Equal(t, domain.RuntimeDraining, runtimes()[1].Status)
+
 	_, err = db.Pool.Exec(ctx, `UPDATE workers SET draining_at = now() - interval '1 minute'`)
 	require.NoError(t, err)
 	require.Equal(t, domain.RuntimeOffline, runtimes()[1].Status)
+
 	gpu.ID = "w3"
 	require.NoError(t, db.ReportWorker(ctx, gpu))
 	require.Equal(t, []any{found.ID, domain.RuntimeOnline}, []any{runtimes()[1].ID, runtimes()[1].Status})
@@ -144,12 +155,15 @@ func TestStore_runtimes(t *testing.T) {
 
 func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID string) string {
 	t.Helper()
+
 	id := domain.NewID()
+
 	in := domain.NewSession{ID: id, InitScript: "true"}
 	for range 2 { // a start that is repeated makes nothing twice
 		require.NoError(t, db.EnsureSession(t.Context(), owner.ID, in))
 		require.NoError(t, db.NoteAgentSession(t.Context(), id, instanceID))
 	}
+
 	return id
 }
 
@@ -161,15 +175,18 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, domain.InstanceOffline, made.Status)
 	require.NoError(t, db.ReportWorker(ctx, domain.WorkerReport{ID: "w"}))
+
 	status := func() domain.InstanceStatus {
 		read, err := db.AgentInstance(ctx, ann.ID, made.ID)
 		require.NoError(t, err)
+
 		return read.Status
 	}
 	require.Equal(t, domain.InstanceIdle, status())
 
 	first, second := sessionOf(t, db, ann, made.ID), sessionOf(t, db, ann, made.ID)
 	require.Equal(t, domain.InstanceIdle, status())
+
 	for _, step := range []struct {
 		session, status string
 		want            domain.InstanceStatus
@@ -180,10 +197,12 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 		{first, "running", domain.InstanceWorking},
 		{first, "completed", domain.InstanceBlocked},
 	} {
-		_, err := db.Pool.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = clock_timestamp() WHERE id = $1`, step.session, step.status)
+		_, err := db.Pool.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = clock_timestamp()
+			WHERE id = $1`, step.session, step.status)
 		require.NoError(t, err)
 		require.Equal(t, step.want, status(), step.status)
 	}
+
 	require.NoError(t, db.DeleteSession(ctx, second))
 	require.Equal(t, domain.InstanceIdle, status())
 	require.NoError(t, db.DeleteAgentInstance(ctx, ann.ID, made.ID))
@@ -197,10 +216,12 @@ func TestDB_EnsureSession_initScript(t *testing.T) {
 	db, ctx := pgtest.Open(t), t.Context()
 	ann := pgtest.User(t, db, "ann", false)
 	id := domain.NewID()
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { _ = db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}) }) // one wins
 	}
+
 	wg.Wait()
 	require.NoError(t, db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}))
 	tasks, err := db.BackgroundTasks(ctx, id)

@@ -24,7 +24,8 @@ const issueColumns = `
 	WHEN 'agent'  THEN (SELECT jsonb_build_object('name', a.name, 'avatar', a.icon) FROM agent_instances a WHERE a.id = i.assignee_id)
 	WHEN 'squad'  THEN (SELECT jsonb_build_object('name', q.name, 'avatar', '') FROM prod_squads q WHERE q.id = i.assignee_id)
 	END AS assignee,
-	'member' AS creator_type, i.creator_id, i.parent_issue_id, i.project, i.position, i.stage, i.start_date, i.due_date, i.labels, i.metadata,
+	'member' AS creator_type, i.creator_id, i.parent_issue_id, i.project, i.position, i.stage, i.start_date, i.due_date, i.labels,
+	    i.metadata,
 	i.revision, i.last_activity_at, i.first_started_at, i.closed_at, i.created_at, i.updated_at,
 	(SELECT jsonb_build_object('id', r.id, 'status', ` + runStatus + `)
 	 FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id
@@ -39,10 +40,18 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
 			return err
 		}
-		made = domain.Issue{ID: domain.NewID(), WorkspaceID: workspaceID, Status: domain.IssueTodo, Priority: domain.PriorityNone, Labels: []string{}}
+
+		made = domain.Issue{
+			ID:          domain.NewID(),
+			WorkspaceID: workspaceID,
+			Status:      domain.IssueTodo,
+			Priority:    domain.PriorityNone,
+			Labels:      []string{},
+		}
 		// The row of the workspace orders creations: numbers have no gaps.
 		err := tx.QueryRow(ctx, `
 			UPDATE prod_workspaces SET last_number = last_number + 1 WHERE id = $1 AND last_number < $2 RETURNING last_number`,
@@ -50,14 +59,18 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.Conflict, "issue_limit", "a workspace may have %d issues", domain.MaxIssues)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		made.Position = float64(made.Number)
 		if err := apply(ctx, tx, userID, &made, in); err != nil {
 			return err
 		}
+
 		args := issueArgs(made)
+
 		args["user"] = userID
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO issues (id, workspace_id, number, title, description, status, priority, assignee_type, assignee_id, creator_id,
@@ -69,18 +82,23 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 			args); err != nil {
 			return err
 		}
+
 		by := actor{domain.ActorMember, userID}
 		if err := record(ctx, tx, made.ID, by, []domain.Activity{{Action: domain.ActionCreated}}); err != nil {
 			return err
 		}
+
 		if made.AssigneeID != nil && *made.AssigneeType != domain.ActorMember && !in.SuppressRun && !made.Status.Closed() {
 			if err := startRun(ctx, tx, made, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, &plan); err != nil {
 				return err
 			}
 		}
+
 		made, err = issue(ctx, tx, workspaceID, made.ID, "")
+
 		return err
 	})
+
 	return made, plan, pg.Fault("create issue", err)
 }
 
@@ -89,15 +107,18 @@ func (s *Store) Issue(ctx context.Context, userID, workspaceID, id string) (foun
 	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
 		found, err = issue(ctx, s.db.Pool, workspaceID, id, "")
 	}
+
 	return found, pg.Fault("read issue", err)
 }
 
 func issue(ctx context.Context, q pg.Queryer, workspaceID, id, lock string) (domain.Issue, error) {
 	rows, _ := q.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.id = $1 AND i.workspace_id = $2 `+lock, id, workspaceID)
+
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Issue])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, domain.IssueNotFound(id)
 	}
+
 	return found, err
 }
 
@@ -107,6 +128,7 @@ func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (domain.I
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM issues WHERE id = $1 AND workspace_id = $2 FOR UPDATE`, id, workspaceID); err != nil {
 		return domain.Issue{}, err
 	}
+
 	return issue(ctx, tx, workspaceID, id, "")
 }
 
@@ -117,31 +139,41 @@ func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string,
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
 			return err
 		}
+
 		before, err := lockIssue(ctx, tx, workspaceID, id)
 		if err != nil {
 			return err
 		}
+
 		if err := checkRevision(ctx, tx, before, in.ExpectedRevision); err != nil {
 			return err
 		}
+
 		after := before
 		if err := apply(ctx, tx, userID, &after, in); err != nil {
 			return err
 		}
+
 		by := actor{domain.ActorMember, userID}
+
 		differences := domain.Differences(before, after)
 		if err := store(ctx, tx, after, by, differences); err != nil {
 			return err
 		}
+
 		if err := moveRuns(ctx, tx, after, differences, in, by, &plan); err != nil {
 			return err
 		}
+
 		changed, err = issue(ctx, tx, workspaceID, id, "")
+
 		return err
 	})
+
 	return changed, plan, pg.Fault("change issue", err)
 }
 
@@ -149,35 +181,48 @@ func checkRevision(ctx context.Context, tx pgx.Tx, found domain.Issue, expected 
 	if expected == nil || *expected == found.Revision {
 		return nil
 	}
+
 	conflict := domain.VersionConflict{CurrentVersion: found.Revision, ChangedAt: found.UpdatedAt}
 	if err := tx.QueryRow(ctx, `SELECT changed_by FROM issues WHERE id = $1`, found.ID).Scan(&conflict.ChangedBy); err != nil {
 		return err
 	}
+
 	e := domain.Newf(domain.Conflict, "version_conflict", "the issue was changed: its revision is %d", found.Revision)
 	e.Version = &conflict
+
 	return e
 }
 
 // moveRuns ends and begins runs as a change of the assignee or the status asks for.
 func moveRuns(
-	ctx context.Context, tx pgx.Tx, after domain.Issue, differences []domain.Activity, in domain.IssueFields, by actor, plan *domain.IssueRunPlan,
+	ctx context.Context,
+	tx pgx.Tx,
+	after domain.Issue,
+	differences []domain.Activity,
+	in domain.IssueFields,
+	by actor,
+	plan *domain.IssueRunPlan,
 ) error {
 	reassigned := false
 	for _, d := range differences {
 		reassigned = reassigned || d.Action == domain.ActionAssigneeChanged
 	}
+
 	switch {
 	case after.Status.Closed():
 		return cancelRun(ctx, tx, after.ID, domain.ReasonIssueClosed, plan)
 	case !reassigned:
 		return nil
 	}
+
 	if err := cancelRun(ctx, tx, after.ID, domain.ReasonReassigned, plan); err != nil {
 		return err
 	}
+
 	if after.AssigneeID == nil || *after.AssigneeType == domain.ActorMember || in.SuppressRun {
 		return nil
 	}
+
 	return startRun(ctx, tx, after, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, plan)
 }
 
@@ -185,6 +230,7 @@ func moveRuns(
 func store(ctx context.Context, tx pgx.Tx, i domain.Issue, by actor, differences []domain.Activity) error {
 	args := issueArgs(i)
 	args["by"] = by.id
+
 	_, err := tx.Exec(ctx, `
 		UPDATE issues
 		SET    title = @title, description = @description, status = @status, priority = @priority, assignee_type = @assignee_type,
@@ -197,6 +243,7 @@ func store(ctx context.Context, tx pgx.Tx, i domain.Issue, by actor, differences
 	if err != nil {
 		return err
 	}
+
 	return record(ctx, tx, i.ID, by, differences)
 }
 
@@ -205,6 +252,7 @@ func issueArgs(i domain.Issue) pgx.NamedArgs {
 	if len(metadata) == 0 {
 		metadata = json.RawMessage(`{}`)
 	}
+
 	return pgx.NamedArgs{
 		"id": i.ID, "workspace": i.WorkspaceID, "number": i.Number, "title": i.Title, "description": i.Description, "status": i.Status,
 		"priority": i.Priority, "assignee_type": i.AssigneeType, "assignee": i.AssigneeID, "parent": i.ParentIssueID, "project": i.Project,
@@ -219,33 +267,42 @@ func apply(ctx context.Context, tx pgx.Tx, userID string, i *domain.Issue, in do
 	set(&i.Status, in.Status)
 	set(&i.Priority, in.Priority)
 	set(&i.Position, in.Position)
+
 	if in.Labels != nil {
 		i.Labels = in.Labels
 	}
+
 	if in.Metadata != nil {
 		i.Metadata = in.Metadata
 	}
+
 	change(&i.Project, in.Project)
 	change(&i.Stage, in.Stage)
 	change(&i.StartDate, in.StartDate)
 	change(&i.DueDate, in.DueDate)
+
 	if err := setParent(ctx, tx, i, in.Parent); err != nil {
 		return err
 	}
+
 	if in.Assignee == nil {
 		return nil
 	}
+
 	if in.Assignee.None() {
 		i.AssigneeType, i.AssigneeID = nil, nil
 		return nil
 	}
+
 	if i.AssigneeID != nil && *i.AssigneeID == in.Assignee.ID && (in.Assignee.Type == "" || in.Assignee.Type == *i.AssigneeType) {
 		return nil // as before, also if it is gone
 	}
+
 	found, err := resolve(ctx, tx, userID, i.WorkspaceID, *in.Assignee)
 	if err == nil {
 		i.AssigneeType, i.AssigneeID = &found.Type, &found.ID
 	}
+
 	return err
 }
 
@@ -266,12 +323,16 @@ func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Ch
 	if !parent.Set {
 		return nil
 	}
+
 	i.ParentIssueID = parent.Value
 	if parent.Value == nil {
 		return nil
 	}
-	var found, cycle bool
-	var above, below int
+
+	var (
+		found, cycle bool
+		above, below int
+	)
 	// Both walks are bounded: what is stored has no cycle and is no deeper.
 	err := tx.QueryRow(ctx, `
 		WITH RECURSIVE up AS (
@@ -296,6 +357,7 @@ func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Ch
 	case above+below > domain.MaxIssueDepth:
 		return domain.Newf(domain.Conflict, "parent_too_deep", "issues may be parts of parts %d times", domain.MaxIssueDepth)
 	}
+
 	return nil
 }
 
@@ -312,6 +374,7 @@ func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref 
 			SELECT 'squad', id, lower(name) = lower(@name) FROM prod_squads WHERE workspace_id = @workspace) c
 		WHERE (@kind = '' OR kind = @kind) AND CASE WHEN @id = '' THEN named ELSE id = @id END LIMIT 2`,
 		pgx.NamedArgs{"kind": ref.Type, "id": ref.ID, "name": ref.Name, "workspace": workspaceID, "caller": userID})
+
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AssigneeRef, err error) {
 		return a, row.Scan(&a.Type, &a.ID)
 	})
@@ -323,6 +386,7 @@ func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref 
 	case len(all) > 1:
 		return found, domain.Newf(domain.Conflict, "assignee_ambiguous", "the workspace has several of this name: give the id")
 	}
+
 	return all[0], nil
 }
 
@@ -338,11 +402,13 @@ func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities
 	if len(activities) == 0 {
 		return nil
 	}
+
 	for _, a := range activities {
 		details, err := json.Marshal(map[string]any{"from": a.From, "to": a.To})
 		if err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO issue_activity (id, issue_id, actor_type, actor_id, action, details, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())`,
@@ -350,8 +416,10 @@ func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities
 			return err
 		}
 	}
+
 	_, err := tx.Exec(ctx, `
 		DELETE FROM issue_activity WHERE id IN (
 			SELECT id FROM issue_activity WHERE issue_id = $1 ORDER BY id DESC OFFSET $2)`, issueID, domain.MaxIssueActivity)
+
 	return err
 }

@@ -19,36 +19,49 @@ const memberTables = `prod_workspace_members m JOIN users u ON u.id = m.user_id 
 // at most MaxWorkspaceMembers.
 func (s *Store) Members(ctx context.Context, userID, workspaceID string) (members []domain.WorkspaceMembership, err error) {
 	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
-		rows, _ := s.db.Pool.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1 ORDER BY m.id`, workspaceID)
+		rows, _ := s.db.Pool.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1
+			ORDER BY m.id`, workspaceID)
 		members, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
 	}
+
 	return members, pg.Fault("list members", err)
 }
 
 // SetMember adds a user, named by id or user name, to a workspace, or gives a member
 // another role. No member assigns or removes a role above their own, and one owner stays.
-func (s *Store) SetMember(ctx context.Context, callerID, workspaceID, user string, role domain.WorkspaceRole) (set domain.WorkspaceMembership, err error) {
+func (s *Store) SetMember(
+	ctx context.Context,
+	callerID, workspaceID, user string,
+	role domain.WorkspaceRole,
+) (set domain.WorkspaceMembership, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		own, err := lockMembers(ctx, tx, callerID, workspaceID)
 		if err != nil {
 			return err
 		}
+
 		if err := errors.Join(domain.NeedsRole(own, domain.WorkspaceAdmin), domain.NeedsRole(own, role)); err != nil {
 			return err
 		}
+
 		var userID string
+
 		err = tx.QueryRow(ctx, `
-			SELECT id FROM users WHERE (id = $1 OR lower(username) = lower($1)) AND deleted_at IS NULL ORDER BY id = $1 DESC LIMIT 1`, user).
+			SELECT id FROM users WHERE (id = $1 OR lower(username) = lower($1)) AND deleted_at IS NULL ORDER BY id = $1 DESC
+			    LIMIT 1`, user).
 			Scan(&userID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.NotFound, "user_not_found", "user %s does not exist", user)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if err := mayTouch(ctx, tx, own, workspaceID, userID, role == domain.WorkspaceOwner); err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO prod_workspace_members (id, workspace_id, user_id, role)
 			SELECT @id, @workspace, @user, @role
@@ -61,13 +74,18 @@ func (s *Store) SetMember(ctx context.Context, callerID, workspaceID, user strin
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.Newf(domain.Conflict, "member_limit", "a workspace may have %d members", domain.MaxWorkspaceMembers)
 		}
-		rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1 AND m.user_id = $2`, workspaceID, userID)
+
+		rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1
+			AND m.user_id = $2`, workspaceID, userID)
 		set, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
+
 		return err
 	})
+
 	return set, pg.Fault("add member", err)
 }
 
@@ -79,23 +97,29 @@ func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID 
 		if err != nil {
 			return err
 		}
+
 		if callerID != userID {
 			if err := domain.NeedsRole(own, domain.WorkspaceAdmin); err != nil {
 				return err
 			}
 		}
+
 		if _, err := roleOf(ctx, tx, userID, workspaceID); err != nil {
 			return domain.Newf(domain.NotFound, "member_not_found", "user %s is no member of the workspace", userID)
 		}
+
 		if err := mayTouch(ctx, tx, own, workspaceID, userID, false); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `DELETE FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2`, workspaceID, userID)
 		if err == nil {
 			_, err = tx.Exec(ctx, `DELETE FROM prod_assistants WHERE workspace_id = $1 AND user_id = $2`, workspaceID, userID)
 		}
+
 		return err
 	})
+
 	return pg.Fault("remove member", err)
 }
 
@@ -104,6 +128,7 @@ func lockMembers(ctx context.Context, tx pgx.Tx, callerID, workspaceID string) (
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM prod_workspaces WHERE id = $1 FOR NO KEY UPDATE`, workspaceID); err != nil {
 		return "", err
 	}
+
 	return roleOf(ctx, tx, callerID, workspaceID)
 }
 
@@ -114,21 +139,28 @@ func mayTouch(ctx context.Context, tx pgx.Tx, own domain.WorkspaceRole, workspac
 	if domain.HasCode(err, domain.CodeWorkspaceNotFound) {
 		return nil // no member yet
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := domain.NeedsRole(own, role); err != nil {
 		return err
 	}
+
 	if role != domain.WorkspaceOwner || staysOwner {
 		return nil
 	}
+
 	var others bool
+
 	err = tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id <> $2 AND role = 'owner')`, workspaceID, userID).
+		SELECT EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id <> $2
+		    AND role = 'owner')`, workspaceID, userID).
 		Scan(&others)
 	if err == nil && !others {
 		err = domain.Newf(domain.Conflict, "last_owner", "the workspace needs an owner: make another member one first")
 	}
+
 	return err
 }

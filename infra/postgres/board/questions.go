@@ -19,10 +19,12 @@ func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int)
 		LEFT   JOIN issue_comments p ON p.question_id = q.id
 		LEFT   JOIN LATERAL (
 			SELECT c.id, c.content FROM issue_comments c
-			WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > p.id AND c.id <> ALL (r.told_comments) ORDER BY c.id LIMIT 1) m ON true
+			WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > p.id AND c.id <> ALL (r.told_comments) ORDER BY c.id
+			    LIMIT 1) m ON true
 		WHERE  r.status = 'running' AND NOT r.cancel_requested AND ($1 = '' OR r.id = $1) AND q.id > $2
 		ORDER  BY q.id LIMIT $3`, runID, after, limit)
 	asked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.AskedInRun])
+
 	return asked, pg.Fault("list questions of issue runs", err)
 }
 
@@ -33,8 +35,10 @@ func (s *Store) PostQuestion(ctx context.Context, runID, questionID, text string
 		if err != nil || !found {
 			return err
 		}
+
 		return say(ctx, tx, runID, run, text, &questionID)
 	})
+
 	return pg.Fault("ask in a comment", err)
 }
 
@@ -42,12 +46,16 @@ func (s *Store) PostQuestion(ctx context.Context, runID, questionID, text string
 func (s *Store) AnswerTaken(ctx context.Context, runID, questionID, commentID string) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `
-			UPDATE issue_runs SET told_comments = told_comments || $2::text WHERE id = $1 AND $2 <> ALL (told_comments)`, runID, commentID); err != nil {
+			UPDATE issue_runs SET told_comments = told_comments || $2::text WHERE id = $1
+			    AND $2 <> ALL (told_comments)`, runID, commentID); err != nil {
 			return err
 		}
+
 		_, err := tx.Exec(ctx, `UPDATE issue_comments SET resolved_at = now() WHERE question_id = $1 AND resolved_at IS NULL`, questionID)
+
 		return err
 	})
+
 	return pg.Fault("record an answer", err)
 }
 
@@ -59,6 +67,7 @@ func (s *Store) StalledIssueRuns(ctx context.Context, after string, limit int) (
 		WHERE  r.status IN ('dispatched', 'running') AND r.dispatched_at < now() - interval '10 seconds' AND r.id > $1
 		AND    (c.id IS NULL OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds') ORDER BY r.id LIMIT $2`, after, limit)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return ids, pg.Fault("list stalled issue runs", err)
 }
 
@@ -68,6 +77,7 @@ func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunSession, er
 		SELECT r.owner_id, r.session_id FROM issue_runs r JOIN chats c ON c.id = r.chat_id
 		WHERE  r.status = 'running' AND r.cancel_requested AND c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
 	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
+
 	return runs, pg.Fault("list cancelled issue runs", err)
 }
 
@@ -80,5 +90,6 @@ func (s *Store) WaitingAgents(ctx context.Context, after string, limit int) ([]s
 		HAVING bool_or(r.status = 'queued') AND count(*) FILTER (WHERE r.status <> 'queued') < coalesce(a.max_concurrent_tasks, 1)
 		ORDER  BY r.agent_id LIMIT $2`, after, limit)
 	agents, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return agents, pg.Fault("list agents with queued runs", err)
 }

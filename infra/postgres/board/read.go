@@ -31,10 +31,23 @@ const selected = issueTables + `
 
 func queryArgs(workspaceID string, q domain.IssueQuery) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"workspace": workspaceID, "text": q.Text, "statuses": list(q.Statuses), "priorities": list(q.Priorities), "types": list(q.AssigneeTypes),
-		"assignees": list(q.AssigneeIDs), "unassigned": q.IncludeNoAssignee, "creators": list(q.CreatorIDs), "projects": list(q.Projects),
-		"labels": list(q.Labels), "parents": list(q.ParentIDs), "top": q.TopLevelOnly, "open": q.OpenOnly, "updated": q.UpdatedAfter,
-		"due": q.DueBefore, "limit": q.Limit, "offset": q.Offset,
+		"workspace":  workspaceID,
+		"text":       q.Text,
+		"statuses":   list(q.Statuses),
+		"priorities": list(q.Priorities),
+		"types":      list(q.AssigneeTypes),
+		"assignees":  list(q.AssigneeIDs),
+		"unassigned": q.IncludeNoAssignee,
+		"creators":   list(q.CreatorIDs),
+		"projects":   list(q.Projects),
+		"labels":     list(q.Labels),
+		"parents":    list(q.ParentIDs),
+		"top":        q.TopLevelOnly,
+		"open":       q.OpenOnly,
+		"updated":    q.UpdatedAfter,
+		"due":        q.DueBefore,
+		"limit":      q.Limit,
+		"offset":     q.Offset,
 	}
 }
 
@@ -43,6 +56,7 @@ func list(given []string) []string {
 	if given == nil {
 		return []string{}
 	}
+
 	return given
 }
 
@@ -50,8 +64,13 @@ const priorityRank = `array_position(ARRAY['urgent', 'high', 'medium', 'low', 'n
 
 // sorted are the orders of lists, ascending. Those that have no due date come last.
 var sorted = map[domain.IssueSort]string{
-	domain.SortPosition: "i.position", domain.SortPriority: priorityRank, domain.SortCreated: "i.created_at", domain.SortUpdated: "i.updated_at",
-	domain.SortDue: "i.due_date", domain.SortLastActivity: "i.last_activity_at", domain.SortTitle: "lower(i.title)",
+	domain.SortPosition:     "i.position",
+	domain.SortPriority:     priorityRank,
+	domain.SortCreated:      "i.created_at",
+	domain.SortUpdated:      "i.updated_at",
+	domain.SortDue:          "i.due_date",
+	domain.SortLastActivity: "i.last_activity_at",
+	domain.SortTitle:        "lower(i.title)",
 }
 
 func orderOf(q domain.IssueQuery) string {
@@ -59,18 +78,26 @@ func orderOf(q domain.IssueQuery) string {
 	if !found {
 		by = sorted[domain.SortPosition]
 	}
+
 	if q.Descending {
 		return by + " DESC NULLS LAST, i.number DESC"
 	}
+
 	return by + " NULLS LAST, i.number"
 }
 
 // QueryIssues selects issues: a page, and how many there are.
-func (s *Store) QueryIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery) (page []domain.Issue, total int, err error) {
+func (s *Store) QueryIssues(
+	ctx context.Context,
+	userID, workspaceID string,
+	q domain.IssueQuery,
+) (page []domain.Issue, total int, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, 0, pg.Fault("query issues", err)
 	}
+
 	args := queryArgs(workspaceID, q)
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+issueColumns+` FROM `+selected+` ORDER BY `+orderOf(q)+` LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
@@ -78,6 +105,7 @@ func (s *Store) QueryIssues(ctx context.Context, userID, workspaceID string, q d
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM `+selected, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("query issues", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -97,6 +125,7 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, pg.Fault("group issues", err)
 	}
+
 	args := queryArgs(workspaceID, q)
 	args["key"], args["groups"] = key, domain.MaxIssueGroups
 	columns := groupKeys[by]
@@ -107,7 +136,8 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 			       count(*) OVER (PARTITION BY `+columns[0]+`, `+columns[1]+`) AS total
 			FROM   `+selected+`
 		), groups AS (
-			SELECT kind, key_id, max(total) AS total, array_agg(id ORDER BY place) FILTER (WHERE place > @offset AND place <= @offset + @limit) AS ids
+			SELECT kind, key_id, max(total) AS total, array_agg(id ORDER BY place) FILTER (WHERE place > @offset
+			    AND place <= @offset + @limit) AS ids
 			FROM   numbered WHERE @key = '' OR kind || ':' || key_id = @key GROUP BY kind, key_id
 			ORDER  BY max(total) DESC, kind, key_id LIMIT @groups
 		)
@@ -118,23 +148,34 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 		           WHEN 'squad' THEN (SELECT name FROM prod_squads WHERE id = g.key_id)
 		           ELSE g.key_id END, '')
 		FROM   groups g ORDER BY g.total DESC, g.kind, g.key_id`, args)
+
 	var ids []string
+
 	pages := [][]string{}
+
 	groups, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g domain.IssueGroup, err error) {
-		var page []string
-		var id string
+		var (
+			page []string
+			id   string
+		)
+
 		err = row.Scan(&g.Key.Type, &id, &g.Total, &page, &g.Key.Name)
+
 		g.ID = g.Key.Type + ":" + id
 		if g.Key.Type != "none" {
 			g.Key.ID = &id
 		}
+
 		ids, pages = append(ids, page...), append(pages, page)
+
 		return g, err
 	})
 	if err != nil {
 		return nil, pg.Fault("group issues", err)
 	}
+
 	found, err := s.issuesByID(ctx, workspaceID, ids)
+
 	for n := range groups {
 		groups[n].Items = []domain.Issue{}
 		for _, id := range pages[n] {
@@ -143,25 +184,34 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 			}
 		}
 	}
+
 	return groups, pg.Fault("group issues", err)
 }
 
 func (s *Store) issuesByID(ctx context.Context, workspaceID string, ids []string) (map[string]domain.Issue, error) {
-	rows, _ := s.db.Pool.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.workspace_id = $1 AND i.id = ANY ($2)`, workspaceID, ids)
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.workspace_id = $1
+		AND i.id = ANY ($2)`, workspaceID, ids)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Issue])
+
 	found := make(map[string]domain.Issue, len(all))
 	for _, i := range all {
 		found[i.ID] = i
 	}
+
 	return found, err
 }
 
 // ChildProgress says of the issues of a workspace that have parts how far those are: a
 // page, the newest issue first. With a parent it is of that one alone.
-func (s *Store) ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) (page []domain.ChildProgress, err error) {
+func (s *Store) ChildProgress(
+	ctx context.Context,
+	userID, workspaceID, parent string,
+	limit, offset int,
+) (page []domain.ChildProgress, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, pg.Fault("read progress of issues", err)
 	}
+
 	rows, _ := s.db.Pool.Query(ctx, `
 		WITH parents AS (
 			SELECT parent_issue_id AS id FROM issues
@@ -175,9 +225,11 @@ func (s *Store) ChildProgress(ctx context.Context, userID, workspaceID, parent s
 			FROM   parents p JOIN issues i ON i.parent_issue_id = p.id GROUP BY p.id, i.stage)
 		SELECT id AS parent_issue_id, sum(total)::int AS total, sum(done)::int AS done, sum(in_progress)::int AS in_progress,
 		       sum(blocked)::int AS blocked,
-		       coalesce(jsonb_agg(jsonb_build_object('stage', stage, 'total', total, 'done', done) ORDER BY stage) FILTER (WHERE stage IS NOT NULL),
+		       coalesce(jsonb_agg(jsonb_build_object('stage', stage, 'total', total, 'done', done)
+		           ORDER BY stage) FILTER (WHERE stage IS NOT NULL),
 		                '[]') AS by_stage
 		FROM   stages GROUP BY id ORDER BY id DESC`, workspaceID, parent, limit, offset)
 	page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.ChildProgress])
+
 	return page, pg.Fault("read progress of issues", err)
 }

@@ -35,7 +35,9 @@ func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *d
 			return err
 		}
 	}
+
 	var agentID string
+
 	err := tx.QueryRow(ctx, `
 		INSERT INTO issue_runs (id, issue_id, agent_id, squad_id, runtime_id, status, trigger_kind, trigger_comment_id, trigger_summary,
 		                        handoff_note, attempt, max_attempts, parent_run_id)
@@ -60,8 +62,10 @@ func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *d
 	case err != nil:
 		return err
 	}
+
 	plan.Agents = append(plan.Agents, agentID)
 	_, err = tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, i.ID)
+
 	return err
 }
 
@@ -74,17 +78,23 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 		       status = CASE WHEN status = 'queued' THEN 'cancelled' ELSE status END,
 		       finished_at = CASE WHEN status = 'queued' THEN now() END
 		WHERE  issue_id = $1 AND `+active+` RETURNING owner_id, session_id, chat_id, id, status`, issueID, reason)
-	var owner, id string
-	var session, chat *string
-	var status domain.IssueRunStatus
-	var over []string
+
+	var (
+		owner, id     string
+		session, chat *string
+		status        domain.IssueRunStatus
+		over          []string
+	)
+
 	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat, &id, &status}, func() error {
 		if status == domain.IssueRunCancelled {
 			over = append(over, id)
 		}
+
 		if session != nil && chat != nil {
 			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: owner, SessionID: *session})
 		}
+
 		return nil
 	})
 	for _, run := range over {
@@ -92,6 +102,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 			err = webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunCancelled, run)
 		}
 	}
+
 	return err
 }
 
@@ -102,25 +113,41 @@ func follow(ctx context.Context, tx pgx.Tx, i domain.Issue, comment domain.Comme
 		plan.Answer = append(plan.Answer, i.ActiveRun.ID)
 		return nil
 	}
+
 	if i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember || i.Status.Closed() {
 		return nil
 	}
+
 	var wanted bool
-	err := tx.QueryRow(ctx, `SELECT (settings ->> 'run_on_comment')::boolean FROM prod_workspaces WHERE id = $1`, i.WorkspaceID).Scan(&wanted)
+
+	err := tx.QueryRow(ctx, `SELECT (settings ->> 'run_on_comment')::boolean FROM prod_workspaces
+		WHERE id = $1`, i.WorkspaceID).Scan(&wanted)
 	if err != nil || !wanted {
 		return err
 	}
-	return startRun(ctx, tx, i, trigger{kind: domain.TriggerComment, by: actor{domain.ActorMember, comment.AuthorID}, comment: &comment.ID}, plan)
+
+	return startRun(
+		ctx,
+		tx,
+		i,
+		trigger{kind: domain.TriggerComment, by: actor{domain.ActorMember, comment.AuthorID}, comment: &comment.ID},
+		plan,
+	)
 }
 
 // StartIssueRun begins a run that a member has asked for. After a run that failed or was
 // stopped it is another attempt.
-func (s *Store) StartIssueRun(ctx context.Context, userID, workspaceID, issueID, note string) (made domain.IssueRun, plan domain.IssueRunPlan, err error) {
+func (s *Store) StartIssueRun(
+	ctx context.Context,
+	userID, workspaceID, issueID, note string,
+) (made domain.IssueRun, plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
 			return err
 		}
+
 		i, err := lockIssue(ctx, tx, workspaceID, issueID)
 		switch {
 		case err != nil:
@@ -132,25 +159,32 @@ func (s *Store) StartIssueRun(ctx context.Context, userID, workspaceID, issueID,
 		case i.ActiveRun != nil:
 			return domain.Newf(domain.Conflict, "issue_run_active", "run %s works on the issue", i.ActiveRun.ID)
 		}
+
 		t := trigger{kind: domain.TriggerManual, by: actor{domain.ActorMember, userID}, note: note}
+
 		err = tx.QueryRow(ctx, `
 			SELECT id FROM (SELECT id, status FROM issue_runs WHERE issue_id = $1 ORDER BY id DESC LIMIT 1) r
 			WHERE  status IN ('failed', 'cancelled')`, issueID).Scan(&t.parent)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
+
 		if t.parent != nil {
 			t.kind = domain.TriggerRetry
 		}
+
 		if err := startRun(ctx, tx, i, t, &plan); err != nil {
 			return err
 		}
+
 		runs, err := issueRuns(ctx, tx, issueID, 1, 0)
 		if err == nil {
 			made = runs[0]
 		}
+
 		return err
 	})
+
 	return made, plan, pg.Fault("start issue run", err)
 }
 
@@ -158,25 +192,32 @@ func (s *Store) StartIssueRun(ctx context.Context, userID, workspaceID, issueID,
 func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
 			return err
 		}
+
 		i, err := lockIssue(ctx, tx, workspaceID, issueID)
 		if err != nil {
 			return err
 		}
+
 		var found bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM issue_runs WHERE id = $1 AND issue_id = $2)`, runID, issueID).Scan(&found); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM issue_runs WHERE id = $1
+			AND issue_id = $2)`, runID, issueID).Scan(&found); err != nil {
 			return err
 		}
+
 		switch {
 		case !found:
 			return domain.Newf(domain.NotFound, "issue_run_not_found", "run %s does not exist", runID)
 		case i.ActiveRun == nil || i.ActiveRun.ID != runID:
 			return domain.Newf(domain.Conflict, "issue_run_over", "the run is over, or being stopped")
 		}
+
 		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
 	})
+
 	return plan, pg.Fault("cancel issue run", err)
 }
 
@@ -185,34 +226,47 @@ func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID
 func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open, plan = false, domain.IssueRunPlan{}
+
 		var workspaceID, issueID string
+
 		err := tx.QueryRow(ctx, `SELECT i.workspace_id, i.id FROM issue_runs r JOIN issues i ON i.id = r.issue_id WHERE r.id = $1`, runID).
 			Scan(&workspaceID, &issueID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		i, err := lockIssue(ctx, tx, workspaceID, issueID)
 		if err != nil || i.ActiveRun == nil || i.ActiveRun.ID != runID {
 			return err
 		}
+
 		open = true
+
 		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
 	})
+
 	return open, plan, pg.Fault("cancel issue run", err)
 }
 
 // IssueRuns lists the runs of an issue, newest first: a page, and how many there are.
-func (s *Store) IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []domain.IssueRun, total int, err error) {
+func (s *Store) IssueRuns(
+	ctx context.Context,
+	userID, workspaceID, issueID string,
+	limit, offset int,
+) (page []domain.IssueRun, total int, err error) {
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return nil, 0, err
 	}
+
 	page, err = issueRuns(ctx, s.db.Pool, issueID, limit, offset)
 	if err == nil {
 		err = s.db.Pool.QueryRow(ctx, `SELECT count(*) FROM issue_runs WHERE issue_id = $1`, issueID).Scan(&total)
 	}
+
 	return page, total, pg.Fault("list issue runs", err)
 }
 
@@ -223,6 +277,7 @@ func usedByRun() string {
 	for _, column := range []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_nano"} {
 		sums = append(sums, "r."+column+" + CASE WHEN r.status = 'running' THEN coalesce(c."+column+", 0) ELSE 0 END")
 	}
+
 	return strings.Join(sums, ", ")
 }
 
@@ -233,16 +288,19 @@ func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset 
 		       r.finished_at, r.coalesced, r.model, `+usedByRun()+`
 		FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id LEFT JOIN chats c ON c.id = r.chat_id
 		WHERE  r.issue_id = $1 ORDER BY r.id DESC LIMIT $2 OFFSET $3`, issueID, limit, offset)
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r domain.IssueRun, err error) {
 		used := domain.RunUsage{Provider: "gateway"}
 		err = row.Scan(&r.ID, &r.IssueID, &r.AgentID, &r.RuntimeID, &r.SessionID, &r.Status, &r.Trigger.Kind, &r.Trigger.CommentID,
 			&r.Trigger.Summary, &r.Attempt, &r.MaxAttempts, &r.ParentRunID, &r.FailureReason, &r.ReasonCode, &r.Result, &r.CreatedAt,
 			&r.DispatchedAt, &r.StartedAt, &r.FinishedAt, &r.CoalescedCommentIDs, &used.Model,
 			&used.InputTokens, &used.OutputTokens, &used.CacheReadTokens, &used.CacheWriteTokens, &used.Cost)
+
 		r.Error, r.Usage = r.FailureReason, []domain.RunUsage{}
 		if used.InputTokens+used.OutputTokens > 0 {
 			r.Usage = append(r.Usage, used)
 		}
+
 		return r, err
 	})
 }
@@ -253,13 +311,19 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return sum, err
 	}
-	const sums = `sum(u.input_tokens)::bigint, sum(u.output_tokens)::bigint, sum(u.cache_read_tokens)::bigint,
+
+	const (
+		sums = `sum(u.input_tokens)::bigint, sum(u.output_tokens)::bigint, sum(u.cache_read_tokens)::bigint,
 		sum(u.cache_write_tokens)::bigint`
-	const usage = `
-		FROM   session_usage u JOIN (SELECT DISTINCT session_id, agent_id FROM issue_runs WHERE issue_id = $1) r ON r.session_id = u.session_id `
+		usage = `
+		FROM   session_usage u
+		    JOIN (SELECT DISTINCT session_id, agent_id FROM issue_runs WHERE issue_id = $1) r ON r.session_id = u.session_id `
+	)
+
 	counts := func(c *domain.TokenCounts, before ...any) []any {
 		return append(before, &c.InputTokens, &c.OutputTokens, &c.CacheReadTokens, &c.CacheWriteTokens)
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT count(*), min(started_at), max(finished_at),
@@ -267,23 +331,30 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		FROM   issue_runs WHERE issue_id = $1`, issueID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&sum.RunCount, &sum.FirstAt, &sum.LastAt, &sum.DurationS) })
 	batch.Queue(`SELECT u.priced, sum(u.cost_nano)::bigint, `+sums+usage+`GROUP BY u.priced`, issueID).Query(func(rows pgx.Rows) error {
-		var priced bool
-		var cost domain.Cost
-		var used domain.TokenCounts
+		var (
+			priced bool
+			cost   domain.Cost
+			used   domain.TokenCounts
+		)
+
 		_, err := pgx.ForEachRow(rows, counts(&used, &priced, &cost), func() error {
 			sum.Cost += cost
+
 			sum.TokenCounts = sum.TokenCounts.Add(used)
 			if !priced {
 				sum.Uncosted = used
 			}
+
 			return nil
 		})
+
 		return err
 	})
 	batch.Queue(`SELECT u.model, `+sums+usage+`GROUP BY u.model ORDER BY u.model`, issueID).Query(func(rows pgx.Rows) (err error) {
 		sum.ByModel, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m domain.ModelUsage, err error) {
 			return m, row.Scan(counts(&m.TokenCounts, &m.Model)...)
 		})
+
 		return err
 	})
 	batch.Queue(`
@@ -296,8 +367,10 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		sum.ByAgent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AgentUsage, err error) {
 			return a, row.Scan(counts(&a.TokenCounts, &a.AgentID, &a.RunCount)...)
 		})
+
 		return err
 	})
 	err = s.db.Pool.SendBatch(ctx, &batch).Close()
+
 	return sum, pg.Fault("sum the usage of an issue", err)
 }

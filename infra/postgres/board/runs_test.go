@@ -25,22 +25,31 @@ func newRunFixture(t *testing.T) *runFixture {
 	d := &runFixture{t: t, db: db, ann: pgtest.User(t, db, "ann", false), agent: domain.NewID()}
 	made, err := db.CreateWorkspace(t.Context(), d.ann.ID, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
 	require.NoError(t, err)
+
 	d.workspace = made.ID
 	_, err = db.CreateAgentInstance(t.Context(), domain.AgentInstance{
-		ID: d.agent, OwnerID: d.ann.ID, Name: "Builder", RuntimeID: domain.BuiltinRuntime, MaxConcurrentTasks: 1, Visibility: domain.VisibilityWorkspace,
+		ID:                 d.agent,
+		OwnerID:            d.ann.ID,
+		Name:               "Builder",
+		RuntimeID:          domain.BuiltinRuntime,
+		MaxConcurrentTasks: 1,
+		Visibility:         domain.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
+
 	return d
 }
 
 func (d *runFixture) issue() domain.Issue {
 	d.t.Helper()
+
 	title := "t"
 	made, plan, err := d.db.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, domain.IssueFields{
 		Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: d.agent}, HandoffNote: "careful",
 	})
 	require.NoError(d.t, err)
 	require.Equal(d.t, []string{d.agent}, plan.Agents)
+
 	return made
 }
 
@@ -48,6 +57,7 @@ func (d *runFixture) dispatch() []string {
 	d.t.Helper()
 	started, err := d.db.DispatchRuns(d.t.Context(), d.agent)
 	require.NoError(d.t, err)
+
 	return started
 }
 
@@ -59,6 +69,7 @@ func (d *runFixture) begin(runID string) (claimed domain.ClaimedIssueRun, chat s
 	require.NoError(d.t, err)
 	require.False(d.t, claimed.Ended)
 	require.NoError(d.t, d.db.EnsureSession(ctx, d.ann.ID, domain.NewSession{ID: claimed.SessionID, WorkspaceID: &d.workspace}))
+
 	chat = domain.NewID()
 	_, err = d.db.Pool.Exec(ctx, `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, input_tokens, output_tokens)
@@ -66,12 +77,14 @@ func (d *runFixture) begin(runID string) (claimed domain.ClaimedIssueRun, chat s
 	require.NoError(d.t, err)
 	_, err = d.db.IssueRunBegan(ctx, runID, chat)
 	require.NoError(d.t, err)
+
 	return claimed, chat
 }
 
 func (d *runFixture) ends(chat, reason string) {
 	d.t.Helper()
-	_, err := d.db.Pool.Exec(d.t.Context(), `UPDATE chats SET state = 'ended', finish_reason = $2, error_message = 'broken' WHERE id = $1`, chat, reason)
+	_, err := d.db.Pool.Exec(d.t.Context(), `UPDATE chats SET state = 'ended', finish_reason = $2, error_message = 'broken'
+		WHERE id = $1`, chat, reason)
 	require.NoError(d.t, err)
 	_, err = d.db.Pool.Exec(d.t.Context(), `
 		INSERT INTO session_usage AS u (session_id, owner_id, day, model, priced, calls, input_tokens, output_tokens,
@@ -88,6 +101,7 @@ func (d *runFixture) end(runID string) (ended, again bool, plan domain.IssueRunP
 	d.t.Helper()
 	ended, again, plan, err := d.db.EndIssueRun(d.t.Context(), runID)
 	require.NoError(d.t, err)
+
 	return ended, again, plan
 }
 
@@ -95,6 +109,7 @@ func (d *runFixture) now(id string) domain.Issue {
 	d.t.Helper()
 	found, err := d.db.Issue(d.t.Context(), d.ann.ID, d.workspace, id)
 	require.NoError(d.t, err)
+
 	return found
 }
 
@@ -118,6 +133,7 @@ func TestStore_issueRun(t *testing.T) {
 	d.ends(chat, "completed")
 	ended, again, _ := d.end(first.ActiveRun.ID)
 	require.Equal(t, []bool{false, true}, []bool{ended, again})
+
 	claimed, chat = d.begin(first.ActiveRun.ID)
 	require.Contains(t, claimed.Message, "and blue")
 	require.Equal(t, 2, claimed.Round)
@@ -189,10 +205,12 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	require.NoError(t, err)
 	d.ends(chat, "interrupted")
 	d.end(working.ActiveRun.ID)
+
 	for _, i := range []domain.Issue{working, waiting} {
 		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, i.ID, 10, 0)
 		require.NoError(t, err)
 		require.Equal(t, domain.IssueRunCancelled, runs[0].Status)
 	}
+
 	require.Empty(t, d.dispatch())
 }

@@ -28,10 +28,14 @@ func (s *Store) DispatchRuns(ctx context.Context, agentID string) (started []str
 				                   - (SELECT count(*) FROM issue_runs WHERE agent_id = $1 AND status IN ('dispatched', 'running')))
 				FOR    UPDATE SKIP LOCKED)
 			RETURNING id`, agentID)
+
 		var err error
+
 		started, err = pgx.CollectRows(rows, pgx.RowTo[string])
+
 		return err
 	})
+
 	return started, pg.Fault("dispatch issue runs", err)
 }
 
@@ -58,11 +62,13 @@ type openRun struct {
 // lockRun takes the lock of the run's issue. Without a run that works, found is false.
 func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found bool, err error) {
 	var issueID, workspaceID string
+
 	err = tx.QueryRow(ctx, `SELECT i.id, i.workspace_id FROM issue_runs r JOIN issues i ON i.id = r.issue_id WHERE r.id = $1`, runID).
 		Scan(&issueID, &workspaceID)
 	if err == nil {
 		run.issue, err = lockIssue(ctx, tx, workspaceID, issueID)
 	}
+
 	if err == nil {
 		err = tx.QueryRow(ctx, `
 			SELECT agent_id, squad_id, owner_id, session_id, chat_id, handoff_note, parent_run_id, attempt, max_attempts, round, continues,
@@ -71,9 +77,11 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 			Scan(&run.agentID, &run.squadID, &run.ownerID, &run.sessionID, &run.chatID, &run.note, &run.parent, &run.attempt, &run.most,
 				&run.round, &run.continues, &run.seen, &run.upto, &run.cancelled, &run.reason)
 	}
+
 	if errors.Is(err, pgx.ErrNoRows) || domain.HasCode(err, domain.CodeIssueNotFound) {
 		return run, false, nil
 	}
+
 	return run, err == nil, err
 }
 
@@ -82,34 +90,42 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed domain.ClaimedIssueRun, plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		claimed, plan = domain.ClaimedIssueRun{RunID: runID, Ended: true}, domain.IssueRunPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		if run.cancelled && run.chatID == nil {
 			return endRun(ctx, tx, runID, run, end{status: domain.IssueRunCancelled}, &plan)
 		}
+
 		if run.chatID != nil {
 			claimed.Ended, claimed.Begun = false, true
 			return nil
 		}
+
 		there, err := takeSession(ctx, tx, runID, &run)
 		if err != nil {
 			return err
 		}
+
 		if !there {
 			return endRun(ctx, tx, runID, run, end{
 				status: domain.IssueRunFailed, reason: domain.ReasonAgentGone,
 				message: "the agent was archived or deleted, or its owner is no member of the workspace",
 			}, &plan)
 		}
+
 		brief, err := briefOf(ctx, tx, runID, &run)
 		claimed = domain.ClaimedIssueRun{
 			RunID: runID, AgentID: run.agentID, OwnerID: run.ownerID, SessionID: *run.sessionID, WorkspaceID: run.issue.WorkspaceID,
 			Title: run.issue.Identifier + " " + run.issue.Title, Message: brief.Message(), Round: run.round,
 		}
+
 		return err
 	})
+
 	return claimed, plan, pg.Fault("claim an issue run", err)
 }
 
@@ -124,9 +140,11 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
+
 	if err != nil || run.sessionID != nil {
 		return true, err
 	}
+
 	err = tx.QueryRow(ctx, `
 		SELECT s.id, r.seen_comment FROM issue_runs r JOIN sessions s ON s.id = r.session_id AND s.owner_id = $4 AND s.deleted_at IS NULL
 		WHERE  r.issue_id = $1 AND r.agent_id = $2 AND r.id < $3 AND r.started_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`,
@@ -140,8 +158,10 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 	default:
 		run.continues = true
 	}
+
 	_, err = tx.Exec(ctx, `UPDATE issue_runs SET session_id = $2, owner_id = $3, continues = $4, seen_comment = $5 WHERE id = $1`,
 		runID, run.sessionID, run.ownerID, run.continues, run.seen)
+
 	return true, err
 }
 
@@ -156,18 +176,24 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 			return brief, err
 		}
 	}
+
 	brief = domain.IssueBrief{
-		Identifier: run.issue.Identifier, Title: run.issue.Title, Description: run.issue.Description, Continues: run.continues || run.round > 1,
+		Identifier:  run.issue.Identifier,
+		Title:       run.issue.Title,
+		Description: run.issue.Description,
+		Continues:   run.continues || run.round > 1,
 	}
 	if err = tx.QueryRow(ctx, `SELECT name FROM prod_workspaces WHERE id = $1`, run.issue.WorkspaceID).Scan(&brief.Workspace); err != nil {
 		return brief, err
 	}
+
 	if run.round == 1 {
 		brief.Note = run.note
 		if err = earlier(ctx, tx, run, &brief); err != nil {
 			return brief, err
 		}
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT coalesce((SELECT coalesce(nullif(name, ''), username) FROM users WHERE id = c.author_id AND c.author_type = 'member'),
 		                (SELECT name FROM agent_instances WHERE id = c.author_id), c.author_type), c.content
@@ -176,6 +202,7 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 		AND    NOT (c.author_type = 'agent' AND c.author_id = r.agent_id)
 		ORDER  BY c.id`, runID)
 	brief.Comments, err = pgx.CollectRows(rows, pgx.RowToStructByPos[domain.BriefComment])
+
 	return brief, err
 }
 
@@ -183,21 +210,26 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *domain.IssueBrief) error {
 	if run.squadID != nil {
 		rows, _ := tx.Query(ctx, `SELECT `+squadColumns+` FROM prod_squads WHERE id = $1`, *run.squadID)
+
 		squads, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
 		if err != nil {
 			return err
 		}
+
 		if len(squads) == 1 {
 			brief.Squad = &squads[0]
 		}
 	}
+
 	if run.parent == nil {
 		return nil
 	}
+
 	err := tx.QueryRow(ctx, `SELECT coalesce(error, '') FROM issue_runs WHERE id = $1`, *run.parent).Scan(&brief.Failure)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	return err
 }
 
@@ -209,29 +241,38 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 		if err != nil || !found || run.chatID != nil {
 			return err
 		}
+
 		cancelled = run.cancelled
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE issue_runs
-			SET    chat_id = $2, status = 'running', started_at = coalesce(started_at, now()), seen_comment = coalesce(upto_comment, seen_comment),
+			SET    chat_id = $2, status = 'running', started_at = coalesce(started_at, now()),
+			    seen_comment = coalesce(upto_comment, seen_comment),
 			       upto_comment = NULL
 			WHERE  id = $1`, runID, chatID); err != nil {
 			return err
 		}
+
 		if run.round > 1 {
 			return nil
 		}
+
 		if err := webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunStarted, runID); err != nil {
 			return err
 		}
+
 		by := actor{domain.ActorAgent, run.agentID}
 		if err := record(ctx, tx, run.issue.ID, by, []domain.Activity{{Action: domain.ActionRunStarted, To: runID}}); err != nil {
 			return err
 		}
+
 		if run.cancelled || run.issue.Status.Closed() {
 			return nil
 		}
+
 		return moveIssue(ctx, tx, run.issue, domain.IssueInProgress, by)
 	})
+
 	return cancelled, pg.Fault("begin an issue run", err)
 }
 
@@ -240,8 +281,10 @@ func moveIssue(ctx context.Context, tx pgx.Tx, i domain.Issue, to domain.IssueSt
 	if i.Status == to {
 		return nil
 	}
+
 	after := i
 	after.Status = to
+
 	return store(ctx, tx, after, by, domain.Differences(i, after))
 }
 
@@ -249,12 +292,15 @@ func moveIssue(ctx context.Context, tx pgx.Tx, i domain.Issue, to domain.IssueSt
 func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) (plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		return endRun(ctx, tx, runID, run, end{status: domain.IssueRunFailed, reason: code, message: message}, &plan)
 	})
+
 	return plan, pg.Fault("block an issue run", err)
 }
 
@@ -281,21 +327,34 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 		WHERE  id = $1`, runID, e.status, e.reason, e.message); err != nil {
 		return err
 	}
+
 	if err := webhooks.IssueRunEvent(ctx, tx, endEvents[e.status], runID); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `
-		UPDATE issue_comments SET resolved_at = now() WHERE source_run_id = $1 AND question_id IS NOT NULL AND resolved_at IS NULL`, runID); err != nil {
+		UPDATE issue_comments SET resolved_at = now() WHERE source_run_id = $1 AND question_id IS NOT NULL
+		    AND resolved_at IS NULL`, runID); err != nil {
 		return err
 	}
+
 	plan.Agents = append(plan.Agents, run.agentID)
+
 	by := actor{domain.ActorAgent, run.agentID}
-	if err := record(ctx, tx, run.issue.ID, by, []domain.Activity{{Action: domain.ActionRunFinished, From: runID, To: e.status}}); err != nil {
+	if err := record(
+		ctx,
+		tx,
+		run.issue.ID,
+		by,
+		[]domain.Activity{{Action: domain.ActionRunFinished, From: runID, To: e.status}},
+	); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, run.issue.ID); err != nil {
 		return err
 	}
+
 	i := run.issue
 	switch {
 	case run.cancelled || i.Status.Closed() || e.status == domain.IssueRunCancelled:
@@ -312,6 +371,7 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 	case i.Status == domain.IssueInProgress || i.Status == domain.IssueTodo || i.Status == domain.IssueBacklog:
 		return moveIssue(ctx, tx, i, domain.IssueBlocked, by)
 	}
+
 	return nil
 }
 
@@ -321,43 +381,54 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		ended, again, plan = true, false, domain.IssueRunPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		if run.chatID == nil {
 			ended, again = false, true
 			return nil
 		}
+
 		chat, err := chatOf(ctx, tx, *run.chatID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return endRun(ctx, tx, runID, run, end{
 				status: domain.IssueRunFailed, reason: domain.ReasonSessionDeleted, message: "its session was deleted",
 			}, &plan)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if chat.state != domain.ChatStateEnded {
 			ended = false
 			return nil
 		}
+
 		if err := count(ctx, tx, runID, chat); err != nil {
 			return err
 		}
+
 		e := endOf(run, chat)
 		if e.status != domain.IssueRunCompleted {
 			return endRun(ctx, tx, runID, run, e, &plan)
 		}
+
 		if again, err = anotherRound(ctx, tx, runID, run); err != nil {
 			return err
 		}
+
 		if err := report(ctx, tx, runID, run, chat.text); err != nil || again {
 			ended = false
 			return err
 		}
+
 		return endRun(ctx, tx, runID, run, e, &plan)
 	})
+
 	return ended, again, plan, pg.Fault("end an issue run", err)
 }
 
@@ -372,17 +443,20 @@ type chatEnd struct {
 
 func chatOf(ctx context.Context, tx pgx.Tx, id string) (c chatEnd, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT c.state, coalesce(c.finish_reason, ''), coalesce(c.error_code, ''), coalesce(c.error_message, ''), c.input_tokens, c.output_tokens,
+		SELECT c.state, coalesce(c.finish_reason, ''), coalesce(c.error_code, ''), coalesce(c.error_message, ''), c.input_tokens,
+		    c.output_tokens,
 		       c.cache_read_tokens, c.cache_write_tokens, c.cost_nano, coalesce(e.model, c.model, ''),
 		       coalesce((SELECT string_agg(b ->> 'content', E'\n\n' ORDER BY n)
 		                 FROM jsonb_array_elements(e.blocks) WITH ORDINALITY AS t (b, n) WHERE b ->> 'type' = 'text'), '')
 		FROM   chats c LEFT JOIN LATERAL (
 			SELECT model, blocks FROM entries
-			WHERE  session_id = c.session_id AND chat_id = c.id AND loop_id = 'root' AND kind = 'message' AND role = 'assistant' AND status = 'completed'
+			WHERE  session_id = c.session_id AND chat_id = c.id AND loop_id = 'root' AND kind = 'message' AND role = 'assistant'
+			    AND status = 'completed'
 			ORDER  BY id DESC LIMIT 1) e ON true
 		WHERE  c.id = $1`, id).
 		Scan(&c.state, &c.reason, &c.code, &c.message, &c.usage.InputTokens, &c.usage.OutputTokens,
 			&c.usage.CacheReadTokens, &c.usage.CacheWriteTokens, &c.usage.Cost, &c.model, &c.text)
+
 	return c, err
 }
 
@@ -394,6 +468,7 @@ func count(ctx context.Context, tx pgx.Tx, runID string, chat chatEnd) error {
 		       cache_write_tokens = cache_write_tokens + $5, cost_nano = cost_nano + $6, model = coalesce(nullif($7, ''), model)
 		WHERE  id = $1`, runID, chat.usage.InputTokens, chat.usage.OutputTokens, chat.usage.CacheReadTokens, chat.usage.CacheWriteTokens,
 		chat.usage.Cost, chat.model)
+
 	return err
 }
 
@@ -403,12 +478,15 @@ func endOf(run openRun, chat chatEnd) end {
 		if !run.cancelled {
 			e.reason = domain.ReasonStopped
 		}
+
 		return e
 	}
+
 	of := domain.EndOfRun(chat.reason, chat.code, chat.message, false)
 	if of.Status == domain.RunCompleted {
 		return end{status: domain.IssueRunCompleted}
 	}
+
 	return end{status: domain.IssueRunFailed, reason: of.Reason, message: of.Error, retried: of.Retried()}
 }
 
@@ -417,16 +495,21 @@ func anotherRound(ctx context.Context, tx pgx.Tx, runID string, run openRun) (ag
 	if run.issue.Status.Closed() || run.round >= domain.MaxRunRounds {
 		return false, nil
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT c.id FROM issue_comments c JOIN issue_runs r ON r.id = $1
-		WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > r.seen_comment AND c.id <> ALL (r.told_comments) ORDER BY c.id`, runID)
+		WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > r.seen_comment AND c.id <> ALL (r.told_comments)
+		    ORDER BY c.id`, runID)
+
 	pending, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(pending) == 0 {
 		return false, err
 	}
+
 	_, err = tx.Exec(ctx, `
 		UPDATE issue_runs SET round = round + 1, chat_id = NULL, upto_comment = $2, coalesced = coalesced || $3 WHERE id = $1`,
 		runID, pending[len(pending)-1], pending)
+
 	return err == nil, err
 }
 
@@ -436,9 +519,11 @@ func report(ctx context.Context, tx pgx.Tx, runID string, run openRun, text stri
 	if text == "" {
 		return nil
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE issue_runs SET result = $2 WHERE id = $1`, runID, text); err != nil {
 		return err
 	}
+
 	return say(ctx, tx, runID, run, text, nil)
 }
 
@@ -453,5 +538,6 @@ func say(ctx context.Context, tx pgx.Tx, runID string, run openRun, text string,
 	if err == nil {
 		_, err = tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, run.issue.ID)
 	}
+
 	return err
 }

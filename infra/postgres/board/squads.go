@@ -17,6 +17,7 @@ func (s *Store) Squads(ctx context.Context, userID, workspaceID string) (squads 
 		rows, _ := s.db.Pool.Query(ctx, `SELECT `+squadColumns+` FROM prod_squads WHERE workspace_id = $1 ORDER BY id`, workspaceID)
 		squads, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
 	}
+
 	return squads, pg.Fault("list squads", err)
 }
 
@@ -28,12 +29,15 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 		if err != nil {
 			return err
 		}
+
 		if err := domain.NeedsRole(role, domain.WorkspaceAdmin); err != nil {
 			return err
 		}
+
 		if err := checkSquad(ctx, tx, userID, workspaceID, in); err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO prod_squads (id, workspace_id, name, leader_id, instructions, members)
 			SELECT @id, @workspace, @name, @leader, @instructions, @members
@@ -43,19 +47,24 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 				"id": domain.NewID(), "workspace": workspaceID, "name": in.Name, "leader": in.LeaderID, "instructions": in.Instructions,
 				"members": in.Members, "most": domain.MaxSquads,
 			})
+
 		all, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
 		if err != nil {
 			return err
 		}
+
 		if len(all) == 0 {
 			return domain.Newf(domain.Conflict, "squad_limit", "a workspace may have %d squads", domain.MaxSquads)
 		}
+
 		made = all[0]
+
 		return nil
 	})
 	if pg.HasState(err, pg.UniqueViolation) {
 		return made, domain.Newf(domain.Conflict, "squad_name_taken", "the workspace has a squad of this name")
 	}
+
 	return made, pg.Fault("create squad", err)
 }
 
@@ -66,5 +75,6 @@ func checkSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID string, in d
 			return err
 		}
 	}
+
 	return nil
 }

@@ -41,14 +41,17 @@ const workspaceTables = `prod_workspaces w JOIN prod_workspace_members m ON m.wo
 // gets workspace_limit.
 func (s *Store) CreateWorkspace(ctx context.Context, userID string, in domain.NewWorkspace) (made domain.ProdWorkspace, err error) {
 	id := domain.NewID()
+
 	if in.IssuePrefix == "" {
 		in.IssuePrefix = domain.IssuePrefixOf(in.Name)
 	}
+
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The row of the user serialises creations, so that they count each other.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID); err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO prod_workspaces (id, name, slug, description, issue_prefix, settings)
 			SELECT @id, @name, @slug, @description, @prefix, @settings
@@ -60,17 +63,22 @@ func (s *Store) CreateWorkspace(ctx context.Context, userID string, in domain.Ne
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.Newf(domain.Conflict, "workspace_limit", "a user may own %d workspaces; delete one first", domain.MaxWorkspaces)
 		}
+
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO prod_workspace_members (id, workspace_id, user_id, role) VALUES ($1, $2, $3, 'owner')`,
 			domain.NewID(), id, userID); err != nil {
 			return err
 		}
+
 		made, err = workspace(ctx, tx, userID, id)
+
 		return err
 	})
+
 	return made, pg.Fault("create workspace", err)
 }
 
@@ -86,6 +94,7 @@ func (s *Store) Workspaces(ctx context.Context, userID string, limit, offset int
 		})
 	batch.Queue(`SELECT count(*) FROM prod_workspace_members WHERE user_id = $1`, userID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list workspaces", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -97,10 +106,12 @@ func (s *Store) Workspace(ctx context.Context, userID, id string) (domain.ProdWo
 
 func workspace(ctx context.Context, q pg.Queryer, userID, id string) (domain.ProdWorkspace, error) {
 	rows, _ := q.Query(ctx, `SELECT `+workspaceColumns+` FROM `+workspaceTables+` WHERE w.id = $1 AND m.user_id = $2`, id, userID)
+
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.ProdWorkspace])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, domain.WorkspaceNotFound(id)
 	}
+
 	return found, err
 }
 
@@ -109,29 +120,37 @@ func workspace(ctx context.Context, q pg.Queryer, userID, id string) (domain.Pro
 func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan domain.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.IssueRunPlan{}
+
 		if err := needs(ctx, tx, userID, id, domain.WorkspaceOwner); err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			SELECT r.owner_id, r.session_id FROM issue_runs r JOIN issues i ON i.id = r.issue_id
 			WHERE  i.workspace_id = $1 AND r.status = 'running' AND r.session_id IS NOT NULL`, id)
+
 		var err error
 		if plan.Stop, err = pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession]); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `DELETE FROM prod_workspaces WHERE id = $1`, id)
+
 		return err
 	})
+
 	return plan, pg.Fault("delete workspace", err)
 }
 
 // roleOf is the role of a user in a workspace.
 func roleOf(ctx context.Context, q pg.Queryer, userID, id string) (domain.WorkspaceRole, error) {
 	rows, _ := q.Query(ctx, `SELECT role FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2`, id, userID)
+
 	role, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[domain.WorkspaceRole])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", domain.WorkspaceNotFound(id)
 	}
+
 	return role, err
 }
 
@@ -141,6 +160,7 @@ func needs(ctx context.Context, q pg.Queryer, userID, id string, role domain.Wor
 	if err != nil {
 		return err
 	}
+
 	return domain.NeedsRole(has, role)
 }
 
@@ -149,7 +169,9 @@ func (s *Store) WorkspaceAgents(ctx context.Context, userID, id string, limit, o
 	if _, err := roleOf(ctx, s.db.Pool, userID, id); err != nil {
 		return nil, 0, pg.Fault("list agents of a workspace", err)
 	}
+
 	args := pgx.NamedArgs{"workspace": id, "caller": userID, "limit": limit, "offset": offset}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT a.id FROM `+visibleAgents+` ORDER BY a.id DESC LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
@@ -157,6 +179,7 @@ func (s *Store) WorkspaceAgents(ctx context.Context, userID, id string, limit, o
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM `+visibleAgents, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return ids, total, pg.Fault("list agents of a workspace", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -166,6 +189,7 @@ func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID strin
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return "", pg.Fault("read assistant session", err)
 	}
+
 	err = s.db.Pool.QueryRow(ctx, `
 		SELECT a.assistant_session FROM prod_assistants a
 		JOIN   sessions s ON s.id = a.assistant_session AND s.owner_id = a.user_id AND s.deleted_at IS NULL
@@ -173,6 +197,7 @@ func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID strin
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
+
 	return sessionID, pg.Fault("read assistant session", err)
 }
 
@@ -182,16 +207,20 @@ func (s *Store) SetAssistant(ctx context.Context, userID, workspaceID, roleID, s
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The membership's row serialises them, so that they count each other.
 		if _, err := tx.Exec(ctx, `
-			SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2 FOR NO KEY UPDATE`, workspaceID, userID); err != nil {
+			SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2
+			    FOR NO KEY UPDATE`, workspaceID, userID); err != nil {
 			return err
 		}
+
 		if _, err := roleOf(ctx, tx, userID, workspaceID); err != nil {
 			return err
 		}
+
 		err := tx.QueryRow(ctx, `
 			INSERT INTO prod_assistants AS p (workspace_id, user_id, biz_role_id, assistant_session)
 			SELECT @workspace, @user, @role, @session
-			WHERE  (SELECT count(*) FROM prod_assistants WHERE workspace_id = @workspace AND user_id = @user AND biz_role_id <> @role) < @most
+			WHERE  (SELECT count(*) FROM prod_assistants WHERE workspace_id = @workspace AND user_id = @user
+			    AND biz_role_id <> @role) < @most
 			ON     CONFLICT (workspace_id, user_id, biz_role_id) DO UPDATE
 			SET    assistant_session = CASE
 			           WHEN @replace OR NOT EXISTS (
@@ -199,12 +228,20 @@ func (s *Store) SetAssistant(ctx context.Context, userID, workspaceID, roleID, s
 			           ELSE p.assistant_session END
 			RETURNING assistant_session`,
 			pgx.NamedArgs{
-				"workspace": workspaceID, "user": userID, "role": roleID, "session": sessionID, "most": domain.MaxAssistants, "replace": replace,
+				"workspace": workspaceID,
+				"user":      userID,
+				"role":      roleID,
+				"session":   sessionID,
+				"most":      domain.MaxAssistants,
+				"replace":   replace,
 			}).Scan(&bound)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return domain.Newf(domain.Conflict, "assistant_limit", "a member may have %d assistant sessions in a workspace", domain.MaxAssistants)
+			return domain.Newf(domain.Conflict, "assistant_limit", "a member may have %d assistant sessions in a "+
+				"workspace", domain.MaxAssistants)
 		}
+
 		return err
 	})
+
 	return bound, pg.Fault("bind assistant session", err)
 }

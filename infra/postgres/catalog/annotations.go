@@ -20,10 +20,12 @@ func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.Annota
 		UNION ALL SELECT $1, session_id, false FROM tool_calls WHERE id = $1
 		UNION ALL SELECT $1, id, true FROM sessions WHERE id = $1
 		LIMIT 1`, id)
+
 	payload, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.AnnotationPayload])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return payload, domain.PayloadNotFound(id)
 	}
+
 	return payload, pg.Fault("find the payload of annotations", err)
 }
 
@@ -33,12 +35,17 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload domain.Annota
 	if target == nil || target.TurnID == nil && target.ToolCallID == nil && target.BlockIndex == nil {
 		return nil
 	}
+
 	turn := target.TurnID
 	if turn == nil {
 		turn = &payload.ID
 	}
-	var blocks *int
-	var call bool
+
+	var (
+		blocks *int
+		call   bool
+	)
+
 	err := c.db.Pool.QueryRow(ctx, `
 		SELECT (SELECT jsonb_array_length(blocks) FROM entries WHERE id = $2 AND session_id = $1),
 		       EXISTS (SELECT FROM tool_calls WHERE id = $3 AND session_id = $1)`,
@@ -53,6 +60,7 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload domain.Annota
 	case target.BlockIndex != nil && (blocks == nil || *target.BlockIndex >= *blocks):
 		return domain.Invalidf("body.target.block_index", "is no block of the turn")
 	}
+
 	return nil
 }
 
@@ -69,10 +77,18 @@ func (c *Store) CreateAnnotation(
 			"id": domain.NewID(), "session": payload.SessionID, "payload": payload.ID, "kind": in.Kind, "target": in.Target,
 			"value": jsonOrNull(in.Value), "text": in.Text, "labels": in.Labels, "author": authorID, "limit": domain.MaxAnnotations,
 		})
+
 	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Annotation])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return made, domain.Newf(domain.Conflict, "too_many_annotations", "%s has %d annotations; delete one", payload.ID, domain.MaxAnnotations)
+		return made, domain.Newf(
+			domain.Conflict,
+			"too_many_annotations",
+			"%s has %d annotations; delete one",
+			payload.ID,
+			domain.MaxAnnotations,
+		)
 	}
+
 	return made, pg.Fault("create annotation", err)
 }
 
@@ -80,13 +96,15 @@ func (c *Store) CreateAnnotation(
 // are.
 func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error) {
 	var batch pgx.Batch
-	batch.Queue(`SELECT `+annotationColumns+` FROM annotations WHERE payload_id = $1 ORDER BY id OFFSET $2 LIMIT $3`, payloadID, offset, limit).
+	batch.Queue(`SELECT `+annotationColumns+` FROM annotations WHERE payload_id = $1 ORDER BY id OFFSET $2
+		LIMIT $3`, payloadID, offset, limit).
 		Query(func(rows pgx.Rows) (err error) {
 			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Annotation])
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM annotations WHERE payload_id = $1`, payloadID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list annotations", c.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -111,6 +129,7 @@ func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, chan
 			"id": id, "payload": payloadID, "set_value": change.SetValue, "value": jsonOrNull(change.Value), "set_text": change.SetText,
 			"text": change.Text, "labels": change.Labels, "resolved": change.Resolved,
 		})
+
 	return oneAnnotation(rows, id, "change annotation")
 }
 
@@ -120,6 +139,7 @@ func (c *Store) DeleteAnnotation(ctx context.Context, payloadID, id string) erro
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.AnnotationNotFound(id)
 	}
+
 	return pg.Fault("delete annotation", err)
 }
 
@@ -128,6 +148,7 @@ func oneAnnotation(rows pgx.Rows, id, doing string) (domain.Annotation, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, domain.AnnotationNotFound(id)
 	}
+
 	return found, pg.Fault(doing, err)
 }
 
@@ -136,5 +157,6 @@ func jsonOrNull(value any) *any {
 	if value == nil {
 		return nil
 	}
+
 	return &value
 }

@@ -22,10 +22,12 @@ func scanApp(row pgx.CollectableRow) (domain.App, error) {
 
 func (c *Store) oneApp(ctx context.Context, what, sql string, args pgx.NamedArgs) (domain.App, error) {
 	rows, _ := c.db.Pool.Query(ctx, sql, args)
+
 	app, err := pgx.CollectExactlyOneRow(rows, scanApp)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return app, domain.AppNotFound()
 	}
+
 	return app, pg.Fault(what, err)
 }
 
@@ -72,6 +74,7 @@ func (c *Store) Apps(ctx context.Context, ownerID string) ([]domain.App, error) 
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+appColumns+` FROM apps WHERE owner_id = $1 AND status <> 'stopped' ORDER BY id DESC`, ownerID)
 	apps, err := pgx.CollectRows(rows, scanApp)
+
 	return apps, pg.Fault("list apps", err)
 }
 
@@ -83,5 +86,6 @@ func (c *Store) LiveApp(ctx context.Context, appID string) (copyID string, err e
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", domain.AppNotFound()
 	}
+
 	return copyID, pg.Fault("find app", err)
 }

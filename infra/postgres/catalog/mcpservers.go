@@ -21,8 +21,10 @@ const mcpColumns = `
 
 func scanMCPServer(row pgx.CollectableRow) (domain.MCPServerRecord, error) {
 	var s domain.MCPServerRecord
+
 	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
 		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted)
+
 	return s, err
 }
 
@@ -35,6 +37,7 @@ func mcpFault(doing, name string, err error) error {
 	if pg.HasState(err, pg.UniqueViolation) {
 		return domain.Newf(domain.Conflict, "mcp_server_name_taken", "there is a tool server named %s in this scope already", name)
 	}
+
 	return pg.Fault(doing, err)
 }
 
@@ -50,6 +53,7 @@ func orNone(list []string) []string {
 	if list == nil {
 		return []string{}
 	}
+
 	return list
 }
 
@@ -57,24 +61,30 @@ func orNone(list []string) []string {
 // may make it was checked. Of its secrets only Sealed is kept, and returned.
 func (c *Store) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error) {
 	var made domain.MCPServerRecord
+
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		// One maker adds one at a time, so that the count holds.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR UPDATE`, s.OwnerID); err != nil {
 			return err
 		}
+
 		var count int
+
 		err := tx.QueryRow(ctx, `
 			SELECT CASE @scope
 			       WHEN 'service' THEN (SELECT count(*) FROM mcp_servers WHERE scope = 'service')
-			       WHEN 'solution' THEN (SELECT count(*) FROM mcp_servers WHERE scope = 'solution' AND solution_id = @solution AND owner_id = @owner)
+			       WHEN 'solution' THEN (SELECT count(*) FROM mcp_servers WHERE scope = 'solution' AND solution_id = @solution
+			           AND owner_id = @owner)
 			       ELSE (SELECT count(*) FROM mcp_servers WHERE scope = 'session' AND session_id = @session) END`,
 			pgx.NamedArgs{"scope": string(s.Scope), "solution": s.SolutionID, "session": s.SessionID, "owner": s.OwnerID}).Scan(&count)
 		if err != nil {
 			return err
 		}
+
 		if count >= maxMCPServers {
 			return domain.Newf(domain.Conflict, "too_many_mcp_servers", "one scope has at most %d tool servers", maxMCPServers)
 		}
+
 		rows, _ := tx.Query(ctx, `
 			WITH m AS (
 				INSERT INTO mcp_servers (id, scope, solution_id, session_id, owner_id, name, transport, command, args, url, sealed,
@@ -84,8 +94,10 @@ func (c *Store) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (
 				RETURNING *)
 			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
 		made, err = pgx.CollectExactlyOneRow(rows, scanMCPServer)
+
 		return err
 	})
+
 	return made, mcpFault("create tool server", s.Name, err)
 }
 
@@ -102,6 +114,7 @@ func (c *Store) MCPServers(ctx context.Context, userID string) ([]domain.MCPServ
 		WHERE  m.owner_id = @user AND m.scope <> 'service'
 		ORDER  BY 1`, pgx.NamedArgs{"user": userID})
 	servers, err := pgx.CollectRows(rows, scanMCPServer)
+
 	return servers, pg.Fault("list tool servers", err)
 }
 
@@ -117,25 +130,35 @@ func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock s
 		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
 		WHERE  m.id = @id AND (m.scope = 'service' OR m.owner_id = @user OR @administrator) `+lock,
 		pgx.NamedArgs{"id": id, "user": caller.ID, "administrator": caller.Administrator})
+
 	s, err := pgx.CollectExactlyOneRow(rows, scanMCPServer)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, mcpServerNotFound(id)
 	}
+
 	return s, pg.Fault("read tool server", err)
 }
 
 // ChangeMCPServer changes a tool server that the caller can see; change says
 // whether they may, and what.
-func (c *Store) ChangeMCPServer(ctx context.Context, caller domain.User, id string, change func(*domain.MCPServerRecord) error) (domain.MCPServerRecord, error) {
+func (c *Store) ChangeMCPServer(
+	ctx context.Context,
+	caller domain.User,
+	id string,
+	change func(*domain.MCPServerRecord) error,
+) (domain.MCPServerRecord, error) {
 	var changed domain.MCPServerRecord
+
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
 		if err != nil {
 			return err
 		}
+
 		if err := change(&s); err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			WITH m AS (
 				UPDATE mcp_servers
@@ -145,8 +168,10 @@ func (c *Store) ChangeMCPServer(ctx context.Context, caller domain.User, id stri
 				RETURNING *)
 			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
 		changed, err = pgx.CollectExactlyOneRow(rows, scanMCPServer)
+
 		return mcpFault("change tool server", s.Name, err)
 	})
+
 	return changed, err
 }
 
@@ -158,12 +183,16 @@ func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id stri
 		if err != nil {
 			return err
 		}
+
 		if err := may(s); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `DELETE FROM mcp_servers WHERE id = @id AND owner_id = @owner`, pgx.NamedArgs{"id": id, "owner": s.OwnerID})
+
 		return err
 	})
+
 	return pg.Fault("remove tool server", err)
 }
 
@@ -182,15 +211,19 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]doma
 		SELECT `+mcpColumns+`, s.owner_id
 		FROM   sessions s JOIN mcp_servers m ON m.session_id = s.id JOIN users u ON u.id = m.owner_id
 		WHERE  s.id = @session AND m.scope = 'session'`, pgx.NamedArgs{"session": sessionID})
+
 	var owner string
+
 	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s domain.MCPServerRecord, err error) {
 		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
 			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &owner)
+
 		return s, err
 	})
 	if err != nil {
 		return nil, pg.Fault("read the tool servers of a session", err)
 	}
+
 	return domain.EffectiveMCPServers(servers, owner), nil
 }
 
@@ -201,6 +234,7 @@ func (c *Store) MCPConnections(ctx context.Context, sessionID string) ([]domain.
 		FROM   mcp_connections
 		WHERE  session_id = $1`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.MCPConnection])
+
 	return list, pg.Fault("read connections with tool servers", err)
 }
 
@@ -209,13 +243,21 @@ func (c *Store) SaveMCPConnection(ctx context.Context, connection domain.MCPConn
 	if connection.Tools == nil {
 		connection.Tools = []domain.MCPTool{}
 	}
+
 	_, err := c.db.Pool.Exec(ctx, `
 		INSERT INTO mcp_connections (session_id, name, fingerprint, status, error, tools)
 		SELECT id, @name, @fingerprint, @status, @error, @tools FROM sessions WHERE id = @session AND deleted_at IS NULL
 		ON CONFLICT (session_id, name) DO UPDATE
-		SET    fingerprint = excluded.fingerprint, status = excluded.status, error = excluded.error, tools = excluded.tools, updated_at = now()`,
+		SET    fingerprint = excluded.fingerprint, status = excluded.status, error = excluded.error, tools = excluded.tools,
+		    updated_at = now()`,
 		pgx.NamedArgs{
-			"session": connection.SessionID, "name": connection.Name, "fingerprint": connection.Fingerprint, "status": connection.Status, "error": connection.Error, "tools": connection.Tools,
+			"session":     connection.SessionID,
+			"name":        connection.Name,
+			"fingerprint": connection.Fingerprint,
+			"status":      connection.Status,
+			"error":       connection.Error,
+			"tools":       connection.Tools,
 		})
+
 	return pg.Fault("keep the state of a connection with a tool server", err)
 }

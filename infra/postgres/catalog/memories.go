@@ -29,9 +29,11 @@ const memoryColumns = `id, type, content, skill_name, record_type, scope, owner,
 // already is given again.
 func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMemory) (domain.Memory, error) {
 	var made domain.Memory
+
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
-			INSERT INTO memories (user_id, type, content, skill_name, record_type, scope, owner, topic, external_id, write_reason, source_session, call_id)
+			INSERT INTO memories (user_id, type, content, skill_name, record_type, scope, owner, topic, external_id, write_reason,
+			    source_session, call_id)
 			VALUES (@user, @type, @content, @skill, @record, @scope, @owner, @topic, @external, @reason, @session, nullif(@call, ''))
 			ON CONFLICT (call_id) DO UPDATE SET call_id = excluded.call_id
 			RETURNING `+memoryColumns,
@@ -40,24 +42,29 @@ func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMe
 				"owner": in.Owner, "topic": in.Topic, "external": in.ExternalID, "reason": in.WriteReason, "session": in.SourceSession,
 				"call": in.CallID,
 			})
+
 		var err error
 		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Memory]); err != nil || in.Supersedes == 0 {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			UPDATE memories SET superseded_by = $3, updated_at = now() WHERE id = $1 AND user_id = $2 AND id <> $3`,
 			in.Supersedes, userID, made.ID)
 		if err == nil && tag.RowsAffected() == 0 {
 			return domain.MemoryNotFound(in.Supersedes)
 		}
+
 		return err
 	})
+
 	return made, pg.Fault("create memory", err)
 }
 
 // Memories gives a page of the user's memories, newest first, and how many fit.
 func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Memory, int, error) {
 	where := []string{"user_id = @user"}
+
 	args := pgx.NamedArgs{"user": q.UserID, "limit": q.Limit, "offset": q.Offset}
 	for column, value := range map[string]string{
 		"skill_name": q.SkillName, "type": q.Type, "record_type": q.RecordType, "scope": q.Scope, "owner": q.Owner, "topic": q.Topic,
@@ -67,11 +74,14 @@ func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Me
 			args[column] = value
 		}
 	}
+
 	slices.Sort(where) // one text for one set of filters
+
 	if q.Keyword != "" {
 		where = append(where, "strpos(fold_case(content), fold_case(@keyword)) > 0")
 		args["keyword"] = q.Keyword
 	}
+
 	switch q.Status {
 	case "active":
 		where = append(where, "NOT disabled AND superseded_by IS NULL")
@@ -80,10 +90,14 @@ func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Me
 	case "superseded":
 		where = append(where, "superseded_by IS NOT NULL")
 	}
+
 	condition := strings.Join(where, " AND ")
-	var found []domain.Memory
-	var total int
-	var batch pgx.Batch
+
+	var (
+		found []domain.Memory
+		total int
+		batch pgx.Batch
+	)
 	batch.Queue(`SELECT `+memoryColumns+` FROM memories WHERE `+condition+` ORDER BY id DESC LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
 			found, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Memory])
@@ -91,6 +105,7 @@ func (c *Store) Memories(ctx context.Context, q domain.MemoryQuery) ([]domain.Me
 		})
 	batch.Queue(`SELECT count(*) FROM memories WHERE `+condition, args).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return found, total, pg.Fault("list memories", c.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -107,22 +122,28 @@ var memoryChanges = []string{"type", "content", "skill_name", "record_type", "sc
 func (c *Store) ChangeMemory(ctx context.Context, userID string, id int64, fields []domain.MemoryField) (domain.Memory, error) {
 	sets := []string{"updated_at = now()"}
 	args := pgx.NamedArgs{"id": id, "user": userID}
+
 	for _, f := range fields {
 		if !slices.Contains(memoryChanges, f.Column) {
 			return domain.Memory{}, fmt.Errorf("memories have no field %s to change", f.Column)
 		}
+
 		sets = append(sets, f.Column+" = @"+f.Column)
 		args[f.Column] = f.Value
 	}
+
 	rows, _ := c.db.Pool.Query(ctx, `
 		UPDATE memories SET `+strings.Join(sets, ", ")+` WHERE id = @id AND user_id = @user RETURNING `+memoryColumns, args)
+
 	return oneMemory(rows, id, "change memory")
 }
 
 // SetMemoryDisabled takes a memory out of use, or brings it back.
 func (c *Store) SetMemoryDisabled(ctx context.Context, userID string, id int64, disabled bool) (domain.Memory, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
-		UPDATE memories SET disabled = $3, updated_at = now() WHERE id = $1 AND user_id = $2 RETURNING `+memoryColumns, id, userID, disabled)
+		UPDATE memories SET disabled = $3, updated_at = now() WHERE id = $1 AND user_id = $2
+		    RETURNING `+memoryColumns, id, userID, disabled)
+
 	return oneMemory(rows, id, "disable memory")
 }
 
@@ -132,6 +153,7 @@ func (c *Store) DeleteMemory(ctx context.Context, userID string, id int64) error
 	if err == nil && n == 0 {
 		return domain.MemoryNotFound(id)
 	}
+
 	return err
 }
 
@@ -139,11 +161,14 @@ func (c *Store) DeleteMemory(ctx context.Context, userID string, id int64) error
 // user's, and says how many.
 func (c *Store) ChangeMemories(ctx context.Context, userID, action string, ids []int64) (int, error) {
 	statement := `UPDATE memories SET disabled = ($3 = 'disable'), updated_at = now() WHERE id = ANY ($2) AND user_id = $1`
+
 	args := []any{userID, ids, action}
 	if action == "delete" {
 		statement, args = `DELETE FROM memories WHERE id = ANY ($2) AND user_id = $1`, args[:2]
 	}
+
 	tag, err := c.db.Pool.Exec(ctx, statement, args...)
+
 	return int(tag.RowsAffected()), pg.Fault("change memories", err)
 }
 
@@ -175,10 +200,16 @@ func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]
 		pgx.NamedArgs{"user": userID, "question": first(question, 4000), "matches": recallMatches, "guidance": recallGuidance})
 	recalled, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.RecalledMemory, error) {
 		var m domain.RecalledMemory
+
 		err := row.Scan(&m.ID, &m.Type, &m.Topic, &m.Content, &m.Score)
+
 		return m, err
 	})
-	slices.SortFunc(recalled, func(a, b domain.RecalledMemory) int { return cmp.Compare(a.ID, b.ID) }) // a stable order keeps prompts cacheable
+	slices.SortFunc(
+		recalled,
+		func(a, b domain.RecalledMemory) int { return cmp.Compare(a.ID, b.ID) },
+	) // a stable order keeps prompts cacheable
+
 	return recalled, pg.Fault("recall memories", err)
 }
 
@@ -187,10 +218,12 @@ func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]
 func (c *Store) SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+memoryColumns+` FROM memories WHERE user_id = $1 AND source_session = $2 ORDER BY id DESC LIMIT 10000`, ownerID, sessionID)
+
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Memory])
 	if err != nil {
 		return nil, fmt.Errorf("read the memories of a session: %w", err)
 	}
+
 	return list, nil
 }
 
@@ -199,6 +232,7 @@ func first(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
+
 	return strings.ToValidUTF8(s[:n], "")
 }
 
@@ -207,5 +241,6 @@ func oneMemory(rows pgx.Rows, id int64, doing string) (domain.Memory, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, domain.MemoryNotFound(id)
 	}
+
 	return m, pg.Fault(doing, err)
 }

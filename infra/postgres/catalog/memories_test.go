@@ -19,6 +19,7 @@ func TestMemories(t *testing.T) {
 		t.Helper()
 		m, err := db.CreateMemory(t.Context(), user, domain.NewMemory{Type: kind, Content: content})
 		require.NoError(t, err)
+
 		return m
 	}
 	german := keep(ann, "Reports are written in German.", domain.MemoryFeedback)
@@ -48,6 +49,7 @@ func TestMemories(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, now.HitCount)
 		require.NotNil(t, now.LastHitAt)
+
 		for _, question := range []string{"", "?!", strings.Repeat("größe ", 3000), "\\'\\"} {
 			_, err := db.RecallMemories(t.Context(), ann, question)
 			require.NoError(t, err, question)
@@ -92,7 +94,8 @@ func TestMemoriesOfManyAreFoundByIndexes(t *testing.T) {
 	db := pgtest.Open(t)
 	ann := pgtest.User(t, db, "ann", false).ID
 	_, err := db.Pool.Exec(t.Context(), `
-		INSERT INTO memories (user_id, type, content) SELECT $1, 'experience', 'Fact ' || i || ' about thing' || (i % 1000) FROM generate_series(1, 10000) i`, ann)
+		INSERT INTO memories (user_id, type, content) SELECT $1, 'experience', 'Fact ' || i || ' about thing' || (i % 1000)
+		    FROM generate_series(1, 10000) i`, ann)
 	require.NoError(t, err)
 	page, total, err := db.Memories(t.Context(), domain.MemoryQuery{UserID: ann, Status: "active", Limit: 20, Offset: 9_990})
 	require.NoError(t, err)
@@ -101,6 +104,7 @@ func TestMemoriesOfManyAreFoundByIndexes(t *testing.T) {
 	recalled, err := db.RecallMemories(t.Context(), ann, "what about thing77?")
 	require.NoError(t, err)
 	require.NotEmpty(t, recalled)
+
 	for _, m := range recalled {
 		require.Contains(t, m.Content, "thing77", fmt.Sprint(recalled))
 	}

@@ -20,6 +20,7 @@ func (c *Store) InstalledSkills(ctx context.Context, ownerID string) ([]domain.I
 		SELECT owner_id, org, name, version, digest, installed_at
 		FROM   installed_skills WHERE owner_id = $1 ORDER BY name`, ownerID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.InstalledSkill])
+
 	return list, pg.Fault("list installed skills", err)
 }
 
@@ -35,6 +36,7 @@ func (c *Store) InstallSkill(ctx context.Context, in domain.InstalledSkill) (rep
 		RETURNING (SELECT version FROM earlier)`,
 		pgx.NamedArgs{"owner": in.OwnerID, "name": in.Name, "org": in.Org, "version": in.Version, "digest": in.Digest},
 	).Scan(&replaced)
+
 	return replaced, pg.Fault("record an installed skill", err)
 }
 
@@ -45,6 +47,7 @@ func (c *Store) SessionSkills(ctx context.Context, sessionID string) ([]domain.S
 		SELECT session_id, name, source, org, version, digest, installed_at
 		FROM   session_skills WHERE session_id = $1 ORDER BY name`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.SessionSkill])
+
 	return list, pg.Fault("list skills of a session", err)
 }
 
@@ -58,6 +61,7 @@ func (c *Store) PutSessionSkill(ctx context.Context, in domain.SessionSkill) err
 		pgx.NamedArgs{
 			"session": in.SessionID, "name": in.Name, "source": in.Source, "org": in.Org, "version": in.Version, "digest": in.Digest,
 		})
+
 	return pg.Fault("record a skill of a session", err)
 }
 
@@ -76,6 +80,7 @@ func (c *Store) LoadedSkill(ctx context.Context, sessionID, name, digest string)
 		ON CONFLICT (session_id, name) DO UPDATE SET digest = excluded.digest, loaded_at = now()
 		RETURNING coalesce((SELECT digest FROM earlier), '')`,
 		pgx.NamedArgs{"session": sessionID, "name": name, "digest": digest}).Scan(&before)
+
 	return before, pg.Fault("record the use of a skill", err)
 }
 
@@ -85,10 +90,12 @@ const snapshotColumns = `skill_id, org, name, version, digest, path, files_count
 // nil when none was taken.
 func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*domain.SkillSnapshot, error) {
 	rows, _ := c.db.Pool.Query(ctx, `SELECT `+snapshotColumns+` FROM skill_snapshots WHERE session_id = $1`, sessionID)
+
 	snapshot, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[domain.SkillSnapshot])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
+
 	return snapshot, pg.Fault("read the snapshot of a skill", err)
 }
 
@@ -106,6 +113,7 @@ func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID string, in doma
 	if err != nil {
 		return nil, pg.Fault("record the snapshot of a skill", err)
 	}
+
 	return c.SkillSnapshot(ctx, sessionID)
 }
 
@@ -127,11 +135,16 @@ func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.Skil
 	if err != nil {
 		return nil, pg.Fault("read the use of skills", err)
 	}
+
 	stats := map[string]*domain.SkillStat{}
-	var arguments, status string
-	var milliseconds int64
-	var chars int
-	var used time.Time
+
+	var (
+		arguments, status string
+		milliseconds      int64
+		chars             int
+		used              time.Time
+	)
+
 	_, err = pgx.ForEachRow(rows, []any{&arguments, &status, &milliseconds, &chars, &used}, func() error {
 		var in struct {
 			Name string `json:"name"`
@@ -139,28 +152,35 @@ func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.Skil
 		if json.Unmarshal([]byte(arguments), &in) != nil || in.Name == "" || len(in.Name) > 64 {
 			return nil // names no skill
 		}
+
 		stat := stats[in.Name]
 		if stat == nil {
 			stat = &domain.SkillStat{Name: in.Name}
 			stats[in.Name] = stat
 		}
+
 		stat.Invocations++
 		if status == string(domain.CallError) {
 			stat.Errors++
 		} else {
 			stat.Tokens += (chars + charsPerToken - 1) / charsPerToken
 		}
+
 		stat.AvgDuration += time.Duration(milliseconds) * time.Millisecond // the sum, until the end
 		if used.After(stat.LastUsedAt) {
 			stat.LastUsedAt = used
 		}
+
 		return nil
 	})
+
 	list := make([]domain.SkillStat, 0, len(stats))
 	for _, stat := range stats {
 		stat.AvgDuration /= time.Duration(stat.Invocations)
 		list = append(list, *stat)
 	}
+
 	slices.SortFunc(list, func(a, b domain.SkillStat) int { return strings.Compare(a.Name, b.Name) })
+
 	return list, pg.Fault("read the use of skills", err)
 }

@@ -21,8 +21,12 @@ func TestSkills(t *testing.T) {
 	t.Run("an installation replaces the earlier one of its owner", func(t *testing.T) {
 		install := func(owner, version string) *string {
 			t.Helper()
-			replaced, err := db.InstallSkill(t.Context(), domain.InstalledSkill{OwnerID: owner, Org: "acme", Name: "tables", Version: version, Digest: "d" + version})
+			replaced, err := db.InstallSkill(
+				t.Context(),
+				domain.InstalledSkill{OwnerID: owner, Org: "acme", Name: "tables", Version: version, Digest: "d" + version},
+			)
 			require.NoError(t, err)
+
 			return replaced
 		}
 		require.Nil(t, install(ann, "1.0.0"))
@@ -38,11 +42,18 @@ func TestSkills(t *testing.T) {
 	t.Run("packages of a session", func(t *testing.T) {
 		put := func(name, digest string) {
 			t.Helper()
-			require.NoError(t, db.PutSessionSkill(t.Context(), domain.SessionSkill{SessionID: session.ID, Name: name, Source: domain.SkillUploaded, Digest: digest}))
+			require.NoError(
+				t,
+				db.PutSessionSkill(
+					t.Context(),
+					domain.SessionSkill{SessionID: session.ID, Name: name, Source: domain.SkillUploaded, Digest: digest},
+				),
+			)
 		}
 		put("b", "1")
 		put("a", "1")
 		put("a", "2")
+
 		list, err := db.SessionSkills(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Len(t, list, 2)
@@ -65,9 +76,17 @@ func TestSkills(t *testing.T) {
 		none, err := db.SkillSnapshot(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Nil(t, none)
-		first, err := db.TakeSkillSnapshot(t.Context(), session.ID, domain.SkillSnapshot{SkillID: "builtin:a", Name: "a", Digest: "1", Path: "p", FilesCount: 3})
+		first, err := db.TakeSkillSnapshot(
+			t.Context(),
+			session.ID,
+			domain.SkillSnapshot{SkillID: "builtin:a", Name: "a", Digest: "1", Path: "p", FilesCount: 3},
+		)
 		require.NoError(t, err)
-		second, err := db.TakeSkillSnapshot(t.Context(), session.ID, domain.SkillSnapshot{SkillID: "builtin:b", Name: "b", Digest: "2", Path: "q"})
+		second, err := db.TakeSkillSnapshot(
+			t.Context(),
+			session.ID,
+			domain.SkillSnapshot{SkillID: "builtin:b", Name: "b", Digest: "2", Path: "q"},
+		)
 		require.NoError(t, err)
 		require.Equal(t, first, second)
 		require.Equal(t, 3, second.FilesCount)
@@ -85,6 +104,7 @@ func TestSkills(t *testing.T) {
 			INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status)
 			VALUES ('turn', $1, $2, 0, 'chat', 'assistant', 'completed')`, session.ID, session.ActiveBranchID)
 		require.NoError(t, err)
+
 		for i, call := range []struct{ tool, arguments, status, result string }{
 			{"Skill", `{"name":"a"}`, "done", "12345678"},
 			{"Skill", `{"name":"a","arguments":"x"}`, "done", "12345"},
@@ -97,11 +117,14 @@ func TestSkills(t *testing.T) {
 			{"Bash", `{"name":"a"}`, "done", "x"},
 		} {
 			_, err = db.Pool.Exec(t.Context(), `
-				INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, result, duration_ms, started_at)
-				VALUES ($1, $2, 'chat', 'turn', $3::int, $4, $4, $5, $6, 'finished', $7, $8, now() - interval '1 hour' + $3::int * interval '1 minute')`,
+				INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase,
+				    result, duration_ms, started_at)
+				VALUES ($1, $2, 'chat', 'turn', $3::int, $4, $4, $5, $6, 'finished', $7, $8,
+				    now() - interval '1 hour' + $3::int * interval '1 minute')`,
 				fmt.Sprint("call", i), session.ID, i, call.tool, call.arguments, call.status, call.result, 100*(i+1))
 			require.NoError(t, err)
 		}
+
 		stats, err = db.SkillStats(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Len(t, stats, 2)
@@ -110,6 +133,7 @@ func TestSkills(t *testing.T) {
 		require.Equal(t, 1, stats[0].Errors)
 		require.Equal(t, 2+2, stats[0].Tokens)
 		require.Equal(t, 200*time.Millisecond, stats[0].AvgDuration)
+
 		var last time.Time
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT started_at FROM tool_calls WHERE id = 'call2'`).Scan(&last))
 		require.True(t, last.Equal(stats[0].LastUsedAt), "%v, not %v", stats[0].LastUsedAt, last)

@@ -25,10 +25,12 @@ func scanAgentRun(row pgx.CollectableRow) (run contract.AgentRun, err error) {
 // reserved to work in the background.
 func (db *Base) AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error) {
 	rows, _ := db.Pool.Query(ctx, agentRun+` WHERE l.id = $1 AND l.background`, loopID)
+
 	run, err := pgx.CollectExactlyOneRow(rows, scanAgentRun)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, forkNotFound(loopID)
 	}
+
 	return run, pg.Fault("read sub-agent", err)
 }
 
@@ -47,9 +49,21 @@ func (db *Base) RunningAgents(ctx context.Context, age time.Duration) (reserved,
 		SELECT l.session_id, l.chat_id, l.id, l.max_steps, l.time_limit_s, l.task_id, s.owner_id, b.stop_requested, l.state <> 'reserved'
 		FROM   background_tasks b JOIN loops l ON l.task_id = b.id AND l.background JOIN sessions s ON s.id = b.session_id
 		WHERE  b.status = 'running' AND b.kind = 'agent' AND b.started_at < now() - $1::interval ORDER BY b.id LIMIT 500`, age)
+
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t agentTask, err error) {
 		in := &t.run.ForkInput
-		return t, row.Scan(&in.SessionID, &in.ChatID, &in.LoopID, &in.MaxSteps, &in.Seconds, &in.TaskID, &t.run.OwnerID, &t.stop, &t.started)
+
+		return t, row.Scan(
+			&in.SessionID,
+			&in.ChatID,
+			&in.LoopID,
+			&in.MaxSteps,
+			&in.Seconds,
+			&in.TaskID,
+			&t.run.OwnerID,
+			&t.stop,
+			&t.started,
+		)
 	})
 	for _, t := range tasks {
 		switch {
@@ -58,10 +72,12 @@ func (db *Base) RunningAgents(ctx context.Context, age time.Duration) (reserved,
 		case !t.started:
 			reserved = append(reserved, t.run)
 		}
+
 		if t.started || t.stop {
 			open = append(open, t.run)
 		}
 	}
+
 	return reserved, stopping, open, pg.Fault("list background sub-agents", err)
 }
 

@@ -23,34 +23,43 @@ import (
 // a lost one, is given the chat that is already running.
 func (s *Store) BeginChat(ctx context.Context, in contract.BeginChatIn) (contract.BeginChatOut, error) {
 	var out contract.BeginChatOut
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.BeginChatOut{}
 		session, err := sessions.Lock(ctx, tx, in.SessionID, "")
 		if domain.HasCode(err, domain.CodeSessionNotFound) {
 			return nil // deleted meanwhile: there is nothing to run
 		}
+
 		if err != nil {
 			return err
 		}
+
 		claims := chat.Claim(session.Chats())
 		if claims == chat.ClaimNothing {
 			return nil
 		}
+
 		if out, err = openChat(ctx, tx, session, in.RunID); err != nil {
 			return err
 		}
+
 		if out.ChatID == "" && claims != chat.ClaimOpen {
 			if out, err = takeNext(ctx, tx, session, in.RunID); err != nil {
 				return err
 			}
 		}
+
 		if out.ChatID == "" {
 			out = contract.BeginChatOut{}
 			return nil
 		}
+
 		out.InitTask, err = runningInitTask(ctx, tx, session)
+
 		return err
 	})
+
 	return out, err
 }
 
@@ -59,11 +68,14 @@ func runningInitTask(ctx context.Context, tx pgx.Tx, session sessions.Locked) (s
 	if session.InitTaskID == nil {
 		return "", nil
 	}
+
 	var id string
+
 	err := tx.QueryRow(ctx, `SELECT id FROM background_tasks WHERE id = $1 AND status = 'running'`, *session.InitTaskID).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
+
 	return id, err
 }
 
@@ -73,28 +85,34 @@ func runningInitTask(ctx context.Context, tx pgx.Tx, session sessions.Locked) (s
 // lost, chat:start comes again with resumed: true (decisions.md 8.5).
 func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
+
 	var start domain.ChatStarted
+
 	err := tx.QueryRow(ctx, `
 		WITH ended AS (UPDATE chats SET wake_pending = false WHERE session_id = $1 AND wake_pending AND state = 'ended'),
 		open AS (
 			SELECT id, state = 'running' AND coalesce(restarted_run = run_id, false) AND run_id <> $3 AS resumed
 			FROM   chats WHERE session_id = $1 AND state IN ('running', 'parked') ORDER BY id LIMIT 1)
 		UPDATE chats c SET workflow_id = $2, run_id = $3, wake_pending = false FROM open WHERE c.id = open.id
-		RETURNING c.id, c.state = 'parked', c.mode, c.steps, c.headless, CASE WHEN c.round > 1 THEN 'answer' ELSE c.trigger END, open.resumed`,
+		RETURNING c.id, c.state = 'parked', c.mode, c.steps, c.headless, CASE WHEN c.round > 1 THEN 'answer'
+		    ELSE c.trigger END, open.resumed`,
 		session.ID, durable.SessionWorkflowID(session.ID), runID).
 		Scan(&out.ChatID, &out.Parked, &out.Mode, &out.Step, &start.Headless, &start.Trigger, &start.Resumed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, nil
 	}
+
 	if err != nil {
 		return out, err
 	}
+
 	start.Mode = out.Mode
 	if start.Resumed {
 		if err := tx.Emit(session.ID, out.ChatID, domain.EventChatStart, start); err != nil {
 			return out, err
 		}
 	}
+
 	return out, loseForks(ctx, tx, out.ChatID)
 }
 
@@ -102,8 +120,12 @@ func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 // conversation; the row stays, so that the same client_message_id is known again.
 func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
-	var turnID string
-	var parts []domain.ContentPart
+
+	var (
+		turnID string
+		parts  []domain.ContentPart
+	)
+
 	err := tx.QueryRow(ctx, `
 		WITH next AS (
 			SELECT id, parts FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'
@@ -113,10 +135,13 @@ func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 	if errors.Is(err, pgx.ErrNoRows) {
 		return contract.BeginChatOut{}, nil
 	}
+
 	if err != nil {
 		return out, err
 	}
+
 	var start domain.ChatStarted
+
 	err = tx.QueryRow(ctx, `
 		UPDATE chats SET state = 'running', workflow_id = $2, run_id = $3, branch_id = $4, round = 1,
 		       waiting_reason = 'model', started_at = now()
@@ -126,20 +151,24 @@ func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 	if err != nil {
 		return out, fmt.Errorf("start chat: %w", err)
 	}
+
 	out.Mode = start.Mode
 	if _, err := tx.Exec(ctx, `
 		UPDATE sessions SET active_chat_id = $2, status = 'running', updated_at = now() WHERE id = $1`,
 		session.ID, out.ChatID); err != nil {
 		return out, err
 	}
+
 	if err := tx.Emit(session.ID, out.ChatID, domain.EventChatStart, start); err != nil {
 		return out, err
 	}
+
 	if len(parts) > 0 { // a what-if without a message simply runs on
 		if err := addUserTurn(ctx, tx, session.ID, session.BranchID, out.ChatID, turnID, parts); err != nil {
 			return out, err
 		}
 	}
+
 	return out, sessions.EmitUpdated(ctx, tx, session.ID)
 }
 
@@ -147,11 +176,13 @@ func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 // (finish_reason awaiting_answer), if chat.Wait lets it wait.
 func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.ParkChatOut, error) {
 	var out contract.ParkChatOut
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, found, err := lockChat(ctx, tx, in.ChatID)
 		if err != nil {
 			return err
 		}
+
 		questions := 0
 		if found.State == domain.ChatStateRunning {
 			err := tx.QueryRow(ctx, `SELECT count(*) FROM questions WHERE chat_id = $1 AND state = 'open'`, in.ChatID).Scan(&questions)
@@ -159,28 +190,35 @@ func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.
 				return err
 			}
 		}
+
 		next := chat.Wait(found.State, questions, found.StopRequested)
+
 		out.State = parkState(next)
 		if next == found.State {
 			return nil
 		}
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE chats SET state = 'parked', waiting_reason = 'question', finish_reason = $2, wake_pending = false WHERE id = $1`,
 			in.ChatID, domain.FinishAwaitingAnswer); err != nil {
 			return err
 		}
+
 		return endRound(ctx, tx, session, found, ending{reason: domain.FinishAwaitingAnswer})
 	})
+
 	return out, err
 }
 
 // CheckChat returns to a parked run, after a wake, the state of its chat.
 func (s *Store) CheckChat(ctx context.Context, in contract.CheckChatIn) (contract.ParkChatOut, error) {
 	var state domain.ChatState
+
 	err := s.Pool.QueryRow(ctx, `UPDATE chats SET wake_pending = false WHERE id = $1 RETURNING state`, in.ChatID).Scan(&state)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return contract.ParkChatOut{State: contract.Closed}, nil
 	}
+
 	return contract.ParkChatOut{State: parkState(state)}, err
 }
 
@@ -228,41 +266,55 @@ func lockChat(ctx context.Context, tx pgx.Tx, chatID string) (sessions.Locked, l
 	if err != nil {
 		return session, lockedChat{}, fmt.Errorf("lock the session of chat %s: %w", chatID, err)
 	}
+
 	rows, _ := tx.Query(ctx, `
-		SELECT id, session_id, state, headless, output_schema, steps, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano,
+		SELECT id, session_id, state, headless, output_schema, steps, input_tokens, output_tokens, cache_read_tokens,
+		    cache_write_tokens, cost_nano,
 		       uncosted_tokens, stop_requested,
 		       (extract(epoch FROM now() - coalesce(started_at, now())) * 1000)::bigint AS duration_ms
 		FROM   chats WHERE id = $1`, chatID)
 	chat, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[lockedChat])
+
 	return session, chat, err
 }
 
 // FinishChat ends a chat with its cause, exactly once, as chat.Finish decides: open
 // turns, calls and questions are closed, and chat:end is emitted. Restored holds, by
 // entry, the blocks of open turns as the event log has them.
-func (s *Store) FinishChat(ctx context.Context, in contract.FinishChatIn, restored map[string][]domain.Block) (contract.FinishChatOut, error) {
+func (s *Store) FinishChat(
+	ctx context.Context,
+	in contract.FinishChatIn,
+	restored map[string][]domain.Block,
+) (contract.FinishChatOut, error) {
 	var out contract.FinishChatOut
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.FinishChatOut{}
+
 		session, found, err := lockChat(ctx, tx, in.ChatID)
 		if err != nil {
 			return err
 		}
+
 		if end := chat.Finish(found.State, found.StopRequested, in.Reason); end.Ends {
 			if end.UnlessSteered {
 				if out.More, err = steered(ctx, tx, found); err != nil || out.More {
 					return err
 				}
 			}
+
 			in.Reason = end.Reason
 			if err := endChat(ctx, tx, session, found, in, restored); err != nil {
 				return err
 			}
 		}
+
 		n, err := QueueLength(ctx, tx, session.ID)
 		out.Next = n > 0
+
 		return err
 	})
+
 	return out, err
 }
 
@@ -271,10 +323,18 @@ func steered(ctx context.Context, tx pgx.Tx, chat lockedChat) (waits bool, err e
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM inbox WHERE session_id = $1 AND chat_id = $2 AND kind = 'steer' AND state = 'queued')`,
 		chat.SessionID, chat.ID).Scan(&waits)
+
 	return waits, err
 }
 
-func endChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lockedChat, in contract.FinishChatIn, restored map[string][]domain.Block) error {
+func endChat(
+	ctx context.Context,
+	tx *pg.Tx,
+	session sessions.Locked,
+	chat lockedChat,
+	in contract.FinishChatIn,
+	restored map[string][]domain.Block,
+) error {
 	end := ending{reason: in.Reason, code: in.Code, message: in.Message}
 	if chat.Headless && in.Reason == domain.FinishCompleted {
 		var err error
@@ -282,18 +342,22 @@ func endChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat locke
 			return err
 		}
 	}
+
 	if err := closeOpenWork(ctx, tx, chat, end.reason, restored); err != nil {
 		return err
 	}
+
 	if err := requeueSteered(ctx, tx, chat.SessionID, chat.ID); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none',
 		       finish_reason = $2, error_code = nullif($3, ''), error_message = nullif($4, '')
 		WHERE  id = $1`, chat.ID, end.reason, end.code, end.message); err != nil {
 		return err
 	}
+
 	return endRound(ctx, tx, session, chat, end)
 }
 
@@ -317,16 +381,19 @@ func endRound(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lock
 	if end.code != "" {
 		event.Error = &domain.ChatError{Code: end.code, Message: end.message, Retryable: slices.Contains(passing, end.code)}
 	}
+
 	event.Result = end.result
 	if err := emitChatEnd(ctx, tx, session.ID, chat.ID, event); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE sessions SET active_chat_id = NULL, status = $3, updated_at = now()
 		WHERE  id = $1 AND (active_chat_id = $2 OR active_chat_id IS NULL)`,
 		session.ID, chat.ID, end.reason.SessionStatus()); err != nil {
 		return err
 	}
+
 	return sessions.EmitUpdated(ctx, tx, session.ID)
 }
 
@@ -335,6 +402,7 @@ func emitChatEnd(ctx context.Context, tx *pg.Tx, sessionID, chatID string, end d
 	if err := tx.Emit(sessionID, chatID, domain.EventChatEnd, end); err != nil {
 		return err
 	}
+
 	return webhooks.ChatEnded(ctx, tx, sessionID, chatID, end)
 }
 
@@ -345,6 +413,7 @@ func closeOpenWork(ctx context.Context, tx *pg.Tx, chat lockedChat, reason domai
 	if reason != domain.FinishInterrupted {
 		turnStatus = domain.TurnFailed
 	}
+
 	for entry, blocks := range restored {
 		if _, err := tx.Exec(ctx, `
 			UPDATE entries SET blocks = $2 WHERE id = $1 AND chat_id = $3 AND status = 'streaming' AND `+ofChat("loop_id"),
@@ -352,23 +421,29 @@ func closeOpenWork(ctx context.Context, tx *pg.Tx, chat lockedChat, reason domai
 			return err
 		}
 	}
+
 	asked, err := openQuestionsOfChat(ctx, tx, chat.ID)
 	if err != nil {
 		return err
 	}
+
 	if err := cancelQuestions(ctx, tx, chat.SessionID, asked, string(reason)); err != nil {
 		return err
 	}
+
 	if err := cancelOpenCalls(ctx, tx, chat.SessionID, chat.ID, cancelledResult); err != nil {
 		return err
 	}
+
 	if err := endLoopsOfChat(ctx, tx, chat.ID); err != nil {
 		return err
 	}
+
 	why := ""
 	if turnStatus == domain.TurnFailed {
 		why = "the chat ended: " + string(reason)
 	}
+
 	return closeTurns(ctx, tx, chat.SessionID, chat.ID, turnStatus, why, `chat_id = $1 AND `+ofChat("loop_id"), chat.ID)
 }
 
@@ -389,10 +464,12 @@ func cancelOpenCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result s
 func requeueSteered(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM inbox WHERE session_id = $1 AND chat_id = $2 AND kind = 'steer' AND state = 'queued' ORDER BY id`, sessionID, chatID)
+
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return err
 	}
+
 	for _, row := range left {
 		next := domain.NewID()
 		if _, err := tx.Exec(ctx, `
@@ -401,9 +478,11 @@ func requeueSteered(ctx context.Context, tx pgx.Tx, sessionID, chatID string) er
 			FROM   chats c, inbox i WHERE c.id = $1 AND i.id = $3`, chatID, next, row); err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `UPDATE inbox SET kind = 'message', chat_id = $2 WHERE id = $1`, row, next); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

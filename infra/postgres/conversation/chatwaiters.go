@@ -16,6 +16,7 @@ func (db *Base) ChatWaiters(ctx context.Context, after string, limit int) ([]dom
 		SELECT id, waiter FROM chats
 		WHERE  waiter IS NOT NULL AND state = 'ended' AND NOT waiter_notified AND id > $1 ORDER BY id LIMIT $2`, after, limit)
 	waiters, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.ChatWaiter])
+
 	return waiters, pg.Fault("list chats that are waited for", err)
 }
 

@@ -32,14 +32,17 @@ func (s *Store) CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (cla
 	if turn.Retry != nil {
 		return nil, pg.Fault("close turn", s.closeForRetry(ctx, c))
 	}
+
 	var events pg.Events
 	if err := c.emit(&events); err != nil {
 		return nil, pg.Fault("close turn", err)
 	}
+
 	err = s.UpdateOne(ctx, &events, pg.Statement{Parts: c.parts, Args: c.args, Columns: c.columns(), From: c.from()}, c.fields()...)
 	if err != nil {
 		return nil, pg.Fault("close turn", err)
 	}
+
 	return c.claimed(), nil
 }
 
@@ -47,17 +50,22 @@ func (s *Store) CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (cla
 func (s *Store) closeForRetry(ctx context.Context, c *closing) error {
 	return s.Update(ctx, func(tx *pg.Tx) error {
 		var one int
+
 		err := tx.QueryRow(ctx, `WITH `+c.parts+` SELECT 1 FROM changed`, c.args).Scan(&one)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.ErrFenced
 		}
+
 		if err != nil {
 			return err
 		}
+
 		emitUnpublished(&tx.Events, c.turn.Unpublished)
+
 		if err := keepRetry(ctx, tx, c.turn.TurnKey, c.turn.EntryID, *c.turn.Retry); err != nil {
 			return err
 		}
+
 		return c.emitEnd(&tx.Events)
 	})
 }
@@ -82,10 +90,12 @@ type closing struct {
 
 func newClosing(turn domain.ClosingTurn) *closing {
 	c := &closing{turn: turn, parts: closeEntry, asked: make([]*domain.PendingQuestionRef, len(turn.Calls))}
+
 	waiting := domain.WaitingModel
 	if len(turn.Calls) > 0 {
 		waiting = domain.WaitingTool
 	}
+
 	c.args = sessions.UsageArgs(turn.Model, turn.Usage)
 	maps.Copy(c.args, pgx.NamedArgs{
 		"session": turn.SessionID, "chat": turn.ChatID, "loop": turn.LoopID, "step": turn.Step,
@@ -94,16 +104,20 @@ func newClosing(turn domain.ClosingTurn) *closing {
 		"failure": turn.FailureReason, "reasoning": turn.ReasoningField, "waiting": waiting, "rejected": turn.Rejected,
 		"over": turn.FaultsOver && turn.LoopID == domain.RootLoop,
 	})
+
 	if turn.FaultsOver && turn.LoopID != domain.RootLoop {
 		c.parts += endFaults
 	}
+
 	if writesFiles(turn) {
 		c.parts += addToolBatch
 		c.args["checkpoint"] = domain.NewID()
 	}
+
 	if len(turn.Calls) > 0 {
 		c.addCalls()
 	}
+
 	return c
 }
 
@@ -153,6 +167,7 @@ func writesFiles(turn domain.ClosingTurn) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -240,6 +255,7 @@ func (c *closing) addCalls() {
 		for i, call := range c.turn.Calls {
 			values[i] = of(call)
 		}
+
 		c.args[name] = values
 	}
 	column("call_ids", func(p domain.PlannedCall) string { return p.ID })
@@ -251,18 +267,26 @@ func (c *closing) addCalls() {
 	column("call_results", func(p domain.PlannedCall) string { _, _, result := ledgerEntry(p); return result })
 	column("call_server_ids", func(p domain.PlannedCall) string { return p.ServerCallID })
 	column("call_claimants", func(p domain.PlannedCall) string { return p.Claimant })
+
 	c.args["lease"] = CallLease
 	c.parts += addCalls
 
-	var questions []askedQuestion
-	var loops []reservedLoop
+	var (
+		questions []askedQuestion
+		loops     []reservedLoop
+	)
+
 	for i, call := range c.turn.Calls {
 		c.claims = c.claims || call.Claimant != ""
 		if call.Questions != nil {
 			now := time.Now().UTC()
 			times := call.Policy.Times(now)
 			c.asked[i] = &domain.PendingQuestionRef{
-				QuestionID: domain.NewID(), AskedAt: now, ExpiresAt: times.ExpiresAt, DefaultPolicy: times.DefaultPolicy, SourceLoop: call.Source,
+				QuestionID:    domain.NewID(),
+				AskedAt:       now,
+				ExpiresAt:     times.ExpiresAt,
+				DefaultPolicy: times.DefaultPolicy,
+				SourceLoop:    call.Source,
 			}
 			questions = append(questions, askedQuestion{
 				ID: c.asked[i].QuestionID, Call: call.ID, Questions: call.Questions, AskedAt: c.asked[i].AskedAt, Source: call.Source,
@@ -270,6 +294,7 @@ func (c *closing) addCalls() {
 				ExpiresAt: times.ExpiresAt, Policy: times.DefaultPolicy, EscalateAt: times.EscalateAt,
 			})
 		}
+
 		if f := call.Fork; f != nil {
 			loops = append(loops, reservedLoop{
 				ID: call.ID, Task: f.TaskID, Background: f.Background, Depth: f.Depth, Type: f.AgentType, Description: f.Description,
@@ -278,10 +303,12 @@ func (c *closing) addCalls() {
 			})
 		}
 	}
+
 	if questions != nil {
 		c.parts += addQuestions
 		c.args["questions"] = questions
 	}
+
 	if loops != nil {
 		c.parts += addLoops
 		c.args["forks"] = loops
@@ -294,13 +321,17 @@ func (c *closing) columns() string {
 	if !c.claims {
 		return ""
 	}
-	return `, alive.ok, now(), c.mode, c.headless OR l.task_id IS NOT NULL, ` + captureDueIn("@session") + `, ` + LoopColumns + `, ` + sessions.WorkColumns
+
+	return `, alive.ok, now(), c.mode, c.headless OR l.task_id IS NOT NULL, ` + captureDueIn(
+		"@session",
+	) + `, ` + LoopColumns + `, ` + sessions.WorkColumns
 }
 
 func (c *closing) from() string {
 	if !c.claims {
 		return ""
 	}
+
 	return ` CROSS JOIN alive CROSS JOIN chat c CROSS JOIN locked s LEFT JOIN loops l ON l.id = @loop`
 }
 
@@ -308,7 +339,12 @@ func (c *closing) fields() []any {
 	if !c.claims {
 		return nil
 	}
-	return slices.Concat([]any{&c.alive, &c.startedAt, &c.mode, &c.headless, &c.captureDue}, LoopFields(&c.loop), sessions.WorkFields(&c.session))
+
+	return slices.Concat(
+		[]any{&c.alive, &c.startedAt, &c.mode, &c.headless, &c.captureDue},
+		LoopFields(&c.loop),
+		sessions.WorkFields(&c.session),
+	)
 }
 
 // claimed are the calls that are running now.
@@ -316,7 +352,9 @@ func (c *closing) claimed() []domain.LedgerCall {
 	if !c.alive {
 		return nil
 	}
+
 	var claimed []domain.LedgerCall
+
 	for _, call := range c.turn.Calls {
 		if call.Claimant != "" {
 			claimed = append(claimed, domain.LedgerCall{
@@ -326,6 +364,7 @@ func (c *closing) claimed() []domain.LedgerCall {
 			})
 		}
 	}
+
 	return claimed
 }
 
@@ -333,11 +372,13 @@ func (c *closing) claimed() []domain.LedgerCall {
 // calls, and its end.
 func (c *closing) emit(events *pg.Events) error {
 	emitUnpublished(events, c.turn.Unpublished)
+
 	for i, call := range c.turn.Calls {
 		if err := emitCall(events, c.turn, call, c.asked[i]); err != nil {
 			return err
 		}
 	}
+
 	return c.emitEnd(events)
 }
 
@@ -379,6 +420,7 @@ func emitCall(events *pg.Events, turn domain.ClosingTurn, call domain.PlannedCal
 	if call.Questions != nil {
 		shown = domain.CallAwaitingAnswer
 	}
+
 	if err := events.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, domain.AddToolCallPatch{
 		TurnID: turn.EntryID, PatchType: domain.PatchAddToolCall,
 		ToolCall: domain.PatchedToolCall{
@@ -388,6 +430,7 @@ func emitCall(events *pg.Events, turn domain.ClosingTurn, call domain.PlannedCal
 	}); err != nil || call.Settled == nil {
 		return err
 	}
+
 	return events.Emit(turn.SessionID, turn.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: turn.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
 		Result: call.Settled.Result, Status: call.Settled.Status,

@@ -17,23 +17,32 @@ func headlessEnd(ctx context.Context, tx pgx.Tx, chat lockedChat) (ending, error
 	if err != nil {
 		return ending{}, err
 	}
+
 	end := ending{reason: domain.FinishCompleted}
+
 	result := &domain.ChatResult{Output: text}
 	if chat.OutputSchema != nil {
 		result.Schema = chat.OutputSchema
 		if value, err := domain.JSONAnswer(text); err == nil {
 			result.Output = value
 		} else {
-			end = ending{reason: domain.FinishSchemaMismatch, code: string(domain.FinishSchemaMismatch), message: "the answer is not one JSON value"}
+			end = ending{
+				reason:  domain.FinishSchemaMismatch,
+				code:    string(domain.FinishSchemaMismatch),
+				message: "the answer is not one JSON value",
+			}
 		}
 	}
+
 	end.result = result
+
 	return end, nil
 }
 
 // lastAnswer is the text of the last completed turn of a chat's main loop.
 func lastAnswer(ctx context.Context, tx pgx.Tx, chatID string) (string, error) {
 	var blocks []domain.Block
+
 	err := tx.QueryRow(ctx, `
 		SELECT blocks FROM entries
 		WHERE  chat_id = $1 AND role = 'assistant' AND loop_id = 'root' AND status = 'completed'
@@ -41,11 +50,14 @@ func lastAnswer(ctx context.Context, tx pgx.Tx, chatID string) (string, error) {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return "", err
 	}
+
 	text := ""
+
 	for _, b := range blocks {
 		if b.Type == domain.BlockText {
 			text += b.Content
 		}
 	}
+
 	return text, nil
 }

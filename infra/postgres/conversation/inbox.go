@@ -20,19 +20,24 @@ import (
 // of any process.
 func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error) {
 	var out domain.Enqueued
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = domain.Enqueued{}
 		session, err := sessions.Lock(ctx, tx, send.SessionID, ownerID)
 		if err != nil {
 			return err
 		}
+
 		if ack, found, err := SentBefore(ctx, tx, send); err != nil || found {
 			out.Ack = ack
 			return err
 		}
+
 		out, err = deliver(ctx, tx, session, send)
+
 		return err
 	})
+
 	return out, err
 }
 
@@ -43,6 +48,7 @@ func SentBefore(ctx context.Context, tx pgx.Tx, send domain.Send) (domain.SendAc
 	if send.ClientMessageID == "" {
 		return ack, false, nil
 	}
+
 	err := tx.QueryRow(ctx, `
 		SELECT chat_id, turn_id, delivery_applied, position FROM inbox
 		WHERE  session_id = $1 AND client_message_id = $2`, send.SessionID, send.ClientMessageID).
@@ -50,24 +56,32 @@ func SentBefore(ctx context.Context, tx pgx.Tx, send domain.Send) (domain.SendAc
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ack, false, nil
 	}
+
 	return ack, err == nil, err
 }
 
 // deliver does with a message what chat.Deliver decides.
 func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domain.Send) (domain.Enqueued, error) {
 	state := session.Chats()
-	var asked []domain.Question
-	var err error
+
+	var (
+		asked []domain.Question
+		err   error
+	)
 	if !state.Replaying {
 		if state.Queued, err = QueueLength(ctx, tx, session.ID); err != nil {
 			return domain.Enqueued{}, err
 		}
+
 		if asked, err = OpenQuestionsOf(ctx, tx, session.ID); err != nil {
 			return domain.Enqueued{}, err
 		}
+
 		state.Questions = len(asked)
 	}
+
 	current := ""
+
 	switch state.Current() {
 	case chat.Running:
 		current = *session.ActiveChatID
@@ -82,6 +96,7 @@ func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domai
 	if err == nil && decision.Applied == domain.DeliverSteer {
 		decision, err = joinDecision(ctx, tx, current, send)
 	}
+
 	if err != nil {
 		return domain.Enqueued{}, err
 	}
@@ -93,33 +108,41 @@ func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domai
 			return domain.Enqueued{}, err
 		}
 	}
+
 	if decision.CancelQuestions {
 		if err := cancelQuestions(ctx, tx, session.ID, asked, "message"); err != nil {
 			return domain.Enqueued{}, err
 		}
 	}
+
 	if decision.CloseWaiting {
-		if err := closeWaitingWith(ctx, tx, session.ID, "Cancelled: the user sent a message instead of answering its question."); err != nil {
+		if err := closeWaitingWith(ctx, tx, session.ID, "Cancelled: the user sent a message instead of answering its "+
+			"question."); err != nil {
 			return domain.Enqueued{}, err
 		}
 	}
+
 	if decision.Applied == domain.DeliverSteer {
 		out.Ack, err = steerMessage(ctx, tx, current, send)
 	} else {
 		out.Ack, err = QueueMessage(ctx, tx, session, send, decision)
 	}
+
 	return out, err
 }
 
 // joinDecision decides whether the message can join the chat as it works.
 func joinDecision(ctx context.Context, tx pgx.Tx, chatID string, send domain.Send) (chat.Delivery, error) {
 	var works chat.Settings
+
 	err := tx.QueryRow(ctx, `
-		SELECT mode, headless, output_schema IS DISTINCT FROM $2::jsonb FROM chats WHERE id = $1`, chatID, pg.NullIfEmpty(send.OutputSchema)).
+		SELECT mode, headless, output_schema IS DISTINCT FROM $2::jsonb FROM chats
+		    WHERE id = $1`, chatID, pg.NullIfEmpty(send.OutputSchema)).
 		Scan(&works.Mode, &works.Headless, &works.OtherSchema)
 	if err != nil {
 		return chat.Delivery{}, err
 	}
+
 	return chat.Join(send.Delivery, chat.Conflict(works, send))
 }
 
@@ -131,6 +154,7 @@ func nextChat(ctx context.Context, tx pgx.Tx, sessionID string) (chatID string, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
+
 	return chatID, err
 }
 
@@ -140,8 +164,10 @@ func requestStop(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error
 	if _, err := tx.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, chatID); err != nil {
 		return err
 	}
+
 	_, err := tx.Exec(ctx, `
 		UPDATE inbox SET front = true WHERE session_id = $1 AND chat_id = $2 AND kind = 'message' AND state = 'queued'`, sessionID, chatID)
+
 	return err
 }
 
@@ -153,12 +179,20 @@ func QueueLength(ctx context.Context, tx pgx.Tx, sessionID string) (n int, err e
 
 // QueueMessage makes a message durable as a queued chat of its own, which a run will take.
 // The caller holds the session's lock and has decided that it may wait.
-func QueueMessage(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domain.Send, decision chat.Delivery) (domain.SendAck, error) {
+func QueueMessage(
+	ctx context.Context,
+	tx *pg.Tx,
+	session sessions.Locked,
+	send domain.Send,
+	decision chat.Delivery,
+) (domain.SendAck, error) {
 	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: decision.Applied, Position: decision.Position}
+
 	mode := send.Mode
 	if mode == "" {
 		mode = domain.Mode(session.Mode)
 	}
+
 	_, err := tx.Exec(ctx, `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, output_schema, model, state, waiter)
 		VALUES (@id, @session, @branch, @trigger, @mode, @headless, @schema, @model, 'queued', nullif(@waiter, ''))`,
@@ -170,18 +204,22 @@ func QueueMessage(ctx context.Context, tx *pg.Tx, session sessions.Locked, send 
 	if err != nil {
 		return ack, fmt.Errorf("queue chat: %w", err)
 	}
+
 	if err := insertInbox(ctx, tx, send, "message", ack, decision.Front); err != nil {
 		return ack, err
 	}
+
 	if session.Intent == "" && session.FromMessage {
 		session.Intent = sessions.Title(send.Message)
 		if _, err := tx.Exec(ctx, `UPDATE sessions SET intent = $2 WHERE id = $1`, session.ID, session.Intent); err != nil {
 			return ack, err
 		}
 	}
+
 	if decision.Applied != domain.DeliverRun {
 		return ack, sessions.EmitUpdated(ctx, tx, session.ID)
 	}
+
 	return ack, nil
 }
 
@@ -196,6 +234,7 @@ func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, 
 	if err != nil {
 		return err
 	}
+
 	_, err = tx.Exec(ctx, `
 		INSERT INTO inbox (session_id, client_message_id, kind, chat_id, turn_id, delivery_applied, position, parts, front,
 		                   mode, headless, output_schema)
@@ -209,6 +248,7 @@ func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, 
 	if err != nil {
 		return fmt.Errorf("write inbox: %w", err)
 	}
+
 	return nil
 }
 
@@ -225,21 +265,26 @@ func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) 
 	rows, _ := tx.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
 		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
+
 	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
+
 	for _, id := range closed {
 		if err := cancelOpenCalls(ctx, tx, sessionID, id, result); err != nil {
 			return err
 		}
+
 		if err := endLoopsOfChat(ctx, tx, id); err != nil {
 			return err
 		}
+
 		if err := requeueSteered(ctx, tx, sessionID, id); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -247,25 +292,30 @@ func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) 
 // chat.Stop decides. The flag is durable before any worker is notified.
 func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error) {
 	var out domain.Stopped
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = domain.Stopped{}
 		session, err := sessions.Lock(ctx, tx, sessionID, ownerID)
 		if err != nil {
 			return err
 		}
+
 		state := session.Chats()
 		if andQueue && !state.Replaying {
 			dropped, err := dropQueue(ctx, tx, sessionID)
 			if err != nil {
 				return err
 			}
+
 			out.Stopped = dropped > 0
 		}
+
 		var asked []domain.Question
 		if !state.Replaying && !state.Active {
 			if asked, err = OpenQuestionsOf(ctx, tx, sessionID); err != nil {
 				return err
 			}
+
 			state.Questions = len(asked)
 		}
 
@@ -280,20 +330,27 @@ func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQ
 			if out.ChatID, err = nextChat(ctx, tx, sessionID); err != nil || out.ChatID == "" {
 				return err
 			}
+
 			out.Stopped = true
+
 			return requestStop(ctx, tx, sessionID, out.ChatID)
 		case chat.StopWaiting:
 			out.Stopped, out.Wake = true, true
+
 			if err := cancelQuestions(ctx, tx, sessionID, asked, "stop"); err != nil {
 				return err
 			}
+
 			if err := closeWaitingChats(ctx, tx, sessionID); err != nil {
 				return err
 			}
+
 			return sessions.SetStatus(ctx, tx, sessionID, domain.SessionInterrupted)
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -301,19 +358,23 @@ func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQ
 // that wait to join a chat go with it.
 func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
 	if _, err := tx.Exec(ctx, `
-		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND state = 'queued' AND kind = 'steer'`, sessionID); err != nil {
+		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND state = 'queued'
+		    AND kind = 'steer'`, sessionID); err != nil {
 		return 0, err
 	}
+
 	rows, _ := tx.Query(ctx, `
 		WITH dropped AS (
 			UPDATE inbox SET state = 'cancelled', parts = '[]'
 			WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' RETURNING chat_id)
 		UPDATE chats SET state = 'ended', ended_at = now(), finish_reason = 'interrupted', waiting_reason = 'none'
 		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING chats.id`, sessionID)
+
 	chats, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return 0, err
 	}
+
 	for _, id := range chats {
 		if err := emitChatEnd(ctx, tx, sessionID, id, domain.ChatEnded{
 			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
@@ -321,9 +382,11 @@ func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
 			return 0, err
 		}
 	}
+
 	if len(chats) == 0 {
 		return 0, nil
 	}
+
 	return len(chats), sessions.EmitUpdated(ctx, tx, sessionID)
 }
 
@@ -335,14 +398,18 @@ func FailQueued(ctx context.Context, tx *pg.Tx, sessionID, chatID, code, message
 	if err != nil || tag.RowsAffected() == 0 {
 		return err // a stop of the queue was quicker
 	}
+
 	if _, err := tx.Exec(ctx, `
-		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = 'failed', error_code = $2, error_message = $3
+		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = 'failed', error_code = $2,
+		    error_message = $3
 		WHERE  id = $1`, chatID, code, message); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = 'failed' WHERE id = $1`, sessionID); err != nil {
 		return err
 	}
+
 	return emitChatEnd(ctx, tx, sessionID, chatID, domain.ChatEnded{
 		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,
 		Error: &domain.ChatError{Code: code, Message: message, Retryable: true},

@@ -30,6 +30,7 @@ func (s *Store) ClaimCall(ctx context.Context, toolCallID, claimant string) (dom
 	if err != nil || claimed {
 		return call, domain.CallClaimed, err
 	}
+
 	return s.claimBegun(ctx, toolCallID, claimant)
 }
 
@@ -37,9 +38,11 @@ func (s *Store) ClaimCall(ctx context.Context, toolCallID, claimant string) (dom
 // conditions are those under which chat.ClaimCall answers domain.CallClaimed.
 func (db *Base) claimReserved(ctx context.Context, toolCallID, claimant string) (call domain.LedgerCall, claimed bool, err error) {
 	call.ID = toolCallID
+
 	err = db.Pool.QueryRow(ctx, `
 		UPDATE tool_calls t
-		SET    phase = 'running', attempt = t.attempt + 1, started_at = now(), lease_until = now() + $2::interval, claimed_by = nullif($3, '')
+		SET    phase = 'running', attempt = t.attempt + 1, started_at = now(), lease_until = now() + $2::interval,
+		    claimed_by = nullif($3, '')
 		FROM   chats c, entries e LEFT JOIN loops l ON l.id = e.loop_id, sessions s
 		WHERE  t.id = $1 AND t.phase = 'queued' AND t.status = 'pending'
 		AND    c.id = t.chat_id AND `+Alive+` AND `+permitted+`
@@ -54,6 +57,7 @@ func (db *Base) claimReserved(ctx context.Context, toolCallID, claimant string) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return call, false, nil
 	}
+
 	return call, err == nil, pg.Fault("claim tool call", err)
 }
 
@@ -61,7 +65,9 @@ func (db *Base) claimReserved(ctx context.Context, toolCallID, claimant string) 
 func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (call domain.LedgerCall, state domain.LedgerState, err error) {
 	err = s.InTx(ctx, func(tx pgx.Tx) error {
 		var found chat.Call
+
 		call = domain.LedgerCall{ID: toolCallID, CaptureDue: true} // at most for nothing
+
 		err := tx.QueryRow(ctx, `
 			SELECT t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.phase,
 			       coalesce(t.lease_until > now(), false), coalesce(t.claimed_by = nullif($2, ''), false), `+Alive+`, `+permitted+`,
@@ -75,12 +81,15 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.NotFound, "tool_call_not_found", "tool call %s does not exist", toolCallID)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if state = chat.ClaimCall(found); state != domain.CallClaimed && state != domain.CallAbandoned {
 			return nil
 		}
+
 		return tx.QueryRow(ctx, `
 			UPDATE tool_calls SET phase = 'running', attempt = attempt + 1, started_at = coalesce(started_at, now()),
 			       lease_until = now() + $2::interval, claimed_by = nullif($3, '')
@@ -89,7 +98,9 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 	if err != nil || (state != domain.CallClaimed && state != domain.CallAbandoned) {
 		return call, state, err
 	}
+
 	call.Session, err = sessions.ByID(ctx, s.Pool, call.SessionID)
+
 	return call, state, err
 }
 
@@ -101,6 +112,7 @@ func (db *Base) RenewCall(ctx context.Context, toolCallID string, attempt int) e
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.ErrFenced
 	}
+
 	return err
 }
 
@@ -114,11 +126,13 @@ func (s *Store) RecordCall(ctx context.Context, call domain.LedgerCall, done dom
 	}); err != nil {
 		return err
 	}
+
 	for _, change := range done.Changes {
 		if err := events.Emit(call.SessionID, call.ChatID, domain.EventFileChanged, change); err != nil {
 			return err
 		}
 	}
+
 	return s.UpdateOne(ctx, &events, pg.Statement{
 		Parts: `
 		changed AS (

@@ -24,33 +24,45 @@ func (db *Base) ForkText(ctx context.Context, loopID string) (text domain.ForkTe
 	if errors.Is(err, pgx.ErrNoRows) {
 		return text, forkNotFound(loopID)
 	}
+
 	if err != nil {
 		return text, pg.Fault("read sub-agent", err)
 	}
+
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT e.blocks, e.status FROM entries e
 		WHERE  e.chat_id = $1 AND e.loop_id = $2 AND e.role = 'assistant' ORDER BY e.sequence`, text.ChatID, loopID)
-	var all []string
-	var blocks []domain.Block
-	var status domain.TurnStatus
+
+	var (
+		all    []string
+		blocks []domain.Block
+		status domain.TurnStatus
+	)
+
 	_, err = pgx.ForEachRow(rows, []any{&blocks, &status}, func() error {
 		said := ""
+
 		for _, b := range blocks {
 			if b.Type == domain.BlockText {
 				said += b.Content
 			}
 		}
+
 		text.Last = ""
 		if status == domain.TurnCompleted {
 			text.Last = said
 		}
+
 		if said != "" && status != domain.TurnFailed {
 			all = append(all, said)
 		}
+
 		blocks = nil
+
 		return nil
 	})
 	text.All = strings.Join(all, "\n\n")
+
 	return text, pg.Fault("read what a sub-agent said", err)
 }
 
@@ -62,24 +74,35 @@ func forkNotFound(id string) error {
 // recorded, or its background task ends. A call that was closed with its chat
 // stays as it is. Restored holds, by entry, the blocks of its open turns as the
 // event log has them.
-func (s *Store) EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[string][]domain.Block) (out contract.EndForkOut, err error) {
+func (s *Store) EndFork(
+	ctx context.Context,
+	end domain.ForkEnd,
+	atOnce int,
+	restored map[string][]domain.Block,
+) (out contract.EndForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.EndForkOut{}
+
 		loop, err := lockLoop(ctx, tx, end.LoopID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // deleted with its session
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if loop.State != domain.LoopEnded {
 			if err := closeLoop(ctx, tx, loop, end, restored); err != nil {
 				return err
 			}
 		}
+
 		out.Next, err = nextLoops(ctx, tx, loop, atOnce)
+
 		return err
 	})
+
 	return out, pg.Fault("end sub-agent", err)
 }
 
@@ -87,12 +110,16 @@ func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkE
 	if err := closeLoopWork(ctx, tx, loop, end, restored); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `UPDATE loops SET state = 'ended', result = $2, ended_at = now() WHERE id = $1`, loop.ID, end.Result); err != nil {
+
+	if _, err := tx.Exec(ctx, `UPDATE loops SET state = 'ended', result = $2, ended_at = now()
+		WHERE id = $1`, loop.ID, end.Result); err != nil {
 		return err
 	}
+
 	if loop.Background {
 		return sessions.EndAgentTask(ctx, tx, *loop.TaskID, end)
 	}
+
 	return settleFork(ctx, tx, loop.SessionID, loop.ChatID, loop.EntryID, end)
 }
 
@@ -100,6 +127,7 @@ func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkE
 // one, and emits it.
 func settleFork(ctx context.Context, tx *pg.Tx, sessionID, chatID, entryID string, end domain.ForkEnd) error {
 	var duration int64
+
 	err := tx.QueryRow(ctx, `
 		UPDATE tool_calls SET status = $2, phase = 'finished', result = $3, attempt = attempt + 1,
 		       duration_ms = coalesce((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)
@@ -107,9 +135,11 @@ func settleFork(ctx context.Context, tx *pg.Tx, sessionID, chatID, entryID strin
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return tx.Emit(sessionID, chatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: entryID, PatchType: domain.PatchToolResult, ToolCallID: end.LoopID,
 		Result: end.Result, Status: end.Status, DurationMS: duration,
@@ -120,28 +150,35 @@ func settleFork(ctx context.Context, tx *pg.Tx, sessionID, chatID, entryID strin
 // cancelled, its streaming turn with the text that clients have seen.
 func closeLoopWork(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[string][]domain.Block) error {
 	rows, _ := tx.Query(ctx, `
-		SELECT `+questionColumns+` FROM questions WHERE session_id = $1 AND state = 'open' AND loop_id = $2 ORDER BY id`, loop.SessionID, loop.ID)
+		SELECT `+questionColumns+` FROM questions WHERE session_id = $1 AND state = 'open' AND loop_id = $2
+			ORDER BY id`, loop.SessionID, loop.ID)
+
 	asked, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 	if err != nil {
 		return err
 	}
+
 	if err := cancelQuestions(ctx, tx, loop.SessionID, asked, "sub_agent_ended"); err != nil {
 		return err
 	}
+
 	for entry, blocks := range restored {
 		if _, err := tx.Exec(ctx, `UPDATE entries SET blocks = $2 WHERE id = $1 AND chat_id = $3 AND loop_id = $4 AND status = 'streaming'`,
 			entry, blocks, loop.ChatID, loop.ID); err != nil {
 			return err
 		}
 	}
+
 	const ofLoop = `entry_id IN (SELECT e.id FROM entries e WHERE e.chat_id = $1 AND e.loop_id = $2)`
 	if err := cancelCalls(ctx, tx, loop.SessionID, loop.ChatID, cancelledResult, ofLoop, loop.ChatID, loop.ID); err != nil {
 		return err
 	}
+
 	status, why := domain.TurnFailed, "the sub-agent ended"
 	if end.Status == domain.CallCancelled {
 		status, why = domain.TurnInterrupted, ""
 	}
+
 	return closeTurns(ctx, tx, loop.SessionID, loop.ChatID, status, why, `chat_id = $1 AND loop_id = $2`, loop.ChatID, loop.ID)
 }
 
@@ -158,6 +195,7 @@ func cancelCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result, whic
 		       duration_ms = coalesce((extract(epoch FROM now() - started_at) * 1000)::bigint, 0)
 		WHERE  chat_id = $%d AND status = 'pending' AND %s
 		RETURNING entry_id, id, duration_ms`, n+1, n+2, which), append(args, result, chatID)...)
+
 	patches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.ToolResultPatch, error) {
 		p := domain.ToolResultPatch{PatchType: domain.PatchToolResult, Result: result, Status: domain.CallCancelled}
 		return p, row.Scan(&p.TurnID, &p.ToolCallID, &p.DurationMS)
@@ -165,11 +203,13 @@ func cancelCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result, whic
 	if err != nil {
 		return err
 	}
+
 	for _, p := range patches {
 		if err := tx.Emit(sessionID, chatID, domain.EventTurnPatch, p); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -182,6 +222,7 @@ func closeTurns(ctx context.Context, tx *pg.Tx, sessionID, chatID string, status
 		       duration_ms = (extract(epoch FROM now() - started_at) * 1000)::bigint, failure_reason = nullif($%d, '')
 		WHERE  status = 'streaming' AND %s
 		RETURNING id, duration_ms, coalesce(failure_reason, '')`, n+1, n+2, which), append(args, status, why)...)
+
 	open, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TurnEnded, error) {
 		end := domain.TurnEnded{Status: status}
 		return end, row.Scan(&end.TurnID, &end.DurationMS, &end.FailureReason)
@@ -189,11 +230,13 @@ func closeTurns(ctx context.Context, tx *pg.Tx, sessionID, chatID string, status
 	if err != nil {
 		return err
 	}
+
 	for _, end := range open {
 		if err := tx.Emit(sessionID, chatID, domain.EventTurnEnd, end); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -204,6 +247,7 @@ func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID string) error {
 		UPDATE loops l SET state = 'ended', ended_at = now()
 		WHERE  l.chat_id = $1 AND l.state <> 'ended'
 		AND    (l.task_id IS NULL OR NOT EXISTS (SELECT 1 FROM background_tasks b WHERE b.id = l.task_id))`, chatID)
+
 	return err
 }
 
@@ -215,19 +259,23 @@ func loseForks(ctx context.Context, tx *pg.Tx, chatID string) error {
 		SELECT id FROM loops
 		WHERE  chat_id = $1 AND task_id IS NULL AND state <> 'ended' AND NOT (parent_loop_id = 'root' AND started_at IS NULL)
 		ORDER  BY depth DESC, id`, chatID)
+
 	lost, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
 	}
+
 	for _, id := range lost {
 		loop, err := lockLoop(ctx, tx, id)
 		if err != nil {
 			return err
 		}
+
 		end := domain.ForkEnd{LoopID: id, Status: domain.CallError, Result: "The sub-agent was lost with the run of its chat."}
 		if err := closeLoop(ctx, tx, loop, end, nil); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

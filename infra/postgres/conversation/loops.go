@@ -48,9 +48,12 @@ func LoopFields(l *domain.LoopSettings) []any {
 // whose own sub-agents work do not count, and the first of these needs no slot:
 // it has that of the one that waits for it.
 func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, atOnce int, turn *domain.OpenedTurn) (admitted bool, err error) {
-	var state domain.LoopState
-	var begun, lent bool
-	var busy int
+	var (
+		state       domain.LoopState
+		begun, lent bool
+		busy        int
+	)
+
 	err = tx.QueryRow(ctx, `
 		SELECT l.state, l.started_at IS NOT NULL,
 		       EXISTS (SELECT 1 FROM loops p WHERE p.id = l.parent_loop_id AND p.state = 'running') AND NOT EXISTS (
@@ -65,13 +68,16 @@ func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, atOnce int, t
 	case !lent && busy >= atOnce:
 		return false, queueLoop(ctx, tx, key)
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE loops SET state = 'running', started_at = coalesce(started_at, now()) WHERE id = $1`, key.LoopID); err != nil {
 		return false, err
 	}
+
 	if begun {
 		return true, nil
 	}
+
 	return true, beginLoop(ctx, tx, key, turn.BranchID)
 }
 
@@ -80,6 +86,7 @@ func queueLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey) error {
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
+
 	return sessions.EmitUpdated(ctx, tx, key.SessionID)
 }
 
@@ -88,6 +95,7 @@ func queueLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey) error {
 // run already: it started the task.
 func beginLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, branchID string) error {
 	var prompt string
+
 	err := tx.QueryRow(ctx, `
 		WITH claimed AS (
 			UPDATE tool_calls SET phase = 'running', attempt = attempt + 1, started_at = now()
@@ -96,6 +104,7 @@ func beginLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, branchID stri
 	if err != nil {
 		return fmt.Errorf("begin sub-agent: %w", err)
 	}
+
 	return addTurn(ctx, tx, newTurn{
 		sessionID: key.SessionID, branchID: branchID, chatID: key.ChatID, loopID: key.LoopID, turnID: domain.NewID(),
 		parts: []domain.ContentPart{{Type: "text", Text: prompt}},
@@ -108,6 +117,7 @@ func ForkOf(loopID string) *string {
 	if loopID == domain.RootLoop {
 		return nil
 	}
+
 	return &loopID
 }
 
@@ -116,30 +126,40 @@ func ForkOf(loopID string) *string {
 func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (out contract.PauseForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.PauseForkOut{State: contract.Closed}
+
 		loop, err := lockLoop(ctx, tx, in.LoopID)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && !loop.Alive {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		var open int
 		if err := tx.QueryRow(ctx, `
-			SELECT count(*) FROM questions WHERE session_id = $1 AND state = 'open' AND loop_id = $2`, loop.SessionID, in.LoopID).Scan(&open); err != nil {
+			SELECT count(*) FROM questions WHERE session_id = $1 AND state = 'open'
+			    AND loop_id = $2`, loop.SessionID, in.LoopID).Scan(&open); err != nil {
 			return err
 		}
+
 		if open == 0 && (in.Asked || !in.Children) {
 			out.State = contract.Answered
 			return nil
 		}
+
 		out.State = contract.Parked
+
 		tag, err := tx.Exec(ctx, `UPDATE loops SET state = 'waiting' WHERE id = $1 AND state <> 'waiting'`, in.LoopID)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
+
 		out.Next, err = nextLoops(ctx, tx, loop, atOnce)
+
 		return err
 	})
+
 	return out, pg.Fault("pause sub-agent", err)
 }
 
@@ -163,10 +183,12 @@ func lockLoop(ctx context.Context, tx pgx.Tx, loopID string) (lockedLoop, error)
 		SELECT 1 FROM sessions WHERE id = (SELECT session_id FROM loops WHERE id = $1) FOR UPDATE`, loopID); err != nil {
 		return lockedLoop{}, err
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT l.id, l.session_id, l.chat_id, l.parent_loop_id, l.task_id, l.background, l.state, t.entry_id, `+Alive+` AS alive
 		FROM   loops l JOIN chats c ON c.id = l.chat_id JOIN tool_calls t ON t.id = l.id
 		WHERE  l.id = $1`, loopID)
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[lockedLoop])
 }
 
@@ -178,18 +200,24 @@ func nextLoops(ctx context.Context, tx pgx.Tx, freed lockedLoop, atOnce int) ([]
 		(SELECT id, task_id, background FROM loops WHERE chat_id = $1 AND state = 'queued' ORDER BY created_at, id
 		 LIMIT greatest(0, $3 - `+working("$1")+`))
 		UNION
-		(SELECT id, task_id, background FROM loops WHERE chat_id = $1 AND state = 'queued' AND parent_loop_id = $2 ORDER BY created_at, id LIMIT 1)`,
+		(SELECT id, task_id, background FROM loops WHERE chat_id = $1 AND state = 'queued' AND parent_loop_id = $2
+		    ORDER BY created_at, id LIMIT 1)`,
 		freed.ChatID, freed.ParentID, atOnce)
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-		var id string
-		var task *string
-		var background bool
+		var (
+			id         string
+			task       *string
+			background bool
+		)
 		if err := row.Scan(&id, &task, &background); err != nil {
 			return "", err
 		}
+
 		if background && task != nil {
 			return durable.TaskWorkflowID(*task), nil
 		}
+
 		return durable.ForkWorkflowID(freed.ChatID, id), nil
 	})
 }

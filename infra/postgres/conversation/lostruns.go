@@ -16,13 +16,15 @@ import (
 // with its run is no progress.
 func (db *Base) CountRestart(ctx context.Context, chatID, runID string) (domain.Restart, error) {
 	restart := domain.Restart{Running: true}
+
 	err := db.Pool.QueryRow(ctx, `
 		UPDATE chats c
 		SET    restarts = CASE WHEN was.counted THEN c.restarts WHEN was.steps > c.restart_steps THEN 1 ELSE c.restarts + 1 END,
 		       restart_steps = CASE WHEN was.counted THEN c.restart_steps ELSE was.steps END, restarted_run = $2
 		FROM   (SELECT id, coalesce(restarted_run = $2, false) AS counted, coalesce((
 		            SELECT e.step FROM entries e
-		            WHERE  e.chat_id = $1 AND e.loop_id = 'root' AND e.status IN ('completed', 'paused') ORDER BY e.step DESC LIMIT 1), 0) AS steps
+		            WHERE  e.chat_id = $1 AND e.loop_id = 'root' AND e.status IN ('completed', 'paused') ORDER BY e.step DESC LIMIT 1),
+		                0) AS steps
 		        FROM chats WHERE id = $1 FOR UPDATE) was
 		WHERE  c.id = was.id AND c.state = 'running'
 		RETURNING c.restarts, NOT was.counted, coalesce(c.force_failed, '')`, chatID, runID).
@@ -30,6 +32,7 @@ func (db *Base) CountRestart(ctx context.Context, chatID, runID string) (domain.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.Restart{}, nil
 	}
+
 	return restart, pg.Fault("count a lost run", err)
 }
 
@@ -39,6 +42,7 @@ func (db *Base) ForceFailChat(ctx context.Context, sessionID, reason string) err
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE chats SET force_failed = $2
 		WHERE  id = (SELECT active_chat_id FROM sessions WHERE id = $1) AND state = 'running'`, sessionID, reason)
+
 	return pg.Fault("force a chat to fail", err)
 }
 
@@ -52,15 +56,19 @@ func (s *Store) AbandonChat(ctx context.Context, chatID, code, message string) (
 		if err != nil {
 			return err
 		}
+
 		if chat.State.Open() {
 			if err := s.abandon(ctx, tx, session, chat, code, message); err != nil {
 				return err
 			}
 		}
+
 		n, err := QueueLength(ctx, tx, session.ID)
 		next = n > 0
+
 		return err
 	})
+
 	return next, pg.Fault("abandon a chat", err)
 }
 
@@ -80,11 +88,13 @@ func (s *Store) abandon(ctx context.Context, tx *pg.Tx, session sessions.Locked,
 				"session_id", session.ID, "chat_id", chat.ID, "part", part.what, "error", err)
 		}
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = $2, error_code = $3, error_message = $4
 		WHERE  id = $1`, chat.ID, domain.FinishFailed, code, message); err != nil {
 		return err
 	}
+
 	return endRound(ctx, tx, session, chat, ending{reason: domain.FinishFailed, code: code, message: message})
 }
 

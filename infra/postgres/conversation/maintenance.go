@@ -15,6 +15,7 @@ import (
 // owner means that the caller was authorised otherwise.
 func (db *Base) SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error) {
 	run := domain.SessionRun{SessionID: sessionID}
+
 	err := db.Pool.QueryRow(ctx, `
 		SELECT owner_id, coalesce(solution_id, ''), model FROM sessions
 		WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL`, sessionID, ownerID).
@@ -22,6 +23,7 @@ func (db *Base) SessionRun(ctx context.Context, ownerID, sessionID string) (doma
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, domain.SessionNotFound(sessionID)
 	}
+
 	return run, pg.Fault("read session", err)
 }
 
@@ -49,6 +51,7 @@ func (db *Base) StalledSessions(ctx context.Context, age time.Duration, after st
 			 ORDER  BY c.session_id LIMIT $3)
 		) stalled ORDER BY session_id LIMIT $3`, age, after, limit, wakeKept)
 	stalled, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return stalled, pg.Fault("look for sessions to wake", err)
 }
 
@@ -86,6 +89,7 @@ func (db *Base) openChats(ctx context.Context, where, after string, limit int, a
 		WHERE  c.state = 'running' AND c.trigger <> 'replay' AND c.id > $1 AND `+where+`
 		ORDER  BY c.id LIMIT $2`, append([]any{after, limit}, args...)...)
 	chats, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.OpenChat])
+
 	return chats, pg.Fault("look for running chats", err)
 }
 
@@ -93,20 +97,26 @@ func (db *Base) openChats(ctx context.Context, where, after string, limit int, a
 // that are not published yet.
 func (db *Base) Load(ctx context.Context) (chats map[string]int, queued, unpublished int, err error) {
 	chats = map[string]int{"running": 0, "parked": 0}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT state, count(*) FROM chats WHERE state IN ('running', 'parked') GROUP BY state`).
 		Query(func(rows pgx.Rows) error {
-			var state string
-			var n int
+			var (
+				state string
+				n     int
+			)
+
 			_, err := pgx.ForEachRow(rows, []any{&state, &n}, func() error {
 				chats[state] = n
 				return nil
 			})
+
 			return err
 		})
 	batch.Queue(`SELECT (SELECT count(*) FROM inbox WHERE state = 'queued'), (SELECT count(*) FROM outbox WHERE seq IS NULL)`).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&queued, &unpublished) })
 	err = db.Pool.SendBatch(ctx, &batch).Close()
+
 	return chats, queued, unpublished, pg.Fault("count what is under way", err)
 }
 

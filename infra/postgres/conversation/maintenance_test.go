@@ -22,9 +22,11 @@ func TestStore_BeginChat_clearsWakesOfEndedChats(t *testing.T) {
 	j, _, session, chat := pgtest.Running(t, db)
 	_, err := db.Pool.Exec(t.Context(), `UPDATE chats SET state = 'ended', ended_at = now(), wake_pending = true WHERE id = $1`, chat)
 	require.NoError(t, err)
+
 	stalled := func() []string {
 		found, err := j.StalledSessions(t.Context(), 0, "", 10)
 		require.NoError(t, err)
+
 		return found
 	}
 	require.Equal(t, []string{session}, stalled())
@@ -51,13 +53,16 @@ func TestStore_BeginChat_resumesAfterALostRun(t *testing.T) {
 	}
 	begin("r2") // continued as new
 	begin("r2") // tried again
+
 	_, err := db.CountRestart(t.Context(), chat, "r2")
 	require.NoError(t, err)
 	begin("r3")
 	begin("r3")
+
 	_, err = db.CountRestart(t.Context(), chat, "r3")
 	require.NoError(t, err)
 	begin("r4")
+
 	starts := func() (resumed []bool) {
 		for _, e := range log.Events() {
 			var start domain.ChatStarted
@@ -67,8 +72,10 @@ func TestStore_BeginChat_resumesAfterALostRun(t *testing.T) {
 				resumed = append(resumed, start.Resumed)
 			}
 		}
+
 		return resumed
 	}
+
 	require.Eventually(t, func() bool { return slices.Equal([]bool{false, true, true}, starts()) }, time.Minute, 5*time.Millisecond)
 }
 
@@ -101,11 +108,13 @@ func TestDB_CountRestart(t *testing.T) {
 	count := func(run string) domain.Restart {
 		r, err := db.CountRestart(t.Context(), chat, run)
 		require.NoError(t, err)
+
 		return r
 	}
 	require.Equal(t, domain.Restart{Running: true, Counted: true, Count: 1}, count("r1"))
 	require.Equal(t, domain.Restart{Running: true, Count: 1}, count("r1"), "a run is lost once")
 	require.Equal(t, 2, count("r2").Count)
+
 	key := domain.TurnKey{SessionID: session, ChatID: chat, LoopID: domain.RootLoop, Step: 1}
 	turn, _, err := j.OpenTurn(t.Context(), key, "m", 1, "")
 	require.NoError(t, err)
@@ -140,7 +149,10 @@ func TestStore_AbandonChat(t *testing.T) {
 	_, _, err = j.OpenTurn(t.Context(), key, "m", 1, "")
 	require.NoError(t, err)
 	steered, err := j.Enqueue(t.Context(), user.ID, domain.Send{
-		SessionID: session, Message: []domain.ContentPart{{Type: "text", Text: "and then?"}}, Delivery: domain.DeliverSteer, Trigger: domain.TriggerUser,
+		SessionID: session,
+		Message:   []domain.ContentPart{{Type: "text", Text: "and then?"}},
+		Delivery:  domain.DeliverSteer,
+		Trigger:   domain.TriggerUser,
 	})
 	require.NoError(t, err)
 	require.Equal(t, domain.DeliverSteer, steered.Ack.DeliveryApplied)
@@ -148,6 +160,7 @@ func TestStore_AbandonChat(t *testing.T) {
 	next, err := j.AbandonChat(t.Context(), chat, domain.CodeInternal, "could not be finished")
 	require.NoError(t, err)
 	require.True(t, next, "the steered message has a chat of its own")
+
 	var state, reason, call, open string
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `
 		SELECT c.state, c.finish_reason, (SELECT status FROM tool_calls WHERE id = 'call1'),
@@ -168,17 +181,20 @@ func TestDB_RunningChats_leavesOutThoseThatShowHeartbeats(t *testing.T) {
 	lost := func() int {
 		found, err := db.RunningChats(t.Context(), 10*time.Second, "", 10)
 		require.NoError(t, err)
+
 		return len(found)
 	}
 	set := func(statement string) {
 		_, err := db.Pool.Exec(t.Context(), statement, chat)
 		require.NoError(t, err)
 	}
+
 	require.Zero(t, lost(), "it has just begun")
 	set(`UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = $1`)
 	require.Zero(t, lost(), "its message has just become a turn")
 	set(`UPDATE entries SET started_at = now() - interval '1 minute', ended_at = NULL WHERE chat_id = $1`)
 	require.Equal(t, 1, lost())
+
 	key := domain.TurnKey{SessionID: session, ChatID: chat, LoopID: domain.RootLoop, Step: 1}
 	_, _, err := j.OpenTurn(t.Context(), key, "m", 1, "")
 	require.NoError(t, err)
@@ -193,19 +209,26 @@ func TestDB_RunningChats_leavesOutThoseThatShowHeartbeats(t *testing.T) {
 func TestDB_Lead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
+
 	leading := make(chan context.Context)
 	first := make(chan error, 1)
+
 	go func() {
 		led, err := db.Lead(ctx, "test", func(ctx context.Context) {
 			leading <- ctx
+
 			<-ctx.Done()
 		})
 		require.True(t, led)
+
 		first <- err
 	}()
+
 	<-leading
+
 	led, err := db.Lead(ctx, "test", func(context.Context) { t.Error("two lead") })
 	require.NoError(t, err)
 	require.False(t, led)
@@ -232,11 +255,15 @@ func TestDB_PruneAudit(t *testing.T) {
 		INSERT INTO audit (id, actor_id, action, target, created_at)
 		SELECT lpad(n::text, 4, '0'), '', '', '', now() - interval '1 day' * (100 - n) FROM generate_series(1, 100) n`)
 	require.NoError(t, err)
+
 	removed := int64(0)
+
 	for range 10 {
 		n, err := db.PruneAudit(t.Context(), 30*24*time.Hour, 25)
 		require.NoError(t, err)
+
 		removed += n
 	}
+
 	require.EqualValues(t, 70, removed)
 }

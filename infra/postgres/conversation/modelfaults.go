@@ -26,6 +26,7 @@ func faultsTable(key domain.TurnKey) (table, id string) {
 	if key.LoopID == domain.RootLoop {
 		return "chats", key.ChatID
 	}
+
 	return "loops", key.LoopID
 }
 
@@ -36,17 +37,21 @@ func (s *Store) ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID str
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, key.SessionID); err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			UPDATE entries SET attempt = $3, max_attempt = greatest(max_attempt, $2)
 			WHERE  id = $1 AND attempt = $2 AND status = 'streaming'`, entryID, attempt, released)
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.ErrFenced
 		}
+
 		return keepRetry(ctx, tx, key, entryID, retry)
 	})
+
 	return pg.Fault("release turn", err)
 }
 
@@ -61,15 +66,18 @@ func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID strin
 			return fmt.Errorf("count model fault: %w", err)
 		}
 	}
+
 	if err := tx.Emit(key.SessionID, key.ChatID, domain.EventTurnPatch, domain.RetryPatch{
 		TurnID: entryID, PatchType: domain.PatchRetry, Attempt: retry.Attempt, Reason: retry.Reason,
 		NextAttemptAt: time.Now().UTC().Add(retry.Wait),
 	}); err != nil {
 		return err
 	}
+
 	if key.LoopID != domain.RootLoop {
 		return nil
 	}
+
 	return WaitForModel(ctx, tx, key.SessionID, key.ChatID, retry.Waiting, retry.Wait)
 }
 
@@ -77,6 +85,7 @@ func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID strin
 // waited for something else before.
 func WaitForModel(ctx context.Context, tx *pg.Tx, sessionID, chatID string, reason domain.WaitingReason, wait time.Duration) error {
 	var changed bool
+
 	err := tx.QueryRow(ctx, `
 		UPDATE chats c SET waiting_reason = $2, waiting_until = now() + $3::interval
 		FROM   (SELECT id, waiting_reason FROM chats WHERE id = $1) before
@@ -84,6 +93,7 @@ func WaitForModel(ctx context.Context, tx *pg.Tx, sessionID, chatID string, reas
 	if err != nil || !changed {
 		return err
 	}
+
 	return sessions.EmitUpdated(ctx, tx, sessionID)
 }
 
@@ -92,8 +102,10 @@ func callResumes(ctx context.Context, tx *pg.Tx, key domain.TurnKey, found found
 	if key.LoopID != domain.RootLoop || found.waiting != domain.WaitingModelDown && found.waiting != domain.WaitingRateLimit {
 		return nil
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = $1`, key.ChatID); err != nil {
 		return err
 	}
+
 	return sessions.EmitUpdated(ctx, tx, key.SessionID)
 }

@@ -16,6 +16,7 @@ func (db *Base) OpenQuestions(ctx context.Context, userID string, offset, limit 
 		FROM   sessions s CROSS JOIN LATERAL (
 			SELECT * FROM questions WHERE session_id = s.id AND state = 'open' OFFSET 0) q
 		WHERE  s.owner_id = $1 AND s.deleted_at IS NULL AND s.status IN ('running', 'waiting_for_input')`
+
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT CASE WHEN q.guards IS NULL THEN 'question' ELSE 'permission' END, q.session_id, q.intent, q.chat_id, q.id, q.tool_call_id,
 		       q.questions, q.source_loop, q.asked_at, q.expires_at, q.default_policy, c.trigger, r.task_id, r.id, q.total
@@ -24,6 +25,7 @@ func (db *Base) OpenQuestions(ctx context.Context, userID string, offset, limit 
 		JOIN   chats c ON c.id = q.chat_id
 		LEFT   JOIN scheduled_runs r ON c.trigger = 'schedule' AND r.id = substr(c.waiter, length('schedule-run/') + 1)
 		ORDER  BY q.asked_at, q.id`, userID, limit, offset)
+
 	page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item domain.InboxItem, err error) {
 		return item, row.Scan(&item.Kind, &item.SessionID, &item.Intent, &item.ChatID, &item.QuestionID, &item.ToolCallID,
 			&item.Questions, &item.SourceLoop, &item.AskedAt, &item.ExpiresAt, &item.DefaultPolicy, &item.Trigger,
@@ -32,5 +34,6 @@ func (db *Base) OpenQuestions(ctx context.Context, userID string, offset, limit 
 	if err == nil && len(page) == 0 && offset > 0 {
 		err = db.Pool.QueryRow(ctx, `SELECT count(*)`+waiting, userID).Scan(&total)
 	}
+
 	return page, total, pg.Fault("list what waits", err)
 }

@@ -22,20 +22,25 @@ func decideGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer
 	if q.Guards == nil {
 		return nil
 	}
+
 	decision, extent, reason := domain.PermissionVerdict(answer)
 	if decision != domain.PermissionAllow {
 		refused := "Not carried out: the user did not allow this call."
 		if by == domain.AnsweredByPolicy {
 			refused = "Not carried out: no user said in time whether it is allowed."
 		}
+
 		if reason = strings.TrimSpace(reason); reason != "" {
 			refused += " The user says: " + reason
 		}
+
 		return settleGuarded(ctx, tx, q, domain.CallError, refused)
 	}
+
 	if extent == domain.PermittedOnce || len(q.Allows) == 0 {
 		return nil
 	}
+
 	if extent == domain.PermittedAlways {
 		if kept, err := allowAlways(ctx, tx, q); kept || err != nil {
 			return err
@@ -46,6 +51,7 @@ func decideGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer
 		UPDATE sessions SET setup = jsonb_set(setup, '{permissions}', $2::jsonb || coalesce(setup->'permissions', '[]'))
 		WHERE  id = $1 AND jsonb_array_length(coalesce(setup->'permissions', '[]')) + jsonb_array_length($2::jsonb) <= $3`,
 		q.SessionID, q.Allows, domain.MaxPermissionRules)
+
 	return err
 }
 
@@ -56,19 +62,23 @@ func allowAlways(ctx context.Context, tx *pg.Tx, q domain.Question) (kept bool, 
 	if err := tx.QueryRow(ctx, `SELECT owner_id FROM sessions WHERE id = $1`, q.SessionID).Scan(&owner); err != nil {
 		return false, err
 	}
+
 	for _, allowed := range q.Allows {
 		rule, err := domain.ParseNetworkRule(allowed.Pattern)
 		if err != nil || allowed.Tool != domain.NetworkTool {
 			return false, nil
 		}
+
 		_, err = accounts.SetNetworkRule(ctx, tx, owner, rule, domain.PermissionAllow)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
+
 		if err != nil {
 			return false, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -78,7 +88,9 @@ func settleGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, status dom
 	if q.Guards == nil {
 		return nil
 	}
+
 	var entry string
+
 	err := tx.QueryRow(ctx, `
 		WITH ended AS (UPDATE loops SET state = 'ended', ended_at = now() WHERE id = $1 AND state <> 'ended')
 		UPDATE tool_calls SET status = $2, phase = 'finished', result = $3
@@ -86,9 +98,11 @@ func settleGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, status dom
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return tx.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: entry, PatchType: domain.PatchToolResult, ToolCallID: *q.Guards, Result: result, Status: status,
 	})

@@ -46,6 +46,7 @@ type recorder struct {
 func (r *recorder) keep(sql string, args []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.sent = append(r.sent, statement{sql, args})
 }
 
@@ -70,29 +71,37 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 	user := pgtest.User(t, db, "owner", false)
 	own, err := db.Pool.Acquire(t.Context())
 	require.NoError(t, err)
+
 	defer own.Release()
+
 	filling, err := pgx.Connect(t.Context(), testkit.AsSuperuser(t, own.Conn().Config().ConnString()))
 	require.NoError(t, err)
+
 	defer filling.Close(context.Background())
+
 	for _, fill := range []string{
 		`ALTER TABLE entries DISABLE TRIGGER ALL; ALTER TABLE sessions DISABLE TRIGGER ALL`,
 		`INSERT INTO sessions (id, owner_id, active_branch_id, status) SELECT 's' || n, '` + user.ID + `', 'b' || n, 'completed' FROM generate_series(1, 10000) n`,
 		`INSERT INTO branches (id, session_id, lineage, next_sequence)
 		 SELECT 'b' || n, 's' || n, jsonb_build_array(jsonb_build_object('branch_id', 'b' || n)), 10 FROM generate_series(1, 10000) n`,
 		`INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, round, archived_round, started_at, ended_at, steps)
-		 SELECT 'c' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'user', 'executing', 'ended', 1, 1, now(), now(), 1 FROM generate_series(1, 100000) n`,
+		 SELECT 'c' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'user', 'executing', 'ended', 1, 1, now(), now(), 1
+		     FROM generate_series(1, 100000) n`,
 		`INSERT INTO inbox (session_id, client_message_id, kind, chat_id, turn_id, delivery_applied, position, parts, state)
 		 SELECT 's' || n % 10000 + 1, 'm' || n, 'message', 'c' || n, 't' || n, 'run', 0, '[]', 'taken' FROM generate_series(1, 100000) n`,
 		`INSERT INTO inbox (session_id, kind, chat_id, turn_id, delivery_applied, position, parts, created_at)
 		 SELECT 's' || n, 'steer', 'c' || n, 'q' || n, 'steer', 0, '[]', now() FROM generate_series(5000, 5500) n`,
 		`INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, step, ended_at)
-		 SELECT 'e' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, n / 10000, 'c' || n, 'assistant', 'completed', 1, now() FROM generate_series(1, 99999) n`,
+		 SELECT 'e' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, n / 10000, 'c' || n, 'assistant', 'completed', 1, now()
+		     FROM generate_series(1, 99999) n`,
 		`INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
-		 SELECT 'call' || n, 's' || n % 10000 + 1, 'c' || n, 'e' || n, 0, 'Bash', 'Bash', '{}', 'done', 'finished' FROM generate_series(1, 99999) n`,
+		 SELECT 'call' || n, 's' || n % 10000 + 1, 'c' || n, 'e' || n, 0, 'Bash', 'Bash', '{}', 'done', 'finished'
+		     FROM generate_series(1, 99999) n`,
 		`INSERT INTO audit (id, actor_id, action, target, created_at)
 		 SELECT lpad(n::text, 10, '0'), '', '', '', now() - interval '400 days' * (100000 - n) / 100000 FROM generate_series(1, 100000) n`,
 		`INSERT INTO idempotency_keys (user_id, key, request) SELECT 'u', 'k' || n, '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO background_tasks (id, session_id, kind, title, status) SELECT 't' || n, 's' || n % 10000 + 1, 'shell', '', 'completed' FROM generate_series(1, 20000) n`,
+		`INSERT INTO background_tasks (id, session_id, kind, title, status) SELECT 't' || n, 's' || n % 10000 + 1, 'shell', '',
+			'completed' FROM generate_series(1, 20000) n`,
 		`INSERT INTO compactions (id, session_id, branch_id, loop_id, trigger, state)
 		 SELECT 'k' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'root', 'manual', 'completed' FROM generate_series(1, 20000) n`,
 		`ALTER TABLE entries ENABLE TRIGGER ALL; ALTER TABLE sessions ENABLE TRIGGER ALL`,
@@ -101,20 +110,25 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 		_, err := filling.Exec(t.Context(), fill, pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err, fill)
 	}
+
 	return user
 }
 
 // recorded is a store on the same database that keeps what it sends.
 func recorded(t *testing.T, db *postgres.DB) (*postgres.Store, *recorder) {
 	t.Helper()
+
 	seen := &recorder{}
 	conn, err := db.Pool.Acquire(t.Context())
 	require.NoError(t, err)
+
 	url := conn.Conn().Config().ConnString()
 	conn.Release()
+
 	traced, err := postgres.Open(t.Context(), url, postgres.Options{Tracer: seen})
 	require.NoError(t, err)
 	t.Cleanup(traced.Close)
+
 	return postgres.NewStore(traced, &pgtest.Log{}, slog.New(slog.DiscardHandler)), seen
 }
 
@@ -138,9 +152,11 @@ func (p plan) faults() (found []string) {
 	case large[p.Relation] && p.Type != "ModifyTable" && read > mostRead:
 		found = append(found, fmt.Sprintf("reads %.0f rows of %s by %s", read, p.Relation, p.Type))
 	}
+
 	for _, below := range p.Plans {
 		found = append(found, below.faults()...)
 	}
+
 	return found
 }
 
@@ -148,46 +164,60 @@ func (p plan) faults() (found []string) {
 // run twice, because it inserts a row, is only planned.
 func explained(t *testing.T, db *postgres.DB, s statement) plan {
 	t.Helper()
+
 	var plans []struct{ Plan plan }
+
 	explain := func(how string) error {
 		undone := errors.New("undone")
+
 		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 			var raw []byte
 			if err := tx.QueryRow(t.Context(), "EXPLAIN ("+how+"FORMAT JSON) "+s.sql, s.args...).Scan(&raw); err != nil {
 				return err
 			}
+
 			return errors.Join(undone, json.Unmarshal(raw, &plans))
 		})
 		if errors.Is(err, undone) {
 			return nil
 		}
+
 		return err
 	}
+
 	err := explain("ANALYZE, ")
 	if pgErr, refused := errors.AsType[*pgconn.PgError](err); refused && pgErr.Code == "23505" {
 		err = explain("")
 	}
+
 	require.NoError(t, err, s.sql)
 	require.Len(t, plans, 1)
+
 	return plans[0].Plan
 }
 
 // boundedReads holds that no statement that was sent reads much of a large table.
 func boundedReads(t *testing.T, db *postgres.DB, seen *recorder) {
 	t.Helper()
+
 	checked := map[string]bool{}
+
 	for _, s := range seen.sent {
 		verb, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(s.sql)), " ")
+
 		verb = strings.TrimSpace(verb)
-		if checked[s.sql] || !strings.HasPrefix(verb, "SELECT") && !strings.HasPrefix(verb, "UPDATE") && !strings.HasPrefix(verb, "DELETE") &&
-			!strings.HasPrefix(verb, "WITH") && !strings.HasPrefix(verb, "INSERT") {
+		if checked[s.sql] ||
+			!strings.HasPrefix(verb, "SELECT") && !strings.HasPrefix(verb, "UPDATE") && !strings.HasPrefix(verb, "DELETE") &&
+				!strings.HasPrefix(verb, "WITH") && !strings.HasPrefix(verb, "INSERT") {
 			continue
 		}
+
 		checked[s.sql] = true
 		for _, fault := range explained(t, db, s).faults() {
 			t.Errorf("%s:\n%s", fault, s.sql)
 		}
 	}
+
 	require.NotEmpty(t, checked)
 }
 
@@ -196,6 +226,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 	db := pgtest.Open(t)
 	grown(t, db)
 	store, seen := recorded(t, db)
+
 	ctx := t.Context()
 	for name, look := range map[string]func() error{
 		"stalled":     func() error { _, err := store.StalledSessions(ctx, 0, "", 200); return err },
@@ -223,11 +254,13 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 			if err := store.DeleteSession(ctx, "s3"); err != nil {
 				return err
 			}
+
 			return store.PurgeSession(ctx, "s3")
 		},
 	} {
 		require.NoError(t, look(), name)
 	}
+
 	boundedReads(t, db, seen)
 }
 
@@ -242,6 +275,7 @@ func TestPlans_stepsReadLittleOfLargeTables(t *testing.T) {
 			SessionID: "s7", Message: []domain.ContentPart{{Type: "text", Text: "hello"}}, Delivery: delivery, Trigger: domain.TriggerUser,
 		})
 		require.NoError(t, err)
+
 		return out
 	}
 	chat := send(domain.DeliverEnqueue).Ack.ChatID
@@ -249,6 +283,7 @@ func TestPlans_stepsReadLittleOfLargeTables(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, chat, begun.ChatID)
 	send(domain.DeliverSteer)
+
 	key := domain.TurnKey{SessionID: "s7", ChatID: chat, LoopID: domain.RootLoop, Step: 1}
 	_, err = store.Weigh(ctx, key)
 	require.NoError(t, err)

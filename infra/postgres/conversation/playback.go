@@ -18,20 +18,28 @@ func ClosePlayback(ctx context.Context, tx *pg.Tx, session sessions.Locked) erro
 		if err != nil {
 			return err
 		}
+
 		if err := closeOpenWork(ctx, tx, chat, domain.FinishInterrupted, nil); err != nil {
 			return err
 		}
+
 		if err := endPlayedChat(ctx, tx, chat.ID, domain.FinishInterrupted); err != nil {
 			return err
 		}
+
 		if err := tx.Emit(session.ID, chat.ID, domain.EventChatEnd, domain.ChatEnded{
-			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted, Steps: chat.Steps, DurationMS: chat.DurationMS,
-			Usage: chat.usage(),
+			Status:       domain.FinishInterrupted.Status(),
+			FinishReason: domain.FinishInterrupted,
+			Steps:        chat.Steps,
+			DurationMS:   chat.DurationMS,
+			Usage:        chat.usage(),
 		}); err != nil {
 			return err
 		}
+
 		return sessions.SetStatus(ctx, tx, session.ID, domain.SessionInterrupted)
 	}
+
 	if session.Status != string(domain.SessionWaitingForInput) {
 		return nil
 	}
@@ -40,12 +48,15 @@ func ClosePlayback(ctx context.Context, tx *pg.Tx, session sessions.Locked) erro
 	if err != nil {
 		return err
 	}
+
 	if err := cancelQuestions(ctx, tx, session.ID, asked, "stop"); err != nil {
 		return err
 	}
+
 	if err := EndWaitingPlayback(ctx, tx, session.ID); err != nil {
 		return err
 	}
+
 	return sessions.SetStatus(ctx, tx, session.ID, domain.SessionInterrupted)
 }
 
@@ -56,7 +67,10 @@ func endPlayedChat(ctx context.Context, tx pgx.Tx, chatID string, reason domain.
 		chatID, reason); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `UPDATE sessions SET active_chat_id = NULL WHERE active_chat_id = $1 AND id = (SELECT session_id FROM chats WHERE id = $1)`, chatID)
+
+	_, err := tx.Exec(ctx, `UPDATE sessions SET active_chat_id = NULL WHERE active_chat_id = $1
+		AND id = (SELECT session_id FROM chats WHERE id = $1)`, chatID)
+
 	return err
 }
 
@@ -65,6 +79,7 @@ func endPlayedChat(ctx context.Context, tx pgx.Tx, chatID string, reason domain.
 func EndWaitingPlayback(ctx context.Context, tx pgx.Tx, sessionID string) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none' WHERE session_id = $1 AND state = 'parked'`, sessionID)
+
 	return err
 }
 
@@ -76,8 +91,10 @@ func PausePlayback(ctx context.Context, tx *pg.Tx, session sessions.Locked) (sto
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
+
 	if err := ClosePlayback(ctx, tx, session); err != nil {
 		return false, err
 	}
+
 	return true, sessions.EmitUpdated(ctx, tx, session.ID)
 }

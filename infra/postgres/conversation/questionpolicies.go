@@ -21,6 +21,7 @@ func (db *Base) ExpiredQuestions(ctx context.Context, after string, limit int) (
 		WHERE  q.state = 'open' AND q.expires_at <= now() AND q.id > $1 AND s.deleted_at IS NULL AND s.operation_id IS NULL
 		ORDER  BY q.id LIMIT $2`, after, limit)
 	expired, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.ExpiredQuestion])
+
 	return expired, pg.Fault("look for questions whose time is over", err)
 }
 
@@ -32,19 +33,24 @@ func (db *Base) EscalateQuestions(ctx context.Context, limit int) (escalated int
 			UPDATE questions SET escalate_at = NULL WHERE id IN (
 				SELECT id FROM questions WHERE state = 'open' AND escalate_at <= now() ORDER BY escalate_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 			RETURNING id, session_id, chat_id`, limit)
+
 		type waiting struct{ ID, SessionID, ChatID string }
+
 		due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[waiting])
 		if err != nil {
 			return err
 		}
+
 		escalated = int64(len(due))
 		for _, q := range due {
 			if err := webhooks.QuestionEscalated(ctx, tx, q.SessionID, q.ChatID, q.ID); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return escalated, pg.Fault("escalate questions", err)
 }
 
@@ -57,5 +63,6 @@ func (db *Base) InboxQuestion(ctx context.Context, ownerID, questionID string) (
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.Newf(domain.NotFound, "question_not_found", "question %s does not exist", questionID)
 	}
+
 	return sessionID, toolCallID, pg.Fault("read question", err)
 }

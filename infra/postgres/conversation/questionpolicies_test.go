@@ -15,11 +15,17 @@ func TestBase_questionPolicies(t *testing.T) {
 		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookQuestionEscalated}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
+
 	for id, call := range map[string]string{"due": "asks", "later": "asks more"} {
-		d.set(`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, expires_at, default_policy, escalate_at)
+		d.set(
+			`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, expires_at, default_policy, escalate_at)
 			VALUES ($1, $2, 'chat', 'turn of root', $3, 'root', '[{"question":"Which?"}]',
 			        now() + CASE WHEN $1 = 'due' THEN interval '0' ELSE '1 hour' END,
-			        'first_option', now() + CASE WHEN $1 = 'due' THEN interval '0' ELSE '1 hour' END)`, id, d.id, call)
+			        'first_option', now() + CASE WHEN $1 = 'due' THEN interval '0' ELSE '1 hour' END)`,
+			id,
+			d.id,
+			call,
+		)
 	}
 
 	for _, want := range []int64{1, 0} {
@@ -27,6 +33,7 @@ func TestBase_questionPolicies(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, escalated, "each once")
 	}
+
 	_, total, err := d.store.WebhookDeliveries(t.Context(), d.owner, hook.ID, "", "", 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, total)

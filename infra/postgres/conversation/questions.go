@@ -19,6 +19,7 @@ func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain
 	rows, _ := tx.Query(ctx, `
 		SELECT `+questionColumns+` FROM questions
 		WHERE  session_id = $1 AND state = 'open' ORDER BY id`, sessionID)
+
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 }
 
@@ -26,7 +27,8 @@ func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain
 // that the owner has.
 func (db *Base) Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error) {
 	err = db.Pool.QueryRow(ctx, `
-		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.asked_at, q.guards, q.allows, q.state = 'open'
+		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.asked_at, q.guards, q.allows,
+		    q.state = 'open'
 		FROM   questions q JOIN sessions s ON s.id = q.session_id
 		WHERE  q.session_id = $1 AND q.tool_call_id = $2 AND s.owner_id = $3 AND s.deleted_at IS NULL`,
 		sessionID, toolCallID, ownerID).
@@ -34,8 +36,10 @@ func (db *Base) Question(ctx context.Context, ownerID, sessionID, toolCallID str
 	if errors.Is(err, pgx.ErrNoRows) {
 		none := domain.Newf(domain.Invalid, domain.CodeInvalidAnswer, "no question was asked by this tool call")
 		none.Fields = []domain.Field{{Location: "body.askuser_answer.tool_call_id", Message: none.Message}}
+
 		return q, false, none
 	}
+
 	return q, open, err
 }
 
@@ -49,27 +53,35 @@ func (s *Store) ResolveQuestion(ctx context.Context, ownerID string, q domain.Qu
 		if err != nil {
 			return err
 		}
+
 		if err := session.Chats().Free(); err != nil {
 			return err // an operation on the history may be about to cancel the question
 		}
+
 		tag, err := tx.Exec(ctx, `
 			UPDATE questions SET state = 'answered', answer = $2, resolved_by = $3, resolved_at = now()
 			WHERE  id = $1 AND state = 'open'`, q.ID, json.RawMessage(result), by)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
+
 		resolved = true
+
 		if err := settleQuestion(ctx, tx, q, domain.CallDone, result, "answered", by); err != nil {
 			return err
 		}
+
 		if err := decideGuarded(ctx, tx, q, by, result); err != nil {
 			return err
 		}
+
 		if err := completePausedTurns(ctx, tx, q.ChatID, domain.TurnCompleted); err != nil {
 			return err
 		}
+
 		return resumeWaitingChat(ctx, tx, q.SessionID, q.ChatID)
 	})
+
 	return resolved, err
 }
 
@@ -80,7 +92,9 @@ func cancelQuestions(ctx context.Context, tx *pg.Tx, sessionID string, asked []d
 	if by != "message" {
 		turnStatus, result = domain.TurnInterrupted, "The question was cancelled before it was answered."
 	}
+
 	chats := map[string]bool{}
+
 	for _, q := range asked {
 		tag, err := tx.Exec(ctx, `
 			UPDATE questions SET state = 'cancelled', resolved_by = $2, resolved_at = now()
@@ -88,28 +102,36 @@ func cancelQuestions(ctx context.Context, tx *pg.Tx, sessionID string, asked []d
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			continue
 		}
+
 		if err := settleQuestion(ctx, tx, q, domain.CallCancelled, result, "cancelled", by); err != nil {
 			return err
 		}
-		if err := settleGuarded(ctx, tx, q, domain.CallCancelled, "Not carried out: the user did not say whether it is allowed."); err != nil {
+
+		if err := settleGuarded(ctx, tx, q, domain.CallCancelled, "Not carried out: the user did not say whether it is "+
+			"allowed."); err != nil {
 			return err
 		}
+
 		chats[q.ChatID] = true
 	}
+
 	for chat := range chats {
 		if err := completePausedTurns(ctx, tx, chat, turnStatus); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // settleQuestion closes the tool call of a question and emits it.
 func settleQuestion(ctx context.Context, tx *pg.Tx, q domain.Question, status domain.ToolCallStatus, result, resolution, by string) error {
 	var duration int64
+
 	err := tx.QueryRow(ctx, `
 		UPDATE tool_calls
 		SET    status = $2, result = $3, phase = 'finished',
@@ -118,11 +140,13 @@ func settleQuestion(ctx context.Context, tx *pg.Tx, q domain.Question, status do
 	if err != nil {
 		return err
 	}
+
 	if err := tx.Emit(q.SessionID, q.ChatID, domain.EventQuestionResolved, domain.QuestionResolved{
 		QuestionID: q.ID, ToolCallID: q.ToolCallID, Resolution: resolution, By: by,
 	}); err != nil {
 		return err
 	}
+
 	return tx.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: q.TurnID, PatchType: domain.PatchToolResult, ToolCallID: q.ToolCallID,
 		Result: result, Status: status, DurationMS: duration,
@@ -137,11 +161,13 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 		WHERE  e.chat_id = $1 AND e.status = 'paused'
 		AND    NOT EXISTS (SELECT 1 FROM questions q WHERE q.entry_id = e.id AND q.state = 'open')
 		RETURNING e.session_id, e.id, e.duration_ms, `+sessions.TurnUsageColumns("e"), chatID, status)
+
 	type ended struct {
 		session, id string
 		usage       domain.Usage
 		duration    int64
 	}
+
 	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ended, error) {
 		var t ended
 		return t, row.Scan(append([]any{&t.session, &t.id, &t.duration}, sessions.UsageFields(&t.usage)...)...)
@@ -149,6 +175,7 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 	if err != nil {
 		return err
 	}
+
 	for _, t := range turns {
 		if err := tx.Emit(t.session, chatID, domain.EventTurnEnd, domain.TurnEnded{
 			TurnID: t.id, Status: status, Usage: t.usage, DurationMS: t.duration,
@@ -156,6 +183,7 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -163,8 +191,11 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 // the same chat_id, chat:start with trigger answer. The conditions of its statement are
 // those of chat.Resumes.
 func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string) error {
-	var mode domain.Mode
-	var headless bool
+	var (
+		mode     domain.Mode
+		headless bool
+	)
+
 	err := tx.QueryRow(ctx, `
 		UPDATE chats SET state = 'running', round = round + 1, waiting_reason = 'model', finish_reason = NULL,
 		       started_at = now(), wake_pending = true
@@ -173,18 +204,22 @@ func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // more questions are open, or the chat has not parked yet
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := tx.Emit(sessionID, chatID, domain.EventChatStart, domain.ChatStarted{
 		Mode: mode, Headless: headless, Trigger: domain.TriggerAnswer,
 	}); err != nil {
 		return err
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE sessions SET active_chat_id = $2, status = 'running', updated_at = now() WHERE id = $1`, sessionID, chatID); err != nil {
 		return err
 	}
+
 	return sessions.EmitUpdated(ctx, tx, sessionID)
 }
 
@@ -193,21 +228,27 @@ func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string)
 // recorded as the cause. The caller holds the session's lock.
 func CancelWaiting(ctx context.Context, tx *pg.Tx, sessionID, by string) (domain.Cancelled, error) {
 	var out domain.Cancelled
+
 	asked, err := OpenQuestionsOf(ctx, tx, sessionID)
 	if err != nil {
 		return out, err
 	}
+
 	if out.Questions = len(asked); out.Questions > 0 {
 		if err := cancelQuestions(ctx, tx, sessionID, asked, by); err != nil {
 			return out, err
 		}
 	}
-	err = tx.QueryRow(ctx, `SELECT run_id FROM chats WHERE session_id = $1 AND state = 'parked' ORDER BY id LIMIT 1`, sessionID).Scan(&out.RunID)
+
+	err = tx.QueryRow(ctx, `SELECT run_id FROM chats WHERE session_id = $1 AND state = 'parked' ORDER BY id
+		LIMIT 1`, sessionID).Scan(&out.RunID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, nil
 	}
+
 	if err != nil {
 		return out, err
 	}
+
 	return out, closeWaitingChats(ctx, tx, sessionID)
 }

@@ -15,8 +15,10 @@ import (
 // howItWorks is what a chat was made to do.
 func howItWorks(t *testing.T, db *postgres.DB, chat string) (mode domain.Mode, headless bool, schema string) {
 	t.Helper()
-	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT mode, headless, coalesce(output_schema::text, '') FROM chats WHERE id = $1`, chat).
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT mode, headless, coalesce(output_schema::text, '') FROM chats
+		WHERE id = $1`, chat).
 		Scan(&mode, &headless, &schema))
+
 	return mode, headless, schema
 }
 
@@ -27,6 +29,7 @@ func words(text string) []domain.ContentPart { return []domain.ContentPart{{Type
 func TestEnqueue_steerCannotChangeTheChat(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	j, user, session, chat := pgtest.Running(t, db)
 	for _, c := range []struct {
 		send  domain.Send
@@ -39,17 +42,22 @@ func TestEnqueue_steerCannotChangeTheChat(t *testing.T) {
 		{domain.Send{}, ""},
 	} {
 		c.send.SessionID, c.send.Message, c.send.Delivery, c.send.Trigger = session, words("x"), domain.DeliverSteer, domain.TriggerUser
+
 		out, err := j.Enqueue(t.Context(), user.ID, c.send)
 		if c.field == "" {
 			require.NoError(t, err)
 			require.Equal(t, chat, out.Ack.ChatID)
+
 			continue
 		}
+
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
 		require.Equal(t, c.field, domain.AsError(err).Fields[0].Location)
 	}
+
 	var queued int
-	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM inbox WHERE session_id = $1 AND kind = 'steer'`, session).Scan(&queued))
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM inbox WHERE session_id = $1
+		AND kind = 'steer'`, session).Scan(&queued))
 	require.Equal(t, 2, queued, "a refused message is not kept")
 }
 
@@ -58,19 +66,26 @@ func TestRequeueSteered_keepsItsOwnMode(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	j, user, session, chat := pgtest.Running(t, db)
-	_, err := db.Pool.Exec(t.Context(), `UPDATE chats SET mode = 'planning', headless = true, output_schema = '{"type": "object"}' WHERE id = $1`, chat)
+	_, err := db.Pool.Exec(
+		t.Context(),
+		`UPDATE chats SET mode = 'planning', headless = true, output_schema = '{"type": "object"}' WHERE id = $1`,
+		chat,
+	)
 	require.NoError(t, err)
+
 	schema := json.RawMessage(`{"type":"object"}`)
 	for _, send := range []domain.Send{{}, {Mode: domain.ModePlanning, Headless: true}, {Headless: true, OutputSchema: schema}} {
 		send.SessionID, send.Message, send.Delivery, send.Trigger = session, words("x"), domain.DeliverSteer, domain.TriggerUser
 		_, err := j.Enqueue(t.Context(), user.ID, send)
 		require.NoError(t, err)
 	}
+
 	_, err = j.FinishChat(t.Context(), contract.FinishChatIn{ChatID: chat, Reason: domain.FinishInterrupted}, nil)
 	require.NoError(t, err)
 	live, err := db.Live(t.Context(), session)
 	require.NoError(t, err)
 	require.Len(t, live.Queue, 3)
+
 	for i, want := range []struct {
 		headless bool
 		schema   string
@@ -105,14 +120,18 @@ func TestEnqueue_messageInsteadOfAnAnswerKeepsItsOwnMode(t *testing.T) {
 		s.SessionID, s.Message, s.Delivery, s.Trigger = session, words("x"), domain.DeliverEnqueue, domain.TriggerUser
 		out, err := j.Enqueue(t.Context(), user.ID, s)
 		require.NoError(t, err)
+
 		return out.Ack
 	}
+
 	ask("call_1", 1)
+
 	ack := send(domain.Send{})
 	require.Equal(t, domain.DeliverSteer, ack.DeliveryApplied)
 	require.Equal(t, chat, ack.ChatID)
 
 	ask("call_2", 2)
+
 	ack = send(domain.Send{Mode: domain.ModePlanning, Headless: true})
 	require.Equal(t, domain.DeliverEnqueue, ack.DeliveryApplied)
 	require.Equal(t, 1, ack.Position)
@@ -133,6 +152,7 @@ func TestSetSessionMode(t *testing.T) {
 	changed, err := db.SetSessionMode(t.Context(), user, session, domain.ModePlanning)
 	require.NoError(t, err)
 	require.Equal(t, domain.ModePlanning, changed.Mode)
+
 	for _, c := range []struct{ asked, want domain.Mode }{
 		{"", domain.ModePlanning}, {domain.ModeExecuting, domain.ModeExecuting}, {domain.ModePlanning, domain.ModePlanning},
 	} {
@@ -143,6 +163,7 @@ func TestSetSessionMode(t *testing.T) {
 		mode, _, _ := howItWorks(t, db, out.Ack.ChatID)
 		require.Equal(t, c.want, mode)
 	}
+
 	bob := pgtest.User(t, db, "bob", false)
 	_, err = db.SetSessionMode(t.Context(), bob, session, domain.ModeExecuting)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)

@@ -22,26 +22,35 @@ func joinTaskNotes(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID s
 		WHERE  b.session_id = $1 AND b.status <> 'running' AND NOT b.detached
 		AND    NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = 'note_' || b.id)
 		ORDER  BY b.finished_at, b.id`, sessionID)
+
 	type note struct{ turnID, text string }
+
 	notes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (note, error) {
-		var turnID, id, title, reason, path, result string
-		var status domain.TaskStatus
-		var exit *int
+		var (
+			turnID, id, title, reason, path, result string
+			status                                  domain.TaskStatus
+			exit                                    *int
+		)
+
 		err := row.Scan(&turnID, &id, &title, &status, &exit, &reason, &path, &result)
+
 		text := taskNote(id, title, status, exit, reason, path)
 		if result != "" {
 			text += " Its result:\n\n" + result
 		}
+
 		return note{turnID, text}, err
 	})
 	if err != nil {
 		return fmt.Errorf("read ended background tasks: %w", err)
 	}
+
 	for _, n := range notes {
 		if err := addSystemTurn(ctx, tx, sessionID, branchID, chatID, n.turnID, n.text); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -51,12 +60,15 @@ func taskNote(id, title string, status domain.TaskStatus, exit *int, reason, pat
 	if exit != nil {
 		text += fmt.Sprintf(", exit code %d", *exit)
 	}
+
 	if reason != "" {
 		text += ", " + reason
 	}
+
 	if text += "."; path != "" {
 		text += " Its output is in " + path + "."
 	}
+
 	return text
 }
 
@@ -67,10 +79,12 @@ func addSystemTurn(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID, 
 	if err != nil {
 		return err
 	}
+
 	start := domain.TurnStarted{
 		TurnID: turnID, Sequence: sequence, Role: domain.RoleSystem, Status: domain.TurnCompleted,
 		LoopID: domain.RootLoop, Kind: domain.KindMessage, Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: text}},
 	}
+
 	err = tx.QueryRow(ctx, `
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, role, status, blocks, parts, ended_at)
 		VALUES ($2, $3, $1, $4, `+previousEntry+`, $5, 'system', 'completed', $6, $7, now())
@@ -79,8 +93,10 @@ func addSystemTurn(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID, 
 	if err != nil {
 		return fmt.Errorf("write system turn: %w", err)
 	}
+
 	if err := tx.Emit(sessionID, chatID, domain.EventTurnStart, start); err != nil {
 		return err
 	}
+
 	return tx.Emit(sessionID, chatID, domain.EventTurnEnd, domain.TurnEnded{TurnID: turnID, Status: domain.TurnCompleted})
 }

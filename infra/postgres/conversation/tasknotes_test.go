@@ -14,6 +14,7 @@ import (
 
 func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 	t.Parallel()
+
 	j, log, session := pgtest.Session(t)
 	for _, id := range []string{"t1", "t2"} {
 		_, err := j.AddTask(t.Context(), contract.NewTask{
@@ -22,12 +23,14 @@ func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
+
 	_, err := j.MarkTaskLost(t.Context(), "t1", "the service was restarted")
 	require.NoError(t, err)
 	_, err = j.Pool.Exec(t.Context(), `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state) VALUES ('chat', $1, $2, 'user', 'executing', 'running')`,
 		session.ID, session.ActiveBranchID)
 	require.NoError(t, err)
+
 	join := func() {
 		require.NoError(t, j.Update(t.Context(), func(c *pg.Tx) error {
 			return conversation.JoinTaskNotes(t.Context(), c, session.ID, session.ActiveBranchID, "chat")
@@ -35,8 +38,13 @@ func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 	}
 	join()
 	join()
-	transcript, err := j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100})
+
+	transcript, err := j.Transcript(
+		t.Context(),
+		domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100},
+	)
 	require.NoError(t, err)
+
 	turns := transcript.Turns
 	require.Len(t, turns, 1)
 	require.Equal(t, domain.RoleSystem, turns[0].Role)
@@ -48,12 +56,18 @@ func TestEndedTasksAreNotedForTheModelOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, j.EndTask(t.Context(), "t2", 1, contract.TaskEnd{Status: domain.TaskFailed, ExitCode: &exit}))
 	join()
-	transcript, err = j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100})
+
+	transcript, err = j.Transcript(
+		t.Context(),
+		domain.TranscriptQuery{BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 100},
+	)
 	require.NoError(t, err)
+
 	turns = transcript.Turns
 	require.Len(t, turns, 2)
 	require.Contains(t, turns[1].Parts[0].Text, "failed, exit code 3.")
 	require.NoError(t, j.Flush(t.Context()))
+
 	names := log.Names()
 	require.Equal(t, []string{domain.EventTurnStart, domain.EventTurnEnd}, names[len(names)-2:])
 }

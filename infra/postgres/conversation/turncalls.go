@@ -29,21 +29,27 @@ func (db *Base) FinishedCalls(ctx context.Context, entryID string) (open []domai
 		FROM   tool_calls t LEFT JOIN loops l ON l.id = t.id AND NOT l.background
 		WHERE  t.entry_id = $1 AND NOT (t.phase = 'finished' AND t.attempt = 0) AND `+permitted+` ORDER BY t.position`, entryID)
 	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		var call domain.PlannedCall
-		var status domain.ToolCallStatus
-		var steps, seconds *int
+		var (
+			call           domain.PlannedCall
+			status         domain.ToolCallStatus
+			steps, seconds *int
+		)
 		if err := row.Scan(&call.ID, &call.ToolName, &call.DisplayName, &call.Arguments, &status, &steps, &seconds); err != nil {
 			return struct{}{}, err
 		}
+
 		if steps != nil {
 			call.Fork = &domain.NewFork{MaxSteps: *steps, Time: time.Duration(*seconds) * time.Second}
 		}
+
 		if status == domain.CallAwaitingAnswer {
 			asked++
 		} else {
 			open = append(open, call)
 		}
+
 		return struct{}{}, nil
 	})
+
 	return open, asked, err
 }

@@ -21,6 +21,7 @@ import (
 func NextSequence(ctx context.Context, tx pgx.Tx, branchID string) (n int64, err error) {
 	err = tx.QueryRow(ctx, `
 		UPDATE branches SET next_sequence = next_sequence + 1 WHERE id = $1 RETURNING next_sequence - 1`, branchID).Scan(&n)
+
 	return n, err
 }
 
@@ -37,6 +38,7 @@ func previousOfLoop(loopID, loop, branch string) string {
 	if loopID == domain.RootLoop {
 		return strings.ReplaceAll(previousEntry, "$1", branch)
 	}
+
 	return `coalesce(
 		(SELECT p.id FROM entries p WHERE p.chat_id = (SELECT chat_id FROM loops WHERE id = ` + loop + `) AND p.loop_id = ` + loop + `
 		 ORDER BY p.sequence DESC LIMIT 1),
@@ -66,17 +68,25 @@ func addTurn(ctx context.Context, tx *pg.Tx, t newTurn) error {
 	if err != nil {
 		return err
 	}
+
 	start := domain.TurnStarted{
 		TurnID: t.turnID, Sequence: sequence, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: t.loopID,
 		Kind: domain.KindMessage, ParentForkToolCallID: ForkOf(t.loopID), Blocks: userBlocks(t.sessionID, t.parts),
 	}
 	before := domain.CheckpointCreated{
-		ID: domain.NewID(), TurnID: t.turnID, BranchID: t.branchID, Sequence: sequence, Kind: domain.CheckpointUserTurn, Label: sessions.Title(t.parts),
+		ID:       domain.NewID(),
+		TurnID:   t.turnID,
+		BranchID: t.branchID,
+		Sequence: sequence,
+		Kind:     domain.CheckpointUserTurn,
+		Label:    sessions.Title(t.parts),
 	}
+
 	with := ""
 	if t.loopID == domain.RootLoop {
 		with = `WITH before AS (` + InsertCheckpoint + `)`
 	}
+
 	err = tx.QueryRow(ctx, with+`
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, role, status, blocks, parts, loop_id,
 		                     parent_fork_tool_call_id, ended_at)
@@ -91,13 +101,16 @@ func addTurn(ctx context.Context, tx *pg.Tx, t newTurn) error {
 	if err != nil {
 		return fmt.Errorf("write user turn: %w", err)
 	}
+
 	if err := tx.Emit(t.sessionID, t.chatID, domain.EventTurnStart, start); err != nil {
 		return err
 	}
+
 	err = tx.Emit(t.sessionID, t.chatID, domain.EventTurnEnd, domain.TurnEnded{TurnID: t.turnID, Status: domain.TurnCompleted})
 	if err != nil || with == "" {
 		return err
 	}
+
 	return tx.Emit(t.sessionID, t.chatID, domain.EventCheckpoint, before)
 }
 
@@ -109,8 +122,10 @@ func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
 			blocks = append(blocks, domain.Block{Type: domain.BlockImage, Content: domain.AttachmentPath(sessionID, p.ImageURL.URL)})
 			continue
 		}
+
 		blocks = append(blocks, domain.Block{Type: domain.BlockText, Content: p.Text})
 	}
+
 	return blocks
 }
 
@@ -137,6 +152,7 @@ func (s *Store) OpenTurnIf(
 ) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		turn = domain.OpenedTurn{}
+
 		found, err := findTurn(ctx, tx, key, &turn)
 		switch {
 		case err != nil:
@@ -159,7 +175,9 @@ func (s *Store) OpenTurnIf(
 				state = domain.TurnQueued
 				return err
 			}
+
 			state = domain.TurnOpened
+
 			return openTurn(ctx, tx, key, model, found, opener, &turn)
 		case turn.EntryID == "":
 			state = domain.TurnOpened
@@ -169,9 +187,11 @@ func (s *Store) OpenTurnIf(
 			return nil
 		case turn.Attempt == released:
 			state = domain.TurnOpened
+
 			if err := callResumes(ctx, tx, key, found); err != nil {
 				return err
 			}
+
 			return takeTurn(ctx, tx, opener, &turn)
 		case opener != "" && found.opener == opener:
 			state = domain.TurnOpened
@@ -181,6 +201,7 @@ func (s *Store) OpenTurnIf(
 			return takeTurn(ctx, tx, "", &turn) // it may hold text: no try may stream into it
 		}
 	})
+
 	return turn, state, pg.Fault("open turn", err)
 }
 
@@ -224,6 +245,7 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 			if errors.Is(err, pgx.ErrNoRows) {
 				return domain.SessionNotFound(key.SessionID)
 			}
+
 			return err
 		})
 	batch.Queue(`
@@ -242,13 +264,37 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).
 		QueryRow(func(row pgx.Row) error {
 			return row.Scan(append([]any{
-				&found.alive, &found.parked, &turn.BranchID, &found.sequence, &turn.Newest, &turn.Chat.ID, &turn.Chat.Trigger, &found.waiting,
-				&turn.Faults.Count, &turn.Faults.Age, &turn.Faults.RetryIn, &turn.Chat.Mode, &turn.Chat.Headless,
-				&turn.Chat.OutputSchema, &turn.Chat.Model, &turn.Chat.SchemaTries, &found.steered, &found.tasksEnded,
-				&turn.EntryID, &turn.Sequence, &found.status, &turn.Attempt, &turn.StartedAt, &turn.Blocks, &found.opener, &turn.CallCount,
-				&turn.CaptureDue, &found.left,
+				&found.alive,
+				&found.parked,
+				&turn.BranchID,
+				&found.sequence,
+				&turn.Newest,
+				&turn.Chat.ID,
+				&turn.Chat.Trigger,
+				&found.waiting,
+				&turn.Faults.Count,
+				&turn.Faults.Age,
+				&turn.Faults.RetryIn,
+				&turn.Chat.Mode,
+				&turn.Chat.Headless,
+				&turn.Chat.OutputSchema,
+				&turn.Chat.Model,
+				&turn.Chat.SchemaTries,
+				&found.steered,
+				&found.tasksEnded,
+				&turn.EntryID,
+				&turn.Sequence,
+				&found.status,
+				&turn.Attempt,
+				&turn.StartedAt,
+				&turn.Blocks,
+				&found.opener,
+				&turn.CallCount,
+				&turn.CaptureDue,
+				&found.left,
 			}, LoopFields(&turn.Loop)...)...)
 		})
+
 	return found, tx.SendBatch(ctx, &batch).Close()
 }
 
@@ -263,17 +309,28 @@ const newestOfLoop = `coalesce((
 // next try streams into the same turn.
 const released = 0
 
-func openTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, model string, found foundTurn, opener string, turn *domain.OpenedTurn) error {
+func openTurn(
+	ctx context.Context,
+	tx *pg.Tx,
+	key domain.TurnKey,
+	model string,
+	found foundTurn,
+	opener string,
+	turn *domain.OpenedTurn,
+) error {
 	if err := joinLoop(ctx, tx, key, &found, turn); err != nil {
 		return err
 	}
+
 	if err := callResumes(ctx, tx, key, found); err != nil {
 		return err
 	}
+
 	turn.EntryID, turn.Attempt, turn.Sequence = domain.NewID(), 1, found.sequence
 	if turn.Chat.Model != nil {
 		model = *turn.Chat.Model
 	}
+
 	tx.Last(`
 		numbered AS (UPDATE branches SET next_sequence = next_sequence + 1 WHERE id = @branch),
 		waiting AS (UPDATE chats SET waiting_reason = 'model', waiting_until = NULL WHERE id = @chat AND @loop = 'root'),
@@ -287,6 +344,7 @@ func openTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, model string, 
 			"entry": turn.EntryID, "session": key.SessionID, "branch": turn.BranchID, "sequence": turn.Sequence, "chat": key.ChatID,
 			"loop": key.LoopID, "step": key.Step, "model": model, "fork": ForkOf(key.LoopID), "opener": opener, "started": turn.StartedAt,
 		})
+
 	return tx.Emit(key.SessionID, key.ChatID, domain.EventTurnStart, domain.TurnStarted{
 		TurnID: turn.EntryID, Sequence: turn.Sequence, Role: domain.RoleAssistant, Status: domain.TurnStreaming,
 		LoopID: key.LoopID, Kind: domain.KindMessage, Model: model, StartedAt: turn.StartedAt,
@@ -301,17 +359,22 @@ func joinLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, found *foundTu
 		if err := joinSteered(ctx, tx, key.SessionID, turn.BranchID, key.ChatID); err != nil {
 			return err
 		}
+
 		turn.CaptureDue = true // each has a checkpoint
 	}
+
 	if root && found.tasksEnded {
 		if err := joinTaskNotes(ctx, tx, key.SessionID, turn.BranchID, key.ChatID); err != nil {
 			return err
 		}
 	}
+
 	if tx.Empty() {
 		return nil
 	}
+
 	turn.Newest = "" // what was added is newer
+
 	return tx.QueryRow(ctx, `SELECT next_sequence FROM branches WHERE id = $1`, turn.BranchID).Scan(&found.sequence)
 }
 
@@ -321,11 +384,13 @@ func joinSteered(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID str
 		WITH waiting AS (SELECT id, parts FROM inbox WHERE session_id = $1 AND chat_id = $2 AND kind = 'steer' AND state = 'queued')
 		UPDATE inbox i SET state = 'taken', parts = '[]' FROM waiting w WHERE i.id = w.id
 		RETURNING i.id, i.turn_id, w.parts`, sessionID, chatID)
+
 	type steered struct {
 		id     int64
 		turnID string
 		parts  []domain.ContentPart
 	}
+
 	joined, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (steered, error) {
 		var s steered
 		return s, row.Scan(&s.id, &s.turnID, &s.parts)
@@ -333,12 +398,15 @@ func joinSteered(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID str
 	if err != nil {
 		return err
 	}
+
 	slices.SortFunc(joined, func(a, b steered) int { return cmp.Compare(a.id, b.id) })
+
 	for _, s := range joined {
 		if err := addUserTurn(ctx, tx, sessionID, branchID, chatID, s.turnID, s.parts); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -355,6 +423,7 @@ func takeTurn(ctx context.Context, tx pgx.Tx, opener string, turn *domain.Opened
 func (s *Store) FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error {
 	// The log holds the same text: a power cut loses nothing with this.
 	var fenced bool
+
 	err := s.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`
 			UPDATE entries SET blocks = $3, flushed_seq = $4
@@ -367,5 +436,6 @@ func (s *Store) FlushTurn(ctx context.Context, entryID string, attempt int, bloc
 	if err == nil && fenced {
 		return domain.ErrFenced
 	}
+
 	return pg.Fault("flush turn", err)
 }

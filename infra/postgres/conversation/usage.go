@@ -14,12 +14,14 @@ import (
 // ChatModel gives the model that a chat names; empty when it names none.
 func (db *Base) ChatModel(ctx context.Context, sessionID, chatID string) (string, error) {
 	var model string
+
 	err := db.Pool.QueryRow(ctx, `
 		SELECT coalesce(model, '') FROM chats WHERE id = @chat AND session_id = @session`,
 		pgx.NamedArgs{"chat": chatID, "session": sessionID}).Scan(&model)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", domain.SessionNotFound(sessionID)
 	}
+
 	return model, pg.Fault("read model of chat", err)
 }
 
@@ -38,5 +40,6 @@ func (db *Base) CountUsage(ctx context.Context, sessionID, chatID, model string,
 		spent AS (
 			UPDATE sessions s SET `+sessions.AddToSession+` FROM locked WHERE s.id = locked.id)
 		`+sessions.CountUsage(`SELECT id, owner_id FROM locked`), args)
+
 	return pg.Fault("count usage", err)
 }

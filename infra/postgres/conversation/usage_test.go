@@ -19,9 +19,11 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	require.NoError(t, err)
 	other, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	chat := domain.NewID()
 	_, err = db.Pool.Exec(t.Context(), `
-		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, model, input_tokens) VALUES ($1, $2, $3, 'user', 'executing', 'running', 'large', 100)`,
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, model, input_tokens)
+		    VALUES ($1, $2, $3, 'user', 'executing', 'running', 'large', 100)`,
 		chat, session.ID, session.ActiveBranchID)
 	require.NoError(t, err)
 
@@ -38,8 +40,10 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	count(session.ID, "large", domain.Usage{InputTokens: 1, OutputTokens: 1, Cost: 1})
 	count(session.ID, "free", domain.Usage{InputTokens: 5, OutputTokens: 2, UncostedTokens: 7})
 	count(other.ID, "large", domain.Usage{InputTokens: 1000, Cost: 9_000_000_000})
+
 	var got domain.Usage
-	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT `+sessions.UsageColumns("c")+` FROM chats c WHERE id = $1`, chat).Scan(sessions.UsageFields(&got)...))
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT `+sessions.UsageColumns("c")+` FROM chats c
+		WHERE id = $1`, chat).Scan(sessions.UsageFields(&got)...))
 	require.Equal(t, domain.Usage{
 		InputTokens: 126, OutputTokens: 6, CacheReadTokens: 8, CacheWriteTokens: 2, Cost: 500_000_001, UncostedTokens: 7,
 	}, got)
@@ -59,9 +63,14 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	report := func() domain.UsageReport {
 		report, err := db.Usage(t.Context(), domain.UsageQuery{
-			UserID: user.ID, From: today.AddDate(0, 0, -1), To: today.AddDate(0, 0, 2), Groups: []domain.UsageGroup{domain.UsageByModel}, Limit: 10,
+			UserID: user.ID,
+			From:   today.AddDate(0, 0, -1),
+			To:     today.AddDate(0, 0, 2),
+			Groups: []domain.UsageGroup{domain.UsageByModel},
+			Limit:  10,
 		})
 		require.NoError(t, err)
+
 		return report
 	}
 	before := report()

@@ -10,8 +10,11 @@ import (
 // Waits returns the longest wait by reason, and counts scheduled tasks that have drifted.
 // Each part reads a partial index of what is open.
 func (db *Base) Waits(ctx context.Context) (longest map[string]time.Duration, drifted map[string]int, err error) {
-	var question, model, queue time.Duration
-	var overdue, unsynced int
+	var (
+		question, model, queue time.Duration
+		overdue, unsynced      int
+	)
+
 	err = db.Pool.QueryRow(ctx, `
 		SELECT greatest(interval '0', now() - (SELECT min(asked_at) FROM questions WHERE state = 'open')),
 		       greatest(interval '0', now() - (SELECT min(model_faults_since) FROM chats WHERE state = 'running')),
@@ -23,6 +26,7 @@ func (db *Base) Waits(ctx context.Context) (longest map[string]time.Duration, dr
 	if err != nil {
 		return nil, nil, pg.Fault("read how long work has waited", err)
 	}
+
 	return map[string]time.Duration{"question": question, "model": model, "queue": queue},
 		map[string]int{"overdue": overdue, "unsynced": unsynced}, nil
 }

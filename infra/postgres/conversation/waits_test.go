@@ -28,6 +28,7 @@ func TestBase_Waits(t *testing.T) {
 	exec(`INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
 		catchup_window_s, pause_on_failure_after, jitter_s, next_fire_at)
 		VALUES ('late', $1, '', '', '* * * * *', 'UTC', true, false, false, 'skip', 60, 0, 0, now() - interval '1 hour')`, user.ID)
+
 	longest, drifted, err = db.Waits(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, longest["question"])
@@ -38,6 +39,7 @@ func TestBase_Waits(t *testing.T) {
 	exec(`UPDATE chats SET state = 'ended' WHERE id = $1`, chat)
 	exec(`UPDATE inbox SET state = 'cancelled' WHERE chat_id = $1`, chat)
 	exec(`UPDATE scheduled_tasks SET enabled = false, synced_version = version`)
+
 	longest, drifted, err = db.Waits(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, longest["model"]+longest["queue"])

@@ -22,21 +22,26 @@ import (
 func (s *Store) AdvanceDAGRun(ctx context.Context, runID string) (step dagrun.Step, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		step = dagrun.Step{Ended: true}
+
 		row, err := lockRun(ctx, tx, runID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		step.Solution, step.Parent, step.ParentSolution = row.solutionID, row.parent, row.parentSolution
 		if !row.status.Over() {
 			if err := advance(ctx, tx, &row); err != nil {
 				return err
 			}
 		}
+
 		return todo(ctx, tx, row, &step)
 	})
+
 	return step, pg.Fault("advance a DAG run", err)
 }
 
@@ -56,6 +61,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (row lockedRun, err e
 		       version, status, cancel, inputs, wake_at
 		FROM   dag_runs r WHERE id = $1 FOR UPDATE`, runID).
 		Scan(&row.id, &row.solutionID, &row.parent, &row.parentSolution, &row.version, &row.status, &row.cancel, &row.inputs, &row.wakeAt)
+
 	return row, err
 }
 
@@ -65,6 +71,7 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 	if err != nil {
 		return err
 	}
+
 	run := dagrun.Run{
 		Graph: graph, Inputs: json.RawMessage(row.inputs), Cancel: row.cancel, Status: row.status,
 		Nodes: map[string]*dagrun.Unit{}, Items: map[string][]*dagrun.Unit{},
@@ -73,23 +80,30 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&run.Now); err != nil {
 		return err
 	}
+
 	if err := readUnits(ctx, tx, row.id, &run); err != nil {
 		return err
 	}
+
 	if run.Ended, err = ended(ctx, tx, row.id); err != nil {
 		return err
 	}
+
 	if run.Before, err = earlier(ctx, tx, *row, graph); err != nil {
 		return err
 	}
+
 	if err := run.Advance(); err != nil {
 		return err
 	}
+
 	before := row.status
+
 	row.status, row.wakeAt = run.Status, run.WakeAt
 	if err := write(ctx, tx, row.id, run); err != nil {
 		return err
 	}
+
 	return notify(ctx, tx, row.id, before, run.Status)
 }
 
@@ -100,9 +114,11 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Sta
 			return err
 		}
 	}
+
 	if event, over := endEvents[now]; over && before != now {
 		return webhooks.DAGRunEvent(ctx, tx, event, runID)
 	}
+
 	return nil
 }
 
@@ -115,14 +131,18 @@ var endEvents = map[dagrun.Status]domain.WebhookEvent{
 
 func graphOf(ctx context.Context, tx pgx.Tx, solutionID string, version int) (graph dag.Graph, err error) {
 	var content string
+
 	err = tx.QueryRow(ctx, `
-		SELECT content FROM prod_document_versions WHERE solution_id = $1 AND kind = 'dag' AND version = $2`, solutionID, version).Scan(&content)
+		SELECT content FROM prod_document_versions WHERE solution_id = $1 AND kind = 'dag'
+		    AND version = $2`, solutionID, version).Scan(&content)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return graph, domain.VersionNotFound(version)
 	}
+
 	if err == nil {
 		err = json.Unmarshal([]byte(content), &graph)
 	}
+
 	return graph, err
 }
 
@@ -132,9 +152,12 @@ var unitColumns = `
 	coalesce(reused_from, ''), reuse_reason, ` + strings.Join(used, ", ")
 
 func scanUnit(row pgx.Row, more ...any) (*dagrun.Unit, error) {
-	var u dagrun.Unit
-	var code *string
-	var message string
+	var (
+		u       dagrun.Unit
+		code    *string
+		message string
+	)
+
 	into := []any{
 		&u.ID, &u.NodeID, &u.Item, &u.Status, &u.Phase, &u.Attempt, &u.SessionID, &u.Begun, &u.ChildID, &u.Stop, &u.Definition, &u.Inputs,
 		&code, &message, &u.DueAt, &u.Deadline, &u.StartedAt, &u.FinishedAt,
@@ -142,9 +165,11 @@ func scanUnit(row pgx.Row, more ...any) (*dagrun.Unit, error) {
 	}
 	into = append(into, usedFields(&u.Usage)...)
 	err := row.Scan(append(into, more...)...)
+
 	if code != nil {
 		u.Failure = &dagrun.NodeFailure{Code: *code, Message: message}
 	}
+
 	return &u, err
 }
 
@@ -163,24 +188,29 @@ func readUnits(ctx context.Context, tx pgx.Tx, runID string, run *dagrun.Run) er
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var output, request *string
+
 		u, err := scanUnit(rows, &output, &request)
 		if err != nil {
 			return err
 		}
+
 		if u.Output = raw(output); request != nil {
 			u.Request = &dagrun.Request{}
 			if err := json.Unmarshal([]byte(*request), u.Request); err != nil {
 				return fmt.Errorf("read the request of node %s: %w", u.NodeID, err)
 			}
 		}
+
 		if u.Item == dagrun.NoItem {
 			run.Nodes[u.NodeID] = u
 		} else {
 			run.Items[u.NodeID] = append(run.Items[u.NodeID], u)
 		}
 	}
+
 	return rows.Err()
 }
 
@@ -188,15 +218,19 @@ func raw(text *string) json.RawMessage {
 	if text == nil {
 		return nil
 	}
+
 	return json.RawMessage(*text)
 }
 
 func itemOutputs(ctx context.Context, tx pgx.Tx, runID, nodeID string) ([]json.RawMessage, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT output FROM dag_run_nodes WHERE run_id = $1 AND node_id = $2 AND item >= 0 AND NOT superseded ORDER BY item`, runID, nodeID)
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (json.RawMessage, error) {
 		var output *string
+
 		err := row.Scan(&output)
+
 		return raw(output), err
 	})
 }
@@ -205,11 +239,13 @@ func itemOutputs(ctx context.Context, tx pgx.Tx, runID, nodeID string) ([]json.R
 // and, for nodes that are idempotent by input, those of other runs.
 func earlier(ctx context.Context, tx pgx.Tx, row lockedRun, graph dag.Graph) (map[string][]dagrun.Earlier, error) {
 	var byInput []string
+
 	for _, n := range graph.Nodes {
 		if n.Idempotency == "by_input" {
 			byInput = append(byInput, n.ID)
 		}
 	}
+
 	rows, err := tx.Query(ctx, `
 		WITH pending AS (
 			SELECT node_id FROM dag_run_nodes WHERE run_id = $1 AND NOT superseded AND item = -1 AND status = 'pending')
@@ -227,22 +263,29 @@ func earlier(ctx context.Context, tx pgx.Tx, row lockedRun, graph dag.Graph) (ma
 		return nil, err
 	}
 	defer rows.Close()
+
 	found := map[string][]dagrun.Earlier{}
+
 	for rows.Next() {
-		var e dagrun.Earlier
-		var output string
+		var (
+			e      dagrun.Earlier
+			output string
+		)
 		if err := rows.Scan(&e.ID, &e.NodeID, &e.Definition, &e.Inputs, &output, &e.Kept, &e.Barred); err != nil {
 			return nil, err
 		}
+
 		e.Output = json.RawMessage(output)
 		found[e.NodeID] = append(found[e.NodeID], e)
 	}
+
 	return found, rows.Err()
 }
 
 // write stores the units that changed, and the state of the run.
 func write(ctx context.Context, tx pgx.Tx, runID string, run dagrun.Run) error {
 	var batch pgx.Batch
+
 	for _, n := range run.Graph.Nodes {
 		for _, u := range append([]*dagrun.Unit{run.Nodes[n.ID]}, run.Items[n.ID]...) {
 			if u.Changed {
@@ -250,22 +293,27 @@ func write(ctx context.Context, tx pgx.Tx, runID string, run dagrun.Run) error {
 			}
 		}
 	}
+
 	code, message := failure(run.Failure)
 	batch.Queue(`
 		UPDATE dag_runs
 		SET    status = $2, outputs = $3, error_code = $4, error_message = $5, wake_at = $6, started_at = coalesce(started_at, $7),
 		       finished_at = CASE WHEN $8 THEN $7 END
 		WHERE  id = $1`, runID, run.Status, text(run.Outputs), code, message, run.WakeAt, run.Now, run.Status.Over())
+
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
 func queueUnit(batch *pgx.Batch, runID string, u *dagrun.Unit) {
 	code, message := failure(u.Failure)
+
 	var request *string
+
 	if u.Request != nil {
 		encoded, _ := json.Marshal(u.Request) // of strings and decoded JSON
 		request = text(encoded)
 	}
+
 	args := pgx.NamedArgs{
 		"id": u.ID, "run": runID, "node": u.NodeID, "item": u.Item, "status": u.Status, "phase": u.Phase, "attempt": u.Attempt,
 		"session": u.SessionID, "begun": u.Begun, "child": u.ChildID, "stop": u.Stop,
@@ -279,16 +327,21 @@ func queueUnit(batch *pgx.Batch, runID string, u *dagrun.Unit) {
 		batch.Queue(`
 			INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, item, status, phase, attempt, session_id, child_id, definition,
 			                           inputs_digest, request, started_at, deadline)
-			SELECT @id, id, solution_id, @node, @item, @status, @phase, @attempt, nullif(@session, ''), nullif(@child, ''), @definition, @inputs, @request, @started,
+			SELECT @id, id, solution_id, @node, @item, @status, @phase, @attempt, nullif(@session, ''), nullif(@child, ''),
+			    @definition, @inputs, @request, @started,
 			       @deadline
 			FROM   dag_runs WHERE id = @run`, args)
+
 		return
 	}
+
 	batch.Queue(`
 		UPDATE dag_run_nodes
-		SET    status = @status, phase = @phase, attempt = @attempt, session_id = nullif(@session, ''), begun = @begun, child_id = nullif(@child, ''), stop = @stop,
+		SET    status = @status, phase = @phase, attempt = @attempt, session_id = nullif(@session, ''), begun = @begun,
+		    child_id = nullif(@child, ''), stop = @stop,
 		       definition = @definition, inputs_digest = @inputs, request = coalesce(@request, request), output = coalesce(@output, output),
-		       error_code = @code, error_message = @message, due_at = @due, deadline = @deadline, started_at = @started, finished_at = @finished,
+		       error_code = @code, error_message = @message, due_at = @due, deadline = @deadline, started_at = @started,
+		           finished_at = @finished,
 		       input_tokens = @in, output_tokens = @out, cache_read_tokens = @cache_read, cache_write_tokens = @cache_write,
 		       cost_nano = @cost, uncosted_tokens = @uncosted, reused_from = nullif(@from, ''), reuse_reason = @reason,
 		       chat_id = CASE WHEN @begun THEN chat_id END, rejected_code = NULL, rejected = NULL
@@ -299,7 +352,9 @@ func text(raw json.RawMessage) *string {
 	if raw == nil {
 		return nil
 	}
+
 	t := string(raw)
+
 	return &t
 }
 
@@ -307,6 +362,7 @@ func failure(f *dagrun.NodeFailure) (code, message *string) {
 	if f == nil {
 		return nil, nil
 	}
+
 	return &f.Code, &f.Message
 }
 
@@ -314,24 +370,31 @@ func failure(f *dagrun.NodeFailure) (code, message *string) {
 func todo(ctx context.Context, tx pgx.Tx, row lockedRun, step *dagrun.Step) error {
 	rows, err := tx.Query(ctx, `
 		SELECT id, node_id, attempt, stop FROM dag_run_nodes
-		WHERE  run_id = $1 AND NOT superseded AND (stop OR status = 'running' AND NOT begun AND (session_id IS NOT NULL OR child_id IS NOT NULL))
+		WHERE  run_id = $1 AND NOT superseded
+		    AND (stop OR status = 'running' AND NOT begun AND (session_id IS NOT NULL OR child_id IS NOT NULL))
 		ORDER  BY id LIMIT 80`, row.id) // as many as one answer to a workflow holds
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
-		var h dagrun.Handle
-		var stop bool
+		var (
+			h    dagrun.Handle
+			stop bool
+		)
 		if err := rows.Scan(&h.ID, &h.NodeID, &h.Attempt, &stop); err != nil {
 			return err
 		}
+
 		if stop {
 			step.Stop = append(step.Stop, h)
 		} else {
 			step.Begin = append(step.Begin, h)
 		}
 	}
+
 	step.Ended, step.WakeAt = row.status.Over() && len(step.Stop) == 0, row.wakeAt
+
 	return rows.Err()
 }

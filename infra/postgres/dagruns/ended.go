@@ -19,6 +19,7 @@ func ended(ctx context.Context, tx pgx.Tx, runID string) (map[string]dagrun.Resu
 			return nil, err
 		}
 	}
+
 	return found, nil
 }
 
@@ -30,14 +31,19 @@ func rejected(ctx context.Context, tx pgx.Tx, runID string, found map[string]dag
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
-		var id string
-		var f dagrun.NodeFailure
+		var (
+			id string
+			f  dagrun.NodeFailure
+		)
 		if err := rows.Scan(&id, &f.Code, &f.Message); err != nil {
 			return err
 		}
+
 		found[id] = dagrun.Result{Failure: &f}
 	}
+
 	return rows.Err()
 }
 
@@ -66,24 +72,31 @@ func endedChats(ctx context.Context, tx pgx.Tx, runID string, found map[string]d
 			ON s.setup ? 'script'
 		LEFT   JOIN LATERAL (
 			SELECT blocks FROM entries
-			WHERE  chat_id = c.id AND role = 'assistant' AND loop_id = 'root' AND status = 'completed' ORDER BY sequence DESC LIMIT 1) e ON true
+			WHERE  chat_id = c.id AND role = 'assistant' AND loop_id = 'root' AND status = 'completed' ORDER BY sequence DESC
+			    LIMIT 1) e ON true
 		WHERE  n.run_id = $1 AND NOT n.superseded AND n.status = 'running' AND n.begun AND n.session_id IS NOT NULL
 		AND    (c.id IS NULL OR c.state = 'ended')`, runID)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
-		var id string
-		var chat endedChat
+		var (
+			id   string
+			chat endedChat
+		)
+
 		into := []any{
 			&id, &chat.reason, &chat.code, &chat.message, &chat.scripted, &chat.callTool, &chat.callStatus, &chat.callResult, &chat.blocks,
 		}
 		if err := rows.Scan(append(into, usedFields(&chat.usage)...)...); err != nil {
 			return err
 		}
+
 		found[id] = chat.result()
 	}
+
 	return rows.Err()
 }
 
@@ -93,18 +106,22 @@ func (c endedChat) result() dagrun.Result {
 		out.Failure = &dagrun.NodeFailure{Code: dagrun.CodeSessionDeleted, Message: "its session was deleted"}
 		return out
 	}
+
 	if end := domain.EndOfRun(*c.reason, c.code, c.message, false); end.Status != domain.RunCompleted {
 		out.Failure = &dagrun.NodeFailure{Code: end.Reason, Message: end.Error}
 		return out
 	}
+
 	if !c.scripted {
 		for _, b := range c.blocks {
 			if b.Type == domain.BlockText {
 				out.Text += b.Content
 			}
 		}
+
 		return out
 	}
+
 	switch {
 	case c.callStatus == nil || c.callResult == nil:
 		out.Failure = &dagrun.NodeFailure{Code: dagrun.CodeToolFailed, Message: "the tool was not called"}
@@ -115,6 +132,7 @@ func (c endedChat) result() dagrun.Result {
 	default:
 		out.Text = *c.callResult
 	}
+
 	return out
 }
 
@@ -132,10 +150,12 @@ func answerOf(result string) string {
 	if json.Unmarshal([]byte(result), &given) != nil || len(given.Answers) == 0 {
 		return result
 	}
+
 	first := given.Answers[0]
 	if first.Custom != "" || len(first.Selected) == 0 {
 		return first.Custom
 	}
+
 	return first.Selected[0]
 }
 
@@ -144,6 +164,7 @@ func shorten(text string) string {
 	if len(text) <= most {
 		return text
 	}
+
 	return domain.CleanText(text[:most])
 }
 
@@ -158,16 +179,21 @@ func endedSubflows(ctx context.Context, tx pgx.Tx, runID string, found map[strin
 		return err
 	}
 	defer rows.Close()
+
 	for rows.Next() {
-		var id string
-		var status dagrun.Status
-		var outputs *string
-		var f dagrun.NodeFailure
-		var out dagrun.Result
+		var (
+			id      string
+			status  dagrun.Status
+			outputs *string
+			f       dagrun.NodeFailure
+			out     dagrun.Result
+		)
+
 		into := append([]any{&id, &status, &outputs, &f.Code, &f.Message}, usedFields(&out.Usage)...)
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
+
 		switch status {
 		case dagrun.Completed:
 			out.JSON = raw(outputs)
@@ -176,7 +202,9 @@ func endedSubflows(ctx context.Context, tx pgx.Tx, runID string, found map[strin
 		default:
 			out.Failure = &f
 		}
+
 		found[id] = out
 	}
+
 	return rows.Err()
 }

@@ -28,24 +28,30 @@ const reasonOfUnit = `
 	     ELSE 'none' END`
 
 func scanRecord(row pgx.CollectableRow) (dagrun.RunRecord, error) {
-	var r dagrun.RunRecord
-	var inputs string
-	var outputs, code *string
-	var message string
-	var reasons []string
+	var (
+		r             dagrun.RunRecord
+		inputs        string
+		outputs, code *string
+		message       string
+		reasons       []string
+	)
+
 	into := []any{
 		&r.ID, &r.ProdSolutionID, &r.Version, &r.Trigger, &r.Status, &inputs, &outputs, &code, &message, &r.ParentRunID,
 		&r.Retries, &r.CreatedAt, &r.StartedAt, &r.FinishedAt,
 	}
 	err := row.Scan(append(append(into, usedFields(&r.Usage)...), &reasons)...)
 	r.Usage = r.Usage.Shown()
+
 	r.Inputs, r.Outputs, r.WaitingReason = raw(&inputs), raw(outputs), "none"
 	if code != nil {
 		r.Error = &dagrun.NodeFailure{Code: *code, Message: message}
 	}
+
 	if r.Status == dagrun.Running {
 		r.Status, r.WaitingReason = waits(reasons)
 	}
+
 	return r, err
 }
 
@@ -56,6 +62,7 @@ func waits(reasons []string) (dagrun.Status, string) {
 	for _, reason := range reasons {
 		waits[reason] = true
 	}
+
 	switch {
 	case len(reasons) == 0 || waits["none"]:
 		return dagrun.Running, "none"
@@ -72,10 +79,16 @@ func waits(reasons []string) (dagrun.Status, string) {
 
 // DAGRuns lists the runs of a solution, newest first, without subflows: a page, and how
 // many there are.
-func (s *Store) DAGRuns(ctx context.Context, caller domain.User, solutionID string, limit, offset int) (page []dagrun.RunRecord, total int, err error) {
+func (s *Store) DAGRuns(
+	ctx context.Context,
+	caller domain.User,
+	solutionID string,
+	limit, offset int,
+) (page []dagrun.RunRecord, total int, err error) {
 	if err := s.visible(ctx, caller, solutionID); err != nil {
 		return nil, 0, pg.Fault("read production solution", err)
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT `+recordColumns+` FROM dag_runs r
@@ -86,16 +99,20 @@ func (s *Store) DAGRuns(ctx context.Context, caller domain.User, solutionID stri
 		})
 	batch.Queue(`SELECT count(*) FROM dag_runs WHERE solution_id = $1 AND parent_run IS NULL`, solutionID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list DAG runs", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
 func (s *Store) visible(ctx context.Context, caller domain.User, solutionID string) error {
 	var there bool
-	err := s.db.Pool.QueryRow(ctx, `SELECT true FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3)`, solutionID, caller.ID, caller.Administrator).
+
+	err := s.db.Pool.QueryRow(ctx, `SELECT true FROM prod_solutions WHERE id = $1
+		AND (owner_id = $2 OR $3)`, solutionID, caller.ID, caller.Administrator).
 		Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.ProdSolutionNotFound(solutionID)
 	}
+
 	return err
 }
 
@@ -104,11 +121,14 @@ func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runI
 	if err := s.visible(ctx, caller, solutionID); err != nil {
 		return dagrun.RunRecord{}, pg.Fault("read production solution", err)
 	}
+
 	rows, _ := s.db.Pool.Query(ctx, `SELECT `+recordColumns+` FROM dag_runs r WHERE r.solution_id = $1 AND r.id = $2`, solutionID, runID)
+
 	found, err := pgx.CollectExactlyOneRow(rows, scanRecord)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, NotFound(runID)
 	}
+
 	return found, pg.Fault("read a DAG run", err)
 }
 
@@ -129,9 +149,11 @@ func complete(n *dagrun.NodeRecord, item int, outputs, code *string, message str
 	if code != nil {
 		n.Error = &dagrun.NodeFailure{Code: *code, Message: message}
 	}
+
 	if item != dagrun.NoItem {
 		n.Item = &item
 	}
+
 	if n.Status == dagrun.Running && n.Reason != "none" {
 		n.Status = dagrun.Waiting
 	}
@@ -150,17 +172,23 @@ func (s *Store) DAGRunNodes(ctx context.Context, runID string, outputs bool) ([]
 			FROM   dag_run_nodes WHERE run_id = $1 AND item >= 0 AND NOT superseded GROUP BY node_id) i ON i.node_id = n.node_id
 		WHERE  n.run_id = $1 AND n.item = -1 AND NOT n.superseded ORDER BY n.id`, runID, outputs)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
-		var item int
-		var output, code *string
-		var message string
-		var total, running, completed, failed *int
+		var (
+			item                              int
+			output, code                      *string
+			message                           string
+			total, running, completed, failed *int
+		)
+
 		err = row.Scan(append(nodeFields(&n, &item, &output, &code, &message), &total, &running, &completed, &failed)...)
 		complete(&n, item, output, code, message)
+
 		if total != nil {
 			n.Items = &dagrun.ItemCounts{Total: *total, Running: *running, Completed: *completed, Failed: *failed}
 		}
+
 		return n, err
 	})
+
 	return found, pg.Fault("read the nodes of a DAG run", err)
 }
 
@@ -173,16 +201,22 @@ func (s *Store) DAGRunItems(ctx context.Context, runID, nodeID string, limit, of
 		runID, true, nodeID, limit, offset).
 		Query(func(rows pgx.Rows) (err error) {
 			page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
-				var item int
-				var output, code *string
-				var message string
+				var (
+					item         int
+					output, code *string
+					message      string
+				)
+
 				err = row.Scan(nodeFields(&n, &item, &output, &code, &message)...)
 				complete(&n, item, output, code, message)
+
 				return n, err
 			})
+
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM dag_run_nodes WHERE run_id = $1 AND node_id = $2 AND item >= 0 AND NOT superseded`, runID, nodeID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list the items of a map node", s.db.Pool.SendBatch(ctx, &batch).Close())
 }

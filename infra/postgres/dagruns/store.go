@@ -32,11 +32,15 @@ func NotFound(id string) *domain.Error {
 // gets dag_run_limit; subflows do not count. A run that is there already stays.
 func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var open int
-		var status domain.SolutionStatus
+		var (
+			open   int
+			status domain.SolutionStatus
+		)
+
 		err := tx.QueryRow(ctx, `
 			SELECT (SELECT count(*) FROM dag_runs WHERE owner_id = u.id AND finished_at IS NULL AND parent_run IS NULL), p.status
-			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1 FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).
+			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1
+			    FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).
 			Scan(&open, &status)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -44,10 +48,13 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 		case err != nil:
 			return err
 		case status == domain.SolutionArchived:
-			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to "+
+				"draft first")
 		case in.ParentRun == "" && open >= dagrun.MaxOpenRuns:
-			return domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some first", dagrun.MaxOpenRuns)
+			return domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some "+
+				"first", dagrun.MaxOpenRuns)
 		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, inputs, parent_run, depth)
 			VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), $8) ON CONFLICT (id) DO NOTHING`,
@@ -55,14 +62,17 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
+
 		if _, err := graphOf(ctx, tx, in.SolutionID, in.Version); err != nil {
 			return err // its version was deleted meanwhile
 		}
+
 		return addNodes(ctx, tx, in.ID, in.Nodes)
 	})
 	if pg.HasState(err, "23503") { // the parent run is gone
 		return NotFound(in.ParentRun)
 	}
+
 	return pg.Fault("create a DAG run", err)
 }
 
@@ -71,10 +81,12 @@ func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) erro
 	for i := range nodes {
 		ids[i] = domain.NewID()
 	}
+
 	_, err := tx.Exec(ctx, `
 		INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id)
 		SELECT n.id, r.id, r.solution_id, n.node_id FROM dag_runs r, unnest($2::text[], $3::text[]) AS n (id, node_id) WHERE r.id = $1`,
 		runID, ids, nodes)
+
 	return err
 }
 
@@ -82,39 +94,52 @@ func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) erro
 // nothing to do any more.
 func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (work dagrun.Work, found bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var request *string
-		var version int
+		var (
+			request *string
+			version int
+		)
+
 		row := tx.QueryRow(ctx, `
 			SELECT n.id, n.node_id, n.item, n.phase, n.attempt, coalesce(n.session_id, ''), coalesce(n.child_id, ''), n.request,
-			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id, r.version, r.depth
+			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id,
+			           r.version, r.depth
 			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id
 			WHERE  n.id = $1 AND (n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
 		u, r := &work.Unit, &work.Run
+
 		err := row.Scan(&u.ID, &u.NodeID, &u.Item, &u.Phase, &u.Attempt, &u.SessionID, &u.ChildID, &request, &work.ChildSolution,
 			&r.ID, &r.SolutionID, &r.OwnerID, &version, &r.Depth)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		found, r.Version = true, version
+
 		if stop {
 			return nil
 		}
+
 		if request != nil {
 			u.Request = &dagrun.Request{}
 			if err := json.Unmarshal([]byte(*request), u.Request); err != nil {
 				return fmt.Errorf("read a request: %w", err)
 			}
 		}
+
 		graph, err := graphOf(ctx, tx, r.SolutionID, version)
 		if err != nil {
 			return err
 		}
+
 		work.Node = nodeOf(graph, u.NodeID)
+
 		return nil
 	})
+
 	return work, found, pg.Fault("claim a node of a DAG run", err)
 }
 
@@ -124,6 +149,7 @@ func nodeOf(graph dag.Graph, id string) dag.Node {
 			return n
 		}
 	}
+
 	return dag.Node{}
 }
 
@@ -137,12 +163,15 @@ func (s *Store) DAGUnitBegan(ctx context.Context, unitID string, attempt int, ch
 		if err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			UPDATE dag_run_nodes SET begun = true, chat_id = nullif($3, '')
 			WHERE  id = $1 AND attempt = $2 AND status = 'running' AND NOT superseded`, unitID, attempt, chatID)
 		goesOn = err == nil && tag.RowsAffected() == 1
+
 		return err
 	})
+
 	return goesOn, pg.Fault("begin a node of a DAG run", err)
 }
 
@@ -151,6 +180,7 @@ func (s *Store) RejectDAGUnit(ctx context.Context, unitID string, attempt int, c
 	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE dag_run_nodes SET rejected_code = $3, rejected = $4 WHERE id = $1 AND attempt = $2 AND status = 'running' AND NOT begun`,
 		unitID, attempt, code, message)
+
 	return pg.Fault("reject a node of a DAG run", err)
 }
 
@@ -171,28 +201,36 @@ func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
 func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open = false
+
 		row, err := lockRun(ctx, tx, runID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil || row.status.Over() {
 			return err
 		}
+
 		open = true
+
 		var batch pgx.Batch
 		batch.Queue(`
 			UPDATE dag_run_nodes
-			SET    stop = status = 'running' AND begun, status = 'cancelled', phase = '', due_at = NULL, deadline = NULL, finished_at = clock_timestamp()
+			SET    stop = status = 'running' AND begun, status = 'cancelled', phase = '', due_at = NULL, deadline = NULL,
+			    finished_at = clock_timestamp()
 			WHERE  run_id = $1 AND NOT superseded AND status IN ('pending', 'ready', 'running', 'waiting')`, runID)
 		batch.Queue(`
 			UPDATE dag_runs
 			SET    status = 'failed', error_code = $2, error_message = $3, wake_at = NULL, finished_at = clock_timestamp()
 			WHERE  id = $1`, runID, code, message)
+
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}
+
 		return notify(ctx, tx, runID, row.status, dagrun.Failed)
 	})
+
 	return open, pg.Fault("fail a DAG run", err)
 }
 
@@ -203,13 +241,17 @@ func (s *Store) RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retr
 		if errors.Is(err, pgx.ErrNoRows) {
 			return NotFound(runID)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if row.status != dagrun.Failed {
 			return domain.Newf(domain.Conflict, "dag_run_not_failed", "the run is %s: only one that failed can be retried", row.status)
 		}
+
 		var kept int
+
 		err = tx.QueryRow(ctx, `
 			SELECT count(*) FROM dag_run_nodes
 			WHERE  run_id = $1 AND NOT superseded AND item = -1 AND node_id = ANY ($2) AND status IN ('completed', 'reused')`,
@@ -217,11 +259,14 @@ func (s *Store) RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retr
 		if err != nil {
 			return err
 		}
+
 		if kept < len(retry.Kept) {
 			return domain.Invalidf("body.keep_outputs_of", "names a node that has no output in this run")
 		}
+
 		return restart(ctx, tx, runID, retry)
 	})
+
 	return pg.Fault("retry a DAG run", err)
 }
 
@@ -230,7 +275,9 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	for id := range retry.Barred {
 		barred = append(barred, id)
 	}
+
 	var retries int
+
 	err := tx.QueryRow(ctx, `
 		UPDATE dag_runs
 		SET    status = 'pending', version = $2, inputs = $3, outputs = NULL, error_code = NULL, error_message = NULL, cancel = false,
@@ -239,22 +286,28 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	if err != nil {
 		return err
 	}
+
 	if retries > dagrun.MaxRetries {
 		return domain.Newf(domain.Conflict, "dag_run_limit", "a run may be retried %d times", dagrun.MaxRetries)
 	}
+
 	var batch pgx.Batch
 	// What has no output is of no use, and of two outputs of a node the newer one is.
 	batch.Queue(`
 		DELETE FROM dag_run_nodes n
 		WHERE  run_id = $1 AND NOT stop AND (item >= 0 OR status NOT IN ('completed', 'reused') OR superseded AND EXISTS (
 			SELECT 1 FROM dag_run_nodes m
-			WHERE  m.run_id = $1 AND m.node_id = n.node_id AND m.item = -1 AND NOT m.superseded AND m.status IN ('completed', 'reused')))`, runID)
+			WHERE  m.run_id = $1 AND m.node_id = n.node_id AND m.item = -1 AND NOT m.superseded
+			    AND m.status IN ('completed', 'reused')))`, runID)
 	batch.Queue(`
-		UPDATE dag_run_nodes SET superseded = true, kept = node_id = ANY ($2::text[]), barred = node_id = ANY ($3::text[]) WHERE run_id = $1`,
+		UPDATE dag_run_nodes SET superseded = true, kept = node_id = ANY ($2::text[]), barred = node_id = ANY ($3::text[])
+		    WHERE run_id = $1`,
 		runID, append([]string{}, retry.Kept...), barred)
+
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
 	}
+
 	return addNodes(ctx, tx, runID, retry.Nodes)
 }
 
@@ -275,6 +328,7 @@ func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]
 				OR n.chat_id IS NOT NULL AND c.id IS NULL OR k.finished_at < now() - interval '10 seconds'))))
 		ORDER  BY r.id LIMIT $2`, after, limit)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
+
 	return found, pg.Fault("list stalled DAG runs", err)
 }
 

@@ -15,6 +15,7 @@ func usedOf(row string) string {
 	for i, column := range used {
 		columns[i] = "coalesce(" + row + "." + column + ", 0)"
 	}
+
 	return strings.Join(columns, ", ")
 }
 
@@ -24,6 +25,7 @@ func usedByRun() string {
 	for i, column := range used {
 		sums[i] = "(SELECT coalesce(sum(u." + column + "), 0)::bigint FROM dag_run_nodes u WHERE u.run_id = r.id AND NOT u.superseded)"
 	}
+
 	return strings.Join(sums, ", ")
 }
 

@@ -39,10 +39,12 @@ func (b branchRow) path() history.Path {
 
 func readBranch(ctx context.Context, q pg.Queryer, sessionID, branchID string) (branchRow, error) {
 	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE id = $1 AND session_id = $2`, branchID, sessionID)
+
 	branch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[branchRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return branch, domain.Newf(domain.NotFound, "branch_not_found", "branch %s does not exist in this session", branchID)
 	}
+
 	return branch, err
 }
 
@@ -59,6 +61,7 @@ func forkBranch(ctx context.Context, tx pgx.Tx, sessionID string, from branchRow
 		ID: domain.NewID(), ForkSequence: sequence, NextSequence: sequence, Reason: reason, BaseID: &from.ID,
 		Lineage: from.path().Until(sequence),
 	}
+
 	err := tx.QueryRow(ctx, `
 		INSERT INTO branches (id, session_id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, forked_from_id)
 		VALUES (@id, @session, @parent, @sequence, @sequence, @lineage, @reason, `+lastOnBranch("@parent", "@sequence")+`)
@@ -69,6 +72,7 @@ func forkBranch(ctx context.Context, tx pgx.Tx, sessionID string, from branchRow
 	if err != nil {
 		return made, fmt.Errorf("fork branch: %w", err)
 	}
+
 	return made, nil
 }
 
@@ -89,9 +93,11 @@ func activeBranch(ctx context.Context, q pg.Queryer, sessionID string) (branchRo
 	rows, _ := q.Query(ctx, `
 		SELECT `+branchColumns+` FROM branches
 		WHERE  id = (SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL)`, sessionID)
+
 	branch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[branchRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return branch, domain.SessionNotFound(sessionID)
 	}
+
 	return branch, err
 }

@@ -61,9 +61,11 @@ const ranAfter = `
 // keeps them for the process; see KeepCaptures.
 func (db *Base) TakeCaptures(ctx context.Context, sessionID, owner string, inHand []string, all bool) (domain.DueCaptures, error) {
 	due := domain.DueCaptures{SessionID: sessionID}
+
 	if inHand == nil {
 		inHand = []string{}
 	}
+
 	args := pgx.NamedArgs{"session": sessionID, "owner": owner, "hand": inHand, "all": all, "lease": captureLease}
 	err := db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(takeCaptures, args).QueryRow(func(row pgx.Row) error {
@@ -71,9 +73,11 @@ func (db *Base) TakeCaptures(ctx context.Context, sessionID, owner string, inHan
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil // deleted meanwhile
 			}
+
 			return err
 		})
 	})
+
 	return due, pg.Fault("take up checkpoints", err)
 }
 
@@ -87,7 +91,8 @@ const beforeCheckpoint = `
 		 CROSS  JOIN LATERAL (
 			SELECT own.branch_id, own.sequence AS upto
 			UNION  ALL
-			SELECT l.branch_id, least(l.upto, own.sequence) FROM branches b, jsonb_to_recordset(b.lineage) AS l (branch_id text, upto bigint)
+			SELECT l.branch_id, least(l.upto, own.sequence)
+			    FROM branches b, jsonb_to_recordset(b.lineage) AS l (branch_id text, upto bigint)
 			WHERE  b.id = own.branch_id) seen
 		 CROSS  JOIN LATERAL (
 			SELECT k.snapshot_id, k.sequence, k.id FROM checkpoints k
@@ -105,6 +110,7 @@ func (db *Base) KeepCaptures(ctx context.Context, owner string, ids []string) er
 			UPDATE checkpoints SET lease_until = now() + $3::interval
 			WHERE  id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids, captureLease)
 	})
+
 	return pg.Fault("keep checkpoints", err)
 }
 
@@ -128,18 +134,32 @@ const recordCaptures = `
 // RecordCaptures writes what the checkpoints hold that a process took, and returns what
 // they come after; nothing when none was recorded. Those that another process has taken
 // since stay as they are: tools may have run since.
-func (db *Base) RecordCaptures(ctx context.Context, owner string, due domain.DueCaptures, s domain.Snapshot) (base domain.CaptureBase, err error) {
+func (db *Base) RecordCaptures(
+	ctx context.Context,
+	owner string,
+	due domain.DueCaptures,
+	s domain.Snapshot,
+) (base domain.CaptureBase, err error) {
 	err = db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(recordCaptures, pgx.NamedArgs{
-			"session": due.SessionID, "owner": owner, "ids": due.IDs, "snapshot": s.ID, "changed": s.Changed, "added": s.Added, "deleted": s.Deleted,
-			"bytes": s.Bytes, "complete": s.Complete,
+			"session":  due.SessionID,
+			"owner":    owner,
+			"ids":      due.IDs,
+			"snapshot": s.ID,
+			"changed":  s.Changed,
+			"added":    s.Added,
+			"deleted":  s.Deleted,
+			"bytes":    s.Bytes,
+			"complete": s.Complete,
 		}).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&base.Snapshot, &base.Calls)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
+
 			return err
 		})
+
 		if s.Stored > 0 {
 			batch.Queue(`
 				INSERT INTO checkpoint_usage (session_id, owner_id, bytes)
@@ -147,6 +167,7 @@ func (db *Base) RecordCaptures(ctx context.Context, owner string, due domain.Due
 				ON CONFLICT (session_id) DO UPDATE SET bytes = checkpoint_usage.bytes + excluded.bytes`, due.SessionID, s.Stored)
 		}
 	})
+
 	return base, pg.Fault("record checkpoints", err)
 }
 
@@ -156,6 +177,7 @@ func (db *Base) CheckpointBytes(ctx context.Context, sessionID string) (session,
 	err = db.Pool.QueryRow(ctx, `
 		SELECT coalesce(sum(u.bytes) FILTER (WHERE u.session_id = s.id), 0)::bigint, coalesce(sum(u.bytes), 0)::bigint
 		FROM   sessions s JOIN checkpoint_usage u ON u.owner_id = s.owner_id WHERE s.id = $1`, sessionID).Scan(&session, &owner)
+
 	return session, owner, pg.Fault("sum up checkpoints", err)
 }
 
@@ -165,6 +187,7 @@ func (db *Base) FailCaptures(ctx context.Context, owner string, ids []string, re
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE checkpoints SET state = 'failed', failure = left($2, 1000), lease_owner = NULL, lease_until = NULL
 		WHERE  id = ANY($1) AND state = 'pending' AND lease_owner = $3`, ids, reason, owner)
+
 	return pg.Fault("give up checkpoints", err)
 }
 
@@ -173,6 +196,7 @@ func (db *Base) LeaveCaptures(ctx context.Context, owner string, ids []string) e
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE checkpoints SET lease_owner = NULL, lease_until = NULL
 		WHERE  id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids)
+
 	return pg.Fault("leave checkpoints", err)
 }
 
@@ -187,5 +211,6 @@ func (db *Base) ForgottenCaptures(ctx context.Context, age time.Duration, after 
 		WHERE  k.session_id > $2 AND k.created_at < now() - $1::interval AND (k.lease_until IS NULL OR k.lease_until < now())
 		AND    s.deleted_at IS NULL AND `+conversation.CaptureDue+` ORDER BY k.session_id LIMIT $3`, age, after, forgottenBatch)
 	sessions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return sessions, pg.Fault("look for checkpoints that were left", err)
 }

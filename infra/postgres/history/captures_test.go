@@ -22,7 +22,8 @@ const seedCheckpoints = `
 		INSERT INTO sessions (id, owner_id, sandbox_uid, active_branch_id)
 		SELECT 's' || n, $1, 800000 + n, 'b' || n FROM generate_series(1, 200) n RETURNING id),
 	branched AS (
-		INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 2), id, '[]', 'root' FROM made RETURNING id, session_id),
+		INSERT INTO branches (id, session_id, lineage, reason) SELECT 'b' || substr(id, 2), id, '[]', 'root' FROM made
+		    RETURNING id, session_id),
 	chatted AS (
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)
 		SELECT 'c' || substr(id, 2), session_id, id, 'user', 'executing', 'ended' FROM branched RETURNING id, session_id, branch_id),
@@ -34,7 +35,8 @@ const seedCheckpoints = `
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, attempt)
 		SELECT 't' || id, session_id, chat_id, id, 0, 'Bash', 'Bash', '{}', 'done', 'finished', 1 FROM turned)
 	INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, state, snapshot_id)
-	SELECT 'k' || lpad(sequence::text, 6, '0') || id, session_id, branch_id, id, chat_id, 'tool_batch', sequence, 'captured', 'snap-' || id FROM turned`
+	SELECT 'k' || lpad(sequence::text, 6, '0') || id, session_id, branch_id, id, chat_id, 'tool_batch', sequence, 'captured',
+	    'snap-' || id FROM turned`
 
 // rowsRead counts the rows that scans of the tables of captures have returned.
 func rowsRead(t *testing.T, stats *pgx.Conn) (rows int) {
@@ -42,6 +44,7 @@ func rowsRead(t *testing.T, stats *pgx.Conn) (rows int) {
 	require.NoError(t, stats.QueryRow(context.Background(), `
 		SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::int FROM pg_stat_user_tables
 		WHERE  relname IN ('checkpoints', 'tool_calls', 'background_tasks', 'branches', 'sessions')`).Scan(&rows))
+
 	return rows
 }
 
@@ -55,6 +58,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	db, err := postgres.Open(ctx, url, postgres.Options{MaxConns: 1})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	stats, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = stats.Close(context.Background()) })
@@ -63,13 +67,16 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 		_, err = db.Pool.Exec(ctx, `ALTER TABLE `+table+` SET (autovacuum_enabled = false)`)
 		require.NoError(t, err)
 	}
+
 	owner := domain.NewID()
 	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
 	require.NoError(t, err)
+
 	for range 10 { // until the plan is one for every session
 		_, err := db.TakeCaptures(ctx, "s1", "process", nil, false)
 		require.NoError(t, err)
 	}
+
 	_, err = stats.Exec(ctx, seedCheckpoints, owner)
 	require.NoError(t, err)
 	// The last two steps of s7 are to be captured; the tool of the second has run.
@@ -93,10 +100,12 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, again.IDs)
 	require.Zero(t, again.Held)
+
 	other, err := db.TakeCaptures(ctx, "s7", "another", nil, false)
 	require.NoError(t, err)
 	require.Empty(t, other.IDs)
 	require.Equal(t, 2, other.Held)
+
 	none, err := db.TakeCaptures(ctx, "s8", "process", nil, false)
 	require.NoError(t, err)
 	require.Empty(t, none.IDs)
@@ -107,6 +116,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 // flush makes the statistics of all that was done so far visible.
 func flush(t *testing.T, db *postgres.DB, stats *pgx.Conn) {
 	t.Helper()
+
 	ctx := context.Background()
 	_, err := db.Pool.Exec(ctx, `SELECT pg_stat_force_next_flush()`)
 	require.NoError(t, err)
@@ -124,23 +134,29 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	owner := domain.NewID()
 	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
 	require.NoError(t, err)
 	session, err := db.CreateSession(ctx, owner, domain.NewSession{})
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, `
-		INSERT INTO checkpoints (id, session_id, branch_id, turn_id, kind, sequence) SELECT 'k', id, active_branch_id, '', 'manual', 1 FROM sessions`)
+		INSERT INTO checkpoints (id, session_id, branch_id, turn_id, kind, sequence) SELECT 'k', id, active_branch_id, '', 'manual', 1
+		    FROM sessions`)
 	require.NoError(t, err)
+
 	take := func(process string) []string {
 		due, err := db.TakeCaptures(ctx, session.ID, process, nil, false)
 		require.NoError(t, err)
+
 		return due.IDs
 	}
 	require.Equal(t, []string{"k"}, take("slow"))
+
 	forgotten, err := db.ForgottenCaptures(ctx, -time.Hour, "")
 	require.NoError(t, err)
 	require.Empty(t, forgotten)
+
 	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second'`)
 	require.NoError(t, err)
 	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, "")
@@ -152,12 +168,18 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	require.Equal(t, []string{"k"}, take("next"))
 
 	record := func(process, snapshot string) {
-		_, err := db.RecordCaptures(ctx, process, domain.DueCaptures{SessionID: session.ID, IDs: []string{"k"}}, domain.Snapshot{ID: snapshot})
+		_, err := db.RecordCaptures(
+			ctx,
+			process,
+			domain.DueCaptures{SessionID: session.ID, IDs: []string{"k"}},
+			domain.Snapshot{ID: snapshot},
+		)
 		require.NoError(t, err)
 	}
 	record("slow", "late")
 	require.NoError(t, db.FailCaptures(ctx, "slow", []string{"k"}, "late"))
 	record("next", "right")
+
 	var snapshot, state string
 	require.NoError(t, db.Pool.QueryRow(ctx, `SELECT snapshot_id, state FROM checkpoints`).Scan(&snapshot, &state))
 	require.Equal(t, []string{"right", "captured"}, []string{snapshot, state})
@@ -171,6 +193,7 @@ func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	owner := domain.NewID()
 	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
 	require.NoError(t, err)
@@ -195,10 +218,12 @@ func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 		session := fmt.Sprint("s", i+1)
 		_, err = db.Pool.Exec(ctx, `UPDATE tool_calls SET `+c.call+` WHERE session_id = $1 AND entry_id LIKE '%-2'`, session)
 		require.NoError(t, err)
+
 		if c.taken {
 			_, err := db.TakeCaptures(ctx, session, "dead", nil, false)
 			require.NoError(t, err)
-			_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second' WHERE session_id = $1 AND state = 'pending'`, session)
+			_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second' WHERE session_id = $1
+				AND state = 'pending'`, session)
 			require.NoError(t, err)
 		}
 

@@ -26,42 +26,59 @@ func checkpointNotFound(id string) error {
 // it, and no replay is played in it. The message of a what-if is durable with it.
 func (s *Store) ClaimHistory(ctx context.Context, ownerID string, want domain.HistoryRequest) (domain.ClaimedHistory, error) {
 	var out domain.ClaimedHistory
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = domain.ClaimedHistory{}
 		session, err := sessions.Lock(ctx, tx, want.SessionID, ownerID)
 		if err != nil {
 			return err
 		}
+
 		if want.Send != nil {
 			if ack, found, err := conversation.SentBefore(ctx, tx, *want.Send); err != nil || found {
 				out.Ack = ack
 				return err
 			}
 		}
+
 		if err := mustBeIdle(ctx, tx, session); err != nil {
 			return err
 		}
+
 		active, err := readBranch(ctx, tx, session.ID, session.BranchID)
 		if err != nil {
 			return err
 		}
+
 		goal, err := historyGoal(ctx, tx, session, active, want)
 		if err != nil {
 			return err
 		}
+
 		if want.Kind == domain.OperationSwitch && goal.branchID == active.ID {
 			out.Done, err = standing(ctx, tx, session, active, want.CheckpointID)
 			return err
 		}
+
 		if want.Send != nil {
-			if out.Ack, err = conversation.QueueMessage(ctx, tx, session, *want.Send, chat.Delivery{Applied: domain.DeliverRun}); err != nil {
+			if out.Ack, err = conversation.QueueMessage(
+				ctx,
+				tx,
+				session,
+				*want.Send,
+				chat.Delivery{Applied: domain.DeliverRun},
+			); err != nil {
 				return err
 			}
+
 			goal.chatID = out.Ack.ChatID
 		}
+
 		out.Operation, err = claimOperation(ctx, tx, session, active, ownerID, want, goal)
+
 		return err
 	})
+
 	return out, pg.Fault("claim the history of a session", err)
 }
 
@@ -74,6 +91,7 @@ func mustBeIdle(ctx context.Context, tx pgx.Tx, session sessions.Locked) error {
 			return err
 		}
 	}
+
 	return history.Claim(state)
 }
 
@@ -91,13 +109,17 @@ func historyGoal(ctx context.Context, tx pgx.Tx, session sessions.Locked, active
 		if err == nil {
 			err = knownEntries(ctx, tx, session.ID, want.Send.Whatif)
 		}
+
 		return goal{branchID: active.ID, sequence: &sequence}, err
 	}
+
 	at, err := readPoint(ctx, tx, session.ID, want.CheckpointID)
 	if err != nil || want.Kind == domain.OperationSwitch {
 		return goal{branchID: at.BranchID}, err
 	}
+
 	sequence, err := at.position(ctx, tx)
+
 	return goal{branchID: at.BranchID, sequence: &sequence}, err
 }
 
@@ -116,10 +138,12 @@ func readPoint(ctx context.Context, q pg.Queryer, sessionID, id string) (point, 
 	rows, _ := q.Query(ctx, `
 		SELECT id, branch_id, turn_id, chat_id, kind, sequence, snapshot_id FROM checkpoints
 		WHERE  id = $1 AND session_id = $2`, id, sessionID)
+
 	at, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[point])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return at, checkpointNotFound(id)
 	}
+
 	return at, err
 }
 
@@ -128,6 +152,7 @@ func (p point) position(ctx context.Context, q pg.Queryer) (int64, error) {
 	if p.Kind != domain.CheckpointToolBatch {
 		return p.Sequence, nil
 	}
+
 	return nextOfMainLoop(ctx, q, p.BranchID, p.Sequence)
 }
 
@@ -143,6 +168,7 @@ func nextOfMainLoop(ctx context.Context, q pg.Queryer, branchID string, after in
 				ORDER  BY p.sequence LIMIT 1) e
 			 ORDER BY e.sequence LIMIT 1), b.next_sequence)
 		FROM branches b WHERE b.id = $1`, branchID, after)
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 }
 
@@ -151,14 +177,17 @@ func afterStep(ctx context.Context, tx pgx.Tx, branch branchRow, step int) (int6
 	rows, _ := tx.Query(ctx, `
 		SELECT e.chat_id, e.step, e.sequence FROM `+transcript.OnBranch("loop_id = 'root' AND role = 'assistant'")+`
 		WHERE e.kind = 'message' ORDER BY e.sequence`, branch.ID)
+
 	calls, err := pgx.CollectRows(rows, pgx.RowToStructByPos[history.ModelCall])
 	if err != nil {
 		return 0, fmt.Errorf("count steps: %w", err)
 	}
+
 	sequence, before, err := history.AfterStep(calls, step)
 	if err != nil || before {
 		return sequence, err
 	}
+
 	return nextOfMainLoop(ctx, tx, branch.ID, sequence)
 }
 
@@ -170,13 +199,16 @@ func knownEntries(ctx context.Context, tx pgx.Tx, sessionID string, w *domain.Wh
 			named = append(named, quote.EntryID)
 		}
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT n FROM unnest($1::text[]) n
 		WHERE  NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = n AND e.session_id = $2) LIMIT 1`, named, sessionID)
+
 	unknown, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err == nil && len(unknown) > 0 {
 		err = domain.Invalidf("body.whatif", "names an entry that this session does not have")
 	}
+
 	return err
 }
 
@@ -186,16 +218,24 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 	want domain.HistoryRequest, goal goal,
 ) (*domain.HistoryOperation, error) {
 	op := domain.HistoryOperation{
-		ID: domain.NewID(), SessionID: session.ID, Kind: want.Kind, State: domain.HistoryRunning, LeftID: domain.NewID(), ChatID: goal.chatID,
+		ID:        domain.NewID(),
+		SessionID: session.ID,
+		Kind:      want.Kind,
+		State:     domain.HistoryRunning,
+		LeftID:    domain.NewID(),
+		ChatID:    goal.chatID,
 	}
 	left := domain.CheckpointCreated{
 		ID: op.LeftID, BranchID: active.ID, Sequence: active.NextSequence, Kind: domain.CheckpointPreRewind, Label: leftLabels[want.Kind],
 	}
-	err := tx.QueryRow(ctx, `SELECT coalesce(`+lastOnBranch("$1", "9223372036854775807")+`, ''), owner_id, sandbox_uid FROM sessions WHERE id = $2`,
+
+	err := tx.QueryRow(ctx, `SELECT coalesce(`+lastOnBranch("$1", "9223372036854775807")+`, ''), owner_id, sandbox_uid FROM sessions
+		WHERE id = $2`,
 		active.ID, session.ID).Scan(&left.TurnID, &op.OwnerID, &op.SandboxUID)
 	if err != nil {
 		return nil, err
 	}
+
 	args := pgx.NamedArgs{
 		"checkpoint": left.ID, "session": session.ID, "branch": left.BranchID, "turn": left.TurnID, "chat": "", "kind": left.Kind,
 		"sequence": left.Sequence, "label": left.Label,
@@ -203,10 +243,12 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 	if _, err := tx.Exec(ctx, conversation.InsertCheckpoint, args); err != nil {
 		return nil, fmt.Errorf("write the checkpoint of what is left: %w", err)
 	}
+
 	deprecate := []string{}
 	if want.Send != nil && want.Send.Whatif.DeprecateEntryIDs != nil {
 		deprecate = want.Send.Whatif.DeprecateEntryIDs
 	}
+
 	_, err = tx.Exec(ctx, `
 		INSERT INTO history_operations (id, session_id, kind, caller_id, checkpoint_id, left_id, branch_id, sequence, chat_id, deprecate)
 		VALUES (@id, @session, @kind, @caller, nullif(@checkpoint, ''), @left, @branch, @sequence, nullif(@chat, ''), @deprecate)`,
@@ -217,9 +259,11 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET operation_id = $2 WHERE id = $1`, session.ID, op.ID); err != nil {
 		return nil, err
 	}
+
 	return &op, tx.Emit(session.ID, "", domain.EventCheckpoint, left)
 }
 
@@ -231,12 +275,19 @@ var leftLabels = map[domain.HistoryOperationKind]string{
 }
 
 // standing answers a change to the branch on which the session stands already.
-func standing(ctx context.Context, tx pgx.Tx, session sessions.Locked, active branchRow, checkpointID string) (*domain.MovedHistory, error) {
+func standing(
+	ctx context.Context,
+	tx pgx.Tx,
+	session sessions.Locked,
+	active branchRow,
+	checkpointID string,
+) (*domain.MovedHistory, error) {
 	done := &domain.MovedHistory{
 		SessionID: session.ID, CheckpointID: &checkpointID, BranchID: active.ID, PreviousBranchID: active.ID,
 		RemovedTurnIDs: []string{}, Files: domain.RestoredFiles{Skipped: []domain.SkippedFile{}},
 	}
 	err := tx.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), active.ID).Scan(&done.HeadTurnID)
+
 	return done, err
 }
 
@@ -244,10 +295,13 @@ func standing(ctx context.Context, tx pgx.Tx, session sessions.Locked, active br
 // session stood at. The first is empty when the files of that place were never
 // captured.
 func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error) {
-	var kind domain.HistoryOperationKind
-	var branch string
-	var sequence *int64
-	var asked *string
+	var (
+		kind     domain.HistoryOperationKind
+		branch   string
+		sequence *int64
+		asked    *string
+	)
+
 	err = db.Pool.QueryRow(ctx, `
 		SELECT o.kind, o.branch_id, o.sequence, t.snapshot_id, coalesce(l.snapshot_id, '')
 		FROM   history_operations o JOIN checkpoints l ON l.id = o.left_id LEFT JOIN checkpoints t ON t.id = o.checkpoint_id
@@ -263,6 +317,7 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 	default:
 		snapshot, err = filesAtEnd(ctx, db.Pool, branch)
 	}
+
 	return snapshot, left, pg.Fault("read what is to be restored", err)
 }
 
@@ -276,6 +331,7 @@ func filesBefore(ctx context.Context, q pg.Queryer, branchID string, sequence in
 			WHERE  c.branch_id = seen.branch_id AND c.sequence < least(seen.upto, $2::bigint)
 			ORDER  BY c.sequence DESC, c.id DESC LIMIT 1) k
 		ORDER  BY k.sequence DESC, k.id DESC LIMIT 1`, branchID, sequence)
+
 	return firstText(rows)
 }
 
@@ -284,10 +340,12 @@ func filesAtEnd(ctx context.Context, q pg.Queryer, branchID string) (string, err
 	rows, _ := q.Query(ctx, `
 		SELECT coalesce(k.snapshot_id, '') FROM checkpoints k
 		WHERE  k.branch_id = $1 ORDER BY k.sequence DESC, k.id DESC LIMIT 1`, branchID)
+
 	snapshot, err := firstText(rows)
 	if err == nil && snapshot == "" {
 		return filesBefore(ctx, q, branchID, 1<<62)
 	}
+
 	return snapshot, err
 }
 
@@ -296,5 +354,6 @@ func firstText(rows pgx.Rows) (string, error) {
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
+
 	return found[0], nil
 }

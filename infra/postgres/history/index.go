@@ -36,21 +36,25 @@ func readHistoryIndex(ctx context.Context, db *Base, sessionID string) (*history
 	if err != nil {
 		return nil, err
 	}
+
 	x := &historyIndex{active: active, byID: map[string]branchRow{}, calls: map[string]branchCalls{}}
 	if x.branches, err = sessionBranches(ctx, db.Pool, sessionID); err != nil {
 		return nil, fmt.Errorf("read branches: %w", err)
 	}
+
 	for _, b := range x.branches {
 		x.byID[b.ID] = b
 		if err := x.readCalls(ctx, db, b.ID); err != nil {
 			return nil, fmt.Errorf("read steps: %w", err)
 		}
 	}
+
 	for _, b := range x.branches {
 		own := x.calls[b.ID]
 		own.inherit = x.count(b.Lineage, b.ForkSequence)
 		x.calls[b.ID] = own
 	}
+
 	return x, nil
 }
 
@@ -58,32 +62,41 @@ func (x *historyIndex) readCalls(ctx context.Context, db *Base, branchID string)
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT chat_id, step, sequence, input_tokens + output_tokens FROM entries
 		WHERE  branch_id = $1 AND loop_id = 'root' AND role = 'assistant' AND kind = 'message' ORDER BY sequence`, branchID)
-	var own branchCalls
-	var chat, lastChat string
-	var step, lastStep int
-	var sequence, tokens int64
+
+	var (
+		own              branchCalls
+		chat, lastChat   string
+		step, lastStep   int
+		sequence, tokens int64
+	)
+
 	_, err := pgx.ForEachRow(rows, []any{&chat, &step, &sequence, &tokens}, func() error {
 		if chat != lastChat || step != lastStep {
 			own.steps = append(own.steps, sequence)
 			lastChat, lastStep = chat, step
 		}
+
 		if tokens > 0 {
 			own.turns, own.tokens = append(own.turns, sequence), append(own.tokens, tokens)
 		}
+
 		return nil
 	})
 	x.calls[branchID] = own
+
 	return err
 }
 
 // count gives the steps that a path shows below a sequence.
 func (x *historyIndex) count(path history.Path, before int64) int {
 	n, from := 0, int64(0)
+
 	for _, s := range path {
 		steps := x.calls[s.BranchID].steps
 		n += max(0, rank(steps, min(s.UpTo, before))-rank(steps, from))
 		from = s.UpTo
 	}
+
 	return n
 }
 
@@ -94,6 +107,7 @@ func (x *historyIndex) steps(branchID string, before int64) int {
 	if before < x.byID[branchID].ForkSequence {
 		return x.count(x.byID[branchID].Lineage, before)
 	}
+
 	return own.inherit + rank(own.steps, before)
 }
 
@@ -106,11 +120,13 @@ func (x *historyIndex) tokens(branchID string, before int64) int64 {
 		if i > 0 {
 			from = path[i-1].UpTo
 		}
+
 		own := x.calls[s.BranchID]
 		if at := rank(own.turns, min(s.UpTo, before)); at > 0 && own.turns[at-1] >= from {
 			return own.tokens[at-1]
 		}
 	}
+
 	return 0
 }
 
@@ -126,33 +142,42 @@ func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]domain.Che
 	if err != nil {
 		return nil, pg.Fault("read checkpoints", err)
 	}
+
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT id, turn_id, branch_id, sequence, kind, label, created_at, snapshot_id, changed, added, deleted, bytes, complete
 		FROM   checkpoints WHERE session_id = $1 AND kind <> 'tool_batch' ORDER BY id`, sessionID)
+
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.Checkpoint, error) {
 		var k domain.Checkpoint
+
 		return k, row.Scan(&k.ID, &k.TurnID, &k.BranchID, &k.Sequence, &k.Kind, &k.Label, &k.Created,
 			&k.Files.SnapshotID, &k.Files.Changed, &k.Files.Added, &k.Files.Deleted, &k.Files.Bytes, &k.Files.Complete)
 	})
 	if err != nil {
 		return nil, pg.Fault("read checkpoints", err)
 	}
+
 	x.relate(list)
+
 	return list, nil
 }
 
 // relate fills in what checkpoints are to each other and to the active branch.
 func (x *historyIndex) relate(list []domain.Checkpoint) {
 	own := map[string][]int{} // of each branch, by sequence
+
 	for i := range list {
 		k := &list[i]
 		k.Step, k.Tokens, k.Messages = x.steps(k.BranchID, k.Sequence), x.tokens(k.BranchID, k.Sequence), k.Sequence
 		own[k.BranchID] = append(own[k.BranchID], i)
 	}
+
 	for _, at := range own {
 		slices.SortStableFunc(at, func(a, b int) int { return int(list[a].Sequence - list[b].Sequence) })
 	}
+
 	active := x.active.path()
+
 	for branch, at := range own {
 		for n, i := range at {
 			if n > 0 {
@@ -160,13 +185,16 @@ func (x *historyIndex) relate(list []domain.Checkpoint) {
 			} else if before := x.lastBefore(list, own, x.byID[branch].Lineage, list[i].Sequence); before >= 0 {
 				list[i].ParentID = &list[before].ID
 			}
+
 			k := &list[i]
+
 			k.Reverted = !active.Shows(k.BranchID, k.Sequence)
 			if k.Kind == domain.CheckpointPreRewind { // its turn stands before it
 				k.Reverted = !active.Reaches(k.BranchID, k.Sequence)
 			}
 		}
 	}
+
 	if at := x.lastBefore(list, own, active, x.active.NextSequence); at >= 0 {
 		list[at].Current = true
 	}
@@ -182,5 +210,6 @@ func (x *historyIndex) lastBefore(list []domain.Checkpoint, own map[string][]int
 			}
 		}
 	}
+
 	return -1
 }

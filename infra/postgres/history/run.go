@@ -25,10 +25,12 @@ func (db *Base) AttemptHistory(ctx context.Context, operationID string) (domain.
 		UPDATE history_operations o SET attempt = o.attempt + CASE WHEN o.state = 'running' THEN 1 ELSE 0 END
 		FROM   sessions s WHERE o.id = $1 AND s.id = o.session_id AND s.deleted_at IS NULL
 		RETURNING `+operationColumns, operationID)
+
 	op, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return op, operationNotFound(operationID)
 	}
+
 	return op, pg.Fault("begin an attempt at a history operation", err)
 }
 
@@ -40,20 +42,27 @@ func operationNotFound(id string) error {
 // running operation.
 func (db *Base) CheckHistory(ctx context.Context, op domain.HistoryOperation) error {
 	var current bool
+
 	err := db.Pool.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM history_operations WHERE id = $1 AND attempt = $2 AND state = 'running')`, op.ID, op.Attempt).Scan(&current)
+		SELECT EXISTS (SELECT 1 FROM history_operations WHERE id = $1 AND attempt = $2
+		    AND state = 'running')`, op.ID, op.Attempt).Scan(&current)
 	if err == nil && !current {
 		return domain.ErrFenced
 	}
+
 	return pg.Fault("check the attempt at a history operation", err)
 }
 
 // HistoryResult returns what an operation came to, or the error with which it
 // failed. Done is false while it runs.
 func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved domain.MovedHistory, done bool, err error) {
-	var state domain.HistoryState
-	var result *domain.MovedHistory
+	var (
+		state  domain.HistoryState
+		result *domain.MovedHistory
+	)
+
 	failed := &domain.Error{}
+
 	err = db.Pool.QueryRow(ctx, `
 		SELECT state, result, coalesce(error_kind, 'unavailable'), coalesce(error_code, 'history_not_changed'), coalesce(error, '')
 		FROM   history_operations WHERE id = $1`, operationID).Scan(&state, &result, &failed.Kind, &failed.Code, &failed.Message)
@@ -67,6 +76,7 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved do
 	case state == domain.HistoryFailed:
 		return moved, true, failed
 	}
+
 	return moved, false, nil
 }
 
@@ -82,6 +92,7 @@ func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string
 		WHERE  o.state = 'running' AND o.id > $2 AND o.created_at < now() - $1::interval AND s.deleted_at IS NULL
 		ORDER  BY o.id LIMIT $3`, age, after, lostBatch)
 	list, err := pgx.CollectRows(rows, scanOperation)
+
 	return list, pg.Fault("list history operations that were not finished", err)
 }
 
@@ -90,6 +101,7 @@ func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string
 func (db *Base) RunningHistory(ctx context.Context, sessionID string) ([]string, error) {
 	rows, _ := db.Pool.Query(ctx, `SELECT id FROM history_operations WHERE session_id = $1 AND state = 'running' ORDER BY id`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return list, pg.Fault("list the running history operations of a session", err)
 }
 
@@ -102,6 +114,7 @@ func (db *Base) EndHistory(ctx context.Context, sessionID string) error {
 		FROM   sessions s
 		WHERE  o.session_id = $1 AND o.state = 'running' AND s.id = o.session_id AND s.deleted_at IS NOT NULL`,
 		sessionID, domain.CodeSessionNotFound)
+
 	return pg.Fault("end the history operations of a deleted session", err)
 }
 

@@ -24,22 +24,27 @@ func (db *Base) History(ctx context.Context, sessionID string) (domain.History, 
 	if err != nil {
 		return domain.History{}, pg.Fault("read history", err)
 	}
+
 	out := domain.History{ActiveBranchID: x.active.ID}
 	if out.Nodes, err = historyNodes(ctx, db, sessionID); err != nil {
 		return out, pg.Fault("read history", err)
 	}
+
 	heads := map[string]*domain.HistoryNode{}
 	at := make(map[string]int, len(out.Nodes))
 	active := x.active.path()
+
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		at[n.ID] = i
 		n.Step = x.steps(n.BranchID, n.Sequence+1)
+
 		n.OnActiveBranch = active.Shows(n.BranchID, n.Sequence)
 		if head := heads[n.BranchID]; n.LoopID == domain.RootLoop && (head == nil || head.Sequence < n.Sequence) {
 			heads[n.BranchID] = n
 		}
 	}
+
 	for i := range out.Nodes {
 		if parent := out.Nodes[i].ParentID; parent != nil {
 			if p, known := at[*parent]; known {
@@ -47,6 +52,7 @@ func (db *Base) History(ctx context.Context, sessionID string) (domain.History, 
 			}
 		}
 	}
+
 	for _, b := range x.branches {
 		shown := domain.Branch{
 			ID: b.ID, Name: b.Name, BaseID: b.BaseID, HeadID: b.ForkedFromID, ForkedFromID: b.ForkedFromID, Created: b.CreatedAt,
@@ -55,16 +61,20 @@ func (db *Base) History(ctx context.Context, sessionID string) (domain.History, 
 		if head := heads[b.ID]; head != nil {
 			shown.HeadID = &head.ID
 		}
+
 		if shown.Active {
 			out.HeadID = shown.HeadID
 		}
+
 		out.Branches = append(out.Branches, shown)
 	}
+
 	if out.HeadID != nil {
 		if i, known := at[*out.HeadID]; known {
 			out.Nodes[i].IsHead = true
 		}
 	}
+
 	return out, nil
 }
 
@@ -73,7 +83,8 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]domain.His
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT e.id, e.parent_id, e.branch_id, e.kind, e.role, e.loop_id, e.sequence, e.status,
 		       `+transcript.IsDeprecated("e", transcript.ActiveBranchOf("$1"))+`, e.started_at,
-		       coalesce((SELECT left(b->>'content', $2) FROM jsonb_array_elements(e.blocks) b WHERE b->>'type' NOT IN ('thinking', 'image') LIMIT 1),
+		       coalesce((SELECT left(b->>'content', $2) FROM jsonb_array_elements(e.blocks) b
+		           WHERE b->>'type' NOT IN ('thinking', 'image') LIMIT 1),
 		                left(e.compaction->>'summary_preview', $2), ''),
 		       CASE WHEN e.kind = 'compaction' THEN coalesce((e.compaction->>'tokens_after')::bigint, 0)
 		            WHEN e.output_tokens > 0 THEN e.output_tokens
@@ -81,51 +92,66 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]domain.His
 		       coalesce((SELECT array_agg(t.tool_name ORDER BY t.position) FROM tool_calls t WHERE t.entry_id = e.id), '{}'),
 		       (SELECT k.id FROM checkpoints k WHERE k.turn_id = e.id AND k.kind IN ('user_turn', 'tool_batch') ORDER BY k.id LIMIT 1)
 		FROM   entries e WHERE e.session_id = $1 ORDER BY e.started_at, e.id`, sessionID, nodeLabel)
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.HistoryNode, error) {
 		n := domain.HistoryNode{Children: []string{}}
 		err := row.Scan(&n.ID, &n.ParentID, &n.BranchID, &n.Kind, &n.Role, &n.LoopID, &n.Sequence, &n.Status, &n.Deprecated, &n.Created,
 			&n.Label, &n.Tokens, &n.ToolNames, &n.CheckpointID)
+
 		n.TurnID, n.Label = n.ID, sessions.Title([]domain.ContentPart{{Text: n.Label}})
 		if n.Role == domain.RoleSystem && n.Kind == domain.KindMessage {
 			n.Kind = "system"
 		}
+
 		return n, err
 	})
 }
 
 // CheckoutView finds what a checkout shows: where on its branch, and which files.
 // The end of a turn is the end of the chat that it started (decisions.md 8.27).
-func (db *Base) CheckoutView(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.CheckoutView, error) {
+func (db *Base) CheckoutView(
+	ctx context.Context,
+	sessionID, checkpointID string,
+	position domain.CheckoutPosition,
+) (domain.CheckoutView, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
 		return domain.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
+
 	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
 	if err != nil {
 		return domain.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
+
 	view := domain.CheckoutView{BranchID: at.BranchID}
 	if view.UpTo, err = at.position(ctx, db.Pool); err != nil {
 		return view, pg.Fault("look at a checkpoint", err)
 	}
+
 	if at.SnapshotID != nil {
 		view.Snapshot = *at.SnapshotID
 	}
+
 	if position == domain.CheckoutTurnEnd && at.ChatID != nil {
 		view.Before = view.Snapshot
+
 		rows, _ := db.Pool.Query(ctx, `
 			SELECT coalesce(max(sequence) + 1, $3) FROM entries
 			WHERE  branch_id = $1 AND sequence >= $3 AND chat_id = $2`, at.BranchID, *at.ChatID, view.UpTo)
 		if view.UpTo, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err != nil {
 			return view, pg.Fault("look for the end of a chat", err)
 		}
+
 		if view.Snapshot, err = filesBefore(ctx, db.Pool, at.BranchID, view.UpTo); err != nil {
 			return view, pg.Fault("look for files", err)
 		}
 	} else if view.Before, err = filesBefore(ctx, db.Pool, at.BranchID, at.Sequence); err != nil {
 		return view, pg.Fault("look for files", err)
 	}
+
 	view.Tokens = x.tokens(view.BranchID, view.UpTo)
+
 	return view, nil
 }
 
@@ -138,15 +164,18 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, 
 		return pg.Fault("read turns", err)
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		turn, err := transcript.ScanTurn(rows)
 		if err != nil {
 			return pg.Fault("read a turn", err)
 		}
+
 		if err := yield(turn.Turn); err != nil {
 			return err
 		}
 	}
+
 	return pg.Fault("read turns", rows.Err())
 }
 
@@ -154,21 +183,26 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, 
 // their files: those are in the snapshots of both sides.
 func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other string) (domain.Comparison, error) {
 	out := domain.Comparison{SessionID: sessionID, Turns: []domain.TurnDifference{}}
+
 	one, err := readBranch(ctx, db.Pool, sessionID, base)
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
+
 	two, err := readBranch(ctx, db.Pool, sessionID, other)
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
+
 	out.ForkSequence = history.Common(one.path(), two.path())
 	if base == other {
 		out.ForkSequence = one.NextSequence
 	}
+
 	if out.Base, err = db.side(ctx, one, "base", &out); err == nil {
 		out.Other, err = db.side(ctx, two, "other", &out)
 	}
+
 	return out, pg.Fault("compare branches", err)
 }
 
@@ -176,38 +210,54 @@ func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other stri
 func (db *Base) side(ctx context.Context, branch branchRow, name string, out *domain.Comparison) (domain.BranchSide, error) {
 	side := domain.BranchSide{BranchID: branch.ID}
 	rows, _ := db.Pool.Query(ctx, `
-		SELECT e.id, e.branch_id, e.sequence, e.role, e.status, e.loop_id, e.chat_id, e.step, e.kind, e.duration_ms, `+sessions.TurnUsageColumns("e")+`,
-		       coalesce((SELECT left(b->>'content', $3) FROM jsonb_array_elements(e.blocks) b WHERE b->>'type' NOT IN ('thinking', 'image') LIMIT 1), '')
+		SELECT e.id, e.branch_id, e.sequence, e.role, e.status, e.loop_id, e.chat_id, e.step, e.kind, e.duration_ms,
+		    `+sessions.TurnUsageColumns("e")+`,
+		       coalesce((SELECT left(b->>'content', $3) FROM jsonb_array_elements(e.blocks) b
+		           WHERE b->>'type' NOT IN ('thinking', 'image') LIMIT 1), '')
 		FROM   `+transcript.OnBranch("sequence >= $2")+` ORDER BY e.sequence`, branch.ID, out.ForkSequence, nodeLabel)
+
 	type step struct {
 		chat string
 		step int
 	}
+
 	steps := map[step]bool{}
+
 	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TurnDifference, error) {
 		t := domain.TurnDifference{Side: name}
-		var loop, kind string
-		var in step
-		var usage domain.Usage
-		var duration int64
+
+		var (
+			loop, kind string
+			in         step
+			usage      domain.Usage
+			duration   int64
+		)
+
 		err := row.Scan(slices.Concat(
 			[]any{&t.TurnID, &t.BranchID, &t.Sequence, &t.Role, &t.Status, &loop, &in.chat, &in.step, &kind, &duration},
 			sessions.UsageFields(&usage), []any{&t.Label})...)
 		t.Label = sessions.Title([]domain.ContentPart{{Text: t.Label}})
 		side.Turns, side.Usage, side.DurationMS = side.Turns+1, side.Usage.Add(usage), side.DurationMS+duration
+
 		if loop == domain.RootLoop && t.Role == domain.RoleAssistant && kind == domain.KindMessage {
 			steps[in] = true
 		}
+
 		return t, err
 	})
 	if err != nil {
 		return side, err
 	}
+
 	side.Steps = len(steps)
+
 	out.Turns = append(out.Turns, turns...)
+
 	if err := db.Pool.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), branch.ID).Scan(&side.HeadTurnID); err != nil {
 		return side, err
 	}
+
 	side.Snapshot, err = filesAtEnd(ctx, db.Pool, branch.ID)
+
 	return side, err
 }

@@ -15,6 +15,7 @@ import (
 // minute.
 func fill(t *testing.T, db *postgres.Store, owner, session, chat string) {
 	t.Helper()
+
 	for statement := range strings.SplitSeq(strings.NewReplacer("$session", session, "$chat", chat, "$owner", owner).Replace(`
 		UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = '$chat';
 		INSERT INTO prod_solutions (id, owner_id, name) VALUES ('sol', '$owner', 'n');
@@ -46,6 +47,7 @@ func byWorkflow(jobs []domain.OperatorJob) map[string]domain.OperatorJob {
 	for _, job := range jobs {
 		found[job.WorkflowID] = job
 	}
+
 	return found
 }
 
@@ -53,20 +55,25 @@ func TestStore_Jobs(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
+
 	all := map[string][]string{}
 	for _, kind := range domain.RunKinds { // of some kinds there is none: their queries run all the same
 		all[kind] = []string{"none"}
 	}
+
 	all["chat"], all["dag"], all["compaction"], all["task"] = []string{session}, []string{"d1", "d2"}, []string{"k1"}, []string{"t1"}
 	all["import"], all["schedule"] = []string{"i1"}, []string{"r1", "r2"}
 	jobs, err := db.Jobs(t.Context(), all)
 	require.NoError(t, err)
+
 	found := byWorkflow(jobs)
 	require.Len(t, found, 8)
+
 	for id, job := range found {
 		require.True(t, job.Open, id)
 		require.Equal(t, user.ID, job.OwnerID, id)
 	}
+
 	require.Equal(t, "running", found["session/"+session].Status)
 	require.Equal(t, "st", found["schedule-run/r1"].PartOf)
 	require.Equal(t, "queued", found["schedule-run/r2"].Waiting.Reason)
@@ -89,10 +96,13 @@ func TestStore_OpenWork(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
+
 	found := map[string]bool{}
+
 	for _, kind := range domain.RunKinds {
 		jobs, err := db.OpenWork(t.Context(), kind, "", 10)
 		require.NoError(t, err, kind)
+
 		for _, job := range jobs {
 			found[job.WorkflowID] = true
 		}
@@ -110,6 +120,7 @@ func TestStore_endsOfRuns(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
+
 	for _, want := range []bool{true, false} {
 		ended, err := db.EndCompaction(t.Context(), "k1", "because")
 		require.NoError(t, err)
@@ -121,6 +132,7 @@ func TestStore_endsOfRuns(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, cancelled)
 	}
+
 	step, err := db.AdvanceDAGRun(t.Context(), "d1")
 	require.NoError(t, err)
 	require.Len(t, step.Stop, 1, "what a node has begun is stopped after the end of its run")

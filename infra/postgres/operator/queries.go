@@ -11,9 +11,11 @@ const chatWait = `
 	CASE WHEN w.reason IN ('question', 'permission', 'budget') THEN s.owner_id
 	     WHEN w.reason IN ('model', 'model_unavailable', 'rate_limit') THEN coalesce(c.model, s.model, '')
 	     WHEN w.reason IN ('child', 'slot') THEN coalesce((
-	         SELECT 'fork/' || l.chat_id || '/' || l.id FROM loops l WHERE l.chat_id = c.id AND l.state <> 'ended' ORDER BY l.id LIMIT 1), '')
+	         SELECT 'fork/' || l.chat_id || '/' || l.id FROM loops l WHERE l.chat_id = c.id AND l.state <> 'ended' ORDER BY l.id
+	             LIMIT 1), '')
 	     ELSE '' END,
-	CASE WHEN w.reason IN ('question', 'permission') THEN (SELECT min(q.asked_at) FROM questions q WHERE q.session_id = s.id AND q.state = 'open')
+	CASE WHEN w.reason IN ('question', 'permission') THEN (SELECT min(q.asked_at) FROM questions q WHERE q.session_id = s.id
+	    AND q.state = 'open')
 	     WHEN w.reason IN ('model_unavailable', 'rate_limit') THEN c.model_faults_since
 	     WHEN w.reason IN ('queued', 'worker_missing') THEN coalesce((
 	         SELECT min(i.created_at) FROM inbox i WHERE i.session_id = s.id AND i.state = 'queued'), c.started_at)
@@ -25,7 +27,8 @@ const chatWait = `
 const carriedWait = `
 	CASE WHEN s.id IS NULL THEN '' WHEN w.reason IN ('question', 'permission', 'budget') THEN 'user' ELSE 'run' END,
 	CASE WHEN s.id IS NULL THEN '' WHEN w.reason IN ('question', 'permission', 'budget') THEN s.owner_id ELSE 'session/' || s.id END,
-	CASE WHEN w.reason IN ('question', 'permission') THEN (SELECT min(q.asked_at) FROM questions q WHERE q.session_id = s.id AND q.state = 'open')
+	CASE WHEN w.reason IN ('question', 'permission') THEN (SELECT min(q.asked_at) FROM questions q WHERE q.session_id = s.id
+	    AND q.state = 'open')
 	     ELSE c.started_at END,
 	c.model_retry_at`
 
@@ -35,7 +38,8 @@ const waitingOf = ` LEFT JOIN LATERAL (SELECT` + sessions.ComputedWaiting + ` AS
 const (
 	plain    = `'none', '', '', NULL::timestamptz, NULL::timestamptz` // no wait is recorded
 	noDetail = `''`
-	working  = `CASE WHEN NOT EXISTS (SELECT 1 FROM workers k WHERE k.seen_at > now() - interval '20 seconds') THEN 'worker_missing' ELSE 'none' END,
+	working  = `CASE WHEN NOT EXISTS (SELECT 1 FROM workers k WHERE k.seen_at > now() - interval '20 seconds') THEN 'worker_missing'
+		ELSE 'none' END,
 	'worker', '', NULL::timestamptz, NULL::timestamptz` // work of a worker, whichever there is
 )
 
@@ -43,14 +47,17 @@ const (
 // part of, since when it exists, its session, owner and detail, and what it waits for.
 var jobs = map[string]string{
 	"chat": `
-		SELECT 'session/' || s.id, s.active_chat_id IS NOT NULL OR coalesce(c.state IN ('running', 'parked'), false), coalesce(c.state, 'none'), '',
+		SELECT 'session/' || s.id, s.active_chat_id IS NOT NULL OR coalesce(c.state IN ('running', 'parked'), false),
+		    coalesce(c.state, 'none'), '',
 		       coalesce(c.created_at, s.created_at), s.id, s.owner_id, ` + noDetail + `, coalesce(w.reason, 'none'), ` + chatWait + `
 		FROM   sessions s
-		LEFT   JOIN LATERAL (SELECT * FROM chats c WHERE c.session_id = s.id ORDER BY (c.id = s.active_chat_id) DESC NULLS LAST, c.id DESC LIMIT 1) c ON true ` +
+		LEFT   JOIN LATERAL (SELECT * FROM chats c WHERE c.session_id = s.id ORDER BY (c.id = s.active_chat_id) DESC NULLS LAST,
+		    c.id DESC LIMIT 1) c ON true ` +
 		waitingOf + `
 		WHERE  s.id = ANY ($1) AND s.deleted_at IS NULL`,
 	"fork": `
-		SELECT 'fork/' || l.chat_id || '/' || l.id, l.state <> 'ended', l.state, 'session/' || l.session_id, l.created_at, l.session_id, s.owner_id, l.id,
+		SELECT 'fork/' || l.chat_id || '/' || l.id, l.state <> 'ended', l.state, 'session/' || l.session_id, l.created_at,
+		    l.session_id, s.owner_id, l.id,
 		       CASE l.state WHEN 'queued' THEN 'slot' WHEN 'waiting' THEN 'question' ELSE 'none' END,
 		       CASE l.state WHEN 'queued' THEN 'run' WHEN 'waiting' THEN 'user' ELSE '' END,
 		       CASE l.state WHEN 'queued' THEN 'session/' || l.session_id WHEN 'waiting' THEN s.owner_id ELSE '' END,
@@ -70,30 +77,36 @@ var jobs = map[string]string{
 		FROM   background_tasks b JOIN sessions s ON s.id = b.session_id LEFT JOIN loops l ON l.task_id = b.id AND l.background
 		WHERE  b.id = ANY ($1)`,
 	"compaction": `
-		SELECT 'compact/' || k.id, k.state = 'running', k.state, 'session/' || k.session_id, k.created_at, k.session_id, s.owner_id, ` + noDetail + `, ` + working + `
+		SELECT 'compact/' || k.id, k.state = 'running', k.state, 'session/' || k.session_id, k.created_at, k.session_id, s.owner_id,
+		    ` + noDetail + `, ` + working + `
 		FROM   compactions k JOIN sessions s ON s.id = k.session_id WHERE k.id = ANY ($1)`,
 	"replay": `
-		SELECT 'replay/' || r.session_id, r.status = 'playing' OR r.files_owed, r.status, '', r.started_at, r.session_id, s.owner_id, ` + noDetail + `, ` + working + `
+		SELECT 'replay/' || r.session_id, r.status = 'playing' OR r.files_owed, r.status, '', r.started_at, r.session_id, s.owner_id,
+		    ` + noDetail + `, ` + working + `
 		FROM   replays r JOIN sessions s ON s.id = r.session_id WHERE r.session_id = ANY ($1)`,
 	"history": `
-		SELECT 'history/' || h.session_id || '/' || h.id, h.state = 'running', h.state, 'session/' || h.session_id, h.created_at, h.session_id, s.owner_id,
+		SELECT 'history/' || h.session_id || '/' || h.id, h.state = 'running', h.state, 'session/' || h.session_id, h.created_at,
+		    h.session_id, s.owner_id,
 		       h.kind, ` + working + `
 		FROM   history_operations h JOIN sessions s ON s.id = h.session_id WHERE h.id = ANY ($1)`,
 	"import": `
-		SELECT 'import/' || i.session_id, i.state = 'running', i.state, '', i.changed_at, i.session_id, i.owner_id, ` + noDetail + `, ` + working + `
+		SELECT 'import/' || i.session_id, i.state = 'running', i.state, '', i.changed_at, i.session_id, i.owner_id,
+		    ` + noDetail + `, ` + working + `
 		FROM   imports i WHERE i.session_id = ANY ($1)`,
 	"deletion": `
 		SELECT 'delete/' || s.id, true, 'deleted', '', s.deleted_at, s.id, s.owner_id, ` + noDetail + `, ` + working + `
 		FROM   sessions s WHERE s.id = ANY ($1) AND s.deleted_at IS NOT NULL`,
 	"schedule": `
-		SELECT 'schedule-run/' || r.id, r.state <> 'ended', CASE WHEN r.state = 'ended' THEN r.status ELSE r.state END, t.id, r.triggered_at,
+		SELECT 'schedule-run/' || r.id, r.state <> 'ended', CASE WHEN r.state = 'ended' THEN r.status
+		    ELSE r.state END, t.id, r.triggered_at,
 		       coalesce(r.session_id, ''), t.owner_id, ` + noDetail + `,
 		       CASE WHEN r.state = 'waiting' THEN 'queued' ELSE coalesce(w.reason, 'none') END, ` + carriedWait + `
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id
 		LEFT   JOIN sessions s ON s.id = r.session_id AND s.deleted_at IS NULL LEFT JOIN chats c ON c.id = r.chat_id ` + waitingOf + `
 		WHERE  r.id = ANY ($1)`,
 	"issue": `
-		SELECT 'issue-run/' || r.id, r.finished_at IS NULL, r.status, r.issue_id, r.created_at, coalesce(r.session_id, ''), r.owner_id, ` + noDetail + `,
+		SELECT 'issue-run/' || r.id, r.finished_at IS NULL, r.status, r.issue_id, r.created_at, coalesce(r.session_id, ''), r.owner_id,
+		    ` + noDetail + `,
 		       CASE WHEN r.status = 'queued' THEN 'queued' ELSE coalesce(w.reason, 'none') END, ` + carriedWait + `
 		FROM   issue_runs r
 		LEFT   JOIN sessions s ON s.id = r.session_id AND s.deleted_at IS NULL LEFT JOIN chats c ON c.id = r.chat_id ` + waitingOf + `
@@ -103,17 +116,21 @@ var jobs = map[string]string{
 		       CASE WHEN r.parent_run IS NULL THEN r.solution_id
 		            ELSE (SELECT 'dag/' || p.solution_id || '/' || p.id FROM dag_runs p WHERE p.id = r.parent_run) END,
 		       r.created_at, '', r.owner_id, ` + noDetail + `, coalesce(u.reason, 'none'),
-		       CASE u.reason WHEN 'timer' THEN 'time' WHEN 'question' THEN 'user' WHEN 'permission' THEN 'user' WHEN 'child' THEN 'run' ELSE '' END,
-		       CASE u.reason WHEN 'question' THEN r.owner_id WHEN 'permission' THEN r.owner_id WHEN 'child' THEN coalesce(u.run, '') ELSE '' END,
+		       CASE u.reason WHEN 'timer' THEN 'time' WHEN 'question' THEN 'user' WHEN 'permission' THEN 'user' WHEN 'child' THEN 'run'
+		           ELSE '' END,
+		       CASE u.reason WHEN 'question' THEN r.owner_id WHEN 'permission' THEN r.owner_id WHEN 'child' THEN coalesce(u.run, '')
+		           ELSE '' END,
 		       u.since, r.wake_at
 		FROM   dag_runs r
 		LEFT   JOIN LATERAL (
 			-- What needs a person comes first, then what works, then what waits for its time.
 			SELECT n.started_at AS since,
-			       CASE WHEN c.state = 'parked' AND c.waiting_reason = 'permission' THEN 'permission' WHEN c.state = 'parked' THEN 'question'
+			       CASE WHEN c.state = 'parked' AND c.waiting_reason = 'permission' THEN 'permission'
+			           WHEN c.state = 'parked' THEN 'question'
 			            WHEN n.status = 'running' AND (n.session_id IS NOT NULL OR n.child_id IS NOT NULL) THEN 'child'
 			            WHEN n.status = 'waiting' THEN 'timer' WHEN n.status = 'ready' THEN 'queued' ELSE 'none' END AS reason,
-			       coalesce('session/' || n.session_id, (SELECT 'dag/' || k.solution_id || '/' || k.id FROM dag_runs k WHERE k.id = n.child_id)) AS run
+			       coalesce('session/' || n.session_id, (SELECT 'dag/' || k.solution_id || '/' || k.id FROM dag_runs k
+			           WHERE k.id = n.child_id)) AS run
 			FROM   dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
 			WHERE  n.run_id = r.id AND NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
 			ORDER  BY c.state IS NOT DISTINCT FROM 'parked' DESC, n.status = 'running' DESC, n.item DESC, n.id LIMIT 1) u ON true
@@ -144,11 +161,13 @@ var open = map[string]string{
 		WHERE  status IN ('dispatched', 'running') AND dispatched_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
 	"replay": `
 		SELECT session_id FROM replays
-		WHERE  (status = 'playing' OR files_owed) AND started_at < now() - interval '10 seconds' AND session_id > $1 ORDER BY session_id LIMIT $2`,
+		WHERE  (status = 'playing' OR files_owed) AND started_at < now() - interval '10 seconds' AND session_id > $1
+		    ORDER BY session_id LIMIT $2`,
 	"schedule": `
 		SELECT id FROM scheduled_runs
 		WHERE  state = 'running' AND triggered_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
 	"task": `
 		SELECT id FROM background_tasks
-		WHERE  status = 'running' AND kind IN ('shell', 'agent') AND started_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
+		WHERE  status = 'running' AND kind IN ('shell', 'agent') AND started_at < now() - interval '10 seconds' AND id > $1 ORDER BY id
+		    LIMIT $2`,
 }

@@ -20,33 +20,43 @@ func New(db *pg.DB) *Store { return &Store{db} }
 
 // Jobs reads the work of runs by kind and id. Work that is gone is missing.
 func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error) {
-	var batch pgx.Batch
-	var found []domain.OperatorJob
+	var (
+		batch pgx.Batch
+		found []domain.OperatorJob
+	)
+
 	for kind, of := range ids {
 		sql, known := jobs[kind]
 		if !known {
 			continue
 		}
+
 		batch.Queue(sql, of).Query(func(rows pgx.Rows) error {
 			page, err := pgx.CollectRows(rows, scanJob)
 			found = append(found, page...)
+
 			return err
 		})
 	}
+
 	if batch.Len() == 0 {
 		return nil, nil
 	}
+
 	err := s.db.Pool.SendBatch(ctx, &batch).Close()
+
 	return found, pg.Fault("read the work of runs", err)
 }
 
 func scanJob(row pgx.CollectableRow) (j domain.OperatorJob, err error) {
 	w := &j.Waiting
+
 	err = row.Scan(&j.WorkflowID, &j.Open, &j.Status, &j.PartOf, &j.CreatedAt, &j.SessionID, &j.OwnerID, &j.Detail,
 		&w.Reason, &w.On, &w.ID, &w.Since, &w.Until)
 	if !j.Open || w.Reason == "none" {
 		j.Waiting = domain.RunWait{Reason: "none"}
 	}
+
 	return j, err
 }
 
@@ -57,11 +67,14 @@ func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]
 	if !known {
 		return nil, nil
 	}
+
 	rows, _ := s.db.Pool.Query(ctx, sql, after, limit)
+
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(ids) == 0 {
 		return nil, pg.Fault("list open work", err)
 	}
+
 	return s.Jobs(ctx, map[string][]string{kind: ids})
 }
 
@@ -71,5 +84,6 @@ func (s *Store) EndCompaction(ctx context.Context, id, reason string) (bool, err
 		UPDATE compactions SET state = 'failed', ended_at = now(),
 		       result = jsonb_build_object('compaction_id', id, 'status', 'failed', 'reason', $2::text)
 		WHERE  id = $1 AND state = 'running' AND chat_id IS NULL`, id, reason)
+
 	return err == nil && tag.RowsAffected() == 1, pg.Fault("end a compaction", err)
 }

@@ -46,15 +46,19 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.New("the database address cannot be parsed") // pgx would repeat it, password and all
 	}
+
 	cfg.MaxConns = defaultMaxConns
 	if opts.MaxConns > 0 {
 		cfg.MaxConns = opts.MaxConns
 	}
+
 	cfg.MaxConnIdleTime = 5 * time.Minute
+
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	if opts.ConnectTimeout > 0 {
 		cfg.ConnConfig.ConnectTimeout = opts.ConnectTimeout
 	}
+
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	params := cfg.ConnConfig.RuntimeParams
 	params["timezone"] = "UTC"
@@ -65,12 +69,14 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	// and SET LOCAL costs a round trip each time.
 	params["enable_seqscan"] = "off"
 	params["random_page_cost"] = "1.1"
+
 	params["plan_cache_mode"] = "force_generic_plan" // one plan is the right one, so none is made twice
 	if opts.ApplicationName != "" {
 		params["application_name"] = opts.ApplicationName
 	} else if params["application_name"] == "" {
 		params["application_name"] = "everloop"
 	}
+
 	sealing := sealedEnv{opts.Box}
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{
@@ -80,20 +86,25 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 			Name: "timestamptz", OID: pgtype.TimestamptzOID,
 			Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
+
 		return nil
 	}
+
 	cfg.ConnConfig.Tracer = limits(opts)
 	if opts.Tracer != nil {
 		cfg.ConnConfig.Tracer = multitracer.New(cfg.ConnConfig.Tracer, opts.Tracer)
 	}
+
 	pool, err := openPool(ctx, cfg, opts)
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
+
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("reach database: %w", err)
 	}
+
 	return &DB{Pool: pool, box: opts.Box}, nil
 }
 
@@ -104,22 +115,28 @@ func openPool(ctx context.Context, cfg *pgxpool.Config, opts Options) (pool *Poo
 	if pool.shared, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}
+
 	pool.steps, pool.leases = pool.shared, pool.shared
 	for own, conns := range map[**pgxpool.Pool]int32{&pool.steps: opts.StepConns, &pool.leases: opts.LeaseConns} {
 		if conns == 0 {
 			continue
 		}
+
 		more := cfg.Copy()
+
 		more.MaxConns = conns
 		if own == &pool.leases {
 			more.ConnConfig.Tracer = limits(opts)
 		}
+
 		if *own, err = pgxpool.NewWithConfig(ctx, more); err != nil {
 			*own = pool.shared
 			pool.Close()
+
 			return nil, err
 		}
 	}
+
 	return pool, nil
 }
 
@@ -152,6 +169,7 @@ func (db *DB) InTxAsync(ctx context.Context, queue func(*pgx.Batch)) error {
 		batch.Queue(`SET LOCAL synchronous_commit = off`)
 		queue(&batch)
 		batch.Queue(`COMMIT`)
+
 		return db.Pool.SendBatch(ctx, &batch).Close()
 	})
 }
@@ -170,6 +188,7 @@ func retryTx(ctx context.Context, run func() error) error {
 		if err == nil || attempt == txAttempts || !isRetryable(err) {
 			return err
 		}
+
 		pause := time.NewTimer(time.Duration(attempt)*2*time.Millisecond + rand.N(5*time.Millisecond))
 		select {
 		case <-ctx.Done():

@@ -26,11 +26,14 @@ func TestOpenHidesThePassword(t *testing.T) {
 func TestTimesComeBackInUTC(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	var at time.Time
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT now()`).Scan(&at))
 	require.Equal(t, time.UTC, at.Location())
+
 	var zone, name string
-	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT current_setting('timezone'), current_setting('application_name')`).Scan(&zone, &name))
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT current_setting('timezone'),
+		current_setting('application_name')`).Scan(&zone, &name))
 	require.Equal(t, "UTC", zone)
 	require.Equal(t, "everloop", name)
 }
@@ -44,9 +47,11 @@ func TestInTx(t *testing.T) {
 		err := db.InTx(t.Context(), func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), `INSERT INTO audit (id, actor_id, action, target) VALUES ('a', '', '', '')`)
 			require.NoError(t, err)
+
 			return refused
 		})
 		require.ErrorIs(t, err, refused)
+
 		var n int
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM audit`).Scan(&n))
 		require.Zero(t, n)
@@ -57,6 +62,7 @@ func TestInTx(t *testing.T) {
 			if runs++; runs < 3 {
 				return &pgconn.PgError{Code: "40001"}
 			}
+
 			return nil
 		})
 		require.NoError(t, err)
@@ -70,27 +76,37 @@ func TestInTx(t *testing.T) {
 	})
 	t.Run("a real deadlock ends well for both", func(t *testing.T) {
 		a, b := pgtest.User(t, db, "left", false), pgtest.User(t, db, "right", false)
+
 		var met atomic.Int32
+
 		both := make(chan struct{})
 		touch := func(first, second string) error {
 			waited := false
+
 			return db.InTx(t.Context(), func(tx pgx.Tx) error {
 				if _, err := tx.Exec(t.Context(), `UPDATE users SET name = name || '.' WHERE id = $1`, first); err != nil {
 					return err
 				}
+
 				if !waited { // only the first run waits for the other to hold its row
 					waited = true
+
 					if met.Add(1) == 2 {
 						close(both)
 					}
+
 					<-both
 				}
+
 				_, err := tx.Exec(t.Context(), `UPDATE users SET name = name || '.' WHERE id = $1`, second)
+
 				return err
 			})
 		}
+
 		other := make(chan error, 1)
 		go func() { other <- touch(b.ID, a.ID) }()
+
 		require.NoError(t, touch(a.ID, b.ID))
 		require.NoError(t, <-other)
 		left, err := db.User(t.Context(), a.ID)
@@ -102,6 +118,7 @@ func TestInTx(t *testing.T) {
 func TestFaultsAreDomainErrors(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	user := pgtest.User(t, db, "u", false)
 	for name, call := range map[string]func() error{
 		"NUL in text": func() error {
@@ -123,6 +140,7 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, domain.Invalid, domain.AsError(call()).Kind) })
 	}
+
 	db.Close()
 	_, err := db.Users(context.Background())
 	require.Error(t, err)
@@ -131,10 +149,13 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 func TestAnAbsentDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	var name string
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name))
+
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
+
 	_, err := db.Users(ctx)
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 }

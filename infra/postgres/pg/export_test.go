@@ -4,6 +4,7 @@ package pg
 func QueuedBytes(o *Outbox) int {
 	o.queue.mu.Lock()
 	defer o.queue.mu.Unlock()
+
 	return o.queue.bytes
 }
 

@@ -20,10 +20,13 @@ func Fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	if _, ok := errors.AsType[*domain.Error](err); ok {
 		return err
 	}
+
 	wrapped := fmt.Errorf("%s: %w", doing, err)
+
 	pgErr, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case answered && (pgErr.Code == "22021" || pgErr.Code == "22P05"):
@@ -43,6 +46,7 @@ func Fault(doing string, err error) error {
 	case awayFrom(err):
 		return domain.Unavailablef("the database", wrapped)
 	}
+
 	return wrapped
 }
 
@@ -52,7 +56,9 @@ func awayFrom(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
+
 	var network net.Error
+
 	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) // the server died in the middle
 }

@@ -23,7 +23,9 @@ func TestDB_InTxAsync(t *testing.T) {
 		require.NoError(t, db.Pool.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&setting))
 		return setting
 	}
+
 	var within string
+
 	require.NoError(t, db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`INSERT INTO notes VALUES (1)`)
 		batch.Queue(`SHOW synchronous_commit`).QueryRow(func(row pgx.Row) error { return row.Scan(&within) })
@@ -35,6 +37,7 @@ func TestDB_InTxAsync(t *testing.T) {
 		batch.Queue(`INSERT INTO notes VALUES (2)`)
 		batch.Queue(`INSERT INTO notes VALUES (1)`)
 	}))
+
 	var left int
 	require.NoError(t, db.Pool.QueryRow(ctx, `SELECT count(*) FROM notes`).Scan(&left), "the pool goes on after a failure")
 	require.Equal(t, 1, left, "all of it or nothing")

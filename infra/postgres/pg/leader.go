@@ -25,33 +25,43 @@ func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Conte
 	config := db.Pool.shared.Config().ConnConfig
 	config.RuntimeParams["idle_session_timeout"] = fmt.Sprint(leadSilence.Milliseconds())
 	config.RuntimeParams["application_name"] = "everloop leader"
+
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, fmt.Errorf("connect to lead: %w", err)
 	}
+
 	defer func() {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadCheckTime)
 		defer cancel()
+
 		if led && !conn.IsClosed() {
 			// Closing alone releases the lock only once the server has noticed it.
 			_, _ = conn.Exec(leave, `SELECT pg_advisory_unlock_all()`)
 		}
+
 		_ = conn.Close(leave)
 	}()
+
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended($1, 0))`, name).Scan(&led); err != nil || !led {
 		return false, Fault("take the lead", err)
 	}
 
 	leading, stop := context.WithCancel(ctx)
 	defer stop()
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		work(leading)
 	}()
+
 	err = keepLead(ctx, conn, done)
+
 	stop()
 	<-done
+
 	return true, err
 }
 
@@ -60,6 +70,7 @@ func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Conte
 func keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
 	tick := time.NewTicker(leadCheckEvery)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,9 +79,12 @@ func keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
 			return nil
 		case <-tick.C:
 		}
+
 		check, cancel := context.WithTimeout(ctx, leadCheckTime)
 		err := conn.Ping(check)
+
 		cancel()
+
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("lost the connection that holds the lead: %w", err)
 		}

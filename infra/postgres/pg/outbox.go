@@ -47,6 +47,7 @@ type Outbox struct {
 func NewOutbox(db *DB, log EventLog, logger *slog.Logger) *Outbox {
 	o := &Outbox{db: db, log: log, logger: logger, writer: domain.NewID(), published: newPublishedRows()}
 	o.queue = newPublishQueue(o)
+
 	return o
 }
 
@@ -65,9 +66,11 @@ func (e *Events) Emit(sessionID, chatID, name string, data any) error {
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", name, err)
 	}
+
 	e.Add(domain.Event{
 		ID: domain.NewID(), SessionID: sessionID, ChatID: chatID, Name: name, At: time.Now().UTC(), Data: payload,
 	})
+
 	return nil
 }
 
@@ -80,6 +83,7 @@ func (e *Events) AddMaybePublished(event domain.Event, after uint64) {
 	if e.maybe == nil {
 		e.maybe = map[string]uint64{}
 	}
+
 	e.maybe[event.ID] = after
 	e.Add(event)
 }
@@ -112,15 +116,20 @@ func (tx *Tx) Last(parts string, args pgx.NamedArgs) {
 // their order and behind those of the session's transactions before. A deadlock or a
 // serialization failure runs fn again, so fn must have no effect but through its Tx.
 func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
-	var tickets []*ticket
-	var rows []outboxRow
+	var (
+		tickets []*ticket
+		rows    []outboxRow
+	)
+
 	err := o.db.InTx(ctx, func(begun pgx.Tx) error {
 		cancelAll(tickets) // of a try that the database refused
 		tickets = nil
+
 		tx := Tx{Tx: begun}
 		if err := fn(&tx); err != nil || tx.Empty() {
 			return err
 		}
+
 		var err error
 		if rows, err = o.insertEvents(ctx, &tx); err != nil {
 			return err
@@ -128,9 +137,11 @@ func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
 		// Before the commit: whatever reads the committed state and commits next, such
 		// as the answer to a question, gets a later ticket.
 		tickets = o.takeTickets(tx.list)
+
 		return nil
 	})
 	o.hand(tickets, rows, err)
+
 	return err
 }
 
@@ -141,8 +152,12 @@ func (o *Outbox) UpdateOne(ctx context.Context, events *Events, statement Statem
 	tickets := o.takeTickets(events.list)
 	query, args := statement.withEvents(), o.eventArgs(events)
 	maps.Copy(args, statement.Args)
-	var ids []int64
-	var behind bool
+
+	var (
+		ids    []int64
+		behind bool
+	)
+
 	err := retryTx(ctx, func() error {
 		return o.db.Pool.QueryRow(ctx, query, args).Scan(append([]any{&ids, &behind}, dest...)...)
 	})
@@ -150,13 +165,16 @@ func (o *Outbox) UpdateOne(ctx context.Context, events *Events, statement Statem
 		o.hand(tickets, nil, nil)
 		return domain.ErrFenced
 	}
+
 	o.hand(tickets, events.rows(ids, behind), err)
+
 	return err
 }
 
 // takeTickets takes a ticket for each session of the events.
 func (o *Outbox) takeTickets(events []domain.Event) []*ticket {
 	var tickets []*ticket
+
 	taken := map[string]bool{}
 	for _, e := range events {
 		if !taken[e.SessionID] {
@@ -164,6 +182,7 @@ func (o *Outbox) takeTickets(events []domain.Event) []*ticket {
 			tickets = append(tickets, o.queue.take(e.SessionID))
 		}
 	}
+
 	return tickets
 }
 
@@ -180,11 +199,13 @@ func (o *Outbox) hand(tickets []*ticket, rows []outboxRow, err error) {
 			t.ready(rows)
 		default:
 			var own []outboxRow
+
 			for _, row := range rows {
 				if row.event.SessionID == t.session {
 					own = append(own, row)
 				}
 			}
+
 			t.ready(own)
 		}
 	}
@@ -209,6 +230,7 @@ func (o *Outbox) Flush(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -29,11 +29,15 @@ func (o *Outbox) insertEvents(ctx context.Context, tx *Tx) ([]outboxRow, error) 
 		query = tx.last.withEvents()
 		maps.Copy(args, tx.last.Args)
 	}
-	var ids []int64
-	var behind bool
+
+	var (
+		ids    []int64
+		behind bool
+	)
 	if err := tx.QueryRow(ctx, query, args).Scan(&ids, &behind); err != nil {
 		return nil, fmt.Errorf("write outbox: %w", err)
 	}
+
 	return tx.rows(ids, behind), nil
 }
 
@@ -72,14 +76,18 @@ func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
 	ids, sessions, chats := make([]string, n), make([]string, n), make([]string, n)
 	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	after, maybe := make([]int64, n), make([]bool, n)
+
 	for i, e := range events.list {
 		ids[i], sessions[i], chats[i], names[i], data[i], times[i] = e.ID, e.SessionID, e.ChatID, e.Name, string(e.Data), e.At
+
 		seq, unsure := events.maybe[e.ID]
 		if !unsure {
 			seq = o.reached.Load()
 		}
+
 		after[i], maybe[i] = int64(seq), unsure //nolint:gosec // a sequence is below 2^63
 	}
+
 	return pgx.NamedArgs{
 		"event_ids": ids, "event_sessions": sessions, "event_chats": chats, "event_names": names, "event_data": data,
 		"event_times": times, "event_after": after, "event_maybe": maybe, "writer": o.writer,
@@ -94,6 +102,7 @@ func (e *Events) rows(ids []int64, behind bool) []outboxRow {
 		after, maybe := e.maybe[event.ID]
 		rows[i] = outboxRow{id: id, event: event, after: after, maybe: maybe, behind: behind}
 	}
+
 	return rows
 }
 
@@ -105,6 +114,7 @@ func (db *DB) rowsOfSession(ctx context.Context, session string, behind int64, l
 	if err != nil {
 		return nil, err
 	}
+
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (r outboxRow, err error) {
 		e := &r.event
 		return r, row.Scan(&r.id, &e.ID, &e.SessionID, &e.ChatID, &e.Name, &e.Data, &e.At, &r.after, &r.maybe, &e.LostSeq)
@@ -115,10 +125,12 @@ func (db *DB) rowsOfSession(ctx context.Context, session string, behind int64, l
 // events and by the flushed text of open turns; 0 before the first event.
 func (db *DB) HighWater(ctx context.Context) (uint64, error) {
 	var mark int64
+
 	err := db.Pool.QueryRow(ctx, `
 		SELECT greatest((SELECT coalesce(max(high_water), 0) FROM event_log),
 		                (SELECT coalesce(max(greatest(seq, after_seq)), 0) FROM outbox),
 		                (SELECT coalesce(max(flushed_seq), 0) FROM entries WHERE status IN ('streaming', 'paused')))`).Scan(&mark)
+
 	return uint64(mark), err //nolint:gosec // not negative
 }
 
@@ -132,12 +144,18 @@ func (db *DB) sessionsLeft(ctx context.Context, age time.Duration, limit int) (m
 	if err != nil {
 		return nil, nil, err
 	}
+
 	rows, order := map[string]int{}, []string{}
-	var session string
-	var n int
+
+	var (
+		session string
+		n       int
+	)
+
 	_, err = pgx.ForEachRow(found, []any{&session, &n}, func() error {
 		rows[session], order = n, append(order, session)
 		return nil
 	})
+
 	return rows, order, err
 }

@@ -34,6 +34,7 @@ func (p *Pool) of(ctx context.Context) *pgxpool.Pool {
 	if isStep(ctx) {
 		return p.steps
 	}
+
 	return p.shared
 }
 
@@ -82,9 +83,11 @@ func (p *Pool) Close() {
 	if p.leases != p.shared {
 		p.leases.Close()
 	}
+
 	if p.steps != p.shared {
 		p.steps.Close()
 	}
+
 	p.shared.Close()
 }
 
@@ -103,7 +106,9 @@ func (s stepLimits) begin(ctx context.Context) context.Context {
 	if !isStep(ctx) {
 		return ctx
 	}
+
 	limited, cancel := context.WithTimeout(ctx, s.limit)
+
 	return context.WithValue(limited, stepLimitKey{}, cancel)
 }
 

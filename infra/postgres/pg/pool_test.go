@@ -24,6 +24,7 @@ func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2, StepConns: 2, LeaseConns: 1})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	hold := func(ctx context.Context) {
 		for range 2 {
 			tx, err := db.Pool.Begin(ctx)
@@ -43,6 +44,7 @@ func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 
 	full, cancel := context.WithTimeout(pg.ForSteps(ctx), 50*time.Millisecond)
 	defer cancel()
+
 	require.ErrorIs(t, db.InTx(full, func(pgx.Tx) error { return nil }), context.DeadlineExceeded)
 }
 
@@ -51,6 +53,7 @@ func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 func TestPool_sharesByDefault(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	var n int
 	require.NoError(t, db.Pool.QueryRow(pg.ForSteps(t.Context()), `SELECT 1`).Scan(&n))
 	require.ErrorIs(t, db.RenewCall(t.Context(), "no call", 1), domain.ErrFenced)
@@ -66,6 +69,7 @@ func TestPool_limitsStatementsOfSteps(t *testing.T) {
 
 	_, err = db.Pool.Exec(ctx, `SELECT pg_sleep(60)`)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT pg_sleep(60)`)
 	require.ErrorIs(t, db.Pool.SendBatch(ctx, &batch).Close(), context.DeadlineExceeded)
@@ -90,6 +94,7 @@ func (*seenStatements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryE
 // Renewals of leases go on for as long as work lasts: they are not shown to tracers.
 func TestOpen_leasesAreNotTraced(t *testing.T) {
 	t.Parallel()
+
 	seen := &seenStatements{}
 	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 2, LeaseConns: 1, Tracer: seen})
 	require.NoError(t, err)

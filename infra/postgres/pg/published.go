@@ -45,6 +45,7 @@ func (p *publishedRows) add(id int64, seq uint64) {
 	p.fresh = append(p.fresh, publishedRow{id: id, seq: seq, at: time.Now()})
 	p.known[id] = struct{}{}
 	p.mu.Unlock()
+
 	select {
 	case p.signal <- struct{}{}:
 	default:
@@ -55,18 +56,23 @@ func (p *publishedRows) add(id int64, seq uint64) {
 func (p *publishedRows) has(id int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	_, known := p.known[id]
+
 	return known
 }
 
 func (p *publishedRows) take() []publishedRow {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	rows := p.fresh[:min(len(p.fresh), noteRows)]
+
 	p.fresh = p.fresh[len(rows):]
 	if len(p.fresh) == 0 {
 		p.fresh = nil
 	}
+
 	return rows
 }
 
@@ -74,6 +80,7 @@ func (p *publishedRows) take() []publishedRow {
 func (p *publishedRows) putBack(rows []publishedRow) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.fresh = append(rows, p.fresh...)
 }
 
@@ -81,6 +88,7 @@ func (p *publishedRows) putBack(rows []publishedRow) {
 func (p *publishedRows) noted(rows []publishedRow) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for _, row := range rows {
 		delete(p.known, row.id)
 	}
@@ -96,18 +104,23 @@ func (o *Outbox) Run(ctx context.Context) {
 			o.logger.Warn("failed to publish all events of earlier processes; the periodic job retries", "error", err)
 		}
 	})
+
 	var kept []publishedRow // noted; the oldest first
 	for ctx.Err() == nil {
 		kept = o.noteOnce(ctx, kept)
 	}
+
 	recovering.Wait()
 
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
+
 	if err := o.Flush(ending); err != nil {
 		o.logger.Warn("failed to publish all events before the end; another process does", "error", err)
 	}
+
 	o.queue.close()
+
 	for rows := o.published.take(); len(rows) > 0; rows = o.published.take() {
 		if err := o.note(ending, rows); err != nil {
 			o.logger.Warn("failed to note published events", "error", err)
@@ -120,11 +133,14 @@ func (o *Outbox) Run(ctx context.Context) {
 // does what is due.
 func (o *Outbox) noteOnce(ctx context.Context, kept []publishedRow) []publishedRow {
 	var due <-chan time.Time
+
 	if len(kept) > 0 {
 		timer := time.NewTimer(time.Until(kept[0].at.Add(keptFor)))
 		defer timer.Stop()
+
 		due = timer.C
 	}
+
 	select {
 	case <-ctx.Done():
 		return kept
@@ -140,9 +156,12 @@ func (o *Outbox) noteOnce(ctx context.Context, kept []publishedRow) []publishedR
 			o.published.putBack(rows)
 			pause(ctx, time.Second)
 			o.published.poke()
+
 			return kept
 		}
+
 		o.published.noted(rows)
+
 		kept = append(kept, rows...)
 		if len(rows) == noteRows {
 			o.published.poke()
@@ -154,13 +173,16 @@ func (o *Outbox) noteOnce(ctx context.Context, kept []publishedRow) []publishedR
 	for n < len(kept) && time.Since(kept[n].at) >= keptFor {
 		n++
 	}
+
 	if n == 0 {
 		return kept
 	}
+
 	if err := o.remove(working, kept[:n]); err != nil {
 		// The periodic job removes them.
 		o.logger.Warn("failed to remove published events from the outbox; the periodic job retries", "error", err)
 	}
+
 	return kept[n:]
 }
 
@@ -175,6 +197,7 @@ func (p *publishedRows) poke() {
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
@@ -186,11 +209,13 @@ func pause(ctx context.Context, d time.Duration) {
 func (o *Outbox) note(ctx context.Context, rows []publishedRow) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+
 	ids, seqs, highest := make([]int64, len(rows)), make([]int64, len(rows)), int64(0)
 	for i, row := range rows {
 		ids[i], seqs[i] = row.id, int64(row.seq) //nolint:gosec // a sequence is below 2^63
 		highest = max(highest, seqs[i])
 	}
+
 	return o.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`
 			UPDATE outbox o SET seq = p.seq, published_at = now()
@@ -206,13 +231,16 @@ func (o *Outbox) note(ctx context.Context, rows []publishedRow) error {
 func (o *Outbox) remove(ctx context.Context, rows []publishedRow) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+
 	if err := o.requeue(ctx, rows); err != nil {
 		return err
 	}
+
 	ids := make([]int64, len(rows))
 	for i, row := range rows {
 		ids[i] = row.id
 	}
+
 	return o.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`DELETE FROM outbox WHERE id = ANY($1) AND seq IS NOT NULL`, ids)
 	})
@@ -224,19 +252,24 @@ func (o *Outbox) requeue(ctx context.Context, rows []publishedRow) error {
 	for i, row := range rows {
 		seqs[i] = row.seq
 	}
+
 	gone, err := o.log.Lost(ctx, seqs)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
+
 	ids, lost := make([]int64, len(rows)), make([]int64, len(gone))
 	for i, row := range rows {
 		ids[i] = row.id
 	}
+
 	for i, seq := range gone {
 		lost[i] = int64(seq) //nolint:gosec // a sequence is below 2^63
 	}
+
 	o.logger.Warn("the event log lost events that it had acknowledged; publishing them again", "events", len(lost))
 	_, err = o.db.Pool.Exec(ctx, `
 		UPDATE outbox SET seq = NULL, published_at = NULL, lost_seq = seq WHERE id = ANY($1) AND seq = ANY($2)`, ids, lost)
+
 	return err
 }

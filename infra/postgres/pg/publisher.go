@@ -30,6 +30,7 @@ func (o *Outbox) publishCopies(rows []outboxRow) (left []outboxRow, err error) {
 			return rows[i:], err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -37,22 +38,28 @@ func (o *Outbox) publishCopies(rows []outboxRow) (left []outboxRow, err error) {
 // which they were written.
 func (o *Outbox) publishRows(session string) error {
 	var before uint64
+
 	for behind := int64(0); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		rows, err := o.db.rowsOfSession(ctx, session, behind, rowsAtOnce)
+
 		cancel()
+
 		if err != nil {
 			return err
 		}
+
 		for _, row := range rows {
 			behind = row.id
 			if o.published.has(row.id) {
 				continue // published, and not noted in the row yet
 			}
+
 			if before, err = o.publishRow(row, before); err != nil {
 				return err
 			}
 		}
+
 		if len(rows) < rowsAtOnce {
 			return nil
 		}
@@ -64,6 +71,7 @@ func (o *Outbox) publishRows(session string) error {
 func (o *Outbox) publishRow(row outboxRow, before uint64) (seq uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	defer cancel()
+
 	switch {
 	case row.maybe: // its place may be in front of events that do not wait for each other
 		seq, err = o.log.Repeat(ctx, row.event, row.after)
@@ -72,17 +80,21 @@ func (o *Outbox) publishRow(row outboxRow, before uint64) (seq uint64, err error
 	default:
 		seq, err = o.log.Publish(ctx, row.event)
 	}
+
 	if unpublishable(err) {
 		// Trying again cannot help, and the session's other events must not wait.
 		o.logger.Error("failed to publish an event; it is left out", "event", row.event.Name,
 			"session_id", row.event.SessionID, "event_id", row.event.ID, "error", err)
 		seq, err = before, nil
 	}
+
 	if err != nil {
 		return before, err
 	}
+
 	o.reach(seq)
 	o.published.add(row.id, seq)
+
 	return seq, nil
 }
 

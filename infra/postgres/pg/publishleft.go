@@ -25,6 +25,7 @@ func (o *Outbox) Recover(ctx context.Context) error {
 	if mark, err := o.db.HighWater(ctx); err == nil {
 		o.reach(mark)
 	}
+
 	for {
 		rows, begun, err := o.publishLeft(ctx, 0)
 		if err != nil || len(rows) < leftSessions || begun == 0 {
@@ -49,19 +50,24 @@ func (o *Outbox) publishLeft(ctx context.Context, age time.Duration) (left map[s
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var begun []string
+
 	for _, session := range order {
 		if o.queue.readRows(session) {
 			begun = append(begun, session)
 		}
 	}
+
 	waiting, cancel := context.WithTimeout(ctx, leftWait)
 	defer cancel()
+
 	for _, session := range begun {
 		if o.queue.await(waiting, session) == nil {
 			published += left[session]
 		}
 	}
+
 	return left, published, ctx.Err()
 }
 
@@ -71,6 +77,7 @@ func (o *Outbox) removeLeft(ctx context.Context) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
+
 	return o.remove(ctx, rows)
 }
 
@@ -82,6 +89,7 @@ func (o *Outbox) Requeue(ctx context.Context) error {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
+
 		behind = rows[len(rows)-1].id
 		if err := o.requeue(ctx, rows); err != nil {
 			return err
@@ -98,10 +106,13 @@ func (o *Outbox) publishedBefore(ctx context.Context, age time.Duration, behind 
 	if err != nil {
 		return nil, err
 	}
+
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (r publishedRow, err error) {
 		var seq int64
+
 		err = row.Scan(&r.id, &seq)
 		r.seq = uint64(seq) //nolint:gosec // not negative
+
 		return r, err
 	})
 }

@@ -75,6 +75,7 @@ func newPublishQueue(o *Outbox) *publishQueue {
 func (q *publishQueue) take(session string) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	return q.takeLocked(session)
 }
 
@@ -84,8 +85,10 @@ func (q *publishQueue) takeLocked(session string) *ticket {
 		s = &sessionQueue{id: session}
 		q.sessions[session] = s
 	}
+
 	t := &ticket{queue: q, session: session}
 	s.tickets = append(s.tickets, t)
+
 	return t
 }
 
@@ -94,23 +97,29 @@ func (t *ticket) ready(rows []outboxRow) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	s := q.sessions[t.session]
+
 	t.state = ticketReady
 	for _, row := range rows {
 		t.bytes += len(row.event.Data) + 256
 	}
+
 	if s.fromRows && !s.running {
 		t.state = ticketVoid // its rows are read with the others
 	} else {
 		t.rows = rows
+
 		s.bytes, q.bytes = s.bytes+t.bytes, q.bytes+t.bytes
 		if len(rows) > 0 && rows[0].behind {
 			s.fromRows = true
 		}
+
 		if s.bytes > sessionCopies || q.bytes > allCopies {
 			q.dropCopies(s)
 		}
 	}
+
 	q.start(s)
 }
 
@@ -124,10 +133,12 @@ func (t *ticket) settle(readRows bool) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	s := q.sessions[t.session]
 	if s == nil || t.state == ticketVoid {
 		return // its turn has come already
 	}
+
 	t.state = ticketVoid
 	s.fromRows = s.fromRows || readRows
 	q.start(s)
@@ -139,11 +150,14 @@ func (q *publishQueue) dropCopies(s *sessionQueue) {
 		if t.state != ticketReady {
 			continue
 		}
+
 		q.release(s, t)
+
 		if t.done == nil {
 			t.state = ticketVoid
 		}
 	}
+
 	s.tickets = slices.DeleteFunc(s.tickets, func(t *ticket) bool { return t.state == ticketVoid })
 	s.fromRows = true
 }
@@ -162,6 +176,7 @@ func (q *publishQueue) start(s *sessionQueue) {
 	if s.running || s.retry != nil || !q.due(s) {
 		return
 	}
+
 	s.running = true
 	go q.drain(s)
 }
@@ -173,13 +188,16 @@ func (q *publishQueue) due(s *sessionQueue) bool {
 		s.tickets[0] = nil
 		s.tickets = s.tickets[1:]
 	}
+
 	if s.fromRows && !q.closed {
 		return true
 	}
+
 	if len(s.tickets) == 0 {
 		delete(q.sessions, s.id)
 		return false
 	}
+
 	return s.tickets[0].state == ticketReady && !q.closed
 }
 
@@ -190,17 +208,21 @@ func (q *publishQueue) drain(s *sessionQueue) {
 		if tickets == nil && !fromRows {
 			return
 		}
+
 		var err error
 		if fromRows {
 			err = q.outbox.publishRows(s.id)
 		} else if left, failed := q.outbox.publishCopies(rows); failed != nil {
 			err = failed
+
 			q.keep(s, tickets[0], left)
 		}
+
 		if err != nil {
 			q.failed(s, fromRows, err)
 			return
 		}
+
 		q.succeeded(s, tickets)
 	}
 }
@@ -210,14 +232,18 @@ func (q *publishQueue) drain(s *sessionQueue) {
 func (q *publishQueue) next(s *sessionQueue) (tickets []*ticket, rows []outboxRow, fromRows bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if !q.due(s) {
 		s.running = false
 		q.endRetry(s)
+
 		return nil, nil, false
 	}
+
 	if !s.fromRows {
 		return []*ticket{s.tickets[0]}, s.tickets[0].rows, false
 	}
+
 	s.fromRows = false
 	for _, t := range s.tickets {
 		if t.state == ticketReady {
@@ -225,6 +251,7 @@ func (q *publishQueue) next(s *sessionQueue) (tickets []*ticket, rows []outboxRo
 			tickets = append(tickets, t)
 		}
 	}
+
 	return tickets, nil, true
 }
 
@@ -232,6 +259,7 @@ func (q *publishQueue) next(s *sessionQueue) (tickets []*ticket, rows []outboxRo
 func (q *publishQueue) keep(s *sessionQueue, t *ticket, left []outboxRow) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if t.rows != nil {
 		t.rows = left
 	}
@@ -241,13 +269,16 @@ func (q *publishQueue) keep(s *sessionQueue, t *ticket, left []outboxRow) {
 func (q *publishQueue) succeeded(s *sessionQueue, tickets []*ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for _, t := range tickets {
 		q.release(s, t)
+
 		t.state = ticketVoid
 		if t.done != nil {
 			close(t.done)
 		}
 	}
+
 	if s.failures > 0 {
 		s.failures = 0
 		q.endRetry(s)
@@ -259,15 +290,19 @@ func (q *publishQueue) succeeded(s *sessionQueue, tickets []*ticket) {
 func (q *publishQueue) failed(s *sessionQueue, fromRows bool, cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	s.running = false
 	s.fromRows = s.fromRows || fromRows
 	q.endRetry(s)
+
 	if q.closed {
 		return
 	}
+
 	pause := min(lastRetry, firstRetry<<min(s.failures, 10))
 	s.failures++
 	q.retryIn(s, pause/2+rand.N(pause/2))
+
 	if s.failures == 1 || s.failures%16 == 0 {
 		q.outbox.logger.Warn("failed to publish events; retrying", "session_id", s.id, "failures", s.failures, "error", cause)
 	}
@@ -281,15 +316,19 @@ func (q *publishQueue) retryIn(s *sessionQueue, pause time.Duration) {
 func (q *publishQueue) retryNow(s *sessionQueue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.closed {
 		return
 	}
+
 	if q.retries >= retriesAtOnce {
 		q.retryIn(s, firstRetry+rand.N(firstRetry))
 		return
 	}
+
 	s.retry = nil
 	q.start(s)
+
 	if s.running {
 		s.retrying = true
 		q.retries++
@@ -308,6 +347,7 @@ func (q *publishQueue) wake() {
 	if time.Since(q.woken) < wakeEvery {
 		return
 	}
+
 	q.woken = time.Now()
 	for _, s := range q.sessions {
 		if s.retry != nil && s.retry.Stop() {
@@ -321,29 +361,36 @@ func (q *publishQueue) wake() {
 func (q *publishQueue) readRows(session string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if s := q.sessions[session]; s != nil && (s.running || s.retry != nil) {
 		return false
 	}
+
 	t := q.takeLocked(session)
 	t.state = ticketVoid
 	s := q.sessions[session]
 	s.fromRows = true
 	q.start(s)
+
 	return true
 }
 
 // await returns when the turn of all that is in the session's queue has come.
 func (q *publishQueue) await(ctx context.Context, session string) error {
 	q.mu.Lock()
+
 	s := q.sessions[session]
 	if s == nil {
 		q.mu.Unlock()
 		return nil
 	}
+
 	t := q.takeLocked(session)
 	t.state, t.done = ticketReady, make(chan struct{})
+
 	q.start(s)
 	q.mu.Unlock()
+
 	select {
 	case <-t.done:
 		return nil
@@ -357,10 +404,12 @@ func (q *publishQueue) await(ctx context.Context, session string) error {
 func (q *publishQueue) active() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	list := make([]string, 0, len(q.sessions))
 	for id := range q.sessions {
 		list = append(list, id)
 	}
+
 	return list
 }
 
@@ -368,11 +417,13 @@ func (q *publishQueue) active() []string {
 func (q *publishQueue) pausing() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for _, s := range q.sessions {
 		if s.retry != nil {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -380,6 +431,7 @@ func (q *publishQueue) pausing() (n int) {
 func (q *publishQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.closed = true
 	for _, s := range q.sessions {
 		if s.retry != nil {

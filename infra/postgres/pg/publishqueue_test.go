@@ -37,21 +37,27 @@ func (l *scriptedLog) Publish(_ context.Context, e domain.Event) (uint64, error)
 	l.mu.Lock()
 	before := l.before
 	l.mu.Unlock()
+
 	if before != nil {
 		if err := before(e); err != nil {
 			return 0, err
 		}
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.known == nil {
 		l.known = map[string]uint64{}
 	}
+
 	if seq, known := l.known[e.ID]; known {
 		return seq, nil
 	}
+
 	l.events = append(l.events, e)
 	l.known[e.ID] = uint64(len(l.events))
+
 	return uint64(len(l.events)), nil
 }
 
@@ -59,12 +65,14 @@ func (l *scriptedLog) Repeat(ctx context.Context, e domain.Event, _ uint64) (uin
 	l.mu.Lock()
 	l.repeats++
 	l.mu.Unlock()
+
 	return l.Publish(ctx, e)
 }
 
 func (l *scriptedLog) Lost(_ context.Context, seqs []uint64) (lost []uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, seq := range seqs {
 		for _, gone := range l.lost {
 			if seq == gone {
@@ -73,30 +81,36 @@ func (l *scriptedLog) Lost(_ context.Context, seqs []uint64) (lost []uint64, err
 			}
 		}
 	}
+
 	l.lost = nil
+
 	return lost, nil
 }
 
 func (l *scriptedLog) set(before func(domain.Event) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.before = before
 }
 
 func (l *scriptedLog) names(session string) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	for _, e := range l.events {
 		if e.SessionID == session {
 			names = append(names, e.Name)
 		}
 	}
+
 	return names
 }
 
 func (l *scriptedLog) repeated() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.repeats
 }
 
@@ -111,6 +125,7 @@ func emit(t *testing.T, o *pg.Outbox, session string, names ...string) {
 		for _, name := range names {
 			err = errors.Join(err, c.Emit(session, "chat", name, map[string]any{"text": strings.Repeat("x", 2000)}))
 		}
+
 		return err
 	}))
 }
@@ -119,6 +134,7 @@ func unpublished(t *testing.T, db *postgres.DB, session string) (n int) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(),
 		`SELECT count(*) FROM outbox WHERE session_id = $1 AND seq IS NULL`, session).Scan(&n))
+
 	return n
 }
 
@@ -126,14 +142,18 @@ func unpublished(t *testing.T, db *postgres.DB, session string) (n int) {
 func hold(log *scriptedLog, name string) (begun chan struct{}, release func()) {
 	begun = make(chan struct{})
 	goOn := make(chan struct{})
+
 	var once, end sync.Once
+
 	log.set(func(e domain.Event) error {
 		if e.Name == name {
 			once.Do(func() { close(begun) })
 			<-goOn
 		}
+
 		return nil
 	})
+
 	return begun, func() { end.Do(func() { close(goOn) }) }
 }
 
@@ -141,8 +161,10 @@ func TestOutbox_Update_doesNotWaitForTheEventLog(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
+
 	begun, release := hold(log, "asked")
 	defer release()
+
 	emit(t, o, "s1", "asked")
 	<-begun
 	emit(t, o, "s1", "answered")
@@ -168,10 +190,13 @@ func TestOutbox_Update_keepsTheOrderBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	db, slow := pgtest.Open(t), &scriptedLog{}
 	worker := newOutbox(t, db, slow)
+
 	begun, release := hold(slow, "asked")
 	defer release()
+
 	emit(t, worker, "s1", "asked", "waiting")
 	<-begun
+
 	log := &scriptedLog{}
 	api := newOutbox(t, db, log)
 	emit(t, api, "s1", "answered")
@@ -187,12 +212,15 @@ func TestOutbox_publishesAllInOrderAfterAnOutage(t *testing.T) {
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
 	log.set(func(domain.Event) error { return domain.Unavailablef("event log", errors.New("away")) })
+
 	var want []string
+
 	for n := range 700 { // of 2 kB: more than the copies of a session may take
 		name := fmt.Sprintf("e%03d", n)
 		want = append(want, name)
 		emit(t, o, "s1", name)
 	}
+
 	emit(t, o, "s2", "other")
 	require.LessOrEqual(t, pg.QueuedBytes(o), 1<<20+4096)
 	log.set(nil)
@@ -208,21 +236,26 @@ func TestOutbox_PublishLeft_isNotHeldBackByOneSession(t *testing.T) {
 	db, away := pgtest.Open(t), &scriptedLog{}
 	dead := newOutbox(t, db, away)
 	away.set(func(domain.Event) error { return errors.New("the process is dead") })
+
 	for _, session := range []string{"bad", "s1", "s2"} {
 		emit(t, dead, session, "first", "second")
 	}
+
 	pg.CloseQueue(dead)
 
 	log := &scriptedLog{before: func(e domain.Event) error {
 		if e.SessionID == "bad" {
 			return domain.Unavailablef("object store", errors.New("the body cannot be stored"))
 		}
+
 		return nil
 	}}
 	o := newOutbox(t, db, log)
 	running, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
+
 	go func() { o.Run(running); close(ended) }() // recovers in the background
+
 	require.Eventually(t, func() bool {
 		return len(log.names("s1")) == 2 && len(log.names("s2")) == 2
 	}, patience, 10*time.Millisecond)
@@ -233,6 +266,7 @@ func TestOutbox_PublishLeft_isNotHeldBackByOneSession(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, log.names("bad"))
 	end()
 	<-ended
+
 	for _, session := range []string{"bad", "s1", "s2"} {
 		require.Zero(t, unpublished(t, db, session))
 	}
@@ -245,6 +279,7 @@ func TestOutbox_leavesOutAnEventThatCannotBePublished(t *testing.T) {
 		if e.Name == "broken" {
 			return domain.Invalidf("data", "is not an object")
 		}
+
 		return nil
 	}}
 	o := newOutbox(t, db, log)
@@ -279,8 +314,11 @@ func TestOutbox_publishesAgainWhatTheLogLost(t *testing.T) {
 	o := newOutbox(t, db, log)
 	running, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
+
 	go func() { o.Run(running); close(ended) }()
+
 	defer func() { end(); <-ended }()
+
 	emit(t, o, "s1", "first", "second")
 	require.NoError(t, o.Flush(t.Context()))
 	require.Eventually(t, func() bool { return unpublished(t, db, "s1") == 1 }, patience, 20*time.Millisecond,
@@ -290,7 +328,9 @@ func TestOutbox_publishesAgainWhatTheLogLost(t *testing.T) {
 	require.Equal(t, []string{"first", "second", "second"}, log.names("s1"))
 	require.Eventually(t, func() bool {
 		var rows int
+
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM outbox`).Scan(&rows)
+
 		return err == nil && rows == 0
 	}, patience, 50*time.Millisecond, "published rows leave the outbox")
 }
@@ -317,10 +357,12 @@ func TestOutbox_Requeue_publishesLostEventsFirst(t *testing.T) {
 	emit(t, o, "s1", "third")
 	require.NoError(t, o.Flush(t.Context()))
 	require.Equal(t, []string{"first", "second", "second", "third"}, log.names("s1"))
+
 	var places []uint64
 	for _, e := range log.events {
 		places = append(places, e.LostSeq)
 	}
+
 	require.Equal(t, []uint64{0, 0, 2, 0}, places)
 }
 
@@ -331,6 +373,7 @@ func TestOutbox_UpdateOne_takesItsTicketFirst(t *testing.T) {
 	db, log := pgtest.Open(t), &scriptedLog{}
 	user := pgtest.User(t, db, "ada", false)
 	o := newOutbox(t, db, log)
+
 	var events pg.Events
 	events.Add(domain.Event{ID: domain.NewID(), SessionID: "s1", Name: "result", At: time.Now(), Data: []byte(`{}`)})
 
@@ -338,6 +381,7 @@ func TestOutbox_UpdateOne_takesItsTicketFirst(t *testing.T) {
 	require.NoError(t, err)
 	_, err = held.Exec(t.Context(), `SELECT 1 FROM users WHERE id = $1 FOR UPDATE`, user.ID)
 	require.NoError(t, err)
+
 	committed := make(chan error, 1)
 	go func() {
 		committed <- o.UpdateOne(t.Context(), &events, pg.Statement{
@@ -345,10 +389,13 @@ func TestOutbox_UpdateOne_takesItsTicketFirst(t *testing.T) {
 			Args:  pgx.NamedArgs{"user": user.ID},
 		})
 	}()
+
 	require.Eventually(t, func() bool {
 		var waiting bool
+
 		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted
 			AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database()))`).Scan(&waiting)
+
 		return err == nil && waiting
 	}, patience, 10*time.Millisecond, "the statement waits for the row")
 	emit(t, o, "s1", "end")

@@ -17,5 +17,6 @@ func NullIfEmpty[S ~[]E, E any](list S) any {
 	if len(list) == 0 {
 		return nil
 	}
+
 	return list
 }

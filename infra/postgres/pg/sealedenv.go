@@ -27,14 +27,17 @@ func (s sealedEnv) marshal(v any) ([]byte, error) {
 	if !ok || len(env) == 0 || s.box == nil {
 		return json.Marshal(v)
 	}
+
 	text, err := json.Marshal(env)
 	if err != nil {
 		return nil, err
 	}
+
 	sealed, err := s.box.Seal(envPurpose, text)
 	if err != nil {
 		return nil, err
 	}
+
 	return json.Marshal(sealed)
 }
 
@@ -43,16 +46,20 @@ func (s sealedEnv) unmarshal(data []byte, v any) error {
 	if !ok || len(data) == 0 || data[0] != '"' {
 		return json.Unmarshal(data, v)
 	}
+
 	if s.box == nil {
 		return errors.New("open the environment of a session: there is no encryption key")
 	}
+
 	var sealed []byte
 	if err := json.Unmarshal(data, &sealed); err != nil {
 		return err
 	}
+
 	text, err := s.box.Open(envPurpose, sealed)
 	if err != nil {
 		return fmt.Errorf("open the environment of a session: %w", err)
 	}
+
 	return json.Unmarshal(text, env)
 }

@@ -19,6 +19,7 @@ func Session(t testing.TB) (*postgres.Store, *Log, domain.Session) {
 	user := User(t, db, "owner", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Env: map[string]string{"A": "b"}})
 	require.NoError(t, err)
+
 	return postgres.NewStore(db, log, slog.New(slog.NewTextHandler(t.Output(), nil))), log, session
 }
 
@@ -31,6 +32,7 @@ func Running(t testing.TB, db *postgres.DB) (j *postgres.Store, user domain.User
 // RunningWith is Running with an event log that the test can read.
 func RunningWith(t testing.TB, db *postgres.DB, log *Log) (j *postgres.Store, user domain.User, sessionID, chatID string) {
 	t.Helper()
+
 	j = postgres.NewStore(db, log, slog.New(slog.DiscardHandler))
 	user = User(t, db, "owner", false)
 	session, err := j.CreateSession(t.Context(), user.ID, domain.NewSession{})
@@ -43,12 +45,14 @@ func RunningWith(t testing.TB, db *postgres.DB, log *Log) (j *postgres.Store, us
 	out, err := j.BeginChat(t.Context(), contract.BeginChatIn{SessionID: session.ID, RunID: "r1"})
 	require.NoError(t, err)
 	require.Equal(t, sent.Ack.ChatID, out.ChatID)
+
 	return j, user, session.ID, out.ChatID
 }
 
 // Say adds a finished turn to a session, with blocks as JSON.
 func Say(t testing.TB, db *postgres.DB, s domain.Session, n int, blocks string) {
 	t.Helper()
+
 	chat := domain.NewID()
 	_, err := db.Pool.Exec(t.Context(), `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state) VALUES ($1, $2, $3, 'user', 'executing', 'ended')`,
@@ -65,6 +69,7 @@ func Say(t testing.TB, db *postgres.DB, s domain.Session, n int, blocks string) 
 // each of the assistant with one tool call. It returns their chat, which runs.
 func History(tb testing.TB, db *postgres.Store, session domain.Session, turns int) (chat string) {
 	tb.Helper()
+
 	chat = domain.NewID()
 	ctx := context.Background()
 	exec := func(sql string, args ...any) {
@@ -84,5 +89,6 @@ func History(tb testing.TB, db *postgres.Store, session domain.Session, turns in
 		SELECT 'call-' || e.id, e.session_id, e.chat_id, e.id, 0, 'Bash', 'Bash', '{}', 'done', 'finished', repeat('r', 500)
 		FROM   entries e WHERE e.chat_id = $1 AND e.role = 'assistant'`, chat)
 	exec(`UPDATE branches SET next_sequence = $2 WHERE id = $1`, session.ActiveBranchID, turns)
+
 	return chat
 }

@@ -18,7 +18,9 @@ type Log struct {
 func (l *Log) Publish(_ context.Context, e domain.Event) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.events = append(l.events, e)
+
 	return uint64(len(l.events)), nil
 }
 
@@ -34,6 +36,7 @@ func (l *Log) Lost(context.Context, []uint64) ([]uint64, error) { return nil, ni
 func (l *Log) Events() []domain.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return slices.Clone(l.events)
 }
 
@@ -42,5 +45,6 @@ func (l *Log) Names() (names []string) {
 	for _, e := range l.Events() {
 		names = append(names, e.Name)
 	}
+
 	return names
 }

@@ -13,23 +13,29 @@ import (
 // test ends.
 func Open(t testing.TB) *postgres.DB {
 	t.Helper()
+
 	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
 	if err != nil {
 		t.Fatalf("open the stores: %v", err)
 	}
+
 	t.Cleanup(db.Close)
+
 	return db
 }
 
 // User creates a user with one API key.
 func User(t testing.TB, db *postgres.DB, name string, administrator bool) domain.User {
 	t.Helper()
+
 	user := domain.User{ID: domain.NewID(), Username: name, Administrator: administrator}
 	hash := [32]byte{}
 	copy(hash[:], user.ID)
+
 	made, _, err := db.CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, hash[:])
 	if err != nil {
 		t.Fatalf("create user %s: %v", name, err)
 	}
+
 	return made
 }

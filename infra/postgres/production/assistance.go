@@ -16,7 +16,8 @@ func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string)
 		SELECT id, name, array_remove(ARRAY[CASE WHEN dag THEN 'dag' END, CASE WHEN architecture THEN 'architecture' END], NULL)
 		FROM  (SELECT id, name,
 		              ai_assist AND main_session = $2 IS TRUE OR flow_ai_assist AND flow_session = $2 IS TRUE AS dag,
-		              ai_assist AND main_session = $2 IS TRUE OR architecture_ai_assist AND architecture_session = $2 IS TRUE AS architecture
+		              ai_assist AND main_session = $2 IS TRUE OR architecture_ai_assist
+		                  AND architecture_session = $2 IS TRUE AS architecture
 		       FROM   prod_solutions WHERE owner_id = $1) p
 		WHERE  dag OR architecture
 		ORDER  BY id DESC`, userID, sessionID)
@@ -24,6 +25,7 @@ func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string)
 		err = row.Scan(&a.ID, &a.Name, &a.Kinds)
 		return a, err
 	})
+
 	return found, pg.Fault("list assisted production solutions", err)
 }
 
@@ -36,5 +38,6 @@ func markSessions(ctx context.Context, tx pgx.Tx, solutionID string) error {
 		WHERE  p.id = $1 AND NOT s.assists_solutions
 		       AND (p.ai_assist AND s.id = p.main_session OR p.flow_ai_assist AND s.id = p.flow_session
 		            OR p.architecture_ai_assist AND s.id = p.architecture_session)`, solutionID)
+
 	return err
 }

@@ -22,7 +22,9 @@ const versionTables = `
 
 func scanVersion(row pgx.CollectableRow) (domain.DocumentVersion, error) {
 	var v domain.DocumentVersion
+
 	err := row.Scan(&v.Version, &v.Digest, &v.Message, &v.CreatedBy, &v.CreatedAt, &v.Published, &v.NodeCount, &v.EdgeCount, &v.Runs)
+
 	return v, err
 }
 
@@ -34,7 +36,9 @@ func (s *Store) Document(ctx context.Context, caller domain.User, solutionID str
 	if _, err := solution(ctx, s.db.Pool, caller, solutionID, ""); err != nil {
 		return domain.StoredDocument{}, pg.Fault("read production solution", err)
 	}
+
 	found, err := document(ctx, s.db.Pool, solutionID, kind, version)
+
 	return found, pg.Fault("read document", err)
 }
 
@@ -44,14 +48,17 @@ func document(ctx context.Context, q pg.Queryer, solutionID string, kind domain.
 		FROM   `+versionTables+`
 		WHERE  v.solution_id = $1 AND v.kind = $2 AND v.version = CASE $3::integer WHEN 0 THEN d.latest ELSE $3::integer END`,
 		solutionID, kind, version)
+
 	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (d domain.StoredDocument, err error) {
 		err = row.Scan(&d.Version, &d.Digest, &d.Message, &d.CreatedBy, &d.CreatedAt, &d.Published, &d.NodeCount, &d.EdgeCount, &d.Runs,
 			&d.CurrentVersion, &d.PublishedVersion, &d.Content)
+
 		return d, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, domain.VersionNotFound(version)
 	}
+
 	return found, err
 }
 
@@ -63,6 +70,7 @@ func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, soluti
 	if _, err := solution(ctx, s.db.Pool, caller, solutionID, ""); err != nil {
 		return nil, 0, pg.Fault("read production solution", err)
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT `+versionColumns+` FROM `+versionTables+`
@@ -73,6 +81,7 @@ func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, soluti
 		})
 	batch.Queue(`SELECT count(*) FROM prod_document_versions WHERE solution_id = $1 AND kind = $2`, solutionID, kind).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list versions", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -85,6 +94,7 @@ func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID
 		made, err = save(ctx, tx, found, kind, base, in)
 		return err
 	})
+
 	return made, pg.Fault("save document", err)
 }
 
@@ -99,28 +109,46 @@ func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutio
 			if err != nil {
 				return err
 			}
+
 			version = made.Version
 		}
+
 		stored, err := document(ctx, tx, solutionID, kind, version)
 		if err != nil {
 			return err
 		}
+
 		published = domain.PublishedDocument{
-			Version: stored.Version, PublishedAt: time.Now().UTC().Truncate(time.Microsecond), PublishedBy: caller.ID, Digest: stored.Digest, Message: message,
+			Version:         stored.Version,
+			PublishedAt:     time.Now().UTC().Truncate(time.Microsecond),
+			PublishedBy:     caller.ID,
+			Digest:          stored.Digest,
+			Message:         message,
 			PreviousVersion: stored.PublishedVersion,
 		}
+
 		var batch pgx.Batch
 		batch.Queue(`UPDATE prod_documents SET published = $3 WHERE solution_id = $1 AND kind = $2`, solutionID, kind, stored.Version)
+
 		if kind == domain.DocumentDAG {
 			batch.Queue(`UPDATE prod_solutions SET status = 'published' WHERE id = $1`, solutionID)
 		}
+
 		return tx.SendBatch(ctx, &batch).Close()
 	})
+
 	return published, pg.Fault("publish document", err)
 }
 
 // RollbackDocument adds a version with the content of an earlier one.
-func (s *Store) RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
+func (s *Store) RollbackDocument(
+	ctx context.Context,
+	caller domain.User,
+	solutionID string,
+	kind domain.DocumentKind,
+	from int,
+	message string,
+) (
 	made domain.DocumentVersion, err error,
 ) {
 	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
@@ -128,17 +156,26 @@ func (s *Store) RollbackDocument(ctx context.Context, caller domain.User, soluti
 		if err != nil {
 			return err
 		}
+
 		made, err = save(ctx, tx, found, kind, 0, domain.NewDocument{
 			Content: stored.Content, Digest: stored.Digest, Message: message, NodeCount: stored.NodeCount, EdgeCount: stored.EdgeCount,
 			CreatedBy: caller.ID,
 		})
+
 		return err
 	})
+
 	return made, pg.Fault("roll back document", err)
 }
 
 // DeleteDocumentVersion removes a version that is neither the newest nor published.
-func (s *Store) DeleteDocumentVersion(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) error {
+func (s *Store) DeleteDocumentVersion(
+	ctx context.Context,
+	caller domain.User,
+	solutionID string,
+	kind domain.DocumentKind,
+	version int,
+) error {
 	err := s.change(ctx, caller, solutionID, func(tx pgx.Tx, _ domain.ProdSolution) error {
 		stored, err := document(ctx, tx, solutionID, kind, version)
 		switch {
@@ -149,7 +186,9 @@ func (s *Store) DeleteDocumentVersion(ctx context.Context, caller domain.User, s
 		case version == stored.CurrentVersion:
 			return domain.Newf(domain.Conflict, "version_in_use", "version %d is the newest: the next one is made from it", version)
 		}
+
 		var runs bool
+
 		err = tx.QueryRow(ctx, `
 			SELECT $1 = 'dag' AND EXISTS (SELECT 1 FROM dag_runs WHERE solution_id = $2 AND version = $3 AND finished_at IS NULL)`,
 			kind, solutionID, version).Scan(&runs)
@@ -157,13 +196,17 @@ func (s *Store) DeleteDocumentVersion(ctx context.Context, caller domain.User, s
 		case err != nil:
 			return err
 		case runs:
-			return domain.Newf(domain.Conflict, "version_in_use", "version %d has runs that are not over: wait for them, or cancel them", version)
+			return domain.Newf(domain.Conflict, "version_in_use", "version %d has runs that are not over: wait for them, or cancel "+
+				"them", version)
 		}
+
 		var batch pgx.Batch
 		batch.Queue(`DELETE FROM prod_document_versions WHERE solution_id = $1 AND kind = $2 AND version = $3`, solutionID, kind, version)
 		batch.Queue(`UPDATE prod_solutions SET document_bytes = document_bytes - $2 WHERE id = $1`, solutionID, len(stored.Content))
+
 		return tx.SendBatch(ctx, &batch).Close()
 	})
+
 	return pg.Fault("delete version", err)
 }
 
@@ -179,16 +222,22 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 		if err := lockUser(ctx, tx, found.OwnerID); err != nil {
 			return err
 		}
+
 		if found, err = solution(ctx, tx, caller, solutionID, "FOR NO KEY UPDATE OF p, d, a"); err != nil {
 			return err
 		}
+
 		if found.Status == domain.SolutionArchived {
-			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to "+
+				"draft first")
 		}
+
 		if err := fn(tx, found); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `UPDATE prod_solutions SET updated_at = now() WHERE id = $1`, solutionID)
+
 		return err
 	})
 }
@@ -201,9 +250,11 @@ func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain
 	if err != nil {
 		return domain.DocumentVersion{}, err
 	}
+
 	if base != 0 && base != newest.Version {
 		return domain.DocumentVersion{}, domain.NewVersionConflict(newest.DocumentVersion)
 	}
+
 	return addVersion(ctx, tx, found.OwnerID, found.ID, kind, in)
 }
 
@@ -212,8 +263,11 @@ func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain
 func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind domain.DocumentKind, in domain.NewDocument) (
 	made domain.DocumentVersion, err error,
 ) {
-	var versions int
-	var bytes int64
+	var (
+		versions int
+		bytes    int64
+	)
+
 	err = tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM prod_document_versions WHERE solution_id = $1 AND kind = $2),
 		       (SELECT coalesce(sum(document_bytes), 0)::bigint FROM prod_solutions WHERE owner_id = $3)`,
@@ -222,11 +276,17 @@ func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind
 	case err != nil:
 		return made, err
 	case versions >= domain.MaxDocumentVersions:
-		return made, domain.Newf(domain.Conflict, "version_limit", "a document may have %d versions; delete some first", domain.MaxDocumentVersions)
+		return made, domain.Newf(
+			domain.Conflict,
+			"version_limit",
+			"a document may have %d versions; delete some first",
+			domain.MaxDocumentVersions,
+		)
 	case bytes+int64(len(in.Content)) > domain.MaxUserDocuments:
 		return made, domain.Newf(domain.TooLarge, "document_quota",
 			"the documents of a user may have %d bytes in all; delete old versions first", domain.MaxUserDocuments)
 	}
+
 	rows, _ := tx.Query(ctx, `
 		WITH d AS (
 			UPDATE prod_documents SET latest = latest + 1 WHERE solution_id = @solution AND kind = @kind RETURNING latest, published),
@@ -240,5 +300,6 @@ func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind
 			"solution": solutionID, "kind": kind, "content": string(in.Content), "digest": in.Digest, "message": in.Message,
 			"nodes": in.NodeCount, "edges": in.EdgeCount, "user": in.CreatedBy, "bytes": len(in.Content),
 		})
+
 	return pgx.CollectExactlyOneRow(rows, scanVersion)
 }

@@ -37,10 +37,12 @@ const solutionTables = `
 
 func scanSolution(row pgx.CollectableRow) (domain.ProdSolution, error) {
 	var s domain.ProdSolution
+
 	err := row.Scan(&s.ID, &s.OwnerID, &s.Name, &s.Description, &s.Status, &s.CreatedAt, &s.UpdatedAt,
 		&s.AIAssist, &s.FlowAIAssist, &s.ArchitectureAIAssist,
 		&s.SessionID, &s.FlowSessionID, &s.ArchitectureSessionID,
 		&s.DAG.CurrentVersion, &s.DAG.PublishedVersion, &s.Architecture.CurrentVersion, &s.Architecture.PublishedVersion, &s.LastRun)
+
 	return s, err
 }
 
@@ -54,6 +56,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 		if err := lockUser(ctx, tx, in.OwnerID); err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO prod_solutions (id, owner_id, name, description, main_session, flow_session, architecture_session,
 			                            ai_assist, flow_ai_assist, architecture_ai_assist)
@@ -67,24 +70,31 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.Newf(domain.Conflict, "prod_solution_limit", "a user may have %d production solutions; delete one first",
 				domain.MaxProdSolutions)
 		}
+
 		for kind, document := range first {
 			if _, err := tx.Exec(ctx, `INSERT INTO prod_documents (solution_id, kind, latest) VALUES ($1, $2, 0)`, id, kind); err != nil {
 				return err
 			}
+
 			if _, err := addVersion(ctx, tx, in.OwnerID, id, kind, document); err != nil {
 				return err
 			}
 		}
+
 		if err := markSessions(ctx, tx, id); err != nil {
 			return err
 		}
+
 		made, err = solution(ctx, tx, domain.User{ID: in.OwnerID}, id, "")
+
 		return err
 	})
+
 	return made, pg.Fault("create production solution", err)
 }
 
@@ -100,6 +110,7 @@ func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset 
 		})
 	batch.Queue(`SELECT count(*) FROM prod_solutions WHERE owner_id = $1`, userID).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+
 	return page, total, pg.Fault("list production solutions", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
@@ -114,6 +125,7 @@ func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids 
 	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM prod_solutions WHERE id = ANY ($1) AND (owner_id = $2 OR $3)`,
 		ids, caller.ID, caller.Administrator)
 	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return known, pg.Fault("look for production solutions", err)
 }
 
@@ -121,10 +133,12 @@ func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock st
 	rows, _ := q.Query(ctx, `
 		SELECT `+solutionColumns+` FROM `+solutionTables+`
 		WHERE  p.id = $1 AND (p.owner_id = $2 OR $3) `+lock, id, caller.ID, caller.Administrator)
+
 	found, err := pgx.CollectExactlyOneRow(rows, scanSolution)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, domain.ProdSolutionNotFound(id)
 	}
+
 	return found, err
 }
 
@@ -138,10 +152,12 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 		if err != nil {
 			return err
 		}
+
 		c, err := change(found)
 		if err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `
 			UPDATE prod_solutions
 			SET    name = coalesce(@name, name), description = coalesce(@description, description), status = coalesce(@status, status),
@@ -158,21 +174,27 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 		if err == nil {
 			err = markSessions(ctx, tx, id)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		changed, err = solution(ctx, tx, caller, id, "")
+
 		return err
 	})
+
 	return changed, pg.Fault("change production solution", err)
 }
 
 // DeleteProdSolution removes a solution with all versions of its documents.
 func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) error {
-	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3)`, id, caller.ID, caller.Administrator)
+	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_solutions WHERE id = $1
+		AND (owner_id = $2 OR $3)`, id, caller.ID, caller.Administrator)
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.ProdSolutionNotFound(id)
 	}
+
 	return pg.Fault("delete production solution", err)
 }
 

@@ -23,6 +23,7 @@ func create(t *testing.T, db *postgres.DB, owner domain.User, name string) domai
 			domain.DocumentDAG: content(owner, "{}"), domain.DocumentArchitecture: content(owner, "[]"),
 		})
 	require.NoError(t, err)
+
 	return made
 }
 
@@ -30,6 +31,7 @@ func requireCode(t *testing.T, code string, err error) *domain.Error {
 	t.Helper()
 	require.Error(t, err)
 	require.Equal(t, code, domain.AsError(err).Code, err.Error())
+
 	return domain.AsError(err)
 }
 
@@ -38,6 +40,7 @@ func documentBytes(t *testing.T, db *postgres.DB, id string) (counted, stored in
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `
 		SELECT p.document_bytes, (SELECT coalesce(sum(octet_length(content)), 0) FROM prod_document_versions WHERE solution_id = p.id)
 		FROM prod_solutions p WHERE p.id = $1`, id).Scan(&counted, &stored))
+
 	return counted, stored
 }
 
@@ -62,10 +65,12 @@ func TestStore_documents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, published.Version)
 	require.Nil(t, published.PreviousVersion)
+
 	back, err := db.RollbackDocument(ctx, ann, made.ID, domain.DocumentDAG, 1, "back")
 	require.NoError(t, err)
 	require.Equal(t, 3, back.Version)
 	require.Equal(t, "sha256:{}", back.Digest)
+
 	fresh := content(ann, "four")
 	published, err = db.PublishDocument(ctx, ann, made.ID, domain.DocumentDAG, 3, &fresh, "")
 	require.NoError(t, err)
@@ -76,6 +81,7 @@ func TestStore_documents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "four", string(read.Content))
 	require.True(t, read.Published)
+
 	old, err := db.Document(ctx, ann, made.ID, domain.DocumentDAG, 1)
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(old.Content))
@@ -109,6 +115,7 @@ func TestStore_documents(t *testing.T) {
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 4, content(ann, "x"))
 	requireCode(t, "prod_solution_archived", err)
 	require.NoError(t, db.DeleteProdSolution(ctx, root, made.ID))
+
 	var left int
 	require.NoError(t, db.Pool.QueryRow(ctx, `SELECT count(*) FROM prod_document_versions`).Scan(&left))
 	require.Zero(t, left)
@@ -120,23 +127,31 @@ func TestStore_SaveDocument_atOnce(t *testing.T) {
 	db := pgtest.Open(t)
 	ann := pgtest.User(t, db, "ann", false)
 	made := create(t, db, ann, "first")
+
 	const writers = 8
+
 	errs := make([]error, writers)
+
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {
 			_, errs[i] = db.SaveDocument(t.Context(), ann, made.ID, domain.DocumentDAG, 1, content(ann, strings.Repeat("x", i+1)))
 		})
 	}
+
 	wg.Wait()
+
 	won := 0
+
 	for _, err := range errs {
 		if err == nil {
 			won++
 			continue
 		}
+
 		requireCode(t, "version_conflict", err)
 	}
+
 	require.Equal(t, 1, won)
 	counted, stored := documentBytes(t, db, made.ID)
 	require.Equal(t, stored, counted)
@@ -161,7 +176,8 @@ func TestStore_limits(t *testing.T) {
 	requireCode(t, "version_limit", err)
 
 	_, err = db.Pool.Exec(ctx, `
-		INSERT INTO prod_solutions (id, owner_id, name) SELECT 'other-' || n, $1, 'x' FROM generate_series(2, $2) n`, ann.ID, domain.MaxProdSolutions)
+		INSERT INTO prod_solutions (id, owner_id, name) SELECT 'other-' || n, $1, 'x'
+		    FROM generate_series(2, $2) n`, ann.ID, domain.MaxProdSolutions)
 	require.NoError(t, err)
 	_, err = db.CreateProdSolution(ctx, domain.NewProdSolution{OwnerID: ann.ID, Name: "more"}, nil)
 	requireCode(t, "prod_solution_limit", err)
@@ -189,6 +205,7 @@ func TestStore_sessionsOfASolution(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, total)
 	require.Equal(t, "second", page[0].Name)
+
 	known, err := db.KnownProdSolutions(ctx, ben, []string{made.ID, "x"})
 	require.NoError(t, err)
 	require.Empty(t, known)

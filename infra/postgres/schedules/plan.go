@@ -27,45 +27,56 @@ const (
 func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.TickPlan{}
+
 		task, err := lockTask(ctx, tx, taskID, "")
 		if domain.HasCode(err, "scheduled_task_not_found") {
 			return nil // deleted meanwhile
 		}
+
 		if err != nil || !task.Enabled || task.NextRunAt == nil {
 			return err
 		}
+
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
+
 		t, err := newTaking(ctx, tx, task, now, &plan)
 		if err != nil {
 			return err
 		}
 
 		tick, more := *task.NextRunAt, true
+
 		fire := domain.FireAt(task.ID, tick, task.JitterS)
 		for taken := 0; more && !fire.After(now.Add(early)); taken++ {
 			if taken == mostTicks {
 				plan.More = true
 				break
 			}
+
 			if err := t.take(tick); err != nil {
 				return err
 			}
+
 			if tick, fire, more, err = Next(task, tick); err != nil {
 				return err
 			}
 		}
+
 		if err := t.notifyMissed(); err != nil {
 			return err
 		}
+
 		if !more {
 			_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET next_run_at = NULL, next_fire_at = NULL WHERE id = $1`, task.ID)
 			return err
 		}
+
 		return t.advance(tick, fire)
 	})
+
 	return plan, pg.Fault("take the ticks of a scheduled task", err)
 }
 
@@ -73,25 +84,32 @@ func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickP
 func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.TickPlan{}
+
 		task, err := lockTask(ctx, tx, taskID, ownerID)
 		if err != nil {
 			return err
 		}
+
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
+
 		t, err := newTaking(ctx, tx, task, now, &plan)
 		if err != nil {
 			return err
 		}
+
 		run, err := t.decide(now, domain.TickFired, domain.ReasonRunNow, true)
 		plan.Run = &run
+
 		if err != nil {
 			return err
 		}
+
 		return t.notifyMissed()
 	})
+
 	return plan, pg.Fault("run a scheduled task", err)
 }
 
@@ -111,12 +129,14 @@ func newTaking(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask, now ti
 	err := tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'waiting')
 		FROM   scheduled_runs WHERE task_id = $1 AND state <> 'ended'`, task.ID).Scan(&t.running, &t.waiting)
+
 	return t, err
 }
 
 // take records one tick.
 func (t *taking) take(tick time.Time) error {
 	age := t.now.Sub(domain.FireAt(t.task.ID, tick, t.task.JitterS))
+
 	outcome, runs := t.task.Taken(age)
 	switch {
 	case !runs:
@@ -137,18 +157,22 @@ func (t *taking) decide(tick time.Time, outcome domain.TickOutcome, reason strin
 	if decision.Outcome != "" {
 		return t.insert(tick, "ended", domain.RunFailed, decision.Outcome, decision.Reason, manual)
 	}
+
 	if decision.Waits {
 		t.waiting++
 		return t.insert(tick, "waiting", domain.RunRunning, outcome, reason, manual)
 	}
+
 	if decision.CancelOthers {
 		if err := t.cancelOthers(); err != nil {
 			return domain.ScheduledRun{}, err
 		}
 	}
+
 	run, err := t.insert(tick, "running", domain.RunRunning, outcome, reason, manual)
 	t.running++
 	t.plan.Start = append(t.plan.Start, run.ID)
+
 	return run, err
 }
 
@@ -167,6 +191,7 @@ func (t *taking) insert(
 	if err == nil && state == "ended" {
 		t.notRun = append(t.notRun, run)
 	}
+
 	return run, err
 }
 
@@ -176,6 +201,7 @@ func (t *taking) notifyMissed() error {
 	if len(t.notRun) == 0 {
 		return nil
 	}
+
 	return webhooks.TaskEvent(t.ctx, t.tx, domain.WebhookRunMissed, t.task, t.notRun)
 }
 
@@ -185,22 +211,28 @@ func (t *taking) cancelOthers() error {
 	rows, _ := t.tx.Query(t.ctx, `
 		UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
 		WHERE  task_id = $1 AND state = 'waiting' RETURNING `+runColumns, t.task.ID, end.Status, end.Reason, end.Error)
+
 	cancelled, err := pgx.CollectRows(rows, scanRun)
 	if err != nil {
 		return err
 	}
+
 	t.notRun = append(t.notRun, cancelled...)
 	rows, _ = t.tx.Query(t.ctx, `
 		UPDATE scheduled_runs SET cancel_requested = true
 		WHERE  task_id = $1 AND state = 'running' AND NOT cancel_requested RETURNING session_id, chat_id`, t.task.ID)
+
 	var session, chat *string
+
 	_, err = pgx.ForEachRow(rows, []any{&session, &chat}, func() error {
 		if session != nil && chat != nil {
 			t.plan.Stop = append(t.plan.Stop, domain.RunSession{OwnerID: t.task.OwnerID, SessionID: *session})
 		}
+
 		return nil
 	})
 	t.waiting = 0
+
 	return err
 }
 
@@ -211,7 +243,9 @@ func (t *taking) advance(tick, fire time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	last := wanted[len(wanted)-1]
+
 	err = t.tx.QueryRow(t.ctx, `
 		UPDATE scheduled_tasks
 		SET    next_run_at = @tick, next_fire_at = @fire,
@@ -221,10 +255,12 @@ func (t *taking) advance(tick, fire time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = t.tx.Exec(t.ctx, `
 		DELETE FROM scheduled_runs WHERE id IN (
 			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'ended' ORDER BY id DESC OFFSET $2 LIMIT $3)`,
 		t.task.ID, domain.MaxScheduledRuns, mostTicks)
+
 	return err
 }
 
@@ -236,8 +272,10 @@ func upcoming(task domain.ScheduledTask, tick time.Time, n int) ([]time.Time, er
 		if err != nil || !ok {
 			return times, err
 		}
+
 		tick, times = next, append(times, fire)
 	}
+
 	return times, nil
 }
 
@@ -247,44 +285,59 @@ func upcoming(task domain.ScheduledTask, tick time.Time, n int) ([]time.Time, er
 func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, domain.ScheduleSync) error) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		var free bool
+
 		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('schedule/' || $1, 0))`, taskID).Scan(&free)
 		if err != nil || !free {
 			return err
 		}
-		var version int64
-		var deleted bool
+
+		var (
+			version int64
+			deleted bool
+		)
+
 		err = tx.QueryRow(ctx, `SELECT version, deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).Scan(&version, &deleted)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		task, err := oneTask(ctx, tx, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id`, pgx.NamedArgs{"id": taskID})
 		if err != nil {
 			return err
 		}
+
 		sync := domain.ScheduleSync{TaskID: taskID, OwnerID: task.OwnerID, Enabled: task.Enabled, Deleted: deleted}
 		if task.Enabled && task.NextRunAt != nil {
 			if sync.Times, err = upcoming(task, *task.NextRunAt, ahead); err != nil {
 				return err
 			}
 		}
+
 		if err := apply(ctx, sync); err != nil {
 			return err
 		}
+
 		if deleted {
 			_, err = tx.Exec(ctx, `DELETE FROM scheduled_tasks WHERE id = $1 AND NOT EXISTS (
 				SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running' AND chat_id IS NULL)`, taskID)
+
 			return err
 		}
+
 		var until *time.Time
 		if n := len(sync.Times); n > 0 {
 			until = &sync.Times[n-1]
 		}
+
 		_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET synced_version = $2, synced_until = $3 WHERE id = $1`, taskID, version, until)
+
 		return err
 	})
+
 	return pg.Fault("update the schedule of a task", err)
 }
 
@@ -297,11 +350,13 @@ func (s *Store) StaleSchedules(ctx context.Context, after string, limit int) ([]
 func (s *Store) OverdueTasks(ctx context.Context, after string, limit int) ([]string, error) {
 	return s.ids(ctx, `
 		SELECT id FROM scheduled_tasks
-		WHERE  enabled AND deleted_at IS NULL AND next_fire_at < now() - interval '5 seconds' AND id > $1 ORDER BY id LIMIT $2`, after, limit)
+		WHERE  enabled AND deleted_at IS NULL AND next_fire_at < now() - interval '5 seconds' AND id > $1 ORDER BY id
+		    LIMIT $2`, after, limit)
 }
 
 func (s *Store) ids(ctx context.Context, sql, after string, limit int) ([]string, error) {
 	rows, _ := s.db.Pool.Query(ctx, sql, after, limit)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return ids, pg.Fault("list scheduled tasks", err)
 }

@@ -20,10 +20,12 @@ var runColumns = `
 
 func scanRun(row pgx.CollectableRow) (domain.ScheduledRun, error) {
 	var r domain.ScheduledRun
+
 	err := row.Scan(append([]any{
 		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
 		&r.FinishedAt, &r.DriftMS, &r.Attempt, &r.Checks,
 	}, sessions.UsageFields(&r.Usage)...)...)
+
 	return r, err
 }
 
@@ -43,10 +45,12 @@ type openRun struct {
 // lockRun takes the lock of the run's task. Without a run that works, found is false.
 func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found bool, err error) {
 	var taskID string
+
 	err = tx.QueryRow(ctx, `SELECT task_id FROM scheduled_runs WHERE id = $1`, runID).Scan(&taskID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
+
 	if err != nil {
 		return run, false, err
 	}
@@ -55,15 +59,18 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
+
 	if err != nil {
 		return run, false, err
 	}
+
 	err = tx.QueryRow(ctx, `
 		SELECT session_id, chat_id, cancel_requested FROM scheduled_runs WHERE id = $1 AND state = 'running'`, runID).
 		Scan(&run.sessionID, &run.chatID, &run.cancelled)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
+
 	return run, err == nil, err
 }
 
@@ -72,25 +79,33 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed domain.ClaimedRun, plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		claimed, plan = domain.ClaimedRun{RunID: runID, Ended: true}, domain.TickPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		if run.cancelled && run.chatID == nil {
 			return endRun(ctx, tx, runID, run, domain.EndOfRun("", "", "", true), &plan)
 		}
+
 		claimed.Ended, claimed.Begun = false, run.chatID != nil
+
 		claimed.OwnerID, claimed.Task = run.task.OwnerID, run.task.TaskSpec
 		if run.sessionID != nil {
 			claimed.SessionID = *run.sessionID
 			return nil
 		}
+
 		if claimed.SessionID, err = sessionOf(ctx, tx, run.task); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET session_id = $2 WHERE id = $1`, runID, claimed.SessionID)
+
 		return err
 	})
+
 	return claimed, plan, pg.Fault("claim a scheduled run", err)
 }
 
@@ -98,14 +113,18 @@ func sessionOf(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask) (strin
 	if !task.Persistent {
 		return domain.NewID(), nil
 	}
+
 	var kept string
+
 	err := tx.QueryRow(ctx, `
 		SELECT s.id FROM sessions s WHERE s.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, task.SessionID, task.OwnerID).Scan(&kept)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return kept, err
 	}
+
 	kept = domain.NewID()
 	_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET session_id = $2 WHERE id = $1`, task.ID, kept)
+
 	return kept, err
 }
 
@@ -119,14 +138,18 @@ func (s *Store) RunBegan(ctx context.Context, runID, chatID string) (cancelled b
 			cancelled = true // it is gone, and what it began is stopped
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `
 			UPDATE scheduled_tasks SET last_run_at = now(), last_status = 'running'
 			WHERE  id = (SELECT task_id FROM scheduled_runs WHERE id = $1)`, runID)
+
 		return err
 	})
+
 	return cancelled, pg.Fault("begin a scheduled run", err)
 }
 
@@ -134,16 +157,21 @@ func (s *Store) RunBegan(ctx context.Context, runID, chatID string) (cancelled b
 func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.TickPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `
-			UPDATE scheduled_runs SET outcome = $2, session_id = NULL WHERE id = $1 AND chat_id IS NULL`, runID, domain.TickBlocked); err != nil {
+			UPDATE scheduled_runs SET outcome = $2, session_id = NULL WHERE id = $1
+			    AND chat_id IS NULL`, runID, domain.TickBlocked); err != nil {
 			return err
 		}
+
 		return endRun(ctx, tx, runID, run, domain.RunEnd{Status: domain.RunFailed, Reason: code, Error: message, Counts: true}, &plan)
 	})
+
 	return plan, pg.Fault("block a scheduled run", err)
 }
 
@@ -153,6 +181,7 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open, plan = false, domain.TickPlan{}
 		end := domain.EndOfRun("", "", "", true)
+
 		tag, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
 			WHERE  id = $1 AND state = 'waiting'`, runID, end.Status, end.Reason, end.Error)
@@ -160,17 +189,22 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 			open = err == nil
 			return err
 		}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		open, plan.TaskID = true, run.task.ID
 		if run.sessionID != nil && run.chatID != nil {
 			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
 		}
+
 		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID)
+
 		return err
 	})
+
 	return open, plan, pg.Fault("cancel a scheduled run", err)
 }
 
@@ -179,15 +213,19 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		next, plan = domain.RunOver, domain.TickPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		if run.chatID == nil {
 			next = domain.RunWaits
 			return nil
 		}
+
 		var chat chatEnd
+
 		err = tx.QueryRow(ctx, `
 			SELECT state, coalesce(finish_reason, ''), coalesce(error_code, ''), coalesce(error_message, '')
 			FROM   chats WHERE id = $1`, *run.chatID).
@@ -195,13 +233,16 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 		if errors.Is(err, pgx.ErrNoRows) {
 			return endRun(ctx, tx, runID, run, sessionDeleted, &plan)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if chat.state != domain.ChatStateEnded {
 			next = domain.RunWaits
 			return nil
 		}
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs r
 			SET    input_tokens = c.input_tokens, output_tokens = c.output_tokens, cache_read_tokens = c.cache_read_tokens,
@@ -210,13 +251,16 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 			FROM   chats c WHERE r.id = $1 AND c.id = $2`, runID, *run.chatID); err != nil {
 			return err
 		}
+
 		end := domain.EndOfRun(chat.reason, chat.code, chat.message, run.cancelled)
 		if end.Status == domain.RunCompleted && run.task.HasOutcome() {
 			next = domain.RunChecks
 			return nil
 		}
+
 		return endRun(ctx, tx, runID, run, end, &plan)
 	})
+
 	return next, plan, pg.Fault("end a scheduled run", err)
 }
 
@@ -232,7 +276,9 @@ var sessionDeleted = domain.RunEnd{Status: domain.RunFailed, Reason: domain.Reas
 // session that is gone is cancelled.
 func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error) {
 	run.RunID = runID
+
 	var session *string
+
 	err = s.db.Pool.QueryRow(ctx, `
 		SELECT r.session_id, r.cancel_requested, t.files, t.commands
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id
@@ -241,6 +287,7 @@ func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.Outcom
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
+
 	if err == nil && !run.Cancelled {
 		err = s.db.Pool.QueryRow(ctx, `SELECT `+sessions.WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, session).
 			Scan(sessions.WorkFields(&run.Session)...)
@@ -248,6 +295,7 @@ func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.Outcom
 			run.Cancelled, err = true, nil
 		}
 	}
+
 	return run, err == nil, pg.Fault("read a run to check", err)
 }
 
@@ -257,28 +305,36 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.Run
 	if checks == nil {
 		checks = []domain.RunCheck{}
 	}
+
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		plan = domain.TickPlan{}
+
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
 			return err
 		}
+
 		var there bool
+
 		err = tx.QueryRow(ctx, `
 			WITH kept AS (UPDATE scheduled_runs SET checks = $2 WHERE id = $1)
 			SELECT EXISTS (SELECT 1 FROM sessions WHERE id = $3 AND deleted_at IS NULL)`, runID, checks, run.sessionID).Scan(&there)
 		if err != nil {
 			return err
 		}
+
 		end := domain.EndOfChecks(checks)
+
 		switch {
 		case run.cancelled:
 			end = domain.EndOfRun("", "", "", true)
 		case !there:
 			end = sessionDeleted
 		}
+
 		return endRun(ctx, tx, runID, run, end, &plan)
 	})
+
 	return plan, pg.Fault("end the checks of a scheduled run", err)
 }
 
@@ -294,18 +350,22 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 	if err != nil {
 		return err
 	}
+
 	task := run.task
 	plan.TaskID = task.ID
+
 	switch {
 	case end.Status == domain.RunCompleted:
 		task.ConsecutiveFailures = 0
 	case end.Counts:
 		task.ConsecutiveFailures++
 	}
+
 	if task.PauseAfter > 0 && task.ConsecutiveFailures >= task.PauseAfter && task.Enabled && end.Counts {
 		reason := fmt.Sprintf("%d runs in a row failed, the last one: %s", task.ConsecutiveFailures, end.Error)
 		task.Enabled, task.PausedReason, plan.Sync = false, &reason, true
 	}
+
 	if _, err := tx.Exec(ctx, `
 		UPDATE scheduled_tasks
 		SET    last_status = $2, consecutive_failures = $3, enabled = $4, paused_reason = $5,
@@ -314,9 +374,11 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 		WHERE  id = $1`, task.ID, end.Status, task.ConsecutiveFailures, task.Enabled, task.PausedReason); err != nil {
 		return err
 	}
+
 	if err := notifyEnd(ctx, tx, run.task, task, ended); err != nil {
 		return err
 	}
+
 	rows, _ := tx.Query(ctx, `
 		UPDATE scheduled_runs SET state = 'running' WHERE id = (
 			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'waiting'
@@ -325,6 +387,7 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 		RETURNING id`, task.ID)
 	started, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	plan.Start = append(plan.Start, started...)
+
 	return err
 }
 
@@ -334,13 +397,16 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task domain.ScheduledTask, r
 	if run.Status == domain.RunCompleted {
 		event = domain.WebhookRunCompleted
 	}
+
 	runs := []domain.ScheduledRun{run}
 	if err := webhooks.TaskEvent(ctx, tx, event, task, runs); err != nil {
 		return err
 	}
+
 	if !was.Enabled || task.Enabled {
 		return nil
 	}
+
 	return webhooks.TaskEvent(ctx, tx, domain.WebhookSchedulePaused, task, runs)
 }
 
@@ -360,5 +426,6 @@ func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunSession, error) 
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id JOIN chats c ON c.id = r.chat_id
 		WHERE  r.state = 'running' AND r.cancel_requested AND c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
 	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
+
 	return runs, pg.Fault("list cancelled runs", err)
 }

@@ -25,11 +25,13 @@ type timetable struct {
 func newTimetable(t *testing.T) timetable {
 	t.Helper()
 	db := pgtest.Open(t)
+
 	return timetable{t, db, pgtest.User(t, db, "ann", false).ID}
 }
 
 func (s timetable) task(change func(*domain.TaskSpec)) domain.ScheduledTask {
 	s.t.Helper()
+
 	spec := domain.TaskSpec{
 		Title: "t", Prompt: "p", Cron: "* * * * *", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
 		CatchupWindowS: 3600, PauseAfter: 2,
@@ -37,8 +39,10 @@ func (s timetable) task(change func(*domain.TaskSpec)) domain.ScheduledTask {
 	if change != nil {
 		change(&spec)
 	}
+
 	task, err := s.db.CreateScheduledTask(s.t.Context(), s.owner, spec)
 	require.NoError(s.t, err)
+
 	return task
 }
 
@@ -46,7 +50,8 @@ func (s timetable) task(change func(*domain.TaskSpec)) domain.ScheduledTask {
 func (s timetable) due(taskID string, minutes int) {
 	s.t.Helper()
 	_, err := s.db.Pool.Exec(s.t.Context(), `
-		UPDATE scheduled_tasks SET next_run_at = date_trunc('minute', now()) - make_interval(mins => $2 - 1) WHERE id = $1`, taskID, minutes)
+		UPDATE scheduled_tasks SET next_run_at = date_trunc('minute', now()) - make_interval(mins => $2 - 1)
+		    WHERE id = $1`, taskID, minutes)
 	require.NoError(s.t, err)
 }
 
@@ -54,6 +59,7 @@ func (s timetable) take(taskID string) domain.TickPlan {
 	s.t.Helper()
 	plan, err := s.db.TakeTicks(s.t.Context(), taskID)
 	require.NoError(s.t, err)
+
 	return plan
 }
 
@@ -62,13 +68,16 @@ func (s timetable) outcomes(taskID string) (all []string) {
 	s.t.Helper()
 	runs, err := s.db.ScheduledRuns(s.t.Context(), s.owner, taskID, 0, 1000)
 	require.NoError(s.t, err)
+
 	for i := len(runs) - 1; i >= 0; i-- {
 		text := string(runs[i].Outcome) + " " + string(runs[i].Status)
 		if runs[i].ReasonCode != nil {
 			text += " " + *runs[i].ReasonCode
 		}
+
 		all = append(all, text)
 	}
+
 	return all
 }
 
@@ -85,10 +94,12 @@ func (s timetable) chat(runID string, reason domain.FinishReason) {
 	require.Equal(s.t, claimed.SessionID, again.SessionID, "a run keeps its session")
 	require.NoError(s.t, s.db.EnsureSession(ctx, s.owner, domain.NewSession{ID: claimed.SessionID}))
 	require.NoError(s.t, s.db.EnsureSession(ctx, s.owner, domain.NewSession{ID: claimed.SessionID}))
+
 	chatID, state := domain.NewID(), "ended"
 	if reason == "" {
 		state = "running"
 	}
+
 	_, err = s.db.Pool.Exec(ctx, `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, finish_reason, ended_at, input_tokens, waiter)
 		SELECT $1, id, active_branch_id, 'schedule', 'executing', $3, nullif($4, ''), now(), 7, 'waiter' FROM sessions WHERE id = $2`,
@@ -102,6 +113,7 @@ func (s timetable) end(runID string) (bool, domain.TickPlan) {
 	s.t.Helper()
 	next, plan, err := s.db.EndRun(s.t.Context(), runID)
 	require.NoError(s.t, err)
+
 	return next == domain.RunOver, plan
 }
 
@@ -110,11 +122,14 @@ func TestTakeTicks_eachOnce(t *testing.T) {
 	s := newTimetable(t)
 	task := s.task(func(spec *domain.TaskSpec) { spec.Overlap = domain.OverlapAllowAll })
 	s.due(task.ID, 5)
+
 	var together sync.WaitGroup
 	for range 8 {
 		together.Go(func() { s.take(task.ID) })
 	}
+
 	together.Wait()
+
 	all := s.outcomes(task.ID)
 	require.GreaterOrEqual(t, len(all), 5)
 	require.LessOrEqual(t, len(all), 6, "a minute may have passed")
@@ -133,6 +148,7 @@ func TestTakeTicks_missed(t *testing.T) {
 	plan = s.take(task.ID)
 	require.False(t, plan.More)
 	require.Len(t, plan.Start, 1)
+
 	all := s.outcomes(task.ID)
 	require.Equal(t, "missed failed catchup_window_over", all[0])
 	require.Contains(t, all, "caught_up running service_was_late")
@@ -148,9 +164,11 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
+
 	events := func() (list []string) {
 		page, _, err := s.db.WebhookDeliveries(t.Context(), s.owner, hook.ID, "", "", 0, 10)
 		require.NoError(t, err)
+
 		for _, d := range page {
 			var body struct {
 				Data struct {
@@ -161,6 +179,7 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 			require.NoError(t, json.Unmarshal(d.Request, &body))
 			list = append(list, fmt.Sprintf("%s %d %d", d.Event, body.Data.Total, len(body.Data.Runs)))
 		}
+
 		return list
 	}
 	task := s.task(func(spec *domain.TaskSpec) {
@@ -170,6 +189,7 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 	s.due(task.ID, 100)
 	plan := s.take(task.ID)
 	require.Len(t, plan.Start, 1)
+
 	missed := events()
 	require.Len(t, missed, 1)
 	require.Regexp(t, `^schedule.run_missed (98|99|100) 20$`, missed[0])
@@ -181,6 +201,7 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 
 func TestRunNow_overlap(t *testing.T) {
 	t.Parallel()
+
 	for overlap, want := range map[domain.Overlap][]string{
 		domain.OverlapSkip:        {"fired running run_now", "skipped failed previous_run_active", "skipped failed previous_run_active"},
 		domain.OverlapBufferOne:   {"fired running run_now", "fired running run_now", "coalesced failed previous_run_waiting"},
@@ -192,19 +213,25 @@ func TestRunNow_overlap(t *testing.T) {
 			t.Parallel()
 			s := newTimetable(t)
 			task := s.task(func(spec *domain.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
+
 			var started []string
+
 			for range 3 {
 				plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
 				require.NoError(t, err)
+
 				started = append(started, plan.Start...)
 			}
+
 			require.Equal(t, want, s.outcomes(task.ID))
+
 			if overlap == domain.OverlapCancelOther {
 				claimed, _, err := s.db.ClaimRun(t.Context(), started[0])
 				require.NoError(t, err)
 				require.True(t, claimed.Ended, "it was cancelled before it began")
 				require.Equal(t, "fired failed cancelled_by_next_run", s.outcomes(task.ID)[0])
 			}
+
 			if overlap == domain.OverlapBufferAll {
 				s.chat(started[0], domain.FinishCompleted)
 				ended, plan := s.end(started[0])
@@ -225,6 +252,7 @@ func TestEndRun(t *testing.T) {
 		s.chat(plan.Start[0], reason)
 		ended, plan := s.end(plan.Run.ID)
 		require.True(t, ended)
+
 		return plan
 	}
 	run(domain.FinishFailed)
@@ -262,16 +290,19 @@ func TestEndChecks(t *testing.T) {
 		s.chat(plan.Run.ID, reason)
 		next, _, err := s.db.EndRun(t.Context(), plan.Run.ID)
 		require.NoError(t, err)
+
 		if reason != domain.FinishCompleted {
 			require.Equal(t, domain.RunOver, next, "a chat that failed is not checked")
 			return plan.Run.ID
 		}
+
 		require.Equal(t, domain.RunChecks, next)
 		run, found, err := s.db.RunToCheck(t.Context(), plan.Run.ID)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, []any{[]string{"*.md"}, []string{"true"}, false}, []any{run.Files, run.Commands, run.Cancelled})
 		require.Equal(t, s.owner, run.Session.OwnerID)
+
 		return plan.Run.ID
 	}
 	end := func(runID string, checks ...domain.RunCheck) domain.ScheduledRun {
@@ -282,8 +313,10 @@ func TestEndChecks(t *testing.T) {
 		require.False(t, found)
 		runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
 		require.NoError(t, err)
+
 		return runs[0]
 	}
+
 	begin(domain.FinishFailed)
 
 	met := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Met: true}
@@ -320,6 +353,7 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 	require.False(t, ended)
 	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET chat_id = 'gone' WHERE id = $1`, plan.Run.ID)
 	require.NoError(t, err)
+
 	ended, _ = s.end(plan.Run.ID)
 	require.True(t, ended)
 	require.Equal(t, []string{"fired failed session_deleted"}, s.outcomes(task.ID))
@@ -336,6 +370,7 @@ func TestClaimRun_persistent(t *testing.T) {
 		s.end(plan.Run.ID)
 		runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
 		require.NoError(t, err)
+
 		return *runs[0].SessionID
 	}
 	first := session()
@@ -348,14 +383,18 @@ func TestSyncSchedule(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.task(nil)
+
 	var got domain.ScheduleSync
+
 	apply := func(_ context.Context, in domain.ScheduleSync) error { got = in; return nil }
 	stale := func() []string {
 		ids, err := s.db.StaleSchedules(t.Context(), "", 10)
 		require.NoError(t, err)
+
 		return ids
 	}
 	require.Equal(t, []string{task.ID}, stale())
+
 	away := errors.New("away")
 	require.ErrorIs(t, s.db.SyncSchedule(t.Context(), task.ID, func(context.Context, domain.ScheduleSync) error { return away }), away)
 	require.Equal(t, []string{task.ID}, stale())

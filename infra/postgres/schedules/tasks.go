@@ -38,35 +38,48 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, ownerID); err != nil {
 			return err
 		}
+
 		var count int
 		if err := tx.QueryRow(ctx, `
 			SELECT count(*) FROM scheduled_tasks WHERE owner_id = $1 AND deleted_at IS NULL`, ownerID).Scan(&count); err != nil {
 			return err
 		}
+
 		if count >= domain.MaxScheduledTasks {
-			return domain.Newf(domain.Conflict, "scheduled_task_limit", "a user may have %d scheduled tasks at most", domain.MaxScheduledTasks)
+			return domain.Newf(
+				domain.Conflict,
+				"scheduled_task_limit",
+				"a user may have %d scheduled tasks at most",
+				domain.MaxScheduledTasks,
+			)
 		}
 
 		made = domain.ScheduledTask{ID: domain.NewID(), OwnerID: ownerID, TaskSpec: spec}
+
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
+
 		fire, err := planNext(&made, now)
 		if err != nil {
 			return err
 		}
+
 		args := specArgs(made, fire)
 		args["owner"] = ownerID
 		made, err = oneTask(ctx, tx, `
-			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent,
+			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model,
+			    persistent,
 			                             overlap, catchup_window_s, pause_on_failure_after, jitter_s, budget, output_schema,
 			                             files, commands, next_run_at, next_fire_at, notify, question_policy)
 			VALUES (@id, @owner, @title, @prompt, @cron, @zone, @enabled, @expires, @skip, @model, @persistent,
 			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @fire, @notify, @policy)
 			RETURNING `+taskColumns, args)
+
 		return err
 	})
+
 	return made, pg.Fault("create scheduled task", err)
 }
 
@@ -75,6 +88,7 @@ func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]domain.Sc
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM scheduled_tasks WHERE owner_id = $1 AND deleted_at IS NULL ORDER BY id DESC`, ownerID)
 	tasks, err := pgx.CollectRows(rows, scanTask)
+
 	return tasks, pg.Fault("list scheduled tasks", err)
 }
 
@@ -86,6 +100,7 @@ func (s *Store) ScheduledTask(ctx context.Context, ownerID, id string) (domain.S
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = taskNotFound(id)
 	}
+
 	return task, pg.Fault("read scheduled task", err)
 }
 
@@ -99,17 +114,21 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 		if err != nil {
 			return err
 		}
+
 		if err := change(&task); err != nil {
 			return err
 		}
+
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
+
 		fire, err := planNext(&task, now)
 		if err != nil {
 			return err
 		}
+
 		args := specArgs(task, fire)
 		args["failures"], args["paused"], args["session"] = task.ConsecutiveFailures, task.PausedReason, task.SessionID
 		changed, err = oneTask(ctx, tx, `
@@ -121,8 +140,10 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			       next_run_at = @next, next_fire_at = @fire, consecutive_failures = @failures, paused_reason = @paused,
 			       session_id = @session, notify = @notify, question_policy = @policy, version = version + 1, updated_at = now()
 			WHERE  id = @id RETURNING `+taskColumns, args)
+
 		return err
 	})
+
 	return changed, pg.Fault("change scheduled task", err)
 }
 
@@ -135,6 +156,7 @@ func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) err
 	if err == nil && tag.RowsAffected() == 0 {
 		err = taskNotFound(id)
 	}
+
 	return pg.Fault("delete scheduled task", err)
 }
 
@@ -143,9 +165,11 @@ func (s *Store) ScheduledRuns(ctx context.Context, ownerID, taskID string, offse
 	if _, err := s.ScheduledTask(ctx, ownerID, taskID); err != nil {
 		return nil, err
 	}
+
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+runColumns+` FROM scheduled_runs WHERE task_id = $1 ORDER BY id DESC OFFSET $2 LIMIT $3`, taskID, offset, limit)
 	runs, err := pgx.CollectRows(rows, scanRun)
+
 	return runs, pg.Fault("list scheduled runs", err)
 }
 
@@ -156,15 +180,19 @@ func Next(task domain.ScheduledTask, after time.Time) (tick, fire time.Time, ok 
 	if err != nil {
 		return tick, fire, false, fmt.Errorf("scheduled task %s has the cron expression %q: %w", task.ID, task.Cron, err)
 	}
+
 	zone, err := time.LoadLocation(task.Timezone)
 	if err != nil {
 		return tick, fire, false, err
 	}
+
 	tick, ok = parsed.Next(after, zone)
+
 	tick = tick.UTC()
 	if !ok || task.ExpiresAt != nil && !tick.Before(*task.ExpiresAt) {
 		return tick, fire, false, nil
 	}
+
 	return tick, domain.FireAt(task.ID, tick, task.JitterS), true, nil
 }
 
@@ -174,11 +202,14 @@ func planNext(task *domain.ScheduledTask, after time.Time) (fire *time.Time, err
 	if !task.Enabled {
 		return nil, nil
 	}
+
 	tick, at, ok, err := Next(*task, after)
 	if err != nil || !ok {
 		return nil, err
 	}
+
 	task.NextRunAt = &tick
+
 	return &at, nil
 }
 
@@ -187,6 +218,7 @@ func specArgs(t domain.ScheduledTask, fire *time.Time) pgx.NamedArgs {
 	if len(t.OutputSchema) > 0 {
 		schema = t.OutputSchema
 	}
+
 	return pgx.NamedArgs{
 		"id": t.ID, "title": t.Title, "prompt": t.Prompt, "cron": t.Cron, "zone": t.Timezone, "enabled": t.Enabled, "expires": t.ExpiresAt,
 		"skip": t.SkipConfirmations, "model": t.Model, "persistent": t.Persistent, "overlap": t.Overlap, "catchup": t.CatchupWindowS,
@@ -201,6 +233,7 @@ func orNone(list []string) []string {
 	if list == nil {
 		return []string{}
 	}
+
 	return list
 }
 
@@ -209,10 +242,12 @@ func orNone(list []string) []string {
 func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (domain.ScheduledTask, error) {
 	task, err := oneTask(ctx, tx, `
 		SELECT `+taskColumns+` FROM scheduled_tasks
-		WHERE  id = @id AND (@owner = '' OR owner_id = @owner) AND deleted_at IS NULL FOR UPDATE`, pgx.NamedArgs{"id": id, "owner": ownerID})
+		WHERE  id = @id AND (@owner = '' OR owner_id = @owner) AND deleted_at IS NULL
+		    FOR UPDATE`, pgx.NamedArgs{"id": id, "owner": ownerID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = taskNotFound(id)
 	}
+
 	return task, err
 }
 
@@ -223,14 +258,42 @@ func oneTask(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) 
 
 func scanTask(row pgx.CollectableRow) (domain.ScheduledTask, error) {
 	var t domain.ScheduledTask
+
 	err := row.Scan(
-		&t.ID, &t.OwnerID, &t.Title, &t.Prompt, &t.Cron, &t.Timezone, &t.Enabled, &t.ExpiresAt, &t.SkipConfirmations, &t.Model, &t.Persistent,
-		&t.Overlap, &t.CatchupWindowS, &t.PauseAfter, &t.JitterS, &t.Budget, &t.OutputSchema, &t.Files, &t.Commands, &t.SessionID,
-		&t.NextRunAt, &t.LastRunAt, &t.LastStatus, &t.ConsecutiveFailures, &t.PausedReason, &t.CreatedAt, &t.UpdatedAt,
-		&t.Notify, &t.QuestionPolicy)
+		&t.ID,
+		&t.OwnerID,
+		&t.Title,
+		&t.Prompt,
+		&t.Cron,
+		&t.Timezone,
+		&t.Enabled,
+		&t.ExpiresAt,
+		&t.SkipConfirmations,
+		&t.Model,
+		&t.Persistent,
+		&t.Overlap,
+		&t.CatchupWindowS,
+		&t.PauseAfter,
+		&t.JitterS,
+		&t.Budget,
+		&t.OutputSchema,
+		&t.Files,
+		&t.Commands,
+		&t.SessionID,
+		&t.NextRunAt,
+		&t.LastRunAt,
+		&t.LastStatus,
+		&t.ConsecutiveFailures,
+		&t.PausedReason,
+		&t.CreatedAt,
+		&t.UpdatedAt,
+		&t.Notify,
+		&t.QuestionPolicy,
+	)
 	if parsed, fault := cron.Parse(t.Cron); fault == nil {
 		t.CronText = parsed.String()
 	}
+
 	return t, err
 }
 

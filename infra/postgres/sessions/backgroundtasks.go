@@ -40,18 +40,24 @@ func (s *Store) AddTask(ctx context.Context, in contract.NewTask) (task domain.B
 		if _, err := Lock(ctx, tx, in.SessionID, ""); err != nil {
 			return err
 		}
-		task, err = taskRow(ctx, tx, `SELECT `+taskColumns+` FROM background_tasks b WHERE b.id = $1 AND b.session_id = $2`, in.ID, in.SessionID)
+
+		task, err = taskRow(ctx, tx, `SELECT `+taskColumns+` FROM background_tasks b WHERE b.id = $1
+			AND b.session_id = $2`, in.ID, in.SessionID)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
+
 		var running int
 		if err := tx.QueryRow(ctx, `
 			SELECT count(*) FROM background_tasks WHERE session_id = $1 AND status = 'running'`, in.SessionID).Scan(&running); err != nil {
 			return err
 		}
+
 		if running >= maxRunningTasks {
-			return domain.Newf(domain.Conflict, "too_many_tasks", "%d background tasks of this session run already, which is the limit", running)
+			return domain.Newf(domain.Conflict, "too_many_tasks", "%d background tasks of this session run already, which is the "+
+				"limit", running)
 		}
+
 		task, err = taskRow(ctx, tx, `
 			INSERT INTO background_tasks AS b (id, session_id, chat_id, tool_call_id, kind, title, command, status, output_path)
 			VALUES ($1, $2, nullif($3, ''), nullif($4, ''), $5, $6, nullif($7, ''), 'running', $8)
@@ -60,8 +66,10 @@ func (s *Store) AddTask(ctx context.Context, in contract.NewTask) (task domain.B
 		if err != nil {
 			return err
 		}
+
 		return emitTask(tx, task)
 	})
+
 	return task, pg.Fault("add background task", err)
 }
 
@@ -77,14 +85,20 @@ func taskRow(ctx context.Context, tx pgx.Tx, sql string, args ...any) (domain.Ba
 // its process yet may ask again.
 func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int) (claim contract.ClaimedTask, err error) {
 	var session string
+
 	err = s.Update(ctx, func(tx *pg.Tx) error {
-		var before int
-		var owner string
-		var begun, held, stop, deleted bool
+		var (
+			before                     int
+			owner                      string
+			begun, held, stop, deleted bool
+		)
+
 		claim = contract.ClaimedTask{ID: taskID, Attempt: attempt}
+
 		err := tx.QueryRow(ctx, `
 			SELECT b.session_id, b.status, b.attempt, b.owner_run_id, b.pid IS NOT NULL,
-			       coalesce(b.lease_expires_at > now(), false), b.stop_requested, coalesce(b.command, ''), coalesce(b.script, ''), b.output_path,
+			       coalesce(b.lease_expires_at > now(), false), b.stop_requested, coalesce(b.command, ''), coalesce(b.script, ''),
+			           b.output_path,
 			       s.deleted_at IS NOT NULL
 			FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1 FOR UPDATE OF b`, taskID).
@@ -101,6 +115,7 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 			return nil
 		case before != 0 && (before != attempt || owner != runID || begun):
 			claim.Status = domain.TaskLost
+
 			return endTask(ctx, tx, taskID, contract.TaskEnd{
 				Status: domain.TaskLost, Reason: "its worker was lost; it was not run again because it may have had effects",
 			})
@@ -108,15 +123,19 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 			claim.Status = domain.TaskStopped
 			return endTask(ctx, tx, taskID, contract.TaskEnd{Status: domain.TaskStopped})
 		}
+
 		_, err = tx.Exec(ctx, `
 			UPDATE background_tasks SET attempt = $2, owner_run_id = $3, lease_expires_at = now() + $4::interval
 			WHERE  id = $1`, taskID, attempt, runID, taskLease)
+
 		return err
 	})
 	if err != nil || claim.Status != domain.TaskRunning || claim.Held {
 		return claim, pg.Fault("claim background task", err)
 	}
+
 	claim.Session, err = ByID(ctx, s.Pool, session)
+
 	return claim, err
 }
 
@@ -126,6 +145,7 @@ func (db *Base) TaskStatus(ctx context.Context, taskID string) (status domain.Ta
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = taskNotFound(taskID)
 	}
+
 	return status, pg.Fault("read a task's status", err)
 }
 
@@ -138,9 +158,11 @@ func (s *Store) TaskStarted(ctx context.Context, taskID string, attempt, pid int
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.ErrFenced
 		}
+
 		if err != nil {
 			return pg.Fault("note a task's process", err)
 		}
+
 		return emitTask(tx, task)
 	})
 }
@@ -157,6 +179,7 @@ func (s *Store) TaskAlive(ctx context.Context, taskID string, attempt int, bytes
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, domain.ErrFenced
 	}
+
 	return stop, pg.Fault("renew a task's lease", err)
 }
 
@@ -164,6 +187,7 @@ func nullTime(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
+
 	return &at
 }
 
@@ -171,14 +195,17 @@ func nullTime(at time.Time) *time.Time {
 func (s *Store) EndTask(ctx context.Context, taskID string, attempt int, end contract.TaskEnd) error {
 	return s.Update(ctx, func(tx *pg.Tx) error {
 		var one int
+
 		err := tx.QueryRow(ctx, `
 			SELECT 1 FROM background_tasks WHERE id = $1 AND attempt = $2 AND status = 'running' FOR UPDATE`, taskID, attempt).Scan(&one)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.ErrFenced
 		}
+
 		if err != nil {
 			return pg.Fault("end background task", err)
 		}
+
 		return endTask(ctx, tx, taskID, end)
 	})
 }
@@ -191,12 +218,16 @@ func (s *Store) MarkTaskLost(ctx context.Context, taskID, reason string) (status
 		if errors.Is(err, pgx.ErrNoRows) {
 			return taskNotFound(taskID)
 		}
+
 		if err != nil || status != domain.TaskRunning {
 			return err
 		}
+
 		status = domain.TaskLost
+
 		return endTask(ctx, tx, taskID, contract.TaskEnd{Status: domain.TaskLost, Reason: reason})
 	})
+
 	return status, pg.Fault("lose background task", err)
 }
 
@@ -216,12 +247,15 @@ func endTask(ctx context.Context, tx *pg.Tx, taskID string, end contract.TaskEnd
 	if err != nil {
 		return pg.Fault("end background task", err)
 	}
+
 	if len(end.Connections) > 0 { // shown with the call that started the task, which has long been answered
 		if _, err := tx.Exec(ctx, `
-			UPDATE tool_calls SET connections = $2 WHERE id = (SELECT tool_call_id FROM background_tasks WHERE id = $1)`, taskID, end.Connections); err != nil {
+			UPDATE tool_calls SET connections = $2
+			    WHERE id = (SELECT tool_call_id FROM background_tasks WHERE id = $1)`, taskID, end.Connections); err != nil {
 			return pg.Fault("record the connections of a background task", err)
 		}
 	}
+
 	return emitTask(tx, task)
 }
 
@@ -234,11 +268,13 @@ func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID string, path history.
 		FROM   background_tasks b JOIN tool_calls t ON t.id = b.tool_call_id JOIN entries e ON e.id = t.entry_id
 		WHERE  b.session_id = $1
 		AND    (b.status = 'running' OR NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id))`, sessionID)
+
 	type task struct {
 		id, branch string
 		detached   bool
 		sequence   int64
 	}
+
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (task, error) {
 		var t task
 		return t, row.Scan(&t.id, &t.detached, &t.branch, &t.sequence)
@@ -246,22 +282,27 @@ func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID string, path history.
 	if err != nil {
 		return 0, fmt.Errorf("look at background tasks: %w", err)
 	}
+
 	for _, t := range tasks {
 		gone := !path.Shows(t.branch, t.sequence)
 		if gone {
 			detached++
 		}
+
 		if gone == t.detached {
 			continue
 		}
+
 		changed, err := taskRow(ctx, tx, `UPDATE background_tasks b SET detached = $2 WHERE b.id = $1 RETURNING `+taskColumns, t.id, gone)
 		if err != nil {
 			return 0, err
 		}
+
 		if err := emitTask(tx, changed); err != nil {
 			return 0, err
 		}
 	}
+
 	return detached, nil
 }
 
@@ -269,14 +310,19 @@ func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID string, path history.
 // runs.
 func EndAgentTask(ctx context.Context, tx *pg.Tx, taskID string, end domain.ForkEnd) error {
 	var running, stop bool
-	err := tx.QueryRow(ctx, `SELECT status = 'running', stop_requested FROM background_tasks WHERE id = $1 FOR UPDATE`, taskID).Scan(&running, &stop)
+
+	err := tx.QueryRow(ctx, `SELECT status = 'running', stop_requested FROM background_tasks WHERE id = $1
+		FOR UPDATE`, taskID).Scan(&running, &stop)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && !running {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	status := domain.TaskFailed
+
 	switch {
 	case end.Status == domain.CallDone:
 		status = domain.TaskCompleted
@@ -285,6 +331,7 @@ func EndAgentTask(ctx context.Context, tx *pg.Tx, taskID string, end domain.Fork
 	case end.Lost:
 		status = domain.TaskLost
 	}
+
 	return endTask(ctx, tx, taskID, contract.TaskEnd{
 		Status: status, Reason: end.Reason, OutputBytes: int64(len(end.Result)), LastOutputAt: time.Now(),
 	})

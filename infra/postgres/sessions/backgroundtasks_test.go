@@ -42,6 +42,7 @@ func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 	require.Equal(t, domain.TaskRunning, same.Status, "an answer that was lost is asked for again by the same attempt")
 
 	require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
+
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	stop, err := j.TaskAlive(t.Context(), "t1", 1, 100, at)
 	require.NoError(t, err)
@@ -63,7 +64,12 @@ func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 
 	require.ErrorIs(t, j.EndTask(t.Context(), "t1", 2, contract.TaskEnd{Status: domain.TaskStopped}), domain.ErrFenced)
 	require.NoError(t, j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskStopped, OutputBytes: 120}))
-	require.ErrorIs(t, j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted}), domain.ErrFenced, "a task ends once")
+	require.ErrorIs(
+		t,
+		j.EndTask(t.Context(), "t1", 1, contract.TaskEnd{Status: domain.TaskCompleted}),
+		domain.ErrFenced,
+		"a task ends once",
+	)
 	status, err := j.MarkTaskLost(t.Context(), "t1", "too late")
 	require.NoError(t, err)
 	require.Equal(t, domain.TaskStopped, status)
@@ -78,7 +84,12 @@ func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 
 	require.NoError(t, j.Flush(t.Context()))
 	// started, process known, stop requested, ended
-	require.Equal(t, []string{domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated}, log.Names())
+	require.Equal(
+		t,
+		[]string{domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated, domain.EventTaskUpdated},
+		log.Names(),
+	)
+
 	var emitted map[string]any
 	require.NoError(t, json.Unmarshal(log.Events()[3].Data, &emitted))
 	require.Equal(t, "stopped", emitted["status"])
@@ -88,11 +99,13 @@ func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 
 func TestBackgroundTasksAreBounded(t *testing.T) {
 	t.Parallel()
+
 	j, _, session := pgtest.Session(t)
 	for i := range 20 {
 		_, err := j.AddTask(t.Context(), newTask(session.ID, fmt.Sprintf("t%d", i)))
 		require.NoError(t, err)
 	}
+
 	_, err := j.AddTask(t.Context(), newTask(session.ID, "t20"))
 	require.True(t, domain.HasCode(err, "too_many_tasks"))
 	ids, err := j.RequestTaskStops(t.Context(), session.ID)
@@ -112,6 +125,7 @@ func TestBackgroundTasksAreBounded(t *testing.T) {
 // A run that was started again, and an attempt that was reset, look like the first.
 func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 	t.Parallel()
+
 	for name, again := range map[string]struct {
 		run     string
 		attempt int
@@ -128,9 +142,11 @@ func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 			require.NoError(t, err)
 			_, err = j.ClaimTask(t.Context(), "t1", "run-1", 1)
 			require.NoError(t, err)
+
 			if again.begun {
 				require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
 			}
+
 			claim, err := j.ClaimTask(t.Context(), "t1", again.run, again.attempt)
 			require.NoError(t, err)
 			require.True(t, claim.Held, "its worker is alive")
@@ -152,6 +168,7 @@ func TestBackgroundTaskEndsOnce(t *testing.T) {
 	require.NoError(t, err)
 	_, err = j.ClaimTask(t.Context(), "t1", "run", 1)
 	require.NoError(t, err)
+
 	var group sync.WaitGroup
 	for i := range 6 {
 		group.Go(func() {
@@ -165,6 +182,7 @@ func TestBackgroundTaskEndsOnce(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	require.NoError(t, j.Flush(t.Context()))
 	require.Len(t, log.Names(), 2, "one start and one end")

@@ -13,12 +13,16 @@ import (
 const budgetColumns = `s.setup -> 'budget', s.used_tokens, ` + UsedCost
 
 func scanBudget(row pgx.CollectableRow) (domain.SpentBudget, error) {
-	var spent domain.SpentBudget
-	var own *domain.Budget
+	var (
+		spent domain.SpentBudget
+		own   *domain.Budget
+	)
+
 	err := row.Scan(&own, &spent.UsedTokens, &spent.UsedCost)
 	if own != nil {
 		spent.Budget = *own
 	}
+
 	return spent, err
 }
 
@@ -30,6 +34,7 @@ func (db *Base) SetSessionBudget(ctx context.Context, caller domain.User, id str
 		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
 		RETURNING `+budgetColumns,
 		pgx.NamedArgs{"id": id, "owner": caller.ID, "budget": budget})
+
 	return db.oneBudget(ctx, rows, caller, id)
 }
 
@@ -37,6 +42,7 @@ func (db *Base) SetSessionBudget(ctx context.Context, caller domain.User, id str
 func (db *Base) SessionBudget(ctx context.Context, caller domain.User, id string) (domain.SpentBudget, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+budgetColumns+` FROM sessions s WHERE s.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, id, caller.ID)
+
 	return db.oneBudget(ctx, rows, caller, id)
 }
 
@@ -46,7 +52,9 @@ func (db *Base) oneBudget(ctx context.Context, rows pgx.Rows, caller domain.User
 		if _, err = db.OwnSession(ctx, caller, id); err == nil {
 			err = domain.SessionNotFound(id)
 		}
+
 		return spent, err
 	}
+
 	return spent, pg.Fault("session budget", err)
 }

@@ -12,15 +12,18 @@ import (
 // ComputeWork returns what runs in the sandboxes of a user's sessions.
 func (db *Base) ComputeWork(ctx context.Context, userID string) (work domain.ComputeWork, err error) {
 	if err := db.Pool.QueryRow(ctx, `
-		SELECT count(*) FROM sessions WHERE owner_id = $1 AND status = 'running' AND deleted_at IS NULL`, userID).Scan(&work.Chats); err != nil {
+		SELECT count(*) FROM sessions WHERE owner_id = $1 AND status = 'running'
+		    AND deleted_at IS NULL`, userID).Scan(&work.Chats); err != nil {
 		return work, pg.Fault("count running chats", err)
 	}
+
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+taskColumns+`
 		FROM   sessions s CROSS JOIN LATERAL (
 			SELECT * FROM background_tasks WHERE session_id = s.id AND status = 'running' AND kind = 'shell' OFFSET 0) b
 		WHERE  s.owner_id = $1 AND s.deleted_at IS NULL`, userID)
 	work.Tasks, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
+
 	return work, pg.Fault("list background commands", err)
 }
 
@@ -28,6 +31,7 @@ func (db *Base) ComputeWork(ctx context.Context, userID string) (work domain.Com
 func (db *Base) ForgetReads(ctx context.Context, userID string) (n int, err error) {
 	tag, err := db.Pool.Exec(ctx, `
 		DELETE FROM file_reads WHERE session_id IN (SELECT id FROM sessions WHERE owner_id = $1 AND deleted_at IS NULL)`, userID)
+
 	return int(tag.RowsAffected()), pg.Fault("forget read files", err)
 }
 
@@ -37,6 +41,7 @@ func (db *Base) ComputeVersion(ctx context.Context, userID, current string) (ver
 	err = db.Pool.QueryRow(ctx, `
 		INSERT INTO compute_envs (user_id, version) VALUES ($1, $2)
 		ON CONFLICT (user_id) DO UPDATE SET user_id = excluded.user_id RETURNING version`, userID, current).Scan(&version)
+
 	return version, pg.Fault("read compute environment", err)
 }
 
@@ -45,5 +50,6 @@ func (db *Base) SetComputeVersion(ctx context.Context, userID, version string) e
 	_, err := db.Pool.Exec(ctx, `
 		INSERT INTO compute_envs (user_id, version) VALUES ($1, $2)
 		ON CONFLICT (user_id) DO UPDATE SET version = excluded.version, updated_at = now()`, userID, version)
+
 	return pg.Fault("write compute environment", err)
 }

@@ -29,7 +29,8 @@ const ComputedWaiting = `
 			            THEN 'worker_missing' ELSE 'queued' END
 			FROM   inbox i WHERE i.session_id = s.id AND i.state = 'queued' HAVING count(*) > 0),
 			CASE WHEN s.status = 'failed' AND (
-				SELECT c.finish_reason FROM chats c WHERE c.session_id = s.id ORDER BY c.id DESC LIMIT 1) = 'budget_exhausted' THEN 'budget' END,
+				SELECT c.finish_reason FROM chats c WHERE c.session_id = s.id ORDER BY c.id DESC
+				    LIMIT 1) = 'budget_exhausted' THEN 'budget' END,
 			'none')
 	END`
 
@@ -59,6 +60,7 @@ func EmitUpdated(ctx context.Context, tx *pg.Tx, sessionID string) error {
 // EmitMoved is EmitUpdated after a change of the active branch.
 func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID string, moved *domain.HistoryMoved) error {
 	u := domain.SessionUpdated{History: moved}
+
 	err := tx.QueryRow(ctx, `
 		SELECT s.status, `+ComputedWaiting+`, s.intent, s.model, `+computedQueue+`
 		FROM   sessions s WHERE s.id = $1`, sessionID).
@@ -66,6 +68,7 @@ func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID string, moved *domain.H
 	if err != nil {
 		return err
 	}
+
 	return tx.Emit(sessionID, "", domain.EventSessionUpdated, u)
 }
 
@@ -74,5 +77,6 @@ func SetStatus(ctx context.Context, tx *pg.Tx, sessionID string, status domain.S
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = now() WHERE id = $1`, sessionID, status); err != nil {
 		return err
 	}
+
 	return EmitUpdated(ctx, tx, sessionID)
 }

@@ -14,11 +14,13 @@ import (
 // ExtraInfo gives what clients keep with a session. The caller is authorised.
 func (db *Base) ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error) {
 	info := domain.ExtraInfo{SessionID: &sessionID, Extra: json.RawMessage("{}")}
+
 	err := db.Pool.QueryRow(ctx, `SELECT extra, created_at, updated_at FROM session_extras WHERE session_id = $1`, sessionID).
 		Scan(&info.Extra, &info.CreatedAt, &info.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
+
 	return info, pg.Fault("read extra info", err)
 }
 
@@ -26,6 +28,7 @@ func (db *Base) ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraIn
 // are null (decisions.md 8.26). The caller owns the session.
 func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error) {
 	set, removed := map[string]json.RawMessage{}, []string{}
+
 	for key, value := range change {
 		if string(value) == "null" {
 			removed = append(removed, key)
@@ -33,6 +36,7 @@ func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map
 			set[key] = value
 		}
 	}
+
 	info := domain.ExtraInfo{SessionID: &sessionID}
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
@@ -40,10 +44,13 @@ func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map
 			ON CONFLICT (session_id) DO UPDATE SET extra = (x.extra || $2::jsonb) - $3::text[], updated_at = now()
 			RETURNING extra, created_at, updated_at`, sessionID, set, removed).Scan(&info.Extra, &info.CreatedAt, &info.UpdatedAt)
 		if err == nil && len(info.Extra) > domain.MaxExtraInfo {
-			return domain.Newf(domain.TooLarge, "extra_info_too_large", "the extra info of a session may hold %d bytes of JSON", domain.MaxExtraInfo)
+			return domain.Newf(domain.TooLarge, "extra_info_too_large", "the extra info of a session may hold %d bytes of "+
+				"JSON", domain.MaxExtraInfo)
 		}
+
 		return err
 	})
+
 	return info, pg.Fault("keep extra info", err)
 }
 
@@ -52,6 +59,7 @@ func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map
 // session is null and the extra empty.
 func (db *Base) ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (domain.ExtraInfo, error) {
 	info := domain.ExtraInfo{Extra: json.RawMessage("{}")}
+
 	err := db.Pool.QueryRow(ctx, `
 		SELECT x.session_id, x.extra, x.created_at, x.updated_at
 		FROM   session_extras x JOIN sessions s ON s.id = x.session_id
@@ -62,5 +70,6 @@ func (db *Base) ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (do
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
+
 	return info, pg.Fault("find extra info", err)
 }

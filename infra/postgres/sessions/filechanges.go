@@ -12,14 +12,17 @@ func (s *Store) FilesChanged(ctx context.Context, sessionID string, changes []do
 	if len(changes) == 0 {
 		return nil
 	}
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		for _, change := range changes {
 			if err := tx.Emit(sessionID, "", domain.EventFileChanged, change); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return pg.Fault("publish changed files", err)
 }
 
@@ -29,5 +32,6 @@ func (s *Store) FileChanged(ctx context.Context, sessionID string, change domain
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		return tx.Emit(sessionID, "", domain.EventFileChanged, change)
 	})
+
 	return pg.Fault("publish a changed file", err)
 }

@@ -38,6 +38,7 @@ func (f *FileReads) Record(ctx context.Context, sessionID, path, etag string) er
 	_, err := f.db.Pool.Exec(ctx, `
 		INSERT INTO file_reads (session_id, path, etag) VALUES ($1, $2, $3)
 		ON CONFLICT (session_id, path) DO UPDATE SET etag = excluded.etag, read_at = now()`, sessionID, path, etag)
+
 	return pg.Fault("record a read file", err)
 }
 
@@ -51,6 +52,7 @@ func (f *FileReads) Record(ctx context.Context, sessionID, path, etag string) er
 // expires when its process has died.
 func (f *FileReads) Change(ctx context.Context, sessionID, path string, change func(seen string) (wrote string, err error)) error {
 	file := fileKey{sessionID, path}
+
 	release, err := f.lock(ctx, file)
 	if err != nil {
 		return err
@@ -58,21 +60,27 @@ func (f *FileReads) Change(ctx context.Context, sessionID, path string, change f
 	defer release()
 
 	claimant := domain.NewID()
+
 	seen, err := f.claim(ctx, file, claimant)
 	if err != nil {
 		return pg.Fault("claim a file for a change", err)
 	}
+
 	stop := f.keep(ctx, file, claimant)
 	wrote, refused := change(seen)
+
 	stop()
+
 	if refused != nil {
 		wrote = ""
 	}
 	// What was written is recorded also when the caller has gone away.
 	err = f.unclaim(context.WithoutCancel(ctx), file, claimant, wrote)
+
 	if refused != nil {
 		return refused
 	}
+
 	return pg.Fault("record a changed file", err)
 }
 
@@ -80,21 +88,25 @@ func (f *FileReads) Change(ctx context.Context, sessionID, path string, change f
 // do not all poll its claim.
 func (f *FileReads) lock(ctx context.Context, file fileKey) (release func(), err error) {
 	f.mu.Lock()
+
 	lock := f.files[file]
 	if lock == nil {
 		lock = &fileLock{held: make(chan struct{}, 1)}
 		f.files[file] = lock
 	}
+
 	lock.waiting++
 	f.mu.Unlock()
 
 	leave := func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
 		if lock.waiting--; lock.waiting == 0 {
 			delete(f.files, file)
 		}
 	}
+
 	select {
 	case lock.held <- struct{}{}:
 		return func() { <-lock.held; leave() }, nil
@@ -121,6 +133,7 @@ func (f *FileReads) claim(ctx context.Context, file fileKey, claimant string) (s
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return seen, err
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -133,22 +146,27 @@ func (f *FileReads) claim(ctx context.Context, file fileKey, claimant string) (s
 func (f *FileReads) tryClaim(ctx context.Context, file fileKey, claimant string) (seen string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fileLimit)
 	defer cancel()
+
 	err = f.db.Pool.QueryRow(ctx, `
 		INSERT INTO file_reads AS f (session_id, path, etag, changing_by, changing_until) VALUES ($1, $2, '', $3, now() + $4::interval)
 		ON CONFLICT (session_id, path) DO UPDATE SET changing_by = excluded.changing_by, changing_until = excluded.changing_until
 		WHERE f.changing_by IS NULL OR f.changing_until < now()
 		RETURNING f.etag`, file.session, file.path, claimant, fileLease).Scan(&seen)
+
 	return seen, err
 }
 
 // keep renews the claim until stop is called.
 func (f *FileReads) keep(ctx context.Context, file fileKey, claimant string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		renew := time.NewTicker(fileLease / 3)
 		defer renew.Stop()
+
 		for {
 			select {
 			case <-ctx.Done():
@@ -158,6 +176,7 @@ func (f *FileReads) keep(ctx context.Context, file fileKey, claimant string) (st
 			}
 		}
 	}()
+
 	return func() { cancel(); <-done }
 }
 
@@ -165,6 +184,7 @@ func (f *FileReads) keep(ctx context.Context, file fileKey, claimant string) (st
 func (f *FileReads) renew(ctx context.Context, file fileKey, claimant string) {
 	ctx, cancel := context.WithTimeout(ctx, fileLease/3)
 	defer cancel()
+
 	_, _ = f.db.Pool.Leases().Exec(ctx, `
 		UPDATE file_reads SET changing_until = now() + $4::interval
 		WHERE  session_id = $1 AND path = $2 AND changing_by = $3`, file.session, file.path, claimant, fileLease)
@@ -176,6 +196,7 @@ func (f *FileReads) renew(ctx context.Context, file fileKey, claimant string) {
 func (f *FileReads) unclaim(ctx context.Context, file fileKey, claimant, wrote string) error {
 	ctx, cancel := context.WithTimeout(ctx, fileLimit)
 	defer cancel()
+
 	tag, err := f.db.Pool.Exec(ctx, `
 		UPDATE file_reads SET changing_by = NULL, changing_until = NULL, etag = coalesce(nullif($4, ''), etag),
 		       read_at = CASE WHEN $4 = '' THEN read_at ELSE now() END
@@ -183,5 +204,6 @@ func (f *FileReads) unclaim(ctx context.Context, file fileKey, claimant, wrote s
 	if err == nil && tag.RowsAffected() == 0 && wrote != "" {
 		return errors.New("the claim of the file has expired")
 	}
+
 	return err
 }

@@ -21,6 +21,7 @@ func TestFileReads(t *testing.T) {
 	user := pgtest.User(t, db, "reader", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	reads := db.FileReads()
 	seen := func(path string) (etag string) {
 		require.NoError(t, reads.Change(t.Context(), session.ID, path, func(was string) (string, error) { etag = was; return "", nil }))
@@ -48,22 +49,28 @@ func TestChangesOfOneFileAreOneAtATime(t *testing.T) {
 	user := pgtest.User(t, db, "writer", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	content, here, there := 0, db.FileReads(), db.FileReads()
 	require.NoError(t, here.Record(t.Context(), session.ID, "a", "0"))
 
 	const each = 30
+
 	var group sync.WaitGroup
+
 	for i := range 2 * each {
 		store := here
 		if i%2 == 1 {
 			store = there
 		}
+
 		group.Go(func() {
 			err := store.Change(t.Context(), session.ID, "a", func(seen string) (string, error) {
 				if seen != strconv.Itoa(content) {
 					return "", errors.New("the version seen is not the version there is")
 				}
+
 				content++ // the race detector sees it when two are in here
+
 				return strconv.Itoa(content), nil
 			})
 			if err != nil {
@@ -71,6 +78,7 @@ func TestChangesOfOneFileAreOneAtATime(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	require.Equal(t, 2*each, content)
 }
@@ -84,16 +92,21 @@ func TestFileReads_hangingWritesLeaveTheDatabaseFree(t *testing.T) {
 	user := pgtest.User(t, db, "hangs", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	reads := db.FileReads()
 
 	const hanging = 30
+
 	begun, answer := make(chan struct{}, hanging), make(chan struct{})
+
 	var group sync.WaitGroup
 	for i := range hanging {
 		group.Go(func() {
 			err := reads.Change(t.Context(), session.ID, fmt.Sprint("file", i), func(string) (string, error) {
 				begun <- struct{}{}
+
 				<-answer
+
 				return "v1", nil
 			})
 			if err != nil {
@@ -101,9 +114,11 @@ func TestFileReads_hangingWritesLeaveTheDatabaseFree(t *testing.T) {
 			}
 		})
 	}
+
 	for range hanging {
 		<-begun
 	}
+
 	require.Zero(t, db.Pool.Stat().AcquiredConns())
 	require.NoError(t, reads.Change(t.Context(), session.ID, "another", func(string) (string, error) { return "v1", nil }))
 	close(answer)
@@ -117,6 +132,7 @@ func TestFileReads_takesOverAnExpiredClaim(t *testing.T) {
 	user := pgtest.User(t, db, "dies", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	reads := db.FileReads()
 	require.NoError(t, reads.Record(t.Context(), session.ID, "a", "v1"))
 	_, err = db.Pool.Exec(t.Context(), `UPDATE file_reads SET changing_by = 'dead', changing_until = now() + interval '300 milliseconds'`)

@@ -27,22 +27,27 @@ func (db *Base) Sessions(ctx context.Context, q domain.SessionQuery) (domain.Ses
 		"owner": q.OwnerID, "limit": q.Limit, "offset": q.Offset,
 		"prefix": q.TemplateIDPrefix, "beyond": q.TemplateIDPrefix + string(unicode.MaxRune),
 	}
+
 	list := db.listSessions
 	if q.Search != "" {
 		list = db.searchSessions
 	}
+
 	page, err := list(ctx, q, args)
+
 	return page, pg.Fault("list sessions", err)
 }
 
 // listSessions reads a page and its total in one round.
 func (db *Base) listSessions(ctx context.Context, q domain.SessionQuery, args pgx.NamedArgs) (page domain.SessionPage, err error) {
 	mine := ` FROM sessions s WHERE s.owner_id = @owner AND s.deleted_at IS NULL`
+
 	counted := mine + ` AND s.owner_id <> ''` // sessions_counted
 	if q.TemplateIDPrefix != "" {
 		mine += ` AND ` + ofTemplate
 		counted = mine
 	}
+
 	var batch pgx.Batch
 	batch.Queue(`SELECT count(*)`+counted, args).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&page.Total) })
@@ -56,5 +61,6 @@ func (db *Base) listSessions(ctx context.Context, q domain.SessionQuery, args pg
 			page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Session])
 			return err
 		})
+
 	return page, db.Pool.SendBatch(ctx, &batch).Close()
 }

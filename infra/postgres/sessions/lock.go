@@ -41,10 +41,12 @@ func Lock(ctx context.Context, tx pgx.Tx, sessionID, ownerID string) (Locked, er
 		FROM   sessions
 		WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL
 		FOR UPDATE`, sessionID, ownerID)
+
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Locked])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, domain.SessionNotFound(sessionID)
 	}
+
 	return s, err
 }
 
@@ -54,6 +56,7 @@ func LockOfChat(ctx context.Context, tx pgx.Tx, chatID string) (Locked, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT `+lockedColumns+`
 		FROM   sessions WHERE id = (SELECT session_id FROM chats WHERE id = $1) FOR UPDATE`, chatID)
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Locked])
 }
 

@@ -26,5 +26,6 @@ func (db *Base) NetworkSession(ctx context.Context, sessionID string) (
 	if errors.Is(err, pgx.ErrNoRows) {
 		return session, false, nil, domain.SessionNotFound(sessionID)
 	}
+
 	return session, planning, rules, pg.Fault("read the network rules of a session", err)
 }

@@ -18,6 +18,7 @@ func (db *Base) DeleteSession(ctx context.Context, sessionID string) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.SessionNotFound(sessionID)
 	}
+
 	return pg.Fault("delete session", err)
 }
 
@@ -30,6 +31,7 @@ func (db *Base) DeletedSessions(ctx context.Context, age time.Duration, after st
 		WHERE  deleted_at IS NOT NULL AND deleted_at < now() - $1::interval AND id > $2
 		ORDER  BY id LIMIT $3`, age, after, limit)
 	sessions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.DeletedSession])
+
 	return sessions, pg.Fault("look for deleted sessions", err)
 }
 
@@ -41,6 +43,7 @@ func (db *Base) LiveWork(ctx context.Context, sessionID string) (n int, err erro
 		        WHERE  c.session_id = $1 AND c.state = 'running' AND t.status = 'pending' AND t.lease_until > now())
 		     + (SELECT count(*) FROM background_tasks
 		        WHERE  session_id = $1 AND status = 'running' AND lease_expires_at > now())`, sessionID).Scan(&n)
+
 	return n, pg.Fault("count the live work of a session", err)
 }
 
@@ -51,9 +54,28 @@ const purgeBatch = 500
 // others first. What entries own goes with them, and the session itself last, with the
 // few rows of tables whose foreign keys cascade.
 var PurgedTables = []string{
-	"annotations", "webhook_deliveries", "history_operations", "checkpoints", "compactions", "imports", "share_links", "event_archives", "outbox", "questions", "loops",
+	"annotations",
+	"webhook_deliveries",
+	"history_operations",
+	"checkpoints",
+	"compactions",
+	"imports",
+	"share_links",
+	"event_archives",
+	"outbox",
+	"questions",
+	"loops",
 	"tool_calls",
-	"entries", "inbox", "background_tasks", "session_tasks", "file_reads", "chats", "branches", "search_texts", "session_usage", "sessions",
+	"entries",
+	"inbox",
+	"background_tasks",
+	"session_tasks",
+	"file_reads",
+	"chats",
+	"branches",
+	"search_texts",
+	"session_usage",
+	"sessions",
 }
 
 // PurgeSession removes every row of a deleted session, some hundred in one
@@ -66,11 +88,13 @@ func (db *Base) PurgeSession(ctx context.Context, sessionID string) error {
 			if err != nil {
 				return pg.Fault("remove rows of a session from "+table, err)
 			}
+
 			if removed < purgeBatch {
 				break
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -88,27 +112,34 @@ func (db *Base) purge(ctx context.Context, table, sessionID string) (removed int
 		_, err := db.Pool.Exec(ctx, `DELETE FROM sessions WHERE id = $1 AND deleted_at IS NOT NULL`, sessionID)
 		return 0, err
 	}
+
 	order := ""
 	if table == "branches" {
 		order = " ORDER BY id DESC" // a branch is younger than its parent
 	}
+
 	tag, err := db.Pool.Exec(ctx, `
 		DELETE FROM `+table+` WHERE ctid = ANY (ARRAY (SELECT ctid FROM `+table+` WHERE session_id = $1`+order+` LIMIT $2))`, sessionID, purgeBatch)
+
 	return tag.RowsAffected(), err
 }
 
 func (db *Base) purgeEntries(ctx context.Context, sessionID string) (removed int64, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `SELECT id FROM entries WHERE session_id = $1 LIMIT $2`, sessionID, purgeBatch)
+
 		entries, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return err
 		}
+
 		var batch pgx.Batch
 		batch.Queue(`DELETE FROM tool_calls WHERE entry_id = ANY ($1)`, entries)
 		batch.Queue(`DELETE FROM entries WHERE id = ANY ($1)`, entries)
 		removed = int64(len(entries))
+
 		return tx.SendBatch(ctx, &batch).Close()
 	})
+
 	return removed, err
 }

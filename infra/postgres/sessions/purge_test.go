@@ -14,7 +14,15 @@ import (
 // satellites are the tables of which a session has at most a few dozen rows: they go with
 // the row of the session, by their foreign keys.
 var satellites = []string{
-	"agent_sessions", "checkpoint_usage", "mcp_connections", "mcp_servers", "replays", "session_extras", "session_skills", "skill_loads", "skill_snapshots",
+	"agent_sessions",
+	"checkpoint_usage",
+	"mcp_connections",
+	"mcp_servers",
+	"replays",
+	"session_extras",
+	"session_skills",
+	"skill_loads",
+	"skill_snapshots",
 }
 
 // Every table with rows of sessions is emptied when a session is removed: in bounded
@@ -35,13 +43,16 @@ func TestPurgedTables_areAllThatHoldSessions(t *testing.T) {
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.NotEmpty(t, tables)
+
 	for _, table := range tables {
 		places := 0
+
 		for _, list := range [][]string{kept, sessions.PurgedTables, satellites} {
 			if slices.Contains(list, table) {
 				places++
 			}
 		}
+
 		require.Equal(t, 1, places, table)
 	}
 
@@ -59,12 +70,15 @@ func TestPurgedTables_areAllThatHoldSessions(t *testing.T) {
 func TestDB_PurgeSession_removesSatellites(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	user := pgtest.User(t, db, "owner", false)
 	for _, session := range []string{"gone", "stays"} {
 		_, err := db.Pool.Exec(t.Context(), `
-			WITH made AS (INSERT INTO sessions (id, owner_id, active_branch_id) VALUES ($1, $2, 'branch of ' || $1) RETURNING id, active_branch_id)
+			WITH made AS (INSERT INTO sessions (id, owner_id, active_branch_id) VALUES ($1, $2, 'branch of ' || $1)
+			    RETURNING id, active_branch_id)
 			INSERT INTO branches (id, session_id) SELECT active_branch_id, id FROM made`, session, user.ID)
 		require.NoError(t, err)
+
 		for _, fill := range []string{
 			`agent_sessions (session_id, instance_id) SELECT id, 'n'`,
 			`checkpoint_usage (session_id, owner_id, bytes) SELECT id, owner_id, 1`,
@@ -81,8 +95,10 @@ func TestDB_PurgeSession_removesSatellites(t *testing.T) {
 			require.NoError(t, err, fill)
 		}
 	}
+
 	require.NoError(t, db.DeleteSession(t.Context(), "gone"))
 	require.NoError(t, db.PurgeSession(t.Context(), "gone"))
+
 	for _, table := range append([]string{"branches"}, satellites...) {
 		var left []string
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT array_agg(session_id) FROM `+table).Scan(&left))
@@ -94,22 +110,27 @@ func TestDB_PurgeSession_removesSatellites(t *testing.T) {
 func TestDB_PurgeSession_removesInBatches(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+
 	_, _, session, chat := pgtest.Running(t, db)
 	for _, fill := range []string{
 		`INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, step)
-		 SELECT 'e' || n, $1, s.active_branch_id, 10 + n, $2, 'assistant', 'completed', n FROM sessions s, generate_series(1, 1300) n WHERE s.id = $1`,
+		 SELECT 'e' || n, $1, s.active_branch_id, 10 + n, $2, 'assistant', 'completed', n FROM sessions s, generate_series(1, 1300) n
+		     WHERE s.id = $1`,
 		`INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
 		 SELECT 'call' || n, $1, $2, 'e' || n, 0, 'Bash', 'Bash', '{}', 'done', 'finished' FROM generate_series(1, 1300) n`,
 	} {
 		_, err := db.Pool.Exec(t.Context(), fill, session, chat)
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, db.DeleteSession(t.Context(), session))
 	require.NoError(t, db.PurgeSession(t.Context(), session))
+
 	for _, table := range sessions.PurgedTables {
 		var rows int
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows))
 		require.Zero(t, rows, table)
 	}
+
 	require.NoError(t, db.PurgeSession(t.Context(), session), "again")
 }

@@ -19,9 +19,32 @@ const keptColumns = `
 
 func keptFields(s *domain.Session) []any {
 	return []any{
-		&s.ID, &s.OwnerID, &s.Intent, &s.Status, &s.SolutionID, &s.BizRoleID, &s.TemplateID, &s.PrimarySkillID, &s.Model,
-		&s.SoftwareFactory, &s.WorkspaceID, &s.Mode, &s.Shared, &s.Pinned, &s.MemoryEnabled, &s.Persistent, &s.Env,
-		&s.DisableTools, &s.Setup, &s.SandboxUID, &s.ActiveBranchID, &s.ActiveChatID, &s.InitTaskID, &s.AssistsSolutions, &s.CreatedAt, &s.UpdatedAt,
+		&s.ID,
+		&s.OwnerID,
+		&s.Intent,
+		&s.Status,
+		&s.SolutionID,
+		&s.BizRoleID,
+		&s.TemplateID,
+		&s.PrimarySkillID,
+		&s.Model,
+		&s.SoftwareFactory,
+		&s.WorkspaceID,
+		&s.Mode,
+		&s.Shared,
+		&s.Pinned,
+		&s.MemoryEnabled,
+		&s.Persistent,
+		&s.Env,
+		&s.DisableTools,
+		&s.Setup,
+		&s.SandboxUID,
+		&s.ActiveBranchID,
+		&s.ActiveChatID,
+		&s.InitTaskID,
+		&s.AssistsSolutions,
+		&s.CreatedAt,
+		&s.UpdatedAt,
 	}
 }
 
@@ -48,9 +71,11 @@ func (db *Base) ReadSession(ctx context.Context, caller domain.User, id string) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.Session{}, "", domain.SessionNotFound(id)
 	}
+
 	if err != nil {
 		return domain.Session{}, "", pg.Fault("read session", err)
 	}
+
 	switch {
 	case session.OwnerID == caller.ID:
 		return session, domain.ViewerOwner, nil
@@ -67,25 +92,31 @@ func (db *Base) ReadSession(ctx context.Context, caller domain.User, id string) 
 // gives is of one moment.
 func (db *Base) readVisible(ctx context.Context, args ...any) (session domain.Session, err error) {
 	var rests bool
+
 	err = db.Pool.QueryRow(ctx, `SELECT `+keptColumns+`, `+noToolServers+`, `+atRest+visible, args...).
 		Scan(append(keptFields(&session), &session.NoToolServers, &rests)...)
 	if err != nil {
 		return session, err
 	}
+
 	if rests {
 		session.WaitingReason = domain.WaitingNone
 		return session, nil
 	}
+
 	rows, _ := db.Pool.Query(ctx, `SELECT `+sessionColumns+visible, args...)
+
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 }
 
 // ByID reads a session for work that was authorised when it was sent.
 func ByID(ctx context.Context, q pg.Queryer, id string) (domain.Session, error) {
 	rows, _ := q.Query(ctx, `SELECT `+sessionColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, id)
+
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return session, domain.SessionNotFound(id)
 	}
+
 	return session, pg.Fault("read session", err)
 }

@@ -22,6 +22,7 @@ func TestASessionIsReadAsItIsListed(t *testing.T) {
 		DisableTools: []string{"Bash"}, Setup: domain.SessionSetup{MaxSteps: 5},
 	})
 	require.NoError(t, err)
+
 	chat := domain.NewID()
 	for _, step := range []struct {
 		what, sql string
@@ -43,10 +44,13 @@ func TestASessionIsReadAsItIsListed(t *testing.T) {
 			sql: `INSERT INTO inbox (session_id, kind, chat_id, turn_id, delivery_applied, position, parts)
 			      VALUES ($1, 'message', $2, $2, 'enqueue', 1, '[]')`, args: []any{chat},
 		},
-		{what: "a running chat", sql: `UPDATE sessions SET status = 'running', active_chat_id = $2 WHERE id = $1`, args: []any{chat}, waiting: domain.WaitingQueued, queue: 1},
-		{what: "it waits for its model", sql: `UPDATE chats SET waiting_reason = 'model' WHERE session_id = $1`, waiting: domain.WaitingModel, queue: 1},
+		{what: "a running chat", sql: `UPDATE sessions SET status = 'running', active_chat_id = $2
+			WHERE id = $1`, args: []any{chat}, waiting: domain.WaitingQueued, queue: 1},
+		{what: "it waits for its model", sql: `UPDATE chats SET waiting_reason = 'model'
+			WHERE session_id = $1`, waiting: domain.WaitingModel, queue: 1},
 		{what: "the message is taken", sql: `UPDATE inbox SET state = 'taken' WHERE session_id = $1`, waiting: domain.WaitingModel},
-		{what: "a question", sql: `UPDATE sessions SET status = 'waiting_for_input', active_chat_id = NULL WHERE id = $1`, waiting: domain.WaitingQuestion},
+		{what: "a question", sql: `UPDATE sessions SET status = 'waiting_for_input', active_chat_id = NULL
+			WHERE id = $1`, waiting: domain.WaitingQuestion},
 		{what: "at rest again", sql: `UPDATE sessions SET status = 'completed' WHERE id = $1`, waiting: domain.WaitingNone},
 		{
 			what: "a replay", waiting: domain.WaitingNone,
@@ -57,6 +61,7 @@ func TestASessionIsReadAsItIsListed(t *testing.T) {
 			_, err := db.Pool.Exec(t.Context(), step.sql, append([]any{s.ID}, step.args...)...)
 			require.NoError(t, err, step.what)
 		}
+
 		read, role, err := db.ReadSession(t.Context(), ann, s.ID)
 		require.NoError(t, err, step.what)
 		require.Equal(t, domain.ViewerOwner, role)

@@ -17,12 +17,15 @@ func TestDB_RaiseSandboxUsers(t *testing.T) {
 	next := func() int {
 		session, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{})
 		require.NoError(t, err)
+
 		return session.SandboxUID
 	}
 	before := next()
+
 	for range 2 { // each start
 		require.NoError(t, db.RaiseSandboxUsers(t.Context(), 1_900_000_000))
 	}
+
 	first := next()
 	require.Equal(t, 1_900_000_001, first)
 	require.Less(t, before, first)

@@ -16,11 +16,13 @@ import (
 
 func sealing(t *testing.T, url, key string) *postgres.DB {
 	t.Helper()
+
 	box, err := secrets.NewBox(strings.Repeat(key, 32))
 	require.NoError(t, err)
 	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 4, Box: box})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
+
 	return db
 }
 
@@ -28,6 +30,7 @@ func sealing(t *testing.T, url, key string) *postgres.DB {
 func rawEnvs(t *testing.T, db *postgres.DB) (all string) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(env::text, E'\n'), '') FROM sessions`).Scan(&all))
+
 	return all
 }
 
@@ -92,12 +95,16 @@ func TestDB_SealSessionEnvs_sealsWhatEarlierVersionsWrote(t *testing.T) {
 	url := testkit.Postgres(t)
 	db := sealing(t, url, "a")
 	ann := pgtest.User(t, db, "ann", false)
+
 	var ids []string
+
 	for range 3 {
 		made, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{})
 		require.NoError(t, err)
+
 		ids = append(ids, made.ID)
 	}
+
 	before := time.Now()
 	_, err := db.Pool.Exec(t.Context(), `UPDATE sessions SET env = '{"OLD": "sk-old-1"}', updated_at = $1`, before)
 	require.NoError(t, err)
@@ -106,13 +113,17 @@ func TestDB_SealSessionEnvs_sealsWhatEarlierVersionsWrote(t *testing.T) {
 	require.Equal(t, domain.SessionEnv{"OLD": "sk-old-1"}, read.Env, "it is read before it is sealed")
 
 	var counts []int64
+
 	for range 3 {
 		n, err := db.SealSessionEnvs(t.Context(), 2)
 		require.NoError(t, err)
+
 		counts = append(counts, n)
 	}
+
 	require.Equal(t, []int64{2, 1, 0}, counts, "at most so many at once, and each once")
 	require.NotContains(t, rawEnvs(t, db), "sk-old")
+
 	for _, id := range ids {
 		read, err := db.OwnSession(t.Context(), ann, id)
 		require.NoError(t, err)

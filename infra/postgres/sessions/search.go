@@ -64,21 +64,28 @@ var (
 // what is computed of a session is computed for the page alone.
 func (db *Base) searchSessions(ctx context.Context, q domain.SessionQuery, args pgx.NamedArgs) (page domain.SessionPage, err error) {
 	args["search"], args["many"] = q.Search, unindexedTexts
+
 	search := searchByIndex
 	if !hasGrams(q.Search) {
 		search = searchByReading
 	}
-	var ids []string
-	var behind bool
+
+	var (
+		ids    []string
+		behind bool
+	)
 	if err := db.Pool.QueryRow(ctx, search, args).Scan(&page.Total, &ids, &behind); err != nil {
 		return page, pg.Fault("search sessions", err)
 	}
+
 	if behind {
 		go db.indexTexts(context.WithoutCancel(ctx), q.OwnerID)
 	}
+
 	if len(ids) == 0 {
 		return page, nil
 	}
+
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+listedColumns+`
 		FROM   sessions s
@@ -86,6 +93,7 @@ func (db *Base) searchSessions(ctx context.Context, q domain.SessionQuery, args 
 		ORDER  BY array_position(@ids::text[], s.id)`,
 		pgx.NamedArgs{"ids": ids, "owner": q.OwnerID})
 	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Session])
+
 	return page, pg.Fault("read found sessions", err)
 }
 
@@ -101,6 +109,7 @@ func hasGrams(text string) bool {
 func (db *Base) indexTexts(ctx context.Context, ownerID string) {
 	ctx, cancel := context.WithTimeout(ctx, indexPatience)
 	defer cancel()
+
 	for {
 		tag, err := db.Pool.Exec(ctx, `
 			UPDATE search_texts SET indexed = true

@@ -17,9 +17,11 @@ func hits(t *testing.T, db *postgres.DB, user domain.User, text string) (total i
 	t.Helper()
 	page, err := db.Sessions(t.Context(), domain.SessionQuery{OwnerID: user.ID, Search: text, Limit: 5})
 	require.NoError(t, err)
+
 	for _, s := range page.Items {
 		ids = append(ids, s.ID)
 	}
+
 	return page.Total, ids
 }
 
@@ -40,6 +42,7 @@ func TestSearchWithAndWithoutItsIndex(t *testing.T) {
 	for _, indexed := range []bool{false, true} {
 		_, err := db.Pool.Exec(t.Context(), `UPDATE search_texts SET indexed = $1`, indexed)
 		require.NoError(t, err)
+
 		for text, want := range map[string][]string{
 			"äpf": {one.ID}, "ПРИ": {one.ID}, "設定": {one.ID}, "設": {one.ID}, "ル 1": {one.ID}, "0%_X": {one.ID}, "%_": {one.ID},
 			`\`: {one.ID}, "οδοσ": nil, "οδος": {one.ID}, "abcd": {one.ID}, "bc": {two.ID, one.ID}, "c": {two.ID, one.ID}, "ab": {two.ID, one.ID},
@@ -50,6 +53,7 @@ func TestSearchWithAndWithoutItsIndex(t *testing.T) {
 			require.Equal(t, len(want), total)
 		}
 	}
+
 	_, err = db.Sessions(t.Context(), domain.SessionQuery{OwnerID: ann.ID, Search: "a\x00b", Limit: 5})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 }
@@ -65,12 +69,15 @@ func TestSearchFollowsWhatChanges(t *testing.T) {
 	pgtest.Say(t, db, session, 0, `[{"type":"text","content":"whole"}]`)
 	_, err = db.Pool.Exec(t.Context(), `UPDATE search_texts SET indexed = true`)
 	require.NoError(t, err)
+
 	found := func(text string) bool {
 		total, ids := hits(t, db, ann, text)
 		require.Len(t, ids, total)
+
 		return total == 1
 	}
 	require.True(t, found("before"))
+
 	for step, change := range []struct {
 		sql        string
 		gone, come string
@@ -87,9 +94,11 @@ func TestSearchFollowsWhatChanges(t *testing.T) {
 		require.Falsef(t, found(change.gone), "after step %d: %s", step, change.gone)
 		require.Truef(t, found(change.come), "after step %d: %s", step, change.come)
 	}
+
 	require.NoError(t, db.DeleteSession(t.Context(), session.ID))
 	require.False(t, found("the rest"))
 	require.NoError(t, db.PurgeSession(t.Context(), session.ID))
+
 	var left int
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM search_texts`).Scan(&left))
 	require.Zero(t, left)
@@ -106,17 +115,21 @@ func TestSearchReachesEverything(t *testing.T) {
 	pgtest.Say(t, db, session, 0, `[{"type":"text","content":"the oldest word"}]`)
 	_, err = db.Pool.Exec(t.Context(), `
 		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks)
-		SELECT 'z' || n, session_id, branch_id, n, chat_id, 'user', 'completed', jsonb_build_array(jsonb_build_object('type', 'text', 'content', 'word ' || n))
+		SELECT 'z' || n, session_id, branch_id, n, chat_id, 'user', 'completed',
+		    jsonb_build_array(jsonb_build_object('type', 'text', 'content', 'word ' || n))
 		FROM   entries, generate_series(1, 2000) n`)
 	require.NoError(t, err)
 	total, ids := hits(t, db, ann, "oldest")
 	require.Equal(t, 1, total)
 	require.Equal(t, []string{session.ID}, ids)
+
 	waiting := func() (n int) {
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM search_texts WHERE NOT indexed`).Scan(&n))
 		return n
 	}
+
 	require.Eventually(t, func() bool { return waiting() == 0 }, 3*time.Minute, 20*time.Millisecond)
+
 	for _, text := range []string{"oldest", "chatter", "word 2000", "word 2"} {
 		total, _ := hits(t, db, ann, text)
 		require.Equal(t, 1, total, text)
@@ -145,20 +158,29 @@ func TestListsOfSessionsAreReadFromTheirIndex(t *testing.T) {
 	require.Equal(t, fmt.Sprint("s", 1998-300*3), page.Items[0].ID)
 	_, err = db.Pool.Exec(t.Context(), `VACUUM ANALYZE sessions`)
 	require.NoError(t, err)
+
 	for sql, index := range map[string]string{
-		`SELECT id FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL ORDER BY is_pinned DESC, id DESC`:                                           "Index Only Scan using sessions_of_owner",
-		`SELECT count(*) FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL AND owner_id <> ''`:                                                   "Index Only Scan using sessions_counted",
-		`SELECT count(*) FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL AND template_id COLLATE "C" >= 'a' AND template_id COLLATE "C" < 'b'`: "Index Only Scan using sessions_of_template",
-		`SELECT 1 FROM search_texts WHERE indexed AND grams(owner_id, folded) @> grams('x', 'word')`:                                                              "search_grams",
+		`SELECT id FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL
+			ORDER BY is_pinned DESC, id DESC`: "Index Only Scan using sessions_of_owner",
+		`SELECT count(*) FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL
+			AND owner_id <> ''`: "Index Only Scan using sessions_counted",
+		`SELECT count(*) FROM sessions WHERE owner_id = (SELECT 'x') AND deleted_at IS NULL AND template_id COLLATE "C" >= 'a'
+			AND template_id COLLATE "C" < 'b'`: "Index Only Scan using sessions_of_template",
+		`SELECT 1 FROM search_texts WHERE indexed
+			AND grams(owner_id, folded) @> grams('x', 'word')`: "search_grams",
 	} {
 		rows, err := db.Pool.Query(t.Context(), `EXPLAIN `+sql)
 		require.NoError(t, err)
+
 		plan := ""
+
 		for rows.Next() {
 			values, err := rows.Values()
 			require.NoError(t, err)
+
 			plan += fmt.Sprintln(values...)
 		}
+
 		require.NoError(t, rows.Err())
 		require.Contains(t, plan, index)
 	}

@@ -31,7 +31,16 @@ const WorkColumns = `
 // WorkFields returns where the WorkColumns of a session go.
 func WorkFields(s *domain.Session) []any {
 	return []any{
-		&s.ID, &s.OwnerID, &s.SolutionID, &s.BizRoleID, &s.PrimarySkillID, &s.MemoryEnabled, &s.Env, &s.DisableTools, &s.Setup, &s.SandboxUID,
+		&s.ID,
+		&s.OwnerID,
+		&s.SolutionID,
+		&s.BizRoleID,
+		&s.PrimarySkillID,
+		&s.MemoryEnabled,
+		&s.Env,
+		&s.DisableTools,
+		&s.Setup,
+		&s.SandboxUID,
 		&s.AssistsSolutions,
 	}
 }
@@ -42,14 +51,18 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 	if in.Env == nil {
 		in.Env = domain.SessionEnv{}
 	}
+
 	if in.DisableTools == nil {
 		in.DisableTools = []string{}
 	}
+
 	id := cmp.Or(in.ID, domain.NewID())
+
 	task := ""
 	if in.InitScript != "" {
 		task = domain.InitTaskID(id)
 	}
+
 	args := pgx.NamedArgs{
 		"id": id, "owner": ownerID, "branch": domain.NewID(), "intent": in.Intent,
 		"solution": in.SolutionID, "role": in.BizRoleID, "template": in.TemplateID, "skill": in.PrimarySkillID,
@@ -64,7 +77,8 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 			                      software_factory_id, workspace_id, memory_enabled, is_persistent, env, disable_tools, setup, mode,
 			                      active_branch_id, intent_from_message, init_task_id)
 			VALUES (@id, @owner, @intent, @solution, @role, @template, @skill, @model, @factory, @workspace, @memory,
-			        @persistent, @env, @disabled, @setup, coalesce(nullif(@mode, ''), 'executing'), @branch, @intent = '', nullif(@task, ''))
+			        @persistent, @env, @disabled, @setup, coalesce(nullif(@mode, ''), 'executing'), @branch, @intent = '',
+			            nullif(@task, ''))
 			RETURNING *),
 		init AS (
 			INSERT INTO background_tasks (id, session_id, kind, title, command, script, status, output_path)
@@ -72,6 +86,7 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 		root AS (INSERT INTO branches (id, session_id) SELECT active_branch_id, id FROM s)
 		SELECT `+sessionColumns+` FROM s`, args)
 	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
+
 	return made, pg.Fault("create session", err)
 }
 
@@ -79,13 +94,16 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 // made before. One that was made and deleted is session_not_found.
 func (db *Base) EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error {
 	var deleted bool
-	err := db.Pool.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM sessions WHERE id = $1 AND owner_id = $2`, in.ID, ownerID).Scan(&deleted)
+
+	err := db.Pool.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM sessions WHERE id = $1
+		AND owner_id = $2`, in.ID, ownerID).Scan(&deleted)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		_, err = db.CreateSession(ctx, ownerID, in)
 	case err == nil && deleted:
 		err = domain.SessionNotFound(in.ID)
 	}
+
 	return pg.Fault("make a session", err)
 }
 
@@ -96,6 +114,7 @@ func (db *Base) OwnSession(ctx context.Context, caller domain.User, id string) (
 	if err == nil && role != domain.ViewerOwner {
 		return domain.Session{}, notOwner()
 	}
+
 	return session, err
 }
 
@@ -108,6 +127,7 @@ func (db *Base) SetSessionEnv(ctx context.Context, caller domain.User, id string
 	if env == nil {
 		env = map[string]string{}
 	}
+
 	return db.setSession(ctx, db.Pool, caller, id, "env", domain.SessionEnv(env))
 }
 
@@ -131,15 +151,19 @@ func (db *Base) SetSessionMemory(ctx context.Context, caller domain.User, id str
 // message no longer names the session.
 func (s *Store) RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error) {
 	var session domain.Session
+
 	err := s.Update(ctx, func(tx *pg.Tx) (err error) {
 		if session, err = s.setSession(ctx, tx, caller, id, "intent", intent); err != nil {
 			return err
 		}
+
 		if _, err = tx.Exec(ctx, `UPDATE sessions SET intent_from_message = false WHERE id = $1`, id); err != nil {
 			return err
 		}
+
 		return EmitUpdated(ctx, tx, id)
 	})
+
 	return session, pg.Fault("rename session", err)
 }
 
@@ -156,10 +180,12 @@ func (db *Base) SetSessionSetup(ctx context.Context, caller domain.User, id stri
 		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
 		RETURNING `+sessionColumns,
 		pgx.NamedArgs{"id": id, "owner": caller.ID, "setup": setup})
+
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return session, domain.SessionNotFound(id)
 	}
+
 	return session, pg.Fault("change session's setup", err)
 }
 
@@ -172,14 +198,17 @@ func (db *Base) setSession(ctx context.Context, q pg.Queryer, caller domain.User
 		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
 		RETURNING `+sessionColumns,
 		pgx.NamedArgs{"id": id, "owner": caller.ID, "value": value})
+
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	if errors.Is(err, pgx.ErrNoRows) {
 		_, err = db.OwnSession(ctx, caller, id) // is it hidden, or only another user's?
 		if err == nil {
 			err = domain.SessionNotFound(id) // it changed its owner in between
 		}
+
 		return domain.Session{}, err
 	}
+
 	return session, pg.Fault("change session's "+column, err)
 }
 
@@ -187,11 +216,13 @@ func (db *Base) setSession(ctx context.Context, q pg.Queryer, caller domain.User
 // know of it.
 func (db *Base) MCPSession(ctx context.Context, sessionID string) (domain.Session, error) {
 	var s domain.Session
+
 	err := db.Pool.QueryRow(ctx, `SELECT `+WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).
 		Scan(WorkFields(&s)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, domain.SessionNotFound(sessionID)
 	}
+
 	return s, pg.Fault("read session", err)
 }
 

@@ -26,6 +26,7 @@ func TestCreateAndReadSession(t *testing.T) {
 	require.Zero(t, plain.QueueLength)
 	require.NotZero(t, plain.SandboxUID)
 	require.Equal(t, domain.SessionEnv{}, plain.Env)
+
 	var branches int
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM branches WHERE session_id = $1 AND id = $2 AND reason = 'root'`,
 		plain.ID, plain.ActiveBranchID).Scan(&branches))
@@ -96,12 +97,15 @@ func TestOnlyTheOwnerChanges(t *testing.T) {
 		_, err = change(root, session.ID)
 		require.Truef(t, domain.HasCode(err, "forbidden"), "%s by an administrator: %v", name, err)
 	}
+
 	require.NoError(t, journal.Flush(t.Context()))
 	require.Empty(t, log.Events())
+
 	for name, change := range changes {
 		_, err := change(ann, session.ID)
 		require.NoError(t, err, name)
 	}
+
 	read, _, err := db.ReadSession(t.Context(), ann, session.ID)
 	require.NoError(t, err)
 	require.Equal(t, "new name", read.Intent)
@@ -115,6 +119,7 @@ func TestOnlyTheOwnerChanges(t *testing.T) {
 
 	_, err = db.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now() WHERE id = $1`, session.ID)
 	require.NoError(t, err)
+
 	for name, change := range changes {
 		_, err := change(ann, session.ID)
 		require.Truef(t, domain.HasCode(err, domain.CodeSessionNotFound), "%s of a deleted session: %v", name, err)
@@ -125,13 +130,21 @@ func TestListSessions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	ann, bob := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "bob", false)
+
 	var made []domain.Session
+
 	for i := range 5 {
 		template := fmt.Sprintf("t_%d", i%2)
-		s, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{Intent: fmt.Sprintf("Fix 100%% of ÄPFEL_%d", i), TemplateID: &template})
+		s, err := db.CreateSession(
+			t.Context(),
+			ann.ID,
+			domain.NewSession{Intent: fmt.Sprintf("Fix 100%% of ÄPFEL_%d", i), TemplateID: &template},
+		)
 		require.NoError(t, err)
+
 		made = append(made, s)
 	}
+
 	_, err := db.CreateSession(t.Context(), bob.ID, domain.NewSession{Intent: "äpfel of bob"})
 	require.NoError(t, err)
 	_, err = db.SetSessionPinned(t.Context(), ann, made[1].ID, true)
@@ -164,7 +177,9 @@ func TestListSessions(t *testing.T) {
 			tc.query.OwnerID = ann.ID
 			page, err := db.Sessions(t.Context(), tc.query)
 			require.NoError(t, err)
+
 			got := []int{}
+
 			for _, s := range page.Items {
 				for i, m := range made {
 					if m.ID == s.ID {
@@ -172,6 +187,7 @@ func TestListSessions(t *testing.T) {
 					}
 				}
 			}
+
 			require.Equal(t, tc.want, got)
 			require.Equal(t, tc.total, page.Total)
 		})
@@ -188,6 +204,7 @@ func TestSessionTasks(t *testing.T) {
 	require.NoError(t, err)
 
 	subject, done, odd := "write tests", domain.SessionTaskCompleted, domain.SessionTaskStatus("odd")
+
 	var all sync.WaitGroup
 	for i := range 8 { // one turn's calls run side by side
 		all.Go(func() {
@@ -195,7 +212,9 @@ func TestSessionTasks(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+
 	all.Wait()
+
 	_, err = db.AddSessionTask(t.Context(), s.ID, "task-0", domain.SessionTaskChange{Subject: &subject})
 	require.NoError(t, err, "a repeated call finds its task")
 	_, err = db.AddSessionTask(t.Context(), s.ID, "x", domain.SessionTaskChange{})
@@ -211,8 +230,14 @@ func TestSessionTasks(t *testing.T) {
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 	_, err = db.ChangeSessionTask(t.Context(), other.ID, "task-3", domain.SessionTaskChange{Status: &done})
 	require.True(t, domain.HasCode(err, "task_not_found"))
+
 	owner, none := "Explore", ""
-	changed, err = db.ChangeSessionTask(t.Context(), s.ID, "task-3", domain.SessionTaskChange{Owner: &owner, BlockedBy: &[]string{"task-1", "task-2"}})
+	changed, err = db.ChangeSessionTask(
+		t.Context(),
+		s.ID,
+		"task-3",
+		domain.SessionTaskChange{Owner: &owner, BlockedBy: &[]string{"task-1", "task-2"}},
+	)
 	require.NoError(t, err)
 	require.Equal(t, &owner, changed.Owner)
 	require.Equal(t, []string{"task-1", "task-2"}, changed.BlockedBy)
@@ -220,16 +245,19 @@ func TestSessionTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, changed.Owner)
 	require.Len(t, changed.BlockedBy, 2, "what is not given stays")
+
 	for _, blocker := range []string{"task-3", "nothing"} {
 		_, err = db.ChangeSessionTask(t.Context(), s.ID, "task-3", domain.SessionTaskChange{BlockedBy: &[]string{blocker}})
 		require.True(t, domain.HasCode(err, "task_not_found"), blocker)
 	}
+
 	_, err = db.AddSessionTask(t.Context(), other.ID, "y", domain.SessionTaskChange{Subject: &subject, BlockedBy: &[]string{"task-0"}})
 	require.True(t, domain.HasCode(err, "task_not_found"), "a task of another session")
 
 	tasks, err := db.SessionTasks(t.Context(), s.ID)
 	require.NoError(t, err)
 	require.Len(t, tasks, 8)
+
 	for i, task := range tasks {
 		require.Equal(t, fmt.Sprintf("task-%d", i), task.ID, "in the order of the calls, whichever was written first")
 	}

@@ -19,6 +19,7 @@ func (db *Base) SessionTasks(ctx context.Context, sessionID string) ([]domain.Se
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+sessionTaskColumns+` FROM session_tasks WHERE session_id = $1 ORDER BY id`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.SessionTask])
+
 	return tasks, pg.Fault("list session tasks", err)
 }
 
@@ -28,15 +29,19 @@ func (db *Base) AddSessionTask(ctx context.Context, sessionID, id string, in dom
 	if in.Subject == nil {
 		return domain.SessionTask{}, domain.Invalidf("subject", "is required")
 	}
+
 	var task domain.SessionTask
+
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		// The session's row orders additions, so that positions stay unique.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE id = $1 FOR NO KEY UPDATE`, sessionID); err != nil {
 			return err
 		}
+
 		if err := checkBlockers(ctx, tx, sessionID, id, in.BlockedBy); err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO session_tasks (id, session_id, subject, description, status, owner, blocked_by, position)
 			SELECT @id, @session, @subject, coalesce(@description, ''), coalesce(@status, 'pending'), nullif(@owner, ''),
@@ -45,10 +50,14 @@ func (db *Base) AddSessionTask(ctx context.Context, sessionID, id string, in dom
 			ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE session_tasks.session_id = excluded.session_id
 			RETURNING `+sessionTaskColumns,
 			taskArgs(sessionID, id, in))
+
 		var err error
+
 		task, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.SessionTask])
+
 		return err
 	})
+
 	return task, pg.Fault("add session task", err)
 }
 
@@ -64,16 +73,21 @@ func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID, id string, blocker
 	if blockers == nil {
 		return nil
 	}
+
 	var unknown string
+
 	err := tx.QueryRow(ctx, `
 		SELECT b FROM unnest($3::text[]) AS b
-		WHERE  b = $2 OR NOT EXISTS (SELECT 1 FROM session_tasks t WHERE t.id = b AND t.session_id = $1) LIMIT 1`, sessionID, id, *blockers).Scan(&unknown)
+		WHERE  b = $2 OR NOT EXISTS (SELECT 1 FROM session_tasks t WHERE t.id = b AND t.session_id = $1)
+		    LIMIT 1`, sessionID, id, *blockers).Scan(&unknown)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return domain.Newf(domain.NotFound, "task_not_found", "task %s, which is to be done before, is no other task of this session", unknown)
 }
 
@@ -81,10 +95,12 @@ func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID, id string, blocker
 // none.
 func (db *Base) ChangeSessionTask(ctx context.Context, sessionID, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
 	var task domain.SessionTask
+
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		if err := checkBlockers(ctx, tx, sessionID, id, in.BlockedBy); err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			UPDATE session_tasks
 			SET    subject = coalesce(@subject, subject), description = coalesce(@description, description),
@@ -92,12 +108,16 @@ func (db *Base) ChangeSessionTask(ctx context.Context, sessionID, id string, in 
 			       blocked_by = coalesce(@blocked_by::text[], blocked_by), updated_at = now()
 			WHERE  id = @id AND session_id = @session
 			RETURNING `+sessionTaskColumns, taskArgs(sessionID, id, in))
+
 		var err error
+
 		task, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.SessionTask])
+
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.SessionTask{}, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
 	}
+
 	return task, pg.Fault("change session task", err)
 }

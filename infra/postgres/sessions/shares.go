@@ -19,6 +19,7 @@ func (db *Base) CreateShare(ctx context.Context, link domain.ShareLink, hash []b
 		VALUES ($1, $2, $3, $4, $5, now() + $6::interval)
 		RETURNING created_at, expires_at`,
 		link.ID, link.SessionID, hash, link.Redact.ToolResults, link.Redact.Thinking, life).Scan(&link.CreatedAt, &link.ExpiresAt)
+
 	return link, pg.Fault("make share link", err)
 }
 
@@ -29,6 +30,7 @@ func (db *Base) RevokeShare(ctx context.Context, sessionID string, hash []byte) 
 	if err == nil && tag.RowsAffected() == 0 {
 		return shareNotFound()
 	}
+
 	return pg.Fault("revoke share link", err)
 }
 
@@ -37,7 +39,9 @@ func (db *Base) RevokeShare(ctx context.Context, sessionID string, hash []byte) 
 // not exist.
 func (db *Base) OpenShare(ctx context.Context, hash []byte, view bool) (domain.SharedSession, error) {
 	shared := domain.SharedSession{ShareLink: domain.ShareLink{Redact: domain.ShareRedaction{Env: true}}}
+
 	var over bool
+
 	err := db.Pool.QueryRow(ctx, `
 		UPDATE share_links l
 		SET    views = l.views + CASE WHEN $2 AND l.revoked_at IS NULL AND l.expires_at > now() THEN 1 ELSE 0 END
@@ -55,6 +59,7 @@ func (db *Base) OpenShare(ctx context.Context, hash []byte, view bool) (domain.S
 	case over:
 		return shared, domain.Newf(domain.Gone, "share_gone", "this link was revoked or has expired")
 	}
+
 	return shared, nil
 }
 

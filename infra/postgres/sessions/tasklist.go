@@ -18,23 +18,30 @@ func (db *Base) BackgroundTasks(ctx context.Context, sessionID string) ([]domain
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 ORDER BY b.id DESC`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
+
 	return tasks, pg.Fault("list background tasks", err)
 }
 
 // BackgroundTask reads one task of a session, where its output is kept, and as
 // which user the session's files are.
-func (db *Base) BackgroundTask(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error) {
+func (db *Base) BackgroundTask(
+	ctx context.Context,
+	sessionID, taskID string,
+) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 AND b.id = $2`, sessionID, taskID)
+
 	task, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.BackgroundTask])
 	if err == nil {
 		err = db.Pool.QueryRow(ctx, `
 			SELECT b.output_path, s.sandbox_uid FROM background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1`, taskID).Scan(&outputPath, &sandboxUID)
 	}
+
 	if errors.Is(err, pgx.ErrNoRows) {
 		return task, "", 0, taskNotFound(taskID)
 	}
+
 	return task, outputPath, sandboxUID, pg.Fault("read background task", err)
 }
 
@@ -43,23 +50,28 @@ func (db *Base) BackgroundTask(ctx context.Context, sessionID, taskID string) (t
 func (s *Store) RequestTaskStop(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		var first bool
+
 		err := tx.QueryRow(ctx, `
 			SELECT status = 'running' AND NOT stop_requested FROM background_tasks
 			WHERE  session_id = $1 AND id = $2 FOR UPDATE`, sessionID, taskID).Scan(&first)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return taskNotFound(taskID)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		task, err = taskRow(ctx, tx, `
 			UPDATE background_tasks b SET stop_requested = stop_requested OR $3
 			WHERE  b.session_id = $1 AND b.id = $2 RETURNING `+taskColumns, sessionID, taskID, first)
 		if err != nil || !first {
 			return err
 		}
+
 		return emitTask(tx, task)
 	})
+
 	return task, pg.Fault("stop background task", err)
 }
 
@@ -70,6 +82,7 @@ func (db *Base) RequestTaskStops(ctx context.Context, sessionID string) ([]domai
 		UPDATE background_tasks b SET stop_requested = true
 		WHERE  b.session_id = $1 AND b.status = 'running' RETURNING `+taskColumns, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
+
 	return tasks, pg.Fault("stop background tasks", err)
 }
 
@@ -84,6 +97,7 @@ func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration) ([]contra
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (in contract.TaskInput, err error) {
 		return in, row.Scan(&in.TaskID, &in.SessionID, &in.OwnerID)
 	})
+
 	return tasks, pg.Fault("list unclaimed tasks", err)
 }
 
@@ -94,5 +108,6 @@ func (db *Base) AbandonedTasks(ctx context.Context, age time.Duration) ([]string
 		SELECT id FROM background_tasks
 		WHERE  status = 'running' AND attempt > 0 AND lease_expires_at < now() - $1::interval ORDER BY id LIMIT 500`, age)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return ids, pg.Fault("list abandoned tasks", err)
 }

@@ -21,8 +21,10 @@ func TestTheQueueHasNoWorkerOnceNoneTookItForAWhile(t *testing.T) {
 	ann := pgtest.User(t, db, "ann", false)
 	s, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{})
 	require.NoError(t, err)
+
 	chat := domain.NewID()
-	_, err = db.Pool.Exec(t.Context(), `INSERT INTO chats (id, session_id, branch_id, trigger, mode, state) VALUES ($1, $2, $3, 'user', 'executing', 'queued')`,
+	_, err = db.Pool.Exec(t.Context(), `INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)
+		VALUES ($1, $2, $3, 'user', 'executing', 'queued')`,
 		chat, s.ID, s.ActiveBranchID)
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(t.Context(), `
@@ -48,6 +50,7 @@ func TestTheQueueHasNoWorkerOnceNoneTookItForAWhile(t *testing.T) {
 // waitingReasons returns the waiting reasons that session:updated has reported.
 func waitingReasons(t *testing.T, log *pgtest.Log) (reasons []domain.WaitingReason) {
 	t.Helper()
+
 	for _, e := range log.Events() {
 		var changed struct {
 			WaitingReason domain.WaitingReason `json:"waiting_reason"`
@@ -57,6 +60,7 @@ func waitingReasons(t *testing.T, log *pgtest.Log) (reasons []domain.WaitingReas
 			reasons = append(reasons, changed.WaitingReason)
 		}
 	}
+
 	return reasons
 }
 
@@ -73,10 +77,13 @@ func TestReportWaiting(t *testing.T) {
 		read, _, err := db.ReadSession(t.Context(), user, session)
 		require.NoError(t, err)
 		require.Equal(t, want, read.WaitingReason)
+
 		all = append(all, emitted...)
+
 		for range 2 { // what was published once is not published again
 			require.NoError(t, j.ReportWaiting(t.Context()))
 		}
+
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.Equal(c, all, waitingReasons(t, log))
 		}, time.Minute, 5*time.Millisecond)
@@ -117,13 +124,16 @@ func TestReportWaiting(t *testing.T) {
 // The last row of a worker that is gone stays, so that it is known that there was one.
 func TestReportWorker_forgetsOldOnes(t *testing.T) {
 	t.Parallel()
+
 	db := pgtest.Open(t)
 	for _, id := range []string{"a", "b"} {
 		require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: id}))
 	}
+
 	_, err := db.Pool.Exec(t.Context(), `UPDATE workers SET seen_at = now() - interval '2 days'`)
 	require.NoError(t, err)
 	require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: "b"}))
+
 	var left string
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT string_agg(id, ' ' ORDER BY id) FROM workers`).Scan(&left))
 	require.Equal(t, "b", left)

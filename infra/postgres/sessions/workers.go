@@ -43,16 +43,19 @@ func (s *Store) ReportWaiting(ctx context.Context) error {
 			UNION SELECT id FROM sessions WHERE waiting_reported IS NOT NULL)
 		AND    `+ComputedWaiting+` <> coalesce(s.waiting_reported, 'none')
 		LIMIT  $1`, waitingPage)
+
 	changed, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return pg.Fault("look at what sessions wait for", err)
 	}
+
 	for _, id := range changed {
 		err := s.Update(ctx, func(tx *pg.Tx) error { return reportWaiting(ctx, tx, id) })
 		if err != nil && !domain.HasCode(err, domain.CodeSessionNotFound) {
 			return pg.Fault("report what a session waits for", err)
 		}
 	}
+
 	return nil
 }
 
@@ -60,17 +63,22 @@ func reportWaiting(ctx context.Context, tx *pg.Tx, sessionID string) error {
 	if _, err := Lock(ctx, tx, sessionID, ""); err != nil {
 		return err
 	}
+
 	var before, now string
+
 	err := tx.QueryRow(ctx, `
-		WITH seen AS (SELECT s.id, coalesce(s.waiting_reported, 'none') AS before, `+ComputedWaiting+` AS now FROM sessions s WHERE s.id = $1)
+		WITH seen AS (SELECT s.id, coalesce(s.waiting_reported, 'none') AS before,
+		    `+ComputedWaiting+` AS now FROM sessions s WHERE s.id = $1)
 		UPDATE sessions s SET waiting_reported = nullif(seen.now, 'none') FROM seen WHERE s.id = seen.id
 		RETURNING seen.before, seen.now`, sessionID).Scan(&before, &now)
 	if err != nil || before == now || announced[now] {
 		return err
 	}
+
 	begun := announced[before] && (now == string(domain.WaitingModel) || now == string(domain.WaitingQueued))
 	if begun {
 		return nil // the message, the chat or its next try was published
 	}
+
 	return EmitUpdated(ctx, tx, sessionID)
 }

@@ -9,7 +9,8 @@ func SeenFrom(branch string) string {
 	return `
 	(SELECT ` + branch + `::text AS branch_id, 9223372036854775807::bigint AS upto
 	 UNION ALL
-	 SELECT l.branch_id, l.upto FROM branches seer, jsonb_to_recordset(seer.lineage) AS l (branch_id text, upto bigint) WHERE seer.id = ` + branch + `) seen`
+	 SELECT l.branch_id, l.upto FROM branches seer, jsonb_to_recordset(seer.lineage) AS l (branch_id text, upto bigint)
+	     WHERE seer.id = ` + branch + `) seen`
 }
 
 // IsDeprecated is a condition on an entry and an expression for a branch: a what-if has left the entry out of the branch, or

@@ -18,8 +18,23 @@ import (
 // since. Messages that wait to join the chat count.
 func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWeight, error) {
 	var w domain.ContextWeight
+
 	fields := append(sessions.WorkFields(&w.Session), conversation.LoopFields(&w.Loop)...)
-	fields = append(fields, &w.Chat.ID, &w.Chat.Mode, &w.Chat.Headless, &w.Chat.Model, &w.Running, &w.Opened, &w.UsedTokens, &w.UsedCost, &w.Reported, &w.Bytes, &w.Images)
+	fields = append(
+		fields,
+		&w.Chat.ID,
+		&w.Chat.Mode,
+		&w.Chat.Headless,
+		&w.Chat.Model,
+		&w.Running,
+		&w.Opened,
+		&w.UsedTokens,
+		&w.UsedCost,
+		&w.Reported,
+		&w.Bytes,
+		&w.Images,
+	)
+
 	err := db.Pool.QueryRow(ctx, `
 		WITH `+lastCompaction(branchOfLoop)+`,
 		counted AS MATERIALIZED (
@@ -38,14 +53,17 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 			WHERE  h.id = $1 AND i.kind = 'steer' AND i.state = 'queued')
 		SELECT `+sessions.WorkColumns+`, `+conversation.LoopColumns+`,
 		       c.id, c.mode, c.headless OR l.task_id IS NOT NULL, coalesce(l.model, c.model), `+conversation.Alive+`,
-		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed' AND o.role = 'assistant'),
+		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed'
+		           AND o.role = 'assistant'),
 		       s.used_tokens, `+sessions.UsedCost+`,
 		       coalesce((SELECT input_tokens FROM counted), 0),
-		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text) ELSE octet_length(blocks::text) END) FROM since), 0)
+		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text) ELSE octet_length(blocks::text) END)
+		           FROM since), 0)
 		     + coalesce((SELECT sum(octet_length(t.result) + octet_length(t.arguments) + 60) FROM tool_calls t
 		                 WHERE t.entry_id IN (SELECT id FROM since WHERE role = 'assistant')), 0)
 		     + coalesce((SELECT sum(octet_length(parts::text)) FROM waiting), 0)
-		     + CASE WHEN EXISTS (SELECT 1 FROM counted) THEN 0 ELSE coalesce(octet_length((SELECT compaction->>'summary_full' FROM last)), 0) END,
+		     + CASE WHEN EXISTS (SELECT 1 FROM counted) THEN 0
+		         ELSE coalesce(octet_length((SELECT compaction->>'summary_full' FROM last)), 0) END,
 		       coalesce((SELECT sum(jsonb_array_length(jsonb_path_query_array(parts, '$[*].image_url'))) FROM since WHERE role = 'user'), 0)
 		FROM   chats c JOIN sessions s ON s.id = c.session_id LEFT JOIN loops l ON l.id = $2
 		WHERE  c.id = $1 AND s.deleted_at IS NULL`,
@@ -53,6 +71,7 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.ContextWeight{}, nil
 	}
+
 	return w, pg.Fault("weigh context", err)
 }
 
@@ -64,6 +83,7 @@ func (db *Base) CountCompactions(ctx context.Context, branchID string) (n int, e
 			SELECT 1 FROM entries
 			WHERE  branch_id = seen.branch_id AND kind = 'compaction' AND status = 'completed' AND sequence < seen.upto OFFSET 0) e`,
 		branchID).Scan(&n)
+
 	return n, pg.Fault("count compactions", err)
 }
 
@@ -71,12 +91,17 @@ func (db *Base) CountCompactions(ctx context.Context, branchID string) (n int, e
 func (db *Base) TokenRatios(ctx context.Context) (map[string]float64, error) {
 	rows, _ := db.Pool.Query(ctx, `SELECT model, ratio FROM token_ratios ORDER BY updated_at DESC LIMIT 1000`)
 	ratios := map[string]float64{}
-	var model string
-	var ratio float64
+
+	var (
+		model string
+		ratio float64
+	)
+
 	_, err := pgx.ForEachRow(rows, []any{&model, &ratio}, func() error {
 		ratios[model] = ratio
 		return nil
 	})
+
 	return ratios, pg.Fault("read token ratios", err)
 }
 
@@ -85,5 +110,6 @@ func (db *Base) KeepTokenRatio(ctx context.Context, model string, ratio float64)
 	_, err := db.Pool.Exec(ctx, `
 		INSERT INTO token_ratios (model, ratio) VALUES ($1, $2)
 		ON CONFLICT (model) DO UPDATE SET ratio = excluded.ratio, updated_at = now()`, model, ratio)
+
 	return pg.Fault("keep token ratio", err)
 }

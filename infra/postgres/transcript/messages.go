@@ -32,7 +32,8 @@ func TurnColumns(branch string) string {
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments,
 			'status', t.status, 'result', t.result, 'duration_ms', t.duration_ms, 'phase', t.phase, 'connections', t.connections,
-			'pending_question_ref', (SELECT json_strip_nulls(json_build_object('question_id', q.id, 'asked_at', q.asked_at, 'source_loop', q.source_loop,
+			'pending_question_ref',
+			    (SELECT json_strip_nulls(json_build_object('question_id', q.id, 'asked_at', q.asked_at, 'source_loop', q.source_loop,
 			                         'expires_at', q.expires_at, 'default_policy', q.default_policy))
 			                         FROM questions q WHERE q.tool_call_id = t.id AND q.state = 'open'))
 		ORDER BY t.position), '[]'::json)
@@ -41,32 +42,48 @@ func TurnColumns(branch string) string {
 
 // ScanTurn reads the TurnColumns of a row.
 func ScanTurn(row pgx.CollectableRow) (domain.OpenTurn, error) {
-	var t domain.OpenTurn
-	var calls, refs, compaction json.RawMessage
-	var flushed int64
+	var (
+		t                       domain.OpenTurn
+		calls, refs, compaction json.RawMessage
+		flushed                 int64
+	)
+
 	err := row.Scan(slices.Concat(
 		[]any{&t.ID, &t.SessionID, &t.Sequence, &t.ChatID, &t.LoopID, &t.Kind, &t.Role, &t.Status, &t.Blocks, &t.Model},
 		sessions.UsageFields(&t.Usage),
 		[]any{
-			&t.DurationMS, &t.StartedAt, &t.ContextWindow, &refs, &t.ParentForkToolCallID, &t.Deprecated, &t.FailureReason, &compaction, &flushed,
+			&t.DurationMS,
+			&t.StartedAt,
+			&t.ContextWindow,
+			&refs,
+			&t.ParentForkToolCallID,
+			&t.Deprecated,
+			&t.FailureReason,
+			&compaction,
+			&flushed,
 			&calls,
 		})...)
 	if err != nil {
 		return t, err
 	}
+
 	t.TurnID, t.FlushedSeq = t.ID, uint64(flushed)
 	if len(refs) > 0 {
 		t.MemoryRefs = refs
 	}
+
 	if len(compaction) > 0 {
 		if err := json.Unmarshal(compaction, &t.Turn); err != nil {
 			return t, fmt.Errorf("read compaction of %s: %w", t.ID, err)
 		}
 	}
+
 	if err := json.Unmarshal(calls, &t.ToolCalls); err != nil {
 		return t, fmt.Errorf("read tool calls of %s: %w", t.ID, err)
 	}
+
 	t.Blocks = withToolBlocks(t.Blocks, t.ToolCalls)
+
 	return t, nil
 }
 
@@ -75,6 +92,7 @@ func ScanTurn(row pgx.CollectableRow) (domain.OpenTurn, error) {
 func withToolBlocks(blocks []domain.Block, calls []domain.ToolCall) []domain.Block {
 	for _, call := range calls {
 		id, name, display := call.ID, call.ToolName, call.DisplayName
+
 		blocks = append(blocks, domain.Block{
 			Type: domain.BlockToolUse, Content: call.Arguments, ToolCallID: &id, ToolName: &name, DisplayName: &display,
 		})
@@ -84,6 +102,7 @@ func withToolBlocks(blocks []domain.Block, calls []domain.ToolCall) []domain.Blo
 			})
 		}
 	}
+
 	return blocks
 }
 
@@ -99,33 +118,41 @@ func (db *Base) Messages(ctx context.Context, sessionID string, after *int64, li
 	if err != nil {
 		return err
 	}
+
 	from := int64(-1)
 	if after != nil {
 		from = *after
 	}
+
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
+
 	for limit > 0 {
 		want := min(limit, messagesAtOnce)
 		rows, _ := db.Pool.Query(ctx, `
 			SELECT `+TurnColumns(ThisBranch)+` FROM `+OnBranch("sequence > $2 ORDER BY sequence LIMIT $3")+`
 			ORDER  BY e.sequence LIMIT $3`, branch, from, want)
+
 		turns, err := pgx.CollectRows(rows, ScanTurn)
 		if err != nil {
 			return pg.Fault("read messages", err)
 		}
+
 		for _, turn := range turns {
 			if err := yield(turn.Turn); err != nil {
 				return err
 			}
+
 			from = turn.Sequence
 		}
+
 		if limit -= want; len(turns) < want {
 			_, err := db.activeBranch(ctx, sessionID) // deleted meanwhile, it may have lost its last turns
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -135,6 +162,7 @@ func (db *Base) activeBranch(ctx context.Context, sessionID string) (branch stri
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", domain.SessionNotFound(sessionID)
 	}
+
 	return branch, pg.Fault("read messages", err)
 }
 
@@ -142,6 +170,7 @@ func (db *Base) activeBranch(ctx context.Context, sessionID string) (branch stri
 // flushed so far, open questions and the queue, all at one moment.
 func (db *Base) Live(ctx context.Context, sessionID string) (domain.LiveState, error) {
 	var live domain.LiveState
+
 	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT s.status, `+sessions.ComputedWaiting+`,
@@ -151,21 +180,27 @@ func (db *Base) Live(ctx context.Context, sessionID string) (domain.LiveState, e
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.SessionNotFound(sessionID)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		rows, _ := tx.Query(ctx, `
 			SELECT `+TurnColumns(ActiveBranchOf("$1"))+` FROM entries e
 			WHERE  e.session_id = $1 AND e.status IN ('streaming', 'paused') ORDER BY e.sequence`, sessionID)
 		if live.OpenTurns, err = pgx.CollectRows(rows, ScanTurn); err != nil {
 			return err
 		}
+
 		if live.Questions, err = conversation.OpenQuestionsOf(ctx, tx, sessionID); err != nil {
 			return err
 		}
+
 		live.Queue, err = queue(ctx, tx, sessionID)
+
 		return err
 	})
+
 	return live, pg.Fault("read session state", err)
 }
 
@@ -174,12 +209,16 @@ func queue(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.QueuedMes
 		SELECT chat_id, turn_id, parts FROM inbox
 		WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' ORDER BY front DESC, id`, sessionID)
 	position := 0
+
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.QueuedMessage, error) {
 		position++
 		m := domain.QueuedMessage{Position: position}
+
 		var parts []domain.ContentPart
+
 		err := row.Scan(&m.ChatID, &m.TurnID, &parts)
 		m.Preview = sessions.Title(parts)
+
 		return m, err
 	})
 }
@@ -190,5 +229,6 @@ func (db *Base) OpenTurnsOfChat(ctx context.Context, chatID string) ([]domain.Op
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+TurnColumns("e.branch_id")+` FROM entries e WHERE e.chat_id = $1 AND e.status = 'streaming' ORDER BY e.sequence`, chatID)
 	turns, err := pgx.CollectRows(rows, ScanTurn)
+
 	return turns, pg.Fault("read open turns", err)
 }

@@ -23,14 +23,17 @@ func longSession(t *testing.T, db *postgres.DB, owner domain.User, turns int) do
 	pgtest.Say(t, db, session, 0, `[{"type":"text","content":"turn"}]`)
 	_, err = db.Pool.Exec(t.Context(), `
 		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks)
-		SELECT $1 || n, session_id, branch_id, n, chat_id, 'assistant', 'completed', blocks FROM entries, generate_series(1, $2) n WHERE session_id = $1`,
+		SELECT $1 || n, session_id, branch_id, n, chat_id, 'assistant', 'completed', blocks FROM entries, generate_series(1, $2) n
+		    WHERE session_id = $1`,
 		session.ID, turns-1)
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(t.Context(), `
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, result)
-		SELECT 'call' || session_id, session_id, chat_id, id, 0, 'Bash', 'Bash', '{}', 'done', 'finished', 'out' FROM entries WHERE session_id = $1 AND sequence = $2`,
+		SELECT 'call' || session_id, session_id, chat_id, id, 0, 'Bash', 'Bash', '{}', 'done', 'finished', 'out' FROM entries
+		    WHERE session_id = $1 AND sequence = $2`,
 		session.ID, turns-1)
 	require.NoError(t, err)
+
 	return session
 }
 
@@ -38,8 +41,11 @@ func TestMessagesOverManyReads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	ann := pgtest.User(t, db, "ann", false)
+
 	const turns = 230
+
 	session := longSession(t, db, ann, turns)
+
 	last := func(n int64) *int64 { return &n }
 	for _, c := range []struct {
 		after       *int64
@@ -58,7 +64,9 @@ func TestMessagesOverManyReads(t *testing.T) {
 		require.NoError(t, db.Messages(t.Context(), session.ID, c.after, c.limit, func(turn domain.Turn) error {
 			require.Equal(t, next, turn.Sequence)
 			require.Len(t, turn.ToolCalls, map[bool]int{true: 1}[turn.Sequence == turns-1])
+
 			next++
+
 			return nil
 		}))
 		require.EqualValues(t, c.first+c.many, next)
@@ -73,21 +81,28 @@ func TestSlowReadersHoldNoConnection(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	ann := pgtest.User(t, db, "ann", false)
+
 	const turns, readers = 120, 20
+
 	session := longSession(t, db, ann, turns)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+
 	standing, goOn := make(chan struct{}), make(chan struct{})
+
 	var all sync.WaitGroup
 	for range readers {
 		all.Go(func() {
 			seen := 0
+
 			err := db.Messages(ctx, session.ID, nil, 0, func(domain.Turn) error {
 				if seen++; seen != 60 { // in the midst of what was read at once
 					return nil
 				}
+
 				standing <- struct{}{}
+
 				select {
 				case <-goOn:
 					return nil
@@ -100,6 +115,7 @@ func TestSlowReadersHoldNoConnection(t *testing.T) {
 			}
 		})
 	}
+
 	for n := range readers {
 		select {
 		case <-standing:
@@ -107,6 +123,7 @@ func TestSlowReadersHoldNoConnection(t *testing.T) {
 			t.Fatalf("%d readers hold all connections", n)
 		}
 	}
+
 	require.Zero(t, db.Pool.Stat().AcquiredConns())
 	_, _, err = db.ReadSession(ctx, ann, session.ID)
 	require.NoError(t, err)
@@ -125,6 +142,7 @@ func TestMessagesOfADeletedSessionBreakOff(t *testing.T) {
 		if turn.Sequence != 60 {
 			return nil
 		}
+
 		return errors.Join(db.DeleteSession(t.Context(), session.ID), db.PurgeSession(t.Context(), session.ID))
 	})
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)

@@ -19,8 +19,10 @@ func TestDB_RememberRecall_locksTheSessionFirst(t *testing.T) {
 	turn := domain.OpenedTurn{EntryID: chat + "-1", Session: session}
 
 	tx, err := j.Pool.Begin(t.Context())
+
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
+
 	_, err = tx.Exec(t.Context(), `SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, session.ID)
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `UPDATE entries SET status = 'interrupted' WHERE id = $1`, turn.EntryID)
@@ -30,8 +32,10 @@ func TestDB_RememberRecall_locksTheSessionFirst(t *testing.T) {
 	go func() {
 		recalled <- j.RememberRecall(t.Context(), chat, turn, []domain.RecalledMemory{{ID: 1, Content: "likes tea"}})
 	}()
+
 	ending := tx.Conn().PgConn().PID()
 	blocked := `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))`
+
 	require.Eventually(t, func() bool {
 		var waits bool
 		return j.Pool.QueryRow(t.Context(), blocked, int32(ending)).Scan(&waits) == nil && waits
@@ -46,7 +50,8 @@ func TestDB_RememberRecall_locksTheSessionFirst(t *testing.T) {
 
 	var refs, given *string
 	require.NoError(t, j.Pool.QueryRow(t.Context(), `
-		SELECT e.memory_refs::text, c.recalled::text FROM entries e JOIN chats c ON c.id = e.chat_id WHERE e.id = $1`, turn.EntryID).Scan(&refs, &given))
+		SELECT e.memory_refs::text, c.recalled::text FROM entries e JOIN chats c ON c.id = e.chat_id
+		    WHERE e.id = $1`, turn.EntryID).Scan(&refs, &given))
 	require.Nil(t, refs, "an ended chat is not changed")
 	require.Nil(t, given)
 }
@@ -57,10 +62,15 @@ func TestDB_RememberRecall_isKeptWithTheChatAndTheTurn(t *testing.T) {
 	chat := pgtest.History(t, j, session, 2)
 	require.NoError(t, j.RememberRecall(t.Context(), chat, domain.OpenedTurn{EntryID: chat + "-1", Session: session},
 		[]domain.RecalledMemory{{ID: 7, Content: "likes tea"}}))
-	transcript, err := j.Transcript(t.Context(), domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40})
+	transcript, err := j.Transcript(
+		t.Context(),
+		domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40},
+	)
 	require.NoError(t, err)
 	require.Len(t, transcript.Recalled, 1)
+
 	var memory int64
-	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT (memory_refs->0->>'memory_id')::bigint FROM entries WHERE id = $1`, chat+"-1").Scan(&memory))
+	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT (memory_refs->0->>'memory_id')::bigint FROM entries
+		WHERE id = $1`, chat+"-1").Scan(&memory))
 	require.EqualValues(t, 7, memory)
 }

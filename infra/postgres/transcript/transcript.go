@@ -15,7 +15,8 @@ import (
 func lastCompaction(branch string) string {
 	return `
 	last AS MATERIALIZED (
-		SELECT c.id, c.sequence, c.compaction, (c.compaction->>'kept_from')::bigint AS kept_from, (c.compaction->>'pinned')::bigint AS pinned
+		SELECT c.id, c.sequence, c.compaction, (c.compaction->>'kept_from')::bigint AS kept_from,
+		    (c.compaction->>'pinned')::bigint AS pinned
 		FROM   ` + SeenFrom(branch) + `
 		CROSS JOIN LATERAL (
 			SELECT id, sequence, compaction FROM entries
@@ -89,6 +90,7 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 	if r.summary != nil {
 		out.Summary = *r.summary
 	}
+
 	if r.id == nil {
 		return
 	}
@@ -99,9 +101,11 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 		r.turn.Role, r.turn.Status = domain.Role(*r.role), domain.TurnStatus(*r.status)
 		out.Turns = append(out.Turns, r.turn)
 	}
+
 	if r.callID == nil {
 		return
 	}
+
 	turn := &out.Turns[len(out.Turns)-1]
 	turn.Calls = append(turn.Calls, domain.ToolCall{
 		ID: *r.callID, ToolName: *r.toolName, DisplayName: *r.displayName, Arguments: *r.arguments,
@@ -114,18 +118,23 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 // Its cost grows with what is read and not with the age of the session.
 func (db *Base) Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
 	var out domain.Transcript
+
 	rows, _ := db.Pool.Query(ctx, transcriptRows, q.BranchID, q.LoopID, q.Before, q.ChatID, q.From)
+
 	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		var r transcriptRow
 		if err := r.scan(row, &out); err != nil {
 			return struct{}{}, err
 		}
+
 		r.addTo(&out)
+
 		return struct{}{}, nil
 	})
 	if err != nil {
 		return domain.Transcript{}, pg.Fault("read transcript", err)
 	}
+
 	return out, nil
 }
 
@@ -138,8 +147,10 @@ func (db *Base) RememberRecall(ctx context.Context, chatID string, turn domain.O
 	for i, m := range recalled {
 		refs[i] = domain.MemoryRef{MemoryID: m.ID, Score: m.Score, Used: true}
 	}
+
 	return pg.Fault("keep recalled memories", db.InTx(ctx, func(tx pgx.Tx) error {
 		running := false
+
 		var batch pgx.Batch
 		batch.Queue(`SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, turn.Session.ID)
 		batch.Queue(`UPDATE chats SET recalled = $2 WHERE id = $1 AND state = 'running'`, chatID, recalled).
@@ -148,12 +159,15 @@ func (db *Base) RememberRecall(ctx context.Context, chatID string, turn domain.O
 				return nil
 			})
 		batch.Queue(`UPDATE entries SET memory_refs = $3 WHERE id = $1 AND attempt = $2`, turn.EntryID, turn.Attempt, refs)
+
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}
+
 		if !running {
 			return domain.ErrFenced // nothing of this is kept
 		}
+
 		return nil
 	}))
 }

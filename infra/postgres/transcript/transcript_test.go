@@ -18,23 +18,47 @@ import (
 )
 
 // compacted archives all but the last turns of a history.
-func compacted(tb testing.TB, j *postgres.Store, session domain.Session, chat string, step int, keptFrom int64, pinned *int64) domain.OpenedCompaction {
+func compacted(
+	tb testing.TB,
+	j *postgres.Store,
+	session domain.Session,
+	chat string,
+	step int,
+	keptFrom int64,
+	pinned *int64,
+) domain.OpenedCompaction {
 	tb.Helper()
+
 	ctx := context.Background()
-	c, err := j.OpenCompaction(ctx, domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: step, Trigger: domain.CompactAuto})
+	c, err := j.OpenCompaction(
+		ctx,
+		domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: step, Trigger: domain.CompactAuto},
+	)
 	require.NoError(tb, err)
 	require.Equal(tb, domain.CompactionRunning, c.Result.Status)
-	transcript, err := j.Transcript(ctx, domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40})
+
+	transcript, err := j.Transcript(
+		ctx,
+		domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40},
+	)
 	require.NoError(tb, err)
+
 	below := true
 	_, _, err = j.CloseCompaction(ctx, domain.ClosingCompaction{
 		ID: c.ID, SessionID: session.ID, Status: domain.CompactionCompleted, After: 10, Below: &below, Model: "m", ContextWindow: 1000,
 		Work: domain.CompactionWork{
-			Planned: true, BaseID: transcript.CompactionID, KeptFrom: keptFrom, Pinned: pinned, Count: 5, Before: 100, Summary: fmt.Sprintf("summary %d", step),
-			Usage: domain.Usage{InputTokens: 7, OutputTokens: 3},
+			Planned:  true,
+			BaseID:   transcript.CompactionID,
+			KeptFrom: keptFrom,
+			Pinned:   pinned,
+			Count:    5,
+			Before:   100,
+			Summary:  fmt.Sprintf("summary %d", step),
+			Usage:    domain.Usage{InputTokens: 7, OutputTokens: 3},
 		},
 	})
 	require.NoError(tb, err)
+
 	return c
 }
 
@@ -46,10 +70,12 @@ func TestATranscriptBeginsAtTheNewestSummary(t *testing.T) {
 	transcript := func() (summary string, sequences []int64) {
 		got, err := j.Transcript(t.Context(), query)
 		require.NoError(t, err)
+
 		for _, turn := range got.Turns {
 			sequences = append(sequences, turn.Sequence)
 			require.Len(t, turn.Calls, int(turn.Sequence%2), "calls stay with their turn")
 		}
+
 		return got.Summary, sequences
 	}
 	summary, all := transcript()
@@ -63,12 +89,14 @@ func TestATranscriptBeginsAtTheNewestSummary(t *testing.T) {
 
 	pinned := int64(14)
 	compacted(t, j, session, chat, 2, 19, &pinned)
+
 	summary, kept = transcript()
 	require.Equal(t, "summary 2", summary)
 	require.Equal(t, []int64{14, 19}, kept)
 
 	// Nothing is deleted, and the entries are in the list.
 	kinds := map[string]int{}
+
 	require.NoError(t, j.Messages(t.Context(), session.ID, nil, 0, func(turn domain.Turn) error {
 		kinds[turn.Kind]++
 		return nil
@@ -84,15 +112,23 @@ func TestATranscriptBeginsAtTheNewestSummary(t *testing.T) {
 	require.Len(t, kept, 6)
 
 	// A compaction ends once, although its end is asked for again.
-	again, _, err := j.CloseCompaction(t.Context(), domain.ClosingCompaction{ID: first.ID, SessionID: session.ID, Status: domain.CompactionFailed})
+	again, _, err := j.CloseCompaction(
+		t.Context(),
+		domain.ClosingCompaction{ID: first.ID, SessionID: session.ID, Status: domain.CompactionFailed},
+	)
 	require.NoError(t, err)
 	require.Equal(t, domain.CompactionCompleted, again.Status)
-	opened, err := j.OpenCompaction(t.Context(), domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1, Trigger: domain.CompactAuto})
+	opened, err := j.OpenCompaction(
+		t.Context(),
+		domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1, Trigger: domain.CompactAuto},
+	)
 	require.NoError(t, err)
 	require.Equal(t, first.ID, opened.ID)
 	require.Equal(t, domain.CompactionCompleted, opened.Result.Status)
+
 	var input, output int64
-	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT input_tokens, output_tokens FROM chats WHERE id = $1`, chat).Scan(&input, &output))
+	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT input_tokens, output_tokens FROM chats
+		WHERE id = $1`, chat).Scan(&input, &output))
 	require.Equal(t, []int64{14, 6}, []int64{input, output}, "what summaries cost counts in the chat")
 	n, err := j.CountCompactions(t.Context(), session.ActiveBranchID)
 	require.NoError(t, err)
@@ -104,11 +140,13 @@ func TestTranscript_from_a_turn_on(t *testing.T) {
 	j, _, session := pgtest.Session(t)
 	chat := pgtest.History(t, j, session, 10)
 	compacted(t, j, session, chat, 1, 4, nil)
+
 	read := func(from int64) domain.Transcript {
 		transcript, err := j.Transcript(t.Context(), domain.TranscriptQuery{
 			ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40, From: from,
 		})
 		require.NoError(t, err)
+
 		return transcript
 	}
 
@@ -116,6 +154,7 @@ func TestTranscript_from_a_turn_on(t *testing.T) {
 	require.Len(t, whole.Turns, 6)
 	require.Equal(t, whole.Turns[3:], part.Turns)
 	require.Empty(t, nothing.Turns)
+
 	for _, transcript := range []domain.Transcript{part, nothing} {
 		require.Equal(t, whole.Summary, transcript.Summary)
 		require.Equal(t, whole.CompactionID, transcript.CompactionID)
@@ -127,7 +166,10 @@ func TestACompactionThatComesTooLateIsSkipped(t *testing.T) {
 	t.Parallel()
 	j, _, session := pgtest.Session(t)
 	chat := pgtest.History(t, j, session, 10)
-	late, err := j.OpenCompaction(t.Context(), domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1, Trigger: domain.CompactAuto})
+	late, err := j.OpenCompaction(
+		t.Context(),
+		domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1, Trigger: domain.CompactAuto},
+	)
 	require.NoError(t, err)
 	compacted(t, j, session, chat, 2, 6, nil)
 	result, _, err := j.CloseCompaction(t.Context(), domain.ClosingCompaction{
@@ -144,10 +186,17 @@ func TestTwoCompactionsInARowThatDoNotHelp(t *testing.T) {
 	chat := pgtest.History(t, j, session, 4)
 	above, under := false, true
 	end := func(step int, below *bool) bool {
-		c, err := j.OpenCompaction(t.Context(), domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: step, Trigger: domain.CompactAuto})
+		c, err := j.OpenCompaction(
+			t.Context(),
+			domain.CompactionRequest{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: step, Trigger: domain.CompactAuto},
+		)
 		require.NoError(t, err)
-		_, exhausted, err := j.CloseCompaction(t.Context(), domain.ClosingCompaction{ID: c.ID, SessionID: session.ID, Status: domain.CompactionSkipped, Below: below})
+		_, exhausted, err := j.CloseCompaction(
+			t.Context(),
+			domain.ClosingCompaction{ID: c.ID, SessionID: session.ID, Status: domain.CompactionSkipped, Below: below},
+		)
 		require.NoError(t, err)
+
 		return exhausted
 	}
 	require.False(t, end(1, &above))
@@ -185,28 +234,36 @@ func TestWeigh(t *testing.T) {
 func TestOldSessionsAreAsQuickAsNewOnes(t *testing.T) {
 	t.Parallel()
 	j, _, session := pgtest.Session(t)
+
 	const turns = 10_000
+
 	chat := pgtest.History(t, j, session, turns)
 	compacted(t, j, session, chat, 1, turns-6, nil)
 	query := domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40}
 	best := time.Hour
+
 	for range 10 {
 		began := time.Now()
 		got, err := j.Transcript(t.Context(), query)
 		best = min(best, time.Since(began))
+
 		require.NoError(t, err)
 		require.Len(t, got.Turns, 6)
 	}
+
 	t.Logf("transcript of a compacted session with %d turns: %s", turns, best)
+
 	for name, statement := range transcript.ContextStatements() {
 		plan := explain(t, j, statement, session.ActiveBranchID, domain.RootLoop, int64(1)<<40, chat, int64(0))
 		require.NotContains(t, plan, "Seq Scan on entries", name)
 		require.NotContains(t, plan, "Seq Scan on tool_calls", name)
 		require.Contains(t, plan, "entries_compacted", name)
 		require.Contains(t, plan, "entries_loop", name)
+
 		for line := range strings.Lines(plan) {
 			if strings.Contains(line, "Rows Removed by Filter") {
 				var n int
+
 				_, err := fmt.Sscanf(strings.TrimSpace(line), "Rows Removed by Filter: %d", &n)
 				require.NoError(t, err)
 				require.Less(t, n, 50, "%s reads what it does not need:\n%s", name, plan)
@@ -222,6 +279,7 @@ func explain(t *testing.T, db *postgres.Store, statement string, args ...any) st
 	rows, _ := db.Pool.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) `+statement, args...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
+
 	return strings.Join(lines, "\n")
 }
 
@@ -233,12 +291,18 @@ func BenchmarkTranscript(b *testing.B) {
 	b.Cleanup(db.Close)
 	j := postgres.NewStore(db, &pgtest.Log{}, nil)
 	user := domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err = db.CreateUser(b.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err = db.CreateUser(
+		b.Context(),
+		user,
+		domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"},
+		make([]byte, 32),
+	)
 	require.NoError(b, err)
 	session, err := db.CreateSession(b.Context(), user.ID, domain.NewSession{})
 	require.NoError(b, err)
 	chat := pgtest.History(b, j, session, 10_000)
 	compacted(b, j, session, chat, 1, 10_000-6, nil)
+
 	query := domain.TranscriptQuery{ChatID: chat, BranchID: session.ActiveBranchID, LoopID: domain.RootLoop, Before: 1 << 40}
 	for b.Loop() {
 		if _, err := j.Transcript(context.Background(), query); err != nil {

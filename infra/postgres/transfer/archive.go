@@ -22,6 +22,7 @@ func (db *Base) Unarchived(ctx context.Context, after string, limit int) ([]doma
 		AND    NOT EXISTS (SELECT 1 FROM outbox o WHERE o.session_id = c.session_id AND o.seq IS NULL)
 		ORDER  BY c.id LIMIT $1`, limit, after)
 	chats, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.UnarchivedChat])
+
 	return chats, pg.Fault("look for chats to archive", err)
 }
 
@@ -31,6 +32,7 @@ func (db *Base) PostponeArchive(ctx context.Context, chat domain.UnarchivedChat)
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE chats SET archive_tries = archive_tries + 1, archive_after = now() + interval '10 seconds' * 2 ^ least(archive_tries, 9)
 		WHERE  id = $1`, chat.ChatID)
+
 	return pg.Fault("postpone the archive of a chat", err)
 }
 
@@ -39,6 +41,7 @@ func (db *Base) Archived(ctx context.Context, sessionID string) ([]domain.EventA
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT session_id, from_seq, upto_seq, key, events FROM event_archives WHERE session_id = $1 ORDER BY from_seq`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.EventArchive])
+
 	return list, pg.Fault("read archives", err)
 }
 
@@ -54,10 +57,13 @@ func (db *Base) KeepArchive(ctx context.Context, chat domain.UnarchivedChat, mad
 				return err
 			}
 		}
+
 		_, err := tx.Exec(ctx, `UPDATE chats SET archived_round = greatest(archived_round, $2), archive_tries = 0, archive_after = NULL
 			WHERE id = $1`, chat.ChatID, chat.Round)
+
 		return err
 	})
+
 	return pg.Fault("keep archive", err)
 }
 
@@ -73,6 +79,7 @@ func (db *Base) LongRunning(ctx context.Context, age time.Duration, limit int) (
 		ORDER  BY coalesce((SELECT max(a.created_at) FROM event_archives a WHERE a.session_id = c.session_id), c.created_at)
 		LIMIT  $2`, age, limit)
 	sessions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return sessions, pg.Fault("look for long chats", err)
 }
 

@@ -28,24 +28,58 @@ var entryColumns = `
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments, 'status', t.status,
 			'phase', t.phase, 'result', t.result, 'started_at', t.started_at, 'duration_ms', t.duration_ms, 'created_at', t.created_at,
 			'server_call_id', t.server_call_id, 'connections', t.connections,
-			'question', (SELECT json_build_object('id', q.id, 'questions', q.questions, 'source_loop', q.source_loop, 'state', q.state, 'answer', q.answer,
+			'question', (SELECT json_build_object('id', q.id, 'questions', q.questions, 'source_loop', q.source_loop, 'state', q.state,
+			    'answer', q.answer,
 			                                      'asked_at', q.asked_at, 'resolved_at', q.resolved_at)
 			             FROM questions q WHERE q.tool_call_id = t.id))
 		ORDER BY t.position), '[]'::json)
 	 FROM tool_calls t WHERE t.entry_id = e.id)`
 
 func scanEntry(row pgx.CollectableRow) (domain.EntryRecord, error) {
-	var e domain.EntryRecord
-	var calls json.RawMessage
-	err := row.Scan(&e.ID, &e.BranchID, &e.Sequence, &e.ParentID, &e.ChatID, &e.LoopID, &e.ParentForkToolCallID, &e.Kind, &e.Role,
-		&e.Status, &e.Step, &e.Blocks, &e.Parts, &e.Model, &e.InputTokens, &e.OutputTokens, &e.CacheRead, &e.CacheWrite, &e.Cost, &e.DurationMS, &e.ContextWindow,
-		&e.Deprecated, &e.DeprecatedOn, &e.FailureReason, &e.Compaction, &e.StartedAt, &e.EndedAt, &e.ReasoningField, &calls)
+	var (
+		e     domain.EntryRecord
+		calls json.RawMessage
+	)
+
+	err := row.Scan(
+		&e.ID,
+		&e.BranchID,
+		&e.Sequence,
+		&e.ParentID,
+		&e.ChatID,
+		&e.LoopID,
+		&e.ParentForkToolCallID,
+		&e.Kind,
+		&e.Role,
+		&e.Status,
+		&e.Step,
+		&e.Blocks,
+		&e.Parts,
+		&e.Model,
+		&e.InputTokens,
+		&e.OutputTokens,
+		&e.CacheRead,
+		&e.CacheWrite,
+		&e.Cost,
+		&e.DurationMS,
+		&e.ContextWindow,
+		&e.Deprecated,
+		&e.DeprecatedOn,
+		&e.FailureReason,
+		&e.Compaction,
+		&e.StartedAt,
+		&e.EndedAt,
+		&e.ReasoningField,
+		&calls,
+	)
 	if err != nil {
 		return e, err
 	}
+
 	if err := json.Unmarshal(calls, &e.Calls); err != nil {
 		return e, fmt.Errorf("read tool calls of %s: %w", e.ID, err)
 	}
+
 	return e, nil
 }
 
@@ -60,37 +94,46 @@ func (db *Base) SessionRecords(ctx context.Context, sessionID string, activeOnly
 		if err != nil {
 			return err
 		}
+
 		if err := frame(tree); err != nil {
 			return err
 		}
+
 		if activeOnly {
 			return eachEntry(ctx, tx, transcript.OnBranch("sequence > $2"), tree.ActiveBranchID, entry)
 		}
+
 		for _, branch := range tree.Branches {
 			err := eachEntry(ctx, tx, `(SELECT * FROM entries WHERE branch_id = $1 AND sequence > $2 OFFSET 0) e`, branch.ID, entry)
 			if err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return pg.Fault("read session", err)
 }
 
 func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.SessionTree, err error) {
-	err = tx.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&tree.ActiveBranchID)
+	err = tx.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1
+		AND deleted_at IS NULL`, sessionID).Scan(&tree.ActiveBranchID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return tree, domain.SessionNotFound(sessionID)
 	}
+
 	if err != nil {
 		return tree, err
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, forked_from_id, name, created_at
 		FROM   branches WHERE session_id = $1 ORDER BY created_at, id`, sessionID)
 	if tree.Branches, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.BranchRecord]); err != nil {
 		return tree, err
 	}
+
 	rows, _ = tx.Query(ctx, `
 		SELECT id, branch_id, trigger, mode, headless, output_schema, model, state, steps, input_tokens, output_tokens, cache_read_tokens,
 		       cache_write_tokens, cost_nano, uncosted_tokens, round,
@@ -99,10 +142,12 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.
 	if tree.Chats, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.ChatRecord]); err != nil {
 		return tree, err
 	}
+
 	rows, _ = tx.Query(ctx, `
 		SELECT id, branch_id, turn_id, chat_id, kind, sequence, label, snapshot_id, changed, added, deleted, bytes, complete, created_at
 		FROM   checkpoints WHERE session_id = $1 ORDER BY id`, sessionID)
 	tree.Checkpoints, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.CheckpointRecord])
+
 	return tree, err
 }
 
@@ -111,16 +156,19 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.
 func eachEntry(ctx context.Context, tx pgx.Tx, from, branchID string, yield func(domain.EntryRecord) error) error {
 	for after := int64(-1); ; {
 		rows, _ := tx.Query(ctx, `SELECT `+entryColumns+` FROM `+from+` ORDER BY e.sequence LIMIT $3`, branchID, after, entryPage)
+
 		page, err := pgx.CollectRows(rows, scanEntry)
 		if err != nil {
 			return err
 		}
+
 		for _, e := range page {
 			after = e.Sequence
 			if err := yield(e); err != nil {
 				return err
 			}
 		}
+
 		if len(page) < entryPage {
 			return nil
 		}

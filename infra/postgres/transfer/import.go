@@ -27,17 +27,21 @@ func (db *Base) FinishImport(ctx context.Context, in domain.ImportedSession) err
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.ErrFenced
 		}
+
 		w := &importWriter{ctx: ctx, tx: tx, session: in.Session.ID}
 		for _, part := range []func(domain.ImportedSession) error{w.head, w.frame, w.turns, w.points, w.besides} {
 			if err := part(in); err != nil {
 				return err
 			}
 		}
+
 		return w.flush()
 	})
+
 	return pg.Fault("import session", err)
 }
 
@@ -53,36 +57,56 @@ type importWriter struct {
 func (w *importWriter) queue(statement string, args pgx.NamedArgs) error {
 	args["session"] = w.session
 	w.batch.Queue(statement, args)
+
 	if w.batch.Len() < importBatch && w.bytes < importBatchBytes {
 		return nil
 	}
+
 	return w.flush()
 }
 
 func (w *importWriter) flush() error {
 	batch := w.batch
+
 	w.batch, w.bytes = pgx.Batch{}, 0
 	if batch.Len() == 0 {
 		return nil
 	}
+
 	return w.tx.SendBatch(w.ctx, &batch).Close()
 }
 
 func (w *importWriter) head(in domain.ImportedSession) error {
 	s := in.Session
+
 	disabled := s.DisableTools
 	if disabled == nil {
 		disabled = []string{}
 	}
+
 	return w.queue(`
-		INSERT INTO sessions (id, owner_id, intent, status, solution_id, biz_role_id, template_id, primary_skill_id, model, software_factory_id,
+		INSERT INTO sessions (id, owner_id, intent, status, solution_id, biz_role_id, template_id, primary_skill_id, model,
+		    software_factory_id,
 		                      mode, memory_enabled, is_persistent, disable_tools, setup, sandbox_uid, active_branch_id, intent_from_message)
 		VALUES (@session, @owner, @intent, @status, @solution, @role, @template, @skill, @model, @factory,
 		        @mode, @memory, @persistent, @disabled, @setup, @uid, @branch, @intent = '')`,
 		pgx.NamedArgs{
-			"owner": s.OwnerID, "intent": s.Intent, "status": s.Status, "solution": s.SolutionID, "role": s.BizRoleID, "template": s.TemplateID,
-			"skill": s.PrimarySkillID, "model": s.Model, "factory": s.SoftwareFactory, "mode": s.Mode, "memory": s.MemoryEnabled,
-			"persistent": s.Persistent, "disabled": disabled, "setup": s.Setup, "uid": s.SandboxUID, "branch": in.Tree.ActiveBranchID,
+			"owner":      s.OwnerID,
+			"intent":     s.Intent,
+			"status":     s.Status,
+			"solution":   s.SolutionID,
+			"role":       s.BizRoleID,
+			"template":   s.TemplateID,
+			"skill":      s.PrimarySkillID,
+			"model":      s.Model,
+			"factory":    s.SoftwareFactory,
+			"mode":       s.Mode,
+			"memory":     s.MemoryEnabled,
+			"persistent": s.Persistent,
+			"disabled":   disabled,
+			"setup":      s.Setup,
+			"uid":        s.SandboxUID,
+			"branch":     in.Tree.ActiveBranchID,
 		})
 }
 
@@ -92,28 +116,56 @@ func (w *importWriter) frame(in domain.ImportedSession) error {
 			INSERT INTO branches (id, session_id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, name, created_at)
 			VALUES (@id, @session, @parent, @fork, @next, @lineage, @reason, @name, @created)`,
 			pgx.NamedArgs{
-				"id": b.ID, "parent": b.ParentBranchID, "fork": b.ForkSequence, "next": b.NextSequence, "lineage": b.Lineage, "reason": b.Reason,
-				"name": b.Name, "created": b.CreatedAt,
+				"id":      b.ID,
+				"parent":  b.ParentBranchID,
+				"fork":    b.ForkSequence,
+				"next":    b.NextSequence,
+				"lineage": b.Lineage,
+				"reason":  b.Reason,
+				"name":    b.Name,
+				"created": b.CreatedAt,
 			}); err != nil {
 			return err
 		}
 	}
+
 	for _, c := range in.Tree.Chats {
 		if err := w.queue(`
-			INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, output_schema, model, state, steps, input_tokens, output_tokens,
-			                   cache_read_tokens, cache_write_tokens, cost_nano, uncosted_tokens, round, archived_round, waiting_reason, started_at, finish_reason, error_code, error_message, ended_at, created_at)
+			INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, output_schema, model, state, steps, input_tokens,
+			    output_tokens,
+			                   cache_read_tokens, cache_write_tokens, cost_nano, uncosted_tokens, round, archived_round,
+			                       waiting_reason, started_at, finish_reason, error_code, error_message, ended_at, created_at)
 			VALUES (@id, @session, @branch, @trigger, @mode, @headless, @schema, @model, @state, @steps, @input, @output,
-			        @read, @written, @cost, @uncosted, @round, @round, CASE WHEN @state = 'parked' THEN 'question' ELSE 'none' END, @started, @reason, @code, @message, @ended, @created)`,
+			        @read, @written, @cost, @uncosted, @round, @round, CASE WHEN @state = 'parked' THEN 'question'
+			            ELSE 'none' END, @started, @reason, @code, @message, @ended, @created)`,
 			pgx.NamedArgs{
-				"id": c.ID, "branch": c.BranchID, "trigger": c.Trigger, "mode": c.Mode, "headless": c.Headless, "schema": pg.NullIfEmpty(c.OutputSchema),
-				"model": c.Model, "state": c.State, "steps": c.Steps, "input": c.InputTokens, "output": c.OutputTokens, "round": c.Round,
-				"read": c.CacheRead, "written": c.CacheWrite, "cost": c.Cost, "uncosted": c.Uncosted,
-				"started": c.StartedAt, "reason": c.FinishReason, "code": c.ErrorCode, "message": c.ErrorMessage, "ended": c.EndedAt,
-				"created": c.CreatedAt,
+				"id":       c.ID,
+				"branch":   c.BranchID,
+				"trigger":  c.Trigger,
+				"mode":     c.Mode,
+				"headless": c.Headless,
+				"schema":   pg.NullIfEmpty(c.OutputSchema),
+				"model":    c.Model,
+				"state":    c.State,
+				"steps":    c.Steps,
+				"input":    c.InputTokens,
+				"output":   c.OutputTokens,
+				"round":    c.Round,
+				"read":     c.CacheRead,
+				"written":  c.CacheWrite,
+				"cost":     c.Cost,
+				"uncosted": c.Uncosted,
+				"started":  c.StartedAt,
+				"reason":   c.FinishReason,
+				"code":     c.ErrorCode,
+				"message":  c.ErrorMessage,
+				"ended":    c.EndedAt,
+				"created":  c.CreatedAt,
 			}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -121,15 +173,18 @@ func (w *importWriter) turns(in domain.ImportedSession) error {
 	if err := in.Entries(w.turn); err != nil {
 		return err
 	}
+
 	for _, b := range in.Tree.Branches {
 		if b.ForkedFromID == nil {
 			continue
 		}
+
 		if err := w.queue(`UPDATE branches SET forked_from_id = @entry WHERE id = @id AND session_id = @session`,
 			pgx.NamedArgs{"id": b.ID, "entry": b.ForkedFromID}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -138,31 +193,60 @@ func (w *importWriter) turn(e domain.EntryRecord) error {
 	for _, block := range e.Blocks {
 		w.bytes += len(block.Content)
 	}
+
 	for _, part := range e.Parts {
 		w.bytes += len(part.Text)
 	}
+
 	if err := w.queue(`
-		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, parent_fork_tool_call_id, kind, role, status, step,
-		                     attempt, max_attempt, blocks, parts, model, input_tokens, output_tokens, duration_ms, context_window, deprecated_on,
-		                     failure_reason, compaction, started_at, ended_at, reasoning_field, cache_read_tokens, cache_write_tokens, cost_nano)
+		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, parent_fork_tool_call_id, kind, role,
+		    status, step,
+		                     attempt, max_attempt, blocks, parts, model, input_tokens, output_tokens, duration_ms, context_window,
+		                         deprecated_on,
+		                     failure_reason, compaction, started_at, ended_at, reasoning_field, cache_read_tokens, cache_write_tokens,
+		                         cost_nano)
 		VALUES (@id, @session, @branch, @sequence, @parent, @chat, @loop, @fork, @kind, @role, @status, @step,
-		        1, 1, @blocks, @parts, @model, @input, @output, @duration, @window, @deprecated, @failure, @compaction, @started, @ended, @reasoning,
+		        1, 1, @blocks, @parts, @model, @input, @output, @duration, @window, @deprecated, @failure, @compaction, @started,
+		            @ended, @reasoning,
 		        @read, @written, @cost)`,
 		pgx.NamedArgs{
-			"id": e.ID, "branch": e.BranchID, "sequence": e.Sequence, "parent": e.ParentID, "chat": e.ChatID, "loop": e.LoopID,
-			"fork": e.ParentForkToolCallID, "kind": e.Kind, "role": e.Role, "status": e.Status, "step": e.Step, "blocks": e.Blocks,
-			"parts": nullParts(e.Parts), "model": e.Model, "input": e.InputTokens, "output": e.OutputTokens, "duration": e.DurationMS,
-			"window": e.ContextWindow, "deprecated": deprecatedOn(e), "failure": e.FailureReason, "compaction": pg.NullIfEmpty(e.Compaction),
-			"started": e.StartedAt, "ended": e.EndedAt, "reasoning": e.ReasoningField,
-			"read": e.CacheRead, "written": e.CacheWrite, "cost": e.Cost,
+			"id":         e.ID,
+			"branch":     e.BranchID,
+			"sequence":   e.Sequence,
+			"parent":     e.ParentID,
+			"chat":       e.ChatID,
+			"loop":       e.LoopID,
+			"fork":       e.ParentForkToolCallID,
+			"kind":       e.Kind,
+			"role":       e.Role,
+			"status":     e.Status,
+			"step":       e.Step,
+			"blocks":     e.Blocks,
+			"parts":      nullParts(e.Parts),
+			"model":      e.Model,
+			"input":      e.InputTokens,
+			"output":     e.OutputTokens,
+			"duration":   e.DurationMS,
+			"window":     e.ContextWindow,
+			"deprecated": deprecatedOn(e),
+			"failure":    e.FailureReason,
+			"compaction": pg.NullIfEmpty(e.Compaction),
+			"started":    e.StartedAt,
+			"ended":      e.EndedAt,
+			"reasoning":  e.ReasoningField,
+			"read":       e.CacheRead,
+			"written":    e.CacheWrite,
+			"cost":       e.Cost,
 		}); err != nil {
 		return err
 	}
+
 	for position, call := range e.Calls {
 		if err := w.call(e, position, call); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -172,15 +256,18 @@ func deprecatedOn(e domain.EntryRecord) []string {
 	if e.Deprecated && len(e.DeprecatedOn) == 0 {
 		return []string{e.BranchID}
 	}
+
 	return e.DeprecatedOn
 }
 
 func (w *importWriter) call(e domain.EntryRecord, position int, call domain.CallRecord) error {
 	w.bytes += len(call.Arguments) + len(call.Result)
 	if err := w.queue(`
-		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, attempt, result,
+		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase,
+		    attempt, result,
 		                        started_at, duration_ms, created_at, server_call_id, connections)
-		VALUES (@id, @session, @chat, @entry, @position, @tool, @display, @arguments, @status, @phase, 1, @result, @started, @duration, @created,
+		VALUES (@id, @session, @chat, @entry, @position, @tool, @display, @arguments, @status, @phase, 1, @result, @started, @duration,
+		    @created,
 		        @server, @connections)`,
 		pgx.NamedArgs{
 			"id": call.ID, "chat": e.ChatID, "entry": e.ID, "position": position, "tool": call.ToolName, "display": call.DisplayName,
@@ -190,17 +277,32 @@ func (w *importWriter) call(e domain.EntryRecord, position int, call domain.Call
 		}); err != nil || call.Question == nil {
 		return err
 	}
+
 	q := call.Question
+
 	questions := q.Questions
 	if len(questions) == 0 {
 		questions = json.RawMessage("[]")
 	}
+
 	return w.queue(`
-		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, state, answer, asked_at, resolved_at)
+		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, state, answer,
+		    asked_at, resolved_at)
 		VALUES (@id, @session, @chat, @entry, @call, @loop, @questions, @source, @state, @answer, @asked, @resolved)`,
 		pgx.NamedArgs{
-			"id": q.ID, "chat": e.ChatID, "entry": e.ID, "call": call.ID, "loop": e.LoopID, "questions": questions,
-			"source": pg.NullIfEmpty(q.SourceLoop), "state": q.State, "answer": pg.NullIfEmpty(q.Answer), "asked": q.AskedAt, "resolved": q.ResolvedAt,
+			"id":        q.ID,
+			"chat":      e.ChatID,
+			"entry":     e.ID,
+			"call":      call.ID,
+			"loop":      e.LoopID,
+			"questions": questions,
+			"source": pg.NullIfEmpty(
+				q.SourceLoop,
+			),
+			"state":    q.State,
+			"answer":   pg.NullIfEmpty(q.Answer),
+			"asked":    q.AskedAt,
+			"resolved": q.ResolvedAt,
 		})
 }
 
@@ -209,19 +311,33 @@ func (w *importWriter) call(e domain.EntryRecord, position int, call domain.Call
 func (w *importWriter) points(in domain.ImportedSession) error {
 	for _, k := range in.Tree.Checkpoints {
 		if err := w.queue(`
-			INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, label, state, snapshot_id, changed, added, deleted,
+			INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, label, state, snapshot_id, changed,
+			    added, deleted,
 			                         bytes, complete, failure, created_at, captured_at)
 			VALUES (@id, @session, @branch, @turn, @chat, @kind, @sequence, @label,
-			        CASE WHEN @snapshot::text IS NULL THEN 'failed' ELSE 'captured' END, @snapshot, @changed, @added, @deleted, @bytes, @complete,
+			        CASE WHEN @snapshot::text IS NULL THEN 'failed' ELSE 'captured' END, @snapshot, @changed, @added, @deleted, @bytes,
+			            @complete,
 			        CASE WHEN @snapshot::text IS NULL THEN 'its files were not in the archive' END, @created, @created)`,
 			pgx.NamedArgs{
-				"id": k.ID, "branch": k.BranchID, "turn": k.TurnID, "chat": k.ChatID, "kind": k.Kind, "sequence": k.Sequence, "label": k.Label,
-				"snapshot": k.SnapshotID, "changed": k.Changed, "added": k.Added, "deleted": k.Deleted, "bytes": k.Bytes, "complete": k.Complete,
-				"created": k.CreatedAt,
+				"id":       k.ID,
+				"branch":   k.BranchID,
+				"turn":     k.TurnID,
+				"chat":     k.ChatID,
+				"kind":     k.Kind,
+				"sequence": k.Sequence,
+				"label":    k.Label,
+				"snapshot": k.SnapshotID,
+				"changed":  k.Changed,
+				"added":    k.Added,
+				"deleted":  k.Deleted,
+				"bytes":    k.Bytes,
+				"complete": k.Complete,
+				"created":  k.CreatedAt,
 			}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -230,11 +346,14 @@ func (w *importWriter) besides(in domain.ImportedSession) error {
 	if err := w.tasks(in.Tasks); err != nil {
 		return err
 	}
+
 	if len(in.Extra) > 2 {
-		if err := w.queue(`INSERT INTO session_extras (session_id, extra) VALUES (@session, @extra)`, pgx.NamedArgs{"extra": in.Extra}); err != nil {
+		if err := w.queue(`INSERT INTO session_extras (session_id, extra)
+			VALUES (@session, @extra)`, pgx.NamedArgs{"extra": in.Extra}); err != nil {
 			return err
 		}
 	}
+
 	for _, part := range in.Events {
 		if err := w.queue(`
 			INSERT INTO event_archives (session_id, from_seq, upto_seq, key, events) VALUES (@session, @from, @upto, @key, @events)`,
@@ -242,6 +361,7 @@ func (w *importWriter) besides(in domain.ImportedSession) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -251,11 +371,13 @@ func (w *importWriter) tasks(list []domain.SessionTask) error {
 	for _, t := range list {
 		ids[t.ID] = domain.NewID()
 	}
+
 	for i, t := range list {
 		before := make([]string, len(t.BlockedBy))
 		for j, id := range t.BlockedBy {
 			before[j] = ids[id]
 		}
+
 		if err := w.queue(`
 			INSERT INTO session_tasks (id, session_id, subject, description, status, owner, blocked_by, position, created_at, updated_at)
 			VALUES (@id, @session, @subject, @description, @status, @owner, @blocked_by, @position, @created, @updated)`,
@@ -266,5 +388,6 @@ func (w *importWriter) tasks(list []domain.SessionTask) error {
 			return err
 		}
 	}
+
 	return nil
 }

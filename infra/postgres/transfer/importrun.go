@@ -30,13 +30,16 @@ func (db *Base) BeginUpload(ctx context.Context, sessionID, ownerID string, most
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('imports/' || $1, 0))`, ownerID); err != nil {
 			return err
 		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO imports (session_id, owner_id, sandbox_uid)
 			SELECT $1, $2, nextval('sandbox_uids')
 			WHERE  (SELECT count(*) FROM imports WHERE owner_id = $2 AND state IN ('uploading', 'running')) < $3`, sessionID, ownerID, most)
 		begun = tag.RowsAffected() == 1
+
 		return err
 	})
+
 	return begun, pg.Fault("begin the upload of an import", err)
 }
 
@@ -47,6 +50,7 @@ func (db *Base) AddUploadPart(ctx context.Context, sessionID string, size int64)
 	if err == nil && tag.RowsAffected() == 0 {
 		return importLost()
 	}
+
 	return pg.Fault("note a part of an import", err)
 }
 
@@ -69,6 +73,7 @@ func (db *Base) StartImport(ctx context.Context, in domain.ImportRequest, sum []
 		tag, err := db.Pool.Exec(ctx, `
 			UPDATE imports SET state = 'running', options = $2, request_key = nullif($3, ''), request_sum = $4, changed_at = now()
 			WHERE  session_id = $1 AND state = 'uploading'`, id, in.Options, in.Key, sum)
+
 		conflict, refused := errors.AsType[*pgconn.PgError](err)
 		switch {
 		case err == nil && tag.RowsAffected() == 0:
@@ -78,13 +83,16 @@ func (db *Base) StartImport(ctx context.Context, in domain.ImportRequest, sum []
 		case !refused || conflict.Code != pg.UniqueViolation:
 			return "", pg.Fault("start an import", err)
 		}
+
 		first, same, err := db.importOf(ctx, id, in.Key, sum)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // it has failed just now, and the key is free
 		}
+
 		if err == nil && !same {
 			err = domain.Newf(domain.Conflict, "idempotency_key_reused", "this Idempotency-Key was used for another request")
 		}
+
 		return first, pg.Fault("join an import", err)
 	}
 }
@@ -93,9 +101,11 @@ func (db *Base) StartImport(ctx context.Context, in domain.ImportRequest, sum []
 // whether it is of the same archive and options.
 func (db *Base) importOf(ctx context.Context, uploadID, key string, sum []byte) (sessionID string, same bool, err error) {
 	var its []byte
+
 	err = db.Pool.QueryRow(ctx, `
 		SELECT i.session_id, i.request_sum FROM imports i JOIN imports u ON u.owner_id = i.owner_id
 		WHERE  u.session_id = $1 AND i.request_key = $2`, uploadID, key).Scan(&sessionID, &its)
+
 	return sessionID, bytes.Equal(its, sum), err
 }
 
@@ -105,10 +115,12 @@ func (db *Base) AttemptImport(ctx context.Context, sessionID string) (domain.Imp
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE imports SET attempt = attempt + CASE WHEN state = 'running' THEN 1 ELSE 0 END
 		WHERE  session_id = $1 RETURNING `+importColumns, sessionID)
+
 	in, err := pgx.CollectExactlyOneRow(rows, scanImport)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return in, importNotFound(sessionID)
 	}
+
 	return in, pg.Fault("begin an attempt at an import", err)
 }
 
@@ -120,12 +132,14 @@ func importNotFound(id string) error {
 // running import.
 func (db *Base) CheckImport(ctx context.Context, in domain.Import) error {
 	var current bool
+
 	err := db.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM imports WHERE session_id = $1 AND attempt = $2 AND state = 'running')`,
 		in.SessionID, in.Attempt).Scan(&current)
 	if err == nil && !current {
 		return domain.ErrFenced
 	}
+
 	return pg.Fault("check the attempt at an import", err)
 }
 
@@ -139,15 +153,20 @@ func (db *Base) FailImport(ctx context.Context, in domain.Import, cause *domain.
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.ErrFenced
 	}
+
 	return pg.Fault("fail an import", err)
 }
 
 // ImportResult returns what an import came to, or the error with which it failed.
 // Done is false while it runs.
 func (db *Base) ImportResult(ctx context.Context, sessionID string) (from domain.ImportedFrom, done bool, err error) {
-	var state domain.ImportState
-	var result *domain.ImportedFrom
+	var (
+		state  domain.ImportState
+		result *domain.ImportedFrom
+	)
+
 	failed := &domain.Error{}
+
 	err = db.Pool.QueryRow(ctx, `
 		SELECT state, imported_from, coalesce(error_kind, 'conflict'), coalesce(error_code, 'import_lost'), coalesce(error, '')
 		FROM   imports WHERE session_id = $1`, sessionID).Scan(&state, &result, &failed.Kind, &failed.Code, &failed.Message)
@@ -161,6 +180,7 @@ func (db *Base) ImportResult(ctx context.Context, sessionID string) (from domain
 	case state == domain.ImportFailed:
 		return from, true, failed
 	}
+
 	return from, false, nil
 }
 
@@ -172,6 +192,7 @@ func (db *Base) LostImports(ctx context.Context, age time.Duration, after string
 		WHERE  state = 'running' AND session_id > $2 AND changed_at < now() - $1::interval
 		ORDER  BY session_id LIMIT $3`, age, after, importsAtOnce)
 	list, err := pgx.CollectRows(rows, scanImport)
+
 	return list, pg.Fault("list imports that were not finished", err)
 }
 
@@ -183,6 +204,7 @@ func (db *Base) AbandonUploads(ctx context.Context, age time.Duration) ([]string
 		SET    state = 'failed', error_kind = 'conflict', error_code = 'import_lost', error = 'the upload was abandoned', changed_at = now()
 		WHERE  state = 'uploading' AND changed_at < now() - $1::interval RETURNING session_id`, age)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return list, pg.Fault("abandon uploads", err)
 }
 
@@ -192,6 +214,7 @@ func (db *Base) EndedImports(ctx context.Context, age time.Duration) ([]domain.I
 		SELECT `+importColumns+` FROM imports
 		WHERE  state IN ('done', 'failed') AND changed_at < now() - $1::interval ORDER BY changed_at LIMIT $2`, age, importsAtOnce)
 	list, err := pgx.CollectRows(rows, scanImport)
+
 	return list, pg.Fault("list imports that ended", err)
 }
 

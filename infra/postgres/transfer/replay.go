@@ -28,18 +28,23 @@ func (db *Base) CreateReplay(ctx context.Context, in domain.NewReplay) error {
 		if err != nil {
 			return err
 		}
+
 		if tag.RowsAffected() == 0 {
 			return domain.SessionNotFound(in.Source.ID)
 		}
+
 		if _, err := tx.Exec(ctx, `INSERT INTO branches (id, session_id) VALUES ($1, $2)`, in.BranchID, in.SessionID); err != nil {
 			return err
 		}
+
 		_, err = tx.Exec(ctx, `
 			INSERT INTO replays (session_id, source_session_id, speed, status, script, total, snapshot_id)
 			VALUES ($1, $2, $3, 'playing', $4, $5, nullif($6, ''))`,
 			in.SessionID, in.Source.ID, in.Speed, in.Script, in.Total, in.Snapshot)
+
 		return err
 	})
+
 	return pg.Fault("make replay", err)
 }
 
@@ -47,10 +52,23 @@ const claimColumns = `session_id, source_session_id, attempt, status, speed, pos
 
 func scanClaim(row pgx.Row) (domain.ReplayClaim, error) {
 	var c domain.ReplayClaim
-	err := row.Scan(&c.SessionID, &c.SourceID, &c.Attempt, &c.Status, &c.Speed, &c.Position, &c.Total, &c.Script, &c.SnapshotID, &c.FilesOwed)
+
+	err := row.Scan(
+		&c.SessionID,
+		&c.SourceID,
+		&c.Attempt,
+		&c.Status,
+		&c.Speed,
+		&c.Position,
+		&c.Total,
+		&c.Script,
+		&c.SnapshotID,
+		&c.FilesOwed,
+	)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, errNoReplay()
 	}
+
 	return c, err
 }
 
@@ -62,6 +80,7 @@ func errNoReplay() *domain.Error {
 func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (domain.ReplayClaim, error) {
 	claim, err := scanClaim(db.Pool.QueryRow(ctx, `
 		UPDATE replays SET attempt = attempt + 1, alive_at = now() WHERE session_id = $1 RETURNING `+claimColumns, sessionID))
+
 	return claim, pg.Fault("claim replay", err)
 }
 
@@ -78,6 +97,7 @@ func (db *Base) StaleReplays(ctx context.Context, age time.Duration) ([]string, 
 		SELECT r.session_id FROM replays r JOIN sessions s ON s.id = r.session_id
 		WHERE  (r.status = 'playing' OR r.files_owed) AND r.alive_at < now() - $1::interval AND s.deleted_at IS NULL`, age)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
 	return list, pg.Fault("look for stale replays", err)
 }
 
@@ -87,7 +107,9 @@ func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sess
 	if err != nil {
 		return session, domain.ReplayClaim{}, err
 	}
+
 	claim, err := scanClaim(tx.QueryRow(ctx, `SELECT `+claimColumns+` FROM replays WHERE session_id = $1 FOR UPDATE`, sessionID))
+
 	return session, claim, err
 }
 
@@ -96,32 +118,40 @@ func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sess
 // replaced, or whose replay was paused or handed over, is fenced.
 func (s *Store) PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.ReplayClaim, error) {
 	var claim domain.ReplayClaim
+
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, found, err := lockReplay(ctx, tx, in.SessionID, "")
 		if err != nil {
 			return err
 		}
+
 		if claim = found; claim.Status != domain.ReplayPlaying || claim.Attempt != in.Attempt || claim.Position != in.From {
 			return domain.ErrFenced
 		}
+
 		player := stepPlayer{Tx: tx, session: session, text: in.Text}
 		for _, step := range in.Steps {
 			if err := player.play(ctx, step); err != nil {
 				return err
 			}
+
 			if step.Files != "" {
 				claim.SnapshotID = step.Files
 			}
 		}
+
 		if err := player.keepText(ctx); err != nil {
 			return err
 		}
+
 		claim.Position += len(in.Steps)
 		_, err = tx.Exec(ctx, `
 			UPDATE replays SET position = $2, snapshot_id = nullif($3, ''), alive_at = now() WHERE session_id = $1`,
 			in.SessionID, claim.Position, claim.SnapshotID)
+
 		return err
 	})
+
 	return claim, pg.Fault("play replay", err)
 }
 
@@ -133,9 +163,12 @@ func (s *Store) PauseReplay(ctx context.Context, sessionID string, attempt int) 
 		if err != nil || claim.Status != domain.ReplayPlaying || claim.Attempt != attempt {
 			return err
 		}
+
 		_, err = conversation.PausePlayback(ctx, tx, session)
+
 		return err
 	})
+
 	return pg.Fault("pause replay", err)
 }
 
@@ -146,16 +179,20 @@ func (s *Store) FinishReplay(ctx context.Context, sessionID string, attempt int)
 		if err != nil {
 			return err
 		}
+
 		if claim.Status != domain.ReplayPlaying || claim.Attempt != attempt {
 			return domain.ErrFenced
 		}
+
 		if err := conversation.ClosePlayback(ctx, tx, session); err != nil {
 			return err
 		}
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE replays SET status = 'finished', files_owed = true, alive_at = now() WHERE session_id = $1`, sessionID); err != nil {
 			return err
 		}
+
 		return sessions.EmitUpdated(ctx, tx, sessionID)
 	})
 }
@@ -168,6 +205,7 @@ func (db *Base) SetReplaySpeed(ctx context.Context, ownerID, sessionID string, s
 	if err == nil && tag.RowsAffected() == 0 {
 		return errNoReplay()
 	}
+
 	return pg.Fault("change replay's speed", err)
 }
 
@@ -180,17 +218,20 @@ func (s *Store) HandOverReplay(ctx context.Context, ownerID, sessionID string) e
 		if err != nil || claim.Status == domain.ReplayAutonomous {
 			return err
 		}
+
 		if claim.Status == domain.ReplayPlaying {
 			if err := conversation.ClosePlayback(ctx, tx, session); err != nil {
 				return err
 			}
 		}
+
 		owed := claim.FilesOwed || claim.Status != domain.ReplayFinished // a finished one has them
 		if _, err := tx.Exec(ctx, `
 			UPDATE replays SET status = 'autonomous', handed_over_at = now(), files_owed = $2, alive_at = now() WHERE session_id = $1`,
 			sessionID, owed); err != nil {
 			return err
 		}
+
 		return sessions.EmitUpdated(ctx, tx, sessionID)
 	})
 }
@@ -204,9 +245,11 @@ func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was domain.Rep
 		if err != nil {
 			return err
 		}
+
 		if claim.Status != was.Status || claim.Position != was.Position || claim.Script != was.Script || claim.FilesOwed {
 			return domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the replay has just changed; try again")
 		}
+
 		var used bool
 		if err := tx.QueryRow(ctx, `
 			SELECT EXISTS (SELECT 1 FROM chats WHERE session_id = $1 AND trigger <> 'replay')
@@ -214,15 +257,18 @@ func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was domain.Rep
 			        WHERE s.id = $1 AND b.session_id = $1 ORDER BY b.created_at, b.id LIMIT 1)`, was.SessionID).Scan(&used); err != nil {
 			return err
 		}
+
 		if used {
 			return domain.Newf(domain.Conflict, domain.CodeReplayOver, "the session was used since its replay was handed over")
 		}
+
 		if _, err := tx.Exec(ctx, `
 			UPDATE replays SET status = 'playing', handed_over_at = NULL, script = $2, position = $3, total = $4, attempt = attempt + 1,
 			       alive_at = now()
 			WHERE  session_id = $1`, was.SessionID, script, position, total); err != nil {
 			return err
 		}
+
 		return sessions.EmitUpdated(ctx, tx, was.SessionID)
 	})
 }
@@ -234,12 +280,16 @@ func (db *Base) ReplayFilesCopied(ctx context.Context, sessionID string) error {
 		if _, err := tx.Exec(ctx, `
 			UPDATE checkpoints k SET snapshot_id = k.session_id || '.' || split_part(k.snapshot_id, '.', 2)
 			FROM   replays r
-			WHERE  k.session_id = $1 AND r.session_id = $1 AND split_part(k.snapshot_id, '.', 1) = r.source_session_id`, sessionID); err != nil {
+			WHERE  k.session_id = $1 AND r.session_id = $1
+			    AND split_part(k.snapshot_id, '.', 1) = r.source_session_id`, sessionID); err != nil {
 			return err
 		}
+
 		_, err := tx.Exec(ctx, `UPDATE replays SET files_owed = false WHERE session_id = $1`, sessionID)
+
 		return err
 	})
+
 	return pg.Fault("note the copied files", err)
 }
 
@@ -249,12 +299,15 @@ func (db *Base) ReplayPair(ctx context.Context, sessionID string) (replay, sourc
 	if replay, err = sessions.ByID(ctx, db.Pool, sessionID); err != nil {
 		return replay, source, false, err
 	}
+
 	if replay.Replay == nil {
 		return replay, source, false, errNoReplay()
 	}
+
 	source, err = sessions.ByID(ctx, db.Pool, replay.Replay.SourceSessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return replay, source, false, nil
 	}
+
 	return replay, source, err == nil, err
 }

@@ -75,16 +75,21 @@ func (p stepPlayer) play(ctx context.Context, step domain.ReplayStep) error {
 			return fmt.Errorf("replay %s: checkpoint: %w", p.session.ID, err)
 		}
 	}
+
 	if step.Name == domain.ReplayCut || step.Name == domain.ReplayBatch {
 		return nil
 	}
+
 	var e playedEvent
 	if err := json.Unmarshal(step.Data, &e); err != nil {
 		return fmt.Errorf("replay %s: step %s: %w", p.session.ID, step.Name, err)
 	}
+
 	var err error
+
 	data := step.Data
 	summary := false // the session's summary changes with this step
+
 	switch step.Name {
 	case domain.EventChatStart:
 		summary, err = true, p.chatStart(ctx, step.ChatID, e)
@@ -103,15 +108,19 @@ func (p stepPlayer) play(ctx context.Context, step domain.ReplayStep) error {
 	case domain.EventSessionCompacted:
 		data, err = p.compacted(ctx, step, e)
 	}
+
 	if err != nil {
 		return fmt.Errorf("replay %s: play %s: %w", p.session.ID, step.Name, err)
 	}
+
 	p.Add(domain.Event{
 		ID: domain.NewID(), SessionID: p.session.ID, ChatID: step.ChatID, Name: step.Name, At: time.Now().UTC(), Data: data,
 	})
+
 	if summary {
 		return sessions.EmitUpdated(ctx, p.Tx, p.session.ID)
 	}
+
 	return nil
 }
 
@@ -122,6 +131,7 @@ func (p stepPlayer) checkpoint(ctx context.Context, step domain.ReplayStep) erro
 	if k.SnapshotID == nil {
 		return nil
 	}
+
 	_, err := p.Exec(ctx, `
 		INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, label, state, snapshot_id,
 		                         changed, added, deleted, bytes, complete, captured_at)
@@ -133,6 +143,7 @@ func (p stepPlayer) checkpoint(ctx context.Context, step domain.ReplayStep) erro
 			"id": k.ID, "session": p.session.ID, "branch": p.session.BranchID, "kind": k.Kind, "label": k.Label, "snapshot": k.SnapshotID,
 			"changed": k.Changed, "added": k.Added, "deleted": k.Deleted, "bytes": k.Bytes, "complete": k.Complete, "turn": k.TurnID,
 		})
+
 	return err
 }
 
@@ -147,15 +158,28 @@ func (p stepPlayer) chatStart(ctx context.Context, chatID string, e playedEvent)
 		if err := conversation.EndWaitingPlayback(ctx, p, p.session.ID); err != nil { // a message came instead of an answer
 			return err
 		}
-		if _, err := p.Exec(ctx, `
-			INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, model, state, workflow_id, round, waiting_reason, started_at)
+
+		if _, err := p.Exec(
+			ctx,
+			`
+			INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, model, state, workflow_id, round, waiting_reason,
+			    started_at)
 			VALUES ($1, $2, $3, 'replay', $4, $5, $6, 'running', $7, 1, 'model', now())`,
-			chatID, p.session.ID, p.session.BranchID, e.Mode, e.Headless, p.session.Model, durable.ReplayWorkflowID(p.session.ID)); err != nil {
+			chatID,
+			p.session.ID,
+			p.session.BranchID,
+			e.Mode,
+			e.Headless,
+			p.session.Model,
+			durable.ReplayWorkflowID(p.session.ID),
+		); err != nil {
 			return err
 		}
 	}
+
 	_, err := p.Exec(ctx, `
 		UPDATE sessions SET active_chat_id = $2, status = 'running', updated_at = now() WHERE id = $1`, p.session.ID, chatID)
+
 	return err
 }
 
@@ -164,10 +188,12 @@ func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) e
 	if e.Error != nil {
 		failed = *e.Error
 	}
+
 	state := "ended"
 	if e.FinishReason == domain.FinishAwaitingAnswer {
 		state = "parked"
 	}
+
 	if _, err := p.Exec(ctx, `
 		UPDATE chats SET state = $3, ended_at = CASE WHEN $3 = 'ended' THEN now() END, finish_reason = $4, steps = $5,
 		       input_tokens = $6, output_tokens = $7, cache_read_tokens = $10, cache_write_tokens = $11, cost_nano = $12,
@@ -178,9 +204,11 @@ func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) e
 		e.Usage.CacheReadTokens, e.Usage.CacheWriteTokens, e.Usage.Cost, e.Usage.UncostedTokens); err != nil {
 		return err
 	}
+
 	_, err := p.Exec(ctx, `
 		UPDATE sessions SET active_chat_id = NULL, status = $2, updated_at = now() WHERE id = $1`,
 		p.session.ID, e.FinishReason.SessionStatus())
+
 	return err
 }
 
@@ -189,21 +217,27 @@ func (p stepPlayer) turnStart(ctx context.Context, step domain.ReplayStep, e pla
 	if err := json.Unmarshal(step.Data, &own); err != nil {
 		return nil, err
 	}
+
 	if step.Entry == nil {
 		step.Entry = &domain.ReplayEntry{}
 	}
+
 	sequence, err := conversation.NextSequence(ctx, p, p.session.BranchID)
 	if err != nil {
 		return nil, err
 	}
+
 	if own.Blocks == nil {
 		own.Blocks = []domain.Block{}
 	}
+
 	own.Sequence = sequence
+
 	err = p.QueryRow(ctx, `
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, parent_fork_tool_call_id, kind, role, status,
 		                     step, attempt, blocks, parts, model, context_window, deprecated_on, reasoning_field)
-		VALUES ($2, $3, $1, $4, `+playedParent+`, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $15, CASE WHEN $16 THEN ARRAY[$1] END, $17)
+		VALUES ($2, $3, $1, $4, `+playedParent+`, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $15, CASE
+			WHEN $16 THEN ARRAY[$1] END, $17)
 		RETURNING started_at`,
 		p.session.BranchID, own.TurnID, p.session.ID, sequence, step.ChatID, own.LoopID, own.ParentForkToolCallID, own.Kind, own.Role,
 		own.Status, step.Entry.Step, own.Blocks, nullParts(step.Entry.Parts), own.Model, step.Entry.ContextWindow, step.Entry.Deprecated,
@@ -212,6 +246,7 @@ func (p stepPlayer) turnStart(ctx context.Context, step domain.ReplayStep, e pla
 	if err != nil {
 		return nil, err
 	}
+
 	return json.Marshal(own)
 }
 
@@ -220,12 +255,16 @@ func (p stepPlayer) compacted(ctx context.Context, step domain.ReplayStep, e pla
 	if e.Turn == nil || step.Entry == nil {
 		return step.Data, nil
 	}
+
 	t := e.Turn
+
 	sequence, err := conversation.NextSequence(ctx, p, p.session.BranchID)
 	if err != nil {
 		return nil, err
 	}
+
 	t.Sequence = sequence
+
 	err = p.QueryRow(ctx, `
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, kind, role, status, step, attempt, blocks,
 		                     model, context_window, compaction, ended_at)
@@ -236,6 +275,7 @@ func (p stepPlayer) compacted(ctx context.Context, step domain.ReplayStep, e pla
 	if err != nil {
 		return nil, err
 	}
+
 	return json.Marshal(map[string]any{"turn": t})
 }
 
@@ -249,12 +289,14 @@ func (p stepPlayer) turnEnd(ctx context.Context, e playedEvent) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = p.Exec(ctx, `
 		UPDATE chats c SET input_tokens = c.input_tokens + $2, output_tokens = c.output_tokens + $3,
 		       cache_read_tokens = c.cache_read_tokens + $4, cache_write_tokens = c.cache_write_tokens + $5, cost_nano = c.cost_nano + $6,
 		       steps = greatest(c.steps, e.step)
 		FROM   entries e WHERE e.id = $1 AND c.id = e.chat_id AND e.role = 'assistant' AND e.loop_id = 'root'`,
 		e.TurnID, e.Usage.InputTokens, e.Usage.OutputTokens, e.Usage.CacheReadTokens, e.Usage.CacheWriteTokens, e.Usage.Cost)
+
 	return err
 }
 
@@ -263,12 +305,14 @@ func (p stepPlayer) patch(ctx context.Context, step domain.ReplayStep, e playedE
 	case e.PatchType == domain.PatchAddToolCall && e.ToolCall != nil:
 		call := *e.ToolCall
 		call.ServerCallID = step.ServerCallID
+
 		return p.addCall(ctx, step.ChatID, e.TurnID, call)
 	case e.PatchType == domain.PatchToolResult:
 		_, err := p.Exec(ctx, `
 			UPDATE tool_calls SET status = $3, result = $4, duration_ms = $5, connections = $6, phase = 'finished'
 			WHERE  id = $1 AND session_id = $2`,
 			e.ToolCallID, p.session.ID, e.Status, e.Result, e.DurationMS, pg.NullIfEmpty(usable(e.Connections)))
+
 		return err
 	default:
 		return nil // text is kept once for all steps; the rest leaves no trace
@@ -281,40 +325,58 @@ func usable(connections []domain.Connection) []domain.Connection {
 	if !domain.ConnectionsUsable(connections) {
 		return nil
 	}
+
 	return connections
 }
 
 func (p stepPlayer) addCall(ctx context.Context, chatID, turnID string, call domain.ToolCall) error {
-	if _, err := p.Exec(ctx, `
+	if _, err := p.Exec(
+		ctx,
+		`
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, attempt,
 		                        server_call_id)
 		VALUES ($1, $2, $3, $4, (SELECT count(*) FROM tool_calls WHERE entry_id = $4), $5, $6, $7, $8, 'queued', 1, $9)`,
-		call.ID, p.session.ID, chatID, turnID, call.ToolName, call.DisplayName, call.Arguments, call.Status, call.ServerCallID); err != nil {
+		call.ID,
+		p.session.ID,
+		chatID,
+		turnID,
+		call.ToolName,
+		call.DisplayName,
+		call.Arguments,
+		call.Status,
+		call.ServerCallID,
+	); err != nil {
 		return err
 	}
+
 	if call.PendingQuestionRef == nil {
 		return nil
 	}
+
 	var asked struct {
 		Questions json.RawMessage `json:"questions"`
 	}
 	if json.Unmarshal([]byte(call.Arguments), &asked) != nil || asked.Questions == nil {
 		asked.Questions = json.RawMessage("[]")
 	}
+
 	_, err := p.Exec(ctx, `
 		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions)
 		VALUES ($1, $2, $3, $4, $5, (SELECT loop_id FROM entries WHERE id = $4), $6)`,
 		call.PendingQuestionRef.QuestionID, p.session.ID, chatID, turnID, call.ID, asked.Questions)
+
 	return err
 }
 
 // keepText keeps the text of the turns that the steps touched.
 func (p stepPlayer) keepText(ctx context.Context) error {
 	for turn, blocks := range p.text {
-		if _, err := p.Exec(ctx, `UPDATE entries SET blocks = $3 WHERE id = $1 AND session_id = $2`, turn, p.session.ID, blocks); err != nil {
+		if _, err := p.Exec(ctx, `UPDATE entries SET blocks = $3 WHERE id = $1
+			AND session_id = $2`, turn, p.session.ID, blocks); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -322,5 +384,6 @@ func nullParts(parts []domain.ContentPart) any {
 	if parts == nil {
 		return nil
 	}
+
 	return parts
 }

@@ -18,11 +18,15 @@ const deliveryColumns = `
 	CASE WHEN d.status = 'pending' THEN d.next_attempt_at END, d.created_at, d.finished_at`
 
 func scanDelivery(row pgx.CollectableRow) (domain.WebhookDelivery, error) {
-	var d domain.WebhookDelivery
-	var body string
+	var (
+		d    domain.WebhookDelivery
+		body string
+	)
+
 	err := row.Scan(&d.ID, &d.WebhookID, &d.Event, &d.Status, &body, &d.Error, &d.AttemptCount, &d.Attempts,
 		&d.NextAttemptAt, &d.CreatedAt, &d.FinishedAt)
 	d.Request = json.RawMessage(body)
+
 	return d, err
 }
 
@@ -34,13 +38,18 @@ func (s *Store) WebhookDeliveries(
 	if _, err := s.Webhook(ctx, ownerID, webhookID); err != nil {
 		return nil, 0, err
 	}
-	const those = ` FROM webhook_deliveries d WHERE d.webhook_id = @id AND (@status = '' OR d.status = @status) AND (@event = '' OR d.event = @event)`
+
+	const those = ` FROM webhook_deliveries d WHERE d.webhook_id = @id AND (@status = '' OR d.status = @status)
+		AND (@event = '' OR d.event = @event)`
+
 	args := pgx.NamedArgs{"id": webhookID, "status": string(status), "event": string(event), "offset": offset, "limit": limit}
 	if err := s.db.Pool.QueryRow(ctx, `SELECT count(*)`+those, args).Scan(&total); err != nil {
 		return nil, 0, pg.Fault("count deliveries", err)
 	}
+
 	rows, _ := s.db.Pool.Query(ctx, `SELECT `+deliveryColumns+those+` ORDER BY d.id DESC OFFSET @offset LIMIT @limit`, args)
 	page, err = pgx.CollectRows(rows, scanDelivery)
+
 	return page, total, pg.Fault("list deliveries", err)
 }
 
@@ -54,19 +63,24 @@ func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, delive
 		if err != nil {
 			return err
 		}
+
 		if !w.Enabled {
 			return domain.Newf(domain.Conflict, "webhook_disabled", "webhook %s is disabled; enable it first", webhookID)
 		}
+
 		rows, _ := tx.Query(ctx, `
 			UPDATE webhook_deliveries d
 			SET    status = 'pending', error = NULL, tries = 0, next_attempt_at = now(), finished_at = NULL
 			WHERE  d.id = $1 AND d.webhook_id = $2 RETURNING `+deliveryColumns, deliveryID, webhookID)
+
 		again, err = pgx.CollectExactlyOneRow(rows, scanDelivery)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.NotFound, "delivery_not_found", "delivery %s does not exist", deliveryID)
 		}
+
 		return err
 	})
+
 	return again, pg.Fault("redeliver", err)
 }
 
@@ -89,11 +103,13 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDel
 			FROM   webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id
 			WHERE  d.status = 'pending' AND d.claimed_until > now() GROUP BY 1, 2),
 		due AS (
-			SELECT d.id, d.next_attempt_at, w.owner_id, row_number() OVER (PARTITION BY w.owner_id ORDER BY d.next_attempt_at, d.id) AS place
+			SELECT d.id, d.next_attempt_at, w.owner_id, row_number() OVER (PARTITION BY w.owner_id
+			    ORDER BY d.next_attempt_at, d.id) AS place
 			FROM   waiting JOIN webhooks w ON w.id = waiting.id AND w.enabled AND (w.retry_at IS NULL OR w.retry_at <= now())
 			CROSS  JOIN LATERAL (
 				SELECT id, next_attempt_at FROM webhook_deliveries
-				WHERE  webhook_id = w.id AND status = 'pending' AND next_attempt_at <= now() AND (claimed_until IS NULL OR claimed_until <= now())
+				WHERE  webhook_id = w.id AND status = 'pending' AND next_attempt_at <= now()
+				    AND (claimed_until IS NULL OR claimed_until <= now())
 				ORDER  BY next_attempt_at, id
 				LIMIT  greatest(0, CASE WHEN w.failing_since IS NULL THEN @each::int ELSE @failing::int END
 				                   - coalesce((SELECT n FROM busy WHERE busy.id = w.id), 0))) d),
@@ -113,9 +129,22 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDel
 		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": atOnce, "failing": atOnceFailing, "owner": atOnceOwner})
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.DueDelivery, error) {
 		var d domain.DueDelivery
-		err := row.Scan(&d.ID, &d.WebhookID, &d.Claim, &d.URL, &d.Body, &d.Number, &d.Secrets.Current, &d.Secrets.Previous, &d.Secrets.PreviousUntil)
+
+		err := row.Scan(
+			&d.ID,
+			&d.WebhookID,
+			&d.Claim,
+			&d.URL,
+			&d.Body,
+			&d.Number,
+			&d.Secrets.Current,
+			&d.Secrets.Previous,
+			&d.Secrets.PreviousUntil,
+		)
+
 		return d, err
 	})
+
 	return due, pg.Fault("claim deliveries", err)
 }
 
@@ -126,46 +155,64 @@ func (s *Store) RecordAttempt(ctx context.Context, due domain.DueDelivery, answe
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		disabled = ""
 		// The webhook first: who deletes one locks it before its deliveries.
-		var failures int
-		var failing *time.Time
-		var now time.Time
+		var (
+			failures int
+			failing  *time.Time
+			now      time.Time
+		)
+
 		err := tx.QueryRow(ctx, `
 			SELECT failures, failing_since, clock_timestamp() FROM webhooks WHERE id = $1 FOR NO KEY UPDATE`, due.WebhookID).
 			Scan(&failures, &failing, &now)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // deleted meanwhile
 		}
+
 		if err != nil {
 			return err
 		}
+
 		recorded, err := recordAnswer(ctx, tx, due, answer)
 		if err != nil || !recorded {
 			return err
 		}
+
 		if answer.Error == "" {
 			_, err := tx.Exec(ctx, `
-				UPDATE webhooks SET failures = 0, failing_since = NULL, retry_at = NULL, last_delivery_at = now() WHERE id = $1`, due.WebhookID)
+				UPDATE webhooks SET failures = 0, failing_since = NULL, retry_at = NULL, last_delivery_at = now()
+				    WHERE id = $1`, due.WebhookID)
+
 			return err
 		}
+
 		if failing == nil {
 			failing = &now
 		}
+
 		failures++
 		if _, err := tx.Exec(ctx, `
 			UPDATE webhooks SET failures = $2, failing_since = $3, retry_at = now() + $4::interval WHERE id = $1`,
 			due.WebhookID, failures, failing, domain.EndpointPause(failures)); err != nil {
 			return err
 		}
+
 		switch {
 		case answer.StatusCode == domain.StatusGone:
 			disabled = "the endpoint answered 410: it wants no more events"
 		case now.Sub(*failing) >= domain.WebhookFailsFor && failures >= domain.WebhookFailsOften:
-			disabled = fmt.Sprintf("all %d attempts since %s failed, the last one: %s", failures, failing.UTC().Format(time.RFC3339), answer.Error)
+			disabled = fmt.Sprintf(
+				"all %d attempts since %s failed, the last one: %s",
+				failures,
+				failing.UTC().Format(time.RFC3339),
+				answer.Error,
+			)
 		default:
 			return nil
 		}
+
 		return disable(ctx, tx, due.WebhookID, disabled)
 	})
+
 	return disabled, pg.Fault("record an attempt", err)
 }
 
@@ -173,36 +220,50 @@ func (s *Store) RecordAttempt(ctx context.Context, due domain.DueDelivery, answe
 // attempt. False: the claim was lost.
 func recordAnswer(ctx context.Context, tx pgx.Tx, due domain.DueDelivery, answer domain.WebhookAnswer) (recorded bool, err error) {
 	var tries int
+
 	err = tx.QueryRow(ctx, `
-		SELECT tries + 1 FROM webhook_deliveries WHERE id = $1 AND claim = $2 AND status = 'pending' FOR UPDATE`, due.ID, due.Claim).Scan(&tries)
+		SELECT tries + 1 FROM webhook_deliveries WHERE id = $1 AND claim = $2 AND status = 'pending'
+		    FOR UPDATE`, due.ID, due.Claim).Scan(&tries)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	attempt := domain.WebhookAttempt{
-		Number: due.Number, At: answer.At, DurationMS: answer.Duration.Milliseconds(), StatusCode: answer.StatusCode, Response: answer.Response,
+		Number:     due.Number,
+		At:         answer.At,
+		DurationMS: answer.Duration.Milliseconds(),
+		StatusCode: answer.StatusCode,
+		Response:   answer.Response,
 	}
 	status, reason, pause := domain.DeliveryDelivered, "", time.Duration(0)
+
 	if answer.Error != "" {
 		attempt.Error = &answer.Error
+
 		var more bool
+
 		status = domain.DeliveryPending
 		if pause, more = domain.NextDelivery(tries, answer.RetryAfter); !more {
 			status, reason = domain.DeliveryFailed, fmt.Sprintf("%d attempts failed, the last one: %s", tries, answer.Error)
 		}
 	}
+
 	_, err = tx.Exec(ctx, `
 		UPDATE webhook_deliveries
 		SET    status = @status, error = nullif(@reason, ''), attempt_count = @number, tries = @tries, claimed_until = NULL,
-		       attempts = CASE WHEN jsonb_array_length(attempts) >= @kept THEN attempts - 0 ELSE attempts END || jsonb_build_array(@attempt::jsonb),
+		       attempts = CASE WHEN jsonb_array_length(attempts) >= @kept THEN attempts - 0
+		           ELSE attempts END || jsonb_build_array(@attempt::jsonb),
 		       next_attempt_at = now() + @pause::interval, finished_at = CASE WHEN @status <> 'pending' THEN now() END
 		WHERE  id = @id`,
 		pgx.NamedArgs{
 			"id": due.ID, "status": string(status), "reason": reason, "number": due.Number, "tries": tries, "attempt": attempt,
 			"pause": pause, "kept": domain.MaxWebhookAttempts,
 		})
+
 	return err == nil, err
 }
 
@@ -215,16 +276,20 @@ func disable(ctx context.Context, tx pgx.Tx, webhookID, reason string) error {
 		webhookID, reason).Scan(&owner, &description); err != nil {
 		return err
 	}
+
 	if err := failPending(ctx, tx, webhookID); err != nil {
 		return err
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks WHERE owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] ORDER BY id FOR KEY SHARE`,
 		owner, string(domain.WebhookDisabled))
+
 	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(others) == 0 {
 		return err
 	}
+
 	return deliver(ctx, tx, others, nil, domain.WebhookDisabled, domain.WebhookStopped{
 		WebhookID: webhookID, Description: description, Reason: reason,
 	})
@@ -235,6 +300,7 @@ func failPending(ctx context.Context, tx pgx.Tx, webhookID string) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhook_deliveries SET status = 'failed', error = 'the webhook was disabled', claimed_until = NULL, finished_at = now()
 		WHERE  webhook_id = $1 AND status = 'pending'`, webhookID)
+
 	return err
 }
 
@@ -242,6 +308,7 @@ func failPending(ctx context.Context, tx pgx.Tx, webhookID string) error {
 func (s *Store) ReleaseDelivery(ctx context.Context, due domain.DueDelivery) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE webhook_deliveries SET claimed_until = NULL WHERE id = $1 AND claim = $2 AND status = 'pending'`, due.ID, due.Claim)
+
 	return pg.Fault("release a delivery", err)
 }
 

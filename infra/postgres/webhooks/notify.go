@@ -27,19 +27,23 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 			return err
 		}
 	}
+
 	to, err := chatTargets(ctx, tx, sessionID, chatID, event)
 	if err != nil || len(to.webhooks) == 0 {
 		return err
 	}
+
 	data := domain.WebhookChat{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, Trigger: to.trigger, TaskID: to.taskID, RunID: to.runID, ChatEnded: end,
 	}
+
 	data.Result = nil // it has any size; clients read it from the session
 	if event == domain.WebhookChatWaiting {
 		if data.Questions, err = openQuestions(ctx, tx, chatID); err != nil {
 			return err
 		}
 	}
+
 	return deliver(ctx, tx, to.webhooks, &sessionID, event, data)
 }
 
@@ -49,14 +53,17 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questi
 	if err != nil || len(to.webhooks) == 0 {
 		return err
 	}
+
 	open, err := openQuestions(ctx, tx, chatID)
 	if err != nil {
 		return err
 	}
+
 	i := slices.IndexFunc(open, func(q domain.WebhookQuestion) bool { return q.QuestionID == questionID })
 	if i < 0 {
 		return nil // resolved meanwhile
 	}
+
 	return deliver(ctx, tx, to.webhooks, &sessionID, domain.WebhookQuestionEscalated, domain.WebhookEscalation{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, TaskID: to.taskID, RunID: to.runID, Question: open[i],
 	})
@@ -69,6 +76,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, task d
 	if len(runs) == 1 && runs[0].SessionID != nil {
 		session = *runs[0].SessionID
 	}
+
 	rows, _ := tx.Query(ctx, `
 		SELECT w.id FROM webhooks w
 		WHERE  w.owner_id = @owner AND w.enabled AND (
@@ -77,17 +85,25 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, task d
 		       OR w.id = ANY (@notify::text[]))
 		ORDER  BY w.id FOR KEY SHARE`,
 		pgx.NamedArgs{"owner": task.OwnerID, "event": string(event), "session": session, "task": task.ID, "notify": task.Notify})
+
 	to, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(to) == 0 {
 		return err
 	}
+
 	shown := runs[max(0, len(runs)-domain.MaxWebhookRuns):]
+
 	var of *string
 	if session != "" {
 		of = &session
 	}
+
 	return deliver(ctx, tx, to, of, event, domain.WebhookTask{
-		TaskID: task.ID, Title: task.Title, Runs: slices.Concat([]domain.ScheduledRun{}, shown), Total: len(runs), PausedReason: task.PausedReason,
+		TaskID:       task.ID,
+		Title:        task.Title,
+		Runs:         slices.Concat([]domain.ScheduledRun{}, shown),
+		Total:        len(runs),
+		PausedReason: task.PausedReason,
 	})
 }
 
@@ -118,11 +134,14 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 		pgx.NamedArgs{
 			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
 		})
+
 	var id string
+
 	_, err = pgx.ForEachRow(rows, []any{&id, &to.intent, &to.trigger, &to.taskID, &to.runID}, func() error {
 		to.webhooks = append(to.webhooks, id)
 		return nil
 	})
+
 	return to, err
 }
 
@@ -132,6 +151,7 @@ func openQuestions(ctx context.Context, tx pgx.Tx, chatID string) ([]domain.Webh
 		SELECT id, tool_call_id, CASE WHEN guards IS NULL THEN 'question' ELSE 'permission' END,
 		       CASE WHEN octet_length(questions::text) <= $2 THEN questions END, asked_at, expires_at, default_policy
 		FROM   questions WHERE chat_id = $1 AND state = 'open' ORDER BY id LIMIT 20`, chatID, shownQuestions)
+
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[domain.WebhookQuestion])
 }
 
@@ -145,10 +165,12 @@ func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, eve
 	if err != nil {
 		return err
 	}
+
 	ids := make([]string, len(to))
 	for i := range ids {
 		ids[i] = domain.NewID()
 	}
+
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhook_deliveries (id, webhook_id, session_id, event, body, status, error, finished_at)
 		SELECT n.id, n.webhook, @session::text, @event, @body, CASE WHEN f.crowded THEN 'failed' ELSE 'pending' END,
@@ -161,5 +183,6 @@ func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, eve
 			"ids": ids, "webhooks": to, "session": sessionID, "event": string(event), "body": string(body), "reason": tooManyPending,
 			"most": domain.MaxWebhookPending,
 		})
+
 	return err
 }

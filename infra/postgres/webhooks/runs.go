@@ -21,22 +21,31 @@ func dagRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runI
 	questions []domain.WebhookQuestion,
 ) error {
 	data := domain.WebhookDAGRun{RunID: runID, SessionID: session, Questions: questions}
-	var owner string
-	var code, message *string
+
+	var (
+		owner         string
+		code, message *string
+	)
+
 	err := tx.QueryRow(ctx, `
-		SELECT r.owner_id, r.solution_id, left(p.name, $2), r.version, r.status, r.retries, r.error_code, r.error_message, r.started_at, r.finished_at
+		SELECT r.owner_id, r.solution_id, left(p.name, $2), r.version, r.status, r.retries, r.error_code, r.error_message,
+		    r.started_at, r.finished_at
 		FROM   dag_runs r JOIN prod_solutions p ON p.id = r.solution_id WHERE r.id = $1 AND r.parent_run IS NULL`, runID, shownIntent).
 		Scan(&owner, &data.ProdSolutionID, &data.Name, &data.Version, &data.Status, &data.Retries, &code, &message, &data.StartedAt, &data.FinishedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if session != nil {
 		data.Status = "waiting"
 	}
+
 	data.Error = runError(code, message)
+
 	return runEvent(ctx, tx, event, owner, session, data)
 }
 
@@ -48,8 +57,12 @@ func IssueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, ru
 
 func issueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runID string, questions []domain.WebhookQuestion) error {
 	data := domain.WebhookIssueRun{RunID: runID, Questions: questions}
-	var owner string
-	var code, message *string
+
+	var (
+		owner         string
+		code, message *string
+	)
+
 	err := tx.QueryRow(ctx, `
 		SELECT coalesce(nullif(r.owner_id, ''), (SELECT owner_id FROM agent_instances a WHERE a.id = r.agent_id), ''), r.issue_id,
 		       w.issue_prefix || '-' || i.number, left(i.title, $2), i.workspace_id, r.agent_id, r.session_id, r.status, r.attempt,
@@ -61,13 +74,17 @@ func issueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, ru
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if event == domain.WebhookIssueRunWaiting {
 		data.Status = "waiting"
 	}
+
 	data.Error = runError(code, message)
+
 	return runEvent(ctx, tx, event, owner, data.SessionID, data)
 }
 
@@ -75,10 +92,12 @@ func runError(code, message *string) *domain.WebhookRunError {
 	if code == nil {
 		return nil
 	}
+
 	e := &domain.WebhookRunError{Code: *code}
 	if message != nil {
 		e.Message = *message
 	}
+
 	return e
 }
 
@@ -89,18 +108,23 @@ func runEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, owner s
 		SELECT id FROM webhooks
 		WHERE  owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] AND (only_session IS NULL OR only_session = $3) AND only_task IS NULL
 		ORDER  BY id FOR KEY SHARE`, owner, string(event), session)
+
 	to, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(to) == 0 {
 		return err
 	}
+
 	return deliver(ctx, tx, to, session, event, data)
 }
 
 // runWaits writes the deliveries of a run whose chat waits for an answer: of the DAG run
 // that the chat works for, by way of its subflows, or of the issue run.
 func runWaits(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
-	var trigger domain.Trigger
-	var runID string
+	var (
+		trigger domain.Trigger
+		runID   string
+	)
+
 	err := tx.QueryRow(ctx, `
 		WITH RECURSIVE chat AS (
 			SELECT trigger, CASE trigger WHEN 'dag' THEN split_part(waiter, '/', 3) ELSE split_part(waiter, '/', 2) END AS run
@@ -113,15 +137,19 @@ func runWaits(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	questions, err := openQuestions(ctx, tx, chatID)
 	if err != nil {
 		return err
 	}
+
 	if trigger == domain.TriggerIssue {
 		return issueRunEvent(ctx, tx, domain.WebhookIssueRunWaiting, runID, questions)
 	}
+
 	return dagRunEvent(ctx, tx, domain.WebhookDAGRunWaiting, runID, &sessionID, questions)
 }

@@ -25,17 +25,21 @@ const webhookColumns = `
 
 func scanWebhook(row pgx.CollectableRow) (domain.Webhook, error) {
 	var w domain.Webhook
+
 	err := row.Scan(&w.ID, &w.URL, &w.Description, &w.Events, &w.SessionID, &w.TaskID, &w.Enabled, &w.DisabledReason,
 		&w.ConsecutiveFailures, &w.FailingSince, &w.LastDeliveryAt, &w.PreviousSecretUntil, &w.CreatedAt, &w.UpdatedAt)
+
 	return w, err
 }
 
 func oneWebhook(ctx context.Context, q pg.Queryer, id, sql string, args pgx.NamedArgs) (domain.Webhook, error) {
 	rows, _ := q.Query(ctx, sql, args)
+
 	w, err := pgx.CollectExactlyOneRow(rows, scanWebhook)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = webhookNotFound(id)
 	}
+
 	return w, err
 }
 
@@ -52,35 +56,47 @@ func specArgs(id, ownerID string, spec domain.WebhookSpec) pgx.NamedArgs {
 
 // CreateWebhook keeps a webhook under the id that its secret was sealed for. A user who
 // has MaxWebhooks gets webhook_limit.
-func (s *Store) CreateWebhook(ctx context.Context, ownerID, id string, spec domain.WebhookSpec, sealed []byte) (made domain.Webhook, err error) {
+func (s *Store) CreateWebhook(
+	ctx context.Context,
+	ownerID, id string,
+	spec domain.WebhookSpec,
+	sealed []byte,
+) (made domain.Webhook, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The row of the user serialises creations, so that they count each other.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, ownerID); err != nil {
 			return err
 		}
+
 		var count int
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1`, ownerID).Scan(&count); err != nil {
 			return err
 		}
+
 		if count >= domain.MaxWebhooks {
 			return domain.Newf(domain.Conflict, "webhook_limit", "a user may have %d webhooks at most", domain.MaxWebhooks)
 		}
+
 		if err := checkFilters(ctx, tx, ownerID, spec); err != nil {
 			return err
 		}
+
 		args := specArgs(id, ownerID, spec)
 		args["sealed"] = sealed
 		made, err = oneWebhook(ctx, tx, id, `
 			INSERT INTO webhooks (id, owner_id, url, description, events, only_session, only_task, enabled, sealed)
 			VALUES (@id, @owner, @url, @description, @events, @session, @task, @enabled, @sealed) RETURNING `+webhookColumns, args)
+
 		return err
 	})
+
 	return made, pg.Fault("create webhook", err)
 }
 
 // checkFilters refuses a session or a task that the user does not have.
 func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec domain.WebhookSpec) error {
 	var session, task bool
+
 	err := tx.QueryRow(ctx, `
 		SELECT $2::text IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE id = $2 AND owner_id = $1 AND deleted_at IS NULL),
 		       $3::text IS NULL OR EXISTS (SELECT 1 FROM scheduled_tasks WHERE id = $3 AND owner_id = $1 AND deleted_at IS NULL)`,
@@ -93,6 +109,7 @@ func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec domain.We
 	case !task:
 		return domain.Invalidf("body.task_id", "is not a scheduled task of yours")
 	}
+
 	return nil
 }
 
@@ -100,6 +117,7 @@ func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec domain.We
 func (s *Store) Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT `+webhookColumns+` FROM webhooks WHERE owner_id = $1 ORDER BY id DESC`, ownerID)
 	list, err := pgx.CollectRows(rows, scanWebhook)
+
 	return list, pg.Fault("list webhooks", err)
 }
 
@@ -107,13 +125,18 @@ func (s *Store) Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook,
 func (s *Store) Webhook(ctx context.Context, ownerID, id string) (domain.Webhook, error) {
 	w, err := oneWebhook(ctx, s.db.Pool, id, `
 		SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner`, pgx.NamedArgs{"id": id, "owner": ownerID})
+
 	return w, pg.Fault("read webhook", err)
 }
 
 // ChangeWebhook lets change set the fields of a webhook, under its lock. One that is
 // enabled, or has another address, begins without failures. What waits for one that is
 // disabled fails.
-func (s *Store) ChangeWebhook(ctx context.Context, ownerID, id string, change func(*domain.WebhookSpec) error) (changed domain.Webhook, err error) {
+func (s *Store) ChangeWebhook(
+	ctx context.Context,
+	ownerID, id string,
+	change func(*domain.WebhookSpec) error,
+) (changed domain.Webhook, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		was, err := oneWebhook(ctx, tx, id, `
 			SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner FOR NO KEY UPDATE`,
@@ -121,25 +144,31 @@ func (s *Store) ChangeWebhook(ctx context.Context, ownerID, id string, change fu
 		if err != nil {
 			return err
 		}
+
 		spec := was.WebhookSpec
 		if err := change(&spec); err != nil {
 			return err
 		}
+
 		asked := domain.WebhookSpec{}
 		if !same(spec.SessionID, was.SessionID) {
 			asked.SessionID = spec.SessionID
 		}
+
 		if !same(spec.TaskID, was.TaskID) {
 			asked.TaskID = spec.TaskID
 		}
+
 		if err := checkFilters(ctx, tx, ownerID, asked); err != nil {
 			return err
 		}
+
 		if was.Enabled && !spec.Enabled {
 			if err := failPending(ctx, tx, id); err != nil {
 				return err
 			}
 		}
+
 		args := specArgs(id, ownerID, spec)
 		args["fresh"] = spec.Enabled && !was.Enabled || spec.URL != was.URL
 		changed, err = oneWebhook(ctx, tx, id, `
@@ -150,8 +179,10 @@ func (s *Store) ChangeWebhook(ctx context.Context, ownerID, id string, change fu
 			       failing_since = CASE WHEN @fresh THEN NULL ELSE failing_since END,
 			       retry_at = CASE WHEN @fresh THEN NULL ELSE retry_at END, updated_at = now()
 			WHERE  id = @id AND owner_id = @owner RETURNING `+webhookColumns, args)
+
 		return err
 	})
+
 	return changed, pg.Fault("change webhook", err)
 }
 
@@ -167,6 +198,7 @@ func (s *Store) RotateWebhookSecret(ctx context.Context, ownerID, id string, sea
 		       sealed = @sealed, updated_at = now()
 		WHERE  id = @id AND owner_id = @owner RETURNING `+webhookColumns,
 		pgx.NamedArgs{"id": id, "owner": ownerID, "sealed": sealed, "overlap": overlapS})
+
 	return w, pg.Fault("rotate the secret of a webhook", err)
 }
 
@@ -176,6 +208,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, ownerID, id string) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		err = webhookNotFound(id)
 	}
+
 	return pg.Fault("delete webhook", err)
 }
 
@@ -184,5 +217,6 @@ func (s *Store) OwnWebhooks(ctx context.Context, ownerID string, ids []string) (
 	err = s.db.Pool.QueryRow(ctx, `
 		SELECT NOT EXISTS (SELECT 1 FROM unnest($2::text[]) AS asked (id)
 		                   WHERE NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = asked.id AND w.owner_id = $1))`, ownerID, ids).Scan(&own)
+
 	return own, pg.Fault("look for webhooks", err)
 }

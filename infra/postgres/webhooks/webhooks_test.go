@@ -27,17 +27,21 @@ func newSending(t *testing.T) sending {
 	t.Helper()
 	db := pgtest.Open(t)
 	_, user, session, chat := pgtest.Running(t, db)
+
 	return sending{t, db, user.ID, session, chat}
 }
 
 func (s sending) webhook(change func(*domain.WebhookSpec)) domain.Webhook {
 	s.t.Helper()
+
 	spec := domain.WebhookSpec{URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true}
 	if change != nil {
 		change(&spec)
 	}
+
 	made, err := s.db.CreateWebhook(s.t.Context(), s.owner, domain.NewID(), spec, []byte("sealed"))
 	require.NoError(s.t, err)
+
 	return made
 }
 
@@ -60,6 +64,7 @@ func (s sending) deliveries(w domain.Webhook) []domain.WebhookDelivery {
 	page, total, err := s.db.WebhookDeliveries(s.t.Context(), s.owner, w.ID, "", "", 0, 200)
 	require.NoError(s.t, err)
 	require.Len(s.t, page, total)
+
 	return page
 }
 
@@ -67,6 +72,7 @@ func (s sending) claim(limit int) []domain.DueDelivery {
 	s.t.Helper()
 	due, err := s.db.ClaimDeliveries(s.t.Context(), limit)
 	require.NoError(s.t, err)
+
 	return due
 }
 
@@ -74,6 +80,7 @@ func (s sending) record(due domain.DueDelivery, answer domain.WebhookAnswer) str
 	s.t.Helper()
 	disabled, err := s.db.RecordAttempt(s.t.Context(), due, answer)
 	require.NoError(s.t, err)
+
 	return disabled
 }
 
@@ -87,7 +94,8 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	s := newSending(t)
 	other := domain.NewID()
 	s.exec(`INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
-		catchup_window_s, pause_on_failure_after, jitter_s) VALUES ($1, $2, 't', 'p', '@daily', 'UTC', true, false, false, 'skip', 0, 0, 0)`, other, s.owner)
+		catchup_window_s, pause_on_failure_after, jitter_s)
+		    VALUES ($1, $2, 't', 'p', '@daily', 'UTC', true, false, false, 'skip', 0, 0, 0)`, other, s.owner)
 	all, failed := s.webhook(nil), s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookChatFailed} })
 	here := s.webhook(func(w *domain.WebhookSpec) { w.SessionID = &s.session })
 	off := s.webhook(func(w *domain.WebhookSpec) { w.Enabled = false })
@@ -118,6 +126,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 
 	newest := s.deliveries(all)[0]
 	require.Equal(t, domain.WebhookChatCompleted, newest.Event)
+
 	var body struct {
 		Type string
 		Data struct {
@@ -131,6 +140,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	require.Equal(t, []string{s.session, s.chat, "completed"}, []string{body.Data.SessionID, body.Data.ChatID, body.Data.FinishReason})
 
 	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
+
 	var left int
 	require.NoError(t, s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM webhooks WHERE owner_id = $1`, s.owner).Scan(&left))
 	require.Zero(t, left)
@@ -139,6 +149,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 func TestWebhooks_filtersAreTheOwnersOwn(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
+
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
 	for _, spec := range []domain.WebhookSpec{{SessionID: &s.session}, {TaskID: &s.session}} {
 		_, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), spec, []byte("sealed"))
@@ -149,16 +160,20 @@ func TestWebhooks_filtersAreTheOwnersOwn(t *testing.T) {
 func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
+
 	slow, quick := s.webhook(nil), s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookChatFailed} })
 	for range 10 {
 		s.ended(domain.FinishCompleted)
 	}
+
 	s.ended(domain.FinishFailed)
 	due := s.claim(64)
+
 	claimed := map[string]int{}
 	for _, d := range due {
 		claimed[d.WebhookID]++
 	}
+
 	require.Equal(t, map[string]int{slow.ID: 4, quick.ID: 1}, claimed)
 	require.Empty(t, s.claim(64), "what an endpoint may have at once is under way")
 
@@ -176,12 +191,15 @@ func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 
 func (s sending) deliveriesWith(w domain.Webhook, id string) domain.WebhookDelivery {
 	s.t.Helper()
+
 	for _, d := range s.deliveries(w) {
 		if d.ID == id {
 			return d
 		}
 	}
+
 	require.Fail(s.t, "no delivery "+id)
+
 	return domain.WebhookDelivery{}
 }
 
@@ -197,6 +215,7 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 	s := newSending(t)
 	w := s.webhook(nil)
 	s.ended(domain.FinishCompleted)
+
 	for attempt := 1; ; attempt++ {
 		due := s.claim(64)
 		require.Len(t, due, 1)
@@ -206,22 +225,29 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 		now := s.deliveries(w)[0]
 		require.Len(t, now.Attempts, attempt)
 		require.Equal(t, "the endpoint answered 500", *now.Attempts[attempt-1].Error)
+
 		if now.Status == domain.DeliveryFailed {
 			require.Equal(t, 11, attempt)
 			require.Contains(t, *now.Error, "11 attempts failed")
+
 			break
 		}
+
 		s.due(w)
 	}
+
 	again, err := s.db.RedeliverWebhook(t.Context(), s.owner, w.ID, s.deliveries(w)[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, domain.DeliveryPending, again.Status)
+
 	for range 15 {
 		s.due(w)
+
 		if due := s.claim(64); len(due) == 1 {
 			s.record(due[0], refused)
 		}
 	}
+
 	last := s.deliveries(w)[0]
 	require.Equal(t, 22, last.AttemptCount)
 	require.Len(t, last.Attempts, domain.MaxWebhookAttempts)
@@ -243,9 +269,11 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, now.Enabled)
 	require.Contains(t, *now.DisabledReason, "all 10 attempts since")
+
 	for _, d := range s.deliveries(failing) {
 		require.Equal(t, domain.DeliveryFailed, d.Status)
 	}
+
 	require.Equal(t, domain.WebhookDisabled, s.deliveries(other)[0].Event)
 
 	enabled, err := s.db.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *domain.WebhookSpec) error { w.Enabled = true; return nil })
@@ -255,6 +283,7 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	s.ended(domain.FinishCompleted)
 	gone := s.claim(64)
 	require.Len(t, gone, 2, "its own and the notice")
+
 	for _, d := range gone {
 		if d.WebhookID == failing.ID {
 			require.Contains(t, s.record(d, domain.WebhookAnswer{StatusCode: 410, Error: "gone"}), "410")
@@ -268,7 +297,8 @@ func TestDeliveries_areBounded(t *testing.T) {
 	w := s.webhook(nil)
 	fill := func(n int, status string, age time.Duration) {
 		s.exec(`INSERT INTO webhook_deliveries (id, webhook_id, event, body, status, finished_at)
-			SELECT $1 || n, $2, 'chat.failed', '{}', $3, CASE WHEN $3 <> 'pending' THEN now() - $4::interval END FROM generate_series(1, $5) n`,
+			SELECT $1 || n, $2, 'chat.failed', '{}', $3, CASE WHEN $3 <> 'pending' THEN now() - $4::interval END
+			    FROM generate_series(1, $5) n`,
 			fmt.Sprintf("%s-%s-", status, age), w.ID, status, age, n)
 	}
 	fill(domain.MaxWebhookPending, "pending", 0)
@@ -283,6 +313,7 @@ func TestDeliveries_areBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed)
 	fill(domain.MaxWebhookDeliveries, "delivered", time.Hour)
+
 	removed, err = s.db.PruneCrowdedDeliveries(t.Context(), 500)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed, "the oldest, and none that waits")

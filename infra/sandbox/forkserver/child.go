@@ -110,12 +110,16 @@ func opAt(i uintptr) *Op {
 //go:nocheckptr
 func fork() (uintptr, syscall.Errno) {
 	flags := uintptr((*Header)(unsafe.Pointer(&request)).CloneFlags) | clonePidfd | uintptr(syscall.SIGCHLD)
+
 	raw(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&allSignals)), uintptr(unsafe.Pointer(&oldSignals)), 8, 0, 0)
+
 	pid, errno := raw(syscall.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&pidfd)), 0, 0, 0)
 	if pid == 0 && errno == 0 {
 		child()
 	}
+
 	raw(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&oldSignals)), 0, 8, 0, 0)
+
 	return pid, errno
 }
 
@@ -127,34 +131,42 @@ func fork() (uintptr, syscall.Errno) {
 func child() {
 	raw(syscall.SYS_DUP3, childCtl, controlFD, syscall.O_CLOEXEC, 0, 0, 0)
 	raw(sysCloseRange, controlFD+1, 0xffffffff, 0, 0, 0, 0)
+
 	for sig := uintptr(1); sig <= 64; sig++ {
 		setSignal(sig, sigDfl)
 	}
+
 	if !receive(uintptr(unsafe.Pointer(&start)), ReleaseSize) {
 		exit(0) // the service gave up, or is gone
 	}
+
 	for i := range control.fds {
 		slot[i] = uintptr(control.fds[i])
 	}
+
 	runProgram()
 	writeReport(Ready, 0, 0)
 
 	if !receive(uintptr(unsafe.Pointer(&start)), startSize) {
 		exit(0)
 	}
+
 	h := (*StartHeader)(unsafe.Pointer(&start))
 	if !validStart(h) || !receiveRest(uintptr(unsafe.Pointer(&start))+startSize, uintptr(h.Size)-startSize) {
 		writeReport(BadStart, 0, 0)
 		exit(1)
 	}
+
 	pid, errno := raw(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {
 		writeReport(ExecFailed, 0, errno)
 		exit(1)
 	}
+
 	if pid == 0 {
 		execute(h)
 	}
+
 	raw(sysCloseRange, 0, controlFD-1, 0, 0, 0, 0)
 	raw(sysCloseRange, controlFD+1, 0xffffffff, 0, 0, 0, 0)
 	supervise(pid)
@@ -167,11 +179,13 @@ func runProgram() {
 	n := uintptr((*Header)(unsafe.Pointer(&request)).Ops)
 	for i := uintptr(0); i < n; i++ {
 		op := opAt(i)
+
 		r, errno := raw(uintptr(op.Nr), arg(op, 0), arg(op, 1), arg(op, 2), arg(op, 3), arg(op, 4), arg(op, 5))
 		if errno != 0 && op.Flags&MayFail == 0 {
 			writeReport(OpFailed, uint32(i), errno)
 			exit(1)
 		}
+
 		if op.Out < slots {
 			slot[op.Out] = r
 		}
@@ -186,6 +200,7 @@ func arg(op *Op, i int) uintptr {
 	if op.Kinds>>(2*uint(i))&3 == Slot {
 		return slot[v%slots]
 	}
+
 	return v
 }
 
@@ -197,10 +212,12 @@ func arg(op *Op, i int) uintptr {
 //go:nocheckptr
 func receive(to, size uintptr) bool {
 	iov = iovec{base: to, len: uint64(size)}
+
 	control = cmsg{}
 	for i := range control.fds {
 		control.fds[i] = -1
 	}
+
 	msg = msghdr{
 		iov: uintptr(unsafe.Pointer(&iov)), iovlen: 1,
 		control: uintptr(unsafe.Pointer(&control)), controllen: uint64(unsafe.Sizeof(control)),
@@ -210,9 +227,11 @@ func receive(to, size uintptr) bool {
 		if errno == syscall.EINTR {
 			continue
 		}
+
 		if errno != 0 || n == 0 {
 			return false
 		}
+
 		return receiveRest(to+n, size-n)
 	}
 }
@@ -226,12 +245,15 @@ func receiveRest(to, size uintptr) bool {
 		if errno == syscall.EINTR {
 			continue
 		}
+
 		if errno != 0 || n == 0 {
 			return false
 		}
+
 		to += n
 		size -= n
 	}
+
 	return true
 }
 
@@ -240,6 +262,7 @@ func receiveRest(to, size uintptr) bool {
 //go:nocheckptr
 func validStart(h *StartHeader) bool {
 	words := h.Argc + h.Envc + h.Pathc + 2
+
 	return h.Size <= MaxStart && h.Argc < MaxStart/8 && h.Envc < MaxStart/8 && h.Pathc < MaxStart/8 &&
 		h.Size > uint64(startSize)+words*8 && h.Dir < h.Size &&
 		control.fds[0] >= 0 && control.fds[1] >= 0 && control.fds[2] >= 0
@@ -252,6 +275,7 @@ func validStart(h *StartHeader) bool {
 //go:nocheckptr
 func execute(h *StartHeader) {
 	base := uintptr(unsafe.Pointer(&start))
+
 	words := uintptr(h.Argc + h.Envc + h.Pathc + 2)
 	for i := uintptr(0); i < words; i++ {
 		p := word(startSize + i*8)
@@ -259,30 +283,38 @@ func execute(h *StartHeader) {
 			*p += base
 		}
 	}
+
 	for i := range uintptr(3) {
 		raw(syscall.SYS_DUP3, uintptr(control.fds[i]), i, 0, 0, 0, 0)
 	}
+
 	raw(syscall.SYS_SETSID, 0, 0, 0, 0, 0, 0)
+
 	_, errno := raw(syscall.SYS_CHDIR, base+uintptr(h.Dir), 0, 0, 0, 0, 0)
 	if errno != 0 {
 		writeReport(ExecFailed, 1, errno)
 		exit(127)
 	}
+
 	raw(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&noSignals)), 0, 8, 0, 0)
+
 	argv := base + startSize
 	envp := argv + uintptr(h.Argc+1)*8
 	paths := startSize + uintptr(h.Argc+h.Envc+2)*8
 	refused := syscall.ENOENT
+
 	for i := uintptr(0); i < uintptr(h.Pathc); i++ {
 		_, errno = raw(syscall.SYS_EXECVE, *word(paths + i*8), argv, envp, 0, 0, 0)
 		if errno == syscall.ENOENT || errno == syscall.ENOTDIR {
 			continue
 		}
+
 		refused = errno
 		if errno != syscall.EACCES {
 			break
 		}
 	}
+
 	writeReport(ExecFailed, 0, refused)
 	exit(127)
 }
@@ -300,16 +332,21 @@ func supervise(command uintptr) {
 		if errno == syscall.ECHILD {
 			exit(0)
 		}
+
 		if errno != 0 || pid != command {
 			continue
 		}
+
 		if (*Header)(unsafe.Pointer(&request)).Flags&OwnPIDNamespace != 0 {
 			raw(syscall.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+
 			for errno != syscall.ECHILD {
 				_, errno = raw(syscall.SYS_WAIT4, ^uintptr(0), 0, 0, 0, 0, 0)
 			}
 		}
+
 		writeReport(Exited, 0, 0)
+
 		if (*Header)(unsafe.Pointer(&request)).Flags&OwnPIDNamespace != 0 {
 			exit(0)
 		}

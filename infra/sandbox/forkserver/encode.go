@@ -6,13 +6,16 @@ import "unsafe"
 func Encode(cloneFlags, flags uint64, ops []Op, relocations []Relocation, data []byte) []byte {
 	h := Header{CloneFlags: cloneFlags, Flags: flags, Ops: uint64(len(ops)), Relocations: uint64(len(relocations))}
 	out := make([]byte, 0, int(headerSize)+len(ops)*int(opSize)+len(relocations)*int(relocSize)+len(data))
+
 	out = append(out, unsafe.Slice((*byte)(unsafe.Pointer(&h)), headerSize)...)
 	for i := range ops {
 		out = append(out, unsafe.Slice((*byte)(unsafe.Pointer(&ops[i])), opSize)...)
 	}
+
 	for i := range relocations {
 		out = append(out, unsafe.Slice((*byte)(unsafe.Pointer(&relocations[i])), relocSize)...)
 	}
+
 	return append(out, data...)
 }
 
@@ -20,17 +23,21 @@ func Encode(cloneFlags, flags uint64, ops []Op, relocations []Relocation, data [
 func EncodeStart(paths, argv, env []string, dir string) []byte {
 	words := int(startSize)/8 + len(argv) + 1 + len(env) + 1 + len(paths)
 	size := words*8 + len(dir) + 1
+
 	for _, list := range [][]string{argv, env, paths} {
 		for _, s := range list {
 			size += len(s) + 1
 		}
 	}
+
 	out := make([]byte, words*8, size)
 	next := int(startSize)
 	put := func(at int, v uint64) { *(*uint64)(unsafe.Pointer(&out[at])) = v }
+
 	add := func(s string) uint64 {
 		at := len(out)
 		out = append(append(out, s...), 0)
+
 		return uint64(at)
 	}
 	for i, list := range [][]string{argv, env, paths} {
@@ -38,12 +45,15 @@ func EncodeStart(paths, argv, env []string, dir string) []byte {
 			put(next, add(s))
 			next += 8
 		}
+
 		if i < 2 {
 			next += 8 // the zero that ends argv and env
 		}
 	}
+
 	h := StartHeader{Size: uint64(size), Argc: uint64(len(argv)), Envc: uint64(len(env)), Pathc: uint64(len(paths)), Dir: add(dir)}
 	copy(out, unsafe.Slice((*byte)(unsafe.Pointer(&h)), startSize))
+
 	return out
 }
 

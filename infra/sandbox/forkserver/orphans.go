@@ -20,27 +20,34 @@ func killChildren() {
 		stopped := map[int]bool{}
 		for {
 			before := len(stopped)
+
 			queue := children(nil, "/proc/thread-self/children")
 			for len(queue) > 0 {
 				pid := queue[len(queue)-1]
 				queue = queue[:len(queue)-1]
+
 				if !stopped[pid] {
 					stopped[pid] = true
 					_ = syscall.Kill(pid, syscall.SIGSTOP)
 				}
+
 				id := itoa(pid)
 				queue = children(queue, "/proc/"+id+"/task/"+id+"/children")
 			}
+
 			if len(stopped) == before {
 				break
 			}
 		}
+
 		if len(stopped) == 0 {
 			return
 		}
+
 		for pid := range stopped {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+
 		pause := syscall.Timespec{Nsec: killRound}
 		_ = syscall.Nanosleep(&pause, nil)
 	}
@@ -53,21 +60,27 @@ func children(to []int, path string) []int {
 		return to
 	}
 	defer func() { _ = syscall.Close(fd) }()
+
 	var buf [4096]byte
+
 	pid := 0
+
 	for {
 		n, err := syscall.Read(fd, buf[:])
 		if n <= 0 || err != nil {
 			return to
 		}
+
 		for _, c := range buf[:n] {
 			if c >= '0' && c <= '9' {
 				pid = pid*10 + int(c-'0')
 				continue
 			}
+
 			if pid > 1 {
 				to = append(to, pid)
 			}
+
 			pid = 0
 		}
 	}
@@ -76,9 +89,11 @@ func children(to []int, path string) []int {
 // itoa is strconv's, which this package does not import.
 func itoa(n int) string {
 	var b [20]byte
+
 	i := len(b)
 	for {
 		i--
+
 		b[i] = byte('0' + n%10)
 		if n /= 10; n == 0 {
 			return string(b[i:])

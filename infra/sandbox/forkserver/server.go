@@ -34,9 +34,12 @@ func invoked() bool {
 	if err != nil {
 		return false
 	}
+
 	var b [len(Arg0) + 1]byte
+
 	n, _ := syscall.Read(fd, b[:])
 	_ = syscall.Close(fd)
+
 	return n == len(b) && string(b[:]) == Arg0+"\x00"
 }
 
@@ -49,31 +52,39 @@ func serve() {
 	setSignal(uintptr(syscall.SIGCHLD), sigIgn)
 
 	oob := make([]byte, syscall.CmsgSpace(4))
+
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&request)), MaxProgram)
 	for {
 		n, oobn, _, _, err := syscall.Recvmsg(controlFD, buf, oob, msgCmsgCloexec)
 		if err == syscall.EINTR {
 			continue
 		}
+
 		if err != nil || n == 0 {
 			killChildren()
 			return
 		}
+
 		ctl := receivedFD(oob[:oobn])
 		reply := CloneReply{Errno: int32(syscall.EINVAL)}
+
 		var rights []byte
+
 		if ctl >= 0 && relocate(uintptr(n)) {
 			childCtl = uintptr(ctl)
 			pid, errno := fork()
+
 			reply = CloneReply{PID: int32(pid), Errno: int32(errno)}
 			if errno == 0 {
 				rights = syscall.UnixRights(int(pidfd))
 			}
 		}
+
 		_ = syscall.Sendmsg(controlFD, unsafe.Slice((*byte)(unsafe.Pointer(&reply)), unsafe.Sizeof(reply)), rights, nil, 0)
 		if rights != nil {
 			_ = syscall.Close(int(pidfd))
 		}
+
 		if ctl >= 0 {
 			_ = syscall.Close(ctl)
 		}
@@ -85,10 +96,12 @@ func receivedFD(oob []byte) int {
 	if err != nil || len(msgs) != 1 {
 		return -1
 	}
+
 	fds, err := syscall.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
 		return -1
 	}
+
 	return fds[0]
 }
 
@@ -97,15 +110,19 @@ func receivedFD(oob []byte) int {
 //go:nocheckptr
 func relocate(size uintptr) bool {
 	base := uintptr(unsafe.Pointer(&request))
+
 	h := (*Header)(unsafe.Pointer(&request))
 	if size < headerSize || h.Ops > MaxProgram/uint64(opSize) || h.Relocations > MaxProgram/uint64(relocSize) {
 		return false
 	}
+
 	relocations := headerSize + uintptr(h.Ops)*opSize
+
 	data := relocations + uintptr(h.Relocations)*relocSize
 	if data > size {
 		return false
 	}
+
 	for i := uintptr(0); i < uintptr(h.Ops); i++ {
 		op := opAt(i)
 		for a := range op.Args {
@@ -114,6 +131,7 @@ func relocate(size uintptr) bool {
 				if op.Args[a] >= uint64(size-data) {
 					return false
 				}
+
 				op.Args[a] += uint64(base + data)
 			case Slot:
 				if op.Args[a] >= slots {
@@ -121,16 +139,20 @@ func relocate(size uintptr) bool {
 				}
 			}
 		}
+
 		if op.Out != NoSlot && op.Out >= slots {
 			return false
 		}
 	}
+
 	for i := uintptr(0); i < uintptr(h.Relocations); i++ {
 		r := (*Relocation)(unsafe.Add(unsafe.Pointer(&request), relocations+i*relocSize))
 		if uintptr(r.At)+8 > size-data || uintptr(r.Target) >= size-data {
 			return false
 		}
+
 		*(*uintptr)(unsafe.Add(unsafe.Pointer(&request), data+uintptr(r.At))) = base + data + uintptr(r.Target)
 	}
+
 	return true
 }

@@ -19,13 +19,17 @@ func (f Files) Rename(ctx context.Context, session domain.Session, from, name st
 		if err != nil {
 			return err
 		}
+
 		to = path.Join(path.Dir(rel), name)
 		if err := w.Rename(rel, to, false); err != nil {
 			return err
 		}
+
 		changes = []domain.FileChange{{Path: rel, Change: "deleted"}, {Path: to, Change: "created"}}
+
 		return nil
 	})
+
 	return to, changes, err
 }
 
@@ -35,8 +39,10 @@ func (f Files) Copy(ctx context.Context, session domain.Session, from, to string
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite})
 		change = changed(copied)
+
 		return err
 	})
+
 	return change, err
 }
 
@@ -54,20 +60,26 @@ func (f Files) Share(
 		if folder != "" && !filepath.IsLocal(folder) {
 			return domain.Newf(domain.Malformed, domain.CodePathOutside, "the share folder leaves %s", shareDir)
 		}
+
 		target, err := w.Clean(source)
 		if err != nil {
 			return err
 		}
+
 		if name == "" {
 			name = path.Base(target)
 		}
+
 		if name == "." {
 			return domain.Invalidf("body.link_name", "is required for the workspace itself")
 		}
+
 		at, err := w.LinkTo(target, path.Join(shareDir, folder), name)
 		link = domain.FileLink{Path: at, Target: target}
 		change = domain.FileChange{Path: at, Change: "created"}
+
 		return err
 	})
+
 	return link, change, err
 }

@@ -27,6 +27,7 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 		return err
 	}
 	defer func() { _ = w.Close() }()
+
 	return do(w)
 }
 
@@ -35,6 +36,7 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 // with too_many_entries when there are more than workspace.MaxListed.
 func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error) {
 	var list []domain.FileInfo
+
 	err := f.in(ctx, session, func(w *workspace.Workspace) error {
 		return w.Each(ctx, dir, workspace.MaxListed, func(info workspace.Info) {
 			if info.Type == workspace.Link {
@@ -42,9 +44,11 @@ func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]
 					info = to
 				}
 			}
+
 			list = append(list, fileInfo(info))
 		})
 	})
+
 	slices.SortStableFunc(list, func(a, b domain.FileInfo) int {
 		switch {
 		case a.Dir == b.Dir:
@@ -52,23 +56,31 @@ func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]
 		case a.Dir:
 			return -1
 		}
+
 		return 1
 	})
+
 	return list, err
 }
 
 // Open opens a regular file for reading. The description is of that very file.
 func (f Files) Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error) {
-	var file io.ReadSeekCloser
-	var info domain.FileInfo
+	var (
+		file io.ReadSeekCloser
+		info domain.FileInfo
+	)
+
 	err := f.in(ctx, session, func(w *workspace.Workspace) error {
 		opened, found, err := w.Open(path)
 		if err != nil {
 			return err
 		}
+
 		file, info = opened, fileInfo(found)
+
 		return nil
 	})
+
 	return file, info, err
 }
 
@@ -82,11 +94,14 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 		if err != nil {
 			return err
 		}
+
 		options := workspace.WriteOptions{IfMatch: tag, CreateOnly: only.Absent, Parents: true}
 		written, err := w.WriteFile(ctx, path, bytes.NewReader(content), options)
 		info, change = fileInfo(written), changed(written)
+
 		return err
 	})
+
 	return info, change, err
 }
 
@@ -101,6 +116,7 @@ func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, 
 			err = nil
 		}
 	}
+
 	return old, version(ifMatch, old), err
 }
 
@@ -108,6 +124,7 @@ func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, 
 // when it is listed, else any of them, which it then does not have.
 func version(ifMatch string, now workspace.Info) string {
 	first := ""
+
 	for tag := range strings.SplitSeq(ifMatch, ",") {
 		switch tag = strings.TrimSpace(tag); tag {
 		case "*":
@@ -115,10 +132,12 @@ func version(ifMatch string, now workspace.Info) string {
 		case now.ETag():
 			return tag
 		}
+
 		if first == "" {
 			first = tag
 		}
 	}
+
 	return first
 }
 
@@ -126,6 +145,7 @@ func changed(i workspace.Info) domain.FileChange {
 	if i.Replaced {
 		return domain.FileChange{Path: i.Path, Change: "modified"}
 	}
+
 	return domain.FileChange{Path: i.Path, Change: "created"}
 }
 
@@ -137,16 +157,21 @@ func (f Files) Delete(ctx context.Context, session domain.Session, path, ifMatch
 		if err != nil {
 			return err
 		}
+
 		change = domain.FileChange{Path: rel, Change: "deleted"}
+
 		_, tag, err := current(w, path, ifMatch)
 		if err != nil {
 			return err
 		}
+
 		if tag != "" {
 			return w.RemoveIf(ctx, path, tag)
 		}
+
 		return w.Remove(ctx, path, true)
 	})
+
 	return change, err
 }
 

@@ -36,8 +36,11 @@ func newBench(t *testing.T, limit int64) bench {
 	b := bench{Files: Files{Store: store}, session: domain.Session{ID: "s"}}
 	w, err := b.Store.Open(t.Context(), "s", 0)
 	require.NoError(t, err)
+
 	defer w.Close()
+
 	b.host = w.HostPath()
+
 	return b
 }
 
@@ -59,6 +62,7 @@ func (b bench) upload(t *testing.T, limit int64, contents []io.Reader, names ...
 				return nil, err
 			}
 		}
+
 		return names, nil
 	})
 }
@@ -84,6 +88,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += n
+
 	return n, err
 }
 
@@ -130,21 +135,29 @@ func (b bench) held(t *testing.T) (total int64) {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		info, err := d.Info()
 		total += info.Size()
+
 		return err
 	}))
+
 	return total
 }
 
 // Everything that writes at the same time stays within the limit together.
 func TestQuota_concurrentWrites(t *testing.T) {
 	const limit, each = 4 << 20, 256 << 10
+
 	b := newBench(t, limit)
 	b.put(t, "original", strings.Repeat("o", each))
 	content := strings.Repeat("x", each)
-	var all sync.WaitGroup
-	var kept atomic.Int64
+
+	var (
+		all  sync.WaitGroup
+		kept atomic.Int64
+	)
+
 	begin := make(chan struct{})
 	count := func(err error) {
 		switch {
@@ -154,9 +167,11 @@ func TestQuota_concurrentWrites(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	for i := range 10 {
 		all.Go(func() {
 			<-begin
+
 			outcomes, err := b.Upload(
 				t.Context(),
 				b.session,
@@ -170,21 +185,25 @@ func TestQuota_concurrentWrites(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			for _, o := range outcomes {
 				count(o.Err)
 			}
 		})
 		all.Go(func() {
 			<-begin
+
 			_, _, err := b.Write(t.Context(), b.session, fmt.Sprintf("put%d", i), []byte(content), domain.FileCondition{})
 			count(err)
 		})
 		all.Go(func() {
 			<-begin
+
 			_, err := b.Copy(t.Context(), b.session, "original", fmt.Sprintf("copy%d", i), false)
 			count(err)
 		})
 	}
+
 	close(begin)
 	all.Wait()
 	require.LessOrEqual(t, b.held(t), int64(limit))
@@ -192,11 +211,13 @@ func TestQuota_concurrentWrites(t *testing.T) {
 
 	// What was refused has left its space to others.
 	require.NoError(t, os.RemoveAll(b.host+"/original"))
+
 	for i := range 10 {
 		require.NoError(t, os.RemoveAll(fmt.Sprintf("%s/up%d", b.host, i)))
 		_, _ = b.Delete(t.Context(), b.session, fmt.Sprintf("put%d", i), "")
 		_, _ = b.Delete(t.Context(), b.session, fmt.Sprintf("copy%d", i), "")
 	}
+
 	require.Zero(t, b.held(t))
 	b.put(t, "whole", strings.Repeat("x", limit-(64<<10)))
 }
@@ -210,6 +231,7 @@ func TestQuota_slowUpload(t *testing.T) {
 		second, err := b.upload(t, 1<<20, []io.Reader{strings.NewReader(half)}, "fast")
 		require.NoError(t, err)
 		require.NoError(t, second[0].Err)
+
 		return []string{"slow"}, add(strings.NewReader(half))
 	})
 	require.NoError(t, err)
@@ -223,19 +245,23 @@ func TestZip_modesAndLinks(t *testing.T) {
 	b.put(t, "dir/sub/data", strings.Repeat("data ", 10_000))
 	b.put(t, "secret", "TOP-SECRET")
 	require.NoError(t, os.Chmod(b.host+"/dir/run.sh", 0o750))
+
 	for link, target := range map[string]string{
 		"dir/sub/up": "../run.sh", "dir/out": "../secret", "dir/etc": "/etc/passwd", "dir/wide": "sub/../../secret", "alias": "dir",
 	} {
 		require.NoError(t, os.Symlink(target, filepath.Join(b.host, link)))
 	}
+
 	require.NoError(t, unix.Mkfifo(b.host+"/dir/pipe", 0o600))
 	write, err := b.Zip(t.Context(), b.session, "alias")
 	require.NoError(t, err)
+
 	var packed bytes.Buffer
 	require.NoError(t, write(t.Context(), &packed))
 	require.Less(t, packed.Len(), 10_000)
 	archive, err := zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
 	require.NoError(t, err)
+
 	got := map[string]fs.FileMode{}
 	for _, f := range archive.File {
 		got[f.Name] = f.Mode()
@@ -244,10 +270,12 @@ func TestZip_modesAndLinks(t *testing.T) {
 		content, err := io.ReadAll(r)
 		require.NoError(t, err)
 		require.NotContains(t, string(content), "TOP-SECRET")
+
 		if f.Name == "sub/up" {
 			require.Equal(t, "../run.sh", string(content))
 		}
 	}
+
 	require.Equal(t, map[string]fs.FileMode{
 		"run.sh": 0o750, "sub/": 0o755 | fs.ModeDir, "sub/data": 0o644, "sub/up": 0o777 | fs.ModeSymlink,
 	}, got)
@@ -269,15 +297,19 @@ func TestZipOfAGrowingFileEnds(t *testing.T) {
 	b.put(t, "log", "begin")
 	write, err := b.Zip(t.Context(), b.session, "")
 	require.NoError(t, err)
+
 	stop := make(chan struct{})
+
 	grown := make(chan struct{})
 	go func() {
 		defer close(grown)
+
 		f, err := os.OpenFile(b.host+"/log", os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			return
 		}
 		defer f.Close()
+
 		for chunk := make([]byte, 1<<20); ; {
 			select {
 			case <-stop:
@@ -286,10 +318,12 @@ func TestZipOfAGrowingFileEnds(t *testing.T) {
 				if info, err := f.Stat(); err != nil || info.Size() > 64<<20 {
 					return
 				}
+
 				_, _ = f.Write(chunk)
 			}
 		}
 	}()
+
 	require.NoError(t, write(t.Context(), io.Discard))
 	close(stop)
 	<-grown
@@ -305,10 +339,12 @@ func TestRenameAndShareStayInside(t *testing.T) {
 	require.NoError(t, err, "the link itself")
 	require.Equal(t, "renamed", to)
 	require.Equal(t, []domain.FileChange{{Path: "etc", Change: "deleted"}, {Path: "renamed", Change: "created"}}, changes)
+
 	for _, folder := range []string{"..", "/x", "a/../../.."} {
 		_, _, err = b.Share(t.Context(), b.session, "dir", "n", folder)
 		refused(t, domain.CodePathOutside, err)
 	}
+
 	_, _, err = b.Share(t.Context(), b.session, "renamed", "n", "")
 	refused(t, domain.CodePathOutside, err)
 	link, change, err := b.Share(t.Context(), b.session, "/workspace/dir/f", "", "")

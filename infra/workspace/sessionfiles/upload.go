@@ -28,26 +28,34 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 		if err != nil {
 			return err
 		}
+
 		quota, err := w.Quota(ctx)
 		if err != nil {
 			return err
 		}
+
 		defer quota.Close()
+
 		stage, err := w.Stage(ctx, quota)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = stage.Close() }() // what a fault leaves, a later upload takes away
+
 		u := upload{stage: stage, base: base, taken: map[string]bool{}}
+
 		names, err := receive(func(content io.Reader) error { return u.add(ctx, content, limit) })
 		if err != nil {
 			return err
 		}
+
 		for i, name := range names {
 			outcomes = append(outcomes, u.place(ctx, i, name))
 		}
+
 		return nil
 	})
+
 	return outcomes, err
 }
 
@@ -62,6 +70,7 @@ func directory(w *workspace.Workspace, dir string) (string, error) {
 	if err := w.CheckDir(base); err != nil && !domain.HasCode(err, domain.CodeFileNotFound) {
 		return "", err
 	}
+
 	return base, nil
 }
 
@@ -84,13 +93,16 @@ func (u *upload) add(ctx context.Context, content io.Reader, limit int64) error 
 	if source, ok := errors.AsType[*workspace.SourceError](err); ok {
 		return source.Err
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	u.staged = append(u.staged, stagedFile{number, err})
 	if err != nil {
 		_, err = io.Copy(io.Discard, content)
 	}
+
 	return err
 }
 
@@ -100,18 +112,23 @@ func (u *upload) place(ctx context.Context, i int, name string) domain.FileOutco
 	if err := checkName(name); err != nil {
 		return failed(err)
 	}
+
 	if u.staged[i].err != nil {
 		return failed(u.staged[i].err)
 	}
+
 	rel := path.Join(u.base, name)
 	if u.taken[rel] {
 		return failed(domain.Newf(domain.Conflict, workspace.CodeExists, "another file of this upload has the same path"))
 	}
+
 	info, err := u.stage.Place(ctx, u.staged[i].number, rel, workspace.WriteOptions{Parents: true})
 	if err != nil {
 		return failed(err)
 	}
+
 	u.taken[rel] = true
+
 	return domain.FileOutcome{Path: info.Path, Change: changed(info)}
 }
 
@@ -125,5 +142,6 @@ func checkName(name string) error {
 	case !filepath.IsLocal(name):
 		return domain.Newf(domain.Malformed, domain.CodePathOutside, "the path leaves the upload's directory")
 	}
+
 	return nil
 }

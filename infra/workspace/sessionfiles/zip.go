@@ -24,28 +24,34 @@ import (
 // fails with too_many_entries when there is more than an archive takes.
 func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (write func(context.Context, io.Writer) error, err error) {
 	var base string
+
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		if err := w.CheckDir(dir); err != nil {
 			return err
 		}
+
 		if base, err = w.Resolve(dir); err != nil {
 			return err
 		}
+
 		return countEntries(ctx, w, base)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return func(ctx context.Context, out io.Writer) error {
 		return f.in(ctx, session, func(w *workspace.Workspace) error {
 			z := zip.NewWriter(out)
 			z.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
 				return flate.NewWriter(out, flate.BestSpeed)
 			})
+
 			pack := &packer{ctx: ctx, w: w, z: z, base: base, left: 2 * maxZipEntries}
 			if err := w.Walk(ctx, base, pack.visit); err != nil {
 				return err
 			}
+
 			return z.Close()
 		})
 	}, nil
@@ -63,10 +69,12 @@ func tooMany() error {
 // to say so.
 func countEntries(ctx context.Context, w *workspace.Workspace, dir string) error {
 	seen := 0
+
 	return w.Walk(ctx, dir, func(workspace.Info) error {
 		if seen++; seen > maxZipEntries {
 			return tooMany()
 		}
+
 		return nil
 	})
 }
@@ -88,33 +96,42 @@ func (p *packer) visit(i workspace.Info) error {
 	if p.left--; p.left < 0 {
 		return tooMany()
 	}
+
 	name := i.Path
 	if p.base != "." {
 		name = strings.TrimPrefix(strings.TrimPrefix(name, p.base), "/")
 	}
+
 	if name == "" || name == "." {
 		return nil
 	}
+
 	header := &zip.FileHeader{Name: plain.Replace(name), Modified: i.ModTime, Method: zip.Deflate}
 	header.SetMode(i.Mode)
+
 	switch i.Type {
 	case workspace.Directory:
 		header.Name += "/"
 		header.Method = zip.Store
 		header.SetMode(i.Mode | fs.ModeDir)
 		_, err := p.z.CreateHeader(header)
+
 		return err
 	case workspace.Link:
 		if !workspace.StaysBelow(name, i.Target) {
 			return nil
 		}
+
 		header.Method = zip.Store
 		header.SetMode(0o777 | fs.ModeSymlink)
+
 		out, err := p.z.CreateHeader(header)
 		if err != nil {
 			return err
 		}
+
 		_, err = io.WriteString(out, i.Target)
+
 		return err
 	case workspace.File:
 		return p.file(i, header)
@@ -129,9 +146,11 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 		if _, ordinary := errors.AsType[*domain.Error](err); ordinary {
 			return nil // it is gone, or something else, since the look
 		}
+
 		return err
 	}
 	defer func() { _ = file.Close() }()
+
 	out, err := p.z.CreateHeader(header)
 	if err != nil {
 		return err
@@ -140,6 +159,7 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 	if _, err := io.Copy(out, io.LimitReader(inTime{p.ctx, file}, opened.Size)); err != nil {
 		return fmt.Errorf("pack a file: %w", err)
 	}
+
 	return nil
 }
 
@@ -153,5 +173,6 @@ func (t inTime) Read(b []byte) (int, error) {
 	if err := t.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return t.r.Read(b)
 }

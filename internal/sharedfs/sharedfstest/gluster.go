@@ -38,11 +38,14 @@ func usable() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
 	}
+
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
+
 	_ = fuse.Close()
+
 	for _, name := range []string{serverProgram, clientProgram} {
 		if _, err := exec.LookPath(name); err != nil {
 			return err
@@ -50,10 +53,12 @@ func usable() error {
 	}
 	// A container may be root without the right to mount.
 	try := exec.Command(clientProgram, "--version")
+
 	try.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if err := try.Run(); err != nil {
 		return fmt.Errorf("a namespace of mounts cannot be made: %w", err)
 	}
+
 	return nil
 }
 
@@ -63,11 +68,14 @@ func start(dir string) (*gluster, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	g := &gluster{dir: dir, port: port}
+
 	brick := filepath.Join(dir, "brick")
 	if err := os.Mkdir(brick, 0o755); err != nil {
 		return nil, err
 	}
+
 	graph := fmt.Sprintf(`volume posix
   type storage/posix
   option directory %s
@@ -89,6 +97,7 @@ volume server
   subvolumes brick
 end-volume
 `, brick, port)
+
 	return g, g.run(serverProgram, "server", graph)
 }
 
@@ -104,27 +113,34 @@ end-volume
 `, g.port)
 	for i, options := range [][]string{nil, {"--attribute-timeout=600", "--entry-timeout=600"}} {
 		name := fmt.Sprintf("machine%d", i+1)
+
 		at := filepath.Join(g.dir, name)
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return err
 		}
+
 		if err := g.run(clientProgram, name, graph, append(options, at)...); err != nil {
 			return err
 		}
+
 		g.mounts = append(g.mounts, at)
 		if err := g.ready(at); err != nil {
 			return err
 		}
 	}
+
 	return os.Chmod(g.mounts[0], 0o755)
 }
 
 // ready waits until files can be written to a mount.
 func (g *gluster) ready(at string) error {
 	const fuse = unix.FUSE_SUPER_MAGIC
+
 	deadline := time.Now().Add(startTime)
+
 	for {
 		var fs unix.Statfs_t
+
 		err := unix.Statfs(at, &fs)
 		if err == nil && fs.Type == fuse {
 			probe := filepath.Join(at, ".ready")
@@ -132,10 +148,12 @@ func (g *gluster) ready(at string) error {
 				return os.Remove(probe)
 			}
 		}
+
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(filepath.Join(g.dir, filepath.Base(at)+".log"))
 			return fmt.Errorf("%s was not mounted in %s: %w\n%s", at, startTime, err, log[max(0, len(log)-4000):])
 		}
+
 		time.Sleep(50 * time.Millisecond) // a mount gives no sign
 	}
 }
@@ -145,16 +163,20 @@ func (g *gluster) run(program, name, graph string, arguments ...string) error {
 	if err := os.WriteFile(file, []byte(graph), 0o600); err != nil {
 		return err
 	}
+
 	arguments = append([]string{
 		"--no-daemon", "--volfile=" + file, "--log-file=" + filepath.Join(g.dir, name+".log"),
 		"--pid-file=" + filepath.Join(g.dir, name+".pid"),
 	}, arguments...)
 	cmd := exec.Command(program, arguments...)
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+
 	g.processes = append(g.processes, cmd)
+
 	return nil
 }
 
@@ -163,6 +185,7 @@ func (g *gluster) stop() {
 	for _, at := range g.mounts {
 		_ = unix.Unmount(at, unix.MNT_DETACH)
 	}
+
 	for i := len(g.processes) - 1; i >= 0; i-- {
 		_ = g.processes[i].Process.Kill()
 		_ = g.processes[i].Wait()
@@ -175,5 +198,6 @@ func freePort() (int, error) {
 		return 0, err
 	}
 	defer func() { _ = listener.Close() }()
+
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }

@@ -29,11 +29,15 @@ func Run(m *testing.M) int {
 	if dir := os.Getenv(volume); dir != "" {
 		return onVolume(m, dir, true)
 	}
+
 	flag.Parse()
+
 	if special() {
 		return m.Run()
 	}
+
 	code := pass(m, "local")
+
 	return max(code, simulations(m), onGluster())
 }
 
@@ -47,17 +51,22 @@ func RunMachines(m *testing.M) int {
 	if dir := os.Getenv(volume); dir != "" {
 		return onVolume(m, dir, false)
 	}
+
 	flag.Parse()
+
 	code := m.Run()
 	if special() {
 		return code
 	}
+
 	if only := flag.Lookup("test.run").Value.String(); only != "" {
 		if strings.Contains(only, machinesSuffix) {
 			return max(code, onGluster())
 		}
+
 		return code
 	}
+
 	return max(code, onGluster("-test.run="+machinesSuffix+"$"))
 }
 
@@ -77,8 +86,10 @@ func simulations(m *testing.M) (code int) {
 		simulated = true
 		code = max(code, pass(m, mode.name))
 		simulated = false
+
 		restore()
 	}
+
 	return code
 }
 
@@ -89,6 +100,7 @@ func onGluster(further ...string) int {
 		fmt.Println("file system: GlusterFS cannot be mounted here (" + err.Error() + "): this pass is left out")
 		return 0
 	}
+
 	return inNamespace(further...)
 }
 
@@ -111,31 +123,38 @@ func inNamespace(further ...string) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+
 	if err := os.Chmod(dir, 0o755); err != nil { // tests drop to other users
 		fmt.Println("file system: GlusterFS:", err)
 		return 1
 	}
 	// The parent's death signal is that of the thread.
 	runtime.LockOSThread()
+
 	defer runtime.UnlockOSThread()
+
 	again := exec.Command("/proc/self/exe", append(arguments(), further...)...)
 	again.Env = append(os.Environ(), volume+"="+dir)
 	again.Stdout, again.Stderr = os.Stdout, os.Stderr
 	again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+
 	err = again.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return max(1, exit.ExitCode())
 	}
+
 	if err != nil {
 		fmt.Println("file system: GlusterFS:", err)
 		return 1
 	}
+
 	return 0
 }
 
 // arguments are those of this process without the files that it writes itself.
 func arguments() []string {
 	var out []string
+
 	for _, a := range os.Args[1:] {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		switch name {
@@ -144,6 +163,7 @@ func arguments() []string {
 			out = append(out, a)
 		}
 	}
+
 	return out
 }
 
@@ -151,23 +171,30 @@ func arguments() []string {
 // directories are there.
 func onVolume(m *testing.M, dir string, temporary bool) int {
 	runtime.LockOSThread() // the servers end with this thread
+
 	g, err := start(dir)
 	if err == nil {
 		defer g.stop()
+
 		err = g.mountAll()
 	}
+
 	if err != nil {
 		fmt.Println("file system: GlusterFS:", err)
 		return 1
 	}
+
 	if temporary {
 		err = os.Setenv("TMPDIR", g.mounts[0])
 	}
+
 	if err != nil {
 		fmt.Println("file system: GlusterFS:", err)
 		return 1
 	}
+
 	mounted = g
+
 	return pass(m, "GlusterFS (FUSE), mounted twice, at "+g.mounts[0])
 }
 
@@ -188,13 +215,17 @@ func Simulated() bool { return simulated }
 // volume, the test is skipped: Run has printed why.
 func Machines(t testing.TB) (one, other string) {
 	t.Helper()
+
 	if mounted == nil {
 		t.Skip("this pass is not on a shared volume")
 	}
+
 	one, err := os.MkdirTemp(mounted.mounts[0], "machines-")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(one) })
+
 	return one, mounted.mounts[1] + strings.TrimPrefix(one, mounted.mounts[0])
 }

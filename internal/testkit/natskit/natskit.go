@@ -31,6 +31,7 @@ func New(t testing.TB) *Server {
 	s := &Server{t: t, Dir: t.TempDir()}
 	s.Start()
 	t.Cleanup(s.Stop)
+
 	return s
 }
 
@@ -44,6 +45,7 @@ func (s *Server) Start() {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.running = started
 }
 
@@ -53,6 +55,7 @@ func (s *Server) Stop() {
 	stopped := s.running
 	s.running = nil
 	s.mu.Unlock()
+
 	if stopped != nil {
 		stopped.Shutdown()
 		stopped.WaitForShutdown()
@@ -66,6 +69,7 @@ func (s *Server) Connect() *nats.Conn {
 		nats.ReconnectJitter(0, 0))
 	require.NoError(s.t, err)
 	s.t.Cleanup(nc.Close)
+
 	return nc
 }
 
@@ -74,8 +78,10 @@ func (s *Server) Connect() *nats.Conn {
 func (s *Server) InProcessConn() (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.running == nil {
 		return nil, errors.New("the server is stopped")
 	}
+
 	return s.running.InProcessConn()
 }
