@@ -27,14 +27,11 @@ func (past) Tree(context.Context, domain.Session) (domain.History, error) {
 }
 
 func (p past) Checkout(_ context.Context, _, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error) {
-	return domain.Checkout{
-			CheckpointID: checkpointID,
-			Position:     position,
-			Turns:        []domain.Turn{},
-			Files:        []domain.FileDifference{},
-		}, p.known(
-			checkpointID,
-		)
+	shown := domain.Checkout{
+		CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []domain.FileDifference{},
+	}
+
+	return shown, p.known(checkpointID)
 }
 
 func (past) Compare(_ context.Context, sessionID, _, _ string) (domain.Comparison, error) {

@@ -22,18 +22,12 @@ func (e *engine) Runs(_ context.Context, q domain.OperatorRunQuery) ([]domain.Op
 		return nil, nil, nil
 	}
 
-	return []domain.OperatorRun{
-			{
-				WorkflowID: openRun,
-				Type:       "Chat",
-				Kind:       "chat",
-				Status:     "running",
-				StartedAt:  time.Now(),
-				Actions:    []domain.RunAction{domain.RunCancel},
-			},
-		}, []byte(
-			"more",
-		), nil
+	run := domain.OperatorRun{
+		WorkflowID: openRun, Type: "Chat", Kind: "chat", Status: "running", StartedAt: time.Now(),
+		Actions: []domain.RunAction{domain.RunCancel},
+	}
+
+	return []domain.OperatorRun{run}, []byte("more"), nil
 }
 
 func (e *engine) Cancel(_ context.Context, id string) error { return e.end(id, "cancelled") }
@@ -131,8 +125,10 @@ func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
 			           SELECT 'c' || $1, id, active_branch_id, 'user', 'executing', 'parked' FROM sessions WHERE id = $1 RETURNING *),
 			     e AS (INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status)
 			           SELECT 'e' || $1, session_id, branch_id, 0, id, 'assistant', 'paused' FROM c),
-			     t AS (INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
-			           SELECT 't' || $1, session_id, id, 'e' || $1, 0, 'AskUserQuestion', 'Question', '{}', 'awaiting_answer', 'queued' FROM c),
+			     t AS (INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name,
+			         display_name, arguments, status, phase)
+			           SELECT 't' || $1, session_id, id, 'e' || $1, 0, 'AskUserQuestion',
+			               'Question', '{}', 'awaiting_answer', 'queued' FROM c),
 			     q AS (INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at)
 			           SELECT 'q' || $1, session_id, id, 'e' || $1, 't' || $1, 'root', '[{"question":"Which?"}]', now() - $2 * interval '1 hour' FROM c)
 			UPDATE sessions SET status = 'waiting_for_input' WHERE id = $1`, session, i)

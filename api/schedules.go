@@ -169,11 +169,12 @@ func (a *schedulesAPI) register(r *httpx.Server) {
 		Summary: "Create a scheduled task",
 		Description: "Each tick of the cron expression sends the prompt to a session. A local time that a clock change leaves out is " +
 			"due once, at the next minute that exists; a repeated one is due once.",
-		Scope:   auth.Schedules,
-		Audit:   "scheduled_task.create",
-		Status:  fiber.StatusCreated,
-		Errors:  httpx.Codes{409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
-		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}`,
+		Scope:  auth.Schedules,
+		Audit:  "scheduled_task.create",
+		Status: fiber.StatusCreated,
+		Errors: httpx.Codes{409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
+		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *",
+			"timezone": "Europe/Berlin"}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
 		ID: "list-scheduled-tasks", Method: fiber.MethodGet, Path: "/api/scheduled-tasks", Tag: "Scheduled tasks",

@@ -32,7 +32,8 @@ func newServer(binary, dir, modelURL string) (*server, error) {
 
 	s := &server{binary: path, dir: dir, modelURL: modelURL, key: "el_" + rand.Text() + rand.Text(), addr: map[string]string{}}
 	for _, variable := range []string{
-		"AGENT_ADDR", "DESKTOP_ADDR", "GATEWAY_ADDR", "GIT_ADDR", "IDENTITY_ADDR", "MOCK_ADDR", "REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", "DEBUG_ADDR",
+		"AGENT_ADDR", "DESKTOP_ADDR", "GATEWAY_ADDR", "GIT_ADDR", "IDENTITY_ADDR", "MOCK_ADDR",
+		"REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", "DEBUG_ADDR",
 	} {
 		if s.addr[variable], err = freeAddr(); err != nil {
 			return nil, err

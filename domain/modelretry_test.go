@@ -14,7 +14,8 @@ func TestModelRetry_Limit(t *testing.T) {
 
 	retry := domain.ModelRetry{For: time.Minute, Unattended: time.Hour}
 	for trigger, want := range map[domain.Trigger]time.Duration{
-		domain.TriggerUser: time.Minute, domain.TriggerAnswer: time.Minute, domain.TriggerAPI: time.Minute, domain.TriggerWhatif: time.Minute,
+		domain.TriggerUser: time.Minute, domain.TriggerAnswer: time.Minute, domain.TriggerAPI: time.Minute,
+		domain.TriggerWhatif:   time.Minute,
 		domain.TriggerSchedule: time.Hour, domain.TriggerDAG: time.Hour, domain.TriggerIssue: time.Hour,
 	} {
 		require.Equal(t, want, retry.Limit(trigger, domain.SessionSetup{}), trigger)

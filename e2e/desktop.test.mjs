@@ -63,8 +63,10 @@ describe('desktop', { skip: chromium || required ? false : 'Chromium is missing:
     const page = await open();
     await page.getByLabel('User name').fill('admin');
     await page.getByLabel('Password').fill('wrong password');
+    const reported = page.waitForEvent('console', { predicate: (message) => message.type() === 'error', ...waits });
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('alert').waitFor();
+    await reported;
     assert.match(faults.pop(), /401/); // the browser itself reports it
     await clean(page, 'sign-in');
     await page.getByLabel('Password').fill('correct horse battery');

@@ -106,6 +106,7 @@ func content(files Files, path, seen string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer file.Close()
 
 	if err := unchanged(path, info.ETag, seen); err != nil {

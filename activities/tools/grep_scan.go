@@ -84,6 +84,7 @@ func (g scan) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer file.Close()
 
 	if info.Size > maxGrepFile {

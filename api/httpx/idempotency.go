@@ -90,6 +90,7 @@ func (k *idempotency) middleware(op Operation) func(huma.Context, func(huma.Cont
 			repeat(ctx, op, first, form, next)
 			return
 		}
+
 		defer r.Once.free() // a panic passes through, and leaves the key free
 
 		if op.Stream {

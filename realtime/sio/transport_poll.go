@@ -214,6 +214,7 @@ func (t *pollTransport) servePost(w http.ResponseWriter, r *http.Request) {
 
 		return
 	}
+
 	defer func() {
 		t.mu.Lock()
 		t.posting = false

@@ -146,7 +146,10 @@ func TestVersions_Follow_reportsEachStatusOnce(t *testing.T) {
 	var seen []domain.WorkerVersionStatus
 
 	v := r.versionsOf(t, "a", true, func(status domain.WorkerVersionStatus) { seen = append(seen, status) })
-	for _, status := range []domain.WorkerVersionStatus{domain.VersionDraining, domain.VersionDraining, domain.VersionDrained, domain.VersionDrained} {
+	for _, status := range []domain.WorkerVersionStatus{
+		domain.VersionDraining, domain.VersionDraining, domain.VersionDrained,
+		domain.VersionDrained,
+	} {
 		r.versions[1].Status = status
 
 		require.NoError(t, v.Follow(t.Context()))

@@ -93,7 +93,8 @@ func (s *source) event(e domain.LoggedEvent) error {
 func (s *source) reason(session domain.Session) string {
 	switch {
 	case session.Replay.Plays(),
-		session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput, session.ActiveChatID != nil, session.QueueLength > 0:
+		session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput,
+		session.ActiveChatID != nil, session.QueueLength > 0:
 		return domain.ReplayRunning
 	case len(s.entries) == 0:
 		return domain.ReplayNoTurns

@@ -141,6 +141,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 	if err != nil {
 		return nothing, err
 	}
+
 	defer file.Close()
 
 	return tools.ReadTaskLog(ctx, file, tail)

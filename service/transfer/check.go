@@ -337,7 +337,8 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 	for _, err := range []error{
 		oneOf("the kind of a turn", e.Kind, domain.KindMessage, domain.KindCompaction),
 		oneOf("the role of a turn", e.Role, domain.RoleUser, domain.RoleAssistant, domain.RoleSystem),
-		oneOf("the status of a turn", e.Status, domain.TurnStreaming, domain.TurnCompleted, domain.TurnPaused, domain.TurnFailed, domain.TurnInterrupted),
+		oneOf("the status of a turn", e.Status,
+			domain.TurnStreaming, domain.TurnCompleted, domain.TurnPaused, domain.TurnFailed, domain.TurnInterrupted),
 		oneOf("the reasoning field of a turn", e.ReasoningField, "", domain.ReasoningContent, domain.Reasoning),
 	} {
 		if err != nil {

@@ -283,7 +283,8 @@ func usedByRun() string {
 
 func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset int) ([]domain.IssueRun, error) {
 	rows, _ := q.Query(ctx, `
-		SELECT r.id, r.issue_id, r.agent_id, r.runtime_id, r.session_id, `+runStatus+`, r.trigger_kind, r.trigger_comment_id, r.trigger_summary,
+		SELECT r.id, r.issue_id, r.agent_id, r.runtime_id, r.session_id, `+runStatus+`, r.trigger_kind,
+		    r.trigger_comment_id, r.trigger_summary,
 		       r.attempt, r.max_attempts, r.parent_run_id, r.error, r.reason_code, r.result, r.created_at, r.dispatched_at, r.started_at,
 		       r.finished_at, r.coalesced, r.model, `+usedByRun()+`
 		FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id LEFT JOIN chats c ON c.id = r.chat_id

@@ -67,7 +67,10 @@ func TestStore_ClaimCall_agreesWithAlive(t *testing.T) {
 	d := newDecisions(t)
 
 	works := []chat.Work{{}}
-	for _, loop := range []domain.LoopState{domain.LoopReserved, domain.LoopQueued, domain.LoopRunning, domain.LoopWaiting, domain.LoopEnded} {
+	for _, loop := range []domain.LoopState{
+		domain.LoopReserved, domain.LoopQueued, domain.LoopRunning,
+		domain.LoopWaiting, domain.LoopEnded,
+	} {
 		works = append(
 			works,
 			chat.Work{Loop: loop},

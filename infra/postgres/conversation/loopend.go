@@ -20,7 +20,8 @@ func (db *Base) ForkText(ctx context.Context, loopID string) (text domain.ForkTe
 		SELECT l.chat_id, t.entry_id, coalesce(l.started_at, now()), l.state = 'ended', l.description, `+sessions.WorkColumns+`
 		FROM   loops l JOIN tool_calls t ON t.id = l.id JOIN sessions s ON s.id = l.session_id
 		WHERE  l.id = $1`, loopID).
-		Scan(append([]any{&text.ChatID, &text.EntryID, &text.StartedAt, &text.Ended, &text.Description}, sessions.WorkFields(&text.Session)...)...)
+		Scan(append([]any{&text.ChatID, &text.EntryID, &text.StartedAt, &text.Ended, &text.Description},
+			sessions.WorkFields(&text.Session)...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return text, forkNotFound(loopID)
 	}

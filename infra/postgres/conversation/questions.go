@@ -12,7 +12,8 @@ import (
 	"everloop/infra/postgres/sessions"
 )
 
-const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop, asked_at, guards, allows, expires_at, default_policy`
+const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, source_loop,
+	asked_at, guards, allows, expires_at, default_policy`
 
 // OpenQuestionsOf reads the open questions of a session, the oldest first.
 func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Question, error) {

@@ -163,7 +163,8 @@ func (s *Store) OpenTurnIf(
 		case turn.EntryID == "" && found.left != "":
 			turn.EntryID, state = found.left, domain.TurnBehind
 			return nil
-		case turn.Faults.RetryIn > retryTolerance && (turn.EntryID == "" || found.status == domain.TurnStreaming && turn.Attempt == released):
+		case turn.Faults.RetryIn > retryTolerance &&
+			(turn.EntryID == "" || found.status == domain.TurnStreaming && turn.Attempt == released):
 			state = domain.TurnDelayed
 			return nil
 		case turn.EntryID == "" && admit != nil && !admit(found.next(turn)):
@@ -249,7 +250,8 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 			return err
 		})
 	batch.Queue(`
-		SELECT `+Alive+`, c.state = 'parked' AND NOT c.stop_requested, b.id, b.next_sequence, `+newestOfLoop+`, c.id, c.trigger, c.waiting_reason, `+faultColumns+`, c.mode, c.headless OR l.task_id IS NOT NULL,
+		SELECT `+Alive+`, c.state = 'parked' AND NOT c.stop_requested, b.id, b.next_sequence, `+newestOfLoop+`, c.id, c.trigger,
+		    c.waiting_reason, `+faultColumns+`, c.mode, c.headless OR l.task_id IS NOT NULL,
 		       CASE WHEN l.id IS NULL THEN c.output_schema END, coalesce(l.model, c.model),
 		       CASE WHEN l.id IS NULL THEN c.schema_tries ELSE 0 END,
 		       (SELECT coalesce(sum(octet_length(i.parts::text)), 0) FROM inbox i
@@ -258,7 +260,8 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 		               AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || k.id)),
 		       coalesce(e.id, ''), coalesce(e.sequence, 0), coalesce(e.status, ''), coalesce(e.attempt, 0),
 		       coalesce(e.started_at, now()), coalesce(e.blocks, '[]'), coalesce(e.opened_by, ''),
-		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureUntakenIn("c.session_id")+`, `+callsLeft+`, `+LoopColumns+`
+		       (SELECT count(*) FROM tool_calls t WHERE t.entry_id = e.id), `+captureUntakenIn("c.session_id")+`, `+callsLeft+`,
+		           `+LoopColumns+`
 		FROM   chats c LEFT JOIN loops l ON l.id = $2 JOIN branches b ON b.id = coalesce(l.branch_id, c.branch_id) LEFT JOIN entries e
 		       ON e.chat_id = c.id AND e.loop_id = $2 AND e.step = $3 AND e.status <> 'failed' AND e.role = 'assistant'
 		WHERE  c.id = $1`, key.ChatID, key.LoopID, key.Step).

@@ -119,7 +119,8 @@ func (db *Base) purge(ctx context.Context, table, sessionID string) (removed int
 	}
 
 	tag, err := db.Pool.Exec(ctx, `
-		DELETE FROM `+table+` WHERE ctid = ANY (ARRAY (SELECT ctid FROM `+table+` WHERE session_id = $1`+order+` LIMIT $2))`, sessionID, purgeBatch)
+		DELETE FROM `+table+`
+		    WHERE ctid = ANY (ARRAY (SELECT ctid FROM `+table+` WHERE session_id = $1`+order+` LIMIT $2))`, sessionID, purgeBatch)
 
 	return tag.RowsAffected(), err
 }

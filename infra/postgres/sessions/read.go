@@ -15,7 +15,8 @@ import (
 const keptColumns = `
 	s.id, s.owner_id, s.intent, s.status, s.solution_id, s.biz_role_id, s.template_id, s.primary_skill_id, s.model,
 	s.software_factory_id, s.workspace_id, s.mode, s.shared, s.is_pinned, s.memory_enabled, s.is_persistent, s.env,
-	s.disable_tools, s.setup, s.sandbox_uid, s.active_branch_id, s.active_chat_id, s.init_task_id, s.assists_solutions, s.created_at, s.updated_at`
+	s.disable_tools, s.setup, s.sandbox_uid, s.active_branch_id, s.active_chat_id,
+	s.init_task_id, s.assists_solutions, s.created_at, s.updated_at`
 
 func keptFields(s *domain.Session) []any {
 	return []any{

@@ -27,7 +27,8 @@ func ActiveBranchOf(session string) string {
 func TurnColumns(branch string) string {
 	return `
 	e.id, e.session_id, e.sequence, e.chat_id, e.loop_id, e.kind, e.role, e.status, e.blocks, e.model,
-	` + sessions.TurnUsageColumns("e") + `, e.duration_ms, e.started_at, e.context_window, e.memory_refs, e.parent_fork_tool_call_id, ` + IsDeprecated("e", branch) + `, e.failure_reason,
+	` + sessions.TurnUsageColumns("e") + `, e.duration_ms, e.started_at, e.context_window, e.memory_refs,
+	e.parent_fork_tool_call_id, ` + IsDeprecated("e", branch) + `, e.failure_reason,
 	e.compaction, e.flushed_seq,
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments,

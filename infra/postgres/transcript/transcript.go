@@ -96,7 +96,8 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 	}
 
 	if n := len(out.Turns); n == 0 || out.Turns[n-1].ID != *r.id {
-		r.turn.ID, r.turn.Sequence, r.turn.ChatID, r.turn.Model, r.turn.InputTokens = *r.id, *r.sequence, *r.chatID, *r.model, *r.inputTokens
+		r.turn.ID, r.turn.Sequence, r.turn.ChatID = *r.id, *r.sequence, *r.chatID
+		r.turn.Model, r.turn.InputTokens = *r.model, *r.inputTokens
 		r.turn.ReasoningField = *r.reasoningField
 		r.turn.Role, r.turn.Status = domain.Role(*r.role), domain.TurnStatus(*r.status)
 		out.Turns = append(out.Turns, r.turn)

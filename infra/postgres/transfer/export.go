@@ -21,7 +21,8 @@ const entryPage = 200
 // calls and their questions as one JSON array.
 var entryColumns = `
 	e.id, e.branch_id, e.sequence, e.parent_id, e.chat_id, e.loop_id, e.parent_fork_tool_call_id, e.kind, e.role, e.status, e.step,
-	e.blocks, e.parts, e.model, e.input_tokens, e.output_tokens, e.cache_read_tokens, e.cache_write_tokens, e.cost_nano, e.duration_ms, e.context_window,
+	e.blocks, e.parts, e.model, e.input_tokens, e.output_tokens, e.cache_read_tokens, e.cache_write_tokens, e.cost_nano,
+	e.duration_ms, e.context_window,
 	` + transcript.IsDeprecated("e", transcript.ThisBranch) + `, e.deprecated_on, e.failure_reason,
 	e.compaction, e.started_at, e.ended_at, e.reasoning_field,
 	(SELECT coalesce(json_agg(json_build_object(

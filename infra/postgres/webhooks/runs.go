@@ -31,7 +31,8 @@ func dagRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runI
 		SELECT r.owner_id, r.solution_id, left(p.name, $2), r.version, r.status, r.retries, r.error_code, r.error_message,
 		    r.started_at, r.finished_at
 		FROM   dag_runs r JOIN prod_solutions p ON p.id = r.solution_id WHERE r.id = $1 AND r.parent_run IS NULL`, runID, shownIntent).
-		Scan(&owner, &data.ProdSolutionID, &data.Name, &data.Version, &data.Status, &data.Retries, &code, &message, &data.StartedAt, &data.FinishedAt)
+		Scan(&owner, &data.ProdSolutionID, &data.Name, &data.Version, &data.Status, &data.Retries,
+			&code, &message, &data.StartedAt, &data.FinishedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
