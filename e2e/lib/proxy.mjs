@@ -22,7 +22,7 @@ export class Proxy {
 
   #accept(client) {
     client.on('error', () => {});
-    if (this.#mode === 'reset') return client.resetAndDestroy();
+    if (this.#mode === 'reset') return reset(client);
     const link = { client };
     this.#links.add(link);
     client.once('close', () => this.#drop(link));
@@ -73,7 +73,7 @@ export class Proxy {
   reset() {
     this.#mode = 'reset';
     for (const link of [...this.#links]) {
-      link.client.resetAndDestroy();
+      reset(link.client);
       this.#drop(link);
     }
   }
@@ -101,4 +101,11 @@ export class Proxy {
     this.#server.close();
     for (const link of [...this.#links]) this.#drop(link);
   }
+}
+
+// reset ends a connection with a reset. Node.js never closes one that is reset while its
+// end is being sent, and then does not exit.
+function reset(socket) {
+  if (socket.writableEnded) socket.destroy();
+  else socket.resetAndDestroy();
 }
