@@ -31,13 +31,13 @@ func promptCommands() []promptCommand {
 	}
 }
 
-// isCommand tells a command from a message. Two slashes begin a message that is to
+// isCommand distinguishes a command from a message. Two slashes begin a message that is to
 // begin with one.
 func isCommand(text string) bool {
 	return strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") && !strings.Contains(text, "\n")
 }
 
-// asMessage is a text without what told it from a command.
+// asMessage is a text without the slash that keeps it from being a command.
 func asMessage(text string) string {
 	if strings.HasPrefix(text, "//") {
 		return text[1:]

@@ -108,7 +108,7 @@ func (p *provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 			Issuer string `schema:"iss"`
 		}{code, in.State, p.cfg.Issuer}, oidc.NewEncoder())
 	case slices.Contains(in.Prompt, oidc.PromptNone):
-		return "", oidc.ErrLoginRequired().WithDescription("nobody has signed in")
+		return "", oidc.ErrLoginRequired().WithDescription("no user has signed in")
 	}
 
 	if asked.IsZero() {
@@ -175,7 +175,7 @@ func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err err
 
 // browser is who has signed in with the browser of a request.
 type browser struct {
-	user       user // the zero one: nobody
+	user       user // the zero one: none
 	sessionID  string
 	signedInAt time.Time
 	now        time.Time // of the database, which keeps signedInAt

@@ -39,7 +39,7 @@ type grant struct {
 // in which the code was spent or the session ended, which therefore must commit.
 type refusal struct{ action, description string }
 
-// CodeExchange implements op.Server. A code can be tried once, whatever comes of it; one
+// CodeExchange implements op.Server. A code can be tried once, whatever its result; one
 // that comes again ends the session that was made with it.
 func (p *provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID()}

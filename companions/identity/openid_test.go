@@ -60,7 +60,7 @@ func (p *person) signIn() {
 	}
 }
 
-// get returns where a request is sent, which nobody follows.
+// get returns where a request is sent; it is not followed.
 func (p *person) get(address string) (int, *url.URL) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, nil)
@@ -208,7 +208,7 @@ func TestProvider_refusesRequests(t *testing.T) {
 	}{
 		"another redirect URI":     {set("redirect_uri", "http://127.0.0.1:8080/signin/callback/more"), ""},
 		"redirect URI of another":  {set("redirect_uri", "https://other.example/callback"), ""},
-		"unknown client":           {set("client_id", "nobody"), ""},
+		"unknown client":           {set("client_id", "unknown"), ""},
 		"plain challenge":          {set("code_challenge_method", "plain"), "invalid_request"},
 		"no challenge method":      {set("code_challenge_method", ""), "invalid_request"},
 		"no challenge":             {set("code_challenge", ""), "invalid_request"},
@@ -237,8 +237,8 @@ func TestProvider_refusesRequests(t *testing.T) {
 		require.Equal(t, c.code, said.Get("error"), "%s: %s", name, to)
 	}
 
-	stranger := newPerson(t, p.server)
-	require.Equal(t, "login_required", stranger.authorize(oauth2.GenerateVerifier(), set("prompt", "none")).Get("error"))
+	other := newPerson(t, p.server)
+	require.Equal(t, "login_required", other.authorize(oauth2.GenerateVerifier(), set("prompt", "none")).Get("error"))
 
 	// A new sign-in is asked for, and one that is older does not do.
 	page := p.authorize(oauth2.GenerateVerifier(), set("prompt", "login"))

@@ -82,7 +82,7 @@ func (p *provider) allowsOrigin(origin string) bool {
 	return false
 }
 
-// protocol hands a request to the library. Failed ones of the endpoints that take secrets
+// protocol passes a request to the library. Failed ones of the endpoints that take secrets
 // are counted as guesses of the client's address.
 func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -176,7 +176,7 @@ func (p *provider) protocolError(ctx context.Context, err error) error {
 }
 
 // VerifyClient implements op.Server. All clients are public: a secret is refused, so that
-// nobody relies on one that is not checked.
+// no client relies on one that is not checked.
 func (p *provider) VerifyClient(_ context.Context, r *op.Request[op.ClientCredentials]) (op.Client, error) {
 	c, known := p.clients[r.Data.ClientID]
 	if !known || r.Data.ClientSecret != "" || r.Data.ClientAssertion != "" {
