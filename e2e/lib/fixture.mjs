@@ -133,13 +133,15 @@ export const call = (name, args, id) => ({ name, arguments: args, ...(id ? { id 
 // bash is a step that runs one command.
 export const bash = (command, more = {}) => ({ calls: [call('Bash', { command, ...more })] });
 
-// eventually polls until probe gives something true.
+// eventually polls until probe gives something true, the more seldom the longer it waits:
+// forty waiting tests must not be the load of the machine.
 export async function eventually(what, probe, timeout = 180_000) {
-  const deadline = Date.now() + timeout;
+  const started = Date.now();
   for (;;) {
     const found = await probe();
     if (found) return found;
-    if (Date.now() > deadline) throw new Error(`not within ${timeout} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    const waited = Date.now() - started;
+    if (waited > timeout) throw new Error(`not within ${timeout} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, Math.min(Math.max(50, waited / 20), 1000)));
   }
 }

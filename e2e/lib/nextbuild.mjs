@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const anchor = '\tl.step++\n\tcall := contract.CallModelIn{';
+const anchor = '\tcall := contract.CallModelIn{';
 const step = `\tif workflow.GetVersion(ctx, "next-build", workflow.DefaultVersion, 1) >= 1 {
 \t\t_ = workflow.SideEffect(ctx, func(workflow.Context) any { return l.step })
 \t}
