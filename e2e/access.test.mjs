@@ -33,14 +33,28 @@ const signIn = async (key) => {
 test('a page whose name was made to point here is refused everywhere', async () => {
   const headers = { Host: 'evil.example' };
   for (const url of [
-    `${fixture.server.url}/api/version`, `${fixture.server.url}/api/docs`, `${fixture.server.url}/metrics`, `${fixture.server.url}/apps/x/`,
-    `${fixture.server.url}/socket.io/?EIO=4&transport=polling`, `${fixture.server.mockURL}/control/requests`, `${fixture.server.mockURL}/v1/models`,
-    `${ui}/`, `${ui}/signin`, `${ui}/healthz`, `${ui}/api/v1/namespaces`,
+    `${fixture.server.url}/api/version`,
+    `${fixture.server.url}/api/docs`,
+    `${fixture.server.url}/metrics`,
+    `${fixture.server.url}/apps/x/`,
+    `${fixture.server.url}/socket.io/?EIO=4&transport=polling`,
+    `${fixture.server.mockURL}/control/requests`,
+    `${fixture.server.mockURL}/v1/models`,
+    `${ui}/`,
+    `${ui}/signin`,
+    `${ui}/healthz`,
+    `${ui}/api/v1/namespaces`,
   ]) {
     assert.equal((await send(url, { headers })).status, 403, url);
     assert.notEqual((await send(url)).status, 403, url);
   }
-  const upgrade = { ...headers, Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'AAAAAAAAAAAAAAAAAAAAAA==' };
+  const upgrade = {
+    ...headers,
+    Connection: 'Upgrade',
+    Upgrade: 'websocket',
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': 'AAAAAAAAAAAAAAAAAAAAAA==',
+  };
   assert.equal((await send(`${fixture.server.url}/socket.io/?EIO=4&transport=websocket`, { headers: upgrade })).status, 403);
 });
 
@@ -101,7 +115,13 @@ test('Temporal holds no text of messages and titles, and no secret', async () =>
     ] },
     bash('echo HIDDENWORDBACKGROUND', { description: 'In the background', run_in_background: true }),
     { calls: [call('Agent', { description: 'Look around', prompt: 'HIDDENWORDPROMPT' })] },
-    { calls: [call('AskUserQuestion', { questions: [{ question: 'HIDDENWORDQUESTION?', options: [{ label: 'HIDDENWORDLABEL' }, { label: 'b' }] }] })] },
+    {
+      calls: [
+        call('AskUserQuestion', {
+          questions: [{ question: 'HIDDENWORDQUESTION?', options: [{ label: 'HIDDENWORDLABEL' }, { label: 'b' }] }],
+        }),
+      ],
+    },
     { text: 'done' },
   );
   const { calls } = await view.run(`HIDDENWORDMESSAGE ${script}`);

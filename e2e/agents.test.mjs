@@ -99,10 +99,17 @@ test('a stop reaches sub-agents and keeps their text', async () => {
 
 test('questions of sub-agents within sub-agents name the one that asks, and each answer finds it', async () => {
   const view = await fixture.session();
-  const sent = await view.say(steps(
-    { calls: [agent('outer', [{ calls: [agent('deep', [{ calls: [ask()] }, { text: 'deep is there' }]), ask()] }, { text: 'outer is there' }]), ask()] },
-    { text: 'done' },
-  ));
+  const sent = await view.say(
+    steps(
+      {
+        calls: [
+          agent('outer', [{ calls: [agent('deep', [{ calls: [ask()] }, { text: 'deep is there' }]), ask()] }, { text: 'outer is there' }]),
+          ask(),
+        ],
+      },
+      { text: 'done' },
+    ),
+  );
   assert.equal((await view.ended(sent.chat_id)).finish_reason, 'awaiting_answer');
   const late = await fixture.follow(view.session);
   const open = late.ack.pending_questions;
@@ -121,9 +128,19 @@ test('questions of sub-agents within sub-agents name the one that asks, and each
 test('an explorer reads and cannot write', async () => {
   const view = await fixture.session();
   await fixture.rest.put(`/api/sessions/${view.session}/files/map.txt`, { content: 'treasure-5512\n' });
-  const tries = [call('Read', { file_path: 'map.txt' }), call('Write', { file_path: 'new.txt', content: 'x' }), call('Edit', { file_path: 'map.txt', old_string: 'treasure', new_string: 'nothing' }),
-    call('Bash', { command: 'rm map.txt' }), agent('helper', [{ text: 'never' }])];
-  await view.run(steps({ calls: [agent('explores', [{ calls: tries }, { text: 'seen explorer-8812' }], { subagent_type: 'explorer' })] }, { text: 'done' }));
+  const tries = [
+    call('Read', { file_path: 'map.txt' }),
+    call('Write', { file_path: 'new.txt', content: 'x' }),
+    call('Edit', { file_path: 'map.txt', old_string: 'treasure', new_string: 'nothing' }),
+    call('Bash', { command: 'rm map.txt' }),
+    agent('helper', [{ text: 'never' }]),
+  ];
+  await view.run(
+    steps(
+      { calls: [agent('explores', [{ calls: tries }, { text: 'seen explorer-8812' }], { subagent_type: 'explorer' })] },
+      { text: 'done' },
+    ),
+  );
   const messages = await fixture.rest.messages(view.session);
   const [owner] = of(messages, 'root')[1].tool_calls;
   const calls = of(messages, owner.id)[1].tool_calls;
@@ -147,10 +164,20 @@ test('a sub-agent ends with its steps, and says what it had found', async () => 
 
 test('a failed sub-agent ends alone, and its caller gets the error', async () => {
   const view = await fixture.session();
-  const run = await view.run(steps(
-    { calls: [agent('broken', [{ text: 'I found a key.', ...bash('true') }, { status: 400, error_message: 'no' }]), agent('whole', [{ text: 'fine' }])] },
-    { text: 'done' },
-  ));
+  const run = await view.run(
+    steps(
+      {
+        calls: [
+          agent('broken', [
+            { text: 'I found a key.', ...bash('true') },
+            { status: 400, error_message: 'no' },
+          ]),
+          agent('whole', [{ text: 'fine' }]),
+        ],
+      },
+      { text: 'done' },
+    ),
+  );
   assert.equal(run.end.finish_reason, 'completed');
   const [broken, whole] = of(await fixture.rest.messages(view.session), 'root')[1].tool_calls;
   assert.deepEqual([broken.status, whole.status, whole.result], ['error', 'done', 'fine']);
@@ -159,7 +186,8 @@ test('a failed sub-agent ends alone, and its caller gets the error', async () =>
 
 test('depth and number are limited, and the limits are said', async () => {
   const view = await fixture.session();
-  const nest = (depth) => (depth === 0 ? [{ text: 'bottom' }] : [{ calls: [agent(`level ${5 - depth}`, nest(depth - 1))] }, { text: 'up' }]);
+  const nest = (depth) =>
+    depth === 0 ? [{ text: 'bottom' }] : [{ calls: [agent(`level ${5 - depth}`, nest(depth - 1))] }, { text: 'up' }];
   const many = Array.from({ length: 12 }, (_, i) => agent(`worker ${i}`, [{ text: `part ${i}`, hold: true }]));
   const sent = await view.send(steps({ calls: many }, { calls: nest(4)[0].calls }, { text: 'done' }));
   const forked = (e) => e.name === 'turn:start' && e.data.role === 'assistant' && e.data.parent_fork_tool_call_id;
@@ -188,7 +216,9 @@ test('depth and number are limited, and the limits are said', async () => {
 });
 
 test('types come from the session and from its workspace; files that cannot be used are named', async () => {
-  const view = await fixture.session({ session_setup: { agents: [{ name: 'poet', description: 'writes verses', prompt: 'You rhyme.', tools: ['Read'] }] } });
+  const view = await fixture.session({
+    session_setup: { agents: [{ name: 'poet', description: 'writes verses', prompt: 'You rhyme.', tools: ['Read'] }] },
+  });
   const put = (name, content) => fixture.rest.put(`/api/sessions/${view.session}/files/.agents/agents/${name}`, { content });
   await put('critic.md', '---\nname: critic\ndescription: finds faults\ntools: Read, Grep\n---\nYou are never pleased.\n');
   await put('broken.md', 'no front matter');
@@ -219,28 +249,47 @@ test('types come from the session and from its workspace; files that cannot be u
 
 test('types come from the solution of a session', async () => {
   const view = await fixture.session({ solution_id: 'skill_editor' });
-  const run = await view.run(steps({ calls: [agent('tries', [{ text: 'unclear step-3319' }], { subagent_type: 'trial-user' })] }, { text: 'done' }));
+  const run = await view.run(
+    steps({ calls: [agent('tries', [{ text: 'unclear step-3319' }], { subagent_type: 'trial-user' })] }, { text: 'done' }),
+  );
   assert.equal(run.end.status, 'completed');
   const [tries] = of(await fixture.rest.messages(view.session), 'root')[1].tool_calls;
   assert.deepEqual([tries.status, tries.result], ['done', 'unclear step-3319']);
   const plainly = await fixture.session();
-  const refused = await plainly.run(steps({ calls: [agent('tries', [{ text: 'never' }], { subagent_type: 'trial-user' })] }, { text: 'done' }));
+  const refused = await plainly.run(
+    steps({ calls: [agent('tries', [{ text: 'never' }], { subagent_type: 'trial-user' })] }, { text: 'done' }),
+  );
   assert.match(refused.calls[0].result, /no type of sub-agent named/);
 });
 
 describe('in the background', () => {
   test('a sub-agent outlives its chat, is listed with its text, and its result is delivered later', async () => {
     const view = await fixture.session();
-    const run = await view.run(steps(
-      { calls: [agent('digs', [{ text: 'Digging.', hold: true, calls: [call('Bash', { command: 'echo gold' })] }, { text: 'found gold' }], { run_in_background: true })] },
-      { text: 'it digs' },
-    ));
+    const run = await view.run(
+      steps(
+        {
+          calls: [
+            agent('digs', [{ text: 'Digging.', hold: true, calls: [call('Bash', { command: 'echo gold' })] }, { text: 'found gold' }], {
+              run_in_background: true,
+            }),
+          ],
+        },
+        { text: 'it digs' },
+      ),
+    );
     assert.equal(run.end.finish_reason, 'completed');
-    const updated = await fixture.releaseUntil(view.wait('the end of the task', (e) => e.name === 'background_task:updated' && e.data.status === 'completed'));
+    const updated = await fixture.releaseUntil(
+      view.wait('the end of the task', (e) => e.name === 'background_task:updated' && e.data.status === 'completed'),
+    );
     assert.equal(updated.data.kind, 'agent');
     const messages = await fixture.rest.messages(view.session);
     const [owner] = of(messages, 'root')[1].tool_calls;
-    assert.deepEqual(of(messages, owner.id).map((m) => [m.role, m.chat_id]), Array(3).fill(run.chat_id).map((c, i) => [i ? 'assistant' : 'user', c]));
+    assert.deepEqual(
+      of(messages, owner.id).map((m) => [m.role, m.chat_id]),
+      Array(3)
+        .fill(run.chat_id)
+        .map((c, i) => [i ? 'assistant' : 'user', c]),
+    );
     const next = await view.run(steps({ text: 'good' }));
     const note = (await fixture.rest.messages(view.session)).find((m) => m.role === 'system' && m.chat_id === next.chat_id);
     assert.match(note.blocks[0].content, /found gold/);
@@ -280,13 +329,18 @@ describe('in the background', () => {
     assert.match((await output(digs)).lines.join(), /Digging on/);
     assert.equal((await fixture.rest.post(`${path}/${digs.task_id}/stop`)).status, 'stopped', 'once more changes nothing');
     assert.equal((await fixture.rest.call('GET', `${path}/bg_none`)).body.code, 'task_not_found');
-    await view.wait('the end of both', () => view.events.filter((e) => e.name === 'background_task:updated' && e.data.status === 'stopped').length === 2);
+    await view.wait(
+      'the end of both',
+      () => view.events.filter((e) => e.name === 'background_task:updated' && e.data.status === 'stopped').length === 2,
+    );
   });
 
   test('deleting the session ends what works for it', async () => {
     const { session_id: session } = await fixture.rest.post('/api/sessions', {});
     const view = await fixture.follow(session, 0);
-    await view.run(steps({ calls: [agent('digs', [{ text: 'Deleted-6620 soon', hold: true }], { run_in_background: true })] }, { text: 'it digs' }));
+    await view.run(
+      steps({ calls: [agent('digs', [{ text: 'Deleted-6620 soon', hold: true }], { run_in_background: true })] }, { text: 'it digs' }),
+    );
     await view.said('Deleted-6620');
     const working = async () => (await fixture.requests('Deleted-6620')).some((r) => r.outcome === 'in progress');
     assert.equal(await working(), true);

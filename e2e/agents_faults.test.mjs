@@ -35,14 +35,21 @@ async function lines(view, file) {
 
 test('sub-agents, nested and asking, go on and repeat nothing', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps(
-    { calls: [
-      agent('counts', [bash('echo x >> count'), { text: 'word by word and on', delay_ms: 400 }]),
-      agent('nests', [{ calls: [agent('inner', [bash('echo y >> inner'), { text: 'inside', first_delay_ms: 1500 }])] }, { text: 'nested' }]),
-      agent('asks', [{ calls: [ask()] }, { text: 'asked' }]),
-    ] },
-    { text: 'done' },
-  ));
+  const { chat_id: chat } = await view.say(
+    steps(
+      {
+        calls: [
+          agent('counts', [bash('echo x >> count'), { text: 'word by word and on', delay_ms: 400 }]),
+          agent('nests', [
+            { calls: [agent('inner', [bash('echo y >> inner'), { text: 'inside', first_delay_ms: 1500 }])] },
+            { text: 'nested' },
+          ]),
+          agent('asks', [{ calls: [ask()] }, { text: 'asked' }]),
+        ],
+      },
+      { text: 'done' },
+    ),
+  );
   await view.wait('the question', (e) => e.data.tool_call?.tool_name === 'AskUserQuestion');
   await view.wait('the marks', () => view.events.filter((e) => e.data.patch_type === 'tool_result').length >= 2);
   const again = await crash(view);
@@ -59,10 +66,17 @@ test('sub-agents, nested and asking, go on and repeat nothing', async () => {
 
 test('a command of a sub-agent that was under way is not run again', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps(
-    { calls: [agent('writes', [bash('echo z >> once; echo begun; sleep 600'), { text: 'went on' }]), agent('beside', [{ text: 'beside' }])] },
-    { text: 'done' },
-  ));
+  const { chat_id: chat } = await view.say(
+    steps(
+      {
+        calls: [
+          agent('writes', [bash('echo z >> once; echo begun; sleep 600'), { text: 'went on' }]),
+          agent('beside', [{ text: 'beside' }]),
+        ],
+      },
+      { text: 'done' },
+    ),
+  );
   await view.patch('tool_progress');
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).finish_reason, 'completed');
@@ -90,7 +104,9 @@ test('background work: a sub-agent goes on, a command is lost with a reason and 
   const path = `/api/sessions/${view.session}/background-tasks`;
   const task = async (kind) => (await fixture.rest.get(path)).items.find((t) => t.kind === kind);
   await view.said('gold,');
-  await eventually('the command began', async () => (await fixture.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join().includes('begun'));
+  await eventually('the command began', async () =>
+    (await fixture.rest.get(`${path}/${(await task('shell')).task_id}`)).lines.join().includes('begun'),
+  );
   const again = await crash(view);
   await eventually('the command is lost', async () => (await task('shell')).status === 'lost', recovery);
   assert.match((await task('shell')).reason, /worker/);
@@ -98,7 +114,10 @@ test('background work: a sub-agent goes on, a command is lost with a reason and 
   await fixture.releaseUntil(eventually('the sub-agent has ended', async () => (await task('agent')).status === 'completed', recovery));
   for (const file of ['dug', 'ran']) assert.equal(await lines(view, file), 1, `${file} was written more than once`);
   const next = await again.run(steps({ text: 'good' }));
-  const notes = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'system' && m.chat_id === next.chat_id).map((m) => m.blocks[0].content).join('\n');
+  const notes = (await fixture.rest.messages(view.session))
+    .filter((m) => m.role === 'system' && m.chat_id === next.chat_id)
+    .map((m) => m.blocks[0].content)
+    .join('\n');
   assert.match(notes, /until it is all/);
   assert.match(notes, /lost/);
   assert.deepEqual(ends(again, run.chat_id), ['completed']);

@@ -12,7 +12,10 @@ after(() => fixture?.close());
 afterEach(() => fixture.settle());
 
 const site = (page = 'one') => [
-  call('Write', { file_path: 'site/index.html', content: `<!doctype html><title>${page}</title><script type="module" src="app.js"></script>` }),
+  call('Write', {
+    file_path: 'site/index.html',
+    content: `<!doctype html><title>${page}</title><script type="module" src="app.js"></script>`,
+  }),
   call('Write', { file_path: 'site/app.js', content: 'document.title += "!"' }),
 ];
 const publish = (view, body = {}) => fixture.rest.call('POST', '/api/apps', { session_id: view.session, working_dir: 'site', ...body });
@@ -77,7 +80,12 @@ test('a page may do what pages do, but without an account', async () => {
 });
 
 test('directories, hidden files and links', async () => {
-  const { app } = await published(call('Bash', { command: 'mkdir -p site/sub site/.git site/.well-known && cd site && echo sub > sub/index.html && echo secret > .git/config && echo key > .env && echo known > .well-known/x && ln -s /etc/passwd passwd && ln -s ../../ up && echo outside > ../outside.txt' }));
+  const { app } = await published(
+    call('Bash', {
+      command:
+        'mkdir -p site/sub site/.git site/.well-known && cd site && echo sub > sub/index.html && echo secret > .git/config && echo key > .env && echo known > .well-known/x && ln -s /etc/passwd passwd && ln -s ../../ up && echo outside > ../outside.txt',
+    }),
+  );
   const redirect = await visit(`/apps/${app.app_id}/sub`);
   assert.equal(redirect.status, 308);
   assert.equal(new URL(redirect.headers.get('location'), redirect.url).pathname, `/apps/${app.app_id}/sub/`);
@@ -90,7 +98,15 @@ test('directories, hidden files and links', async () => {
   for (const path of ['.env', '.git/config', 'passwd', 'up/outside.txt', 'missing', 'sub/missing']) {
     assert.equal((await visit(`/apps/${app.app_id}/${path}`)).status, 404, path);
   }
-  for (const path of ['../outside.txt', '..%2foutside.txt', '%2e%2e/outside.txt', 'sub/../../outside.txt', '%00', '..\\outside.txt', '%2e%65nv%00']) {
+  for (const path of [
+    '../outside.txt',
+    '..%2foutside.txt',
+    '%2e%2e/outside.txt',
+    'sub/../../outside.txt',
+    '%00',
+    '..\\outside.txt',
+    '%2e%65nv%00',
+  ]) {
     assert.ok([400, 404].includes(await raw(`/apps/${app.app_id}/${path}`)), path);
   }
 });

@@ -36,7 +36,8 @@ test('an issue of an agent is worked on and reported', async () => {
   assert.deepEqual((await comments(issue)).map((c) => [c.actor_type, c.content]), [['agent', 'It is done.']]);
   const timeline = (await fixture.rest.get(`${board}/issues/${issue.id}/timeline`)).items;
   const actions = timeline.map((e) => e.action ?? e.type);
-  for (const action of ['created', 'run', 'run_started', 'status_changed', 'comment', 'run_finished']) assert.ok(actions.includes(action), `${action} of ${actions}`);
+  for (const action of ['created', 'run', 'run_started', 'status_changed', 'comment', 'run_finished'])
+    assert.ok(actions.includes(action), `${action} of ${actions}`);
   const usage = await fixture.rest.get(`${board}/issues/${issue.id}/usage`);
   assert.equal(usage.run_count, 1);
   assert.ok(usage.output_tokens > 0 && usage.uncosted.output_tokens === usage.output_tokens, JSON.stringify(usage));
@@ -54,7 +55,9 @@ test('with suppress_run an agent waits until a run is asked for', async () => {
 test('a question is asked in a comment and answered by one', async () => {
   const question = call('AskUserQuestion', { questions: [{ question: 'Which colour?', options: [{ label: 'Red' }, { label: 'Blue' }] }] });
   const issue = await assigned(steps({ calls: [question] }, { text: 'painted' }));
-  const asked = await eventually('the question is a comment', async () => (await comments(issue)).find((c) => /Which colour/.test(c.content)));
+  const asked = await eventually('the question is a comment', async () =>
+    (await comments(issue)).find((c) => /Which colour/.test(c.content)),
+  );
   assert.equal(asked.actor_type, 'agent');
   assert.equal((await read(issue)).active_run.status, 'waiting');
   await comment(issue, 'blue');

@@ -52,7 +52,11 @@ class Player {
     for (let n = 1 + random.below(3); n > 0; n--) {
       const step = { text: `step ${n} of ${this.name} 🥊 and more words to stream`, delay_ms: random.below(20), chunk: 1 + random.below(8) };
       if (random.chance(0.5)) step.calls = Array.from({ length: 1 + random.below(3) }, mark);
-      if (random.chance(0.25)) step.calls = [...(step.calls ?? []), call('AskUserQuestion', { questions: [{ question: 'So?', options: [{ label: 'a' }, { label: 'b' }] }] })];
+      if (random.chance(0.25))
+        step.calls = [
+          ...(step.calls ?? []),
+          call('AskUserQuestion', { questions: [{ question: 'So?', options: [{ label: 'a' }, { label: 'b' }] }] }),
+        ];
       if (random.chance(0.15)) Object.assign(step, { fail_times: 1, cut_after: random.below(6) });
       list.push(step);
     }
@@ -88,9 +92,13 @@ class Player {
 
   // answer tries the last question that it knows of, whatever became of it.
   async answer() {
-    const asked = [...this.view.rules.turns.values()].flatMap((t) => [...t.calls.values()]).filter((c) => c.tool_name === 'AskUserQuestion');
+    const asked = [...this.view.rules.turns.values()]
+      .flatMap((t) => [...t.calls.values()])
+      .filter((c) => c.tool_name === 'AskUserQuestion');
     if (asked.length === 0) return;
-    const answers = asked.slice(-2).map(({ id }) => this.view.answer(id, { selections: { 0: [this.random.below(2)] } }).catch(() => ({ ok: true })));
+    const answers = asked
+      .slice(-2)
+      .map(({ id }) => this.view.answer(id, { selections: { 0: [this.random.below(2)] } }).catch(() => ({ ok: true })));
     for (const ack of await Promise.all(answers)) assert.ok(ack.ok, JSON.stringify(ack));
   }
 

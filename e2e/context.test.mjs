@@ -29,7 +29,9 @@ async function grow(view, n, tokens, from = 0) {
 async function fill(view, target, summary, said = 'message 0') {
   let reported = 0;
   for (let i = 0; reported < target - 60; i++) {
-    const { end } = await view.run(i === 0 ? order({ said, steps: [{ text: 'answer 0' }], summary }) : plain(i, 2 * Math.floor(Math.min(700, target - reported) / 2)));
+    const { end } = await view.run(
+      i === 0 ? order({ said, steps: [{ text: 'answer 0' }], summary }) : plain(i, 2 * Math.floor(Math.min(700, target - reported) / 2)),
+    );
     assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
     reported = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
   }
@@ -77,9 +79,13 @@ describe('automatic compaction', () => {
 
   test('happens inside a loop, which then goes on where it was', async () => {
     const view = await small();
-    const { end, calls } = await view.run(order({
-      said: 'count', loop: { n: 25, call: { name: 'Bash', arguments: { command: "echo {{i}} >> n; head -c 2400 /dev/zero | tr '\\0' x" } } }, closing: 'counted',
-    }));
+    const { end, calls } = await view.run(
+      order({
+        said: 'count',
+        loop: { n: 25, call: { name: 'Bash', arguments: { command: "echo {{i}} >> n; head -c 2400 /dev/zero | tr '\\0' x" } } },
+        closing: 'counted',
+      }),
+    );
     assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
     assert.equal(end.steps, 26);
     assert.equal(calls.length, 25);
@@ -168,8 +174,14 @@ describe('compaction by hand', () => {
 
   test('keeps the newest plan word for word, also the second time', async () => {
     const view = await small({ keep_last: 2 });
-    const plan = { title: 'Rename the module', steps: [{ id: 'a', title: 'Find the uses', detail: 'grep -rn for each of the 17 old names' }] };
-    await view.run(order({ steps: [{ calls: [call('SubmitPlan', plan)] }, { text: 'is it right?' }], summary: { text: 'There was talk of a module.' } }), { mode: 'planning' });
+    const plan = {
+      title: 'Rename the module',
+      steps: [{ id: 'a', title: 'Find the uses', detail: 'grep -rn for each of the 17 old names' }],
+    };
+    await view.run(
+      order({ steps: [{ calls: [call('SubmitPlan', plan)] }, { text: 'is it right?' }], summary: { text: 'There was talk of a module.' } }),
+      { mode: 'planning' },
+    );
     for (const round of [0, 4]) {
       await grow(view, 4, 300, round);
       assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
@@ -212,13 +224,19 @@ describe('compaction by hand', () => {
   test('keeps an open question open', async () => {
     const view = await small({ keep_last: 1 });
     await grow(view, 3, 200);
-    const asked = { name: 'AskUserQuestion', arguments: { questions: [{ question: 'Which?', header: 'Choice', options: [{ label: 'red' }, { label: 'blue' }] }] } };
+    const asked = {
+      name: 'AskUserQuestion',
+      arguments: { questions: [{ question: 'Which?', header: 'Choice', options: [{ label: 'red' }, { label: 'blue' }] }] },
+    };
     const { end, chat_id: chat } = await view.run(steps({ calls: [asked] }, { text: 'thanks' }));
     assert.equal(end.finish_reason, 'awaiting_answer');
     assert.equal((await fixture.rest.post(`/api/sessions/${view.session}/compact`)).status, 'completed');
     const [call] = view.callsOf(chat);
     assert.equal((await view.answer(call.id, { selections: { 0: [1] } })).resolved, true);
-    const again = await view.wait('the end', (e) => e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason === 'completed');
+    const again = await view.wait(
+      'the end',
+      (e) => e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason === 'completed',
+    );
     assert.ok(again);
   });
 
@@ -287,8 +305,12 @@ describe('context statistics', () => {
     // The server's own count is what they come to, and what the prompt begins with
     // takes the same whatever is said.
     const reported = (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage;
-    assert.ok(Math.abs(used.used_tokens - reported.input_tokens) < 0.1 * reported.input_tokens, `${used.used_tokens} ${reported.input_tokens}`);
-    for (const name of ['system_prompt', 'tools']) assert.ok(Math.abs(of(used, name).tokens - of(empty, name).tokens) <= 0.5 * of(empty, name).tokens);
+    assert.ok(
+      Math.abs(used.used_tokens - reported.input_tokens) < 0.1 * reported.input_tokens,
+      `${used.used_tokens} ${reported.input_tokens}`,
+    );
+    for (const name of ['system_prompt', 'tools'])
+      assert.ok(Math.abs(of(used, name).tokens - of(empty, name).tokens) <= 0.5 * of(empty, name).tokens);
     await grow(view, 2, 1000);
     const longer = await stats(view);
     for (const name of ['system_prompt', 'tools', 'skills']) assert.equal(of(longer, name).tokens, of(used, name).tokens, name);
@@ -320,7 +342,11 @@ describe('tokenization', () => {
   });
 
   test('counts messages one by one, with the chat template', async () => {
-    const messages = [{ role: 'system', content: 'be brief' }, { role: 'user', content: [{ type: 'text', text: 'hello world' }] }, { role: 'assistant', content: null }];
+    const messages = [
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: [{ type: 'text', text: 'hello world' }] },
+      { role: 'assistant', content: null },
+    ];
     const { body } = await tokenize('messages', { model: 'gpt-4o', add_generation_prompt: true, enable_thinking: false, messages });
     assert.equal(body.exact, true);
     assert.equal(body.tokenizer, 'o200k_base');
@@ -334,20 +360,30 @@ describe('tokenization', () => {
     assert.equal(body.count, sum(body));
     const open = (await tokenize('messages', { model: 'gpt-4o', add_generation_prompt: false, messages })).body;
     assert.equal(body.count - open.count, 3);
-    const tools = (await tokenize('messages', { model: 'gpt-4o', messages, tools: [{ type: 'function', function: { name: 'f', parameters: {} } }] })).body;
+    const tools = (
+      await tokenize('messages', { model: 'gpt-4o', messages, tools: [{ type: 'function', function: { name: 'f', parameters: {} } }] })
+    ).body;
     assert.ok(tools.tools_tokens > 5);
     assert.equal(tools.count, sum(tools));
     assert.equal(tools.exact, false, 'only its server knows how it writes tools');
     const named = (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: 'hello world', name: 'ann' }] })).body;
-    assert.ok(named.count > (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: 'hello world' }] })).body.count + 1);
-    const picture = (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] })).body;
+    assert.ok(
+      named.count > (await tokenize('messages', { model: 'gpt-4o', messages: [{ role: 'user', content: 'hello world' }] })).body.count + 1,
+    );
+    const picture = (
+      await tokenize('messages', {
+        model: 'gpt-4o',
+        messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }],
+      })
+    ).body;
     assert.equal(picture.exact, false);
     const unknown = (await tokenize('messages', { messages })).body;
     assert.equal(unknown.exact, false);
     assert.equal(unknown.chat_template, 'generic');
     const quiet = (await tokenize('messages', { messages, enable_thinking: false })).body;
     assert.ok(quiet.count > unknown.count, 'an empty thinking block');
-    const large = (await tokenize('messages', { model: 'everloop-demo-small', messages: [{ role: 'user', content: filler(100_000) }] })).body;
+    const large = (await tokenize('messages', { model: 'everloop-demo-small', messages: [{ role: 'user', content: filler(100_000) }] }))
+      .body;
     assert.equal(large.context_window, window);
     assert.equal(large.fits, false);
   });
@@ -360,7 +396,12 @@ describe('tokenization', () => {
     };
     await within(60_000, 'prompt', { prompt: 'a'.repeat(9_900_000), model: 'gpt-4o' }, 200);
     await within(60_000, 'prompt', { prompt: 'a'.repeat(11_000_000) }, 413);
-    await within(60_000, 'messages', { messages: Array.from({ length: 10_000 }, () => ({ role: 'user', content: 'word '.repeat(150) })), model: 'gpt-4o' }, 200);
+    await within(
+      60_000,
+      'messages',
+      { messages: Array.from({ length: 10_000 }, () => ({ role: 'user', content: 'word '.repeat(150) })), model: 'gpt-4o' },
+      200,
+    );
     await within(60_000, 'messages', { messages: Array.from({ length: 10_001 }, () => ({ role: 'user', content: '' })) }, 422);
     await within(60_000, 'messages', { messages: [{ role: 'user', content: [[]] }] }, 422);
     await within(60_000, 'messages', { messages: [{ role: 'user', content: 5 }] }, 422);

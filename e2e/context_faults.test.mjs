@@ -17,7 +17,8 @@ const filler = (tokens) => 'abc def '.repeat(tokens / 2);
 const small = () => fixture.session({ model: 'everloop-demo-small' });
 const plain = (i, tokens) => order({ said: `message ${i} ${filler(tokens)}`, steps: [{ text: `answer ${i}` }] });
 const entries = async (view) => (await fixture.rest.messages(view.session)).filter((m) => m.kind === 'compaction');
-const reported = async (view) => (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
+const reported = async (view) =>
+  (await fixture.rest.messages(view.session)).filter((m) => m.role === 'assistant').at(-1).usage.input_tokens;
 
 async function grow(view, n, tokens, from = 0) {
   for (let i = from; i < from + n; i++) {
@@ -57,7 +58,11 @@ async function goesOn(view) {
   const done = all.filter((m) => m.kind === 'compaction' && m.status === 'completed');
   const inserted = body.messages.filter((m) => JSON.stringify(m.content).includes('was summarised to make room'));
   assert.equal(inserted.length, done.length > 0 ? 1 : 0);
-  if (done.length > 0) assert.ok(JSON.stringify(inserted[0].content).includes(JSON.stringify(done.at(-1).summary_full).slice(1, 12)), 'the newest summary counts');
+  if (done.length > 0)
+    assert.ok(
+      JSON.stringify(inserted[0].content).includes(JSON.stringify(done.at(-1).summary_full).slice(1, 12)),
+      'the newest summary counts',
+    );
   const stats = await fixture.rest.get(`/api/sessions/${view.session}/context-stats`);
   assert.equal(stats.compactions, done.length);
   assert.equal((await fixture.rest.get(`/api/sessions/${view.session}`)).status, 'completed');
@@ -151,8 +156,12 @@ describe('at any moment', () => {
 test('with a question open: it stays open and can be answered', async () => {
   const view = await small();
   await grow(view, 4, 200);
-  const asked = call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'Choice', options: [{ label: 'red' }, { label: 'blue' }] }] });
-  const { end, chat_id: chat } = await view.run(order({ said: 'held-question', steps: [{ calls: [asked] }, { text: 'thanks' }], summary: { text: 'the summary', hold: true } }));
+  const asked = call('AskUserQuestion', {
+    questions: [{ question: 'Which?', header: 'Choice', options: [{ label: 'red' }, { label: 'blue' }] }],
+  });
+  const { end, chat_id: chat } = await view.run(
+    order({ said: 'held-question', steps: [{ calls: [asked] }, { text: 'thanks' }], summary: { text: 'the summary', hold: true } }),
+  );
   assert.equal(end.finish_reason, 'awaiting_answer');
   const ack = await view.client.emit('chat:compact', { session_id: view.session });
   assert.equal(ack.ok, true);
@@ -162,6 +171,8 @@ test('with a question open: it stays open and can be answered', async () => {
   assert.ok(again.status, String(again));
   const [question] = view.callsOf(chat);
   assert.equal((await seen.answer(question.id, { selections: { 0: [1] } })).resolved, true);
-  await seen.wait('the end', (e) => e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason === 'completed', { timeout: recovery });
+  await seen.wait('the end', (e) => e.name === 'chat:end' && e.data.chat_id === chat && e.data.finish_reason === 'completed', {
+    timeout: recovery,
+  });
   await goesOn(seen);
 });

@@ -39,15 +39,21 @@ const reach = (id, runID, node, status) => eventually(`node ${node} is ${status}
 const nodeOf = (found, id) => found.nodes.find((n) => n.node_id === id);
 const statuses = (found) => Object.fromEntries(found.nodes.map((n) => [n.node_id, n.status]));
 const answer = async (session, option) => {
-  const asked = await eventually('the question is in the inbox', async () => (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === session));
-  await fixture.rest.post(`/api/sessions/${session}/chat`, { askuser_answer: { tool_call_id: asked.tool_call_id, selections: { 0: [option] }, custom: {} } });
+  const asked = await eventually('the question is in the inbox', async () =>
+    (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === session),
+  );
+  await fixture.rest.post(`/api/sessions/${session}/chat`, {
+    askuser_answer: { tool_call_id: asked.tool_call_id, selections: { 0: [option] }, custom: {} },
+  });
   return asked;
 };
 
 // follow opens the events of a run: shows(text) waits until they hold a text, rest()
 // gives all of them once the run is over.
 async function follow(id, runID) {
-  const answer = await fetch(fixture.server.url + dagOf(id, `/runs/${runID}/events`), { headers: { authorization: `Bearer ${fixture.server.key}` } });
+  const answer = await fetch(fixture.server.url + dagOf(id, `/runs/${runID}/events`), {
+    headers: { authorization: `Bearer ${fixture.server.key}` },
+  });
   assert.equal(answer.status, 200);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
@@ -93,7 +99,10 @@ test('three agents and a human gate', async () => {
   assert.equal(done.outputs, 'yes');
   assert.deepEqual(nodeOf(done, 'draft').outputs, { text: 'ALPHA draft' });
   assert.ok(done.usage.output_tokens > 0);
-  assert.ok((await fixture.requests('Style')).some((r) => JSON.stringify(r.body).includes('ALPHA draft')), 'the request lacks what came before');
+  assert.ok(
+    (await fixture.requests('Style')).some((r) => JSON.stringify(r.body).includes('ALPHA draft')),
+    'the request lacks what came before',
+  );
   const session = await fixture.rest.detail(nodeOf(done, 'facts').session_id);
   assert.deepEqual([session.intent, session.status], ['facts', 'completed']);
 
@@ -130,8 +139,17 @@ test('what cannot run is refused', async () => {
 });
 
 test('a retry on another version reuses what is the same', async () => {
-  const nodes = (command) => [agent('draft', steps({ text: 'drafted' })), bashNode('check', command), agent('last', `After {{nodes.check.output}}${steps({ text: 'end' })}`)];
-  const links = [['s', 'draft'], ['draft', 'check'], ['check', 'last'], ['last', 'z']];
+  const nodes = (command) => [
+    agent('draft', steps({ text: 'drafted' })),
+    bashNode('check', command),
+    agent('last', `After {{nodes.check.output}}${steps({ text: 'end' })}`),
+  ];
+  const links = [
+    ['s', 'draft'],
+    ['draft', 'check'],
+    ['check', 'last'],
+    ['last', 'z'],
+  ];
   const id = await publish(graph(nodes('echo broken; exit 3'), ...links));
   const made = await run(id);
   const failed = await over(id, made.id);
@@ -151,9 +169,21 @@ test('a retry on another version reuses what is the same', async () => {
 });
 
 test('a map works on its items', async () => {
-  const id = await publish(graph([
-    { id: 'each', type: 'map', concurrency: 3, inputs: { items: '{{input.names}}' }, config: { tool: 'Bash', arguments: { command: 'echo hello {{item}}' } } },
-  ], ['s', 'each'], ['each', 'z']));
+  const id = await publish(
+    graph(
+      [
+        {
+          id: 'each',
+          type: 'map',
+          concurrency: 3,
+          inputs: { items: '{{input.names}}' },
+          config: { tool: 'Bash', arguments: { command: 'echo hello {{item}}' } },
+        },
+      ],
+      ['s', 'each'],
+      ['each', 'z'],
+    ),
+  );
   const made = await run(id, { inputs: { names: ['ann', 'bob', 'cleo', 'dan'] } });
   const done = await over(id, made.id);
   assert.equal(done.status, 'completed', JSON.stringify(done));

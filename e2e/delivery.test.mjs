@@ -60,7 +60,11 @@ describe('steer', () => {
     assert.deepEqual(roles, ['user', 'assistant', 'user', 'assistant']);
     const requests = await fixture.requests('gap-4711');
     assert.equal(requests.length, 1);
-    assert.equal(requests[0].body.messages.at(-1).content.includes?.('gap-4711') ?? JSON.stringify(requests[0].body.messages.at(-1)).includes('gap-4711'), true);
+    assert.equal(
+      requests[0].body.messages.at(-1).content.includes?.('gap-4711') ??
+        JSON.stringify(requests[0].body.messages.at(-1)).includes('gap-4711'),
+      true,
+    );
     assert.equal(view.events.filter((e) => e.name === 'chat:end').length, 1);
   });
 
@@ -122,7 +126,10 @@ describe('reject', () => {
 
   test('is refused from the acknowledgement of a message on', async () => {
     const view = await fixture.session();
-    const [first, refused] = await Promise.all([view.send(steps({ text: 'first' })), view.send(steps({ text: 'second' }), { delivery: 'reject' })]);
+    const [first, refused] = await Promise.all([
+      view.send(steps({ text: 'first' })),
+      view.send(steps({ text: 'second' }), { delivery: 'reject' }),
+    ]);
     assert.equal(first.ok, true);
     assert.equal(refused.error?.code, 'session_busy');
     await view.ended(first.chat_id);
@@ -204,12 +211,21 @@ describe('stop', () => {
 
   test('in a tool kills its whole process tree and cancels the call', async () => {
     const view = await fixture.session();
-    const { chat_id: chat } = await view.say(steps({
-      calls: [
-        { name: 'Bash', arguments: { command: '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; done" & echo begun; sleep 600', timeout: 600_000 } },
-        { name: 'Bash', arguments: { command: 'echo quick' } },
-      ],
-    }));
+    const { chat_id: chat } = await view.say(
+      steps({
+        calls: [
+          {
+            name: 'Bash',
+            arguments: {
+              command:
+                '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; done" & echo begun; sleep 600',
+              timeout: 600_000,
+            },
+          },
+          { name: 'Bash', arguments: { command: 'echo quick' } },
+        ],
+      }),
+    );
     await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
     await view.patch('tool_result', (p) => p.result.includes('quick'));
     assert.deepEqual(await view.stop(), { ok: true, stopped: true });
@@ -295,9 +311,14 @@ describe('a session that is deleted', () => {
     await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
     await view.say('queued, and never run');
     assert.deepEqual(await fixture.rest.delete(`/api/sessions/${id}`), { deleted: true });
-    await eventually('the follower is notified', () => client.errors.some((e) => e.session_id === id && e.error.code === 'session_not_found')
-      || view.events.some((e) => e.name === 'chat:end'));
-    for (const path of ['', '/messages', '/ls/', '/events']) assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}${path}`)).status, 404, path);
+    await eventually(
+      'the follower is notified',
+      () =>
+        client.errors.some((e) => e.session_id === id && e.error.code === 'session_not_found') ||
+        view.events.some((e) => e.name === 'chat:end'),
+    );
+    for (const path of ['', '/messages', '/ls/', '/events'])
+      assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}${path}`)).status, 404, path);
     assert.equal((await view.send('hello?')).error.code, 'session_not_found');
     const list = await fixture.rest.get('/api/sessions?limit=100');
     assert.ok(!list.items.some((s) => s.id === id));
@@ -315,7 +336,10 @@ test('the messages of a running chat show what was said so far', async () => {
     return messages[1]?.blocks[0]?.content.trim() === 'so far' && messages;
   });
   assert.deepEqual([user.status, assistant.status], ['completed', 'streaming']);
-  assert.deepEqual(await fixture.rest.get(`/api/sessions/${view.session}/messages?after_sequence=0&limit=1`), [await fixture.rest.messages(view.session)][0].slice(1));
+  assert.deepEqual(
+    await fixture.rest.get(`/api/sessions/${view.session}/messages?after_sequence=0&limit=1`),
+    [await fixture.rest.messages(view.session)][0].slice(1),
+  );
   await fixture.releaseUntil(view.ended(chat));
   assert.equal((await fixture.rest.messages(view.session))[1].blocks[0].content, 'so far and no further');
 });

@@ -107,7 +107,8 @@ test('chats of a build whose workers are gone go on with the new one, and back',
 
   // Back to the old build: its workers come, those of the new one go.
   await cluster.workers[0].start();
-  assert.notEqual((await status(cluster)).current, old, 'a build that was replaced does not come back by itself while the new one has workers');
+  const { current } = await status(cluster);
+  assert.notEqual(current, old, 'a build that was replaced does not come back by itself while the new one has workers');
   await worker.terminate();
   const back = await Talk.open(fixture, 'back', { kind: 'commands', length: 2 });
   await back.end();

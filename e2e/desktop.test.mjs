@@ -13,7 +13,9 @@ let fixture;
 let browser;
 const faults = [];
 
-describe('desktop', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+const missing = 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM';
+
+describe('desktop', { skip: chromium || required ? false : missing }, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: 'correct horse battery' });
@@ -32,7 +34,8 @@ describe('desktop', { skip: chromium || required ? false : 'Chromium is missing:
     const origin = fixture.server.desktopURL;
     page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
     page.on('console', (message) => {
-      if (message.type() === 'error' && !/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/.test(message.text())) faults.push(message.text());
+      const expected = /ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/;
+      if (message.type() === 'error' && !expected.test(message.text())) faults.push(message.text());
     });
     page.on('request', (request) => {
       if (!request.url().startsWith(origin) && !/^(blob|data|ws):/.test(request.url())) faults.push(`request to ${request.url()}`);
@@ -138,7 +141,9 @@ describe('desktop', { skip: chromium || required ? false : 'Chromium is missing:
     await text.fill('not saved yet');
     await page.getByText('not saved', { exact: true }).waitFor();
     const put = await fetch(`${fixture.server.url}/api/sessions/${id}/files/made.txt`, {
-      method: 'PUT', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' }, body: '{"content":"of another"}',
+      method: 'PUT',
+      headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },
+      body: '{"content":"of another"}',
     });
     assert.equal(put.status, 200);
     await page.getByText(/changed meanwhile/).waitFor();

@@ -158,7 +158,10 @@ test('while a question waits, which is answered afterwards', async () => {
   const mark = again.events.length;
   const ack = await again.answer(again.ack.pending_questions[0].tool_call_id, { selections: { 0: [1] } });
   assert.deepEqual([ack.ok, ack.resolved], [true, true]);
-  const last = await again.wait('the second chat:end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'completed', { from: mark, timeout: recovery });
+  const last = await again.wait('the second chat:end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'completed', {
+    from: mark,
+    timeout: recovery,
+  });
   assert.equal(last.data.chat_id, chat);
   assert.equal((await fixture.requests('\\"right\\"')).length >= 1, true);
   await usable(again);
@@ -171,7 +174,9 @@ test('right after an answer was acknowledged', async () => {
     { text: 'as you like' }));
   assert.equal((await view.answer(calls[0].id, { selections: { 0: [0] } })).resolved, true);
   const again = await crash(view);
-  await again.wait('the end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'completed' && e.data.chat_id === chat, { timeout: recovery });
+  await again.wait('the end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'completed' && e.data.chat_id === chat, {
+    timeout: recovery,
+  });
   assert.equal(endings(again, chat).length, 2);
   await usable(again);
 });

@@ -46,7 +46,20 @@ async function run(view, ...list) {
   return calls;
 }
 
-const unusual = ['Ü 日本語 🙂.txt', 'a b', ' lead', '-rf', '#frag?query=1&x', '100%25.txt', '"quoted\'', '*', '.hidden', 'back\\slash', 'new\nline', 'ä'.repeat(127)];
+const unusual = [
+  'Ü 日本語 🙂.txt',
+  'a b',
+  ' lead',
+  '-rf',
+  '#frag?query=1&x',
+  '100%25.txt',
+  '"quoted\'',
+  '*',
+  '.hidden',
+  'back\\slash',
+  'new\nline',
+  'ä'.repeat(127),
+];
 
 describe('names', () => {
   test('of every kind go there and back', async () => {
@@ -81,7 +94,8 @@ describe('names', () => {
     }
     assert.equal((await post(view, 'f', 'rename', { new_name: 'a/b' })).status, 422);
     assert.equal((await post(view, 'f', 'rename', { new_name: '' })).status, 422);
-    for (const path of ['%00', 'a%00b', 'x'.repeat(256), 'ab/'.repeat(1400)]) assert.equal((await call('GET', `files/${path}`)).status, 400, path);
+    for (const path of ['%00', 'a%00b', 'x'.repeat(256), 'ab/'.repeat(1400)])
+      assert.equal((await call('GET', `files/${path}`)).status, 400, path);
     // A backslash is a letter of a name here, and leads nowhere.
     assert.equal((await put(view, '..\\..\\x', 'in')).status, 200);
     assert.deepEqual((await names(view)).sort(), ['..\\..\\x', 'f']);
@@ -94,7 +108,10 @@ describe('names', () => {
 
   test('of links that a command made lead nowhere outside', async () => {
     const view = await fixture.session();
-    const [ran] = await run(view, bash('mkdir real && echo in > real/f && ln -s /etc out && ln -s ../../../../../etc up && ln -s real in && mkfifo pipe'));
+    const [ran] = await run(
+      view,
+      bash('mkdir real && echo in > real/f && ln -s /etc out && ln -s ../../../../../etc up && ln -s real in && mkfifo pipe'),
+    );
     assert.equal(ran.status, 'done', ran.result);
     assert.equal((await get(view, 'in/f')).body, 'in\n');
     for (const path of ['out/passwd', 'up/passwd']) {
@@ -117,10 +134,18 @@ describe('a file', () => {
     const view = await fixture.session();
     const { headers } = await put(view, 'digits', '0123456789');
     for (const [range, status, text, part] of [
-      ['bytes=2-4', 206, '234', 'bytes 2-4/10'], ['bytes=7-', 206, '789', 'bytes 7-9/10'], ['bytes=-3', 206, '789', 'bytes 7-9/10'],
-      ['bytes=-99', 206, '0123456789', 'bytes 0-9/10'], ['bytes=0-0', 206, '0', 'bytes 0-0/10'], ['bytes=5-999', 206, '56789', 'bytes 5-9/10'],
-      ['bytes=0-1,3-4', 200, '0123456789', null], ['bytes=4-2', 200, '0123456789', null], ['bytes=x-y', 200, '0123456789', null],
-      ['items=0-1', 200, '0123456789', null], ['bytes=10-', 416, undefined, 'bytes */10'], ['bytes=-0', 416, undefined, 'bytes */10'],
+      ['bytes=2-4', 206, '234', 'bytes 2-4/10'],
+      ['bytes=7-', 206, '789', 'bytes 7-9/10'],
+      ['bytes=-3', 206, '789', 'bytes 7-9/10'],
+      ['bytes=-99', 206, '0123456789', 'bytes 0-9/10'],
+      ['bytes=0-0', 206, '0', 'bytes 0-0/10'],
+      ['bytes=5-999', 206, '56789', 'bytes 5-9/10'],
+      ['bytes=0-1,3-4', 200, '0123456789', null],
+      ['bytes=4-2', 200, '0123456789', null],
+      ['bytes=x-y', 200, '0123456789', null],
+      ['items=0-1', 200, '0123456789', null],
+      ['bytes=10-', 416, undefined, 'bytes */10'],
+      ['bytes=-0', 416, undefined, 'bytes */10'],
     ]) {
       const answer = await get(view, 'digits', { range });
       assert.deepEqual([answer.status, answer.headers.get('content-range')], [status, part], range);
@@ -181,7 +206,10 @@ describe('a file', () => {
     assert.equal((await get(view, 'dir/b.txt')).body, 'A');
     const share = (body) => fixture.rest.call('POST', at(view, 'share-file'), body);
     assert.deepEqual((await share({ source_path: 'dir/ü.txt' })).body, { path: '.share/ü.txt', target: 'dir/ü.txt' });
-    assert.deepEqual((await share({ source_path: 'dir', link_name: 'all', share_folder: 'for/you' })).body, { path: '.share/for/you/all', target: 'dir' });
+    assert.deepEqual((await share({ source_path: 'dir', link_name: 'all', share_folder: 'for/you' })).body, {
+      path: '.share/for/you/all',
+      target: 'dir',
+    });
     fails(await share({ source_path: 'dir/ü.txt' }), 409, 'file_exists');
     fails(await share({ source_path: 'none' }), 404, 'file_not_found');
     assert.equal((await get(view, '.share/for/you/all/ü.txt')).body, 'A');
@@ -196,8 +224,11 @@ describe('a file', () => {
 
 test('a directory is downloaded as an archive with its modes', async () => {
   const view = await fixture.session();
-  const [ran] = await run(view, bash(`mkdir -p 'ü dir/sub' && cd 'ü dir' && echo '#!/bin/sh' > run.sh && chmod 750 run.sh && echo data > sub/日本.txt &&
-    chmod 600 sub/日本.txt && ln -s ../run.sh sub/link && ln -s /etc/passwd out && mkfifo pipe && head -c 3000000 /dev/urandom > random`));
+  const [ran] = await run(
+    view,
+    bash(`mkdir -p 'ü dir/sub' && cd 'ü dir' && echo '#!/bin/sh' > run.sh && chmod 750 run.sh && echo data > sub/日本.txt &&
+    chmod 600 sub/日本.txt && ln -s ../run.sh sub/link && ln -s /etc/passwd out && mkfifo pipe && head -c 3000000 /dev/urandom > random`),
+  );
   assert.equal(ran.status, 'done', ran.result);
   const answer = await download(at(view, `download-dir/${escape('ü dir')}`));
   assert.equal(answer.status, 200);
@@ -249,13 +280,26 @@ test('an upload of 200 MB comes and goes without being held in memory', async ()
   const watch = setInterval(() => { most = Math.max(most, rss()); }, 20);
   try {
     const answer = await new Promise((resolve, reject) => {
-      const sending = request(fixture.rest.url + at(view, 'upload/in'), {
-        method: 'POST',
-        headers: { authorization: `Bearer ${fixture.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': head.length + (size << 20) + tail.length },
-      }, (response) => {
-        let text = '';
-        response.setEncoding('utf8').on('data', (d) => { text += d; }).on('end', () => resolve({ status: response.statusCode, body: JSON.parse(text) }));
-      });
+      const sending = request(
+        fixture.rest.url + at(view, 'upload/in'),
+        {
+          method: 'POST',
+          headers: {
+            authorization: `Bearer ${fixture.rest.key}`,
+            'content-type': 'multipart/form-data; boundary=b',
+            'content-length': head.length + (size << 20) + tail.length,
+          },
+        },
+        (response) => {
+          let text = '';
+          response
+            .setEncoding('utf8')
+            .on('data', (d) => {
+              text += d;
+            })
+            .on('end', () => resolve({ status: response.statusCode, body: JSON.parse(text) }));
+        },
+      );
       sending.on('error', reject);
       sending.write(head);
       (async () => {
@@ -265,10 +309,14 @@ test('an upload of 200 MB comes and goes without being held in memory', async ()
     });
     assert.deepEqual(answer, { status: 200, body: { uploaded: ['in/large.bin'], failed: [] } });
     const back = createHash('sha256');
-    const got = await fetch(fixture.rest.url + at(view, 'files/in/large.bin'), { headers: { authorization: `Bearer ${fixture.rest.key}` } });
+    const got = await fetch(fixture.rest.url + at(view, 'files/in/large.bin'), {
+      headers: { authorization: `Bearer ${fixture.rest.key}` },
+    });
     for await (const part of got.body) back.update(part);
     assert.equal(back.digest('hex'), wanted);
-    const archive = await fetch(fixture.rest.url + at(view, 'download-dir/in'), { headers: { authorization: `Bearer ${fixture.rest.key}` } });
+    const archive = await fetch(fixture.rest.url + at(view, 'download-dir/in'), {
+      headers: { authorization: `Bearer ${fixture.rest.key}` },
+    });
     let packed = 0;
     for await (const part of archive.body) packed += part.length;
     assert.ok(packed > 1 << 20);
@@ -286,7 +334,9 @@ test('an upload that is cut off leaves nothing', async () => {
     headers: { authorization: `Bearer ${fixture.rest.key}`, 'content-type': 'multipart/form-data; boundary=b', 'content-length': 50 << 20 },
   });
   sending.on('error', () => {});
-  sending.write('--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; name="files"; filename="half"\r\n\r\n');
+  sending.write(
+    '--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; name="files"; filename="half"\r\n\r\n',
+  );
   const dir = join(fixture.server.dir, 'data/workspace/.everloop-staging');
   await new Promise((sent) => sending.write(Buffer.alloc(8 << 20), sent));
   const staged = () => execFileSync('find', [dir, '-type', 'f'], { encoding: 'utf8' }).split('\n').filter(Boolean);
@@ -301,7 +351,9 @@ test('users and tools write at the same time', async () => {
   const view = await fixture.session();
   await put(view, 'count', '0');
   // A command counts up under a lock of its own while users add files and read.
-  const busy = view.run(steps(bash('for i in $(seq 200); do echo $i > count.new && mv count.new count; echo line >> log; done; cat count'), { text: 'done' }));
+  const busy = view.run(
+    steps(bash('for i in $(seq 200); do echo $i > count.new && mv count.new count; echo line >> log; done; cat count'), { text: 'done' }),
+  );
   let refused = 0;
   const user = (async () => {
     for (let i = 0; i < 40; i++) {

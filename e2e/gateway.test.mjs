@@ -17,7 +17,12 @@ before(async () => {
 after(() => fixture?.close());
 
 const ask = (text, more = {}) => client.chat.completions.create({ model: 'gpt-4o', messages: [{ role: 'user', content: text }], ...more });
-const tools = [{ type: 'function', function: { name: 'Bash', description: 'runs', parameters: { type: 'object', properties: { command: { type: 'string' } } } } }];
+const tools = [
+  {
+    type: 'function',
+    function: { name: 'Bash', description: 'runs', parameters: { type: 'object', properties: { command: { type: 'string' } } } },
+  },
+];
 
 describe('the client of OpenAI', () => {
   test('models, the default one first', async () => {
@@ -75,7 +80,10 @@ describe('the client of OpenAI', () => {
     await assert.rejects(ask('x', { model: 'no-such' }), (e) => e.status === 404 && e.code === 'model_not_found');
     const other = new OpenAI({ baseURL: client.baseURL, apiKey: 'wrong', maxRetries: 0 });
     await assert.rejects(other.models.list(), (e) => e.status === 401 && e.code === 'invalid_api_key');
-    await assert.rejects(ask(order({ steps: [{ status: 429, retry_after: 3 }] })), (e) => e.status === 429 && e.headers.get('retry-after') === '3');
+    await assert.rejects(
+      ask(order({ steps: [{ status: 429, retry_after: 3 }] })),
+      (e) => e.status === 429 && e.headers.get('retry-after') === '3',
+    );
     const broken = await ask(order({ steps: [{ text: 'many words that end', cut_after: 2 }] }), { stream: true });
     await assert.rejects(async () => { for await (const chunk of broken) assert.ok(chunk); }, /source_cut|ended the stream/);
   });
@@ -113,12 +121,17 @@ describe('the client of Anthropic', () => {
     assert.deepEqual(answer.content, [{ type: 'text', text: 'words in a stream' }]);
     assert.equal(answer.stop_reason, 'end_turn');
     assert.ok(answer.usage.input_tokens > 0 && answer.usage.output_tokens > 0);
-    assert.deepEqual([...seen], ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop']);
+    assert.deepEqual(
+      [...seen],
+      ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'],
+    );
   });
 
   test('a tool and its result with an image, streamed and not', async () => {
     const anthropic = ofAnthropic();
-    const asked = message(steps({ calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'the tool ran' }), { tools: [Bash] });
+    const asked = message(steps({ calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'the tool ran' }), {
+      tools: [Bash],
+    });
     const streamed = await anthropic.messages.stream(asked).finalMessage();
     const answer = await anthropic.messages.create(asked);
     for (const { content, stop_reason } of [streamed, answer]) {
@@ -127,7 +140,10 @@ describe('the client of Anthropic', () => {
       assert.deepEqual([call.name, call.input], ['Bash', { command: 'true' }]);
       const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'YW50aHJvcGlj' } };
       const result = { type: 'tool_result', tool_use_id: call.id, content: [{ type: 'text', text: 'done' }, image] };
-      await anthropic.messages.create({ ...asked, messages: [...asked.messages, { role: 'assistant', content }, { role: 'user', content: [result] }] });
+      await anthropic.messages.create({
+        ...asked,
+        messages: [...asked.messages, { role: 'assistant', content }, { role: 'user', content: [result] }],
+      });
       const { body } = (await fixture.requests('YW50aHJvcGlj')).at(-1);
       assert.deepEqual(body.messages.slice(2), [
         { role: 'tool', tool_call_id: call.id, content: 'done' },

@@ -35,13 +35,28 @@ class Copy {
 
   // git runs a client and gives how it ended and what it wrote.
   git(...args) {
-    return new Promise((resolve) => execFile('git', args, {
-      cwd: this.dir,
-      env: {
-        PATH: process.env.PATH, HOME: this.dir, LANG: 'C.UTF-8', GIT_CONFIG_NOSYSTEM: '1', GIT_CONFIG_GLOBAL: '/dev/null', GIT_TERMINAL_PROMPT: '0',
-        GIT_AUTHOR_NAME: 'Ann', GIT_AUTHOR_EMAIL: 'ann@example.org', GIT_COMMITTER_NAME: 'Ann', GIT_COMMITTER_EMAIL: 'ann@example.org',
-      },
-    }, (err, out, notes) => resolve({ ok: !err, text: `${out}${notes}` })));
+    return new Promise((resolve) =>
+      execFile(
+        'git',
+        args,
+        {
+          cwd: this.dir,
+          env: {
+            PATH: process.env.PATH,
+            HOME: this.dir,
+            LANG: 'C.UTF-8',
+            GIT_CONFIG_NOSYSTEM: '1',
+            GIT_CONFIG_GLOBAL: '/dev/null',
+            GIT_TERMINAL_PROMPT: '0',
+            GIT_AUTHOR_NAME: 'Ann',
+            GIT_AUTHOR_EMAIL: 'ann@example.org',
+            GIT_COMMITTER_NAME: 'Ann',
+            GIT_COMMITTER_EMAIL: 'ann@example.org',
+          },
+        },
+        (err, out, notes) => resolve({ ok: !err, text: `${out}${notes}` }),
+      ),
+    );
   }
 
   async must(...args) {
@@ -65,7 +80,8 @@ class Copy {
   }
 }
 
-const head = async (repo, branch) => (await new Copy(repo, '').must('ls-remote', `${fixture.server.gitURL}/${repo}.git`, `refs/heads/${branch}`)).split('\t')[0];
+const head = async (repo, branch) =>
+  (await new Copy(repo, '').must('ls-remote', `${fixture.server.gitURL}/${repo}.git`, `refs/heads/${branch}`)).split('\t')[0];
 
 describe('git hosting', () => {
   test('publishes what a push to main has, for the agent to install', async () => {

@@ -21,8 +21,14 @@ const before_ = async (id, turn) => (await checkpoints(id)).find((c) => c.turn_i
 
 // listing gives every path of the workspace with what it is, as the agent sees it.
 async function tree(view) {
-  const { calls } = await view.run(steps(bash(
-    `find . -path ./.everloop -prune -o -mindepth 1 -printf '%P %y %m %l ' -a \\( -type f -exec sha256sum {} \\; -o -printf '\\n' \\) | sort`), { text: 'seen' }));
+  const { calls } = await view.run(
+    steps(
+      bash(
+        `find . -path ./.everloop -prune -o -mindepth 1 -printf '%P %y %m %l ' -a \\( -type f -exec sha256sum {} \\; -o -printf '\\n' \\) | sort`,
+      ),
+      { text: 'seen' },
+    ),
+  );
   return calls[0].result;
 }
 
@@ -38,7 +44,9 @@ describe('rewind', () => {
     const view = await fixture.session();
     const id = view.session;
     const one = await view.run(steps(bash('echo 1 > a.txt; mkdir -p d; echo deep > d/x'), { text: 'first done' }));
-    const two = await view.run(order({ said: 'second message', steps: [bash('echo 2 > a.txt; rm -r d; echo b > b.txt'), { text: 'second done' }] }));
+    const two = await view.run(
+      order({ said: 'second message', steps: [bash('echo 2 > a.txt; rm -r d; echo b > b.txt'), { text: 'second done' }] }),
+    );
     // Files are captured beside the chat, and may come a moment after its end.
     const list = await eventually('the files are captured', async () => {
       const found = await checkpoints(id);
@@ -73,15 +81,25 @@ describe('rewind', () => {
     assert.equal(await fixture.rest.file(id, 'a.txt'), '1\n');
     assert.equal(await fixture.rest.file(id, 'd/x'), 'deep\n');
     assert.equal((await fixture.rest.call('GET', `/api/sessions/${id}/files/b.txt`)).status, 404);
-    assert.deepEqual((await fixture.rest.messages(id)).map((m) => m.turn_id), all.slice(0, 3).map((m) => m.turn_id));
-    await view.wait('the move', (e) => e.name === 'session:updated' && e.data.history?.reason === 'rewind' && e.data.history.branch_id === moved.branch_id);
+    assert.deepEqual(
+      (await fixture.rest.messages(id)).map((m) => m.turn_id),
+      all.slice(0, 3).map((m) => m.turn_id),
+    );
+    await view.wait(
+      'the move',
+      (e) => e.name === 'session:updated' && e.data.history?.reason === 'rewind' && e.data.history.branch_id === moved.branch_id,
+    );
 
     const instead = await view.run(steps({ text: 'roundabout-path' }));
     const now = await fixture.rest.messages(id);
     dense(now);
     assert.equal(now.length, 5);
     assert.equal(view.rules.turns.get(instead.turn_id).sequence, 3);
-    assert.equal(JSON.stringify(await fixture.requests('roundabout-path')).includes('second message'), false, 'the model was sent the abandoned branch');
+    assert.equal(
+      JSON.stringify(await fixture.requests('roundabout-path')).includes('second message'),
+      false,
+      'the model was sent the abandoned branch',
+    );
 
     const back = await switchBranch(id, list[1].checkpoint_id);
     assert.equal(back.branch_id, moved.previous_branch_id);
@@ -96,19 +114,35 @@ describe('rewind', () => {
   test('keeps repositories, empty directories, links and modes', { skip: !git && 'git is not installed' }, async () => {
     const view = await fixture.session();
     const id = view.session;
-    await view.run(steps(bash([
-      'git init -q outer && cd outer && git config user.email a@b && git config user.name n && echo 1 > f && git add f && git commit -qm one',
-      'git init -q inner && cd inner && git config user.email a@b && git config user.name n && echo 2 > g && git add g && git commit -qm two && cd ..',
-      'cd .. && mkdir -p empty/deeper && ln -s outer/f link && ln -s /nowhere dangling && echo x > run.sh && chmod 741 run.sh',
-      'printf "%s" "name with spaces" > "a file" && printf x > .hidden && chmod 700 empty',
-    ].join('\n')), { text: 'built' }));
+    await view.run(
+      steps(
+        bash(
+          [
+            'git init -q outer && cd outer && git config user.email a@b && git config user.name n && echo 1 > f && git add f && git commit -qm one',
+            'git init -q inner && cd inner && git config user.email a@b && git config user.name n && echo 2 > g && git add g && git commit -qm two && cd ..',
+            'cd .. && mkdir -p empty/deeper && ln -s outer/f link && ln -s /nowhere dangling && echo x > run.sh && chmod 741 run.sh',
+            'printf "%s" "name with spaces" > "a file" && printf x > .hidden && chmod 700 empty',
+          ].join('\n'),
+        ),
+        { text: 'built' },
+      ),
+    );
     const was = await tree(view);
     assert.match(was, /inner\/\.git\/HEAD/);
-    const two = await view.run(steps(bash('chmod -R u+w . ; rm -rf outer empty link dangling run.sh "a file" .hidden; mkdir link; echo y > link/y; echo z > empty'), { text: 'destroyed' }));
+    const two = await view.run(
+      steps(
+        bash('chmod -R u+w . ; rm -rf outer empty link dangling run.sh "a file" .hidden; mkdir link; echo y > link/y; echo z > empty'),
+        { text: 'destroyed' },
+      ),
+    );
     const moved = await rewind(id, (await before_(id, two.turn_id)).checkpoint_id);
     assert.deepEqual(moved.files.skipped, []);
     assert.equal(await tree(view), was);
-    const { calls } = await view.run(steps(bash('cd outer/inner && git log --oneline | wc -l && git status --porcelain | wc -l && cd .. && git log --oneline | wc -l'), { text: 'ok' }));
+    const { calls } = await view.run(
+      steps(bash('cd outer/inner && git log --oneline | wc -l && git status --porcelain | wc -l && cd .. && git log --oneline | wc -l'), {
+        text: 'ok',
+      }),
+    );
     assert.deepEqual(calls[0].result.trim().split(/\s+/), ['1', '0', '1']);
   });
 
@@ -116,7 +150,9 @@ describe('rewind', () => {
     const view = await fixture.session();
     const id = view.session;
     const made = await view.run(steps(bash('head -c 104857600 /dev/urandom > big; sha256sum big'), { text: 'made' }));
-    const two = await view.run(steps(bash('printf changed | dd of=big bs=1 seek=50000000 conv=notrunc 2>/dev/null; sha256sum big'), { text: 'changed' }));
+    const two = await view.run(
+      steps(bash('printf changed | dd of=big bs=1 seek=50000000 conv=notrunc 2>/dev/null; sha256sum big'), { text: 'changed' }),
+    );
     assert.notEqual(two.calls[0].result, made.calls[0].result);
     await rewind(id, (await before_(id, two.turn_id)).checkpoint_id);
     const again = await view.run(steps(bash('sha256sum big'), { text: 'seen' }));
@@ -147,7 +183,10 @@ describe('rewind', () => {
       assert.equal(unknown.body.code, 'checkpoint_not_found');
       assert.equal((await fixture.rest.call('POST', `/api/sessions/${id}/${path}`, {})).status, 422);
     }
-    assert.equal((await fixture.rest.call('POST', `/api/sessions/${id}/checkout`, { checkpoint_id: point, position: 'after' })).status, 422);
+    assert.equal(
+      (await fixture.rest.call('POST', `/api/sessions/${id}/checkout`, { checkpoint_id: point, position: 'after' })).status,
+      422,
+    );
     const other = await fixture.session();
     assert.equal((await fixture.rest.call('POST', `/api/sessions/${other.session}/rewind`, { checkpoint_id: point })).status, 404);
   });
@@ -158,7 +197,9 @@ describe('rewind', () => {
     const one = await view.run(steps(bash('echo 1 > a.txt'), { text: 'first' }));
     await view.run(steps(bash('echo 2 > a.txt'), { text: 'second' }));
     const point = (await before_(id, one.turn_id)).checkpoint_id;
-    const answers = await Promise.all([1, 2, 3].map(() => fixture.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: point })));
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => fixture.rest.call('POST', `/api/sessions/${id}/rewind`, { checkpoint_id: point })),
+    );
     assert.ok(answers.some((a) => a.status === 200));
     for (const a of answers) assert.ok(a.status === 200 || a.body.code === 'session_busy', JSON.stringify(a.body));
     const again = await rewind(id, point);
@@ -173,7 +214,12 @@ describe('rewind', () => {
     const view = await fixture.session();
     const id = view.session;
     await view.run(steps({ text: 'first' }));
-    const asked = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
+    const asked = await view.run(
+      steps(
+        { calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] },
+        { text: 'thanks' },
+      ),
+    );
     assert.equal(asked.end.finish_reason, 'awaiting_answer');
     const moved = await rewind(id, (await before_(id, asked.turn_id)).checkpoint_id);
     assert.equal(moved.cancelled.questions, 1);
@@ -190,7 +236,8 @@ describe('rewind', () => {
   test('goes back over a compaction, and over it again', async () => {
     const view = await fixture.session({ session_setup: { compaction: { keep_last: 2 } } });
     const id = view.session;
-    const chat = (word, ...more) => view.run(order({ said: `${word}-was-said ${'abc def '.repeat(100)}`, steps: [...more, { text: `${word} answered` }] }));
+    const chat = (word, ...more) =>
+      view.run(order({ said: `${word}-was-said ${'abc def '.repeat(100)}`, steps: [...more, { text: `${word} answered` }] }));
     await chat('alpha', bash('echo alpha > a.txt'));
     const beta = await chat('beta', bash('echo beta > a.txt'));
     await chat('gamma');
@@ -229,7 +276,9 @@ describe('rewind', () => {
   test('leaves background tasks running, detached', async () => {
     const view = await fixture.session();
     const id = view.session;
-    const one = await view.run(steps(bash('for i in $(seq 6000); do echo tick $i; sleep 0.1; done', { run_in_background: true }), { text: 'started' }));
+    const one = await view.run(
+      steps(bash('for i in $(seq 6000); do echo tick $i; sleep 0.1; done', { run_in_background: true }), { text: 'started' }),
+    );
     const running = (await fixture.rest.get(`/api/sessions/${id}/background-tasks`)).items[0];
     assert.equal(running.status, 'running');
     const moved = await rewind(id, (await before_(id, one.turn_id)).checkpoint_id);
@@ -355,8 +404,12 @@ describe('what-if', () => {
   test('from a step of a sub-agent\'s turn keeps the sub-agent\'s turns', async (t) => {
     const view = await fixture.session();
     const id = view.session;
-    const first = await view.run(steps(
-      { calls: [call('Agent', { description: 'look', prompt: steps(bash('echo by-agent > agent.txt'), { text: 'agent done' }) })] }, { text: 'main done' }));
+    const first = await view.run(
+      steps(
+        { calls: [call('Agent', { description: 'look', prompt: steps(bash('echo by-agent > agent.txt'), { text: 'agent done' }) })] },
+        { text: 'main done' },
+      ),
+    );
     const base = await fixture.rest.messages(id);
     const inner = base.filter((m) => m.parent_fork_tool_call_id);
     assert.ok(inner.length > 0);
@@ -373,7 +426,9 @@ describe('what-if', () => {
 test('steered messages have checkpoints of their own', async () => {
   const view = await fixture.session();
   const id = view.session;
-  const { chat_id: chat, turn_id: one } = await view.say(order({ sticky: true, steps: [bash('echo 1 > a.txt; until [ -e go ]; do sleep 0.05; done'), { text: 'done' }] }));
+  const { chat_id: chat, turn_id: one } = await view.say(
+    order({ sticky: true, steps: [bash('echo 1 > a.txt; until [ -e go ]; do sleep 0.05; done'), { text: 'done' }] }),
+  );
   await view.patch('add_tool_call');
   const steered = await view.say('and this', { delivery: 'steer' });
   assert.equal(steered.chat_id, chat);
@@ -397,7 +452,26 @@ test('the history says what the standing instructions cost', async () => {
   assert.ok(tree.tools_tokens > 0);
   assert.ok(tree.tokenizer_model);
   for (const n of tree.nodes) {
-    for (const field of ['id', 'parent_id', 'children', 'branch_id', 'kind', 'role', 'turn_id', 'sequence', 'step', 'label', 'status', 'tokens',
-      'tool_names', 'checkpoint_id', 'is_head', 'on_active_branch', 'deprecated', 'created_at']) assert.ok(field in n, field);
+    for (const field of [
+      'id',
+      'parent_id',
+      'children',
+      'branch_id',
+      'kind',
+      'role',
+      'turn_id',
+      'sequence',
+      'step',
+      'label',
+      'status',
+      'tokens',
+      'tool_names',
+      'checkpoint_id',
+      'is_head',
+      'on_active_branch',
+      'deprecated',
+      'created_at',
+    ])
+      assert.ok(field in n, field);
   }
 });

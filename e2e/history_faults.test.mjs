@@ -26,16 +26,34 @@ async function crash(view) {
 
 // many writes n files below 50 directories, by the shell alone.
 const many = (n, word) => `mkdir -p d{0..49}; for i in {1..${n}}; do echo ${word} $i > d$((i % 50))/f$i; done`;
-const sum = (view) => view.run(steps(bash('find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l'), { text: 'seen' }))
-  .then(({ calls }) => calls[0].result);
+const sum = (view) =>
+  view
+    .run(
+      steps(
+        bash(
+          'find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l',
+        ),
+        { text: 'seen' },
+      ),
+    )
+    .then(({ calls }) => calls[0].result);
 
 test('during a snapshot: it is made by the next process that needs it', async () => {
   const view = await fixture.session();
   const id = view.session;
   const one = await view.run(steps(bash(many(3000, 'one')), { text: 'first' }));
   const was = await sum(view);
-  const { chat_id: chat, turn_id: two } = await view.say(order({ said: 'two', steps: [
-    bash('head -c 60000000 /dev/urandom > big; rm -r d1'), { text: 'wait here', first_delay_ms: 4000 }, bash('rm big; rm -r d2'), { text: 'second' }] }));
+  const { chat_id: chat, turn_id: two } = await view.say(
+    order({
+      said: 'two',
+      steps: [
+        bash('head -c 60000000 /dev/urandom > big; rm -r d1'),
+        { text: 'wait here', first_delay_ms: 4000 },
+        bash('rm big; rm -r d2'),
+        { text: 'second' },
+      ],
+    }),
+  );
   await view.patch('tool_result', (p) => view.rules.turns.get(p.turn_id)?.chat === chat);
   const again = await crash(view); // the 60 MB are being stored
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
@@ -77,7 +95,8 @@ const backIn = (path) => {
 // some 2,500 files, those of d10 as the third directory of fifty.
 const points = {
   'at once': async () => {},
-  'when it is claimed': (view) => view.wait('the checkpoint of what is left', (e) => e.name === 'checkpoint:created' && e.data.kind === 'pre_rewind'),
+  'when it is claimed': (view) =>
+    view.wait('the checkpoint of what is left', (e) => e.name === 'checkpoint:created' && e.data.kind === 'pre_rewind'),
   'in the middle of the files': (view) => until('the first files of d10 are back', () => backIn(join(root(view.session), 'd10', 'f10'))),
   'when it was answered': (view, asked) => asked,
 };
@@ -127,7 +146,9 @@ test('during a what-if: the message survives, and its chat runs once', async () 
   const view = await fixture.session();
   const id = view.session;
   await view.run(steps(bash(many(3000, 'one')), bash(many(3000, 'two')), { text: 'first' }));
-  const { chat_id: chat } = await view.say(steps(bash('cat d1/f1; echo ran >> ran.txt; wc -l < ran.txt'), { text: 'tried' }), { whatif: { from_step: 1 } });
+  const { chat_id: chat } = await view.say(steps(bash('cat d1/f1; echo ran >> ran.txt; wc -l < ran.txt'), { text: 'tried' }), {
+    whatif: { from_step: 1 },
+  });
   const again = await crash(view);
   assert.equal((await again.ended(chat, { timeout: recovery })).status, 'completed');
   const results = again.callsOf(chat).map((c) => c.result);

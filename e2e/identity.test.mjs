@@ -22,7 +22,11 @@ const send = async (method, path, { body, headers = {} } = {}) => {
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await answer.text();
-  return { status: answer.status, headers: answer.headers, body: /json/.test(answer.headers.get('content-type') ?? '') ? JSON.parse(text) : text };
+  return {
+    status: answer.status,
+    headers: answer.headers,
+    body: /json/.test(answer.headers.get('content-type') ?? '') ? JSON.parse(text) : text,
+  };
 };
 const bearer = (token) => ({ authorization: `Bearer ${token}` });
 const cookiesOf = (answer) => Object.fromEntries(answer.headers.getSetCookie().map((c) => /^([^=]+)=([^;]*)/.exec(c).slice(1, 3)));
@@ -36,7 +40,8 @@ const person = async (settings = {}) => {
   const username = `person-${++made}`;
   const secret = `a password of ${username}`;
   const { status, body } = await send('POST', '/api/v1/users', {
-    body: { username, password: secret, email: `${username}@example.org`, name: username, ...settings }, headers: bearer(fixture.server.key),
+    body: { username, password: secret, email: `${username}@example.org`, name: username, ...settings },
+    headers: bearer(fixture.server.key),
   });
   assert.equal(status, 201, JSON.stringify(body));
   return { ...body, secret, login: () => login(username, secret) };
@@ -72,7 +77,11 @@ test('the first administrator is the holder of the bootstrap key', async () => {
   assert.equal(byToken.body.id, byKey.id);
   assert.equal(byToken.body.administrator, true);
   assert.equal(byToken.body.issuer, identity);
-  assert.equal((await send('GET', '/api/v1/pat/v3/default', { headers: bearer(fixture.server.key) })).status, 200, 'the key has an account now');
+  assert.equal(
+    (await send('GET', '/api/v1/pat/v3/default', { headers: bearer(fixture.server.key) })).status,
+    200,
+    'the key has an account now',
+  );
 });
 
 test('every credential is accepted over REST and Socket.IO', async () => {
@@ -95,7 +104,8 @@ test('every credential is accepted over REST and Socket.IO', async () => {
     ids.add(me.body.id);
   }
   assert.equal(ids.size, 1, 'one person is one user');
-  for (const socket of [await connect({ token: jwt }), await connect({ token: first.body.token }), await connect({}, cookie)]) socket.disconnect();
+  for (const socket of [await connect({ token: jwt }), await connect({ token: first.body.token }), await connect({}, cookie)])
+    socket.disconnect();
 
   assert.equal((await agent(cookie, 'POST', '/api/sessions', {})).body.code, 'origin_refused');
   assert.equal((await agent({ ...cookie, origin: 'http://evil.example' }, 'POST', '/api/sessions', {})).status, 403);
@@ -143,7 +153,8 @@ test('hostile tokens are refused', async () => {
 test('a refresh token counts once, and its reuse ends the session', async () => {
   const eve = await person();
   const { cookies, access_token: jwt } = await eve.login();
-  const refresh = (value, headers = {}) => send('POST', '/api/v1/auth/refresh', { headers: { cookie: `everloop_refresh=${value}`, ...headers } });
+  const refresh = (value, headers = {}) =>
+    send('POST', '/api/v1/auth/refresh', { headers: { cookie: `everloop_refresh=${value}`, ...headers } });
   assert.equal((await refresh(cookies.everloop_refresh, { origin: 'http://evil.example' })).status, 403);
   const next = await refresh(cookies.everloop_refresh);
   assert.equal(next.status, 200);
@@ -214,7 +225,11 @@ test('bad input gets a clear error', async () => {
   }
   const form = await fetch(`${identity}/api/v1/auth/login`, { method: 'POST', body: new URLSearchParams({ username: 'admin' }) });
   assert.equal(form.status, 415);
-  const broken = await fetch(`${identity}/api/v1/auth/login`, { method: 'POST', body: '{', headers: { 'content-type': 'application/json' } });
+  const broken = await fetch(`${identity}/api/v1/auth/login`, {
+    method: 'POST',
+    body: '{',
+    headers: { 'content-type': 'application/json' },
+  });
   assert.equal(broken.status, 400);
   assert.equal((await send('POST', '/api/v1/users', { body: { username: 'x' } })).status, 401);
 });
@@ -223,9 +238,16 @@ test('bad input gets a clear error', async () => {
 // state and nonce. The browser is the session cookie alone.
 const clientFlow = async (cookies) => {
   const client = await import('openid-client');
-  const config = await client.discovery(new URL(identity), 'desktop', undefined, client.None(), { execute: [client.allowInsecureRequests] });
+  const config = await client.discovery(new URL(identity), 'desktop', undefined, client.None(), {
+    execute: [client.allowInsecureRequests],
+  });
   const verifier = client.randomPKCECodeVerifier();
-  const checks = { pkceCodeVerifier: verifier, expectedState: client.randomState(), expectedNonce: client.randomNonce(), idTokenExpected: true };
+  const checks = {
+    pkceCodeVerifier: verifier,
+    expectedState: client.randomState(),
+    expectedNonce: client.randomNonce(),
+    idTokenExpected: true,
+  };
   const address = client.buildAuthorizationUrl(config, {
     redirect_uri: 'http://127.0.0.1:8080/signin/callback', scope: 'openid profile email offline_access',
     code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256',

@@ -22,7 +22,12 @@ const refused = async (client, name, data) => (await client.emit(name, data)).er
 test('another user’s session does not exist', async () => {
   const [ann, ben] = users;
   const view = await fixture.session({ intent: 'private-9917' }, { token: ann.token });
-  const { calls } = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Yes?', options: [{ label: 'a' }, { label: 'b' }] }] })] }, { text: 'ok' }));
+  const { calls } = await view.run(
+    steps(
+      { calls: [call('AskUserQuestion', { questions: [{ question: 'Yes?', options: [{ label: 'a' }, { label: 'b' }] }] })] },
+      { text: 'ok' },
+    ),
+  );
   await ann.rest.put(`/api/sessions/${view.session}/files/secret.txt`, { content: 'secret' });
   const path = `/api/sessions/${view.session}`;
   const requests = [
@@ -44,7 +49,10 @@ test('another user’s session does not exist', async () => {
   assert.equal(await refused(client, 'session:subscribe', on), 'session_not_found');
   assert.equal(await refused(client, 'session:subscribe', { ...on, after_seq: 0 }), 'session_not_found');
   assert.equal(await refused(client, 'chat:send', { ...on, message: 'hi' }), 'session_not_found');
-  assert.equal(await refused(client, 'chat:send', { ...on, message: '', askuser_answer: { tool_call_id: calls[0].id, selections: { 0: [0] } } }), 'session_not_found');
+  assert.equal(
+    await refused(client, 'chat:send', { ...on, message: '', askuser_answer: { tool_call_id: calls[0].id, selections: { 0: [0] } } }),
+    'session_not_found',
+  );
   assert.equal(await refused(client, 'chat:stop', on), 'session_not_found');
   assert.equal(await refused(client, 'chat:compact', on), 'session_not_found');
   const list = await ben.rest.get('/api/sessions?q=private-9917');
@@ -98,10 +106,20 @@ test('tools of one user’s session do not reach another’s files', async () =>
   const mine = await fixture.session({}, { token: ann.token });
   await mine.run(steps(bash('echo ann-4409 > note'), { text: 'written' }));
   const other = await fixture.session({}, { token: ben.token });
-  const { calls } = await other.run(steps({
-    calls: [call('Bash', { command: `find / -name note -newermt "-10 minutes" -not -path "/proc/*" 2>/dev/null | xargs -r cat; ls /workspace/.. 2>/dev/null; true` }),
-      call('Read', { file_path: `../${mine.session}/note` }), call('Glob', { pattern: '../**/note' })],
-  }, { text: 'looked' }));
+  const { calls } = await other.run(
+    steps(
+      {
+        calls: [
+          call('Bash', {
+            command: `find / -name note -newermt "-10 minutes" -not -path "/proc/*" 2>/dev/null | xargs -r cat; ls /workspace/.. 2>/dev/null; true`,
+          }),
+          call('Read', { file_path: `../${mine.session}/note` }),
+          call('Glob', { pattern: '../**/note' }),
+        ],
+      },
+      { text: 'looked' },
+    ),
+  );
   for (const c of calls) {
     assert.doesNotMatch(c.result, /ann-4409/, c.tool_name);
     if (c.tool_name === 'Bash') assert.ok(!c.result.includes(mine.session));

@@ -129,8 +129,14 @@ describe('in the sandbox', () => {
     const view = await fixture.session({ env: { GREETING: 'hello-of-the-session' } });
     await stdio(view);
     await connected(view);
-    const [echo, sum, image, env, wrong] = await tools(view, call('mcp__every__echo', { message: 'hi there' }), call('mcp__every__get-sum', { a: 2, b: 40 }),
-      call('mcp__every__get-tiny-image', {}), call('mcp__every__get-env', {}), call('mcp__every__get-sum', { a: 'two' }));
+    const [echo, sum, image, env, wrong] = await tools(
+      view,
+      call('mcp__every__echo', { message: 'hi there' }),
+      call('mcp__every__get-sum', { a: 2, b: 40 }),
+      call('mcp__every__get-tiny-image', {}),
+      call('mcp__every__get-env', {}),
+      call('mcp__every__get-sum', { a: 'two' }),
+    );
     assert.deepEqual([echo.status, echo.result], ['done', 'Echo: hi there']);
     assert.equal(echo.display_name, 'every: Echo Tool');
     assert.match(sum.result, /42/);
@@ -171,7 +177,10 @@ describe('in the sandbox', () => {
   });
 
   test('the detail of a session lists all its tools, and what is disabled is not among them', async () => {
-    const { session_id: id } = await fixture.rest.post('/api/sessions', { disable_tools: ['Bash', 'mcp__every__echo'], memory_enabled: true });
+    const { session_id: id } = await fixture.rest.post('/api/sessions', {
+      disable_tools: ['Bash', 'mcp__every__echo'],
+      memory_enabled: true,
+    });
     const view = await fixture.follow(id);
     await stdio(view);
     const before = (await fixture.rest.detail(id)).session_setup.tools_enabled;
@@ -211,8 +220,11 @@ describe('in the sandbox', () => {
       await connected(view, name);
     }
     for (const [way, words] of Object.entries({
-      stray: /took longer than 6s and was cancelled\. It may have taken effect in part\./, shape: /failed|refused/, nonsense: /took longer than 6s/,
-      refuse: /refused the call: not today/, flood: /more than 16 MiB/,
+      stray: /took longer than 6s and was cancelled\. It may have taken effect in part\./,
+      shape: /failed|refused/,
+      nonsense: /took longer than 6s/,
+      refuse: /refused the call: not today/,
+      flood: /more than 16 MiB/,
       exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
     })) {
       const name = ['stray', 'nonsense'].includes(way) ? 'hasty' : 'liar';
@@ -229,14 +241,18 @@ describe('in the sandbox', () => {
     const view = await fixture.session();
     const { mark } = await stdio(view);
     await connected(view);
-    const short = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 1, steps: 4 })] }, { text: 'done' }));
+    const short = await view.say(
+      steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 1, steps: 4 })] }, { text: 'done' }),
+    );
     const progress = await view.patch('tool_progress', (p) => p.stream === 'progress');
     assert.match(progress.text_delta, /\/4/);
     await view.ended(short.chat_id);
     assert.equal(view.callsOf(short.chat_id)[0].status, 'done');
 
     const seen = view.events.length;
-    const { chat_id: chat } = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 600, steps: 6000 })] }, { text: 'done' }));
+    const { chat_id: chat } = await view.say(
+      steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 600, steps: 6000 })] }, { text: 'done' }),
+    );
     await view.patch('tool_progress', (p) => p.stream === 'progress' && /\/6000/.test(p.text_delta), { from: seen });
     await view.stop();
     const end = await view.ended(chat);
@@ -263,8 +279,13 @@ describe('in the sandbox', () => {
     // Its hints are not believed, so that its calls are not tried again.
     const { mark } = await stdio(view, { trust_hints: false });
     await connected(view);
-    const { chat_id: chat } = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 600, steps: 6000 })] },
-      { calls: [call('mcp__every__echo', { message: 'back' })] }, { text: 'done' }));
+    const { chat_id: chat } = await view.say(
+      steps(
+        { calls: [call('mcp__every__trigger-long-running-operation', { duration: 600, steps: 6000 })] },
+        { calls: [call('mcp__every__echo', { message: 'back' })] },
+        { text: 'done' },
+      ),
+    );
     await view.patch('tool_progress', (p) => p.stream === 'progress');
     const before = processes(mark);
     assert.equal(before.length, 1);
@@ -284,7 +305,9 @@ describe('in the sandbox', () => {
     const view = await fixture.session();
     const { mark } = await stdio(view);
     await connected(view);
-    const { chat_id: chat } = await view.say(steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 3, steps: 60 })] }, { text: 'done' }));
+    const { chat_id: chat } = await view.say(
+      steps({ calls: [call('mcp__every__trigger-long-running-operation', { duration: 3, steps: 60 })] }, { text: 'done' }),
+    );
     await view.patch('tool_progress', (p) => p.stream === 'progress');
     process.kill(processes(mark)[0], 'SIGKILL');
     await view.ended(chat);
@@ -303,7 +326,13 @@ describe('in the sandbox', () => {
 
   test('servers that do not work do not hold up a chat', async () => {
     const view = await fixture.session();
-    await fixture.rest.post('/api/mcp-servers', { session_id: view.session, name: 'hang', transport: 'stdio', command: 'sleep', args: ['600'] });
+    await fixture.rest.post('/api/mcp-servers', {
+      session_id: view.session,
+      name: 'hang',
+      transport: 'stdio',
+      command: 'sleep',
+      args: ['600'],
+    });
     await fixture.rest.post('/api/mcp-servers', { session_id: view.session, name: 'gone', transport: 'stdio', command: 'no-such-program' });
     await fixture.rest.post('/api/mcp-servers', {
       session_id: view.session, name: 'noisy', transport: 'stdio', command: 'sh', args: ['-c', 'yes this is no message'],
@@ -351,7 +380,9 @@ describe('in the sandbox', () => {
     const long = (server) => call(`mcp__${server}__trigger-long-running-operation`, { duration: 20, steps: 200 });
     const { chat_id: chat } = await view.say(steps({ calls: [long('every'), long('blind')] }, { text: 'done' }));
     const [reads, acts] = await eventually('both calls run', () => {
-      const ids = new Set(view.events.filter((e) => e.name === 'turn:patch' && e.data.patch_type === 'tool_progress').map((e) => e.data.tool_call_id));
+      const ids = new Set(
+        view.events.filter((e) => e.name === 'turn:patch' && e.data.patch_type === 'tool_progress').map((e) => e.data.tool_call_id),
+      );
       return ids.size === 2 && view.callsOf(chat);
     });
     await fixture.server.kill();
@@ -379,12 +410,20 @@ describe('by HTTP', () => {
       assert.deepEqual(made.headers, { Authorization: '********' });
       const view = await fixture.session();
       await connected(view, 'web');
-      const { calls: [echo, structured] } = await view.run(steps({ calls: [
-        call('mcp__web__echo', { message: 'over HTTP' }), call('mcp__web__get-structured-content', { location: 'Chicago' })] }, { text: 'done' }));
+      const {
+        calls: [echo, structured],
+      } = await view.run(
+        steps(
+          { calls: [call('mcp__web__echo', { message: 'over HTTP' }), call('mcp__web__get-structured-content', { location: 'Chicago' })] },
+          { text: 'done' },
+        ),
+      );
       assert.equal(echo.result, 'Echo: over HTTP');
       assert.match(structured.result, /temperature/);
 
-      const { chat_id: chat } = await view.say(steps({ calls: [call('mcp__web__trigger-long-running-operation', { duration: 600, steps: 6000 })] }, { text: 'done' }));
+      const { chat_id: chat } = await view.say(
+        steps({ calls: [call('mcp__web__trigger-long-running-operation', { duration: 600, steps: 6000 })] }, { text: 'done' }),
+      );
       await view.patch('tool_progress', (p) => p.stream === 'progress' && /\/6000/.test(p.text_delta));
       await view.stop();
       assert.equal((await view.ended(chat)).status, 'interrupted');
@@ -404,8 +443,10 @@ describe('by HTTP', () => {
     }
   });
 
-  test('users\' servers may not be on this machine', async () => {
-    const { api_key: { plaintext: token } } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
+  test("users' servers may not be on this machine", async () => {
+    const {
+      api_key: { plaintext: token },
+    } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
     const rest = new fixture.rest.constructor(fixture.server.url, token);
     const view = { session: (await rest.post('/api/sessions')).session_id };
     await rest.post('/api/mcp-servers', { session_id: view.session, name: 'inside', transport: 'http', url: `${fixture.server.url}/mcp` });
@@ -417,21 +458,33 @@ describe('by HTTP', () => {
   });
 
   test('users do not use, see or change the servers of others', async () => {
-    const { api_key: { plaintext: token } } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
+    const {
+      api_key: { plaintext: token },
+    } = await fixture.rest.post('/api/admin/users', { username: `u${randomBytes(4).toString('hex')}` });
     const other = new fixture.rest.constructor(fixture.server.url, token);
     const solution = 'skill_editor';
     const view = { session: (await fixture.rest.post('/api/sessions', { solution_id: solution })).session_id };
     const mine = await stdio(view, { env: { API_TOKEN: 's3cret-of-mine' } });
     const theirs = await fixture.session({ solution_id: solution }, { token });
-    await other.post('/api/mcp-servers', { solution_id: solution, name: 'own', transport: 'stdio', command: 'node', args: [program, 'stdio', suite] });
+    await other.post('/api/mcp-servers', {
+      solution_id: solution,
+      name: 'own',
+      transport: 'stdio',
+      command: 'node',
+      args: [program, 'stdio', suite],
+    });
     const ids = async (rest, session) => (await rest.get(`/api/sessions/${session}/mcp-servers`)).items.map((s) => s.name);
     assert.deepEqual(await ids(other, theirs.session), ['own']);
     assert.deepEqual(await ids(fixture.rest, view.session), ['every'], 'a user\'s server of a solution is for their own sessions');
     const body = { session_id: view.session, name: 'intruder', transport: 'stdio', command: 'true' };
     for (const [method, path, more] of [
-      ['GET', `/api/mcp-servers/${mine.id}`], ['PATCH', `/api/mcp-servers/${mine.id}`, { enabled: false }], ['DELETE', `/api/mcp-servers/${mine.id}`],
-      ['GET', `/api/sessions/${view.session}/mcp-servers`], ['POST', '/api/mcp-servers', body],
-    ]) assert.equal((await other.call(method, path, more)).status, 404, `${method} ${path}`);
+      ['GET', `/api/mcp-servers/${mine.id}`],
+      ['PATCH', `/api/mcp-servers/${mine.id}`, { enabled: false }],
+      ['DELETE', `/api/mcp-servers/${mine.id}`],
+      ['GET', `/api/sessions/${view.session}/mcp-servers`],
+      ['POST', '/api/mcp-servers', body],
+    ])
+      assert.equal((await other.call(method, path, more)).status, 404, `${method} ${path}`);
     assert.equal((await other.call('POST', '/api/mcp-servers', { name: 'all', transport: 'stdio', command: 'true' })).status, 403);
     assert.ok(!(await other.get('/api/mcp-servers')).items.some((s) => s.id === mine.id));
     const { calls: [refused] } = await theirs.run(steps({ calls: [call('mcp__every__echo', { message: 'x' })] }, { text: 'done' }));

@@ -33,28 +33,61 @@ async function runFor(who, view, text, ...more) {
   assert.equal(end.finish_reason, 'completed', JSON.stringify(end));
   const prompts = (await fixture.requests(mark)).map((r) => r.body.messages);
   const turns = await who.rest.messages(view.session);
-  return { prompts: prompts.map((p) => JSON.stringify(p)), raw: prompts, turns: turns.filter((t) => view.rules.turns.get(t.turn_id)?.chat === chat) };
+  return {
+    prompts: prompts.map((p) => JSON.stringify(p)),
+    raw: prompts,
+    turns: turns.filter((t) => view.rules.turns.get(t.turn_id)?.chat === chat),
+  };
 }
 
 describe('from session to session', () => {
   test('what the agent keeps comes back in the next one, and is counted', async () => {
     const who = await person();
     const first = await who.session();
-    const { calls } = await first.run(steps(
-      memory({ action: 'save', type: 'feedback', topic: 'reports', content: 'Reports go out as PDF, in German.', write_reason: 'The user corrected it.' }), { text: 'kept' }));
+    const { calls } = await first.run(
+      steps(
+        memory({
+          action: 'save',
+          type: 'feedback',
+          topic: 'reports',
+          content: 'Reports go out as PDF, in German.',
+          write_reason: 'The user corrected it.',
+        }),
+        { text: 'kept' },
+      ),
+    );
     assert.equal(calls[0].status, 'done');
     assert.match(calls[0].result, /^Memory \d+ is kept\.$/);
     const { items: [kept], total } = await list(who);
     assert.equal(total, 1);
     assert.equal(calls[0].result, `Memory ${kept.id} is kept.`);
-    assert.deepEqual({ ...kept, created_at: '' }, {
-      id: kept.id, type: 'feedback', content: 'Reports go out as PDF, in German.', skill_name: null, record_type: null, scope: null, owner: null,
-      topic: 'reports', external_id: null, superseded_by: null, write_reason: 'The user corrected it.', created_at: '', updated_at: null,
-      hit_count: 0, last_hit_at: null, disabled: false, source_session: first.session,
-    });
+    assert.deepEqual(
+      { ...kept, created_at: '' },
+      {
+        id: kept.id,
+        type: 'feedback',
+        content: 'Reports go out as PDF, in German.',
+        skill_name: null,
+        record_type: null,
+        scope: null,
+        owner: null,
+        topic: 'reports',
+        external_id: null,
+        superseded_by: null,
+        write_reason: 'The user corrected it.',
+        created_at: '',
+        updated_at: null,
+        hit_count: 0,
+        last_hit_at: null,
+        disabled: false,
+        source_session: first.session,
+      },
+    );
 
     const second = await who.session();
-    const { prompts, raw, turns } = await runFor(who, second, 'Write the report on sales', memory({ action: 'search', query: 'german' }), { text: 'done' });
+    const { prompts, raw, turns } = await runFor(who, second, 'Write the report on sales', memory({ action: 'search', query: 'german' }), {
+      text: 'done',
+    });
     assert.equal(prompts.length, 2, 'two model calls');
     for (const p of prompts) assert.match(p, /remembered from earlier sessions.*\(feedback \d+\) Reports go out as PDF, in German\./);
     for (const messages of raw) {
@@ -84,7 +117,11 @@ describe('from session to session', () => {
 
   test('what a client keeps and edits is recalled as it is now', async () => {
     const who = await person();
-    const made = await who.rest.call('POST', '/api/memories', { content: 'The harbour database listens on port 6432', type: 'experience', topic: 'harbour' });
+    const made = await who.rest.call('POST', '/api/memories', {
+      content: 'The harbour database listens on port 6432',
+      type: 'experience',
+      topic: 'harbour',
+    });
     assert.equal(made.status, 201);
     assert.equal(made.body.source_session, '');
     const changed = await who.rest.put(`/api/memories/${made.body.id}`, { content: 'The harbour database listens on port 7777' });
@@ -142,7 +179,9 @@ describe('what is not recalled', () => {
     const who = await person();
     const old = await keep(who, 'The walrus queue has four workers', { type: 'experience' });
     const view = await who.session();
-    const { calls } = await view.run(steps(memory({ action: 'supersede', id: old.id, content: 'The walrus queue has nine workers' }), { text: 'corrected' }));
+    const { calls } = await view.run(
+      steps(memory({ action: 'supersede', id: old.id, content: 'The walrus queue has nine workers' }), { text: 'corrected' }),
+    );
     const [, made] = calls[0].result.match(/^Memory (\d+) is kept in place of \d+\.$/);
     const was = await who.rest.get(`/api/memories/${old.id}`);
     assert.equal(was.superseded_by, Number(made));
@@ -202,11 +241,25 @@ describe('what is not recalled', () => {
 test('the tool refuses what cannot be kept', async () => {
   const who = await person();
   const view = await who.session();
-  const { calls } = await view.run(steps({ calls: [
-    call('Memory', { action: 'save', content: 'x'.repeat(501) }), call('Memory', { action: 'save', content: '  ' }), call('Memory', { action: 'save' }),
-    call('Memory', { action: 'disable' }), call('Memory', { action: 'forget' }), call('Memory', { action: 'supersede', id: 999_999_999, content: 'of nothing' }),
-  ] }, { text: 'understood' }));
-  assert.deepEqual(calls.map((c) => c.status), Array(6).fill('error'));
+  const { calls } = await view.run(
+    steps(
+      {
+        calls: [
+          call('Memory', { action: 'save', content: 'x'.repeat(501) }),
+          call('Memory', { action: 'save', content: '  ' }),
+          call('Memory', { action: 'save' }),
+          call('Memory', { action: 'disable' }),
+          call('Memory', { action: 'forget' }),
+          call('Memory', { action: 'supersede', id: 999_999_999, content: 'of nothing' }),
+        ],
+      },
+      { text: 'understood' },
+    ),
+  );
+  assert.deepEqual(
+    calls.map((c) => c.status),
+    Array(6).fill('error'),
+  );
   assert.equal((await list(who)).total, 0);
 });
 

@@ -173,7 +173,9 @@ describe('what reaches the model', () => {
 
   test('the conversation with every call and its result, streamed with usage', async () => {
     const view = await fixture.session();
-    await view.run(steps({ text: 'I write', calls: [call('Write', { file_path: 'x', content: 'history-8841' })] }, { text: 'done writing' }));
+    await view.run(
+      steps({ text: 'I write', calls: [call('Write', { file_path: 'x', content: 'history-8841' })] }, { text: 'done writing' }),
+    );
     await view.run(steps({ text: 'second-8841' }));
     const { body } = (await fixture.requests('history-8841')).at(-1);
     assert.deepEqual(body.messages.map((m) => m.role), ['system', 'user', 'assistant', 'tool', 'assistant', 'user']);
@@ -181,7 +183,8 @@ describe('what reaches the model', () => {
     assert.equal(body.stream, true);
     assert.equal(body.stream_options.include_usage, true);
     const names = body.tools.map((t) => t.function.name);
-    for (const name of ['Bash', 'Read', 'Write', 'Edit', 'Glob', 'Grep', 'AskUserQuestion', 'TaskCreate']) assert.ok(names.includes(name), name);
+    for (const name of ['Bash', 'Read', 'Write', 'Edit', 'Glob', 'Grep', 'AskUserQuestion', 'TaskCreate'])
+      assert.ok(names.includes(name), name);
   });
 
   test('the text of an interrupted turn', async () => {
@@ -206,7 +209,9 @@ describe('what reaches the model', () => {
 test('usage is summed over the model calls of a chat', async () => {
   const view = await fixture.session();
   const usage = (i, o) => ({ prompt_tokens: i, completion_tokens: o, total_tokens: i + o });
-  const { end, turns } = await view.run(steps({ ...bash('true'), usage: usage(100, 7) }, { ...bash('true'), usage: usage(200, 8) }, { text: 'end', usage: usage(300, 9) }));
+  const { end, turns } = await view.run(
+    steps({ ...bash('true'), usage: usage(100, 7) }, { ...bash('true'), usage: usage(200, 8) }, { text: 'end', usage: usage(300, 9) }),
+  );
   assert.deepEqual(end.usage, { input_tokens: 600, output_tokens: 24 });
   assert.deepEqual(turns.map((t) => t.usage), [[100, 7], [200, 8], [300, 9]].map(([i, o]) => ({ input_tokens: i, output_tokens: o })));
   assert.equal(end.steps, 3);
@@ -243,7 +248,9 @@ describe('headless', () => {
 
   test('an answer that does not fit gets another try, with the errors', async () => {
     const view = await fixture.session();
-    const { end, turns } = await view.run(steps({ text: 'schema-6673' }, { text: '{"n": "x"}' }, { text: '{"n": 1}' }), { output_schema: schema });
+    const { end, turns } = await view.run(steps({ text: 'schema-6673' }, { text: '{"n": "x"}' }, { text: '{"n": 1}' }), {
+      output_schema: schema,
+    });
     assert.deepEqual(end.result, { output: { n: 1 }, schema });
     assert.equal(turns.length, 3);
     const last = (await fixture.requests('schema-6673')).at(-1).body.messages;
@@ -252,7 +259,9 @@ describe('headless', () => {
 
   test('three answers that do not fit end it', async () => {
     const view = await fixture.session();
-    const { end, turns } = await view.run(order({ steps: [{ text: 'no' }, { text: '{}' }, { text: '[1]' }], closing: '{"n": 1}' }), { output_schema: schema });
+    const { end, turns } = await view.run(order({ steps: [{ text: 'no' }, { text: '{}' }, { text: '[1]' }], closing: '{"n": 1}' }), {
+      output_schema: schema,
+    });
     assert.deepEqual([end.status, end.finish_reason], ['failed', 'schema_mismatch']);
     assert.equal(end.error.code, 'schema_mismatch');
     assert.equal(end.result, undefined);
@@ -269,7 +278,11 @@ describe('headless', () => {
 
   test('a schema of draft-07', async () => {
     const view = await fixture.session();
-    const old = { $schema: 'http://json-schema.org/draft-07/schema#', definitions: { n: { type: 'number', exclusiveMinimum: 0 } }, $ref: '#/definitions/n' };
+    const old = {
+      $schema: 'http://json-schema.org/draft-07/schema#',
+      definitions: { n: { type: 'number', exclusiveMinimum: 0 } },
+      $ref: '#/definitions/n',
+    };
     const { end } = await view.run(steps({ text: '-1' }, { text: '0.5' }), { output_schema: old });
     assert.equal(end.result.output, 0.5);
   });

@@ -20,12 +20,21 @@ describe('planning', () => {
   test('looks, asks, submits a plan as a block, and executing follows it', async () => {
     const view = await fixture.session();
     await fixture.rest.put(`/api/sessions/${view.session}/files/go.mod`, { content: 'module old\n' });
-    const first = await view.say(steps(
-      { calls: [call('Read', { file_path: 'go.mod' }), call('Write', { file_path: 'go.mod', content: 'x' }), call('Agent', { description: 'd', prompt: 'p' })] },
-      { calls: [call('AskUserQuestion', { questions: [{ question: 'Which name?', options: [{ label: 'new' }, { label: 'newer' }] }] })] },
-      { calls: [call('SubmitPlan', plan)] },
-      { text: 'This is my plan.' },
-    ), { mode: 'planning' });
+    const first = await view.say(
+      steps(
+        {
+          calls: [
+            call('Read', { file_path: 'go.mod' }),
+            call('Write', { file_path: 'go.mod', content: 'x' }),
+            call('Agent', { description: 'd', prompt: 'p' }),
+          ],
+        },
+        { calls: [call('AskUserQuestion', { questions: [{ question: 'Which name?', options: [{ label: 'new' }, { label: 'newer' }] }] })] },
+        { calls: [call('SubmitPlan', plan)] },
+        { text: 'This is my plan.' },
+      ),
+      { mode: 'planning' },
+    );
     assert.equal((await view.started(first.chat_id)).mode, 'planning');
     assert.equal((await view.ended(first.chat_id)).finish_reason, 'awaiting_answer');
     const question = view.callsOf(first.chat_id).find((c) => c.tool_name === 'AskUserQuestion');
@@ -40,7 +49,9 @@ describe('planning', () => {
     const [kept, ...more] = blocks.filter((b) => b.type === 'plan');
     assert.deepEqual([JSON.parse(kept.content), more], [plan, []]);
 
-    const { end } = await view.run(`go on, as planned 7719 ${steps(bash('sed -i s/old/new/ go.mod'), { text: 'renamed' })}`, { mode: 'executing' });
+    const { end } = await view.run(`go on, as planned 7719 ${steps(bash('sed -i s/old/new/ go.mod'), { text: 'renamed' })}`, {
+      mode: 'executing',
+    });
     assert.equal(end.finish_reason, 'completed');
     assert.equal(await fixture.rest.file(view.session, 'go.mod'), 'module new\n');
     const [request] = await fixture.requests('as planned 7719');
@@ -58,9 +69,16 @@ describe('planning', () => {
       { title: 'Nothing', steps: [] },
     ];
     const { calls } = await view.run(steps({ calls: wrong.map((p) => call('SubmitPlan', p)) }, { text: 'no plan' }), { mode: 'planning' });
-    assert.deepEqual(calls.map((c) => c.status), Array(4).fill('error'));
-    for (const [i, words] of [/two steps have the id/, /no step of the plan/, /circle/, /steps/].entries()) assert.match(calls[i].result, words);
-    assert.equal((await fixture.rest.messages(view.session)).some((m) => m.blocks.some((b) => b.type === 'plan')), false);
+    assert.deepEqual(
+      calls.map((c) => c.status),
+      Array(4).fill('error'),
+    );
+    for (const [i, words] of [/two steps have the id/, /no step of the plan/, /circle/, /steps/].entries())
+      assert.match(calls[i].result, words);
+    assert.equal(
+      (await fixture.rest.messages(view.session)).some((m) => m.blocks.some((b) => b.type === 'plan')),
+      false,
+    );
   });
 
   test('executing takes no plan, and an unknown mode is refused', async () => {
@@ -76,14 +94,22 @@ describe('planning', () => {
 const socket = async (message, options) => (await (await fixture.session()).run(message, { headless: true, ...options })).end;
 const rest = async (message, options) => {
   const { session_id: id } = await fixture.rest.post('/api/sessions', {});
-  const events = await fixture.rest.stream('POST', `/api/sessions/${id}/chat`, { message, headless: true, ...options }, (e) => e.name === 'chat:end');
+  const events = await fixture.rest.stream(
+    'POST',
+    `/api/sessions/${id}/chat`,
+    { message, headless: true, ...options },
+    (e) => e.name === 'chat:end',
+  );
   fixture.adopt(id, fixture.rest);
   return events.at(-1).data;
 };
 
 const new2020 = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object', properties: { pair: { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], items: false } }, required: ['pair'], unevaluatedProperties: false,
+  type: 'object',
+  properties: { pair: { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], items: false } },
+  required: ['pair'],
+  unevaluatedProperties: false,
 };
 const old07 = {
   $schema: 'http://json-schema.org/draft-07/schema#',
@@ -101,7 +127,10 @@ for (const [edge, headless] of [['Socket.IO', socket], ['REST', rest]]) {
     for (const [draft, schema] of [['2020-12', new2020], ['draft-07', old07]]) {
       test(`an answer that does not follow a schema of ${draft} is tried again with the errors`, async () => {
         const mark = `${edge} ${draft}`.replace(/\W/g, '');
-        const end = await headless(`${mark} ${steps({ text: '{"pair": ["a", "b"]}' }, { text: 'not JSON' }, { text: '{"pair": ["a", 2]}' })}`, { output_schema: schema });
+        const end = await headless(
+          `${mark} ${steps({ text: '{"pair": ["a", "b"]}' }, { text: 'not JSON' }, { text: '{"pair": ["a", 2]}' })}`,
+          { output_schema: schema },
+        );
         assert.deepEqual(end.result, { output: { pair: ['a', 2] }, schema });
         const prompts = (await fixture.requests(mark)).map((r) => JSON.stringify(r.body.messages));
         assert.equal(prompts.length, 3);
@@ -111,8 +140,13 @@ for (const [edge, headless] of [['Socket.IO', socket], ['REST', rest]]) {
     }
 
     test('three answers that do not fit end it with schema_mismatch', async () => {
-      const end = await headless(order({ steps: [{ text: '1' }, { text: '2' }, { text: '3' }], closing: '{"pair": ["a", 2]}' }), { output_schema: new2020 });
-      assert.deepEqual([end.status, end.finish_reason, end.error.code, end.result, end.steps], ['failed', 'schema_mismatch', 'schema_mismatch', undefined, 3]);
+      const end = await headless(order({ steps: [{ text: '1' }, { text: '2' }, { text: '3' }], closing: '{"pair": ["a", 2]}' }), {
+        output_schema: new2020,
+      });
+      assert.deepEqual(
+        [end.status, end.finish_reason, end.error.code, end.result, end.steps],
+        ['failed', 'schema_mismatch', 'schema_mismatch', undefined, 3],
+      );
     });
   });
 }
@@ -124,12 +158,22 @@ test('no question is asked, not by a sub-agent of a headless chat either', async
   const { end } = await view.run(steps({ calls: [...ask.calls, agent] }, { text: 'done' }), { headless: true });
   assert.deepEqual([end.finish_reason, end.result], ['completed', { output: 'done' }]);
   const calls = (await fixture.rest.messages(view.session)).flatMap((m) => m.tool_calls);
-  assert.deepEqual(calls.map((c) => [c.tool_name, c.status]), [['AskUserQuestion', 'error'], ['Agent', 'done'], ['AskUserQuestion', 'error']]);
+  assert.deepEqual(
+    calls.map((c) => [c.tool_name, c.status]),
+    [
+      ['AskUserQuestion', 'error'],
+      ['Agent', 'done'],
+      ['AskUserQuestion', 'error'],
+    ],
+  );
 });
 
 test('a sub-agent does not follow the schema of its chat', async () => {
   const view = await fixture.session();
-  const { end } = await view.run(steps({ calls: [call('Agent', { description: 'free', prompt: steps({ text: 'plain words' }) })] }, { text: '{"pair": ["a", 2]}' }), { output_schema: new2020 });
+  const { end } = await view.run(
+    steps({ calls: [call('Agent', { description: 'free', prompt: steps({ text: 'plain words' }) })] }, { text: '{"pair": ["a", 2]}' }),
+    { output_schema: new2020 },
+  );
   assert.deepEqual(end.result.output, { pair: ['a', 2] });
   const [agent] = (await fixture.rest.messages(view.session)).flatMap((m) => m.tool_calls);
   assert.deepEqual([agent.status, agent.result], ['done', 'plain words']);
@@ -144,9 +188,15 @@ describe('hostile schemas', () => {
   let deep = {};
   for (let i = 0; i < 100; i++) deep = { not: deep };
   const bad = {
-    'an unknown type': { type: 'nothing' }, 'another document': { $ref: 'http://127.0.0.1:1/x' }, 'a file': { $ref: 'file:///etc/passwd' },
-    'an unknown draft': { $schema: 'http://elsewhere.example/s' }, 'a bad pattern': { pattern: '(?=x)' }, 'no end': { $ref: '#/$defs/missing' },
-    'too deep': deep, 'too much work': doubling(40), 'too large': { title: 'x'.repeat(300_000) },
+    'an unknown type': { type: 'nothing' },
+    'another document': { $ref: 'http://127.0.0.1:1/x' },
+    'a file': { $ref: 'file:///etc/passwd' },
+    'an unknown draft': { $schema: 'http://elsewhere.example/s' },
+    'a bad pattern': { pattern: '(?=x)' },
+    'no end': { $ref: '#/$defs/missing' },
+    'too deep': deep,
+    'too much work': doubling(40),
+    'too large': { title: 'x'.repeat(300_000) },
   };
   test('are refused at both edges, at once', async () => {
     const view = await fixture.session();
@@ -162,7 +212,9 @@ describe('hostile schemas', () => {
   });
 
   test('an answer made to hurt its check is rejected', async () => {
-    const numbers = await socket(order({ steps: [{ text: '1e99999999' }, { text: '9'.repeat(5000) }, { text: '3' }] }), { output_schema: { type: 'number', minimum: 2 } });
+    const numbers = await socket(order({ steps: [{ text: '1e99999999' }, { text: '9'.repeat(5000) }, { text: '3' }] }), {
+      output_schema: { type: 'number', minimum: 2 },
+    });
     assert.deepEqual(numbers.result.output, 3);
     const twice = { $defs: { a: { allOf: [{ items: { $ref: '#/$defs/a' } }, { items: { $ref: '#/$defs/a' } }] } }, $ref: '#/$defs/a' };
     const nested = await socket(order({ closing: '['.repeat(60) + ']'.repeat(60) }), { output_schema: twice });

@@ -136,6 +136,11 @@ test('a session can narrow the network and not widen it', async () => {
 
 test('the connections of a background task are shown with the call that started it', async () => {
   const view = await fixture.session({ session_setup: { permissions: [rule(site.named)] } });
-  await view.run(steps({ calls: [call('Bash', { command: `no_proxy= NO_PROXY= curl -sS http://${site.named}/x`, run_in_background: true })] }, { text: 'done' }));
+  await view.run(
+    steps(
+      { calls: [call('Bash', { command: `no_proxy= NO_PROXY= curl -sS http://${site.named}/x`, run_in_background: true })] },
+      { text: 'done' },
+    ),
+  );
   await eventually('the connection is recorded', async () => (await storedCalls(view))[0].connections?.[0]?.decision === 'allowed');
 });

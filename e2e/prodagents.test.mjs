@@ -12,23 +12,34 @@ const base = { name: 'Reviewer', solution_id: 'software_factory', biz_role_id: '
 const create = (body) => fixture.rest.post('/api/prod_agents', { ...base, ...body });
 const start = async (agent) => (await fixture.rest.post(`/api/prod_agents/${agent.record_id}/start-session`)).session_id;
 const say = (session, text) => fixture.rest.call('POST', `/api/sessions/${session}/chat`, { message: text });
-const idle = (session) => eventually(`session ${session} has ended its chat`, async () => {
-  const now = await fixture.rest.detail(session);
-  return ['completed', 'failed', 'interrupted'].includes(now.status) ? now : undefined;
-});
-const task = (session, id) => fixture.rest.get(`/api/sessions/${session}/background-tasks`).then((all) => all.items.find((t) => t.task_id === id));
-const taskEnded = (session, id) => eventually(`task ${id} has ended`, async () => {
-  const now = await task(session, id);
-  return now.status === 'running' ? undefined : now;
-});
+const idle = (session) =>
+  eventually(`session ${session} has ended its chat`, async () => {
+    const now = await fixture.rest.detail(session);
+    return ['completed', 'failed', 'interrupted'].includes(now.status) ? now : undefined;
+  });
+const task = (session, id) =>
+  fixture.rest.get(`/api/sessions/${session}/background-tasks`).then((all) => all.items.find((t) => t.task_id === id));
+const taskEnded = (session, id) =>
+  eventually(`task ${id} has ended`, async () => {
+    const now = await task(session, id);
+    return now.status === 'running' ? undefined : now;
+  });
 const text = (turn) => turn.blocks.map((b) => b.content).join('');
 
 test('a production agent is created, shown, replaced and deleted', async () => {
-  const made = await create({ agent_id: 'first', skills: ['skill-authoring'], skills_data: { depth: 2 }, preview_urls: [{ name: 'App', url: 'http://127.0.0.1:5173/' }] });
+  const made = await create({
+    agent_id: 'first',
+    skills: ['skill-authoring'],
+    skills_data: { depth: 2 },
+    preview_urls: [{ name: 'App', url: 'http://127.0.0.1:5173/' }],
+  });
   assert.deepEqual([made.agent_id, made.version], ['first', 1]);
   assert.equal((await fixture.rest.call('POST', '/api/prod_agents', { ...base, agent_id: 'first' })).body.code, 'agent_id_taken');
   const { provider, runtime, agent } = await fixture.rest.get(`/api/prod_agents/${made.record_id}`);
-  assert.deepEqual([provider, runtime.id, agent.status, agent.visibility, agent.layout_type], ['builtin', 'builtin', 'active', 'workspace', 'default']);
+  assert.deepEqual(
+    [provider, runtime.id, agent.status, agent.visibility, agent.layout_type],
+    ['builtin', 'builtin', 'active', 'workspace', 'default'],
+  );
   assert.deepEqual([agent.skills_data, agent.preview_urls[0].name, agent.initial_mode], [{ depth: 2 }, 'App', null]);
 
   const changed = await fixture.rest.put(`/api/prod_agents/${made.record_id}`, { ...base, name: 'Second' });
@@ -56,12 +67,19 @@ test('what sessions cannot be made of is refused', async () => {
 
 test('a session has what its agent says, after its init script', async () => {
   const agent = await create({
-    agent_template: 'You are Ada.', instructions: 'Answer in one word. UNIQUE-A', skills_data: { depth: 2 }, init_script: 'echo preparing; sleep 2; echo ready > mark',
-    layout_type: 'wide', preview_urls: [{ name: 'App', url: '/apps/x/' }],
+    agent_template: 'You are Ada.',
+    instructions: 'Answer in one word. UNIQUE-A',
+    skills_data: { depth: 2 },
+    init_script: 'echo preparing; sleep 2; echo ready > mark',
+    layout_type: 'wide',
+    preview_urls: [{ name: 'App', url: '/apps/x/' }],
   });
   const session = await start(agent);
   const setup = (await fixture.rest.detail(session)).session_setup;
-  assert.deepEqual([setup.agent.record_id, setup.layout_type, setup.preview_urls], [agent.record_id, 'wide', [{ name: 'App', url: '/apps/x/' }]]);
+  assert.deepEqual(
+    [setup.agent.record_id, setup.layout_type, setup.preview_urls],
+    [agent.record_id, 'wide', [{ name: 'App', url: '/apps/x/' }]],
+  );
   assert.equal((await say(session, steps({ text: 'Yes' }))).status, 202);
   const over = await idle(session);
   assert.deepEqual([over.status, over.solution_id, over.biz_role_id], ['completed', 'software_factory', 'reviewer']);
@@ -112,7 +130,9 @@ test('SIGKILL while the init script runs: it does not run twice, and the chat go
 
 test('an instance has a runtime, a status and an environment that is never shown', async () => {
   const { items } = await fixture.rest.get('/api/agent-runtimes');
-  const builtin = await eventually('the runtime is online', async () => (await fixture.rest.get('/api/agent-runtimes')).items.find((r) => r.status === 'online'));
+  const builtin = await eventually('the runtime is online', async () =>
+    (await fixture.rest.get('/api/agent-runtimes')).items.find((r) => r.status === 'online'),
+  );
   assert.deepEqual([items[0].id, builtin.mode, builtin.metadata.workers], ['builtin', 'builtin', 1]);
   assert.ok(builtin.capacity.slots > 0 && builtin.device_info.cpus > 0 && builtin.version);
 

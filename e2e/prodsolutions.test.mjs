@@ -23,8 +23,18 @@ const codes = (findings) => findings.map((f) => [f.code, f.node_id ?? f.edge_id,
 function review(prompt = 'Draft a report on {{input.topic}}') {
   return {
     nodes: [
-      { id: 'start', type: 'start', output_schema: { type: 'object', properties: { topic: { type: 'string' } }, additionalProperties: false } },
-      { id: 'draft', type: 'agent', name: 'Draft', config: { prompt }, output_schema: { type: 'object', properties: { text: { type: 'string' } } } },
+      {
+        id: 'start',
+        type: 'start',
+        output_schema: { type: 'object', properties: { topic: { type: 'string' } }, additionalProperties: false },
+      },
+      {
+        id: 'draft',
+        type: 'agent',
+        name: 'Draft',
+        config: { prompt },
+        output_schema: { type: 'object', properties: { text: { type: 'string' } } },
+      },
       { id: 'facts', type: 'agent', name: 'Facts', config: { prompt: 'Check the facts of {{nodes.draft.output.text}}' } },
       { id: 'style', type: 'agent', name: 'Style', config: { prompt: 'Check the style of {{nodes.draft.output.text}}' } },
       { id: 'both', type: 'join' },
@@ -52,13 +62,23 @@ describe('the life of a production solution', () => {
     assert.equal(saved.version, 2);
     assert.deepEqual(saved.warnings, []);
     const read = await rest.get(dagOf(made.id));
-    assert.deepEqual(read.dag.nodes.map((n) => n.id), review().nodes.map((n) => n.id));
-    assert.deepEqual(read.dag.steps.map((s) => [s.order, s.node_id, s.title]).slice(0, 3), [[1, 'start', 'start'], [2, 'draft', 'Draft'], [3, 'facts', 'Facts']]);
+    assert.deepEqual(
+      read.dag.nodes.map((n) => n.id),
+      review().nodes.map((n) => n.id),
+    );
+    assert.deepEqual(read.dag.steps.map((s) => [s.order, s.node_id, s.title]).slice(0, 3), [
+      [1, 'start', 'start'],
+      [2, 'draft', 'Draft'],
+      [3, 'facts', 'Facts'],
+    ]);
     assert.equal(read.updated_by, userID);
     assert.equal(read.message, 'first');
 
     const published = await rest.post(dagOf(made.id, '/publish'), { message: 'go' });
-    assert.deepEqual([published.version, published.previous_version, published.published_by, published.digest], [2, null, userID, saved.digest]);
+    assert.deepEqual(
+      [published.version, published.previous_version, published.published_by, published.digest],
+      [2, null, userID, saved.digest],
+    );
     assert.equal((await rest.get(`/api/prod_solution/${made.id}`)).status, 'published');
 
     await rest.put(dagOf(made.id), { base_version: 2, dag: review('Draft something on {{input.topic}}') });
@@ -97,11 +117,18 @@ describe('the life of a production solution', () => {
     const orders = { id: 'orders', type: 'service', parent_id: 'shop', links: [{ target_id: 'db', label: 'reads', direction: 'out' }] };
     const nodes = [{ id: 'shop', type: 'group' }, orders, { id: 'db', type: 'data_store', technology: 'PostgreSQL' }];
     assert.deepEqual((await rest.put(architectureOf(id), { base_version: 1, architecture: { nodes } })).warnings, []);
-    const wrong = [{ id: 'a', type: 'group', parent_id: 'a' }, { id: 'b', type: 'user', links: [{ target_id: 'x' }] }, { id: 'b', type: 'user' }];
+    const wrong = [
+      { id: 'a', type: 'group', parent_id: 'a' },
+      { id: 'b', type: 'user', links: [{ target_id: 'x' }] },
+      { id: 'b', type: 'user' },
+    ];
     const checked = await rest.post(architectureOf(id, '/validate'), { architecture: { nodes: wrong } });
     assert.equal(checked.valid, false);
     assert.deepEqual(codes(checked.errors).sort(), [
-      ['dangling_link', 'b', 'nodes[1].links[0].target_id'], ['duplicate_id', 'b', 'nodes[2].id'], ['parent_cycle', 'a', 'nodes[0].parent_id']]);
+      ['dangling_link', 'b', 'nodes[1].links[0].target_id'],
+      ['duplicate_id', 'b', 'nodes[2].id'],
+      ['parent_cycle', 'a', 'nodes[0].parent_id'],
+    ]);
     const refused = await rest.call('POST', architectureOf(id, '/publish'), { architecture: { nodes: wrong } });
     assert.deepEqual([refused.status, refused.body.code, refused.body.valid], [422, 'validation_failed', false]);
     assert.equal((await rest.post(architectureOf(id, '/publish'))).version, 2);
@@ -124,7 +151,10 @@ describe('what is refused', () => {
     assert.deepEqual(answers.map((a) => a.status).sort(), [200, 409]);
     const lost = answers.find((a) => a.status === 409).body;
     const now = await owner.rest.get(dagOf(id));
-    assert.deepEqual([lost.code, lost.current_version, lost.changed_by, lost.changed_at], ['version_conflict', 2, now.updated_by, now.updated_at]);
+    assert.deepEqual(
+      [lost.code, lost.current_version, lost.changed_by, lost.changed_at],
+      ['version_conflict', 2, now.updated_by, now.updated_at],
+    );
   });
 
   test('every finding names its place', async () => {
@@ -133,7 +163,11 @@ describe('what is refused', () => {
     const dag = {
       nodes: [
         { id: 's', type: 'start' },
-        { id: 'a', type: 'agent', config: { agent_id: 'unknown', skill: 'none', prompt: '{{nodes.zz.output}} sk-abcdefghijklmnopqrstuvwx' } },
+        {
+          id: 'a',
+          type: 'agent',
+          config: { agent_id: 'unknown', skill: 'none', prompt: '{{nodes.zz.output}} sk-abcdefghijklmnopqrstuvwx' },
+        },
         { id: 'b', type: 'tool', retry: { backoff: 2 } },
         { id: 'alone', type: 'subflow', config: { prod_solution_id: id } },
       ],
@@ -142,13 +176,24 @@ describe('what is refused', () => {
     };
     const { valid, errors } = await rest.post(dagOf(id, '/validate'), { dag });
     assert.equal(valid, false);
-    assert.deepEqual(codes(errors).sort(), [
-      ['cycle', 'a', 'nodes[1]'], ['dangling_edge', 'e4', 'edges[3].target'], ['duplicate_id', 'e4', 'edges[4].id'],
-      ['missing_agent', 'a', 'nodes[1].config.agent_id'], ['missing_config', 'b', 'nodes[2].config.tool'], ['missing_end', undefined, 'nodes'],
-      ['missing_skill', 'a', 'nodes[1].config.skill'], ['secret_in_prompt', 'a', 'nodes[1].config.prompt'],
-      ['type_mismatch', 'e4', 'edges[4].condition'], ['unbounded_loop', 'alone', 'nodes[3].config.prod_solution_id'],
-      ['unbounded_loop', 'b', 'nodes[2].retry.max_attempts'], ['unknown_reference', 'a', 'nodes[1].config.prompt'],
-      ['unreachable', 'alone', 'nodes[3]']].sort());
+    assert.deepEqual(
+      codes(errors).sort(),
+      [
+        ['cycle', 'a', 'nodes[1]'],
+        ['dangling_edge', 'e4', 'edges[3].target'],
+        ['duplicate_id', 'e4', 'edges[4].id'],
+        ['missing_agent', 'a', 'nodes[1].config.agent_id'],
+        ['missing_config', 'b', 'nodes[2].config.tool'],
+        ['missing_end', undefined, 'nodes'],
+        ['missing_skill', 'a', 'nodes[1].config.skill'],
+        ['secret_in_prompt', 'a', 'nodes[1].config.prompt'],
+        ['type_mismatch', 'e4', 'edges[4].condition'],
+        ['unbounded_loop', 'alone', 'nodes[3].config.prod_solution_id'],
+        ['unbounded_loop', 'b', 'nodes[2].retry.max_attempts'],
+        ['unknown_reference', 'a', 'nodes[1].config.prompt'],
+        ['unreachable', 'alone', 'nodes[3]'],
+      ].sort(),
+    );
     const saved = await rest.put(dagOf(id), { base_version: 1, dag });
     assert.equal(saved.warnings.length >= errors.length, true, 'a draft may be wrong');
     const refused = await rest.call('POST', dagOf(id, '/publish'), {});
@@ -161,11 +206,20 @@ describe('what is refused', () => {
     const [owner, other] = [await person(), await person()];
     const { id } = await owner.rest.post('/api/prod_solution', { name: 'Mine' });
     for (const [method, path, body] of [
-      ['GET', `/api/prod_solution/${id}`], ['PATCH', `/api/prod_solution/${id}`, { name: 'x' }], ['DELETE', `/api/prod_solution/${id}`],
-      ['GET', dagOf(id)], ['PUT', dagOf(id), { base_version: 1, dag: {} }], ['POST', dagOf(id, '/validate'), { dag: {} }],
-      ['POST', dagOf(id, '/publish'), { dag: review() }], ['POST', dagOf(id, '/rollback'), { from_version: 1 }], ['GET', dagOf(id, '/versions')],
-      ['GET', dagOf(id, '/versions/1')], ['DELETE', dagOf(id, '/versions/1')], ['GET', dagOf(id, '/diff?from=1&to=1')],
-      ['GET', architectureOf(id)], ['PUT', architectureOf(id), { base_version: 1, architecture: { nodes: [] } }],
+      ['GET', `/api/prod_solution/${id}`],
+      ['PATCH', `/api/prod_solution/${id}`, { name: 'x' }],
+      ['DELETE', `/api/prod_solution/${id}`],
+      ['GET', dagOf(id)],
+      ['PUT', dagOf(id), { base_version: 1, dag: {} }],
+      ['POST', dagOf(id, '/validate'), { dag: {} }],
+      ['POST', dagOf(id, '/publish'), { dag: review() }],
+      ['POST', dagOf(id, '/rollback'), { from_version: 1 }],
+      ['GET', dagOf(id, '/versions')],
+      ['GET', dagOf(id, '/versions/1')],
+      ['DELETE', dagOf(id, '/versions/1')],
+      ['GET', dagOf(id, '/diff?from=1&to=1')],
+      ['GET', architectureOf(id)],
+      ['PUT', architectureOf(id), { base_version: 1, architecture: { nodes: [] } }],
     ]) {
       const answer = await other.rest.call(method, path, body);
       assert.deepEqual([answer.status, answer.body.code], [404, 'prod_solution_not_found'], `${method} ${path}`);
@@ -192,7 +246,10 @@ describe('assistance by an agent', () => {
     fixture.adopt(made.flow_session_id, rest);
     const view = await fixture.follow(made.flow_session_id, undefined, { token: rest.key });
     const detail = await rest.detail(made.flow_session_id);
-    assert.deepEqual(['ReadDAG', 'EditDAG', 'ReadArchitecture'].map((t) => detail.session_setup.tools_enabled.includes(t)), [true, true, false]);
+    assert.deepEqual(
+      ['ReadDAG', 'EditDAG', 'ReadArchitecture'].map((t) => detail.session_setup.tools_enabled.includes(t)),
+      [true, true, false],
+    );
 
     const { nodes, edges } = review();
     const [read, saved] = await edit(view, say('ReadDAG', {}),
@@ -209,9 +266,16 @@ describe('assistance by an agent', () => {
     const [wrong, unknown, cyclic] = await edit(view,
       say('EditDAG', { base_version: 2, set_nodes: [facts], message: 'typo' }),
       say('EditDAG', { base_version: 2, set_nodes: [{ id: 'x', type: 'robot', promt: 'y' }] }),
-      say('EditDAG', { base_version: 2, set_edges: [{ id: 'back', source: 'facts', target: 'draft' }], remove_nodes: ['missing'] }));
-    assert.deepEqual([wrong, unknown, cyclic].map((c) => c.status), ['error', 'error', 'error']);
-    assert.match(wrong.result, /^The DAG was not changed \(validation_failed\):\n- unknown_reference, node facts, at nodes\[2\]\.config\.prompt: .*drafft/);
+      say('EditDAG', { base_version: 2, set_edges: [{ id: 'back', source: 'facts', target: 'draft' }], remove_nodes: ['missing'] }),
+    );
+    assert.deepEqual(
+      [wrong, unknown, cyclic].map((c) => c.status),
+      ['error', 'error', 'error'],
+    );
+    assert.match(
+      wrong.result,
+      /^The DAG was not changed \(validation_failed\):\n- unknown_reference, node facts, at nodes\[2\]\.config\.prompt: .*drafft/,
+    );
     assert.match(unknown.result, /set_nodes.*0.*type/);
     assert.match(unknown.result, /promt/);
     assert.match(cyclic.result, /unknown_element, at remove_nodes\[0\]: "missing"/);
@@ -229,11 +293,16 @@ describe('assistance by an agent', () => {
     // Node gate refers to the node that would go: the edit is refused with the place.
     assert.match(again.result, /unknown_reference, node gate, at nodes\[\d\]\.config\.prompt/);
     const gate = { ...nodes[5], config: { ...nodes[5].config, prompt: 'Publish? {{nodes.facts.output}}' } };
-    const [last] = await edit(view, say('EditDAG', { base_version: 3, set_nodes: [better, gate], remove_nodes: ['style'], message: 'No style' }));
+    const [last] = await edit(
+      view,
+      say('EditDAG', { base_version: 3, set_nodes: [better, gate], remove_nodes: ['style'], message: 'No style' }),
+    );
     assert.equal(last.result, 'The DAG is saved as version 4: 6 nodes, 5 edges.');
     const diff = await rest.get(dagOf(made.id, '/diff?from=3&to=4'));
-    assert.deepEqual([diff.nodes.removed.map((n) => n.id), diff.nodes.changed.map((n) => n.id).sort(), diff.edges.removed.map((e) => e.id).sort()],
-      [['style'], ['facts', 'gate'], ['e2', 'e4']]);
+    assert.deepEqual(
+      [diff.nodes.removed.map((n) => n.id), diff.nodes.changed.map((n) => n.id).sort(), diff.edges.removed.map((e) => e.id).sort()],
+      [['style'], ['facts', 'gate'], ['e2', 'e4']],
+    );
     assert.equal((await rest.get(`/api/prod_solution/${made.id}`)).dag.published_version, undefined, 'only users publish');
   });
 
@@ -243,8 +312,13 @@ describe('assistance by an agent', () => {
     const { id } = await rest.post('/api/prod_solution', { name: 'Both', session_id: view.session });
     assert.ok(!(await rest.detail(view.session)).session_setup.tools_enabled.includes('EditArchitecture'));
     await rest.patch(`/api/prod_solution/${id}`, { ai_assist: true });
-    const nodes = [{ id: 'orders', type: 'service', links: [{ target_id: 'db' }], position: { x: 1, y: 2 } }, { id: 'db', type: 'data_store' }];
-    const [made, dangling, kept] = await edit(view, say('EditArchitecture', { base_version: 1, set_nodes: nodes }),
+    const nodes = [
+      { id: 'orders', type: 'service', links: [{ target_id: 'db' }], position: { x: 1, y: 2 } },
+      { id: 'db', type: 'data_store' },
+    ];
+    const [made, dangling, kept] = await edit(
+      view,
+      say('EditArchitecture', { base_version: 1, set_nodes: nodes }),
       say('EditArchitecture', { base_version: 2, remove_nodes: ['db'] }),
       say('EditArchitecture', { base_version: 2, set_nodes: [{ id: 'orders', type: 'service', name: 'Orders' }], remove_nodes: ['db'] }));
     assert.equal(made.result, 'The architecture is saved as version 2: 2 nodes.');
@@ -255,7 +329,12 @@ describe('assistance by an agent', () => {
 
     // A second solution is bound: the model has to say which one it means.
     const other = await rest.post('/api/prod_solution', { name: 'Other', session_id: view.session, ai_assist: true });
-    const [which, theirs, named] = await edit(view, say('ReadDAG', {}), say('ReadDAG', { solution_id: 'missing' }), say('ReadDAG', { solution_id: other.id }));
+    const [which, theirs, named] = await edit(
+      view,
+      say('ReadDAG', {}),
+      say('ReadDAG', { solution_id: 'missing' }),
+      say('ReadDAG', { solution_id: other.id }),
+    );
     assert.match(which.result, /give solution_id/);
     assert.match(theirs.result, /does not assist/);
     assert.equal(JSON.parse(named.result).version, 1);
@@ -274,7 +353,8 @@ test('big documents, and a service that is killed keep everything', async () => 
   const { rest } = await person();
   const { id } = await rest.post('/api/prod_solution', { name: 'Big' });
   const nodes = [{ id: 'start', type: 'start' }];
-  for (let i = 1; i < 999; i += 1) nodes.push({ id: `n${i}`, type: 'agent', config: { prompt: `${'x'.repeat(2000)} {{nodes.start.output}}` } });
+  for (let i = 1; i < 999; i += 1)
+    nodes.push({ id: `n${i}`, type: 'agent', config: { prompt: `${'x'.repeat(2000)} {{nodes.start.output}}` } });
   nodes.push({ id: 'end', type: 'end' });
   const edges = nodes.slice(1).map((n, i) => ({ id: `e${i}`, source: nodes[i].id, target: n.id }));
   const saved = await rest.put(dagOf(id), { base_version: 1, dag: { nodes, edges } });

@@ -69,7 +69,11 @@ test('free text answers too', async () => {
   const ack = await view.answer(calls[0].id, { selections: {}, custom: { 0: 'a „grün“ one' } });
   assert.equal(ack.resolved, true);
   await resumedEnd(view, chat);
-  assert.deepEqual(JSON.parse(view.callsOf(chat)[0].result).answers[0], { question: 'Which colour?', selected: [], custom: 'a „grün“ one' });
+  assert.deepEqual(JSON.parse(view.callsOf(chat)[0].result).answers[0], {
+    question: 'Which colour?',
+    selected: [],
+    custom: 'a „grün“ one',
+  });
 });
 
 test('answers that do not fit are refused and keep the question open', async () => {
@@ -156,7 +160,11 @@ test('a stop while the question waits cancels it without a second chat:end', asy
 
 test('two questions at once: the chat goes on with the last answer', async () => {
   const view = await fixture.session();
-  const { chat_id: chat, calls, end } = await view.run(steps({ calls: [ask(colours), ask({ ...colours, question: 'And the other?' })] }, { text: 'both known' }));
+  const {
+    chat_id: chat,
+    calls,
+    end,
+  } = await view.run(steps({ calls: [ask(colours), ask({ ...colours, question: 'And the other?' })] }, { text: 'both known' }));
   assert.equal(end.finish_reason, 'awaiting_answer');
   assert.deepEqual(calls.map((c) => c.status), ['awaiting_answer', 'awaiting_answer']);
   assert.equal((await view.answer(calls[1].id, { selections: { 0: [0] } })).resolved, true);
@@ -180,8 +188,12 @@ test('tools beside a question finish first', async () => {
 
 test('an answer while a tool beside the question still runs', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps(
-    { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'all known' }));
+  const { chat_id: chat } = await view.say(
+    steps(
+      { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] },
+      { text: 'all known' },
+    ),
+  );
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const question = view.callsOf(chat)[0];
   assert.equal((await view.answer(question.id, { selections: { 0: [1] } })).resolved, true);
@@ -193,8 +205,12 @@ test('an answer while a tool beside the question still runs', async () => {
 
 test('a message while a tool beside the question still runs joins the chat', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps(
-    { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'never said' }));
+  const { chat_id: chat } = await view.say(
+    steps(
+      { calls: [ask(colours), call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] },
+      { text: 'never said' },
+    ),
+  );
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const ack = await view.say(steps({ text: 'then without a colour' }));
   assert.equal(ack.chat_id, chat);
@@ -217,7 +233,9 @@ test('a stop while a tool beside the question still runs', async () => {
 
 test('several questions in one chat, one after the other', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.run(order({ loop: { n: 3, call: { name: 'AskUserQuestion', arguments: { questions: [{ ...colours, question: 'Round {{i}}?' }] } } } }));
+  const { chat_id: chat } = await view.run(
+    order({ loop: { n: 3, call: { name: 'AskUserQuestion', arguments: { questions: [{ ...colours, question: 'Round {{i}}?' }] } } } }),
+  );
   for (let round = 0; round < 3; round++) {
     await eventually(`round ${round}`, () => ends(view, chat).length === round + 1);
     const open = view.callsOf(chat).at(-1);
@@ -231,7 +249,9 @@ test('several questions in one chat, one after the other', async () => {
 describe('a question that cannot be asked', () => {
   test('malformed', async () => {
     const view = await fixture.session();
-    const { end, calls } = await view.run(steps({ calls: [call('AskUserQuestion', { questions: [] }), call('AskUserQuestion', { questions: 'x' })] }, { text: 'then not' }));
+    const { end, calls } = await view.run(
+      steps({ calls: [call('AskUserQuestion', { questions: [] }), call('AskUserQuestion', { questions: 'x' })] }, { text: 'then not' }),
+    );
     assert.equal(end.finish_reason, 'completed');
     assert.deepEqual(calls.map((c) => c.status), ['error', 'error']);
   });
@@ -260,12 +280,15 @@ test('a queued message waits no longer than the stop of a question', async () =>
 // A message steered into a model call that turns out to ask.
 async function steeredIntoQuestion() {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps({ text: 'let me ask soon', calls: [ask(colours)], hold: true, hold_after: 2 }, { text: 'thank you' }));
+  const { chat_id: chat } = await view.say(
+    steps({ text: 'let me ask soon', calls: [ask(colours)], hold: true, hold_after: 2 }, { text: 'thank you' }),
+  );
   await view.said('let me');
   const steered = await view.say(steps({ text: 'I heard the other thing' }), { delivery: 'steer' });
   assert.equal(steered.chat_id, chat);
   assert.equal((await fixture.releaseUntil(view.ended(chat))).finish_reason, 'awaiting_answer');
-  const joined = () => view.wait('the steered turn', (e) => e.name === 'turn:start' && e.data.turn_id === steered.turn_id).then((e) => e.data);
+  const joined = () =>
+    view.wait('the steered turn', (e) => e.name === 'turn:start' && e.data.turn_id === steered.turn_id).then((e) => e.data);
   return { view, chat, joined };
 }
 

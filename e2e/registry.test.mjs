@@ -52,7 +52,11 @@ describe('the skill registry', () => {
     await release('acme/tables', '1.1.0');
     const again = await fixture.rest.post(`/api/sessions/${view.session}/skills/install`, { org: 'acme', name: 'tables' });
     assert.deepEqual([again.version, again.replaced_version], ['1.1.0', '1.0.0']);
-    const pinned = await fixture.rest.post(`/api/sessions/${view.session}/skills/install`, { org: 'acme', name: 'tables', version: '1.0.0' });
+    const pinned = await fixture.rest.post(`/api/sessions/${view.session}/skills/install`, {
+      org: 'acme',
+      name: 'tables',
+      version: '1.0.0',
+    });
     assert.equal(pinned.version, '1.0.0');
     const listed = await eventually('the release is known', async () => {
       const { items } = await fixture.rest.get(`/api/sessions/${view.session}/skills`);

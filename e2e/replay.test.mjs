@@ -29,8 +29,16 @@ after(() => fixture?.close());
 afterEach(() => fixture.settle());
 
 // text of the turns that a session says it has, by role.
-const transcript = async (rest, session) => (await rest.messages(session))
-  .map((t) => [t.role, t.status, t.blocks.filter((b) => b.type === 'text').map((b) => b.content).join(''), t.tool_calls.map((c) => [c.tool_name, c.status, c.result])]);
+const transcript = async (rest, session) =>
+  (await rest.messages(session)).map((t) => [
+    t.role,
+    t.status,
+    t.blocks
+      .filter((b) => b.type === 'text')
+      .map((b) => b.content)
+      .join(''),
+    t.tool_calls.map((c) => [c.tool_name, c.status, c.result]),
+  ]);
 
 // source makes a session with some chats.
 async function source(...messages) {
@@ -86,7 +94,10 @@ describe('a replay', () => {
     assert.deepEqual(starts.map((e) => e.data.trigger), ['replay', 'replay']);
     assert.equal((await fixture.requests('second answer')).length, calls, 'a model was called');
     // The files are those of the end.
-    await eventually('the files', async () => (await fixture.rest.call('GET', `/api/sessions/${played.session}/files/notes/a.txt`)).status === 200);
+    await eventually(
+      'the files',
+      async () => (await fixture.rest.call('GET', `/api/sessions/${played.session}/files/notes/a.txt`)).status === 200,
+    );
     assert.equal(await fixture.rest.file(played.session, 'notes/a.txt'), 'alpha 😀\n');
     assert.equal(await fixture.rest.file(played.session, 'count'), 'ran\n', 'a tool was run again');
     // A finished replay is an ordinary session, which knows what was said.
@@ -114,7 +125,14 @@ describe('a replay', () => {
 
   test('of a chat with a question goes on by itself', async () => {
     const view = await fixture.session();
-    const ack = await view.say(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
+    const ack = await view.say(
+      steps(
+        {
+          calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })],
+        },
+        { text: 'thanks' },
+      ),
+    );
     await view.ended(ack.chat_id);
     assert.deepEqual((await fixture.rest.call('GET', `/api/sessions/${view.session}/replay/preview`)).body.reason, 'still_running');
     assert.equal((await view.answer(view.callsOf(ack.chat_id)[0].id, { selections: { 0: [1] }, custom: {} })).resolved, true);
@@ -155,7 +173,10 @@ describe('while it plays', () => {
   test('autonomous ends it where it is, files included', async () => {
     const played = await replay(await long, 1);
     await played.said('first');
-    const second = await played.wait('the second chat', (e) => e.name === 'chat:start' && e.data.chat_id !== played.events.find((x) => x.name === 'chat:start').data.chat_id);
+    const second = await played.wait(
+      'the second chat',
+      (e) => e.name === 'chat:start' && e.data.chat_id !== played.events.find((x) => x.name === 'chat:start').data.chat_id,
+    );
     await played.wait('its tool call', (e) => e.data.patch_type === 'add_tool_call' && e.data.chat_id === second.data.chat_id);
     const { status: code, body } = await patch(played.session, { status: 'autonomous' });
     assert.equal(code, 200);

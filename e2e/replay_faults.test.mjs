@@ -25,8 +25,16 @@ before(async () => {
 after(() => fixture?.close());
 afterEach(() => fixture.forget());
 
-const transcript = async (session) => (await fixture.rest.messages(session))
-  .map((t) => [t.role, t.status, t.blocks.filter((b) => b.type === 'text').map((b) => b.content).join(''), t.tool_calls.map((c) => [c.tool_name, c.status, c.result])]);
+const transcript = async (session) =>
+  (await fixture.rest.messages(session)).map((t) => [
+    t.role,
+    t.status,
+    t.blocks
+      .filter((b) => b.type === 'text')
+      .map((b) => b.content)
+      .join(''),
+    t.tool_calls.map((c) => [c.tool_name, c.status, c.result]),
+  ]);
 const state = async (id) => (await fixture.rest.detail(id)).replay_state;
 const status = (id, want) => eventually(`the replay is ${want}`, async () => (await state(id)).status === want && state(id), recovery);
 const patch = (id, body) => fixture.rest.call('PATCH', `/api/sessions/${id}/replay`, body);
@@ -56,7 +64,8 @@ const long = () => steps(
   { text: words, delay_ms: 20, ...bash('sleep 1; echo two > state.txt; echo two') },
   { text: 'the very end' });
 const moments = {
-  'in the middle of a text': (v) => v.wait('words', (e) => e.data.patch_type === 'add_content' && v.rules.text(e.data.turn_id).includes('word30')),
+  'in the middle of a text': (v) =>
+    v.wait('words', (e) => e.data.patch_type === 'add_content' && v.rules.text(e.data.turn_id).includes('word30')),
   'behind the last result': (v) => v.wait('another result', (e) => e.data.patch_type === 'tool_result' && e.data.result.includes('two')),
 };
 
@@ -80,7 +89,10 @@ test('killed twice on its way, a replay repeats nothing and loses nothing', asyn
   const all = await fixture.follow(id, 0);
   await all.wait('the end', (e) => e.name === 'chat:end');
   for (const name of ['chat:start', 'chat:end']) assert.equal(all.events.filter((e) => e.name === name).length, 1, name);
-  await eventually('its files are there', async () => (await fixture.rest.call('GET', `/api/sessions/${id}/files/state.txt`)).body === 'two\n');
+  await eventually(
+    'its files are there',
+    async () => (await fixture.rest.call('GET', `/api/sessions/${id}/files/state.txt`)).body === 'two\n',
+  );
   await whole(id);
 });
 
@@ -114,7 +126,11 @@ for (const [what, wait] of [['at once', 0], ['a moment', 15], ['a while', 60]]) 
     if (answer?.status === 200) assert.equal(now.status, 'autonomous', 'it was said to be handed over');
     if (now.status !== 'autonomous') assert.equal((await patch(played.session, { status: 'autonomous' })).status, 200);
     // The files are owed from the commit on, and come without anybody asking.
-    await eventually('the files', async () => (await fixture.rest.call('GET', `/api/sessions/${played.session}/files/d/300`)).status === 200, recovery);
+    await eventually(
+      'the files',
+      async () => (await fixture.rest.call('GET', `/api/sessions/${played.session}/files/d/300`)).status === 200,
+      recovery,
+    );
     const view2 = await fixture.follow(played.session, 0);
     const ack = await eventually('it takes messages', async () => {
       const got = await view2.send(steps(bash('cat state.txt; ls d | wc -l'), { text: 'mine' }));
@@ -143,16 +159,21 @@ test('killed while it is paused, it stays paused and can be resumed', async () =
 
 test('killed while it is read, an import makes one session, whole', async () => {
   const view = await fixture.session({ intent: 'to be imported' });
-  await view.run(steps(bash('mkdir d; for i in $(seq 1500); do echo $i > d/$i; done'), bash('head -c 20000000 /dev/urandom > big'), { text: 'made' }));
+  await view.run(
+    steps(bash('mkdir d; for i in $(seq 1500); do echo $i > d/$i; done'), bash('head -c 20000000 /dev/urandom > big'), { text: 'made' }),
+  );
   const was = await transcript(view.session);
   const headers = (key) => ({ authorization: `Bearer ${fixture.server.key}`, ...(key ? { 'idempotency-key': key } : {}) });
-  const archive = Buffer.from(await (await fetch(`${fixture.server.url}/api/sessions/${view.session}/export`, { headers: headers() })).arrayBuffer());
+  const archive = Buffer.from(
+    await (await fetch(`${fixture.server.url}/api/sessions/${view.session}/export`, { headers: headers() })).arrayBuffer(),
+  );
   const load = (key) => {
     const form = new FormData();
     form.append('file', new Blob([archive]), 'a.zip');
     return fetch(`${fixture.server.url}/api/sessions/import`, { method: 'POST', headers: headers(key), body: form }).then((r) => r.json());
   };
-  const imported = async () => (await fixture.rest.get('/api/sessions?limit=100')).items.filter((s) => s.intent === 'to be imported' && s.id !== view.session);
+  const imported = async () =>
+    (await fixture.rest.get('/api/sessions?limit=100')).items.filter((s) => s.intent === 'to be imported' && s.id !== view.session);
   const workspaces = () => readdirSync(join(fixture.server.dir, 'data', 'workspace')).filter((name) => !name.startsWith('.')).length;
   const dirs = workspaces();
   const made = new Set();

@@ -16,7 +16,13 @@ test('after_seq gives exactly the events behind it, at every point', async () =>
   const view = await fixture.session();
   await view.run(talk());
   await view.run(steps({ text: 'a second chat' }));
-  await view.wait('the last update', (e) => e.name === 'session:updated' && e.data.status === 'completed' && e.data.seq > view.events.findLast((x) => x.name === 'chat:end').data.seq);
+  await view.wait(
+    'the last update',
+    (e) =>
+      e.name === 'session:updated' &&
+      e.data.status === 'completed' &&
+      e.data.seq > view.events.findLast((x) => x.name === 'chat:end').data.seq,
+  );
   const all = (await follow0(view)).events;
   assert.deepEqual(all.slice(0, view.events.length), view.events);
   for (let i = 0; i < all.length; i += i < 12 ? 1 : 9) {
@@ -72,7 +78,9 @@ test('a client that joins in the middle of a turn misses nothing and repeats not
 
 test('a client that joins while tools run gets the open calls and their results', async () => {
   const view = await fixture.session();
-  const { chat_id: chat } = await view.say(steps({ calls: [call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'done' }));
+  const { chat_id: chat } = await view.say(
+    steps({ calls: [call('Bash', { command: 'echo begun; until [ -e go ]; do sleep 0.05; done; echo finished' })] }, { text: 'done' }),
+  );
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
   const late = await fixture.follow(view.session);
   assert.deepEqual([late.ack.status, late.ack.waiting_reason, late.ack.chat_id], ['running', 'tool', chat]);
@@ -131,7 +139,12 @@ describe('server-sent events', () => {
     for (const e of events) assert.equal(e.id, e.data.seq);
     assert.deepEqual(events.map(sse), kept);
     const some = kept[5].data.seq;
-    const rest = await fixture.rest.stream('GET', `/api/sessions/${view.session}/events?after_seq=${some}`, undefined, (e) => e.id === last);
+    const rest = await fixture.rest.stream(
+      'GET',
+      `/api/sessions/${view.session}/events?after_seq=${some}`,
+      undefined,
+      (e) => e.id === last,
+    );
     assert.deepEqual(rest.map(sse), kept.slice(6));
   });
 
@@ -162,14 +175,22 @@ describe('server-sent events', () => {
 
   test('POST chat without it answers 202', async () => {
     const view = await fixture.session();
-    const { status, body } = await fixture.rest.call('POST', `/api/sessions/${view.session}/chat`, { message: steps({ text: 'without a listener' }) });
+    const { status, body } = await fixture.rest.call('POST', `/api/sessions/${view.session}/chat`, {
+      message: steps({ text: 'without a listener' }),
+    });
     assert.equal(status, 202);
     assert.equal((await view.ended(body.chat_id)).status, 'completed');
   });
 
   test('an Idempotency-Key makes a repeated POST chat the same message', async () => {
     const view = await fixture.session();
-    const post = () => fixture.rest.call('POST', `/api/sessions/${view.session}/chat`, { message: steps({ text: 'only once' }) }, { 'idempotency-key': 'k-1' });
+    const post = () =>
+      fixture.rest.call(
+        'POST',
+        `/api/sessions/${view.session}/chat`,
+        { message: steps({ text: 'only once' }) },
+        { 'idempotency-key': 'k-1' },
+      );
     const [one, two] = [await post(), await post()];
     assert.deepEqual([one.status, two.status], [202, 202]);
     assert.equal(one.body.chat_id, two.body.chat_id);
@@ -209,7 +230,9 @@ test('a client that does not read slows no other client, is asked to come again,
     const { last } = lagging[i].rules;
     const again = await fixture.follow(view.session, last);
     if (last < ends[i].seq) await again.ended(ends[i].chat_id);
-    const got = [...lagging[i].events.filter((e) => e.data.prev_seq !== undefined && e.data.seq <= last), ...again.events].map((e) => e.data.seq);
+    const got = [...lagging[i].events.filter((e) => e.data.prev_seq !== undefined && e.data.seq <= last), ...again.events].map(
+      (e) => e.data.seq,
+    );
     const all = view.events.map((e) => e.data.seq);
     assert.deepEqual(got.slice(0, all.length), all.slice(0, got.length));
     assert.ok(got.at(-1) >= ends[i].seq);

@@ -41,10 +41,17 @@ test('a call that a rule denies is not carried out, the others are', async () =>
 
 test('a call that needs permission waits for the answer, and runs once when it is allowed', async () => {
   const view = await fixture.session({ session_setup: { permissions } });
-  const { chat_id: chat, end, calls } = await view.run(steps({ calls: [bash('touch made; echo again >> made').calls[0], bash('echo beside').calls[0]] }, { text: 'thanks' }));
+  const {
+    chat_id: chat,
+    end,
+    calls,
+  } = await view.run(steps({ calls: [bash('touch made; echo again >> made').calls[0], bash('echo beside').calls[0]] }, { text: 'thanks' }));
   assert.equal(end.finish_reason, 'awaiting_answer');
   const [touch, question, beside] = calls;
-  assert.deepEqual([touch.status, question.tool_name, question.status, beside.status], ['pending', 'AskUserQuestion', 'awaiting_answer', 'done']);
+  assert.deepEqual(
+    [touch.status, question.tool_name, question.status, beside.status],
+    ['pending', 'AskUserQuestion', 'awaiting_answer', 'done'],
+  );
   assert.deepEqual(await files(view), []);
   const detail = await fixture.rest.detail(view.session);
   assert.deepEqual([detail.status, detail.waiting_reason], ['waiting_for_input', 'permission']);

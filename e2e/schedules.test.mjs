@@ -14,18 +14,25 @@ const read = (task) => fixture.rest.get(`/api/scheduled-tasks/${task.id}`);
 const runs = (task, query = '') => fixture.rest.get(`/api/scheduled-tasks/${task.id}/runs${query}`);
 const runNow = (task) => fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
 const remove = (task) => fixture.rest.delete(`/api/scheduled-tasks/${task.id}`);
-const ended = (task, run) => eventually(`run ${run.id} is over`, async () => (await runs(task)).find((r) => r.id === run.id && r.status !== 'running'));
-const begun = (task, run) => eventually(`run ${run.id} has begun`, async () => {
-  const now = (await runs(task)).find((r) => r.id === run.id);
-  if (!now.session_id) return undefined;
-  const session = await fixture.rest.call('GET', `/api/sessions/${now.session_id}`);
-  return session.status === 200 && session.body.status !== 'created' ? { ...now, session: session.body } : undefined;
-});
+const ended = (task, run) =>
+  eventually(`run ${run.id} is over`, async () => (await runs(task)).find((r) => r.id === run.id && r.status !== 'running'));
+const begun = (task, run) =>
+  eventually(`run ${run.id} has begun`, async () => {
+    const now = (await runs(task)).find((r) => r.id === run.id);
+    if (!now.session_id) return undefined;
+    const session = await fixture.rest.call('GET', `/api/sessions/${now.session_id}`);
+    return session.status === 200 && session.body.status !== 'created' ? { ...now, session: session.body } : undefined;
+  });
 const held = () => order({ steps: [{ text: 'held back', hold: true }] });
 const release = (awaited) => fixture.releaseUntil(awaited);
 
 test('a task is created, shown, changed, stopped, started and deleted', async () => {
-  const made = await fixture.rest.call('POST', '/api/scheduled-tasks', { title: 'Report', prompt: 'Write it.', cron: '30 9 * * MON-FRI', timezone: 'Europe/Berlin' });
+  const made = await fixture.rest.call('POST', '/api/scheduled-tasks', {
+    title: 'Report',
+    prompt: 'Write it.',
+    cron: '30 9 * * MON-FRI',
+    timezone: 'Europe/Berlin',
+  });
   assert.equal(made.status, 201, JSON.stringify(made.body));
   const task = made.body;
   assert.deepEqual([task.cron_text, task.overlap, task.catchup_window_s, task.pause_on_failure_after, task.enabled],
@@ -33,7 +40,11 @@ test('a task is created, shown, changed, stopped, started and deleted', async ()
   assert.ok(new Date(task.next_run_at) > new Date());
   assert.ok((await fixture.rest.get('/api/scheduled-tasks')).some((t) => t.id === task.id));
 
-  const changed = await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { cron: '@daily', jitter_s: 30, expires_at: '2099-01-01T00:00:00Z' });
+  const changed = await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, {
+    cron: '@daily',
+    jitter_s: 30,
+    expires_at: '2099-01-01T00:00:00Z',
+  });
   assert.deepEqual([changed.cron_text, changed.jitter_s, changed.title], ['At 00:00', 30, 'Report']);
   assert.equal((await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { expires_at: null })).expires_at, null);
   const stopped = await fixture.rest.post(`/api/scheduled-tasks/${task.id}/stop`);
@@ -73,7 +84,10 @@ test('the calendar follows the clocks', async () => {
     ['2030-03-30T01:30:00Z', '2030-03-31T01:00:00Z', '2030-04-01T00:30:00Z']);
   assert.deepEqual(await of(task.id, '2030-10-26T00:30:00Z', '2030-10-28T01:30:00Z'), ['2030-10-26T00:30:00Z', '2030-10-27T00:30:00Z']);
   assert.deepEqual(await of(off.id, '2030-01-01T00:00:00Z', '2030-02-01T00:00:00Z'), []);
-  assert.equal((await fixture.rest.call('GET', '/api/scheduled-tasks/calendar?from=2030-01-01T00:00:00Z&to=2032-01-01T00:00:00Z')).status, 422);
+  assert.equal(
+    (await fixture.rest.call('GET', '/api/scheduled-tasks/calendar?from=2030-01-01T00:00:00Z&to=2032-01-01T00:00:00Z')).status,
+    422,
+  );
   await Promise.all([task, off].map(remove));
 });
 
@@ -109,7 +123,10 @@ test('a run that is not over: skip, buffer_one, cancel_other', async () => {
   const first = await runNow(task);
   await begun(task, first);
   const skipped = await runNow(task);
-  assert.deepEqual([skipped.status, skipped.outcome, skipped.reason_code, skipped.session_id], ['failed', 'skipped', 'previous_run_active', null]);
+  assert.deepEqual(
+    [skipped.status, skipped.outcome, skipped.reason_code, skipped.session_id],
+    ['failed', 'skipped', 'previous_run_active', null],
+  );
 
   await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { overlap: 'buffer_one' });
   const waits = await runNow(task);
@@ -139,7 +156,11 @@ test('buffered runs follow one another', async () => {
 
 test('a result that does not follow the schema fails the run, and failures disable the task', async () => {
   const schema = { type: 'object', required: ['total'], properties: { total: { type: 'number' } } };
-  const task = await create({ output_schema: schema, pause_on_failure_after: 2, prompt: steps({ text: 'no' }, { text: 'no' }, { text: 'no' }) });
+  const task = await create({
+    output_schema: schema,
+    pause_on_failure_after: 2,
+    prompt: steps({ text: 'no' }, { text: 'no' }, { text: 'no' }),
+  });
   for (let i = 0; i < 2; i++) {
     const run = await ended(task, await runNow(task));
     assert.deepEqual([run.status, run.reason_code], ['failed', 'schema_mismatch']);
@@ -167,7 +188,9 @@ test('with skip_confirmations a question never holds a run', async () => {
   const asks = await create({ prompt });
   const waiting = await runNow(asks);
   const { session_id: session } = await begun(asks, waiting);
-  const asked = await eventually('the question is in the inbox', async () => (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === session));
+  const asked = await eventually('the question is in the inbox', async () =>
+    (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === session),
+  );
   assert.ok(asked);
   assert.equal((await runs(asks))[0].status, 'running');
   const view = await fixture.follow(session, 0);
@@ -183,7 +206,10 @@ test('an unknown model is refused', async () => {
 });
 
 test('SIGKILL of everything in the middle of a run', async () => {
-  const task = await create({ cron: '@yearly', prompt: order({ steps: [bash('echo once >> effects'), { text: 'finished', hold: true }] }) });
+  const task = await create({
+    cron: '@yearly',
+    prompt: order({ steps: [bash('echo once >> effects'), { text: 'finished', hold: true }] }),
+  });
   const run = await runNow(task);
   const { session_id: session } = await begun(task, run);
   await eventually('the effect', async () => (await fixture.rest.call('GET', `/api/sessions/${session}/files/effects`)).status === 200);

@@ -32,7 +32,14 @@ describe('examples of the JavaScript SDK', () => {
     const lines = await example('chat', steps(
       { text: 'I look.', ...bash('echo seen') }, { calls: [call('AskUserQuestion', { questions: [colour] })] }, { text: 'It is done.' }));
     const text = lines.join('\n');
-    for (const part of ['I look.', '[Bash {"command":"echo seen"}]', '[done: seen', '[Which colour? -> red]', 'It is done.', 'completed: ']) {
+    for (const part of [
+      'I look.',
+      '[Bash {"command":"echo seen"}]',
+      '[done: seen',
+      '[Which colour? -> red]',
+      'It is done.',
+      'completed: ',
+    ]) {
       assert.ok(text.includes(part), `${part} is missing in:\n${text}`);
     }
   });
@@ -42,8 +49,21 @@ describe('examples of the JavaScript SDK', () => {
   });
 
   test('queue', async () => {
-    const lines = await example('queue', steps({ ...bash('sleep 60') }, { text: 'counted' }), steps({ text: 'ten' }), 'even ones', steps({ text: 'hello' }));
-    assert.deepEqual(lines, ['enqueue at 1', 'steer into the first chat', 'first: interrupted', 'urgent: completed', 'next: completed', '']);
+    const lines = await example(
+      'queue',
+      steps({ ...bash('sleep 60') }, { text: 'counted' }),
+      steps({ text: 'ten' }),
+      'even ones',
+      steps({ text: 'hello' }),
+    );
+    assert.deepEqual(lines, [
+      'enqueue at 1',
+      'steer into the first chat',
+      'first: interrupted',
+      'urgent: completed',
+      'next: completed',
+      '',
+    ]);
   });
 
   test('files', async () => {

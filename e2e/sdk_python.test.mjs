@@ -32,9 +32,24 @@ const colour = { question: 'Which colour?', options: [{ label: 'red' }, { label:
 
 describe('examples of the Python SDK', () => {
   test('chat', async () => {
-    const text = (await example('chat', steps(
-      { text: 'I look.', ...bash('echo seen') }, { calls: [call('AskUserQuestion', { questions: [colour] })] }, { text: 'It is done.' }))).join('\n');
-    for (const part of ['I look.', '[Bash {"command":"echo seen"}]', '[done: seen', '[Which colour? -> red]', 'It is done.', 'completed: ']) {
+    const text = (
+      await example(
+        'chat',
+        steps(
+          { text: 'I look.', ...bash('echo seen') },
+          { calls: [call('AskUserQuestion', { questions: [colour] })] },
+          { text: 'It is done.' },
+        ),
+      )
+    ).join('\n');
+    for (const part of [
+      'I look.',
+      '[Bash {"command":"echo seen"}]',
+      '[done: seen',
+      '[Which colour? -> red]',
+      'It is done.',
+      'completed: ',
+    ]) {
       assert.ok(text.includes(part), `${part} is missing in:\n${text}`);
     }
   });
@@ -44,9 +59,21 @@ describe('examples of the Python SDK', () => {
   });
 
   test('queueing', async () => {
-    const lines = await example('queueing', steps({ ...bash('sleep 60') }, { text: 'counted' }), steps({ text: 'ten' }), 'even ones',
-      steps({ text: 'hello' }));
-    assert.deepEqual(lines, ['enqueue at 1', 'steer into the first chat', 'first: interrupted', 'urgent: completed', 'next: completed', '']);
+    const lines = await example(
+      'queueing',
+      steps({ ...bash('sleep 60') }, { text: 'counted' }),
+      steps({ text: 'ten' }),
+      'even ones',
+      steps({ text: 'hello' }),
+    );
+    assert.deepEqual(lines, [
+      'enqueue at 1',
+      'steer into the first chat',
+      'first: interrupted',
+      'urgent: completed',
+      'next: completed',
+      '',
+    ]);
   });
 
   test('files', async () => {

@@ -93,7 +93,14 @@ describe('a skill of a session', () => {
     assert.doesNotMatch(calm.result, /has changed/);
 
     await run(view, bash(`mkdir -p .skills/own && printf '%s' '${document('own', '0.1.0', 'mine')}' > .skills/own/SKILL.md`), load('own'));
-    await run(view, bash('rm -rf .skills/own; mkdir -p .skills/late .skills/broken; echo x > .skills/broken/SKILL.md; sed s/own/late/g > .skills/late/SKILL.md <<\'END\'\n' + document('own', '0.1.0', 'mine') + 'END'));
+    await run(
+      view,
+      bash(
+        "rm -rf .skills/own; mkdir -p .skills/late .skills/broken; echo x > .skills/broken/SKILL.md; sed s/own/late/g > .skills/late/SKILL.md <<'END'\n" +
+          document('own', '0.1.0', 'mine') +
+          'END',
+      ),
+    );
     const resync = await fixture.rest.post(`/api/sessions/${view.session}/skills:resync`);
     assert.equal(typeof resync.detail, 'string');
     assert.deepEqual([resync.added, resync.updated, resync.removed], [['late'], ['moving'], ['own']]);
@@ -104,8 +111,11 @@ describe('a skill of a session', () => {
 
   test('written by the agent itself can be loaded in the next step', async () => {
     const view = await fixture.session();
-    const [written, loaded] = await run(view,
-      { calls: [call('Write', { file_path: '.skills/fresh/SKILL.md', content: document('fresh', '1.0.0', 'fresh text') })] }, load('fresh'));
+    const [written, loaded] = await run(
+      view,
+      { calls: [call('Write', { file_path: '.skills/fresh/SKILL.md', content: document('fresh', '1.0.0', 'fresh text') })] },
+      load('fresh'),
+    );
     assert.equal(written.status, 'done');
     assert.match(loaded.result, /fresh text/);
     assert.equal((await skills(view)).get('fresh').source, 'uploaded');
@@ -130,7 +140,11 @@ describe('a skill of a session', () => {
       ['a parent', 'bad', { 'SKILL.md': good, '../../evil': 'x' }],
       ['an absolute path', 'bad', { 'SKILL.md': good, '/tmp/evil': 'x' }],
       ['a backslash', 'bad', { 'SKILL.md': good, '..\\evil': 'x' }],
-      ['a bomb', 'bad', { 'SKILL.md': '---\nname: bad\ndescription: x\nmetadata:\n  a: &a [x,x]\n  b: &b [*a,*a,*a]\n  c: [*b,*b,*b]\n---\n' }],
+      [
+        'a bomb',
+        'bad',
+        { 'SKILL.md': '---\nname: bad\ndescription: x\nmetadata:\n  a: &a [x,x]\n  b: &b [*a,*a,*a]\n  c: [*b,*b,*b]\n---\n' },
+      ],
       ['a key twice', 'bad', { 'SKILL.md': '---\nname: bad\nname: bad\ndescription: x\n---\n' }],
       ['a long description', 'bad', { 'SKILL.md': `---\nname: bad\ndescription: ${'x'.repeat(1025)}\n---\n` }],
       ['not even YAML', 'bad', { 'SKILL.md': '---\nname: [bad\n---\n' }],
@@ -172,9 +186,14 @@ describe('skills of the service', () => {
     assert.equal((await fixture.rest.call('GET', '/api/skills/search')).status, 422);
 
     const view = await fixture.session();
-    const [loaded, frame, check] = await run(view, load('skill-authoring'),
-      bash('sh .everloop/skills/skill-authoring/scripts/new-skill.sh .skills/tidy && sed -i "s/FILL IN what it does/Tidies up/; s/FILL IN\\.*$/things lie about/; s/FILL IN the first step/Look/" .skills/tidy/SKILL.md'),
-      bash('.everloop/skills/skill-authoring/scripts/check-skill.sh .skills/tidy'));
+    const [loaded, frame, check] = await run(
+      view,
+      load('skill-authoring'),
+      bash(
+        'sh .everloop/skills/skill-authoring/scripts/new-skill.sh .skills/tidy && sed -i "s/FILL IN what it does/Tidies up/; s/FILL IN\\.*$/things lie about/; s/FILL IN the first step/Look/" .skills/tidy/SKILL.md',
+      ),
+      bash('.everloop/skills/skill-authoring/scripts/check-skill.sh .skills/tidy'),
+    );
     assert.equal(loaded.status, 'done');
     assert.equal(frame.status, 'done', frame.result);
     assert.match(check.result, /nothing is wrong/);
@@ -183,8 +202,13 @@ describe('skills of the service', () => {
 
   test('the profile of a table runs in the sandbox', async () => {
     const view = await fixture.session();
-    const [, profile] = await run(view, load('data-table-report'),
-      bash('printf "city;people\\nBonn;330000\\nKiel;247000\\nKiel;247000\\n" > t.csv; if command -v python3 >/dev/null; then python3 .everloop/skills/data-table-report/scripts/profile.py t.csv; else echo "no python3"; fi'));
+    const [, profile] = await run(
+      view,
+      load('data-table-report'),
+      bash(
+        'printf "city;people\\nBonn;330000\\nKiel;247000\\nKiel;247000\\n" > t.csv; if command -v python3 >/dev/null; then python3 .everloop/skills/data-table-report/scripts/profile.py t.csv; else echo "no python3"; fi',
+      ),
+    );
     assert.match(profile.result, /no python3|3 rows, 2 columns; 1 duplicate rows[\s\S]*\| people \| number \|/);
   });
 
@@ -204,7 +228,10 @@ describe('skills of the service', () => {
 
 describe('skills of the registry', () => {
   test('are installed, listed with their updates, and survive a restart', async () => {
-    const digest = registry.publish('acme/tables', '1.0.0', { 'tables/SKILL.md': document('tables', '1.0.0', 'version one'), 'tables/ref.md': 'r' });
+    const digest = registry.publish('acme/tables', '1.0.0', {
+      'tables/SKILL.md': document('tables', '1.0.0', 'version one'),
+      'tables/ref.md': 'r',
+    });
     const view = await fixture.session();
     const install = (body) => fixture.rest.call('POST', `/api/sessions/${view.session}/skills/install`, body);
     const done = (await install({ org: 'acme', name: 'tables', digest })).body;

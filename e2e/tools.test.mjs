@@ -72,8 +72,12 @@ describe('files', () => {
 describe('Bash', () => {
   test('gives output, errors and the exit code', async () => {
     const view = await fixture.session();
-    const [ok, failed, slow] = await tools(view, call('Bash', { command: 'echo out; echo err >&2' }), call('Bash', { command: 'echo before; exit 3' }),
-      call('Bash', { command: 'echo early; sleep 600', timeout: 5000 }));
+    const [ok, failed, slow] = await tools(
+      view,
+      call('Bash', { command: 'echo out; echo err >&2' }),
+      call('Bash', { command: 'echo before; exit 3' }),
+      call('Bash', { command: 'echo early; sleep 600', timeout: 5000 }),
+    );
     assert.equal(ok.status, 'done');
     assert.match(ok.result, /out/);
     assert.match(ok.result, /err/);
@@ -93,7 +97,9 @@ describe('Bash', () => {
 
   test('shows its output while it runs', async () => {
     const view = await fixture.session();
-    const { chat_id: chat } = await view.say(steps(bash('echo first; until [ -e go ]; do sleep 0.02; done; echo second'), { text: 'done' }));
+    const { chat_id: chat } = await view.say(
+      steps(bash('echo first; until [ -e go ]; do sleep 0.02; done; echo second'), { text: 'done' }),
+    );
     const progress = await view.patch('tool_progress', (p) => p.text_delta.includes('first'));
     assert.equal(progress.tool_call_id, view.callsOf(chat)[0].id);
     assert.ok(['stdout', 'stderr'].includes(progress.stream));
@@ -138,7 +144,10 @@ describe('Bash', () => {
 
   test('the environment of the service does not reach it', async () => {
     const view = await fixture.session();
-    const { result } = await run(view, 'env; cat /proc/1/environ 2>/dev/null | tr "\\0" "\\n"; cat /proc/*/environ 2>/dev/null | tr "\\0" "\\n"');
+    const { result } = await run(
+      view,
+      'env; cat /proc/1/environ 2>/dev/null | tr "\\0" "\\n"; cat /proc/*/environ 2>/dev/null | tr "\\0" "\\n"',
+    );
     assert.ok(!result.includes(fixture.server.key));
     assert.doesNotMatch(result, /BOOTSTRAP_API_KEY|DATA_DIR/);
   });
@@ -159,7 +168,10 @@ describe('the sandbox', () => {
     const data = fixture.server.dir;
     const made = await tools(view,
       call('Bash', { command: `ls -la ${data} ${data}/data 2>&1; cat ${data}/data/config/* 2>&1` }),
-      call('Bash', { command: 'find / -name private-7033 -not -path "/proc/*" 2>/dev/null; grep -rs neighbour-7033 / --include=private-7033 2>/dev/null; true' }),
+      call('Bash', {
+        command:
+          'find / -name private-7033 -not -path "/proc/*" 2>/dev/null; grep -rs neighbour-7033 / --include=private-7033 2>/dev/null; true',
+      }),
       call('Bash', { command: 'ps ax 2>/dev/null || ls /proc | grep -E "^[0-9]+$"' }),
       call('Bash', { command: 'ls /tmp | head -50' }));
     assert.match(made[0].result, /No such file|cannot access|denied/i);
@@ -179,7 +191,10 @@ describe('the sandbox', () => {
 
   test('cannot signal or become anybody', async () => {
     const view = await fixture.session();
-    const { result } = await run(view, `kill -0 ${fixture.server.pid} 2>&1 && echo REACHED; id -u; mount -t tmpfs x /mnt 2>&1 || true; echo x > /etc/marker 2>&1 || true; test -e /etc/marker && echo WRITTEN`);
+    const { result } = await run(
+      view,
+      `kill -0 ${fixture.server.pid} 2>&1 && echo REACHED; id -u; mount -t tmpfs x /mnt 2>&1 || true; echo x > /etc/marker 2>&1 || true; test -e /etc/marker && echo WRITTEN`,
+    );
     assert.doesNotMatch(result, /REACHED|WRITTEN/);
   });
 

@@ -86,7 +86,17 @@ async function tree(id) {
   history.nodes.forEach((n, i) => names.set(n.id, `N${i}`));
   return {
     branches: history.branches.map((b) => [names.get(b.branch_id), b.reason, names.get(b.forked_from_id)]),
-    nodes: history.nodes.map((n) => [names.get(n.parent_id), names.get(n.branch_id), n.kind, n.role, n.label, n.status, n.is_head, n.on_active_branch, n.deprecated]),
+    nodes: history.nodes.map((n) => [
+      names.get(n.parent_id),
+      names.get(n.branch_id),
+      n.kind,
+      n.role,
+      n.label,
+      n.status,
+      n.is_head,
+      n.on_active_branch,
+      n.deprecated,
+    ]),
   };
 }
 
@@ -95,8 +105,16 @@ async function rich(settings = {}) {
   const view = await fixture.session({ intent: 'the rich one', env: { TOKEN: 'tok-9931-secret-value' }, ...settings });
   const id = view.session;
   await view.run([
-    { type: 'text', text: steps({ thinking: 'hm', calls: [call('Write', { file_path: 'notes/ä 😀.txt', content: 'alpha\n' })] },
-      bash('printf "#!/bin/sh\\n" > run.sh; chmod 755 run.sh; ln -s notes/x link; mkdir -p hollow/dir; head -c 3000000 /dev/zero > zeros; cat nothing'), { text: 'first answer' }) },
+    {
+      type: 'text',
+      text: steps(
+        { thinking: 'hm', calls: [call('Write', { file_path: 'notes/ä 😀.txt', content: 'alpha\n' })] },
+        bash(
+          'printf "#!/bin/sh\\n" > run.sh; chmod 755 run.sh; ln -s notes/x link; mkdir -p hollow/dir; head -c 3000000 /dev/zero > zeros; cat nothing',
+        ),
+        { text: 'first answer' },
+      ),
+    },
     { type: 'image_url', image_url: { url: `data:image/png;base64,${png.toString('base64')}` } },
   ]);
   const second = await view.run(steps(bash('echo one > state.txt'), { text: 'second answer' }));
@@ -106,8 +124,12 @@ async function rich(settings = {}) {
     return all.every((c) => c.files.snapshot_id) && all;
   });
   const third = (await fixture.rest.messages(id)).filter((t) => t.role === 'user')[2].turn_id;
-  await fixture.rest.post(`/api/sessions/${id}/rewind`, { checkpoint_id: points.find((c) => c.turn_id === third && c.kind === 'user_turn').checkpoint_id });
-  await view.run(steps({ calls: [call('TaskCreate', { subject: 'tidy up' })] }, bash('echo three > state.txt'), { text: 'another third answer' }));
+  await fixture.rest.post(`/api/sessions/${id}/rewind`, {
+    checkpoint_id: points.find((c) => c.turn_id === third && c.kind === 'user_turn').checkpoint_id,
+  });
+  await view.run(
+    steps({ calls: [call('TaskCreate', { subject: 'tidy up' })] }, bash('echo three > state.txt'), { text: 'another third answer' }),
+  );
   await fixture.rest.post(`/api/sessions/${id}/upset_extra_info`, { extra: { task_id: `T-${id}`, n: 1 } });
   assert.ok(second);
   return view;
@@ -119,7 +141,17 @@ describe('export and import', () => {
     const id = view.session;
     const archive = await exported(id);
     const members = unzip(archive);
-    for (const name of ['manifest.json', 'session.json', 'turns.jsonl', 'events.jsonl', 'checkpoints.json', 'history.json', 'memories.json', 'workspace/state.txt', `attachments/${hash(png)}`]) {
+    for (const name of [
+      'manifest.json',
+      'session.json',
+      'turns.jsonl',
+      'events.jsonl',
+      'checkpoints.json',
+      'history.json',
+      'memories.json',
+      'workspace/state.txt',
+      `attachments/${hash(png)}`,
+    ]) {
       assert.ok(members.has(name), name);
     }
     const manifest = JSON.parse(members.get('manifest.json').data);
@@ -137,7 +169,10 @@ describe('export and import', () => {
     assert.deepEqual(seen.errors, []);
     assert.equal(seen.format_version, 1);
     assert.equal(seen.session.intent, 'the rich one');
-    assert.deepEqual([seen.counts.branches, seen.counts.files > 3, seen.counts.turns > 10, seen.counts.checkpoints > 4], [2, true, true, true]);
+    assert.deepEqual(
+      [seen.counts.branches, seen.counts.files > 3, seen.counts.turns > 10, seen.counts.checkpoints > 4],
+      [2, true, true, true],
+    );
     assert.match(seen.warnings.join(), /TOKEN/);
     assert.deepEqual(seen.missing, []);
 
@@ -180,7 +215,14 @@ describe('export and import', () => {
 
   test('an open question goes on waiting, and a running chat is interrupted', async () => {
     const view = await fixture.session();
-    const ack = await view.say(steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })] }, { text: 'thanks' }));
+    const ack = await view.say(
+      steps(
+        {
+          calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', header: 'W', options: [{ label: 'A' }, { label: 'B' }] }] })],
+        },
+        { text: 'thanks' },
+      ),
+    );
     await view.ended(ack.chat_id);
     const { body: waits } = await load(await exported(view.session));
     assert.equal(waits.status, 'waiting_for_input');
@@ -256,9 +298,19 @@ describe('archives that are refused', () => {
     const members = good.map((m) => ({ ...m }));
     return zip(change(members, (name) => members.find((m) => m.name === name)) ?? members);
   };
-  const add = (member) => signed((members) => { members.push(member); });
-  const edit = (name, change) => signed((_, at) => { const v = JSON.parse(at(name).data); at(name).data = JSON.stringify(change(v) ?? v); });
-  const linked = (...links) => signed((_, __, manifest) => { manifest.links = links; });
+  const add = (member) =>
+    signed((members) => {
+      members.push(member);
+    });
+  const edit = (name, change) =>
+    signed((_, at) => {
+      const v = JSON.parse(at(name).data);
+      at(name).data = JSON.stringify(change(v) ?? v);
+    });
+  const linked = (...links) =>
+    signed((_, __, manifest) => {
+      manifest.links = links;
+    });
 
   const hostile = {
     'nothing at all': [() => Buffer.alloc(0), 'not_a_zip'],
@@ -266,8 +318,18 @@ describe('archives that are refused', () => {
     'half of one': [() => { const a = raw(() => {}); return a.subarray(0, a.length / 2); }, 'not_a_zip'],
     'a bomb': [() => add({ name: 'workspace/bomb', data: Buffer.alloc(40 << 20) }), 'zip_expands'],
     'a bomb that lies about its size': [() => add({ name: 'workspace/bomb', data: Buffer.alloc(3 << 20), size: 10 }), 'zip_damaged'],
-    'a member of 3 GB, as it says': [() => raw((m) => { m.push({ name: 'workspace/huge', data: 'x', size: 3 * 2 ** 30 }); }), 'zip_expands'],
-    'too many files': [() => raw((m) => [...m, ...Array.from({ length: 200_001 - m.length }, (_, i) => ({ name: `workspace/${i}`, data: '', store: true }))]), null],
+    'a member of 3 GB, as it says': [
+      () =>
+        raw((m) => {
+          m.push({ name: 'workspace/huge', data: 'x', size: 3 * 2 ** 30 });
+        }),
+      'zip_expands',
+    ],
+    'too many files': [
+      () =>
+        raw((m) => [...m, ...Array.from({ length: 200_001 - m.length }, (_, i) => ({ name: `workspace/${i}`, data: '', store: true }))]),
+      null,
+    ],
     'a path that escapes': [() => add({ name: 'workspace/../../evil', data: 'x' }), 'zip_unsafe_name'],
     'an absolute path': [() => add({ name: '/tmp/evil', data: 'x' }), 'zip_unsafe_name'],
     'a path with backslashes': [() => add({ name: 'workspace\\..\\evil', data: 'x' }), 'zip_unsafe_name'],
@@ -283,16 +345,76 @@ describe('archives that are refused', () => {
     'a member that is not listed': [() => raw((m) => { m.push({ name: 'workspace/new', data: 'x' }); }), 'invalid_archive'],
     'no manifest': [() => raw((m) => m.filter((x) => x.name !== 'manifest.json')), 'invalid_archive'],
     'no turns': [() => signed((m) => m.filter((x) => x.name !== 'turns.jsonl')), 'invalid_archive'],
-    'another format': [() => raw((m, at) => { at('manifest.json').data = JSON.stringify({ ...JSON.parse(at('manifest.json').data), format_version: 2 }); }), 'invalid_archive'],
-    'broken JSON': [() => signed((m, at) => { at('session.json').data = '{"id":'; }), 'invalid_archive'],
-    'JSON of another type': [() => edit('session.json', (v) => { v.intent = 5; }), 'invalid_archive'],
-    'JSON without end': [() => signed((m, at) => { at('history.json').data = '['.repeat(1 << 20); }), 'invalid_archive'],
-    'broken turns': [() => signed((m, at) => { at('turns.jsonl').data = `${at('turns.jsonl').data}nonsense\n`; }), 'invalid_archive'],
-    'broken memories': [() => signed((m, at) => { at('memories.json').data = '{}'; }), 'invalid_archive'],
-    'a role of its own': [() => edit('history.json', (v) => { v.chats[0].mode = 'root'; }), 'invalid_archive'],
-    'a count without measure': [() => edit('history.json', (v) => { v.chats[0].round = 1e15; }), 'invalid_archive'],
-    'a branch of a foreign session': [() => edit('history.json', (v) => { v.active_branch_id = '01a1fd9d-6224-7ea9-bf7c-c6a63b60f273'; }), 'invalid_archive'],
-    'a snapshot that leaves': [() => edit('checkpoints.json', (v) => { v.snapshots[0].files.push({ path: '../x', type: 'directory' }); }), 'invalid_archive'],
+    'another format': [
+      () =>
+        raw((m, at) => {
+          at('manifest.json').data = JSON.stringify({ ...JSON.parse(at('manifest.json').data), format_version: 2 });
+        }),
+      'invalid_archive',
+    ],
+    'broken JSON': [
+      () =>
+        signed((m, at) => {
+          at('session.json').data = '{"id":';
+        }),
+      'invalid_archive',
+    ],
+    'JSON of another type': [
+      () =>
+        edit('session.json', (v) => {
+          v.intent = 5;
+        }),
+      'invalid_archive',
+    ],
+    'JSON without end': [
+      () =>
+        signed((m, at) => {
+          at('history.json').data = '['.repeat(1 << 20);
+        }),
+      'invalid_archive',
+    ],
+    'broken turns': [
+      () =>
+        signed((m, at) => {
+          at('turns.jsonl').data = `${at('turns.jsonl').data}nonsense\n`;
+        }),
+      'invalid_archive',
+    ],
+    'broken memories': [
+      () =>
+        signed((m, at) => {
+          at('memories.json').data = '{}';
+        }),
+      'invalid_archive',
+    ],
+    'a role of its own': [
+      () =>
+        edit('history.json', (v) => {
+          v.chats[0].mode = 'root';
+        }),
+      'invalid_archive',
+    ],
+    'a count without measure': [
+      () =>
+        edit('history.json', (v) => {
+          v.chats[0].round = 1e15;
+        }),
+      'invalid_archive',
+    ],
+    'a branch of a foreign session': [
+      () =>
+        edit('history.json', (v) => {
+          v.active_branch_id = '01a1fd9d-6224-7ea9-bf7c-c6a63b60f273';
+        }),
+      'invalid_archive',
+    ],
+    'a snapshot that leaves': [
+      () =>
+        edit('checkpoints.json', (v) => {
+          v.snapshots[0].files.push({ path: '../x', type: 'directory' });
+        }),
+      'invalid_archive',
+    ],
     'a link that leaves': [() => linked({ path: 'l', target: '../../etc' }), 'invalid_archive'],
     'a link to the root': [() => linked({ path: 'l', target: '/etc/passwd' }), 'invalid_archive'],
     'a link over a file': [() => linked({ path: 'a.txt', target: 'runs' }), 'invalid_archive'],
@@ -326,7 +448,11 @@ describe('archives that are refused', () => {
       assert.equal((await upload(new Rest(fixture.server.url, 'el_wrong'), at, raw(() => {}))).status, 401);
       const twice = new FormData();
       for (let i = 0; i < 2; i++) twice.append('file', new Blob([raw(() => {})]));
-      const answer = await fetch(fixture.server.url + at, { method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}` }, body: twice });
+      const answer = await fetch(fixture.server.url + at, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${fixture.server.key}` },
+        body: twice,
+      });
       assert.equal(answer.status, 422);
     }
     assert.equal((await load(raw(() => {}), { name: 'x'.repeat(100_001) })).status, 422);
@@ -368,14 +494,25 @@ const foreign = new Set(uploads());
 
 // nothingLeft holds that no file waits for anything.
 function nothingLeft() {
-  return eventually('no file is left', () => readdirSync(join(fixture.server.dir, 'data', 'spool')).filter((f) => f.startsWith('transfer-')).length === 0
-    && uploads().every((f) => foreign.has(f)));
+  return eventually(
+    'no file is left',
+    () =>
+      readdirSync(join(fixture.server.dir, 'data', 'spool')).filter((f) => f.startsWith('transfer-')).length === 0 &&
+      uploads().every((f) => foreign.has(f)),
+  );
 }
 
 describe('a public link', () => {
   const open = new Rest();
-  const shown = (link) => bytes(open, link.url.slice(fixture.server.url.length)).then(({ status, headers, data }) => ({ status, headers, text: data.toString() }));
-  before(() => { open.url = fixture.server.url; });
+  const shown = (link) =>
+    bytes(open, link.url.slice(fixture.server.url.length)).then(({ status, headers, data }) => ({
+      status,
+      headers,
+      text: data.toString(),
+    }));
+  before(() => {
+    open.url = fixture.server.url;
+  });
 
   test('shows the turns to all visitors, and no secret', async () => {
     const secret = 'tok-9931-"secret"-value';
@@ -395,13 +532,23 @@ describe('a public link', () => {
     assert.equal(link.url, `${fixture.server.url}/api/share/${link.token}`);
     const { status, headers, text } = await shown(link);
     assert.equal(status, 200);
-    for (const hidden of [secret, JSON.stringify(secret).slice(1, -1), JSON.stringify(JSON.stringify(secret)).slice(1, -1), bucket, fixture.server.key, 'memory_id']) {
+    for (const hidden of [
+      secret,
+      JSON.stringify(secret).slice(1, -1),
+      JSON.stringify(JSON.stringify(secret)).slice(1, -1),
+      bucket,
+      fixture.server.key,
+      'memory_id',
+    ]) {
       assert.ok(!text.includes(hidden), `${hidden} is shown`);
     }
     assert.equal(headers.get('cache-control'), 'no-store');
     assert.equal(headers.get('referrer-policy'), 'no-referrer');
     const turns = JSON.parse(text);
-    assert.deepEqual(turns.map((t) => [t.sequence, t.role, t.status]), (await fixture.rest.messages(id)).map((t) => [t.sequence, t.role, t.status]));
+    assert.deepEqual(
+      turns.map((t) => [t.sequence, t.role, t.status]),
+      (await fixture.rest.messages(id)).map((t) => [t.sequence, t.role, t.status]),
+    );
     for (const t of turns) assert.equal(t.memory_refs, null);
     assert.match(text, /I think of/);
     const image = turns[0].blocks.find((b) => b.type === 'image').content;
@@ -421,7 +568,8 @@ describe('a public link', () => {
       assert.equal((await open.call('GET', path)).status, 401, path);
       assert.equal((await new Rest(fixture.server.url, link.token).call('GET', path)).status, 401, path);
     }
-    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) assert.equal((await open.call(method, `/api/share/${link.token}`)).status, 405, method);
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'])
+      assert.equal((await open.call(method, `/api/share/${link.token}`)).status, 405, method);
     assert.ok(!fixture.server.log().includes(link.token), 'the token is in the log');
     await fixture.rest.delete('/api/env/buckets/shown');
   });
@@ -430,7 +578,11 @@ describe('a public link', () => {
     const view = await fixture.session();
     await view.run(steps({ text: 'words' }));
     const path = `/api/sessions/${view.session}/share`;
-    const [one, two, brief] = [await fixture.rest.post(path), await fixture.rest.post(path), await fixture.rest.post(path, { ttl_seconds: 1 })];
+    const [one, two, brief] = [
+      await fixture.rest.post(path),
+      await fixture.rest.post(path),
+      await fixture.rest.post(path, { ttl_seconds: 1 }),
+    ];
     assert.equal(Date.parse(one.expires_at) - Date.parse(one.created_at), 7 * 24 * 3600_000);
     assert.equal(Date.parse(brief.expires_at) - Date.parse(brief.created_at), 1000);
     const other = await person('other');
@@ -443,7 +595,8 @@ describe('a public link', () => {
     assert.equal((await shown(two)).status, 200, 'the other link is another');
     await eventually('it has expired', async () => (await shown(brief)).status === 410);
     assert.equal((await open.call('GET', `/api/share/${'0'.repeat(32)}`)).status, 404);
-    for (const ttl of [0, -1, 1.5, 'x', 90 * 24 * 3600 + 1]) assert.equal((await fixture.rest.call('POST', path, { ttl_seconds: ttl })).status, 422, String(ttl));
+    for (const ttl of [0, -1, 1.5, 'x', 90 * 24 * 3600 + 1])
+      assert.equal((await fixture.rest.call('POST', path, { ttl_seconds: ttl })).status, 422, String(ttl));
     await fixture.rest.delete(`/api/sessions/${view.session}`);
     assert.equal((await shown(two)).status, 404);
     fixture.forget();

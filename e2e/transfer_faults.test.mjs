@@ -23,10 +23,16 @@ before(async () => {
   cluster = await Cluster.start({ apis: 2, workers: 2 });
   fixture = await cluster.fixture();
   const view = await fixture.session({ intent });
-  await view.run(steps(bash(`mkdir d; for i in $(seq ${count}); do echo $i > d/$i; done`), bash('head -c 30000000 /dev/urandom > big'), { text: 'made' }));
+  await view.run(
+    steps(bash(`mkdir d; for i in $(seq ${count}); do echo $i > d/$i; done`), bash('head -c 30000000 /dev/urandom > big'), {
+      text: 'made',
+    }),
+  );
   sums = await sumsOf(view);
   was = await transcript(view.session);
-  const answer = await fetch(`${cluster.apis[0].url}/api/sessions/${view.session}/export`, { headers: { authorization: `Bearer ${cluster.key}` } });
+  const answer = await fetch(`${cluster.apis[0].url}/api/sessions/${view.session}/export`, {
+    headers: { authorization: `Bearer ${cluster.key}` },
+  });
   archive = Buffer.from(await answer.arrayBuffer());
   fixture.forget();
   known = new Set(await imported());
@@ -41,14 +47,28 @@ after(async () => {
 const load = (api, key = randomUUID()) => {
   const form = new FormData();
   form.append('file', new Blob([archive]), 'a.zip');
-  return fetch(`${api.url}/api/sessions/import`, { method: 'POST', body: form, headers: { authorization: `Bearer ${cluster.key}`, 'idempotency-key': key } })
-    .then(async (r) => ({ status: r.status, body: await r.json() }), () => undefined);
+  return fetch(`${api.url}/api/sessions/import`, {
+    method: 'POST',
+    body: form,
+    headers: { authorization: `Bearer ${cluster.key}`, 'idempotency-key': key },
+  }).then(
+    async (r) => ({ status: r.status, body: await r.json() }),
+    () => undefined,
+  );
 };
 const imported = async () => (await fixture.rest.get('/api/sessions?limit=100')).items.filter((s) => s.intent === intent).map((s) => s.id);
 const workspaces = () => readdirSync(join(cluster.dir, 'data', 'workspace')).filter((name) => !name.startsWith('.'));
-const transcript = async (id) => (await fixture.rest.messages(id)).map((t) => [t.role, t.status, t.blocks.map((b) => b.content), t.tool_calls.map((c) => [c.tool_name, c.status, c.result])]);
-const uploads = () => readdirSync(cluster.dir + '/s3', { recursive: true, withFileTypes: true })
-  .filter((entry) => entry.isFile() && /\/imports\//.test(`${entry.parentPath}/`));
+const transcript = async (id) =>
+  (await fixture.rest.messages(id)).map((t) => [
+    t.role,
+    t.status,
+    t.blocks.map((b) => b.content),
+    t.tool_calls.map((c) => [c.tool_name, c.status, c.result]),
+  ]);
+const uploads = () =>
+  readdirSync(cluster.dir + '/s3', { recursive: true, withFileTypes: true }).filter(
+    (entry) => entry.isFile() && /\/imports\//.test(`${entry.parentPath}/`),
+  );
 
 // under begins an import, waits until its files are written, causes a fault, and
 // holds the import to its promise.
@@ -73,7 +93,8 @@ const filesOf = (id) => {
   }
 };
 
-const sumsOf = (view) => view.run(steps(bash('ls d | wc -l; cat d/* big | sha256sum'), { text: 'seen' })).then(({ calls }) => calls[0].result);
+const sumsOf = (view) =>
+  view.run(steps(bash('ls d | wc -l; cat d/* big | sha256sum'), { text: 'seen' })).then(({ calls }) => calls[0].result);
 
 // until polls closely, so that the fault comes where it should.
 async function until(probe) {

@@ -29,7 +29,13 @@ test('turns, chats, the session, the user and administrators see the same tokens
   assert.deepEqual(free.end.usage, { input_tokens: 1000, output_tokens: 50, cache_read_tokens: read });
 
   const none = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
-  const { by_model: models, first_at: first, last_at: last, session_id: id, ...total } = await own.get(`/api/sessions/${view.session}/usage`);
+  const {
+    by_model: models,
+    first_at: first,
+    last_at: last,
+    session_id: id,
+    ...total
+  } = await own.get(`/api/sessions/${view.session}/usage`);
   assert.deepEqual(total, { ...both, calls: 2, cache_write_tokens: 0, uncosted: none });
   assert.equal(id, view.session);
   assert.ok(new Date(first) <= new Date(last));
@@ -37,7 +43,15 @@ test('turns, chats, the session, the user and administrators see the same tokens
   const uncosted = { ...none, input_tokens: 1000, output_tokens: 50, cache_read_tokens: read };
   assert.deepEqual((await own.get(`/api/sessions/${apart.session}/usage`)).uncosted, uncosted);
 
-  const sums = { calls: 3, input_tokens: 3000, output_tokens: 150, cache_read_tokens: 1200, cache_write_tokens: 0, cost_usd: 0.0034, uncosted };
+  const sums = {
+    calls: 3,
+    input_tokens: 3000,
+    output_tokens: 150,
+    cache_read_tokens: 1200,
+    cache_write_tokens: 0,
+    cost_usd: 0.0034,
+    uncosted,
+  };
   const mine = await own.get('/api/user/usage?group_by=day_model');
   assert.deepEqual(mine.total, sums);
   assert.deepEqual(mine.items.map((m) => [m.model, m.calls, m.cost_usd]), [['everloop-demo', 2, 0.0034], ['everloop-demo-small', 1, 0]]);
@@ -80,7 +94,8 @@ test('sub-agents count for their chat', async () => {
 const create = (body) => fixture.rest.post('/api/scheduled-tasks', { title: 'T', cron: '@yearly', timezone: 'UTC', ...body });
 const runs = (task) => fixture.rest.get(`/api/scheduled-tasks/${task.id}/runs`);
 const runNow = (task) => fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
-const ended = (task, run) => eventually(`run ${run.id} is over`, async () => (await runs(task)).find((r) => r.id === run.id && r.status !== 'running'));
+const ended = (task, run) =>
+  eventually(`run ${run.id} is over`, async () => (await runs(task)).find((r) => r.id === run.id && r.status !== 'running'));
 
 test('a run that meets its outcome contract is completed, with its usage', async () => {
   const task = await create({
@@ -90,7 +105,14 @@ test('a run that meets its outcome contract is completed, with its usage', async
   assert.deepEqual([task.files, task.commands.length], [['report/*.md'], 2]);
   const run = await ended(task, await runNow(task));
   assert.equal(run.status, 'completed', JSON.stringify(run));
-  assert.deepEqual(run.checks.map((c) => [c.kind, c.met, c.exit_code]), [['command', true, 0], ['command', true, 0], ['file', true, undefined]]);
+  assert.deepEqual(
+    run.checks.map((c) => [c.kind, c.met, c.exit_code]),
+    [
+      ['command', true, 0],
+      ['command', true, 0],
+      ['file', true, undefined],
+    ],
+  );
   assert.equal(run.checks[1].output, 'total 3\n');
   assert.deepEqual([run.usage.cache_read_tokens, run.usage.cost_usd], [800, 0.0034]);
 });
@@ -101,8 +123,17 @@ test('a run that does not meet it is failed, and says what is missing', async ()
   });
   const run = await ended(task, await runNow(task));
   assert.deepEqual([run.status, run.reason_code], ['failed', 'outcome_not_met']);
-  assert.equal(run.error, 'the outcome contract is not met: command "echo why >&2; exit 3": exit code 3; file "report/*.md": no file matches');
-  assert.deepEqual(run.checks.map((c) => [c.met, c.output]), [[false, 'why\n'], [false, undefined]]);
+  assert.equal(
+    run.error,
+    'the outcome contract is not met: command "echo why >&2; exit 3": exit code 3; file "report/*.md": no file matches',
+  );
+  assert.deepEqual(
+    run.checks.map((c) => [c.met, c.output]),
+    [
+      [false, 'why\n'],
+      [false, undefined],
+    ],
+  );
   const disabled = await fixture.rest.get(`/api/scheduled-tasks/${task.id}`);
   assert.equal(disabled.enabled, false);
   assert.match(disabled.paused_reason, /outcome contract is not met/);
@@ -123,7 +154,11 @@ test('an outcome contract that cannot be checked is refused', async () => {
 });
 
 test('a run that the next one replaces is not checked to its end', async () => {
-  const task = await create({ overlap: 'cancel_other', prompt: steps({ text: 'done' }), commands: ['touch checking; test -e stop || sleep 280'] });
+  const task = await create({
+    overlap: 'cancel_other',
+    prompt: steps({ text: 'done' }),
+    commands: ['touch checking; test -e stop || sleep 280'],
+  });
   const first = await runNow(task);
   const { session_id: session } = await checking(task, first);
   await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { commands: [] });
@@ -133,7 +168,10 @@ test('a run that the next one replaces is not checked to its end', async () => {
 });
 
 test('SIGKILL of everything while an outcome is checked', async () => {
-  const task = await create({ prompt: steps({ usage, text: 'done' }), commands: ['echo x >> tries; touch checking; test $(wc -l < tries) -gt 1 || sleep 280'] });
+  const task = await create({
+    prompt: steps({ usage, text: 'done' }),
+    commands: ['echo x >> tries; touch checking; test $(wc -l < tries) -gt 1 || sleep 280'],
+  });
   const run = await runNow(task);
   const { session_id: session } = await checking(task, run);
   await fixture.server.kill();

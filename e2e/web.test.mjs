@@ -34,13 +34,19 @@ before(async () => {
       case '/search':
         return search(request, response);
       default:
-        return html(`<title>Page</title><h1>${pathname}</h1><p>Some <b>bold</b> <a href="other">link</a></p><script>secret-script</script>`);
+        return html(
+          `<title>Page</title><h1>${pathname}</h1><p>Some <b>bold</b> <a href="other">link</a></p><script>secret-script</script>`,
+        );
     }
   });
   await new Promise((resolve) => site.server.listen(0, '127.0.0.1', resolve));
   site.host = `127.0.0.1:${site.server.address().port}`;
   site.url = `http://${site.host}`;
-  fixture = await Fixture.start({ WEB_ALLOW: `${site.host},192.0.2.0/24`, LANGCHAIN_TOOLS: 'calculator,wikipedia', LANGCHAIN_WIKIPEDIA_URL: `${site.url}/w/api.php` });
+  fixture = await Fixture.start({
+    WEB_ALLOW: `${site.host},192.0.2.0/24`,
+    LANGCHAIN_TOOLS: 'calculator,wikipedia',
+    LANGCHAIN_WIKIPEDIA_URL: `${site.url}/w/api.php`,
+  });
 });
 after(async () => {
   await fixture?.close();
@@ -69,9 +75,18 @@ const web = (url, more = {}) => call('WebFetch', { url, ...more });
 describe('WebFetch', () => {
   test('gives pages as Markdown, text as it is, and says what came', async () => {
     const view = await fixture.session();
-    const [page, data, missing, pdf] = await tools(view, web(`${site.url}/page#part`), web(`${site.url}/data`), web(`${site.url}/missing`), web(`${site.url}/pdf`));
+    const [page, data, missing, pdf] = await tools(
+      view,
+      web(`${site.url}/page#part`),
+      web(`${site.url}/data`),
+      web(`${site.url}/missing`),
+      web(`${site.url}/pdf`),
+    );
     assert.equal(page.status, 'done', page.result);
-    assert.equal(page.result, `URL: ${site.url}/page\nStatus: 200 OK\nTitle: Page\nType: text/html\n\n# /page\n\nSome **bold** [link](${site.url}/other)`);
+    assert.equal(
+      page.result,
+      `URL: ${site.url}/page\nStatus: 200 OK\nTitle: Page\nType: text/html\n\n# /page\n\nSome **bold** [link](${site.url}/other)`,
+    );
     assert.match(data.result, /application\/json\n\n\{"name": "bäume"\}$/);
     assert.deepEqual([missing.status, pdf.status], ['error', 'error']);
     assert.match(missing.result, /404 Not Found[\s\S]*nothing here/);
@@ -108,11 +123,29 @@ describe('WebFetch', () => {
     const view = await fixture.session();
     const { agent, mock, temporal, ui } = fixture.server.ports;
     const urls = [
-      `${fixture.server.url}/api/docs`, `http://localhost:${agent}/readyz`, `http://[::1]:${agent}/`, `http://[::ffff:127.0.0.1]:${agent}/readyz`, `http://2130706433:${agent}/readyz`,
-      `http://0x7f.1:${agent}/readyz`, `http://0:${agent}/readyz`, `http://127.1:${ui}/`, `http://127.0.0.1:${temporal}/`,
-      `http://127.0.0.1:${mock}/control/requests`, `http://127.0.0.1:${mock}/pages/../control/requests`, `http://127.0.0.1:${mock}/pages/%2e%2e/control/requests`,
-      `http://localhost:${mock}/control/requests`, `http://127.0.0.1:${mock}/v1/models`, 'http://169.254.169.254/latest/meta-data/', 'http://10.0.0.1/', `${site.url}/inside`,
-      'file:///etc/passwd', 'ftp://example.com/', 'gopher://127.0.0.1:6379/', `http://user:secret-8841@${site.host}/`, 'no url at all', 'http://',
+      `${fixture.server.url}/api/docs`,
+      `http://localhost:${agent}/readyz`,
+      `http://[::1]:${agent}/`,
+      `http://[::ffff:127.0.0.1]:${agent}/readyz`,
+      `http://2130706433:${agent}/readyz`,
+      `http://0x7f.1:${agent}/readyz`,
+      `http://0:${agent}/readyz`,
+      `http://127.1:${ui}/`,
+      `http://127.0.0.1:${temporal}/`,
+      `http://127.0.0.1:${mock}/control/requests`,
+      `http://127.0.0.1:${mock}/pages/../control/requests`,
+      `http://127.0.0.1:${mock}/pages/%2e%2e/control/requests`,
+      `http://localhost:${mock}/control/requests`,
+      `http://127.0.0.1:${mock}/v1/models`,
+      'http://169.254.169.254/latest/meta-data/',
+      'http://10.0.0.1/',
+      `${site.url}/inside`,
+      'file:///etc/passwd',
+      'ftp://example.com/',
+      'gopher://127.0.0.1:6379/',
+      `http://user:secret-8841@${site.host}/`,
+      'no url at all',
+      'http://',
     ];
     const made = await tools(view, ...urls.map((url) => web(url)));
     for (const [i, { status, result }] of made.entries()) {
@@ -194,7 +227,9 @@ describe('WebSearch', () => {
     const view = await fixture.session();
     const [both, none, bad] = await tools(view,
       call('WebSearch', { query: 'tea', allowed_domains: ['a.com'], blocked_domains: ['b.com'] }),
-      call('WebSearch', { query: 'tea', allowed_domains: ['example.com'] }), call('WebSearch', { query: 'tea', allowed_domains: ['not a domain'] }));
+      call('WebSearch', { query: 'tea', allowed_domains: ['example.com'] }),
+      call('WebSearch', { query: 'tea', allowed_domains: ['not a domain'] }),
+    );
     assert.deepEqual([both.status, none.status, bad.status], ['done', 'done', 'error']);
     assert.match(both.result, /Nothing was found/);
     assert.match(none.result, /Nothing was found/);
@@ -204,8 +239,13 @@ describe('WebSearch', () => {
 describe('tools of the framework', () => {
   test('work, and are checked by the same guard', async () => {
     const view = await fixture.session();
-    const [sum, wiki, bomb, code] = await tools(view, call('Calculator', { input: '(3 + 4) * pow(2, 3)' }), call('Wikipedia', { input: 'durable execution' }),
-      call('Calculator', { input: '[x for x in range(1000000000) for y in range(1000000000)]' }), call('Calculator', { input: '"a" * 1000000000' }));
+    const [sum, wiki, bomb, code] = await tools(
+      view,
+      call('Calculator', { input: '(3 + 4) * pow(2, 3)' }),
+      call('Wikipedia', { input: 'durable execution' }),
+      call('Calculator', { input: '[x for x in range(1000000000) for y in range(1000000000)]' }),
+      call('Calculator', { input: '"a" * 1000000000' }),
+    );
     assert.deepEqual([sum.status, sum.result], ['done', '56.0']);
     assert.equal(wiki.status, 'done', wiki.result);
     assert.match(wiki.result, /durable program/);
@@ -222,9 +262,17 @@ describe('a search engine of the operator', () => {
 
   test('is asked, and its failures are reported', async () => {
     const view = await other.session();
-    const [good, only, many, broken] = await tools(view, call('WebSearch', { query: 'go news' }), call('WebSearch', { query: 'go', blocked_domains: ['go.dev'] }),
-      call('WebSearch', { query: 'too many' }), call('WebSearch', { query: 'broken' }));
-    assert.equal(good.result, '1. Found https://go.dev/a\n   https://go.dev/a\n   for go news\n2. Found https://example.com/b\n   https://example.com/b\n   for go news\n\nRead a page with WebFetch before you rely on it.');
+    const [good, only, many, broken] = await tools(
+      view,
+      call('WebSearch', { query: 'go news' }),
+      call('WebSearch', { query: 'go', blocked_domains: ['go.dev'] }),
+      call('WebSearch', { query: 'too many' }),
+      call('WebSearch', { query: 'broken' }),
+    );
+    assert.equal(
+      good.result,
+      '1. Found https://go.dev/a\n   https://go.dev/a\n   for go news\n2. Found https://example.com/b\n   https://example.com/b\n   for go news\n\nRead a page with WebFetch before you rely on it.',
+    );
     assert.doesNotMatch(only.result, /Found https:\/\/go\.dev/);
     assert.match(only.result, /1\. Found https:\/\/example\.com/);
     assert.deepEqual([many.status, broken.status], ['error', 'error']);

@@ -55,11 +55,13 @@ const signature = (secret, { headers, body }) => 'v1,' + createHmac('sha256', Bu
 const hook = (path, more = {}) => fixture.rest.post('/api/webhooks', { url: `http://${receiver.host}${path}`, ...more });
 const deliveries = async (webhook, query = '') => (await fixture.rest.get(`/api/webhooks/${webhook.id}/deliveries${query}`)).items;
 const drop = (webhook) => fixture.rest.delete(`/api/webhooks/${webhook.id}`);
-const question = (options = [{ label: 'red' }, { label: 'blue' }]) => call('AskUserQuestion', { questions: [{ question: 'Which?', options }] });
+const question = (options = [{ label: 'red' }, { label: 'blue' }]) =>
+  call('AskUserQuestion', { questions: [{ question: 'Which?', options }] });
 const send = (session, message) => fixture.rest.post(`/api/sessions/${session}/chat`, { message });
 const session = async (settings = {}) => (await fixture.rest.post('/api/sessions', settings)).session_id;
 const completed = (id) => eventually(`session ${id} has completed`, async () => (await fixture.rest.detail(id)).status === 'completed');
-const asked = (id) => eventually(`session ${id} asks`, async () => (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === id));
+const asked = (id) =>
+  eventually(`session ${id} asks`, async () => (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === id));
 
 test('a webhook is sent the end of a chat, signed, and rotated secrets sign together', async () => {
   const made = await hook('/signed');
@@ -125,12 +127,25 @@ test('the events of a scheduled task reach the webhooks that it names', async ()
   });
   const run = await fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
   const failed = await receiver.got('/named', 'the failed run', (r) => r.event.type === 'schedule.run_failed');
-  assert.deepEqual([failed.event.data.task_id, failed.event.data.runs[0].id, failed.event.data.runs[0].reason_code], [task.id, run.id, 'schema_mismatch']);
+  assert.deepEqual(
+    [failed.event.data.task_id, failed.event.data.runs[0].id, failed.event.data.runs[0].reason_code],
+    [task.id, run.id, 'schema_mismatch'],
+  );
   const paused = await receiver.got('/named', 'the pause', (r) => r.event.type === 'schedule.paused');
   assert.match(paused.event.data.paused_reason, /^1 runs in a row failed/);
-  assert.deepEqual(receiver.of('/named').map((r) => r.event.type).sort(), ['schedule.paused', 'schedule.run_failed'], 'not the end of its chat');
+  assert.deepEqual(
+    receiver
+      .of('/named')
+      .map((r) => r.event.type)
+      .sort(),
+    ['schedule.paused', 'schedule.run_failed'],
+    'not the end of its chat',
+  );
 
-  await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { output_schema: null, prompt: steps({ calls: [question()] }, { text: 'blue then' }) });
+  await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, {
+    output_schema: null,
+    prompt: steps({ calls: [question()] }, { text: 'blue then' }),
+  });
   await fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
   const waits = await receiver.got('/named', 'the question', (r) => r.event.type === 'chat.waiting');
   assert.equal(waits.event.data.task_id, task.id);
@@ -166,9 +181,13 @@ test('a question that no user answers is escalated, and answered by its policy o
   assert.equal(notice.event.data.question.question_id, item.question_id);
 
   await Promise.all([first, choose].map(completed));
-  const result = async (id) => JSON.parse((await fixture.rest.messages(id)).flatMap((m) => m.tool_calls ?? []).find((c) => c.tool_name === 'AskUserQuestion').result);
+  const result = async (id) =>
+    JSON.parse((await fixture.rest.messages(id)).flatMap((m) => m.tool_calls ?? []).find((c) => c.tool_name === 'AskUserQuestion').result);
   assert.deepEqual((await result(first)).answers, [{ question: 'Which?', selected: ['red'], custom: '' }]);
-  assert.deepEqual([(await result(first)).answered_by, (await result(choose)).answered_by, (await result(choose)).answers.length], ['default_policy', 'default_policy', 0]);
+  assert.deepEqual(
+    [(await result(first)).answered_by, (await result(choose)).answered_by, (await result(choose)).answers.length],
+    ['default_policy', 'default_policy', 0],
+  );
   const view = await fixture.follow(first, 0);
   const resolved = await view.wait('the resolution', (e) => e.name === 'question:resolved');
   assert.deepEqual([resolved.data.resolution, resolved.data.by], ['answered', 'default_policy']);
@@ -176,7 +195,9 @@ test('a question that no user answers is escalated, and answered by its policy o
 });
 
 test('a permission request that no user answers is denied', async () => {
-  const id = await session({ session_setup: { permissions: [{ tool: 'Bash', decision: 'ask' }], question_policy: { timeout_s: 1, on_timeout: 'first_option' } } });
+  const id = await session({
+    session_setup: { permissions: [{ tool: 'Bash', decision: 'ask' }], question_policy: { timeout_s: 1, on_timeout: 'first_option' } },
+  });
   await send(id, steps(bash('echo done > effect'), { text: 'I was not allowed to' }));
   await completed(id);
   const calls = (await fixture.rest.messages(id)).flatMap((m) => m.tool_calls ?? []);
@@ -208,16 +229,34 @@ test('SIGKILL of everything: no event is lost', async () => {
 });
 
 test('a DAG run and an issue run send each state once', async () => {
-  const all = await hook('/runs', { events: ['dag_run.started', 'dag_run.waiting', 'dag_run.completed', 'dag_run.failed', 'issue_run.started', 'issue_run.completed'] });
+  const all = await hook('/runs', {
+    events: ['dag_run.started', 'dag_run.waiting', 'dag_run.completed', 'dag_run.failed', 'issue_run.started', 'issue_run.completed'],
+  });
   const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Gate' });
   const at = `/api/prod_solution/dag/${id}`;
-  const nodes = [{ id: 's', type: 'start' }, { id: 'ask', type: 'human', config: { prompt: 'Go on?', options: ['yes', 'no'] } }, { id: 'z', type: 'end' }];
-  await fixture.rest.put(at, { base_version: 1, dag: { nodes, edges: [{ id: 'e1', source: 's', target: 'ask' }, { id: 'e2', source: 'ask', target: 'z' }] } });
+  const nodes = [
+    { id: 's', type: 'start' },
+    { id: 'ask', type: 'human', config: { prompt: 'Go on?', options: ['yes', 'no'] } },
+    { id: 'z', type: 'end' },
+  ];
+  await fixture.rest.put(at, {
+    base_version: 1,
+    dag: {
+      nodes,
+      edges: [
+        { id: 'e1', source: 's', target: 'ask' },
+        { id: 'e2', source: 'ask', target: 'z' },
+      ],
+    },
+  });
   await fixture.rest.post(`${at}/publish`);
   const run = await fixture.rest.post(`${at}/runs`, {});
   const of = (type) => receiver.of('/runs').filter((r) => r.event.type === type && r.event.data.run_id === run.id);
   const waits = (await eventually('the run waits', async () => of('dag_run.waiting')[0])).event.data;
-  assert.deepEqual([waits.status, waits.prod_solution_id, waits.name, waits.version, waits.questions.length], ['waiting', id, 'Gate', 2, 1]);
+  assert.deepEqual(
+    [waits.status, waits.prod_solution_id, waits.name, waits.version, waits.questions.length],
+    ['waiting', id, 'Gate', 2, 1],
+  );
   await fixture.rest.post(`/api/inbox/${waits.questions[0].question_id}/answer`, { selections: { 0: [0] } });
   const { event } = await eventually('the run has completed', async () => of('dag_run.completed')[0]);
   assert.deepEqual([event.data.status, event.data.error, event.data.session_id], ['completed', null, null]);
@@ -226,11 +265,27 @@ test('a DAG run and an issue run send each state once', async () => {
 
   const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Hooks' })).id}`;
   const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Builder', runtime_id: 'builtin' })).instance_id;
-  const issue = await fixture.rest.post(`${board}/issues`, { title: 'Do it', description: steps({ text: 'Done.' }), assignee_type: 'agent', assignee_id: agent });
-  const done = await receiver.got('/runs', 'the issue run has completed', (r) => r.event.type === 'issue_run.completed' && r.event.data.issue_id === issue.id);
-  assert.deepEqual([done.event.data.identifier, done.event.data.title, done.event.data.agent_id, done.event.data.status, done.event.data.attempt],
-    [issue.identifier, 'Do it', agent, 'completed', 1]);
-  assert.deepEqual((await deliveries(all)).filter((d) => d.request.data.issue_id === issue.id).map((d) => d.event).sort(),
-    ['issue_run.completed', 'issue_run.started']);
+  const issue = await fixture.rest.post(`${board}/issues`, {
+    title: 'Do it',
+    description: steps({ text: 'Done.' }),
+    assignee_type: 'agent',
+    assignee_id: agent,
+  });
+  const done = await receiver.got(
+    '/runs',
+    'the issue run has completed',
+    (r) => r.event.type === 'issue_run.completed' && r.event.data.issue_id === issue.id,
+  );
+  assert.deepEqual(
+    [done.event.data.identifier, done.event.data.title, done.event.data.agent_id, done.event.data.status, done.event.data.attempt],
+    [issue.identifier, 'Do it', agent, 'completed', 1],
+  );
+  assert.deepEqual(
+    (await deliveries(all))
+      .filter((d) => d.request.data.issue_id === issue.id)
+      .map((d) => d.event)
+      .sort(),
+    ['issue_run.completed', 'issue_run.started'],
+  );
   await drop(all);
 });

@@ -133,7 +133,10 @@ export class View {
       };
       this.#waiting.add(look);
       late = setTimeout(() => {
-        const tail = this.events.slice(-8).map((e) => `  ${e.name} ${JSON.stringify({ ...e.data, session_id: undefined, ts: undefined }).slice(0, 240)}`).join('\n');
+        const tail = this.events
+          .slice(-8)
+          .map((e) => `  ${e.name} ${JSON.stringify({ ...e.data, session_id: undefined, ts: undefined }).slice(0, 240)}`)
+          .join('\n');
         end(reject, new Error(`no ${what} within ${timeout} ms; the last events:\n${tail}`));
       }, timeout);
       for (const event of this.events.slice(from)) {
@@ -160,7 +163,9 @@ export class View {
   }
 
   patch(type, want = () => true, options) {
-    return this.wait(`patch ${type}`, (e) => e.name === 'turn:patch' && e.data.patch_type === type && want(e.data), options).then((e) => e.data);
+    return this.wait(`patch ${type}`, (e) => e.name === 'turn:patch' && e.data.patch_type === type && want(e.data), options).then(
+      (e) => e.data,
+    );
   }
 
   // names of the events of a chat, patches by their type.

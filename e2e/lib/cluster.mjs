@@ -155,14 +155,22 @@ export class Cluster {
   // point aims the engine's proxy at the address that the engine has now.
   #point(name, address, key) {
     this.addresses = { ...this.addresses, [name]: address };
-    const url = new URL(key === 's3_endpoint' ? `http://${address[key]}` : address[key].replace(/^\w+:\/\/([^@]*@)?\//, 'http://$1socket/').replace(/^\w+:/, 'http:'));
+    const url = new URL(
+      key === 's3_endpoint'
+        ? `http://${address[key]}`
+        : address[key].replace(/^\w+:\/\/([^@]*@)?\//, 'http://$1socket/').replace(/^\w+:/, 'http:'),
+    );
     const dir = url.searchParams.get('host');
-    this.proxies[name].target = dir ? { path: `${dir}/.s.PGSQL.${url.searchParams.get('port')}` } : { host: url.hostname, port: Number(url.port) };
+    this.proxies[name].target = dir
+      ? { path: `${dir}/.s.PGSQL.${url.searchParams.get('port')}` }
+      : { host: url.hostname, port: Number(url.port) };
   }
 
   // databaseURL names the database through PostgreSQL's proxy.
   get databaseURL() {
-    const { username, password, pathname } = new URL(this.addresses.postgres.postgres_url.replace('@/', '@socket/').replace(/^\w+:/, 'http:'));
+    const { username, password, pathname } = new URL(
+      this.addresses.postgres.postgres_url.replace('@/', '@socket/').replace(/^\w+:/, 'http:'),
+    );
     return `postgres://${username}:${password}@127.0.0.1:${this.proxies.postgres.port}${pathname}?sslmode=disable`;
   }
 
@@ -179,9 +187,21 @@ export class Cluster {
 
     const [temporal, ui, mock] = await freePorts(3);
     this.proxies.temporal.target = { host: '127.0.0.1', port: temporal };
-    this.temporal = this.#add('temporal', ['temporal'], {
-      DATABASE_URL: this.databaseURL, TEMPORAL_ADDR: `127.0.0.1:${temporal}`, TEMPORAL_UI_ADDR: `127.0.0.1:${ui}`, DATA_DIR: join(this.dir, 'data'),
-    }, () => fetch(`http://127.0.0.1:${ui}/healthz`).then((r) => r.status === 200, () => false));
+    this.temporal = this.#add(
+      'temporal',
+      ['temporal'],
+      {
+        DATABASE_URL: this.databaseURL,
+        TEMPORAL_ADDR: `127.0.0.1:${temporal}`,
+        TEMPORAL_UI_ADDR: `127.0.0.1:${ui}`,
+        DATA_DIR: join(this.dir, 'data'),
+      },
+      () =>
+        fetch(`http://127.0.0.1:${ui}/healthz`).then(
+          (r) => r.status === 200,
+          () => false,
+        ),
+    );
     this.mockURL = `http://127.0.0.1:${mock}`;
     this.mock = this.#add('mock', ['mock'], { MOCK_ADDR: `127.0.0.1:${mock}`, MOCK_REQUEST_LOG: 'true' },
       () => fetch(`${this.mockURL}/health`).then((r) => r.status === 200, () => false));
@@ -198,8 +218,13 @@ export class Cluster {
       DATA_DIR: join(this.dir, 'data'), ENCRYPTION_KEY: 'a key of a test, with at least 32 characters',
       BOOTSTRAP_API_KEY: this.key, LLM_GATEWAY_URL: this.mockURL, ...this.env,
     };
-    const ready = (port) => () => fetch(`http://127.0.0.1:${port}/readyz`).then((r) => r.status === 200, () => false);
-    const role = (name, variable, port) => this.#add(`${name}-${port}`, [name], { ...shared, [variable]: `127.0.0.1:${port}` }, ready(port));
+    const ready = (port) => () =>
+      fetch(`http://127.0.0.1:${port}/readyz`).then(
+        (r) => r.status === 200,
+        () => false,
+      );
+    const role = (name, variable, port) =>
+      this.#add(`${name}-${port}`, [name], { ...shared, [variable]: `127.0.0.1:${port}` }, ready(port));
     this.#worker = (port) => Object.assign(role('worker', 'WORKER_ADDR', port), { url: `http://127.0.0.1:${port}` });
     this.apis = ports.slice(0, apis).map((port) => Object.assign(role('api', 'AGENT_ADDR', port), { url: `http://127.0.0.1:${port}` }));
     this.workers = ports.slice(apis).map(this.#worker);
@@ -218,7 +243,12 @@ export class Cluster {
   // deploy runs `everloop deploy` with these arguments and gives what it printed.
   async deploy(program, ...args) {
     const { stdout } = await promisify(execFile)(program, ['deploy', ...args], {
-      env: { PATH: process.env.PATH, HOME: process.env.HOME, TEMPORAL_ADDRESS: `127.0.0.1:${this.proxies.temporal.port}`, DATA_DIR: join(this.dir, 'data') },
+      env: {
+        PATH: process.env.PATH,
+        HOME: process.env.HOME,
+        TEMPORAL_ADDRESS: `127.0.0.1:${this.proxies.temporal.port}`,
+        DATA_DIR: join(this.dir, 'data'),
+      },
     });
     return stdout;
   }

@@ -20,7 +20,9 @@ export class Contract {
         this.#operations.push({
           operation, method: method.toUpperCase(), literal: path.replace(/\{\w+\}/g, '').length,
           at: `#/paths/${path.replaceAll('/', '~1').replaceAll('{', '%7B').replaceAll('}', '%7D')}/${method}`,
-          path: new RegExp(`^${path.replace(/[.]/g, '\\$&').replace(/\{(\w+)\}/g, (_, name) => (/^(file|dir)_path$/.test(name) ? '.*' : '[^/]+'))}/?$`),
+          path: new RegExp(
+            `^${path.replace(/[.]/g, '\\$&').replace(/\{(\w+)\}/g, (_, name) => (/^(file|dir)_path$/.test(name) ? '.*' : '[^/]+'))}/?$`,
+          ),
         });
       }
     }

@@ -23,6 +23,8 @@ export async function buildNext(dir) {
   const overlay = join(dir, 'overlay.json');
   writeFileSync(overlay, JSON.stringify({ Replace: { [source]: changed } }));
   const program = join(dir, 'everloop-next');
-  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', '-X main.version=9999.0.0', '-o', program, './cmd/everloop'], { cwd: root });
+  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', '-X main.version=9999.0.0', '-o', program, './cmd/everloop'], {
+    cwd: root,
+  });
   return program;
 }

@@ -215,7 +215,9 @@ export function compare(messages, rules) {
   const problems = [];
   const differ = (id, what, stored, streamed) => {
     if (JSON.stringify(stored) !== JSON.stringify(streamed)) {
-      problems.push(`message ${id}: ${what} is stored as ${JSON.stringify(stored)?.slice(0, 300)}, was streamed as ${JSON.stringify(streamed)?.slice(0, 300)}`);
+      problems.push(
+        `message ${id}: ${what} is stored as ${JSON.stringify(stored)?.slice(0, 300)}, was streamed as ${JSON.stringify(streamed)?.slice(0, 300)}`,
+      );
     }
   };
   messages.forEach((m, i) => {

@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 
 export const sdk = new URL('../../sdk/js/', import.meta.url);
 const at = (path) => fileURLToPath(new URL(path, sdk));
-const newest = (directory) => Math.max(...readdirSync(at(directory), { recursive: true }).map((name) => statSync(at(`${directory}/${name}`)).mtimeMs));
+const newest = (directory) =>
+  Math.max(...readdirSync(at(directory), { recursive: true }).map((name) => statSync(at(`${directory}/${name}`)).mtimeMs));
 const age = (file) => (existsSync(at(file)) ? statSync(at(file)).mtimeMs : 0);
 
 export async function buildSDK() {

@@ -2,7 +2,12 @@
 import { argument, connect } from './connect.mjs';
 
 const client = connect();
-const task = await client.api.createScheduledTask({ title: 'Report', prompt: argument(0, 'Write the report.'), cron: '0 9 * * MON-FRI', timezone: 'UTC' });
+const task = await client.api.createScheduledTask({
+  title: 'Report',
+  prompt: argument(0, 'Write the report.'),
+  cron: '0 9 * * MON-FRI',
+  timezone: 'UTC',
+});
 console.log(`${task.cron_text}, next at ${task.next_run_at}`);
 await client.api.runScheduledTask(task.id);
 let run;

@@ -119,7 +119,10 @@ function method_(method, path, operation, shared) {
   const json = success.find(([, list]) => list.includes('application/json'));
   const as = json ? 'json' : media.length === 0 ? 'none' : media[0] === 'text/event-stream' ? 'stream' : 'response';
   const result = {
-    json: `Promise<Reply<'${id}', ${json?.[0]}>>`, none: 'Promise<void>', stream: 'AsyncIterable<ServerSentEvent>', response: 'Promise<Response>',
+    json: `Promise<Reply<'${id}', ${json?.[0]}>>`,
+    none: 'Promise<void>',
+    stream: 'AsyncIterable<ServerSentEvent>',
+    response: 'Promise<Response>',
   }[as];
   const optionType = query ? `CallOptions & { query${queryRequired ? '' : '?'}: Query<'${id}'> }` : 'CallOptions';
   const optionDefault = queryRequired ? '' : ' = {}';

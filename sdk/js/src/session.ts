@@ -210,7 +210,9 @@ export class Session {
         continue;
       }
       if (end.status === 'failed') {
-        throw new EverloopError(end.error?.code ?? end.finish_reason, end.error?.message ?? 'the chat failed', { retryable: end.error?.retryable });
+        throw new EverloopError(end.error?.code ?? end.finish_reason, end.error?.message ?? 'the chat failed', {
+          retryable: end.error?.retryable,
+        });
       }
       return { ...sent, end, text: this.lastText(sent.chat_id), output: end.result?.output as Output | undefined };
     }
@@ -254,7 +256,11 @@ export class Session {
    * answer answers a question: for each of its parts an option's number, several, or a text. `resolved` is false
    * when it was answered or cancelled before; after a lost connection that may have been this call itself.
    */
-  answer(question: Pick<Question, 'tool_call_id'>, answer: Answer, options: RequestOptions = {}): Promise<{ resolved: boolean; question_id: string; chat_id: string }> {
+  answer(
+    question: Pick<Question, 'tool_call_id'>,
+    answer: Answer,
+    options: RequestOptions = {},
+  ): Promise<{ resolved: boolean; question_id: string; chat_id: string }> {
     const selections: Record<string, number[]> = {};
     const custom: Record<string, string> = {};
     for (const [index, one] of answer.entries()) {

@@ -31,7 +31,8 @@ export class Fake {
   }
 
   #answer(request, response) {
-    const json = (status, body) => response.writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'r-1' }).end(JSON.stringify(body));
+    const json = (status, body) =>
+      response.writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'r-1' }).end(JSON.stringify(body));
     if (request.url.startsWith('/socket.io/')) return;
     if (request.url === '/api/version') return json(200, this.version);
     if (request.url.endsWith('/messages')) return json(200, this.messages);
@@ -49,8 +50,17 @@ export class Fake {
       const missing = kept.filter((event) => event.data.seq < this.keptFrom);
       const follow = kept.slice(missing.length);
       ack({
-        ok: true, session_id: 's', status: 'running', waiting_reason: 'none', seq: missing.at(-1)?.data.seq ?? after, replayed: follow.length,
-        truncated: missing.length > 0, open_turns: [], pending_questions: [], queue: [], ...this.state,
+        ok: true,
+        session_id: 's',
+        status: 'running',
+        waiting_reason: 'none',
+        seq: missing.at(-1)?.data.seq ?? after,
+        replayed: follow.length,
+        truncated: missing.length > 0,
+        open_turns: [],
+        pending_questions: [],
+        queue: [],
+        ...this.state,
       });
       for (const event of this.spoil(follow)) socket.emit(event.name, event.data);
       socket.join('s');

@@ -119,7 +119,11 @@ describe('the stream of a session', () => {
     const session = await follow();
     const events = session.events();
     const waiting = session.ended('c1');
-    fake.io.emit('session:error', { session_id: 's', event: 'session:subscribe', error: { code: 'session_not_found', message: 'gone', retryable: false } });
+    fake.io.emit('session:error', {
+      session_id: 's',
+      event: 'session:subscribe',
+      error: { code: 'session_not_found', message: 'gone', retryable: false },
+    });
     await assert.rejects(events.next(), (error) => error instanceof EverloopError && error.code === 'session_not_found');
     await assert.rejects(waiting, { code: 'session_not_found' });
     await assert.rejects(session.ended('c1'), { code: 'session_not_found' });
@@ -172,7 +176,10 @@ describe('a message', () => {
 describe('a client', () => {
   test('is refused by a service that needs a newer SDK', async () => {
     fake.version = { version: '2701.1.0', min_sdk: '2701.0.0' };
-    await assert.rejects(client.session('s'), (error) => error.code === 'sdk_too_old' && /install @everloop\/sdk@2701\.1\.0/.test(error.message));
+    await assert.rejects(
+      client.session('s'),
+      (error) => error.code === 'sdk_too_old' && /install @everloop\/sdk@2701\.1\.0/.test(error.message),
+    );
   });
 
   test('asks its provider for another token when one is refused', async () => {
@@ -202,10 +209,22 @@ describe('a client', () => {
   });
 
   test('reports errors of REST calls as one class', async () => {
-    fake.rest = (_, __, json) => json(422, { code: 'invalid_request', detail: 'body.pinned: expected boolean', retryable: false,
-      errors: [{ location: 'body.pinned', message: 'expected boolean' }] });
-    await assert.rejects(client.api.pinSession('s', { pinned: true }), (error) => error instanceof EverloopError
-      && error.code === 'invalid_request' && error.status === 422 && error.requestId === 'r-1' && error.errors[0].location === 'body.pinned');
+    fake.rest = (_, __, json) =>
+      json(422, {
+        code: 'invalid_request',
+        detail: 'body.pinned: expected boolean',
+        retryable: false,
+        errors: [{ location: 'body.pinned', message: 'expected boolean' }],
+      });
+    await assert.rejects(
+      client.api.pinSession('s', { pinned: true }),
+      (error) =>
+        error instanceof EverloopError &&
+        error.code === 'invalid_request' &&
+        error.status === 422 &&
+        error.requestId === 'r-1' &&
+        error.errors[0].location === 'body.pinned',
+    );
     fake.rest = () => {};
     await assert.rejects(client.api.getMe({ timeoutMs: 30 }), { code: 'timeout', retryable: true });
     await assert.rejects(client.api.getMe({ signal: AbortSignal.abort() }), { code: 'aborted' });
@@ -217,7 +236,8 @@ describe('a client', () => {
     fake.rest = (request, _, json) => { paths.push(request.url); json(200, {}); };
     await client.api.deleteFile('s', 'a b/ü?#%.txt');
     await client.api.cancelRun('session/1');
-    for (const path of ['../x', 'a/../b', 'a/.']) await assert.rejects(async () => client.api.deleteFile('s', path), { code: 'invalid_argument' });
+    for (const path of ['../x', 'a/../b', 'a/.'])
+      await assert.rejects(async () => client.api.deleteFile('s', path), { code: 'invalid_argument' });
     await assert.rejects(async () => client.api.deleteSession(''), { code: 'invalid_argument' });
     await assert.rejects(async () => client.api.deleteSession('..'), { code: 'invalid_argument' });
     assert.deepEqual(paths, ['/api/sessions/s/files/a%20b/%C3%BC%3F%23%25.txt', '/api/admin/runs/session%2F1/cancel']);
@@ -237,7 +257,16 @@ describe('a client', () => {
 
 function turn(id, content) {
   return {
-    id, turn_id: id, sequence: 1, chat_id: 'c1', loop_id: 'root', kind: 'message', role: 'assistant', status: 'completed',
-    blocks: [{ type: 'text', content, tool_call_id: null, tool_name: null, display_name: null }], tool_calls: [], parent_fork_tool_call_id: null,
+    id,
+    turn_id: id,
+    sequence: 1,
+    chat_id: 'c1',
+    loop_id: 'root',
+    kind: 'message',
+    role: 'assistant',
+    status: 'completed',
+    blocks: [{ type: 'text', content, tool_call_id: null, tool_name: null, display_name: null }],
+    tool_calls: [],
+    parent_fork_tool_call_id: null,
   };
 }

@@ -6,11 +6,32 @@ import { start, text } from './fake.mjs';
 let view;
 let seq;
 const take = (name, data) => view.take({ name, data: { session_id: 's', seq: ++seq, prev_seq: seq - 1, chat_id: 'c1', ...data } });
-const joined = (more = {}) => view.joined({
-  session_id: 's', status: 'running', waiting_reason: 'none', seq: 0, replayed: 0, truncated: false, open_turns: [], pending_questions: [], queue: [], ...more,
-}, true);
+const joined = (more = {}) =>
+  view.joined(
+    {
+      session_id: 's',
+      status: 'running',
+      waiting_reason: 'none',
+      seq: 0,
+      replayed: 0,
+      truncated: false,
+      open_turns: [],
+      pending_questions: [],
+      queue: [],
+      ...more,
+    },
+    true,
+  );
 const stored = (turn_id, more = {}) => ({
-  id: turn_id, turn_id, sequence: 0, role: 'assistant', status: 'completed', blocks: [], tool_calls: [], parent_fork_tool_call_id: null, ...more,
+  id: turn_id,
+  turn_id,
+  sequence: 0,
+  role: 'assistant',
+  status: 'completed',
+  blocks: [],
+  tool_calls: [],
+  parent_fork_tool_call_id: null,
+  ...more,
 });
 const call = { id: 'k1', tool_name: 'Bash', display_name: 'Bash', arguments: '{"command":"ls"}', status: 'pending' };
 beforeEach(() => {
@@ -33,7 +54,14 @@ test('text, thinking, calls with live output, and retries', () => {
   take('turn:patch', { turn_id: 't2', patch_type: 'tool_progress', tool_call_id: 'k1', text_delta: 'ly', stream: 'stdout' });
   const before = view.snapshot();
   assert.equal(before.turns[0].retry, undefined);
-  assert.deepEqual(before.turns[0].blocks.map((b) => [b.type, b.content]), [['thinking', 'hm'], ['text', 'Hello, 👋 you'], ['text', 'next block']]);
+  assert.deepEqual(
+    before.turns[0].blocks.map((b) => [b.type, b.content]),
+    [
+      ['thinking', 'hm'],
+      ['text', 'Hello, 👋 you'],
+      ['text', 'next block'],
+    ],
+  );
   assert.deepEqual([before.turns[0].tool_calls[0].status, before.turns[0].tool_calls[0].progress], ['pending', 'early']);
   take('turn:end', { turn_id: 't2', status: 'completed', usage: { input_tokens: 1, output_tokens: 2 }, duration_ms: 3 });
   take('turn:patch', { turn_id: 't2', patch_type: 'tool_result', tool_call_id: 'k1', result: 'files', status: 'done', duration_ms: 4 });
@@ -48,7 +76,10 @@ test('what happens before the messages are there is applied to them', () => {
   take('turn:patch', { turn_id: 't0', patch_type: 'tool_result', tool_call_id: 'k1', result: 'late', status: 'done', duration_ms: 1 });
   take(...start('t2'));
   take(...text('live', 0));
-  view.loaded([stored('t0', { tool_calls: [{ ...call, result: '', duration_ms: 0 }] }), stored('t2', { status: 'streaming', sequence: 1 })]);
+  view.loaded([
+    stored('t0', { tool_calls: [{ ...call, result: '', duration_ms: 0 }] }),
+    stored('t2', { status: 'streaming', sequence: 1 }),
+  ]);
   const { turns } = view.snapshot();
   assert.deepEqual(turns.map((turn) => turn.turn_id), ['t0', 't2']);
   assert.equal(turns[0].tool_calls[0].result, 'late');

@@ -90,7 +90,13 @@ const scenarios = {
       const blob = once(socket, "blob");
       await ask(socket, "big", { bytes: size });
       const [{ text: back }] = await blob;
-      assert.equal(back, Array.from({ length: 26 }, (_, i) => String.fromCharCode(97 + i)).join("").repeat(Math.ceil(size / 26)).slice(0, size));
+      assert.equal(
+        back,
+        Array.from({ length: 26 }, (_, i) => String.fromCharCode(97 + i))
+          .join('')
+          .repeat(Math.ceil(size / 26))
+          .slice(0, size),
+      );
       sizes.push(back.length);
     }
     const over = await ask(socket, "echo", { text: "x".repeat(11 << 20) });
