@@ -24,6 +24,55 @@ const tools = [
   },
 ];
 
+describe('the Responses interface with the client of OpenAI', () => {
+  const respond = (input, more = {}) => client.responses.create({ model: 'gpt-4o', input, ...more });
+  const bash = { type: 'function', name: 'Bash', parameters: { type: 'object', properties: { command: { type: 'string' } } }, strict: false };
+
+  test('a response, and what the model is given', async () => {
+    const answer = await respond(steps({ text: 'plain words' }), { instructions: 'of-this-responses-test' });
+    assert.deepEqual([answer.output_text, answer.status, answer.model, answer.store], ['plain words', 'completed', 'gpt-4o', false]);
+    assert.ok(answer.usage.total_tokens > 0);
+    const { body } = (await fixture.requests('of-this-responses-test')).at(-1);
+    assert.deepEqual(body.messages[0], { role: 'system', content: 'of-this-responses-test' });
+  });
+
+  test('a conversation with a tool, streamed and not', async () => {
+    const script = steps({ thinking: 'let me see', text: 'I run it', calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'it ran' });
+    const input = [{ role: 'user', content: script }];
+    const whole = await respond(input, { tools: [bash] });
+    const stream = client.responses.stream({ model: 'gpt-4o', input, tools: [bash] });
+    const kinds = new Set();
+    let thought = '';
+    for await (const event of stream) {
+      kinds.add(event.type);
+      if (event.type === 'response.reasoning_text.delta') thought += event.delta;
+    }
+    assert.equal(thought, 'let me see');
+    for (const kind of ['response.created', 'response.output_text.delta', 'response.function_call_arguments.done', 'response.completed']) {
+      assert.ok(kinds.has(kind), `${kind} of ${[...kinds]}`);
+    }
+    for (const answer of [whole, await stream.finalResponse()]) {
+      assert.deepEqual(answer.output.map((item) => item.type), ['reasoning', 'message', 'function_call']);
+      const called = answer.output.at(-1);
+      assert.deepEqual([called.name, JSON.parse(called.arguments)], ['Bash', { command: 'true' }]);
+      const result = { type: 'function_call_output', call_id: called.call_id, output: 'done' };
+      const next = await respond([...input, ...answer.output, result], { tools: [bash] });
+      assert.equal(next.output_text, 'it ran');
+    }
+  });
+
+  test('errors, before and in a stream', async () => {
+    await assert.rejects(respond('x', { model: 'no-such' }), (e) => e.status === 404 && e.code === 'model_not_found');
+    await assert.rejects(respond('x', { previous_response_id: 'resp_1' }), (e) => e.status === 400 && /keeps no responses/.test(e.message));
+    await assert.rejects(respond(order({ steps: [{ status: 429, retry_after: 3 }] })), (e) => e.headers.get('retry-after') === '3');
+    const events = [];
+    const broken = await respond(order({ steps: [{ text: 'many words that end', cut_after: 2 }] }), { stream: true });
+    for await (const event of broken) events.push(event);
+    assert.equal(events.at(-1).type, 'response.failed');
+    assert.equal(events.at(-1).response.error.code, 'source_cut');
+  });
+});
+
 describe('the client of OpenAI', () => {
   test('models, the default one first', async () => {
     const { data } = await client.models.list();

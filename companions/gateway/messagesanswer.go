@@ -51,13 +51,12 @@ func emptyMessage(id, model string) answerMessage {
 	return answerMessage{ID: "msg_" + id, Type: "message", Role: "assistant", Model: model, Content: []contentBlock{}}
 }
 
-// message translates a completion that is not streamed. A fault says what is wrong with it.
-func (m *messageWriter) message() (whole answerMessage, fault string) {
-	object := gjson.ParseBytes(m.held)
+func (m *messages) whole(c *call, completion []byte) (answer any, fault string) {
+	object := gjson.ParseBytes(completion)
 	choice := object.Get("choices.0")
 	said := choice.Get("message")
 
-	whole = emptyMessage(m.id, m.call.asked)
+	whole := emptyMessage(m.id, c.asked)
 	if text := thinkingOf(said); text != "" {
 		whole.Content = append(whole.Content, thinkingBlock(text))
 	}
@@ -79,7 +78,7 @@ func (m *messageWriter) message() (whole answerMessage, fault string) {
 				break // the limit cut the call
 			}
 
-			return whole, "the source called a tool with arguments that are not a JSON object"
+			return nil, badArguments
 		}
 
 		whole.Content = append(whole.Content, contentBlock{
@@ -90,10 +89,12 @@ func (m *messageWriter) message() (whole answerMessage, fault string) {
 
 	reason, sequence := stopReason(choice, m.stops, len(calls) > 0, said.Get("refusal").String() != "")
 	whole.StopReason, whole.StopSequence = &reason, sequence
-	whole.Usage = m.call.messageUsage(object.Get("usage"))
+	whole.Usage = c.messageUsage(object.Get("usage"))
 
 	return whole, ""
 }
+
+const badArguments = "the source called a tool with arguments that are not a JSON object"
 
 // isObject reports whether a text is a JSON object.
 func isObject(text string) bool {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -53,7 +52,8 @@ type chatPart struct {
 }
 
 type chatImage struct {
-	URL string `json:"url"`
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
 }
 
 func textPart(text string) chatPart { return chatPart{Type: "text", Text: &text} }
@@ -90,16 +90,9 @@ func toChat(text []byte) (chatRequest, *apiError) {
 		}
 	}
 
-	var out bytes.Buffer
+	chat, fault := encoded(q.out)
 
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // a text of such characters would become six times as long
-
-	if encoder.Encode(q.out) != nil {
-		return chatRequest{}, invalid("the body is nested too deeply")
-	}
-
-	return chatRequest{text: bytes.TrimSpace(out.Bytes()), stops: q.stops}, nil
+	return chatRequest{text: chat, stops: q.stops}, fault
 }
 
 // chatWriter makes a request of chat completions.

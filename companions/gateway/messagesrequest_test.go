@@ -158,29 +158,31 @@ func FuzzToChat(f *testing.F) {
 	})
 }
 
-func FuzzMessageStream(f *testing.F) {
+func FuzzStreams(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\",\"reasoning\":\"b\"}}]}\n: x\ndata: [DONE]"))
 	f.Add([]byte(`data: {"choices":[{"delta":{"tool_calls":[{"index":1,"function":{"name":"f","arguments":"{"}},{}]}}]}` +
 		"\ndata: [DONE]"))
 	f.Add([]byte("data: {\"error\":{\"code\":[1]}}"))
 	f.Add([]byte(`data: {"choices":[{"message":{"content":[{"text":"a"}],"refusal":"r"},"finish_reason":1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var out strings.Builder
+		for _, to := range []dialect{&messages{}, &responses{}} {
+			var out strings.Builder
 
-		s := &messageStream{out: &out, call: &call{}}
-		for line := range strings.SplitSeq(string(text), "\n") {
-			s.line([]byte(line))
+			c := &translator{to: to, stream: to.stream(&call{}, &out)}
+			for line := range strings.SplitSeq(string(text), "\n") {
+				c.line([]byte(line))
+			}
+
+			c.stream.finish()
+			require.NoError(t, c.stream.failed())
+
+			for part := range strings.SplitSeq(strings.TrimSpace(out.String()), "\n\n") {
+				_, data, is := strings.Cut(part, "\ndata: ")
+				require.True(t, out.Len() == 0 || part == ": keep-alive" || is && json.Valid([]byte(data)), part)
+			}
+
+			_, fault := to.whole(&call{}, text)
+			_, _ = io.WriteString(&out, fault)
 		}
-
-		s.finish()
-		require.NoError(t, s.err)
-
-		for part := range strings.SplitSeq(strings.TrimSpace(out.String()), "\n\n") {
-			_, data, is := strings.Cut(part, "\ndata: ")
-			require.True(t, out.Len() == 0 || is && json.Valid([]byte(data)), part)
-		}
-
-		_, fault := (&messageWriter{held: text, call: &call{}}).message()
-		_, _ = io.WriteString(&out, fault)
 	})
 }

@@ -42,31 +42,14 @@ type streamedCall struct {
 	sent      int
 }
 
-// line takes a line of the source's stream.
-func (s *messageStream) line(text []byte) {
-	if bytes.HasPrefix(text, []byte(":")) {
-		s.event("ping", map[string]any{})
-		return
-	}
+func (s *messageStream) failed() error { return s.err }
 
-	value, isData := bytes.CutPrefix(text, []byte("data:"))
-	if !isData {
-		return
-	}
+func (s *messageStream) silence() { s.event("ping", map[string]any{}) }
 
-	value = bytes.TrimSpace(value)
-	switch {
-	case len(value) == 0:
-	case string(value) == "[DONE]":
-		s.end()
-	case !json.Valid(value):
-		s.fail("api_error", "the source sent a piece that is not JSON", "source_error")
-	default:
-		s.chunk(value)
-	}
-}
+func (s *messageStream) malformed() { s.fail("api_error", notJSON, "source_error") }
 
-// chunk takes a piece of a completion, or a whole one.
+const notJSON = "the source sent a piece that is not JSON"
+
 func (s *messageStream) chunk(text []byte) {
 	object := gjson.ParseBytes(text)
 	if fault := object.Get("error"); fault.IsObject() || fault.Type == gjson.String {
@@ -266,7 +249,6 @@ func (s *messageStream) writeCall(one *streamedCall) {
 	}
 }
 
-// end writes the end of a message whose source says that it is whole.
 func (s *messageStream) end() {
 	if s.over {
 		return
@@ -281,7 +263,7 @@ func (s *messageStream) end() {
 
 		arguments := one.arguments.String()
 		if strings.TrimSpace(arguments) != "" && !isObject(arguments) && (!cut || s.done+1 < len(s.calls)) {
-			s.fail("api_error", "the source called a tool with arguments that are not a JSON object", "source_error")
+			s.fail("api_error", badArguments, "source_error")
 			return
 		}
 
@@ -306,7 +288,6 @@ func (s *messageStream) end() {
 	s.over = true
 }
 
-// finish ends a stream whose source gave a finish reason and no [DONE].
 func (s *messageStream) finish() {
 	if s.ended.Exists() {
 		s.end()

@@ -255,6 +255,7 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("POST /v1/chat/completions", s.withKey(s.forward("/chat/completions")))
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
 	s.mux.HandleFunc("/v1/messages/", s.noMessages)
+	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/embeddings", s.withKey(s.forward("/embeddings")))
 	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.withKey(s.forward("/audio/transcriptions")))
 	s.mux.HandleFunc("GET /admin/usage", s.withKey(s.showUsage))

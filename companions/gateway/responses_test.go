@@ -1,0 +1,318 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+)
+
+// respond sends a request of the Responses interface, and returns the answer and what
+// reached the source, which answers with the completion.
+func respond(t *testing.T, body, completion string) (status int, answer, asked gjson.Result) {
+	t.Helper()
+
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		asked = gjson.ParseBytes(text)
+
+		fmt.Fprint(w, completion)
+	})
+	s := start(t, one(url, ""), 0)
+	res := s.do(t.Context(), http.MethodPost, "/v1/responses", operatorKey, body)
+
+	return res.StatusCode, gjson.Parse(read(t, res)), asked
+}
+
+const saidYes = `{"model":"m","choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}`
+
+func TestService_responses_request(t *testing.T) {
+	t.Parallel()
+
+	const image = `{"type":"input_image","image_url":"data:image/png;base64,aaaa","detail":"low"}`
+
+	for name, c := range map[string]struct{ body, messages, more string }{
+		"a text": {`"input":"hi","instructions":"be brief"`, `[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]`, `{}`},
+		"a conversation": {
+			`"instructions":"a","input":[{"role":"developer","content":"b"},{"role":"user","content":[{"type":"input_text","text":"x"}]},
+			{"type":"reasoning","id":"rs","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
+			{"type":"message","role":"assistant","id":"m","status":"completed","content":[{"type":"output_text","text":"y","annotations":[]}]},
+			{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call","call_id":"2","name":"g","arguments":"{}"},
+			{"type":"function_call_output","call_id":"1","output":"one"},
+			{"type":"function_call_output","call_id":"2","output":[{"type":"input_text","text":"two"},` + image + `]},
+			{"role":"user","content":[{"type":"input_text","text":"and"},` + image + `]}]`,
+			`[{"role":"system","content":"a\n\nb"},{"role":"user","content":"x"},
+			{"role":"assistant","content":"y","reasoning_content":"hm","tool_calls":[
+				{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}},
+				{"id":"2","type":"function","function":{"name":"g","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"1","content":"one"},{"role":"tool","tool_call_id":"2","content":"two"},
+			{"role":"user","content":[{"type":"text","text":"Image of the tool result 2:"},
+				{"type":"image_url","image_url":{"url":"data:image/png;base64,aaaa","detail":"low"}}]},
+			{"role":"user","content":[{"type":"text","text":"and"},
+				{"type":"image_url","image_url":{"url":"data:image/png;base64,aaaa","detail":"low"}}]}]`, `{}`,
+		},
+		"settings": {
+			`"input":"x","max_output_tokens":7,"temperature":0.5,"top_p":1,"parallel_tool_calls":false,"store":true,"truncation":"disabled",
+			"reasoning":{"effort":"low","summary":"auto"},"tool_choice":{"type":"function","name":"f"},"seed":1,"metadata":{"a":"b"},
+			"include":["reasoning.encrypted_content"],"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}],
+			"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true}},"background":false,"user":null`,
+			`[{"role":"user","content":"x"}]`,
+			`{"max_tokens":7,"temperature":0.5,"top_p":1,"parallel_tool_calls":false,"reasoning_effort":"low","seed":1,
+			"tool_choice":{"type":"function","function":{"name":"f"}},
+			"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"},"strict":true}}],
+			"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"strict":true}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			status, answer, asked := respond(t, `{"model":"gpt-x",`+c.body+`}`, saidYes)
+			require.Equal(t, 200, status, answer.Raw)
+			require.JSONEq(t, c.messages, asked.Get("messages").Raw)
+
+			rest := map[string]json.RawMessage{}
+			require.NoError(t, json.Unmarshal([]byte(asked.Raw), &rest))
+			delete(rest, "messages")
+			delete(rest, "model")
+			more, err := json.Marshal(rest)
+			require.NoError(t, err)
+			require.JSONEq(t, c.more, string(more))
+		})
+	}
+}
+
+func TestService_responses_refuses(t *testing.T) {
+	t.Parallel()
+
+	for field, body := range map[string]string{
+		"input":                       `"input":[]`,
+		"input.0.type":                `"input":[{"type":"web_search_call"}]`,
+		"input.0":                     `"input":[{"type":"item_reference","id":"x"}]`,
+		"input.0.role":                `"input":[{"role":"tool","content":"x"}]`,
+		"input.0.content":             `"input":[{"role":"user","content":[]}]`,
+		"input.0.content.0.type":      `"input":[{"role":"user","content":[{"type":"input_file"}]}]`,
+		"input.0.content.0.image_url": `"input":[{"role":"user","content":[{"type":"input_image","file_id":"f"}]}]`,
+		"input.0.arguments":           `"input":[{"type":"function_call","call_id":"1","name":"f","arguments":{}}]`,
+		"input.0.call_id":             `"input":[{"type":"function_call_output","output":"x"}]`,
+		"input.0.encrypted_content":   `"input":[{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}]`,
+		"previous_response_id":        `"input":"x","previous_response_id":"resp_1"`,
+		"conversation":                `"input":"x","conversation":"c"`,
+		"background":                  `"input":"x","background":true`,
+		"truncation":                  `"input":"x","truncation":"auto"`,
+		"tools.0.type":                `"input":"x","tools":[{"type":"web_search"}]`,
+		"tools.0.name":                `"input":"x","tools":[{"type":"function"}]`,
+		"tool_choice":                 `"input":"x","tool_choice":{"type":"allowed_tools"}`,
+		"text.format.schema":          `"input":"x","text":{"format":{"type":"json_schema","name":"n"}}`,
+		"text.format.type":            `"input":"x","text":{"format":{"type":"grammar"}}`,
+		"max_output_tokens":           `"input":"x","max_output_tokens":0`,
+		"top_logprobs":                `"input":"x","top_logprobs":5`,
+		"include.0":                   `"input":"x","include":["message.output_text.logprobs"]`,
+		"unheard_of":                  `"input":"x","unheard_of":1`,
+	} {
+		status, answer, asked := respond(t, `{"model":"gpt-x",`+body+`}`, saidYes)
+		require.Equal(t, 400, status, body)
+		require.Equal(t, `["invalid_request_error","invalid_request"]`, answer.Get("error").Get("[type,code]").Raw, body)
+		require.True(t, strings.HasPrefix(answer.Get("error.message").String(), "the field "+field+" "), answer.Raw)
+		require.False(t, asked.Exists(), "the source was asked: %s", body)
+	}
+}
+
+func TestService_responses_whole(t *testing.T) {
+	t.Parallel()
+
+	const cut = `{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a"}}]}`
+
+	for name, c := range map[string]struct{ message, finish, status, output, reason string }{
+		"thinking and text": {
+			`{"reasoning_content":"hm","content":"yes"}`, "stop", "completed", `["reasoning:hm","message:yes"]`, "",
+		},
+		"tool call": {
+			`{"tool_calls":[{"id":"c","function":{"name":"f","arguments":""}}]}`, "tool_calls", "completed", `["function_call:f{}"]`, "",
+		},
+		"length":   {`{"content":"y"}`, "length", "incomplete", `["message:y"]`, "max_output_tokens"},
+		"filter":   {`{"content":"y"}`, "content_filter", "incomplete", `["message:y"]`, "content_filter"},
+		"refusal":  {`{"content":null,"refusal":"no"}`, "stop", "completed", `["message:no"]`, ""},
+		"cut call": {cut, "length", "incomplete", `["function_call:f{\"a"]`, "max_output_tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			status, answer, _ := respond(t, `{"model":"gpt-x","input":"hi","metadata":{"a":"b"}}`, fmt.Sprintf(
+				`{"choices":[{"message":%s,"finish_reason":%q}],"usage":{"prompt_tokens":9,"completion_tokens":4,
+				"prompt_tokens_details":{"cached_tokens":6},"completion_tokens_details":{"reasoning_tokens":3}}}`, c.message, c.finish))
+			require.Equal(t, 200, status, answer.Raw)
+			require.Equal(t, fmt.Sprintf(`["response",%q,"gpt-x",false]`, c.status), answer.Get("[object,status,model,store]").Raw)
+			require.JSONEq(t, c.output, outline(t, answer.Get("output")))
+			require.Equal(t, c.reason, answer.Get("incomplete_details.reason").String())
+			require.Equal(t, "b", answer.Get("metadata.a").String())
+			require.JSONEq(t, `{"input_tokens":9,"input_tokens_details":{"cached_tokens":6},"output_tokens":4,
+				"output_tokens_details":{"reasoning_tokens":3},"total_tokens":13}`, answer.Get("usage").Raw)
+		})
+	}
+
+	status, answer, _ := respond(t, `{"model":"gpt-x","input":"hi"}`, fmt.Sprintf(`{"choices":[{"message":%s,"finish_reason":"stop"}]}`, cut))
+	require.Equal(t, 502, status)
+	require.Equal(t, "source_error", answer.Get("error.code").String())
+}
+
+// outline are items as type:content.
+func outline(t *testing.T, output gjson.Result) string {
+	t.Helper()
+
+	items := []string{}
+
+	for _, item := range output.Array() {
+		text := item.Get("type").String() + ":" + item.Get("name").String() + item.Get("arguments").String()
+		for _, part := range item.Get("content").Array() {
+			text += part.Get("text").String() + part.Get("refusal").String()
+		}
+
+		items = append(items, text)
+	}
+
+	raw, err := json.Marshal(items)
+	require.NoError(t, err)
+
+	return string(raw)
+}
+
+// replayed reads a stream of the Responses interface, checks that its events are numbered,
+// that items begin in their order and that the pieces of each come to its whole, and
+// returns the last event.
+func replayed(t *testing.T, text string) gjson.Result {
+	t.Helper()
+
+	var last gjson.Result
+
+	number, items := int64(0), int64(0)
+	pieces := map[string]string{}
+
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		if part == ": keep-alive" {
+			continue
+		}
+
+		head, data, is := strings.Cut(part, "\ndata: ")
+		require.True(t, is && json.Valid([]byte(data)), part)
+		require.False(t, strings.HasPrefix(last.Get("type").String(), "response.completed"), "an event after the last one")
+
+		last = gjson.Parse(data)
+		require.Equal(t, strings.TrimPrefix(head, "event: "), last.Get("type").String())
+		require.Equal(t, number, last.Get("sequence_number").Int())
+		number++
+
+		id := last.Get("item_id").String()
+
+		switch kind := last.Get("type").String(); {
+		case kind == "response.output_item.added":
+			require.Equal(t, items, last.Get("output_index").Int())
+			require.Equal(t, "in_progress", last.Get("item.status").String())
+			items++
+		case strings.HasSuffix(kind, ".delta"):
+			pieces[id] += last.Get("delta").String()
+		case strings.HasSuffix(kind, "_text.done"):
+			require.Equal(t, pieces[id], last.Get("text").String())
+		case strings.HasSuffix(kind, "arguments.done") && pieces[id] != "":
+			require.Equal(t, pieces[id], last.Get("arguments").String())
+		}
+	}
+
+	return last
+}
+
+func streamed(t *testing.T, pieces ...string) string {
+	t.Helper()
+
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		if !gjson.GetBytes(text, "stream_options.include_usage").Bool() {
+			http.Error(w, "usage was not asked for", http.StatusTeapot)
+			return
+		}
+
+		w.Header().Set("Content-Type", "text/event-stream")
+
+		for _, piece := range pieces {
+			fmt.Fprint(w, "data: "+piece+"\n\n")
+		}
+	})
+	res := start(t, one(url, ""), 0).do(t.Context(), http.MethodPost, "/v1/responses", operatorKey,
+		`{"model":"gpt-x","input":"hi","stream":true}`)
+	require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))
+
+	return read(t, res)
+}
+
+func delta(text string) string { return `{"choices":[{"delta":` + text + `}]}` }
+
+func TestService_responses_stream(t *testing.T) {
+	t.Parallel()
+
+	const (
+		usage = `{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6}}`
+		callA = `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`
+		callB = `{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"b\":2}"}}]}`
+		restA = `{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]}`
+	)
+
+	for name, c := range map[string]struct {
+		deltas         []string
+		finish, output string
+		status         string
+	}{
+		"text":           {[]string{`{"content":"a"}`, `{"content":"b"}`}, "stop", `["message:ab"]`, "completed"},
+		"thinking, text": {[]string{`{"reasoning":"h"}`, `{"content":"b"}`}, "length", `["reasoning:h","message:b"]`, "incomplete"},
+		"mixed calls": {
+			[]string{`{"content":"x"}`, callA, callB, restA}, "tool_calls",
+			`["message:x","function_call:f{\"a\":1}","function_call:g{\"b\":2}"]`, "completed",
+		},
+		"late text": {
+			[]string{callA, restA, `{"content":"x"}`, callB}, "tool_calls",
+			`["function_call:f{\"a\":1}","message:x","function_call:g{\"b\":2}"]`, "completed",
+		},
+		"refusal": {[]string{`{"refusal":"no"}`}, "stop", `["message:no"]`, "completed"},
+		"nothing": {nil, "stop", `[]`, "completed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var pieces []string
+			for _, d := range c.deltas {
+				pieces = append(pieces, delta(d))
+			}
+
+			pieces = append(pieces, `{"choices":[{"delta":{},"finish_reason":"`+c.finish+`"}]}`, usage, "[DONE]")
+			last := replayed(t, streamed(t, pieces...))
+			require.Equal(t, "response."+c.status, last.Get("type").String())
+			require.JSONEq(t, c.output, outline(t, last.Get("response.output")))
+			require.Equal(t, "[5,6]", last.Get("response.usage").Get("[input_tokens,output_tokens]").Raw)
+		})
+	}
+}
+
+func TestService_responses_stream_brokenFails(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		pieces []string
+		code   string
+	}{
+		"cut":           {[]string{delta(`{"content":"a"}`)}, "source_cut"},
+		"own error":     {[]string{delta(`{"content":"a"}`), `{"error":{"message":"slow down","code":"busy"}}`}, "busy"},
+		"no JSON":       {[]string{"{"}, "source_error"},
+		"bad arguments": {[]string{delta(`{"tool_calls":[{"function":{"name":"f","arguments":"["}}]}`), "[DONE]"}, "source_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			last := replayed(t, streamed(t, c.pieces...))
+			require.Equal(t, `["response.failed","failed"]`, "["+last.Get("type").Raw+","+last.Get("response.status").Raw+"]")
+			require.Equal(t, c.code, last.Get("response.error.code").String(), last.Raw)
+		})
+	}
+}
