@@ -25,6 +25,8 @@ type Schedules interface {
 	Delete(ctx context.Context, ownerID, id string) error
 	RunNow(ctx context.Context, ownerID, id string) (domain.ScheduledRun, error)
 	Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]domain.CalendarEntry, error)
+	// Preview gives the next count times after a time at which a cron expression is due.
+	Preview(expression, timezone string, after time.Time, count int) (domain.CronPreview, error)
 	History(ctx context.Context, ownerID, id string, offset, limit int) ([]domain.ScheduledRun, error)
 }
 
@@ -193,6 +195,12 @@ func (a *schedulesAPI) register(r *httpx.Server) {
 		Scope: auth.Schedules,
 	}, a.calendar)
 	httpx.Register(r, httpx.Operation{
+		ID: "preview-schedule", Method: fiber.MethodGet, Path: "/api/scheduled-tasks/preview", Tag: "Scheduled tasks",
+		Summary:     "Explain a cron expression and list its next times",
+		Description: "Checks the expression and the time zone as a creation does, and creates nothing.",
+		Scope:       auth.Schedules, Errors: httpx.Codes{422: "invalid_cron invalid_timezone"},
+	}, a.preview)
+	httpx.Register(r, httpx.Operation{
 		ID: "get-scheduled-task", Method: fiber.MethodGet, Path: "/api/scheduled-tasks/{id}", Tag: "Scheduled tasks",
 		Summary: "Get a scheduled task",
 		Scope:   auth.Schedules, Errors: httpx.Codes{404: onTask},
@@ -301,6 +309,15 @@ func (a *schedulesAPI) calendar(ctx context.Context, in *struct {
 ) (*httpx.Body[[]domain.CalendarEntry], error) {
 	entries, err := a.schedules.Calendar(ctx, httpx.CallerOf(ctx).User.ID, in.From, in.To)
 	return httpx.Answer(orEmpty(entries), err)
+}
+
+func (a *schedulesAPI) preview(_ context.Context, in *struct {
+	Cron     string `query:"cron" required:"true" minLength:"1" maxLength:"100" doc:"The cron expression." example:"30 2 * * *"`
+	Timezone string `query:"timezone" maxLength:"100" doc:"IANA time zone of the expression; default: that of the system." example:"Europe/Berlin"`
+	Count    int    `query:"count" default:"5" minimum:"1" maximum:"50" doc:"Number of times." example:"5"`
+},
+) (*httpx.Body[domain.CronPreview], error) {
+	return httpx.Answer(a.schedules.Preview(in.Cron, in.Timezone, time.Now(), in.Count))
 }
 
 func (a *schedulesAPI) runs(ctx context.Context, in *struct {

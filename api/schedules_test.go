@@ -12,7 +12,10 @@ import (
 	"everloop/domain"
 )
 
-const calendarOf = "/api/scheduled-tasks/calendar?from=2030-01-01T00:00:00Z&to="
+const (
+	calendarOf = "/api/scheduled-tasks/calendar?from=2030-01-01T00:00:00Z&to="
+	previewOf  = "/api/scheduled-tasks/preview?cron="
+)
 
 var schedulesWalk = []call{
 	{
@@ -43,6 +46,15 @@ var schedulesWalk = []call{
 			{path: calendarOf + "x", at: "query.to"},
 			{path: calendarOf + "2029-01-01T00:00:00Z", at: "query.to"},
 			{path: calendarOf + "2032-01-01T00:00:00Z", at: "query.to"},
+		},
+	},
+	{
+		method: "GET", path: "/api/scheduled-tasks/preview", scope: "schedules", url: previewOf + "30%202%20*%20*%20*&timezone=UTC", status: 200,
+		bad: []bad{
+			{path: "/api/scheduled-tasks/preview", at: "query.cron"},
+			{path: previewOf + "61%20*%20*%20*%20*", at: "query.cron"},
+			{path: previewOf + "@daily&timezone=Nowhere", at: "query.timezone"},
+			{path: previewOf + "@daily&count=51", at: "query.count"},
 		},
 	},
 	{

@@ -220,6 +220,13 @@ type CalendarEntry struct {
 	Truncated   bool        `json:"truncated" doc:"Whether there are more."`
 }
 
+// CronPreview says what a cron expression means and when it is due next.
+type CronPreview struct {
+	CronText    string      `json:"cron_text" doc:"The expression in words." example:"At 02:30"`
+	Timezone    string      `json:"timezone" doc:"The time zone of the expression." example:"Europe/Berlin"`
+	Occurrences []time.Time `json:"occurrences" nullable:"false" doc:"The next times at which it is due, the earliest first."`
+}
+
 // ChatWaiter is a workflow run that waits for a chat that has ended.
 type ChatWaiter struct {
 	ChatID     string

@@ -44,6 +44,39 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 	return entries, nil
 }
 
+// Preview says what a cron expression means, and the next times at which it is due after
+// a time; fewer than count when it is due no more often.
+func (s *Service) Preview(expression, timezone string, after time.Time, count int) (domain.CronPreview, error) {
+	parsed, err := parseCron("query.cron", expression)
+	if err != nil {
+		return domain.CronPreview{}, err
+	}
+
+	name, err := checkZone("query.timezone", timezone)
+	if err != nil {
+		return domain.CronPreview{}, err
+	}
+
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return domain.CronPreview{}, err
+	}
+
+	preview := domain.CronPreview{CronText: parsed.String(), Timezone: name, Occurrences: make([]time.Time, 0, count)}
+
+	for at := after; len(preview.Occurrences) < count; {
+		next, ok := parsed.Next(at, zone)
+		if !ok {
+			break
+		}
+
+		preview.Occurrences = append(preview.Occurrences, next.UTC())
+		at = next
+	}
+
+	return preview, nil
+}
+
 func occurrences(task domain.ScheduledTask, from, to time.Time, entry *domain.CalendarEntry) error {
 	parsed, err := cron.Parse(task.Cron)
 	if err != nil {

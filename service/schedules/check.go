@@ -54,25 +54,16 @@ func checkSpec(spec *domain.TaskSpec) error {
 		return domain.Invalidf("body.prompt", "is empty")
 	}
 
-	if _, err := cron.Parse(spec.Cron); err != nil {
-		var fault *cron.Error
-		errors.As(err, &fault)
-		e := domain.Invalidf("body.cron", "%s", domain.CleanText(fault.Error()))
-		e.Code = "invalid_cron"
-
-		return e
+	if _, err := parseCron("body.cron", spec.Cron); err != nil {
+		return err
 	}
 
-	if spec.Timezone == "" {
-		spec.Timezone = systemZone()
+	zone, err := checkZone("body.timezone", spec.Timezone)
+	if err != nil {
+		return err
 	}
 
-	if !knownZone(spec.Timezone) {
-		e := domain.Invalidf("body.timezone", "is not an IANA time zone, as Europe/Berlin or UTC")
-		e.Code = "invalid_timezone"
-
-		return e
-	}
+	spec.Timezone = zone
 
 	if err := checkOutcome(spec); err != nil {
 		return err
@@ -85,6 +76,37 @@ func checkSpec(spec *domain.TaskSpec) error {
 	}
 
 	return nil
+}
+
+// parseCron reads a cron expression; field is where it stands in the request.
+func parseCron(field, expression string) (cron.Schedule, error) {
+	parsed, err := cron.Parse(expression)
+	if err == nil {
+		return parsed, nil
+	}
+
+	var fault *cron.Error
+	errors.As(err, &fault)
+	e := domain.Invalidf(field, "%s", domain.CleanText(fault.Error()))
+	e.Code = "invalid_cron"
+
+	return cron.Schedule{}, e
+}
+
+// checkZone gives the name of a time zone; none: that of this machine.
+func checkZone(field, name string) (string, error) {
+	if name == "" {
+		return systemZone(), nil
+	}
+
+	if !knownZone(name) {
+		e := domain.Invalidf(field, "is not an IANA time zone, as Europe/Berlin or UTC")
+		e.Code = "invalid_timezone"
+
+		return "", e
+	}
+
+	return name, nil
 }
 
 // checkNotify refuses webhooks that the owner does not have. Those that the task names

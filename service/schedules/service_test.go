@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,33 @@ func TestService_synchronise_isBounded(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, h.began, mostSyncs+1)
 	})
+}
+
+func TestService_Preview(t *testing.T) {
+	t.Parallel()
+
+	s := &Service{}
+	after := time.Date(2030, 3, 29, 12, 0, 0, 0, time.UTC)
+
+	// The clocks of Berlin skip from 2:00 to 3:00 on 31 March.
+	preview, err := s.Preview("30 2 * * *", "Europe/Berlin", after, 3)
+	require.NoError(t, err)
+	require.Equal(t, domain.CronPreview{
+		CronText: "At 02:30", Timezone: "Europe/Berlin", Occurrences: []time.Time{
+			time.Date(2030, 3, 30, 1, 30, 0, 0, time.UTC),
+			time.Date(2030, 3, 31, 1, 0, 0, 0, time.UTC),
+			time.Date(2030, 4, 1, 0, 30, 0, 0, time.UTC),
+		},
+	}, preview)
+
+	for _, tc := range []struct{ cron, zone, code string }{
+		{"61 * * * *", "UTC", "invalid_cron"},
+		{"@daily", "Nowhere", "invalid_timezone"},
+		{"@daily", "Local", "invalid_timezone"},
+	} {
+		_, err := s.Preview(tc.cron, tc.zone, after, 1)
+		require.True(t, domain.HasCode(err, tc.code), "%s: %v", tc.cron, err)
+	}
 }
 
 type nothing struct{}

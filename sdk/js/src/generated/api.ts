@@ -1974,6 +1974,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/scheduled-tasks/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain a cron expression and list its next times
+         * @description Checks the expression and the time zone as a creation does, and creates nothing.
+         */
+        get: operations["preview-schedule"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions": {
         parameters: {
             query?: never;
@@ -5119,6 +5139,16 @@ export interface components {
             name?: string | null;
             /** @description The user name. It is free of spaces, slashes and control characters. */
             username: string;
+        } & {
+            [key: string]: unknown;
+        };
+        CronPreview: {
+            /** @description The expression in words. */
+            cron_text: string;
+            /** @description The next times at which it is due, the earliest first. */
+            occurrences: string[];
+            /** @description The time zone of the expression. */
+            timezone: string;
         } & {
             [key: string]: unknown;
         };
@@ -14889,6 +14919,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CalendarEntry"][];
+                };
+            };
+        };
+    };
+    "preview-schedule": {
+        parameters: {
+            query: {
+                /** @description Number of times. */
+                count?: number;
+                /** @description The cron expression. */
+                cron: string;
+                /** @description IANA time zone of the expression; default: that of the system. */
+                timezone?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CronPreview"];
                 };
             };
         };

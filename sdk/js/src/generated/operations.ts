@@ -1796,6 +1796,16 @@ export class Api {
     );
   }
 
+  /** Explain a cron expression and list its next times. GET /api/scheduled-tasks/preview */
+  previewSchedule(
+    options: CallOptions & { query: Query<'preview-schedule'> },
+  ): Promise<Reply<'preview-schedule', 200>> {
+    return this.transport.json(
+      'GET', '/api/scheduled-tasks/preview',
+      {}, undefined, options,
+    );
+  }
+
   /** Publish a directory of a workspace as a public site. POST /api/apps */
   publishApp(
     body: Body<'publish-app'>,

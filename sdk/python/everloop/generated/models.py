@@ -1115,6 +1115,15 @@ class CreatedInstance(TypedDict):
     """Always null: it works in any workspace of its owner."""
 
 
+class CronPreview(TypedDict):
+    cron_text: str
+    """The expression in words."""
+    occurrences: list[str]
+    """The next times at which it is due, the earliest first."""
+    timezone: str
+    """The time zone of the expression."""
+
+
 class DagRunBody(TypedDict):
     created_at: str
     """Creation time."""

@@ -3305,6 +3305,27 @@ class Api:
         )
         return answer
 
+    async def preview_schedule(
+        self,
+        *,
+        cron: str,
+        count: int | None = None,
+        timezone: str | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.CronPreview:
+        """Explain a cron expression and list its next times. GET /api/scheduled-tasks/preview"""
+        answer: models.CronPreview = await self._transport.json(
+            "GET",
+            "/api/scheduled-tasks/preview",
+            {},
+            None,
+            {"cron": cron, "count": count, "timezone": timezone},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def publish_app(
         self,
         body: models.PublishAppRequest,
