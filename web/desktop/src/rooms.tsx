@@ -1,4 +1,6 @@
+import { Inbox } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
+import { InboxBadge } from './rooms/inbox/badge';
 
 /**
  * Room is a page of the desktop. It is loaded when it is opened for the first time. One with a `nav` is in the sidebar;
@@ -7,7 +9,7 @@ import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 export interface Room {
   path: string;
   component: LazyExoticComponent<ComponentType>;
-  nav?: { label: string; icon: ComponentType<{ size?: number; className?: string }>; group: 'work' | 'library' | 'settings'; admin?: boolean };
+  nav?: { label: string; icon: ComponentType<{ size?: number; className?: string }>; group: 'work' | 'library' | 'settings'; admin?: boolean; badge?: ComponentType };
 }
 
 /** rooms lists all pages; the sidebar has them in this order. */
@@ -16,4 +18,5 @@ export const rooms: Room[] = [
   { path: '/s/$sessionId', component: lazy(() => import('./rooms/chat/chat')) },
   { path: '/s/$sessionId/files', component: lazy(() => import('./rooms/files/files')) },
   { path: '/s/$sessionId/history', component: lazy(() => import('./rooms/history/history')) },
+  { path: '/inbox', component: lazy(() => import('./rooms/inbox/inbox')), nav: { label: 'Inbox', icon: Inbox, group: 'work', badge: InboxBadge } },
 ];

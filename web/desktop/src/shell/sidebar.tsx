@@ -158,7 +158,7 @@ function Rooms({ administrator }: { administrator: boolean }) {
         {shown.map(({ path, nav }) => nav && (
           <li key={path}>
             <Link to={path} className="flex items-center gap-2 rounded-md px-2 py-1 text-soft hover:bg-hover hover:text-ink" activeProps={{ className: 'bg-hover text-ink' }}>
-              <nav.icon size={16} className="shrink-0" />{nav.label}
+              <nav.icon size={16} className="shrink-0" />{nav.label}{nav.badge && <nav.badge />}
             </Link>
           </li>
         ))}
