@@ -1,4 +1,4 @@
-import { Inbox } from 'lucide-react';
+import { CalendarClock, Inbox } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -19,4 +19,8 @@ export const rooms: Room[] = [
   { path: '/s/$sessionId/files', component: lazy(() => import('./rooms/files/files')) },
   { path: '/s/$sessionId/history', component: lazy(() => import('./rooms/history/history')) },
   { path: '/inbox', component: lazy(() => import('./rooms/inbox/inbox')), nav: { label: 'Inbox', icon: Inbox, group: 'work', badge: InboxBadge } },
+  { path: '/schedules', component: lazy(() => import('./rooms/schedules/schedules')), nav: { label: 'Schedules', icon: CalendarClock, group: 'work' } },
+  { path: '/schedules/new', component: lazy(() => import('./rooms/schedules/edit')) },
+  { path: '/schedules/$taskId', component: lazy(() => import('./rooms/schedules/schedule')) },
+  { path: '/schedules/$taskId/edit', component: lazy(() => import('./rooms/schedules/edit')) },
 ];
