@@ -1,4 +1,4 @@
-import { CalendarClock, Inbox } from 'lucide-react';
+import { CalendarClock, Inbox, SquareKanban } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -23,4 +23,7 @@ export const rooms: Room[] = [
   { path: '/schedules/new', component: lazy(() => import('./rooms/schedules/edit')) },
   { path: '/schedules/$taskId', component: lazy(() => import('./rooms/schedules/schedule')) },
   { path: '/schedules/$taskId/edit', component: lazy(() => import('./rooms/schedules/edit')) },
+  { path: '/board', component: lazy(() => import('./rooms/board/workspaces')), nav: { label: 'Board', icon: SquareKanban, group: 'work' } },
+  { path: '/board/$workspaceId', component: lazy(() => import('./rooms/board/board')) },
+  { path: '/board/$workspaceId/$issueId', component: lazy(() => import('./rooms/board/issue')) },
 ];

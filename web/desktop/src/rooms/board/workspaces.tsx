@@ -1,0 +1,73 @@
+import type { Schemas } from '@everloop/sdk';
+import { Link, useNavigate } from '@tanstack/react-router';
+import { SquareKanban, Plus } from 'lucide-react';
+import { useState } from 'react';
+import { api, useAction, usePages } from '../../lib/query';
+import { Button } from '../../ui/button';
+import { FormDialog } from '../../ui/dialog';
+import { Area, Check, Field, Input } from '../../ui/field';
+import { Badge, Empty, Loaded, More, Page } from '../../ui/page';
+
+export type Workspace = Schemas['ProdWorkspace'];
+
+/** Workspaces are the boards of the person. */
+export default function Workspaces() {
+  const pages = usePages<Workspace>(['board', 'workspaces'], (query, signal) => api().listProdWorkspaces({ query, signal }));
+  const [making, setMaking] = useState(false);
+  const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />New workspace</Button>;
+  return (
+    <Page title="Board" actions={button}>
+      <Loaded
+        query={pages} isEmpty={() => pages.items?.length === 0}
+        empty={<Empty icon={<SquareKanban size={28} />} title="There is no workspace yet" action={button}>A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.</Empty>}
+      >
+        {() => (
+          <ul className="mx-auto grid max-w-5xl gap-3 sm:grid-cols-2 lg:grid-cols-3">
+            {pages.items?.map((one) => (
+              <li key={one.id} className="relative rounded-lg border bg-raised p-4 hover:border-line-strong">
+                <div className="flex items-center gap-2">
+                  <Link to="/board/$workspaceId" params={{ workspaceId: one.id }} className="min-w-0 flex-1 truncate font-semibold after:absolute after:inset-0" dir="auto">{one.name}</Link>
+                  <Badge>{one.role}</Badge>
+                </div>
+                {one.description && <p className="mt-1 line-clamp-2 text-sm text-soft" dir="auto">{one.description}</p>}
+                <p className="mt-2 text-xs text-soft">{one.issue_prefix} · {one.member_count} {one.member_count === 1 ? 'member' : 'members'} · {one.agent_count} {one.agent_count === 1 ? 'agent' : 'agents'}</p>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Loaded>
+      <More pages={pages} />
+      {making && <NewWorkspace close={() => setMaking(false)} />}
+    </Page>
+  );
+}
+
+function NewWorkspace({ close }: { close: () => void }) {
+  const navigate = useNavigate();
+  const [name, setName] = useState('');
+  const [description, setDescription] = useState('');
+  const [prefix, setPrefix] = useState('');
+  const [attempts, setAttempts] = useState(2);
+  const [onComment, setOnComment] = useState(true);
+  const make = useAction(() => api().createProdWorkspace({
+    name: name.trim(), description: description.trim(), settings: { max_attempts: attempts, run_on_comment: onComment },
+    ...(prefix.trim() ? { issue_prefix: prefix.trim().toUpperCase() } : {}),
+  }), { refresh: [['board', 'workspaces']] });
+  const submit = async () => {
+    const made = await make.mutateAsync();
+    await navigate({ to: '/board/$workspaceId', params: { workspaceId: made.id } });
+  };
+  return (
+    <FormDialog open onOpenChange={close} title="New workspace" confirm="Create" submit={submit}>
+      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
+      <Field label="Description">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} maxLength={1000} className="min-h-14" dir="auto" />}</Field>
+      <Field label="Prefix of issues" hint="As WEB for WEB-1; empty: made of the name.">
+        {(ids) => <Input {...ids} value={prefix} onChange={(event) => setPrefix(event.target.value)} maxLength={10} pattern="[A-Za-z][A-Za-z0-9]*" />}
+      </Field>
+      <Field label="Attempts of a run" hint="After the last one the issue is blocked.">
+        {(ids) => <Input {...ids} type="number" min={1} max={5} required value={attempts} onChange={(event) => setAttempts(Math.trunc(event.target.valueAsNumber) || 1)} />}
+      </Field>
+      <Check label="A comment begins a run" hint="When a member comments on an issue whose agent is not at work." checked={onComment} onChange={(event) => setOnComment(event.target.checked)} />
+    </FormDialog>
+  );
+}
