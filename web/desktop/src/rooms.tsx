@@ -1,4 +1,4 @@
-import { CalendarClock, Inbox, SquareKanban } from 'lucide-react';
+import { CalendarClock, Inbox, SquareKanban, Workflow } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -26,4 +26,7 @@ export const rooms: Room[] = [
   { path: '/board', component: lazy(() => import('./rooms/board/workspaces')), nav: { label: 'Board', icon: SquareKanban, group: 'work' } },
   { path: '/board/$workspaceId', component: lazy(() => import('./rooms/board/board')) },
   { path: '/board/$workspaceId/$issueId', component: lazy(() => import('./rooms/board/issue')) },
+  { path: '/dags', component: lazy(() => import('./rooms/dags/dags')), nav: { label: 'DAGs', icon: Workflow, group: 'work' } },
+  { path: '/dags/$dagId', component: lazy(() => import('./rooms/dags/dag')) },
+  { path: '/dags/$dagId/runs/$runId', component: lazy(() => import('./rooms/dags/run')) },
 ];
