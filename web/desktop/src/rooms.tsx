@@ -1,4 +1,4 @@
-import { CalendarClock, Inbox, SquareKanban, Workflow } from 'lucide-react';
+import { Bot, CalendarClock, Inbox, SquareKanban, Workflow } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -29,4 +29,5 @@ export const rooms: Room[] = [
   { path: '/dags', component: lazy(() => import('./rooms/dags/dags')), nav: { label: 'DAGs', icon: Workflow, group: 'work' } },
   { path: '/dags/$dagId', component: lazy(() => import('./rooms/dags/dag')) },
   { path: '/dags/$dagId/runs/$runId', component: lazy(() => import('./rooms/dags/run')) },
+  { path: '/agents', component: lazy(() => import('./rooms/agents/agents')), nav: { label: 'Agents', icon: Bot, group: 'work' } },
 ];
