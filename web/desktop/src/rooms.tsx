@@ -1,4 +1,4 @@
-import { Bot, CalendarClock, Inbox, SquareKanban, Workflow } from 'lucide-react';
+import { Bot, CalendarClock, Inbox, SquareKanban, Webhook, Workflow } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -30,4 +30,6 @@ export const rooms: Room[] = [
   { path: '/dags/$dagId', component: lazy(() => import('./rooms/dags/dag')) },
   { path: '/dags/$dagId/runs/$runId', component: lazy(() => import('./rooms/dags/run')) },
   { path: '/agents', component: lazy(() => import('./rooms/agents/agents')), nav: { label: 'Agents', icon: Bot, group: 'work' } },
+  { path: '/webhooks', component: lazy(() => import('./rooms/webhooks/webhooks')), nav: { label: 'Webhooks', icon: Webhook, group: 'work' } },
+  { path: '/webhooks/$webhookId', component: lazy(() => import('./rooms/webhooks/webhook')) },
 ];
