@@ -1,0 +1,354 @@
+// The rooms of the desktop for unattended work (docs/desktop.md) in Debian's Chromium, as
+// a person uses them, against a real service with the scripted model.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, describe, test } from 'node:test';
+import { program } from './lib/browser.mjs';
+import { Desktop } from './lib/desktop.mjs';
+import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+
+const chromium = program();
+const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets it: there nothing is left out
+const colour = call('AskUserQuestion', { questions: [{ question: 'Which colour?', options: [{ label: 'Red' }, { label: 'Blue' }] }] });
+let fixture;
+let desktop;
+let receiver;
+let hooks = 0;
+
+describe('desktop, unattended work', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+  before(async () => {
+    assert.ok(chromium, 'Chromium is missing');
+    receiver = createServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(hooks++ === 0 ? 410 : 200).end('noted'));
+    });
+    await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+    fixture = await Fixture.start({ WEBHOOK_ALLOW: `127.0.0.1:${receiver.address().port}` });
+    desktop = await Desktop.start(fixture, chromium);
+  });
+  after(async () => {
+    await desktop?.close();
+    await fixture?.close();
+    receiver?.closeAllConnections();
+    receiver?.close();
+  });
+
+  const menu = async (page, of, item) => {
+    await page.getByRole('button', { name: of, exact: true }).click();
+    await page.getByRole('menuitem', { name: item, exact: true }).click();
+  };
+
+  test('the inbox: empty, a question and a permission, answered in place', async () => {
+    const page = await desktop.open('/inbox');
+    await page.getByText('Nothing waits for you').waitFor();
+    await desktop.clean(page, 'empty inbox');
+    const { session_id: asks } = await fixture.rest.post('/api/sessions', { intent: 'Paint the fence' });
+    await fixture.rest.post(`/api/sessions/${asks}/chat`, { message: steps({ calls: [colour] }, { text: 'painted' }) });
+    const { session_id: wants } = await fixture.rest.post('/api/sessions', {
+      intent: 'Clean up', session_setup: { permissions: [{ tool: 'Bash', pattern: '*', decision: 'ask' }] },
+    });
+    await fixture.rest.post(`/api/sessions/${wants}/chat`, { message: steps(bash('echo allowed'), { text: 'cleaned' }) });
+
+    // Both appear by themselves, and the sidebar counts them.
+    const list = page.getByRole('list', { name: 'Open questions' });
+    await list.getByRole('link', { name: 'Clean up' }).waitFor();
+    await list.getByRole('link', { name: 'Paint the fence' }).waitFor();
+    await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Inbox 2 open questions' }).waitFor();
+    await desktop.clean(page, 'inbox');
+    const question = page.getByRole('form', { name: 'Question' });
+    await question.getByLabel('Blue').check();
+    await question.getByRole('button', { name: 'Answer' }).click();
+    await list.getByRole('link', { name: 'Paint the fence' }).waitFor({ state: 'detached' });
+    const permission = page.getByRole('form', { name: 'Permission' });
+    await permission.getByRole('radio').first().check();
+    await permission.getByRole('button', { name: 'Decide' }).click();
+    await page.getByText('Nothing waits for you').waitFor();
+    await eventually('both chats have ended', async () => (await Promise.all([asks, wants].map((id) => fixture.rest.detail(id)))).every((one) => one.status === 'completed'));
+    assert.match(JSON.stringify(await fixture.rest.messages(asks)), /Blue/);
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('a schedule is made, run, changed and deleted', async () => {
+    const page = await desktop.open('/schedules');
+    await page.getByText('Nothing is scheduled').waitFor();
+    await page.getByRole('link', { name: 'New schedule' }).first().click();
+    await page.getByLabel('Title').fill('Morning report');
+    await page.getByLabel('Prompt').fill(steps(bash('mkdir -p report; echo Total > report/today.md'), { text: 'The report is written.' }));
+    await page.getByLabel('Repeats').selectOption('weekly');
+    await page.getByLabel('At', { exact: true }).fill('07:30');
+    await page.getByRole('group', { name: 'Days' }).getByText('Fri').click();
+    await page.getByLabel('Time zone').selectOption('Europe/Berlin');
+    await page.getByText('At 07:30, on Monday to Thursday').waitFor();
+    assert.equal(await page.getByRole('list', { name: 'Next runs' }).getByRole('listitem').count(), 5);
+    await page.getByLabel('Repeats').selectOption('expression');
+    await page.getByLabel('Expression').fill('61 * * * *');
+    await page.getByRole('alert').getByText(/minute/).waitFor();
+    desktop.faults.splice(0).forEach((fault) => assert.match(fault, /422/)); // the browser itself reports it
+    await page.getByLabel('Expression').fill('30 7 * * 1-4');
+    await page.getByText('At 07:30, on Monday to Thursday').waitFor();
+    await page.getByText('Outcome contract').click();
+    await page.getByLabel('Files').fill('report/*.md');
+    await page.getByLabel('Commands').fill('grep -q Total report/today.md\ntest -e missing');
+    await page.getByText('When a run is late').click();
+    await page.getByLabel('While an earlier run is not over').selectOption('buffer_one');
+    await desktop.clean(page, 'new schedule');
+    await page.getByRole('button', { name: 'Create' }).click();
+
+    // The run misses one thing of its contract, and says which.
+    await page.getByRole('button', { name: 'Run now' }).click();
+    const runs = page.getByRole('region', { name: 'Runs' });
+    await runs.getByText('failed', { exact: true }).waitFor();
+    await runs.getByRole('button', { name: 'Checks 2/3' }).click();
+    await runs.getByText(/test -e missing/).last().waitFor();
+    await desktop.clean(page, 'schedule');
+    await page.getByRole('link', { name: 'Edit' }).click();
+    await page.getByLabel('Commands').fill('grep -q Total report/today.md');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('button', { name: 'Run now' }).click();
+    await runs.getByText('completed', { exact: true }).waitFor();
+    await runs.getByText('run now').first().waitFor();
+    assert.equal(await runs.getByRole('link', { name: 'Session' }).count(), 2);
+    const task = new URL(page.url()).pathname.split('/')[2];
+    const saved = await fixture.rest.get(`/api/scheduled-tasks/${task}`);
+    assert.deepEqual([saved.cron, saved.timezone, saved.overlap, saved.files], ['30 7 * * 1-4', 'Europe/Berlin', 'buffer_one', ['report/*.md']]);
+
+    await page.getByRole('button', { name: 'Disable' }).click();
+    await page.getByText(/disabled: due never/).waitFor();
+    await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Schedules' }).click();
+    await page.getByRole('switch', { name: 'Morning report is enabled' }).check();
+    await desktop.clean(page, 'schedules');
+    await page.getByRole('link', { name: 'Morning report' }).click();
+    await page.getByRole('button', { name: 'Delete the schedule' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('Nothing is scheduled').waitFor();
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('an agent is made; sessions begin with it, and instances of it', async () => {
+    const page = await desktop.open('/agents');
+    await page.getByText('There is no agent yet').waitFor();
+    await page.getByRole('button', { name: 'New agent' }).first().click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name').fill('Builder');
+    await dialog.getByLabel('Solution and role').selectOption({ label: 'Engineer' }).catch(() => dialog.getByLabel('Solution and role').selectOption({ index: 1 }));
+    await dialog.getByLabel('Instructions').fill('Answer in one word.');
+    await desktop.clean(page, 'new agent');
+    await dialog.getByRole('button', { name: 'Create' }).click();
+    await menu(page, 'Actions of Builder', 'Make an instance');
+    await page.getByText('The instance was made.').waitFor();
+    await menu(page, 'Actions of Builder', 'Edit');
+    await page.getByRole('dialog').getByLabel('Instructions').fill('Answer in two words.');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The agent was saved.').waitFor();
+    await desktop.clean(page, 'agents');
+
+    await page.getByRole('tab', { name: 'Instances' }).click();
+    await page.getByRole('button', { name: 'New instance' }).first().click();
+    await dialog.getByLabel('Name').fill('Plain worker');
+    await dialog.getByLabel('Variables').fill('TOKEN=x=y');
+    await dialog.getByRole('button', { name: 'Create' }).click();
+    await page.getByText('1 variables').waitFor();
+    await menu(page, 'Actions of Plain worker', 'Archive');
+    await page.getByText('Plain worker').waitFor({ state: 'detached' });
+    await page.getByLabel('Show archived ones').check();
+    await page.getByText('archived', { exact: true }).waitFor();
+    await desktop.clean(page, 'instances');
+    await page.getByRole('tab', { name: 'Runtimes' }).click();
+    await page.getByText('online', { exact: true }).waitFor();
+    await desktop.clean(page, 'runtimes');
+
+    await page.getByRole('tab', { name: 'Agents' }).click();
+    await page.getByRole('button', { name: 'Begin a session' }).click();
+    await page.getByRole('textbox', { name: 'Message' }).waitFor();
+    const id = new URL(page.url()).pathname.split('/')[2];
+    assert.ok((await fixture.rest.detail(id)).session_setup.agent.record_id);
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('an issue is made, moved, assigned to an agent, answered and done again', async () => {
+    const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Painter', runtime_id: 'builtin' })).instance_id;
+    const page = await desktop.open('/board');
+    await page.getByText('There is no workspace yet').waitFor();
+    await page.getByRole('button', { name: 'New workspace' }).first().click();
+    await page.getByRole('dialog').getByLabel('Name').fill('Website');
+    await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+    const column = (name) => page.getByRole('region', { name, exact: true });
+    for (const title of ['First', 'Second']) {
+      await page.getByRole('button', { name: 'New issue', exact: true }).click();
+      await page.getByRole('dialog').getByLabel('Title').fill(title);
+      await page.getByRole('dialog').getByLabel('Labels').fill('ui, search');
+      await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+      await column('To do').getByRole('link', { name: title }).waitFor();
+    }
+    const workspace = new URL(page.url()).pathname.split('/')[2];
+    const issues = async () => (await fixture.rest.get(`/api/prod_workspaces/${workspace}/issues`)).items;
+    const at = (title, status) => eventually(`${title} is ${status}`, async () => (await issues()).find((one) => one.title === title && one.status === status));
+    await desktop.clean(page, 'board');
+
+    // By the pointer, by the keyboard, by the menu.
+    await column('To do').getByRole('link', { name: 'First' }).dragTo(column('Done'));
+    await column('Done').getByRole('link', { name: 'First' }).waitFor();
+    await at('First', 'done');
+    await column('To do').getByRole('link', { name: 'Second' }).focus();
+    await page.keyboard.press('Space');
+    await page.keyboard.press('ArrowLeft');
+    await column('Backlog').getByRole('link', { name: 'Second' }).waitFor();
+    await page.keyboard.press('Escape');
+    await column('To do').getByRole('link', { name: 'Second' }).focus();
+    await page.keyboard.press('Space');
+    await page.keyboard.press('ArrowRight');
+    await column('In progress').getByRole('link', { name: 'Second' }).waitFor();
+    await page.keyboard.press('Space');
+    await at('Second', 'in_progress');
+    await menu(page, `Move ${(await at('First', 'done')).identifier}`, 'To To do');
+    await at('First', 'todo');
+
+    // The agent asks, and is answered.
+    await column('To do').getByRole('link', { name: 'First' }).click();
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByRole('dialog').getByLabel('Description').fill(steps({ calls: [colour] }, { text: 'The fence is painted.' }));
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByLabel('Assigned to').selectOption(`agent:${agent}`);
+    await page.getByRole('dialog').getByLabel('Note').fill('Use the big brush.');
+    await page.getByRole('dialog').getByRole('button', { name: 'Assign' }).click();
+    const form = page.getByRole('form', { name: 'Question' });
+    await form.getByLabel('Red').check();
+    await desktop.clean(page, 'issue that waits');
+    await form.getByRole('button', { name: 'Answer' }).click();
+    await page.getByText('The fence is painted.', { exact: true }).last().waitFor();
+    await at('First', 'in_review');
+    await page.getByText('moved it from In progress to In review').waitFor();
+    await page.getByRole('region', { name: 'Usage' }).waitFor();
+
+    // A comment begins another run; one that hangs is stopped, and begun again.
+    await page.getByLabel('Comment').fill(order({ steps: [{ text: 'held back', hold: true }] }));
+    await page.getByRole('button', { name: 'Comment' }).click();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    const runs = page.getByRole('region', { name: 'Runs' });
+    await runs.getByText('cancelled', { exact: true }).waitFor();
+    await runs.getByRole('button', { name: 'Retry' }).click();
+    await page.getByRole('dialog').getByLabel('Note to the agent').fill(steps({ text: 'Painted again.' }));
+    await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+    await page.getByText('Painted again.', { exact: true }).last().waitFor();
+    await page.getByLabel('Priority').selectOption('high');
+    await page.getByText('set the priority from none to high').waitFor();
+    await desktop.clean(page, 'issue');
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('a DAG is drawn, validated, published, run, answered and retried', async () => {
+    const page = await desktop.open('/dags');
+    await page.getByText('There is no DAG yet').waitFor();
+    await page.getByRole('button', { name: 'New DAG' }).first().click();
+    await page.getByRole('dialog').getByLabel('Name').fill('Reports');
+    await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('button', { name: 'Begin with an example' }).click();
+    await page.getByLabel('Prompt').fill('');
+    await page.getByRole('list', { name: 'Findings' }).getByText(/prompt/).waitFor();
+    await page.getByRole('group', { name: 'Agent work' }).getByText('1', { exact: true }).waitFor(); // at its node
+    await desktop.clean(page, 'DAG with an error');
+    await page.getByLabel('Prompt').fill(`On {{input.topic}} ${steps({ text: 'A note on fences.' })}`);
+    await page.getByRole('button', { name: 'Close the node' }).click();
+    await page.getByText('The DAG is valid.').waitFor();
+
+    // Another node, whose tool fails at first, before the end.
+    await page.getByRole('region', { name: 'Nodes' }).getByRole('button', { name: 'ask' }).click();
+    await page.getByRole('button', { name: 'Remove the edge to end' }).click();
+    await page.getByRole('button', { name: 'Node', exact: true }).click();
+    await page.getByRole('menuitem', { name: 'Tool' }).click();
+    await page.getByLabel('Tool', { exact: true }).fill('Bash');
+    await page.getByLabel('Arguments').fill('{"command": "exit 3"}');
+    await page.getByLabel('Node to lead to').selectOption('end');
+    await page.getByRole('button', { name: 'Edge', exact: true }).click();
+    await page.getByRole('button', { name: 'Close the node' }).click();
+    await page.getByText('The DAG is valid.').waitFor();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Version 2 was saved.').waitFor();
+    await page.getByRole('button', { name: 'Publish' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Publish' }).click();
+    await page.getByText('Version 2 is published.').waitFor();
+    await desktop.clean(page, 'DAG');
+
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    await page.getByRole('dialog').getByLabel('topic').fill('fences');
+    await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+    const form = page.getByRole('form', { name: 'Question' });
+    await form.getByLabel('yes').check();
+    await desktop.clean(page, 'run that waits');
+    await form.getByRole('button', { name: 'Answer' }).click();
+    await page.getByRole('status').getByText('failed', { exact: true }).waitFor();
+    const nodes = page.getByRole('region', { name: 'Nodes' });
+    await nodes.getByRole('button', { name: /^work/ }).click();
+    await page.getByRole('region', { name: 'Output' }).getByText('A note on fences.').waitFor();
+    await page.getByRole('link', { name: 'Open the session' }).waitFor();
+    await page.getByRole('button', { name: 'Close the node' }).click();
+    await nodes.getByRole('button', { name: /^tool/ }).click();
+    await page.getByRole('alert').getByText(/tool_failed/).waitFor();
+    await desktop.clean(page, 'run that failed');
+    await page.getByRole('button', { name: 'Retry from here' }).click();
+    await page.getByText('The run begins again.').waitFor();
+    await page.getByRole('button', { name: 'Close the node' }).click();
+    await nodes.getByRole('button', { name: /^work.*reused/ }).waitFor();
+    await page.getByRole('status').getByText('failed', { exact: true }).waitFor();
+
+    // Back to the empty version, and what would change.
+    await page.getByRole('link', { name: 'Reports' }).first().click();
+    await page.getByRole('tab', { name: 'Runs' }).click();
+    await page.getByText(/version 2, retried 1 times/).waitFor();
+    await desktop.clean(page, 'runs of a DAG');
+    await page.getByRole('tab', { name: 'Versions' }).click();
+    await menu(page, 'Actions of version 1', 'Compare with the newest');
+    await page.getByRole('dialog').getByText('node added').first().waitFor();
+    await desktop.clean(page, 'versions compared');
+    await page.keyboard.press('Escape');
+    await menu(page, 'Actions of version 1', 'Go back to this version');
+    await page.getByText('Version 3 has the content of version 1.').waitFor();
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('a webhook is made; what was sent is shown and sent again', async () => {
+    const page = await desktop.open('/webhooks');
+    await page.getByText('There is no webhook').waitFor();
+    await page.getByRole('button', { name: 'New webhook' }).first().click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Address').fill(`http://127.0.0.1:${receiver.address().port}/hook`);
+    await dialog.getByLabel('Description').fill('Receiver');
+    await dialog.getByLabel('All events').uncheck();
+    await dialog.getByLabel('chat.completed').check();
+    await desktop.clean(page, 'new webhook');
+    await dialog.getByRole('button', { name: 'Create' }).click();
+    await dialog.getByText(/^whsec_/).waitFor();
+    await page.keyboard.press('Escape');
+
+    // Its receiver answers 410, so that it is disabled; then it takes what is sent.
+    const { session_id: id } = await fixture.rest.post('/api/sessions');
+    await fixture.rest.post(`/api/sessions/${id}/chat`, { message: steps({ text: 'done' }) });
+    await page.getByRole('link', { name: 'Receiver' }).click();
+    await page.getByRole('alert').getByText(/Disabled/).waitFor();
+    await page.getByRole('button', { name: 'Enable' }).click();
+    await page.getByRole('alert').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Send again' }).click();
+    await page.getByText('delivered', { exact: true }).last().waitFor();
+    await page.getByRole('button', { name: /chat\.completed/ }).click();
+    await page.getByLabel('Answer to attempt 2').getByText('noted').waitFor();
+    await page.getByLabel('Request').getByText(/chat\.completed/).waitFor();
+    await page.getByLabel('Status').selectOption('failed');
+    await page.getByText('Nothing fits').waitFor();
+    await page.getByLabel('Status').selectOption('');
+    await desktop.clean(page, 'webhook');
+    await menu(page, 'Actions of the webhook', 'New secret');
+    await dialog.getByRole('button', { name: 'Make a new secret' }).click();
+    await page.getByText(/^whsec_/).waitFor();
+    await page.keyboard.press('Escape');
+    await menu(page, 'Actions of the webhook', 'Delete');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('There is no webhook').waitFor();
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+});

@@ -1,0 +1,162 @@
+import type { Schemas } from '@everloop/sdk';
+import { describe, expect, test } from 'vitest';
+import { bodyOf as answerBody, questionOf } from '../src/lib/inbox';
+import { activityText } from '../src/rooms/board/issue';
+import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
+import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
+import { cronOf, inZone, planOf, turnedInto, zones } from '../src/rooms/schedules/cron';
+import { outcomeOf, reasonOf } from '../src/rooms/schedules/words';
+import { eventsText } from '../src/rooms/webhooks/events';
+import { linesOf, objectOf, secondsText, usageText } from '../src/rooms/unattended/pieces';
+
+describe('cron', () => {
+  test('plain expressions are plans, and plans are the same expressions', () => {
+    for (const text of ['* * * * *', '*/15 * * * *', '20 * * * *', '30 9 * * *', '0 9 * * 1-5', '0 9 * * 1,3,5', '5 23 31 * *']) {
+      const plan = planOf(text);
+      expect(plan.kind, text).not.toBe('expression');
+      expect(cronOf(plan)).toBe(text);
+    }
+  });
+  test('names, short forms and Sunday as 0 mean the same', () => {
+    expect(planOf('0 7 * * MON-FRI')).toEqual({ kind: 'weekly', days: [1, 2, 3, 4, 5], hour: 7, minute: 0 });
+    expect(planOf('@daily')).toEqual({ kind: 'daily', hour: 0, minute: 0 });
+    expect(planOf('0 0 * * 0')).toEqual({ kind: 'weekly', days: [7], hour: 0, minute: 0 });
+    expect(cronOf(planOf('0 0 * * sun,sat'))).toBe('0 0 * * 6,7');
+  });
+  test('what has no plain form stays as it is', () => {
+    for (const text of ['*/7 * * * *', '0 9 1 * 1', '0 9 * 1 *', '0 9-17 * * *', '60 * * * *', '0 24 * * *', '0 9 0 * *', '0 9 * * 5-1', '0 9 * * 1-2-3', 'nonsense', '@yearly', '']) {
+      expect(planOf(text)).toEqual({ kind: 'expression', text });
+    }
+  });
+  test('another kind keeps the time', () => {
+    const daily = planOf('45 6 * * *');
+    expect(cronOf(turnedInto(daily, 'weekly'))).toBe('45 6 * * 1-5');
+    expect(cronOf(turnedInto(daily, 'monthly'))).toBe('45 6 1 * *');
+    expect(turnedInto(daily, 'expression')).toEqual({ kind: 'expression', text: '45 6 * * *' });
+  });
+  test('times are shown in the zone of the schedule', () => {
+    expect(inZone('2030-01-01T23:30:00Z', 'Asia/Tokyo')).toMatch(/8:30/);
+    expect(inZone('2030-01-01T23:30:00Z', 'No/Where')).toBe('2030-01-01T23:30:00.000Z');
+    expect(zones('Europe/Berlin').filter((one) => one === 'Europe/Berlin')).toHaveLength(1);
+  });
+});
+
+describe('runs of schedules', () => {
+  const run = (part: Partial<Schemas['ScheduledRun']>) => ({ outcome: 'fired', reason_code: null, error: null, ...part }) as Schemas['ScheduledRun'];
+  test('outcome and reason are words', () => {
+    expect([outcomeOf(run({})), outcomeOf(run({ reason_code: 'run_now' })), outcomeOf(run({ outcome: 'coalesced' }))]).toEqual(['fired', 'run now', 'coalesced']);
+    expect(reasonOf(run({ outcome: 'skipped', reason_code: 'previous_run_active' }))).toBe('an earlier run was not over');
+    expect(reasonOf(run({ reason_code: 'max_steps' }))).toBe('max steps');
+    expect(reasonOf(run({ reason_code: 'outcome_not_met', error: 'file "a": no file matches' }))).toBe('file "a": no file matches');
+  });
+});
+
+describe('inbox', () => {
+  test('answers are in the form of the interface', () => {
+    expect(answerBody([1, [0, 2], 'other'])).toEqual({ selections: { 0: [1], 1: [0, 2] }, custom: { 2: 'other' } });
+  });
+  test('an item is a question of the chat; a permission is shown as one', () => {
+    const item = { kind: 'permission', question_id: 'q', tool_call_id: 't', chat_id: 'c', questions: [{ question: 'May I?' }], asked_at: '', expires_at: null, default_policy: null } as unknown as Schemas['InboxItem'];
+    expect(questionOf(item)).toMatchObject({ question_id: 'q', questions: [{ question: 'May I?' }], permission_for: true });
+    expect(questionOf({ ...item, kind: 'question', questions: null })).toMatchObject({ questions: [] });
+    expect(questionOf({ ...item, kind: 'question' }).permission_for).toBeUndefined();
+  });
+});
+
+describe('board', () => {
+  const issue = (id: string, status: Issue['status'], position: number) => ({ id, status, position, identifier: id }) as Issue;
+  const columns = columnsOf([
+    { key: { id: 'todo' }, items: [issue('a', 'todo', 1), issue('b', 'todo', 2), issue('c', 'todo', 3)] }, { key: { id: 'done' }, items: [issue('d', 'done', 9)] }, { key: { id: 'other' }, items: [] },
+  ]);
+  const b = issue('b', 'todo', 2);
+  test('an issue is put between its new neighbours', () => {
+    const next = moved(columns, b, { status: 'done', index: 1 });
+    expect(next.todo.map((one) => one.id)).toEqual(['a', 'c']);
+    expect(next.done.map((one) => [one.id, one.status, one.position])).toEqual([['d', 'done', 9], ['b', 'done', 10]]);
+    expect(moved(columns, b, { status: 'todo', index: 2 }).todo.map((one) => one.id)).toEqual(['a', 'c', 'b']);
+    expect(placeOf(next, 'b')).toEqual({ status: 'done', index: 1 });
+    expect(placeOf(columns, 'none')).toBeUndefined();
+  });
+  test('positions are between the neighbours', () => {
+    expect([positionAt([], 0), positionAt(columns.todo, 0), positionAt(columns.todo, 1), positionAt(columns.todo, 3)]).toEqual([0, 0, 1.5, 4]);
+  });
+  test('arrow keys stop at the edges', () => {
+    expect(stepped(columns, 'b', { status: 'todo', index: 0 }, 'ArrowUp')).toEqual({ status: 'todo', index: 0 });
+    expect(stepped(columns, 'b', { status: 'todo', index: 2 }, 'ArrowDown')).toEqual({ status: 'todo', index: 2 });
+    expect(stepped(columns, 'b', { status: 'todo', index: 1 }, 'ArrowLeft')).toEqual({ status: 'backlog', index: 0 });
+    expect(stepped(columns, 'b', { status: 'cancelled', index: 0 }, 'ArrowRight')).toEqual({ status: 'cancelled', index: 0 });
+  });
+  test('changes are described in words', () => {
+    const entry = (action: string, from?: unknown, to?: unknown) => activityText({ action, details: { from, to } } as never, { identifier: 'WEB-1' }, (id) => (id === 'x' ? 'Builder' : undefined));
+    expect(entry('status_changed', 'todo', 'in_progress')).toBe('moved it from To do to In progress');
+    expect(entry('assignee_changed', null, 'agent:x')).toBe('assigned it to Builder');
+    expect(entry('assignee_changed', 'agent:x', null)).toBe('took the assignee away');
+    expect(entry('created')).toBe('created WEB-1');
+  });
+});
+
+describe('DAGs', () => {
+  const graph: Graph = {
+    nodes: [{ id: 's', type: 'start' }, { id: 'a', type: 'agent' }, { id: 'b', type: 'agent' }, { id: 'z', type: 'end' }],
+    edges: [{ id: '1', source: 's', target: 'a' }, { id: '2', source: 's', target: 'b' }, { id: '3', source: 'a', target: 'z' }, { id: '4', source: 'b', target: 'z' }],
+  };
+  test('nodes are in rows after those before them, and never at the same place', () => {
+    const places = layered(graph);
+    const y = (id: string) => places.get(id)?.y ?? NaN;
+    expect(y('s')).toBeLessThan(y('a'));
+    expect(y('a')).toBe(y('b'));
+    expect(y('b')).toBeLessThan(y('z'));
+    expect(new Set([...places.values()].map((at) => `${at.x} ${at.y}`)).size).toBe(4);
+  });
+  test('a cycle and edges that lead nowhere do no harm; a position of its own is kept', () => {
+    const places = layered({
+      nodes: [{ id: 'a', type: 'agent' }, { id: 'b', type: 'agent', position: { x: 7, y: 8 } }],
+      edges: [{ id: '1', source: 'a', target: 'b' }, { id: '2', source: 'b', target: 'a' }, { id: '3', source: 'a', target: 'gone' }, { id: '4', source: 'a', target: 'a' }],
+    });
+    expect(places.get('b')).toEqual({ x: 7, y: 8 });
+    expect(Number.isFinite(places.get('a')?.x)).toBe(true);
+  });
+  test('a new node has a free id and an edge from the chosen one', () => {
+    const once = added(graph, 'agent', 'a');
+    const twice = added(once.graph, 'agent');
+    expect([once.id, twice.id]).toEqual(['agent', 'agent_2']);
+    expect(once.graph.edges?.at(-1)).toEqual({ id: 'a-agent', source: 'a', target: 'agent' });
+    expect(added(graph, 'agent', 'z').graph.edges).toHaveLength(4);
+  });
+  test('edges follow a renamed node and go with a removed one', () => {
+    const renamed = replaced(graph, 'a', { id: 'draft', type: 'agent' });
+    expect(renamed.edges?.map((edge) => `${edge.source}>${edge.target}`)).toEqual(['s>draft', 's>b', 'draft>z', 'b>z']);
+    expect(removed(graph, 'a').edges?.map((edge) => edge.id)).toEqual(['2', '4']);
+  });
+  test('an edge is not made twice, nor to the node itself', () => {
+    expect(connected(graph, 's', 'a')).toBe(graph);
+    expect(connected(graph, 'a', 'a')).toBe(graph);
+    expect(connected(graph, 'a', 'b').edges).toHaveLength(5);
+  });
+  test('empty fields are left out of a node', () => {
+    expect(set({ id: 'a', name: 'x' }, 'name', '')).toEqual({ id: 'a' });
+    expect(set({ id: 'a' } as { id: string; name?: string }, 'name', 'y')).toEqual({ id: 'a', name: 'y' });
+  });
+  test('the inputs of a run are those of the schema and those that nodes refer to', () => {
+    expect(inputsOf({
+      nodes: [
+        { id: 's', type: 'start', output_schema: { required: ['topic'], properties: { topic: { type: 'string' }, count: { type: 'integer' } } } },
+        { id: 'a', type: 'agent', config: { prompt: 'On {{input.topic}} in {{ input.lang }}' } },
+      ],
+    })).toEqual({ topic: '', count: 0, lang: '' });
+  });
+});
+
+describe('pieces', () => {
+  test('JSON objects and nothing else', () => {
+    expect(objectOf(' ')).toEqual({ value: null });
+    expect(objectOf('{"a":1}')).toEqual({ value: { a: 1 } });
+    for (const text of ['[1]', '1', 'null', '{"a":']) expect(objectOf(text)).toHaveProperty('error');
+  });
+  test('lines, times, events and usage', () => {
+    expect(linesOf(' a \n\nb\n')).toEqual(['a', 'b']);
+    expect([secondsText(3600), secondsText(7200), secondsText(90), secondsText(86_400)]).toEqual(['1 hour', '2 hours', '90 seconds', '1 day']);
+    expect([eventsText(['*']), eventsText([]), eventsText(['a', 'b', 'c', 'd'])]).toEqual(['all events', 'only events of schedules that name it', 'a, b and 2 more']);
+    expect([usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 })]).toEqual(['', '1.2k in, 10 out, $0.50']);
+  });
+});
