@@ -34,6 +34,9 @@ type crashRefresh struct {
 	conn        *grpc.ClientConn
 	admin       adminservice.AdminServiceClient
 	logger      *slog.Logger
+
+	// first says that the row was never written: there is no crash to recover from.
+	first bool
 }
 
 const (
@@ -118,6 +121,10 @@ func (c *crashRefresh) follow(ctx context.Context) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('everloop_no_crash_since') IS NULL`).Scan(&c.first); err != nil {
+		return err
+	}
+
 	if _, err := conn.Exec(ctx, crashTable); err != nil {
 		return err
 	}
@@ -155,11 +162,13 @@ func (c *crashRefresh) once(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 
-	if runs > 0 {
+	if runs > 0 && !c.first {
 		c.logger.Warn("PostgreSQL was not shut down cleanly; the tasks of all open Temporal runs were scheduled again", "runs", runs)
 	}
 
-	_, err = conn.Exec(ctx, `UPDATE everloop_no_crash_since SET refreshed = true`)
+	if _, err = conn.Exec(ctx, `UPDATE everloop_no_crash_since SET refreshed = true`); err == nil {
+		c.first = false
+	}
 
 	return err
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -102,6 +104,63 @@ func TestTemporal_runsGoOnAfterACrashOfPostgres(t *testing.T) {
 	require.Positive(t, open, "the crash took nothing")
 	requireRefreshed(t, server)
 }
+
+// TestTemporal_warnsOfACrashOnly starts on a data directory without the row that a crash
+// takes away, with a run that is open: nothing was lost, and nothing is said. Once the row
+// is gone, something is.
+func TestTemporal_warnsOfACrashOnly(t *testing.T) {
+	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
+	defer stopPostgres(t, server)
+
+	said := &heardLog{}
+	dir := t.TempDir()
+	start := func() *Engines {
+		engines, err := Start(t.Context(), Config{Dir: dir, Logger: slog.New(said), Engines: []Engine{TemporalConfig{
+			Frontend:    Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"},
+			DatabaseURL: server.SuperuserURL("postgres"), ServiceKey: testServiceKey,
+		}}})
+		require.NoError(t, err)
+
+		return engines
+	}
+
+	engines := start()
+	requireRefreshed(t, server)
+
+	c := temporalClient(t, addresses{Temporal: Of[*Temporal](engines).Address()})
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "open", TaskQueue: taskQueue}, "short") // no worker takes it
+	require.NoError(t, err)
+	require.NoError(t, engines.Stop(t.Context()))
+
+	superuser := server.SuperuserURL(temporalDatabase)
+	execSQL(t, superuser, "DROP TABLE everloop_no_crash_since") // as in a new data directory
+
+	engines = start()
+	defer func() { require.NoError(t, engines.Stop(context.Background())) }()
+
+	requireRefreshed(t, server)
+	require.Zero(t, said.crashes.Load(), "a start was taken for a crash")
+
+	execSQL(t, superuser, "DELETE FROM everloop_no_crash_since") // as the recovery after a crash does
+	require.Eventually(t, func() bool { return said.crashes.Load() == 1 }, time.Minute, 10*time.Millisecond)
+}
+
+// heardLog counts warnings of crashes.
+type heardLog struct{ crashes atomic.Int64 }
+
+func (h *heardLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *heardLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && strings.Contains(r.Message, "not shut down cleanly") {
+		h.crashes.Add(1)
+	}
+
+	return nil
+}
+
+func (h *heardLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h *heardLog) WithGroup(string) slog.Handler { return h }
 
 // asked is a run that takes updates until it is cancelled.
 func asked(ctx workflow.Context) error {
