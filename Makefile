@@ -8,7 +8,7 @@ TOOL     := $(GO) tool -modfile=build/tools/go.mod
 DESKTOP  := web/desktop
 DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/build sdk/js/src -type f) \
 	$(addprefix $(DESKTOP)/,index.html vite.config.ts tsconfig.json package.json)
-LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
+LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run build test test-desktop test-quick test-compose bench lint format audit specified events sdk replay clean FORCE

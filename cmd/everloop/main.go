@@ -15,11 +15,8 @@ import (
 
 	"everloop/internal/app"
 	"everloop/internal/memlimit"
+	"everloop/internal/release"
 )
-
-// version is the release, by calendar: year and month, then a counter. The build
-// overwrites it with -ldflags "-X main.version=…".
-var version = "2611.0.0"
 
 // commands is the command line. A role is a struct of internal/app, whose fields are
 // flags and whose Run method ends when its context does.
@@ -40,6 +37,7 @@ type commands struct {
 	Deploy   app.Deploy   `cmd:"" help:"Show and choose the build of the workers that gets new runs."`
 	Engines  app.Engines  `cmd:"" help:"Run the embedded engines alone, for tests and development."`
 	Chat     chatCmd      `cmd:"" help:"Chat with a running service from the terminal."`
+	Check    app.Check    `cmd:"" help:"Request the health of every component of a deployment, in the order in which they start."`
 	Doctor   app.Doctor   `cmd:"" help:"Check the environment and suggest fixes."`
 	Openapi  app.OpenAPI  `cmd:"" help:"Print the OpenAPI 3.1 document of the REST interface."`
 	Version  versionCmd   `cmd:"" help:"Print the version."`
@@ -53,7 +51,6 @@ func main() {
 
 	context.AfterFunc(ctx, stop)
 
-	app.Version = version
 	_, unread := memlimit.Set()
 
 	var cli commands
@@ -97,6 +94,6 @@ type versionCmd struct{}
 
 // Run implements the command.
 func (versionCmd) Run() error {
-	_, err := fmt.Println(version)
+	_, err := fmt.Println(release.Version)
 	return err
 }

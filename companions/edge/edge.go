@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"everloop/internal/hosts"
+	"everloop/internal/release"
 )
 
 // Bounds of a listener.
@@ -76,6 +77,7 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 func (s Service) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
+		header.Set(release.Header, release.Version)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
 		header.Set("Referrer-Policy", "no-referrer")

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"everloop/internal/hosts"
+	"everloop/internal/release"
 )
 
 const (
@@ -276,6 +277,7 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", rand.Text())
+		w.Header().Set(release.Header, release.Version)
 
 		if !s.cfg.Hosts.Allows(r.Host) { // a page whose name was made to point at this machine
 			writeError(w, &apiError{

@@ -46,6 +46,7 @@ import (
 )
 
 // Ids of the models.
+	"everloop/internal/release"
 const (
 	DemoModel  = "everloop-demo"
 	EchoModel  = "everloop-demo-echo"
@@ -113,6 +114,8 @@ func (s *Service) checkHost(next http.Handler) http.Handler {
 				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
 				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
 			})
+		w.Header().Set(release.Header, release.Version)
+
 
 			return
 		}

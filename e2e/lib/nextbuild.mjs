@@ -23,8 +23,7 @@ export async function buildNext(dir) {
   const overlay = join(dir, 'overlay.json');
   writeFileSync(overlay, JSON.stringify({ Replace: { [source]: changed } }));
   const program = join(dir, 'everloop-next');
-  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', '-X main.version=9999.0.0', '-o', program, './cmd/everloop'], {
-    cwd: root,
-  });
+  const version = '-X everloop/internal/release.Version=9999.0.0';
+  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', version, '-o', program, './cmd/everloop'], { cwd: root });
   return program;
 }

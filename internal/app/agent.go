@@ -21,6 +21,7 @@ import (
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/clients"
 	"everloop/internal/lifecycle"
+	"everloop/internal/release"
 	"everloop/realtime"
 	"everloop/realtime/sio"
 	"everloop/service/compute"
@@ -141,7 +142,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
 		Auth: a.auth, Auditor: auditor, Hosts: s.allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
 		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.proxies(),
-		Version: api.Version{Version: Version, MinSDK: minSDK},
+		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},
 		Client:  s.clientConfig(),
 		Setup: api.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
@@ -185,17 +186,15 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	a.sockets.Mount(a.app)
 	a.beside = lifecycle.Layer{
 		lifecycle.Func("event hub", hub.Run), lifecycle.Func("recheck of connections", protocol.Run), lifecycle.Loop("edge jobs", jobs.Run),
+		b.companionVersions(),
 	}
 
 	return a, nil
 }
 
-// minSDK is the lowest protocol level that a client must speak.
-const minSDK = "2611.0.0"
-
 // newCompute builds the service of compute environments.
 func (b *backend) newCompute(toolServers mcp.Remote) (*compute.Service, error) {
-	return compute.New(compute.Config{Records: b.db, Tasks: b.tasks, ToolServers: toolServers, Version: Version})
+	return compute.New(compute.Config{Records: b.db, Tasks: b.tasks, ToolServers: toolServers, Version: release.Version})
 }
 
 // services are the server on a listener and what runs beside it.

@@ -9,6 +9,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/infra/temporal"
+	"everloop/internal/release"
 	"everloop/service/agents"
 	"everloop/worker"
 )
@@ -57,7 +58,7 @@ func (s runtimeSettings) check() error {
 // workerReport is what the worker of this process announces, without its load.
 func (s runtimeSettings) workerReport() domain.WorkerReport {
 	report := domain.WorkerReport{
-		ID: domain.NewID(), Version: Version, Slots: worker.MaxActivities,
+		ID: domain.NewID(), Version: release.Version, Slots: worker.MaxActivities,
 		Device: domain.RuntimeDevice{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0)},
 	}
 	if s.AgentRuntime != "" {

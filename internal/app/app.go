@@ -3,7 +3,3 @@
 // is a struct whose exported fields are its settings, with the names of flags and
 // environment variables as tags. It decides nothing else, and knows no command line.
 package app
-
-// Version is the release of the program, for what it reports about itself. The command
-// sets it before a role runs.
-var Version string

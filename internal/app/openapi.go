@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"everloop/api"
+	"everloop/internal/release"
 )
 
 // OpenAPI prints the OpenAPI document of the REST interface, the one that a running
@@ -12,7 +13,7 @@ type OpenAPI struct{}
 
 // Run implements the command.
 func (OpenAPI) Run() error {
-	document, err := api.Document(Version)
+	document, err := api.Document(release.Version)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
+	"everloop/internal/release"
 	"everloop/service/apps"
 	"everloop/service/chat"
 	"everloop/service/eventarchive"
@@ -83,7 +84,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	s.transfers, err = transfer.New(transfer.Config{
 		Records: b.db, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Known: b.known, Logger: b.logger,
-		Version: Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes,
+		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes,
 	})
 
 	return s, err

@@ -10,6 +10,7 @@ import (
 	"everloop/infra/mcp"
 	"everloop/infra/netguard"
 	"everloop/infra/toolbox"
+	"everloop/internal/release"
 )
 
 // mcpSettings say what tool servers may do.
@@ -56,7 +57,7 @@ func (b *backend) newToolServers(
 
 	manager := mcp.NewManager(mcp.Config{
 		Records: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
-		Environment: b.buckets, Profile: b.Profile, Version: Version, Logger: b.logger,
+		Environment: b.buckets, Profile: b.Profile, Version: release.Version, Logger: b.logger,
 	})
 	if err := manager.Listen(ctx, b.nats); err != nil {
 		manager.Close()

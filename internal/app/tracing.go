@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"everloop/infra/tracing"
+	"everloop/internal/release"
 )
 
 // tracingSettings say where traces go. OpenTelemetry's other variables, as
@@ -23,5 +24,5 @@ func (s tracingSettings) check() error {
 }
 
 func (s tracingSettings) tracing(logger *slog.Logger) tracing.Config {
-	return tracing.Config{Endpoint: s.OTLPEndpoint, Protocol: s.OTLPProtocol, Version: Version, Logger: logger}
+	return tracing.Config{Endpoint: s.OTLPEndpoint, Protocol: s.OTLPProtocol, Version: release.Version, Logger: logger}
 }

@@ -13,6 +13,7 @@ import (
 	"everloop/companions/gateway"
 	"everloop/infra/embedded"
 	"everloop/internal/lifecycle"
+	"everloop/internal/release"
 )
 
 // Up starts everything on one machine: the engines that no setting points
@@ -276,7 +277,7 @@ func (s *screen) ready(sum summary) {
 	fmt.Fprintf(
 		s.out,
 		"\nEverloop %s is ready (%.1f s)\n\n%s\n\n",
-		Version,
+		release.Version,
 		time.Since(sum.began).Seconds(),
 		strings.Join(sum.lines(), "\n"),
 	)

@@ -11,6 +11,7 @@ import (
 	"everloop/infra/metrics"
 	"everloop/infra/temporal"
 	"everloop/internal/buildid"
+	"everloop/internal/release"
 	"everloop/service/maintenance"
 )
 
@@ -29,7 +30,7 @@ var buildNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`)
 // complete checks the settings and names the build.
 func (s *versionSettings) complete() (err error) {
 	if s.BuildID == "" {
-		s.BuildID, err = buildid.Of(Version)
+		s.BuildID, err = buildid.Of(release.Version)
 		return err
 	}
 
