@@ -50,6 +50,7 @@ const (
 	BlockToolUse    BlockType = "tool_use"
 	BlockToolResult BlockType = "tool_result"
 	BlockImage      BlockType = "image"
+	BlockAudio      BlockType = "audio"
 	BlockFile       BlockType = "file"
 	BlockPlan       BlockType = "plan"
 	BlockError      BlockType = "error"
@@ -57,8 +58,8 @@ const (
 	BlockSystemNote BlockType = "system_note"
 )
 
-// Block is one piece of a turn, in the order it was said. An image block's
-// content is the path at which the API serves the picture.
+// Block is one piece of a turn, in the order it was said. The content of an image or
+// audio block is the path at which the API serves the picture or the recording.
 type Block struct {
 	Type        BlockType `json:"type" doc:"The type." example:"text"`
 	Content     string    `json:"content" doc:"The text." example:"What is in the repository?"`
@@ -169,12 +170,14 @@ type Turn struct {
 	Trigger              *string    `json:"trigger" doc:"What caused the summary."`
 }
 
-// ContentPart is one part of a client's message: text, or an image by URL
-// (a data URL with base64 content is allowed).
+// ContentPart is one part of a client's message: text, or an image or a recording by
+// URL (a data URL with base64 content is allowed). The text of a recording is its
+// transcript.
 type ContentPart struct {
-	Type     string    `json:"type"` // text or image_url
+	Type     string    `json:"type"` // text, image_url or audio_url
 	Text     string    `json:"text,omitempty"`
 	ImageURL *ImageURL `json:"image_url,omitempty"`
+	AudioURL *AudioURL `json:"audio_url,omitempty"`
 }
 
 // ImageURL is the address of an image part.
@@ -204,11 +207,11 @@ type Question struct {
 	Allows []PermissionRule `json:"-" db:"allows"`
 }
 
-// ObjectScheme marks an image of a message that is kept as an object: the rest
-// of the URL is the object's name.
+// ObjectScheme marks an image or a recording of a message that is kept as an object: the
+// rest of the URL is the object's name.
 const ObjectScheme = "object:"
 
-// AttachmentPath is where clients find an image of a message: the API's path
+// AttachmentPath is where clients find an image or a recording of a message: the API's path
 // for one that is kept as an object, else the address that the client gave.
 func AttachmentPath(sessionID, url string) string {
 	if name, kept := strings.CutPrefix(url, ObjectScheme); kept {

@@ -25,6 +25,14 @@ var modelList = []modelInfo{
 	info(DemoModel, "Everloop demo (scripted, not a real model)", 128_000),
 	info(EchoModel, "Everloop demo: echo (answers with the request it received)", 128_000),
 	info(SmallModel, "Everloop demo: small context (scripted, 8,000 tokens)", 8_000),
+	speechModel(),
+}
+
+func speechModel() modelInfo {
+	m := info(SpeechModel, "Everloop demo: speech (scripted transcripts)", 4_000)
+	m.Modalities = []string{"audio"}
+
+	return m
 }
 
 func findModel(id string) (modelInfo, *apiError) {

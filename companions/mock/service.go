@@ -29,7 +29,10 @@
 // everloop-demo is the demonstration. everloop-demo-echo always answers with
 // the request it received. everloop-demo-small is the demonstration with a
 // context window of 8,000 tokens, beyond which it refuses as real servers do.
-// All of them follow scripts.
+// All of them follow scripts. everloop-demo-speech transcribes recordings: POST
+// /v1/audio/transcriptions gives the text that the samples of a WAV file spell, or says
+// how long the recording is. A script in that text orders faults: the first step's
+// status, fail_times, first_delay_ms and hold.
 package mock
 
 import (
@@ -43,14 +46,16 @@ import (
 	"time"
 
 	"everloop/internal/hosts"
+	"everloop/internal/release"
 )
 
 // Ids of the models.
-	"everloop/internal/release"
 const (
 	DemoModel  = "everloop-demo"
 	EchoModel  = "everloop-demo-echo"
 	SmallModel = "everloop-demo-small"
+
+	SpeechModel = "everloop-demo-speech"
 )
 
 // DefaultPace is the pause between two words that reads like a real model.
@@ -109,13 +114,13 @@ func (s *Service) Handler() http.Handler { return s.checkHost(s.mux) }
 // checkHost rejects pages whose name was made to point at this machine.
 func (s *Service) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(release.Header, release.Version)
+
 		if !s.cfg.Hosts.Allows(r.Host) {
 			writeError(w, &apiError{
 				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
 				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
 			})
-		w.Header().Set(release.Header, release.Version)
-
 
 			return
 		}
@@ -177,6 +182,7 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("GET /v1/models", serveModels)
 	s.mux.HandleFunc("GET /v1/models/{id}", serveModel)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.transcribe)
 	s.mux.HandleFunc("GET /search", serveSearch)
 	s.mux.HandleFunc("GET /pages/{page}", serveWebPage)
 	s.mux.HandleFunc("GET /w/api.php", serveWiki)

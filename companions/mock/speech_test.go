@@ -1,0 +1,97 @@
+package mock_test
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/companions/mock"
+	"everloop/domain"
+	"everloop/infra/model"
+)
+
+// wav is a recording of 8,000 bytes a second with these samples.
+func wav(samples string) domain.Recording {
+	data := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data" +
+		string(binary.LittleEndian.AppendUint32(nil, uint32(len(samples)))) + samples
+	format, _ := domain.FindAudioFormat([]byte(data))
+
+	return domain.Recording{Data: []byte(data), Format: format}
+}
+
+func speech(b *bed, timeout time.Duration) *model.Speech {
+	return model.NewSpeech(model.SpeechConfig{
+		Client: b.client, Model: mock.SpeechModel, Timeout: timeout, MaxBytes: 1 << 20, AtOnce: 2,
+	})
+}
+
+func TestTranscribe(t *testing.T) {
+	t.Parallel()
+
+	b := start(t, mock.Config{})
+	s := speech(b, time.Minute)
+
+	heard, err := s.Transcribe(t.Context(), wav("what is the weather"))
+	require.NoError(t, err)
+	require.Equal(t, "what is the weather", heard.Text)
+	require.Equal(t, mock.SpeechModel, heard.Model)
+	require.EqualValues(t, 4, heard.Usage.OutputTokens)
+	require.Positive(t, heard.Usage.InputTokens)
+
+	heard, err = s.Transcribe(t.Context(), wav(strings.Repeat("\x00\x80", 4000)))
+	require.NoError(t, err)
+	require.Contains(t, heard.Text, "a scripted transcript, not speech: a recording of 8044 bytes")
+	require.InEpsilon(t, 1.0, heard.DurationSeconds, 0.001)
+
+	again, err := s.Transcribe(t.Context(), wav(strings.Repeat("\x00\x80", 4000)))
+	require.NoError(t, err)
+	require.Equal(t, heard, again)
+
+	// A file that is cut within its header is no reason to fail.
+	rec := wav("x")
+	rec.Data = rec.Data[:30]
+	_, err = s.Transcribe(t.Context(), rec)
+	require.NoError(t, err)
+}
+
+func TestTranscribe_faults(t *testing.T) {
+	t.Parallel()
+
+	b := start(t, mock.Config{})
+	s := speech(b, time.Minute)
+
+	order := func(step string) domain.Recording { return wav("[[script]]{\"steps\":[" + step + "]}[[/script]]") }
+	fault := func(rec domain.Recording) *domain.ModelError {
+		_, err := s.Transcribe(t.Context(), rec)
+
+		var found *domain.ModelError
+
+		require.ErrorAs(t, err, &found)
+
+		return found
+	}
+
+	require.Equal(t, domain.FaultRefused, fault(order(`{"status":400}`)).Fault)
+
+	limited := fault(order(`{"status":429,"retry_after":7}`))
+	require.Equal(t, domain.FaultRateLimited, limited.Fault)
+	require.Equal(t, 7*time.Second, limited.RetryAfter)
+
+	twice := order(`{"text":"third time","fail_times":2}`)
+	require.Equal(t, domain.FaultTransient, fault(twice).Fault)
+	require.Equal(t, 503, fault(twice).Status)
+
+	heard, err := s.Transcribe(t.Context(), twice)
+	require.NoError(t, err)
+	require.Equal(t, "third time", heard.Text)
+
+	s = speech(b, 50*time.Millisecond)
+	require.Contains(t, fault(order(`{"text":"late","first_delay_ms":60000}`)).Message, "did not answer within 50ms")
+
+	other := model.NewSpeech(model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, AtOnce: 1})
+	_, err = other.Transcribe(t.Context(), wav("x"))
+	require.Equal(t, domain.CodeSpeechDown, domain.AsError(domain.SpeechFault(err)).Code)
+}

@@ -1,0 +1,212 @@
+package domain
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Bounds of speech recognition.
+const (
+	// MaxTranscript bounds the text that is kept of one recording, in characters.
+	MaxTranscript = 100_000
+	// MaxRecordings bounds the recordings of one message.
+	MaxRecordings = 16
+)
+
+// Codes of speech recognition.
+const (
+	// CodeSpeechOff: no model for speech is configured.
+	CodeSpeechOff = "transcription_not_configured"
+	// CodeInvalidAudio: a file is no recording in a format that is known.
+	CodeInvalidAudio = "invalid_audio"
+	// CodeSpeechRefused: the speech model rejected the recording.
+	CodeSpeechRefused = "transcription_refused"
+	// CodeSpeechDown: the server of the speech model is unavailable or has failed.
+	CodeSpeechDown = "transcription_unavailable"
+)
+
+// AudioURL is a recording of a message, which is kept as an object. The text of its part
+// is what was said, once that is known.
+type AudioURL struct {
+	URL    string      `json:"url"`
+	Status AudioStatus `json:"status,omitempty"`
+}
+
+// AudioStatus says how far the transcription of a recording is; empty: it is still due.
+type AudioStatus string
+
+// The ends of a transcription.
+const (
+	AudioTranscribed AudioStatus = "transcribed"
+	AudioFailed      AudioStatus = "failed" // the speech model rejected the recording
+)
+
+// Untranscribed reports whether the part is a recording whose transcription is due.
+func (p ContentPart) Untranscribed() bool { return p.AudioURL != nil && p.AudioURL.Status == "" }
+
+// Heard is what a model reads of a recording.
+func (p ContentPart) Heard() string {
+	switch {
+	case p.AudioURL.Status == AudioFailed:
+		return "[A recording that could not be transcribed.]"
+	case p.Untranscribed():
+		return "[A recording.]"
+	case strings.TrimSpace(p.Text) == "":
+		return "[A recording without speech.]"
+	}
+
+	return p.Text
+}
+
+// Attachment is the address of the part's image or recording; empty: it has none.
+func (p ContentPart) Attachment() string {
+	switch {
+	case p.ImageURL != nil:
+		return p.ImageURL.URL
+	case p.AudioURL != nil:
+		return p.AudioURL.URL
+	}
+
+	return ""
+}
+
+// WithAttachment gives the part with another address of its image or recording.
+func (p ContentPart) WithAttachment(url string) ContentPart {
+	switch {
+	case p.ImageURL != nil:
+		p.ImageURL = &ImageURL{URL: url}
+	case p.AudioURL != nil:
+		p.AudioURL = &AudioURL{URL: url, Status: p.AudioURL.Status}
+	}
+
+	return p
+}
+
+// Recording is audio to transcribe.
+type Recording struct {
+	Data     []byte
+	Format   AudioFormat
+	Language string // ISO 639-1; empty: the model finds out
+	Prompt   string // names and words that the recording may hold
+}
+
+// Transcription is what a speech model heard.
+type Transcription struct {
+	Text            string
+	Language        string  // empty: the server does not say
+	DurationSeconds float64 // 0: the server does not say
+	Model           string
+	Usage           Usage
+}
+
+// AudioFormat is a kind of file that holds a recording.
+type AudioFormat struct {
+	Name string // the end of a file's name
+	MIME string
+}
+
+// audioFormats are those that transcription servers take, by the bytes that their files
+// begin with.
+var audioFormats = []struct {
+	AudioFormat
+	is func(head []byte) bool
+}{
+	{AudioFormat{"wav", "audio/wav"}, func(b []byte) bool { return has(b, 0, "RIFF") && has(b, 8, "WAVE") }},
+	{AudioFormat{"mp3", "audio/mpeg"}, func(b []byte) bool { return has(b, 0, "ID3") || isMPEG(b) }},
+	{AudioFormat{"ogg", "audio/ogg"}, func(b []byte) bool { return has(b, 0, "OggS") }},
+	{AudioFormat{"flac", "audio/flac"}, func(b []byte) bool { return has(b, 0, "fLaC") }},
+	{AudioFormat{"webm", "audio/webm"}, func(b []byte) bool { return has(b, 0, "\x1a\x45\xdf\xa3") }},
+	{AudioFormat{"m4a", "audio/mp4"}, func(b []byte) bool { return has(b, 4, "ftyp") }},
+}
+
+// AudioFormatNames lists the known formats, for messages.
+const AudioFormatNames = "WAV, MP3, Ogg, FLAC, WebM or M4A"
+
+// FindAudioFormat finds the format of a recording by its content.
+func FindAudioFormat(data []byte) (AudioFormat, bool) {
+	for _, f := range audioFormats {
+		if f.is(data) {
+			return f.AudioFormat, true
+		}
+	}
+
+	return AudioFormat{}, false
+}
+
+// AudioFormatOf finds a format by its media type, as stored recordings have it.
+func AudioFormatOf(mime string) (AudioFormat, bool) {
+	for _, f := range audioFormats {
+		if f.MIME == mime {
+			return f.AudioFormat, true
+		}
+	}
+
+	return AudioFormat{}, false
+}
+
+func has(data []byte, at int, mark string) bool {
+	return len(data) >= at+len(mark) && bytes.Equal(data[at:at+len(mark)], []byte(mark))
+}
+
+// isMPEG reports whether the data begins with the header of an MPEG audio frame: eleven
+// set bits, then a layer, a bit rate and a sampling rate that exist.
+func isMPEG(b []byte) bool {
+	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]&0x18 != 0x08 && b[1]&0x06 != 0 && b[2]&0xf0 != 0xf0 &&
+		b[2]&0x0c != 0x0c
+}
+
+// HeardRecording is the result of the transcription of one part of a user turn.
+type HeardRecording struct {
+	SessionID string
+	ChatID    string // the chat that waits for it
+	EntryID   string
+	Part      int // index
+	Status    AudioStatus
+	Transcription
+}
+
+// SpokenTurn is a user turn whose recordings are to be transcribed.
+type SpokenTurn struct {
+	ChatID  string // of the turn
+	Parts   []ContentPart
+	Stopped bool // the chat that waits for it has ended or was stopped
+}
+
+// SpeechFault turns what a speech model has answered into what a client can understand.
+// All other errors stay as they are.
+func SpeechFault(err error) error {
+	fault, known := errors.AsType[*ModelError](err)
+	if !known {
+		return err
+	}
+
+	switch {
+	case fault.Retryable():
+		seconds := int((fault.RetryAfter + time.Second - 1) / time.Second)
+
+		return &Error{
+			Kind: Unavailable, Code: CodeSpeechDown, Message: "the speech model is not available; try again", RetryAfter: seconds, Err: fault,
+		}
+	case fault.Fault == FaultUnknownModel, fault.Status == 401, fault.Status == 403:
+		return &Error{
+			Kind: Unavailable, Code: CodeSpeechDown, Err: fault,
+			Message: "the server of the speech model rejects this service: an operator must check ASR_MODEL, its server and its key",
+		}
+	}
+
+	return Newf(Invalid, CodeSpeechRefused, "the speech model rejected the recording: %s", fault.Message)
+}
+
+// TranscriptPatch shows what was said in a recording in the user turn that has the
+// blocks: in its last block when that is text, else in a new one.
+func TranscriptPatch(turnID string, blocks []Block, said string) AddContentPatch {
+	patch := AddContentPatch{TurnID: turnID, PatchType: PatchAddContent, TextDelta: said, BlockType: BlockText}
+
+	if n := len(blocks); n > 0 && blocks[n-1].Type == BlockText && blocks[n-1].Content != "" {
+		patch.Offset, patch.TextDelta = UTF16Len(blocks[n-1].Content), "\n\n"+said
+	}
+
+	return patch
+}
