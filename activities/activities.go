@@ -50,6 +50,8 @@ type Activities struct {
 	Compactions Compactions
 	Tokens      Tokens
 	Memories    Memories // nil: none are recalled
+	Speech      Speech   // nil: recordings are not transcribed
+	Recordings  Recordings
 
 	host        toolHost
 	transcripts transcripts
@@ -75,6 +77,8 @@ type Turns interface {
 		ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
 	) (domain.OpenedTurn, domain.TurnState, error)
 	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
+	// HoldTurn is ReleaseTurn without a fault: the same call is made again.
+	HoldTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int) error
 	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
 	CloseTurn(ctx context.Context, turn domain.ClosingTurn) error
 	// CloseAndClaim also claims the calls of the turn that have a claimant, unless the
@@ -134,6 +138,22 @@ type Models interface {
 // Images returns the pictures of messages as data URLs.
 type Images interface {
 	DataURL(ctx context.Context, object string) (string, error)
+}
+
+// Speech is the speech model.
+type Speech interface {
+	Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error)
+}
+
+// Recordings stores the recordings of messages and what was said in them.
+type Recordings interface {
+	// SpokenTurn reads a user turn for the chat that waits for its recordings.
+	SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (domain.SpokenTurn, error)
+	// Recording reads one that is kept as an object.
+	Recording(ctx context.Context, object string) (domain.Recording, error)
+	// RecordTranscription keeps what was said, unless it is known already. It is
+	// domain.ErrFenced when the chat has ended or was stopped.
+	RecordTranscription(ctx context.Context, heard domain.HeardRecording) error
 }
 
 // Workspaces returns where a session's files are on this machine.

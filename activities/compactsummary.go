@@ -140,12 +140,14 @@ func rendered(t domain.TranscriptTurn) string {
 		b.WriteString("User: ")
 
 		for _, p := range t.Parts {
-			if p.ImageURL != nil {
+			switch {
+			case p.ImageURL != nil:
 				b.WriteString("[a picture] ")
-				continue
+			case p.AudioURL != nil:
+				b.WriteString(p.Heard() + " ")
+			default:
+				b.WriteString(p.Text + " ")
 			}
-
-			b.WriteString(p.Text + " ")
 		}
 	case domain.RoleSystem:
 		b.WriteString("Note: " + noteOf(t.Blocks))

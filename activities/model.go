@@ -195,8 +195,11 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	}
 
 	took := time.Since(began)
+	due, speech := errors.AsType[*untranscribedError](err)
 
 	switch {
+	case speech:
+		return m.awaitTranscription(keep, due.turns)
 	case err == nil:
 		m.Metrics.ModelCalled("completed", took)
 		return m.complete(keep, reply, blocks)

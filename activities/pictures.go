@@ -66,13 +66,17 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 }
 
 // withPictures gives a message's parts with the stored pictures in place of their
-// names.
+// names, and with the transcripts of recordings as texts.
 func withPictures(parts []domain.ContentPart, pictures map[string]string) []domain.ContentPart {
 	out := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		out[i] = p
 		if name, stored := storedPicture(p); stored {
 			out[i].ImageURL = &domain.ImageURL{URL: pictures[name]}
+		}
+
+		if p.AudioURL != nil {
+			out[i] = domain.ContentPart{Type: "text", Text: p.Heard()}
 		}
 	}
 

@@ -35,6 +35,10 @@ func (a *Activities) prompt(
 		return domain.Prompt{}, transcript, err
 	}
 
+	if due := a.untranscribed(transcript.Turns); len(due) > 0 {
+		return domain.Prompt{}, transcript, &untranscribedError{due}
+	}
+
 	if transcript.Recalled, err = a.recall(ctx, key, turn, transcript); err != nil {
 		return domain.Prompt{}, transcript, err
 	}

@@ -17,10 +17,12 @@ const abandonAfter = 30 * time.Second
 type sharedWork struct {
 	models      durable.Shared[contract.CallModelIn, contract.CallModelOut]
 	compactions durable.Shared[contract.CompactIn, contract.CompactOut]
+	speech      durable.Shared[contract.TranscribeIn, contract.TranscribeOut]
 }
 
 // wait waits until none of the work runs, or ctx ends.
 func (s *sharedWork) wait(ctx context.Context) {
 	s.models.Wait(ctx)
 	s.compactions.Wait(ctx)
+	s.speech.Wait(ctx)
 }

@@ -208,10 +208,14 @@ func (a *Activities) readTranscript(ctx context.Context, q domain.TranscriptQuer
 }
 
 // finalTurns counts the turns at the beginning that cannot change any more: they
-// have ended, and so has each of their calls.
+// have ended, so has each of their calls, and each of their recordings is transcribed.
 func finalTurns(turns []domain.TranscriptTurn) int {
 	for i, turn := range turns {
 		if turn.Status == domain.TurnStreaming || turn.Status == domain.TurnPaused {
+			return i
+		}
+
+		if slices.ContainsFunc(turn.Parts, domain.ContentPart.Untranscribed) {
 			return i
 		}
 

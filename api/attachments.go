@@ -19,7 +19,7 @@ type Images interface {
 // AttachmentRef is the path of a picture of a message, as image blocks name it.
 type AttachmentRef struct {
 	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
-	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture or recording." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 }
 
 // attachmentsAPI serves the pictures of messages.
@@ -31,11 +31,11 @@ type attachmentsAPI struct {
 func (a *attachmentsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "read-attachment", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/attachments/{attachment}", Tag: "Messages",
-		Summary:     "Get a picture of a message",
-		Description: "The content of an image block is the path of this operation.",
+		Summary:     "Get a picture or a recording of a message",
+		Description: "The content of an image or audio block is the path of this operation.",
 		Scope:       auth.SessionsRead,
 		Errors:      httpx.Codes{404: "object_not_found"},
-		Replies:     []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*"}}},
+		Replies:     []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*", "audio/*"}}},
 	}, func(ctx context.Context, in *AttachmentRef) (*httpx.Streamed, error) {
 		if _, _, err := a.readable(ctx, in.SessionID); err != nil {
 			return nil, err

@@ -209,7 +209,7 @@ func editable(parts []domain.ContentPart) any {
 	switch {
 	case len(parts) == 0:
 		return nil
-	case len(parts) == 1 && parts[0].ImageURL == nil:
+	case len(parts) == 1 && parts[0].Attachment() == "":
 		return parts[0].Text
 	default:
 		return parts

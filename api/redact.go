@@ -112,7 +112,7 @@ func (r redactor) turn(t *domain.Turn) {
 			continue
 		case b.Type == domain.BlockToolResult && r.shared.Redact.ToolResults:
 			b.Content = hidden
-		case b.Type == domain.BlockImage:
+		case b.Type == domain.BlockImage, b.Type == domain.BlockAudio:
 			if name, ours := strings.CutPrefix(b.Content, "/api/sessions/"+r.shared.SessionID+"/attachments/"); ours {
 				b.Content = r.path + name
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 
 	"everloop/api/httpx"
 	"everloop/api/openapi"
@@ -39,6 +40,7 @@ type Config struct {
 	Workspaces     Workspaces
 	Images         Images
 	Models         Models
+	Speech         Speech // nil: no model for speech is configured
 	Deleter        Deleter
 	Compactor      Compactor
 	Contexts       Contexts
@@ -164,6 +166,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 
 	return []area{
 		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},
+		&speechAPI{cfg.Speech, semaphore.NewWeighted(maxTranscriptions)},
 		&meAPI{},
 		&sessionsAPI{access: access, roleCheck: roles, sessionViews: views, deleter: cfg.Deleter, rights: cfg.Rights},
 		&messagesAPI{access, transcripts},

@@ -105,7 +105,7 @@ func (a *shareAPI) register(r *httpx.Server) {
 			410: "share_gone",
 			503: "dependency_unavailable",
 		},
-		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*"}}},
+		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*", "audio/*"}}},
 	}, a.readSharedAttachment)
 }
 
@@ -242,7 +242,7 @@ func (a *shareAPI) redactor(ctx context.Context, shared domain.SharedSession, to
 
 func (a *shareAPI) readSharedAttachment(ctx context.Context, in *struct {
 	ShareRef
-	Name string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	Name string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture or recording." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 },
 ) (*httpx.Streamed, error) {
 	shared, err := a.opened(ctx, in.Token, false)

@@ -116,7 +116,7 @@ var transferWalk = []call{
 		status:  200,
 		missing: "/api/sessions/" + none + "/export",
 	},
-	// Their forms are no JSON objects: see TestForms.
+	// Their forms are no JSON objects: see TestForms and TestTranscribe.
 	{
 		method: "POST",
 		path:   "/api/sessions/preview-import",
@@ -125,6 +125,7 @@ var transferWalk = []call{
 		stream: true,
 		status: 200,
 	},
+	{method: "POST", path: "/api/transcribe", scope: "chat", url: "/api/transcribe", stream: true, status: 200},
 	{method: "POST", path: "/api/sessions/import", scope: "sessions:write", url: "/api/sessions/import", stream: true, status: 200},
 
 	{

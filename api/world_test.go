@@ -132,6 +132,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Streams:     w.streams.subscribe,
 		Tasks:       w.tasks,
 		Images:      oneImage{},
+		Speech:      &parrot{},
 		Memories:    db,
 		Annotations: db,
 		Budgets:     db,

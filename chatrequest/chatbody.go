@@ -134,7 +134,8 @@ func (w *ChatWhatif) whatif() *domain.Whatif {
 	return out
 }
 
-// said reports whether a part has content: an image, or text that is not blank.
+// said reports whether a part has content: an image, a recording, or text that is not
+// blank.
 func said(part domain.ContentPart) bool {
 	return part.Type != partText || strings.TrimSpace(part.Text) != ""
 }

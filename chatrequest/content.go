@@ -17,10 +17,12 @@ const (
 
 	partText  = "text"
 	partImage = "image_url"
+	partAudio = "audio_url"
+	partInput = "input_audio"
 )
 
-// Content is a message as clients send it: a string, or an array of [TextPart] and
-// [ImagePart]. It is nil when all of it is blank.
+// Content is a message as clients send it: a string, or an array of [TextPart],
+// [ImagePart], [AudioPart] and [InputAudioPart]. It is nil when all of it is blank.
 type Content []domain.ContentPart
 
 // TextPart is a text of a message.
@@ -40,6 +42,29 @@ type ImageAddress struct {
 	URL string `json:"url" required:"true" minLength:"1" doc:"An http or https address, a data URL with base64 content, or the path of an attachment of this session." example:"https://example.org/chart.png"`
 }
 
+// AudioPart is a recording of a message, which the speech model transcribes.
+type AudioPart struct {
+	Type     string       `json:"type" required:"true" enum:"audio_url" doc:"The type of the part."`
+	AudioURL AudioAddress `json:"audio_url" required:"true" doc:"The recording."`
+}
+
+// AudioAddress is the place of a recording.
+type AudioAddress struct {
+	URL string `json:"url" required:"true" minLength:"1" doc:"A data URL with base64 content, or the path of an attachment of this session." example:"data:audio/wav;base64,UklGRg=="`
+}
+
+// InputAudioPart is a recording in the form that chat-completions servers take.
+type InputAudioPart struct {
+	Type       string     `json:"type" required:"true" enum:"input_audio" doc:"The type of the part."`
+	InputAudio InputAudio `json:"input_audio" required:"true" doc:"The recording."`
+}
+
+// InputAudio is the content of a recording.
+type InputAudio struct {
+	Data   string `json:"data" required:"true" minLength:"1" doc:"The file in base64." example:"UklGRg=="`
+	Format string `json:"format" required:"true" minLength:"1" maxLength:"20" doc:"The name of its format. What counts is the content." example:"wav"`
+}
+
 // Schema implements huma.SchemaProvider.
 func (Content) Schema(r huma.Registry) *huma.Schema {
 	part := func(t reflect.Type) *huma.Schema { return r.Schema(t, true, t.Name()) }
@@ -49,7 +74,10 @@ func (Content) Schema(r huma.Registry) *huma.Schema {
 		{Type: huma.TypeString},
 		{
 			Type: huma.TypeArray, MaxItems: &most,
-			Items: &huma.Schema{OneOf: []*huma.Schema{part(reflect.TypeFor[TextPart]()), part(reflect.TypeFor[ImagePart]())}},
+			Items: &huma.Schema{OneOf: []*huma.Schema{
+				part(reflect.TypeFor[TextPart]()), part(reflect.TypeFor[ImagePart]()), part(reflect.TypeFor[AudioPart]()),
+				part(reflect.TypeFor[InputAudioPart]()),
+			}},
 		},
 		{Type: "null"},
 	}}
@@ -85,6 +113,10 @@ func (c *Content) read(at string, raw json.RawMessage) error {
 			}
 		}
 
+		if recordings := countRecordings(parts); recordings > domain.MaxRecordings {
+			return domain.Invalidf(at, "must have at most %d recordings", domain.MaxRecordings)
+		}
+
 		c.set(parts)
 
 		return nil
@@ -104,23 +136,42 @@ func (c *Content) set(parts []domain.ContentPart) {
 	}
 }
 
-// readPart reads a part by its type; the fields of the other type are ignored.
+func countRecordings(parts []domain.ContentPart) (n int) {
+	for _, p := range parts {
+		if p.AudioURL != nil {
+			n++
+		}
+	}
+
+	return n
+}
+
+// readPart reads a part by its type; the fields of the other types are ignored.
 func readPart(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	var kind struct {
-		Type string `json:"type" required:"true" enum:"text,image_url"`
+		Type string `json:"type" required:"true" enum:"text,image_url,audio_url,input_audio"`
 	}
 	if err := decode(at, raw, &kind); err != nil {
 		return domain.ContentPart{}, err
 	}
 
-	if kind.Type == partText {
-		var part TextPart
-
-		err := decode(at, raw, &part)
-
-		return domain.ContentPart{Type: partText, Text: part.Text}, err
+	switch kind.Type {
+	case partImage:
+		return readImage(at, raw)
+	case partAudio:
+		return readAudio(at, raw)
+	case partInput:
+		return readInputAudio(at, raw)
 	}
 
+	var part TextPart
+
+	err := decode(at, raw, &part)
+
+	return domain.ContentPart{Type: partText, Text: part.Text}, err
+}
+
+func readImage(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	var part ImagePart
 	if err := decode(at, raw, &part); err != nil {
 		return domain.ContentPart{}, err
@@ -134,6 +185,32 @@ func readPart(at string, raw json.RawMessage) (domain.ContentPart, error) {
 	return domain.ContentPart{Type: partImage, ImageURL: &domain.ImageURL{URL: part.ImageURL.URL}}, nil
 }
 
+// readAudio takes no address of another server: the service does not fetch recordings.
+func readAudio(at string, raw json.RawMessage) (domain.ContentPart, error) {
+	var part AudioPart
+	if err := decode(at, raw, &part); err != nil {
+		return domain.ContentPart{}, err
+	}
+
+	url := part.AudioURL.URL
+	if _, _, attached := domain.ParseAttachmentPath(url); !attached && !isDataURL(url) {
+		return domain.ContentPart{}, domain.Invalidf(at+".audio_url.url",
+			"must be a data URL with base64 content, or the path of an attachment of this session")
+	}
+
+	return domain.ContentPart{Type: partAudio, AudioURL: &domain.AudioURL{URL: url}}, nil
+}
+
+// readInputAudio reads a recording as readAudio does.
+func readInputAudio(at string, raw json.RawMessage) (domain.ContentPart, error) {
+	var part InputAudioPart
+	if err := decode(at, raw, &part); err != nil {
+		return domain.ContentPart{}, err
+	}
+
+	return domain.ContentPart{Type: partAudio, AudioURL: &domain.AudioURL{URL: "data:;base64," + part.InputAudio.Data}}, nil
+}
+
 // isImageURL checks the form only; the content is checked where it is stored.
 func isImageURL(url string) bool {
 	if _, _, ok := domain.ParseAttachmentPath(url); ok {
@@ -144,6 +221,10 @@ func isImageURL(url string) bool {
 		return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 	}
 
+	return isDataURL(url)
+}
+
+func isDataURL(url string) bool {
 	head, data, ok := strings.Cut(url, ",")
 	if !ok || len(head) < len("data:") || !strings.EqualFold(head[:len("data:")], "data:") {
 		return false

@@ -95,6 +95,7 @@ func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tas
 	contract.CheckChat.Handle(w, a.CheckChat)
 	contract.FinishChat.Handle(w, a.FinishChat)
 	contract.CallModel.Handle(w, a.CallModel)
+	contract.Transcribe.Handle(w, a.Transcribe)
 	contract.CompactContext.Handle(w, a.CompactContext)
 	contract.FailCompaction.Handle(w, a.FailCompaction)
 	contract.PauseFork.Handle(w, a.PauseFork)

@@ -102,12 +102,14 @@ func (l *loop) checkLimits(ctx workflow.Context) *loopEnd {
 	}
 }
 
-// callModel makes the next model call, as one assistant turn. It waits, or has the
-// history compacted, until the call was made or the loop ends without it.
+// callModel makes the next model call, as one assistant turn. It waits, or has recordings
+// transcribed or the history compacted, until the call was made or the loop ends without it.
 func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 	l.step++
 
 	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID, Waits: true}
+	transcriptions := 0
+
 	for {
 		step, err := contract.CallModel.Run(ctx, call, fmt.Sprintf("Model call %d", l.step))
 		if err != nil {
@@ -123,6 +125,9 @@ func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 			stopped, err = l.awaitModel(ctx, *step.Wait)
 		case contract.OutcomeNeedsCompaction:
 			call, stopped, err = l.compactContext(ctx, call, step.Compact)
+		case contract.OutcomeNeedsTranscription:
+			transcriptions++
+			stopped, err = l.transcribe(ctx, step.Recordings, transcriptions)
 		default:
 			return step, nil
 		}

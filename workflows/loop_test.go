@@ -23,6 +23,7 @@ type fakeActivities struct {
 	steps    []int    // of the model calls, in their order
 	tools    []string // calls that were run
 	compacts []domain.CompactionTrigger
+	heard    []string // turns whose recordings were transcribed
 	parked   int
 	finished *contract.FinishChatIn // nil: the run did not end the chat
 	ended    *contract.EndForkIn    // nil: the run did not end the sub-agent
@@ -54,6 +55,10 @@ func newFakeActivities(step contract.CallModelOut) *fakeActivities {
 		f.compacts = append(f.compacts, in.Trigger)
 		return contract.CompactOut{Status: domain.CompactionSkipped}, nil
 	})
+	contract.Transcribe.Handle(f.env, func(_ context.Context, in contract.TranscribeIn) (contract.TranscribeOut, error) {
+		f.heard = append(f.heard, in.EntryID)
+		return contract.TranscribeOut{Stopped: in.EntryID == "stopped"}, nil
+	})
 	contract.ParkChat.Handle(f.env, func(context.Context, contract.ParkChatIn) (contract.ParkChatOut, error) {
 		f.parked++
 		return contract.ParkChatOut{State: contract.Answered}, nil
@@ -77,6 +82,7 @@ var outcomes = map[string]struct {
 	steps    []int // of the model calls; a call that is made again keeps its number
 	tools    []string
 	compacts []domain.CompactionTrigger
+	heard    []string
 	parked   int
 	reason   domain.FinishReason // the run ends the chat for it; empty: it does not
 	code     string
@@ -110,6 +116,14 @@ var outcomes = map[string]struct {
 	"needs compaction": {
 		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactAuto},
 		steps: []int{1, 1}, compacts: []domain.CompactionTrigger{domain.CompactAuto}, reason: domain.FinishCompleted,
+	},
+	"needs transcription": {
+		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []string{"a", "b"}},
+		steps: []int{1, 1}, heard: []string{"a", "b"}, reason: domain.FinishCompleted,
+	},
+	"stopped during the transcription": {
+		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []string{"stopped", "b"}},
+		steps: []int{1}, heard: []string{"stopped"}, reason: domain.FinishInterrupted,
 	},
 	"stopped": {
 		step:  contract.CallModelOut{Outcome: contract.OutcomeStopped},
@@ -156,6 +170,7 @@ func TestChat_outcomes(t *testing.T) {
 			require.Equal(t, tc.steps, f.steps)
 			require.Equal(t, tc.tools, f.tools)
 			require.Equal(t, tc.compacts, f.compacts)
+			require.Equal(t, tc.heard, f.heard)
 			require.Equal(t, tc.parked, f.parked)
 
 			if tc.reason == "" {

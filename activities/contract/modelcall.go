@@ -44,6 +44,9 @@ const (
 	// OutcomeNeedsCompaction: the history is compacted, for the reason in Compact, then
 	// the same call is made again.
 	OutcomeNeedsCompaction Outcome = "needs_compaction"
+	// OutcomeNeedsTranscription: the recordings of the turns in Recordings are transcribed,
+	// then the same call is made again.
+	OutcomeNeedsTranscription Outcome = "needs_transcription"
 	// OutcomeStopped: the chat was stopped.
 	OutcomeStopped Outcome = "stopped"
 	// OutcomeLimitReached: a limit ends the loop, for Reason, which Message explains.
@@ -59,7 +62,7 @@ const (
 func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeCompleted, OutcomeContinue, OutcomePendingCalls, OutcomeQueued, OutcomeRetryLater, OutcomeNeedsCompaction,
-		OutcomeStopped, OutcomeLimitReached, OutcomeSchemaMismatch, OutcomeChatEnded,
+		OutcomeNeedsTranscription, OutcomeStopped, OutcomeLimitReached, OutcomeSchemaMismatch, OutcomeChatEnded,
 	}
 }
 
@@ -77,7 +80,12 @@ type CallModelOut struct {
 	Next    bool                     `json:"next,omitempty"`
 	Compact domain.CompactionTrigger `json:"compact,omitempty"`
 	Wait    *Wait                    `json:"wait,omitempty"`
+
+	Recordings []string `json:"recordings,omitempty"` // at most MaxRecordingTurns user turns
 }
+
+// MaxRecordingTurns bounds the turns that one step has transcribed.
+const MaxRecordingTurns = 16
 
 // DefaultParallelTools is how many tool calls of one turn run at once, unless the
 // service is configured otherwise. Sub-agents have their own limit.

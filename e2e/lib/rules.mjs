@@ -173,7 +173,8 @@ export class Rules {
   }
 
   #content(event, data, turn) {
-    if (turn.status !== 'streaming') this.#bad(event, `text for a ${turn.status} turn`);
+    // What was said in a recording comes after its user turn.
+    if (turn.status !== 'streaming' && turn.role !== 'user') this.#bad(event, `text for a ${turn.status} turn`);
     const block = turn.blocks.at(-1);
     if (data.offset === 0 && block?.type !== data.block_type) {
       turn.blocks.push({ type: data.block_type, text: data.text_delta });

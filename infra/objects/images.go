@@ -24,7 +24,7 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 // server to fetch. Whatever else it is, is refused.
 func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
-		return s.kept(ctx, sessionID, owner, name)
+		return s.kept(ctx, sessionID, owner, name, badImage, "image/")
 	}
 
 	if !strings.HasPrefix(address, "data:") {
@@ -35,22 +35,58 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 		return address, nil
 	}
 
-	head, encoded, found := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
-
-	mime, isBase64 := strings.CutSuffix(head, ";base64")
-	if !found || !isBase64 {
-		return "", badImage("a data URL must hold base64")
-	}
-
-	data, err := base64.StdEncoding.DecodeString(encoded)
+	mime, data, err := decodeDataURL(address, badImage)
 	if err != nil {
-		return "", badImage("its base64 cannot be decoded")
+		return "", err
 	}
 
 	if !slices.Contains(imageTypes, mime) || http.DetectContentType(data) != mime {
 		return "", badImage("it is not a PNG, JPEG, GIF or WebP picture of the type that it names")
 	}
 
+	return s.keepAttachment(ctx, sessionID, mime, data)
+}
+
+// KeepAudio is Keep for a recording, of at most so many bytes. Its format is found by its
+// content.
+func (s *Store) KeepAudio(ctx context.Context, sessionID, address string, most int) (string, error) {
+	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
+		return s.kept(ctx, sessionID, owner, name, badAudio, "audio/")
+	}
+
+	_, data, err := decodeDataURL(address, badAudio)
+	if err != nil {
+		return "", err
+	}
+
+	if len(data) > most {
+		return "", domain.Newf(domain.TooLarge, "audio_too_large", "a recording has %d bytes, and the limit is %d", len(data), most)
+	}
+
+	format, known := domain.FindAudioFormat(data)
+	if !known {
+		return "", badAudio("it is not " + domain.AudioFormatNames)
+	}
+
+	return s.keepAttachment(ctx, sessionID, format.MIME, data)
+}
+
+// Recording gives a kept recording.
+func (s *Store) Recording(ctx context.Context, key string) (domain.Recording, error) {
+	data, mime, err := s.get(ctx, key)
+	if err != nil {
+		return domain.Recording{}, err
+	}
+
+	format, known := domain.AudioFormatOf(mime)
+	if !known {
+		return domain.Recording{}, badAudio("it is not " + domain.AudioFormatNames)
+	}
+
+	return domain.Recording{Data: data, Format: format}, nil
+}
+
+func (s *Store) keepAttachment(ctx context.Context, sessionID, mime string, data []byte) (string, error) {
 	sum := sha256.Sum256(data)
 
 	key := imagePrefix(sessionID) + hex.EncodeToString(sum[:])
@@ -61,20 +97,41 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 	return domain.ObjectScheme + key, nil
 }
 
-// kept gives the object of a picture that a message of the same session has shown
+func decodeDataURL(address string, bad func(string) error) (mime string, data []byte, err error) {
+	head, encoded, found := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
+
+	mime, isBase64 := strings.CutSuffix(head, ";base64")
+	if !found || !isBase64 {
+		return "", nil, bad("a data URL must hold base64")
+	}
+
+	if data, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+		return "", nil, bad("its base64 cannot be decoded")
+	}
+
+	return mime, data, nil
+}
+
+// kept gives the object of an attachment that a message of the same session has shown
 // already, as a rewound message does when it is sent again.
-func (s *Store) kept(ctx context.Context, sessionID, owner, name string) (string, error) {
+func (s *Store) kept(ctx context.Context, sessionID, owner, name string, bad func(string) error, kind string) (string, error) {
 	if owner != sessionID {
-		return "", badImage("it is an attachment of another session")
+		return "", bad("it is an attachment of another session")
 	}
 
 	key := imagePrefix(sessionID) + name
-	if _, err := s.client.StatObject(ctx, s.bucket, key, minio.StatObjectOptions{}); err != nil {
+
+	found, err := s.client.StatObject(ctx, s.bucket, key, minio.StatObjectOptions{})
+	if err != nil {
 		if err = readFault(err); domain.HasCode(err, "object_not_found") {
-			err = badImage("this session has no such attachment")
+			err = bad("this session has no such attachment")
 		}
 
 		return "", err
+	}
+
+	if !strings.HasPrefix(found.ContentType, kind) {
+		return "", bad("the attachment is of another type")
 	}
 
 	return domain.ObjectScheme + key, nil
@@ -84,6 +141,14 @@ func badImage(why string) error {
 	return domain.Invalidf("body.message.image_url", "the picture cannot be used: %s", why)
 }
 
+func badAudio(why string) error {
+	err := domain.Invalidf("body.message.audio_url", "the recording cannot be used: %s", why)
+	err.Code = domain.CodeInvalidAudio
+
+	return err
+}
+
+// imagePrefix is where pictures and recordings of a session's messages are.
 func imagePrefix(sessionID string) string { return "images/" + sessionID + "/" }
 
 // DataURL gives a kept picture as a data URL.

@@ -154,7 +154,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 			return hub.Follow(ctx, sessionID, after)
 		},
 		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.db,
-		Models: b.models, ModelFinder: b.models, Tokens: b.tokens, Contexts: contexts, Compactor: b.compactions,
+		Models: b.models, Speech: b.speechPort(), ModelFinder: b.models, Tokens: b.tokens, Contexts: contexts, Compactor: b.compactions,
 
 		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects,
 		Tasks:   b.tasks,

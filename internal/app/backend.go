@@ -31,6 +31,8 @@ type backend struct {
 	engineClients
 	store     *postgres.Store
 	models    *model.Client
+	speech    *model.Speech // nil: no model for speech is configured
+	prices    map[string]domain.Price
 	tokens    *tokens.Counter
 	workspace *workspace.Store
 	solutions *solutions.Catalog
@@ -91,6 +93,9 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
 		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning),
 	})
+	b.prices = prices
+	b.speech = b.newSpeech()
+
 	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
 		return nil, err
 	}

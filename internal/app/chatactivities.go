@@ -36,11 +36,27 @@ func (b *backend) newActivities(
 		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
 		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
 	}
+	if b.speech != nil {
+		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.objects}
+	}
+
 	if s.MemoryEnabled {
 		acts.Memories = ownerMemories{b.db}
 	}
 
 	return acts
+}
+
+// recordings are those of messages: their turns in the database, their content in the
+// object store.
+type recordings struct {
+	*postgres.Store
+	objects *objects.Store
+}
+
+// Recording implements activities.Recordings.
+func (r recordings) Recording(ctx context.Context, object string) (domain.Recording, error) {
+	return r.objects.Recording(ctx, object)
 }
 
 // contexts counts the tokens of a session's next model call: it assembles prompts as

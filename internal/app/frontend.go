@@ -12,8 +12,7 @@ type frontendSettings struct {
 	ErrorTrackingDSN string `name:"error-tracking-dsn" env:"ERROR_TRACKING_DSN" help:"Error-tracking DSN for front ends; off when unset."`
 	AnalyticsKey     string `env:"ANALYTICS_KEY" help:"Analytics key for front ends."`
 	AnalyticsHost    string `env:"ANALYTICS_HOST" help:"Analytics host for front ends; off when unset."`
-	ASRModel         string `name:"asr-model" env:"ASR_MODEL" help:"Model of the model server for speech; front ends offer speech input when it is set."`
-	ASRProvider      string `name:"asr-provider" default:"gateway" env:"ASR_PROVIDER" help:"Speech-recognition provider, for front ends."`
+	speechSettings   `embed:""`
 	GISMapURL        string `name:"gis-map-url" env:"GIS_MAP_URL" help:"Address of a map service for front ends; none when unset."`
 	ServiceOSPath    string `name:"service-os-path" env:"SERVICE_OS_PATH" help:"Path or address of the service's own desktop, for front ends."`
 	MemoryEnabled    bool   `default:"true" negatable:"" env:"MEMORY_ENABLED" help:"Let sessions recall and write memories."`

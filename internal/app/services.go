@@ -102,7 +102,7 @@ func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
 func (b *backend) newChats(past chat.History) (*chat.Service, error) {
 	return chat.New(chat.Config{
 		Records: b.store, Runs: b.runs, Bus: b.signals, Models: b.models, Images: b.objects, History: past,
-		Compactions: b.compactions, Logger: b.logger,
+		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }
 

@@ -98,6 +98,7 @@ func (s *settings) check() error {
 		s.priceSettings.check(),
 		s.checkEngines(),
 		s.frontendSettings.check(),
+		s.speechSettings.check(),
 		s.limitSettings.check(),
 		s.edgeSettings.check(),
 		s.boundSettings.check(),

@@ -64,6 +64,18 @@ const (
 	modelLastPause  = 10 * time.Second
 )
 
+// Speech is for the transcription of the recordings of one message. Its attempts are
+// those that a speech model which is unavailable used up too: for twelve minutes and
+// longer.
+var Speech = Preset{activity: workflow.ActivityOptions{
+	StartToCloseTimeout: 2 * time.Hour,
+	HeartbeatTimeout:    heartbeat,
+	WaitForCancellation: true,
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second, MaximumAttempts: 30,
+	},
+}}
+
 // Tool is for one tool call. The activity may be retried freely: the ledger, not
 // the retry policy, prevents an effect from happening twice.
 var Tool = Preset{activity: workflow.ActivityOptions{

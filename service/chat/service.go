@@ -44,9 +44,11 @@ type Models interface {
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
 }
 
-// Images stores the pictures of messages as objects.
+// Images stores the pictures and recordings of messages as objects.
 type Images interface {
 	Keep(ctx context.Context, sessionID string, dataURL string) (object string, err error)
+	// KeepAudio stores a recording of at most so many bytes.
+	KeepAudio(ctx context.Context, sessionID string, dataURL string, most int) (object string, err error)
 }
 
 // Config is what New needs.
@@ -60,6 +62,10 @@ type Config struct {
 	Logger  *slog.Logger
 
 	Compactions *Compactions
+
+	// RecordingBytes is the size of the largest recording; 0: no model for speech is
+	// configured.
+	RecordingBytes int
 }
 
 // Service takes messages, answers and stops, for every edge.
@@ -123,7 +129,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 	return taken.Ack, nil
 }
 
-// keep prepares a message for the store: clean text, pictures as objects.
+// keep prepares a message for the store: clean text, pictures and recordings as objects.
 func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.ContentPart) ([]domain.ContentPart, error) {
 	kept := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
@@ -135,6 +141,20 @@ func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.Con
 			}
 
 			p.ImageURL = &domain.ImageURL{URL: object}
+		}
+
+		if p.AudioURL != nil {
+			if s.cfg.RecordingBytes == 0 {
+				return nil, domain.Newf(domain.Invalid, domain.CodeSpeechOff,
+					"recordings are not accepted here: no model for speech is configured (ASR_MODEL)")
+			}
+
+			object, err := s.cfg.Images.KeepAudio(ctx, sessionID, p.AudioURL.URL, s.cfg.RecordingBytes)
+			if err != nil {
+				return nil, err
+			}
+
+			p = domain.ContentPart{Type: p.Type, AudioURL: &domain.AudioURL{URL: object}}
 		}
 
 		kept[i] = p

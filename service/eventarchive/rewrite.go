@@ -57,11 +57,11 @@ func (n Names) Data(data json.RawMessage) (json.RawMessage, error) {
 func (n Names) value(field string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		image := v["type"] == "image"
+		attached := v["type"] == "image" || v["type"] == "audio"
 		for name, inner := range v {
 			switch text, isText := inner.(string); {
 			case name == "content" && isText:
-				if image {
+				if attached {
 					v[name] = n.Path(text)
 				}
 			case verbatim[name] && isText:

@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"everloop/domain"
@@ -144,7 +145,7 @@ func renamedEntry(e domain.EntryRecord, names eventarchive.Names) *domain.Replay
 	return out
 }
 
-// RenamedParts gives a message's parts with its pictures where the other session
+// RenamedParts gives a message's parts with its pictures and recordings where the other session
 // has them.
 func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain.ContentPart {
 	if parts == nil {
@@ -153,11 +154,9 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 
 	out := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
-		if p.ImageURL != nil {
-			from, to := domain.ObjectScheme+"images/"+names.From+"/", domain.ObjectScheme+"images/"+names.To+"/"
-			if url := p.ImageURL.URL; len(url) > len(from) && url[:len(from)] == from {
-				p.ImageURL = &domain.ImageURL{URL: to + url[len(from):]}
-			}
+		from, to := domain.ObjectScheme+"images/"+names.From+"/", domain.ObjectScheme+"images/"+names.To+"/"
+		if name, kept := strings.CutPrefix(p.Attachment(), from); kept && name != "" {
+			p = p.WithAttachment(to + name)
 		}
 
 		out[i] = p

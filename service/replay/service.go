@@ -171,11 +171,11 @@ func (s *source) before() string {
 	return ""
 }
 
-// pictures says whether any message of the branch has some.
+// pictures says whether any message of the branch has pictures or recordings.
 func (s *source) pictures() bool {
 	for _, e := range s.entries {
 		for _, p := range e.Parts {
-			if p.ImageURL != nil {
+			if p.Attachment() != "" {
 				return true
 			}
 		}

@@ -189,7 +189,12 @@ func (im *importing) pictures(ctx context.Context) error {
 
 		mime := http.DetectContentType(data)
 		if !strings.HasPrefix(mime, "image/") {
-			return badf("%q is no picture", shorten(name))
+			format, known := domain.FindAudioFormat(data)
+			if !known {
+				return badf("%q is neither a picture nor a recording", shorten(name))
+			}
+
+			mime = format.MIME
 		}
 
 		if err := im.service.cfg.Objects.PutImage(ctx, im.session.ID, picture, mime, data); err != nil {

@@ -179,7 +179,7 @@ func (im *importing) entries(yield func(domain.EntryRecord) error) error {
 		}
 
 		for i, b := range e.Blocks {
-			if b.Type == domain.BlockImage {
+			if b.Type == domain.BlockImage || b.Type == domain.BlockAudio {
 				e.Blocks[i].Content = im.names.Path(b.Content)
 			}
 		}

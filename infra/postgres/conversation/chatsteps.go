@@ -363,7 +363,9 @@ func endChat(
 
 // passing are the codes of chats that failed for reasons which may pass: the
 // same message may succeed later.
-var passing = []string{"model_unavailable", "model_retry", "timeout", "run_lost", domain.CodeServiceDown, domain.CodeInternal}
+var passing = []string{
+	"model_unavailable", "model_retry", "timeout", "run_lost", domain.CodeSpeechDown, domain.CodeServiceDown, domain.CodeInternal,
+}
 
 type ending struct {
 	reason  domain.FinishReason

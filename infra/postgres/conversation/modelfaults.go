@@ -34,25 +34,40 @@ func faultsTable(key domain.TurnKey) (table, id string) {
 // in a retry patch.
 func (s *Store) ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, key.SessionID); err != nil {
+		if err := releaseTurn(ctx, tx, key, entryID, attempt); err != nil {
 			return err
-		}
-
-		tag, err := tx.Exec(ctx, `
-			UPDATE entries SET attempt = $3, max_attempt = greatest(max_attempt, $2)
-			WHERE  id = $1 AND attempt = $2 AND status = 'streaming'`, entryID, attempt, released)
-		if err != nil {
-			return err
-		}
-
-		if tag.RowsAffected() == 0 {
-			return domain.ErrFenced
 		}
 
 		return keepRetry(ctx, tx, key, entryID, retry)
 	})
 
 	return pg.Fault("release turn", err)
+}
+
+// HoldTurn leaves a turn that has shown nothing to the next call, which is made as soon as
+// what it waits for is there.
+func (s *Store) HoldTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int) error {
+	err := s.Update(ctx, func(tx *pg.Tx) error { return releaseTurn(ctx, tx, key, entryID, attempt) })
+	return pg.Fault("hold turn", err)
+}
+
+func releaseTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID string, attempt int) error {
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, key.SessionID); err != nil {
+		return err
+	}
+
+	tag, err := tx.Exec(ctx, `
+		UPDATE entries SET attempt = $3, max_attempt = greatest(max_attempt, $2)
+		WHERE  id = $1 AND attempt = $2 AND status = 'streaming'`, entryID, attempt, released)
+	if err != nil {
+		return err
+	}
+
+	if tag.RowsAffected() == 0 {
+		return domain.ErrFenced
+	}
+
+	return nil
 }
 
 // keepRetry counts a fault of the loop and returns when its call is made again.

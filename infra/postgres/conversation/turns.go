@@ -114,16 +114,20 @@ func addTurn(ctx context.Context, tx *pg.Tx, t newTurn) error {
 	return tx.Emit(t.sessionID, t.chatID, domain.EventCheckpoint, before)
 }
 
-// userBlocks shows a message's parts: an image by the path that serves it.
+// userBlocks shows a message's parts: an image or a recording by the path that serves it.
 func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
 	blocks := make([]domain.Block, 0, len(parts))
 	for _, p := range parts {
-		if p.ImageURL != nil {
-			blocks = append(blocks, domain.Block{Type: domain.BlockImage, Content: domain.AttachmentPath(sessionID, p.ImageURL.URL)})
-			continue
-		}
+		path := domain.AttachmentPath(sessionID, p.Attachment())
 
-		blocks = append(blocks, domain.Block{Type: domain.BlockText, Content: p.Text})
+		switch {
+		case p.ImageURL != nil:
+			blocks = append(blocks, domain.Block{Type: domain.BlockImage, Content: path})
+		case p.AudioURL != nil:
+			blocks = append(blocks, domain.Block{Type: domain.BlockAudio, Content: path})
+		default:
+			blocks = append(blocks, domain.Block{Type: domain.BlockText, Content: p.Text})
+		}
 	}
 
 	return blocks

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/domain"
 	"everloop/infra/postgres/pg"
@@ -29,9 +30,18 @@ func (db *Base) ChatModel(ctx context.Context, sessionID, chatID string) (string
 // end adds the sum, to what its session has used of its budget, and to the usage of its
 // day.
 func (db *Base) CountUsage(ctx context.Context, sessionID, chatID, model string, usage domain.Usage) error {
+	return pg.Fault("count usage", countUsage(ctx, db.Pool, sessionID, chatID, model, usage))
+}
+
+// executor is a pool or a transaction.
+type executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func countUsage(ctx context.Context, db executor, sessionID, chatID, model string, usage domain.Usage) error {
 	args := sessions.UsageArgs(model, usage)
 	args["chat"], args["session"] = chatID, sessionID
-	_, err := db.Pool.Exec(ctx, `
+	_, err := db.Exec(ctx, `
 		WITH locked AS MATERIALIZED (
 			SELECT s.id, s.owner_id FROM sessions s JOIN chats c ON c.session_id = s.id
 			WHERE  s.id = @session AND c.id = @chat FOR UPDATE OF s),
@@ -41,5 +51,5 @@ func (db *Base) CountUsage(ctx context.Context, sessionID, chatID, model string,
 			UPDATE sessions s SET `+sessions.AddToSession+` FROM locked WHERE s.id = locked.id)
 		`+sessions.CountUsage(`SELECT id, owner_id FROM locked`), args)
 
-	return pg.Fault("count usage", err)
+	return err
 }

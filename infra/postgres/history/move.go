@@ -194,11 +194,7 @@ func describeMove(
 func shownParts(sessionID string, parts []domain.ContentPart) []domain.ContentPart {
 	shown := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
-		if p.ImageURL != nil {
-			p.ImageURL = &domain.ImageURL{URL: domain.AttachmentPath(sessionID, p.ImageURL.URL)}
-		}
-
-		shown[i] = p
+		shown[i] = p.WithAttachment(domain.AttachmentPath(sessionID, p.Attachment()))
 	}
 
 	return shown

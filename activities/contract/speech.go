@@ -1,0 +1,20 @@
+package contract
+
+import "everloop/internal/durable"
+
+// Transcribe has the recordings of a user turn transcribed. What is recorded of it is not
+// asked for a second time.
+var Transcribe = durable.Activity[TranscribeIn, TranscribeOut]{Name: "speech.transcribe", Preset: durable.Speech}
+
+// TranscribeIn names the turn, and the loop that waits for what was said.
+type TranscribeIn struct {
+	SessionID string `json:"session_id"`
+	ChatID    string `json:"chat_id"`
+	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
+	EntryID   string `json:"entry_id"`
+}
+
+// TranscribeOut says whether the chat was stopped meanwhile.
+type TranscribeOut struct {
+	Stopped bool `json:"stopped,omitempty"`
+}

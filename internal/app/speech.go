@@ -1,0 +1,79 @@
+package app
+
+import (
+	"errors"
+	"time"
+
+	"everloop/api"
+	"everloop/infra/model"
+)
+
+// speechSettings say which model transcribes recordings, and where it is.
+type speechSettings struct {
+	ASRModel       string        `name:"asr-model" env:"ASR_MODEL" help:"Model for speech; recordings are transcribed when it is set."`
+	ASRProvider    string        `name:"asr-provider" default:"gateway" env:"ASR_PROVIDER" help:"Name of the speech-recognition provider, for front ends."`
+	ASRURL         string        `name:"asr-url" env:"ASR_URL" help:"Base URL of the server of the speech model, without /v1; LLM_GATEWAY_URL when unset."`
+	ASRKey         string        `name:"asr-key" env:"ASR_KEY" help:"Key of the server of ASR_URL."`
+	ASRTimeout     time.Duration `name:"asr-timeout" default:"2m" env:"ASR_TIMEOUT" help:"How long one recording may take."`
+	ASRMaxBytes    int           `name:"asr-max-bytes" default:"26214400" env:"ASR_MAX_BYTES" help:"Bytes of the largest recording."`
+	ASRConcurrency int           `name:"asr-concurrency" default:"4" env:"ASR_CONCURRENCY" help:"Recordings that one process has transcribed at once."`
+}
+
+// maxRecording bounds ASR_MAX_BYTES: what the model gateway takes of one request.
+const maxRecording = 60 << 20
+
+func (s speechSettings) check() error {
+	var faults []error
+	if s.ASRTimeout < time.Second || s.ASRTimeout > time.Hour {
+		faults = append(faults, errors.New("ASR_TIMEOUT must be from 1s to 1h"))
+	}
+
+	if s.ASRMaxBytes < 1 || s.ASRMaxBytes > maxRecording {
+		faults = append(faults, errors.New("ASR_MAX_BYTES must be from 1 to 62914560"))
+	}
+
+	if s.ASRConcurrency < 1 || s.ASRConcurrency > 1000 {
+		faults = append(faults, errors.New("ASR_CONCURRENCY must be from 1 to 1000"))
+	}
+
+	if s.ASRKey != "" && s.ASRURL == "" {
+		faults = append(faults, errors.New("ASR_KEY is the key of the server of ASR_URL, which is not set"))
+	}
+
+	return errors.Join(append(faults, webURL("ASR_URL", s.ASRURL))...)
+}
+
+// newSpeech is the speech model; nil: none is configured.
+func (b *backend) newSpeech() *model.Speech {
+	s := b.settings
+	if s.ASRModel == "" {
+		return nil
+	}
+
+	client := b.models
+	if s.ASRURL != "" {
+		client = model.New(model.Config{BaseURL: s.ASRURL, Key: s.ASRKey, Prices: b.prices})
+	}
+
+	return model.NewSpeech(model.SpeechConfig{
+		Client: client, Model: s.ASRModel, Timeout: s.ASRTimeout, MaxBytes: s.ASRMaxBytes, AtOnce: s.ASRConcurrency,
+	})
+}
+
+// speechPort is the speech model as the API takes it; nil: none is configured.
+func (b *backend) speechPort() api.Speech {
+	if b.speech == nil {
+		return nil
+	}
+
+	return b.speech
+}
+
+// recordingBytes is the size of the largest recording of a message; 0: none is accepted.
+func (b *backend) recordingBytes() int {
+	if b.speech == nil {
+		return 0
+	}
+
+	return b.speech.MaxBytes()
+}
