@@ -187,7 +187,8 @@ func SpeechFault(err error) error {
 		seconds := int((fault.RetryAfter + time.Second - 1) / time.Second)
 
 		return &Error{
-			Kind: Unavailable, Code: CodeSpeechDown, Message: "the speech model is not available; try again", RetryAfter: seconds, Err: fault,
+			Kind: Unavailable, Code: CodeSpeechDown, RetryAfter: seconds, Err: fault,
+			Message: "the speech model is not available; try again",
 		}
 	case fault.Fault == FaultUnknownModel, fault.Status == 401, fault.Status == 403:
 		return &Error{

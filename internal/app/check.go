@@ -136,7 +136,9 @@ func (b *backend) besides() []components.Component {
 	gateway := gatewayComponent(b.settings.GatewayURL)
 	gateway.Variable = "LLM_GATEWAY_URL"
 	gateway.URL = strings.TrimSuffix(strings.TrimRight(gateway.URL, "/"), "/v1")
-	identity, registry, git := identityComponent(b.settings.IdentityURL), registryComponent(b.settings.RegistryURL), gitComponent(b.settings.GitURL)
+
+	identity, registry := identityComponent(b.settings.IdentityURL), registryComponent(b.settings.RegistryURL)
+	git := gitComponent(b.settings.GitURL)
 	identity.Variable, registry.Variable, git.Variable = "IDENTITY_URL", "REGISTRY_URL", "GIT_URL"
 
 	return []components.Component{identity, registry, gateway, git}

@@ -16,7 +16,9 @@ import (
 func TestParse_order(t *testing.T) {
 	t.Parallel()
 
-	ordered := []string{"2608.0.2", "2610.0.0-beta.1", "2610.0.0-beta.2", "2610.0.0-beta.10", "2610.0.0", "v2611.0.0", "2611.0.10", "2611.1.0"}
+	ordered := []string{
+		"2608.0.2", "2610.0.0-beta.1", "2610.0.0-beta.2", "2610.0.0-beta.10", "2610.0.0", "v2611.0.0", "2611.0.10", "2611.1.0",
+	}
 	for i, left := range ordered {
 		for j, right := range ordered {
 			a, err := release.Parse(left)
@@ -39,7 +41,9 @@ func TestParse_order(t *testing.T) {
 func TestParse_rejects(t *testing.T) {
 	t.Parallel()
 
-	for _, text := range []string{"", "2611", "2611.0", "2611.0.0.0", "2611.0.0-beta", "2611.0.0-beta.0", "2611.0.0-rc.1", "2611.0.x", "latest", "vv2611.0.0"} {
+	for _, text := range []string{
+		"", "2611", "2611.0", "2611.0.0.0", "2611.0.0-beta", "2611.0.0-beta.0", "2611.0.0-rc.1", "2611.0.x", "latest", "vv2611.0.0",
+	} {
 		_, err := release.Parse(text)
 		require.ErrorContains(t, err, "must have three numbers", text)
 	}

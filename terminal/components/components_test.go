@@ -65,7 +65,8 @@ func TestProbe(t *testing.T) {
 			problem: "another program may have its port", hint: "container thing",
 		},
 		"nothing there": {
-			c: components.Component{URL: "http://127.0.0.1:1", Path: "/health"}, problem: "cannot be reached", hint: "THING_ADDR is its address",
+			c:       components.Component{URL: "http://127.0.0.1:1", Path: "/health"},
+			problem: "cannot be reached", hint: "THING_ADDR is its address",
 		},
 		"too old": {
 			c:       components.Component{Key: "identity", URL: server(t, "2608.0.2", health), Path: "/health"},
