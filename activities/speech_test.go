@@ -16,7 +16,7 @@ import (
 
 // spokenTurn is a turn with its recordings, and a speech model that hears their names.
 type spokenTurn struct {
-	domain.SpokenTurn
+	turn     domain.SpokenTurn
 	heard    []domain.HeardRecording
 	asked    []string
 	fault    error // of the speech model
@@ -24,7 +24,7 @@ type spokenTurn struct {
 }
 
 func (s *spokenTurn) SpokenTurn(context.Context, string, string, string) (domain.SpokenTurn, error) {
-	return s.SpokenTurn, nil
+	return s.turn, nil
 }
 
 func (s *spokenTurn) Recording(_ context.Context, object string) (domain.Recording, error) {
@@ -65,7 +65,7 @@ func recordingPart(object string, status domain.AudioStatus) domain.ContentPart 
 func TestTranscribe_whatIsLeft(t *testing.T) {
 	t.Parallel()
 
-	turn := &spokenTurn{SpokenTurn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{
+	turn := &spokenTurn{turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{
 		recordingPart("a", domain.AudioTranscribed), {Type: "text", Text: "typed"}, recordingPart("b", ""), recordingPart("c", ""),
 	}}}
 	out, err := turn.run(t)
@@ -83,7 +83,7 @@ func TestTranscribe_faults(t *testing.T) {
 	t.Parallel()
 
 	one := func(fault error) *spokenTurn {
-		return &spokenTurn{fault: fault, SpokenTurn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", "")}}}
+		return &spokenTurn{fault: fault, turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", "")}}}
 	}
 
 	refused := one(&domain.ModelError{Fault: domain.FaultRefused, Status: 400, Message: "noise"})
@@ -93,13 +93,13 @@ func TestTranscribe_faults(t *testing.T) {
 	require.Equal(t, domain.AudioFailed, refused.heard[0].Status)
 
 	// Its attempt was lost before the run had the result.
-	again := &spokenTurn{SpokenTurn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", domain.AudioFailed)}}}
+	again := &spokenTurn{turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", domain.AudioFailed)}}}
 	_, err = again.run(t)
 	require.Equal(t, domain.CodeSpeechRefused, durable.Code(err))
 	require.Empty(t, again.asked)
 
 	// The turn of an earlier chat, which failed for it, does not fail this one.
-	again.ChatID = "earlier"
+	again.turn.ChatID = "earlier"
 	_, err = again.run(t)
 	require.NoError(t, err)
 
@@ -120,7 +120,7 @@ func TestTranscribe_faults(t *testing.T) {
 	require.True(t, out.Stopped)
 
 	stopped = one(nil)
-	stopped.Stopped = true
+	stopped.turn.Stopped = true
 	out, err = stopped.run(t)
 	require.NoError(t, err)
 	require.True(t, out.Stopped)
