@@ -2054,8 +2054,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a picture of a message
-         * @description The content of an image block is the path of this operation.
+         * Get a picture or a recording of a message
+         * @description The content of an image or audio block is the path of this operation.
          */
         get: operations["read-attachment"];
         put?: never;
@@ -3153,6 +3153,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/transcribe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Transcribe a recording
+         * @description For speech input: the text is returned and nothing is kept. WAV, MP3, Ogg, FLAC, WebM or M4A, of at most ASR_MAX_BYTES (25 MB).
+         */
+        post: operations["transcribe-recording"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/user/api-keys/": {
         parameters: {
             query?: never;
@@ -4039,6 +4059,23 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        AudioAddress: {
+            /** @description A data URL with base64 content, or the path of an attachment of this session. */
+            url: string;
+        } & {
+            [key: string]: unknown;
+        };
+        AudioPart: {
+            /** @description The recording. */
+            audio_url: components["schemas"]["AudioAddress"];
+            /**
+             * @description The type of the part.
+             * @enum {string}
+             */
+            type: "audio_url";
+        } & {
+            [key: string]: unknown;
+        };
         AuditPage: {
             /** @description The entries of this page. */
             items: components["schemas"]["AuditRecord"][];
@@ -4395,7 +4432,7 @@ export interface components {
             /** @description true: one result in chat:end, and no questions. */
             headless?: boolean | null;
             /** @description Text, or an array of parts. Empty only with askuser_answer or whatif. */
-            message?: string | (components["schemas"]["TextPart"] | components["schemas"]["ImagePart"])[] | null;
+            message?: string | (components["schemas"]["TextPart"] | components["schemas"]["ImagePart"] | components["schemas"]["AudioPart"] | components["schemas"]["InputAudioPart"])[] | null;
             /**
              * @description For this message; without it, the mode of the session.
              * @enum {string|null}
@@ -5993,6 +6030,25 @@ export interface components {
         InitScriptBody: {
             /** @description The background task that runs it: its status, its output. */
             task_id: string;
+        } & {
+            [key: string]: unknown;
+        };
+        InputAudio: {
+            /** @description The file in base64. */
+            data: string;
+            /** @description The name of its format. What counts is the content. */
+            format: string;
+        } & {
+            [key: string]: unknown;
+        };
+        InputAudioPart: {
+            /** @description The recording. */
+            input_audio: components["schemas"]["InputAudio"];
+            /**
+             * @description The type of the part.
+             * @enum {string}
+             */
+            type: "input_audio";
         } & {
             [key: string]: unknown;
         };
@@ -10429,6 +10485,23 @@ export interface components {
             status: string;
             /** @description The tool. */
             tool_name: string;
+        } & {
+            [key: string]: unknown;
+        };
+        Transcript: {
+            /**
+             * Format: double
+             * @description Length of the recording; left out: the speech model does not say.
+             */
+            duration_seconds?: number;
+            /** @description The language, as the speech model names it; left out: it does not say. */
+            language?: string;
+            /** @description The speech model. */
+            model: string;
+            /** @description What was said. Empty: no speech was heard. */
+            text: string;
+            /** @description What the speech model has used. */
+            usage: components["schemas"]["Usage"];
         } & {
             [key: string]: unknown;
         };
@@ -15084,7 +15157,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description SHA-256 of the picture. */
+                /** @description SHA-256 of the picture or recording. */
                 attachment: string;
                 /** @description The session. */
                 session_id: string;
@@ -15099,6 +15172,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "audio/*": string;
                     "image/*": string;
                 };
             };
@@ -16527,7 +16601,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description SHA-256 of the picture. */
+                /** @description SHA-256 of the picture or recording. */
                 attachment: string;
                 /** @description The token of the link. */
                 token: string;
@@ -16542,6 +16616,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "audio/*": string;
                     "image/*": string;
                 };
             };
@@ -16702,6 +16777,40 @@ export interface operations {
                 };
                 content: {
                     "*/*": string;
+                };
+            };
+        };
+    };
+    "transcribe-recording": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": {
+                    /** Format: binary */
+                    file: string;
+                    /** @description The language as two or three letters, as en. Default: the speech model finds out. */
+                    language?: string;
+                    /** @description Names and words that the recording may hold. At most 1,000 characters. */
+                    prompt?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Transcript"];
                 };
             };
         };

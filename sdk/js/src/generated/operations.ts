@@ -1876,7 +1876,7 @@ export class Api {
     );
   }
 
-  /** Get a picture of a message. GET /api/sessions/{session_id}/attachments/{attachment} */
+  /** Get a picture or a recording of a message. GET /api/sessions/{session_id}/attachments/{attachment} */
   readAttachment(
     session_id: string,
     attachment: string,
@@ -2455,6 +2455,17 @@ export class Api {
   ): Promise<Reply<'tokenize-prompt', 200>> {
     return this.transport.json(
       'POST', '/api/sessions/tokenize/prompt',
+      {}, body, options,
+    );
+  }
+
+  /** Transcribe a recording. POST /api/transcribe */
+  transcribeRecording(
+    body: FormData,
+    options: CallOptions = {},
+  ): Promise<Reply<'transcribe-recording', 200>> {
+    return this.transport.json(
+      'POST', '/api/transcribe',
       {}, body, options,
     );
   }

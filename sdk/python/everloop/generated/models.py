@@ -383,6 +383,18 @@ class AssistantSession(TypedDict):
     """The production workspace whose members may read the session, if its owner is a member of it."""
 
 
+class AudioAddress(TypedDict):
+    url: str
+    """A data URL with base64 content, or the path of an attachment of this session."""
+
+
+class AudioPart(TypedDict):
+    audio_url: AudioAddress
+    """The recording."""
+    type: Literal["audio_url"]
+    """The type of the part."""
+
+
 class AuditPage(TypedDict):
     items: list[AuditRecord]
     """The entries of this page."""
@@ -616,7 +628,7 @@ class ChatBody(TypedDict):
     """While a chat runs."""
     headless: NotRequired[bool | None]
     """true: one result in chat:end, and no questions."""
-    message: NotRequired[str | list[TextPart | ImagePart] | None]
+    message: NotRequired[str | list[TextPart | ImagePart | AudioPart | InputAudioPart] | None]
     """Text, or an array of parts. Empty only with askuser_answer or whatif."""
     mode: NotRequired[Literal["planning", "executing", None]]
     """For this message; without it, the mode of the session."""
@@ -1701,6 +1713,20 @@ class InboxPage(TypedDict):
 class InitScriptBody(TypedDict):
     task_id: str
     """The background task that runs it: its status, its output."""
+
+
+class InputAudio(TypedDict):
+    data: str
+    """The file in base64."""
+    format: str
+    """The name of its format. What counts is the content."""
+
+
+class InputAudioPart(TypedDict):
+    input_audio: InputAudio
+    """The recording."""
+    type: Literal["input_audio"]
+    """The type of the part."""
 
 
 class InstallSkillRequest(TypedDict):
@@ -4710,6 +4736,19 @@ class ToolCall(TypedDict):
     """Its status."""
     tool_name: str
     """The tool."""
+
+
+class Transcript(TypedDict):
+    duration_seconds: NotRequired[float]
+    """Length of the recording; left out: the speech model does not say."""
+    language: NotRequired[str]
+    """The language, as the speech model names it; left out: it does not say."""
+    model: str
+    """The speech model."""
+    text: str
+    """What was said. Empty: no speech was heard."""
+    usage: Usage
+    """What the speech model has used."""
 
 
 class Turn(TypedDict):

@@ -3482,7 +3482,7 @@ class Api:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Download:
-        """Get a picture of a message. GET /api/sessions/{session_id}/attachments/{attachment}"""
+        """Get a picture or a recording of a message. GET /api/sessions/{session_id}/attachments/{attachment}"""
         return await self._transport.response(
             "GET",
             "/api/sessions/{session_id}/attachments/{attachment}",
@@ -4503,6 +4503,27 @@ class Api:
         answer: models.TokenizedPrompt = await self._transport.json(
             "POST",
             "/api/sessions/tokenize/prompt",
+            {},
+            body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
+    async def transcribe_recording(
+        self,
+        body: Form,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.Transcript:
+        """Transcribe a recording. POST /api/transcribe"""
+        answer: models.Transcript = await self._transport.json(
+            "POST",
+            "/api/transcribe",
             {},
             body,
             {},
