@@ -41,6 +41,35 @@ func (p *pieces) PublishDelta(context.Context, domain.Event) (uint64, error) {
 	return 1, nil
 }
 
+// A call that was taken over may have its result by then: nothing comes behind it.
+func TestLiveOutput_endsWithItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, log := &lateTurns{published: make(chan struct{})}, &pieces{}
+		a := &Activities{Turns: turns, Log: log, Logger: slog.New(slog.DiscardHandler)}
+
+		over, abort := context.WithCancelCause(t.Context())
+		live := a.liveOutput(over, domain.LedgerCall{ID: "c", SessionID: "s"})
+		abort(domain.ErrFenced)
+		live("stdout", "what was written last")
+		require.Zero(t, log.count)
+		require.Zero(t, turns.waits)
+
+		over, abort = context.WithCancelCause(t.Context())
+		live = a.liveOutput(over, domain.LedgerCall{ID: "c", SessionID: "s"})
+
+		time.AfterFunc(time.Second, func() {
+			abort(domain.ErrFenced)
+			close(turns.published)
+		})
+		live("stdout", "taken over while it waits for the event of its call")
+		require.Zero(t, log.count)
+
+		live = a.liveOutput(t.Context(), domain.LedgerCall{ID: "c", SessionID: "s"})
+		live("stdout", "of a call that goes on")
+		require.Equal(t, 1, log.count)
+	})
+}
+
 // Live output comes behind the event that shows its call; where that is late, there is
 // none, and the command is held up once.
 func TestLiveOutput_comesBehindItsCall(t *testing.T) {

@@ -316,7 +316,7 @@ func (a *Activities) execute(
 		Session: tools.SessionView{
 			ID: call.SessionID, OwnerID: call.Session.OwnerID, SandboxUID: call.Session.SandboxUID, Root: root, Env: env,
 		},
-		Progress: a.liveOutput(context.WithoutCancel(ctx), call),
+		Progress: a.liveOutput(ctx, call),
 	}
 	limit := tool.Limit()
 
@@ -424,17 +424,22 @@ const progressWait = 2 * time.Second
 // liveOutput publishes live output of a call behind the event that shows the call, which is
 // published only after its commit. Where that takes too long, there is no live output:
 // the result contains all of it.
+//
+// Once ctx is over there is none either, such as the rest of a killed command's output: the
+// call was stopped or taken over, or its lease may expire, and behind its result, which
+// another worker may publish by then, no output may come.
 func (a *Activities) liveOutput(ctx context.Context, call domain.LedgerCall) func(stream, text string) {
+	keep := context.WithoutCancel(ctx)
 	shown := sync.OnceValue(func() bool {
-		ctx, cancel := context.WithTimeout(ctx, progressWait)
+		ctx, cancel := context.WithTimeout(keep, progressWait)
 		defer cancel()
 
 		return a.Turns.Published(ctx, call.SessionID) == nil
 	})
 
 	return func(stream, text string) {
-		if shown() {
-			a.progress(ctx, call, stream, text)
+		if ctx.Err() == nil && shown() && ctx.Err() == nil {
+			a.progress(keep, call, stream, text)
 		}
 	}
 }
