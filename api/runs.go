@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"reflect"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -84,8 +86,9 @@ func (a *runsAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "force-fail-run", Method: fiber.MethodPost, Path: "/api/admin/runs/{workflow_id}/force-fail", Tag: "Administration",
 		Summary: "Force-fail a stuck workflow run",
-		Description: "The run is terminated at once, and its chat ends as failed with the code run_lost within about 20 seconds. A " +
-			"chat that waits for an answer ends at once, as interrupted.",
+		Description: "The run is terminated at once, and its chat ends as failed with the code run_lost and the reason within about 20 " +
+			"seconds. A chat that waits for an answer ends at once, as interrupted. Runs of DAGs, issues and scheduled tasks end at " +
+			"once, and what they have begun is stopped.",
 		Scope: auth.Admin, Audit: "run.force_fail",
 		Errors: httpx.Codes{404: "run_not_found", 409: "run_action_impossible"},
 	}, a.forceFailRun)
@@ -129,6 +132,9 @@ func (a *runsAPI) listRuns(ctx context.Context, in *struct {
 	return httpx.Answer(runPage{orEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
 }
 
+// defaultReason is that of a run which an administrator has failed without saying why.
+const defaultReason = "ended by an administrator"
+
 // RunRef names a run by its workflow's id.
 type RunRef struct {
 	WorkflowID string `path:"workflow_id" maxLength:"300" pattern:"^[!-~]+$" doc:"Percent-encoded, as session%2F…" example:"session/01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
@@ -139,9 +145,21 @@ func (a *runsAPI) cancelRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody
 	return httpx.Answer(okBody{true}, a.runs.Cancel(ctx, in.WorkflowID))
 }
 
-func (a *runsAPI) forceFailRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+func (a *runsAPI) forceFailRun(ctx context.Context, in *struct {
+	RunRef
+	Body *struct {
+		Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why; users read it as the error of the run. Left out: ended by an administrator." example:"The source of the report is gone"`
+	}
+},
+) (*httpx.Body[okBody], error) {
 	httpx.Concerns(ctx, in.WorkflowID, nil)
-	return httpx.Answer(okBody{true}, a.runs.ForceFail(ctx, in.WorkflowID, "ended by an administrator"))
+
+	reason := ""
+	if in.Body != nil {
+		reason = strings.TrimSpace(domain.CleanText(in.Body.Reason))
+	}
+
+	return httpx.Answer(okBody{true}, a.runs.ForceFail(ctx, in.WorkflowID, cmp.Or(reason, defaultReason)))
 }
 
 func (a *runsAPI) resumeRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {

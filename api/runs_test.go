@@ -102,6 +102,7 @@ var runsWalk = []call{
 		status:  200,
 		admin:   true,
 		missing: "/api/admin/runs/none/force-fail",
+		bad:     []bad{{body: `{"reason":5}`, at: "body.reason"}},
 	},
 	{
 		method:  "POST",

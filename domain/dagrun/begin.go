@@ -223,7 +223,7 @@ func (r *Run) cancel(u *Unit) {
 		return
 	}
 
-	u.Stop = u.Status == Running && u.Begun
+	u.Stop = u.Status == Running && u.given()
 	u.Status, u.Phase, u.DueAt, u.Deadline = Cancelled, "", nil, nil
 	r.over(u)
 }

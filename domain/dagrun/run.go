@@ -259,7 +259,7 @@ func (r *Run) expire() {
 			u.Status, u.Phase, u.DueAt, u.Changed = Ready, PhaseWork, nil, true
 			u.SessionID, u.ChildID, u.Begun = "", "", false
 		case u.Status == Running && u.Deadline != nil && !r.Now.Before(*u.Deadline):
-			u.Stop = u.Begun
+			u.Stop = u.given()
 			r.fail(u, NodeFailure{CodeTimeout, "the attempt took longer than timeout_s"})
 		}
 	}

@@ -129,6 +129,10 @@ type Unit struct {
 	Changed bool
 }
 
+// given reports whether the unit's attempt has a session or a subflow. Its message may be on
+// its way even when it is not known as begun.
+func (u *Unit) given() bool { return u.Begun || u.SessionID != "" || u.ChildID != "" }
+
 // Result is how the work of a unit ended.
 type Result struct {
 	Text    string // what came out, as text

@@ -52,14 +52,13 @@ type Tasks interface {
 	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
 }
 
-// Schedules ends runs of scheduled tasks.
+// Schedules ends runs of scheduled tasks, with the chats that they have begun.
 type Schedules interface {
 	CancelRun(ctx context.Context, runID string) (open bool, err error)
 	FailRun(ctx context.Context, runID, code, message string) error
-	Stop(ctx context.Context, run domain.RunSession) error
 }
 
-// Board ends issue runs.
+// Board ends issue runs, with the chats that they have begun.
 type Board interface {
 	CancelAnyRun(ctx context.Context, runID string) (open bool, err error)
 	FailRun(ctx context.Context, runID, code, message string) error
@@ -261,9 +260,9 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 	case domain.RunKindCompaction:
 		_, err = s.cfg.Store.EndCompaction(ctx, id, reason)
 	case domain.RunKindSchedule:
-		err = errors.Join(s.cfg.Schedules.FailRun(ctx, id, codeForced, reason), s.stop(ctx, run.Work))
+		err = s.cfg.Schedules.FailRun(ctx, id, codeForced, reason)
 	case domain.RunKindIssue:
-		err = errors.Join(s.cfg.Board.FailRun(ctx, id, codeForced, reason), s.stop(ctx, run.Work))
+		err = s.cfg.Board.FailRun(ctx, id, codeForced, reason)
 	case domain.RunKindDAG:
 		_, err = s.cfg.Store.FailDAGRun(ctx, id, codeForced, reason)
 	}
@@ -290,15 +289,6 @@ func (s *Service) loseTask(ctx context.Context, work *domain.OperatorJob, taskID
 	_, err := s.cfg.Store.MarkTaskLost(ctx, taskID, reason)
 
 	return err
-}
-
-// stop stops the chat of a run that was failed.
-func (s *Service) stop(ctx context.Context, work *domain.OperatorJob) error {
-	if work == nil || work.SessionID == "" {
-		return nil
-	}
-
-	return s.cfg.Schedules.Stop(ctx, domain.RunSession{OwnerID: work.OwnerID, SessionID: work.SessionID})
 }
 
 // Resume closes the workflow of a run, if one is open, and starts one that continues from

@@ -126,9 +126,6 @@ func (e ends) CancelAnyRun(_ context.Context, id string) (bool, error) {
 	return true, e.note("cancel", id)
 }
 func (e ends) FailRun(_ context.Context, id, _, _ string) error { return e.note("fail", id) }
-func (e ends) Stop(_ context.Context, run domain.RunSession) error {
-	return e.note("stop", run.SessionID)
-}
 
 type stopper struct{ *fakes }
 
@@ -159,8 +156,8 @@ func TestService_actions(t *testing.T) {
 		"import/x":             {[]string{"cancel import/x"}, nil, []string{"terminate import/x", "start x"}},
 		"delete/x":             {nil, nil, []string{"terminate delete/x", "start x"}},
 		"archive":              {nil, nil, []string{"terminate archive", "archive "}},
-		"schedule-run/x":       {[]string{"cancel x", "resume x"}, []string{"fail x", "stop s", "terminate schedule-run/x"}, []string{"terminate schedule-run/x", "resume x"}},
-		"issue-run/x":          {[]string{"cancel x", "resume x"}, []string{"fail x", "stop s", "terminate issue-run/x"}, []string{"terminate issue-run/x", "resume x"}},
+		"schedule-run/x":       {[]string{"cancel x", "resume x"}, []string{"fail x", "terminate schedule-run/x"}, []string{"terminate schedule-run/x", "resume x"}},
+		"issue-run/x":          {[]string{"cancel x", "resume x"}, []string{"fail x", "terminate issue-run/x"}, []string{"terminate issue-run/x", "resume x"}},
 		"dag/s/x":              {[]string{"cancel x", "resume s x"}, []string{"fail x", "terminate dag/s/x", "resume s x"}, []string{"terminate dag/s/x", "resume s x"}},
 		"schedule-tick/x-2026": {nil, nil, nil},
 	} {

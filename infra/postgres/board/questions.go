@@ -75,7 +75,8 @@ func (s *Store) StalledIssueRuns(ctx context.Context, after string, limit int) (
 func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunSession, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT r.owner_id, r.session_id FROM issue_runs r JOIN chats c ON c.id = r.chat_id
-		WHERE  r.status = 'running' AND r.cancel_requested AND c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
+		WHERE  r.cancel_requested AND (r.status = 'running' OR r.finished_at > now() - interval '1 day')
+		AND    c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
 	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
 
 	return runs, pg.Fault("list cancelled issue runs", err)

@@ -239,6 +239,7 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found || run.chatID != nil {
+			cancelled = err == nil && !found // it was ended meanwhile, and what it began is stopped
 			return err
 		}
 
@@ -298,10 +299,27 @@ func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) 
 			return err
 		}
 
+		if err := stopChat(ctx, tx, runID, run, &plan); err != nil {
+			return err
+		}
+
 		return endRun(ctx, tx, runID, run, end{status: domain.IssueRunFailed, reason: code, message: message}, &plan)
 	})
 
 	return plan, pg.Fault("block an issue run", err)
+}
+
+// stopChat has the chat of a run stopped that ends before it. The mark is kept, so that the
+// stop is repeated until it was taken.
+func stopChat(ctx context.Context, tx pgx.Tx, runID string, run openRun, plan *domain.IssueRunPlan) error {
+	if run.sessionID == nil || run.chatID == nil {
+		return nil
+	}
+
+	plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.ownerID, SessionID: *run.sessionID})
+	_, err := tx.Exec(ctx, `UPDATE issue_runs SET cancel_requested = true WHERE id = $1`, runID)
+
+	return err
 }
 
 // end is how a run ended.

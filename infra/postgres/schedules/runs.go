@@ -40,6 +40,20 @@ type openRun struct {
 	sessionID *string
 	chatID    *string
 	cancelled bool
+	ended     bool // cancelled by an administrator
+}
+
+// cancelledByAdministrator is the end of a run that an administrator has cancelled. Its
+// reason is written when that is asked for.
+var cancelledByAdministrator = domain.RunEnd{Status: domain.RunFailed, Reason: "cancelled", Error: "an administrator cancelled the run"}
+
+// stopped is the end of a run that was cancelled: by an administrator, else for the next one.
+func (r openRun) stopped() domain.RunEnd {
+	if r.ended {
+		return cancelledByAdministrator
+	}
+
+	return domain.EndOfRun("", "", "", true)
 }
 
 // lockRun takes the lock of the run's task. Without a run that works, found is false.
@@ -65,8 +79,9 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT session_id, chat_id, cancel_requested FROM scheduled_runs WHERE id = $1 AND state = 'running'`, runID).
-		Scan(&run.sessionID, &run.chatID, &run.cancelled)
+		SELECT session_id, chat_id, cancel_requested, cancel_requested AND reason_code IS NOT DISTINCT FROM $2
+		FROM   scheduled_runs WHERE id = $1 AND state = 'running'`, runID, cancelledByAdministrator.Reason).
+		Scan(&run.sessionID, &run.chatID, &run.cancelled, &run.ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil
 	}
@@ -86,7 +101,7 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed domain.Clai
 		}
 
 		if run.cancelled && run.chatID == nil {
-			return endRun(ctx, tx, runID, run, domain.EndOfRun("", "", "", true), &plan)
+			return endRun(ctx, tx, runID, run, run.stopped(), &plan)
 		}
 
 		claimed.Ended, claimed.Begun = false, run.chatID != nil
@@ -169,6 +184,14 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 			return err
 		}
 
+		if run.sessionID != nil && run.chatID != nil { // kept, so that the stop is repeated until it was taken
+			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
+
+			if _, err := tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID); err != nil {
+				return err
+			}
+		}
+
 		return endRun(ctx, tx, runID, run, domain.RunEnd{Status: domain.RunFailed, Reason: code, Error: message, Counts: true}, &plan)
 	})
 
@@ -180,7 +203,7 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan domain.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open, plan = false, domain.TickPlan{}
-		end := domain.EndOfRun("", "", "", true)
+		end := cancelledByAdministrator
 
 		tag, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
@@ -200,7 +223,7 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
 		}
 
-		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID)
+		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true, reason_code = $2 WHERE id = $1`, runID, end.Reason)
 
 		return err
 	})
@@ -252,7 +275,11 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 			return err
 		}
 
-		end := domain.EndOfRun(chat.reason, chat.code, chat.message, run.cancelled)
+		end := domain.EndOfRun(chat.reason, chat.code, chat.message, false)
+		if run.cancelled {
+			end = run.stopped()
+		}
+
 		if end.Status == domain.RunCompleted && run.task.HasOutcome() {
 			next = domain.RunChecks
 			return nil
@@ -327,7 +354,7 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.Run
 
 		switch {
 		case run.cancelled:
-			end = domain.EndOfRun("", "", "", true)
+			end = run.stopped()
 		case !there:
 			end = sessionDeleted
 		}
@@ -424,7 +451,8 @@ func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunSession, error) 
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT t.owner_id, r.session_id
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id JOIN chats c ON c.id = r.chat_id
-		WHERE  r.state = 'running' AND r.cancel_requested AND c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
+		WHERE  r.cancel_requested AND (r.state = 'running' OR r.finished_at > now() - interval '1 day')
+		AND    c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
 	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
 
 	return runs, pg.Fault("list cancelled runs", err)
