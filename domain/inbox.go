@@ -15,8 +15,9 @@ type InboxItem struct {
 	AskedAt    time.Time   `json:"asked_at" doc:"Time of the question."`
 
 	ExpiresAt     *time.Time     `json:"expires_at" nullable:"true" doc:"When its default policy answers it; null: it waits."`
-	DefaultPolicy *DefaultPolicy `json:"default_policy" nullable:"true" enum:"choose,first_option" doc:"What answers it then; a permission request is denied."`
+	DefaultPolicy *DefaultPolicy `json:"default_policy" nullable:"true" enum:"choose,first_option,answer" doc:"What answers it then: answer is what a node of a DAG says. A permission request is denied."`
 	Trigger       Trigger        `json:"trigger" enum:"user,answer,schedule,dag,issue,whatif,replay,api" doc:"What started its chat."`
 	TaskID        *string        `json:"task_id" nullable:"true" doc:"The scheduled task of the chat; null: it has none."`
 	RunID         *string        `json:"run_id" nullable:"true" doc:"The run of that task."`
+	Escalated     bool           `json:"escalated" doc:"It is of another user's session, and was escalated to the caller."`
 }

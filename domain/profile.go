@@ -45,6 +45,9 @@ type SessionSetup struct {
 	LayoutType     string          `json:"layout_type,omitempty"`     // for front ends
 	PreviewURLs    []PreviewURL    `json:"preview_urls,omitempty"`    // for front ends
 	QuestionPolicy *QuestionPolicy `json:"question_policy,omitempty"` // of questions that no user answers
+	// Escalation is what becomes of the question of a DAG node that no user answers, beside
+	// the times of the policy.
+	Escalation *Escalation `json:"escalation,omitempty"`
 	// Script is the tool call that the first chat of a DAG node's session makes. There is
 	// no model in it.
 	Script *ScriptedCall `json:"script,omitempty"`

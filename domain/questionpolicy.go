@@ -9,6 +9,7 @@ type DefaultPolicy string
 const (
 	PolicyChoose      DefaultPolicy = "choose"       // the question goes back to the model, which chooses
 	PolicyFirstOption DefaultPolicy = "first_option" // the first option of each question is the answer
+	PolicyAnswer      DefaultPolicy = "answer"       // the answer that a node of a DAG names
 )
 
 // AnsweredByPolicy is who resolved a question whose time was over.
@@ -21,7 +22,7 @@ const MaxQuestionWaitS = 30 * 24 * 3600
 // wait for as long as it takes.
 type QuestionPolicy struct {
 	TimeoutS       int           `json:"timeout_s,omitempty" doc:"Seconds after which on_timeout answers; left out: never." example:"3600"`
-	OnTimeout      DefaultPolicy `json:"on_timeout,omitempty" enum:"choose,first_option" doc:"What answers then; a permission request is denied."`
+	OnTimeout      DefaultPolicy `json:"on_timeout,omitempty" enum:"choose,first_option,answer" doc:"What answers then: answer is what a node of a DAG says. A permission request is denied."`
 	EscalateAfterS int           `json:"escalate_after_s,omitempty" doc:"Seconds after which webhooks are sent question.escalated; left out: never." example:"600"`
 }
 
@@ -63,7 +64,7 @@ func (p *QuestionPolicy) Valid() bool {
 	}
 
 	switch p.OnTimeout {
-	case "", PolicyChoose, PolicyFirstOption:
+	case "", PolicyChoose, PolicyFirstOption, PolicyAnswer:
 	default:
 		return false
 	}
@@ -71,8 +72,23 @@ func (p *QuestionPolicy) Valid() bool {
 	return p.TimeoutS >= 0 && p.TimeoutS <= MaxQuestionWaitS && p.EscalateAfterS >= 0 && p.EscalateAfterS <= MaxQuestionWaitS
 }
 
+// Escalation is what a node of a DAG says of its question beside the times.
+type Escalation struct {
+	DefaultAnswer string   `json:"default_answer,omitempty"` // of PolicyAnswer
+	Webhooks      []string `json:"webhooks,omitempty"`       // that are sent it, whatever their events are
+	UserID        string   `json:"user_id,omitempty"`        // who may answer then, besides the owner
+}
+
 // ExpiredQuestion is an open question whose time is over.
 type ExpiredQuestion struct {
 	Question
-	OwnerID string `db:"owner_id"`
+	OwnerID       string `db:"owner_id"`
+	DefaultAnswer string `db:"default_answer"` // of PolicyAnswer
+}
+
+// InboxQuestion names a question for a user who may answer it.
+type InboxQuestion struct {
+	SessionID  string
+	OwnerID    string // of the session
+	ToolCallID string
 }

@@ -134,7 +134,7 @@ type PendingQuestionRef struct {
 	QuestionID    string        `json:"question_id" doc:"The question."`
 	AskedAt       time.Time     `json:"asked_at" doc:"Time of the question."`
 	ExpiresAt     *time.Time    `json:"expires_at,omitempty" doc:"Expiry time; null: never."`
-	DefaultPolicy DefaultPolicy `json:"default_policy,omitempty" enum:"choose,first_option" doc:"What answers then: the model itself chooses, or the first option. A permission request is denied."`
+	DefaultPolicy DefaultPolicy `json:"default_policy,omitempty" enum:"choose,first_option,answer" doc:"What answers then: the model itself chooses, the first option, or what a node of a DAG says. A permission request is denied."`
 	SourceLoop    *SourceLoop   `json:"source_loop,omitempty" doc:"The sub-agent that asks; null: the agent itself."`
 }
 

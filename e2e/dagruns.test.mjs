@@ -208,6 +208,73 @@ test('a failure is routed, retried and waited for; an approval is asked for', as
   assert.match(nodeOf(done, 'second').outputs, /done/);
 });
 
+test('a question that no user answers is escalated to another user, or answered by default', async () => {
+  const person = async (name) => {
+    const added = await fixture.rest.post('/api/admin/users', { username: `${name}-${process.pid}` });
+    return { id: added.user.id, rest: new Rest(fixture.server.url, added.api_key.plaintext) };
+  };
+  const [deputy, viewer, other] = [await person('deputy'), await person('viewer'), await person('other')];
+  const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Approvals' })).id}`;
+  await fixture.rest.post(`${board}/members`, { user_id: deputy.id, role: 'member' });
+  await fixture.rest.post(`${board}/members`, { user_id: viewer.id, role: 'viewer' });
+
+  const gated = (escalation) => graph([bashNode('gate', 'echo done', { approval: { policy: 'required', escalation } })], ['s', 'gate'], ['gate', 'z']);
+  const probe = await publish(gated({ timeout_s: 60 }));
+  for (const user of [viewer, other]) {
+    const found = await fixture.rest.post(dagOf(probe, '/validate'), { dag: gated({ escalate_after_s: 1, user_id: user.id }) });
+    assert.deepEqual(found.errors.map((e) => [e.code, e.path]), [['unknown_reference', 'nodes[1].approval.escalation.user_id']]);
+  }
+  const text = await fixture.rest.call('POST', dagOf(probe, '/validate'), { dag: gated('by telephone') });
+  assert.equal(text.status, 422);
+
+  // Another user answers.
+  const id = await publish(gated({ escalate_after_s: 1, user_id: deputy.id }));
+  const made = await run(id);
+  const asked = await eventually('the question is escalated', async () => (await deputy.rest.get('/api/inbox')).items[0]);
+  assert.deepEqual([asked.escalated, asked.questions[0].options.map((o) => o.label)], [true, ['Approve', 'Reject']]);
+  assert.deepEqual((await fixture.rest.get('/api/inbox')).items.filter((i) => i.question_id === asked.question_id).map((i) => i.escalated), [false]);
+  assert.equal((await deputy.rest.call('GET', `/api/sessions/${asked.session_id}`)).status, 404, 'the session stays its owner\'s');
+  for (const user of [viewer, other]) {
+    assert.equal((await user.rest.get('/api/inbox')).total, 0);
+    assert.equal((await user.rest.call('POST', `/api/inbox/${asked.question_id}/answer`, { selections: { 0: [0] } })).body.code, 'question_not_found');
+  }
+  assert.equal((await deputy.rest.post(`/api/inbox/${asked.question_id}/answer`, { selections: { 0: [0] } })).resolved, true);
+  const done = await over(id, made.id);
+  assert.deepEqual([done.status, nodeOf(done, 'gate').outputs.trim()], ['completed', 'done'], JSON.stringify(done));
+  assert.equal((await deputy.rest.get('/api/inbox')).total, 0);
+  const view = await fixture.follow(asked.session_id, 0);
+  const resolved = await view.wait('the resolution', (e) => e.name === 'question:resolved');
+  assert.equal(resolved.data.by, deputy.id);
+
+  // No user answers.
+  const human = { id: 'ask', type: 'human', config: { prompt: 'Which?', options: ['yes', 'no'] }, approval: { policy: 'none', escalation: { timeout_s: 1, default_answer: 'no' } } };
+  const byDefault = await publish(graph([human], ['s', 'ask'], ['ask', 'z']));
+  assert.equal((await over(byDefault, (await run(byDefault)).id)).outputs, 'no');
+  const rejected = await publish(gated({ timeout_s: 1 }));
+  const failed = await over(rejected, (await run(rejected)).id);
+  assert.deepEqual([failed.status, failed.error.code], ['failed', 'not_approved'], JSON.stringify(failed));
+  const approved = await publish(gated({ timeout_s: 1, default_answer: 'Approve' }));
+  assert.equal((await over(approved, (await run(approved)).id)).status, 'completed');
+});
+
+test('an administrator ends a run with a reason', async () => {
+  const id = await publish(graph([agent('slow', order({ steps: [{ text: 'held', hold: true }] }))], ['s', 'slow'], ['slow', 'z']));
+  const made = await run(id);
+  const slow = await eventually('the agent works', async () => {
+    const found = nodeOf(await read(id, made.id), 'slow');
+    const session = found.session_id && (await fixture.rest.call('GET', `/api/sessions/${found.session_id}`)).body;
+    return session?.status === 'running' ? found : undefined;
+  });
+  const workflow = `dag/${id}/${made.id}`;
+  const listed = await eventually('the run is listed', async () => (await fixture.rest.get('/api/admin/runs?kind=dag&status=running&limit=200')).items.find((r) => r.workflow_id === workflow));
+  assert.deepEqual([listed.work.part_of, listed.work.waiting.reason, listed.actions], [id, 'child', ['cancel', 'force_fail', 'resume']], JSON.stringify(listed));
+  await fixture.rest.post(`/api/admin/runs/${encodeURIComponent(workflow)}/force-fail`, { reason: 'The source is gone.' });
+  const failed = await over(id, made.id);
+  assert.deepEqual([failed.status, failed.error], ['failed', { code: 'run_lost', message: 'The source is gone.' }]);
+  await eventually('its chat is stopped', async () => (await fixture.rest.detail(slow.session_id)).status === 'interrupted');
+  assert.equal((await fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(workflow)}/cancel`)).body.code, 'run_not_found');
+});
+
 test('a subflow is a run of its own', async () => {
   const inner = await publish(graph([agent('work', `On {{input.word}}${steps({ text: 'inner result' })}`)], ['s', 'work'], ['work', 'z']));
   const id = await publish(graph([

@@ -289,3 +289,25 @@ test('a DAG run and an issue run send each state once', async () => {
   );
   await drop(all);
 });
+
+test('the question of a DAG node is escalated to the webhooks that it names', async () => {
+  const named = await hook('/approvals', { events: [] });
+  const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Approval' });
+  const at = `/api/prod_solution/dag/${id}`;
+  const approval = { policy: 'required', escalation: { timeout_s: 3600, escalate_after_s: 1, webhooks: [named.id] } };
+  const nodes = [{ id: 's', type: 'start' }, { id: 'gate', type: 'join', approval }, { id: 'z', type: 'end' }];
+  await fixture.rest.put(at, { base_version: 1, dag: { nodes, edges: [{ id: 'e1', source: 's', target: 'gate' }, { id: 'e2', source: 'gate', target: 'z' }] } });
+  await fixture.rest.post(`${at}/publish`);
+  const run = await fixture.rest.post(`${at}/runs`, {});
+  const { event } = await receiver.got('/approvals', 'the escalation', (r) => r.event.type === 'question.escalated');
+  assert.match(JSON.stringify(event.data.question.questions), /Approve the start of node gate/);
+  assert.equal(event.data.question.default_policy, 'answer');
+  await fixture.rest.post(`/api/inbox/${event.data.question.question_id}/answer`, { selections: { 0: [1] } });
+  const over = await eventually('the run is over', async () => {
+    const now = await fixture.rest.get(`${at}/runs/${run.id}`);
+    return now.finished_at && now;
+  });
+  assert.deepEqual([over.status, over.error.code], ['failed', 'not_approved']);
+  assert.deepEqual(receiver.of('/approvals').map((r) => r.event.type), ['question.escalated']);
+  await drop(named);
+});

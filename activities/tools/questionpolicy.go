@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"slices"
 
 	"everloop/domain"
 )
@@ -10,6 +11,7 @@ import (
 const (
 	chooseNote      = "No user answered in time. Choose what fits the task best yourself, say what you chose and why, and go on."
 	firstOptionNote = "No user answered in time: the first option stands for the answer. A question without options is left to you."
+	answerNote      = "No user answered in time: the answer that was set for this case stands."
 	deniedNote      = "No user answered in time, so it is denied."
 )
 
@@ -27,7 +29,7 @@ type policyChoice struct {
 
 // PolicyAnswer is what is recorded of a question whose time is over: its default policy
 // answers, on record. A permission request is denied.
-func PolicyAnswer(q domain.Question) (json.RawMessage, error) {
+func PolicyAnswer(q domain.Question, given string) (json.RawMessage, error) {
 	asked, err := ParseQuestions(q.Questions)
 	if err != nil {
 		return nil, err
@@ -40,6 +42,17 @@ func PolicyAnswer(q domain.Question) (json.RawMessage, error) {
 		answer.Note = deniedNote
 		for _, question := range asked {
 			answer.Answers = append(answer.Answers, policyChoice{question.Question, []string{domain.PermissionRefuse}, ""})
+		}
+	case q.DefaultPolicy != nil && *q.DefaultPolicy == domain.PolicyAnswer && given != "":
+		answer.Note = answerNote
+
+		for _, question := range asked {
+			choice := policyChoice{question.Question, []string{}, given}
+			if slices.ContainsFunc(question.Options, func(o Option) bool { return o.Label == given }) {
+				choice = policyChoice{question.Question, []string{given}, ""}
+			}
+
+			answer.Answers = append(answer.Answers, choice)
 		}
 	case q.DefaultPolicy != nil && *q.DefaultPolicy == domain.PolicyFirstOption:
 		answer.Note = firstOptionNote

@@ -14,7 +14,7 @@ func TestPolicyAnswer(t *testing.T) {
 
 	questions := json.RawMessage(`[{"question":"Which?","options":[{"label":"a"},{"label":"b"}]},{"question":"Why?","options":[]}]`)
 
-	first, choose, guarded := domain.PolicyFirstOption, domain.PolicyChoose, "call_1"
+	first, choose, set, guarded := domain.PolicyFirstOption, domain.PolicyChoose, domain.PolicyAnswer, "call_1"
 	for name, c := range map[string]struct {
 		question domain.Question
 		want     string
@@ -28,6 +28,11 @@ func TestPolicyAnswer(t *testing.T) {
 			`{"answers":[{"question":"Which?","selected":["a"],"custom":""},{"question":"Why?","selected":[],"custom":""}],` +
 				`"answered_by":"default_policy","note":"` + firstOptionNote + `"}`,
 		},
+		"the answer that was set": {
+			domain.Question{Questions: questions, DefaultPolicy: &set},
+			`{"answers":[{"question":"Which?","selected":["b"],"custom":""},{"question":"Why?","selected":[],"custom":"b"}],` +
+				`"answered_by":"default_policy","note":"` + answerNote + `"}`,
+		},
 		"a permission request is denied": {
 			domain.Question{
 				Questions: json.RawMessage(`[{"question":"May it?","options":[{"label":"` + domain.PermissionAllowOnce + `"}]}]`),
@@ -40,13 +45,13 @@ func TestPolicyAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := PolicyAnswer(c.question)
+			got, err := PolicyAnswer(c.question, "b")
 			require.NoError(t, err)
 			require.JSONEq(t, c.want, string(got))
 		})
 	}
 
-	denied, err := PolicyAnswer(domain.Question{Questions: questions[:0], Guards: &guarded})
+	denied, err := PolicyAnswer(domain.Question{Questions: questions[:0], Guards: &guarded}, "")
 	require.Error(t, err, string(denied))
 }
 
@@ -58,7 +63,7 @@ func TestPolicyAnswer_isNoPermission(t *testing.T) {
 
 	var asked struct{ Questions json.RawMessage }
 	require.NoError(t, json.Unmarshal(PermissionQuestion(call, "rm -r x", true), &asked))
-	answer, err := PolicyAnswer(domain.Question{Questions: asked.Questions, Guards: &call})
+	answer, err := PolicyAnswer(domain.Question{Questions: asked.Questions, Guards: &call}, "Allow")
 	require.NoError(t, err)
 
 	decision, _, _ := domain.PermissionVerdict(string(answer))

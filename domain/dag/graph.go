@@ -134,8 +134,37 @@ type NodeBudget struct {
 type Approval struct {
 	_ struct{} `additionalProperties:"false"`
 
-	Policy     string `json:"policy" minLength:"1" maxLength:"64" doc:"The policy: required, or none." example:"required"`
-	Escalation string `json:"escalation,omitempty" maxLength:"200" doc:"Without effect yet: a question stays open until it is answered."`
+	Policy     string      `json:"policy" minLength:"1" maxLength:"64" doc:"The policy: required, or none." example:"required"`
+	Escalation *Escalation `json:"escalation,omitempty" doc:"What becomes of a question that no user answers: of the approval, or, without one, of a human node. Left out: it waits."`
+}
+
+// Answers to the question whether a node may begin.
+const (
+	AnswerApprove = "Approve"
+	AnswerReject  = "Reject"
+)
+
+// Escalation says what becomes of a question of a node that no user answers.
+type Escalation struct {
+	_ struct{} `additionalProperties:"false"`
+
+	TimeoutS       int      `json:"timeout_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which default_answer answers; left out: never." example:"86400"`
+	DefaultAnswer  string   `json:"default_answer,omitempty" maxLength:"2000" doc:"What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them." example:"Reject"`
+	EscalateAfterS int      `json:"escalate_after_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which webhooks are sent question.escalated and user_id may answer; left out: never." example:"3600"`
+	Webhooks       []string `json:"webhooks,omitempty" nullable:"true" maxItems:"20" doc:"Ids of webhooks of the owner that are sent it too, whatever their events are."`
+	UserID         string   `json:"user_id,omitempty" maxLength:"128" doc:"Who may answer then besides the owner: a member of one of the owner's workspaces." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+}
+
+// UnmarshalJSON reads the text that stored graphs may have from a time when it had no effect
+// as an escalation without effect.
+func (e *Escalation) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return nil
+	}
+
+	type fields Escalation
+
+	return json.Unmarshal(data, (*fields)(e))
 }
 
 // Edge leads from one node to another.

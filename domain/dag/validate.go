@@ -35,6 +35,8 @@ type Known struct {
 	Agents     map[string]bool
 	Skills     map[string]bool
 	Solutions  map[string]bool
+	Webhooks   map[string]bool
+	Colleagues map[string]bool // users who share a workspace with the owner and may act in it
 }
 
 // Names are the skills and production solutions that a graph names, sorted.
@@ -65,6 +67,27 @@ func (g Graph) Agents() []string {
 	}
 
 	return slices.Sorted(maps.Keys(named))
+}
+
+// Escalations are the webhooks and users that a graph names, sorted.
+func (g Graph) Escalations() (webhooks, users []string) {
+	named := [2]map[string]bool{{}, {}}
+
+	for _, n := range g.Nodes {
+		if n.Approval == nil || n.Approval.Escalation == nil {
+			continue
+		}
+
+		for _, id := range n.Approval.Escalation.Webhooks {
+			named[0][id] = true
+		}
+
+		if id := n.Approval.Escalation.UserID; id != "" {
+			named[1][id] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(named[0])), slices.Sorted(maps.Keys(named[1]))
 }
 
 func (n Node) config() Config {
@@ -256,6 +279,7 @@ func (v *validator) checkNodes() {
 		v.checkSchema(n, at)
 		v.checkTexts(n, at)
 		v.checkBounds(n, at)
+		v.checkEscalation(n, at+".approval.escalation")
 	}
 }
 
@@ -337,16 +361,57 @@ func (v *validator) checkBounds(n *Node, at string) {
 		unused("heartbeat_s", "the service watches the work of nodes itself")
 	}
 
-	if n.Approval != nil && n.Approval.Escalation != "" {
-		unused("approval.escalation", "a question stays open until it is answered")
-	}
-
 	if n.Retry != nil && n.Retry.MaxAttempts == 0 {
 		v.fail(domain.Finding{
 			Code: CodeUnboundedLoop, Message: fmt.Sprintf("node %s is tried again without end: set max_attempts", n.ID), NodeID: n.ID,
 			Path: at + ".retry.max_attempts",
 		})
 	}
+}
+
+// checkEscalation checks what becomes of a question that no user answers.
+func (v *validator) checkEscalation(n *Node, at string) {
+	if n.Approval == nil || n.Approval.Escalation == nil {
+		return
+	}
+
+	e := n.Approval.Escalation
+	asks := n.Approval.Policy == ApprovalRequired
+	fail := func(wrong bool, code, field, format string, args ...any) {
+		if wrong {
+			v.fail(domain.Finding{Code: code, Message: fmt.Sprintf(format, args...), NodeID: n.ID, Path: at + field})
+		}
+	}
+
+	if !asks && n.Type != Human {
+		fail(true, CodeTypeMismatch, "", "node %s asks nothing: an escalation needs the policy required, or a human node", n.ID)
+		return
+	}
+
+	fail(e.TimeoutS == 0 && e.EscalateAfterS == 0, CodeMissingConfig, "", "the escalation of node %s needs timeout_s or "+
+		"escalate_after_s", n.ID)
+	fail(e.TimeoutS == 0 && e.DefaultAnswer != "", CodeMissingConfig, ".timeout_s", "default_answer of node %s needs timeout_s", n.ID)
+	fail(e.EscalateAfterS == 0 && (len(e.Webhooks) > 0 || e.UserID != ""), CodeMissingConfig, ".escalate_after_s",
+		"webhooks and user_id of node %s need escalate_after_s", n.ID)
+	fail(e.TimeoutS > 0 && e.EscalateAfterS >= e.TimeoutS, CodeTypeMismatch, ".escalate_after_s",
+		"escalate_after_s of node %s is not below its timeout_s", n.ID)
+
+	options := n.config().Options
+	if asks {
+		options = []string{AnswerApprove, AnswerReject, ""}
+	}
+
+	fail(!asks && e.TimeoutS > 0 && e.DefaultAnswer == "", CodeMissingConfig, ".default_answer", "timeout_s of node %s needs "+
+		"default_answer", n.ID)
+	fail(e.DefaultAnswer != "" && len(options) > 0 && !slices.Contains(options, e.DefaultAnswer), CodeTypeMismatch, ".default_answer",
+		"default_answer of node %s is none of its answers", n.ID)
+
+	for i, id := range e.Webhooks {
+		fail(!v.known.Webhooks[id], CodeUnknownReference, fmt.Sprintf(".webhooks[%d]", i), "there is no webhook %s", shorten(id))
+	}
+
+	fail(e.UserID != "" && !v.known.Colleagues[e.UserID], CodeUnknownReference, ".user_id",
+		"user %s is no member of a workspace of the owner who may act in it", shorten(e.UserID))
 }
 
 func (v *validator) checkSchema(n *Node, at string) {

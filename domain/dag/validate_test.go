@@ -39,7 +39,7 @@ func node(id, rest string) string { return `{"id":"` + id + `",` + rest + `}` }
 
 var known = Known{
 	SolutionID: "self", Agents: map[string]bool{"reviewer": true}, Skills: map[string]bool{"report": true},
-	Solutions: map[string]bool{"other": true},
+	Solutions: map[string]bool{"other": true}, Webhooks: map[string]bool{"hook": true}, Colleagues: map[string]bool{"ben": true},
 }
 
 func TestValidate(t *testing.T) {
@@ -83,7 +83,50 @@ func TestValidate(t *testing.T) {
 		"subflow of itself": {around(node("a", `"type":"subflow","config":{"prod_solution_id":"self"}`), ``), []string{"unbounded_loop nodes[1].config.prod_solution_id"}},
 		"endless retry":     {around(node("a", `"type":"join","retry":{"backoff":2}`), ``), []string{"unbounded_loop nodes[1].retry.max_attempts"}},
 		"odd approval":      {around(node("a", `"type":"join","approval":{"policy":"two"}`), ``), []string{"type_mismatch nodes[1].approval.policy"}},
-		"without effect":    {around(node("a", `"type":"join","heartbeat_s":5,"approval":{"policy":"none","escalation":"u"}`), ``), []string{"warning type_mismatch nodes[1].heartbeat_s", "warning type_mismatch nodes[1].approval.escalation"}},
+		"without effect":    {around(node("a", `"type":"join","heartbeat_s":5,"approval":{"policy":"none"}`), ``), []string{"warning type_mismatch nodes[1].heartbeat_s"}},
+		"escalation": {
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":
+				{"timeout_s":60,"escalate_after_s":30,"webhooks":["hook"],"user_id":"ben"}}`), ``), nil,
+		},
+		"escalation of a human node": {
+			around(node("a", `"type":"human","config":{"prompt":"Which?","options":["a","b"]},"approval":{"policy":"none","escalation":
+				{"timeout_s":60,"default_answer":"b"}}`), ``), nil,
+		},
+		"escalation as text": { // of a graph that was stored long ago
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":"u"}`), ``),
+			[]string{"missing_config nodes[1].approval.escalation"},
+		},
+		"escalation without a question": {
+			around(node("a", `"type":"join","approval":{"policy":"none","escalation":{"timeout_s":60}}`), ``),
+			[]string{"type_mismatch nodes[1].approval.escalation"},
+		},
+		"escalation without times": {
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":
+				{"default_answer":"Approve","webhooks":["hook"]}}`), ``),
+			[]string{
+				"missing_config nodes[1].approval.escalation", "missing_config nodes[1].approval.escalation.timeout_s",
+				"missing_config nodes[1].approval.escalation.escalate_after_s",
+			},
+		},
+		"escalation that comes too late": {
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":{"timeout_s":60,"escalate_after_s":60}}`), ``),
+			[]string{"type_mismatch nodes[1].approval.escalation.escalate_after_s"},
+		},
+		"escalation with another answer": {
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":{"timeout_s":60,"default_answer":"yes"}}`), ``),
+			[]string{"type_mismatch nodes[1].approval.escalation.default_answer"},
+		},
+		"escalation without an answer": {
+			around(node("a", `"type":"human","config":{"prompt":"Which?"},"approval":{"policy":"none","escalation":{"timeout_s":60}}`), ``),
+			[]string{"missing_config nodes[1].approval.escalation.default_answer"},
+		},
+		"escalation to others": {
+			around(node("a", `"type":"join","approval":{"policy":"required","escalation":
+				{"escalate_after_s":60,"webhooks":["hook","x"],"user_id":"x"}}`), ``),
+			[]string{
+				"unknown_reference nodes[1].approval.escalation.webhooks[1]", "unknown_reference nodes[1].approval.escalation.user_id",
+			},
+		},
 		"secret": {
 			around(node("a", `"type":"agent","config":{"prompt":"use `+secret+`"}`), ``), []string{"secret_in_prompt nodes[1].config.prompt"},
 		},

@@ -118,8 +118,8 @@ func (r *Run) settle() {
 
 // Approve is the answer that lets a node begin; any other rejects it.
 const (
-	Approve = "Approve"
-	Reject  = "Reject"
+	Approve = dag.AnswerApprove
+	Reject  = dag.AnswerReject
 )
 
 func (r *Run) decided(u *Unit, answer string) {

@@ -37,7 +37,7 @@ func (s *Service) ExpireQuestions(ctx context.Context) error {
 }
 
 func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) error {
-	result, err := tools.PolicyAnswer(question.Question)
+	result, err := tools.PolicyAnswer(question.Question, question.DefaultAnswer)
 	if err != nil {
 		return err
 	}
@@ -57,19 +57,20 @@ func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) e
 	return nil
 }
 
-// AnswerQuestion is Answer for a question that is named by its own id.
+// AnswerQuestion is Answer for a question that is named by its own id. It may be of another
+// user's session, and have been escalated to the caller.
 func (s *Service) AnswerQuestion(
 	ctx context.Context,
 	caller domain.Caller,
 	questionID string,
 	answer domain.Answer,
 ) (domain.AnswerAck, error) {
-	sessionID, toolCallID, err := s.cfg.Records.InboxQuestion(ctx, caller.User.ID, questionID)
+	question, err := s.cfg.Records.InboxQuestion(ctx, caller.User.ID, questionID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
 
-	answer.ToolCallID = toolCallID
+	answer.ToolCallID = question.ToolCallID
 
-	return s.Answer(ctx, caller, sessionID, answer)
+	return s.answer(ctx, question.OwnerID, caller.User.ID, question.SessionID, answer)
 }

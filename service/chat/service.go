@@ -24,8 +24,8 @@ type Records interface {
 	Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error)
 	ResolveQuestion(ctx context.Context, ownerID string, q domain.Question, by, result string) (bool, error)
 	ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error)
-	// InboxQuestion names the session and the tool call of a question; question_not_found.
-	InboxQuestion(ctx context.Context, ownerID, questionID string) (sessionID, toolCallID string, err error)
+	// InboxQuestion finds a question that the user may answer; question_not_found.
+	InboxQuestion(ctx context.Context, userID, questionID string) (domain.InboxQuestion, error)
 }
 
 // Runs starts and wakes the runs of sessions.
@@ -165,7 +165,12 @@ func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.Con
 
 // Answer resolves a question; of several answers one wins.
 func (s *Service) Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error) {
-	question, open, err := s.cfg.Records.Question(ctx, caller.User.ID, sessionID, answer.ToolCallID)
+	return s.answer(ctx, caller.User.ID, caller.User.ID, sessionID, answer)
+}
+
+// answer resolves a question of a session of the owner's, by a user who may do that.
+func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, answer domain.Answer) (domain.AnswerAck, error) {
+	question, open, err := s.cfg.Records.Question(ctx, ownerID, sessionID, answer.ToolCallID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
@@ -187,16 +192,16 @@ func (s *Service) Answer(ctx context.Context, caller domain.Caller, sessionID st
 
 	if ack.Resolved, err = s.cfg.Records.ResolveQuestion(
 		ctx,
-		caller.User.ID,
+		ownerID,
 		question,
-		caller.User.ID,
+		by,
 		domain.CleanText(string(result)),
 	); err != nil {
 		return ack, err
 	}
 
 	if ack.Resolved {
-		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
+		run, err := s.cfg.Records.SessionRun(ctx, ownerID, sessionID)
 		if err != nil {
 			return ack, err
 		}

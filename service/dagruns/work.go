@@ -137,6 +137,10 @@ func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, e
 		}
 	}
 
+	if asks := u.Phase == dagrun.PhaseApproval; asks || n.Type == dag.Human {
+		session.Setup.QuestionPolicy, session.Setup.Escalation = escalationOf(n, asks)
+	}
+
 	if n.Budget != nil {
 		session.Setup.Budget = &domain.Budget{MaxTokens: n.Budget.MaxTokens, MaxCost: n.Budget.MaxCost}
 	}
@@ -144,6 +148,24 @@ func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, e
 	send.Message = []domain.ContentPart{{Type: "text", Text: cmp.Or(text, "Begin.")}}
 
 	return session, send, err
+}
+
+// escalationOf says what becomes of a node's question that no user answers: of its approval,
+// or of the question that a human node without one puts.
+func escalationOf(n dag.Node, approval bool) (*domain.QuestionPolicy, *domain.Escalation) {
+	if n.Approval == nil || n.Approval.Escalation == nil || approval != (n.Approval.Policy == dag.ApprovalRequired) {
+		return nil, nil
+	}
+
+	e := n.Approval.Escalation
+	answer := e.DefaultAnswer
+
+	if approval && answer == "" {
+		answer = dagrun.Reject
+	}
+
+	return &domain.QuestionPolicy{TimeoutS: e.TimeoutS, OnTimeout: domain.PolicyAnswer, EscalateAfterS: e.EscalateAfterS},
+		&domain.Escalation{DefaultAnswer: answer, Webhooks: e.Webhooks, UserID: e.UserID}
 }
 
 // mostQuestion bounds the text of a question, in bytes.

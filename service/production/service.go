@@ -25,6 +25,10 @@ type Records interface {
 	KnownAgents(ctx context.Context, userID string, agentIDs []string) ([]string, error)
 	// KnownProdSolutions gives those of the ids that the caller can see.
 	KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error)
+	// KnownWebhooks gives those of the ids that are webhooks of the user's.
+	KnownWebhooks(ctx context.Context, userID string, ids []string) ([]string, error)
+	// Colleagues gives those of the users who may act in a workspace of the user's.
+	Colleagues(ctx context.Context, userID string, ids []string) ([]string, error)
 	// Document reads a version; 0: the newest.
 	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
 		domain.StoredDocument, error)
@@ -360,8 +364,8 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 		}
 	}
 
-	if len(skills) == 0 {
-		return known, nil
+	if err := s.escalations(ctx, owner.ID, g, &known); err != nil || len(skills) == 0 {
+		return known, err
 	}
 
 	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Catalog, s.skills.Installed} {
@@ -376,4 +380,33 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 	}
 
 	return known, nil
+}
+
+// escalations finds out which of the webhooks and users that a graph names there are.
+func (s *Service) escalations(ctx context.Context, ownerID string, g dag.Graph, known *dag.Known) error {
+	webhooks, users := g.Escalations()
+	for _, named := range []struct {
+		ids  []string
+		find func(context.Context, string, []string) ([]string, error)
+		into *map[string]bool
+	}{
+		{webhooks, s.records.KnownWebhooks, &known.Webhooks},
+		{users, s.records.Colleagues, &known.Colleagues},
+	} {
+		if len(named.ids) == 0 {
+			continue
+		}
+
+		found, err := named.find(ctx, ownerID, named.ids)
+		if err != nil {
+			return err
+		}
+
+		*named.into = map[string]bool{}
+		for _, id := range found {
+			(*named.into)[id] = true
+		}
+	}
+
+	return nil
 }

@@ -73,12 +73,17 @@ func (p *pack) checkSetup() error {
 
 // carried is what of a setup an import takes over. An archive may come from
 // anybody: it opens none of the importer's environment buckets to the session's
-// tools, allows no call that their own rules would ask about, makes no call by itself, and
-// gives their agent no instructions.
+// tools, allows no call that their own rules would ask about, makes no call by itself, has
+// no other user answer its questions, and gives their agent no instructions.
 func carried(s domain.SessionSetup) domain.SessionSetup {
 	s.EnvBuckets = nil
 	s.Permissions = slices.DeleteFunc(slices.Clone(s.Permissions), allows)
-	s.SkipConfirmations, s.Script = false, nil
+	s.SkipConfirmations, s.Script, s.Escalation = false, nil, nil
+
+	if s.QuestionPolicy != nil && s.QuestionPolicy.OnTimeout == domain.PolicyAnswer {
+		s.QuestionPolicy = nil // the answer is part of the escalation
+	}
+
 	s.Instructions, s.Skills, s.Agent, s.LayoutType, s.PreviewURLs = "", nil, nil, "", nil
 
 	return s

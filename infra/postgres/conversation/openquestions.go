@@ -9,18 +9,23 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// OpenQuestions lists the open questions of a user's sessions, the oldest first, and
-// counts them.
+// OpenQuestions lists the open questions of a user's sessions, and those that were escalated
+// to them, the oldest first, and counts them.
 func (db *Base) OpenQuestions(ctx context.Context, userID string, offset, limit int) (page []domain.InboxItem, total int, err error) {
 	const waiting = `
-		FROM   sessions s CROSS JOIN LATERAL (
-			SELECT * FROM questions WHERE session_id = s.id AND state = 'open' OFFSET 0) q
-		WHERE  s.owner_id = $1 AND s.deleted_at IS NULL AND s.status IN ('running', 'waiting_for_input')`
+		FROM   (
+			SELECT q.*, s.intent, false AS escalated FROM sessions s CROSS JOIN LATERAL (
+				SELECT * FROM questions WHERE session_id = s.id AND state = 'open' OFFSET 0) q
+			WHERE  s.owner_id = $1 AND s.deleted_at IS NULL AND s.status IN ('running', 'waiting_for_input')
+			UNION  ALL
+			SELECT q.*, s.intent, true FROM questions q JOIN sessions s ON s.id = q.session_id
+			WHERE  q.escalated_to = $1 AND q.state = 'open' AND s.owner_id <> $1 AND s.deleted_at IS NULL
+			AND    s.status IN ('running', 'waiting_for_input') AND ` + mayStandIn + `) q`
 
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT CASE WHEN q.guards IS NULL THEN 'question' ELSE 'permission' END, q.session_id, q.intent, q.chat_id, q.id, q.tool_call_id,
-		       q.questions, q.source_loop, q.asked_at, q.expires_at, q.default_policy, c.trigger, r.task_id, r.id, q.total
-		FROM   (SELECT q.*, s.intent, count(*) OVER () AS total`+waiting+`
+		       q.questions, q.source_loop, q.asked_at, q.expires_at, q.default_policy, c.trigger, r.task_id, r.id, q.escalated, q.total
+		FROM   (SELECT q.*, count(*) OVER () AS total`+waiting+`
 		        ORDER BY q.asked_at, q.id LIMIT $2 OFFSET $3) q
 		JOIN   chats c ON c.id = q.chat_id
 		LEFT   JOIN scheduled_runs r ON c.trigger = 'schedule' AND r.id = substr(c.waiter, length('schedule-run/') + 1)
@@ -29,7 +34,7 @@ func (db *Base) OpenQuestions(ctx context.Context, userID string, offset, limit 
 	page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item domain.InboxItem, err error) {
 		return item, row.Scan(&item.Kind, &item.SessionID, &item.Intent, &item.ChatID, &item.QuestionID, &item.ToolCallID,
 			&item.Questions, &item.SourceLoop, &item.AskedAt, &item.ExpiresAt, &item.DefaultPolicy, &item.Trigger,
-			&item.TaskID, &item.RunID, &total)
+			&item.TaskID, &item.RunID, &item.Escalated, &total)
 	})
 	if err == nil && len(page) == 0 && offset > 0 {
 		err = db.Pool.QueryRow(ctx, `SELECT count(*)`+waiting, userID).Scan(&total)

@@ -16,7 +16,8 @@ import (
 func (db *Base) ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.source_loop, q.asked_at, q.guards,
-		       q.allows, q.expires_at, q.default_policy, s.owner_id
+		       q.allows, q.expires_at, q.default_policy, s.owner_id,
+		       coalesce(s.setup #>> '{escalation,default_answer}', '') AS default_answer
 		FROM   questions q JOIN sessions s ON s.id = q.session_id
 		WHERE  q.state = 'open' AND q.expires_at <= now() AND q.id > $1 AND s.deleted_at IS NULL AND s.operation_id IS NULL
 		ORDER  BY q.id LIMIT $2`, after, limit)
@@ -30,9 +31,11 @@ func (db *Base) ExpiredQuestions(ctx context.Context, after string, limit int) (
 func (db *Base) EscalateQuestions(ctx context.Context, limit int) (escalated int64, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
-			UPDATE questions SET escalate_at = NULL WHERE id IN (
+			UPDATE questions q SET escalate_at = NULL, escalated_to = nullif(s.setup #>> '{escalation,user_id}', '')
+			FROM   sessions s
+			WHERE  s.id = q.session_id AND q.id IN (
 				SELECT id FROM questions WHERE state = 'open' AND escalate_at <= now() ORDER BY escalate_at LIMIT $1 FOR UPDATE SKIP LOCKED)
-			RETURNING id, session_id, chat_id`, limit)
+			RETURNING q.id, q.session_id, q.chat_id`, limit)
 
 		type waiting struct{ ID, SessionID, ChatID string }
 
@@ -54,15 +57,22 @@ func (db *Base) EscalateQuestions(ctx context.Context, limit int) (escalated int
 	return escalated, pg.Fault("escalate questions", err)
 }
 
-// InboxQuestion names the session and the tool call of a question of the user's sessions,
-// open or not.
-func (db *Base) InboxQuestion(ctx context.Context, ownerID, questionID string) (sessionID, toolCallID string, err error) {
+// mayStandIn holds when the user $1 may answer a question that was escalated to them: they
+// share a workspace with the owner of the session s, and may act in it.
+const mayStandIn = `EXISTS (
+	SELECT 1 FROM prod_workspace_members o JOIN prod_workspace_members m ON m.workspace_id = o.workspace_id
+	WHERE  o.user_id = s.owner_id AND m.user_id = $1 AND m.role <> 'viewer')`
+
+// InboxQuestion finds a question, open or not, of the user's sessions, or one that was
+// escalated to them.
+func (db *Base) InboxQuestion(ctx context.Context, userID, questionID string) (found domain.InboxQuestion, err error) {
 	err = db.Pool.QueryRow(ctx, `
-		SELECT q.session_id, q.tool_call_id FROM questions q JOIN sessions s ON s.id = q.session_id
-		WHERE  q.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, questionID, ownerID).Scan(&sessionID, &toolCallID)
+		SELECT q.session_id, s.owner_id, q.tool_call_id FROM questions q JOIN sessions s ON s.id = q.session_id
+		WHERE  q.id = $2 AND s.deleted_at IS NULL AND (s.owner_id = $1 OR q.escalated_to = $1 AND `+mayStandIn+`)`, userID, questionID).
+		Scan(&found.SessionID, &found.OwnerID, &found.ToolCallID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = domain.Newf(domain.NotFound, "question_not_found", "question %s does not exist", questionID)
 	}
 
-	return sessionID, toolCallID, pg.Fault("read question", err)
+	return found, pg.Fault("read question", err)
 }

@@ -48,9 +48,94 @@ func TestBase_questionPolicies(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, expired, "an answer came first")
 
-	session, call, err := d.store.InboxQuestion(t.Context(), d.owner, "due")
+	found, err := d.store.InboxQuestion(t.Context(), d.owner, "due")
 	require.NoError(t, err)
-	require.Equal(t, []string{d.id, "asks"}, []string{session, call})
-	_, _, err = d.store.InboxQuestion(t.Context(), "another user", "due")
+	require.Equal(t, domain.InboxQuestion{SessionID: d.id, OwnerID: d.owner, ToolCallID: "asks"}, found)
+	_, err = d.store.InboxQuestion(t.Context(), "another user", "due")
 	require.True(t, domain.HasCode(err, "question_not_found"))
+}
+
+// A question that is escalated to another user is theirs to answer for as long as they may
+// act in a workspace of its owner.
+func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
+	t.Parallel()
+	d := newDecisions(t)
+	ctx := t.Context()
+	id := domain.NewID()
+	ben, _, err := d.store.CreateUser(ctx, domain.User{ID: id, Username: "ben"},
+		domain.APIKey{ID: domain.NewID(), UserID: id, Name: "k", Masked: "m"}, make([]byte, 32))
+	require.NoError(t, err)
+
+	hook := func() string {
+		made, err := d.store.CreateWebhook(ctx, d.owner, domain.NewID(), domain.WebhookSpec{
+			URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{}, Enabled: true,
+		}, []byte("sealed"))
+		require.NoError(t, err)
+
+		return made.ID
+	}
+	named, other := hook(), hook()
+
+	d.set(`UPDATE sessions SET status = 'waiting_for_input', setup = setup || jsonb_build_object('escalation', jsonb_build_object(
+		'user_id', $2::text, 'webhooks', jsonb_build_array($3::text), 'default_answer', 'Reject')) WHERE id = $1`, d.id, ben.ID, named)
+	d.set(`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, expires_at, default_policy, escalate_at)
+		VALUES ('q', $1, 'chat', 'turn of root', 'asks', 'root', '[{"question":"Which?"}]', now(), 'answer', now())`, d.id)
+
+	workspace, err := d.store.CreateWorkspace(ctx, d.owner, domain.NewWorkspace{Name: "W", Settings: domain.DefaultWorkspaceSettings})
+	require.NoError(t, err)
+
+	join := func(role domain.WorkspaceRole) {
+		_, err := d.store.SetMember(ctx, d.owner, workspace.ID, ben.ID, role)
+		require.NoError(t, err)
+	}
+	join(domain.WorkspaceMember)
+
+	sees := func(want bool) {
+		t.Helper()
+
+		page, total, err := d.store.OpenQuestions(ctx, ben.ID, 0, 10)
+		require.NoError(t, err)
+
+		found, err := d.store.InboxQuestion(ctx, ben.ID, "q")
+		if !want {
+			require.Zero(t, total)
+			require.True(t, domain.HasCode(err, "question_not_found"))
+
+			return
+		}
+
+		require.NoError(t, err)
+		require.Equal(t, domain.InboxQuestion{SessionID: d.id, OwnerID: d.owner, ToolCallID: "asks"}, found)
+		require.Equal(t, 1, total)
+		require.True(t, page[0].Escalated)
+		require.Equal(t, "q", page[0].QuestionID)
+	}
+	sees(false)
+
+	escalated, err := d.store.EscalateQuestions(ctx, 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, escalated)
+	sees(true)
+
+	own, total, err := d.store.OpenQuestions(ctx, d.owner, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, total)
+	require.False(t, own[0].Escalated)
+
+	for id, want := range map[string]int{named: 1, other: 0} {
+		_, total, err := d.store.WebhookDeliveries(ctx, d.owner, id, "", "", 0, 1)
+		require.NoError(t, err)
+		require.Equal(t, want, total)
+	}
+
+	expired, err := d.store.ExpiredQuestions(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, "Reject", expired[0].DefaultAnswer)
+
+	join(domain.WorkspaceViewer)
+	sees(false)
+	join(domain.WorkspaceAdmin)
+	sees(true)
+	require.NoError(t, d.store.RemoveMember(ctx, d.owner, workspace.ID, ben.ID))
+	sees(false)
 }

@@ -129,6 +129,25 @@ func (s *Store) KnownProdSolutions(ctx context.Context, caller domain.User, ids 
 	return known, pg.Fault("look for production solutions", err)
 }
 
+// KnownWebhooks gives those of the ids that are webhooks of the user's.
+func (s *Store) KnownWebhooks(ctx context.Context, userID string, ids []string) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM webhooks WHERE id = ANY ($1) AND owner_id = $2`, ids, userID)
+	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
+	return known, pg.Fault("look for webhooks", err)
+}
+
+// Colleagues gives those of the users who are members of a workspace of the user's and may
+// act in it.
+func (s *Store) Colleagues(ctx context.Context, userID string, ids []string) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT DISTINCT m.user_id FROM prod_workspace_members o JOIN prod_workspace_members m ON m.workspace_id = o.workspace_id
+		WHERE  o.user_id = $1 AND m.user_id = ANY ($2) AND m.role <> 'viewer'`, userID, ids)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
+	return found, pg.Fault("look for members of workspaces", err)
+}
+
 func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (domain.ProdSolution, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+solutionColumns+` FROM `+solutionTables+`

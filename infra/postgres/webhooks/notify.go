@@ -129,10 +129,11 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 		WHERE  s.id = @session AND (
 		       w.events && ARRAY[@event, '*'] AND (w.only_session IS NULL OR w.only_session = s.id)
 		       AND (w.only_task IS NULL OR w.only_task = t.id)
-		       OR @notifies AND w.id = ANY (t.notify))
+		       OR @notifies AND w.id = ANY (t.notify) OR @escalates AND s.setup #> '{escalation,webhooks}' ? w.id)
 		ORDER  BY w.id FOR KEY SHARE OF w`,
 		pgx.NamedArgs{
 			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
+			"escalates": event == domain.WebhookQuestionEscalated,
 		})
 
 	var id string
