@@ -76,6 +76,9 @@ var auditedAs = map[string]string{
 	"POST /api/prod_workspaces/{workspace_id}/members":                                     "workspace.member",
 	"DELETE /api/prod_workspaces/{workspace_id}/members/{user_id}":                         "workspace.member_remove",
 	"POST /api/prod_workspaces/{workspace_id}/squads":                                      "workspace.squad",
+	"PATCH /api/prod_workspaces/{workspace_id}/squads/{squad_id}":                          "workspace.squad_change",
+	"DELETE /api/prod_workspaces/{workspace_id}/squads/{squad_id}":                         "workspace.squad_delete",
+	"DELETE /api/prod_workspaces/{workspace_id}/issues/{issue_id}":                         "issue.delete",
 	"POST /api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs":                 "issue_run.start",
 	"POST /api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs/{run_id}/cancel": "issue_run.cancel",
 }

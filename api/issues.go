@@ -150,6 +150,14 @@ func (a *issuesAPI) register(r *httpx.Server) {
 		Example: `{"status": "in_review", "expected_revision": 3}`,
 	}, a.change)
 	httpx.Register(r, httpx.Operation{
+		ID: "delete-issue", Method: fiber.MethodDelete, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", Tag: issueTag,
+		Summary: "Delete an issue",
+		Description: "For whoever created it, and for administrators and owners of the workspace. Its comments, changes and runs are deleted " +
+			"with it; its parts and the sessions of its runs stay. While a run works on it, or is being stopped, it is refused.",
+		Scope: auth.Workspaces, Audit: "issue.delete",
+		Errors: httpx.Codes{403: "workspace_role_required", 404: onIssue, 409: "issue_run_active"},
+	}, a.remove)
+	httpx.Register(r, httpx.Operation{
 		ID:      "list-issue-comments",
 		Method:  fiber.MethodGet,
 		Path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments",
@@ -223,4 +231,13 @@ func (a *issuesAPI) comment(ctx context.Context, in *struct {
 	return httpx.Answer(a.board.Comment(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, domain.NewComment{
 		Content: domain.CleanText(in.Body.Content), ParentID: orNil(in.Body.ParentID), SuppressRun: value(in.Body.SuppressRun),
 	}))
+}
+
+func (a *issuesAPI) remove(ctx context.Context, in *IssueRef) (*httpx.Body[okBody], error) {
+	err := a.boards.DeleteIssue(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID)
+	if err == nil {
+		httpx.Concerns(ctx, in.IssueID, map[string]string{"workspace_id": in.WorkspaceID})
+	}
+
+	return httpx.Answer(okBody{true}, err)
 }

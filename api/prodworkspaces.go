@@ -24,6 +24,9 @@ type Boards interface {
 	RemoveMember(ctx context.Context, callerID, workspaceID, userID string) error
 	Squads(ctx context.Context, userID, workspaceID string) ([]domain.Squad, error)
 	CreateSquad(ctx context.Context, userID, workspaceID string, in domain.Squad) (domain.Squad, error)
+	// ChangeSquad and DeleteSquad give squad_not_found; a squad with a run that works stays.
+	ChangeSquad(ctx context.Context, userID, workspaceID, id string, in domain.SquadChange) (domain.Squad, error)
+	DeleteSquad(ctx context.Context, userID, workspaceID, id string) error
 
 	// Assistant gives the session of a role; empty: there is none.
 	Assistant(ctx context.Context, userID, workspaceID, roleID string) (sessionID string, err error)
@@ -31,6 +34,7 @@ type Boards interface {
 	SetAssistant(ctx context.Context, userID, workspaceID, roleID, sessionID string, replace bool) (bound string, err error)
 
 	Issue(ctx context.Context, userID, workspaceID, id string) (domain.Issue, error)
+	DeleteIssue(ctx context.Context, userID, workspaceID, id string) error
 	QueryIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery) (page []domain.Issue, total int, err error)
 	GroupIssues(
 		ctx context.Context,
@@ -83,6 +87,19 @@ type newSquadBody struct {
 	LeaderID     string               `json:"leader_id" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
 	Instructions *string              `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
 	Members      []domain.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it."`
+}
+
+type squadChangeBody struct {
+	Name         *string              `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Its name, which no other squad of the workspace has." example:"Reviewers"`
+	LeaderID     *string              `json:"leader_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
+	Instructions *string              `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
+	Members      []domain.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it; they replace those that are."`
+}
+
+// SquadRef is the path of an operation on one squad.
+type SquadRef struct {
+	ProdWorkspaceRef
+	SquadID string `path:"squad_id" maxLength:"128" doc:"The squad." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafba"`
 }
 
 // items is an answer with all items of a kind, or a page of them.
@@ -217,6 +234,25 @@ func (a *prodWorkspacesAPI) registerMembers(r *httpx.Server) {
 		},
 		Example: `{"name": "Reviewers", "leader_id": "01a1ff63-2e0c-7d30-8650-39ac67aaafb8", "instructions": "Look for missing tests."}`,
 	}, a.createSquad)
+	httpx.Register(r, httpx.Operation{
+		ID: "update-squad", Method: fiber.MethodPatch, Path: "/api/prod_workspaces/{workspace_id}/squads/{squad_id}", Tag: boardTag,
+		Summary: "Update a squad",
+		Description: "For administrators and owners of the workspace. Fields left out keep their values. A run that has begun keeps its " +
+			"leader.",
+		Scope: auth.Workspaces, Audit: "workspace.squad_change",
+		Errors: httpx.Codes{
+			403: "workspace_role_required", 404: "workspace_not_found squad_not_found assignee_not_found", 409: "squad_name_taken",
+		},
+		Example: `{"instructions": "Look for missing tests.", "members": []}`,
+	}, a.changeSquad)
+	httpx.Register(r, httpx.Operation{
+		ID: "delete-squad", Method: fiber.MethodDelete, Path: "/api/prod_workspaces/{workspace_id}/squads/{squad_id}", Tag: boardTag,
+		Summary: "Delete a squad",
+		Description: "For administrators and owners of the workspace. Its issues are assigned to nothing then. While a run of it works, " +
+			"or is being stopped, it is refused.",
+		Scope: auth.Workspaces, Audit: "workspace.squad_delete",
+		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found squad_not_found", 409: "issue_run_active"},
+	}, a.deleteSquad)
 }
 
 func (a *prodWorkspacesAPI) createWorkspace(
@@ -317,6 +353,30 @@ func (a *prodWorkspacesAPI) createSquad(ctx context.Context, in *struct {
 	}
 
 	return httpx.Answer(made, err)
+}
+
+func (a *prodWorkspacesAPI) changeSquad(ctx context.Context, in *struct {
+	SquadRef
+	Body squadChangeBody
+},
+) (*httpx.Body[domain.Squad], error) {
+	changed, err := a.boards.ChangeSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.SquadID, domain.SquadChange{
+		Name: cleaned(in.Body.Name), LeaderID: in.Body.LeaderID, Instructions: cleaned(in.Body.Instructions), Members: in.Body.Members,
+	})
+	if err == nil {
+		httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"squad_id": changed.ID})
+	}
+
+	return httpx.Answer(changed, err)
+}
+
+func (a *prodWorkspacesAPI) deleteSquad(ctx context.Context, in *SquadRef) (*httpx.Body[okBody], error) {
+	err := a.boards.DeleteSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.SquadID)
+	if err == nil {
+		httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"squad_id": in.SquadID})
+	}
+
+	return httpx.Answer(okBody{true}, err)
 }
 
 func (a *prodWorkspacesAPI) getAssistant(ctx context.Context, in *struct {

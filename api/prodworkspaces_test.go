@@ -69,6 +69,25 @@ var prodWorkspacesWalk = []call{
 		bad:     []bad{{body: `{"name":"S"}`, at: "body.leader_id"}},
 	},
 	{
+		method:  "PATCH",
+		path:    "/api/prod_workspaces/{workspace_id}/squads/{squad_id}",
+		scope:   "workspaces",
+		url:     onBoard + "/squads/{squad}",
+		status:  200,
+		hasBody: true,
+		body:    `{"name":"T","leader_id":"{agent}","members":[]}`,
+		missing: onBoard + "/squads/" + none,
+		bad:     []bad{{body: `{"name":""}`, at: "body.name"}},
+	},
+	{
+		method:  "DELETE",
+		path:    "/api/prod_workspaces/{workspace_id}/squads/{squad_id}",
+		scope:   "workspaces",
+		url:     onBoard + "/squads/{squad}",
+		status:  200,
+		missing: onBoard + "/squads/" + none,
+	},
+	{
 		method: "GET", path: "/api/prod_workspaces/{workspace_id}/agents", scope: "workspaces", url: onBoard + "/agents", status: 200,
 		missing: noBoard + "/agents",
 	},
@@ -219,6 +238,10 @@ var issuesWalk = []call{
 		url: on + "/{y}/task-runs/{x}/cancel", status: 200, missing: on + "/{y}/task-runs/" + none + "/cancel",
 	},
 	{
+		method: "DELETE", path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", scope: "workspaces",
+		url: on + "/{j}", status: 200, missing: on + "/" + none,
+	},
+	{
 		method:  "GET",
 		path:    "/api/prod_workspaces/{workspace_id}/issues/{issue_id}/usage",
 		scope:   "workspaces",
@@ -230,9 +253,9 @@ var issuesWalk = []call{
 
 func (noEngine) StartIssueRun(context.Context, string) error { return nil }
 
-// aBoard is a workspace of ann's with an issue, one on which a run works, a guest and an
-// agent instance.
-type aBoard struct{ workspace, issue, worked, run, guest, agent string }
+// aBoard is a workspace of ann's with an issue, one on which a run works, a guest, an agent
+// instance and a squad.
+type aBoard struct{ workspace, issue, worked, run, guest, agent, squad string }
 
 // boardOfAnn makes a board, in place of those that ann has.
 func (w *world) boardOfAnn() (b aBoard) {
@@ -247,6 +270,10 @@ func (w *world) boardOfAnn() (b aBoard) {
 	b.guest, _ = w.person("guest-"+made.Slug, false)
 	_, err = w.db.SetMember(ctx, w.annID, made.ID, b.guest, domain.WorkspaceMember)
 	require.NoError(w.t, err)
+	squad, err := w.db.CreateSquad(ctx, w.annID, made.ID, domain.Squad{Name: "Squad", LeaderID: b.agent, Members: []domain.SquadMember{}})
+	require.NoError(w.t, err)
+
+	b.squad = squad.ID
 
 	issue := func(suppress bool) string {
 		title := "t"
@@ -284,6 +311,9 @@ func TestProdWorkspaces_roles(t *testing.T) {
 		{"POST", "/issues/" + b.worked + "/task-runs/" + b.run + "/cancel", ``},
 		{"POST", "/members", `{"user_id":"root"}`},
 		{"POST", "/squads", `{"name":"s","leader_id":"` + b.agent + `"}`},
+		{"PATCH", "/squads/" + b.squad, `{"name":"s"}`},
+		{"DELETE", "/squads/" + b.squad, ``},
+		{"DELETE", "/issues/" + b.issue, ``},
 		{"DELETE", "", ``},
 	} {
 		w.do(c[0], at+c[1], w.bob, c[2]).code(403, "workspace_role_required")
@@ -300,6 +330,74 @@ func TestProdWorkspaces_roles(t *testing.T) {
 	bobs := w.do("GET", "/api/auth/me", w.bob, "").json()["id"].(string)
 	require.Equal(t, 200, w.do("DELETE", at+"/members/"+bobs, w.bob, "").status)
 	w.do("GET", "/api/sessions/"+session, w.bob, "").code(404, "session_not_found")
+}
+
+func TestIssues_deletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.boardOfAnn()
+	at := "/api/prod_workspaces/" + b.workspace
+	require.Equal(t, 200, w.do("POST", at+"/members", w.ann, `{"user_id":"bob","role":"member"}`).status)
+	w.do("DELETE", at+"/issues/"+b.issue, w.bob, "").code(403, "workspace_role_required")
+	own := w.do("POST", at+"/issues", w.bob, `{"title":"mine"}`).json()["id"].(string)
+	require.Equal(t, 200, w.do("DELETE", at+"/issues/"+own, w.bob, "").status, "it is of the caller")
+
+	part := w.do("POST", at+"/issues", w.ann, `{"title":"part","parent_issue_id":"`+b.issue+`"}`).json()["id"].(string)
+	require.Equal(t, 200, w.do("POST", at+"/issues/"+b.issue+"/comments", w.ann, `{"content":"c","suppress_run":true}`).status)
+	require.Equal(t, 200, w.do("DELETE", at+"/issues/"+b.issue, w.ann, "").status)
+	w.do("GET", at+"/issues/"+b.issue, w.ann, "").code(404, "issue_not_found")
+	w.do("GET", at+"/issues/"+b.issue+"/timeline", w.ann, "").code(404, "issue_not_found")
+	require.Nil(t, w.do("GET", at+"/issues/"+part, w.ann, "").json()["parent_issue_id"])
+
+	var left int
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `
+		SELECT (SELECT count(*) FROM issue_comments WHERE issue_id = $1) + (SELECT count(*) FROM issue_activity WHERE issue_id = $1)`,
+		b.issue).Scan(&left))
+	require.Zero(t, left)
+
+	// A run that works, or is being stopped, keeps its issue.
+	w.do("DELETE", at+"/issues/"+b.worked, w.ann, "").code(409, "issue_run_active")
+
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE issue_runs SET status = 'running', cancel_requested = true WHERE id = $1`, b.run)
+	require.NoError(t, err)
+	w.do("DELETE", at+"/issues/"+b.worked, w.ann, "").code(409, "issue_run_active")
+
+	_, err = w.db.Pool.Exec(t.Context(), `UPDATE issue_runs SET status = 'cancelled', finished_at = now() WHERE id = $1`, b.run)
+	require.NoError(t, err)
+	require.Equal(t, 200, w.do("DELETE", at+"/issues/"+b.worked, w.ann, "").status)
+}
+
+func TestSquads_changeAndDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.boardOfAnn()
+	at := "/api/prod_workspaces/" + b.workspace
+	squad := at + "/squads/" + b.squad
+	changed := w.do("PATCH", squad, w.ann,
+		`{"name":"Testers","instructions":"Look.","members":[{"member_type":"member","member_id":"`+w.annID+`","role":"lead"}]}`).json()
+	require.Equal(t, []any{"Testers", b.agent, "Look."}, []any{changed["name"], changed["leader_id"], changed["instructions"]})
+	require.Len(t, changed["members"], 1)
+	changed = w.do("PATCH", squad, w.ann, `{"instructions":""}`).json()
+	require.Equal(t, []any{"Testers", ""}, []any{changed["name"], changed["instructions"]})
+	require.Len(t, changed["members"], 1)
+	require.Empty(t, w.do("PATCH", squad, w.ann, `{"members":[]}`).json()["members"])
+	w.do("PATCH", squad, w.ann, `{"leader_id":"`+w.annID+`"}`).code(404, "assignee_not_found")
+	require.Equal(t, 200, w.do("POST", at+"/squads", w.ann, `{"name":"Others","leader_id":"`+b.agent+`"}`).status)
+	w.do("PATCH", squad, w.ann, `{"name":"others"}`).code(409, "squad_name_taken")
+
+	issue := w.do("POST", at+"/issues", w.ann, `{"title":"t","assignee_type":"squad","assignee_id":"`+b.squad+`"}`).json()
+	w.do("DELETE", squad, w.ann, "").code(409, "issue_run_active")
+
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE issue_runs SET status = 'completed', finished_at = now() WHERE squad_id = $1`, b.squad)
+	require.NoError(t, err)
+	require.Equal(t, 200, w.do("DELETE", squad, w.ann, "").status)
+	w.do("DELETE", squad, w.ann, "").code(404, "squad_not_found")
+
+	left := w.do("GET", at+"/issues/"+issue["id"].(string), w.ann, "").json()
+	require.Equal(t, []any{nil, nil, issue["revision"].(float64) + 1}, []any{left["assignee_id"], left["assignee_type"], left["revision"]})
+	timeline := w.do("GET", at+"/issues/"+issue["id"].(string)+"/timeline", w.ann, "").json()["items"].([]any)
+	require.Equal(t, "assignee_changed", timeline[len(timeline)-1].(map[string]any)["action"])
+	require.Equal(t, "Others", w.do("GET", at+"/squads", w.ann, "").json()["items"].([]any)[0].(map[string]any)["name"])
 }
 
 func TestIssues_revisionAndReads(t *testing.T) {

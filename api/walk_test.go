@@ -467,7 +467,8 @@ func (w *world) ready(c call) (named call, who string) {
 	)
 	if strings.Contains(c.url+c.body+c.missing, "{w}") {
 		b := w.boardOfAnn()
-		at := strings.NewReplacer("{w}", b.workspace, "{j}", b.issue, "{y}", b.worked, "{x}", b.run, "{guest}", b.guest, "{agent}", b.agent)
+		at := strings.NewReplacer("{w}", b.workspace, "{j}", b.issue, "{y}", b.worked, "{x}", b.run, "{guest}", b.guest, "{agent}", b.agent,
+			"{squad}", b.squad)
 
 		c.url, c.body, c.missing = at.Replace(c.url), at.Replace(c.body), at.Replace(c.missing)
 		for i, one := range c.bad {

@@ -92,6 +92,14 @@ type Squad struct {
 	CreatedAt    time.Time     `json:"created_at" db:"created_at" doc:"Creation time."`
 }
 
+// SquadChange is a change of a squad: nil stays as it is.
+type SquadChange struct {
+	Name         *string
+	LeaderID     *string
+	Instructions *string
+	Members      []SquadMember // they replace those that it has
+}
+
 // SquadMember is an agent instance or a member of the workspace in a squad.
 type SquadMember struct {
 	MemberType ActorType `json:"member_type" enum:"member,agent" doc:"What it is." example:"agent"`

@@ -77,6 +77,33 @@ test('closing an issue stops its run', async () => {
   assert.equal((await read(issue)).status, 'cancelled');
 });
 
+test('issues and squads are deleted, but not while a run works', async () => {
+  const squads = `${board}/squads`;
+  const squad = await fixture.rest.post(squads, { name: 'Crew', leader_id: agent });
+  const changed = await fixture.rest.patch(`${squads}/${squad.id}`, { name: 'Team', instructions: 'Look twice.' });
+  assert.deepEqual([changed.name, changed.instructions, changed.leader_id], ['Team', 'Look twice.', agent]);
+  const issue = await create({ description: order({ steps: [{ text: 'held back', hold: true }] }), assignee_type: 'squad', assignee_id: squad.id });
+  const { session_id: session } = await begun(issue, 'running');
+  for (const path of [`${squads}/${squad.id}`, `${board}/issues/${issue.id}`]) {
+    const refused = await fixture.rest.call('DELETE', path);
+    assert.deepEqual([refused.status, refused.body.code], [409, 'issue_run_active']);
+  }
+  const [{ id: run }] = await runs(issue);
+  await fixture.rest.post(`${board}/issues/${issue.id}/task-runs/${run}/cancel`);
+  await over(issue);
+
+  await fixture.rest.delete(`${squads}/${squad.id}`);
+  const left = await read(issue);
+  assert.deepEqual([left.assignee_id, left.assignee], [null, null]);
+  const part = await create({ parent_issue_id: issue.id });
+  await fixture.rest.delete(`${board}/issues/${issue.id}`);
+  for (const path of ['', '/comments', '/timeline', '/task-runs', '/usage']) {
+    assert.equal((await fixture.rest.call('GET', `${board}/issues/${issue.id}${path}`)).body.code, 'issue_not_found', path);
+  }
+  assert.equal((await read(part)).parent_issue_id, null);
+  assert.equal((await fixture.rest.detail(session)).status, 'interrupted', 'the session of the run stays');
+});
+
 test('SIGKILL of everything in the middle of a run', async () => {
   const issue = await assigned(order({ steps: [bash('echo once >> effects'), { text: 'finished', hold: true }] }));
   const { session_id: session } = await begun(issue, 'running');

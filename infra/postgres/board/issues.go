@@ -54,7 +54,8 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 		}
 		// The row of the workspace orders creations: numbers have no gaps.
 		err := tx.QueryRow(ctx, `
-			UPDATE prod_workspaces SET last_number = last_number + 1 WHERE id = $1 AND last_number < $2 RETURNING last_number`,
+			UPDATE prod_workspaces SET last_number = last_number + 1
+			WHERE  id = $1 AND (SELECT count(*) FROM issues WHERE workspace_id = $1) < $2 RETURNING last_number`,
 			workspaceID, domain.MaxIssues).Scan(&made.Number)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.Conflict, "issue_limit", "a workspace may have %d issues", domain.MaxIssues)
@@ -175,6 +176,49 @@ func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string,
 	})
 
 	return changed, plan, pg.Fault("change issue", err)
+}
+
+// DeleteIssue removes an issue with its comments, changes and runs. Its parts stay, without
+// a parent, and so do the sessions of its runs. Its creator may do that, and
+// administrators of the workspace; not while a run works on it, or is being stopped.
+func (s *Store) DeleteIssue(ctx context.Context, userID, workspaceID, id string) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		role, err := roleOf(ctx, tx, userID, workspaceID)
+		if err != nil {
+			return err
+		}
+
+		found, err := lockIssue(ctx, tx, workspaceID, id)
+		if err != nil {
+			return err
+		}
+
+		needed := domain.WorkspaceAdmin
+		if found.CreatorID == userID {
+			needed = domain.WorkspaceMember
+		}
+
+		if err := domain.NeedsRole(role, needed); err != nil {
+			return err
+		}
+
+		var run string
+
+		err = tx.QueryRow(ctx, `
+			SELECT id FROM issue_runs WHERE issue_id = $1 AND status IN ('queued', 'dispatched', 'running') LIMIT 1`, id).Scan(&run)
+		switch {
+		case err == nil:
+			return domain.Newf(domain.Conflict, codeRunActive, "run %s works on the issue, or is being stopped: cancel it first", run)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+
+		_, err = tx.Exec(ctx, `DELETE FROM issues WHERE id = $1`, id)
+
+		return err
+	})
+
+	return pg.Fault("delete issue", err)
 }
 
 func checkRevision(ctx context.Context, tx pgx.Tx, found domain.Issue, expected *int) error {

@@ -15,6 +15,8 @@ import (
 // active are the runs r that work or wait for their turn.
 const active = `r.status IN ('queued', 'dispatched', 'running') AND NOT r.cancel_requested`
 
+const codeRunActive = "issue_run_active"
+
 // trigger is what begins a run.
 type trigger struct {
 	kind    string
@@ -157,7 +159,7 @@ func (s *Store) StartIssueRun(
 		case i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember:
 			return domain.Newf(domain.Conflict, "issue_not_assigned", "the issue is assigned to no agent and no squad")
 		case i.ActiveRun != nil:
-			return domain.Newf(domain.Conflict, "issue_run_active", "run %s works on the issue", i.ActiveRun.ID)
+			return domain.Newf(domain.Conflict, codeRunActive, "run %s works on the issue", i.ActiveRun.ID)
 		}
 
 		t := trigger{kind: domain.TriggerManual, by: actor{domain.ActorMember, userID}, note: note}

@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,7 +35,7 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 			return err
 		}
 
-		if err := checkSquad(ctx, tx, userID, workspaceID, in); err != nil {
+		if err := checkSquad(ctx, tx, userID, workspaceID, &in.LeaderID, in.Members); err != nil {
 			return err
 		}
 
@@ -61,16 +62,136 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 
 		return nil
 	})
-	if pg.HasState(err, pg.UniqueViolation) {
-		return made, domain.Newf(domain.Conflict, "squad_name_taken", "the workspace has a squad of this name")
-	}
 
-	return made, pg.Fault("create squad", err)
+	return made, squadFault("create squad", err)
 }
 
-func checkSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID string, in domain.Squad) error {
-	wanted := append([]domain.SquadMember{{MemberType: domain.ActorAgent, MemberID: in.LeaderID}}, in.Members...)
-	for _, member := range wanted {
+// ChangeSquad sets the fields that are given. Runs that have begun go on with the leader
+// that they began with.
+func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string, in domain.SquadChange) (changed domain.Squad, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		if err := lockSquad(ctx, tx, userID, workspaceID, id); err != nil {
+			return err
+		}
+		// Those that stay may be gone since.
+		if err := checkSquad(ctx, tx, userID, workspaceID, in.LeaderID, in.Members); err != nil {
+			return err
+		}
+
+		rows, _ := tx.Query(ctx, `
+			UPDATE prod_squads
+			SET    name = coalesce(@name, name), leader_id = coalesce(@leader, leader_id),
+			       instructions = coalesce(@instructions, instructions), members = coalesce(@members, members)
+			WHERE  id = @id RETURNING `+squadColumns,
+			pgx.NamedArgs{
+				"id": id, "name": in.Name, "leader": in.LeaderID, "instructions": in.Instructions, "members": membersOrNil(in.Members),
+			})
+		changed, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Squad])
+
+		return err
+	})
+
+	return changed, squadFault("change squad", err)
+}
+
+// membersOrNil is what is stored of members that are given; nil: they stay.
+func membersOrNil(members []domain.SquadMember) any {
+	if members == nil {
+		return nil
+	}
+
+	return members
+}
+
+// DeleteSquad removes a squad. Its issues are assigned to nothing then. Not while a run of
+// it works, or is being stopped.
+func (s *Store) DeleteSquad(ctx context.Context, userID, workspaceID, id string) error {
+	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
+		if err := lockSquad(ctx, tx, userID, workspaceID, id); err != nil {
+			return err
+		}
+
+		rows, _ := tx.Query(ctx, `
+			SELECT id FROM issues WHERE workspace_id = $1 AND assignee_type = 'squad' AND assignee_id = $2 ORDER BY id FOR UPDATE`,
+			workspaceID, id)
+
+		assigned, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+
+		var run string
+
+		err = tx.QueryRow(ctx, `
+			SELECT r.id FROM issue_runs r JOIN issues i ON i.id = r.issue_id
+			WHERE  i.workspace_id = $1 AND r.squad_id = $2 AND r.status IN ('queued', 'dispatched', 'running') LIMIT 1`, workspaceID, id).
+			Scan(&run)
+		switch {
+		case err == nil:
+			return domain.Newf(domain.Conflict, codeRunActive, "run %s of the squad works, or is being stopped: cancel it first", run)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+
+		activities := make([]string, len(assigned))
+		for i := range activities {
+			activities[i] = domain.NewID()
+		}
+
+		var batch pgx.Batch
+
+		args := pgx.NamedArgs{"issues": assigned, "activities": activities, "user": userID, "squad": id, "action": domain.ActionAssigneeChanged}
+		batch.Queue(`
+			UPDATE issues
+			SET    assignee_type = NULL, assignee_id = NULL, revision = revision + 1, changed_by = @user, updated_at = now(),
+			       last_activity_at = now()
+			WHERE  id = ANY (@issues)`, args)
+		batch.Queue(`
+			INSERT INTO issue_activity (id, issue_id, actor_type, actor_id, action, details, created_at)
+			SELECT n.id, n.issue, 'member', @user, @action, jsonb_build_object('from', @squad::text, 'to', NULL), clock_timestamp()
+			FROM   unnest(@activities::text[], @issues::text[]) AS n (id, issue)`, args)
+		batch.Queue(`DELETE FROM prod_squads WHERE id = @squad`, args)
+
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+
+	return pg.Fault("delete squad", err)
+}
+
+// lockSquad takes the row of a squad, for administrators of its workspace.
+func lockSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID, id string) error {
+	role, err := lockMembers(ctx, tx, userID, workspaceID)
+	if err != nil {
+		return err
+	}
+
+	if err := domain.NeedsRole(role, domain.WorkspaceAdmin); err != nil {
+		return err
+	}
+
+	tag, err := tx.Exec(ctx, `SELECT 1 FROM prod_squads WHERE id = $1 AND workspace_id = $2 FOR UPDATE`, id, workspaceID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = domain.Newf(domain.NotFound, "squad_not_found", "squad %s does not exist", id)
+	}
+
+	return err
+}
+
+func squadFault(doing string, err error) error {
+	if pg.HasState(err, pg.UniqueViolation) {
+		return domain.Newf(domain.Conflict, "squad_name_taken", "the workspace has a squad of this name")
+	}
+
+	return pg.Fault(doing, err)
+}
+
+// checkSquad checks the leader, an agent instance, and the members that are given.
+func checkSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID string, leader *string, members []domain.SquadMember) error {
+	if leader != nil {
+		members = append([]domain.SquadMember{{MemberType: domain.ActorAgent, MemberID: *leader}}, members...)
+	}
+
+	for _, member := range members {
 		if _, err := resolve(ctx, tx, userID, workspaceID, domain.AssigneeRef{Type: member.MemberType, ID: member.MemberID}); err != nil {
 			return err
 		}
