@@ -290,6 +290,74 @@ test('a DAG run and an issue run send each state once', async () => {
   await drop(all);
 });
 
+test('runs that fail, are tried again or cancelled send each state once', async () => {
+  const kinds = ['started', 'completed', 'failed', 'cancelled'];
+  const all = await hook('/ends', { events: kinds.flatMap((k) => [`dag_run.${k}`, `issue_run.${k}`]) });
+  const of = (probe) => receiver.of('/ends').map((r) => r.event).filter((e) => probe(e.data));
+  const sent = (probe, ...types) => eventually(`${types} were sent`, async () => types.every((t) => of(probe).some((e) => e.type === t)) && of(probe));
+  const written = async (probe) => (await deliveries(all, '?limit=200')).filter((d) => probe(d.request.data)).map((d) => d.event).sort();
+
+  // A run of a DAG fails, and is retried.
+  const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Ends' });
+  const at = `/api/prod_solution/dag/${id}`;
+  const publish = async (node) => {
+    const nodes = [{ id: 's', type: 'start' }, { id: 'n', ...node }, { id: 'z', type: 'end' }];
+    const edges = [{ id: 'e1', source: 's', target: 'n' }, { id: 'e2', source: 'n', target: 'z' }];
+    await fixture.rest.put(at, { base_version: (await fixture.rest.get(at)).version, dag: { nodes, edges } });
+    return (await fixture.rest.post(`${at}/publish`)).version;
+  };
+  const shell = (command) => ({ type: 'tool', config: { tool: 'Bash', arguments: { command } } });
+  await publish(shell('echo broken; exit 3'));
+  const run = await fixture.rest.post(`${at}/runs`, {});
+  const ofRun = (data) => data.run_id === run.id;
+  const [failed] = (await sent(ofRun, 'dag_run.started', 'dag_run.failed')).filter((e) => e.type === 'dag_run.failed');
+  assert.deepEqual([failed.data.status, failed.data.error.code, failed.data.retries], ['failed', 'tool_failed', 0]);
+  assert.match(failed.data.error.message, /broken/);
+  assert.notEqual(failed.data.finished_at, null);
+  await fixture.rest.post(`${at}/runs/${run.id}/retry`, { version: await publish(shell('echo repaired')) });
+  const again = await sent(ofRun, 'dag_run.completed');
+  assert.deepEqual(again.filter((e) => e.type === 'dag_run.started').map((e) => e.data.retries).sort(), [0, 1]);
+  const [completed] = again.filter((e) => e.type === 'dag_run.completed');
+  assert.deepEqual([completed.data.retries, completed.data.error], [1, null]);
+  assert.deepEqual(await written(ofRun), ['dag_run.completed', 'dag_run.failed', 'dag_run.started', 'dag_run.started']);
+
+  // One is cancelled while it waits for a person.
+  await publish({ type: 'human', config: { prompt: 'Go on?' } });
+  const waits = await fixture.rest.post(`${at}/runs`, {});
+  const ofWaits = (data) => data.run_id === waits.id;
+  await sent(ofWaits, 'dag_run.started');
+  await fixture.rest.post(`${at}/runs/${waits.id}/cancel`);
+  const [cancelled] = (await sent(ofWaits, 'dag_run.cancelled')).filter((e) => e.type === 'dag_run.cancelled');
+  assert.deepEqual([cancelled.data.status, cancelled.data.error], ['cancelled', null]);
+  assert.deepEqual(await written(ofWaits), ['dag_run.cancelled', 'dag_run.started']);
+
+  // An issue's run fails, and so does its second attempt.
+  const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Ends' })).id}`;
+  const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Builder', runtime_id: 'builtin', max_concurrent_tasks: 1 })).instance_id;
+  const assign = (description) => fixture.rest.post(`${board}/issues`, { title: 'T', description, assignee_type: 'agent', assignee_id: agent });
+  const refused = await assign(order({ sticky: true, steps: [{ status: 400, error_message: 'no such thing' }] }));
+  const ofIssue = (issue) => (data) => data.issue_id === issue.id;
+  await eventually('both attempts have failed', async () => of(ofIssue(refused)).filter((e) => e.type === 'issue_run.failed').length === 2);
+  const attempts = of(ofIssue(refused)).filter((e) => e.type === 'issue_run.failed').map((e) => e.data).sort((a, b) => a.attempt - b.attempt);
+  assert.deepEqual(attempts.map((a) => [a.attempt, a.status]), [[1, 'failed'], [2, 'failed']]);
+  assert.ok(attempts.every((a) => a.error.code && a.session_id === attempts[0].session_id), JSON.stringify(attempts));
+  assert.deepEqual(await written(ofIssue(refused)), ['issue_run.failed', 'issue_run.failed', 'issue_run.started', 'issue_run.started']);
+  assert.equal((await fixture.rest.get(`${board}/issues/${refused.id}`)).status, 'blocked');
+
+  // One is cancelled while it works, and one before it had its turn.
+  const held = await assign(order({ steps: [{ text: 'held back', hold: true }] }));
+  await sent(ofIssue(held), 'issue_run.started');
+  const queued = await assign(steps({ text: 'never' }));
+  for (const issue of [queued, held]) {
+    const [{ id: runID }] = (await fixture.rest.get(`${board}/issues/${issue.id}/task-runs`)).items;
+    await fixture.rest.post(`${board}/issues/${issue.id}/task-runs/${runID}/cancel`);
+    const [event] = (await sent(ofIssue(issue), 'issue_run.cancelled')).filter((e) => e.type === 'issue_run.cancelled');
+    assert.deepEqual([event.data.run_id, event.data.status], [runID, 'cancelled']);
+  }
+  assert.deepEqual([await written(ofIssue(queued)), await written(ofIssue(held))], [['issue_run.cancelled'], ['issue_run.cancelled', 'issue_run.started']]);
+  await drop(all);
+});
+
 test('the question of a DAG node is escalated to the webhooks that it names', async () => {
   const named = await hook('/approvals', { events: [] });
   const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Approval' });
