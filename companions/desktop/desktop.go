@@ -44,6 +44,7 @@ func New(cfg Config) (*Service, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
+	mux.Handle("/apps/", agent) // published apps, which the agent sends without an origin of their own
 	mux.Handle("/api/v1/auth/", identity(cfg))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		edge.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})

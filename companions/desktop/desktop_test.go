@@ -161,6 +161,11 @@ func TestService_forwards(t *testing.T) {
 	require.Equal(t, "localhost http://localhost 192.0.2.7, 127.0.0.1 /api/sessions/a%2Fb?q=1", answer.Header.Get("X-Seen"))
 	require.Equal(t, []string{"sandbox"}, answer.Header.Values("Content-Security-Policy"))
 
+	// A published app keeps the policy that takes its origin away.
+	app, _ := get(t, at+"/apps/an-id/", http.Header{})
+	require.Contains(t, app.Header.Get("X-Seen"), " /apps/an-id/")
+	require.Equal(t, []string{"sandbox"}, app.Header.Values("Content-Security-Policy"))
+
 	// Events come as they are sent: the second one only after the first was read.
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/api/stream", nil)
 	require.NoError(t, err)
