@@ -32,6 +32,9 @@ interface Tool {
 
 const running = (call: CallView) => call.status === 'pending' || call.status === 'running';
 
+/** isOpenQuestion says whether a call asks something that is not answered yet: its form is shown, and no card. */
+export const isOpenQuestion = (call: CallView): boolean => call.tool_name === 'AskUserQuestion' && (running(call) || call.status === 'awaiting_answer');
+
 function Output({ call, label }: { call: CallView; label: string }) {
   const shown = running(call) ? call.progress : call.result || call.progress;
   const place = useRef<HTMLDivElement>(null);
@@ -138,7 +141,7 @@ function Answers({ call, args }: { call: CallView; args: Arguments }) {
         <div key={index}>
           <dt className="text-soft" dir="auto">{text(one.question)}</dt>
           <dd className="font-medium" dir="auto">
-            {[...(given[index]?.selected ?? []), given[index]?.custom].filter(Boolean).join(', ') || (running(call) || call.status === 'awaiting_answer' ? '…' : 'not answered')}
+            {[...(given[index]?.selected ?? []), given[index]?.custom].filter(Boolean).join(', ') || 'not answered'}
           </dd>
         </div>
       ))}

@@ -10,7 +10,7 @@ import { copyText, CopyButton } from '../../ui/code';
 import { Prose } from '../../ui/markdown';
 import { Spinner } from '../../ui/page';
 import { toast } from '../../ui/toast';
-import { ToolCard } from './tools';
+import { isOpenQuestion, ToolCard } from './tools';
 
 type Nested = ReadonlyMap<string, readonly TurnView[]>;
 type Block = TurnView['blocks'][number];
@@ -110,7 +110,7 @@ export function partsOf(turn: TurnView): Part[] {
 }
 
 function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nested; inner: boolean; quote?: ((text: string) => void) | undefined }) {
-  const parts = useMemo(() => partsOf(turn), [turn]);
+  const parts = useMemo(() => partsOf(turn).filter((part) => part.kind === 'block' || !isOpenQuestion(part.call)), [turn]);
   const streaming = turn.status === 'streaming';
   return (
     <article aria-label={inner ? 'Answer of the sub-agent' : 'Answer'} className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}>
