@@ -12,6 +12,9 @@ export function bytes(count: number): string {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
+/** counted gives a number with its noun: 1 skill, 2 skills. */
+export const counted = (count: number, one: string, many = `${one}s`): string => `${count.toLocaleString()} ${count === 1 ? one : many}`;
+
 /** compact gives 950, 1.2k, 34k, 5.6M. */
 export function compact(count: number): string {
   if (count < 1000) return String(count);

@@ -14,8 +14,10 @@ export function Dialog({ open, onOpenChange, title, description, wide, children 
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/40" />
         <Radix.Content
           {...(description === undefined ? { 'aria-describedby': undefined } : {})}
+          // Not the first button: its tooltip would open, and take the first Escape.
+          onOpenAutoFocus={(event) => { event.preventDefault(); (event.currentTarget as HTMLElement).focus(); }}
           className={cn(
-            'fixed top-1/2 left-1/2 z-40 flex max-h-[92dvh] w-[calc(100vw-24px)] -translate-x-1/2 -translate-y-1/2 flex-col rounded-xl border bg-raised shadow-xl',
+            'fixed top-1/2 left-1/2 z-40 flex outline-none max-h-[92dvh] w-[calc(100vw-24px)] -translate-x-1/2 -translate-y-1/2 flex-col rounded-xl border bg-raised shadow-xl',
             wide ? 'max-w-4xl' : 'max-w-lg',
           )}
         >
