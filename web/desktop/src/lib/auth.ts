@@ -96,16 +96,34 @@ export async function signInWithKey(key: string): Promise<void> {
   kept('sessionStorage')?.setItem(keyName, key);
 }
 
+// identity calls the identity service, whose cookies the browser sends by itself.
+async function identity(path: string, body: object): Promise<void> {
+  const answer = await fetch(`/api/v1/auth/${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+  if (answer.ok) return;
+  const problem = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
+  throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? 'the identity service refused the request', { status: answer.status });
+}
+
 export async function signInWithPassword(username: string, password: string): Promise<void> {
-  const answer = await fetch('/api/v1/auth/login', {
-    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ username, password }),
-  });
-  if (!answer.ok) {
-    const problem = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
-    throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? 'the sign-in failed', { status: answer.status });
-  }
+  await identity('login', { username, password });
   await enter('password');
   kept('localStorage')?.setItem(cookieName, 'yes');
+}
+
+/** changePassword ends all other sign-ins of the person, too. A wrong password must not look like the end of this sign-in. */
+export async function changePassword(current: string, next: string): Promise<void> {
+  try {
+    await identity('password', { current_password: current, new_password: next });
+  } catch (error) {
+    if (error instanceof EverloopError && error.status === 401) throw new Error('The current password is wrong.', { cause: error });
+    throw error;
+  }
+}
+
+/** signOutEverywhere ends the sign-ins of all browsers and programs, this one included. */
+export async function signOutEverywhere(): Promise<void> {
+  await identity('logout', { everywhere: true });
+  await signOut('You have signed out everywhere.');
 }
 
 /** signOut ends the sign-in; `notice` says why when the service ended it. */

@@ -3,6 +3,7 @@ import { ArrowUp, ChevronDown, FileText, Paperclip, Square, X } from 'lucide-rea
 import { type ClipboardEvent, type DragEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes } from '../../lib/format';
+import { usePreferences } from '../../lib/preferences';
 import { errorText } from '../../lib/query';
 import { IconButton } from '../../ui/button';
 import { Menu } from '../../ui/menu';
@@ -60,6 +61,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
   const [delivery, setDelivery] = useState<Exclude<Delivery, 'reject'>>('steer');
   const [busy, setBusy] = useState(false);
   const [over, setOver] = useState(false);
+  const { preferences } = usePreferences();
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
 
@@ -144,7 +146,8 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
         placeholder={placeholder ?? (running ? 'Write to the running chat' : 'Write a message')}
         className="block max-h-65 w-full resize-none bg-transparent px-3.5 pt-3 pb-1 outline-none"
         onKeyDown={(event) => {
-          if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+          const sends = event.ctrlKey || event.metaKey || (preferences.send === 'enter' && !event.shiftKey);
+          if (event.key === 'Enter' && sends && !event.nativeEvent.isComposing) {
             event.preventDefault();
             void submit();
           }

@@ -3,6 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { account } from '../../lib/auth';
+import { usePreferences } from '../../lib/preferences';
 import { api, useAction } from '../../lib/query';
 import { Select } from '../../ui/field';
 import { toast } from '../../ui/toast';
@@ -15,9 +16,13 @@ export default function NewChat() {
   const client = useQueryClient();
   const models = useQuery({ queryKey: ['models'], queryFn: ({ signal }) => api().listModels({ signal }), staleTime: 60_000 });
   const solutions = useQuery({ queryKey: ['solutions'], queryFn: ({ signal }) => api().listSolutions({ signal }), staleTime: 60_000 });
-  const [model, setModel] = useState('');
+  const { preferences } = usePreferences();
+  const [chosenModel, setModel] = useState<string>();
   const [solution, setSolution] = useState('');
-  const [mode, setMode] = useState<Mode>('executing');
+  const [chosenMode, setMode] = useState<Mode>();
+  const mode = chosenMode ?? preferences.mode;
+  const preferred = models.data && !models.data.models.some((one) => one.id === preferences.model) ? '' : preferences.model; // it may be gone
+  const model = chosenModel ?? (preferred === models.data?.default ? '' : preferred);
 
   const send = async (out: Outgoing) => {
     const session = await account().client.createSession({ mode, ...(model ? { model } : {}), ...(solution ? { solution_id: solution } : {}) });
@@ -67,7 +72,7 @@ export default function NewChat() {
             </>
           )}
         />
-        <p className="mt-4 text-center text-sm text-soft">Enter sends, Shift+Enter makes a new line. Drop or paste files and pictures.</p>
+        <p className="mt-4 text-center text-sm text-soft">{preferences.send === 'enter' ? 'Enter sends, Shift+Enter makes a new line.' : 'Ctrl+Enter sends.'} Drop or paste files and pictures.</p>
         <p className="mt-1 text-center text-sm">
           <button type="button" disabled={take.isPending} className="text-accent underline underline-offset-2 disabled:opacity-50" onClick={() => picker.current?.click()}>{take.isPending ? 'Importing…' : 'Import an exported session'}</button>
           <input ref={picker} type="file" accept=".zip" hidden onChange={(event) => { const file = event.target.files?.[0]; if (file) take.mutate(file); event.target.value = ''; }} />
