@@ -1,0 +1,15 @@
+import type { Schemas } from '@everloop/sdk';
+
+/** temporalUI is the address of Temporal's web UI, when the service runs it; a name without a host is this page's. */
+export function temporalUI(config: readonly Schemas['ConfigGroup'][] | undefined, host = location.hostname): string | undefined {
+  const items = config?.flatMap((group) => group.items) ?? [];
+  const value = (name: string) => items.find((item) => item.env_var === name)?.value ?? '';
+  const found = /^(.*):(\d+)$/.exec(value('TEMPORAL_UI_ADDR'));
+  if (!found) return undefined;
+  const named = ['', '0.0.0.0', '[::]'].includes(found[1] ?? '') ? host : found[1];
+  return `http://${named}:${found[2]}`;
+}
+
+/** temporalRun is the page of a run there. */
+export const temporalRun = (ui: string, namespace: string, run: Pick<Schemas['OperatorRun'], 'workflow_id' | 'run_id'>): string =>
+  `${ui}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(run.workflow_id)}/${encodeURIComponent(run.run_id)}/history`;
