@@ -1,4 +1,4 @@
-import { Bot, CalendarClock, Inbox, SquareKanban, Webhook, Workflow } from 'lucide-react';
+import { Bot, CalendarClock, Inbox, Library, Settings, ShieldCheck, SquareKanban, Webhook, Workflow } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -32,4 +32,7 @@ export const rooms: Room[] = [
   { path: '/agents', component: lazy(() => import('./rooms/agents/agents')), nav: { label: 'Agents', icon: Bot, group: 'work' } },
   { path: '/webhooks', component: lazy(() => import('./rooms/webhooks/webhooks')), nav: { label: 'Webhooks', icon: Webhook, group: 'work' } },
   { path: '/webhooks/$webhookId', component: lazy(() => import('./rooms/webhooks/webhook')) },
+  { path: '/library', component: lazy(() => import('./rooms/library/library')), nav: { label: 'Library', icon: Library, group: 'library' } },
+  { path: '/admin', component: lazy(() => import('./rooms/admin/admin')), nav: { label: 'Administration', icon: ShieldCheck, group: 'settings', admin: true } },
+  { path: '/settings', component: lazy(() => import('./rooms/settings/settings')), nav: { label: 'Settings', icon: Settings, group: 'settings' } },
 ];
