@@ -1,24 +1,39 @@
-import { Outlet, useRouterState } from '@tanstack/react-router';
+import { Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
 import { PanelLeft } from 'lucide-react';
-import { Suspense, useEffect, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useState } from 'react';
 import { cn } from '../lib/cn';
+import { useQuestionNotifications } from '../lib/notifications';
 import { IconButton } from '../ui/button';
 import { Spinner } from '../ui/page';
+import { actionOf, typesText } from './shortcuts';
 import { Sidebar } from './sidebar';
+
+const Palette = lazy(() => import('./palette'));
+const Help = lazy(() => import('./help'));
 
 const narrow = matchMedia('(max-width: 767px)');
 
 /** Layout has the sidebar beside the room; in narrow windows the sidebar lies over it while it is open. */
 export function Layout() {
   const [open, setOpen] = useState(!narrow.matches);
+  const [over, setOver] = useState<'palette' | 'help'>();
   const path = useRouterState({ select: (state) => state.location.pathname });
+  const navigate = useNavigate();
+  useQuestionNotifications(useCallback((sessionId: string) => void navigate({ to: '/s/$sessionId', params: { sessionId } }), [navigate]));
+  const close = () => setOver(undefined);
 
   useEffect(() => {
     if (narrow.matches) setOpen(false);
   }, [path]);
   useEffect(() => {
     const listen = (event: KeyboardEvent) => {
-      if ((event.metaKey || event.ctrlKey) && event.key === 'b' && !event.shiftKey) {
+      const action = actionOf(event, typesText(event.target));
+      if (action !== undefined) {
+        if (action === 'help' && document.querySelector('[role="dialog"]')) return;
+        event.preventDefault();
+        if (action === 'new') void navigate({ to: '/' });
+        else setOver(action);
+      } else if ((event.metaKey || event.ctrlKey) && event.key === 'b' && !event.shiftKey) {
         event.preventDefault();
         setOpen((was) => !was);
       } else if (event.key === 'Escape' && narrow.matches) setOpen(false);
@@ -30,7 +45,7 @@ export function Layout() {
       removeEventListener('keydown', listen);
       narrow.removeEventListener('change', resized);
     };
-  }, []);
+  }, [navigate]);
 
   return (
     <div className="relative flex h-full overflow-hidden">
@@ -47,6 +62,9 @@ export function Layout() {
           <Suspense fallback={<div className="p-4 pl-14"><Spinner /></div>}><Outlet /></Suspense>
         </div>
       </main>
+      {over !== undefined && (
+        <Suspense fallback={null}>{over === 'palette' ? <Palette close={close} help={() => setOver('help')} /> : <Help close={close} />}</Suspense>
+      )}
     </div>
   );
 }
