@@ -115,7 +115,8 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByText(/disabled: due never/).waitFor();
     await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Schedules' }).click();
-    await page.getByRole('switch', { name: 'Morning report is enabled' }).check();
+    await page.getByRole('switch', { name: 'Morning report is enabled' }).click();
+    await eventually('the schedule is enabled', async () => (await fixture.rest.get(`/api/scheduled-tasks/${task}`)).enabled);
     await desktop.clean(page, 'schedules');
     await page.getByRole('link', { name: 'Morning report' }).click();
     await page.getByRole('button', { name: 'Delete the schedule' }).click();
@@ -150,7 +151,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await dialog.getByRole('button', { name: 'Create' }).click();
     await page.getByText('1 variables').waitFor();
     await menu(page, 'Actions of Plain worker', 'Archive');
-    await page.getByText('Plain worker').waitFor({ state: 'detached' });
+    await page.getByText('Plain worker', { exact: true }).waitFor({ state: 'detached' });
     await page.getByLabel('Show archived ones').check();
     await page.getByText('archived', { exact: true }).waitFor();
     await desktop.clean(page, 'instances');
@@ -249,7 +250,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('button', { name: 'Begin with an example' }).click();
     await page.getByLabel('Prompt').fill('');
     await page.getByRole('list', { name: 'Findings' }).getByText(/prompt/).waitFor();
-    await page.getByRole('group', { name: 'Agent work' }).getByText('1', { exact: true }).waitFor(); // at its node
+    await page.getByRole('group', { name: 'Agent work' }).getByText('1 error').waitFor(); // at its node
     await desktop.clean(page, 'DAG with an error');
     await page.getByLabel('Prompt').fill(`On {{input.topic}} ${steps({ text: 'A note on fences.' })}`);
     await page.getByRole('button', { name: 'Close the node' }).click();

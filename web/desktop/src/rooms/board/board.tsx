@@ -44,6 +44,7 @@ export default function Board() {
   const [deleting, setDeleting] = useState(false);
   const [held, setHeld] = useState<Held>();
   const [dragged, setDragged] = useState<Issue>();
+  const dragging = useRef<Issue>(undefined); // known at once, before the board is drawn again
   const [over, setOver] = useState<Place>();
   const [said, setSaid] = useState('');
   const columns = board.data && columnsOf(board.data.groups);
@@ -115,21 +116,22 @@ export default function Board() {
       setSaid(`${issue.identifier} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.`);
     }
   };
-  const drop = (event: DragEvent) => {
-    event.preventDefault();
-    if (dragged && over && columns) {
-      const from = placeOf(columns, dragged.id);
-      const index = from && from.status === over.status && from.index < over.index ? over.index - 1 : over.index;
-      void put(dragged, { status: over.status, index });
-    }
-    setDragged(undefined);
-    setOver(undefined);
+  const drag = (issue: Issue | undefined) => {
+    dragging.current = issue;
+    setDragged(issue);
+    if (!issue) setOver(undefined);
+  };
+  const drop = (status: Status, index: number) => {
+    const issue = dragging.current;
+    drag(undefined);
+    const from = columns && issue && placeOf(columns, issue.id);
+    if (issue && from) void put(issue, { status, index: from.status === status && from.index < index ? index - 1 : index });
   };
 
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-44 flex-1 text-base font-semibold"><Crumbs to="/board" label="Board">{workspace.data?.name ?? '…'}</Crumbs></h1>
+        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/board" label="Board">{workspace.data?.name ?? '…'}</Crumbs></h1>
         <label className="w-40 max-sm:order-last max-sm:w-full"><span className="sr-only">Search issues</span><Input type="search" placeholder="Search issues" value={text} onChange={(event) => setText(event.target.value)} /></label>
         {writable && <Button small look="primary" onClick={() => setMaking('todo')}><Plus size={14} aria-hidden />New issue</Button>}
         <Menu
@@ -151,12 +153,12 @@ export default function Board() {
                   key={status} status={status} issues={shown[status]} total={data.groups.find((group) => group.key.id === status)?.total ?? 0}
                   {...(writable ? { add: () => setMaking(status) } : {})}
                   over={dragged && over?.status === status ? over.index : undefined}
-                  onOver={(index) => { if (dragged && (over?.status !== status || over.index !== index)) setOver({ status, index }); }} onDrop={drop}
+                  onOver={(index) => { if (dragging.current && (over?.status !== status || over.index !== index)) setOver({ status, index }); }} onDrop={(index) => drop(status, index)}
                 >
                   {(issue, index) => (
                     <Card
                       key={issue.id} workspace={id} issue={issue} writable={writable} held={held?.issue.id === issue.id} dragging={dragged?.id === issue.id} onKeys={keys}
-                      drag={setDragged} dragEnd={() => { setDragged(undefined); setOver(undefined); }}
+                      drag={drag} dragEnd={() => drag(undefined)}
                       move={(to) => void put(issue, { status: to, index: (columns as Columns)[to].length })} index={index}
                       nudge={(by) => void put(issue, { status: issue.status, index: Math.max(0, index + by) })}
                     />
@@ -179,21 +181,21 @@ export default function Board() {
 }
 
 function Column({ status, issues, total, add, over, onOver, onDrop, children }: {
-  status: Status; issues: Issue[]; total: number; add?: () => void; over: number | undefined; onOver: (index: number) => void; onDrop: (event: DragEvent) => void;
+  status: Status; issues: Issue[]; total: number; add?: () => void; over: number | undefined; onOver: (index: number) => void; onDrop: (index: number) => void;
   children: (issue: Issue, index: number) => React.ReactNode;
 }) {
   const list = useRef<HTMLUListElement>(null);
   // Which card the pointer is above, by the middles of the cards.
-  const above = (event: DragEvent) => {
+  const above = (event: DragEvent): number => {
     event.preventDefault();
     const cards = [...list.current?.children ?? []].filter((one) => one.hasAttribute('data-card'));
     const index = cards.findIndex((card) => { const box = card.getBoundingClientRect(); return event.clientY < box.top + box.height / 2; });
-    onOver(index < 0 ? cards.length : index);
+    return index < 0 ? cards.length : index;
   };
-  const line = <li aria-hidden className="h-0.5 rounded bg-accent" />;
+  const line = <li key="line" aria-hidden className="h-0.5 shrink-0 rounded bg-accent" />;
   return (
     <section
-      aria-label={statusNames[status]} onDragOver={above} onDrop={onDrop}
+      aria-label={statusNames[status]} onDragOver={(event) => onOver(above(event))} onDrop={(event) => onDrop(above(event))}
       className="flex h-full w-68 shrink-0 snap-start flex-col rounded-lg bg-panel max-sm:w-[82vw]"
     >
       <div className="flex items-center gap-2 px-3 pt-2 pb-1">
@@ -202,7 +204,7 @@ function Column({ status, issues, total, add, over, onOver, onDrop, children }: 
         {add && <IconButton small label={`New issue in ${statusNames[status]}`} onClick={add}><Plus size={15} /></IconButton>}
       </div>
       <ul ref={list} className="flex min-h-0 flex-1 flex-col gap-2 overflow-y-auto px-2 pb-2" tabIndex={-1}>
-        {issues.flatMap((issue, index) => [over === index && <span key="line" className="contents">{line}</span>, children(issue, index)])}
+        {issues.flatMap((issue, index) => [over === index && line, children(issue, index)])}
         {over === issues.length && line}
         {issues.length === 0 && over === undefined && <li className="px-2 py-3 text-center text-xs text-soft">No issues</li>}
         {total > issues.length && issues.length >= perColumn && <li className="px-2 py-2 text-center text-xs text-soft">{total - issues.length} more: use the search</li>}

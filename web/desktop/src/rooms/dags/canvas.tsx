@@ -56,8 +56,8 @@ const Box = memo(function Box({ data }: NodeProps<FlowNode<Shown>>) {
           {mark.status ? `${words(mark.status)}${mark.note ? ` · ${mark.note}` : ''}` : typeNames[type]}
         </span>
       </span>
-      {(mark.errors ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-bad text-xs font-bold text-bg" title={`${mark.errors} errors`}>{mark.errors}<span className="sr-only"> errors</span></span>}
-      {!mark.errors && (mark.warnings ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-warn text-xs font-bold text-bg" title={`${mark.warnings} warnings`}>{mark.warnings}<span className="sr-only"> warnings</span></span>}
+      {(mark.errors ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-bad text-xs font-bold text-bg" title={`${mark.errors} ${mark.errors === 1 ? 'error' : 'errors'}`}>{mark.errors}<span className="sr-only"> {mark.errors === 1 ? 'error' : 'errors'}</span></span>}
+      {!mark.errors && (mark.warnings ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-warn text-xs font-bold text-bg" title={`${mark.warnings} ${mark.warnings === 1 ? 'warning' : 'warnings'}`}>{mark.warnings}<span className="sr-only"> {mark.warnings === 1 ? 'warning' : 'warnings'}</span></span>}
       {type !== 'end' && <Handle type="source" position={Position.Bottom} isConnectable={linkable} />}
     </div>
   );

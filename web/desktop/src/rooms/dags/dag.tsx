@@ -33,7 +33,7 @@ export default function Dag() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-44 flex-1 text-base font-semibold"><Crumbs to="/dags" label="DAGs">{solution.data?.name ?? '…'}</Crumbs></h1>
+        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/dags" label="DAGs">{solution.data?.name ?? '…'}</Crumbs></h1>
         {solution.data && <State value={solution.data.status} />}
         <Button small look="primary" disabled={!solution.data?.dag.published_version || archived} onClick={() => setAsking('run')} title={solution.data?.dag.published_version ? undefined : 'Publish a version first'}><Play size={14} aria-hidden />Run</Button>
         <Menu

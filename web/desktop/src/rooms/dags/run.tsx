@@ -47,7 +47,7 @@ export default function DagRun() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="flex min-w-44 flex-1 items-center gap-1 text-base font-semibold">
+        <h1 className="flex min-w-32 flex-1 items-center gap-1 text-base font-semibold">
           <Link to="/dags" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">DAGs</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
           <Link to="/dags/$dagId" params={{ dagId }} className="min-w-0 truncate text-soft hover:text-ink hover:underline" dir="auto">{solution.data?.name ?? '…'}</Link><ChevronRight size={14} className="shrink-0 text-soft" aria-hidden />
           <span className="shrink-0">Run</span>

@@ -32,7 +32,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
   return (
     <li className="flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong">
       <input
-        type="checkbox" role="switch" aria-label={`${task.title} is enabled`} className="size-4 shrink-0 accent-(--accent)" checked={task.enabled}
+        type="checkbox" role="switch" aria-label={`${task.title} is enabled`} className="size-4 shrink-0 accent-(--accent)" checked={enable.isPending ? enable.variables : task.enabled}
         disabled={enable.isPending} onChange={(event) => enable.mutate(event.target.checked)}
       />
       <div className="min-w-0 flex-1">

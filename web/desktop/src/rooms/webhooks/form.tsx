@@ -17,12 +17,18 @@ export function WebhookForm({ webhook, close, made }: { webhook?: Webhook; close
   const [events, setEvents] = useState<string[]>(webhook?.events.filter((one) => one !== '*') ?? []);
   const body = () => ({ url: url.trim(), description: description.trim(), events: (all ? ['*'] : events) as Events });
   const save = useAction(async () => {
-    if (webhook) await api().updateWebhook(webhook.id, body());
-    else made?.((await api().createWebhook(body())).secret);
+    if (!webhook) return (await api().createWebhook(body())).secret;
+    await api().updateWebhook(webhook.id, body());
+    return undefined;
   }, { refresh: [['webhooks']] });
+  const submit = async () => {
+    const secret = await save.mutateAsync();
+    close();
+    if (secret !== undefined) made?.(secret);
+  };
   const toggle = (name: string, on: boolean) => setEvents((was) => (on ? [...was, name] : was.filter((one) => one !== name)));
   return (
-    <FormDialog open onOpenChange={close} title={webhook ? 'Webhook' : 'New webhook'} confirm={webhook ? 'Save' : 'Create'} submit={() => save.mutateAsync()}>
+    <FormDialog open onOpenChange={close} title={webhook ? 'Webhook' : 'New webhook'} confirm={webhook ? 'Save' : 'Create'} submit={submit}>
       <Field label="Address" hint="Events are sent there by POST, signed with a secret.">{(ids) => <Input {...ids} type="url" placeholder="https://hooks.example.org/everloop" value={url} onChange={(event) => setUrl(event.target.value)} required autoFocus />}</Field>
       <Field label="Description">{(ids) => <Input {...ids} value={description} onChange={(event) => setDescription(event.target.value)} maxLength={500} dir="auto" />}</Field>
       <Check label="All events" checked={all} onChange={(event) => setAll(event.target.checked)} />

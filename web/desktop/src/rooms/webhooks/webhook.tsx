@@ -27,7 +27,7 @@ export default function WebhookRoom() {
   const [secret, setSecret] = useState<string>();
   const [overlap, setOverlap] = useState(24);
   const enable = useAction((enabled: boolean) => api().updateWebhook(id, { enabled }), { refresh: [['webhooks']] });
-  const rotate = useAction(async () => setSecret((await api().rotateWebhookSecret(id, { overlap_s: overlap * 3600 })).secret), { refresh: [['webhooks']] });
+  const rotate = useAction(() => api().rotateWebhookSecret(id, { overlap_s: overlap * 3600 }), { refresh: [['webhooks']] });
   const remove = useAction(() => api().deleteWebhook(id), { done: 'The webhook was deleted.', refresh: [['webhooks', 'list']] });
   const close = () => setAsking(undefined);
   return (
@@ -61,7 +61,7 @@ export default function WebhookRoom() {
         <Deliveries id={id} enabled={hook.data?.enabled ?? false} />
       </div>
       {asking === 'edit' && hook.data && <WebhookForm webhook={hook.data} close={close} />}
-      <FormDialog open={asking === 'rotate'} onOpenChange={close} title="New secret" confirm="Make a new secret" submit={() => rotate.mutateAsync()} description="Requests are signed with both secrets for some time, so that none is lost while you change it at the receiver.">
+      <FormDialog open={asking === 'rotate'} onOpenChange={close} title="New secret" confirm="Make a new secret" submit={async () => { const made = await rotate.mutateAsync(); close(); setSecret(made.secret); }} description="Requests are signed with both secrets for some time, so that none is lost while you change it at the receiver.">
         <Field label="Hours for which the old one signs, too">{(ids) => <Input {...ids} type="number" min={0} max={168} required value={overlap} onChange={(event) => setOverlap(Math.trunc(event.target.valueAsNumber) || 0)} />}</Field>
       </FormDialog>
       <FormDialog

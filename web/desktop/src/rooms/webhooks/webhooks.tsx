@@ -34,7 +34,7 @@ function Row({ hook }: { hook: Schemas['Webhook'] }) {
   const name = hook.description || hook.url;
   return (
     <li className="flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong">
-      <input type="checkbox" role="switch" aria-label={`${name} is enabled`} className="size-4 shrink-0 accent-(--accent)" checked={hook.enabled} disabled={enable.isPending} onChange={(event) => enable.mutate(event.target.checked)} />
+      <input type="checkbox" role="switch" aria-label={`${name} is enabled`} className="size-4 shrink-0 accent-(--accent)" checked={enable.isPending ? enable.variables : hook.enabled} disabled={enable.isPending} onChange={(event) => enable.mutate(event.target.checked)} />
       <div className="min-w-0 flex-1">
         <div className="flex items-center gap-2">
           <Link to="/webhooks/$webhookId" params={{ webhookId: hook.id }} className="min-w-0 truncate font-medium hover:underline" dir="auto">{name}</Link>
