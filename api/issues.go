@@ -152,7 +152,7 @@ func (a *issuesAPI) register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "delete-issue", Method: fiber.MethodDelete, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", Tag: issueTag,
 		Summary: "Delete an issue",
-		Description: "For whoever created it, and for administrators and owners of the workspace. Its comments, changes and runs are deleted " +
+		Description: "For its creator, and for administrators and owners of the workspace. Its comments, changes and runs are deleted " +
 			"with it; its parts and the sessions of its runs stay. While a run works on it, or is being stopped, it is refused.",
 		Scope: auth.Workspaces, Audit: "issue.delete",
 		Errors: httpx.Codes{403: "workspace_role_required", 404: onIssue, 409: "issue_run_active"},

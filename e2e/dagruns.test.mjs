@@ -272,7 +272,7 @@ test('an administrator ends a run with a reason', async () => {
   const failed = await over(id, made.id);
   assert.deepEqual([failed.status, failed.error], ['failed', { code: 'run_lost', message: 'The source is gone.' }]);
   await eventually('its chat is stopped', async () => (await fixture.rest.detail(slow.session_id)).status === 'interrupted');
-  assert.equal((await fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(workflow)}/cancel`)).body.code, 'run_not_found');
+  await eventually('its workflow has closed', async () => (await fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(workflow)}/cancel`)).body.code === 'run_not_found');
 });
 
 test('a subflow is a run of its own', async () => {

@@ -107,7 +107,7 @@ export interface paths {
         put?: never;
         /**
          * Force-fail a stuck workflow run
-         * @description The run is terminated at once, and its chat ends as failed with the code run_lost within about 20 seconds. A chat that waits for an answer ends at once, as interrupted.
+         * @description The run is terminated at once, and its chat ends as failed with the code run_lost and the reason within about 20 seconds. A chat that waits for an answer ends at once, as interrupted. Runs of DAGs, issues and scheduled tasks end at once, and what they have begun is stopped.
          */
         post: operations["force-fail-run"];
         delete?: never;
@@ -1463,7 +1463,11 @@ export interface paths {
          */
         put: operations["update-issue"];
         post?: never;
-        delete?: never;
+        /**
+         * Delete an issue
+         * @description For its creator, and for administrators and owners of the workspace. Its comments, changes and runs are deleted with it; its parts and the sessions of its runs stay. While a run works on it, or is being stopped, it is refused.
+         */
+        delete: operations["delete-issue"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1686,6 +1690,30 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/prod_workspaces/{workspace_id}/squads/{squad_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a squad
+         * @description For administrators and owners of the workspace. Its issues are assigned to nothing then. While a run of it works, or is being stopped, it is refused.
+         */
+        delete: operations["delete-squad"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a squad
+         * @description For administrators and owners of the workspace. Fields left out keep their values. A run that has begun keeps its leader.
+         */
+        patch: operations["update-squad"];
         trace?: never;
     };
     "/api/profile": {
@@ -3877,8 +3905,8 @@ export interface components {
             [key: string]: unknown;
         };
         Approval: {
-            /** @description Without effect yet: a question stays open until it is answered. */
-            escalation?: string;
+            /** @description What becomes of a question that no user answers: of the approval, or, without one, of a human node. Left out: it waits. */
+            escalation?: components["schemas"]["Escalation"];
             /** @description The policy: required, or none. */
             policy: string;
         };
@@ -5428,6 +5456,24 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Escalation: {
+            /** @description What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them. */
+            default_answer?: string;
+            /**
+             * Format: int64
+             * @description Seconds after which webhooks are sent question.escalated and user_id may answer; left out: never.
+             */
+            escalate_after_s?: number;
+            /**
+             * Format: int64
+             * @description Seconds after which default_answer answers; left out: never.
+             */
+            timeout_s?: number;
+            /** @description Who may answer then besides the owner: a member of one of the owner's workspaces. */
+            user_id?: string;
+            /** @description Ids of webhooks of the owner that are sent it too, whatever their events are. */
+            webhooks?: string[] | null;
+        };
         Extent: {
             /**
              * Format: double
@@ -5549,6 +5595,12 @@ export interface components {
             node_id?: string;
             /** @description The location within the document. */
             path?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        ForceFailRunRequest: {
+            /** @description Why; users read it as the error of the run. Left out: ended by an administrator. */
+            reason?: string;
         } & {
             [key: string]: unknown;
         };
@@ -5978,10 +6030,12 @@ export interface components {
             /** @description The chat. */
             chat_id: string;
             /**
-             * @description What answers it then; a permission request is denied.
+             * @description What answers it then: answer is what a node of a DAG says. A permission request is denied.
              * @enum {string|null}
              */
-            default_policy: "choose" | "first_option" | null;
+            default_policy: "choose" | "first_option" | "answer" | null;
+            /** @description It is of another user's session, and was escalated to the caller. */
+            escalated: boolean;
             /**
              * Format: date-time
              * @description When its default policy answers it; null: it waits.
@@ -7834,10 +7888,10 @@ export interface components {
              */
             asked_at: string;
             /**
-             * @description What answers then: the model itself chooses, or the first option. A permission request is denied.
+             * @description What answers then: the model itself chooses, the first option, or what a node of a DAG says. A permission request is denied.
              * @enum {string}
              */
-            default_policy?: "choose" | "first_option";
+            default_policy?: "choose" | "first_option" | "answer";
             /**
              * Format: date-time
              * @description Expiry time; null: never.
@@ -8340,10 +8394,10 @@ export interface components {
              */
             escalate_after_s?: number;
             /**
-             * @description What answers then; a permission request is denied.
+             * @description What answers then: answer is what a node of a DAG says. A permission request is denied.
              * @enum {string}
              */
-            on_timeout?: "choose" | "first_option";
+            on_timeout?: "choose" | "first_option" | "answer";
             /**
              * Format: int64
              * @description Seconds after which on_timeout answers; left out: never.
@@ -10109,6 +10163,18 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        SquadChangeBody: {
+            /** @description What its leader gets as instructions with each issue. */
+            instructions?: string | null;
+            /** @description The agent instance that works on its issues. */
+            leader_id?: string | null;
+            /** @description Who else is in it; they replace those that are. */
+            members?: components["schemas"]["SquadMember"][] | null;
+            /** @description Its name, which no other squad of the workspace has. */
+            name?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
         SquadMember: {
             /** @description The user or the agent instance. */
             member_id: string;
@@ -11347,7 +11413,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ForceFailRunRequest"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -14006,6 +14076,31 @@ export interface operations {
             };
         };
     };
+    "delete-issue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The issue. */
+                issue_id: string;
+                /** @description The production workspace. */
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OkBody"];
+                };
+            };
+        };
+    };
     "list-issue-comments": {
         parameters: {
             query?: {
@@ -14520,6 +14615,60 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["NewSquadBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Squad"];
+                };
+            };
+        };
+    };
+    "delete-squad": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The squad. */
+                squad_id: string;
+                /** @description The production workspace. */
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OkBody"];
+                };
+            };
+        };
+    };
+    "update-squad": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The squad. */
+                squad_id: string;
+                /** @description The production workspace. */
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SquadChangeBody"];
             };
         };
         responses: {

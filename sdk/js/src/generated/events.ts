@@ -361,10 +361,10 @@ export interface components {
              */
             asked_at: string;
             /**
-             * @description What answers then: the model itself chooses, or the first option. A permission request is denied.
+             * @description What answers then: the model itself chooses, the first option, or what a node of a DAG says. A permission request is denied.
              * @enum {string}
              */
-            default_policy?: "choose" | "first_option";
+            default_policy?: "choose" | "first_option" | "answer";
             /**
              * Format: date-time
              * @description Expiry time; null: never.

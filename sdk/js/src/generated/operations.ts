@@ -480,6 +480,18 @@ export class Api {
     );
   }
 
+  /** Delete an issue. DELETE /api/prod_workspaces/{workspace_id}/issues/{issue_id} */
+  deleteIssue(
+    workspace_id: string,
+    issue_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'delete-issue', 200>> {
+    return this.transport.json(
+      'DELETE', '/api/prod_workspaces/{workspace_id}/issues/{issue_id}',
+      { workspace_id, issue_id }, undefined, options,
+    );
+  }
+
   /** Delete a tool server. DELETE /api/mcp-servers/{id} */
   deleteMcpServer(
     id: string,
@@ -568,6 +580,18 @@ export class Api {
     );
   }
 
+  /** Delete a squad. DELETE /api/prod_workspaces/{workspace_id}/squads/{squad_id} */
+  deleteSquad(
+    workspace_id: string,
+    squad_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'delete-squad', 200>> {
+    return this.transport.json(
+      'DELETE', '/api/prod_workspaces/{workspace_id}/squads/{squad_id}',
+      { workspace_id, squad_id }, undefined, options,
+    );
+  }
+
   /** Deactivate a user and revoke all API keys. DELETE /api/admin/users/{user_id} */
   deleteUser(
     user_id: string,
@@ -628,11 +652,12 @@ export class Api {
   /** Force-fail a stuck workflow run. POST /api/admin/runs/{workflow_id}/force-fail */
   forceFailRun(
     workflow_id: string,
+    body?: Body<'force-fail-run'>,
     options: CallOptions = {},
   ): Promise<Reply<'force-fail-run', 200>> {
     return this.transport.json(
       'POST', '/api/admin/runs/{workflow_id}/force-fail',
-      { workflow_id }, undefined, options,
+      { workflow_id }, body, options,
     );
   }
 
@@ -2552,6 +2577,19 @@ export class Api {
     return this.transport.json(
       'PATCH', '/api/sessions/{session_id}',
       { session_id }, body, options,
+    );
+  }
+
+  /** Update a squad. PATCH /api/prod_workspaces/{workspace_id}/squads/{squad_id} */
+  updateSquad(
+    workspace_id: string,
+    squad_id: string,
+    body: Body<'update-squad'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'update-squad', 200>> {
+    return this.transport.json(
+      'PATCH', '/api/prod_workspaces/{workspace_id}/squads/{squad_id}',
+      { workspace_id, squad_id }, body, options,
     );
   }
 

@@ -91,8 +91,8 @@ class PatchedToolCall(TypedDict):
 class PendingQuestionRef(TypedDict):
     asked_at: str
     """Time of the question."""
-    default_policy: NotRequired[Literal["choose", "first_option"]]
-    """What answers then: the model itself chooses, or the first option. A permission request is denied."""
+    default_policy: NotRequired[Literal["choose", "first_option", "answer"]]
+    """What answers then: the model itself chooses, the first option, or what a node of a DAG says. A permission request is denied."""
     expires_at: NotRequired[str]
     """Expiry time; null: never."""
     question_id: str

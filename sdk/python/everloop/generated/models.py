@@ -260,8 +260,8 @@ class AppList(TypedDict):
 
 
 class Approval(TypedDict):
-    escalation: NotRequired[str]
-    """Without effect yet: a question stays open until it is answered."""
+    escalation: NotRequired[Escalation]
+    """What becomes of a question that no user answers: of the approval, or, without one, of a human node. Left out: it waits."""
     policy: str
     """The policy: required, or none."""
 
@@ -1301,6 +1301,19 @@ class EnvBucket(TypedDict):
     """Variables of the environment."""
 
 
+class Escalation(TypedDict):
+    default_answer: NotRequired[str]
+    """What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them."""
+    escalate_after_s: NotRequired[int]
+    """Seconds after which webhooks are sent question.escalated and user_id may answer; left out: never."""
+    timeout_s: NotRequired[int]
+    """Seconds after which default_answer answers; left out: never."""
+    user_id: NotRequired[str]
+    """Who may answer then besides the owner: a member of one of the owner's workspaces."""
+    webhooks: NotRequired[list[str] | None]
+    """Ids of webhooks of the owner that are sent it too, whatever their events are."""
+
+
 class Extent(TypedDict):
     height: float
     """Height."""
@@ -1389,6 +1402,11 @@ class Finding(TypedDict):
     """The node that it is about."""
     path: NotRequired[str]
     """The location within the document."""
+
+
+class ForceFailRunRequest(TypedDict):
+    reason: NotRequired[str]
+    """Why; users read it as the error of the run. Left out: ended by an administrator."""
 
 
 class GISStatus(TypedDict):
@@ -1677,8 +1695,10 @@ class InboxItem(TypedDict):
     """Time of the question."""
     chat_id: str
     """The chat."""
-    default_policy: Literal["choose", "first_option", None]
-    """What answers it then; a permission request is denied."""
+    default_policy: Literal["choose", "first_option", "answer", None]
+    """What answers it then: answer is what a node of a DAG says. A permission request is denied."""
+    escalated: bool
+    """It is of another user's session, and was escalated to the caller."""
     expires_at: str | None
     """When its default policy answers it; null: it waits."""
     intent: str
@@ -2926,8 +2946,8 @@ class PathBody(TypedDict):
 class PendingQuestionRef(TypedDict):
     asked_at: str
     """Time of the question."""
-    default_policy: NotRequired[Literal["choose", "first_option"]]
-    """What answers then: the model itself chooses, or the first option. A permission request is denied."""
+    default_policy: NotRequired[Literal["choose", "first_option", "answer"]]
+    """What answers then: the model itself chooses, the first option, or what a node of a DAG says. A permission request is denied."""
     expires_at: NotRequired[str]
     """Expiry time; null: never."""
     question_id: str
@@ -3276,8 +3296,8 @@ class PublishedDocument(TypedDict):
 class QuestionPolicy(TypedDict):
     escalate_after_s: NotRequired[int]
     """Seconds after which webhooks are sent question.escalated; left out: never."""
-    on_timeout: NotRequired[Literal["choose", "first_option"]]
-    """What answers then; a permission request is denied."""
+    on_timeout: NotRequired[Literal["choose", "first_option", "answer"]]
+    """What answers then: answer is what a node of a DAG says. A permission request is denied."""
     timeout_s: NotRequired[int]
     """Seconds after which on_timeout answers; left out: never."""
 
@@ -4466,6 +4486,17 @@ class Squad(TypedDict):
     """Who is in it."""
     name: str
     """Its name."""
+
+
+class SquadChangeBody(TypedDict):
+    instructions: NotRequired[str | None]
+    """What its leader gets as instructions with each issue."""
+    leader_id: NotRequired[str | None]
+    """The agent instance that works on its issues."""
+    members: NotRequired[list[SquadMember] | None]
+    """Who else is in it; they replace those that are."""
+    name: NotRequired[str | None]
+    """Its name, which no other squad of the workspace has."""
 
 
 class SquadMember(TypedDict):

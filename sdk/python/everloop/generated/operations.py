@@ -874,6 +874,26 @@ class Api:
         )
         return answer
 
+    async def delete_issue(
+        self,
+        workspace_id: str,
+        issue_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.OkBody:
+        """Delete an issue. DELETE /api/prod_workspaces/{workspace_id}/issues/{issue_id}"""
+        answer: models.OkBody = await self._transport.json(
+            "DELETE",
+            "/api/prod_workspaces/{workspace_id}/issues/{issue_id}",
+            {"workspace_id": workspace_id, "issue_id": issue_id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def delete_mcp_server(
         self,
         id: str,
@@ -1025,6 +1045,26 @@ class Api:
         )
         return answer
 
+    async def delete_squad(
+        self,
+        workspace_id: str,
+        squad_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.OkBody:
+        """Delete a squad. DELETE /api/prod_workspaces/{workspace_id}/squads/{squad_id}"""
+        answer: models.OkBody = await self._transport.json(
+            "DELETE",
+            "/api/prod_workspaces/{workspace_id}/squads/{squad_id}",
+            {"workspace_id": workspace_id, "squad_id": squad_id},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def delete_user(
         self,
         user_id: str,
@@ -1122,6 +1162,7 @@ class Api:
     async def force_fail_run(
         self,
         workflow_id: str,
+        body: models.ForceFailRunRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -1132,7 +1173,7 @@ class Api:
             "POST",
             "/api/admin/runs/{workflow_id}/force-fail",
             {"workflow_id": workflow_id},
-            None,
+            body,
             {},
             timeout,
             headers,
@@ -4667,6 +4708,27 @@ class Api:
             "PATCH",
             "/api/sessions/{session_id}",
             {"session_id": session_id},
+            body,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def update_squad(
+        self,
+        workspace_id: str,
+        squad_id: str,
+        body: models.SquadChangeBody,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.Squad:
+        """Update a squad. PATCH /api/prod_workspaces/{workspace_id}/squads/{squad_id}"""
+        answer: models.Squad = await self._transport.json(
+            "PATCH",
+            "/api/prod_workspaces/{workspace_id}/squads/{squad_id}",
+            {"workspace_id": workspace_id, "squad_id": squad_id},
             body,
             {},
             timeout,
