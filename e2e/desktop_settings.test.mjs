@@ -240,6 +240,7 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.getByRole('tab', { name: 'Runs' }).click();
     const run = entry(page, 'Runs', id);
     await run.getByText(/Waits for an answer since/).waitFor();
+    assert.match(await run.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), /\/namespaces\/everloop\/workflows\/session%2F/);
     await look(page, 'Runs');
     await run.getByRole('button', { name: 'Cancel' }).click();
     await confirm(page, 'Cancel the run');
@@ -432,7 +433,7 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await task.getByText('running').waitFor();
     await look(page, 'Background tasks');
     await task.getByRole('button', { name: /^Output of/ }).click();
-    await dialog(page).getByText('begun').waitFor();
+    await dialog(page).getByText('begun', { exact: true }).waitFor();
     assert.deepEqual(await violations(page), [], 'the output of a task');
     await page.keyboard.press('Escape');
     await task.getByRole('button', { name: /^Stop/ }).click();
@@ -515,7 +516,7 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.evaluate(() => globalThis.shown[0].click());
     const form = page.getByRole('form', { name: 'Question' });
     await form.waitFor();
-    assert.equal(await page.getByText('Which?').count(), 1, 'an open question is shown once');
+    assert.equal(await page.getByText('Which?', { exact: true }).count(), 1, 'an open question is shown once');
     await form.getByLabel('A', { exact: true }).check();
     await form.getByRole('button', { name: 'Answer' }).click();
     await page.getByRole('definition').getByText('A', { exact: true }).waitFor();

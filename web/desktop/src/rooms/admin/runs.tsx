@@ -40,7 +40,7 @@ export function Runs() {
   const runs = list.data?.pages.flatMap((page) => page.items);
   const configuration = useConfiguration().data;
   const ui = temporalUI(configuration);
-  const namespace = configuration?.flatMap((group) => group.items).find((item) => item.env_var === 'TEMPORAL_NAMESPACE')?.value || 'default';
+  const namespace = configuration?.flatMap((group) => group.items).find((item) => item.env_var === 'TEMPORAL_NAMESPACE')?.value || 'everloop';
   return (
     <Section title="Runs" note="Everything that runs: chats, sub-agents, tasks, schedules and the service’s own work." actions={<IconButton label="Read again" busy={list.isFetching} onClick={() => void list.refetch()}><RotateCw size={16} /></IconButton>}>
       <div className="mb-3 grid grid-cols-2 gap-3 sm:max-w-md">
