@@ -118,7 +118,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('switch', { name: 'Morning report is enabled' }).click();
     await eventually('the schedule is enabled', async () => (await fixture.rest.get(`/api/scheduled-tasks/${task}`)).enabled);
     await desktop.clean(page, 'schedules');
-    await page.getByRole('link', { name: 'Morning report' }).click();
+    await page.getByRole('main').getByRole('link', { name: 'Morning report' }).click();
     await page.getByRole('button', { name: 'Delete the schedule' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await page.getByText('Nothing is scheduled').waitFor();
@@ -189,9 +189,9 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await desktop.clean(page, 'board');
 
     // By the pointer, by the keyboard, by the menu.
-    await column('To do').getByRole('link', { name: 'First' }).dragTo(column('Done'));
-    await column('Done').getByRole('link', { name: 'First' }).waitFor();
-    await at('First', 'done');
+    await column('To do').getByRole('link', { name: 'First' }).dragTo(column('In progress'));
+    await column('In progress').getByRole('link', { name: 'First' }).waitFor();
+    await at('First', 'in_progress');
     await column('To do').getByRole('link', { name: 'Second' }).focus();
     await page.keyboard.press('Space');
     await page.keyboard.press('ArrowLeft');
@@ -203,7 +203,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await column('In progress').getByRole('link', { name: 'Second' }).waitFor();
     await page.keyboard.press('Space');
     await at('Second', 'in_progress');
-    await menu(page, `Move ${(await at('First', 'done')).identifier}`, 'To To do');
+    await menu(page, `Move ${(await at('First', 'in_progress')).identifier}`, 'To To do');
     await at('First', 'todo');
 
     // The agent asks, and is answered.
@@ -297,7 +297,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('status').getByText('failed', { exact: true }).waitFor();
 
     // Back to the empty version, and what would change.
-    await page.getByRole('link', { name: 'Reports' }).first().click();
+    await page.getByRole('main').getByRole('link', { name: 'Reports' }).click();
     await page.getByRole('tab', { name: 'Runs' }).click();
     await page.getByText(/version 2, retried 1 times/).waitFor();
     await desktop.clean(page, 'runs of a DAG');
@@ -305,7 +305,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await menu(page, 'Actions of version 1', 'Compare with the newest');
     await page.getByRole('dialog').getByText('node added').first().waitFor();
     await desktop.clean(page, 'versions compared');
-    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await menu(page, 'Actions of version 1', 'Go back to this version');
     await page.getByText('Version 3 has the content of version 1.').waitFor();
     assert.deepEqual(desktop.faults, []);
@@ -324,7 +324,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await desktop.clean(page, 'new webhook');
     await dialog.getByRole('button', { name: 'Create' }).click();
     await dialog.getByText(/^whsec_/).waitFor();
-    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
 
     // Its receiver answers 410, so that it is disabled; then it takes what is sent.
     const { session_id: id } = await fixture.rest.post('/api/sessions');
@@ -345,7 +345,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await menu(page, 'Actions of the webhook', 'New secret');
     await dialog.getByRole('button', { name: 'Make a new secret' }).click();
     await page.getByText(/^whsec_/).waitFor();
-    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await menu(page, 'Actions of the webhook', 'Delete');
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await page.getByText('There is no webhook').waitFor();
