@@ -81,6 +81,8 @@ type AddContentPatch struct {
 	TextDelta string    `json:"text_delta" doc:"Text to append."`
 	BlockType BlockType `json:"block_type" enum:"text,thinking" doc:"The type of the block."`
 	Offset    int       `json:"offset" minimum:"0" doc:"UTF-16 code units of this block sent before; 0 begins a new block."`
+
+	Transcript bool `json:"transcript,omitempty" doc:"What was said in a recording of a user turn; it comes behind the end of the turn."`
 }
 
 // AddToolCallPatch is the payload of a turn:patch of type add_tool_call.

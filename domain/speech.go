@@ -203,7 +203,7 @@ func SpeechFault(err error) error {
 // TranscriptPatch shows what was said in a recording in the user turn that has the
 // blocks: in its last block when that is text, else in a new one.
 func TranscriptPatch(turnID string, blocks []Block, said string) AddContentPatch {
-	patch := AddContentPatch{TurnID: turnID, PatchType: PatchAddContent, TextDelta: said, BlockType: BlockText}
+	patch := AddContentPatch{TurnID: turnID, PatchType: PatchAddContent, TextDelta: said, BlockType: BlockText, Transcript: true}
 
 	if n := len(blocks); n > 0 && blocks[n-1].Type == BlockText && blocks[n-1].Content != "" {
 		patch.Offset, patch.TextDelta = UTF16Len(blocks[n-1].Content), "\n\n"+said

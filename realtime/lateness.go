@@ -31,8 +31,8 @@ func (e *endedTurns) late(it *item) bool {
 		}
 
 		turn := it.turnOf()
-		if turn.PatchType != domain.PatchAddContent {
-			return false // results of tools come behind the end of the turn
+		if turn.PatchType != domain.PatchAddContent || turn.Transcript {
+			return false // results of tools and transcripts come behind the end of the turn
 		}
 
 		for _, id := range e.ids {
@@ -60,6 +60,8 @@ type turnFields struct {
 	TurnID    string            `json:"turn_id"`
 	Status    domain.TurnStatus `json:"status"`
 	PatchType string            `json:"patch_type"`
+
+	Transcript bool `json:"transcript"`
 }
 
 // turnOf reads the event's turn, once for all subscriptions. An event that cannot

@@ -10,7 +10,8 @@ import (
 )
 
 // A worker that stalled publishes a delta behind the end of its turn: no client
-// sees it, live or from the log, and the chain of prev_seq has no hole.
+// sees it, live or from the log, and the chain of prev_seq has no hole. The transcript of a
+// recording comes there too, and is no such delta.
 func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	session := domain.NewID()
@@ -32,6 +33,9 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 		domain.EventTurnPatch,
 		map[string]any{"turn_id": "t1", "patch_type": "tool_result", "tool_call_id": "call_1", "status": "done"},
 	)
+	a.publish(domain.EventTurnPatch, map[string]any{
+		"turn_id": "t1", "patch_type": "add_content", "block_type": "text", "text_delta": "heard", "offset": 0, "transcript": true,
+	})
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t2", "role": "assistant", "status": "streaming"})
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t2", "status": "paused"})
 	delta("t2", "b", 0)
@@ -44,7 +48,7 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 			names  []string
 		)
 
-		for _, e := range next(t, sub, 7) {
+		for _, e := range next(t, sub, 8) {
 			require.Equal(t, before, e.PrevSeq, name)
 			require.NotContains(t, string(e.Data), "late", name)
 			before = e.Seq
@@ -53,7 +57,7 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 
 		require.Equal(t, end, before)
 		require.Equal(t, []string{
-			domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd, domain.EventTurnPatch,
+			domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd, domain.EventTurnPatch, domain.EventTurnPatch,
 			domain.EventTurnStart, domain.EventTurnEnd, domain.EventTurnPatch,
 		}, names)
 	}

@@ -231,7 +231,7 @@ export function compare(messages, rules) {
     differ(m.turn_id, 'role', m.role, turn.role);
     differ(m.turn_id, 'status', m.status, turn.status);
     differ(m.turn_id, 'sequence', m.sequence, turn.sequence);
-    const shown = m.blocks.filter((b) => ['text', 'thinking', 'image'].includes(b.type));
+    const shown = m.blocks.filter((b) => ['text', 'thinking', 'image', 'audio'].includes(b.type));
     differ(m.turn_id, 'blocks', shown.map((b) => [b.type, b.content]), turn.blocks.map((b) => [b.type, b.text]));
     const short = (c) => [c.id, c.tool_name, c.status, c.result ?? '', c.arguments];
     differ(m.turn_id, 'calls', m.tool_calls.map(short), [...turn.calls.values()].map(short));

@@ -709,6 +709,8 @@ export interface components {
             session_id: string;
             /** @description Text to append. */
             text_delta: string;
+            /** @description What was said in a recording of a user turn; it comes behind the end of the turn. */
+            transcript?: boolean;
             /**
              * Format: date-time
              * @description When it happened, ISO 8601 in UTC.

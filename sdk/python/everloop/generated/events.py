@@ -496,6 +496,8 @@ class TurnPatchAddContent(TypedDict):
     """The session."""
     text_delta: str
     """Text to append."""
+    transcript: NotRequired[bool]
+    """What was said in a recording of a user turn; it comes behind the end of the turn."""
     ts: str
     """When it happened, ISO 8601 in UTC."""
     turn_id: str
