@@ -49,7 +49,11 @@ var schedulesWalk = []call{
 		},
 	},
 	{
-		method: "GET", path: "/api/scheduled-tasks/preview", scope: "schedules", url: previewOf + "30%202%20*%20*%20*&timezone=UTC", status: 200,
+		method: "GET",
+		path:   "/api/scheduled-tasks/preview",
+		scope:  "schedules",
+		url:    previewOf + "30%202%20*%20*%20*&timezone=UTC",
+		status: 200,
 		bad: []bad{
 			{path: "/api/scheduled-tasks/preview", at: "query.cron"},
 			{path: previewOf + "61%20*%20*%20*%20*", at: "query.cron"},
