@@ -216,8 +216,8 @@ func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (op
 		var batch pgx.Batch
 		batch.Queue(`
 			UPDATE dag_run_nodes
-			SET    stop = status = 'running' AND (session_id IS NOT NULL OR child_id IS NOT NULL), status = 'cancelled', phase = '', due_at = NULL, deadline = NULL,
-			    finished_at = clock_timestamp()
+			SET    stop = status = 'running' AND (session_id IS NOT NULL OR child_id IS NOT NULL), status = 'cancelled', phase = '',
+			       due_at = NULL, deadline = NULL, finished_at = clock_timestamp()
 			WHERE  run_id = $1 AND NOT superseded AND status IN ('pending', 'ready', 'running', 'waiting')`, runID)
 		batch.Queue(`
 			UPDATE dag_runs
