@@ -110,12 +110,27 @@ func (p *responses) begun(c *call) response {
 	}
 
 	return response{
-		ID: "resp_" + p.id, Object: "response", Created: p.made, Status: "in_progress", Model: c.asked, Output: []any{},
-		Instructions: or("instructions", nil), MaxOutput: or("max_output_tokens", nil), Parallel: or("parallel_tool_calls", true),
-		Reasoning:   or("reasoning", map[string]any{"effort": nil, "summary": nil}),
-		Temperature: or("temperature", nil), TopP: or("top_p", nil), Truncation: "disabled",
-		Text:       or("text", map[string]any{"format": map[string]string{"type": "text"}}),
-		ToolChoice: or("tool_choice", "auto"), Tools: or("tools", []any{}), User: or("user", nil), Metadata: or("metadata", map[string]any{}),
+		ID:           "resp_" + p.id,
+		Object:       "response",
+		Created:      p.made,
+		Status:       "in_progress",
+		Model:        c.asked,
+		Output:       []any{},
+		Instructions: or("instructions", nil),
+		MaxOutput:    or("max_output_tokens", nil),
+		Parallel:     or("parallel_tool_calls", true),
+		Reasoning:    or("reasoning", map[string]any{"effort": nil, "summary": nil}),
+		Temperature:  or("temperature", nil),
+		TopP:         or("top_p", nil),
+		Truncation:   "disabled",
+		Text:         or("text", map[string]any{"format": map[string]string{"type": "text"}}),
+		ToolChoice: or(
+			"tool_choice",
+			"auto",
+		),
+		Tools:    or("tools", []any{}),
+		User:     or("user", nil),
+		Metadata: or("metadata", map[string]any{}),
 	}
 }
 

@@ -155,7 +155,11 @@ func TestService_responses_whole(t *testing.T) {
 		})
 	}
 
-	status, answer, _ := respond(t, `{"model":"gpt-x","input":"hi"}`, fmt.Sprintf(`{"choices":[{"message":%s,"finish_reason":"stop"}]}`, cut))
+	status, answer, _ := respond(
+		t,
+		`{"model":"gpt-x","input":"hi"}`,
+		fmt.Sprintf(`{"choices":[{"message":%s,"finish_reason":"stop"}]}`, cut),
+	)
 	require.Equal(t, 502, status)
 	require.Equal(t, "source_error", answer.Get("error.code").String())
 }
@@ -268,11 +272,13 @@ func TestService_responses_stream(t *testing.T) {
 		"text":           {[]string{`{"content":"a"}`, `{"content":"b"}`}, "stop", `["message:ab"]`, "completed"},
 		"thinking, text": {[]string{`{"reasoning":"h"}`, `{"content":"b"}`}, "length", `["reasoning:h","message:b"]`, "incomplete"},
 		"mixed calls": {
-			[]string{`{"content":"x"}`, callA, callB, restA}, "tool_calls",
+			[]string{`{"content":"x"}`, callA, callB, restA},
+			"tool_calls",
 			`["message:x","function_call:f{\"a\":1}","function_call:g{\"b\":2}"]`, "completed",
 		},
 		"late text": {
-			[]string{callA, restA, `{"content":"x"}`, callB}, "tool_calls",
+			[]string{callA, restA, `{"content":"x"}`, callB},
+			"tool_calls",
 			`["function_call:f{\"a\":1}","message:x","function_call:g{\"b\":2}"]`, "completed",
 		},
 		"refusal": {[]string{`{"refusal":"no"}`}, "stop", `["message:no"]`, "completed"},

@@ -57,7 +57,9 @@ func newOperated(t *testing.T) *operated {
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &activities.IssueRuns{Board: s.issues})
 
-	s.tasks, err = schedules.New(schedules.Config{Records: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
+	s.tasks, err = schedules.New(
+		schedules.Config{Records: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
+	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &activities.Schedules{Tasks: s.tasks})
 

@@ -140,7 +140,13 @@ func (s *Store) DeleteSquad(ctx context.Context, userID, workspaceID, id string)
 
 		var batch pgx.Batch
 
-		args := pgx.NamedArgs{"issues": assigned, "activities": activities, "user": userID, "squad": id, "action": domain.ActionAssigneeChanged}
+		args := pgx.NamedArgs{
+			"issues":     assigned,
+			"activities": activities,
+			"user":       userID,
+			"squad":      id,
+			"action":     domain.ActionAssigneeChanged,
+		}
 		batch.Queue(`
 			UPDATE issues
 			SET    assignee_type = NULL, assignee_id = NULL, revision = revision + 1, changed_by = @user, updated_at = now(),

@@ -78,8 +78,11 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 
 	d.set(`UPDATE sessions SET status = 'waiting_for_input', setup = setup || jsonb_build_object('escalation', jsonb_build_object(
 		'user_id', $2::text, 'webhooks', jsonb_build_array($3::text), 'default_answer', 'Reject')) WHERE id = $1`, d.id, ben.ID, named)
-	d.set(`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, expires_at, default_policy, escalate_at)
-		VALUES ('q', $1, 'chat', 'turn of root', 'asks', 'root', '[{"question":"Which?"}]', now(), 'answer', now())`, d.id)
+	d.set(
+		`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, expires_at, default_policy, escalate_at)
+		VALUES ('q', $1, 'chat', 'turn of root', 'asks', 'root', '[{"question":"Which?"}]', now(), 'answer', now())`,
+		d.id,
+	)
 
 	workspace, err := d.store.CreateWorkspace(ctx, d.owner, domain.NewWorkspace{Name: "W", Settings: domain.DefaultWorkspaceSettings})
 	require.NoError(t, err)

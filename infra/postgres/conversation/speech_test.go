@@ -19,7 +19,8 @@ func TestStore_RecordTranscription(t *testing.T) {
 	sent, err := store.Enqueue(ctx, session.OwnerID, domain.Send{
 		SessionID: session.ID, ClientMessageID: "m1", Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 		Message: []domain.ContentPart{
-			{Type: "audio_url", AudioURL: &domain.AudioURL{URL: name("a")}}, {Type: "text", Text: "typed"},
+			{Type: "audio_url", AudioURL: &domain.AudioURL{URL: name("a")}},
+			{Type: "text", Text: "typed"},
 			{Type: "audio_url", AudioURL: &domain.AudioURL{URL: name("b")}},
 		},
 	})

@@ -60,7 +60,7 @@ const draftOf = (task: Task | undefined): Draft => ({
   enabled: task?.enabled ?? true, model: task?.model ?? '', persistent: task?.persistent ?? false, skip_confirmations: task?.skip_confirmations ?? false,
   overlap: task?.overlap ?? 'skip', catchup: text(task?.catchup_window_s ?? 3600, 60), jitter: text(task?.jitter_s ?? 0), pause: text(task?.pause_on_failure_after ?? 5),
   expires: localTime(task?.expires_at ?? null), tokens: text(task?.budget?.max_tokens), cost: text(task?.budget?.max_cost),
-  timeout: text(task?.question_policy?.timeout_s, 60), on_timeout: task?.question_policy?.on_timeout ?? 'choose', escalate: text(task?.question_policy?.escalate_after_s, 60),
+  timeout: text(task?.question_policy?.timeout_s, 60), on_timeout: task?.question_policy?.on_timeout === 'first_option' ? 'first_option' : 'choose', escalate: text(task?.question_policy?.escalate_after_s, 60),
   files: task?.files.join('\n') ?? '', commands: task?.commands.join('\n') ?? '', schema: task?.output_schema ? JSON.stringify(task.output_schema, null, 2) : '',
   notify: task?.notify ?? [],
 });
