@@ -49,6 +49,7 @@ func TestLiveOutput_endsWithItsCall(t *testing.T) {
 
 		over, abort := context.WithCancelCause(t.Context())
 		live := a.liveOutput(over, domain.LedgerCall{ID: "c", SessionID: "s"})
+
 		abort(domain.ErrFenced)
 		live("stdout", "what was written last")
 		require.Zero(t, log.count)

@@ -48,13 +48,16 @@ func TestTranscribe(t *testing.T) {
 	w.do(http.MethodPost, "/api/transcribe", w.ann, "{}", header("Content-Type", "application/json")).code(415, "unsupported_media_type")
 
 	ears.fault = &domain.ModelError{Fault: domain.FaultRateLimited, Status: 429, Message: "busy", RetryAfter: 9 * time.Second}
+
 	send("OggS").code(503, "transcription_unavailable")
 
 	ears.fault = &domain.ModelError{Fault: domain.FaultRefused, Status: 400, Message: "too noisy"}
+
 	require.Contains(t, send("OggS").text, "too noisy")
 	send("OggS").code(422, "transcription_refused")
 
 	ears.fault = context.DeadlineExceeded
+
 	send("OggS").code(503, "transcription_unavailable")
 }
 

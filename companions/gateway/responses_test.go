@@ -112,7 +112,7 @@ func TestService_responses_refuses(t *testing.T) {
 		"max_output_tokens":           `"input":"x","max_output_tokens":0`,
 		"top_logprobs":                `"input":"x","top_logprobs":5`,
 		"include.0":                   `"input":"x","include":["message.output_text.logprobs"]`,
-		"unheard_of":                  `"input":"x","unheard_of":1`,
+		"unknown_field":               `"input":"x","unknown_field":1`,
 	} {
 		status, answer, asked := respond(t, `{"model":"gpt-x",`+body+`}`, saidYes)
 		require.Equal(t, 400, status, body)
@@ -216,6 +216,7 @@ func replayed(t *testing.T, text string) gjson.Result {
 		case kind == "response.output_item.added":
 			require.Equal(t, items, last.Get("output_index").Int())
 			require.Equal(t, "in_progress", last.Get("item.status").String())
+
 			items++
 		case strings.HasSuffix(kind, ".delta"):
 			pieces[id] += last.Get("delta").String()

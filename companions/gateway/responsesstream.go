@@ -285,6 +285,7 @@ func (s *responseStream) writeCall(one *callStream) {
 
 	if one.index < 0 {
 		s.closeText(completed)
+
 		one.id = functionCallID(one.id)
 		one.index = len(s.response.Output)
 		s.add(s.callItem(one, inProgress, ""))

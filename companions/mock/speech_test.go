@@ -89,6 +89,7 @@ func TestTranscribe_faults(t *testing.T) {
 	require.Equal(t, "third time", heard.Text)
 
 	s = speech(b, 50*time.Millisecond)
+
 	require.Contains(t, fault(order(`{"text":"late","first_delay_ms":60000}`)).Message, "did not answer within 50ms")
 
 	other := model.NewSpeech(model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, AtOnce: 1})

@@ -125,6 +125,7 @@ func TestTemporal_warnsOfACrashOnly(t *testing.T) {
 	}
 
 	engines := start()
+
 	requireRefreshed(t, server)
 
 	c := temporalClient(t, addresses{Temporal: Of[*Temporal](engines).Address()})

@@ -102,6 +102,7 @@ func (s *Speech) request(ctx context.Context, rec domain.Recording) (*http.Reque
 	var body bytes.Buffer
 
 	form := multipart.NewWriter(&body)
+
 	for _, field := range [][2]string{
 		{"model", s.cfg.Model}, {"response_format", "json"}, {"language", rec.Language}, {"prompt", rec.Prompt},
 	} {

@@ -272,6 +272,7 @@ func (s *operated) lose(work piece, history bool) {
 	}
 
 	column := "created_at = now() - interval '1 minute'"
+
 	switch work.table {
 	case "issue_runs":
 		column += ", dispatched_at = now() - interval '1 minute'"
@@ -324,6 +325,7 @@ func TestOperator_workWithoutItsWorkflow(t *testing.T) {
 
 	once := func(t *testing.T, file string) {
 		t.Helper()
+
 		written, err := os.ReadFile(filepath.Join(root, file))
 		require.NoError(t, err)
 		require.Equal(t, "once\n", string(written), "what had been done was done again")

@@ -100,6 +100,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 		require.NoError(t, err)
 
 		found, err := d.store.InboxQuestion(ctx, ben.ID, "q")
+
 		if !want {
 			require.Zero(t, total)
 			require.True(t, domain.HasCode(err, "question_not_found"))
