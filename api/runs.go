@@ -90,7 +90,8 @@ func (a *runsAPI) register(r *httpx.Server) {
 			"seconds. A chat that waits for an answer ends at once, as interrupted. Runs of DAGs, issues and scheduled tasks end at " +
 			"once, and what they have begun is stopped.",
 		Scope: auth.Admin, Audit: "run.force_fail",
-		Errors: httpx.Codes{404: "run_not_found", 409: "run_action_impossible"},
+		Errors:  httpx.Codes{404: "run_not_found", 409: "run_action_impossible"},
+		Example: `{"reason": "The source of the report is gone"}`,
 	}, a.forceFailRun)
 	httpx.Register(r, httpx.Operation{
 		ID: "resume-run", Method: fiber.MethodPost, Path: "/api/admin/runs/{workflow_id}/resume", Tag: "Administration",

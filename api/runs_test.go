@@ -99,6 +99,8 @@ var runsWalk = []call{
 		path:    "/api/admin/runs/{workflow_id}/force-fail",
 		scope:   "admin",
 		url:     encodedRun + "/force-fail",
+		hasBody: true,
+		body:    `{"reason":"gone"}`,
 		status:  200,
 		admin:   true,
 		missing: "/api/admin/runs/none/force-fail",
