@@ -12,7 +12,7 @@ test('the generated files are those of this service', () => {
 });
 
 test('the SDK has the version of the service, and its lock file names no registry', () => {
-  const [, version] = /var version = "(.+)"/.exec(readFileSync(at('../../../cmd/everloop/main.go'), 'utf8'));
+  const [, version] = /^var Version = "(.+)"/m.exec(readFileSync(at('../../../internal/release/release.go'), 'utf8'));
   assert.equal(JSON.parse(readFileSync(at('../package.json'), 'utf8')).version, version);
   const lock = readFileSync(at('../package-lock.json'), 'utf8');
   assert.equal(JSON.parse(lock).version, version);

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 class GeneratedTest(TestCase):
     def test_the_sdk_has_the_version_of_the_service(self) -> None:
-        found = re.search(r'var version = "(.+)"', (ROOT / "cmd/everloop/main.go").read_text())
+        found = re.search(r'^var Version = "(.+)"', (ROOT / "internal/release/release.go").read_text(), re.MULTILINE)
         assert found
         self.assertEqual(VERSION, found[1])
 
