@@ -159,15 +159,10 @@ type modelCall struct {
 	waits      bool // the run waits between the tries
 }
 
-func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
-	began := time.Now()
-	// What is written at the end must be written also when the call was
-	// cancelled.
-	keep := context.WithoutCancel(ctx)
-
-	calling, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-
+// untilInterrupted returns a context that ends, with the cause errStopped or errDraining,
+// when the loop is stopped or the worker shuts down. The caller ends it.
+func untilInterrupted(ctx context.Context, stopped <-chan struct{}) (context.Context, context.CancelCauseFunc) {
+	working, abort := context.WithCancelCause(ctx)
 	draining := activity.GetWorkerStopChannel(ctx)
 
 	go func() {
@@ -176,9 +171,21 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 			abort(errStopped)
 		case <-draining:
 			abort(errDraining)
-		case <-calling.Done():
+		case <-working.Done():
 		}
 	}()
+
+	return working, abort
+}
+
+func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
+	began := time.Now()
+	// What is written at the end must be written also when the call was
+	// cancelled.
+	keep := context.WithoutCancel(ctx)
+
+	calling, abort := untilInterrupted(ctx, stopped)
+	defer abort(nil)
 
 	m.stream = newTurnStream(keep, m.turn, m.Log, m.Turns, abort)
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/internal/durable"
@@ -69,20 +67,8 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 	defer unwatch()
 
-	working, abort := context.WithCancelCause(ctx)
+	working, abort := untilInterrupted(ctx, stopped)
 	defer abort(nil)
-
-	draining := activity.GetWorkerStopChannel(ctx)
-
-	go func() {
-		select {
-		case <-stopped:
-			abort(errStopped)
-		case <-draining:
-			abort(errDraining)
-		case <-working.Done():
-		}
-	}()
 
 	err := a.transcribeTurn(working, in)
 	if cause := context.Cause(working); err != nil && cause != nil {

@@ -6,7 +6,6 @@ package release
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -101,12 +100,4 @@ func Compatible(component, version string) error {
 	}
 
 	return nil
-}
-
-// Stamp names the version in each response.
-func Stamp(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(Header, Version)
-		next.ServeHTTP(w, r)
-	})
 }

@@ -2,8 +2,6 @@ package release_test
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"testing"
@@ -92,12 +90,4 @@ func TestCompatible(t *testing.T) {
 	}
 
 	require.NoError(t, release.Compatible("mock", "1"))
-}
-
-func TestStamp(t *testing.T) {
-	t.Parallel()
-
-	w := httptest.NewRecorder()
-	release.Stamp(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-	require.Equal(t, release.Version, w.Header().Get(release.Header))
 }

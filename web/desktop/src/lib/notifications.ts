@@ -57,7 +57,7 @@ export function newQuestions<Item extends Asked>(seen: ReadonlySet<string> | und
   return seen ? items.filter((item) => !seen.has(item.question_id)) : [];
 }
 
-/** useQuestionNotifications shows a notification for each new question while nobody looks at the page. */
+/** useQuestionNotifications shows a notification for each new question while the page is not looked at. */
 export function useQuestionNotifications(open: (sessionId: string) => void): void {
   const on = useNotifications() === 'on';
   const inbox = useQuery({
