@@ -108,11 +108,21 @@ func (c *client) call(ctx context.Context, method, path string, body, out any) e
 }
 
 func (c *client) createSession(ctx context.Context) (string, error) {
+	return c.createSessionWith(ctx, map[string]any{})
+}
+
+// createPatientSession makes a session whose chats may make the same call over and
+// over for so many steps.
+func (c *client) createPatientSession(ctx context.Context, steps int) (string, error) {
+	return c.createSessionWith(ctx, map[string]any{"session_setup": map[string]any{"max_steps": steps, "stuck_after": 1000}})
+}
+
+func (c *client) createSessionWith(ctx context.Context, body map[string]any) (string, error) {
 	var out struct {
 		SessionID string `json:"session_id"`
 	}
 
-	err := c.call(ctx, http.MethodPost, "/api/sessions", map[string]any{}, &out)
+	err := c.call(ctx, http.MethodPost, "/api/sessions", body, &out)
 
 	return out.SessionID, err
 }

@@ -32,8 +32,13 @@ func measureGrowth(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) longLoop(ctx context.Context) error {
+	session, err := b.client.createPatientSession(ctx, growthLoop+1)
+	if err != nil {
+		return err
+	}
+
 	meter := startMeter(b.server.cmd.Process.Pid)
-	if _, err := b.chatInNew(ctx, loopScript(growthLoop)); err != nil {
+	if _, err := b.client.completed(ctx, session, loopScript(growthLoop)); err != nil {
 		return err
 	}
 
