@@ -23,7 +23,8 @@ type computeAPI struct {
 	compute ComputeEnvironment
 }
 
-func (a *computeAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *computeAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "reset-compute-env", Method: fiber.MethodPost, Path: "/api/user/compute-env/reset", Tag: "Environment",
 		Summary:     "Stop background processes and drop cached state",

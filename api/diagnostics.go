@@ -32,7 +32,8 @@ type diagnosticsAPI struct {
 	streams     *httpx.Streams
 }
 
-func (a *diagnosticsAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *diagnosticsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "get-env-config", Method: fiber.MethodGet, Path: "/api/env/config", Tag: "Environment",
 		Summary:     "Get the service's configuration",

@@ -24,7 +24,8 @@ const (
 // documentAPI serves the OpenAPI document and the page that shows it.
 type documentAPI struct{}
 
-func (a *documentAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *documentAPI) Register(r *httpx.Server) {
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(r.API.OpenAPI()) })
 
 	httpx.Register(r, httpx.Operation{

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"everloop/api"
+	"everloop/api/session"
 	"everloop/domain"
 )
 
@@ -153,7 +153,7 @@ func (s *streams) publish(name, chatID, data string) {
 	s.changed = make(chan struct{})
 }
 
-func (s *streams) subscribe(_ context.Context, _ string, after *uint64) (api.Subscription, error) {
+func (s *streams) subscribe(_ context.Context, _ string, after *uint64) (session.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

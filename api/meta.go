@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"everloop/api/fields"
 	"everloop/api/httpx"
+	"everloop/api/sessiondetail"
 	"everloop/domain"
 )
 
@@ -68,12 +70,13 @@ type metaAPI struct {
 	client       ClientConfig
 	defaultModel string
 	models       Models
-	modelFinder  ModelFinder
+	modelFinder  sessiondetail.ModelFinder
 	readiness    Readiness
 	metrics      *prometheus.Registry
 }
 
-func (a *metaAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *metaAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "get-version", Method: fiber.MethodGet, Path: "/api/version", Tag: "Service",
 		Summary:     "Get the version",
@@ -171,7 +174,7 @@ func (a *metaAPI) listModels(ctx context.Context, _ *struct{}) (*httpx.Body[mode
 	}
 
 	for _, m := range found {
-		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, orEmpty(m.Modalities), m.Supports, m.Price}
+		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, fields.OrEmpty(m.Modalities), m.Supports, m.Price}
 		if item.Name == "" {
 			item.Name = m.ID
 		}

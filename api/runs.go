@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/chatrequest"
@@ -52,7 +53,8 @@ type runsAPI struct {
 	answers Answers
 }
 
-func (a *runsAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *runsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "list-inbox", Method: fiber.MethodGet, Path: "/api/inbox", Tag: "Sessions",
 		Summary: "List the caller's sessions that wait for an answer",
@@ -109,7 +111,7 @@ func (a *runsAPI) listInbox(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[inboxPage], error) {
 	page, total, err := a.inbox.OpenQuestions(ctx, httpx.CallerOf(ctx).User.ID, in.Offset, in.Limit)
-	return httpx.Answer(inboxPage{orEmpty(page), total}, err)
+	return httpx.Answer(inboxPage{fields.OrEmpty(page), total}, err)
 }
 
 func (a *runsAPI) listRuns(ctx context.Context, in *struct {
@@ -130,7 +132,7 @@ func (a *runsAPI) listRuns(ctx context.Context, in *struct {
 		Status: in.Status, Kind: in.Kind, SessionID: in.SessionID, OwnerID: in.OwnerID, Page: page, Limit: in.Limit,
 	})
 
-	return httpx.Answer(runPage{orEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
+	return httpx.Answer(runPage{fields.OrEmpty(runs), base64.RawURLEncoding.EncodeToString(next)}, err)
 }
 
 // defaultReason is that of a run which an administrator has failed without saying why.
@@ -141,9 +143,9 @@ type RunRef struct {
 	WorkflowID string `path:"workflow_id" maxLength:"300" pattern:"^[!-~]+$" doc:"Percent-encoded, as session%2F…" example:"session/01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 }
 
-func (a *runsAPI) cancelRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+func (a *runsAPI) cancelRun(ctx context.Context, in *RunRef) (*httpx.Body[fields.OkBody], error) {
 	httpx.Concerns(ctx, in.WorkflowID, nil)
-	return httpx.Answer(okBody{true}, a.runs.Cancel(ctx, in.WorkflowID))
+	return httpx.Answer(fields.OkBody{OK: true}, a.runs.Cancel(ctx, in.WorkflowID))
 }
 
 func (a *runsAPI) forceFailRun(ctx context.Context, in *struct {
@@ -152,7 +154,7 @@ func (a *runsAPI) forceFailRun(ctx context.Context, in *struct {
 		Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why; users read it as the error of the run. Left out: ended by an administrator." example:"The source of the report is gone"`
 	}
 },
-) (*httpx.Body[okBody], error) {
+) (*httpx.Body[fields.OkBody], error) {
 	httpx.Concerns(ctx, in.WorkflowID, nil)
 
 	reason := ""
@@ -160,10 +162,10 @@ func (a *runsAPI) forceFailRun(ctx context.Context, in *struct {
 		reason = strings.TrimSpace(domain.CleanText(in.Body.Reason))
 	}
 
-	return httpx.Answer(okBody{true}, a.runs.ForceFail(ctx, in.WorkflowID, cmp.Or(reason, defaultReason)))
+	return httpx.Answer(fields.OkBody{OK: true}, a.runs.ForceFail(ctx, in.WorkflowID, cmp.Or(reason, defaultReason)))
 }
 
-func (a *runsAPI) resumeRun(ctx context.Context, in *RunRef) (*httpx.Body[okBody], error) {
+func (a *runsAPI) resumeRun(ctx context.Context, in *RunRef) (*httpx.Body[fields.OkBody], error) {
 	httpx.Concerns(ctx, in.WorkflowID, nil)
-	return httpx.Answer(okBody{true}, a.runs.Resume(ctx, in.WorkflowID))
+	return httpx.Answer(fields.OkBody{OK: true}, a.runs.Resume(ctx, in.WorkflowID))
 }

@@ -16,8 +16,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"everloop/api/access"
+	"everloop/api/account"
+	"everloop/api/files"
 	"everloop/api/httpx"
+	"everloop/api/library"
 	"everloop/api/openapi"
+	"everloop/api/production"
+	"everloop/api/session"
+	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/internal/clients"
@@ -33,58 +40,58 @@ type Config struct {
 	Auth           *auth.Authenticator
 	Auditor        *auth.Auditor // nil: nothing is recorded
 	Store          Store
-	Messages       Messages
-	Chats          Chats
-	Streams        Streams
-	Tasks          Tasks
-	Workspaces     Workspaces
-	Images         Images
+	Messages       session.Messages
+	Chats          session.Chats
+	Streams        session.Streams
+	Tasks          session.Tasks
+	Workspaces     files.Workspaces
+	Images         session.Images
 	Models         Models
 	Speech         Speech // nil: no model for speech is configured
-	Deleter        Deleter
-	Compactor      Compactor
-	Contexts       Contexts
-	Tokens         Tokens
-	ModelFinder    ModelFinder
-	Memories       Memories
-	Annotations    Annotations
-	History        History
-	Solutions      Solutions
-	Skills         Skills
-	Budgets        Budgets
-	Usages         Usages
-	EnvBuckets     EnvBuckets
-	Administration Administration
+	Deleter        access.Deleter
+	Compactor      session.Compactor
+	Contexts       session.Contexts
+	Tokens         session.Tokens
+	ModelFinder    sessiondetail.ModelFinder
+	Memories       library.Memories
+	Annotations    session.Annotations
+	History        session.History
+	Solutions      access.Solutions
+	Skills         library.Skills
+	Budgets        account.Budgets
+	Usages         account.Usages
+	EnvBuckets     access.EnvBuckets
+	Administration account.Administration
 	Diagnostics    Diagnostics
-	Registry       Registry
-	Apps           Apps
-	AppRecords     AppRecords
+	Registry       library.Registry
+	Apps           files.Apps
+	AppRecords     files.AppRecords
 	Compute        ComputeEnvironment
 	Runs           OperatorRuns
 	Inbox          Inbox
 	GIS            func(ctx context.Context) domain.GISStatus
-	UserSettings   UserSettings
-	NetworkRules   NetworkRules
-	ProdSolutions  ProdSolutions
-	Production     Production
-	Schedules      Schedules
-	Agents         Agents
-	Webhooks       Webhooks
+	UserSettings   account.UserSettings
+	NetworkRules   account.NetworkRules
+	ProdSolutions  production.ProdSolutions
+	Production     production.Production
+	Schedules      production.Schedules
+	Agents         production.Agents
+	Webhooks       production.Webhooks
 	Answers        Answers
-	DAGRuns        DAGRuns
-	DAGRunRecords  DAGRunRecords
-	Boards         Boards
-	Board          Board
-	Instances      InstanceReader
-	Replays        Replays
-	Shares         Shares
-	ExtraInfos     ExtraInfos
-	Transfers      Transfers
+	DAGRuns        production.DAGRuns
+	DAGRunRecords  production.DAGRunRecords
+	Boards         production.Boards
+	Board          production.Board
+	Instances      production.InstanceReader
+	Replays        session.Replays
+	Shares         session.Shares
+	ExtraInfos     session.ExtraInfos
+	Transfers      session.Transfers
 	// Profile says how the agent of a session is set up.
 	Profile    func(domain.Session) domain.Profile
-	RoleRights RoleRights
-	MCP        MCPServers
-	MCPWorkers MCPWorkers
+	RoleRights access.RoleRights
+	MCP        sessiondetail.MCPServers
+	MCPWorkers sessiondetail.MCPWorkers
 	Readiness  Readiness // nil: always ready
 	// Rights carries changes of rights to open streams here and in other processes;
 	// nil: to those of this interface alone.
@@ -92,14 +99,14 @@ type Config struct {
 
 	Version     Version
 	Client      ClientConfig
-	Setup       SessionSetup    // what every session is set up with
-	Hosts       hosts.List      // names that requests may name besides those that hosts.List allows
-	Origins     []string        // origins that browsers may call from, as https://desktop.example
-	Limiter     *auth.Limiter   // shared with the other edge; nil: no limit
-	MaxBody     int             // bytes of a request that are read at all; 0: 17 MB
-	BodyBudget  int64           // bytes of all bodies that are in memory at once; 0: no bound
-	Proxies     clients.Proxies // whose X-Forwarded-For is believed
-	Logger      *slog.Logger    // nil: the default one
+	Setup       sessiondetail.SessionSetup // what every session is set up with
+	Hosts       hosts.List                 // names that requests may name besides those that hosts.List allows
+	Origins     []string                   // origins that browsers may call from, as https://desktop.example
+	Limiter     *auth.Limiter              // shared with the other edge; nil: no limit
+	MaxBody     int                        // bytes of a request that are read at all; 0: 17 MB
+	BodyBudget  int64                      // bytes of all bodies that are in memory at once; 0: no bound
+	Proxies     clients.Proxies            // whose X-Forwarded-For is believed
+	Logger      *slog.Logger               // nil: the default one
 	Metrics     *prometheus.Registry
 	Tracer      trace.Tracer  // of requests; nil: they are not traced
 	StreamPulse time.Duration // between keep-alive comments on a stream; 0: 15 s
@@ -107,7 +114,7 @@ type Config struct {
 
 // area is a group of operations on one kind of resource, with the ports that they use.
 type area interface {
-	register(r *httpx.Server)
+	Register(r *httpx.Server)
 }
 
 // New makes the REST interface as a Fiber application, on which the wiring may
@@ -142,7 +149,7 @@ func newServer(cfg Config) *httpx.Server {
 		StreamPulse: cfg.StreamPulse, Logger: cfg.Logger, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}, openapi.Frame(cfg.Version.Version))
 	for _, area := range areas(cfg, server) {
-		area.register(server)
+		area.Register(server)
 	}
 
 	openapi.Complete(server.API.OpenAPI())
@@ -153,60 +160,77 @@ func newServer(cfg Config) *httpx.Server {
 // areas gives each area its ports. Of routes that match the same path, the one that
 // is registered first answers.
 func areas(cfg Config, server *httpx.Server) []area {
-	access := access{cfg.Store, cfg.Auditor}
-	following := follower{server.Streams, cfg.Streams, cfg.Auth, cfg.Store}
-	transcripts := transcripts{cfg.Messages, cfg.Logger}
-	files := fileEvents{cfg.Store, cfg.Logger}
-	roles := roleCheck{cfg.Solutions, cfg.RoleRights}
-	servers := toolServers{cfg.MCP, cfg.Profile}
-	views := sessionViews{
-		toolServers: servers, context: cfg.Context, setup: cfg.Setup, profile: cfg.Profile, modelFinder: cfg.ModelFinder,
-		solutions: cfg.Solutions, skills: cfg.Skills, logger: cfg.Logger,
+	sessions := access.Sessions{Store: cfg.Store, Auditor: cfg.Auditor}
+	following := session.Follower{Streams: server.Streams, Subscribe: cfg.Streams, Auth: cfg.Auth, Store: cfg.Store}
+	written := session.Transcripts{Messages: cfg.Messages, Logger: cfg.Logger}
+	changes := access.FileEvents{Store: cfg.Store, Logger: cfg.Logger}
+	roles := access.RoleCheck{Solutions: cfg.Solutions, RoleRights: cfg.RoleRights}
+	servers := sessiondetail.ToolServers{Servers: cfg.MCP, Profile: cfg.Profile}
+	views := sessiondetail.SessionViews{
+		ToolServers: servers, Context: cfg.Context, Setup: cfg.Setup, Profile: cfg.Profile, ModelFinder: cfg.ModelFinder,
+		Solutions: cfg.Solutions, Skills: cfg.Skills, Logger: cfg.Logger,
 	}
+	designed := production.ProdSolutionsAPI{Sessions: sessions, ProdSolutions: cfg.ProdSolutions, Production: cfg.Production}
 
 	return []area{
 		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},
 		&speechAPI{cfg.Speech, semaphore.NewWeighted(maxTranscriptions)},
-		&meAPI{},
-		&sessionsAPI{access: access, roleCheck: roles, sessionViews: views, deleter: cfg.Deleter, rights: cfg.Rights},
-		&messagesAPI{access, transcripts},
-		&filesAPI{access, files, cfg.Workspaces, cfg.Logger},
-		&attachmentsAPI{access, cfg.Images},
-		&chatAPI{access, following, cfg.Chats},
-		&eventsAPI{access, following},
-		&tasksAPI{access, cfg.Tasks, cfg.Store},
-		&contextAPI{access, cfg.Compactor, cfg.Contexts, cfg.Tokens, cfg.ModelFinder},
-		&keysAPI{cfg.Store, cfg.Rights},
-		&memoriesAPI{cfg.Memories},
-		&annotationsAPI{access, cfg.Annotations},
-		&toolServersAPI{access, servers, cfg.MCPWorkers, cfg.Auditor, cfg.Logger},
-		&historyAPI{access, cfg.History},
-		&solutionsAPI{cfg.Solutions, cfg.RoleRights},
-		&skillsAPI{access, files, cfg.Skills},
-		&budgetsAPI{cfg.Budgets},
-		&usageAPI{access, cfg.Usages},
-		&envBucketsAPI{cfg.EnvBuckets},
-		&networkRulesAPI{cfg.NetworkRules},
-		&prodSolutionsAPI{access, cfg.ProdSolutions, cfg.Production},
-		&dagRunsAPI{&prodSolutionsAPI{access, cfg.ProdSolutions, cfg.Production}, cfg.DAGRuns, cfg.DAGRunRecords, cfg.Auth, server.Streams},
-		&schedulesAPI{cfg.Schedules},
-		&agentsAPI{cfg.Agents, cfg.Solutions, cfg.RoleRights},
-		&agentInstancesAPI{cfg.Agents},
-		&webhooksAPI{cfg.Webhooks},
-		&prodWorkspacesAPI{access, roles, views, cfg.Boards, cfg.Board, cfg.Instances, cfg.Deleter, cfg.Rights},
-		&issuesAPI{cfg.Boards, cfg.Board},
+		&account.MeAPI{},
+		&session.SessionsAPI{Sessions: sessions, RoleCheck: roles, SessionViews: views, Deleter: cfg.Deleter, Rights: cfg.Rights},
+		&session.MessagesAPI{Sessions: sessions, Transcripts: written},
+		&files.WorkspaceAPI{Sessions: sessions, FileEvents: changes, Workspaces: cfg.Workspaces, Logger: cfg.Logger},
+		&session.AttachmentsAPI{Sessions: sessions, Images: cfg.Images},
+		&session.ChatAPI{Sessions: sessions, Follower: following, Chats: cfg.Chats},
+		&session.EventsAPI{Sessions: sessions, Follower: following},
+		&session.TasksAPI{Sessions: sessions, Tasks: cfg.Tasks, Store: cfg.Store},
+		&session.ContextAPI{
+			Sessions: sessions, Compactor: cfg.Compactor, Contexts: cfg.Contexts, Tokens: cfg.Tokens, ModelFinder: cfg.ModelFinder,
+		},
+		&account.KeysAPI{Store: cfg.Store, Rights: cfg.Rights},
+		&library.MemoriesAPI{Memories: cfg.Memories},
+		&session.AnnotationsAPI{Sessions: sessions, Annotations: cfg.Annotations},
+		&library.ToolServersAPI{
+			Sessions:    sessions,
+			ToolServers: servers,
+			Workers:     cfg.MCPWorkers,
+			Auditor:     cfg.Auditor,
+			Logger:      cfg.Logger,
+		},
+		&session.HistoryAPI{Sessions: sessions, History: cfg.History},
+		&library.SolutionsAPI{Solutions: cfg.Solutions, RoleRights: cfg.RoleRights},
+		&library.SkillsAPI{Sessions: sessions, FileEvents: changes, Skills: cfg.Skills},
+		&account.BudgetsAPI{Budgets: cfg.Budgets},
+		&account.UsageAPI{Sessions: sessions, Usages: cfg.Usages},
+		&account.EnvBucketsAPI{EnvBuckets: cfg.EnvBuckets},
+		&account.NetworkRulesAPI{NetworkRules: cfg.NetworkRules},
+		&designed,
+		&production.DagRunsAPI{
+			Solutions: &designed, Runs: cfg.DAGRuns, Records: cfg.DAGRunRecords, Auth: cfg.Auth, Streams: server.Streams,
+		},
+		&production.SchedulesAPI{Schedules: cfg.Schedules},
+		&production.AgentsAPI{Agents: cfg.Agents, Solutions: cfg.Solutions, RoleRights: cfg.RoleRights},
+		&production.AgentInstancesAPI{Agents: cfg.Agents},
+		&production.WebhooksAPI{Webhooks: cfg.Webhooks},
+		&production.ProdWorkspacesAPI{
+			Sessions: sessions, RoleCheck: roles, SessionViews: views, Boards: cfg.Boards, Board: cfg.Board,
+			Instances: cfg.Instances, Deleter: cfg.Deleter, Rights: cfg.Rights,
+		},
+		&production.IssuesAPI{Boards: cfg.Boards, Board: cfg.Board},
 		&diagnosticsAPI{cfg.Diagnostics, server.Streams},
-		&registryAPI{cfg.Registry, cfg.GIS},
-		&appsAPI{access, cfg.Apps, cfg.AppRecords},
+		&library.RegistryAPI{Registry: cfg.Registry, Gis: cfg.GIS},
+		&files.AppsAPI{Sessions: sessions, Apps: cfg.Apps, AppRecords: cfg.AppRecords},
 		&computeAPI{cfg.Compute},
 		&runsAPI{cfg.Runs, cfg.Inbox, cfg.Answers},
-		&administrationAPI{cfg.Administration, cfg.Rights},
-		&preferencesAPI{cfg.UserSettings},
-		&usersAPI{cfg.Store, cfg.Rights, cfg.MCPWorkers, cfg.Logger},
-		&replayAPI{access, cfg.Replays},
-		&shareAPI{access, transcripts, cfg.Shares, cfg.Images, cfg.EnvBuckets, cfg.Client.PublicSharingEnabled},
-		&extraInfoAPI{access, cfg.ExtraInfos},
-		&transferAPI{access, roles, views, cfg.Transfers, cfg.Logger},
+		&account.AdministrationAPI{Administration: cfg.Administration, Rights: cfg.Rights},
+		&account.PreferencesAPI{UserSettings: cfg.UserSettings},
+		&account.UsersAPI{Store: cfg.Store, Rights: cfg.Rights, Workers: cfg.MCPWorkers, Logger: cfg.Logger},
+		&session.ReplayAPI{Sessions: sessions, Replays: cfg.Replays},
+		&session.ShareAPI{
+			Sessions: sessions, Transcripts: written, Shares: cfg.Shares, Images: cfg.Images, EnvBuckets: cfg.EnvBuckets,
+			Enabled: cfg.Client.PublicSharingEnabled,
+		},
+		&session.ExtraInfoAPI{Sessions: sessions, ExtraInfos: cfg.ExtraInfos},
+		&session.TransferAPI{Sessions: sessions, RoleCheck: roles, SessionViews: views, Transfers: cfg.Transfers, Logger: cfg.Logger},
 		&documentAPI{},
 	}
 }

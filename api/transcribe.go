@@ -45,7 +45,8 @@ type speechAPI struct {
 	open   *semaphore.Weighted // recordings in memory
 }
 
-func (a *speechAPI) register(r *httpx.Server) {
+// Register adds the operations of the area to the interface.
+func (a *speechAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "transcribe-recording", Method: fiber.MethodPost, Path: "/api/transcribe", Tag: "Service",
 		Summary: "Transcribe a recording",

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"everloop/api"
+	"everloop/api/session"
 	"everloop/domain"
 )
 
@@ -208,7 +208,7 @@ func (played) Change(context.Context, domain.User, domain.Session, domain.Replay
 // may hold.
 type carried struct{ parts domain.ExportParts }
 
-func (carried) Export(_ context.Context, _ domain.Session, parts domain.ExportParts) (api.SessionExport, error) {
+func (carried) Export(_ context.Context, _ domain.Session, parts domain.ExportParts) (session.Export, error) {
 	return carried{parts}, nil
 }
 

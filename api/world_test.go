@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
@@ -172,7 +173,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Logger:         logger,
 		Readiness:      func(context.Context) map[string]error { return w.down },
 		Version:        api.Version{Version: "2026.11.21", MinSDK: "1"},
-		Setup: api.SessionSetup{
+		Setup: sessiondetail.SessionSetup{
 			DefaultModel: "m-1",
 			Network:      domain.NetworkRules,
 			PromptDigest: func(mode domain.Mode, p domain.Profile) string { return string(mode) + ":" + p.Instructions },

@@ -61,12 +61,18 @@ var statuses = map[domain.Kind]int{
 	domain.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// CodeRange has the status that HTTP itself prescribes.
-const CodeRange = "range_not_satisfiable"
+// Codes whose status HTTP itself prescribes.
+const (
+	CodeRange   = "range_not_satisfiable"
+	codeTimeout = "request_timeout"
+)
 
 func statusOf(e *domain.Error) int {
-	if e.Code == CodeRange {
+	switch e.Code {
+	case CodeRange:
 		return http.StatusRequestedRangeNotSatisfiable
+	case codeTimeout:
+		return http.StatusRequestTimeout
 	}
 
 	if status, ok := statuses[e.Kind]; ok {
@@ -302,6 +308,11 @@ func routingError(err error) *domain.Error {
 		return domain.Newf(domain.Malformed, "method_not_allowed", "the route does not know this method")
 	case http.StatusRequestEntityTooLarge:
 		return TooLarge()
+	case http.StatusRequestTimeout:
+		// Also of a connection that was opened ahead and is never used: clients take
+		// 408 there for the end of the connection, and any other status for the answer
+		// to the request that they send at the same moment.
+		return domain.Newf(domain.Malformed, codeTimeout, "the request did not arrive in time")
 	case http.StatusInternalServerError:
 		return domain.AsError(err)
 	default:

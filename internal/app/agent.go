@@ -13,6 +13,8 @@ import (
 	"everloop/activities"
 	"everloop/api"
 	"everloop/api/httpx"
+	"everloop/api/session"
+	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
@@ -144,13 +146,13 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.proxies(),
 		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},
 		Client:  s.clientConfig(),
-		Setup: api.SessionSetup{
+		Setup: sessiondetail.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
 			PromptDigest: activities.PromptDigest, SandboxImage: "host", Network: s.SandboxNetwork,
 		},
 
 		Store: b.store, Messages: b.db, Chats: chats, Inbox: b.db, Budgets: b.db, Usages: b.db, Deleter: deleter,
-		Streams: func(ctx context.Context, sessionID string, after *uint64) (api.Subscription, error) {
+		Streams: func(ctx context.Context, sessionID string, after *uint64) (session.Subscription, error) {
 			return hub.Follow(ctx, sessionID, after)
 		},
 		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.db,

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"everloop/activities"
-	"everloop/api"
+	"everloop/api/session"
 	"everloop/domain"
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
@@ -125,7 +125,7 @@ func (b *backend) known(ctx context.Context, kind, name string) bool {
 type transfers struct{ *transfer.Service }
 
 // Export implements api.Transfers.
-func (t transfers) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (api.SessionExport, error) {
+func (t transfers) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (session.Export, error) {
 	return t.Service.Export(ctx, session, parts)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/tools"
-	"everloop/api"
+	"everloop/api/sessiondetail"
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/toolbox"
@@ -48,7 +48,7 @@ func (b *backend) newShownTools() (shownTools, error) {
 }
 
 // toolNames lists the tools that a session's next chat is offered.
-func (b *backend) toolNames(registry *tools.Registry) api.SessionTools {
+func (b *backend) toolNames(registry *tools.Registry) sessiondetail.SessionTools {
 	return func(ctx context.Context, session domain.Session) []string {
 		return registry.Names(ctx, tools.Scope{
 			Session: session, Mode: domain.ModeExecuting, LoopID: domain.RootLoop, Profile: b.Profile(session),

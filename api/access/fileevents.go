@@ -1,0 +1,31 @@
+package access
+
+import (
+	"context"
+	"log/slog"
+
+	"everloop/domain"
+)
+
+// FileEvents emit events for changes of files.
+type FileEvents struct {
+	Store  FileStore
+	Logger *slog.Logger
+}
+
+// EmitFileChange publishes a change of a file. The files are changed already, so that a
+// fault here is none of the caller's.
+func (a *FileEvents) EmitFileChange(ctx context.Context, sessionID string, changes ...domain.FileChange) {
+	for _, change := range changes {
+		if err := a.Store.FileChanged(ctx, sessionID, change); err != nil {
+			a.Logger.Warn("failed to publish the change of a file", "session_id", sessionID, "error", err)
+			return
+		}
+	}
+}
+
+// FileStore emits events for changed files.
+type FileStore interface {
+	// FileChanged emits an event for a file that a user changed.
+	FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error
+}

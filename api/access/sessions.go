@@ -1,0 +1,75 @@
+package access
+
+import (
+	"context"
+
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// Sessions reads sessions for the caller.
+type Sessions struct {
+	Store   SessionStore
+	Auditor *auth.Auditor
+}
+
+// Own reads a session that the caller may change.
+func (a *Sessions) Own(ctx context.Context, id string) (domain.Session, error) {
+	return a.Store.OwnSession(ctx, httpx.CallerOf(ctx).User, id)
+}
+
+// Readable reads a session that the caller may see. A read by an administrator's
+// privilege is audited before the answer.
+func (a *Sessions) Readable(ctx context.Context, id string) (domain.Session, domain.ViewerRole, error) {
+	user := httpx.CallerOf(ctx).User
+
+	session, role, err := a.Store.ReadSession(ctx, user, id)
+	if err == nil && role == domain.ViewerAdmin {
+		details := map[string]string{
+			"edge":       string(auth.EdgeREST),
+			"route":      httpx.RequestOf(ctx).Route,
+			"request_id": httpx.RequestOf(ctx).ID,
+		}
+		err = a.Auditor.Write(ctx, user.ID, auth.ActionSessionRead, id, details)
+	}
+
+	return session, role, err
+}
+
+// SessionStore is the records of sessions.
+type SessionStore interface {
+	CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error)
+	Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error)
+	// ReadSession reads a session that the user may see.
+	ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error)
+	// OwnSession reads a session that the user may change.
+	OwnSession(ctx context.Context, caller domain.User, id string) (domain.Session, error)
+	RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error)
+	// SetSessionSetup changes what the setup names and leaves the rest.
+	SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error)
+	SetSessionMode(ctx context.Context, caller domain.User, id string, mode domain.Mode) (domain.Session, error)
+	SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error)
+	SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error)
+	SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error)
+	SetSessionMemory(ctx context.Context, caller domain.User, id string, enabled bool) (domain.Session, error)
+}
+
+// SessionRef is the path of an operation on one session.
+type SessionRef struct {
+	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+}
+
+// Deleter ends whatever runs in a session and removes it.
+type Deleter interface {
+	DeleteSession(ctx context.Context, sessionID string) error
+}
+
+// EnvBuckets are the named environments of a user's tools, encrypted where they
+// are kept. A bucket that there is not is env_bucket_not_found.
+type EnvBuckets interface {
+	List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error)
+	Get(ctx context.Context, userID, bucket string) (domain.EnvBucket, error)
+	Set(ctx context.Context, userID string, bucket domain.EnvBucket) error
+	Delete(ctx context.Context, userID, bucket string) error
+}

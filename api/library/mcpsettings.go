@@ -1,0 +1,155 @@
+package library
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"everloop/api/fields"
+	"everloop/domain"
+)
+
+// applyMCPSettings writes what was sent into a tool server and checks the whole.
+func applyMCPSettings(r *domain.MCPServerRecord, in MCPSettings) error {
+	fields.Set(&r.Name, in.Name)
+	fields.Set(&r.Transport, in.Transport)
+	fields.Set(&r.Command, in.Command)
+	fields.Set(&r.Args, in.Args)
+	fields.Set(&r.URL, in.URL)
+	fields.Set(&r.Tools, in.Tools)
+	fields.Set(&r.TimeoutS, in.Timeout)
+	fields.Set(&r.Enabled, in.Enabled)
+	fields.Set(&r.TrustHints, in.TrustHints)
+
+	var err error
+	if in.Env != nil {
+		if r.Env, err = fields.CleanEnv(unmasked(*in.Env, r.Env)); err != nil {
+			return err
+		}
+	}
+
+	if in.Headers != nil {
+		if r.Headers, err = cleanHeaders(unmasked(*in.Headers, r.Headers)); err != nil {
+			return err
+		}
+	}
+
+	return checkMCPServer(r)
+}
+
+// unmasked puts the known values in the place of masked ones.
+func unmasked(given, known map[string]string) map[string]string {
+	out := make(map[string]string, len(given))
+	for name, v := range given {
+		if old, ok := known[name]; ok && v == masked {
+			v = old
+		}
+
+		out[name] = v
+	}
+
+	return out
+}
+
+// checkMCPServer finds what does not fit together. Its errors repeat no value.
+func checkMCPServer(r *domain.MCPServerRecord) error {
+	switch {
+	case r.Name == "":
+		return domain.Invalidf("body.name", "is required")
+	case r.Transport == "":
+		return domain.Invalidf("body.transport", "is required")
+	case r.Transport == domain.MCPStdio && strings.TrimSpace(r.Command) == "":
+		return domain.Invalidf("body.command", "is required for a stdio server")
+	case r.Transport == domain.MCPStdio && (r.URL != "" || len(r.Headers) > 0):
+		return domain.Invalidf("body.url", "a stdio server has neither a URL nor headers")
+	case r.Transport == domain.MCPHTTP && (r.Command != "" || len(r.Args) > 0 || len(r.Env) > 0):
+		return domain.Invalidf("body.command", "a server with HTTP has neither a command nor an environment")
+	}
+
+	size := 0
+
+	for _, arg := range append(slices.Clone(r.Args), r.Command) {
+		if strings.ContainsRune(arg, 0) {
+			return domain.Invalidf("body.args", "hold a NUL character")
+		}
+
+		size += len(arg)
+	}
+
+	if size > fields.MaxEnvBytes {
+		return domain.Invalidf("body.args", "are larger than %d bytes", fields.MaxEnvBytes)
+	}
+
+	for _, tool := range r.Tools {
+		if tool == "" || len(tool) > 256 {
+			return domain.Invalidf("body.tools", "are names of 1 to 256 bytes")
+		}
+	}
+
+	if r.Transport == domain.MCPHTTP {
+		return checkMCPAddress(r.URL)
+	}
+
+	return nil
+}
+
+func checkMCPAddress(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "" || u.Hostname() == "":
+		return domain.Invalidf("body.url", "must be an address that starts with http:// or https://")
+	case u.User != nil:
+		return domain.Invalidf("body.url", "may hold no user name and password: send a header")
+	case u.Fragment != "":
+		return domain.Invalidf("body.url", "may hold no fragment")
+	}
+
+	return nil
+}
+
+// Bounds of a server's headers.
+const (
+	maxMCPHeaders     = 64
+	maxMCPHeaderBytes = 32 << 10
+)
+
+// ownHeaders belong to the protocol.
+var ownHeaders = []string{
+	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version",
+	"Mcp-Session-Id", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func cleanHeaders(given map[string]string) (map[string]string, error) {
+	if len(given) > maxMCPHeaders {
+		return nil, domain.Invalidf("body.headers", "are more than %d", maxMCPHeaders)
+	}
+
+	out := make(map[string]string, len(given))
+	size := 0
+
+	for name, v := range given {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name), !httpguts.ValidHeaderFieldValue(v):
+			return nil, domain.Invalidf("body.headers", "hold a name or value that no header can have")
+		case slices.Contains(ownHeaders, canonical):
+			return nil, domain.Invalidf("body.headers", "%s is set by the protocol", canonical)
+		}
+
+		if _, twice := out[canonical]; twice {
+			return nil, domain.Invalidf("body.headers", "%s is there twice", canonical)
+		}
+
+		size += len(name) + len(v)
+		out[canonical] = v
+	}
+
+	if size > maxMCPHeaderBytes {
+		return nil, domain.Invalidf("body.headers", "are larger than %d bytes", maxMCPHeaderBytes)
+	}
+
+	return out, nil
+}

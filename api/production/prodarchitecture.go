@@ -1,0 +1,167 @@
+package production
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/api/fields"
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+	"everloop/domain/architecture"
+)
+
+type architectureBody struct {
+	DocumentState
+	Architecture architecture.Document `json:"architecture" doc:"The content of the newest version."`
+}
+
+type architectureVersionBody struct {
+	DocumentVersionItem
+	Architecture architecture.Document `json:"architecture" doc:"The content."`
+}
+
+type architectureDifferenceBody struct {
+	From int `json:"from" doc:"The first version." example:"1"`
+	To   int `json:"to" doc:"The second version." example:"2"`
+	architecture.Difference
+}
+
+func (a *ProdSolutionsAPI) registerArchitecture(r *httpx.Server) {
+	const base = "/api/prod_solution/architecture/{prod_solution_id}"
+	httpx.Register(r, httpx.Operation{
+		ID: "get-architecture", Method: fiber.MethodGet, Path: base, Tag: prodTag,
+		Summary: "Get the newest version of the architecture of a production solution",
+		Scope:   auth.Solutions,
+		Errors:  httpx.Codes{404: "prod_solution_not_found"},
+	}, func(ctx context.Context, in *ProdSolutionRef) (*httpx.Body[architectureBody], error) {
+		stored, content, err := a.architecture(ctx, in.ID, 0)
+		return httpx.Answer(architectureBody{documentState(in.ID, stored), content}, err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "save-architecture", Method: fiber.MethodPut, Path: base, Tag: prodTag,
+		Summary: "Save the architecture of a production solution as a new version",
+		Description: "base_version is the version that the change was made from. If another one was saved in the meantime, the request " +
+			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not " +
+			"known are rejected.",
+		Scope:  auth.Solutions,
+		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
+		Example: `{"base_version": 1, "architecture": {"nodes": [` +
+			`{"id": "orders", "type": "service", "links": [{"target_id": "db", "label": "reads"}]}, {"id": "db", "type": "data_store"}]}}`,
+	}, func(ctx context.Context, in *struct {
+		ProdSolutionRef
+		Body struct {
+			BaseVersion  int                   `json:"base_version" minimum:"1" maximum:"2147483647" doc:"The version that the change was made from." example:"1"`
+			Architecture architecture.Document `json:"architecture" doc:"The content."`
+			Message      *string               `json:"message,omitempty" nullable:"true" maxLength:"2000" doc:"A message for the list of versions." example:"First draft"`
+		}
+	},
+	) (*httpx.Body[documentSaved], error) {
+		if err := a.auditAdministrator(ctx, in.ID); err != nil {
+			return nil, err
+		}
+
+		made, found, err := a.Production.SaveArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.BaseVersion, in.Body.Architecture,
+			domain.CleanText(fields.Value(in.Body.Message)))
+
+		return httpx.Answer(savedBody(made, found), err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "validate-architecture", Method: fiber.MethodPost, Path: base + "/validate", Tag: prodTag,
+		Summary: "Validate the architecture of a production solution without saving it",
+		Scope:   auth.Solutions,
+		Errors:  httpx.Codes{404: "prod_solution_not_found"},
+		Example: `{"architecture": {"nodes": [{"id": "orders", "type": "service"}]}}`,
+	}, func(ctx context.Context, in *struct {
+		ProdSolutionRef
+		Body struct {
+			Architecture architecture.Document `json:"architecture" doc:"The content."`
+		}
+	},
+	) (*httpx.Body[domain.Validation], error) {
+		if err := a.auditAdministrator(ctx, in.ID); err != nil {
+			return nil, err
+		}
+
+		return httpx.Answer(a.Production.ValidateArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.Body.Architecture))
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "publish-architecture", Method: fiber.MethodPost, Path: base + "/publish", Tag: prodTag,
+		Summary: "Publish a version of the architecture of a production solution",
+		Description: "Without architecture, version is published, or the newest one. With architecture, it is saved first, on top of " +
+			"version if that is given, " +
+			"and published. What is not valid is rejected with validation_failed and the result of the validation.",
+		Scope: auth.Solutions, Audit: "prod_architecture.publish",
+		Errors: httpx.Codes{
+			404: "prod_solution_not_found version_not_found", 409: onChange, 413: onSize, 422: domain.CodeValidationFailed,
+		},
+		Example: `{"version": 2, "message": "Reviewed"}`,
+	}, func(ctx context.Context, in *struct {
+		ProdSolutionRef
+		Body struct {
+			Architecture *architecture.Document `json:"architecture,omitempty" doc:"The content; left out: that of a stored version."`
+			Version      *int                   `json:"version,omitempty" nullable:"true" minimum:"1" maximum:"2147483647" doc:"The version; left out: the newest one." example:"2"`
+			Message      *string                `json:"message,omitempty" nullable:"true" maxLength:"2000" doc:"The message of the publication." example:"Reviewed"`
+		}
+	},
+	) (*httpx.Body[domain.PublishedDocument], error) {
+		published, err := a.Production.PublishArchitecture(
+			ctx,
+			httpx.CallerOf(ctx).User,
+			in.ID,
+			fields.Value(in.Body.Version),
+			in.Body.Architecture,
+			domain.CleanText(fields.Value(in.Body.Message)),
+		)
+
+		return httpx.Answer(published, err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "get-architecture-version", Method: fiber.MethodGet, Path: base + "/versions/{version}", Tag: prodTag,
+		Summary: "Get a version of the architecture of a production solution",
+		Scope:   auth.Solutions,
+		Errors:  httpx.Codes{404: "prod_solution_not_found version_not_found"},
+	}, func(ctx context.Context, in *DocumentVersionRef) (*httpx.Body[architectureVersionBody], error) {
+		stored, content, err := a.architecture(ctx, in.ID, in.Version)
+		return httpx.Answer(architectureVersionBody{versionItem(stored.DocumentVersion), content}, err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "compare-architecture-versions", Method: fiber.MethodGet, Path: base + "/diff", Tag: prodTag,
+		Summary: "Compare two versions of the architecture of a production solution",
+		Scope:   auth.Solutions,
+		Errors:  httpx.Codes{404: "prod_solution_not_found version_not_found"},
+	}, func(ctx context.Context, in *struct {
+		ProdSolutionRef
+		DifferenceQuery
+	},
+	) (*httpx.Body[architectureDifferenceBody], error) {
+		if err := a.auditAdministrator(ctx, in.ID); err != nil {
+			return nil, err
+		}
+
+		d, err := a.Production.CompareArchitecture(ctx, httpx.CallerOf(ctx).User, in.ID, in.From, in.To)
+
+		return httpx.Answer(architectureDifferenceBody{in.From, in.To, d}, err)
+	})
+	a.registerVersions(r, domain.DocumentArchitecture, "the architecture of a production solution")
+}
+
+// architecture reads a version with its content; 0: the newest.
+func (a *ProdSolutionsAPI) architecture(
+	ctx context.Context,
+	id string,
+	version int,
+) (stored domain.StoredDocument, content architecture.Document, err error) {
+	if err = a.auditAdministrator(ctx, id); err != nil {
+		return stored, content, err
+	}
+
+	stored, err = a.ProdSolutions.Document(ctx, httpx.CallerOf(ctx).User, id, domain.DocumentArchitecture, version)
+	if err == nil {
+		err = json.Unmarshal(stored.Content, &content)
+	}
+
+	return stored, content, err
+}

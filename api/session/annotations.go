@@ -1,0 +1,274 @@
+package session
+
+import (
+	"context"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/api/access"
+	"everloop/api/fields"
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// Annotations are notes of people on turns, tool calls and files. They do not know who
+// may see what: this package asks for the session first.
+type Annotations interface {
+	// AnnotationPayload finds the session of a turn, a tool call, or of itself;
+	// payload_not_found.
+	AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error)
+	CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error
+	// CreateAnnotation keeps a new annotation; too_many_annotations.
+	CreateAnnotation(
+		ctx context.Context,
+		payload domain.AnnotationPayload,
+		authorID string,
+		in domain.NewAnnotation,
+	) (domain.Annotation, error)
+	Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error)
+	// Annotation, ChangeAnnotation and DeleteAnnotation: annotation_not_found.
+	Annotation(ctx context.Context, payloadID, id string) (domain.Annotation, error)
+	ChangeAnnotation(ctx context.Context, payloadID, id string, change domain.AnnotationChange) (domain.Annotation, error)
+	DeleteAnnotation(ctx context.Context, payloadID, id string) error
+}
+
+// PayloadRef is the path of an operation on what annotations are on.
+type PayloadRef struct {
+	PayloadID string `path:"payload_id" minLength:"1" maxLength:"128" doc:"A turn, a tool call, or a session, for its files." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae120"`
+}
+
+// AnnotationRef is the path of an operation on one annotation.
+type AnnotationRef struct {
+	PayloadRef
+	AnnotationID string `path:"annotation_id" minLength:"1" maxLength:"128" doc:"The annotation." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae121"`
+}
+
+type newAnnotationBody struct {
+	Kind   domain.AnnotationKind    `json:"kind" enum:"rating,label,comment,correction,bookmark" doc:"A rating needs a number, a label labels, a comment and a correction a text." example:"comment"`
+	Target *domain.AnnotationTarget `json:"target,omitempty" doc:"The part that it is on; left out: the whole. Its path is required where the payload is a session."`
+	Value  any                      `json:"value,omitempty" doc:"A number, or a text of at most 1000 characters."`
+	Text   *string                  `json:"text,omitempty" nullable:"true" maxLength:"10000" doc:"The text." example:"This step could have used the cache."`
+	Labels []string                 `json:"labels,omitempty" nullable:"true" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels."`
+}
+
+type annotationChangeBody struct {
+	Value    httpx.Nullable[any]    `json:"value,omitempty" doc:"A number, or a text of at most 1000 characters; null: none."`
+	Text     httpx.Nullable[string] `json:"text,omitempty" nullable:"true" maxLength:"10000" doc:"The text; null: none."`
+	Labels   []string               `json:"labels,omitempty" nullable:"false" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels; they replace those that it has."`
+	Resolved *bool                  `json:"resolved,omitempty" nullable:"false" doc:"Whether it is resolved." example:"true"`
+}
+
+type annotationPage struct {
+	Items []domain.Annotation `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                 `json:"total" doc:"Total number of entries." example:"1"`
+}
+
+// AnnotationsAPI manages annotations. Who may read a session may annotate it.
+type AnnotationsAPI struct {
+	access.Sessions
+	Annotations Annotations
+}
+
+// Register adds the operations of the area to the interface.
+func (a *AnnotationsAPI) Register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-annotations", Method: fiber.MethodGet, Path: "/api/payloads/{payload_id}/annotations", Tag: "Annotations",
+		Summary: "List the annotations of a turn, a tool call or a session's files, oldest first",
+		Scope:   auth.SessionsRead,
+		Errors:  httpx.Codes{404: "payload_not_found"},
+	}, a.list)
+	httpx.Register(r, httpx.Operation{
+		ID: "create-annotation", Method: fiber.MethodPost, Path: "/api/payloads/{payload_id}/annotations", Tag: "Annotations",
+		Summary:     "Create an annotation",
+		Description: "Users who may read the session may annotate it.",
+		Scope:       auth.SessionsWrite,
+		Errors:      httpx.Codes{404: "payload_not_found", 409: "too_many_annotations"},
+		Example:     `{"kind": "comment", "target": {"block_index": 0}, "text": "This step could have used the cache."}`,
+	}, a.create)
+	httpx.Register(r, httpx.Operation{
+		ID:          "update-annotation",
+		Method:      fiber.MethodPatch,
+		Path:        "/api/payloads/{payload_id}/annotations/{annotation_id}",
+		Tag:         "Annotations",
+		Summary:     "Update an annotation, or resolve it",
+		Description: "Value, text and labels are the author's to change; the session's owner and administrators may resolve it, too.",
+		Scope:       auth.SessionsWrite,
+		Errors:      httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
+		Example:     `{"resolved": true}`,
+	}, a.update)
+	httpx.Register(r, httpx.Operation{
+		ID:      "delete-annotation",
+		Method:  fiber.MethodDelete,
+		Path:    "/api/payloads/{payload_id}/annotations/{annotation_id}",
+		Tag:     "Annotations",
+		Summary: "Delete an annotation",
+		Scope:   auth.SessionsWrite,
+		Audit:   "annotation.delete",
+		Errors:  httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
+	}, a.delete)
+}
+
+// payload finds what is annotated, if the caller may see its session.
+func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.AnnotationPayload, domain.ViewerRole, error) {
+	payload, err := a.Annotations.AnnotationPayload(ctx, id)
+	if err != nil {
+		return payload, "", err
+	}
+
+	_, role, err := a.Readable(ctx, payload.SessionID)
+	if domain.HasCode(err, domain.CodeSessionNotFound) {
+		err = domain.PayloadNotFound(id)
+	}
+
+	return payload, role, err
+}
+
+func (a *AnnotationsAPI) list(ctx context.Context, in *struct {
+	PayloadRef
+	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
+	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
+},
+) (*httpx.Body[annotationPage], error) {
+	if _, _, err := a.payload(ctx, in.PayloadID); err != nil {
+		return nil, err
+	}
+
+	page, total, err := a.Annotations.Annotations(ctx, in.PayloadID, in.Offset, in.Limit)
+
+	return httpx.Answer(annotationPage{fields.OrEmpty(page), total}, err)
+}
+
+func (a *AnnotationsAPI) create(ctx context.Context, in *struct {
+	PayloadRef
+	Body newAnnotationBody
+},
+) (*httpx.Body[domain.Annotation], error) {
+	payload, _, err := a.payload(ctx, in.PayloadID)
+	if err != nil {
+		return nil, err
+	}
+
+	made := domain.NewAnnotation{
+		Kind:   in.Body.Kind,
+		Target: in.Body.Target,
+		Value:  cleanAnnotationValue(in.Body.Value),
+		Text:   cleanText(in.Body.Text),
+		Labels: fields.CleanTexts(in.Body.Labels),
+	}
+	if err := made.Check(payload); err != nil {
+		return nil, err
+	}
+
+	if err := a.Annotations.CheckAnnotationTarget(ctx, payload, made.Target); err != nil {
+		return nil, err
+	}
+
+	return httpx.Answer(a.Annotations.CreateAnnotation(ctx, payload, httpx.CallerOf(ctx).User.ID, made))
+}
+
+func (a *AnnotationsAPI) update(ctx context.Context, in *struct {
+	AnnotationRef
+	Body annotationChangeBody
+},
+) (*httpx.Body[domain.Annotation], error) {
+	_, role, err := a.payload(ctx, in.PayloadID)
+	if err != nil {
+		return nil, err
+	}
+
+	found, err := a.Annotations.Annotation(ctx, in.PayloadID, in.AnnotationID)
+	if err != nil {
+		return nil, err
+	}
+
+	change := domain.AnnotationChange{
+		SetValue: in.Body.Value.Present, SetText: in.Body.Text.Present, Text: cleanText(in.Body.Text.Value), Resolved: in.Body.Resolved,
+	}
+	if in.Body.Value.Value != nil {
+		change.Value = cleanAnnotationValue(*in.Body.Value.Value)
+	}
+
+	if in.Body.Labels != nil {
+		change.Labels = fields.CleanTexts(in.Body.Labels)
+	}
+
+	if err := mayChange(ctx, found, role, change.ChangesContent()); err != nil {
+		return nil, err
+	}
+
+	if err := checkChanged(found, change); err != nil {
+		return nil, err
+	}
+
+	return httpx.Answer(a.Annotations.ChangeAnnotation(ctx, in.PayloadID, in.AnnotationID, change))
+}
+
+// checkChanged holds what the annotation would be to its kind.
+func checkChanged(a domain.Annotation, change domain.AnnotationChange) error {
+	if change.SetValue {
+		a.Value = change.Value
+	}
+
+	if change.SetText {
+		a.Text = change.Text
+	}
+
+	if change.Labels != nil {
+		a.Labels = change.Labels
+	}
+
+	if err := domain.CheckAnnotationValue(a.Value); err != nil {
+		return err
+	}
+
+	return domain.CheckAnnotationKind(a.Kind, a.Value, a.Text, a.Labels)
+}
+
+func (a *AnnotationsAPI) delete(ctx context.Context, in *AnnotationRef) (*struct{}, error) {
+	_, role, err := a.payload(ctx, in.PayloadID)
+	if err != nil {
+		return nil, err
+	}
+
+	found, err := a.Annotations.Annotation(ctx, in.PayloadID, in.AnnotationID)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := mayChange(ctx, found, role, false); err != nil {
+		return nil, err
+	}
+
+	httpx.Concerns(ctx, found.ID, map[string]string{"payload_id": found.PayloadID})
+
+	return nil, a.Annotations.DeleteAnnotation(ctx, in.PayloadID, in.AnnotationID)
+}
+
+// mayChange refuses what only the author may do, or only they and who the session
+// belongs to.
+func mayChange(ctx context.Context, found domain.Annotation, role domain.ViewerRole, content bool) error {
+	if found.AuthorID == httpx.CallerOf(ctx).User.ID || !content && role != domain.ViewerViewer {
+		return nil
+	}
+
+	return domain.Newf(domain.Forbidden, "not_the_author", "only the author may do this to annotation %s", found.ID)
+}
+
+func cleanText(text *string) *string {
+	if text == nil {
+		return nil
+	}
+
+	clean := domain.CleanText(*text)
+
+	return &clean
+}
+
+func cleanAnnotationValue(value any) any {
+	if text, ok := value.(string); ok {
+		return domain.CleanText(text)
+	}
+
+	return value
+}

@@ -1,0 +1,187 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/api/access"
+	"everloop/api/fields"
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// messagesInline is how much of a list is collected before it is answered as a
+// stream: shorter ones get a length, and an error can still be returned.
+const messagesInline = 64 << 10
+
+type messagesInput struct {
+	access.SessionRef
+	// -1 stands for "from the beginning"; sequences begin at 0.
+	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence." example:"41"`
+	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all." example:"20"`
+}
+
+// MessagesAPI lists the turns of sessions.
+type MessagesAPI struct {
+	access.Sessions
+	Transcripts
+}
+
+// Register adds the operations of the area to the interface.
+func (a *MessagesAPI) Register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-messages", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/messages", Tag: "Sessions",
+		Summary:     "List the turns of the active branch, in order",
+		Description: "The response is streamed, so that a history of any length works. A response that was cut off is not valid JSON.",
+		Scope:       auth.SessionsRead,
+		Replies:     []httpx.Reply{httpx.JSONReply[[]domain.Turn](http.StatusOK)},
+	}, a.messages)
+}
+
+// messages writes the list row by row: a history of any length is never held
+// whole.
+func (a *MessagesAPI) messages(ctx context.Context, in *messagesInput) (*httpx.Streamed, error) {
+	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+
+	var after *int64
+	if in.AfterSequence >= 0 {
+		after = &in.AfterSequence
+	}
+
+	return a.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
+		return a.turns(ctx, in.SessionID, after, in.Limit, nil)
+	})
+}
+
+// Transcripts stream the turns of sessions.
+type Transcripts struct {
+	Messages Messages
+	Logger   *slog.Logger
+}
+
+// streamRows answers with a JSON array of rows. The rows are read in the context
+// that they are given: they may be read after the handler has returned.
+func (a *Transcripts) streamRows(ctx context.Context, rows func(context.Context) iter.Seq2[[]byte, error]) (*httpx.Streamed, error) {
+	reading, stopReading := context.WithCancel(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)))
+	next, stop := iter.Pull2(rows(reading))
+	end := func() { stop(); stopReading() }
+
+	var head bytes.Buffer
+	head.WriteByte('[')
+
+	done := false
+	for first := true; !done && head.Len() < messagesInline; first = false {
+		row, err, more := next()
+		if err != nil {
+			end()
+			return nil, err
+		}
+
+		if done = !more; more {
+			writeElement(&head, row, first)
+		}
+	}
+
+	return &httpx.Streamed{Body: func(ctx huma.Context) {
+		c := httpx.FiberOf(ctx)
+		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+
+		if done || c.Method() == fiber.MethodHead {
+			end()
+			head.WriteByte(']')
+			c.Response().SetBody(head.Bytes())
+
+			return
+		}
+
+		conn := c.Context().Conn()
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			defer end()
+
+			_, _ = w.Write(head.Bytes())
+
+			for {
+				_ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) // a client that stands still is disconnected
+
+				row, err, more := next()
+				if err != nil { // too late for a status: the client must not take this for the whole
+					a.Logger.Error("list of messages broken off", "request_id", httpx.RequestOf(reading).ID, "error", err)
+
+					_ = conn.Close()
+
+					return
+				}
+
+				if !more {
+					_ = w.WriteByte(']')
+					return
+				}
+
+				writeElement(w, row, false)
+
+				if w.Buffered() == 0 { // it has just been written out
+					if err := w.Flush(); err != nil {
+						return // the client left
+					}
+				}
+			}
+		})
+	}}, nil
+}
+
+// turns gives the turns of a session as JSON, one by one, each as change left it;
+// change may be nil.
+func (a *Transcripts) turns(
+	ctx context.Context, sessionID string, after *int64, limit int, change func(*domain.Turn),
+) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		left := errors.New("reader left")
+
+		err := a.Messages.Messages(ctx, sessionID, after, limit, func(t domain.Turn) error {
+			t.Blocks, t.ToolCalls = fields.OrEmpty(t.Blocks), fields.OrEmpty(t.ToolCalls)
+			if change != nil {
+				change(&t)
+			}
+
+			row, err := json.Marshal(t)
+			if err != nil {
+				return err
+			}
+
+			if !yield(row, nil) {
+				return left
+			}
+
+			return nil
+		})
+		if err != nil && !errors.Is(err, left) {
+			yield(nil, err)
+		}
+	}
+}
+
+// writeElement writes one element of a JSON array.
+func writeElement(w interface {
+	Write([]byte) (int, error)
+	WriteByte(byte) error
+}, row []byte, first bool,
+) {
+	if !first {
+		_ = w.WriteByte(',')
+	}
+
+	_, _ = w.Write(row)
+}

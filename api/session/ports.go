@@ -1,0 +1,54 @@
+package session
+
+import (
+	"context"
+
+	"everloop/domain"
+)
+
+// TaskStore is the records of task lists.
+type TaskStore interface {
+	// SessionTasks lists the agent's own task list; the caller may read the session.
+	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+}
+
+// Messages reads the turns of a session's active branch in their order, one by
+// one. After is a sequence, nil for the beginning; a limit of 0 is none. An error
+// of yield ends the reading and is returned.
+type Messages interface {
+	Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error
+}
+
+// Tasks are the background tasks of a session; the caller is authorised. An unknown
+// task is task_not_found.
+type Tasks interface {
+	List(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
+	// Output reads the last lines, at most tail.
+	Output(ctx context.Context, sessionID, taskID string, tail int) (domain.TaskOutput, error)
+	// Stop asks the task to end; stopping one that has ended changes nothing.
+	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+}
+
+// Streams opens a subscription to a session's events: after says from where,
+// nil only what happens from now on. The caller is authorised. It is a function,
+// so that the wiring can give the realtime hub's own type for a Subscription.
+type Streams func(ctx context.Context, sessionID string, after *uint64) (Subscription, error)
+
+// Subscription is one client's place in a session's events. Next blocks until
+// there is one. Its error ends the subscription: the context's, or one that says
+// to subscribe again after Position.
+type Subscription interface {
+	Next(ctx context.Context) (domain.LoggedEvent, error)
+	Position() uint64
+	Close()
+}
+
+// Chats takes what clients say to the agent. The caller owns the session.
+type Chats interface {
+	// Send returns once the message is durable.
+	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
+	// Answer resolves an open question, or says that another call did.
+	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
+	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
+	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+}
