@@ -7,7 +7,7 @@ import (
 
 const (
 	firstTokenRounds = 60
-	firstTokenGoal   = 20 // ms
+	firstTokenGoal   = 15 // ms
 )
 
 // measureFirstToken takes the time from sending a message to its first text at
