@@ -29,6 +29,17 @@ type App struct {
 	PublishedAt *time.Time
 }
 
+// AppIndex is the page that a directory must have to be published.
+const AppIndex = "index.html"
+
+// AppCopy is what the object store keeps of an app at one time.
+type AppCopy struct {
+	Name    string // under which the object store has it
+	AppID   string
+	OwnerID string
+	Bytes   int64 // that it takes, or needs at most
+}
+
 // Bounds of an app.
 const (
 	MaxAppFiles = 5000
@@ -55,6 +66,8 @@ const (
 	CodeAppNotFound = "app_not_found"
 	CodeAppTooLarge = "app_too_large"
 	CodeNoIndexPage = "no_index_page"
+	// CodeAppBudget refuses a copy for which the owner's budget has no room.
+	CodeAppBudget = "app_budget"
 	// CodeServiceWorker refuses a script that a browser would run as a service worker.
 	CodeServiceWorker = "service_worker_refused"
 )

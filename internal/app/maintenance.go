@@ -140,6 +140,7 @@ func (b *backend) newMaintenance(
 		{Name: "archive parts", Every: partsEvery, Run: b.archive.ArchiveParts},
 		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
 		{Name: "imports", Every: archiveEvery, Run: b.transfers.Repair},
+		{Name: "copies of apps", Every: partsEvery, Run: b.apps.Clear},
 		{Name: "exports that were broken off", Every: archiveEvery, Run: spool, Local: true},
 		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
 		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},

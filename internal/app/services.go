@@ -49,6 +49,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	if s.apps, err = apps.New(apps.Config{
 		Records: b.db, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
+		Budget: b.settings.CheckpointOwner,
 	}); err != nil {
 		return s, err
 	}

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"service/eventarchive": {"domain"},
 	"service/replay":       {"service/eventarchive", "domain"},
 	"service/transfer":     {"service/eventarchive", "domain", "internal/fencing", "internal/safezip", "service/replay"},
-	"service/files":        {"domain", "infra/snapshots", "infra/workspace", "internal/diskspace", "service/history"},
+	"service/files":        {"domain", "infra/snapshots", "infra/workspace", "internal/diskspace", "service/apps", "service/history"},
 	"worker":               {"activities", "activities/contract", "internal/durable", "workflows"},
 	"auth":                 {"domain"},
 	"service/chat":         {"domain", "activities/tools"},

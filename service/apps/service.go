@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"time"
 
 	"everloop/domain"
 )
@@ -16,9 +17,16 @@ import (
 type Records interface {
 	// BeginApp finds the place's app, or makes it.
 	BeginApp(ctx context.Context, app domain.App) (domain.App, error)
-	// FinishApp makes a copy the one that is served; app_not_found when the app was
-	// stopped meanwhile.
-	FinishApp(ctx context.Context, appID, copyID string) (domain.App, error)
+	// KeepCopy counts a copy before it is stored; app_budget when its owner's apps and
+	// checkpoints would take more than budget bytes. 0: no bound.
+	KeepCopy(ctx context.Context, copied domain.AppCopy, budget int64) error
+	// FinishApp makes a copy the one that is served, and gives the id of the one before;
+	// app_not_found when the app was stopped meanwhile.
+	FinishApp(ctx context.Context, copied domain.AppCopy, copyID string) (app domain.App, before string, err error)
+	// LeftCopies names copies of at least this age that no app serves.
+	LeftCopies(ctx context.Context, age time.Duration, limit int) ([]string, error)
+	// ForgetCopy ends the count of a copy whose objects are gone.
+	ForgetCopy(ctx context.Context, name string) error
 	// ForgetApp takes away an app that was never live.
 	ForgetApp(ctx context.Context, appID string) error
 	StopApp(ctx context.Context, ownerID, appID string) (domain.App, error)
@@ -28,17 +36,26 @@ type Records interface {
 	LiveApp(ctx context.Context, appID string) (copyID string, err error)
 }
 
-// Copies keep directories as they were.
+// Copies keep directories as they were. The id of a copy is its name, a point, and more.
 type Copies interface {
-	// Take copies a directory of the session's workspace: app_too_large beyond the
-	// bounds.
-	Take(ctx context.Context, appID string, session domain.Session, dir string) (copyID string, err error)
+	// Begin reads a directory of the session's workspace and stores nothing:
+	// app_too_large beyond the bounds, no_index_page where it has no such file.
+	Begin(ctx context.Context, name string, session domain.Session, dir string) (Pending, error)
 	// Open gives a file of a copy; file_not_found, also for what is no file.
 	Open(ctx context.Context, copyID, path string) (domain.AppFile, error)
 	// Directory says whether a path of a copy is a directory.
 	Directory(ctx context.Context, copyID, path string) (bool, error)
-	// Drop removes all copies of an app.
-	Drop(ctx context.Context, appID string) error
+	// Drop removes a copy, also one of which a part was stored.
+	Drop(ctx context.Context, name string) error
+}
+
+// Pending is a directory that was read and is not stored.
+type Pending interface {
+	// Needs is the most that Finish stores.
+	Needs() int64
+	Finish(ctx context.Context) (copyID string, bytes int64, err error)
+	// Discard frees what was read.
+	Discard()
 }
 
 // Config is what New needs.
@@ -46,6 +63,9 @@ type Config struct {
 	Records Records
 	Copies  Copies
 	Logger  *slog.Logger
+	// Budget bounds what the object store keeps of the apps and checkpoints of a user, in
+	// bytes; 0: no bound.
+	Budget int64
 }
 
 // Service publishes apps.
@@ -61,9 +81,6 @@ func New(cfg Config) (*Service, error) {
 
 	return &Service{cfg: cfg}, nil
 }
-
-// index is the page of a directory.
-const index = "index.html"
 
 // Publish makes the directory's app, or brings a new copy to the one it has: the
 // old one is served until the new one is whole. Without an index page it is
@@ -87,9 +104,9 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 		return app, err
 	}
 
-	copyID, err := s.copy(ctx, app, session)
+	live, err := s.renew(ctx, app, session)
 	if err == nil {
-		return s.cfg.Records.FinishApp(ctx, app.ID, copyID)
+		return live, nil
 	}
 
 	if app.Status == domain.AppBuilding {
@@ -102,47 +119,134 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 	return app, err
 }
 
-func (s *Service) copy(ctx context.Context, app domain.App, session domain.Session) (string, error) {
-	copyID, err := s.cfg.Copies.Take(ctx, app.ID, session, app.WorkingDir)
+// renew stores a copy of the directory, makes it the one that is served, and removes the
+// one before.
+func (s *Service) renew(ctx context.Context, app domain.App, session domain.Session) (domain.App, error) {
+	copied := domain.AppCopy{Name: "app-" + app.ID + "-" + domain.NewID(), AppID: app.ID, OwnerID: app.OwnerID}
+
+	pending, err := s.cfg.Copies.Begin(ctx, copied.Name, session, app.WorkingDir)
 	if err != nil {
-		return "", err
+		return app, err
+	}
+	defer pending.Discard()
+
+	copied.Bytes = pending.Needs()
+	if err := s.cfg.Records.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
+		return app, err
 	}
 
-	page, err := s.cfg.Copies.Open(ctx, copyID, index)
-	if domain.HasCode(err, domain.CodeFileNotFound) {
-		return "", domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no %s", index)
-	}
-
+	copyID, bytes, err := pending.Finish(ctx)
 	if err != nil {
-		return "", err
+		s.drop(ctx, copied.Name)
+		return app, err
 	}
 
-	return copyID, page.Content.Close()
+	copied.Bytes = bytes
+
+	live, before, err := s.cfg.Records.FinishApp(ctx, copied, copyID)
+	if domain.HasCode(err, domain.CodeAppNotFound) {
+		s.drop(ctx, copied.Name)
+	}
+
+	if err != nil { // whether a lost answer was a yes is known to the periodic job
+		return app, err
+	}
+
+	s.drop(ctx, nameOf(before))
+
+	return live, nil
 }
 
-// Unpublish ends an app: its address answers no more, and its copies go.
+// nameOf is the name in the id of a copy.
+func nameOf(copyID string) string {
+	name, _, _ := strings.Cut(copyID, ".")
+	return name
+}
+
+// dropTime bounds the removal of a copy, whose caller may have left.
+const dropTime = 30 * time.Second
+
+// drop removes a copy, if there is one. What it cannot remove, Clear does.
+func (s *Service) drop(ctx context.Context, name string) {
+	if name == "" {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+	defer cancel()
+
+	if err := s.remove(ctx, name); err != nil {
+		s.cfg.Logger.Warn("failed to remove a copy of an app; the periodic job retries", "copy", name, "error", err)
+	}
+}
+
+func (s *Service) remove(ctx context.Context, name string) error {
+	if err := s.cfg.Copies.Drop(ctx, name); err != nil {
+		return err
+	}
+
+	return s.cfg.Records.ForgetCopy(ctx, name)
+}
+
+const (
+	// leftAge is well above the time in which a copy is made.
+	leftAge = time.Hour
+	// leftBatch bounds the copies that one call of Clear removes.
+	leftBatch = 100
+)
+
+// Clear removes copies that no app serves: of processes that died, of deleted users, and
+// those whose removal failed.
+func (s *Service) Clear(ctx context.Context) error {
+	names, err := s.cfg.Records.LeftCopies(ctx, leftAge, leftBatch)
+	if err != nil {
+		return err
+	}
+
+	var faults []error
+	for _, name := range names {
+		faults = append(faults, s.remove(ctx, name))
+	}
+
+	return errors.Join(faults...)
+}
+
+// Unpublish ends an app: its address answers no more, and its copy goes.
 func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (domain.App, error) {
 	app, err := s.cfg.Records.StopApp(ctx, ownerID, appID)
 	if err != nil {
 		return app, err
 	}
 
-	if err := s.cfg.Copies.Drop(ctx, appID); err != nil {
-		s.cfg.Logger.Warn("failed to remove the copies of an app", "app_id", appID, "error", err)
-	}
+	s.drop(ctx, nameOf(app.CopyID))
 
 	return app, nil
 }
 
-// Serve finds what a path of an app leads to. A directory leads to its index
-// page, when the path has its closing slash. Hidden files were copied with the directory and are not served: they hold
-// what was not meant for others, as keys and the history of a repository.
+// Serve finds what a path of an app leads to. A directory leads to its index page, when
+// the path has its closing slash. Hidden files were copied with the directory and are not
+// served: they hold what was not meant for others, as keys and the history of a
+// repository.
 func (s *Service) Serve(ctx context.Context, appID, name string) (domain.ServedApp, error) {
 	copyID, err := s.cfg.Records.LiveApp(ctx, appID)
 	if err != nil {
 		return domain.ServedApp{}, err
 	}
 
+	served, err := s.serve(ctx, copyID, name)
+	if err == nil {
+		return served, nil
+	}
+	// The copy may have been replaced, and removed, since it was found.
+	now, found := s.cfg.Records.LiveApp(ctx, appID)
+	if found != nil || now == copyID {
+		return served, err
+	}
+
+	return s.serve(ctx, now, name)
+}
+
+func (s *Service) serve(ctx context.Context, copyID, name string) (domain.ServedApp, error) {
 	clean := path.Clean("/" + name)[1:]
 	if hidden(clean) || strings.ContainsRune(name, 0) {
 		return domain.ServedApp{}, missing(name)
@@ -154,7 +258,7 @@ func (s *Service) Serve(ctx context.Context, appID, name string) (domain.ServedA
 
 	at := clean
 	if strings.HasSuffix(name, "/") {
-		at = path.Join(clean, index)
+		at = path.Join(clean, domain.AppIndex)
 	}
 
 	file, err := s.cfg.Copies.Open(ctx, copyID, at)

@@ -2,10 +2,12 @@ package apps_test
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +31,8 @@ type world struct {
 	db      *postgres.DB
 	session domain.Session
 	root    string
+	store   *objects.Store
+	config  apps.Config
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,12 +58,31 @@ func newWorld(t *testing.T) *world {
 	w, err := spaces.Open(t.Context(), session.ID, session.SandboxUID)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() })
-	service, err := apps.New(apps.Config{Records: db, Logger: slog.Default(), Copies: files.AppCopies{
+	cfg := apps.Config{Records: db, Logger: slog.Default(), Copies: files.AppCopies{
 		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir()}), Workspaces: spaces,
-	}})
+	}}
+	service, err := apps.New(cfg)
 	require.NoError(t, err)
 
-	return &world{t: t, db: db, session: session, root: w.HostPath(), Service: service}
+	return &world{t: t, db: db, session: session, root: w.HostPath(), Service: service, store: store, config: cfg}
+}
+
+// copies names the copies in the object store.
+func (w *world) copies() []string {
+	w.t.Helper()
+	keys, err := w.store.Keys(w.t.Context(), "snapshots/")
+	require.NoError(w.t, err)
+
+	var names []string
+
+	for _, key := range keys {
+		name := strings.Split(strings.TrimPrefix(key, "snapshots/"), "/")[0]
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
+	return names
 }
 
 func (w *world) write(name, content string) {
@@ -177,4 +200,99 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
 	require.Equal(t, []domain.App{app}, list, "what was refused left something behind")
+}
+
+// What is refused leaves no object, and of what is published the store has the newest
+// copy alone.
+func TestService_Publish_keepsOneCopy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("site/large.txt", strings.Repeat("no page here", 1000))
+	_, err := w.Publish(t.Context(), w.session, "site")
+	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "%v", err)
+	require.NoError(t, os.Symlink("large.txt", filepath.Join(w.root, "site", "index.html")))
+	_, err = w.Publish(t.Context(), w.session, "site")
+	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "a link is not served: %v", err)
+	require.Empty(t, w.copies())
+
+	var app domain.App
+
+	for _, page := range []string{"one", "two", "three"} {
+		require.NoError(t, os.Remove(filepath.Join(w.root, "site", "index.html")))
+		w.write("site/index.html", page)
+		app, err = w.Publish(t.Context(), w.session, "site")
+		require.NoError(t, err)
+		require.Len(t, w.copies(), 1, page)
+
+		got, err := w.read(app.ID, "./")
+		require.NoError(t, err)
+		require.Equal(t, page, got)
+	}
+
+	_, err = w.Unpublish(t.Context(), w.session.OwnerID, app.ID)
+	require.NoError(t, err)
+	require.Empty(t, w.copies())
+}
+
+// Apps count against the budget of their owner, as they are stored.
+func TestService_Publish_keepsToTheBudget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config.Budget = 100_000
+	service, err := apps.New(w.config)
+	require.NoError(t, err)
+
+	for _, dir := range []string{"one", "two"} {
+		content := make([]byte, 70_000)
+		_, _ = rand.Read(content)
+		w.write(dir+"/index.html", string(content))
+	}
+
+	first, err := service.Publish(t.Context(), w.session, "one")
+	require.NoError(t, err)
+	_, err = service.Publish(t.Context(), w.session, "two")
+	require.True(t, domain.HasCode(err, domain.CodeAppBudget), "%v", err)
+	require.Len(t, w.copies(), 1)
+
+	_, owner, err := w.db.CheckpointBytes(t.Context(), w.session.ID)
+	require.NoError(t, err)
+	require.Greater(t, owner, int64(70_000), "checkpoints share the budget")
+
+	_, err = service.Unpublish(t.Context(), w.session.OwnerID, first.ID)
+	require.NoError(t, err)
+	_, err = service.Publish(t.Context(), w.session, "two")
+	require.NoError(t, err)
+}
+
+// The periodic job removes what a process that died had stored, and the copies of
+// deleted users.
+func TestService_Clear(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("site/index.html", "live")
+	app, err := w.Publish(t.Context(), w.session, "site")
+	require.NoError(t, err)
+
+	lost := domain.AppCopy{Name: "app-" + app.ID + "-lost", AppID: app.ID, OwnerID: app.OwnerID, Bytes: 1}
+	require.NoError(t, w.db.KeepCopy(t.Context(), lost, 0))
+	require.NoError(t, w.store.Put(t.Context(), "snapshots/"+lost.Name+"/packs/1", []byte("x")))
+	require.NoError(t, w.Clear(t.Context()))
+	require.Len(t, w.copies(), 2, "it may be one that is being made")
+
+	_, err = w.db.Pool.Exec(t.Context(), `UPDATE app_copies SET made_at = now() - interval '2 hours'`)
+	require.NoError(t, err)
+	require.NoError(t, w.Clear(t.Context()))
+	require.Len(t, w.copies(), 1)
+
+	got, err := w.read(app.ID, "./")
+	require.NoError(t, err)
+	require.Equal(t, "live", got)
+
+	_, err = w.db.Pool.Exec(t.Context(), `UPDATE users SET deleted_at = now() WHERE id = $1`, app.OwnerID)
+	require.NoError(t, err)
+	require.NoError(t, w.Clear(t.Context()))
+	require.Empty(t, w.copies())
+	left, err := w.db.LeftCopies(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

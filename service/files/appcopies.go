@@ -4,11 +4,13 @@ package files
 
 import (
 	"context"
+	"path"
 	"strconv"
 
 	"everloop/domain"
 	"everloop/infra/snapshots"
 	"everloop/infra/workspace"
+	"everloop/service/apps"
 )
 
 // AppCopies keeps the copies of published apps as snapshots of their directories, apart
@@ -18,18 +20,43 @@ type AppCopies struct {
 	Workspaces *workspace.Store
 }
 
-// appKey is the name under which the store has the copies of an app.
-func appKey(appID string) string { return "app-" + appID }
-
-// Take implements apps.Copies. The directory is looked at before it is copied;
-// what grows beyond the bounds meanwhile is found afterwards.
-func (c AppCopies) Take(ctx context.Context, appID string, session domain.Session, dir string) (string, error) {
+// Begin implements apps.Copies. The directory is looked at before it is read; what grows
+// beyond the bounds meanwhile is found afterwards.
+func (c AppCopies) Begin(ctx context.Context, name string, session domain.Session, dir string) (apps.Pending, error) {
 	w, err := c.Workspaces.Open(ctx, session.ID, session.SandboxUID)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { _ = w.Close() }()
 
+	if err := publishable(ctx, w, dir); err != nil {
+		return nil, err
+	}
+
+	root, err := w.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = root.Close() }()
+
+	pending, err := c.Store.Begin(ctx, snapshots.CaptureIn{
+		SessionID: name, Root: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())) + "/.", UID: session.SandboxUID,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if read := pending.Snapshot(); appBounds(read.Files, read.Bytes) != nil {
+		pending.Discard()
+		return nil, appBounds(read.Files, read.Bytes)
+	}
+
+	return pendingCopy{pending}, nil
+}
+
+// publishable checks a directory before anything of it is read.
+func publishable(ctx context.Context, w *workspace.Workspace, dir string) error {
 	var (
 		files int
 		bytes int64
@@ -39,24 +66,24 @@ func (c AppCopies) Take(ctx context.Context, appID string, session domain.Sessio
 		files, bytes = files+1, bytes+info.Size
 		return appBounds(files, bytes)
 	}); err != nil {
-		return "", err
+		return err
 	}
 
-	root, err := w.OpenDir(dir)
-	if err != nil {
-		return "", err
+	page, err := w.Stat(path.Join(dir, domain.AppIndex))
+	if domain.HasCode(err, domain.CodeFileNotFound) || err == nil && page.Type != workspace.File {
+		return domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no %s", domain.AppIndex)
 	}
 
-	defer func() { _ = root.Close() }()
+	return err
+}
 
-	taken, err := c.Store.Capture(ctx, snapshots.CaptureIn{
-		SessionID: appKey(appID), Root: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())) + "/.", UID: session.SandboxUID,
-	})
-	if err != nil {
-		return "", err
-	}
+// pendingCopy is a directory that was read and is not stored.
+type pendingCopy struct{ *snapshots.Pending }
 
-	return taken.ID, appBounds(taken.Files, taken.Bytes)
+// Finish implements apps.Pending.
+func (p pendingCopy) Finish(ctx context.Context) (copyID string, bytes int64, err error) {
+	taken, err := p.Pending.Finish(ctx)
+	return taken.ID, taken.Stored, err
 }
 
 func appBounds(files int, bytes int64) error {
@@ -95,6 +122,6 @@ func (c AppCopies) Directory(ctx context.Context, copyID, path string) (bool, er
 }
 
 // Drop implements apps.Copies.
-func (c AppCopies) Drop(ctx context.Context, appID string) error {
-	return c.Store.DeleteSession(ctx, appKey(appID))
+func (c AppCopies) Drop(ctx context.Context, name string) error {
+	return c.Store.DeleteSession(ctx, name)
 }

@@ -48,7 +48,7 @@ func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
 // checkpoint that does not fit keeps its place in the conversation, without files.
 type Budget struct {
 	Session int64 // of one session
-	Owner   int64 // of all sessions of a user
+	Owner   int64 // of all sessions of a user, and their published apps
 }
 
 // CodeCheckpointBudget is the code of a checkpoint whose files were not kept because

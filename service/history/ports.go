@@ -25,7 +25,7 @@ type Captures interface {
 	FailCaptures(ctx context.Context, process string, ids []string, reason string) error
 	ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]string, error)
 	// CheckpointBytes says what the object store keeps of the checkpoints of a session,
-	// and of all sessions of its owner.
+	// and of all sessions and published apps of its owner.
 	CheckpointBytes(ctx context.Context, sessionID string) (session, owner int64, err error)
 	FileEvents
 }

@@ -42,13 +42,6 @@ func (c *Store) BeginApp(ctx context.Context, app domain.App) (domain.App, error
 		pgx.NamedArgs{"id": app.ID, "owner": app.OwnerID, "session": app.SessionID, "dir": app.WorkingDir, "name": app.Name})
 }
 
-// FinishApp implements publish.Records.
-func (c *Store) FinishApp(ctx context.Context, appID, copyID string) (domain.App, error) {
-	return c.oneApp(ctx, "finish app", `
-		UPDATE apps SET status = 'live', copy_id = @copy, published_at = now(), updated_at = now()
-		WHERE  id = @id AND status <> 'stopped' RETURNING `+appColumns, pgx.NamedArgs{"id": appID, "copy": copyID})
-}
-
 // ForgetApp implements publish.Records.
 func (c *Store) ForgetApp(ctx context.Context, appID string) error {
 	_, err := c.db.Pool.Exec(ctx, `DELETE FROM apps WHERE id = $1 AND status = 'building'`, appID)

@@ -172,10 +172,12 @@ func (db *Base) RecordCaptures(
 }
 
 // CheckpointBytes says what the object store keeps of the checkpoints of a session, and
-// of all sessions of its owner.
+// of all sessions and published apps of its owner.
 func (db *Base) CheckpointBytes(ctx context.Context, sessionID string) (session, owner int64, err error) {
 	err = db.Pool.QueryRow(ctx, `
-		SELECT coalesce(sum(u.bytes) FILTER (WHERE u.session_id = s.id), 0)::bigint, coalesce(sum(u.bytes), 0)::bigint
+		SELECT coalesce(sum(u.bytes) FILTER (WHERE u.session_id = s.id), 0)::bigint,
+		       (coalesce(sum(u.bytes), 0)
+		        + (SELECT coalesce(sum(k.bytes), 0) FROM sessions o JOIN app_copies k ON k.owner_id = o.owner_id WHERE o.id = $1))::bigint
 		FROM   sessions s JOIN checkpoint_usage u ON u.owner_id = s.owner_id WHERE s.id = $1`, sessionID).Scan(&session, &owner)
 
 	return session, owner, pg.Fault("sum up checkpoints", err)
