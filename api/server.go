@@ -93,6 +93,8 @@ type Config struct {
 	MCP        sessiondetail.MCPServers
 	MCPWorkers sessiondetail.MCPWorkers
 	Readiness  Readiness // nil: always ready
+	// Room fails while there is no room for temporary files; nil: there is always.
+	Room func() error
 	// Rights carries changes of rights to open streams here and in other processes;
 	// nil: to those of this interface alone.
 	Rights *auth.Changes
@@ -174,7 +176,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 
 	return []area{
 		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},
-		&speechAPI{cfg.Speech, semaphore.NewWeighted(maxTranscriptions)},
+		&speechAPI{cfg.Speech, semaphore.NewWeighted(maxTranscriptions), &shares{}, cfg.Room},
 		&account.MeAPI{},
 		&session.SessionsAPI{Sessions: sessions, RoleCheck: roles, SessionViews: views, Deleter: cfg.Deleter, Rights: cfg.Rights},
 		&session.MessagesAPI{Sessions: sessions, Transcripts: written},
@@ -230,7 +232,9 @@ func areas(cfg Config, server *httpx.Server) []area {
 			Enabled: cfg.Client.PublicSharingEnabled,
 		},
 		&session.ExtraInfoAPI{Sessions: sessions, ExtraInfos: cfg.ExtraInfos},
-		&session.TransferAPI{Sessions: sessions, RoleCheck: roles, SessionViews: views, Transfers: cfg.Transfers, Logger: cfg.Logger},
+		&session.TransferAPI{
+			Sessions: sessions, RoleCheck: roles, SessionViews: views, Transfers: cfg.Transfers, Logger: cfg.Logger, Room: cfg.Room,
+		},
 		&documentAPI{},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -39,10 +40,50 @@ type transcript struct {
 // maxTranscriptions bounds the recordings that are in memory at once.
 const maxTranscriptions = 8
 
+// ownTranscriptions bounds the requests of one user, from the first byte to the answer.
+const ownTranscriptions = 4
+
+// shares counts requests under way by user. The zero value is ready.
+type shares struct {
+	mu   sync.Mutex
+	held map[string]int
+}
+
+// enter counts a request of a user in, or refuses it.
+func (s *shares) enter(user string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.held[user] >= ownTranscriptions {
+		e := domain.Newf(domain.RateLimited, "too_many_transcriptions", "%d recordings of yours are being transcribed; try again when one "+
+			"of them has ended", ownTranscriptions)
+		e.RetryAfter = 1
+
+		return nil, e
+	}
+
+	if s.held == nil {
+		s.held = map[string]int{}
+	}
+
+	s.held[user]++
+
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		if s.held[user]--; s.held[user] == 0 {
+			delete(s.held, user)
+		}
+	}, nil
+}
+
 // speechAPI transcribes recordings that belong to no message.
 type speechAPI struct {
 	speech Speech
 	open   *semaphore.Weighted // recordings in memory
+	own    *shares             // requests of each user
+	room   func() error        // of temporary files
 }
 
 // Register adds the operations of the area to the interface.
@@ -56,7 +97,8 @@ func (a *speechAPI) Register(r *httpx.Server) {
 		Errors: httpx.Codes{
 			413: "audio_too_large body_too_large",
 			422: domain.CodeSpeechOff + " " + domain.CodeInvalidAudio + " " + domain.CodeSpeechRefused,
-			503: domain.CodeSpeechDown,
+			429: "too_many_transcriptions",
+			503: domain.CodeSpeechDown + " disk_full",
 		},
 		Form: &httpx.Form{
 			File: "file",
@@ -77,7 +119,13 @@ func (a *speechAPI) transcribe(ctx context.Context, in *httpx.FormInput) (*httpx
 		return nil, domain.Newf(domain.Invalid, domain.CodeSpeechOff, "no model for speech is configured: an operator sets ASR_MODEL")
 	}
 
-	var file httpx.Spooled
+	leave, err := a.own.enter(httpx.CallerOf(ctx).User.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+
+	file := httpx.Spooled{Room: a.room}
 	defer file.Close()
 
 	rec, err := a.receive(in, &file)

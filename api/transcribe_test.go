@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,4 +69,77 @@ func TestTranscribe_notConfigured(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.Speech = nil })
 	body, kind := form(t, "OggS")
 	w.do(http.MethodPost, "/api/transcribe", w.ann, body, header("Content-Type", kind)).code(422, "transcription_not_configured")
+}
+
+// Uploads wait in temporary files: they are refused while there is no room for them.
+func TestUploads_diskFull(t *testing.T) {
+	t.Parallel()
+
+	asked := 0 // the second upload loses its room on the way
+	w := newWorld(t, func(c *api.Config) {
+		c.Speech = &parrot{}
+		c.Room = func() error {
+			asked++
+			if asked == 2 {
+				return nil
+			}
+
+			return errors.New("12 bytes are free")
+		}
+	})
+
+	body, kind := form(t, "OggS")
+	w.do(http.MethodPost, "/api/transcribe", w.ann, body, header("Content-Type", kind)).code(503, "disk_full")
+
+	body, kind = form(t, strings.Repeat("x", 9<<20))
+	w.do(http.MethodPost, "/api/sessions/preview-import", w.ann, body, header("Content-Type", kind)).code(503, "disk_full")
+	require.Equal(t, 3, asked)
+}
+
+// slowEars hear nothing until they may.
+type slowEars struct {
+	parrot
+
+	heard chan struct{}
+	may   chan struct{}
+}
+
+func (e *slowEars) Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error) {
+	e.heard <- struct{}{}
+
+	<-e.may
+
+	return e.parrot.Transcribe(ctx, rec)
+}
+
+// One user does not take all places.
+func TestTranscribe_ownShare(t *testing.T) {
+	t.Parallel()
+
+	ears := &slowEars{heard: make(chan struct{}, 8), may: make(chan struct{})}
+	w := newWorld(t, func(c *api.Config) { c.Speech = ears })
+	send := func(key string) reply {
+		body, kind := form(t, "OggS")
+		return w.do(http.MethodPost, "/api/transcribe", key, body, header("Content-Type", kind))
+	}
+
+	var all sync.WaitGroup
+
+	answers := make([]reply, 5)
+	for i := range 4 {
+		all.Go(func() { answers[i] = send(w.ann) })
+
+		<-ears.heard
+	}
+
+	send(w.ann).code(429, "too_many_transcriptions")
+	all.Go(func() { answers[4] = send(w.bob) })
+
+	<-ears.heard
+	close(ears.may)
+	all.Wait()
+
+	for _, answer := range append(answers, send(w.ann)) {
+		require.Equal(t, "ears", answer.json()["model"])
+	}
 }

@@ -119,6 +119,23 @@ func Unavailablef(dependency string, err error) *Error {
 	return &Error{Kind: Unavailable, Code: CodeServiceDown, Message: dependency + " is not available", Err: err}
 }
 
+// CodeDiskFull is the code of a write that is refused because only what is reserved for
+// the engines is free on the disk.
+const CodeDiskFull = "disk_full"
+
+// DiskFull refuses a write while room fails; a nil room always has room.
+func DiskFull(room func() error) error {
+	if room == nil {
+		return nil
+	}
+
+	if err := room(); err != nil {
+		return &Error{Kind: Unavailable, Code: CodeDiskFull, Message: "the disk of the service is full; nothing was written", Err: err}
+	}
+
+	return nil
+}
+
 // Failure is what a client sees of an error in an acknowledgement and in
 // session:error.
 type Failure struct {

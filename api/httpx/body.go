@@ -212,10 +212,19 @@ func (u *uploadedFile) Read(p []byte) (int, error) {
 type Spooled struct {
 	File *os.File
 	Size int64
+	// Room fails while there is no room for the file; nil: there is always.
+	Room func() error
 }
 
-// Keep writes the file.
+// roomEvery is after how many bytes of a file Room is asked again.
+const roomEvery = 8 << 20
+
+// Keep writes the file: disk_full while there is no room.
 func (s *Spooled) Keep(content io.Reader) (err error) {
+	if err := domain.DiskFull(s.Room); err != nil {
+		return err
+	}
+
 	if s.File, err = os.CreateTemp("", "everloop-upload-"); err != nil {
 		return err
 	}
@@ -224,9 +233,22 @@ func (s *Spooled) Keep(content io.Reader) (err error) {
 		return err
 	}
 
-	s.Size, err = io.Copy(s.File, content)
+	for {
+		n, err := io.CopyN(s.File, content, roomEvery)
+		s.Size += n
 
-	return err
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err == nil {
+			err = domain.DiskFull(s.Room)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // Close frees the file.

@@ -56,6 +56,7 @@ type TransferAPI struct {
 	sessiondetail.SessionViews
 	Transfers Transfers
 	Logger    *slog.Logger
+	Room      func() error // of temporary files
 }
 
 // Register adds the operations of the area to the interface.
@@ -93,7 +94,7 @@ func (a *TransferAPI) Register(r *httpx.Server) {
 			413: "zip_too_large no_space too_many_files",
 			422: httpx.OnArchive + " solution_not_found",
 			429: "too_many_imports",
-			503: "import_pending",
+			503: "import_pending disk_full",
 		},
 		Form: &httpx.Form{File: "file", Fields: map[string]string{
 			"name": "The intent of the session; empty: the recorded one.", "solution_id": "The solution of the session.",
@@ -148,7 +149,7 @@ func (a *TransferAPI) previewImport(ctx context.Context, in *httpx.FormInput) (*
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 
-	var archive httpx.Spooled
+	archive := httpx.Spooled{Room: a.Room}
 	defer archive.Close()
 
 	if _, err := in.Form("file", archive.Keep); err != nil {

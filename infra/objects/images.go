@@ -87,6 +87,10 @@ func (s *Store) Recording(ctx context.Context, key string) (domain.Recording, er
 }
 
 func (s *Store) keepAttachment(ctx context.Context, sessionID, mime string, data []byte) (string, error) {
+	if err := domain.DiskFull(s.room); err != nil {
+		return "", err
+	}
+
 	sum := sha256.Sum256(data)
 
 	key := imagePrefix(sessionID) + hex.EncodeToString(sum[:])

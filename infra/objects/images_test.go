@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"strings"
 	"testing"
 
@@ -42,4 +43,38 @@ func TestStore_Keep_attachmentOfTheSession(t *testing.T) {
 		_, err := store.Keep(t.Context(), "s1", address)
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%s: %v", name, err)
 	}
+}
+
+// What messages bring is refused while only the reserve of the disk is free.
+func TestStore_Keep_diskFull(t *testing.T) {
+	t.Parallel()
+	bucket := testkit.Objects(t)
+
+	var full error
+
+	store, err := objects.Open(t.Context(), objects.Config{
+		Endpoint: bucket.Endpoint, Bucket: bucket.Name, AccessKey: bucket.AccessKey, SecretKey: bucket.SecretKey,
+		Room: func() error { return full },
+	})
+	require.NoError(t, err)
+
+	picture := "data:image/gif;base64," + base64.StdEncoding.EncodeToString([]byte("GIF89a"))
+	recording := "data:audio/ogg;base64," + base64.StdEncoding.EncodeToString([]byte("OggS speech"))
+
+	full = errors.New("12 bytes are free")
+
+	_, err = store.Keep(t.Context(), "s1", picture)
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
+	_, err = store.KeepAudio(t.Context(), "s1", recording, 1000)
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
+	keys, err := store.Keys(t.Context(), "images/")
+	require.NoError(t, err)
+	require.Empty(t, keys)
+
+	full = nil
+
+	_, err = store.Keep(t.Context(), "s1", picture)
+	require.NoError(t, err)
+	_, err = store.KeepAudio(t.Context(), "s1", recording, 1000)
+	require.NoError(t, err)
 }

@@ -25,6 +25,8 @@ type Config struct {
 	SecretKey string
 	UseTLS    bool
 	Transport http.RoundTripper // how the server is reached; nil: as the library does
+	// Room fails while there is no room for attachments; nil: there is always.
+	Room func() error
 }
 
 // Store is one bucket. A key is never the "directory" of another one, and no
@@ -32,6 +34,7 @@ type Config struct {
 type Store struct {
 	client *minio.Client
 	bucket string
+	room   func() error
 }
 
 // Open connects to the bucket and makes it when it is missing.
@@ -43,7 +46,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("object store at %s: %w", cfg.Endpoint, err)
 	}
 
-	s := &Store{client: client, bucket: cfg.Bucket}
+	s := &Store{client: client, bucket: cfg.Bucket, room: cfg.Room}
 
 	found, err := client.BucketExists(ctx, cfg.Bucket)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -142,6 +143,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	rights := auth.NewChanges(b.signals.AnnounceRights, b.logger)
 	a.app = api.New(api.Config{
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
+		Room: s.room(os.TempDir()),
 		Auth: a.auth, Auditor: auditor, Hosts: s.allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
 		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.proxies(),
 		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},

@@ -54,7 +54,7 @@ func TestDiskSettings_check(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, diskSettings{}.check())
 
-	err := diskSettings{WorkspaceInodes: -1, ReserveBytes: -1, ReservePercent: 51}.check()
+	err := diskSettings{WorkspaceInodes: -1, reserveSettings: reserveSettings{ReserveBytes: -1, ReservePercent: 51}}.check()
 	for _, variable := range []string{"WORKSPACE_INODES", "DISK_RESERVE_BYTES", "DISK_RESERVE_PERCENT"} {
 		require.ErrorContains(t, err, variable)
 	}

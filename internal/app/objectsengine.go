@@ -69,7 +69,7 @@ func objectsEngine() engine {
 			s := &b.settings
 			b.objects, err = objects.Open(ctx, objects.Config{
 				Endpoint: s.S3Endpoint, Bucket: s.S3Bucket, AccessKey: s.S3AccessKey, SecretKey: s.S3SecretKey, UseTLS: s.S3UseTLS,
-				Transport: s.s3Transport,
+				Transport: s.s3Transport, Room: s.room(s.DataDir),
 			})
 
 			return err

@@ -85,7 +85,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	s.transfers, err = transfer.New(transfer.Config{
 		Records: b.db, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Known: b.known, Logger: b.logger,
-		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes,
+		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: b.settings.room(b.settings.DataDir),
 	})
 
 	return s, err

@@ -100,6 +100,8 @@ type Config struct {
 	Spool   string // a directory of the service alone, for what waits on its way
 	// WorkspaceBytes is how much a workspace may hold; 0: no limit.
 	WorkspaceBytes int64
+	// Room fails while there is no room on the disk of Spool; nil: there is always.
+	Room func() error
 }
 
 // Service exports and imports sessions.

@@ -1,4 +1,16 @@
 package transfer
 
+import (
+	"context"
+	"os"
+
+	"everloop/domain"
+)
+
 // Config is the configuration, for tests that change a part of it.
 func (d *Service) Config() *Config { return &d.cfg }
+
+// Fetch gives tests the copy of an archive on the disk.
+func (d *Service) Fetch(ctx context.Context, in domain.Import) (*os.File, int64, error) {
+	return d.fetch(ctx, in)
+}

@@ -34,6 +34,10 @@ func (d *Service) fetch(ctx context.Context, in domain.Import) (content *os.File
 }
 
 func (d *Service) fetchPart(ctx context.Context, in domain.Import, n int, to *os.File, at int64) (end int64, err error) {
+	if err := domain.DiskFull(d.cfg.Room); err != nil {
+		return at, err
+	}
+
 	part, err := d.cfg.Objects.Get(ctx, uploadPart(in.SessionID, n))
 	if err != nil && domain.AsError(err).Kind == domain.NotFound || err == nil && int64(len(part)) != in.Parts[n] {
 		return at, fmt.Errorf("part %d of the archive is missing or was changed", n)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/domain"
 )
 
 // spool is a directory of one export, for what waits on its way. Its
@@ -26,6 +28,10 @@ const (
 )
 
 func (d *Service) spool() (*spool, error) {
+	if err := domain.DiskFull(d.cfg.Room); err != nil {
+		return nil, err
+	}
+
 	if err := os.MkdirAll(d.cfg.Spool, 0o700); err != nil {
 		return nil, err
 	}

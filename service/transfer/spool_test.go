@@ -2,8 +2,10 @@ package transfer_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,4 +112,31 @@ func TestASetupOfAnArchiveGivesNothingAway(t *testing.T) {
 		_, _, err := h.load(setup(bad))
 		require.True(t, domain.HasCode(err, transfer.CodeBadArchive), "%s: %v", name, err)
 	}
+}
+
+// Neither an upload, nor its copy on the disk, nor an export begins while only the
+// reserve of the disk is free.
+func TestService_diskFull(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	session := h.furnish()
+	cfg := *h.service.Config()
+	cfg.Room = func() error { return errors.New("12 bytes are free") }
+	full, err := transfer.New(cfg)
+	require.NoError(t, err)
+
+	_, err = full.Upload(t.Context(), h.owner, strings.NewReader("archive"))
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
+
+	_, err = full.Export(t.Context(), session, domain.ExportParts{Private: true, Files: true})
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
+
+	up, err := h.service.Upload(t.Context(), h.owner, strings.NewReader("archive"))
+	require.NoError(t, err)
+	_, _, err = full.Fetch(t.Context(), domain.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
+	content, size, err := h.service.Fetch(t.Context(), domain.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
+	require.NoError(t, err)
+	require.Equal(t, up.Size, size)
+	require.NoError(t, content.Close())
 }

@@ -42,6 +42,10 @@ func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader)
 	}
 	defer leave()
 
+	if err := domain.DiskFull(d.cfg.Room); err != nil {
+		return up, err
+	}
+
 	begun, err := d.cfg.Records.BeginUpload(ctx, up.SessionID, ownerID, maxOpen)
 	if err != nil {
 		return up, err
@@ -63,6 +67,10 @@ func (d *Service) store(ctx context.Context, up *domain.ArchiveUpload, content i
 
 	buffer := make([]byte, partBytes)
 	for n, last := 0, false; !last; n++ {
+		if err := domain.DiskFull(d.cfg.Room); err != nil {
+			return err
+		}
+
 		part, end, err := readPart(content, buffer)
 		if err != nil {
 			return err
