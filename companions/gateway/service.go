@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
 )
@@ -32,6 +33,7 @@ const (
 	maxBodies    = 512 << 20 // bytes of all requests at once
 	drainTimeout = 5 * time.Second
 	keepAlive    = 15 * time.Second
+	connections  = 4000 // of one client address: an agent has one for each model call
 	watchEvery   = 2 * time.Second
 )
 
@@ -44,6 +46,10 @@ type Config struct {
 	Log     *slog.Logger
 
 	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
+	// Connections are those that one client address may have open; 0: 4000.
+	Connections int
+
+	BodyStall time.Duration // silence after which a body is given up; 0: 1 min
 }
 
 // Service is the model gateway.
@@ -79,6 +85,14 @@ func New(cfg Config) (*Service, error) {
 
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = keepAlive
+	}
+
+	if cfg.Connections <= 0 {
+		cfg.Connections = connections
+	}
+
+	if cfg.BodyStall <= 0 {
+		cfg.BodyStall = bodyStall
 	}
 
 	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies)}
@@ -220,8 +234,10 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 
+	bound := clients.NewConnections(s.cfg.Connections, nil)
+
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(bound.Listen(listener, clients.Refusal)) }()
 	go s.watch(ctx)
 
 	s.warmUp()

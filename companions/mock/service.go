@@ -36,6 +36,7 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ import (
 	"net/http"
 	"time"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
 )
@@ -64,6 +66,7 @@ const DefaultPace = 18 * time.Millisecond
 const (
 	maxBody      = 32 << 20 // bytes of one request
 	drainTimeout = 5 * time.Second
+	connections  = 4000 // of one client address: a gateway has one for each model call
 )
 
 // Config of the service. The zero value is for tests: no pauses.
@@ -79,7 +82,9 @@ type Config struct {
 	// Hosts are the names by which clients reach the service besides localhost and IP
 	// addresses.
 	Hosts hosts.List
-	Log   *slog.Logger // nil: nothing is logged
+	// Connections are those that one client address may have open; 0: 4000.
+	Connections int
+	Log         *slog.Logger // nil: nothing is logged
 }
 
 // Service is the mock service.
@@ -143,12 +148,14 @@ func (s *Service) Run(ctx context.Context, addr string) error {
 // Serve is Run on a listener of the caller's, which it closes.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 
+	bound := clients.NewConnections(cmp.Or(s.cfg.Connections, connections), nil)
+
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(bound.Listen(listener, clients.Refusal)) }()
 
 	s.log.Info("mock service listens", "addr", listener.Addr().String(), "model", DemoModel)
 

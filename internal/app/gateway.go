@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
 
+	"everloop/companions/credentials"
 	"everloop/companions/gateway"
 	"everloop/infra/secrets"
 	"everloop/internal/hosts"
@@ -37,7 +39,7 @@ type Gateway struct {
 
 // Run implements the command.
 func (c *Gateway) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), address("GATEWAY_ADDR", c.Addr)); err != nil {
+	if err := errors.Join(c.check(), address("GATEWAY_ADDR", c.Addr), checkGatewayKey(c.Key)); err != nil {
 		return err
 	}
 
@@ -52,6 +54,15 @@ func (c *Gateway) Run(ctx context.Context) error {
 	}
 
 	return service.Serve(ctx, front)
+}
+
+// checkGatewayKey reports an operator's key that can be guessed.
+func checkGatewayKey(key string) error {
+	if err := credentials.CheckKey(key); err != nil {
+		return fmt.Errorf("LLM_GATEWAY_KEY %w", err)
+	}
+
+	return nil
 }
 
 // newGateway makes the gateway with the operator's key, given or kept.
@@ -89,6 +100,9 @@ func (c *Up) useGateway(beside fronts) (demo bool, err error) {
 	key := ""
 	if own {
 		key = c.GatewayKey
+		if err := checkGatewayKey(key); err != nil {
+			return false, err
+		}
 	}
 
 	if key == "" {

@@ -60,6 +60,11 @@ func (c *Connections) Listen(listener net.Listener, refusal func() []byte) net.L
 	return &boundListener{Listener: listener, connections: c, refusal: refusal, refusing: make(chan struct{}, mostRefusals)}
 }
 
+// Refusal is the answer to a connection beyond the bound, of services that say no more.
+func Refusal() []byte {
+	return []byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+}
+
 type boundListener struct {
 	net.Listener
 	connections *Connections
