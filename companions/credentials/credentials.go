@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"everloop/companions/edge"
+	"everloop/internal/clients"
 )
 
 // Bounds of the questions and of what is remembered of their answers.
@@ -28,6 +30,7 @@ const (
 	atOnce      = 16
 	maxToken    = 4096
 	maxAnswer   = 1 << 20
+	guesses     = 30 // different wrong tokens of one client in a minute
 )
 
 // SkillsWrite is the scope that a token with scopes needs to publish.
@@ -61,6 +64,8 @@ type Checker struct {
 	slots chan struct{}
 	now   func() time.Time
 
+	guesses *clients.Guesses
+
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]answer
 }
@@ -78,7 +83,7 @@ func New(agentURL, key string) *Checker {
 			Timeout:       askWithin,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
 		},
-		slots: make(chan struct{}, atOnce), now: time.Now, known: map[[sha256.Size]byte]answer{},
+		slots: make(chan struct{}, atOnce), now: time.Now, guesses: clients.NewGuesses(guesses), known: map[[sha256.Size]byte]answer{},
 	}
 	if key != "" {
 		c.key, c.keyed = sha256.Sum256([]byte(key)), true
@@ -87,9 +92,11 @@ func New(agentURL, key string) *Checker {
 	return c
 }
 
-// Check returns who a token belongs to. An error is an *edge.Problem: 401 for a token
-// that is not valid, 503 when the agent does not answer.
-func (c *Checker) Check(ctx context.Context, token string) (Caller, error) {
+// Check returns who a token belongs to that came from a client's address. An error is an
+// *edge.Problem: 401 for a token that is not valid, 429 when too many different ones of
+// the client were not, 503 when the agent does not answer. The agent sees one address for
+// all clients of a service: their guesses are counted here, before it is asked.
+func (c *Checker) Check(ctx context.Context, client netip.Addr, token string) (Caller, error) {
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return Caller{}, unauthorized()
 	}
@@ -103,9 +110,19 @@ func (c *Checker) Check(ctx context.Context, token string) (Caller, error) {
 		return known, nil
 	}
 
-	caller, err := c.ask(ctx, token)
+	if wait := c.guesses.Wait(client, sum); wait > 0 {
+		p := edge.Refuse(http.StatusTooManyRequests, "too_many_guesses", "too many wrong tokens came from this address, retry in %d s", wait)
+		p.RetryAfter = wait
+
+		return Caller{}, p
+	}
+
+	caller, err := c.ask(ctx, client, token)
 	if err == nil {
+		c.guesses.Note(client, sum, true)
 		c.remember(sum, caller)
+	} else if p, ok := errors.AsType[*edge.Problem](err); ok && p.Status == http.StatusUnauthorized {
+		c.guesses.Note(client, sum, false)
 	}
 
 	return caller, err
@@ -138,7 +155,7 @@ func (c *Checker) remember(sum [sha256.Size]byte, caller Caller) {
 	}
 }
 
-func (c *Checker) ask(ctx context.Context, token string) (Caller, error) {
+func (c *Checker) ask(ctx context.Context, client netip.Addr, token string) (Caller, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 
@@ -159,6 +176,10 @@ func (c *Checker) ask(ctx context.Context, token string) (Caller, error) {
 	}
 
 	request.Header.Set("Authorization", "Bearer "+token)
+
+	if client.IsValid() { // an agent that trusts this service counts by it
+		request.Header.Set("X-Forwarded-For", client.String())
+	}
 
 	response, err := c.http.Do(request)
 	if err != nil {

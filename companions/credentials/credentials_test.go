@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 
 	"everloop/companions/edge"
 )
+
+var ann = netip.MustParseAddr("198.51.100.1")
 
 func TestChecker_Check(t *testing.T) {
 	t.Parallel()
@@ -33,7 +37,7 @@ func TestChecker_Check(t *testing.T) {
 	c.now = func() time.Time { return now }
 
 	for range 3 {
-		caller, err := c.Check(t.Context(), "token")
+		caller, err := c.Check(t.Context(), ann, "token")
 		require.NoError(t, err)
 		require.Equal(t, "ann", caller.ID)
 		require.NoError(t, Require(caller, SkillsWrite))
@@ -48,7 +52,7 @@ func TestChecker_Check(t *testing.T) {
 
 		status.Store(int64(code))
 
-		_, err := c.Check(t.Context(), "token")
+		_, err := c.Check(t.Context(), ann, "token")
 		if want == 200 {
 			require.NoError(t, err)
 			continue
@@ -62,18 +66,18 @@ func TestChecker_Check(t *testing.T) {
 	before := asked.Load()
 
 	for _, token := range []string{"", "a b", "a\nb", "ä", string(make([]byte, maxToken+1))} {
-		_, err := c.Check(t.Context(), token)
+		_, err := c.Check(t.Context(), ann, token)
 		require.Error(t, err, token)
 	}
 
-	machine, err := c.Check(t.Context(), "a-key-of-a-machine")
+	machine, err := c.Check(t.Context(), ann, "a-key-of-a-machine")
 	require.NoError(t, err)
 	require.True(t, machine.Administers())
 	require.Equal(t, before, asked.Load())
 
 	agent.Close()
 
-	_, err = c.Check(t.Context(), "another")
+	_, err = c.Check(t.Context(), ann, "another")
 	require.ErrorContains(t, err, "does not answer")
 }
 
@@ -94,4 +98,48 @@ func TestChecker_remembersNoMoreThanItsBound(t *testing.T) {
 
 	c.remember([32]byte{31: 1}, Caller{ID: "y"})
 	require.Len(t, c.known, 1)
+}
+
+// Wrong tokens of one client keep no other one out, and are not passed on to the agent.
+func TestChecker_Check_guesses(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Int64
+
+	from := make(chan string, 1)
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+
+		if r.Header.Get("Authorization") != "Bearer right" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+
+		from <- r.Header.Get("X-Forwarded-For")
+
+		_, _ = io.WriteString(w, `{"id":"ann"}`)
+	}))
+	defer agent.Close()
+
+	c := New(agent.URL, "a-key-of-a-machine")
+	bob := netip.MustParseAddr("198.51.100.2")
+
+	for i := range 10 * guesses {
+		_, err := c.Check(t.Context(), bob, "wrong-"+strconv.Itoa(i))
+		require.Error(t, err)
+	}
+
+	require.EqualValues(t, guesses, asked.Load())
+
+	_, err := c.Check(t.Context(), bob, "right")
+	refused, ok := errors.AsType[*edge.Problem](err)
+	require.True(t, ok, err)
+	require.Equal(t, "too_many_guesses", refused.Code)
+	require.Positive(t, refused.RetryAfter)
+
+	_, err = c.Check(t.Context(), bob, "a-key-of-a-machine")
+	require.NoError(t, err)
+	_, err = c.Check(t.Context(), ann, "right")
+	require.NoError(t, err)
+	require.Equal(t, ann.String(), <-from)
 }

@@ -15,8 +15,12 @@ import (
 	"everloop/internal/hosts"
 )
 
-// connections are the open ones: each page keeps a socket, and makes a few requests at once.
-const connections = 8192
+// Bounds of the open connections: each page keeps a socket, and makes a few requests at
+// once. Many people may come from one address.
+const (
+	connections = 8192
+	perAddress  = 4000
+)
 
 // Config of the service. All fields but Identity and Hosts are needed.
 type Config struct {
@@ -57,7 +61,10 @@ func New(cfg Config) (*Service, error) {
 
 // Serve answers requests until ctx ends. It closes the listener.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
-	service := edge.Service{Name: "desktop", Handler: s.handler, Hosts: s.cfg.Hosts, Connections: connections, Log: s.cfg.Log}
+	service := edge.Service{
+		Name: "desktop", Handler: s.handler, Hosts: s.cfg.Hosts, Connections: connections, PerAddress: perAddress, Log: s.cfg.Log,
+	}
+
 	return service.Serve(ctx, listener)
 }
 

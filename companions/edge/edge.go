@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
 )
@@ -22,6 +23,7 @@ import (
 // Bounds of a listener.
 const (
 	connections = 512 // open at once, where the service does not say; further ones wait in the backlog
+	perAddress  = 128 // of one client, where the service does not say; further ones are refused
 	headerTime  = 10 * time.Second
 	headerBytes = 64 << 10
 	idleTime    = 2 * time.Minute
@@ -37,6 +39,10 @@ type Service struct {
 	Log     *slog.Logger
 
 	Connections int // open at once; 0: 512
+	PerAddress  int // of one client's address; 0: 128
+	// Proxies are those whose X-Forwarded-For names the client: their requests under way
+	// count for it instead of their connections.
+	Proxies clients.Proxies
 }
 
 // Serve answers requests until ctx ends, then gives open ones some seconds to finish.
@@ -44,11 +50,14 @@ type Service struct {
 func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.guard(s.Handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ConnContext: withConn,
 	}
+	all := netutil.LimitListener(listener, cmp.Or(s.Connections, connections))
+	bound := clients.NewConnections(cmp.Or(s.PerAddress, perAddress), s.Proxies).Listen(all, clients.Refusal)
 
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(netutil.LimitListener(listener, cmp.Or(s.Connections, connections))) }()
+	go func() { failed <- server.Serve(bound) }()
 
 	s.Log.Info("service started", "service", s.Name, "addr", listener.Addr().String())
 
@@ -85,6 +94,17 @@ func (s Service) guard(next http.Handler) http.Handler {
 		if !s.Hosts.Allows(r.Host) {
 			Write(w, Refuse(http.StatusForbidden, "host_not_allowed", "this host name is not allowed: add it to ALLOWED_HOSTS"))
 			return
+		}
+
+		client := s.Proxies.Client(peer(r), r.Header.Values("X-Forwarded-For")...)
+		r = r.WithContext(context.WithValue(r.Context(), clientKey{}, client))
+
+		if conn, ok := r.Context().Value(connKey{}).(*clients.Conn); ok {
+			if !conn.Begin(client) {
+				Write(w, Refuse(http.StatusTooManyRequests, "too_many_connections", "too many requests of this address are under way"))
+				return
+			}
+			defer conn.Idle()
 		}
 
 		Extend(w, requestTime)

@@ -22,7 +22,7 @@ func token(r *http.Request) string {
 // writer returns the caller of a request that writes to an organisation's repositories,
 // and whether the organisation exists: one that does not is made for its first writer.
 func (s *Service) writer(ctx context.Context, r *http.Request, org string) (caller credentials.Caller, exists bool, err error) {
-	caller, err = s.cfg.Credentials.Check(ctx, token(r))
+	caller, err = s.cfg.Credentials.Check(ctx, edge.Client(r), token(r))
 	if err == nil {
 		err = credentials.Require(caller, credentials.SkillsWrite)
 	}

@@ -4,14 +4,20 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/companions/githost"
 )
 
 func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
@@ -127,7 +133,33 @@ func TestService_health(t *testing.T) {
 	}
 
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "work")))
+
 	got := w.get("/api/health")
+	for got.status == 200 { // the answer before holds for a second
+		require.NoError(t, t.Context().Err())
+		got = w.get("/api/health")
+	}
+
 	require.Equal(t, 503, got.status)
 	require.Equal(t, false, got.json(t)["storage_ok"])
+}
+
+// Checks by clients without credentials cost one check a second, whatever they ask.
+func TestService_health_isShared(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Int64
+
+	registry := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(registry.Close)
+	w := newWorld(t, func(cfg *githost.Config) { cfg.RegistryURL = registry.URL })
+
+	began := time.Now()
+
+	for range 100 {
+		require.Equal(t, 200, w.get("/readyz").status)
+		require.Equal(t, 200, w.get("/api/health").status)
+	}
+
+	require.LessOrEqual(t, asked.Load(), 1+int64(time.Since(began)/time.Second))
 }

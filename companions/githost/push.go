@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 
 	"everloop/companions/credentials"
+	"everloop/companions/edge"
 	"everloop/companions/githost/hook"
 )
 
@@ -118,7 +120,8 @@ func (p *push) quarantined(dir string) (place, error) {
 	return place{dir: p.repo.dir, quarantine: dir}, nil
 }
 
-// checkRoom refuses a push that adds to a repository beyond its quota.
+// checkRoom refuses a push that adds to a repository beyond its quota, or beyond that of
+// its organisation.
 func (p *push) checkRoom(request hook.Request) error {
 	removes := true
 	for _, u := range request.Updates {
@@ -136,6 +139,29 @@ func (p *push) checkRoom(request hook.Request) error {
 
 	if quota := p.service.cfg.RepositoryBytes; used > quota {
 		return refusef("the repository would have %d bytes, of which %d are allowed: delete branches, or push less", used, quota)
+	}
+
+	if used, err = size(filepath.Dir(p.repo.dir)); err != nil {
+		return err
+	}
+
+	if most := p.service.cfg.OrganizationBytes; used > most {
+		return refusef("the repositories of %s would have %d bytes, of which %d are allowed: delete branches, or push less",
+			p.repo.id.org, used, most)
+	}
+
+	return nil
+}
+
+// room refuses a push while the disk has no room for it.
+func (s *Service) room() error {
+	if s.cfg.Room == nil {
+		return nil
+	}
+
+	if err := s.cfg.Room(); err != nil {
+		s.log.Warn("push refused: the disk is full", "error", err)
+		return edge.Refuse(http.StatusServiceUnavailable, "disk_full", "the disk of the service is full: nothing was changed")
 	}
 
 	return nil

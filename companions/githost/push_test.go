@@ -2,6 +2,7 @@ package githost_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -258,6 +260,41 @@ func TestPush_limitsOfSize(t *testing.T) {
 	}
 
 	(&clone{t, t.TempDir()}).must("clone", "--quiet", "--branch=two", w.remote("acme/tables", ""), ".")
+}
+
+// All repositories of an organisation share its room, and a full disk takes no push.
+func TestPush_roomOfTheOrganisation(t *testing.T) {
+	t.Parallel()
+
+	var full atomic.Bool
+
+	w := newWorld(t, func(cfg *githost.Config) {
+		cfg.OrganizationBytes = 3 << 20
+		cfg.Room = func() error {
+			if full.Load() {
+				return errors.New("12 bytes are free")
+			}
+
+			return nil
+		}
+	})
+
+	data := make([]byte, 2<<20)
+	_, _ = rand.Read(data)
+
+	one, two := w.skill("acme/tables", "ann", "1.0.0"), w.skill("acme/charts", "ann", "1.0.0")
+	one.must("push", "origin", "main")
+	one.commit("Add data", "data", string(data))
+
+	full.Store(true)
+	one.refused("the disk of the service is full", "push", "origin", "HEAD:refs/heads/data")
+	full.Store(false)
+
+	one.must("push", "origin", "HEAD:refs/heads/data")
+
+	_, _ = rand.Read(data)
+	two.commit("Add data", "data", string(data))
+	two.refused("remote: the repositories of acme would have ", "push", "origin", "HEAD:refs/heads/data")
 }
 
 func TestService_names(t *testing.T) {

@@ -10,16 +10,19 @@ package githost
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
@@ -29,14 +32,22 @@ type Config struct {
 	RegistryURL string
 	Credentials *credentials.Checker
 	Hosts       hosts.List
-	Log         *slog.Logger // nil: nothing is logged
+	Proxies     clients.Proxies // whose X-Forwarded-For names the client
+	Log         *slog.Logger    // nil: nothing is logged
 	// Program is a binary that links companions/githost/hook; this process's when empty.
 	Program string
 
 	RepositoryBytes int64 // of one repository on disk; 0: DefaultRepositoryBytes
-	PushBytes       int64 // of one push, as it is sent; 0: DefaultPushBytes
-	Processes       int   // requests that git works on at once; 0: DefaultProcesses
-	Memory          int64 // bytes of address space of one git process; 0: DefaultMemory, negative: no limit
+
+	// OrganizationBytes bounds all repositories of an organisation on disk; 0:
+	// DefaultOrganizationBytes.
+	OrganizationBytes int64
+	// Room fails while there is no room for a push; nil: there is always.
+	Room func() error
+
+	PushBytes int64 // of one push, as it is sent; 0: DefaultPushBytes
+	Processes int   // requests that git works on at once; 0: DefaultProcesses
+	Memory    int64 // bytes of address space of one git process; 0: DefaultMemory, negative: no limit
 }
 
 // Defaults of the limits.
@@ -45,6 +56,8 @@ const (
 	DefaultPushBytes       = 256 << 20
 	DefaultProcesses       = 8
 	DefaultMemory          = 3 << 30
+
+	DefaultOrganizationBytes = 10 << 30
 )
 
 // Bounds of the work under way.
@@ -64,6 +77,11 @@ type Service struct {
 	views    *queue // of pages
 	upkeep   chan repoID
 	pages    http.Handler
+	version  string // of git
+
+	checking sync.Mutex
+	checked  time.Time // when found was
+	found    state
 }
 
 // Open takes the directory. The caller closes the service.
@@ -74,6 +92,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 	if cfg.RepositoryBytes == 0 {
 		cfg.RepositoryBytes = DefaultRepositoryBytes
+	}
+
+	if cfg.OrganizationBytes == 0 {
+		cfg.OrganizationBytes = DefaultOrganizationBytes
 	}
 
 	if cfg.PushBytes == 0 {
@@ -113,6 +135,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 
+	if s.version, err = s.store.git.version(ctx); err != nil {
+		s.store.close()
+		return nil, fmt.Errorf("git hosting: %w", err)
+	}
+
 	s.pages = s.pageRoutes()
 
 	return s, nil
@@ -137,7 +164,9 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 
 	defer func() { stop(); <-ended }()
 
-	return edge.Service{Name: "git hosting", Handler: s.Handler(), Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
+	return edge.Service{
+		Name: "git hosting", Handler: s.Handler(), Hosts: s.cfg.Hosts, Proxies: s.cfg.Proxies, Log: s.log,
+	}.Serve(ctx, listener)
 }
 
 // pagePrefix begins the paths of pages: no organisation has such a name.
@@ -186,9 +215,34 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Service) report(w http.ResponseWriter, r *http.Request, good func(state) bool) error {
-	const within = 5 * time.Second
+	now := s.state(r.Context())
 
-	ctx, cancel := context.WithTimeout(r.Context(), within)
+	status := http.StatusOK
+	if !good(now) {
+		now.Status, status = "unavailable", http.StatusServiceUnavailable
+	}
+
+	edge.WriteJSON(w, status, now)
+
+	return nil
+}
+
+// Bounds of a health check, which needs no credentials.
+const (
+	checkTime = 5 * time.Second
+	checkEach = time.Second // all requests within it get one answer
+)
+
+// state checks the service, at most once in checkEach.
+func (s *Service) state(ctx context.Context) state {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+
+	if time.Since(s.checked) < checkEach {
+		return s.found
+	}
+	// The answer is for others too: it does not end with its client.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 	defer cancel()
 
 	list, listed := s.store.list()
@@ -199,17 +253,11 @@ func (s *Service) report(w http.ResponseWriter, r *http.Request, good func(state
 		err = os.Remove(file.Name())
 	}
 
-	now := state{Status: "ok", Repositories: len(list), StorageOK: listed == nil && err == nil, RegistryOK: s.registry.ping(ctx) == nil}
-	if version, err := s.store.git.version(ctx); err == nil {
-		now.GitVersion = version
+	s.found = state{
+		Status: "ok", Repositories: len(list), StorageOK: listed == nil && err == nil, RegistryOK: s.registry.ping(ctx) == nil,
+		GitVersion: s.version,
 	}
+	s.checked = time.Now()
 
-	status := http.StatusOK
-	if !good(now) {
-		now.Status, status = "unavailable", http.StatusServiceUnavailable
-	}
-
-	edge.WriteJSON(w, status, now)
-
-	return nil
+	return s.found
 }

@@ -20,6 +20,7 @@ import (
 
 	"everloop/companions/edge"
 	"everloop/companions/githost/hook"
+	"everloop/internal/clients"
 )
 
 // The two services of the smart protocol.
@@ -163,6 +164,10 @@ func (s *Service) advertised(r *http.Request, id repoID, service string) (at pla
 	}
 
 	caller, _, err := s.writer(r.Context(), r, id.org)
+	if err == nil {
+		err = s.room()
+	}
+
 	if err != nil {
 		return at, "", err
 	}
@@ -177,12 +182,7 @@ func (s *Service) advertised(r *http.Request, id repoID, service string) (at pla
 
 // address is the key of a client without credentials.
 func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return "address"
-	}
-
-	return "address " + host
+	return "address " + clients.Network(edge.Client(r)).String()
 }
 
 // protocol returns the version of the protocol that a client asks for.
@@ -266,6 +266,10 @@ func (s *Service) fetch(w http.ResponseWriter, r *http.Request, id repoID) error
 // receive takes a push.
 func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) error {
 	caller, exists, err := s.writer(r.Context(), r, id.org)
+	if err == nil {
+		err = s.room()
+	}
+
 	if err != nil {
 		return err
 	}

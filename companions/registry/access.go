@@ -13,7 +13,7 @@ import (
 
 // writer returns the caller of a request that changes something.
 func (s *Service) writer(r *http.Request) (credentials.Caller, error) {
-	caller, err := s.cfg.Credentials.Check(r.Context(), credentials.Bearer(r))
+	caller, err := s.cfg.Credentials.Check(r.Context(), edge.Client(r), credentials.Bearer(r))
 	if err != nil {
 		return caller, err
 	}
@@ -77,16 +77,17 @@ func claim(ctx context.Context, tx pgx.Tx, org string, caller credentials.Caller
 	}
 
 	var count int
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM registry.members WHERE user_id = $1`, caller.ID).Scan(&count); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM registry.organizations WHERE created_by = $1`, caller.ID).Scan(&count); err != nil {
 		return err
 	}
 
 	if count >= maxOrganizations && !caller.Administers() {
 		return edge.Refuse(http.StatusConflict, "too_many_organizations",
-			"a user may be a member of at most %d organisations", maxOrganizations)
+			"a user makes at most %d organisations", maxOrganizations)
 	}
 
-	made, err := tx.Exec(ctx, `INSERT INTO registry.organizations (name, display_name) VALUES ($1, $1) ON CONFLICT DO NOTHING`, org)
+	made, err := tx.Exec(ctx, `
+		INSERT INTO registry.organizations (name, display_name, created_by) VALUES ($1, $1, $2) ON CONFLICT DO NOTHING`, org, caller.ID)
 	if err != nil {
 		return err
 	}

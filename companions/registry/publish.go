@@ -24,6 +24,7 @@ type publication struct {
 	files   []file
 	form    form
 	caller  credentials.Caller
+	most    int64 // bytes of all packages of the organisation
 }
 
 // uploaded is what an upload returns.
@@ -131,6 +132,10 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 		return stored, false, edge.Refuse(http.StatusConflict, "too_many_skills", "an organisation has at most %d skills", maxSkills)
 	}
 
+	if err := p.fits(ctx, tx); err != nil {
+		return stored, false, err
+	}
+
 	announced, err := tx.Exec(ctx, `DELETE FROM registry.uploads WHERE package_key = $1 AND NOT expired`, key)
 	if err != nil {
 		return stored, false, err
@@ -141,6 +146,26 @@ func (p publication) insert(ctx context.Context, tx pgx.Tx, key string) (stored 
 	}
 
 	return p.row(ctx, tx, key)
+}
+
+// fits refuses a package for which its organisation has no room. The row of the
+// organisation is the lock, so that uploads of several skills share the room.
+func (p publication) fits(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, `SELECT FROM registry.organizations WHERE name = $1 FOR NO KEY UPDATE`, p.id.org); err != nil {
+		return err
+	}
+
+	var used int64
+	if err := tx.QueryRow(ctx, `SELECT coalesce(sum(size), 0)::bigint FROM registry.versions WHERE org = $1`, p.id.org).Scan(&used); err != nil {
+		return err
+	}
+
+	if used+p.form.size > p.most && !p.caller.Administers() {
+		return edge.Refuse(http.StatusConflict, "organization_full",
+			"the packages of an organisation have at most %d bytes, and those of %s have %d", p.most, p.id.org, used)
+	}
+
+	return nil
 }
 
 func (p publication) row(ctx context.Context, tx pgx.Tx, key string) (stored uploaded, added bool, err error) {

@@ -22,6 +22,7 @@ import (
 
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
@@ -31,11 +32,20 @@ type Config struct {
 	Packages    Bucket
 	Credentials *credentials.Checker
 	Hosts       hosts.List
-	Log         *slog.Logger // nil: nothing is logged
+	Proxies     clients.Proxies // whose X-Forwarded-For names the client
+	Log         *slog.Logger    // nil: nothing is logged
 	// UploadAge is the age from which an upload that did not complete is removed; 0:
 	// DefaultUploadAge. It must be longer than an upload may take.
 	UploadAge time.Duration
+	// OrganizationBytes bounds the packages of an organisation; 0:
+	// DefaultOrganizationBytes. Administrators may go on.
+	OrganizationBytes int64
+	// Room fails while there is no room for a package; nil: there is always.
+	Room func() error
 }
+
+// DefaultOrganizationBytes is some hundred of the largest packages.
+const DefaultOrganizationBytes = 10 << 30
 
 // DefaultUploadAge leaves any upload the time that it may take.
 const DefaultUploadAge = 15 * time.Minute
@@ -44,6 +54,7 @@ const DefaultUploadAge = 15 * time.Minute
 const (
 	databaseConns = 8
 	uploadsAtOnce = 4
+	ownUploads    = 2               // of one caller
 	uploadTime    = 5 * time.Minute // of one upload, with the slowest client
 	downloadTime  = 10 * time.Minute
 	requestTime   = 30 * time.Second // of any other request
@@ -56,20 +67,24 @@ type Service struct {
 	log      *slog.Logger
 	db       *pgxpool.Pool
 	packages *packages
-	uploads  chan struct{}
+	uploads  entrance
 	mux      *http.ServeMux
 }
 
 // Open connects to the engines and brings the records to the newest schema. The caller
 // closes the service.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, log: cfg.Log, uploads: make(chan struct{}, uploadsAtOnce), mux: http.NewServeMux()}
+	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 
 	if s.cfg.UploadAge == 0 {
 		s.cfg.UploadAge = DefaultUploadAge
+	}
+
+	if s.cfg.OrganizationBytes == 0 {
+		s.cfg.OrganizationBytes = DefaultOrganizationBytes
 	}
 
 	if err := records.Migrate(ctx, cfg.DatabaseURL); err != nil {
@@ -121,7 +136,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 
 	defer func() { stop(); <-cleaned }()
 
-	return edge.Service{Name: "registry", Handler: s.mux, Hosts: s.cfg.Hosts, Log: s.log}.Serve(ctx, listener)
+	return edge.Service{Name: "registry", Handler: s.mux, Hosts: s.cfg.Hosts, Proxies: s.cfg.Proxies, Log: s.log}.Serve(ctx, listener)
 }
 
 // routes binds the operations. Those that write check the credentials themselves.

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +44,8 @@ var callers = map[string]string{
 	"Bearer reader": `{"id":"ann","username":"ann","scopes":["skills"]}`,
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld starts a service with some of its configuration changed.
+func newWorld(t *testing.T, changes ...func(cfg *registry.Config)) *world {
 	t.Helper()
 
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,12 +59,17 @@ func newWorld(t *testing.T) *world {
 	}))
 	t.Cleanup(agent.Close)
 	w := &world{t: t, database: testkit.Postgres(t), bucket: testkit.Objects(t)}
-	service, err := registry.Open(t.Context(), registry.Config{
+	cfg := registry.Config{
 		DatabaseURL: w.database, Credentials: credentials.New(agent.URL, machineKey), UploadAge: 1,
 		Packages: registry.Bucket{
 			Endpoint: w.bucket.Endpoint, Name: w.bucket.Name, AccessKey: w.bucket.AccessKey, SecretKey: w.bucket.SecretKey,
 		},
-	})
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+
+	service, err := registry.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(service.Close)
 	server := httptest.NewServer(service.Handler())
@@ -243,6 +251,34 @@ func TestService_checksCredentialsAndMembership(t *testing.T) {
 	w.refused(w.put("/registry/scenarios/first", "ann", `{}`), 403, "administrator_required")
 }
 
+// The packages of an organisation share its room, and a full disk takes none.
+func TestService_roomOfTheOrganisation(t *testing.T) {
+	t.Parallel()
+
+	var full atomic.Bool
+
+	one, two := pack(t, "SKILL.md", document("tables", "1.0.0", "one")), pack(t, "SKILL.md", document("charts", "1.0.0", "one"))
+	w := newWorld(t, func(cfg *registry.Config) {
+		cfg.OrganizationBytes = int64(len(one)+len(two)) - 1
+		cfg.Room = func() error {
+			if full.Load() {
+				return errors.New("12 bytes are free")
+			}
+
+			return nil
+		}
+	})
+
+	full.Store(true)
+	w.refused(w.upload("acme/tables", "1.0.0", "ann", one), 503, "disk_full")
+	full.Store(false)
+
+	require.Equal(t, 201, w.upload("acme/tables", "1.0.0", "ann", one).status)
+	w.refused(w.upload("acme/charts", "1.0.0", "ann", two), 409, "organization_full")
+	require.Equal(t, 201, w.upload("other/charts", "1.0.0", "ann", two).status)
+	require.Equal(t, 201, w.upload("acme/charts", "1.0.0", machineKey, two).status, "administrators may go on")
+}
+
 func TestService_refusesHostileArchives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -336,11 +372,13 @@ func TestService_sameVersionAtOnceIsStoredOnce(t *testing.T) {
 
 	var all sync.WaitGroup
 
-	statuses := make([]int, 4) // as many as may upload at once
+	statuses := make([]int, 4) // as many as may upload at once, two of a caller
 	for i := range statuses {
 		archive := pack(t, "SKILL.md", document("tables", "1.0.0", fmt.Sprint(i%2)))
 
-		all.Go(func() { statuses[i] = w.upload("acme/tables", "1.0.0", "ann", archive).status })
+		all.Go(func() {
+			statuses[i] = w.upload("acme/tables", "1.0.0", []string{"ann", machineKey}[i/2], archive).status
+		})
 	}
 
 	all.Wait()
@@ -354,6 +392,73 @@ func TestService_sameVersionAtOnceIsStoredOnce(t *testing.T) {
 	require.Equal(t, 1, counts[200], statuses)
 	require.Equal(t, 2, counts[409], statuses)
 	require.Len(t, w.objects(), 1)
+}
+
+// One caller whose uploads do not end leaves places to others.
+func TestService_upload_placesOfOneCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	archive := pack(t, "SKILL.md", document("tables", "1.0.0", "one"))
+	require.Equal(t, 201, w.upload("acme/tables", "1.0.0", "ann", archive).status)
+
+	var (
+		body bytes.Buffer
+		all  sync.WaitGroup
+		held []*io.PipeWriter
+	)
+
+	defer func() {
+		for _, out := range held {
+			out.Close()
+		}
+
+		all.Wait()
+	}()
+
+	form := multipart.NewWriter(&body)
+	_, err := form.CreateFormFile("file", "skill.zip")
+	require.NoError(t, err)
+
+	for range 2 {
+		in, out := io.Pipe()
+		held = append(held, out)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/skills/acme/tables/versions/2.0.0", in)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer ann")
+		request.Header.Set("Content-Type", form.FormDataContentType())
+		all.Go(func() {
+			if answer, err := http.DefaultClient.Do(request); err == nil {
+				answer.Body.Close()
+			}
+		})
+
+		// What is taken from the pipe was sent. The service reads a form whose file is longer
+		// than what it buffers only after the upload has its place.
+		_, err = out.Write(body.Bytes())
+		require.NoError(t, err)
+		_, err = out.Write(make([]byte, 16<<20))
+		require.NoError(t, err)
+	}
+
+	w.refused(w.upload("acme/tables", "1.0.0", "ann", archive), 429, "rate_limited")
+	require.Equal(t, 201, w.upload("other/tables", "1.0.0", "bob", archive).status)
+}
+
+// What others make a user a member of does not count as made by the user.
+func TestService_organizationsOfAUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+
+	for i := range 20 {
+		org := fmt.Sprintf("/registry/organizations/anns-%d", i)
+		require.Equal(t, 200, w.put(org, "ann", `{"display_name":"x"}`).status)
+		require.Equal(t, 204, w.put(org+"/members/bob", "ann", "").status)
+	}
+
+	w.refused(w.put("/registry/organizations/anns-20", "ann", `{"display_name":"x"}`), 409, "too_many_organizations")
+	require.Equal(t, 204, w.send(http.MethodDelete, "/registry/organizations/anns-0/members/ann", "ann", "", nil).status)
+	w.refused(w.put("/registry/organizations/anns-20", "ann", `{"display_name":"x"}`), 409, "too_many_organizations")
+	require.Equal(t, 200, w.put("/registry/organizations/bobs", "bob", `{"display_name":"x"}`).status)
 }
 
 func TestService_Clean_removesCutOffUploads(t *testing.T) {

@@ -60,12 +60,18 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	select {
-	case s.uploads <- struct{}{}:
-		defer func() { <-s.uploads }()
-	default:
+	if s.cfg.Room != nil {
+		if err := s.cfg.Room(); err != nil {
+			s.log.Warn("upload refused: the disk is full", "error", err)
+			return edge.Refuse(http.StatusServiceUnavailable, "disk_full", "the disk of the service is full: nothing was stored")
+		}
+	}
+
+	leave, ok := s.uploads.enter(caller.ID)
+	if !ok {
 		return edge.Refuse(http.StatusTooManyRequests, "rate_limited", "too many uploads at once: try again")
 	}
+	defer leave()
 
 	in, err := readForm(w, r)
 	if err != nil {
@@ -78,7 +84,10 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	stored, added, err := s.publish(r.Context(), publication{id: id, version: version, pack: pack, files: files, form: in, caller: caller})
+	stored, added, err := s.publish(r.Context(), publication{
+		id: id, version: version, pack: pack, files: files, form: in, caller: caller,
+		most: s.cfg.OrganizationBytes,
+	})
 	if err != nil {
 		return err
 	}

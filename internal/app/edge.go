@@ -15,6 +15,17 @@ type edgeSettings struct {
 	KeyGuesses     int      `name:"key-guesses-per-minute" default:"300" env:"KEY_GUESSES_PER_MINUTE" help:"Different wrong credentials that one client address may send in a minute; 0: no limit."`
 }
 
+// proxySettings name the proxies in front of a companion that is served alone.
+type proxySettings struct {
+	TrustedProxies []string `env:"TRUSTED_PROXIES" help:"Addresses and networks of reverse proxies whose X-Forwarded-For names the client."`
+}
+
+func (s proxySettings) check() error { return edgeSettings{TrustedProxies: s.TrustedProxies}.check() }
+
+func (s proxySettings) proxies() clients.Proxies {
+	return edgeSettings{TrustedProxies: s.TrustedProxies}.proxies()
+}
+
 // leastBodyBudget holds one request of the largest size with what is read ahead.
 const leastBodyBudget = 32 << 20
 

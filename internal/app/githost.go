@@ -40,21 +40,14 @@ func (s gitSettings) checkGit() error {
 	return errors.Join(faults...)
 }
 
-// openGit takes the directory of the repositories, below the data directory.
-func (s gitSettings) openGit(ctx context.Context, dataDir, registryURL, agent, key string, allowed hosts.List) (*githost.Service, error) {
-	service, err := githost.Open(ctx, githost.Config{
-		Dir: filepath.Join(
-			dataDir,
-			"git",
-		),
-		RegistryURL:     registryURL,
-		Credentials:     credentials.New(agent, key),
-		Hosts:           allowed,
-		Log:             slog.Default(),
-		RepositoryBytes: s.RepositoryBytes,
-		PushBytes:       s.PushBytes,
-		Processes:       s.GitProcesses,
-	})
+// openGit takes the directory of the repositories, below the data directory; front says
+// what clients and the disk allow.
+func (s gitSettings) openGit(ctx context.Context, dataDir, registryURL, agent, key string, front githost.Config) (*githost.Service, error) {
+	front.Dir, front.RegistryURL = filepath.Join(dataDir, "git"), registryURL
+	front.Credentials, front.Log = credentials.New(agent, key), slog.Default()
+	front.RepositoryBytes, front.PushBytes, front.Processes = s.RepositoryBytes, s.PushBytes, s.GitProcesses
+
+	service, err := githost.Open(ctx, front)
 	if err != nil {
 		return nil, fmt.Errorf("open git hosting: %w", err)
 	}
@@ -78,7 +71,7 @@ func gitCompanion() companion {
 				c.RegistryURL,
 				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
 				c.RegistryKey,
-				c.allowed(),
+				githost.Config{Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(filepath.Join(c.DataDir, "git"))},
 			)
 			if errors.Is(err, githost.ErrNoGit) {
 				slog.Warn("git hosting is not available: the program git is not installed")
@@ -117,13 +110,15 @@ type Git struct {
 	AgentURL    string `env:"AGENT_URL" help:"The agent, which is asked whether credentials are valid."`
 	RegistryKey string `env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, accepted here too; none when unset."`
 
-	gitSettings  `embed:""`
-	hostSettings `embed:""`
+	gitSettings     `embed:""`
+	hostSettings    `embed:""`
+	proxySettings   `embed:""`
+	reserveSettings `embed:""`
 }
 
 // Run implements the command.
 func (c *Git) Run(ctx context.Context) error {
-	faults := []error{address("GIT_ADDR", c.Addr), c.checkGit(), c.hostSettings.check()}
+	faults := []error{address("GIT_ADDR", c.Addr), c.checkGit(), c.hostSettings.check(), c.proxySettings.check(), c.reserveSettings.check()}
 	if err := credentials.CheckKey(c.RegistryKey); err != nil {
 		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
 	}
@@ -143,7 +138,9 @@ func (c *Git) Run(ctx context.Context) error {
 	}
 	defer front.Close()
 
-	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, c.allowed())
+	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, githost.Config{
+		Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(filepath.Join(c.DataDir, "git")),
+	})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"everloop/companions/credentials"
 	"everloop/companions/registry"
-	"everloop/internal/hosts"
 	"everloop/internal/lifecycle"
 )
 
@@ -42,18 +41,19 @@ func (s *registrySettings) checkRegistry() error {
 	return errors.Join(faults...)
 }
 
-// openRegistry makes the registry on the engines, which are started.
+// openRegistry makes the registry on the engines, which are started; front says what
+// clients and the disk allow.
 func (s *registrySettings) openRegistry(
-	ctx context.Context, database string, objects objectsSettings, agent string, allowed hosts.List,
+	ctx context.Context, database string, objects objectsSettings, agent string, front registry.Config,
 ) (*registry.Service, error) {
-	return registry.Open(ctx, registry.Config{
-		DatabaseURL: cmp.Or(s.RegistryDatabaseURL, database),
-		Packages: registry.Bucket{
-			Endpoint: objects.S3Endpoint, Name: objects.S3Bucket, AccessKey: objects.S3AccessKey, SecretKey: objects.S3SecretKey,
-			UseTLS: objects.S3UseTLS, Transport: objects.s3Transport,
-		},
-		Credentials: credentials.New(agent, s.RegistryKey), Hosts: allowed, Log: slog.Default(),
-	})
+	front.DatabaseURL, front.Log = cmp.Or(s.RegistryDatabaseURL, database), slog.Default()
+	front.Credentials = credentials.New(agent, s.RegistryKey)
+	front.Packages = registry.Bucket{
+		Endpoint: objects.S3Endpoint, Name: objects.S3Bucket, AccessKey: objects.S3AccessKey, SecretKey: objects.S3SecretKey,
+		UseTLS: objects.S3UseTLS, Transport: objects.s3Transport,
+	}
+
+	return registry.Open(ctx, front)
 }
 
 func registryService(service *registry.Service, front net.Listener) lifecycle.Service {
@@ -71,7 +71,7 @@ func registryCompanion() companion {
 				c.DatabaseURL,
 				c.objectsSettings,
 				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
-				c.allowed(),
+				registry.Config{Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(c.DataDir)},
 			)
 			if err != nil {
 				return nil, err
@@ -110,11 +110,12 @@ type Registry struct {
 	registrySettings `embed:""`
 	objectsSettings  `embed:""`
 	hostSettings     `embed:""`
+	proxySettings    `embed:""`
 }
 
 // Run implements the command.
 func (c *Registry) Run(ctx context.Context) error {
-	faults := []error{address("REGISTRY_ADDR", c.Addr), c.checkRegistry(), c.hostSettings.check()}
+	faults := []error{address("REGISTRY_ADDR", c.Addr), c.checkRegistry(), c.hostSettings.check(), c.proxySettings.check()}
 	all := settings{engineSettings: engineSettings{objectsSettings: c.objectsSettings}}
 
 	faults = append(faults, objectsEngine().options(&all))
@@ -136,7 +137,9 @@ func (c *Registry) Run(ctx context.Context) error {
 	opening, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 
-	service, err := c.openRegistry(opening, c.DatabaseURL, all.objectsSettings, c.AgentURL, c.allowed())
+	service, err := c.openRegistry(opening, c.DatabaseURL, all.objectsSettings, c.AgentURL, registry.Config{
+		Hosts: c.allowed(), Proxies: c.proxies(),
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,33 @@
+package edge
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+)
+
+// clientKey and connKey are the keys of a request's context.
+type (
+	clientKey struct{}
+	connKey   struct{}
+)
+
+// Client is the address of the client of a request, behind trusted proxies too.
+func Client(r *http.Request) netip.Addr {
+	if client, ok := r.Context().Value(clientKey{}).(netip.Addr); ok {
+		return client
+	}
+
+	return peer(r)
+}
+
+// peer is the address of the other end; the zero one is a client too.
+func peer(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr().Unmap()
+}
+
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}

@@ -1,0 +1,98 @@
+package clients
+
+import (
+	"crypto/sha256"
+	"maps"
+	"math"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// mostRemembered bounds what is remembered of clients, in entries of each kind.
+const mostRemembered = 10_000
+
+// Guesses counts the different wrong credentials of each client. One that has used up its
+// allowance is refused without a look at what it sends; what was accepted from there
+// before is not. It is safe for concurrent use.
+type Guesses struct {
+	most int
+	now  func() time.Time
+
+	mu     sync.Mutex
+	left   map[netip.Prefix]*rate.Limiter
+	judged map[guess]bool // whether what a client sent held, the last time
+}
+
+// guess is what a client has sent.
+type guess struct {
+	client      netip.Prefix
+	credentials [sha256.Size]byte
+}
+
+// NewGuesses makes an allowance of guesses a minute for each client.
+func NewGuesses(perMinute int) *Guesses {
+	return &Guesses{most: perMinute, now: time.Now, left: map[netip.Prefix]*rate.Limiter{}, judged: map[guess]bool{}}
+}
+
+// Wait is how many seconds a client has to wait before it may send new credentials, and 0
+// when these may be judged now.
+func (g *Guesses) Wait(client netip.Addr, credentials [sha256.Size]byte) int {
+	of := guess{Network(client), credentials}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	left := g.left[of.client]
+	if _, known := g.judged[of]; known || left == nil {
+		return 0
+	}
+
+	tokens := left.TokensAt(g.now())
+	if tokens >= 1 {
+		return 0
+	}
+
+	return max(1, int(math.Ceil((1-tokens)*60/float64(g.most))))
+}
+
+// Note remembers whether credentials held. What was refused once and is sent again is no
+// new guess.
+func (g *Guesses) Note(client netip.Addr, credentials [sha256.Size]byte, held bool) {
+	of := guess{Network(client), credentials}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if before, known := g.judged[of]; !held && (!known || before) {
+		g.spend(of.client)
+	}
+
+	if len(g.judged) >= mostRemembered {
+		clear(g.judged)
+	}
+
+	g.judged[of] = held
+}
+
+func (g *Guesses) spend(client netip.Prefix) {
+	now := g.now()
+
+	left := g.left[client]
+	if left == nil {
+		if len(g.left) >= mostRemembered { // those that are whole again go, or else all
+			maps.DeleteFunc(g.left, func(_ netip.Prefix, l *rate.Limiter) bool { return l.TokensAt(now) >= float64(g.most) })
+
+			if len(g.left) >= mostRemembered {
+				clear(g.left)
+			}
+		}
+
+		left = rate.NewLimiter(rate.Limit(g.most)/60, g.most)
+		g.left[client] = left
+	}
+
+	left.AllowN(now, 1)
+}
