@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/internal/clients"
 )
 
 // caller is who makes a request: a person of this service, or the holder of an API key
@@ -56,7 +58,7 @@ const (
 func (s *Service) identify(r *http.Request) (caller, error) {
 	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "bearer") {
-		return s.byBearer(r.Context(), strings.TrimSpace(bearer))
+		return s.byBearer(r.Context(), s.client(r), strings.TrimSpace(bearer))
 	}
 
 	cookie, err := r.Cookie(sessionCookie)
@@ -71,7 +73,7 @@ func (s *Service) identify(r *http.Request) (caller, error) {
 	return s.bySession(r.Context(), `s.cookie_hash = $1`, secretHash(cookie.Value))
 }
 
-func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
+func (s *Service) byBearer(ctx context.Context, client netip.Addr, bearer string) (caller, error) {
 	switch {
 	case bearer == "" || len(bearer) > maxCredential:
 		return caller{}, unauthorized()
@@ -85,7 +87,7 @@ func (s *Service) byBearer(ctx context.Context, bearer string) (caller, error) {
 
 		return s.bySession(ctx, `s.id = $1`, said.SessionID)
 	default:
-		return s.agent.caller(ctx, s, bearer)
+		return s.agent.caller(ctx, s, client, bearer)
 	}
 }
 
@@ -170,6 +172,9 @@ func (s *Service) client(r *http.Request) netip.Addr {
 type agentKeys struct {
 	url    string
 	client *http.Client
+	// guesses of wrong keys are counted before the agent is asked, which sees one address
+	// for all clients.
+	guesses *clients.Guesses
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]knownKey
@@ -182,13 +187,14 @@ type knownKey struct {
 
 const (
 	agentTimeout = 5 * time.Second
+	keyGuesses   = 30              // different wrong keys of one client in a minute
 	keyFor       = 5 * time.Second // how long an answer of the agent is used
 	mostKeys     = 1000
 )
 
 func newAgentKeys(url string) *agentKeys {
 	return &agentKeys{
-		url: strings.TrimRight(url, "/"), known: map[[sha256.Size]byte]knownKey{},
+		url: strings.TrimRight(url, "/"), known: map[[sha256.Size]byte]knownKey{}, guesses: clients.NewGuesses(keyGuesses),
 		client: &http.Client{
 			Timeout: agentTimeout, Transport: &http.Transport{MaxConnsPerHost: 8},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -196,7 +202,7 @@ func newAgentKeys(url string) *agentKeys {
 	}
 }
 
-func (a *agentKeys) caller(ctx context.Context, s *Service, key string) (caller, error) {
+func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key string) (caller, error) {
 	if a.url == "" {
 		return caller{}, unauthorized()
 	}
@@ -211,7 +217,18 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, key string) (caller,
 		return kept.caller, nil
 	}
 
-	c, err := a.ask(ctx, s, key)
+	if wait := a.guesses.Wait(from, hash); wait > 0 {
+		refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong keys came from this address, retry later")
+		refused.RetryAfter = wait
+
+		return caller{}, refused
+	}
+
+	c, err := a.ask(ctx, s, from, key)
+	if f, ok := errors.AsType[*Fault](err); err == nil || ok && f.Status == http.StatusUnauthorized {
+		a.guesses.Note(from, hash, err == nil)
+	}
+
 	if err != nil {
 		return caller{}, err
 	}
@@ -228,13 +245,17 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, key string) (caller,
 	return c, nil
 }
 
-func (a *agentKeys) ask(ctx context.Context, s *Service, key string) (caller, error) {
+func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key string) (caller, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/api/auth/me", nil)
 	if err != nil {
 		return caller{}, err
 	}
 
 	r.Header.Set("Authorization", "Bearer "+key)
+
+	if from.IsValid() { // an agent that trusts this service counts by it
+		r.Header.Set("X-Forwarded-For", from.String())
+	}
 
 	response, err := a.client.Do(r)
 	if err != nil {

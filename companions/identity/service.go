@@ -64,7 +64,7 @@ type Service struct {
 	agent  *agentKeys
 	mux    *http.ServeMux
 	oidc   http.Handler // the OpenID provider
-	secure bool         // cookies are for HTTPS only
+	secure bool         // the issuer is reached by HTTPS
 
 	// MadeFirst says that this start made the first administrator.
 	MadeFirst bool

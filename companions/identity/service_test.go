@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"everloop/companions/identity"
 	"everloop/infra/secrets"
+	"everloop/internal/clients"
 	"everloop/internal/testkit"
 )
 
@@ -219,4 +222,82 @@ func TestService_deleteUser_lastAdministratorStays(t *testing.T) {
 	r := send(t, http.MethodDelete, server.URL+"/api/v1/users/"+id, nil, bearer(in))
 	require.Equal(t, http.StatusConflict, r.status)
 	require.Equal(t, "last_administrator", r.body["code"])
+}
+
+// Cookies are for HTTPS where the browser came by it: by the issuer's URL, or by what a
+// trusted proxy says, and no other client.
+func TestService_cookies_secure(t *testing.T) {
+	t.Parallel()
+
+	proxies, err := clients.ParseProxies([]string{"127.0.0.1"})
+	require.NoError(t, err)
+
+	database := testkit.Postgres(t)
+	for name, c := range map[string]struct {
+		issuer, proto string
+		proxies       clients.Proxies
+		secure        bool
+	}{
+		"plain":                    {"http://id.example", "", proxies, false},
+		"issuer":                   {"https://id.example", "", nil, true},
+		"trusted proxy":            {"http://id.example", "https", proxies, true},
+		"trusted proxy, plain":     {"http://id.example", "http", proxies, false},
+		"what another client says": {"http://id.example", "https", nil, false},
+	} {
+		server := open(t, database, func(cfg *identity.Config) { cfg.Issuer, cfg.Proxies = c.issuer, c.proxies })
+		in := send(t, http.MethodPost, server.URL+"/api/v1/auth/login", map[string]string{"username": "admin", "password": password},
+			map[string]string{"X-Forwarded-Proto": c.proto})
+		require.Equal(t, http.StatusOK, in.status, in.body)
+
+		out := send(t, http.MethodPost, server.URL+"/api/v1/auth/logout", nil, map[string]string{
+			"Authorization": bearer(in)["Authorization"], "X-Forwarded-Proto": c.proto,
+		})
+		require.Equal(t, http.StatusNoContent, out.status, out.body)
+
+		cookies := append(in.header.Values("Set-Cookie"), out.header.Values("Set-Cookie")...)
+		require.Len(t, cookies, 4, name)
+
+		for _, cookie := range cookies {
+			require.Equal(t, c.secure, strings.Contains(cookie, "; Secure"), "%s: %s", name, cookie)
+		}
+	}
+}
+
+// Wrong keys of one client are not passed on to the agent, which counts all of them as
+// this service's.
+func TestService_keys_guesses(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Int64
+
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+
+		if r.Header.Get("Authorization") != "Bearer right" || r.Header.Get("X-Forwarded-For") != "198.51.100.2" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+
+		_, _ = w.Write([]byte(`{"id":"ann","administrator":true}`))
+	}))
+	t.Cleanup(agent.Close)
+	proxies, err := clients.ParseProxies([]string{"127.0.0.1"})
+	require.NoError(t, err)
+	server := open(t, testkit.Postgres(t), func(cfg *identity.Config) { cfg.AgentURL, cfg.Proxies = agent.URL, proxies })
+
+	list := func(client, key string) reply {
+		return send(t, http.MethodGet, server.URL+"/api/v1/users", nil, map[string]string{
+			"Authorization": "Bearer " + key, "X-Forwarded-For": client,
+		})
+	}
+	for i := range 40 {
+		list("198.51.100.1", "wrong-"+strconv.Itoa(i))
+	}
+
+	require.EqualValues(t, 30, asked.Load())
+	refused := list("198.51.100.1", "another")
+	require.Equal(t, http.StatusTooManyRequests, refused.status, refused.body)
+	require.Equal(t, "too_many_guesses", refused.body["code"])
+	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, list("198.51.100.2", "right").status)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -120,7 +121,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
 		return err
 	}
 
-	s.setCookie(w, sessionCookie, "/", cookie, expires)
+	s.setCookie(w, r, sessionCookie, "/", cookie, expires)
 
 	return s.answerToken(w, r, u, id, refresh, expires)
 }
@@ -131,7 +132,7 @@ func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, se
 		return err
 	}
 
-	s.setCookie(w, refreshCookie, refreshPath, refresh, expires)
+	s.setCookie(w, r, refreshCookie, refreshPath, refresh, expires)
 	answer(w, http.StatusOK, tokenAnswer{token, "Bearer", int(life.Seconds())})
 
 	return nil
@@ -192,7 +193,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	if reused {
-		s.clearCookies(w)
+		s.clearCookies(w, r)
 		return fault(http.StatusUnauthorized, "refresh_reused", "this refresh token was used before: the session has ended, sign in again")
 	}
 
@@ -256,7 +257,7 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	s.clearCookies(w)
+	s.clearCookies(w, r)
 	w.WriteHeader(http.StatusNoContent)
 
 	return nil
@@ -325,15 +326,27 @@ func sane(ids []string) []string {
 	return out
 }
 
-func (s *Service) setCookie(w http.ResponseWriter, name, path, value string, expires time.Time) {
+func (s *Service) setCookie(w http.ResponseWriter, r *http.Request, name, path, value string, expires time.Time) {
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: path, Expires: expires, MaxAge: max(1, int(time.Until(expires).Seconds())),
-		HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode,
+		HttpOnly: true, Secure: s.overTLS(r), SameSite: http.SameSiteLaxMode,
 	})
 }
 
-func (s *Service) clearCookies(w http.ResponseWriter) {
-	for _, cookie := range s.emptyCookies() {
+// overTLS reports whether the browser of a request reached the service by HTTPS: always
+// where the issuer says so, otherwise where the request or a trusted proxy does.
+func (s *Service) overTLS(r *http.Request) bool {
+	if s.secure || r.TLS != nil {
+		return true
+	}
+
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+
+	return err == nil && s.cfg.Proxies.Trusts(peer.Addr()) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+func (s *Service) clearCookies(w http.ResponseWriter, r *http.Request) {
+	for _, cookie := range s.emptyCookies(s.overTLS(r)) {
 		http.SetCookie(w, cookie)
 	}
 }

@@ -99,7 +99,7 @@ func (p *provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSession
 	}
 
 	out := op.NewRedirect(to)
-	for _, cookie := range p.emptyCookies() {
+	for _, cookie := range p.emptyCookies(p.secure) {
 		out.Header.Add("Set-Cookie", cookie.String())
 	}
 
@@ -149,12 +149,13 @@ func (p *provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClai
 	})
 }
 
-// emptyCookies are cookies that remove those of a session.
-func (s *Service) emptyCookies() []*http.Cookie {
+// emptyCookies are cookies that remove those of a session. Over HTTPS they do, secure or
+// not; over HTTP a browser takes those alone that are not.
+func (s *Service) emptyCookies(secure bool) []*http.Cookie {
 	var out []*http.Cookie
 	for name, path := range map[string]string{sessionCookie: "/", refreshCookie: refreshPath} {
 		out = append(out, &http.Cookie{
-			Name: name, Path: path, MaxAge: -1, HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteLaxMode,
+			Name: name, Path: path, MaxAge: -1, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
 		})
 	}
 
