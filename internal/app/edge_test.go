@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"everloop/auth"
 	"everloop/domain"
@@ -63,4 +65,35 @@ func TestSettings_check_refuses_short_bootstrap_keys(t *testing.T) {
 	err := s.check()
 	require.ErrorContains(t, err, "BOOTSTRAP_API_KEY: must have 16 to 512 characters")
 	require.NotContains(t, err.Error(), s.BootstrapKey)
+}
+
+// What is behind the desktop, or another proxy, can be given its address with Compose too.
+func TestCompose_trustedProxies(t *testing.T) {
+	t.Parallel()
+
+	text, err := os.ReadFile("../../docker-compose.yml")
+	require.NoError(t, err)
+
+	var stack struct {
+		Services map[string]struct{ Environment map[string]string }
+	}
+	require.NoError(t, yaml.Unmarshal(text, &stack))
+
+	for _, name := range []string{"api", "identity", "registry", "git"} {
+		require.Equal(t, "${TRUSTED_PROXIES:-}", stack.Services[name].Environment["TRUSTED_PROXIES"], name)
+	}
+}
+
+// A key of the operator that can be guessed is refused at the start.
+func TestGateway_Run_refusesShortKeys(t *testing.T) {
+	t.Parallel()
+
+	err := (&Gateway{Addr: "127.0.0.1:0", DataDir: t.TempDir(), Key: "k"}).Run(t.Context())
+	require.ErrorContains(t, err, "LLM_GATEWAY_KEY must have 16")
+
+	var up Up
+
+	up.GatewayKey = "k"
+	_, err = up.useGateway(nil)
+	require.ErrorContains(t, err, "LLM_GATEWAY_KEY must have 16")
 }
