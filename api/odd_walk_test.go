@@ -112,11 +112,8 @@ func TestOddBodies(t *testing.T) {
 			schema := body.Content["application/json"].Schema
 			send := func(body string, changes ...with) reply { return w.do(c.method, c.url, who, body, changes...) }
 
-			empty := send("", header("Content-Type", "application/json"))
 			if body.Required {
-				empty.code(400, "malformed_request")
-			} else {
-				require.Equal(t, c.status, empty.status, empty.text)
+				send("", header("Content-Type", "application/json")).code(400, "malformed_request")
 			}
 
 			for _, other := range []string{`[]`, `"x"`, `5`, `true`, `[{}]`} {
@@ -159,6 +156,64 @@ func TestOddBodies(t *testing.T) {
 
 			w.namesCount(c, who, right)
 		})
+	}
+}
+
+// TestBodiesWithoutRequiredFields sends no body, and an empty one of any type, to each
+// operation whose body has no required field: it is as good as the empty object.
+func TestBodiesWithoutRequiredFields(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.bounds()
+
+	var tried []string
+
+	for _, c := range walk {
+		op := d.Paths[c.path][strings.ToLower(c.method)]
+		if c.stream || op.RequestBody == nil || op.RequestBody.Content["application/json"].Schema == nil {
+			continue
+		}
+
+		schema := d.of(op.RequestBody.Content["application/json"].Schema)
+		if schema.kind() != "object" || len(schema.Properties) == 0 || len(schema.Required) > 0 {
+			continue
+		}
+
+		if c.path == "/api/sessions/{session_id}/chat" || c.path == "/api/inbox/{question_id}/answer" {
+			needy, who := w.ready(c)
+			w.do(c.method, needy.url, who, "{}").problem(422) // one of its fields is needed
+
+			continue
+		}
+
+		tried = append(tried, c.method+" "+c.path)
+
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			require.False(t, op.RequestBody.Required, "the document asks for a body")
+
+			w := *w
+			w.t = t
+			without, who := w.ready(c)
+			r := w.do(c.method, without.url, who, "")
+			with, who := w.ready(c) // it may work once only
+			require.Equal(t, w.do(c.method, with.url, who, "{}").status, r.status, "unlike the empty object: %s", r.text)
+
+			for _, kind := range []string{"application/json", "text/plain"} {
+				again := w.do(c.method, with.url, who, "", header("Content-Type", kind))
+				require.NotContains(t, []int{400, 415, 500}, again.status, "%s: %s", kind, again.text)
+			}
+		})
+	}
+
+	for _, one := range []string{
+		"POST /api/sessions",
+		"POST /api/prod_solution/dag/{prod_solution_id}/publish",
+		"POST /api/prod_solution/architecture/{prod_solution_id}/publish",
+		"POST /api/prod_solution/dag/{prod_solution_id}/runs",
+		"POST /api/prod_solution/dag/{prod_solution_id}/runs/{run_id}/retry",
+		"POST /api/prod_workspaces/{workspace_id}/issues/query",
+	} {
+		require.Contains(t, tried, one)
 	}
 }
 

@@ -16,9 +16,10 @@ import (
 )
 
 // adapter lets huma register its operations on Fiber. It differs from huma's own
-// in four points: a colon in a path is a literal one, the parameters file_path
-// and dir_path reach over slashes, path parameters are decoded exactly once, and
-// a request body is never decompressed unasked.
+// in five points: a colon in a path is a literal one, the parameters file_path
+// and dir_path reach over slashes, path parameters are decoded exactly once, a
+// request body is never decompressed unasked, and a body is optional where all of
+// its fields are.
 type adapter struct {
 	app *fiber.App
 	api huma.API
@@ -57,9 +58,10 @@ func fiberPath(path string) string {
 }
 
 func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
+	optional := a.makeBodyOptional(op)
 	serve := func(c *fiber.Ctx) error {
 		RequestOf(c.UserContext()).Route = op.Path
-		handler(&exchange{op: op, c: c, api: a.api})
+		handler(&exchange{op: op, c: c, api: a.api, bodyless: optional && isBodyless(c)})
 
 		return nil
 	}
@@ -70,6 +72,30 @@ func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	}
 }
 
+// makeBodyOptional lets clients leave out a JSON body none of whose fields is required: it
+// is then the empty object, with the defaults of its fields. A body without declared fields
+// is a value of its own and stays required.
+func (a *adapter) makeBodyOptional(op *huma.Operation) bool {
+	if op.RequestBody == nil || !op.RequestBody.Required || op.RequestBody.Content[fiber.MIMEApplicationJSON] == nil {
+		return false
+	}
+
+	schema := op.RequestBody.Content[fiber.MIMEApplicationJSON].Schema
+	if schema.Ref != "" {
+		schema = a.api.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
+	}
+
+	optional := len(schema.Properties) > 0 && len(schema.Required) == 0
+	op.RequestBody.Required = !optional
+
+	return optional
+}
+
+// isBodyless reports whether a request has no body, or an empty one.
+func isBodyless(c *fiber.Ctx) bool {
+	return RequestOf(c.UserContext()).body == nil && len(c.Request().Body()) == 0
+}
+
 // ServeHTTP is not used: Fiber is the server.
 func (a *adapter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -77,10 +103,11 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // exchange is one request and its response, as huma sees it.
 type exchange struct {
-	op     *huma.Operation
-	c      *fiber.Ctx
-	api    huma.API
-	status int
+	op       *huma.Operation
+	c        *fiber.Ctx
+	api      huma.API
+	bodyless bool // it has no body and needs none: handlers read the empty object
+	status   int
 }
 
 func exchangeOf(ctx huma.Context) *exchange {
@@ -106,9 +133,14 @@ func (x *exchange) Query(name string) string   { return x.c.Query(name) }
 func (x *exchange) TLS() *tls.ConnectionState  { return x.c.Context().TLSConnectionState() }
 func (x *exchange) Version() huma.ProtoVersion { return huma.ProtoVersion{Proto: x.c.Protocol()} }
 
-// Header gives a media type in small letters: it is one in any case.
+// Header gives a media type in small letters: it is one in any case. Where there is no
+// body, its type says nothing.
 func (x *exchange) Header(name string) string {
 	value := x.c.Get(name)
+	if name == fiber.HeaderContentType && x.bodyless {
+		return ""
+	}
+
 	if name == fiber.HeaderContentType {
 		kind, _, _ := strings.Cut(value, ";")
 		value = strings.ToLower(kind) + value[len(kind):]
@@ -158,6 +190,10 @@ func (x *exchange) EachHeader(cb func(name, value string)) {
 func (x *exchange) BodyReader() io.Reader {
 	if in := RequestOf(x.c.UserContext()).body; in != nil {
 		return in
+	}
+
+	if x.bodyless {
+		return strings.NewReader("{}")
 	}
 
 	return bytes.NewReader(x.c.Request().Body())
