@@ -217,6 +217,99 @@ func TestBodiesWithoutRequiredFields(t *testing.T) {
 	}
 }
 
+// TestUnknownFields sends every declared object of every body with a further field, which
+// is ignored.
+func TestUnknownFields(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.bounds()
+
+	for _, c := range walk {
+		op := d.Paths[c.path][strings.ToLower(c.method)]
+		if c.stream || op.RequestBody == nil || op.RequestBody.Content["application/json"].Schema == nil {
+			continue
+		}
+
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			schema := op.RequestBody.Content["application/json"].Schema
+			require.Empty(t, d.closed(schema, "body", map[string]bool{}), "objects that take no further fields")
+
+			w := *w
+			w.t = t
+			c, who := w.ready(c)
+
+			var right any = map[string]any{}
+			if c.body != "" {
+				require.NoError(t, json.Unmarshal([]byte(c.body), &right))
+			}
+
+			body, err := json.Marshal(d.extended(schema, right))
+			require.NoError(t, err)
+
+			r := w.do(c.method, c.url, who, string(body))
+			require.Equal(t, c.status, r.status, "%s: %s", body, r.text)
+		})
+	}
+}
+
+// closed are the places of a body whose objects take declared fields only.
+func (d *bounds) closed(s *shape, at string, seen map[string]bool) (places []string) {
+	if s.Ref != "" && seen[s.Ref] {
+		return nil
+	}
+
+	seen[s.Ref] = true
+
+	s = d.of(s)
+	if string(s.Additional) == "false" {
+		places = append(places, at)
+	}
+
+	for name, inner := range s.Properties {
+		places = append(places, d.closed(inner, at+"."+name, seen)...)
+	}
+
+	if s.Items != nil {
+		places = append(places, d.closed(s.Items, at+"[0]", seen)...)
+	}
+
+	return places
+}
+
+// extended is a body whose objects with declared fields have one more.
+func (d *bounds) extended(s *shape, body any) any {
+	s = d.of(s)
+
+	switch body := body.(type) {
+	case map[string]any:
+		if len(s.Properties) == 0 {
+			return body
+		}
+
+		more := map[string]any{"zz": map[string]any{"zz": []any{1}}}
+
+		for name, value := range body {
+			more[name] = value
+			if inner := s.Properties[name]; inner != nil {
+				more[name] = d.extended(inner, value)
+			}
+		}
+
+		return more
+	case []any:
+		more := slices.Clone(body)
+		for i := range more {
+			if s.Items != nil {
+				more[i] = d.extended(s.Items, more[i])
+			}
+		}
+
+		return more
+	default:
+		return body
+	}
+}
+
 // namesCount sends fields twice, and in another case beside the right one: the
 // last of the exact name counts, and other names are unknown.
 func (w *world) namesCount(c call, who string, right any) {

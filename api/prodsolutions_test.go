@@ -325,6 +325,35 @@ func TestProdSolutions_documents(t *testing.T) {
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[{"id":"a","type":"agent","name":"a\u0000b"}]}}`).problem(422)
 }
 
+// A drawing library adds fields of its own to nodes and edges.
+func TestProdSolutions_fieldsOfDrawingLibraries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.prodSolution(w.ann)
+
+	const graph = `{"version":3,"viewport":{"x":1,"y":2,"zoom":1,"locked":true},"steps":[{"node_id":"s","open":true}],"nodes":[
+		{"id":"s","type":"start","data":{"label":"Start"},"width":150,"selected":false,"position":{"x":1,"y":2,"z":3}},
+		{"id":"a","type":"agent","config":{"prompt":"x","color":"red"},"retry":{"max_attempts":2,"jitter":1},"budget":{"max_tokens":5,"zz":1},
+		 "approval":{"policy":"required","zz":1,"escalation":{"timeout_s":60,"default_answer":"Reject","zz":1}}},
+		{"id":"z","type":"end","measured":{"width":1}}],
+		"edges":[{"id":"e","source":"s","target":"a","target_handle":"in","animated":true},{"id":"f","source":"a","target":"z"}]}`
+
+	at := "/api/prod_solution/dag/" + id
+	require.Equal(t, true, w.do("POST", at+"/validate", w.ann, `{"dag":`+graph+`}`).json()["valid"])
+	require.Equal(t, 200, w.do("PUT", at, w.ann, `{"base_version":2,"dag":`+graph+`}`).status)
+	require.Equal(t, 200, w.do("POST", at+"/publish", w.ann, `{"dag":`+graph+`}`).status)
+
+	require.NotContains(t, w.do("GET", at, w.ann, "").text, "animated", "they are ignored, and not stored")
+
+	const drawing = `{"zz":1,"nodes":[{"id":"a","type":"service","data":{},"size":{"width":1,"height":2,"depth":3},
+		"links":[{"target_id":"a","animated":true}],"refs":[{"kind":"agent","id":"x","zz":1}]}]}`
+
+	at = "/api/prod_solution/architecture/" + id
+	require.Equal(t, true, w.do("POST", at+"/validate", w.ann, `{"architecture":`+drawing+`}`).json()["valid"])
+	require.Equal(t, 200, w.do("PUT", at, w.ann, `{"base_version":2,"architecture":`+drawing+`}`).status)
+	require.Equal(t, 200, w.do("POST", at+"/publish", w.ann, `{"architecture":`+drawing+`}`).status)
+}
+
 func TestProdSolutions_statusAndAssistance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

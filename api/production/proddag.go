@@ -44,8 +44,8 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 		ID: "save-dag", Method: fiber.MethodPut, Path: base, Tag: prodTag,
 		Summary: "Save the DAG of a production solution as a new version",
 		Description: "base_version is the version that the change was made from. If another one was saved in the meantime, the request " +
-			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not " +
-			"known are rejected.",
+			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; fields that are " +
+			"not declared are ignored.",
 		Scope:  auth.Solutions,
 		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
 		Example: `{"base_version": 1, "dag": {"nodes": [{"id": "start", "type": "start"}, ` +

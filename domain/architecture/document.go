@@ -10,19 +10,15 @@ import (
 	"everloop/domain/document"
 )
 
-// Document is the architecture of a production solution. The blank fields of this and
-// the other types have the interface reject names that they do not know.
+// Document is the architecture of a production solution. Fields that it does not declare,
+// such as those that drawing libraries add, are ignored.
 type Document struct {
-	_ struct{} `additionalProperties:"false"`
-
 	Nodes    []Component        `json:"nodes" nullable:"false" maxItems:"1000" doc:"The components."`
 	Viewport *document.Viewport `json:"viewport,omitempty" doc:"The part of the drawing that is shown."`
 }
 
 // Component is a node of the architecture.
 type Component struct {
-	_ struct{} `additionalProperties:"false"`
-
 	ID          string             `json:"id" minLength:"1" maxLength:"64" doc:"Its id." example:"orders"`
 	Type        string             `json:"type" enum:"service,agent,data_store,queue,gateway,user,external,group" doc:"The type."`
 	Name        string             `json:"name,omitempty" maxLength:"200" doc:"Its name." example:"Orders"`
@@ -45,8 +41,6 @@ type Extent struct {
 
 // Link leads from a component to another one.
 type Link struct {
-	_ struct{} `additionalProperties:"false"`
-
 	TargetID  string `json:"target_id" minLength:"1" maxLength:"64" doc:"The component that it leads to." example:"orders_db"`
 	Label     string `json:"label,omitempty" maxLength:"200" doc:"The label." example:"reads"`
 	Protocol  string `json:"protocol,omitempty" maxLength:"64" doc:"The protocol." example:"SQL"`
@@ -55,8 +49,6 @@ type Link struct {
 
 // ElementRef names what a component stands for.
 type ElementRef struct {
-	_ struct{} `additionalProperties:"false"`
-
 	Kind string `json:"kind" enum:"dag_node,agent,issue,file" doc:"The kind."`
 	ID   string `json:"id" minLength:"1" maxLength:"512" doc:"Its id, or its path." example:"review"`
 }

@@ -52,11 +52,9 @@ const (
 const EdgeError = "error"
 
 // Graph is the DAG of a production solution. Steps are a flat view of the nodes; see
-// Complete. The blank fields of this and the other types have the interface reject
-// names that they do not know.
+// Complete. Fields that it does not declare, such as those that drawing libraries add,
+// are ignored.
 type Graph struct {
-	_ struct{} `additionalProperties:"false"`
-
 	Steps    []Step             `json:"steps" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes as a list of steps; the service adds those that are missing."`
 	Nodes    []Node             `json:"nodes" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes."`
 	Edges    []Edge             `json:"edges" required:"false" nullable:"true" maxItems:"5000" doc:"The edges."`
@@ -65,8 +63,6 @@ type Graph struct {
 
 // Step is the place of a node in a flat list.
 type Step struct {
-	_ struct{} `additionalProperties:"false"`
-
 	ID     string `json:"id,omitempty" maxLength:"128" doc:"Its id; left out: the service gives one." example:"step-review"`
 	NodeID string `json:"node_id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"The node." example:"review"`
 	Order  int    `json:"order,omitempty" minimum:"0" maximum:"1000000" doc:"Its place, from 1." example:"1"`
@@ -75,8 +71,6 @@ type Step struct {
 
 // Node is one node of the graph.
 type Node struct {
-	_ struct{} `additionalProperties:"false"`
-
 	ID           string                     `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"review"`
 	Type         NodeType                   `json:"type" enum:"start,end,agent,tool,condition,map,join,human,subflow,code,wait" doc:"The type."`
 	Name         string                     `json:"name,omitempty" maxLength:"200" doc:"Its name." example:"Review"`
@@ -96,8 +90,6 @@ type Node struct {
 
 // Config says what a node does. Which fields count follows from its type.
 type Config struct {
-	_ struct{} `additionalProperties:"false"`
-
 	AgentID        string                     `json:"agent_id,omitempty" maxLength:"128" doc:"The agent_id of a production agent." example:"reviewer"`
 	Skill          string                     `json:"skill,omitempty" maxLength:"255" doc:"The skill that the agent has." example:"data-table-report"`
 	Prompt         string                     `json:"prompt,omitempty" maxLength:"200000" doc:"The prompt of an agent, or the question of a human node." example:"Review {{nodes.draft.output.text}}"`
@@ -113,8 +105,6 @@ type Config struct {
 
 // Retry says how often and when a node is tried again.
 type Retry struct {
-	_ struct{} `additionalProperties:"false"`
-
 	MaxAttempts      int      `json:"max_attempts,omitempty" minimum:"0" maximum:"1000" doc:"Attempts in all; 0 would be without end and is not valid." example:"3"`
 	InitialIntervalS float64  `json:"initial_interval_s,omitempty" minimum:"0" maximum:"86400" doc:"Seconds before the second attempt." example:"1"`
 	Backoff          float64  `json:"backoff,omitempty" minimum:"0" maximum:"100" doc:"Factor from one pause to the next." example:"2"`
@@ -124,16 +114,12 @@ type Retry struct {
 
 // NodeBudget bounds what a node uses up.
 type NodeBudget struct {
-	_ struct{} `additionalProperties:"false"`
-
 	MaxTokens *int64   `json:"max_tokens,omitempty" minimum:"1" doc:"Tokens." example:"100000"`
 	MaxCost   *float64 `json:"max_cost,omitempty" minimum:"0" doc:"Cost, in the currency of the model list." example:"1.5"`
 }
 
 // Approval asks for consent before a node begins.
 type Approval struct {
-	_ struct{} `additionalProperties:"false"`
-
 	Policy     string      `json:"policy" minLength:"1" maxLength:"64" doc:"The policy: required, or none." example:"required"`
 	Escalation *Escalation `json:"escalation,omitempty" doc:"What becomes of a question that no user answers: of the approval, or, without one, of a human node. Left out: it waits."`
 }
@@ -146,8 +132,6 @@ const (
 
 // Escalation says what becomes of a question of a node that no user answers.
 type Escalation struct {
-	_ struct{} `additionalProperties:"false"`
-
 	TimeoutS       int      `json:"timeout_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which default_answer answers; left out: never." example:"86400"`
 	DefaultAnswer  string   `json:"default_answer,omitempty" maxLength:"2000" doc:"What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them." example:"Reject"`
 	EscalateAfterS int      `json:"escalate_after_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which webhooks are sent question.escalated and user_id may answer; left out: never." example:"3600"`
@@ -169,8 +153,6 @@ func (e *Escalation) UnmarshalJSON(data []byte) error {
 
 // Edge leads from one node to another.
 type Edge struct {
-	_ struct{} `additionalProperties:"false"`
-
 	ID           string `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"e1"`
 	Source       string `json:"source" minLength:"1" maxLength:"64" doc:"The node that it leaves." example:"draft"`
 	Target       string `json:"target" minLength:"1" maxLength:"64" doc:"The node that it leads to." example:"review"`
