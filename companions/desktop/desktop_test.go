@@ -132,6 +132,7 @@ func TestService_forwards(t *testing.T) {
 	release := make(chan struct{})
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "sandbox")
+		w.Header().Set("X-Request-Id", "of-the-agent")
 		w.Header().Set("X-Seen", r.Host+" "+r.Header.Get("Origin")+" "+r.Header.Get("X-Forwarded-For")+" "+r.URL.RequestURI())
 
 		if r.URL.Path != "/api/stream" {
@@ -160,6 +161,7 @@ func TestService_forwards(t *testing.T) {
 	})
 	require.Equal(t, "localhost http://localhost 192.0.2.7, 127.0.0.1 /api/sessions/a%2Fb?q=1", answer.Header.Get("X-Seen"))
 	require.Equal(t, []string{"sandbox"}, answer.Header.Values("Content-Security-Policy"))
+	require.Equal(t, []string{"of-the-agent"}, answer.Header.Values("X-Request-Id"))
 
 	// A published app keeps the policy that takes its origin away.
 	app, _ := get(t, at+"/apps/an-id/", http.Header{})
@@ -199,6 +201,7 @@ func TestService_withoutOthers(t *testing.T) {
 	answer, body := get(t, at+"/api/sessions", http.Header{})
 	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	require.Contains(t, body, `"code":"dependency_unavailable"`)
+	require.Contains(t, body, `"request_id":"`+answer.Header.Get("X-Request-Id")+`"`)
 	answer, body = get(t, at+"/api/v1/auth/login", http.Header{})
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, body, `"code":"identity_not_configured"`)

@@ -51,7 +51,7 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The answers have headers of their own.
-		for _, name := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"} {
+		for _, name := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", edge.HeaderRequestID} {
 			w.Header().Del(name)
 		}
 		// How long a request takes is for the service to bound: a stream has no end, and an

@@ -81,11 +81,12 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// guard rejects hosts that are not the service's, bounds the time of a request, and
-// answers a panic of a handler with a 500.
+// guard names each request, rejects hosts that are not the service's, bounds the time of a
+// request, and answers a panic of a handler with a 500.
 func (s Service) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
+		id := identify(header, r.Header.Get(HeaderRequestID))
 		header.Set(release.Header, release.Version)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'")
@@ -119,7 +120,8 @@ func (s Service) guard(next http.Handler) http.Handler {
 				panic(p)
 			}
 
-			s.Log.Error("failed to answer a request: panic", "service", s.Name, "method", r.Method, "panic", fmt.Sprint(p))
+			s.Log.Error("failed to answer a request: panic", "service", s.Name, "method", r.Method, "request_id", id,
+				"panic", fmt.Sprint(p))
 			Write(w, Refuse(http.StatusInternalServerError, "internal", "internal error"))
 		}()
 

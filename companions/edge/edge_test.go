@@ -1,109 +1,149 @@
-package edge
+package edge_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/internal/clients"
+	"everloop/companions/edge"
 )
 
-// serve starts a service that holds its requests until release is closed.
-func serve(t *testing.T, s Service) (addr string, held chan string, release chan struct{}) {
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.text.String()
+}
+
+// serve starts a service whose log goes to a writer, and returns its address.
+func serve(t *testing.T, log io.Writer, handler http.Handler) string {
 	t.Helper()
 
-	held, release = make(chan string), make(chan struct{})
-	s.Log = slog.New(slog.DiscardHandler)
-	s.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		held <- Client(r).String()
-
-		<-release
-	})
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+
+	go func() {
+		ended <- edge.Service{Name: "test", Handler: handler, Log: slog.New(slog.NewTextHandler(log, nil))}.Serve(ctx, listener)
+	}()
 
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
 	})
 
-	return listener.Addr().String(), held, release
+	return "http://" + listener.Addr().String()
 }
 
-// One client cannot take all connections: those beyond its own are refused at once.
-func TestService_Serve_boundsEachClient(t *testing.T) {
-	t.Parallel()
-
-	addr, _, release := serve(t, Service{PerAddress: 2})
-	close(release)
-
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-
-		return conn
-	}
-
-	dial()
-	dial()
-
-	answer, err := io.ReadAll(dial())
-	require.NoError(t, err)
-	require.Equal(t, string(clients.Refusal()), string(answer))
+// answer is what a client sees of a request.
+type answer struct {
+	status  int
+	header  http.Header
+	problem edge.Problem
 }
 
-// Behind a trusted proxy each client has its own share, by its requests under way.
-func TestService_Serve_boundsClientsOfAProxy(t *testing.T) {
+func send(t *testing.T, method, url, id string) answer {
+	t.Helper()
+
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	require.NoError(t, err)
+
+	if id != "" {
+		request.Header.Set(edge.HeaderRequestID, id)
+	}
+
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+
+	defer response.Body.Close()
+
+	out := answer{status: response.StatusCode, header: response.Header}
+	if response.StatusCode >= 400 {
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&out.problem))
+	}
+
+	return out
+}
+
+func TestService_namesRequests(t *testing.T) {
 	t.Parallel()
 
-	proxies, err := clients.ParseProxies([]string{"127.0.0.1"})
-	require.NoError(t, err)
-	addr, held, release := serve(t, Service{PerAddress: 1, Proxies: proxies})
+	var log lines
 
-	ask := func(client string, to chan<- int) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/", nil)
-		if err != nil {
-			to <- 0
-			return
-		}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /fine", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /panic", func(http.ResponseWriter, *http.Request) { panic("of the test") })
+	mux.HandleFunc("GET /fault", edge.Handle(slog.New(slog.NewTextHandler(&log, nil)),
+		func(http.ResponseWriter, *http.Request) error { return io.ErrUnexpectedEOF }))
+	mux.HandleFunc("/", edge.NoRoute(mux, "there is nothing"))
+	url := serve(t, &log, mux)
 
-		r.Header.Set("X-Forwarded-For", client)
+	require.Equal(t, "own-1", send(t, "GET", url+"/fine", "own-1").header.Get(edge.HeaderRequestID))
 
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			to <- 0
-			return
-		}
+	first := send(t, "GET", url+"/fine", "").header.Get(edge.HeaderRequestID)
+	require.NotEmpty(t, first)
+	require.NotEqual(t, first, send(t, "GET", url+"/fine", "").header.Get(edge.HeaderRequestID))
+	require.NotEqual(t, "a b", send(t, "GET", url+"/fine", "a b").header.Get(edge.HeaderRequestID), "no id that it takes over")
 
-		to <- answer.StatusCode
-
-		answer.Body.Close()
+	for path, status := range map[string]int{"/fault": 503, "/panic": 500, "/nothing": 404} {
+		a := send(t, "GET", url+path, "own-2")
+		require.Equal(t, status, a.status)
+		require.Equal(t, "own-2", a.problem.RequestID, path)
+		require.Equal(t, "own-2", a.header.Get(edge.HeaderRequestID), path)
 	}
-	first, second := make(chan int, 1), make(chan int, 1)
 
-	go ask("198.51.100.1", first)
+	require.Equal(t, 2, strings.Count(log.String(), "request_id=own-2"), log.String())
+}
 
-	require.Equal(t, "198.51.100.1", <-held)
-	ask("198.51.100.1", second)
-	require.Equal(t, http.StatusTooManyRequests, <-second)
+func TestNoRoute(t *testing.T) {
+	t.Parallel()
 
-	go ask("198.51.100.2", second)
+	mux := http.NewServeMux()
+	nothing := func(http.ResponseWriter, *http.Request) {}
+	mux.HandleFunc("GET /things/{id}", nothing)
+	mux.HandleFunc("PUT /things/{id}", nothing)
+	mux.HandleFunc("POST /things/{id}/run", nothing)
+	mux.HandleFunc("/", edge.NoRoute(mux, "there is nothing"))
+	url := serve(t, io.Discard, mux)
 
-	require.Equal(t, "198.51.100.2", <-held)
-	close(release)
-	require.Equal(t, http.StatusOK, <-first)
-	require.Equal(t, http.StatusOK, <-second)
+	for _, c := range []struct {
+		method, path, allow, code string
+		status                    int
+	}{
+		{"GET", "/things/1", "", "", 200},
+		{"HEAD", "/things/1", "", "", 200},
+		{"DELETE", "/things/1", "GET, HEAD, PUT", "method_not_allowed", 405},
+		{"OPTIONS", "/things/1", "GET, HEAD, PUT", "method_not_allowed", 405},
+		{"GET", "/things/1/run", "POST", "method_not_allowed", 405},
+		{"GET", "/things", "", "route_not_found", 404},
+		{"GET", "/things/1/run/", "", "route_not_found", 404},
+	} {
+		a := send(t, c.method, url+c.path, "")
+		require.Equal(t, c.status, a.status, c)
+		require.Equal(t, c.allow, a.header.Get("Allow"), c)
+		require.Equal(t, c.code, a.problem.Code, c)
+	}
 }

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 // Problem is the body of every error (RFC 9457), in the form of the agent's.
@@ -18,6 +18,7 @@ type Problem struct {
 	Status    int     `json:"status"`
 	Detail    string  `json:"detail"`
 	Code      string  `json:"code"`
+	RequestID string  `json:"request_id"`
 	Retryable bool    `json:"retryable"`
 	Errors    []Field `json:"errors,omitempty"`
 
@@ -55,9 +56,12 @@ func Invalid(location, format string, args ...any) *Problem {
 	return p
 }
 
-// Write answers with a problem.
+// Write answers with a problem, which names the request by the answer's X-Request-Id.
 func Write(w http.ResponseWriter, p *Problem) {
 	header := w.Header()
+
+	named := *p
+	named.RequestID = identify(header, "")
 	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
@@ -69,7 +73,7 @@ func Write(w http.ResponseWriter, p *Problem) {
 	header.Del("ETag")
 	header.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client has gone otherwise
+	_ = json.NewEncoder(w).Encode(&named) // the client has gone otherwise
 }
 
 // WriteJSON answers with a value.
@@ -94,7 +98,8 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 		}
 
 		if r.Context().Err() == nil {
-			log.Error("failed to answer a request", "method", r.Method, "route", r.Pattern, "error", err)
+			log.Error("failed to answer a request", "method", r.Method, "route", r.Pattern,
+				"request_id", identify(w.Header(), ""), "error", err)
 		}
 
 		Write(w, Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again"))
@@ -103,7 +108,8 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 
 const maxBody = 1 << 20 // of a JSON request
 
-// ReadJSON reads a body of one JSON object with the fields of value and no others.
+// ReadJSON reads a body of one JSON object. Fields that value does not declare are
+// ignored; one of the wrong type is a 422 that names it.
 func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -114,18 +120,29 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
 		return Refuse(http.StatusBadRequest, "malformed_request", "the body could not be read")
 	}
 
-	decoder := json.NewDecoder(strings.NewReader(string(body)))
-	decoder.DisallowUnknownFields()
-
-	if err := decoder.Decode(value); err != nil {
-		return Refuse(http.StatusBadRequest, "malformed_request", "the body is not the JSON object that this operation takes")
+	if !json.Valid(body) {
+		return Refuse(http.StatusBadRequest, "malformed_request", "the body is not JSON")
 	}
 
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Refuse(http.StatusBadRequest, "malformed_request", "the body has more than one JSON value")
+	if body[skipSpace(body)] != '{' {
+		return Invalid("body", "must be a JSON object")
+	}
+
+	err = json.Unmarshal(body, value)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return Invalid("body."+wrong.Field, "has a value of the wrong type or out of range")
+	}
+
+	if err != nil {
+		return Invalid("body", "has a value of the wrong type or form")
 	}
 
 	return nil
+}
+
+// skipSpace is the index of the first byte of a valid JSON text that is no white space.
+func skipSpace(text []byte) int {
+	return len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 }
 
 // Number reads a query parameter within its bounds.

@@ -66,9 +66,7 @@ func (s *Service) pageRoutes() http.Handler {
 	s.handle(mux, "GET /-/{org}/{name}", s.limited(s.treePage))
 	s.handle(mux, "GET /-/{org}/{name}/commits", s.limited(s.historyPage))
 	s.handle(mux, "GET /-/{org}/{name}/commit", s.limited(s.commitPage))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		edge.Write(w, edge.Refuse(http.StatusNotFound, "route_not_found", "git hosting has no such page"))
-	})
+	mux.HandleFunc("/", edge.NoRoute(mux, "git hosting has no such page"))
 
 	return mux
 }

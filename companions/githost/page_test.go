@@ -96,6 +96,21 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 	}
 }
 
+func TestPages_methods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+
+	for _, path := range []string{"/", "/api/health", "/-/acme/tables", "/-/acme/tables/commits"} {
+		got := w.send("POST", w.url+path, "", nil, nil)
+		require.Equal(t, 405, got.status, path)
+		require.Equal(t, "GET, HEAD", got.header.Get("Allow"), path)
+		require.Equal(t, "method_not_allowed", got.json(t)["code"], path)
+		require.Equal(t, got.header.Get("X-Request-Id"), got.json(t)["request_id"], path)
+	}
+
+	require.Equal(t, 404, w.send("POST", w.url+"/-/acme", "", nil, nil).status)
+}
+
 func TestPages_paginate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

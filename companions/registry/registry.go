@@ -171,9 +171,7 @@ func (s *Service) routes() {
 	s.handle("GET /api/health", requestTime, s.health)
 	s.handle("GET /{$}", requestTime, s.indexPage)
 	s.handle("GET /browse/{org}/{name}", requestTime, s.skillPage)
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		edge.Write(w, edge.Refuse(http.StatusNotFound, "route_not_found", "the registry has no such operation"))
-	})
+	s.mux.HandleFunc("/", edge.NoRoute(s.mux, "the registry has no such operation"))
 }
 
 func (s *Service) handle(route string, within time.Duration, serve func(w http.ResponseWriter, r *http.Request) error) {

@@ -528,7 +528,7 @@ func TestService_views(t *testing.T) {
 		w.refused(w.put("/registry/templates/agent/basic", machineKey, body), 422, "invalid_request")
 	}
 
-	w.refused(w.put("/registry/templates/agent/basic", machineKey, `{"unknown":1}`), 400, "malformed_request")
+	w.refused(w.put("/registry/templates/agent/basic", machineKey, `{"unknown":1}`), 422, "invalid_request")
 	require.Equal(t, 200, w.put("/registry/templates/agent/basic", machineKey, fmt.Sprintf(form, `{"n":1}`)).status)
 	require.Equal(t, 200, w.put("/registry/templates/agent/basic?driver=http", machineKey, fmt.Sprintf(form, `{"n":2}`)).status)
 	require.Len(t, w.get("/registry/templates").json(t)["items"], 2)

@@ -157,8 +157,10 @@ func (in *form) take(part *multipart.Part) (err error) {
 		in.commit, err = field(part)
 	case name == "git_branch":
 		in.branch, err = field(part)
-	default:
-		return edge.Invalid("body", "has a part that is neither file, git_commit nor git_branch")
+	default: // ignored, as unknown fields are
+		if _, dropped := io.Copy(io.Discard, part); dropped != nil {
+			err = unread(dropped)
+		}
 	}
 
 	return err

@@ -1,0 +1,64 @@
+package edge
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// HeaderRequestID names the request in its answer, in the body of an error, and in the log.
+const HeaderRequestID = "X-Request-Id"
+
+// requestIDs are those that are taken over from clients.
+var requestIDs = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// identify returns the id of a request from the header of its answer. It sets the one that
+// the client sent, or a new one, where there is none yet.
+func identify(header http.Header, sent string) string {
+	if id := header.Get(HeaderRequestID); id != "" {
+		return id
+	}
+
+	if !requestIDs.MatchString(sent) {
+		sent = uuid.Must(uuid.NewV7()).String()
+	}
+
+	header.Set(HeaderRequestID, sent)
+
+	return sent
+}
+
+// methods are those that handlers are registered for.
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+}
+
+// Allowed returns the methods that a path takes, for the handler of the pattern "/", which
+// otherwise hides them; none: there is no such path.
+func Allowed(mux *http.ServeMux, r *http.Request) (allowed []string) {
+	for _, method := range methods {
+		if _, pattern := mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != "" && pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+
+	return allowed
+}
+
+// NoRoute answers what only the pattern "/" of mux matches: 405 with Allow for a path that
+// takes other methods, else 404 with a detail.
+func NoRoute(mux *http.ServeMux, detail string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		allowed := Allowed(mux, r)
+		if len(allowed) == 0 {
+			Write(w, Refuse(http.StatusNotFound, "route_not_found", "%s", detail))
+			return
+		}
+
+		list := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", list)
+		Write(w, Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes %s only", list))
+	}
+}
