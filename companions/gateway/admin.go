@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"everloop/companions/edge"
 )
 
 // masked stands for a secret that is not shown. Written back it keeps the old one.
@@ -39,15 +41,63 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, page) // the client may be gone
 }
 
-// operatorOnly rejects other keys than the operator's.
+// managed accepts the keys of the gateway, and as the operator's those of administrators of
+// the agent.
+func (s *Service) managed(next func(http.ResponseWriter, *http.Request, *caller)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		callers := s.table().callers
+
+		by := find(callers, credential(r))
+		if by == nil {
+			if fault := s.administers(r); fault != nil {
+				writeError(w, fault)
+				return
+			}
+
+			by = callers[0]
+		}
+
+		next(w, r, by)
+	}
+}
+
+// administers asks the agent whether the key of a request is an administrator's.
+func (s *Service) administers(r *http.Request) *apiError {
+	if s.cfg.Credentials == nil || credential(r) == "" {
+		return noKey()
+	}
+
+	who, err := s.cfg.Credentials.Check(r.Context(), credential(r))
+	refused, _ := errors.AsType[*edge.Problem](err)
+
+	switch {
+	case err == nil && who.Administers():
+		return nil
+	case err == nil:
+		return managersOnly()
+	case refused != nil && refused.Status == http.StatusUnauthorized:
+		return noKey()
+	case refused != nil && refused.Status == http.StatusForbidden:
+		return managersOnly()
+	case refused != nil && refused.Status == http.StatusTooManyRequests:
+		return tooMany(refused.Code, refused.Detail)
+	default:
+		return sourceFault(http.StatusServiceUnavailable, "agent_unavailable", "the agent, which checks the key, does not answer: try again")
+	}
+}
+
+func managersOnly() *apiError {
+	return &apiError{
+		status: http.StatusForbidden, Type: "permission_error", Code: "operator_only",
+		Message: "only the operator's key, or an API key of an administrator of the agent, opens the management interface",
+	}
+}
+
+// operatorOnly rejects other keys of the gateway than the operator's.
 func (s *Service) operatorOnly(next http.HandlerFunc) func(http.ResponseWriter, *http.Request, *caller) {
 	return func(w http.ResponseWriter, r *http.Request, by *caller) {
 		if by != s.table().callers[0] {
-			writeError(w, &apiError{
-				status: http.StatusForbidden, Type: "permission_error", Code: "operator_only",
-				Message: "only the operator's key opens the management interface",
-			})
-
+			writeError(w, managersOnly())
 			return
 		}
 
@@ -132,10 +182,13 @@ func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
 
 	var set Settings
 
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
+	err = json.Unmarshal(text, &set) // unknown fields are ignored
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		writeError(w, invalidConfig(strings.Trim(wrong.Field, ".")+" has a value of the wrong type"))
+		return
+	}
 
-	if err := decoder.Decode(&set); err != nil {
+	if err != nil {
 		writeError(w, invalid("the body is not a configuration: "+err.Error()))
 		return
 	}
@@ -149,6 +202,13 @@ func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
 	s.warmUp()
 	w.Header().Set("ETag", version)
 	writeJSON(w, http.StatusOK, s.table().set.masked())
+}
+
+func invalidConfig(message string) *apiError {
+	e := invalid(message)
+	e.status, e.Code = http.StatusUnprocessableEntity, "invalid_config"
+
+	return e
 }
 
 func (s *Service) replace(set Settings, match string) (version string, fault *apiError) {
@@ -165,10 +225,7 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 	}
 
 	if err := errors.Join(set.unmask(s.table().set), set.check()); err != nil {
-		e := invalid(err.Error())
-		e.status, e.Code = http.StatusUnprocessableEntity, "invalid_config"
-
-		return "", e
+		return "", invalidConfig(err.Error())
 	}
 
 	text, err := merged(s.cfg.File, set)

@@ -74,7 +74,11 @@ func TestAdmin_config_rejects(t *testing.T) {
 		"another key":       {"key-of-the-editor", `{}`, "operator_only", 403},
 		"no key":            {"", `{}`, "invalid_api_key", 401},
 		"not JSON":          {operatorKey, `x`, "invalid_request", 400},
-		"unknown field":     {operatorKey, `{"surces":[]}`, "invalid_request", 400},
+		"wrong type":        {operatorKey, `{"sources":[{"name":5}]}`, "invalid_config", 422},
+		"no administrator":  {"el_user", `{}`, "operator_only", 403},
+		"scopes":            {"el_restricted", `{}`, "operator_only", 403},
+		"unknown key":       {"el_unknown", `{}`, "invalid_api_key", 401},
+		"agent is down":     {"el_down", `{}`, "agent_unavailable", 503},
 		"no source":         {operatorKey, `{}`, "invalid_config", 422},
 		"key to an address": {operatorKey, moved, "invalid_config", 422},
 	} {
@@ -97,6 +101,22 @@ func TestAdmin_config_rejects(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, commented, string(text))
+}
+
+// An API key of an administrator of the agent manages the gateway. It is no key of its
+// models.
+func TestAdmin_config_administrators(t *testing.T) {
+	t.Parallel()
+	s := start(t, commented, 0)
+
+	const settings = `{"sources":[{"name":"s","kind":"openai","base_url":"http://127.0.0.1:1","api_key":"***","zz":1}],"zz":{}}`
+
+	put := s.do(t.Context(), "PUT", "/admin/config", "el_administrator", settings)
+	require.Equal(t, 200, put.StatusCode, read(t, put))
+	require.Equal(t, 200, s.do(t.Context(), "GET", "/admin/config", "el_administrator", "").StatusCode)
+	require.Equal(t, 200, s.do(t.Context(), "GET", "/admin/usage", "el_administrator", "").StatusCode)
+	require.Equal(t, 401, s.do(t.Context(), "GET", "/v1/models", "el_administrator", "").StatusCode)
+	require.Equal(t, 403, s.do(t.Context(), "GET", "/admin/usage", "el_user", "").StatusCode)
 }
 
 func TestAdmin_page(t *testing.T) {

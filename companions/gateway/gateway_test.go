@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/companions/credentials"
 	"everloop/companions/gateway"
 )
 
@@ -36,12 +37,35 @@ func start(t *testing.T, settings string, keepAlive time.Duration) *server {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
-	service, err := gateway.New(gateway.Config{File: file, Key: operatorKey, KeepAlive: keepAlive})
+	service, err := gateway.New(gateway.Config{File: file, Key: operatorKey, KeepAlive: keepAlive, Credentials: agentOf(t)})
 	require.NoError(t, err)
 	s := &server{Server: httptest.NewServer(service.Handler()), t: t, service: service, dir: dir}
 	t.Cleanup(s.Close)
 
 	return s
+}
+
+// agentOf is an agent that knows some API keys.
+func agentOf(t *testing.T) *credentials.Checker {
+	t.Helper()
+
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Authorization") {
+		case "Bearer el_administrator":
+			fmt.Fprint(w, `{"id":"a","username":"a","administrator":true,"scopes":null}`)
+		case "Bearer el_restricted":
+			fmt.Fprint(w, `{"id":"a","username":"a","administrator":true,"scopes":["chat"]}`)
+		case "Bearer el_user":
+			fmt.Fprint(w, `{"id":"b","username":"b","scopes":null}`)
+		case "Bearer el_down":
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(agent.Close)
+
+	return credentials.New(agent.URL, "")
 }
 
 // upstream is a source that lists the model m and answers by the handler.
@@ -168,6 +192,18 @@ func TestService_rejects(t *testing.T) {
 	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other"}`).StatusCode)
 	res := s.do(t.Context(), "GET", "/nowhere", operatorKey, "")
 	require.Equal(t, "route_not_found", code(t, read(t, res)))
+
+	for path, allow := range map[string]string{
+		"/v1/chat/completions": "POST", "/v1/responses": "POST", "/v1/messages": "POST", "/v1/models": "GET, HEAD",
+		"/admin/config": "GET, HEAD, PUT", "/health": "GET, HEAD",
+	} {
+		res := s.do(t.Context(), "DELETE", path, "", "")
+		text := read(t, res)
+		require.Equal(t, 405, res.StatusCode, path)
+		require.Equal(t, allow, res.Header.Get("Allow"), path)
+		require.Equal(t, "method_not_allowed", code(t, text), path)
+	}
+
 	list := read(t, s.do(t.Context(), "GET", "/v1/models", "key-for-other-only", ""))
 	require.JSONEq(t, `{"object":"list","data":[{"id":"other","object":"model","created":1767225600,"owned_by":"s"}]}`, list)
 }

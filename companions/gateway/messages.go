@@ -11,10 +11,15 @@ func (s *Service) messages(w http.ResponseWriter, r *http.Request) {
 	s.translated(w, r, newMessages(w))
 }
 
-// noMessages answers requests below /v1/messages that the gateway does not serve.
+// noMessages answers requests of Anthropic's interface that the gateway does not serve.
 func (s *Service) noMessages(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	if r.URL.Path == "/v1/messages" {
+		allowed = []string{http.MethodPost}
+	}
+
 	t := &translator{ResponseWriter: w, to: newMessages(w)}
-	noRoute(t, r)
+	unrouted(t, r, allowed)
 	t.finish()
 }
 

@@ -17,12 +17,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"everloop/companions/credentials"
+	"everloop/companions/edge"
 	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
@@ -39,11 +42,16 @@ const (
 
 // Config of the service.
 type Config struct {
-	File    string     // the settings; made when missing
-	Key     string     // of the operator: opens every model, whatever the file says
-	DemoURL string     // where the mock service is, for sources of the kind demo
-	Hosts   hosts.List // names by which clients reach the service besides localhost and IP addresses
-	Log     *slog.Logger
+	File    string // the settings; made when missing
+	Key     string // of the operator: opens every model, whatever the file says
+	DemoURL string // where the mock service is, for sources of the kind demo
+
+	// Credentials says whose key of the agent it is: those of administrators open the
+	// management interface. nil: the operator's key alone does.
+	Credentials *credentials.Checker
+
+	Hosts hosts.List // names by which clients reach the service besides localhost and IP addresses
+	Log   *slog.Logger
 
 	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
 	// Connections are those that one client address may have open; 0: 4000.
@@ -271,21 +279,39 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("GET /v1/models/{id...}", s.withKey(s.getModel))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.withKey(s.forward("/chat/completions")))
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
+	s.mux.HandleFunc("/v1/messages", s.noMessages)
 	s.mux.HandleFunc("/v1/messages/", s.noMessages)
 	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/embeddings", s.withKey(s.forward("/embeddings")))
 	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.withKey(s.forward("/audio/transcriptions")))
-	s.mux.HandleFunc("GET /admin/usage", s.withKey(s.showUsage))
+	s.mux.HandleFunc("GET /admin/usage", s.managed(s.showUsage))
 	s.mux.HandleFunc("GET /admin", showPage)
-	s.mux.HandleFunc("GET /admin/config", s.withKey(s.operatorOnly(s.showConfig)))
-	s.mux.HandleFunc("PUT /admin/config", s.withKey(s.operatorOnly(s.putConfig)))
-	s.mux.HandleFunc("/", noRoute)
+	s.mux.HandleFunc("GET /admin/config", s.managed(s.operatorOnly(s.showConfig)))
+	s.mux.HandleFunc("PUT /admin/config", s.managed(s.operatorOnly(s.putConfig)))
+	s.mux.HandleFunc("/", s.noRoute)
 }
 
-func noRoute(w http.ResponseWriter, r *http.Request) {
+// noRoute answers unknown paths, and other methods of known ones.
+func (s *Service) noRoute(w http.ResponseWriter, r *http.Request) {
+	unrouted(w, r, edge.Allowed(s.mux, r))
+}
+
+// unrouted answers a path that takes the allowed methods; none: there is no such path.
+func unrouted(w http.ResponseWriter, r *http.Request, allowed []string) {
+	if len(allowed) == 0 {
+		writeError(w, &apiError{
+			status: http.StatusNotFound, Type: "invalid_request_error", Code: "route_not_found",
+			Message: "there is no " + r.Method + " " + r.URL.Path + " here",
+		})
+
+		return
+	}
+
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
 	writeError(w, &apiError{
-		status: http.StatusNotFound, Type: "invalid_request_error", Code: "route_not_found",
-		Message: "there is no " + r.Method + " " + r.URL.Path + " here",
+		status: http.StatusMethodNotAllowed, Type: "invalid_request_error", Code: "method_not_allowed",
+		Message: "this path takes " + list + " only",
 	})
 }
 
@@ -313,15 +339,18 @@ func (s *Service) withKey(next func(http.ResponseWriter, *http.Request, *caller)
 	return func(w http.ResponseWriter, r *http.Request) {
 		by := find(s.table().callers, credential(r))
 		if by == nil {
-			writeError(w, &apiError{
-				status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key",
-				Message: "send a key of the gateway as Authorization: Bearer or as x-api-key",
-			})
-
+			writeError(w, noKey())
 			return
 		}
 
 		next(w, r, by)
+	}
+}
+
+func noKey() *apiError {
+	return &apiError{
+		status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key",
+		Message: "send a key of the gateway as Authorization: Bearer or as x-api-key",
 	}
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +34,21 @@ type Gateway struct {
 	Key     string `name:"llm-gateway-key" env:"LLM_GATEWAY_KEY" help:"Key of the operator; made and kept in gateway-key below KEY_DIR when unset."`
 	MockURL string `default:"http://127.0.0.1:30023" env:"MOCK_URL" help:"Where the mock service is, for sources of the kind demo."`
 
+	AgentURL string `name:"agent-url" env:"AGENT_URL" help:"The agent, whose administrators' API keys open the management interface; none when unset."`
+
 	keySettings  `embed:""`
 	hostSettings `embed:""`
 }
 
 // Run implements the command.
 func (c *Gateway) Run(ctx context.Context) error {
-	if err := errors.Join(c.check(), address("GATEWAY_ADDR", c.Addr), checkGatewayKey(c.Key)); err != nil {
+	if err := errors.Join(
+		c.check(), address("GATEWAY_ADDR", c.Addr), checkGatewayKey(c.Key), webURL("AGENT_URL", c.AgentURL),
+	); err != nil {
 		return err
 	}
 
-	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.keySettings, c.allowed())
+	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.AgentURL, c.keySettings, c.allowed())
 	if err != nil {
 		return err
 	}
@@ -65,8 +70,9 @@ func checkGatewayKey(key string) error {
 	return nil
 }
 
-// newGateway makes the gateway with the operator's key, given or kept.
-func newGateway(dataDir, key, mockURL string, keys keySettings, allowed hosts.List) (*gateway.Service, error) {
+// newGateway makes the gateway with the operator's key, given or kept. Without an agent no
+// other key opens its management interface.
+func newGateway(dataDir, key, mockURL, agent string, keys keySettings, allowed hosts.List) (*gateway.Service, error) {
 	if key == "" {
 		kept, err := keys.gatewayKey(dataDir)
 		if err != nil {
@@ -76,9 +82,14 @@ func newGateway(dataDir, key, mockURL string, keys keySettings, allowed hosts.Li
 		key = kept
 	}
 
-	return gateway.New(gateway.Config{
+	cfg := gateway.Config{
 		File: filepath.Join(dataDir, "config", "config.yaml"), Key: key, DemoURL: mockURL, Hosts: allowed, Log: slog.Default(),
-	})
+	}
+	if agent != "" {
+		cfg.Credentials = credentials.New(agent, "")
+	}
+
+	return gateway.New(cfg)
 }
 
 // gatewayKey is the key that is kept in a file, made at the first start.
@@ -111,7 +122,8 @@ func (c *Up) useGateway(beside fronts) (demo bool, err error) {
 		}
 	}
 
-	c.gateway, err = newGateway(c.DataDir, key, "http://"+beside.addr("MOCK_ADDR"), c.keySettings, c.allowed())
+	agent := cmp.Or(c.registrySettings.AgentURL, c.ownURL())
+	c.gateway, err = newGateway(c.DataDir, key, "http://"+beside.addr("MOCK_ADDR"), agent, c.keySettings, c.allowed())
 	if err != nil || !own {
 		return false, err
 	}

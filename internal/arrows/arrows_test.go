@@ -136,7 +136,9 @@ var allowed = map[string][]string{
 	},
 	"infra/snapshots":        {"domain", "internal/rmtree", "internal/sharedfs", "internal/diskspace"},
 	"companions/mock":        {"internal/clients", "internal/hosts", "internal/release"},
-	"companions/gateway":     {"internal/clients", "internal/hosts", "internal/release"},
+	"companions/gateway": {
+		"companions/credentials", "companions/edge", "internal/clients", "internal/hosts", "internal/release",
+	},
 	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "terminal"},
 	"internal/release":       {},
 	"terminal/components":    {"internal/release"},
