@@ -46,6 +46,19 @@ func registryOf(t *testing.T) string {
 				return
 			}
 
+			// Its bounds are narrower than those of the agent.
+			if r.PathValue("subtype") == "Basic" || r.URL.Query().Get("driver") == "HTTP" || r.PathValue("id") == "an id" {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				return
+			}
+
+			if len(r.URL.Query().Get("type")) > 200 {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				_, _ = w.Write([]byte(`{"code":"invalid_request","errors":[{"location":"query.type","message":"must have 0 to 200 characters"}]}`))
+
+				return
+			}
+
 			switch r.URL.Query().Get("type") {
 			case "broken":
 				_, _ = w.Write([]byte(`{"items":5`))
@@ -125,6 +138,13 @@ func TestRegistryViews(t *testing.T) {
 	scenario := w.do("GET", "/api/registry/scenarios", w.ann, "").json()["items"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{}, scenario["resource_ids"])
 	w.do("GET", "/api/registry/templates/report/none", w.ann, "").code(404, "template_not_found")
+
+	w.do("GET", "/api/registry/templates/report/Basic", w.ann, "").code(404, "template_not_found")
+	w.do("GET", "/api/registry/templates/report/weekly?driver=HTTP", w.ann, "").code(404, "template_not_found")
+	w.do("GET", "/api/registry/resources/an%20id", w.ann, "").code(404, "resource_not_found")
+
+	long := w.do("GET", "/api/registry/resources?type="+strings.Repeat("t", 201), w.ann, "")
+	require.Equal(t, []string{"query.type"}, long.fields())
 
 	for _, lie := range []string{"broken", "gives-null", "large"} {
 		w.do("GET", "/api/registry/resources?type="+lie, w.ann, "").code(503, domain.CodeServiceDown)

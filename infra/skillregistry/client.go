@@ -68,7 +68,7 @@ type Version struct {
 func (c *Client) Versions(ctx context.Context, org, name string) ([]Version, error) {
 	data, _, err := c.get(ctx, skillPath(org, name)+"/versions", maxJSON)
 	if err != nil {
-		return nil, err
+		return nil, noSkill(err)
 	}
 	// The list comes bare, or as other lists are.
 	var list struct {
@@ -92,7 +92,7 @@ func (c *Client) Version(ctx context.Context, org, name, version string) (v Vers
 		}
 	}
 
-	return v, err
+	return v, noSkill(err)
 }
 
 // Download fetches the package of a version, and the digest that the registry
@@ -105,7 +105,7 @@ func (c *Client) Download(ctx context.Context, org, name, version string) (archi
 		err = domain.Newf(domain.TooLarge, "invalid_skill_archive", "the package is larger than %d bytes", safezip.SkillPackage.Archive)
 	}
 
-	return archive, strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`), err
+	return archive, strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`), noSkill(err)
 }
 
 func skillPath(org, name string) string {
@@ -149,7 +149,9 @@ func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, htt
 func (c *Client) refused(answer *http.Response) error {
 	switch code := answer.StatusCode; {
 	case code == http.StatusNotFound:
-		return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the skill registry has no such skill, or no such version")
+		return skillNotFound()
+	case code == http.StatusBadRequest || code == http.StatusUnprocessableEntity:
+		return invalid(answer)
 	case code == http.StatusTooManyRequests:
 		wait, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 
@@ -160,6 +162,52 @@ func (c *Client) refused(answer *http.Response) error {
 	default:
 		return domain.Unavailablef("the skill registry", fmt.Errorf("it answered with status %d", code))
 	}
+}
+
+func skillNotFound() error {
+	return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the skill registry has no such skill, or no such version")
+}
+
+// invalid is the error of a request with a value that the registry does not take. It names
+// the parameter that the registry names.
+func invalid(answer *http.Response) error {
+	var problem struct {
+		Errors []struct {
+			Location string `json:"location"`
+		} `json:"errors"`
+	}
+
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxJSON))
+	if err != nil {
+		return domain.Unavailablef("the skill registry", err)
+	}
+
+	const most = 64 // bytes of a location
+
+	location := "query"
+	if json.Unmarshal(data, &problem) == nil && len(problem.Errors) > 0 { // a registry may say nothing
+		if named := problem.Errors[0].Location; strings.HasPrefix(named, "query.") && len(named) <= most {
+			location = named
+		}
+	}
+
+	return domain.Invalidf(location, "is not accepted by the skill registry")
+}
+
+// isInvalid reports whether the registry did not take the values of a request.
+func isInvalid(err error) bool {
+	e, ok := errors.AsType[*domain.Error](err)
+	return ok && e.Kind == domain.Invalid
+}
+
+// noSkill says of a skill whose name or version the registry does not take that it does not
+// exist.
+func noSkill(err error) error {
+	if isInvalid(err) {
+		return skillNotFound()
+	}
+
+	return err
 }
 
 func misunderstood(err error) error {

@@ -119,9 +119,10 @@ func notOffered(err error) error {
 	return err
 }
 
-// noSuch names what the registry does not have.
+// noSuch names what the registry does not have, as it does not have anything by a name that
+// it does not take.
 func noSuch(err error, kind, id string) error {
-	if domain.HasCode(err, domain.CodeSkillNotFound) {
+	if domain.HasCode(err, domain.CodeSkillNotFound) || isInvalid(err) {
 		return domain.Newf(domain.NotFound, kind+"_not_found", "the skill registry has no %s %s", kind, id)
 	}
 

@@ -136,6 +136,9 @@ func TestInstallsThatAreRefused(t *testing.T) {
 	w.registry.fail(500)
 	_, err := w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, err)
+	w.registry.fail(422) // it takes no such name
+	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
+	require.Equal(t, "skill_not_found", domain.AsError(err).Code, err)
 	w.registry.server.Close()
 	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, err)
