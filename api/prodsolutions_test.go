@@ -293,7 +293,6 @@ func TestProdSolutions_documents(t *testing.T) {
 	require.Nil(t, published["previous_version"])
 	require.Equal(t, "go", published["message"])
 	w.do("DELETE", at+"/versions/2", w.ann, "").code(409, "version_published")
-	w.do("DELETE", at+"/versions/3", w.ann, "").code(409, "version_in_use")
 	published = w.do("POST", at+"/publish", w.ann, `{"version":3,"dag":`+smallDAG+`}`).json()
 	require.EqualValues(t, 4, published["version"])
 	require.EqualValues(t, 2, published["previous_version"])
@@ -323,6 +322,35 @@ func TestProdSolutions_documents(t *testing.T) {
 	nodes := strings.Repeat(`{"id":"a","type":"code","config":{"code":"`+strings.Repeat("x", 200_000)+`"}},`, 21)
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[`+strings.TrimSuffix(nodes, ",")+`]}}`).code(413, "document_too_large")
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[{"id":"a","type":"agent","name":"a\u0000b"}]}}`).problem(422)
+}
+
+// A draft that was saved by mistake can be deleted; its number is not given again.
+func TestProdSolutions_deleteTheNewestVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+
+	for kind, body := range map[string]string{"dag": `{}`, "architecture": `{"nodes":[]}`} {
+		at := "/api/prod_solution/" + kind + "/" + w.prodSolution(w.ann)
+		save := func(base string) float64 {
+			return w.do("PUT", at, w.ann, `{"base_version":`+base+`,"`+kind+`":`+body+`}`).json()["version"].(float64)
+		}
+
+		require.Equal(t, 3.0, save("2"))
+		require.Equal(t, 4.0, save("3"))
+
+		for _, version := range []string{"4", "3"} {
+			require.Equal(t, 200, w.do("DELETE", at+"/versions/"+version, w.ann, "").status)
+			w.do("GET", at+"/versions/"+version, w.ann, "").code(404, "version_not_found")
+		}
+
+		require.Equal(t, 2.0, w.do("GET", at, w.ann, "").json()["version"])
+		w.do("PUT", at, w.ann, `{"base_version":4,"`+kind+`":`+body+`}`).code(409, "version_conflict")
+		require.Equal(t, 5.0, save("2"))
+		require.Equal(t, 200, w.do("DELETE", at+"/versions/5", w.ann, "").status)
+		require.Equal(t, 200, w.do("DELETE", at+"/versions/2", w.ann, "").status)
+		w.do("DELETE", at+"/versions/1", w.ann, "").code(409, "version_in_use")
+		require.Equal(t, 6.0, save("1"))
+	}
 }
 
 // A drawing library adds fields of its own to nodes and edges.

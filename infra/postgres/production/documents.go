@@ -168,7 +168,9 @@ func (s *Store) RollbackDocument(
 	return made, pg.Fault("roll back document", err)
 }
 
-// DeleteDocumentVersion removes a version that is neither the newest nor published.
+// DeleteDocumentVersion removes a version that is neither published nor in use: it has no
+// runs that are not over, and is not the only one. With the newest one, the one before is
+// the newest again.
 func (s *Store) DeleteDocumentVersion(
 	ctx context.Context,
 	caller domain.User,
@@ -183,26 +185,32 @@ func (s *Store) DeleteDocumentVersion(
 			return err
 		case stored.Published:
 			return domain.Newf(domain.Conflict, "version_published", "version %d is published: publish another one first", version)
-		case version == stored.CurrentVersion:
-			return domain.Newf(domain.Conflict, "version_in_use", "version %d is the newest: the next one is made from it", version)
 		}
 
-		var runs bool
+		var runs, others bool
 
 		err = tx.QueryRow(ctx, `
-			SELECT $1 = 'dag' AND EXISTS (SELECT 1 FROM dag_runs WHERE solution_id = $2 AND version = $3 AND finished_at IS NULL)`,
-			kind, solutionID, version).Scan(&runs)
+			SELECT $1 = 'dag' AND EXISTS (SELECT 1 FROM dag_runs WHERE solution_id = $2 AND version = $3 AND finished_at IS NULL),
+			       EXISTS (SELECT 1 FROM prod_document_versions WHERE solution_id = $2 AND kind = $1 AND version <> $3)`,
+			kind, solutionID, version).Scan(&runs, &others)
 		switch {
 		case err != nil:
 			return err
 		case runs:
 			return domain.Newf(domain.Conflict, "version_in_use", "version %d has runs that are not over: wait for them, or cancel "+
 				"them", version)
+		case !others:
+			return domain.Newf(domain.Conflict, "version_in_use", "version %d is the only one: save another one first", version)
 		}
 
 		var batch pgx.Batch
 		batch.Queue(`DELETE FROM prod_document_versions WHERE solution_id = $1 AND kind = $2 AND version = $3`, solutionID, kind, version)
 		batch.Queue(`UPDATE prod_solutions SET document_bytes = document_bytes - $2 WHERE id = $1`, solutionID, len(stored.Content))
+		batch.Queue(`
+			UPDATE prod_documents
+			SET    deleted = greatest(deleted, latest),
+			       latest = (SELECT max(version) FROM prod_document_versions WHERE solution_id = $1 AND kind = $2)
+			WHERE  solution_id = $1 AND kind = $2 AND latest = $3`, solutionID, kind, version)
 
 		return tx.SendBatch(ctx, &batch).Close()
 	})
@@ -289,7 +297,8 @@ func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind
 
 	rows, _ := tx.Query(ctx, `
 		WITH d AS (
-			UPDATE prod_documents SET latest = latest + 1 WHERE solution_id = @solution AND kind = @kind RETURNING latest, published),
+			UPDATE prod_documents SET latest = greatest(latest, deleted) + 1
+			WHERE  solution_id = @solution AND kind = @kind RETURNING latest, published),
 		bytes AS (UPDATE prod_solutions SET document_bytes = document_bytes + @bytes WHERE id = @solution),
 		v AS (
 			INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, message, node_count, edge_count, created_by)
