@@ -150,6 +150,43 @@ func TestAnnotations_rights(t *testing.T) {
 	w.do("GET", path, w.bob, "").code(404, "payload_not_found")
 }
 
+// A node of a run of a DAG is annotated by those who may see its production solution.
+func TestAnnotations_nodesOfRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	solution := w.prodSolution(w.ann)
+	run := w.do("POST", "/api/prod_solution/dag/"+solution+"/runs", w.ann, `{"version":2}`).json()["id"].(string)
+
+	nodes := w.do("GET", "/api/prod_solution/dag/"+solution+"/runs/"+run, w.ann, "").json()["nodes"].([]any)
+	node := nodes[0].(map[string]any)["run_node_id"].(string)
+	path := "/api/payloads/" + node + "/annotations"
+
+	made := w.do("POST", path, w.ann, `{"kind":"comment","text":"slow","target":{"range":{"start":0,"end":3}}}`).json()
+	require.Equal(t, node, made["payload_id"])
+	require.Equal(t, 1.0, w.do("GET", path, w.ann, "").json()["total"])
+	require.Equal(t, "fixed", w.do("PATCH", path+"/"+made["id"].(string), w.ann, `{"text":"fixed","resolved":true}`).json()["text"])
+
+	for target, at := range map[string]string{
+		`{"turn_id":"x"}`: "body.target.turn_id", `{"block_index":0}`: "body.target.block_index", `{"path":"a.txt"}`: "body.target.path",
+	} {
+		require.Equal(t, []string{at}, w.do("POST", path, w.ann, `{"kind":"bookmark","target":`+target+`}`).fields())
+	}
+
+	w.do("GET", path, w.bob, "").code(404, "payload_not_found")
+	w.do("POST", path, w.bob, `{"kind":"bookmark"}`).code(404, "payload_not_found")
+
+	restricted := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k","scopes":["sessions:write"]}`).json()["plaintext"].(string)
+	w.do("GET", path, restricted, "").code(403, "scope_missing")
+
+	require.Equal(t, 1.0, w.do("GET", path, w.root, "").json()["total"])
+	require.Contains(t, w.do("GET", "/api/admin/audit?action=prod_solution.access", w.root, "").text, solution)
+	require.Equal(t, 204, w.do("DELETE", path+"/"+made["id"].(string), w.root, "").status)
+
+	require.Equal(t, 200, w.do("POST", path, w.ann, `{"kind":"bookmark"}`).status)
+	require.Equal(t, 200, w.do("DELETE", "/api/prod_solution/"+solution, w.ann, "").status, "with its runs and their annotations")
+	w.do("GET", path, w.ann, "").code(404, "payload_not_found")
+}
+
 func TestAnnotations_areLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -190,7 +190,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 		},
 		&account.KeysAPI{Store: cfg.Store, Rights: cfg.Rights},
 		&library.MemoriesAPI{Memories: cfg.Memories},
-		&session.AnnotationsAPI{Sessions: sessions, Annotations: cfg.Annotations},
+		&session.AnnotationsAPI{Sessions: sessions, Annotations: cfg.Annotations, Solutions: cfg.ProdSolutions},
 		&library.ToolServersAPI{
 			Sessions:    sessions,
 			ToolServers: servers,

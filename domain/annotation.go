@@ -28,10 +28,10 @@ const (
 	maxAnnotationPathBytes = 4_096
 )
 
-// Annotation is a note of a person on a turn, a tool call or a file.
+// Annotation is a note of a person on a turn, a tool call, a file, or a node of a run of a DAG.
 type Annotation struct {
 	ID         string            `json:"id" db:"id" doc:"Its id." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae120"`
-	PayloadID  string            `json:"payload_id" db:"payload_id" doc:"The turn or tool call; the session, where it is on a file."`
+	PayloadID  string            `json:"payload_id" db:"payload_id" doc:"The turn, the tool call or the node of a DAG run; the session, where it is on a file."`
 	Kind       AnnotationKind    `json:"kind" db:"kind" enum:"rating,label,comment,correction,bookmark" doc:"The kind."`
 	Target     *AnnotationTarget `json:"target" db:"target" doc:"The part that it is on; null: the whole."`
 	Value      any               `json:"value" db:"value" doc:"A number or a text; null: none."`
@@ -60,9 +60,10 @@ type AnnotationRange struct {
 
 // AnnotationPayload is what annotations are on.
 type AnnotationPayload struct {
-	ID        string `db:"id"`
-	SessionID string `db:"session_id"`
-	IsSession bool   `db:"is_session"` // the id is the session's own: the annotation is on one of its files
+	ID         string `db:"id"`
+	SessionID  string `db:"session_id"`  // empty: it is a node of a run of a DAG
+	SolutionID string `db:"solution_id"` // of such a node: the production solution
+	IsSession  bool   `db:"is_session"`  // the id is the session's own: the annotation is on one of its files
 }
 
 // NewAnnotation is an annotation before it is kept.
@@ -95,6 +96,10 @@ func (a *NewAnnotation) Check(payload AnnotationPayload) error {
 
 	if payload.IsSession && (a.Target == nil || a.Target.Path == nil) {
 		return Invalidf("body.target.path", "is required: the payload is a session, and the annotation is on one of its files")
+	}
+
+	if payload.SolutionID != "" && a.Target != nil && a.Target.Path != nil {
+		return Invalidf("body.target.path", "a node of a run has no files: annotate those of its session")
 	}
 
 	if err := a.Target.check(); err != nil {
@@ -173,8 +178,8 @@ func AnnotationNotFound(id string) *Error {
 	return Newf(NotFound, "annotation_not_found", "annotation %s does not exist", id)
 }
 
-// PayloadNotFound is the answer for a payload that is missing, or of a session that the
-// caller may not see.
+// PayloadNotFound is the answer for a payload that is missing, or of a session or a
+// production solution that the caller may not see.
 func PayloadNotFound(id string) *Error {
-	return Newf(NotFound, "payload_not_found", "there is no turn, tool call or session %s", id)
+	return Newf(NotFound, "payload_not_found", "there is no turn, tool call, session or node of a run %s", id)
 }

@@ -12,11 +12,12 @@ import (
 	"everloop/domain"
 )
 
-// Annotations are notes of people on turns, tool calls and files. They do not know who
-// may see what: this package asks for the session first.
+// Annotations are notes of people on turns, tool calls, files and nodes of DAG runs. They
+// do not know who may see what: this package asks for the session or the production
+// solution first.
 type Annotations interface {
-	// AnnotationPayload finds the session of a turn, a tool call, or of itself;
-	// payload_not_found.
+	// AnnotationPayload finds the session of a turn, a tool call, or of itself, or the
+	// production solution of a node; payload_not_found.
 	AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error)
 	CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error
 	// CreateAnnotation keeps a new annotation; too_many_annotations.
@@ -35,7 +36,7 @@ type Annotations interface {
 
 // PayloadRef is the path of an operation on what annotations are on.
 type PayloadRef struct {
-	PayloadID string `path:"payload_id" minLength:"1" maxLength:"128" doc:"A turn, a tool call, or a session, for its files." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae120"`
+	PayloadID string `path:"payload_id" minLength:"1" maxLength:"128" doc:"A turn, a tool call, a node of a DAG run (run_node_id), or a session, for its files." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae120"`
 }
 
 // AnnotationRef is the path of an operation on one annotation.
@@ -64,38 +65,48 @@ type annotationPage struct {
 	Total int                 `json:"total" doc:"Total number of entries." example:"1"`
 }
 
-// AnnotationsAPI manages annotations. Who may read a session may annotate it.
+// AnnotatedSolutions are the production solutions whose runs have nodes to annotate.
+type AnnotatedSolutions interface {
+	// ProdSolution: prod_solution_not_found for one that the caller may not see.
+	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
+}
+
+// AnnotationsAPI manages annotations. Who may read a session or a production solution may
+// annotate it.
 type AnnotationsAPI struct {
 	access.Sessions
 	Annotations Annotations
+	Solutions   AnnotatedSolutions
 }
 
 // Register adds the operations of the area to the interface.
 func (a *AnnotationsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "list-annotations", Method: fiber.MethodGet, Path: "/api/payloads/{payload_id}/annotations", Tag: "Annotations",
-		Summary: "List the annotations of a turn, a tool call or a session's files, oldest first",
+		Summary: "List the annotations of a turn, a tool call, a node of a DAG run or a session's files, oldest first",
 		Scope:   auth.SessionsRead,
 		Errors:  httpx.Codes{404: "payload_not_found"},
 	}, a.list)
 	httpx.Register(r, httpx.Operation{
 		ID: "create-annotation", Method: fiber.MethodPost, Path: "/api/payloads/{payload_id}/annotations", Tag: "Annotations",
-		Summary:     "Create an annotation",
-		Description: "Users who may read the session may annotate it.",
-		Scope:       auth.SessionsWrite,
-		Errors:      httpx.Codes{404: "payload_not_found", 409: "too_many_annotations"},
-		Example:     `{"kind": "comment", "target": {"block_index": 0}, "text": "This step could have used the cache."}`,
+		Summary: "Create an annotation",
+		Description: "Users who may read the session, or the production solution of a node, may annotate it. For a node a restricted " +
+			"key needs the scope solutions, too.",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{404: "payload_not_found", 409: "too_many_annotations"},
+		Example: `{"kind": "comment", "target": {"block_index": 0}, "text": "This step could have used the cache."}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
-		ID:          "update-annotation",
-		Method:      fiber.MethodPatch,
-		Path:        "/api/payloads/{payload_id}/annotations/{annotation_id}",
-		Tag:         "Annotations",
-		Summary:     "Update an annotation, or resolve it",
-		Description: "Value, text and labels are the author's to change; the session's owner and administrators may resolve it, too.",
-		Scope:       auth.SessionsWrite,
-		Errors:      httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
-		Example:     `{"resolved": true}`,
+		ID:      "update-annotation",
+		Method:  fiber.MethodPatch,
+		Path:    "/api/payloads/{payload_id}/annotations/{annotation_id}",
+		Tag:     "Annotations",
+		Summary: "Update an annotation, or resolve it",
+		Description: "Value, text and labels are the author's to change; the owner of the session or production solution and " +
+			"administrators may resolve it, too.",
+		Scope:   auth.SessionsWrite,
+		Errors:  httpx.Codes{403: "not_the_author", 404: "payload_not_found annotation_not_found"},
+		Example: `{"resolved": true}`,
 	}, a.update)
 	httpx.Register(r, httpx.Operation{
 		ID:      "delete-annotation",
@@ -109,11 +120,21 @@ func (a *AnnotationsAPI) Register(r *httpx.Server) {
 	}, a.delete)
 }
 
-// payload finds what is annotated, if the caller may see its session.
+// payload finds what is annotated, if the caller may see its session or its production
+// solution.
 func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.AnnotationPayload, domain.ViewerRole, error) {
 	payload, err := a.Annotations.AnnotationPayload(ctx, id)
 	if err != nil {
 		return payload, "", err
+	}
+
+	if payload.SolutionID != "" {
+		role, err := a.solutionRole(ctx, payload.SolutionID)
+		if domain.HasCode(err, domain.CodeProdSolutionNotFound) {
+			err = domain.PayloadNotFound(id)
+		}
+
+		return payload, role, err
 	}
 
 	_, role, err := a.Readable(ctx, payload.SessionID)
@@ -122,6 +143,25 @@ func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.Annotat
 	}
 
 	return payload, role, err
+}
+
+// solutionRole finds out what the caller is to a production solution. A look by an
+// administrator's privilege is audited before the answer.
+func (a *AnnotationsAPI) solutionRole(ctx context.Context, id string) (domain.ViewerRole, error) {
+	caller := httpx.CallerOf(ctx)
+	if err := auth.Check(caller, auth.Solutions); err != nil {
+		return "", err
+	}
+
+	found, err := a.Solutions.ProdSolution(ctx, caller.User, id)
+	if err != nil || found.OwnerID == caller.User.ID {
+		return domain.ViewerOwner, err
+	}
+
+	request := httpx.RequestOf(ctx)
+	details := map[string]string{"edge": string(auth.EdgeREST), "route": request.Route, "request_id": request.ID}
+
+	return domain.ViewerAdmin, a.Auditor.Write(ctx, caller.User.ID, "prod_solution.access", id, details)
 }
 
 func (a *AnnotationsAPI) list(ctx context.Context, in *struct {

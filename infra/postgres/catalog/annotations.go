@@ -12,13 +12,14 @@ import (
 
 const annotationColumns = `id, payload_id, kind, target, value, text, labels, author_id, created_at, updated_at, resolved_at`
 
-// AnnotationPayload finds the session of a turn, a tool call, or the session itself;
-// payload_not_found.
+// AnnotationPayload finds the session of a turn, a tool call, or the session itself, or the
+// production solution of a node of a run; payload_not_found.
 func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
-		SELECT $1::text AS id, session_id, false AS is_session FROM entries WHERE id = $1
-		UNION ALL SELECT $1, session_id, false FROM tool_calls WHERE id = $1
-		UNION ALL SELECT $1, id, true FROM sessions WHERE id = $1
+		SELECT $1::text AS id, session_id, '' AS solution_id, false AS is_session FROM entries WHERE id = $1
+		UNION ALL SELECT $1, session_id, '', false FROM tool_calls WHERE id = $1
+		UNION ALL SELECT $1, id, '', true FROM sessions WHERE id = $1
+		UNION ALL SELECT $1, '', solution_id, false FROM dag_run_nodes WHERE id = $1
 		LIMIT 1`, id)
 
 	payload, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.AnnotationPayload])
@@ -69,8 +70,9 @@ func (c *Store) CreateAnnotation(
 	ctx context.Context, payload domain.AnnotationPayload, authorID string, in domain.NewAnnotation,
 ) (domain.Annotation, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
-		INSERT INTO annotations (id, session_id, payload_id, kind, target, value, text, labels, author_id)
-		SELECT @id, @session, @payload, @kind, @target::jsonb, @value::jsonb, @text, @labels::text[], @author
+		INSERT INTO annotations (id, session_id, run_node, payload_id, kind, target, value, text, labels, author_id)
+		SELECT @id, nullif(@session, ''), CASE WHEN @session = '' THEN @payload END, @payload, @kind, @target::jsonb, @value::jsonb,
+		       @text, @labels::text[], @author
 		WHERE  (SELECT count(*) FROM annotations WHERE payload_id = @payload) < @limit
 		RETURNING `+annotationColumns,
 		pgx.NamedArgs{
