@@ -27,7 +27,7 @@ var agentsWalk = []call{
 			{body: `{"name":"x","solution_id":"nope","biz_role_id":"operator"}`, at: "body.solution_id"},
 			{body: `{"name":"x","solution_id":"general","biz_role_id":"nope"}`, at: "body.biz_role_id"},
 			{body: `{` + agentFields + `,"initial_mode":"dreaming"}`, at: "body.initial_mode"},
-			{body: `{` + agentFields + `,"visibility":"public"}`, at: "body.visibility"},
+			{body: `{` + agentFields + `,"visibility":"` + strings.Repeat("x", 33) + `"}`, at: "body.visibility"},
 			{body: `{` + agentFields + `,"agent_id":"a b"}`, at: "body.agent_id"},
 			{body: `{` + agentFields + `,"preview_urls":[{"name":"n"}]}`, at: "body.preview_urls[0].url"},
 			{body: `{` + agentFields + `,"preview_urls":[{"name":"n","url":"javascript:alert(1)"}]}`, at: "body.preview_urls[0].url"},
@@ -196,7 +196,9 @@ func TestProdAgents_areChangedByVersions(t *testing.T) {
 func TestAgents_visibility(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	shown, hidden := w.agentOf(w.ann, ``), w.agentOf(w.ann, `,"visibility":"private"`)
+	shown, hidden := w.agentOf(w.ann, `,"visibility":""`), w.agentOf(w.ann, `,"visibility":"private"`)
+	other := w.agentOf(w.ann, `,"visibility":"team"`)
+	require.Equal(t, "team", w.do("GET", "/api/prod_agents/"+other, w.ann, "").json()["agent"].(map[string]any)["visibility"])
 	instance := w.agentInstance()
 	w.do("GET", "/api/prod_agents/"+shown, w.bob, "").code(404, "prod_agent_not_found")
 	bobID := w.do("GET", "/api/auth/me", w.bob, "").json()["id"].(string)
@@ -207,6 +209,7 @@ func TestAgents_visibility(t *testing.T) {
 	require.Equal(t, 200, w.do("GET", "/api/prod_agents/"+shown, w.bob, "").status)
 	require.Len(t, w.do("GET", "/api/prod_agents", w.bob, "").json()["items"], 1)
 	w.do("GET", "/api/prod_agents/"+hidden, w.bob, "").code(404, "prod_agent_not_found")
+	w.do("GET", "/api/prod_agents/"+other, w.bob, "").code(404, "prod_agent_not_found")
 	w.do("PUT", "/api/prod_agents/"+shown, w.bob, `{`+agentFields+`}`).code(403, "forbidden")
 	w.do("DELETE", "/api/prod_agents/"+shown, w.bob, "").code(403, "forbidden")
 	require.Equal(t, 200, w.do("GET", "/api/agent-instances/"+instance, w.bob, "").status)

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Visibility says who sees a production agent or an agent instance beside its owner.
+// Visibility says who sees a production agent or an agent instance beside its owner. Any
+// word but workspace is as good as private.
 type Visibility string
 
 // The visibilities.
 const (
 	VisibilityPrivate   Visibility = "private"   // its owner only
-	VisibilityWorkspace Visibility = "workspace" // the members of the owner's workspaces
+	VisibilityWorkspace Visibility = "workspace" // the members of the owner's workspaces; the default
 )
 
 // Limits of production agents and agent instances.
@@ -81,7 +82,7 @@ type ProdAgentSummary struct {
 	Skills          []string        `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
 	LayoutType      string          `json:"layout_type" doc:"The layout that front ends use for its sessions." example:"default"`
 	RuntimeProvider string          `json:"runtime_provider" doc:"The provider of the runtimes of its instances; empty: the built-in one." example:"builtin"`
-	Visibility      Visibility      `json:"visibility" enum:"private,workspace" doc:"Who sees it beside its owner."`
+	Visibility      Visibility      `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user." example:"workspace"`
 	Version         int             `json:"version" doc:"Grows with each change." example:"1"`
 	Status          ProdAgentStatus `json:"status" enum:"active,unavailable" doc:"unavailable: its solution does not exist."`
 	OwnerID         string          `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
@@ -133,7 +134,7 @@ type AgentInstance struct {
 	RuntimeID          string         `json:"runtime_id" doc:"Its runtime." example:"builtin"`
 	RuntimeBound       bool           `json:"runtime_bound" doc:"Whether it has a runtime."`
 	Status             InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
-	Visibility         Visibility     `json:"visibility" enum:"private,workspace" doc:"Who sees it beside its owner."`
+	Visibility         Visibility     `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user." example:"workspace"`
 	Model              *string        `json:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
 	MaxConcurrentTasks int            `json:"max_concurrent_tasks" doc:"Issues that it works on at once." example:"6"`
 	Skills             []string       `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`

@@ -103,7 +103,7 @@ func Value[T any](p *T) (v T) {
 }
 
 // OrNil takes an empty name as none.
-func OrNil(p *string) *string {
+func OrNil[T ~string](p *T) *T {
 	if p == nil || *p == "" {
 		return nil
 	}

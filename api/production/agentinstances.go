@@ -19,7 +19,7 @@ type AgentInstanceRef struct {
 // InstanceOptions are the fields that a creation and a change have in common; left out or
 // null: the default, or as before.
 type InstanceOptions struct {
-	Visibility         *domain.Visibility `json:"visibility,omitempty" nullable:"true" enum:"private,workspace" doc:"Who sees it beside its owner; default workspace."`
+	Visibility         *domain.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
 	Instructions       *string            `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
 	Description        *string            `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
 	Model              *string            `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model of its sessions; empty: the service's default."`
@@ -125,7 +125,7 @@ func (a *AgentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgen
 		Instructions: fields.Value(b.Instructions), Visibility: domain.VisibilityWorkspace, Model: fields.OrNil(b.Model),
 		MaxConcurrentTasks: domain.DefaultAgentTasks, Env: env,
 	}
-	fields.Set(&wanted.Visibility, b.Visibility)
+	fields.Set(&wanted.Visibility, fields.OrNil(b.Visibility))
 	fields.Set(&wanted.MaxConcurrentTasks, b.MaxConcurrentTasks)
 
 	made, err := a.Agents.CreateInstance(ctx, wanted)
@@ -154,7 +154,7 @@ func (a *AgentInstancesAPI) update(ctx context.Context, in *struct {
 	b := in.Body
 
 	change := domain.AgentInstanceChange{
-		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: b.Visibility, Model: b.Model,
+		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: orNil(b.Visibility), Model: b.Model,
 		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived,
 	}
 	if b.Env != nil {

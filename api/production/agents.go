@@ -47,14 +47,14 @@ type ProdAgentFields struct {
 	SolutionID      string              `json:"solution_id" minLength:"1" maxLength:"128" doc:"The solution of its sessions." example:"software_factory"`
 	BizRoleID       string              `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of its sessions." example:"reviewer"`
 	AgentTemplate   *string             `json:"agent_template,omitempty" nullable:"true" maxLength:"200000" doc:"Who the agent is; added to the system prompt."`
-	InitialMode     *string             `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," doc:"The mode of its sessions; null or empty: executing."`
+	InitialMode     *string             `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," maxLength:"64" doc:"The mode of its sessions; null or empty: executing."`
 	Skills          []string            `json:"skills,omitempty" nullable:"true" maxItems:"200" doc:"Skills that its sessions are offered first: ids, org/name or names."`
 	SkillsData      map[string]any      `json:"skills_data,omitempty" nullable:"true" doc:"Data for the skills, at most 100,000 bytes as JSON; added to the system prompt." example:"{}"`
 	InitScript      *string             `json:"init_script,omitempty" nullable:"true" maxLength:"200000" doc:"Commands of Bash that each session runs once, before its first chat." example:"npm ci"`
 	LayoutType      *string             `json:"layout_type,omitempty" nullable:"true" maxLength:"64" doc:"The layout that front ends use for its sessions; default default." example:"default"`
 	PreviewURLs     []domain.PreviewURL `json:"preview_urls,omitempty" nullable:"true" maxItems:"200" doc:"Pages that front ends show beside its sessions."`
 	RuntimeProvider *string             `json:"runtime_provider,omitempty" nullable:"true" maxLength:"256" doc:"The provider of the runtimes of its instances; empty: the built-in one."`
-	Visibility      *domain.Visibility  `json:"visibility,omitempty" nullable:"true" enum:"private,workspace" doc:"Who sees it beside its owner; default workspace."`
+	Visibility      *domain.Visibility  `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
 	Instructions    *string             `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
 }
 
@@ -88,7 +88,7 @@ func (f ProdAgentFields) agent(ownerID string) domain.ProdAgent {
 	}
 
 	fields.Set(&made.LayoutType, fields.OrNil(f.LayoutType))
-	fields.Set(&made.Visibility, f.Visibility)
+	fields.Set(&made.Visibility, fields.OrNil(f.Visibility))
 
 	return made
 }

@@ -76,7 +76,7 @@ function Template({ agent }: { agent: Summary }) {
     <li className={row}>
       <Bot size={20} className="shrink-0 text-soft" aria-hidden />
       <div className="min-w-0 flex-1">
-        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{agent.name}</span>{agent.status === 'unavailable' && <Badge tone="bad">solution is missing</Badge>}{agent.visibility === 'private' && <Badge>private</Badge>}</p>
+        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{agent.name}</span>{agent.status === 'unavailable' && <Badge tone="bad">solution is missing</Badge>}{agent.visibility !== 'workspace' && <Badge>private</Badge>}</p>
         <p className="truncate text-sm text-soft">{agent.solution_id} / {agent.biz_role_id} · {agent.agent_id}</p>
       </div>
       <Button small busy={start.isPending} disabled={agent.status !== 'active'} onClick={() => start.mutate()}><MessageSquarePlus size={14} aria-hidden /><span className="max-sm:sr-only">Begin a session</span></Button>
@@ -121,7 +121,7 @@ function InstanceRow({ instance, runtime }: { instance: Instance; runtime: strin
     <li className={row}>
       <Cpu size={20} className="shrink-0 text-soft" aria-hidden />
       <div className="min-w-0 flex-1">
-        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{instance.name}</span><State value={instance.status} tone={instance.status === 'blocked' ? 'warn' : instance.status === 'idle' ? 'good' : instance.status === 'offline' ? 'bad' : 'accent'} />{archived && <Badge>archived</Badge>}{instance.visibility === 'private' && <Badge>private</Badge>}</p>
+        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{instance.name}</span><State value={instance.status} tone={instance.status === 'blocked' ? 'warn' : instance.status === 'idle' ? 'good' : instance.status === 'offline' ? 'bad' : 'accent'} />{archived && <Badge>archived</Badge>}{instance.visibility !== 'workspace' && <Badge>private</Badge>}</p>
         <p className="truncate text-sm text-soft">{[`runtime ${runtime}`, instance.model, `${instance.max_concurrent_tasks} at once`, instance.has_env && `${instance.env_key_count} variables`, instance.description].filter(Boolean).join(' · ')}</p>
       </div>
       {own && (

@@ -64,10 +64,10 @@ export function AgentForm({ agent, close }: { agent?: Agent; close: () => void }
   );
 }
 
-function Visibility({ value, change }: { value: 'private' | 'workspace'; change: (value: 'private' | 'workspace') => void }) {
+function Visibility({ value, change }: { value: string; change: (value: string) => void }) {
   return (
     <Field label="Seen by">{(ids) => (
-      <Select {...ids} value={value} onChange={(event) => change(event.target.value as 'private' | 'workspace')}><option value="workspace">members of my workspaces</option><option value="private">only me</option></Select>
+      <Select {...ids} value={value} onChange={(event) => change(event.target.value)}><option value="workspace">members of my workspaces</option><option value="private">only me</option>{value !== 'workspace' && value !== 'private' && <option value={value}>only me ({value})</option>}</Select>
     )}</Field>
   );
 }
