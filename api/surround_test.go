@@ -32,6 +32,7 @@ func TestKeysOverTheInterface(t *testing.T) {
 	read := w.do("GET", path, w.ann, "")
 	require.Nil(t, read.json()["plaintext"])
 	require.Nil(t, read.json()["last_used_at"])
+	require.Nil(t, read.json()["last_used_ip"])
 	require.NotContains(t, w.do("GET", "/api/user/api-keys", w.ann, "").text+read.text, plaintext)
 
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", plaintext, "").status)
@@ -39,6 +40,7 @@ func TestKeysOverTheInterface(t *testing.T) {
 	w.do("POST", "/api/sessions", plaintext, `{}`).code(403, "scope_missing")
 	w.do("POST", "/api/user/api-keys", plaintext, `{"name":"more"}`).code(403, "scope_missing")
 	require.Eventually(t, func() bool { return w.do("GET", path, w.ann, "").json()["last_used_at"] != nil }, timeout, tick)
+	require.Equal(t, "127.0.0.1", w.do("GET", path, w.ann, "").json()["last_used_ip"])
 
 	require.Equal(t, "renamed", w.do("PATCH", path, w.ann, `{"name":"renamed"}`).json()["name"])
 	require.Equal(t, 204, w.do("DELETE", path, w.ann, "").status)

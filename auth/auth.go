@@ -29,8 +29,8 @@ type Keys interface {
 	// CredentialAlive says whether the user, and the key where one is named,
 	// may still come in.
 	CredentialAlive(ctx context.Context, userID, keyID string) (bool, error)
-	// TouchKeys records when keys were last used.
-	TouchKeys(ctx context.Context, used map[string]time.Time) error
+	// TouchKeys records the last uses of keys.
+	TouchKeys(ctx context.Context, used map[string]domain.KeyUse) error
 	// EnsureBootstrap sets up the first administrator; see Authenticator.
 	EnsureBootstrap(ctx context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (wrote bool, err error)
 }
@@ -104,6 +104,10 @@ func Unauthorized() *domain.Error {
 // Authenticate finds who the credentials belong to. The error is Unauthorized,
 // or says that the records cannot be reached.
 func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain.Caller, error) {
+	return a.authenticate(ctx, "", c)
+}
+
+func (a *Authenticator) authenticate(ctx context.Context, ip string, c Credentials) (domain.Caller, error) {
 	if c.Bearer != "" {
 		c.Cookie = "" // an explicit token is never backed by an ambient cookie
 	}
@@ -123,7 +127,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain
 		return domain.Caller{}, Unauthorized()
 	}
 
-	return a.byKey(ctx, c.Bearer) // an operator's own bootstrap key needs no prefix
+	return a.byKey(ctx, ip, c.Bearer) // an operator's own bootstrap key needs no prefix
 }
 
 // byVerifier asks the Verifiers in their order. What one has accepted is believed for
@@ -153,12 +157,12 @@ func (a *Authenticator) byVerifier(ctx context.Context, c Credentials) (domain.C
 	return domain.Caller{}, ErrNotMine
 }
 
-func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Caller, error) {
+func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain.Caller, error) {
 	hash := Hash(plaintext)
 
 	now := a.now()
 	if caller, ok := a.cache.get(hash, now); ok {
-		a.uses.note(caller.KeyID, now)
+		a.uses.note(caller.KeyID, domain.KeyUse{At: now, IP: ip})
 		return caller, nil
 	}
 
@@ -175,7 +179,7 @@ func (a *Authenticator) byKey(ctx context.Context, plaintext string) (domain.Cal
 
 	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt}
 	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
-	a.uses.note(key.ID, now)
+	a.uses.note(key.ID, domain.KeyUse{At: now, IP: ip})
 
 	return caller, nil
 }

@@ -20,13 +20,13 @@ type records struct {
 	mu      sync.Mutex
 	byHash  map[[32]byte]domain.APIKey
 	asked   int
-	touched chan map[string]time.Time
+	touched chan map[string]domain.KeyUse
 	broken  error
 	during  func() // runs while a look-up is on its way
 }
 
 func newRecords() *records {
-	return &records{byHash: map[[32]byte]domain.APIKey{}, touched: make(chan map[string]time.Time, 100)}
+	return &records{byHash: map[[32]byte]domain.APIKey{}, touched: make(chan map[string]domain.KeyUse, 100)}
 }
 
 func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain.APIKey, bool, error) {
@@ -56,7 +56,7 @@ func (r *records) CredentialAlive(_ context.Context, _, keyID string) (bool, err
 	return keyID == "", r.broken
 }
 
-func (r *records) TouchKeys(_ context.Context, used map[string]time.Time) error {
+func (r *records) TouchKeys(_ context.Context, used map[string]domain.KeyUse) error {
 	r.touched <- used
 	return nil
 }
@@ -250,7 +250,7 @@ func TestAuthenticator_Authenticate_storesUseOncePerMinute(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	require.Equal(t, map[string]time.Time{key.ID: c.now()}, <-r.touched)
+	require.Equal(t, map[string]domain.KeyUse{key.ID: {At: c.now()}}, <-r.touched)
 	c.pass(59 * time.Second)
 
 	_, err := a.Authenticate(t.Context(), bearer(plaintext))

@@ -127,20 +127,26 @@ func (g *guesses) dropOld(now time.Time) {
 	}
 }
 
-// AuthenticateFrom is Authenticate for credentials that came from a client's address,
-// whose wrong guesses are counted: beyond [Options.GuessesPerMinute] the error is
-// too_many_guesses, with the seconds to wait.
-func (a *Authenticator) AuthenticateFrom(ctx context.Context, address string, c Credentials) (domain.Caller, error) {
+// From is where credentials came from.
+type From struct {
+	Network string // what counts as one client
+	IP      string // kept as that of the last use of an API key; empty: it is not known
+}
+
+// AuthenticateFrom is Authenticate for credentials that came from a client, whose wrong
+// guesses are counted: beyond [Options.GuessesPerMinute] the error is too_many_guesses,
+// with the seconds to wait.
+func (a *Authenticator) AuthenticateFrom(ctx context.Context, from From, c Credentials) (domain.Caller, error) {
 	if a.guesses == nil || c == (Credentials{}) {
-		return a.Authenticate(ctx, c)
+		return a.authenticate(ctx, from.IP, c)
 	}
 
-	of := attemptOf(address, c)
+	of := attemptOf(from.Network, c)
 	if err := a.guesses.check(of); err != nil {
 		return domain.Caller{}, err
 	}
 
-	caller, err := a.Authenticate(ctx, c)
+	caller, err := a.authenticate(ctx, from.IP, c)
 	a.guesses.note(of, err)
 
 	return caller, err

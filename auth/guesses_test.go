@@ -19,7 +19,7 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 	t.Cleanup(a.Close)
 
 	from := func(address, token string) error {
-		_, err := a.AuthenticateFrom(t.Context(), address, bearer(token))
+		_, err := a.AuthenticateFrom(t.Context(), auth.From{Network: address}, bearer(token))
 		return err
 	}
 	known, _ := r.issue("u")
@@ -66,7 +66,7 @@ func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 	r.broken = domain.Unavailablef("the database", nil)
 
 	for range 3 {
-		_, err := a.AuthenticateFrom(t.Context(), "here", bearer(plaintext))
+		_, err := a.AuthenticateFrom(t.Context(), auth.From{Network: "here"}, bearer(plaintext))
 		require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 	}
 }
@@ -78,7 +78,7 @@ func TestAuthenticator_AuthenticateFrom_remembers_few_addresses(t *testing.T) {
 	t.Cleanup(a.Close)
 
 	for i := range 25_000 {
-		_, err := a.AuthenticateFrom(t.Context(), fmt.Sprint("address-", i), bearer("guess"))
+		_, err := a.AuthenticateFrom(t.Context(), auth.From{Network: fmt.Sprint("address-", i)}, bearer("guess"))
 		require.Error(t, err)
 	}
 

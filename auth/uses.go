@@ -5,33 +5,35 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"everloop/domain"
 )
 
 // useEvery is how fine last_used_at is: a key in steady use is written once in
-// this time.
+// this time, and the address with it.
 const useEvery = time.Minute
 
-// uses records when keys were last used, in the background.
+// uses records when and from where keys were last used, in the background.
 type uses struct {
 	keys   Keys
 	logger *slog.Logger
 
 	mu      sync.Mutex
 	written map[string]time.Time // per key, the use that was last handed over
-	pending map[string]time.Time
+	pending map[string]domain.KeyUse
 	writing bool
 	done    sync.WaitGroup
 }
 
 func newUses(keys Keys, logger *slog.Logger) *uses {
-	return &uses{keys: keys, logger: logger, written: map[string]time.Time{}, pending: map[string]time.Time{}}
+	return &uses{keys: keys, logger: logger, written: map[string]time.Time{}, pending: map[string]domain.KeyUse{}}
 }
 
-func (u *uses) note(keyID string, at time.Time) {
+func (u *uses) note(keyID string, use domain.KeyUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 
-	if last, ok := u.written[keyID]; ok && at.Sub(last) < useEvery {
+	if last, ok := u.written[keyID]; ok && use.At.Sub(last) < useEvery {
 		return
 	}
 
@@ -39,7 +41,7 @@ func (u *uses) note(keyID string, at time.Time) {
 		clear(u.written)
 	}
 
-	u.written[keyID], u.pending[keyID] = at, at
+	u.written[keyID], u.pending[keyID] = use.At, use
 	if !u.writing {
 		u.writing = true
 
@@ -55,7 +57,7 @@ func (u *uses) write() {
 	for {
 		u.mu.Lock()
 		batch := u.pending
-		u.pending = map[string]time.Time{}
+		u.pending = map[string]domain.KeyUse{}
 		u.writing = len(batch) > 0
 		u.mu.Unlock()
 

@@ -28,6 +28,13 @@ type APIKey struct {
 	ExpiresAt  *time.Time `db:"expires_at"`
 	CreatedAt  time.Time  `db:"created_at"`
 	LastUsedAt *time.Time `db:"last_used_at"`
+	LastUsedIP *string    `db:"last_used_ip"` // nil: never, or not known
+}
+
+// KeyUse is one use of an API key.
+type KeyUse struct {
+	At time.Time
+	IP string // empty: not known
 }
 
 // Caller is who makes a request, as the authentication package found.

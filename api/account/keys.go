@@ -23,12 +23,13 @@ type apiKey struct {
 	ExpiresAt  *time.Time `json:"expires_at" doc:"Expiry time; null: never."`
 	CreatedAt  time.Time  `json:"created_at" doc:"Creation time."`
 	LastUsedAt *time.Time `json:"last_used_at" doc:"Time of the last use; null: never."`
+	LastUsedIP *string    `json:"last_used_ip" nullable:"true" doc:"The client's address at that time; null: never, or not known." example:"192.0.2.7"`
 }
 
 func keyBody(k domain.APIKey) apiKey {
 	return apiKey{
 		ID: k.ID, Name: k.Name, Masked: k.Masked, Scopes: fields.OrEmpty(k.Scopes), ExpiresAt: k.ExpiresAt,
-		CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt,
+		CreatedAt: k.CreatedAt, LastUsedAt: k.LastUsedAt, LastUsedIP: k.LastUsedIP,
 	}
 }
 

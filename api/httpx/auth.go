@@ -80,7 +80,10 @@ func credentialsOf(c *fiber.Ctx) auth.Credentials {
 func (a *authenticator) identify(c *fiber.Ctx) (domain.Caller, error) {
 	credentials := credentialsOf(c)
 
-	caller, err := a.auth.AuthenticateFrom(c.UserContext(), clients.Network(a.clients.of(c)).String(), credentials)
+	from := a.clients.of(c)
+
+	caller, err := a.auth.AuthenticateFrom(
+		c.UserContext(), auth.From{Network: clients.Network(from).String(), IP: clients.IP(from)}, credentials)
 	if err != nil {
 		return domain.Caller{}, err
 	}

@@ -139,7 +139,7 @@ func (a *administrators) Administrator(ctx context.Context, key string) (string,
 		return "", errNotReady
 	}
 	// Temporal does not say who calls: all its clients share one allowance of guesses.
-	caller, err := authenticator.AuthenticateFrom(ctx, "temporal", auth.Credentials{Bearer: key})
+	caller, err := authenticator.AuthenticateFrom(ctx, auth.From{Network: "temporal"}, auth.Credentials{Bearer: key})
 	if err != nil {
 		if domain.AsError(err).Kind == domain.Unauthenticated {
 			return "", embedded.ErrNoAdministrator

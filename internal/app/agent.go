@@ -256,7 +256,7 @@ func (a access) handshake(ctx context.Context, token string, r *http.Request) (a
 
 	from := a.client(r)
 
-	caller, err := a.auth.AuthenticateFrom(ctx, clients.Network(from).String(), credentials)
+	caller, err := a.auth.AuthenticateFrom(ctx, auth.From{Network: clients.Network(from).String(), IP: clients.IP(from)}, credentials)
 	if err == nil {
 		_, err = a.limiter.Take(caller)
 	}

@@ -75,6 +75,15 @@ func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
 	return client
 }
 
+// IP is an address as text, without a zone; empty for the zero address.
+func IP(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return ""
+	}
+
+	return addr.Unmap().WithZone("").String()
+}
+
 // Network is what limits count as one client: an IPv4 address, or the /64 of an IPv6
 // address, which one machine can fill alone.
 func Network(addr netip.Addr) netip.Prefix {

@@ -43,6 +43,16 @@ func TestProxies_Client(t *testing.T) {
 	require.ErrorContains(t, err, "10.0.0.0/40")
 }
 
+func TestIP(t *testing.T) {
+	t.Parallel()
+
+	require.Empty(t, IP(netip.Addr{}))
+
+	for addr, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "fe80::1%eth0": "fe80::1"} {
+		require.Equal(t, want, IP(netip.MustParseAddr(addr)))
+	}
+}
+
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 

@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-const keyColumns = `id, user_id, name, masked, scopes, expires_at, created_at, last_used_at`
+const keyColumns = `id, user_id, name, masked, scopes, expires_at, created_at, last_used_at, last_used_ip`
 
 // keyNotFound is the answer for a key that is missing, revoked or another
 // user's.
@@ -107,13 +107,13 @@ func oneKey(rows pgx.Rows, id, doing string) (domain.APIKey, error) {
 // is false.
 func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error) {
 	err = a.db.Pool.QueryRow(ctx, `
-		SELECT k.id, k.user_id, k.name, k.masked, k.scopes, k.expires_at, k.created_at, k.last_used_at,
+		SELECT k.id, k.user_id, k.name, k.masked, k.scopes, k.expires_at, k.created_at, k.last_used_at, k.last_used_ip,
 		       u.id, u.username, u.name, u.email, u.avatar_url, u.administrator, u.created_at,
 		       coalesce(u.issuer, ''), coalesce(u.subject, '')
 		FROM   api_keys k JOIN users u ON u.id = k.user_id
 		WHERE  k.hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
 		AND    u.deleted_at IS NULL`, hash,
-	).Scan(&key.ID, &key.UserID, &key.Name, &key.Masked, &key.Scopes, &key.ExpiresAt, &key.CreatedAt, &key.LastUsedAt,
+	).Scan(&key.ID, &key.UserID, &key.Name, &key.Masked, &key.Scopes, &key.ExpiresAt, &key.CreatedAt, &key.LastUsedAt, &key.LastUsedIP,
 		&user.ID, &user.Username, &user.Name, &user.Email, &user.AvatarURL, &user.Administrator, &user.CreatedAt,
 		&user.Issuer, &user.Subject)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -139,19 +139,19 @@ func (a *Store) CredentialAlive(ctx context.Context, userID, keyID string) (bool
 	return alive, pg.Fault("check credential", err)
 }
 
-// TouchKeys records when keys were last used; a time never moves back.
-func (a *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error {
-	ids, times := make([]string, 0, len(used)), make([]time.Time, 0, len(used))
-	for id, at := range used {
-		ids, times = append(ids, id), append(times, at)
+// TouchKeys records when and from where keys were last used; a time never moves back.
+func (a *Store) TouchKeys(ctx context.Context, used map[string]domain.KeyUse) error {
+	ids, times, addresses := make([]string, 0, len(used)), make([]time.Time, 0, len(used)), make([]string, 0, len(used))
+	for id, use := range used {
+		ids, times, addresses = append(ids, id), append(times, use.At), append(addresses, use.IP)
 	}
 
 	_, err := a.db.Pool.Exec(ctx, `
 		UPDATE api_keys k
-		SET    last_used_at = greatest(k.last_used_at, u.at)
-		FROM   unnest(@ids::text[], @times::timestamptz[]) AS u (id, at)
-		WHERE  k.id = u.id`,
-		pgx.NamedArgs{"ids": ids, "times": times})
+		SET    last_used_at = u.at, last_used_ip = nullif(u.ip, '')
+		FROM   unnest(@ids::text[], @times::timestamptz[], @addresses::text[]) AS u (id, at, ip)
+		WHERE  k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at <= u.at)`,
+		pgx.NamedArgs{"ids": ids, "times": times, "addresses": addresses})
 
 	return pg.Fault("record use of API keys", err)
 }

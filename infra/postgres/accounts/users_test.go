@@ -177,11 +177,12 @@ func TestKeys(t *testing.T) {
 	})
 	t.Run("use is recorded and never moves back", func(t *testing.T) {
 		late := time.Now().UTC().Truncate(time.Microsecond)
-		require.NoError(t, db.TouchKeys(t.Context(), map[string]time.Time{key.ID: late}))
-		require.NoError(t, db.TouchKeys(t.Context(), map[string]time.Time{key.ID: late.Add(-time.Hour)}))
+		require.NoError(t, db.TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late, IP: "192.0.2.1"}}))
+		require.NoError(t, db.TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late.Add(-time.Hour), IP: "192.0.2.2"}}))
 		read, err := db.Key(t.Context(), ann.ID, key.ID)
 		require.NoError(t, err)
 		require.Equal(t, late, *read.LastUsedAt)
+		require.Equal(t, "192.0.2.1", *read.LastUsedIP)
 	})
 	t.Run("an expired one is unknown", func(t *testing.T) {
 		past := time.Now().Add(-time.Second)
