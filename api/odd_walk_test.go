@@ -252,6 +252,23 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
+// TestCreated holds the status 201 to the operations that decisions.md 8.24 names.
+func TestCreated(t *testing.T) {
+	t.Parallel()
+
+	var created []string
+
+	for _, c := range walk {
+		if c.status == 201 {
+			created = append(created, c.method+" "+c.path)
+		}
+	}
+
+	require.ElementsMatch(t, []string{
+		"POST /api/memories", "POST /api/user/api-keys/", "POST /api/scheduled-tasks", "POST /api/admin/users",
+	}, created)
+}
+
 // closed are the places of a body whose objects take declared fields only.
 func (d *bounds) closed(s *shape, at string, seen map[string]bool) (places []string) {
 	if s.Ref != "" && seen[s.Ref] {

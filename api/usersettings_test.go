@@ -47,7 +47,7 @@ var userSettingsWalk = []call{
 		path:    "/api/network-rules",
 		scope:   "unrestricted",
 		url:     "/api/network-rules",
-		status:  201,
+		status:  200,
 		hasBody: true,
 		body:    `{"domain":"*.example.org"}`,
 		bad: []bad{

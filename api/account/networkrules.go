@@ -58,7 +58,7 @@ func (a *NetworkRulesAPI) Register(r *httpx.Server) {
 		Summary: "Set a network rule",
 		Description: "The rule applies to all of the caller's sessions and replaces the rule for the same domain. A deny rule wins " +
 			"over every allow rule. A change takes effect within seconds, also for commands that are running.",
-		Scope: auth.Unrestricted, Audit: "network_rule.set", Status: fiber.StatusCreated,
+		Scope: auth.Unrestricted, Audit: "network_rule.set",
 		Errors:  httpx.Codes{409: "network_rule_limit"},
 		Example: `{"domain": "*.example.org", "decision": "allow"}`,
 	}, a.setNetworkRule)
