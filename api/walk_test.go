@@ -339,7 +339,7 @@ var basicWalk = []call{
 	},
 	{
 		method: "POST", path: "/api/mcp-servers", scope: "sessions:write", url: "/api/mcp-servers", hasBody: true, status: 200,
-		body: `{"solution_id":"general","name":"a-1","transport":"http","url":"https://example.org/mcp"}`, bad: mcpBad,
+		body: `{"solution_id":"general","name":"a-1","transport":"http","url":"https://example.org/mcp","headers":{"X-Key":"k"}}`, bad: mcpBad,
 	},
 	{
 		method: "GET",

@@ -117,6 +117,19 @@ func TestWebhooks_secretIsShownOnce(t *testing.T) {
 	require.NotContains(t, w.do("GET", "/api/webhooks", w.ann, "").text, "whsec_")
 	rotated := w.do("POST", path+"/rotate-secret", w.ann, "").json()
 	require.NotEqual(t, secret, rotated["secret"])
+
+	for _, request := range []string{"/api/webhooks", path + "/rotate-secret"} {
+		once := func() reply {
+			return w.do("POST", request, w.ann, `{"url":"https://hooks.example.org/y"}`, idempotencyKey(request))
+		}
+		require.Contains(t, once().text, "whsec_")
+		once().code(409, "idempotency_secret_not_kept")
+	}
+
+	var kept int
+	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `
+		SELECT count(*) FROM idempotency_keys WHERE position('whsec_'::bytea IN response) > 0`).Scan(&kept))
+	require.Zero(t, kept)
 	require.NotNil(t, rotated["previous_secret_until"])
 	require.Nil(t, w.do("POST", path+"/rotate-secret", w.ann, `{"overlap_s":0}`).json()["previous_secret_until"])
 

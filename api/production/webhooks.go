@@ -102,7 +102,7 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 		Summary: "Create a webhook",
 		Description: "The address is sent the caller's events as signed POST requests, by the rules of Standard Webhooks. The answer is " +
 			"the only one with the secret. Addresses that are not on the public Internet are refused when they are connected to.",
-		Scope: auth.SessionsWrite, Audit: "webhook.create", Errors: httpx.Codes{409: "webhook_limit"},
+		Scope: auth.SessionsWrite, Audit: "webhook.create", Secret: true, Errors: httpx.Codes{409: "webhook_limit"},
 		Example: `{"url": "https://hooks.example.org/everloop", "events": ["chat.waiting", "chat.failed"]}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
@@ -141,7 +141,7 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 		ID: "rotate-webhook-secret", Method: fiber.MethodPost, Path: "/api/webhooks/{id}/rotate-secret", Tag: "Webhooks",
 		Summary:     "Give a webhook another secret",
 		Description: "For overlap_s seconds each request has two signatures, the second one by the old secret.",
-		Scope:       auth.SessionsWrite, Audit: "webhook.rotate", Errors: httpx.Codes{404: onWebhook},
+		Scope:       auth.SessionsWrite, Audit: "webhook.rotate", Secret: true, Errors: httpx.Codes{404: onWebhook},
 		Example: `{"overlap_s": 86400}`,
 	}, a.rotate)
 	httpx.Register(r, httpx.Operation{
