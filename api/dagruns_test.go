@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/api"
 	"everloop/domain"
 	"everloop/domain/dagrun"
 )
@@ -125,4 +127,40 @@ func TestDAGRuns_versionsInUseStay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "cancelled", w.do("GET", at+"/runs/"+run, w.ann, "").json()["status"])
 	require.Equal(t, 200, w.do("DELETE", at+"/versions/2", w.ann, "").status)
+}
+
+// The pulse of these streams is an hour away: what ends them is the change of rights.
+func TestDAGRuns_streamEndsWithTheRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.StreamPulse = time.Hour })
+	solution := w.prodSolution(w.ann)
+	run := w.dagRun(solution)
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE dag_runs SET status = 'running', finished_at = NULL WHERE id = $1`, run)
+	require.NoError(t, err)
+
+	at := strings.ReplaceAll(runsOf, "{p}", solution) + "/" + run + "/events"
+	follow := func(key string) *sse {
+		s := w.stream(http.MethodGet, at, key, "")
+		for s.event().name != "run:updated" { // then it watches
+			continue
+		}
+
+		return s
+	}
+	ends := func(s *sse) {
+		for more := true; more; {
+			_, more = s.next()
+		}
+	}
+
+	made := w.do(http.MethodPost, "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()
+	revoked := follow(made["plaintext"].(string))
+	require.Equal(t, 204, w.do(http.MethodDelete, "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "").status)
+	ends(revoked)
+
+	deputy, key := w.person("deputy", true)
+	lost := follow(key)
+	require.Equal(t, 200, w.do(http.MethodDelete, "/api/admin/admins/"+deputy, w.root, "").status)
+	ends(lost)
+	w.do(http.MethodGet, at, key, "").code(404, "prod_solution_not_found")
 }

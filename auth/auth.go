@@ -27,8 +27,8 @@ type Keys interface {
 	// false for keys that are unknown, revoked, expired or of a deleted user.
 	KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error)
 	// CredentialAlive says whether the user, and the key where one is named,
-	// may still come in.
-	CredentialAlive(ctx context.Context, userID, keyID string) (bool, error)
+	// may still come in, an administrator as one.
+	CredentialAlive(ctx context.Context, user domain.User, keyID string) (bool, error)
 	// TouchKeys records the last uses of keys.
 	TouchKeys(ctx context.Context, used map[string]domain.KeyUse) error
 	// EnsureBootstrap sets up the first administrator; see Authenticator.
@@ -185,10 +185,11 @@ func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain
 }
 
 // Alive says whether a caller who came in earlier may stay: long-lived
-// connections ask it from time to time. While the records cannot be reached the
-// caller stays.
+// connections ask it from time to time. An administrator who is none any more may not:
+// what was opened with that right ends, and they may come again as they are now. While
+// the records cannot be reached the caller stays.
 func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
-	if caller.KeyID != "" && a.cache.hasKey(caller.KeyID, a.now()) {
+	if caller.KeyID != "" && a.cache.has(caller, a.now()) {
 		return true
 	}
 
@@ -196,7 +197,7 @@ func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 		return false
 	}
 
-	alive, err := a.keys.CredentialAlive(ctx, caller.User.ID, caller.KeyID)
+	alive, err := a.keys.CredentialAlive(ctx, caller.User, caller.KeyID)
 
 	return alive || err != nil
 }

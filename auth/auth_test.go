@@ -23,6 +23,8 @@ type records struct {
 	touched chan map[string]domain.KeyUse
 	broken  error
 	during  func() // runs while a look-up is on its way
+
+	administrator bool // every user
 }
 
 func newRecords() *records {
@@ -33,19 +35,23 @@ func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain
 	r.mu.Lock()
 	r.asked++
 	key, ok := r.byHash[[32]byte(hash)]
-	broken, during := r.broken, r.during
+	broken, during, administrator := r.broken, r.during, r.administrator
 	r.mu.Unlock()
 
 	if during != nil {
 		during()
 	}
 
-	return domain.User{ID: key.UserID}, key, ok, broken
+	return domain.User{ID: key.UserID, Administrator: administrator}, key, ok, broken
 }
 
-func (r *records) CredentialAlive(_ context.Context, _, keyID string) (bool, error) {
+func (r *records) CredentialAlive(_ context.Context, user domain.User, keyID string) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
+	if user.Administrator && !r.administrator {
+		return false, r.broken
+	}
 
 	for _, key := range r.byHash {
 		if key.ID == keyID {
@@ -262,6 +268,25 @@ func TestAuthenticator_Authenticate_storesUseOncePerMinute(t *testing.T) {
 	_, err = a.Authenticate(t.Context(), bearer(plaintext))
 	require.NoError(t, err)
 	require.Contains(t, <-r.touched, key.ID)
+}
+
+func TestAuthenticator_Alive_administratorWhoIsNoneAnyMore(t *testing.T) {
+	t.Parallel()
+	a, r, _ := set(t)
+	plaintext, key := r.issue("u")
+	r.administrator = true
+	caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+	require.True(t, a.Alive(t.Context(), caller))
+
+	r.administrator = false
+	a.Forget(t.Context(), domain.RightsChange{UserID: key.UserID})
+	require.False(t, a.Alive(t.Context(), caller))
+
+	again, err := a.Authenticate(t.Context(), bearer(plaintext)) // its key is remembered again
+	require.NoError(t, err)
+	require.True(t, a.Alive(t.Context(), again))
+	require.False(t, a.Alive(t.Context(), caller))
 }
 
 func TestAuthenticator_Authenticate_storeUnavailable(t *testing.T) {

@@ -66,13 +66,15 @@ func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now
 	c.entries[hash] = cached{caller, until}
 }
 
-func (c *cache) hasKey(keyID string, now time.Time) bool {
+// has reports whether the key of a caller is known to hold, with the right to administer
+// that the caller came in with.
+func (c *cache) has(caller domain.Caller, now time.Time) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 
 	for _, e := range c.entries {
-		if e.caller.KeyID == keyID {
-			return now.Before(e.until)
+		if e.caller.KeyID == caller.KeyID {
+			return now.Before(e.until) && (e.caller.User.Administrator || !caller.User.Administrator)
 		}
 	}
 

@@ -288,6 +288,17 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 		}
 	}
 
+	changed, leave := a.Streams.Watch(caller, "")
+	defer leave()
+
+	stay := func() error {
+		if !a.Auth.Alive(ctx, caller) {
+			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
+		}
+
+		return nil
+	}
+
 	poll, pulse := time.NewTicker(runPoll), time.NewTicker(a.Streams.Pulse())
 	defer poll.Stop()
 	defer pulse.Stop()
@@ -322,8 +333,12 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 				return err
 			}
 
-			if !a.Auth.Alive(ctx, caller) {
-				return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
+			if err := stay(); err != nil {
+				return err
+			}
+		case <-changed:
+			if err := stay(); err != nil {
+				return err
 			}
 		}
 	}

@@ -125,16 +125,16 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 
 // CredentialAlive says whether the user still exists and, when keyID is not
 // empty, whether that key of the user can still be used.
-func (a *Store) CredentialAlive(ctx context.Context, userID, keyID string) (bool, error) {
+func (a *Store) CredentialAlive(ctx context.Context, user domain.User, keyID string) (bool, error) {
 	var alive bool
 
 	err := a.db.Pool.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND deleted_at IS NULL)
+		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND deleted_at IS NULL AND (administrator OR NOT @administrator))
 		AND   (@key = '' OR EXISTS (
 			SELECT 1 FROM api_keys
 			WHERE  id = @key AND user_id = @user AND revoked_at IS NULL
 			AND    (expires_at IS NULL OR expires_at > now())))`,
-		pgx.NamedArgs{"user": userID, "key": keyID}).Scan(&alive)
+		pgx.NamedArgs{"user": user.ID, "administrator": user.Administrator, "key": keyID}).Scan(&alive)
 
 	return alive, pg.Fault("check credential", err)
 }
