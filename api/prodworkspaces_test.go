@@ -119,7 +119,7 @@ var issuesWalk = []call{
 		body: `{"title":"t"}`, missing: noBoard + "/issues", bad: []bad{
 			{body: `{}`, at: "body.title"},
 			{body: `{"title":"t","status":"x"}`, at: "body.status"},
-			{body: `{"title":"t","assignee_type":"agent"}`, at: "body.assignee_id"},
+			{body: `{"title":"t","assignee_type":"cook"}`, at: "body.assignee_type"},
 			{body: `{"title":"t","due_date":"soon"}`, at: "body.due_date"},
 		},
 	},
@@ -432,6 +432,7 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	require.EqualValues(t, 2, stale.json()["current_version"])
 	w.do("PUT", at+"/"+id, w.ann, `{"parent_issue_id":"`+id+`"}`).code(409, "parent_cycle")
 	w.do("PUT", at+"/"+id, w.ann, `{"assignee_type":"agent","assignee_id":"none"}`).code(404, "assignee_not_found")
+	w.do("PUT", at+"/"+id, w.ann, `{"assignee":"zed"}`).code(404, "assignee_not_found")
 	w.do("PUT", at+"/"+id, w.bob, `{}`).code(404, "workspace_not_found")
 
 	var actions []string
@@ -492,4 +493,23 @@ func TestAssistantSession(t *testing.T) {
 	require.NotEqual(t, own, w.do(http.MethodGet, at+"?biz_role_id=analyst", w.ann, "").json()["id"])
 	bobs := w.do(http.MethodPost, "/api/sessions", w.bob, `{}`).json()["session_id"].(string)
 	w.do(http.MethodPut, at, w.ann, `{"biz_role_id":"operator","session_id":"`+bobs+`"}`).code(404, "session_not_found")
+}
+
+func TestIssues_assigneeTypeAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := "/api/prod_workspaces/" + w.boardOfAnn().workspace + "/issues"
+	id := w.do("POST", at, w.ann, `{"title":"Typed"}`).json()["id"].(string)
+
+	for _, kind := range []string{"member", "agent", "squad"} { // it names no assignee
+		r := w.do("POST", at, w.ann, `{"title":"Typed","assignee_type":"`+kind+`"}`)
+		require.Equal(t, 200, r.status, r.text)
+		require.Nil(t, r.json()["assignee_id"])
+	}
+
+	require.Equal(t, 200, w.do("PUT", at+"/"+id, w.ann, `{"assignee":"ann"}`).status)
+	kept := w.do("PUT", at+"/"+id, w.ann, `{"assignee_type":"agent"}`).json()
+	require.Equal(t, []any{"member", w.annID}, []any{kept["assignee_type"], kept["assignee_id"]})
+	cleared := w.do("PUT", at+"/"+id, w.ann, `{"assignee_type":null}`).json()
+	require.Nil(t, cleared["assignee_id"])
 }

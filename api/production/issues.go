@@ -26,7 +26,7 @@ type IssueOptions struct {
 	Priority     *domain.IssuePriority            `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" doc:"The priority; default none."`
 	Status       *domain.IssueStatus              `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" doc:"The status; default todo."`
 	Assignee     *string                          `json:"assignee,omitempty" nullable:"true" maxLength:"128" doc:"The name of a member, an agent instance or a squad, instead of assignee_id." example:"bob"`
-	AssigneeType httpx.Nullable[domain.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to; null: not assigned. Left out: whatever has the id or the name."`
+	AssigneeType httpx.Nullable[domain.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name."`
 	AssigneeID   httpx.Nullable[string]           `json:"assignee_id,omitempty" nullable:"true" maxLength:"128" doc:"The user, agent instance or squad; null: not assigned."`
 	Project      httpx.Nullable[string]           `json:"project,omitempty" nullable:"true" maxLength:"200" doc:"The project; null: none." example:"search"`
 	Parent       httpx.Nullable[string]           `json:"parent_issue_id,omitempty" nullable:"true" maxLength:"128" doc:"The issue that it is a part of; null: none."`
@@ -80,9 +80,7 @@ func (b IssueOptions) assignee() (*domain.AssigneeRef, error) {
 	switch {
 	case !ref.None():
 		return &ref, nil
-	case ref.Type != "":
-		return nil, domain.Invalidf("body.assignee_id", "is missing: assignee_type says that there is one")
-	case b.AssigneeID.Present || b.AssigneeType.Present:
+	case b.AssigneeID.Present || b.AssigneeType.Present && ref.Type == "":
 		return &ref, nil
 	}
 
