@@ -120,6 +120,14 @@ func TestSolutions(t *testing.T) {
 	w.do("POST", "/api/sessions", w.ann, `{"solution_id":"general","biz_role_id":"operator"}`).code(403, "biz_role_not_allowed")
 	w.session(`{"solution_id":"general","biz_role_id":"analyst"}`)
 
+	for _, role := range []string{"cook", "engineer"} { // the second is one of another solution
+		other := w.do("POST", "/api/sessions", w.bob, `{"solution_id":"general","biz_role_id":"`+role+`"}`)
+		other.code(422, "biz_role_not_found")
+		require.Equal(t, []string{"body.biz_role_id"}, other.fields())
+	}
+
+	w.session(`{"biz_role_id":"cook"}`) // without a solution it is a note of the client
+
 	file := w.do("GET", "/api/solutions/skill_editor/files/prompt.md", w.ann, "")
 	require.Contains(t, file.text, "SKILL.md")
 

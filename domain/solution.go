@@ -47,6 +47,19 @@ func (s Solution) Role(id string) (BizRole, bool) {
 	return BizRole{}, false
 }
 
+// CheckRole refuses a role that the solution does not have. A solution without roles
+// accepts any name: it stands for nothing there.
+func (s Solution) CheckRole(id string) error {
+	if _, found := s.Role(id); found || len(s.Roles) == 0 {
+		return nil
+	}
+
+	e := Invalidf("body.biz_role_id", "names no role of the solution")
+	e.Code = "biz_role_not_found"
+
+	return e
+}
+
 // Over gives the profile as the solution, in one of its roles, changes it. An
 // empty role is none.
 func (s Solution) Over(p Profile, roleID string) Profile {

@@ -75,7 +75,8 @@ func (a *RoleCheck) CheckSolution(ctx context.Context, solutionID, roleID *strin
 		return nil
 	}
 
-	if _, err := a.Solutions.Get(*solutionID); err != nil {
+	solution, err := a.Solutions.Get(*solutionID)
+	if err != nil {
 		e := domain.Invalidf("body.solution_id", "names no solution")
 		e.Code = "solution_not_found"
 
@@ -84,6 +85,10 @@ func (a *RoleCheck) CheckSolution(ctx context.Context, solutionID, roleID *strin
 
 	if roleID == nil {
 		return nil
+	}
+
+	if err := solution.CheckRole(*roleID); err != nil {
+		return err
 	}
 
 	allowed, err := a.RoleRights.AllowedRoles(ctx, httpx.CallerOf(ctx).User.ID, *solutionID)

@@ -42,7 +42,7 @@ func (a *SessionsAPI) Register(r *httpx.Server) {
 		Summary:     "Create a session",
 		Description: "The body and all of its fields are optional. Without an intent, the first message becomes the intent.",
 		Scope:       auth.SessionsWrite,
-		Errors:      httpx.Codes{403: "biz_role_not_allowed", 422: "unknown_model solution_not_found"},
+		Errors:      httpx.Codes{403: "biz_role_not_allowed", 422: "unknown_model solution_not_found biz_role_not_found"},
 		Example:     `{"intent": "Write the release notes", "env": {"GREETING": "hello"}, "session_setup": {"max_steps": 50}}`,
 	}, a.createSession)
 	httpx.Register(r, httpx.Operation{

@@ -206,11 +206,8 @@ func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID stri
 		return e
 	}
 
-	if _, found := solution.Role(roleID); !found && len(solution.Roles) > 0 {
-		e := domain.Invalidf("body.biz_role_id", "names no role of the solution")
-		e.Code = "biz_role_not_found"
-
-		return e
+	if err := solution.CheckRole(roleID); err != nil {
+		return err
 	}
 
 	allowed, err := s.cfg.Records.AllowedRoles(ctx, userID, solutionID)
