@@ -62,7 +62,7 @@ type ProdSolution struct {
 // LastRun is the newest run of a production solution's DAG.
 type LastRun struct {
 	ID         string     `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	Status     string     `json:"status" enum:"pending,running,completed,failed,cancelled" doc:"Its status."`
+	Status     string     `json:"status" enum:"pending,running,waiting,completed,failed,cancelled" doc:"Its status."`
 	FinishedAt *time.Time `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 }
 

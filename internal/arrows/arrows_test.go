@@ -166,7 +166,7 @@ var allowed = map[string][]string{
 	"domain/document":           {"domain"},
 	"domain/dag":                {"domain", "domain/document"},
 	"domain/architecture":       {"domain", "domain/document"},
-	"infra/postgres/production": {"domain", "infra/postgres/pg"},
+	"infra/postgres/production": {"domain", "infra/postgres/dagruns", "infra/postgres/pg"},
 	"service/production":        {"domain", "domain/architecture", "domain/dag", "domain/document"},
 	"domain/cron":               {},
 	"service/schedules":         {"domain", "domain/cron", "internal/durable"},

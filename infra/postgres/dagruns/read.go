@@ -16,9 +16,19 @@ var recordColumns = `
 	r.id, r.solution_id, r.version, r.trigger, r.status, r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run,
 	r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
 	CASE WHEN r.finished_at IS NULL THEN ARRAY (
-		SELECT DISTINCT ` + reasonOfUnit + ` FROM dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
+		SELECT DISTINCT ` + reasonOfUnit + openUnits + `) END`
+
+// openUnits are the units n of the run r that are not over, with their chats c.
+const openUnits = `
+		FROM   dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
 		WHERE  n.run_id = r.id AND NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
-		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)) END`
+		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)`
+
+// ShownStatus is the status of the run r as clients see it: waiting when none of its open
+// units moves. It is what the function waits finds.
+const ShownStatus = `
+	CASE WHEN r.status = 'running' AND coalesce((SELECT bool_and(` + reasonOfUnit + ` <> 'none')` + openUnits + `), false) THEN 'waiting'
+	     ELSE r.status END`
 
 // reasonOfUnit says why a unit n with the chat c does not move; none: it does.
 const reasonOfUnit = `

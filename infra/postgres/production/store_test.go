@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/dagrun"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -212,4 +213,45 @@ func TestStore_sessionsOfASolution(t *testing.T) {
 	known, err = db.KnownProdSolutions(ctx, ann, []string{made.ID, "x"})
 	require.NoError(t, err)
 	require.Equal(t, []string{made.ID}, known)
+}
+
+// The newest run has the same status in the solution as among the runs, whatever its
+// units wait for.
+func TestStore_lastRun(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	ann := pgtest.User(t, db, "ann", false)
+	solution := create(t, db, ann, "runs").ID
+	run := dagrun.New{
+		ID: domain.NewID(), SolutionID: solution, OwnerID: ann.ID, Version: 1, Trigger: dagrun.TriggerAPI, Inputs: []byte(`{}`),
+		Nodes: []string{"a", "b"},
+	}
+	require.NoError(t, db.CreateDAGRun(ctx, run))
+
+	set := func(status, a, b string) {
+		_, err := db.Pool.Exec(ctx, `UPDATE dag_runs SET status = $2 WHERE id = $1`, run.ID, status)
+		require.NoError(t, err)
+		_, err = db.Pool.Exec(ctx, `
+			UPDATE dag_run_nodes SET status = CASE node_id WHEN 'a' THEN $2 ELSE $3 END, child_id = 'x' WHERE run_id = $1`, run.ID, a, b)
+		require.NoError(t, err)
+	}
+
+	for _, c := range []struct{ run, a, b, want string }{
+		{"pending", "pending", "pending", "pending"},
+		{"running", "pending", "pending", "running"},
+		{"running", "running", "waiting", "running"},
+		{"running", "completed", "waiting", "waiting"},
+		{"running", "ready", "waiting", "waiting"},
+		{"failed", "failed", "waiting", "failed"},
+	} {
+		set(c.run, c.a, c.b)
+
+		listed, err := db.DAGRun(ctx, ann, solution, run.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, c.want, listed.Status, c)
+
+		shown, err := db.ProdSolution(ctx, ann, solution)
+		require.NoError(t, err)
+		require.Equal(t, &domain.LastRun{ID: run.ID, Status: c.want}, shown.LastRun, c)
+	}
 }
