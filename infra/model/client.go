@@ -110,7 +110,11 @@ func New(cfg Config) *Client {
 	return &Client{
 		cfg:  cfg,
 		base: strings.TrimSuffix(base, "/v1") + "/v1",
-		http: &http.Client{Transport: cfg.Transport}, // no total timeout: a stream may last as long as it moves
+		http: &http.Client{ // no total timeout: a stream may last as long as it moves
+			Transport: cfg.Transport,
+			// Another address gets neither the prompt, nor a recording, nor the key.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 }
 

@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/infra/model"
 )
 
 // status answers with an HTTP error.
@@ -130,4 +132,28 @@ func TestFault_textIsCutAndHidesKey(t *testing.T) {
 	require.Contains(t, fault.Message, "***")
 	require.Less(t, len([]rune(fault.Message)), 560)
 	require.Contains(t, fault.Message, "characters more")
+}
+
+// A redirect is an answer like any other that is no success: neither the prompt nor a
+// recording goes to the address that it names.
+func TestClient_followsNoRedirect(t *testing.T) {
+	t.Parallel()
+
+	asked := make(chan string, 10)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	t.Cleanup(elsewhere.Close)
+
+	c := server(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	})
+
+	_, err := call(t, c)
+	require.Equal(t, http.StatusTemporaryRedirect, requireFault(t, err, domain.FaultRefused).Status)
+	_, err = c.Models(t.Context())
+	require.Error(t, err)
+
+	speech := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, AtOnce: 1})
+	_, err = speech.Transcribe(t.Context(), domain.Recording{Format: domain.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")})
+	require.Equal(t, http.StatusTemporaryRedirect, requireFault(t, err, domain.FaultRefused).Status)
+	require.Empty(t, asked)
 }

@@ -61,6 +61,8 @@ func New(cfg Config) (*Client, error) {
 		endpoint: base.JoinPath("search"), demo: cfg.Demo,
 		http: &http.Client{
 			Timeout: cfg.Timeout,
+			// Another address does not get what is searched.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 				TLSHandshakeTimeout: 5 * time.Second, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,

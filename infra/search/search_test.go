@@ -150,3 +150,16 @@ func TestAddressesThatAreNone(t *testing.T) {
 		require.ErrorContains(t, err, "http:// or https:// URL", base)
 	}
 }
+
+func TestSearch_followsNoRedirect(t *testing.T) {
+	t.Parallel()
+
+	asked := make(chan string, 1)
+	elsewhere := serving(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.RawQuery })
+	base := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	})
+	_, err := ask(t, base, "tea")
+	require.ErrorContains(t, err, "status 307")
+	require.Empty(t, asked)
+}

@@ -37,7 +37,11 @@ func New(base string) *Client {
 		return nil
 	}
 
-	return &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Timeout: timeout}}
+	return &Client{base: strings.TrimRight(base, "/"), http: &http.Client{
+		Timeout: timeout,
+		// Skills come from the registry that is configured, and from nowhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // NotConfigured is the error of every method of a nil Client.
