@@ -52,10 +52,10 @@ func (b *backend) Checks() []domain.Check {
 		),
 		domain.Check{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
 		domain.Check{ID: "workspaces", Title: "Workspaces below DATA_DIR", Run: b.checkWorkspaces},
-		b.checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL),
-		b.checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL),
-		b.checkAddress("identity", "Identity service", "IDENTITY_URL", b.settings.IdentityURL),
-		b.checkAddress("git", "Git hosting", "GIT_URL", b.settings.GitURL),
+		checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL, ""),
+		checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL, healthPath),
+		checkAddress("identity", "Identity service", "IDENTITY_URL", b.settings.IdentityURL, healthPath),
+		checkAddress("git", "Git hosting", "GIT_URL", b.settings.GitURL, healthPath),
 	)
 }
 
@@ -155,14 +155,18 @@ func (b *backend) checkWorkspaces(ctx context.Context) domain.CheckResult {
 	return domain.CheckResult{Status: status, Message: message, Hint: hint}
 }
 
-// checkAddress looks whether something answers at a configured address.
-func (b *backend) checkAddress(id, title, variable, address string) domain.Check {
+// healthPath is where the services of Everloop say how they are.
+const healthPath = "/api/health"
+
+// checkAddress looks whether the service at a configured address answers below path, and
+// not with a fault of its own.
+func checkAddress(id, title, variable, address, path string) domain.Check {
 	return domain.Check{ID: id, Title: title, Run: func(ctx context.Context) domain.CheckResult {
 		if address == "" {
 			return domain.CheckResult{Status: domain.CheckSkipped, Message: variable + " is not set"}
 		}
 
-		if err := answers(ctx, address); err != nil {
+		if err := answers(ctx, strings.TrimRight(address, "/")+path); err != nil {
 			return domain.CheckResult{
 				Status:  domain.CheckFail,
 				Message: err.Error(),
@@ -192,7 +196,8 @@ func (b *backend) Configuration() []domain.ConfigGroup {
 	return []domain.ConfigGroup{service}
 }
 
-// answers asks an address for anything; any answer at all will do.
+// answers asks an address for anything. Any answer will do that is no fault of the
+// server: what the address has to offer, and to whom, is not known here.
 func answers(ctx context.Context, address string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -204,5 +209,13 @@ func answers(ctx context.Context, address string) error {
 		return err
 	}
 
-	return response.Body.Close()
+	if err := response.Body.Close(); err != nil {
+		return err
+	}
+
+	if response.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("it answers with status %d", response.StatusCode)
+	}
+
+	return nil
 }

@@ -69,7 +69,7 @@ func gitCompanion() companion {
 				ctx,
 				c.DataDir,
 				c.RegistryURL,
-				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
+				c.agentURL(),
 				c.RegistryKey,
 				githost.Config{Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(filepath.Join(c.DataDir, "git"))},
 			)

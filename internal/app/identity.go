@@ -24,21 +24,27 @@ func identityCompanion() companion {
 		label: "Identity", variable: "IDENTITY_ADDR",
 		address: func(c *Up) string { return c.IdentityAddr },
 		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			cfg, err := c.identitySettings.config(front, c.settings)
+			cfg, err := c.identityConfig(front)
 			if err != nil {
 				return nil, err
 			}
-
-			cfg.AgentURL = "http://" + c.AgentAddr
 
 			return openIdentity(ctx, cfg, c.DataDir, front)
 		},
 	}
 }
 
+// identityConfig is the configuration of the identity service beside the agent.
+func (c *Up) identityConfig(front net.Listener) (identity.Config, error) {
+	cfg, err := c.identitySettings.config(front, c.settings)
+	cfg.AgentURL = c.agentURL()
+
+	return cfg, err
+}
+
 // useOwnIdentity lets the agent accept people of the identity service of this process.
 func (c *Up) useOwnIdentity(beside fronts) {
-	c.IdentityURL = cmp.Or(c.IdentityURL, "http://"+beside.addr("IDENTITY_ADDR"))
+	c.IdentityURL = cmp.Or(c.IdentityURL, "http://"+reachable(beside.addr("IDENTITY_ADDR")))
 }
 
 // identitySettings are those of the identity service in every role that serves it.

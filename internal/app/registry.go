@@ -70,7 +70,7 @@ func registryCompanion() companion {
 				ctx,
 				c.DatabaseURL,
 				c.objectsSettings,
-				cmp.Or(c.registrySettings.AgentURL, c.ownURL()),
+				c.agentURL(),
 				registry.Config{Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(c.DataDir)},
 			)
 			if err != nil {
@@ -92,6 +92,9 @@ func (c *Up) useOwnRegistry(addr string) {
 
 // ownURL is the address by which services of this process reach the agent.
 func (c *Up) ownURL() string { return "http://" + reachable(c.AgentAddr) }
+
+// agentURL is where services of this process ask whether credentials are valid.
+func (c *Up) agentURL() string { return cmp.Or(c.registrySettings.AgentURL, c.ownURL()) }
 
 // reachable gives a listener's address as one to connect to.
 func reachable(addr string) string {
