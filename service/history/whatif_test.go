@@ -101,10 +101,18 @@ func TestWhatifDeprecatesEntries(t *testing.T) {
 	w := newWorld(t)
 	one := w.chat("first")
 	w.chat("second")
-	_, err := w.service.Whatif(t.Context(), w.owner, domain.Send{
-		SessionID: w.session.ID, Message: words("x"), Whatif: &domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{"unknown"}},
-	})
-	require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
+
+	for location, wrong := range map[string]domain.Whatif{
+		"body.whatif.deprecate_entry_ids[1]": {FromStep: 2, DeprecateEntryIDs: []string{one.TurnID, "unknown"}},
+		"body.whatif.quotes[2].entry_id": {
+			FromStep: 2, DeprecateEntryIDs: []string{one.TurnID},
+			Quotes: []domain.Quote{{EntryID: one.TurnID, Text: "q"}, {Text: "q"}, {EntryID: "unknown", Text: "q"}},
+		},
+	} {
+		_, err := w.service.Whatif(t.Context(), w.owner, domain.Send{SessionID: w.session.ID, Message: words("x"), Whatif: &wrong})
+		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
+		require.Equal(t, location, domain.AsError(err).Fields[0].Location)
+	}
 
 	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{one.TurnID}})
 	w.run(ack.ChatID)

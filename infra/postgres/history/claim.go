@@ -194,19 +194,25 @@ func afterStep(ctx context.Context, tx pgx.Tx, branch branchRow, step int) (int6
 // knownEntries refuses a what-if that names entries which the session has not.
 func knownEntries(ctx context.Context, tx pgx.Tx, sessionID string, w *domain.Whatif) error {
 	named := append([]string{}, w.DeprecateEntryIDs...)
-	for _, quote := range w.Quotes {
+
+	fields := make([]string, 0, len(named)+len(w.Quotes))
+	for i := range named {
+		fields = append(fields, fmt.Sprintf("body.whatif.deprecate_entry_ids[%d]", i))
+	}
+
+	for i, quote := range w.Quotes {
 		if quote.EntryID != "" {
-			named = append(named, quote.EntryID)
+			named, fields = append(named, quote.EntryID), append(fields, fmt.Sprintf("body.whatif.quotes[%d].entry_id", i))
 		}
 	}
 
 	rows, _ := tx.Query(ctx, `
-		SELECT n FROM unnest($1::text[]) n
-		WHERE  NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = n AND e.session_id = $2) LIMIT 1`, named, sessionID)
+		SELECT place - 1 FROM unnest($1::text[]) WITH ORDINALITY AS n (id, place)
+		WHERE  NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = n.id AND e.session_id = $2) ORDER BY place LIMIT 1`, named, sessionID)
 
-	unknown, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	unknown, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err == nil && len(unknown) > 0 {
-		err = domain.Invalidf("body.whatif", "names an entry that this session does not have")
+		err = domain.Invalidf(fields[unknown[0]], "names an entry that this session does not have")
 	}
 
 	return err
