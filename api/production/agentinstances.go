@@ -154,7 +154,7 @@ func (a *AgentInstancesAPI) update(ctx context.Context, in *struct {
 	b := in.Body
 
 	change := domain.AgentInstanceChange{
-		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: orNil(b.Visibility), Model: b.Model,
+		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: fields.OrNil(b.Visibility), Model: b.Model,
 		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived,
 	}
 	if b.Env != nil {

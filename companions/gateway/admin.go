@@ -67,7 +67,7 @@ func (s *Service) administers(r *http.Request) *apiError {
 		return noKey()
 	}
 
-	who, err := s.cfg.Credentials.Check(r.Context(), credential(r))
+	who, err := s.cfg.Credentials.Check(r.Context(), edge.Client(r), credential(r))
 	refused, _ := errors.AsType[*edge.Problem](err)
 
 	switch {
