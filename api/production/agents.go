@@ -47,7 +47,7 @@ type ProdAgentFields struct {
 	SolutionID      string              `json:"solution_id" minLength:"1" maxLength:"128" doc:"The solution of its sessions." example:"software_factory"`
 	BizRoleID       string              `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of its sessions." example:"reviewer"`
 	AgentTemplate   *string             `json:"agent_template,omitempty" nullable:"true" maxLength:"200000" doc:"Who the agent is; added to the system prompt."`
-	InitialMode     *string             `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," maxLength:"64" doc:"The mode of its sessions; null or empty: executing."`
+	InitialMode     *string             `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," doc:"The mode of its sessions; null or empty: executing."`
 	Skills          []string            `json:"skills,omitempty" nullable:"true" maxItems:"200" doc:"Skills that its sessions are offered first: ids, org/name or names."`
 	SkillsData      map[string]any      `json:"skills_data,omitempty" nullable:"true" doc:"Data for the skills, at most 100,000 bytes as JSON; added to the system prompt." example:"{}"`
 	InitScript      *string             `json:"init_script,omitempty" nullable:"true" maxLength:"200000" doc:"Commands of Bash that each session runs once, before its first chat." example:"npm ci"`
