@@ -1,6 +1,7 @@
 package board
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -40,5 +41,58 @@ func TestAnswerOf(t *testing.T) {
 			tc.want.ToolCallID = "call"
 			require.Equal(t, tc.want, answerOf("call", read(t), tc.text))
 		})
+	}
+}
+
+// settled records what Settle does; anything else panics.
+type settled struct {
+	Records
+	Chats
+
+	posted, taken, answered []string
+}
+
+func (d *settled) PostQuestion(_ context.Context, _, questionID, content string) error {
+	d.posted = append(d.posted, questionID+" "+content)
+	return nil
+}
+
+func (d *settled) AnswerTaken(_ context.Context, _, _, commentID string) error {
+	d.taken = append(d.taken, commentID)
+	return nil
+}
+
+func (d *settled) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
+	d.answered = append(d.answered, answer.ToolCallID)
+	return domain.AnswerAck{Resolved: true}, nil
+}
+
+// Any member may comment: a comment answers a question of the agent, and never grants a
+// permission, whatever it says.
+func TestService_Settle_commentsGrantNoPermission(t *testing.T) {
+	t.Parallel()
+
+	for _, permission := range []bool{false, true} {
+		d := &settled{}
+		s := &Service{cfg: Config{Records: d, Chats: d}}
+		asked := domain.AskedInRun{
+			RunID: "r", OwnerID: "u", SessionID: "s", QuestionID: "q", ToolCallID: "call", Permission: permission,
+			Questions: []byte(`[{"question":"May I?","options":[{"label":"Allow"},{"label":"Deny"}]}]`),
+		}
+		require.NoError(t, s.Settle(t.Context(), asked))
+		require.Len(t, d.posted, 1)
+
+		asked.Posted, asked.CommentID, asked.Answer = true, "c", "Allow"
+		require.NoError(t, s.Settle(t.Context(), asked))
+
+		if permission {
+			require.Empty(t, d.answered)
+			require.Empty(t, d.taken)
+
+			continue
+		}
+
+		require.Equal(t, []string{"call"}, d.answered)
+		require.Equal(t, []string{"c"}, d.taken)
 	}
 }
