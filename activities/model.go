@@ -307,7 +307,7 @@ func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) dom
 	return domain.ClosingTurn{
 		TurnKey: m.key, EntryID: m.turn.EntryID, Attempt: m.turn.Attempt,
 		Status: status, Blocks: blocks, Model: m.model.ID, Usage: m.used, Duration: time.Since(m.turn.StartedAt),
-		Unpublished: m.unpublished,
+		Unpublished: m.unpublished, Reminded: len(m.transcript.Recalled) > 0,
 	}
 }
 

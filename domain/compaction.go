@@ -149,7 +149,8 @@ type ContextWeight struct {
 	UsedCost   Cost
 }
 
-// MemoryRef records in a turn that the model was given a memory.
+// MemoryRef records in a turn that a memory was found for its chat. Used: the request
+// with which the turn ended held it.
 type MemoryRef struct {
 	MemoryID int64   `json:"memory_id"`
 	Score    float64 `json:"score,omitempty"`

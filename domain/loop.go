@@ -112,6 +112,7 @@ type ClosingTurn struct {
 	ReasoningField string // of the Reply
 
 	Rejected   bool   // the answer does not follow the chat's output_schema
+	Reminded   bool   // the request to the model held the chat's memories
 	FaultsOver bool   // the loop's model faults end with this turn
 	Retry      *Retry // of a failed turn whose model call is retried
 	// Unpublished is the end of the text, as far as the event log has not

@@ -102,7 +102,8 @@ func newClosing(turn domain.ClosingTurn) *closing {
 		"entry": turn.EntryID, "attempt": turn.Attempt, "status": turn.Status, "blocks": turn.Blocks,
 		"model": turn.Model, "window": turn.ContextWindow, "duration": turn.Duration.Milliseconds(),
 		"failure": turn.FailureReason, "reasoning": turn.ReasoningField, "waiting": waiting, "rejected": turn.Rejected,
-		"over": turn.FaultsOver && turn.LoopID == domain.RootLoop,
+		"reminded": turn.Reminded,
+		"over":     turn.FaultsOver && turn.LoopID == domain.RootLoop,
 	})
 
 	if turn.FaultsOver && turn.LoopID != domain.RootLoop {
@@ -131,7 +132,10 @@ var closeEntry = `
 		UPDATE entries e SET status = @status, blocks = @blocks, input_tokens = @input, output_tokens = @output,
 		       cache_read_tokens = @cache_read, cache_write_tokens = @cache_write, cost_nano = @cost,
 		       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
-		       duration_ms = @duration, failure_reason = nullif(@failure, ''), reasoning_field = @reasoning, ended_at = now()
+		       duration_ms = @duration, failure_reason = nullif(@failure, ''), reasoning_field = @reasoning, ended_at = now(),
+		       memory_refs = CASE WHEN @reminded AND jsonb_typeof(e.memory_refs) = 'array' THEN (
+		           SELECT jsonb_agg(r.ref || '{"used": true}' ORDER BY r.place)
+		           FROM   jsonb_array_elements(e.memory_refs) WITH ORDINALITY AS r (ref, place)) ELSE e.memory_refs END
 		FROM   locked
 		WHERE  e.id = @entry AND e.attempt = @attempt AND e.status = 'streaming'
 		RETURNING e.id AS entry_id, e.branch_id, e.sequence),

@@ -1,6 +1,7 @@
 package transcript_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -73,4 +74,29 @@ func TestDB_RememberRecall_isKeptWithTheChatAndTheTurn(t *testing.T) {
 	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT (memory_refs->0->>'memory_id')::bigint FROM entries
 		WHERE id = $1`, chat+"-1").Scan(&memory))
 	require.EqualValues(t, 7, memory)
+}
+
+// A memory counts as used when a request to the model was made with it, and not before.
+func TestStore_CloseTurn_recordsUsedMemories(t *testing.T) {
+	t.Parallel()
+
+	for _, reminded := range []bool{true, false} {
+		db := pgtest.Open(t)
+		j, _, session, chat := pgtest.Running(t, db)
+		key := domain.TurnKey{SessionID: session, ChatID: chat, LoopID: domain.RootLoop, Step: 1}
+		turn, _, err := j.OpenTurn(t.Context(), key, "m", 1, "")
+		require.NoError(t, err)
+		require.NoError(t, j.RememberRecall(t.Context(), chat, turn, []domain.RecalledMemory{{ID: 7, Score: 0.5}, {ID: 9}}))
+
+		refs := func() (refs string) {
+			require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT memory_refs FROM entries WHERE id = $1`, turn.EntryID).Scan(&refs))
+			return refs
+		}
+		require.JSONEq(t, `[{"memory_id":7,"score":0.5,"used":false},{"memory_id":9,"used":false}]`, refs())
+
+		require.NoError(t, j.CloseTurn(t.Context(), domain.ClosingTurn{
+			TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnCompleted, Blocks: []domain.Block{}, Reminded: reminded,
+		}))
+		require.JSONEq(t, fmt.Sprintf(`[{"memory_id":7,"score":0.5,"used":%t},{"memory_id":9,"used":%[1]t}]`, reminded), refs())
+	}
 }

@@ -140,13 +140,14 @@ func (db *Base) Transcript(ctx context.Context, q domain.TranscriptQuery) (domai
 }
 
 // RememberRecall keeps which memories a chat was given, and records them in the
-// turn that was given them first. The chat's other model calls find them there.
+// turn that was given them first, as used when the turn's request was made with them
+// (conversation.CloseTurn). The chat's other model calls find them there.
 // The session's row is locked first, as by all that changes chats and entries: the
 // end of the chat locks these two the other way round.
 func (db *Base) RememberRecall(ctx context.Context, chatID string, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error {
 	refs := make([]domain.MemoryRef, len(recalled))
 	for i, m := range recalled {
-		refs[i] = domain.MemoryRef{MemoryID: m.ID, Score: m.Score, Used: true}
+		refs[i] = domain.MemoryRef{MemoryID: m.ID, Score: m.Score}
 	}
 
 	return pg.Fault("keep recalled memories", db.InTx(ctx, func(tx pgx.Tx) error {
