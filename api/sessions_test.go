@@ -283,3 +283,25 @@ func TestSessionNetwork(t *testing.T) {
 	require.Contains(t, w.do("PATCH", path, w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")
 	require.Contains(t, w.do("POST", "/api/sessions", w.ann, bad).fields(), "body.session_setup.permissions[1].pattern")
 }
+
+func TestSessionSetup_sandbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Setup.SandboxImage = "tools:1" })
+	id := w.session(`{}`)
+	sandbox := func() map[string]any {
+		return w.do("GET", "/api/sessions/"+id, w.ann, "").json()["session_setup"].(map[string]any)["sandbox"].(map[string]any)
+	}
+
+	idle := sandbox()
+	require.Equal(t, []any{"tools:1", "idle"}, []any{idle["image"], idle["state"]})
+
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE sessions SET status = 'running' WHERE id = $1`, id)
+	require.NoError(t, err)
+	require.Equal(t, idle, sandbox(), "only the model works")
+
+	_, err = w.db.Pool.Exec(t.Context(), `
+		INSERT INTO background_tasks (id, session_id, kind, title, status, started_at)
+		VALUES ('t', $1, 'shell', 't', 'running', '2030-01-01T00:00:00Z')`, id)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"image": "tools:1", "state": "running", "since": "2030-01-01T00:00:00Z"}, sandbox())
+}

@@ -76,7 +76,9 @@ type Session struct {
 	QueueLength     int           `db:"queue_length"`
 	CreatedAt       time.Time     `db:"created_at"`
 	UpdatedAt       time.Time     `db:"updated_at"`
-	Replay          *ReplayState  `db:"replay_state"` // nil: no replay session
+	CommandsSince   *time.Time    `db:"commands_since"` // start of the oldest tool call or command that runs; nil: none, or not read
+	RestsSince      time.Time     `db:"rests_since"`    // end of the last one, or start of the newest turn
+	Replay          *ReplayState  `db:"replay_state"`   // nil: no replay session
 	// NoToolServers says that the records have no tool server for the session, so
 	// that no process need look; false: look.
 	NoToolServers bool `db:"no_tool_servers"`

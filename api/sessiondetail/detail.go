@@ -90,9 +90,9 @@ type compactionBody struct {
 }
 
 type sandboxBody struct {
-	Image string    `json:"image" doc:"The environment in which commands run." example:"host"`
-	State string    `json:"state" enum:"idle,running" doc:"Whether commands are running."`
-	Since time.Time `json:"since" doc:"Start of the state."`
+	Image string    `json:"image" doc:"The environment in which commands run, as SANDBOX_IMAGE names it." example:"host"`
+	State string    `json:"state" enum:"idle,running" doc:"Whether tool calls or background commands run now."`
+	Since time.Time `json:"since" doc:"running: start of the oldest of them; idle: end of the last one, at the latest the start of the newest turn."`
 }
 
 // SkillReader reads the skills that the detail of a session shows.
@@ -158,7 +158,7 @@ func (a *SessionViews) setupOf(session domain.Session) setupBody {
 		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
 		Network: a.Setup.Network.Narrowed(session.Setup.Network),
 		Agents:  []string{}, Permissions: []PermissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
-		Sandbox: sandboxBody{Image: a.Setup.SandboxImage, State: "idle", Since: session.UpdatedAt},
+		Sandbox: a.sandboxOf(session),
 	}
 	for _, a := range profile.Agents {
 		out.Agents = append(out.Agents, a.Name)
@@ -190,11 +190,16 @@ func (a *SessionViews) setupOf(session domain.Session) setupBody {
 		out.Model = a.defaultModel()
 	}
 
-	if session.Status == domain.SessionRunning {
-		out.Sandbox.State = "running"
+	return out
+}
+
+// sandboxOf says whether commands of the session run now.
+func (a *SessionViews) sandboxOf(session domain.Session) sandboxBody {
+	if session.CommandsSince != nil {
+		return sandboxBody{Image: a.Setup.SandboxImage, State: "running", Since: *session.CommandsSince}
 	}
 
-	return out
+	return sandboxBody{Image: a.Setup.SandboxImage, State: "idle", Since: session.RestsSince}
 }
 
 // defaultModel is what the next chat of a session without a model uses; "" while

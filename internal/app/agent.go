@@ -150,7 +150,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Client:  s.clientConfig(),
 		Setup: sessiondetail.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
-			PromptDigest: activities.PromptDigest, SandboxImage: "host", Network: s.SandboxNetwork,
+			PromptDigest: activities.PromptDigest, SandboxImage: s.SandboxImage, Network: s.SandboxNetwork,
 		},
 
 		Store: b.store, Messages: b.db, Chats: chats, Inbox: b.db, Budgets: b.db, Usages: b.db, Deleter: deleter,

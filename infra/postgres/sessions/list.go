@@ -15,9 +15,9 @@ import (
 // @prefix.
 const ofTemplate = `template_id IS NOT NULL AND template_id COLLATE "C" >= @prefix AND template_id COLLATE "C" < @beyond`
 
-// listedColumns are sessionColumns without the instructions of a session's agent, which
+// listedColumns are plainColumns without the instructions of a session's agent, which
 // are long and not shown in lists.
-var listedColumns = strings.Replace(sessionColumns, "s.setup,", "s.setup - 'instructions' AS setup,", 1)
+var listedColumns = strings.Replace(plainColumns, "s.setup,", "s.setup - 'instructions' AS setup,", 1)
 
 // Sessions lists a page of a user's sessions, pinned ones first, newest first.
 // With a search it lists those in whose intent or turns the text is found,

@@ -50,10 +50,11 @@ func keptFields(s *domain.Session) []any {
 }
 
 // atRest says of the row s that what is computed of it is known without: it waits
-// for nothing, has an empty queue and is no replay. It leaves out a session that
-// failed, which may wait for a budget.
+// for nothing, has an empty queue, runs nothing in the background and is no replay. It
+// leaves out a session that failed, which may wait for a budget.
 const atRest = `
 	s.active_chat_id IS NULL AND s.status NOT IN ('waiting_for_input', 'failed')
+	AND NOT EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = s.id AND b.finished_at IS NULL AND b.status = 'running')
 	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_id = s.id AND i.state = 'queued')
 	AND NOT EXISTS (SELECT 1 FROM replays r WHERE r.session_id = s.id)`
 
@@ -94,8 +95,8 @@ func (db *Base) ReadSession(ctx context.Context, caller domain.User, id string) 
 func (db *Base) readVisible(ctx context.Context, args ...any) (session domain.Session, err error) {
 	var rests bool
 
-	err = db.Pool.QueryRow(ctx, `SELECT `+keptColumns+`, `+noToolServers+`, `+atRest+visible, args...).
-		Scan(append(keptFields(&session), &session.NoToolServers, &rests)...)
+	err = db.Pool.QueryRow(ctx, `SELECT `+keptColumns+`, `+noToolServers+`, `+restsSince+`, `+atRest+visible, args...).
+		Scan(append(keptFields(&session), &session.NoToolServers, &session.RestsSince, &rests)...)
 	if err != nil {
 		return session, err
 	}
@@ -112,7 +113,7 @@ func (db *Base) readVisible(ctx context.Context, args ...any) (session domain.Se
 
 // ByID reads a session for work that was authorised when it was sent.
 func ByID(ctx context.Context, q pg.Queryer, id string) (domain.Session, error) {
-	rows, _ := q.Query(ctx, `SELECT `+sessionColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, id)
+	rows, _ := q.Query(ctx, `SELECT `+plainColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, id)
 
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -12,8 +12,35 @@ import (
 )
 
 // sessionColumns gives a domain.Session of the row s.
-const sessionColumns = keptColumns + `, ` + noToolServers + ` AS no_tool_servers,
+const sessionColumns = stateColumns + `, least(` + tasksSince + `, ` + callsSince + `) AS commands_since, ` + restsSince + ` AS rests_since`
+
+// plainColumns are sessionColumns for those who do not ask what commands do.
+const plainColumns = stateColumns + `, NULL::timestamptz AS commands_since, s.created_at AS rests_since`
+
+const stateColumns = keptColumns + `, ` + noToolServers + ` AS no_tool_servers,
 	` + ComputedWaiting + ` AS waiting_reason, ` + computedQueue + ` AS queue_length, ` + replayState + ` AS replay_state`
+
+// tasksSince is the start of the oldest command of the session s that runs in the
+// background.
+const tasksSince = `(
+	SELECT min(b.started_at) FROM background_tasks b
+	WHERE  b.session_id = s.id AND b.finished_at IS NULL AND b.status = 'running' AND b.kind = 'shell')`
+
+// callsSince is the start of the oldest tool call that runs, of the session's chat and of
+// sub-agents in the background. The call of a sub-agent runs nothing itself.
+const callsSince = `(
+	SELECT min(t.started_at) FROM tool_calls t
+	WHERE  t.status = 'pending' AND t.phase = 'running' AND t.tool_name <> 'Agent' AND t.chat_id IN (
+		SELECT s.active_chat_id UNION ALL
+		SELECT b.chat_id FROM background_tasks b WHERE b.session_id = s.id AND b.finished_at IS NULL AND b.status = 'running'))`
+
+// restsSince is when the last command in the background, or the newest turn with its tool
+// calls, was over: a turn begins when the calls before it have ended.
+const restsSince = `greatest(s.created_at,
+	(SELECT max(b.finished_at) FROM background_tasks b WHERE b.session_id = s.id),
+	(SELECT greatest(e.started_at, (
+		SELECT max(t.started_at + t.duration_ms * interval '1 millisecond') FROM tool_calls t WHERE t.entry_id = e.id))
+	 FROM   entries e WHERE e.session_id = s.id ORDER BY e.id DESC LIMIT 1))`
 
 // noToolServers says of the row s that no tool server can be meant for it. Whose
 // those of its solution are is not asked: it errs to the side of a look.
