@@ -52,7 +52,7 @@ func (a *diagnosticsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "run-diagnostic", Method: fiber.MethodGet, Path: "/api/env/diagnostics/{check}", Tag: "Environment",
 		Summary:     "Check one dependency",
-		Description: "Returns JSON or, with Accept: text/event-stream, the single event check_result.",
+		Description: "Returns JSON or, with Accept: text/event-stream, check_started, check_result and done of this check.",
 		Scope:       auth.Admin, Stream: true,
 		Errors: httpx.Codes{404: "check_not_found"},
 		Replies: []httpx.Reply{

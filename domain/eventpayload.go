@@ -22,7 +22,7 @@ type EventEnvelope struct {
 type ChatStarted struct {
 	Mode     Mode    `json:"mode" enum:"planning,executing" doc:"How the agent works."`
 	Headless bool    `json:"headless" doc:"One result in chat:end, and no questions."`
-	Trigger  Trigger `json:"trigger" enum:"user,answer,schedule,dag,issue,whatif,replay,api" doc:"What started it; schedule, dag and issue are reserved."`
+	Trigger  Trigger `json:"trigger" enum:"user,answer,schedule,dag,issue,whatif,replay,api" doc:"What started it: a user over Socket.IO, api: over REST, an answer, a scheduled task, a node of a DAG run, an issue run, a what-if or a replay."`
 	Resumed  bool    `json:"resumed" doc:"The chat was started before and continues after its run was lost."`
 }
 

@@ -55,7 +55,7 @@ func (a *ExtraInfoAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "upset-extra-info", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/upset_extra_info", Tag: "Extra info",
 		Summary:     "Set top-level keys of a session's extra info",
-		Description: "Keys that are not given keep their values; null removes a key. The total size is limited to 256 KB.",
+		Description: "Keys that are not given keep their values; null removes a key. The total size is limited to 1 MB.",
 		Scope:       auth.SessionsWrite,
 		Errors:      httpx.Codes{413: "extra_info_too_large"},
 		Replies:     []httpx.Reply{httpx.JSONReply[extraInfoBody](http.StatusOK)},

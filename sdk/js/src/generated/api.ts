@@ -508,7 +508,7 @@ export interface paths {
         };
         /**
          * Check one dependency
-         * @description Returns JSON or, with Accept: text/event-stream, the single event check_result.
+         * @description Returns JSON or, with Accept: text/event-stream, check_started, check_result and done of this check.
          */
         get: operations["run-diagnostic"];
         put?: never;
@@ -2887,7 +2887,7 @@ export interface paths {
         put?: never;
         /**
          * Set top-level keys of a session's extra info
-         * @description Keys that are not given keep their values; null removes a key. The total size is limited to 256 KB.
+         * @description Keys that are not given keep their values; null removes a key. The total size is limited to 1 MB.
          */
         post: operations["upset-extra-info"];
         delete?: never;
@@ -6262,7 +6262,7 @@ export interface components {
             /** @description The user, agent instance or squad; null: not assigned. */
             assignee_id?: string | null;
             /**
-             * @description What it is assigned to; null: not assigned. Left out: whatever has the id or the name.
+             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name.
              * @enum {string|null}
              */
             assignee_type?: "member" | "agent" | "squad" | null;
@@ -6682,7 +6682,7 @@ export interface components {
              * @description Its status.
              * @enum {string}
              */
-            status: "pending" | "running" | "completed" | "failed" | "cancelled";
+            status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled";
         } & {
             [key: string]: unknown;
         };
@@ -7308,7 +7308,7 @@ export interface components {
             /** @description The user, agent instance or squad; null: not assigned. */
             assignee_id?: string | null;
             /**
-             * @description What it is assigned to; null: not assigned. Left out: whatever has the id or the name.
+             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name.
              * @enum {string|null}
              */
             assignee_type?: "member" | "agent" | "squad" | null;
@@ -9001,15 +9001,15 @@ export interface components {
             [key: string]: unknown;
         };
         SandboxBody: {
-            /** @description The environment in which commands run. */
+            /** @description The environment in which commands run, as SANDBOX_IMAGE names it. */
             image: string;
             /**
              * Format: date-time
-             * @description Start of the state.
+             * @description running: start of the oldest of them; idle: end of the last one, at the latest the start of the newest turn.
              */
             since: string;
             /**
-             * @description Whether commands are running.
+             * @description Whether tool calls or background commands run now.
              * @enum {string}
              */
             state: "idle" | "running";

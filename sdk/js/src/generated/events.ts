@@ -184,7 +184,7 @@ export interface components {
             /** @description The session. */
             session_id: string;
             /**
-             * @description What started it; schedule, dag and issue are reserved.
+             * @description What started it: a user over Socket.IO, api: over REST, an answer, a scheduled task, a node of a DAG run, an issue run, a what-if or a replay.
              * @enum {string}
              */
             trigger: "user" | "answer" | "schedule" | "dag" | "issue" | "whatif" | "replay" | "api";

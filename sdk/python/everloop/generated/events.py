@@ -306,7 +306,9 @@ class ChatStart(TypedDict):
     session_id: str
     """The session."""
     trigger: Literal["user", "answer", "schedule", "dag", "issue", "whatif", "replay", "api"]
-    """What started it; schedule, dag and issue are reserved."""
+    """What started it: a user over Socket.IO, api: over REST, an answer, a scheduled task, a node of a DAG run, an issue run, a what-if
+    or a replay.
+    """
     ts: str
     """When it happened, ISO 8601 in UTC."""
 

@@ -1853,7 +1853,9 @@ class IssueChangeBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to; null: not assigned. Left out: whatever has the id or the name."""
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the
+    id or the name.
+    """
     description: NotRequired[str | None]
     """The description."""
     due_date: NotRequired[str | None]
@@ -2107,7 +2109,7 @@ class LastRun(TypedDict):
     """Time of its end; null: it is not over."""
     id: str
     """The run."""
-    status: Literal["pending", "running", "completed", "failed", "cancelled"]
+    status: Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
     """Its status."""
 
 
@@ -2537,7 +2539,9 @@ class NewIssueBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to; null: not assigned. Left out: whatever has the id or the name."""
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the
+    id or the name.
+    """
     description: NotRequired[str | None]
     """The description."""
     due_date: NotRequired[str | None]
@@ -3688,11 +3692,11 @@ class RuntimeMetadata(TypedDict):
 
 class SandboxBody(TypedDict):
     image: str
-    """The environment in which commands run."""
+    """The environment in which commands run, as SANDBOX_IMAGE names it."""
     since: str
-    """Start of the state."""
+    """running: start of the oldest of them; idle: end of the last one, at the latest the start of the newest turn."""
     state: Literal["idle", "running"]
-    """Whether commands are running."""
+    """Whether tool calls or background commands run now."""
 
 
 class SaveArchitectureRequest(TypedDict):
