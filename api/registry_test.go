@@ -54,7 +54,7 @@ func registryOf(t *testing.T) string {
 
 			if len(r.URL.Query().Get("type")) > 200 {
 				w.WriteHeader(http.StatusUnprocessableEntity)
-				_, _ = w.Write([]byte(`{"code":"invalid_request","errors":[{"location":"query.type","message":"must have 0 to 200 characters"}]}`))
+				_, _ = w.Write([]byte(`{"code":"invalid_request","errors":[{"location":"query.type","message":"is too long"}]}`))
 
 				return
 			}

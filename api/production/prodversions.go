@@ -128,8 +128,8 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 	httpx.Register(r, httpx.Operation{
 		ID: "delete-" + string(kind) + "-version", Method: fiber.MethodDelete, Path: base + "/versions/{version}", Tag: prodTag,
 		Summary: "Delete a version of " + what,
-		Description: "The published version cannot be deleted, nor one with runs that are not over, nor the only one. With the newest, the " +
-			"one before is the newest again; no number is given twice.",
+		Description: "The published version cannot be deleted, nor one with runs that are not over, nor the only one. With the " +
+			"newest, the one before is the newest again; no number is given twice.",
 		Scope: auth.Solutions, Audit: "prod_" + string(kind) + ".delete_version",
 		Errors: httpx.Codes{
 			404: "prod_solution_not_found version_not_found", 409: "version_published version_in_use prod_solution_archived",

@@ -62,6 +62,7 @@ func Write(w http.ResponseWriter, p *Problem) {
 
 	named := *p
 	named.RequestID = identify(header, "")
+
 	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
 		header.Set("WWW-Authenticate", "Bearer")
 	}

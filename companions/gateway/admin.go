@@ -82,7 +82,7 @@ func (s *Service) administers(r *http.Request) *apiError {
 	case refused != nil && refused.Status == http.StatusTooManyRequests:
 		return tooMany(refused.Code, refused.Detail)
 	default:
-		return sourceFault(http.StatusServiceUnavailable, "agent_unavailable", "the agent, which checks the key, does not answer: try again")
+		return sourceFault(http.StatusServiceUnavailable, "agent_unavailable", "the agent, which checks the key, does not answer")
 	}
 }
 

@@ -34,20 +34,22 @@ func TestService_readsBodiesAsTheAgentDoes(t *testing.T) {
 	require.Equal(t, []string{"body"}, w.put(path, "ann", `null`).fields(t))
 	w.refused(w.put(path, "ann", ``), 400, "malformed_request")
 	w.refused(w.put(path, "ann", `{"version":"1.0.0"}{}`), 400, "malformed_request")
-	require.Equal(t, []string{"body.title"}, w.put("/registry/templates/agent/basic", machineKey, `{"title":[],"version":"1.0.0"}`).fields(t))
+
+	form := w.put("/registry/templates/agent/basic", machineKey, `{"title":[],"version":"1.0.0"}`)
+	require.Equal(t, []string{"body.title"}, form.fields(t))
 
 	var body bytes.Buffer
 
-	form := multipart.NewWriter(&body)
-	require.NoError(t, form.WriteField("description", "of another tool"))
-	part, err := form.CreateFormFile("file", "skill.zip")
+	upload := multipart.NewWriter(&body)
+	require.NoError(t, upload.WriteField("description", "of another tool"))
+	part, err := upload.CreateFormFile("file", "skill.zip")
 	require.NoError(t, err)
 
 	_, _ = part.Write(pack(t, "SKILL.md", document("tables", "1.1.0", "x")))
 
-	require.NoError(t, form.WriteField("tags", "a"))
-	require.NoError(t, form.Close())
-	require.Equal(t, 201, w.send(http.MethodPost, "/skills/acme/tables/versions/1.1.0", "ann", form.FormDataContentType(), body.Bytes()).status)
+	require.NoError(t, upload.WriteField("tags", "a"))
+	require.NoError(t, upload.Close())
+	require.Equal(t, 201, w.send(http.MethodPost, "/skills/acme/tables/versions/1.1.0", "ann", upload.FormDataContentType(), body.Bytes()).status)
 }
 
 func TestService_methodsOfPaths(t *testing.T) {

@@ -189,7 +189,9 @@ func invalid(answer *http.Response) error {
 	const most = 64 // bytes of a location
 
 	location := "query"
-	if json.Unmarshal(data, &problem) == nil && len(problem.Errors) > 0 { // a registry may say nothing
+	understood := json.Unmarshal(data, &problem) == nil
+
+	if understood && len(problem.Errors) > 0 { // a registry may say nothing
 		if named := problem.Errors[0].Location; strings.HasPrefix(named, "query.") && len(named) <= most {
 			location = named
 		}
