@@ -208,7 +208,12 @@ func (m *modelCall) tryToRecord(ctx context.Context, closing domain.ClosingTurn)
 
 	err := recordBackoff(recordFor).Do(ctx, func() (err error) {
 		tries++
+		asked := time.Now()
+
 		claimed, err = m.Turns.CloseAndClaim(ctx, closing)
+		for i := range claimed {
+			claimed[i].AskedAt = asked
+		}
 
 		return err
 	}, func(err error) bool {

@@ -160,7 +160,10 @@ func (a *Activities) claimCall(ctx context.Context, id string) (call domain.Ledg
 	defer cancel()
 
 	err = a.host.claims.use(id, func(nonce string) error {
+		asked := time.Now()
 		call, state, err = a.Ledger.ClaimCall(ctx, id, nonce)
+		call.AskedAt = asked
+
 		return err
 	})
 
@@ -181,58 +184,14 @@ func (a *Activities) start(
 func (a *Activities) run(reserved reservedCall, call domain.LedgerCall, state domain.LedgerState) {
 	go func() {
 		defer reserved.unwatch()
+
+		call = a.renewLate(reserved.ctx, call)
 		go a.watchCall(reserved.ctx, call, reserved.stopped, reserved.call.abort)
 
 		out, err := a.carryOut(reserved.ctx, call, state)
 		reserved.call.abort(nil)
 		a.host.ended(call.ID, reserved.call, out, err)
 	}()
-}
-
-const renewEvery = 3 * time.Second
-
-// watchCall ends a call that was stopped or taken over, and keeps its lease. A call
-// whose lease could not be renewed for twice renewEvery is ended, also while a
-// renewal hangs: another worker may take it for abandoned soon after.
-func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stopped <-chan struct{}, abort context.CancelCauseFunc) {
-	expired := time.AfterFunc(2*renewEvery, func() { abort(domain.ErrFenced) })
-	defer expired.Stop()
-
-	go func() {
-		select {
-		case <-stopped:
-			abort(errStopped)
-		case <-ctx.Done():
-		}
-	}()
-
-	renew := time.NewTicker(renewEvery)
-	defer renew.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-renew.C:
-			asked := time.Now()
-
-			err := a.renew(ctx, call)
-			switch {
-			case err == nil:
-				expired.Reset(2*renewEvery - time.Since(asked))
-			case errors.Is(err, domain.ErrFenced):
-				abort(domain.ErrFenced)
-				return
-			}
-		}
-	}
-}
-
-func (a *Activities) renew(ctx context.Context, call domain.LedgerCall) error {
-	ctx, cancel := context.WithTimeout(ctx, renewEvery)
-	defer cancel()
-
-	return a.Ledger.RenewCall(ctx, call.ID, call.Attempt)
 }
 
 // carryOut runs the call and records its outcome.
@@ -267,6 +226,16 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, tool.Name+" could not be carried out because of a fault of the service.")
+	case errors.Is(cause, errLeaseLost):
+		a.Logger.Warn("ended a tool call whose lease could not be renewed",
+			"tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "tool_call_id", call.ID)
+
+		if !tool.Acts {
+			return contract.RunToolOut{Pending: true}, nil // it is run again
+		}
+
+		done.Status = domain.CallError
+		done.Result = strings.TrimSpace(done.Result + "\n" + leaseLost)
 	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
 		done.Status = domain.CallCancelled
 		done.Result = orElse(result.Output, "Cancelled before it finished.")

@@ -162,6 +162,11 @@ type Settlement struct {
 	Result string
 }
 
+// CallLease is how long a worker holds a running call without renewing it. A call whose
+// lease has run out was lost with its worker. It is no longer than Temporal takes to
+// notice that a worker was lost, so that a call is taken over no later than its activity.
+const CallLease = 15 * time.Second
+
 // LedgerCall is a tool call as the ledger gave it out to run.
 type LedgerCall struct {
 	ID        string
@@ -180,6 +185,9 @@ type LedgerCall struct {
 	// CaptureDue says that files of the session are to be captured before this
 	// call may change any.
 	CaptureDue bool
+	// AskedAt is when the worker sent the claim, by its own clock. The lease begins
+	// no earlier.
+	AskedAt time.Time
 }
 
 // LoopState is how far a sub-agent is.

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { engines, underFaults } from './lib/faults.mjs';
 import { backendOf } from './lib/postgres.mjs';
 
-const { under } = underFaults();
+const { under, underCommands } = underFaults();
 
 async function killed(process) {
   await process.kill();
@@ -25,6 +25,9 @@ test('SIGKILL of a worker', () => under((cluster) => killed(cluster.workers[0]),
 
 for (const name of engines) {
   test(`${name} stands still for 5 s`, () => under((cluster) => cluster[name].freeze(5000)));
+}
+for (const name of ['postgres', 'temporal']) {
+  test(`commands go on while ${name} stands still for 5 s`, () => underCommands((cluster) => cluster[name].freeze(5000)));
 }
 test('a worker stands still for 5 s', () => under((cluster) => cluster.workers[0].freeze(5000), { lost: true }));
 test('an API stands still for 5 s', () => under((cluster) => cluster.apis[1].freeze(5000)));

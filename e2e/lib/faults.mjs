@@ -35,6 +35,14 @@ export function underFaults() {
     await endAndCheck(talks, options);
     suite.fixture.forget();
   };
+  // underCommands causes a fault while commands run that last for longer.
+  suite.underCommands = async (fault) => {
+    const talks = await openMany(suite.fixture, 8, { kinds: ['commands'], length: 1, lasts: 15 });
+    await Promise.all(talks.map((t) => t.began()));
+    await fault(suite.cluster);
+    await endAndCheck(talks);
+    suite.fixture.forget();
+  };
   return suite;
 }
 

@@ -7,9 +7,9 @@ const ask = () => call('AskUserQuestion', { questions: [{ question: 'Which?', op
 
 // Talk is one session with one chat under way.
 export class Talk {
-  static async open(fixture, name, { kind, length }) {
+  static async open(fixture, name, { kind, length, lasts = 0.3 }) {
     const talk = new Talk();
-    Object.assign(talk, { fixture, name, kind });
+    Object.assign(talk, { fixture, name, kind, lasts });
     talk.view = await fixture.session({ intent: name });
     talk.session = talk.view.session;
     talk.chat = (await talk.view.say(talk.#script(length))).chat_id;
@@ -17,7 +17,7 @@ export class Talk {
   }
 
   #script(length) {
-    const mark = (n) => bash(`echo ${this.name}-${n} >> marks; sleep 0.3`);
+    const mark = (n) => bash(`echo ${this.name}-${n} >> marks; sleep ${this.lasts}`);
     const list = Array.from({ length }, (_, n) => ({ text: `step ${n} of ${this.name}, word by word`, delay_ms: 10, ...mark(n) }));
     if (this.kind === 'sub-agent') {
       const inner = order({ steps: Array.from({ length }, (_, n) => mark(`inner-${n}`)).concat({ text: 'inner done' }), note: this.name });
@@ -25,6 +25,11 @@ export class Talk {
     }
     if (this.kind === 'question') list.splice(1, 0, { calls: [ask()] });
     return steps(...list, { text: `all of ${this.name} is done` });
+  }
+
+  // began waits until its first command runs.
+  began() {
+    return eventually(`a command of ${this.name} runs`, () => this.fixture.rest.file(this.session, 'marks').catch(() => false));
   }
 
   // end answers its questions until the chat has ended for good.
@@ -86,11 +91,12 @@ function noTextTwice(events) {
   pieces.forEach((piece, i) => assert.notEqual(piece, pieces[i - 1], 'the same piece came twice'));
 }
 
-// openMany starts so many talks of all kinds.
+// openMany starts so many talks, of all kinds unless the options name them; lasts is how
+// many seconds each of their commands takes.
 export function openMany(fixture, count, options = {}) {
-  const kinds = ['commands', 'commands', 'sub-agent', 'question'];
+  const { kinds = ['commands', 'commands', 'sub-agent', 'question'] } = options;
   return Promise.all(Array.from({ length: count }, (_, i) => Talk.open(fixture, `t${i}${options.name ?? ''}`, {
-    kind: kinds[i % kinds.length], length: options.length ?? 5,
+    kind: kinds[i % kinds.length], length: options.length ?? 5, lasts: options.lasts,
   })));
 }
 

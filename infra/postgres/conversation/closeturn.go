@@ -272,7 +272,7 @@ func (c *closing) addCalls() {
 	column("call_server_ids", func(p domain.PlannedCall) string { return p.ServerCallID })
 	column("call_claimants", func(p domain.PlannedCall) string { return p.Claimant })
 
-	c.args["lease"] = CallLease
+	c.args["lease"] = domain.CallLease
 	c.parts += addCalls
 
 	var (

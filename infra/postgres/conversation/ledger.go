@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,10 +12,6 @@ import (
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 )
-
-// CallLease is how long a worker holds a running call without renewing it. A
-// call whose lease has run out was lost with its worker.
-const CallLease = 10 * time.Second
 
 // ClaimCall takes a tool call from reserved to running, committed before
 // anything is executed. One that a living worker runs is left to it. One whose
@@ -49,7 +44,7 @@ func (db *Base) claimReserved(ctx context.Context, toolCallID, claimant string) 
 		AND    e.id = t.entry_id AND s.id = t.session_id AND s.deleted_at IS NULL
 		RETURNING t.session_id, t.chat_id, t.entry_id, e.loop_id, t.tool_name, t.arguments, t.attempt, t.started_at, c.mode,
 		          c.headless OR l.task_id IS NOT NULL, `+captureDueIn("t.session_id")+`, `+LoopColumns+`, `+sessions.WorkColumns,
-		toolCallID, CallLease, claimant).
+		toolCallID, domain.CallLease, claimant).
 		Scan(slices.Concat([]any{
 			&call.SessionID, &call.ChatID, &call.EntryID, &call.LoopID, &call.ToolName, &call.Arguments, &call.Attempt, &call.StartedAt,
 			&call.Mode, &call.Headless, &call.CaptureDue,
@@ -93,7 +88,7 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 		return tx.QueryRow(ctx, `
 			UPDATE tool_calls SET phase = 'running', attempt = attempt + 1, started_at = coalesce(started_at, now()),
 			       lease_until = now() + $2::interval, claimed_by = nullif($3, '')
-			WHERE  id = $1 RETURNING attempt, started_at`, toolCallID, CallLease, claimant).Scan(&call.Attempt, &call.StartedAt)
+			WHERE  id = $1 RETURNING attempt, started_at`, toolCallID, domain.CallLease, claimant).Scan(&call.Attempt, &call.StartedAt)
 	})
 	if err != nil || (state != domain.CallClaimed && state != domain.CallAbandoned) {
 		return call, state, err
@@ -108,7 +103,7 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 func (db *Base) RenewCall(ctx context.Context, toolCallID string, attempt int) error {
 	tag, err := db.Pool.Leases().Exec(ctx, `
 		UPDATE tool_calls SET lease_until = now() + $3::interval
-		WHERE  id = $1 AND attempt = $2 AND phase = 'running'`, toolCallID, attempt, CallLease)
+		WHERE  id = $1 AND attempt = $2 AND phase = 'running'`, toolCallID, attempt, domain.CallLease)
 	if err == nil && tag.RowsAffected() == 0 {
 		return domain.ErrFenced
 	}
