@@ -23,7 +23,7 @@ const (
 	RunUnknown
 )
 
-// RunLook is what was seen of a session's newest run.
+// RunLook is what was seen of the newest run of a workflow.
 type RunLook struct {
 	State     RunState
 	RunID     string
@@ -48,4 +48,14 @@ type OpenChat struct {
 	WorkflowID string    `db:"workflow_id"`
 	RunID      string    `db:"run_id"`
 	StartedAt  time.Time `db:"started_at"`
+}
+
+// OpenSubAgent is a sub-agent that the records hold to be at work. One in the background
+// has the run of its task.
+type OpenSubAgent struct {
+	LoopID     string `db:"id"`
+	SessionID  string `db:"session_id"`
+	ChatID     string `db:"chat_id"`
+	TaskID     string `db:"task_id"` // of the background task that it belongs to; empty: it ends with its chat
+	Background bool   `db:"background"`
 }

@@ -45,6 +45,24 @@ func (r Runs) TerminateRun(ctx context.Context, sessionID, runID, reason string)
 	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), runID, reason)
 }
 
+// LookAtSubAgent describes the newest run of a sub-agent.
+func (r Runs) LookAtSubAgent(ctx context.Context, agent domain.OpenSubAgent) (domain.RunLook, error) {
+	return r.look(ctx, subAgentWorkflowID(agent), "")
+}
+
+// TerminateSubAgent closes one run of a sub-agent that cannot go on.
+func (r Runs) TerminateSubAgent(ctx context.Context, agent domain.OpenSubAgent, runID, reason string) error {
+	return r.Terminate(ctx, subAgentWorkflowID(agent), runID, reason)
+}
+
+func subAgentWorkflowID(agent domain.OpenSubAgent) string {
+	if agent.Background {
+		return durable.TaskWorkflowID(agent.TaskID)
+	}
+
+	return durable.ForkWorkflowID(agent.ChatID, agent.LoopID)
+}
+
 func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLook, error) {
 	d, err := r.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {

@@ -36,6 +36,30 @@ func (q queues) DescribeTaskQueue(context.Context, *workflowservice.DescribeTask
 	}, nil
 }
 
+func TestRuns_LookAtSubAgent(t *testing.T) {
+	t.Parallel()
+
+	for id, agent := range map[string]domain.OpenSubAgent{
+		"fork/c/l": {ChatID: "c", LoopID: "l", TaskID: "bg"},
+		"task/bg":  {ChatID: "c", LoopID: "l", TaskID: "bg", Background: true},
+	} {
+		client := &mocks.Client{}
+		client.On("DescribeWorkflowExecution", mock.Anything, id, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
+			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+				Status: enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, Execution: &commonpb.WorkflowExecution{RunId: "r"},
+			},
+		}, nil)
+		client.On("TerminateWorkflow", mock.Anything, id, "r", "why").Return(nil)
+
+		runs := temporal.Runs{Client: client}
+		look, err := runs.LookAtSubAgent(t.Context(), agent)
+		require.NoError(t, err)
+		require.Equal(t, domain.RunClosed, look.State)
+		require.NoError(t, runs.TerminateSubAgent(t.Context(), agent, "r", "why"))
+		client.AssertExpectations(t)
+	}
+}
+
 func TestRuns_LookAtSession(t *testing.T) {
 	t.Parallel()
 

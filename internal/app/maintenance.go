@@ -126,6 +126,7 @@ func (b *backend) newMaintenance(
 		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
 		{Name: "publish events", Every: publishEvery, Run: publish},
 		{Name: "check runs", Every: reconcileEvery, Run: reconciler.CheckRuns},
+		{Name: "check sub-agents", Every: reconcileEvery, Run: reconciler.CheckSubAgents},
 		{Name: "notify runs that wait for chats", Every: notifyEvery, Run: schedules.NotifyWaiters},
 		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
 		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},

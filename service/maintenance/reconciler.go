@@ -23,6 +23,7 @@ type Reconciler struct {
 	stalledSessions walk[string]
 	stops           walk[domain.OpenChat]
 	running         walk[domain.OpenChat]
+	subAgents       walk[domain.OpenSubAgent]
 
 	wakes    *backoff // by session
 	signals  *backoff // stop signals, by chat
@@ -36,6 +37,7 @@ type Store interface {
 	StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
 	UndeliveredStops(ctx context.Context, after string, limit int) ([]domain.OpenChat, error)
 	RunningChats(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenChat, error)
+	IdleSubAgents(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenSubAgent, error)
 	// CountRestart counts that a chat's run was lost, once for each run.
 	CountRestart(ctx context.Context, chatID, runID string) (domain.Restart, error)
 	// AbandonChat ends a chat with as little work as possible.
@@ -49,6 +51,8 @@ type Runs interface {
 	// LookAtSession describes the session's newest run.
 	LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error)
 	TerminateRun(ctx context.Context, sessionID, runID, reason string) error
+
+	SubAgentRuns
 }
 
 // Finisher ends a chat as its run would have.
@@ -102,6 +106,12 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 			return r.store.RunningChats(ctx, runAge, after, limit)
 		},
 		key: chatID,
+	}
+	r.subAgents = walk[domain.OpenSubAgent]{
+		list: func(ctx context.Context, after string, limit int) ([]domain.OpenSubAgent, error) {
+			return r.store.IdleSubAgents(ctx, runAge, after, limit)
+		},
+		key: func(agent domain.OpenSubAgent) string { return agent.ChatID + "/" + agent.LoopID },
 	}
 
 	return r, nil

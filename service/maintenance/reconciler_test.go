@@ -22,6 +22,7 @@ type world struct {
 	now             time.Time
 	stalledSessions []string
 	running         []domain.OpenChat
+	subAgents       []domain.OpenSubAgent
 	look            domain.RunLook
 	restart         domain.Restart
 	refused         map[string]bool // sessions that cannot be woken
@@ -65,6 +66,10 @@ func (w *world) RunningChats(_ context.Context, _ time.Duration, after string, l
 	return page(w.running, func(c domain.OpenChat) string { return c.ChatID }, after, limit), nil
 }
 
+func (w *world) IdleSubAgents(_ context.Context, _ time.Duration, after string, limit int) ([]domain.OpenSubAgent, error) {
+	return page(w.subAgents, func(a domain.OpenSubAgent) string { return a.ChatID + "/" + a.LoopID }, after, limit), nil
+}
+
 func (w *world) CountRestart(context.Context, string, string) (domain.Restart, error) {
 	return w.restart, nil
 }
@@ -96,6 +101,21 @@ func (w *world) Stop(_ context.Context, _, chatID string) error {
 }
 
 func (w *world) LookAtSession(context.Context, string) (domain.RunLook, error) { return w.look, nil }
+
+func (w *world) LookAtSubAgent(_ context.Context, a domain.OpenSubAgent) (domain.RunLook, error) {
+	look := w.look
+	look.RunID = "of " + a.LoopID
+
+	if w.refused[a.LoopID] {
+		return look, errors.New("refused")
+	}
+
+	return look, nil
+}
+
+func (w *world) TerminateSubAgent(ctx context.Context, a domain.OpenSubAgent, runID, reason string) error {
+	return w.TerminateRun(ctx, a.SessionID, runID, reason)
+}
 
 func (w *world) TerminateRun(_ context.Context, _, runID, _ string) error {
 	w.mu.Lock()
@@ -167,6 +187,40 @@ func TestReconciler_WakeSessions_terminatesAStuckRun(t *testing.T) {
 	require.NoError(t, w.pass(20, func() error { return r.WakeSessions(t.Context()) }))
 	require.NotZero(t, w.terminated["r"])
 	require.NotZero(t, w.found["stuck_run"])
+}
+
+func TestReconciler_CheckSubAgents(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		state      domain.RunState
+		terminated bool
+	}{
+		"open":    {state: domain.RunOpen},
+		"closed":  {state: domain.RunClosed},
+		"unknown": {state: domain.RunUnknown},
+		"stuck":   {state: domain.RunStuck, terminated: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld()
+			for i := range 500 {
+				w.subAgents = append(w.subAgents, domain.OpenSubAgent{ChatID: "c", LoopID: fmt.Sprintf("l%03d", i)})
+			}
+
+			w.look.State, w.refused["l000"] = tc.state, true
+
+			r := w.reconciler(t)
+			require.Error(t, r.CheckSubAgents(t.Context()))
+			require.Empty(t, w.terminated, "what has caused it may pass by itself")
+
+			w.now = w.now.Add(10 * time.Second)
+			require.Error(t, r.CheckSubAgents(t.Context()))
+			require.Equal(t, tc.terminated, w.terminated["of l499"] == 1, "one that cannot be looked at keeps no other from it")
+			require.Equal(t, tc.terminated, w.found["stuck_sub_agent"] == 499)
+		})
+	}
 }
 
 func TestReconciler_RepeatStops_doublesItsPauses(t *testing.T) {

@@ -108,6 +108,10 @@ func (s *Store) EndFork(
 }
 
 func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[string][]domain.Block) error {
+	if err := closeSubLoops(ctx, tx, loop, restored); err != nil {
+		return err
+	}
+
 	if err := closeLoopWork(ctx, tx, loop, end, restored); err != nil {
 		return err
 	}
@@ -122,6 +126,33 @@ func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkE
 	}
 
 	return settleFork(ctx, tx, loop.SessionID, loop.ChatID, loop.EntryID, end)
+}
+
+// closeSubLoops cancels the sub-agents that a sub-agent has left open: their runs end with
+// its run. Else they would keep their slots. Those in the background outlive it.
+func closeSubLoops(ctx context.Context, tx *pg.Tx, loop lockedLoop, restored map[string][]domain.Block) error {
+	rows, _ := tx.Query(ctx, `
+		SELECT id FROM loops WHERE chat_id = $1 AND parent_loop_id = $2 AND state <> 'ended' AND NOT background
+		ORDER  BY id`, loop.ChatID, loop.ID)
+
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+
+	for _, id := range left {
+		below, err := lockLoop(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+
+		end := domain.ForkEnd{LoopID: id, Status: domain.CallCancelled, Result: cancelledResult}
+		if err := closeLoop(ctx, tx, below, end, restored); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // settleFork records the result of the call that owns a sub-agent, unless it has

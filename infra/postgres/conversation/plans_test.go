@@ -239,6 +239,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"unclaimed":   func() error { _, err := store.UnclaimedTasks(ctx, time.Minute); return err },
 		"abandoned":   func() error { _, err := store.AbandonedTasks(ctx, time.Minute); return err },
 		"agents":      func() error { _, _, _, err := store.RunningAgents(ctx, time.Minute); return err },
+		"sub-agents":  func() error { _, err := store.IdleSubAgents(ctx, 0, "", 200); return err },
 		"replays":     func() error { _, err := store.StaleReplays(ctx, time.Minute); return err },
 		"restart":     func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },
 		"force-fail":  func() error { return store.ForceFailChat(ctx, "s1", "r") },
