@@ -83,6 +83,10 @@ const (
 	moveEvery      = 10 * time.Second
 )
 
+// dagRunBatch is how many runs of DAGs one transaction removes: each has up to some
+// thousand nodes.
+const dagRunBatch = 20
+
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
 	chats maintenance.Finisher, counts *metrics.Work, versions *maintenance.Versions, schedules *maintenance.Schedules,
@@ -147,7 +151,7 @@ func (b *backend) newMaintenance(
 		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
 
 		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneIdempotency)},
-		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneDAGRuns)},
+		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.db.PruneDAGRuns)},
 		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneInbox)},
 		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.db.SealSessionEnvs)},
 		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCompactions)},

@@ -101,17 +101,25 @@ func TestNewRunner_checksItsJobs(t *testing.T) {
 func TestPrune_worksInBatchesUntilNothingIsLeft(t *testing.T) {
 	t.Parallel()
 
-	left := int64(1234)
-	runs := 0
+	for batch, want := range map[int]int{500: 3, 20: 62} {
+		left, runs := int64(1234), 0
+		prune := func(_ context.Context, limit int) (int64, error) {
+			runs++
+			removed := min(left, int64(limit))
+			left -= removed
 
-	require.NoError(t, maintenance.Prune(func(_ context.Context, limit int) (int64, error) {
-		runs++
-		removed := min(left, int64(limit))
-		left -= removed
+			return removed, nil
+		}
 
-		return removed, nil
-	})(t.Context()))
-	require.Zero(t, left)
-	require.Equal(t, 3, runs)
+		job := maintenance.PruneBy(batch, prune)
+		if batch == 500 {
+			job = maintenance.Prune(prune)
+		}
+
+		require.NoError(t, job(t.Context()))
+		require.Zero(t, left)
+		require.Equal(t, want, runs)
+	}
+
 	require.NoError(t, maintenance.PruneOlder(0, nil)(t.Context()), "0 keeps everything")
 }

@@ -18,11 +18,14 @@ const (
 
 // Prune gives the function of a job that prunes batch by batch until nothing is left
 // or its time is over.
-func Prune(prune Pruning) func(ctx context.Context) error {
+func Prune(prune Pruning) func(ctx context.Context) error { return PruneBy(pruneBatch, prune) }
+
+// PruneBy is Prune in batches of another size, for rows that each take many others along.
+func PruneBy(batch int, prune Pruning) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		for {
-			removed, err := prune(ctx, pruneBatch)
-			if err != nil || removed < pruneBatch {
+			removed, err := prune(ctx, batch)
+			if err != nil || removed < int64(batch) {
 				return err
 			}
 

@@ -29,6 +29,7 @@ const mostRead = 1000
 var large = map[string]bool{
 	"sessions": true, "branches": true, "chats": true, "entries": true, "tool_calls": true, "inbox": true, "audit": true, "questions": true,
 	"idempotency_keys": true, "background_tasks": true, "compactions": true, "history_operations": true, "checkpoints": true,
+	"dag_runs": true,
 }
 
 // statement is one that was sent to the database.
@@ -104,6 +105,10 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 			'completed' FROM generate_series(1, 20000) n`,
 		`INSERT INTO compactions (id, session_id, branch_id, loop_id, trigger, state)
 		 SELECT 'k' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'root', 'manual', 'completed' FROM generate_series(1, 20000) n`,
+		`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', '` + user.ID + `', 'p')`,
+		`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, finished_at)
+		 SELECT lpad(n::text, 10, '0'), 'p', '` + user.ID + `', 1, 'api', 'completed', '{}', now() - interval '180 days' * (20000 - n) / 20000
+		 FROM   generate_series(1, 20000) n`,
 		`ALTER TABLE entries ENABLE TRIGGER ALL; ALTER TABLE sessions ENABLE TRIGGER ALL`,
 		`ANALYZE`,
 	} {
@@ -229,28 +234,29 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 
 	ctx := t.Context()
 	for name, look := range map[string]func() error{
-		"stalled":     func() error { _, err := store.StalledSessions(ctx, 0, "", 200); return err },
-		"stops":       func() error { _, err := store.UndeliveredStops(ctx, "", 200); return err },
-		"running":     func() error { _, err := store.RunningChats(ctx, 0, "", 200); return err },
-		"deleted":     func() error { _, err := store.DeletedSessions(ctx, 0, "", 200); return err },
-		"live work":   func() error { _, err := store.LiveWork(ctx, "s1"); return err },
-		"compactions": func() error { _, err := store.LostCompactions(ctx, "", 200); return err },
-		"archives":    func() error { _, err := store.Unarchived(ctx, "", 50); return err },
-		"unclaimed":   func() error { _, err := store.UnclaimedTasks(ctx, time.Minute); return err },
-		"abandoned":   func() error { _, err := store.AbandonedTasks(ctx, time.Minute); return err },
-		"agents":      func() error { _, _, _, err := store.RunningAgents(ctx, time.Minute); return err },
-		"sub-agents":  func() error { _, err := store.IdleSubAgents(ctx, 0, "", 200); return err },
-		"replays":     func() error { _, err := store.StaleReplays(ctx, time.Minute); return err },
-		"restart":     func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },
-		"force-fail":  func() error { return store.ForceFailChat(ctx, "s1", "r") },
-		"waiting":     func() error { return store.ReportWaiting(ctx) },
-		"worker":      func() error { return store.ReportWorker(ctx, domain.WorkerReport{ID: "w"}) },
-		"audit":       func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
-		"operations":  func() error { _, err := store.PruneHistoryOperations(ctx, 0, 500); return err },
-		"keys":        func() error { _, err := store.PruneIdempotency(ctx, 500); return err },
-		"inbox":       func() error { _, err := store.PruneInbox(ctx, 500); return err },
-		"waits":       func() error { _, _, err := store.Waits(ctx); return err },
-		"work":        func() error { _, err := store.PruneCompactions(ctx, 500); return err },
+		"stalled":      func() error { _, err := store.StalledSessions(ctx, 0, "", 200); return err },
+		"stops":        func() error { _, err := store.UndeliveredStops(ctx, "", 200); return err },
+		"running":      func() error { _, err := store.RunningChats(ctx, 0, "", 200); return err },
+		"deleted":      func() error { _, err := store.DeletedSessions(ctx, 0, "", 200); return err },
+		"live work":    func() error { _, err := store.LiveWork(ctx, "s1"); return err },
+		"compactions":  func() error { _, err := store.LostCompactions(ctx, "", 200); return err },
+		"archives":     func() error { _, err := store.Unarchived(ctx, "", 50); return err },
+		"unclaimed":    func() error { _, err := store.UnclaimedTasks(ctx, time.Minute); return err },
+		"abandoned":    func() error { _, err := store.AbandonedTasks(ctx, time.Minute); return err },
+		"agents":       func() error { _, _, _, err := store.RunningAgents(ctx, time.Minute); return err },
+		"sub-agents":   func() error { _, err := store.IdleSubAgents(ctx, 0, "", 200); return err },
+		"replays":      func() error { _, err := store.StaleReplays(ctx, time.Minute); return err },
+		"restart":      func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },
+		"force-fail":   func() error { return store.ForceFailChat(ctx, "s1", "r") },
+		"waiting":      func() error { return store.ReportWaiting(ctx) },
+		"worker":       func() error { return store.ReportWorker(ctx, domain.WorkerReport{ID: "w"}) },
+		"audit":        func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
+		"operations":   func() error { _, err := store.PruneHistoryOperations(ctx, 0, 500); return err },
+		"keys":         func() error { _, err := store.PruneIdempotency(ctx, 500); return err },
+		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
+		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
+		"waits":        func() error { _, _, err := store.Waits(ctx); return err },
+		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
 		"purge": func() error {
 			if err := store.DeleteSession(ctx, "s3"); err != nil {
 				return err

@@ -333,12 +333,17 @@ func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]
 }
 
 // PruneDAGRuns removes runs that have been over for 90 days, and of each solution all but
-// the newest that are over. A run of many nodes takes its time: few go at once.
+// the newest that are over, at most limit of them. A run of many nodes takes its time, so
+// that few should go in one transaction.
 func (s *Store) PruneDAGRuns(ctx context.Context, limit int) (int64, error) {
 	return s.db.Prune(ctx, "prune DAG runs", `
 		DELETE FROM dag_runs WHERE id IN (
-			SELECT id FROM (
-				SELECT id, finished_at, row_number() OVER (PARTITION BY solution_id ORDER BY id DESC) AS place
-				FROM   dag_runs WHERE finished_at IS NOT NULL AND parent_run IS NULL) d
-			WHERE  place > $1 OR finished_at < now() - interval '90 days' ORDER BY id LIMIT $2)`, dagrun.MaxKeptRuns, min(limit, 20))
+			(SELECT id FROM dag_runs WHERE finished_at < now() - interval '90 days' AND parent_run IS NULL ORDER BY finished_at LIMIT $2)
+			UNION
+			(SELECT d.id FROM prod_solutions p, LATERAL (
+				SELECT id FROM dag_runs
+				WHERE  solution_id = p.id AND finished_at IS NOT NULL AND parent_run IS NULL
+				ORDER  BY id DESC OFFSET $1 LIMIT $2) d
+			 LIMIT $2)
+			LIMIT $2)`, dagrun.MaxKeptRuns, limit)
 }
