@@ -22,25 +22,40 @@ const (
 // errPartFull ends a part.
 var errPartFull = errors.New("the part is full")
 
-// ArchiveParts archives what running chats have said so far. Their end archives the
-// rest; readers take all parts in order.
-func (a *Service) ArchiveParts(ctx context.Context) error {
-	sessions, err := a.cfg.Records.LongRunning(ctx, partAge, pageSize)
-	if err != nil {
-		return err
-	}
+// mostFaults is how many errors of one pass are reported in full.
+const mostFaults = 5
 
-	for _, session := range sessions {
-		if err := a.archivePart(ctx, session); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
+// ArchiveParts archives what running chats have said so far. Their end archives the
+// rest; readers take all parts in order. A chat that cannot be archived, or has nothing
+// new, keeps no other from it; a pass that is interrupted continues there in the next
+// one. One goroutine calls it.
+func (a *Service) ArchiveParts(ctx context.Context) error {
+	var faults []error
+
+	for more := true; more; {
+		sessions, err := a.cfg.Records.LongRunning(ctx, partAge, a.partsAfter, pageSize)
+		if err != nil {
+			return errors.Join(append(faults, err)...)
+		}
+
+		for _, session := range sessions {
+			if err := a.archivePart(ctx, session); err != nil && len(faults) < mostFaults {
+				faults = append(faults, fmt.Errorf("archive a part of session %s: %w", session, err))
 			}
 
-			a.cfg.Logger.Warn("failed to archive a running chat; retrying", "session_id", session, "error", err)
+			a.partsAfter = session
+
+			if ctx.Err() != nil {
+				return errors.Join(append(faults, ctx.Err())...)
+			}
 		}
+
+		more = len(sessions) == pageSize
 	}
 
-	return nil
+	a.partsAfter = ""
+
+	return errors.Join(faults...)
 }
 
 // archivePart writes the session's events that no object holds yet.

@@ -2,6 +2,7 @@ package eventarchive_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -23,6 +24,9 @@ type shelf struct {
 	ended   bool
 	events  []domain.LoggedEvent
 	objects map[string][]byte
+	others  []string        // sessions with running chats besides s
+	refused map[string]bool // sessions whose events cannot be read
+	read    []string        // sessions whose events were read
 	archive *eventarchive.Service
 }
 
@@ -54,12 +58,21 @@ func (s *shelf) KeepArchive(_ context.Context, chat domain.UnarchivedChat, made 
 	return nil
 }
 
-func (s *shelf) LongRunning(context.Context, time.Duration, int) ([]string, error) {
-	if !s.running {
-		return nil, nil
+func (s *shelf) LongRunning(_ context.Context, _ time.Duration, after string, limit int) ([]string, error) {
+	var found []string
+
+	all := s.others
+	if s.running {
+		all = append(all, "s")
 	}
 
-	return []string{"s"}, nil
+	for _, id := range all {
+		if id > after && len(found) < limit {
+			found = append(found, id)
+		}
+	}
+
+	return found, nil
 }
 
 func (s *shelf) KeepPart(_ context.Context, made domain.EventArchive) (bool, error) {
@@ -67,7 +80,16 @@ func (s *shelf) KeepPart(_ context.Context, made domain.EventArchive) (bool, err
 	return true, nil
 }
 
-func (s *shelf) Read(_ context.Context, _ string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+func (s *shelf) Read(ctx context.Context, session string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+	s.read = append(s.read, session)
+	if s.refused[session] {
+		return errors.New("the log does not answer")
+	}
+
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
 	for _, e := range s.events {
 		if e.Seq > after && e.Seq <= upTo {
 			if err := fn(e); err != nil {
@@ -131,4 +153,29 @@ func TestArchive_ArchiveParts_archivesLongChats(t *testing.T) {
 		return nil
 	}))
 	require.EqualValues(t, 97, next)
+}
+
+// Chats that cannot be archived, or have said nothing new, keep no other from it.
+func TestArchive_ArchiveParts_reachesAllChats(t *testing.T) {
+	t.Parallel()
+
+	s := &shelf{objects: map[string][]byte{}, refused: map[string]bool{}}
+	for n := range 130 {
+		id := fmt.Sprintf("a%03d", n)
+		s.others = append(s.others, id)
+		s.refused[id] = n < 60
+	}
+
+	a, err := eventarchive.New(eventarchive.Config{Records: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+
+	require.ErrorContains(t, a.ArchiveParts(t.Context()), "a000: the log does not answer", "the job has failed, and is counted")
+	require.Equal(t, s.others, s.read)
+
+	s.read, s.refused = nil, nil
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, a.ArchiveParts(over))
+	require.NoError(t, a.ArchiveParts(t.Context()))
+	require.Equal(t, s.others, s.read, "the next pass goes on where one was interrupted")
 }

@@ -20,8 +20,9 @@ type Records interface {
 	PostponeArchive(ctx context.Context, chat domain.UnarchivedChat) error
 	Archived(ctx context.Context, sessionID string) ([]domain.EventArchive, error)
 	KeepArchive(ctx context.Context, chat domain.UnarchivedChat, made domain.EventArchive) error
-	// LongRunning gives sessions whose running chat has not been archived for age.
-	LongRunning(ctx context.Context, age time.Duration, limit int) ([]string, error)
+	// LongRunning gives sessions whose running chat has not been archived for age, in the
+	// order of their ids and after one.
+	LongRunning(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
 	// KeepPart notes a part of a chat's events; kept is false when another process was
 	// faster.
 	KeepPart(ctx context.Context, made domain.EventArchive) (kept bool, err error)
@@ -50,6 +51,8 @@ type Config struct {
 // Service archives events and reads them back.
 type Service struct {
 	cfg Config
+
+	partsAfter string // where ArchiveParts was interrupted
 }
 
 // New checks the configuration.

@@ -44,7 +44,7 @@ type Imports interface {
 	FailImport(ctx context.Context, in domain.Import, cause *domain.Error) error
 	ImportResult(ctx context.Context, sessionID string) (from domain.ImportedFrom, done bool, err error)
 	LostImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error)
-	EndedImports(ctx context.Context, age time.Duration) ([]domain.Import, error)
+	EndedImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error)
 	ForgetImport(ctx context.Context, sessionID string) error
 }
 
@@ -110,6 +110,8 @@ type Service struct {
 
 	uploads entrance
 	reading turns
+
+	endedUpTo string // where removeEnded was interrupted
 }
 
 // New checks the configuration.

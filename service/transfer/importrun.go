@@ -296,20 +296,42 @@ func (d *Service) removeUploads(ctx context.Context) error {
 	return err
 }
 
+// removeEnded goes on where it was interrupted, and after an import that cannot be removed.
+// One goroutine calls it.
 func (d *Service) removeEnded(ctx context.Context) error {
-	ended, err := d.cfg.Records.EndedImports(ctx, endedAfter)
-	for _, in := range ended {
-		left := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(in.SessionID))
-		if in.State == domain.ImportFailed {
-			left = errors.Join(left, d.clear(ctx, in.SessionID))
+	var failed error
+
+	for {
+		ended, err := d.cfg.Records.EndedImports(ctx, endedAfter, d.endedUpTo)
+		if err != nil {
+			return errors.Join(failed, err)
 		}
 
-		if left == nil {
-			left = d.cfg.Records.ForgetImport(ctx, in.SessionID)
+		if len(ended) == 0 {
+			d.endedUpTo = ""
+			return failed
 		}
 
-		err = errors.Join(err, left)
+		for _, in := range ended {
+			failed = errors.Join(failed, d.removeImport(ctx, in))
+			d.endedUpTo = in.SessionID
+
+			if ctx.Err() != nil {
+				return errors.Join(failed, ctx.Err())
+			}
+		}
+	}
+}
+
+func (d *Service) removeImport(ctx context.Context, in domain.Import) error {
+	left := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(in.SessionID))
+	if in.State == domain.ImportFailed {
+		left = errors.Join(left, d.clear(ctx, in.SessionID))
 	}
 
-	return err
+	if left != nil {
+		return left
+	}
+
+	return d.cfg.Records.ForgetImport(ctx, in.SessionID)
 }

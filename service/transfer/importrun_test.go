@@ -236,6 +236,38 @@ func TestUpload_abandoned_isRemoved(t *testing.T) {
 	require.Zero(t, rows())
 }
 
+// stuckObjects are objects some of which cannot be deleted.
+type stuckObjects struct {
+	transfer.Objects
+	below string
+}
+
+func (o stuckObjects) DeletePrefix(_ context.Context, prefix string) error {
+	if prefix < o.below {
+		return errors.New("the object store refuses")
+	}
+
+	return nil
+}
+
+// Ended imports that cannot be removed keep no other from it.
+func TestRepair_removesAllEndedImports(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	_, err := h.db.Pool.Exec(t.Context(), `
+		INSERT INTO imports (session_id, owner_id, state, changed_at)
+		SELECT 'i' || lpad(n::text, 3, '0'), 'o', 'done', now() - interval '25 hours' + n * interval '1 second'
+		FROM   generate_series(0, 249) n`)
+	require.NoError(t, err)
+
+	h.service.Config().Objects = stuckObjects{h.objects, "imports/i120"}
+	require.ErrorContains(t, h.service.Repair(t.Context()), "refuses")
+
+	var left int
+	require.NoError(t, h.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM imports`).Scan(&left))
+	require.Equal(t, 120, left)
+}
+
 // cut is a body whose client goes away.
 type cut struct{ io.Reader }
 

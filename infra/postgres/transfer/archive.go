@@ -68,16 +68,15 @@ func (db *Base) KeepArchive(ctx context.Context, chat domain.UnarchivedChat, mad
 }
 
 // LongRunning gives sessions whose chat runs and has not been archived, as a whole
-// or a part of it, for age.
-func (db *Base) LongRunning(ctx context.Context, age time.Duration, limit int) ([]string, error) {
+// or a part of it, for age: in the order of their ids and after one.
+func (db *Base) LongRunning(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT c.session_id
 		FROM   chats c JOIN sessions s ON s.id = c.session_id
-		WHERE  c.state = 'running' AND s.deleted_at IS NULL AND coalesce(c.started_at, c.created_at) < now() - $1::interval
+		WHERE  c.state = 'running' AND c.session_id > $3 AND s.deleted_at IS NULL AND coalesce(c.started_at, c.created_at) < now() - $1::interval
 		AND    NOT EXISTS (
 			SELECT 1 FROM event_archives a WHERE a.session_id = c.session_id AND a.created_at > now() - $1::interval)
-		ORDER  BY coalesce((SELECT max(a.created_at) FROM event_archives a WHERE a.session_id = c.session_id), c.created_at)
-		LIMIT  $2`, age, limit)
+		ORDER  BY c.session_id LIMIT $2`, age, limit, after)
 	sessions, err := pgx.CollectRows(rows, pgx.RowTo[string])
 
 	return sessions, pg.Fault("look for long chats", err)
