@@ -28,7 +28,7 @@ type DB struct {
 type Options struct {
 	MaxConns        int32         // connections of this process at most, but for the next two; 0: 24
 	StepConns       int32         // more, for steps of workflows; 0: they share the others
-	LeaseConns      int32         // more, for renewing leases; 0: they share the others
+	LeaseConns      int32         // more, for renewing leases, whose commits do not wait for the disk; 0: they share the others
 	ApplicationName string        // shown in pg_stat_activity; empty: everloop
 	StepLimit       time.Duration // for one statement of a step; 0: 30 s
 	ConnectTimeout  time.Duration // for one new connection; 0: 5 s
@@ -127,6 +127,7 @@ func openPool(ctx context.Context, cfg *pgxpool.Config, opts Options) (pool *Poo
 		more.MaxConns = conns
 		if own == &pool.leases {
 			more.ConnConfig.Tracer = limits(opts)
+			more.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 		}
 
 		if *own, err = pgxpool.NewWithConfig(ctx, more); err != nil {

@@ -48,6 +48,26 @@ func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 	require.ErrorIs(t, db.InTx(full, func(pgx.Tx) error { return nil }), context.DeadlineExceeded)
 }
 
+// Renewals do not wait for the disk, and everything else does.
+func TestPool_leasesCommitAsynchronously(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 1, StepConns: 1, LeaseConns: 1})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+
+	for want, row := range map[string][]pgx.Row{
+		"off": {db.Pool.Leases().QueryRow(ctx, `SHOW synchronous_commit`)},
+		"on":  {db.Pool.QueryRow(ctx, `SHOW synchronous_commit`), db.Pool.QueryRow(pg.ForSteps(ctx), `SHOW synchronous_commit`)},
+	} {
+		for _, row := range row {
+			var setting string
+			require.NoError(t, row.Scan(&setting))
+			require.Equal(t, want, setting)
+		}
+	}
+}
+
 // A pool without connections of their own serves steps and leases from the shared
 // ones.
 func TestPool_sharesByDefault(t *testing.T) {

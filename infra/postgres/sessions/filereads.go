@@ -33,11 +33,14 @@ type fileLock struct {
 // process's own changes before it asks the database for each.
 func (db *Base) FileReads() *FileReads { return &FileReads{db: db, files: map[fileKey]*fileLock{}} }
 
-// Record notes that the session has read this version of a file.
+// Record notes that the session has read this version of a file. Its commit does not wait
+// for the disk: a note that a power cut loses makes the agent read the file again.
 func (f *FileReads) Record(ctx context.Context, sessionID, path, etag string) error {
-	_, err := f.db.Pool.Exec(ctx, `
-		INSERT INTO file_reads (session_id, path, etag) VALUES ($1, $2, $3)
-		ON CONFLICT (session_id, path) DO UPDATE SET etag = excluded.etag, read_at = now()`, sessionID, path, etag)
+	err := f.db.InTxAsync(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`
+			INSERT INTO file_reads (session_id, path, etag) VALUES ($1, $2, $3)
+			ON CONFLICT (session_id, path) DO UPDATE SET etag = excluded.etag, read_at = now()`, sessionID, path, etag)
+	})
 
 	return pg.Fault("record a read file", err)
 }

@@ -42,6 +42,35 @@ func TestFileReads(t *testing.T) {
 	require.Equal(t, "v3", seen("b"))
 }
 
+// A note of what was read does not wait for the disk; a claim does.
+func TestFileReads_Record_commitsAsynchronously(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "reader", false)
+	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
+	require.NoError(t, err)
+
+	for _, statement := range []string{
+		`CREATE TABLE commits (path text, setting text)`,
+		`CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO commits VALUES (NEW.path, current_setting('synchronous_commit')); RETURN NULL; END $$`,
+		`CREATE TRIGGER note AFTER INSERT ON file_reads FOR EACH ROW EXECUTE FUNCTION note_commit()`,
+	} {
+		_, err := db.Pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+
+	reads := db.FileReads()
+	require.NoError(t, reads.Record(t.Context(), session.ID, "read", "v1"))
+	require.NoError(t, reads.Change(t.Context(), session.ID, "written", func(string) (string, error) { return "v2", nil }))
+
+	for path, want := range map[string]string{"read": "off", "written": "on"} {
+		var setting string
+		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT setting FROM commits WHERE path = $1`, path).Scan(&setting))
+		require.Equal(t, want, setting, path)
+	}
+}
+
 // Two stores stand for two processes: neither may lose the other's change.
 func TestChangesOfOneFileAreOneAtATime(t *testing.T) {
 	t.Parallel()
