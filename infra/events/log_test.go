@@ -64,6 +64,14 @@ func TestOpen_lowersNoLimit(t *testing.T) {
 	require.Equal(t, 10*time.Minute, have.Duplicates)
 }
 
+// Replicas that were raised by hand are kept too. One server cannot have more than one.
+func TestLog_wanted_lowersNoReplicas(t *testing.T) {
+	for _, replicas := range []struct{ have, configured, want int }{{3, 1, 3}, {1, 3, 3}, {3, 3, 3}, {1, 0, 1}} {
+		l := &Log{cfg: Config{Replicas: replicas.configured}}
+		require.Equal(t, replicas.want, l.wanted(jetstream.StreamConfig{Replicas: replicas.have}).Replicas)
+	}
+}
+
 // A server alone cannot keep three replicas: an existing log is used as it is.
 func TestOpen_startsWithFewerReplicasThanWanted(t *testing.T) {
 	e := newEngine(t)
