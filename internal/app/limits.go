@@ -18,7 +18,8 @@ type limitSettings struct {
 	ToolResult    int           `name:"tool-result-characters" default:"100000" env:"TOOL_RESULT_CHARACTERS" help:"Characters of a tool's result that a model gets; the rest is kept as a file."`
 }
 
-// Bounds of the settings. A command runs within an activity, which has 15 minutes.
+// Bounds of the settings. A command is a tool call, which has 15 minutes
+// (tools.DefaultTimeLimit): it ends by its own limit before.
 const (
 	mostParallelTools = 1000
 	mostBash          = 14 * time.Minute
