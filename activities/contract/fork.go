@@ -52,6 +52,13 @@ type AgentRun struct {
 	OwnerID string
 }
 
+// RunningAgent is a background sub-agent whose task runs.
+type RunningAgent struct {
+	Run   AgentRun
+	Stop  bool // it is to stop
+	Begun bool // else its run may never have been started
+}
+
 // ForkOut is what a sub-agent's run returns to its parent; its result is in the
 // database.
 type ForkOut struct {

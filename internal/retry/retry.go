@@ -1,5 +1,5 @@
-// Package retry calls a function until it succeeds, with pauses that double. It knows no
-// error: the caller decides what is retried, and logs it.
+// Package retry calls a function until it succeeds, with pauses that double, and keeps such
+// pauses by key. It knows no error: the caller decides what is retried, and logs it.
 package retry
 
 import (

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // CompactionStore keeps the compactions that clients have asked for.
@@ -22,7 +23,7 @@ type CompactionRuns interface {
 type Compactions struct {
 	runs   CompactionRuns
 	lost   walk[domain.CompactionRun]
-	starts *backoff // by compaction
+	starts *retry.Pauses // by compaction
 }
 
 // NewCompactions checks that everything is there.
@@ -36,7 +37,7 @@ func NewCompactions(store CompactionStore, runs CompactionRuns) (*Compactions, e
 	return &Compactions{
 		runs:   runs,
 		lost:   walk[domain.CompactionRun]{list: store.LostCompactions, key: key},
-		starts: newBackoff(time.Now),
+		starts: retry.NewPauses(time.Now),
 	}, nil
 }
 
@@ -44,7 +45,7 @@ func NewCompactions(store CompactionStore, runs CompactionRuns) (*Compactions, e
 // started.
 func (c *Compactions) Start(ctx context.Context) error {
 	return c.lost.each(ctx, atOnce, func(ctx context.Context, run domain.CompactionRun) error {
-		if _, due := c.starts.try(run.ID); !due {
+		if _, due := c.starts.Try(run.ID); !due {
 			return nil
 		}
 

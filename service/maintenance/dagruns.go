@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain/dagrun"
+	"everloop/internal/retry"
 )
 
 // DAGRunStore keeps the runs of DAGs.
@@ -22,7 +23,7 @@ type DAGRunWorkflows interface {
 type DAGRuns struct {
 	runs    DAGRunWorkflows
 	stalled walk[dagrun.Ref]
-	signals *backoff // by run
+	signals *retry.Pauses // by run
 }
 
 // NewDAGRuns checks that everything is there.
@@ -32,7 +33,7 @@ func NewDAGRuns(store DAGRunStore, runs DAGRunWorkflows) (*DAGRuns, error) {
 	}
 
 	return &DAGRuns{
-		runs: runs, signals: newBackoff(time.Now),
+		runs: runs, signals: retry.NewPauses(time.Now),
 		stalled: walk[dagrun.Ref]{list: store.StalledDAGRuns, key: func(r dagrun.Ref) string { return r.RunID }},
 	}, nil
 }
@@ -40,7 +41,7 @@ func NewDAGRuns(store DAGRunStore, runs DAGRunWorkflows) (*DAGRuns, error) {
 // Repair starts workflows that are gone, and signals those that should have moved.
 func (d *DAGRuns) Repair(ctx context.Context) error {
 	return d.stalled.each(ctx, atOnce, func(ctx context.Context, run dagrun.Ref) error {
-		if _, due := d.signals.try(run.RunID); !due {
+		if _, due := d.signals.Try(run.RunID); !due {
 			return nil
 		}
 

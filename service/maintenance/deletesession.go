@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // SessionDeleter deletes sessions: each is gone for clients at once, and a workflow
@@ -19,7 +20,7 @@ type SessionDeleter struct {
 	logger *slog.Logger
 
 	deleted walk[domain.DeletedSession]
-	starts  *backoff // by session
+	starts  *retry.Pauses // by session
 }
 
 // DeletedStore keeps which sessions are deleted.
@@ -58,7 +59,7 @@ func NewSessionDeleter(
 		return nil, errors.New("maintenance: the session deleter needs a store, tasks, a bus, runs and a logger")
 	}
 
-	d := &SessionDeleter{store: store, tasks: tasks, bus: bus, runs: runs, logger: logger, starts: newBackoff(time.Now)}
+	d := &SessionDeleter{store: store, tasks: tasks, bus: bus, runs: runs, logger: logger, starts: retry.NewPauses(time.Now)}
 	d.deleted = walk[domain.DeletedSession]{
 		list: func(ctx context.Context, after string, limit int) ([]domain.DeletedSession, error) {
 			return d.store.DeletedSessions(ctx, startAge, after, limit)
@@ -133,7 +134,7 @@ func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSessio
 // goes on after one that cannot be started.
 func (d *SessionDeleter) StartDeletions(ctx context.Context) error {
 	return d.deleted.each(ctx, atOnce, func(ctx context.Context, session domain.DeletedSession) error {
-		if _, due := d.starts.try(session.SessionID); !due {
+		if _, due := d.starts.Try(session.SessionID); !due {
 			return nil
 		}
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // IssueRunStore keeps issue runs and their questions.
@@ -38,8 +39,8 @@ type IssueRuns struct {
 	asked   walk[domain.AskedInRun]
 	stalled walk[string]
 	agents  walk[string]
-	signals *backoff // by run
-	answers *backoff // by question and comment
+	signals *retry.Pauses // by run
+	answers *retry.Pauses // by question and comment
 }
 
 // NewIssueRuns checks that everything is there.
@@ -51,7 +52,7 @@ func NewIssueRuns(store IssueRunStore, board IssueBoard, runs IssueWorkflows) (*
 	itself := func(id string) string { return id }
 
 	return &IssueRuns{
-		store: store, board: board, runs: runs, signals: newBackoff(time.Now), answers: newBackoff(time.Now),
+		store: store, board: board, runs: runs, signals: retry.NewPauses(time.Now), answers: retry.NewPauses(time.Now),
 		asked: walk[domain.AskedInRun]{
 			list: func(ctx context.Context, after string, limit int) ([]domain.AskedInRun, error) {
 				return store.AskedInRuns(ctx, "", after, limit)
@@ -71,7 +72,7 @@ func (r *IssueRuns) Ask(ctx context.Context) error {
 			return nil
 		}
 
-		if _, due := r.answers.try(question.QuestionID + question.CommentID); !due {
+		if _, due := r.answers.Try(question.QuestionID + question.CommentID); !due {
 			return nil
 		}
 
@@ -84,7 +85,7 @@ func (r *IssueRuns) Repair(ctx context.Context) error {
 	var faults faults
 	faults.add(r.agents.each(ctx, atOnce, r.board.Dispatch))
 	faults.add(r.stalled.each(ctx, atOnce, func(ctx context.Context, runID string) error {
-		if _, due := r.signals.try(runID); !due {
+		if _, due := r.signals.Try(runID); !due {
 			return nil
 		}
 

@@ -38,7 +38,7 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 	}
 
 	if look.State == domain.RunUnknown {
-		if _, due := r.wakes.try(chat.SessionID); !due {
+		if _, due := r.wakes.Try(chat.SessionID); !due {
 			return nil
 		}
 
@@ -53,7 +53,7 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 // confirmed reports whether a run was found stuck before: what a dependency that was
 // away has caused passes by itself soon after its return.
 func (r *Reconciler) confirmed(look domain.RunLook) bool {
-	tries, due := r.suspects.try(look.RunID)
+	tries, due := r.suspects.Try(look.RunID)
 	return due && tries > 1
 }
 
@@ -84,7 +84,7 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 		return r.end(ctx, chat, "run_lost", look.Cause)
 	}
 
-	if _, due := r.wakes.try(chat.SessionID); !due && !restart.Counted {
+	if _, due := r.wakes.Try(chat.SessionID); !due && !restart.Counted {
 		return nil
 	}
 
@@ -109,7 +109,7 @@ func (r *Reconciler) report(chat domain.OpenChat, look domain.RunLook) {
 // end fails a chat. When its ordinary end keeps failing, the chat is ended plainly, so
 // that its session is free again.
 func (r *Reconciler) end(ctx context.Context, chat domain.OpenChat, code, message string) error {
-	tries, due := r.ends.try(chat.ChatID)
+	tries, due := r.ends.Try(chat.ChatID)
 	if !due {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // Reconciler compares what the database says should run with what runs, and repairs
@@ -25,10 +26,10 @@ type Reconciler struct {
 	running         walk[domain.OpenChat]
 	subAgents       walk[domain.OpenSubAgent]
 
-	wakes    *backoff // by session
-	signals  *backoff // stop signals, by chat
-	suspects *backoff // by run
-	ends     *backoff // by chat
+	wakes    *retry.Pauses // by session
+	signals  *retry.Pauses // stop signals, by chat
+	suspects *retry.Pauses // by run
+	ends     *retry.Pauses // by chat
 }
 
 // Store is what the reconciler needs of the database.
@@ -91,7 +92,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 
 	r := &Reconciler{
 		store: cfg.Store, runs: cfg.Runs, chats: cfg.Chats, found: cfg.Found, logger: cfg.Logger, now: cfg.Now,
-		wakes: newBackoff(cfg.Now), signals: newBackoff(cfg.Now), suspects: newBackoff(cfg.Now), ends: newBackoff(cfg.Now),
+		wakes: retry.NewPauses(cfg.Now), signals: retry.NewPauses(cfg.Now), suspects: retry.NewPauses(cfg.Now), ends: retry.NewPauses(cfg.Now),
 	}
 	r.stalledSessions = walk[string]{
 		list: func(ctx context.Context, after string, limit int) ([]string, error) {
@@ -123,7 +124,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 // database.
 func (r *Reconciler) WakeSessions(ctx context.Context) error {
 	return r.stalledSessions.each(ctx, atOnce, func(ctx context.Context, sessionID string) error {
-		tries, due := r.wakes.try(sessionID)
+		tries, due := r.wakes.Try(sessionID)
 		if !due {
 			return nil
 		}
@@ -156,7 +157,7 @@ func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error
 // RepeatStops signals stops again that no run has received, after a doubling pause.
 func (r *Reconciler) RepeatStops(ctx context.Context) error {
 	return r.stops.each(ctx, atOnce, func(ctx context.Context, chat domain.OpenChat) error {
-		if _, due := r.signals.try(chat.ChatID); !due {
+		if _, due := r.signals.Try(chat.ChatID); !due {
 			return nil
 		}
 

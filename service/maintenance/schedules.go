@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // ScheduleStore keeps scheduled tasks, their runs, and who waits for which chat.
@@ -43,8 +44,8 @@ type Schedules struct {
 	stale   walk[string]
 	overdue walk[string]
 	stalled walk[string]
-	signals *backoff // by chat or run
-	syncs   *backoff // by task
+	signals *retry.Pauses // by chat or run
+	syncs   *retry.Pauses // by task
 }
 
 // NewSchedules checks that everything is there.
@@ -56,7 +57,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 	itself := func(id string) string { return id }
 
 	return &Schedules{
-		store: store, tasks: tasks, runs: runs, signals: newBackoff(time.Now), syncs: newBackoff(time.Now),
+		store: store, tasks: tasks, runs: runs, signals: retry.NewPauses(time.Now), syncs: retry.NewPauses(time.Now),
 		waiters: walk[domain.ChatWaiter]{list: store.ChatWaiters, key: func(w domain.ChatWaiter) string { return w.ChatID }},
 		stale:   walk[string]{list: store.StaleSchedules, key: itself},
 		overdue: walk[string]{list: store.OverdueTasks, key: itself},
@@ -68,7 +69,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 // remembers who waits until the signal is delivered, or that run is gone.
 func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter domain.ChatWaiter) error {
-		if _, due := s.signals.try(waiter.ChatID); !due {
+		if _, due := s.signals.Try(waiter.ChatID); !due {
 			return nil
 		}
 
@@ -85,7 +86,7 @@ func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 func (s *Schedules) Repair(ctx context.Context) error {
 	var faults faults
 	faults.add(s.stale.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
-		if _, due := s.syncs.try(taskID); !due {
+		if _, due := s.syncs.Try(taskID); !due {
 			return nil
 		}
 
@@ -101,7 +102,7 @@ func (s *Schedules) Repair(ctx context.Context) error {
 		return nil
 	}))
 	faults.add(s.stalled.each(ctx, atOnce, func(ctx context.Context, runID string) error {
-		if _, due := s.signals.try(runID); !due {
+		if _, due := s.signals.Try(runID); !due {
 			return nil
 		}
 

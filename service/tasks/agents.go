@@ -64,28 +64,41 @@ func (s *Service) said(ctx context.Context, task domain.BackgroundTask, tail int
 // repairAgents starts background sub-agents whose start was lost, repeats stops
 // that did not arrive, and ends those whose run is gone.
 func (s *Service) repairAgents(ctx context.Context) error {
-	reserved, stopping, open, err := s.cfg.Records.RunningAgents(ctx, unclaimedAfter)
-	if err != nil {
-		return err
-	}
-
 	var failed []error
-	for _, run := range reserved {
-		failed = append(failed, s.cfg.Runs.StartAgent(ctx, run))
-	}
 
-	for _, run := range stopping {
-		failed = append(failed, s.cfg.Runs.CancelTask(ctx, run.TaskID))
-	}
+	for after := ""; ; {
+		agents, err := s.cfg.Records.RunningAgents(ctx, unclaimedAfter, after, repairPage)
+		failed = append(failed, err)
 
-	for _, run := range open {
-		state, cause, err := s.cfg.Runs.DescribeTask(ctx, run.TaskID)
-		if err == nil && (state == domain.RunClosed || state == domain.RunUnknown) {
-			err = s.cfg.Records.LoseAgent(ctx, run.LoopID, cause)
+		for _, agent := range agents {
+			failed = append(failed, s.repairAgent(ctx, agent))
+			after = agent.Run.TaskID
 		}
 
-		failed = append(failed, err)
+		if len(agents) < repairPage || ctx.Err() != nil {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+func (s *Service) repairAgent(ctx context.Context, agent contract.RunningAgent) error {
+	switch {
+	case agent.Stop:
+		if err := s.cfg.Runs.CancelTask(ctx, agent.Run.TaskID); err != nil {
+			return err
+		}
+	case !agent.Begun:
+		if _, due := s.starts.Try(agent.Run.TaskID); !due {
+			return nil
+		}
+
+		return s.cfg.Runs.StartAgent(ctx, agent.Run)
 	}
 
-	return errors.Join(failed...)
+	state, cause, err := s.cfg.Runs.DescribeTask(ctx, agent.Run.TaskID)
+	if err == nil && (state == domain.RunClosed || state == domain.RunUnknown) {
+		err = s.cfg.Records.LoseAgent(ctx, agent.Run.LoopID, cause)
+	}
+
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // Config is what New needs.
@@ -25,7 +26,8 @@ type Config struct {
 
 // Service starts, lists and stops background tasks. It implements tools.Background.
 type Service struct {
-	cfg Config
+	cfg    Config
+	starts *retry.Pauses // of runs again, by task
 }
 
 // New checks the configuration.
@@ -34,7 +36,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("tasks: the configuration needs Records, Runs, Bus, Workspaces and Logger")
 	}
 
-	return &Service{cfg: cfg}, nil
+	return &Service{cfg: cfg, starts: retry.NewPauses(time.Now)}, nil
 }
 
 // Records keeps the tasks of sessions.
@@ -44,13 +46,13 @@ type Records interface {
 	BackgroundTask(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error)
 	RequestTaskStop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
 	RequestTaskStops(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
-	UnclaimedTasks(ctx context.Context, age time.Duration) ([]contract.TaskInput, error)
-	AbandonedTasks(ctx context.Context, age time.Duration) ([]string, error)
+	UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error)
+	AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
 	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
 
 	AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error)
-	RunningAgents(ctx context.Context, age time.Duration) (reserved, stopping, open []contract.AgentRun, err error)
+	RunningAgents(ctx context.Context, age time.Duration, after string, limit int) ([]contract.RunningAgent, error)
 	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
 	LoseAgent(ctx context.Context, loopID, reason string) error
 }
@@ -192,24 +194,48 @@ const (
 // tasks whose worker has been gone for long. It goes on after a task that fails.
 // Running it anywhere, at any time, any number of times does no harm.
 func (s *Service) Repair(ctx context.Context) error {
-	unclaimed, err := s.cfg.Records.UnclaimedTasks(ctx, unclaimedAfter)
-	if err != nil {
-		return err
-	}
+	return errors.Join(s.startUnclaimed(ctx), s.repairAgents(ctx), s.loseAbandoned(ctx))
+}
 
+// repairPage is how many tasks are read at once.
+const repairPage = 500
+
+func (s *Service) startUnclaimed(ctx context.Context) error {
 	var failed []error
-	for _, task := range unclaimed {
-		failed = append(failed, s.cfg.Runs.StartTask(ctx, task))
-	}
 
-	failed = append(failed, s.repairAgents(ctx))
-	abandoned, err := s.cfg.Records.AbandonedTasks(ctx, abandonedAfter)
-
-	failed = append(failed, err)
-	for _, id := range abandoned {
-		_, err := s.cfg.Records.MarkTaskLost(ctx, id, "its worker was lost")
+	for after := ""; ; {
+		unclaimed, err := s.cfg.Records.UnclaimedTasks(ctx, unclaimedAfter, after, repairPage)
 		failed = append(failed, err)
-	}
 
-	return errors.Join(failed...)
+		for _, task := range unclaimed {
+			after = task.TaskID
+
+			if _, due := s.starts.Try(task.TaskID); due {
+				failed = append(failed, s.cfg.Runs.StartTask(ctx, task))
+			}
+		}
+
+		if len(unclaimed) < repairPage || ctx.Err() != nil {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+func (s *Service) loseAbandoned(ctx context.Context) error {
+	var failed []error
+
+	for after := ""; ; {
+		abandoned, err := s.cfg.Records.AbandonedTasks(ctx, abandonedAfter, after, repairPage)
+		failed = append(failed, err)
+
+		for _, id := range abandoned {
+			_, err := s.cfg.Records.MarkTaskLost(ctx, id, "its worker was lost")
+			failed = append(failed, err)
+			after = id
+		}
+
+		if len(abandoned) < repairPage || ctx.Err() != nil {
+			return errors.Join(failed...)
+		}
+	}
 }

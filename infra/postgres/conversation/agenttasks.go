@@ -34,51 +34,23 @@ func (db *Base) AgentRun(ctx context.Context, loopID string) (contract.AgentRun,
 	return run, pg.Fault("read sub-agent", err)
 }
 
-// AgentTask is a background sub-agent that should be at work.
-type agentTask struct {
-	run     contract.AgentRun
-	stop    bool
-	started bool
-}
-
-// RunningAgents gives the background sub-agents whose tasks have run for longer
-// than age: the runs that have yet to begin, which may never have been started,
-// those that are to stop, and all others that should be open.
-func (db *Base) RunningAgents(ctx context.Context, age time.Duration) (reserved, stopping, open []contract.AgentRun, err error) {
+// RunningAgents gives the background sub-agents whose tasks have run for longer than age,
+// at most limit, in the order of their tasks' ids and after one.
+func (db *Base) RunningAgents(ctx context.Context, age time.Duration, after string, limit int) ([]contract.RunningAgent, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT l.session_id, l.chat_id, l.id, l.max_steps, l.time_limit_s, l.task_id, s.owner_id, b.stop_requested, l.state <> 'reserved'
 		FROM   background_tasks b JOIN loops l ON l.task_id = b.id AND l.background JOIN sessions s ON s.id = b.session_id
-		WHERE  b.status = 'running' AND b.kind = 'agent' AND b.started_at < now() - $1::interval ORDER BY b.id LIMIT 500`, age)
+		WHERE  b.status = 'running' AND b.kind = 'agent' AND b.started_at < now() - $1::interval AND b.id > $2
+		ORDER  BY b.id LIMIT $3`, age, after, limit)
 
-	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t agentTask, err error) {
-		in := &t.run.ForkInput
+	agents, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (agent contract.RunningAgent, err error) {
+		in := &agent.Run.ForkInput
 
-		return t, row.Scan(
-			&in.SessionID,
-			&in.ChatID,
-			&in.LoopID,
-			&in.MaxSteps,
-			&in.Seconds,
-			&in.TaskID,
-			&t.run.OwnerID,
-			&t.stop,
-			&t.started,
-		)
+		return agent, row.Scan(&in.SessionID, &in.ChatID, &in.LoopID, &in.MaxSteps, &in.Seconds, &in.TaskID, &agent.Run.OwnerID,
+			&agent.Stop, &agent.Begun)
 	})
-	for _, t := range tasks {
-		switch {
-		case t.stop:
-			stopping = append(stopping, t.run)
-		case !t.started:
-			reserved = append(reserved, t.run)
-		}
 
-		if t.started || t.stop {
-			open = append(open, t.run)
-		}
-	}
-
-	return reserved, stopping, open, pg.Fault("list background sub-agents", err)
+	return agents, pg.Fault("list background sub-agents", err)
 }
 
 // LoseAgent ends a background sub-agent whose run is gone.

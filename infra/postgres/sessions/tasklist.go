@@ -87,13 +87,14 @@ func (db *Base) RequestTaskStops(ctx context.Context, sessionID string) ([]domai
 }
 
 // UnclaimedTasks gives what is needed to start the runs of tasks that none has
-// claimed for longer than age: the start was lost.
-func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration) ([]contract.TaskInput, error) {
+// claimed for longer than age: the start was lost. They are at most limit, in the order of
+// their ids and after one.
+func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT b.id, b.session_id, s.owner_id
 		FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
-		WHERE  b.status = 'running' AND b.attempt = 0 AND b.kind = 'shell' AND b.started_at < now() - $1::interval
-		ORDER  BY b.id LIMIT 500`, age)
+		WHERE  b.status = 'running' AND b.attempt = 0 AND b.kind = 'shell' AND b.started_at < now() - $1::interval AND b.id > $2
+		ORDER  BY b.id LIMIT $3`, age, after, limit)
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (in contract.TaskInput, err error) {
 		return in, row.Scan(&in.TaskID, &in.SessionID, &in.OwnerID)
 	})
@@ -102,11 +103,12 @@ func (db *Base) UnclaimedTasks(ctx context.Context, age time.Duration) ([]contra
 }
 
 // AbandonedTasks returns the running tasks whose worker has sent no heartbeat for longer
-// than age after its lease ended.
-func (db *Base) AbandonedTasks(ctx context.Context, age time.Duration) ([]string, error) {
+// than age after its lease ended: at most limit, in the order of their ids and after one.
+func (db *Base) AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT id FROM background_tasks
-		WHERE  status = 'running' AND attempt > 0 AND lease_expires_at < now() - $1::interval ORDER BY id LIMIT 500`, age)
+		WHERE  status = 'running' AND attempt > 0 AND lease_expires_at < now() - $1::interval AND id > $2
+		ORDER  BY id LIMIT $3`, age, after, limit)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 
 	return ids, pg.Fault("list abandoned tasks", err)

@@ -1,4 +1,4 @@
-package maintenance
+package retry
 
 import (
 	"sync"
@@ -11,12 +11,13 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-// mostKeys bounds what a backoff remembers: some megabytes at most.
+// mostKeys bounds what is remembered: some megabytes at most.
 const mostKeys = 20_000
 
-// backoff doubles the pause between repetitions, by key. A key that was not tried
-// again for long after its pause starts over. It is safe for concurrent use.
-type backoff struct {
+// Pauses doubles the pause between repetitions, by key, from a second to five minutes. A
+// key that was not tried again for long after its pause starts over. It is safe for
+// concurrent use.
+type Pauses struct {
 	now func() time.Time
 
 	mu   sync.Mutex
@@ -29,12 +30,13 @@ type pause struct {
 	next  time.Duration
 }
 
-func newBackoff(now func() time.Time) *backoff {
-	return &backoff{now: now, keys: map[string]pause{}}
+// NewPauses gives pauses by a clock.
+func NewPauses(now func() time.Time) *Pauses {
+	return &Pauses{now: now, keys: map[string]pause{}}
 }
 
-// try reports whether the key may be tried now, and how often it was tried with that.
-func (b *backoff) try(key string) (tries int, due bool) {
+// Try reports whether the key may be tried now, and how often it was tried with that.
+func (b *Pauses) Try(key string) (tries int, due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -60,7 +62,7 @@ func (b *backoff) try(key string) (tries int, due bool) {
 }
 
 // makeRoom forgets keys that start over anyway and, when all are in use, some others.
-func (b *backoff) makeRoom(now time.Time) {
+func (b *Pauses) makeRoom(now time.Time) {
 	if len(b.keys) < mostKeys {
 		return
 	}
