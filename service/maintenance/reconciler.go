@@ -92,7 +92,8 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 
 	r := &Reconciler{
 		store: cfg.Store, runs: cfg.Runs, chats: cfg.Chats, found: cfg.Found, logger: cfg.Logger, now: cfg.Now,
-		wakes: retry.NewPauses(cfg.Now), signals: retry.NewPauses(cfg.Now), suspects: retry.NewPauses(cfg.Now), ends: retry.NewPauses(cfg.Now),
+		wakes: retry.NewPauses(cfg.Now), signals: retry.NewPauses(cfg.Now),
+		suspects: retry.NewPauses(cfg.Now), ends: retry.NewPauses(cfg.Now),
 	}
 	r.stalledSessions = walk[string]{
 		list: func(ctx context.Context, after string, limit int) ([]string, error) {

@@ -111,7 +111,8 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 		 SELECT 'k' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'root', 'manual', 'completed' FROM generate_series(1, 20000) n`,
 		`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', '` + user.ID + `', 'p')`,
 		`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, finished_at)
-		 SELECT lpad(n::text, 10, '0'), 'p', '` + user.ID + `', 1, 'api', 'completed', '{}', now() - interval '180 days' * (20000 - n) / 20000
+		 SELECT lpad(n::text, 10, '0'), 'p', '` + user.ID + `', 1, 'api', 'completed', '{}',
+		        now() - interval '180 days' * (20000 - n) / 20000
 		 FROM   generate_series(1, 20000) n`,
 		`ALTER TABLE entries ENABLE TRIGGER ALL; ALTER TABLE sessions ENABLE TRIGGER ALL`,
 		`ANALYZE`,

@@ -73,7 +73,8 @@ func (db *Base) LongRunning(ctx context.Context, age time.Duration, after string
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT c.session_id
 		FROM   chats c JOIN sessions s ON s.id = c.session_id
-		WHERE  c.state = 'running' AND c.session_id > $3 AND s.deleted_at IS NULL AND coalesce(c.started_at, c.created_at) < now() - $1::interval
+		WHERE  c.state = 'running' AND c.session_id > $3 AND s.deleted_at IS NULL
+		AND    coalesce(c.started_at, c.created_at) < now() - $1::interval
 		AND    NOT EXISTS (
 			SELECT 1 FROM event_archives a WHERE a.session_id = c.session_id AND a.created_at > now() - $1::interval)
 		ORDER  BY c.session_id LIMIT $2`, age, limit, after)
