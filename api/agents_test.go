@@ -48,8 +48,11 @@ var agentsWalk = []call{
 		path:    "/api/prod_agents/{record_id}/instantiate",
 		scope:   "solutions",
 		url:     "/api/prod_agents/{g}/instantiate",
+		hasBody: true,
+		body:    `{"start_session":true}`,
 		status:  200,
 		missing: noAgent + "/instantiate",
+		bad:     []bad{{body: `{"start_session":"yes"}`, at: "body.start_session"}},
 	},
 	{
 		method:  "POST",

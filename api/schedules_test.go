@@ -32,9 +32,13 @@ var schedulesWalk = []call{
 			{body: `{"title":"t","prompt":"p","cron":"@daily","files":["../x"]}`, at: "body.files[0]"},
 			{body: `{"title":"t","prompt":"p","cron":"@daily","files":["a","[x"]}`, at: "body.files[1]"},
 			{body: `{"title":"t","prompt":"p","cron":"@daily","commands":[" "]}`, at: "body.commands[0]"},
+			{body: `{"title":"t","prompt":"p","cron":"@daily","workspace_id":5}`, at: "body.workspace_id"},
 		},
 	},
-	{method: "GET", path: "/api/scheduled-tasks", scope: "schedules", url: "/api/scheduled-tasks", status: 200},
+	{
+		method: "GET", path: "/api/scheduled-tasks", scope: "schedules", url: "/api/scheduled-tasks?workspace_id=" + none, status: 200,
+		bad: []bad{{path: "/api/scheduled-tasks?workspace_id=" + strings.Repeat("x", 129), at: "query.workspace_id"}},
+	},
 	{
 		method: "GET",
 		path:   "/api/scheduled-tasks/calendar",
@@ -150,4 +154,45 @@ func TestScheduledTasks_errorsNameTheCronField(t *testing.T) {
 	r := w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, `{"title":"t","prompt":"p","cron":"0 25 * * *"}`)
 	r.code(422, "invalid_cron")
 	require.True(t, strings.Contains(r.text, "hour: "), r.text)
+}
+
+// Members of the workspace of a task may read it, and only its owner may change it.
+func TestScheduledTasks_ofAWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+
+	const at = "/api/scheduled-tasks"
+
+	workspace := w.do("POST", "/api/prod_workspaces", w.ann, `{"name":"Reports"}`).json()["id"].(string)
+	body := `{"title":"t","prompt":"p","cron":"@daily","enabled":false,"workspace_id":"` + workspace + `"}`
+	w.do("POST", at, w.bob, body).code(404, "workspace_not_found")
+	task := w.do("POST", at, w.ann, body).json()["id"].(string)
+	listed := func(key string) int {
+		var list []map[string]any
+
+		require.NoError(t, json.Unmarshal([]byte(w.do("GET", at+"?workspace_id="+workspace, key, "").text), &list))
+
+		return len(list)
+	}
+
+	require.Equal(t, []int{1, 0}, []int{listed(w.ann), listed(w.bob)})
+	w.do("GET", at+"/"+task, w.bob, "").code(404, "scheduled_task_not_found")
+
+	member := `{"user_id":"bob","role":"viewer"}`
+	added := w.do("POST", "/api/prod_workspaces/"+workspace+"/members", w.ann, member).json()["user_id"].(string)
+	require.Equal(t, []int{1, 1}, []int{listed(w.ann), listed(w.bob)})
+	require.Equal(t, workspace, w.do("GET", at+"/"+task, w.bob, "").json()["workspace_id"])
+	require.Equal(t, 200, w.do("GET", at+"/"+task+"/runs", w.bob, "").status)
+	require.Equal(t, "[]", strings.TrimSpace(w.do("GET", at, w.bob, "").text), "those of others are in no list without the workspace")
+
+	w.do("PATCH", at+"/"+task, w.bob, `{"model":"none such"}`).code(403, "forbidden")
+	w.do("DELETE", at+"/"+task, w.bob, "").code(403, "forbidden")
+
+	for _, act := range []string{"/start", "/stop", "/run"} {
+		w.do("POST", at+"/"+task+act, w.bob, "").code(403, "forbidden")
+	}
+
+	require.Equal(t, 200, w.do("DELETE", "/api/prod_workspaces/"+workspace+"/members/"+added, w.ann, "").status)
+	w.do("GET", at+"/"+task+"/runs", w.bob, "").code(404, "scheduled_task_not_found")
+	w.do("POST", at+"/"+task+"/run", w.bob, "").code(404, "scheduled_task_not_found")
 }

@@ -38,6 +38,7 @@ type TaskSpec struct {
 	QuestionPolicy    *QuestionPolicy `json:"question_policy,omitempty" db:"question_policy" doc:"What becomes of questions that no user answers; left out: they wait."`
 	Notify            []string        `json:"notify" db:"notify" nullable:"false" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
 	Model             *string         `json:"model" db:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID       *string         `json:"workspace_id" db:"workspace_id" nullable:"true" doc:"The production workspace whose members may read the task, its runs and its sessions, if its owner is a member of it; null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Persistent        bool            `json:"persistent" db:"persistent" doc:"Whether all runs use one session."`
 	Overlap           Overlap         `json:"overlap" db:"overlap" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over."`
 	CatchupWindowS    int             `json:"catchup_window_s" db:"catchup_window_s" doc:"Seconds for which a late tick still runs." example:"3600"`
@@ -64,6 +65,11 @@ type ScheduledTask struct {
 	PausedReason        *string    `json:"paused_reason" db:"paused_reason" nullable:"true" doc:"Why the service disabled the task; null: it did not."`
 	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"Time of its creation."`
 	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"Time of its last change."`
+}
+
+// NotOwnerOfTask is the error for a change of a scheduled task that the user may only see.
+func NotOwnerOfTask() *Error {
+	return Newf(Forbidden, "forbidden", "only the owner of the scheduled task may change it")
 }
 
 // RunStatus is how far a scheduled run is.

@@ -152,6 +152,21 @@ test('an instance has a runtime, a status and an environment that is never shown
   assert.equal((await fixture.rest.call('POST', '/api/agent-instances', { name: 'x', runtime_id: 'nope' })).body.code, 'runtime_not_found');
 });
 
+test('an instance can have a session from the beginning', async () => {
+  const agent = await create({ agent_id: 'begun', name: 'Beginner', init_script: 'echo prepared > mark' });
+  const begin = (body) => fixture.rest.call('POST', `/api/prod_agents/${agent.record_id}/instantiate`, body);
+  assert.equal((await begin({ start_session: false })).body.session_id, null);
+  const made = (await begin({ start_session: true })).body;
+  const detail = await fixture.rest.detail(made.session_id);
+  assert.deepEqual([detail.viewer_role, detail.intent], ['owner', 'Beginner']);
+  assert.equal(detail.session_setup.agent.instance_id, made.instance_id);
+  assert.equal((await taskEnded(made.session_id, detail.session_setup.init_script.task_id)).status, 'completed');
+  assert.equal(await fixture.rest.file(made.session_id, 'mark'), 'prepared\n');
+
+  const wrong = await begin({ start_session: 'yes' });
+  assert.deepEqual([wrong.status, wrong.body.errors[0].location], [422, 'body.start_session']);
+});
+
 test('a DAG names production agents', async () => {
   const { id } = await fixture.rest.post('/api/prod_solution', { name: 'DAG' });
   const dag = (agent) => ({

@@ -2,6 +2,7 @@
 // due when they should be, run once, and repaired after a crash.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { Rest } from './lib/rest.mjs';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
 let fixture;
@@ -89,6 +90,35 @@ test('the calendar follows the clocks', async () => {
     422,
   );
   await Promise.all([task, off].map(remove));
+});
+
+test('members of the workspace of a task read it, its runs and its sessions', async () => {
+  const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Reports' })).id}`;
+  const workspace = board.split('/').at(-1);
+  const added = await fixture.rest.post('/api/admin/users', { username: `reader-${process.pid}` });
+  const reader = new Rest(fixture.server.url, added.api_key.plaintext);
+  const elsewhere = (await reader.post('/api/prod_workspaces', { name: 'Theirs' })).id;
+  const foreign = await fixture.rest.call('POST', '/api/scheduled-tasks', { ...yearly, prompt: 'p', workspace_id: elsewhere });
+  assert.deepEqual([foreign.status, foreign.body.code], [404, 'workspace_not_found']);
+
+  const task = await create({ workspace_id: workspace });
+  assert.equal((await read(task)).workspace_id, workspace);
+  const { session_id: session } = await ended(task, await runNow(task));
+  assert.equal((await reader.call('GET', `/api/sessions/${session}`)).status, 404);
+  await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'viewer' });
+  const seen = await reader.detail(session);
+  assert.deepEqual([seen.viewer_role, seen.workspace_id], ['viewer', workspace]);
+  assert.deepEqual((await reader.get(`/api/scheduled-tasks?workspace_id=${workspace}`)).map((t) => t.id), [task.id]);
+  assert.equal((await reader.get(`/api/scheduled-tasks/${task.id}/runs`))[0].session_id, session);
+  assert.equal((await reader.call('POST', `/api/scheduled-tasks/${task.id}/run`)).body.code, 'forbidden');
+
+  const other = await fixture.rest.call('PATCH', `/api/scheduled-tasks/${task.id}`, { workspace_id: elsewhere });
+  assert.equal(other.body.code, 'workspace_not_found');
+  assert.equal((await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { title: 'Same' })).workspace_id, workspace);
+  assert.equal((await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { workspace_id: null })).workspace_id, null);
+  const next = await ended(task, await runNow(task));
+  assert.equal((await reader.call('GET', `/api/sessions/${next.session_id}`)).status, 404);
+  await remove(task);
 });
 
 test('a tick runs at its time, in a session of its own', async () => {

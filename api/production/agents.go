@@ -25,7 +25,8 @@ type Agents interface {
 	Get(ctx context.Context, userID, recordID string) (domain.ProdAgent, *domain.AgentRuntime, error)
 	StartSession(ctx context.Context, ownerID string, in domain.AgentStart) error
 
-	Instantiate(ctx context.Context, userID, recordID string) (domain.AgentInstance, domain.ProdAgent, error)
+	Instantiate(ctx context.Context, userID, recordID string, start bool) (
+		made domain.AgentInstance, of domain.ProdAgent, sessionID *string, err error)
 	CreateInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error)
 	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]domain.AgentInstance, int, error)
 	Instance(ctx context.Context, userID, id string) (domain.AgentInstance, error)
@@ -121,7 +122,7 @@ type instantiated struct {
 	AgentID    string                `json:"agent_id" doc:"The production agent's name for programs." example:"reviewer"`
 	RuntimeID  string                `json:"runtime_id" doc:"Its runtime." example:"builtin"`
 	Status     domain.InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
-	SessionID  *string               `json:"session_id" nullable:"true" doc:"Always null: it has no session yet."`
+	SessionID  *string               `json:"session_id" nullable:"true" doc:"Its first session, of the caller; null: start_session was not set."`
 }
 
 type startedSession struct {
@@ -202,9 +203,11 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "instantiate-prod-agent", Method: fiber.MethodPost, Path: base + "/{record_id}/instantiate", Tag: agentTag,
 		Summary:     "Make an agent instance of a production agent",
-		Description: "On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now.",
-		Scope:       auth.Solutions, Audit: "agent_instance.create",
-		Errors: httpx.Codes{404: onAgent, 409: "agent_instance_limit no_runtime"},
+		Description: "On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now. With " +
+			"start_session it has a session at once.",
+		Scope: auth.Solutions, Audit: "agent_instance.create",
+		Errors:  httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_instance_limit no_runtime agent_unavailable"},
+		Example: `{"start_session": true}`,
 	}, a.instantiate)
 	httpx.Register(r, httpx.Operation{
 		ID: "start-prod-agent-session", Method: fiber.MethodPost, Path: base + "/{record_id}/start-session", Tag: agentTag,
@@ -266,13 +269,23 @@ func (a *AgentsAPI) replace(ctx context.Context, in *struct {
 	return httpx.Answer(resultOf(changed), err)
 }
 
-func (a *AgentsAPI) instantiate(ctx context.Context, in *ProdAgentRef) (*httpx.Body[instantiated], error) {
-	made, agent, err := a.Agents.Instantiate(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID)
+func (a *AgentsAPI) instantiate(ctx context.Context, in *struct {
+	ProdAgentRef
+	Body *struct {
+		StartSession *bool `json:"start_session,omitempty" nullable:"true" doc:"true: the instance gets a session of the caller at once, and its init script runs there."`
+	}
+},
+) (*httpx.Body[instantiated], error) {
+	starts := in.Body != nil && fields.Value(in.Body.StartSession)
+
+	made, agent, session, err := a.Agents.Instantiate(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID, starts)
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, map[string]string{"record_id": in.RecordID})
 	}
 
-	return httpx.Answer(instantiated{InstanceID: made.ID, AgentID: agent.AgentID, RuntimeID: made.RuntimeID, Status: made.Status}, err)
+	return httpx.Answer(instantiated{
+		InstanceID: made.ID, AgentID: agent.AgentID, RuntimeID: made.RuntimeID, Status: made.Status, SessionID: session,
+	}, err)
 }
 
 func (a *AgentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.Body[startedSession], error) {

@@ -15,12 +15,14 @@ import (
 	"everloop/domain"
 )
 
-// Schedules are the scheduled tasks of users. A task of another user is
-// scheduled_task_not_found.
+// Schedules are the scheduled tasks of users. A task that the user may not see is
+// scheduled_task_not_found, and one that they may only see is forbidden to change.
 type Schedules interface {
 	Create(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error)
 	List(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error)
-	Get(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error)
+	// ListOf lists those of a production workspace that the user may see.
+	ListOf(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error)
+	Get(ctx context.Context, userID, id string) (domain.ScheduledTask, error)
 	// Change calls set for the fields that change, more than once.
 	Change(ctx context.Context, ownerID, id string, set func(*domain.TaskSpec)) (domain.ScheduledTask, error)
 	SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (domain.ScheduledTask, error)
@@ -29,7 +31,7 @@ type Schedules interface {
 	Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]domain.CalendarEntry, error)
 	// Preview gives the next count times after a time at which a cron expression is due.
 	Preview(expression, timezone string, after time.Time, count int) (domain.CronPreview, error)
-	History(ctx context.Context, ownerID, id string, offset, limit int) ([]domain.ScheduledRun, error)
+	History(ctx context.Context, userID, id string, offset, limit int) ([]domain.ScheduledRun, error)
 }
 
 // ScheduledTaskRef is the path of an operation on one scheduled task.
@@ -89,12 +91,13 @@ type newScheduledTask struct {
 	Prompt string `json:"prompt" minLength:"1" maxLength:"100000" doc:"The message that each run sends." example:"Write the report of yesterday."`
 	Cron   string `json:"cron" minLength:"1" maxLength:"100" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly." example:"30 2 * * *"`
 	TaskOptions
-	ExpiresAt      *time.Time                                       `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time." example:"2030-01-01T00:00:00Z"`
-	Model          *string                                          `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
-	Budget         httpx.Nullable[taskBudgetBody]                   `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
-	Notify         *[]string                                        `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	ExpiresAt      *time.Time                         `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time." example:"2030-01-01T00:00:00Z"`
+	Model          *string                            `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID    *string                            `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Budget         httpx.Nullable[taskBudgetBody]     `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
+	Notify         *[]string                          `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
 	QuestionPolicy httpx.Nullable[sessiondetail.QuestionPolicyBody] `json:"question_policy,omitempty" nullable:"true" doc:"What becomes of questions that no user answers; null: they wait."`
-	OutputSchema   map[string]any                                   `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow, or the run is failed; implies headless." example:"{\"type\": \"object\"}"`
+	OutputSchema   map[string]any                     `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow, or the run is failed; implies headless." example:"{\"type\": \"object\"}"`
 }
 
 // scheduledTaskChange is the body of PATCH: what is left out stays, null empties a
@@ -104,12 +107,13 @@ type scheduledTaskChange struct {
 	Prompt *string `json:"prompt,omitempty" nullable:"true" minLength:"1" maxLength:"100000" doc:"The message that each run sends."`
 	Cron   *string `json:"cron,omitempty" nullable:"true" minLength:"1" maxLength:"100" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly." example:"0 7 * * MON-FRI"`
 	TaskOptions
-	ExpiresAt      httpx.Nullable[time.Time]                        `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time; null: no end."`
-	Model          httpx.Nullable[string]                           `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
-	Budget         httpx.Nullable[taskBudgetBody]                   `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
-	Notify         *[]string                                        `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	ExpiresAt      httpx.Nullable[time.Time]          `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time; null: no end."`
+	Model          httpx.Nullable[string]             `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID    httpx.Nullable[string]             `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Budget         httpx.Nullable[taskBudgetBody]     `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
+	Notify         *[]string                          `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
 	QuestionPolicy httpx.Nullable[sessiondetail.QuestionPolicyBody] `json:"question_policy,omitempty" nullable:"true" doc:"What becomes of questions that no user answers; null: they wait."`
-	OutputSchema   httpx.Nullable[map[string]any]                   `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow; null: none."`
+	OutputSchema   httpx.Nullable[map[string]any]     `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow; null: none."`
 }
 
 func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {
@@ -124,6 +128,10 @@ func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {
 
 	if c.Model.Present {
 		spec.Model = fields.OrNil(c.Model.Value)
+	}
+
+	if c.WorkspaceID.Present {
+		spec.WorkspaceID = orNil(c.WorkspaceID.Value)
 	}
 
 	if c.Budget.Present {
@@ -177,19 +185,19 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Scope:  auth.Schedules,
 		Audit:  "scheduled_task.create",
 		Status: fiber.StatusCreated,
-		Errors: httpx.Codes{409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
+		Errors: httpx.Codes{
+			404: onWorkspace, 409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model",
+		},
 		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *",
 			"timezone": "Europe/Berlin"}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
 		ID: "list-scheduled-tasks", Method: fiber.MethodGet, Path: "/api/scheduled-tasks", Tag: "Scheduled tasks",
 		Summary: "List the caller's scheduled tasks, newest first",
-		Scope:   auth.Schedules,
-	},
-		func(ctx context.Context, _ *struct{}) (*httpx.Body[[]domain.ScheduledTask], error) {
-			tasks, err := a.Schedules.List(ctx, httpx.CallerOf(ctx).User.ID)
-			return httpx.Answer(fields.OrEmpty(tasks), err)
-		})
+		Description: "With workspace_id instead the tasks of that production workspace that the caller may see: those of its members, " +
+			"if the caller is one, and the caller's own. At most 2,000 are given.",
+		Scope: auth.Schedules,
+	}, a.list)
 	httpx.Register(r, httpx.Operation{
 		ID: "get-schedule-calendar", Method: fiber.MethodGet, Path: "/api/scheduled-tasks/calendar", Tag: "Scheduled tasks",
 		Summary: "List when the caller's scheduled tasks are due",
@@ -205,8 +213,9 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 	}, a.preview)
 	httpx.Register(r, httpx.Operation{
 		ID: "get-scheduled-task", Method: fiber.MethodGet, Path: "/api/scheduled-tasks/{id}", Tag: "Scheduled tasks",
-		Summary: "Get a scheduled task",
-		Scope:   auth.Schedules, Errors: httpx.Codes{404: onTask},
+		Summary:     "Get a scheduled task",
+		Description: "The caller's own, or one of a production workspace of which the caller and its owner are members.",
+		Scope:       auth.Schedules, Errors: httpx.Codes{404: onTask},
 	},
 		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[domain.ScheduledTask], error) {
 			return httpx.Answer(a.Schedules.Get(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
@@ -215,10 +224,11 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		ID: "update-scheduled-task", Method: fiber.MethodPatch, Path: "/api/scheduled-tasks/{id}", Tag: "Scheduled tasks",
 		Summary: "Update a scheduled task",
 		Description: "Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, " +
-			"budget, " +
-			"persistent, skip_confirmations or question_policy the next run begins a new session.",
+			"budget, workspace_id, persistent, skip_confirmations or question_policy the next run begins a new session.",
 		Scope: auth.Schedules, Audit: "scheduled_task.change",
-		Errors:  httpx.Codes{404: onTask, 422: "invalid_cron invalid_timezone invalid_schema unknown_model"},
+		Errors: httpx.Codes{
+			403: "forbidden", 404: onTask + " " + onWorkspace, 422: "invalid_cron invalid_timezone invalid_schema unknown_model",
+		},
 		Example: `{"cron": "0 7 * * MON-FRI"}`,
 	}, a.update)
 	httpx.Register(r, httpx.Operation{
@@ -226,7 +236,7 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Summary:     "Delete a scheduled task and the records of its runs",
 		Description: "Its sessions stay, and a run that works goes on in its session.",
 		Scope:       auth.Schedules, Audit: "scheduled_task.delete", Status: fiber.StatusNoContent,
-		Errors: httpx.Codes{404: onTask},
+		Errors: httpx.Codes{403: "forbidden", 404: onTask},
 	},
 		func(ctx context.Context, in *ScheduledTaskRef) (*struct{}, error) {
 			return nil, a.Schedules.Delete(ctx, httpx.CallerOf(ctx).User.ID, in.ID)
@@ -235,19 +245,19 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		ID: "start-scheduled-task", Method: fiber.MethodPost, Path: "/api/scheduled-tasks/{id}/start", Tag: "Scheduled tasks",
 		Summary:     "Enable a scheduled task",
 		Description: "The count of failures in a row starts at 0. Ticks that were due while it was disabled do not run.",
-		Scope:       auth.Schedules, Audit: "scheduled_task.start", Errors: httpx.Codes{404: onTask},
+		Scope:       auth.Schedules, Audit: "scheduled_task.start", Errors: httpx.Codes{403: "forbidden", 404: onTask},
 	}, a.enable(true))
 	httpx.Register(r, httpx.Operation{
 		ID: "stop-scheduled-task", Method: fiber.MethodPost, Path: "/api/scheduled-tasks/{id}/stop", Tag: "Scheduled tasks",
 		Summary:     "Disable a scheduled task",
 		Description: "A run that works goes on.",
-		Scope:       auth.Schedules, Audit: "scheduled_task.stop", Errors: httpx.Codes{404: onTask},
+		Scope:       auth.Schedules, Audit: "scheduled_task.stop", Errors: httpx.Codes{403: "forbidden", 404: onTask},
 	}, a.enable(false))
 	httpx.Register(r, httpx.Operation{
 		ID: "run-scheduled-task", Method: fiber.MethodPost, Path: "/api/scheduled-tasks/{id}/run", Tag: "Scheduled tasks",
 		Summary:     "Run a scheduled task now",
 		Description: "The overlap policy holds: with skip and a run that is not over, the record says skipped. A disabled task runs too.",
-		Scope:       auth.Schedules, Audit: "scheduled_task.run", Errors: httpx.Codes{404: onTask},
+		Scope:       auth.Schedules, Audit: "scheduled_task.run", Errors: httpx.Codes{403: "forbidden", 404: onTask},
 	},
 		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[domain.ScheduledRun], error) {
 			return httpx.Answer(a.Schedules.RunNow(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
@@ -270,6 +280,7 @@ func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduled
 		Enabled:        true,
 		ExpiresAt:      b.ExpiresAt,
 		Model:          fields.OrNil(b.Model),
+		WorkspaceID:    fields.OrNil(b.WorkspaceID),
 		Overlap:        domain.OverlapSkip,
 		CatchupWindowS: 3600,
 		PauseAfter:     5,
@@ -289,6 +300,21 @@ func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduled
 	}
 
 	return httpx.Answer(made, err)
+}
+
+func (a *SchedulesAPI) list(ctx context.Context, in *struct {
+	WorkspaceID string `query:"workspace_id" maxLength:"128" doc:"Only tasks of this production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+},
+) (*httpx.Body[[]domain.ScheduledTask], error) {
+	userID := httpx.CallerOf(ctx).User.ID
+	if in.WorkspaceID != "" {
+		tasks, err := a.Schedules.ListOf(ctx, userID, in.WorkspaceID)
+		return httpx.Answer(fields.OrEmpty(tasks), err)
+	}
+
+	tasks, err := a.Schedules.List(ctx, userID)
+
+	return httpx.Answer(fields.OrEmpty(tasks), err)
 }
 
 func (a *SchedulesAPI) update(ctx context.Context, in *struct {

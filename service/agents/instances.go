@@ -9,12 +9,19 @@ import (
 
 const codeNoRuntime = "runtime_not_found"
 
-// Instantiate makes an instance of a production agent, on a runtime of its provider. The
-// instance keeps what the agent is now.
-func (s *Service) Instantiate(ctx context.Context, userID, recordID string) (domain.AgentInstance, domain.ProdAgent, error) {
-	agent, err := s.cfg.Records.ProdAgent(ctx, userID, recordID)
-	if err != nil {
-		return domain.AgentInstance{}, agent, err
+// Instantiate makes an instance of a production agent, on a runtime of its provider, and
+// with start its first session. The instance keeps what the agent is now.
+func (s *Service) Instantiate(ctx context.Context, userID, recordID string, start bool) (
+	made domain.AgentInstance, agent domain.ProdAgent, sessionID *string, err error,
+) {
+	if agent, err = s.cfg.Records.ProdAgent(ctx, userID, recordID); err != nil {
+		return made, agent, nil, err
+	}
+
+	if start { // before there is an instance
+		if err := s.checkRole(ctx, userID, agent.SolutionID, agent.BizRoleID); err != nil {
+			return made, agent, nil, unavailable(err)
+		}
 	}
 
 	runtime, err := s.cfg.Records.RuntimeOf(ctx, agent.RuntimeProvider)
@@ -23,15 +30,32 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string) (dom
 	}
 
 	if err != nil {
-		return domain.AgentInstance{}, agent, err
+		return made, agent, nil, err
 	}
 
-	made, err := s.cfg.Records.CreateAgentInstance(ctx, domain.AgentInstance{
+	made, err = s.cfg.Records.CreateAgentInstance(ctx, domain.AgentInstance{
 		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
 		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: domain.DefaultAgentTasks, Spec: agent.Spec(),
 	})
+	if err != nil || !start {
+		return made, agent, nil, err
+	}
 
-	return made, agent, err
+	id := domain.NewID()
+	if err = s.StartSession(ctx, userID, Start{SessionID: id, InstanceID: made.ID, Intent: made.Name}); err != nil {
+		s.discard(ctx, made)
+	}
+
+	return made, agent, &id, err
+}
+
+// discard removes an instance whose first session could not be made: the caller gets an error
+// and does not know it.
+func (s *Service) discard(ctx context.Context, made domain.AgentInstance) {
+	err := s.cfg.Records.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
+	if err != nil {
+		s.cfg.Logger.Warn("failed to delete an agent instance without its session", "instance_id", made.ID, "error", err)
+	}
 }
 
 // CreateInstance makes an instance without a production agent: a general agent with its

@@ -186,7 +186,7 @@ func sameTime(a, b *time.Time) bool {
 func otherSession(a, b domain.TaskSpec) bool {
 	return !same(a.Model, b.Model) || a.SkipConfirmations != b.SkipConfirmations || a.Persistent != b.Persistent ||
 		!sameBudget(a.Budget, b.Budget) ||
-		!same(a.QuestionPolicy, b.QuestionPolicy)
+		!same(a.QuestionPolicy, b.QuestionPolicy) || !same(a.WorkspaceID, b.WorkspaceID)
 }
 
 func sameBudget(a, b *domain.Budget) bool {

@@ -64,7 +64,7 @@ func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID strin
 	task := run.Task
 
 	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
-		ID: run.SessionID, Intent: task.Title, Model: task.Model,
+		ID: run.SessionID, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
 		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
 	})
 	if err != nil {

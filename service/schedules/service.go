@@ -17,12 +17,15 @@ import (
 type Records interface {
 	CreateScheduledTask(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error)
 	ScheduledTasks(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error)
-	ScheduledTask(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error)
+	// WorkspaceTasks lists those of a production workspace that the user may see.
+	WorkspaceTasks(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error)
+	// ScheduledTask reads one that the user may see.
+	ScheduledTask(ctx context.Context, userID, id string) (domain.ScheduledTask, error)
 	// ChangeScheduledTask calls change under the lock of the task.
 	ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*domain.ScheduledTask) error) (domain.ScheduledTask, error)
 	DeleteScheduledTask(ctx context.Context, ownerID, id string) error
 	OwnWebhooks(ctx context.Context, ownerID string, ids []string) (bool, error)
-	ScheduledRuns(ctx context.Context, ownerID, taskID string, offset, limit int) ([]domain.ScheduledRun, error)
+	ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]domain.ScheduledRun, error)
 
 	TakeTicks(ctx context.Context, taskID string) (domain.TickPlan, error)
 	RunNow(ctx context.Context, ownerID, taskID string) (domain.TickPlan, error)
@@ -106,18 +109,28 @@ func (s *Service) List(ctx context.Context, ownerID string) ([]domain.ScheduledT
 	return s.cfg.Records.ScheduledTasks(ctx, ownerID)
 }
 
-// Get reads a task of a user.
-func (s *Service) Get(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error) {
-	return s.cfg.Records.ScheduledTask(ctx, ownerID, id)
+// ListOf gives the tasks of a production workspace that a user may see, the newest first.
+func (s *Service) ListOf(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error) {
+	return s.cfg.Records.WorkspaceTasks(ctx, userID, workspaceID)
 }
 
-// Change lets set change a task. The coming ticks are planned again. A new model,
-// budget or way to confirm is for a new session, if the task keeps one.
+// Get reads a task that a user may see.
+func (s *Service) Get(ctx context.Context, userID, id string) (domain.ScheduledTask, error) {
+	return s.cfg.Records.ScheduledTask(ctx, userID, id)
+}
+
+// Change lets set change a user's own task. The coming ticks are planned again. A new model,
+// budget, workspace or way to confirm is for a new session, if the task keeps one.
 func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*domain.TaskSpec)) (domain.ScheduledTask, error) {
 	before, err := s.cfg.Records.ScheduledTask(ctx, ownerID, id)
 	if err != nil {
 		return before, err
 	}
+
+	if before.OwnerID != ownerID {
+		return domain.ScheduledTask{}, domain.NotOwnerOfTask()
+	}
+
 	// What needs the model server is checked before the lock.
 	proposed := before.TaskSpec
 	set(&proposed)
@@ -195,9 +208,9 @@ func (s *Service) RunNow(ctx context.Context, ownerID, id string) (domain.Schedu
 	return *plan.Run, nil
 }
 
-// History gives a page of the records of a task's runs, the newest first.
-func (s *Service) History(ctx context.Context, ownerID, id string, offset, limit int) ([]domain.ScheduledRun, error) {
-	return s.cfg.Records.ScheduledRuns(ctx, ownerID, id, offset, limit)
+// History gives a page of the records of the runs of a task that a user may see, the newest first.
+func (s *Service) History(ctx context.Context, userID, id string, offset, limit int) ([]domain.ScheduledRun, error) {
+	return s.cfg.Records.ScheduledRuns(ctx, userID, id, offset, limit)
 }
 
 // syncTimeout bounds one update of a schedule in Temporal.

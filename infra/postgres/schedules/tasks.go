@@ -24,7 +24,7 @@ func New(db *pg.DB) *Store { return &Store{db} }
 const taskColumns = `
 	id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent, overlap, catchup_window_s,
 	pause_on_failure_after, jitter_s, budget, output_schema, files, commands, session_id, next_run_at, last_run_at, last_status,
-	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy`
+	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy, workspace_id`
 
 func taskNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "scheduled_task_not_found", "scheduled task %s does not exist", id)
@@ -54,6 +54,10 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 			)
 		}
 
+		if err := checkNewWorkspace(ctx, tx, ownerID, nil, spec.WorkspaceID); err != nil {
+			return err
+		}
+
 		made = domain.ScheduledTask{ID: domain.NewID(), OwnerID: ownerID, TaskSpec: spec}
 
 		now, err := clock(ctx, tx)
@@ -72,9 +76,9 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model,
 			    persistent,
 			                             overlap, catchup_window_s, pause_on_failure_after, jitter_s, budget, output_schema,
-			                             files, commands, next_run_at, next_fire_at, notify, question_policy)
+			                             files, commands, next_run_at, next_fire_at, notify, question_policy, workspace_id)
 			VALUES (@id, @owner, @title, @prompt, @cron, @zone, @enabled, @expires, @skip, @model, @persistent,
-			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @fire, @notify, @policy)
+			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @fire, @notify, @policy, @workspace)
 			RETURNING `+taskColumns, args)
 
 		return err
@@ -92,11 +96,12 @@ func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]domain.Sc
 	return tasks, pg.Fault("list scheduled tasks", err)
 }
 
-// ScheduledTask reads one task of a user.
-func (s *Store) ScheduledTask(ctx context.Context, ownerID, id string) (domain.ScheduledTask, error) {
+// ScheduledTask reads one task that a user may see: their own, or one of a production
+// workspace of which they and its owner are members.
+func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (domain.ScheduledTask, error) {
 	task, err := oneTask(ctx, s.db.Pool, `
-		SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id AND owner_id = @owner AND deleted_at IS NULL`,
-		pgx.NamedArgs{"id": id, "owner": ownerID})
+		SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id AND `+visible+` AND deleted_at IS NULL`,
+		pgx.NamedArgs{"id": id, "user": userID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = taskNotFound(id)
 	}
@@ -115,7 +120,12 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			return err
 		}
 
+		before := task.WorkspaceID
 		if err := change(&task); err != nil {
+			return err
+		}
+
+		if err := checkNewWorkspace(ctx, tx, ownerID, before, task.WorkspaceID); err != nil {
 			return err
 		}
 
@@ -138,7 +148,8 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			       pause_on_failure_after = @pause, jitter_s = @jitter, budget = @budget, output_schema = @schema,
 			       files = @files, commands = @commands,
 			       next_run_at = @next, next_fire_at = @fire, consecutive_failures = @failures, paused_reason = @paused,
-			       session_id = @session, notify = @notify, question_policy = @policy, version = version + 1, updated_at = now()
+			       session_id = @session, notify = @notify, question_policy = @policy, workspace_id = @workspace,
+			       version = version + 1, updated_at = now()
 			WHERE  id = @id RETURNING `+taskColumns, args)
 
 		return err
@@ -154,15 +165,15 @@ func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) err
 		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, version = version + 1
 		WHERE  id = $1 AND owner_id = $2 AND deleted_at IS NULL`, id, ownerID)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = taskNotFound(id)
+		err = notOwn(ctx, s.db.Pool, ownerID, id)
 	}
 
 	return pg.Fault("delete scheduled task", err)
 }
 
-// ScheduledRuns gives a page of the records of a task of the user, the newest first.
-func (s *Store) ScheduledRuns(ctx context.Context, ownerID, taskID string, offset, limit int) ([]domain.ScheduledRun, error) {
-	if _, err := s.ScheduledTask(ctx, ownerID, taskID); err != nil {
+// ScheduledRuns gives a page of the records of a task that the user may see, the newest first.
+func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]domain.ScheduledRun, error) {
+	if _, err := s.ScheduledTask(ctx, userID, taskID); err != nil {
 		return nil, err
 	}
 
@@ -224,7 +235,7 @@ func specArgs(t domain.ScheduledTask, fire *time.Time) pgx.NamedArgs {
 		"skip": t.SkipConfirmations, "model": t.Model, "persistent": t.Persistent, "overlap": t.Overlap, "catchup": t.CatchupWindowS,
 		"pause": t.PauseAfter, "jitter": t.JitterS, "budget": t.Budget, "schema": schema,
 		"files": orNone(t.Files), "commands": orNone(t.Commands), "next": t.NextRunAt, "fire": fire,
-		"notify": orNone(t.Notify), "policy": t.QuestionPolicy,
+		"notify": orNone(t.Notify), "policy": t.QuestionPolicy, "workspace": t.WorkspaceID,
 	}
 }
 
@@ -245,7 +256,7 @@ func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (domain.Schedu
 		WHERE  id = @id AND (@owner = '' OR owner_id = @owner) AND deleted_at IS NULL
 		    FOR UPDATE`, pgx.NamedArgs{"id": id, "owner": ownerID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = taskNotFound(id)
+		err = notOwn(ctx, tx, ownerID, id)
 	}
 
 	return task, err
@@ -289,6 +300,7 @@ func scanTask(row pgx.CollectableRow) (domain.ScheduledTask, error) {
 		&t.UpdatedAt,
 		&t.Notify,
 		&t.QuestionPolicy,
+		&t.WorkspaceID,
 	)
 	if parsed, fault := cron.Parse(t.Cron); fault == nil {
 		t.CronText = parsed.String()
